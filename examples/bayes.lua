@@ -20,7 +20,8 @@ local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 
--- Maximizes the bound over unconstrained tensors. guess() makes the posterior from them.
+-- Maximizes the lower bound over `parameters`, tensors without constraints, from which guess()
+-- makes the posterior distribution.
 local function infer(label, parameters, guess, prior, log_likelihood)
    local optimizer = optim.Adam(parameters, {lr = opt.lr})
    local schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, opt.steps)

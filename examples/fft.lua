@@ -38,14 +38,15 @@ local n_fft, hop = 512, 128
 local window = torch.hann_window(n_fft)
 local columns = torch.stft(noisy, n_fft, hop, {window = window}) -- (frequencies, frames)
 
--- Noise has about the same strength everywhere, so the median measures it: what is less than some
--- times as strong is taken for noise.
+-- Noise is about equally strong at all frequencies and times, so the median measures its strength.
+-- Everything less than four times as strong counts as noise.
 local strength = columns:abs()
 local threshold = strength:median() * 4
 local kept = columns * (strength:gt(threshold):to(strength.dtype))
 local denoised = torch.istft(kept, n_fft, hop, {window = window, length = #time})
 
--- How much stronger the clean sound is than what differs from it, in decibels.
+-- Returns the signal-to-noise ratio in decibels: how much stronger the clean sound is than the
+-- difference between `sound` and the clean sound.
 local function quality(sound)
    local rest = sound - clean
    return 10 * math.log(clean:square():sum():item() / rest:square():sum():item(), 10)
@@ -58,7 +59,7 @@ local function picture(z)
    local decibels = (z:abs() + 1e-3):log10() * 20
    return ((decibels + 20) / 70):clamp(0, 1):flip(1)
 end
-local function small(image) -- for the terminal
+local function small(image) -- shrinks an image for the terminal
    local low = image[{{100, -1}}]:unsqueeze(1)
    return torch.nn.functional.adaptive_avg_pool2d(low, {20, 39}):squeeze(1)
 end

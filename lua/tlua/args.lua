@@ -52,7 +52,7 @@ function M.to_number(who, name, value)
    return number + 0.0
 end
 
---- Tells whether a value can be called: a function, or an object with `__call`.
+--- Returns whether a value can be called: a function, or an object with `__call`.
 ---@param value any
 ---@return boolean
 function M.is_callable(value)
@@ -172,7 +172,7 @@ local function parse(signature)
    return signature
 end
 
--- Tells whether a value is a table of options: only string keys, and no metatable.
+-- Returns whether a value is a table of options: only string keys, and no metatable.
 local function is_options(value)
    if type(value) ~= "table" or getmetatable(value) then return false end
    for key in pairs(value) do

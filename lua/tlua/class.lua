@@ -116,7 +116,7 @@ local function is_of(object, cls)
       cls)
 end
 
---- Tells whether an object is an instance of a class or of a subclass, or of any class in a list.
+--- Returns whether an object is an instance of a class or of a subclass, or of any class in a list.
 --- torch.Tensor, torch.FloatTensor, nn.Parameter, torch.device and torch.Size are accepted as well.
 ---@param object any
 ---@param cls table|function

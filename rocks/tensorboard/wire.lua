@@ -17,7 +17,7 @@ local function varint(value)
    return table.concat(bytes)
 end
 
---- Encode fields of a message as bytes.
+--- These functions encode one field of a message as bytes.
 function M.int(field, value) return varint(field << 3) .. varint(value) end
 function M.double(field, value) return varint(field << 3 | 1) .. ("<d"):pack(value) end
 function M.float(field, value) return varint(field << 3 | 5) .. ("<f"):pack(value) end

@@ -222,7 +222,7 @@ local function count_words(text)
    return list
 end
 
--- Counts of pairs, and the words each occurs in.
+-- Counts how often each pair of adjacent tokens occurs, and records the words in which it occurs.
 local Pairs = {}
 Pairs.__index = Pairs
 

@@ -34,8 +34,8 @@ end
 
 -- Forms: which arguments are results ----------------------------------------------------------
 
--- A form says how many arguments in front are results, whether the first argument is the first
--- result as well as the input, and which function computes.
+-- A form describes a way to call an operator: how many of the first arguments are results, whether
+-- the first argument is changed in place, and which function computes.
 
 local function add_form(where, pattern, form)
    if where[pattern] == nil then where[pattern] = form end

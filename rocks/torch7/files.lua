@@ -63,7 +63,8 @@ function File:isWritable() return self.writable end
 function File:isOpened() return self.stream ~= nil end
 function File:hasError() return self.failed end
 
--- Reports that reading or writing has failed: an error, or in quiet mode a mark.
+-- Reports that reading or writing has failed: raises an error or, in quiet mode, only sets the
+-- field `failed`.
 local function fail(self, format, ...)
    self.failed = true
    if not self.is_quiet then
@@ -91,7 +92,7 @@ local special = {nan = 0 / 0, ["-nan"] = 0 / 0, inf = math.huge, ["-inf"] = -mat
 
 local function number_of(word) return tonumber(word) or special[word:lower()] end
 
--- Reads n numbers of text into a list; shorter at the end.
+-- Reads up to n numbers, written as text, into a list.
 local function read_words(self, n)
    local list, stream = {}, self.stream
    for i = 1, n do

@@ -22,7 +22,7 @@ local function is_float(x) return T.is_floating_point(x) end
 
 -- Elementwise -----------------------------------------------------------------------------------
 
--- Torch7's names of functions of one tensor, with tlua's names where those differ.
+-- Torch7's names of the functions of one tensor; after `=`, tlua's name if it differs.
 local unary = [[abs sign acos asin atan ceil cos cosh exp floor log log1p frac neg round rsqrt sin
    sinh sigmoid sqrt tan tanh trunc cinv=reciprocal erf erfinv lgamma digamma]]
 for name in unary:gmatch "%S+" do
@@ -34,7 +34,7 @@ for name in unary:gmatch "%S+" do
    end}}, in_place)
 end
 
--- Gives a tensor the shape of another with as many elements.
+-- Reshapes tensor b to the shape of `like`, which must have as many elements.
 local function shaped(b, like)
    if not T.is_tensor(b) or T.is_same_size(like, b) then return b end
    if methods.numel(like) ~= methods.numel(b) then
@@ -44,7 +44,8 @@ local function shaped(b, like)
    return T.reshape(b, shape(like))
 end
 
--- Wraps a function of a tensor and a tensor of any shape with as many elements, or a number.
+-- Wraps a function of two tensors so that the second argument may also be a number, or a tensor of
+-- another shape with as many elements.
 local function by_elements(fn)
    return function(a, b) return fn(a, shaped(b, a)) end
 end
@@ -106,7 +107,7 @@ end
 op("addcmul", fused(T.addcmul), in_place)
 op("addcdiv", fused(T.addcdiv), in_place)
 
--- Comparisons give bytes.
+-- The results of comparisons are tensors of bytes.
 for _, name in ipairs {"lt", "le", "gt", "ge", "eq", "ne"} do
    op(name, {Tn = T[name], TT = by_elements(T[name])})
 end
@@ -211,7 +212,8 @@ local function sort(x, d, descending)
 end
 op("sort", {["T Tn Tb Tnb"] = sort}, two)
 
--- Returns a function that computes a spread, with the divisor n - 1, or n if its flag is set.
+-- Returns the patterns of a function such as `var`, whose divisor is n - 1, or n if the flag is
+-- set.
 local function spread(fn)
    return {
       T = function(x) return item(fn(x)) end, Tb = function(x, flag)

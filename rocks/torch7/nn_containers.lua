@@ -118,7 +118,7 @@ local function chain(self)
       table.concat(lines, "\n"))
 end
 
--- Containers whose modules stand side by side.
+-- Returns the text of a container whose modules stand side by side.
 local function beside(self)
    local lines = {}
    for i, module in ipairs(self.modules) do
@@ -261,7 +261,8 @@ end, function(self, call, input, gradOutput)
    return sum_of(self, call, input, parts_of(self, gradOutput, self.dimension))
 end)
 
--- DepthConcat pads outputs with zeros to the largest size of the other dimensions.
+-- Returns the part of a tensor in the middle that has an output's sizes, except along the dimension
+-- of concatenation: DepthConcat pads smaller outputs with zeros on all sides.
 local function window(self, x, output)
    for d = 1, x:dim() do
       if d ~= self.dimension then
@@ -310,7 +311,7 @@ end)
 
 -- Around one module -------------------------------------------------------------------------------
 
--- Calls the same method of the module inside; a decorator passes everything on to that module.
+-- Decorators contain one module: they pass inputs and gradients on to the methods of that module.
 local function through(self, input)
    return self:rethrowErrors(self.modules[1], 1, "updateOutput", input)
 end
@@ -388,7 +389,8 @@ function Profile:updateOutput(input)
    return self.output
 end
 
--- Joins the first dimensions, for Bottle, which gives a module inputs of fewer dimensions.
+-- Merges the first dimensions of a tensor so that `dims` dimensions remain, for Bottle, whose
+-- module takes inputs with fewer dimensions.
 local function joined(x, dims)
    local size = field(x, "shape")
    if #size <= dims then return x end

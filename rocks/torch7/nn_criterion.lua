@@ -185,7 +185,7 @@ criterion("MultiMarginCriterion", "p=1 weights=nil margin=1 sizeAverage=true", f
    end)
 end)
 
--- Targets are lists of labels that end with 0.
+-- The target of a sample is a list of labels that ends with 0.
 criterion("MultiLabelMarginCriterion", sized, function(self, x, y)
    local single = dims(x) == 1
    if single then x, y = T.unsqueeze(x, 1), T.unsqueeze(y, 1) end
@@ -233,8 +233,8 @@ criterion("DistanceRatioCriterion", sized, function(self, x)
 end)
 criterion("L1Cost", "", function(_, x) return T.sum(T.abs(x)) end)
 
--- Vertices of a regular simplex, one for each class; the loss is the squared distance to the
--- class's.
+-- Returns the vertices of a regular simplex, one for each of n classes. The loss is the squared
+-- distance to the vertex of the sample's class.
 local function simplex(n)
    local rows = {}
    for i = 1, n do
@@ -272,7 +272,7 @@ function Simplex:getTopPrediction(x)
    return at:view(-1)
 end
 
--- Distributions by mean and log of variance, {mean, log variance}.
+-- The inputs of these criterions are normal distributions: {mean, logarithm of the variance}.
 criterion("GaussianCriterion", "", function(_, x, y)
    local spread = T.add(x[2], math.log(2 * math.pi))
    return T.sum(T.mul(T.add(spread, T.div(T.square(T.sub(y, x[1])), T.exp(x[2]))), 0.5))
@@ -360,8 +360,8 @@ function Parallel:updateGradInput(input, target)
    return self.gradInput
 end
 
--- ModuleCriterion: a criterion that first applies a module; and a criterion that takes {input,
--- target}.
+-- ModuleCriterion: applies a module to the input and another one to the target, and then a
+-- criterion to both results.
 local ModuleCriterion = classes.class("nn.ModuleCriterion", "nn.Criterion")
 function ModuleCriterion:__init(inputModule, targetModule, one, cast)
    Criterion.__init(self)

@@ -14,7 +14,8 @@ local layer, parameters = base.layer, base.parameters
 local function dims(x) return #field(x, "shape") end
 local function shape(x) return field(x, "shape") end
 
--- Returns a dimension for an input that may have one more, of a batch, than nInputDims says.
+-- Returns the number of dimension d in an input. Dimensions are counted without the batch dimension
+-- if nInputDims, `n`, is given.
 local function with_batch(d, n, x)
    if d < 0 then return d end
    return n and n > 0 and dims(x) == n + 1 and d + 1 or d
@@ -111,8 +112,8 @@ end, function(self, size, scalar) parameters(self, nil, {scalar and 1 or size}) 
 one("Mul", function(_, x, weight) return T.mul(x, weight) end,
    function(self) parameters(self, {1}) end)
 
--- Fits learnt tensors to an input: they have a value for each element of a sample, or one value for
--- a dimension of size 1.
+-- Reshapes a learnt tensor so that it broadcasts with an input, which may have a batch dimension.
+-- The tensor has one value for each element of a sample, or one for all positions of a dimension.
 local function fitted(x, p)
    local sizes = shape(p)
    if dims(x) == #sizes + 1 then table.insert(sizes, 1, 1) end
@@ -129,7 +130,7 @@ one("CAdd", function(_, x, _, bias) return T.add(x, fitted(x, bias)) end, functi
    parameters(self, nil, sizes)
 end)
 
--- Distances to learnt vectors.
+-- Returns the differences between samples and the learnt vectors, the columns of the weight.
 local function differences(x, weight) return T.sub(T.unsqueeze(x, -1), weight) end
 layer("Euclidean", function(self, inputSize, outputSize)
    parameters(self, {inputSize, outputSize})
@@ -165,7 +166,7 @@ end, function(_, x, weight)
    return F.linear(F.normalize(x, {dim = -1, eps = 1e-12}), directions)
 end).reset = base.reset(columns)
 
--- Positions and weights of a sparse row: {positions, values} for each sample.
+-- IndexLinear: a linear layer whose samples are sparse: {positions, values} for each.
 local IndexLinear = layer("IndexLinear", function(self, inputSize, outputSize)
    parameters(self, {inputSize, outputSize}, {outputSize})
 end, function(_, x, weight, bias)
@@ -238,7 +239,7 @@ layer("ZeroGrad", "", function(_, x) return base.map(T.clone,
    return self.gradInput
 end
 
--- Converts to a type, and gradients back.
+-- Copy: converts a tensor to another type, and its gradient back.
 local Copy = layer("Copy", function(self, intype, outtype)
    self.intype, self.outtype = intype or self._type, outtype or self._type
 end, function(self, x)
@@ -258,7 +259,7 @@ local function changed_gradient(class, change)
 end
 changed_gradient(Reversal, function(self, _, g) return types.tag(T.mul(g, -self.lambda)) end)
 
--- Adds l1weight * sign(x) to the gradient; the loss is in the field `loss`.
+-- L1Penalty: adds l1weight * sign(x) to the gradient, and stores the penalty in the field `loss`.
 local L1 = layer("L1Penalty", "l1weight sizeAverage=false provideOutput=true", function(self, x)
    local n = self.sizeAverage and methods.numel(x) or 1
    self.loss = self.l1weight / n * methods.item(T.sum(T.abs(x)))
@@ -292,7 +293,7 @@ end
 
 -- Views -------------------------------------------------------------------------------------------
 
--- Returns sizes for an input, with its batch dimension kept in front if it has one.
+-- View: gives the input other sizes, and keeps its batch dimension in front if it has one.
 local View = layer("View", function(self, ...)
    local sizes = types.sizes("View", ...)
    self.size = torch.LongStorage(sizes)

@@ -62,7 +62,7 @@ fold("CDivTable", "", T.div)
 fold("CMaxTable", "", T.maximum)
 fold("CMinTable", "", T.minimum)
 
--- Distances of the rows of two tensors.
+-- These layers compare the rows of two tensors; `last` returns the dimension of a row's elements.
 local function last(x) return dims(x) end
 layer("DotProduct", "", function(_, x) return T.sum(T.mul(x[1], x[2]), last(x[1])) end)
 layer("CosineDistance", "", function(_, x)

@@ -18,7 +18,7 @@ for _, name in ipairs {"torch", "nn", "optim", "image", "paths", "xlua", "sys"} 
    classes.root(name, value)
 end
 
--- Functions that Lua 5.1 had.
+-- The functions that Lua 5.1 had and Lua 5.4 lacks.
 local older = {unpack = table.unpack, loadstring = load, table = {maxn = function(list)
    local most = 0
    for key in pairs(list) do

@@ -35,8 +35,8 @@ end
 --- Returns the number of bytes after the position.
 function Memory:left() return self.length - self.at + 1 end
 
---- Matches a pattern that begins with ^ and ends with () at the position, and moves behind the
---- match; nil if there is none.
+--- Matches a pattern, which begins with ^ and ends with (), at the present position, and moves the
+--- position behind the match. Returns the match, or nil if there is none.
 function Memory:scan(pattern)
    local found, after = self:all():match(pattern, self.at)
    if found then self.at = after end

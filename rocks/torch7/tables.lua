@@ -100,7 +100,8 @@ M.FlattenTable = define("FlattenTable", "", function(_, input)
    return flatten(input, {})
 end)
 
--- Defines layers that apply a function to all elements in turn, or to two.
+-- Defines a layer that combines the tensors of a table by a function of two tensors; `count` is
+-- their required number, if any.
 local function arithmetic(name, count, options, fn)
    M[name] = define(name, options, function(self, input)
       check_tensors(name, input, count)

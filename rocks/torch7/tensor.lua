@@ -283,7 +283,8 @@ local function tag_list(x, list)
    return list
 end
 
--- Fills a given table, as Torch7 lets one do, or returns the new list.
+-- Copies a list into the table that the caller has given for the results; without one, returns the
+-- list itself.
 local function into(target, list)
    if not target then return list end
    for i = 1, math.max(#target, #list) do target[i] = list[i] end

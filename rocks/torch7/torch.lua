@@ -53,7 +53,8 @@ end
 
 -- Constructions ----------------------------------------------------------------------------------
 
--- Takes a result in front of the arguments; without one, results have the default type.
+-- Returns a function that makes a tensor. Its first argument may be a tensor to store the result
+-- in; otherwise the result has the default type.
 local function with_result(make)
    return function(first, ...)
       if is_tensor(first) then return dispatch.store(first, make(types.kind_of(first), ...)) end
@@ -159,7 +160,7 @@ do
    types.Tensor.cat = M.cat
 end
 
--- Methods that are functions as well.
+-- The methods of tensors that are also functions of torch.
 for name in ([[apply map map2 narrow select sub_part=sub squeeze unsqueeze transpose t index gather
    scatter maskedSelect nonzero view expand expandAs repeatTensor split chunk unfold permute
    size stride dim clone isSameSizeAs typeAs]]):gmatch "%S+" do

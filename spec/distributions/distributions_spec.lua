@@ -6,7 +6,7 @@ local sorted = require "spec.support.sorted"
 local D = torch.distributions
 local constraints = D.constraints
 
--- One of each, of batch shape (2).
+-- Returns one distribution of each class, with the batch shape (2).
 local function all()
    local t = torch.tensor
    local rows = t {{0.2, 0.8}, {0.5, 0.5}}

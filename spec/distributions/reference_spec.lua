@@ -7,13 +7,13 @@ local reference = dofile "spec/fixtures/distributions.lua"
 
 local function t(x) return torch.tensor(x, {dtype = "float64"}) end
 
--- Adds what the message of a failed comparison should say.
+-- Compares two values; the message of a failed comparison begins with `where`.
 local function compare(where, expected, actual, tolerance)
    local ok, message = pcall(assert.close, t(expected), actual:detach():double(), tolerance)
    if not ok then error(("%s: %s"):format(where, tostring(message)), 0) end
 end
 
--- PyTorch approximates Bessel functions to 1e-7.
+-- PyTorch approximates Bessel functions with errors of up to 1e-7.
 local function tolerance(d) return torch.type(d):find "VonMises" and 1e-6 or 1e-9 end
 
 describe("a distribution", function()
@@ -76,7 +76,8 @@ describe("kl_divergence", function()
    local made = {}
    for i, case in ipairs(reference.cases) do made[i] = case.make(distributions, t) end
 
-   -- PyTorch's test of the supports makes these infinite where they are finite, and the reverse.
+   -- For these pairs PyTorch compares the supports the wrong way round: it returns infinity where the
+   -- divergence is finite, and a number where it is infinite.
    local mistaken <const> = {["ContinuousBernoulli Uniform"] = true, ["Uniform ContinuousBernoulli"] = true}
 
    it("is the integral of p (log p - log q) where PyTorch is mistaken", function()
@@ -116,7 +117,7 @@ describe("the derivatives of random numbers", function()
    it("are PyTorch's for gamma distributions", function()
       for _, row in ipairs(reference.gamma_slopes) do
          local a, x, expected = table.unpack(row)
-         -- PyTorch approximates to 5e-4.
+         -- PyTorch approximates these derivatives with errors of up to 5e-4.
          assert.close(t(expected), torch._standard_gamma_grad(t(a), t(x)), 1e-3 * math.max(1, expected))
       end
    end)

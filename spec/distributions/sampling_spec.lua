@@ -1,4 +1,4 @@
--- Tests samples of distributions: their distribution functions, moments, and gradients by the
+-- Tests samples of distributions: their distribution functions, moments, and gradients for the
 -- parameters.
 
 local torch = require "tlua"
@@ -8,8 +8,8 @@ local D = torch.distributions
 local options <const> = {dtype = "float64"}
 local function t(x) return torch.tensor(x, options) end
 
--- The largest distance between a sample's distribution function and cdf, times the root of the
--- sample's size: below 1.95 in all but one of a thousand samples (Kolmogorov and Smirnov).
+-- Returns the largest distance between a sample's distribution function and cdf, times the root of the
+-- sample's size. It exceeds 1.95 for one in a thousand samples (Kolmogorov and Smirnov).
 local function distance(x, cdf)
    local n = x:numel()
    local f = cdf(x:flatten():sort())
@@ -44,7 +44,7 @@ local one <const> = {
    D.MixtureSameFamily(D.Categorical(t {0.3, 0.7}), D.Normal(t {-2, 1}, 1)),
    D.TransformedDistribution(D.Normal(t(0), 1), {D.AffineTransform(1, -2), D.SigmoidTransform()}),
 }
--- Distributions without a cdf, and an interval that has nearly all of their values.
+-- Distributions without a cdf, each with an interval that contains nearly all of its draws.
 local by_density <const> = {
    {D.Beta(t(2), 3), 0, 1}, {D.Beta(t(5), 1.5), 0, 1}, {D.StudentT(t(5), 1, 2), -120, 120},
    {D.FisherSnedecor(t(4), 9), 1e-9, 120}, {D.VonMises(t(1), 2), -math.pi, math.pi},
@@ -151,7 +151,8 @@ describe("a sample", function()
 end)
 
 describe("rsample", function()
-   -- x = F^-1(u; p) moves by -(dF/dp) / (dF/dx) with a parameter p, for any distribution of numbers.
+   -- Checks implicit gradients: x = F^-1(u; p) has the derivative -(dF/dp) / (dF/dx) with respect to a
+   -- parameter p, for any distribution of numbers.
    local function implicit(make, params, cdf)
       local inputs = {}
       for i, p in ipairs(params) do inputs[i] = t(p):requires_grad_() end

@@ -23,7 +23,7 @@ end
 ]]
 
 -- Runs a program in a shell that limits files to 8 blocks of 512 or 1,024 bytes. Returns its output,
--- what the file of that name contains afterwards, the names of all files, the status and the folder.
+-- the contents of the file `name` afterwards, the names of all files, the status and the folder.
 local function run_limited(program, name)
    return shell.with_folder(function(folder)
       local script <close> = assert(io.open(folder .. "/script.lua", "w"))

@@ -94,7 +94,7 @@ local function without_parameters()
    return functions, methods
 end
 
--- Tells whether the message is about the argument, not about what the function does.
+-- Returns whether the message is about the argument, not about what the function does.
 local function is_refusal(message)
    return message:find "unknown option nonsense; "
       or message:find "expected at most %d arguments?, got "

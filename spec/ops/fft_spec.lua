@@ -22,7 +22,7 @@ end
 
 local reference = dofile "spec/fixtures/fft.lua"
 
--- The signals of fft.py.
+-- Returns the k-th signal of fft.py, of n numbers.
 local function signal(n, k)
    local i = torch.arange(n, {dtype = "float64"})
    return (i * 1.3 + i * (i % 7) * 0.01 + 0.7 * k):sin() + 0.25 * k

@@ -7,7 +7,8 @@ local options <const> = {dtype = "float64"}
 local function t(x) return torch.tensor(x, options) end
 
 describe("torch._standard_gamma_grad", function()
-   -- The distribution function's derivative by the shape, which moves x, over the density.
+   -- Returns the derivative of a draw x with respect to the shape: minus the derivative of the
+   -- distribution function with respect to the shape, divided by the density.
    local function numeric(a, x)
       local h = 1e-5 * a
       local rise = torch.special.gammainc(t(a + h), t(x)) - torch.special.gammainc(t(a - h), t(x))

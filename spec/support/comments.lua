@@ -60,7 +60,7 @@ local function each_lua_comment(lines, found)
    end
 end
 
--- Tells whether a comment has prose: two words or more that are not addressed to a tool.
+-- Returns whether a comment has prose: two words or more that are not addressed to a tool.
 local function has_prose(text)
    if text:find "^%s*clang%-format" or text:find "^%s*luacheck:" then return false end
    if text:find "^>" then return false end -- the comment is the output of an example

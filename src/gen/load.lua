@@ -57,7 +57,7 @@ local fields = {
    flops = "string",
    -- why every call makes the host wait for the device, so that a graph cannot capture it
    waits = "string",
-   -- what computes the result on the CPU for all devices, such as "LAPACK": inputs and results are
+   -- the library that computes on the CPU for all devices, such as "LAPACK": inputs and results are
    -- copied, and a call waits for the copies
    host = "string",
    -- with host: true if its C code also runs on devices with LAPACK's routines

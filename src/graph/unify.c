@@ -23,7 +23,7 @@ typedef struct Walk {
   int n;
   /* called for each position at which integers differ */
   bool (*integer)(struct Walk *w, const Place *p);
-  const char *over; /* what differs among the traces' inputs: "values" or the symbol's name */
+  const char *over; /* the property in which the inputs differ: "values" or the symbol's name */
   /* the graph to change; only tli_graph_fit uses it */
   tli_Graph *target;
   int symbol;

@@ -9,9 +9,9 @@
 --    end
 --
 -- It uses reverse mode, like torch.func.jvp: operations on a dual are recorded, and unpack_dual
--- computes the derivative of v^T J by v. Operations on duals are recorded even under no_grad, but
--- only unpack_dual passes through the nodes recorded there: tangents continue, and gradients end,
--- as in PyTorch.
+-- computes the derivative of v^T J with respect to v. Operations on duals are recorded even under
+-- no_grad. unpack_dual passes through the nodes recorded there, but backward passes do not: as in
+-- PyTorch, no_grad stops gradients and lets tangents through.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -69,8 +69,8 @@ function M.make_dual(tensor, tangent)
    return dual
 end
 
--- Returns the derivatives with respect to the duals from which `tensor` was computed, each linear
--- in `seed`, and the tangents of these duals.
+-- Returns two lists with an entry for each dual from which `tensor` was computed: the gradient for
+-- the dual, which is a linear function of `seed`, and the dual's tangent.
 local function pulled(tensor, seed)
    local _ <close> = pushforward()
    local before = torch.autograd._tangent_pass(true)

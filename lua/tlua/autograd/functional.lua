@@ -38,7 +38,8 @@ local function call(name, fn, list)
    return output
 end
 
--- Returns the gradients of output by the tensors of the list, zeros for one without a gradient.
+-- Returns the gradients of `output` with respect to the tensors of the list. The gradient is zero
+-- for a tensor on which the output does not depend.
 local function gradients(output, list, seed, create_graph)
    if not output.requires_grad then
       local zeros = {}
@@ -137,7 +138,8 @@ function M.hessian(...)
    return rows
 end
 
--- Returns v as a list that fits the tensors. Without v, a single number gets a one.
+-- Returns v as a list of tensors, which must have the shapes of `tensors`. If v is nil, `tensors`
+-- must be a single number, and the result is a 1.
 local function direction(name, v, tensors)
    if v == nil then
       if #tensors ~= 1 or tensors[1]:numel() ~= 1 then

@@ -36,7 +36,7 @@ function ChainDataset:__init(datasets)
    self.datasets = datasets
 end
 
---- Returns the sum of the lengths of its datasets, if all of them have one.
+--- Returns the sum of the datasets' lengths, if all of them have a length.
 function ChainDataset:__len()
    local total = 0
    for _, dataset in ipairs(self.datasets) do total = total + #dataset end

@@ -165,7 +165,7 @@ end
 
 -- Where it stands ----------------------------------------------------------------------------
 
--- Returns the generators that determine an epoch's order together with the default one.
+-- Returns the generators, apart from the default one, that determine the order of an epoch.
 local function own_generators(self)
    local sampler = self.sampler or self.batch_sampler and self.batch_sampler.sampler
    local other = type(sampler) == "table" and sampler.generator or nil

@@ -25,9 +25,9 @@ local function are_named(first, ...)
    return type(next(first)) == "string"
 end
 
---- with a table of datasets, an item is a table with the same names
----@param ... data.Dataset  items are their items, as several values; a table of datasets by name
---- an item is a table with these names
+--- Makes the dataset. If the argument is one table of datasets by name, an item is a table with the
+--- same names; otherwise an item consists of several values, one for each dataset.
+---@param ... data.Dataset  datasets of the same length, or one table of datasets by name
 function StackDataset:__init(...)
    parent.__init(self)
    self.named = are_named(...)

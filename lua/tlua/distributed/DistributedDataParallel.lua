@@ -98,7 +98,8 @@ function DDP:__init(...)
    keep("broadcast_buffers", a.broadcast_buffers and #a.module:buffers() > 0)
    keep("sync", true)
    keep("passes", 0)
-   -- awaits: while a backward pass is expected, the number of passes that had failed before
+   -- awaits: nil, or, while a backward pass is expected, the number of passes that had failed
+   -- before
    keep("awaits", nil)
    local params, names = {}, {}
    for path, parameter in a.module:named_parameters() do

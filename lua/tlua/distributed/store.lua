@@ -27,7 +27,7 @@ M.Store = Store
 --- a value; `get(key)` waits for it; `add(key, n)` adds an integer to a count and returns it;
 --- `append(key, value)` adds bytes; `compare_set(key, expected, desired)` sets the key if it has
 --- the expected value, and returns its value; `check(keys)` tells whether all are set;
---- `delete_key(key)` tells whether there was one.
+--- `delete_key(key)` tells whether the key existed.
 ---@names distributed.Store:set distributed.Store:get distributed.Store:add
 ---@names distributed.Store:append distributed.Store:compare_set distributed.Store:check
 ---@names distributed.Store:delete_key

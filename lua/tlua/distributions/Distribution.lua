@@ -1,10 +1,12 @@
 -- Distribution.lua - the base of all distributions, and the function that defines them.
 --
--- A definition is a table. `constraints` has the parameters that are tensors; they broadcast, and
--- each keeps the dimensions of its constraint's events. log_prob, cdf, icdf, entropy, rsample,
--- sample and enumerate_support become methods behind those of Distribution, which check arguments.
--- Other functions compute a field when it is read; those of `cached` once. A string names a field
--- with the same value.
+-- A definition is a table. Its field `constraints` maps each parameter that is a tensor to the
+-- constraint of its values. Parameters are broadcast to a common batch_shape; dimensions that
+-- belong to one event of the constraint are not. Distribution's methods check their arguments and
+-- then call the definition's functions log_prob, cdf, icdf, entropy, rsample, sample and
+-- enumerate_support. Any other function of the definition computes a field of that name whenever
+-- the field is read; a function in the table `cached` does so only the first time. A string names
+-- another field that has the same value.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -103,7 +105,7 @@ function Distribution.set_default_validate_args(value)
    Distribution._validate_args = value
 end
 
--- Returns what a tensor holds that does not satisfy a constraint.
+-- Describes the first element that does not satisfy a constraint, or else the whole tensor.
 local function offender(value, valid)
    if valid:dim() ~= value:dim() then return args.describe(value) end
    return ("%g"):format(value:masked_select(valid:logical_not())[1]:item())
@@ -137,7 +139,7 @@ local methods <const> = {
    enumerate_support = true, expand = true, natural_params = true, log_normalizer = true,
 }
 
--- Adds what a definition has to its class.
+-- Adds the functions and fields of a definition to its class.
 local function adopt(cls, spec)
    local parent = getmetatable(cls).parent
    cls._getters = setmetatable({}, {__index = parent._getters})
@@ -165,7 +167,7 @@ local function check_either(who, either, given)
    end
 end
 
---- Returns a tensor of the shape of a draw with one value.
+--- Returns a tensor with the shape of a draw, filled with one value.
 ---@param self distributions.Distribution
 ---@param value number
 ---@return Tensor
@@ -221,7 +223,7 @@ function Distribution:expand(batch_shape)
    return new
 end
 
--- Expands the parameters of a new instance.
+-- Expands the parameters of `new`, a copy of this distribution, to the batch's shape.
 function Distribution:_expand(new, batch)
    for _, name in ipairs(self._names or {}) do
       local x = rawget(self, name)
@@ -239,7 +241,8 @@ local function method_of(self, name)
       or torch.raise(("%s: %s is not defined"):format(torch.type(self), name))
 end
 
--- Returns an argument as a tensor, after a check against a constraint, nil for the support.
+-- Converts an argument to a tensor, and checks that its values satisfy a constraint: the support,
+-- unless another one is given.
 local function value_of(self, method, value, constraint)
    local who = torch.type(self) .. "." .. method
    if type(value) == "number" then
@@ -277,7 +280,7 @@ function Distribution:log_prob(value)
    return compute(self, value_of(self, "log_prob", value))
 end
 
---- Returns the probability of values up to the one given.
+--- Returns the cumulative distribution function: the probability that a draw is at most `value`.
 ---@param value Tensor|number
 ---@return Tensor
 function Distribution:cdf(value)
@@ -285,7 +288,7 @@ function Distribution:cdf(value)
    return compute(self, value_of(self, "cdf", value))
 end
 
---- Returns the value up to which there is the given probability: the inverse of cdf.
+--- Returns the quantile of a probability: the number x for which cdf(x) is that probability.
 ---@param value Tensor|number  from 0 to 1
 ---@return Tensor
 function Distribution:icdf(value)
@@ -378,15 +381,17 @@ checked.methods(Distribution, [[expand(batch_shape: any) log_prob(value: any) cd
 -- Exponential families ----------------------------------------------------------------------------
 
 --- A family of densities exp(sum of natural parameters times statistics - log normalizer). A class
---- derived from it defines `_natural_params(self)`, a list, and `_log_normalizer(self, ...)` of
---- these, from which entropy and kl_divergence follow by differentiation.
+--- derived from it defines `_natural_params(self)`, which returns the list of natural parameters,
+--- and `_log_normalizer(self, ...)`, which takes them. entropy and kl_divergence are computed by
+--- differentiating the log normalizer.
 ---@class distributions.ExponentialFamily : distributions.Distribution
 local ExponentialFamily = class.class("distributions.ExponentialFamily", Distribution)
 ExponentialFamily._mean_carrier_measure = 0
 M.ExponentialFamily = ExponentialFamily
 
---- Returns the log normalizer and its gradient at the distribution's own natural parameters, all
---- differentiable by the parameters. (PyTorch detaches them, which loses a part of the gradient.)
+--- Returns the log normalizer and its gradients at the distribution's natural parameters, and these
+--- parameters. All are differentiable with respect to the distribution's own parameters; PyTorch
+--- detaches them, which loses a part of the gradient.
 function ExponentialFamily:_expected_statistics()
    local params = {}
    for i, x in ipairs(method_of(self, "natural_params")(self)) do

@@ -85,7 +85,7 @@ define("Beta", "concentration1: any, concentration0: any", {
    entropy = function(self) return self._dirichlet:entropy() end,
 })
 
--- The expected value of x^n.
+-- Returns the expected value of x^n.
 local function moment(self, n)
    local a, b = 1 + n / self.concentration1, self.concentration0
    return b * (a:lgamma() + b:lgamma() - (a + b):lgamma()):exp()
@@ -146,9 +146,10 @@ define("LKJCholesky", "dim: integer, concentration: any = 1", {
    end,
    event = function(self) return {self.dim, self.dim} end,
    cached = {
-      -- The squared length of each row before the diagonal, n numbers: of Beta(n / 2, ...) (D.
-      -- Lewandowski et al., Generating random correlation matrices, 2009). PyTorch takes n - 1 / 2,
-      -- so that its correlations in later rows are too large.
+      -- The distribution of the sum of squares of the n elements before the diagonal, for each row:
+      -- Beta(n / 2, ...) (D. Lewandowski et al., Generating random correlation matrices, 2009).
+      -- PyTorch's first parameter is n - 1 / 2 instead, which makes the correlations in later rows
+      -- too large.
       _beta = function(self)
          local offset = torch.arange(-1, self.dim - 1, self._like):clamp {min = 0}
          local rest = self.concentration + 0.5 * (self.dim - 2)

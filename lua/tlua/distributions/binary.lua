@@ -1,10 +1,11 @@
--- binary.lua - what distributions of a probability share, which is given itself or by its logit.
+-- binary.lua - the parameters of distributions such as Bernoulli: a probability, given as `probs`,
+-- or as `logits`, the logarithm of its odds.
 
 local torch = require "tlua"
 local constraints = require "tlua.distributions.constraints"
 
--- Adds the parameters probs and logits to a definition. The field `_inner` is probs kept off 0
--- and 1.
+-- Adds the parameters probs and logits to a definition. The field `_inner` is probs clamped to
+-- numbers greater than 0 and less than 1, whose logit is finite.
 return function(spec)
    spec.either = {"probs", "logits"}
    spec.constraints = spec.constraints or {}

@@ -13,7 +13,8 @@ local function define(name, signature, spec)
    M[name] = base.define(name, signature, spec)
 end
 
--- Adds the parameters probs and logits, whose last dimension has a number for each class.
+-- Adds the parameters probs and logits to a definition. Their last dimension has one number for
+-- each class.
 local function classes(spec)
    spec.either = {"probs", "logits"}
    spec.constraints = {probs = constraints.simplex, logits = constraints.real_vector}
@@ -35,7 +36,8 @@ local function classes(spec)
    return spec
 end
 
--- Adds what follows from the categorical distribution of the same parameters.
+-- Adds the parameters probs and logits, the shape of one-hot vectors, and the field `_categorical`:
+-- the distribution of the positions of the ones.
 local function one_of_classes(spec)
    spec = classes(spec)
    spec.event = function(self) return {self._n} end
@@ -51,8 +53,9 @@ local function ones_at(classes_drawn, n, like)
    return torch.nn.functional.one_hot(classes_drawn, n):to(like.dtype)
 end
 
---- The distribution of the classes 1 to K with probabilities in proportion to the last dimension of
---- probs, or to the exponentials of logits; one of them is given.
+--- A distribution over the classes 1 to K. Their probabilities are proportional to the K numbers
+--- along the last dimension of probs, or to the exponentials of logits. One of probs and logits is
+--- given.
 ---
 ---     local logits = torch.tensor {1.0, 3.0}:log()
 ---     local d = torch.distributions.Categorical {logits = logits}
@@ -100,7 +103,8 @@ local one_hot <const> = one_of_classes {
    enumerate_support = function(self) return torch.eye(self._n, self._like) end,
 }
 
---- The distribution of Categorical with draws as vectors that are 1 at the class drawn, else 0.
+--- The categorical distribution with one-hot draws: vectors that are 1 at the drawn class and 0
+--- elsewhere.
 ---
 ---     local d = torch.distributions.OneHotCategorical(torch.tensor {0.25, 0.75})
 ---     print(d.mode, d:log_prob(torch.tensor {1.0, 0.0}))
@@ -110,7 +114,8 @@ local one_hot <const> = one_of_classes {
 ---@field logits Tensor  their logarithms
 define("OneHotCategorical", "probs: any?, logits: any?", one_hot)
 
---- OneHotCategorical whose rsample has the gradients of probs, which are biased.
+--- OneHotCategorical with an rsample whose gradient flows to probs as if the draw were probs itself
+--- (the straight-through estimator). This gradient is biased.
 ---
 ---     torch.manual_seed(0)
 ---     local logits = torch.zeros(3):requires_grad_()
@@ -128,8 +133,8 @@ define("OneHotCategoricalStraightThrough", "probs: any?, logits: any?", {
    end,
 })
 
---- The distribution of the counts of classes in total_count draws of Categorical. One of probs and
---- logits is given.
+--- The distribution of the number of times that each class is drawn in total_count draws from
+--- Categorical. One of probs and logits is given.
 ---
 ---     local d = torch.distributions.Multinomial(4, torch.tensor {0.25, 0.75})
 ---     print(d.mean, d:log_prob(torch.tensor {1.0, 3.0}))

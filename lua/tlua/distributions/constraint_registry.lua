@@ -1,4 +1,5 @@
--- constraint_registry.lua - the transforms from all numbers to the values of a constraint.
+-- constraint_registry.lua - finds a transform from unconstrained real numbers to the values that
+-- satisfy a constraint.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,8 +10,8 @@ local transforms = require "tlua.distributions.transforms"
 
 local M = {}
 
---- Maps constraints to transforms whose results satisfy them: a call with a constraint returns the
---- transform.
+--- Maps each constraint to a transform whose results satisfy the constraint. Calling the registry
+--- with a constraint returns the transform.
 ---
 ---     local D = torch.distributions
 ---     local to_positive = D.transform_to(D.constraints.positive)

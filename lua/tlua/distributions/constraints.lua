@@ -22,7 +22,7 @@ local Constraint = class.class "distributions.constraints.Constraint"
 Constraint.is_discrete, Constraint.event_dim = false, 0
 M.Constraint = Constraint
 
---- Returns a boolean for each event: whether it belongs to the set.
+--- Returns for each event whether it belongs to the set.
 ---@param value Tensor
 ---@return Tensor
 function Constraint:check(value) -- luacheck: no unused args
@@ -43,7 +43,7 @@ function Constraint:__tostring()
       table.concat(list, ", "))
 end
 
--- Makes a class of constraints whose arguments become fields.
+-- Defines a class of constraints. The constructor's arguments become fields.
 local function define(name, parameters, check, fields)
    local full = "distributions.constraints." .. name
    local take, names = args.declare(("%s(%s)"):format(full, parameters))
@@ -66,7 +66,7 @@ local function whole(value) return value:remainder(1):eq(0) end
 define("greater_than", "lower_bound: any", function(self, value)
    return value:gt(self.lower_bound)
 end)
---- The numbers of at least lower_bound, a number or a tensor.
+--- The numbers greater than or equal to lower_bound, a number or a tensor.
 define("greater_than_eq", "lower_bound: any", function(self, value)
    return value:ge(self.lower_bound)
 end)
@@ -74,15 +74,16 @@ end)
 define("less_than", "upper_bound: any", function(self, value)
    return value:lt(self.upper_bound)
 end)
---- The numbers from lower_bound to upper_bound, numbers or tensors.
+--- The numbers from lower_bound to upper_bound. The bounds are numbers or tensors.
 define("interval", "lower_bound: any, upper_bound: any", function(self, value)
    return value:ge(self.lower_bound) & value:le(self.upper_bound)
 end)
---- The numbers from lower_bound to below upper_bound, numbers or tensors.
+--- The numbers from lower_bound to upper_bound without upper_bound itself. The bounds are numbers
+--- or tensors.
 define("half_open_interval", "lower_bound: any, upper_bound: any", function(self, value)
    return value:ge(self.lower_bound) & value:lt(self.upper_bound)
 end)
---- The integers from lower_bound to upper_bound, numbers or tensors.
+--- The integers from lower_bound to upper_bound. The bounds are numbers or tensors.
 define("integer_interval", "lower_bound: any, upper_bound: any", function(self, value)
    return whole(value) & value:ge(self.lower_bound) & value:le(self.upper_bound)
 end, {is_discrete = true})
@@ -116,7 +117,7 @@ define("independent", "base_constraint: object, reinterpreted_batch_ndims: count
       self.event_dim = self.base_constraint.event_dim + self.reinterpreted_batch_ndims
    end, _shown = "IndependentConstraint"})
 
--- The dimension as an offset from the first, and whether it exists.
+-- Returns the dimension of the constraint; raises an error if the value lacks it.
 local function position(self, value)
    local dim, n = self.dim, value:dim()
    if dim == 0 or dim > n or dim < -n then
@@ -135,8 +136,8 @@ local function prepare_list(self)
    end
 end
 
---- Values that are concatenated along dim of slices, each with a constraint of the list cseq and a
---- length of the list lengths, 1 by default.
+--- Tensors that consist of slices along dim, one for each constraint in the list cseq. Slice i
+--- satisfies cseq[i] and has the length lengths[i], 1 by default.
 define("cat", "cseq: table, dim: dim = 1, lengths: table?", function(self, value)
    local dim, start, checks = position(self, value), 1, {}
    for i, c in ipairs(self.cseq) do
@@ -149,7 +150,7 @@ end, {_prepare = function(self)
    self.lengths = self.lengths or {}
    for i = 1, #self.cseq do self.lengths[i] = self.lengths[i] or 1 end
 end})
---- Values that are stacked along dim, each with a constraint of the list cseq.
+--- Tensors whose i-th slice of size 1 along dim satisfies the i-th constraint in the list cseq.
 define("stack", "cseq: table, dim: dim = 1", function(self, value)
    local checks, dim = {}, position(self, value)
    for i, c in ipairs(self.cseq) do checks[i] = c:check(value:select(dim, i)) end
@@ -168,9 +169,10 @@ end, {_prepare = function(self)
    self.event_dim = self.base_constraint.event_dim
 end})
 
---- Constraints without arguments: `boolean` has 0 and 1, `real` all numbers but NaN, `simplex`
---- vectors of probabilities, `one_hot` vectors with a single 1, `lower_cholesky` lower triangles
---- with a positive diagonal, `corr_cholesky` those whose rows have length 1.
+--- Constraints without arguments. `boolean` is the set of 0 and 1, `real` all numbers except NaN,
+--- `simplex` vectors of probabilities with the sum 1, `one_hot` vectors with a single 1 and zeros
+--- elsewhere, `lower_cholesky` lower triangular matrices with a positive diagonal, and
+--- `corr_cholesky` such matrices whose rows have norm 1.
 ---@names distributions.constraints.boolean distributions.constraints.one_hot
 ---@names distributions.constraints.real distributions.constraints.simplex
 ---@names distributions.constraints.lower_triangular distributions.constraints.lower_cholesky
@@ -181,7 +183,7 @@ end})
 ---@names distributions.constraints.symmetric distributions.constraints.positive_semidefinite
 ---@names distributions.constraints.positive_definite distributions.constraints.dependent
 
--- Makes a constraint without arguments; its class is not public.
+-- Makes a constraint without arguments. The constraint is public, its class is not.
 local function single(name, check, fields)
    M[name] = define(name, "", check, fields)()
 end
@@ -214,7 +216,7 @@ local function is_square(value)
    local batch, event = shapes.split(value.shape, 2)
    return torch.full(batch, event[1] == event[2], {dtype = "bool", device = value.device})
 end
--- Applies a test to square matrices; others fail.
+-- Returns a check that applies a test to square matrices and is false for other matrices.
 local function of_square(test)
    return function(_, value)
       local square = is_square(value)
@@ -247,7 +249,7 @@ M.nonnegative = M.greater_than_eq(0)
 M.unit_interval = M.interval(0, 1)
 M.real_vector = M.independent(M.real, 1)
 
---- Tells whether a constraint is `dependent`, one that is known only together with other values.
+--- Returns whether a constraint is `dependent`: its set of values depends on other values.
 ---@param constraint distributions.constraints.Constraint
 ---@return boolean
 function M.is_dependent(constraint)

@@ -1,4 +1,5 @@
--- continuous.lua - continuous distributions of numbers that stand by themselves.
+-- continuous.lua - continuous distributions of numbers: those that belong to no family with a file
+-- of its own.
 
 local torch = require "tlua"
 local base = require "tlua.distributions.Distribution"
@@ -21,7 +22,7 @@ end
 
 local function draw_by_icdf(self, shape) return self:_icdf(torch.rand(shape, self._like)) end
 
---- Cauchy's distribution around loc, whose half width at half maximum is scale.
+--- The Cauchy distribution with the mode loc. Its half width at half maximum is scale.
 ---
 ---     local cauchy = torch.distributions.Cauchy(0, 1)
 ---     print(cauchy:log_prob(1.0), cauchy:cdf(1.0))
@@ -44,7 +45,8 @@ define("Cauchy", "loc: any, scale: any", {
    entropy = function(self) return math.log(4 * math.pi) + self.scale:log() end,
 })
 
---- The distribution of |x|, x Cauchy distributed around 0 with the half width scale.
+--- The distribution of |x|, where x has the Cauchy distribution with the mode 0 and the half width
+--- scale.
 ---
 ---     local half = torch.distributions.HalfCauchy(1)
 ---     print(half:log_prob(1.0), half:cdf(1.0))
@@ -57,7 +59,8 @@ define("HalfCauchy", "scale: any", halved {
    variance = function(self) return full(self, inf) end,
 })
 
---- Laplace's distribution: values on both sides of loc fall off exponentially with scale.
+--- The Laplace distribution: the density falls exponentially with the distance from loc, by a
+--- factor of e for each scale.
 ---
 ---     local laplace = torch.distributions.Laplace(0, 1)
 ---     print(laplace:log_prob(1.0), laplace:cdf(1.0))
@@ -88,7 +91,7 @@ define("Laplace", "loc: any, scale: any", {
    entropy = function(self) return 1 + (2 * self.scale):log() end,
 })
 
---- The uniform distribution of numbers from low to below high.
+--- The uniform distribution on the numbers x with low <= x < high.
 ---
 ---     local uniform = torch.distributions.Uniform(0, torch.tensor {1.0, 4.0})
 ---     print(uniform.mean, uniform:cdf(0.5))
@@ -116,7 +119,7 @@ define("Uniform", "low: any, high: any", {
    entropy = function(self) return (self.high - self.low):log() end,
 })
 
---- Gumbel's distribution, of the largest of many values, with the mode loc.
+--- The Gumbel distribution with the mode loc: the limit for the largest of many random values.
 ---
 ---     local gumbel = torch.distributions.Gumbel(0, 1)
 ---     print(gumbel.mean, gumbel:log_prob(1.0))
@@ -150,7 +153,8 @@ define("Gumbel", "loc: any, scale: any", {
    entropy = function(self) return self.scale:log() + 1 + euler end,
 })
 
--- Returns whether the distribution is exponential, and a concentration that may be divided by.
+-- Returns where the concentration is 0, so that the distribution is exponential, and a copy of the
+-- concentration with 1 in place of 0, to divide by.
 local function exponential_case(self)
    local zero = self.concentration:abs():le(1e-8)
    return zero, torch.where(zero, 1, self.concentration)
@@ -161,8 +165,8 @@ local function log_survival(self, x)
    return torch.where(zero, -z, -(k * z):log1p() / k)
 end
 
---- The generalized Pareto distribution of exceedances over loc: concentration is positive for heavy
---- tails, 0 for exponential ones, and negative for a bounded support.
+--- The generalized Pareto distribution of values that exceed a threshold, loc. A positive
+--- concentration gives a heavy tail, 0 an exponential tail, and a negative one a bounded support.
 ---
 ---     local d = torch.distributions.GeneralizedPareto(0, 1, 0.25)
 ---     print(d.mean, d:log_prob(1.0), d:cdf(1.0))
@@ -204,15 +208,15 @@ define("GeneralizedPareto", "loc: any, scale: any, concentration: any", {
    entropy = function(self) return self.scale:log() + self.concentration + 1 end,
 })
 
--- The parameter of the wrapped Cauchy distribution from which values are proposed (D. J. Best and
--- N. I. Fisher, Efficient simulation of the von Mises distribution, 1979).
+-- Returns the parameter of the wrapped Cauchy distribution that proposes values for rejection
+-- sampling (D. J. Best and N. I. Fisher, Efficient simulation of the von Mises distribution, 1979).
 local function proposal(k)
    local tau = 1 + (1 + 4 * k:square()):sqrt()
    local rho = (tau - (2 * tau):sqrt()) / (2 * k)
    return torch.where(k:lt(1e-5), 1 / k + k, (1 + rho:square()) / (2 * rho))
 end
 
---- Von Mises' distribution of angles around loc, the narrower the larger concentration is.
+--- The von Mises distribution of angles around loc. A larger concentration makes it narrower.
 ---
 ---     local d = torch.distributions.VonMises(0, 2)
 ---     print(d.variance, d:log_prob(0.0))
@@ -251,8 +255,8 @@ define("VonMises", "loc: any, concentration: any", {
    end,
 })
 
--- Formulas divide by 2 probs - 1: between the limits they use a value outside, and a series for
--- the result.
+-- The formulas divide by 2 probs - 1. Where probs is between the limits `lims`, they are therefore
+-- computed for another number, and a series around 1/2 replaces the result.
 local function outside(self)
    return self._inner:le(self.lims[1]) | self._inner:gt(self.lims[2])
 end
@@ -270,7 +274,8 @@ local function log_normalizer(self)
 end
 
 --- The distribution on [0, 1] whose density is proportional to probs^x (1 - probs)^(1 - x). One of
---- probs and logits is given; between the two numbers lims formulas use a series.
+--- probs and logits is given. If probs is between the two numbers in lims, a series around 1/2
+--- replaces the formulas, which divide by 0 there.
 ---
 ---     local d = torch.distributions.ContinuousBernoulli(0.8)
 ---     print(d.mean, d:log_prob(0.5), d:icdf(0.5))

@@ -1,4 +1,4 @@
--- discrete.lua - distributions of 0 and 1, and of counts.
+-- discrete.lua - distributions whose values are 0 and 1, or counts.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -14,12 +14,13 @@ local function define(name, signature, spec)
    M[name] = base.define(name, signature, spec)
 end
 
--- The cross entropy of probabilities and targets, elementwise.
+-- Returns the elementwise cross entropy of probabilities, given by their logits, and targets.
 local function cross_entropy(logits, target)
    return F.softplus(logits) - logits * target
 end
 
---- The distribution of 1 with probability probs, else 0. One of probs and logits is given.
+--- The distribution of a number that is 1 with the probability probs, and otherwise 0. One of probs
+--- and logits is given.
 ---
 ---     local coin = torch.distributions.Bernoulli(torch.tensor {0.3, 0.9})
 ---     print(coin:log_prob(1), coin.variance)
@@ -50,8 +51,8 @@ local function trials(self, method)
    return high
 end
 
---- The distribution of the number of successes in total_count trials of probability probs. One of
---- probs and logits is given.
+--- The distribution of the number of successes in total_count trials, each of which succeeds with
+--- the probability probs. One of probs and logits is given.
 ---
 ---     local d = torch.distributions.Binomial(10, 0.3)
 ---     print(d.mean, d:log_prob(2), d.mode)
@@ -86,8 +87,8 @@ define("Binomial", "total_count: any = 1, probs: any?, logits: any?", binary {
    end,
 })
 
---- The distribution of the number of failures before the first success of probability probs. One of
---- probs and logits is given.
+--- The distribution of the number of failures before the first success, if each trial succeeds with
+--- the probability probs. One of probs and logits is given.
 ---
 ---     local d = torch.distributions.Geometric(0.25)
 ---     print(d.mean, d:log_prob(2))
@@ -114,8 +115,9 @@ define("Geometric", "probs: any?, logits: any?", binary {
    entropy = function(self) return cross_entropy(self.logits, self.probs) / self.probs end,
 })
 
---- The distribution of the number of successes of probability probs before total_count failures,
---- which need not be a whole number. One of probs and logits is given.
+--- The distribution of the number of successes before total_count failures, if each trial succeeds
+--- with the probability probs. total_count need not be a whole number. One of probs and logits is
+--- given.
 ---
 ---     local d = torch.distributions.NegativeBinomial(3, 0.5)
 ---     print(d.mean, d:log_prob(2))
@@ -145,7 +147,7 @@ define("NegativeBinomial", "total_count: any, probs: any?, logits: any?", binary
    end,
 })
 
---- Poisson's distribution of counts with the mean rate.
+--- The Poisson distribution of counts whose mean is rate.
 ---
 ---     local d = torch.distributions.Poisson(4)
 ---     print(d.mean, d:log_prob(3))

@@ -1,4 +1,5 @@
--- gamma.lua - the gamma distribution, those made of it, and powers of the exponential one.
+-- gamma.lua - the gamma distribution, distributions derived from it, and those of powers of
+-- exponentially distributed values.
 
 local torch = require "tlua"
 local base = require "tlua.distributions.Distribution"
@@ -16,16 +17,16 @@ local function define(name, signature, spec)
    M[name] = base.define(name, signature, spec)
 end
 
--- Draws from gamma distributions; numbers that underflow become the smallest normal one, which
--- keeps their gradients.
+-- Draws from gamma distributions. A draw that underflows to 0 becomes the smallest normal number of
+-- the dtype; its gradient is kept.
 local function draw(self, shape)
    local x = torch._standard_gamma(self.concentration:expand(shape)) / self.rate
    x:detach():clamp_ {min = torch.finfo(x.dtype).tiny}
    return x
 end
 
---- The gamma distribution of shape concentration and rate, the inverse of its scale. Gradients of
---- rsample are implicit ones, exact to the dtype's precision.
+--- The gamma distribution. concentration is its shape parameter, rate the inverse of its scale.
+--- rsample computes implicit gradients, which are exact to the dtype's precision.
 ---
 ---     local gamma = torch.distributions.Gamma(2, torch.tensor {1.0, 2.0})
 ---     print(gamma.mean, gamma:log_prob(1.5))
@@ -51,7 +52,7 @@ define("Gamma", "concentration: any, rate: any", {
    end,
 })
 
---- The distribution of the sum of squares of df normal values.
+--- The chi-squared distribution, of the sum of the squares of df standard normal values.
 ---
 ---     print(torch.distributions.Chi2(3):log_prob(2.0))
 ---     --> tensor(-1.5724)
@@ -65,7 +66,7 @@ define("Chi2", "df: any", {
    },
 })
 
---- The exponential distribution of a rate, the inverse of its mean.
+--- The exponential distribution. rate is the inverse of its mean.
 ---
 ---     local exponential = torch.distributions.Exponential(2)
 ---     print(exponential.mean, exponential:log_prob(1.0), exponential:icdf(0.5))
@@ -87,7 +88,7 @@ define("Exponential", "rate: any", {
    entropy = function(self) return 1 - self.rate:log() end,
 })
 
---- The distribution of 1 / x, x gamma distributed of shape concentration and a rate.
+--- The distribution of 1 / x, where x has the gamma distribution with this concentration and rate.
 ---
 ---     local d = torch.distributions.InverseGamma(3, 2)
 ---     print(d.mean, d:log_prob(1.0))
@@ -121,8 +122,8 @@ define("InverseGamma", "concentration: any, rate: any", {
    end,
 })
 
---- Fisher's and Snedecor's F distribution: the ratio of two values of Chi2 of df1 and df2 degrees
---- of freedom, each divided by these.
+--- Fisher's and Snedecor's F distribution: the distribution of the ratio of x1 / df1 to x2 / df2,
+--- where x1 and x2 have chi-squared distributions with df1 and df2 degrees of freedom.
 ---
 ---     local f = torch.distributions.FisherSnedecor(2, 6)
 ---     print(f.mean, f:log_prob(1.0))
@@ -156,7 +157,7 @@ define("FisherSnedecor", "df1: any, df2: any", {
    end,
 })
 
---- Student's t distribution of df degrees of freedom, shifted by loc and stretched by scale.
+--- Student's t distribution with df degrees of freedom, shifted by loc and stretched by scale.
 ---
 ---     local t = torch.distributions.StudentT(3)
 ---     print(t.variance, t:log_prob(0.0))
@@ -191,7 +192,8 @@ define("StudentT", "df: any, loc: any = 0, scale: any = 1", {
    end,
 })
 
---- Weibull's distribution: scale times a power 1 / concentration of an exponential value.
+--- The Weibull distribution: that of scale * x^(1 / concentration), where x has the exponential
+--- distribution with rate 1.
 ---
 ---     local d = torch.distributions.Weibull(1, 2)
 ---     print(d.mean, d:log_prob(1.0))
@@ -226,7 +228,8 @@ define("Weibull", "scale: any, concentration: any", {
    end,
 })
 
---- Pareto's distribution of values from scale on, whose tail falls with the power alpha.
+--- The Pareto distribution of values of at least scale. The probability of values above x falls as
+--- x^-alpha.
 ---
 ---     local d = torch.distributions.Pareto(1, 3)
 ---     print(d.mean, d:log_prob(2.0))

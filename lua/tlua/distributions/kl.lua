@@ -1,5 +1,6 @@
--- kl.lua - Kullback-Leibler divergences in closed form: a table of pairs of distributions. Pairs of
--- the library are known by name, so that only what a program uses is loaded.
+-- kl.lua - Kullback-Leibler divergences in closed form: a table with a function for each pair of
+-- distributions. The library's distributions are named by strings, so that only those that a
+-- program uses are loaded.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,16 +12,18 @@ local F = torch.nn.functional
 local inf <const>, euler <const> = math.huge, 0.57721566490153286061
 local M = {}
 
--- rules[p][q], where p and q are short names of the library's classes or classes of users.
+-- rules[p][q] computes the divergence of a pair; p and q are short names of the library's classes,
+-- or user-defined classes.
 local rules = {}
 
--- Adds a rule for each of the names in q.
+-- Adds the rule for p and each class named in q.
 local function rule(p, q, compute)
    rules[p] = rules[p] or {}
    for name in q:gmatch "%S+" do rules[p][name] = compute end
 end
 
--- Returns a class and its ancestors, each as the keys of its rules.
+-- Returns the keys of a distribution's rules: its class and the ancestors of its class, each as the
+-- class itself and by its short name.
 local function keys_of(distribution)
    local list, cls = {}, getmetatable(distribution)
    while cls do
@@ -99,7 +102,8 @@ end
 
 local function where_infinite(condition, value) return torch.where(condition, inf, value) end
 
--- p (log p - log q) from logits, right where p or q is 0 or 1.
+-- Returns p (log p - log q), given the difference of the logarithms. The result is also right where
+-- p or q is 0.
 local function bernoulli_term(p, q, difference)
    return torch.where(p:eq(0), 0, where_infinite(q:eq(0), p * difference))
 end
@@ -217,21 +221,22 @@ rule("TransformedDistribution", "TransformedDistribution", function(p, q)
    return M.kl_divergence(p.base_dist, q.base_dist)
 end)
 
--- The logarithm of the covariance's determinant.
+-- Returns the logarithm of the determinant of a distribution's covariance matrix.
 local function log_det(d)
    local m = require "tlua.distributions.multivariate"
    return rawget(d, "_factor") and m.log_det(d) or 2 * m.half_log_det(d._triangle)
 end
 local function squares(x) return x:square():sum({-2, -1}) end
 
--- The divergence of normal distributions of vectors, of which each may be of low rank.
+-- Returns the divergence of two normal distributions of vectors. Either may be a
+-- LowRankMultivariateNormal.
 local function multivariate(p, q)
    local m = require "tlua.distributions.multivariate"
    if not shapes.same(p.event_shape, q.event_shape) then refuse_pair(p, q, "event_shape") end
    local factors = rawget(p, "_factor") and {p._factor, p._diagonal:sqrt():diag_embed()}
       or {p._triangle}
    local trace, distance = 0
-   for _, factor in ipairs(factors) do -- of q's inverse covariance times factor factor^T
+   for _, factor in ipairs(factors) do -- adds the trace of q's precision matrix * factor * factor^T
       if rawget(q, "_factor") then
          local inner = m.scaled(q):matmul(factor)
          local batch = torch.broadcast_shapes(shapes.split(q._capacitance.shape, 2),
@@ -260,7 +265,7 @@ end
 
 -- Two families ------------------------------------------------------------------------------------
 
--- Pairs whose divergence is infinite: p has values that q lacks.
+-- The pairs whose divergence is infinite, because p can have values that q cannot have.
 for p, q in pairs {
    Beta = "Pareto", ContinuousBernoulli = "Pareto",
    Exponential = "Beta ContinuousBernoulli Pareto Uniform",
@@ -273,7 +278,8 @@ for p, q in pairs {
    rule(p, q, function(a) return base.full(a, inf) end)
 end
 
--- The expected values of -log q(x), given x's mean, mean square and mean logarithm.
+-- These functions return the expected value of -log q(x), given the mean of x, of x^2 (`square`) or
+-- of log x (`log`).
 local function to_exponential(q, mean) return q.rate * mean - q.rate:log() end
 local function to_normal(q, mean, square)
    return 0.5 * math.log(2 * math.pi) + q.scale:log()
@@ -314,7 +320,8 @@ end
 rule("Exponential", "Gamma", function(p, q)
    return to_gamma(q, p.mean, -euler - p.rate:log()) - p:entropy()
 end)
--- Returns the expected value of -log q(x) for x gamma distributed of shape a and a rate.
+-- Returns the expected value of -log q(x), where x has the gamma distribution with concentration a
+-- and this rate.
 local function to_gumbel(q, rate, a)
    local product, shift = rate * q.scale, q.loc / q.scale
    return q.scale:log() + a / product - shift + shift:exp() * (1 + 1 / product):pow(-a)
@@ -351,7 +358,7 @@ rule("Pareto", "Normal", function(p, q)
    return finite_above(p, 2, to_normal(q, raw_mean_of_pareto(p), square) - p:entropy())
 end)
 
--- The mean logarithm of uniform numbers from low to high.
+-- Returns the mean of log x for x uniformly distributed from low to high.
 local function mean_log(low, high)
    return (torch.xlogy(high, high) - torch.xlogy(low, low)) / (high - low) - 1
 end

@@ -10,8 +10,8 @@ local shapes = require "tlua.distributions.shapes"
 
 local Distribution <const> = base.Distribution
 
---- A mixture of the distributions along the last dimension of the batch of component_distribution,
---- with the probabilities of mixture_distribution, a Categorical.
+--- A mixture of distributions. The components are the distributions along the last dimension of
+--- component_distribution's batch; mixture_distribution, a Categorical, has their probabilities.
 ---
 ---     local distributions = torch.distributions
 ---     local weights = distributions.Categorical(torch.tensor {0.25, 0.75})

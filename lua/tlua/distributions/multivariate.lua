@@ -1,4 +1,5 @@
--- multivariate.lua - normal distributions of vectors, and Wishart's of their covariance matrices.
+-- multivariate.lua - normal distributions of vectors, and the Wishart distribution of covariance
+-- matrices.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,14 +18,16 @@ end
 local log_2pi <const> = math.log(2 * math.pi)
 local lower <const> = {upper = false}
 
---- Returns the sum of logarithms of a triangular matrix's diagonal.
+--- Returns half of log det(L L^T) for a triangular matrix L: the sum of the logarithms of its
+--- diagonal.
 ---@param triangle Tensor
 ---@return Tensor
 function M.half_log_det(triangle)
    return triangle:diagonal(0, -2, -1):log():sum(-1)
 end
 
---- Returns the sum of squares of the solution of `triangle` y = x.
+--- Returns the squared Mahalanobis distance x^T (L L^T)^-1 x, for L = `triangle`: the sum of the
+--- squares of y, where L y = x.
 ---@param triangle Tensor
 ---@param x Tensor
 ---@return Tensor
@@ -37,7 +40,7 @@ function M.mahalanobis(triangle, x)
    return linalg.solve_triangular(triangle, rows.T, lower):square():sum(1):reshape(batch)
 end
 
--- The triangle L of the precision matrix's inverse L L^T.
+-- Returns the Cholesky factor L of the covariance matrix L L^T, given its inverse.
 local function from_precision(precision)
    local flipped = linalg.cholesky(precision:flip({-2, -1}))
    local inverse = flipped:flip({-2, -1}).mT
@@ -45,8 +48,8 @@ local function from_precision(precision)
    return linalg.solve_triangular(inverse, eye:expand(precision.shape), lower)
 end
 
--- Adds the three ways to give a covariance matrix. The matrix is kept before it broadcasts, so that
--- it is decomposed once for a batch.
+-- Adds the three parameters of which one gives the covariance matrix. The given matrix is kept as
+-- it was before broadcasting, so that a matrix shared by a batch is decomposed once.
 local function with_matrix(spec)
    spec.either = {"covariance_matrix", "precision_matrix", "scale_tril"}
    spec.constraints.covariance_matrix = constraints.positive_definite
@@ -82,8 +85,8 @@ local function with_matrix(spec)
    return spec
 end
 
---- The normal distribution of vectors of mean loc and the covariance that one of covariance_matrix,
---- precision_matrix (its inverse) and scale_tril (its Cholesky factor) gives.
+--- The normal distribution of vectors with the mean loc. One of covariance_matrix, precision_matrix
+--- (its inverse) and scale_tril (its Cholesky factor) is given.
 ---
 ---     local D = torch.distributions
 ---     local d = D.MultivariateNormal(torch.zeros(2), 4 * torch.eye(2))
@@ -115,7 +118,7 @@ define("MultivariateNormal",
       end,
    })
 
--- Returns D^-1 W, transposed.
+-- Returns (D^-1 W)^T; see LowRankMultivariateNormal.
 local function scaled(self) return self._factor.mT / self._diagonal:unsqueeze(-2) end
 local function log_det(self)
    return 2 * M.half_log_det(self._capacitance) + self._diagonal:log():sum(-1)
@@ -126,8 +129,8 @@ local function distance(self, x)
 end
 M.log_det, M.distance, M.scaled = log_det, distance, scaled
 
---- The normal distribution of vectors of mean loc and covariance W W^T + D, for matrices W,
---- cov_factor, of few columns, and diagonals D, cov_diag.
+--- The normal distribution of vectors with the mean loc and the covariance W W^T + D. cov_factor,
+--- W, is a matrix with few columns; cov_diag is the diagonal of the diagonal matrix D.
 ---
 ---     local d = torch.distributions.LowRankMultivariateNormal(torch.zeros(2),
 ---        torch.tensor {{1.0}, {0.0}}, torch.ones(2))
@@ -194,8 +197,9 @@ define("LowRankMultivariateNormal", "loc: any, cov_factor: any, cov_diag: any", 
 
 local function as_matrices(x) return x:unsqueeze(-1):unsqueeze(-1) end
 
---- Wishart's distribution of the sum of x x^T over df normal vectors x with the covariance that one
---- of covariance_matrix, precision_matrix and scale_tril gives; df need not be a whole number.
+--- The Wishart distribution: that of the sum of x x^T over df normal vectors x with mean 0. One of
+--- their covariance_matrix, its inverse precision_matrix and its Cholesky factor scale_tril is
+--- given. df need not be a whole number.
 ---
 ---     local d = torch.distributions.Wishart(3, torch.eye(2))
 ---     print(d.mean, d:log_prob(torch.eye(2)))
@@ -231,8 +235,8 @@ define("Wishart", "df: any, covariance_matrix: any?, precision_matrix: any?, sca
          local outer = diagonal:unsqueeze(-1) * diagonal:unsqueeze(-2)
          return as_matrices(self.df) * (v:square() + outer)
       end,
-      -- Bartlett's decomposition: a triangle of normal values, with roots of Chi2 values on the
-      -- diagonal.
+      -- Bartlett's decomposition: a lower triangular matrix of standard normal values, with the
+      -- square roots of values drawn from Chi2 on the diagonal.
       rsample = function(self, shape, size)
          local n = self.event_shape[1]
          local df = self.df:unsqueeze(-1) - torch.arange(n, self._like)

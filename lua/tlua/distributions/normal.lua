@@ -1,4 +1,4 @@
--- normal.lua - the normal distribution and those that are functions of it.
+-- normal.lua - the normal distribution, and distributions of functions of normal values.
 
 local torch = require "tlua"
 local base = require "tlua.distributions.Distribution"
@@ -16,7 +16,7 @@ end
 local of_location <const> = {loc = real, scale = positive}
 local log_2pi <const> = math.log(2 * math.pi)
 
---- The normal distribution of mean loc and standard deviation scale.
+--- The normal distribution with the mean loc and the standard deviation scale.
 ---
 ---     local normal = torch.distributions.Normal(torch.tensor {0.0, 1.0}, 2)
 ---     print(normal:log_prob(1.0), normal:cdf(0.0))
@@ -39,7 +39,8 @@ define("Normal", "loc: any, scale: any", {
    entropy = function(self) return 0.5 + log_2pi / 2 + self.scale:log() end,
 })
 
---- The distribution of exp(x), x normal of mean loc and standard deviation scale.
+--- The distribution of exp(x), where x is normal with the mean loc and the standard deviation
+--- scale.
 ---
 ---     local log_normal = torch.distributions.LogNormal(0, 1)
 ---     print(log_normal.mean, log_normal:log_prob(2.0))
@@ -62,7 +63,8 @@ define("LogNormal", "loc: any, scale: any", {
    entropy = function(self) return self.base_dist:entropy() + self.loc end,
 })
 
---- Adds to a definition what holds for |x|, where x is a value of base_dist, symmetric around 0.
+--- Completes the definition of the distribution of |x|, where x is drawn from `base_dist`, which
+--- must be symmetric around 0.
 ---@param spec table
 ---@return table spec
 function M.halved(spec)
@@ -79,7 +81,7 @@ function M.halved(spec)
    return spec
 end
 
---- The distribution of |x|, x normal of mean 0 and standard deviation scale.
+--- The distribution of |x|, where x is normal with the mean 0 and the standard deviation scale.
 ---
 ---     local half = torch.distributions.HalfNormal(2)
 ---     print(half.mean, half:log_prob(1.0))
@@ -92,8 +94,8 @@ define("HalfNormal", "scale: any", M.halved {
    variance = function(self) return self.scale:square() * (1 - 2 / math.pi) end,
 })
 
---- The distribution of the probabilities that StickBreakingTransform makes of vectors of normal
---- values of mean loc and standard deviation scale.
+--- The distribution of vectors of probabilities, which StickBreakingTransform computes from vectors
+--- of normal values with the mean loc and the standard deviation scale.
 ---
 ---     local d = torch.distributions.LogisticNormal(torch.zeros(2), torch.ones(2))
 ---     print(d:log_prob(torch.tensor {0.2, 0.3, 0.5}))

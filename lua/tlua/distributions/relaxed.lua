@@ -31,13 +31,13 @@ local function prepare(self, made)
    end
 end
 
--- Uniform numbers off 0 and 1.
+-- Draws uniform numbers greater than 0 and less than 1.
 local function uniform(shape, like)
    local eps = torch.finfo(like.dtype).eps
    return torch.rand(shape, like):clamp(eps, 1 - eps)
 end
 
--- Makes the same distribution without the transform.
+-- Returns a function that makes the base distribution of that name with the same parameters.
 local function base_of(name)
    return function(self)
       return M[name] {
@@ -47,7 +47,8 @@ local function base_of(name)
    end
 end
 
---- The distribution of RelaxedBernoulli's logits. One of probs and logits is given.
+--- The distribution of the logits of values drawn from RelaxedBernoulli. One of probs and logits is
+--- given.
 ---
 ---     local d = torch.distributions.LogitRelaxedBernoulli(0.5, 0.3)
 ---     print(d:log_prob(1.0))
@@ -68,8 +69,8 @@ define("LogitRelaxedBernoulli", parameters, binary {
    end,
 })
 
---- The relaxation of Bernoulli to numbers between 0 and 1, which approaches it with smaller
---- temperature. One of probs and logits is given.
+--- A relaxation of Bernoulli to numbers between 0 and 1. The smaller the temperature, the closer
+--- the draws are to 0 and 1. One of probs and logits is given.
 ---
 ---     local d = torch.distributions.RelaxedBernoulli(0.5, 0.3)
 ---     print(d:log_prob(0.5))
@@ -87,7 +88,7 @@ define("RelaxedBernoulli", parameters, binary {
    },
 })
 
--- Adds the parameters probs and logits of classes.
+-- Adds the parameters probs and logits, whose last dimension has one number for each class.
 local function classes(spec)
    spec.either, spec.event = {"probs", "logits"}, function(self) return {self._n} end
    spec.constraints = {probs = constraints.simplex, logits = constraints.real_vector}
@@ -106,8 +107,8 @@ local function classes(spec)
    return spec
 end
 
---- The distribution of the logarithms of RelaxedOneHotCategorical's values. One of probs and logits
---- is given.
+--- The distribution of the logarithms of vectors drawn from RelaxedOneHotCategorical. One of probs
+--- and logits is given.
 ---
 ---     local D = torch.distributions
 ---     local d = D.ExpRelaxedCategorical(1, torch.tensor {0.5, 0.5})
@@ -130,8 +131,8 @@ define("ExpRelaxedCategorical", parameters, classes {
    end,
 })
 
---- The relaxation of OneHotCategorical to vectors of probabilities, which approaches it with
---- smaller temperature. One of probs and logits is given.
+--- A relaxation of OneHotCategorical to vectors of probabilities. The smaller the temperature, the
+--- closer the draws are to one-hot vectors. One of probs and logits is given.
 ---
 ---     local D = torch.distributions
 ---     local d = D.RelaxedOneHotCategorical(1, torch.tensor {0.5, 0.5})

@@ -1,11 +1,12 @@
--- shapes.lua - sizes of batches and events, as plain lists, and arguments that become tensors.
+-- shapes.lua - helpers for the shapes of batches and events, as plain lists of sizes, and for
+-- converting parameters to tensors.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
---- Concatenates sizes.
+--- Concatenates lists of sizes.
 ---@param ... integer[]
 ---@return integer[]
 function M.join(...)
@@ -14,7 +15,8 @@ function M.join(...)
    return list
 end
 
---- Returns a size without its last n entries, and these.
+--- Splits a list of sizes: returns the list without its last n sizes, and the list of these n
+--- sizes.
 ---@param size integer[]
 ---@param n integer
 ---@return integer[] batch
@@ -24,7 +26,7 @@ function M.split(size, n)
    return table.move(size, 1, cut, 1, {}), table.move(size, cut + 1, #size, 1, {})
 end
 
---- Tells whether two sizes are the same.
+--- Returns whether two lists of sizes are equal.
 ---@param a integer[]
 ---@param b integer[]
 ---@return boolean
@@ -58,7 +60,7 @@ function M.times(matrix, vector)
    return matrix:matmul(vector:unsqueeze(-1)):squeeze(-1)
 end
 
---- Raises unless the value is a list of sizes, or one size; returns the list.
+--- Returns a list of sizes; one size becomes a list. Raises an error for any other value.
 ---@param who string  the function, for messages
 ---@param name string  the argument's name
 ---@param value any
@@ -73,7 +75,7 @@ function M.size(who, name, value)
    return value
 end
 
---- Returns a size as text.
+--- Returns a list of sizes as text.
 ---@param size integer[]
 ---@return string
 function M.text(size)
@@ -84,8 +86,8 @@ local function is_integral(x)
    return not x:is_floating_point() and not x:is_complex()
 end
 
---- Converts numbers, lists and integer tensors to tensors like the first floating tensor, else of
---- the default dtype.
+--- Converts numbers, lists and integer tensors to tensors with the dtype and device of the first
+--- floating-point tensor among the arguments, or, if there is none, with the default dtype.
 ---@param who string  the class, for messages
 ---@param given table<string, any>
 ---@param names string[]
@@ -113,7 +115,8 @@ function M.tensors(who, given, names)
    return made
 end
 
---- Broadcasts parameters: each keeps its last dimensions, those of an event.
+--- Broadcasts parameters to a common batch shape. Their last dimensions, which belong to an event,
+--- do not change.
 ---@param who string  the class, for messages
 ---@param made table<string, Tensor>  changed
 ---@param names string[]

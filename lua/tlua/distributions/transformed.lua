@@ -1,5 +1,5 @@
--- transformed.lua - distributions made from another one: of transformed values, and of events that
--- are several independent values.
+-- transformed.lua - distributions that are made from another distribution: by transforming its
+-- values, or by treating several independent values as one event.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,7 +22,7 @@ local function check_distribution(who, name, value)
    end
 end
 
--- Gives a class its own tables of fields.
+-- Makes a class of distributions that get dtype, device and has_rsample from their `base_dist`.
 local function derive(name)
    local cls = class.class("distributions." .. name, Distribution)
    cls._getters = setmetatable({}, {__index = Distribution._getters})
@@ -34,8 +34,8 @@ end
 
 -- Independent -------------------------------------------------------------------------------------
 
---- Treats the last reinterpreted_batch_ndims dimensions of the batch of base_distribution as one
---- event, whose log_prob is the sum.
+--- Treats the last reinterpreted_batch_ndims dimensions of base_distribution's batch as one event.
+--- Its log_prob is the sum over these dimensions.
 ---
 ---     local distributions = torch.distributions
 ---     local normal = distributions.Normal(torch.zeros(2), 1)
@@ -98,8 +98,8 @@ end
 
 -- TransformedDistribution -------------------------------------------------------------------------
 
---- The distribution of transforms, a transform or a list of them, of the values of
---- base_distribution.
+--- The distribution of transformed values: each value is drawn from base_distribution and passed
+--- through `transforms`, which is one transform or a list.
 ---
 ---     local D = torch.distributions
 ---     local d = D.TransformedDistribution(D.Normal(0, 1), D.ExpTransform())
@@ -114,7 +114,8 @@ M.TransformedDistribution = TransformedDistribution
 local take_transformed = args.signature [[distributions.TransformedDistribution(
    base_distribution: object, transforms: any, validate_args: boolean?)]]
 
--- Returns the base with the dimensions that the transforms need, and the shapes of the results.
+-- Returns the base distribution, with as many dimensions in an event as the transforms need, and
+-- the batch_shape and event_shape of the transformed values.
 local function fit(of, list)
    local whole = transforms.ComposeTransform(list)
    local shape, n = shapes.join(of.batch_shape, of.event_shape), #of.event_shape
@@ -190,8 +191,8 @@ function TransformedDistribution:_log_prob(y)
       event_dim - #self.base_dist.event_shape)
 end
 
--- Decreasing transforms turn values up to one into values from another on: this returns p or
--- 1 - p.
+-- Returns p if the transforms together are increasing, and 1 - p if they are decreasing: then y <=
+-- t means that x is at least the inverse of t.
 local function mirrored(self, p)
    local sign = 1
    for _, t in ipairs(self.transforms) do sign = t.sign * sign end

@@ -1,8 +1,8 @@
 -- transforms.lua - torch.distributions.transforms: functions between sets of values, with the
 -- logarithm of their Jacobian's determinant.
 --
--- A definition has `call`, `inverse` and `jacobian`; domain and codomain are constraints or
--- functions that return them.
+-- A definition has the functions `call`, `inverse` and `jacobian`. `domain` and `codomain` are
+-- constraints, or functions that return constraints.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,8 +15,9 @@ local shapes = require "tlua.distributions.shapes"
 local F = torch.nn.functional
 local M = {}
 
---- A function between sets of values. `t(x)` applies it, `t:inv(y)` inverts it; `t.inv` is the
---- inverse as a transform. With cache_size = 1 the inverse of its last result is its argument.
+--- A function between sets of values. `t(x)` computes it, and `t:inv(y)` its inverse; `t.inv` is
+--- the inverse as a transform. With cache_size = 1 the transform remembers its last argument and
+--- result, so that inverting the result returns that same argument.
 ---
 ---     local exp = torch.distributions.ExpTransform()
 ---     local y = exp(torch.tensor {0.0, 1.0})
@@ -65,7 +66,8 @@ local function tensor_of(self, what, x)
    return x
 end
 
--- Computes by `method`; with a cache the last pair answers.
+-- Computes a result by `method`, or takes it from the cache, which holds the last argument and its
+-- result.
 local function apply(self, method, from, to, x)
    local last = self._last
    if last and rawequal(last[from], x) then return last[to] end
@@ -79,7 +81,7 @@ function Transform:__call(x, y)
    return apply(self, self._call, "x", "y", tensor_of(self, "x", x))
 end
 
--- The inverse of a transform. Called as a method of it, `t:inv(y)`, it gets the transform first.
+-- The inverse of a transform. A call `t:inv(y)` passes the transform t as the first argument.
 local Inverse = class.class("distributions.Inverse", Transform)
 function Inverse:__init(of) self._of = of end
 function Inverse:__call(first, y)
@@ -110,7 +112,7 @@ function Transform._fields:inv()
    return inverse
 end
 
---- Returns the transform with a cache of the given size, 0 or 1.
+--- Returns a copy of the transform with a cache of the given size, 0 or 1.
 ---@param cache_size? integer  1 by default
 ---@return distributions.Transform
 function Transform:with_cache(cache_size)
@@ -123,7 +125,7 @@ function Transform:with_cache(cache_size)
    return new
 end
 
---- Returns the logarithm of the magnitude of the Jacobian's determinant at each event.
+--- Returns, for each event, the logarithm of the absolute value of the Jacobian's determinant.
 ---@param x Tensor  an argument
 ---@param y Tensor  its result
 ---@return Tensor
@@ -132,12 +134,12 @@ function Transform:log_abs_det_jacobian(x, y)
    return self:_jacobian(tensor_of(self, "x", x), tensor_of(self, "y", y))
 end
 
---- Returns the shape of the result of an argument of a shape.
+--- Returns the shape of the result for an argument of the given shape.
 ---@param shape integer[]
 ---@return integer[]
 function Transform:forward_shape(shape) return shape end
 
---- Returns the shape of the argument of a result of a shape.
+--- Returns the shape of the argument for a result of the given shape.
 ---@param shape integer[]
 ---@return integer[]
 function Transform:inverse_shape(shape) return shape end
@@ -164,7 +166,7 @@ end
 checked.methods(Transform, "with_cache(cache_size: integer = 1)"
    .. " log_abs_det_jacobian(x: any, y: any) forward_shape(shape: any) inverse_shape(shape: any)")
 
--- Makes a class. The arguments become fields.
+-- Defines a class of transforms. The constructor's arguments become fields.
 local function define(name, parameters, spec)
    local full = "distributions." .. name
    local comma = parameters == "" and "" or ", "
@@ -225,7 +227,7 @@ local function broadcast(self, shape)
    return torch.broadcast_shapes(table.unpack(list))
 end
 
---- y = x ^ exponent of positive numbers.
+--- y = x ^ exponent, for positive numbers x.
 ---
 ---     print(torch.distributions.PowerTransform(2)(torch.tensor(3.0)))
 ---     --> tensor(9.)
@@ -241,13 +243,13 @@ define("PowerTransform", "exponent: any", {
    forward_shape = broadcast, inverse_shape = broadcast,
 })
 
--- Keeps probabilities off 0 and 1.
+-- Clamps probabilities to numbers greater than 0 and less than 1.
 local function inside(y)
    local info = torch.finfo(y.dtype)
    return y:clamp(info.tiny, 1 - info.eps)
 end
 
---- y = 1 / (1 + exp(-x)), kept off 0 and 1.
+--- y = 1 / (1 + exp(-x)), clamped to numbers greater than 0 and less than 1.
 ---
 ---     print(torch.distributions.SigmoidTransform()(torch.tensor(0.0)))
 ---     --> tensor(0.5000)
@@ -283,7 +285,7 @@ define("TanhTransform", "", {
    jacobian = function(_, x) return 2 * (math.log(2) - x - F.softplus(-2 * x)) end,
 })
 
---- y = |x|; the inverse chooses the positive argument.
+--- y = |x|. The inverse returns the positive one of the two possible arguments.
 ---
 ---     print(torch.distributions.AbsTransform()(torch.tensor(-2.0)))
 ---     --> tensor(2.)
@@ -297,7 +299,8 @@ local function reals(self)
    return self.event_dim == 0 and real or constraints.independent(real, self.event_dim)
 end
 
---- y = loc + scale * x for numbers or tensors; an event has event_dim dimensions.
+--- y = loc + scale * x, where loc and scale are numbers or tensors. An event has event_dim
+--- dimensions.
 ---
 ---     print(torch.distributions.AffineTransform(1, 2)(torch.tensor(3.0)))
 ---     --> tensor(7.)
@@ -326,7 +329,7 @@ define("AffineTransform", "loc: any, scale: any, event_dim: count = 0", {
    forward_shape = broadcast, inverse_shape = broadcast,
 })
 
---- y = distribution's cdf(x), of a continuous distribution.
+--- y = cdf(x), the cumulative distribution function of a continuous distribution.
 ---
 ---     local D = torch.distributions
 ---     local t = D.CumulativeDistributionTransform(D.Uniform(0, 4))
@@ -357,8 +360,8 @@ local function with_caches(self, list)
    return cached
 end
 
--- Returns the first part's domain, or the last one's codomain, as a constraint of as many
--- dimensions as the whole transform needs.
+-- Returns the domain of the first transform, or the codomain of the last one, as a constraint with
+-- as many event dimensions as the whole chain needs.
 local function end_of(parts, from, to, step, near, far)
    if #parts == 0 then return real end
    local constraint, event_dim = parts[from][near], parts[to][far].event_dim
@@ -371,7 +374,7 @@ local function end_of(parts, from, to, step, near, far)
    return more > 0 and constraints.independent(constraint, more) or constraint
 end
 
---- Applies a list of transforms, parts, one after the other.
+--- Applies the transforms in the list `parts`, one after the other.
 ---
 ---     local D = torch.distributions
 ---     local t = D.ComposeTransform {D.AffineTransform(0, 2), D.ExpTransform()}
@@ -480,7 +483,7 @@ define("IndependentTransform", "base_transform: object, reinterpreted_batch_ndim
    inverse_shape = function(self, shape) return self.base_transform:inverse_shape(shape) end,
 })
 
--- Replaces the sizes of an event.
+-- Replaces the event's sizes `from`, at the end of a shape, by the sizes `to`.
 local function swap_event(self, shape, from, to)
    need_dims(self, shape, #from)
    local batch, event = shapes.split(shape, #from)
@@ -491,7 +494,7 @@ local function swap_event(self, shape, from, to)
    return shapes.join(batch, to)
 end
 
---- Gives events of the shape in_shape the shape out_shape.
+--- Reshapes each event from in_shape to out_shape.
 ---
 ---     local t = torch.distributions.ReshapeTransform({4}, {2, 2})
 ---     print(t(torch.ones(3, 4)).shape)
@@ -520,7 +523,8 @@ define("ReshapeTransform", "in_shape: table, out_shape: table", {
    end,
 })
 
--- Applies fn to each transform and its slices of several tensors along a dimension.
+-- Calls fn(transform, slices...) for each transform, with its slice of each of the tensors xs.
+-- Returns the list of results.
 local function on_slices(self, xs, slice, fn)
    local first, n, lengths = xs[1], 0, rawget(self, "lengths")
    for i in ipairs(self.transforms) do n = n + (lengths and lengths[i] or 1) end
@@ -565,8 +569,8 @@ local function prepare_list(self, full)
    self.transforms = with_caches(self, self.transforms)
 end
 
---- Applies each of the list transforms to a slice along dim, of the length in the list lengths, 1
---- by default, and concatenates the results.
+--- Splits a tensor along dim, applies the i-th transform of a list to the i-th slice, and
+--- concatenates the results. Slice i has the length lengths[i], 1 by default.
 ---
 ---     local D = torch.distributions
 ---     local parts = {D.AffineTransform(0, 2), D.ExpTransform()}
@@ -607,7 +611,8 @@ define("CatTransform", "transforms: table, dim: dim = 1, lengths: table?", {
    end,
 })
 
---- Applies each of the list transforms to a slice at one position of dim, and stacks the results.
+--- Applies the i-th transform of a list to the slice at position i of dimension dim, and stacks the
+--- results.
 ---
 ---     local D = torch.distributions
 ---     local parts = {D.AffineTransform(0, 2), D.ExpTransform()}
@@ -634,7 +639,7 @@ local function same_shape(self, shape)
    return shape
 end
 
---- Maps vectors to vectors of probabilities by softmax; the inverse is the logarithm.
+--- Maps vectors to vectors of probabilities by softmax. The inverse is the logarithm.
 ---
 ---     print(torch.distributions.SoftmaxTransform()(torch.zeros(2)))
 ---     --> tensor([0.5000, 0.5000])
@@ -653,12 +658,14 @@ local function resized(by)
    end
 end
 
--- The logarithms of n, n - 1, ..., 1, which make the zero vector the middle of the simplex.
+-- Returns the logarithms of n, n - 1, ..., 1. With these offsets the zero vector is mapped to the
+-- middle of the simplex.
 local function offsets(x, n)
    return torch.arange(n, 0, -1, {dtype = x.dtype, device = x.device}):log()
 end
 
---- Maps vectors of n numbers to n + 1 probabilities: each number is the share of the rest.
+--- Maps vectors of n numbers to n + 1 probabilities by breaking a stick of length 1. Each number
+--- determines the share that is broken off the rest of the stick.
 ---
 ---     print(torch.distributions.StickBreakingTransform()(torch.zeros(2)))
 ---     --> tensor([0.3333, 0.3333, 0.3333])
@@ -683,7 +690,7 @@ define("StickBreakingTransform", "", {
    forward_shape = resized(1), inverse_shape = resized(-1),
 })
 
--- Returns a matrix's elements below diagonal `diagonal`, row by row.
+-- Returns a matrix's elements on and below the diagonal of number `diagonal`, row by row.
 local function below(x, diagonal)
    local n = x:size(-1)
    local at = torch.tril_indices(n, n, diagonal, {device = x.device})
@@ -745,7 +752,8 @@ local function with_diagonal(x, change)
 end
 local function lower(x) return with_diagonal(x, torch.exp) end
 
---- Maps matrices to lower triangles with a positive diagonal, by exp of the diagonal.
+--- Maps matrices to lower triangular matrices with a positive diagonal: the elements above the
+--- diagonal become 0, and those on the diagonal are replaced by their exponentials.
 ---
 ---     print(torch.distributions.LowerCholeskyTransform()(torch.zeros(2, 2)))
 ---     --> tensor([[1., 0.],
@@ -756,7 +764,8 @@ define("LowerCholeskyTransform", "", {
    inverse = function(_, y) return with_diagonal(y, torch.log) end,
 })
 
---- Maps matrices to positive definite ones: L L^T of LowerCholeskyTransform's result L.
+--- Maps matrices to positive definite matrices L L^T, where L is the result of
+--- LowerCholeskyTransform.
 ---
 ---     print(torch.distributions.PositiveDefiniteTransform()(torch.zeros(2, 2)))
 ---     --> tensor([[1., 0.],

@@ -1,5 +1,6 @@
--- stft.lua - torch.stft and torch.istft, also as methods: the short-time Fourier transform, whose
--- columns are the transforms of overlapping, windowed frames of a signal, and its inverse.
+-- stft.lua - torch.stft and torch.istft, which are also methods: the short-time Fourier transform
+-- and its inverse. Each column of the transform is the Fourier transform of one frame of a signal.
+-- Frames overlap, and are multiplied by a window.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,7 +9,8 @@ local M = {}
 
 local refuse = args.refuse
 
--- Checks and completes the sizes of frames and of the window.
+-- Checks the sizes of the frames and of the window. Returns hop_length and win_length, with their
+-- defaults filled in.
 local function sizes_of(who, a)
    if a.n_fft < 1 then refuse(who, "n_fft", "at least 1", a.n_fft) end
    local hop = a.hop_length or a.n_fft // 4
@@ -23,7 +25,8 @@ local function sizes_of(who, a)
    return hop, win
 end
 
--- Returns the window with zeros around it to n_fft numbers; nil for ones everywhere.
+-- Returns the window, padded with zeros at both ends to n_fft numbers, or nil if all of these
+-- numbers are 1.
 local function whole_window(a, win, like)
    local window = a.window
    if not window and win == a.n_fft then return nil end
@@ -47,7 +50,7 @@ local take_stft = args.signature [[stft(input: tensor, n_fft: integer, hop_lengt
    normalized: boolean = false, onesided: boolean?, return_complex: boolean = true,
    align_to_window: boolean?)]]
 
--- Returns the signals (B, length), padded at both ends.
+-- Returns the signals as (B, length), padded at both ends as `center` and `align_to_window` demand.
 local function padded(a, win)
    local x = a.input
    if x:dim() == 1 then x = x:unsqueeze(1) end
@@ -68,9 +71,10 @@ local function padded(a, win)
    return x
 end
 
---- Returns the short-time Fourier transform of signals: the transforms of frames of n_fft numbers,
---- hop_length apart, times the window. Frame t begins at t * hop_length or, with center, has its
---- middle there: the signals are padded by n_fft // 2 at both ends then.
+--- Returns the short-time Fourier transform of signals. A signal is cut into frames of n_fft
+--- numbers, each of which is multiplied by the window and transformed. Frame t begins at
+--- t * hop_length. With center, t * hop_length is the middle of frame t instead, and the signals
+--- are first padded by n_fft // 2 numbers at both ends.
 ---@param input Tensor  (L) or (B, L), real or complex
 ---@param n_fft integer  the size of a frame
 ---@param hop_length? integer  the distance of frames, n_fft // 4 unless given
@@ -113,7 +117,8 @@ local take_istft = args.signature [[istft(input: tensor, n_fft: integer, hop_len
    win_length: integer?, window: tensor?, center: boolean = true, normalized: boolean = false,
    onesided: boolean?, length: integer?, return_complex: boolean = false)]]
 
--- Adds up frames (B, T, n_fft), hop apart: (B, n_fft + hop * (T - 1)).
+-- Adds up overlapping frames (B, T, n_fft), whose beginnings are `hop` apart. Returns signals
+-- (B, n_fft + hop * (T - 1)).
 local function overlapped(frames, hop)
    local batch, count, n = frames:size(1), frames:size(2), frames:size(3)
    local columns = frames:transpose(2, 3)
@@ -122,14 +127,15 @@ local function overlapped(frames, hop)
    return sum:reshape(batch, length)
 end
 
--- The same for complex frames.
+-- Adds up frames as `overlapped` does; the frames may be complex.
 local function overlapped_any(frames, hop)
    if not frames:is_complex() then return overlapped(frames, hop) end
    local real, imag = overlapped(torch.real(frames), hop), overlapped(torch.imag(frames), hop)
    return torch.complex(real, imag)
 end
 
--- Checks the transform, and returns whether it has only half the frequencies.
+-- Checks the arguments of istft. Returns whether the transform is one-sided: it has only the
+-- frequencies from 0 to n_fft // 2.
 local function check_transform(a)
    local x = a.input
    if not x:is_complex() then refuse("istft", "input", "complex numbers", x) end
@@ -151,7 +157,7 @@ local function check_transform(a)
    return onesided
 end
 
--- Returns the frames' signals (B, T, n_fft).
+-- Returns the frames of the signals, (B, T, n_fft): the inverse transform of each column.
 local function frames_of(a, onesided)
    local x = a.input
    if x:dim() == 2 then x = x:unsqueeze(1) end
@@ -162,7 +168,8 @@ local function frames_of(a, onesided)
    return torch.fft.irfft(x, a.n_fft, options)
 end
 
--- Returns the first and the last position of the signal among all that frames cover.
+-- Returns the first and the last position of the signal in the `covered` numbers that the frames
+-- cover, which include the padding.
 local function range_of(a, covered)
    local first = a.center and a.n_fft // 2 or 0
    local last = a.length and first + a.length or a.center and covered - a.n_fft // 2 or covered
@@ -173,9 +180,10 @@ local function range_of(a, covered)
    return first + 1, math.min(last, covered)
 end
 
---- Returns the signals whose short-time Fourier transform torch.stft gives: the inverse transforms
---- of the frames, times the window, added up, and divided by the sum of the squared windows, which
---- must not be 0 anywhere. The other arguments are those of torch.stft.
+--- Returns the signals that have a given short-time Fourier transform: the inverse of torch.stft.
+--- The inverse transforms of the frames are multiplied by the window and added up, and the sum is
+--- divided by the sum of the squared windows, which must not be 0 anywhere. The other arguments are
+--- those of torch.stft.
 ---@param input Tensor  (N, T) or (B, N, T), complex: N frequencies of T frames
 ---@param n_fft integer  the size of a frame
 ---@param hop_length? integer  the distance of frames, n_fft // 4 unless given

@@ -72,7 +72,8 @@ function M.is_set_to(self, tensor)
       and same(self.shape, tensor.shape) and same(self:stride(), tensor:stride())
 end
 
--- Tells whether dimension a lies inside of b, or b inside of a, or that the strides do not tell.
+-- Returns -1 if dimension a lies inside of dimension b in memory, 1 if b lies inside of a, and 0 if
+-- the strides do not show it.
 local function compare(shape, strides, a, b)
    local first, second = strides[a], strides[b]
    if first == 0 or second == 0 then return 0 end
@@ -80,8 +81,8 @@ local function compare(shape, strides, a, b)
    return shape[a] > shape[b] and 1 or 0
 end
 
--- Returns the dimensions from the outermost to the innermost. Dimensions whose strides do not tell
--- stay in their order, as PyTorch sorts them.
+-- Returns the dimensions from the outermost to the innermost in memory. Dimensions whose strides do
+-- not show their order keep it, as in PyTorch.
 function M.dim_order(self)
    local shape, strides, order = self.shape, self:stride(), {} -- order: from the innermost
    local n = #shape
@@ -262,7 +263,7 @@ end
 ---@return torch.UntypedStorage
 function UntypedStorage:clone() return adopt(getmetatable(self), self._elements:clone()) end
 
---- Returns the storage, copied to the device unless it is on it already.
+--- Returns a copy of the storage on a device; the storage itself if it is there already.
 ---@param device string|torch.device
 ---@return torch.UntypedStorage
 function UntypedStorage:to(device)

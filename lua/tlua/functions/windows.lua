@@ -1,4 +1,5 @@
--- windows.lua - torch.hann_window and its kind: the older forms of some of torch.signal.windows.
+-- windows.lua - torch.hann_window and similar functions: older forms of the functions in
+-- torch.signal.windows.
 
 local args = require "tlua.args"
 local windows = require "tlua.signal.windows"
@@ -12,14 +13,14 @@ local function take(name, own)
    return args.signature(text:format(name, own or "", options))
 end
 
--- Returns the options of torch.signal.windows for a call.
+-- Returns the options for the function of torch.signal.windows that computes the window.
 local function options_of(a)
    return {sym = not a.periodic, dtype = a.dtype, device = a.device,
       requires_grad = a.requires_grad}
 end
 
---- Returns a window of window_length numbers: torch.signal.windows.hann, bartlett or blackman with
---- sym = not periodic.
+--- Returns the Hann, Bartlett or Blackman window of window_length numbers. It is that of
+--- torch.signal.windows.hann, bartlett or blackman with the option sym = not periodic.
 ---@param window_length integer
 ---@param periodic? boolean  true unless given: the element after the last one would equal the first
 ---@param options? {dtype?: string, device?: string, requires_grad?: boolean}
@@ -35,7 +36,7 @@ end
 
 local take_hamming = take("hamming_window", ", alpha: number = 0.54, beta: number = 0.46")
 
---- Returns Hamming's window, alpha - beta cos(x).
+--- Returns the Hamming window, alpha - beta cos(x), for x from 0 to 2 pi.
 ---@param window_length integer
 ---@param periodic? boolean  true unless given: the element after the last one would equal the first
 ---@param alpha? number  0.54 unless given
@@ -50,7 +51,7 @@ end
 
 local take_kaiser = take("kaiser_window", ", beta: number = 12.0")
 
---- Returns Kaiser's window; see torch.signal.windows.kaiser.
+--- Returns the Kaiser window; see torch.signal.windows.kaiser.
 ---@param window_length integer
 ---@param periodic? boolean  true unless given: the element after the last one would equal the first
 ---@param beta? number  12 unless given

@@ -38,7 +38,7 @@ local function has_extra(module)
    return module.get_extra_state ~= Module.get_extra_state
 end
 
--- Tells whether any module of a tree has hooks or extra state.
+-- Returns whether any module of a tree has hooks or extra state.
 local function is_idle(root)
    for _, module in ipairs(root:modules()) do
       if rawget(module, "_state_hooks") or has_extra(module) then return false end

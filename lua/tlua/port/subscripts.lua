@@ -202,7 +202,8 @@ end
 
 local function list_item(P, object, node)
    local value = literal(node)
-   if value and value < 0 and object:find "[%(]" then -- a call must run only once
+   -- the text of the object contains a call, which must run only once
+   if value and value < 0 and object:find "[%(]" then
       return ("%s(%s, %d)"):format(P:py "from_end", object, -value)
    end
    return ("%s[%s]"):format(object, M.position(P, object, node))
@@ -291,7 +292,8 @@ local function on_unknown(P, object, node)
       return {t = ("%s[%s]"):format(object, P:emit(index)), p = prec.prefix}
    elseif value then
       local text = value < 0 and value or value + 1
-      if value < 0 and not object:find "[%({]" then -- no call: evaluated twice
+      -- the text of the object contains no call, so it may be evaluated twice
+      if value < 0 and not object:find "[%({]" then
          text = ("%s(%d, #%s)"):format(P:py "position", value, object)
       end
       return {t = ("%s[%s]"):format(object, text), p = prec.prefix}

@@ -2,7 +2,7 @@
 
 local lazy = require "tlua.lazy"
 
---- Signals: torch.signal.windows has windows for Fourier transforms.
+--- Functions for signals. torch.signal.windows has window functions for Fourier transforms.
 local M = {}
 
 return lazy.load(M, lazy.modules("tlua", {["signal.windows"] = "windows"}))

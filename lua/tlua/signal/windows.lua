@@ -1,5 +1,6 @@
--- windows.lua - torch.signal.windows: windows, by which signals are multiplied before a Fourier
--- transform so that their ends do not show in it. They are computed in float64.
+-- windows.lua - torch.signal.windows: window functions. A signal is multiplied by a window before
+-- its Fourier transform, so that the jump between the signal's end and its beginning does not show
+-- in the transform. Windows are computed in float64.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,8 +14,9 @@ local function take(name, own)
    return args.signature(("signal.windows.%s(M: count%s%s"):format(name, own or "", options))
 end
 
--- Returns the window of the numbers that fn computes from the positions 0 to M - 1, a float64
--- vector, and from the length on which the window is symmetric, less one.
+-- Returns the window that fn(positions, period) computes, in the requested dtype. `positions` is
+-- the float64 vector of 0 to M - 1. `period` is the distance between the first element and the one
+-- that would equal it again: M - 1 for a symmetric window, otherwise M.
 local function window(name, a, fn)
    local like = torch.empty({0}, {dtype = a.dtype, device = a.device})
    if not like:is_floating_point() then
@@ -38,7 +40,7 @@ end
 
 local take_cosines = take("general_cosine", ", a: numbers")
 
---- Returns a sum of cosines: a[1] - a[2] cos(x) + a[3] cos(2 x) - ..., x from 0 to 2 pi.
+--- Returns a sum of cosines, a[1] - a[2] cos(x) + a[3] cos(2 x) - ..., for x from 0 to 2 pi.
 ---@param M integer  the number of elements
 ---@param a number[]  at least one factor
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
@@ -55,7 +57,7 @@ end
 
 local take_hamming = take("general_hamming", ", alpha: number = 0.54")
 
---- Returns alpha - (1 - alpha) cos(x), x from 0 to 2 pi.
+--- Returns a Hamming window with any coefficient: alpha - (1 - alpha) cos(x), for x from 0 to 2 pi.
 ---@param M integer  the number of elements
 ---@param alpha? number  0.54 unless given
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
@@ -66,8 +68,8 @@ function M.general_hamming(...)
    return cosines("general_hamming", a, {a.alpha, 1 - a.alpha})
 end
 
---- Returns a Hann, a Hamming, a Blackman or a Nuttall window: a sum of two, two, three or four
---- cosines.
+--- Returns the Hann, Hamming, Blackman or Nuttall window. Hann's and Hamming's have two terms of
+--- general_cosine, Blackman's has three, and Nuttall's has four.
 ---@param M integer  the number of elements
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
 --- see general_cosine
@@ -83,7 +85,7 @@ end
 
 local take_bartlett = take "bartlett"
 
---- Returns Bartlett's window, a triangle that begins with 0.
+--- Returns the Bartlett window, a triangle that begins with 0.
 ---@param M integer  the number of elements
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
 --- see general_cosine
@@ -95,12 +97,13 @@ function M.bartlett(...)
    end)
 end
 
--- Returns the length of the windows that have no element at their ends.
+-- Returns the size of the symmetric window of which this window is the beginning: with sym = false
+-- its last element is left out.
 local function span(a) return not a.sym and a.M > 1 and a.M + 1 or a.M end
 
 local take_cosine = take "cosine"
 
---- Returns half a period of the sine.
+--- Returns the cosine window: half a period of the sine.
 ---@param M integer  the number of elements
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
 --- see general_cosine
@@ -112,7 +115,7 @@ end
 
 local take_exponential = take("exponential", ", center: number?, tau: number = 1.0")
 
---- Returns exp(-|i - center| / tau) for i from 0.
+--- Returns the exponential window, exp(-|i - center| / tau) for element i, counted from 0.
 ---@param M integer  the number of elements
 ---@param center? number  the middle unless given, which takes sym = false
 ---@param tau? number  of more than 0, 1 unless given
@@ -130,7 +133,7 @@ end
 
 local take_gaussian = take("gaussian", ", std: number = 1.0")
 
---- Returns a Gaussian, exp(-(i - middle)^2 / (2 std^2)).
+--- Returns the Gaussian window, exp(-(i - middle)^2 / (2 std^2)) for element i.
 ---@param M integer  the number of elements
 ---@param std? number  the standard deviation, of more than 0, in elements; 1 unless given
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
@@ -147,7 +150,7 @@ end
 
 local take_kaiser = take("kaiser", ", beta: number = 12.0")
 
---- Returns Kaiser's window, i0(beta sqrt(1 - t^2)) / i0(beta), t from -1 to 1.
+--- Returns the Kaiser window, i0(beta sqrt(1 - t^2)) / i0(beta), for t from -1 to 1.
 ---@param M integer  the number of elements
 ---@param beta? number  of at least 0, 12 unless given: more makes a narrower window
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}

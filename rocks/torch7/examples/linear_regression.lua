@@ -42,7 +42,7 @@ for epoch = 1, 600 do
    if epoch % 200 == 0 then print(("epoch %d: loss %.4f"):format(epoch, loss)) end
 end
 
--- Against the solution of least squares.
+-- Compares the loss with that of the least-squares solution.
 local A = torch.cat(data[{{}, {2, 3}}], torch.ones(data:size(1), 1), 2)
 local y = data[{{}, {1}}]
 local best = torch.gels(y, A)

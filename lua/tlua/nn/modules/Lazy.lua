@@ -15,7 +15,7 @@ local M = {}
 -- The methods that lazy layers have in addition to those of their ordinary class.
 local Lazy = {}
 
---- Tells whether parameters or buffers have no shape yet.
+--- Returns whether parameters or buffers have no shape yet.
 ---@return boolean
 function Lazy:has_uninitialized_params()
    for _, name in ipairs(self._lazy_names) do

@@ -64,8 +64,8 @@ local relu, gelu -- the forward methods of nn.ReLU and nn.GELU
 local watched <const> = Module._watched
 local gelus = {none = "gelu", tanh = "gelu_tanh"}
 
---- Tells whether a module is a plain Linear without hooks, whose output before an activation nobody
---- can observe.
+--- Returns whether a module is a plain Linear without hooks, whose output before an activation
+--- nobody can observe.
 ---@param module nn.Module
 ---@return boolean
 function Linear.takes_activation(module)

@@ -20,8 +20,8 @@ local M = {}
 ---@class nn.ZeroPad3d: nn.Module
 
 --- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with the number `value`.
---- padding is one number for all ends, or a list: before and after the last dimension, then
---- before and after the one before. Negative numbers crop.
+--- padding is one number for all ends, or a list: numbers for before and after the last dimension,
+--- then for the second last dimension, and so on. Negative numbers crop.
 ---
 ---     print(torch.nn.ConstantPad1d(1, 9)(torch.tensor {{1, 2}}))
 ---     --> tensor([[9, 1, 2, 9]])
@@ -30,9 +30,9 @@ local M = {}
 ---@class nn.ConstantPad3d: nn.Module
 
 --- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with a reflection of the
---- input, without repeating the edge. padding is one number for all ends, or a list: before and
---- after the last dimension, then before and after the one before. Each must be smaller than its
---- dimension.
+--- input, without repeating the edge. padding is one number for all ends, or a list: numbers for
+--- before and after the last dimension, then for the second last dimension, and so on. Each number
+--- must be smaller than the size of its dimension.
 ---
 ---     print(torch.nn.ReflectionPad1d(2)(torch.tensor {{1.0, 2.0, 3.0}}))
 ---     --> tensor([[3., 2., 1., 2., 3., 2., 1.]])
@@ -41,8 +41,8 @@ local M = {}
 ---@class nn.ReflectionPad3d: nn.Module
 
 --- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with copies of the edge.
---- padding is one number for all ends, or a list: before and after the last dimension, then
---- before and after the one before. Negative numbers crop.
+--- padding is one number for all ends, or a list: numbers for before and after the last dimension,
+--- then for the second last dimension, and so on. Negative numbers crop.
 ---
 ---     print(torch.nn.ReplicationPad1d(2)(torch.tensor {{1.0, 2.0, 3.0}}))
 ---     --> tensor([[1., 1., 1., 2., 3., 3., 3.]])
@@ -51,8 +51,8 @@ local M = {}
 ---@class nn.ReplicationPad3d: nn.Module
 
 --- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with the other end of
---- the input. padding is one number for all ends, or a list: before and after the last dimension,
---- then before and after the one before. Negative numbers crop.
+--- the input. padding is one number for all ends, or a list: numbers for before and after the last
+--- dimension, then for the second last dimension, and so on. Negative numbers crop.
 ---
 ---     print(torch.nn.CircularPad1d(1)(torch.tensor {{1.0, 2.0, 3.0}}))
 ---     --> tensor([[3., 1., 2., 3., 1.]])
