@@ -177,14 +177,14 @@ elseif opt.resume ~= "" then
    first = saved.step + 1
 end
 
-local clock = os.clock()
+local started = torch.io.clock()
 for at = first, opt.steps do
    local xs, ys = {}, {}
    for i = 1, opt.accumulate do xs[i], ys[i] = batch() end
    rate:fill_(learning_rate(at))
    local loss = step(torch.stack(xs), torch.stack(ys))
    if at % 20 == 0 or at == opt.steps or at == first then
-      say(("step %d  loss %.4f  %.0f s"):format(at, loss:item(), os.clock() - clock))
+      say(("step %d  loss %.4f  %.0f s"):format(at, loss:item(), torch.io.clock() - started))
    end
 end
 if many then

@@ -128,12 +128,12 @@ if kind ~= "cpu" and not opt.no_graph then
    })
 end
 
-local clock = os.clock()
+local started = torch.io.clock()
 for at = 1, opt.steps do
    rate:fill_(opt.lr * math.min(at / 5, 0.5 + 0.5 * math.cos(math.pi * at / opt.steps)))
    local loss, right = step(images(opt.batch))
    if at % 10 == 0 or at == opt.steps then
       print(("step %d  loss %.4f  right %.0f %%  %.1f s"):format(
-         at, loss:item(), 100 * right:item(), os.clock() - clock))
+         at, loss:item(), 100 * right:item(), torch.io.clock() - started))
    end
 end

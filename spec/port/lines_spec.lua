@@ -181,6 +181,8 @@ end]]},
    {"lambda", "f = lambda x: x + 1", "local f = function(x) return x + 1 end"},
    {"math and time", "import math, time\nx = math.sqrt(2) + math.pi\nt = time.time()",
       "local x = math.sqrt(2) + math.pi\nlocal t = torch.io.time()"},
+   {"durations", "import time\na = time.perf_counter()\nb = time.monotonic()",
+      "local a = torch.io.clock()\nlocal b = torch.io.clock()"},
 
    -- PyTorch
    {"imports", "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
