@@ -20,6 +20,8 @@ typedef struct tli_Store tli_Store;
 ** can tell them apart. If the secret is TLI_STORE_TRUST, every client is trusted. */
 tli_StoreServer *tli_store_serve(const char *host, int port, const char *secret) TL_MUSTCHECK;
 int tli_store_server_port(const tli_StoreServer *server);
+/* Returns whether a connection could not be accepted because too many files were open. */
+bool tli_store_server_lacked_files(const tli_StoreServer *server);
 /* Stops serving all clients. Accepts NULL. */
 void tli_store_server_stop(tli_StoreServer *server);
 

@@ -64,7 +64,7 @@ typedef struct Client {
 struct tli_StoreServer {
   int listener, port;
   int wake_sockets[2];
-  atomic_bool stop;
+  atomic_bool stop, lacked_files;
   atomic_uint ended;
   bool has_secret, trusts;
   char secret[TLI_SECRET_ROOM];
@@ -414,6 +414,7 @@ static void accept_all(tli_StoreServer *s, int64_t now) {
   while (has_places(s, strangers, now)) {
     int socket = tli_socket_accept(s->listener);
     if (socket == TLI_NOSOCKET) return;
+    if (socket == TLI_NOFILES) atomic_store(&s->lacked_files, true);
     bool kept = socket != TLI_NOFILES && keep(s, socket, now);
     if (!kept) {
       if (socket >= 0) tli_socket_close(socket);
@@ -553,6 +554,10 @@ tli_StoreServer *tli_store_serve(const char *host, int port, const char *secret)
 }
 
 int tli_store_server_port(const tli_StoreServer *server) { return server->port; }
+
+bool tli_store_server_lacked_files(const tli_StoreServer *s) {
+  return atomic_load(&s->lacked_files);
+}
 
 void tli_store_server_stop(tli_StoreServer *s) {
   if (s == NULL) return;

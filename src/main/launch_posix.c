@@ -512,6 +512,13 @@ static void report(const Launch *l, int i) {
   fflush(stderr);
 }
 
+/* Prints what the system has refused, by errno. */
+static void complain_of_system(const char *what) {
+  char text[120];
+  snprintf(text, sizeof text, "run: %s: %s", what, strerror(errno));
+  tli_script_complain(text);
+}
+
 static int run_all(Launch *l, char **argv, const char *program, tli_ElasticState *state) {
   int failed = -1;
   bool started = true;
@@ -519,9 +526,7 @@ static int run_all(Launch *l, char **argv, const char *program, tli_ElasticState
   set_environment(l);
   for (int i = 0; i < l->n && started; i++) started = start_rank(l, i, argv, program);
   if (!started) {
-    char text[120];
-    snprintf(text, sizeof text, "run: a process could not be started: %s", strerror(errno));
-    tli_script_complain(text);
+    complain_of_system("a process could not be started");
     signal_all(l, SIGKILL);
     attend(l, state);
     return EXIT_FAILURE;
@@ -648,6 +653,8 @@ static int launch(Launch *l, int argc, char **argv) {
     arguments[0] = argv[0];
     for (int i = l->script; i < argc; i++) arguments[i - l->script + 1] = argv[i];
     status = l->elastic ? run_rounds(l, arguments, program) : run_again(l, arguments, program);
+  } else {
+    complain_of_system("no ranks could be started");
   }
   free(arguments);
   free(l->ranks);
@@ -681,6 +688,9 @@ int tli_launch(int argc, char **argv) {
     return fail();
   }
   int status = launch(&l, argc, argv);
+  if (status != EXIT_SUCCESS && server && tli_store_server_lacked_files(server))
+    tli_script_complain("run: too few files may be open for the connections of all ranks: raise "
+                        "the limit (ulimit -n)");
   tli_store_server_stop(server);
   return status;
 }

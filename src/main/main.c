@@ -162,7 +162,10 @@ int main(int argc, char **argv) {
   tli_script_set_name("tlua");
   if (argc > 1 && strcmp(argv[1], "run") == 0) return tli_launch(argc, argv);
   tli_launch_prepare();
-  tli_terminal_take_limits();
+  if (!tli_terminal_take_limits()) {
+    tli_script_complain("the stack is limited to less than 1 MiB: raise the limit (ulimit -s)");
+    return EXIT_FAILURE;
+  }
   lua_State *L = tli_heap_newstate();
   if (L == NULL) {
     tli_script_complain("cannot create state: not enough memory");

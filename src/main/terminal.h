@@ -26,9 +26,9 @@ tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn);
 ** handlers may call this function. It uses SIGALRM, and does nothing on Windows. */
 void tli_terminal_later(tli_InterruptFn fn);
 
-/* Makes writing beyond the limit of a file's size an error of the write instead of a fatal
-** signal. */
-void tli_terminal_take_limits(void);
+/* Makes writing beyond the limit of a file's size an error of the write instead of a fatal signal,
+** and raises a limit of the stack below TLI_LEAST_STACK. Returns false if that is not allowed. */
+bool tli_terminal_take_limits(void);
 
 /* Ends the process as an uncaught signal of that number does. A tli_InterruptFn may call it. */
 void tli_terminal_die(int signo);

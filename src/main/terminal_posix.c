@@ -10,8 +10,11 @@
 #include <signal.h>
 #include <stddef.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
+
+#include "core/platform/platform.h"
 
 /* The state of a caught signal. It is set before the handler is installed, and the handler reads
 ** it. */
@@ -72,11 +75,20 @@ void tli_terminal_later(tli_InterruptFn fn) {
 
 static void do_nothing(int signo) { (void)signo; }
 
+/* The stack of the main thread grows up to the limit that holds at that time. */
+static bool has_stack(void) {
+  struct rlimit stack;
+  if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= TLI_LEAST_STACK) return true;
+  stack.rlim_cur = TLI_LEAST_STACK;
+  return stack.rlim_max >= TLI_LEAST_STACK && setrlimit(RLIMIT_STACK, &stack) == 0;
+}
+
 /* Sets a handler rather than SIG_IGN, which child processes would inherit. */
-void tli_terminal_take_limits(void) {
+bool tli_terminal_take_limits(void) {
 #ifdef SIGXFSZ
   signal(SIGXFSZ, do_nothing);
 #endif
+  return has_stack();
 }
 
 void tli_terminal_die(int signo) {

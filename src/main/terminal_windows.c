@@ -41,7 +41,7 @@ tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn) {
 
 void tli_terminal_later(tli_InterruptFn fn) { (void)fn; }
 
-void tli_terminal_take_limits(void) {}
+bool tli_terminal_take_limits(void) { return true; }
 
 void tli_terminal_die(int signo) {
   ExitProcess(signo == SIGINT ? STATUS_CONTROL_C_EXIT : EXIT_FAILURE);

@@ -61,6 +61,9 @@ void tli_once(tli_Once *once, void (*fn)(void));
 
 /* ---- threads ---- */
 
+/* The stack's bytes that a thread needs for operators inside Lua's deepest recursion. */
+#define TLI_LEAST_STACK ((size_t)1 << 20)
+
 /* Starts a detached thread. Signals are blocked in the thread, because they belong to the program.
 ** Returns false if the system cannot start more threads. */
 bool tli_thread_start(void (*fn)(void *context), void *context) TL_MUSTCHECK;

@@ -88,12 +88,16 @@ static void *run(void *start) {
   return NULL;
 }
 
-/* Starts a thread that inherits the calling thread's signal mask. */
+/* Starts a thread that inherits the calling thread's signal mask. Its stack has at least
+** TLI_LEAST_STACK bytes, whatever the limit of the process (ulimit -s) or the C library's habit. */
 static bool start_detached(Start *start) {
   pthread_t thread;
   pthread_attr_t detached;
+  size_t stack;
   pthread_attr_init(&detached);
   pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+  if (pthread_attr_getstacksize(&detached, &stack) == 0 && stack < TLI_LEAST_STACK)
+    pthread_attr_setstacksize(&detached, TLI_LEAST_STACK);
   bool started = pthread_create(&thread, &detached, run, start) == 0;
   pthread_attr_destroy(&detached);
   return started;

@@ -1,0 +1,98 @@
+-- Tests low limits of the system (ulimit): each ends in a result, or in an error that names what
+-- was lacking.
+
+local shell = require "spec.support.shell"
+
+local tlua <const> = shell.ok("realpath " .. shell.quote(shell.tlua)):match "[^\n]+"
+
+-- Sanitizers and valgrind need a stack and files of their own.
+local watched <const> = os.getenv "SPEC_SANITIZED" == "1" or (os.getenv "SPEC_WRAP" or "") ~= ""
+
+-- The deepest recursion that Lua allows through functions in C, with operators at its bottom.
+local deep <const> = [[
+   local depth = 0
+   local function deeper(text)
+      depth = depth + 1
+      pcall(function() return torch.ones(300, 300):matmul(torch.ones(300, 300)):std() end)
+      return (text:gsub("x", deeper))
+   end
+   local function deepest()
+      local ok, message = pcall(deeper, "x")
+      assert(not ok and message:find "C stack overflow", message)
+      assert(depth > 150, depth)
+   end
+]]
+
+describe("a limit of the stack", function()
+   it("is raised where that is allowed, and does not hold for threads", function()
+      if watched then return pending "sanitizers and valgrind need more stack" end
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", deep .. [[
+            deepest()
+            local set = torch.data.TensorDataset(torch.arange(4))
+            for _ in torch.data.DataLoader(set, {num_workers = 2, collate_fn = function(list)
+               depth = 0
+               deepest()
+               return list
+            end}):iter() do end
+            print "over"]])
+         for _, limit in ipairs {64, 256} do
+            local output, status = shell.run(("ulimit -Ss %d; %s %s/a.lua"):format(limit, tlua, folder))
+            assert.equal(0, status, output)
+            assert.equal("over\n", output)
+         end
+      end)
+   end)
+
+   it("that cannot be raised is named", function()
+      if watched then return pending "sanitizers and valgrind need more stack" end
+      local output, status = shell.run("ulimit -s 256; " .. tlua .. " -e 'print(1)'")
+      assert.equal(1, status)
+      assert.equal("tlua: the stack is limited to less than 1 MiB: raise the limit (ulimit -s)\n", output)
+   end)
+end)
+
+describe("too few open files", function()
+   -- Runs a command with several limits at once, and checks that each run succeeds or names the
+   -- limit; returns how many of them failed.
+   local function with_few_files(command, folder)
+      local most = 24
+      shell.run(([[cd %s
+         for n in $(seq 6 %d); do
+            { (ulimit -n $n; exec %s) >$n.out 2>&1 </dev/null; echo "status $?" >$n.status; } &
+         done; wait]]):format(folder, most, command))
+      local failed = 0
+      for n = 6, most do
+         local output, status = shell.read(folder .. "/" .. n .. ".out"), shell.read(folder .. "/" .. n .. ".status")
+         if status ~= "status 0\n" then
+            failed = failed + 1
+            assert.equal("status 1\n", status, n .. ": " .. output)
+            assert.truthy(output:find "oo many open files" or output:find "ulimit %-n" or
+               output:find "file descriptors", n .. ": " .. output)
+         end
+      end
+      return failed, most - 5
+   end
+
+   it("are named by the launcher", function()
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", [[
+            torch.distributed.init_process_group()
+            torch.distributed.barrier()]])
+         local failed, all = with_few_files(("timeout 100 %s run -n 2 --timeout 10 a.lua"):format(tlua), folder)
+         assert(failed > 0 and failed < all, failed)
+      end)
+   end)
+
+   it("are named by spawn", function()
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.lua", [[
+            torch.multiprocessing.spawn(function()
+               torch.distributed.init_process_group()
+               torch.distributed.barrier()
+            end, {nprocs = 2})]])
+         local failed, all = with_few_files(("timeout 100 %s a.lua"):format(tlua), folder)
+         assert(failed > 0 and failed < all, failed)
+      end)
+   end)
+end)
