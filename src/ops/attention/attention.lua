@@ -5,12 +5,11 @@ op {[[scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tenso
       Generator generator=nil) -> Tensor]],
     module = "nn.functional", also = true, method = false, composite = true,
     doc = [[softmax(query @ key^T * scale + mask) @ value for query (..., L, E), key (..., S, E) and
-    value (..., S, V): (..., L, V). attn_mask, broadcast to (..., L, S), is added, or, if it is
-    bool, true where a key takes part; is_causal lets query i see the keys up to i and excludes
-    attn_mask. A query that may see no key gets zeros. scale is 1 / sqrt(E) if nil. Weights are
-    dropped with probability dropout_p, always. With enable_gqa the heads, dimension -3, of key and
-    value may be fewer: each serves as many heads of query in a row.
-
+    value (..., S, V): (..., L, V). attn_mask is broadcast to (..., L, S): a floating mask is added
+    to the scores, a bool mask is true where a query may see a key. With is_causal query i sees the
+    keys up to i; attn_mask must then be nil. A query that may see no key gets zeros. scale is 1 /
+    sqrt(E) if nil. Weights are dropped with probability dropout_p, always. With enable_gqa the
+    heads, dimension -3, of key and value may be fewer: each serves as many heads of query in a row.
     The L x S weights are never stored, neither here nor for the gradient, which computes them once
     more: memory grows with L + S. Second derivatives, and the gradient of a mask, do take L x S.]],
     autocast = "lower",

@@ -53,7 +53,7 @@ for n = 1, 3 do
    F {([[conv_transpose%dd(Tensor input, Tensor weight, Tensor bias=nil, %s stride=1, %s padding=0,
          %s output_padding=0, int groups=1, %s dilation=1) -> Tensor]])
          :format(n, ints, ints, ints, ints),
-      doc = ([[The gradient of conv%dd with respect to its input, as an operator: weight is
+      doc = ([[Computes the gradient of conv%dd with respect to its input, as an operator: weight is
       (C, out / groups, kernel), the result has size (in - 1) * stride - 2 * padding + dilation *
       (kernel - 1) + output_padding + 1 in each dimension.]]):format(n),
       also = true, composite = true, autocast = "lower", examples = one[n]}

@@ -95,7 +95,7 @@ for _, row in ipairs {{"cuda", "CUDA"}, {"sim", "simulated"}} do
        composite = true, func = false, out = false}
 end
 op {"detach(Tensor self) -> Tensor",
-    doc = "A view of the same memory that has no history and requires no gradient.",
+    doc = "Returns a view of the same memory that has no history and requires no gradient.",
     composite = true, out = false, nondiff = "it cuts the graph"}
 example("detach", [[
    local x = torch.ones(2, {requires_grad = true})

@@ -83,13 +83,13 @@ for _, row in ipairs {
    {"full", "Number fill_value, ", "a number"},
 } do
    op {row[1] .. "_like(Tensor self, " .. row[2] .. options .. format .. ") -> Tensor",
-       doc = "A tensor of " .. row[3]
-         .. " with self's shape, and its dtype, device and order of memory unless given.",
+       doc = "Returns a tensor of " .. row[3]
+         .. " with self's shape, and with its dtype, device and order of memory unless given.",
        composite = true, creation = true, method = false, nondiff = "it makes new values"}
    op {"new_" .. row[1] .. "(Tensor self, int[] size" .. (row[2] == "" and "..." or "") .. ", "
          .. row[2] .. options
           .. ") -> Tensor",
-       doc = "A tensor of " .. row[3]
+       doc = "Returns a tensor of " .. row[3]
          .. " of another shape, with self's dtype and device unless given.",
        composite = true, creation = true, func = false, nondiff = "it makes new values"}
 end

@@ -39,42 +39,42 @@ end
 
 local halves <const> = " The last of these dimensions has half the elements."
 
-forms("fft", {doc = "The discrete Fourier transform",
+forms("fft", {doc = "Computes the discrete Fourier transform",
    one = {"T(5)", "T(2, 3), 4, 1, 'ortho'", "T(2, 6), 4, 2, 'forward'"}, two = {"T(2, 3, 4)"},
    any = {"T(2, 3)", "T(2, 3, 2), {3}", "T(2, 3, 2), {3, -1}, {1, 2}, 'ortho'"},
    example = [[
    print(torch.fft.fft(torch.tensor {1.0, 2.0, 3.0, 4.0}))
    --> tensor([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])]]})
-forms("ifft", {doc = "The inverse of the discrete Fourier transform",
+forms("ifft", {doc = "Computes the inverse discrete Fourier transform",
    one = {"T(5)", "T(2, 3), 4, 1, 'ortho'"}, two = {"T(2, 3, 4)"},
    any = {"T(2, 3)", "T(2, 3, 2), {3}, nil, 'forward'"},
    example = [[
    print(torch.fft.ifft(torch.fft.fft(torch.tensor {1.0, 2.0})))
    --> tensor([1.+0.j, 2.+0.j])]]})
-forms("rfft", {doc = [[The first n // 2 + 1 elements, which are all that a real signal needs, of the
-    discrete Fourier transform]], last = halves, node = "FftR2C",
+forms("rfft", {doc = [[Computes the first n // 2 + 1 elements, which determine the others of a real
+    signal, of the discrete Fourier transform]], last = halves, node = "FftR2C",
    one = {"T(5)", "T(2, 6)", "T(2, 3), 4, 1, 'ortho'"}, two = {"T(2, 3, 4)"},
    any = {"T(2, 3)", "T(2, 3, 2), {3}", "T(2, 3, 2), nil, {1, 2}"},
    example = [[
    print(torch.fft.rfft(torch.tensor {1.0, 2.0, 3.0, 4.0}))
    --> tensor([10.+0.j, -2.+2.j, -2.+0.j])]]})
-forms("irfft", {doc = [[The real signal of n elements, by default of 2 (m - 1), from the m elements
-    of its discrete Fourier transform that torch.fft.rfft gives: the inverse]], last = halves,
+forms("irfft", {doc = [[Computes the inverse of torch.fft.rfft: n real numbers, by default 2 (m - 1),
+    from the m elements]], last = halves,
    one = {"T(5)", "T(2, 4), 5", "T(3, 2), 4, 1, 'ortho'", "T(4), 7"}, two = {"T(2, 3, 4)"},
    any = {"T(2, 3)", "T(2, 3, 2), {3}", "T(2, 3, 2), {2, 5}, {1, 2}"},
    example = [[
    local half = torch.fft.rfft(torch.tensor {1.0, 2.0, 3.0})
    print(torch.fft.irfft(half, 3)) -- an odd n must be given
    --> tensor([1., 2., 3.])]]})
-forms("hfft", {doc = [[The discrete Fourier transform, n real numbers, by default 2 (m - 1), of a
-    Hermitian signal from its first m elements]], last = halves,
+forms("hfft", {doc = [[Computes the discrete Fourier transform, n real numbers, by default 2 (m - 1),
+    of a Hermitian signal, whose first m elements are those]], last = halves,
    one = {"T(5)", "T(2, 4), 5", "T(3, 2), 4, 1, 'ortho'"}, two = {"T(2, 3, 4)"},
    any = {"T(2, 3)", "T(2, 3, 2), {3}"},
    example = [[
    print(torch.fft.hfft(torch.tensor {1.0, 2.0, 1.0}))
    --> tensor([ 6.,  0., -2.,  0.])]]})
-forms("ihfft", {doc = [[The first n // 2 + 1 elements of the inverse discrete Fourier transform of a
-    real signal, the inverse of torch.fft.hfft]], last = halves,
+forms("ihfft", {doc = [[Computes the inverse of torch.fft.hfft: the first n // 2 + 1 elements of a
+    Hermitian signal, from the n real numbers]], last = halves,
    one = {"T(5)", "T(2, 6)", "T(2, 3), 4, 1, 'ortho'"}, two = {"T(2, 3, 4)"},
    any = {"T(2, 3)", "T(2, 3, 2), {3}"},
    example = [[

@@ -31,7 +31,7 @@ anywhere {"slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", node = "Linalg
     grad = {A = "slogdet_backward(grad_logabsdet, A)"}, nograd = {sign = true},
     examples = {"SPD(3)", "SPD(2, 3)"}}
 anywhere {"det(Tensor A) -> Tensor", node = "LinalgDet",
-    doc = "The determinant of square matrices.",
+    doc = "Returns the determinant of square matrices (..., n, n).",
     grad = {A = "det_backward(grad, A, result)"}, examples = {"SPD(3)", "SPD(2, 3)"}}
 example("det", [[
    print(torch.linalg.det(torch.tensor {{1.0, 2.0}, {3.0, 4.0}}):round())

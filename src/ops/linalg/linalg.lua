@@ -78,9 +78,9 @@ by_lapack {[[triangular_backward(Tensor grad, Tensor A, Tensor X, bool upper, bo
       bool unit) -> Tensor]],
     internal = true, composite = true}
 by_lapack {"lu_factor(Tensor A, *, bool pivot=true) -> (Tensor LU, Tensor pivots)",
-    doc = [[The LU factorization with partial pivoting, L (unit diagonal) and U in one tensor
-    (..., m, n), and LAPACK's pivots (..., min(m, n)), int32, which count from 1. There is none
-    without pivoting.]],
+    doc = [[Returns the LU factorization with partial pivoting: L, whose diagonal of ones is left
+    out, and U in one tensor (..., m, n), and LAPACK's pivots (..., min(m, n)), int32, which count
+    from 1. pivot = false is refused.]],
     composite = true, examples = {"SPD(3)", "SPD(2, 3)", "T(3, 4)", "T(4, 3)"}}
 by_lapack {"lu_factor_backward(Tensor grad, Tensor LU, Tensor pivots) -> Tensor", internal = true,
     composite = true}
@@ -108,10 +108,10 @@ by_lapack {[[lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true, boo
                 "SPD(3), torch.tensor({3, 2, 3}, {dtype = 'int32'}), T(2, 3), "
                    .. "{left = false, adjoint = true}"}}
 by_lapack {[[ldl_factor(Tensor A, *, bool hermitian=false) -> (Tensor LD, Tensor pivots)]],
-    doc = [[The factorization L D L^T of symmetric A (..., n, n), of which the lower triangle is
-    read: L, whose diagonal is ones, below the diagonal of LD, and D, blocks of size 1 and 2, on it
-    and beside it; LAPACK's pivots (..., n), int32, count from 1, negative ones are blocks of size
-    2. hermitian says the same of real numbers.]],
+    doc = [[Returns the factorization L D L^T of symmetric A (..., n, n), of which the lower
+    triangle is read. LD holds L, whose diagonal of ones is left out, below its diagonal, and D,
+    blocks of size 1 and 2, on and beside it. LAPACK's pivots (..., n), int32, count from 1;
+    negative ones mark blocks of size 2. For real numbers hermitian makes no difference.]],
     composite = true, nondiff = "PyTorch has no derivative, either",
     examples = {"SPD(3)", "SPD(2, 3), {hermitian = true}"}}
 by_lapack {[[ldl_factor_ex(Tensor A, *, bool hermitian=false, bool check_errors=false)

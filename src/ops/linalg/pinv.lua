@@ -9,10 +9,10 @@ end
 
 local tolerances = "*, Operand atol=nil, Operand rtol=nil, bool hermitian=false"
 linalg {"pinv(Tensor A, " .. tolerances .. ") -> Tensor",
-    doc = [[The Moore-Penrose inverse by singular values, or, of hermitian matrices, by eigenvalues.
-    Those up to atol or up to rtol times the largest count as zero; rtol is max(m, n) times the
-    dtype's epsilon unless one of them is given. Either is a number, or a tensor with one for each
-    matrix. NaN is an error.]],
+    doc = [[Returns the Moore-Penrose inverse, from singular values or, if hermitian is true, from
+    eigenvalues. Values up to atol, or up to rtol times the largest one, count as zero; rtol is
+    max(m, n) times the dtype's epsilon unless one of the two is given. Each is a number, or a
+    tensor with one for each matrix. NaN is an error.]],
     composite = true, examples = {"T(4, 3)", "T(3, 4)", "SPD(3)"}}
 linalg {"pseudo_inverse(Tensor A, Tensor atol, Tensor rtol, bool hermitian) -> Tensor",
     name = "pinv", node = "LinalgPinv", internal = true,
@@ -21,11 +21,11 @@ linalg {"pinv_backward(Tensor grad, Tensor pinv, Tensor A) -> Tensor", internal 
    composite = true}
 local squares = "(Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)"
 linalg {"lstsq(Tensor A, Tensor B, float rcond=nil, *, string driver='gelsy') -> " .. squares,
-    doc = [[The X (..., n, k) that minimises |A X - B|, for A (..., m, n) and B (..., m, k) or, a
-    batch of vectors, (..., m). With it, empty where not said otherwise: the sums of squared
+    doc = [[Returns the X (..., n, k) that minimises |A X - B|, for A (..., m, n) and B (..., m, k)
+    or, for a batch of vectors, (..., m). Further results, which else are empty: the sums of squared
     residuals if m > n and A has full rank (not with driver "gelsy"), the rank of A (not with
-    "gels", which takes full rank for granted) and its singular values (with "gelsd" and "gelss").
-    NaN is an error.]],
+    "gels", which assumes full rank) and its singular values (with "gelsd" and "gelss"). NaN is an
+    error.]],
     composite = true, nograd = {singular_values = true},
     autocast = {cpu = "float32"},
     examples = {"T(4, 3), T(4, 2)", "T(4, 2), T(4)"}}

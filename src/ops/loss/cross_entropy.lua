@@ -9,9 +9,9 @@ local reduced = "string reduction='mean'"
 
 F {"nll_loss(Tensor input, Tensor target, Tensor weight=nil, int ignore_index=-100, " .. reduced
      .. ") -> Tensor",
-   doc = [[-weight[target] * input[target] for log-probabilities input (N, C, ...) or (C) and labels
-   target (N, ...). Labels equal to ignore_index do not count; the mean is weighted. weight has no
-   derivative.]],
+   doc = [[Computes -weight[target] * input[target] for log-probabilities input (N, C, ...) or (C)
+   and labels target (N, ...). Labels equal to ignore_index do not count; the mean is weighted.
+   weight has no derivative.]],
    composite = true,
    autocast = "float32",
    examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), P(4):detach()",
@@ -24,9 +24,9 @@ example("nll_loss", [[
 F {"cross_entropy(Tensor input, Tensor target, Tensor weight=nil, int ignore_index=-100, "
      .. reduced
       .. ", float label_smoothing=0.0) -> Tensor",
-   doc = [[nll_loss of log_softmax(input, 2): input holds logits (N, C, ...) or (C), target labels
-   (N, ...), or probabilities of input's shape. label_smoothing shares that much of the probability
-   among all classes.]],
+   doc = [[Computes nll_loss of log_softmax(input, 2): input holds logits (N, C, ...) or (C), target
+   labels (N, ...), or probabilities of input's shape. label_smoothing is the share of the
+   probability that is spread evenly over all classes.]],
    composite = true,
    autocast = "float32",
    examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), P(4):detach()",
@@ -63,15 +63,15 @@ op {"class_pick(Tensor input, Tensor target, Tensor weight, int ignore_index) ->
     composite = true}
 F {"multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor weight=nil, "
      .. reduced .. ") -> Tensor",
-   doc = [[For input (N, C) or (C): the sum over all classes i but the target of max(0, margin -
-   input[target] + input[i])^p, times weight[target], divided by C; p is 1 or 2.]],
+   doc = [[For input (N, C) or (C): sums max(0, margin - input[target] + input[i])^p over all
+   classes i except the target, times weight[target], divided by C; p is 1 or 2.]],
    node = "MultiMarginLoss", composite = true,
    autocast = "float32",
    examples = {"T(3, 4), I(4, 3)", "T(3, 4), I(4, 3), 2, 0.5, P(4), 'sum'", "T(4), I(4)"}}
 F {"multilabel_margin_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
    node = "MultilabelMarginLoss",
    doc = [[For input (N, C) or (C) and lists of labels of that shape, each ended by -1 unless it is
-   full: the sum over labels j and classes i that are no label of max(0, 1 - input[j] + input[i]),
+   full: sums max(0, 1 - input[j] + input[i]) over labels j and classes i that are not labels,
    divided by C.]],
    composite = true,
    autocast = "float32", examples = {"T(2, 4), torch.tensor{{4, 1, -1, 2}, {2, -1, -1, -1}}"}}

@@ -34,7 +34,8 @@ op {"huber(Tensor self, Number delta) -> Tensor",
     grad = {self = "grad * clamp_both(self, -delta, delta)"}}
 F {"huber_loss(Tensor input, Tensor target, " .. reduced .. ", Number delta=1.0) -> Tensor",
    node = "HuberLoss",
-   doc = "With d = |input - target|: d^2 / 2 up to delta, delta * (d - delta / 2) beyond.",
+   doc = [[With d = |input - target|, computes d^2 / 2 for d up to delta, and delta * (d - delta /
+   2) beyond.]],
    composite = true,
    autocast = "float32", examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum', 0.5"}}
 example("huber_loss", [[
@@ -44,7 +45,8 @@ example("huber_loss", [[
    --> tensor([0.1250, 4.0000])]])
 F {"smooth_l1_loss(Tensor input, Tensor target, " .. reduced .. ", Number beta=1.0) -> Tensor",
    node = "SmoothL1Loss",
-   doc = "With d = |input - target|: d^2 / (2 beta) up to beta, d - beta / 2 beyond.",
+   doc = [[With d = |input - target|, computes d^2 / (2 beta) for d up to beta, and d - beta / 2
+   beyond.]],
    composite = true,
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum', 0.5", "T(3), T(3), 'none', 0"}}
@@ -107,8 +109,8 @@ example("binary_cross_entropy_with_logits", [[
    print(F.binary_cross_entropy_with_logits(logits, target))
    --> tensor(0.3709)]])
 F {"kl_div(Tensor input, Tensor target, " .. reduced .. ", bool log_target=false) -> Tensor",
-   doc = [[target * (log(target) - input): input holds logarithms, target too with log_target.
-   reduction = 'batchmean' divides the sum by the first size.]],
+   doc = [[Computes target * (log(target) - input); input holds logarithms, and with log_target so
+   does target. reduction = 'batchmean' divides the sum by the first size.]],
    also = true, composite = true,
    autocast = "float32",
    examples = {"T(3, 4), P(3, 4)", "T(3, 4), T(3, 4), 'batchmean', true", "T(3), P(3), 'sum'"}}
@@ -158,20 +160,21 @@ example("cosine_similarity", [[
    --> tensor([0.7071])]])
 F {[[pairwise_distance(Tensor x1, Tensor x2, Number p=2.0, float eps=1e-06, bool keepdim=false)
       -> Tensor]],
-   doc = "The p-norm of x1 - x2 + eps over the last dimension.", also = true,
+   doc = "Returns the p-norm of x1 - x2 + eps over the last dimension.", also = true,
    node = "Norm", expr = "norm(x1 - x2 + eps, p, -1, keepdim)",
    examples = {"T(3, 4), T(3, 4)", "T(3, 4), T(4), 1, 1e-6, true"}}
 F {"cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
      .. reduced .. ") -> Tensor",
-   doc = [[With the cosine c of input1 and input2 (N, D) or (D): 1 - c where target is 1,
-   max(0, c - margin) where it is -1, 0 for any other target, NaN too.]],
+   doc = [[With the cosine c of input1 and input2 (N, D) or (D), computes 1 - c where target is 1,
+   max(0, c - margin) where it is -1, and 0 for any other target, even NaN.]],
    also = true, composite = true,
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4), T(3):sign()", "T(4), T(4), T():sign(), 0.1, 'sum'"}}
 F {"triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
      .. "Number p=2.0, float eps=1e-06, bool swap=false, " .. reduced .. ") -> Tensor",
-   doc = [[max(0, margin + d(anchor, positive) - d(anchor, negative)) with pairwise_distance d; with
-   swap the distance of positive and negative where it is smaller than the last.]],
+   doc = [[Computes max(0, margin + d(anchor, positive) - d(anchor, negative)), where d is
+   pairwise_distance; with swap d(positive, negative) replaces d(anchor, negative) where it is
+   smaller.]],
    also = true, composite = true,
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4), T(3, 4)", "T(3, 4), T(3, 4), T(3, 4), 0.5, 1, 1e-6, true, 'sum'"}}

@@ -6,8 +6,8 @@ local function F(entry)
 end
 
 F {"linear(Tensor input, Tensor weight, Tensor bias=nil) -> Tensor",
-   doc = [[input (..., in) times the transpose of weight (out, in), plus bias (out): (..., out). A
-   weight of one dimension (in) gives (...).]],
+   doc = [[Multiplies input (..., in) by the transpose of weight (out, in) and adds bias (out):
+   (..., out). A weight of one dimension (in) gives (...).]],
    composite = true,
    autocast = "lower",
    examples = {"T(5, 3), T(2, 3), T(2)", "T(2, 4, 3), T(2, 3)", "T(3), T(2, 3), T(2)",
@@ -17,8 +17,8 @@ example("linear", [=[
    print(torch.nn.functional.linear(x, weight, torch.tensor {0.5}))
    --> tensor([[11.5000]])]=])
 F {"bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor bias=nil) -> Tensor", also = true,
-   doc = [[For each output k: input1 (..., in1) times weight[k] (in1, in2) times input2 (..., in2),
-   plus bias[k]; weight is (out, in1, in2), the result (..., out).]],
+   doc = [[For each output k computes input1 (..., in1) times weight[k] (in1, in2) times input2
+   (..., in2), plus bias[k]; weight is (out, in1, in2), the result (..., out).]],
    composite = true,
    autocast = {gpu = "widest"},
    examples = {"T(4, 3), T(4, 2), T(5, 3, 2), T(5)", "T(2, 2, 3), T(2, 2, 2), T(1, 3, 2)"}}

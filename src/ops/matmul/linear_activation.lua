@@ -8,13 +8,14 @@ local function F(entry)
 end
 
 F {"linear_relu(Tensor input, Tensor weight, Tensor bias=nil) -> Tensor",
-   doc = [[relu(linear(input, weight, bias)) in one pass. nn.Sequential and the Transformer's layers
-   call it where a Linear is followed by a ReLU.]],
+   doc = [[Computes relu(linear(input, weight, bias)) in one pass. nn.Sequential and the
+   Transformer's layers call it where a Linear is followed by a ReLU.]],
    composite = true,
    autocast = "lower",
    examples = {"T(5, 3), T(2, 3), T(2)", "T(2, 4, 3), T(2, 3)", "T(0, 3), T(2, 3), T(2)"}}
 F {"linear_gelu(Tensor input, Tensor weight, Tensor bias=nil, string approximate='none') -> Tensor",
-   doc = "gelu(linear(input, weight, bias), approximate) in one pass, called as linear_relu is.",
+   doc = [[Computes gelu(linear(input, weight, bias), approximate) in one pass. nn.Sequential and
+   the Transformer's layers call it where a Linear is followed by a GELU.]],
    composite = true,
    autocast = "lower",
    examples = {"T(5, 3), T(2, 3), T(2)", "T(2, 4, 3), T(2, 3), nil, 'tanh'",

@@ -19,7 +19,7 @@ example("matmul", [=[
    print(table.unpack(torch.ones(5, 2, 3):matmul(torch.ones(3, 4)).shape))
    --> 5	2	4]=])
 op {"mm(Tensor self, Tensor mat2) -> Tensor",
-    doc = "The product of two matrices (n, k) and (k, m).",
+    doc = "Multiplies two matrices (n, k) and (k, m).",
     flops = "2 * numel(result) * size(self, 2)",
     grad = {self = "mm(grad, conj(t(mat2)))", mat2 = "mm(conj(t(self)), grad)"},
     autocast = "lower",
@@ -30,7 +30,7 @@ example("mm", [=[
    --> tensor([[1., 2.],
    -->         [3., 4.]])]=])
 op {"bmm(Tensor self, Tensor mat2) -> Tensor",
-    doc = "The products of two batches of matrices, (b, n, k) and (b, k, m).",
+    doc = "Multiplies two batches of matrices, (b, n, k) and (b, k, m).",
     flops = "2 * numel(result) * size(self, 3)",
     grad = {self = "bmm(grad, conj(transpose(mat2, 1, 2)))",
             mat2 = "bmm(conj(transpose(self, 1, 2)), grad)"},
@@ -41,32 +41,33 @@ example("bmm", [[
    print(table.unpack(a:bmm(b).shape))
    --> 10	2	4]])
 op {"mv(Tensor self, Tensor vec) -> Tensor", node = "Mv",
-    doc = "A matrix (n, k) times a vector (k).",
+    doc = "Multiplies a matrix (n, k) by a vector (k).",
     composite = true,
     autocast = {gpu = "lower"}, examples = {"T(2, 3), T(3)"}}
 example("mv", [[
    print(torch.tensor({{1.0, 2.0}, {3.0, 4.0}}):mv(torch.tensor {1.0, 10.0}))
    --> tensor([21., 43.])]])
 op {"dot(Tensor self, Tensor other) -> Tensor",
-    node = "Dot", doc = "The inner product of two vectors of one length.",
+    node = "Dot", doc = "Returns the inner product of two vectors of the same length.",
     composite = true,
     autocast = {gpu = "widest"}, examples = {"T(3), T(3)"}}
 op {"vdot(Tensor self, Tensor other) -> Tensor",
-    node = "Dot", doc = "The inner product of the conjugate of a vector and another vector.",
+    node = "Dot",
+    doc = "Returns the inner product of self's complex conjugate and other, two vectors.",
     expr = "dot(conj(self), other)",
     autocast = {gpu = "widest"}, examples = {"T(3), T(3)"}}
 example("dot", [[
    print(torch.tensor({1, 2, 3}):dot(torch.tensor {4, 5, 6}):item())
    --> 32]])
 op {"outer(Tensor self, Tensor vec2) -> Tensor",
-    doc = "The outer product (n, m) of vectors (n) and (m).",
+    doc = "Returns the outer product (n, m) of vectors (n) and (m).",
     composite = true, alias = {"ger"}, examples = {"T(3), T(2)"}}
 example("outer", [=[
    print(torch.tensor({1, 2}):outer(torch.tensor {3, 4, 5}))
    --> tensor([[ 3,  4,  5],
    -->         [ 6,  8, 10]])]=])
 op {"addmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1) -> Tensor",
-    doc = "beta * self + alpha * mat1 @ mat2; self is broadcast to (n, m).",
+    doc = "Computes beta * self + alpha * mat1 @ mat2; self is broadcast to (n, m).",
     inplace = true, flops = "2 * numel(result) * size(mat1, 2)",
     grad = {self = "scaled(grad, conj(beta))",
             mat1 = "scaled(mm(grad, conj(t(mat2))), conj(alpha))",
@@ -81,7 +82,8 @@ example("addmm", [=[
    -->         [13., 24.]])]=])
 op {[[baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1)
       -> Tensor]],
-    doc = "beta * self + alpha * batch1 @ batch2 for batches of matrices; self is broadcast.",
+    doc = [[Computes beta * self + alpha * batch1 @ batch2 for batches of matrices; self is
+    broadcast.]],
     inplace = true, flops = "2 * numel(result) * size(batch1, 3)",
     grad = {self = "scaled(grad, conj(beta))",
             batch1 = "scaled(bmm(grad, conj(transpose(batch2, 1, 2))), conj(alpha))",

@@ -1,16 +1,17 @@
 -- Further products, as compositions of matrix products.
 
 op {"addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor",
-    node = "Addbmm", doc = "beta * self + alpha * the sum of all batch1[i] @ batch2[i].",
+    node = "Addbmm", doc = "Computes beta * self + alpha * the sum of all batch1[i] @ batch2[i].",
     composite = true, inplace = true,
     autocast = "lower",
     examples = {"T(2, 4), T(3, 2, 3), T(3, 3, 4), {beta = 0.5, alpha = 2}"}}
 op {"addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1) -> Tensor",
-    node = "Addmv", doc = "beta * self + alpha * mat @ vec.", composite = true, inplace = true,
+    node = "Addmv",
+    doc = "Computes beta * self + alpha * mat @ vec.", composite = true, inplace = true,
     autocast = {gpu = "lower"},
     examples = {"T(2), T(2, 3), T(3)", "T(1), T(2, 3), T(3), {beta = 0.5, alpha = 2}"}}
 op {"addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1) -> Tensor",
-    node = "Addr", doc = "beta * self + alpha * outer(vec1, vec2).", composite = true,
+    node = "Addr", doc = "Computes beta * self + alpha * outer(vec1, vec2).", composite = true,
     inplace = true,
     autocast = {gpu = "lower"},
     examples = {"T(2, 3), T(2), T(3)", "T(3), T(2), T(3), {beta = 0.5, alpha = 2}"}}
@@ -19,7 +20,8 @@ op {"inner(Tensor self, Tensor other) -> Tensor",
     composite = true, out = false,
     autocast = "lower", examples = {"T(3), T(3)", "T(2, 3), T(4, 3)", "T(2), T()"}}
 op {"kron(Tensor self, Tensor other) -> Tensor",
-    doc = "The Kronecker product: other times each element of self, side by side.",
+    doc = [[Returns the Kronecker product: each element of self is replaced by that element times
+    other.]],
     composite = true, examples = {"T(2, 2), T(3, 1)", "T(2), T(2, 3)"}}
 example("kron", [=[
    print(torch.eye(2):kron(torch.tensor {1.0, 2.0}))
@@ -27,7 +29,8 @@ example("kron", [=[
    -->         [0., 0., 1., 2.]])]=])
 op {"cross(Tensor self, Tensor other, dim dim=nil) -> Tensor",
     node = "LinalgCross",
-    doc = "The cross product of vectors of 3 along dim, by default the first dimension of size 3.",
+    doc = [[Returns the cross product of vectors of 3 elements along dim, by default the first
+    dimension of size 3.]],
     composite = true,
     autocast = {gpu = "widest"},
     examples = {"T(3), T(3)", "T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), 1"}}
@@ -38,14 +41,14 @@ example("cross", [[
 op {"cross.linalg(Tensor input, Tensor other, *, dim dim=-1) -> Tensor", module = "linalg",
     method = false,
     node = "LinalgCross",
-    doc = "The cross product of vectors of 3 along dim, by default the last one.",
+    doc = "Returns the cross product of vectors of 3 elements along dim, by default the last one.",
     composite = true, examples = {"T(3), T(3)", "T(3, 2), T(3, 2), {dim = 1}"}}
 op {"matmul.linalg(Tensor input, Tensor other) -> Tensor", module = "linalg", method = false,
     doc = "The same as torch.matmul.", composite = true, out = false,
     autocast = "lower",
     examples = {"T(2, 3), T(3, 4)"}}
 op {"vecdot(Tensor x, Tensor y, *, dim dim=-1) -> Tensor", module = "linalg", method = false,
-    doc = "The inner products of vectors along dim.", composite = true,
+    doc = "Returns the inner products of vectors along dim.", composite = true,
     autocast = "lower",
     examples = {"T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), {dim = 1}"}}
 op {"diagonal.linalg(Tensor A, *, int offset=0, dim dim1=-2, dim dim2=-1) -> Tensor",
@@ -79,9 +82,9 @@ op {"tensordot.pair(Tensor self, Tensor other, dim[][] dims) -> Tensor",
 
 op {[[cdist(Tensor x1, Tensor x2, float p=2,
       string compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor]],
-    doc = [[The p-norm of the difference of each row of x1 (..., P, M) and each of x2 (..., R, M):
-    (..., P, R). For p = 2 and more than 25 rows they come from a matrix product, unless
-    compute_mode is "donot_use_mm_for_euclid_dist"; always if it is "use_mm_for_euclid_dist".]],
+    doc = [[Returns the p-norms (..., P, R) of the differences of all rows of x1 (..., P, M) and x2
+    (..., R, M). For p = 2 a matrix product computes them for more than 25 rows, always if
+    compute_mode is "use_mm_for_euclid_dist", and never if it is "donot_use_mm_for_euclid_dist".]],
     node = "Cdist", composite = true, method = false,
     autocast = "float32",
     examples = {"T(3, 2), T(4, 2)", "T(2, 3, 2), T(4, 2), 1",
@@ -93,8 +96,8 @@ example("cdist", [=[
    -->         [5.]])]=])
 op {"pdist(Tensor self, float p=2) -> Tensor",
     node = "Pdist",
-    doc = [[The p-norm of the difference of each pair of rows of a matrix, (1, 2), (1, 3) ... (2, 3)
-    ...]],
+    doc = [[Returns the p-norm of the difference of each pair of rows of a matrix, in the order (1,
+    2), (1, 3), ..., (2, 3), ...]],
     composite = true,
     autocast = {gpu = "float32"}, examples = {"T(4, 3)", "T(4, 3), 1"}}
 

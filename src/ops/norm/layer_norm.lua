@@ -29,8 +29,8 @@ op {[[layer_norm_backward(Tensor grad_output, Tensor input, int dims, Tensor wei
       -> (Tensor input, Tensor weight, Tensor bias)]],
     internal = true, composite = true}
 F {"rms_norm(Tensor input, int[] normalized_shape, Tensor weight=nil, float eps=nil) -> Tensor",
-   doc = [[input / sqrt(mean(input^2) + eps) over the last dimensions, whose sizes are
-   normalized_shape, times weight; eps is the dtype's unless given.]],
+   doc = [[Computes input / sqrt(mean(input^2) + eps) * weight over the last dimensions, whose sizes
+   are normalized_shape; eps is the dtype's epsilon unless given.]],
    also = true, composite = true,
    autocast = {gpu = "float32"}, examples = {"T(3, 4), 4, T(4)", "T(2, 3, 4), {3, 4}, nil, 0.01"}}
 op {[[rms_norm_core(Tensor input, int dims, Tensor weight, float eps)
@@ -46,8 +46,8 @@ op {[[rms_norm_backward(Tensor grad_output, Tensor input, int dims, Tensor weigh
 -- networks need it.
 F {[[add_layer_norm(Tensor input, Tensor residual, int[] normalized_shape, Tensor weight=nil,
       Tensor bias=nil, float eps=1e-05) -> (Tensor result, Tensor sum)]],
-   doc = [[layer_norm(input + residual, normalized_shape, weight, bias, eps), and input + residual,
-   in one pass. Both have one shape.]],
+   doc = [[Returns layer_norm(input + residual, normalized_shape, weight, bias, eps), and input +
+   residual, computed in one pass. input and residual have the same shape.]],
    composite = true,
    autocast = {gpu = "float32"},
    examples = {"T(3, 4), T(3, 4), 4, T(4), T(4)", "T(2, 3, 4), T(2, 3, 4), {3, 4}, T(3, 4)",
@@ -66,8 +66,8 @@ op {[[add_layer_norm_backward(Tensor grad_output, Tensor grad_sum, Tensor sum, i
     internal = true, composite = true}
 F {[[add_rms_norm(Tensor input, Tensor residual, int[] normalized_shape, Tensor weight=nil,
       float eps=nil) -> (Tensor result, Tensor sum)]],
-   doc = [[rms_norm(input + residual, normalized_shape, weight, eps), and input + residual, in one
-   pass. Both have one shape.]],
+   doc = [[Returns rms_norm(input + residual, normalized_shape, weight, eps), and input + residual,
+   computed in one pass. input and residual have the same shape.]],
    composite = true,
    autocast = {gpu = "float32"},
    examples = {"T(3, 4), T(3, 4), 4, T(4)", "T(2, 3, 4), T(2, 3, 4), {3, 4}, nil, 0.01"}}

@@ -66,7 +66,7 @@ F {[[local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=
    composite = true,
    autocast = {gpu = "float32"}, examples = {"T(2, 5, 3), 3, 0.5", "T(2, 4, 3, 2), 2, 0.5"}}
 F {"normalize(Tensor input, Number p=2.0, dim[] dim=1, float eps=1e-12) -> Tensor",
-   doc = "input / max(norm(input, p, dim), eps): scaled to p-norm 1 along dim.",
+   doc = "Scales input to p-norm 1 along dim: computes input / max(norm(input, p, dim), eps).",
    expr = "input / clamp_min(norm(input, p, dim, true), eps)",
    autocast = {gpu = "float32"},
    examples = {"T(3, 4)", "T(3, 4), 1, 1", "T(2, 3, 4), 3, {2, 3}"}}

@@ -31,7 +31,8 @@ end
 
 -- Rectifiers --------------------------------------------------------------------------------------
 
-F {"relu(Tensor self) -> Tensor", doc = "The larger of self and 0, elementwise.", also = true,
+F {"relu(Tensor self) -> Tensor",
+doc = "Returns the larger of self and 0, elementwise.", also = true,
    pointwise = {types = "number", bool = false}, inplace = true,
    grad = {self = "threshold_backward(grad, result, 0)"},
    examples = {"T(3, 4)", "T(4, 3):t()", "T()", "T(0, 2)"}}

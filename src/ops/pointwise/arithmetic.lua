@@ -264,11 +264,12 @@ example("frac", [[
    print(torch.tensor({1.5, -1.25}):frac())
    --> tensor([ 0.5000, -0.2500])]])
 
-unary("cos", {doc = "Cosine of radians.", grad = {self = "neg(grad * conj(sin(self)))"}})
+unary("cos", {doc = "Computes the cosine of angles in radians.",
+grad = {self = "neg(grad * conj(sin(self)))"}})
 example("cos", [[
    print(torch.tensor({0.0, math.pi}):cos())
    --> tensor([ 1., -1.])]])
-unary("acos", {doc = "Arc cosine, in radians.", alias = {"arccos"},
+unary("acos", {doc = "Computes the arc cosine, in radians.", alias = {"arccos"},
    grad = {self = "neg(grad * conj(rsqrt(1 - self * self)))"},
    autocast = {gpu = "float32"}, examples = {"U(3, 4)"}})
 op {"hypot(Tensor self, Operand other) -> Tensor",
@@ -327,7 +328,8 @@ example("lcm", [[
 -- Bounds ------------------------------------------------------------------------------------------
 
 op {"maximum(Tensor self, Operand other) -> Tensor",
-    doc = "The larger of both, elementwise; NaN if either is. Equal elements share the gradient.",
+    doc = [[Returns the larger of both, elementwise; NaN if either is NaN. Equal elements share the
+    gradient.]],
     pointwise = {types = "number"},
     grad = {self = "share_where(grad, gt(self, other), eq(self, other))",
             other = "share_where(grad, gt(other, self), eq(self, other))"},
@@ -336,7 +338,8 @@ example("maximum", [[
    print(torch.tensor({1, 5}):maximum(torch.tensor {3, 4}))
    --> tensor([3, 5])]])
 op {"minimum(Tensor self, Operand other) -> Tensor",
-    doc = "The smaller of both, elementwise; NaN if either is. Equal elements share the gradient.",
+    doc = [[Returns the smaller of both, elementwise; NaN if either is NaN. Equal elements share the
+    gradient.]],
     pointwise = {types = "number"},
     grad = {self = "share_where(grad, lt(self, other), eq(self, other))",
             other = "share_where(grad, lt(other, self), eq(self, other))"},
@@ -347,13 +350,13 @@ example("minimum", [[
 op {"share_where(Tensor grad, Tensor whole, Tensor half) -> Tensor", internal = true,
     composite = true}
 op {"fmax(Tensor self, Operand other) -> Tensor",
-    doc = "The larger of both, elementwise; a number wins over NaN.",
+    doc = "Returns the larger of both, elementwise; a number wins over NaN.",
     pointwise = {types = "number"},
     grad = {self = "keep_where(grad, ge(self, other):logical_or(isnan(other)))",
             other = "keep_where(grad, logical_not(ge(self, other):logical_or(isnan(other))))"},
     examples = {"T(3, 4), T(4)"}}
 op {"fmin(Tensor self, Operand other) -> Tensor",
-    doc = "The smaller of both, elementwise; a number wins over NaN.",
+    doc = "Returns the smaller of both, elementwise; a number wins over NaN.",
     pointwise = {types = "number"},
     grad = {self = "keep_where(grad, le(self, other):logical_or(isnan(other)))",
             other = "keep_where(grad, logical_not(le(self, other):logical_or(isnan(other))))"},

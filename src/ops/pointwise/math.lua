@@ -176,7 +176,7 @@ op {"no_derivative(Tensor grad, string op, string input) -> Tensor", internal = 
 for _, row in ipairs {{"igamma", "below", ""}, {"igammac", "above", "neg"}} do
    local name, side, sign = table.unpack(row)
    op {name .. "(Tensor self, Tensor other) -> Tensor",
-       doc = "The share of the gamma distribution of shape self that lies " .. side ..
+       doc = "Computes the share of the gamma distribution of shape self that lies " .. side ..
           " other; NaN where either is negative. Differentiable with respect to other only.",
        pointwise = rare, inplace = true,
        grad = {self = ("no_derivative(grad, '%s', 'self')"):format(name),

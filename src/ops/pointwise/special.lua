@@ -20,7 +20,7 @@ for _, row in ipairs {
    {"i0", "i0", "T(3, 4)"}, {"i1", "i1", "T(3, 4)"},
 } do
    local name, of, example = table.unpack(row)
-   local doc = name == "i1" and "Modified Bessel function of the first kind, order 1."
+   local doc = name == "i1" and "Computes the modified Bessel function of the first kind, order 1."
       or "The same as torch." .. of .. "."
    special(name .. ".special(Tensor input)", of .. "(input)", doc, {example})
 end
@@ -94,34 +94,34 @@ kernel("ndtri", {doc = [[Returns the number below which the share input of the n
 local function bessel(name, doc, gradient, example)
    kernel(name, {doc = doc, grad = {input = gradient}, examples = {example}})
 end
-bessel("bessel_j0", "Bessel function of the first kind, order 0.",
+bessel("bessel_j0", "Computes the Bessel function of the first kind, order 0.",
    "neg(grad * bessel_j1(input))", "T(3, 4)")
-bessel("bessel_j1", "Bessel function of the first kind, order 1.",
+bessel("bessel_j1", "Computes the Bessel function of the first kind, order 1.",
    "grad * bessel_j1_derivative(input, result)", "T(3, 4)")
-bessel("bessel_y0", "Bessel function of the second kind, order 0; -inf at 0, NaN below.",
+bessel("bessel_y0",
+   "Computes the Bessel function of the second kind, order 0; -inf at 0, NaN below.",
    "neg(grad * bessel_y1(input))", "P(3, 4)")
-bessel("bessel_y1", "Bessel function of the second kind, order 1; -inf at 0, NaN below.",
+bessel("bessel_y1",
+   "Computes the Bessel function of the second kind, order 1; -inf at 0, NaN below.",
    "grad * (bessel_y0(input) - result / input)", "P(3, 4)")
 special("modified_bessel_i0(Tensor input)", "i0(input)",
-   "Modified Bessel function of the first kind, order 0, as special.i0.", {"T(3, 4)"}, nil,
-   node_of "modified_bessel_i0")
+   "The same as torch.special.i0.", {"T(3, 4)"}, nil, node_of "modified_bessel_i0")
 special("modified_bessel_i1(Tensor input)", "i1(input)",
-   "Modified Bessel function of the first kind, order 1, as special.i1.", {"T(3, 4)"}, nil,
-   node_of "modified_bessel_i1")
+   "The same as torch.special.i1.", {"T(3, 4)"}, nil, node_of "modified_bessel_i1")
 bessel("modified_bessel_k0",
-   "Modified Bessel function of the second kind, order 0; inf at 0, NaN below.",
+   "Computes the modified Bessel function of the second kind, order 0; inf at 0, NaN below.",
    "neg(grad * modified_bessel_k1(input))", "P(3, 4)")
 bessel("modified_bessel_k1",
-   "Modified Bessel function of the second kind, order 1; inf at 0, NaN below.",
+   "Computes the modified Bessel function of the second kind, order 1; inf at 0, NaN below.",
    "neg(grad * (modified_bessel_k0(input) + result / input))", "P(3, 4)")
 bessel("scaled_modified_bessel_k0",
-   "exp(input) modified_bessel_k0(input), which does not underflow.",
+   "Computes exp(input) * modified_bessel_k0(input), which does not underflow.",
    "grad * (result - scaled_modified_bessel_k1(input))", "P(3, 4)")
 bessel("scaled_modified_bessel_k1",
-   "exp(input) modified_bessel_k1(input), which does not underflow.",
+   "Computes exp(input) * modified_bessel_k1(input), which does not underflow.",
    "grad * (result - result / input - scaled_modified_bessel_k0(input))", "P(3, 4)")
 bessel("spherical_bessel_j0",
-   "Spherical Bessel function of the first kind, order 0: sin(input) / input, 1 at 0.",
+   "Computes the spherical Bessel function of the first kind, order 0: sin(input) / input, 1 at 0.",
    "grad * spherical_j0_derivative(input)", "T(3, 4)")
 
 op {"zeta(Tensor input, Tensor other) -> Tensor", module = "special", method = false,

@@ -30,10 +30,10 @@ for n = 1, 3 do
    F {("max_pool%dd(%s, bool return_indices=false) -> (Tensor values, Tensor indices)")
          :format(n, max_windows),
       node = titles.max,
-      doc = [[The largest element of each window; NaN if there is one. Windows begin `stride`
-      (default: kernel_size) apart, in an input that `padding` elements of -infinity surround; with
-      ceil_mode a last one may reach beyond. With return_indices also their positions in the plane,
-      counted from 1 through all its dimensions.]],
+      doc = [[Returns the largest element of each window; NaN if the window holds one. Windows begin
+      `stride` (default: kernel_size) apart, in the input padded by `padding` elements of -infinity;
+      with ceil_mode the last window may reach beyond. With return_indices also returns the
+      elements' positions in the channel, from 1, in row-major order.]],
       also = true, composite = true, autocast = three,
       examples = examples(n, {"X, 2", "X, 3, 2, 1", "X, 2, 2, 0, 2, true",
                               "X, {kernel_size = 2, return_indices = true}"})}
@@ -54,8 +54,8 @@ for n = 1, 3 do
    F {([[adaptive_max_pool%dd(Tensor input, %s output_size, bool return_indices=false)
          -> (Tensor values, Tensor indices)]]):format(n, ints),
       node = titles.adaptive_max,
-      doc = [[The largest element of each of output_size windows that share the input evenly; -1
-      keeps a size.]],
+      doc = [[Divides the input evenly into output_size windows and returns the largest element of
+      each; -1 keeps a size.]],
       also = n == 1 or nil, composite = true, autocast = three,
       examples = examples(n, {"X, 3", "X, 4, true"})}
    F {([[adaptive_max_pool%dd_with_indices(Tensor input, %s output_size)
@@ -69,15 +69,16 @@ for n = 1, 3 do
    F {("avg_pool%dd(%s, bool ceil_mode=false, bool count_include_pad=true%s) -> Tensor"):format(
          n, windows, n > 1 and ", int divisor_override=nil" or ""),
       node = titles.avg,
-      doc = [[The mean of each window. The padding counts as zeros, or not at all with
+      doc = [[Returns the mean of each window. The padding counts as zeros, or not at all with
       count_include_pad = false]]
-         .. (n > 1 and "; divisor_override divides in place of the number of elements." or "."),
+         .. (n > 1 and "; divisor_override replaces the number of elements as the divisor." or "."),
       also = n == 1 or nil, composite = true, autocast = three,
       examples = examples(n, {"X, 2", "X, 3, 2, 1", "X, 3, 2, 1, true, false",
                               n > 1 and "X, 2, 2, 1, true, true, 3" or nil})}
    F {("adaptive_avg_pool%dd(Tensor input, %s output_size) -> Tensor"):format(n, ints),
       node = titles.adaptive,
-      doc = "The mean of each of output_size windows that share the input evenly; -1 keeps a size.",
+      doc = [[Divides the input evenly into output_size windows and returns the mean of each; -1
+      keeps a size.]],
       also = n == 1 or nil, composite = true, autocast = three,
       examples = examples(n, {"X, 3", "X, 1", "X, 9"})}
    F {([[lp_pool%dd(Tensor input, float norm_type, %s kernel_size, %s stride=nil,

@@ -11,7 +11,7 @@ example("mean", [[
    print(x:mean():item(), x:mean(1))
    --> 3.0	tensor([2., 4.])]])
 op {"nanmean(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
-    doc = "The mean over dim of the elements that are not NaN; NaN if there are none.",
+    doc = "Returns the mean over dim of the elements that are not NaN; NaN if there are none.",
     composite = true, node = "Div", examples = {"T(3, 4)", "T(3, 4), 2"}}
 
 -- Declares the older overloads: `unbiased`, alone or after dim, says whether to divide by n - 1.
@@ -25,8 +25,8 @@ end
 
 op {[[var(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true,
       bool keepdim=false) -> Tensor]],
-    doc = [[The variance over dim: squared deviations from the mean, summed and divided by n -
-    correction (unbiased = false: correction 0).]],
+    doc = [[Returns the variance over dim: the sum of the squared deviations from the mean, divided
+    by n - correction; unbiased = false means correction 0.]],
     composite = true,
     examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
 example("var", [[
@@ -47,7 +47,7 @@ op {"root(Tensor self) -> Tensor",
     grad = {self = "where(eq(result, 0), 0, grad / (2 * result))"}}
 op {[[std(Tensor self, dim[] dim=nil, *, Number correction=1, bool unbiased=true,
       bool keepdim=false) -> Tensor]],
-    node = "Std", doc = "The standard deviation: the square root of var.",
+    node = "Std", doc = "Returns the standard deviation over dim: the square root of var.",
     composite = true,
     examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
 example("std", [[
@@ -55,7 +55,7 @@ example("std", [[
    --> tensor([1.4142, 0.0000])]])
 unbiased("std", "The same with correction 1 (true) or 0 (false).", "Std")
 op {"logsumexp(Tensor self, dim[] dim, bool keepdim=false) -> Tensor",
-    node = "Logsumexp", doc = "log(sum(exp(self))) over dim, without overflow.",
+    node = "Logsumexp", doc = "Computes log(sum(exp(self))) over dim, without overflow.",
     composite = true,
     autocast = {gpu = "float32"}, examples = {"T(3, 4), 2", "T(3, 4), {1, 2}, true"}}
 example("logsumexp", [[
@@ -64,8 +64,9 @@ example("logsumexp", [[
    --> tensor(1000.6932)]])
 op {[[norm(Tensor self, Number p=2, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil)
       -> Tensor]],
-    doc = [[The p-norm over dim, or of all elements: sum(|x|^p)^(1/p); the largest magnitude for
-    math.huge, the smallest for -math.huge, the number of non-zeros for 0.]],
+    doc = [[Returns the p-norm over dim, or of all elements: sum(|x|^p)^(1/p). For math.huge it is
+    the largest magnitude, for -math.huge the smallest, for 0 the number of elements that differ
+    from 0.]],
     composite = true,
     autocast = {gpu = "float32"},
     examples = {"T(3, 4)", "T(3, 4), 1, 2", "T(3, 4), 3, {1}, true", "T(3, 4), math.huge"}}
@@ -75,8 +76,8 @@ example("norm", [[
    --> tensor([ 5., 10.])	21.0]])
 op {[[norm.name(Tensor self, string p, dim[] dim=nil, bool keepdim=false, *, dtype dtype=nil)
       -> Tensor]],
-    doc = [["fro": the 2-norm over dim, or of all elements; "nuc": the sum of singular values of
-    matrices, in two dimensions dim.]],
+    doc = [[Returns a norm by name: "fro" is the 2-norm over dim, or of all elements; "nuc" the sum
+    of the singular values of the matrices in two dimensions dim.]],
     composite = true, waits = "singular values are computed on the CPU",
     examples = {"T(3, 4), 'fro'", "T(3, 4), 'fro', 1", "T(3, 4), 'nuc'"}}
 op {"p_norm(Tensor self, Number p, dim[] dim, bool keepdim) -> Tensor",

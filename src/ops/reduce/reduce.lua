@@ -33,14 +33,16 @@ op {"prod_backward(Tensor grad, Tensor self, Tensor result, dim dim, bool keepdi
     internal = true,
     composite = true, waits = "without zeros it is a division"}
 op {"amax(Tensor self, " .. dims .. ") -> Tensor",
-    doc = "The largest element over dim; NaN if there is one. Equal maxima share the gradient.",
+    doc = [[Returns the largest element over dim; NaN if there is one. Equal maxima share the
+    gradient.]],
     reduction = {}, grad = {self = "amax_backward(grad, self, result, dim, keepdim)"},
     examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3, 4), {1, 3}, true"}}
 example("amax", [[
    print(torch.tensor({{1, 5}, {7, 2}}):amax(2))
    --> tensor([5, 7])]])
 op {"amin(Tensor self, " .. dims .. ") -> Tensor",
-    doc = "The smallest element over dim; NaN if there is one. Equal minima share the gradient.",
+    doc = [[Returns the smallest element over dim; NaN if there is one. Equal minima share the
+    gradient.]],
     reduction = {}, grad = {self = "amax_backward(grad, self, result, dim, keepdim)"},
     examples = {"T(3, 4)", "T(3, 4), 2", "T(2, 3, 4), {1, 3}, true"}}
 example("amin", [[
@@ -88,7 +90,7 @@ example("max", [[
    print(x:max():item(), values, indices)
    --> 9	tensor([9, 8])	tensor([2, 1])]])
 op {"max.dim(Tensor self, dim dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
-    doc = "The largest element along dim and its position.",
+    doc = "Returns the largest element along dim and its position.",
     grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
     examples = {"T(3, 4), 2", "T(3, 4), 1, true"}}
 op {"max.other(Tensor self, Tensor other) -> Tensor", doc = "The same as maximum.",
@@ -103,7 +105,7 @@ example("min", [[
    print(x:min():item(), values, indices)
    --> 1	tensor([1, 2, 3])	tensor([1, 2, 1])]])
 op {"min.dim(Tensor self, dim dim, bool keepdim=false) -> (Tensor values, Tensor indices)",
-    doc = "The smallest element along dim and its position.",
+    doc = "Returns the smallest element along dim and its position.",
     grad = {self = "value_backward(grad_values, sizes(self), dim, indices, keepdim)"},
     examples = {"T(3, 4), 2", "T(3, 4), 1, true"}}
 op {"min.other(Tensor self, Tensor other) -> Tensor", doc = "The same as minimum.",
@@ -113,16 +115,16 @@ op {"value_backward(Tensor grad, int[] size, dim dim, Tensor indices, bool keepd
     internal = true,
     composite = true}
 op {"argmax(Tensor self, dim dim=nil, bool keepdim=false) -> Tensor",
-    doc = [[The position of the largest element along dim, or in the flattened tensor; the first of
-    several.]],
+    doc = [[Returns the position of the largest element along dim, or in the flattened tensor; the
+    first of several.]],
     nondiff = "positions", examples = {"T(3, 4)", "T(3, 4), 2"}}
 example("argmax", [[
    local scores = torch.tensor {{0.1, 0.7, 0.2}, {0.9, 0.0, 0.1}}
    print(scores:argmax(2), scores:argmax():item())
    --> tensor([2, 1])	4]])
 op {"argmin(Tensor self, dim dim=nil, bool keepdim=false) -> Tensor",
-    doc = [[The position of the smallest element along dim, or in the flattened tensor; the first of
-    several.]],
+    doc = [[Returns the position of the smallest element along dim, or in the flattened tensor; the
+    first of several.]],
     nondiff = "positions", examples = {"T(3, 4)", "T(3, 4), 2"}}
 example("argmin", [[
    print(torch.tensor({{4, 1}, {2, 3}}):argmin(2))

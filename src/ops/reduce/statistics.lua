@@ -4,10 +4,11 @@ local dims = "dim[] dim=nil"
 local spread = dims .. ", *, Number correction=1, bool unbiased=true, bool keepdim=false"
 
 op {"std_mean(Tensor self, " .. spread .. ") -> (Tensor std, Tensor mean)",
-    node = "StdMean", doc = "The standard deviation and the mean over dim.", composite = true,
+    node = "StdMean",
+    doc = "Returns the standard deviation and the mean over dim.", composite = true,
     examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
 op {"var_mean(Tensor self, " .. spread .. ") -> (Tensor var, Tensor mean)",
-    node = "VarMean", doc = "The variance and the mean over dim.", composite = true,
+    node = "VarMean", doc = "Returns the variance and the mean over dim.", composite = true,
     examples = {"T(3, 4)", "T(3, 4), 2", "T(3, 4), 1, {correction = 0, keepdim = true}"}}
 for _, name in ipairs {"std_mean", "var_mean"} do
    local results = " -> (Tensor " .. name:sub(1, 3) .. ", Tensor mean)"
@@ -20,14 +21,16 @@ for _, name in ipairs {"std_mean", "var_mean"} do
        examples = {"T(3, 4), 2, false, true"}}
 end
 op {"aminmax(Tensor self, *, dim dim=nil, bool keepdim=false) -> (Tensor min, Tensor max)",
-    doc = "The smallest and the largest element along dim, or of all; NaN if there is one.",
+    doc = [[Returns the smallest and the largest element along dim, or of all elements; NaN if there
+    is one.]],
     node = "Aminmax", composite = true,
     examples = {"T(3, 4)", "T(3, 4), {dim = 2, keepdim = true}"}}
-op {"dist(Tensor self, Tensor other, Number p=2) -> Tensor", doc = "The p-norm of self - other.",
+op {"dist(Tensor self, Tensor other, Number p=2) -> Tensor",
+    doc = "Returns the p-norm of self - other.",
     node = "Dist", expr = "norm(self - other, p)",
     autocast = {gpu = "float32"}, examples = {"T(3, 4), T(4)", "T(3), T(3), 1"}}
 op {"trace(Tensor self) -> Tensor", node = "Trace",
-    doc = "The sum of the diagonal of a matrix.", composite = true,
+    doc = "Returns the sum of the diagonal of a matrix.", composite = true,
     autocast = {cpu = "float32"},
     examples = {"T(3, 4)", "T(0, 2)"}}
 example("trace", [[

@@ -4,21 +4,21 @@ local options = "bool has_biases=true, int num_layers=1, float dropout=0.0, bool
    .. "bool bidirectional=false"
 local random = ", *, Generator generator=nil"
 
-local params = [[of each layer and direction the weights of input (gates * H, in) and state
-   (gates * H, out), the biases (gates * H) of both if has_biases]]
-local common = [[ `dropout` acts on what a layer gives to the next one, while training. With
+local params = [[for each layer and direction the weights of the input (gates * H, in) and of the
+   state (gates * H, out), both biases (gates * H) if has_biases]]
+local common = [[ While training, `dropout` acts on the outputs of each layer but the last. With
    batch_sizes the input is the data of a packed sequence.]]
-local sequences = [[over sequences (steps, batch, size), (batch, steps, size) if batch_first:
-   the outputs, and the last]]
+local sequences = [[over sequences (steps, batch, size), or (batch, steps, size) with
+   batch_first. Returns the outputs, and the last]]
 local same = " over sequences; arguments and results as those of gru."
 local what = {
-   lstm = "Long short-term memory " .. sequences .. [[ states h and c
+   lstm = "Runs long short-term memory " .. sequences .. [[ states h and c
    (layers * directions, batch, ...). hx is {h, c}, zeros if missing; params are ]] .. params
       .. ", and the projection (out, H) if there is one." .. common,
-   gru = "Gated recurrent units " .. sequences .. [[ state (layers * directions, batch, H). hx is
-   the first state, zeros if missing; params are ]] .. params .. "." .. common,
-   rnn_tanh = "The network h' = tanh(W x + U h + b)" .. same,
-   rnn_relu = "The network h' = relu(W x + U h + b)" .. same,
+   gru = "Runs gated recurrent units " .. sequences .. [[ state
+   (layers * directions, batch, H). hx is the first state, zeros if missing; params are ]] .. params .. "." .. common,
+   rnn_tanh = "Runs the network h' = tanh(W x + U h + b)" .. same,
+   rnn_relu = "Runs the network h' = relu(W x + U h + b)" .. same,
 }
 local gates = {lstm = 4, gru = 3, rnn_tanh = 1, rnn_relu = 1}
 
@@ -63,17 +63,17 @@ end
 
 local cell = "Tensor w_ih, Tensor w_hh, Tensor b_ih=nil, Tensor b_hh=nil) -> "
 op {"lstm_cell(Tensor input, Tensor[]? hx, " .. cell .. "(Tensor hy, Tensor cy)",
-    doc = [[One step of lstm: from an input (batch, size) and the states {h, c} (batch, H), zeros if
-    missing, to the next states.]], composite = true, method = false, out = false,
+    doc = [[Computes one step of lstm: the next states, from an input (batch, size) and the states
+    {h, c} (batch, H), which are zeros if missing.]], composite = true, method = false, out = false,
     autocast = casts,
     examples = {"T(2, 1), {T(2, 2), T(2, 2)}, T(8, 1), T(8, 2), T(8), T(8)",
        "T(2, 1), nil, T(4, 1), T(4, 1)"}}
 for _, name in ipairs {"gru", "rnn_tanh", "rnn_relu"} do
    local size = 2 * gates[name]
    op {name .. "_cell(Tensor input, Tensor? hx, " .. cell .. "Tensor",
-       doc = ([[One step of %s: from an input (batch, size) and a state (batch, H), zeros if
-       missing, to the next state.]]):format(name), composite = true, method = false, out = false,
-       autocast = casts,
+       doc = ([[Computes one step of %s: the next state, from an input (batch, size) and a
+       state (batch, H), which is zeros if missing.]]):format(name),
+       composite = true, method = false, out = false, autocast = casts,
        examples = {("T(2, 1), T(2, 2), T(%d, 1), T(%d, 2), T(%d), T(%d)"):format(
           size, size, size, size),
           ("T(2, 1), nil, T(%d, 1), T(%d, 1)"):format(size // 2, size // 2)}}

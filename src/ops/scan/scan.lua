@@ -32,7 +32,8 @@ op {"logcumsumexp_backward(Tensor grad, Tensor self, Tensor result, dim dim) -> 
     composite = true}
 for _, row in ipairs {{"cummax", "largest"}, {"cummin", "smallest"}} do
    op {row[1] .. "(Tensor self, dim dim) -> (Tensor values, Tensor indices)",
-       doc = "The " .. row[2] .. " element so far along dim and its position, the last of several.",
+       doc = "Returns, at each position along dim, the " .. row[2]
+          .. " element up to it and the position of that element, the last of several.",
        scan = {}, grad = {self = "scatter_add(zeros_like(self), dim, indices, grad_values)"},
        examples = {"T(3, 4), 1", "T(3, 4), 2"}}
 end
@@ -48,7 +49,8 @@ example("diff", [[
    print(torch.tensor({1, 4, 9}):diff())
    --> tensor([3, 5])]])
 op {"trapezoid(Tensor y, Tensor x, *, dim dim=-1) -> Tensor",
-    doc = "The integral of y along dim by the trapezoidal rule, at the points x.",
+    doc = [[Computes the integral of y along dim by the trapezoidal rule, for values at the points
+    x.]],
     composite = true, method = false, alias = {"trapz"},
     examples = {"T(3, 4), T(4)", "T(3, 4), T(3, 4), {dim = 1}"}}
 example("trapezoid", [[
@@ -58,7 +60,8 @@ op {"trapezoid.dx(Tensor y, *, Number dx=1, dim dim=-1) -> Tensor",
     doc = "The same for points dx apart.", composite = true, method = false, alias = {"trapz"},
     examples = {"T(3, 4)", "T(3, 4), {dx = 0.5, dim = 1}"}}
 op {"cumulative_trapezoid(Tensor y, Tensor x, *, dim dim=-1) -> Tensor",
-    doc = "The running integral of y along dim by the trapezoidal rule, at the points x.",
+    doc = [[Computes the running integral of y along dim by the trapezoidal rule, for values at the
+    points x.]],
     composite = true, method = false, examples = {"T(3, 4), T(4)"}}
 op {"cumulative_trapezoid.dx(Tensor y, *, Number dx=1, dim dim=-1) -> Tensor",
     doc = "The same for points dx apart.", composite = true, method = false,

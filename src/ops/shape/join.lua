@@ -100,7 +100,8 @@ op {"repeat(Tensor self, int[] sizes...) -> Tensor",
     composite = true, func = false, alias = {"repeat_tensor"},
     examples = {"T(2, 3), 2, 2", "T(3), {2, 1}"}}
 op {"tril(Tensor self, int diagonal=0) -> Tensor",
-    doc = "The lower triangle of the matrices in the last two dimensions, zero elsewhere.",
+    doc = [[Keeps the lower triangle of the matrices in the last two dimensions; other elements
+    become 0.]],
     inplace = true, grad = {self = "tril(grad, diagonal)"},
     examples = {"T(3, 4)", "T(2, 3, 3), -1"}}
 example("tril", [=[
@@ -109,7 +110,8 @@ example("tril", [=[
    -->         [1., 1., 0.],
    -->         [1., 1., 1.]])]=])
 op {"triu(Tensor self, int diagonal=0) -> Tensor",
-    doc = "The upper triangle of the matrices in the last two dimensions, zero elsewhere.",
+    doc = [[Keeps the upper triangle of the matrices in the last two dimensions; other elements
+    become 0.]],
     inplace = true, grad = {self = "triu(grad, diagonal)"}, examples = {"T(3, 4)", "T(2, 3, 3), 1"}}
 example("triu", [=[
    print(torch.ones(3, 3):triu(1)) -- the elements above the diagonal

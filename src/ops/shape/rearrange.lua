@@ -109,8 +109,8 @@ op {"block_diag(Tensor[] tensors...) -> Tensor",
 for _, row in ipairs {{"tril", "lower"}, {"triu", "upper"}} do
    op {row[1] .. [[_indices(int row, int col, int offset=0, *, dtype dtype=nil, device device=nil)
          -> Tensor]],
-       doc = "The positions, from 1, of the " .. row[2]
-         .. " triangle of a (row, col) matrix: (2, n), rows first.",
+       doc = "Returns the positions, from 1, of the " .. row[2]
+         .. " triangle of a (row, col) matrix: (2, n), in row-major order.",
        composite = true, nondiff = "positions"}
 end
 

@@ -3,10 +3,10 @@
 local search_options = "*, bool out_int32=false, bool right=false"
 op {"searchsorted(Tensor sorted_sequence, Operand values, " .. search_options
        .. ", string side=nil, Tensor sorter=nil) -> Tensor",
-    doc = [[The position in sorted_sequence, ascending along the last dimension, before which each
-    of values would be inserted: the first one that keeps the order, with right = true
-    (side = "right") the last. One past the end if all are smaller. sorted_sequence has one
-    dimension, or the same first ones as values.]],
+    doc = [[Returns the position in sorted_sequence, ascending along its last dimension, before
+    which each of values would be inserted: the first one that keeps the order or, with right = true
+    (side = "right"), the last. If all elements are smaller it is one past the end. sorted_sequence
+    has one dimension, or the same leading ones as values.]],
     composite = true, nondiff = "positions",
     examples = {"torch.range(1, 5), T(3, 4)", "torch.range(1, 5), 2.5, {right = true}",
                 "T(2, 5):cumsum(2), T(2, 3)"}}

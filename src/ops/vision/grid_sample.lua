@@ -7,10 +7,10 @@ end
 
 F {"affine_grid(Tensor theta, int[] size, bool align_corners=false) -> Tensor",
    node = "AffineGridGenerator",
-   doc = [[The grid for grid_sample that maps each place of an output of size (N, C, H, W) by theta
-   (N, 2, 3): (N, H, W, 2); or of (N, C, D, H, W) by (N, 3, 4): (N, D, H, W, 3). Places are
-   (x, y, 1) or (x, y, z, 1), from -1 to 1: the centres of the corners' elements if align_corners,
-   else their outer edges.]],
+   doc = [[Returns the grid (N, H, W, 2) for grid_sample that maps each place of an output of size
+   (N, C, H, W) by theta (N, 2, 3); or the grid (N, D, H, W, 3) for (N, C, D, H, W) and theta (N, 3,
+   4). Places are (x, y, 1) or (x, y, z, 1), from -1 to 1: the centres of the corners' elements if
+   align_corners, else their outer edges.]],
    autocast = "lower",
    examples = {"T(2, 2, 3), {2, 1, 3, 4}", "T(1, 2, 3), {1, 2, 2, 1}, true",
                "T(1, 3, 4), {1, 1, 2, 3, 2}"}}
