@@ -48,7 +48,7 @@ describe("help", function()
    it("describes a layer's function along with the layer", function()
       local text = manual.help("nn.NLLLoss2d")
       assert.matches("\nComputes `nn%.functional%.nll_loss` of its input", text)
-      assert.matches("\n%-weight%[target%] %* input%[target%] for log%-probabilities", text)
+      assert.matches("\nComputes %-weight%[target%] %* input%[target%] for log%-probabilities", text)
       -- the example calls the function by its public path
       assert.is_nil(text:find("F.nll_loss(", 1, true))
       assert.matches("^nn%.Bilinear.*: y_k = x1%^T W_k x2 %+ b_k%.\n", manual.help("nn.Bilinear"))

@@ -58,16 +58,16 @@ forms("rfft", {doc = [[Computes the first n // 2 + 1 elements, which determine t
    example = [[
    print(torch.fft.rfft(torch.tensor {1.0, 2.0, 3.0, 4.0}))
    --> tensor([10.+0.j, -2.+2.j, -2.+0.j])]]})
-forms("irfft", {doc = [[Computes the inverse of torch.fft.rfft: n real numbers, by default 2 (m - 1),
-    from the m elements]], last = halves,
+forms("irfft", {doc = [[Computes the inverse of torch.fft.rfft: n real numbers, by default
+    2 (m - 1), from the m elements]], last = halves,
    one = {"T(5)", "T(2, 4), 5", "T(3, 2), 4, 1, 'ortho'", "T(4), 7"}, two = {"T(2, 3, 4)"},
    any = {"T(2, 3)", "T(2, 3, 2), {3}", "T(2, 3, 2), {2, 5}, {1, 2}"},
    example = [[
    local half = torch.fft.rfft(torch.tensor {1.0, 2.0, 3.0})
    print(torch.fft.irfft(half, 3)) -- an odd n must be given
    --> tensor([1., 2., 3.])]]})
-forms("hfft", {doc = [[Computes the discrete Fourier transform, n real numbers, by default 2 (m - 1),
-    of a Hermitian signal, whose first m elements are those]], last = halves,
+forms("hfft", {doc = [[Computes the discrete Fourier transform, n real numbers, by default
+    2 (m - 1), of a Hermitian signal, whose first m elements are those]], last = halves,
    one = {"T(5)", "T(2, 4), 5", "T(3, 2), 4, 1, 'ortho'"}, two = {"T(2, 3, 4)"},
    any = {"T(2, 3)", "T(2, 3, 2), {3}"},
    example = [[

@@ -16,7 +16,8 @@ local what = {
    (layers * directions, batch, ...). hx is {h, c}, zeros if missing; params are ]] .. params
       .. ", and the projection (out, H) if there is one." .. common,
    gru = "Runs gated recurrent units " .. sequences .. [[ state
-   (layers * directions, batch, H). hx is the first state, zeros if missing; params are ]] .. params .. "." .. common,
+   (layers * directions, batch, H). hx is the first state, zeros if missing; params are ]]
+      .. params .. "." .. common,
    rnn_tanh = "Runs the network h' = tanh(W x + U h + b)" .. same,
    rnn_relu = "Runs the network h' = relu(W x + U h + b)" .. same,
 }
