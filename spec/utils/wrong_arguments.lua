@@ -44,7 +44,8 @@ local others <const> = {
    LayerNorm = "ones", RMSNorm = "ones", device_of = "device", Subset = "tensor",
    save_on_cpu = "saved_tensors_hooks", hint = "near", find = "near", asarray = "as_tensor",
    from_numpy = "tensor", from_table = "tensor", frombuffer = "empty", sdp_kernel = "sdpa_kernel",
-   set_anomaly_enabled = "set_detect_anomaly", set_states = "set_rng_state",
+   is_dynamo_compiling = "is_compiling", identity_transform = "ComposeTransform",
+   data_parallel = "DataParallel", set_anomaly_enabled = "set_detect_anomaly", set_states = "set_rng_state",
 }
 
 -- Values ------------------------------------------------------------------------------------------

@@ -153,15 +153,15 @@ static void lay_out(tlk_FftPlan *p, const int64_t *radices) {
     for (int64_t k = 0; k <= p->n; k++) put_root(p->half_roots, p->part, k, k, 2 * p->n);
 }
 
-/* ---- plans ---- */
+/* ---- plans, whose memory does not count as that of tensors, since it outlives them ---- */
 
 static void free_plan(tlk_FftPlan *p) {
   if (p == NULL) return;
   tlk_fft_give_back(p->columns);
   tlk_fft_give_back(p->rows);
   tlk_fft_give_back(p->inner);
-  if (p->tables) tli_free(p->tables, p->bytes);
-  tli_free(p, sizeof *p);
+  tli_memory_put(p->tables);
+  tli_memory_put(p);
 }
 
 /* The filter is the transform of the chirp's conjugate, around 0, divided by the length. */
@@ -197,7 +197,7 @@ static bool make_parts(tlk_FftPlan *p) {
 static size_t bytes_of(const tlk_FftPlan *p) { return p ? p->all_bytes : 0; }
 
 static tlk_FftPlan *new_plan(int64_t n, tl_DType real, bool pairs) {
-  tlk_FftPlan *p = tli_alloc(sizeof *p);
+  tlk_FftPlan *p = tli_memory_get(64, sizeof *p);
   if (p == NULL) return tli_fail_null(TL_EMEM, "fft: out of memory");
   memset(p, 0, sizeof *p);
   int64_t radices[TLK_FFT_FACTORS];
@@ -207,7 +207,7 @@ static tlk_FftPlan *new_plan(int64_t n, tl_DType real, bool pairs) {
   if (ok) {
     lay_out(p, radices);
     p->all_bytes = p->bytes + bytes_of(p->columns) + bytes_of(p->rows) + bytes_of(p->inner);
-    p->tables = p->bytes > 0 ? tli_alloc(p->bytes) : NULL;
+    p->tables = p->bytes > 0 ? tli_memory_get(64, p->bytes) : NULL;
     ok = p->bytes == 0 || p->tables ||
          tli_fail(TL_EMEM, "fft: out of memory: %zu bytes of tables", p->bytes);
   }

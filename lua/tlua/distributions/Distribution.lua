@@ -125,7 +125,9 @@ end
 ---@param validate_args? boolean
 function Distribution:__init(batch, event, validate_args)
    self._memo = {}
-   self.batch_shape, self.event_shape = torch.Size(batch or {}), torch.Size(event or {})
+   local who = torch.type(self)
+   self.batch_shape = torch.Size(shapes.size(who, "batch_shape", batch or {}))
+   self.event_shape = torch.Size(shapes.size(who, "event_shape", event or {}))
    if validate_args ~= nil then self._validate_args = validate_args end
    if not self._validate_args then return end
    for name, constraint in pairs(self.arg_constraints) do

@@ -102,12 +102,13 @@ function M.tensors(who, given, names)
    local options = {dtype = dtype, device = like and like.device or nil}
    local made = {}
    for _, name in ipairs(names) do
-      local value = given[name]
+      local value, fits = given[name], false
       if torch.is_tensor(value) and not value:is_complex() then
-         made[name] = is_integral(value) and value:to(options.dtype) or value
+         made[name], fits = is_integral(value) and value:to(options.dtype) or value, true
       elseif type(value) == "number" or type(value) == "table" and getmetatable(value) == nil then
-         made[name] = torch.tensor(value, options)
-      elseif value ~= nil then
+         fits, made[name] = pcall(torch.tensor, value, options)
+      end
+      if value ~= nil and not fits then
          args.refuse(who, name, "a number, a list of numbers or a tensor of real numbers",
             value)
       end
