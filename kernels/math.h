@@ -33,7 +33,8 @@
 /* The normal distribution function in PyTorch's form; normcdf takes twice the instructions for its
 ** tail. */
 #define TLM_CDF(x) ((T)0.5 + (T)0.5 * erf((x) * (T)0.70710678118654752440))
-/* Compilers contract either product of a sum of two; with this, every kernel contracts the same one. */
+/* In a * b + c * d a compiler may contract either product; with this macro every kernel contracts
+** the same one. */
 #define TLM_MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #else
 #define TLM_MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))

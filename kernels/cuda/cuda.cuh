@@ -44,8 +44,8 @@ template <class T> __device__ __forceinline__ T *dynamic_shared() {
 }
 #endif
 
-/* Allows a kernel that much dynamic shared memory. Up to 48 KB, including static arrays, need
-** no permission. cuda_shared_bytes returns the device's limit. */
+/* Allows a kernel the given bytes of dynamic shared memory. Up to 48 KB, including static arrays,
+** need no permission. cuda_shared_bytes returns the device's limit. */
 template <class... P>
 static bool allow_shared(const tlk_Context *cx, void (*kernel)(P...), size_t bytes) {
   if (bytes <= 32 * 1024) return true;

@@ -1,6 +1,6 @@
 /*
-** event.c - events. The driver's event is created when it is first recorded, on the device of
-** that stream.
+** event.c - events. The driver's event is created on its first recording, on the recording stream's
+** device.
 */
 #include <stdatomic.h>
 

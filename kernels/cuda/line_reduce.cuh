@@ -452,8 +452,8 @@ static bool reduce_rows(const tlk_Context *cx, const Source<Op::inputs> &in, Row
   });
 }
 
-/* Returns whether all inputs of (outer, n, inner) have a natural dtype and are aligned to vectors
-** of V. */
+/* Returns whether all inputs (outer, n, inner) can be loaded in vectors of v elements: Natural has
+** their dtype, and they are aligned. */
 template <class Op> static bool columns_fit(const Source<Op::inputs> &in, int64_t inner, int v) {
   bool fit = inner % v == 0 && Natural<typename Op::C>::has(in.dtype);
   size_t bytes = (size_t)(in.bytes * v);

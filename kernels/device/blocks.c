@@ -449,7 +449,7 @@ static void remove_empty(tlk_Blocks *b) {
     *at = a->next;
     b->source.unreserve(b->source.self, a->base, a->bytes);
     b->tight = false;
-    free(a->first); /* the arena is one unmapped range */
+    free(a->first); /* nothing is mapped, so the arena has one range */
     free(a);
   }
 }

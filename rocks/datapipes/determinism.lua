@@ -8,8 +8,8 @@ local switches = require "tlua.datapipes.switches"
 
 local M = {}
 
---- Refuses to make a pipe of a class that `non_deterministic` has marked, where determinism is
---- guaranteed.
+--- Raises an error if `cls` is marked with `non_deterministic` while
+--- guaranteed_datapipes_determinism is on.
 ---@param cls table
 ---@param ... any  the constructor's arguments
 function M.check(cls, ...)

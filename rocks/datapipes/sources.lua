@@ -91,7 +91,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Returns a length that the user has given.
+-- Returns the pipe's `length` option. Without one it raises an error.
 local function nominal_length(self)
    if self.length < 0 then torch.raise(("%s has no length"):format(torch.type(self))) end
    return self.length

@@ -558,7 +558,7 @@ function M.reset(fan_of)
    end
 end
 
---- functions for the records of calls, which criterions use as well
+--- Criterions use these functions, too, to record calls and find their inputs.
 M.leaf, M.flatten, M.wanted, M.version = leaf, flatten, wanted, version
 
 return M

@@ -201,7 +201,8 @@ function Tensor:select(d, i)
    return same(self, part)
 end
 
--- Takes positions from first to last in each dimension.
+-- Returns a view of a range of positions in each dimension: x:sub(first1, last1, first2, last2,
+-- ...).
 function Tensor:sub(...)
    local bounds, x = {...}, self
    for d = 1, #bounds // 2 do

@@ -173,7 +173,8 @@ function Storage:copy(other)
    return self
 end
 
---- Gives the storage another size. Tensors that use the storage keep their memory.
+--- Changes the number of elements by moving the storage to new memory. Tensors that were made of
+--- the storage keep the old memory.
 function Storage:resize(size)
    local n, old = whole(size, "Storage:resize"), self.elements
    local count = math.min(n, field(old, "shape")[1])
@@ -304,8 +305,8 @@ local function of_sizes(kind, sizes, strides)
    return over_storage(kind, storage, 1, M.longs(sizes), M.longs(given))
 end
 
---- Makes a tensor of a kind as Torch7's constructors do: of sizes, a table, a tensor (of the same
---- memory) or a storage.
+--- Makes a tensor of the given kind with the arguments of Torch7's constructors: sizes, a table of
+--- elements, a tensor (whose memory it shares) or a storage.
 ---@param kind torch7.Kind
 ---@param ... any
 ---@return Tensor

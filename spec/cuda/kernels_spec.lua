@@ -95,7 +95,8 @@ end
 -- the error divided by the distance to the next value; cuSOLVER finds the values by rotations.
 local sensitive <const> = {det = true, logdet = true, slogdet = true, eigh = true, svd = true, svdvals = true}
 
--- cuDNN rounds the gradients of a recurrent layer's state to the half type after each step.
+-- Factors by which the tolerance of half types grows: cuDNN rounds the gradient of a recurrent
+-- layer's state after each step.
 local recurrent <const> = {rnn_tanh = 4, rnn_relu = 4, lstm = 4, gru = 4}
 
 -- The signs of eigenvectors and singular vectors are arbitrary, and vectors without a singular value

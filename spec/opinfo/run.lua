@@ -39,7 +39,8 @@ local SIGNLESS <const> = {
    ["linalg.eigh"] = function(r) r[2] = r[2]:abs() end,
 }
 
--- Returns whether positions along call.ties differ only among equal elements.
+-- Returns whether the positions in a result select, along dimension call.ties, elements that equal
+-- the expected ones: ties may be broken differently.
 local function only_tied(call, arguments, results, which)
    local ok, same = pcall(function()
       local x, positions = arguments[1]:detach(), results[which]

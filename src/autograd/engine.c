@@ -87,7 +87,7 @@ static tl_Stream *callers_stream(const Pass *p, tl_Device device) {
   return s && tli_same_device(s->device, device) ? s->before : tli_stream(device);
 }
 
-/* Returns the stream on which a slot's gradients of that device are accumulated and used. */
+/* Returns the stream on which a slot's gradients on the given device are accumulated and used. */
 static tl_Stream *stream_of(const Pass *p, const tli_Slot *s, tl_Device device) {
   const tli_Info *info = s->node && s->node->noutputs > 0 ? &s->node->infos[0] : NULL;
   bool own = info && info->defined && info->stream && tli_same_device(info->device, device);
@@ -104,7 +104,7 @@ static bool give(const tl_Tensor *t, tl_Stream *to) {
 
 /* ---- complete gradients ---- */
 
-/* Stores a slot's gradients as the results of those inputs whose edges lead to the slot. */
+/* Stores a slot's gradients as the results for the inputs whose edges lead to the slot. */
 static bool capture(Pass *p, const tli_Slot *s, tl_Tensor *const *grads) {
   const tli_Backward *call = p->call;
   for (int32_t i = s->captures; i >= 0; i = p->plan.next[i]) {

@@ -53,7 +53,7 @@ typedef struct tli_Plan {
 ** freed in either case. */
 bool tli_plan_build(tli_Plan *p, const tli_Edge *roots, int nroots, const tli_Edge *inputs,
                     int ninputs) TL_MUSTCHECK;
-/* Frees the plan and the gradients that are left. */
+/* Frees the plan and the gradients that it still holds. */
 void tli_plan_free(tli_Plan *p);
 
 /* Returns the slot's gradients, one for each output; NULL if none has arrived. */

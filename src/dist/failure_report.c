@@ -11,7 +11,7 @@
 /* nanoseconds that the other ranks have to report their status */
 #define ANSWER INT64_C(1000000000)
 #define ABORT INT64_C(5000000000) /* nanoseconds to reach the store */
-/* nanoseconds that messages in flight have after the store has ended */
+/* nanoseconds that this rank waits for messages in flight after the store has ended */
 #define ALONE INT64_C(1000000000)
 
 bool tli_report_open(tli_Group *g, tli_FailureReport *t, tli_Store *store, const char *name) {

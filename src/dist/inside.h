@@ -23,7 +23,7 @@ typedef struct tli_Status {
 } tli_Status;
 
 typedef struct tli_Part {
-  char *data; /* bytes of the tensor (borrowed from a tensor of the call) */
+  char *data; /* the part's first byte; its memory belongs to a tensor of the call */
   int64_t bytes;
 } tli_Part;
 

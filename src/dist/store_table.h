@@ -35,7 +35,7 @@ tli_Value *tli_table_get(tli_StoreTable *t, const char *key, uint32_t size) TL_M
 ** it could not be created, or if there is no room for the key. */
 bool tli_table_put(tli_StoreTable *t, const char *key, uint32_t size, tli_Value *v) TL_MUSTCHECK;
 bool tli_table_delete(tli_StoreTable *t, const char *key, uint32_t size);
-/* Deletes all keys with that prefix; returns their number. */
+/* Deletes all keys with the given prefix; returns their number. */
 int64_t tli_table_clear(tli_StoreTable *t, const char *prefix, uint32_t size);
 int64_t tli_table_count(const tli_StoreTable *t);
 /* Returns a number that each change increments, so that a waiting request looks up its key only

@@ -26,7 +26,7 @@ static bool in_place(tli_Collective kind) {
   return kind == TLI_BROADCAST || kind == TLI_ALL_REDUCE || kind == TLI_REDUCE;
 }
 
-/* Computes the numbers of tensors that a call of that kind takes from this rank. */
+/* Computes how many input and output tensors this rank passes to a call. */
 static void counts(const tli_Group *g, const tli_Call *c, int *in, int *out) {
   bool root = tli_group_rank(g) == c->root;
   int n = tli_group_size(g);

@@ -151,7 +151,7 @@ void tli_trace_free(tli_Trace *t); /* Ends the trace as well, and frees it. Acce
 
 /* Fails unless two traces, whose inputs have different values, are equal. */
 bool tli_graph_same(const tli_Graph *g, const tli_Graph *other) TL_MUSTCHECK;
-/* Makes dimension `dim` of input `input` dynamic with a symbol of that name. */
+/* Makes dimension `dim` of input `input` dynamic; its size is the symbol with the given name. */
 bool tli_graph_dynamic(tli_Graph *g, int input, int dim, const char *symbol) TL_MUSTCHECK;
 /* Finds the integers of g that depend on a symbol, from two traces with different sizes for the
 ** symbol. A third trace checks that the dependence is linear. */

@@ -32,7 +32,7 @@ typedef struct tli_Json {
 
 /* Returns the value, whose memory is the region's; NULL with a message. */
 const tli_Json *tli_json_read(tli_Region *r, const char *text, size_t size) TL_MUSTCHECK;
-/* Returns a field of that kind; NULL if j is no object or has none. */
+/* Returns a field of the given kind; NULL if j is not an object or lacks such a field. */
 const tli_Json *tli_json_field(const tli_Json *j, const char *key, tli_JsonKind kind);
 
 #endif

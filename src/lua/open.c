@@ -31,8 +31,9 @@ enum { NEEDED = 5 };
 static const char *const libraries[] = {"_G", "string",    "table", "math",    "utf8", "io",
                                         "os", "coroutine", "debug", "package", NULL};
 
-/* Pushes a global of that type by a raw access, because a host may handle unknown names specially.
-** If there is none, pushes the value that the library of that name has registered, or nil. */
+/* Pushes a global of the given type by a raw access, because a host may handle unknown names
+** specially. If there is none, pushes the value that the library with the same name has registered,
+** or nil. */
 static bool push_global(lua_State *L, const char *name, int type) {
   lua_pushglobaltable(L);
   lua_pushstring(L, name);

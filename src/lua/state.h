@@ -49,9 +49,9 @@ typedef enum tli_Mode {
   TLI_MODE_SAVED,
   TLI_MODE_PLACE,      /* device of new tensors: type * TL_MAX_DEVICES + index */
   TLI_MODE_CAST_CACHE, /* 1 if autocast keeps its casts, 0 if not */
-  /* The first of the autocast modes, one per device type: the dtype for casts + 1, plus
-  ** TLI_CAST_OFF within a scope that disables autocast, or plus TLI_CAST_IDLE if set_autocast_dtype
-  ** has named the dtype while autocast is off. */
+  /* The first of the autocast modes, one per device type. The value is the cast dtype + 1. A scope
+  ** that disables autocast adds TLI_CAST_OFF; set_autocast_dtype adds TLI_CAST_IDLE if autocast is
+  ** off. */
   TLI_MODE_AUTOCAST,
   /* The first of one mode per device type: the number of the current device. */
   TLI_MODE_DEVICE = TLI_MODE_AUTOCAST + TL_NDEVICETYPES,

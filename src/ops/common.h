@@ -125,8 +125,8 @@ bool tli_same_device_all(const char *op, tl_Tensor *const *ts, int n) TL_MUSTCHE
 /* Copies src to dst on their device. The sizes must be equal; dtypes and strides may differ. */
 bool tli_copy(tl_Tensor *dst, const tl_Tensor *src) TL_MUSTCHECK;
 bool tli_fill(tl_Tensor *dst, tl_Scalar value) TL_MUSTCHECK;
-/* Returns a row-major tensor of that dtype with t's values: a new reference to t if t is such a
-** tensor, otherwise a copy. */
+/* Returns a row-major tensor of the given dtype with t's values: a new reference to t if t is such
+** a tensor, otherwise a copy. */
 tl_Tensor *tli_contiguous_as(tl_Tensor *t, tl_DType dtype) TL_MUSTCHECK;
 
 /* Returns whether writing `out` element by element, in any order, would overwrite elements of `in`

@@ -1,7 +1,7 @@
 /*
-** fft.c - Fourier transforms along n. Many lines are transformed side by side, one in each lane of
-** the vectors; a long line by itself, as columns and rows that are lines of their own. Lines do not
-** depend on one another, so a NaN stays in its line. Results do not depend on the number of
+** fft.c - Fourier transforms along n. Many lines are transformed side by side, one in each vector
+** lane. A single long line is arranged as a matrix, whose columns and rows are then transformed as
+** lines. Lines are independent, so a NaN stays in its line. Results do not depend on the number of
 ** threads.
 */
 #include <stdatomic.h>

@@ -94,7 +94,7 @@ DEFINE_VECTOR(double, d)
 typedef bool (*One)(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a, const void *b,
                     void *c);
 
-/* Returns the function for products of that dtype and of g's sizes. */
+/* Returns the function for products of the given dtype and of g's sizes. */
 static One one_of(const tlk_Gemm *g, tl_DType dtype) {
   bool vector = g->m == 1 || g->n == 1;
   if (dtype == TL_F32) return vector && tlk_blas() ? vector_s : tlk_tiled_gemm;

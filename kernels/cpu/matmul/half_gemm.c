@@ -26,7 +26,7 @@ typedef struct Half {
   const tlk_Gemm *g;
   const tlk_Epilogue *after;
   tl_DType out;             /* the dtype of c and of the epilogue's arrays */
-  int64_t size;             /* bytes of an element of that dtype */
+  int64_t size;             /* bytes of an element of the dtype */
   const tlk_DotLoops *dots; /* loops for bfloat16 pairs; NULL if factors are converted to float32 */
   int64_t m, n, k;          /* rows and columns of a tile, and terms of a piece of its sums */
   int64_t down, across;     /* number of tiles of a product in each direction */

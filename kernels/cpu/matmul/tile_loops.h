@@ -4,7 +4,7 @@
 ** registers.
 */
 #if defined(__aarch64__) && !defined(__clang__)
-/* without this pragma gcc hoists so many loads that sums are spilled to memory */
+/* without this pragma gcc hoists loads until it runs out of registers and spills sums to memory */
 #pragma GCC optimize("no-schedule-insns")
 #endif
 

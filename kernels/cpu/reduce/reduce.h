@@ -1,5 +1,5 @@
 /*
-** reduce.h - what the loops of reductions need besides their template, reduce_loops.h.
+** reduce.h - macros for the loops of reductions; the loops' template is reduce_loops.h.
 */
 #ifndef TLK_REDUCE_H
 #define TLK_REDUCE_H

@@ -18,7 +18,8 @@
 #define CHUNK (1 << 22)   /* largest number of items in a chunk */
 #define BINS 2048
 
-/* Divides the bits evenly into digits. */
+/* Returns the number of bits per digit that divides a key's bits evenly among the passes of radix
+** sort. */
 static int digit_bits(int64_t n, int bits) {
   int most = n >= WIDE_DIGITS ? 11 : 8;
   int passes = (bits + most - 1) / most;

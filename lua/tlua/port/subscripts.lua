@@ -84,7 +84,7 @@ local function bounds(P, slice)
    return first, last, step
 end
 
--- Translates a slice to an entry between the braces of a tensor's index.
+-- Translates a slice of a tensor's dimension to a range such as {1, -1}, an entry of x[{...}].
 local function tensor_range(P, slice)
    local first, last, step = bounds(P, slice)
    if step and step:sub(1, 1) == "-" then

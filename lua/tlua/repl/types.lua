@@ -30,7 +30,7 @@ function M.split(text)
    return text, ""
 end
 
--- Returns the pieces between commas that are not in brackets.
+-- Splits a text at the commas that are outside brackets.
 local function pieces(text)
    local list, depth, from = {}, 0, 1
    for i = 1, #text do

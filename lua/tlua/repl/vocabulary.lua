@@ -1,6 +1,6 @@
 -- vocabulary.lua - the meaning of parameters whose name means the same wherever it occurs. A
--- declaration that does not describe such a parameter gets the words of this file. A group applies
--- to paths that begin with its key; the longest key wins.
+-- declaration without a text for such a parameter gets the text of this file. A group applies to
+-- declarations whose path begins with the group's key; the longest key wins.
 
 local M = {}
 

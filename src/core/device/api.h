@@ -46,8 +46,8 @@ typedef struct tl_DeviceProperties {
 
 /* ---- memory statistics ---- */
 
-/* One statistic: the present value, the maximum so far, and the sums of what was added and
-** removed. */
+/* One statistic: the present value, the maximum so far, and the sums of all increases and of all
+** decreases. */
 typedef struct tl_Stat {
   int64_t current, peak, allocated, freed;
 } tl_Stat;

@@ -109,7 +109,7 @@ tli_Capture *tli_capture_of(tl_Device device) {
 
 void (*_Atomic tli_warn_wait)(tl_Device device);
 
-/* Warns or fails as the user has set (TL_SYNC_DEBUG) to find unnecessary waits. */
+/* Returns whether the host may wait for a device. Warns or fails if TL_SYNC_DEBUG asks for it. */
 static bool allows_waits(tl_Device device) {
   int64_t mode = tli_setting(TL_SYNC_DEBUG);
   void (*warn)(tl_Device) = atomic_load(&tli_warn_wait);

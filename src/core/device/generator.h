@@ -16,7 +16,7 @@ typedef struct tli_Generator {
   uint64_t seed;
   uint64_t offset; /* number of the next unused block of four 32-bit numbers */
   bool own;        /* whether a device's generator was seeded separately */
-  /* for the default generator: the generators of the devices (tli_generator_of) */
+  /* only in the default generator: an array of TLI_FAMILY generators, one per device */
   struct tli_Generator *family;
 } tli_Generator;
 

@@ -10,7 +10,7 @@
 #include "core/device/api.h"
 #include "core/tensor/tensor.h"
 
-/* Returns a CPU storage for copies to and from devices of that kind. */
+/* Returns a CPU storage in pinned memory for copies to and from devices of the given type. */
 tl_Storage *tli_pinned_storage(tl_DeviceType type, int64_t bytes) TL_MUSTCHECK;
 /* Returns an uninitialised row-major tensor in pinned memory. */
 tl_Tensor *tli_pinned_empty(tl_DeviceType type, tl_DType dtype, int ndim, const int64_t *sizes)

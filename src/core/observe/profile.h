@@ -60,9 +60,10 @@ typedef struct tli_ProfileMemory {
   int64_t time;        /* time of the change, in ns since the session began */
   const void *storage; /* address that identifies the storage while it exists; never dereferenced */
   int64_t bytes;
-  int64_t cached;   /* bytes in the allocator's cache for the storage's device */
-  int32_t event;    /* index of the innermost open event; -1 if there is none */
-  uint8_t category; /* a tli_MemoryCategory; unknown when the storage is allocated or freed */
+  int64_t cached; /* bytes in the allocator's cache for the storage's device */
+  int32_t event;  /* index of the innermost open event; -1 if there is none */
+  /* a tli_MemoryCategory; TLI_MEMORY_UNKNOWN in records of allocations and frees */
+  uint8_t category;
   tl_Device device;
 } tli_ProfileMemory;
 

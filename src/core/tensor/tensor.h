@@ -201,7 +201,7 @@ tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype
                     void (*release)(void *data, void *context), void *context) TL_MUSTCHECK;
 /* Returns a 0-d tensor on the CPU that counts as a number in type promotion (flag TLI_NUMBER). */
 tl_Tensor *tli_number(tl_Scalar s) TL_MUSTCHECK;
-/* Returns a 0-d tensor of that dtype and device. */
+/* Returns a 0-d tensor of the given dtype and device. */
 tl_Tensor *tli_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) TL_MUSTCHECK;
 /* Returns a view of t's storage with another geometry, which is not differentiable by itself.
 ** The caller guarantees that the geometry is inside the storage. */

@@ -97,8 +97,8 @@ static tli_Work *take_posted(tli_Shm *g, int from, int64_t tag) {
   return NULL;
 }
 
-/* Returns whether a call waits for a message of that rank. The earlier messages of the rank must
-** then be moved out of the ring. */
+/* Returns whether a call waits for a message from rank `from`. The earlier messages of the rank
+** must then be moved out of the ring. */
 static bool wanted(const tli_Shm *g, int from) {
   for (const tli_Work *w = g->posted; w; w = w->next)
     if (w->root == from || w->root < 0) return true;

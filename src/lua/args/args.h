@@ -151,7 +151,7 @@ static inline bool tli_begins_list(const tli_Param *p, int type) {
   return (p->flags & TLI_P_VARARG) &&
          type == (p->kind == TLI_A_TENSORS ? LUA_TUSERDATA : LUA_TNUMBER);
 }
-/* Returns the index of the parameter of that name; -1 if there is none. */
+/* Returns the index of the parameter with the given name; -1 if there is none. */
 int tli_find_param(const tli_Signature *sig, const char *name);
 
 typedef struct tli_Overload {

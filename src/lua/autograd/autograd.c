@@ -372,7 +372,7 @@ static int64_t examples_of(const tli_Backward *call) {
 }
 
 /* Runs a backward pass for each example of the gradients; `rows` and `seeds` are buffers for the
-** tensors of that pass. */
+** tensors of one pass. */
 static bool run_batched(lua_State *L, tli_Settings *of, const tli_Backward *call, int64_t n,
                         tl_Tensor **rows, tl_Tensor **seeds) {
   int count = call->ninputs;

@@ -153,7 +153,7 @@ static int device_index(lua_State *L) {
   return 1;
 }
 
-/* Returns the change of modes that makes the first argument's device current. */
+/* Returns the change that sets the current-device mode to the device at index 1. */
 static tli_Change change_of(lua_State *L, const char *name) {
   tl_DeviceType type = tli_kind(L);
   if (lua_isnoneornil(L, 1)) tli_device_refuse(L, type, name, "device", "a device", 1);

@@ -50,7 +50,7 @@ void tli_set_integer(lua_State *L, const char *name, int64_t value);
 
 /* Adds functions to the table on top of the stack, each with the device type as an upvalue. */
 void tli_set_device_functions(lua_State *L, const luaL_Reg *list, tl_DeviceType type);
-/* Makes a class of that name with methods, one of which may be __index. */
+/* Makes a class with the given name and methods, one of which may be __index. */
 void tli_open_device_class(lua_State *L, const char *name, const luaL_Reg *methods);
 
 /* ---- streams (stream.c) ---- */

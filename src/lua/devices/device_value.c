@@ -46,7 +46,7 @@ static int refuse(lua_State *L, const char *argument, int index) {
                    word ? tli_device_hint() : "");
 }
 
-/* Pushes the value of that name. */
+/* Pushes the torch.device of a device: "cuda:0" if `numbered`, otherwise "cuda". */
 static int push_value(lua_State *L, tl_Device device, bool numbered) {
   char name[16];
   const char *kind = tli_device_type_name(device.type);

@@ -40,7 +40,7 @@ _Thread_local uint64_t tli_loaded;
 _Thread_local lua_State *tli_calling;
 /* the state whose modes are loaded; only compared, never dereferenced */
 static _Thread_local const tli_State *loaded_from;
-/* whether the state in loaded_from had also set devices or streams */
+/* whether the modes loaded from that state included current devices or streams */
 static _Thread_local bool placed;
 
 /* ---- settings of threads ---- */

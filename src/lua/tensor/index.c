@@ -326,7 +326,8 @@ static tl_Tensor *recorded_view(tl_Tensor *self, const Key *key) {
   return at;
 }
 
-/* Returns the view, by a faster method if nothing is recorded. */
+/* Returns the view of self that a key selects. If autograd records nothing, it makes the view
+** without calling operators. */
 static tl_Tensor *take_view(tl_Tensor *self, const Key *key, const View *v) {
   if (tli_recording(&self, 1)) return recorded_view(self, key);
   tl_Tensor *view = tli_alias(self, v->ndim, v->sizes, v->strides, v->offset);
@@ -467,7 +468,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   }
   tl_Tensor *indices[TL_MAX_DIMS];
   if (!ok) {
-    /* the releases below do the rest */
+    /* nothing is written; the tensors are released below */
   } else if (key->tensors) {
     ok = put_at(target, slots(v, indices), source);
   } else if (source->flags & TLI_NUMBER) {

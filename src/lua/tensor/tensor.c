@@ -20,7 +20,7 @@ tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what) {
 
 /* ---- arithmetic metamethods ---- */
 
-/* Reads the only element of a tensor, for the operator of that name. */
+/* Reads the only element of a tensor; messages name the given operator. */
 static void read_number(lua_State *L, const char *name, const tl_Tensor *t, tl_Scalar *out) {
   lua_State *outer = tli_calling;
   tli_calling = L;

@@ -547,8 +547,8 @@ static int write_global(lua_State *L) {
   return 1; /* returns the table of known values */
 }
 
-/* Returns whether the value at an index is an integer greater than `count`: the number of a value
-** that was packed later. */
+/* Returns whether the value at an index is the number of a value that was packed after the first
+** `count` values. */
 static bool is_late(lua_State *L, int index, int count) {
   return lua_isinteger(L, index) && lua_tointeger(L, index) > count;
 }

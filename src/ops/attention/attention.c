@@ -91,7 +91,8 @@ static bool check_groups(const tl_Tensor *t, const tl_Tensor *query) {
                   want, have);
 }
 
-/* Returns t as (batch, heads, n, m), broadcast to the dimensions in `lead`, with `heads` heads. */
+/* Returns t (..., heads, n, m) with its leading dimensions broadcast to `lead` and merged: (batch,
+** heads, n, m). */
 static tl_Tensor *as_heads(tli_Chain *c, tl_Tensor *t, const Lead *lead, int64_t heads) {
   if (c->failed ||
       (t->ndim == 4 && lead->n == 2 && t->sizes[0] == lead->sizes[0] && t->sizes[1] == heads))

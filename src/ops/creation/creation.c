@@ -76,7 +76,8 @@ tl_Tensor *tlo_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) {
   return filled("scalar_tensor", tli_new("scalar_tensor", (tl_Ints){0, NULL}, dtype, device), s);
 }
 
-/* Returns a tensor of another shape with self's dtype and device unless given. */
+/* Returns an uninitialised tensor of the given size. Unless given, the dtype and device are
+** self's. */
 static tl_Tensor *new_from(const char *op, tl_Tensor *self, tl_Ints size, tl_DType dtype,
                            tl_Device device) {
   return tli_new(op, size, dtype == TL_NODTYPE ? (tl_DType)self->dtype : dtype,

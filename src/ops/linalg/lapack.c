@@ -186,7 +186,8 @@ tl_Tensor *tli_op_ldl_solved(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B) {
 
 /* ---- LU and solving by it ---- */
 
-/* Computes the factors (column-major), pivots and info of self. */
+/* Computes the LU factorization of self: out receives the factors (column-major), pivots and
+** info. */
 static bool factor(const char *op, tl_Tensor *self, const tli_Matrices *b, tl_Tensor **out) {
   const tlk_Lapack *lib = tli_lapack_of(op, self);
   for (int i = 0; i < 3; i++) out[i] = NULL;

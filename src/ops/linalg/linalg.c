@@ -213,7 +213,7 @@ bool tlo_lu_factor(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   return true;
 }
 
-/* Solves for derivatives, which are infinite or NaN if a matrix is singular. */
+/* Solves systems in derivatives. Singular matrices give infinities or NaN instead of an error. */
 tl_Tensor *tlo_solve_square(tl_Tensor *A, tl_Tensor *B) {
   tl_Tensor *out[2];
   TL_TRY_NULL(tlo_solve_info(A, B, out));
@@ -541,7 +541,7 @@ static tl_Tensor *plus(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
   return a && b ? chain_add(c, a, b) : a ? a : b;
 }
 
-/* Returns (I - Q Q^T) g / S: the part outside of the space of Q. */
+/* Returns (I - Q Q^T) g / S: the part of g / S outside the column space of Q. */
 static tl_Tensor *outside(tli_Chain *c, tl_Tensor *g, tl_Tensor *q, tl_Tensor *s) {
   tl_Tensor *inside = chain_matmul(c, q, chain_matmul(c, chain_t(c, q), g));
   return chain_div(c, chain_sub(c, g, inside), chain_unsqueeze(c, s, -2));
@@ -553,7 +553,8 @@ static tl_Tensor *turned(tli_Chain *c, tl_Tensor *f, tl_Tensor *q, tl_Tensor *g)
 }
 
 /* Computes the gradient of the SVD: U [(F o skew(U^T gU)) S + S (F o skew(V^T gV)) + gS] V^T, plus
-** the parts outside of the spaces of U and V. Only the first columns of full U and V count. */
+** the parts outside the column spaces of U and V. Of full U and V only the first k columns
+** count. */
 tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Tensor *U,
                             tl_Tensor *S, tl_Tensor *Vh) {
   tli_Chain c = {0};

@@ -81,7 +81,8 @@ static tl_Tensor *named_norm(tl_Tensor *A, const char *ord, tl_Ints dim, bool ke
   return tlo_matrix_norm(A, ord, dim.v ? dim : last, keepdim, dtype);
 }
 
-/* Returns the name of a norm that is given as a number; `what` is the argument's name. */
+/* Converts the number that denotes a norm to the norm's name. An error about another number begins
+** with `what`. */
 static const char *order_name(const char *what, tl_Scalar ord) {
   double p = tli_to_double(ord);
   if (isinf(p)) return p > 0 ? "inf" : "-inf";

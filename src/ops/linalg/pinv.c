@@ -125,8 +125,8 @@ tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
 
 /* ---- least squares ---- */
 
-/* Computes the gradients through X = pinv(A) B, and through the residuals R = |A X - B|^2, where X
-** counts as constant because the residuals are minimal at X. */
+/* Computes the gradients of A and B from gX, through X = pinv(A) B, and from gR, through
+** R = |A X - B|^2. X counts as constant in R: R is minimal at X, so its derivative there is 0. */
 bool tlo_lstsq_backward(tl_Tensor *gX, tl_Tensor *gR, tl_Tensor *A, tl_Tensor *B, tl_Tensor *X,
                         tl_Tensor **out) {
   tli_Chain c = {0};

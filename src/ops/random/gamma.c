@@ -63,7 +63,7 @@ static bool is_drawn_from(const char *op, tl_Tensor *self) {
                   tl_dtype_name((tl_DType)self->dtype));
 }
 
-/* Returns the result of numbers that are not there. */
+/* Returns an uninitialised result for a tensor without values, such as a meta tensor. */
 static tl_Tensor *unknown(tl_Tensor *self) {
   return tli_empty((tl_DType)self->dtype, tli_device(self), self->ndim, self->sizes);
 }

@@ -27,7 +27,7 @@ typedef struct tli_Axes {
 bool tli_axes_begin(tli_Axes *a, const char *op, tl_Tensor *self, tl_Ints dims, bool keepdim,
                     bool skip_repeats) TL_MUSTCHECK;
 void tli_axes_end(tli_Axes *a);
-/* Returns an uninitialised result. */
+/* Returns an uninitialised tensor of the result's shape. */
 tl_Tensor *tli_axes_result(const tli_Axes *a, tl_DType dtype) TL_MUSTCHECK;
 
 /* Sizes for a kernel that reduces the innermost reduced run; n is 1 if no run is reduced. */

@@ -265,8 +265,8 @@ static tl_Tensor *reach_further(tl_Tensor *current, int d, int64_t s, bool backw
 }
 
 /* Computes the products of all elements before each position along d (after it, if `backwards`);
-** the first product is 1. The distance doubles with each step. The function uses only operators, so
-** it is differentiable. */
+** the first product is 1. Each step doubles the number of elements that a product covers. The
+** function uses only operators, so it is differentiable. */
 static tl_Tensor *products(tl_Tensor *self, int d, bool backwards) {
   int64_t n = self->sizes[d], one[TL_MAX_DIMS];
   for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];

@@ -19,8 +19,9 @@ typedef struct Net {
   int64_t layers;
   double dropout;
   tli_Generator *generator;
-  /* sizes, which `check` sets; `each` is the number of parameters of one layer and direction */
-  int64_t batch, hidden, output, each; /* each: number of parameters of one layer and direction */
+  /* sizes, which the function `check` sets */
+  /* `each` is the number of parameters per layer and direction */
+  int64_t batch, hidden, output, each;
 } Net;
 
 static int64_t directions(const Net *n) { return n->bidirectional ? 2 : 1; }

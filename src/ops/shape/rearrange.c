@@ -385,7 +385,8 @@ static tl_Tensor *repeat_along(tl_Tensor *self, int64_t repeats, int d) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(copy, (tl_Ints){self->ndim, joined})));
 }
 
-/* Returns self or, without dim, self flattened; *d is the dimension. */
+/* Returns self and sets *d to dim or, if dim is left out, returns self flattened and sets *d to its
+** only dimension. */
 static tl_Tensor *line_up(tl_Tensor *self, int64_t dim, int *d) {
   bool flat = dim == TLI_NOINT || self->ndim == 0;
   *d = dim == TLI_NOINT ? 0 : tli_dim("repeat_interleave", dim, self->ndim);

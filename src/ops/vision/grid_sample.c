@@ -236,7 +236,7 @@ static tl_Tensor *take(tl_Tensor *flat, int n, const int64_t *sizes, const Taps 
   return tli_chain_end(&c, values);
 }
 
-/* Sums over all combinations of taps. */
+/* Sums the weighted samples over all combinations of taps, one tap per dimension. */
 static tl_Tensor *sum_taps(tl_Tensor *flat, int n, const int64_t *sizes, const Taps *taps) {
   tl_Tensor *sum = NULL;
   int combinations = 1;

@@ -38,7 +38,7 @@ example("interpolate", [=[
    --> tensor([[1., 1., 2., 2.],
    -->         [1., 1., 2., 2.]])]=])
 
--- Resamples along one dimension to the size that the result has there, and the transpose of that.
+-- `resample` resizes one dimension to the result's size; `resample_spread` is its transpose.
 local axis = [[(Tensor self, int dim, int[] size, int mode, float step, bool exact, bool
    align_corners) -> Tensor]]
 op {"resample" .. axis, name = "interpolate", internal = true,

@@ -50,9 +50,9 @@ local M = {}
 ---@class nn.ReplicationPad2d: nn.Module
 ---@class nn.ReplicationPad3d: nn.Module
 
---- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with the other end of
---- the input. padding is one number for all ends, or a list: numbers for before and after the last
---- dimension, then for the second last dimension, and so on. Negative numbers crop.
+--- Pads the last one, two or three dimensions of (N, C, ...) or (C, ...) with the elements of the
+--- input's opposite end. padding is one number for all ends, or a list: numbers for before and
+--- after the last dimension, then for the second last dimension, and so on. Negative numbers crop.
 ---
 ---     print(torch.nn.CircularPad1d(1)(torch.tensor {{1.0, 2.0, 3.0}}))
 ---     --> tensor([[3., 1., 2., 3., 1.]])
