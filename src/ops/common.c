@@ -240,8 +240,8 @@ bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) {
                   tli_shape_str(n, size.v));
 }
 
-/* Returns the open interval of numbers that fit; for an unsigned type a negative number wraps
-** around, as in PyTorch. */
+/* Computes the open interval of the numbers that an integer dtype accepts. For an unsigned dtype a
+** negative number wraps around, as in PyTorch. */
 static void whole_bounds(tl_DType dtype, double *low, double *high) {
   double most = (double)tli_int_max(dtype);
   *high = dtype == TL_I64 ? 0x1p63 : most + 1;
@@ -376,7 +376,8 @@ bool tli_any_zero(tl_Tensor *t, bool *out) {
   return tli_any_true(tli_with_number(tlo_eq, t, tli_int(0)), out);
 }
 
-/* Computes an extreme of t without history; `none` if there are no elements or no values. */
+/* Computes the minimum or maximum of t without recording; `none` if t has no elements, or is a meta
+** tensor. */
 static bool extreme(tl_Tensor *t, tl_Tensor *(*reduce)(tl_Tensor *, tl_Ints, bool), double none,
                     double *out) {
   *out = none;

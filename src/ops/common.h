@@ -57,7 +57,7 @@ bool tli_fused(tlk_Fused kernel, tl_Tensor *const *operands, int n) TL_MUSTCHECK
 
 /* ---- complex tensors ---- */
 
-/* Returns whether one of n tensors is complex; NULL is not. */
+/* Returns whether one of n tensors is complex; NULL entries are ignored. */
 static inline bool tli_any_complex(tl_Tensor *const *ts, int n) {
   bool found = false;
   for (int i = 0; i < n; i++) found = found || (ts[i] && tli_is_complex((tl_DType)ts[i]->dtype));
@@ -66,7 +66,7 @@ static inline bool tli_any_complex(tl_Tensor *const *ts, int n) {
 static inline bool tli_complex_wanted(tl_DType dtype) {
   return dtype != TL_NODTYPE && tli_is_complex(dtype);
 }
-/* Fails with a message: the operator takes no complex tensors, numbers or dtypes. */
+/* Fails with the message that the operator takes no complex tensors, numbers or dtypes. */
 bool tli_refuse_complex(const char *op);
 
 /* ---- payload of nodes ---- */
@@ -146,7 +146,7 @@ bool tli_check_complex_values(const char *op, const tl_Tensor *values, tl_DType 
 bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;
 /* Fails unless the operator's input has a floating dtype. */
 bool tli_check_floating(const char *op, const tl_Tensor *input) TL_MUSTCHECK;
-/* Checks that all elements of t are in [low, high]; NaN is not. Otherwise returns false with a
+/* Checks that all elements of t are in [low, high]; NaN is outside. Otherwise returns false with a
 ** message or, on a device, records a fault. */
 bool tli_check_range(const char *op, const char *argument, tl_Tensor *t, double low, double high)
     TL_MUSTCHECK;

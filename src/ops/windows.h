@@ -7,8 +7,8 @@
 
 #include "ops/common.h"
 
-/* Writes n numbers (at most 3): those of `list`, or its only number n times. Each must be at least
-** `least`. The message is "op: what: ...". */
+/* Writes n numbers (at most 3): those of `list`, or n copies of its only number. Each must be at
+** least `least`. Messages begin with "op: what: ". */
 bool tli_spread(const char *op, const char *what, tl_Ints list, int n, int64_t least, int64_t *out)
     TL_MUSTCHECK;
 

@@ -73,7 +73,7 @@ static bool join_lead(Lead *lead, const tl_Tensor *t, int64_t heads) {
 
 static int64_t heads_of(const tl_Tensor *t) { return t->ndim > 2 ? t->sizes[t->ndim - 3] : 1; }
 
-/* Repeats each of the heads (dimension -3) of t to get the query's number. */
+/* Repeats each head (dimension -3) of t until t has as many heads as the query. */
 static tl_Tensor *repeat_heads(tli_Chain *c, tl_Tensor *t, int64_t heads) {
   int64_t have = heads_of(t);
   return have == heads ? t : TLI_STEP(c, tlo_repeat_interleave(t, heads / have, t->ndim - 3));

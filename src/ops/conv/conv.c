@@ -125,7 +125,7 @@ static tli_Format format_of(const tl_Tensor *input, const tl_Tensor *weight) {
   return format == TLI_ROW_MAJOR ? tli_format_of(weight) : format;
 }
 
-/* Returns t densely in that dtype and format: t itself or a copy. */
+/* Returns t without gaps in the given dtype and format: t itself or a copy. */
 static tl_Tensor *lay(tl_Tensor *t, tl_DType dtype, tli_Format format) {
   if (format == TLI_ROW_MAJOR) return tli_contiguous_as(t, dtype);
   if (t->dtype == dtype && tli_lies(t, format)) return tli_retain(t);

@@ -12,7 +12,7 @@
 static bool run(tlk_FftKind kind, tl_Tensor *in, tl_Tensor *out, int d, bool inverse,
                 double scale) {
   if (in->numel == 0 || out->numel == 0) return true;
-  const tl_Tensor *whole = kind == TLK_FFT_TO_REAL ? out : in; /* has the signal's length */
+  const tl_Tensor *whole = kind == TLK_FFT_TO_REAL ? out : in; /* the tensor with whole lines */
   tli_Along along = tli_along(whole, d);
   return TLI_RUN(tli_device(in), fft, .kind = kind, .inverse = inverse, .out = tli_array(out),
                  .in = tli_array(in), .outer = along.outer, .n = along.n, .inner = along.inner,
@@ -105,8 +105,8 @@ tl_Tensor *tlo_fft_real_backward(tl_Tensor *grad, tl_Ints dim, int64_t sign, dou
   return tli_chain_end(&c, TLI_STEP(&c, tlo_real(back)));
 }
 
-/* The real part of the inverse transform of the gradient, filled up with zeros: as a transform of
-** half a line, in which pairs count twice. */
+/* Returns the real part of the inverse transform of the gradient after padding it with zeros. It is
+** computed as a transform of half a line, in which each pair counts twice. */
 tl_Tensor *tlo_fft_r2c_backward(tl_Tensor *grad, tl_Ints sizes, int64_t dim, double scale) {
   tli_Chain c = {0};
   int d = tli_dim("rfft", dim, grad->ndim);
@@ -133,7 +133,8 @@ typedef struct Axes {
   double scale;
 } Axes;
 
-/* Reads norm, for a transform that is `inverse` by name, and signals of `count` elements. */
+/* Sets *scale as `norm` asks; `inverse` says whether the transform's name is that of an inverse,
+** `count` is the number of elements of a signal. */
 static bool read_norm(const char *op, const char *norm, bool inverse, double count, double *scale) {
   if (norm == NULL) norm = "backward";
   if (strcmp(norm, "ortho") == 0)
@@ -171,7 +172,7 @@ static bool read_dims(Axes *a, const tl_Tensor *input, tl_Ints s, tl_Ints dim) {
   return true;
 }
 
-/* Reads the arguments; with `half`, the last dimension has the first half of a Hermitian line. */
+/* Reads the arguments. With `half`, the last dimension holds the first half of a Hermitian line. */
 static bool read_axes(Axes *a, const char *op, const tl_Tensor *input, tl_Ints s, tl_Ints dim,
                       const char *norm, bool inverse, bool half) {
   *a = (Axes){.op = op};
@@ -191,7 +192,7 @@ static bool read_axes(Axes *a, const char *op, const tl_Tensor *input, tl_Ints s
   return read_norm(op, norm, inverse, count, &a->scale);
 }
 
-/* Converts the input to numbers that are transformed, complex ones if `complex`. */
+/* Converts the input to a dtype that can be transformed; to a complex one if `complex`. */
 static tl_Tensor *chain_numbers(tli_Chain *c, tl_Tensor *input, bool complex) {
   tl_DType dtype = tli_floating_dtype(input);
   if (tli_is_half(dtype)) dtype = TL_F32;
@@ -232,7 +233,7 @@ static bool check_some(const Axes *a) {
   return a->n > 0 || tli_fail(TL_ESHAPE, "%s: dim: expected at least one dimension", a->op);
 }
 
-/* rfft's family: the last dimension first, then the others. */
+/* Implements rfft's family: transforms the last dimension first, then the others. */
 static tl_Tensor *r2c(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm,
                       bool inverse) {
   Axes a;
@@ -245,7 +246,7 @@ static tl_Tensor *r2c(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, 
   return tli_chain_end(&c, t);
 }
 
-/* irfft's family: the other dimensions first, then the last one. */
+/* Implements irfft's family: transforms the other dimensions first, then the last one. */
 static tl_Tensor *c2r(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm,
                       bool inverse) {
   Axes a;
@@ -257,7 +258,7 @@ static tl_Tensor *c2r(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, 
   return tli_chain_end(&c, TLI_STEP(&c, tlo_fft_c2r(t, a.dim[a.n - 1], a.size[a.n - 1], a.scale)));
 }
 
-/* The three forms of a transform. */
+/* Defines the forms of a transform: along one, along two and along several dimensions. */
 #define FORMS(name, function, inverse)                                                         \
   tl_Tensor *tlo_fft_##name(tl_Tensor *input, int64_t n, int64_t dim, const char *norm) {      \
     tl_Ints s = n == TLI_NOINT ? TLI_NOINTS : (tl_Ints){1, &n};                                \

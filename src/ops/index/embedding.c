@@ -158,7 +158,7 @@ static tl_Tensor *bag_numbers(tli_Chain *c, tl_Tensor *offsets, int64_t bags, in
   return TLI_STEP(c, tli_with_number(tli_minus, behind, tli_int(1)));
 }
 
-/* Returns the bags of rows (B, N): 1, 1, ..., 2, 2, ... */
+/* Returns the bag number of each position in rows (B, N): 1, 1, ..., 2, 2, ... */
 static tl_Tensor *row_numbers(tli_Chain *c, int64_t bags, int64_t n, tl_Device device) {
   tl_Tensor *numbers = TLI_STEP(c, count_to(bags, device));
   return TLI_STEP(c, tlo_repeat_interleave(numbers, n, 0));

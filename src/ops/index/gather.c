@@ -186,8 +186,8 @@ static const Reduction *find_reduction(const char *name) {
                        name);
 }
 
-/* Returns the number that changes nothing when it is added, multiplied or compared, for results
-** that leave self out. */
+/* Returns the identity element of a join, such as 0 for sums. It replaces self's elements in
+** results that leave them out. */
 static tl_Scalar identity_of(tlk_Join join, tl_DType dtype) {
   if (join == TLK_JOIN_ADD) return tli_int(0);
   if (join == TLK_JOIN_MUL) return tli_int(1);

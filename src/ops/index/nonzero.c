@@ -18,7 +18,7 @@ tl_Tensor *tli_op_nonzero(tl_Tensor *self, bool as_tuple) {
   return out;
 }
 
-/* Returns the columns of nonzero; a tensor without dimensions counts as one with one element. */
+/* Returns the columns of nonzero; a tensor without dimensions counts as a vector of one element. */
 bool tlo_nonzero_tuple(tl_Tensor *self, bool as_tuple, tl_Tensors *out) {
   (void)as_tuple;
   *out = (tl_Tensors){0, NULL};

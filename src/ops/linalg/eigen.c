@@ -5,7 +5,8 @@
 
 static const char stuck[] = "has not converged (does it hold NaN?)";
 
-/* Returns whether a device's Jacobi rotations have not converged; LAPACK on the CPU may. */
+/* Returns whether a device's Jacobi rotations have failed to converge. LAPACK on the CPU, which
+** uses another algorithm, may then succeed. */
 static bool may_converge_here(const tl_Tensor *A) {
   return tli_device(A).type != TL_CPU && tl_error_kind() == TL_EARG;
 }

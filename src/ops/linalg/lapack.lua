@@ -8,7 +8,7 @@ local function linalg(entry)
    op(entry)
 end
 
--- Marks operators that a device with LAPACK's routines computes itself.
+-- Declares an operator that runs on any device with LAPACK's routines.
 local function anywhere(entry)
    entry.device_lapack = true
    linalg(entry)

@@ -5,8 +5,7 @@
 
 #include "ops/matmul/matmul.h"
 
-/* Multiplies rows after flattening the leading dimensions, as matrix products with many rows
-** do. */
+/* Computes a layer for an input that is a matrix of rows. */
 static tl_Tensor *linear_rows(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   tl_Tensor *wt = tlo_t(weight);
   tl_Tensor *result = wt == NULL ? NULL

@@ -95,7 +95,8 @@ void tli_product_end(tli_Product *p) {
 ** real product has the complex one's sums, in the accuracy of a real product of 2k terms. (Three
 ** products in place of four would lose digits of the smaller part.) */
 
-/* Returns t's pairs as real numbers, row-major, with the last dimension doubled. */
+/* Returns a complex t as row-major real numbers; real and imaginary parts alternate along the last
+** dimension, whose size doubles. */
 static tl_Tensor *pairs_of(tl_Tensor *t) {
   tl_Tensor *dense = tli_contiguous_as(t, (tl_DType)t->dtype);
   tl_Tensor *pairs = dense ? tli_op_view_as_real(dense) : NULL;

@@ -152,7 +152,8 @@ bool tlo_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dim
   return ok;
 }
 
-/* Returns the distance from 1 to the next number; integers are refused later. */
+/* Returns the dtype's epsilon, the distance from 1 to the next number. Integers are refused
+** later. */
 static double rms_epsilon(tl_DType dtype) {
   return tli_float_epsilon(tli_is_float(dtype) ? dtype : TL_F32);
 }

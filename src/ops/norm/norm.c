@@ -79,7 +79,7 @@ static Channels channels_as_laid(const tl_Tensor *t) {
   return s;
 }
 
-/* Returns t densely in a dtype and a format. */
+/* Returns t without gaps in the given dtype and format. */
 static tl_Tensor *chain_lay(tli_Chain *c, tl_Tensor *t, tl_DType dtype, tli_Format format) {
   if (format == TLI_ROW_MAJOR) return chain_cast(c, t, dtype);
   tl_Tensor *cast = TLI_STEP(c, tlo_to_dtype(t, dtype));

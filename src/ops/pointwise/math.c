@@ -7,7 +7,8 @@
 
 #include "ops/chain.h"
 
-/* Computes log(other), but 0 where self is 0 and other at most 0: xlogy's derivative by self. */
+/* Computes log(other), but 0 where self is 0 and other is at most 0: the derivative of xlogy with
+** respect to self. */
 tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){self, other}, 2);
   if (!tli_is_float(dtype)) dtype = tli_default_dtype();

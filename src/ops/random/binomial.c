@@ -1,5 +1,5 @@
 /*
-** binomial.c - numbers of binomial distributions. They are drawn on the CPU, in double
+** binomial.c - random numbers from binomial distributions. They are drawn on the CPU, in double
 ** precision, for tensors on every device.
 */
 #include "core/platform/parallel.h"

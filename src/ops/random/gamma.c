@@ -1,7 +1,7 @@
 /*
-** gamma.c - numbers of gamma and Dirichlet distributions. They are drawn on the CPU, in double
-** precision, for tensors on every device. Their logarithms are drawn, because numbers of small
-** shapes underflow.
+** gamma.c - random numbers from gamma and Dirichlet distributions. They are drawn on the CPU, in
+** double precision, for tensors on every device. Their logarithms are drawn, because numbers from
+** small shapes underflow.
 */
 #include "core/platform/parallel.h"
 #include "ops/chain.h"
@@ -9,15 +9,15 @@
 
 #define GRAIN 256 /* number of elements that a thread takes at a time */
 
-/* Returns a number of the normal distribution by the method of Box and Muller. */
+/* Draws a number from the normal distribution by the method of Box and Muller. */
 static double normal(tli_Source *s) {
   double radius = sqrt(-2 * log(source_uniform(s)));
   return radius * cos(6.283185307179586477 * source_uniform(s));
 }
 
-/* Returns the logarithm of a number, by the method of G. Marsaglia and W. W. Tsang, A simple method
-** for generating gamma variables, 2000. Shapes below 1 use the number of shape + 1 and a power of
-** a uniform number. */
+/* Draws the logarithm of a gamma number by the method of G. Marsaglia and W. W. Tsang, A simple
+** method for generating gamma variables, 2000. For a shape below 1, a number of shape + 1 is
+** multiplied by a power of a uniform number. */
 static double draw_log(double shape, tli_Source *s) {
   double less = shape < 1 ? log(source_uniform(s)) / shape : 0;
   double d = (shape < 1 ? shape + 1 : shape) - 1.0 / 3, c = 1 / sqrt(9 * d);
@@ -30,7 +30,7 @@ static double draw_log(double shape, tli_Source *s) {
 }
 
 typedef struct Draw {
-  double *shapes; /* each shape is replaced by the logarithm of its number */
+  double *shapes; /* each shape is replaced by the logarithm of the number drawn */
   uint64_t seed, block;
 } Draw;
 

@@ -1,5 +1,5 @@
--- Random numbers from gamma and Dirichlet distributions, with the derivatives of the numbers by
--- the parameters.
+-- Random numbers from gamma and Dirichlet distributions, and the derivatives of these numbers with
+-- respect to the parameters.
 
 local random = {gradcheck = false, method = false, waits = "drawn on the CPU"}
 

@@ -1,6 +1,6 @@
 /*
-** poisson.c - numbers of a Poisson distribution. They are drawn on the CPU, in double precision,
-** for tensors on every device.
+** poisson.c - random numbers from Poisson distributions. They are drawn on the CPU, in double
+** precision, for tensors on every device.
 */
 #include "core/platform/parallel.h"
 #include "ops/chain.h"

@@ -16,7 +16,8 @@ static tl_Tensor *parts_of(tl_Tensor *t, tl_DType dtype) {
   return parts;
 }
 
-/* Returns the complex tensor whose parts `steals` has; NULL for NULL. */
+/* Converts real numbers with a last dimension of parts to a complex tensor. Returns NULL for
+** NULL. */
 static tl_Tensor *of_parts(tl_Tensor *steals) {
   tl_Tensor *dense = steals ? tli_contiguous_as(steals, (tl_DType)steals->dtype) : NULL;
   tl_Tensor *result = dense ? tli_op_view_as_complex(dense) : NULL;

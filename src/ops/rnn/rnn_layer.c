@@ -73,7 +73,7 @@ static tl_Tensor *chain_reserve(tli_Chain *c, tl_Device device, const tlk_Rnn *r
   return TLI_STEP(c, tli_empty(TL_U8, device, 1, &bytes));
 }
 
-/* Returns the first bytes of a reserve, which the kernel has used. */
+/* Returns the first `kept` bytes of a reserve, which are those that the kernel has used. */
 static tl_Tensor *chain_kept(tli_Chain *c, tl_Tensor *reserve, int64_t kept) {
   if (c->failed || reserve == NULL || kept == reserve->numel) return reserve;
   return TLI_STEP(c, tli_alias(reserve, 1, &kept, reserve->strides, 0));

@@ -79,7 +79,7 @@ static tl_Tensor *backwards(tl_Tensor *self, int64_t dim,
 
 static tl_Tensor *cumsum(tl_Tensor *self, int64_t dim) { return tlo_cumsum(self, dim, TL_NODTYPE); }
 
-/* Computes {S, F} for twice as many elements; `carried` defines both. */
+/* Doubles the number of elements that S and F cover; `carried` defines both. */
 static bool reach_further(tl_Tensor *const *state, int d, int64_t n, int64_t s, tl_Tensor **out) {
   tli_Chain c = {0};
   tl_Tensor *heads[2], *far[2], *tails[2]; /* the tails have no later elements */
@@ -216,7 +216,8 @@ tl_Tensor *tlo_diff(tl_Tensor *self, int64_t n, int64_t dim, tl_Tensor *prepend,
   parts[count++] = self;
   if (append) parts[count++] = append;
   tl_Tensor *current = count > 1 ? tlo_cat((tl_Tensors){count, parts}, d) : tli_retain(self);
-  if (current && n > current->sizes[d]) n = current->sizes[d]; /* then no elements remain */
+  /* if all differences are used up, the result is empty */
+  if (current && n > current->sizes[d]) n = current->sizes[d];
   for (int64_t i = 0; current && i < n; i++) {
     tl_Tensor *next = difference(current, d);
     tli_release(current);

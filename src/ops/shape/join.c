@@ -287,7 +287,7 @@ tl_Tensor *tlo_tile(tl_Tensor *self, tl_Ints dims) {
 
 /* ---- rearranging ---- */
 
-/* Reads backwards by negative strides, which public tensors never have. */
+/* Copies from an alias with negative strides, which public tensors never have. */
 tl_Tensor *tli_op_flip(tl_Tensor *self, tl_Ints dims) {
   bool marked[TL_MAX_DIMS];
   TL_TRY_NULL(tli_mark_dims("flip", dims, self->ndim, marked));
@@ -346,7 +346,7 @@ tl_Tensor *tlo_roll(tl_Tensor *self, tl_Ints shifts, tl_Ints dims) {
 
 /* ---- triangles ---- */
 
-/* Returns column - row <= diagonal as (rows, cols) of bool. */
+/* Returns a bool mask (rows, cols) that is true where column - row <= diagonal. */
 static tl_Tensor *lower_mask(tl_Device device, int64_t rows, int64_t cols, int64_t diagonal) {
   static const tli_PointwiseSpec le = {"tril",           TLK_le, 2,    0,
                                        TLI_TYPES_NUMBER, true,   true, TLI_COMPLEX_REFUSED};
@@ -358,8 +358,7 @@ static tl_Tensor *lower_mask(tl_Device device, int64_t rows, int64_t cols, int64
   return tli_chain_end(&c, TLI_STEP(&c, tli_pointwise(&le, (tl_Tensor *[]){at, of_rows}, NULL)));
 }
 
-/* Clamps the number of a diagonal: diagonals beyond the corners are as empty as those at the
-** corners. */
+/* Clamps a diagonal's number to the range of the matrix; diagonals beyond the corners are empty. */
 static int64_t within(int64_t diagonal, int64_t rows, int64_t cols) {
   return diagonal < -rows ? -rows : diagonal > cols ? cols : diagonal;
 }

@@ -126,7 +126,7 @@ static tl_Tensor *pad_dim(tl_Tensor *self, Mode mode, int d, int64_t before, int
     return tli_fail_null(TL_EARG,
                          "pad: pad: dimension " TLI_POS " has only %" PRId64 " elements to cut off",
                          (int64_t)d, size);
-  if (mode == CIRCULAR) { /* elements that are not cut off wrap around */
+  if (mode == CIRCULAR) { /* the elements that remain wrap around */
     first = before < 0 ? -before : 0;
     size -= first + (after < 0 ? -after : 0);
   }

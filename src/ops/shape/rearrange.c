@@ -323,7 +323,7 @@ static int64_t between(int64_t x, int64_t low, int64_t high) {
   return x < low ? low : x > high ? high : x;
 }
 
-/* Counts the elements with column < row + edge, and finds the first row that has any. */
+/* Counts the elements with column < row + edge, and finds the first row that has such elements. */
 static int64_t count_below(int64_t rows, int64_t cols, int64_t edge, int64_t *first) {
   *first = between(1 - edge, 0, rows);
   /* number of rows that have all columns, from this one on */

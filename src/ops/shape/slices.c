@@ -111,7 +111,7 @@ tl_Tensor *tlo_narrow(tl_Tensor *self, int64_t dim, int64_t start, int64_t lengt
   return tlo_slice(self, d, at, at + length, 1);
 }
 
-/* Reads the integer in a tensor with one element. */
+/* Reads the value of an integer tensor with one element. */
 static bool read_whole(const char *op, const char *what, tl_Tensor *t, int64_t *out) {
   if (t->numel != 1 || tli_dtype_category((tl_DType)t->dtype) != TLI_INT)
     return tli_fail(TL_EARG, "%s: %s: expected one integer, got %s of %s", op, what,

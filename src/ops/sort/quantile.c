@@ -53,7 +53,7 @@ static tl_Tensor *chain_ranks(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *q, boo
     tl_Tensor *number = TLI_STEP(c, tlo_to_dtype(count, (tl_DType)sorted->dtype));
     tl_Tensor *span = chain_sub(c, number, chain_number(c, 1));
     tl_Tensor *ranks = chain_mul(c, q, span);
-    return chain_with(c, tlo_clamp_min, ranks, 0); /* the clamp is for rows that contain only NaN */
+    return chain_with(c, tlo_clamp_min, ranks, 0); /* a row of NaN only would have negative ranks */
   }
   tl_Tensor *ranks = chain_scale(c, q, (double)(n - 1));
   /* sorting puts NaN last, where this rank finds it */
@@ -95,7 +95,7 @@ static tl_Tensor *chain_shape(tli_Chain *c, tl_Tensor *found, const tl_Tensor *s
     for (int d = 0; keepdim && d < self->ndim; d++) sizes[n++] = 1;
     return TLI_STEP(c, tlo_reshape(found, (tl_Ints){n, sizes}));
   }
-  /* dim was exchanged with the last dimension */
+  /* undoes the exchange of dim with the last dimension */
   if (keepdim || dim != self->ndim - 1) found = chain_unsqueeze(c, found, -1);
   if (dim != self->ndim - 1) {
     found = TLI_STEP(c, tlo_transpose(found, n + dim, -1));
@@ -124,7 +124,7 @@ static tl_Tensor *quantile(const char *op, tl_Tensor *self, tl_Tensor *q, int64_
   }
   if (c.failed) return tli_chain_end(&c, NULL);
   tl_Tensor *list = TLI_STEP(&c, tlo_reshape(q, (tl_Ints){1, (int64_t[]){q->numel}}));
-  /* all methods but linear interpolation are step functions of q */
+  /* except for linear interpolation, the result is a step function of q */
   if (way != LINEAR) list = TLI_STEP(&c, tlo_detach(list));
   tl_Tensor *values = TLI_STEP(&c, tlo_detach(out[0]));
   tl_Tensor *ranks = c.failed ? NULL : chain_ranks(&c, values, list, skip_nan);

@@ -170,8 +170,8 @@ static tl_Tensor *cubic_far(tl_Tensor *t) {
   return tli_chain_end(&c, chain_add(&c, product, chain_number(&c, -4 * a)));
 }
 
-/* Finds the taps of cubic interpolation. The four neighbours are clamped or reflected separately;
-** the coordinate itself is not. */
+/* Finds the taps of cubic interpolation. The four neighbours are clamped or reflected one by one,
+** but not the coordinate. */
 static void cubic_taps(tli_Chain *c, const Sampling *s, tl_Tensor *x, int64_t size, Taps *taps) {
   tl_Tensor *first = TLI_STEP(c, tlo_floor(x));
   tl_Tensor *t = chain_sub(c, x, first);
