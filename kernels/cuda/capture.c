@@ -28,7 +28,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static Capture *captures; /* owned */
 static atomic_int open_captures;
 
-/* Returns the pool of the capture with that id; 0 if no capture of this plugin has it. */
+/* Returns the pool of the capture with the given id; 0 if this plugin has no such capture. */
 static uint64_t pool_of(unsigned long long id) {
   uint64_t pool = 0;
   pthread_mutex_lock(&lock);

@@ -95,7 +95,7 @@ bool cuda_counted(cuda_Counter library, bool done);
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes);
 void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes);
 
-/* Returns the bytes of one element with that value, repeated to fill 8 bytes (copy.cu). */
+/* Returns 8 bytes filled with copies of one element of the given value (copy.cu). */
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value);
 
 /* Computes the bias's gradient after the gradient before the activation is computed

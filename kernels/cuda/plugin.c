@@ -395,7 +395,7 @@ static const tl_Plugin plugin = {.hash = TL_PLUGIN_HASH, .backend = &backend};
 
 static void in_child(void) { atomic_store(&forked, true); }
 
-/* Reports why there is no device, and how to mend that. */
+/* Reports why there is no device, and how the user can fix that. */
 static bool no_device(cudaError_t error) {
   switch (error) {
   case cudaErrorInsufficientDriver:

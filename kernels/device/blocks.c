@@ -300,7 +300,7 @@ static tlk_Block *grow(tlk_Blocks *b, tlk_Arena *a, int64_t bytes) {
   return NULL;
 }
 
-/* Returns whether the arena has an unmapped range with room for so much memory. */
+/* Returns whether the arena has an unmapped range that is large enough. */
 static bool has_room(const tlk_Blocks *b, const tlk_Arena *a, int64_t bytes) {
   const tlk_Block *range = a->unmapped;
   while (range && range->bytes < round_up(bytes, granule_of(b, a))) range = range->next;

@@ -92,8 +92,7 @@ static void count(Record *r, const tli_Work *w) {
 
 /* ---- calls ----------------------------------------------------------------------------- */
 
-/* Copies as much of one part as fits into another, and fills the remainder of that one with
-** zeros. */
+/* Copies as much of `from` as fits to `to`, and fills the rest of `to` with zeros. */
 static void fill(tli_Part to, tli_Part from) {
   int64_t n = from.bytes < to.bytes ? from.bytes : to.bytes;
   if (n > 0 && to.data != from.data) memmove(to.data, from.data, (size_t)n);

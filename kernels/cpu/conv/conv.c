@@ -45,7 +45,7 @@ static bool sums(const tlk_Conv *c, bool backward, void *out, const void *in, co
   return ok && !p.failed;
 }
 
-/* Runs on arrays of one compute dtype; `to` is the output. */
+/* Runs the method that suits the call, on arrays of one compute dtype; `to` is the output. */
 static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
                    const void *bias) {
   if (tlk_conv1x1(c)) {

@@ -25,7 +25,7 @@ typedef struct Step {
   int64_t first[TLK_OPTIM_TENSORS + 1]; /* number of each tensor's first chunk */
 } Step;
 
-/* The operands of one parameter in the compute type, from some element on. */
+/* The operands of a piece of one parameter, in the compute type. */
 typedef struct Operands {
   void *at[OPERANDS];
 } Operands;

@@ -153,7 +153,7 @@ typedef struct Work {
   atomic_bool failed;
 } Work;
 
-/* Stores element `place` of the row as result `to`. */
+/* Stores the row's element at position `place` as result number `to`. */
 static inline void give(const Work *w, int64_t row, int64_t to, int64_t place) {
   if (w->values.data)
     memcpy((char *)w->values.data + (row * w->k + to) * w->size,

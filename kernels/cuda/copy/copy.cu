@@ -236,7 +236,7 @@ bool tlk_copy(const struct tlk_copy *call) {
   return move_units(call->cx, it, size);
 }
 
-/* Returns the bytes of one element with that value, repeated to fill 8 bytes. */
+/* Returns 8 bytes filled with copies of one element of the given value. */
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value) {
   const tl_Scalar &s = *value;
   double real = s.kind == TL_FLOATING ? s.f : (double)s.i;

@@ -11,7 +11,7 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* A copy of a call, for the case that the call must be launched by itself. */
+/* A copy of a call, in case the call must be launched separately. */
 typedef struct Call {
   fusion_Kind kind;
   union {

@@ -73,7 +73,7 @@ struct Picked {
   int64_t *indices;
   int64_t k;
 
-  /* Stores element `place` of the row as result `to`. */
+  /* Stores the row's element at position `place` as result number `to`. */
   __device__ __forceinline__ void give(const Keys &in, int64_t row, int64_t to,
                                        int64_t place) const {
     put(in, row * in.n + place, row * k + to, place);

@@ -107,8 +107,8 @@ static tli_Key key; /* thread-specific key whose destructor runs when a thread e
 static bool have_key;
 static _Thread_local Thread *self;
 
-/* While a hook is in force, `self` is NULL, so that every call takes the slow path, where the hook
-** is asked; `aside` has the thread. */
+/* While a hook is set, `self` is NULL and `aside` holds the thread, so that every call takes the
+** slow path, which asks the hook. */
 static _Thread_local tli_AllocHook *hook;
 static _Thread_local Thread *aside;
 
@@ -130,8 +130,8 @@ static size_t class_size(int cls) {
   return (size_t)(5 + (step & 3)) << (6 + (step >> 2));
 }
 
-/* Returns the blocks of a chain: enough to make locking rare, but not so many that idle threads
-** hoard them. */
+/* Returns the number of blocks in a chain: enough to make locking rare, but not so many that idle
+** threads hoard memory. */
 static uint32_t class_batch(int cls) {
   size_t n = 8192 / class_size(cls);
   return (uint32_t)(n > 64 ? 64 : n < 8 ? 8 : n);

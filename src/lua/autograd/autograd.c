@@ -308,7 +308,7 @@ static int autograd_backward(lua_State *L) {
   return accumulate(&a, of, roots, grads, 2);
 }
 
-/* Fills the boxes from index `first` on; pushes nil for a missing result. */
+/* Moves the results to the boxes from index `first` on. A missing result gives nil instead. */
 static int push_results(lua_State *L, int first, tl_Tensor **results, int n) {
   tli_State *S = tli_state(L);
   for (int i = 0; i < n; i++) {

@@ -26,7 +26,7 @@ const char *tli_device_name(tl_DeviceType type, const char *name);
 static inline void tli_device_only(lua_State *L, int n, const char *name) {
   if (lua_gettop(L) > n) tli_only(L, n, tli_device_name(tli_kind(L), name));
 }
-/* Raises the engine's failure under that name. */
+/* Raises the engine's failure as an error of the function `name`. */
 int tli_device_fail(lua_State *L, tl_DeviceType type, const char *name);
 /* Raises the error that an argument is not the expected value. */
 int tli_device_refuse(lua_State *L, tl_DeviceType type, const char *name, const char *argument,

@@ -90,7 +90,7 @@ int tli_push_device(lua_State *L, tl_Device device) {
   return 1;
 }
 
-/* Returns the device number at a stack index; -1 if the value there is not one. */
+/* Returns the device number at a stack index; -1 if the value is not a valid number. */
 static int to_number(lua_State *L, int index) {
   int64_t number;
   bool whole = tli_to_whole(L, index, &number);

@@ -223,7 +223,7 @@ static void set_string(lua_State *L, const char *name, const char *value) {
   lua_setfield(L, -2, name);
 }
 
-/* Sets the field and takes over the reference. */
+/* Sets field `stack` of the table on top of the stack. Takes over the reference. */
 static void set_stack(lua_State *L, tli_Stack *steals) {
   if (steals == NULL) return;
   lua_pushlstring(L, steals->text, steals->size);

@@ -139,7 +139,8 @@ tli_Settings *tli_push_settings(lua_State *L, tli_State *S) {
   lua_pushthread(L);
   lua_rawget(L, -2);
   const tli_Settings *s = lua_touserdata(L, -1);
-  if (s == NULL || s->thread == NULL) { /* the userdata was finalized, but the thread was revived */
+  /* the userdata was finalized, but another finalizer has made the thread reachable again */
+  if (s == NULL || s->thread == NULL) {
     lua_pop(L, 1);
     make_settings(L);
     lua_pushthread(L);

@@ -32,8 +32,8 @@ static tli_Generator *self(lua_State *L, const char *name) {
   return g;
 }
 
-/* Returns the generator for a change. A device's default generator thereby becomes independent of
-** the CPU's. */
+/* Returns the generator of the box at index 1, which is about to change. A device's default
+** generator thereby becomes independent of the CPU's. */
 static tli_Generator *changed(lua_State *L, const char *name) {
   tli_Generator *g = self(L, name);
   const Box *box = lua_touserdata(L, 1);
@@ -124,7 +124,7 @@ static tli_Generator *check_generator(lua_State *L, int index, const char *name)
   return tli_generator_of(&tli_state(L)->generator, device);
 }
 
-/* Returns that generator, made independent of the CPU's. */
+/* Returns the same generator, after making it independent of the CPU's. */
 static tli_Generator *own_generator(lua_State *L, int index, const char *name) {
   tl_Device device = tli_last_device(L, index, name);
   return tli_generator_own(&tli_state(L)->generator, device);
