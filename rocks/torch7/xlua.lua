@@ -57,9 +57,8 @@ function M.profile(title, n, fn)
 end
 
 --- Returns arguments, given in order or as one table of names, with their defaults:
----    local args, x, n = xlua.unpack({...}, "name", "text", {arg = "x", type = "number", req =
---- true},
----       {arg = "n", type = "number", default = 1})
+---    local args, x, n = xlua.unpack({...}, "name", "text",
+---       {arg = "x", type = "number", req = true}, {arg = "n", type = "number", default = 1})
 function M.unpack(given, name, help, ...)
    local entries = {...}
    local by_name = #given == 1 and type(given[1]) == "table" and not classes.metatype(given[1])

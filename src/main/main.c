@@ -1,10 +1,12 @@
 /*
 ** main.c - the `tlua` command: the Lua interpreter with tensors.
 **
-** tlua [options] [script [args]] as `lua` tlua doctor reports the libraries and devices of this
-** machine tlua run -n 4 script [args] the script as several processes tlua help name the manual's
-** text on a name; --web opens the reference tlua top folder the curves that a SummaryWriter writes
-** tlua port script.py the Lua that a PyTorch script becomes
+**   tlua [options] [script [args]]   runs a script or the interactive mode, as `lua` does
+**   tlua doctor                      reports the libraries and devices of this machine
+**   tlua run -n 4 script [args]      runs a script as several processes
+**   tlua help name                   prints the manual's text on a name; --web opens the reference
+**   tlua top folder                  shows the curves that a SummaryWriter writes
+**   tlua port script.py              translates a PyTorch script to Lua
 */
 #include <lauxlib.h>
 #include <lua.h>

@@ -2,13 +2,15 @@
 ** cudnn_norm.c - training batch norm by cuDNN, forward and backward, for channels-last data: a
 ** kernel compiled for the sizes keeps the elements in registers or shared memory while it sums.
 **
-** Our own kernels, not cuDNN, compute these cases: * channels-first data: cuDNN's engines copy the
-** tensor to channels-last and back; * evaluation: 9.19 has no engine for it, and ours needs one
-** pass; * updating running statistics: cuDNN needs separate memory for the new ones, ours are in
-** place; * layers without weight and bias, float64, tensors of 2^31 elements and more, channels or
-** addresses that are no multiples of 16 bytes: there are no engines;
-** * deterministic results: the notes on its engines do not promise them; * more than MOST_SIZES
-** different sizes in one program: compiling each takes half a second.
+** Our own kernels, not cuDNN, compute these cases:
+**  - channels-first data: cuDNN's engines copy the tensor to channels-last and back;
+**  - evaluation: cuDNN 9.19 has no engine for it, and our kernel needs one pass;
+**  - updating running statistics: cuDNN needs separate memory for the new statistics, while our
+**    kernels update them in place;
+**  - layers without weight and bias, float64, tensors of 2^31 elements and more, and channels or
+**    addresses that are no multiples of 16 bytes: there are no engines;
+**  - deterministic results: the notes on cuDNN's engines do not promise them;
+**  - more than MOST_SIZES different sizes in one program: compiling each takes half a second.
 **
 ** cuDNN 9.19's kernels combine means and deviations by Welford's method, as ours do. They
 ** synchronise by a counter in the workspace that must be 0 when they begin.
