@@ -23,6 +23,14 @@ describe("forward_ad", function()
       assert.is_false(primal.requires_grad or tangent.requires_grad)
    end)
 
+   it("takes complex tensors", function()
+      local cpu = {device = "cpu"}
+      local z = torch.complex(torch.arange(2.0, cpu), torch.ones(2, cpu))
+      local w = torch.complex(torch.ones(2, cpu), torch.ones(2, cpu))
+      local _, tangent = fwd.dual_level(function() return fwd.unpack_dual(fwd.make_dual(z, w) ^ 2) end)
+      assert.close({{-2, 2}, {0, 4}}, tangent:view_as_real(), 1e-6)
+   end)
+
    -- PyTorch 2.15 gives the same results for the same calls
    it("keeps tangents under no_grad, and ends gradients there", function()
       local w = double({3, 3}, {requires_grad = true})

@@ -305,6 +305,59 @@ describe("torch.func", function()
       assert.raises("func.vjp: fn: expected a function, got 3", function() fn.vjp(3, two) end)
    end)
 
+   -- The CPU has complex numbers, a GPU none yet. The values are PyTorch's.
+   local cpu <const> = {device = "cpu"}
+
+   it("differentiates functions with complex results and arguments", function()
+      local ramp, ones = torch.arange(4.0, cpu), torch.ones(4, cpu)
+      local fft = torch.fft
+      local want = {{4, 0}, {0, 0}, {0, 0}}
+      local y, tangent = fn.jvp(fft.rfft, {ramp}, {ones})
+      assert.close({{6, 0}, {-2, 2}, {-2, 0}}, y:view_as_real(), 1e-6)
+      assert.close(want, tangent:view_as_real(), 1e-6)
+      local _, push = fn.linearize(fft.rfft, ramp)
+      assert.close(want, push(ones):view_as_real(), 1e-6)
+      _, tangent = torch.autograd.functional.jvp(fft.rfft, ramp, ones)
+      assert.close(want, tangent:view_as_real(), 1e-6)
+      local up, flat = torch.arange(3.0, cpu), torch.ones(3, cpu)
+      local z, w = torch.complex(up, flat), torch.complex(flat, up)
+      y, tangent = fn.jvp(fft.irfft, {z}, {w})
+      assert.close({1, -1, 0, 0}, y, 1e-6)
+      assert.close({1, -0.5, 0, 0.5}, tangent, 1e-6)
+      local square = function(a) return a * a end
+      up, flat = torch.arange(2.0, cpu), torch.ones(2, cpu)
+      z, w = torch.complex(up, flat), torch.complex(flat, flat)
+      _, tangent = fn.jvp(square, {z}, {w})
+      assert.close({{-2, 2}, {0, 4}}, tangent:view_as_real(), 1e-6)
+      _, tangent = torch.autograd.functional.jvp(square, z, w)
+      assert.close({{-2, 2}, {0, 4}}, tangent:view_as_real(), 1e-6)
+      local _, pull = fn.vjp(square, z)
+      assert.close({{2, -2}, {4, 0}}, pull(w):view_as_real(), 1e-6)
+      local slope = fn.grad(function(a) return a:abs():sum() end)(z)
+      assert.close({{0, 1}, {0.5 ^ 0.5, 0.5 ^ 0.5}}, slope:view_as_real(), 1e-6)
+      local columns = fn.jacfwd(function(a) return fft.rfft(a):view_as_real() end)(ramp)
+      assert.close({{1, 1, 1, 1}, {1, 0, -1, 0}, {1, -1, 1, -1}}, columns:select(2, 1), 1e-6)
+      assert.close({{0, 0, 0, 0}, {0, -1, 0, 1}, {0, 0, 0, 0}}, columns:select(2, 2), 1e-6)
+   end)
+
+   it("refuses complex results and tangents that have no derivative of this kind", function()
+      local fft, ones = torch.fft.fft, torch.ones(2, cpu)
+      local z = torch.complex(ones, ones)
+      for _, name in ipairs {"jacrev", "jacfwd"} do
+         assert.raises("func." .. name .. ": the function: expected one that returns real tensors, got a complex64",
+            function() fn[name](fft)(ones) end)
+         assert.raises("func." .. name .. ": argument: expected floating-point tensors, got a complex64",
+            function() fn[name](torch.abs)(z) end)
+      end
+      assert.raises("func.grad: the function: expected one that returns one number as a tensor, a real one",
+         function() fn.grad(function(a) return fft(a):sum() end)(ones) end)
+      local function double(a) return a * 2 end
+      assert.raises("func.jvp: tangents: expected a real tensor, got a complex64",
+         function() fn.jvp(double, {ones}, {z}) end)
+      assert.raises("autograd.functional.jvp: v: expected a real tensor, got a complex64",
+         function() torch.autograd.functional.jvp(double, ones, z) end)
+   end)
+
    it("removes running statistics of normalisations", function()
       local model = torch.nn.Sequential(torch.nn.BatchNorm1d(3))
       fn.replace_all_batch_norm_modules_(model)

@@ -44,8 +44,8 @@ function M.dual_level(fn, ...)
 end
 
 local function check(name, tensor)
-   if not torch.is_tensor(tensor) or not tensor:is_floating_point() then
-      args.refuse("forward_ad.make_dual", name, "a floating-point tensor", tensor)
+   if not torch.is_tensor(tensor) or not (tensor:is_floating_point() or tensor:is_complex()) then
+      args.refuse("forward_ad.make_dual", name, "a floating-point or complex tensor", tensor)
    end
 end
 

@@ -11,14 +11,15 @@ local recording = require "tlua.autograd.recording"
 local M = {}
 
 -- Returns copies of the inputs that record, as a list, and whether the inputs were a list.
-local function prepare(name, inputs, create_graph)
+local function prepare(name, inputs, create_graph, is_complex_allowed)
    local single = torch.is_tensor(inputs)
    if not single and type(inputs) ~= "table" then
       args.refuse(name, "inputs", "a tensor or a list of tensors", inputs)
    end
    local list = {}
    for i, input in ipairs(single and {inputs} or inputs) do
-      if not torch.is_tensor(input) or not input:is_floating_point() then
+      if not torch.is_tensor(input) or not (input:is_floating_point()
+            or is_complex_allowed and input:is_complex()) then
          args.refuse(name, "input " .. i, "a floating-point tensor", input)
       end
       if create_graph and input.requires_grad then
@@ -156,6 +157,9 @@ local function direction(name, v, tensors)
          args.refuse(name, "v", ("a tensor of shape (%s)"):format(table.concat(tensor.shape, ", ")),
             given)
       end
+      if given:is_complex() and not tensor:is_complex() then
+         args.refuse(name, "v", "a real tensor", given)
+      end
       usable[i] = recording.usable(given)
    end
    return usable
@@ -171,7 +175,7 @@ end
 function M.vjp(...)
    local a = take.vjp(...)
    local _ <close> = recording()
-   local list, single = prepare("autograd.functional.vjp", a.inputs, a.create_graph)
+   local list, single = prepare("autograd.functional.vjp", a.inputs, a.create_graph, true)
    local output = call("autograd.functional.vjp", a.fn, list)
    local v = direction("autograd.functional.vjp", a.v, {output})
    local grads = gradients(output, list, v[1], a.create_graph)
@@ -188,13 +192,16 @@ end
 function M.jvp(...)
    local a = take.jvp(...)
    local _ <close> = recording()
-   local list = prepare("autograd.functional.jvp", a.inputs, a.create_graph)
+   local list = prepare("autograd.functional.jvp", a.inputs, a.create_graph, true)
    local output = call("autograd.functional.jvp", a.fn, list)
    local v = direction("autograd.functional.jvp", a.v, list)
    local dummy = torch.zeros_like(output):requires_grad_()
    local grads = gradients(output, list, dummy, true)
-   local sum = torch.zeros({}, {dtype = output.dtype, device = output.device})
-   for i, grad in ipairs(grads) do sum = sum + (grad * v[i]):sum() end
+   local sum = torch.zeros({}, {device = output.device})
+   for i, grad in ipairs(grads) do
+      local product = grad * v[i]:conj()
+      sum = sum + (product:is_complex() and product.real or product):sum()
+   end
    local product = gradients(sum, {dummy}, nil, a.create_graph)[1]
    return a.create_graph and output or output:detach(), product
 end

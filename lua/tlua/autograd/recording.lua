@@ -11,7 +11,9 @@ local M = {}
 ---@param tensor Tensor
 ---@return Tensor
 function M.usable(tensor)
-   if tensor.requires_grad or not tensor:is_floating_point() then return tensor end
+   if tensor.requires_grad or not (tensor:is_floating_point() or tensor:is_complex()) then
+      return tensor
+   end
    local own = tensor:detach()
    return pcall(own.requires_grad_, own) and tensor or tensor:clone()
 end

@@ -296,6 +296,7 @@ function methods.numel(self) return self.value:numel() // self.value:size(1) end
 methods.nelement = methods.numel
 
 function methods.is_floating_point(self) return self.value:is_floating_point() end
+function methods.is_complex(self) return self.value:is_complex() end
 
 local plain = "dtype device requires_grad is_leaf is_parameter grad_fn is_cuda is_meta layout"
 for name in plain:gmatch "%S+" do

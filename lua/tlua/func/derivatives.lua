@@ -24,10 +24,13 @@ local function any_recorded(leaves)
    return false
 end
 
+-- Jacobians are defined here for real arguments and results, as in PyTorch.
+local real_only <const> = {["func.jacrev"] = true, ["func.jacfwd"] = true}
+
 -- Returns a leaf tensor with the values of `leaf`, which records the operators applied to it.
 -- Within vmap each example gets its own leaf, since examples have separate derivatives.
 local function recording_leaf(title, leaf)
-   if not leaf:is_floating_point() then
+   if not leaf:is_floating_point() and (real_only[title] or not leaf:is_complex()) then
       args.refuse(title, "argument", "floating-point tensors", leaf)
    end
    local whole = batched.lift(leaf)
@@ -143,14 +146,20 @@ local function tensors_of(title, output)
    if #leaves == 0 then
       args.refuse(title, "the function", "one that returns tensors", output)
    end
+   for _, leaf in ipairs(real_only[title] and leaves or {}) do
+      if leaf:is_complex() then
+         args.refuse(title, "the function", "one that returns real tensors", leaf)
+      end
+   end
    return leaves
 end
 
 -- Gradients -----------------------------------------------------------------------------------
 
 local function check_scalar(title, output)
-   if not torch.is_tensor(output) or output:numel() ~= 1 then
-      args.refuse(title, "the function", "one that returns one number as a tensor", output)
+   if not torch.is_tensor(output) or output:numel() ~= 1 or output:is_complex() then
+      args.refuse(title, "the function", "one that returns one number as a tensor, a real one",
+         output)
    end
 end
 
@@ -226,6 +235,9 @@ local function fitting(title, what, value, tensors)
          args.refuse(title, what, ("a tensor of shape (%s)"):format(
             table.concat(tensors[i].shape, ", ")), leaf)
       end
+      if leaf:is_complex() and not tensors[i]:is_complex() then
+         args.refuse(title, what, "a real tensor", leaf)
+      end
       leaves[i] = recording.usable(leaf)
    end
    return leaves
@@ -297,7 +309,8 @@ local function linear(title, fn, given, positions, has_aux)
    local keep = kept(recorded, outputs, inputs)
    for i, leaf in ipairs(outputs) do
       local zeros = torch.zeros_like(batched.lift(leaf:detach()))
-      dummies[i] = batched.lower(zeros:requires_grad_(leaf:is_floating_point()))
+      dummies[i] = batched.lower(zeros:requires_grad_(
+         leaf:is_floating_point() or leaf:is_complex()))
    end
    local grads
    do
