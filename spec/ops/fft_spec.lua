@@ -223,7 +223,23 @@ describe("torch.fft", function()
    end)
 end)
 
+describe("an empty table after the signal", function()
+   it("has no options, and no sizes", function()
+      local x = shaped({4, 6})
+      for name in ("fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfftn ihfftn"):gmatch "%w+" do
+         local transform = torch.fft[name]
+         assert.is_true(transform(x, {}):equal(transform(x)), name)
+         assert.is_true(transform(x, {norm = nil}):equal(transform(x)), name)
+      end
+   end)
+end)
+
 describe("torch.stft", function()
+   it("refuses an unknown pad_mode", function()
+      assert.raises('stft: pad_mode: expected "reflect", "constant", "replicate" or "circular", got "zeros"',
+         function() torch.stft(signal(16, 1), 4, {pad_mode = "zeros"}) end)
+   end)
+
    local window = torch.hann_window(8, {dtype = "float64"})
 
    local function options(given)

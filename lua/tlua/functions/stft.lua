@@ -50,9 +50,14 @@ local take_stft = args.signature [[stft(input: tensor, n_fft: integer, hop_lengt
    normalized: boolean = false, onesided: boolean?, return_complex: boolean = true,
    align_to_window: boolean?)]]
 
+local pad_modes <const> = {reflect = true, constant = true, replicate = true, circular = true}
+
 -- Returns the signals as (B, length), padded at both ends as `center` and `align_to_window` demand.
 local function padded(a, win)
    local x = a.input
+   if not pad_modes[a.pad_mode] then
+      refuse("stft", "pad_mode", '"reflect", "constant", "replicate" or "circular"', a.pad_mode)
+   end
    if x:dim() == 1 then x = x:unsqueeze(1) end
    if a.center then
       if a.align_to_window ~= nil then

@@ -176,6 +176,7 @@ static bool read_dims(Axes *a, const tl_Tensor *input, tl_Ints s, tl_Ints dim) {
 static bool read_axes(Axes *a, const char *op, const tl_Tensor *input, tl_Ints s, tl_Ints dim,
                       const char *norm, bool inverse, bool half) {
   *a = (Axes){.op = op};
+  if (s.n == 0) s = TLI_NOINTS; /* an empty table of options looks like an empty list */
   TL_TRY(read_dims(a, input, s, dim));
   double count = 1;
   for (int64_t i = 0; i < a->n; i++) {
