@@ -536,3 +536,44 @@ describe("constraints", function()
       assert.equal(D.TanhTransform(), D.transform_to(Mine()))
    end)
 end)
+
+describe("distributions under modes", function()
+   it("keep no values of inference_mode, which have no gradients", function()
+      local probs = torch.tensor {0.3, 0.7}:requires_grad_()
+      local d = D.Bernoulli(probs)
+      torch.inference_mode(function() return d:log_prob(1), d.logits end)
+      d:log_prob(1):sum():backward()
+      assert.close({1 / 0.3, 1 / 0.7}, probs.grad, 1e-5)
+   end)
+
+   it("compute as exactly under autocast", function()
+      local cpu = {device = "cpu"}
+      local cov = torch.tensor({{1.301, 0.301}, {0.301, 1.301}}, cpu)
+      local zeros, ones = torch.zeros(2, cpu), torch.ones(2, cpu)
+      local function values()
+         torch.manual_seed(0)
+         local d = D.MultivariateNormal(zeros, cov)
+         local low = D.LowRankMultivariateNormal(zeros, torch.full({2, 1}, 1.001, cpu), ones)
+         return {d:sample(), d.covariance_matrix, low:sample(), low:log_prob(ones),
+            D.Wishart(3, cov):sample(), D.kl_divergence(low, low)}
+      end
+      local plain = values()
+      local lower = torch.autocast("cpu", values)
+      for i, x in ipairs(plain) do assert.close(x, lower[i], 0) end
+   end)
+
+   it("refuse a shape with a gap, which would lose the sizes after it", function()
+      for _, method in ipairs {"sample", "rsample", "expand"} do
+         local d = D.Normal(0, 1)
+         assert.raises("distributions.Normal." .. method, "expected a list of sizes", function()
+            d[method](d, {[1] = 3, [3] = 2})
+         end)
+      end
+   end)
+
+   it("refuse a number for a covariance matrix", function()
+      assert.raises("distributions.MultivariateNormal: covariance_matrix: expected 1 x 1 matrices",
+         function() D.MultivariateNormal(0, 1) end)
+      assert.raises("distributions.Wishart: covariance_matrix: expected 1 x 1 matrices", function() D.Wishart(3, 1) end)
+   end)
+end)

@@ -95,6 +95,22 @@ describe("a sample", function()
       end)
    end
 
+   -- The 256 uniform numbers of bfloat16 would make the mean of Geometric 4, and lose the tails.
+   for _, row in ipairs {{"Geometric", 0.25, 3, 3.4641}, {"Laplace", 0, 0, 1.4142}} do
+      it("has the mean and the deviation of " .. row[1] .. " in half types", function()
+         for _, dtype in ipairs {"float16", "bfloat16"} do
+            local first = torch.tensor(row[2], {dtype = dtype})
+            local d = row[1] == "Laplace" and D.Laplace(first, 1) or D.Geometric(first)
+            torch.manual_seed(5)
+            local x = d:sample {100000}
+            assert.equal(dtype, x.dtype)
+            x = x:float()
+            assert.close(row[3], x:mean(), 0.05)
+            assert.close(row[4], x:std(), 0.05)
+         end
+      end)
+   end
+
    for _, d in ipairs {
       D.Dirichlet(t {{0.5, 1, 2}, {5, 3, 0.2}}), D.Multinomial(6, t {0.2, 0.3, 0.5}), D.OneHotCategorical(t {0.2, 0.8}),
       D.MultivariateNormal(t {1, 2}, t {{2, 0.5}, {0.5, 1}}),

@@ -58,15 +58,18 @@ end
 
 class.index_by(Distribution, function(cls)
    return function(self, key)
-      local value = cls[key]
-      if value ~= nil then return value end
+      local own = cls[key]
+      if own ~= nil then return own end
       local get = cls._getters[key]
       if get then return get(self) end
       get = cls._cached[key]
       if get then
          local memo = rawget(self, "_memo")
-         if memo[key] == nil then memo[key] = torch.enable_grad(function() return get(self) end) end
-         return memo[key]
+         if memo[key] ~= nil then return memo[key] end
+         local value = torch.enable_grad(function() return get(self) end)
+         -- inference_mode records nothing: its values have no gradients for later calls
+         if not torch.is_inference_mode_enabled() then memo[key] = value end
+         return value
       end
       if type(key) == "string" and not key:find "^_" then refuse_field(self, cls, key) end
    end

@@ -6,6 +6,7 @@ local base = require "tlua.distributions.Distribution"
 local binary = require "tlua.distributions.binary"
 local constraints = require "tlua.distributions.constraints"
 local halved = require "tlua.distributions.normal".halved
+local shapes = require "tlua.distributions.shapes"
 local transformed = require "tlua.distributions.transformed"
 local transforms = require "tlua.distributions.transforms"
 
@@ -20,7 +21,10 @@ local function define(name, signature, spec)
    M[name] = base.define(name, signature, spec)
 end
 
-local function draw_by_icdf(self, shape) return self:_icdf(torch.rand(shape, self._like)) end
+local function draw_by_icdf(self, shape)
+   local like = self._like
+   return self:_icdf(torch.rand(shape, shapes.of_uniform(like))):to(like.dtype)
+end
 
 --- The Cauchy distribution with the mode loc. Its half width at half maximum is scale.
 ---
@@ -73,9 +77,10 @@ define("Laplace", "loc: any, scale: any", {
    variance = function(self) return 2 * self.scale:square() end,
    stddev = function(self) return 2 ^ 0.5 * self.scale end,
    rsample = function(self, shape)
-      local u = torch.empty(shape, self._like)
+      local like = self._like
+      local u = torch.empty(shape, shapes.of_uniform(like))
       u:uniform_(torch.finfo(u.dtype).eps - 1, 1)
-      return self.loc - self.scale * u:sign() * (-u:abs()):log1p()
+      return (self.loc - self.scale * u:sign() * (-u:abs()):log1p()):to(like.dtype)
    end,
    log_prob = function(self, x)
       return -(2 * self.scale):log() - (x - self.loc):abs() / self.scale
@@ -109,7 +114,7 @@ define("Uniform", "low: any, high: any", {
    mode = function(self) return full(self, nan) end,
    stddev = function(self) return (self.high - self.low) / 12 ^ 0.5 end,
    variance = function(self) return (self.high - self.low):square() / 12 end,
-   rsample = draw_by_icdf,
+   rsample = function(self, shape) return self:_icdf(torch.rand(shape, self._like)) end,
    log_prob = function(self, x)
       local inside = self.low:le(x) & self.high:gt(x)
       return torch.where(inside, -(self.high - self.low):log(), -inf)

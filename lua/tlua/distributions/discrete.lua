@@ -6,6 +6,7 @@ local base = require "tlua.distributions.Distribution"
 local binary = require "tlua.distributions.binary"
 local constraints = require "tlua.distributions.constraints"
 local Gamma = require "tlua.distributions.gamma".Gamma
+local shapes = require "tlua.distributions.shapes"
 
 local F = torch.nn.functional
 local M = {}
@@ -107,9 +108,10 @@ define("Geometric", "probs: any?, logits: any?", binary {
    mode = function(self) return torch.zeros_like(self.probs) end,
    variance = function(self) return (1 / self.probs - 1) / self.probs end,
    sample = function(self, shape)
-      local u = torch.empty(shape, self._like)
+      local like = self._like
+      local u = torch.empty(shape, shapes.of_uniform(like))
       u:uniform_(torch.finfo(u.dtype).tiny, 1)
-      return (u:log() / (-self.probs):log1p()):floor()
+      return (u:log() / (-self.probs):log1p()):floor():to(like.dtype)
    end,
    log_prob = function(self, k) return torch.special.xlog1py(k, -self.probs) + self.probs:log() end,
    entropy = function(self) return cross_entropy(self.logits, self.probs) / self.probs end,

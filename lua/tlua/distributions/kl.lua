@@ -238,7 +238,7 @@ local function multivariate(p, q)
    local trace, distance = 0
    for _, factor in ipairs(factors) do -- adds the trace of q's precision matrix * factor * factor^T
       if rawget(q, "_factor") then
-         local inner = m.scaled(q):matmul(factor)
+         local inner = shapes.matmul(m.scaled(q), factor)
          local batch = torch.broadcast_shapes(shapes.split(q._capacitance.shape, 2),
             (shapes.split(inner.shape, 2)))
          local triangle = q._capacitance:expand(shapes.join(batch, {-1, -1}))

@@ -59,7 +59,8 @@ local function with_matrix(spec)
       for _, name in ipairs(spec.either) do
          local x = made[name]
          if x then
-            local n = made.loc and made.loc:dim() > 0 and made.loc:size(-1) or x:size(-1)
+            local n = made.loc and made.loc:dim() > 0 and made.loc:size(-1)
+               or x:dim() > 0 and x:size(-1) or 1
             if x:dim() < 2 or x:size(-1) ~= n or x:size(-2) ~= n then
                args.refuse(torch.type(self), name, ("%d x %d matrices"):format(n, n), x)
             end
@@ -77,7 +78,7 @@ local function with_matrix(spec)
    end
    function spec.cached:scale_tril() return whole(self, self._triangle) end
    function spec.cached:covariance_matrix()
-      return whole(self, self._triangle:matmul(self._triangle.mT))
+      return whole(self, shapes.matmul(self._triangle, self._triangle.mT))
    end
    function spec.cached:precision_matrix()
       return whole(self, torch.cholesky_inverse(self._triangle))
@@ -164,17 +165,17 @@ define("LowRankMultivariateNormal", "loc: any, cov_factor: any, cov_diag: any", 
    cached = {
       -- The Cholesky factor of I + W^T D^-1 W.
       _capacitance = function(self)
-         local inner = scaled(self):matmul(self._factor)
+         local inner = shapes.matmul(scaled(self), self._factor)
          return linalg.cholesky(inner + torch.eye(inner:size(-1), self._like))
       end,
       covariance_matrix = function(self)
-         local of_factor = self.cov_factor:matmul(self.cov_factor.mT)
+         local of_factor = shapes.matmul(self.cov_factor, self.cov_factor.mT)
          return of_factor + self.cov_diag:diag_embed()
       end,
       scale_tril = function(self) return linalg.cholesky(self.covariance_matrix) end,
       precision_matrix = function(self)
          local a = linalg.solve_triangular(self._capacitance, scaled(self), lower)
-         local precision = self._diagonal:reciprocal():diag_embed() - a.mT:matmul(a)
+         local precision = self._diagonal:reciprocal():diag_embed() - shapes.matmul(a.mT, a)
          local n = self.event_shape[1]
          return precision:expand(shapes.join(self.batch_shape, {n, n}))
       end,
@@ -244,8 +245,8 @@ define("Wishart", "df: any, covariance_matrix: any?, precision_matrix: any?, sca
             local diagonal = Chi2(df, false):rsample(size):sqrt()
             diagonal = diagonal:clamp {min = torch.finfo(diagonal.dtype).eps}
             local noise = torch.randn(shape, self._like):tril(-1) + diagonal:diag_embed()
-            local factor = self._triangle:matmul(noise)
-            return factor:matmul(factor.mT)
+            local factor = shapes.matmul(self._triangle, noise)
+            return shapes.matmul(factor, factor.mT)
          end
          local drawn = draw()
          for _ = 1, 10 do -- rounding can make a matrix singular

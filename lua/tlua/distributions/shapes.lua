@@ -52,12 +52,25 @@ function M.all_last(x, n)
    return n > 0 and x:flatten(-n, -1):all(-1) or x
 end
 
+--- Returns the matrix product in the tensors' own dtype, also under autocast: densities and samples
+--- of lower precision would be wrong without notice, and solvers refuse a mix of dtypes.
+---@param a Tensor
+---@param b Tensor
+---@return Tensor
+function M.matmul(a, b)
+   local kind = torch.device(a.device).type
+   if not torch.is_autocast_enabled(kind) then return a:matmul(b) end
+   local _ <close> = torch.autocast(kind, {enabled = false})
+   local dtype = torch.promote_types(a.dtype, b.dtype)
+   return a:to(dtype):matmul(b:to(dtype))
+end
+
 --- Returns the matrix-vector product for each matrix of a batch.
 ---@param matrix Tensor
 ---@param vector Tensor
 ---@return Tensor
 function M.times(matrix, vector)
-   return matrix:matmul(vector:unsqueeze(-1)):squeeze(-1)
+   return M.matmul(matrix, vector:unsqueeze(-1)):squeeze(-1)
 end
 
 --- Returns a list of sizes; one size becomes a list. Raises an error for any other value.
@@ -67,12 +80,23 @@ end
 ---@return integer[]
 function M.size(who, name, value)
    if math.type(value) == "integer" then value = {value} end
-   local fits = type(value) == "table"
+   local fits, last, count = type(value) == "table", 0, 0
    for key, n in pairs(fits and value or {}) do
       fits = fits and math.type(key) == "integer" and math.type(n) == "integer" and n >= 0
+      if fits then last, count = math.max(last, key), count + 1 end
    end
+   fits = fits and last == count -- a nil in the list would drop the sizes after it
    if not fits then args.refuse(who, name, "a list of sizes", value) end
    return value
+end
+
+--- Returns the dtype and device of uniform numbers from which samples are computed: float32 instead
+--- of half types, whose few numbers near 0 and 1 distort the tails of a distribution.
+---@param like table  dtype and device of the samples
+---@return table like
+function M.of_uniform(like)
+   local is_half = like.dtype == "float16" or like.dtype == "bfloat16"
+   return is_half and {dtype = "float32", device = like.device} or like
 end
 
 --- Returns a list of sizes as text.

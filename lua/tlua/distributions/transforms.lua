@@ -774,7 +774,7 @@ define("PositiveDefiniteTransform", "", {
    domain = constraints.independent(real, 2), codomain = constraints.positive_definite,
    call = function(_, x)
       x = lower(x)
-      return x:matmul(x.mT)
+      return shapes.matmul(x, x.mT)
    end,
    inverse = function(_, y) return with_diagonal(torch.linalg.cholesky(y), torch.log) end,
 })
