@@ -258,8 +258,9 @@ static void count_mapped(tlk_Blocks *b, tlk_Arena *a, int64_t bytes) {
     b->stats.num_device_free++;
 }
 
-/* Maps memory at the beginning of an unmapped range, so that together with the free block
-** before it there are `bytes`. Returns that free block, or NULL if there is not enough memory. */
+/* Maps memory at the beginning of an unmapped range, and merges it with a free block before the
+** range, to a free block of at least `bytes` bytes. Returns the block, or NULL if there is not
+** enough memory. */
 static tlk_Block *extend(tlk_Blocks *b, tlk_Block *range, int64_t bytes) {
   tlk_Arena *a = range->arena;
   int64_t granule = granule_of(b, a);

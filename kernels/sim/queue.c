@@ -15,7 +15,7 @@
 ** one. */
 #define MOST_QUEUED 512
 
-/* A request of the host: to finish a stream's work up to a number of commands. */
+/* A request of the host to finish the first `upto` commands of a stream. */
 typedef struct Request {
   tl_Stream *stream;
   uint64_t upto;

@@ -157,7 +157,7 @@ struct tli_Group {
 
 /* Describes a rank's call, as "all_reduce number 3 of float32 [2] at a.lua:1" (status.c). */
 void tli_status_text(const tli_Status *s, const tli_Group *g, char *out, size_t size);
-/* Marks a call as ended; unless `ok`, the call's error is that of tl_error (work.c). */
+/* Marks a call as ended. If `ok` is false, tl_error's message becomes the call's error (work.c). */
 void tli_work_end(tli_Work *w, bool ok);
 /* Appends a call to a list (work.c). */
 void tli_work_append(tli_Work **list, tli_Work *w);

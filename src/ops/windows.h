@@ -12,7 +12,7 @@
 bool tli_spread(const char *op, const char *what, tl_Ints list, int n, int64_t least, int64_t *out)
     TL_MUSTCHECK;
 
-/* Lists of the single number 0 and 1. */
+/* A list with the number 0, and a list with the number 1. */
 extern const tl_Ints tli_zero, tli_one;
 
 #endif

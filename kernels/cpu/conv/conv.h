@@ -18,7 +18,7 @@ typedef struct tlk_ConvLoops {
   ** taps of weights[tap][row] * in[offsets[tap] + position]; adds it to out if `add`. */
   void (*tile)(int64_t taps, const int64_t *offsets, const void *in, const void *weights,
                int vectors, bool add, void *out, int64_t step);
-  /* Computes one row as `tile` does; the row's weights are contiguous. */
+  /* Computes one row of `tile`; the row's weights are contiguous. */
   void (*row)(int64_t taps, const int64_t *offsets, const void *in, const void *weights,
               int vectors, bool add, void *out);
   int dot_rows, dot_taps;
@@ -27,7 +27,7 @@ typedef struct tlk_ConvLoops {
   ** are in_step and grad_step apart, rows of grad are row_step apart. */
   void (*dots)(int64_t images, int64_t n, const int64_t *offsets, const void *in, int64_t in_step,
                const void *grad, int64_t grad_step, int64_t row_step, void *sums);
-  /* Computes one row as `dots` does, for line_taps taps at a time. */
+  /* dots_line computes the sums of `dots` for one row, and for line_taps taps at a time. */
   int line_taps;
   void (*dots_line)(int64_t images, int64_t n, const int64_t *offsets, const void *in,
                     int64_t in_step, const void *grad, int64_t grad_step, void *sums);

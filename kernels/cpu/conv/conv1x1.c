@@ -32,7 +32,7 @@ bool tlk_conv1x1(const tlk_Conv *c) {
 typedef struct Single {
   const tlk_Conv *conv;
   tlk_Gemm gemm;
-  int64_t size, rows, blocks; /* bytes of an element; rows of a block, and number of blocks */
+  int64_t size, rows, blocks; /* bytes of an element, rows of a block, number of blocks */
   const char *in, *weight, *bias;
   char *out;
   atomic_bool failed; /* whether the user has interrupted the call */

@@ -17,7 +17,7 @@
 #define NEAR_BLOCK 96
 /* Positions of the images that are prepared together. */
 #define POSITIONS 512
-/* The shortest run of positions that a separate call stores. */
+/* The smallest mean length of runs for which each run is stored by a separate call. */
 #define LONG_RUN 24
 /* The number of bytes of images that are prepared together if each image has few positions. More
 ** bytes of weights than this do not stay in the second-level cache either. */

@@ -45,9 +45,10 @@ typedef struct tlk_FftLoops {
   /* Multiplies row j by the row `lanes[j]` of complex numbers (split) and by base[j * stride]. */
   void (*twist)(int64_t rows, const void *lanes, const void *base, int64_t stride,
                 tlk_FftPiece piece);
-  /* A real signal of 2h numbers as h complex ones, and back: turns the transform (h rows) of the
-  ** pairs into rows 0 to h of the signal's transform; and those, with real rows 0 and h, into the
-  ** pairs' transform, times 2. roots[k] = exp(-pi i k / h). In place; h > 0. */
+  /* Transforms of a real signal of 2h numbers through its h pairs, each a complex number; in place,
+  ** h > 0. from_pairs converts the transform of the pairs (h rows) to rows 0 to h of the signal's
+  ** transform. to_pairs converts these, of which rows 0 and h must be real, to twice the transform
+  ** of the pairs. roots[k] = exp(-pi i k / h). */
   void (*from_pairs)(int64_t h, const void *roots, tlk_FftPiece piece);
   void (*to_pairs)(int64_t h, const void *roots, tlk_FftPiece piece);
   /* The same for one line of complex numbers in memory. */

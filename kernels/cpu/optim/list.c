@@ -19,7 +19,7 @@ typedef struct List {
   const struct tlk_list_reduce *reduce;
   const struct tlk_list_scale *scale;
   double factor;
-  atomic_bool odd; /* whether an element is not finite */
+  atomic_bool odd; /* whether an element is infinite or NaN */
 } List;
 
 static void prepare(List *l, tl_DType dtype, int count, const int64_t *n) {

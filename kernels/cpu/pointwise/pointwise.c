@@ -111,9 +111,9 @@ static void run_direct(void *context, int64_t begin, int64_t end) {
 
 /* ---- rows ----------------------------------------------------------------------- */
 
-/* The shortest rows that are processed in place; shorter rows are gathered into blocks. The
-** limits are for rows of a plane that are whole vectors, for other arrays, and for single
-** elements beside the first input. */
+/* The lengths from which rows are processed in place; shorter rows are gathered into blocks.
+** PLANE_LEAST is for rows of a plane that are whole vectors, FIXED_LEAST for calls whose other
+** inputs are single elements, and ROW_LEAST for all other calls. */
 #define PLANE_LEAST 128
 #define ROW_LEAST 1024
 #define FIXED_LEAST 128

@@ -23,7 +23,7 @@ struct Work {
   float *partial;
 };
 
-/* e^x, as precise as the stored type requires. */
+/* Computes e^x as precisely as the stored type requires. */
 DEVICE float weight_of(float x, float) { return exp(x); }
 DEVICE float weight_of(float x, f16) { return __expf(x); }
 DEVICE float weight_of(float x, bf16) { return __expf(x); }

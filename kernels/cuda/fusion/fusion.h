@@ -43,7 +43,7 @@ typedef struct fusion_Step {
   ** scale, the limit below which words keep an element, the first block and the generator's
   ** state. */
   fusion_Number params[FUSION_PARAMS];
-  tlk_FaultSource source; /* source of faults, for kernels that may find some */
+  tlk_FaultSource source; /* the call that a message names, for kernels that may find faults */
 } fusion_Step;
 
 /* A chain as one loop; dimension 0 is the innermost. */

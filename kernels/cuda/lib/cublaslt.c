@@ -33,7 +33,7 @@ typedef struct Key {
 /* The vector and the matrix of an epilogue, in addition to the operands of the product. */
 typedef struct Extra {
   cublasLtEpilogue_t epilogue;
-  const void *vector; /* the bias, the sums, which are written, or NULL */
+  const void *vector; /* the bias, or the sums that the epilogue writes; may be NULL */
   void *inner;        /* GELU's argument, with c's row stride, or NULL */
 } Extra;
 

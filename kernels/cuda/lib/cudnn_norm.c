@@ -113,7 +113,7 @@ static cudnnBackendDescriptor_t norm_graph(cuda_DnnGraph *g, const void *at) {
 
 /* ---- the calls -------------------------------------------------------------------------------------- */
 
-/* A call: the key of its plan, and the tensor ids of its arrays and of the number on the host. */
+/* A call: the key of its plan, and its arrays with their tensor ids in the plan. */
 typedef struct NormCall {
   NormKey key;
   int n;

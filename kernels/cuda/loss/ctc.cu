@@ -8,7 +8,7 @@ namespace {
 
 #define CTC_THREADS 256
 
-/* The view of one sample of the batch. */
+/* One sample of the batch, with functions that read its labels and probabilities. */
 template <class T> struct Sample {
   const tlk_Ctc &c;
   const T *log_probs;

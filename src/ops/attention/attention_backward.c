@@ -60,7 +60,7 @@ static bool fused(const Inputs *in, tlk_Attention a, const bool *want, tl_Tensor
 
 /* ---- in differentiable operators ---- */
 
-/* Sums over the query's heads that share a key/value head. */
+/* Sums a gradient over the query heads that share a key/value head. */
 static tl_Tensor *gathered(tli_Chain *c, tl_Tensor *t, int64_t heads) {
   if (c->failed || t->sizes[1] == heads) return t;
   int64_t sizes[5] = {t->sizes[0], heads, t->sizes[1] / heads, t->sizes[2], t->sizes[3]};

@@ -200,8 +200,7 @@ static bool grow(tl_Tensor *self, int64_t bytes) {
   return true;
 }
 
-/* Fills the elements from index `from` on, which have never been written, in deterministic
-** mode. */
+/* In deterministic mode, fills the elements from index `from` on, which have never been written. */
 static bool settle_new_part(tl_Tensor *self, int64_t from) {
   int64_t n = self->numel - from, stride = 1;
   tl_Tensor *part = tli_alias(self, 1, &n, &stride, self->offset + from);

@@ -336,8 +336,8 @@ static void group_sizes(const tl_Tensor *t, int64_t groups, int64_t sizes[4]) {
   sizes[3] = s.inner;
 }
 
-/* Expands t, which has one number for each group of each sample (N, G), to one for each channel
-** of each sample (N * C). */
+/* Expands t (N, G), which holds one number per group of each sample, to (N * C), one number per
+** channel of each sample. */
 static tl_Tensor *chain_per_channel(tli_Chain *c, tl_Tensor *t, const int64_t sizes[4]) {
   int64_t narrow[] = {sizes[0], sizes[1], 1}, all = sizes[0] * sizes[1] * sizes[2];
   tl_Tensor *shaped = chain_reshape(c, t, 3, narrow);
@@ -346,7 +346,7 @@ static tl_Tensor *chain_per_channel(tli_Chain *c, tl_Tensor *t, const int64_t si
   return chain_reshape(c, rows, 1, &all);
 }
 
-/* Repeats one number for each channel to one for each channel of each sample. */
+/* Repeats t (C), one number per channel, for each sample: (N * C). */
 static tl_Tensor *chain_per_sample(tli_Chain *c, tl_Tensor *t, tl_DType dtype,
                                    const int64_t sizes[4]) {
   int64_t times = sizes[0];

@@ -50,7 +50,7 @@ tl_Tensor *tli_op_bitwise_not(tl_Tensor *self) {
 
 /* ---- comparison of whole tensors ---- */
 
-/* Converts integers and bools to int64, since bools have no difference, and that of small
+/* Converts integers and bools to int64, since bools cannot be subtracted and differences of small
 ** integers may overflow. */
 static tl_Tensor *number_like(tl_Tensor *t) {
   return tli_is_inexact((tl_DType)t->dtype) ? tli_retain(t) : tlo_to_dtype(t, TL_I64);

@@ -44,7 +44,8 @@ static tl_Tensor *chain_middle(tli_Chain *c, tl_Tensor *f, tl_Tensor *slopes, tl
   return chain_div(c, sum, chain_add(c, left, right));
 }
 
-/* Differentiates along d; samples are `gap` apart, or `gaps`, which broadcasts to f. */
+/* Differentiates along d. The distances of neighbouring samples are in `gaps`, which broadcasts
+** along d, or are all `gap` if `gaps` is NULL. */
 static tl_Tensor *derivative(tl_Tensor *f, int d, tl_Tensor *gaps, double gap, int64_t order) {
   tli_Chain c = {0};
   tl_Tensor *slopes = chain_steps(&c, f, d);
@@ -58,7 +59,7 @@ static tl_Tensor *derivative(tl_Tensor *f, int d, tl_Tensor *gaps, double gap, i
   return tli_chain_end(&c, result);
 }
 
-/* Returns the distances of coordinates as a tensor that broadcasts along d of f. */
+/* Returns the distances of neighbouring coordinates in a shape that broadcasts with f along d. */
 static tl_Tensor *gaps_of(tl_Tensor *coordinates, const tl_Tensor *f, int d) {
   if (coordinates->ndim != 1 || coordinates->sizes[0] != f->sizes[d])
     return tli_fail_null(TL_ESHAPE,
