@@ -112,8 +112,8 @@ static tl_Program *check_program(lua_State *L, int index) {
   return p;
 }
 
-/* Returns the graph of a program that no other code has seen yet, so that it can still be
-** changed. */
+/* Returns the graph of a new program, which may be changed because no other code refers to it
+** yet. */
 static tli_Graph *own_graph(lua_State *L, int index) {
   return (tli_Graph *)tli_program_graph(check_program(L, index));
 }

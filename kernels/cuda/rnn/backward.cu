@@ -24,7 +24,7 @@ template <class S, class C> struct Backward {
   C *grad_hidden; /* gradients before the projection (batch, hidden); NULL without projection */
   S *grad_gates;  /* gradients of the gates (rows, width) */
   S *step_gates;  /* gradients of one step's gates (batch, width) */
-  /* with projection: gradients after it, of all rows (rows, output) and of a step (batch,
+  /* with a projection, the gradients of its results: all rows (rows, output), and one step (batch,
   ** output) */
   S *grad_outs, *step_outs;
 };
