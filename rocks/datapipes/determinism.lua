@@ -41,9 +41,9 @@ end
 ---
 ---    local Noise = torch.data.non_deterministic(torch.class("Noise", torch.data.IterDataPipe))
 ---
---- Marks a class as non-deterministic. If that depends on the arguments, the argument is a function
---- that gets the constructor's arguments and returns true or false; `non_deterministic(fn)` then
---- returns a function that takes the class.
+--- If it depends on the constructor's arguments whether items differ, pass a function that gets
+--- these arguments and returns true or false: `non_deterministic(fn)` returns a function that marks
+--- a class.
 ---@param what table|fun(...): boolean
 ---@return table|fun(cls: table): table
 function M.non_deterministic(what)

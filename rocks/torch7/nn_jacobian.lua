@@ -8,7 +8,7 @@ local M = {}
 --- Returns the derivatives that backward computes, (inputs or parameters, outputs).
 ---@param module table
 ---@param input any
----@param param? any  the tensor that is derived by; the input if nil
+---@param param? any  the tensor with respect to which the output is differentiated; nil: the input
 ---@param dparam? any  its gradient
 ---@return any
 function M.backward(module, input, param, dparam)
@@ -27,7 +27,7 @@ function M.backward(module, input, param, dparam)
    return jacobian
 end
 
---- Returns the derivatives by differences.
+--- Returns the same derivatives, approximated by central differences.
 function M.forward(module, input, param, perturbation)
    perturbation = perturbation or 1e-6
    param = param or input
@@ -49,8 +49,8 @@ end
 
 local function difference(a, b) return (a - b):abs():max() end
 
---- Returns the largest difference of the two for the input's gradient. The input is filled with
---- random numbers between the bounds.
+--- Returns the largest difference between the derivatives by `forward` and by `backward` with
+--- respect to the input, which is filled with random numbers between the bounds.
 function M.testJacobian(module, input, low, high, perturbation)
    low, high = low or -2, high or 2
    input:copy(torch.rand(input:nElement()):mul(high - low):add(low))

@@ -27,7 +27,7 @@ end
 
 local function zeros(x) return x:clone():zero() end
 
--- Returns the rate after the decay, and counts the call.
+-- Returns the learning rate, reduced by the decay for the calls so far, and counts this call.
 local function rate_of(c, state, default)
    local n = state.evalCounter or 0
    state.evalCounter = n + 1

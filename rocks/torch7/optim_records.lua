@@ -46,7 +46,7 @@ local function count(self, target, prediction)
    row[prediction] = row[prediction] + 1
 end
 
---- Counts a prediction, a class or scores, for a target.
+--- Counts a prediction for a target. Each is a class, or the scores of all classes.
 function Matrix:add(prediction, target) count(self, class_of(target), class_of(prediction)) end
 
 --- Counts a batch: predictions are classes (n) or scores (n, classes).

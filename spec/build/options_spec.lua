@@ -79,7 +79,8 @@ local function names_in(message)
    return list and names or nil
 end
 
--- profiler.script.start would record the remaining tests of this spec
+-- Returns whether the spec calls a function or class. It does not call profiler.script.start, which
+-- would record the remaining tests.
 local function is_called(declared)
    if declared.path == "torch.profiler.script.start" then return false end
    return (declared.kind == "function" or declared.kind == "class") and not declared.is_value

@@ -265,7 +265,8 @@ static Order order_out(const tlk_Conv *c) {
   return (Order){c->channels_last, size_out(c), c->channels_out, volume(c->windows.out)};
 }
 
-/* Returns the position of the i-th element in planes. */
+/* Returns the position in memory of the element that would be element i if the channels were
+** stored as planes, one after another. */
 static int64_t place(const Order *o, int64_t i) {
   if (!o->last) return i;
   int64_t plane = i / o->elements, element = i % o->elements;

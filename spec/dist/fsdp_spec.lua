@@ -171,7 +171,8 @@ describe("fully_shard", function()
          -- The gates at both ends of each block, in both directions, keep inputs and outputs that
          -- are Lua values and may wait for the collector.
          local gates = 2 * 4 * (blocks + 1) * part * w * 4
-         -- the limit: total / 4 for each of 4 kinds of tensors, and the blocks with their gradients
+         -- The limit is a quarter of the model's size for each of 4 kinds of tensors, and the sizes of
+         -- the gathered blocks and of their gradients.
          local limit = total + 2 * 2 * block + beside + gates
          assert(peak <= limit, ("%d bytes, at most %d expected; blocks of %d, %d beside"):format(
             peak, limit, block, beside))

@@ -163,7 +163,7 @@ describe("a failure of torch.save", function()
    end)
 
    it("leaves no file after a signal, if the system supports files without names", function()
-      -- Some file systems, such as older file systems of containers, lack unnamed files.
+      -- Some file systems, such as older ones of containers, have no unnamed files.
       -- core/replace_test tests the state after a failure on such file systems.
       do
          local file <close> = assert(torch.io.replace(path "try"))

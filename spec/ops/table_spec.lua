@@ -197,7 +197,7 @@ aspect("in place", function(row, args)
          end)
 end)
 
--- Returns a copy of the arguments with an options table with that key at the end.
+-- Returns a copy of the arguments in which the table of options at the end has one more option.
 local function with_option(args, key, value)
    local copy = {n = args.n + 1, table.unpack(args, 1, args.n)}
    local last = args[args.n]

@@ -57,7 +57,7 @@ local function lives(session)
    return list
 end
 
--- Adds the changes in the memory that allocators keep for later, summed over all devices.
+-- Adds the changes in the memory that allocators have cached for reuse, summed over all devices.
 local function add_cached(session, changes, category)
    local on, all, state, record = {}, 0, session:state(), {}
    for i = 1, state.memory_events do

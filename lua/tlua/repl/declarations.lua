@@ -206,8 +206,9 @@ end
 
 -- Definitions by name -----------------------------------------------------------------------------
 
--- The definitions of classes that the classes' own functions do not lead to: a row of a table, or a
--- call of define, in a loaded module. Maps a name to {comment, line, module}.
+-- Maps the names of classes to their definitions, {comment, line, module}, for classes that a row
+-- of a table or a call of `define` has made. The functions of such a class do not show where the
+-- class is defined, so the loaded modules are searched for the definition.
 local definitions, searched = {}, {}
 
 -- Functions and values that a loop or another function makes. Maps a path to {comment, line,

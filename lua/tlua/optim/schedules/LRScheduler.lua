@@ -222,7 +222,8 @@ function LRScheduler:check_lists(...)
    end
 end
 
---- Defines optim.lr_scheduler.<name> by its options, which become fields, and its rule.
+--- Defines the class optim.lr_scheduler.<name>. Its options become fields; next_lr computes the
+--- next rate of group g.
 ---@param name string
 ---@param options string  as args.signature takes them
 ---@param next_lr fun(self: optim.LRScheduler, lr: number, base: number, g: integer): number
