@@ -16,7 +16,7 @@ local function options_of(node)
    return options
 end
 
---- Translates argparse.ArgumentParser(description = ...)
+--- Translates `argparse.ArgumentParser(description=...)`.
 function M.parser(P, node)
    P.uses_torch = true
    local options = options_of(node)
@@ -50,7 +50,7 @@ local function default_of(P, options)
    return text, e.ty
 end
 
---- Translates parser.add_argument(...)
+--- Translates `parser.add_argument(...)`.
 function M.add(P, node, object, ty)
    local names, options = {}, options_of(node)
    for i, item in ipairs(node.args) do names[i] = item.text or "" end
@@ -85,7 +85,7 @@ function M.add(P, node, object, ty)
    return {t = text, p = prec.prefix, ty = types.none}
 end
 
---- Translates parser.parse_args()
+--- Translates `parser.parse_args()`.
 function M.parse(object, ty)
    return {t = object .. ":parse()", p = prec.prefix, ty = {k = "args", fields = ty.fields}}
 end

@@ -58,7 +58,7 @@ local function is_in_sequence(targets)
    return found
 end
 
--- Translates first, *rest = list.
+-- Translates `first, *rest = list`.
 local function assign_rest(P, stmt, target, value)
    local text, e = P:emit(value, "prefix")
    if value._ ~= "Name" and value._ ~= "Attribute" then
@@ -174,7 +174,7 @@ function Porter:unpack_into(target, name, ty, stmt)
    for _, item in ipairs(after) do self:unpack_into(item.target, item.name, nil, stmt) end
 end
 
--- Translates x = a if c else b if `a` may be false or nil.
+-- Translates `x = a if c else b`, where `a` may be false or nil.
 local function assign_choice(P, stmt, target, value)
    local yes = P:inline(value.body)
    if types.never_false(yes.ty) then return false end

@@ -21,7 +21,8 @@ local M = {}
 local counted = {dim = "dim", ["dim[]"] = "dim", ["dim[][]"] = "dim", index = "index",
    ["index[]"] = "index"}
 
--- Translates an argument that is a dimension or position, to count from 1.
+-- Translates an argument that is a dimension or a position, which counts from 0 in Python and from
+-- 1 in Lua.
 local function from_one(P, node, kind)
    if node._ == "Tuple" or node._ == "List" then
       local parts = {}
@@ -400,7 +401,7 @@ end
 
 -- Methods -----------------------------------------------------------------------------------------
 
--- Translates super().method(...)
+-- Translates `super().method(...)`.
 local function super_call(P, node)
    local method = node.func.attr
    local class = P:current_class()
@@ -466,7 +467,7 @@ local function tensor_method(P, node, object, name)
    return {t = ("%s:%s(%s)"):format(object, name, arguments), p = prec.prefix, ty = ty}
 end
 
--- Translates m.train(), m.eval() and m.to(device). A module's methods return the module; an
+-- Translates `m.train()`, `m.eval()` and `m.to(device)`. A module's methods return the module; an
 -- optimizer's return None.
 local function module_method(P, node, object, e, name)
    local same = {to = true, cuda = true, cpu = true, train = true, eval = true, double = true,
@@ -483,7 +484,7 @@ local function module_method(P, node, object, e, name)
    return {t = ("%s:%s(%s)"):format(object, name, arguments), p = prec.prefix, ty = ty}
 end
 
--- Translates object.name(...) for an object of one of the script's classes.
+-- Translates `object.name(...)` for an object of one of the script's classes.
 local function instance_method(P, node, object, ty, name)
    local method = P:find_method(ty.c, name)
    if method then

@@ -169,7 +169,7 @@ local function apply_decorators(P, node, name)
    end
 end
 
---- Translates def name(...)
+--- Translates `def name(...)`.
 function M.define(P, node, declares)
    local fn = definitions.fn(P.known, node)
    P:set_type(node.name, {k = "fn", f = fn})
@@ -288,7 +288,7 @@ local function write_made_init(P, class)
    P:line "end"
 end
 
---- Translates class Name(Base): ...
+--- Translates `class Name(Base): ...`.
 function M.class(P, node, declares)
    local class = definitions.class(P.known, node)
    P.uses_torch = true

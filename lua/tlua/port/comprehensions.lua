@@ -68,7 +68,7 @@ local function emit(P, node, kind, start, fill)
       p = prec.prefix, ty = ty}
 end
 
---- Translates [x for ...], and also a generator expression if a list can replace it.
+--- Translates `[x for ...]`, and also a generator expression if a list can replace it.
 function M.list(P, node)
    return emit(P, node, "list", "{}", function(name)
       local value, e = P:emit(node.elt)

@@ -195,7 +195,7 @@ local function loop_body(P, stmt)
    end
 end
 
--- Translates for ... else: the else branch runs if no break has left the loop.
+-- Translates `for ... else`: the else branch runs if no break has left the loop.
 local function open_else(P, stmt)
    if stmt.orelse and #stmt.orelse > 0 then
       stmt.broke = P:fresh "broke"

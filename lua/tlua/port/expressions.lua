@@ -159,7 +159,7 @@ local function concat(P, left, right)
    return {t = part(left) .. " .. " .. part(right), p = prec.concat, ty = types.str}
 end
 
--- Translates a ** b. 2 ** 10 is an integer in Python, but Lua's ^ always gives a float.
+-- Translates `a ** b`. `2 ** 10` is an integer in Python, but Lua's ^ always gives a float.
 local function power(P, node, left, right)
    if is(left.ty, "int") and is(right.ty, "int") then
       local exponent = subscripts.literal(node.right)
@@ -354,7 +354,7 @@ local compare = {
    Lt = "<", LtE = "<=", Gt = ">", GtE = ">=", Eq = "==", NotEq = "~=", Is = "==", IsNot = "~=",
 }
 
--- Translates "a" in text, key in dict, x in [1, 2].
+-- Translates `"a" in text`, `key in dict` and `x in [1, 2]`.
 local function membership(P, left, right_node, negative)
    local right = P:expr(right_node)
    local text, p
@@ -382,7 +382,7 @@ local function membership(P, left, right_node, negative)
    return {t = text, p = p, ty = types.bool}
 end
 
--- Translates text.find(part) != -1.
+-- Translates `text.find(part) != -1`.
 local function found(P, node)
    local call, op, bound = node.left, node.ops[1]._, node.comparators[1]
    local method = call._ == "Call" and call.func._ == "Attribute" and call.func.attr == "find"
@@ -438,7 +438,7 @@ local function computes(P, node)
    return text:find("(", 1, true) and not pure[text:match "^[%w_.]+:(%a+)%(%-?%d*%)$" or ""]
 end
 
--- Translates a < f() < b with a function, so that the middle is computed once.
+-- Translates `a < f() < b` to a call of a function, so that f() is called once.
 local function chain_of_calls(P, node)
    local first, middle, last = node.left, node.comparators[1], node.comparators[2]
    local low = P:inline(first)

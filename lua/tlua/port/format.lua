@@ -138,8 +138,8 @@ local function field_node(call, field, counter)
    end
 end
 
---- Translates "text {} {:.2f}".format(...); returns nil if the text is not a literal or a field is
---- not supported.
+--- Translates `"text {} {:.2f}".format(...)`; returns nil if the text is not a literal or a field
+--- is not supported.
 function M.method(P, call)
    local holder = call.func.value
    if holder.kind ~= "str" then return nil end

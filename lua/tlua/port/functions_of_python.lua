@@ -187,7 +187,7 @@ function builtins.reversed(P, node)
    return prefix(("%s(%s)"):format(P:py "reversed", text), is(e.ty, "list") and e.ty or types.list)
 end
 
--- Translates list(x) and tuple(x) to a copy. A new table to which nothing else refers is not
+-- Translates `list(x)` and `tuple(x)` to a copy. A new table to which nothing else refers is not
 -- copied.
 local function listed(P, node)
    if #node.args == 0 then return {t = "{}", p = prec.atom, ty = types.list} end
@@ -353,7 +353,7 @@ function builtins.format(P, node)
    return prefix(("%s(%s)"):format(P:py "format", arguments(P, node)), types.str)
 end
 
--- Translates pow(a, b) of integers, pow(a, b, modulus), and math.pow(a, b), which is a float.
+-- Translates `pow(a, b)` of integers, `pow(a, b, modulus)`, and `math.pow(a, b)`, which is a float.
 function builtins.pow(P, node, path)
    local whole = node.args[3] ~= nil
    if not path and not whole then

@@ -55,7 +55,7 @@ local function write(P, stmt, bindings, declares)
    end
 end
 
---- Translates import a.b as c
+--- Translates `import a.b as c`.
 function M.import(P, stmt, declares)
    local bindings = {}
    for _, alias in ipairs(stmt.names) do
@@ -74,7 +74,7 @@ function M.import(P, stmt, declares)
    write(P, stmt, bindings, declares)
 end
 
---- Translates from a import b as c
+--- Translates `from a import b as c`.
 function M.import_from(P, stmt, declares)
    local module = stmt.module or ""
    local bindings = {}

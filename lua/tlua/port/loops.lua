@@ -38,7 +38,7 @@ local function only_positions(P, body, name)
    return uses > 0 and uses == positions
 end
 
--- Translates for i in range(...)
+-- Translates `for i in range(...)`.
 local function range_head(P, target, call, body)
    local arguments = call.args
    local first, last, step = "0", arguments[1], nil
@@ -223,7 +223,7 @@ local function packed(P, source, target)
    return source.text, source.spread
 end
 
--- Translates for i, x in enumerate(...)
+-- Translates `for i, x in enumerate(...)`.
 local function enumerate_head(P, target, source, body, after)
    local inner = source.inner
    if target._ ~= "Tuple" then
@@ -258,7 +258,8 @@ local function range_call(P, node)
    return builtin(P, node) == "range" and #node.keywords == 0
 end
 
--- Translates enumerate(range(a, b, step)) to a loop over the range with a counter, and other loops.
+-- Translates a loop's head; `enumerate(range(a, b, step))` becomes a loop over the range with a
+-- counter.
 local function head_of(P, target, iter, body, after)
    if range_call(P, iter) and target._ == "Name" then return range_head(P, target, iter, body) end
    local source

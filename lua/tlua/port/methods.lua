@@ -94,7 +94,7 @@ function str.format(P, node, object)
    return prefix(("%s(%s)"):format(P:py(name), table.concat(list, ", ")), types.str)
 end
 
---- Translates "...".format(...) of a literal.
+--- Translates `"...".format(...)` for a literal string.
 function M.format(P, node) return format.method(P, node) end
 
 -- Lists -------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ local tensor = {}
 -- Returns the object itself, since NumPy arrays are tensors in tlua.
 function tensor.numpy(_, _, object, e) return {t = object, p = prec.prefix, ty = e.ty} end
 
--- Translates x.add_(-lr, g), an argument order that PyTorch has deprecated.
+-- Translates `x.add_(-lr, g)`, an argument order that PyTorch has deprecated.
 for _, name in ipairs {"add", "add_", "sub", "sub_"} do
    tensor[name] = function(P, node, object)
       if #node.args ~= 2 then return nil end

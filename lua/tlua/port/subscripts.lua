@@ -231,7 +231,7 @@ function M.result(P, e, position, ty)
    return {t = ("(select(%d, %s))"):format(position + 1, e.t), p = prec.prefix, ty = item}
 end
 
--- Translates x.shape[i], x.size()[i]
+-- Translates `x.shape[i]` and `x.size()[i]`.
 local function size_of(P, node)
    local inner = node.value
    local position = literal(node.slice)
@@ -311,7 +311,7 @@ local function on_unknown(P, object, node)
       ("`%s` is taken for a key; as a position it needs `+ 1`"):format(e.t))), p = prec.prefix}
 end
 
---- Translates object[index]
+--- Translates `object[index]`.
 function M.emit(P, node)
    local size = size_of(P, node)
    if size then return size end

@@ -5,7 +5,7 @@ local lazy = require "tlua.lazy"
 
 local fields = {}
 for name, module in pairs(lazy.fields(require "tlua.nn")) do
-   if name:find "^%u" then fields[name] = module end -- only classes
+   if name:find "^%u" then fields[name] = module end -- leaves out functions
 end
 for file in ([[activation adaptive batchnorm channelshuffle container conv distance dropout flatten
    fold instancenorm lazy linear loss module normalization padding pixelshuffle pooling rnn sparse
