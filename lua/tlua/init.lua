@@ -107,8 +107,8 @@ for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
    end)
 end
 
--- The tables that the C half has made; a build with fewer operators lacks torch.fft. A table that is
--- loaded later gets its title at that time.
+-- The tables that the C half has made; a build with fewer operators lacks torch.fft. A table that
+-- is loaded later gets its title at that time.
 for name in ("Tensor autograd cuda fft io linalg nn.functional sim special workers"):gmatch "%S+" do
    local made = rawget(torch, name)
    if made then lazy.entitle(made, "torch." .. name) end
