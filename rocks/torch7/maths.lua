@@ -122,7 +122,8 @@ op("isnan", {T = T.isnan})
 
 -- Products --------------------------------------------------------------------------------------
 
--- Declares a function that adds a product: ([res,] [beta,] x, [alpha,] a, b).
+-- Declares a function such as addmm, which returns beta x + alpha (a times b). Its arguments are
+-- ([res,] [beta,] x, [alpha,] a, b).
 local function adding(name, product)
    op(name, {
       TTT = function(x, a, b) return T.add(x, product(a, b)) end,

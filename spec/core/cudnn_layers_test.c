@@ -1,7 +1,7 @@
 /*
 ** cudnn_layers_test.c - tests that cuDNN has plans for the batch norms of a ResNet-50, as the
-** CUDA plugin requests them, on a described H200: no GPU is needed. The graphs must compute the right values. Tests are skipped if cuDNN is missing; see
-** cudnn_test.c.
+** CUDA plugin requests them, on a described H200: no GPU is needed. The graphs must compute the
+** right values. Tests are skipped if cuDNN is missing; see cudnn_test.c.
 */
 #include "spec/core/cudnn_have.h"
 

@@ -429,8 +429,8 @@ static cudnnBackendDescriptor_t no_graph(cuda_DnnGraph *g, const void *key) {
   return cuda_dnn_add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
 }
 
-/* Returns the engine that is finally used for some work, done twice; counts how often cuDNN was
-** asked for engines, and how often the work ran. */
+/* Does some work twice. Returns the engine that ran last, and counts how often cuDNN was asked for
+** engines and how often any engine ran. */
 static int work_twice(int64_t key, bool benchmark, int *asks, int *runs) {
   struct tl_Stream stream = {.handle = NULL};
   tlk_Context cx = {.device = {TL_CUDA, 0}, .stream = &stream};

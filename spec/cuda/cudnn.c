@@ -221,7 +221,7 @@ cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t handle, cudnnRNNDescripto
 
 static bool is_aligned(const void *p, size_t bytes) { return p && (uintptr_t)p % bytes == 0; }
 
-/* Describes an array (1, rows, columns), or a missing one. */
+/* Describes an array of shape (1, rows, columns), or the absence of one if `there` is false. */
 static void tell_shape(cudnnTensorDescriptor_t d, const RnnShape *s, bool there, int rows,
                        int columns) {
   *d = (struct cudnnTensorStruct){s->type, 3, {1, rows, columns}, {rows * columns, columns, 1}};

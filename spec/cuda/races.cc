@@ -5,9 +5,9 @@
 ** each access to memory (traffic.cc). Each byte remembers who has written and who has read it last.
 ** Two accesses of different threads, at least one of which writes and one of which is not atomic,
 ** must have something between them that orders them: of a block __syncthreads, of a warp also
-** __syncwarp. Shuffles and votes order no memory (CUDA's programming guide, Warp shuffle functions).
-** Threads of different blocks have nothing. What a thread writes for the host, one word that says
-** that the others are there, must come after a fence.
+** __syncwarp. Shuffles and votes order no memory (CUDA's programming guide, Warp shuffle
+** functions). Threads of different blocks have nothing. What a thread writes for the host, one word
+** that says that the others are there, must come after a fence.
 **
 ** TLUA_EMULATED_RACES=1 looks for races, and lets threads change at accesses drawn by chance.
 ** TLUA_EMULATED_REMOVE=radix.cuh:59 takes the barrier, fence or atomic at that line away, to

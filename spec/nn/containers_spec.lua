@@ -132,7 +132,7 @@ describe("nn.Sequential with names", function()
       assert.same({}, (model:load_state_dict(saved.state, {names = "pytorch"})))
       assert.close(saved.y, model(saved.x:to(model.conv.weight.device)):cpu(), 1e-6)
       local own = names_of(model:named_modules())
-      for i, name in ipairs(own) do own[i] = name:gsub("^4$", "3") end -- the one without a name
+      for i, name in ipairs(own) do own[i] = name:gsub("^4$", "3") end -- the layer without a name
       assert.same(saved.names, own)
       local state = model:state_dict {names = "pytorch"}
       for name, tensor in pairs(saved.state) do assert.is_true(torch.equal(tensor, state[name]:cpu()), name) end

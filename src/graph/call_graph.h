@@ -1,6 +1,6 @@
 /*
-** call_graph.h - a traced model as data: inputs, constants, and a list of operator calls whose tensors
-** are numbered values. Nothing in src/graph knows of Lua.
+** call_graph.h - a traced model as data: inputs, constants, and a list of operator calls whose
+** tensors are numbered values. Nothing in src/graph knows of Lua.
 **
 **   call_recorder.c  records the calls of a thread as a graph
 **   unify.c          compares traces, and finds the integers that depend on sizes of inputs

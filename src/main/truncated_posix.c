@@ -1,6 +1,6 @@
 /*
-** truncated_posix.c - implements truncated.h by SIGBUS. A SIGBUS with another cause ends the process
-** as usual.
+** truncated_posix.c - implements truncated.h by SIGBUS. A SIGBUS with another cause ends the
+** process as usual.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

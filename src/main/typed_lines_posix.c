@@ -1,6 +1,6 @@
 /*
-** typed_lines_posix.c - the history file: $XDG_STATE_HOME/tlua/history, one entry a line, readable only
-** by its owner.
+** typed_lines_posix.c - the history file: $XDG_STATE_HOME/tlua/history, one entry a line, readable
+** only by its owner.
 **
 ** An entry is appended as soon as it is typed, with one write, so that concurrent sessions keep
 ** each other's entries and a crash loses nothing. Failures are ignored silently, since the history

@@ -1,7 +1,7 @@
 /*
-** lapack_routines.h - the routines of LAPACK in one precision: lapack_<type>.c defines `real` and P,
-** the letter that begins their names, and includes this file. Fortran's calling convention passes
-** everything by address, and a hidden length for each character.
+** lapack_routines.h - the routines of LAPACK in one precision: lapack_<type>.c defines `real` and
+** P, the letter that begins their names, and includes this file. Fortran's calling convention
+** passes everything by address, and a hidden length for each character.
 */
 #include "core/memory/alloc.h"
 #include "core/error.h"

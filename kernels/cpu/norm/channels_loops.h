@@ -1,7 +1,7 @@
 /*
 ** channels_loops.h - sums over channels, and scaling: channels_<type>.c defines `real` and
-** includes this file. Vector lanes of the data's type sum SPAN elements and are then added to a double, so
-** that the error does not grow with n.
+** includes this file. Vector lanes of the data's type sum SPAN elements and are then added to a
+** double, so that the error does not grow with n.
 */
 #include "kernels/cpu/norm/channels.h"
 

@@ -1,8 +1,8 @@
 /*
 ** best_loops.h - the largest or smallest element and its position. NaN wins over every number;
 ** among equal elements the first wins. best_<type>.c defines `Element`, its IS_NAN, `Position`, an
-** integer of the same size, and the MEMBER of tlk_Best's value, and includes this file. `largest` is
-** a constant at each inlined call.
+** integer of the same size, and the MEMBER of tlk_Best's value, and includes this file. `largest`
+** is a constant at each inlined call.
 */
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"

@@ -47,8 +47,8 @@ struct Larger {
   }
 };
 
-/* The running softmax of one row: the largest score, the sum of the weights, and the weighted sum of
-** this thread's E elements of the values. */
+/* The running softmax of one row: the largest score, the sum of the weights, and the weighted sum
+** of this thread's E elements of the values. */
 template <int E> struct Running {
   float most, total, sum[E];
 

@@ -18,8 +18,8 @@ bool cuda_lib_gemm(const struct tlk_gemm *call);
 /* Multiplies matrices of a half type into the float32 matrix `out` instead of c. */
 bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out);
 
-/* Computes a product with bias and activation, or with sums, in one pass. *done stays false, and nothing is
-** computed, if cuBLASLt cannot do that. */
+/* Computes a product with bias and activation, or with sums, in one pass. *done stays false, and
+** nothing is computed, if cuBLASLt cannot do that. */
 bool cuda_lib_linear(const struct tlk_linear *call, bool *done);
 
 /* Compute convolutions without empty arrays; the bias is not added. *done stays false if cuDNN is

@@ -97,8 +97,8 @@ static bool scale(const tlk_Context *cx, const tlk_Gemm &g) {
 
 /* ---- sizes that are no multiples of 8 ---------------------------------------------------------- */
 
-/* Copies `rows` rows of `cols` elements of a half type to a matrix of `to_rows` rows of `to_cols`, whose
-** other elements become 0, or leaves them out if it has fewer. A warp copies a row. */
+/* Copies `rows` rows of `cols` elements of a half type to a matrix of `to_rows` rows of `to_cols`,
+** whose other elements become 0, or leaves them out if it has fewer. A warp copies a row. */
 static __global__ void __launch_bounds__(ROW_THREADS)
     pad_kernel(const uint16_t *from, int64_t from_ld, uint16_t *to, int64_t to_ld, int64_t rows,
                int64_t cols, int64_t to_rows, int64_t to_cols) {
@@ -142,10 +142,10 @@ struct Matrix {
   }
 };
 
-/* The library multiplies matrices of half types whose rows or sizes are no multiples of 8 elements, as
-** those of a vocabulary of 50257, six to eight times as slowly as others (on an H200: 13.3 ms in
-** place of 1.7), so that it pays to copy large ones. A copy takes as long as 64 multiplications of each
-** element. *done becomes false if the matrices are not copied. */
+/* The library multiplies matrices of half types whose rows or sizes are no multiples of 8 elements,
+** as those of a vocabulary of 50257, six to eight times as slowly as others (on an H200: 13.3 ms in
+** place of 1.7), so that it pays to copy large ones. A copy takes as long as 64 multiplications of
+** each element. *done becomes false if the matrices are not copied. */
 static bool multiply_padded(const struct tlk_gemm *call, bool *done) {
   tlk_Gemm g = call->gemm;
   int64_t m = g.trans_a ? divide_up(g.m, 8) * 8 : g.m, n = divide_up(g.n, 8) * 8;

@@ -174,8 +174,8 @@ __device__ __forceinline__ void rank_items(const Item (&items)[EACH], int64_t le
   }
 }
 
-/* Moves items to their places; each warp processes `each` * 32 consecutive items. Shared memory first
-** holds the tile's items in the order of their digits, so that neighbouring threads write to
+/* Moves items to their places; each warp processes `each` * 32 consecutive items. Shared memory
+** first holds the tile's items in the order of their digits, so that neighbouring threads write to
 ** neighbouring addresses. */
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS, 3)

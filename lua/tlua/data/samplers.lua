@@ -1,4 +1,4 @@
--- samplers.lua - determine the order in which a loader takes the items of a dataset.
+-- samplers.lua - samplers, which determine the order in which a loader takes a dataset's items.
 --
 -- A sampler has a length and `iter`, which returns a function that returns one position at each
 -- call. The samplers in this file also have `indices`, which returns all positions at once as a 1-d

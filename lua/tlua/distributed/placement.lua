@@ -135,8 +135,8 @@ function M.refuse_split(name, parameters, group)
    end
 end
 
---- Raises for reset_parameters of a module with a parameter that tensor parallelism has split:
---- first weights depend on the whole shape, which the module no longer has.
+--- Raises the error of reset_parameters for a module with a parameter that tensor parallelism has
+--- split: initial weights depend on the whole shape, which the module no longer has.
 ---@param name string  of the module or the parameter
 function M.refuse_reset(name)
    torch.raise(("reset_parameters: %s is split by tensor parallelism; call reset_parameters before "

@@ -56,8 +56,8 @@ end
 
 -- Calls of operators --------------------------------------------------------------------------
 
--- Returns arguments by name: {self = x, dim = 2}. Numbers of a list that was given as several
--- arguments are a list again.
+-- Returns arguments by name: {self = x, dim = 2}. Sizes or dimensions that were passed as several
+-- arguments become one list.
 local function by_name(signature, ...)
    local given, named = table.pack(...), {}
    local n, options = given.n, nil

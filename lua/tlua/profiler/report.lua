@@ -98,8 +98,8 @@ local kinds = {
    step = 7, kernel = 9,
 }
 
--- Returns, for each thread, the number of timeline rows above its rows; the thread [0] has none
--- above.
+-- Returns, for each thread, the number of the timeline's rows that belong to the threads before it.
+-- Thread 0 is the first one.
 local function rows_above(session, n)
    local depths, most, event = {}, {}, {}
    for i = 1, n do

@@ -38,8 +38,8 @@ static lua_Integer position(lua_State *L, int64_t at) {
   return at + n + 1;
 }
 
-/* Reads a whole number as a key that the list lacks, or numel. Positions after the last one are nil, as in
-** every list. */
+/* Reads a whole number as a key that the list lacks, or numel. Positions after the last one are
+** nil, as in every list. */
 static int size_index(lua_State *L) {
   int64_t at;
   if (tli_to_whole(L, 2, &at)) {

@@ -1,6 +1,6 @@
 /*
-** lapack.c - Cholesky, L D L^T and LU factorizations: checks, column-major copies, calls of the back
-** end's LAPACK, and results as views of its output. A column-major copy is a row-major copy of
+** lapack.c - Cholesky, L D L^T and LU factorizations: checks, column-major copies, calls of the
+** back end's LAPACK, and results as views of its output. A column-major copy is a row-major copy of
 ** the transpose.
 */
 #include <math.h>

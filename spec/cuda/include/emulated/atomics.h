@@ -1,7 +1,7 @@
 /*
 ** atomics.h - CUDA's atomic operations, for the types that support them. One host thread runs all
-** blocks of a launch, and switches between CUDA threads only at barriers, or, where races are looked
-** for (races.cc), between operations; so plain reads and writes are atomic.
+** blocks of a launch, and switches between CUDA threads only at barriers, or, where races are
+** looked for (races.cc), between operations; so plain reads and writes are atomic.
 */
 #ifndef TLK_EMULATED_ATOMICS_H
 #define TLK_EMULATED_ATOMICS_H
