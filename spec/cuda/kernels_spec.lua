@@ -260,6 +260,9 @@ local function check(row, text, variant)
    local ok, expected, here = run(row, text, variant, "cpu")
    if has_complex(here) or ok and has_complex(expected) then return refuses_complex(row, text, variant) end
    local fine, actual, there = run(row, text, variant, "cuda")
+   -- transforms of real numbers to real numbers pass by complex ones
+   local through = not fine and row.path:find "torch%.fft%." and tostring(actual):find "no complex%d+ tensors on cuda"
+   if through then return nil end
    if not ok and fine and tostring(expected):find(unchecked, 1, true) then return nil end
    local fault = differ(sensitive[row.name] and condition or 1, ok, expected, fine, actual)
    if fault or not ok then return fault end

@@ -15,7 +15,8 @@ local gives_complex <const> = {complex = true, polar = true, view_as_complex = t
 for _, row in ipairs(has_complex and {} or rows) do
    local kept = {}
    for _, text in ipairs(row.examples) do
-      if not gives_complex[row.name] and not text:find "Z%(" then kept[#kept + 1] = text end
+      local complex = gives_complex[row.name] or row.path:find "%.fft%.[ir]*h?fft" or text:find "Z%("
+      if not complex then kept[#kept + 1] = text end
    end
    row.examples = kept
 end
