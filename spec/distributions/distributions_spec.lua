@@ -571,6 +571,13 @@ describe("distributions under modes", function()
       end
    end)
 
+   it("refuse limits of ContinuousBernoulli that are not two in order", function()
+      for _, lims in ipairs {{0.4}, {0.6, 0.4}, {}} do
+         assert.raises("distributions.ContinuousBernoulli: lims: expected two numbers, the smaller first",
+            function() D.ContinuousBernoulli {probs = 0.3, lims = lims} end)
+      end
+   end)
+
    it("refuse a number for a covariance matrix", function()
       assert.raises("distributions.MultivariateNormal: covariance_matrix: expected 1 x 1 matrices",
          function() D.MultivariateNormal(0, 1) end)

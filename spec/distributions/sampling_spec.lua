@@ -2,6 +2,7 @@
 -- parameters.
 
 local torch = require "tlua"
+local sorted = require "spec.support.sorted"
 local device = require "spec.support.device"
 local D = torch.distributions
 
@@ -96,17 +97,20 @@ describe("a sample", function()
    end
 
    -- The 256 uniform numbers of bfloat16 would make the mean of Geometric 4, and lose the tails.
-   for _, row in ipairs {{"Geometric", 0.25, 3, 3.4641}, {"Laplace", 0, 0, 1.4142}} do
-      it("has the mean and the deviation of " .. row[1] .. " in half types", function()
+   local of_half <const> = {
+      Geometric = {0.25, 3, 12 ^ 0.5}, Laplace = {0, 0, 2 ^ 0.5, 1}, Gumbel = {0, 0.5772, math.pi / 6 ^ 0.5, 1},
+      LogitRelaxedBernoulli = {1, 0, math.pi / 3 ^ 0.5, 0.5},
+   }
+   for name, row in sorted(of_half) do
+      it("has the mean and the deviation of " .. name .. " in half types", function()
          for _, dtype in ipairs {"float16", "bfloat16"} do
-            local first = torch.tensor(row[2], {dtype = dtype})
-            local d = row[1] == "Laplace" and D.Laplace(first, 1) or D.Geometric(first)
+            local second = row[4] and torch.tensor(row[4], {dtype = dtype})
+            local d = D[name](torch.tensor(row[1], {dtype = dtype}), second)
             torch.manual_seed(5)
-            local x = d:sample {100000}
+            local x = d:sample {n}
             assert.equal(dtype, x.dtype)
-            x = x:float()
-            assert.close(row[3], x:mean(), 0.05)
-            assert.close(row[4], x:std(), 0.05)
+            assert.close(row[2], x:double():mean(), 5 * row[3] / n ^ 0.5)
+            assert.close(row[3], x:double():std(), 8 * row[3] / n ^ 0.5)
          end
       end)
    end

@@ -2,6 +2,7 @@
 -- of its own.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 local base = require "tlua.distributions.Distribution"
 local binary = require "tlua.distributions.binary"
 local constraints = require "tlua.distributions.constraints"
@@ -24,6 +25,14 @@ end
 local function draw_by_icdf(self, shape)
    local like = self._like
    return self:_icdf(torch.rand(shape, shapes.of_uniform(like))):to(like.dtype)
+end
+
+-- The same for an icdf that is infinite at 0 and 1.
+local function draw_between(self, shape)
+   local like = self._like
+   local p = torch.rand(shape, shapes.of_uniform(like))
+   local info = torch.finfo(p.dtype)
+   return self:_icdf(p:clamp(info.tiny, 1 - info.eps)):to(like.dtype)
 end
 
 --- The Cauchy distribution with the mode loc. Its half width at half maximum is scale.
@@ -153,6 +162,7 @@ define("Gumbel", "loc: any, scale: any", {
       local y = (self.loc - x) / self.scale
       return y - y:exp() - self.scale:log()
    end,
+   sample = draw_between, rsample = draw_between,
    cdf = function(self, x) return (-((self.loc - x) / self.scale):exp()):exp() end,
    icdf = function(self, p) return self.loc - self.scale * (-p:log()):log() end,
    entropy = function(self) return self.scale:log() + 1 + euler end,
@@ -290,7 +300,15 @@ end
 ---@field logits Tensor  log(probs / (1 - probs))
 define("ContinuousBernoulli", "probs: any?, logits: any?, lims: numbers?", binary {
    parent = base.ExponentialFamily, support = constraints.unit_interval,
-   prepare = function(self) self.lims = rawget(self, "lims") or {0.499, 0.501} end,
+   prepare = function(self)
+      local lims = rawget(self, "lims") or {0.499, 0.501}
+      local in_order = #lims == 2 and lims[1] <= lims[2]
+      if not in_order then
+         args.refuse(torch.type(self), "lims", "two numbers, the smaller first",
+            table.concat(lims, ", "))
+      end
+      self.lims = lims
+   end,
    mean = function(self)
       local p, x = cut(self), self._inner - 0.5
       local value = p / (2 * p - 1) + 1 / ((-p):log1p() - p:log())

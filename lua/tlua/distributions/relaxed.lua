@@ -60,8 +60,10 @@ end
 define("LogitRelaxedBernoulli", parameters, binary {
    support = constraints.real, prepare = prepare,
    rsample = function(self, shape)
-      local u, p = uniform(shape, self._like), self._inner
-      return (u:log() - (-u):log1p() + p:log() - (-p):log1p()) / self.temperature
+      local like, p = self._like, self._inner
+      local u = uniform(shape, shapes.of_uniform(like))
+      local x = (u:log() - (-u):log1p() + p:log() - (-p):log1p()) / self.temperature
+      return x:to(like.dtype)
    end,
    log_prob = function(self, x)
       local d = self.logits - x * self.temperature
@@ -121,8 +123,9 @@ end
 define("ExpRelaxedCategorical", parameters, classes {
    support = constraints.real_vector, cached = {},
    rsample = function(self, shape)
-      local gumbels = -(-uniform(shape, self._like):log()):log()
-      return ((self.logits + gumbels) / self.temperature):log_softmax(-1)
+      local like = self._like
+      local gumbels = -(-uniform(shape, shapes.of_uniform(like)):log()):log()
+      return ((self.logits + gumbels) / self.temperature):log_softmax(-1):to(like.dtype)
    end,
    log_prob = function(self, x)
       local n, t = self._n, self.temperature
