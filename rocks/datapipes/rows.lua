@@ -10,7 +10,7 @@ local M = {}
 
 local Row = {}
 
---- Returns the item as one value, for a buffer.
+--- Packs an item into one value, to store it in a buffer.
 ---@param first any
 ---@param ... any
 ---@return any
@@ -27,7 +27,7 @@ function M.release(held)
    return table.unpack(held, 1, held.n)
 end
 
---- Returns the item as one value for the user.
+--- Packs an item into one value that the user may see, such as an element of a batch.
 ---@param first any
 ---@param ... any
 ---@return any

@@ -139,7 +139,8 @@ local function limits()
 end
 local edges
 
--- Returns {limit}, {count} of the buckets from the first to the last that is not empty.
+-- Returns the list of the buckets' upper limits and the list of their counts, from the first to the
+-- last bucket that is not empty.
 local function buckets(values)
    edges = edges or limits()
    local at = torch.bucketize(values, torch.tensor(edges, {dtype = "float64"}))

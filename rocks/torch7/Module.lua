@@ -247,7 +247,8 @@ function Module:accUpdateGradParameters(input, gradOutput, rate)
 end
 Module.sharedAccUpdateGradParameters = Module.accUpdateGradParameters
 
---- Computes both halves of the gradient at once, unless a class has its own halves.
+--- Computes the gradients of inputs and of parameters in one pass, unless the class overrides
+--- updateGradInput or accGradParameters.
 function Module:backward(input, gradOutput, scale)
    local own = self.updateGradInput ~= Module.updateGradInput
       or self.accGradParameters ~= Module.accGradParameters

@@ -8,7 +8,7 @@ local classes = require "tlua.torch7.classes"
 local dispatch = require "tlua.torch7.dispatch"
 
 local M = {}
-package.loaded["tlua.torch7.torch"] = M -- defined now for the files that this one requires
+package.loaded["tlua.torch7.torch"] = M -- the files required below require this module
 
 local methods, is_tensor = types.methods, types.is_tensor
 

@@ -94,8 +94,8 @@ function M.tag(tensor)
    return set_metatable(tensor, kind.tensor)
 end
 
---- Returns the value of a tensor without history, under tlua's metatable: it has the same elements,
---- for code that uses tlua's methods.
+--- Returns a tensor of tlua that shares a Torch7 tensor's elements and has no history, for code
+--- that calls tlua's methods.
 ---@param tensor Tensor
 ---@return Tensor
 function M.untag(tensor) return torch.detach(tensor) end

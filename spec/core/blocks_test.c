@@ -20,7 +20,7 @@ enum { STREAMS = 4, MIB = 1 << 20, GRANULE = 2 * MIB, MEMORY = 256 * MIB };
 
 typedef struct World {
   uint64_t given[STREAMS], done[STREAMS];
-  int64_t granted; /* address space in bytes; more is refused */
+  int64_t granted; /* limit of reserved addresses in bytes */
   int64_t mapped, reserved, marks, waits;
   /* bytes of blocks that became free: in the general pool, and in a pool of a graph */
   int64_t freed[2];

@@ -158,7 +158,7 @@ static void store(const Memory *m, const Described *t) {
 }
 
 /* Returns the element of an operand that belongs to an element of a larger tensor. Dimensions of
-** size 1 are broadcast. If the operand has fewer heads, several adjacent heads share one of them. */
+** size 1 are broadcast. If the operand has fewer heads, several adjacent heads share one. */
 static float element(const Described *t, const float *x, const int64_t *whole, int64_t b, int64_t h,
                      int64_t r, int64_t c) {
   const int64_t *d = dims(t);

@@ -47,7 +47,7 @@ local functions = {
    {"reciprocal", function(x) return 1 / x end, 1e-10, 1e10},
 }
 
--- Returns the distance of float32 numbers around x.
+-- Returns the distance between neighbouring float32 numbers near x.
 local function unit(x)
    local exponent = x == 0 and -149 or math.floor(log(abs(x), 2))
    return 2.0 ^ math.max(exponent - 23, -149)

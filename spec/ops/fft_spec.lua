@@ -1,4 +1,4 @@
--- Tests Fourier transforms, short-time ones and windows beside what PyTorch gives
+-- Tests Fourier transforms, short-time transforms and windows against PyTorch's results
 -- (spec/fixtures/fft.py), and the kernel's accuracy at many lengths beside a matrix product. The
 -- operators' gradients, layouts and dtypes are in spec/ops/table_spec.lua.
 

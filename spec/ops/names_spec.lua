@@ -93,7 +93,8 @@ local function fault_in(row, message)
    end
 end
 
--- If its first argument is wrong, a method call would call another function.
+-- Returns the position of the first argument that may be wrong. The first argument of a method
+-- decides which function is called, so it must be right.
 local function first_of(row) return row.func and 1 or 2 end
 
 local function check(row, text, faults)

@@ -43,8 +43,8 @@ function M.get(parameter)
    return placements[parameter]
 end
 
---- Gives a copy or a view of a parameter, or a part of its optimizer's state, the parameter's
---- placement.
+--- Records that a tensor has the placement of a parameter: a copy or a view of the parameter, or a
+--- part of its optimizer's state.
 ---@param tensor Tensor
 ---@param parameter Tensor
 ---@return Tensor tensor

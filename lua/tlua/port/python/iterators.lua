@@ -21,8 +21,8 @@ function M.tuples(thing)
    end
 end
 
---- Counts along: `for i, x in py.enumerate(list)`, i from 0 or `start`; several values of an
---- iterator stay several.
+--- Implements Python's enumerate: in `for i, x in py.enumerate(list)`, i counts from 0 or `start`.
+--- If the iterator returns several values, all of them follow i.
 ---@param thing any
 ---@param start? integer
 function M.enumerate(thing, start)
