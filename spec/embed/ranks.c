@@ -15,8 +15,8 @@ enum { RANKS = 3 };
 
 static char path[64];
 
-/* Returns true if all is well. */
-static const char *program =
+/* Programs of a rank, which return true if all is well. */
+static const char *const calls =
     "local path, rank = ...\n"
     "local dist = torch.distributed\n"
     "dist.init_process_group {init_method = 'file://' .. path, rank = rank, world_size = 3,\n"
@@ -42,8 +42,29 @@ static const char *program =
     "dist.destroy_process_group()\n"
     "return true\n";
 
+/* A call that times out lists what the others do, while they do it; with the thread sanitizer, that
+** shows races. */
+static const char *const late =
+    "local path, rank = ...\n"
+    "local dist = torch.distributed\n"
+    "dist.init_process_group {init_method = 'file://' .. path, rank = rank, world_size = 3,\n"
+    "   timeout = 300}\n"
+    "local t = torch.ones(2)\n"
+    "local _, why = pcall(function()\n"
+    "   if rank == 2 then dist.set_timeout(0.5) dist.recv(t, 0) end\n"
+    "   while true do\n"
+    "      if rank == 0 then dist.send(t, 1) end\n"
+    "      dist.recv(t, 1 - rank)\n"
+    "      if rank == 1 then dist.send(t, 0) end\n"
+    "   end\n"
+    "end)\n"
+    "assert(why:find 'did not arrive within 0.5 s; rank 0', why)\n"
+    "dist.destroy_process_group()\n"
+    "return true\n";
+
 typedef struct Rank {
   int number;
+  const char *program;
   bool ok;
 } Rank;
 
@@ -51,7 +72,7 @@ static void *run(void *context) {
   Rank *rank = context;
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
-  if (tl_lua_open(L) && luaL_loadstring(L, program) == LUA_OK) {
+  if (tl_lua_open(L) && luaL_loadstring(L, rank->program) == LUA_OK) {
     lua_pushstring(L, path);
     lua_pushinteger(L, rank->number);
     rank->ok = lua_pcall(L, 2, 1, 0) == LUA_OK && lua_toboolean(L, -1);
@@ -61,14 +82,14 @@ static void *run(void *context) {
   return NULL;
 }
 
-static void states_on_threads_are_ranks(void) {
+static void run_ranks(const char *program) {
   pthread_t threads[RANKS];
   Rank ranks[RANKS] = {{0}};
   char folder[] = "/tmp/tlua-ranks-XXXXXX";
   CHECK(mkdtemp(folder) != NULL);
   snprintf(path, sizeof path, "%s/meet", folder);
   for (int i = 0; i < RANKS; i++) {
-    ranks[i].number = i;
+    ranks[i] = (Rank){i, program, false};
     CHECK(pthread_create(&threads[i], NULL, run, &ranks[i]) == 0);
   }
   for (int i = 0; i < RANKS; i++) {
@@ -78,7 +99,12 @@ static void states_on_threads_are_ranks(void) {
   CHECK(rmdir(folder) == 0); /* rmdir succeeds only if the folder is empty */
 }
 
+static void states_on_threads_are_ranks(void) { run_ranks(calls); }
+
+static void a_late_call_lists_what_the_others_do(void) { run_ranks(late); }
+
 int main(void) {
   RUN(states_on_threads_are_ranks);
+  RUN(a_late_call_lists_what_the_others_do);
   return test_end();
 }

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "core/error.h"
+#include "core/platform/platform.h"
 
 #ifdef __linux__
 #include <fcntl.h>
@@ -27,8 +28,63 @@
 /* Values of <linux/futex.h>, which musl does not provide. */
 enum { FUTEX_WAIT = 0, FUTEX_WAKE = 1 };
 
+static void *map_new(int file, size_t bytes) {
+  return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+}
+
+#ifdef __SANITIZE_THREAD__
+/* Ranks on threads of one process get a block at one address, so that the thread sanitizer sees
+** the accesses of all of them. */
+typedef struct Mapped {
+  struct Mapped *next;
+  ino_t number;
+  void *data;
+  int users;
+} Mapped;
+
+static Mapped *all_mapped;
+static tli_Mutex mapped_lock = TLI_MUTEX_INIT;
+
+static void *map_known(int file, size_t bytes) {
+  struct stat info;
+  Mapped *m = all_mapped;
+  if (fstat(file, &info) != 0) return MAP_FAILED;
+  while (m && m->number != info.st_ino) m = m->next;
+  if (m == NULL && (m = calloc(1, sizeof *m)) != NULL) {
+    *m = (Mapped){all_mapped, info.st_ino, map_new(file, bytes), 0};
+    all_mapped = m;
+  }
+  if (m == NULL) return MAP_FAILED;
+  m->users++;
+  return m->data;
+}
+
+static void *map_memory(int file, size_t bytes) {
+  tli_mutex_lock(&mapped_lock);
+  void *data = map_known(file, bytes);
+  tli_mutex_unlock(&mapped_lock);
+  return data;
+}
+
+static void unmap_memory(void *data, size_t bytes) {
+  tli_mutex_lock(&mapped_lock);
+  Mapped **at = &all_mapped;
+  while ((*at)->data != data) at = &(*at)->next;
+  Mapped *m = *at;
+  if (--m->users == 0) {
+    *at = m->next;
+    free(m);
+    munmap(data, bytes);
+  }
+  tli_mutex_unlock(&mapped_lock);
+}
+#else
+#define map_memory map_new
+#define unmap_memory munmap
+#endif
+
 static bool map(tli_Share *share, int file, size_t bytes) {
-  void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  void *data = map_memory(file, bytes);
   if (data == MAP_FAILED) {
     tli_fail(TL_EMEM, "shared memory of %zu bytes: %s", bytes, strerror(errno));
     close(file);
@@ -110,7 +166,7 @@ bool tli_share_open(tli_Share *share, const char *name, size_t bytes) {
 void tli_share_close(tli_Share *share) {
   if (share->data == NULL) return;
   tli_share_hide(share);
-  munmap(share->data, share->bytes);
+  unmap_memory(share->data, share->bytes);
   share->data = NULL;
 }
 

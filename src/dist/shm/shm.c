@@ -98,7 +98,7 @@ static bool join(tli_Group *group, tli_Store *store, const char *name) {
   group->sleepers = &tli_shm_rank(g, group->rank)->sleepers;
   if (!tli_share_claim(&g->share, g->base.rank))
     return tli_fail(TL_EARG, "rank %d is taken by another process", g->base.ranks[g->base.rank]);
-  tli_shm_rank(g, g->base.rank)->status = (tli_Status){.dtype = -1};
+  tli_status_set(g, &(tli_Status){.dtype = -1}, false);
   return meet(g);
 }
 

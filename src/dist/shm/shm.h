@@ -21,6 +21,9 @@
 #define TLI_SLOT ((int64_t)2 << 20)
 #define TLI_RING ((int64_t)128 << 10)
 
+enum { TLI_STATUS_WORDS = sizeof(tli_Status) / sizeof(unsigned) };
+_Static_assert(sizeof(tli_Status) % sizeof(unsigned) == 0, "a status consists of whole words");
+
 /* The state of one rank, in shared memory. */
 typedef struct tli_ShmRank {
   _Alignas(64) _Atomic uint64_t step; /* number of rounds that the rank has published */
@@ -32,8 +35,8 @@ typedef struct tli_ShmRank {
   /* incremented after every change for which this rank may wait */
   _Alignas(64) atomic_uint wake_count;
   atomic_uint sleepers;
-  _Alignas(64) atomic_uint version; /* version of the status; odd while the status is written */
-  tli_Status status;
+  _Alignas(64) atomic_uint version;     /* version of the status; odd while the status is written */
+  atomic_uint status[TLI_STATUS_WORDS]; /* a tli_Status */
   atomic_bool left;
 } tli_ShmRank;
 

@@ -30,11 +30,17 @@ void tli_shm_wake(tli_Shm *g, int rank) {
 
 /* ---- the status of a rank -------------------------------------------------------------- */
 
+/* Other ranks may read a status while it is written. Each word is released after the version has
+** become odd, so whoever acquires a new word also finds the version changed. */
 void tli_status_set(tli_Shm *g, const tli_Status *s, bool active) {
   tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
+  tli_Status now = *s;
+  now.active = active;
+  unsigned words[TLI_STATUS_WORDS];
+  memcpy(words, &now, sizeof words);
   atomic_fetch_add(&state->version, 1);
-  state->status = *s;
-  state->status.active = active;
+  for (int i = 0; i < TLI_STATUS_WORDS; i++)
+    atomic_store_explicit(&state->status[i], words[i], memory_order_release);
   atomic_fetch_add(&state->version, 1);
 }
 
@@ -43,7 +49,10 @@ tli_Status tli_status_of(const tli_Shm *g, int rank) {
   tli_Status s;
   for (int i = 0; i < 1000; i++) {
     unsigned before = atomic_load(&state->version);
-    s = state->status;
+    unsigned words[TLI_STATUS_WORDS];
+    for (int k = 0; k < TLI_STATUS_WORDS; k++)
+      words[k] = atomic_load_explicit(&state->status[k], memory_order_acquire);
+    memcpy(&s, words, sizeof s);
     if (before % 2 == 0 && atomic_load(&state->version) == before) break;
   }
   s.site[sizeof s.site - 1] = '\0';
