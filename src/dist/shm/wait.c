@@ -30,8 +30,8 @@ void tli_shm_wake(tli_Shm *g, int rank) {
 
 /* ---- the status of a rank -------------------------------------------------------------- */
 
-/* Other ranks may read a status while it is written. Each word is released after the version has
-** become odd, so whoever acquires a new word also finds the version changed. */
+/* Publishes a status, which other ranks may read meanwhile. Each word is released after the version
+** has become odd, so a rank that acquires a new word also finds the version changed. */
 void tli_status_set(tli_Shm *g, const tli_Status *s, bool active) {
   tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
   tli_Status now = *s;
