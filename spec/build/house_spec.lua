@@ -146,6 +146,20 @@ describe("a spec's loop over pairs", function()
    end)
 end)
 
+describe("a source file", function()
+   it("has no control characters but ends of lines and tabs", function()
+      local listed = shell.ok("find src kernels lua rocks examples spec -name '*.c' -o -name '*.h' -o " ..
+         "-name '*.cu' -o -name '*.cuh' -o -name '*.cc' -o -name '*.lua' -o -name '*.md'")
+      local found, count = {}, 0
+      for path in listed:gmatch "[^\n]+" do
+         count = count + 1
+         if shell.read(path):find "[%z\1-\8\11-\31\127]" then found[#found + 1] = path end
+      end
+      assert.same({}, found)
+      assert.is_true(count > 1500, count)
+   end)
+end)
+
 describe("the table of places for changes in src/README.md", function()
    it("names files and folders that are there", function()
       local text = shell.read("src/README.md"):match "## Where a change goes\n(.-)\n## "
