@@ -247,8 +247,8 @@ of_cuda.stats = counters("backends.cuda.stats", "")
 ---
 --- backends.cuda.stats() returns how often each path was taken on GPUs since the program's start.
 --- "cudnn.convolution" counts convolutions that cuDNN has computed, "cudnn.convolution_own" those
---- that tlua's own kernels have, because cuDNN could not. Attention, avg_pool, batch_norm and rnn
---- have such pairs as well. "fusion.kernels" counts chains that became one kernel, "fusion.unfused"
+--- that tlua's own kernels have, because cuDNN could not. Attention, batch_norm and rnn have such
+--- pairs as well. "fusion.kernels" counts chains that became one kernel, "fusion.unfused"
 --- those that could not be compiled; "cublaslt.epilogues" products that cuBLASLt has finished with
 --- bias and activation, "cublaslt.separate_epilogues" those that needed another pass;
 --- "nccl.buffers" tensors that NCCL accesses in place, "nccl.refused_buffers" those that it copies.

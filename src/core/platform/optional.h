@@ -46,7 +46,7 @@
     "the driver of your system, Debian: apt install nvidia-driver libcuda1")                      \
   X(CUBLASLT, "cuBLASLt", "matrix products on the GPU",                                           \
     "comes with the CUDA toolkit, Debian: apt install libcublaslt11")                             \
-  X(CUDNN, "cuDNN", "convolution, pooling, recurrent layers and attention on the GPU",            \
+  X(CUDNN, "cuDNN", "convolution, batch norm, recurrent layers and attention on the GPU",         \
     "https://developer.nvidia.com/cudnn, Debian: apt install nvidia-cudnn")                       \
   X(CUSOLVER, "cuSOLVER", "linear algebra on the GPU", "comes with the CUDA toolkit")             \
   X(NVRTC, "NVRTC", "elementwise chains as one kernel on the GPU", "comes with the CUDA toolkit") \
