@@ -129,11 +129,11 @@ struct Matrix {
     return rows == to_rows && cols == to_cols && aligned(data, 16) && ld % 8 == 0;
   }
   int64_t bytes() const { return fits() ? 0 : to_rows * to_cols * 2; }
-  /* Takes memory from *free for a copy unless the matrix fits; with `filled`, makes the copy. */
-  bool take(const tlk_Context *cx, char **free, bool filled) {
+  /* Takes memory from *room for a copy unless the matrix fits; with `filled`, makes the copy. */
+  bool take(const tlk_Context *cx, char **room, bool filled) {
     if (fits()) return true;
-    void *copy = *free;
-    *free += bytes();
+    void *copy = *room;
+    *room += bytes();
     unsigned grid = blocks_for(cx, to_rows, ROW_THREADS / WARP, 32);
     bool ok = !filled || launch(cx, pad_kernel, dim3(grid), ROW_THREADS, 0, (const uint16_t *)data,
                                 ld, (uint16_t *)copy, to_cols, rows, cols, to_rows, to_cols);
@@ -162,9 +162,9 @@ static bool multiply_padded(const struct tlk_gemm *call, bool *done) {
       work < 128 * (double)(bytes / 2))
     return true;
   Scratch memory(call->cx, bytes);
-  char *free = (char *)memory.data;
-  if (free == NULL || !a.take(call->cx, &free, true) || !b.take(call->cx, &free, true) ||
-      !c.take(call->cx, &free, false))
+  char *room = (char *)memory.data;
+  if (room == NULL || !a.take(call->cx, &room, true) || !b.take(call->cx, &room, true) ||
+      !c.take(call->cx, &room, false))
     return false;
   struct tlk_gemm product = {call->cx, g};
   tlk_Gemm &p = product.gemm;
