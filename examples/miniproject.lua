@@ -48,7 +48,7 @@ function Mixer:__init(places, width)
       nn.Sigmoid())
 end
 
--- Computes a block; x is (N, places, width).
+-- Computes a mixing block for x of shape (N, places, width).
 function Mixer:forward(x)
    local h = self.across_places(self.norm1(x):transpose(2, 3)):transpose(2, 3)
    x = x + h * self.gate(h:mean(2)):unsqueeze(2)

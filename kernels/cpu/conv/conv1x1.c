@@ -101,9 +101,9 @@ bool tlk_conv1x1_sums(const tlk_Conv *c, bool backward, void *out, const void *i
 /* The largest number of bytes in a row of a panel. */
 #define PANEL_BYTES 256
 
-/* The product that gives the gradient of a weight: images times the gradients of windows. The
-** larger array is read in place as rows; the smaller one is transposed. `flipped` means that the
-** images are the rows. */
+/* The gradient of a weight is the product of the images and the gradients of the windows. The larger
+** of the two arrays is read in place, as rows, and the smaller one is transposed. `flipped` means that
+** the images are the rows. */
 typedef struct Weight {
   const tlk_Conv *conv;
   const tlk_TileLoops *loops;

@@ -196,8 +196,8 @@ static void pass(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
 
 /* ---- rows of lines ---- */
 
-/* PICK(a, b, k) has every second number of two vectors; MIX(a, b, k) the numbers of two
-** vectors in turn, from number k on. */
+/* PICK(a, b, k) returns every second number of two vectors. MIX(a, b, k) takes numbers from the two
+** vectors in turn, beginning with number k. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define SHUFFLES 1
@@ -291,8 +291,8 @@ static void twist(int64_t rows, const void *lanes, const void *base, int64_t str
 
 /* ---- real signals ---- */
 
-/* unpack makes of elements k and h - k of the pairs' transform those of the signal's; pack is the
-** inverse, times 2. */
+/* unpack converts elements k and h - k of the pairs' transform to those of the signal's transform.
+** pack converts them back, multiplied by 2. */
 #define UNPACKING(type, name)                                             \
   static inline void name##_unpack(type *low, type *high, Complex root) { \
     type a = name##_scaled(*low, (real)0.5);                              \

@@ -82,8 +82,8 @@ static void put_root(void *table, tl_DType real, int64_t at, int64_t k, int64_t 
   }
 }
 
-/* Returns the place of a table of n complex numbers after the earlier ones; counts only, while
-** there is no memory. */
+/* Returns the place of a table of n complex numbers after the earlier tables. Before the tables have
+** memory, only their bytes are counted. */
 static void *place(tlk_FftPlan *p, int64_t n) {
   size_t bytes = ((size_t)n * 2 * tl_dtype_size(p->part) + 63) / 64 * 64;
   void *at = p->tables ? (char *)p->tables + p->bytes : NULL;
@@ -132,7 +132,7 @@ static void lay_out_divided(tlk_FftPlan *p) {
   }
 }
 
-/* The chirp exp(-pi i j^2 / n); the filter is transformed later. */
+/* Writes the chirp exp(-pi i j^2 / n), and finds a place for the filter, which make_filter writes. */
 static void lay_out_chirp(tlk_FftPlan *p) {
   p->chirp = place(p, p->n);
   p->filter = place(p, p->inner->n);
@@ -164,7 +164,8 @@ static void free_plan(tlk_FftPlan *p) {
   tli_memory_put(p);
 }
 
-/* The filter is the transform of the chirp's conjugate, around 0, divided by the length. */
+/* Writes the filter: the transform of the conjugate of the chirp at positions from -n to n, divided by
+** the length. */
 static bool make_filter(tlk_FftPlan *p) {
   int64_t m = p->inner->n, pair = 2 * (int64_t)tl_dtype_size(p->part);
   size_t bytes = (size_t)(m * pair);
