@@ -172,32 +172,32 @@ describe("torch.fft", function()
    it("refuses nonsense by name", function()
       local x = torch.ones(2, 3)
       for message, call in pairs {
-         ["fft: input: expected at least one dimension, got none"] = function()
+         ["fft.fft: input: expected at least one dimension, got none"] = function()
             torch.fft.fft(torch.tensor(1.0))
          end,
-         ["fft: n: expected at least 1, got 0"] = function() torch.fft.fft(x, 0) end,
-         ["fft: dimension 3 is out of range for 2 dimensions: expected 1 to 2 or -2 to -1"] = function()
+         ["fft.fft: n: expected at least 1, got 0"] = function() torch.fft.fft(x, 0) end,
+         ["fft.fft: dimension 3 is out of range for 2 dimensions: expected 1 to 2 or -2 to -1"] = function()
             torch.fft.fft(x, nil, 3)
          end,
-         ["fft: norm: expected 'backward', 'ortho' or 'forward', got 'half'"] = function()
+         ["fft.fft: norm: expected 'backward', 'ortho' or 'forward', got 'half'"] = function()
             torch.fft.fft(x, nil, 1, "half")
          end,
-         ["fftn: dim: dimension 2 appears twice"] = function() torch.fft.fftn(x, nil, {2, -1}) end,
-         ["fftn: s: expected a size for each of the 2 dimensions in dim, got 1"] = function()
+         ["fft.fftn: dim: dimension 2 appears twice"] = function() torch.fft.fftn(x, nil, {2, -1}) end,
+         ["fft.fftn: s: expected a size for each of the 2 dimensions in dim, got 1"] = function()
             torch.fft.fftn(x, {2}, {1, 2})
          end,
-         ["fftn: s: got 3 sizes for a tensor of shape [2, 3]"] = function()
+         ["fft.fftn: s: got 3 sizes for a tensor of shape [2, 3]"] = function()
             torch.fft.fftn(x, {2, 2, 2})
          end,
-         ["rfftn: dim: expected at least one dimension"] = function() torch.fft.rfftn(x, nil, {}) end,
-         ["irfft: expected a signal of at least 1 element along dimension 2, got 0"] = function()
+         ["fft.rfftn: dim: expected at least one dimension"] = function() torch.fft.rfftn(x, nil, {}) end,
+         ["fft.irfft: expected a signal of at least 1 element along dimension 2, got 0"] = function()
             torch.fft.irfft(torch.ones(2, 1))
          end,
-         ["fft2: expected a signal of at least 1 element along dimension 1, got 0"] = function()
+         ["fft.fft2: expected a signal of at least 1 element along dimension 1, got 0"] = function()
             torch.fft.fft2(torch.ones(0, 3))
          end,
-         ["rfft: does not take complex numbers"] = function() torch.fft.rfft(shaped({3}, true)) end,
-         ["fftfreq: n: expected at least 1, got 0"] = function() torch.fft.fftfreq(0) end,
+         ["fft.rfft: does not take complex numbers"] = function() torch.fft.rfft(shaped({3}, true)) end,
+         ["fft.fftfreq: n: expected at least 1, got 0"] = function() torch.fft.fftfreq(0) end,
       } do
          assert.raises(message, call)
       end

@@ -260,18 +260,19 @@ static tl_Tensor *c2r(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, 
 }
 
 /* Defines the forms of a transform: along one, along two and along several dimensions. */
-#define FORMS(name, function, inverse)                                                         \
-  tl_Tensor *tlo_fft_##name(tl_Tensor *input, int64_t n, int64_t dim, const char *norm) {      \
-    tl_Ints s = n == TLI_NOINT ? TLI_NOINTS : (tl_Ints){1, &n};                                \
-    if (n != TLI_NOINT && n < 1)                                                               \
-      return tli_fail_null(TL_EARG, #name ": n: expected at least 1, got %lld", (long long)n); \
-    return function(#name, input, s, (tl_Ints){1, &dim}, norm, inverse);                       \
-  }                                                                                            \
-  tl_Tensor *tlo_fft_##name##2(tl_Tensor * input, tl_Ints s, tl_Ints dim, const char *norm) {  \
-    return function(#name "2", input, s, dim, norm, inverse);                                  \
-  }                                                                                            \
-  tl_Tensor *tlo_fft_##name##n(tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm) {   \
-    return function(#name "n", input, s, dim, norm, inverse);                                  \
+#define FORMS(name, function, inverse)                                                        \
+  tl_Tensor *tlo_fft_##name(tl_Tensor *input, int64_t n, int64_t dim, const char *norm) {     \
+    tl_Ints s = n == TLI_NOINT ? TLI_NOINTS : (tl_Ints){1, &n};                               \
+    if (n != TLI_NOINT && n < 1)                                                              \
+      return tli_fail_null(TL_EARG, "fft." #name ": n: expected at least 1, got %lld",        \
+                           (long long)n);                                                     \
+    return function("fft." #name, input, s, (tl_Ints){1, &dim}, norm, inverse);               \
+  }                                                                                           \
+  tl_Tensor *tlo_fft_##name##2(tl_Tensor * input, tl_Ints s, tl_Ints dim, const char *norm) { \
+    return function("fft." #name "2", input, s, dim, norm, inverse);                          \
+  }                                                                                           \
+  tl_Tensor *tlo_fft_##name##n(tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm) {  \
+    return function("fft." #name "n", input, s, dim, norm, inverse);                          \
   }
 
 FORMS(fft, c2c, false)
@@ -306,11 +307,11 @@ static tl_Tensor *frequencies(const char *op, int64_t n, double d, tl_DType dtyp
 }
 
 tl_Tensor *tlo_fft_fftfreq(int64_t n, double d, tl_DType dtype, tl_Device device) {
-  return frequencies("fftfreq", n, d, dtype, device, false);
+  return frequencies("fft.fftfreq", n, d, dtype, device, false);
 }
 
 tl_Tensor *tlo_fft_rfftfreq(int64_t n, double d, tl_DType dtype, tl_Device device) {
-  return frequencies("rfftfreq", n, d, dtype, device, true);
+  return frequencies("fft.rfftfreq", n, d, dtype, device, true);
 }
 
 /* Rolls the dimensions by half their sizes, rounded up if `up`. */
@@ -328,9 +329,9 @@ static tl_Tensor *shifted(const char *op, tl_Tensor *input, tl_Ints dim, bool up
 }
 
 tl_Tensor *tlo_fft_fftshift(tl_Tensor *input, tl_Ints dim) {
-  return shifted("fftshift", input, dim, false);
+  return shifted("fft.fftshift", input, dim, false);
 }
 
 tl_Tensor *tlo_fft_ifftshift(tl_Tensor *input, tl_Ints dim) {
-  return shifted("ifftshift", input, dim, true);
+  return shifted("fft.ifftshift", input, dim, true);
 }
