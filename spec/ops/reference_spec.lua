@@ -53,7 +53,7 @@ end
 
 -- Returns the failure of a row in a layout, or nil.
 local function check(row, change)
-   local text, inputs, expected = table.unpack(row)
+   local text, inputs, expected = row.text, row.inputs, row.expected
    local args = {}
    for i, item in ipairs(inputs) do args[i] = change(read(item)) end
    local call = assert(load("local torch, x, y, z = ... return " .. text, "=call"))
@@ -82,7 +82,7 @@ local function describe_inputs(inputs)
    return table.concat(texts, ", ")
 end
 
--- Returns the rows by operator, in the order of the fixture.
+-- Returns the calls by operator, in the order of the fixture.
 local function by_name()
    local groups, order = {}, {}
    for _, row in ipairs(rows) do
@@ -91,7 +91,9 @@ local function by_name()
          groups[name] = {}
          order[#order + 1] = name
       end
-      table.insert(groups[name], row)
+      for i = 2, #row do
+         table.insert(groups[name], {text = row[1], inputs = row[i][1], expected = row[i][2]})
+      end
    end
    return groups, order
 end
@@ -106,8 +108,8 @@ describe("values and gradients are PyTorch's:", function()
             for layout, change in sorted(layouts) do
                local fault = check(row, change)
                if fault then
-                  faults[#faults + 1] = ("%s with %s, %s: %s"):format(row[1],
-                     describe_inputs(row[2]), layout, fault)
+                  faults[#faults + 1] = ("%s with %s, %s: %s"):format(row.text,
+                     describe_inputs(row.inputs), layout, fault)
                end
             end
          end
