@@ -105,9 +105,8 @@ describe("the lists of autocast", function()
          assert.equal("float64", y:sum({dtype = "float64"}).dtype)
          assert.equal("float32", torch.addcmul(y, y, y:float()).dtype)
          assert.equal("bfloat16", torch.addcmul(y, y, y).dtype)
-         assert.raises("binary_cross_entropy: not safe under autocast", function()
-            F.binary_cross_entropy(y:sigmoid(), y)
-         end)
+         assert.raises("binary_cross_entropy: not safe under autocast",
+            function() F.binary_cross_entropy(y:sigmoid(), y) end)
          -- the CPU's autocast is off
          assert.equal("float32", torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype)
       end)

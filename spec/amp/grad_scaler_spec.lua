@@ -15,15 +15,11 @@ end
 local makers = {
    SGD = function(p, more) return optim.SGD(p, {lr = 0.1, momentum = 0.9, capturable = more}) end,
    Adam = function(p, more) return optim.Adam(p, {lr = 0.1, capturable = more}) end,
-   AdamW = function(p, more)
-      return optim.AdamW(p, {lr = 0.1, weight_decay = 0.1, capturable = more})
-   end,
+   AdamW = function(p, more) return optim.AdamW(p, {lr = 0.1, weight_decay = 0.1, capturable = more}) end,
    Adafactor = function(p) return optim.Adafactor(p, {lr = 0.1}) end,
 }
 
-local function parameter(device)
-   return torch.tensor({1.0, 2.0, -1.0}):to(device):requires_grad_()
-end
+local function parameter(device) return torch.tensor({1.0, 2.0, -1.0}):to(device):requires_grad_() end
 
 -- Compares a run with a row of the fixture; with `folded`, step() also clips the gradients.
 local function follow(row, device, capturable, folded)
@@ -67,9 +63,7 @@ describe("GradScaler", function()
          end)
       end
       if row.optimizer ~= "Adafactor" then
-         it("does it on a device that keeps the clocks: " .. how, function()
-            follow(row, "sim", true)
-         end)
+         it("does it on a device that keeps the clocks: " .. how, function() follow(row, "sim", true) end)
       end
    end
 
@@ -200,9 +194,7 @@ describe("GradScaler", function()
       it("a second step before update, which changes nothing", function()
          scaler:step(sgd)
          local now = p:tolist()
-         assert.raises("amp.GradScaler.step: called already for this optimizer", function()
-            scaler:step(sgd)
-         end)
+         assert.raises("amp.GradScaler.step: called already for this optimizer", function() scaler:step(sgd) end)
          assert.same(now, p:tolist())
          scaler:update()
       end)
@@ -210,58 +202,42 @@ describe("GradScaler", function()
       it("a second unscale_, which changes nothing", function()
          scaler:unscale_(sgd)
          assert.same({1, 1, 1}, p.grad:tolist())
-         assert.raises("amp.GradScaler.unscale_: called already", function()
-            scaler:unscale_(sgd)
-         end)
+         assert.raises("amp.GradScaler.unscale_: called already", function() scaler:unscale_(sgd) end)
          assert.same({1, 1, 1}, p.grad:tolist())
          scaler:step(sgd)
-         assert.raises("called after step(); update() comes between", function()
-            scaler:unscale_(sgd)
-         end)
+         assert.raises("called after step(); update() comes between", function() scaler:unscale_(sgd) end)
       end)
 
       it("other calls that make no sense", function()
          assert.raises("update: no gradients were looked at", function() scaler:update() end)
          assert.raises("closures are not supported", function() scaler:step(sgd, print) end)
-         assert.raises("step: optimizer: expected an optimizer, got 3", function()
-            scaler:step(3)
-         end)
+         assert.raises("step: optimizer: expected an optimizer, got 3", function() scaler:step(3) end)
          sgd:zero_grad()
          assert.raises("step: the optimizer has no gradients", function() scaler:step(sgd) end)
-         assert.raises("growth_factor: expected a number above 1, got 1", function()
-            torch.amp.GradScaler({growth_factor = 1.0})
-         end)
-         assert.raises('amp.GradScaler: device: expected a device such as "cpu" or "cuda:0", got "bogus"', function()
-            torch.amp.GradScaler("bogus")
-         end)
-         assert.raises("unknown option init_scal; did you mean init_scale?", function()
-            torch.amp.GradScaler({init_scal = 1})
-         end)
-         assert.raises("scale: outputs: expected tensors or tables of them, got 3", function()
-            scaler:scale(3)
-         end)
+         assert.raises("growth_factor: expected a number above 1, got 1",
+            function() torch.amp.GradScaler({growth_factor = 1.0}) end)
+         assert.raises('amp.GradScaler: device: expected a device such as "cpu" or "cuda:0", got "bogus"',
+            function() torch.amp.GradScaler("bogus") end)
+         assert.raises("unknown option init_scal; did you mean init_scale?",
+            function() torch.amp.GradScaler({init_scal = 1}) end)
+         assert.raises("scale: outputs: expected tensors or tables of them, got 3", function() scaler:scale(3) end)
          local fresh = torch.amp.GradScaler()
          fresh:scale(torch.ones(1))
          for _, number in ipairs {-1, 0, 0 / 0, math.huge} do
-            assert.raises("init_scale: expected a number above 0", function()
-               torch.amp.GradScaler({init_scale = number})
-            end)
-            assert.raises("update: new_scale: expected a number above 0", function()
-               fresh:update(number)
-            end)
+            assert.raises("init_scale: expected a number above 0",
+               function() torch.amp.GradScaler({init_scale = number}) end)
+            assert.raises("update: new_scale: expected a number above 0", function() fresh:update(number) end)
             local state = fresh:state_dict()
             state.scale = number
-            assert.raises("load_state_dict: state: expected a result of state_dict", function()
-               fresh:load_state_dict(state)
-            end)
+            assert.raises("load_state_dict: state: expected a result of state_dict",
+               function() fresh:load_state_dict(state) end)
          end
          assert.equal(65536, fresh:get_scale())
          local half = torch.ones(2, {dtype = "float16", requires_grad = true})
          local other = optim.Adafactor({half}, {lr = 1})
          scaler:scale(half:sum():float()):backward()
-         assert.raises("expected gradients in float32 or bfloat16, got float16", function()
-            scaler:unscale_(other)
-         end)
+         assert.raises("expected gradients in float32 or bfloat16, got float16",
+            function() scaler:unscale_(other) end)
       end)
    end)
 end)
@@ -300,8 +276,7 @@ describe("the state of a GradScaler", function()
    end)
 
    it("is not changed by options that scale does not have", function()
-      assert.raises("amp.GradScaler.scale: outputs: expected one tensor or table", function()
-         torch.amp.GradScaler():scale(torch.ones(1), {factor = 2})
-      end)
+      assert.raises("amp.GradScaler.scale: outputs: expected one tensor or table",
+         function() torch.amp.GradScaler():scale(torch.ones(1), {factor = 2}) end)
    end)
 end)

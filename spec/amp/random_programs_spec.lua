@@ -49,9 +49,7 @@ local OPERATORS = {
 -- Returns the program's steps: {operator, from, other, to}.
 local function program(number)
    local draw, steps = numbers(number), {}
-   for i = 1, STEPS do
-      steps[i] = {draw(#OPERATORS), draw(SLOTS), draw(SLOTS), draw(SLOTS)}
-   end
+   for i = 1, STEPS do steps[i] = {draw(#OPERATORS), draw(SLOTS), draw(SLOTS), draw(SLOTS)} end
    return steps
 end
 
@@ -61,9 +59,7 @@ local FORMATS = {
    channels_last = function(x)
       return x:dim() == 4 and x:clone():contiguous {memory_format = "channels_last"} or x:clone()
    end,
-   transposed = function(x)
-      return x:dim() == 4 and x:transpose(3, 4):contiguous():transpose(3, 4) or x:clone()
-   end,
+   transposed = function(x) return x:dim() == 4 and x:transpose(3, 4):contiguous():transpose(3, 4) or x:clone() end,
    spread = function(x) return torch.stack({x, x}, -1):select(-1, 2) end,
 }
 

@@ -3,9 +3,7 @@
 local torch = require "tlua"
 
 -- Returns a leaf that requires a gradient.
-local function leaf(data)
-   return torch.tensor(data, {dtype = "float64", requires_grad = true})
-end
+local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
 describe("backward", function()
    it("computes the gradients of PyTorch's tutorial", function()
@@ -171,9 +169,7 @@ describe("a graph", function()
       y:backward {retain_graph = true}
       y:backward()
       assert.close({4, 8}, x.grad)
-      assert.raises("mul", "already been freed", "retain_graph = true", function()
-         (y * 1):backward()
-      end)
+      assert.raises("mul", "already been freed", "retain_graph = true", function() (y * 1):backward() end)
       assert.close({4, 8}, x.grad)
    end)
 
@@ -203,9 +199,7 @@ describe("backward refuses", function()
    it("a tensor that requires no gradient", function()
       local x = torch.ones(1)
       assert.raises("backward", "requires no gradient", function() x:backward() end)
-      assert.raises("output 2", function()
-         torch.autograd.backward {leaf(1), x}
-      end)
+      assert.raises("output 2", function() torch.autograd.backward {leaf(1), x} end)
    end)
 
    it("a start from several elements without a gradient", function()

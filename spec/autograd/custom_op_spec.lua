@@ -73,14 +73,11 @@ describe("torch.library.custom_op", function()
       local same = library.custom_op("spec_alias::same", function(x) return x end)
       assert.raises("spec_alias::same", "result 1 is argument 1", function() same(torch.ones(2)) end)
       local quiet = library.custom_op("spec_alias::quiet", function(x) x:add_(1) end)
-      assert.raises("spec_alias::quiet", "argument 1 was changed in place", function()
-         quiet(torch.ones(2))
-      end)
+      assert.raises("spec_alias::quiet", "argument 1 was changed in place", function() quiet(torch.ones(2)) end)
    end)
 
    it("changes the arguments that mutates_args names", function()
-      local op = library.custom_op("spec_alias::bump", {mutates_args = {"y"}},
-         function(x, y) y:add_(x) end)
+      local op = library.custom_op("spec_alias::bump", {mutates_args = {"y"}}, function(x, y) y:add_(x) end)
       local y = torch.zeros(2)
       op(torch.ones(2), y)
       assert.same({1, 1}, y:tolist())
@@ -93,12 +90,9 @@ describe("torch.library.custom_op", function()
    end)
 
    it("chooses the kernel by the arguments' device", function()
-      local op = library.custom_op("spec_device::where", {device_types = "sim"}, function(x)
-         return x * 0
-      end)
-      assert.raises("spec_device::where", "no kernel for cpu; there are some for sim", function()
-         op(torch.ones(2, {device = "cpu"}))
-      end)
+      local op = library.custom_op("spec_device::where", {device_types = "sim"}, function(x) return x * 0 end)
+      assert.raises("spec_device::where", "no kernel for cpu; there are some for sim",
+         function() op(torch.ones(2, {device = "cpu"})) end)
       op:register_kernel({"cpu", "cuda"}, function(x) return x * 5 end)
       assert.same({5, 5}, op(torch.ones(2, {device = "cpu"})):tolist())
    end)
@@ -156,16 +150,11 @@ describe("torch.library.custom_op", function()
    end)
 
    it("names the argument that does not fit", function()
-      assert.raises("custom_op", 'such as "mylib::scale"', function()
-         library.custom_op("scale", print)
-      end)
-      assert.raises("custom_op", "unknown option mutate_args", function()
-         library.custom_op("spec::x", {mutate_args = {}}, print)
-      end)
+      assert.raises("custom_op", 'such as "mylib::scale"', function() library.custom_op("scale", print) end)
+      assert.raises("custom_op", "unknown option mutate_args",
+         function() library.custom_op("spec::x", {mutate_args = {}}, print) end)
       scale_op "spec_near::scale"
-      assert.raises("torch.ops.spec_near", "did you mean scale", function()
-         return torch.ops.spec_near.scala
-      end)
+      assert.raises("torch.ops.spec_near", "did you mean scale", function() return torch.ops.spec_near.scala end)
       assert.raises("torch.ops", "no namespace", function() return torch.ops.nowhere end)
       assert.raises("register_fake", "no operator spec_near::scal; did you mean spec_near::scale",
          function() library.register_fake("spec_near::scal", print) end)

@@ -18,8 +18,7 @@ describe("anomaly mode", function()
       model[1].bias:detach():fill_(-1)
       local line = debug.getinfo(Root.forward, "S").linedefined
       local message = message_of(function() model(torch.ones(1, 2)):sum():backward() end)
-      assert.matches("sqrt: the gradient of its input 1 has NaN, though what came to it was finite",
-         message)
+      assert.matches("sqrt: the gradient of its input 1 has NaN, though what came to it was finite", message)
       assert.matches(("debug_spec.lua:%d %%(in module 2 %%(DebugRoot%%)%%)"):format(line), message)
    end)
 
@@ -33,8 +32,7 @@ describe("anomaly mode", function()
          local y = bad * 2
          y:backward()
       end)
-      assert.matches("^.*mul: the gradient of its input 1 has NaN, though what came to it was finite",
-         message)
+      assert.matches("^.*mul: the gradient of its input 1 has NaN, though what came to it was finite", message)
       local z = torch.tensor({-1.0}, {requires_grad = true})
       message = message_of(function() z:sqrt():exp():sqrt():backward() end)
       assert.matches("sqrt: .* where input 1 was not finite already", message)
@@ -116,12 +114,9 @@ describe("register_post_accumulate_grad_hook", function()
 
    it("applies to leaves only, and passes errors on", function()
       local w = torch.tensor({4.0}, {requires_grad = true})
-      assert.raises("expected a leaf that requires a gradient", function()
-         (w * 2):register_post_accumulate_grad_hook(print)
-      end)
-      assert.raises("hook: expected a function, got 3", function()
-         w:register_post_accumulate_grad_hook(3)
-      end)
+      assert.raises("expected a leaf that requires a gradient",
+         function() (w * 2):register_post_accumulate_grad_hook(print) end)
+      assert.raises("hook: expected a function, got 3", function() w:register_post_accumulate_grad_hook(3) end)
       w:register_post_accumulate_grad_hook(function() error "mine" end)
       local ok, message = pcall(function() w:sum():backward() end)
       assert.is_false(ok)
@@ -144,12 +139,9 @@ describe("set_printoptions", function()
    end)
 
    it("refuses unknown options", function()
-      assert.raises("unknown option precison", function()
-         torch.set_printoptions {precison = 3}
-      end)
-      assert.raises('profile: expected "default", "short" or "full", got string', function()
-         torch.set_printoptions {profile = "long"}
-      end)
+      assert.raises("unknown option precison", function() torch.set_printoptions {precison = 3} end)
+      assert.raises('profile: expected "default", "short" or "full", got string',
+         function() torch.set_printoptions {profile = "long"} end)
    end)
 end)
 
@@ -159,9 +151,8 @@ describe("set_deterministic_debug_mode", function()
       assert.equal(2, torch.get_deterministic_debug_mode())
       torch.set_deterministic_debug_mode(0)
       assert.equal(0, torch.get_deterministic_debug_mode())
-      assert.raises('expected "default", "warn" or "error"', function()
-         torch.set_deterministic_debug_mode "loud"
-      end)
+      assert.raises('expected "default", "warn" or "error"',
+         function() torch.set_deterministic_debug_mode "loud" end)
    end)
 
    -- the values are specified by https://docs.pytorch.org/docs/stable/deterministic.html
@@ -182,9 +173,7 @@ describe("set_deterministic_debug_mode", function()
       assert.has_no.errors(function() torch.empty(3) end)
       settings.fill_uninitialized_memory = true
       torch.use_deterministic_algorithms(false)
-      assert.raises("expected true or false, got 3", function()
-         settings.fill_uninitialized_memory = 3
-      end)
+      assert.raises("expected true or false, got 3", function() settings.fill_uninitialized_memory = 3 end)
       assert.raises('no setting "fill"', function() settings.fill = true end)
    end)
 end)

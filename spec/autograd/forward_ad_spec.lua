@@ -15,9 +15,7 @@ describe("forward_ad", function()
    local slope = double {3 * 2 * 0.5, -1 * 2 * 2} -- the derivative of x^2 along v
 
    it("returns the tangent of a result of dual tensors", function()
-      local primal, tangent = fwd.dual_level(function()
-         return fwd.unpack_dual(fwd.make_dual(x, v) ^ 2)
-      end)
+      local primal, tangent = fwd.dual_level(function() return fwd.unpack_dual(fwd.make_dual(x, v) ^ 2) end)
       assert.close({0.25, 4}, primal, 1e-12)
       assert.close(slope, tangent, 1e-12)
       assert.is_false(primal.requires_grad or tangent.requires_grad)
@@ -119,9 +117,7 @@ describe("a Function", function()
       ctx:save_for_backward(inputs[1])
       ctx.factor, ctx.shape = inputs[2], output.shape
    end
-   function Cube.backward(ctx, grad)
-      return grad * 3 * ctx:saved_tensors() ^ 2 * ctx.factor
-   end
+   function Cube.backward(ctx, grad) return grad * 3 * ctx:saved_tensors() ^ 2 * ctx.factor end
    function Cube.jvp(ctx, tangent, factor)
       calls.jvp = calls.jvp + 1
       assert(factor == nil)
@@ -250,8 +246,7 @@ describe("autograd.grad with is_grads_batched", function()
 
    it("frees the graph after the last example, unless it is retained", function()
       local y = x ^ 2
-      local options = {grad_outputs = torch.eye(2):double(), is_grads_batched = true,
-         retain_graph = true}
+      local options = {grad_outputs = torch.eye(2):double(), is_grads_batched = true, retain_graph = true}
       assert.close({{2, 0}, {0, 4}}, torch.autograd.grad(y, x, options), 0)
       options.retain_graph = nil
       assert.close({{2, 0}, {0, 4}}, torch.autograd.grad(y, x, options), 0)
@@ -261,9 +256,8 @@ describe("autograd.grad with is_grads_batched", function()
    it("describes the gradients that it expects", function()
       local y = x ^ 2
       local function refuse(grads)
-         assert.raises("autograd.grad: is_grads_batched", "at least one", function()
-            torch.autograd.grad(y, x, {grad_outputs = grads, is_grads_batched = true})
-         end)
+         assert.raises("autograd.grad: is_grads_batched", "at least one",
+            function() torch.autograd.grad(y, x, {grad_outputs = grads, is_grads_batched = true}) end)
       end
       refuse(nil)
       refuse(double(1))

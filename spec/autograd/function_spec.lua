@@ -2,9 +2,7 @@
 
 local torch = require "tlua"
 
-local function leaf(data)
-   return torch.tensor(data, {dtype = "float64", requires_grad = true})
-end
+local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
 local Exp = torch.class("Exp", torch.autograd.Function)
 
@@ -152,9 +150,7 @@ describe("a Function", function()
       F:apply(a, b):sum():backward()
       assert.close({1}, a.grad)
       assert.is_nil(b.grad)
-      assert.raises("input 1", function()
-         torch.autograd.grad(F:apply(a, b):sum(), {b})
-      end)
+      assert.raises("input 1", function() torch.autograd.grad(F:apply(a, b):sum(), {b}) end)
    end)
 
    it("sums and casts what backward returns", function()
@@ -335,9 +331,8 @@ describe("a Function's mistakes", function()
          return a * b
       end
       local made = torch.inference_mode(function() return torch.ones(2) end)
-      assert.raises("Times: a tensor of shape [2] that was made in inference mode", function()
-         Times:apply(made, torch.ones(2, {requires_grad = true}))
-      end)
+      assert.raises("Times: a tensor of shape [2] that was made in inference mode",
+         function() Times:apply(made, torch.ones(2, {requires_grad = true})) end)
    end)
 
    local function broken(backward)
@@ -359,9 +354,7 @@ describe("a Function's mistakes", function()
    end)
 
    it("raise an error if backward returns wrong values", function()
-      assert.raises("Broken", "Tensor", "string", function()
-         broken(function() return "x" end):sum():backward()
-      end)
+      assert.raises("Broken", "Tensor", "string", function() broken(function() return "x" end):sum():backward() end)
       assert.raises("Broken", "expected 1 gradients", function()
          broken(function(_, g) return g, g end):sum():backward()
       end)
@@ -407,7 +400,6 @@ describe("a Function's mistakes", function()
       local Half = torch.class("Half", torch.autograd.Function)
       function Half.forward(_, x) return x / 2 end
       local y = Half:apply(leaf {1})
-      assert.raises("Half: backward is missing; expected a method of that name",
-         function() y:sum():backward() end)
+      assert.raises("Half: backward is missing; expected a method of that name", function() y:sum():backward() end)
    end)
 end)

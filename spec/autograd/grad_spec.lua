@@ -2,9 +2,7 @@
 
 local torch = require "tlua"
 
-local function leaf(data)
-   return torch.tensor(data, {dtype = "float64", requires_grad = true})
-end
+local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
 local function constant(data) return torch.tensor(data, {dtype = "float64"}) end
 
@@ -106,9 +104,7 @@ describe("autograd.grad", function()
    it("refuses an input on which no output depends", function()
       local a, b = leaf {1, 2}, leaf {3, 4}
       local h = b * 2
-      assert.raises("input 2", "allow_unused", function()
-         torch.autograd.grad((a * 2):sum(), {a, b})
-      end)
+      assert.raises("input 2", "allow_unused", function() torch.autograd.grad((a * 2):sum(), {a, b}) end)
       local da, db, dh = torch.autograd.grad((a * 2):sum(), {a, b, h}, {allow_unused = true})
       assert.close({2, 2}, da)
       assert.is_nil(db)
@@ -117,9 +113,8 @@ describe("autograd.grad", function()
 
    it("refuses an input that requires no gradient", function()
       local x = leaf {1, 2}
-      assert.raises("input 2", "requires no gradient", function()
-         torch.autograd.grad((x * 2):sum(), {x, constant {1}})
-      end)
+      assert.raises("input 2", "requires no gradient",
+         function() torch.autograd.grad((x * 2):sum(), {x, constant {1}}) end)
    end)
 
    it("refuses values that are not tensors", function()
@@ -127,12 +122,10 @@ describe("autograd.grad", function()
       assert.raises("inputs", function() torch.autograd.grad((x * 2):sum()) end)
       assert.raises("inputs", function() torch.autograd.grad((x * 2):sum(), {}) end)
       assert.raises("inputs[2]", function() torch.autograd.grad((x * 2):sum(), {x, 1}) end)
-      assert.raises("grad_outputs", function()
-         torch.autograd.grad({x:sum(), x:sum()}, x, {grad_outputs = {constant(1), "x"}})
-      end)
-      assert.raises("grad_outputs", function()
-         torch.autograd.grad({x:sum()}, x, {grad_outputs = {constant(1), constant(1)}})
-      end)
+      assert.raises("grad_outputs",
+         function() torch.autograd.grad({x:sum(), x:sum()}, x, {grad_outputs = {constant(1), "x"}}) end)
+      assert.raises("grad_outputs",
+         function() torch.autograd.grad({x:sum()}, x, {grad_outputs = {constant(1), constant(1)}}) end)
    end)
 
    it("returns tensors without history by default", function()
@@ -160,8 +153,7 @@ describe("higher derivatives", function()
       local fx, fy = torch.autograd.grad(f, {x, y}, {create_graph = true})
       local fxx, fxy = torch.autograd.grad(fx, {x, y}, {retain_graph = true})
       local fyx, fyy = torch.autograd.grad(fy, {x, y})
-      assert.close({2 * 3, 2 * 2 + 2 * 3, 2 * 2 + 2 * 3, 2 * 2},
-         {fxx:item(), fxy:item(), fyx:item(), fyy:item()})
+      assert.close({2 * 3, 2 * 2 + 2 * 3, 2 * 2 + 2 * 3, 2 * 2}, {fxx:item(), fxy:item(), fyx:item(), fyy:item()})
    end)
 
    it("make a gradient penalty", function()

@@ -1,9 +1,7 @@
 local torch = require "tlua"
 local gradcheck, gradgradcheck = torch.autograd.gradcheck, torch.autograd.gradgradcheck
 
-local function float64(...)
-   return torch.randn(..., {dtype = "float64", requires_grad = true})
-end
+local function float64(...) return torch.randn(..., {dtype = "float64", requires_grad = true}) end
 
 -- Returns a Function for x^3 whose derivative is `factor` times too large.
 local function cube(factor)
@@ -46,9 +44,7 @@ describe("torch.autograd.gradcheck", function()
 
    it("checks every result", function()
       assert.is_true(gradcheck(function(x) return x:max(), x * 2 end, float64(4)))
-      assert.raises("output 2", function()
-         gradcheck(function(x) return x * 2, cube(2)(x) end, float64(2))
-      end)
+      assert.raises("output 2", function() gradcheck(function(x) return x * 2, cube(2)(x) end, float64(2)) end)
    end)
 
    it("requires an input that requires a gradient", function()
@@ -66,8 +62,7 @@ end)
 describe("torch.autograd.gradgradcheck", function()
    it("accepts correct second derivatives and refuses wrong ones", function()
       torch.manual_seed(1)
-      assert.is_true(gradgradcheck(function(a, b) return a:tanh() * b end,
-         {float64(3), float64(3)}))
+      assert.is_true(gradgradcheck(function(a, b) return a:tanh() * b end, {float64(3), float64(3)}))
       -- the first derivative of Half is right; the second one lacks a factor
       local Half = torch.class("Half", torch.autograd.Function)
       function Half.forward(ctx, x)
@@ -118,12 +113,8 @@ describe("torch.autograd.functional", function()
    end)
 
    it("names the arguments that it expects", function()
-      assert.raises("one that returns one number", function()
-         functional.hessian(function(t) return t end, x)
-      end)
-      assert.raises("v: expected a tensor", function()
-         functional.vjp(function(t) return t end, x)
-      end)
+      assert.raises("one that returns one number", function() functional.hessian(function(t) return t end, x) end)
+      assert.raises("v: expected a tensor", function() functional.vjp(function(t) return t end, x) end)
       assert.raises("input 1: expected a floating-point tensor", function()
          functional.jacobian(function(t) return t end, torch.tensor {1})
       end)

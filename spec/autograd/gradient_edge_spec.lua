@@ -4,9 +4,7 @@ local torch = require "tlua"
 
 local graph = torch.autograd.graph
 
-local function leaf(data)
-   return torch.tensor(data, {dtype = "float64", requires_grad = true})
-end
+local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
 -- Returns x, h = x * x and y = sum(h * h * x).
 local function chain()
@@ -28,8 +26,7 @@ describe("get_gradient_edge", function()
       assert.equal(edge.node, node)
       assert.equal(1, output)
       assert.equal("GradientEdge(node=<MulBackward0>, output_nr=1)", tostring(edge))
-      assert.equal("GradientEdge(node=<AccumulateGrad>, output_nr=1)",
-         tostring(graph.get_gradient_edge(x)))
+      assert.equal("GradientEdge(node=<AccumulateGrad>, output_nr=1)", tostring(graph.get_gradient_edge(x)))
    end)
 
    it("distinguishes the results of one node", function()
@@ -40,9 +37,8 @@ describe("get_gradient_edge", function()
    end)
 
    it("refuses a tensor that requires no gradient", function()
-      assert.raises("get_gradient_edge: tensor: expected one that requires a gradient", function()
-         graph.get_gradient_edge(torch.ones(2))
-      end)
+      assert.raises("get_gradient_edge: tensor: expected one that requires a gradient",
+         function() graph.get_gradient_edge(torch.ones(2)) end)
       assert.raises("get_gradient_edge", "nil", function() graph.get_gradient_edge(nil) end)
    end)
 
@@ -55,9 +51,7 @@ describe("get_gradient_edge", function()
       collectgarbage()
       collectgarbage()
       assert.is_nil(weak[1])
-      assert.close({2, 2}, torch.autograd.grad(edge, x, {
-         grad_outputs = torch.ones(2, {dtype = "float64"}),
-      }))
+      assert.close({2, 2}, torch.autograd.grad(edge, x, {grad_outputs = torch.ones(2, {dtype = "float64"})}))
    end)
 end)
 
@@ -71,13 +65,10 @@ describe("GradientEdge", function()
 
    it("refuses values that are not a node or one of its results", function()
       local x, h = chain()
-      assert.raises("GradientEdge: node: expected a node", "3", function()
-         graph.GradientEdge(3, 1)
-      end)
+      assert.raises("GradientEdge: node: expected a node", "3", function() graph.GradientEdge(3, 1) end)
       assert.raises("GradientEdge: node", function() graph.GradientEdge(h, 1) end)
-      assert.raises("GradientEdge: output_nr: expected an integer from 1 to 1, got 2", function()
-         graph.GradientEdge(h.grad_fn, 2)
-      end)
+      assert.raises("GradientEdge: output_nr: expected an integer from 1 to 1, got 2",
+         function() graph.GradientEdge(h.grad_fn, 2) end)
       assert.raises("output_nr", "0", function() graph.GradientEdge(x, 0) end)
    end)
 end)
@@ -117,18 +108,13 @@ describe("autograd.grad with gradient edges", function()
    it("requires an initial gradient of the right shape and dtype", function()
       local x, h = chain()
       local edge = graph.get_gradient_edge(h)
-      assert.raises("only a tensor with one element", "[2]", function()
-         torch.autograd.grad(edge, x)
-      end)
-      assert.raises("expected a gradient of shape [2], got [3]", function()
-         torch.autograd.grad(edge, x, {grad_outputs = torch.ones(3, {dtype = "float64"})})
-      end)
-      assert.raises("dtype float64, got float32", function()
-         torch.autograd.grad(edge, x, {grad_outputs = torch.ones(2)})
-      end)
-      assert.raises("autograd.grad: inputs[2]: expected a Tensor or a gradient edge, got", "7", function()
-         torch.autograd.grad(h:sum(), {edge, 7})
-      end)
+      assert.raises("only a tensor with one element", "[2]", function() torch.autograd.grad(edge, x) end)
+      assert.raises("expected a gradient of shape [2], got [3]",
+         function() torch.autograd.grad(edge, x, {grad_outputs = torch.ones(3, {dtype = "float64"})}) end)
+      assert.raises("dtype float64, got float32",
+         function() torch.autograd.grad(edge, x, {grad_outputs = torch.ones(2)}) end)
+      assert.raises("autograd.grad: inputs[2]: expected a Tensor or a gradient edge, got", "7",
+         function() torch.autograd.grad(h:sum(), {edge, 7}) end)
    end)
 end)
 
@@ -148,9 +134,8 @@ describe("backward with gradient edges", function()
 
    it("refuses the edge of a tensor that is no leaf as an input", function()
       local _, h, y = chain()
-      assert.raises("backward: input 1: expected the edge of a leaf", "autograd.grad", function()
-         torch.autograd.backward(y, {inputs = {graph.get_gradient_edge(h)}})
-      end)
+      assert.raises("backward: input 1: expected the edge of a leaf", "autograd.grad",
+         function() torch.autograd.backward(y, {inputs = {graph.get_gradient_edge(h)}}) end)
    end)
 end)
 
@@ -163,22 +148,19 @@ describe("materialize_grads", function()
       assert.close({0, 0, 0}, dz)
       assert.equal("float64", dz.dtype)
       assert.is_false(dz.requires_grad)
-      local _, second = torch.autograd.grad(y, {x, z}, {materialize_grads = true,
-         create_graph = true})
+      local _, second = torch.autograd.grad(y, {x, z}, {materialize_grads = true, create_graph = true})
       assert.is_true(second.requires_grad)
    end)
 
    it("returns zeros for an edge", function()
       local x, z = leaf {1, 2}, leaf {1, 1, 1}
-      local dz = torch.autograd.grad((x * x):sum(), graph.get_gradient_edge(z * 2),
-         {materialize_grads = true})
+      local dz = torch.autograd.grad((x * x):sum(), graph.get_gradient_edge(z * 2), {materialize_grads = true})
       assert.close({0, 0, 0}, dz)
    end)
 
    it("is refused together with allow_unused = false", function()
       local x = leaf {1, 2}
-      assert.raises("autograd.grad: allow_unused", "materialize_grads", function()
-         torch.autograd.grad((x * x):sum(), x, {materialize_grads = true, allow_unused = false})
-      end)
+      assert.raises("autograd.grad: allow_unused", "materialize_grads",
+         function() torch.autograd.grad((x * x):sum(), x, {materialize_grads = true, allow_unused = false}) end)
    end)
 end)

@@ -2,9 +2,7 @@
 
 local torch = require "tlua"
 
-local function leaf(data)
-   return torch.tensor(data, {dtype = "float64", requires_grad = true})
-end
+local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
 describe("a hook", function()
    it("receives the gradient of a result", function()
@@ -178,9 +176,7 @@ describe("a hook", function()
    end)
 
    it("needs a tensor that requires a gradient, and a function", function()
-      assert.raises("requires no gradient", function()
-         torch.ones(2):register_hook(function() end)
-      end)
+      assert.raises("requires no gradient", function() torch.ones(2):register_hook(function() end) end)
       assert.raises("function", function() leaf({1}):register_hook(1) end)
    end)
 

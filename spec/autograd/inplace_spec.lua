@@ -2,9 +2,7 @@
 
 local torch = require "tlua"
 
-local function leaf(data)
-   return torch.tensor(data, {dtype = "float64", requires_grad = true})
-end
+local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
 local function constant(data) return torch.tensor(data, {dtype = "float64"}) end
 

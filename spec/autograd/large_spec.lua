@@ -8,9 +8,7 @@ torch.set_default_device("cpu")
 -- With a sanitizer, the stack overflows at a smaller depth.
 local million <const> = os.getenv "SPEC_SANITIZED" == "1" and 100000 or 1000000
 
-local function leaf(data)
-   return torch.tensor(data, {dtype = "float64", requires_grad = true})
-end
+local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
 describe("a chain of a million operators", function()
    it("is built, walked and freed", function()

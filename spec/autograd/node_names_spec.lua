@@ -59,18 +59,14 @@ describe("the node that a call ends with has PyTorch's name", function()
       {"Embedding", function() return F.embedding(rows, x) end},
       {"NllLoss", function() return F.cross_entropy(x, labels) end},
       {"NllLoss", function() return F.nll_loss(x, labels) end},
-      {"NllLoss2D", function()
-         return F.cross_entropy(image, torch.ones(1, 6, 6, {dtype = "int64"}))
-      end},
+      {"NllLoss2D", function() return F.cross_entropy(image, torch.ones(1, 6, 6, {dtype = "int64"})) end},
       {"MseLoss", function() return F.mse_loss(x, y) end},
       {"MseLoss", function() return F.mse_loss(x, y, {reduction = "none"}) end},
       {"Mean", function() return F.l1_loss(x, y) end},
       {"SmoothL1Loss", function() return F.smooth_l1_loss(x, y) end},
       {"HuberLoss", function() return F.huber_loss(x, y) end},
       {"BinaryCrossEntropy", function() return F.binary_cross_entropy(x * 0.5, mask:float()) end},
-      {"BinaryCrossEntropyWithLogits", function()
-         return F.binary_cross_entropy_with_logits(x, mask:float())
-      end},
+      {"BinaryCrossEntropyWithLogits", function() return F.binary_cross_entropy_with_logits(x, mask:float()) end},
       {"View", function() return x:view(16) end},
       {"T", function() return x:t() end},
       {"Transpose", function() return x:transpose(1, 2) end},
@@ -98,9 +94,7 @@ describe("the node that a call ends with has PyTorch's name", function()
       {"ToCopy", function() return x:double() end},
       {"Tril", function() return x:tril() end},
       {"Im2Col", function() return F.unfold(image, 2) end},
-      {"Addbmm", function()
-         return x:addbmm(y:unsqueeze(1), y:unsqueeze(1))
-      end},
+      {"Addbmm", function() return x:addbmm(y:unsqueeze(1), y:unsqueeze(1)) end},
       {"Addr", function() return x:addr(y[1], y[2]) end},
       {"Dist", function() return x:dist(y) end},
       {"Cdist", function() return torch.cdist(x, y) end},
@@ -143,15 +137,11 @@ describe("the node that a call ends with has PyTorch's name", function()
       {"Std", function() return x:std(false) end},
       {"Aminmax", function() return select(2, x:aminmax()) end},
       {"Squeeze", function() return x:quantile(0.3) end},
-      {"LinalgCross", function()
-         return torch.cross(torch.rand(2, 3):requires_grad_(), torch.rand(2, 3))
-      end},
+      {"LinalgCross", function() return torch.cross(torch.rand(2, 3):requires_grad_(), torch.rand(2, 3)) end},
       {"LinalgCholeskyEx", function() return torch.linalg.cholesky(x:matmul(x:t()) + torch.eye(4)) end},
       {"LinalgSolveEx", function() return torch.linalg.solve(x, y[1]) end},
       {"LinalgLu", function() return select(2, torch.linalg.lu(x)) end},
-      {"LinalgSolveTriangular", function()
-         return torch.linalg.solve_triangular(x, y, {upper = false})
-      end},
+      {"LinalgSolveTriangular", function() return torch.linalg.solve_triangular(x, y, {upper = false}) end},
       {"Where", function() return torch.logdet(x) end},
       {"MultilabelMarginLoss", function()
          return F.multilabel_margin_loss(x, torch.tensor {{1, -1, -1, -1}, {2, -1, -1, -1}, {3, -1, -1, -1},

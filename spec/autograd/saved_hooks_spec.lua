@@ -3,9 +3,7 @@
 local torch = require "tlua"
 local graph = torch.autograd.graph
 
-local function leaf(data)
-   return torch.tensor(data, {dtype = "float64", requires_grad = true})
-end
+local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
 local function same(x) return x end
 
@@ -121,8 +119,7 @@ describe("saved_tensors_hooks", function()
          function() return x * x end)
       assert.is_false(ok)
       assert.equal(mine, message)
-      local y = graph.saved_tensors_hooks(same, function() error(mine) end,
-         function() return (x * x):sum() end)
+      local y = graph.saved_tensors_hooks(same, function() error(mine) end, function() return (x * x):sum() end)
       ok, message = pcall(y.backward, y)
       assert.is_false(ok)
       assert.equal(mine, message)
@@ -141,20 +138,16 @@ describe("saved_tensors_hooks", function()
       end
       assert.raises("saved_tensors_hooks: pack: expected a function, got 3", with(3, same))
       assert.raises("saved_tensors_hooks: unpack: expected a function, got nil", with(same, nil))
-      assert.raises("expected unpack to return a Tensor, got string 'no'",
-         with(same, function() return "no" end))
+      assert.raises("expected unpack to return a Tensor, got string 'no'", with(same, function() return "no" end))
       assert.raises("expected unpack to return a Tensor as the one that was packed, float64 [2] on "
          .. torch.tensor(0).device .. ", got float32 [3] on",
          with(same, function() return torch.ones(3) end))
       assert.raises("pack has changed its argument in place", function()
          local y = x * 2
-         graph.saved_tensors_hooks(function(t) return t:mul_(2) end, same, function()
-            return y * y
-         end)
+         graph.saved_tensors_hooks(function(t) return t:mul_(2) end, same, function() return y * y end)
       end)
-      assert.raises("saved_tensors_hooks: expected a function or nothing, got 3", function()
-         graph.saved_tensors_hooks(same, same, 3)
-      end)
+      assert.raises("saved_tensors_hooks: expected a function or nothing, got 3",
+         function() graph.saved_tensors_hooks(same, same, 3) end)
    end)
 
    it("survives a pack that releases the operator's tensors, and one that calls operators", function()
@@ -293,17 +286,11 @@ describe("saved_tensors_hooks", function()
    it("can be disabled", function()
       local function enter() return graph.saved_tensors_hooks(same, same, function() return 7 end) end
       assert.equal(7, graph.disable_saved_tensors_hooks("not with mine", function() return 7 end))
-      assert.raises("not with mine", function()
-         graph.disable_saved_tensors_hooks("not with mine", enter)
-      end)
+      assert.raises("not with mine", function() graph.disable_saved_tensors_hooks("not with mine", enter) end)
       assert.raises("not in here", function()
-         graph.saved_tensors_hooks(same, same, function()
-            graph.disable_saved_tensors_hooks("not in here")
-         end)
+         graph.saved_tensors_hooks(same, same, function() graph.disable_saved_tensors_hooks("not in here") end)
       end)
-      assert.raises("error_message: expected a string, got 3", function()
-         graph.disable_saved_tensors_hooks(3)
-      end)
+      assert.raises("error_message: expected a string, got 3", function() graph.disable_saved_tensors_hooks(3) end)
       assert.equal(7, enter())
    end)
 end)
@@ -323,8 +310,7 @@ describe("save_on_cpu", function()
          x.grad = torch.autograd.grad(loss(), x)
       end
       assert.close(expected:tolist(), x.grad)
-      assert.raises("save_on_cpu: pin_memory: expected a boolean, got 3",
-         function() graph.save_on_cpu(3) end)
+      assert.raises("save_on_cpu: pin_memory: expected a boolean, got 3", function() graph.save_on_cpu(3) end)
    end)
 end)
 
@@ -343,8 +329,7 @@ describe("register_multi_grad_hook", function()
       c:sum():backward {retain_graph = true}
       c:sum():backward {inputs = {a}, retain_graph = true};
       (c:sum() + d:sum()):backward {retain_graph = true}
-      assert.same({{true, true, true, false}, {true, false, true, false},
-                   {true, true, true, true}}, seen)
+      assert.same({{true, true, true, false}, {true, false, true, false}, {true, true, true, true}}, seen)
       handle:remove()
       c:sum():backward()
       assert.equal(3, #seen)
@@ -353,8 +338,7 @@ describe("register_multi_grad_hook", function()
    it("calls once with the first gradient in mode any", function()
       local a, b = leaf {1, 2}, leaf {3, 4}
       local seen = {}
-      graph.register_multi_grad_hook({a, b}, function(grad) seen[#seen + 1] = grad:tolist() end,
-         {mode = "any"});
+      graph.register_multi_grad_hook({a, b}, function(grad) seen[#seen + 1] = grad:tolist() end, {mode = "any"});
       (a * 2 + b * 2):sum():backward();
       (a * 3 + b * 3):sum():backward()
       assert.same({{2, 2}, {3, 3}}, seen)
@@ -374,11 +358,9 @@ describe("register_multi_grad_hook", function()
    end)
 
    it("refuses bad arguments", function()
-      assert.raises('mode: expected "all" or "any", got "some"', function()
-         graph.register_multi_grad_hook({leaf {1}}, print, {mode = "some"})
-      end)
-      assert.raises("tensors[2]: expected a tensor, got 3", function()
-         graph.register_multi_grad_hook({leaf {1}, 3}, print)
-      end)
+      assert.raises('mode: expected "all" or "any", got "some"',
+         function() graph.register_multi_grad_hook({leaf {1}}, print, {mode = "some"}) end)
+      assert.raises("tensors[2]: expected a tensor, got 3",
+         function() graph.register_multi_grad_hook({leaf {1}, 3}, print) end)
    end)
 end)

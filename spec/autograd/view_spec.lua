@@ -3,9 +3,7 @@
 
 local torch = require "tlua"
 
-local function leaf(data)
-   return torch.tensor(data, {dtype = "float64", requires_grad = true})
-end
+local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
 local function constant(data) return torch.tensor(data, {dtype = "float64"}) end
 
@@ -223,8 +221,7 @@ describe("second derivatives through a changed view", function()
       local g = torch.autograd.grad(square_sum(h), x, {create_graph = true})
       local e = math.exp
       assert.close({{2 * e(2), 2 * e(4), 2 * e(6)}, {8, 10, 12}}, g, 1e-12)
-      assert.close({{4 * e(2), 4 * e(4), 4 * e(6)}, {2, 2, 2}},
-         (torch.autograd.grad(g:sum(), x)), 1e-12)
+      assert.close({{4 * e(2), 4 * e(4), 4 * e(6)}, {2, 2, 2}}, (torch.autograd.grad(g:sum(), x)), 1e-12)
    end)
 end)
 
@@ -256,9 +253,7 @@ local function random_program(random)
       local of = pick(#shapes)
       local shape = shapes[of]
       local kinds = {"narrow"}
-      if #shape == 2 then
-         kinds = {"narrow", "select", "transpose", "diagonal", "strided"}
-      end
+      if #shape == 2 then kinds = {"narrow", "select", "transpose", "diagonal", "strided"} end
       local kind, dim = kinds[pick(#kinds)], pick(#shape)
       if kind == "select" then
          local index = pick(shape[dim])

@@ -185,8 +185,7 @@ local function summary(ratios)
       if ratio >= 1 then ahead = ahead + 1 end
       logs = logs + math.log(ratio)
    end
-   print(("%d of %d rows ahead, geometric mean of ratios %.2f"):format(
-      ahead, #ratios, math.exp(logs / #ratios)))
+   print(("%d of %d rows ahead, geometric mean of ratios %.2f"):format(ahead, #ratios, math.exp(logs / #ratios)))
 end
 
 -- Returns a copy that moves this many bytes: it reads half of them and writes the other half.
@@ -242,8 +241,7 @@ local function main()
    local command = not options.alone and find_python()
    local python = command and Python(command)
    local config = torch.config()
-   print(("tlua %s, %s, %s"):format(torch._VERSION, config.cpu_isa, python and python.version or
-      "no PyTorch"))
+   print(("tlua %s, %s, %s"):format(torch._VERSION, config.cpu_isa, python and python.version or "no PyTorch"))
    local groups, ratios = split(options.group), {}
    for _, threads in ipairs(on_device and {"1"} or split(options.threads)) do
       threads = math.tointeger(tonumber(threads)) or error("--threads: expected numbers", 0)

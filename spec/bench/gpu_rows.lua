@@ -7,16 +7,14 @@ local group -- the group to which the next rows are added
 
 local function row(name, setup, lua, python, bytes)
    if type(setup) == "string" then setup = {setup, setup} end
-   rows[#rows + 1] = {group = group, name = name, setup = setup, lua = lua, python = python or lua,
-      bytes = bytes}
+   rows[#rows + 1] = {group = group, name = name, setup = setup, lua = lua, python = python or lua, bytes = bytes}
 end
 
 -- The host's cost of one call, including the launch: the device is almost idle. ------------
 
 group = "overhead"
 
-local small = {"local a, b = torch.randn(8, 8), torch.randn(8, 8)",
-   "a, b = torch.randn(8, 8), torch.randn(8, 8)"}
+local small = {"local a, b = torch.randn(8, 8), torch.randn(8, 8)", "a, b = torch.randn(8, 8), torch.randn(8, 8)"}
 row("a + b", small, "local c = a + b", "c = a + b")
 row("a:sum(2)", small, "local c = a:sum(2)", "c = a.sum(1)")
 row("a:matmul(b)", small, "local c = a:matmul(b)", "c = a.matmul(b)")
@@ -54,10 +52,8 @@ row("sum of columns", matrix, "local c = a:sum(1)", "c = a.sum(0)", 4 * M)
 row("amax of rows", matrix, "local c = a:amax(2)", "c = a.amax(1)", 4 * M)
 row("argmax of rows", matrix, "local c = a:argmax(2)", "c = a.argmax(1)", 4 * M)
 row("softmax", matrix, "local c = a:softmax(2)", "c = a.softmax(1)", 8 * M)
-row("layer_norm", matrix, "local c = F.layer_norm(a, {1024}, w, b)",
-   "c = F.layer_norm(a, (1024,), w, b)", 8 * M)
-local beside = {matrix[1] .. " local r = torch.randn(65536, 1024)",
-   matrix[2] .. "; r = torch.randn(65536, 1024)"}
+row("layer_norm", matrix, "local c = F.layer_norm(a, {1024}, w, b)", "c = F.layer_norm(a, (1024,), w, b)", 8 * M)
+local beside = {matrix[1] .. " local r = torch.randn(65536, 1024)", matrix[2] .. "; r = torch.randn(65536, 1024)"}
 row("layer_norm of a sum", beside, "local c, s = F.add_layer_norm(a, r, {1024}, w, b)",
    "s = a + r; c = F.layer_norm(s, (1024,), w, b)", 16 * M)
 row("rms_norm of a sum", beside, "local c, s = F.add_rms_norm(a, r, {1024}, w)",
@@ -73,8 +69,7 @@ def rotary(q):
     return torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)]]}
 row("rotary_embedding", places, "local c = F.rotary_embedding(q, cos, sin)", "c = rotary(q)", 8 * M)
 row("cumsum of rows", matrix, "local c = a:cumsum(2)", "c = a.cumsum(1)", 8 * M)
-row("transposed copy, 65536x1024", matrix, "local c = a:t():contiguous()",
-   "c = a.t().contiguous()", 8 * M)
+row("transposed copy, 65536x1024", matrix, "local c = a:t():contiguous()", "c = a.t().contiguous()", 8 * M)
 row("cross_entropy, 16384x50257, forward and backward", {
    "local a = torch.randn(16384, 50257, {requires_grad = true}) local y = torch.randint(1, 50258, {16384})",
    "a = torch.randn(16384, 50257, requires_grad=True); y = torch.randint(0, 50257, (16384,))"},

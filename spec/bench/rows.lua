@@ -35,8 +35,7 @@ local small_grad = {
 }
 
 row("a + b", small, "local c = a + b", "c = a + b")
-row("1000 times a + b", small, "for _ = 1, 1000 do local c = a + b end",
-    "for _ in range(1000): c = a + b")
+row("1000 times a + b", small, "for _ = 1, 1000 do local c = a + b end", "for _ in range(1000): c = a + b")
 row("1000 times a + b, profiled", small,
     "torch.profiler.profile({}, function() for _ = 1, 1000 do local c = a + b end end)",
     "with torch.profiler.profile():\n    for _ in range(1000): c = a + b")
@@ -78,8 +77,7 @@ row("a:clone()", small, "local c = a:clone()", "c = a.clone()")
 row("softmax", small, "local c = F.softmax(a, 2)", "c = F.softmax(a, 1)")
 row("layer_norm", small, "local c = F.layer_norm(a, {8})", "c = F.layer_norm(a, (8,))")
 row("linear", small_grad, "local c = F.linear(a, b, bias)", "c = F.linear(a, b, bias)")
-row("linear, gradient recorded", small_grad, "local c = F.linear(a, w, bias)",
-   "c = F.linear(a, w, bias)")
+row("linear, gradient recorded", small_grad, "local c = F.linear(a, w, bias)", "c = F.linear(a, w, bias)")
 row("conv2d 1x1x8x8", {
    "local x, k = torch.randn(1, 1, 8, 8), torch.randn(1, 1, 3, 3)",
    "x, k = torch.randn(1, 1, 8, 8), torch.randn(1, 1, 3, 3)",
@@ -175,8 +173,7 @@ for _, set in ipairs {"small", "large"} do
       {"RMSprop", "{lr = 1e-3}", "lr=1e-3"}, {"Adagrad", "{lr = 1e-3}", "lr=1e-3, fused=True"},
       {"NAdam", "{lr = 1e-3}", "lr=1e-3"}, {"Adadelta", "{lr = 1}", "lr=1"},
    } do
-      local setup = of_parameters(set, ("%s(params, %s)"):format(o[1], o[2]),
-         ("%s(params, %s)"):format(o[1], o[3]))
+      local setup = of_parameters(set, ("%s(params, %s)"):format(o[1], o[2]), ("%s(params, %s)"):format(o[1], o[3]))
       row(("%s %s, step of %s"):format(o[1], o[3], title), setup, "o:step()", "o.step()")
    end
    row("clip_grad_norm_ of " .. title, of_parameters(set, "SGD(params)", "SGD(params)"),
@@ -225,8 +222,7 @@ for _, size in ipairs {{"1K", 32}, {"64K", 256}, {"4M", 2048}} do
    at("a:abs():log()", "local r = a:abs():log()", "r = a.abs().log()", 16)
    at("a:sqrt()", "local r = a:sqrt()", "r = a.sqrt()", 8)
    at("a:abs() ^ 1.5", "local r = a:abs() ^ 1.5", "r = a.abs() ** 1.5")
-   at("torch.where(a > b)", "local r = torch.where(a:gt(b), a, b)",
-      "r = torch.where(a > b, a, b)", 22)
+   at("torch.where(a > b)", "local r = torch.where(a:gt(b), a, b)", "r = torch.where(a > b, a, b)", 22)
    at("clamp", "local r = a:clamp(-1, 1)", "r = a.clamp(-1, 1)", 8)
 end
 
@@ -237,9 +233,7 @@ group = {name = "reduce"}
 for _, size in ipairs {{"64K", 256}, {"4M", 2048}} do
    local n = size[2]
    local moved = size[1] == "4M" and 4 * n * n
-   local setup = {
-      ("local a = torch.randn(%d, %d)"):format(n, n), ("a = torch.randn(%d, %d)"):format(n, n),
-   }
+   local setup = {("local a = torch.randn(%d, %d)"):format(n, n), ("a = torch.randn(%d, %d)"):format(n, n)}
    for _, op in ipairs {"sum", "mean", "amax", "var", "norm"} do
       for _, dim in ipairs {{"all", "", ""}, {"first", "1", "0"}, {"last", "2", "1"}} do
          local lua, python = dim[2], dim[3]
@@ -249,8 +243,7 @@ for _, size in ipairs {{"64K", 256}, {"4M", 2048}} do
       end
    end
    row("argmax over last, " .. size[1], setup, "local r = a:argmax(2)", "r = a.argmax(1)", moved)
-   row("cumsum over last, " .. size[1], setup, "local r = a:cumsum(2)", "r = a.cumsum(1)",
-      moved and 2 * moved)
+   row("cumsum over last, " .. size[1], setup, "local r = a:cumsum(2)", "r = a.cumsum(1)", moved and 2 * moved)
    row("logsumexp over last, " .. size[1], setup, "local r = a:logsumexp(2)", "r = a.logsumexp(1)")
 end
 
@@ -270,11 +263,9 @@ g = torch.randn(4096, 1024)]]}
 
 row("softmax 4096x1024", wide, "local r = F.softmax(a, 2)", "r = F.softmax(a, 1)")
 row("softmax over the first dimension", wide, "local r = F.softmax(a, 1)", "r = F.softmax(a, 0)")
-row("softmax, forward and backward", wide, "F.softmax(x, 2):backward(g)",
-   "F.softmax(x, 1).backward(g)")
+row("softmax, forward and backward", wide, "F.softmax(x, 2):backward(g)", "F.softmax(x, 1).backward(g)")
 row("log_softmax 4096x1024", wide, "local r = F.log_softmax(a, 2)", "r = F.log_softmax(a, 1)")
-row("layer_norm 4096x1024", wide, "local r = F.layer_norm(a, {1024})",
-   "r = F.layer_norm(a, (1024,))")
+row("layer_norm 4096x1024", wide, "local r = F.layer_norm(a, {1024})", "r = F.layer_norm(a, (1024,))")
 row("layer_norm, forward and backward", wide, "F.layer_norm(x, {1024}, w, b):backward(g)",
    "F.layer_norm(x, (1024,), w, b).backward(g)")
 -- operators that make one pass in tlua, and are compositions in PyTorch
@@ -309,13 +300,11 @@ row("rms_norm of a sum, forward and backward", two,
    "local n, s = F.add_rms_norm(x, r, {1024}, w) " .. both,
    "n, s = add_rms_norm(x, r); " .. both_python)
 row("swiglu 4096x1024", two, "local c = F.swiglu(a, y)", "c = a * F.silu(y)")
-row("swiglu, forward and backward", two, "F.swiglu(x, r):backward(g)",
-   "(x * F.silu(r)).backward(g)")
+row("swiglu, forward and backward", two, "F.swiglu(x, r):backward(g)", "(x * F.silu(r)).backward(g)")
 row("swiglu of halves, forward and backward", two,
    "F.swiglu(x:view(2048, 2048)):backward(g[{{1, 2048}}])", [[
 u, v = x.view(2048, 2048).chunk(2, 1); (u * F.silu(v)).backward(g[:2048])]])
-row("dropout, forward and backward", two, "F.dropout(x, 0.1):backward(g)",
-   "F.dropout(x, 0.1).backward(g)")
+row("dropout, forward and backward", two, "F.dropout(x, 0.1):backward(g)", "F.dropout(x, 0.1).backward(g)")
 row("dropout_add, forward and backward", two, "F.dropout_add(x, r, 0.1):backward(g)",
    "(r + F.dropout(x, 0.1)).backward(g)")
 row("rotary_embedding, forward and backward", two, "F.rotary_embedding(q, cos, sin):backward(gq)",
@@ -323,8 +312,7 @@ row("rotary_embedding, forward and backward", two, "F.rotary_embedding(q, cos, s
 row("rotary_embedding of halves, forward and backward", two,
    "F.rotary_embedding(q, cos, sin, false):backward(gq)", "halves(q).backward(gq)")
 row("cross_entropy, forward and backward",
-   {wide[1] .. " local y = torch.randint(1, 1025, {4096})",
-      wide[2] .. "\ny = torch.randint(0, 1024, (4096,))"},
+   {wide[1] .. " local y = torch.randint(1, 1025, {4096})", wide[2] .. "\ny = torch.randint(0, 1024, (4096,))"},
    "F.cross_entropy(x, y):backward()", "F.cross_entropy(x, y).backward()")
 
 -- Products --------------------------------------------------------------------------------------
@@ -340,10 +328,8 @@ end
 
 for _, s in ipairs {{64, 32}, {64, 64}, {16, 256}, {8, 512}} do
    row(("matmul %dx%dx%d"):format(s[1], s[2], s[2]), {
-      ("local a, b = torch.randn(%d, %d, %d), torch.randn(%d, %d, %d)"):format(
-         s[1], s[2], s[2], s[1], s[2], s[2]),
-      ("a, b = torch.randn(%d, %d, %d), torch.randn(%d, %d, %d)"):format(
-         s[1], s[2], s[2], s[1], s[2], s[2]),
+      ("local a, b = torch.randn(%d, %d, %d), torch.randn(%d, %d, %d)"):format(s[1], s[2], s[2], s[1], s[2], s[2]),
+      ("a, b = torch.randn(%d, %d, %d), torch.randn(%d, %d, %d)"):format(s[1], s[2], s[2], s[1], s[2], s[2]),
    }, "local r = a:matmul(b)", "r = a.matmul(b)")
 end
 
@@ -444,8 +430,7 @@ for _, s in ipairs {
          "xg = x.clone().requires_grad_(); wg = w.clone().requires_grad_()",
    }
    local options = (", %d, %d, 1, %d"):format(stride, padding, groups)
-   row(name, setup, "local r = F.conv2d(x, w, nil" .. options .. ")",
-      "r = F.conv2d(x, w, None" .. options .. ")")
+   row(name, setup, "local r = F.conv2d(x, w, nil" .. options .. ")", "r = F.conv2d(x, w, None" .. options .. ")")
    row(name .. ", forward and backward", setup,
       "F.conv2d(xg, wg, nil" .. options .. "):backward(g)",
       "F.conv2d(xg, wg, None" .. options .. ").backward(g)")
@@ -466,17 +451,14 @@ mean, var = torch.zeros(64), torch.ones(64)
 g, gp = torch.randn(8, 64, 56, 56), torch.randn(8, 64, 28, 28)]]}
 
 row("max_pool2d 2x2", images, "local r = F.max_pool2d(x, 2)", "r = F.max_pool2d(x, 2)")
-row("max_pool2d 3x3 by 2", images, "local r = F.max_pool2d(x, 3, 2, 1)",
-   "r = F.max_pool2d(x, 3, 2, 1)")
+row("max_pool2d 3x3 by 2", images, "local r = F.max_pool2d(x, 3, 2, 1)", "r = F.max_pool2d(x, 3, 2, 1)")
 row("max_pool2d 3x3 by 2, forward and backward", images, "F.max_pool2d(xg, 3, 2, 1):backward(gp)",
    "F.max_pool2d(xg, 3, 2, 1).backward(gp)")
 row("avg_pool2d 2x2", images, "local r = F.avg_pool2d(x, 2)", "r = F.avg_pool2d(x, 2)")
 row("avg_pool2d 2x2, forward and backward", images, "F.avg_pool2d(xg, 2):backward(gp)",
    "F.avg_pool2d(xg, 2).backward(gp)")
-row("adaptive_avg_pool2d to 1", images, "local r = F.adaptive_avg_pool2d(x, 1)",
-   "r = F.adaptive_avg_pool2d(x, 1)")
-row("batch_norm, evaluation", images, "local r = F.batch_norm(x, mean, var)",
-   "r = F.batch_norm(x, mean, var)")
+row("adaptive_avg_pool2d to 1", images, "local r = F.adaptive_avg_pool2d(x, 1)", "r = F.adaptive_avg_pool2d(x, 1)")
+row("batch_norm, evaluation", images, "local r = F.batch_norm(x, mean, var)", "r = F.batch_norm(x, mean, var)")
 row("batch_norm, training, forward and backward", images,
    "F.batch_norm(xg, mean, var, w, b, true):backward(g)",
       "F.batch_norm(xg, mean, var, w, b, True).backward(g)")
@@ -530,24 +512,19 @@ square = torch.randn(2048, 2048)
 places = torch.randint(0, 2048, (2048, 2048))
 target, mask = torch.zeros(2048, 2048), square > 1]]}
 
-row("embedding, 8192 of 50000x256", lookup, "local r = F.embedding(i, plain)",
-   "r = F.embedding(i, plain)")
+row("embedding, 8192 of 50000x256", lookup, "local r = F.embedding(i, plain)", "r = F.embedding(i, plain)")
 row("embedding, forward and backward", lookup, "table.grad = nil F.embedding(i, table):backward(g)",
    "table.grad = None; F.embedding(i, table).backward(g)")
-row("index_select rows", lookup, "local r = plain:index_select(1, i)",
-   "r = plain.index_select(0, i)")
+row("index_select rows", lookup, "local r = plain:index_select(1, i)", "r = plain.index_select(0, i)")
 row("x[i]", lookup, "local r = plain[i]", "r = plain[i]")
 row("gather 4M", lookup, "local r = square:gather(1, places)", "r = square.gather(0, places)")
-row("gather 4M, last dimension", lookup, "local r = square:gather(2, places)",
-   "r = square.gather(1, places)")
-row("scatter_add 4M", lookup, "target:scatter_add_(1, places, square)",
-   "target.scatter_add_(0, places, square)")
+row("gather 4M, last dimension", lookup, "local r = square:gather(2, places)", "r = square.gather(1, places)")
+row("scatter_add 4M", lookup, "target:scatter_add_(1, places, square)", "target.scatter_add_(0, places, square)")
 row("scatter_add 4M, last dimension", lookup, "target:scatter_add_(2, places, square)",
    "target.scatter_add_(1, places, square)")
 row("index_add rows", lookup, "plain:index_add_(1, i, g)", "plain.index_add_(0, i, g)")
 row("x[mask]", lookup, "local r = square[mask]", "r = square[mask]")
-row("masked_fill 4M", lookup, "local r = square:masked_fill(mask, 0)",
-   "r = square.masked_fill(mask, 0)")
+row("masked_fill 4M", lookup, "local r = square:masked_fill(mask, 0)", "r = square.masked_fill(mask, 0)")
 
 group = {name = "sort"}
 
@@ -555,8 +532,7 @@ local many = {"local a = torch.randn(1000000) local n = torch.randint(0, 1000000
    "a = torch.randn(1000000); n = torch.randint(0, 1000000, (1000000,))"}
 row("sort 1M floats", many, "local r = a:sort()", "r = a.sort()")
 row("sort 1M integers", many, "local r = n:sort()", "r = n.sort()")
-row("sort 1000 rows of 1000", many, "local r = a:view(1000, 1000):sort(2)",
-   "r = a.view(1000, 1000).sort(1)")
+row("sort 1000 rows of 1000", many, "local r = a:view(1000, 1000):sort(2)", "r = a.view(1000, 1000).sort(1)")
 row("topk 10 of 1M", many, "local r = a:topk(10)", "r = a.topk(10)")
 row("topk 1000 of 1M", many, "local r = a:topk(1000)", "r = a.topk(1000)")
 row("median of 1M", many, "local r = a:median()", "r = a.median()")
@@ -597,10 +573,8 @@ row("copy 4M", big, "b:copy_(a)", "b.copy_(a)", 8 * M4)
 row("copy 4M, transposed", big, "b:copy_(a:t())", "b.copy_(a.t())")
 row("clone 4M", big, "local r = a:clone()", "r = a.clone()", 8 * M4)
 row("a:t():contiguous() 4M", big, "local r = a:t():contiguous()", "r = a.t().contiguous()")
-row("cat 2 x 4M, first dimension", big, "local r = torch.cat {a, b}",
-   "r = torch.cat((a, b))", 16 * M4)
-row("cat 2 x 4M, last dimension", big, "local r = torch.cat({a, b}, 2)",
-   "r = torch.cat((a, b), 1)", 16 * M4)
+row("cat 2 x 4M, first dimension", big, "local r = torch.cat {a, b}", "r = torch.cat((a, b))", 16 * M4)
+row("cat 2 x 4M, last dimension", big, "local r = torch.cat({a, b}, 2)", "r = torch.cat((a, b), 1)", 16 * M4)
 row("zeros 4M", big, "local r = torch.zeros(2048, 2048)", "r = torch.zeros(2048, 2048)", 4 * M4)
 row("to float64 4M", big, "local r = a:double()", "r = a.double()", 12 * M4)
 row("to bfloat16 4M", big, "local r = a:bfloat16()", "r = a.bfloat16()", 6 * M4)

@@ -8,19 +8,14 @@ describe(".ci/run", function()
       return shell.with_folder(function(folder)
          shell.ok(("mkdir %s/.ci %s/bin && cp .ci/run %s/.ci"):format(folder, folder, folder))
          local cases = {}
-         for target, command in pairs(commands) do
-            cases[#cases + 1] = ("%s) %s ;;"):format(target, command)
-         end
-         shell.write(folder .. "/bin/make",
-            "#!/bin/sh\ncase $1 in\n" .. table.concat(cases, "\n") .. "\nesac\n")
+         for target, command in pairs(commands) do cases[#cases + 1] = ("%s) %s ;;"):format(target, command) end
+         shell.write(folder .. "/bin/make", "#!/bin/sh\ncase $1 in\n" .. table.concat(cases, "\n") .. "\nesac\n")
          shell.ok("chmod +x " .. folder .. "/bin/make")
          return shell.run(("PATH=%s/bin:$PATH %s/.ci/run"):format(folder, folder))
       end)
    end
 
-   local function last_line(output)
-      return output:match("([^\n]*)\n$")
-   end
+   local function last_line(output) return output:match("([^\n]*)\n$") end
 
    it("sums up the counts of its steps", function()
       local output, status = run {

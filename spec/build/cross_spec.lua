@@ -106,13 +106,9 @@ describe("make cross", function()
       shell.write(tree .. "/lua54/stub.c", table.concat(stub, "\n"))
    end)
 
-   teardown(function()
-      shell.ok("rm -rf " .. shell.quote(tree))
-   end)
+   teardown(function() shell.ok("rm -rf " .. shell.quote(tree)) end)
 
-   local function make(arguments)
-      return shell.run(("cd %s && make %s"):format(tree, arguments))
-   end
+   local function make(arguments) return shell.run(("cd %s && make %s"):format(tree, arguments)) end
 
    local function build(target)
       shell.ok(("cd %s/lua54 && %s-gcc -fno-builtin -c stub.c && rm -f liblua.a && %s-ar rcs liblua.a stub.o")

@@ -63,9 +63,7 @@ end)
 describe("kernels/cpu", function()
    it("has no family that src/ops does not know", function()
       local ops = folders("src/ops")
-      for name in pairs(folders("kernels/cpu")) do
-         assert.truthy(ops[name] or name == "isa", name)
-      end
+      for name in pairs(folders("kernels/cpu")) do assert.truthy(ops[name] or name == "isa", name) end
    end)
 end)
 
@@ -78,9 +76,7 @@ local may_include = {
    ["src/autograd"] = {"core/", "autograd/", "ops.h"},
    ["src/graph"] = {"core/", "graph/", "ops/", "ops.h", "calls.h"},
    ["src/dist"] = {"core/", "dist/", "ops/", "ops.h", "tlua.h"},
-   ["src/lua"] = {
-      "core/", "io/", "ops/", "autograd/", "dist/", "graph/", "lua/", "ops.h", "bind.h", "tlua.h",
-   },
+   ["src/lua"] = {"core/", "io/", "ops/", "autograd/", "dist/", "graph/", "lua/", "ops.h", "bind.h", "tlua.h"},
    ["src/main"] = {"core/", "dist/", "lua/", "main/", "tlua.h"},
    ["kernels/cpu"] = {
       "core/", "kernels/cpu/", "kernels/fused.h", "kernels/math.h", "kernels/optim.h",
@@ -106,9 +102,7 @@ describe("#include", function()
          for path, kind, header in lines:gmatch('([^:\n]+):#include (["<])([^\n]+)') do
             seen = seen + 1
             local lua = header:find("^lua") and folder ~= "src/lua" and folder ~= "src/main"
-            if lua or kind == '"' and not allowed(list, header) then
-               wrong[#wrong + 1] = path .. ": " .. header
-            end
+            if lua or kind == '"' and not allowed(list, header) then wrong[#wrong + 1] = path .. ": " .. header end
          end
          assert.same({}, wrong)
          assert.truthy(seen > 2)

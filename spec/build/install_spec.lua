@@ -16,13 +16,10 @@ describe("make install", function()
    local prefix
 
    local function make(target, more)
-      return shell.ok(("make %s BUILD=%s PREFIX=%s %s"):format(
-         target, shell.build, prefix, more or ""))
+      return shell.ok(("make %s BUILD=%s PREFIX=%s %s"):format(target, shell.build, prefix, more or ""))
    end
 
-   local function files(folder)
-      return shell.ok("find " .. folder .. " ! -type d | sort")
-   end
+   local function files(folder) return shell.ok("find " .. folder .. " ! -type d | sort") end
 
    local pkg_config = "PKG_CONFIG_PATH=%s/lib/pkgconfig "
 
@@ -44,9 +41,7 @@ describe("make install", function()
       make("install")
    end)
 
-   teardown(function()
-      shell.ok("rm -rf " .. shell.quote(prefix))
-   end)
+   teardown(function() shell.ok("rm -rf " .. shell.quote(prefix)) end)
 
    it("installs a command that runs", function()
       assert.equal("2.0\n", shell.ok(prefix .. "/bin/tlua -e 'print(torch.ones(2):sum():item())'"))
@@ -130,8 +125,7 @@ describe("make install", function()
             need(lua)
             shell.with_folder(function(folder)
                local host = build_example(folder, lua)
-               shell.write(folder .. "/bad.lua",
-                  "function normalise(x)\n   return x:view(5)\nend\n")
+               shell.write(folder .. "/bad.lua", "function normalise(x)\n   return x:view(5)\nend\n")
                local output, status = shell.run(host .. folder .. "/bad.lua")
                assert.equal(1, status)
                assert.truthy(output:find("bad.lua:2: view", 1, true), output)

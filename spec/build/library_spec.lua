@@ -50,9 +50,7 @@ describe("libtlua.so", function()
 
    it("has no undefined symbols except Lua's functions", function()
       local output = shell.run(("ldd -r %s/libtlua.so"):format(shell.build))
-      for name in output:gmatch("undefined symbol: ([%w_]+)") do
-         assert.truthy(name:find("^luaL?_"), name)
-      end
+      for name in output:gmatch("undefined symbol: ([%w_]+)") do assert.truthy(name:find("^luaL?_"), name) end
    end)
 end)
 
@@ -86,9 +84,7 @@ describe("tlua.h", function()
          command .. " -Isrc -Wall -Wextra -Werror -fsyntax-only -")
    end
 
-   it("is plain C11", function()
-      compiles((os.getenv("CC") or "cc") .. " -std=c11 -pedantic -x c")
-   end)
+   it("is plain C11", function() compiles((os.getenv("CC") or "cc") .. " -std=c11 -pedantic -x c") end)
 
    it("is C++", function()
       local compiler = shell.has("c++") and "c++" or shell.has("clang++") and "clang++"

@@ -7,9 +7,7 @@ describe("make", function()
    local tree
 
    -- Returns make's output in the tree, one short line for each step.
-   local function make(arguments)
-      return shell.ok("cd " .. tree .. " && make " .. (arguments or ""))
-   end
+   local function make(arguments) return shell.ok("cd " .. tree .. " && make " .. (arguments or "")) end
 
    -- A source must be newer than the file built from it, by more than the file system's time
    -- resolution.
@@ -23,9 +21,7 @@ describe("make", function()
       small_tree.write(tree)
    end)
 
-   teardown(function()
-      shell.ok("rm -rf " .. shell.quote(tree))
-   end)
+   teardown(function() shell.ok("rm -rf " .. shell.quote(tree)) end)
 
    it("builds the command and both libraries", function()
       make()

@@ -66,9 +66,7 @@ local function names_in(message)
    local names, usage = {}, message:match "usage: (.*)$"
    if usage then
       for call in usage:gmatch "%b()" do
-         for name in call:gsub('%b""', ""):gsub("=%s*[^,})]+", ""):gmatch "[%a_][%w_]*" do
-            names[name] = true
-         end
+         for name in call:gsub('%b""', ""):gsub("=%s*[^,})]+", ""):gmatch "[%a_][%w_]*" do names[name] = true end
       end
       return names
    end
@@ -113,9 +111,7 @@ describe("the options in declarations", function()
                      if not read[name] then unread[#unread + 1] = declared.path .. ": " .. name end
                   end
                   for _, option in ipairs(p.options or {}) do
-                     if not read[option.name] then
-                        unread[#unread + 1] = declared.path .. ": " .. option.name
-                     end
+                     if not read[option.name] then unread[#unread + 1] = declared.path .. ": " .. option.name end
                   end
                end
             end
@@ -128,11 +124,7 @@ describe("the options in declarations", function()
       assert.is_true(compared / with_options > 0.8, compared .. " of " .. with_options)
    end)
 
-   it("include all that the code reads", function()
-      assert.equal("", table.concat(undeclared, "\n"))
-   end)
+   it("include all that the code reads", function() assert.equal("", table.concat(undeclared, "\n")) end)
 
-   it("are all read by the code", function()
-      assert.equal("", table.concat(unread, "\n"))
-   end)
+   it("are all read by the code", function() assert.equal("", table.concat(unread, "\n")) end)
 end)

@@ -43,8 +43,7 @@ local function layer(declared)
    for _, p in ipairs(declared.signature or {}) do
       if not p.optional then arguments[p.name] = sample[p.kinds:match "[%w_]+"] end
    end
-   local made, object = pcall(torch.nn[declared.path:match "[%w_]+$"],
-      next(arguments) and arguments or nil)
+   local made, object = pcall(torch.nn[declared.path:match "[%w_]+$"], next(arguments) and arguments or nil)
    return made and object or nil
 end
 
@@ -131,9 +130,7 @@ describe("lists of names beside the declarations", function()
       for name in pairs(require "tlua.func.rules") do
          count = count + 1
          local found = false
-         for _, prefix in ipairs {"", "nn.functional.", "Tensor."} do
-            found = found or torch.has(prefix .. name)
-         end
+         for _, prefix in ipairs {"", "nn.functional.", "Tensor."} do found = found or torch.has(prefix .. name) end
          if not found then unknown[#unknown + 1] = name end
       end
       table.sort(unknown)
@@ -329,15 +326,11 @@ describe("examples", function()
    end)
 
    it("print the output written beside them", function()
-      for i, output in ipairs(examples.run(programs)) do
-         assert.equal(expected[i], output, paths[i])
-      end
+      for i, output in ipairs(examples.run(programs)) do assert.equal(expected[i], output, paths[i]) end
       assert.is_true(#programs >= 5, #programs .. " examples")
    end)
 
-   it("fit a terminal of 80 columns", function()
-      assert.equal("", table.concat(wide, "\n"))
-   end)
+   it("fit a terminal of 80 columns", function() assert.equal("", table.concat(wide, "\n")) end)
 
    it("are shown by help with their line breaks", function()
       local shown = require "tlua.repl.manual".help

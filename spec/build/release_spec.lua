@@ -24,8 +24,7 @@ describe("a release", function()
 
    it("has a rockspec for each package", function()
       shell.with_folder(function(folder)
-         shell.ok(("%s rocks/release.lua rockspecs 1.2.3 %s"):format(shell.quote(shell.tlua),
-            shell.quote(folder)))
+         shell.ok(("%s rocks/release.lua rockspecs 1.2.3 %s"):format(shell.quote(shell.tlua), shell.quote(folder)))
          local count = 0
          for path in shell.ok("ls " .. folder .. "/*.rockspec"):gmatch "[^\n]+" do
             local fields = {}

@@ -81,9 +81,7 @@ describe("the rock, with two more dtypes", function()
          shell.ok("pwd"):match("[^\n]+") .. "/spec/support/more_dtypes.h", tree))
    end)
 
-   teardown(function()
-      shell.ok("rm -rf " .. shell.quote(tree))
-   end)
+   teardown(function() shell.ok("rm -rf " .. shell.quote(tree)) end)
 
    -- Returns the output of plain Lua that finds modules in the tree.
    local function lua(arguments)

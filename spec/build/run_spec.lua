@@ -16,9 +16,7 @@ describe("spec/support/run.lua", function()
       end)
    end
 
-   local function last_line(output)
-      return output:match("([^\n]*)\n$")
-   end
+   local function last_line(output) return output:match("([^\n]*)\n$") end
 
    it("adds up the counts of all files", function()
       local output, status = run {a = "", b = "pending('no such hardware')", c = ""}
@@ -136,9 +134,7 @@ describe("assert.close", function()
 end)
 
 describe("assert.raises", function()
-   local function fails(...)
-      assert.falsy((pcall(assert.raises, ...)))
-   end
+   local function fails(...) assert.falsy((pcall(assert.raises, ...))) end
 
    it("requires each text, and a line of the function", function()
       local message = assert.raises("one", "two", function() error("one and two") end)

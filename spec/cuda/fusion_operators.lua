@@ -24,9 +24,7 @@ local function case(name, kernels, inputs, fn)
    return first, second
 end
 
-local function random(dtype, ...)
-   return (torch.randn(...) * 2):to(dtype or "float32"):to "cuda"
-end
+local function random(dtype, ...) return (torch.randn(...) * 2):to(dtype or "float32"):to "cuda" end
 
 torch.manual_seed(1)
 
@@ -47,9 +45,7 @@ case("dropout beside a row that all have", 1, {random(nil, 6, 10), random(nil, 1
    return {F.dropout(x + row, 0.5) * row}
 end)
 for _, p in ipairs {0.999, 1} do
-   case("dropout by " .. p, p < 1 and 1 or 0, {random(nil, 64)}, function(x)
-      return {F.dropout(x * 2, p) + 1}
-   end)
+   case("dropout by " .. p, p < 1 and 1 or 0, {random(nil, 64)}, function(x) return {F.dropout(x * 2, p) + 1} end)
 end
 case("dropout and what is added", 1, {random(nil, 8, 12), random(nil, 8, 12)}, function(x, y)
    return {F.dropout_add(x * 3, y, 0.2):relu()}

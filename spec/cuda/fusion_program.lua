@@ -165,9 +165,7 @@ local function run_windows()
       local function run(base)
          local windows, made = {}, {}
          for i = 1, 3 do windows[i] = base:narrow(1, i, n) end
-         for _, step in ipairs(steps) do
-            step[1](windows[step[2]], windows[step[3]], windows[step[4]], made)
-         end
+         for _, step in ipairs(steps) do step[1](windows[step[2]], windows[step[3]], windows[step[4]], made) end
          made[#made + 1] = base
          return made
       end

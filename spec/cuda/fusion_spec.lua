@@ -22,9 +22,7 @@ local function run(folder, program, settings, file)
    return tonumber(shell.ok(("ls %s | grep -c cubin || true"):format(shell.quote(folder))):match "%d+")
 end
 
-local function with_cache(fn)
-   return function() shell.with_folder(fn) end
-end
+local function with_cache(fn) return function() shell.with_folder(fn) end end
 
 describe("a chain of elementwise operators in a graph", function()
    it("has the bits of its operators, for random chains", with_cache(function(folder)

@@ -13,9 +13,7 @@ local layouts = {}
 function layouts.contiguous(x) return x end
 
 -- Returns every second element of adjacent rows.
-function layouts.strided(x)
-   return torch.stack({x, x}, -1):select(-1, 1)
-end
+function layouts.strided(x) return torch.stack({x, x}, -1):select(-1, 1) end
 
 -- Makes the first dimension the innermost in memory.
 function layouts.transposed(x)
@@ -77,8 +75,7 @@ local variants = {
 
 -- The spacing of numbers next to 1. A device computes sums in another order, and functions by other
 -- formulas, so results may differ by a few spacings, relative to the largest number in the result.
-local spacing <const> = {float64 = 2.0 ^ -52, float32 = 2.0 ^ -23, float16 = 2.0 ^ -10,
-                         bfloat16 = 2.0 ^ -7}
+local spacing <const> = {float64 = 2.0 ^ -52, float32 = 2.0 ^ -23, float16 = 2.0 ^ -10, bfloat16 = 2.0 ^ -7}
 local steps <const> = {float64 = 512, float32 = 32, float16 = 2, bfloat16 = 2}
 
 -- Gradients that involve the inverse of an input matrix are scaled by its condition number, which
@@ -101,10 +98,7 @@ local recurrent <const> = {rnn_tanh = 4, rnn_relu = 4, lstm = 4, gru = 4}
 
 -- The signs of eigenvectors and singular vectors are arbitrary, and vectors without a singular value
 -- are any basis: the numbers of the results that have them, and whether the vectors are rows.
-local vectors <const> = {
-   eigh = {[2] = "columns"},
-   svd = {[1] = "columns", [3] = "rows"},
-}
+local vectors <const> = {eigh = {[2] = "columns"}, svd = {[1] = "columns", [3] = "rows"}}
 
 -- Returns the results of an operator with the signs of its vectors such that their elements of largest
 -- magnitude are positive, and without the vectors that have no singular value.
@@ -129,9 +123,7 @@ end
 local unwritten <const> = {empty = true, empty_like = true, new_empty = true, empty_strided = true,
                            empty_permuted = true, new_empty_strided = true, resize_ = true,
                            resize_as_ = true, requires_grad_ = true}
-local function is_left_out(row)
-   return unwritten[row.form] or unwritten[row.name]
-end
+local function is_left_out(row) return unwritten[row.form] or unwritten[row.name] end
 
 -- An error that only the CPU raises: the device does not read the offsets of bags back to check
 -- them.
@@ -166,9 +158,7 @@ local function difference(expected, actual, factor)
    local here, there = table.concat(e.shape, ", "), table.concat(a.shape, ", ")
    if here ~= there then return ("(%s), not (%s)"):format(there, here) end
    if e:numel() == 0 or torch.equal(e, a) then return nil end
-   if not spacing[e.dtype] then
-      return ("%s, not %s"):format(a, e)
-   end
+   if not spacing[e.dtype] then return ("%s, not %s"):format(a, e) end
    e, a = e:double(), a:double()
    local same = e:eq(a):logical_or(e:isnan():logical_and(a:isnan()))
    local off = torch.where(same, torch.zeros_like(e), (a - e):abs())
@@ -230,9 +220,7 @@ local derived  -- number of those examples whose gradients were compared
 -- Returns a description of the difference between two devices, or nil. For each device the
 -- arguments are whether the call succeeded, and its results or its error.
 local function differ(factor, ok, expected, fine, actual)
-   if ok ~= fine then
-      return ok and "fails: " .. tostring(actual) or "does not fail: " .. tostring(expected)
-   end
+   if ok ~= fine then return ok and "fails: " .. tostring(actual) or "does not fail: " .. tostring(expected) end
    if ok then return compare(expected, actual, factor) end
    local e, a = message_of(expected), message_of(actual)
    if e ~= a then return ("says %q, not %q"):format(a, e) end
@@ -293,17 +281,14 @@ describe("on the GPU's kernels", function()
          for _, row in ipairs(table_of.rows()) do
             for _, text in ipairs(is_left_out(row) and {} or row.examples) do
                local fault = check(row, text, variant)
-               if fault then
-                  faults[#faults + 1] = ("%s(%s): %s"):format(row.form, text, fault)
-               end
+               if fault then faults[#faults + 1] = ("%s(%s): %s"):format(row.form, text, fault) end
             end
          end
          local list = table.concat(faults, "\n", 1, math.min(#faults, 40))
          assert(#faults == 0, ("%d faults\n%s"):format(#faults, list))
          -- checks that not all examples are errors on both sides
          assert(compared >= 500, ("only %d examples had results"):format(compared))
-         assert(not variant.gradients or derived >= 300,
-            ("only %d examples had gradients"):format(derived))
+         assert(not variant.gradients or derived >= 300, ("only %d examples had gradients"):format(derived))
       end)
    end
 end)

@@ -54,8 +54,7 @@ describe("linear algebra on a GPU", function()
       linalg.det(a)
       linalg.solve_triangular(a, torch.ones(3, 1, on), {upper = false})
       assert.equal(before, torch.cuda.waits())
-      assert.raises("linalg.cholesky: the matrix is not positive definite",
-         function() linalg.cholesky(-a) end)
+      assert.raises("linalg.cholesky: the matrix is not positive definite", function() linalg.cholesky(-a) end)
       assert.raises("linalg.cholesky: matrix 2 of the batch is not positive definite",
          function() linalg.cholesky(torch.stack {a, -a}) end)
       assert.raises("linalg.inv: the matrix is singular", function() linalg.inv(a * 0) end)

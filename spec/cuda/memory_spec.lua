@@ -6,8 +6,7 @@ local emulated <const> = require("spec.support.device").is_emulated() and it or 
 
 -- Returns the output of a program under settings of the emulator and of the allocator.
 local function run(settings, program)
-   return shell.ok(("TLUA_CUDA_ALLOCATOR=native %s %s -e %s"):format(settings, shell.start(),
-      shell.quote(program)))
+   return shell.ok(("TLUA_CUDA_ALLOCATOR=native %s %s -e %s"):format(settings, shell.start(), shell.quote(program)))
 end
 
 -- the settings of a GPU with 80 GB, in a 47-bit address space
@@ -59,9 +58,7 @@ end)
 
 describe("without virtual memory", function()
    local function ways(program)
-      for _, settings in ipairs {"TLUA_EMULATED_LEGACY=1", "TLUA_CUDA_ALLOCATOR=segments"} do
-         program(settings)
-      end
+      for _, settings in ipairs {"TLUA_EMULATED_LEGACY=1", "TLUA_CUDA_ALLOCATOR=segments"} do program(settings) end
    end
 
    emulated("a GPU's memory is divided from segments, and the statistics and the doctor say so", function()

@@ -88,8 +88,7 @@ describe("NVML", function()
    it("is reported as missing if it is not installed", function()
       local output = run("", "print(pcall(torch.cuda.utilization))")
       if output:find("^true") then return pending "a driver is installed here" end
-      assert.matches("cuda.utilization: libnvidia%-ml.so.1 was not found; it comes with NVIDIA's driver",
-         output)
+      assert.matches("cuda.utilization: libnvidia%-ml.so.1 was not found; it comes with NVIDIA's driver", output)
    end)
 end)
 

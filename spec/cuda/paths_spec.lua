@@ -16,9 +16,7 @@ local function counted(fn)
    return changes
 end
 
-local function on_cpu(dtype, ...)
-   return torch.randn({...}, {device = "cpu"}):to(dtype)
-end
+local function on_cpu(dtype, ...) return torch.randn({...}, {device = "cpu"}):to(dtype) end
 
 -- Checks results within half of the last bit of numbers up to `scale`; the bound is doubled for an
 -- argument that is rounded as well.

@@ -68,9 +68,7 @@ for _, kind in ipairs {{"float32", 4}, {"bfloat16", 2}} do
       return torch.autograd.grad(soft, leaf, {grad_outputs = y, retain_graph = true})
    end)
    local weight, bias = torch.randn(C, on):to(dtype), torch.randn(C, on):to(dtype)
-   of("layer_norm", 2, function()
-      return torch.nn.functional.layer_norm(x, {C}, weight, bias)
-   end)
+   of("layer_norm", 2, function() return torch.nn.functional.layer_norm(x, {C}, weight, bias) end)
    of("contiguous of a transposed one", 2, function() return x:t():contiguous() end)
    of("fill_", 1, function() return x:fill_(3) end)
 end

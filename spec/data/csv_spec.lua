@@ -101,9 +101,7 @@ describe("data.CSV", function()
    end)
 
    it("keeps integers whole, within their dtype's range", function()
-      local function column(text, dtype)
-         return csv(text, {header = false, dtypes = dtype}):read()[1]:tolist()
-      end
+      local function column(text, dtype) return csv(text, {header = false, dtypes = dtype}):read()[1]:tolist() end
       assert.same({math.maxinteger, math.mininteger},
          column("9223372036854775807\n-9223372036854775808\n", "int64"))
       assert.same({127, -128, 0}, column("127\n-128\n-0\n", "int8"))
@@ -166,9 +164,8 @@ describe("data.CSV", function()
    it("refuses a compressed file that would fill the memory", function()
       -- a file that decompresses to 1000 times its size
       shell.ok("head -c 300000000 /dev/zero | gzip -c > " .. shell.quote(path .. ".csv.gz"))
-      assert.raises("become more than 268435456; unpack them before", function()
-         torch.data.CSV(path .. ".csv.gz")
-      end)
+      assert.raises("become more than 268435456; unpack them before",
+         function() torch.data.CSV(path .. ".csv.gz") end)
       os.remove(path .. ".csv.gz")
       for what, call in pairs {
          ['inflate: kind: expected "raw" or "gzip", got nothing'] = function()

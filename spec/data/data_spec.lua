@@ -32,9 +32,8 @@ describe("data.TensorDataset", function()
    end)
 
    it("refuses tensors of different lengths", function()
-      assert.raises("argument 2: expected 3 rows", "got 4", function()
-         data.TensorDataset(torch.ones(3), torch.ones(4))
-      end)
+      assert.raises("argument 2: expected 3 rows", "got 4",
+         function() data.TensorDataset(torch.ones(3), torch.ones(4)) end)
       assert.raises("at least one dimension", function() data.TensorDataset(torch.tensor(1)) end)
       assert.raises("at least one tensor", function() data.TensorDataset() end)
    end)
@@ -62,8 +61,7 @@ describe("a dataset", function()
       assert.equal(3, one[3]:item())
       assert.equal(3, one[-1]:item())
       assert.equal(2, data.Subset(one, {2})[1]:item())
-      assert.raises("data.TensorDataset: expected a position from 1 to 3, got 4",
-         function() return one[4] end)
+      assert.raises("data.TensorDataset: expected a position from 1 to 3, got 4", function() return one[4] end)
       assert.raises("got 0", function() return one[0] end)
       assert.raises("got -4", function() return one[-4] end)
    end)
@@ -164,9 +162,7 @@ describe("parts of datasets", function()
    end)
 
    it("must have lengths that add up", function()
-      assert.raises("counts that add up to 10", "got {5, 4}", function()
-         data.random_split(numbers(10), {5, 4})
-      end)
+      assert.raises("counts that add up to 10", "got {5, 4}", function() data.random_split(numbers(10), {5, 4}) end)
    end)
 
    it("are concatenated", function()
@@ -231,14 +227,12 @@ describe("data.DataLoader", function()
    end)
 
    it("accepts lists of items", function()
-      local loader = data.DataLoader({{torch.tensor {1.0}, 2}, {torch.tensor {3.0}, 4}},
-         {batch_size = 2})
+      local loader = data.DataLoader({{torch.tensor {1.0}, 2}, {torch.tensor {3.0}, 4}}, {batch_size = 2})
       assert.same({{{1, 3}, {2, 4}}}, collect(loader:iter()))
    end)
 
    it("batches tables with string keys, and strings", function()
-      local loader = data.DataLoader({{{x = 1, name = "a"}}, {{x = 2, name = "b"}}},
-         {batch_size = 2})
+      local loader = data.DataLoader({{{x = 1, name = "a"}}, {{x = 2, name = "b"}}}, {batch_size = 2})
       local batch = loader:iter()()
       assert.same({1, 2}, batch.x:tolist())
       assert.same({"a", "b"}, batch.name)
@@ -264,9 +258,7 @@ describe("data.DataLoader", function()
       assert.same({{{1, 2}}, {{3, 4}}, {{5}}}, collect(loader:iter()))
       loader = data.DataLoader(Count(), {batch_size = 2, drop_last = true})
       assert.equal(2, #collect(loader:iter()))
-      assert.raises("no order to choose", function()
-         data.DataLoader(Count(), {shuffle = true})
-      end)
+      assert.raises("no order to choose", function() data.DataLoader(Count(), {shuffle = true}) end)
    end)
 
    it("accepts the user's samplers", function()
@@ -288,21 +280,17 @@ describe("data.DataLoader", function()
 
    it("names the arguments that it expects", function()
       local dataset = numbers(3)
-      assert.raises("unknown option batchsize; did you mean batch_size?", function()
-         data.DataLoader(dataset, {batchsize = 3})
-      end)
-      assert.raises("batch_size: expected an integer of at least 1", "got 0", function()
-         data.DataLoader(dataset, {batch_size = 0})
-      end)
+      assert.raises("unknown option batchsize; did you mean batch_size?",
+         function() data.DataLoader(dataset, {batchsize = 3}) end)
+      assert.raises("batch_size: expected an integer of at least 1", "got 0",
+         function() data.DataLoader(dataset, {batch_size = 0}) end)
       assert.raises("dataset: expected a dataset, got 5", function() data.DataLoader(5) end)
       for _, option in ipairs {"sampler", "batch_sampler"} do
-         assert.raises(option .. ": expected a sampler, such as data.SubsetRandomSampler", function()
-            data.DataLoader(dataset, {[option] = {1, 2}})
-         end)
+         assert.raises(option .. ": expected a sampler, such as data.SubsetRandomSampler",
+            function() data.DataLoader(dataset, {[option] = {1, 2}}) end)
       end
-      assert.raises("a sampler or shuffle", function()
-         data.DataLoader(dataset, {shuffle = true, sampler = data.RandomSampler(dataset)})
-      end)
+      assert.raises("a sampler or shuffle",
+         function() data.DataLoader(dataset, {shuffle = true, sampler = data.RandomSampler(dataset)}) end)
    end)
 end)
 
@@ -326,9 +314,7 @@ describe("samplers", function()
       assert.equal(2, #positions(data.RandomSampler(dataset, {num_samples = 2})))
       local many = data.RandomSampler(dataset, {replacement = true, num_samples = 50})
       assert.equal(50, #many)
-      for _, position in ipairs(positions(many)) do
-         assert.is_true(position >= 1 and position <= 4)
-      end
+      for _, position in ipairs(positions(many)) do assert.is_true(position >= 1 and position <= 4) end
       assert.equal(9, #positions(data.RandomSampler(dataset, {num_samples = 9})))
    end)
 

@@ -9,15 +9,12 @@ after_each(function() shell.ok("rm -rf " .. shell.quote(root)) end)
 
 local function put(from, to)
    to = root .. "/" .. to
-   shell.ok(("mkdir -p %s && cp %s %s"):format(shell.quote(to:match "^(.*)/"), fixtures .. from,
-      shell.quote(to)))
+   shell.ok(("mkdir -p %s && cp %s %s"):format(shell.quote(to:match "^(.*)/"), fixtures .. from, shell.quote(to)))
 end
 
 local function names(dataset)
    local list = {}
-   for i, sample in ipairs(dataset.samples) do
-      list[i] = sample[1]:sub(#root + 2) .. " " .. sample[2]
-   end
+   for i, sample in ipairs(dataset.samples) do list[i] = sample[1]:sub(#root + 2) .. " " .. sample[2] end
    return list
 end
 
@@ -78,12 +75,9 @@ describe("data.ImageFolder", function()
    end)
 
    it("names missing files and folders", function()
-      assert.raises("data.DatasetFolder: " .. root .. "/none: No such file", function()
-         torch.data.ImageFolder(root .. "/none")
-      end)
-      assert.raises("expected a folder for each class, got none", function()
-         torch.data.ImageFolder(root)
-      end)
+      assert.raises("data.DatasetFolder: " .. root .. "/none: No such file",
+         function() torch.data.ImageFolder(root .. "/none") end)
+      assert.raises("expected a folder for each class, got none", function() torch.data.ImageFolder(root) end)
       put("alpha.png", "cat/1.png")
       shell.ok("mkdir " .. root .. "/bird " .. root .. "/dog")
       assert.raises("no valid file for the classes bird, dog; expected files that end in .jpg, .jpeg, .png",
@@ -91,8 +85,6 @@ describe("data.ImageFolder", function()
       local images = torch.data.ImageFolder(root, {allow_empty = true})
       assert.same({"bird", "cat", "dog"}, images.classes)
       assert.same({2}, images.targets)
-      assert.raises("either extensions or is_valid_file", function()
-         torch.data.DatasetFolder(root, print)
-      end)
+      assert.raises("either extensions or is_valid_file", function() torch.data.DatasetFolder(root, print) end)
    end)
 end)

@@ -36,16 +36,13 @@ describe("data.ChainDataset", function()
       assert.same({{1, -1}, {2, -2}, {1, -1}}, list)
       assert.equal(3, #chain)
       local batches = {}
-      for x in data.DataLoader(chain, {batch_size = 2}):iter() do
-         batches[#batches + 1] = x:tolist()
-      end
+      for x in data.DataLoader(chain, {batch_size = 2}):iter() do batches[#batches + 1] = x:tolist() end
       assert.same({{1, 2}, {1}}, batches)
    end)
 
    it("accepts only streams", function()
-      assert.raises("data.ChainDataset: dataset 2: expected an iterable dataset, got 5", function()
-         data.ChainDataset {stream(1), 5}
-      end)
+      assert.raises("data.ChainDataset: dataset 2: expected an iterable dataset, got 5",
+         function() data.ChainDataset {stream(1), 5} end)
    end)
 end)
 
@@ -64,9 +61,8 @@ describe("data.StackDataset", function()
    end)
 
    it("refuses datasets of different lengths", function()
-      assert.raises("dataset 2: expected 3 items as in the others, got 2", function()
-         data.StackDataset(torch.ones(3), {1, 2})
-      end)
+      assert.raises("dataset 2: expected 3 items as in the others, got 2",
+         function() data.StackDataset(torch.ones(3), {1, 2}) end)
       assert.raises("at least one dataset", function() data.StackDataset() end)
    end)
 end)
@@ -95,8 +91,7 @@ describe("data.DistributedSampler", function()
 
    it("gives each process its part, as PyTorch does", function()
       assert.same({{1, 4, 7, 10}, {2, 5, 8, 1}, {3, 6, 9, 2}}, shares(10, 3, {shuffle = false}))
-      assert.same({{1, 4, 7}, {2, 5, 8}, {3, 6, 9}},
-         shares(10, 3, {shuffle = false, drop_last = true}))
+      assert.same({{1, 4, 7}, {2, 5, 8}, {3, 6, 9}}, shares(10, 3, {shuffle = false, drop_last = true}))
       assert.same({{1}, {2}, {1}, {2}, {1}}, shares(2, 5, {shuffle = false}))
    end)
 
@@ -115,8 +110,7 @@ describe("data.DistributedSampler", function()
    end)
 
    it("requires rank and size", function()
-      assert.raises("rank: expected an integer from 0 to 1, got 2", function()
-         data.DistributedSampler(torch.ones(4), {num_replicas = 2, rank = 2})
-      end)
+      assert.raises("rank: expected an integer from 0 to 1, got 2",
+         function() data.DistributedSampler(torch.ones(4), {num_replicas = 2, rank = 2}) end)
    end)
 end)

@@ -5,8 +5,7 @@ local torch = require "tlua"
 local shell = require "spec.support.shell"
 
 local function program(text, ...)
-   return assert(load("local torch = require 'tlua'\nlocal data = torch.data\n" .. text,
-      "=program"))(...)
+   return assert(load("local torch = require 'tlua'\nlocal data = torch.data\n" .. text, "=program"))(...)
 end
 
 -- Checks that fn raises an error with that text.
@@ -81,9 +80,7 @@ describe("data.DataLoader with workers", function()
          at.n = {}
          at = at.n
       end
-      local ok, message = pcall(function()
-         torch.data.DataLoader({list}, {num_workers = 1}):iter()
-      end)
+      local ok, message = pcall(function() torch.data.DataLoader({list}, {num_workers = 1}):iter() end)
       assert.is_false(ok)
       assert.truthy(message:find("'n' of ... of field 'n' of field [1] of field 'dataset' is nested",
          1, true), message)
@@ -118,9 +115,7 @@ describe("data.DataLoader with workers", function()
                end]], nil, workers)
          end)
       end
-      fails("item 1 of the batch is nil", function()
-         torch.data.default_collate {{}, {1}}
-      end)
+      fails("item 1 of the batch is nil", function() torch.data.default_collate {{}, {1}} end)
    end)
 
    it("returns the same batches as without workers, in order, also random ones", function()
@@ -219,8 +214,7 @@ describe("data.DataLoader with workers", function()
          end
          for _ in data.DataLoader(Bad(), {batch_size = 2, num_workers = 2}):iter() do end]])
       assert.is_false(ok)
-      assert.matches("^program:%d+: data.DataLoader: worker %d of 2: program:%d+: item 5 is broken",
-         message)
+      assert.matches("^program:%d+: data.DataLoader: worker %d of 2: program:%d+: item 5 is broken", message)
       assert.matches("stack traceback:.*program:6: in function", message)
       assert.equal(0, wait_until_gone())
    end)
@@ -380,8 +374,7 @@ describe("data.DataLoader with workers", function()
    end)
 
    it("ends an abandoned loop of persistent workers", function()
-      local loader = torch.data.DataLoader(torch.arange(1, 9),
-         {num_workers = 2, persistent_workers = true})
+      local loader = torch.data.DataLoader(torch.arange(1, 9), {num_workers = 2, persistent_workers = true})
       local old = loader:iter()
       assert.same({1}, old():tolist())
       local list = {}
@@ -456,11 +449,8 @@ describe("data.DataLoader with workers", function()
    end)
 
    it("refuses options that make no sense", function()
-      local function try(options)
-         return function() torch.data.DataLoader({1, 2}, options) end
-      end
-      fails("prefetch_factor: expected num_workers of at least 1 with it, got 0",
-         try {prefetch_factor = 2})
+      local function try(options) return function() torch.data.DataLoader({1, 2}, options) end end
+      fails("prefetch_factor: expected num_workers of at least 1 with it, got 0", try {prefetch_factor = 2})
       fails("persistent_workers: expected num_workers", try {persistent_workers = true})
       fails("timeout: expected seconds, at least 0, got -1", try {timeout = -1})
       fails("num_workers: expected an integer of at least 0, got -1", try {num_workers = -1})
@@ -468,9 +458,7 @@ describe("data.DataLoader with workers", function()
          torch.data.DataLoader({1}, {num_workers = 5000}):iter()
       end)
       fails("unknown option num_worker; did you mean", try {num_worker = 1})
-      fails("shuffle: expected a dataset with items", function()
-         torch.data.DataLoader({}, {shuffle = true})
-      end)
+      fails("shuffle: expected a dataset with items", function() torch.data.DataLoader({}, {shuffle = true}) end)
    end)
 end)
 

@@ -21,8 +21,7 @@ describe("torch.accelerator", function()
          assert.equal(there and torch.cuda.device_count() or 0, accelerator.device_count())
          assert.equal(there and torch.device "cuda" or nil, accelerator.current_accelerator())
          if there then return end
-         assert.raises("accelerator.synchronize: there is no accelerator",
-            function() accelerator.synchronize() end)
+         assert.raises("accelerator.synchronize: there is no accelerator", function() accelerator.synchronize() end)
          assert.raises("accelerator.memory_allocated: there is no accelerator",
             function() accelerator.memory_allocated() end)
       end)
@@ -67,7 +66,6 @@ describe("torch.version", function()
       else
          assert.is_nil(torch.version.cuda)
       end
-      assert.raises("torch.version: no field 'cdua'; did you mean cuda?",
-         function() return torch.version.cdua end)
+      assert.raises("torch.version: no field 'cdua'; did you mean cuda?", function() return torch.version.cdua end)
    end)
 end)

@@ -40,14 +40,12 @@ describe("torch.backends", function()
    end)
 
    it("cannot be replaced as a field of torch", function()
-      assert.raises("backends.cuda.fusion: cannot be set", "such as backends.cuda.fusion.enabled", function()
-         torch.backends.cuda.fusion = false
-      end)
+      assert.raises("backends.cuda.fusion: cannot be set", "such as backends.cuda.fusion.enabled",
+         function() torch.backends.cuda.fusion = false end)
       assert.raises("backends.cudnn: cannot be set", function() torch.backends.cudnn = nil end)
       assert.is_true(torch.backends.cuda.fusion.enabled)
-      assert.raises("torch.backends.cuda: no field 'no_such_thing'", function()
-         return torch.backends.cuda.no_such_thing
-      end)
+      assert.raises("torch.backends.cuda: no field 'no_such_thing'",
+         function() return torch.backends.cuda.no_such_thing end)
    end)
 
    it("refuses other names and values", function()
@@ -97,8 +95,6 @@ describe("torch.use_deterministic_algorithms", function()
    end)
 
    it("accepts true or false", function()
-      assert.raises("use_deterministic_algorithms: mode", function()
-         torch.use_deterministic_algorithms(1)
-      end)
+      assert.raises("use_deterministic_algorithms: mode", function() torch.use_deterministic_algorithms(1) end)
    end)
 end)

@@ -38,14 +38,10 @@ describe("backward", function()
    for name, backward in sorted {
       ["from a loss"] = function(loss) loss:backward() end,
       ["with hooks that change modes"] = function(loss, _, _, a)
-         a:register_hook(function(grad)
-            return torch.no_grad(function() return grad * 2 end)
-         end)
+         a:register_hook(function(grad) return torch.no_grad(function() return grad * 2 end) end)
          loss:backward()
       end,
-      ["for inputs that are no leaves"] = function(loss, _, _, a)
-         return (torch.autograd.grad(loss, a))
-      end,
+      ["for inputs that are no leaves"] = function(loss, _, _, a) return (torch.autograd.grad(loss, a)) end,
    } do
       it(name .. " gives the CPU's bits, whatever the seed", function()
          local expected = gradients("cpu", nil, nil, backward)

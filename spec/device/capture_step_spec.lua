@@ -59,8 +59,7 @@ local function train(n, captured, make, scaled, folded)
 end
 
 local function text(run) -- as text, so that NaN compares equal
-   return ("%s"):rep(3, "\n"):format(table.concat(run.losses, " "), run.scale,
-      torch.tensor(run.parameters[1]))
+   return ("%s"):rep(3, "\n"):format(table.concat(run.losses, " "), run.scale, torch.tensor(run.parameters[1]))
 end
 
 describe("a captured step", function()
@@ -149,14 +148,12 @@ describe("a captured step", function()
       for _ = 1, 3 do step(x) end
       adam:zero_grad()
       net[1].bias.data = net[1].bias:detach():clone()
-      assert.raises("optim.AdamW: parameter 2 of group 1 has its values elsewhere",
-         function() step(x) end)
+      assert.raises("optim.AdamW: parameter 2 of group 1 has its values elsewhere", function() step(x) end)
    end)
 
    it("cannot be nested", function()
       local inner = sim.capture_step(function(x) return x * 2 end, {torch.ones(2)}, {warmup = 1})
-      local outer = sim.capture_step(function(x) return inner(x) end, {torch.ones(2)},
-         {warmup = 1})
+      local outer = sim.capture_step(function(x) return inner(x) end, {torch.ones(2)}, {warmup = 1})
       outer(torch.ones(2))
       assert.raises(kind .. ".graph: a graph is captured already; captures do not nest",
          function() outer(torch.ones(2)) end)
@@ -227,12 +224,9 @@ describe("a captured step", function()
          assert.truthy(found:find(message, 1, true))
          assert.same(before, p:tolist())
       end
-      assert.raises(kind .. ".capture_step: fn: expected a function, got 1", function()
-         sim.capture_step(1, {})
-      end)
-      assert.raises("unknown option warmups; did you mean warmup?", function()
-         sim.capture_step(print, {}, {warmups = 1})
-      end)
+      assert.raises(kind .. ".capture_step: fn: expected a function, got 1", function() sim.capture_step(1, {}) end)
+      assert.raises("unknown option warmups; did you mean warmup?",
+         function() sim.capture_step(print, {}, {warmups = 1}) end)
    end)
 end)
 
@@ -280,18 +274,15 @@ describe("make_graphed_callables", function()
          function() net(torch.zeros(5, 3):to(kind)) end)
       net:evaluate()
       assert.same({5, 2}, net(torch.zeros(5, 3):to(kind)).shape)
-      assert.raises("sample_args: expected a list of tensors for each callable", function()
-         sim.make_graphed_callables(net, 3)
-      end)
+      assert.raises("sample_args: expected a list of tensors for each callable",
+         function() sim.make_graphed_callables(net, 3) end)
    end)
 
    it("refuses tensors on another device, and parameters that have moved", function()
-      assert.raises("make_graphed_callables: sample_args 1: expected a tensor of " .. kind, function()
-         sim.make_graphed_callables(nn.Linear(2, 2):to(kind), {torch.ones(1, 2):cpu()})
-      end)
-      assert.raises("make_graphed_callables: parameter 1: expected a tensor of " .. kind, function()
-         sim.make_graphed_callables(nn.Linear(2, 2):to "cpu", {torch.ones(1, 2):to(kind)})
-      end)
+      assert.raises("make_graphed_callables: sample_args 1: expected a tensor of " .. kind,
+         function() sim.make_graphed_callables(nn.Linear(2, 2):to(kind), {torch.ones(1, 2):cpu()}) end)
+      assert.raises("make_graphed_callables: parameter 1: expected a tensor of " .. kind,
+         function() sim.make_graphed_callables(nn.Linear(2, 2):to "cpu", {torch.ones(1, 2):to(kind)}) end)
       local net = nn.Linear(2, 2):to(kind)
       sim.make_graphed_callables(net, {torch.ones(1, 2):to(kind)})
       net.weight.data = torch.zeros(2, 2):to(kind)

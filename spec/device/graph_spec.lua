@@ -251,9 +251,7 @@ describe("random numbers in a graph", function()
          geometric_ = function() return torch.empty(9, {device = kind}):geometric_(0.1) end,
          normal = function() return torch.normal(x, 1) end,
          dropout = function() return functional.dropout(torch.cat {x, x, x, x}, 0.5) end,
-         attention = function()
-            return functional.scaled_dot_product_attention(q, q, q, {dropout_p = 0.5})
-         end,
+         attention = function() return functional.scaled_dot_product_attention(q, q, q, {dropout_p = 0.5}) end,
          two = function() return torch.rand(3, {device = kind}) + torch.rand(3, {device = kind}) end,
       }
       for name, draw in sorted(draws) do
@@ -362,9 +360,7 @@ describe("streams in a graph", function()
             if joined then sim.current_stream():wait_stream(side) end
          end
       end
-      assert.raises(named "CUDAGraph.capture_end", "joined", function()
-         sim.graph(g, fork(false))
-      end)
+      assert.raises(named "CUDAGraph.capture_end", "joined", function() sim.graph(g, fork(false)) end)
       sim.stream(side, function()
          assert.is_false(sim.is_current_stream_capturing())
          assert.equal(20, (x + 1):sum():item())
@@ -444,8 +440,7 @@ describe("a capture", function()
       sim.graph(g, function()
          assert.raises(named "CUDAGraph.capture_begin", "not possible while a graph is captured",
             function() other:capture_begin() end)
-         assert.raises(named "CUDAGraph.replay", "the capture has not been ended",
-            function() g:replay() end)
+         assert.raises(named "CUDAGraph.replay", "the capture has not been ended", function() g:replay() end)
          x:add_(1)
       end)
       assert.raises(named "CUDAGraph.replay", "not possible while a graph is captured", function()
@@ -462,8 +457,7 @@ describe("a capture", function()
          g:capture_begin()
          x:add_(1)
       end)
-      assert.raises(named "synchronize", "not possible while a graph is captured",
-         function() sim.synchronize() end)
+      assert.raises(named "synchronize", "not possible while a graph is captured", function() sim.synchronize() end)
       g = nil -- luacheck: ignore (the collector may take the graph from here on)
       collectgarbage()
       collectgarbage()
@@ -485,8 +479,7 @@ describe("a capture", function()
       assert.equal(pool, g:pool())
       assert.raises(named "graph: unknown option strem; did you mean stream?",
          function() sim.graph(sim.Graph(), {strem = s}, print) end)
-      assert.raises(named "graph: graph: expected a result of Graph(), got 3",
-         function() sim.graph(3, print) end)
+      assert.raises(named "graph: graph: expected a result of Graph(), got 3", function() sim.graph(3, print) end)
       assert.raises("a graph is captured on a stream other than the default one",
          function() sim.graph(sim.Graph(), {stream = sim.default_stream()}, print) end)
       assert.raises("pool: expected a result of graph_pool_handle() or g:pool(), got -1",

@@ -168,8 +168,7 @@ describe("pinned memory", function()
       assert.same(x:tolist(), pinned:tolist())
       assert.is_true(rawequal(pinned, pinned:pin_memory("sim")))
       assert.is_true(torch.zeros(0):pin_memory("sim"):is_pinned())
-      assert.raises("pin_memory: expected a tensor of the CPU", "sim:0",
-         function() x:sim():pin_memory() end)
+      assert.raises("pin_memory: expected a tensor of the CPU", "sim:0", function() x:sim():pin_memory() end)
       assert.raises("pin_memory: device:", "got string 'cpu'", function() x:pin_memory("cpu") end)
    end)
 

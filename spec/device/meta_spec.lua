@@ -18,17 +18,11 @@ local VALUES <const> = {
    "where_positions",
 }
 
-local function kept(x, copy)
-   return x.requires_grad and copy:requires_grad_() or copy
-end
+local function kept(x, copy) return x.requires_grad and copy:requires_grad_() or copy end
 
-local function on_meta(x)
-   return kept(x, x:detach():to "meta")
-end
+local function on_meta(x) return kept(x, x:detach():to "meta") end
 
-local function as_made(x)
-   return x
-end
+local function as_made(x) return x end
 
 -- Returns a tensor with the same values, whose dimensions have the opposite order in memory.
 local function reversed(x)
@@ -46,9 +40,7 @@ end
 -- Compares packed results; returns nil if they agree.
 local function compare(row, expected, actual)
    local e, a = table_of.tensors(expected), table_of.tensors(actual)
-   if expected.n ~= actual.n or #e ~= #a then
-      return ("%d results instead of %d"):format(#a, #e)
-   end
+   if expected.n ~= actual.n or #e ~= #a then return ("%d results instead of %d"):format(#a, #e) end
    for i = 1, #e do
       local there = told(a[i])
       local here = told(e[i]):gsub("cpu$", elsewhere[row.form] and e[i].device or "meta")
@@ -64,9 +56,7 @@ local function check(row, text, form)
    local fits, expected = pcall(table_of.call, row, args)
    local ok, actual = pcall(table_of.call, row, there)
    -- the operator refuses these strides on the CPU, so it must refuse them on meta
-   if not fits then
-      return (ok or actual ~= expected) and ("%s instead of %s"):format(actual, expected)
-   end
+   if not fits then return (ok or actual ~= expected) and ("%s instead of %s"):format(actual, expected) end
    if not ok then
       if tostring(actual):find "a meta tensor" then return nil, true end
       return tostring(actual)

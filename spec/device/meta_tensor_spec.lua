@@ -45,9 +45,8 @@ describe("a meta tensor", function()
    end)
 
    it("has less than 2^63 bytes", function()
-      assert.raises("empty: sizes [1099511627776, 8388608]: expected less than 2^63 bytes", function()
-         torch.empty(1 << 40, 1 << 23, meta)
-      end)
+      assert.raises("empty: sizes [1099511627776, 8388608]: expected less than 2^63 bytes",
+         function() torch.empty(1 << 40, 1 << 23, meta) end)
    end)
 
    it("is on a single device", function()
@@ -88,9 +87,8 @@ describe("a meta tensor", function()
       local x = torch.empty(2, 3, meta)
       assert.equal(torch.device "meta", (x + torch.tensor(3)).device)
       assert.equal("float32", (torch.tensor(3, {dtype = "float64"}) * x).dtype)
-      assert.raises("add: expected all tensors on one device, got self on cpu and other on meta", function()
-         return torch.ones(2, 3) + x
-      end)
+      assert.raises("add: expected all tensors on one device, got self on cpu and other on meta",
+         function() return torch.ones(2, 3) + x end)
       assert.raises("matmul: expected all tensors on one device", function() return x:matmul(torch.ones(3, 2)) end)
       assert.raises("out is on cpu", function() torch.add(x, x, {out = torch.empty(2, 3)}) end)
    end)
@@ -142,9 +140,8 @@ describe("a meta tensor", function()
             assert.same({2}, ctc(x, targets, lengths[1], lengths[2], {reduction = "none"}).shape)
          end
       end
-      assert.raises("ctc_loss: input_lengths[1]: expected 0 to 5, got 6", function()
-         ctc(x, torch.empty(2, 3, long), {6, 5}, {3, 2})
-      end)
+      assert.raises("ctc_loss: input_lengths[1]: expected 0 to 5, got 6",
+         function() ctc(x, torch.empty(2, 3, long), {6, 5}, {3, 2}) end)
    end)
 
    it("is differentiated twice", function()
@@ -271,9 +268,8 @@ describe("torch.default_device", function()
       assert.raises("default_device: device: expected a device such as \"meta\" or \"cuda:0\", got nothing",
          function() torch.default_device() end)
       assert.raises("got string 'mete'", function() torch.default_device "mete" end)
-      assert.raises("default_device: expected a function or nothing, got 3", function()
-         torch.default_device("meta", 3)
-      end)
+      assert.raises("default_device: expected a function or nothing, got 3",
+         function() torch.default_device("meta", 3) end)
    end)
 end)
 

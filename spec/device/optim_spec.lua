@@ -41,8 +41,7 @@ describe("an optimizer on a device", function()
             local function after(captured)
                local params = problem.parameters(there)
                local lr = torch.tensor(0.1, {dtype = "float64", device = "sim"})
-               local optimizer = torch.optim[row[1]](params,
-                  problem.options(row[2], {capturable = true, lr = lr}))
+               local optimizer = torch.optim[row[1]](params, problem.options(row[2], {capturable = true, lr = lr}))
                problem.set_gradients(params, 7)
                optimizer:step() -- the first step creates the optimizer's states
                local graph = sim.Graph()
@@ -76,9 +75,8 @@ describe("an optimizer on a device", function()
             assert.equal(expected, optimizer.state[1].step:item())
             assert.close({0.8, 0.8, 0.8}, p)
          else
-            assert.raises("found_inf: expected clocks on the device", "set capturable", function()
-               optimizer:step()
-            end)
+            assert.raises("found_inf: expected clocks on the device", "set capturable",
+               function() optimizer:step() end)
             assert.close({1, 1, 1}, p, 0)
          end
       end
@@ -87,15 +85,11 @@ describe("an optimizer on a device", function()
    it("steps parameters of several devices", function()
       local function after(devices)
          local params = {}
-         for i = 1, 4 do
-            params[i] = problem.parameter(i, {i}, {device = devices[i]})
-         end
+         for i = 1, 4 do params[i] = problem.parameter(i, {i}, {device = devices[i]}) end
          local lr = torch.tensor(0.1, {device = devices[2]})
          local optimizer = torch.optim.Adam(params, {lr = lr})
          for t = 1, 3 do
-            for i, p in ipairs(params) do
-               p.grad = problem.gradient(i, {i}, t, {device = p.device})
-            end
+            for i, p in ipairs(params) do p.grad = problem.gradient(i, {i}, t, {device = p.device}) end
             torch.nn.utils.clip_grad_norm_(params, 0.5)
             optimizer:step()
          end

@@ -26,9 +26,7 @@ local function run(kind, dtype, packed, with_states, where)
    torch.manual_seed(1)
    local layer = nn[kind[1]](5, 7, options):to(where)
    local lines = (options.num_layers or 1) * (options.bidirectional and 2 or 1)
-   local function leaf(...)
-      return torch.randn(..., {dtype = dtype, device = "cpu"}):to(where):requires_grad_()
-   end
+   local function leaf(...) return torch.randn(..., {dtype = dtype, device = "cpu"}):to(where):requires_grad_() end
    local leaves = {leaf {6, 4, 5}, leaf {lines, 4, options.proj_size or 7}, leaf {lines, 4, 7}}
    local x, h0, c0 = table.unpack(leaves)
    local input = packed and nn.utils.rnn.pack_padded_sequence(x, {6, 4, 4, 1}) or x

@@ -161,7 +161,6 @@ describe("names of PyTorch's", function()
       local x = torch.ones(2, {device = kind .. ":1"})
       assert.equal(1, module.device_of(x, module.current_device))
       assert.equal(0, module.device_of(torch.ones(2, {device = "cpu"}), module.current_device))
-      assert.raises(kind .. ".device_of: tensor: expected a tensor, got 1",
-         function() module.device_of(1) end)
+      assert.raises(kind .. ".device_of: tensor: expected a tensor, got 1", function() module.device_of(1) end)
    end)
 end)

@@ -173,8 +173,7 @@ describe("a stream", function()
       assert.raises("sim.stream: stream: expected a Stream", "got 1", function() sim.stream(1, print) end)
       assert.raises("sim.Stream: unknown option 'prioritie'; did you mean 'priority'?",
          function() sim.Stream {prioritie = 1} end)
-      assert.raises("sim.Stream.wait_stream: stream:", "got nothing",
-         function() sim.Stream():wait_stream() end)
+      assert.raises("sim.Stream.wait_stream: stream:", "got nothing", function() sim.Stream():wait_stream() end)
       assert.raises("record_stream:", "sim:1", "got sim:0",
          function() torch.ones(2, on(1)):record_stream(sim.Stream()) end)
    end)

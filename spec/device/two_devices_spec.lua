@@ -9,16 +9,12 @@ local function on(device, data, options)
    return torch.tensor(data, options)
 end
 
-local function refuses(fn)
-   assert.raises("index", "expected all tensors on one device, got self on", fn)
-end
+local function refuses(fn) assert.raises("index", "expected all tensors on one device, got self on", fn) end
 
 describe("operands", function()
    local a, b = on("sim:0", {{1.0, 2}, {3, 4}}), on("cpu", {{1.0, 2}, {3, 4}})
    local single = torch.tensor(2.0, {device = "cpu"})
-   local function names(text, fn)
-      assert.raises("expected all tensors on one device, got " .. text, fn)
-   end
+   local function names(text, fn) assert.raises("expected all tensors on one device, got " .. text, fn) end
 
    it("are named with their devices", function()
       names("self on sim:0 and other on cpu", function() return a + b end)
@@ -26,8 +22,7 @@ describe("operands", function()
       names("self on sim:0 and mat2 on cpu", function() return a:mm(b) end)
       names("tensors[1] on sim:0 and tensors[3] on sim:1",
          function() return torch.cat({a, a, on("sim:1", {{1.0, 2}})}) end)
-      names("self on sim:0 and index on cpu",
-         function() return a:gather(1, on("cpu", {{1, 1}, {2, 2}})) end)
+      names("self on sim:0 and index on cpu", function() return a:gather(1, on("cpu", {{1, 1}, {2, 2}})) end)
       names("condition on sim:0 and other on cpu", function() return torch.where(a:gt(1), 0, b) end)
    end)
 

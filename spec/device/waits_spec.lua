@@ -33,9 +33,7 @@ end
 -- Compares packed results with the expected ones; returns nil if they agree.
 local function compare(row, expected, actual)
    local e, a = table_of.tensors(expected), table_of.tensors(actual)
-   if expected.n ~= actual.n or #e ~= #a then
-      return ("%d results instead of %d"):format(#a, #e)
-   end
+   if expected.n ~= actual.n or #e ~= #a then return ("%d results instead of %d"):format(#a, #e) end
    for i = 1, #e do
       if not elsewhere[row.form] and a[i].device ~= torch.device "sim:0" then
          return ("result %d is on %s"):format(i, a[i].device)
@@ -107,9 +105,7 @@ describe("the manual", function()
    it("lists the operators that wait, with the reason", function()
       local text = "Waits for the device: the result's shape depends on the data."
       for _, row in ipairs(table_of.rows()) do
-         if row.form == "nonzero" then
-            assert.truthy(table_of.doc(row):find(text, 1, true))
-         end
+         if row.form == "nonzero" then assert.truthy(table_of.doc(row):find(text, 1, true)) end
       end
    end)
 end)

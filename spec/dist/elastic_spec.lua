@@ -13,15 +13,12 @@ local function train(steps, options)
       options, root, steps)
 end
 
-local function last_line(output)
-   return output:match "%[0%] (step %d+: %d+ of %d+ digits right, weights %x+)"
-end
+local function last_line(output) return output:match "%[0%] (step %d+: %d+ of %d+ digits right, weights %x+)" end
 
 -- Trains undisturbed, and then with ranks that are killed; returns whether enough were killed
 -- before the training ended.
 local function train_and_kill(folder, steps)
-   local expected = last_line(shell.ok(("cd %s && %s --fresh --checkpoint alone"):format(
-      folder, train(steps, ""))))
+   local expected = last_line(shell.ok(("cd %s && %s --fresh --checkpoint alone"):format(folder, train(steps, ""))))
    assert.truthy(expected)
    -- A script that repeatedly kills one of the launcher's children after up to 0.6 seconds.
    shell.write(folder .. "/kill.sh", ([[

@@ -28,8 +28,7 @@ describe("tlua run", function()
    it("passes arguments on", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", "print(...)")
-         local output = shell.ok(("%s run -n 2 %s/a.lua --lr 0.1 'two words'"):format(
-            ranks.tlua, folder))
+         local output = shell.ok(("%s run -n 2 %s/a.lua --lr 0.1 'two words'"):format(ranks.tlua, folder))
          assert.matches("[1] --lr\t0.1\ttwo words\n", output, nil, true)
       end)
    end)
@@ -209,9 +208,7 @@ describe("tlua run", function()
             print("job " .. arg[1] .. " is done")]])
          local start = ("%s run -n 2 --timeout 120 %s/a.lua "):format(ranks.tlua, folder)
          local output = shell.run(("(%s1 & %s2 & %s3 & wait) 2>&1"):format(start, start, start))
-         for job = 1, 3 do
-            assert.equal(2, select(2, output:gsub(("job %d is done"):format(job), "")), output)
-         end
+         for job = 1, 3 do assert.equal(2, select(2, output:gsub(("job %d is done"):format(job), "")), output) end
       end)
    end)
 

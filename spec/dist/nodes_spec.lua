@@ -77,9 +77,7 @@ describe("tlua run --nnodes MIN:MAX", function()
          touch enough
          end a; end c; end d
       ]]):gsub("LAUNCH", (elastic "--nnodes 2:3")))
-      for name in ("acd"):gmatch "." do
-         assert.matches(name .. " ended with status 0", output)
-      end
+      for name in ("acd"):gmatch "." do assert.matches(name .. " ended with status 0", output) end
       assert.equal(3, select(2, output:gsub("%[%d%] done", "")), output)
    end)
 
@@ -195,8 +193,7 @@ describe("ranks that srun has started", function()
    it("meet over hosts", function()
       local there = with_hosts(function(first, second)
          local secret <const> = "TLUA_SECRET=0123456789abcdef"
-         local output = on(first .. slurm(0, "10.77.0.[1-2]", secret),
-            second .. slurm(1, "10.77.0.[1-2]", secret))
+         local output = on(first .. slurm(0, "10.77.0.[1-2]", secret), second .. slurm(1, "10.77.0.[1-2]", secret))
          assert.matches("rank 0 of 2 has 3", output)
          assert.matches("rank 1 of 2 has 3", output)
       end)

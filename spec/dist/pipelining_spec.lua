@@ -224,9 +224,7 @@ describe("the orders of schedules", function()
             fn(pipe.ScheduleGPipe._plan, n_ranks, 1, n)
             fn(pipe.Schedule1F1B._plan, n_ranks, 1, n)
             for _, here in ipairs {1, 2, 3} do
-               if n <= n_ranks or n % n_ranks == 0 then
-                  fn(pipe.ScheduleInterleaved1F1B._plan, n_ranks, here, n)
-               end
+               if n <= n_ranks or n % n_ranks == 0 then fn(pipe.ScheduleInterleaved1F1B._plan, n_ranks, here, n) end
                fn(pipe.ScheduleInterleavedZeroBubble._plan, n_ranks, here, n)
                fn(pipe.ScheduleLoopedBFS._plan, n_ranks, here, n)
             end
@@ -275,8 +273,7 @@ describe("the orders of schedules", function()
       for r = 0, n_ranks - 1 do
          local done = 0
          for i = 1, at[r] - 1 do done = done + (lists[r][i][1] == "B" and 2 or 1) end
-         assert.equal(3 * here * n, done, ("rank %d of %d, %d stages, %d parts"):format(r, n_ranks,
-            here, n))
+         assert.equal(3 * here * n, done, ("rank %d of %d, %d stages, %d parts"):format(r, n_ranks, here, n))
          idle = math.max(idle, free[r] - began[r] - done)
       end
       return last, idle
@@ -366,14 +363,11 @@ describe("the orders of schedules", function()
             assert.equal(3 * n + 3 * (p - 1), simulate(pipe.ScheduleGPipe._plan, p, 1, n))
             assert.equal(3 * n + 3 * (p - 1), simulate(pipe.Schedule1F1B._plan, p, 1, n))
             for _, here in ipairs {2, 3} do
-               assert.equal(3 * n * here + 3 * (p - 1),
-                  simulate(pipe.ScheduleInterleaved1F1B._plan, p, here, n))
+               assert.equal(3 * n * here + 3 * (p - 1), simulate(pipe.ScheduleInterleaved1F1B._plan, p, here, n))
             end
-            assert.equal(3 * n + p - 1,
-               simulate(pipe.ScheduleInterleavedZeroBubble._plan, p, 1, n))
+            assert.equal(3 * n + p - 1, simulate(pipe.ScheduleInterleavedZeroBubble._plan, p, 1, n))
             for _, here in ipairs {2, 3} do
-               assert.equal(3 * n * here + 3 * (p - 1),
-                  simulate(pipe.ScheduleLoopedBFS._plan, p, here, n))
+               assert.equal(3 * n * here + 3 * (p - 1), simulate(pipe.ScheduleLoopedBFS._plan, p, here, n))
             end
             local time, idle = simulate(pipe.ScheduleZBVZeroBubble._plan, p, 2, n)
             assert.same({6 * n + p - 1, 0}, {time, idle})
@@ -387,8 +381,7 @@ describe("the orders of schedules", function()
    -- ScheduleLoopedBFS).
    it("are PyTorch's", function()
       local expected = {
-         ScheduleLoopedBFS = {"F0.1 F0.2 F2.1 F2.2 B2.2 B2.1 B0.2 B0.1",
-            "F1.1 F1.2 F3.1 F3.2 B3.2 B3.1 B1.2 B1.1"},
+         ScheduleLoopedBFS = {"F0.1 F0.2 F2.1 F2.2 B2.2 B2.1 B0.2 B0.1", "F1.1 F1.2 F3.1 F3.2 B3.2 B3.1 B1.2 B1.1"},
          ScheduleZBVZeroBubble = {"F0.1 F0.2 F0.3 F3.1 I3.1 W3.1 F3.2 I3.2 W3.2 F0.4 I0.1 W0.1 F3.3 I3.3 " ..
                "W3.3 I0.2 W0.2 F3.4 I3.4 W3.4 I0.3 W0.3 I0.4 W0.4",
             "F1.1 F2.1 F1.2 F2.2 I2.1 W2.1 F1.3 I1.1 W1.1 F2.3 I2.2 W2.2 F1.4 I1.2 W1.2 F2.4 I2.3 W2.3 " ..

@@ -18,8 +18,7 @@ local published <const> = {
 }
 
 local function model(heads, width, layers, batch, sequence)
-   return {layers = layers, width = width, heads = heads, vocab = 51200, batch = batch,
-      sequence = sequence or 2048}
+   return {layers = layers, width = width, heads = heads, vocab = 51200, batch = batch, sequence = sequence or 2048}
 end
 
 -- Returns the published layout, with the best micro-batch size and number of stages.
@@ -96,8 +95,7 @@ describe("distributed.plan", function()
       assert.is_true(small.rows[1].seconds > found.rows[1].seconds)
       assert.equal(0, #dist.plan(m, {devices = 512, memory = 1e8}).rows)
       -- a plan for long sequences uses context parallel ranks
-      local long = {layers = 32, width = 4096, heads = 32, vocab = 51200, sequence = 1 << 20,
-         batch = 8}
+      local long = {layers = 32, width = 4096, heads = 32, vocab = 51200, sequence = 1 << 20, batch = 8}
       assert.equal(0, #dist.plan(long, {devices = 64, checkpointing = false}).rows)
       local split = dist.plan(long, {devices = 64, max_context = 64})
       assert.is_true(split.rows[1].context > 1)
@@ -120,9 +118,8 @@ describe("distributed.plan", function()
       assert.equal(count, plan.rows[1].parameters)
       local same = {layers = 4, width = 64, heads = 8, vocab = 1000, sequence = 32, batch = 8, parameters = count}
       assert.same(torch.distributed.plan(same, {devices = 4}).rows, plan.rows)
-      assert.raises("plan: options: expected a table, got 3", function()
-         torch.distributed.plan(torch.nn.Linear(2, 2), 3)
-      end)
+      assert.raises("plan: options: expected a table, got 3",
+         function() torch.distributed.plan(torch.nn.Linear(2, 2), 3) end)
       assert.raises("plan: options: batch is missing: expected an integer, which " ..
          "spec.PlannedGpt does not tell", function()
          torch.distributed.plan(module, {devices = 4, sequence = 32})
@@ -131,9 +128,8 @@ describe("distributed.plan", function()
          "or a module like a GPT, got nn.Linear, which has no nn.Embedding", function()
          torch.distributed.plan(nn.Linear(3, 4))
       end)
-      assert.raises("got nn.Embedding, which has no list of modules, for layers", function()
-         torch.distributed.plan(nn.Embedding(3, 4))
-      end)
+      assert.raises("got nn.Embedding, which has no list of modules, for layers",
+         function() torch.distributed.plan(nn.Embedding(3, 4)) end)
    end)
 
    it("refuses unknown arguments", function()

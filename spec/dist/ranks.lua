@@ -55,9 +55,7 @@ end
 --- Returns a function that puts a file of spec/dist/programs before a text.
 ---@param name string
 ---@return fun(text: string): string
-function M.following(name)
-   return function(text) return running(name) .. text end
-end
+function M.following(name) return function(text) return running(name) .. text end end
 
 --- Returns a function like `ok` that puts a file of spec/dist/programs before the code of the
 --- program.

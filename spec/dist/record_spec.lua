@@ -54,8 +54,7 @@ describe("groups that record", function()
       local bytes
       local function step()
          torch.manual_seed(1)
-         local net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(),
-            torch.nn.Linear(128, 64))
+         local net = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64))
          local model = torch.nn.parallel.DistributedDataParallel(net, {init_sync = false})
          model(torch.ones(1, 64)):sum():backward()
          bytes = 4 * (64 * 128 + 128 + 128 * 64 + 64)
@@ -131,7 +130,6 @@ describe("groups that record", function()
          return function() dist.init_process_group(options) end
       end
       assert.raises("rank and world_size are missing", init {})
-      assert.raises("world_size: expected 1 to 4096 ranks, got 5000", init {rank = 0,
-         world_size = 5000})
+      assert.raises("world_size: expected 1 to 4096 ranks, got 5000", init {rank = 0, world_size = 5000})
    end)
 end)

@@ -119,15 +119,11 @@ describe("spawn", function()
       assert.raises("spawn: the function at spec/dist/spawn_spec.lua:" .. line .. ", upvalue 'thread' is a coroutine",
          function() spawn(function() return thread end) end)
       assert.raises("multiprocessing.spawn: fn: expected a function, got 3", function() spawn(3) end)
-      assert.raises("nprocs: expected 1 to 128 processes, got 0", function()
-         spawn(print, {nprocs = 0})
-      end)
-      assert.raises('start_method: expected "spawn", the only one there is, got "fork"', function()
-         spawn(print, {start_method = "fork"})
-      end)
-      assert.raises("multiprocessing.spawn: unknown option nproc; did you mean nprocs?; there are fn, args", function()
-         spawn(print, {nproc = 2})
-      end)
+      assert.raises("nprocs: expected 1 to 128 processes, got 0", function() spawn(print, {nprocs = 0}) end)
+      assert.raises('start_method: expected "spawn", the only one there is, got "fork"',
+         function() spawn(print, {start_method = "fork"}) end)
+      assert.raises("multiprocessing.spawn: unknown option nproc; did you mean nprocs?; there are fn, args",
+         function() spawn(print, {nproc = 2}) end)
    end)
 end)
 
@@ -141,15 +137,13 @@ describe("torch.distributed, called as in PyTorch's programs,", function()
    end)
 
    it("raises errors that name the replacement", function()
-      assert.raises("torch.distributed.launch: it is a command here: `tlua run -n 4 script.lua`", function()
-         return dist.launch
-      end)
+      assert.raises("torch.distributed.launch: it is a command here: `tlua run -n 4 script.lua`",
+         function() return dist.launch end)
       assert.raises("torch.distributed.run: it is a command here", function() return dist.run end)
       assert.raises("torch.distributed.rpc: there are no remote calls", function() return dist.rpc end)
       if not torch.cuda.is_available() then
-         assert.raises('backend "nccl" needs a GPU for each rank, and this process finds none', function()
-            dist.init_process_group "nccl"
-         end)
+         assert.raises('backend "nccl" needs a GPU for each rank, and this process finds none',
+            function() dist.init_process_group "nccl" end)
       end
    end)
 

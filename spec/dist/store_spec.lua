@@ -43,9 +43,7 @@ describe("TCPStore", function()
       assert.equal("a\0bc", store:get("list"))
       store:multi_set({"m1", "m2"}, {"x", ""})
       assert.same({"", "x"}, other:multi_get({"m2", "m1"}))
-      assert.raises("values: expected a list of 2 strings", function()
-         store:multi_set({"m1", "m2"}, {"x"})
-      end)
+      assert.raises("values: expected a list of 2 strings", function() store:multi_set({"m1", "m2"}, {"x"}) end)
       assert.raises("keys: expected a list of strings, got 3", function() store:multi_get(3) end)
       assert.raises("append: value: expected a string, got 3", function() store:append("x", 3) end)
    end)
@@ -104,28 +102,24 @@ describe("the secret of a store", function()
       local other = tcp(store.port, {secret = "a-secret-of-mine"})
       other:set("key", "value")
       assert.equal("value", store:get "key")
-      assert.raises("the secret of the store there is another one than this process has", function()
-         tcp(store.port, {secret = "a-secret-of-yours"})
-      end)
-      assert.raises("asks for the job's secret, and this process has none", function()
-         tcp(store.port, {secret = false})
-      end)
+      assert.raises("the secret of the store there is another one than this process has",
+         function() tcp(store.port, {secret = "a-secret-of-yours"}) end)
+      assert.raises("asks for the job's secret, and this process has none",
+         function() tcp(store.port, {secret = false}) end)
       other:close()
       store:close()
    end)
 
    it("is required if other machines can reach the store", function()
-      assert.raises("a store that other machines can reach needs a secret: set TLUA_SECRET", function()
-         dist.TCPStore("", 0, {is_master = true})
-      end)
+      assert.raises("a store that other machines can reach needs a secret: set TLUA_SECRET",
+         function() dist.TCPStore("", 0, {is_master = true}) end)
       dist.TCPStore("", 0, {is_master = true, secret = false}):close()
       dist.TCPStore("", 0, {is_master = true, secret = "a-secret-of-mine"}):close()
    end)
 
    it("is a string of some length, or false", function()
-      assert.raises("expected a secret of 16 to 511 characters, got 5", function()
-         tcp(0, {is_master = true, secret = "short"})
-      end)
+      assert.raises("expected a secret of 16 to 511 characters, got 5",
+         function() tcp(0, {is_master = true, secret = "short"}) end)
       assert.raises("TCPStore: secret: expected a string, or false to trust all processes that can connect, got 7",
          function() tcp(0, {is_master = true, secret = 7}) end)
    end)
@@ -144,9 +138,7 @@ describe("the secret of a store", function()
 end)
 
 -- Wraps a command to run as another user, which only root can do.
-local function as_other(command)
-   return "setpriv --reuid=12345 --regid=12345 --clear-groups " .. command
-end
+local function as_other(command) return "setpriv --reuid=12345 --regid=12345 --clear-groups " .. command end
 
 local function has_other()
    return shell.ok "id -u" == "0\n" and shell.has "setpriv" and
@@ -211,9 +203,8 @@ describe("FileStore", function()
          shell.ok(("mv %s %s.1 && ln -s %s.1 %s"):format(path, path, path, path))
          assert.raises("expected a plain file, got a link", function() dist.FileStore(path, {timeout = 60}) end)
          store:close()
-         assert.raises("no/meet", function()
-            dist.FileStore(folder .. "/no/meet", {is_master = true, timeout = 5})
-         end)
+         assert.raises("no/meet",
+            function() dist.FileStore(folder .. "/no/meet", {is_master = true, timeout = 5}) end)
       end)
    end)
 end)

@@ -83,9 +83,7 @@ describe("every distribution", function()
          assert.close(d:log_prob(x):expand {3, 2}, wide:log_prob(x), 1e-5)
          assert.same({4, 3, 2, table.unpack(d.event_shape)}, wide:sample({4}).shape)
          local ok, mean = pcall(function() return d.mean end)
-         if ok then
-            assert.close(mean:expand(wide.mean.shape):nan_to_num(), wide.mean:nan_to_num(), 1e-6)
-         end
+         if ok then assert.close(mean:expand(wide.mean.shape):nan_to_num(), wide.mean:nan_to_num(), 1e-6) end
          assert.same({2}, d.batch_shape)
       end
    end)
@@ -131,9 +129,8 @@ describe("parameters", function()
       local text = "distributions.Normal: scale: expected values that satisfy GreaterThan(lower_bound=0), got -1"
       assert.raises(text, function() D.Normal(0, -1) end)
       assert.raises(text, function() D.Normal(0, torch.tensor {1.0, -1}) end)
-      assert.raises("scale: expected values that satisfy GreaterThan(lower_bound=0), got nan", function()
-         D.Normal(0, torch.nan)
-      end)
+      assert.raises("scale: expected values that satisfy GreaterThan(lower_bound=0), got nan",
+         function() D.Normal(0, torch.nan) end)
       assert.raises("distributions.Normal: scale is missing", function() D.Normal(0) end)
       assert.raises('Normal: scale: expected a number, a list of numbers or a tensor of real numbers, got "x"',
          function() D.Normal(0, "x") end)
@@ -142,50 +139,37 @@ describe("parameters", function()
          function() D.Normal(torch.zeros(2), torch.ones(3)) end)
       assert.raises("distributions.Bernoulli: expected one of probs, logits, got none", function() D.Bernoulli() end)
       assert.raises("distributions.Bernoulli: expected one of probs, logits, got 2", function() D.Bernoulli(0.5, 0) end)
-      assert.raises("probs: expected values that satisfy Interval(lower_bound=0, upper_bound=1), got 1.5", function()
-         D.Bernoulli(1.5)
-      end)
+      assert.raises("probs: expected values that satisfy Interval(lower_bound=0, upper_bound=1), got 1.5",
+         function() D.Bernoulli(1.5) end)
       assert.raises("probs: expected values that satisfy", "got 1.5", function() D.ContinuousBernoulli(1.5) end)
-      assert.raises("distributions.Categorical: probs: expected values that satisfy Simplex()", function()
-         D.Categorical(torch.tensor {-1.0, 2})
-      end)
-      assert.raises("distributions.Categorical: probs: expected at least 1 dimension", function()
-         D.Categorical(0.5)
-      end)
+      assert.raises("distributions.Categorical: probs: expected values that satisfy Simplex()",
+         function() D.Categorical(torch.tensor {-1.0, 2}) end)
+      assert.raises("distributions.Categorical: probs: expected at least 1 dimension",
+         function() D.Categorical(0.5) end)
       assert.raises("distributions.Uniform: ", "expected values that satisfy", function() D.Uniform(1, 0) end)
       assert.raises("distributions.Geometric: probs: expected values greater than 0", function() D.Geometric(0) end)
-      assert.raises("distributions.Binomial: total_count: expected values that satisfy", "got 2.5", function()
-         D.Binomial(2.5, 0.5)
-      end)
-      assert.raises("covariance_matrix: expected 3 x 3 matrices", function()
-         D.MultivariateNormal(torch.zeros(3), torch.eye(2))
-      end)
-      assert.raises("covariance_matrix: expected values that satisfy PositiveDefinite()", function()
-         D.MultivariateNormal(torch.zeros(2), -torch.eye(2))
-      end)
-      assert.raises("expected one of covariance_matrix, precision_matrix, scale_tril, got none", function()
-         D.MultivariateNormal(torch.zeros(2))
-      end)
-      assert.raises("distributions.Wishart: df: expected values that satisfy", function()
-         D.Wishart(1, torch.eye(3))
-      end)
-      assert.raises("distributions.LKJCholesky: dim: expected an integer of at least 2, got 1", function()
-         D.LKJCholesky(1)
-      end)
-      assert.raises("temperature: expected values greater than 0, got -1", function()
-         D.RelaxedBernoulli(-1, 0.5)
-      end)
-      assert.raises("distributions.Independent: reinterpreted_batch_ndims: expected at most 1", function()
-         D.Independent(D.Normal(torch.zeros(2), 1), 2)
-      end)
-      assert.raises("mixture_distribution: expected a Categorical", function()
-         D.MixtureSameFamily(D.Normal(0, 1), D.Normal(torch.zeros(2), 1))
-      end)
+      assert.raises("distributions.Binomial: total_count: expected values that satisfy", "got 2.5",
+         function() D.Binomial(2.5, 0.5) end)
+      assert.raises("covariance_matrix: expected 3 x 3 matrices",
+         function() D.MultivariateNormal(torch.zeros(3), torch.eye(2)) end)
+      assert.raises("covariance_matrix: expected values that satisfy PositiveDefinite()",
+         function() D.MultivariateNormal(torch.zeros(2), -torch.eye(2)) end)
+      assert.raises("expected one of covariance_matrix, precision_matrix, scale_tril, got none",
+         function() D.MultivariateNormal(torch.zeros(2)) end)
+      assert.raises("distributions.Wishart: df: expected values that satisfy",
+         function() D.Wishart(1, torch.eye(3)) end)
+      assert.raises("distributions.LKJCholesky: dim: expected an integer of at least 2, got 1",
+         function() D.LKJCholesky(1) end)
+      assert.raises("temperature: expected values greater than 0, got -1",
+         function() D.RelaxedBernoulli(-1, 0.5) end)
+      assert.raises("distributions.Independent: reinterpreted_batch_ndims: expected at most 1",
+         function() D.Independent(D.Normal(torch.zeros(2), 1), 2) end)
+      assert.raises("mixture_distribution: expected a Categorical",
+         function() D.MixtureSameFamily(D.Normal(0, 1), D.Normal(torch.zeros(2), 1)) end)
       assert.raises("component_distribution: expected a batch_shape that fits the probabilities (2), got (3)",
          function() D.MixtureSameFamily(D.Categorical {0.5, 0.5}, D.Normal(torch.zeros(3), 1)) end)
-      assert.raises("transforms[2]: expected a transform, got 3", function()
-         D.TransformedDistribution(D.Normal(0, 1), {D.ExpTransform(), 3})
-      end)
+      assert.raises("transforms[2]: expected a transform, got 3",
+         function() D.TransformedDistribution(D.Normal(0, 1), {D.ExpTransform(), 3}) end)
    end)
 
    it("are not checked if validate_args is false, for one or for all", function()
@@ -209,15 +193,12 @@ describe("methods", function()
          .. " GreaterThanEq(lower_bound=0), got -1", function() D.Exponential(1):log_prob(-1) end)
       assert.raises("Normal.log_prob: value: expected a shape that broadcasts with batch_shape (2)",
          "got a float32 tensor of shape (3)", function() normal:log_prob(torch.zeros(3)) end)
-      assert.raises("Dirichlet.log_prob: value: expected a shape", "event_shape (2)", function()
-         D.Dirichlet({1, 2}):log_prob(torch.ones(3) / 3)
-      end)
-      assert.raises("Categorical.log_prob: value", "IntegerInterval(lower_bound=1, upper_bound=2), got 0", function()
-         D.Categorical({1, 2}):log_prob(0)
-      end)
-      assert.raises("Normal.log_prob: value: expected a number or a tensor of real numbers, got \"x\"", function()
-         normal:log_prob "x"
-      end)
+      assert.raises("Dirichlet.log_prob: value: expected a shape", "event_shape (2)",
+         function() D.Dirichlet({1, 2}):log_prob(torch.ones(3) / 3) end)
+      assert.raises("Categorical.log_prob: value", "IntegerInterval(lower_bound=1, upper_bound=2), got 0",
+         function() D.Categorical({1, 2}):log_prob(0) end)
+      assert.raises("Normal.log_prob: value: expected a number or a tensor of real numbers, got \"x\"",
+         function() normal:log_prob "x" end)
       local complex = torch.zeros(2, {dtype = "complex64", device = "cpu"})
       assert.raises("value: expected a number or a tensor of real numbers", function() normal:log_prob(complex) end)
       assert.raises("loc: expected a number, a list of numbers or a tensor of real numbers, got a complex64",
@@ -230,9 +211,8 @@ describe("methods", function()
       for _, size in ipairs {"x", {1.5}, {-1}, {a = 1}, true} do
          assert.has_error(function() normal:sample(size) end)
       end
-      assert.raises("distributions.Normal.sample: sample_shape: expected a list of sizes", function()
-         normal:sample {-1}
-      end)
+      assert.raises("distributions.Normal.sample: sample_shape: expected a list of sizes",
+         function() normal:sample {-1} end)
       assert.raises("expected at most 1 argument", function() normal:sample({1}, {2}) end)
       assert.raises("expand", function() normal:expand {3} end)
    end)
@@ -314,12 +294,10 @@ describe("kl_divergence", function()
             assert.matches("distributions.kl_divergence: there is no formula for distributions", kl, 1, true)
          end
       end
-      assert.raises("there is no formula for distributions.Beta and distributions.Bernoulli", function()
-         D.kl_divergence(D.Beta(1, 2), D.Bernoulli(0.5))
-      end)
-      assert.raises("distributions.kl_divergence: q: expected a distribution, got 3", function()
-         D.kl_divergence(D.Beta(1, 2), 3)
-      end)
+      assert.raises("there is no formula for distributions.Beta and distributions.Bernoulli",
+         function() D.kl_divergence(D.Beta(1, 2), D.Bernoulli(0.5)) end)
+      assert.raises("distributions.kl_divergence: q: expected a distribution, got 3",
+         function() D.kl_divergence(D.Beta(1, 2), 3) end)
       assert.raises("expected the same transforms", function()
          D.kl_divergence(D.LogNormal(0, 1), D.TransformedDistribution(D.Normal(0, 1), D.TanhTransform()))
       end)
@@ -344,9 +322,8 @@ describe("kl_divergence", function()
       D.register_kl(Mine, D.Normal, function() return "mine" end)
       assert.equal("mine", D.kl_divergence(p, D.Normal(0, 1)))
       assert.equal(0, D.kl_divergence(D.Normal(0, 1), p):item())
-      assert.raises("distributions.register_kl: p: expected a class of distributions, got 3", function()
-         D.register_kl(3, Mine, print)
-      end)
+      assert.raises("distributions.register_kl: p: expected a class of distributions, got 3",
+         function() D.register_kl(3, Mine, print) end)
    end)
 end)
 
@@ -407,9 +384,8 @@ describe("transforms", function()
       assert.close(l:matmul(l.mT), p)
       assert.close(m:tril(), D.PositiveDefiniteTransform():inv(p), 1e-5)
       assert.is_false(D.SoftmaxTransform().bijective)
-      assert.raises("distributions.SoftmaxTransform: log_abs_det_jacobian is not defined", function()
-         D.SoftmaxTransform():log_abs_det_jacobian(x, x)
-      end)
+      assert.raises("distributions.SoftmaxTransform: log_abs_det_jacobian is not defined",
+         function() D.SoftmaxTransform():log_abs_det_jacobian(x, x) end)
    end)
 
    it("return the argument of their last result with a cache", function()
@@ -435,19 +411,15 @@ describe("transforms", function()
 
    it("refuse nonsense", function()
       assert.raises("distributions.ExpTransform: x: expected a tensor", function() D.ExpTransform() "x" end)
-      assert.raises("CorrCholeskyTransform: x: expected D (D - 1) / 2 numbers, got 2", function()
-         D.CorrCholeskyTransform()(torch.zeros(2))
-      end)
-      assert.raises("ReshapeTransform: expected shapes of as many elements", function()
-         D.ReshapeTransform({2}, {3})
-      end)
-      assert.raises("ReshapeTransform: shape: expected a shape that ends with (2), got (3)", function()
-         D.ReshapeTransform({2}, {2, 1})(torch.zeros(3))
-      end)
+      assert.raises("CorrCholeskyTransform: x: expected D (D - 1) / 2 numbers, got 2",
+         function() D.CorrCholeskyTransform()(torch.zeros(2)) end)
+      assert.raises("ReshapeTransform: expected shapes of as many elements",
+         function() D.ReshapeTransform({2}, {3}) end)
+      assert.raises("ReshapeTransform: shape: expected a shape that ends with (2), got (3)",
+         function() D.ReshapeTransform({2}, {2, 1})(torch.zeros(3)) end)
       assert.raises("parts[1]: expected a transform", function() D.ComposeTransform {3} end)
-      assert.raises("CatTransform: x: expected a tensor of size 2 in dimension 1", function()
-         D.CatTransform({transforms = {D.ExpTransform(), D.ExpTransform()}})(torch.zeros(3))
-      end)
+      assert.raises("CatTransform: x: expected a tensor of size 2 in dimension 1",
+         function() D.CatTransform({transforms = {D.ExpTransform(), D.ExpTransform()}})(torch.zeros(3)) end)
       assert.raises("distributions.AffineTransform: scale is missing", function() D.AffineTransform(1) end)
       assert.raises("no field 'invers'", function() return D.ExpTransform().invers end)
    end)
@@ -527,9 +499,8 @@ describe("constraints", function()
       end
       local cat = constraints.cat({constraints.positive, constraints.less_than(0)}, -1, {lengths = {2, 2}})
       assert.is_true(cat:check(D.transform_to(cat)(torch.randn(4))):all():item())
-      assert.raises("distributions.biject_to: there is no transform to Boolean()", function()
-         D.biject_to(constraints.boolean)
-      end)
+      assert.raises("distributions.biject_to: there is no transform to Boolean()",
+         function() D.biject_to(constraints.boolean) end)
       assert.raises("distributions.biject_to: constraint: expected a constraint, got 3", function() D.biject_to(3) end)
       local Mine = torch.class("MyConstraint", constraints.Constraint)
       D.transform_to:register(Mine, function() return D.TanhTransform() end)
@@ -565,9 +536,8 @@ describe("distributions under modes", function()
    it("refuse a shape with a gap, which would lose the sizes after it", function()
       for _, method in ipairs {"sample", "rsample", "expand"} do
          local d = D.Normal(0, 1)
-         assert.raises("distributions.Normal." .. method, "expected a list of sizes", function()
-            d[method](d, {[1] = 3, [3] = 2})
-         end)
+         assert.raises("distributions.Normal." .. method, "expected a list of sizes",
+            function() d[method](d, {[1] = 3, [3] = 2}) end)
       end
    end)
 

@@ -48,9 +48,7 @@ describe("a distribution", function()
          end
          for key, expected in pairs(case.grads or {}) do
             local matched = false
-            for _, grad in ipairs(found) do
-               matched = matched or pcall(assert.close, t(expected), grad, close)
-            end
+            for _, grad in ipairs(found) do matched = matched or pcall(assert.close, t(expected), grad, close) end
             assert.is_true(matched, key)
          end
       end)

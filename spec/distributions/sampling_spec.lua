@@ -265,9 +265,8 @@ describe("rsample", function()
    end
 
    it("is refused where there are no gradients", function()
-      assert.raises("distributions.Poisson: rsample is not defined; sample draws without gradients", function()
-         D.Poisson(1):rsample()
-      end)
+      assert.raises("distributions.Poisson: rsample is not defined; sample draws without gradients",
+         function() D.Poisson(1):rsample() end)
       assert.is_false(D.Poisson(1).has_rsample)
    end)
 end)

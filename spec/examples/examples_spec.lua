@@ -7,8 +7,7 @@ local tlua = shell.start()
 local function digits(arguments)
    return shell.with_folder(function(folder)
       local weights = shell.quote(folder .. "/digits.safetensors")
-      local output, status = shell.run(("%s examples/digits.lua --save %s %s"):format(
-         tlua, weights, arguments))
+      local output, status = shell.run(("%s examples/digits.lua --save %s %s"):format(tlua, weights, arguments))
       local saved = io.open(folder .. "/digits.safetensors", "rb")
       if saved then saved:close() end
       return output, status, saved ~= nil
@@ -27,9 +26,7 @@ end)
 
 describe("examples/deploy", function()
    it("reads the same digits in Lua and in a C program without Lua", function()
-      if os.getenv "SPEC_SANITIZED" == "1" then
-         return pending "the program would need the sanitizer's options"
-      end
+      if os.getenv "SPEC_SANITIZED" == "1" then return pending "the program would need the sanitizer's options" end
       shell.with_folder(function(folder)
          local output = shell.ok(("%s examples/deploy/export.lua --save %s/digits.tlp"):format(tlua, folder))
          assert.matches("return t%d+\n%d+ calls, 10 constants of %d+ bytes", output)
@@ -48,8 +45,7 @@ end)
 describe("examples/profile.lua", function()
    it("shows why a loop is slow, and fewer calls after its repair", function()
       local output = shell.ok(tlua .. " examples/profile.lua --steps 3")
-      assert.matches("== the slow loop ==.*backward.*waiting for data.*== the repaired loop ==",
-         output)
+      assert.matches("== the slow loop ==.*backward.*waiting for data.*== the repaired loop ==", output)
       local times = output:match "makes (%d+) times fewer calls"
       assert.is_true(tonumber(times) >= 5, output)
    end)
@@ -66,8 +62,7 @@ describe("examples/miniproject.lua", function()
             local accuracy = output:match("\n" .. dtype .. " +[%d.]+ +([%d.]+) +[%d.]+\n")
             assert.is_true(tonumber(accuracy) > 0.7, output)
          end
-         assert.matches("accuracy  %(bfloat16: .*float32: ", shell.ok(tlua .. " top --once "
-            .. folder))
+         assert.matches("accuracy  %(bfloat16: .*float32: ", shell.ok(tlua .. " top --once " .. folder))
       end)
    end)
 end)

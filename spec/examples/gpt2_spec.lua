@@ -17,9 +17,7 @@ local function model(options)
       for i = 1, #name do phase = phase + name:byte(i) end
       local base = ("." .. name):find(".ln", 1, true) and name:find "weight$" and 1.0 or 0.0
       local i = torch.arange(p:numel(), {dtype = "float64"})
-      torch.no_grad(function()
-         p:copy_(((i * 0.7 + phase):sin() * 0.05 + base):reshape(p.shape))
-      end)
+      torch.no_grad(function() p:copy_(((i * 0.7 + phase):sin() * 0.05 + base):reshape(p.shape)) end)
    end
    return net
 end
@@ -29,9 +27,7 @@ tokens = (tokens * tokens * 7 + tokens * 3):remainder(61) + 1
 
 local function losses(net, steps, device, captured)
    net:to(device)
-   local adam = torch.optim.AdamW(net:groups(0.1), {
-      lr = 3e-3, betas = {0.9, 0.95}, capturable = device ~= "cpu",
-   })
+   local adam = torch.optim.AdamW(net:groups(0.1), {lr = 3e-3, betas = {0.9, 0.95}, capturable = device ~= "cpu"})
    local function train(x, y)
       adam:zero_grad()
       local loss = net(x, y)

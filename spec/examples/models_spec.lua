@@ -134,8 +134,7 @@ end)
 
 describe("examples/gpt.lua", function()
    it("learns and writes text", function()
-      local output = run("gpt",
-         "--steps 30 --width 32 --layers 1 --batch 4 --write 20 --prompt 'local '")
+      local output = run("gpt", "--steps 30 --width 32 --layers 1 --batch 4 --write 20 --prompt 'local '")
       local loss = tonumber(output:match "not seen: (%d%.%d+)")
       assert.is_true(loss < 3.8, output) -- guessing among 90 letters has a loss of 4.5
       assert.matches("it writes:\nlocal ", output, 1, true)

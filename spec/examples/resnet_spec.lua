@@ -4,9 +4,7 @@ local shell = require "spec.support.shell"
 
 local tlua = shell.start()
 
-local function run(arguments)
-   return shell.ok(("%s examples/resnet.lua %s"):format(tlua, arguments))
-end
+local function run(arguments) return shell.ok(("%s examples/resnet.lua %s"):format(tlua, arguments)) end
 
 describe("examples/resnet.lua", function()
    it("learns directions of stripes", function()
@@ -17,8 +15,7 @@ describe("examples/resnet.lua", function()
 
    it("has the same losses when a device replays its steps, in float16, too", function()
       local function losses(arguments)
-         local output = run("--depth 50 --width 4 --image 16 --batch 4 --steps 10 --device sim "
-            .. arguments)
+         local output = run("--depth 50 --width 4 --image 16 --batch 4 --steps 10 --device sim " .. arguments)
          return assert(output:match "step 10  loss (%S+)")
       end
       assert.equal(losses "--no-graph", losses "")

@@ -23,12 +23,8 @@ local functions = {
    to_one_prod = function(x) return x:prod() + x:cumsum(1):pow(2):sum() end,
    to_one_mlp = function(x) return F.mse_loss(F.softplus(B:matmul(x)), values {4}) end,
    to_one_det = function(x) return torch.linalg.det(torch.diag(x) + A) end,
-   to_one_conv = function(x)
-      return F.conv1d(x:view(1, 1, 3), values {2, 1, 2}):tanh():pow(2):sum()
-   end,
-   to_one_cross_entropy = function(x)
-      return F.cross_entropy(B:matmul(x):view(2, 2), torch.tensor {2, 1})
-   end,
+   to_one_conv = function(x) return F.conv1d(x:view(1, 1, 3), values {2, 1, 2}):tanh():pow(2):sum() end,
+   to_one_cross_entropy = function(x) return F.cross_entropy(B:matmul(x):view(2, 2), torch.tensor {2, 1}) end,
    to_one_layer_norm = function(x) return (F.layer_norm(x, {3}) * values({3}, 3)):pow(3):sum() end,
    exp = function(x) return x:exp() end,
    product = function(x) return B:matmul(x) end,
@@ -37,9 +33,7 @@ local functions = {
    gelu = function(x) return F.gelu(B:matmul(x)) end,
    sort = function(x) return (torch.sort(x * x)) end,
    gather = function(x) return x[torch.tensor {3, 1, 1}] * x end,
-   solve = function(x)
-      return torch.linalg.solve(A + 2 * torch.eye(3, {dtype = "float64"}), x * x)
-   end,
+   solve = function(x) return torch.linalg.solve(A + 2 * torch.eye(3, {dtype = "float64"}), x * x) end,
    where = function(x) return torch.where(x:gt(0), x * x, x:exp()) end,
    cat = function(x) return torch.cat({x, x * x}):flip(1) end,
 }
@@ -54,9 +48,7 @@ for name, f in sorted(functions) do
          return pull(values(output.shape, 6)), output
       end
 
-      local function pushed(input)
-         return select(2, fn.jvp(f, input, v))
-      end
+      local function pushed(input) return select(2, fn.jvp(f, input, v)) end
 
       it("has PyTorch's first derivatives", function()
          local gradient, output = pulled(x)
@@ -103,8 +95,7 @@ for name, f in sorted(functions) do
       if row.grad then
          it("has PyTorch's gradients", function()
             assert.close(row.grad, fn.grad(f)(x), 1e-10)
-            assert.close(row.grad_twice,
-               fn.grad(function(y) return fn.grad(f)(y):pow(2):sum() end)(x), 1e-9)
+            assert.close(row.grad_twice, fn.grad(function(y) return fn.grad(f)(y):pow(2):sum() end)(x), 1e-9)
             assert.close(row.vmap_grad, fn.vmap(fn.grad(f))(batch), 1e-10)
          end)
       end
@@ -133,9 +124,7 @@ describe("torch.func", function()
       assert.equal(4, grads.a:item())
       assert.equal(2, grads.list[1]:item())
       assert.equal(1, grads.list[2]:item())
-      local J = fn.jacrev(function(p) return {sum = p.a:sum(), twice = p.a * 2} end) {
-         a = torch.ones(2),
-      }
+      local J = fn.jacrev(function(p) return {sum = p.a:sum(), twice = p.a * 2} end) {a = torch.ones(2)}
       assert.same({1, 1}, J.sum.a:tolist())
       assert.same({{2, 0}, {0, 2}}, J.twice.a:tolist())
    end)
@@ -220,9 +209,7 @@ describe("torch.func", function()
    end)
 
    it("works within no_grad", function()
-      torch.no_grad(function()
-         assert.equal(4, fn.grad(function(a) return a * a end)(two):item())
-      end)
+      torch.no_grad(function() assert.equal(4, fn.grad(function(a) return a * a end)(two):item()) end)
    end)
 
    it("leaves no level behind when the function fails", function()
@@ -234,9 +221,7 @@ describe("torch.func", function()
       local model = torch.nn.Linear(3, 1):double()
       local parameters = {}
       for name, p in model:named_parameters() do parameters[name] = p:detach() end
-      local function loss(p, input, target)
-         return (fn.functional_call(model, p, input) - target):pow(2):sum()
-      end
+      local function loss(p, input, target) return (fn.functional_call(model, p, input) - target):pow(2):sum() end
       local targets = values({2, 1}, 9)
       local grads = fn.vmap(fn.grad(loss), {in_dims = {false, 1, 1}})(parameters, batch, targets)
       for i = 1, 2 do
@@ -299,9 +284,8 @@ describe("torch.func", function()
       assert.raises("func.jvp: tangents: expected 1 tensors, got 2", function()
          fn.jvp(function(a) return a end, two, {two, two})
       end)
-      assert.raises("func.vmap: chunk_size: expected at least 1, got 0", function()
-         fn.vmap(torch.sin, {chunk_size = 0})
-      end)
+      assert.raises("func.vmap: chunk_size: expected at least 1, got 0",
+         function() fn.vmap(torch.sin, {chunk_size = 0}) end)
       assert.raises("func.vjp: fn: expected a function, got 3", function() fn.vjp(3, two) end)
    end)
 

@@ -53,18 +53,15 @@ describe("vmap", function()
       assert.raises("torch.func: a table contains itself", function()
          torch.func.grad(function(p) return p.a:sum() end)(round)
       end)
-      assert.raises("data.default_collate: items: a table contains itself", function()
-         torch.data.default_collate {{round}, {round}}
-      end)
+      assert.raises("data.default_collate: items: a table contains itself",
+         function() torch.data.default_collate {{round}, {round}} end)
       local part = {x}
       assert.same({{6, 8, 10}, {12, 14, 16}},
          vmap(function(p) return p[1][1] + p[2][1] + 6 end)({part, part}):tolist())
    end)
 
    it("may be nested", function()
-      local outer = vmap(function(a)
-         return vmap(function(b) return (a * b):sum() end)(x)
-      end)(x)
+      local outer = vmap(function(a) return vmap(function(b) return (a * b):sum() end)(x) end)(x)
       assert.close(x:matmul(x:t()), outer, 1e-6)
    end)
 
@@ -151,8 +148,7 @@ describe("vmap", function()
          return a
       end)(x)
       assert.raises("add: expected Tensors", function() vmap(function(a) return a + kept end)(x) end)
-      assert.raises("func.vmap: result 1: expected a tensor",
-         function() vmap(function() return kept end)(x) end)
+      assert.raises("func.vmap: result 1: expected a tensor", function() vmap(function() return kept end)(x) end)
       assert.equal(15, vmap(function(a) return a end)(x):sum():item())
    end)
 
@@ -229,16 +225,13 @@ describe("vmap", function()
       local name, a, w, b, layer = table.unpack(row)
       it("calls " .. name .. " once for examples with weights of their own", function()
          local function slopes(...)
-            return torch.func.grad(function(...) return layer(...):sin():sum() end,
-               {argnums = {1, 2, 3}})(...)
+            return torch.func.grad(function(...) return layer(...):sin():sum() end, {argnums = {1, 2, 3}})(...)
          end
          local p = torch.profiler.profile(function() return vmap(layer)(a, w, b) end)
          local all, each = vmap(layer)(a, w, b), vmap(slopes)(a, w, b)
          for i = 1, 3 do
             assert.close(layer(a[i], w[i], b[i]), all[i], 1e-12)
-            for k, slope in ipairs(slopes(a[i], w[i], b[i])) do
-               assert.close(slope, each[k][i], 1e-11)
-            end
+            for k, slope in ipairs(slopes(a[i], w[i], b[i])) do assert.close(slope, each[k][i], 1e-11) end
          end
          local selects = 0
          for _, average in ipairs(p:key_averages()) do
@@ -258,9 +251,7 @@ describe("vmap", function()
       local hessians = vmap(func.hessian(cube))(x:double())
       assert.equal(1, calls)
       for i = 1, 2 do assert.close(torch.diag(x[i]:double() * 6), hessians[i], 1e-12) end
-      local slopes = vmap(function(a)
-         return vmap(func.grad(function(b) return (a * b * b):sum() end))(x)
-      end)(x)
+      local slopes = vmap(function(a) return vmap(func.grad(function(b) return (a * b * b):sum() end))(x) end)(x)
       for i = 1, 2 do for k = 1, 2 do assert.close(x[i] * x[k] * 2, slopes[i][k], 1e-6) end end
    end)
 
@@ -323,26 +314,18 @@ describe("vmap", function()
 
    it("refuses wrong arguments", function()
       local function id(a) return a end
-      assert.raises("the mapped sizes differ: 2 in argument 1, 3 in argument 2", function()
-         vmap(id)(x, torch.ones(3))
-      end)
-      assert.raises("in_dims: expected a dimension of argument 1", "got 3", function()
-         vmap(id, {in_dims = 3})(x)
-      end)
-      assert.raises("in_dims: expected 1 of them, one for each argument, got 2", function()
-         vmap(id, {in_dims = {1, 1}})(x)
-      end)
+      assert.raises("the mapped sizes differ: 2 in argument 1, 3 in argument 2",
+         function() vmap(id)(x, torch.ones(3)) end)
+      assert.raises("in_dims: expected a dimension of argument 1", "got 3",
+         function() vmap(id, {in_dims = 3})(x) end)
+      assert.raises("in_dims: expected 1 of them, one for each argument, got 2",
+         function() vmap(id, {in_dims = {1, 1}})(x) end)
       assert.raises("in_dims is false for all", function() vmap(id, {in_dims = false})(x) end)
       assert.raises("at least one example", function() vmap(id)(torch.zeros(0, 3)) end)
-      assert.raises("result 1: expected a tensor, got 3", function()
-         vmap(function() return 3 end)(x)
-      end)
-      assert.raises("randomness: expected error, same or different, got \"some\"", function()
-         vmap(id, {randomness = "some"})
-      end)
-      assert.raises("out_dims: expected a dimension from 1 to 2", function()
-         vmap(id, {out_dims = 4})(x)
-      end)
+      assert.raises("result 1: expected a tensor, got 3", function() vmap(function() return 3 end)(x) end)
+      assert.raises("randomness: expected error, same or different, got \"some\"",
+         function() vmap(id, {randomness = "some"}) end)
+      assert.raises("out_dims: expected a dimension from 1 to 2", function() vmap(id, {out_dims = 4})(x) end)
    end)
 end)
 
@@ -369,28 +352,22 @@ describe("vmap's rules", function()
    -- Functions of examples; shared tensors are upvalues. A loop's results would have been stacked.
    local cases = {
       {"einsum of both", function(a, b) return torch.einsum("ij,jk->ik", a, b) end, square, other},
-      {"einsum with a shared matrix",
-         function(a) return torch.einsum("ij, jk", {a, matrix}) end, square},
+      {"einsum with a shared matrix", function(a) return torch.einsum("ij, jk", {a, matrix}) end, square},
       {"einsum with a shared matrix in front",
          function(a) return torch.einsum("ij,...j->...i", matrix, a) end, square},
       {"einsum of a diagonal", function(a) return torch.einsum("ii->i", a) end, square},
-      {"interpolate", function(a) return F.interpolate(a, {scale_factor = 2, mode = "bilinear"}) end,
-         maps},
-      {"batch_norm in training",
-         function(a) return F.batch_norm(a, nil, nil, means, spreads, true) end, maps},
-      {"batch_norm by running statistics", function(a) return F.batch_norm(a, means, spreads) end,
-         maps},
+      {"interpolate", function(a) return F.interpolate(a, {scale_factor = 2, mode = "bilinear"}) end, maps},
+      {"batch_norm in training", function(a) return F.batch_norm(a, nil, nil, means, spreads, true) end, maps},
+      {"batch_norm by running statistics", function(a) return F.batch_norm(a, means, spreads) end, maps},
       {"batch_norm with weights of each example",
          function(a, b) return F.batch_norm(a, means, spreads, b) end, maps, vectors},
       {"instance_norm", function(a) return F.instance_norm(a) end, maps},
-      {"index_add at shared places",
-         function(a) return a:index_add(1, place, matrix[{{1, 2}}]) end, square},
+      {"index_add at shared places", function(a) return a:index_add(1, place, matrix[{{1, 2}}]) end, square},
       {"index_add to a shared tensor", function(a) return matrix:index_add(2, place, a) end,
          square[{{}, {}, {1, 2}}]},
       {"index_add at places of its own",
          function(a, at) return a:index_add(-1, at, a[{{}, {1, 2}}], {alpha = 2}) end, square, places},
-      {"index_copy", function(a, at) return a:index_copy(1, at, matrix[{{3, 4}}]) end, square,
-         distinct},
+      {"index_copy", function(a, at) return a:index_copy(1, at, matrix[{{3, 4}}]) end, square, distinct},
       {"index_fill", function(a, at) return a:index_fill(2, at, 0.5) end, square, places},
       {"index_select", function(a, at) return a:index_select(2, at) end, square, places},
       {"rows by places of its own", function(a, at) return a[at] end, square, places},
@@ -401,19 +378,15 @@ describe("vmap's rules", function()
       {"solve with a shared vector", function(a) return linalg.solve(a, vector) end, square},
       {"solve with a shared matrix", function(b) return linalg.solve(matrix, b) end, vectors},
       {"solve with matrices", function(a, b) return linalg.solve(a, b) end, square, other},
-      {"solve from the right",
-         function(a, b) return linalg.solve(a, b, {left = false}) end, square, other},
-      {"solve_triangular",
-         function(b) return linalg.solve_triangular(matrix, b, {upper = true}) end, other},
+      {"solve from the right", function(a, b) return linalg.solve(a, b, {left = false}) end, square, other},
+      {"solve_triangular", function(b) return linalg.solve_triangular(matrix, b, {upper = true}) end, other},
       {"cholesky_solve", function(b) return torch.cholesky_solve(b, matrix) end, other},
       {"norms", function(a) return linalg.norm(a) + linalg.matrix_norm(a) end, square},
-      {"embedding with weights of its own", function(w, at) return F.embedding(at, w) end, square,
-         places},
+      {"embedding with weights of its own", function(w, at) return F.embedding(at, w) end, square, places},
       {"take_along_dim", function(a, at) return a:take_along_dim(at, 1) end, vectors, places},
       {"cross", function(a) return linalg.cross(a[{{1, 3}}], vector[{{2, 4}}]) end, vectors},
       {"trace", function(a) return a:trace() end, square},
-      {"diag", function(a, b) return torch.diag(a, 1) + torch.diag(torch.diag_embed(b), 1) end,
-         square, vectors},
+      {"diag", function(a, b) return torch.diag(a, 1) + torch.diag(torch.diag_embed(b), 1) end, square, vectors},
       {"inner", function(a) return torch.inner(matrix, a) end, vectors},
       {"cosine_similarity", function(a) return F.cosine_similarity(a, vector, 1) end, square},
       {"normalize", function(a) return F.normalize(a) end, square},
@@ -453,12 +426,8 @@ describe("vmap's rules", function()
 
    it("keep to an example's own rows", function()
       local at = torch.tensor {{1, 2}, {2, 5}, {3, 1}}
-      assert.raises("embedding", function()
-         vmap(function(w, i) return F.embedding(i, w) end)(square, at)
-      end)
-      assert.raises("index_select", function()
-         vmap(function(a, i) return a:index_select(1, i) end)(square, at)
-      end)
+      assert.raises("embedding", function() vmap(function(w, i) return F.embedding(i, w) end)(square, at) end)
+      assert.raises("index_select", function() vmap(function(a, i) return a:index_select(1, i) end)(square, at) end)
    end)
 
    it("leave unsupported arguments to calls for each example", function()
@@ -479,9 +448,7 @@ end)
 
 -- Returns the same arguments with slightly smaller floating-point numbers.
 local function smaller(args)
-   return table_of.map(args, function(t)
-      return t:is_floating_point() and (t:detach() * 0.9) or t
-   end)
+   return table_of.map(args, function(t) return t:is_floating_point() and (t:detach() * 0.9) or t end)
 end
 
 -- Makes a batch of two examples from the arguments of two calls; returns the batch and the
@@ -513,9 +480,7 @@ local function check(row, text)
       batched[k], dims[k] = batch(args[k], less[k])
       if batched[k] == nil then dims[k] = false end
    end
-   local function operator(...)
-      return table.unpack(table_of.call(row, table.pack(...)))
-   end
+   local function operator(...) return table.unpack(table_of.call(row, table.pack(...))) end
    local ok, fault = pcall(function()
       local mapped = vmap(operator, {in_dims = dims, randomness = "same"})
       local results = table.pack(mapped(table.unpack(batched, 1, args.n)))

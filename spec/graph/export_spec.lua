@@ -192,9 +192,7 @@ describe("a program's dynamic sizes", function()
          for i = 1, x.shape[1] do sum = sum + x[i] end
          return sum
       end)
-      refused("a tensor that the model makes, depends on x_1", function(x)
-         return x + torch.tensor(x.shape[1])
-      end)
+      refused("a tensor that the model makes, depends on x_1", function(x) return x + torch.tensor(x.shape[1]) end)
    end)
 
    it("begin where the model's ways agree", function()

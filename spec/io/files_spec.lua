@@ -17,9 +17,7 @@ local function read()
 end
 
 -- Returns a file's content with that header and data.
-local function file_of(header, data)
-   return string.pack("<I8", #header) .. header .. (data or "")
-end
+local function file_of(header, data) return string.pack("<I8", #header) .. header .. (data or "") end
 
 describe("torch.save and torch.load", function()
    it("keep every dtype", function()
@@ -120,9 +118,8 @@ describe("torch.save and torch.load", function()
       torch.save({a = torch.ones(1)}, path, {metadata = {format = "pt"}})
       local _, metadata = torch.load(path, {metadata = true})
       assert.same({format = "pt"}, metadata)
-      assert.raises("metadata: expected a table of strings", function()
-         torch.save({}, path, {metadata = {n = 3}})
-      end)
+      assert.raises("metadata: expected a table of strings",
+         function() torch.save({}, path, {metadata = {n = 3}}) end)
    end)
 
    it("keep an empty table", function()
@@ -131,14 +128,12 @@ describe("torch.save and torch.load", function()
    end)
 
    it("load files of other programs", function()
-      write(file_of('{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  ',
-         string.pack("<ff", 1.5, -2)))
+      write(file_of('{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}  ', string.pack("<ff", 1.5, -2)))
       assert.same({1.5, -2}, torch.load(path).x:tolist())
    end)
 
    it("align the data of every tensor", function()
-      torch.save({a = torch.ones(3, {dtype = "int8"}), b = torch.ones(1),
-         c = torch.ones(1):double()}, path)
+      torch.save({a = torch.ones(3, {dtype = "int8"}), b = torch.ones(1), c = torch.ones(1):double()}, path)
       local text = read()
       local length = string.unpack("<I8", text)
       assert.equal(0, length % 8)
@@ -149,9 +144,7 @@ end)
 
 describe("torch.save", function()
    it("names a value that cannot be saved, and its place", function()
-      local function refused(text, object)
-         assert.raises(text, path, function() torch.save(object, path) end)
-      end
+      local function refused(text, object) assert.raises(text, path, function() torch.save(object, path) end) end
       refused("a.2: a function cannot be saved", {a = {1, print}})
       refused("an instance of nn.ReLU cannot be saved; save its state", {m = torch.nn.ReLU()})
       local loop = {}
@@ -169,17 +162,14 @@ describe("torch.save", function()
          local name = path .. "." .. ending
          assert.raises(name .. ": w: the tensor is on the meta device and has no values; "
             .. 'module:to_empty{device = "cpu"}', function() torch.save({w = empty}, name) end)
-         assert.raises("save: " .. name .. ": w: the tensor was released", function()
-            torch.save({w = gone}, name)
-         end)
+         assert.raises("save: " .. name .. ": w: the tensor was released",
+            function() torch.save({w = gone}, name) end)
          assert.is_nil(io.open(name))
       end
-      assert.raises("save: " .. path .. ".npy: the tensor is on the meta device", function()
-         torch.save(empty, path .. ".npy")
-      end)
-      assert.raises("m.state.2: the tensor was released", function()
-         torch.save({m = {state = {torch.ones(1), gone}}}, path)
-      end)
+      assert.raises("save: " .. path .. ".npy: the tensor is on the meta device",
+         function() torch.save(empty, path .. ".npy") end)
+      assert.raises("m.state.2: the tensor was released",
+         function() torch.save({m = {state = {torch.ones(1), gone}}}, path) end)
       assert.raises("m.1.bias: the tensor is on the meta device", function()
          local m = torch.nn.Sequential(torch.nn.Linear(2, 2, {device = "meta"}))
          torch.save({m = m:state_dict()}, path)
@@ -197,13 +187,9 @@ describe("torch.save", function()
       local folder = os.tmpname()
       os.remove(folder)
       assert.is_true(os.execute("mkdir '" .. folder .. "'"))
-      local _ <close> = setmetatable({}, {__close = function()
-         os.execute("rm -r '" .. folder .. "'")
-      end})
+      local _ <close> = setmetatable({}, {__close = function() os.execute("rm -r '" .. folder .. "'") end})
       assert.raises(folder, function() torch.save({a = torch.ones(1)}, folder) end)
-      assert.raises("No such file", function()
-         torch.save({a = torch.ones(1)}, folder .. "/none/x.safetensors")
-      end)
+      assert.raises("No such file", function() torch.save({a = torch.ones(1)}, folder .. "/none/x.safetensors") end)
       local listing <close> = io.popen("ls -A '" .. folder .. "' '" .. folder .. "'.* 2>/dev/null")
       assert.equal("", (listing:read("a"):gsub(folder:gsub("%p", "%%%0") .. ":%s*", "")))
    end)
@@ -218,9 +204,8 @@ describe("torch.load", function()
    end
 
    it("names a file that is not there", function()
-      assert.raises("load: /nowhere/x.safetensors: No such file", function()
-         torch.load("/nowhere/x.safetensors")
-      end)
+      assert.raises("load: /nowhere/x.safetensors: No such file",
+         function() torch.load("/nowhere/x.safetensors") end)
       assert.raises("/tmp", function() torch.load("/tmp") end)
    end)
 
@@ -243,9 +228,7 @@ describe("torch.load", function()
    end)
 
    it("refuses entries with wrong offsets, shapes or dtypes", function()
-      local function entry(text, ...)
-         refused(file_of('{"x":' .. text .. "}", ("\0"):rep(8)), 'tensor "x"', ...)
-      end
+      local function entry(text, ...) refused(file_of('{"x":' .. text .. "}", ("\0"):rep(8)), 'tensor "x"', ...) end
       entry("3", "expected an object")
       entry('{"dtype":"F32","shape":[2]}', "no pair of offsets")
       entry('{"dtype":"F31","shape":[2],"data_offsets":[0,8]}', "unknown dtype F31")
@@ -257,20 +240,16 @@ describe("torch.load", function()
       entry('{"dtype":"F32","shape":[3],"data_offsets":[0,8]}', "takes 12 bytes")
       entry('{"dtype":"F32","shape":[2],"data_offsets":[0,9]}', "outside of the file's 8 bytes")
       entry('{"dtype":"F32","shape":[2],"data_offsets":[8,0]}', "outside of the file's")
-      entry('{"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,8]}',
-         "takes too many bytes")
-      entry('{"dtype":"F32","shape":[9223372036854775807,0,2],"data_offsets":[0,8]}',
-         "takes too many bytes")
-      entry('{"dtype":"F32","shape":[' .. ("1,"):rep(19) .. '2],"data_offsets":[0,8]}',
-         "20 dimensions")
+      entry('{"dtype":"F32","shape":[4294967296,4294967296,2],"data_offsets":[0,8]}', "takes too many bytes")
+      entry('{"dtype":"F32","shape":[9223372036854775807,0,2],"data_offsets":[0,8]}', "takes too many bytes")
+      entry('{"dtype":"F32","shape":[' .. ("1,"):rep(19) .. '2],"data_offsets":[0,8]}', "20 dimensions")
    end)
 
    it("refuses gaps and overlaps", function()
       local form = '{"a":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]},'
          .. '"b":{"dtype":"U8","shape":[%d],"data_offsets":[%d,%d]}}'
       local function two(a_size, a_first, a_last, b_size, b_first, b_last)
-         return file_of(form:format(a_size, a_first, a_last, b_size, b_first, b_last),
-            ("\0"):rep(8))
+         return file_of(form:format(a_size, a_first, a_last, b_size, b_first, b_last), ("\0"):rep(8))
       end
       refused(two(4, 0, 4, 5, 3, 8), 'tensor "b"', "byte 4", "got 3")
       refused(two(4, 0, 4, 3, 5, 8), 'tensor "b"', "byte 4", "got 5")
@@ -300,8 +279,7 @@ describe("torch.load", function()
    end)
 
    it("raises an error or loads data for files with any byte damaged", function()
-      torch.save({a = torch.randn(3, 4), b = torch.tensor {true, false},
-         c = {n = 5, list = {1.5, "x"}}}, path)
+      torch.save({a = torch.randn(3, 4), b = torch.tensor {true, false}, c = {n = 5, list = {1.5, "x"}}}, path)
       local whole = read()
       local random = torch.randint(0, 256, {500, 2}):tolist()
       local header = 8 + string.unpack("<I8", whole)
@@ -319,9 +297,7 @@ end)
 describe("torch.io.read", function()
    it("keeps its file while it works", function()
       write(("x"):rep(64))
-      for _ = 1, 100 do
-         assert.same(("x"):byte(), torch.io.read(io.open(path, "rb"), {64}, "uint8")[64]:item())
-      end
+      for _ = 1, 100 do assert.same(("x"):byte(), torch.io.read(io.open(path, "rb"), {64}, "uint8")[64]:item()) end
    end)
 
    it("names the wrong argument", function()
@@ -329,9 +305,8 @@ describe("torch.io.read", function()
       assert.raises("io.read: expected a file, got 3", function() torch.io.read(3, {1}, "uint8") end)
       assert.raises("io.read: shape", function() torch.io.read(file, "x", "uint8") end)
       assert.raises("io.read: dtype", function() torch.io.read(file, {1}, "uint9") end)
-      assert.raises("io.read: more than 16", function()
-         torch.io.read(file, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, "uint8")
-      end)
+      assert.raises("io.read: more than 16",
+         function() torch.io.read(file, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, "uint8") end)
       file:close()
       assert.raises("io.read: the file is closed", function() torch.io.read(file, {1}, "uint8") end)
    end)
@@ -356,12 +331,9 @@ describe("torch.io.write and crc32", function()
    it("refuse a tensor of a device", function()
       local x = torch.ones({3}, {device = "sim"})
       local file <close> = assert(io.tmpfile())
-      assert.raises("io.write: expected a tensor of the CPU, got one of sim:0", function()
-         torch.io.write(file, x)
-      end)
-      assert.raises("io.crc32: expected a tensor of the CPU, got one of sim:0", function()
-         torch.io.crc32(x)
-      end)
+      assert.raises("io.write: expected a tensor of the CPU, got one of sim:0",
+         function() torch.io.write(file, x) end)
+      assert.raises("io.crc32: expected a tensor of the CPU, got one of sim:0", function() torch.io.crc32(x) end)
       assert.equal(torch.io.crc32(("<fff"):pack(1, 1, 1)), torch.io.crc32(x:cpu()))
    end)
 end)

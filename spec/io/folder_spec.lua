@@ -9,8 +9,7 @@ after_each(function() shell.ok("rm -rf " .. shell.quote(root)) end)
 describe("io.make_folder", function()
    it("makes a folder and its parents, and returns its absolute path", function()
       local path = root .. "/a b/it's/c"
-      assert.equal(shell.ok("realpath " .. root):match "[^\n]+" .. "/a b/it's/c",
-         torch.io.make_folder(path .. "/"))
+      assert.equal(shell.ok("realpath " .. root):match "[^\n]+" .. "/a b/it's/c", torch.io.make_folder(path .. "/"))
       shell.write(path .. "/file", "kept")
       assert.is_string(torch.io.make_folder(path))
       assert.equal("kept", shell.read(path .. "/file"))
@@ -31,10 +30,8 @@ describe("io.make_folder", function()
          assert.matches(why, message, 1, true)
       end
       assert.same({{}, {"file"}, {}}, {io_folder.list(root)})
-      assert.raises("io.make_folder: expected a path, got nothing",
-         function() torch.io.make_folder() end)
-      assert.raises("io.make_folder: expected a path",
-         function() torch.io.make_folder "a\0b" end)
+      assert.raises("io.make_folder: expected a path, got nothing", function() torch.io.make_folder() end)
+      assert.raises("io.make_folder: expected a path", function() torch.io.make_folder "a\0b" end)
    end)
 end)
 

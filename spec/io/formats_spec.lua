@@ -42,9 +42,8 @@ describe("torch.load of NumPy's files", function()
    end)
 
    it("refuses arrays of objects, and names the mistake in a file", function()
-      assert.raises("object.npy: elements of type '|O' cannot be read", function()
-         torch.load(folder .. "object.npy")
-      end)
+      assert.raises("object.npy: elements of type '|O' cannot be read",
+         function() torch.load(folder .. "object.npy") end)
       local header = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }\n"
       local ok, message = load_text(".npy", "\x93NUMPY\1\0" .. string.pack("<s2", header) .. "1234")
       assert.is_false(ok)
@@ -75,9 +74,7 @@ describe("torch.load of PyTorch's checkpoints", function()
             local damaged = text:sub(1, first - 1)
                .. string.char(text:byte(first) ~ 1) .. text:sub(first + 1)
             shell.write(name, damaged)
-            assert.raises(name .. ": a file in the zip file is damaged", function()
-               torch.load(name)
-            end)
+            assert.raises(name .. ": a file in the zip file is damaged", function() torch.load(name) end)
             assert.is_true((load_text(".pt", damaged, {mmap = true})))
             assert.is_true((load_text(".pt", without_checksums(damaged))))
             checked = checked + 1
@@ -88,9 +85,7 @@ describe("torch.load of PyTorch's checkpoints", function()
    end)
 
    it("refuses every other class by its name, and runs nothing", function()
-      assert.raises("evil.pt: the class posix.system is refused", function()
-         torch.load(folder .. "evil.pt")
-      end)
+      assert.raises("evil.pt: the class posix.system is refused", function() torch.load(folder .. "evil.pt") end)
    end)
 
    it("still reads safetensors, which torch.save has written under such a name", function()
@@ -196,8 +191,7 @@ describe("torch.load of images", function()
             shim, shell.quote(place .. "/hidden.c"), shell.quote(place))) then
             return pending "needs a C compiler"
          end
-         shell.write(place .. "/load.lua",
-            "print(select(2, pcall(require 'tlua'.load, arg[1])))")
+         shell.write(place .. "/load.lua", "print(select(2, pcall(require 'tlua'.load, arg[1])))")
          local function message(name)
             return shell.ok(("LD_PRELOAD=%s %s %s %s"):format(shim,
                shell.quote(shell.build .. "/tlua"), shell.quote(place .. "/load.lua"),
@@ -228,8 +222,7 @@ end)
 describe("a large safetensors file", function()
    it("opens at once, and is read at the elements that are used", function()
       local n = 10 << 30
-      local header = ('{"x":{"dtype":"F32","shape":[%d,1024],"data_offsets":[0,%d]}}'):format(
-         n // 4096, n)
+      local header = ('{"x":{"dtype":"F32","shape":[%d,1024],"data_offsets":[0,%d]}}'):format(n // 4096, n)
       header = header .. (" "):rep(-#header % 8)
       local file <close> = assert(io.open(path, "wb"))
       file:write(string.pack("<I8", #header), header)
@@ -327,9 +320,8 @@ describe("torch.save", function()
    it("refuses names that torch.load would take for another format", function()
       for _, ending in ipairs {".gguf", "-idx1-ubyte", ".npy.gz"} do
          local name = path .. ending
-         assert.raises("save: " .. name .. ": the name tells another format", function()
-            torch.save(torch.ones(1), name)
-         end)
+         assert.raises("save: " .. name .. ": the name tells another format",
+            function() torch.save(torch.ones(1), name) end)
          assert.is_nil(io.open(name))
       end
    end)
@@ -426,9 +418,8 @@ describe("torch.save for NumPy", function()
             .. "print(numpy.load(sys.argv[1])[\"a\"].sum(), zipfile.ZipFile(sys.argv[1]).testzip())' "
             .. shell.quote(name)))
       end
-      assert.raises("compress: only .npz files are written compressed", function()
-         torch.save(x, path .. ".npy", {compress = true})
-      end)
+      assert.raises("compress: only .npz files are written compressed",
+         function() torch.save(x, path .. ".npy", {compress = true}) end)
    end)
 
    it("says that an array in a .npz file is damaged", function()
@@ -436,8 +427,7 @@ describe("torch.save for NumPy", function()
       for _, compress in ipairs {true, false} do
          torch.save({a = torch.arange(0, 4096):int()}, name, {compress = compress})
          local bytes, at = shell.read(name), compress and 3000 or 9000
-         shell.write(name, bytes:sub(1, at - 1) .. string.char(bytes:byte(at) ~ 16)
-            .. bytes:sub(at + 1))
+         shell.write(name, bytes:sub(1, at - 1) .. string.char(bytes:byte(at) ~ 16) .. bytes:sub(at + 1))
          assert.raises(name .. ": ", "damaged", function() torch.load(name) end)
       end
    end)
@@ -452,21 +442,17 @@ describe("torch.save for NumPy", function()
          assert.raises("save: " .. name .. ": " .. case[2], function() torch.save(case[1], name) end)
          assert.same({1, 1}, torch.load(name):tolist())
       end
-      assert.raises("metadata: only .safetensors files have a place for them", function()
-         torch.save(torch.ones(1), name, {metadata = {a = "b"}})
-      end)
+      assert.raises("metadata: only .safetensors files have a place for them",
+         function() torch.save(torch.ones(1), name, {metadata = {a = "b"}}) end)
       os.remove(name)
       name = path .. ".npz"
       assert.raises("expected a table of tensors, got Tensor", function() torch.save(torch.ones(1), name) end)
-      assert.raises("x: expected a table from names to tensors, got number", function()
-         torch.save({x = 1}, name)
-      end)
-      assert.raises("1: expected a table from names to tensors, got number", function()
-         torch.save({torch.ones(1)}, name)
-      end)
-      assert.raises("h: NumPy has no dtype bfloat16", function()
-         torch.save({h = torch.ones(1):bfloat16()}, name)
-      end)
+      assert.raises("x: expected a table from names to tensors, got number",
+         function() torch.save({x = 1}, name) end)
+      assert.raises("1: expected a table from names to tensors, got number",
+         function() torch.save({torch.ones(1)}, name) end)
+      assert.raises("h: NumPy has no dtype bfloat16",
+         function() torch.save({h = torch.ones(1):bfloat16()}, name) end)
       assert.is_nil(io.open(name))
    end)
 end)

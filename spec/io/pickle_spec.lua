@@ -14,9 +14,7 @@ local function ones(_, dtype, n) return torch.ones({n}, {dtype = dtype}) end
 
 -- Returns the result of a pickle, or nil and the message of an error in the file; errors of any
 -- other kind are raised.
-local function run(text, storage)
-   return source.protect(pickle.run, bytes_of("\x80\2" .. text), storage or ones)
-end
+local function run(text, storage) return source.protect(pickle.run, bytes_of("\x80\2" .. text), storage or ones) end
 
 local function refused(message, text, storage)
    local result, why = run(text, storage)
@@ -137,9 +135,7 @@ describe("a malicious pickle", function()
       -- the limit on memory depends on the number of bytes in the file
       assert.is_nil(select(2, run(bomb(3))))
       local used = collectgarbage "count"
-      local work = work_of(function()
-         refused("the pickle copies more than its", bomb(20000))
-      end)
+      local work = work_of(function() refused("the pickle copies more than its", bomb(20000)) end)
       -- 20,000 copies of 3,000 entries would take more than 300,000
       assert.truthy(work < 20000, work)
       assert.truthy(collectgarbage "count" - used < 50000)
@@ -227,9 +223,7 @@ describe("a checkpoint's archive", function()
    it("is refused if it is compressed, since it may expand a thousand times", function()
       write({{"a/data.pkl", "\x80\2" .. ("]0"):rep(500000) .. "N."}}, true)
       assert.truthy(#shell.read(path) < 10000)
-      assert.raises(path .. ": data.pkl is packed; expected files that are stored", function()
-         torch.load(path)
-      end)
+      assert.raises(path .. ": data.pkl is packed; expected files that are stored", function() torch.load(path) end)
    end)
 
    it("is refused if it describes a storage in two ways", function()

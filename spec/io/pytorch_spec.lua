@@ -114,9 +114,8 @@ describe("torch.save to a .pt file", function()
       refused("inner.1: the table contains itself", loop)
       refused("a table as a key cannot be saved", {[{}] = 1})
       refused("x: keys that are equal in Python, true and 1 or false and 0", {x = {[true] = 1, [1] = 2, [3] = 1}})
-      assert.raises("metadata: only .safetensors files have a place for them", function()
-         torch.save({1}, path, {metadata = {a = "b"}})
-      end)
+      assert.raises("metadata: only .safetensors files have a place for them",
+         function() torch.save({1}, path, {metadata = {a = "b"}}) end)
    end)
 
    it("takes tensors of another device", function()
@@ -309,8 +308,7 @@ describe("torch.save to a .jpg file", function()
       local name = path .. ".jpg"
       local image = torch.zeros(3, 4, 4, {dtype = "uint8"})
       local function refused(message, object, options)
-         assert.raises("save: " .. name .. ": " .. message,
-            function() torch.save(object, name, options) end)
+         assert.raises("save: " .. name .. ": " .. message, function() torch.save(object, name, options) end)
       end
       refused("a JPEG file takes an image of shape (1 or 3 channels, height, width), got",
          torch.zeros(4, 2, 2, {dtype = "uint8"}))
@@ -320,17 +318,14 @@ describe("torch.save to a .jpg file", function()
       refused("a JPEG file takes a tensor, got a table", {})
       refused("quality: expected an integer from 1 to 100, got 0", image, {quality = 0})
       refused("quality: expected an integer from 1 to 100, got 101", image, {quality = 101})
-      refused("a JPEG file takes at most 65535 pixels a side",
-         torch.zeros(1, 1, 65536, {dtype = "uint8"}))
+      refused("a JPEG file takes at most 65535 pixels a side", torch.zeros(1, 1, 65536, {dtype = "uint8"}))
       assert.raises("quality: only .jpg files have one",
          function() torch.save(image, path .. ".png", {quality = 9}) end)
-      assert.raises("io.encode_jpeg: a JPEG file takes a tensor, got 2",
-         function() torch.io.encode_jpeg(2) end)
+      assert.raises("io.encode_jpeg: a JPEG file takes a tensor, got 2", function() torch.io.encode_jpeg(2) end)
       assert.is_nil(io.open(name))
       for _, shape in ipairs {{3}, {2, 2, 2}, {0, 2, 3}, {1, 2, 2, 3}} do
-         assert.raises("io._jpeg: expected pixels of shape (height, width, 1 or 3), got", function()
-            assert(torch.io._jpeg(torch.zeros(shape, {dtype = "uint8"}), 75))
-         end)
+         assert.raises("io._jpeg: expected pixels of shape (height, width, 1 or 3), got",
+            function() assert(torch.io._jpeg(torch.zeros(shape, {dtype = "uint8"}), 75)) end)
       end
    end)
 end)

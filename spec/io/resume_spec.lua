@@ -54,8 +54,7 @@ describe("a training that is resumed", function()
             local script = folder .. "/train.lua"
             shell.write(script, program)
             local function train(first, last, from, to)
-               shell.ok(("%s %s %d %d '%s' %s %d"):format(shell.start(), script, first, last,
-                  from, to, workers))
+               shell.ok(("%s %s %d %d '%s' %s %d"):format(shell.start(), script, first, last, from, to, workers))
             end
             local whole, half, rest = folder .. "/whole", folder .. "/half", folder .. "/rest"
             train(1, 40, "", whole)

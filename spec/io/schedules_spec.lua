@@ -87,9 +87,7 @@ local function steps(name, optimizer, schedule, first, last)
    for i = first, last do
       if name:find "^Reduce" then schedule:step(metrics[i]) else schedule:step() end
       local row = {}
-      for _, group in ipairs(optimizer.param_groups) do
-         row[#row + 1], row[#row + 2] = group.lr, group.momentum
-      end
+      for _, group in ipairs(optimizer.param_groups) do row[#row + 1], row[#row + 2] = group.lr, group.momentum end
       rates[#rates + 1] = row
    end
    return rates
@@ -156,31 +154,25 @@ describe("a schedule's state with names = \"pytorch\"", function()
    it("is refused by another kind of schedule, and if it is damaged", function()
       local function state_of(name) return select(2, begin(name, make)):state_dict {names = "pytorch"} end
       local function schedule_of(name) return select(2, begin(name, make)) end
-      assert.raises("optim.lr_scheduler.StepLR.load_state_dict: state_dict: expected step_size, got T_max: ", function()
-         schedule_of("StepLR"):load_state_dict(state_of "CosineAnnealingLR")
-      end)
-      assert.raises("CyclicLR.load_state_dict: state_dict: expected ", function()
-         schedule_of("CyclicLR"):load_state_dict(state_of "OneCycleLR")
-      end)
-      assert.raises("CyclicLR.load_state_dict: state_dict: expected a state of this schedule, got a table", function()
-         schedule_of("CyclicLR"):load_state_dict({max_lrs = {1}})
-      end)
-      assert.raises("OneCycleLR.load_state_dict: state_dict: expected a state of this schedule", function()
-         schedule_of("OneCycleLR"):load_state_dict({_schedule_phases = {}, total_steps = 3})
-      end)
+      assert.raises("optim.lr_scheduler.StepLR.load_state_dict: state_dict: expected step_size, got T_max: ",
+         function() schedule_of("StepLR"):load_state_dict(state_of "CosineAnnealingLR") end)
+      assert.raises("CyclicLR.load_state_dict: state_dict: expected ",
+         function() schedule_of("CyclicLR"):load_state_dict(state_of "OneCycleLR") end)
+      assert.raises("CyclicLR.load_state_dict: state_dict: expected a state of this schedule, got a table",
+         function() schedule_of("CyclicLR"):load_state_dict({max_lrs = {1}}) end)
+      assert.raises("OneCycleLR.load_state_dict: state_dict: expected a state of this schedule",
+         function() schedule_of("OneCycleLR"):load_state_dict({_schedule_phases = {}, total_steps = 3}) end)
       schedule_of("MultiStepLR"):load_state_dict({last_epoch = 3})
    end)
 
    it("refuses other names", function()
       local _, schedule = begin("StepLR", make)
-      assert.raises('optim.lr_scheduler.StepLR.state_dict: names: expected "pytorch" or nil, got "torch"', function()
-         schedule:state_dict {names = "torch"}
-      end)
+      assert.raises('optim.lr_scheduler.StepLR.state_dict: names: expected "pytorch" or nil, got "torch"',
+         function() schedule:state_dict {names = "torch"} end)
       _, schedule = begin("SequentialLR", make)
       assert.raises('SequentialLR.state_dict: names: expected "pytorch"', function() schedule:state_dict "torch" end)
-      assert.raises('SequentialLR.load_state_dict: names: expected "pytorch"', function()
-         schedule:load_state_dict({}, {names = "torch"})
-      end)
+      assert.raises('SequentialLR.load_state_dict: names: expected "pytorch"',
+         function() schedule:load_state_dict({}, {names = "torch"}) end)
    end)
 
    it("is continued by PyTorch", function()

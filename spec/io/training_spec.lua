@@ -163,14 +163,11 @@ describe("an optimizer's state with names = \"pytorch\"", function()
 
    it("refuses other options", function()
       local _, sgd = make "SGD"
-      assert.raises('state_dict: unknown option name; did you mean names?; there are names', function()
-         sgd:state_dict {name = "pytorch"}
-      end)
-      assert.raises('optim.SGD.state_dict: names: expected "pytorch" or nil, got "torch"', function()
-         sgd:state_dict {names = "torch"}
-      end)
-      assert.raises('optim.SGD.load_state_dict: options: expected a table, got "pytorch"', function()
-         sgd:load_state_dict(sgd:state_dict(), "pytorch")
-      end)
+      assert.raises('state_dict: unknown option name; did you mean names?; there are names',
+         function() sgd:state_dict {name = "pytorch"} end)
+      assert.raises('optim.SGD.state_dict: names: expected "pytorch" or nil, got "torch"',
+         function() sgd:state_dict {names = "torch"} end)
+      assert.raises('optim.SGD.load_state_dict: options: expected a table, got "pytorch"',
+         function() sgd:load_state_dict(sgd:state_dict(), "pytorch") end)
    end)
 end)

@@ -34,8 +34,7 @@ describe("apply_", function()
          local x = torch.tensor({1, 2, 3}, {dtype = dtype})
          assert.same({2, 3, 4}, x:apply_(function(v) return v + 1 end):to("int64"):tolist())
       end
-      assert.same({false, true},
-         torch.tensor({true, false}):apply_(function(v) return not v end):tolist())
+      assert.same({false, true}, torch.tensor({true, false}):apply_(function(v) return not v end):tolist())
       assert.equal(9, torch.tensor(3):apply_(function(v) return v * v end):item())
       assert.same({}, torch.zeros(0):apply_(error):tolist())
    end)
@@ -95,8 +94,7 @@ describe("apply_", function()
 
    it("refuses what other in-place operators refuse", function()
       local function one() return 1 end
-      assert.raises("apply_: several elements of a tensor",
-         function() torch.zeros(1):expand(3):apply_(one) end)
+      assert.raises("apply_: several elements of a tensor", function() torch.zeros(1):expand(3):apply_(one) end)
       local leaf = torch.zeros(3, {requires_grad = true})
       assert.raises("apply_: cannot be recorded", function() leaf:apply_(one) end)
       assert.raises("apply_: cannot be recorded", function() leaf[1]:apply_(one) end)

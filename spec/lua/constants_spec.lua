@@ -24,12 +24,10 @@ describe("a dtype's constant", function()
    it("raises an error if tlua lacks the dtype", function()
       for name, of in pairs {complex32 = "complex32", chalf = "complex32",
          uint16 = "uint16", float8_e4m3fn = "float8_e4m3fn", qint8 = "qint8"} do
-         assert.raises(("torch.%s: tlua has no dtype %s yet"):format(name, of),
-            function() return torch[name] end)
+         assert.raises(("torch.%s: tlua has no dtype %s yet"):format(name, of), function() return torch[name] end)
          assert.is_false(torch.has(name))
       end
-      assert.raises("torch: no field 'flaot32'. Did you mean torch.float32?",
-         function() return torch.flaot32 end)
+      assert.raises("torch: no field 'flaot32'. Did you mean torch.float32?", function() return torch.flaot32 end)
    end)
 end)
 
@@ -161,8 +159,7 @@ describe("torch.device", function()
       assert.raises("device: type: expected a device", "got nothing", function() device() end)
       assert.raises("device: type: expected a device", "got nil", function() device(nil) end)
       assert.raises("device: index: cuda:0 has a number already, got 1", function() device("cuda:0", 1) end)
-      assert.raises("device: index: expected a device's number, from 0, got -1",
-         function() device("cuda", -1) end)
+      assert.raises("device: index: expected a device's number, from 0, got -1", function() device("cuda", -1) end)
       assert.raises("device: unknown option idx; there are type and index",
          function() device {type = "cpu", idx = 1} end)
       assert.raises("torch.device: expected the field type or index, got string 'typ'",
@@ -174,8 +171,7 @@ describe("an argument that is a dtype or a device", function()
    local x = torch.ones(2)
 
    it("is named in the error if it is unknown", function()
-      assert.raises("to: dtype or device: unknown 'uint16'; did you mean 'int16'?",
-         function() x:to "uint16" end)
+      assert.raises("to: dtype or device: unknown 'uint16'; did you mean 'int16'?", function() x:to "uint16" end)
       assert.raises("to: dtype or device: unknown 'quux'; the dtypes are float32, float64",
          "the devices are cpu, cuda", function() x:to "quux" end)
       assert.raises("to: dtype: unknown 'flaot32'; did you mean 'float32'?",
@@ -190,8 +186,7 @@ describe("an argument that is a dtype or a device", function()
 
    it("must not be nil", function()
       assert.raises("to: dtype: expected a dtype or device, got nil", function() x:to(nil) end)
-      assert.raises("type: dtype: expected a dtype such as \"float32\", got nil",
-         function() x:type(nil) end)
+      assert.raises("type: dtype: expected a dtype such as \"float32\", got nil", function() x:type(nil) end)
       assert.raises("zeros: too many arguments: nil", function() torch.zeros(1, nil) end)
       assert.raises("to: argument 1: expected a device or a floating-point dtype, got nil",
          function() torch.nn.Linear(1, 1):to(nil) end)
@@ -225,8 +220,7 @@ describe("an unknown option", function()
             function() net:register_buffer("b", torch.zeros(1), 1) end},
          {"zero_grad: unknown option set_to_nil; did you mean set_to_none?; there are set_to_none",
             function() net:zero_grad {set_to_nil = false} end},
-         {"zero_grad: unknown option set_to_nil",
-            function() optimizer:zero_grad {set_to_nil = false} end},
+         {"zero_grad: unknown option set_to_nil", function() optimizer:zero_grad {set_to_nil = false} end},
          {"register_state_dict_pre_hook: unknown option prepand; did you mean prepend?",
             function() optimizer:register_state_dict_pre_hook(print, {prepand = true}) end},
          {"optim.SGD.state_dict: unknown option name; did you mean names?; there are names",

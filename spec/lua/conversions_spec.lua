@@ -29,9 +29,7 @@ describe("torch.frombuffer", function()
    it("names the argument that does not fit", function()
       local function refused(message, ...)
          local given = table.pack(...)
-         assert.raises("frombuffer: " .. message, function()
-            torch.frombuffer(table.unpack(given, 1, given.n))
-         end)
+         assert.raises("frombuffer: " .. message, function() torch.frombuffer(table.unpack(given, 1, given.n)) end)
       end
       refused("buffer: expected a string or a tensor, got a table", {1}, {dtype = "int8"})
       refused("dtype is missing", "abcd")
@@ -62,12 +60,10 @@ describe("tables", function()
    end)
 
    it("cannot be made from tensors for which PyTorch refuses numpy()", function()
-      assert.raises("numpy: the tensor requires a gradient; use x:detach():numpy()", function()
-         torch.ones(1, {requires_grad = true}):numpy()
-      end)
-      assert.raises("numpy: the tensor is on sim:0; use x:cpu():numpy()", function()
-         torch.ones(1, {device = "sim"}):numpy()
-      end)
+      assert.raises("numpy: the tensor requires a gradient; use x:detach():numpy()",
+         function() torch.ones(1, {requires_grad = true}):numpy() end)
+      assert.raises("numpy: the tensor is on sim:0; use x:cpu():numpy()",
+         function() torch.ones(1, {device = "sim"}):numpy() end)
    end)
 end)
 

@@ -5,9 +5,7 @@ local sorted = require "spec.support.sorted"
 
 local x = torch.ones(2, {requires_grad = true})
 
-local function records()
-   return (x * 2).requires_grad
-end
+local function records() return (x * 2).requires_grad end
 
 -- Returns a coroutine that opens a scope and yields, at each resume, the modes in force inside the
 -- coroutine.
@@ -87,9 +85,7 @@ describe("a mode set in a coroutine", function()
    -- resuming.
    local ways = {
       resume = resume,
-      wrap = function(co)
-         return coroutine.wrap(function() return resume(co) end)()
-      end,
+      wrap = function(co) return coroutine.wrap(function() return resume(co) end)() end,
       pcall = function(co)
          local _, _, value = assert(pcall(coroutine.resume, co))
          return value
@@ -138,8 +134,7 @@ describe("a mode set in a coroutine", function()
 
    it("is that of the nearest resumer that has set it, independently of other modes", function()
       local function modes() return {torch.is_inference_mode_enabled(), records()} end
-      assert.same({false, false}, seen_through(resume, torch.no_grad,
-                                               torch.autograd.detect_anomaly, modes))
+      assert.same({false, false}, seen_through(resume, torch.no_grad, torch.autograd.detect_anomaly, modes))
    end)
 
    it("may end in any order with others", function()
@@ -211,9 +206,7 @@ end)
 describe("modes of many coroutines", function()
    it("are independent", function()
       local list = {}
-      for i = 1, 200 do
-         list[i] = in_scope(i % 2 == 0 and torch.no_grad or torch.enable_grad)
-      end
+      for i = 1, 200 do list[i] = in_scope(i % 2 == 0 and torch.no_grad or torch.enable_grad) end
       for _ = 1, 3 do
          for i, co in ipairs(list) do assert.equal(i % 2 == 1, resume(co)) end
          assert.is_true(records())
@@ -299,9 +292,7 @@ describe("torch.scope", function()
    end)
 
    it("does not own tensors made by the coroutine's resumer", function()
-      local co = coroutine.create(function()
-         torch.scope(function() coroutine.yield() end)
-      end)
+      local co = coroutine.create(function() torch.scope(function() coroutine.yield() end) end)
       resume(co)
       local mine = torch.ones(3)
       resume(co)
@@ -310,9 +301,7 @@ describe("torch.scope", function()
 
    it("owns tensors made by coroutines that it resumes", function()
       local theirs
-      torch.scope(function()
-         resume(coroutine.create(function() theirs = torch.ones(3) end))
-      end)
+      torch.scope(function() resume(coroutine.create(function() theirs = torch.ones(3) end)) end)
       assert.equal("tensor(released)", tostring(theirs))
    end)
 
@@ -370,9 +359,7 @@ describe("torch.scope", function()
 
    it("ends if its coroutine is abandoned", function()
       do
-         local co = coroutine.create(function()
-            torch.scope(function() coroutine.yield(torch.ones(2)) end)
-         end)
+         local co = coroutine.create(function() torch.scope(function() coroutine.yield(torch.ones(2)) end) end)
          resume(co)
       end
       local before = torch.ones(2)

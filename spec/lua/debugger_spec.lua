@@ -225,9 +225,7 @@ describe("a debugger in Lua", function()
             return load(program_side.hear_bytes(math.tointeger(size)))()
          end
          assert.equal("200 OK", program_side.ask("BASEDIR " .. folder .. "/"))
-         for _, line in pairs(at) do
-            assert.equal("200 OK", program_side.ask("SETB program.lua " .. line))
-         end
+         for _, line in pairs(at) do assert.equal("200 OK", program_side.ask("SETB program.lua " .. line)) end
          assert.equal("202 Paused program.lua " .. at["forward"], go "RUN")
          assert.same({"12", '"Net"'}, eval "return x:sum():item(), torch.type(self)")
          -- the debugger steps into the layer that forward calls

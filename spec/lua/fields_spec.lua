@@ -12,16 +12,12 @@ describe("an unknown field of a tensor", function()
       assert.raises("no field 'nothing_like_it'", function() return x.nothing_like_it end)
    end)
 
-   it("is nil for names of metamethods", function()
-      assert.is_nil(x.__pairs)
-   end)
+   it("is nil for names of metamethods", function() assert.is_nil(x.__pairs) end)
 end)
 
 describe("a name inside an index", function()
    it("raises an error that says how to write ranges", function()
-      assert.raises("'step'", "range's step", "{first, last, step}", function()
-         return x[{2, step = 3}]
-      end)
+      assert.raises("'step'", "range's step", "{first, last, step}", function() return x[{2, step = 3}] end)
       assert.raises("'stp'", "range's step", function() return x[{{1, 2, stp = 3}}] end)
       assert.raises("'whatever'", function() x[{1, {1, 2}, whatever = 3}] = 0 end)
       assert.close({1, 1}, x[{[1] = 1, [2] = {[2] = 2, [1] = 1}}])

@@ -42,9 +42,7 @@ local sorted = require "spec.support.sorted"
 
 local function matrix() return torch.ones(7, 9) end
 local function list() return torch.ones(40):requires_grad_() end
-local function bytes()
-   return torch.io.bytes("\x1f\x8b\8\0\0\0\0\0" .. ("1,2\n\"a\",4\n"):rep(2000))
-end
+local function bytes() return torch.io.bytes("\x1f\x8b\8\0\0\0\0\0" .. ("1,2\n\"a\",4\n"):rep(2000)) end
 
 local Sum = torch.class("SumOfSeveral", torch.autograd.Function)
 function Sum.forward(ctx, x, y, n)
@@ -173,9 +171,7 @@ local graphs = {
       return y:backward()
    end,
    ["a picture"] = function(x) return torch.autograd.graph.dot((x * 2):sum(), {x = x}) end,
-   ["checkpoint"] = function(x)
-      return torch.utils.checkpoint(function(t) return t * t end, x):sum():backward()
-   end,
+   ["checkpoint"] = function(x) return torch.utils.checkpoint(function(t) return t * t end, x):sum():backward() end,
    ["optimizers"] = function(x)
       (x * x):sum():backward()
       torch.optim.SGD({x}, {lr = 0.1, momentum = 0.9}):step()
@@ -250,9 +246,7 @@ describe("a collection during an operator", function()
       end)
       if ok then assert.equal(100000, result:sum():item()) end
       assert.equal(3, #refusals)
-      for _, message in ipairs(refusals) do
-         assert.matches("an operator has called in its midst", message)
-      end
+      for _, message in ipairs(refusals) do assert.matches("an operator has called in its midst", message) end
       x.data = torch.ones(1) -- the second attempt has enough memory
       assert.same({1}, x:tolist())
    end)

@@ -13,9 +13,7 @@ describe("an argument is refused by methods that take none", function()
                           "data_ptr", "item", "tolist", "numpy", "iter", "detach_"} do
       it("such as " .. name, function()
          local x = torch.ones(1)
-         assert.raises("expected no further argument, got table", function()
-            x[name](x, other)
-         end)
+         assert.raises("expected no further argument, got table", function() x[name](x, other) end)
          x[name](x, nil)
       end)
    end
@@ -26,9 +24,7 @@ describe("an argument is refused by functions of torch that take none", function
                           "get_default_dtype", "get_default_device", "initial_seed",
                           "is_autocast_cache_enabled", "clear_autocast_cache"} do
       it("such as " .. name, function()
-         assert.raises(name .. ": expected no further argument, got table", function()
-            torch[name](other)
-         end)
+         assert.raises(name .. ": expected no further argument, got table", function() torch[name](other) end)
          torch[name]()
       end)
    end
@@ -48,9 +44,7 @@ describe("an argument is refused by queries of devices and settings that take fe
          for _, more in ipairs {other, 1, false} do
             local list = table.move(given, 1, #given, 1, {})
             list[#list + 1] = more
-            assert.raises(path .. ": expected no further argument, got ", function()
-               fn(table.unpack(list))
-            end)
+            assert.raises(path .. ": expected no further argument, got ", function() fn(table.unpack(list)) end)
          end
          fn(table.unpack(given))
       end)
@@ -176,9 +170,7 @@ describe("a further argument or option is refused by queries with an argument", 
          torch.set_memory_limit(0, other)
       end,
       ["cpu.set_device: device: expected \"cpu\", got \"sim\""] = function() torch.cpu.set_device "sim" end,
-      ["nn.Module.extra_repr: unknown option keepdim"] = function()
-         torch.nn.Module():extra_repr(other)
-      end,
+      ["nn.Module.extra_repr: unknown option keepdim"] = function() torch.nn.Module():extra_repr(other) end,
    }
    for message, call in sorted(calls) do
       it("such as " .. message:match "[%w_.]+", function() assert.raises(message, call) end)

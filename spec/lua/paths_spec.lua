@@ -63,9 +63,8 @@ describe("torch.random.fork_rng", function()
    end)
 
    it("refuses unknown options", function()
-      assert.raises("random.fork_rng", "unknown option enable", function()
-         torch.random.fork_rng({enable = false}, print)
-      end)
+      assert.raises("random.fork_rng", "unknown option enable",
+         function() torch.random.fork_rng({enable = false}, print) end)
    end)
 end)
 
@@ -97,9 +96,8 @@ describe("functions that query properties", function()
       torch.set_default_dtype(before)
       assert.equal("float64", dtype)
       for _, name in ipairs {"torch.LongTensor", "DoubleTensor", "torch.tpu.FloatTensor"} do
-         assert.raises("set_default_tensor_type", "torch.FloatTensor", function()
-            torch.set_default_tensor_type(name)
-         end)
+         assert.raises("set_default_tensor_type", "torch.FloatTensor",
+            function() torch.set_default_tensor_type(name) end)
       end
    end)
 end)
@@ -118,8 +116,7 @@ describe("torch.vander", function()
       local x = torch.tensor {1, 2, 3, 5}
       assert.same({{1, 1, 1, 1}, {8, 4, 2, 1}, {27, 9, 3, 1}, {125, 25, 5, 1}}, torch.vander(x):tolist())
       assert.same({{1, 1, 1}, {4, 2, 1}, {9, 3, 1}, {25, 5, 1}}, torch.vander(x, {N = 3}):tolist())
-      assert.same({{1, 1}, {1, 2}, {1, 3}, {1, 5}},
-         torch.vander(x, {N = 2, increasing = true}):tolist())
+      assert.same({{1, 1}, {1, 2}, {1, 3}, {1, 5}}, torch.vander(x, {N = 2, increasing = true}):tolist())
       assert.same({4, 0}, torch.vander(x, 0).shape)
       assert.equal("float32", torch.vander(x:float()).dtype)
       assert.raises("vander", "a vector", function() torch.vander(torch.ones(2, 2)) end)

@@ -66,8 +66,7 @@ describe("torch.Size", function()
    end)
 
    it("may be created from a list of integers", function()
-      assert.error_matches(function() torch.Size {2, 0.5} end,
-         "Size: sizes%[2%]: expected an integer, got 0.5")
+      assert.error_matches(function() torch.Size {2, 0.5} end, "Size: sizes%[2%]: expected an integer, got 0.5")
       assert.error_matches(function() torch.Size(2) end, "Size: sizes: expected a list of integers")
    end)
 
@@ -84,9 +83,7 @@ describe("torch.Size", function()
          self.shape = shape
       end
       function Shapes:__len() return 2 end
-      function Shapes:get(i)
-         return torch.zeros(self.shape), self.shape, self.shape[-1] * i
-      end
+      function Shapes:get(i) return torch.zeros(self.shape), self.shape, self.shape[-1] * i end
       local loader = torch.data.DataLoader(Shapes(x.shape), {batch_size = 2, num_workers = 1})
       for batch, shapes, last in loader:iter() do
          assert.same({2, 2, 3, 4}, batch.shape)

@@ -36,9 +36,8 @@ describe("untyped_storage", function()
    end)
 
    it("refuses to be resized", function()
-      assert.raises("UntypedStorage:resize_", "does not change", function()
-         torch.ones(2):untyped_storage():resize_(0)
-      end)
+      assert.raises("UntypedStorage:resize_", "does not change",
+         function() torch.ones(2):untyped_storage():resize_(0) end)
    end)
 end)
 
@@ -55,8 +54,7 @@ describe("storage", function()
       assert.equal(3, x[2]:storage_offset())
       assert.same({0, 1, 2, 3, 4, 5}, s:tolist())
       assert.equal(x:untyped_storage(), s:untyped())
-      assert.equal("[torch.storage.TypedStorage(dtype=torch.float32, device=cpu) of size 6]",
-         tostring(s))
+      assert.equal("[torch.storage.TypedStorage(dtype=torch.float32, device=cpu) of size 6]", tostring(s))
    end)
 
    it("writes into the tensor, which autograd notices", function()
@@ -82,13 +80,9 @@ describe("storage", function()
 
    it("refuses positions outside its size", function()
       local s = torch.ones(2):storage()
-      assert.raises("TypedStorage: position: expected an integer from 1 to 2, got 3", function()
-         return s[3]
-      end)
+      assert.raises("TypedStorage: position: expected an integer from 1 to 2, got 3", function() return s[3] end)
       assert.raises("TypedStorage: position", "0", function() s[0] = 1 end)
-      assert.raises("TypedStorage:copy_: source", "2 elements", function()
-         s:copy_(torch.ones(3):storage())
-      end)
+      assert.raises("TypedStorage:copy_: source", "2 elements", function() s:copy_(torch.ones(3):storage()) end)
    end)
 end)
 

@@ -28,9 +28,7 @@ local function namespaces()
    return found
 end
 
-local function line_of(level)
-   return debug.getinfo(level + 1, "l").currentline
-end
+local function line_of(level) return debug.getinfo(level + 1, "l").currentline end
 
 describe("a public table", function()
    local all = namespaces()
@@ -65,9 +63,7 @@ describe("a public table", function()
          local checked = 0
          local names = {}
          for name in pairs(value) do
-            if type(name) == "string" and not name:find "^_" and #name > 6 then
-               names[#names + 1] = name
-            end
+            if type(name) == "string" and not name:find "^_" and #name > 6 then names[#names + 1] = name end
          end
          table.sort(names)
          for i = 1, #names, math.max(1, #names // 8) do
@@ -85,8 +81,7 @@ describe("a public table", function()
    end)
 
    it("says in which other table the name exists", function()
-      assert.raises("torch: no field 'Linear'. Did you mean torch.nn.Linear?",
-         function() return torch.Linear end)
+      assert.raises("torch: no field 'Linear'. Did you mean torch.nn.Linear?", function() return torch.Linear end)
       assert.raises("torch.nn: no field 'gelu'. Did you mean torch.nn.functional.gelu?",
          function() return torch.nn.gelu end)
       assert.raises("torch.nn: no field 'Adam'. Did you mean torch.optim.Adam?",
@@ -132,8 +127,7 @@ describe("a public table", function()
          end
          assert(names.Adam and names.lr_scheduler.StepLR)
          io.write "seen"]]
-      assert.equal("seen", shell.ok(("%s -e %s"):format(shell.quote(shell.tlua),
-         shell.quote(program))))
+      assert.equal("seen", shell.ok(("%s -e %s"):format(shell.quote(shell.tlua), shell.quote(program))))
    end)
 
    it("is the same table in a worker", function()
@@ -178,8 +172,7 @@ describe("torch.has", function()
          assert(torch.has "optim.Adam" and not package.loaded["tlua.optim.Adam"])
          assert(torch.has "cuda.is_available" and not torch.has "cuda.is_availabe")
          io.write "asked"]]
-      assert.equal("asked", shell.ok(("%s -e %s"):format(shell.quote(shell.tlua),
-         shell.quote(program))))
+      assert.equal("asked", shell.ok(("%s -e %s"):format(shell.quote(shell.tlua), shell.quote(program))))
    end)
 end)
 
@@ -192,8 +185,7 @@ describe("a name that torch lacks", function()
       } do
          assert.raises("torch." .. name .. ": ", reason, function() assert(torch[name]) end)
       end
-      assert.raises("torch.utils.checkpoint: no field 'checkpont'", function()
-         assert(torch.utils.checkpoint.checkpont)
-      end)
+      assert.raises("torch.utils.checkpoint: no field 'checkpont'",
+         function() assert(torch.utils.checkpoint.checkpont) end)
    end)
 end)

@@ -39,8 +39,7 @@ local function check_all(methods, make)
       list[#list + 1] = {nonsense = 1}
       local ok, message = pcall(object[name], object, table.unpack(list))
       assert.is_false(ok, name)
-      assert.truthy(message:find("nonsense", 1, true) or message:find("at most", 1, true),
-         name .. ": " .. message)
+      assert.truthy(message:find("nonsense", 1, true) or message:find("at most", 1, true), name .. ": " .. message)
    end
 end
 
@@ -86,9 +85,8 @@ describe("an unknown option", function()
    end)
 
    it("is refused where a module is called with more than it takes", function()
-      assert.raises("nn.Sequential: expected 1 argument, got 2", "Sequential", function()
-         model()(torch.ones(2, 2), 3)
-      end)
+      assert.raises("nn.Sequential: expected 1 argument, got 2", "Sequential",
+         function() model()(torch.ones(2, 2), 3) end)
    end)
 
    it("does not prevent arguments by name or position", function()
@@ -113,9 +111,8 @@ describe("a module's mode", function()
    it("is refused at the assignment if it is not a boolean", function()
       for _, value in ipairs {1, "eval", {}} do
          local m = model()
-         assert.raises("nn.Sequential: training: expected true or false, got", "m:train(mode)", function()
-            m.training = value
-         end)
+         assert.raises("nn.Sequential: training: expected true or false, got", "m:train(mode)",
+            function() m.training = value end)
          assert.is_true(m.training)
       end
    end)
@@ -124,9 +121,8 @@ describe("a module's mode", function()
       for i = 1, 3 do
          local m = model():eval()
          m.training = ({1, "eval"})[i] -- the third value is nil
-         assert.raises("nn.Sequential: training: expected true or false, got", "m:train(mode)", function()
-            m(torch.ones(2, 2))
-         end)
+         assert.raises("nn.Sequential: training: expected true or false, got", "m:train(mode)",
+            function() m(torch.ones(2, 2)) end)
       end
    end)
 
@@ -158,15 +154,11 @@ describe("arguments too many", function()
    local calls <const> = {
       ["size: expected no further argument, got"] = function() assert(x:size(1, {dim = 2})) end,
       ["stride: expected no further argument, got 2"] = function() assert(x:stride(1, 2)) end,
-      ["result_type: expected no further argument, got 3"] = function()
-         assert(torch.result_type(x, x, 3))
-      end,
+      ["result_type: expected no further argument, got 3"] = function() assert(torch.result_type(x, x, 3)) end,
       ["broadcast_shapes: expected lists of sizes, got a table with the key"] = function()
          assert(torch.broadcast_shapes({2}, {device = "cpu"}))
       end,
-      ["from_numpy: unknown option dtype"] = function()
-         assert(torch.from_numpy({1, 2}, {dtype = "int64"}))
-      end,
+      ["from_numpy: unknown option dtype"] = function() assert(torch.from_numpy({1, 2}, {dtype = "int64"})) end,
       ["FloatStorage: further argument: expected none, got a table"] = function()
          assert(torch.FloatStorage(2, {device = "cpu"}))
       end,
@@ -176,9 +168,7 @@ describe("arguments too many", function()
       ["nn.utils.parameters_to_vector: unknown option dim"] = function()
          assert(nn.utils.parameters_to_vector({x}, {dim = 1}))
       end,
-      ["nn.Module.eval: unknown option mode; it takes none"] = function()
-         assert(nn.ReLU():eval {mode = true})
-      end,
+      ["nn.Module.eval: unknown option mode; it takes none"] = function() assert(nn.ReLU():eval {mode = true}) end,
    }
 
    it("are refused", function()

@@ -49,15 +49,11 @@ describe("tlua", function()
          assert.matches("cannot open %-", result.err)
       end)
 
-      it("that luac has compiled", function()
-         assert.equal("3\n", script(string.dump(load("print(3)"))).out)
-      end)
+      it("that luac has compiled", function() assert.equal("3\n", script(string.dump(load("print(3)"))).out) end)
    end)
 
    describe("ends with status", function()
-      it("0 after success", function()
-         assert.equal(0, script("").status)
-      end)
+      it("0 after success", function() assert.equal(0, script("").status) end)
 
       it("1 after an error", function()
          assert.equal(1, script("error('x')").status)

@@ -4,9 +4,7 @@ local torch = require "tlua"
 local complete = require "tlua.repl.complete"
 
 -- Returns the completions of a text for these globals.
-local function words(text, env)
-   return complete.words(text, env or _G)
-end
+local function words(text, env) return complete.words(text, env or _G) end
 
 local function has(text, word, env)
    for _, found in ipairs(words(text, env)) do
@@ -41,8 +39,7 @@ describe("completion", function()
    end)
 
    it("finds only what can be called after a colon", function()
-      local env = {t = {field = 1, first = function() end,
-         fly = setmetatable({}, {__call = function() end})}}
+      local env = {t = {field = 1, first = function() end, fly = setmetatable({}, {__call = function() end})}}
       assert.same({"t:first", "t:fly"}, words("t:f", env))
    end)
 

@@ -3,9 +3,7 @@
 require "tlua" -- Loads the library's modules, which the interactive mode shows.
 local display = require "tlua.repl.display"
 
-local function show(value, width)
-   return display.value({width = width or 80}, value)
-end
+local function show(value, width) return display.value({width = width or 80}, value) end
 
 describe("a table is shown", function()
    it("with its list first and then its keys in order", function()
@@ -19,9 +17,7 @@ describe("a table is shown", function()
       assert.matches("^{thread: 0x%x+}$", show {coroutine.create(print)})
    end)
 
-   it("with holes marked", function()
-      assert.equal("{1, [3] = 3}", show {1, nil, 3})
-   end)
+   it("with holes marked", function() assert.equal("{1, [3] = 3}", show {1, nil, 3}) end)
 
    it("as {} if it is empty", function()
       assert.equal("{}", show {})
@@ -33,8 +29,7 @@ describe("a table is shown", function()
    end)
 
    it("with strings quoted and escaped", function()
-      assert.equal([[{"a\n\t\"\\", "\x00\x1B", "é", "\xFF"}]],
-         show {'a\n\t"\\', "\0\27", "é", "\xff"})
+      assert.equal([[{"a\n\t\"\\", "\x00\x1B", "é", "\xFF"}]], show {'a\n\t"\\', "\0\27", "é", "\xff"})
    end)
 
    it("with long strings cut, between characters", function()

@@ -25,9 +25,7 @@ describe("tlua doctor", function()
       assert.equal("", help.err)
    end)
 
-   it("names versions", function()
-      assert.matches("^tlua %d+%.%d+%.%d+, Lua 5%.[45]", report.out)
-   end)
+   it("names versions", function() assert.matches("^tlua %d+%.%d+%.%d+, Lua 5%.[45]", report.out) end)
 
    it("says for each part whether it was found", function()
       for _, part in ipairs {"instruction set", "threads", "BLAS", "line editing",

@@ -41,8 +41,7 @@ describe("help", function()
    end)
 
    it("shows the options of functions in C", function()
-      assert.matches("^x:backward%({gradient, retain_graph, create_graph, inputs}%)\n",
-         manual.help("x:backward"))
+      assert.matches("^x:backward%({gradient, retain_graph, create_graph, inputs}%)\n", manual.help("x:backward"))
    end)
 
    it("describes a layer's function along with the layer", function()
@@ -136,8 +135,7 @@ end)
 
 describe("help, of names that the manual lacks,", function()
    it("suggests similar names", function()
-      assert.matches('nothing on "torch.matmull"%.\nDid you mean .*torch%.matmul',
-         help.text("torch.matmull"))
+      assert.matches('nothing on "torch.matmull"%.\nDid you mean .*torch%.matmul', help.text("torch.matmull"))
       assert.matches("Did you mean .*nn%.Linear", help.text("liner"))
       assert.equal('The manual has nothing on "zzzzzzzz".', help.text("zzzzzzzz"))
    end)
@@ -156,9 +154,7 @@ describe("help, of names that the manual lacks,", function()
       assert.matches("nil", help.text(nil))
    end)
 
-   it("says how to begin when asked for nothing", function()
-      assert.matches("Tab completes", help.text())
-   end)
+   it("says how to begin when asked for nothing", function() assert.matches("Tab completes", help.text()) end)
 
    it("describes every function of the binding", function()
       local missing, count = {}, 0

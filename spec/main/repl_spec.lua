@@ -149,9 +149,7 @@ describe("the interactive mode", function()
    end)
 
    describe("helps", function()
-      it("with how to begin", function()
-         assert.matches("Ctrl%-D leaves", (ask "help()\n"))
-      end)
+      it("with how to begin", function() assert.matches("Ctrl%-D leaves", (ask "help()\n")) end)
 
       it("with the manual's text on a function or a name", function()
          assert.matches("torch%.add", (ask "help(torch.add)\n"))

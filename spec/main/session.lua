@@ -21,9 +21,7 @@ function M.run(arguments, options)
       shell.write(folder .. "/in", options.input or "")
       local _, status = shell.run(("%s HOME=%s XDG_STATE_HOME=%s %s %s %s <%s/in >%s/out 2>%s/err"):
          format(clean, path, path, options.env or "", tlua, arguments, path, path, path))
-      return {
-         out = shell.read(folder .. "/out"), err = shell.read(folder .. "/err"), status = status,
-      }
+      return {out = shell.read(folder .. "/out"), err = shell.read(folder .. "/err"), status = status}
    end)
 end
 
@@ -60,8 +58,7 @@ local function build_pty()
    local folder = shell.ok("mktemp -d"):match("[^\n]+")
    local function remove() os.execute("rm -rf " .. shell.quote(folder)) end
    M.cleaner = setmetatable({}, {__gc = remove}) -- the folder is removed after the specs have run
-   local command = ("%s -o %s spec/main/pty.c"):format(os.getenv("CC") or "cc",
-      shell.quote(folder .. "/pty"))
+   local command = ("%s -o %s spec/main/pty.c"):format(os.getenv("CC") or "cc", shell.quote(folder .. "/pty"))
    local output, status = shell.run(command)
    -- older systems need -lutil
    if status ~= 0 then output, status = shell.run(command .. " -lutil") end

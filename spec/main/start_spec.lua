@@ -45,8 +45,7 @@ local function starts(name, expected, code)
 end
 
 describe("starting", function()
-   starts("opens no library, begins no thread and loads no module",
-      "libraries: ; threads: 1; modules: ", "")
+   starts("opens no library, begins no thread and loads no module", "libraries: ; threads: 1; modules: ", "")
 
    starts("does not for a first sum either, but for the list of modules",
       "libraries: ; threads: 1; modules: tlua tlua.lazy",

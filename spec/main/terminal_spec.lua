@@ -51,8 +51,7 @@ local function common(options_for)
    end)
 
    it("clears the line on Ctrl-C", function()
-      plays(closing {"? > ", "~", "! error(", "~", "! \\003", "? ^C", "? > ", "! 6*7\\n",
-         "? 42"}, options_for())
+      plays(closing {"? > ", "~", "! error(", "~", "! \\003", "? ^C", "? > ", "! 6*7\\n", "? 42"}, options_for())
    end)
 
    it("clears the line on Ctrl-C while other threads run", function()
@@ -90,8 +89,7 @@ for _, name in ipairs(editors) do
 
       it("moves the cursor and edits the line", function()
          local left, delete, rest = "\\002\\002", "\\004", "\\005"
-         plays(closing {"? > ", "~", "! 6*8" .. left .. delete .. "/" .. rest .. "00\\n",
-            "? 0.0075"}, options)
+         plays(closing {"? > ", "~", "! 6*8" .. left .. delete .. "/" .. rest .. "00\\n", "? 0.0075"}, options)
       end)
 
       it("takes text in any writing system", function()
@@ -106,8 +104,7 @@ for _, name in ipairs(editors) do
       end)
 
       it("completes methods of tensors", function()
-         plays(closing {"? > ", "! x = torch.ones(4)\\n",
-            "? > ", "~", "! x:nume\\t() * 10\\n", "? 40"}, options)
+         plays(closing {"? > ", "! x = torch.ones(4)\\n", "? > ", "~", "! x:nume\\t() * 10\\n", "? 40"}, options)
       end)
 
       it("keeps a history that only its owner may read", function()

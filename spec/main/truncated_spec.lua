@@ -32,8 +32,7 @@ describe("a mapped file that was cut", function()
       assert.equal(0, result.status)
       local lines = {}
       for line in result.out:gmatch "[^\n]+" do lines[#lines + 1] = line end
-      assert.matches("^false\t[^\n]*script.lua:%d+: a file has become shorter while it was mapped",
-         lines[1])
+      assert.matches("^false\t[^\n]*script.lua:%d+: a file has become shorter while it was mapped", lines[1])
       assert.matches("^1.0\tfalse\t[^\n]*a file has become shorter", lines[2])
       assert.matches("^true\t%d", lines[3]) -- the missing pages are read as zeros
    end)

@@ -134,8 +134,7 @@ describe("no memory stays allocated", function()
          local nn, optim = torch.nn, torch.optim
          local net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
          local optimizer = optim.Adam(net:parameters(), {lr = 1e-3})
-         local loss = nn.functional.cross_entropy(net(torch.randn(5, 8)),
-            torch.randint(1, 4, {5}))
+         local loss = nn.functional.cross_entropy(net(torch.randn(5, 8)), torch.randint(1, 4, {5}))
          optimizer:zero_grad()
          loss:backward()
          optimizer:step()
@@ -188,9 +187,7 @@ describe("no memory stays allocated", function()
          return table.unpack(ctx.results)
       end
       function Double.backward(_, grad) return grad * 2 end
-      assert.is_true(few_stay(function(token)
-         Double:apply(torch.randn(10, {requires_grad = true}), token)
-      end))
+      assert.is_true(few_stay(function(token) Double:apply(torch.randn(10, {requires_grad = true}), token) end))
    end)
 
    it("after a function whose graph is dropped", function()

@@ -31,9 +31,8 @@ describe("memory_stats", function()
       assert.equal(torch.sim.memory_allocated(), torch.memory_allocated "sim:0")
       assert.matches("memory of", torch.memory_summary "sim")
       t:release()
-      assert.raises('device: expected a device such as "cpu" or "cuda:0", got "gpu"', function()
-         torch.memory_stats "gpu"
-      end)
+      assert.raises('device: expected a device such as "cpu" or "cuda:0", got "gpu"',
+         function() torch.memory_stats "gpu" end)
    end)
 end)
 
@@ -41,9 +40,7 @@ describe("memory_snapshot", function()
    after_each(function() torch.record_memory_history(false) end)
 
    it("requires a recording", function()
-      assert.raises("call torch.record_memory_history() first", function()
-         torch.memory_snapshot()
-      end)
+      assert.raises("call torch.record_memory_history() first", function() torch.memory_snapshot() end)
    end)
 
    it("names line, operator, size and dtype of each live tensor", function()

@@ -111,15 +111,13 @@ describe("nn.attention.sdpa_kernel", function()
    end)
 
    it("names unknown implementations", function()
-      assert.raises("sdpa_kernel", "backends: expected one of SDPBackend's", "got none", function()
-         attention.sdpa_kernel(nil, print)
-      end)
+      assert.raises("sdpa_kernel", "backends: expected one of SDPBackend's", "got none",
+         function() attention.sdpa_kernel(nil, print) end)
       assert.raises("sdpa_kernel", 'got "math"', function() attention.sdpa_kernel("math", print) end)
       assert.raises("sdpa_kernel", "got none", function() attention.sdpa_kernel({}, print) end)
       assert.raises("sdpa_kernel", "fn", function() attention.sdpa_kernel("MATH", {}, 3) end)
-      assert.raises("sdpa_kernel", "set_priority", function()
-         attention.sdpa_kernel("MATH", {set_prority = true}, print)
-      end)
+      assert.raises("sdpa_kernel", "set_priority",
+         function() attention.sdpa_kernel("MATH", {set_prority = true}, print) end)
    end)
 end)
 

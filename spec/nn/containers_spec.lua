@@ -27,9 +27,7 @@ describe("nn.Sequential", function()
 
    it("names parameters by position, from 1", function()
       local names = {}
-      for name in nn.Sequential(nn.ReLU(), nn.Linear(1, 1)):named_parameters() do
-         names[#names + 1] = name
-      end
+      for name in nn.Sequential(nn.ReLU(), nn.Linear(1, 1)):named_parameters() do names[#names + 1] = name end
       assert.same({"2.weight", "2.bias"}, names)
    end)
 
@@ -50,8 +48,7 @@ describe("nn.Sequential", function()
       local model = nn.Sequential(nn.ReLU(), nn.Tanh(), nn.GELU())
       assert.same({"nn.Tanh", "nn.GELU"}, types(model:slice(2)))
       assert.is_true(model:slice(-2, -1)[1] == model[2])
-      assert.raises("the range 2 to 4 does not lie inside of 1 to 3",
-         function() model:slice(2, 4) end)
+      assert.raises("the range 2 to 4 does not lie inside of 1 to 3", function() model:slice(2, 4) end)
    end)
 
    it("takes a range with its end as a key, and negative positions", function()
@@ -63,8 +60,7 @@ describe("nn.Sequential", function()
       assert.same({"nn.ReLU", "nn.Tanh", "nn.GELU"}, types(model[{}]))
       assert.is_true(model[{2, 3}][1] == model[2] and model[-1] == model[3])
       assert.is_nil(model[4])
-      assert.raises("nn.Sequential: expected a position from -3 to -1, got -4",
-         function() return model[-4] end)
+      assert.raises("nn.Sequential: expected a position from -3 to -1, got -4", function() return model[-4] end)
       assert.raises("nn.Sequential: the range 1 to 4 does not lie inside of 1 to 3",
          function() return model[{1, 4}] end)
       assert.raises("nn.Sequential: expected a position, or a range {first, last}",
@@ -78,12 +74,10 @@ describe("nn.Sequential", function()
    end)
 
    it("refuses values that are not modules", function()
-      assert.raises("nn.Sequential: module 2: expected a module, got a function", function()
-         nn.Sequential(nn.ReLU(), print)
-      end)
-      assert.raises("module 1: expected a module, got the class nn.ReLU; call it", function()
-         nn.Sequential(nn.ReLU)
-      end)
+      assert.raises("nn.Sequential: module 2: expected a module, got a function",
+         function() nn.Sequential(nn.ReLU(), print) end)
+      assert.raises("module 1: expected a module, got the class nn.ReLU; call it",
+         function() nn.Sequential(nn.ReLU) end)
    end)
 
    it("refuses a table with names as keys, and shows the form with an order", function()
@@ -92,9 +86,7 @@ describe("nn.Sequential", function()
          function() nn.Sequential {conv1 = nn.ReLU()} end)
    end)
 
-   it("gives back its input when it is empty", function()
-      assert.equal(5, nn.Sequential()(5))
-   end)
+   it("gives back its input when it is empty", function() assert.equal(5, nn.Sequential()(5)) end)
 
    it("is printed as PyTorch prints it, counted from 1", function()
       assert.equal([[
@@ -244,12 +236,10 @@ describe("nn.Sequential with names", function()
       assert.raises("act: expected a module (seq:remove(position) removes one), got nil",
          function() model.act = nil end)
       assert.raises("expected a module that does not contain it", function() model.act = model end)
-      assert.raises('more: seq:add_module("more", module) adds a module with a name', function()
-         model.more = nn.ReLU()
-      end)
-      assert.raises('module 2: expected a module, or a pair {"name", module}, got a table', function()
-         nn.Sequential {nn.ReLU(), {act = nn.ReLU()}}
-      end)
+      assert.raises('more: seq:add_module("more", module) adds a module with a name',
+         function() model.more = nn.ReLU() end)
+      assert.raises('module 2: expected a module, or a pair {"name", module}, got a table',
+         function() nn.Sequential {nn.ReLU(), {act = nn.ReLU()}} end)
       assert.equal(4, #model)
    end)
 end)
@@ -321,9 +311,7 @@ describe("nn.ModuleDict", function()
    end)
 
    it("refuses names of methods", function()
-      assert.raises("train is the name of a method", function()
-         nn.ModuleDict {train = nn.ReLU()}
-      end)
+      assert.raises("train is the name of a method", function() nn.ModuleDict {train = nn.ReLU()} end)
    end)
 end)
 
@@ -365,23 +353,16 @@ describe("positions of containers", function()
       local parameters = nn.ParameterList {torch.zeros(1)}
       for _, container in ipairs {model, list, parameters} do
          local value = container == parameters and torch.zeros(1) or nn.Tanh()
-         assert.raises("expected a position from 1 to 2, got 3", function()
-            container[3] = value
-         end)
-         assert.raises("expected a position from 1 to 2, got 0", function()
-            container[0] = value
-         end)
-         assert.raises("expected a position from -1 to -1, got -2", function()
-            container[-2] = value
-         end)
+         assert.raises("expected a position from 1 to 2, got 3", function() container[3] = value end)
+         assert.raises("expected a position from 1 to 2, got 0", function() container[0] = value end)
+         assert.raises("expected a position from -1 to -1, got -2", function() container[-2] = value end)
          assert.raises("position 2: expected a", function() container[2] = "x" end)
          assert.raises("counted from 1", function() return container[0] end)
          assert.equal(1, #container)
          container[2] = value
          assert.equal(2, #container)
       end
-      assert.raises("position 3: expected a module, got the class nn.ReLU",
-         function() model[3] = nn.ReLU end)
+      assert.raises("position 3: expected a module, got the class nn.ReLU", function() model[3] = nn.ReLU end)
    end)
 
    it("have a known order", function()
@@ -392,16 +373,14 @@ describe("positions of containers", function()
             return make(list)
          end
          assert.raises("got a table with the key conv", function() call {conv = nn.ReLU()} end)
-         assert.raises("got a table with the key conv",
-            function() call {nn.ReLU(), conv = nn.ReLU()} end)
+         assert.raises("got a table with the key conv", function() call {nn.ReLU(), conv = nn.ReLU()} end)
       end
       assert.raises("nn.ModuleList: modules: expected one list of modules, got 2 arguments",
          function() nn.ModuleList(nn.ReLU(), nn.Tanh()) end)
       assert.raises("expected a list of modules, got an instance of nn.ReLU",
          function() nn.ModuleList(nn.ReLU()) end)
       assert.equal(2, #nn.ModuleList(nn.Sequential(nn.ReLU(), nn.Tanh())))
-      assert.raises("got a table with the key a",
-         function() nn.ParameterList {a = torch.zeros(1)} end)
+      assert.raises("got a table with the key a", function() nn.ParameterList {a = torch.zeros(1)} end)
    end)
 
    it("hold all modules that nn.Sequential calls", function()

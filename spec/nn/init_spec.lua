@@ -24,8 +24,7 @@ describe("torch.nn.init", function()
          {init.uniform_(torch.empty(100, 50), -0.3, 0.3), 0.3},
          {init.xavier_uniform_(torch.empty(100, 50)), (6 / 150) ^ 0.5},
          {init.kaiming_uniform_(torch.empty(100, 50)), 6 ^ 0.5 / 50 ^ 0.5},
-         {init.kaiming_uniform_(torch.empty(100, 50), {mode = "fan_out", nonlinearity = "linear"}),
-            3 ^ 0.5 / 10},
+         {init.kaiming_uniform_(torch.empty(100, 50), {mode = "fan_out", nonlinearity = "linear"}), 3 ^ 0.5 / 10},
       }
       for _, pair in ipairs(bounds) do
          local largest = pair[1]:abs():max():item()
@@ -39,9 +38,7 @@ describe("torch.nn.init", function()
          {init.xavier_normal_(torch.empty(100, 100)), 0.1},
          {init.kaiming_normal_(torch.empty(100, 100), {nonlinearity = "relu"}), 2 ^ 0.5 / 10},
       }
-      for _, pair in ipairs(deviations) do
-         assert.close(1, pair[1]:std():item() / pair[2], 0.03)
-      end
+      for _, pair in ipairs(deviations) do assert.close(1, pair[1]:std():item() / pair[2], 0.03) end
    end)
 
    it("truncates normal values", function()
@@ -80,8 +77,7 @@ describe("calculate_gain", function()
       local gain = init.calculate_gain
       assert.close((2 / 1.04) ^ 0.5, gain("leaky_relu", 0.2), 1e-12)
       assert.equal(gain("leaky_relu", 0.2), gain("leaky_relu", {param = 0.2}))
-      assert.raises("nn.init.calculate_gain: unknown option parm; did you mean param?", function()
-         gain("leaky_relu", {parm = 0.2})
-      end)
+      assert.raises("nn.init.calculate_gain: unknown option parm; did you mean param?",
+         function() gain("leaky_relu", {parm = 0.2}) end)
    end)
 end)

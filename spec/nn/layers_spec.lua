@@ -10,34 +10,26 @@ describe("constructors of layers", function()
    end)
 
    it("refuse unknown options and suggest the nearest", function()
-      assert.raises("nn.Conv2d: unknown option paddin; did you mean padding?", function()
-         nn.Conv2d(1, 1, 3, {paddin = 1})
-      end)
-      assert.raises("nn.Linear: unknown option biass; did you mean bias?", function()
-         nn.Linear(1, 1, {biass = false})
-      end)
+      assert.raises("nn.Conv2d: unknown option paddin; did you mean padding?",
+         function() nn.Conv2d(1, 1, 3, {paddin = 1}) end)
+      assert.raises("nn.Linear: unknown option biass; did you mean bias?",
+         function() nn.Linear(1, 1, {biass = false}) end)
    end)
 
    it("name the arguments that they expect", function()
       assert.raises("nn.Linear: out_features is missing", function() nn.Linear(3) end)
-      assert.raises("nn.Linear: in_features: expected an integer of at least 0, got -1", function()
-         nn.Linear(-1, 3)
-      end)
-      assert.raises("nn.Linear: in_features: expected an integer of at least 0, got 2.5", function()
-         nn.Linear(2.5, 3)
-      end)
+      assert.raises("nn.Linear: in_features: expected an integer of at least 0, got -1",
+         function() nn.Linear(-1, 3) end)
+      assert.raises("nn.Linear: in_features: expected an integer of at least 0, got 2.5",
+         function() nn.Linear(2.5, 3) end)
       assert.raises("nn.Conv2d: kernel_size: expected an integer or a list of integers, got \"3\"",
          function() nn.Conv2d(1, 1, "3") end)
       assert.raises("a number or a list of 2, got 3", function() nn.Conv2d(1, 1, {3, 3, 3}) end)
-      assert.raises("nn.Conv2d: groups: expected a divisor of 3 and 4 channels, got 2", function()
-         nn.Conv2d(3, 4, 3, {groups = 2})
-      end)
-      assert.raises("nn.Dropout: p: expected a probability from 0 to 1, got 1.5", function()
-         nn.Dropout(1.5)
-      end)
-      assert.raises("nn.MSELoss: reduction: expected mean, sum or none, got \"avg\"", function()
-         nn.MSELoss {reduction = "avg"}
-      end)
+      assert.raises("nn.Conv2d: groups: expected a divisor of 3 and 4 channels, got 2",
+         function() nn.Conv2d(3, 4, 3, {groups = 2}) end)
+      assert.raises("nn.Dropout: p: expected a probability from 0 to 1, got 1.5", function() nn.Dropout(1.5) end)
+      assert.raises("nn.MSELoss: reduction: expected mean, sum or none, got \"avg\"",
+         function() nn.MSELoss {reduction = "avg"} end)
    end)
 
    it("accept floats without a fraction as integers", function()
@@ -100,9 +92,8 @@ describe("nn.BatchNorm", function()
    end)
 
    it("refuses inputs of another rank", function()
-      assert.raises("nn.BatchNorm2d: input: expected a tensor of 4 dimensions", function()
-         nn.BatchNorm2d(3)(torch.randn(2, 3))
-      end)
+      assert.raises("nn.BatchNorm2d: input: expected a tensor of 4 dimensions",
+         function() nn.BatchNorm2d(3)(torch.randn(2, 3)) end)
    end)
 end)
 
@@ -154,8 +145,7 @@ describe("nn.Embedding", function()
    it("may be created from given vectors", function()
       local layer = nn.Embedding.from_pretrained(torch.tensor {{1.0, 2.0}})
       assert.is_false(layer.weight.requires_grad)
-      assert.is_true(nn.Embedding.from_pretrained(torch.ones(2, 2), {freeze = false})
-         .weight.requires_grad)
+      assert.is_true(nn.Embedding.from_pretrained(torch.ones(2, 2), {freeze = false}) .weight.requires_grad)
    end)
 end)
 
@@ -191,9 +181,7 @@ describe("nn.RotaryEmbedding", function()
          local x = leaf(2, 7, 3, 8)
          local y = nn.RotaryEmbedding(6, {base = 100, interleaved = interleaved})(x)
          for b = 1, 2 do
-            for p = 1, 7 do
-               assert.close(turned(x[b][p][2]:tolist(), p, 6, 100, interleaved), y[b][p][2], 1e-14)
-            end
+            for p = 1, 7 do assert.close(turned(x[b][p][2]:tolist(), p, 6, 100, interleaved), y[b][p][2], 1e-14) end
          end
       end)
    end
@@ -227,20 +215,16 @@ describe("nn.RotaryEmbedding", function()
    end)
 
    it("names the wrong argument in its errors", function()
-      assert.raises("nn.RotaryEmbedding: dim: expected an even number", "got 3", function()
-         nn.RotaryEmbedding(3)
-      end)
+      assert.raises("nn.RotaryEmbedding: dim: expected an even number", "got 3",
+         function() nn.RotaryEmbedding(3) end)
       local rope = nn.RotaryEmbedding(4, 10)
-      assert.raises("nn.RotaryEmbedding: input: expected at most max_seq_len = 10", function()
-         rope(torch.zeros(1, 11, 1, 4))
-      end)
-      assert.raises("input_pos: expected (3) or (1, 3) positions", function()
-         rope(torch.zeros(1, 3, 1, 4), torch.tensor {1, 2})
-      end)
+      assert.raises("nn.RotaryEmbedding: input: expected at most max_seq_len = 10",
+         function() rope(torch.zeros(1, 11, 1, 4)) end)
+      assert.raises("input_pos: expected (3) or (1, 3) positions",
+         function() rope(torch.zeros(1, 3, 1, 4), torch.tensor {1, 2}) end)
       assert.raises("input: expected positions in dimension 2", function() rope(torch.zeros(3, 4)) end)
-      assert.raises("nn.RotaryEmbedding: unknown option bas; did you mean base?", function()
-         nn.RotaryEmbedding(4, {bas = 1})
-      end)
+      assert.raises("nn.RotaryEmbedding: unknown option bas; did you mean base?",
+         function() nn.RotaryEmbedding(4, {bas = 1}) end)
    end)
 end)
 
@@ -268,9 +252,8 @@ describe("nn.ConvTranspose2d", function()
    it("gives the size of output_size", function()
       local layer = nn.ConvTranspose2d(1, 1, 3, {stride = 2})
       assert.same({1, 1, 5, 6}, layer(torch.ones(1, 1, 2, 2), {5, 6}).shape)
-      assert.raises("output_size: expected 5 to 6 in dimension 4, got 7", function()
-         layer(torch.ones(1, 1, 2, 2), {5, 7})
-      end)
+      assert.raises("output_size: expected 5 to 6 in dimension 4, got 7",
+         function() layer(torch.ones(1, 1, 2, 2), {5, 7}) end)
    end)
 end)
 
@@ -302,8 +285,7 @@ end)
 
 describe("nn.Transformer", function()
    it("maps a source and a target to the target's shape", function()
-      local model = nn.Transformer(8, 2, {num_encoder_layers = 1, num_decoder_layers = 1,
-         dim_feedforward = 16})
+      local model = nn.Transformer(8, 2, {num_encoder_layers = 1, num_decoder_layers = 1, dim_feedforward = 16})
       local mask = model.generate_square_subsequent_mask(4)
       local y = model(torch.randn(5, 2, 8), torch.randn(4, 2, 8), {tgt_mask = mask})
       assert.same({4, 2, 8}, y.shape)
@@ -335,18 +317,15 @@ describe("losses", function()
    end)
 
    it("refuse too many arguments", function()
-      assert.raises("nn.MSELoss: expected 2 tensors, got 1", function()
-         nn.MSELoss()(torch.ones(1))
-      end)
+      assert.raises("nn.MSELoss: expected 2 tensors, got 1", function() nn.MSELoss()(torch.ones(1)) end)
    end)
 end)
 
 describe("nn.CrossEntropyLoss", function()
    it("refuses to leave out a class of probabilities", function()
       local input, target = torch.randn(2, 3), torch.rand(2, 3)
-      assert.raises("ignore_index: expected none if targets are probabilities, got 2", function()
-         nn.CrossEntropyLoss {ignore_index = 2}(input, target)
-      end)
+      assert.raises("ignore_index: expected none if targets are probabilities, got 2",
+         function() nn.CrossEntropyLoss {ignore_index = 2}(input, target) end)
       local soft = nn.CrossEntropyLoss {ignore_index = -1}(input, target)
       assert.close(nn.CrossEntropyLoss()(input, target), soft, 0)
    end)
@@ -397,12 +376,8 @@ describe("options of layers", function()
       assert.same({1, 1, 9, 9}, layer(x).shape)
       assert.same({1, 1, 10, 9}, layer(x, {output_size = {10, 9}}).shape)
       assert.same({1, 1, 10, 10}, layer(x, {1, 1, 10, 10}).shape)
-      assert.raises("output_size: expected 9 to 10 in dimension 4, got 11", function()
-         layer(x, {10, 11})
-      end)
-      assert.raises("nn.ConvTranspose2d: output_size: expected 2 or 4 sizes", function()
-         layer(x, {10, 10, 10})
-      end)
+      assert.raises("output_size: expected 9 to 10 in dimension 4, got 11", function() layer(x, {10, 11}) end)
+      assert.raises("nn.ConvTranspose2d: output_size: expected 2 or 4 sizes", function() layer(x, {10, 10, 10}) end)
    end)
 
    it("give an EmbeddingBag its bags by name", function()
@@ -434,9 +409,8 @@ describe("batch norm", function()
    end)
 
    it("refuses an eps that is not above 0", function()
-      assert.raises("nn.BatchNorm1d: eps: expected a number above 0, got 0", function()
-         nn.BatchNorm1d(2, {eps = 0})(torch.randn(3, 2))
-      end)
+      assert.raises("nn.BatchNorm1d: eps: expected a number above 0, got 0",
+         function() nn.BatchNorm1d(2, {eps = 0})(torch.randn(3, 2)) end)
    end)
 end)
 
@@ -456,9 +430,7 @@ describe("CrossMapLRN2d", function()
       for i, square_sum in ipairs {1 + 4, 1 + 4 + 9, 4 + 9 + 16, 9 + 16} do
          assert.close(i / (1 + square_sum), y[i], 1e-7)
       end
-      assert.raises("nn.CrossMapLRN2d: size: expected an odd number, got 4", function()
-         nn.CrossMapLRN2d(4)
-      end)
+      assert.raises("nn.CrossMapLRN2d: size: expected an odd number, got 4", function() nn.CrossMapLRN2d(4) end)
    end)
 end)
 
@@ -470,17 +442,14 @@ describe("FractionalMaxPool", function()
       assert.same({1, 1, 5, 5}, values.shape)
       local row = values[1][1][1]:tolist()
       assert.equal(9, row[5])
-      for i = 2, 5 do
-         assert.is_true(row[i] - row[i - 1] >= 1 and row[i] - row[i - 1] <= 3)
-      end
+      for i = 2, 5 do assert.is_true(row[i] - row[i - 1] >= 1 and row[i] - row[i - 1] <= 3) end
    end)
 
    it("requires one of its two sizes, and windows that fit", function()
       assert.raises("nn.FractionalMaxPool2d: expected either output_size or output_ratio",
          function() nn.FractionalMaxPool2d(2) end)
-      assert.raises("expected windows that fit, got 4 of size 3 along a dimension of 5", function()
-         nn.FractionalMaxPool2d(3, {output_size = 4})(torch.randn(1, 5, 5))
-      end)
+      assert.raises("expected windows that fit, got 4 of size 3 along a dimension of 5",
+         function() nn.FractionalMaxPool2d(3, {output_size = 4})(torch.randn(1, 5, 5)) end)
    end)
 end)
 
@@ -501,12 +470,10 @@ describe("AdaptiveLogSoftmaxWithLoss", function()
 
    it("refuses invalid classes and cutoffs", function()
       local layer = nn.AdaptiveLogSoftmaxWithLoss(4, 10, {3, 6})
-      assert.raises("target: expected classes from 1 to 10, got 11", function()
-         layer(torch.randn(1, 4), torch.tensor {11})
-      end)
-      assert.raises("cutoffs: expected ascending numbers from 1 to 9", function()
-         nn.AdaptiveLogSoftmaxWithLoss(4, 10, {6, 3})
-      end)
+      assert.raises("target: expected classes from 1 to 10, got 11",
+         function() layer(torch.randn(1, 4), torch.tensor {11}) end)
+      assert.raises("cutoffs: expected ascending numbers from 1 to 9",
+         function() nn.AdaptiveLogSoftmaxWithLoss(4, 10, {6, 3}) end)
    end)
 end)
 
@@ -518,9 +485,8 @@ describe("TripletMarginWithDistanceLoss", function()
          margin = 3}(a, b, c):item(), 1e-6)
       assert.close(2, torch.nn.functional.triplet_margin_with_distance_loss(a, b, c,
          {distance_function = nn.PairwiseDistance(1), margin = 3}):item(), 1e-4)
-      assert.raises("margin: expected a number above 0, got 0", function()
-         nn.TripletMarginWithDistanceLoss {margin = 0}
-      end)
+      assert.raises("margin: expected a number above 0, got 0",
+         function() nn.TripletMarginWithDistanceLoss {margin = 0} end)
    end)
 end)
 
@@ -561,47 +527,37 @@ describe("LinearCrossEntropyLoss", function()
 
    it("names arguments that it does not support", function()
       local loss = nn.LinearCrossEntropyLoss(3, 4, {ignore_index = 2})
-      assert.raises("ignore_index: expected none if targets are probabilities", function()
-         loss(torch.randn(2, 3), torch.full({2, 4}, 0.25))
-      end)
-      assert.raises("nn.LinearCrossEntropyLoss: input: expected shape (N, 3) or (3)", function()
-         loss(torch.randn(2, 4), torch.tensor {1, 2})
-      end)
-      assert.raises("weight: expected shape (4)", function()
-         nn.LinearCrossEntropyLoss(3, 4, {weight = torch.ones(3)})
-      end)
-      assert.raises("options.batch_chunk_size: expected an integer of at least 1, got 0", function()
-         nn.LinearCrossEntropyLoss(3, 4, {options = {batch_chunk_size = 0}})
-      end)
+      assert.raises("ignore_index: expected none if targets are probabilities",
+         function() loss(torch.randn(2, 3), torch.full({2, 4}, 0.25)) end)
+      assert.raises("nn.LinearCrossEntropyLoss: input: expected shape (N, 3) or (3)",
+         function() loss(torch.randn(2, 4), torch.tensor {1, 2}) end)
+      assert.raises("weight: expected shape (4)",
+         function() nn.LinearCrossEntropyLoss(3, 4, {weight = torch.ones(3)}) end)
+      assert.raises("options.batch_chunk_size: expected an integer of at least 1, got 0",
+         function() nn.LinearCrossEntropyLoss(3, 4, {options = {batch_chunk_size = 0}}) end)
       local options = nn.LinearCrossEntropyOptions {batch_chunk_size = 2, acc_policy = "compact"}
       assert.equal(2, nn.LinearCrossEntropyLoss(3, 4, {options = options}).options.batch_chunk_size)
       for option, value in sorted {batch_chunk_size = 0, chunking_method = "aspect_ratio:0",
          acc_policy = "some", acc_dtype = "int64"} do
-         assert.raises("nn.LinearCrossEntropyOptions: " .. option .. ": expected", function()
-            nn.LinearCrossEntropyOptions {[option] = value}
-         end)
+         assert.raises("nn.LinearCrossEntropyOptions: " .. option .. ": expected",
+            function() nn.LinearCrossEntropyOptions {[option] = value} end)
       end
-      assert.raises("options: unknown option chunk; there are batch_chunk_size, allow_retain_graph", function()
-         nn.LinearCrossEntropyLoss(3, 4, {options = {chunk = 2}})
-      end)
+      assert.raises("options: unknown option chunk; there are batch_chunk_size, allow_retain_graph",
+         function() nn.LinearCrossEntropyLoss(3, 4, {options = {chunk = 2}}) end)
    end)
 
    it("name an argument that is not a tensor", function()
       assert.raises("nn.Flatten: input: expected a tensor, got nil", function() nn.Flatten()() end)
-      assert.raises("nn.Unflatten: input: expected a tensor, got 3", function()
-         nn.Unflatten(1, {2, 2})(3)
-      end)
+      assert.raises("nn.Unflatten: input: expected a tensor, got 3", function() nn.Unflatten(1, {2, 2})(3) end)
       assert.same({3}, nn.Unflatten(1, 3)(torch.ones(3)).shape)
       assert.matches("unflattened_size=%(3%)", tostring(nn.Unflatten(1, 3)))
       assert.raises("nn.TripletMarginWithDistanceLoss: positive: expected a tensor, got nil",
          function() nn.TripletMarginWithDistanceLoss()(torch.ones(2)) end)
-      assert.raises("nn.ParameterList: parameters: expected a list of parameters, got 3", function()
-         nn.ParameterList(3)
-      end)
+      assert.raises("nn.ParameterList: parameters: expected a list of parameters, got 3",
+         function() nn.ParameterList(3) end)
       local layer = nn.Linear(2, 2)
       layer:register_full_backward_hook(function() return 3 end)
-      assert.raises("register_full_backward_hook: the hook's result: expected a list", function()
-         layer(torch.ones(1, 2, {requires_grad = true})):sum():backward()
-      end)
+      assert.raises("register_full_backward_hook: the hook's result: expected a list",
+         function() layer(torch.ones(1, 2, {requires_grad = true})):sum():backward() end)
    end)
 end)

@@ -225,9 +225,8 @@ describe("Module:to_empty", function()
 
    it("names its wrong arguments", function()
       assert.raises("to_empty: device", function() nn.Linear(2, 2):to_empty() end)
-      assert.raises("to_empty: unknown option devise; did you mean device?", function()
-         nn.Linear(2, 2):to_empty {devise = "cpu"}
-      end)
+      assert.raises("to_empty: unknown option devise; did you mean device?",
+         function() nn.Linear(2, 2):to_empty {devise = "cpu"} end)
    end)
 
    it("keeps the parameters of an existing optimizer", function()
@@ -278,9 +277,8 @@ describe("load_state_dict", function()
       local _, state = torch.default_device("meta", filled)
       local before = model[1].weight:tolist()
       state["1.weight"] = torch.zeros(3, 2)
-      assert.raises("load_state_dict: 1.bias of the state is on the meta device", function()
-         model:load_state_dict(state)
-      end)
+      assert.raises("load_state_dict: 1.bias of the state is on the meta device",
+         function() model:load_state_dict(state) end)
       assert.same(before, model[1].weight:tolist())
    end)
 

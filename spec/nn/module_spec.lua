@@ -13,9 +13,7 @@ function Net:__init()
    self:register_buffer("scratch", torch.zeros(2), {persistent = false})
 end
 
-function Net:forward(input)
-   return self.second(self.first(input):relu() * self.scale)
-end
+function Net:forward(input) return self.second(self.first(input):relu() * self.scale) end
 
 local function names(iterator)
    local list = {}
@@ -31,8 +29,7 @@ describe("nn.Module", function()
    end)
 
    it("has the parameters of its fields, its own first, in the order of assignment", function()
-      assert.same({"scale", "first.weight", "first.bias", "second.weight"},
-         names(net:named_parameters()))
+      assert.same({"scale", "first.weight", "first.bias", "second.weight"}, names(net:named_parameters()))
       assert.equal(4, #net:parameters())
       assert.is_true(net:parameters()[1] == net.scale)
    end)
@@ -140,8 +137,7 @@ describe("nn.Module", function()
       assert.equal(2, #net:children())
       -- A parameter's name is its first path: a module's own parameters come before the parameters
       -- of its children.
-      assert.same({"scale", "tied", "first.weight", "first.bias"},
-         names(net:named_parameters()))
+      assert.same({"scale", "tied", "first.weight", "first.bias"}, names(net:named_parameters()))
    end)
 
    it("lists modules, parents first", function()
@@ -197,9 +193,7 @@ describe("nn.Module", function()
 end)
 
 describe("the mode of a module", function()
-   it("is training at first", function()
-      assert.is_true(Net().training)
-   end)
+   it("is training at first", function() assert.is_true(Net().training) end)
 
    it("is set for all below it, and returns the module", function()
       local net = Net()
@@ -248,8 +242,7 @@ describe("the mode of a module", function()
 
    it("is no method: Torch7's call fails and changes nothing", function()
       local net = Net():eval()
-      assert.raises("attempt to call a boolean value (method 'training')",
-         function() net:training() end)
+      assert.raises("attempt to call a boolean value (method 'training')", function() net:training() end)
       assert.is_false(net.training)
    end)
 
@@ -258,9 +251,7 @@ describe("the mode of a module", function()
       assert.raises("Old: training is a field of each instance", function()
          function Old:training() return self end
       end)
-      assert.raises("Old: training is a field of each instance", function()
-         Old.training = false
-      end)
+      assert.raises("Old: training is a field of each instance", function() Old.training = false end)
    end)
 
    it("follows a class's own train, also through eval", function()
@@ -326,9 +317,7 @@ describe("casting a module", function()
    it("takes devices and dtypes in any order", function()
       assert.equal("float64", Net():to("cpu", "float64").scale.dtype)
       assert.equal("float64", Net():to({dtype = "float64", device = "cpu"}).scale.dtype)
-      assert.raises("unknown option dtyp; did you mean dtype?", function()
-         Net():to({dtyp = "float64"})
-      end)
+      assert.raises("unknown option dtyp; did you mean dtype?", function() Net():to({dtyp = "float64"}) end)
       assert.raises("floating-point", function() Net():to({dtype = "int64"}) end)
    end)
 end)
@@ -386,9 +375,8 @@ describe("the state of a module", function()
       assert.equal(5, net.scale:item())
       assert.same({"count", "first.bias", "first.weight", "second.weight"}, missing)
       assert.same({"more"}, unexpected)
-      assert.raises("of another shape: scale", function()
-         net:load_state_dict({scale = torch.ones(3)}, {strict = false})
-      end)
+      assert.raises("of another shape: scale",
+         function() net:load_state_dict({scale = torch.ones(3)}, {strict = false}) end)
    end)
 
    it("is cast to the module's dtype", function()
@@ -443,9 +431,7 @@ describe("hooks of a module", function()
 
    it("change nothing if they return nothing", function()
       local module, seen = nn.Linear(2, 3), nil
-      module:register_forward_hook(function(m, inputs, output)
-         seen = {m, #inputs, output.shape}
-      end)
+      module:register_forward_hook(function(m, inputs, output) seen = {m, #inputs, output.shape} end)
       module(torch.ones(4, 2))
       assert.is_true(seen[1] == module)
       assert.same({1, {4, 3}}, {seen[2], seen[3]})

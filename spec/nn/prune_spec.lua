@@ -27,8 +27,7 @@ describe("prune", function()
    it("prunes several parameters together, as PyTorch", function()
       local a, b = filled(nn.Linear(3, 2)), filled(nn.Conv1d(2, 2, 3))
       fill(b.weight, 0.3)
-      prune.global_unstructured({{a, "weight"}, {b, "weight"}, {a, "bias"}},
-         prune.L1Unstructured, {amount = 0.5})
+      prune.global_unstructured({{a, "weight"}, {b, "weight"}, {a, "bias"}}, prune.L1Unstructured, {amount = 0.5})
       compare("pruned_together", a.weight_mask, b.weight_mask, a.bias_mask)
    end)
 
@@ -41,9 +40,8 @@ describe("prune", function()
       assert.raises("prune.global_unstructured: pruning_method: expected a class whose "
          .. "PRUNING_TYPE is unstructured, got nil",
          function() prune.global_unstructured({{a, "weight"}}, {amount = 0.5}) end)
-      assert.raises("prune.global_unstructured: pruning_method", function()
-         prune.global_unstructured({{a, "weight"}}, {pruning_method = prune.LnStructured})
-      end)
+      assert.raises("prune.global_unstructured: pruning_method",
+         function() prune.global_unstructured({{a, "weight"}}, {pruning_method = prune.LnStructured}) end)
       local layer = nn.Linear(4, 3)
       prune.random_unstructured(layer, {name = "weight", amount = 2})
       assert.equal(10, layer.weight_mask:sum():item())
@@ -78,9 +76,8 @@ describe("prune", function()
       local scores = torch.tensor {{4.0, 3}, {2, 1}}
       prune.l1_unstructured(layer, "weight", {amount = 2, importance_scores = scores})
       assert.same({{1, 1}, {0, 0}}, layer.weight_mask:tolist())
-      assert.raises("importance_scores: expected a tensor of shape (2)", function()
-         prune.l1_unstructured(layer, "bias", {amount = 1, importance_scores = scores})
-      end)
+      assert.raises("importance_scores: expected a tensor of shape (2)",
+         function() prune.l1_unstructured(layer, "bias", {amount = 1, importance_scores = scores}) end)
       assert.is_nil(rawget(layer, "bias_orig"))
    end)
 
@@ -91,9 +88,8 @@ describe("prune", function()
       assert.same({{1, 1}, {1, 0}}, layer.weight_mask:tolist())
       prune.identity(layer, {name = "bias"})
       assert.same({1, 1}, layer.bias_mask:tolist())
-      assert.raises("unknown option name", function()
-         prune.l1_unstructured(layer, "weight", {name = "weight", amount = 1})
-      end)
+      assert.raises("unknown option name",
+         function() prune.l1_unstructured(layer, "weight", {name = "weight", amount = 1}) end)
    end)
 
    it("takes a mask, and methods of one's own", function()
@@ -149,26 +145,19 @@ describe("prune", function()
       local layer = nn.Linear(2, 2)
       assert.raises("prune.L1Unstructured: amount: expected an integer of at least 0 or a float",
          "got 1.5", function() prune.l1_unstructured(layer, "weight", 1.5) end)
-      assert.raises("amount: expected at most 4, the number of units, got 5", function()
-         prune.l1_unstructured(layer, "weight", 5)
-      end)
-      assert.raises("prune.LnStructured: dim: expected an integer from 1 to 2", function()
-         prune.ln_structured(layer, "weight", {amount = 1, n = 2, dim = 3})
-      end)
-      assert.raises("nn.Linear has no parameter wight", function()
-         prune.identity(layer, "wight")
-      end)
+      assert.raises("amount: expected at most 4, the number of units, got 5",
+         function() prune.l1_unstructured(layer, "weight", 5) end)
+      assert.raises("prune.LnStructured: dim: expected an integer from 1 to 2",
+         function() prune.ln_structured(layer, "weight", {amount = 1, n = 2, dim = 3}) end)
+      assert.raises("nn.Linear has no parameter wight", function() prune.identity(layer, "wight") end)
       for _, name in ipairs {3, {}} do
          assert.raises("name: expected a string", function() prune.l1_unstructured(layer, name, 1) end)
          assert.raises("name: expected a string", function() prune.remove(layer, name) end)
       end
       assert.raises("name: expected a string", function() prune.identity(layer, {amount = 1}) end)
-      assert.raises("weight of nn.Linear is not pruned", function()
-         prune.remove(layer, "weight")
-      end)
-      assert.raises("mask: expected a tensor of shape (2, 2)", function()
-         prune.custom_from_mask(layer, "weight", torch.ones(3))
-      end)
+      assert.raises("weight of nn.Linear is not pruned", function() prune.remove(layer, "weight") end)
+      assert.raises("mask: expected a tensor of shape (2, 2)",
+         function() prune.custom_from_mask(layer, "weight", torch.ones(3)) end)
       assert.is_true(layer.weight.is_parameter)
       assert.is_nil(rawget(layer, "weight_orig"))
    end)
@@ -183,15 +172,13 @@ describe("fuse", function()
    end
 
    it("folds a normalisation into the layer before it, as PyTorch", function()
-      local fused = utils.fuse_conv_bn_eval(filled(nn.Conv2d(2, 3, 2)):evaluate(),
-         normalisation(nn.BatchNorm2d(3)))
+      local fused = utils.fuse_conv_bn_eval(filled(nn.Conv2d(2, 3, 2)):evaluate(), normalisation(nn.BatchNorm2d(3)))
       compare("fused_conv", fused.weight, fused.bias)
       fused = utils.fuse_conv_bn_eval(
          filled(nn.ConvTranspose1d(2, 3, 2, {bias = false})):evaluate(),
          normalisation(nn.BatchNorm1d(3)), true)
       compare("fused_transposed", fused.weight, fused.bias)
-      fused = utils.fuse_linear_bn_eval(filled(nn.Linear(2, 3)):evaluate(),
-         normalisation(nn.BatchNorm1d(3)))
+      fused = utils.fuse_linear_bn_eval(filled(nn.Linear(2, 3)):evaluate(), normalisation(nn.BatchNorm1d(3)))
       compare("fused_linear", fused.weight, fused.bias)
    end)
 
@@ -207,16 +194,12 @@ describe("fuse", function()
 
    it("refuses modules in training mode, or without statistics", function()
       local conv, norm = nn.Conv2d(2, 3, 2), nn.BatchNorm2d(3)
-      assert.raises("fuse_conv_bn_eval: ", "in training mode", function()
-         utils.fuse_conv_bn_eval(conv, norm)
-      end)
+      assert.raises("fuse_conv_bn_eval: ", "in training mode", function() utils.fuse_conv_bn_eval(conv, norm) end)
       norm = nn.BatchNorm2d(3, {track_running_stats = false}):evaluate()
-      assert.raises("bn: nn.BatchNorm2d has no running statistics", function()
-         utils.fuse_conv_bn_eval(conv:evaluate(), norm)
-      end)
-      assert.raises("bn: expected 3 features or 1, got 2", function()
-         utils.fuse_linear_bn_eval(nn.Linear(2, 3):evaluate(), nn.BatchNorm1d(2):evaluate())
-      end)
+      assert.raises("bn: nn.BatchNorm2d has no running statistics",
+         function() utils.fuse_conv_bn_eval(conv:evaluate(), norm) end)
+      assert.raises("bn: expected 3 features or 1, got 2",
+         function() utils.fuse_linear_bn_eval(nn.Linear(2, 3):evaluate(), nn.BatchNorm1d(2):evaluate()) end)
    end)
 end)
 
@@ -233,8 +216,7 @@ describe("memory formats", function()
       assert.is_true(model[3].weight:is_contiguous())
       local deep = utils.convert_conv3d_weight_memory_format(nn.Conv3d(2, 2, 2), "channels_last_3d")
       assert.same({16, 1, 8, 4, 2}, deep.weight:stride())
-      assert.raises("memory_format: expected channels_last or contiguous_format", function()
-         utils.convert_conv2d_weight_memory_format(model, "channels_first")
-      end)
+      assert.raises("memory_format: expected channels_last or contiguous_format",
+         function() utils.convert_conv2d_weight_memory_format(model, "channels_first") end)
    end)
 end)

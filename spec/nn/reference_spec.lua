@@ -48,9 +48,7 @@ local function build(constructor)
    local module = load("local nn, torch = ...; return " .. constructor)(nn, torch):double()
    torch.no_grad(function()
       for i, parameter in ipairs(module:parameters()) do
-         local values = sequence(parameter:numel(), function(k)
-            return 0.5 * math.cos(0.61 * k + i - 1)
-         end)
+         local values = sequence(parameter:numel(), function(k) return 0.5 * math.cos(0.61 * k + i - 1) end)
          parameter:copy_(torch.tensor(values, {dtype = "float64"}):view(parameter.shape))
       end
    end)
@@ -77,9 +75,7 @@ describe("a layer matches PyTorch:", function()
       it(row[1] .. " of " .. row[2], function()
          local module = build(row[1])
          local inputs = {}
-         for text in row[2]:gmatch "[^;]+" do
-            inputs[#inputs + 1] = input(text:match "^%s*(.*)$", #inputs)
-         end
+         for text in row[2]:gmatch "[^;]+" do inputs[#inputs + 1] = input(text:match "^%s*(.*)$", #inputs) end
          if row.input then inputs[1]:requires_grad_() end
          local outputs = {module(table.unpack(inputs))}
          if type(outputs[2]) == "table" then outputs[2], outputs[3] = table.unpack(outputs[2]) end
@@ -95,9 +91,7 @@ describe("a layer matches PyTorch:", function()
          for i, parameter in ipairs(parameters) do
             assert.close(row.grads[i], projection(parameter.grad, 0.17), tolerance)
          end
-         if row.input then
-            assert.close(row.input, projection(inputs[1].grad, 0.17), tolerance)
-         end
+         if row.input then assert.close(row.input, projection(inputs[1].grad, 0.17), tolerance) end
       end)
    end
 end)

@@ -15,9 +15,7 @@ local function zeros(...)
    return torch.zeros(type(shape) == "table" and shape or {...}, {dtype = "float64"})
 end
 
-local function loss(output)
-   return (output * fill(zeros(output.shape), 2)):sum()
-end
+local function loss(output) return (output * fill(zeros(output.shape), 2)):sum() end
 
 local function compare(name, ...)
    for i, expected in ipairs(rows[name]) do assert.close(expected, (select(i, ...)), 1e-10) end
@@ -43,9 +41,7 @@ function Product:right_inverse(x) return x:clone(), torch.ones_like(x) end
 
 describe("parametrize", function()
    local layer
-   before_each(function()
-      layer = filled(nn.Linear(3, 3))
-   end)
+   before_each(function() layer = filled(nn.Linear(3, 3)) end)
 
    it("computes a parameter whenever it is read", function()
       local plain = layer.weight
@@ -62,8 +58,7 @@ describe("parametrize", function()
    it("prints the module and knows its class", function()
       P.register_parametrization(layer, "weight", Symmetric())
       assert.matches("ParametrizedLinear(\n  in_features=3", tostring(layer), 1, true)
-      assert.matches("(weight): ParametrizationList(\n      (1): Symmetric()", tostring(layer),
-         1, true)
+      assert.matches("(weight): ParametrizationList(\n      (1): Symmetric()", tostring(layer), 1, true)
       assert.is_true(torch.isinstance(layer, nn.Linear))
       assert.equal(nn.Linear, P.type_before_parametrizations(layer))
       assert.equal(nn.Linear, P.type_before_parametrizations(nn.Linear(1, 1)))
@@ -72,8 +67,7 @@ describe("parametrize", function()
    it("stores the result of right_inverse at an assignment", function()
       P.register_parametrization(layer, "weight", Symmetric())
       layer.weight = zeros(3, 3) + 3
-      assert.same({{3, 3, 3}, {0, 3, 3}, {0, 0, 3}},
-         layer.parametrizations.weight.original:tolist())
+      assert.same({{3, 3, 3}, {0, 3, 3}, {0, 0, 3}}, layer.parametrizations.weight.original:tolist())
       assert.same({{3, 3, 3}, {3, 3, 3}, {3, 3, 3}}, layer.weight:tolist())
    end)
 
@@ -95,9 +89,8 @@ describe("parametrize", function()
       assert.is_true(layer.weight.is_parameter)
       assert.close(before, layer.weight, 0)
       P.register_parametrization(layer, "weight", Product())
-      assert.raises("no original to go back to", function()
-         P.remove_parametrizations(layer, "weight", {leave_parametrized = false})
-      end)
+      assert.raises("no original to go back to",
+         function() P.remove_parametrizations(layer, "weight", {leave_parametrized = false}) end)
    end)
 
    it("parametrizes a buffer", function()
@@ -188,15 +181,12 @@ describe("parametrize", function()
       assert.is_nil(rawget(layer, "parametrizations"))
       P.register_parametrization(layer, "weight", Wrong(), {unsafe = true})
       assert.same({3}, layer.weight.shape)
-      assert.raises("nn.Linear has no parameter or buffer wieght", function()
-         P.register_parametrization(nn.Linear(2, 2), "wieght", Double())
-      end)
-      assert.raises("unknown option unsave; did you mean unsafe?", function()
-         P.register_parametrization(layer, "bias", Double(), {unsave = true})
-      end)
-      assert.raises("bias of nn.ParametrizedLinear is not parametrized", function()
-         P.remove_parametrizations(layer, "bias")
-      end)
+      assert.raises("nn.Linear has no parameter or buffer wieght",
+         function() P.register_parametrization(nn.Linear(2, 2), "wieght", Double()) end)
+      assert.raises("unknown option unsave; did you mean unsafe?",
+         function() P.register_parametrization(layer, "bias", Double(), {unsave = true}) end)
+      assert.raises("bias of nn.ParametrizedLinear is not parametrized",
+         function() P.remove_parametrizations(layer, "bias") end)
    end)
 end)
 
@@ -221,9 +211,8 @@ describe("parametrizations", function()
 
    it("spectral_norm refuses a weight without elements", function()
       for _, normalize in ipairs {parametrizations.spectral_norm, nn.utils.spectral_norm} do
-         assert.raises("weight: expected a weight with elements", "shape (3, 0)", function()
-            normalize(nn.Linear(0, 3))
-         end)
+         assert.raises("weight: expected a weight with elements", "shape (3, 0)",
+            function() normalize(nn.Linear(0, 3)) end)
       end
    end)
 
@@ -242,8 +231,7 @@ describe("parametrizations", function()
    end)
 
    it("spectral_norm makes the largest singular value one", function()
-      local layer = parametrizations.spectral_norm(nn.Linear(6, 5):double(),
-         {n_power_iterations = 60})
+      local layer = parametrizations.spectral_norm(nn.Linear(6, 5):double(), {n_power_iterations = 60})
       assert.close(1, torch.linalg.matrix_norm(layer.weight, 2):item(), 1e-6)
       local vector = nn.Module()
       vector.weight = nn.Parameter(torch.tensor {3.0, 4.0})
@@ -258,15 +246,12 @@ describe("parametrizations", function()
             function()
                n, k = math.tointeger(n), math.tointeger(k)
                local layer = filled(nn.Linear(k, n))
-               parametrizations.orthogonal(layer,
-                  {orthogonal_map = map, use_trivialization = base == "with"})
+               parametrizations.orthogonal(layer, {orthogonal_map = map, use_trivialization = base == "with"})
                local original = layer.parametrizations.weight.original
                assert.close(values[1], original, 1e-10)
                if map == "householder" then
                   local more = fill(zeros(n, k), 3)
-                  torch.no_grad(function()
-                     original:add_(n >= k and more:tril(-1) or more:triu(1))
-                  end)
+                  torch.no_grad(function() original:add_(n >= k and more:tril(-1) or more:triu(1)) end)
                else
                   fill(original, 3)
                end
@@ -308,18 +293,13 @@ describe("parametrizations", function()
    it("refuses wrong arguments", function()
       assert.raises("orthogonal_map: expected matrix_exp, cayley or householder, got \"qr\"",
          function() parametrizations.orthogonal(nn.Linear(2, 2), {orthogonal_map = "qr"}) end)
-      assert.raises("bias: expected a matrix", function()
-         parametrizations.orthogonal(nn.Linear(2, 2), "bias")
-      end)
-      assert.raises("spectral_norm: dim: expected an integer from 1 to 2", "got 3", function()
-         parametrizations.spectral_norm(nn.Linear(2, 2), {dim = 3})
-      end)
-      assert.raises("n_power_iterations: expected an integer of at least 1, got 0", function()
-         parametrizations.spectral_norm(nn.Linear(2, 2), {n_power_iterations = 0})
-      end)
-      assert.raises("weight_norm: nn.ReLU has no parameter or buffer weight", function()
-         parametrizations.weight_norm(nn.ReLU())
-      end)
+      assert.raises("bias: expected a matrix", function() parametrizations.orthogonal(nn.Linear(2, 2), "bias") end)
+      assert.raises("spectral_norm: dim: expected an integer from 1 to 2", "got 3",
+         function() parametrizations.spectral_norm(nn.Linear(2, 2), {dim = 3}) end)
+      assert.raises("n_power_iterations: expected an integer of at least 1, got 0",
+         function() parametrizations.spectral_norm(nn.Linear(2, 2), {n_power_iterations = 0}) end)
+      assert.raises("weight_norm: nn.ReLU has no parameter or buffer weight",
+         function() parametrizations.weight_norm(nn.ReLU()) end)
    end)
 end)
 
@@ -348,9 +328,8 @@ describe("weight_norm by a hook", function()
       assert.is_true(layer.weight.is_parameter)
       assert.close(before, layer.weight, 1e-14)
       assert.is_nil(layer:state_dict().weight_g)
-      assert.raises("remove_weight_norm: weight of nn.Linear has none", function()
-         utils.remove_weight_norm(layer)
-      end)
+      assert.raises("remove_weight_norm: weight of nn.Linear has none",
+         function() utils.remove_weight_norm(layer) end)
    end)
 end)
 
@@ -379,8 +358,7 @@ describe("spectral_norm by a hook", function()
       local layer = utils.spectral_norm(filled(nn.Linear(3, 4)))
       set_vectors(layer.weight_u, layer.weight_v)
       loss(layer(fill(zeros(5, 3)))):backward()
-      compare("spectral_norm_before", layer.weight, layer.weight_orig.grad, layer.weight_u,
-         layer.weight_v)
+      compare("spectral_norm_before", layer.weight, layer.weight_orig.grad, layer.weight_u, layer.weight_v)
    end)
 
    it("is applied once and can be removed", function()

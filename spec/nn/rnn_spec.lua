@@ -27,9 +27,7 @@ end
 
 local function projection(tensor, step)
    local sum = 0
-   for k, value in ipairs(tensor:detach():reshape(-1):tolist()) do
-      sum = sum + value * math.cos(step * (k - 1))
-   end
+   for k, value in ipairs(tensor:detach():reshape(-1):tolist()) do sum = sum + value * math.cos(step * (k - 1)) end
    return sum
 end
 
@@ -37,9 +35,7 @@ local function build(name, options, dtype)
    local module = load(("return (...)(3, 4, {%s})"):format(options))(nn[name]):to(dtype)
    torch.no_grad(function()
       for i, parameter in ipairs(module:parameters()) do
-         local values = sequence(parameter:numel(), function(k)
-            return 0.5 * math.cos(0.61 * k + i - 1)
-         end)
+         local values = sequence(parameter:numel(), function(k) return 0.5 * math.cos(0.61 * k + i - 1) end)
          parameter:copy_(values:view(parameter.shape))
       end
    end)
@@ -93,9 +89,7 @@ local function matches_pytorch(dtype, limit)
          local module = build(row[1], row[2], dtype)
          local given, states = numbers(row.shape, 0, dtype), states_for(module, row, dtype)
          local input = given
-         if row.lengths then
-            input = R.pack_padded_sequence(given, row.lengths, module.batch_first, false)
-         end
+         if row.lengths then input = R.pack_padded_sequence(given, row.lengths, module.batch_first, false) end
          local outputs = {results_of(module, input, states[2] and states or states[1])}
          if row.lengths then outputs[1] = R.pad_packed_sequence(outputs[1], module.batch_first) end
          assert.equal(#row.shapes, #outputs)
@@ -108,9 +102,7 @@ local function matches_pytorch(dtype, limit)
          leaves[#leaves + 1] = given
          for _, state in ipairs(states) do leaves[#leaves + 1] = state end
          assert.equal(#row.grads, #leaves)
-         for i, leaf in ipairs(leaves) do
-            assert.close(row.grads[i], projection(leaf.grad, 0.17), limit)
-         end
+         for i, leaf in ipairs(leaves) do assert.close(row.grads[i], projection(leaf.grad, 0.17), limit) end
       end)
    end
 end
@@ -204,9 +196,7 @@ describe("gradients of a recurrent layer", function()
          local function run() return results_of(layer, inputs[#inputs]) end
          assert.gradcheck(run, inputs)
          -- This test would take long for several layers; all other operators only combine layers.
-         if not options.num_layers then
-            assert.is_true(torch.autograd.gradgradcheck(run, inputs))
-         end
+         if not options.num_layers then assert.is_true(torch.autograd.gradgradcheck(run, inputs)) end
       end)
    end
 
@@ -500,36 +490,27 @@ describe("torch.lstm and its like refuse", function()
    it("parameters that do not fit", function()
       assert.raises("gru: params: expected 4 tensors for each of 1 layers and directions, got 2 tensors",
          function() torch.gru(x, nil, {w, u}) end)
-      assert.raises("rnn_tanh: params[1]: expected shape [4, 3], got [3, 4]", function()
-         torch.rnn_tanh(x, nil, {w:t(), u}, false)
-      end)
-      assert.raises("lstm: params[2]: expected shape (4 * hidden, out), got [3, 4]", function()
-         torch.lstm(x, nil, {w, torch.randn(3, 4)}, false)
-      end)
-      assert.raises("rnn_relu: params[2]: expected float32, as the input is, got float64", function()
-         torch.rnn_relu(x, nil, {w, u:double()}, false)
-      end)
-      assert.raises("gru_cell: b_hh: expected shape [12], got [4]", function()
-         torch.gru_cell(x[1], nil, torch.randn(12, 3), torch.randn(12, 4), nil, torch.randn(4))
-      end)
+      assert.raises("rnn_tanh: params[1]: expected shape [4, 3], got [3, 4]",
+         function() torch.rnn_tanh(x, nil, {w:t(), u}, false) end)
+      assert.raises("lstm: params[2]: expected shape (4 * hidden, out), got [3, 4]",
+         function() torch.lstm(x, nil, {w, torch.randn(3, 4)}, false) end)
+      assert.raises("rnn_relu: params[2]: expected float32, as the input is, got float64",
+         function() torch.rnn_relu(x, nil, {w, u:double()}, false) end)
+      assert.raises("gru_cell: b_hh: expected shape [12], got [4]",
+         function() torch.gru_cell(x[1], nil, torch.randn(12, 3), torch.randn(12, 4), nil, torch.randn(4)) end)
    end)
 
    it("inputs and states that do not fit", function()
-      assert.raises("rnn_tanh: input: expected 3 dimensions, got [2, 3]", function()
-         torch.rnn_tanh(x[1], nil, {w, u}, false)
-      end)
-      assert.raises("rnn_tanh: input: expected a floating tensor, got int64", function()
-         torch.rnn_tanh(x:long(), nil, {w, u}, false)
-      end)
-      assert.raises("rnn_tanh: hx: expected shape [1, 2, 4], got [1, 3, 4]", function()
-         torch.rnn_tanh(x, torch.zeros(1, 3, 4), {w, u}, false)
-      end)
-      assert.raises("lstm: hx: expected {h, c}, got 1 tensors", function()
-         torch.lstm(x, {hx}, {torch.randn(16, 3), torch.randn(16, 4)}, false)
-      end)
-      assert.raises("rnn_tanh: num_layers: expected at least 1, got 0", function()
-         torch.rnn_tanh(x, nil, {w, u}, false, 0)
-      end)
+      assert.raises("rnn_tanh: input: expected 3 dimensions, got [2, 3]",
+         function() torch.rnn_tanh(x[1], nil, {w, u}, false) end)
+      assert.raises("rnn_tanh: input: expected a floating tensor, got int64",
+         function() torch.rnn_tanh(x:long(), nil, {w, u}, false) end)
+      assert.raises("rnn_tanh: hx: expected shape [1, 2, 4], got [1, 3, 4]",
+         function() torch.rnn_tanh(x, torch.zeros(1, 3, 4), {w, u}, false) end)
+      assert.raises("lstm: hx: expected {h, c}, got 1 tensors",
+         function() torch.lstm(x, {hx}, {torch.randn(16, 3), torch.randn(16, 4)}, false) end)
+      assert.raises("rnn_tanh: num_layers: expected at least 1, got 0",
+         function() torch.rnn_tanh(x, nil, {w, u}, false, 0) end)
       assert.raises("rnn_tanh: params: expected 2 tensors or more for each of 4611686018427387904 "
          .. "layers, got 2 tensors", function() torch.rnn_tanh(x, nil, {w, u}, false, 1 << 62) end)
    end)
@@ -624,30 +605,21 @@ describe("packed sequences", function()
       local pack <const> = "nn.utils.rnn.pack_padded_sequence: "
       assert.raises(pack .. "lengths: expected 1 to 4, got 5", function() R.pack_padded_sequence(x, {5, 3}) end)
       assert.raises(pack .. "lengths: expected 1 to 4, got 0", function() R.pack_padded_sequence(x, {4, 0}) end)
-      assert.raises(pack .. "lengths: expected 2 integers, one for each sequence", function()
-         R.pack_padded_sequence(x, {4})
-      end)
-      assert.raises(pack .. "lengths: expected integers, got 1.5", function()
-         R.pack_padded_sequence(x, {4, 1.5})
-      end)
-      assert.raises(pack .. "lengths: expected the longest first", function()
-         R.pack_padded_sequence(x, {1, 3})
-      end)
-      assert.raises(pack .. "input: expected a tensor that is not empty", function()
-         R.pack_padded_sequence(torch.randn(0, 2), {})
-      end)
-      assert.raises("nn.utils.rnn.pad_packed_sequence: sequence: expected a PackedSequence", function()
-         R.pad_packed_sequence(x)
-      end)
-      assert.raises("nn.utils.rnn.pad_packed_sequence: total_length: expected at least 3", function()
-         R.pad_packed_sequence(R.pack_sequence {a}, {total_length = 2})
-      end)
-      assert.raises("nn.utils.rnn.pack_sequence: sequences: expected a list of tensors", function()
-         R.pack_sequence {}
-      end)
-      assert.raises("nn.utils.rnn.PackedSequence: batch_sizes: expected a tensor on the CPU", function()
-         R.PackedSequence(a, torch.tensor {1}:to("sim"))
-      end)
+      assert.raises(pack .. "lengths: expected 2 integers, one for each sequence",
+         function() R.pack_padded_sequence(x, {4}) end)
+      assert.raises(pack .. "lengths: expected integers, got 1.5",
+         function() R.pack_padded_sequence(x, {4, 1.5}) end)
+      assert.raises(pack .. "lengths: expected the longest first", function() R.pack_padded_sequence(x, {1, 3}) end)
+      assert.raises(pack .. "input: expected a tensor that is not empty",
+         function() R.pack_padded_sequence(torch.randn(0, 2), {}) end)
+      assert.raises("nn.utils.rnn.pad_packed_sequence: sequence: expected a PackedSequence",
+         function() R.pad_packed_sequence(x) end)
+      assert.raises("nn.utils.rnn.pad_packed_sequence: total_length: expected at least 3",
+         function() R.pad_packed_sequence(R.pack_sequence {a}, {total_length = 2}) end)
+      assert.raises("nn.utils.rnn.pack_sequence: sequences: expected a list of tensors",
+         function() R.pack_sequence {} end)
+      assert.raises("nn.utils.rnn.PackedSequence: batch_sizes: expected a tensor on the CPU",
+         function() R.PackedSequence(a, torch.tensor {1}:to("sim")) end)
    end)
 end)
 
@@ -677,12 +649,10 @@ describe("pad_sequence", function()
    it("refuses what it cannot pad", function()
       assert.raises("nn.utils.rnn.pad_sequence: sequences: expected a list of tensors, each (length, ...)",
          function() R.pad_sequence {3} end)
-      assert.raises("nn.utils.rnn.pad_sequence: padding_side: expected right or left, got \"up\"", function()
-         R.pad_sequence({torch.randn(2)}, {padding_side = "up"})
-      end)
-      assert.raises("nn.utils.rnn.unpad_sequence: lengths[1]: expected 0 to 2, got 3", function()
-         R.unpad_sequence(torch.randn(2, 1), {3})
-      end)
+      assert.raises("nn.utils.rnn.pad_sequence: padding_side: expected right or left, got \"up\"",
+         function() R.pad_sequence({torch.randn(2)}, {padding_side = "up"}) end)
+      assert.raises("nn.utils.rnn.unpad_sequence: lengths[1]: expected 0 to 2, got 3",
+         function() R.unpad_sequence(torch.randn(2, 1), {3}) end)
    end)
 end)
 

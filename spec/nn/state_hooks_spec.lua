@@ -24,12 +24,10 @@ describe("a module's extra state", function()
 
    it("is reported as missing or unexpected, like a tensor", function()
       local plain, counting = nn.Sequential(nn.Linear(1, 1)), nn.Sequential(nn.Linear(1, 1), Counter(3))
-      assert.raises("load_state_dict", "missing: 2._extra_state", function()
-         counting:load_state_dict(plain:state_dict())
-      end)
-      assert.raises("load_state_dict", "unexpected: 2._extra_state", function()
-         plain:load_state_dict(counting:state_dict())
-      end)
+      assert.raises("load_state_dict", "missing: 2._extra_state",
+         function() counting:load_state_dict(plain:state_dict()) end)
+      assert.raises("load_state_dict", "unexpected: 2._extra_state",
+         function() plain:load_state_dict(counting:state_dict()) end)
       local missing, unexpected = counting:load_state_dict(plain:state_dict(), {strict = false})
       assert.same({{"2._extra_state"}, {}}, {missing, unexpected})
    end)
@@ -88,9 +86,8 @@ describe("hooks of a module's state", function()
    end)
 
    it("must be functions", function()
-      assert.raises("register_state_dict_post_hook", "a function", function()
-         nn.Linear(1, 1):register_state_dict_post_hook(3)
-      end)
+      assert.raises("register_state_dict_post_hook", "a function",
+         function() nn.Linear(1, 1):register_state_dict_post_hook(3) end)
    end)
 end)
 
@@ -101,9 +98,8 @@ describe("hooks of a module's call", function()
       m:register_forward_hook(function() seen[#seen + 1] = "b" end, {prepend = true})
       m(1)
       assert.same({"b", "a"}, seen)
-      assert.raises("register_hook", "unknown option prepnd", function()
-         m:register_forward_hook(print, {prepnd = true})
-      end)
+      assert.raises("register_hook", "unknown option prepnd",
+         function() m:register_forward_hook(print, {prepnd = true}) end)
    end)
 
    it("run after an error of forward, with always_call, and do not change the error", function()

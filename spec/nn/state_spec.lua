@@ -1,9 +1,7 @@
 local torch = require "tlua"
 local nn = torch.nn
 
-local function model()
-   return nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Sequential(nn.Linear(3, 1)))
-end
+local function model() return nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Sequential(nn.Linear(3, 1))) end
 
 -- The names of the same model's tensors in PyTorch.
 local pytorch = {"0.bias", "0.weight", "2.0.bias", "2.0.weight"}
@@ -38,12 +36,10 @@ describe("load_state_dict with assign", function()
       net:load_state_dict(net:clone():state_dict(), {assign = true})
       assert.is_true(net[1].weight == net[2].weight)
       assert.equal(3, #net:parameters())
-      assert.raises("of another shape", function()
-         nn.Linear(2, 3):load_state_dict(nn.Linear(2, 2):state_dict(), {assign = true})
-      end)
-      assert.raises("load_state_dict: unknown option asign; did you mean assign?", function()
-         nn.Linear(2, 2):load_state_dict(nn.Linear(2, 2):state_dict(), {asign = true})
-      end)
+      assert.raises("of another shape",
+         function() nn.Linear(2, 3):load_state_dict(nn.Linear(2, 2):state_dict(), {assign = true}) end)
+      assert.raises("load_state_dict: unknown option asign; did you mean assign?",
+         function() nn.Linear(2, 2):load_state_dict(nn.Linear(2, 2):state_dict(), {asign = true}) end)
    end)
 end)
 
@@ -71,32 +67,26 @@ describe("a state with PyTorch's names", function()
       local dict = nn.ModuleDict {["1"] = nn.Linear(1, 1)}
       assert.same({"1.bias", "1.weight"}, sorted_names(dict:state_dict {names = "pytorch"}))
       local rnn = nn.RNN(1, 1, {bias = false})
-      assert.same({"weight_hh_l0", "weight_ih_l0"},
-         sorted_names(rnn:state_dict {names = "pytorch"}))
+      assert.same({"weight_hh_l0", "weight_ih_l0"}, sorted_names(rnn:state_dict {names = "pytorch"}))
       local attention = nn.TransformerEncoder(nn.TransformerEncoderLayer(4, 2, 8, 0), 1)
       assert.is_not_nil(attention:state_dict({names = "pytorch"})["layers.0.self_attn.in_proj_bias"])
    end)
 
    it("is suggested by the error if the option is missing or superfluous", function()
       local a = model()
-      assert.raises('its positions seem to count from 0: try {names = "pytorch"}', function()
-         a:load_state_dict(a:state_dict {names = "pytorch"})
-      end)
-      assert.raises('its positions seem to count from 1: try it without names = "pytorch"', function()
-         a:load_state_dict(a:state_dict(), {names = "pytorch"})
-      end)
+      assert.raises('its positions seem to count from 0: try {names = "pytorch"}',
+         function() a:load_state_dict(a:state_dict {names = "pytorch"}) end)
+      assert.raises('its positions seem to count from 1: try it without names = "pytorch"',
+         function() a:load_state_dict(a:state_dict(), {names = "pytorch"}) end)
    end)
 
    it("is the only other one", function()
       local a = model()
-      assert.raises('state_dict: names: expected "pytorch" or nil, got "torch"', function()
-         a:state_dict {names = "torch"}
-      end)
-      assert.raises("load_state_dict: unknown option name; did you mean names?", function()
-         a:load_state_dict({}, {name = "pytorch"})
-      end)
-      assert.raises("state_dict: unknown option prefx; did you mean prefix?", function()
-         a:state_dict {prefx = "x"}
-      end)
+      assert.raises('state_dict: names: expected "pytorch" or nil, got "torch"',
+         function() a:state_dict {names = "torch"} end)
+      assert.raises("load_state_dict: unknown option name; did you mean names?",
+         function() a:load_state_dict({}, {name = "pytorch"}) end)
+      assert.raises("state_dict: unknown option prefx; did you mean prefix?",
+         function() a:state_dict {prefx = "x"} end)
    end)
 end)

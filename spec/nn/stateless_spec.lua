@@ -41,17 +41,13 @@ describe("functional_call", function()
          ["1.weight: expected a tensor, got \"x\""] = {["1.weight"] = "x"},
          ["parameters: expected a table of tensors by path, or a list of such"] = model,
       } do
-         assert.raises("functional_call: " .. message, function()
-            utils.functional_call(model, parameters, x)
-         end)
+         assert.raises("functional_call: " .. message, function() utils.functional_call(model, parameters, x) end)
       end
    end)
 
    it("restores the module when the call fails", function()
       local own = model[1].weight
-      assert.has_error(function()
-         utils.functional_call(model, {["1.weight"] = torch.eye(2)}, torch.ones(1, 5))
-      end)
+      assert.has_error(function() utils.functional_call(model, {["1.weight"] = torch.eye(2)}, torch.ones(1, 5)) end)
       assert.is_true(model[1].weight == own)
    end)
 
@@ -69,8 +65,7 @@ describe("functional_call", function()
       local own = waits.layer.weight
       do
          local thread = coroutine.create(utils.functional_call)
-         assert.is_true(coroutine.resume(thread, waits, {["layer.weight"] = torch.eye(2)},
-            torch.ones(1, 2)))
+         assert.is_true(coroutine.resume(thread, waits, {["layer.weight"] = torch.eye(2)}, torch.ones(1, 2)))
          assert.is_false(rawequal(own, waits.layer.weight))
       end
       collectgarbage()
@@ -84,11 +79,9 @@ describe("functional_call", function()
       torch.no_grad(function() tied[1].weight:fill_(10) end)
       local two, x = torch.tensor {{2.0}}, torch.ones(1, 1)
       assert.equal(4, utils.functional_call(tied, {["1.weight"] = two}, x):item())
-      assert.equal(20, utils.functional_call(tied, {["1.weight"] = two}, x,
-         {tie_weights = false}):item())
-      assert.raises("are given different ones", function()
-         utils.functional_call(tied, {["1.weight"] = two, ["2.weight"] = x}, x)
-      end)
+      assert.equal(20, utils.functional_call(tied, {["1.weight"] = two}, x, {tie_weights = false}):item())
+      assert.raises("are given different ones",
+         function() utils.functional_call(tied, {["1.weight"] = two, ["2.weight"] = x}, x) end)
       assert.equal(2, utils.functional_call(tied, {["1.weight"] = two, ["2.weight"] = x}, x,
          {tie_weights = false}):item())
       assert.equal(4, utils.functional_call(tied, {["1.weight"] = two}, x, {strict = true}):item())
@@ -105,18 +98,14 @@ describe("functional_call", function()
 
    it("names parameters that are unknown, missing or given twice", function()
       local x = torch.ones(1, 2)
-      assert.raises("functional_call: nn.Sequential has no 1.wieght", function()
-         utils.functional_call(model, {["1.wieght"] = x}, x)
-      end)
-      assert.raises("functional_call: missing: 1.bias, 2.bias, 2.num_batches_tracked", function()
-         utils.functional_call(model, {["1.weight"] = x}, x, {strict = true})
-      end)
-      assert.raises("1.bias is in two of the tables", function()
-         utils.functional_call(model, {{["1.bias"] = x}, {["1.bias"] = x}}, x)
-      end)
-      assert.raises("1.bias: expected a tensor, got 3", function()
-         utils.functional_call(model, {["1.bias"] = 3}, x)
-      end)
+      assert.raises("functional_call: nn.Sequential has no 1.wieght",
+         function() utils.functional_call(model, {["1.wieght"] = x}, x) end)
+      assert.raises("functional_call: missing: 1.bias, 2.bias, 2.num_batches_tracked",
+         function() utils.functional_call(model, {["1.weight"] = x}, x, {strict = true}) end)
+      assert.raises("1.bias is in two of the tables",
+         function() utils.functional_call(model, {{["1.bias"] = x}, {["1.bias"] = x}}, x) end)
+      assert.raises("1.bias: expected a tensor, got 3",
+         function() utils.functional_call(model, {["1.bias"] = 3}, x) end)
    end)
 end)
 
@@ -133,12 +122,10 @@ describe("stack_module_state", function()
 
    it("refuses models that differ", function()
       assert.raises("at least one module", function() utils.stack_module_state {} end)
-      assert.raises("model 2: expected a nn.Linear", function()
-         utils.stack_module_state {nn.Linear(1, 1), nn.ReLU()}
-      end)
-      assert.raises("parameter weight of model 2 is not as that of the first", function()
-         utils.stack_module_state {nn.Linear(1, 1, {bias = false}), nn.Linear(2, 1, {bias = false})}
-      end)
+      assert.raises("model 2: expected a nn.Linear",
+         function() utils.stack_module_state {nn.Linear(1, 1), nn.ReLU()} end)
+      assert.raises("parameter weight of model 2 is not as that of the first",
+         function() utils.stack_module_state {nn.Linear(1, 1, {bias = false}), nn.Linear(2, 1, {bias = false})} end)
    end)
 end)
 
@@ -159,8 +146,6 @@ describe("skip_init", function()
       local before = nn.init.uniform_
       assert.has_error(function() utils.skip_init(nn.Linear, "x") end)
       assert.equal(before, nn.init.uniform_)
-      assert.raises("module_cls: expected a module class", function()
-         utils.skip_init(nn.Linear(1, 1))
-      end)
+      assert.raises("module_cls: expected a module class", function() utils.skip_init(nn.Linear(1, 1)) end)
    end)
 end)

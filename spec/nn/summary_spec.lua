@@ -2,9 +2,7 @@ local torch = require "tlua"
 local nn = torch.nn
 
 describe("torch.summary", function()
-   local function model()
-      return nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3))
-   end
+   local function model() return nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8, 3)) end
 
    it("counts parameters, bytes and operations by layer", function()
       local summary = torch.summary(model(), {5, 1, 4, 4})
@@ -53,11 +51,8 @@ all                                47    188         192]], tostring(summary))
       assert.equal("(5, 4)", both.rows[1].shape)
       local embedding = torch.summary(nn.Embedding(9, 4), torch.ones(2, 3):long())
       assert.equal("(2, 3, 4)", embedding.rows[1].shape)
-      assert.raises("torch.summary: model: expected a module, got 3", function()
-         torch.summary(3, {1})
-      end)
-      assert.raises("torch.summary: size: expected sizes, or a list of them, got 4", function()
-         torch.summary(nn.Identity(), 4)
-      end)
+      assert.raises("torch.summary: model: expected a module, got 3", function() torch.summary(3, {1}) end)
+      assert.raises("torch.summary: size: expected sizes, or a list of them, got 4",
+         function() torch.summary(nn.Identity(), 4) end)
    end)
 end)

@@ -31,25 +31,21 @@ describe("masks of transformers", function()
       local x = torch.randn(3, 2, 4)
       assert.raises("nn.TransformerEncoderLayer.forward: unknown option src_maks; did you mean "
          .. "src_mask?", function() layer(x, {src_maks = future(3)}) end)
-      assert.raises("nn.TransformerEncoder.forward: unknown option src_mask", function()
-         nn.TransformerEncoder(layer, 1)(x, {src_mask = future(3)})
-      end)
-      assert.raises("nn.Transformer.forward: unknown option mask", function()
-         nn.Transformer(4, 2, 1, 1, 8, 0)(x, x, {mask = future(3)})
-      end)
+      assert.raises("nn.TransformerEncoder.forward: unknown option src_mask",
+         function() nn.TransformerEncoder(layer, 1)(x, {src_mask = future(3)}) end)
+      assert.raises("nn.Transformer.forward: unknown option mask",
+         function() nn.Transformer(4, 2, 1, 1, 8, 0)(x, x, {mask = future(3)}) end)
    end)
 end)
 
 describe("a stack of transformer layers", function()
    it("takes PyTorch's options by name", function()
       local layer = nn.TransformerEncoderLayer(4, 2, 8, 0)
-      local encoder = nn.TransformerEncoder(layer, 2, {norm = nn.LayerNorm(4),
-         enable_nested_tensor = false})
+      local encoder = nn.TransformerEncoder(layer, 2, {norm = nn.LayerNorm(4), enable_nested_tensor = false})
       assert.equal("nn.LayerNorm", torch.type(encoder.norm))
       assert.equal(2, #encoder.layers)
-      assert.raises("nn.TransformerEncoder: norm: expected a module, got 3", function()
-         nn.TransformerEncoder(layer, 2, 3)
-      end)
+      assert.raises("nn.TransformerEncoder: norm: expected a module, got 3",
+         function() nn.TransformerEncoder(layer, 2, 3) end)
    end)
 
    it("may be one of the user's own in a Transformer", function()
@@ -60,9 +56,8 @@ describe("a stack of transformer layers", function()
       local model = nn.Transformer(4, 2, {custom_encoder = Twice(), custom_decoder = Sum()})
       local out = model(torch.full({2, 1, 4}, 3.0), torch.ones(2, 1, 4))
       assert.same({7.0, 7.0, 7.0, 7.0}, out[1][1]:tolist())
-      assert.raises("nn.Transformer: custom_encoder: expected a module, got 5", function()
-         nn.Transformer(4, 2, {custom_encoder = 5})
-      end)
+      assert.raises("nn.Transformer: custom_encoder: expected a module, got 5",
+         function() nn.Transformer(4, 2, {custom_encoder = 5}) end)
    end)
 end)
 

@@ -29,9 +29,8 @@ describe("torch.nn.utils", function()
       assert.close(4, utils.clip_grad_norm_({a, b}, 10, {norm_type = math.huge}):item())
       assert.close(7, utils.clip_grad_norm_({a, b}, 10, 1):item())
       a.grad:fill_(0 / 0)
-      assert.raises("norm of the gradients is", function()
-         utils.clip_grad_norm_({a, b}, 1, {error_if_nonfinite = true})
-      end)
+      assert.raises("norm of the gradients is",
+         function() utils.clip_grad_norm_({a, b}, 1, {error_if_nonfinite = true}) end)
       assert.equal(0, utils.clip_grad_norm_({}, 1):item())
    end)
 
@@ -49,9 +48,7 @@ describe("torch.nn.utils", function()
       utils.vector_to_parameters(torch.arange(0, 9):float(), model:parameters())
       assert.same({{0, 1}, {2, 3}, {4, 5}}, model.weight:tolist())
       assert.same({6, 7, 8}, model.bias:tolist())
-      assert.raises("shape (9)", function()
-         utils.vector_to_parameters(torch.ones(8), model:parameters())
-      end)
+      assert.raises("shape (9)", function() utils.vector_to_parameters(torch.ones(8), model:parameters()) end)
    end)
 end)
 
@@ -60,8 +57,7 @@ describe("norms of gradients", function()
       local weight = torch.nn.Linear(1, 1).weight
       for _, clip in ipairs {utils.clip_grad_norm_, utils.clip_grad_value_} do
          for _, wrong in ipairs {torch.nn.Linear(1, 1), {weight = weight}} do
-            assert.raises("parameters: expected a tensor or a list of tensors",
-               function() clip(wrong, 1.0) end)
+            assert.raises("parameters: expected a tensor or a list of tensors", function() clip(wrong, 1.0) end)
          end
          clip(torch.nn.ParameterList {weight}, 1.0)
          clip({}, 1.0)
@@ -78,15 +74,12 @@ describe("norms of gradients", function()
       assert.equal(3, utils.get_total_norm(list[1]):item())
       assert.equal(0, utils.get_total_norm({}):item())
       list[1]:fill_(0 / 0)
-      assert.raises("get_total_norm: the norm of the gradients is", function()
-         utils.get_total_norm(list, {error_if_nonfinite = true})
-      end)
-      assert.raises("get_total_norm: tensors[2]: expected a tensor, got 3", function()
-         utils.get_total_norm {list[1], 3}
-      end)
-      assert.raises("unknown option norm_typ; did you mean norm_type?", function()
-         utils.get_total_norm(list, {norm_typ = 2})
-      end)
+      assert.raises("get_total_norm: the norm of the gradients is",
+         function() utils.get_total_norm(list, {error_if_nonfinite = true}) end)
+      assert.raises("get_total_norm: tensors[2]: expected a tensor, got 3",
+         function() utils.get_total_norm {list[1], 3} end)
+      assert.raises("unknown option norm_typ; did you mean norm_type?",
+         function() utils.get_total_norm(list, {norm_typ = 2}) end)
    end)
 
    it("scale gradients by a norm that is known", function()

@@ -199,9 +199,7 @@ local function fault_of(check, case)
 end
 
 -- Reads one case, or a list of cases, from the text of a file.
-local function read(text, name)
-   return assert(load("return " .. text, name, "t", ENVIRONMENT))()
-end
+local function read(text, name) return assert(load("return " .. text, name, "t", ENVIRONMENT))() end
 
 return {
    read = read,

@@ -48,8 +48,7 @@ local function only_tied(call, arguments, results, which)
       if positions:dim() < x:dim() then
          positions, wanted = positions:unsqueeze(call.ties), wanted:unsqueeze(call.ties)
       end
-      return torch.equal(x:gather(call.ties, positions):nan_to_num(),
-         x:gather(call.ties, wanted):nan_to_num())
+      return torch.equal(x:gather(call.ties, positions):nan_to_num(), x:gather(call.ties, wanted):nan_to_num())
    end)
    return ok and same
 end
@@ -82,9 +81,7 @@ local function callable(call)
    if OPERATORS[name] then return OPERATORS[name] end
    if call.form == "f" or of_module then
       local v = torch
-      for part in name:gmatch("[^.]+") do
-         v = v and v[part]
-      end
+      for part in name:gmatch("[^.]+") do v = v and v[part] end
       return v
    end
    local ok, f = pcall(function() return probe[name] end)
@@ -178,9 +175,7 @@ local function arguments_of(call)
    local arguments = built(call.a, leaves)
    for _, pair in ipairs(call.k) do options[pair[1]] = built(pair[2], leaves) end
    if call.form == "i" and call.name:find(".", 1, true) then options.inplace = true end
-   if SWAPPED[call.name] and call.form == "f" then
-      arguments[1], arguments[2] = arguments[2], arguments[1]
-   end
+   if SWAPPED[call.name] and call.form == "f" then arguments[1], arguments[2] = arguments[2], arguments[1] end
    if next(options) then
       count = count + 1
       arguments[count] = options
@@ -191,9 +186,7 @@ local function arguments_of(call)
 end
 
 -- Returns an error message without its prefix, the location of the call.
-local function in_short(message)
-   return (tostring(message):gsub("\n.*", ""):gsub("^%S+:%d+: ", ""))
-end
+local function in_short(message) return (tostring(message):gsub("\n.*", ""):gsub("^%S+:%d+: ", "")) end
 
 -- Returns the kind of difference, the expected and the actual value, and the element; nil if there
 -- is no difference.
@@ -247,15 +240,11 @@ end
 
 -- Returns a complete text of a value; the text lacks the elements if they are undefined.
 local function bits(v, undefined)
-   if not is_tensor(v) then
-      return math.type(v) == "float" and ("%a"):format(v) or without_device(tostring(v))
-   end
+   if not is_tensor(v) then return math.type(v) == "float" and ("%a"):format(v) or without_device(tostring(v)) end
    local format = v:is_floating_point() and "%a " or "%s "
    local text = {v.dtype, "[", table.concat(v.shape, ","), "] "}
    if undefined then return table.concat(text) end
-   for _, x in ipairs(v:detach():flatten():tolist()) do
-      text[#text + 1] = format:format(x)
-   end
+   for _, x in ipairs(v:detach():flatten():tolist()) do text[#text + 1] = format:format(x) end
    return table.concat(text)
 end
 
@@ -274,9 +263,7 @@ local function compare_devices(call)
    end
    local undefined = UNDEFINED[(call.name:gsub("_$", ""))]
    for i = 1, want.n or 0 do
-      local same, here, there = pcall(function()
-         return bits(want[i], undefined), bits(got[i], undefined)
-      end)
+      local same, here, there = pcall(function() return bits(want[i], undefined), bits(got[i], undefined) end)
       if not same then return "harness: " .. here end
       if here ~= there then return "bits of result " .. i, here, there end
    end
@@ -346,9 +333,7 @@ local function run_apart(path)
       if field[1] == "fault" then faults[#faults + 1] = field end
       last = line
    end
-   if last ~= "end" then
-      faults[#faults + 1] = {"fault", "", "", "", "crash in call " .. calls, "", "", "", ""}
-   end
+   if last ~= "end" then faults[#faults + 1] = {"fault", "", "", "", "crash in call " .. calls, "", "", "", ""} end
    return calls, faults, forms
 end
 
@@ -377,9 +362,7 @@ end
 local totals = {} -- totals of each family: operators, calls, differences, known differences
 -- totals of each overload: operators that have it, operators that differ, operators that differ on
 -- purpose
-local forms = {
-   f = {"functions", 0, 0, 0}, m = {"methods", 0, 0, 0}, i = {"in place", 0, 0, 0},
-}
+local forms = {f = {"functions", 0, 0, 0}, m = {"methods", 0, 0, 0}, i = {"in place", 0, 0, 0}}
 local reasons = {} -- number of times that each row of known.lua applied
 local missing = {} -- names of operators that tlua lacks
 
@@ -429,9 +412,7 @@ local function main()
    end
    print(("%-16s %10d %10d %10d %10d"):format("all", unpack(all)))
    print(("\n%-16s %10s %10s %10s"):format("form", "operators", "differ", "known"))
-   for _, form in ipairs {"f", "m", "i"} do
-      print(("%-16s %10d %10d %10d"):format(unpack(forms[form])))
-   end
+   for _, form in ipairs {"f", "m", "i"} do print(("%-16s %10d %10d %10d"):format(unpack(forms[form]))) end
    print("\nKnown differences:")
    for _, why in ipairs(sorted_keys(reasons)) do print(("%7d  %s"):format(reasons[why], why)) end
    print("\nWithout a counterpart: " .. table.concat(missing, " "))

@@ -18,17 +18,12 @@ local TOLERANCE <const> = {
 local Written = {}
 
 local function T(dtype, sizes, strides, values, grad)
-   return setmetatable({dtype = dtype, sizes = sizes, strides = strides, values = values,
-      grad = grad}, Written)
+   return setmetatable({dtype = dtype, sizes = sizes, strides = strides, values = values, grad = grad}, Written)
 end
 
-local function is_written(v)
-   return getmetatable(v) == Written
-end
+local function is_written(v) return getmetatable(v) == Written end
 
-local function is_tensor(v)
-   return torch.is_tensor(v)
-end
+local function is_tensor(v) return torch.is_tensor(v) end
 
 -- Builds a tensor with strides inside a larger one, from its second element on.
 local function build_strided(t)
@@ -42,9 +37,7 @@ local function build_strided(t)
       for d, i in ipairs(index) do at = at + i * t.strides[d] end
       flat[at] = v
       local d = #index
-      while d > 0 and index[d] == t.sizes[d] - 1 do
-         index[d], d = 0, d - 1
-      end
+      while d > 0 and index[d] == t.sizes[d] - 1 do index[d], d = 0, d - 1 end
       if d > 0 then index[d] = index[d] + 1 end
    end
    return torch.tensor(flat, {dtype = t.dtype}):as_strided(t.sizes, t.strides, 1)

@@ -57,9 +57,7 @@ end
 -- Functions") documents for some functions; all other results must be the nearest float32, half a
 -- unit from the true value.
 local promised <const> = {tan = 4, sinh = 3, asinh = 3, acosh = 4, atanh = 3, sigmoid = 4}
-local function limit(name)
-   return device.name == "cuda" and (promised[name] or 2) + 0.5 or 2
-end
+local function limit(name) return device.name == "cuda" and (promised[name] or 2) + 0.5 or 2 end
 
 describe("float32 functions are within 2 units in the last place, or what CUDA promises:", function()
    local points <const> = 5003
@@ -104,9 +102,7 @@ describe("gelu in float32", function()
 end)
 
 describe("sums in float32", function()
-   it("of 10^8 ones are exact", function()
-      assert.close(1e8, torch.ones(100000000):sum():item(), 100)
-   end)
+   it("of 10^8 ones are exact", function() assert.close(1e8, torch.ones(100000000):sum():item(), 100) end)
 
    it("of 10^7 random numbers are within a millionth", function()
       torch.manual_seed(12)

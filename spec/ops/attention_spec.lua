@@ -52,8 +52,7 @@ describe("_scaled_dot_product_flash_attention", function()
       assert.same({1, 2, 3}, norm.shape)
       assert.close(torch.tensor {0.8061364, 1.3858547, 1.6047015, -0.0393416, 0.7105605, 1.4614835},
          norm:flatten(), 1e-6)
-      local of_q, of_k, of_v = backward(numbers(12, 0.11, "cos", 1, 2, 3, 2), q, k, v, out, norm,
-         {scale = 0.7})
+      local of_q, of_k, of_v = backward(numbers(12, 0.11, "cos", 1, 2, 3, 2), q, k, v, out, norm, {scale = 0.7})
       assert.close(torch.tensor {-0.1045360, -0.1803889, -0.0882139, -0.1522232, -0.0763820, -0.1318059,
          0.1113343, -0.0090566, 0.0896868, -0.0072956, 0.0617551, -0.0050235}, of_q:flatten(), 1e-6)
       assert.close(torch.tensor {-0.2651958, -0.3721946, 0.2651957, 0.3721946, 0.1512026, -0.0165508,
@@ -148,9 +147,8 @@ describe("scaled_dot_product_attention", function()
       local few_k, few_v = random(2, 2, 6, 5), random(2, 2, 6, 2)
       local expected = formula(q, few_k:repeat_interleave(2, 2), few_v:repeat_interleave(2, 2))
       assert.close(expected, attention(q, few_k, few_v, {enable_gqa = true}), 1e-12)
-      assert.raises("scaled_dot_product_attention", "multiple of 3", function()
-         attention(q, random(2, 3, 6, 5), random(2, 3, 6, 2), {enable_gqa = true})
-      end)
+      assert.raises("scaled_dot_product_attention", "multiple of 3",
+         function() attention(q, random(2, 3, 6, 5), random(2, 3, 6, 2), {enable_gqa = true}) end)
    end)
 
    it("computes in narrower dtypes", function()

@@ -8,9 +8,8 @@ local device = require "spec.support.device"
 if device.name == "cuda" then
    describe("complex tensors on a GPU", function()
       it("are refused, since it has no kernels for them yet", function()
-         assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU", function()
-            torch.zeros(1, {dtype = "complex64"})
-         end)
+         assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU",
+            function() torch.zeros(1, {dtype = "complex64"}) end)
       end)
    end)
    return
@@ -36,9 +35,7 @@ local function close(expected, actual, tol, what)
    for k, e in ipairs(expected) do
       local a = actual[k]
       local same = e == a or (e ~= e and a ~= a)
-      if not same and type(e) == "number" then
-         same = math.abs(e - a) <= tol * math.max(1, math.abs(e))
-      end
+      if not same and type(e) == "number" then same = math.abs(e - a) <= tol * math.max(1, math.abs(e)) end
       assert(same, ("%s: element %d: expected %s, got %s"):format(what, k, e, a))
    end
 end
@@ -83,9 +80,8 @@ describe("a complex number", function()
    end)
 
    it("is refused where numbers are real", function()
-      assert.raises("add: expected a real number for real tensors, got 1+2i", function()
-         torch.ones(2):add(torch.ones(2), {alpha = z})
-      end)
+      assert.raises("add: expected a real number for real tensors, got 1+2i",
+         function() torch.ones(2):add(torch.ones(2), {alpha = z}) end)
       assert.raises("arange: does not take complex numbers", function() torch.arange(0, z) end)
       assert.raises("fill_: the complex number 1+2i does not fit in a tensor of dtype float32",
          function() torch.ones(2):fill_(z) end)
@@ -106,9 +102,7 @@ describe("a complex number", function()
          ["scatter: the complex number 1+2i"] = function() x:scatter_(1, first, z) end,
          ["index_put: the complex number 1+2i"] = function() x[mask] = z end,
          ["index_put: values of dtype complex64"] = function() x[first] = tensor:view(1) end,
-         ["index_add: the complex number 1+2i"] = function()
-            x:index_add_(1, first, first:float(), {alpha = z})
-         end,
+         ["index_add: the complex number 1+2i"] = function() x:index_add_(1, first, first:float(), {alpha = z}) end,
          ["addmm: the complex number 1+2i"] = function()
             torch.addmm(x, torch.ones(2, 2), torch.ones(2, 2), {alpha = z})
          end,
@@ -179,18 +173,13 @@ describe("views of complex tensors", function()
    end)
 
    it("refuse what is no pair", function()
-      assert.raises("view_as_complex: expected a last dimension of size 2, got shape [3]", function()
-         torch.zeros(3):view_as_complex()
-      end)
-      assert.raises("view_as_complex: expected pairs in memory", function()
-         torch.zeros(2, 3):t():view_as_complex()
-      end)
-      assert.raises("view_as_complex: expected float32 or float64, got int64", function()
-         torch.zeros(2, {dtype = "int64"}):view_as_complex()
-      end)
-      assert.raises("imag: expected a complex tensor, got float32", function()
-         return torch.ones(2).imag
-      end)
+      assert.raises("view_as_complex: expected a last dimension of size 2, got shape [3]",
+         function() torch.zeros(3):view_as_complex() end)
+      assert.raises("view_as_complex: expected pairs in memory",
+         function() torch.zeros(2, 3):t():view_as_complex() end)
+      assert.raises("view_as_complex: expected float32 or float64, got int64",
+         function() torch.zeros(2, {dtype = "int64"}):view_as_complex() end)
+      assert.raises("imag: expected a complex tensor, got float32", function() return torch.ones(2).imag end)
    end)
 
    it("conjugate matrices and leave real tensors as they are", function()
@@ -231,9 +220,7 @@ describe("an operator on complex numbers", function()
    it("of two inputs gives PyTorch's values", function()
       local x = numbers(reference.some)
       local y = x:flip(1) + torch.complex(0.25, 0.5)
-      for name, expected in pairs(reference.binary) do
-         close(expected, elements(torch[name](x, y)), 1e-12, name)
-      end
+      for name, expected in pairs(reference.binary) do close(expected, elements(torch[name](x, y)), 1e-12, name) end
    end)
 
    it("reduces as PyTorch", function()
@@ -293,9 +280,7 @@ describe("an operator on complex numbers", function()
       } do
          assert.raises(name .. ": does not take complex numbers", call)
       end
-      assert.raises("abs_: does not take complex tensors, since the result is real", function()
-         z:abs_()
-      end)
+      assert.raises("abs_: does not take complex tensors, since the result is real", function() z:abs_() end)
       assert.raises("add_: a result of dtype complex64 cannot be stored in a tensor of dtype float32",
          function() torch.ones(2):add_(z) end)
       assert.raises("comparison: complex numbers have no order", function() return z[1] < 1 end)

@@ -17,9 +17,8 @@ describe("sizes", function()
 
    it("may not be negative, too many, or too large", function()
       assert.raises("zeros", "[2, -1]", "at least 0", function() torch.zeros(2, -1) end)
-      assert.raises("ones", "at most 16 dimensions", "17", function()
-         torch.ones({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1})
-      end)
+      assert.raises("ones", "at most 16 dimensions", "17",
+         function() torch.ones({1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}) end)
       assert.raises("empty", "2^63", function() torch.empty(1 << 40, 1 << 40) end)
       assert.raises("full", "2^63", function() torch.full({0, 1 << 62}, 1) end)
    end)
@@ -50,9 +49,7 @@ describe("arange", function()
       assert.equal("float32", torch.arange(3.0).dtype)
    end)
 
-   it("descends with a negative step", function()
-      assert.close({5, 3, 1}, torch.arange(5, 0, -2), 0)
-   end)
+   it("descends with a negative step", function() assert.close({5, 3, 1}, torch.arange(5, 0, -2), 0) end)
 
    it("is exact for large integers", function()
       local x = torch.arange(math.maxinteger - 2, math.maxinteger)
@@ -163,9 +160,8 @@ describe("copy_", function()
    end)
 
    it("refuses memory that overlaps itself", function()
-      assert.raises("copy_", "several elements of a tensor of shape [3] and strides [0] share memory", function()
-         torch.zeros(1):expand(3):copy_(torch.ones(3))
-      end)
+      assert.raises("copy_", "several elements of a tensor of shape [3] and strides [0] share memory",
+         function() torch.zeros(1):expand(3):copy_(torch.ones(3)) end)
    end)
 end)
 
@@ -243,9 +239,7 @@ describe("resize_", function()
    end)
 
    it("refuses tensors that require a gradient", function()
-      assert.raises("resize_", "gradient", function()
-         torch.zeros(2, {requires_grad = true}):resize_(3)
-      end)
+      assert.raises("resize_", "gradient", function() torch.zeros(2, {requires_grad = true}):resize_(3) end)
    end)
 end)
 

@@ -9,12 +9,10 @@ local device = require "spec.support.device"
 if device.name == "cuda" then
    describe("Fourier transforms on a GPU", function()
       it("are refused, since it has no complex numbers yet", function()
-         assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU", function()
-            torch.fft.fft(torch.ones(4))
-         end)
-         assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU", function()
-            torch.fft.rfft(torch.ones(4))
-         end)
+         assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU",
+            function() torch.fft.fft(torch.ones(4)) end)
+         assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU",
+            function() torch.fft.rfft(torch.ones(4)) end)
       end)
    end)
    return
@@ -186,9 +184,7 @@ describe("torch.fft", function()
          ["fft.fftn: s: expected a size for each of the 2 dimensions in dim, got 1"] = function()
             torch.fft.fftn(x, {2}, {1, 2})
          end,
-         ["fft.fftn: s: got 3 sizes for a tensor of shape [2, 3]"] = function()
-            torch.fft.fftn(x, {2, 2, 2})
-         end,
+         ["fft.fftn: s: got 3 sizes for a tensor of shape [2, 3]"] = function() torch.fft.fftn(x, {2, 2, 2}) end,
          ["fft.rfftn: dim: expected at least one dimension"] = function() torch.fft.rfftn(x, nil, {}) end,
          ["fft.irfft: expected a signal of at least 1 element along dimension 2, got 0"] = function()
             torch.fft.irfft(torch.ones(2, 1))
@@ -291,12 +287,8 @@ describe("torch.stft", function()
       local x, z = torch.ones(40), torch.zeros(5, 6, {dtype = "complex64"})
       for message, call in pairs {
          ["stft: input: expected one or two dimensions"] = function() torch.stft(torch.ones(1, 1, 9), 4) end,
-         ["stft: input: expected floating or complex numbers"] = function()
-            torch.stft(torch.arange(9), 4)
-         end,
-         ["stft: n_fft: expected less than twice the signal's length, 40"] = function()
-            torch.stft(x, 80)
-         end,
+         ["stft: input: expected floating or complex numbers"] = function() torch.stft(torch.arange(9), 4) end,
+         ["stft: n_fft: expected less than twice the signal's length, 40"] = function() torch.stft(x, 80) end,
          ["stft: n_fft: expected at most the signal's length, 40, got 41"] = function()
             torch.stft(x, 41, {center = false})
          end,
@@ -310,12 +302,8 @@ describe("torch.stft", function()
             torch.stft(torch.complex(x, x), 8, {onesided = true})
          end,
          ["istft: input: expected complex numbers"] = function() torch.istft(torch.ones(5, 6), 8) end,
-         ["istft: input: expected 6 frequencies for n_fft = 10, onesided"] = function()
-            torch.istft(z, 10)
-         end,
-         ["istft: hop_length: expected at most win_length, 4, got 5"] = function()
-            torch.istft(z, 8, 5, 4)
-         end,
+         ["istft: input: expected 6 frequencies for n_fft = 10, onesided"] = function() torch.istft(z, 10) end,
+         ["istft: hop_length: expected at most win_length, 4, got 5"] = function() torch.istft(z, 8, 5, 4) end,
          ["istft: window: expected windows whose squares add up to more than 0 everywhere"] = function()
             torch.istft(z, 8, 2, {window = torch.zeros(8)})
          end,
@@ -359,12 +347,8 @@ describe("windows", function()
          ["signal.windows.hann: dtype: expected a floating type"] = function()
             windows.hann(3, {dtype = "int64"})
          end,
-         ["signal.windows.gaussian: std: expected more than 0, got 0"] = function()
-            windows.gaussian(3, 0)
-         end,
-         ["signal.windows.kaiser: beta: expected at least 0, got -1"] = function()
-            windows.kaiser(3, -1)
-         end,
+         ["signal.windows.gaussian: std: expected more than 0, got 0"] = function() windows.gaussian(3, 0) end,
+         ["signal.windows.kaiser: beta: expected at least 0, got -1"] = function() windows.kaiser(3, -1) end,
          ["signal.windows.exponential: center: expected none if sym is true, got 1"] = function()
             windows.exponential(3, 1)
          end,

@@ -38,9 +38,7 @@ local function distinct(n, length, rows, seed)
    for row = 0, rows - 1 do
       local all = {}
       for v = 1, n do all[v] = v end
-      table.sort(all, function(a, b)
-         return fraction(a + row * n, seed) < fraction(b + row * n, seed)
-      end)
+      table.sort(all, function(a, b) return fraction(a + row * n, seed) < fraction(b + row * n, seed) end)
       table.move(all, 1, length, #values + 1, values)
    end
    return values
@@ -74,9 +72,7 @@ end
 
 -- Comparing --------------------------------------------------------------------------------------
 
-local function digest(x)
-   return (x:detach():to("float64") * weights(x.shape)):sum():item()
-end
+local function digest(x) return (x:detach():to("float64") * weights(x.shape)):sum():item() end
 
 local function same_number(expected, actual, tol)
    if expected ~= expected or actual ~= actual then return expected ~= expected and actual ~= actual end

@@ -14,9 +14,7 @@ local tolerance <const> = {float64 = 1e-13, float32 = 2e-6, float16 = 6e-3, bflo
 local function leaves(dtype, ...)
    torch.manual_seed(3)
    local out = {}
-   for i, sizes in ipairs {...} do
-      out[i] = torch.randn(sizes, {dtype = "float64"}):to(dtype):requires_grad_()
-   end
+   for i, sizes in ipairs {...} do out[i] = torch.randn(sizes, {dtype = "float64"}):to(dtype):requires_grad_() end
    return table.unpack(out)
 end
 
@@ -69,9 +67,7 @@ end
 local nan <const>, inf <const> = 0 / 0, math.huge
 
 describe("swiglu", function()
-   local function formula(x, gate, bias, gate_bias)
-      return (x + (bias or 0)) * F.silu(gate + (gate_bias or 0))
-   end
+   local function formula(x, gate, bias, gate_bias) return (x + (bias or 0)) * F.silu(gate + (gate_bias or 0)) end
 
    it("has the values worked out by hand", function()
       -- 3 * 2 / (1 + e^-2)
@@ -135,18 +131,14 @@ describe("swiglu", function()
    end)
 
    it("names the wrong argument in its errors", function()
-      assert.raises("swiglu", "input", "even size in dimension 2", "[2, 3]", function()
-         F.swiglu(torch.randn(2, 3))
-      end)
-      assert.raises("swiglu", "gate", "floating", "int64", function()
-         F.swiglu(torch.randn(2), torch.ones(2, {dtype = "int64"}))
-      end)
-      assert.raises("swiglu", "gate_bias", "no gate", function()
-         F.swiglu(torch.randn(2, 4), nil, nil, torch.randn(2))
-      end)
-      assert.raises("swiglu", "bias", "[2, 4]", "[3]", function()
-         F.swiglu(torch.randn(2, 4), torch.randn(2, 4), torch.randn(3))
-      end)
+      assert.raises("swiglu", "input", "even size in dimension 2", "[2, 3]",
+         function() F.swiglu(torch.randn(2, 3)) end)
+      assert.raises("swiglu", "gate", "floating", "int64",
+         function() F.swiglu(torch.randn(2), torch.ones(2, {dtype = "int64"})) end)
+      assert.raises("swiglu", "gate_bias", "no gate",
+         function() F.swiglu(torch.randn(2, 4), nil, nil, torch.randn(2)) end)
+      assert.raises("swiglu", "bias", "[2, 4]", "[3]",
+         function() F.swiglu(torch.randn(2, 4), torch.randn(2, 4), torch.randn(3)) end)
       assert.raises("swiglu", "[2]", "[3]", function() F.swiglu(torch.randn(2), torch.randn(3)) end)
    end)
 end)
@@ -218,9 +210,7 @@ describe("rotary_embedding", function()
       local outside = F.rotary_embedding(x:transpose(2, 3), cos, sin)
       assert.close(inside:transpose(2, 3):detach(), outside:detach(), 0)
       local qkv = leaves("float64", {2, 5, 24})
-      local function of(f)
-         return function(t, c, s) return f(t:narrow(-1, 9, 8), c, s) end
-      end
+      local function of(f) return function(t, c, s) return f(t:narrow(-1, 9, 8), c, s) end end
       compare(of(formula(true)), of(F.rotary_embedding), {qkv, cos, sin}, 1e-13)
    end)
 
@@ -238,18 +228,14 @@ describe("rotary_embedding", function()
 
    it("names the wrong argument in its errors", function()
       local x, c = torch.randn(2, 5, 8), torch.randn(5, 4)
-      assert.raises("rotary_embedding", "sin", "[5, 4]", "[5, 3]", function()
-         F.rotary_embedding(x, c, torch.randn(5, 3))
-      end)
-      assert.raises("rotary_embedding", "cos", "[2, 5, 4]", "[6, 4]", function()
-         F.rotary_embedding(x, torch.randn(6, 4), torch.randn(6, 4))
-      end)
-      assert.raises("rotary_embedding", "cos", "[5, 5]", function()
-         F.rotary_embedding(x, torch.randn(5, 5), torch.randn(5, 5))
-      end)
-      assert.raises("rotary_embedding", "input", "floating", "int64", function()
-         F.rotary_embedding(x:long(), c, c)
-      end)
+      assert.raises("rotary_embedding", "sin", "[5, 4]", "[5, 3]",
+         function() F.rotary_embedding(x, c, torch.randn(5, 3)) end)
+      assert.raises("rotary_embedding", "cos", "[2, 5, 4]", "[6, 4]",
+         function() F.rotary_embedding(x, torch.randn(6, 4), torch.randn(6, 4)) end)
+      assert.raises("rotary_embedding", "cos", "[5, 5]",
+         function() F.rotary_embedding(x, torch.randn(5, 5), torch.randn(5, 5)) end)
+      assert.raises("rotary_embedding", "input", "floating", "int64",
+         function() F.rotary_embedding(x:long(), c, c) end)
    end)
 end)
 
@@ -270,12 +256,10 @@ describe("dropout in one pass", function()
                dtype == "float64" and 1e-15 or tolerance[dtype] / 2)
             local weights = torch.rand(sizes, {dtype = "float64"}):to(dtype)
             local grad = torch.autograd.grad(y, {x}, {grad_outputs = {weights}})
-            assert.close((weights:double() * mask:double() / 0.7):to(dtype), grad,
-               tolerance[dtype] / 2)
+            assert.close((weights:double() * mask:double() / 0.7):to(dtype), grad, tolerance[dtype] / 2)
             torch.manual_seed(8)
             local sum = F.dropout_add(x, r, 0.3)
-            assert.close((x:double() * mask:double() / 0.7 + r:double()):to(dtype), sum:detach(),
-               tolerance[dtype])
+            assert.close((x:double() * mask:double() / 0.7 + r:double()):to(dtype), sum:detach(), tolerance[dtype])
             local gx, gr = torch.autograd.grad(sum, {x, r}, {grad_outputs = {weights}})
             assert.close(grad, gx, 0)
             assert.close(weights, gr, 0)
@@ -355,12 +339,10 @@ describe("dropout in one pass", function()
    end)
 
    it("names the wrong argument in its errors", function()
-      assert.raises("dropout_add", "p", "0 to 1", "1.5", function()
-         F.dropout_add(torch.randn(2), torch.randn(2), 1.5)
-      end)
-      assert.raises("dropout_add", "floating", "int64", function()
-         F.dropout_add(torch.ones(2):long(), torch.randn(2))
-      end)
+      assert.raises("dropout_add", "p", "0 to 1", "1.5",
+         function() F.dropout_add(torch.randn(2), torch.randn(2), 1.5) end)
+      assert.raises("dropout_add", "floating", "int64",
+         function() F.dropout_add(torch.ones(2):long(), torch.randn(2)) end)
    end)
 end)
 
@@ -406,9 +388,7 @@ describe("normalisation of a sum", function()
 
       it(name .. ": takes views", function()
          local x, r = leaves("float64", {6, 4}, {4, 12})
-         local function turned(f)
-            return function(a, b) return f(a:t(), b[{{}, {1, 12, 2}}]) end
-         end
+         local function turned(f) return function(a, b) return f(a:t(), b[{{}, {1, 12, 2}}]) end end
          compare(turned(form.plain), turned(form.fused), {x, r}, 1e-12)
       end)
 
@@ -427,15 +407,12 @@ describe("normalisation of a sum", function()
       end)
 
       it(name .. ": says what is wrong with its arguments", function()
-         assert.raises(name, "residual", "[2, 4]", "[4]", function()
-            F[name](torch.randn(2, 4), torch.randn(4), 4)
-         end)
-         assert.raises(name, "normalized_shape [3]", "[2, 4]", function()
-            F[name](torch.randn(2, 4), torch.randn(2, 4), 3)
-         end)
-         assert.raises(name, "residual", "floating", "int64", function()
-            F[name](torch.randn(2, 4), torch.ones(2, 4):long(), 4)
-         end)
+         assert.raises(name, "residual", "[2, 4]", "[4]",
+            function() F[name](torch.randn(2, 4), torch.randn(4), 4) end)
+         assert.raises(name, "normalized_shape [3]", "[2, 4]",
+            function() F[name](torch.randn(2, 4), torch.randn(2, 4), 3) end)
+         assert.raises(name, "residual", "floating", "int64",
+            function() F[name](torch.randn(2, 4), torch.ones(2, 4):long(), 4) end)
       end)
    end
 end)

@@ -190,8 +190,7 @@ local function describe_value(value, count)
       local ok, numel = pcall(function() return torch.is_tensor(value) and value:numel() end)
       if not ok then return "released" end
       if not numel then return tostring(value) end
-      return ("%s[%s]%s"):format(value.dtype, table.concat(value.shape, ","),
-         value:is_contiguous() and "" or "*")
+      return ("%s[%s]%s"):format(value.dtype, table.concat(value.shape, ","), value:is_contiguous() and "" or "*")
    end
    local texts = {}
    for i = 1, count or #value do texts[i] = describe_value(value[i]) end
@@ -206,17 +205,13 @@ end
 -- The file that an error message must name.
 local here <const> = debug.getinfo(1, "S").short_src
 
-local function call(fn, args)
-   fn(table.unpack(args, 1, args.n))
-end
+local function call(fn, args) fn(table.unpack(args, 1, args.n)) end
 
 -- Returns the functions and methods that call the row's operator.
 local function entrances(row)
    local list = {}
    if row.func then list[#list + 1] = table_of.find(row) end
-   local function method(name)
-      list[#list + 1] = rawget(torch.Tensor, name)
-   end
+   local function method(name) list[#list + 1] = rawget(torch.Tensor, name) end
    if row.method then
       method(row.name)
       if row.inplace then method(row.name .. "_") end

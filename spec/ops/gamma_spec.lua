@@ -81,15 +81,12 @@ describe("torch._sample_dirichlet", function()
    end)
 
    it("refuses what are no concentrations", function()
-      assert.raises("_sample_dirichlet: self: expected values of at least 0, got -1", function()
-         torch._sample_dirichlet(torch.tensor {1.0, -1})
-      end)
-      assert.raises("_sample_dirichlet: self: expected at least 1 dimension, got 0", function()
-         torch._sample_dirichlet(torch.tensor(1.0))
-      end)
-      assert.raises("_standard_gamma: self: expected a floating tensor, got int64", function()
-         torch._standard_gamma(torch.tensor {1})
-      end)
+      assert.raises("_sample_dirichlet: self: expected values of at least 0, got -1",
+         function() torch._sample_dirichlet(torch.tensor {1.0, -1}) end)
+      assert.raises("_sample_dirichlet: self: expected at least 1 dimension, got 0",
+         function() torch._sample_dirichlet(torch.tensor(1.0)) end)
+      assert.raises("_standard_gamma: self: expected a floating tensor, got int64",
+         function() torch._standard_gamma(torch.tensor {1}) end)
    end)
 end)
 
@@ -117,17 +114,13 @@ describe("torch.binomial", function()
    end)
 
    it("refuses what are no counts or probabilities", function()
-      assert.raises("binomial: count: expected whole numbers, got 1.5", function()
-         torch.binomial(torch.tensor(1.5), torch.tensor(0.5))
-      end)
-      assert.raises("binomial: prob: expected", "got 1.5", function()
-         torch.binomial(torch.tensor(1.0), torch.tensor(1.5))
-      end)
-      assert.raises("binomial: count: expected", "got -1", function()
-         torch.binomial(torch.tensor(-1.0), torch.tensor(0.5))
-      end)
-      assert.raises("binomial: prob: expected a floating tensor, got int64", function()
-         torch.binomial(torch.tensor(1), torch.tensor(1))
-      end)
+      assert.raises("binomial: count: expected whole numbers, got 1.5",
+         function() torch.binomial(torch.tensor(1.5), torch.tensor(0.5)) end)
+      assert.raises("binomial: prob: expected", "got 1.5",
+         function() torch.binomial(torch.tensor(1.0), torch.tensor(1.5)) end)
+      assert.raises("binomial: count: expected", "got -1",
+         function() torch.binomial(torch.tensor(-1.0), torch.tensor(0.5)) end)
+      assert.raises("binomial: prob: expected a floating tensor, got int64",
+         function() torch.binomial(torch.tensor(1), torch.tensor(1)) end)
    end)
 end)

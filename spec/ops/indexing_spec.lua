@@ -20,9 +20,8 @@ describe("gather and scatter", function()
       local x = torch.tensor {{1, 2, 3}, {4, 5, 6}}
       assert.close({{3, 1}, {5, 5}}, x:gather(2, torch.tensor {{3, 1}, {2, 2}}):tolist(), 0)
       for _, position in ipairs {0, 4, -1} do
-         assert.raises("gather", "position " .. position, "1 to 3", function()
-            x:gather(2, torch.tensor {{position}})
-         end)
+         assert.raises("gather", "position " .. position, "1 to 3",
+            function() x:gather(2, torch.tensor {{position}}) end)
       end
    end)
 
@@ -63,9 +62,7 @@ describe("gather and scatter", function()
       each_thread_count(function() return torch.zeros(500):scatter_add(1, index, values) end)
       each_thread_count(function() return torch.zeros(500):index_add(1, index, values) end)
       each_thread_count(function() return torch.zeros(40, 70):index_add(1, rows, table_) end)
-      each_thread_count(function()
-         return torch.zeros(70, 40):index_add(2, rows, table_:t())
-      end)
+      each_thread_count(function() return torch.zeros(70, 40):index_add(2, rows, table_:t()) end)
       each_thread_count(function() return values[index % 100000 + 1] end)
    end)
 
@@ -99,9 +96,8 @@ describe("x[...]", function()
    it("takes masks of one or several dimensions", function()
       assert.close(x:masked_select(x:gt(20)), x[x:gt(20)], 0)
       assert.are.same({2, 4}, x[torch.tensor {{true, false, false}, {false, false, true}}].shape)
-      assert.raises("index", "mask of shape [4]", "[2, 3, 4]", function()
-         return x[torch.tensor {true, false, true, true}]
-      end)
+      assert.raises("index", "mask of shape [4]", "[2, 3, 4]",
+         function() return x[torch.tensor {true, false, true, true}] end)
    end)
 
    it("counts negative positions from the end", function()
@@ -117,9 +113,7 @@ describe("x[...]", function()
 
    it("refuses values that do not broadcast", function()
       local y = torch.zeros(3, 4)
-      assert.raises("index_put", "[2, 4]", "[3]", function()
-         y[torch.tensor {1, 2}] = torch.ones(3)
-      end)
+      assert.raises("index_put", "[2, 4]", "[3]", function() y[torch.tensor {1, 2}] = torch.ones(3) end)
    end)
 end)
 
@@ -211,9 +205,7 @@ describe("copies with one part replaced", function()
       assert.close({0, 1, 1, 1, 0}, x:slice_scatter(torch.ones(3), 1, 2, 4):tolist(), 0)
       assert.close({0, 0, 0, 1, 1}, x:slice_scatter(torch.ones(2), 1, -2):tolist(), 0)
       assert.close({0, 0, 0, 0, 0}, x:tolist(), 0)
-      assert.raises("slice_scatter", "[3]", "[2]", function()
-         x:slice_scatter(torch.ones(2), 1, 2, 4)
-      end)
+      assert.raises("slice_scatter", "[3]", "[2]", function() x:slice_scatter(torch.ones(2), 1, 2, 4) end)
    end)
 end)
 
@@ -225,9 +217,8 @@ describe("unravel_index", function()
       assert.equal(3, #places)
       assert.close(x:take(at), x[{places[1], places[2], places[3]}], 0)
       assert.close({3}, torch.unravel_index(torch.tensor {3}, 6)[1], 0)
-      assert.raises("unravel_index: indices: position 25", "1 to 24", function()
-         torch.unravel_index(torch.tensor {25}, {2, 3, 4})
-      end)
+      assert.raises("unravel_index: indices: position 25", "1 to 24",
+         function() torch.unravel_index(torch.tensor {25}, {2, 3, 4}) end)
    end)
 end)
 

@@ -5,9 +5,7 @@ local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local linalg = torch.linalg
 
-local function random(...)
-   return torch.randn({...}, {dtype = "float64"})
-end
+local function random(...) return torch.randn({...}, {dtype = "float64"}) end
 
 local function spread(n) -- Returns a symmetric matrix with distinct eigenvalues 1, 2, ... n.
    local q = linalg.qr(random(n, n))
@@ -29,9 +27,8 @@ describe("torch.linalg", function()
 
    it("cholesky names the matrix that is not positive definite", function()
       local batch = torch.stack({torch.eye(2), torch.tensor({{1.0, 2}, {2, 1}})})
-      assert.raises("linalg.cholesky", "matrix 2 of the batch is not positive definite", function()
-         linalg.cholesky(batch)
-      end)
+      assert.raises("linalg.cholesky", "matrix 2 of the batch is not positive definite",
+         function() linalg.cholesky(batch) end)
    end)
 
    it("cholesky and cholesky_solve differentiate twice", function()
@@ -237,9 +234,8 @@ describe("torch.linalg", function()
          local rows = torch.tensor({wrong, 1}, {dtype = "int32"})
          assert.raises("lu_unpack: expected as pivots rows from 1 to 2", tostring(rows[1]:item()),
             function() torch.lu_unpack(LU, rows) end)
-         assert.raises("linalg.lu_solve: expected as pivots", "from 1 to 2", function()
-            linalg.lu_solve(torch.ones(2, 2), rows, torch.ones(2, 1))
-         end)
+         assert.raises("linalg.lu_solve: expected as pivots", "from 1 to 2",
+            function() linalg.lu_solve(torch.ones(2, 2), rows, torch.ones(2, 1)) end)
       end
    end)
 
@@ -309,9 +305,8 @@ describe("torch.linalg", function()
       for _, name in ipairs {"cholesky_ex", "inv_ex", "lu_factor_ex"} do
          assert.raises("linalg." .. name, "matrix 2", function() linalg[name](batch, {check_errors = true}) end)
       end
-      assert.raises("linalg.solve_ex", "singular", function()
-         linalg.solve_ex(batch[2], torch.ones(2), {check_errors = true})
-      end)
+      assert.raises("linalg.solve_ex", "singular",
+         function() linalg.solve_ex(batch[2], torch.ones(2), {check_errors = true}) end)
    end)
 
    it("multi_dot multiplies in the cheapest order and gives the same", function()
@@ -459,15 +454,13 @@ describe("L D L^T", function()
       assert.raises("linalg.ldl_factor: expected square", function() linalg.ldl_factor(random(2, 3)) end)
       local ld, b = torch.eye(3), torch.ones(3, 1)
       for _, wrong in ipairs {{0, 1, 2}, {1, 2, 4}, {1, 2, -3}, {-2, -3, 1}, {-4, -4, 3}} do
-         assert.raises("linalg.ldl_solve: pivots: expected those of linalg.ldl_factor", function()
-            linalg.ldl_solve(ld, torch.tensor(wrong, {dtype = "int32"}), b)
-         end)
+         assert.raises("linalg.ldl_solve: pivots: expected those of linalg.ldl_factor",
+            function() linalg.ldl_solve(ld, torch.tensor(wrong, {dtype = "int32"}), b) end)
       end
       local pivots = torch.tensor({1, 2, 3}, {dtype = "int32"})
       assert.raises("linalg.ldl_solve: B: expected matrices", function() linalg.ldl_solve(ld, pivots, b[{{}, 1}]) end)
-      assert.raises("linalg.ldl_solve: expected A and B of one dtype", function()
-         linalg.ldl_solve(ld, pivots, b:double())
-      end)
+      assert.raises("linalg.ldl_solve: expected A and B of one dtype",
+         function() linalg.ldl_solve(ld, pivots, b:double()) end)
    end)
 end)
 
@@ -550,12 +543,10 @@ describe("svd_lowrank and pca_lowrank", function()
    it("refuse arguments that do not fit", function()
       assert.raises("svd_lowrank: q: expected 0 to 3", "got 6", function() torch.svd_lowrank(random(5, 3)) end)
       assert.raises("pca_lowrank: A: expected matrices", function() torch.pca_lowrank(random(5)) end)
-      assert.raises("svd_lowrank: A: expected matrices", "float16", function()
-         torch.svd_lowrank(random(5, 3):half(), 2)
-      end)
-      assert.raises("svd_lowrank: M: expected a tensor that broadcasts to A's shape (5, 3)", function()
-         torch.svd_lowrank(random(5, 3), {q = 2, M = random(2, 3)})
-      end)
+      assert.raises("svd_lowrank: A: expected matrices", "float16",
+         function() torch.svd_lowrank(random(5, 3):half(), 2) end)
+      assert.raises("svd_lowrank: M: expected a tensor that broadcasts to A's shape (5, 3)",
+         function() torch.svd_lowrank(random(5, 3), {q = 2, M = random(2, 3)}) end)
       assert.raises("svd_lowrank: A: expected matrices",
          function() torch.svd_lowrank(torch.ones(3, 3, {dtype = "int64"}), 2) end)
    end)

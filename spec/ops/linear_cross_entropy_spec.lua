@@ -6,15 +6,11 @@ local F = torch.nn.functional
 
 local function inputs(dtype, device)
    torch.manual_seed(6)
-   local function leaf(...)
-      return torch.randn({...}, {dtype = dtype}):to(device or "cpu"):requires_grad_()
-   end
+   local function leaf(...) return torch.randn({...}, {dtype = dtype}):to(device or "cpu"):requires_grad_() end
    return leaf(13, 5), leaf(7, 5), leaf(7), torch.randint(1, 8, {13}):to(device or "cpu")
 end
 
-local function gradients(loss, ...)
-   return {torch.autograd.grad(loss:sum(), {...})}
-end
+local function gradients(loss, ...) return {torch.autograd.grad(loss:sum(), {...})} end
 
 local kinds = {
    plain = {}, sum = {reduction = "sum"}, none = {reduction = "none"},
@@ -48,8 +44,7 @@ describe("linear_cross_entropy", function()
       local x, w, _, y = inputs("float64", torch.get_default_device())
       assert.close(F.cross_entropy(F.linear(x[1], w), y[1]):detach(),
          F.linear_cross_entropy(x[1], w, y[1]):detach(), 1e-12)
-      local none = F.linear_cross_entropy(x[{{}}]:narrow(1, 1, 0), w, y:narrow(1, 1, 0),
-         {reduction = "sum"})
+      local none = F.linear_cross_entropy(x[{{}}]:narrow(1, 1, 0), w, y:narrow(1, 1, 0), {reduction = "sum"})
       assert.equal(0, none:item())
       none:backward()
       assert.equal(0, w.grad:abs():sum():item())
@@ -74,9 +69,7 @@ describe("linear_cross_entropy", function()
       assert.equal("float32", low.dtype)
       assert.close(F.cross_entropy(F.linear(x:bfloat16(), w:bfloat16(), b:bfloat16()):float(), y)
          :detach(), low:detach(), 1e-6)
-      local auto = torch.autocast("cpu", function()
-         return F.linear_cross_entropy(x, w, y, {linear_bias = b})
-      end)
+      local auto = torch.autocast("cpu", function() return F.linear_cross_entropy(x, w, y, {linear_bias = b}) end)
       assert.equal(low:item(), auto:item())
       auto:backward()
       assert.equal("float32", w.grad.dtype)
@@ -98,21 +91,17 @@ describe("linear_cross_entropy", function()
       end
       local logits <const> = n * classes * 4
       assert.is_true(peak(function() return F.cross_entropy(F.linear(x, w), y) end) > logits)
-      assert.is_true(peak(function()
-         return F.linear_cross_entropy(x, w, y, {chunk_size = 32})
-      end) < logits / 2)
+      assert.is_true(peak(function() return F.linear_cross_entropy(x, w, y, {chunk_size = 32}) end) < logits / 2)
    end)
 
    it("names the mistake", function()
       local x, w, b, y = inputs "float32"
       assert.raises("linear_cross_entropy: input: expected (N, in) for linear_weight (C, in), got "
          .. "[13, 5] and [5, 7]", function() F.linear_cross_entropy(x, w:t(), y) end)
-      assert.raises("linear_bias: expected shape [7], got [13]", function()
-         F.linear_cross_entropy(x, w, y, {linear_bias = x[{{}, 1}]})
-      end)
-      assert.raises("chunk_size: expected at least 1, got 0", function()
-         F.linear_cross_entropy(x, w, y, {linear_bias = b, chunk_size = 0})
-      end)
+      assert.raises("linear_bias: expected shape [7], got [13]",
+         function() F.linear_cross_entropy(x, w, y, {linear_bias = x[{{}, 1}]}) end)
+      assert.raises("chunk_size: expected at least 1, got 0",
+         function() F.linear_cross_entropy(x, w, y, {linear_bias = b, chunk_size = 0}) end)
       assert.raises("expected 1 to 7", function() -- a label
          F.linear_cross_entropy(x, w, y * 0 + 8)
       end)

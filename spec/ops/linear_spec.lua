@@ -132,9 +132,8 @@ describe("the pass of a product with", function()
    end)
 
    it("refuses an unknown approximation", function()
-      assert.raises("gelu", "approximate", function()
-         F.linear_gelu(torch.ones(1, 1), torch.ones(1, 1), nil, "none of these")
-      end)
+      assert.raises("gelu", "approximate",
+         function() F.linear_gelu(torch.ones(1, 1), torch.ones(1, 1), nil, "none of these") end)
    end)
 
    it("keeps the input of gelu only for a gradient", function()

@@ -28,9 +28,8 @@ describe("margins", function()
    it("must be positive", function()
       local x = torch.ones(2, 3)
       assert.raises("huber_loss", "delta", "more than 0", function() F.huber_loss(x, x, {delta = 0}) end)
-      assert.raises("triplet_margin_loss", "margin", "more than 0", function()
-         F.triplet_margin_loss(x, x, x, {margin = -1})
-      end)
+      assert.raises("triplet_margin_loss", "margin", "more than 0",
+         function() F.triplet_margin_loss(x, x, x, {margin = -1}) end)
    end)
 end)
 

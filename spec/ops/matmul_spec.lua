@@ -3,9 +3,7 @@
 local torch = require "tlua"
 
 -- Computes the product by sums of elementwise products.
-local function slow(a, b)
-   return (a:unsqueeze(-1) * b:unsqueeze(-3)):sum(-2)
-end
+local function slow(a, b) return (a:unsqueeze(-1) * b:unsqueeze(-3)):sum(-2) end
 
 local function normal(...) return torch.randn(..., {dtype = "float64"}) end
 
@@ -41,9 +39,7 @@ describe("matmul", function()
       }
       local expected = slow(a, b)
       for _, left in ipairs(layouts) do
-         for _, right in ipairs(layouts) do
-            assert.close(expected, left(a):matmul(right(b)), 1e-12)
-         end
+         for _, right in ipairs(layouts) do assert.close(expected, left(a):matmul(right(b)), 1e-12) end
       end
       local row = normal({1, 8}):expand(6, 8)
       assert.close(slow(row, b:t()), row:matmul(b:t()), 1e-12)
@@ -59,8 +55,7 @@ describe("matmul", function()
          assert.close({{20, 23, 26, 29}, {56, 68, 80, 92}}, product, 0)
          assert.close(product, a:to(dtype):matmul(b:t():contiguous():t():to(dtype)), 0)
       end
-      assert.equal(0, torch.full({1, 4}, 64, {dtype = "uint8"}):matmul(
-         torch.ones(4, 1, {dtype = "uint8"})):item())
+      assert.equal(0, torch.full({1, 4}, 64, {dtype = "uint8"}):matmul(torch.ones(4, 1, {dtype = "uint8"})):item())
       for _, dtype in ipairs {"float16", "bfloat16"} do
          assert.close({{20, 23, 26, 29}, {56, 68, 80, 92}}, a:to(dtype):matmul(b:to(dtype)), 0)
          local x, y = torch.randn(300, 600), torch.randn(600, 1100)
@@ -99,18 +94,11 @@ describe("matmul", function()
    end)
 
    it("names the argument that does not fit", function()
-      assert.raises("matmul", "[2, 3]", "[2, 3]", function()
-         torch.zeros(2, 3):matmul(torch.zeros(2, 3))
-      end)
-      assert.raises("matmul", "at least 1 dimension", function()
-         torch.tensor(1.0):matmul(torch.zeros(2))
-      end)
-      assert.raises("matmul", "batch", function()
-         torch.zeros(2, 1, 3):matmul(torch.zeros(3, 3, 1))
-      end)
-      assert.raises("matmul", "float32", "float64", function()
-         torch.zeros(2, 2):matmul(torch.zeros(2, 2, {dtype = "float64"}))
-      end)
+      assert.raises("matmul", "[2, 3]", "[2, 3]", function() torch.zeros(2, 3):matmul(torch.zeros(2, 3)) end)
+      assert.raises("matmul", "at least 1 dimension", function() torch.tensor(1.0):matmul(torch.zeros(2)) end)
+      assert.raises("matmul", "batch", function() torch.zeros(2, 1, 3):matmul(torch.zeros(3, 3, 1)) end)
+      assert.raises("matmul", "float32", "float64",
+         function() torch.zeros(2, 2):matmul(torch.zeros(2, 2, {dtype = "float64"})) end)
       assert.raises("matmul", "bool", function()
          local mask = torch.ones(2, 2, {dtype = "bool"})
          mask:matmul(mask)
@@ -135,8 +123,7 @@ describe("addmm and its like", function()
       assert.close({{2, 2}, {2, 2}}, torch.addmm(nothing, a, a, {beta = 0}), 0)
       assert.close({2, 2}, torch.addmv(nothing[1], a, a[1], {beta = 0}), 0)
       assert.close({{1, 1}, {1, 1}}, torch.addr(nothing, a[1], a[1], {beta = 0}), 0)
-      assert.close({{{2, 2}, {2, 2}}},
-         torch.baddbmm(nothing, a:unsqueeze(1), a:unsqueeze(1), {beta = 0}), 0)
+      assert.close({{{2, 2}, {2, 2}}}, torch.baddbmm(nothing, a:unsqueeze(1), a:unsqueeze(1), {beta = 0}), 0)
    end)
 
    it("broadcast self", function()
@@ -158,8 +145,7 @@ describe("addmm and its like", function()
 
    it("scale self if the product is empty", function()
       local x = torch.ones(2, 2)
-      assert.close({{3, 3}, {3, 3}},
-         torch.addmm(x, torch.zeros(2, 0), torch.zeros(0, 2), {beta = 3}), 0)
+      assert.close({{3, 3}, {3, 3}}, torch.addmm(x, torch.zeros(2, 0), torch.zeros(0, 2), {beta = 3}), 0)
       assert.close({{2, 2}, {2, 2}}, torch.addmm(x:long(), torch.zeros(2, 0):long(),
          torch.zeros(0, 2):long(), {beta = 2}), 0)
    end)
@@ -231,9 +217,7 @@ describe("further products", function()
       assert.close(torch.cdist(many, many, 2, {compute_mode = "donot_use_mm_for_euclid_dist"}),
          torch.cdist(many, many), 1e-6)
       assert.close({5}, torch.pdist(x:detach()), 1e-15)
-      assert.raises("cdist", "compute_mode", "fast", function()
-         torch.cdist(x, x, 2, {compute_mode = "fast"})
-      end)
+      assert.raises("cdist", "compute_mode", "fast", function() torch.cdist(x, x, 2, {compute_mode = "fast"}) end)
    end)
 end)
 

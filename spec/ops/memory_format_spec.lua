@@ -14,9 +14,7 @@ local function each(values, fn)
    return list
 end
 
-local function strides(values)
-   return each(values, function(t) return table.concat(t:stride(), ",") end)
-end
+local function strides(values) return each(values, function(t) return table.concat(t:stride(), ",") end) end
 
 -- Returns the inputs: x (2, 3, 4, 6) and v (2, 3, 4, 6, 5) are channels-last; c has the elements of
 -- x, but is row-major.
@@ -161,9 +159,8 @@ describe("memory formats", function()
       assert.close(t.c, t.c:sim(1, {non_blocking = true}):cpu(), 0)
       assert.close(t.c, t.c:sim(last):cpu(), 0)
       for name, call in sorted {sim = t.c.sim, cpu = t.c.cpu} do
-         assert.raises(name .. ": memory_format: expected torch.contiguous_format", function()
-            call(t.c, {memory_format = "last"})
-         end)
+         assert.raises(name .. ": memory_format: expected torch.contiguous_format",
+            function() call(t.c, {memory_format = "last"}) end)
       end
    end)
 
@@ -258,9 +255,8 @@ describe("memory formats", function()
       assert.same({1}, net[1].bias:stride())
       assert.same({32, 1, 16, 4}, net(x):stride())
       assert.close(want, net(x), 1e-5)
-      assert.raises("to: memory_format: expected torch.contiguous_format", function()
-         net:to {memory_format = "last"}
-      end)
+      assert.raises("to: memory_format: expected torch.contiguous_format",
+         function() net:to {memory_format = "last"} end)
    end)
 
    it("that do not fit are errors", function()
@@ -274,11 +270,8 @@ describe("memory formats", function()
       end
       assert.raises("contiguous: memory_format: expected torch.contiguous_format, preserve_format, channels_last "
          .. "or channels_last_3d, got 'rows'", function() x:contiguous {memory_format = "rows"} end)
-      assert.raises("preserve_format names no order", function()
-         x:contiguous {memory_format = torch.preserve_format}
-      end)
-      assert.raises("empty: memory_format", function()
-         torch.empty(2, {memory_format = torch.preserve_format})
-      end)
+      assert.raises("preserve_format names no order",
+         function() x:contiguous {memory_format = torch.preserve_format} end)
+      assert.raises("empty: memory_format", function() torch.empty(2, {memory_format = torch.preserve_format}) end)
    end)
 end)

@@ -130,23 +130,19 @@ describe("errors about wrong arguments", function()
    it("count dimensions and positions from 1", function()
       local x = torch.ones(2, 3)
       assert.raises("logsumexp:", "dimension 4 is out of range", function() x:logsumexp(4) end)
-      assert.raises("embedding: input: position 9", "expected 1 to 5", function()
-         F.embedding(torch.tensor {9}, torch.ones(5, 2))
-      end)
-      assert.raises("multi_margin_loss: target: position 4", "expected 1 to 3", function()
-         F.multi_margin_loss(x, torch.tensor {1, 4})
-      end)
-      assert.raises("take_along_dim: indices: position 4", "expected 1 to 3", function()
-         x:take_along_dim(torch.tensor {{4}, {1}}, 2)
-      end)
+      assert.raises("embedding: input: position 9", "expected 1 to 5",
+         function() F.embedding(torch.tensor {9}, torch.ones(5, 2)) end)
+      assert.raises("multi_margin_loss: target: position 4", "expected 1 to 3",
+         function() F.multi_margin_loss(x, torch.tensor {1, 4}) end)
+      assert.raises("take_along_dim: indices: position 4", "expected 1 to 3",
+         function() x:take_along_dim(torch.tensor {{4}, {1}}, 2) end)
    end)
 end)
 
 describe("embedding_bag", function()
    it("needs a bag for its positions", function()
-      assert.raises("embedding_bag: offsets", "a bag for 2 positions", function()
-         F.embedding_bag(torch.tensor {1, 2}, torch.ones(3, 2), torch.tensor({}, {dtype = "int64"}))
-      end)
+      assert.raises("embedding_bag: offsets", "a bag for 2 positions",
+         function() F.embedding_bag(torch.tensor {1, 2}, torch.ones(3, 2), torch.tensor({}, {dtype = "int64"})) end)
    end)
 end)
 

@@ -136,9 +136,8 @@ describe("batch_norm", function()
    end)
 
    it("refuses one value per channel", function()
-      assert.raises("batch_norm", "more than 1 value", "[1, 3]", function()
-         F.batch_norm(torch.randn(1, 3), nil, nil, nil, nil, true)
-      end)
+      assert.raises("batch_norm", "more than 1 value", "[1, 3]",
+         function() F.batch_norm(torch.randn(1, 3), nil, nil, nil, nil, true) end)
    end)
 end)
 
@@ -255,9 +254,7 @@ describe("embedding", function()
 
    it("counts from 1", function()
       local w = torch.randn(3, 2)
-      assert.raises("embedding", "position 0", "1 to 3", function()
-         F.embedding(torch.tensor {0}, w)
-      end)
+      assert.raises("embedding", "position 0", "1 to 3", function() F.embedding(torch.tensor {0}, w) end)
       assert.raises("embedding", "position 4", function() F.embedding(torch.tensor {4}, w) end)
    end)
 end)

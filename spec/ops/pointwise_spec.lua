@@ -8,9 +8,7 @@ local nan <const>, inf <const> = 0 / 0, math.huge
 local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
 -- Returns the gradients of sum(fn(...)).
-local function gradients(fn, ...)
-   return torch.autograd.grad(fn(...):sum(), {...})
-end
+local function gradients(fn, ...) return torch.autograd.grad(fn(...):sum(), {...}) end
 
 describe("promotion", function()
    it("lets a number keep a tensor's width", function()
@@ -42,9 +40,7 @@ end)
 
 describe("pointwise operators refuse", function()
    it("shapes that do not broadcast", function()
-      assert.raises("add", "[2, 3]", "[2]", function()
-         return torch.zeros(2, 3) + torch.zeros(2)
-      end)
+      assert.raises("add", "[2, 3]", "[2]", function() return torch.zeros(2, 3) + torch.zeros(2) end)
    end)
 
    it("bool if PyTorch refuses it", function()
@@ -79,9 +75,8 @@ describe("pointwise operators refuse", function()
    end)
 
    it("unknown rounding modes", function()
-      assert.raises("div", "floor", "trunc", "up", function()
-         torch.div(torch.ones(1), 2, {rounding_mode = "up"})
-      end)
+      assert.raises("div", "floor", "trunc", "up",
+         function() torch.div(torch.ones(1), 2, {rounding_mode = "up"}) end)
    end)
 end)
 
@@ -460,9 +455,7 @@ describe("PyTorch's special cases", function()
          local bits = torch.arange(0, infinity + 1, {dtype = "int64"})
          local up = bits:to("int16"):view(dtype)
          local function of(values) return values:contiguous():view("int16"):to("int64") end
-         local function towards(values, goal)
-            return of(torch.nextafter(values, torch.full_like(values, goal)))
-         end
+         local function towards(values, goal) return of(torch.nextafter(values, torch.full_like(values, goal))) end
          assert.is_true(torch.equal(bits[{{2, -1}}], towards(up[{{1, -2}}], inf)))
          assert.is_true(torch.equal(bits[{{1, -2}}], towards(up[{{2, -1}}], 0)))
          local sign = -0x8000

@@ -77,12 +77,10 @@ describe("torch.poisson", function()
    end)
 
    it("refuses rates below 0 and integers", function()
-      assert.raises("poisson: self: expected values of at least 0, got -1", function()
-         torch.poisson(torch.tensor {2.0, -1})
-      end)
+      assert.raises("poisson: self: expected values of at least 0, got -1",
+         function() torch.poisson(torch.tensor {2.0, -1}) end)
       assert.raises("poisson", "nan", function() torch.poisson(torch.tensor {0 / 0}) end)
-      assert.raises("poisson: expected a floating tensor of rates, got int64", function()
-         torch.poisson(torch.tensor {1})
-      end)
+      assert.raises("poisson: expected a floating tensor of rates, got int64",
+         function() torch.poisson(torch.tensor {1}) end)
    end)
 end)

@@ -17,9 +17,7 @@ describe("dimensions", function()
          local y = x:permute(layout):contiguous():permute(back)
          for _, dims in ipairs(lists) do
             for _, name in ipairs {"sum", "amax", "var", "mean", "norm"} do
-               local function run(t)
-                  return name == "norm" and t:norm(2, dims) or t[name](t, dims)
-               end
+               local function run(t) return name == "norm" and t:norm(2, dims) or t[name](t, dims) end
                assert.close(run(x), run(y), 1e-13)
             end
          end
@@ -286,9 +284,7 @@ describe("integrals and differences", function()
       assert.close({{1.5, 4.5}, {3, 6}}, torch.cumulative_trapezoid(y), 0)
       assert.close({{1, 2}, {0, 0}}, y:diff(), 0)
       assert.same({true, false}, torch.tensor({true, false, false}):diff():tolist())
-      assert.raises("trapezoid", "as many points", function()
-         torch.trapezoid(y, torch.zeros(2))
-      end)
+      assert.raises("trapezoid", "as many points", function() torch.trapezoid(y, torch.zeros(2)) end)
    end)
 end)
 
@@ -300,9 +296,7 @@ describe("statistics", function()
    end)
 
    it("refuse weights whose sum is 0", function()
-      assert.raises("cov", "sum to 0", function()
-         torch.cov(torch.ones(2, 3), {aweights = torch.zeros(3)})
-      end)
+      assert.raises("cov", "sum to 0", function() torch.cov(torch.ones(2, 3), {aweights = torch.zeros(3)}) end)
    end)
 
    it("count the upper end in the last bin", function()
@@ -431,8 +425,7 @@ describe("gradient", function()
       assert.raises("gradient: edge_order", "3", function() torch.gradient(x, {edge_order = 3}) end)
       assert.raises("gradient: self", "at least 3", function() torch.gradient(x, {edge_order = 2}) end)
       assert.raises("gradient: spacing", "2 dimensions", function() torch.gradient(x, {spacing = {1, 2, 3}}) end)
-      assert.raises("gradient: spacing", "[2]", function()
-         torch.gradient(x, {spacing = {torch.ones(2), torch.ones(2)}})
-      end)
+      assert.raises("gradient: spacing", "[2]",
+         function() torch.gradient(x, {spacing = {torch.ones(2), torch.ones(2)}}) end)
    end)
 end)

@@ -26,9 +26,7 @@ local layouts = {
    end,
 }
 
-local function read(item)
-   return torch.tensor(item[3], {dtype = item[1]}):reshape(item[2])
-end
+local function read(item) return torch.tensor(item[3], {dtype = item[1]}):reshape(item[2]) end
 
 -- Returns all results as one list, with lists of tensors flattened.
 local function collect(...)
@@ -76,9 +74,7 @@ end
 
 local function describe_inputs(inputs)
    local texts = {}
-   for i, item in ipairs(inputs) do
-      texts[i] = ("%s(%s)"):format(item[1], table.concat(item[2], ", "))
-   end
+   for i, item in ipairs(inputs) do texts[i] = ("%s(%s)"):format(item[1], table.concat(item[2], ", ")) end
    return table.concat(texts, ", ")
 end
 
@@ -91,9 +87,7 @@ local function by_name()
          groups[name] = {}
          order[#order + 1] = name
       end
-      for i = 2, #row do
-         table.insert(groups[name], {text = row[1], inputs = row[i][1], expected = row[i][2]})
-      end
+      for i = 2, #row do table.insert(groups[name], {text = row[1], inputs = row[i][1], expected = row[i][2]}) end
    end
    return groups, order
 end

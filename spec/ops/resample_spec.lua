@@ -67,9 +67,7 @@ describe("pixel_shuffle, pixel_unshuffle and channel_shuffle", function()
 
    it("name the size that cannot be divided", function()
       assert.raises("pixel_shuffle", "multiple of 4", function() F.pixel_shuffle(torch.ones(3, 2, 2), 2) end)
-      assert.raises("pixel_unshuffle", "multiples of 2", function()
-         F.pixel_unshuffle(torch.ones(1, 3, 2), 2)
-      end)
+      assert.raises("pixel_unshuffle", "multiples of 2", function() F.pixel_unshuffle(torch.ones(1, 3, 2), 2) end)
       assert.raises("channel_shuffle", "divisor", function() F.channel_shuffle(torch.ones(1, 3, 2), 2) end)
    end)
 end)
@@ -134,29 +132,24 @@ describe("interpolate", function()
       for _, case in ipairs {
          {"bilinear", {2, 3}, false, {5.07143, 5.625, 4.14286, 5.14286, 5.3125, 4.85714}},
          {"bilinear", {3, 2}, true, {4.9932, 4.02381, 5.23809, 4.9375, 5.4881, 5.41667}},
-         {"bicubic", {2, 4}, false,
-            {5.30233, 4.60685, 6.63131, 3.08164, 4.75331, 6.46942, 3.84747, 5.59082}},
+         {"bicubic", {2, 4}, false, {5.30233, 4.60685, 6.63131, 3.08164, 4.75331, 6.46942, 3.84747, 5.59082}},
          {"bicubic", {7, 2}, true,
             {5.09372, 4.66292, 4.82505, 2.94812, 4.8892, 2.22545, 6.04263, 5.96986, 5.06929, 5.64497,
              4.21849, 4.51753, 5.68055, 5.6965}},
-         {"lanczos", {2, 4}, false,
-            {5.17846, 4.67516, 6.69021, 2.90604, 4.76558, 6.56483, 3.75034, 5.58046}},
+         {"lanczos", {2, 4}, false, {5.17846, 4.67516, 6.69021, 2.90604, 4.76558, 6.56483, 3.75034, 5.58046}},
       } do
          local mode, size, corners, expected = table.unpack(case)
          it(("gives PyTorch's values: %s to %d x %d, align_corners = %s"):format(mode, size[1],
             size[2], corners), function()
-            check(expected, F.interpolate(x, size,
-               {mode = mode, align_corners = corners, antialias = true}))
+            check(expected, F.interpolate(x, size, {mode = mode, align_corners = corners, antialias = true}))
          end)
       end
 
       it("measures by scale_factor, or by the sizes with recompute_scale_factor", function()
          local options = {scale_factor = {0.5, 0.7}, mode = "bilinear", antialias = true}
-         check({5.1044, 4.33333, 6.79263, 3.35714, 5.09135, 5.7963, 4.83064, 4.5},
-            F.interpolate(x, options))
+         check({5.1044, 4.33333, 6.79263, 3.35714, 5.09135, 5.7963, 4.83064, 4.5}, F.interpolate(x, options))
          options.recompute_scale_factor = true
-         check({5.3125, 4.77778, 6.22222, 3.375, 4.8125, 6.11111, 4.22222, 5.375},
-            F.interpolate(x, options))
+         check({5.3125, 4.77778, 6.22222, 3.375, 4.8125, 6.11111, 4.22222, 5.375}, F.interpolate(x, options))
       end)
 
       it("has PyTorch's gradient", function()
@@ -172,9 +165,7 @@ describe("interpolate", function()
 
       it("rounds bytes after each dimension, and half types once", function()
          local bytes = ((torch.arange(30) * 53) % 256):to("uint8"):reshape(1, 1, 5, 6)
-         local function small(t, mode)
-            return F.interpolate(t, {2, 3}, {mode = mode, antialias = true})
-         end
+         local function small(t, mode) return F.interpolate(t, {2, 3}, {mode = mode, antialias = true}) end
          check({98, 143, 95, 162, 115, 124}, small(bytes, "bilinear"):float())
          check({90, 151, 89, 172, 109, 125}, small(bytes, "bicubic"):float())
          for _, dtype in ipairs {"float16", "bfloat16"} do
@@ -190,27 +181,22 @@ describe("interpolate", function()
       end)
 
       it("names modes that have no filter", function()
-         assert.raises("interpolate", "antialias: expected mode 'bilinear'", function()
-            F.interpolate(x, {2, 3}, {antialias = true})
-         end)
-         assert.raises("interpolate", "antialias: expected mode 'bilinear'", function()
-            F.interpolate(line, 3, {mode = "linear", antialias = true})
-         end)
-         assert.raises("interpolate", "'lanczos' needs antialias", function()
-            F.interpolate(x, {2, 3}, {mode = "lanczos"})
-         end)
-         assert.raises("interpolate", "align_corners has no meaning", function()
-            F.interpolate(x, {2, 3}, {mode = "lanczos", align_corners = true, antialias = true})
-         end)
+         assert.raises("interpolate", "antialias: expected mode 'bilinear'",
+            function() F.interpolate(x, {2, 3}, {antialias = true}) end)
+         assert.raises("interpolate", "antialias: expected mode 'bilinear'",
+            function() F.interpolate(line, 3, {mode = "linear", antialias = true}) end)
+         assert.raises("interpolate", "'lanczos' needs antialias",
+            function() F.interpolate(x, {2, 3}, {mode = "lanczos"}) end)
+         assert.raises("interpolate", "align_corners has no meaning",
+            function() F.interpolate(x, {2, 3}, {mode = "lanczos", align_corners = true, antialias = true}) end)
       end)
    end)
 
    it("names options that do not fit", function()
       assert.raises("interpolate", "one of size and scale_factor", function() F.interpolate(line) end)
       assert.raises("interpolate", "one of size and scale_factor", function() F.interpolate(line, 3, 2) end)
-      assert.raises("interpolate", "'bilinear' is for inputs of 4", function()
-         F.interpolate(line, 3, nil, "bilinear")
-      end)
+      assert.raises("interpolate", "'bilinear' is for inputs of 4",
+         function() F.interpolate(line, 3, nil, "bilinear") end)
       assert.raises("interpolate", "align_corners", function() F.interpolate(line, 3, nil, "nearest", true) end)
       assert.raises("interpolate", "trilinear", function() F.interpolate(line, 3, nil, "cubic") end)
       assert.raises("interpolate", "1 or 2 numbers", function() F.interpolate(image, {1, 2, 3}) end)
@@ -311,9 +297,8 @@ describe("grid_sample", function()
    end)
 
    it("names the argument that does not fit", function()
-      assert.raises("grid_sample", "got [1, 1, 3, 4] and [1, 4, 2]", function()
-         F.grid_sample(image, torch.zeros(1, 4, 2))
-      end)
+      assert.raises("grid_sample", "got [1, 1, 3, 4] and [1, 4, 2]",
+         function() F.grid_sample(image, torch.zeros(1, 4, 2)) end)
       assert.raises("grid_sample", "'linear'", function() F.grid_sample(image, grid, "linear") end)
    end)
 end)

@@ -46,18 +46,15 @@ describe("an operator that only the CPU has", function()
    it("has its gradients there", function()
       agree(function(x)
          x = x:detach():requires_grad_()
-         return table.unpack(torch.autograd.grad(
-            torch.linalg.inv(x):sum() + torch.linalg.det(x):sum(), {x}))
+         return table.unpack(torch.autograd.grad(torch.linalg.inv(x):sum() + torch.linalg.det(x):sum(), {x}))
       end, spd)
    end)
 
    it("raises what it raises on the CPU", function()
-      assert.raises("linalg.inv", "matrix 2 of the batch is singular", function()
-         torch.linalg.inv(there(torch.stack {spd[1], spd[2] * 0}))
-      end)
-      assert.raises("linalg.cholesky", "is not positive definite", function()
-         torch.linalg.cholesky(there(-spd[1]))
-      end)
+      assert.raises("linalg.inv", "matrix 2 of the batch is singular",
+         function() torch.linalg.inv(there(torch.stack {spd[1], spd[2] * 0})) end)
+      assert.raises("linalg.cholesky", "is not positive definite",
+         function() torch.linalg.cholesky(there(-spd[1])) end)
    end)
 end)
 

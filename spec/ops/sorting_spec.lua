@@ -134,9 +134,7 @@ describe("sets", function()
 
    it("have no empty slices", function()
       assert.raises("unique: dim", "[2, 0]", function() torch.zeros(2, 0):unique {dim = 1} end)
-      assert.raises("unique_consecutive: dim", function()
-         torch.tensor(1):unique_consecutive {dim = 1}
-      end)
+      assert.raises("unique_consecutive: dim", function() torch.tensor(1):unique_consecutive {dim = 1} end)
       assert.same({2, 0}, torch.zeros(2, 0):unique({dim = 2}).shape)
    end)
 

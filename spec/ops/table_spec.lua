@@ -8,17 +8,9 @@ local sorted = require "spec.support.sorted"
 
 -- Aspects that do not apply to an operator, with the reason.
 local exceptions = {
-   as_strided = {
-      layouts = "it is about the memory's layout", expanded = "it is about the memory's layout",
-   },
-   view = {
-      layouts = "it refuses layouts that need a copy",
-      expanded = "it refuses layouts that need a copy",
-   },
-   view_as = {
-      layouts = "it refuses layouts that need a copy",
-      expanded = "it refuses layouts that need a copy",
-   },
+   as_strided = {layouts = "it is about the memory's layout", expanded = "it is about the memory's layout"},
+   view = {layouts = "it refuses layouts that need a copy", expanded = "it refuses layouts that need a copy"},
+   view_as = {layouts = "it refuses layouts that need a copy", expanded = "it refuses layouts that need a copy"},
    view_as_complex = {
       layouts = "it refuses layouts that are no pairs",
       expanded = "it refuses layouts that are no pairs",
@@ -54,9 +46,7 @@ end
 
 -- Compares packed results with the expected ones; returns nil if they agree.
 local function compare(expected, actual, tol)
-   if expected.n ~= actual.n then
-      return ("%d results instead of %d"):format(actual.n, expected.n)
-   end
+   if expected.n ~= actual.n then return ("%d results instead of %d"):format(actual.n, expected.n) end
    local e, a = table_of.tensors(expected), table_of.tensors(actual)
    if #e ~= #a then return ("%d tensors instead of %d"):format(#a, #e) end
    for i = 1, #e do
@@ -108,8 +98,7 @@ local function check_gradient(which, row, args, call)
    options.second, options.symmetric = nil, nil
    local fn = as_function(args, call)
    local function symmetric(x, ...) return fn((x + x:transpose(-1, -2)) / 2, ...) end
-   local ok, fault = torch.autograd[which](row.gradcheck.symmetric and symmetric or fn, inputs,
-      options)
+   local ok, fault = torch.autograd[which](row.gradcheck.symmetric and symmetric or fn, inputs, options)
    return not ok and fault or nil
 end
 
@@ -181,9 +170,7 @@ aspect("in place", function(row, args)
       return compare({n = 1, expected[1]:to(self.dtype)}, {n = 1, self}, 0)
    end
    if not fits(args[1], expected[1]) then
-      if pcall(table_of.call_method, row, name, args) then
-         return "a result that does not fit was accepted"
-      end
+      if pcall(table_of.call_method, row, name, args) then return "a result that does not fit was accepted" end
       return
    end
    local self = args[1]:clone()
@@ -261,11 +248,7 @@ aspect("expanded", function(row, args)
    return ok and compare(expected, table_of.call(row, expanded), 1e-12) or nil
 end)
 
-local function to_dtype(dtype)
-   return function(x)
-      return floating(x) and x:detach():to(dtype) or x
-   end
-end
+local function to_dtype(dtype) return function(x) return floating(x) and x:detach():to(dtype) or x end end
 
 -- The inputs are restricted to values that the narrow type represents.
 local function check_dtype(row, args, dtype)
@@ -319,9 +302,7 @@ aspect("NaN", function(row, args)
    if not ok then return end
    local seen
    for _, result in ipairs(table_of.tensors(results)) do
-      if floating(result) and result:numel() > 0 then
-         seen = seen or result:isnan():any():item()
-      end
+      if floating(result) and result:numel() > 0 then seen = seen or result:isnan():any():item() end
    end
    return seen == false and "NaN disappears, and the manual does not say so" or nil
 end)
@@ -339,9 +320,7 @@ end
 -- floating-point tensor.
 local function check_entry(row)
    if not table_of.takes(row, "Tensor", "Operand", "Tensor[]") or row.nondiff then return end
-   if #row.examples == 0 then
-      return not elsewhere[row.name] and "the entry has no examples" or nil
-   end
+   if #row.examples == 0 then return not elsewhere[row.name] and "the entry has no examples" or nil end
    if row.differentiable then
       for _, text in ipairs(row.examples) do
          for _, x in ipairs(table_of.tensors(table_of.call(row, table_of.arguments(text)))) do
@@ -376,9 +355,7 @@ local function check_complex(row, text, faults)
       if of_complex[a.name] and not excepted then
          local args = table_of.arguments(text, nil, true)
          local ok, fault = xpcall(a.check, debug.traceback, row, args)
-         if fault then
-            faults[#faults + 1] = ("%s: %s(%s): %s"):format(a.name, row.path, text, fault)
-         end
+         if fault then faults[#faults + 1] = ("%s: %s(%s): %s"):format(a.name, row.path, text, fault) end
          if not ok then break end
       end
    end
@@ -389,9 +366,7 @@ local function check_example(row, text, faults)
       local excepted = exceptions[row.name] and exceptions[row.name][a.name]
       if not excepted then
          local ok, fault = xpcall(a.check, debug.traceback, row, table_of.arguments(text))
-         if fault then
-            faults[#faults + 1] = ("%s: %s(%s): %s"):format(a.name, row.path, text, fault)
-         end
+         if fault then faults[#faults + 1] = ("%s: %s(%s): %s"):format(a.name, row.path, text, fault) end
          if not ok then break end -- further aspects would fail in the same way
       end
    end

@@ -46,8 +46,7 @@ describe("convolution in tiles", function()
       for i, pair in ipairs {{ey, y:detach()}, {ex, dx}, {ew, dw}} do
          assert.equal(table.concat(pair[1].shape, " "), table.concat(pair[2].shape, " "))
          local largest, mean = errors(table.unpack(pair))
-         local text = ("%d of %dx%dx%dx%d to %d: %.2e, %.2e"):format(i, n, c, height, width, out, largest,
-            mean)
+         local text = ("%d of %dx%dx%dx%d to %d: %.2e, %.2e"):format(i, n, c, height, width, out, largest, mean)
          assert.is_true(largest < 1.5e-5 * factor and mean < 1.5e-6 * factor, text)
       end
    end
@@ -66,9 +65,7 @@ describe("convolution in tiles", function()
       compare(60, 64, 2, 6, 64, 2, 1)
    end)
 
-   it("of more weights than a cache holds", function()
-      compare(5, 140, 14, 13, 150, 1, 1)
-   end)
+   it("of more weights than a cache holds", function() compare(5, 140, 14, 13, 150, 1, 1) end)
 
    it("of an input that is not contiguous", function()
       compare(2, 48, 30, 28, 48, 1, 1, function(x) return x:transpose(3, 4) end)

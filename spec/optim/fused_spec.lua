@@ -24,9 +24,7 @@ local each = {
    Rprop = "{lr = 0.1}", ASGD = "{lr = 0.1, lambd = 0.1, t0 = 5}", Lion = "{lr = 0.01}",
 }
 
-local function same(expected, ...)
-   assert.close(expected, (problem.run(...)), 0)
-end
+local function same(expected, ...) assert.close(expected, (problem.run(...)), 0) end
 
 describe("a step", function()
    it("takes the learning rate from a tensor, too", function()
@@ -280,15 +278,12 @@ describe("a step of a half type", function()
          for name, text in sorted(each) do
             local _, of_exact, exact = problem.run(name, text, float32)
             local rounded = parameters(dtype)
-            local optimizer = problem.make(name, rounded,
-               problem.options(text, {master_weights = true}))
+            local optimizer = problem.make(name, rounded, problem.options(text, {master_weights = true}))
             problem.step(optimizer, rounded, 1, problem.steps)
             for i, p in ipairs(exact) do
                assert.close(p:detach():to(dtype), rounded[i]:detach(), 0)
                assert.close(p:detach(), optimizer.state[i].master, 0)
-               for key, value in pairs(of_exact.state[i]) do
-                  assert.close(value, optimizer.state[i][key], 0)
-               end
+               for key, value in pairs(of_exact.state[i]) do assert.close(value, optimizer.state[i][key], 0) end
             end
          end
       end
@@ -314,46 +309,34 @@ describe("_fused_step_", function()
          ["states: expected 2 of them, got 1"] = function(a) a.states[2] = nil end,
          ["clocks: expected 1 of them, got 0"] = function(a) a.clocks = {} end,
          ["options: expected 6 of them, got 5"] = function(a) a.options[6] = nil end,
-         ["grads of parameter 1: expected shape [2], got [3]"] = function(a)
-            a.grads[1] = torch.zeros(3)
-         end,
+         ["grads of parameter 1: expected shape [2], got [3]"] = function(a) a.grads[1] = torch.zeros(3) end,
          ["states of parameter 1: expected a floating dtype, got int64"] = function(a)
             a.states[2] = torch.zeros(2, {dtype = "int64"})
          end,
-         ["clocks of parameter 1: expected a float64 number"] = function(a)
-            a.clocks[1] = torch.zeros({})
-         end,
+         ["clocks of parameter 1: expected a float64 number"] = function(a) a.clocks[1] = torch.zeros({}) end,
          ["masters of parameter 1: expected float32, got float64"] = function(a)
             a.more.masters = {torch.zeros(2, float64)}
          end,
-         ["lr: expected a number in float32 or float64, got int64"] = function(a)
-            a.more.lr = torch.tensor(1)
-         end,
+         ["lr: expected a number in float32 or float64, got int64"] = function(a) a.more.lr = torch.tensor(1) end,
          ["found_inf: expected a number in float32, got float32 [2]"] = function(a)
             a.more.found_inf = torch.zeros(2)
          end,
       }
       for message, change in pairs(wrong) do
-         assert.raises("_fused_step_: " .. message, function()
-            torch._fused_step_(arguments(change))
-         end)
+         assert.raises("_fused_step_: " .. message, function() torch._fused_step_(arguments(change)) end)
       end
       local fine, odd = torch.ones(2), torch.ones(3)
-      assert.raises("grads of parameter 2", function()
-         torch._fused_step_({fine, odd}, {fine:clone(), fine}, {}, {}, "sgd", {1, 0, 0, 0, 0, 0})
-      end)
+      assert.raises("grads of parameter 2",
+         function() torch._fused_step_({fine, odd}, {fine:clone(), fine}, {}, {}, "sgd", {1, 0, 0, 0, 0, 0}) end)
       assert.close({1, 1}, fine, 0)
    end)
 
    it("has the checks and effects of an in-place operator", function()
       local p = torch.zeros(2, {requires_grad = true})
-      assert.raises("leaf", function()
-         torch._fused_step_({p}, {torch.ones(2)}, {}, {}, "lerp", {0.5})
-      end)
+      assert.raises("leaf", function() torch._fused_step_({p}, {torch.ones(2)}, {}, {}, "lerp", {0.5}) end)
       local one = torch.ones(1):expand(3)
-      assert.raises("_fused_step_", function()
-         torch._fused_step_({one}, {torch.ones(3)}, {}, {}, "lerp", {0.5})
-      end)
+      assert.raises("_fused_step_",
+         function() torch._fused_step_({one}, {torch.ones(3)}, {}, {}, "lerp", {0.5}) end)
       local saved = torch.ones(2, {requires_grad = true})
       local weights = torch.ones(2)
       local loss = (saved * weights):sum()
@@ -367,9 +350,8 @@ describe("_fused_step_", function()
       local _ <close> = torch.no_grad()
       torch._fused_step_({p}, {}, {}, {}, "sgd", {0.25, 0, 0, 0, 0, 0})
       assert.close({0, 0}, p:detach(), 0)
-      assert.raises("_fused_step_: grads: parameter 2 has no gradient", function()
-         torch._fused_step_({p, torch.zeros(1)}, {}, {}, {}, "sgd", {0.25, 0, 0, 0, 0, 0})
-      end)
+      assert.raises("_fused_step_: grads: parameter 2 has no gradient",
+         function() torch._fused_step_({p, torch.zeros(1)}, {}, {}, {}, "sgd", {0.25, 0, 0, 0, 0, 0}) end)
       assert.close({0, 0}, p:detach(), 0)
    end)
 
@@ -409,9 +391,8 @@ describe("_total_norm", function()
       assert.equal("float64", torch._total_norm({half, torch.ones(1, float64)}).dtype)
       assert.equal(0, torch._total_norm({}):item())
       assert.is_true(torch._total_norm({torch.ones(3), torch.tensor({0 / 0})}):isnan():item())
-      assert.raises("_total_norm: tensors[2]: expected a floating dtype, got int64", function()
-         torch._total_norm {torch.ones(1), torch.ones(1, {dtype = "int64"})}
-      end)
+      assert.raises("_total_norm: tensors[2]: expected a floating dtype, got int64",
+         function() torch._total_norm {torch.ones(1), torch.ones(1, {dtype = "int64"})} end)
    end)
 end)
 
@@ -425,9 +406,8 @@ describe("scaling of lists", function()
       assert.close({{0.1, 1}, {0.1, 1}, {0.1, 1}, {0.1, 1}}, b)
       assert.close(torch.full({3}, 0.1, {dtype = "bfloat16"}), half, 0)
       assert.close({0.1 / 3, 0.1 / 3}, wide, 1e-16)
-      assert.raises("_foreach_mul_: scale: expected a number", function()
-         torch._foreach_mul_({a}, torch.ones(2))
-      end)
+      assert.raises("_foreach_mul_: scale: expected a number",
+         function() torch._foreach_mul_({a}, torch.ones(2)) end)
    end)
 
    it("finds values that are not finite", function()
@@ -447,8 +427,7 @@ describe("scaling of lists", function()
             assert.equal(1, found:item())
          end
       end
-      assert.raises("found_inf: expected a float32 number", function()
-         unscale({torch.ones(1)}, torch.ones(2), torch.tensor(1.0))
-      end)
+      assert.raises("found_inf: expected a float32 number",
+         function() unscale({torch.ones(1)}, torch.ones(2), torch.tensor(1.0)) end)
    end)
 end)

@@ -2,9 +2,7 @@ local torch = require "tlua"
 local optim = torch.optim
 local schedules = optim.lr_scheduler
 
-local function sgd(lr)
-   return optim.SGD({torch.zeros(1)}, {lr = lr or 1})
-end
+local function sgd(lr) return optim.SGD({torch.zeros(1)}, {lr = lr or 1}) end
 
 local function rates(optimizer, schedule, n, ...)
    local list = {}
@@ -144,37 +142,28 @@ describe("torch.optim.lr_scheduler", function()
          schedules.ConstantLR(optimizer, {factor = 0.5, total_iters = 10}),
          schedules.ExponentialLR(optimizer, 0.5),
       }, {2})
-      schedule = schedules.SequentialLR(optimizer,
-         {schedules.StepLR(optimizer, 1, {gamma = 0.1}), later}, {2})
+      schedule = schedules.SequentialLR(optimizer, {schedules.StepLR(optimizer, 1, {gamma = 0.1}), later}, {2})
       assert.close({1, 0.1, 0.5, 0.5, 1, 0.5}, rates(optimizer, schedule, 6))
    end)
 
    it("names the arguments that it expects", function()
       assert.raises("optimizer: expected an optimizer", function() schedules.StepLR(3, 1) end)
-      assert.raises("unknown option gama; did you mean gamma?", function()
-         schedules.StepLR(sgd(), 1, {gama = 2})
-      end)
-      assert.raises("base_lr: expected one for each of 1 groups, got 2 of them", function()
-         schedules.CyclicLR(sgd(), {1, 2}, 3)
-      end)
-      assert.raises("cycle_momentum: optim.Adagrad has neither momentum nor betas", function()
-         schedules.CyclicLR(optim.Adagrad({torch.zeros(1)}), 1, 3)
-      end)
-      assert.raises("scale_mode: expected cycle or iterations, got \"cycles\"", function()
-         schedules.CyclicLR(sgd(), 1, 3, {scale_mode = "cycles"})
-      end)
-      assert.raises("expected total_steps, or epochs and steps_per_epoch", function()
-         schedules.OneCycleLR(sgd(), 1, {epochs = 3})
-      end)
-      assert.raises("epoch: expected a number of at least 0, got -1", function()
-         schedules.CosineAnnealingWarmRestarts(sgd(), 3):step(-1)
-      end)
-      assert.raises("min_lr: expected one for each of 1 groups, got 2", function()
-         schedules.ReduceLROnPlateau(sgd(), {min_lr = {1, 2}})
-      end)
-      assert.raises("group 1 of the optimizer has no initial_lr", function()
-         schedules.StepLR(sgd(), 3, {last_epoch = 4})
-      end)
+      assert.raises("unknown option gama; did you mean gamma?",
+         function() schedules.StepLR(sgd(), 1, {gama = 2}) end)
+      assert.raises("base_lr: expected one for each of 1 groups, got 2 of them",
+         function() schedules.CyclicLR(sgd(), {1, 2}, 3) end)
+      assert.raises("cycle_momentum: optim.Adagrad has neither momentum nor betas",
+         function() schedules.CyclicLR(optim.Adagrad({torch.zeros(1)}), 1, 3) end)
+      assert.raises("scale_mode: expected cycle or iterations, got \"cycles\"",
+         function() schedules.CyclicLR(sgd(), 1, 3, {scale_mode = "cycles"}) end)
+      assert.raises("expected total_steps, or epochs and steps_per_epoch",
+         function() schedules.OneCycleLR(sgd(), 1, {epochs = 3}) end)
+      assert.raises("epoch: expected a number of at least 0, got -1",
+         function() schedules.CosineAnnealingWarmRestarts(sgd(), 3):step(-1) end)
+      assert.raises("min_lr: expected one for each of 1 groups, got 2",
+         function() schedules.ReduceLROnPlateau(sgd(), {min_lr = {1, 2}}) end)
+      assert.raises("group 1 of the optimizer has no initial_lr",
+         function() schedules.StepLR(sgd(), 3, {last_epoch = 4}) end)
       assert.raises("schedule 1: expected one whose step takes no measure", function()
          local optimizer = sgd()
          schedules.ChainedScheduler {schedules.ReduceLROnPlateau(optimizer)}

@@ -2,9 +2,7 @@ local torch = require "tlua"
 local problem = require "spec.support.optim"
 local optim = torch.optim
 
-local function parameter(value)
-   return torch.tensor({value}, {dtype = "float64"}):requires_grad_()
-end
+local function parameter(value) return torch.tensor({value}, {dtype = "float64"}):requires_grad_() end
 
 -- Makes one step down x^2.
 local function descend(optimizer, ...)
@@ -19,8 +17,7 @@ describe("optim.SparseAdam", function()
    local function train(optimizer, w, ...)
       for _, rows in ipairs {...} do
          optimizer:zero_grad()
-         local loss = F.embedding(torch.tensor(rows), w) ^ 2 * torch.tensor({1.0, 2, 3},
-            {dtype = "float64"})
+         local loss = F.embedding(torch.tensor(rows), w) ^ 2 * torch.tensor({1.0, 2, 3}, {dtype = "float64"})
          loss:sum():backward()
          optimizer:step()
       end
@@ -53,9 +50,8 @@ describe("optim.SparseAdam", function()
       assert.raises("betas", function() optim.SparseAdam({w}, {betas = {1, 0.9}}) end)
       assert.raises("betas", function() optim.SparseAdam({w}, {betas = {0.9, 0 / 0}}) end)
       assert.raises("lr", function() optim.SparseAdam({w}, {lr = -1}) end)
-      assert.raises("expected a tensor with rows, got a 0-d one", function()
-         optim.SparseAdam {torch.tensor(1.0):requires_grad_()}
-      end)
+      assert.raises("expected a tensor with rows, got a 0-d one",
+         function() optim.SparseAdam {torch.tensor(1.0):requires_grad_()} end)
    end)
 end)
 
@@ -78,12 +74,10 @@ describe("optim.swap_in_optimizer_params_and_state", function()
       assert.equal(0.1, adam.param_groups[1].lr)
       assert.is_true(rawequal(a, adam.param_groups[1].params[1]))
       assert.is_true(rawequal(steps, adam.state[1].step))
-      assert.raises("parameter 1: expected a tensor of shape (1)", function()
-         optim.swap_in_optimizer_params_and_state(adam, {torch.ones(2)}, state)
-      end)
-      assert.raises("state: expected a result of state_dict", function()
-         optim.swap_in_optimizer_params_and_state(adam, {b}, {})
-      end)
+      assert.raises("parameter 1: expected a tensor of shape (1)",
+         function() optim.swap_in_optimizer_params_and_state(adam, {torch.ones(2)}, state) end)
+      assert.raises("state: expected a result of state_dict",
+         function() optim.swap_in_optimizer_params_and_state(adam, {b}, {}) end)
    end)
 end)
 
@@ -98,26 +92,19 @@ describe("optim.Optimizer", function()
 
    it("names the wrong argument in its errors", function()
       local a = parameter(1)
-      assert.raises("unknown option learning_rate", function()
-         optim.SGD({a}, {learning_rate = 1})
-      end)
-      assert.raises("optim.Adam: unknown option bettas; did you mean betas?", function()
-         optim.Adam({a}, {bettas = {0, 0}})
-      end)
-      assert.raises("optim.Adam: betas: expected a table, got 0.9", function()
-         optim.Adam({a}, {betas = 0.9})
-      end)
-      assert.raises("optim.SGD: lr: expected a number of at least 0, got -1", function()
-         optim.SGD({a}, {lr = -1})
-      end)
+      assert.raises("unknown option learning_rate", function() optim.SGD({a}, {learning_rate = 1}) end)
+      assert.raises("optim.Adam: unknown option bettas; did you mean betas?",
+         function() optim.Adam({a}, {bettas = {0, 0}}) end)
+      assert.raises("optim.Adam: betas: expected a table, got 0.9", function() optim.Adam({a}, {betas = 0.9}) end)
+      assert.raises("optim.SGD: lr: expected a number of at least 0, got -1",
+         function() optim.SGD({a}, {lr = -1}) end)
       assert.raises("at least one parameter, got an empty list", function() optim.SGD({}) end)
       assert.raises("parameter 1: expected a tensor, got 3", function() optim.SGD({3}) end)
       assert.raises("optim.SGD: params: expected a list of tensors",
          "got an instance of nn.Linear", function() optim.SGD(torch.nn.Linear(1, 1)) end)
       assert.raises("expected a leaf", function() optim.SGD({a * 2}) end)
-      assert.raises("optim.Adam: parameter 1: expected a real tensor, got complex64", function()
-         optim.Adam({torch.zeros(2, {dtype = "complex64", device = "cpu"}):requires_grad_()})
-      end)
+      assert.raises("optim.Adam: parameter 1: expected a real tensor, got complex64",
+         function() optim.Adam({torch.zeros(2, {dtype = "complex64", device = "cpu"}):requires_grad_()}) end)
       assert.raises("in a group already", function() optim.SGD({a, a}) end)
       assert.raises("optim.SGD: nesterov", function() optim.SGD({a}, {nesterov = true}) end)
    end)
@@ -174,9 +161,7 @@ describe("optim.Optimizer", function()
          local first = problem.make(name, params, problem.options(text, more))
          problem.step(first, params, 1, 8)
          local copies = {}
-         for i, p in ipairs(params) do
-            copies[i] = p:detach():clone():requires_grad_()
-         end
+         for i, p in ipairs(params) do copies[i] = p:detach():clone():requires_grad_() end
          local second = problem.make(name, copies, {lr = 9.0})
          local path = os.tmpname()
          torch.save(first:state_dict(), path)
@@ -200,12 +185,10 @@ describe("optim.Optimizer", function()
       local second = optim.Adam({parameter(1)})
       second:load_state_dict(state)
       assert.is_false(second.state[1].exp_avg == first.state[1].exp_avg)
-      assert.raises("expected 1 parameters, got 2", function()
-         second:load_state_dict({state = {}, param_groups = {{params = {1, 2}}}})
-      end)
-      assert.raises("expected 1 groups, got 0", function()
-         second:load_state_dict({state = {}, param_groups = {}})
-      end)
+      assert.raises("expected 1 parameters, got 2",
+         function() second:load_state_dict({state = {}, param_groups = {{params = {1, 2}}}}) end)
+      assert.raises("expected 1 groups, got 0",
+         function() second:load_state_dict({state = {}, param_groups = {}}) end)
    end)
 
    it("loads nothing from a saved state that does not fit", function()
@@ -244,8 +227,7 @@ describe("optim.Optimizer", function()
       local function refuse(message, change)
          local dict = adam:state_dict()
          change(dict.state)
-         assert.raises("optim.Adam.load_state_dict: state" .. message,
-            function() adam:load_state_dict(dict) end)
+         assert.raises("optim.Adam.load_state_dict: state" .. message, function() adam:load_state_dict(dict) end)
          assert.is_true(torch.equal(before.exp_avg, adam:state_dict().state[1].exp_avg))
       end
       refuse(" of parameter 1: expected a table, got 3", function(s) s[1] = 3 end)
@@ -281,9 +263,8 @@ describe("optim.Optimizer", function()
       assert.same({"a", "b"}, optimizer:state_dict().param_groups[1].param_names)
       optimizer:add_param_group({params = {{"c", parameter(3)}}})
       assert.same({"c"}, optimizer.param_groups[2].param_names)
-      assert.raises("parameter 2: expected all parameters with names or none", function()
-         optim.SGD({{"a", a}, b})
-      end)
+      assert.raises("parameter 2: expected all parameters with names or none",
+         function() optim.SGD({{"a", a}, b}) end)
    end)
 
    it("adds a group whole or not at all", function()
@@ -341,12 +322,10 @@ describe("optim.Optimizer", function()
       for _, row in ipairs(wrong) do
          assert.raises("optim." .. row[1], row[3], function() optim[row[1]]({a}, row[2]) end)
       end
-      assert.raises("adjust_lr_fn: expected original, match_rms_adamw or spectral", function()
-         optim.Muon({matrix}, {adjust_lr_fn = "square"})
-      end)
-      assert.raises("ns_steps: expected an integer from 0 to 99", function()
-         optim.Muon({matrix}, {ns_steps = 100})
-      end)
+      assert.raises("adjust_lr_fn: expected original, match_rms_adamw or spectral",
+         function() optim.Muon({matrix}, {adjust_lr_fn = "square"}) end)
+      assert.raises("ns_steps: expected an integer from 0 to 99",
+         function() optim.Muon({matrix}, {ns_steps = 100}) end)
    end)
 
    it("passes over empty parameters", function()
@@ -386,9 +365,8 @@ describe("optim.Optimizer", function()
       end)
       assert.equal(4, optimizer:step(function() return 3 end))
       handle:remove()
-      assert.raises("register_step_pre_hook: hook: expected a function, got 3", function()
-         optimizer:register_step_pre_hook(3)
-      end)
+      assert.raises("register_step_pre_hook: hook: expected a function, got 3",
+         function() optimizer:register_step_pre_hook(3) end)
       local searching = optim.LBFGS({a})
       local called = 0
       searching:register_step_post_hook(function() called = called + 1 end)
@@ -412,9 +390,7 @@ describe("optim.Optimizer", function()
          dict.note = "mine"
          log[#log + 1] = "post"
       end)
-      local replaced = optimizer:register_state_dict_post_hook(function(_, dict)
-         return {inner = dict}
-      end)
+      local replaced = optimizer:register_state_dict_post_hook(function(_, dict) return {inner = dict} end)
       assert.equal("mine", optimizer:state_dict().inner.note)
       assert.same({"first", "pre", "post"}, log)
       replaced:remove()
@@ -450,9 +426,7 @@ describe("optim.Optimizer", function()
 
    it("may be derived from", function()
       local Sign = torch.class("Sign", optim.Optimizer)
-      function Sign:__init(params, options)
-         optim.Optimizer.__init(self, params, options, {lr = 1})
-      end
+      function Sign:__init(params, options) optim.Optimizer.__init(self, params, options, {lr = 1}) end
       function Sign:update(p, grad, _, group) p:add_(grad:sign(), {alpha = -group.lr}) end
       local a = parameter(5)
       descend(Sign({a}, {lr = 2}), a)
@@ -481,21 +455,18 @@ describe("options that choose how PyTorch computes a step", function()
       torch.optim.Adafactor({weight()}, {foreach = true})
       for _, row in ipairs {{"Adafactor", "fused"}, {"Muon", "foreach"}, {"SparseAdam", "foreach"}} do
          local name, option = table.unpack(row)
-         assert.raises("optim." .. name .. ": unknown option " .. option, "there are", function()
-            torch.optim[name]({torch.zeros(2, 2)}, {[option] = true})
-         end)
+         assert.raises("optim." .. name .. ": unknown option " .. option, "there are",
+            function() torch.optim[name]({torch.zeros(2, 2)}, {[option] = true}) end)
       end
    end)
 
    it("are refused where they are wrong, or ask for more", function()
       local function adam(options) return function() torch.optim.Adam({weight()}, options) end end
       assert.raises("optim.Adam: fused: expected a boolean, got 1", adam {fused = 1})
-      assert.raises("optim.Adam: expected foreach or fused, got both",
-         adam {fused = true, foreach = true})
+      assert.raises("optim.Adam: expected foreach or fused, got both", adam {fused = true, foreach = true})
       assert.raises("optim.Adam: differentiable: expected false, since steps are not recorded",
          adam {differentiable = true})
-      assert.raises("optim.Adam: unknown option fusd; did you mean fused?; there are amsgrad,",
-         adam {fusd = true})
+      assert.raises("optim.Adam: unknown option fusd; did you mean fused?; there are amsgrad,", adam {fusd = true})
       assert.raises("optim.LBFGS: unknown option fused",
          function() torch.optim.LBFGS({weight()}, {fused = true}) end)
    end)
@@ -518,8 +489,6 @@ describe("optim.LBFGS", function()
    end)
 
    it("needs a closure", function()
-      assert.raises("closure: expected a function", function()
-         optim.LBFGS({parameter(1)}):step()
-      end)
+      assert.raises("closure: expected a function", function() optim.LBFGS({parameter(1)}):step() end)
    end)
 end)

@@ -66,8 +66,7 @@ describe("a program of schedules matches PyTorch:", function()
          local groups = {{params = {torch.zeros(1)}}, {params = {torch.zeros(1)}, lr = 0.2}}
          local optimizer = row[2] == "SGD" and optim.SGD(groups, {lr = 0.1, momentum = 0.9})
             or optim.Adam(groups, {lr = 0.1})
-         local names = setmetatable({o = optimizer, S = optim.lr_scheduler, torch = torch},
-            {__index = _G})
+         local names = setmetatable({o = optimizer, S = optim.lr_scheduler, torch = torch}, {__index = _G})
          assert(load(row[1], "=program", "t", names))()
          local found = {}
          for i = 0, 11 do

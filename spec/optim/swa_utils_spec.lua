@@ -85,19 +85,14 @@ describe("optim.swa_utils.AveragedModel", function()
 
    it("names the arguments that it expects", function()
       assert.raises("model: expected a module, got 3", function() swa.AveragedModel(3) end)
-      assert.raises("avg_fn: expected it or multi_avg_fn, got both", function()
-         swa.AveragedModel(Model(1.0), {avg_fn = print, multi_avg_fn = print})
-      end)
-      assert.raises("unknown option use_bufers; did you mean use_buffers?", function()
-         swa.AveragedModel(Model(1.0), {use_bufers = true})
-      end)
-      assert.raises("decay: expected a number from 0 to 1, got 2", function()
-         swa.get_ema_multi_avg_fn(2)
-      end)
+      assert.raises("avg_fn: expected it or multi_avg_fn, got both",
+         function() swa.AveragedModel(Model(1.0), {avg_fn = print, multi_avg_fn = print}) end)
+      assert.raises("unknown option use_bufers; did you mean use_buffers?",
+         function() swa.AveragedModel(Model(1.0), {use_bufers = true}) end)
+      assert.raises("decay: expected a number from 0 to 1, got 2", function() swa.get_ema_multi_avg_fn(2) end)
       local averaged = swa.AveragedModel(nn.Linear(2, 3))
-      assert.raises("expected one with the parameters of the model", function()
-         averaged:update_parameters(nn.Linear(3, 2))
-      end)
+      assert.raises("expected one with the parameters of the model",
+         function() averaged:update_parameters(nn.Linear(3, 2)) end)
       assert.equal(0, averaged.n_averaged:item())
    end)
 end)
@@ -112,8 +107,7 @@ describe("optim.swa_utils.update_bn", function()
       local b = torch.tensor({{5.0, 0.0}, {7.0, 0.0}})
       for _, loader in ipairs {
          {a, b}, {{a, 1}, {b, 2}},
-         torch.data.DataLoader(torch.data.TensorDataset(torch.cat {a, b}, torch.zeros(4)),
-            {batch_size = 2}),
+         torch.data.DataLoader(torch.data.TensorDataset(torch.cat {a, b}, torch.zeros(4)), {batch_size = 2}),
       } do
          swa.update_bn(loader, net)
          assert.close({4, 2}, net[1].running_mean)
@@ -136,9 +130,7 @@ describe("optim.swa_utils.update_bn", function()
       assert.is_false(net.training)
    end)
 
-   it("leaves models without batch norm alone", function()
-      swa.update_bn({"no tensor"}, nn.Linear(1, 1))
-   end)
+   it("leaves models without batch norm alone", function() swa.update_bn({"no tensor"}, nn.Linear(1, 1)) end)
 end)
 
 describe("optim.swa_utils.SWALR", function()
@@ -162,11 +154,9 @@ describe("optim.swa_utils.SWALR", function()
 
    it("names the arguments that it expects", function()
       local optimizer = torch.optim.SGD({torch.zeros(1)})
-      assert.raises("anneal_strategy: expected cos or linear", function()
-         swa.SWALR(optimizer, 0.1, {anneal_strategy = "square"})
-      end)
-      assert.raises("swa_lr: expected one for each of 1 groups, got 2", function()
-         swa.SWALR(optimizer, {0.1, 0.2})
-      end)
+      assert.raises("anneal_strategy: expected cos or linear",
+         function() swa.SWALR(optimizer, 0.1, {anneal_strategy = "square"}) end)
+      assert.raises("swa_lr: expected one for each of 1 groups, got 2",
+         function() swa.SWALR(optimizer, {0.1, 0.2}) end)
    end)
 end)

@@ -19,8 +19,7 @@ local rows = {
    {"elif", "x = 2\nif x == 1:\n    pass\nelif x == 2:\n    print(x)",
       "local x = 2\nif x == 1 then\nelseif x == 2 then\n   print(x)\nend"},
    {"range", "for i in range(3):\n    print(i)", "for i = 0, 2 do\n   print(i)\nend"},
-   {"range with ends and step", "for i in range(2, 9, 3):\n    print(i)",
-      "for i = 2, 8, 3 do\n   print(i)\nend"},
+   {"range with ends and step", "for i in range(2, 9, 3):\n    print(i)", "for i = 2, 8, 3 do\n   print(i)\nend"},
    {"range that only counts positions", "xs = [1, 2]\nfor i in range(len(xs)):\n    print(xs[i])",
       "local xs = {1, 2}\nfor i = 1, #xs do\n   print(xs[i])\nend"},
    {"a position that is used otherwise, too",
@@ -28,8 +27,7 @@ local rows = {
       "local xs = {1, 2}\nfor i = 0, 1 do\n   print(xs[i + 1])\n   print(i)\nend"},
    {"a loop variable used after the loop", "for i in range(3):\n    pass\nprint(i)",
       "local i\nfor i_ = 0, 2 do\n   i = i_\nend\nprint(i)"},
-   {"a list's loop", "for x in [1, 2]:\n    print(x)",
-      "for _, x in ipairs({1, 2}) do\n   print(x)\nend"},
+   {"a list's loop", "for x in [1, 2]:\n    print(x)", "for _, x in ipairs({1, 2}) do\n   print(x)\nend"},
    {"continue", "for i in range(3):\n    if i == 1:\n        continue\n    print(i)", [[
 for i = 0, 2 do
    if i == 1 then
@@ -143,8 +141,7 @@ end]]},
       'local n = 3\nlocal x = 1.5\nprint(("%s: %.2f %5d 100%%"):format(n, x, n))'},
    {"str.format", 'n = 3\nprint("{} of {:>4}, {0}".format(n, "x"))',
       'local n = 3\nprint(("%s of %4s, %s"):format(n, "x", n))'},
-   {"the % operator", 'n = 3\nprint("%d of %s" % (n, "x"))',
-      'local n = 3\nprint(("%d of %s"):format(n, "x"))'},
+   {"the % operator", 'n = 3\nprint("%d of %s" % (n, "x"))', 'local n = 3\nprint(("%d of %s"):format(n, "x"))'},
    {"print of several values", 'n = 3\nprint("n:", n)', 'local n = 3\nprint(("n: %s"):format(n))'},
    {"print without a new line", 'print("x", end="")', 'io.write("x")'},
    {"defaults and keywords", "def f(a, b=2, c=None):\n    return a\nf(1, c=3)", [[

@@ -60,9 +60,7 @@ local asked <const> = {
 }
 
 describe("a trace for its viewers", function()
-   local names <const> = {
-      "plain", 'quote " and \\', "line\nbreak", "\1\127", "\u{e4}\u{4e2d}", "</script>",
-   }
+   local names <const> = {"plain", 'quote " and \\', "line\nbreak", "\1\127", "\u{e4}\u{4e2d}", "</script>"}
 
    local function written(folder)
       local prof = torch.profiler.profile({record_shapes = true, with_stack = true,

@@ -102,10 +102,8 @@ describe("a profile", function()
       flops("lstm_layer", nn.LSTM(4, 6), x, {forward = ih + hh, backward = ih + 2 * hh})
       flops("lstm_layer", nn.LSTM(4, 6), x:clone():requires_grad_(),
          {forward = ih + hh, backward = 2 * ih + 2 * hh})
-      flops("gru_layer", nn.GRU(4, 6), x, {forward = (ih + hh) * 3 / 4,
-         backward = (ih + 2 * hh) * 3 / 4})
-      flops("rnn_tanh_layer", nn.RNN(4, 6), x, {forward = (ih + hh) / 4,
-         backward = (ih + 2 * hh) / 4})
+      flops("gru_layer", nn.GRU(4, 6), x, {forward = (ih + hh) * 3 / 4, backward = (ih + 2 * hh) * 3 / 4})
+      flops("rnn_tanh_layer", nn.RNN(4, 6), x, {forward = (ih + hh) / 4, backward = (ih + 2 * hh) / 4})
       local half, hr = 2 * 15 * (4 * 6) * 2, 2 * 15 * 6 * 2 -- the projection is to 2 of 6 features
       flops("lstm_layer", nn.LSTM(4, 6, {proj_size = 2}), x,
          {forward = ih + half + hr, backward = ih + 2 * half + 2 * hr})
@@ -320,12 +318,9 @@ describe("a schedule", function()
    end)
 
    it("refuses arguments that make no sense", function()
-      assert.raises("wait: expected an integer of at least 0, got -1", function()
-         profiler.schedule {wait = -1, active = 1}
-      end)
-      assert.raises("active: expected an integer of at least 1", function()
-         profiler.schedule {active = 0}
-      end)
+      assert.raises("wait: expected an integer of at least 0, got -1",
+         function() profiler.schedule {wait = -1, active = 1} end)
+      assert.raises("active: expected an integer of at least 1", function() profiler.schedule {active = 0} end)
    end)
 end)
 
@@ -413,11 +408,9 @@ describe("the summary", function()
          end
          return require("tlua.profiler.summary").text(session)
       end
-      assert.matches("60 %% of the time goes to the collector, with 3.00 Mb more alive",
-         text_of(6, 3 << 20))
+      assert.matches("60 %% of the time goes to the collector, with 3.00 Mb more alive", text_of(6, 3 << 20))
       assert.matches("what keeps growing", text_of(6, 3 << 20))
-      assert.matches("60 %% of the time goes to the collector, and nothing keeps growing",
-         text_of(6, 1000))
+      assert.matches("60 %% of the time goes to the collector, and nothing keeps growing", text_of(6, 1000))
       -- a single collection is no reason for advice
       assert.is_nil(text_of(1, 3 << 20):find "=>")
       local asked = text_of(6, 1000, "collector: collectgarbage")
@@ -466,12 +459,10 @@ describe("wrong use", function()
    end)
 
    it("of options is an error that suggests the nearest name", function()
-      assert.raises("unknown option record_shape; did you mean record_shapes", function()
-         profiler.profile {record_shape = true}
-      end)
-      assert.raises('activities: expected "cpu", "cuda" or "sim", got "tpu"', function()
-         profiler.profile {activities = {"tpu"}}
-      end)
+      assert.raises("unknown option record_shape; did you mean record_shapes",
+         function() profiler.profile {record_shape = true} end)
+      assert.raises('activities: expected "cpu", "cuda" or "sim", got "tpu"',
+         function() profiler.profile {activities = {"tpu"}} end)
    end)
 
    it("of results before they exist is an error", function()
@@ -486,9 +477,8 @@ describe("wrong use", function()
 
    it("of a folder without write access is an error in an export, but a message in training", function()
       local prof = profiler.profile({}, function() torch.ones(1) end)
-      assert.raises("export_chrome_trace: /no/such/trace.json: ", function()
-         prof:export_chrome_trace "/no/such/trace.json"
-      end)
+      assert.raises("export_chrome_trace: /no/such/trace.json: ",
+         function() prof:export_chrome_trace "/no/such/trace.json" end)
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", [[
             local handler = torch.profiler.tensorboard_trace_handler "/dev/null/such"
@@ -518,8 +508,7 @@ describe("wrong use", function()
             if calls == 1 then prof[method](prof) end
          end}
          local _, message = pcall(prof.step, prof)
-         assert.matches(("profile: %s: on_trace_ready cannot call it"):format(method), message, 1,
-            true)
+         assert.matches(("profile: %s: on_trace_ready cannot call it"):format(method), message, 1, true)
          torch.ones(2)
          prof:step()
          prof:stop()

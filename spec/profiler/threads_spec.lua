@@ -12,9 +12,7 @@ local data = torch.data.TensorDataset(torch.arange(24, {device = "cpu"}):float()
 
 local function load_all(n)
    local sum = 0
-   for x in torch.data.DataLoader(data, {batch_size = 3, num_workers = n}):iter() do
-      sum = sum + x:sum():item()
-   end
+   for x in torch.data.DataLoader(data, {batch_size = 3, num_workers = n}):iter() do sum = sum + x:sum():item() end
    return sum
 end
 
@@ -59,8 +57,7 @@ describe("a loader's workers", function()
    end)
 
    it("are recorded only for jobs that were given while the profile recorded", function()
-      local loader = torch.data.DataLoader(data, {batch_size = 3, num_workers = 1,
-         persistent_workers = true})
+      local loader = torch.data.DataLoader(data, {batch_size = 3, num_workers = 1, persistent_workers = true})
       local function epoch() for _ in loader:iter() do end end
       epoch()
       local prof = profiler.profile({}, epoch)

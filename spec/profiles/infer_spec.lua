@@ -20,8 +20,7 @@ end
 local function refused(script)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/model.lua", script)
-      local output, status = shell.run(("%s %s/model.lua none examples/data/digits.csv"):format(
-         program, folder))
+      local output, status = shell.run(("%s %s/model.lua none examples/data/digits.csv"):format(program, folder))
       assert.are_not.equal(0, status, output)
       return output
    end)
@@ -42,8 +41,7 @@ describe("PROFILE=infer", function()
       for _, call in ipairs {"torch.conv3d(x)", "x:conv3d()", "torch.nn.functional.conv3d(x)"} do
          local output = refused('local torch = require "tlua"\nlocal x = torch.ones(2)\n' .. call)
          if call ~= "x:conv3d()" then
-            assert.matches("model.lua:3: conv3d: not in this build (PROFILE=infer); add it to OPS",
-               output, 1, true)
+            assert.matches("model.lua:3: conv3d: not in this build (PROFILE=infer); add it to OPS", output, 1, true)
          end
       end
       assert.matches("model.lua:1: cumsum: not in this build (PROFILE=infer); add it to OPS",
@@ -82,7 +80,6 @@ describe("PROFILE=infer", function()
    end)
 
    it("reports other unknown names as the whole library does", function()
-      assert.matches("Tensor has no field 'foo'", refused 'local x = require "tlua".ones(1).foo',
-         1, true)
+      assert.matches("Tensor has no field 'foo'", refused 'local x = require "tlua".ones(1).foo', 1, true)
    end)
 end)

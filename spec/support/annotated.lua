@@ -94,9 +94,7 @@ local function keys_in(arguments)
    local last = arguments:match "^{.*}$" or arguments:match "^%(.*(%b{})%s*%)$"
    local keys = {}
    for key in (last or ""):sub(2, -2):gsub("%b{}", ""):gsub("%b()", "")
-      :gmatch "%f[%w_]([%a_][%w_]*)%s*=%f[^=]" do
-      keys[#keys + 1] = key
-   end
+      :gmatch "%f[%w_]([%a_][%w_]*)%s*=%f[^=]" do keys[#keys + 1] = key end
    return keys
 end
 
@@ -143,9 +141,7 @@ function M.check(known, source, beside)
       end
    end
    for at, name in code:gmatch "():([%a_][%w_]*)%s*[%({\"]" do
-      if not known.members[name] and not own[name] and not name:find "^_" then
-         report(at, "method " .. name)
-      end
+      if not known.members[name] and not own[name] and not name:find "^_" then report(at, "method " .. name) end
    end
    return problems
 end

@@ -14,13 +14,9 @@ if device.name == "cuda" then require("tlua").backends.cudnn.allow_tf32 = false 
 
 local say = require "say"
 
-local function torch()
-   return require "tlua"
-end
+local function torch() return require "tlua" end
 
-local function is_tensor(value)
-   return type(value) == "userdata" and torch().is_tensor(value)
-end
+local function is_tensor(value) return type(value) == "userdata" and torch().is_tensor(value) end
 
 -- Arrays: {data = leaves in row-major order, shape = sizes, dtype = of a tensor} -------------
 
@@ -94,9 +90,7 @@ end
 -- Returns the distance of two leaves: 0 if the leaves are equal or both NaN, infinite if they
 -- cannot be compared.
 local function distance(expected, actual)
-   if not magnitude(expected) or not magnitude(actual) then
-      return expected == actual and 0 or math.huge
-   end
+   if not magnitude(expected) or not magnitude(actual) then return expected == actual and 0 or math.huge end
    if expected == actual then return 0 end
    if expected ~= expected or actual ~= actual then
       return expected ~= expected and actual ~= actual and 0 or math.huge

@@ -8,9 +8,7 @@ local M = {}
 function M.fill(tensor, shift)
    local values = {}
    for k = 1, tensor:numel() do values[k] = 0.5 * math.cos(0.61 * (k - 1) + (shift or 0)) end
-   torch.no_grad(function()
-      tensor:copy_(torch.tensor(values, {dtype = "float64"}):view(tensor.shape))
-   end)
+   torch.no_grad(function() tensor:copy_(torch.tensor(values, {dtype = "float64"}):view(tensor.shape)) end)
    return tensor
 end
 

@@ -18,9 +18,7 @@ local function eighths(count, factor, offset)
    return list
 end
 
-local function tensor(size, values, place)
-   return torch.tensor(values, place or {}):reshape(size)
-end
+local function tensor(size, values, place) return torch.tensor(values, place or {}):reshape(size) end
 
 local function count_of(size)
    local n = 1

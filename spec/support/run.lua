@@ -35,9 +35,7 @@ local function parse(arguments)
    return options
 end
 
-local function quote(text)
-   return "'" .. text:gsub("'", "'\\''") .. "'"
-end
+local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
 local function lines_of(command)
    local lines = {}
@@ -147,9 +145,7 @@ local function report(path, output, passed, failed, remark)
    local seconds = output:match("pending : ([%d.]+) second")
    print(("%-4s %4d  %6s  %s%s"):format(failed == 0 and "ok" or "FAIL", passed,
       seconds and ("%.1f s"):format(seconds) or "", path, remark and ": " .. remark or ""))
-   for name in output:gmatch("\nPending %-> [^\n]*\n([^\n]*)") do
-      print("        skipped: " .. name)
-   end
+   for name in output:gmatch("\nPending %-> [^\n]*\n([^\n]*)") do print("        skipped: " .. name) end
    -- Prints failures in a few lines each, because readers of a long log look for the text near a
    -- failure.
    for kind, rest in (output .. "\n\n"):gsub("\n\n", "\n\n\n"):gmatch "\n(%u%l+) %-> (.-)\n\n" do
@@ -206,9 +202,7 @@ local function run(files, options, folder)
       passed, failed, skipped = passed + p, failed + f, skipped + s
       if f > 0 or #files == 1 then broken[#broken + 1] = {path = path, output = output} end
    end
-   for _, file in ipairs(broken) do
-      print(("\n==== %s\n%s"):format(file.path, file.output))
-   end
+   for _, file in ipairs(broken) do print(("\n==== %s\n%s"):format(file.path, file.output)) end
    return passed, failed, skipped
 end
 
@@ -219,6 +213,5 @@ local folder = lines_of("mktemp -d")[1]
 local passed, failed, skipped = run(files, options, folder)
 os.execute("rm -rf " .. quote(folder))
 
-print(("%d passed, %d failed%s"):format(passed, failed,
-   skipped > 0 and (", %d skipped"):format(skipped) or ""))
+print(("%d passed, %d failed%s"):format(passed, failed, skipped > 0 and (", %d skipped"):format(skipped) or ""))
 os.exit(failed == 0 and passed > 0)

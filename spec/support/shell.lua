@@ -18,9 +18,7 @@ end
 --- Quotes a text for the shell.
 ---@param text string
 ---@return string
-function shell.quote(text)
-   return "'" .. tostring(text):gsub("'", "'\\''") .. "'"
-end
+function shell.quote(text) return "'" .. tostring(text):gsub("'", "'\\''") .. "'" end
 
 --- Runs a command line, and returns the text that the command writes to both streams.
 ---@param command string
@@ -41,18 +39,14 @@ end
 ---@return string output
 function shell.ok(command)
    local output, status = shell.run(command)
-   if status ~= 0 then
-      error(("status %d from: %s\n%s"):format(status, command, output), 2)
-   end
+   if status ~= 0 then error(("status %d from: %s\n%s"):format(status, command, output), 2) end
    return output
 end
 
 --- Returns whether a command exists.
 ---@param name string
 ---@return boolean
-function shell.has(name)
-   return select(2, shell.run("command -v " .. name .. " >/dev/null")) == 0
-end
+function shell.has(name) return select(2, shell.run("command -v " .. name .. " >/dev/null")) == 0 end
 
 --- Returns a Python that can run the code, quoted for the shell; nil if there is none.
 ---@param code string  such as "import numpy"

@@ -9,9 +9,7 @@ local M = {}
 --- Returns all overloads of operators, one row each, sorted by name.
 ---@return table[] rows  {name, path, form, method, func, inplace, out, view, differentiable, complex,
 ---   gradcheck, nondiff, params = {{name, type, optional}, ...}, examples = {text, ...}}
-function M.rows()
-   return dofile(shell.build .. "/gen/gradlist.lua")
-end
+function M.rows() return dofile(shell.build .. "/gen/gradlist.lua") end
 
 --- Returns the manual's text for a row.
 ---@param row table
@@ -37,14 +35,10 @@ end
 -- Examples ----------------------------------------------------------------------------------
 
 -- Returns the sizes of an example's tensors unchanged, the default.
-local function as_written(...)
-   return {...}
-end
+local function as_written(...) return {...} end
 local resize = as_written
 
-local function randn(...)
-   return torch.randn(resize(...), {dtype = "float64"})
-end
+local function randn(...) return torch.randn(resize(...), {dtype = "float64"}) end
 
 local function uniform(from, to)
    return function(...)
@@ -64,9 +58,7 @@ end
 
 local names = {
    T = function(...) return randn(...):requires_grad_() end,
-   Z = function(...)
-      return torch.complex(randn(...), randn(...)):requires_grad_()
-   end,
+   Z = function(...) return torch.complex(randn(...), randn(...)):requires_grad_() end,
    P = uniform(0.5, 2),
    U = uniform(-0.9, 0.9),
    SPD = positive_definite,

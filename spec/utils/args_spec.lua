@@ -7,8 +7,7 @@ local take = args.signature [[f(count: count, ratio: number = 0.5, name: string?
 describe("arguments declared by a signature", function()
    it("come by position and by name", function()
       assert.same({count = 2, ratio = 0.5, sizes = 3, flag = true}, take(2))
-      assert.same({count = 2, ratio = 1, name = "n", sizes = {1, 2}, flag = false},
-         take(2, 1, "n", {1, 2}, false))
+      assert.same({count = 2, ratio = 1, name = "n", sizes = {1, 2}, flag = false}, take(2, 1, "n", {1, 2}, false))
       assert.same({count = 2, ratio = 1, name = "n", sizes = "all", flag = true},
          take(2, {ratio = 1, name = "n", sizes = "all"}))
       assert.same({count = 2, ratio = 0.5, sizes = 3, flag = false}, take {count = 2, flag = false})
@@ -27,15 +26,9 @@ describe("arguments declared by a signature", function()
       assert.raises("f: flag: expected a boolean, got 1", function() take(1, {flag = 1}) end)
       assert.raises("f: sizes: expected an integer or a list of integers or a string",
          function() take(1, {sizes = {1.5}}) end)
-      assert.raises("f: unknown option rato; did you mean ratio?", function()
-         take(1, {rato = 2})
-      end)
-      assert.raises("f: ratio is given by position and by name", function()
-         take(1, 2, {ratio = 2})
-      end)
-      assert.raises("f: expected at most 5 arguments, got 6", function()
-         take(1, 2, "n", 3, true, 6)
-      end)
+      assert.raises("f: unknown option rato; did you mean ratio?", function() take(1, {rato = 2}) end)
+      assert.raises("f: ratio is given by position and by name", function() take(1, 2, {ratio = 2}) end)
+      assert.raises("f: expected at most 5 arguments, got 6", function() take(1, 2, "n", 3, true, 6) end)
    end)
 
    it("may be tables and objects", function()

@@ -45,9 +45,7 @@ describe("a timer", function()
 
    it("repeats until it has measured long enough", function()
       local x = torch.ones(64)
-      local m = benchmark.Timer({stmt = function() return x + x end}):blocked_autorange {
-         min_run_time = 0.02,
-      }
+      local m = benchmark.Timer({stmt = function() return x + x end}):blocked_autorange {min_run_time = 0.02}
       assert.is_true(#m.times >= 2)
       assert.is_true(m.median > 0)
       m = benchmark.Timer({stmt = "torch.ones(4)"}):adaptive_autorange {max_run_time = 0.05}
@@ -56,37 +54,29 @@ describe("a timer", function()
 
    it("computes with num_threads threads, and restores the number", function()
       local before, during = torch.get_num_threads(), nil
-      benchmark.Timer({stmt = function() during = torch.get_num_threads() end,
-         num_threads = 2}):timeit(1)
+      benchmark.Timer({stmt = function() during = torch.get_num_threads() end, num_threads = 2}):timeit(1)
       assert.equal(2, during)
       assert.equal(before, torch.get_num_threads())
    end)
 
    it("reports mistakes in its code", function()
       assert.raises("utils.benchmark.Timer: stmt: ", function() benchmark.Timer {stmt = "x ="} end)
-      assert.raises("unknown option stm; did you mean stmt?", function()
-         benchmark.Timer {stm = "x"}
-      end)
-      assert.raises("number: expected an integer of at least 1, got 0", function()
-         benchmark.Timer({stmt = "1"}):timeit(0)
-      end)
+      assert.raises("unknown option stm; did you mean stmt?", function() benchmark.Timer {stm = "x"} end)
+      assert.raises("number: expected an integer of at least 1, got 0",
+         function() benchmark.Timer({stmt = "1"}):timeit(0) end)
    end)
 
    it("refuses times and counts that make no sense", function()
       local timer = benchmark.Timer {stmt = "1"}
-      assert.raises("timeit: number: expected an integer, got 1.5", function()
-         timer:timeit(1.5)
-      end)
+      assert.raises("timeit: number: expected an integer, got 1.5", function() timer:timeit(1.5) end)
       assert.raises("blocked_autorange: min_run_time: expected a number of at least 0, got -1",
          function() timer:blocked_autorange {min_run_time = -1} end)
       assert.raises("adaptive_autorange: threshold: expected a number of at least 0, got",
          function() timer:adaptive_autorange {threshold = 0 / 0} end)
-      assert.raises("collect_callgrind: number: expected an integer of at least 1, got 0", function()
-         timer:collect_callgrind {number = 0}
-      end)
-      assert.raises("collect_callgrind: globals: another process", function()
-         benchmark.Timer({stmt = "x", globals = {x = 1}}):collect_callgrind()
-      end)
+      assert.raises("collect_callgrind: number: expected an integer of at least 1, got 0",
+         function() timer:collect_callgrind {number = 0} end)
+      assert.raises("collect_callgrind: globals: another process",
+         function() benchmark.Timer({stmt = "x", globals = {x = 1}}):collect_callgrind() end)
    end)
 
    it("counts instructions by valgrind, of an expression and of statements", function()
@@ -94,8 +84,7 @@ describe("a timer", function()
          return pending "needs valgrind and a plain build"
       end
       local function count(stmt)
-         return assert(benchmark.Timer({stmt = stmt, setup = "a = torch.ones(8)"})
-            :collect_callgrind(200))
+         return assert(benchmark.Timer({stmt = stmt, setup = "a = torch.ones(8)"}) :collect_callgrind(200))
       end
       local one, three = count "a + a", count "local b = a + a; b = b + a; b = b + a"
       assert.is_true(one > 500, one)
@@ -121,8 +110,6 @@ describe("compare", function()
       assert.matches("Times are in microseconds %(us%)", text)
       compare:colorize()
       assert.matches("\27%[32m2.0\27%[0m +\27%[31m4.0\27%[0m", tostring(compare))
-      assert.raises("expected a list of measurements, got 3", function()
-         benchmark.Compare {3}
-      end)
+      assert.raises("expected a list of measurements, got 3", function() benchmark.Compare {3} end)
    end)
 end)

@@ -75,8 +75,7 @@ describe("json.encode", function()
    end)
 
    it("sorts keys and tells empty arrays", function()
-      assert.equal('{"a":{},"b":[],"c":null}',
-         json.encode {c = json.null, b = json.as_array {}, a = {}})
+      assert.equal('{"a":{},"b":[],"c":null}', json.encode {c = json.null, b = json.as_array {}, a = {}})
    end)
 
    it("refuses values that JSON cannot represent", function()

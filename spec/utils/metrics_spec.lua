@@ -12,9 +12,7 @@ for k = 0, N - 1 do
    local t = (k * 7 + k // 3) % 4
    target[k + 1], binary[k + 1] = t + 1, t == 1 and 1 or 0
    scores[k + 1] = {}
-   for c = 0, C - 1 do
-      scores[k + 1][c + 1] = math.cos(1.3 * k + 2.1 * c) + (c == t and 1.2 or 0)
-   end
+   for c = 0, C - 1 do scores[k + 1][c + 1] = math.cos(1.3 * k + 2.1 * c) + (c == t and 1.2 or 0) end
    rounded[k + 1] = math.floor(scores[k + 1][2] * 4 + 0.5) / 4
 end
 target, binary = torch.tensor(target), torch.tensor(binary)
@@ -43,8 +41,7 @@ describe("metrics", function()
    for _, name in ipairs {"Precision", "Recall", "F1"} do
       it("know " .. name, function()
          for average, value in sorted(expected[name]) do
-            assert.close(value,
-               stream(metrics[name](C, {average = average}), scores, target), 1e-12)
+            assert.close(value, stream(metrics[name](C, {average = average}), scores, target), 1e-12)
          end
       end)
    end
@@ -70,8 +67,7 @@ describe("metrics", function()
    end)
 
    it("count which class was taken for which", function()
-      assert.same(expected.confusion,
-         stream(metrics.ConfusionMatrix(C), scores, target):tolist())
+      assert.same(expected.confusion, stream(metrics.ConfusionMatrix(C), scores, target):tolist())
    end)
 
    it("take means of weighted values", function()
@@ -92,23 +88,15 @@ describe("metrics", function()
    end)
 
    it("refuse arguments that do not fit", function()
-      assert.raises("utils.metrics.Accuracy: targets: expected one for each prediction", function()
-         metrics.Accuracy():update(torch.ones(3), torch.ones(2))
-      end)
-      assert.raises("at least 9 scores each", function()
-         metrics.Accuracy {top_k = 9}:update(scores, target)
-      end)
-      assert.raises("average: expected macro, micro, weighted or none, got \"mean\"", function()
-         metrics.F1(3, {average = "mean"})
-      end)
-      assert.raises("expected booleans, or 0 and 1", function()
-         metrics.AUC():update(torch.ones(2), torch.tensor {1, 2}):compute()
-      end)
-      assert.raises("utils.metrics.Perplexity: predictions: expected a tensor, got 3", function()
-         metrics.Perplexity():update(3, target)
-      end)
-      assert.raises("unknown option topk; did you mean top_k?", function()
-         metrics.Accuracy {topk = 2}
-      end)
+      assert.raises("utils.metrics.Accuracy: targets: expected one for each prediction",
+         function() metrics.Accuracy():update(torch.ones(3), torch.ones(2)) end)
+      assert.raises("at least 9 scores each", function() metrics.Accuracy {top_k = 9}:update(scores, target) end)
+      assert.raises("average: expected macro, micro, weighted or none, got \"mean\"",
+         function() metrics.F1(3, {average = "mean"}) end)
+      assert.raises("expected booleans, or 0 and 1",
+         function() metrics.AUC():update(torch.ones(2), torch.tensor {1, 2}):compute() end)
+      assert.raises("utils.metrics.Perplexity: predictions: expected a tensor, got 3",
+         function() metrics.Perplexity():update(3, target) end)
+      assert.raises("unknown option topk; did you mean top_k?", function() metrics.Accuracy {topk = 2} end)
    end)
 end)

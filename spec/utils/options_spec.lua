@@ -21,10 +21,8 @@ describe("torch.utils.options", function()
    end)
 
    it("takes values in every form", function()
-      local o = parser():pparse {"--epochs", "3", "--lr=1", "x", "-q", "--mode", "good", "y",
-         "--seed", "-4"}
-      assert.same({3, 1.0, "x", true, "good", "y", -4},
-         {o.epochs, o.lr, o.file, o.no_bar, o.mode, o.out, o.seed})
+      local o = parser():pparse {"--epochs", "3", "--lr=1", "x", "-q", "--mode", "good", "y", "--seed", "-4"}
+      assert.same({3, 1.0, "x", true, "good", "y", -4}, {o.epochs, o.lr, o.file, o.no_bar, o.mode, o.out, o.seed})
       assert.equal("float", math.type(o.lr))
       assert.equal(5, parser():pparse({"x", "-e", "5"}).epochs)
       assert.equal("-x", parser():pparse({"--", "-x"}).file)

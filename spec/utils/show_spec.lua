@@ -39,12 +39,10 @@ describe("torch.utils.ConfusionMatrix", function()
 
    it("refuses classes that are not there", function()
       local confusion = torch.utils.ConfusionMatrix(2)
-      assert.raises("expected classes from 1 to 2", function()
-         confusion:add(torch.tensor {3}, torch.tensor {1})
-      end)
-      assert.raises("as many targets as predictions", function()
-         confusion:add(torch.tensor {1, 2}, torch.tensor {1})
-      end)
+      assert.raises("expected classes from 1 to 2",
+         function() confusion:add(torch.tensor {3}, torch.tensor {1}) end)
+      assert.raises("as many targets as predictions",
+         function() confusion:add(torch.tensor {1, 2}, torch.tensor {1}) end)
    end)
 end)
 
@@ -96,9 +94,8 @@ describe("torch.utils.Progress", function()
       assert.same({3, 3}, {#batches, loaded.total})
       assert.same({1, 2}, batches[1][2]:tolist())
       assert.same({}, (collect(0)))
-      assert.raises("Progress.each: what: expected a number of steps, a list, a loader", function()
-         torch.utils.Progress():each(true)
-      end)
+      assert.raises("Progress.each: what: expected a number of steps, a list, a loader",
+         function() torch.utils.Progress():each(true) end)
    end)
 
    it("shows values, and a count where there is no total", function()

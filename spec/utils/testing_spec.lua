@@ -34,15 +34,12 @@ describe("testing.assert_close", function()
    end)
 
    it("refuses NaN, other shapes, dtypes, devices and keys", function()
-      assert.raises("Tensor-likes are not close!", function()
-         assert_close(torch.tensor {0 / 0}, torch.tensor {0 / 0})
-      end)
-      assert.raises("Tensor-likes are not close!", function()
-         assert_close(torch.tensor {1.0}, torch.tensor {1.000012})
-      end)
-      assert.raises("The values for attribute 'dtype' do not match: bfloat16 != float32.", function()
-         assert_close(torch.ones(1, {dtype = "bfloat16"}), torch.ones(1))
-      end)
+      assert.raises("Tensor-likes are not close!",
+         function() assert_close(torch.tensor {0 / 0}, torch.tensor {0 / 0}) end)
+      assert.raises("Tensor-likes are not close!",
+         function() assert_close(torch.tensor {1.0}, torch.tensor {1.000012}) end)
+      assert.raises("The values for attribute 'dtype' do not match: bfloat16 != float32.",
+         function() assert_close(torch.ones(1, {dtype = "bfloat16"}), torch.ones(1)) end)
       assert.raises("The values for attribute 'shape' do not match: (2) != (2, 1).",
          function() assert_close(torch.ones(2), torch.ones(2, 1)) end)
       assert.raises("The values for attribute 'device' do not match: cpu != sim:0.",
@@ -50,8 +47,7 @@ describe("testing.assert_close", function()
       assert.raises("The key b is missing", function() assert_close({a = 1}, {a = 1, b = 2}) end)
       assert.raises("The key b is not expected", function() assert_close({a = 1, b = 2}, {a = 1}) end)
       assert.raises("got a float32 tensor of shape (1) and 1", function() assert_close(torch.ones(1), 1) end)
-      assert.raises("rtol and atol: expected both or none",
-         function() assert_close(1, 1, {rtol = 1}) end)
+      assert.raises("rtol and atol: expected both or none", function() assert_close(1, 1, {rtol = 1}) end)
       assert.raises("unknown option tol", function() assert_close(1, 1, {tol = 1}) end)
    end)
 
@@ -96,11 +92,9 @@ describe("testing.make_tensor", function()
 
    it("refuses arguments that make no sense", function()
       assert.raises("make_tensor: dtype is missing", function() make_tensor(2, {device = "cpu"}) end)
-      assert.raises("make_tensor: low: expected less than high, got 3 and 2", function()
-         make_tensor(2, {dtype = "float32", device = "cpu", low = 3, high = 2})
-      end)
-      assert.raises("make_tensor: requires_grad: expected a floating dtype, got int8", function()
-         make_tensor(2, {dtype = "int8", device = "cpu", requires_grad = true})
-      end)
+      assert.raises("make_tensor: low: expected less than high, got 3 and 2",
+         function() make_tensor(2, {dtype = "float32", device = "cpu", low = 3, high = 2}) end)
+      assert.raises("make_tensor: requires_grad: expected a floating dtype, got int8",
+         function() make_tensor(2, {dtype = "int8", device = "cpu", requires_grad = true}) end)
    end)
 end)

@@ -105,9 +105,7 @@ local function walk(path, t, fn, seen)
    seen[t] = true
    for _, name in ipairs(sorted_names(t)) do
       local value, at = t[name], path .. "." .. name
-      if type(value) == "function" or callable(value) then
-         fn(at, value)
-      end
+      if type(value) == "function" or callable(value) then fn(at, value) end
       if type(value) == "table" and (not callable(value) or value == torch.Tensor) then
          walk(at, value, fn, seen)
       end

@@ -124,22 +124,17 @@ describe("data.datapipes.iter", function()
 
       it("refuses arguments that do not fit", function()
          assert.raises("iter.Mapper: fn: expected a function, got 5", function() W {1}:map(5) end)
-         assert.raises("iter.Mapper: datapipe: expected an iterable dataset, got 5", function()
-            iter.Mapper(5, print)
-         end)
-         assert.raises("output_col: expected none without an input_col, got 1", function()
-            W {1}:map {fn = print, output_col = 1}
-         end)
+         assert.raises("iter.Mapper: datapipe: expected an iterable dataset, got 5",
+            function() iter.Mapper(5, print) end)
+         assert.raises("output_col: expected none without an input_col, got 1",
+            function() W {1}:map {fn = print, output_col = 1} end)
          assert.raises("output_col: expected one column", function() W {1}:map(print, 1, {1, 2}) end)
-         assert.raises("input_col: expected a column or a list", function()
-            W {1}:map {fn = print, input_col = {}}
-         end)
-         assert.raises("iter.Mapper: input_col: the item has no column 3", function()
-            W {{1, 2}}:map(print, 3):iter()()
-         end)
-         assert.raises("input_col: expected items of several values, or tables, got 1", function()
-            W {1}:map(print, 1):iter()()
-         end)
+         assert.raises("input_col: expected a column or a list",
+            function() W {1}:map {fn = print, input_col = {}} end)
+         assert.raises("iter.Mapper: input_col: the item has no column 3",
+            function() W {{1, 2}}:map(print, 3):iter()() end)
+         assert.raises("input_col: expected items of several values, or tables, got 1",
+            function() W {1}:map(print, 1):iter()() end)
          assert.raises("iter.Mapper: fn returned nil, which would end the loop", function()
             W {1}:map(function() end):iter()()
          end)
@@ -168,9 +163,8 @@ describe("data.datapipes.iter", function()
          assert.raises("iter.Filter: filter_fn: expected a boolean of it, got 1", function()
             W {1}:filter(function() return 1 end):iter()()
          end)
-         assert.raises("data.datapipes.iter.Filter has no length", function()
-            return #W {1}:filter(is_even):batch(2)
-         end)
+         assert.raises("data.datapipes.iter.Filter has no length",
+            function() return #W {1}:filter(is_even):batch(2) end)
       end)
    end)
 
@@ -207,12 +201,10 @@ describe("data.datapipes.iter", function()
       end)
 
       it("refuses invalid sizes", function()
-         assert.raises("iter.Batcher: batch_size: expected an integer of at least 1, got 0", function()
-            W {1}:batch(0)
-         end)
-         assert.raises("unknown option dropp_last", "drop_last", function()
-            W {1}:batch {batch_size = 1, dropp_last = true}
-         end)
+         assert.raises("iter.Batcher: batch_size: expected an integer of at least 1, got 0",
+            function() W {1}:batch(0) end)
+         assert.raises("unknown option dropp_last", "drop_last",
+            function() W {1}:batch {batch_size = 1, dropp_last = true} end)
       end)
    end)
 
@@ -229,17 +221,15 @@ describe("data.datapipes.iter", function()
       end)
 
       it("requires lists that are nested deeply enough", function()
-         assert.raises("iter.UnBatcher: unbatch_level: expected lists 3 deep, got 1 at depth 2", function()
-            W(nested):unbatch(3):iter()()
-         end)
+         assert.raises("iter.UnBatcher: unbatch_level: expected lists 3 deep, got 1 at depth 2",
+            function() W(nested):unbatch(3):iter()() end)
          local own, shared = {}, {1}
          own[1] = {2, own}
          local next_item = W({{shared, {shared}}, own}, false):unbatch(-1):iter()
          assert.same({1, 1, 2}, {next_item(), next_item(), next_item()})
          assert.raises("unbatch_level: a list that contains itself", function() next_item() end)
-         assert.raises("unbatch_level: expected -1 or an integer of at least 0, got -2", function()
-            W(nested):unbatch(-2)
-         end)
+         assert.raises("unbatch_level: expected -1 or an integer of at least 0, got -2",
+            function() W(nested):unbatch(-2) end)
       end)
    end)
 
@@ -249,8 +239,7 @@ describe("data.datapipes.iter", function()
       local function itself(x) return x end
 
       it("puts items with the same key together", function()
-         assert.same({{"a.png", "a.json", "a.jpg"}, {"b.png", "b.json"}, {"c.json"}},
-            list(W(files):groupby(stem)))
+         assert.same({{"a.png", "a.json", "a.jpg"}, {"b.png", "b.json"}, {"c.json"}}, list(W(files):groupby(stem)))
          local twos = {{"a.png", "a.json"}, {"b.png", "b.json"}, {"a.jpg"}, {"c.json"}}
          assert.same(twos, list(W(files):groupby(stem, {group_size = 2})))
          assert.same(twos, list(W(files):groupby(stem,
@@ -269,9 +258,8 @@ describe("data.datapipes.iter", function()
          -- the last item
          assert.same({{"b", {"b", "b"}}, {"a", {"a"}}, {"c", {"c"}}},
             list(W {"a", "b", "b", "c"}:groupby(itself, {buffer_size = 3, keep_key = true})))
-         assert.raises("iter.Grouper: the buffer of 3 items is full", "has 1 of at least 2", function()
-            W {"a", "b", "c"}:groupby(itself, {buffer_size = 3, group_size = 2}):iter()()
-         end)
+         assert.raises("iter.Grouper: the buffer of 3 items is full", "has 1 of at least 2",
+            function() W {"a", "b", "c"}:groupby(itself, {buffer_size = 3, group_size = 2}):iter()() end)
       end)
 
       it("refuses invalid sizes and keys", function()
@@ -307,9 +295,7 @@ describe("data.datapipes.iter", function()
       end)
 
       it("take pipes as arguments", function()
-         assert.raises("iter.Concater: pipe 2: expected an iterable dataset, got 5", function()
-            W {1}:concat(5)
-         end)
+         assert.raises("iter.Concater: pipe 2: expected an iterable dataset, got 5", function() W {1}:concat(5) end)
          assert.raises("iter.Zipper: expected at least one pipe, got none", function() iter.Zipper() end)
       end)
    end)
@@ -368,12 +354,10 @@ describe("data.datapipes.iter", function()
       end)
 
       it("refuses invalid numbers of branches and kinds of copies", function()
-         assert.raises("iter.Forker: num_instances: expected an integer from 1 to 250, got 0", function()
-            W {1}:fork(0)
-         end)
-         assert.raises([[iter.Forker: copy: expected "shallow", "deep" or nil, got "flat"]], function()
-            W {1}:fork {num_instances = 2, copy = "flat"}
-         end)
+         assert.raises("iter.Forker: num_instances: expected an integer from 1 to 250, got 0",
+            function() W {1}:fork(0) end)
+         assert.raises([[iter.Forker: copy: expected "shallow", "deep" or nil, got "flat"]],
+            function() W {1}:fork {num_instances = 2, copy = "flat"} end)
       end)
    end)
 
@@ -384,8 +368,7 @@ describe("data.datapipes.iter", function()
          local even, odd = W(range(1, 5)):demux(2, parity)
          assert.same({2, 4}, list(even))
          assert.same({1, 3, 5}, list(odd))
-         even, odd = W(range(1, 6)):demux(2, function(x) return x ~= 2 and parity(x) or nil end,
-            {drop_none = true})
+         even, odd = W(range(1, 6)):demux(2, function(x) return x ~= 2 and parity(x) or nil end, {drop_none = true})
          assert.same({4, 6}, list(even))
          assert.same({1, 3, 5}, list(odd))
          assert.raises("iter.Demultiplexer has no length", function() return #odd end)
@@ -396,9 +379,7 @@ describe("data.datapipes.iter", function()
          local ones, twos = W {1, 1, 1, 2}:demux {num_instances = 2, buffer_size = 2,
             classifier_fn = function(x) return x end}
          local next_one, next_two = ones:iter(), twos:iter()
-         assert.raises("iter.Demultiplexer: buffer_size: the buffer of 2 items is full", function()
-            next_two()
-         end)
+         assert.raises("iter.Demultiplexer: buffer_size: the buffer of 2 items is full", function() next_two() end)
          assert.equal(1, next_one())
          assert.equal(2, next_two())
          assert.same({1, 1}, {next_one(), (next_one())})
@@ -436,13 +417,10 @@ describe("data.datapipes.iter", function()
 
       it("refuses invalid shards", function()
          local pipe = W {1}:sharding_filter()
-         assert.raises("iter.ShardingFilter: instance_id: expected an integer from 0 to 1, got 2", function()
-            pipe:apply_sharding(2, 2)
-         end)
+         assert.raises("iter.ShardingFilter: instance_id: expected an integer from 0 to 1, got 2",
+            function() pipe:apply_sharding(2, 2) end)
          pipe:apply_sharding(2, 0)
-         assert.raises("expected DEFAULT alone or others, got both", function()
-            pipe:apply_sharding(2, 0, 2)
-         end)
+         assert.raises("expected DEFAULT alone or others, got both", function() pipe:apply_sharding(2, 0, 2) end)
          assert.raises("expected one sharding filter", function()
             data.graph_settings.apply_sharding(W {1}:sharding_filter():map(print):sharding_filter(), 2, 0)
          end)
@@ -495,12 +473,10 @@ describe("data.datapipes.iter", function()
       end)
 
       it("refuses invalid buffer sizes", function()
-         assert.raises("iter.Shuffler: buffer_size: expected an integer of at least 1, got 0", function()
-            W {1}:shuffle {buffer_size = 0}
-         end)
-         assert.raises("set_seed: seed: expected an integer, got \"a\"", function()
-            W {1}:shuffle():set_seed "a"
-         end)
+         assert.raises("iter.Shuffler: buffer_size: expected an integer of at least 1, got 0",
+            function() W {1}:shuffle {buffer_size = 0} end)
+         assert.raises("set_seed: seed: expected an integer, got \"a\"",
+            function() W {1}:shuffle():set_seed "a" end)
       end)
    end)
 
@@ -517,23 +493,18 @@ describe("data.datapipes.iter", function()
       local frame = list(W {{a = {1, 2}, b = 3}}:collate {a = torch.tensor})[1]
       assert.same({1, 2}, frame.a:tolist())
       assert.equal(3, frame.b:item())
-      assert.raises("iter.Collator: conversion: the item has no column c", function()
-         W {{a = 1}}:collate {c = torch.tensor}:iter()()
-      end)
-      assert.raises("iter.Collator: conversion.a: expected a function, got 1", function()
-         W {1}:collate {a = 1}
-      end)
-      assert.raises("iter.Collator: datapipe: expected batches, which batch makes, got 1", function()
-         W {1}:collate():iter()()
-      end)
+      assert.raises("iter.Collator: conversion: the item has no column c",
+         function() W {{a = 1}}:collate {c = torch.tensor}:iter()() end)
+      assert.raises("iter.Collator: conversion.a: expected a function, got 1", function() W {1}:collate {a = 1} end)
+      assert.raises("iter.Collator: datapipe: expected batches, which batch makes, got 1",
+         function() W {1}:collate():iter()() end)
    end)
 
    it("samples positions", function()
       local pipe = iter.Sampler(W {"a", "b", "c"})
       assert.same({1, 2, 3}, list(pipe))
       assert.equal(3, #pipe)
-      local drawn = list(iter.Sampler(W {"a", "b"}, data.RandomSampler, {}, {replacement = true,
-         num_samples = 5}))
+      local drawn = list(iter.Sampler(W {"a", "b"}, data.RandomSampler, {}, {replacement = true, num_samples = 5}))
       assert.equal(5, #drawn)
       assert.raises("Filter has no length", function() iter.Sampler(W {1}:filter(is_even)) end)
    end)
@@ -553,9 +524,7 @@ describe("pipes of files", function()
 
    teardown(function() shell.ok("rm -rf " .. shell.quote(folder)) end)
 
-   local function names(pipe)
-      return list(pipe:map(function(path) return path:sub(#folder + 2) end))
-   end
+   local function names(pipe) return list(pipe:map(function(path) return path:sub(#folder + 2) end)) end
 
    it("are found by FileLister", function()
       assert.same({"a.txt", "b.txt", "c.dat"}, names(iter.FileLister(folder)))
@@ -593,24 +562,15 @@ describe("pipes of files", function()
    end)
 
    it("raise errors if they do not exist", function()
-      assert.raises("iter.FileOpener: " .. folder .. "/none", function()
-         W {folder .. "/none"}:open_files():iter()()
-      end)
-      assert.raises("iter.FileLister: ", function()
-         iter.FileLister(folder .. "/none"):iter()()
-      end)
-      assert.raises("iter.FileOpener: datapipe: expected paths as items, got 1", function()
-         W {1}:open_files():iter()()
-      end)
-      assert.raises([[mode: expected "r", "t", "rt", "b" or "rb", got "w"]], function()
-         W {"x"}:open_files "w"
-      end)
-      assert.raises("iter.StreamReader: datapipe: expected a label and an open stream", function()
-         W {"x"}:read_from_stream():iter()()
-      end)
-      assert.raises("chunk: expected an integer of at least 1, got 0", function()
-         W {"x"}:read_from_stream(0)
-      end)
+      assert.raises("iter.FileOpener: " .. folder .. "/none",
+         function() W {folder .. "/none"}:open_files():iter()() end)
+      assert.raises("iter.FileLister: ", function() iter.FileLister(folder .. "/none"):iter()() end)
+      assert.raises("iter.FileOpener: datapipe: expected paths as items, got 1",
+         function() W {1}:open_files():iter()() end)
+      assert.raises([[mode: expected "r", "t", "rt", "b" or "rb", got "w"]], function() W {"x"}:open_files "w" end)
+      assert.raises("iter.StreamReader: datapipe: expected a label and an open stream",
+         function() W {"x"}:read_from_stream():iter()() end)
+      assert.raises("chunk: expected an integer of at least 1, got 0", function() W {"x"}:read_from_stream(0) end)
    end)
 end)
 
@@ -622,8 +582,7 @@ describe("data.datapipes.map", function()
       assert.same({2, 3, 4, 5, 6}, list(pipe:map(function(x) return x + 1 end):shuffle():set_shuffle(false)))
       assert.same({{1, 2}, {3, 4}, {5}}, {pipe:batch(2):get(1), pipe:batch(2):get(2), (pipe:batch(2):get(3))})
       assert.equal(2, #pipe:batch {batch_size = 2, drop_last = true})
-      assert.same({{1, 10, n = 2}, {2, 11, n = 2}, {3, 12, n = 2}},
-         values(S(range(1, 3)):zip(S(range(10, 15)))))
+      assert.same({{1, 10, n = 2}, {2, 11, n = 2}, {3, 12, n = 2}}, values(S(range(1, 3)):zip(S(range(10, 15)))))
       assert.same({{1, n = 1}, {2, n = 1}, {3, n = 1}, {1, n = 1}, {2, n = 1}},
          values(S(range(1, 3)):concat(S(range(1, 2)))))
       assert.equal(100, S {a = 100, b = 200}:get "a")
@@ -646,23 +605,17 @@ describe("data.datapipes.map", function()
    end)
 
    it("refuses invalid positions and pipes", function()
-      assert.raises("map.SequenceWrapper: i: expected a position from 1 to 2, got 3", function()
-         S {1, 2}:get(3)
-      end)
-      assert.raises("map.SequenceWrapper: i: expected a key of the table, got \"c\"", function()
-         S {a = 1}:get "c"
-      end)
-      assert.raises("map.Batcher: i: expected a position from 1 to 1, got 2", function()
-         S {1, 2, 3}:batch(2, true):get(2)
-      end)
-      assert.raises("map.Zipper: i: expected a position from 1 to 1, got 2", function()
-         S {1, 2}:zip(S {1}):get(2)
-      end)
-      assert.raises("map.Concater: pipe 2: expected a dataset with positions, got 5", function()
-         S {1}:concat(5)
-      end)
-      assert.raises("map.Batcher: batch_size: expected an integer of at least 1, got 0", function()
-         S {1}:batch(0)
-      end)
+      assert.raises("map.SequenceWrapper: i: expected a position from 1 to 2, got 3",
+         function() S {1, 2}:get(3) end)
+      assert.raises("map.SequenceWrapper: i: expected a key of the table, got \"c\"",
+         function() S {a = 1}:get "c" end)
+      assert.raises("map.Batcher: i: expected a position from 1 to 1, got 2",
+         function() S {1, 2, 3}:batch(2, true):get(2) end)
+      assert.raises("map.Zipper: i: expected a position from 1 to 1, got 2",
+         function() S {1, 2}:zip(S {1}):get(2) end)
+      assert.raises("map.Concater: pipe 2: expected a dataset with positions, got 5",
+         function() S {1}:concat(5) end)
+      assert.raises("map.Batcher: batch_size: expected an integer of at least 1, got 0",
+         function() S {1}:batch(0) end)
    end)
 end)

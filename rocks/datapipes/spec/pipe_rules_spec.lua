@@ -60,9 +60,7 @@ describe("a pipe", function()
 
    it("names its source in the error if two readers iterate it", function()
       local source = W {1, 2}
-      assert.raises("iter.IterableWrapper: this iteration ended", function()
-         source:zip(source):iter()()
-      end)
+      assert.raises("iter.IterableWrapper: this iteration ended", function() source:zip(source):iter()() end)
    end)
 
    it("can be defined by the user, is reset, and may use its parent's iter", function()
@@ -105,12 +103,9 @@ describe("a pipe", function()
    it("can have an iter that returns a function", function()
       local Wrong = torch.class("Wrong", data.IterDataPipe)
       function Wrong.iter() return 5 end
-      assert.raises("Wrong: iter: expected a function that gives the next item, got 5", function()
-         Wrong():iter()
-      end)
-      assert.raises("None has no method iter", function()
-         torch.class("None", data.IterDataPipe)():iter()
-      end)
+      assert.raises("Wrong: iter: expected a function that gives the next item, got 5",
+         function() Wrong():iter() end)
+      assert.raises("None has no method iter", function() torch.class("None", data.IterDataPipe)():iter() end)
    end)
 
    it("keeps no state after a break out of the loop", function()
@@ -146,9 +141,8 @@ describe("data.functional_datapipe", function()
       assert.equal(Plus, data.functional_datapipe "plus_of_spec"(Plus))
       assert.same({13, 14}, list(W {1, 2}:plus_of_spec(2):plus_of_spec(10)))
       assert.is_nil(data.MapDataPipe.plus_of_spec)
-      assert.raises("data.IterDataPipe: name: expected one that is free, got plus_of_spec", function()
-         data.functional_datapipe "plus_of_spec"(Plus)
-      end)
+      assert.raises("data.IterDataPipe: name: expected one that is free, got plus_of_spec",
+         function() data.functional_datapipe "plus_of_spec"(Plus) end)
    end)
 
    it("adds a functional form to pipes with positions", function()
@@ -164,16 +158,13 @@ describe("data.functional_datapipe", function()
       assert.raises("expected a class that derives from data.IterDataPipe or data.MapDataPipe, got "
          .. "class Any", function() data.functional_datapipe "any"(torch.class "Any") end)
       for _, taken in ipairs {"map", "iter", "reset"} do
-         assert.raises("name: expected one that is free, got " .. taken, function()
-            data.functional_datapipe(taken)(counter())
-         end)
+         assert.raises("name: expected one that is free, got " .. taken,
+            function() data.functional_datapipe(taken)(counter()) end)
       end
-      assert.raises("name: expected a name as of a method, got \"a b\"", function()
-         data.functional_datapipe "a b"(counter())
-      end)
-      assert.raises("expected one that is free, got the method iter", function()
-         data.IterDataPipe.register_function("iter", print)
-      end)
+      assert.raises("name: expected a name as of a method, got \"a b\"",
+         function() data.functional_datapipe "a b"(counter()) end)
+      assert.raises("expected one that is free, got the method iter",
+         function() data.IterDataPipe.register_function("iter", print) end)
    end)
 
    it("has a counterpart that takes a function", function()
@@ -212,25 +203,19 @@ describe("data.runtime_validation", function()
       assert.raises("Typed: expected items of type what its predicate takes, got 3", function()
          typed(function(x) return x % 2 == 0 end, 3):iter()()
       end)
-      assert.raises("expected items of type data.DataChunk, got a table", function()
-         typed(data.DataChunk, {}):iter()()
-      end)
+      assert.raises("expected items of type data.DataChunk, got a table",
+         function() typed(data.DataChunk, {}):iter()() end)
    end)
 
    it("checks items of several values", function()
       local Pairs = torch.class("Pairs", data.IterDataPipe)
       Pairs.type = {"integer", "string"}
       function Pairs:__init(...) self.items = {...} end
-      Pairs.iter = data.runtime_validation(function(self)
-         return function() return table.unpack(self.items) end
-      end)
+      Pairs.iter = data.runtime_validation(function(self) return function() return table.unpack(self.items) end end)
       assert.same({1, "a"}, {Pairs(1, "a"):iter()()})
-      assert.raises("Pairs: expected items of type (integer, string), got 1 and 2", function()
-         Pairs(1, 2):iter()()
-      end)
-      assert.raises("Pairs: expected items of type (integer, string), got 1", function()
-         Pairs(1):iter()()
-      end)
+      assert.raises("Pairs: expected items of type (integer, string), got 1 and 2",
+         function() Pairs(1, 2):iter()() end)
+      assert.raises("Pairs: expected items of type (integer, string), got 1", function() Pairs(1):iter()() end)
    end)
 
    it("can be switched off", function()
@@ -242,9 +227,8 @@ describe("data.runtime_validation", function()
       end
       pcall(data.runtime_validation_disabled, function() error "left" end)
       assert.raises("Typed: expected items", function() pipe:iter()() end)
-      assert.raises("data.runtime_validation: iter: expected a method iter, got 5", function()
-         data.runtime_validation(5)
-      end)
+      assert.raises("data.runtime_validation: iter: expected a method iter, got 5",
+         function() data.runtime_validation(5) end)
    end)
 
    it("checks the type that reinforce_type has set", function()
@@ -252,12 +236,10 @@ describe("data.runtime_validation", function()
       local next_item = pipe:iter()
       assert.equal(1, next_item())
       assert.raises("Typed: expected items of type integer, got 2.5", function() next_item() end)
-      assert.raises("Typed: reinforce_type: expected a part of integer, got string", function()
-         pipe:reinforce_type "string"
-      end)
-      assert.raises("reinforce_type: expected_type: expected a type", "got 5", function()
-         pipe:reinforce_type(5)
-      end)
+      assert.raises("Typed: reinforce_type: expected a part of integer, got string",
+         function() pipe:reinforce_type "string" end)
+      assert.raises("reinforce_type: expected_type: expected a type", "got 5",
+         function() pipe:reinforce_type(5) end)
    end)
 end)
 
@@ -289,9 +271,8 @@ describe("data.argument_validation", function()
          {"number", "integer"}, {"integer|string", "integer"}, {"any", "integer"},
          {{"integer"}, {"integer", "integer"}}, {"integer", {"integer"}}, {print, "integer"},
       } do
-         assert.raises("data.argument_validation: source: expected a pipe with items of type", function()
-            checked(pair[2])(1, pipe_of(pair[1]))
-         end)
+         assert.raises("data.argument_validation: source: expected a pipe with items of type",
+            function() checked(pair[2])(1, pipe_of(pair[1])) end)
       end
       assert.raises("data.argument_validation: source: expected an instance of data.IterDataPipe, got 5",
          function() checked "integer"(1, 5) end)
@@ -300,16 +281,14 @@ describe("data.argument_validation", function()
    it("takes a class of pipes as hint, and names of parameters only", function()
       local Frames = torch.class("Frames", data.DFIterDataPipe)
       assert.truthy(checked(data.DFIterDataPipe)(1, Frames()))
-      assert.raises("source: expected an instance of data.DFIterDataPipe", function()
-         checked(data.DFIterDataPipe)(1, W {1})
-      end)
+      assert.raises("source: expected an instance of data.DFIterDataPipe",
+         function() checked(data.DFIterDataPipe)(1, W {1}) end)
       assert.raises("hints: expected names of parameters, got sauce", function()
          data.argument_validation(function(source) return source end, {sauce = "any"})
       end)
       assert.raises("data.argument_validation: source: expected a type", function() checked(5) end)
-      assert.raises("data.argument_validation: fn: expected a function, got 5", function()
-         data.argument_validation(5, {})
-      end)
+      assert.raises("data.argument_validation: fn: expected a function, got 5",
+         function() data.argument_validation(5, {}) end)
    end)
 end)
 
@@ -336,9 +315,7 @@ describe("data.non_deterministic", function()
       assert.same({1}, list(Sometimes(1)))
       assert.raises("Sometimes: marked non_deterministic", function() Sometimes(2) end)
       local Wrong = data.non_deterministic(function() return 5 end)(counter "Wrong")
-      assert.raises("Wrong: non_deterministic: expected a boolean of its function, got 5", function()
-         Wrong(1)
-      end)
+      assert.raises("Wrong: non_deterministic: expected a boolean of its function, got 5", function() Wrong(1) end)
    end)
 
    it("takes classes of pipes", function()
@@ -453,9 +430,8 @@ describe("a DataLoader of pipes", function()
       assert.not_same(numbers, order(W(numbers):shuffle():set_shuffle(false):map(math.abs), true))
       assert.not_same(numbers, order(W(numbers), true))
       assert.same(numbers, order(W(numbers), nil))
-      assert.raises("a dataset without positions has no order to choose", function()
-         data.DataLoader(data.ChainDataset {W(numbers)}, {shuffle = true})
-      end)
+      assert.raises("a dataset without positions has no order to choose",
+         function() data.DataLoader(data.ChainDataset {W(numbers)}, {shuffle = true}) end)
    end)
 
    it("continues from a saved state", function()
@@ -507,8 +483,7 @@ describe("data.graph_settings", function()
       for _, each in ipairs {pipe, shuffled, a, b, source} do assert.equal(1, seen[each]) end
       assert.equal(6, #pipes) -- the count includes the pipe that the branches read
       assert.equal(pipe, pipes[1])
-      assert.raises("data.graph_settings.get_all_graph_pipes: datapipe: expected a pipe, got 5", function()
-         data.graph_settings.get_all_graph_pipes(5)
-      end)
+      assert.raises("data.graph_settings.get_all_graph_pipes: datapipe: expected a pipe, got 5",
+         function() data.graph_settings.get_all_graph_pipes(5) end)
    end)
 end)

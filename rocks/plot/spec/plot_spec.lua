@@ -5,9 +5,7 @@ local shell = require "spec.support.shell"
 local plot = torch.utils.plot
 local png = require "tlua.io.png"
 
-local function hex(bytes)
-   return (bytes:gsub(".", function(c) return ("%02x"):format(c:byte()) end))
-end
+local function hex(bytes) return (bytes:gsub(".", function(c) return ("%02x"):format(c:byte()) end)) end
 
 -- Returns the content of the file that a figure writes under a name.
 local function saved(figure, name)
@@ -63,9 +61,7 @@ describe("plot.curves", function()
 
    it("marks axes with round numbers", function()
       local text = plot.curves({x = {0, 50, 100}, y = {0, 0.3, 1}}):text(false)
-      for _, mark in ipairs {"1.0 ┤", "  0 ┤", " 100", " 20 "} do
-         assert.matches(mark, text, 1, true)
-      end
+      for _, mark in ipairs {"1.0 ┤", "  0 ┤", " 100", " 20 "} do assert.matches(mark, text, 1, true) end
    end)
 
    it("lists names of lines with their last values in alphabetical order", function()
@@ -88,8 +84,7 @@ describe("plot.curves", function()
    end)
 
    it("writes SVG with a path for each line, and escapes names", function()
-      local svg = saved(plot.curves({["a<b"] = {1, 2, 3}, c = {3, 0 / 0, 1}}, {title = "A & B"}),
-         "x.svg")
+      local svg = saved(plot.curves({["a<b"] = {1, 2, 3}, c = {3, 0 / 0, 1}}, {title = "A & B"}), "x.svg")
       assert.matches('^<svg xmlns="http://www.w3.org/2000/svg" width="640" height="400"', svg)
       assert.matches("A &amp; B", svg, 1, true)
       assert.matches("a&lt;b", svg, 1, true)
@@ -107,24 +102,15 @@ describe("plot.curves", function()
    end)
 
    it("refuses values that are not numbers and unknown options", function()
-      assert.raises("utils.plot.curves: values, value 2: expected a number, got \"x\"", function()
-         plot.curves {1, "x"}
-      end)
-      assert.raises("a: expected as many x as y, 2, got 1", function()
-         plot.curves {a = {x = {1}, y = {1, 2}}}
-      end)
-      assert.raises("unknown option titel; did you mean title?", function()
-         plot.curves({1}, {titel = "x"})
-      end)
-      assert.raises("width: expected an integer of at least 200, got 5", function()
-         plot.curves({1}, {width = 5})
-      end)
-      assert.raises("save: expected a path that ends in .svg or .png, got \"x.gif\"", function()
-         plot.curves({1}, {save = "x.gif"})
-      end)
-      assert.raises("/nowhere/x.png: No such file", function()
-         plot.curves({1}, {save = "/nowhere/x.png"})
-      end)
+      assert.raises("utils.plot.curves: values, value 2: expected a number, got \"x\"",
+         function() plot.curves {1, "x"} end)
+      assert.raises("a: expected as many x as y, 2, got 1", function() plot.curves {a = {x = {1}, y = {1, 2}}} end)
+      assert.raises("unknown option titel; did you mean title?", function() plot.curves({1}, {titel = "x"}) end)
+      assert.raises("width: expected an integer of at least 200, got 5",
+         function() plot.curves({1}, {width = 5}) end)
+      assert.raises("save: expected a path that ends in .svg or .png, got \"x.gif\"",
+         function() plot.curves({1}, {save = "x.gif"}) end)
+      assert.raises("/nowhere/x.png: No such file", function() plot.curves({1}, {save = "/nowhere/x.png"}) end)
    end)
 end)
 
@@ -179,9 +165,8 @@ describe("plot.image", function()
    it("takes a range, and integers up to 255", function()
       assert.equal("  ████", plot.image(torch.tensor {{-1.0, 1, 3}}, {range = {-1, 1}}):text(false))
       assert.equal("▒▒██", plot.image(torch.tensor({{128, 255}}, {dtype = "uint8"})):text(false))
-      assert.raises("range: expected two numbers, the lower one first", function()
-         plot.image(image, {range = {1, 0}})
-      end)
+      assert.raises("range: expected two numbers, the lower one first",
+         function() plot.image(image, {range = {1, 0}}) end)
    end)
 
    it("refuses other shapes", function()

@@ -64,9 +64,7 @@ describe("a SummaryWriter", function()
    end)
 
    it("writes histograms, whose buckets hold all values", function()
-      local values = written(function(writer)
-         writer:add_histogram("h", torch.tensor {-1.0, 0.5, 0.5, 2.0}, 3)
-      end)
+      local values = written(function(writer) writer:add_histogram("h", torch.tensor {-1.0, 0.5, 0.5, 2.0}, 3) end)
       local h = values.h[1].histogram
       assert.same({-1, 2, 4, 2, 5.5}, {h.min, h.max, h.num, h.sum, h.sum_squares})
       local sum, before = 0, -math.huge
@@ -104,9 +102,8 @@ describe("a SummaryWriter", function()
          writer:add_audio("stereo", torch.zeros(2, 5))
          assert.raises("add_figure", "torch.utils.plot", function() writer:add_figure("a", 3) end)
          assert.raises("add_audio", "(1, L)", function() writer:add_audio("a", torch.zeros(3, 5)) end)
-         assert.raises("add_audio", "unknown option rate", function()
-            writer:add_audio("a", torch.zeros(5), 1, {rate = 3})
-         end)
+         assert.raises("add_audio", "unknown option rate",
+            function() writer:add_audio("a", torch.zeros(5), 1, {rate = 3}) end)
       end)
       local image = values.loss[1].image
       local width, height = (">I4I4"):unpack(image.png, 17)
@@ -130,8 +127,7 @@ describe("a SummaryWriter", function()
          writer:add_pr_curve("pr", {0, 1, 1}, {0.2, 0.4, 0.9}, 1, {num_thresholds = 3})
          writer:add_graph(torch.nn.Linear(2, 1), torch.ones(1, 2))
          writer:add_embedding(torch.tensor {{1.0, 2}, {3, 4}}, {metadata = {"a", "b"}})
-         writer:add_hparams({lr = 0.1, name = "x", flag = true}, {accuracy = 0.5},
-            {run_name = "run"})
+         writer:add_hparams({lr = 0.1, name = "x", flag = true}, {accuracy = 0.5}, {run_name = "run"})
          writer:flush()
          local dir = folder .. "/a'b/"
          assert.equal("1.0\t2.0\n3.0\t4.0\n", shell.read(dir .. "00000/default/tensors.tsv"))
@@ -148,8 +144,7 @@ describe("a SummaryWriter", function()
       assert.same({"*hello*"}, values["note/text_summary"][1].strings)
       assert.equal("text", values["note/text_summary"][1].plugin)
       -- for the thresholds 0, 0.5 and 1: tp, fp, tn, fn, precision, recall
-      assert.close({2, 1, 0, 1, 0, 0, 0, 1, 1, 0, 1, 2, 2 / 3, 1, 0, 1, 0.5, 0},
-         values.pr[1].floats, 1e-6)
+      assert.close({2, 1, 0, 1, 0, 0, 0, 1, 1, 0, 1, 2, 2 / 3, 1, 0, 1, 0.5, 0}, values.pr[1].floats, 1e-6)
       local graph
       for _, event in ipairs(events) do graph = graph or event.graph_def end
       assert.matches("AddmmBackward0_%d+", graph)
@@ -165,8 +160,7 @@ describe("a SummaryWriter", function()
          local pictures = torch.zeros(3, 1, 2, 4)
          pictures[{2}] = 1
          for _ = 1, 2 do
-            writer:add_embedding(points, {metadata = rows, metadata_header = {"name", "n"},
-               label_img = pictures})
+            writer:add_embedding(points, {metadata = rows, metadata_header = {"name", "n"}, label_img = pictures})
          end
          local dir = folder .. "/a'b/"
          local function quote(text) return '"' .. text .. '"' end
@@ -194,13 +188,11 @@ describe("a SummaryWriter", function()
             read[#read + 1] = {float32(tonumber(x)), float32(tonumber(y))}
          end
          assert.same({{1.5, -2.0}, {float32(0.1), 4.0}, {float32(1e-30), 0.0}}, read)
-         assert.equal("name\tn\nx\t1\ny z\t2.5\nw\ttrue\n",
-            shell.read(dir .. "00000/default/metadata.tsv"))
+         assert.equal("name\tn\nx\t1\ny z\t2.5\nw\ttrue\n", shell.read(dir .. "00000/default/metadata.tsv"))
          local sprite = shell.read(dir .. "00000/default/sprite.png")
          assert.same({8, 4, 8, 2}, {table.unpack({(">I4I4BB"):unpack(sprite, 17)}, 1, 4)})
          local black, white = ("\0"):rep(12), ("\xff"):rep(12)
-         assert.is_truthy(sprite:find(("\0" .. black .. white):rep(2) .. ("\0" .. black:rep(2)):rep(2),
-            1, true))
+         assert.is_truthy(sprite:find(("\0" .. black .. white):rep(2) .. ("\0" .. black:rep(2)):rep(2), 1, true))
       end)
    end)
 
@@ -210,9 +202,7 @@ describe("a SummaryWriter", function()
          for i = 1, 100 do writer:add_scalar("x", i, i) end
          writer:add_scalar("x", 0, 0, 12.25)
       end)
-      for i = 2, 101 do
-         assert.is_true(events[i].wall_time >= before and events[i].wall_time <= torch.io.time())
-      end
+      for i = 2, 101 do assert.is_true(events[i].wall_time >= before and events[i].wall_time <= torch.io.time()) end
       assert.is_true(math.abs(before - os.time()) < 100)
       assert.equal(12.25, events[102].wall_time)
    end)
@@ -261,29 +251,18 @@ describe("a SummaryWriter", function()
 
    it("refuses values that it cannot write", function()
       written(function(writer)
-         assert.raises("add_scalar: tag: expected a name, got 3", function()
-            writer:add_scalar(3, 1)
-         end)
-         assert.raises('value: expected a number or a tensor of one, got "x"', function()
-            writer:add_scalar("a", "x")
-         end)
-         assert.raises("global_step: expected an integer, got 1.5", function()
-            writer:add_scalar("a", 1, 1.5)
-         end)
-         assert.raises("expected finite numbers", function()
-            writer:add_histogram("a", {0 / 0})
-         end)
-         assert.raises("expected 1, 3 or 4 channels, got 2", function()
-            writer:add_image("a", torch.ones(2, 3, 3))
-         end)
+         assert.raises("add_scalar: tag: expected a name, got 3", function() writer:add_scalar(3, 1) end)
+         assert.raises('value: expected a number or a tensor of one, got "x"',
+            function() writer:add_scalar("a", "x") end)
+         assert.raises("global_step: expected an integer, got 1.5", function() writer:add_scalar("a", 1, 1.5) end)
+         assert.raises("expected finite numbers", function() writer:add_histogram("a", {0 / 0}) end)
+         assert.raises("expected 1, 3 or 4 channels, got 2",
+            function() writer:add_image("a", torch.ones(2, 3, 3)) end)
          local points = torch.ones(2, 3)
          local function refuses(message, matrix, options)
-            assert.raises("add_embedding: " .. message, function()
-               writer:add_embedding(matrix, options)
-            end)
+            assert.raises("add_embedding: " .. message, function() writer:add_embedding(matrix, options) end)
          end
-         refuses("mat: expected a tensor (N, D), got a float32 tensor of shape (2)",
-            torch.ones(2))
+         refuses("mat: expected a tensor (N, D), got a float32 tensor of shape (2)", torch.ones(2))
          refuses("options: expected a table, got 3", points, 3)
          refuses("metadata: expected a list of labels, got 3", points, {metadata = 3})
          refuses("metadata: expected 2 labels, got 1", points, {metadata = {"a"}})
@@ -298,8 +277,6 @@ describe("a SummaryWriter", function()
          writer:close()
          assert.raises("it was closed", function() writer:add_scalar("a", 1) end)
       end)
-      assert.raises("SummaryWriter: log_dir: /dev/null/x: ", function()
-         board.SummaryWriter "/dev/null/x"
-      end)
+      assert.raises("SummaryWriter: log_dir: /dev/null/x: ", function() board.SummaryWriter "/dev/null/x" end)
    end)
 end)

@@ -45,8 +45,7 @@ describe("tlua top", function()
          assert.same({"loss", "first", 21, 7}, {new[1].tag, new[1].run, new[1].step, new[1].value})
          assert.same({"accuracy", "loss"}, watched.names)
          assert.equal(21, #watched.tags.loss.first.x)
-         assert.matches("loss  %(first: 7 at 21, second: 8 at 1%)",
-            top.picture(watched, {columns = 40, lines = 5}))
+         assert.matches("loss  %(first: 7 at 21, second: 8 at 1%)", top.picture(watched, {columns = 40, lines = 5}))
       end)
    end)
 

@@ -5,8 +5,7 @@ dcp, tp = dist.checkpoint, dist.tensor.parallel
 
 function build(seed)
    torch.manual_seed(seed)
-   return nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.BatchNorm1d(10), nn.Linear(10, 6),
-      nn.Linear(6, 3))
+   return nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.BatchNorm1d(10), nn.Linear(10, 6), nn.Linear(6, 3))
 end
 
 torch.manual_seed(2)

@@ -3,9 +3,7 @@
 raw = dist.group.WORLD.raw
 n = 100003
 
-function common(count, dtype)
-   return raw:common(torch.zeros(1, {dtype = dtype}), count or n)
-end
+function common(count, dtype) return raw:common(torch.zeros(1, {dtype = dtype}), count or n) end
 
 function random(dtype)
    torch.manual_seed(rank + 1)

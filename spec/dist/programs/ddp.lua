@@ -6,8 +6,7 @@ DDP = nn.parallel.DistributedDataParallel
 
 function build(seed)
    torch.manual_seed(seed)
-   return nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(),
-      nn.Linear(16, 3))
+   return nn.Sequential(nn.Linear(5, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 3))
 end
 
 Half = torch.class("Half", nn.Module)

@@ -14,9 +14,7 @@ end
 
 function check(expected, actual, what)
    expected, actual = show(list(expected)), show(list(actual))
-   if expected ~= actual then
-      error(("%s: expected %s, got %s"):format(what or "check", expected, actual), 2)
-   end
+   if expected ~= actual then error(("%s: expected %s, got %s"):format(what or "check", expected, actual), 2) end
 end
 
 BACKEND = os.getenv "SPEC_DIST_BACKEND" or "shm"
@@ -24,9 +22,7 @@ BACKEND = os.getenv "SPEC_DIST_BACKEND" or "shm"
 function refused(text, fn, ...)
    local ok, message = pcall(fn, ...)
    if ok then error("no error: expected " .. text, 2) end
-   if not message:find(text, 1, true) then
-      error(("expected %s, got %s"):format(text, message), 2)
-   end
+   if not message:find(text, 1, true) then error(("expected %s, got %s"):format(text, message), 2) end
 end
 
 LIMIT = 1e-5 -- tolerance for values that are computed in another order

@@ -5,8 +5,7 @@ Zero = dist.optim.ZeroRedundancyOptimizer
 
 function build()
    torch.manual_seed(1)
-   return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(),
-      nn.Linear(8, 2))
+   return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
 end
 
 torch.manual_seed(2)
@@ -19,7 +18,5 @@ function step(model, optimizer)
 end
 
 function same(a, b)
-   for i, p in ipairs(a:parameters()) do
-      assert(p:equal(b:parameters()[i]), "parameter " .. i)
-   end
+   for i, p in ipairs(a:parameters()) do assert(p:equal(b:parameters()[i]), "parameter " .. i) end
 end
