@@ -39,14 +39,14 @@ static const void *address(int i, int unit) {
   return (const void *)(uintptr_t)(0x7f0000000000u + (uintptr_t)(i + 1) * (uintptr_t)unit);
 }
 
-static void test_an_empty_map_has_nothing_and_no_memory(void) {
+TEST(test_an_empty_map_has_nothing_and_no_memory) {
   test_Map map = {0};
   CHECK(test_find(&map, address(1, 64)) == NULL);
   test_clear(&map);
   CHECK(blocks == 0 && held == 0);
 }
 
-static void test_a_new_entry_is_zero_and_found_again(void) {
+TEST(test_a_new_entry_is_zero_and_found_again) {
   test_Map map = {0};
   Entry *entry = test_add(&map, address(3, 64));
   CHECK(entry && entry->key == address(3, 64) && entry->value == 0);
@@ -73,7 +73,7 @@ static void check_same(const test_Map *map, const bool *there, int unit) {
   CHECK(taken == n);
 }
 
-static void test_adding_and_removing_at_random(void) {
+TEST(test_adding_and_removing_at_random) {
   static const int units[] = {1, 16, 64, 512, 4096, 1 << 21};
   for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
     test_Map map = {0};
@@ -98,7 +98,7 @@ static void test_adding_and_removing_at_random(void) {
   CHECK(blocks == 0 && held == 0);
 }
 
-static void test_many_that_come_and_go_need_no_more_room(void) {
+TEST(test_many_that_come_and_go_need_no_more_room) {
   test_Map map = {0};
   for (int i = 0; i < 100000; i++) {
     CHECK(test_add(&map, address(i, 64)) != NULL);
@@ -108,7 +108,7 @@ static void test_many_that_come_and_go_need_no_more_room(void) {
   test_clear(&map);
 }
 
-static void test_without_memory_the_map_stays_as_it_was(void) {
+TEST(test_without_memory_the_map_stays_as_it_was) {
   test_Map map = {0};
   empty_handed = true;
   CHECK(test_add(&map, address(0, 64)) == NULL && map.n == 0);
@@ -123,11 +123,4 @@ static void test_without_memory_the_map_stays_as_it_was(void) {
   CHECK(blocks == 0 && held == 0);
 }
 
-int main(void) {
-  RUN(test_an_empty_map_has_nothing_and_no_memory);
-  RUN(test_a_new_entry_is_zero_and_found_again);
-  RUN(test_adding_and_removing_at_random);
-  RUN(test_many_that_come_and_go_need_no_more_room);
-  RUN(test_without_memory_the_map_stays_as_it_was);
-  return test_end();
-}
+int main(void) { return test_all(); }

@@ -21,7 +21,7 @@ static bool aligned(const void *p, size_t bytes) {
   return (uintptr_t)p % (bytes < TLI_ALIGN ? 16 : TLI_ALIGN) == 0;
 }
 
-static void every_size(void) {
+TEST(every_size) {
   int64_t before = tl_memory_used();
   for (size_t bytes = 0; bytes < 20000; bytes += bytes < 5000 ? 1 : 37) {
     char *p = tli_alloc(bytes);
@@ -43,7 +43,7 @@ static void every_size(void) {
 }
 
 /* Tests that rounding wastes at most a quarter of the size, or the alignment. */
-static void rounding_is_small(void) {
+TEST(rounding_is_small) {
   int64_t before = tl_memory_used();
   for (size_t bytes = 1; bytes < 3000000; bytes += bytes / 7 + 1) {
     void *p = tli_alloc(bytes);
@@ -52,7 +52,7 @@ static void rounding_is_small(void) {
   }
 }
 
-static void blocks_do_not_overlap(void) {
+TEST(blocks_do_not_overlap) {
   enum { N = 5000 };
   static unsigned char *block[N];
   static size_t size[N];
@@ -73,7 +73,7 @@ static void blocks_do_not_overlap(void) {
     if (block[i]) tli_free(block[i], size[i]);
 }
 
-static void blocks_are_reused(void) {
+TEST(blocks_are_reused) {
   if (!caching()) return;
   void *p = tli_alloc(3 << 20);
   tli_free(p, 3 << 20);
@@ -83,7 +83,7 @@ static void blocks_are_reused(void) {
 }
 
 /* Tests that the cache stays within its size, and keeps recently used blocks. */
-static void cache_is_bounded(void) {
+TEST(cache_is_bounded) {
   if (!caching()) return;
   enum { N = 50 };
   void *block[N];
@@ -100,7 +100,7 @@ static void cache_is_bounded(void) {
   CHECK(tl_memory_cached() <= (int64_t)140 << 20);
 }
 
-static void trim_gives_back(void) {
+TEST(trim_gives_back) {
   enum { N = 100000 };
   void **block = malloc(N * sizeof *block);
   tl_memory_trim();
@@ -120,14 +120,14 @@ static void trim_gives_back(void) {
   free(block);
 }
 
-static void too_large(void) {
+TEST(too_large) {
   CHECK(tli_alloc(SIZE_MAX) == NULL);
   CHECK_ERROR(TL_EMEM, "out of memory: asked for ");
   CHECK(tli_alloc(SIZE_MAX / 16) == NULL);
   CHECK_ERROR(TL_EMEM, " in use and ");
 }
 
-static void limit_holds(void) {
+TEST(limit_holds) {
   int64_t used = tl_memory_used();
   tl_set_memory_limit(used + (10 << 20));
   void *p = tli_alloc(8 << 20);
@@ -154,7 +154,7 @@ static void limit_holds(void) {
   CHECK(tl_memory_used() == used);
 }
 
-static void faults_are_injected(void) {
+TEST(faults_are_injected) {
   int64_t used = tl_memory_used(), calls = tli_alloc_count();
   tli_alloc_fail_at(2);
   void *p = tli_alloc(10);
@@ -212,7 +212,7 @@ static void *exchange(void *context) {
   return NULL;
 }
 
-static void threads_exchange_blocks(void) {
+TEST(threads_exchange_blocks) {
   int64_t used = tl_memory_used();
   pthread_t thread[THREADS];
   for (int i = 0; i < THREADS; i++)
@@ -239,7 +239,7 @@ static void *take_and_leave(void *context) {
 
 /* Tests that memory of ended threads is reused: a thousand threads, one after another, need no more
 ** than one thread. */
-static void ended_threads_leave_nothing(void) {
+TEST(ended_threads_leave_nothing) {
   tl_memory_trim();
   int64_t most = 0;
   for (int i = 0; i < 1000; i++) {
@@ -252,17 +252,7 @@ static void ended_threads_leave_nothing(void) {
 }
 
 int main(void) {
-  RUN(every_size);
-  RUN(rounding_is_small);
-  RUN(blocks_do_not_overlap);
-  RUN(blocks_are_reused);
-  RUN(cache_is_bounded);
-  RUN(trim_gives_back);
-  RUN(too_large);
-  RUN(limit_holds);
-  RUN(faults_are_injected);
-  RUN(threads_exchange_blocks);
-  RUN(ended_threads_leave_nothing);
+  int status = test_all();
   tl_memory_trim();
-  return test_end();
+  return status;
 }

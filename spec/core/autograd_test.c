@@ -89,7 +89,7 @@ static bool step(int *hooks) {
 
 /* Tests passes in which an allocation fails. The first runs fill caches such as those of threads,
 ** so their allocations are not compared. */
-static void memory_may_run_out_anywhere(void) {
+TEST(memory_may_run_out_anywhere) {
   int hooks = 0;
   CHECK(step(&hooks) && hooks == 2);
   CHECK(step(&hooks));
@@ -110,7 +110,7 @@ static void memory_may_run_out_anywhere(void) {
   CHECK(step(&hooks));
 }
 
-static void an_interrupt_stops_a_pass(void) {
+TEST(an_interrupt_stops_a_pass) {
   Bag bag = {.n = 0};
   tl_Tensor *x = leaf(&bag, 2, 0, NULL);
   tl_Tensor *y = hold(&bag, tlo_exp(x));
@@ -125,7 +125,7 @@ static void an_interrupt_stops_a_pass(void) {
 }
 
 /* Tests that a gradient without other owners becomes .grad without a copy. */
-static void gradients_are_not_copied_without_need(void) {
+TEST(gradients_are_not_copied_without_need) {
   Bag bag = {.n = 0};
   tl_Tensor *x = leaf(&bag, 2, 1, (int64_t[]){1000});
   tl_Tensor *grad = tli_empty(TL_F32, TLI_CPU, 1, (int64_t[]){1000});
@@ -180,7 +180,7 @@ static void *work(void *context) {
   return NULL;
 }
 
-static void threads_run_passes_of_their_own(void) {
+TEST(threads_run_passes_of_their_own) {
   Bag bag = {.n = 0};
   Shared shared = {.w = leaf(&bag, 3, 1, (int64_t[]){5})};
   pthread_t threads[THREADS];
@@ -203,7 +203,7 @@ static void *release(void *tensor) {
 }
 
 /* Tests that one thread can free a result with .grad while another thread frees its graph. */
-static void graphs_are_freed_by_any_thread(void) {
+TEST(graphs_are_freed_by_any_thread) {
   for (int i = 0; i < ROUNDS; i++) {
     Bag bag = {.n = 0};
     tl_Tensor *x = leaf(&bag, 3, 1, (int64_t[]){5});
@@ -219,11 +219,4 @@ static void graphs_are_freed_by_any_thread(void) {
   }
 }
 
-int main(void) {
-  RUN(memory_may_run_out_anywhere);
-  RUN(an_interrupt_stops_a_pass);
-  RUN(gradients_are_not_copied_without_need);
-  RUN(threads_run_passes_of_their_own);
-  RUN(graphs_are_freed_by_any_thread);
-  return test_end();
-}
+int main(void) { return test_all(); }

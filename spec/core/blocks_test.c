@@ -264,7 +264,7 @@ static void random_calls(uint64_t seed, int steps, int64_t fail_each, int64_t re
 
 /* ---- what is promised ---------------------------------------------------------------------------- */
 
-static void a_freed_block_is_handed_out_at_once(void) {
+TEST(a_freed_block_is_handed_out_at_once) {
   World w;
   tlk_Blocks b;
   open_blocks(&b, &w);
@@ -279,7 +279,7 @@ static void a_freed_block_is_handed_out_at_once(void) {
   close_blocks(&b, &w);
 }
 
-static void other_users_are_waited_for(void) {
+TEST(other_users_are_waited_for) {
   World w;
   tlk_Blocks b;
   open_blocks(&b, &w);
@@ -299,7 +299,7 @@ static void other_users_are_waited_for(void) {
 
 /* Tests that holes are unmapped. When every second block is freed, fixed segments would have no
 ** room for a large block; large arenas grow at the end instead. */
-static void holes_are_given_back(void) {
+TEST(holes_are_given_back) {
   enum { N = 32 };
   World w;
   tlk_Blocks b;
@@ -320,7 +320,7 @@ static void holes_are_given_back(void) {
 
 /* Tests that arenas of one kind double: two blocks that do not fit the first arena get a second one
 ** of its size, the next block gets a third one of twice that size. */
-static void arenas_grow(void) {
+TEST(arenas_grow) {
   World w;
   tlk_Blocks b;
   void *data[4];
@@ -334,7 +334,7 @@ static void arenas_grow(void) {
   close_blocks(&b, &w);
 }
 
-static void refused_addresses_are_asked_for_in_small_ranges(void) {
+TEST(refused_addresses_are_asked_for_in_small_ranges) {
   World w;
   tlk_Blocks b;
   open_blocks(&b, &w);
@@ -352,7 +352,7 @@ static void refused_addresses_are_asked_for_in_small_ranges(void) {
   close_blocks(&b, &w);
 }
 
-static void pools_live_as_long_as_their_holders(void) {
+TEST(pools_live_as_long_as_their_holders) {
   World w;
   tlk_Blocks b;
   open_blocks(&b, &w);
@@ -380,7 +380,7 @@ static void pools_live_as_long_as_their_holders(void) {
   close_blocks(&b, &w);
 }
 
-static void nothing_is_asked_of_streams_during_a_capture(void) {
+TEST(nothing_is_asked_of_streams_during_a_capture) {
   World w;
   tlk_Blocks b;
   open_blocks(&b, &w);
@@ -396,7 +396,7 @@ static void nothing_is_asked_of_streams_during_a_capture(void) {
   close_blocks(&b, &w);
 }
 
-static void the_limit_is_kept(void) {
+TEST(the_limit_is_kept) {
   World w;
   tlk_Blocks b;
   open_blocks(&b, &w);
@@ -411,7 +411,7 @@ static void the_limit_is_kept(void) {
   close_blocks(&b, &w);
 }
 
-static void short_address_space_is_prolonged_by_arenas(void) {
+TEST(short_address_space_is_prolonged_by_arenas) {
   World w;
   tlk_Blocks b;
   open_with(&b, &w, 2 * GRANULE);
@@ -431,7 +431,7 @@ static void short_address_space_is_prolonged_by_arenas(void) {
   close_blocks(&b, &w);
 }
 
-static void blocks_below_half_of_the_least_share_it(void) {
+TEST(blocks_below_half_of_the_least_share_it) {
   World w;
   tlk_Blocks b;
   open_with(&b, &w, 10 * GRANULE);
@@ -453,27 +453,12 @@ static void blocks_below_half_of_the_least_share_it(void) {
   close_blocks(&b, &w);
 }
 
-static void a_million_random_calls(void) { random_calls(1, 1000000, 0, REACH); }
+TEST(a_million_random_calls) { random_calls(1, 1000000, 0, REACH); }
 
-static void random_calls_with_short_arenas(void) { random_calls(7, 200000, 500, 3 * GRANULE); }
+TEST(random_calls_with_short_arenas) { random_calls(7, 200000, 500, 3 * GRANULE); }
 
-static void calls_that_fail_leave_everything_in_order(void) {
+TEST(calls_that_fail_leave_everything_in_order) {
   for (uint64_t seed = 2; seed < 6; seed++) random_calls(seed, 50000, 100, REACH);
 }
 
-int main(void) {
-  RUN(a_freed_block_is_handed_out_at_once);
-  RUN(other_users_are_waited_for);
-  RUN(holes_are_given_back);
-  RUN(arenas_grow);
-  RUN(refused_addresses_are_asked_for_in_small_ranges);
-  RUN(pools_live_as_long_as_their_holders);
-  RUN(nothing_is_asked_of_streams_during_a_capture);
-  RUN(the_limit_is_kept);
-  RUN(short_address_space_is_prolonged_by_arenas);
-  RUN(blocks_below_half_of_the_least_share_it);
-  RUN(a_million_random_calls);
-  RUN(random_calls_with_short_arenas);
-  RUN(calls_that_fail_leave_everything_in_order);
-  return test_end();
-}
+int main(void) { return test_all(); }

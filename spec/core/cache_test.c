@@ -50,13 +50,13 @@ static bool store(const char *kind, const char *key, const char *data) {
   return tli_cache_store(kind, key, strlen(key), data, strlen(data));
 }
 
-static void the_hash_is_fnv_1a(void) {
+TEST(the_hash_is_fnv_1a) {
   CHECK(tli_cache_hash("", 0) == 0xcbf29ce484222325u);
   CHECK(tli_cache_hash("a", 1) == 0xaf63dc4c8601ec8cu);
   CHECK(tli_cache_hash("foobar", 6) == 0x85944171f73967e8u);
 }
 
-static void stored_data_is_found_again(void) {
+TEST(stored_data_is_found_again) {
   int64_t bytes;
   empty();
   CHECK(has_none("plan", "key"));
@@ -69,7 +69,7 @@ static void stored_data_is_found_again(void) {
 }
 
 /* Tests that a changed, missing or additional byte invalidates a file. */
-static void damaged_files_are_ignored(void) {
+TEST(damaged_files_are_ignored) {
   char path[128], whole[256], wrong[256];
   empty();
   CHECK(store("plan", "a key", "some data"));
@@ -90,7 +90,7 @@ static void damaged_files_are_ignored(void) {
   CHECK(store("plan", "a key", "some data") && has("plan", "a key", "some data"));
 }
 
-static void a_file_of_another_key_is_not_taken(void) {
+TEST(a_file_of_another_key_is_not_taken) {
   char first[128], second[128];
   empty();
   CHECK(store("plan", "one", "data"));
@@ -100,7 +100,7 @@ static void a_file_of_another_key_is_not_taken(void) {
   CHECK(rename(first, second) == 0 && has_none("plan", "two") && has_none("plan", "one"));
 }
 
-static void the_environment_and_the_setting_turn_it_off(void) {
+TEST(the_environment_and_the_setting_turn_it_off) {
   char path[256];
   empty();
   CHECK(store("plan", "key", "data"));
@@ -123,7 +123,7 @@ static void the_environment_and_the_setting_turn_it_off(void) {
   tli_environment_set("TLUA_CACHE", folder);
 }
 
-static void a_folder_that_cannot_be_written_is_no_error(void) {
+TEST(a_folder_that_cannot_be_written_is_no_error) {
   int64_t bytes;
   tli_environment_set("TLUA_CACHE", "/proc/nowhere/tlua");
   CHECK(!store("plan", "key", "data") && has_none("plan", "key"));
@@ -150,7 +150,7 @@ static bool is_left_alone(const char *command) {
   return alone && tl_error_kind() == TL_OK;
 }
 
-static void other_kinds_of_files_are_left_alone(void) {
+TEST(other_kinds_of_files_are_left_alone) {
   char path[128];
   CHECK(is_left_alone("rm %s && mkfifo %s"));
   CHECK(is_left_alone("rm %s && mkdir %s"));
@@ -160,7 +160,7 @@ static void other_kinds_of_files_are_left_alone(void) {
   CHECK(system(path) == 0); /* the link was not followed */
 }
 
-static void files_that_others_may_write_are_not_read(void) {
+TEST(files_that_others_may_write_are_not_read) {
   char path[128];
   empty();
   CHECK(store("plan", "key", "data"));
@@ -177,7 +177,7 @@ static void files_that_others_may_write_are_not_read(void) {
 
 /* Tests writes beyond a limit. The limit of file sizes would end the process by a signal, which
 ** this test ignores. */
-static void a_limit_or_a_full_disk_is_no_error(void) {
+TEST(a_limit_or_a_full_disk_is_no_error) {
   static char large[40000];
   struct rlimit before, low = {20000, 20000};
   empty();
@@ -194,7 +194,7 @@ enum { WRITERS = 4, ROUNDS = 200 };
 
 /* Tests processes that store data under one key: a reader finds the complete data of one of them,
 ** or no entry. */
-static void processes_store_under_one_key(void) {
+TEST(processes_store_under_one_key) {
   static char data[WRITERS][3000];
   empty();
   for (int i = 0; i < WRITERS; i++) memset(data[i], 'a' + i, (size_t)(1000 + 500 * i));
@@ -222,7 +222,7 @@ static void processes_store_under_one_key(void) {
 }
 
 /* Tests the limit of the folder with a sparse file, which takes no room on the disk. */
-static void the_oldest_files_are_removed_above_the_limit(void) {
+TEST(the_oldest_files_are_removed_above_the_limit) {
   char path[128];
   int64_t bytes;
   empty();
@@ -250,18 +250,8 @@ static void the_oldest_files_are_removed_above_the_limit(void) {
 int main(void) {
   if (mkdtemp(folder) == NULL) return 1;
   tli_environment_set("TLUA_CACHE", folder);
-  RUN(the_hash_is_fnv_1a);
-  RUN(stored_data_is_found_again);
-  RUN(damaged_files_are_ignored);
-  RUN(a_file_of_another_key_is_not_taken);
-  RUN(the_environment_and_the_setting_turn_it_off);
-  RUN(a_folder_that_cannot_be_written_is_no_error);
-  RUN(other_kinds_of_files_are_left_alone);
-  RUN(files_that_others_may_write_are_not_read);
-  RUN(a_limit_or_a_full_disk_is_no_error);
-  RUN(processes_store_under_one_key);
-  RUN(the_oldest_files_are_removed_above_the_limit);
+  int status = test_all();
   empty();
   rmdir(folder);
-  return test_end();
+  return status;
 }

@@ -14,7 +14,7 @@ static const char *const expected[OPERANDS] = {
 #include "promotion.inc"
 };
 
-static void names_and_sizes(void) {
+TEST(names_and_sizes) {
   for (int d = 0; d < TL_NDTYPES; d++)
     CHECK_AT(d, tli_dtype_from_name(tl_dtype_name((tl_DType)d)) == (tl_DType)d);
   CHECK(tl_dtype_size(TL_BF16) == 2 && tl_dtype_size(TL_I64) == 8 && tl_dtype_size(TL_BOOL) == 1);
@@ -24,7 +24,7 @@ static void names_and_sizes(void) {
   CHECK(tli_dtype_from_name("float33") == TL_NODTYPE && tli_dtype_from_name("") == TL_NODTYPE);
 }
 
-static void compute_types(void) {
+TEST(compute_types) {
   CHECK(tli_dtype_compute(TL_F16) == TL_F32 && tli_dtype_compute(TL_BF16) == TL_F32);
   CHECK(tli_dtype_compute(TL_U8) == TL_I32 && tli_dtype_compute(TL_BOOL) == TL_I32);
   CHECK(tli_dtype_compute(TL_I64) == TL_I64 && tli_dtype_compute(TL_F64) == TL_F64);
@@ -40,7 +40,7 @@ static tl_Tensor *operand(int i) {
   return tli_number(i == 2 * TL_NDTYPES + 2 ? tli_float(1.5) : tli_complex(0, 1));
 }
 
-static void promotion_is_pytorchs(void) {
+TEST(promotion_is_pytorchs) {
   for (int i = 0; i < OPERANDS; i++)
     for (int j = 0; j < OPERANDS; j++) {
       tl_Tensor *pair[] = {operand(i), operand(j)};
@@ -50,7 +50,7 @@ static void promotion_is_pytorchs(void) {
     }
 }
 
-static void numbers_keep_their_value(void) {
+TEST(numbers_keep_their_value) {
   tl_Tensor *t = tli_number(tli_float(0.1));
   CHECK(t->dtype == TL_F64 && tli_load(tli_data(t), TL_F64).f == 0.1);
   tli_release(t);
@@ -59,7 +59,7 @@ static void numbers_keep_their_value(void) {
   tli_release(t);
 }
 
-static void conversion_to_integer_is_defined(void) {
+TEST(conversion_to_integer_is_defined) {
   CHECK(tli_to_int(tli_float(-2.9)) == -2);
   CHECK(tli_to_int(tli_float(NAN)) == 0);
   CHECK(tli_to_int(tli_float(INFINITY)) == INT64_MAX);
@@ -69,13 +69,13 @@ static void conversion_to_integer_is_defined(void) {
   CHECK(tli_to_int(tli_bool(true)) == 1);
 }
 
-static void numbers_fit_dtypes(void) {
+TEST(numbers_fit_dtypes) {
   CHECK(tli_scalar_fits(tli_int(3), TL_F16) && tli_scalar_fits(tli_bool(true), TL_I8));
   CHECK(!tli_scalar_fits(tli_float(3), TL_I64) && !tli_scalar_fits(tli_int(1), TL_BOOL));
   CHECK(!tli_scalar_fits(tli_none(), TL_F32));
 }
 
-static void scalar_arithmetic(void) {
+TEST(scalar_arithmetic) {
   tl_Scalar s = tli_scalar_add(tli_int(INT64_MAX), tli_int(1));
   CHECK(s.kind == TL_INTEGER && s.i == INT64_MIN);
   s = tli_scalar_mul(tli_int(6), tli_float(0.5));
@@ -94,7 +94,7 @@ static void scalar_arithmetic(void) {
   CHECK(s.kind == TL_INTEGER && s.i == INT64_MIN);
 }
 
-static void load_and_store(void) {
+TEST(load_and_store) {
   char bytes[17] = {0};
   for (int d = 0; d < TL_NDTYPES; d++) {
     tli_store(bytes + 1, (tl_DType)d, tli_int(1)); /* writes to an odd address */
@@ -110,14 +110,4 @@ static void load_and_store(void) {
   CHECK(tli_load(bytes, TL_F16).f == 65504);
 }
 
-int main(void) {
-  RUN(names_and_sizes);
-  RUN(compute_types);
-  RUN(promotion_is_pytorchs);
-  RUN(numbers_keep_their_value);
-  RUN(conversion_to_integer_is_defined);
-  RUN(numbers_fit_dtypes);
-  RUN(scalar_arithmetic);
-  RUN(load_and_store);
-  return test_end();
-}
+int main(void) { return test_all(); }

@@ -62,15 +62,15 @@ static void check_rounding(const Format *f) {
   }
 }
 
-static void float16_patterns(void) { check_patterns(&f16); }
-static void float16_rounding(void) { check_rounding(&f16); }
-static void bfloat16_patterns(void) { check_patterns(&bf16); }
+TEST(float16_patterns) { check_patterns(&f16); }
+TEST(float16_rounding) { check_rounding(&f16); }
+TEST(bfloat16_patterns) { check_patterns(&bf16); }
 
 /* Tests rounding to bfloat16. The ties of its smallest numbers are float32 subnormals, which are
 ** exact as well. */
-static void bfloat16_rounding(void) { check_rounding(&bf16); }
+TEST(bfloat16_rounding) { check_rounding(&bf16); }
 
-static void far_values(void) {
+TEST(far_values) {
   CHECK(tli_f32_to_f16(1e30f) == 0x7c00 && tli_f32_to_f16(-1e30f) == 0xfc00);
   CHECK(tli_f32_to_f16(1e-30f) == 0 && tli_f32_to_f16(-1e-30f) == 0x8000);
   CHECK(tli_f32_to_f16(INFINITY) == 0x7c00 && tli_f32_to_bf16(-INFINITY) == 0xff80);
@@ -80,11 +80,4 @@ static void far_values(void) {
   CHECK(isnan(tli_f16_to_f32(tli_f32_to_f16(tli_bits_float(quiet_low_bits)))));
 }
 
-int main(void) {
-  RUN(float16_patterns);
-  RUN(float16_rounding);
-  RUN(bfloat16_patterns);
-  RUN(bfloat16_rounding);
-  RUN(far_values);
-  return test_end();
-}
+int main(void) { return test_all(); }

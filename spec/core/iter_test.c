@@ -119,7 +119,7 @@ static void random_case(int round) {
   for (int k = 0; k < nargs; k++) tli_release(args[k]);
 }
 
-static void random_shapes(void) {
+TEST(random_shapes) {
   for (int round = 0; round < 20000; round++) random_case(round);
 }
 
@@ -132,7 +132,7 @@ static tl_Tensor *permuted(tl_Tensor *t, const int *order) {
   return tli_alias(t, t->ndim, sizes, strides, 0);
 }
 
-static void same_layout_is_one_loop(void) {
+TEST(same_layout_is_one_loop) {
   tl_Tensor *a = tli_empty(TL_F32, TLI_CPU, 4, (int64_t[]){2, 3, 4, 5});
   tl_Tensor *b = tli_empty(TL_F64, TLI_CPU, 4, (int64_t[]){2, 3, 4, 5});
   tl_Tensor *args[] = {permuted(a, (int[]){0, 2, 3, 1}), permuted(b, (int[]){0, 2, 3, 1})};
@@ -145,7 +145,7 @@ static void same_layout_is_one_loop(void) {
   tli_release(b);
 }
 
-static void output_decides_the_order(void) {
+TEST(output_decides_the_order) {
   tl_Tensor *a = tli_empty(TL_F32, TLI_CPU, 2, (int64_t[]){3, 4});
   tl_Tensor *t = permuted(a, (int[]){1, 0});
   tl_Tensor *b = tli_empty(TL_F32, TLI_CPU, 2, (int64_t[]){4, 3});
@@ -160,7 +160,7 @@ static void output_decides_the_order(void) {
   tli_release(b);
 }
 
-static void scalars_stay_flat(void) {
+TEST(scalars_stay_flat) {
   tl_Tensor *a = tli_empty(TL_F32, TLI_CPU, 2, (int64_t[]){3, 4});
   tl_Tensor *s = tli_number(tli_float(2));
   tl_Tensor *row = tli_empty(TL_F32, TLI_CPU, 1, (int64_t[]){4});
@@ -180,7 +180,7 @@ static bool stop(void *context, char **ptrs, int64_t n) {
   return ++*(int *)context < 2;
 }
 
-static void failure_stops_the_walk(void) {
+TEST(failure_stops_the_walk) {
   tl_Tensor *a = tli_empty(TL_F32, TLI_CPU, 2, (int64_t[]){5, 4});
   tl_Tensor *gap = tli_alias(a, 2, (int64_t[]){5, 2}, (int64_t[]){4, 1}, 0);
   tli_Iter it;
@@ -191,11 +191,4 @@ static void failure_stops_the_walk(void) {
   tli_release(gap);
 }
 
-int main(void) {
-  RUN(random_shapes);
-  RUN(same_layout_is_one_loop);
-  RUN(output_decides_the_order);
-  RUN(scalars_stay_flat);
-  RUN(failure_stops_the_walk);
-  return test_end();
-}
+int main(void) { return test_all(); }

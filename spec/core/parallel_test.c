@@ -44,7 +44,7 @@ static void cover_by(ForFn run, int64_t n, int64_t grain) {
 
 static void cover(int64_t n, int64_t grain) { cover_by(tli_parallel_for, n, grain); }
 
-static void every_element_once(void) {
+TEST(every_element_once) {
   for (int threads = 1; threads <= 5; threads++) {
     CHECK(tl_set_num_threads(threads) && tl_get_num_threads() == threads);
     for (int64_t grain = 0; grain < 3000; grain = grain * 3 + 1) {
@@ -59,13 +59,13 @@ static void every_element_once(void) {
   }
 }
 
-static void one_thread_starts_none(void) {
+TEST(one_thread_starts_none) {
   CHECK(tl_set_num_threads(1));
   cover(N, 1);
   CHECK(count.calls == 1 && count.foreign == 0);
 }
 
-static void serial_threads_start_none(void) {
+TEST(serial_threads_start_none) {
   CHECK(tl_set_num_threads(4));
   CHECK(!tli_parallel_set_serial(true));
   cover(N, 1);
@@ -85,7 +85,7 @@ static void outer(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) tli_parallel_for(1000, 1, inner, context);
 }
 
-static void nested_loops_run_serially(void) {
+TEST(nested_loops_run_serially) {
   CHECK(tl_set_num_threads(3));
   CHECK(!tli_parallel_inside());
   tli_parallel_for(6, 1, outer, NULL);
@@ -101,7 +101,7 @@ static void host_run(int tasks, void (*task)(void *context, int i), void *contex
   for (int i = tasks - 1; i >= 0; i--) task(context, i);
 }
 
-static void a_host_may_run_the_tasks(void) {
+TEST(a_host_may_run_the_tasks) {
   CHECK(tl_set_num_threads(4));
   tl_set_parallel_run(host_run, &host_tasks);
   cover(N, 10);
@@ -110,7 +110,7 @@ static void a_host_may_run_the_tasks(void) {
 }
 
 /* Runs many short jobs, so that threads are awake, asleep, or in between. */
-static void short_jobs(void) {
+TEST(short_jobs) {
   CHECK(tl_set_num_threads(4));
   for (int i = 0; i < 3000; i++) {
     cover(100, 10);
@@ -130,7 +130,7 @@ static void *cover_much(void *failures) {
   return NULL;
 }
 
-static void callers_at_the_same_time(void) {
+TEST(callers_at_the_same_time) {
   CHECK(tl_set_num_threads(3));
   atomic_int failures = 0;
   pthread_t callers[4];
@@ -140,7 +140,7 @@ static void callers_at_the_same_time(void) {
 }
 
 /* Tests that a forked process starts its own threads. */
-static void after_a_fork(void) {
+TEST(after_a_fork) {
 #ifndef __SANITIZE_THREAD__ /* the sanitizer does not allow threads after a fork */
   if (test_emulated()) return;
   CHECK(tl_set_num_threads(3));
@@ -156,7 +156,7 @@ static void after_a_fork(void) {
 #endif
 }
 
-static void interruption(void) {
+TEST(interruption) {
   CHECK(!tli_interrupted());
   tl_interrupt();
   CHECK(tli_interrupted());
@@ -169,7 +169,7 @@ static void interrupt_range(void *context, int64_t begin, int64_t end) {
   tl_interrupt();
 }
 
-static void an_interruption_ends_a_loop(void) {
+TEST(an_interruption_ends_a_loop) {
   for (int threads = 1; threads <= 3; threads++) {
     CHECK(tl_set_num_threads(threads));
     memset(&count, 0, sizeof count);
@@ -189,15 +189,5 @@ static void an_interruption_ends_a_loop(void) {
 
 int main(void) {
   CHECK(tl_get_num_threads() >= 1);
-  RUN(every_element_once);
-  RUN(one_thread_starts_none);
-  RUN(serial_threads_start_none);
-  RUN(nested_loops_run_serially);
-  RUN(a_host_may_run_the_tasks);
-  RUN(short_jobs);
-  RUN(callers_at_the_same_time);
-  RUN(after_a_fork);
-  RUN(interruption);
-  RUN(an_interruption_ends_a_loop);
-  return test_end();
+  return test_all();
 }

@@ -156,7 +156,7 @@ static void drop(tl_Tensor **outputs, int n) {
 
 static const char *const names[] = {"mlp", "digits", "lstm", "transformer", NULL};
 
-static void models_have_the_bits_of_lua(void) {
+TEST(models_have_the_bits_of_lua) {
   for (int i = 0; names[i]; i++) {
     Case c = open_case(names[i]);
     for (int round = 0; round < 3; round++) {
@@ -169,7 +169,7 @@ static void models_have_the_bits_of_lua(void) {
   }
 }
 
-static void later_runs_allocate_nothing(void) {
+TEST(later_runs_allocate_nothing) {
   CHECK(tl_set_num_threads(1));
   for (int i = 0; names[i]; i++) {
     Case c = open_case(names[i]);
@@ -206,7 +206,7 @@ static void *run_often(void *context) {
   return ok ? context : NULL;
 }
 
-static void threads_share_a_program(void) {
+TEST(threads_share_a_program) {
   for (int i = 0; names[i]; i++) {
     Case c = open_case(names[i]);
     pthread_t threads[4];
@@ -221,7 +221,7 @@ static void threads_share_a_program(void) {
   }
 }
 
-static void dynamic_sizes_change_from_run_to_run(void) {
+TEST(dynamic_sizes_change_from_run_to_run) {
   Case c = open_case("digits");
   for (int64_t n = 1; n <= 4; n++) {
     tl_Tensor *some = tl_tensor_wrap(c.in_data, TL_F32, 2, (int64_t[]){n, 64}, NULL, NULL, NULL);
@@ -240,7 +240,7 @@ static bool says(const char *part) {
   return found;
 }
 
-static void failures_are_told(void) {
+TEST(failures_are_told) {
   Case c = open_case("mlp");
   tl_ProgramInput in;
   tl_Tensor *out = NULL, *wrong = tl_tensor_empty(TL_F32, 2, (int64_t[]){3, 63});
@@ -265,7 +265,7 @@ static void failures_are_told(void) {
 }
 
 /* Tests that every allocation of a load and a run may fail once. */
-static void failing_allocations_leave_nothing_behind(void) {
+TEST(failing_allocations_leave_nothing_behind) {
   Case c = open_case("mlp");
   tl_Program *p = NULL;
   tl_Tensor *out = NULL;
@@ -363,7 +363,7 @@ static bool try_file(char *data, size_t size, const Case *c) {
   return true;
 }
 
-static void mutated_files_are_refused_or_run(void) {
+TEST(mutated_files_are_refused_or_run) {
   const char *often = getenv("TLUA_FUZZ");
   long rounds = often ? atol(often) : 400, accepted = 0;
   if (often) state ^= (uint64_t)getpid();
@@ -402,13 +402,7 @@ static void remove_folder(void) {
 
 int main(void) {
   export_models();
-  RUN(models_have_the_bits_of_lua);
-  RUN(later_runs_allocate_nothing);
-  RUN(threads_share_a_program);
-  RUN(dynamic_sizes_change_from_run_to_run);
-  RUN(failures_are_told);
-  RUN(failing_allocations_leave_nothing_behind);
-  RUN(mutated_files_are_refused_or_run);
+  int status = test_all();
   remove_folder();
-  return test_end();
+  return status;
 }

@@ -29,7 +29,7 @@ static void ten_rounds(uint32_t counter[4], uint32_t key[2]) {
   }
 }
 
-static void known_answers(void) {
+TEST(known_answers) {
   for (size_t k = 0; k < sizeof answers / sizeof *answers; k++) {
     Answer a = answers[k];
     ten_rounds(a.counter, a.key);
@@ -37,7 +37,7 @@ static void known_answers(void) {
   }
 }
 
-static void blocks_are_counters(void) {
+TEST(blocks_are_counters) {
   uint64_t seed = 0x0123456789abcdefull, block = 0xfedcba9876543210ull;
   uint32_t counter[4] = {0x76543210, 0xfedcba98, 0, 0}, key[2] = {0x89abcdef, 0x01234567}, out[4];
   ten_rounds(counter, key);
@@ -47,7 +47,7 @@ static void blocks_are_counters(void) {
   CHECK(out[0] == 0x6627e8d5);
 }
 
-static void high_halves(void) {
+TEST(high_halves) {
   static const uint64_t cases[][3] = {
       {0, UINT64_MAX, 0},          {UINT64_MAX, UINT64_MAX, UINT64_MAX - 1},
       {UINT64_MAX, 2, 1},          {0x100000000, 0x100000000, 1},
@@ -61,7 +61,7 @@ static void high_halves(void) {
   }
 }
 
-static void generators_hand_out_blocks_once(void) {
+TEST(generators_hand_out_blocks_once) {
   tli_Generator g;
   tli_generator_seed(&g, 7);
   CHECK(g.seed == 7 && g.offset == 0);
@@ -74,10 +74,4 @@ static void generators_hand_out_blocks_once(void) {
   CHECK(tli_generator_take(&g, INT64_MAX, 4) == 6 && g.offset == 6 + ((uint64_t)1 << 61));
 }
 
-int main(void) {
-  RUN(known_answers);
-  RUN(blocks_are_counters);
-  RUN(high_halves);
-  RUN(generators_hand_out_blocks_once);
-  return test_end();
-}
+int main(void) { return test_all(); }

@@ -89,7 +89,7 @@ static int save_elsewhere(const char *name, const char *text, void (*event)(void
   return status;
 }
 
-static void files_of_a_killed_process_are_removed(void) {
+TEST(files_of_a_killed_process_are_removed) {
   int temporary;
   unlink(in_folder("other"));
   CHECK(save("file", "old"));
@@ -107,7 +107,7 @@ static void others_save(void) {
   meanwhile |= save_elsewhere("other", "theirs", NULL);
 }
 
-static void a_file_being_saved_is_kept(void) {
+TEST(a_file_being_saved_is_kept) {
   int temporary;
   meanwhile = -1;
   before_rename = others_save;
@@ -122,7 +122,17 @@ static bool make(const char *name) {
   return fd >= 0 && close(fd) == 0;
 }
 
-static void no_other_file_is_removed(void) {
+/* From here on the library knows that the file system lacks unnamed files. */
+TEST(names_from_the_start) {
+#ifdef __linux__
+  no_links = true;
+#endif
+  files_of_a_killed_process_are_removed();
+  a_file_being_saved_is_kept();
+}
+
+/* The last test, because it leaves files behind. */
+TEST(no_other_file_is_removed) {
   static const char *const others[] = {".tlua-notes.tmp", ".tlua-1-2-3.tmpx", ".tlua-1-2.tmp",
                                        "x.tlua-1-2-3.tmp"};
   int temporary;
@@ -141,23 +151,10 @@ static void no_other_file_is_removed(void) {
   CHECK(contains("file", "newer") && access(in_folder(".tlua-1-2-5.tmp"), F_OK) != 0);
 }
 
-/* From here on the library knows that the file system lacks unnamed files. */
-static void names_from_the_start(void) {
-#ifdef __linux__
-  no_links = true;
-#endif
-  files_of_a_killed_process_are_removed();
-  a_file_being_saved_is_kept();
-}
-
 int main(void) {
   if (mkdtemp(folder) == NULL) return 1;
-  RUN(files_of_a_killed_process_are_removed);
-  RUN(a_file_being_saved_is_kept);
-  RUN(names_from_the_start);
-  RUN(no_other_file_is_removed);
+  int status = test_all();
   char command[64];
   snprintf(command, sizeof command, "rm -rf %s", folder);
-  if (system(command) != 0) return 1;
-  return test_end();
+  return system(command) != 0 || status;
 }

@@ -34,7 +34,7 @@ static bool has_mac(const void *key, size_t key_bytes, const void *data, size_t 
 
 /* Tests the examples of the standard (one and two blocks), the empty message, and a million letters
 ** a. */
-static void hashes_are_those_of_the_standard(void) {
+TEST(hashes_are_those_of_the_standard) {
   CHECK(has_hash("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"));
   CHECK(has_hash("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56,
                  "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"));
@@ -52,7 +52,7 @@ static void hashes_are_those_of_the_standard(void) {
 
 /* Tests that the position of the padding does not matter: all lengths around a block, in one part
 ** and in two. */
-static void parts_are_the_whole(void) {
+TEST(parts_are_the_whole) {
   char data[200];
   for (int i = 0; i < 200; i++) data[i] = (char)i;
   for (size_t n = 0; n <= sizeof data; n++) {
@@ -69,7 +69,7 @@ static void parts_are_the_whole(void) {
 }
 
 /* Tests RFC 4231's cases 1, 2, 3, 6 (a key longer than a block) and 7. */
-static void codes_are_those_of_the_rfc(void) {
+TEST(codes_are_those_of_the_rfc) {
   char key[131], data[50];
   memset(key, 0x0b, 20);
   CHECK(has_mac(key, 20, "Hi There", 8,
@@ -90,9 +90,4 @@ static void codes_are_those_of_the_rfc(void) {
                 "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2"));
 }
 
-int main(void) {
-  RUN(hashes_are_those_of_the_standard);
-  RUN(parts_are_the_whole);
-  RUN(codes_are_those_of_the_rfc);
-  return test_end();
-}
+int main(void) { return test_all(); }

@@ -12,7 +12,7 @@ static tl_Tensor *empty(int ndim, const int64_t *sizes) {
   return tli_empty(TL_F32, TLI_CPU, ndim, sizes);
 }
 
-static void numel_refuses_overflow(void) {
+TEST(numel_refuses_overflow) {
   CHECK(tli_numel(0, NULL, 8) == 1);
   CHECK(tli_numel(SIZES(2, 3, 4), 4) == 24);
   CHECK(tli_numel(SIZES(2, 0, 4), 4) == 0);
@@ -31,7 +31,7 @@ static bool contiguous(int ndim, const int64_t *sizes, const int64_t *strides) {
   return tli_contiguous(&t);
 }
 
-static void contiguity(void) {
+TEST(contiguity) {
   CHECK(contiguous(0, NULL, NULL));
   CHECK(contiguous(2, (int64_t[]){2, 3}, (int64_t[]){3, 1}));
   CHECK(!contiguous(2, (int64_t[]){2, 3}, (int64_t[]){1, 2}));
@@ -55,7 +55,7 @@ static bool overlaps(int ndim, const int64_t *sizes, const int64_t *strides) {
   return tli_overlaps_itself(&t);
 }
 
-static void density_and_overlap(void) {
+TEST(density_and_overlap) {
   CHECK(dense(2, (int64_t[]){2, 3}, (int64_t[]){1, 2}));
   CHECK(dense(4, (int64_t[]){2, 3, 4, 5}, (int64_t[]){60, 1, 15, 3}));
   CHECK(!dense(2, (int64_t[]){2, 3}, (int64_t[]){1, 3}));
@@ -68,7 +68,7 @@ static void density_and_overlap(void) {
   CHECK(!overlaps(2, (int64_t[]){0, 3}, (int64_t[]){0, 0}));
 }
 
-static void dimensions_from_either_end(void) {
+TEST(dimensions_from_either_end) {
   CHECK(tli_dim("sum", 2, 3) == 2 && tli_dim("sum", -3, 3) == 0);
   CHECK(tli_dim("sum", 0, 0) == 0 && tli_dim("sum", -1, 0) == 0);
   CHECK(tli_dim("sum", 3, 3) == -1);
@@ -86,7 +86,7 @@ static void dimensions_from_either_end(void) {
   CHECK_ERROR(TL_EINDEX, "the dimension is empty");
 }
 
-static void broadcasting(void) {
+TEST(broadcasting) {
   tl_Tensor *a = empty(SIZES(5, 1, 3)), *b = empty(SIZES(4, 1)), *c = empty(0, NULL);
   tl_Tensor *d = empty(SIZES(2, 3)), *e = empty(SIZES(1, 0));
   int ndim;
@@ -108,7 +108,7 @@ static void broadcasting(void) {
   for (int k = 0; k < 5; k++) tli_release(all[k]);
 }
 
-static void text(void) {
+TEST(text) {
   CHECK(strcmp(tli_shape_str(0, NULL), "[]") == 0);
   CHECK(strcmp(tli_shape_str(SIZES(2, -3, 4)), "[2, -3, 4]") == 0);
   int64_t longest[TL_MAX_DIMS];
@@ -118,12 +118,4 @@ static void text(void) {
   CHECK(strcmp(tli_device_str((tl_Device){TL_CUDA, 3}), "cuda:3") == 0);
 }
 
-int main(void) {
-  RUN(numel_refuses_overflow);
-  RUN(contiguity);
-  RUN(density_and_overlap);
-  RUN(dimensions_from_either_end);
-  RUN(broadcasting);
-  RUN(text);
-  return test_end();
-}
+int main(void) { return test_all(); }

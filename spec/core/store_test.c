@@ -65,7 +65,7 @@ static void end(Other *o) {
   while (atomic_load(&o->ended) == 0) tli_word_wait(&o->ended, 0, 100000000);
 }
 
-static void a_server_of_another_protocol_is_refused(void) {
+TEST(a_server_of_another_protocol_is_refused) {
   const char *texts[] = {"SSH-2.0-OpenSSH_9.2p1\r\n", "HTTP/1.1 400 Bad Request\r\n\r\n",
                          "-ERR\r\n"};
   for (int i = 0; i < 3; i++) {
@@ -77,7 +77,7 @@ static void a_server_of_another_protocol_is_refused(void) {
   }
 }
 
-static void a_silent_server_is_refused(void) {
+TEST(a_silent_server_is_refused) {
   int port = 0, listener = tli_socket_listen("127.0.0.1", &port);
   CHECK(listener != TLI_NOSOCKET);
   CHECK(tli_store_connect("127.0.0.1", port, NULL, SECOND) == NULL);
@@ -87,7 +87,7 @@ static void a_silent_server_is_refused(void) {
 
 /* Tests a store that ends: it closes its connections, and another store may be about to take its
 ** port. */
-static void a_closed_connection_is_tried_again(void) {
+TEST(a_closed_connection_is_tried_again) {
   Other other = {.connections = 1, .text = ""};
   begin(&other);
   CHECK(tli_store_connect("127.0.0.1", other.port, NULL, 3 * SECOND / 10) == NULL);
@@ -116,7 +116,7 @@ static void check_works(tli_Store *store) {
   free(value);
 }
 
-static void a_client_with_the_secret_is_served(void) {
+TEST(a_client_with_the_secret_is_served) {
   const char *secrets[] = {NULL, TLI_STORE_TRUST, secret};
   for (int i = 0; i < 3; i++) {
     tli_StoreServer *server = serve(secrets[i]);
@@ -130,7 +130,7 @@ static void a_client_with_the_secret_is_served(void) {
   }
 }
 
-static void a_client_without_the_secret_gets_an_error(void) {
+TEST(a_client_without_the_secret_gets_an_error) {
   tli_StoreServer *closed = serve(secret), *open = serve(NULL);
   CHECK(connect_with(closed, another) == NULL);
   CHECK_ERROR(TL_EARG, "the secret of the store there is another one than this process has");
@@ -147,7 +147,7 @@ static void a_client_without_the_secret_gets_an_error(void) {
   tli_store_server_stop(open);
 }
 
-static void other_machines_need_a_secret(void) {
+TEST(other_machines_need_a_secret) {
   CHECK(tli_store_serve("", 0, NULL) == NULL);
   CHECK_ERROR(TL_EARG, "a store that other machines can reach needs a secret");
   const char *secrets[] = {TLI_STORE_TRUST, secret};
@@ -188,7 +188,7 @@ static void mirror(void *context) {
   tli_word_wake(&o->ended);
 }
 
-static void a_store_proves_that_it_knows_it(void) {
+TEST(a_store_proves_that_it_knows_it) {
   Other other = {0};
   other.listener = tli_socket_listen("127.0.0.1", &other.port);
   CHECK(other.listener != TLI_NOSOCKET);
@@ -216,7 +216,7 @@ static bool is_closed(int socket) {
 }
 
 /* Requests that are not allowed, or not yet. */
-static void a_client_without_proof_may_make_no_request(void) {
+TEST(a_client_without_proof_may_make_no_request) {
   tli_StoreServer *server = serve(secret);
   const tli_StoreRequest requests[] = {
       {TLI_STORE_MAGIC, TLI_STORE_COUNT, 0, 0, 0},
@@ -237,7 +237,7 @@ static void a_client_without_proof_may_make_no_request(void) {
 
 /* Tests that silent connections use up neither the job's places nor the process's file
 ** descriptors. */
-static void silent_clients_do_not_keep_others_out(void) {
+TEST(silent_clients_do_not_keep_others_out) {
   struct rlimit before, few;
   CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
   few = before;
@@ -271,7 +271,7 @@ static int greeted(const tli_StoreServer *server) {
 }
 
 /* Clients that do not read once delayed the server by five seconds each. */
-static void a_client_that_does_not_read_delays_no_other(void) {
+TEST(a_client_that_does_not_read_delays_no_other) {
   tli_StoreServer *server = serve(NULL);
   tli_Store *store = connect_with(server, NULL);
   char *large = calloc(1, LARGE);
@@ -305,7 +305,7 @@ static void pour(int socket, const void *data, size_t bytes) {
     if (tli_socket_give(socket, data, bytes) <= 0) break;
 }
 
-static void a_client_with_endless_requests_waits_for_its_turn(void) {
+TEST(a_client_with_endless_requests_waits_for_its_turn) {
   tli_StoreServer *server = serve(NULL);
   tli_Store *store = connect_with(server, NULL);
   enum { N = 2000 };
@@ -327,7 +327,7 @@ static void a_client_with_endless_requests_waits_for_its_turn(void) {
   tli_store_server_stop(server);
 }
 
-static void keys_of_a_prefix_are_removed(void) {
+TEST(keys_of_a_prefix_are_removed) {
   tli_StoreServer *server = serve(secret);
   tli_Store *store = connect_with(server, secret);
   int64_t n;
@@ -342,7 +342,7 @@ static void keys_of_a_prefix_are_removed(void) {
 
 /* ---- files and memory ------------------------------------------------------------------ */
 
-static void a_secret_is_read_from_a_private_file_alone(void) {
+TEST(a_secret_is_read_from_a_private_file_alone) {
   char folder[] = "/tmp/tlua-store-test-XXXXXX", path[100], link_path[100], read[TLI_SECRET_ROOM];
   CHECK(mkdtemp(folder) != NULL);
   snprintf(path, sizeof path, "%s/secret", folder);
@@ -376,7 +376,7 @@ static void a_secret_is_read_from_a_private_file_alone(void) {
 }
 
 /* Tests that a name is accepted only if a rank of the same user has made the memory. */
-static void shared_memory_is_opened_by_its_exact_name(void) {
+TEST(shared_memory_is_opened_by_its_exact_name) {
   tli_Share share, other;
   char name[TLI_SHARE_NAME], path[100], wrong[200];
   CHECK(tli_share_make(&share, 4096, name));
@@ -412,20 +412,4 @@ static void shared_memory_is_opened_by_its_exact_name(void) {
   tli_share_close(&share);
 }
 
-int main(void) {
-  RUN(a_server_of_another_protocol_is_refused);
-  RUN(a_silent_server_is_refused);
-  RUN(a_closed_connection_is_tried_again);
-  RUN(a_client_with_the_secret_is_served);
-  RUN(a_client_without_the_secret_gets_an_error);
-  RUN(other_machines_need_a_secret);
-  RUN(a_store_proves_that_it_knows_it);
-  RUN(a_client_without_proof_may_make_no_request);
-  RUN(silent_clients_do_not_keep_others_out);
-  RUN(a_client_that_does_not_read_delays_no_other);
-  RUN(a_client_with_endless_requests_waits_for_its_turn);
-  RUN(keys_of_a_prefix_are_removed);
-  RUN(a_secret_is_read_from_a_private_file_alone);
-  RUN(shared_memory_is_opened_by_its_exact_name);
-  return test_end();
-}
+int main(void) { return test_all(); }

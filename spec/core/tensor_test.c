@@ -7,7 +7,7 @@
 #include "core/device/backend.h"
 #include "test.h"
 
-static void bad_sizes_are_refused(void) {
+TEST(bad_sizes_are_refused) {
   int64_t many[TL_MAX_DIMS + 1] = {0};
   CHECK(tl_tensor_empty(TL_F32, 2, (int64_t[]){2, -1}) == NULL);
   CHECK_ERROR(TL_EARG, "sizes [2, -1]: expected sizes of at least 0, got -1");
@@ -23,7 +23,7 @@ static void bad_sizes_are_refused(void) {
   CHECK_ERROR(TL_EDEVICE, "cuda:0");
 }
 
-static void data_is_aligned(void) {
+TEST(data_is_aligned) {
   for (int64_t n = 0; n < 600; n++) {
     tl_Tensor *t = tl_tensor_empty(TL_F64, 1, &n);
     CHECK_AT(n, (uintptr_t)tli_data(t) % TLI_ALIGN == 0);
@@ -34,7 +34,7 @@ static void data_is_aligned(void) {
   tl_tensor_release(NULL);
 }
 
-static void views_share(void) {
+TEST(views_share) {
   tl_Tensor *t = tl_tensor_empty(TL_I32, 2, (int64_t[]){3, 4});
   int32_t *data = tl_tensor_data(t);
   for (int i = 0; i < 12; i++) data[i] = i;
@@ -62,7 +62,7 @@ static void views_share(void) {
   tl_tensor_release(same);
 }
 
-static void empty_like_keeps_the_order(void) {
+TEST(empty_like_keeps_the_order) {
   tl_Tensor *t = tl_tensor_empty(TL_F32, 2, (int64_t[]){3, 4});
   tl_Tensor *turned = tli_alias(t, 2, (int64_t[]){4, 3}, (int64_t[]){1, 4}, 0);
   tl_Tensor *gaps = tli_alias(t, 2, (int64_t[]){2, 3}, (int64_t[]){1, 4}, 0);
@@ -83,7 +83,7 @@ static void count_release(void *data, void *context) {
   released_context = context;
 }
 
-static void foreign_memory(void) {
+TEST(foreign_memory) {
   float data[6] = {0, 1, 2, 3, 4, 5};
   int token;
   int64_t sizes[] = {2, 2};
@@ -107,7 +107,7 @@ static void foreign_memory(void) {
   CHECK(released == 2);
 }
 
-static void bad_foreign_memory(void) {
+TEST(bad_foreign_memory) {
   double data[4];
   int64_t sizes[] = {2, 2};
   released = 0;
@@ -129,7 +129,7 @@ static void bad_foreign_memory(void) {
 }
 
 /* Tests that each allocation may fail in turn, and that nothing leaks. */
-static void failing_allocations(void) {
+TEST(failing_allocations) {
   int64_t used = tl_memory_used();
   for (int64_t size = 8; size < 100000; size *= 100) {
     int n = 1;
@@ -156,7 +156,7 @@ static void failing_allocations(void) {
   CHECK(tl_memory_used() == used);
 }
 
-static void long_chains_of_bases(void) {
+TEST(long_chains_of_bases) {
   int64_t used = tl_memory_used();
   tl_Tensor *t = tl_tensor_empty(TL_F32, 0, NULL);
   for (int i = 0; i < 300000; i++) {
@@ -169,7 +169,7 @@ static void long_chains_of_bases(void) {
 }
 
 /* Tests that a header's block and foreign memory may be adjacent. */
-static void foreign_memory_behind_the_header(void) {
+TEST(foreign_memory_behind_the_header) {
   int64_t used = tl_memory_used();
   tl_Storage *s = tli_storage_wrap(TLI_CPU, &used, 56, NULL, NULL);
   s->data = s->small;
@@ -177,7 +177,7 @@ static void foreign_memory_behind_the_header(void) {
   CHECK(tl_memory_used() == used);
 }
 
-static void ledgers(void) {
+TEST(ledgers) {
   int64_t used = tl_memory_used();
   tli_Ledger *l = tli_ledger_new(), *other = tli_ledger_new();
   tl_Tensor *t = tl_tensor_empty(TL_F32, 1, (int64_t[]){1000});
@@ -191,19 +191,6 @@ static void ledgers(void) {
   CHECK(tl_memory_used() == used);
 }
 
-static void version(void) { CHECK(strcmp(tl_version(), TL_VERSION) == 0); }
+TEST(version) { CHECK(strcmp(tl_version(), TL_VERSION) == 0); }
 
-int main(void) {
-  RUN(bad_sizes_are_refused);
-  RUN(data_is_aligned);
-  RUN(views_share);
-  RUN(empty_like_keeps_the_order);
-  RUN(foreign_memory);
-  RUN(bad_foreign_memory);
-  RUN(failing_allocations);
-  RUN(long_chains_of_bases);
-  RUN(foreign_memory_behind_the_header);
-  RUN(ledgers);
-  RUN(version);
-  return test_end();
-}
+int main(void) { return test_all(); }

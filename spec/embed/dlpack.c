@@ -38,7 +38,7 @@ struct DLManagedTensorVersioned {
 /* If pointers have 64 bits, the size of the struct determines the positions of its fields. */
 _Static_assert(sizeof(void *) != 8 || sizeof(DLTensor) == 48, "DLPack's layout");
 
-static void handing_out_shares_the_memory(void) {
+TEST(handing_out_shares_the_memory) {
   float data[6] = {1, 2, 3, 4, 5, 6};
   tl_Tensor *t = tl_tensor_wrap(data, TL_F32, 2, (int64_t[]){3, 2}, (int64_t[]){1, 3}, NULL, NULL);
   struct DLManagedTensor *m = tl_tensor_to_dlpack(t);
@@ -62,7 +62,7 @@ static void count_release(void *data, void *context) {
   releases++;
 }
 
-static void an_exported_tensor_keeps_its_memory(void) {
+TEST(an_exported_tensor_keeps_its_memory) {
   double data[2] = {1, 2};
   releases = 0;
   tl_Tensor *t = tl_tensor_wrap(data, TL_F64, 1, (int64_t[]){2}, NULL, count_release, NULL);
@@ -92,7 +92,7 @@ static int64_t shape[2] = {2, 3}, strides[2] = {3, 1};
 
 static DLTensor matrix(void) { return (DLTensor){ints, {1, 0}, 2, {0, 32, 1}, shape, strides, 4}; }
 
-static void taking_in_calls_the_deleter_once_after_the_last_view(void) {
+TEST(taking_in_calls_the_deleter_once_after_the_last_view) {
   deleted = 0;
   struct DLManagedTensor m = {matrix(), NULL, delete_plain};
   tl_Tensor *t = tl_tensor_from_dlpack(&m);
@@ -108,7 +108,7 @@ static void taking_in_calls_the_deleter_once_after_the_last_view(void) {
   CHECK(deleted == 1);
 }
 
-static void no_strides_are_row_major_and_no_deleter_is_fine(void) {
+TEST(no_strides_are_row_major_and_no_deleter_is_fine) {
   deleted_versioned = 0;
   struct DLManagedTensorVersioned m = {1, 3, NULL, delete_versioned, 0, matrix()};
   m.dl_tensor.strides = NULL;
@@ -122,7 +122,7 @@ static void no_strides_are_row_major_and_no_deleter_is_fine(void) {
   tl_tensor_release(t);
 }
 
-static void the_stride_of_one_element_says_nothing(void) {
+TEST(the_stride_of_one_element_says_nothing) {
   int64_t one[2] = {1, 3}, odd[2] = {-7, 1};
   struct DLManagedTensor m = {matrix(), NULL, NULL};
   m.dl_tensor.shape = one;
@@ -132,7 +132,7 @@ static void the_stride_of_one_element_says_nothing(void) {
   tl_tensor_release(t);
 }
 
-static void empty_and_zero_dimensional_tensors(void) {
+TEST(empty_and_zero_dimensional_tensors) {
   int64_t none[2] = {0, 3};
   struct DLManagedTensor m = {matrix(), NULL, NULL};
   m.dl_tensor.shape = none;
@@ -152,7 +152,7 @@ static void empty_and_zero_dimensional_tensors(void) {
   tl_tensor_release(t);
 }
 
-static void every_dtype_comes_back(void) {
+TEST(every_dtype_comes_back) {
   /* codes and bits of DLPack's types */
   static const struct {
     tl_DType dtype;
@@ -182,7 +182,7 @@ static void refuse(DLTensor dl, tl_ErrorKind kind, const char *part) {
   CHECK(deleted == 0);
 }
 
-static void unsupported_memory_is_refused(void) {
+TEST(unsupported_memory_is_refused) {
   DLTensor dl = matrix();
   dl.dtype.code = 5; /* complex numbers of two 16-bit floats */
   refuse(dl, TL_EDTYPE, "from_dlpack: no dtype for DLPack's type with code 5, 32 bits, 1 lanes");
@@ -245,7 +245,7 @@ static void unsupported_memory_is_refused(void) {
   CHECK_ERROR(TL_EARG, "to_dlpack: expected a tensor, got NULL");
 }
 
-static void read_only_memory_and_other_versions_are_refused(void) {
+TEST(read_only_memory_and_other_versions_are_refused) {
   deleted_versioned = 0;
   struct DLManagedTensorVersioned m = {1, 0, NULL, delete_versioned, 1, matrix()};
   CHECK(tl_tensor_from_dlpack_versioned(&m) == NULL);
@@ -257,15 +257,4 @@ static void read_only_memory_and_other_versions_are_refused(void) {
   CHECK(deleted_versioned == 0);
 }
 
-int main(void) {
-  RUN(handing_out_shares_the_memory);
-  RUN(an_exported_tensor_keeps_its_memory);
-  RUN(taking_in_calls_the_deleter_once_after_the_last_view);
-  RUN(no_strides_are_row_major_and_no_deleter_is_fine);
-  RUN(the_stride_of_one_element_says_nothing);
-  RUN(empty_and_zero_dimensional_tensors);
-  RUN(every_dtype_comes_back);
-  RUN(unsupported_memory_is_refused);
-  RUN(read_only_memory_and_other_versions_are_refused);
-  return test_end();
-}
+int main(void) { return test_all(); }

@@ -39,7 +39,7 @@ static const char *finish = "assert(unfinished:write('and done'))\n"
                             "assert(torch.io.commit(unfinished))\n"
                             "assert(io.open(...):read('a') == 'begun and done')\n";
 
-static void forked_processes_save_to_one_file(void) {
+TEST(forked_processes_save_to_one_file) {
   char folder[] = "/tmp/tlua-XXXXXX", path[64], other[64], command[96];
   CHECK(mkdtemp(folder) != NULL);
   snprintf(path, sizeof path, "%s/x", folder);
@@ -71,7 +71,4 @@ static void forked_processes_save_to_one_file(void) {
   CHECK(system(command) == 0);
 }
 
-int main(void) {
-  RUN(forked_processes_save_to_one_file);
-  return test_end();
-}
+int main(void) { return test_all(); }

@@ -36,7 +36,7 @@ static void global_tensor(lua_State *L, const char *name, float *data, int64_t n
   tl_tensor_release(t);
 }
 
-static void a_script_works_on_the_hosts_memory(void) {
+TEST(a_script_works_on_the_hosts_memory) {
   lua_State *L = new_state();
   float data[3] = {1, 2, 3};
   global_tensor(L, "x", data, 3);
@@ -51,7 +51,7 @@ static void a_script_works_on_the_hosts_memory(void) {
   lua_close(L);
 }
 
-static void a_hosts_script_has_workers(void) {
+TEST(a_hosts_script_has_workers) {
   lua_State *L = new_state();
   run(L, "local data, sum, batches = torch.data, 0, 0\n"
          "local set = data.TensorDataset(torch.arange(1, 41):double():view(40, 1))\n"
@@ -70,7 +70,7 @@ static void a_hosts_script_has_workers(void) {
   lua_close(L);
 }
 
-static void require_gives_the_module(void) {
+TEST(require_gives_the_module) {
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
   luaL_requiref(L, "tlua", luaopen_tlua, 0);
@@ -82,7 +82,7 @@ static void require_gives_the_module(void) {
   lua_close(L);
 }
 
-static void only_tensors_are_tensors(void) {
+TEST(only_tensors_are_tensors) {
   lua_State *L = new_state();
   lua_pushinteger(L, 1);
   CHECK(tl_lua_to(L, -1) == NULL);
@@ -95,7 +95,7 @@ static void only_tensors_are_tensors(void) {
   lua_close(L);
 }
 
-static void an_error_comes_back_with_its_line(void) {
+TEST(an_error_comes_back_with_its_line) {
   lua_State *L = new_state();
   const char *script = "\nlocal x = torch.ones(2, 3)\nx:matmul(x)";
   CHECK(luaL_loadbuffer(L, script, strlen(script), "=script") == LUA_OK);
@@ -106,7 +106,7 @@ static void an_error_comes_back_with_its_line(void) {
   lua_close(L);
 }
 
-static void a_tensor_may_outlive_its_state(void) {
+TEST(a_tensor_may_outlive_its_state) {
   lua_State *L = new_state();
   run(L, "x = torch.arange(0, 5)");
   lua_getglobal(L, "x");
@@ -117,7 +117,7 @@ static void a_tensor_may_outlive_its_state(void) {
   tl_tensor_release(x);
 }
 
-static void a_state_drops_what_it_held(void) {
+TEST(a_state_drops_what_it_held) {
   int64_t used = tl_memory_used();
   lua_State *L = new_state();
   run(L, "a = torch.zeros(1000, 1000, {requires_grad = true}); b = (a * 2):sum(); b:backward()");
@@ -160,7 +160,7 @@ static lua_State *state_with_finalizer(bool older) {
   return L;
 }
 
-static void finalizers_work_while_the_state_closes(void) {
+TEST(finalizers_work_while_the_state_closes) {
   int64_t used = tl_memory_used();
   reported[0] = '\0';
   lua_close(state_with_finalizer(false));
@@ -168,7 +168,7 @@ static void finalizers_work_while_the_state_closes(void) {
   CHECK(tl_memory_used() == used);
 }
 
-static void older_finalizers_are_told(void) {
+TEST(older_finalizers_are_told) {
   int64_t used = tl_memory_used();
   reported[0] = '\0';
   lua_State *L = state_with_finalizer(true);
@@ -196,7 +196,7 @@ static int push_protected(lua_State *L) {
   return 0;
 }
 
-static void a_host_may_push_while_the_state_closes(void) {
+TEST(a_host_may_push_while_the_state_closes) {
   for (int older = 0; older < 2; older++) {
     int64_t used = tl_memory_used();
     reported[0] = '\0';
@@ -212,7 +212,7 @@ static void a_host_may_push_while_the_state_closes(void) {
   }
 }
 
-static void modes_end_with_their_state(void) {
+TEST(modes_end_with_their_state) {
   lua_State *A = new_state(), *B = new_state();
   run(A, "torch.set_grad_enabled(false); torch.set_default_dtype('float64')\n"
          "torch.inference_mode(); torch.autograd.set_detect_anomaly(true)\n"
@@ -234,7 +234,7 @@ static void modes_end_with_their_state(void) {
   lua_close(C);
 }
 
-static void a_default_device_is_the_states_own(void) {
+TEST(a_default_device_is_the_states_own) {
   lua_State *a = new_state(), *b = new_state();
   run(a, "torch.set_default_device 'sim:1'");
   run(b,
@@ -246,7 +246,7 @@ static void a_default_device_is_the_states_own(void) {
   lua_close(b);
 }
 
-static void two_states_share_a_tensor(void) {
+TEST(two_states_share_a_tensor) {
   lua_State *A = new_state(), *B = new_state();
   run(A, "x = torch.zeros(4)");
   lua_getglobal(A, "x");
@@ -259,7 +259,7 @@ static void two_states_share_a_tensor(void) {
   lua_close(B);
 }
 
-static void a_host_can_pay_for_garbage_per_frame(void) {
+TEST(a_host_can_pay_for_garbage_per_frame) {
   lua_State *L = new_state();
   lua_gc(L, LUA_GCSTOP);
   run(L, "for _ = 1, 1000 do torch.zeros(10, 10) end");
@@ -276,7 +276,7 @@ static int push_null(lua_State *L) {
   return 1;
 }
 
-static void null_is_no_tensor(void) {
+TEST(null_is_no_tensor) {
   lua_State *L = new_state();
   lua_pushcfunction(L, push_null);
   CHECK(lua_pcall(L, 0, 1, 0) == LUA_ERRRUN);
@@ -299,7 +299,7 @@ static const luaL_Reg needed[] = {{LUA_GNAME, luaopen_base},       {LUA_STRLIBNA
                                   {LUA_TABLIBNAME, luaopen_table}, {LUA_MATHLIBNAME, luaopen_math},
                                   {LUA_UTF8LIBNAME, luaopen_utf8}, {NULL, NULL}};
 
-static void missing_libraries_are_named(void) {
+TEST(missing_libraries_are_named) {
   lua_State *L = luaL_newstate();
   CHECK(!tl_lua_open(L));
   CHECK_ERROR(TL_EINTERNAL, "(base, string, table, math, utf8)");
@@ -314,7 +314,7 @@ static void missing_libraries_are_named(void) {
   lua_close(L);
 }
 
-static void the_needed_libraries_are_enough(void) {
+TEST(the_needed_libraries_are_enough) {
   lua_State *L = luaL_newstate();
   open_libraries(L, needed);
   CHECK(tl_lua_open(L));
@@ -333,22 +333,5 @@ static void the_needed_libraries_are_enough(void) {
 int main(void) {
   const char *build = getenv("TLUA_BUILD");
   if (build) setenv("TLUA_PLUGINS", build, 0);
-  RUN(a_script_works_on_the_hosts_memory);
-  RUN(a_hosts_script_has_workers);
-  RUN(require_gives_the_module);
-  RUN(only_tensors_are_tensors);
-  RUN(an_error_comes_back_with_its_line);
-  RUN(a_tensor_may_outlive_its_state);
-  RUN(a_state_drops_what_it_held);
-  RUN(finalizers_work_while_the_state_closes);
-  RUN(older_finalizers_are_told);
-  RUN(a_host_may_push_while_the_state_closes);
-  RUN(modes_end_with_their_state);
-  RUN(a_default_device_is_the_states_own);
-  RUN(two_states_share_a_tensor);
-  RUN(a_host_can_pay_for_garbage_per_frame);
-  RUN(null_is_no_tensor);
-  RUN(missing_libraries_are_named);
-  RUN(the_needed_libraries_are_enough);
-  return test_end();
+  return test_all();
 }

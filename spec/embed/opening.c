@@ -106,14 +106,8 @@ static void for_each_allocation(void (*attempt)(long n), long step) {
   }
 }
 
-static void a_state_that_opens_without_memory_closes(void) {
-  for_each_allocation(open_without_memory, 1);
-}
+TEST(a_state_that_opens_without_memory_closes) { for_each_allocation(open_without_memory, 1); }
 
-static void a_second_attempt_opens_it(void) { for_each_allocation(open_again, 5); }
+TEST(a_second_attempt_opens_it) { for_each_allocation(open_again, 5); }
 
-int main(void) {
-  RUN(a_state_that_opens_without_memory_closes);
-  RUN(a_second_attempt_opens_it);
-  return test_end();
-}
+int main(void) { return test_all(); }

@@ -99,12 +99,8 @@ static void run_ranks(const char *program) {
   CHECK(rmdir(folder) == 0); /* rmdir succeeds only if the folder is empty */
 }
 
-static void states_on_threads_are_ranks(void) { run_ranks(calls); }
+TEST(states_on_threads_are_ranks) { run_ranks(calls); }
 
-static void a_late_call_lists_what_the_others_do(void) { run_ranks(late); }
+TEST(a_late_call_lists_what_the_others_do) { run_ranks(late); }
 
-int main(void) {
-  RUN(states_on_threads_are_ranks);
-  RUN(a_late_call_lists_what_the_others_do);
-  return test_end();
-}
+int main(void) { return test_all(); }

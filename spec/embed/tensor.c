@@ -19,7 +19,7 @@ static void on_release(void *data, void *context) {
   owner->data = data;
 }
 
-static void wrapping_does_not_copy(void) {
+TEST(wrapping_does_not_copy) {
   float data[6] = {1, 2, 3, 4, 5, 6};
   Owner owner = {0, NULL};
   tl_Tensor *t = tl_tensor_wrap(data, TL_F32, 2, (int64_t[]){2, 3}, NULL, on_release, &owner);
@@ -38,7 +38,7 @@ static void wrapping_does_not_copy(void) {
   CHECK(owner.calls == 1 && owner.data == data);
 }
 
-static void the_last_reference_releases(void) {
+TEST(the_last_reference_releases) {
   float data[1] = {1};
   Owner owner = {0, NULL};
   tl_Tensor *t = tl_tensor_wrap(data, TL_F32, 1, (int64_t[]){1}, NULL, on_release, &owner);
@@ -50,7 +50,7 @@ static void the_last_reference_releases(void) {
   tl_tensor_release(NULL);
 }
 
-static void strides_describe_any_layout(void) {
+TEST(strides_describe_any_layout) {
   int32_t data[6] = {1, 2, 3, 4, 5, 6};
   /* the transpose of a (2, 3) matrix */
   tl_Tensor *t = tl_tensor_wrap(data, TL_I32, 2, (int64_t[]){3, 2}, (int64_t[]){1, 3}, NULL, NULL);
@@ -62,7 +62,7 @@ static void strides_describe_any_layout(void) {
   tl_tensor_release(t);
 }
 
-static void reading_converts_and_checks_the_size(void) {
+TEST(reading_converts_and_checks_the_size) {
   float data[3] = {-1.5f, 0, NAN};
   tl_Tensor *t = tl_tensor_wrap(data, TL_F32, 1, (int64_t[]){3}, NULL, NULL, NULL);
   int64_t whole[3];
@@ -76,7 +76,7 @@ static void reading_converts_and_checks_the_size(void) {
   tl_tensor_release(t);
 }
 
-static void empty_and_zero_dimensional_tensors(void) {
+TEST(empty_and_zero_dimensional_tensors) {
   tl_Tensor *none = tl_tensor_empty(TL_F64, 2, (int64_t[]){0, 5});
   CHECK(none != NULL && tl_tensor_numel(none) == 0);
   CHECK(tl_tensor_read(none, TL_F64, &(double){0}, 0));
@@ -89,7 +89,7 @@ static void empty_and_zero_dimensional_tensors(void) {
   tl_tensor_release(one);
 }
 
-static void bad_sizes_are_refused(void) {
+TEST(bad_sizes_are_refused) {
   float data[4];
   Owner owner = {0, NULL};
   int64_t many[TL_MAX_DIMS + 1];
@@ -105,7 +105,7 @@ static void bad_sizes_are_refused(void) {
   CHECK(owner.calls == 0);
 }
 
-static void a_limit_holds_allocations_back(void) {
+TEST(a_limit_holds_allocations_back) {
   tl_memory_trim();
   int64_t used = tl_memory_used();
   tl_set_memory_limit(used + (1 << 20));
@@ -120,7 +120,7 @@ static void a_limit_holds_allocations_back(void) {
   CHECK(tl_memory_cached() == 0);
 }
 
-static void names(void) {
+TEST(names) {
   CHECK(strcmp(tl_version(), TL_VERSION) == 0);
   CHECK(strcmp(tl_dtype_name(TL_F32), "float32") == 0 && tl_dtype_size(TL_F32) == 4);
   CHECK(strcmp(tl_dtype_name(TL_BOOL), "bool") == 0 && tl_dtype_size(TL_BOOL) == 1);
@@ -129,7 +129,7 @@ static void names(void) {
 }
 
 /* NULL arguments, as from failed calls that were not checked. */
-static void null_is_never_fatal(void) {
+TEST(null_is_never_fatal) {
   tl_tensor_release(NULL);
   CHECK(tl_tensor_retain(NULL) == NULL);
   CHECK(tl_tensor_dtype(NULL) == TL_NODTYPE && tl_tensor_device(NULL).type == -1);
@@ -155,15 +155,4 @@ static void null_is_never_fatal(void) {
   CHECK(strcmp(tl_dtype_name((tl_DType)77), "none") == 0 && tl_dtype_size(TL_NODTYPE) == 0);
 }
 
-int main(void) {
-  RUN(wrapping_does_not_copy);
-  RUN(the_last_reference_releases);
-  RUN(strides_describe_any_layout);
-  RUN(reading_converts_and_checks_the_size);
-  RUN(empty_and_zero_dimensional_tensors);
-  RUN(bad_sizes_are_refused);
-  RUN(a_limit_holds_allocations_back);
-  RUN(names);
-  RUN(null_is_never_fatal);
-  return test_end();
-}
+int main(void) { return test_all(); }

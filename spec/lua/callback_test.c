@@ -48,7 +48,7 @@ static bool backward(tl_Tensor *y) {
   return tli_backward(&call);
 }
 
-static void a_graph_outlives_its_state(void) {
+TEST(a_graph_outlives_its_state) {
   lua_State *L = new_state();
   tl_Tensor *y = result_of(L);
   lua_close(L);
@@ -57,7 +57,7 @@ static void a_graph_outlives_its_state(void) {
   tl_tensor_release(y);
 }
 
-static void a_graph_comes_to_another_state(void) {
+TEST(a_graph_comes_to_another_state) {
   lua_State *from = new_state(), *to = new_state();
   tl_Tensor *y = result_of(from);
   tl_lua_push(to, y);
@@ -77,7 +77,7 @@ static void *release(void *tensor) {
   return NULL;
 }
 
-static void another_thread_frees_a_graph(void) {
+TEST(another_thread_frees_a_graph) {
   lua_State *L = new_state();
   for (int i = 0; i < 50; i++) {
     tl_Tensor *y = result_of(L);
@@ -92,7 +92,7 @@ static void another_thread_frees_a_graph(void) {
 }
 
 /* Tests that Lua values of a graph become garbage when the graph is freed. */
-static void lua_forgets(void) {
+TEST(lua_forgets) {
   lua_State *L = new_state();
   run(L, "weak = setmetatable({}, {__mode = 'k'})\n"
          "function pass(backward)\n"
@@ -115,7 +115,7 @@ static void lua_forgets(void) {
 
 /* Tests a state that is closed in anomaly mode: the mode belongs to the thread, so closing must
 ** turn the mode off. */
-static void anomaly_mode_ends_with_its_state(void) {
+TEST(anomaly_mode_ends_with_its_state) {
   lua_State *L = new_state();
   run(L, "torch.autograd.set_detect_anomaly(true)");
   CHECK(tli_anomaly());
@@ -123,11 +123,4 @@ static void anomaly_mode_ends_with_its_state(void) {
   CHECK(!tli_anomaly());
 }
 
-int main(void) {
-  RUN(a_graph_outlives_its_state);
-  RUN(a_graph_comes_to_another_state);
-  RUN(another_thread_frees_a_graph);
-  RUN(lua_forgets);
-  RUN(anomaly_mode_ends_with_its_state);
-  return test_end();
-}
+int main(void) { return test_all(); }

@@ -88,8 +88,8 @@ static void every_allocation_fails(void (*fail)(int64_t n)) {
   lua_close(L);
 }
 
-static void one_allocation_may_fail(void) { every_allocation_fails(tli_alloc_fail_at); }
-static void memory_may_end(void) { every_allocation_fails(tli_alloc_fail_from); }
+TEST(one_allocation_may_fail) { every_allocation_fails(tli_alloc_fail_at); }
+TEST(memory_may_end) { every_allocation_fails(tli_alloc_fail_from); }
 
 /* Limits of Lua's own memory, which may run out as well, in the middle of any of the library's
 ** functions. */
@@ -108,7 +108,7 @@ static void *lua_alloc(void *context, void *block, size_t old, size_t size) {
   return realloc(block, size);
 }
 
-static void lua_may_have_no_memory(void) {
+TEST(lua_may_have_no_memory) {
   int64_t start = tl_memory_used();
   Limits limits = {0, 0};
 #if LUA_VERSION_NUM >= 505
@@ -137,9 +137,4 @@ static void lua_may_have_no_memory(void) {
   CHECK(tl_memory_used() == start);
 }
 
-int main(void) {
-  RUN(one_allocation_may_fail);
-  RUN(memory_may_end);
-  RUN(lua_may_have_no_memory);
-  return test_end();
-}
+int main(void) { return test_all(); }

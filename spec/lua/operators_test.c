@@ -88,7 +88,7 @@ static void check_case(lua_State *L, int64_t i) {
   if (used_after_collecting(L) != used) note(name, count, "memory is lost");
 }
 
-static void every_operator(void) {
+TEST(every_operator) {
   int64_t start = tl_memory_used();
   lua_State *L = luaL_newstate();
   luaL_openlibs(L);
@@ -103,7 +103,4 @@ static void every_operator(void) {
   CHECK(tl_memory_used() == start);
 }
 
-int main(void) {
-  RUN(every_operator);
-  return test_end();
-}
+int main(void) { return test_all(); }

@@ -1,9 +1,9 @@
 /*
 ** test.h - the harness of the specs in C: spec/embed, which includes only tlua.h,
 ** and spec/core, for internal functions. Each .c file there is a program, linked
-** with libtlua.a; a test is a function without arguments, run by RUN, that checks
-** facts with CHECK. The last line says how many passed; the exit status is 0 if all
-** did.
+** with libtlua.a. TEST defines a test, which checks facts with CHECK; test_all() runs
+** all tests of the file in order. The last line says how many passed; the exit status
+** is 0 if all did.
 */
 #ifndef TEST_H
 #define TEST_H
@@ -32,6 +32,14 @@ static int test_passed, test_failed, test_faults;
 /* Checks that the last failure is of kind `kind` and that its message contains `part`. */
 #define CHECK_ERROR(kind, part) test_error((kind), (part), __FILE__, __LINE__)
 #define RUN(test) test_run(#test, test)
+/* Defines a test that test_all() runs: TEST(name) {...}. */
+#define TEST(name)                                                  \
+  static void name(void);                                           \
+  __attribute__((constructor)) static void enter_##name(void) {     \
+    static struct test_Entry entry = {#name, name, __LINE__, NULL}; \
+    test_enter(&entry);                                             \
+  }                                                                 \
+  static void name(void)
 
 static inline void test_fact(bool fact, const char *file, int line, const char *text) {
   if (!fact && test_faults++ < 5) printf("%s:%d: does not hold: %s\n", file, line, text);
@@ -59,9 +67,30 @@ static inline void test_run(const char *name, void (*test)(void)) {
     test_failed++;
 }
 
+/* A test that TEST has defined; the list is in order of lines. */
+struct test_Entry {
+  const char *name;
+  void (*test)(void);
+  int line;
+  struct test_Entry *next;
+};
+static struct test_Entry *test_entries;
+
+static inline void test_enter(struct test_Entry *entry) {
+  struct test_Entry **at = &test_entries;
+  while (*at && (*at)->line < entry->line) at = &(*at)->next;
+  entry->next = *at;
+  *at = entry;
+}
+
 static inline int test_end(void) {
   printf("%d passed, %d failed\n", test_passed, test_failed);
   return test_failed != 0;
+}
+
+static inline int test_all(void) {
+  for (const struct test_Entry *e = test_entries; e; e = e->next) test_run(e->name, e->test);
+  return test_end();
 }
 
 /* State of a small random generator for test cases, which gives the same numbers in every run. */
