@@ -88,7 +88,6 @@ describe("settings of autocast", function()
       assert.raises("set_autocast_enabled: enabled: expected true or false, got 1",
          function() torch.set_autocast_enabled("cpu", 1) end)
       assert.raises("set_autocast_enabled: device", "xyz", function() torch.set_autocast_enabled("xyz", true) end)
-      assert.raises("set_autocast_dtype: dtype", "float32",
-         function() torch.set_autocast_dtype("cpu", "float32") end)
+      assert.raises("set_autocast_dtype: dtype", "float32", function() torch.set_autocast_dtype("cpu", "float32") end)
    end)
 end)

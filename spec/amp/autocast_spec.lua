@@ -130,9 +130,8 @@ describe("the lists of autocast", function()
       local a, b = torch.randn(4, 6), torch.randn(6, 3)
       local low = torch.mm(a:bfloat16(), b:bfloat16())
       autocast(function() assert.is_true(torch.equal(low, a:mm(b))) end)
-      autocast({dtype = "float16"}, function()
-         assert.is_true(torch.equal(a:half():mm(b:half()), torch.einsum("ij,jk->ik", {a, b})))
-      end)
+      autocast({dtype = "float16"},
+         function() assert.is_true(torch.equal(a:half():mm(b:half()), torch.einsum("ij,jk->ik", {a, b}))) end)
    end)
 end)
 
@@ -189,13 +188,11 @@ describe("a scope of autocast", function()
       for message, call in pairs {
          ["dtype: expected \"bfloat16\" or \"float16\", got string 'float64'"] =
             function() torch.autocast({device = "cpu", dtype = "float64"}, print) end,
-         ["unknown option dtyp; did you mean 'dtype'?"] =
-            function() torch.autocast("cpu", {dtyp = 1}, print) end,
+         ["unknown option dtyp; did you mean 'dtype'?"] = function() torch.autocast("cpu", {dtyp = 1}, print) end,
          ["device is missing"] = function() torch.autocast(print) end,
          ["device: expected \"cpu\", \"cuda\" or \"sim\", got string 'gpu'"] =
             function() torch.autocast("gpu", print) end,
-         ["enabled: expected true or false, got 1"] =
-            function() torch.autocast("cpu", {enabled = 1}, print) end,
+         ["enabled: expected true or false, got 1"] = function() torch.autocast("cpu", {enabled = 1}, print) end,
          ["expected a function or nothing, got 3"] = function() torch.autocast("cpu", 3) end,
       } do
          assert.raises("autocast", message, call)
@@ -255,9 +252,8 @@ describe("gradients under autocast", function()
       local kept, made = second {}, second {cache_enabled = false}
       assert.equal(made, kept + 1)
       assert.equal(kept, second {})
-      torch.autocast("sim", {cache_enabled = false}, function()
-         assert.is_false(torch.is_autocast_cache_enabled())
-      end)
+      torch.autocast("sim", {cache_enabled = false},
+         function() assert.is_false(torch.is_autocast_cache_enabled()) end)
       assert.is_true(torch.is_autocast_cache_enabled())
       collectgarbage()
       torch.sim.synchronize()

@@ -151,8 +151,7 @@ describe("set_deterministic_debug_mode", function()
       assert.equal(2, torch.get_deterministic_debug_mode())
       torch.set_deterministic_debug_mode(0)
       assert.equal(0, torch.get_deterministic_debug_mode())
-      assert.raises('expected "default", "warn" or "error"',
-         function() torch.set_deterministic_debug_mode "loud" end)
+      assert.raises('expected "default", "warn" or "error"', function() torch.set_deterministic_debug_mode "loud" end)
    end)
 
    -- the values are specified by https://docs.pytorch.org/docs/stable/deterministic.html

@@ -48,9 +48,7 @@ describe("torch.autograd.gradcheck", function()
    end)
 
    it("requires an input that requires a gradient", function()
-      assert.raises("no input requires a gradient", function()
-         gradcheck(function(x) return x end, torch.ones(2))
-      end)
+      assert.raises("no input requires a gradient", function() gradcheck(function(x) return x end, torch.ones(2)) end)
    end)
 
    it("checks modules", function()

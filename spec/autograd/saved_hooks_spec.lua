@@ -132,9 +132,7 @@ describe("saved_tensors_hooks", function()
    it("refuses impossible arguments", function()
       local x = leaf {1, 2}
       local function with(pack, unpack)
-         return function()
-            graph.saved_tensors_hooks(pack, unpack, function() return (x * x):sum() end):backward()
-         end
+         return function() graph.saved_tensors_hooks(pack, unpack, function() return (x * x):sum() end):backward() end
       end
       assert.raises("saved_tensors_hooks: pack: expected a function, got 3", with(3, same))
       assert.raises("saved_tensors_hooks: unpack: expected a function, got nil", with(same, nil))

@@ -100,8 +100,7 @@ row("the same, forward and backward", image, "conv(x):sum():backward()", "conv(x
 local layer = {"local layer = nn.Linear(768, 3072):bfloat16() local x = torch.randn(16384, 768):bfloat16()",
    "layer = nn.Linear(768, 3072).bfloat16(); x = torch.randn(16384, 768).bfloat16()"}
 row("linear 16384x768, 3072, bias, bfloat16", layer, "local c = layer(x)", "c = layer(x)")
-local heads = {[[local q = torch.randn(16, 12, 1024, 64):bfloat16()]],
-   "q = torch.randn(16, 12, 1024, 64).bfloat16()"}
+local heads = {[[local q = torch.randn(16, 12, 1024, 64):bfloat16()]], "q = torch.randn(16, 12, 1024, 64).bfloat16()"}
 row("attention 16x12x1024x64, causal, bfloat16", heads,
    "local c = F.scaled_dot_product_attention(q, q, q, {is_causal = true})",
    "c = F.scaled_dot_product_attention(q, q, q, is_causal=True)")

@@ -193,8 +193,7 @@ group = "data"
 local function dataset(n, seconds, waits)
    local lua = waits and "torch.distributed._sleep(%g)"
       or "local begin = torch.io.clock()\n   while torch.io.clock() - begin < %g do end"
-   local python = waits and "sleep(%g)"
-      or "begin = clock()\n        while clock() - begin < %g: pass"
+   local python = waits and "sleep(%g)" or "begin = clock()\n        while clock() - begin < %g: pass"
    return ([[
 local Set = torch.class("Set", torch.data.Dataset)
 function Set:__len() return %d end
@@ -239,8 +238,7 @@ local function behind(name, steps, waits)
    local set, python_set = dataset(16 * steps, 200e-6, waits)
    local step = waits and "torch.distributed._sleep(3.2e-3)"
       or "local begin = clock() while clock() - begin < 3.2e-3 do end"
-   local python_step = waits and "sleep(3.2e-3)"
-      or "begin = clock()\n    while clock() - begin < 3.2e-3: pass"
+   local python_step = waits and "sleep(3.2e-3)" or "begin = clock()\n    while clock() - begin < 3.2e-3: pass"
    rows[#rows + 1] = {group = group, name = name,
       setup = {
          set .. "\nlocal loader = torch.data.DataLoader(set, {batch_size = 16, num_workers = 2, "

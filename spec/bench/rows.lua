@@ -40,12 +40,10 @@ row("1000 times a + b, profiled", small,
     "torch.profiler.profile({}, function() for _ = 1, 1000 do local c = a + b end end)",
     "with torch.profiler.profile():\n    for _ in range(1000): c = a + b")
 row("1000 times a + b, profiled, shapes", small,
-    "torch.profiler.profile({record_shapes = true}, function() "
-       .. "for _ = 1, 1000 do local c = a + b end end)",
+    "torch.profiler.profile({record_shapes = true}, function() for _ = 1, 1000 do local c = a + b end end)",
     "with torch.profiler.profile(record_shapes=True):\n    for _ in range(1000): c = a + b")
 row("1000 times a + b, profiled, stacks", small,
-    "torch.profiler.profile({with_stack = true}, function() "
-       .. "for _ = 1, 1000 do local c = a + b end end)",
+    "torch.profiler.profile({with_stack = true}, function() for _ = 1, 1000 do local c = a + b end end)",
     "with torch.profiler.profile(with_stack=True):\n    for _ in range(1000): c = a + b")
 row("a + b, gradient recorded", small_grad, "local c = a + w", "c = a + w")
 row("a * 2.0", small, "local c = a * 2.0", "c = a * 2.0")
@@ -423,11 +421,9 @@ for _, s in ipairs {
    local grad = ("%d, %d, %d, %d"):format(n, out, to, to)
    local setup = {
       ("local x, w, g = torch.randn(%s), torch.randn(%s), torch.randn(%s) "):
-         format(sizes, kernel, grad) ..
-         "local xg = x:clone():requires_grad_() local wg = w:clone():requires_grad_()",
+         format(sizes, kernel, grad) .. "local xg = x:clone():requires_grad_() local wg = w:clone():requires_grad_()",
       ("x, w, g = torch.randn(%s), torch.randn(%s), torch.randn(%s)\n"):
-         format(sizes, kernel, grad) ..
-         "xg = x.clone().requires_grad_(); wg = w.clone().requires_grad_()",
+         format(sizes, kernel, grad) .. "xg = x.clone().requires_grad_(); wg = w.clone().requires_grad_()",
    }
    local options = (", %d, %d, 1, %d"):format(stride, padding, groups)
    row(name, setup, "local r = F.conv2d(x, w, nil" .. options .. ")", "r = F.conv2d(x, w, None" .. options .. ")")

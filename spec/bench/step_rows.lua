@@ -100,9 +100,8 @@ local x = torch.randn($batch, 3, $size, $size):contiguous {memory_format = torch
 local y = torch.randint(1, 1001, {$batch})
 local function step(a, b)
    sgd:zero_grad()
-   local loss = torch.autocast({device = "cuda", dtype = "bfloat16"}, function()
-      return F.cross_entropy(model(a or x), b or y)
-   end)
+   local loss = torch.autocast({device = "cuda", dtype = "bfloat16"},
+      function() return F.cross_entropy(model(a or x), b or y) end)
    loss:backward()
    sgd:step()
    return loss:detach()

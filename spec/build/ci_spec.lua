@@ -38,8 +38,7 @@ describe(".ci/run", function()
 
    it("counts a step that ended before it printed its counts", function()
       local output, status = run {
-         test = "echo compiler: error >&2; exit 2", lint = "echo 3 passed, 0 failed",
-         asan = "exit 1",
+         test = "echo compiler: error >&2; exit 2", lint = "echo 3 passed, 0 failed", asan = "exit 1",
       }
       assert.equal("3 passed, 2 failed", last_line(output))
       assert.equal(1, status)

@@ -81,10 +81,9 @@ describe("make install", function()
    it("installs a core whose errors name the package that PACKAGES= has left out", function()
       assert.equal("", (shell.run(("ls %s/share/lua 2>/dev/null"):format(prefix))))
       for used, name in pairs {
-         ["torch.text"] = "text", ["torch.utils.tensorboard"] = "tensorboard",
-         ["torch.utils.plot"] = "plot", ["torch.utils.mlflow"] = "mlflow",
-         ["torch.data.datapipes"] = "datapipes", ["torch.data.IterDataPipe"] = "datapipes",
-         ["torch.nn.View"] = "torch7",
+         ["torch.text"] = "text", ["torch.utils.tensorboard"] = "tensorboard", ["torch.utils.plot"] = "plot",
+         ["torch.utils.mlflow"] = "mlflow", ["torch.data.datapipes"] = "datapipes",
+         ["torch.data.IterDataPipe"] = "datapipes", ["torch.nn.View"] = "torch7",
       } do
          local expected = ("(command line):1: %s: the package %s is not installed: luarocks install tlua-%s\n")
             :format(used, name, name)
@@ -132,8 +131,7 @@ describe("make install", function()
    end)
 
    it("refuses a package that does not exist", function()
-      local said, status = shell.run(("make install BUILD=%s PREFIX=%s PACKAGES=vision"):format(
-         shell.build, prefix))
+      local said, status = shell.run(("make install BUILD=%s PREFIX=%s PACKAGES=vision"):format(shell.build, prefix))
       assert.not_equal(0, status)
       assert.matches("there is no package vision", said, 1, true)
    end)

@@ -81,8 +81,7 @@ describe("declarations", function()
       local by_name, undeclared, made = {}, {}, 0
       for _, declared in ipairs(all) do by_name[declared.name or declared.path] = declared end
       for _, declared in ipairs(all) do
-         local object = declared.path:find "^torch%.nn%.%w+$" and declared.kind == "class"
-            and layer(declared)
+         local object = declared.path:find "^torch%.nn%.%w+$" and declared.kind == "class" and layer(declared)
          local known, owner = {}, declared
          for _, p in ipairs(object and declared.params or {}) do known[p.name] = true end
          while object and owner do
@@ -233,8 +232,7 @@ describe("annotations of examples", function()
 
    it("would show a wrong name, a wrong method and a wrong option", function()
       assert.same({
-         "2: torch.nn.Linaer", "3: torch.nn.Linear: option baos", "5: torch.nn.functional.rleu",
-         "4: method sigmiod",
+         "2: torch.nn.Linaer", "3: torch.nn.Linear: option baos", "5: torch.nn.functional.rleu", "4: method sigmiod",
       }, annotated.check(known, [[
 local nn, F = torch.nn, torch.nn.functional
 local a = nn.Linaer(2, 3) -- nn.Linaer in a comment
@@ -297,8 +295,7 @@ describe("the site", function()
          assert.truthy(pages[page], page)
       end
       each(function(declared)
-         local name = declared.path:find "^torch%.[^.]+%." and declared.path:gsub("^torch%.", "")
-            or declared.path
+         local name = declared.path:find "^torch%.[^.]+%." and declared.path:gsub("^torch%.", "") or declared.path
          local is_empty = declared.kind == "module" and not found[name]
          if not declared.missing and not is_empty and not found[name]
             and not found[(name:gsub("^torch%.", ""))] then

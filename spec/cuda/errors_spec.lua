@@ -18,8 +18,7 @@ describe("on a GPU", function()
       local last <const> = cuda.device_count() - 1
       assert.raises("zeros: device cuda:7: expected cuda:0 to cuda:" .. last,
          function() torch.zeros(2, {device = "cuda:7"}) end)
-      assert.raises("to: device cuda:2: expected cuda:0 to cuda:" .. last,
-         function() torch.ones(2):to("cuda:2") end)
+      assert.raises("to: device cuda:2: expected cuda:0 to cuda:" .. last, function() torch.ones(2):to("cuda:2") end)
       assert.raises("cuda.set_device: device cuda:5: expected cuda:0 to cuda:" .. last,
          function() cuda.set_device(5) end)
    end)

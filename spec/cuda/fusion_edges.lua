@@ -159,9 +159,8 @@ function M.mixes()
       local d = a * b + c
       return {d - a, (d * c):sum(2, true) + a, d:expand(3, 5, 6) * b}
    end)
-   same("seven dimensions", {random(2, 3, 2, 3, 2, 3, 2):transpose(1, 6)}, function(x)
-      return {x * 2 + 1, x:permute(7, 1, 6, 2, 5, 3, 4):exp() - 1}
-   end)
+   same("seven dimensions", {random(2, 3, 2, 3, 2, 3, 2):transpose(1, 6)},
+      function(x) return {x * 2 + 1, x:permute(7, 1, 6, 2, 5, 3, 4):exp() - 1} end)
    same("numbers of the host", {random(9)}, function(x)
       local s = torch.tensor(2.5)
       return {x * s + torch.tensor(3), x * -0.0 + 1e-3, (x * 0.0):copysign(-0.0)}

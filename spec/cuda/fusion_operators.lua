@@ -33,23 +33,19 @@ torch.manual_seed(1)
 -- the number of elements is no multiple of a vector's, so that the remainder also needs random
 -- words
 for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
-   local first, second = case("dropout, " .. dtype, 1, {random(dtype, 1003), random(dtype, 1003)}, function(x, y)
-      return {F.dropout(x * 2, 0.3) + y, F.dropout(y, 0.6)}
-   end)
+   local first, second = case("dropout, " .. dtype, 1, {random(dtype, 1003), random(dtype, 1003)},
+      function(x, y) return {F.dropout(x * 2, 0.3) + y, F.dropout(y, 0.6)} end)
    assert(not torch.equal(first[1], second[1]), "the same numbers at both replays")
 end
-case("dropout of misaligned elements", 1, {random(nil, 600)}, function(x)
-   return {F.dropout(x:narrow(1, 2, 599) * 2, 0.25) - 1}
-end)
-case("dropout beside a row that all have", 1, {random(nil, 6, 10), random(nil, 10)}, function(x, row)
-   return {F.dropout(x + row, 0.5) * row}
-end)
+case("dropout of misaligned elements", 1, {random(nil, 600)},
+   function(x) return {F.dropout(x:narrow(1, 2, 599) * 2, 0.25) - 1} end)
+case("dropout beside a row that all have", 1, {random(nil, 6, 10), random(nil, 10)},
+   function(x, row) return {F.dropout(x + row, 0.5) * row} end)
 for _, p in ipairs {0.999, 1} do
    case("dropout by " .. p, p < 1 and 1 or 0, {random(nil, 64)}, function(x) return {F.dropout(x * 2, p) + 1} end)
 end
-case("dropout and what is added", 1, {random(nil, 8, 12), random(nil, 8, 12)}, function(x, y)
-   return {F.dropout_add(x * 3, y, 0.2):relu()}
-end)
+case("dropout and what is added", 1, {random(nil, 8, 12), random(nil, 8, 12)},
+   function(x, y) return {F.dropout_add(x * 3, y, 0.2):relu()} end)
 case("the gradient of dropout", 1, {random(nil, 40):requires_grad_(), random(nil, 40)}, function(x, g)
    local y = F.dropout(x * 2, 0.4) * g
    return {y, torch.autograd.grad(y, x, {grad_outputs = g})}
@@ -58,9 +54,8 @@ end)
 -- SwiGLU and rotations ----------------------------------------------------------------------------------------
 
 for _, dtype in ipairs {"float32", "float64", "bfloat16"} do
-   case("swiglu, " .. dtype, 1, {random(dtype, 6, 20), random(dtype, 6, 20)}, function(x, gate)
-      return {F.swiglu(x * 2, gate + 1):mul(0.5)}
-   end)
+   case("swiglu, " .. dtype, 1, {random(dtype, 6, 20), random(dtype, 6, 20)},
+      function(x, gate) return {F.swiglu(x * 2, gate + 1):mul(0.5)} end)
    case("swiglu of halves, " .. dtype, 1, {random(dtype, 6, 20), random(dtype, 6, 10), random(dtype, 20)},
       function(x, y, bias) return {F.swiglu(x) + y, F.swiglu(x, nil, bias)} end)
 end
@@ -133,9 +128,8 @@ end
 do
    local x = torch.tensor({-7, 7, math.mininteger, 9}, {device = "cuda"})
    local y = torch.tensor({2, -2, -1, 3}, {device = "cuda"})
-   case("divisions of negative numbers", 1, {x, y}, function(a, b)
-      return {a // b + 1, a % b, torch.fmod(a, b), torch.div(a, b, {rounding_mode = "trunc"})}
-   end)
+   case("divisions of negative numbers", 1, {x, y},
+      function(a, b) return {a // b + 1, a % b, torch.fmod(a, b), torch.div(a, b, {rounding_mode = "trunc"})} end)
    local g = cuda.Graph()
    local result = cuda.graph(g, function() return (x * 1) // y + 1 end)
    y[3] = 0

@@ -43,8 +43,7 @@ end
 sizes.empty = each(function(n, i) return i == 1 and 0 or n end)
 -- Makes sizes odd, and their product larger than a block; equal sizes stay equal.
 function sizes.large(...)
-   local grow = select("#", ...) > 2 and function(n) return 2 * n + 3 end
-      or function(n) return 11 * n - 4 end
+   local grow = select("#", ...) > 2 and function(n) return 2 * n + 3 end or function(n) return 11 * n - 4 end
    return each(function(n) return n == 1 and 1 or grow(n) end)(...)
 end
 

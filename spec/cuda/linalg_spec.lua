@@ -146,7 +146,5 @@ describe("linear algebra on a GPU", function()
       assert.equal(("cuda:0\ttrue\n"):rep(3) .. "linalg.svd: the matrix has not converged \n", output)
    end)
 
-   emulated("reports cuSOLVER's version", function()
-      assert.equal(120000, torch.cuda._library_version "cusolver")
-   end)
+   emulated("reports cuSOLVER's version", function() assert.equal(120000, torch.cuda._library_version "cusolver") end)
 end)

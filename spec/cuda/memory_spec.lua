@@ -31,9 +31,8 @@ describe("a GPU's addresses", function()
       local output = run(H100 .. " TLUA_EMULATED_ADDRESSES=" .. (12 << 30), [[
          local kept = {}
          for i = 1, 20 do
-            torch.cuda.stream(torch.cuda.Stream(), function()
-               kept[i] = torch.full({1 << 10}, i, {device = "cuda"})
-            end)
+            torch.cuda.stream(torch.cuda.Stream(),
+               function() kept[i] = torch.full({1 << 10}, i, {device = "cuda"}) end)
          end
          torch.cuda.synchronize()
          local sum = 0

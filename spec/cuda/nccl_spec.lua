@@ -359,9 +359,8 @@ describe("groups by nccl", function()
    by("report NCCL's errors by the name of its call", function()
       local output = on(2, [[
          local t = torch.ones({2}, {device = "cuda"})
-         refused("all_reduce: cuda: ncclAllReduce: system error: as the environment says", function()
-            dist.all_reduce(t)
-         end)
+         refused("all_reduce: cuda: ncclAllReduce: system error: as the environment says",
+            function() dist.all_reduce(t) end)
          refused("ncclAllReduce", function() dist.barrier() end)
          print "told"
       ]], {env = "TLUA_NCCL_FAIL=AllReduce"})

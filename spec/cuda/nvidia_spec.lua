@@ -76,10 +76,8 @@ describe("NVML", function()
             print(c.list_gpu_processes(1))
             print(pcall(c.power_draw))
             print(pcall(c.utilization, 9))]])
-         assert.equal("37\t21\t41\t1980\t5\n" ..
-            "GPU:1\nprocess         77 uses     3.000 MB GPU memory\n" ..
-            "process         78 uses   an unknown GPU memory\n" ..
-            "false\tcuda.power_draw: NVML: Not Supported\n" ..
+         assert.equal("37\t21\t41\t1980\t5\nGPU:1\nprocess         77 uses     3.000 MB GPU memory\n" ..
+            "process         78 uses   an unknown GPU memory\nfalse\tcuda.power_draw: NVML: Not Supported\n" ..
             "false\tcuda.utilization: device cuda:9: expected cuda:0 to cuda:1\n",
             (output:gsub("%(command line%):%d+: ", "")))
       end)

@@ -42,9 +42,8 @@ describe("cuda.ExternalStream", function()
 end)
 
 describe("cuda.get_arch_list", function()
-   emulated("lists architectures of kernels that do not depend on the architecture", function()
-      assert.equal("", (shell.run "grep -rl __CUDA_ARCH__ kernels src"))
-   end)
+   emulated("lists architectures of kernels that do not depend on the architecture",
+      function() assert.equal("", (shell.run "grep -rl __CUDA_ARCH__ kernels src")) end)
 
    it("lists the architectures for which kernels are compiled", function()
       local list = cuda.get_arch_list()

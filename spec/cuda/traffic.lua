@@ -64,9 +64,8 @@ for _, kind in ipairs {{"float32", 4}, {"bfloat16", 2}} do
    of("log_softmax of rows", 2, function() return x:log_softmax(2) end)
    local leaf = tensor(dtype):requires_grad_()
    local soft = leaf:softmax(2)
-   of("gradient of softmax of rows", 3, function()
-      return torch.autograd.grad(soft, leaf, {grad_outputs = y, retain_graph = true})
-   end)
+   of("gradient of softmax of rows", 3,
+      function() return torch.autograd.grad(soft, leaf, {grad_outputs = y, retain_graph = true}) end)
    local weight, bias = torch.randn(C, on):to(dtype), torch.randn(C, on):to(dtype)
    of("layer_norm", 2, function() return torch.nn.functional.layer_norm(x, {C}, weight, bias) end)
    of("contiguous of a transposed one", 2, function() return x:t():contiguous() end)

@@ -89,8 +89,7 @@ describe("data.CSV", function()
          if x == x and math.abs(x) < math.huge then texts[#texts + 1] = ("%.17g"):format(x) end
          texts[#texts + 1] = ("%d.%de%d"):format(random >> 40, random & 0xFFFF, (random >> 20) % 60 - 30)
       end
-      local values = csv(table.concat(texts, "\n") .. "\n", {header = false, dtypes = "float64"})
-         :read()[1]:tolist()
+      local values = csv(table.concat(texts, "\n") .. "\n", {header = false, dtypes = "float64"}):read()[1]:tolist()
       for i, text in ipairs(texts) do
          local expected = tonumber((text:gsub("^%+", ""))) * 1.0
          assert.equal(string.pack("<d", expected), string.pack("<d", values[i]), text)
@@ -102,8 +101,7 @@ describe("data.CSV", function()
 
    it("keeps integers whole, within their dtype's range", function()
       local function column(text, dtype) return csv(text, {header = false, dtypes = dtype}):read()[1]:tolist() end
-      assert.same({math.maxinteger, math.mininteger},
-         column("9223372036854775807\n-9223372036854775808\n", "int64"))
+      assert.same({math.maxinteger, math.mininteger}, column("9223372036854775807\n-9223372036854775808\n", "int64"))
       assert.same({127, -128, 0}, column("127\n-128\n-0\n", "int8"))
       for _, case in ipairs {{"9223372036854775808", "int64"}, {"-9223372036854775809", "int64"},
          {"128", "int8"}, {"-129", "int8"}, {"256", "uint8"}, {"-1", "uint8"}, {"1.0", "int64"},

@@ -91,9 +91,8 @@ describe("data.DataLoader with workers", function()
       for x in torch.data.DataLoader({1}, {num_workers = 1, timeout = math.huge}):iter() do
          assert.equal(1, x:item())
       end
-      fails("timeout: expected seconds, at least 0", function()
-         torch.data.DataLoader({1}, {num_workers = 1, timeout = 0 / 0})
-      end)
+      fails("timeout: expected seconds, at least 0",
+         function() torch.data.DataLoader({1}, {num_workers = 1, timeout = 0 / 0}) end)
    end)
 
    it("reports the position of a nil batch, which would end the loop", function()
@@ -102,9 +101,8 @@ describe("data.DataLoader with workers", function()
       end
       local function nothing() end
       for _, workers in ipairs {0, 2} do
-         fails("collate_fn returned nil, which would end the loop", function()
-            go({1, 2}, {num_workers = workers, collate_fn = nothing})
-         end)
+         fails("collate_fn returned nil, which would end the loop",
+            function() go({1, 2}, {num_workers = workers, collate_fn = nothing}) end)
          fails("the item at position 2 is nil", function()
             program([[
                local dataset, workers = ...
@@ -181,9 +179,8 @@ describe("data.DataLoader with workers", function()
             data.DataLoader({1}, {num_workers = 1, collate_fn = function() return file end}):iter()]],
             file)
       end)
-      fails("field 'co' of field [1] of field 'dataset' is a coroutine", function()
-         torch.data.DataLoader({{co = coroutine.create(print)}}, {num_workers = 1}):iter()
-      end)
+      fails("field 'co' of field [1] of field 'dataset' is a coroutine",
+         function() torch.data.DataLoader({{co = coroutine.create(print)}}, {num_workers = 1}):iter() end)
       fails("belongs to a graph; detach", function()
          local x = torch.ones(2, {requires_grad = true}) * 2
          torch.data.DataLoader({{x}}, {num_workers = 1}):iter()
@@ -454,9 +451,8 @@ describe("data.DataLoader with workers", function()
       fails("persistent_workers: expected num_workers", try {persistent_workers = true})
       fails("timeout: expected seconds, at least 0, got -1", try {timeout = -1})
       fails("num_workers: expected an integer of at least 0, got -1", try {num_workers = -1})
-      fails("num_workers: expected 1 to 1024 threads, got 5000", function()
-         torch.data.DataLoader({1}, {num_workers = 5000}):iter()
-      end)
+      fails("num_workers: expected 1 to 1024 threads, got 5000",
+         function() torch.data.DataLoader({1}, {num_workers = 5000}):iter() end)
       fails("unknown option num_worker; did you mean", try {num_worker = 1})
       fails("shuffle: expected a dataset with items", function() torch.data.DataLoader({}, {shuffle = true}) end)
    end)

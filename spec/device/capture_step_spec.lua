@@ -142,8 +142,7 @@ describe("a captured step", function()
    it("refuses parameters or an optimizer whose memory has moved", function()
       local net, adam, step, x = captured_training()
       adam:load_state_dict(adam:state_dict())
-      assert.raises(kind .. ".capture_step: optim.AdamW has another state since the capture",
-         function() step(x) end)
+      assert.raises(kind .. ".capture_step: optim.AdamW has another state since the capture", function() step(x) end)
       step:reset()
       for _ = 1, 3 do step(x) end
       adam:zero_grad()

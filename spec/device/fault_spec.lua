@@ -42,8 +42,7 @@ describe("a fault of a device", function()
 
    it("is one of the operator that was called, and of its argument", function()
       local F <const> = torch.nn.functional
-      assert.matches("synchronize: embedding: input: position 9",
-         fault_of(function() return F.embedding(bad, x) end))
+      assert.matches("synchronize: embedding: input: position 9", fault_of(function() return F.embedding(bad, x) end))
       assert.matches("synchronize: embedding_bag: input: position 9",
          fault_of(function() return F.embedding_bag(bad:view(1, 2), x) end))
       assert.matches("synchronize: one_hot: self: position 9", fault_of(function() return F.one_hot(bad, 3) end))

@@ -303,9 +303,8 @@ describe("random numbers in a graph", function()
    it("remain available for a gradient that is computed after the graph is freed", function()
       local g, size = sim.Graph(), {1, 2, 16, 8}
       local query, key, value = ones(size), ones(size), ones(size):requires_grad_()
-      local y = sim.graph(g, function()
-         return torch.nn.functional.scaled_dot_product_attention(query, key, value, nil, 0.5)
-      end)
+      local y = sim.graph(g,
+         function() return torch.nn.functional.scaled_dot_product_attention(query, key, value, nil, 0.5) end)
       g:replay()
       local before = torch.autograd.grad(y:sum(), value, {retain_graph = true})
       g:reset()
@@ -377,8 +376,7 @@ describe("streams in a graph", function()
       sim.graph(g, function()
          assert.raises("wait_event", "recorded outside of the graph that is captured",
             function() sim.current_stream():wait_event(before) end)
-         assert.raises("query", "not possible while a graph is captured",
-            function() sim.current_stream():query() end)
+         assert.raises("query", "not possible while a graph is captured", function() sim.current_stream():query() end)
          assert.raises("synchronize", "not possible while a graph is captured",
             function() sim.current_stream():synchronize() end)
          within:record()

@@ -11,11 +11,10 @@ local elsewhere <const> = {to_device = true, to_device_only = true}
 
 -- Overloads whose results are values, have shapes that depend on values, or are on the CPU.
 local VALUES <const> = {
-   "allclose", "argwhere", "bincount", "cpu", "equal", "gru_data", "is_nonzero", "lstm_data",
-   "masked_select", "narrow_tensor", "nonzero", "nonzero_tuple", "one_hot",
-   "repeat_interleave_each", "repeat_interleave_positions", "rnn_relu_data", "rnn_tanh_data",
-   "tensor_split_tensor", "to_device", "to_device_only", "unique", "unique_consecutive",
-   "where_positions",
+   "allclose", "argwhere", "bincount", "cpu", "equal", "gru_data", "is_nonzero", "lstm_data", "masked_select",
+   "narrow_tensor", "nonzero", "nonzero_tuple", "one_hot", "repeat_interleave_each", "repeat_interleave_positions",
+   "rnn_relu_data", "rnn_tanh_data", "tensor_split_tensor", "to_device", "to_device_only", "unique",
+   "unique_consecutive", "where_positions",
 }
 
 local function kept(x, copy) return x.requires_grad and copy:requires_grad_() or copy end

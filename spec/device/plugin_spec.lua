@@ -8,8 +8,7 @@ local function tried_with(bytes)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/tlua_sim.so", bytes)
       local output, status = shell.run(([[TLUA_PLUGINS=%s %s -e 'print(pcall(]] ..
-         [[require("tlua").ones, 2, {device = "sim"}))']])
-         :format(shell.quote(folder), shell.start()))
+         [[require("tlua").ones, 2, {device = "sim"}))']]):format(shell.quote(folder), shell.start()))
       assert.equal(0, status)
       return output
    end)

@@ -212,9 +212,8 @@ describe("distributed.checkpoint", function()
                file = assert(io.open(path, "wb"))
                file:write(json.encode(index))
                file:close()
-               refused("index.json: its entry w describes no tensor and its parts", function()
-                  dcp.load(state(), {checkpoint_id = ID})
-               end)
+               refused("index.json: its entry w describes no tensor and its parts",
+                  function() dcp.load(state(), {checkpoint_id = ID}) end)
             end
          ]==], "ddp", folder .. "/c"))
       end)

@@ -238,9 +238,8 @@ describe("DistributedDataParallel", function()
             local scaler = torch.amp.GradScaler("cpu", {init_scale = 2 ^ 10, growth_interval = 2})
             for step = 1, 6 do
                sgd:zero_grad()
-               local value = torch.autocast({device = "cpu", dtype = "bfloat16"}, function()
-                  return loss(model, a, b)
-               end)
+               local value = torch.autocast({device = "cpu", dtype = "bfloat16"},
+                  function() return loss(model, a, b) end)
                -- the loss of one rank becomes infinite in the third step
                if step == 3 and rank == 0 then value = value * (1 / 0) end
                scaler:scale(value):backward()

@@ -9,8 +9,7 @@ local kills = asked or 3
 local root = shell.ok("pwd"):match "[^\n]+"
 
 local function train(steps, options)
-   return ("%s run -n 2 %s %s/examples/elastic.lua --steps %d"):format(shell.quote(ranks.tlua),
-      options, root, steps)
+   return ("%s run -n 2 %s %s/examples/elastic.lua --steps %d"):format(shell.quote(ranks.tlua), options, root, steps)
 end
 
 local function last_line(output) return output:match "%[0%] (step %d+: %d+ of %d+ digits right, weights %x+)" end

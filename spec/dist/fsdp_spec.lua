@@ -565,9 +565,8 @@ describe("fully_shard", function()
          local model = fully_shard(nn.Linear(4, 4))
          local data = torch.ones(2, 4)
          local function penalized() return model(data):sum() + (model.weight ^ 2):sum() end
-         refused("arrived for one tensor: it had other data at one of its uses", function()
-            penalized():backward()
-         end)
+         refused("arrived for one tensor: it had other data at one of its uses",
+            function() penalized():backward() end)
          model:zero_grad()
          model(data):sum():backward() -- after the error, all calls work again
          check({2.0, 2.0, 2.0, 2.0}, full(model.weight, model.weight.grad)[1])

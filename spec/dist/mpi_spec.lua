@@ -20,8 +20,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
       end
 
       by("give the results of groups in shared memory", function()
-         local files = {"collectives", "messages", "ddp", "mesh", "fsdp", "tensor", "context", "optim",
-            "pipelining"}
+         local files = {"collectives", "messages", "ddp", "mesh", "fsdp", "tensor", "context", "optim", "pipelining"}
          for i, name in ipairs(files) do files[i] = ("spec/dist/%s_spec.lua"):format(name) end
          assert.truthy(ranks.all_by_mpi(mpi, files) > 80)
       end)

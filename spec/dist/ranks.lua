@@ -60,9 +60,7 @@ function M.following(name) return function(text) return running(name) .. text en
 --- Returns a function like `ok` that puts a file of spec/dist/programs before the code of the
 --- program.
 ---@param name string
-function M:run_after(name)
-   return function(n, code, options) return self.ok(n, running(name) .. code, options) end
-end
+function M:run_after(name) return function(n, code, options) return self.ok(n, running(name) .. code, options) end end
 
 -- Calls the cases of a spec file whose names match one of the patterns, all without patterns, with
 -- `runner` in place of this module; after(name, ok, message) is called for each.

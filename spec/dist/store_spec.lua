@@ -141,8 +141,7 @@ end)
 local function as_other(command) return "setpriv --reuid=12345 --regid=12345 --clear-groups " .. command end
 
 local function has_other()
-   return shell.ok "id -u" == "0\n" and shell.has "setpriv" and
-      select(2, shell.run(as_other "true")) == 0
+   return shell.ok "id -u" == "0\n" and shell.has "setpriv" and select(2, shell.run(as_other "true")) == 0
 end
 
 -- Another user cannot run a program that lies in a private folder; setpriv itself still can.
@@ -154,9 +153,7 @@ describe("users without the secret", function()
    local connect = [[-e 'torch.distributed.TCPStore("127.0.0.1", PORT, {timeout = 5})' 2>&1]]
 
    it("are refused", function()
-      if not other_runs_program() then
-         return pending "needs root, setpriv, and a program that every user may run"
-      end
+      if not other_runs_program() then return pending "needs root, setpriv, and a program that every user may run" end
       local run = shell.run
       local theirs = ("env -u TLUA_SECRET %s -e %s"):format(ranks.tlua, shell.quote [[
          local s = torch.distributed.TCPStore("127.0.0.1", 0, {is_master = true})

@@ -324,9 +324,8 @@ describe("DTensor", function()
             d.redistribute, d, nil, {T.Partial()})
          refused("redistribute: device_mesh: expected the tensor's own", d.redistribute, d,
             dist.init_device_mesh("cpu", {2}), {Shard(1)})
-         refused("DTensor: there is no __add: it has no operators; compute with to_local()", function()
-            return d + 1
-         end)
+         refused("DTensor: there is no __add: it has no operators; compute with to_local()",
+            function() return d + 1 end)
          refused('DTensor: there is no "matmul"', function() return d:matmul(d) end)
          refused("DTensor.size: dim: expected 1 to 2, got 3", d.size, d, 3)
          refused('reduce_op: expected "sum", got "max"', T.Partial, "max")

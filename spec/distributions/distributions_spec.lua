@@ -160,8 +160,7 @@ describe("parameters", function()
          function() D.Wishart(1, torch.eye(3)) end)
       assert.raises("distributions.LKJCholesky: dim: expected an integer of at least 2, got 1",
          function() D.LKJCholesky(1) end)
-      assert.raises("temperature: expected values greater than 0, got -1",
-         function() D.RelaxedBernoulli(-1, 0.5) end)
+      assert.raises("temperature: expected values greater than 0, got -1", function() D.RelaxedBernoulli(-1, 0.5) end)
       assert.raises("distributions.Independent: reinterpreted_batch_ndims: expected at most 1",
          function() D.Independent(D.Normal(torch.zeros(2), 1), 2) end)
       assert.raises("mixture_distribution: expected a Categorical",

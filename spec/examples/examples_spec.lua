@@ -57,8 +57,7 @@ describe("examples/miniproject.lua", function()
          local output = shell.ok(("%s examples/miniproject.lua --epochs 3 --width 32 --blocks 1 "
             .. "--logs %s"):format(tlua, folder))
          for _, dtype in ipairs {"float32", "bfloat16"} do
-            assert.matches("== " .. dtype .. ": %d+ parameters ==.*The most expensive modules.*"
-               .. "mixers", output)
+            assert.matches("== " .. dtype .. ": %d+ parameters ==.*The most expensive modules.*mixers", output)
             local accuracy = output:match("\n" .. dtype .. " +[%d.]+ +([%d.]+) +[%d.]+\n")
             assert.is_true(tonumber(accuracy) > 0.7, output)
          end
@@ -98,8 +97,7 @@ describe("examples/streams.lua", function()
    it("computes the same with one stream and with two, in any order of work", function()
       local sums = {}
       for seed = 1, 3 do
-         local output = shell.ok(("TLUA_SIM_SEED=%d %s examples/streams.lua --size 64 --parts 5")
-            :format(seed, tlua))
+         local output = shell.ok(("TLUA_SIM_SEED=%d %s examples/streams.lua --size 64 --parts 5"):format(seed, tlua))
          assert.matches("5 parts of 64 x 64, 4 products each, on simulated device 0\n" ..
             "one stream +%d+%.%d%d ms\ntwo streams +%d+%.%d%d ms", output)
          sums[seed] = output:match "sum +([%d.]+), the same both ways"

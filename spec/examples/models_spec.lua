@@ -23,9 +23,8 @@ end
 
 describe("examples/regression.lua", function()
    it("finds the curve, and draws it", function()
-      local output = run("regression", "--steps 300 --plot {}/fit.svg", function(folder)
-         assert.matches("^<svg", head(folder .. "/fit.svg", 10))
-      end)
+      local output = run("regression", "--steps 300 --plot {}/fit.svg",
+         function(folder) assert.matches("^<svg", head(folder .. "/fit.svg", 10)) end)
       assert.matches("300 steps, loss", output, 1, true)
       assert.matches("curve: 0.7206", output, 1, true)
       local distance = tonumber(output:match "from the curve: (%d%.%d+)")
@@ -54,9 +53,8 @@ end)
 
 describe("examples/vae.lua", function()
    it("lowers its loss and draws", function()
-      local output = run("vae", "--epochs 4 --save {}/digits.png", function(folder)
-         assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/digits.png", 8))
-      end)
+      local output = run("vae", "--epochs 4 --save {}/digits.png",
+         function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/digits.png", 8)) end)
       local last, first = output:match "4 epochs, loss ([%d.]+) .* at first ([%d.]+)"
       assert.is_true(tonumber(last) < tonumber(first) - 1, output)
    end)
@@ -64,9 +62,8 @@ end)
 
 describe("examples/fft.lua", function()
    it("finds the tones, removes noise and draws", function()
-      local output = run("fft", "--save {}/spectrogram.png", function(folder)
-         assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/spectrogram.png", 8))
-      end)
+      local output = run("fft", "--save {}/spectrogram.png",
+         function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/spectrogram.png", 8)) end)
       assert.truthy(output:find("strongest tones: 440 and 660 Hz", 1, true), output)
       local before, after = output:match "signal to noise: ([%d.]+) dB before, ([%d.]+) dB after"
       assert.is_true(tonumber(after) > tonumber(before) + 10, output)

@@ -316,8 +316,7 @@ describe("vmap", function()
       local function id(a) return a end
       assert.raises("the mapped sizes differ: 2 in argument 1, 3 in argument 2",
          function() vmap(id)(x, torch.ones(3)) end)
-      assert.raises("in_dims: expected a dimension of argument 1", "got 3",
-         function() vmap(id, {in_dims = 3})(x) end)
+      assert.raises("in_dims: expected a dimension of argument 1", "got 3", function() vmap(id, {in_dims = 3})(x) end)
       assert.raises("in_dims: expected 1 of them, one for each argument, got 2",
          function() vmap(id, {in_dims = {1, 1}})(x) end)
       assert.raises("in_dims is false for all", function() vmap(id, {in_dims = false})(x) end)

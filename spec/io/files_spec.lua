@@ -204,8 +204,7 @@ describe("torch.load", function()
    end
 
    it("names a file that is not there", function()
-      assert.raises("load: /nowhere/x.safetensors: No such file",
-         function() torch.load("/nowhere/x.safetensors") end)
+      assert.raises("load: /nowhere/x.safetensors: No such file", function() torch.load("/nowhere/x.safetensors") end)
       assert.raises("/tmp", function() torch.load("/tmp") end)
    end)
 

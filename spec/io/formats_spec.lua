@@ -71,8 +71,7 @@ describe("torch.load of PyTorch's checkpoints", function()
          if file:find "/data/%d+$" and entry.size > 0 then
             local n, extra = ("<I2I2"):unpack(text, entry.offset + 27)
             local first = entry.offset + 30 + n + extra + 1
-            local damaged = text:sub(1, first - 1)
-               .. string.char(text:byte(first) ~ 1) .. text:sub(first + 1)
+            local damaged = text:sub(1, first - 1) .. string.char(text:byte(first) ~ 1) .. text:sub(first + 1)
             shell.write(name, damaged)
             assert.raises(name .. ": a file in the zip file is damaged", function() torch.load(name) end)
             assert.is_true((load_text(".pt", damaged, {mmap = true})))
@@ -339,10 +338,9 @@ describe("torch.save", function()
 
    it("chooses the format by the ending", function()
       local begins = {
-         [".pt"] = "PK\3\4", [".pth"] = "PK\3\4", [".bin"] = "PK\3\4", [".ckpt"] = "PK\3\4",
-         [".pth.tar"] = "PK\3\4", [".PT"] = "PK\3\4", [".pt.tmp"] = "PK\3\4",
-         [".safetensors"] = "", [".st"] = "", [""] = "", [".1000"] = "", ["-v1.5"] = "",
-         [".safetensors.tmp"] = "",
+         [".pt"] = "PK\3\4", [".pth"] = "PK\3\4", [".bin"] = "PK\3\4", [".ckpt"] = "PK\3\4", [".pth.tar"] = "PK\3\4",
+         [".PT"] = "PK\3\4", [".pt.tmp"] = "PK\3\4", [".safetensors"] = "", [".st"] = "", [""] = "", [".1000"] = "",
+         ["-v1.5"] = "", [".safetensors.tmp"] = "",
       }
       for ending, begin in pairs(begins) do
          local name = path .. ending
@@ -435,9 +433,7 @@ describe("torch.save for NumPy", function()
    it("names a value that it cannot write, and keeps the old file", function()
       name = path .. ".npy"
       torch.save(torch.ones(2), name)
-      local cases = {
-         {{}, "expected a tensor, got table"}, {torch.ones(1):bfloat16(), "NumPy has no dtype bfloat16"},
-      }
+      local cases = {{{}, "expected a tensor, got table"}, {torch.ones(1):bfloat16(), "NumPy has no dtype bfloat16"}}
       for _, case in ipairs(cases) do
          assert.raises("save: " .. name .. ": " .. case[2], function() torch.save(case[1], name) end)
          assert.same({1, 1}, torch.load(name):tolist())
@@ -447,12 +443,10 @@ describe("torch.save for NumPy", function()
       os.remove(name)
       name = path .. ".npz"
       assert.raises("expected a table of tensors, got Tensor", function() torch.save(torch.ones(1), name) end)
-      assert.raises("x: expected a table from names to tensors, got number",
-         function() torch.save({x = 1}, name) end)
+      assert.raises("x: expected a table from names to tensors, got number", function() torch.save({x = 1}, name) end)
       assert.raises("1: expected a table from names to tensors, got number",
          function() torch.save({torch.ones(1)}, name) end)
-      assert.raises("h: NumPy has no dtype bfloat16",
-         function() torch.save({h = torch.ones(1):bfloat16()}, name) end)
+      assert.raises("h: NumPy has no dtype bfloat16", function() torch.save({h = torch.ones(1):bfloat16()}, name) end)
       assert.is_nil(io.open(name))
    end)
 end)

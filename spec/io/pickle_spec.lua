@@ -96,8 +96,7 @@ describe("a malicious pickle", function()
       refused("a storage of an unknown kind", "(X\7\0\0\0storage" .. posing("dtype", "X\7\0\0\0float32")
          .. "X\1\0\0\0000X\3\0\0\0cpuK\4tQ.")
       for _, inner in ipairs {text, "K\1", "]", "}", "N"} do
-         refused("a tensor has no storage", rebuild .. "(" .. posing("storage", inner)
-            .. "K\0K\1\x85K\1\x85\x89NtR.")
+         refused("a tensor has no storage", rebuild .. "(" .. posing("storage", inner) .. "K\0K\1\x85K\1\x85\x89NtR.")
       end
       refused("a tensor has no storage", rebuild .. "(X\1\0\0\0xK\0))\x89NtR.")
       refused("a tensor has no storage", rebuild .. ")R.")
@@ -129,8 +128,7 @@ describe("a malicious pickle", function()
       -- file.
       local entries <const> = 3000
       local function bomb(copies)
-         return ordered .. "q\0](" .. ("K\1K\1\x86"):rep(entries) .. "eq\1" .. ("h\0h\1\x85R0"):rep(copies)
-            .. "N."
+         return ordered .. "q\0](" .. ("K\1K\1\x86"):rep(entries) .. "eq\1" .. ("h\0h\1\x85R0"):rep(copies) .. "N."
       end
       -- the limit on memory depends on the number of bytes in the file
       assert.is_nil(select(2, run(bomb(3))))

@@ -337,7 +337,6 @@ describe("torch.io.encode_png", function()
       local decoded, message = torch.io.decode_image(bytes)
       if not decoded and message:find("needs lib", 1, true) then return pending(message) end
       assert.is_true(torch.equal(image, decoded))
-      assert.raises("io.encode_png: a PNG file takes uint8",
-         function() torch.io.encode_png(torch.ones(3, 2, 2)) end)
+      assert.raises("io.encode_png: a PNG file takes uint8", function() torch.io.encode_png(torch.ones(3, 2, 2)) end)
    end)
 end)

@@ -25,9 +25,7 @@ local make <const> = {
    end,
    CyclicLR = function(o) return S.CyclicLR(o, 0.01, 0.1, {step_size_up = 3, step_size_down = 4}) end,
    CyclicLR2 = function(o) return S.CyclicLR(o, 0.01, 0.1, {step_size_up = 4, mode = "triangular2"}) end,
-   CyclicLRexp = function(o)
-      return S.CyclicLR(o, 0.01, 0.1, {step_size_up = 4, mode = "exp_range", gamma = 0.9})
-   end,
+   CyclicLRexp = function(o) return S.CyclicLR(o, 0.01, 0.1, {step_size_up = 4, mode = "exp_range", gamma = 0.9}) end,
    OneCycleLR = function(o) return S.OneCycleLR(o, 0.2, {total_steps = 30}) end,
    OneCycleLR3 = function(o)
       return S.OneCycleLR(o, {0.2, 0.3}, {total_steps = 40, three_phase = true, anneal_strategy = "linear"})

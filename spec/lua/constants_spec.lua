@@ -174,8 +174,7 @@ describe("an argument that is a dtype or a device", function()
       assert.raises("to: dtype or device: unknown 'uint16'; did you mean 'int16'?", function() x:to "uint16" end)
       assert.raises("to: dtype or device: unknown 'quux'; the dtypes are float32, float64",
          "the devices are cpu, cuda", function() x:to "quux" end)
-      assert.raises("to: dtype: unknown 'flaot32'; did you mean 'float32'?",
-         function() x:to {dtype = "flaot32"} end)
+      assert.raises("to: dtype: unknown 'flaot32'; did you mean 'float32'?", function() x:to {dtype = "flaot32"} end)
       assert.raises("zeros: dtype: expected a dtype such as \"float32\", got string 'flaot32'; "
          .. "did you mean 'float32'?", function() torch.zeros(1, {dtype = "flaot32"}) end)
       assert.raises("zeros: device:", "got string 'gpu'; the devices are cpu, cuda",
@@ -197,8 +196,7 @@ describe("an unknown option", function()
    it("is named with the nearest option, or with all options", function()
       assert.raises("sum: unknown option 'keepdmi'; did you mean 'keepdim'?",
          function() torch.ones(2):sum {keepdmi = true} end)
-      assert.raises("to: unknown option 'quux'; usage: to(self, dtype",
-         function() torch.ones(2):to {quux = true} end)
+      assert.raises("to: unknown option 'quux'; usage: to(self, dtype", function() torch.ones(2):to {quux = true} end)
       assert.raises("nn.Linear: unknown option quux; there are in_features, out_features, bias, ",
          function() torch.nn.Linear(1, 1, {quux = true}) end)
       assert.raises("optim.Adam: unknown option quux; there are amsgrad, betas, ",

@@ -39,8 +39,7 @@ describe("torch.frombuffer", function()
       refused("count: expected at most 1 elements of int16 in 3 bytes, got 2", "abcd",
          {dtype = "int16", count = 2, offset = 1})
       refused("count: expected at least 1, or -1 for all, got 0", "ab", {dtype = "int8", count = 0})
-      refused("buffer: expected a string or a contiguous tensor of uint8 on the CPU", torch.ones(2),
-         {dtype = "int8"})
+      refused("buffer: expected a string or a contiguous tensor of uint8 on the CPU", torch.ones(2), {dtype = "int8"})
    end)
 end)
 

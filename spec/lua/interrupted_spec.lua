@@ -16,9 +16,8 @@ local function modes()
    return {
       grad = torch.is_grad_enabled(), inference = torch.is_inference_mode_enabled(),
       anomaly = torch.autograd.is_anomaly_enabled(), dtype = torch.get_default_dtype(),
-      device = torch.get_default_device(), autocast = torch.is_autocast_enabled "cpu",
-      profiling = torch._profiling(), training = net.training,
-      deterministic = torch.are_deterministic_algorithms_enabled(),
+      device = torch.get_default_device(), autocast = torch.is_autocast_enabled "cpu", profiling = torch._profiling(),
+      training = net.training, deterministic = torch.are_deterministic_algorithms_enabled(),
       weight = torch.equal(weight, net[1].weight:detach()), text = tostring(net),
       recorded = (net[1].weight * 2).requires_grad, sum = torch.ones(2):add_(1):sum():item(),
    }

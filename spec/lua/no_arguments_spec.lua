@@ -32,11 +32,10 @@ end)
 
 describe("an argument is refused by queries of devices and settings that take fewer", function()
    for path, given in sorted {
-      is_tensor = {1}, manual_seed = {1}, get_printoptions = {}, get_rng_state = {},
-      memory_trim = {}, ["autograd.is_anomaly_enabled"] = {}, ["cuda.is_available"] = {},
-      ["cuda.device_count"] = {}, ["cuda.is_initialized"] = {}, ["cuda.manual_seed"] = {1},
-      ["cuda.manual_seed_all"] = {1}, ["cuda.seed_all"] = {}, ["cuda.get_rng_state_all"] = {},
-      ["sim.is_available"] = {}, ["sim.device_count"] = {},
+      is_tensor = {1}, manual_seed = {1}, get_printoptions = {}, get_rng_state = {}, memory_trim = {},
+      ["autograd.is_anomaly_enabled"] = {}, ["cuda.is_available"] = {}, ["cuda.device_count"] = {},
+      ["cuda.is_initialized"] = {}, ["cuda.manual_seed"] = {1}, ["cuda.manual_seed_all"] = {1},
+      ["cuda.seed_all"] = {}, ["cuda.get_rng_state_all"] = {}, ["sim.is_available"] = {}, ["sim.device_count"] = {},
    } do
       it("such as " .. path, function()
          local fn = torch
@@ -53,13 +52,12 @@ end)
 
 describe("an argument or an option is refused by queries in Lua", function()
    for _, path in ipairs {
-      "cpu.is_available", "cpu.device_count", "cpu.current_device", "cpu.is_initialized",
-      "accelerator.is_available", "accelerator.device_count", "accelerator.current_accelerator",
-      "get_num_interop_threads", "is_anomaly_enabled", "get_float32_matmul_precision",
-      "are_deterministic_algorithms_enabled", "is_deterministic_algorithms_warn_only_enabled",
-      "backends.cuda.flash_sdp_enabled", "backends.cuda.mem_efficient_sdp_enabled",
-      "backends.cuda.math_sdp_enabled", "backends.cuda.cudnn_sdp_enabled", "backends.cuda.stats",
-      "backends.cuda.fusion.stats", "backends.cudnn.stats",
+      "cpu.is_available", "cpu.device_count", "cpu.current_device", "cpu.is_initialized", "accelerator.is_available",
+      "accelerator.device_count", "accelerator.current_accelerator", "get_num_interop_threads", "is_anomaly_enabled",
+      "get_float32_matmul_precision", "are_deterministic_algorithms_enabled",
+      "is_deterministic_algorithms_warn_only_enabled", "backends.cuda.flash_sdp_enabled",
+      "backends.cuda.mem_efficient_sdp_enabled", "backends.cuda.math_sdp_enabled", "backends.cuda.cudnn_sdp_enabled",
+      "backends.cuda.stats", "backends.cuda.fusion.stats", "backends.cudnn.stats",
    } do
       it("such as " .. path, function()
          local fn = torch
@@ -90,8 +88,7 @@ end
 
 -- Returns whether the message is about the argument, not about what the function does.
 local function is_refusal(message)
-   return message:find "unknown option nonsense; "
-      or message:find "expected at most %d arguments?, got "
+   return message:find "unknown option nonsense; " or message:find "expected at most %d arguments?, got "
       or message:find "expected no further argument, got "
 end
 
@@ -133,11 +130,10 @@ end)
 describe("a further argument or option is refused by functions with a device or a setting", function()
    for _, path in ipairs {
       "sim.memory_allocated", "sim.max_memory_allocated", "sim.memory_stats", "sim.mem_get_info",
-      "sim.memory_stats_as_nested_dict", "sim.memory_summary", "sim.get_device_name",
-      "sim.get_device_properties", "sim.get_device_capability", "sim.current_stream", "sim.default_stream",
-      "sim.synchronize", "sim.set_device", "sim.get_rng_state", "sim.initial_seed",
-      "sim.get_per_process_memory_fraction", "sim.stream_priority_range", "set_num_threads",
-      "set_num_interop_threads", "set_autocast_cache_enabled", "set_autocast_cpu_enabled",
+      "sim.memory_stats_as_nested_dict", "sim.memory_summary", "sim.get_device_name", "sim.get_device_properties",
+      "sim.get_device_capability", "sim.current_stream", "sim.default_stream", "sim.synchronize", "sim.set_device",
+      "sim.get_rng_state", "sim.initial_seed", "sim.get_per_process_memory_fraction", "sim.stream_priority_range",
+      "set_num_threads", "set_num_interop_threads", "set_autocast_cache_enabled", "set_autocast_cpu_enabled",
       "set_autocast_cpu_dtype", "optim.swa_utils.get_ema_avg_fn",
    } do
       it("such as " .. path, function()
@@ -166,9 +162,7 @@ describe("a further argument or option is refused by queries with an argument", 
       ["distributed.get_node_local_rank: unknown option keepdim; there are fallback_rank"] = function()
          torch.distributed.get_node_local_rank(0, other)
       end,
-      ["set_memory_limit: expected no further argument, got table"] = function()
-         torch.set_memory_limit(0, other)
-      end,
+      ["set_memory_limit: expected no further argument, got table"] = function() torch.set_memory_limit(0, other) end,
       ["cpu.set_device: device: expected \"cpu\", got \"sim\""] = function() torch.cpu.set_device "sim" end,
       ["nn.Module.extra_repr: unknown option keepdim"] = function() torch.nn.Module():extra_repr(other) end,
    }

@@ -76,7 +76,6 @@ describe("functions that take a function or open a scope", function()
          function() functional.sdpa_kernel("MATH", 3) end)
       assert.raises("nn.utils.parametrize.cached: fn: expected a function or nil, got 3",
          function() torch.nn.utils.parametrize.cached(3) end)
-      assert.raises("make_dual: no level is open",
-         function() forward_ad.make_dual(torch.ones(1), torch.ones(1)) end)
+      assert.raises("make_dual: no level is open", function() forward_ad.make_dual(torch.ones(1), torch.ones(1)) end)
    end)
 end)

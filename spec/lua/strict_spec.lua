@@ -84,8 +84,7 @@ describe("a public table", function()
       assert.raises("torch: no field 'Linear'. Did you mean torch.nn.Linear?", function() return torch.Linear end)
       assert.raises("torch.nn: no field 'gelu'. Did you mean torch.nn.functional.gelu?",
          function() return torch.nn.gelu end)
-      assert.raises("torch.nn: no field 'Adam'. Did you mean torch.optim.Adam?",
-         function() return torch.nn.Adam end)
+      assert.raises("torch.nn: no field 'Adam'. Did you mean torch.optim.Adam?", function() return torch.nn.Adam end)
    end)
 
    it("refuses keys that are not names", function()
@@ -179,9 +178,8 @@ end)
 describe("a name that torch lacks", function()
    it("is an error that says what serves instead", function()
       for name, reason in pairs {
-         hub = "loads no models from the network", quantization = "no quantized tensors",
-         nested = "pad_sequence", dtype = "a dtype is a string here", layout = "strided",
-         memory_format = "torch.channels_last",
+         hub = "loads no models from the network", quantization = "no quantized tensors", nested = "pad_sequence",
+         dtype = "a dtype is a string here", layout = "strided", memory_format = "torch.channels_last",
       } do
          assert.raises("torch." .. name .. ": ", reason, function() assert(torch[name]) end)
       end

@@ -40,8 +40,7 @@ describe("torch.Tensor", function()
    it("refuses values that are not sizes", function()
       assert.raises("Tensor: data: expected sizes, a table of data or a tensor, got 2.5",
          function() torch.Tensor(2.5) end)
-      assert.raises("Tensor: size[2]: expected an integer of at least 0, got -1",
-         function() torch.Tensor(2, -1) end)
+      assert.raises("Tensor: size[2]: expected an integer of at least 0, got -1", function() torch.Tensor(2, -1) end)
    end)
 end)
 

@@ -8,28 +8,25 @@ local function nothing() end
 
 -- Maps methods to the arguments that come before the option.
 local of_modules <const> = {
-   modules = {}, children = {}, named_children = {}, parameters = {}, named_parameters = {},
-   buffers = {}, named_buffers = {}, named_modules = {}, train = {true}, eval = {}, evaluate = {},
-   zero_grad = {}, requires_grad_ = {true}, clone = {}, cpu = {}, float = {}, double = {}, half = {},
-   bfloat16 = {}, type = {"float64"}, to = {}, to_empty = {}, apply = {nothing},
-   register_buffer = {"b", torch.ones(1)}, register_parameter = {"p", nn.Parameter(torch.ones(1))},
-   add_module = {"m", nn.ReLU()}, register_module = {"m", nn.ReLU()}, get_submodule = {"1"},
-   get_parameter = {"1.weight"}, get_buffer = {"2.running_mean"},
-   set_submodule = {"1", nn.Linear(2, 2)}, state_dict = {}, load_state_dict = {model():state_dict()},
-   register_forward_hook = {nothing}, register_forward_pre_hook = {nothing},
+   modules = {}, children = {}, named_children = {}, parameters = {}, named_parameters = {}, buffers = {},
+   named_buffers = {}, named_modules = {}, train = {true}, eval = {}, evaluate = {}, zero_grad = {},
+   requires_grad_ = {true}, clone = {}, cpu = {}, float = {}, double = {}, half = {}, bfloat16 = {},
+   type = {"float64"}, to = {}, to_empty = {}, apply = {nothing}, register_buffer = {"b", torch.ones(1)},
+   register_parameter = {"p", nn.Parameter(torch.ones(1))}, add_module = {"m", nn.ReLU()},
+   register_module = {"m", nn.ReLU()}, get_submodule = {"1"}, get_parameter = {"1.weight"},
+   get_buffer = {"2.running_mean"}, set_submodule = {"1", nn.Linear(2, 2)}, state_dict = {},
+   load_state_dict = {model():state_dict()}, register_forward_hook = {nothing}, register_forward_pre_hook = {nothing},
    register_full_backward_hook = {nothing}, register_full_backward_pre_hook = {nothing},
    register_state_dict_pre_hook = {nothing}, register_state_dict_post_hook = {nothing},
    register_load_state_dict_pre_hook = {nothing}, register_load_state_dict_post_hook = {nothing},
-   append = {nn.ReLU()}, add = {nn.ReLU()}, insert = {1, nn.ReLU()}, pop = {1}, remove = {1},
-   extend = {{nn.ReLU()}},
+   append = {nn.ReLU()}, add = {nn.ReLU()}, insert = {1, nn.ReLU()}, pop = {1}, remove = {1}, extend = {{nn.ReLU()}},
 }
 
 local of_optimizers <const> = {
    zero_grad = {}, add_param_group = {{params = {nn.Parameter(torch.ones(1))}}}, each = {}, step = {},
-   register_step_pre_hook = {nothing}, register_step_post_hook = {nothing},
-   register_state_dict_pre_hook = {nothing}, register_state_dict_post_hook = {nothing},
-   register_load_state_dict_pre_hook = {nothing}, register_load_state_dict_post_hook = {nothing},
-   state_dict = {},
+   register_step_pre_hook = {nothing}, register_step_post_hook = {nothing}, register_state_dict_pre_hook = {nothing},
+   register_state_dict_post_hook = {nothing}, register_load_state_dict_pre_hook = {nothing},
+   register_load_state_dict_post_hook = {nothing}, state_dict = {},
 }
 
 local function check_all(methods, make)
@@ -79,9 +76,8 @@ describe("an unknown option", function()
 
    it("is refused by schedules", function()
       local p = nn.Parameter(torch.ones(1))
-      check_all({step = {}, get_last_lr = {}, state_dict = {}}, function()
-         return torch.optim.lr_scheduler.StepLR(torch.optim.SGD({p}, {lr = 0.1}), 1)
-      end)
+      check_all({step = {}, get_last_lr = {}, state_dict = {}},
+         function() return torch.optim.lr_scheduler.StepLR(torch.optim.SGD({p}, {lr = 0.1}), 1) end)
    end)
 
    it("is refused where a module is called with more than it takes", function()
@@ -162,9 +158,7 @@ describe("arguments too many", function()
       ["FloatStorage: further argument: expected none, got a table"] = function()
          assert(torch.FloatStorage(2, {device = "cpu"}))
       end,
-      ["UntypedStorage: further argument: expected none, got 3"] = function()
-         assert(torch.UntypedStorage(2, 3))
-      end,
+      ["UntypedStorage: further argument: expected none, got 3"] = function() assert(torch.UntypedStorage(2, 3)) end,
       ["nn.utils.parameters_to_vector: unknown option dim"] = function()
          assert(nn.utils.parameters_to_vector({x}, {dim = 1}))
       end,

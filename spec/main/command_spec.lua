@@ -8,8 +8,7 @@ local run, script = session.run, session.script
 describe("tlua", function()
    describe("runs a script", function()
       it("whose first line requires a module of the library", function()
-         local program =
-            'local text = require "tlua.text"; print(text == torch.text, require "tlua" == torch)'
+         local program = 'local text = require "tlua.text"; print(text == torch.text, require "tlua" == torch)'
          assert.equal("true\ttrue\n", run("-", {input = program}).out)
       end)
 

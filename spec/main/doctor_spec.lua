@@ -36,8 +36,7 @@ describe("tlua doctor", function()
    end)
 
    it("shows the instruction set named by TLUA_ISA, or says that it is unavailable", function()
-      local wish = io.popen("uname -m"):read() == "x86_64" and not os.getenv("SPEC_SANITIZED") and
-         "x86-64-v2" or nil
+      local wish = io.popen("uname -m"):read() == "x86_64" and not os.getenv("SPEC_SANITIZED") and "x86-64-v2" or nil
       if wish then
          local out = session.run("doctor", {env = "TLUA_ISA=" .. wish}).out
          assert.matches("found +instruction set +x86%-64%-v2\n", out)
@@ -76,9 +75,7 @@ describe("tlua doctor", function()
    it("says what a missing part would add and how to get it", function()
       shell.with_folder(function(folder)
          -- The test creates files that are not libraries, so that loading them fails.
-         for _, name in ipairs {"libnccl.so.2", "libnccl.so"} do
-            shell.write(folder .. "/" .. name, "no library")
-         end
+         for _, name in ipairs {"libnccl.so.2", "libnccl.so"} do shell.write(folder .. "/" .. name, "no library") end
          local poor = session.run("doctor", {env = "LD_LIBRARY_PATH=" .. shell.quote(folder)})
          assert.equal(0, poor.status)
          assert.matches("missing +NCCL +[^\n]*\n +https://developer.nvidia.com/nccl", poor.out)

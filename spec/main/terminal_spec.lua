@@ -15,8 +15,7 @@ end
 
 local editors <const> = {"libedit.so.2", "libreadline.so.8"}
 local names <const> = {
-   "libedit.so.2", "libedit.so.0", "libedit.so", "libreadline.so.8", "libreadline.so.7",
-   "libreadline.so.6",
+   "libedit.so.2", "libedit.so.0", "libedit.so", "libreadline.so.8", "libreadline.so.7", "libreadline.so.6",
 }
 
 local function plays(lines, options)
@@ -79,9 +78,7 @@ for _, name in ipairs(editors) do
       setup(function() options = {libraries = shell.ok("mktemp -d"):match("[^\n]+")} end)
       teardown(function() os.execute("rm -rf " .. shell.quote(options.libraries)) end)
       before_each(function()
-         for _, alias in ipairs(names) do
-            shell.ok(("ln -sf %s %s/%s"):format(library, options.libraries, alias))
-         end
+         for _, alias in ipairs(names) do shell.ok(("ln -sf %s %s/%s"):format(library, options.libraries, alias)) end
       end)
       local function options_for() return options end
 

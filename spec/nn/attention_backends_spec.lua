@@ -30,9 +30,8 @@ describe("nn.attention.sdpa_kernel", function()
       it("computes by MATH what the kernel computes: " .. title, function()
          options.enable_gqa = true
          local expected = F.scaled_dot_product_attention(q, k, v, options)
-         local actual = attention.sdpa_kernel(SDPBackend.MATH, function()
-            return F.scaled_dot_product_attention(q, k, v, options)
-         end)
+         local actual = attention.sdpa_kernel(SDPBackend.MATH,
+            function() return F.scaled_dot_product_attention(q, k, v, options) end)
          assert.close(expected, actual, 1e-6)
       end)
    end
@@ -135,9 +134,8 @@ describe("torch.backends.cuda", function()
    end)
 
    it("enables implementations in the scope of sdp_kernel", function()
-      local flash, math = cuda.sdp_kernel({enable_flash = false}, function()
-         return cuda.flash_sdp_enabled(), cuda.math_sdp_enabled()
-      end)
+      local flash, math = cuda.sdp_kernel({enable_flash = false},
+         function() return cuda.flash_sdp_enabled(), cuda.math_sdp_enabled() end)
       assert.same({false, true}, {flash, math})
       assert.is_true(cuda.flash_sdp_enabled())
    end)

@@ -377,8 +377,7 @@ describe("positions of containers", function()
       end
       assert.raises("nn.ModuleList: modules: expected one list of modules, got 2 arguments",
          function() nn.ModuleList(nn.ReLU(), nn.Tanh()) end)
-      assert.raises("expected a list of modules, got an instance of nn.ReLU",
-         function() nn.ModuleList(nn.ReLU()) end)
+      assert.raises("expected a list of modules, got an instance of nn.ReLU", function() nn.ModuleList(nn.ReLU()) end)
       assert.equal(2, #nn.ModuleList(nn.Sequential(nn.ReLU(), nn.Tanh())))
       assert.raises("got a table with the key a", function() nn.ParameterList {a = torch.zeros(1)} end)
    end)

@@ -215,8 +215,7 @@ describe("nn.RotaryEmbedding", function()
    end)
 
    it("names the wrong argument in its errors", function()
-      assert.raises("nn.RotaryEmbedding: dim: expected an even number", "got 3",
-         function() nn.RotaryEmbedding(3) end)
+      assert.raises("nn.RotaryEmbedding: dim: expected an even number", "got 3", function() nn.RotaryEmbedding(3) end)
       local rope = nn.RotaryEmbedding(4, 10)
       assert.raises("nn.RotaryEmbedding: input: expected at most max_seq_len = 10",
          function() rope(torch.zeros(1, 11, 1, 4)) end)

@@ -70,9 +70,8 @@ describe("on the meta device", function()
       if not row.lengths and not row.states then
          it(("nn.%s(%s) has the results and gradients of %s"):format(row[1], row[2],
             table.concat(row.shape, " x ")), function()
-            local module = torch.default_device("meta", function()
-               return load(("return (...)(3, 4, {%s})"):format(row[2]))(nn[row[1]]):double()
-            end)
+            local module = torch.default_device("meta",
+               function() return load(("return (...)(3, 4, {%s})"):format(row[2]))(nn[row[1]]):double() end)
             local given = torch.empty(row.shape, {dtype = "float64", device = "meta"})
             given:requires_grad_()
             local outputs = table_of.tensors(table.pack(module(given)))

@@ -11,8 +11,7 @@ local rows = dofile "spec/fixtures/nn_utils.lua"
 local fill <const>, filled <const> = formulas.fill, formulas.filled
 
 local function zeros(...)
-   local shape = ...
-   return torch.zeros(type(shape) == "table" and shape or {...}, {dtype = "float64"})
+   local shape = ... return torch.zeros(type(shape) == "table" and shape or {...}, {dtype = "float64"})
 end
 
 local function loss(output) return (output * fill(zeros(output.shape), 2)):sum() end

@@ -83,8 +83,7 @@ end
 -- several roundings of 6e-8.
 local function matches_pytorch(dtype, limit)
    for _, row in ipairs(rows) do
-      local kind = row.lengths and "packed " .. table.concat(row.lengths, " ")
-         or table.concat(row.shape, " x ")
+      local kind = row.lengths and "packed " .. table.concat(row.lengths, " ") or table.concat(row.shape, " x ")
       it(("nn.%s(%s), %s%s"):format(row[1], row[2], kind, row.states and ", states" or ""), function()
          local module = build(row[1], row[2], dtype)
          local given, states = numbers(row.shape, 0, dtype), states_for(module, row, dtype)
@@ -299,9 +298,7 @@ describe("a recurrent layer", function()
       assert.close(last[1], hidden[1], 1e-6)
       assert.close(last[2], hidden[2], 1e-6)
       local cell, h, c = nn.LSTMCell(3, 4), nil, nil
-      for _, part in ipairs {"weight_ih", "weight_hh", "bias_ih", "bias_hh"} do
-         cell[part] = layer[part .. "_l0"]
-      end
+      for _, part in ipairs {"weight_ih", "weight_hh", "bias_ih", "bias_hh"} do cell[part] = layer[part .. "_l0"] end
       for t = 1, 6 do
          h, c = cell(x[t], h and {h, c})
          assert.close(whole[t], h, 1e-6)
@@ -412,48 +409,38 @@ describe("recurrent layers refuse", function()
    it("options that make no network", function()
       refuses("nn.LSTM: hidden_size: expected at least 1, got 0", function() nn.LSTM(3, 0) end)
       refuses("nn.GRU: num_layers: expected at least 1, got 0", function() nn.GRU(3, 4, {num_layers = 0}) end)
-      refuses("nn.RNN: dropout: expected a probability from 0 to 1, got 2", function()
-         nn.RNN(3, 4, {dropout = 2})
-      end)
-      refuses("nn.LSTM: proj_size: expected less than hidden_size, which is 4, got 4", function()
-         nn.LSTM(3, 4, {proj_size = 4})
-      end)
+      refuses("nn.RNN: dropout: expected a probability from 0 to 1, got 2",
+         function() nn.RNN(3, 4, {dropout = 2}) end)
+      refuses("nn.LSTM: proj_size: expected less than hidden_size, which is 4, got 4",
+         function() nn.LSTM(3, 4, {proj_size = 4}) end)
       refuses("nn.GRU: unknown option proj_size", function() nn.GRU(3, 4, {proj_size = 2}) end)
-      refuses("nn.RNN: nonlinearity: expected tanh or relu, got \"sigmoid\"", function()
-         nn.RNN(3, 4, {nonlinearity = "sigmoid"})
-      end)
-      refuses("nn.RNNBase: mode: expected RNN_TANH, RNN_RELU, LSTM or GRU, got \"CNN\"", function()
-         nn.RNNBase("CNN", 3, 4)
-      end)
+      refuses("nn.RNN: nonlinearity: expected tanh or relu, got \"sigmoid\"",
+         function() nn.RNN(3, 4, {nonlinearity = "sigmoid"}) end)
+      refuses("nn.RNNBase: mode: expected RNN_TANH, RNN_RELU, LSTM or GRU, got \"CNN\"",
+         function() nn.RNNBase("CNN", 3, 4) end)
       refuses("nn.GRUCell: hidden_size: expected at least 1, got 0", function() nn.GRUCell(3, 0) end)
    end)
 
    it("inputs that do not fit", function()
-      refuses("nn.GRU: input: expected a tensor of 2 or 3 dimensions, the last of size 3", function()
-         nn.GRU(3, 4)(torch.randn(2, 4))
-      end)
+      refuses("nn.GRU: input: expected a tensor of 2 or 3 dimensions, the last of size 3",
+         function() nn.GRU(3, 4)(torch.randn(2, 4)) end)
       refuses("nn.GRU: input: expected at least one step", function() nn.GRU(3, 4)(torch.randn(0, 2, 3)) end)
       refuses("nn.GRU: input: expected float32, as weight_ih_l0 is", function() nn.GRU(3, 4)(x:double()) end)
-      refuses("nn.GRU: data: expected a packed sequence of rows of size 3", function()
-         nn.GRU(3, 4)(R.pack_sequence {torch.randn(2, 2)})
-      end)
+      refuses("nn.GRU: data: expected a packed sequence of rows of size 3",
+         function() nn.GRU(3, 4)(R.pack_sequence {torch.randn(2, 2)}) end)
       refuses("nn.LSTMCell: input: expected shape (N, 3) or (3)", function() nn.LSTMCell(3, 4)(x) end)
    end)
 
    it("states that do not fit", function()
-      refuses("nn.LSTM: c0: expected shape (1, 2, 4), got a float32 tensor of shape (1, 2, 3)", function()
-         nn.LSTM(3, 4)(x, {torch.zeros(1, 2, 4), torch.zeros(1, 2, 3)})
-      end)
+      refuses("nn.LSTM: c0: expected shape (1, 2, 4), got a float32 tensor of shape (1, 2, 3)",
+         function() nn.LSTM(3, 4)(x, {torch.zeros(1, 2, 4), torch.zeros(1, 2, 3)}) end)
       refuses("nn.GRU: h0: expected shape (1, 4)", function() nn.GRU(3, 4)(x[1], torch.zeros(1, 2, 4)) end)
-      refuses("nn.GRU: h0: expected float32, as the input is", function()
-         nn.GRU(3, 4)(x, torch.zeros(1, 2, 4, f64))
-      end)
-      refuses("nn.GRU: expected at most 2 arguments, got 3", function()
-         nn.GRU(3, 4)(x, torch.zeros(1, 2, 4), torch.zeros(1, 2, 4))
-      end)
-      refuses("nn.GRU: h0: expected shape (1, 2, 4), got a table", function()
-         nn.GRU(3, 4)(x, {torch.zeros(1, 2, 4)})
-      end)
+      refuses("nn.GRU: h0: expected float32, as the input is",
+         function() nn.GRU(3, 4)(x, torch.zeros(1, 2, 4, f64)) end)
+      refuses("nn.GRU: expected at most 2 arguments, got 3",
+         function() nn.GRU(3, 4)(x, torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)) end)
+      refuses("nn.GRU: h0: expected shape (1, 2, 4), got a table",
+         function() nn.GRU(3, 4)(x, {torch.zeros(1, 2, 4)}) end)
    end)
 
    it("a state of an LSTM that is not {h, c}, and say how it is written", function()
@@ -607,8 +594,7 @@ describe("packed sequences", function()
       assert.raises(pack .. "lengths: expected 1 to 4, got 0", function() R.pack_padded_sequence(x, {4, 0}) end)
       assert.raises(pack .. "lengths: expected 2 integers, one for each sequence",
          function() R.pack_padded_sequence(x, {4}) end)
-      assert.raises(pack .. "lengths: expected integers, got 1.5",
-         function() R.pack_padded_sequence(x, {4, 1.5}) end)
+      assert.raises(pack .. "lengths: expected integers, got 1.5", function() R.pack_padded_sequence(x, {4, 1.5}) end)
       assert.raises(pack .. "lengths: expected the longest first", function() R.pack_padded_sequence(x, {1, 3}) end)
       assert.raises(pack .. "input: expected a tensor that is not empty",
          function() R.pack_padded_sequence(torch.randn(0, 2), {}) end)

@@ -167,9 +167,7 @@ end
 local function check_schedule(case)
    if not torch.optim.lr_scheduler[case.name] then return "missing" end
    local groups = {}
-   for i, shape in ipairs {{3, 4}, {4, 1}} do
-      groups[i] = {params = {torch.zeros(shape, {requires_grad = true})}}
-   end
+   for i, shape in ipairs {{3, 4}, {4, 1}} do groups[i] = {params = {torch.zeros(shape, {requires_grad = true})}} end
    groups[2].lr = 0.5
    local optimizer = torch.optim.SGD(groups, {lr = 0.05, momentum = 0.9})
    local schedule = case.o(optimizer, torch.optim.lr_scheduler)
@@ -191,9 +189,8 @@ local function check_schedule(case)
 end
 
 local function fault_of(check, case)
-   local ok, fault = xpcall(check, function(message)
-      return case.e and "refused" or tostring(message):gsub("\nstack.*", "")
-   end, case)
+   local ok, fault = xpcall(check,
+      function(message) return case.e and "refused" or tostring(message):gsub("\nstack.*", "") end, case)
    if not case.e then return fault end
    if ok then return fault or "no error" end
 end

@@ -57,8 +57,7 @@ end
 
 -- Functions whose first arguments are in reverse order in the database.
 local SWAPPED <const> = {
-   einsum = true, where = true,
-   ["nn.functional.embedding"] = true, ["nn.functional.embedding_bag"] = true,
+   einsum = true, where = true, ["nn.functional.embedding"] = true, ["nn.functional.embedding_bag"] = true,
 }
 
 local OPERATORS <const> = {
@@ -320,8 +319,7 @@ local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 -- Returns the number of calls in a file, the faults of these calls, each as a list of fields, and
 -- the overloads that were called.
 local function run_apart(path)
-   local pipe <close> = assert(io.popen(("%s spec/opinfo/run.lua --operator %s"):format(
-      quote(arg[-1]), quote(path))))
+   local pipe <close> = assert(io.popen(("%s spec/opinfo/run.lua --operator %s"):format(quote(arg[-1]), quote(path))))
    local calls, faults, forms, last = 0, {}, {}, nil
    for line in pipe:lines() do
       local field = {}

@@ -6,9 +6,8 @@ local torch = require "tlua"
 -- The tolerances for an element: relative to the element, absolute, and relative to the largest
 -- element. The tolerance is the sum of the three.
 local TOLERANCE <const> = {
-   float32 = {1e-5, 1e-5, 2e-6}, float64 = {1e-7, 1e-8, 1e-10},
-   float16 = {2e-3, 1e-3, 1e-3}, bfloat16 = {1.6e-2, 1e-3, 8e-3},
-   complex64 = {1e-5, 1e-5, 2e-6}, complex128 = {1e-7, 1e-8, 1e-10},
+   float32 = {1e-5, 1e-5, 2e-6}, float64 = {1e-7, 1e-8, 1e-10}, float16 = {2e-3, 1e-3, 1e-3},
+   bfloat16 = {1.6e-2, 1e-3, 8e-3}, complex64 = {1e-5, 1e-5, 2e-6}, complex128 = {1e-7, 1e-8, 1e-10},
 }
 
 ---- tensors -----------------------------------------------------------------------

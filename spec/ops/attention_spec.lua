@@ -395,8 +395,7 @@ describe("scaled_dot_product_attention", function()
             local later = torch.ones(l, n):triu(1):gt(0)
             return torch.zeros(l, n, {dtype = "float64"}):masked_fill(later, -math.huge)
          elseif mask and mask.dtype == "bool" then
-            return torch.zeros(mask.shape, {dtype = "float64"})
-               :masked_fill(mask:logical_not(), -math.huge)
+            return torch.zeros(mask.shape, {dtype = "float64"}):masked_fill(mask:logical_not(), -math.huge)
          end
          return mask
       end

@@ -344,9 +344,7 @@ describe("windows", function()
          ["hann_window: window_length: expected an integer of at least 0, got -1"] = function()
             torch.hann_window(-1)
          end,
-         ["signal.windows.hann: dtype: expected a floating type"] = function()
-            windows.hann(3, {dtype = "int64"})
-         end,
+         ["signal.windows.hann: dtype: expected a floating type"] = function() windows.hann(3, {dtype = "int64"}) end,
          ["signal.windows.gaussian: std: expected more than 0, got 0"] = function() windows.gaussian(3, 0) end,
          ["signal.windows.kaiser: beta: expected at least 0, got -1"] = function() windows.kaiser(3, -1) end,
          ["signal.windows.exponential: center: expected none if sym is true, got 1"] = function()

@@ -108,8 +108,7 @@ describe("swiglu", function()
 
    it("takes memory of any order", function()
       local x, g = leaves("float32", {6, 40}, {40, 6})
-      compare(function(a, b) return formula(a, b:t()) end,
-         function(a, b) return F.swiglu(a, b:t()) end, {x, g}, 2e-6)
+      compare(function(a, b) return formula(a, b:t()) end, function(a, b) return F.swiglu(a, b:t()) end, {x, g}, 2e-6)
       compare(function(a) return formula(a[{{}, {1, 20, 3}}], a[{{}, {21, 40, 3}}]) end,
          function(a) return F.swiglu(a[{{}, {1, 20, 3}}], a[{{}, {21, 40, 3}}]) end, {x}, 2e-6)
    end)
@@ -157,8 +156,7 @@ describe("rotary_embedding", function()
             a, b = turned:narrow(-1, 1, pairs_), turned:narrow(-1, pairs_ + 1, pairs_)
          end
          local first, second = a * cos - b * sin, b * cos + a * sin
-         local out = interleaved and torch.stack({first, second}, -1):flatten(-2)
-            or torch.cat({first, second}, -1)
+         local out = interleaved and torch.stack({first, second}, -1):flatten(-2) or torch.cat({first, second}, -1)
          return torch.cat({out:to(x.dtype), rest}, -1)
       end
    end

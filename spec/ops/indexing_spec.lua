@@ -283,7 +283,6 @@ describe("nonzero_static", function()
       assert.same({{1, 2}, {2, 1}, {2, 2}, {-1, -1}}, x:nonzero_static({size = 4}):tolist())
       assert.same({{1}, {9}}, torch.nonzero_static(torch.tensor {3, 0}, {size = 2, fill_value = 9}):tolist())
       assert.same({0, 2}, x:nonzero_static({size = 0}).shape)
-      assert.raises("nonzero_static: size: expected at least 0, got -1",
-         function() x:nonzero_static({size = -1}) end)
+      assert.raises("nonzero_static: size: expected at least 0, got -1", function() x:nonzero_static({size = -1}) end)
    end)
 end)

@@ -29,9 +29,8 @@ describe("linear_cross_entropy", function()
                ignore_index = kind.ignore_index, label_smoothing = kind.label_smoothing,
             })
             local loss = F.linear_cross_entropy(x, w, y, {
-               linear_bias = b, weight = class_weights, chunk_size = chunk,
-               reduction = kind.reduction, ignore_index = kind.ignore_index,
-               label_smoothing = kind.label_smoothing,
+               linear_bias = b, weight = class_weights, chunk_size = chunk, reduction = kind.reduction,
+               ignore_index = kind.ignore_index, label_smoothing = kind.label_smoothing,
             })
             assert.close(expected:detach(), loss:detach(), 1e-12)
             local want = gradients(expected, x, w, b)

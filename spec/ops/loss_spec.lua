@@ -38,9 +38,8 @@ describe("cross_entropy", function()
       for _, name in ipairs {"cross_entropy", "nll_loss"} do
          for _, samples in ipairs {0, 2} do
             local labels = torch.ones(samples, {dtype = "int64"})
-            assert.raises(name, "weight", "expected float32", "got float64", function()
-               F[name](torch.zeros(samples, 3), labels, {weight = torch.ones(3, {dtype = "float64"})})
-            end)
+            assert.raises(name, "weight", "expected float32", "got float64",
+               function() F[name](torch.zeros(samples, 3), labels, {weight = torch.ones(3, {dtype = "float64"})}) end)
          end
       end
    end)
@@ -63,8 +62,7 @@ describe("cross_entropy", function()
                   for _, value in ipairs(row) do sum = sum + math.exp(value) end
                   losses[i], grads[i] = label < 0 and 0 or math.log(sum) - row[label], {}
                   for j, value in ipairs(row) do
-                     grads[i][j] = label < 0 and 0
-                        or weights[i] * (math.exp(value) / sum - (j == label and 1 or 0))
+                     grads[i][j] = label < 0 and 0 or weights[i] * (math.exp(value) / sum - (j == label and 1 or 0))
                   end
                end
                local tolerance = dtype == "float32" and 1e-5 or 1e-13

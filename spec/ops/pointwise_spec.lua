@@ -75,8 +75,7 @@ describe("pointwise operators refuse", function()
    end)
 
    it("unknown rounding modes", function()
-      assert.raises("div", "floor", "trunc", "up",
-         function() torch.div(torch.ones(1), 2, {rounding_mode = "up"}) end)
+      assert.raises("div", "floor", "trunc", "up", function() torch.div(torch.ones(1), 2, {rounding_mode = "up"}) end)
    end)
 end)
 

@@ -64,9 +64,7 @@ describe("torch.poisson", function()
 
    it("draws the CPU's numbers for other devices", function()
       local rates = torch.tensor {0.5, 3, 40}
-      local function draw(x)
-         return torch.poisson(x, {generator = torch.Generator(x.device):manual_seed(9)}):cpu()
-      end
+      local function draw(x) return torch.poisson(x, {generator = torch.Generator(x.device):manual_seed(9)}):cpu() end
       assert.is_true(torch.equal(draw(rates), draw(rates:to "sim")))
    end)
 

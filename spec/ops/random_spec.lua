@@ -176,8 +176,7 @@ describe("the values of tensors of parameters", function()
          function() torch.normal(0.0, torch.tensor {1.0, -2}) end)
       assert.raises("quantile: q: expected values from 0 to 1, got 2",
          function() torch.rand(4):quantile(torch.tensor {0.5, 2}) end)
-      assert.raises("quantile: q: expected a number from 0 to 1, got 1.5",
-         function() torch.rand(4):quantile(1.5) end)
+      assert.raises("quantile: q: expected a number from 0 to 1, got 1.5", function() torch.rand(4):quantile(1.5) end)
    end)
 end)
 

@@ -239,8 +239,7 @@ describe("cat and stack", function()
       assert.raises("cat", "tensor 2", "[2, 3]", function() torch.cat({torch.zeros(2, 2), torch.zeros(2, 3)}) end)
       assert.raises("cat", "stack", function() torch.cat({torch.tensor(1)}) end)
       assert.raises("cat", "at least one", function() torch.cat({}) end)
-      assert.raises("stack", "tensor 3",
-         function() torch.stack({torch.zeros(1), torch.zeros(1), torch.zeros(2)}) end)
+      assert.raises("stack", "tensor 3", function() torch.stack({torch.zeros(1), torch.zeros(1), torch.zeros(2)}) end)
    end)
 
    it("give gradients to the tensors that require them", function()

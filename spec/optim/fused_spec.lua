@@ -16,12 +16,11 @@ end
 
 -- Every optimizer once, with options that use all of the optimizer's states.
 local each = {
-   SGD = "{lr = 0.1, momentum = 0.9, dampening = 0.3}", Adam = "{lr = 0.1, amsgrad = true}",
-   AdamW = "{lr = 0.1}", NAdam = "{lr = 0.1, weight_decay = 0.3}",
-   RAdam = "{lr = 0.1, betas = {0.7, 0.8}}", Adamax = "{lr = 0.1}",
+   SGD = "{lr = 0.1, momentum = 0.9, dampening = 0.3}", Adam = "{lr = 0.1, amsgrad = true}", AdamW = "{lr = 0.1}",
+   NAdam = "{lr = 0.1, weight_decay = 0.3}", RAdam = "{lr = 0.1, betas = {0.7, 0.8}}", Adamax = "{lr = 0.1}",
    Adagrad = "{lr = 0.5, lr_decay = 0.1}", Adadelta = "{lr = 1.0}",
-   RMSprop = "{lr = 0.05, centered = true, alpha = 0.8, eps = 0.1, momentum = 0.5}",
-   Rprop = "{lr = 0.1}", ASGD = "{lr = 0.1, lambd = 0.1, t0 = 5}", Lion = "{lr = 0.01}",
+   RMSprop = "{lr = 0.05, centered = true, alpha = 0.8, eps = 0.1, momentum = 0.5}", Rprop = "{lr = 0.1}",
+   ASGD = "{lr = 0.1, lambd = 0.1, t0 = 5}", Lion = "{lr = 0.01}",
 }
 
 local function same(expected, ...) assert.close(expected, (problem.run(...)), 0) end
@@ -295,8 +294,7 @@ describe("_fused_step_", function()
    local function arguments(change)
       local a = {
          params = {torch.zeros(2)}, grads = {torch.zeros(2)}, clocks = {torch.zeros({}, float64)},
-         states = {torch.zeros(2), torch.zeros(2)}, rule = "adam",
-         options = {1, 0.9, 0.99, 1e-8, 0, 0}, more = {},
+         states = {torch.zeros(2), torch.zeros(2)}, rule = "adam", options = {1, 0.9, 0.99, 1e-8, 0, 0}, more = {},
       }
       change(a)
       return a.params, a.grads, a.states, a.clocks, a.rule, a.options, a.more
@@ -335,8 +333,7 @@ describe("_fused_step_", function()
       local p = torch.zeros(2, {requires_grad = true})
       assert.raises("leaf", function() torch._fused_step_({p}, {torch.ones(2)}, {}, {}, "lerp", {0.5}) end)
       local one = torch.ones(1):expand(3)
-      assert.raises("_fused_step_",
-         function() torch._fused_step_({one}, {torch.ones(3)}, {}, {}, "lerp", {0.5}) end)
+      assert.raises("_fused_step_", function() torch._fused_step_({one}, {torch.ones(3)}, {}, {}, "lerp", {0.5}) end)
       local saved = torch.ones(2, {requires_grad = true})
       local weights = torch.ones(2)
       local loss = (saved * weights):sum()
@@ -406,8 +403,7 @@ describe("scaling of lists", function()
       assert.close({{0.1, 1}, {0.1, 1}, {0.1, 1}, {0.1, 1}}, b)
       assert.close(torch.full({3}, 0.1, {dtype = "bfloat16"}), half, 0)
       assert.close({0.1 / 3, 0.1 / 3}, wide, 1e-16)
-      assert.raises("_foreach_mul_: scale: expected a number",
-         function() torch._foreach_mul_({a}, torch.ones(2)) end)
+      assert.raises("_foreach_mul_: scale: expected a number", function() torch._foreach_mul_({a}, torch.ones(2)) end)
    end)
 
    it("finds values that are not finite", function()

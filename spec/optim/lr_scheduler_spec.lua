@@ -134,8 +134,7 @@ describe("torch.optim.lr_scheduler", function()
          schedules.ConstantLR(optimizer, {factor = 0.5, total_iters = 10}),
          schedules.ExponentialLR(optimizer, 0.5),
       }, {2})
-      local schedule = schedules.SequentialLR(optimizer,
-         {inner, schedules.StepLR(optimizer, 1, {gamma = 0.1})}, {5})
+      local schedule = schedules.SequentialLR(optimizer, {inner, schedules.StepLR(optimizer, 1, {gamma = 0.1})}, {5})
       assert.close({0.5, 0.5, 1, 0.5, 0.25, 1, 0.1, 0.01}, rates(optimizer, schedule, 8))
       optimizer = sgd()
       local later = schedules.SequentialLR(optimizer, {
@@ -148,8 +147,7 @@ describe("torch.optim.lr_scheduler", function()
 
    it("names the arguments that it expects", function()
       assert.raises("optimizer: expected an optimizer", function() schedules.StepLR(3, 1) end)
-      assert.raises("unknown option gama; did you mean gamma?",
-         function() schedules.StepLR(sgd(), 1, {gama = 2}) end)
+      assert.raises("unknown option gama; did you mean gamma?", function() schedules.StepLR(sgd(), 1, {gama = 2}) end)
       assert.raises("base_lr: expected one for each of 1 groups, got 2 of them",
          function() schedules.CyclicLR(sgd(), {1, 2}, 3) end)
       assert.raises("cycle_momentum: optim.Adagrad has neither momentum nor betas",

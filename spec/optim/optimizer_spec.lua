@@ -271,13 +271,10 @@ describe("optim.Optimizer", function()
       local optimizer = optim.SGD({parameter(1)}, {lr = 0.1})
       local wrong = {
          ["group: expected a table with the field params"] = {lr = 1},
-         ["unknown option momentun; did you mean momentum?"] =
-            {params = {parameter(2)}, momentun = 1},
+         ["unknown option momentun; did you mean momentum?"] = {params = {parameter(2)}, momentun = 1},
          ["parameter 2: expected a tensor, got \"x\""] = {params = {parameter(2), "x"}},
-         ["weight_decay: expected a number of at least 0"] =
-            {params = {parameter(2)}, weight_decay = -1},
-         ["lr: expected a number or a tensor with one, got true"] =
-            {params = {parameter(2)}, lr = true},
+         ["weight_decay: expected a number of at least 0"] = {params = {parameter(2)}, weight_decay = -1},
+         ["lr: expected a number or a tensor with one, got true"] = {params = {parameter(2)}, lr = true},
       }
       for message, group in pairs(wrong) do
          assert.raises(message, function() optimizer:add_param_group(group) end)
@@ -467,8 +464,7 @@ describe("options that choose how PyTorch computes a step", function()
       assert.raises("optim.Adam: differentiable: expected false, since steps are not recorded",
          adam {differentiable = true})
       assert.raises("optim.Adam: unknown option fusd; did you mean fused?; there are amsgrad,", adam {fusd = true})
-      assert.raises("optim.LBFGS: unknown option fused",
-         function() torch.optim.LBFGS({weight()}, {fused = true}) end)
+      assert.raises("optim.LBFGS: unknown option fused", function() torch.optim.LBFGS({weight()}, {fused = true}) end)
    end)
 end)
 

@@ -5,8 +5,7 @@ local port = require "spec.support.port"
 -- Each row has the name of the construct, the Python text and the Lua text.
 local rows = {
    {"an assignment", "x = 1\ny = x + 2", "local x = 1\nlocal y = x + 2"},
-   {"numbers as they are written", "x = 1e-3\ny = 0x1F\nz = 1_000",
-      "local x = 1e-3\nlocal y = 0x1F\nlocal z = 1000"},
+   {"numbers as they are written", "x = 1e-3\ny = 0x1F\nz = 1_000", "local x = 1e-3\nlocal y = 0x1F\nlocal z = 1000"},
    {"None, True and False", "x = [None is not True, False]", "local x = {nil ~= true, false}"},
    {"comments and blank lines", "# above\n\nx = 1  # behind\n\n\n# before y\ny = 2",
       "-- above\n\nlocal x = 1 -- behind\n\n-- before y\nlocal y = 2"},
@@ -83,8 +82,7 @@ end]]},
       "local xs = {1, 2, 3}\nlocal i = -2\n"
       .. "local y = py.concat(py.slice(xs, py.position(i)), py.slice(xs, 1, py.stop(i)))"},
    {"powers of integers", "n = 3\nx = 2 ** 3 + 2 ** n\ny = 2 ** -1\nz = pow(2, n, 5)",
-      "local n = 3\nlocal x = (1 << 3) + py.power(2, n)\nlocal y = 2 ^ -1\n"
-      .. "local z = py.power(2, n, 5)"},
+      "local n = 3\nlocal x = (1 << 3) + py.power(2, n)\nlocal y = 2 ^ -1\nlocal z = py.power(2, n, 5)"},
    {"defaults that are computed once", "n = 3\ndef f(x, n=n, xs=[], k=-1):\n    return n", [[
 local n = 3
 local n_default = n
@@ -129,8 +127,7 @@ local function f(h)
 end]]},
    {"a module by a name in a variable", "import torch.nn as nn\n"
       .. 'd = nn.ModuleDict({"a": nn.ReLU()})\nname = "a"\nf = d[name]',
-      'local nn = torch.nn\nlocal d = nn.ModuleDict({a = nn.ReLU()})\nlocal name = "a"\n'
-      .. "local f = d[name]"},
+      'local nn = torch.nn\nlocal d = nn.ModuleDict({a = nn.ReLU()})\nlocal name = "a"\n' .. "local f = d[name]"},
    {"in a list of constants", 'a = "x"\nb = a in ["x", "y"]\nc = a not in ("x", "y")',
       'local a = "x"\nlocal b = a == "x" or a == "y"\nlocal c = a ~= "x" and a ~= "y"'},
    {"a condition whose value is never false", "n = 3\nx = 1 if n > 2 else 2",
@@ -169,8 +166,7 @@ do
 end]]},
    {"names that Lua reserves", "end = 1\nlocal = end", "local end_ = 1\nlocal local_ = end_"},
    {"list methods", "xs = []\nxs.append(1)\nxs.insert(0, 2)\nxs.pop()\nxs += [3]",
-      "local xs = {}\ntable.insert(xs, 1)\ntable.insert(xs, 1, 2)\ntable.remove(xs)\n"
-      .. "table.insert(xs, 3)"},
+      "local xs = {}\ntable.insert(xs, 1)\ntable.insert(xs, 1, 2)\ntable.remove(xs)\ntable.insert(xs, 3)"},
    {"dicts", 'd = {"a": 1, 2: 3}\nd["b"] = d.get("a", 0)\nprint("a" in d)',
       'local d = {a = 1, [2] = 3}\nd["b"] = d.a or 0\nprint(d["a"] ~= nil)'},
    {"the main guard", 'def main():\n    print(1)\n\nif __name__ == "__main__":\n    main()',
@@ -187,8 +183,7 @@ end]]},
       "local nn = torch.nn\nlocal F = torch.nn.functional\nlocal DataLoader = torch.data.DataLoader"},
    {"dimensions by position and name",
       "import torch\nx = torch.zeros(2, 3)\ny = x.sum(1) + x.mean(dim=0) + torch.cat([x, x], -1)",
-      "local x = torch.zeros(2, 3)\n"
-      .. "local y = x:sum(2) + x:mean({dim = 1}) + torch.cat({x, x}, -1)"},
+      "local x = torch.zeros(2, 3)\nlocal y = x:sum(2) + x:mean({dim = 1}) + torch.cat({x, x}, -1)"},
    {"lists of dimensions", "import torch\nx = torch.zeros(2, 3).permute(1, 0).sum((0, 1))",
       "local x = torch.zeros(2, 3):permute(2, 1):sum({1, 2})"},
    {"indices of a tensor", "import torch\nx = torch.zeros(4, 5)\n"
@@ -201,8 +196,7 @@ end]]},
    {"comparison of tensors", "import torch\nx = torch.ones(3)\ny = (x > 0.5) & (x == 1)",
       "local x = torch.ones(3)\nlocal y = x:gt(0.5) & x:eq(1)"},
    {"sizes", "import torch\nx = torch.ones(3, 4)\nn = x.shape[0] + x.size(-1) + len(x)\nb, c = x.shape",
-      "local x = torch.ones(3, 4)\nlocal n = x:size(1) + x:size(-1) + #x\n"
-      .. "local b, c = table.unpack(x.shape)"},
+      "local x = torch.ones(3, 4)\nlocal n = x:size(1) + x:size(-1) + #x\nlocal b, c = table.unpack(x.shape)"},
    {"two results of an operator", "import torch\nx = torch.ones(3, 4)\nv, i = x.max(1)\n"
       .. "j = x.max(1)[1]\nw = torch.max(x, 1).values",
       "local x = torch.ones(3, 4)\nlocal v, i = x:max(2)\nlocal j = (select(2, x:max(2)))\n"
@@ -271,8 +265,7 @@ print(("%s %s"):format(net:loss(nil), net.training))]]},
       .. "torch.type(m):match(\"[^.]*$\"):find(\"Conv\", 1, true) ~= nil\nend"},
    {"a format that is made at run time", "def f(t, o):\n    print(t.format(1, 2))\n    print(t.format(a=1))\n"
       .. "    print(t.format(**o.__dict__))", "local function f(t, o)\n   print(py.formatted(t, 1, 2))\n"
-      .. "   print(py.formatted_by(t, {a = 1}))\n"
-      .. "   print(py.formatted_by(t, o))\nend"},
+      .. "   print(py.formatted_by(t, {a = 1}))\n   print(py.formatted_by(t, o))\nend"},
    {"a position from the end of a value of unknown type", "def f(c):\n    return c['a'][-1]",
       "local function f(c)\n   return c.a[py.position(-1, #c.a)]\nend"},
    {"a loop over a ModuleDict", "import torch.nn as nn\nm = nn.ModuleDict({'a': nn.ReLU()})\n"

@@ -52,9 +52,7 @@ print(out[0], out[1], out[2], out[3], out[4], out[5], out[6], out[7], out[8])
    end)
 
    it("leaves a plain position plain where it cannot be below 0", function()
-      local text = port.translate {
-         "xs = [1, 2]\nfor i in range(1, 2):\n    print(xs[i - 1])\n    print(i)\n",
-      }[1].text
+      local text = port.translate {"xs = [1, 2]\nfor i in range(1, 2):\n    print(xs[i - 1])\n    print(i)\n"}[1].text
       assert.truthy(text:find("print(xs[i])", 1, true))
    end)
 

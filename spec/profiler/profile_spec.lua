@@ -100,8 +100,7 @@ describe("a profile", function()
       local x = torch.randn(5, 3, 4)
       local ih, hh = 2 * 15 * (4 * 6) * 4, 2 * 15 * (4 * 6) * 6
       flops("lstm_layer", nn.LSTM(4, 6), x, {forward = ih + hh, backward = ih + 2 * hh})
-      flops("lstm_layer", nn.LSTM(4, 6), x:clone():requires_grad_(),
-         {forward = ih + hh, backward = 2 * ih + 2 * hh})
+      flops("lstm_layer", nn.LSTM(4, 6), x:clone():requires_grad_(), {forward = ih + hh, backward = 2 * ih + 2 * hh})
       flops("gru_layer", nn.GRU(4, 6), x, {forward = (ih + hh) * 3 / 4, backward = (ih + 2 * hh) * 3 / 4})
       flops("rnn_tanh_layer", nn.RNN(4, 6), x, {forward = (ih + hh) / 4, backward = (ih + 2 * hh) / 4})
       local half, hr = 2 * 15 * (4 * 6) * 2, 2 * 15 * 6 * 2 -- the projection is to 2 of 6 features
@@ -114,9 +113,8 @@ describe("a profile", function()
       local k = torch.randn(1, 2, 7, 4):requires_grad_()
       local v = torch.randn(1, 2, 7, 3):requires_grad_()
       local function flops()
-         local prof = profiler.profile({with_flops = true}, function()
-            nn.functional.scaled_dot_product_attention(q, k, v):sum():backward()
-         end)
+         local prof = profiler.profile({with_flops = true},
+            function() nn.functional.scaled_dot_product_attention(q, k, v):sum():backward() end)
          return row(prof, "attention_backward").flops
       end
       local scores, values = 2 * 2 * 5 * 7 * 4, 2 * 2 * 5 * 7 * 3 -- attention has two heads

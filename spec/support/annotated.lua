@@ -27,8 +27,7 @@ function M.read(text)
          add_names(names, line:match "^%-%-%-@%a+ (.*)$")
       end
       if name == nil and value then
-         paths[value] = paths[is_table]
-            or {is_table = is_table == "{}", options = names, is_class = is_class}
+         paths[value] = paths[is_table] or {is_table = is_table == "{}", options = names, is_class = is_class}
       elseif name then
          local entry = {options = names}
          if separator == ":" then members[name] = true else paths[owner .. "." .. name] = entry end

@@ -177,8 +177,7 @@ register("raises", function(state, arguments)
    if ok and not late then return fail(state, "no error was raised") end
    if ok then message = late end
    message = tostring(message)
-   local line = message:sub(1, #prefix) == prefix and
-      tonumber(message:match("^(%d+): ", #prefix + 1))
+   local line = message:sub(1, #prefix) == prefix and tonumber(message:match("^(%d+): ", #prefix + 1))
    if not line or line < info.linedefined or line > info.lastlinedefined then
       return fail(state, ("expected an error at %s%d-%d, got:\n%s"):format(prefix,
          info.linedefined, info.lastlinedefined, message))

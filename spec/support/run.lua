@@ -188,8 +188,7 @@ local function run(files, options, folder)
    local broken = {}
    -- Each job writes one line at its end: its number and its status.
    local jobs <close> = assert(io.popen(("xargs -P %d -I{} sh -c "):format(jobs_for(options.jobs)) ..
-      quote(("sh %s/{} >%s/{}.out 2>&1 </dev/null; echo {} $?"):format(folder, folder)) ..
-      " <" .. folder .. "/list"))
+      quote(("sh %s/{} >%s/{}.out 2>&1 </dev/null; echo {} $?"):format(folder, folder)) .. " <" .. folder .. "/list"))
    for line in jobs:lines() do
       local i, status = line:match("^(%d+) (%d+)$")
       local path = files[tonumber(i)]

@@ -110,8 +110,7 @@ function small_tree.write(folder)
       shell.ok("mkdir -p " .. folder .. "/" .. path:match("^(.*)/"))
       shell.write(folder .. "/" .. path, text)
    end
-   shell.ok("cp Makefile LICENSE " .. folder .. " && mkdir " .. folder .. "/.ci && cp .ci/deps " ..
-      folder .. "/.ci")
+   shell.ok("cp Makefile LICENSE " .. folder .. " && mkdir " .. folder .. "/.ci && cp .ci/deps " .. folder .. "/.ci")
    shell.ok("cp src/gen/embed.lua src/gen/pack.lua src/gen/lua_host.c " .. folder .. "/src/gen")
    shell.ok("cp src/lua/embed.h src/lua/embed.c " .. folder .. "/src/lua")
 end

@@ -77,9 +77,7 @@ describe("torch.class", function()
       assert.same({true, true, false}, {torch.isinstance(object, Circle),
          torch.isinstance(object, Shape), torch.isinstance(Shape(), Circle)})
       assert.same({"table", "number", "Tensor"}, {torch.type {}, torch.type(1), torch.type(torch.ones(1))})
-      for _, value in ipairs {1, "x", {}, print, torch.ones(1)} do
-         assert.is_false(torch.isinstance(value, Shape))
-      end
+      for _, value in ipairs {1, "x", {}, print, torch.ones(1)} do assert.is_false(torch.isinstance(value, Shape)) end
       assert.equal("class my.Shape", tostring(Shape))
    end)
 

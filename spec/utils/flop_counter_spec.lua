@@ -38,8 +38,7 @@ describe("FlopCounterMode", function()
       assert.equal(57280, counter:get_total_flops())
       local counts = counter:get_flop_counts()
       assert.same({
-         mm = 40960, addmm = 5120, scaled_dot_product_attention = 3200,
-         scaled_dot_product_attention_backward = 8000,
+         mm = 40960, addmm = 5120, scaled_dot_product_attention = 3200, scaled_dot_product_attention_backward = 8000,
       }, counts.Block)
       assert.same({mm = 30720}, counts["Block.qkv"])
    end)

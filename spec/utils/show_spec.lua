@@ -39,8 +39,7 @@ describe("torch.utils.ConfusionMatrix", function()
 
    it("refuses classes that are not there", function()
       local confusion = torch.utils.ConfusionMatrix(2)
-      assert.raises("expected classes from 1 to 2",
-         function() confusion:add(torch.tensor {3}, torch.tensor {1}) end)
+      assert.raises("expected classes from 1 to 2", function() confusion:add(torch.tensor {3}, torch.tensor {1}) end)
       assert.raises("as many targets as predictions",
          function() confusion:add(torch.tensor {1, 2}, torch.tensor {1}) end)
    end)

@@ -20,31 +20,27 @@ for path in io.lines(arg[1]) do operators[path] = true end
 -- or are called by derived classes.
 local passed_over <const> = {
    ["torch.distributed.FileStore"] = true, ["torch.distributed.TCPStore"] = true,
-   ["torch.distributed.device_mesh.group_of"] = true, ["torch.raise"] = true,
-   ["torch.optim.Optimizer"] = true,
+   ["torch.distributed.device_mesh.group_of"] = true, ["torch.raise"] = true, ["torch.optim.Optimizer"] = true,
 }
 
 -- The functions that are aliases of other functions, or use their checks: the last component of the
 -- path, or a pattern for the whole path, and the name in their messages.
 local others <const> = {
    gradgradcheck = "gradcheck", all_gather_single = "all_gather_into_tensor",
-   reduce_scatter_single = "reduce_scatter_tensor", async_save = "save", isend = "send",
-   irecv = "recv", recv_object_list = "recv", memory_cached = "memory_reserved",
-   max_memory_cached = "max_memory_reserved", reset_max_memory_cached = "reset_peak_memory_stats",
-   reset_max_memory_allocated = "reset_peak_memory_stats", memory_summary = "memory_stats",
-   memory_stats_as_nested_dict = "memory_stats", memory_snapshot = "device",
+   reduce_scatter_single = "reduce_scatter_tensor", async_save = "save", isend = "send", irecv = "recv",
+   recv_object_list = "recv", memory_cached = "memory_reserved", max_memory_cached = "max_memory_reserved",
+   reset_max_memory_cached = "reset_peak_memory_stats", reset_max_memory_allocated = "reset_peak_memory_stats",
+   memory_summary = "memory_stats", memory_stats_as_nested_dict = "memory_stats", memory_snapshot = "device",
    host_memory_stats_as_nested_dict = "host_memory_stats", memory_allocated = "memory_stats",
    max_memory_allocated = "memory_stats", ImageFolder = "DatasetFolder", trace = "export",
    fractional_max_pool2d_with_indices = "fractional_max_pool2d",
-   fractional_max_pool3d_with_indices = "fractional_max_pool3d", calculate_fan = "nn.init",
-   csv_fields = "csv", HashStore = "store",
-   get_state_dict = "get_model_state_dict", Mul = "empty", start = "nonsense",
+   fractional_max_pool3d_with_indices = "fractional_max_pool3d", calculate_fan = "nn.init", csv_fields = "csv",
+   HashStore = "store", get_state_dict = "get_model_state_dict", Mul = "empty", start = "nonsense",
    all_gather = "get_world_size", reduce_scatter = "get_world_size", kaiming_uniform = "uniform_",
-   kaiming_uniform_ = "uniform_", parameters_to_vector = "cat", ParametrizationList = "",
-   LayerNorm = "ones", RMSNorm = "ones", device_of = "device", Subset = "tensor",
-   save_on_cpu = "saved_tensors_hooks", hint = "near", find = "near", asarray = "as_tensor",
-   from_numpy = "tensor", from_table = "tensor", frombuffer = "empty", sdp_kernel = "sdpa_kernel",
-   is_dynamo_compiling = "is_compiling", identity_transform = "ComposeTransform",
+   kaiming_uniform_ = "uniform_", parameters_to_vector = "cat", ParametrizationList = "", LayerNorm = "ones",
+   RMSNorm = "ones", device_of = "device", Subset = "tensor", save_on_cpu = "saved_tensors_hooks", hint = "near",
+   find = "near", asarray = "as_tensor", from_numpy = "tensor", from_table = "tensor", frombuffer = "empty",
+   sdp_kernel = "sdpa_kernel", is_dynamo_compiling = "is_compiling", identity_transform = "ComposeTransform",
    data_parallel = "DataParallel", set_anomaly_enabled = "set_detect_anomaly", set_states = "set_rng_state",
 }
 
@@ -61,9 +57,8 @@ local function released()
 end
 
 local first <const> = {
-   {n = 0}, {n = 1, thread}, {n = 1, nonsense()}, {n = 2, thread, thread},
-   {n = 3, nonsense(), thread, nonsense()}, {n = 1, {nonsense = thread}}, {n = 1, "nonsense"},
-   {n = 1, -1.5}, {n = 1, released()},
+   {n = 0}, {n = 1, thread}, {n = 1, nonsense()}, {n = 2, thread, thread}, {n = 3, nonsense(), thread, nonsense()},
+   {n = 1, {nonsense = thread}}, {n = 1, "nonsense"}, {n = 1, -1.5}, {n = 1, released()},
 }
 
 local makers <const> = {
@@ -106,9 +101,7 @@ local function walk(path, t, fn, seen)
    for _, name in ipairs(sorted_names(t)) do
       local value, at = t[name], path .. "." .. name
       if type(value) == "function" or callable(value) then fn(at, value) end
-      if type(value) == "table" and (not callable(value) or value == torch.Tensor) then
-         walk(at, value, fn, seen)
-      end
+      if type(value) == "table" and (not callable(value) or value == torch.Tensor) then walk(at, value, fn, seen) end
    end
 end
 
@@ -121,8 +114,7 @@ local function names(path, value, text)
    local head = text:match "^([%w_.]+):"
    local in_c = type(value) == "function" and debug.getinfo(value, "S").what == "C"
    if in_c and head and operators["torch." .. head:gsub("_$", "")] then return true end
-   return text:find(name:gsub("_$", ""), 1, true) or
-      others[name] and text:find(others[name], 1, true) or
+   return text:find(name:gsub("_$", ""), 1, true) or others[name] and text:find(others[name], 1, true) or
       path:find("prune", 1, true) and text:find("^prune")
 end
 

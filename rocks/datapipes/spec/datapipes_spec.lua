@@ -242,8 +242,7 @@ describe("data.datapipes.iter", function()
          assert.same({{"a.png", "a.json", "a.jpg"}, {"b.png", "b.json"}, {"c.json"}}, list(W(files):groupby(stem)))
          local twos = {{"a.png", "a.json"}, {"b.png", "b.json"}, {"a.jpg"}, {"c.json"}}
          assert.same(twos, list(W(files):groupby(stem, {group_size = 2})))
-         assert.same(twos, list(W(files):groupby(stem,
-            {buffer_size = 3, group_size = 3, guaranteed_group_size = 2})))
+         assert.same(twos, list(W(files):groupby(stem, {buffer_size = 3, group_size = 3, guaranteed_group_size = 2})))
          assert.same({{"a", twos[1]}, {"b", twos[2]}, {"a", twos[3]}, {"c", twos[4]}},
             list(W(files):groupby(stem, {keep_key = true, group_size = 2})))
       end)
@@ -266,8 +265,7 @@ describe("data.datapipes.iter", function()
          local function refuses(text, options)
             assert.raises("iter.Grouper: " .. text, function() W {1}:groupby(itself, options) end)
          end
-         refuses("group_size: expected an integer from 1 to buffer_size, 3, got 4",
-            {buffer_size = 3, group_size = 4})
+         refuses("group_size: expected an integer from 1 to buffer_size, 3, got 4", {buffer_size = 3, group_size = 4})
          refuses("guaranteed_group_size: expected a group_size with it, got 1", {guaranteed_group_size = 1})
          refuses("guaranteed_group_size: expected an integer from 1 to group_size, 2, got 3",
             {group_size = 2, guaranteed_group_size = 3})
@@ -475,8 +473,7 @@ describe("data.datapipes.iter", function()
       it("refuses invalid buffer sizes", function()
          assert.raises("iter.Shuffler: buffer_size: expected an integer of at least 1, got 0",
             function() W {1}:shuffle {buffer_size = 0} end)
-         assert.raises("set_seed: seed: expected an integer, got \"a\"",
-            function() W {1}:shuffle():set_seed "a" end)
+         assert.raises("set_seed: seed: expected an integer, got \"a\"", function() W {1}:shuffle():set_seed "a" end)
       end)
    end)
 
@@ -605,16 +602,14 @@ describe("data.datapipes.map", function()
    end)
 
    it("refuses invalid positions and pipes", function()
-      assert.raises("map.SequenceWrapper: i: expected a position from 1 to 2, got 3",
-         function() S {1, 2}:get(3) end)
+      assert.raises("map.SequenceWrapper: i: expected a position from 1 to 2, got 3", function() S {1, 2}:get(3) end)
       assert.raises("map.SequenceWrapper: i: expected a key of the table, got \"c\"",
          function() S {a = 1}:get "c" end)
       assert.raises("map.Batcher: i: expected a position from 1 to 1, got 2",
          function() S {1, 2, 3}:batch(2, true):get(2) end)
       assert.raises("map.Zipper: i: expected a position from 1 to 1, got 2",
          function() S {1, 2}:zip(S {1}):get(2) end)
-      assert.raises("map.Concater: pipe 2: expected a dataset with positions, got 5",
-         function() S {1}:concat(5) end)
+      assert.raises("map.Concater: pipe 2: expected a dataset with positions, got 5", function() S {1}:concat(5) end)
       assert.raises("map.Batcher: batch_size: expected an integer of at least 1, got 0",
          function() S {1}:batch(0) end)
    end)

@@ -103,8 +103,7 @@ describe("a pipe", function()
    it("can have an iter that returns a function", function()
       local Wrong = torch.class("Wrong", data.IterDataPipe)
       function Wrong.iter() return 5 end
-      assert.raises("Wrong: iter: expected a function that gives the next item, got 5",
-         function() Wrong():iter() end)
+      assert.raises("Wrong: iter: expected a function that gives the next item, got 5", function() Wrong():iter() end)
       assert.raises("None has no method iter", function() torch.class("None", data.IterDataPipe)():iter() end)
    end)
 
@@ -238,8 +237,7 @@ describe("data.runtime_validation", function()
       assert.raises("Typed: expected items of type integer, got 2.5", function() next_item() end)
       assert.raises("Typed: reinforce_type: expected a part of integer, got string",
          function() pipe:reinforce_type "string" end)
-      assert.raises("reinforce_type: expected_type: expected a type", "got 5",
-         function() pipe:reinforce_type(5) end)
+      assert.raises("reinforce_type: expected_type: expected a type", "got 5", function() pipe:reinforce_type(5) end)
    end)
 end)
 

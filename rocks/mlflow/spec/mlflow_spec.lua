@@ -270,8 +270,7 @@ describe("mistakes", function()
          mlflow.set_tracking_uri(folder)
          local run <close> = mlflow.start_run()
          assert.raises("key: expected a name of letters", function() run:log_param("../../x", 1) end)
-         assert.raises("value: expected a number or a tensor of one, got",
-            function() run:log_metric("a", "b", 1) end)
+         assert.raises("value: expected a number or a tensor of one, got", function() run:log_metric("a", "b", 1) end)
          assert.raises("step: expected an integer, got 1.5", function() run:log_metric("a", 1, 1.5) end)
          assert.raises("artifact_file: expected a path below the run's folder",
             function() run:log_text("x", "../x") end)

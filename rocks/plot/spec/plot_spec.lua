@@ -106,8 +106,7 @@ describe("plot.curves", function()
          function() plot.curves {1, "x"} end)
       assert.raises("a: expected as many x as y, 2, got 1", function() plot.curves {a = {x = {1}, y = {1, 2}}} end)
       assert.raises("unknown option titel; did you mean title?", function() plot.curves({1}, {titel = "x"}) end)
-      assert.raises("width: expected an integer of at least 200, got 5",
-         function() plot.curves({1}, {width = 5}) end)
+      assert.raises("width: expected an integer of at least 200, got 5", function() plot.curves({1}, {width = 5}) end)
       assert.raises("save: expected a path that ends in .svg or .png, got \"x.gif\"",
          function() plot.curves({1}, {save = "x.gif"}) end)
       assert.raises("/nowhere/x.png: No such file", function() plot.curves({1}, {save = "/nowhere/x.png"}) end)

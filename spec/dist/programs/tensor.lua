@@ -18,8 +18,7 @@ end
 
 function Block:attend(t)
    local function split(u) return u:view(u:size(1), u:size(2), -1, self.width // self.heads):transpose(2, 3) end
-   local u = F.scaled_dot_product_attention(split(self.q(t)), split(self.k(t)),
-      split(self.v(t)), {is_causal = true})
+   local u = F.scaled_dot_product_attention(split(self.q(t)), split(self.k(t)), split(self.v(t)), {is_causal = true})
    return self.o(u:transpose(2, 3):flatten(3))
 end
 
