@@ -278,15 +278,13 @@ describe("detach_", function()
    end)
 end)
 
-describe("requires_grad_", function()
-   it("can be turned off only for leaves", function()
-      local x = leaf {1, 2}
-      assert.is_true(x:requires_grad_(false) == x)
-      assert.is_false(x.requires_grad)
-      x.requires_grad = true
-      assert.raises("leaf", function() (x * 2):requires_grad_(false) end)
-      assert.is_true((x * 2):requires_grad_().requires_grad)
-   end)
+it("requires_grad_ can be turned off only for leaves", function()
+   local x = leaf {1, 2}
+   assert.is_true(x:requires_grad_(false) == x)
+   assert.is_false(x.requires_grad)
+   x.requires_grad = true
+   assert.raises("leaf", function() (x * 2):requires_grad_(false) end)
+   assert.is_true((x * 2):requires_grad_().requires_grad)
 end)
 
 describe("setting grad", function()

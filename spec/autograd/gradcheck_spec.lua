@@ -57,24 +57,22 @@ describe("torch.autograd.gradcheck", function()
    end)
 end)
 
-describe("torch.autograd.gradgradcheck", function()
-   it("accepts correct second derivatives and refuses wrong ones", function()
-      torch.manual_seed(1)
-      assert.is_true(gradgradcheck(function(a, b) return a:tanh() * b end, {float64(3), float64(3)}))
-      -- the first derivative of Half is right; the second one lacks a factor
-      local Half = torch.class("Half", torch.autograd.Function)
-      function Half.forward(ctx, x)
-         ctx:save_for_backward(x)
-         return x * x
-      end
-      function Half.backward(ctx, grad)
-         local x = ctx:saved_tensors()
-         return grad * (x + x:detach())
-      end
-      local fn = function(x) return Half:apply(x) end
-      assert.is_true(gradcheck(fn, float64(3)))
-      assert.has_error(function() gradgradcheck(fn, float64(3)) end)
-   end)
+it("torch.autograd.gradgradcheck accepts correct second derivatives and refuses wrong ones", function()
+   torch.manual_seed(1)
+   assert.is_true(gradgradcheck(function(a, b) return a:tanh() * b end, {float64(3), float64(3)}))
+   -- the first derivative of Half is right; the second one lacks a factor
+   local Half = torch.class("Half", torch.autograd.Function)
+   function Half.forward(ctx, x)
+      ctx:save_for_backward(x)
+      return x * x
+   end
+   function Half.backward(ctx, grad)
+      local x = ctx:saved_tensors()
+      return grad * (x + x:detach())
+   end
+   local fn = function(x) return Half:apply(x) end
+   assert.is_true(gradcheck(fn, float64(3)))
+   assert.has_error(function() gradgradcheck(fn, float64(3)) end)
 end)
 
 describe("torch.autograd.functional", function()

@@ -255,18 +255,16 @@ describe("an in-place operator refuses", function()
    end)
 end)
 
-describe("an update under no_grad", function()
-   it("works as in an optimizer", function()
-      local w = leaf {1, 2}
-      for _ = 1, 3 do
-         local loss = (w * w):sum()
-         loss:backward()
-         torch.no_grad(function()
-            w:sub_(w.grad * 0.1)
-            w.grad:zero_()
-         end)
-      end
-      assert.close({0.8 ^ 3, 2 * 0.8 ^ 3}, w)
-      assert.is_true(w.is_leaf)
-   end)
+it("an update under no_grad works as in an optimizer", function()
+   local w = leaf {1, 2}
+   for _ = 1, 3 do
+      local loss = (w * w):sum()
+      loss:backward()
+      torch.no_grad(function()
+         w:sub_(w.grad * 0.1)
+         w.grad:zero_()
+      end)
+   end
+   assert.close({0.8 ^ 3, 2 * 0.8 ^ 3}, w)
+   assert.is_true(w.is_leaf)
 end)

@@ -293,23 +293,21 @@ describe("saved_tensors_hooks", function()
    end)
 end)
 
-describe("save_on_cpu", function()
-   it("has the same gradients", function()
-      local x = leaf {{1, 2}, {3, 4}}
-      local function loss() return (x:matmul(x):tanh() * x):sum() end
-      loss():backward()
-      local expected = x.grad
-      x.grad = nil
-      graph.save_on_cpu(loss):backward()
-      assert.close(expected:tolist(), x.grad)
-      x.grad = nil
-      do
-         local scope <close> = graph.save_on_cpu(true) -- luacheck: ignore 211
-         x.grad = torch.autograd.grad(loss(), x)
-      end
-      assert.close(expected:tolist(), x.grad)
-      assert.raises("save_on_cpu: pin_memory: expected a boolean, got 3", function() graph.save_on_cpu(3) end)
-   end)
+it("save_on_cpu has the same gradients", function()
+   local x = leaf {{1, 2}, {3, 4}}
+   local function loss() return (x:matmul(x):tanh() * x):sum() end
+   loss():backward()
+   local expected = x.grad
+   x.grad = nil
+   graph.save_on_cpu(loss):backward()
+   assert.close(expected:tolist(), x.grad)
+   x.grad = nil
+   do
+      local scope <close> = graph.save_on_cpu(true) -- luacheck: ignore 211
+      x.grad = torch.autograd.grad(loss(), x)
+   end
+   assert.close(expected:tolist(), x.grad)
+   assert.raises("save_on_cpu: pin_memory: expected a boolean, got 3", function() graph.save_on_cpu(3) end)
 end)
 
 describe("register_multi_grad_hook", function()

@@ -225,20 +225,18 @@ describe("second derivatives through a changed view", function()
    end)
 end)
 
-describe("a leaf made of a view", function()
-   it("has its own history", function()
-      local base = torch.ones(2, 3, {dtype = "float64"})
-      local v = base[1]:requires_grad_()
-      assert.is_true(v.is_leaf)
-      square_sum(v):backward()
-      assert.close({2, 2, 2}, v.grad)
-      assert.raises("leaf", function() v:add_(1) end)
-      assert.raises("leaf", function() v[1] = 2 end)
-      local w = leaf {1, 2, 3}
-      base[2] = w
-      assert.is_true(v.is_leaf)
-      assert.is_nil(v.grad_fn)
-   end)
+it("a leaf made of a view has its own history", function()
+   local base = torch.ones(2, 3, {dtype = "float64"})
+   local v = base[1]:requires_grad_()
+   assert.is_true(v.is_leaf)
+   square_sum(v):backward()
+   assert.close({2, 2, 2}, v.grad)
+   assert.raises("leaf", function() v:add_(1) end)
+   assert.raises("leaf", function() v[1] = 2 end)
+   local w = leaf {1, 2, 3}
+   base[2] = w
+   assert.is_true(v.is_leaf)
+   assert.is_nil(v.grad_fn)
 end)
 
 -- Random programs --------------------------------------------------------------------------------

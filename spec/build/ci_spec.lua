@@ -47,28 +47,24 @@ end)
 
 describe(".ci/deps", function()
    -- all commands that .ci/deps looks for exist, so that nothing is installed
-   it("is silent if nothing is missing", function()
-      shell.with_folder(function(folder)
-         for name in ([[cc make pkg-config lua5.4 luarocks g++ mpirun.openmpi mpirun.mpich python3
+   it("is silent if nothing is missing", shell.in_folder(function(folder)
+      for name in ([[cc make pkg-config lua5.4 luarocks g++ mpirun.openmpi mpirun.mpich python3
             apt-get]]):gmatch "%S+" do
-            shell.write(("%s/%s"):format(folder, name), name == "apt-get" and "#!/bin/sh\necho apt-get\n" or
-               "#!/bin/sh\nexit 0\n")
-         end
-         shell.write(folder .. "/ldconfig", "#!/bin/sh\necho libopenblas.so.0 libedit.so.2\n")
-         shell.ok("chmod +x " .. folder .. "/*")
-         assert.equal("", shell.ok(("PATH=%s:$PATH .ci/deps build test"):format(folder)))
-      end)
-   end)
+         shell.write(("%s/%s"):format(folder, name), name == "apt-get" and "#!/bin/sh\necho apt-get\n" or
+            "#!/bin/sh\nexit 0\n")
+      end
+      shell.write(folder .. "/ldconfig", "#!/bin/sh\necho libopenblas.so.0 libedit.so.2\n")
+      shell.ok("chmod +x " .. folder .. "/*")
+      assert.equal("", shell.ok(("PATH=%s:$PATH .ci/deps build test"):format(folder)))
+   end))
 
-   it("lists missing packages if there is no apt-get", function()
-      shell.with_folder(function(folder)
-         shell.ok(("for f in sh id grep; do ln -s $(command -v $f) %s; done"):format(folder))
-         local output = shell.ok(("PATH=%s .ci/deps build lint"):format(folder))
-         for _, package in ipairs {"gcc", "liblua5.4-dev", "cppcheck"} do
-            assert.truthy(output:find(package, 1, true), output)
-         end
-      end)
-   end)
+   it("lists missing packages if there is no apt-get", shell.in_folder(function(folder)
+      shell.ok(("for f in sh id grep; do ln -s $(command -v $f) %s; done"):format(folder))
+      local output = shell.ok(("PATH=%s .ci/deps build lint"):format(folder))
+      for _, package in ipairs {"gcc", "liblua5.4-dev", "cppcheck"} do
+         assert.truthy(output:find(package, 1, true), output)
+      end
+   end))
 
    it("refuses a group it does not know", function()
       local output, status = shell.run(".ci/deps everything")

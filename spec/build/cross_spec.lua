@@ -53,40 +53,34 @@ describe("compiles without a warning", function()
    end)
 end)
 
-describe("a processor of 32 bits", function()
-   it("has the same random numbers", function()
-      if not compiles("i686-linux-gnu-gcc") then return pending("no i686-linux-gnu-gcc") end
-      shell.with_folder(function(folder)
-         local program = folder .. "/random_test"
-         shell.ok("i686-linux-gnu-gcc -static -O1 -Isrc -I. -I" .. shell.build .. "/gen -Ispec/support -o " ..
-            program .. " spec/core/random_test.c")
-         if select(2, shell.run(program .. " >/dev/null")) == 126 then
-            return pending("this machine does not run i386")
-         end
-         assert.matches("4 passed, 0 failed", shell.ok(program), 1, true)
-      end)
+it("a processor of 32 bits has the same random numbers", function()
+   if not compiles("i686-linux-gnu-gcc") then return pending("no i686-linux-gnu-gcc") end
+   shell.with_folder(function(folder)
+      local program = folder .. "/random_test"
+      shell.ok("i686-linux-gnu-gcc -static -O1 -Isrc -I. -I" .. shell.build .. "/gen -Ispec/support -o " ..
+         program .. " spec/core/random_test.c")
+      if select(2, shell.run(program .. " >/dev/null")) == 126 then
+         return pending("this machine does not run i386")
+      end
+      assert.matches("4 passed, 0 failed", shell.ok(program), 1, true)
    end)
 end)
 
 describe("Lua's version", function()
-   it("is named if the headers are of another version", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/lua.h", "#define LUA_VERSION_NUM 501\n")
-         shell.write(folder .. "/lauxlib.h", "")
-         local output, status = shell.run(("cc -fsyntax-only -Isrc -I. -I%s -I%s/gen src/lua/state.c")
-            :format(folder, shell.quote(shell.build)))
-         assert.not_equal(0, status)
-         assert.matches("tlua needs Lua 5.4 or 5.5", output, 1, true)
-      end)
-   end)
+   it("is named if the headers are of another version", shell.in_folder(function(folder)
+      shell.write(folder .. "/lua.h", "#define LUA_VERSION_NUM 501\n")
+      shell.write(folder .. "/lauxlib.h", "")
+      local output, status = shell.run(("cc -fsyntax-only -Isrc -I. -I%s -I%s/gen src/lua/state.c")
+         :format(folder, shell.quote(shell.build)))
+      assert.not_equal(0, status)
+      assert.matches("tlua needs Lua 5.4 or 5.5", output, 1, true)
+   end))
 end)
 
-describe("make wasm", function()
-   it("names the compiler that is missing", function()
-      local output, status = shell.run("make wasm EMCC=no-such-emcc")
-      assert.not_equal(0, status)
-      assert.matches("no emcc was found (Debian: emscripten)", output, 1, true)
-   end)
+it("make wasm names the compiler that is missing", function()
+   local output, status = shell.run("make wasm EMCC=no-such-emcc")
+   assert.not_equal(0, status)
+   assert.matches("no emcc was found (Debian: emscripten)", output, 1, true)
 end)
 
 describe("make cross", function()

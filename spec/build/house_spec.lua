@@ -60,11 +60,9 @@ describe("src/ops", function()
    end)
 end)
 
-describe("kernels/cpu", function()
-   it("has no family that src/ops does not know", function()
-      local ops = folders("src/ops")
-      for name in pairs(folders("kernels/cpu")) do assert.truthy(ops[name] or name == "isa", name) end
-   end)
+it("kernels/cpu has no family that src/ops does not know", function()
+   local ops = folders("src/ops")
+   for name in pairs(folders("kernels/cpu")) do assert.truthy(ops[name] or name == "isa", name) end
 end)
 
 -- Maps folders to the prefixes of paths that their files may include. Lower layers must not include
@@ -140,33 +138,29 @@ describe("a spec's loop over pairs", function()
    end)
 end)
 
-describe("a source file", function()
-   it("has no control characters but ends of lines and tabs", function()
-      local listed = shell.ok("find src kernels lua rocks examples spec -name '*.c' -o -name '*.h' -o " ..
-         "-name '*.cu' -o -name '*.cuh' -o -name '*.cc' -o -name '*.lua' -o -name '*.md'")
-      local found, count = {}, 0
-      for path in listed:gmatch "[^\n]+" do
-         count = count + 1
-         if shell.read(path):find "[%z\1-\8\11-\31\127]" then found[#found + 1] = path end
-      end
-      assert.same({}, found)
-      assert.is_true(count > 1500, count)
-   end)
+it("a source file has no control characters but ends of lines and tabs", function()
+   local listed = shell.ok("find src kernels lua rocks examples spec -name '*.c' -o -name '*.h' -o " ..
+      "-name '*.cu' -o -name '*.cuh' -o -name '*.cc' -o -name '*.lua' -o -name '*.md'")
+   local found, count = {}, 0
+   for path in listed:gmatch "[^\n]+" do
+      count = count + 1
+      if shell.read(path):find "[%z\1-\8\11-\31\127]" then found[#found + 1] = path end
+   end
+   assert.same({}, found)
+   assert.is_true(count > 1500, count)
 end)
 
-describe("the table of places for changes in src/README.md", function()
-   it("names files and folders that are there", function()
-      local text = shell.read("src/README.md"):match "## Where a change goes\n(.-)\n## "
-      local missing, seen = {}, 0
-      for path in text:gmatch "`([%w_./]+)`" do
-         if path:find "/" then
-            seen = seen + 1
-            if select(2, shell.run("test -e " .. shell.quote(path))) ~= 0 then missing[#missing + 1] = path end
-         end
+it("the table of places for changes in src/README.md names files and folders that are there", function()
+   local text = shell.read("src/README.md"):match "## Where a change goes\n(.-)\n## "
+   local missing, seen = {}, 0
+   for path in text:gmatch "`([%w_./]+)`" do
+      if path:find "/" then
+         seen = seen + 1
+         if select(2, shell.run("test -e " .. shell.quote(path))) ~= 0 then missing[#missing + 1] = path end
       end
-      assert.same({}, missing)
-      assert.truthy(seen > 60)
-   end)
+   end
+   assert.same({}, missing)
+   assert.truthy(seen > 60)
 end)
 
 describe("comments", function()
@@ -174,14 +168,13 @@ describe("comments", function()
 
    -- Fragments without a subject, and pronouns whose noun is not in the comment.
    local headless <const> = {
-      "^%s*What ", "^%s*Who ", "^%s*Whose ", "^%s*Whom ", "^%s*Which ", "^%s*Where ", "^%s*That ",
-      "^%s*Whoever ", "^%s*Whatever ", "^%s*Of ", "^%s*And ", "^%s*But ", "^%s*Or ", "^%s*Also ",
-      "^%s*Too ", "^%s*So ", "^%s*Not ", "^%s*Then ", "^%s*Ditto", "^%s*Likewise", "^%s*They ",
-      "^%s*It ", "^%s*Them ", "^%s*Those ", "^%s*Here ", "^%s*The same [^a-z]", "^%s*The same[,.]",
-      "^%s*what ", "^%s*who ", "^%s*whose ", "^%s*whom ", "^%s*which ", "^%s*where ", "^%s*that ",
-      "^%s*they ", "^%s*them ", "^%s*those ", "^%s*it ", "^%s*or ",
-      "whoever", "whatever it", "what there is", "none the less", "thereof", "hears? of",
-      "whose turn", "nobody has", "holds nobody", "what it stands for", "as it stands", "so many [%a]+[.:;,]",
+      "^%s*What ", "^%s*Who ", "^%s*Whose ", "^%s*Whom ", "^%s*Which ", "^%s*Where ", "^%s*That ", "^%s*Whoever ",
+      "^%s*Whatever ", "^%s*Of ", "^%s*And ", "^%s*But ", "^%s*Or ", "^%s*Also ", "^%s*Too ", "^%s*So ", "^%s*Not ",
+      "^%s*Then ", "^%s*Ditto", "^%s*Likewise", "^%s*They ", "^%s*It ", "^%s*Them ", "^%s*Those ", "^%s*Here ",
+      "^%s*The same [^a-z]", "^%s*The same[,.]", "^%s*what ", "^%s*who ", "^%s*whose ", "^%s*whom ", "^%s*which ",
+      "^%s*where ", "^%s*that ", "^%s*they ", "^%s*them ", "^%s*those ", "^%s*it ", "^%s*or ", "whoever",
+      "whatever it", "what there is", "none the less", "thereof", "hears? of", "whose turn", "nobody has",
+      "holds nobody", "what it stands for", "as it stands", "so many [%a]+[.:;,]",
    }
 
    it("begin with a subject or a verb, not with a word such as What, Which, Of or And", function()
@@ -197,16 +190,14 @@ describe("comments", function()
    end)
 end)
 
-describe("names of tests", function()
-   it("do not begin with an option or a headless word", function()
-      local found = {}
-      for path in shell.ok("git ls-files 'spec/*_spec.lua' 'rocks/*_spec.lua'"):gmatch "%S+" do
-         for name in shell.read(path):gmatch "%f[%w]it%s*%(?%s*\"([^\"]*)" do
-            for _, pattern in ipairs {"^%-", "^what ", "^who ", "^whoever ", "^whatever ", "^or "} do
-               if name:find(pattern) then found[#found + 1] = path .. ": " .. name end
-            end
+it("names of tests do not begin with an option or a headless word", function()
+   local found = {}
+   for path in shell.ok("git ls-files 'spec/*_spec.lua' 'rocks/*_spec.lua'"):gmatch "%S+" do
+      for name in shell.read(path):gmatch "%f[%w]it%s*%(?%s*\"([^\"]*)" do
+         for _, pattern in ipairs {"^%-", "^what ", "^who ", "^whoever ", "^whatever ", "^or "} do
+            if name:find(pattern) then found[#found + 1] = path .. ": " .. name end
          end
       end
-      assert.same({}, found)
-   end)
+   end
+   assert.same({}, found)
 end)

@@ -134,51 +134,45 @@ describe("make install", function()
       end)
    end
 
-   it("installs everything below DESTDIR if it is set", function()
-      shell.with_folder(function(folder)
-         make("install", "DESTDIR=" .. folder)
-         local inside = files(folder .. prefix):gsub(folder:gsub("%p", "%%%0"), "")
-         assert.equal(files(prefix), inside)
-         make("uninstall", "DESTDIR=" .. folder)
-         assert.equal("", files(folder))
-      end)
-   end)
+   it("installs everything below DESTDIR if it is set", shell.in_folder(function(folder)
+      make("install", "DESTDIR=" .. folder)
+      local inside = files(folder .. prefix):gsub(folder:gsub("%p", "%%%0"), "")
+      assert.equal(files(prefix), inside)
+      make("uninstall", "DESTDIR=" .. folder)
+      assert.equal("", files(folder))
+   end))
 
-   it("installs a library that the system's Lua finds after the prefix has moved", function()
-      shell.with_folder(function(folder)
-         shell.ok(("cp -a %s %s/moved"):format(prefix, folder))
-         local link = folder .. "/moved/lib/lua/5.4/tlua.so"
-         assert.equal("../../libtlua.so.0\n", shell.ok("readlink " .. link))
-         shell.ok("cmp " .. link .. " " .. folder .. "/moved/lib/libtlua.so.0")
-         local elsewhere = folder .. "/lua"
-         make("install", "LUA_CDIR=" .. elsewhere)
-         assert.equal(prefix .. "/lib/libtlua.so.0\n", shell.ok("readlink " .. elsewhere .. "/tlua.so"))
-      end)
-   end)
+   it("installs a library that the system's Lua finds after the prefix has moved", shell.in_folder(function(folder)
+      shell.ok(("cp -a %s %s/moved"):format(prefix, folder))
+      local link = folder .. "/moved/lib/lua/5.4/tlua.so"
+      assert.equal("../../libtlua.so.0\n", shell.ok("readlink " .. link))
+      shell.ok("cmp " .. link .. " " .. folder .. "/moved/lib/libtlua.so.0")
+      local elsewhere = folder .. "/lua"
+      make("install", "LUA_CDIR=" .. elsewhere)
+      assert.equal(prefix .. "/lib/libtlua.so.0\n", shell.ok("readlink " .. elsewhere .. "/tlua.so"))
+   end))
 
    -- the first component of the path is a file that cannot be removed
-   it("accepts folders with blanks, quotes and semicolons", function()
-      shell.with_folder(function(folder)
-         local odd, root = folder .. "/it's a; touch b \"c\"", folder .. "/stage $HOME d"
-         local bystander = folder .. "/it's"
-         shell.ok("touch " .. shell.quote(bystander))
-         local function run(target, destination)
-            shell.ok(("make %s BUILD=%s PREFIX=%s DESTDIR=%s"):format(target, shell.build,
-               shell.quote(odd), shell.quote((destination:gsub("%$", "$$")))))
-         end
-         run("install", "")
-         local tlua = shell.quote(odd .. "/bin/tlua")
-         assert.equal("2.0\n", shell.ok(tlua .. " -e 'print(torch.ones(2):sum():item())'"))
-         shell.ok("test -e " .. shell.quote(odd .. "/lib/lua/5.4/tlua.so"))
-         run("install", root)
-         local names = files(shell.quote(odd)):gsub(odd:gsub("%p", "%%%0"), "")
-         local staged = files(shell.quote(root)):gsub((root .. odd):gsub("%p", "%%%0"), "")
-         assert.equal(names, staged)
-         run("uninstall", root)
-         run("uninstall", "")
-         assert.equal(bystander .. "\n", files(folder))
-      end)
-   end)
+   it("accepts folders with blanks, quotes and semicolons", shell.in_folder(function(folder)
+      local odd, root = folder .. "/it's a; touch b \"c\"", folder .. "/stage $HOME d"
+      local bystander = folder .. "/it's"
+      shell.ok("touch " .. shell.quote(bystander))
+      local function run(target, destination)
+         shell.ok(("make %s BUILD=%s PREFIX=%s DESTDIR=%s"):format(target, shell.build,
+            shell.quote(odd), shell.quote((destination:gsub("%$", "$$")))))
+      end
+      run("install", "")
+      local tlua = shell.quote(odd .. "/bin/tlua")
+      assert.equal("2.0\n", shell.ok(tlua .. " -e 'print(torch.ones(2):sum():item())'"))
+      shell.ok("test -e " .. shell.quote(odd .. "/lib/lua/5.4/tlua.so"))
+      run("install", root)
+      local names = files(shell.quote(odd)):gsub(odd:gsub("%p", "%%%0"), "")
+      local staged = files(shell.quote(root)):gsub((root .. odd):gsub("%p", "%%%0"), "")
+      assert.equal(names, staged)
+      run("uninstall", root)
+      run("uninstall", "")
+      assert.equal(bystander .. "\n", files(folder))
+   end))
 
    it("is undone by make uninstall", function()
       make("uninstall")

@@ -60,9 +60,8 @@ describe("libtlua.a", function()
       assert.same({}, others(names, "^tl[iok]?_", "^luaopen_tlua$", "^_?DW%.ref"))
    end)
 
-   it("adds no Lua to a program that uses only tensors", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/plain.c", [[
+   it("adds no Lua to a program that uses only tensors", shell.in_folder(function(folder)
+      shell.write(folder .. "/plain.c", [[
             #include "tlua.h"
             int main(void) {
               tl_Tensor *t = tl_tensor_empty(TL_F32, 2, (int64_t[]){2, 3});
@@ -71,11 +70,10 @@ describe("libtlua.a", function()
               return bad;
             }
          ]])
-         shell.ok(("%s -Isrc -o %s/plain %s/plain.c %s/libtlua.a -pthread -lm"):format(
-            os.getenv("CC") or "cc", folder, folder, shell.build))
-         shell.ok(folder .. "/plain")
-      end)
-   end)
+      shell.ok(("%s -Isrc -o %s/plain %s/plain.c %s/libtlua.a -pthread -lm"):format(
+         os.getenv("CC") or "cc", folder, folder, shell.build))
+      shell.ok(folder .. "/plain")
+   end))
 end)
 
 describe("tlua.h", function()

@@ -15,12 +15,10 @@ local function blocks(language)
 end
 
 describe("README.md", function()
-   it("begins with a script that learns", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/first.lua", blocks("lua")[1])
-         assert.equal("true\n", shell.ok(tlua .. " " .. shell.quote(folder .. "/first.lua")))
-      end)
-   end)
+   it("begins with a script that learns", shell.in_folder(function(folder)
+      shell.write(folder .. "/first.lua", blocks("lua")[1])
+      assert.equal("true\n", shell.ok(tlua .. " " .. shell.quote(folder .. "/first.lua")))
+   end))
 
    it("shows the output of the first lines in the REPL", function()
       local typed, printed = blocks("")[1], blocks("")[2]
@@ -36,16 +34,14 @@ describe("README.md", function()
       end)
    end)
 
-   it("shows a C program of ten lines that embeds tlua", function()
-      shell.with_folder(function(folder)
-         local path = shell.quote(folder .. "/host")
-         shell.write(folder .. "/host.c", blocks("c")[1])
-         shell.ok(("%s -Isrc -Wall -Werror -o %s %s.c $(pkg-config --cflags lua5.4) %s/libtlua.a " ..
-            "$(pkg-config --libs lua5.4) -lm -ldl -lpthread"):format(os.getenv("CC") or "cc", path, path,
-            shell.quote(shell.build)))
-         assert.equal("tensor([[ 7., 10.],\n        [15., 22.]])\n", shell.ok(path))
-      end)
-   end)
+   it("shows a C program of ten lines that embeds tlua", shell.in_folder(function(folder)
+      local path = shell.quote(folder .. "/host")
+      shell.write(folder .. "/host.c", blocks("c")[1])
+      shell.ok(("%s -Isrc -Wall -Werror -o %s %s.c $(pkg-config --cflags lua5.4) %s/libtlua.a " ..
+         "$(pkg-config --libs lua5.4) -lm -ldl -lpthread"):format(os.getenv("CC") or "cc", path, path,
+         shell.quote(shell.build)))
+      assert.equal("tensor([[ 7., 10.],\n        [15., 22.]])\n", shell.ok(path))
+   end))
 
    -- Compiles a program as C++ and returns its output.
    local function run_as_cpp(path, arguments)

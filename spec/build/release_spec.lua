@@ -22,19 +22,17 @@ describe("a release", function()
          shell.read(("rocks/tlua-%s-1.rockspec"):format(version)))
    end)
 
-   it("has a rockspec for each package", function()
-      shell.with_folder(function(folder)
-         shell.ok(("%s rocks/release.lua rockspecs 1.2.3 %s"):format(shell.quote(shell.tlua), shell.quote(folder)))
-         local count = 0
-         for path in shell.ok("ls " .. folder .. "/*.rockspec"):gmatch "[^\n]+" do
-            local fields = {}
-            assert(loadfile(path, "t", fields))()
-            assert.same({"1.2.3-1", "v1.2.3"}, {fields.version, fields.source.tag})
-            count = count + 1
-         end
-         assert.is_true(count >= 7, count)
-      end)
-   end)
+   it("has a rockspec for each package", shell.in_folder(function(folder)
+      shell.ok(("%s rocks/release.lua rockspecs 1.2.3 %s"):format(shell.quote(shell.tlua), shell.quote(folder)))
+      local count = 0
+      for path in shell.ok("ls " .. folder .. "/*.rockspec"):gmatch "[^\n]+" do
+         local fields = {}
+         assert(loadfile(path, "t", fields))()
+         assert.same({"1.2.3-1", "v1.2.3"}, {fields.version, fields.source.tag})
+         count = count + 1
+      end
+      assert.is_true(count >= 7, count)
+   end))
 
    it("has notes in sections, without changes that users do not see", function()
       assert.equal([[

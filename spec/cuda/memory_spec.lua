@@ -96,9 +96,8 @@ describe("without virtual memory", function()
    end)
 end)
 
-describe("a GPU's memory by cudaMalloc alone", function()
-   it("is counted", function()
-      assert.equal("1\t1024\t1024\ttrue\n0\t0\n", run("TLUA_CUDA_ALLOCATOR=driver", [[
+it("a GPU's memory by cudaMalloc alone is counted", function()
+   assert.equal("1\t1024\t1024\ttrue\n0\t0\n", run("TLUA_CUDA_ALLOCATOR=driver", [[
          local x = torch.empty(256, {device = "cuda"})
          local s = torch.cuda.memory_stats()
          print(s["allocation.all.current"], s["allocated_bytes.all.current"],
@@ -106,7 +105,6 @@ describe("a GPU's memory by cudaMalloc alone", function()
          x:release()
          s = torch.cuda.memory_stats()
          print(s["allocation.all.current"], s["allocated_bytes.all.current"])]]))
-   end)
 end)
 
 describe("a copy from pageable memory", function()

@@ -91,12 +91,11 @@ describe("NVML", function()
 end)
 
 describe("NVTX", function()
-   it("passes ranges and marks to an attached tool", function()
-      shell.with_folder(function(folder)
-         local tool = library(folder, "tool.so", injection)
-         local found = os.getenv "CUDA_HOME" or "/usr/local/cuda"
-         local settings = ("LD_LIBRARY_PATH=%s/lib64 NVTX_INJECTION64_PATH=%s"):format(found, tool)
-         local output = run(settings, [[
+   it("passes ranges and marks to an attached tool", shell.in_folder(function(folder)
+      local tool = library(folder, "tool.so", injection)
+      local found = os.getenv "CUDA_HOME" or "/usr/local/cuda"
+      local settings = ("LD_LIBRARY_PATH=%s/lib64 NVTX_INJECTION64_PATH=%s"):format(found, tool)
+      local output = run(settings, [[
             local nvtx = torch.cuda.nvtx
             print(pcall(nvtx.range_push, {}))
             local ok, depth = pcall(nvtx.range_push, "outer")
@@ -109,17 +108,16 @@ describe("NVTX", function()
             nvtx.range_end(id)
             print(nvtx.range("around", function(a, b) return b, a end, 1, 2))
             print(pcall(nvtx.range, "around", function() error "no" end))]])
-         output = output:gsub("%(command line%):%d+: ", ""):gsub("^[^\n]*\n", function(line)
-            assert.equal("false\tcuda.nvtx.range_push: msg: expected a string, got table\n", line)
-            return ""
-         end)
-         if output:find "was not found" then
-            assert.matches("cuda.nvtx.range_push: libnvtx3interop.so.1 was not found; it comes with " ..
-               "CUDA's toolkit", output)
-            return pending "NVTX is not installed here"
-         end
-         assert.equal("push outer\npush inner\n0\t1\nmark here\npop\npop\n1\t0\nstart long\n" ..
-            "end 1234567\npush around\npop\n2\t1\npush around\npop\nfalse\tno\n", output)
+      output = output:gsub("%(command line%):%d+: ", ""):gsub("^[^\n]*\n", function(line)
+         assert.equal("false\tcuda.nvtx.range_push: msg: expected a string, got table\n", line)
+         return ""
       end)
-   end)
+      if output:find "was not found" then
+         assert.matches("cuda.nvtx.range_push: libnvtx3interop.so.1 was not found; it comes with " ..
+            "CUDA's toolkit", output)
+         return pending "NVTX is not installed here"
+      end
+      assert.equal("push outer\npush inner\n0\t1\nmark here\npop\npop\n1\t0\nstart long\n" ..
+         "end 1234567\npush around\npop\n2\t1\npush around\npop\nfalse\tno\n", output)
+   end))
 end)

@@ -72,22 +72,20 @@ describe("a linear layer", function()
    end)
 end)
 
-describe("a convolution's bias", function()
-   it("is added to each channel, in planes and in channels_last, of any size", function()
-      torch.backends.cudnn.enabled = false
-      for _, dtype in ipairs {"float32", "float64", "bfloat16"} do
-         for _, shape in ipairs {{3, 5, 7, 7}, {2, 16, 8, 8}, {1, 8, 1, 3}, {2, 300, 2, 2}, {1, 1, 40, 40}} do
-            local channels = shape[2]
-            local x = on_cpu(dtype, shape[1], 3, shape[3], shape[4])
-            local w, b = on_cpu(dtype, channels, 3, 1, 1), on_cpu(dtype, channels)
-            for _, format in ipairs {torch.contiguous_format, torch.channels_last} do
-               local moved = x:cuda():contiguous {memory_format = format}
-               close(F.conv2d(x, w, b), F.conv2d(moved, w:cuda(), b:cuda()), dtype, 16)
-            end
+it("a convolution's bias is added to each channel, in planes and in channels_last, of any size", function()
+   torch.backends.cudnn.enabled = false
+   for _, dtype in ipairs {"float32", "float64", "bfloat16"} do
+      for _, shape in ipairs {{3, 5, 7, 7}, {2, 16, 8, 8}, {1, 8, 1, 3}, {2, 300, 2, 2}, {1, 1, 40, 40}} do
+         local channels = shape[2]
+         local x = on_cpu(dtype, shape[1], 3, shape[3], shape[4])
+         local w, b = on_cpu(dtype, channels, 3, 1, 1), on_cpu(dtype, channels)
+         for _, format in ipairs {torch.contiguous_format, torch.channels_last} do
+            local moved = x:cuda():contiguous {memory_format = format}
+            close(F.conv2d(x, w, b), F.conv2d(moved, w:cuda(), b:cuda()), dtype, 16)
          end
       end
-      torch.backends.cudnn.enabled = true
-   end)
+   end
+   torch.backends.cudnn.enabled = true
 end)
 
 describe("a large product of half types", function()
@@ -107,33 +105,31 @@ describe("a large product of half types", function()
    end)
 end)
 
-describe("an elementwise operator", function()
-   it("has the CPU's bits for any length, start, stride and number of rows", function()
-      for _, dtype in ipairs {"float32", "float16", "bfloat16", "float64", "int32"} do
-         for _, n in ipairs {1, 3, 4, 7, 8, 9, 16, 31, 1023, 1024, 5001} do
-            local a, b = on_cpu("float32", n + 2, 3):mul(9):to(dtype), on_cpu("float32", n + 2, 3):mul(9):to(dtype)
-            local p, q = a:cuda(), b:cuda()
-            local function views(x, y)
-               return {
-                  {x:view(-1):narrow(1, 1, n), y:view(-1):narrow(1, 1, n)},
-                  {x:view(-1):narrow(1, 2, n), y:view(-1):narrow(1, 3, n)},
-                  {x:view(-1):narrow(1, 1, n), y:view(-1)[1]},
-                  {x:t(), y:t()},
-                  {x, y[1]},
-                  {x:t():contiguous(), y:t()},
-                  {x:narrow(2, 1, 2), y:narrow(2, 2, 2)},
-               }
-            end
-            local here, there = views(a, b), views(p, q)
-            for i in ipairs(here) do
-               local x, y = table.unpack(here[i])
-               local u, v = table.unpack(there[i])
-               assert.is_true(torch.equal(x * y + x, (u * v + u):cpu()), ("%s %d view %d"):format(dtype, n, i))
-               assert.is_true(torch.equal(x:gt(y), u:gt(v):cpu()))
-            end
+it("an elementwise operator has the CPU's bits for any length, start, stride and number of rows", function()
+   for _, dtype in ipairs {"float32", "float16", "bfloat16", "float64", "int32"} do
+      for _, n in ipairs {1, 3, 4, 7, 8, 9, 16, 31, 1023, 1024, 5001} do
+         local a, b = on_cpu("float32", n + 2, 3):mul(9):to(dtype), on_cpu("float32", n + 2, 3):mul(9):to(dtype)
+         local p, q = a:cuda(), b:cuda()
+         local function views(x, y)
+            return {
+               {x:view(-1):narrow(1, 1, n), y:view(-1):narrow(1, 1, n)},
+               {x:view(-1):narrow(1, 2, n), y:view(-1):narrow(1, 3, n)},
+               {x:view(-1):narrow(1, 1, n), y:view(-1)[1]},
+               {x:t(), y:t()},
+               {x, y[1]},
+               {x:t():contiguous(), y:t()},
+               {x:narrow(2, 1, 2), y:narrow(2, 2, 2)},
+            }
+         end
+         local here, there = views(a, b), views(p, q)
+         for i in ipairs(here) do
+            local x, y = table.unpack(here[i])
+            local u, v = table.unpack(there[i])
+            assert.is_true(torch.equal(x * y + x, (u * v + u):cpu()), ("%s %d view %d"):format(dtype, n, i))
+            assert.is_true(torch.equal(x:gt(y), u:gt(v):cpu()))
          end
       end
-   end)
+   end
 end)
 
 describe("attention of a few queries to many keys", function()
@@ -189,24 +185,22 @@ describe("attention of a few queries to many keys", function()
    end)
 end)
 
-describe("topk of a long row", function()
-   it("has the CPU's values and places, also of equal elements and of NaN", function()
-      local n <const> = (1 << 17) + 4321
-      local normal = torch.randn(2, n, {device = "cpu"})
-      local few = torch.randint(0, 5, {2, n}, {device = "cpu"}):float()
-      local holes = torch.where(normal:gt(3), torch.full_like(normal, 0 / 0), normal)
-      for _, x in ipairs {normal, few, holes, normal:bfloat16(), (normal * 1000):long()} do
-         for _, k in ipairs {1, 100, 1024} do
-            for _, largest in ipairs {true, false} do
-               local values, places = x:topk(k, {largest = largest})
-               local others, found = x:cuda():topk(k, {largest = largest})
-               assert.is_true(torch.equal(values:nan_to_num(), others:cpu():nan_to_num()))
-               assert.is_true(torch.equal(values:isnan(), others:isnan():cpu()))
-               assert.is_true(torch.equal(places, found:cpu()), tostring(x.dtype) .. k)
-            end
+it("topk of a long row has the CPU's values and places, also of equal elements and of NaN", function()
+   local n <const> = (1 << 17) + 4321
+   local normal = torch.randn(2, n, {device = "cpu"})
+   local few = torch.randint(0, 5, {2, n}, {device = "cpu"}):float()
+   local holes = torch.where(normal:gt(3), torch.full_like(normal, 0 / 0), normal)
+   for _, x in ipairs {normal, few, holes, normal:bfloat16(), (normal * 1000):long()} do
+      for _, k in ipairs {1, 100, 1024} do
+         for _, largest in ipairs {true, false} do
+            local values, places = x:topk(k, {largest = largest})
+            local others, found = x:cuda():topk(k, {largest = largest})
+            assert.is_true(torch.equal(values:nan_to_num(), others:cpu():nan_to_num()))
+            assert.is_true(torch.equal(values:isnan(), others:isnan():cpu()))
+            assert.is_true(torch.equal(places, found:cpu()), tostring(x.dtype) .. k)
          end
       end
-   end)
+   end
 end)
 
 describe("torch.backends.cuda.stats", function()

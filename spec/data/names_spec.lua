@@ -1,19 +1,17 @@
 local torch = require "tlua"
 local data = torch.utils.data
 
-describe("torch.utils.data", function()
-   it("has PyTorch's names", function()
-      local missing = {}
-      for name in ([[BatchSampler ChainDataset ConcatDataset DFIterDataPipe DataChunk DataLoader Dataset
+it("torch.utils.data has PyTorch's names", function()
+   local missing = {}
+   for name in ([[BatchSampler ChainDataset ConcatDataset DFIterDataPipe DataChunk DataLoader Dataset
             DistributedSampler IterDataPipe IterableDataset MapDataPipe RandomSampler Sampler
             SequentialSampler StackDataset Subset SubsetRandomSampler TensorDataset
             WeightedRandomSampler argument_validation default_collate default_convert
             functional_datapipe get_worker_info guaranteed_datapipes_determinism non_deterministic
             random_split runtime_validation runtime_validation_disabled]]):gmatch "[%w_]+" do
-         if data[name] == nil then missing[#missing + 1] = name end
-      end
-      assert.same({}, missing)
-   end)
+      if data[name] == nil then missing[#missing + 1] = name end
+   end
+   assert.same({}, missing)
 end)
 
 local function stream(n)
@@ -67,14 +65,12 @@ describe("data.StackDataset", function()
    end)
 end)
 
-describe("data.default_convert", function()
-   it("converts numbers to tensors, also in tables", function()
-      local x = data.default_convert {a = 1.5, b = {2, "text"}}
-      assert.equal(1.5, x.a:item())
-      assert.equal(2, x.b[1]:item())
-      assert.equal("text", x.b[2])
-      assert.is_nil(data.default_convert(nil))
-   end)
+it("data.default_convert converts numbers to tensors, also in tables", function()
+   local x = data.default_convert {a = 1.5, b = {2, "text"}}
+   assert.equal(1.5, x.a:item())
+   assert.equal(2, x.b[1]:item())
+   assert.equal("text", x.b[2])
+   assert.is_nil(data.default_convert(nil))
 end)
 
 describe("data.DistributedSampler", function()

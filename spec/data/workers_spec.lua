@@ -458,10 +458,9 @@ describe("data.DataLoader with workers", function()
    end)
 end)
 
-describe("a DataLoader's state", function()
-   it("continues in the middle of an epoch, with and without workers", function()
-      for _, workers in ipairs {0, 2} do
-         local whole, rest = program([[
+it("a DataLoader's state continues in the middle of an epoch, with and without workers", function()
+   for _, workers in ipairs {0, 2} do
+      local whole, rest = program([[
             local workers = ...
             local Noisy = torch.class("Noisy", data.Dataset)
             function Noisy:__len() return 10 end
@@ -483,16 +482,14 @@ describe("a DataLoader's state", function()
             for x in again:iter() do rest[#rest + 1] = x:sum():item() + torch.rand(1):item() end
             for x in again:iter() do rest[#rest + 1] = x:sum():item() end
             return whole, rest]], workers)
-         assert.same({table.unpack(whole, 3)}, rest)
-         assert.equal(10, #whole)
-      end
-   end)
+      assert.same({table.unpack(whole, 3)}, rest)
+      assert.equal(10, #whole)
+   end
 end)
 
-describe("pin_memory", function()
-   it("puts batches, also those of workers, into pinned memory", function()
-      for _, workers in ipairs {0, 2} do
-         program([[
+it("pin_memory puts batches, also those of workers, into pinned memory", function()
+   for _, workers in ipairs {0, 2} do
+      program([[
             local x = torch.arange(1, 11):float():view(10, 1)
             local set = data.TensorDataset(x, -x)
             local loader = data.DataLoader(set, {batch_size = 4, num_workers = ..., pin_memory = true,
@@ -510,20 +507,18 @@ describe("pin_memory", function()
                assert(batch.a:is_pinned() and batch.n == "text")
             end
          ]], workers)
-      end
-   end)
+   end
 end)
 
-describe("workers", function()
-   it("have the program's default device and dtype", function()
-      local device, dtype = torch.get_default_device(), torch.get_default_dtype()
-      local _ <close> = setmetatable({}, {__close = function()
-         torch.set_default_device(device)
-         torch.set_default_dtype(dtype)
-      end})
-      torch.set_default_device "sim"
-      torch.set_default_dtype "float64"
-      local seen = program [[
+it("workers have the program's default device and dtype", function()
+   local device, dtype = torch.get_default_device(), torch.get_default_dtype()
+   local _ <close> = setmetatable({}, {__close = function()
+      torch.set_default_device(device)
+      torch.set_default_dtype(dtype)
+   end})
+   torch.set_default_device "sim"
+   torch.set_default_dtype "float64"
+   local seen = program [[
          local Places = torch.class("Places", data.Dataset)
          function Places.__len() return 2 end
          function Places.get()
@@ -536,6 +531,5 @@ describe("workers", function()
          end
          return seen
       ]]
-      assert.same({"sim:0 float64", "sim:0 float64"}, seen)
-   end)
+   assert.same({"sim:0 float64", "sim:0 float64"}, seen)
 end)

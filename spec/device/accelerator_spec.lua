@@ -44,28 +44,24 @@ describe("torch.accelerator", function()
    end)
 end)
 
-describe("a device that tlua does not support", function()
-   it("is not available, without an error", function()
-      for _, module in ipairs {torch.mps, torch.xpu} do
-         assert.is_false(module.is_available())
-         assert.equal(0, module.device_count())
-         module.manual_seed(1)
-      end
-      assert.is_false(torch.backends.mps.is_available())
-      assert.is_false(torch.backends.mps.is_built())
-      assert.raises("torch.xpu: no field 'get_device_nam'", function() return torch.xpu.get_device_nam end)
-   end)
+it("a device that tlua does not support is not available, without an error", function()
+   for _, module in ipairs {torch.mps, torch.xpu} do
+      assert.is_false(module.is_available())
+      assert.equal(0, module.device_count())
+      module.manual_seed(1)
+   end
+   assert.is_false(torch.backends.mps.is_available())
+   assert.is_false(torch.backends.mps.is_built())
+   assert.raises("torch.xpu: no field 'get_device_nam'", function() return torch.xpu.get_device_nam end)
 end)
 
-describe("torch.version", function()
-   it("reports versions, nil for missing libraries", function()
-      assert.equal(torch.__version__, torch.version.__version__)
-      assert.is_nil(torch.version.hip)
-      if torch.cuda.is_available() then
-         assert.matches("^%d+%.%d+$", torch.version.cuda)
-      else
-         assert.is_nil(torch.version.cuda)
-      end
-      assert.raises("torch.version: no field 'cdua'; did you mean cuda?", function() return torch.version.cdua end)
-   end)
+it("torch.version reports versions, nil for missing libraries", function()
+   assert.equal(torch.__version__, torch.version.__version__)
+   assert.is_nil(torch.version.hip)
+   if torch.cuda.is_available() then
+      assert.matches("^%d+%.%d+$", torch.version.cuda)
+   else
+      assert.is_nil(torch.version.cuda)
+   end
+   assert.raises("torch.version: no field 'cdua'; did you mean cuda?", function() return torch.version.cdua end)
 end)

@@ -16,14 +16,12 @@ local function fault_of(fn)
    return message
 end
 
-describe("a number", function()
-   it("is assigned to positions of a device's tensor", function()
-      local y = torch.ones(3, 2, {device = "sim"})
-      y[torch.tensor({1, 3}, {device = "sim"})] = 5
-      assert.same({{5, 5}, {1, 1}, {5, 5}}, y:tolist())
-      assert.raises("index", "sim:0", "cpu",
-         function() y[torch.tensor({1}, {device = "sim"})] = torch.ones(2, {device = "cpu"}) end)
-   end)
+it("a number is assigned to positions of a device's tensor", function()
+   local y = torch.ones(3, 2, {device = "sim"})
+   y[torch.tensor({1, 3}, {device = "sim"})] = 5
+   assert.same({{5, 5}, {1, 1}, {5, 5}}, y:tolist())
+   assert.raises("index", "sim:0", "cpu",
+      function() y[torch.tensor({1}, {device = "sim"})] = torch.ones(2, {device = "cpu"}) end)
 end)
 
 describe("a fault of a device", function()

@@ -182,12 +182,10 @@ describe("a meta tensor has no values for", function()
       end)
    end
 
-   it("files", function()
-      shell.with_folder(function(folder)
-         assert.raises("x: the tensor is on the meta device",
-            function() torch.save({x = x}, folder .. "/x.safetensors") end)
-      end)
-   end)
+   it("files", shell.in_folder(function(folder)
+      assert.raises("x: the tensor is on the meta device",
+         function() torch.save({x = x}, folder .. "/x.safetensors") end)
+   end))
 
    it("pinned memory", function()
       assert.raises("pin_memory: expected a tensor of the CPU, got one of meta", function() x:pin_memory() end)
@@ -201,16 +199,14 @@ describe("a meta tensor has no values for", function()
 end)
 
 describe("torch.load", function()
-   it("loads shapes and dtypes with map_location meta", function()
-      shell.with_folder(function(folder)
-         for _, name in ipairs {"/x.safetensors", "/x.pt"} do
-            torch.save({a = torch.ones(2, 3), b = torch.zeros(4, {dtype = "int64"})}, folder .. name)
-            local state = torch.load(folder .. name, {map_location = "meta"})
-            assert.equal("tensor(..., device='meta', size=(2, 3))", tostring(state.a))
-            assert.equal("tensor(..., device='meta', size=(4,), dtype=torch.int64)", tostring(state.b))
-         end
-      end)
-   end)
+   it("loads shapes and dtypes with map_location meta", shell.in_folder(function(folder)
+      for _, name in ipairs {"/x.safetensors", "/x.pt"} do
+         torch.save({a = torch.ones(2, 3), b = torch.zeros(4, {dtype = "int64"})}, folder .. name)
+         local state = torch.load(folder .. name, {map_location = "meta"})
+         assert.equal("tensor(..., device='meta', size=(2, 3))", tostring(state.a))
+         assert.equal("tensor(..., device='meta', size=(4,), dtype=torch.int64)", tostring(state.b))
+      end
+   end))
 end)
 
 describe("torch.default_device", function()

@@ -66,10 +66,9 @@ describe("distributed.checkpoint", function()
       end)
    end)
 
-   it("writes each element once, and leaves one checkpoint in the folder", function()
-      shell.with_folder(function(folder)
-         local id = folder .. "/c"
-         ranks.ok(4, with(writer .. [==[
+   it("writes each element once, and leaves one checkpoint in the folder", shell.in_folder(function(folder)
+      local id = folder .. "/c"
+      ranks.ok(4, with(writer .. [==[
             dcp.save({model = model}, {checkpoint_id = ID})
             if rank == 0 then
                local elements, expected = 0, 0
@@ -82,16 +81,14 @@ describe("distributed.checkpoint", function()
                check(expected, elements)
             end
          ]==], "both", id))
-         local listing = shell.ok("ls " .. shell.quote(id))
-         assert.equal("index.json\npart2-0.safetensors\npart2-1.safetensors\n" ..
-            "part2-2.safetensors\npart2-3.safetensors\n", listing)
-      end)
-   end)
+      local listing = shell.ok("ls " .. shell.quote(id))
+      assert.equal("index.json\npart2-0.safetensors\npart2-1.safetensors\n" ..
+         "part2-2.safetensors\npart2-3.safetensors\n", listing)
+   end))
 
-   it("leaves the old files if a rank cannot write", function()
-      shell.with_folder(function(folder)
-         local id = folder .. "/c"
-         ranks.ok(2, with(writer .. [==[
+   it("leaves the old files if a rank cannot write", shell.in_folder(function(folder)
+      local id = folder .. "/c"
+      ranks.ok(2, with(writer .. [==[
             local before = io.open(ID .. "/index.json"):read "a"
             local save = torch.save
             if rank == 1 then torch.save = function() error("the disk is full", 0) end end
@@ -100,8 +97,7 @@ describe("distributed.checkpoint", function()
             check(before, io.open(ID .. "/index.json"):read "a")
             dcp.load({model = model, adam = adam}, {checkpoint_id = ID})
          ]==], "fsdp", id))
-      end)
-   end)
+   end))
 
    it("is written by async_save in the background, with the values at the time of the call", function()
       for _, kind in ipairs {"fsdp", "zero"} do
@@ -128,10 +124,9 @@ describe("distributed.checkpoint", function()
       end
    end)
 
-   it("leaves the old files if a thread of async_save cannot write", function()
-      shell.with_folder(function(folder)
-         local id = folder .. "/c"
-         ranks.ok(2, with(writer .. [==[
+   it("leaves the old files if a thread of async_save cannot write", shell.in_folder(function(folder)
+      local id = folder .. "/c"
+      ranks.ok(2, with(writer .. [==[
             local before = io.open(ID .. "/index.json"):read "a"
             if rank == 1 then os.execute(("mkdir -p '%s/part2-1.safetensors/x'"):format(ID)) end
             dist.barrier()
@@ -140,13 +135,11 @@ describe("distributed.checkpoint", function()
             check(before, io.open(ID .. "/index.json"):read "a")
             dcp.load({model = model, adam = adam}, {checkpoint_id = ID})
          ]==], "fsdp", id))
-      end)
-   end)
+   end))
 
-   it("is the previous one if a rank dies while it saves", function()
-      shell.with_folder(function(folder)
-         local id = folder .. "/c"
-         local output, status = ranks.run(2, with(writer .. [==[
+   it("is the previous one if a rank dies while it saves", shell.in_folder(function(folder)
+      local id = folder .. "/c"
+      local output, status = ranks.run(2, with(writer .. [==[
             local save = torch.save
             torch.save = function(...)
                save(...)
@@ -155,14 +148,12 @@ describe("distributed.checkpoint", function()
             for _, p in ipairs(model:parameters()) do torch.no_grad(function() p:zero_() end) end
             dcp.save({model = model, adam = adam}, {checkpoint_id = ID})
          ]==], "fsdp", id))
-         assert.equal(9, status, output)
-         ranks.ok(3, with(reader, "fsdp", id))
-      end)
-   end)
+      assert.equal(9, status, output)
+      ranks.ok(3, with(reader, "fsdp", id))
+   end))
 
-   it("refuses state that does not fit, on every rank, and changes nothing", function()
-      shell.with_folder(function(folder)
-         ranks.ok(2, with(writer .. [==[
+   it("refuses state that does not fit, on every rank, and changes nothing", shell.in_folder(function(folder)
+      ranks.ok(2, with(writer .. [==[
             local other = dist.fsdp.fully_shard(nn.Sequential(nn.Linear(6, 9)))
             local before = other[1].weight:detach():clone()
             refused("model.1.weight: expected shape (9, 6), got (10, 6)", dcp.load, {model = other},
@@ -183,12 +174,10 @@ describe("distributed.checkpoint", function()
             refused("not the index of a checkpoint", dcp.load, {model = model},
                {checkpoint_id = ID})
          ]==], "fsdp", folder .. "/c"))
-      end)
-   end)
+   end))
 
-   it("refuses an index with wrong entries, by the name of the tensor", function()
-      shell.with_folder(function(folder)
-         ranks.ok(1, with([==[
+   it("refuses an index with wrong entries, by the name of the tensor", shell.in_folder(function(folder)
+      ranks.ok(1, with([==[
             local json = require "tlua.utils.json"
             local function state() return {w = torch.ones(4, 3), n = 1} end
             dcp.save(state(), {checkpoint_id = ID})
@@ -216,8 +205,7 @@ describe("distributed.checkpoint", function()
                   function() dcp.load(state(), {checkpoint_id = ID}) end)
             end
          ]==], "ddp", folder .. "/c"))
-      end)
-   end)
+   end))
 
    it("gives and takes whole states", function()
       ranks.ok(4, code [==[
@@ -447,44 +435,40 @@ describe("parts of a save that was killed", function()
       torch.distributed.checkpoint.save({a = torch.ones(3)}, {checkpoint_id = arg[1]})
    ]==]
 
-   it("are taken away by the next save, and the checkpoint before stays valid", function()
-      shell.with_folder(function(folder)
-         local id, dcp = folder .. "/c", torch.distributed.checkpoint
-         dcp.save({a = torch.zeros(3)}, {checkpoint_id = id})
-         shell.write(folder .. "/killed.lua", killed)
-         for _ = 1, 2 do
-            local output, status = shell.run(("%s %s %s"):format(shell.start(),
-               shell.quote(folder .. "/killed.lua"), shell.quote(id)))
-            assert.equal(137, status, output)
-         end
-         shell.write(id .. "/part7-3.safetensors", "of more ranks")
-         shell.write(id .. "/mine.safetensors", "another file")
-         assert.matches("part2-0.safetensors\npart3-0.safetensors\n", listing(id), 1, true)
-         local state = {a = torch.ones(3)}
-         dcp.load(state, {checkpoint_id = id})
-         assert.same({0, 0, 0}, state.a:tolist())
-         dcp.save({a = torch.full({3}, 5)}, {checkpoint_id = id})
-         assert.equal("index.json\nmine.safetensors\npart8-0.safetensors\n", listing(id))
-         dcp.load(state, {checkpoint_id = id})
-         assert.same({5, 5, 5}, state.a:tolist())
-      end)
-   end)
+   it("are taken away by the next save, and the checkpoint before stays valid", shell.in_folder(function(folder)
+      local id, dcp = folder .. "/c", torch.distributed.checkpoint
+      dcp.save({a = torch.zeros(3)}, {checkpoint_id = id})
+      shell.write(folder .. "/killed.lua", killed)
+      for _ = 1, 2 do
+         local output, status = shell.run(("%s %s %s"):format(shell.start(),
+            shell.quote(folder .. "/killed.lua"), shell.quote(id)))
+         assert.equal(137, status, output)
+      end
+      shell.write(id .. "/part7-3.safetensors", "of more ranks")
+      shell.write(id .. "/mine.safetensors", "another file")
+      assert.matches("part2-0.safetensors\npart3-0.safetensors\n", listing(id), 1, true)
+      local state = {a = torch.ones(3)}
+      dcp.load(state, {checkpoint_id = id})
+      assert.same({0, 0, 0}, state.a:tolist())
+      dcp.save({a = torch.full({3}, 5)}, {checkpoint_id = id})
+      assert.equal("index.json\nmine.safetensors\npart8-0.safetensors\n", listing(id))
+      dcp.load(state, {checkpoint_id = id})
+      assert.same({5, 5, 5}, state.a:tolist())
+   end))
 
-   it("stay while their writer lives", function()
-      shell.with_folder(function(folder)
-         local id, dcp = folder .. "/c", torch.distributed.checkpoint
-         local future = dcp.async_save({a = torch.ones(3)}, {checkpoint_id = id})
-         while not future:done() do end
-         assert.matches("^%.tlua%-[^\n]+%.tmp\npart1%-0", listing(id))
-         shell.write(folder .. "/other.lua",
-            "torch.distributed.checkpoint.save({a = torch.zeros(3)}, {checkpoint_id = arg[1]})")
-         shell.ok(("%s %s %s"):format(shell.start(), shell.quote(folder .. "/other.lua"), shell.quote(id)))
-         assert.matches("index.json\npart1-0.safetensors\npart2-0.safetensors\n", listing(id), 1, true)
-         future:result()
-         assert.equal("index.json\npart1-0.safetensors\n", listing(id))
-         local state = {a = torch.zeros(3)}
-         dcp.load(state, {checkpoint_id = id})
-         assert.same({1, 1, 1}, state.a:tolist())
-      end)
-   end)
+   it("stay while their writer lives", shell.in_folder(function(folder)
+      local id, dcp = folder .. "/c", torch.distributed.checkpoint
+      local future = dcp.async_save({a = torch.ones(3)}, {checkpoint_id = id})
+      while not future:done() do end
+      assert.matches("^%.tlua%-[^\n]+%.tmp\npart1%-0", listing(id))
+      shell.write(folder .. "/other.lua",
+         "torch.distributed.checkpoint.save({a = torch.zeros(3)}, {checkpoint_id = arg[1]})")
+      shell.ok(("%s %s %s"):format(shell.start(), shell.quote(folder .. "/other.lua"), shell.quote(id)))
+      assert.matches("index.json\npart1-0.safetensors\npart2-0.safetensors\n", listing(id), 1, true)
+      future:result()
+      assert.equal("index.json\npart1-0.safetensors\n", listing(id))
+      local state = {a = torch.zeros(3)}
+      dcp.load(state, {checkpoint_id = id})
+      assert.same({1, 1, 1}, state.a:tolist())
+   end))
 end)

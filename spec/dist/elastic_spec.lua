@@ -60,13 +60,11 @@ describe("a training whose ranks are killed", function()
       end
    end)
 
-   it("takes a checkpoint up with another number of ranks", function()
-      shell.with_folder(function(folder)
-         local command = ("cd %s && %s run -n %%d %%s %s/examples/elastic.lua --steps %%d"):format(folder,
-            shell.quote(ranks.tlua), root)
-         local output = shell.ok(command:format(2, "--max-restarts 1", 40) .. " --die-at 35")
-         assert.matches("going on from step 30", output)
-         assert.matches("going on from step 40", shell.ok(command:format(3, "", 60)))
-      end)
-   end)
+   it("takes a checkpoint up with another number of ranks", shell.in_folder(function(folder)
+      local command = ("cd %s && %s run -n %%d %%s %s/examples/elastic.lua --steps %%d"):format(folder,
+         shell.quote(ranks.tlua), root)
+      local output = shell.ok(command:format(2, "--max-restarts 1", 40) .. " --die-at 35")
+      assert.matches("going on from step 30", output)
+      assert.matches("going on from step 40", shell.ok(command:format(3, "", 60)))
+   end))
 end)

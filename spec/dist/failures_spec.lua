@@ -56,17 +56,15 @@ describe("a rank that has ended", function()
 end)
 
 describe("calls that differ", function()
-   it("are an error on both ranks that names both lines", function()
-      ranks.ok(2, [[
-         local t = torch.ones(2, 3)
-         if rank == 0 then
-            refused("rank 0 all_reduce number 1 of float32 [2, 3] at ", dist.all_reduce, t)
-         else
-            refused("rank 1 barrier number 1 at ranks.lua:5", function() dist.barrier() end)
-         end
-         refused("ranks make different calls: rank ", dist.barrier)
-      ]])
-   end)
+   it("are an error on both ranks that names both lines", ranks:case(2, [[
+      local t = torch.ones(2, 3)
+      if rank == 0 then
+         refused("rank 0 all_reduce number 1 of float32 [2, 3] at ", dist.all_reduce, t)
+      else
+         refused("rank 1 barrier number 1 at ranks.lua:5", function() dist.barrier() end)
+      end
+      refused("ranks make different calls: rank ", dist.barrier)
+   ]]))
 
    it("differ by dtype, size, operation and root", function()
       for _, code in ipairs {
@@ -87,46 +85,40 @@ describe("calls that differ", function()
          {env = "TLUA_DISTRIBUTED_DEBUG=detail"})
    end)
 
-   it("differ by the sizes of parts", function()
-      ranks.ok(2, [[
-         refused("all_gather number 1 of float32 [", dist.all_gather,
-            {torch.ones(1), torch.ones(1)}, torch.ones(rank + 1))
-      ]])
-   end)
+   it("differ by the sizes of parts", ranks:case(2, [[
+      refused("all_gather number 1 of float32 [", dist.all_gather,
+         {torch.ones(1), torch.ones(1)}, torch.ones(rank + 1))
+   ]]))
 end)
 
 describe("a call that others do not make", function()
-   it("ends after the timeout and names the missing ranks and the calls of the others", function()
-      ranks.ok(3, [[
-         local t, store = torch.ones(4), dist.group.WORLD.store
-         local group = dist.new_group(nil, {timeout = 3})
-         dist.barrier() -- the barrier shows that all ranks have arrived
-         dist.all_reduce(t, {group = group})
-         if rank == 2 then
-            store:wait {"late0", "late1"}
-            refused("did not arrive within", dist.all_reduce, t, {group = group})
-         else
-            refused("all_reduce: rank 2 did not arrive within 3 s; rank 0 waits in all_reduce number 2 " ..
-               "of float32 [4] at ", dist.all_reduce, t, {group = group})
-            refused("rank 2 (missing) is elsewhere; its last call was all_reduce number 1 of float32 " ..
-               "[4] at ranks.lua:4", dist.all_reduce, t, {group = group})
-            store:set("late" .. rank, "")
-         end
-      ]])
-   end)
+   it("ends after the timeout and names the missing ranks and the calls of the others", ranks:case(3, [[
+      local t, store = torch.ones(4), dist.group.WORLD.store
+      local group = dist.new_group(nil, {timeout = 3})
+      dist.barrier() -- the barrier shows that all ranks have arrived
+      dist.all_reduce(t, {group = group})
+      if rank == 2 then
+         store:wait {"late0", "late1"}
+         refused("did not arrive within", dist.all_reduce, t, {group = group})
+      else
+         refused("all_reduce: rank 2 did not arrive within 3 s; rank 0 waits in all_reduce number 2 " ..
+            "of float32 [4] at ", dist.all_reduce, t, {group = group})
+         refused("rank 2 (missing) is elsewhere; its last call was all_reduce number 1 of float32 " ..
+            "[4] at ranks.lua:4", dist.all_reduce, t, {group = group})
+         store:set("late" .. rank, "")
+      end
+   ]]))
 
-   it("may have a timeout of its own, which names all that are missing", function()
-      ranks.ok(3, [[
-         local store = dist.group.WORLD.store
-         if rank == 0 then
-            refused("ranks 1 and 2 did not arrive within 0.1 s", dist.monitored_barrier,
-               {timeout = 0.1})
-            store:set("late", "")
-         else
-            store:wait "late"
-         end
-      ]])
-   end)
+   it("may have a timeout of its own, which names all that are missing", ranks:case(3, [[
+      local store = dist.group.WORLD.store
+      if rank == 0 then
+         refused("ranks 1 and 2 did not arrive within 0.1 s", dist.monitored_barrier,
+            {timeout = 0.1})
+         store:set("late", "")
+      else
+         store:wait "late"
+      end
+   ]]))
 end)
 
 describe("init_process_group", function()

@@ -25,13 +25,11 @@ describe("tlua run", function()
       end
    end)
 
-   it("passes arguments on", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/a.lua", "print(...)")
-         local output = shell.ok(("%s run -n 2 %s/a.lua --lr 0.1 'two words'"):format(ranks.tlua, folder))
-         assert.matches("[1] --lr\t0.1\ttwo words\n", output, nil, true)
-      end)
-   end)
+   it("passes arguments on", shell.in_folder(function(folder)
+      shell.write(folder .. "/a.lua", "print(...)")
+      local output = shell.ok(("%s run -n 2 %s/a.lua --lr 0.1 'two words'"):format(ranks.tlua, folder))
+      assert.matches("[1] --lr\t0.1\ttwo words\n", output, nil, true)
+   end))
 
    it("ends all when one fails, and shows that one's traceback last", function()
       local output, status = alone(3, [[
@@ -122,9 +120,8 @@ describe("tlua run", function()
          "%s 0 a.lua; echo \"status $?\"; wait; cat other"):format(folder, start, folder, start))
    end
 
-   it("joins the ranks of several launchers, the first of which is met at --rdzv", function()
-      shell.with_folder(function(folder)
-         local output = two_nodes(folder, [[
+   it("joins the ranks of several launchers, the first of which is met at --rdzv", shell.in_folder(function(folder)
+      local output = two_nodes(folder, [[
             local dist = torch.distributed
             dist.init_process_group()
             local t = torch.ones(1)
@@ -132,17 +129,15 @@ describe("tlua run", function()
             dist.barrier()
             print(("%s is %s of node %s: %g"):format(os.getenv "RANK", os.getenv "LOCAL_RANK",
                os.getenv "GROUP_RANK", t:item()))]])
-         for rank, line in ipairs {"0 is 0 of node 0: 4", "1 is 1 of node 0: 4", "2 is 0 of node 1: 4",
-            "3 is 1 of node 1: 4"} do
-            assert.matches(("[%d] %s\n"):format(rank - 1, line), output, nil, true)
-         end
-         assert.equal(2, select(2, output:gsub("status 0", "")), output)
-      end)
-   end)
+      for rank, line in ipairs {"0 is 0 of node 0: 4", "1 is 1 of node 0: 4", "2 is 0 of node 1: 4",
+         "3 is 1 of node 1: 4"} do
+         assert.matches(("[%d] %s\n"):format(rank - 1, line), output, nil, true)
+      end
+      assert.equal(2, select(2, output:gsub("status 0", "")), output)
+   end))
 
-   it("starts the ranks of all launchers again when one of them is killed", function()
-      shell.with_folder(function(folder)
-         local output = two_nodes(folder, [[
+   it("starts the ranks of all launchers again when one of them is killed", shell.in_folder(function(folder)
+      local output = two_nodes(folder, [[
             local dist = torch.distributed
             dist.init_process_group()
             dist.barrier()
@@ -151,11 +146,10 @@ describe("tlua run", function()
             end
             dist.barrier()
             print("attempt " .. os.getenv "TLUA_RESTART_COUNT" .. " done")]], "--max-restarts 1")
-         assert.equal(4, select(2, output:gsub("attempt 1 done", "")), output)
-         assert.is_nil(output:find "attempt 0 done", output)
-         assert.equal(2, select(2, output:gsub("status 0", "")), output)
-      end)
-   end)
+      assert.equal(4, select(2, output:gsub("attempt 1 done", "")), output)
+      assert.is_nil(output:find "attempt 0 done", output)
+      assert.equal(2, select(2, output:gsub("status 0", "")), output)
+   end))
 
    it("says in one line that a port is taken", function()
       ranks.ok(1, ([[
@@ -194,9 +188,8 @@ describe("tlua run", function()
       end)
    end)
 
-   it("runs two jobs at once, each in its own world", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/a.lua", [[
+   it("runs two jobs at once, each in its own world", shell.in_folder(function(folder)
+      shell.write(folder .. "/a.lua", [[
             local dist = torch.distributed
             dist.init_process_group()
             local sum = torch.full({1}, tonumber(arg[1]))
@@ -206,11 +199,10 @@ describe("tlua run", function()
                assert(t:item() == 2 * sum:item())
             end
             print("job " .. arg[1] .. " is done")]])
-         local start = ("%s run -n 2 --timeout 120 %s/a.lua "):format(ranks.tlua, folder)
-         local output = shell.run(("(%s1 & %s2 & %s3 & wait) 2>&1"):format(start, start, start))
-         for job = 1, 3 do assert.equal(2, select(2, output:gsub(("job %d is done"):format(job), "")), output) end
-      end)
-   end)
+      local start = ("%s run -n 2 --timeout 120 %s/a.lua "):format(ranks.tlua, folder)
+      local output = shell.run(("(%s1 & %s2 & %s3 & wait) 2>&1"):format(start, start, start))
+      for job = 1, 3 do assert.equal(2, select(2, output:gsub(("job %d is done"):format(job), "")), output) end
+   end))
 
    it("waits by a monotonic clock", function()
       if not shell.has "cc" then return pending "needs a C compiler" end
@@ -250,35 +242,31 @@ describe("tlua run", function()
       end)
    end)
 
-   it("starts many ranks if few files may be open", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/a.lua", [[
+   it("starts many ranks if few files may be open", shell.in_folder(function(folder)
+      shell.write(folder .. "/a.lua", [[
             torch.distributed.init_process_group()
             torch.distributed.barrier()
             local limit = io.popen "ulimit -Sn"
             print("limit " .. limit:read "n")]])
-         local run = ("%s run -n 12 --timeout 120 %s/a.lua"):format(ranks.tlua, folder)
-         local output, status = shell.run("ulimit -Sn 40; " .. run)
-         assert.equal(0, status, output)
-         assert.equal(12, select(2, output:gsub("limit 40", "")), output)
-         -- Thirty open files are too few: the launcher raises an error instead of hanging.
-         output, status = shell.run("ulimit -n 30; " .. run)
-         assert.equal(1, status, output)
-         assert.matches("run: a process could not be started: Too many open files", output, nil, true)
-      end)
-   end)
+      local run = ("%s run -n 12 --timeout 120 %s/a.lua"):format(ranks.tlua, folder)
+      local output, status = shell.run("ulimit -Sn 40; " .. run)
+      assert.equal(0, status, output)
+      assert.equal(12, select(2, output:gsub("limit 40", "")), output)
+      -- Thirty open files are too few: the launcher raises an error instead of hanging.
+      output, status = shell.run("ulimit -n 30; " .. run)
+      assert.equal(1, status, output)
+      assert.matches("run: a process could not be started: Too many open files", output, nil, true)
+   end))
 
-   it("reads nothing from standard input if a rank could not be started", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/a.lua", "print(torch.distributed.is_available())")
-         -- the launcher opens this input, which never ends
-         shell.ok(("mkfifo %s/input"):format(folder))
-         local output, status = shell.run(("ulimit -n 16; timeout 60 %s run -n 8 %s/a.lua <>%s/input")
-            :format(ranks.tlua, folder, folder))
-         assert.matches("Too many open files", output, nil, true)
-         assert.equal(1, status, output)
-      end)
-   end)
+   it("reads nothing from standard input if a rank could not be started", shell.in_folder(function(folder)
+      shell.write(folder .. "/a.lua", "print(torch.distributed.is_available())")
+      -- the launcher opens this input, which never ends
+      shell.ok(("mkfifo %s/input"):format(folder))
+      local output, status = shell.run(("ulimit -n 16; timeout 60 %s run -n 8 %s/a.lua <>%s/input")
+         :format(ranks.tlua, folder, folder))
+      assert.matches("Too many open files", output, nil, true)
+      assert.equal(1, status, output)
+   end))
 
    it("explains wrong command lines", function()
       local output, status = shell.run(ranks.tlua .. " run -n none a.lua")

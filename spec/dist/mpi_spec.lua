@@ -125,24 +125,20 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
          assert.matches("1 has 2.0 by shm", output)
       end)
 
-      it("name missing libraries in one line", function()
-         shell.with_folder(function(folder)
-            local code = "torch.distributed.init_process_group {backend = 'mpi'}"
-            local output, status = shell.run(("TLUA_PLUGINS=%s TLUA_MPI=%s %s -e %s"):format(folder, mpi,
-               ranks.tlua, shell.quote(code)))
-            assert.equal(1, status)
-            assert.matches(("mpi: there is no %s/tlua_mpi_%s.so: build tlua where "):format(folder, mpi),
-               output, nil, true)
-         end)
-      end)
+      it("name missing libraries in one line", shell.in_folder(function(folder)
+         local code = "torch.distributed.init_process_group {backend = 'mpi'}"
+         local output, status = shell.run(("TLUA_PLUGINS=%s TLUA_MPI=%s %s -e %s"):format(folder, mpi,
+            ranks.tlua, shell.quote(code)))
+         assert.equal(1, status)
+         assert.matches(("mpi: there is no %s/tlua_mpi_%s.so: build tlua where "):format(folder, mpi),
+            output, nil, true)
+      end))
    end)
 end
 
-describe("the back end mpi", function()
-   it("names the ranks that mpirun did not start", function()
-      local output, status = shell.run(("env -u PMIX_RANK %s -e %s"):format(ranks.tlua,
-         shell.quote "torch.distributed.init_process_group {backend = 'mpi'}"))
-      assert.equal(1, status)
-      assert.matches("this process was started neither by mpirun nor by srun", output)
-   end)
+it("the back end mpi names the ranks that mpirun did not start", function()
+   local output, status = shell.run(("env -u PMIX_RANK %s -e %s"):format(ranks.tlua,
+      shell.quote "torch.distributed.init_process_group {backend = 'mpi'}"))
+   assert.equal(1, status)
+   assert.matches("this process was started neither by mpirun nor by srun", output)
 end)

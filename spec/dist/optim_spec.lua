@@ -3,29 +3,27 @@
 
 local ranks = require "spec.dist.ranks"
 
-local run <const> = ranks:run_after "optim"
+local run <const>, case <const> = ranks:run_after "optim"
 
 describe("optimizers of split parameters", function()
-   it("step each element as in one process: fully_shard, parallel layers, ZeRO", function()
-      run(2, [==[
-         for _, how in ipairs {"fully_shard", "parallel layers", "ZeRO"} do
-            for _, row in ipairs {
-               {"SGD", {lr = 0.1, momentum = 0.9, nesterov = true, weight_decay = 0.01}},
-               {"Adam", {lr = 0.01, amsgrad = true}}, {"AdamW", {lr = 0.01}}, {"Adadelta", {}},
-               {"Adagrad", {lr = 0.1}}, {"Adamax", {}}, {"ASGD", {}}, {"NAdam", {}}, {"RAdam", {}},
-               {"RMSprop", {momentum = 0.9, centered = true}}, {"Rprop", {}}, {"Lion", {lr = 0.01}},
-            } do
-               local name, options = table.unpack(row)
-               train(how, true, function(params, split_how)
-                  if split_how ~= "ZeRO" then return optim[name](params, options) end
-                  local o = {optimizer_class = optim[name]}
-                  for key, value in pairs(options) do o[key] = value end
-                  return Zero(params, o)
-               end)
-            end
+   it("step each element as in one process: fully_shard, parallel layers, ZeRO", case(2, [==[
+      for _, how in ipairs {"fully_shard", "parallel layers", "ZeRO"} do
+         for _, row in ipairs {
+            {"SGD", {lr = 0.1, momentum = 0.9, nesterov = true, weight_decay = 0.01}},
+            {"Adam", {lr = 0.01, amsgrad = true}}, {"AdamW", {lr = 0.01}}, {"Adadelta", {}},
+            {"Adagrad", {lr = 0.1}}, {"Adamax", {}}, {"ASGD", {}}, {"NAdam", {}}, {"RAdam", {}},
+            {"RMSprop", {momentum = 0.9, centered = true}}, {"Rprop", {}}, {"Lion", {lr = 0.01}},
+         } do
+            local name, options = table.unpack(row)
+            train(how, true, function(params, split_how)
+               if split_how ~= "ZeRO" then return optim[name](params, options) end
+               local o = {optimizer_class = optim[name]}
+               for key, value in pairs(options) do o[key] = value end
+               return Zero(params, o)
+            end)
          end
-      ]==])
-   end)
+      end
+   ]==]))
 
    it("clip by the norm of all parts in a step with max_norm", function()
       for _, n in ipairs {2, 4} do
@@ -68,35 +66,33 @@ describe("optimizers of split parameters", function()
       end
    end)
 
-   it("are refused if they need more than a rank's part", function()
-      run(2, [==[
-         for _, how in ipairs {"fully_shard", "parallel layers"} do
-            for _, name in ipairs {"Adafactor", "SparseAdam", "LBFGS"} do
-               -- SparseAdam with parallel layers gets some of the rows
-               local rows = how == "parallel layers" and name == "SparseAdam"
-               local text = ("optim.%s: parameter %d: it is split over ranks, by fully_shard or tensor"):format(name,
-                  rows and 3 or 1)
-               refused(text, optim[name], split(how, build(true)):parameters())
-               local model = build(true)
-               local early = optim[name](model:parameters())
-               split(how, model)
-               refused(text, early.step, early, function() return torch.ones({}) end)
-            end
+   it("are refused if they need more than a rank's part", case(2, [==[
+      for _, how in ipairs {"fully_shard", "parallel layers"} do
+         for _, name in ipairs {"Adafactor", "SparseAdam", "LBFGS"} do
+            -- SparseAdam with parallel layers gets some of the rows
+            local rows = how == "parallel layers" and name == "SparseAdam"
+            local text = ("optim.%s: parameter %d: it is split over ranks, by fully_shard or tensor"):format(name,
+               rows and 3 or 1)
+            refused(text, optim[name], split(how, build(true)):parameters())
+            local model = build(true)
+            local early = optim[name](model:parameters())
+            split(how, model)
+            refused(text, early.step, early, function() return torch.ones({}) end)
          end
-         local model = build(true)
-         local adam = optim.Adam(model:parameters())
-         for _, p in ipairs(model:parameters()) do p.grad = torch.ones_like(p) end
-         adam:step()
-         split("fully_shard", model)
-         refused("optim.Adam: parameter 1: its state exp_avg is of shape (10, 6)", adam.step, adam)
-         refused(("but fully_shard has left this rank a part of %d elements; make the optimizer after " ..
-            "fully_shard"):format(rank == 0 and 35 or 25), adam.step, adam)
-         refused("ZeroRedundancyOptimizer: parameter 1: expected one that all ranks have whole, but it is split",
-            Zero, model:parameters(), {optimizer_class = optim.SGD})
-         refused("ZeroRedundancyOptimizer: optimizer_class: a step of LBFGS needs all parameters", Zero,
-            build(true):parameters(), {optimizer_class = optim.LBFGS})
-         refused("DistributedDataParallel: parameter 1: expected one that all ranks have whole, but it is split",
-            nn.parallel.DistributedDataParallel, model)
-      ]==])
-   end)
+      end
+      local model = build(true)
+      local adam = optim.Adam(model:parameters())
+      for _, p in ipairs(model:parameters()) do p.grad = torch.ones_like(p) end
+      adam:step()
+      split("fully_shard", model)
+      refused("optim.Adam: parameter 1: its state exp_avg is of shape (10, 6)", adam.step, adam)
+      refused(("but fully_shard has left this rank a part of %d elements; make the optimizer after " ..
+         "fully_shard"):format(rank == 0 and 35 or 25), adam.step, adam)
+      refused("ZeroRedundancyOptimizer: parameter 1: expected one that all ranks have whole, but it is split",
+         Zero, model:parameters(), {optimizer_class = optim.SGD})
+      refused("ZeroRedundancyOptimizer: optimizer_class: a step of LBFGS needs all parameters", Zero,
+         build(true):parameters(), {optimizer_class = optim.LBFGS})
+      refused("DistributedDataParallel: parameter 1: expected one that all ranks have whole, but it is split",
+         nn.parallel.DistributedDataParallel, model)
+   ]==]))
 end)

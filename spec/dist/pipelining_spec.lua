@@ -3,7 +3,7 @@
 local torch = require "tlua"
 local ranks = require "spec.dist.ranks"
 
-local run <const> = ranks:run_after "pipelining"
+local run <const>, case <const> = ranks:run_after "pipelining"
 
 describe("a pipeline", function()
    for _, kind in ipairs {"ScheduleGPipe", "Schedule1F1B"} do
@@ -23,23 +23,21 @@ describe("a pipeline", function()
       end)
    end
 
-   it("has several stages on a rank: ScheduleInterleaved1F1B", function()
-      run(2, [==[
-         for _, parts in ipairs {1, 2, 4, 8} do
-            local model, stages = build(6), {}
-            for i = 1, 3 do
-               local s = rank + (i - 1) * size
-               stages[i] = pipe.PipelineStage(model[s + 1], s, 6)
-            end
-            train(model, stages, pipe.ScheduleInterleaved1F1B(stages, parts,
-               {loss_fn = F.mse_loss}), 2)
+   it("has several stages on a rank: ScheduleInterleaved1F1B", case(2, [==[
+      for _, parts in ipairs {1, 2, 4, 8} do
+         local model, stages = build(6), {}
+         for i = 1, 3 do
+            local s = rank + (i - 1) * size
+            stages[i] = pipe.PipelineStage(model[s + 1], s, 6)
          end
-      ]==])
-   end)
+         train(model, stages, pipe.ScheduleInterleaved1F1B(stages, parts,
+            {loss_fn = F.mse_loss}), 2)
+      end
+   ]==]))
 
    it("computes gradients of parameters later: ScheduleInterleavedZeroBubble", function()
-      for _, case in ipairs {{2, 1}, {4, 1}, {2, 2}} do
-         run(case[1], ("local here = %d "):format(case[2]) .. [==[
+      for _, row in ipairs {{2, 1}, {4, 1}, {2, 2}} do
+         run(row[1], ("local here = %d "):format(row[2]) .. [==[
             for _, parts in ipairs {1, 2, 8} do
                local model, stages = build(here * size), {}
                for i = 1, here do
@@ -90,82 +88,74 @@ describe("a pipeline", function()
       end
    end)
 
-   it("exchanges no shapes if all stages know theirs", function()
-      run(2, [==[
-         local stage = pipe.PipelineStage(build(size)[rank + 1], rank, size, {input_args = torch.empty(2, 6)})
-         train(build(size), {stage}, pipe.Schedule1F1B(stage, 4, {loss_fn = F.mse_loss}), 2)
-         refused("PipelineStage: input_args: expected a tensor or a list of them, got ", pipe.PipelineStage,
-            nn.Linear(6, 6), rank, size, {input_args = {3}})
-      ]==])
-   end)
+   it("exchanges no shapes if all stages know theirs", case(2, [==[
+      local stage = pipe.PipelineStage(build(size)[rank + 1], rank, size, {input_args = torch.empty(2, 6)})
+      train(build(size), {stage}, pipe.Schedule1F1B(stage, 4, {loss_fn = F.mse_loss}), 2)
+      refused("PipelineStage: input_args: expected a tensor or a list of them, got ", pipe.PipelineStage,
+         nn.Linear(6, 6), rank, size, {input_args = {3}})
+   ]==]))
 
-   it("passes several tensors between stages, also of integers", function()
-      run(2, [==[
-         local Two = torch.class("Two", nn.Module)
-         function Two:__init() nn.Module.__init(self) self.a = nn.Linear(6, 6) end
-         function Two:forward(t, n) return self.a(t), n or torch.ones(#t, {dtype = "int64"}) * 2 end
-         local Join = torch.class("Join", nn.Module)
-         function Join:__init() nn.Module.__init(self) self.b = nn.Linear(6, 6) end
-         function Join:forward(t, n) return self.b(t) * n:unsqueeze(2) end
-         torch.manual_seed(1)
-         local two, join = Two(), Join()
-         local stage = pipe.PipelineStage(rank == 0 and two or join, rank, 2)
-         local schedule = pipe.Schedule1F1B(stage, 4, {loss_fn = F.mse_loss})
-         if rank == 0 then schedule:step(x) else schedule:step {target = y} end
-         torch.manual_seed(1)
-         local a, b = Two(), Join()
-         F.mse_loss(b(a(x)), y):backward()
-         near(stage.submodule:parameters()[1].grad, (rank == 0 and a or b):parameters()[1].grad)
-      ]==])
-   end)
+   it("passes several tensors between stages, also of integers", case(2, [==[
+      local Two = torch.class("Two", nn.Module)
+      function Two:__init() nn.Module.__init(self) self.a = nn.Linear(6, 6) end
+      function Two:forward(t, n) return self.a(t), n or torch.ones(#t, {dtype = "int64"}) * 2 end
+      local Join = torch.class("Join", nn.Module)
+      function Join:__init() nn.Module.__init(self) self.b = nn.Linear(6, 6) end
+      function Join:forward(t, n) return self.b(t) * n:unsqueeze(2) end
+      torch.manual_seed(1)
+      local two, join = Two(), Join()
+      local stage = pipe.PipelineStage(rank == 0 and two or join, rank, 2)
+      local schedule = pipe.Schedule1F1B(stage, 4, {loss_fn = F.mse_loss})
+      if rank == 0 then schedule:step(x) else schedule:step {target = y} end
+      torch.manual_seed(1)
+      local a, b = Two(), Join()
+      F.mse_loss(b(a(x)), y):backward()
+      near(stage.submodule:parameters()[1].grad, (rank == 0 and a or b):parameters()[1].grad)
+   ]==]))
 
-   it("works with DistributedDataParallel and fully_shard", function()
-      run(4, [==[
-         local mesh = dist.init_device_mesh("cpu", {2, 2}, {mesh_dim_names = {"pp", "dp"}})
-         local at, part = mesh.pp:get_local_rank(), mesh.dp:get_local_rank()
-         local function mine(t) return t:narrow(1, part * 4 + 1, 4) end
-         for _, kind in ipairs {"ddp", "fsdp"} do
-            local model = build(2)[at + 1]
-            if kind == "fsdp" then
-               dist.fsdp.fully_shard(model, {mesh = mesh.dp})
-            else
-               model = nn.parallel.DistributedDataParallel(model,
-                  {process_group = mesh.dp:get_group()})
-            end
-            local stage = pipe.PipelineStage(model, at, 2, {group = mesh.pp:get_group()})
-            local schedule = pipe.Schedule1F1B(stage, 2, {loss_fn = F.mse_loss})
-            for _ = 1, 2 do
-               if at == 0 then schedule:step(mine(x)) else schedule:step {target = mine(y)} end
-            end
-            local alone = build(2)
-            ;(F.mse_loss(alone(x), y) * 2):backward()
-            for i, p in ipairs(model:parameters()) do
-               near(dist.fsdp.full_tensor(p, p.grad), alone[at + 1]:parameters()[i].grad)
-            end
+   it("works with DistributedDataParallel and fully_shard", case(4, [==[
+      local mesh = dist.init_device_mesh("cpu", {2, 2}, {mesh_dim_names = {"pp", "dp"}})
+      local at, part = mesh.pp:get_local_rank(), mesh.dp:get_local_rank()
+      local function mine(t) return t:narrow(1, part * 4 + 1, 4) end
+      for _, kind in ipairs {"ddp", "fsdp"} do
+         local model = build(2)[at + 1]
+         if kind == "fsdp" then
+            dist.fsdp.fully_shard(model, {mesh = mesh.dp})
+         else
+            model = nn.parallel.DistributedDataParallel(model,
+               {process_group = mesh.dp:get_group()})
          end
-      ]==])
-   end)
+         local stage = pipe.PipelineStage(model, at, 2, {group = mesh.pp:get_group()})
+         local schedule = pipe.Schedule1F1B(stage, 2, {loss_fn = F.mse_loss})
+         for _ = 1, 2 do
+            if at == 0 then schedule:step(mine(x)) else schedule:step {target = mine(y)} end
+         end
+         local alone = build(2)
+         ;(F.mse_loss(alone(x), y) * 2):backward()
+         for i, p in ipairs(model:parameters()) do
+            near(dist.fsdp.full_tensor(p, p.grad), alone[at + 1]:parameters()[i].grad)
+         end
+      end
+   ]==]))
 
-   it("refuses arguments that do not fit, on every rank", function()
-      run(2, [==[
-         local model = build(2)
-         local Stage = pipe.PipelineStage
-         refused(("stage %d is on rank %d of the group, this is rank %d"):format(1 - rank, 1 - rank,
-            rank), Stage, model, 1 - rank, 2)
-         refused("num_stages: expected a multiple of the group's 2 ranks, got 3", Stage, model,
-            rank, 3)
-         refused("stage_index: expected 0 to 1, got 5", Stage, model, 5, 2)
-         local stage = Stage(model[rank + 1], rank, 2)
-         refused("n_microbatches: expected 1 to 4095, got 0", pipe.ScheduleGPipe, stage, 0)
-         refused("stage: expected a PipelineStage, got 1", pipe.ScheduleGPipe, 1, 2)
-         refused(("expected stage %d as number 2, got stage %d"):format(rank + 2, rank),
-            pipe.ScheduleInterleaved1F1B, {stage, stage}, 2)
-         local four = Stage(model[rank + 1], rank, 4)
-         refused("4 stages on 2 ranks are 2 for each, got 1", pipe.ScheduleGPipe, four, 2)
-         refused(("argument 2 is %d parts here, but %d parts on rank %d"):format(rank + 1, 2 - rank,
-            1 - rank), pipe.ScheduleGPipe, stage, rank + 1)
-      ]==])
-   end)
+   it("refuses arguments that do not fit, on every rank", case(2, [==[
+      local model = build(2)
+      local Stage = pipe.PipelineStage
+      refused(("stage %d is on rank %d of the group, this is rank %d"):format(1 - rank, 1 - rank,
+         rank), Stage, model, 1 - rank, 2)
+      refused("num_stages: expected a multiple of the group's 2 ranks, got 3", Stage, model,
+         rank, 3)
+      refused("stage_index: expected 0 to 1, got 5", Stage, model, 5, 2)
+      local stage = Stage(model[rank + 1], rank, 2)
+      refused("n_microbatches: expected 1 to 4095, got 0", pipe.ScheduleGPipe, stage, 0)
+      refused("stage: expected a PipelineStage, got 1", pipe.ScheduleGPipe, 1, 2)
+      refused(("expected stage %d as number 2, got stage %d"):format(rank + 2, rank),
+         pipe.ScheduleInterleaved1F1B, {stage, stage}, 2)
+      local four = Stage(model[rank + 1], rank, 4)
+      refused("4 stages on 2 ranks are 2 for each, got 1", pipe.ScheduleGPipe, four, 2)
+      refused(("argument 2 is %d parts here, but %d parts on rank %d"):format(rank + 1, 2 - rank,
+         1 - rank), pipe.ScheduleGPipe, stage, rank + 1)
+   ]==]))
 
    it("fails on every rank if one rank fails", function()
       for _, n in ipairs {2, 3} do

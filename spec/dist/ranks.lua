@@ -57,10 +57,19 @@ end
 ---@return fun(text: string): string
 function M.following(name) return function(text) return running(name) .. text end end
 
---- Returns a function like `ok` that puts a file of spec/dist/programs before the code of the
+--- Returns a test that runs code on n ranks: `it(name, ranks:case(2, code))`.
+---@param n integer
+---@param code string
+---@return fun()
+function M:case(n, code) return function() self.ok(n, code) end end
+
+--- Returns functions like `ok` and `case` that put a file of spec/dist/programs before the code of the
 --- program.
 ---@param name string
-function M:run_after(name) return function(n, code, options) return self.ok(n, running(name) .. code, options) end end
+function M:run_after(name)
+   local function run(n, code, options) return self.ok(n, running(name) .. code, options) end
+   return run, function(n, code) return function() run(n, code) end end
+end
 
 -- Calls the cases of a spec file whose names match one of the patterns, all without patterns, with
 -- `runner` in place of this module; after(name, ok, message) is called for each.

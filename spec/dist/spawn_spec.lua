@@ -163,18 +163,16 @@ describe("torch.distributed, called as in PyTorch's programs,", function()
       ]], {alone = true})
    end)
 
-   it("takes torchrun's options in `tlua run`", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/a.lua", [[
+   it("takes torchrun's options in `tlua run`", shell.in_folder(function(folder)
+      shell.write(folder .. "/a.lua", [[
             torch.distributed.init_process_group()
             print(os.getenv "RANK" .. " of " .. os.getenv "WORLD_SIZE" .. " at " .. os.getenv "MASTER_PORT")]])
-         local output = shell.ok(("%s run --standalone --nnodes=1 --nproc_per_node=2 --rdzv_backend=c10d " ..
-            "--rdzv-id 7 %s/a.lua"):format(ranks.tlua, folder))
-         assert.matches("1 of 2 at ", output)
-         local port = ranks.free_port()
-         output = shell.ok(("%s run --nproc-per-node 2 --node_rank 0 --master_addr=127.0.0.1 --master_port=%d %s/a.lua")
-            :format(ranks.tlua, port, folder))
-         assert.matches("1 of 2 at " .. port, output)
-      end)
-   end)
+      local output = shell.ok(("%s run --standalone --nnodes=1 --nproc_per_node=2 --rdzv_backend=c10d " ..
+         "--rdzv-id 7 %s/a.lua"):format(ranks.tlua, folder))
+      assert.matches("1 of 2 at ", output)
+      local port = ranks.free_port()
+      output = shell.ok(("%s run --nproc-per-node 2 --node_rank 0 --master_addr=127.0.0.1 --master_port=%d %s/a.lua")
+         :format(ranks.tlua, port, folder))
+      assert.matches("1 of 2 at " .. port, output)
+   end))
 end)

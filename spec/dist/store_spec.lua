@@ -186,29 +186,25 @@ describe("users without the secret", function()
 end)
 
 describe("FileStore", function()
-   it("writes a file that nobody else may read", function()
-      shell.with_folder(function(folder)
-         local path = folder .. "/meet"
-         local store = dist.FileStore(path, {is_master = true, timeout = 5})
-         assert.matches("^%-rw%-%-%-%-%-%-%- 1 ", shell.ok("ls -l " .. path))
-         local other = dist.FileStore(path, {timeout = 60})
-         other:set("key", "value")
-         assert.equal("value", store:get "key")
-         other:close()
-         shell.ok("chmod 644 " .. path)
-         assert.raises("expected mode 600, got 644", function() dist.FileStore(path, {timeout = 0.05}) end)
-         shell.ok(("mv %s %s.1 && ln -s %s.1 %s"):format(path, path, path, path))
-         assert.raises("expected a plain file, got a link", function() dist.FileStore(path, {timeout = 60}) end)
-         store:close()
-         assert.raises("no/meet",
-            function() dist.FileStore(folder .. "/no/meet", {is_master = true, timeout = 5}) end)
-      end)
-   end)
+   it("writes a file that nobody else may read", shell.in_folder(function(folder)
+      local path = folder .. "/meet"
+      local store = dist.FileStore(path, {is_master = true, timeout = 5})
+      assert.matches("^%-rw%-%-%-%-%-%-%- 1 ", shell.ok("ls -l " .. path))
+      local other = dist.FileStore(path, {timeout = 60})
+      other:set("key", "value")
+      assert.equal("value", store:get "key")
+      other:close()
+      shell.ok("chmod 644 " .. path)
+      assert.raises("expected mode 600, got 644", function() dist.FileStore(path, {timeout = 0.05}) end)
+      shell.ok(("mv %s %s.1 && ln -s %s.1 %s"):format(path, path, path, path))
+      assert.raises("expected a plain file, got a link", function() dist.FileStore(path, {timeout = 60}) end)
+      store:close()
+      assert.raises("no/meet", function() dist.FileStore(folder .. "/no/meet", {is_master = true, timeout = 5}) end)
+   end))
 end)
 
-describe("destroy_process_group", function()
-   it("removes the keys of groups", function()
-      ranks.ok(2, [[
+it("destroy_process_group removes the keys of groups", function()
+   ranks.ok(2, [[
          dist.init_process_group {timeout = 120}
          local rank, store = dist.get_rank(), dist.group.WORLD.store
          local function settled() -- Waits until no rank adds or deletes keys.
@@ -233,12 +229,10 @@ describe("destroy_process_group", function()
          while watch:add("left", 0) < 2 do dist._sleep(0.01) end
          check(1, watch:num_keys()) -- the only remaining key is "left"
       ]], {alone = true})
-   end)
 end)
 
-describe("HashStore", function()
-   it("is a store of one process, also of a group of one rank", function()
-      ranks.ok(1, [[
+it("HashStore is a store of one process, also of a group of one rank", function()
+   ranks.ok(1, [[
          local store = dist.HashStore {timeout = 0.05}
          store:set("key", "value")
          check("value", store:get("key"))
@@ -253,23 +247,20 @@ describe("HashStore", function()
          refused("the store is closed", store.get, store, "key")
          refused("unknown option time", dist.HashStore, {time = 3})
       ]], {alone = true})
-   end)
 end)
 
 describe("get", function()
-   it("waits for a key that another rank sets", function()
-      ranks.ok(2, [[
-         local store = dist.group.WORLD.store
-         if rank == 0 then
-            check("found", store:get("late"))
-            store:set("done", "")
-         else
-            dist._sleep(0.05)
-            store:set("late", "found")
-            store:wait({"late", "done"})
-         end
-      ]])
-   end)
+   it("waits for a key that another rank sets", ranks:case(2, [[
+      local store = dist.group.WORLD.store
+      if rank == 0 then
+         check("found", store:get("late"))
+         store:set("done", "")
+      else
+         dist._sleep(0.05)
+         store:set("late", "found")
+         store:wait({"late", "done"})
+      end
+   ]]))
 end)
 
 describe("a file or an address as init_method", function()
@@ -294,20 +285,18 @@ describe("a file or an address as init_method", function()
       ]], {alone = true, env = "SPEC_PORT=" .. ranks.free_port()})
    end)
 
-   it("starts a group with the ranks of mpirun's variables", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/a.lua", [[
+   it("starts a group with the ranks of mpirun's variables", shell.in_folder(function(folder)
+      shell.write(folder .. "/a.lua", [[
             local dist = torch.distributed
             dist.init_process_group {timeout = 120}
             local t = torch.ones(1)
             dist.all_reduce(t)
             dist.barrier()
             print(dist.get_rank() .. " has " .. t:item())]])
-         local start = ("PMIX_NAMESPACE=a.1 TMPDIR=%s OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK="):format(folder)
-         local output = shell.run(("%s0 %s %s/a.lua & %s1 %s %s/a.lua; wait"):format(start,
-            ranks.tlua, folder, start, ranks.tlua, folder))
-         assert.matches("0 has 2.0", output)
-         assert.matches("1 has 2.0", output)
-      end)
-   end)
+      local start = ("PMIX_NAMESPACE=a.1 TMPDIR=%s OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK="):format(folder)
+      local output = shell.run(("%s0 %s %s/a.lua & %s1 %s %s/a.lua; wait"):format(start,
+         ranks.tlua, folder, start, ranks.tlua, folder))
+      assert.matches("0 has 2.0", output)
+      assert.matches("1 has 2.0", output)
+   end))
 end)

@@ -24,54 +24,46 @@ describe("examples/tour.lua", function()
    end)
 end)
 
-describe("examples/deploy", function()
-   it("reads the same digits in Lua and in a C program without Lua", function()
-      if os.getenv "SPEC_SANITIZED" == "1" then return pending "the program would need the sanitizer's options" end
-      shell.with_folder(function(folder)
-         local output = shell.ok(("%s examples/deploy/export.lua --save %s/digits.tlp"):format(tlua, folder))
-         assert.matches("return t%d+\n%d+ calls, 10 constants of %d+ bytes", output)
-         local right = output:match "(%d+) of 1797 digits read right\n$"
-         assert.truthy(tonumber(right) > 1700, output)
-         shell.ok(("%s -Isrc -o %s/run examples/deploy/run.c %s/libtlua.a -lm -ldl -lpthread"):format(
-            os.getenv "CC" or "cc", folder, shell.quote(shell.build)))
-         assert.equal(("%s of 1797 digits read right\n"):format(right), shell.ok(
-            ("%s/run %s/digits.tlp examples/data/digits.csv"):format(folder, folder)))
-         local _, status = shell.run(folder .. "/run examples/data/digits.csv examples/data/digits.csv")
-         assert.equal(1, status)
-      end)
+it("examples/deploy reads the same digits in Lua and in a C program without Lua", function()
+   if os.getenv "SPEC_SANITIZED" == "1" then return pending "the program would need the sanitizer's options" end
+   shell.with_folder(function(folder)
+      local output = shell.ok(("%s examples/deploy/export.lua --save %s/digits.tlp"):format(tlua, folder))
+      assert.matches("return t%d+\n%d+ calls, 10 constants of %d+ bytes", output)
+      local right = output:match "(%d+) of 1797 digits read right\n$"
+      assert.truthy(tonumber(right) > 1700, output)
+      shell.ok(("%s -Isrc -o %s/run examples/deploy/run.c %s/libtlua.a -lm -ldl -lpthread"):format(
+         os.getenv "CC" or "cc", folder, shell.quote(shell.build)))
+      assert.equal(("%s of 1797 digits read right\n"):format(right), shell.ok(
+         ("%s/run %s/digits.tlp examples/data/digits.csv"):format(folder, folder)))
+      local _, status = shell.run(folder .. "/run examples/data/digits.csv examples/data/digits.csv")
+      assert.equal(1, status)
    end)
 end)
 
-describe("examples/profile.lua", function()
-   it("shows why a loop is slow, and fewer calls after its repair", function()
-      local output = shell.ok(tlua .. " examples/profile.lua --steps 3")
-      assert.matches("== the slow loop ==.*backward.*waiting for data.*== the repaired loop ==", output)
-      local times = output:match "makes (%d+) times fewer calls"
-      assert.is_true(tonumber(times) >= 5, output)
-   end)
+it("examples/profile.lua shows why a loop is slow, and fewer calls after its repair", function()
+   local output = shell.ok(tlua .. " examples/profile.lua --steps 3")
+   assert.matches("== the slow loop ==.*backward.*waiting for data.*== the repaired loop ==", output)
+   local times = output:match "makes (%d+) times fewer calls"
+   assert.is_true(tonumber(times) >= 5, output)
 end)
 
 describe("examples/miniproject.lua", function()
-   it("trains in full and mixed precision, and shows where the time goes", function()
-      shell.with_folder(function(folder)
-         local output = shell.ok(("%s examples/miniproject.lua --epochs 3 --width 32 --blocks 1 "
-            .. "--logs %s"):format(tlua, folder))
-         for _, dtype in ipairs {"float32", "bfloat16"} do
-            assert.matches("== " .. dtype .. ": %d+ parameters ==.*The most expensive modules.*mixers", output)
-            local accuracy = output:match("\n" .. dtype .. " +[%d.]+ +([%d.]+) +[%d.]+\n")
-            assert.is_true(tonumber(accuracy) > 0.7, output)
-         end
-         assert.matches("accuracy  %(bfloat16: .*float32: ", shell.ok(tlua .. " top --once " .. folder))
-      end)
-   end)
+   it("trains in full and mixed precision, and shows where the time goes", shell.in_folder(function(folder)
+      local output = shell.ok(("%s examples/miniproject.lua --epochs 3 --width 32 --blocks 1 "
+         .. "--logs %s"):format(tlua, folder))
+      for _, dtype in ipairs {"float32", "bfloat16"} do
+         assert.matches("== " .. dtype .. ": %d+ parameters ==.*The most expensive modules.*mixers", output)
+         local accuracy = output:match("\n" .. dtype .. " +[%d.]+ +([%d.]+) +[%d.]+\n")
+         assert.is_true(tonumber(accuracy) > 0.7, output)
+      end
+      assert.matches("accuracy  %(bfloat16: .*float32: ", shell.ok(tlua .. " top --once " .. folder))
+   end))
 end)
 
-describe("examples/ddp.lua", function()
-   it("learns on two processes", function()
-      local output = shell.ok(shell.quote(shell.tlua) .. " run -n 2 examples/ddp.lua --epochs 2")
-      local accuracy = tonumber(output:match "2 processes: .*test accuracy: ([%d.]+)")
-      assert.truthy(accuracy > 0.9, output)
-   end)
+it("examples/ddp.lua learns on two processes", function()
+   local output = shell.ok(shell.quote(shell.tlua) .. " run -n 2 examples/ddp.lua --epochs 2")
+   local accuracy = tonumber(output:match "2 processes: .*test accuracy: ([%d.]+)")
+   assert.truthy(accuracy > 0.9, output)
 end)
 
 describe("examples/memory.lua", function()

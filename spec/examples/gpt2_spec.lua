@@ -63,43 +63,39 @@ describe("examples/gpt2", function()
       assert.same(losses(model(), 8, "sim"), losses(model(), 8, "sim", true))
    end)
 
-   it("learns tokens from a text, trains, writes, and goes on from its checkpoint", function()
-      shell.with_folder(function(folder)
-         local function run(arguments)
-            return shell.ok(("%s examples/gpt2.lua README.md --batch 2 --sample 8 --save %s %s"):format(
-               tlua, shell.quote(folder .. "/gpt2"), arguments))
-         end
-         local output = run "--steps 4 --warmup 2"
-         assert.matches("%d+ tokens of 512 kinds, 0.87M parameters\nstep 1  loss 6%.%d+", output)
-         assert.matches("step 4  loss %d%.%d+", output)
-         local at_once = run "--steps 6 --warmup 6":match "step 6  loss (%S+)"
-         run "--steps 4 --warmup 6"
-         local later = run("--steps 6 --warmup 6 --resume " .. shell.quote(folder .. "/gpt2"))
-         assert.is_nil(later:match "step 4 ")
-         assert.equal(at_once, later:match "step 6  loss (%S+)")
-         assert.matches("step 3  loss", run "--steps 3 --accumulate 2 --dtype bfloat16 --checkpoint")
-         assert.matches("step 5  loss", run "--steps 5 --device sim --dtype float16")
-      end)
-   end)
+   it("learns tokens from a text, trains, writes, and goes on from its checkpoint", shell.in_folder(function(folder)
+      local function run(arguments)
+         return shell.ok(("%s examples/gpt2.lua README.md --batch 2 --sample 8 --save %s %s"):format(
+            tlua, shell.quote(folder .. "/gpt2"), arguments))
+      end
+      local output = run "--steps 4 --warmup 2"
+      assert.matches("%d+ tokens of 512 kinds, 0.87M parameters\nstep 1  loss 6%.%d+", output)
+      assert.matches("step 4  loss %d%.%d+", output)
+      local at_once = run "--steps 6 --warmup 6":match "step 6  loss (%S+)"
+      run "--steps 4 --warmup 6"
+      local later = run("--steps 6 --warmup 6 --resume " .. shell.quote(folder .. "/gpt2"))
+      assert.is_nil(later:match "step 4 ")
+      assert.equal(at_once, later:match "step 6  loss (%S+)")
+      assert.matches("step 3  loss", run "--steps 3 --accumulate 2 --dtype bfloat16 --checkpoint")
+      assert.matches("step 5  loss", run "--steps 5 --device sim --dtype float16")
+   end))
 
-   it("trains on several processes as on one, and goes on from their checkpoint", function()
-      shell.with_folder(function(folder)
-         local id = shell.quote(folder .. "/checkpoint")
-         local function run(processes, arguments)
-            local output = shell.ok(("%s run -n %d examples/gpt2.lua README.md --batch 4 --sample 4 "
-               .. "--accumulate 2 --warmup 2 --steps 3 --save %s %s"):format(
-               shell.quote(shell.tlua), processes, id, arguments))
-            return output:match "step 1  loss (%S+)", output:match "step 3  loss (%S+)"
-         end
-         local first, last = run(1, "--fsdp")
-         assert.same({first, last}, {run(4, "--tp 2 --fsdp")})
-         assert.not_equal(first, last)
-         first, last = run(2, "--pp 2")
-         assert.same({first, last}, {run(8, "--pp 2 --tp 2 --fsdp")})
-         local later = shell.ok(("%s examples/gpt2.lua README.md --batch 4 --sample 4 --steps 4 " ..
-            "--resume %s --save %s"):format(tlua, id, shell.quote(folder .. "/one")))
-         assert.matches("step 4  loss %d", later)
-         assert.is_nil(later:match "step 3 ")
-      end)
-   end)
+   it("trains on several processes as on one, and goes on from their checkpoint", shell.in_folder(function(folder)
+      local id = shell.quote(folder .. "/checkpoint")
+      local function run(processes, arguments)
+         local output = shell.ok(("%s run -n %d examples/gpt2.lua README.md --batch 4 --sample 4 "
+            .. "--accumulate 2 --warmup 2 --steps 3 --save %s %s"):format(
+            shell.quote(shell.tlua), processes, id, arguments))
+         return output:match "step 1  loss (%S+)", output:match "step 3  loss (%S+)"
+      end
+      local first, last = run(1, "--fsdp")
+      assert.same({first, last}, {run(4, "--tp 2 --fsdp")})
+      assert.not_equal(first, last)
+      first, last = run(2, "--pp 2")
+      assert.same({first, last}, {run(8, "--pp 2 --tp 2 --fsdp")})
+      local later = shell.ok(("%s examples/gpt2.lua README.md --batch 4 --sample 4 --steps 4 " ..
+         "--resume %s --save %s"):format(tlua, id, shell.quote(folder .. "/one")))
+      assert.matches("step 4  loss %d", later)
+      assert.is_nil(later:match "step 3 ")
+   end))
 end)

@@ -21,111 +21,91 @@ local function head(path, n)
    return file:read(n)
 end
 
-describe("examples/regression.lua", function()
-   it("finds the curve, and draws it", function()
-      local output = run("regression", "--steps 300 --plot {}/fit.svg",
-         function(folder) assert.matches("^<svg", head(folder .. "/fit.svg", 10)) end)
-      assert.matches("300 steps, loss", output, 1, true)
-      assert.matches("curve: 0.7206", output, 1, true)
-      local distance = tonumber(output:match "from the curve: (%d%.%d+)")
-      assert.is_true(distance < 0.25, output)
-   end)
+it("examples/regression.lua finds the curve, and draws it", function()
+   local output = run("regression", "--steps 300 --plot {}/fit.svg",
+      function(folder) assert.matches("^<svg", head(folder .. "/fit.svg", 10)) end)
+   assert.matches("300 steps, loss", output, 1, true)
+   assert.matches("curve: 0.7206", output, 1, true)
+   local distance = tonumber(output:match "from the curve: (%d%.%d+)")
+   assert.is_true(distance < 0.25, output)
 end)
 
-describe("examples/function.lua", function()
-   it("learns with rounded weights", function()
-      local output = run("function", "--steps 200")
-      assert.matches("gradcheck of Swish: ok", output, 1, true)
-      local right = tonumber(output:match "step  200  loss %d%.%d+  accuracy (%d%.%d+)")
-      assert.is_true(right > 0.9, output)
-      local minus, zero, one = output:match "weights of %-1: (%d+), 0: (%d+), 1: (%d+)"
-      assert.equal(64 * 64, minus + zero + one)
-   end)
+it("examples/function.lua learns with rounded weights", function()
+   local output = run("function", "--steps 200")
+   assert.matches("gradcheck of Swish: ok", output, 1, true)
+   local right = tonumber(output:match "step  200  loss %d%.%d+  accuracy (%d%.%d+)")
+   assert.is_true(right > 0.9, output)
+   local minus, zero, one = output:match "weights of %-1: (%d+), 0: (%d+), 1: (%d+)"
+   assert.equal(64 * 64, minus + zero + one)
 end)
 
-describe("examples/lstm.lua", function()
-   it("learns from sequences of different lengths", function()
-      local output = run("lstm", "--steps 200 --longest 8 --hidden 24 --lr 1e-2")
-      local right = tonumber(output:match "test accuracy: (%d%.%d+)")
-      assert.is_true(right > 0.8, output)
-   end)
+it("examples/lstm.lua learns from sequences of different lengths", function()
+   local output = run("lstm", "--steps 200 --longest 8 --hidden 24 --lr 1e-2")
+   local right = tonumber(output:match "test accuracy: (%d%.%d+)")
+   assert.is_true(right > 0.8, output)
 end)
 
-describe("examples/vae.lua", function()
-   it("lowers its loss and draws", function()
-      local output = run("vae", "--epochs 4 --save {}/digits.png",
-         function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/digits.png", 8)) end)
-      local last, first = output:match "4 epochs, loss ([%d.]+) .* at first ([%d.]+)"
-      assert.is_true(tonumber(last) < tonumber(first) - 1, output)
-   end)
+it("examples/vae.lua lowers its loss and draws", function()
+   local output = run("vae", "--epochs 4 --save {}/digits.png",
+      function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/digits.png", 8)) end)
+   local last, first = output:match "4 epochs, loss ([%d.]+) .* at first ([%d.]+)"
+   assert.is_true(tonumber(last) < tonumber(first) - 1, output)
 end)
 
-describe("examples/fft.lua", function()
-   it("finds the tones, removes noise and draws", function()
-      local output = run("fft", "--save {}/spectrogram.png",
-         function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/spectrogram.png", 8)) end)
-      assert.truthy(output:find("strongest tones: 440 and 660 Hz", 1, true), output)
-      local before, after = output:match "signal to noise: ([%d.]+) dB before, ([%d.]+) dB after"
-      assert.is_true(tonumber(after) > tonumber(before) + 10, output)
-   end)
+it("examples/fft.lua finds the tones, removes noise and draws", function()
+   local output = run("fft", "--save {}/spectrogram.png",
+      function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/spectrogram.png", 8)) end)
+   assert.truthy(output:find("strongest tones: 440 and 660 Hz", 1, true), output)
+   local before, after = output:match "signal to noise: ([%d.]+) dB before, ([%d.]+) dB after"
+   assert.is_true(tonumber(after) > tonumber(before) + 10, output)
 end)
 
-describe("examples/diffusion.lua", function()
-   it("lowers its loss and draws", function()
-      local output = run("diffusion", "--steps 100 --times 20 --width 64 --save {}/digits.png",
-         function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/digits.png", 8)) end)
-      local last, first = output:match "100 steps, loss ([%d.]+), at first ([%d.]+)"
-      assert.is_true(tonumber(last) < tonumber(first) * 0.8, output)
-   end)
+it("examples/diffusion.lua lowers its loss and draws", function()
+   local output = run("diffusion", "--steps 100 --times 20 --width 64 --save {}/digits.png",
+      function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/digits.png", 8)) end)
+   local last, first = output:match "100 steps, loss ([%d.]+), at first ([%d.]+)"
+   assert.is_true(tonumber(last) < tonumber(first) * 0.8, output)
 end)
 
-describe("examples/cartpole.lua", function()
-   it("keeps the pole up longer and longer", function()
-      local output = run("cartpole", "--updates 25 --longest 200")
-      local first, last = output:match "first: (%d+) steps, last: (%d+) of at most 200"
-      assert.is_true(tonumber(last) > 2 * tonumber(first), output)
-   end)
+it("examples/cartpole.lua keeps the pole up longer and longer", function()
+   local output = run("cartpole", "--updates 25 --longest 200")
+   local first, last = output:match "first: (%d+) steps, last: (%d+) of at most 200"
+   assert.is_true(tonumber(last) > 2 * tonumber(first), output)
 end)
 
-describe("examples/bayes.lua", function()
-   it("finds the posteriors that the closed forms have", function()
-      local output = run("bayes", "")
-      local divergences = 0
-      for value in output:gmatch "divergence +(%d+%.%d+)" do
-         divergences = divergences + 1
-         assert.is_true(tonumber(value) < 0.02, output)
-      end
-      assert.equal(2, divergences)
-      local found, exact = output:match "standard deviation +([%d.]+) +exact +([%d.]+)"
-      assert.is_true(math.abs(found / exact - 1) < 0.1, output)
-   end)
+it("examples/bayes.lua finds the posteriors that the closed forms have", function()
+   local output = run("bayes", "")
+   local divergences = 0
+   for value in output:gmatch "divergence +(%d+%.%d+)" do
+      divergences = divergences + 1
+      assert.is_true(tonumber(value) < 0.02, output)
+   end
+   assert.equal(2, divergences)
+   local found, exact = output:match "standard deviation +([%d.]+) +exact +([%d.]+)"
+   assert.is_true(math.abs(found / exact - 1) < 0.1, output)
 end)
 
-describe("examples/transfer.lua", function()
-   it("gives PyTorch's scores, and saves by PyTorch's names", function()
-      local output = run("transfer", "--epochs 2 --save {}/w.safetensors", function(folder)
-         local header = head(folder .. "/w.safetensors", 400)
-         assert.matches('"0.weight"', header, 1, true)
-         assert.matches('"2.bias"', header, 1, true)
-      end)
-      assert.matches("test accuracy as PyTorch has left it: 0.9083", output, 1, true)
-      assert.matches("after 2 epochs more:    0.%d+", output)
+it("examples/transfer.lua gives PyTorch's scores, and saves by PyTorch's names", function()
+   local output = run("transfer", "--epochs 2 --save {}/w.safetensors", function(folder)
+      local header = head(folder .. "/w.safetensors", 400)
+      assert.matches('"0.weight"', header, 1, true)
+      assert.matches('"2.bias"', header, 1, true)
    end)
+   assert.matches("test accuracy as PyTorch has left it: 0.9083", output, 1, true)
+   assert.matches("after 2 epochs more:    0.%d+", output)
 end)
 
-describe("examples/resume.lua", function()
-   it("ends with the same bits whether it was killed or not", function()
-      local whole = run("resume", "--steps 30 --every 4 --checkpoint {}/a.safetensors")
-      shell.with_folder(function(folder)
-         local command = ("%s examples/resume.lua --steps 30 --every 4 --checkpoint %s/a.safetensors")
-            :format(tlua, shell.quote(folder))
-         local first, status = shell.run(command .. " --die-at 15")
-         assert.not_equal(0, status)
-         assert.matches("step 15: killed", first, 1, true)
-         local second = shell.run(command)
-         assert.matches("^going on from step 12\n", second)
-         assert.equal(whole:match "step 30: [^\n]+", second:match "step 30: [^\n]+")
-      end)
+it("examples/resume.lua ends with the same bits whether it was killed or not", function()
+   local whole = run("resume", "--steps 30 --every 4 --checkpoint {}/a.safetensors")
+   shell.with_folder(function(folder)
+      local command = ("%s examples/resume.lua --steps 30 --every 4 --checkpoint %s/a.safetensors")
+         :format(tlua, shell.quote(folder))
+      local first, status = shell.run(command .. " --die-at 15")
+      assert.not_equal(0, status)
+      assert.matches("step 15: killed", first, 1, true)
+      local second = shell.run(command)
+      assert.matches("^going on from step 12\n", second)
+      assert.equal(whole:match "step 30: [^\n]+", second:match "step 30: [^\n]+")
    end)
 end)
 

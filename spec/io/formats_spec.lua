@@ -107,17 +107,15 @@ describe("torch.load of PyTorch's checkpoints", function()
    end)
 end)
 
-describe("torch.load of GGUF files", function()
-   it("reads floats and blocks of few bits as the gguf package does", function()
-      local tensors, metadata = torch.load(folder .. "blocks.gguf", {metadata = true})
-      local expected = torch.load(folder .. "blocks.npz")
-      for _, name in ipairs {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"} do
-         assert.same({1, 256}, tensors[name].shape)
-         assert.close(expected[name], tensors[name]:float(), 0)
-      end
-      assert.equal(7, metadata["test.number"])
-      assert.same({"a", "b"}, metadata["test.list"])
-   end)
+it("torch.load of GGUF files reads floats and blocks of few bits as the gguf package does", function()
+   local tensors, metadata = torch.load(folder .. "blocks.gguf", {metadata = true})
+   local expected = torch.load(folder .. "blocks.npz")
+   for _, name in ipairs {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"} do
+      assert.same({1, 256}, tensors[name].shape)
+      assert.close(expected[name], tensors[name]:float(), 0)
+   end
+   assert.equal(7, metadata["test.number"])
+   assert.same({"a", "b"}, metadata["test.list"])
 end)
 
 describe("torch.load of IDX files", function()

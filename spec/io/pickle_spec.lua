@@ -244,39 +244,37 @@ describe("a checkpoint's archive", function()
 end)
 
 -- SPEC_MUTATIONS=10000 runs 10,000 random pickles.
-describe("a pickle of random steps", function()
-   it("gives data or an error", function()
-      local seed = 11
-      local function random(n) -- random numbers that are the same in every run
-         seed = (seed * 6364136223846793005 + 1442695040888963407) & math.maxinteger
-         return (seed >> 33) % n
+it("a pickle of random steps gives data or an error", function()
+   local seed = 11
+   local function random(n) -- random numbers that are the same in every run
+      seed = (seed * 6364136223846793005 + 1442695040888963407) & math.maxinteger
+      return (seed >> 33) % n
+   end
+   local pieces = {
+      "(", "(", ")", "]", "}", "N", "\x88", "K\1", "K\2", "X\1\0\0\0x", "a", "e", "s", "u", "t", "\x85", "\x86",
+      "\x87", "q\0", "q\1", "h\0", "h\1", "\x94", "0", "R", "R", "Q", "b", "\x81", "\x8f", "\x90", ordered, rebuild,
+      storage, "ctorch\nSize\n", "ctorch\ndevice\n", "c_codecs\nencode\n", "ctorch\nFloatStorage\n",
+      "ctorch._utils\n_rebuild_parameter\n", "ctorch._tensor\n_rebuild_from_type_v2\n",
+      "ccollections\nCounter\n", rebuild .. "(" .. storage .. "K\0K\1\x85K\1\x85\x89NtR",
+   }
+   local made, faults = 0, 0
+   local function check(value, depth)
+      local kind = type(value)
+      assert.truthy(kind ~= "function" and kind ~= "thread", kind)
+      if kind ~= "table" or depth > 20 then return end
+      local name = (getmetatable(value) or {}).__name
+      assert.truthy(name == nil or name == "io.dict" or name == "json.array", name)
+      for key, item in pairs(value) do
+         check(key, depth + 1)
+         check(item, depth + 1)
       end
-      local pieces = {
-         "(", "(", ")", "]", "}", "N", "\x88", "K\1", "K\2", "X\1\0\0\0x", "a", "e", "s", "u", "t", "\x85", "\x86",
-         "\x87", "q\0", "q\1", "h\0", "h\1", "\x94", "0", "R", "R", "Q", "b", "\x81", "\x8f", "\x90", ordered, rebuild,
-         storage, "ctorch\nSize\n", "ctorch\ndevice\n", "c_codecs\nencode\n", "ctorch\nFloatStorage\n",
-         "ctorch._utils\n_rebuild_parameter\n", "ctorch._tensor\n_rebuild_from_type_v2\n",
-         "ccollections\nCounter\n", rebuild .. "(" .. storage .. "K\0K\1\x85K\1\x85\x89NtR",
-      }
-      local made, faults = 0, 0
-      local function check(value, depth)
-         local kind = type(value)
-         assert.truthy(kind ~= "function" and kind ~= "thread", kind)
-         if kind ~= "table" or depth > 20 then return end
-         local name = (getmetatable(value) or {}).__name
-         assert.truthy(name == nil or name == "io.dict" or name == "json.array", name)
-         for key, item in pairs(value) do
-            check(key, depth + 1)
-            check(item, depth + 1)
-         end
-      end
-      for _ = 1, tonumber(os.getenv "SPEC_MUTATIONS") or 3000 do
-         local text = {}
-         for i = 1, random(30) do text[i] = pieces[random(#pieces) + 1] end
-         local value, why = run(table.concat(text) .. ".")
-         if why then faults = faults + 1 else made = made + 1 end
-         check(value, 0)
-      end
-      assert.truthy(made > 50 and faults > 50, made)
-   end)
+   end
+   for _ = 1, tonumber(os.getenv "SPEC_MUTATIONS") or 3000 do
+      local text = {}
+      for i = 1, random(30) do text[i] = pieces[random(#pieces) + 1] end
+      local value, why = run(table.concat(text) .. ".")
+      if why then faults = faults + 1 else made = made + 1 end
+      check(value, 0)
+   end
+   assert.truthy(made > 50 and faults > 50, made)
 end)

@@ -224,26 +224,24 @@ describe("torch.load of a .pt file", function()
    end)
 end)
 
-describe("torch.save to a .png file", function()
-   it("writes images that torch.load reads", function()
-      local name = path .. ".png"
-      for channels = 1, 4 do
-         local image = torch.randint(0, 256, {channels, 5, 7}):to "uint8"
-         torch.save(image, name)
-         local ok, loaded = pcall(torch.load, name)
-         if not ok and loaded:find("needs lib", 1, true) then return pending(loaded) end
-         assert.is_true(torch.equal(image, loaded))
-      end
-      torch.save(torch.ones(2, 3):to "uint8", name)
-      assert.same({1, 2, 3}, torch.load(name).shape)
-      local function refused(message, image)
-         assert.raises("save: " .. name .. ": a PNG file takes " .. message, function() torch.save(image, name) end)
-      end
-      refused("uint8 from 0 to 255, got float32; from 0 to 1: (x * 255)", torch.ones(3, 2, 2))
-      refused("an image of shape (1 to 4 channels, height, width), got", torch.ones(5, 2, 2):to "uint8")
-      refused("a tensor, got a table", {})
-      os.remove(name)
-   end)
+it("torch.save to a .png file writes images that torch.load reads", function()
+   local name = path .. ".png"
+   for channels = 1, 4 do
+      local image = torch.randint(0, 256, {channels, 5, 7}):to "uint8"
+      torch.save(image, name)
+      local ok, loaded = pcall(torch.load, name)
+      if not ok and loaded:find("needs lib", 1, true) then return pending(loaded) end
+      assert.is_true(torch.equal(image, loaded))
+   end
+   torch.save(torch.ones(2, 3):to "uint8", name)
+   assert.same({1, 2, 3}, torch.load(name).shape)
+   local function refused(message, image)
+      assert.raises("save: " .. name .. ": a PNG file takes " .. message, function() torch.save(image, name) end)
+   end
+   refused("uint8 from 0 to 255, got float32; from 0 to 1: (x * 255)", torch.ones(3, 2, 2))
+   refused("an image of shape (1 to 4 channels, height, width), got", torch.ones(5, 2, 2):to "uint8")
+   refused("a tensor, got a table", {})
+   os.remove(name)
 end)
 
 describe("torch.save to a .jpg file", function()
@@ -330,13 +328,11 @@ describe("torch.save to a .jpg file", function()
    end)
 end)
 
-describe("torch.io.encode_png", function()
-   it("returns a file's bytes, which decode_image reads", function()
-      local image = torch.arange(0, 24):view(2, 3, 4):to "uint8"
-      local bytes = torch.io.encode_png(image)
-      local decoded, message = torch.io.decode_image(bytes)
-      if not decoded and message:find("needs lib", 1, true) then return pending(message) end
-      assert.is_true(torch.equal(image, decoded))
-      assert.raises("io.encode_png: a PNG file takes uint8", function() torch.io.encode_png(torch.ones(3, 2, 2)) end)
-   end)
+it("torch.io.encode_png returns a file's bytes, which decode_image reads", function()
+   local image = torch.arange(0, 24):view(2, 3, 4):to "uint8"
+   local bytes = torch.io.encode_png(image)
+   local decoded, message = torch.io.decode_image(bytes)
+   if not decoded and message:find("needs lib", 1, true) then return pending(message) end
+   assert.is_true(torch.equal(image, decoded))
+   assert.raises("io.encode_png: a PNG file takes uint8", function() torch.io.encode_png(torch.ones(3, 2, 2)) end)
 end)

@@ -49,68 +49,64 @@ torch.save({model = model:state_dict(), adam = adam:state_dict(), schedule = sch
 
 describe("a training that is resumed", function()
    for _, workers in ipairs {0, 2} do
-      it(("has the bits of one that was not, with %d workers"):format(workers), function()
-         shell.with_folder(function(folder)
-            local script = folder .. "/train.lua"
-            shell.write(script, program)
-            local function train(first, last, from, to)
-               shell.ok(("%s %s %d %d '%s' %s %d"):format(shell.start(), script, first, last, from, to, workers))
-            end
-            local whole, half, rest = folder .. "/whole", folder .. "/half", folder .. "/rest"
-            train(1, 40, "", whole)
-            train(1, 20, "", half)
-            train(21, 40, half, rest)
-            assert.equal(shell.read(whole), shell.read(rest))
-            assert.not_equal(shell.read(whole), shell.read(half))
-            local scale = require "tlua".load(rest).scaler.scale
-            assert.truthy(scale ~= 8 and scale ~= require "tlua".load(half).scaler.scale)
-         end)
-      end)
+      it(("has the bits of one that was not, with %d workers"):format(workers), shell.in_folder(function(folder)
+         local script = folder .. "/train.lua"
+         shell.write(script, program)
+         local function train(first, last, from, to)
+            shell.ok(("%s %s %d %d '%s' %s %d"):format(shell.start(), script, first, last, from, to, workers))
+         end
+         local whole, half, rest = folder .. "/whole", folder .. "/half", folder .. "/rest"
+         train(1, 40, "", whole)
+         train(1, 20, "", half)
+         train(21, 40, half, rest)
+         assert.equal(shell.read(whole), shell.read(rest))
+         assert.not_equal(shell.read(whole), shell.read(half))
+         local scale = require "tlua".load(rest).scaler.scale
+         assert.truthy(scale ~= 8 and scale ~= require "tlua".load(half).scaler.scale)
+      end))
    end
 end)
 
 -- SPEC_KILLS=200 kills 200 processes.
 describe("a process that is killed while it saves", function()
-   it("leaves the old file or the new one", function()
-      shell.with_folder(function(folder)
-         local script, file, begun = folder .. "/save.lua", folder .. "/saved", os.tmpname()
-         os.remove(begun)
-         shell.write(script, [[
+   it("leaves the old file or the new one", shell.in_folder(function(folder)
+      local script, file, begun = folder .. "/save.lua", folder .. "/saved", os.tmpname()
+      os.remove(begun)
+      shell.write(script, [[
             local torch = require "tlua"
             for i = 1, 1000000 do
                torch.save({n = i, x = torch.full({50000}, i)}, arg[1])
                if i == 3 then io.open(arg[2], "w"):close() end
             end]])
-         local torch = require "tlua"
-         local last = 0
-         local rounds = tonumber(os.getenv "SPEC_KILLS") or 4
-         for round = 1, rounds do
-            local seconds = rounds > 4 and round * 0.0618 % 0.5 or round / 5
-            -- the time starts with the first save, which on a busy machine begins long after the
-            -- process
-            shell.run(([[%s %s %s %s & saver=$!
+      local torch = require "tlua"
+      local last = 0
+      local rounds = tonumber(os.getenv "SPEC_KILLS") or 4
+      for round = 1, rounds do
+         local seconds = rounds > 4 and round * 0.0618 % 0.5 or round / 5
+         -- the time starts with the first save, which on a busy machine begins long after the
+         -- process
+         shell.run(([[%s %s %s %s & saver=$!
                until [ -e %s ] || ! kill -0 $saver; do sleep 0.01; done
                sleep %.4f; kill -9 $saver; wait $saver; rm -f %s]]):format(shell.start(), script, file, begun,
-               begun, seconds, begun))
-            local there = io.open(file)
-            if there then there:close() end
-            local saved = there and torch.load(file) or {n = 1, x = torch.ones(1)}
-            assert.is_true(saved.x:eq(saved.n):all():item())
-            assert.truthy(saved.n >= 1)
-            last = math.max(last, saved.n)
+            begun, seconds, begun))
+         local there = io.open(file)
+         if there then there:close() end
+         local saved = there and torch.load(file) or {n = 1, x = torch.ones(1)}
+         assert.is_true(saved.x:eq(saved.n):all():item())
+         assert.truthy(saved.n >= 1)
+         last = math.max(last, saved.n)
+      end
+      assert.truthy(last > 1)
+      -- The next save removes the temporary files that killed processes have left, if they are
+      -- complete.
+      for name in shell.ok("ls -A " .. shell.quote(folder)):gmatch "[^\n]+" do
+         if name ~= "save.lua" and name ~= "saved" then
+            assert.matches("^%.tlua%-[%w-]+%.tmp$", name)
+            local whole = torch.load(folder .. "/" .. name)
+            assert.is_true(whole.x:eq(whole.n):all():item())
          end
-         assert.truthy(last > 1)
-         -- The next save removes the temporary files that killed processes have left, if they are
-         -- complete.
-         for name in shell.ok("ls -A " .. shell.quote(folder)):gmatch "[^\n]+" do
-            if name ~= "save.lua" and name ~= "saved" then
-               assert.matches("^%.tlua%-[%w-]+%.tmp$", name)
-               local whole = torch.load(folder .. "/" .. name)
-               assert.is_true(whole.x:eq(whole.n):all():item())
-            end
-         end
-         torch.save({}, file)
-         assert.equal("save.lua\nsaved\n", shell.ok("ls -A " .. shell.quote(folder)))
-      end)
-   end)
+      end
+      torch.save({}, file)
+      assert.equal("save.lua\nsaved\n", shell.ok("ls -A " .. shell.quote(folder)))
+   end))
 end)

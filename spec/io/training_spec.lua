@@ -81,10 +81,8 @@ local function check_begun(path, name)
    assert_same_weights(checkpoint["end"], model, name)
 end
 
-describe("a training that PyTorch has begun", function()
-   it("continues in tlua with Adam, from a stored file", function()
-      check_begun("spec/fixtures/formats/training.pt", "Adam")
-   end)
+it("a training that PyTorch has begun continues in tlua with Adam, from a stored file", function()
+   check_begun("spec/fixtures/formats/training.pt", "Adam")
 end)
 
 describe("a checkpoint of model, optimizer and epoch", function()

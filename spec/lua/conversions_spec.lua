@@ -66,34 +66,30 @@ describe("tables", function()
    end)
 end)
 
-describe("torch.asarray", function()
-   it("copies if it must, or if copy = true", function()
-      local x = torch.ones(2)
-      assert.equal(x:data_ptr(), torch.asarray(x):data_ptr())
-      assert.equal(x:data_ptr(), torch.asarray(x, {dtype = "float32", copy = false}):data_ptr())
-      assert.not_equal(x:data_ptr(), torch.asarray(x, {copy = true}):data_ptr())
-      assert.equal("float64", torch.asarray(x, {dtype = "float64"}).dtype)
-      assert.same({1, 2}, torch.asarray {1, 2}:tolist())
-      assert.is_true(torch.asarray(x, {requires_grad = true}).requires_grad)
-      assert.is_false(x.requires_grad)
-      assert.raises("asarray: copy: expected nil or true, since the tensor with another dtype or device",
-         function() torch.asarray(x, {dtype = "int8", copy = false}) end)
-      assert.raises("asarray: copy: expected nil or true, since a table cannot be had as it is",
-         function() torch.asarray({1}, {copy = false}) end)
-   end)
+it("torch.asarray copies if it must, or if copy = true", function()
+   local x = torch.ones(2)
+   assert.equal(x:data_ptr(), torch.asarray(x):data_ptr())
+   assert.equal(x:data_ptr(), torch.asarray(x, {dtype = "float32", copy = false}):data_ptr())
+   assert.not_equal(x:data_ptr(), torch.asarray(x, {copy = true}):data_ptr())
+   assert.equal("float64", torch.asarray(x, {dtype = "float64"}).dtype)
+   assert.same({1, 2}, torch.asarray {1, 2}:tolist())
+   assert.is_true(torch.asarray(x, {requires_grad = true}).requires_grad)
+   assert.is_false(x.requires_grad)
+   assert.raises("asarray: copy: expected nil or true, since the tensor with another dtype or device",
+      function() torch.asarray(x, {dtype = "int8", copy = false}) end)
+   assert.raises("asarray: copy: expected nil or true, since a table cannot be had as it is",
+      function() torch.asarray({1}, {copy = false}) end)
 end)
 
-describe("torch.io.decode_image", function()
-   it("also takes a file's bytes as a string", function()
-      local text = shell.read "spec/fixtures/formats/alpha.png"
-      local image, message = torch.io.decode_image(text)
-      if not image and message:find("needs lib", 1, true) then return pending(message) end
-      assert.is_true(torch.equal(torch.load "spec/fixtures/formats/alpha.png", image))
-      assert.is_true(torch.equal(image, torch.io.decode_image(torch.io.bytes(text))))
-      assert.same({nil, "neither a PNG nor a JPEG file"}, {torch.io.decode_image "text"})
-      assert.raises("io.decode_image: expected a file's bytes as a string or as a tensor of uint8, got 3",
-         function() torch.io.decode_image(3) end)
-      assert.raises("io.decode_image: expected a contiguous tensor of uint8",
-         function() torch.io.decode_image(torch.ones(3)) end)
-   end)
+it("torch.io.decode_image also takes a file's bytes as a string", function()
+   local text = shell.read "spec/fixtures/formats/alpha.png"
+   local image, message = torch.io.decode_image(text)
+   if not image and message:find("needs lib", 1, true) then return pending(message) end
+   assert.is_true(torch.equal(torch.load "spec/fixtures/formats/alpha.png", image))
+   assert.is_true(torch.equal(image, torch.io.decode_image(torch.io.bytes(text))))
+   assert.same({nil, "neither a PNG nor a JPEG file"}, {torch.io.decode_image "text"})
+   assert.raises("io.decode_image: expected a file's bytes as a string or as a tensor of uint8, got 3",
+      function() torch.io.decode_image(3) end)
+   assert.raises("io.decode_image: expected a contiguous tensor of uint8",
+      function() torch.io.decode_image(torch.ones(3)) end)
 end)

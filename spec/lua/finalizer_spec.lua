@@ -209,19 +209,17 @@ for what, disturb in sorted(disturbances) do
    end)
 end
 
-describe("a collection for lack of memory", function()
-   it("keeps the operator's inputs", function()
-      local x = torch.ones(1000)
-      setmetatable({}, {__gc = function() x:release() end})
-      torch.set_memory_limit(torch.memory_stats().used + 100000)
-      local ok, message = pcall(function() return x:expand(1000, 1000):exp() end)
-      torch.set_memory_limit(0)
-      assert.is_false(ok)
-      assert.matches("out of memory", message)
-      collectgarbage()
-      collectgarbage()
-      assert.equal("tensor(released)", tostring(x))
-   end)
+it("a collection for lack of memory keeps the operator's inputs", function()
+   local x = torch.ones(1000)
+   setmetatable({}, {__gc = function() x:release() end})
+   torch.set_memory_limit(torch.memory_stats().used + 100000)
+   local ok, message = pcall(function() return x:expand(1000, 1000):exp() end)
+   torch.set_memory_limit(0)
+   assert.is_false(ok)
+   assert.matches("out of memory", message)
+   collectgarbage()
+   collectgarbage()
+   assert.equal("tensor(released)", tostring(x))
 end)
 
 describe("a collection during an operator", function()
@@ -284,10 +282,9 @@ describe("an object that a finalizer closes", function()
    end)
 end)
 
-describe("a closing state", function()
-   it("refuses objects that are already finalized", function()
-      local folder = os.tmpname()
-      shell.write(folder, [[
+it("a closing state refuses objects that are already finalized", function()
+   local folder = os.tmpname()
+   shell.write(folder, [[
          local torch = require "tlua"
          local late = setmetatable({}, {__gc = function(self)
             for _, fn in ipairs(self) do print(select(2, pcall(fn))) end
@@ -300,36 +297,33 @@ describe("a closing state", function()
          late[4] = function() return session:state() end
          late[5] = function() return session:event(1) end
       ]])
-      local output, status = shell.run(shell.start() .. " " .. shell.quote(folder))
-      os.remove(folder)
-      assert.equal(0, status, output)
-      local _, nodes = output:gsub("the node was finalized: the Lua state is closing", "")
-      local _, sessions = output:gsub("the session was finalized: the Lua state is closing", "")
-      assert.same({3, 2}, {nodes, sessions})
-   end)
+   local output, status = shell.run(shell.start() .. " " .. shell.quote(folder))
+   os.remove(folder)
+   assert.equal(0, status, output)
+   local _, nodes = output:gsub("the node was finalized: the Lua state is closing", "")
+   local _, sessions = output:gsub("the session was finalized: the Lua state is closing", "")
+   assert.same({3, 2}, {nodes, sessions})
 end)
 
-describe("the message of a refused call", function()
-   it("is the call's own, although a finalizer calls the library meanwhile", function()
-      local x = torch.ones(3)
-      local function disturb()
-         pcall(torch.zeros, "finalizer")
-         pcall(x.view, x, 7, 7)
-      end
-      for message, call in pairs {
-         ["sum: self is missing"] = function() torch.sum() end,
-         ["topk: k is missing"] = function() x:topk() end,
-         ["split: "] = function() x:split() end,
-         ["sum: keepdim: expected"] = function() x:sum(1, "odd") end,
-         ["matmul: other is missing"] = function() x:matmul() end,
-         ["sort: "] = function() x:sort({odd = 1}) end,
-         ["zeros: "] = function() torch.zeros({3}, {dtype = "odd"}) end,
-      } do
-         under_fire(function() return x end, function()
-            local ok, got = pcall(call)
-            assert.is_false(ok)
-            assert.matches(message, got, 1, true)
-         end, disturb)
-      end
-   end)
+it("the message of a refused call is the call's own, although a finalizer calls the library meanwhile", function()
+   local x = torch.ones(3)
+   local function disturb()
+      pcall(torch.zeros, "finalizer")
+      pcall(x.view, x, 7, 7)
+   end
+   for message, call in pairs {
+      ["sum: self is missing"] = function() torch.sum() end,
+      ["topk: k is missing"] = function() x:topk() end,
+      ["split: "] = function() x:split() end,
+      ["sum: keepdim: expected"] = function() x:sum(1, "odd") end,
+      ["matmul: other is missing"] = function() x:matmul() end,
+      ["sort: "] = function() x:sort({odd = 1}) end,
+      ["zeros: "] = function() torch.zeros({3}, {dtype = "odd"}) end,
+   } do
+      under_fire(function() return x end, function()
+         local ok, got = pcall(call)
+         assert.is_false(ok)
+         assert.matches(message, got, 1, true)
+      end, disturb)
+   end
 end)

@@ -181,18 +181,16 @@ describe("a further argument or option is refused by queries with an argument", 
    end)
 end)
 
-describe("softmax and its relatives", function()
-   it("need a dim: one that is missing or nil is an error, as in PyTorch", function()
-      local F, x = torch.nn.functional, torch.ones(2, 3)
-      for _, call in ipairs {
-         function() return torch.softmax(x) end, function() return torch.softmax(x, nil) end,
-         function() return x:softmax() end, function() return torch.log_softmax(x, nil) end,
-         function() return F.softmax(x) end, function() return F.log_softmax(x) end,
-         function() return F.softmin(x, nil) end,
-      } do
-         assert.raises("dim", "missing", call)
-      end
-      assert.close(torch.full({2, 3}, 0.5), F.softmax(x, 1))
-      assert.close(torch.full({2, 3}, 1 / 3), F.softmax(x, {dim = -1}), 1e-6)
-   end)
+it("softmax and its relatives need a dim: one that is missing or nil is an error, as in PyTorch", function()
+   local F, x = torch.nn.functional, torch.ones(2, 3)
+   for _, call in ipairs {
+      function() return torch.softmax(x) end, function() return torch.softmax(x, nil) end,
+      function() return x:softmax() end, function() return torch.log_softmax(x, nil) end,
+      function() return F.softmax(x) end, function() return F.log_softmax(x) end,
+      function() return F.softmin(x, nil) end,
+   } do
+      assert.raises("dim", "missing", call)
+   end
+   assert.close(torch.full({2, 3}, 0.5), F.softmax(x, 1))
+   assert.close(torch.full({2, 3}, 1 / 3), F.softmax(x, {dim = -1}), 1e-6)
 end)

@@ -51,18 +51,16 @@ describe("scope.with_field", function()
    end)
 end)
 
-describe("scope.run", function()
-   it("undoes a change that fails before its end, and raises its error", function()
-      local a, b = 1, 1
-      local function change()
-         a = 2
-         error("no more", 0)
-      end
-      local ok, message = pcall(scopes.run, change, function() a, b = 1, 1 end, print)
-      assert.is_false(ok)
-      assert.equal("no more", message)
-      assert.same({1, 1}, {a, b})
-   end)
+it("scope.run undoes a change that fails before its end, and raises its error", function()
+   local a, b = 1, 1
+   local function change()
+      a = 2
+      error("no more", 0)
+   end
+   local ok, message = pcall(scopes.run, change, function() a, b = 1, 1 end, print)
+   assert.is_false(ok)
+   assert.equal("no more", message)
+   assert.same({1, 1}, {a, b})
 end)
 
 describe("functions that take a function or open a scope", function()

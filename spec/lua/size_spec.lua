@@ -99,13 +99,11 @@ describe("torch.Size", function()
    end)
 end)
 
-describe("pairs", function()
-   it("visits the rows of a tensor, as ipairs does", function()
-      local sums = {}
-      for i, row in pairs(torch.arange(0, 6):view(3, 2)) do sums[i] = row:sum():item() end
-      assert.same({1, 5, 9}, sums)
-      for _ in pairs(torch.zeros(0, 2)) do error "no row is there" end
-      assert.error_matches(function() for _ in pairs(torch.tensor(1)) do error "no row" end end,
-         "index: 1 positions for a tensor of 0 dimensions")
-   end)
+it("pairs visits the rows of a tensor, as ipairs does", function()
+   local sums = {}
+   for i, row in pairs(torch.arange(0, 6):view(3, 2)) do sums[i] = row:sum():item() end
+   assert.same({1, 5, 9}, sums)
+   for _ in pairs(torch.zeros(0, 2)) do error "no row is there" end
+   assert.error_matches(function() for _ in pairs(torch.tensor(1)) do error "no row" end end,
+      "index: 1 positions for a tensor of 0 dimensions")
 end)

@@ -175,15 +175,13 @@ describe("torch.has", function()
    end)
 end)
 
-describe("a name that torch lacks", function()
-   it("is an error that says what serves instead", function()
-      for name, reason in pairs {
-         hub = "loads no models from the network", quantization = "no quantized tensors", nested = "pad_sequence",
-         dtype = "a dtype is a string here", layout = "strided", memory_format = "torch.channels_last",
-      } do
-         assert.raises("torch." .. name .. ": ", reason, function() assert(torch[name]) end)
-      end
-      assert.raises("torch.utils.checkpoint: no field 'checkpont'",
-         function() assert(torch.utils.checkpoint.checkpont) end)
-   end)
+it("a name that torch lacks is an error that says what serves instead", function()
+   for name, reason in pairs {
+      hub = "loads no models from the network", quantization = "no quantized tensors", nested = "pad_sequence",
+      dtype = "a dtype is a string here", layout = "strided", memory_format = "torch.channels_last",
+   } do
+      assert.raises("torch." .. name .. ": ", reason, function() assert(torch[name]) end)
+   end
+   assert.raises("torch.utils.checkpoint: no field 'checkpont'",
+      function() assert(torch.utils.checkpoint.checkpont) end)
 end)

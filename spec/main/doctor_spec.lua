@@ -56,29 +56,25 @@ describe("tlua doctor", function()
          "build tlua where CUDA's nvcc is\n", poor.out)
    end)
 
-   it("names the folder of the disk cache and its contents", function()
-      shell.with_folder(function(folder)
-         local name = "0123456789abcdef.code"
-         shell.ok("mkdir " .. shell.quote(folder .. "/tlua"))
-         shell.write(folder .. "/tlua/" .. name, ("x"):rep(1500000))
-         shell.write(folder .. "/tlua/notes.txt", "not ours")
-         local out = session.run("doctor", {env = "TLUA_CACHE= XDG_CACHE_HOME=" .. shell.quote(folder)}).out
-         assert.truthy(out:find(("%s/tlua, files: 1, 1.5 MB\n"):format(folder), 1, true), out)
-         shell.ok("chmod a+w " .. shell.quote(folder .. "/tlua"))
-         out = session.run("doctor", {env = "TLUA_CACHE= XDG_CACHE_HOME=" .. shell.quote(folder)}).out
-         assert.matches("missing +disk cache +[^\n]*\n +not used: others may write into /", out)
-         out = session.run("doctor", {env = "TLUA_CACHE=0"}).out
-         assert.matches("missing +disk cache +[^\n]*\n +turned off by TLUA_CACHE=0", out)
-      end)
-   end)
+   it("names the folder of the disk cache and its contents", shell.in_folder(function(folder)
+      local name = "0123456789abcdef.code"
+      shell.ok("mkdir " .. shell.quote(folder .. "/tlua"))
+      shell.write(folder .. "/tlua/" .. name, ("x"):rep(1500000))
+      shell.write(folder .. "/tlua/notes.txt", "not ours")
+      local out = session.run("doctor", {env = "TLUA_CACHE= XDG_CACHE_HOME=" .. shell.quote(folder)}).out
+      assert.truthy(out:find(("%s/tlua, files: 1, 1.5 MB\n"):format(folder), 1, true), out)
+      shell.ok("chmod a+w " .. shell.quote(folder .. "/tlua"))
+      out = session.run("doctor", {env = "TLUA_CACHE= XDG_CACHE_HOME=" .. shell.quote(folder)}).out
+      assert.matches("missing +disk cache +[^\n]*\n +not used: others may write into /", out)
+      out = session.run("doctor", {env = "TLUA_CACHE=0"}).out
+      assert.matches("missing +disk cache +[^\n]*\n +turned off by TLUA_CACHE=0", out)
+   end))
 
-   it("says what a missing part would add and how to get it", function()
-      shell.with_folder(function(folder)
-         -- The test creates files that are not libraries, so that loading them fails.
-         for _, name in ipairs {"libnccl.so.2", "libnccl.so"} do shell.write(folder .. "/" .. name, "no library") end
-         local poor = session.run("doctor", {env = "LD_LIBRARY_PATH=" .. shell.quote(folder)})
-         assert.equal(0, poor.status)
-         assert.matches("missing +NCCL +[^\n]*\n +https://developer.nvidia.com/nccl", poor.out)
-      end)
-   end)
+   it("says what a missing part would add and how to get it", shell.in_folder(function(folder)
+      -- The test creates files that are not libraries, so that loading them fails.
+      for _, name in ipairs {"libnccl.so.2", "libnccl.so"} do shell.write(folder .. "/" .. name, "no library") end
+      local poor = session.run("doctor", {env = "LD_LIBRARY_PATH=" .. shell.quote(folder)})
+      assert.equal(0, poor.status)
+      assert.matches("missing +NCCL +[^\n]*\n +https://developer.nvidia.com/nccl", poor.out)
+   end))
 end)

@@ -74,25 +74,21 @@ describe("too few open files", function()
       return failed, most - 5
    end
 
-   it("are named by the launcher", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/a.lua", [[
+   it("are named by the launcher", shell.in_folder(function(folder)
+      shell.write(folder .. "/a.lua", [[
             torch.distributed.init_process_group()
             torch.distributed.barrier()]])
-         local failed, all = with_few_files(("timeout 100 %s run -n 2 --timeout 10 a.lua"):format(tlua), folder)
-         assert(failed > 0 and failed < all, failed)
-      end)
-   end)
+      local failed, all = with_few_files(("timeout 100 %s run -n 2 --timeout 10 a.lua"):format(tlua), folder)
+      assert(failed > 0 and failed < all, failed)
+   end))
 
-   it("are named by spawn", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/a.lua", [[
+   it("are named by spawn", shell.in_folder(function(folder)
+      shell.write(folder .. "/a.lua", [[
             torch.multiprocessing.spawn(function()
                torch.distributed.init_process_group()
                torch.distributed.barrier()
             end, {nprocs = 2})]])
-         local failed, all = with_few_files(("timeout 100 %s a.lua"):format(tlua), folder)
-         assert(failed > 0 and failed < all, failed)
-      end)
-   end)
+      local failed, all = with_few_files(("timeout 100 %s a.lua"):format(tlua), folder)
+      assert(failed > 0 and failed < all, failed)
+   end))
 end)

@@ -104,17 +104,15 @@ for _, name in ipairs(editors) do
          plays(closing {"? > ", "! x = torch.ones(4)\\n", "? > ", "~", "! x:nume\\t() * 10\\n", "? 40"}, options)
       end)
 
-      it("keeps a history that only its owner may read", function()
-         shell.with_folder(function(state)
-            local here = {libraries = options.libraries, state = state}
-            plays(closing {"? > ", "! 6*\\n", "? >> ", "! 7\\n", "? 42", "? > ", "! 6*7 + 1\\n",
-               "? 43", "? > ", "! 6*7 + 1\\n", "? 43"}, here)
-            local path = state .. "/tlua/history"
-            assert.equal("6* 7\n6*7 + 1\n", shell.read(path))
-            assert.matches("^%-rw%-%-%-%-%-%-%-", shell.ok("ls -l " .. shell.quote(path)))
-            plays(closing {"? > ", "~", "! \\020\\020 + 2\\n", "? 44"}, here)
-         end)
-      end)
+      it("keeps a history that only its owner may read", shell.in_folder(function(state)
+         local here = {libraries = options.libraries, state = state}
+         plays(closing {"? > ", "! 6*\\n", "? >> ", "! 7\\n", "? 42", "? > ", "! 6*7 + 1\\n",
+            "? 43", "? > ", "! 6*7 + 1\\n", "? 43"}, here)
+         local path = state .. "/tlua/history"
+         assert.equal("6* 7\n6*7 + 1\n", shell.read(path))
+         assert.matches("^%-rw%-%-%-%-%-%-%-", shell.ok("ls -l " .. shell.quote(path)))
+         plays(closing {"? > ", "~", "! \\020\\020 + 2\\n", "? 44"}, here)
+      end))
 
       it("works without a history if the file cannot be written", function()
          local nowhere = {libraries = options.libraries, state = "/dev/null"}

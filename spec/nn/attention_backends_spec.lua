@@ -148,12 +148,10 @@ describe("torch.backends.cuda", function()
    end)
 end)
 
-describe("nn.attention.bias", function()
-   it("aligns causal masks with the first or the last keys", function()
-      local bias = attention.bias
-      local function rows(mask) return mask:to("int64"):tolist() end
-      assert.same({{1, 0, 0, 0}, {1, 1, 0, 0}}, rows(bias.causal_upper_left(2, 4)))
-      assert.same({{1, 1, 1, 0}, {1, 1, 1, 1}}, rows(bias.causal_lower_right(2, 4)))
-      assert.same({{0}, {0}, {1}}, rows(bias.causal_lower_right(3, 1)))
-   end)
+it("nn.attention.bias aligns causal masks with the first or the last keys", function()
+   local bias = attention.bias
+   local function rows(mask) return mask:to("int64"):tolist() end
+   assert.same({{1, 0, 0, 0}, {1, 1, 0, 0}}, rows(bias.causal_upper_left(2, 4)))
+   assert.same({{1, 1, 1, 0}, {1, 1, 1, 1}}, rows(bias.causal_lower_right(2, 4)))
+   assert.same({{0}, {0}, {1}}, rows(bias.causal_lower_right(3, 1)))
 end)

@@ -72,12 +72,10 @@ describe("torch.nn.init", function()
    end)
 end)
 
-describe("calculate_gain", function()
-   it("takes its parameter by position and by name", function()
-      local gain = init.calculate_gain
-      assert.close((2 / 1.04) ^ 0.5, gain("leaky_relu", 0.2), 1e-12)
-      assert.equal(gain("leaky_relu", 0.2), gain("leaky_relu", {param = 0.2}))
-      assert.raises("nn.init.calculate_gain: unknown option parm; did you mean param?",
-         function() gain("leaky_relu", {parm = 0.2}) end)
-   end)
+it("calculate_gain takes its parameter by position and by name", function()
+   local gain = init.calculate_gain
+   assert.close((2 / 1.04) ^ 0.5, gain("leaky_relu", 0.2), 1e-12)
+   assert.equal(gain("leaky_relu", 0.2), gain("leaky_relu", {param = 0.2}))
+   assert.raises("nn.init.calculate_gain: unknown option parm; did you mean param?",
+      function() gain("leaky_relu", {parm = 0.2}) end)
 end)

@@ -149,14 +149,12 @@ describe("nn.Embedding", function()
    end)
 end)
 
-describe("activations in place", function()
-   it("write over their input", function()
-      local x = torch.tensor {-1.0, 2.0}
-      nn.ReLU({inplace = true})(x)
-      assert.close({0, 2}, x:tolist(), 0)
-      nn.LeakyReLU(0.5, true)(x:neg_())
-      assert.close({0, -1}, x:tolist(), 0)
-   end)
+it("activations in place write over their input", function()
+   local x = torch.tensor {-1.0, 2.0}
+   nn.ReLU({inplace = true})(x)
+   assert.close({0, 2}, x:tolist(), 0)
+   nn.LeakyReLU(0.5, true)(x:neg_())
+   assert.close({0, -1}, x:tolist(), 0)
 end)
 
 describe("nn.RotaryEmbedding", function()
@@ -240,20 +238,16 @@ describe("nn.LayerNorm and nn.RMSNorm, of a sum", function()
    end
 end)
 
-describe("nn.RMSNorm", function()
-   it("divides by the root of the mean square", function()
-      local y = nn.RMSNorm(2, {eps = 0})(torch.tensor {{3.0, 4.0}})
-      assert.close({{3 / 12.5 ^ 0.5, 4 / 12.5 ^ 0.5}}, y:tolist())
-   end)
+it("nn.RMSNorm divides by the root of the mean square", function()
+   local y = nn.RMSNorm(2, {eps = 0})(torch.tensor {{3.0, 4.0}})
+   assert.close({{3 / 12.5 ^ 0.5, 4 / 12.5 ^ 0.5}}, y:tolist())
 end)
 
-describe("nn.ConvTranspose2d", function()
-   it("gives the size of output_size", function()
-      local layer = nn.ConvTranspose2d(1, 1, 3, {stride = 2})
-      assert.same({1, 1, 5, 6}, layer(torch.ones(1, 1, 2, 2), {5, 6}).shape)
-      assert.raises("output_size: expected 5 to 6 in dimension 4, got 7",
-         function() layer(torch.ones(1, 1, 2, 2), {5, 7}) end)
-   end)
+it("nn.ConvTranspose2d gives the size of output_size", function()
+   local layer = nn.ConvTranspose2d(1, 1, 3, {stride = 2})
+   assert.same({1, 1, 5, 6}, layer(torch.ones(1, 1, 2, 2), {5, 6}).shape)
+   assert.raises("output_size: expected 5 to 6 in dimension 4, got 7",
+      function() layer(torch.ones(1, 1, 2, 2), {5, 7}) end)
 end)
 
 describe("nn.MultiheadAttention", function()
@@ -282,15 +276,13 @@ describe("nn.MultiheadAttention", function()
    end)
 end)
 
-describe("nn.Transformer", function()
-   it("maps a source and a target to the target's shape", function()
-      local model = nn.Transformer(8, 2, {num_encoder_layers = 1, num_decoder_layers = 1, dim_feedforward = 16})
-      local mask = model.generate_square_subsequent_mask(4)
-      local y = model(torch.randn(5, 2, 8), torch.randn(4, 2, 8), {tgt_mask = mask})
-      assert.same({4, 2, 8}, y.shape)
-      assert.equal(-math.huge, mask[{1, 2}]:item())
-      assert.equal(0, mask[{2, 1}]:item())
-   end)
+it("nn.Transformer maps a source and a target to the target's shape", function()
+   local model = nn.Transformer(8, 2, {num_encoder_layers = 1, num_decoder_layers = 1, dim_feedforward = 16})
+   local mask = model.generate_square_subsequent_mask(4)
+   local y = model(torch.randn(5, 2, 8), torch.randn(4, 2, 8), {tgt_mask = mask})
+   assert.same({4, 2, 8}, y.shape)
+   assert.equal(-math.huge, mask[{1, 2}]:item())
+   assert.equal(0, mask[{2, 1}]:item())
 end)
 
 describe("losses", function()
@@ -320,40 +312,34 @@ describe("losses", function()
    end)
 end)
 
-describe("nn.CrossEntropyLoss", function()
-   it("refuses to leave out a class of probabilities", function()
-      local input, target = torch.randn(2, 3), torch.rand(2, 3)
-      assert.raises("ignore_index: expected none if targets are probabilities, got 2",
-         function() nn.CrossEntropyLoss {ignore_index = 2}(input, target) end)
-      local soft = nn.CrossEntropyLoss {ignore_index = -1}(input, target)
-      assert.close(nn.CrossEntropyLoss()(input, target), soft, 0)
-   end)
+it("nn.CrossEntropyLoss refuses to leave out a class of probabilities", function()
+   local input, target = torch.randn(2, 3), torch.rand(2, 3)
+   assert.raises("ignore_index: expected none if targets are probabilities, got 2",
+      function() nn.CrossEntropyLoss {ignore_index = 2}(input, target) end)
+   local soft = nn.CrossEntropyLoss {ignore_index = -1}(input, target)
+   assert.close(nn.CrossEntropyLoss()(input, target), soft, 0)
 end)
 
-describe("nn.NLLLoss2d", function()
-   it("is NLLLoss", function()
-      local input, target = torch.randn(2, 3, 4, 4):log_softmax(2), torch.randint(1, 4, {2, 4, 4})
-      assert.close(nn.NLLLoss()(input, target), nn.NLLLoss2d()(input, target), 0)
-      assert.equal("NLLLoss2d()", tostring(nn.NLLLoss2d()))
-   end)
+it("nn.NLLLoss2d is NLLLoss", function()
+   local input, target = torch.randn(2, 3, 4, 4):log_softmax(2), torch.randint(1, 4, {2, 4, 4})
+   assert.close(nn.NLLLoss()(input, target), nn.NLLLoss2d()(input, target), 0)
+   assert.equal("NLLLoss2d()", tostring(nn.NLLLoss2d()))
 end)
 
-describe("padding layers", function()
-   it("take images with a batch and without, and constants any tensor", function()
-      for n = 1, 3 do
-         for _, kind in ipairs {"Reflection", "Replication", "Circular"} do
-            local name = ("%sPad%dd"):format(kind, n)
-            local layer = nn[name](1)
-            local function apply(d) return layer(torch.rand(table.unpack({3, 3, 3, 3, 3, 3}, 1, d))) end
-            for d = n + 1, n + 2 do assert.equal(5, apply(d):size(d)) end
-            for _, d in ipairs {n, n + 3} do
-               assert.raises(("nn.%s: input: expected %d or %d dimensions"):format(name, n + 1, n + 2),
-                  function() apply(d) end)
-            end
+it("padding layers take images with a batch and without, and constants any tensor", function()
+   for n = 1, 3 do
+      for _, kind in ipairs {"Reflection", "Replication", "Circular"} do
+         local name = ("%sPad%dd"):format(kind, n)
+         local layer = nn[name](1)
+         local function apply(d) return layer(torch.rand(table.unpack({3, 3, 3, 3, 3, 3}, 1, d))) end
+         for d = n + 1, n + 2 do assert.equal(5, apply(d):size(d)) end
+         for _, d in ipairs {n, n + 3} do
+            assert.raises(("nn.%s: input: expected %d or %d dimensions"):format(name, n + 1, n + 2),
+               function() apply(d) end)
          end
       end
-      assert.same({2, 3, 4, 7}, nn.ZeroPad1d(1)(torch.rand(2, 3, 4, 5)).shape)
-   end)
+   end
+   assert.same({2, 3, 4, 7}, nn.ZeroPad1d(1)(torch.rand(2, 3, 4, 5)).shape)
 end)
 
 describe("options of layers", function()
@@ -413,24 +399,20 @@ describe("batch norm", function()
    end)
 end)
 
-describe("a module whose buffer has a history", function()
-   it("is cast only if its dtype differs", function()
-      local loss = nn.BCELoss {weight = torch.ones(2, {requires_grad = true}) * 2}
-      loss:to("float32")
-      assert.same({2.0, 2.0}, loss.weight:tolist())
-   end)
+it("a module whose buffer has a history is cast only if its dtype differs", function()
+   local loss = nn.BCELoss {weight = torch.ones(2, {requires_grad = true}) * 2}
+   loss:to("float32")
+   assert.same({2.0, 2.0}, loss.weight:tolist())
 end)
 
-describe("CrossMapLRN2d", function()
-   it("divides by the squares of neighbouring channels, as in Torch7", function()
-      local x = torch.tensor {1.0, 2, 3, 4}:view(1, 4, 1, 1)
-      -- the base of the denominator is k plus the sum of squares
-      local y = nn.CrossMapLRN2d(3, 3, 1, 1)(x):flatten():tolist()
-      for i, square_sum in ipairs {1 + 4, 1 + 4 + 9, 4 + 9 + 16, 9 + 16} do
-         assert.close(i / (1 + square_sum), y[i], 1e-7)
-      end
-      assert.raises("nn.CrossMapLRN2d: size: expected an odd number, got 4", function() nn.CrossMapLRN2d(4) end)
-   end)
+it("CrossMapLRN2d divides by the squares of neighbouring channels, as in Torch7", function()
+   local x = torch.tensor {1.0, 2, 3, 4}:view(1, 4, 1, 1)
+   -- the base of the denominator is k plus the sum of squares
+   local y = nn.CrossMapLRN2d(3, 3, 1, 1)(x):flatten():tolist()
+   for i, square_sum in ipairs {1 + 4, 1 + 4 + 9, 4 + 9 + 16, 9 + 16} do
+      assert.close(i / (1 + square_sum), y[i], 1e-7)
+   end
+   assert.raises("nn.CrossMapLRN2d: size: expected an odd number, got 4", function() nn.CrossMapLRN2d(4) end)
 end)
 
 describe("FractionalMaxPool", function()
@@ -476,17 +458,14 @@ describe("AdaptiveLogSoftmaxWithLoss", function()
    end)
 end)
 
-describe("TripletMarginWithDistanceLoss", function()
-   it("takes any function or module for its distance", function()
-      local a, b, c = torch.tensor {{1.0, 0}}, torch.tensor {{1.0, 2}}, torch.tensor {{4.0, 0}}
-      local function largest(x, y) return (x - y):abs():amax(2) end
-      assert.close(2, nn.TripletMarginWithDistanceLoss {distance_function = largest,
-         margin = 3}(a, b, c):item(), 1e-6)
-      assert.close(2, torch.nn.functional.triplet_margin_with_distance_loss(a, b, c,
-         {distance_function = nn.PairwiseDistance(1), margin = 3}):item(), 1e-4)
-      assert.raises("margin: expected a number above 0, got 0",
-         function() nn.TripletMarginWithDistanceLoss {margin = 0} end)
-   end)
+it("TripletMarginWithDistanceLoss takes any function or module for its distance", function()
+   local a, b, c = torch.tensor {{1.0, 0}}, torch.tensor {{1.0, 2}}, torch.tensor {{4.0, 0}}
+   local function largest(x, y) return (x - y):abs():amax(2) end
+   assert.close(2, nn.TripletMarginWithDistanceLoss {distance_function = largest, margin = 3}(a, b, c):item(), 1e-6)
+   assert.close(2, torch.nn.functional.triplet_margin_with_distance_loss(a, b, c,
+      {distance_function = nn.PairwiseDistance(1), margin = 3}):item(), 1e-4)
+   assert.raises("margin: expected a number above 0, got 0",
+      function() nn.TripletMarginWithDistanceLoss {margin = 0} end)
 end)
 
 describe("LinearCrossEntropyLoss", function()

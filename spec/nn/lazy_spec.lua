@@ -62,42 +62,37 @@ describe("a lazy layer", function()
    end)
 end)
 
-describe("nn.Buffer", function()
-   it("makes a tensor part of the module that it is assigned to", function()
-      local module = nn.Module()
-      module.mean = nn.Buffer(torch.zeros(3))
-      module.scratch = nn.Buffer(torch.ones(2), {persistent = false})
-      module.plain = torch.ones(4)
-      assert.equal(2, #module:buffers())
-      local state = module:state_dict()
-      assert.same({0.0, 0.0, 0.0}, state.mean:tolist())
-      assert.is_nil(state.scratch)
-      module:double()
-      assert.equal("float64", module.mean.dtype)
-      assert.equal("float64", module.scratch.dtype)
-      assert.equal("float32", module.plain.dtype)
-      assert.equal(2, #module:clone():buffers())
-   end)
+it("nn.Buffer makes a tensor part of the module that it is assigned to", function()
+   local module = nn.Module()
+   module.mean = nn.Buffer(torch.zeros(3))
+   module.scratch = nn.Buffer(torch.ones(2), {persistent = false})
+   module.plain = torch.ones(4)
+   assert.equal(2, #module:buffers())
+   local state = module:state_dict()
+   assert.same({0.0, 0.0, 0.0}, state.mean:tolist())
+   assert.is_nil(state.scratch)
+   module:double()
+   assert.equal("float64", module.mean.dtype)
+   assert.equal("float64", module.scratch.dtype)
+   assert.equal("float32", module.plain.dtype)
+   assert.equal(2, #module:clone():buffers())
 end)
 
-describe("nn.ParameterDict", function()
-   it("holds parameters by name", function()
-      local dict = nn.ParameterDict {b = torch.ones(2), a = torch.zeros(3)}
-      dict:set("c", nn.Parameter(torch.ones(1)))
-      dict.d = nn.Parameter(torch.ones(4))
-      local names = {}
-      for name, parameter in dict:items() do
-         names[#names + 1] = name
-         assert.is_true(parameter.is_parameter)
-      end
-      assert.same({"a", "b", "c", "d"}, names)
-      assert.same({1.0, 1.0}, dict:pop("b"):tolist())
-      assert.equal(3, #dict:parameters())
-      assert.equal("ParameterDict(a: float32 (3), c: float32 (1), d: float32 (4))", tostring(dict))
-      assert.raises("nn.ParameterDict: items is the name of a method",
-         function() dict:set("items", torch.ones(1)) end)
-      assert.raises("nn.ParameterDict: x: expected a tensor, got 3", function() nn.ParameterDict {x = 3} end)
-   end)
+it("nn.ParameterDict holds parameters by name", function()
+   local dict = nn.ParameterDict {b = torch.ones(2), a = torch.zeros(3)}
+   dict:set("c", nn.Parameter(torch.ones(1)))
+   dict.d = nn.Parameter(torch.ones(4))
+   local names = {}
+   for name, parameter in dict:items() do
+      names[#names + 1] = name
+      assert.is_true(parameter.is_parameter)
+   end
+   assert.same({"a", "b", "c", "d"}, names)
+   assert.same({1.0, 1.0}, dict:pop("b"):tolist())
+   assert.equal(3, #dict:parameters())
+   assert.equal("ParameterDict(a: float32 (3), c: float32 (1), d: float32 (4))", tostring(dict))
+   assert.raises("nn.ParameterDict: items is the name of a method", function() dict:set("items", torch.ones(1)) end)
+   assert.raises("nn.ParameterDict: x: expected a tensor, got 3", function() nn.ParameterDict {x = 3} end)
 end)
 
 describe("uninitialized parameters", function()

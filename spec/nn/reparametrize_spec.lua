@@ -332,24 +332,22 @@ describe("weight_norm by a hook", function()
    end)
 end)
 
-describe("a state with the names of weight_norm's hook", function()
-   it("fits its parametrization", function()
-      local function model(norm)
-         return nn.Sequential(norm(nn.Linear(3, 4)), nn.ReLU(), norm(nn.Linear(4, 2), {dim = false}))
-      end
-      local old, new = model(utils.weight_norm), model(parametrizations.weight_norm)
-      local state = old:state_dict()
-      assert.truthy(state["1.weight_g"] and state["3.weight_v"])
-      new:load_state_dict(state)
-      -- loading does not change the caller's table
-      assert.truthy(state["1.weight_g"] and state["3.weight_v"])
-      local x = torch.randn(5, 3)
-      assert.close(old(x), new(x), 1e-6)
-      new:load_state_dict(old:state_dict {names = "pytorch"}, {names = "pytorch"})
-      state["1.weight_g"] = nil
-      assert.raises("missing: 1.parametrizations.weight.original0, ",
-         "unexpected: 1.weight_v", function() new:load_state_dict(state) end)
-   end)
+it("a state with the names of weight_norm's hook fits its parametrization", function()
+   local function model(norm)
+      return nn.Sequential(norm(nn.Linear(3, 4)), nn.ReLU(), norm(nn.Linear(4, 2), {dim = false}))
+   end
+   local old, new = model(utils.weight_norm), model(parametrizations.weight_norm)
+   local state = old:state_dict()
+   assert.truthy(state["1.weight_g"] and state["3.weight_v"])
+   new:load_state_dict(state)
+   -- loading does not change the caller's table
+   assert.truthy(state["1.weight_g"] and state["3.weight_v"])
+   local x = torch.randn(5, 3)
+   assert.close(old(x), new(x), 1e-6)
+   new:load_state_dict(old:state_dict {names = "pytorch"}, {names = "pytorch"})
+   state["1.weight_g"] = nil
+   assert.raises("missing: 1.parametrizations.weight.original0, ",
+      "unexpected: 1.weight_v", function() new:load_state_dict(state) end)
 end)
 
 describe("spectral_norm by a hook", function()
@@ -375,29 +373,25 @@ describe("spectral_norm by a hook", function()
 
 end)
 
-describe("parametrize.cached", function()
-   it("is of the coroutine that has it, and ends once", function()
-      local layer = nn.Linear(2, 2)
-      P.register_parametrization(layer, "weight", nn.Tanh())
-      local function change(value)
-         torch.no_grad(function() layer.parametrizations.weight.original:fill_(value) end)
-      end
-      local run = coroutine.wrap(function()
-         local _ <close> = P.cached()
-         local before = layer.weight
-         coroutine.yield()
-         return rawequal(before, layer.weight)
-      end)
-      run()
-      change(0)
-      assert.same({{0, 0}, {0, 0}}, layer.weight:tolist())
-      assert.is_true(run())
-      local scope = P.cached()
-      local close = getmetatable(scope).__close
-      close(scope)
-      close(scope)
-      assert.same({{0, 0}, {0, 0}}, layer.weight:tolist())
-      change(math.huge)
-      assert.same({{1, 1}, {1, 1}}, layer.weight:tolist())
+it("parametrize.cached is of the coroutine that has it, and ends once", function()
+   local layer = nn.Linear(2, 2)
+   P.register_parametrization(layer, "weight", nn.Tanh())
+   local function change(value) torch.no_grad(function() layer.parametrizations.weight.original:fill_(value) end) end
+   local run = coroutine.wrap(function()
+      local _ <close> = P.cached()
+      local before = layer.weight
+      coroutine.yield()
+      return rawequal(before, layer.weight)
    end)
+   run()
+   change(0)
+   assert.same({{0, 0}, {0, 0}}, layer.weight:tolist())
+   assert.is_true(run())
+   local scope = P.cached()
+   local close = getmetatable(scope).__close
+   close(scope)
+   close(scope)
+   assert.same({{0, 0}, {0, 0}}, layer.weight:tolist())
+   change(math.huge)
+   assert.same({{1, 1}, {1, 1}}, layer.weight:tolist())
 end)

@@ -61,16 +61,13 @@ describe("a stack of transformer layers", function()
    end)
 end)
 
-describe("numbers of layers", function()
-   it("that are too large to build are refused", function()
-      local layer = nn.TransformerEncoderLayer(2, 1, {dim_feedforward = 2})
-      for _, n in ipairs {65537, 1 << 31, math.maxinteger, -1, 1.5} do
-         local expected = "expected an integer from 0 to 65536, got " .. n
-         assert.raises("num_layers: " .. expected, function() nn.TransformerEncoder(layer, n) end)
-         assert.raises("num_layers: " .. expected, function() nn.TransformerDecoder(layer, n) end)
-         assert.raises("num_decoder_layers: " .. expected,
-            function() nn.Transformer(2, 1, {num_decoder_layers = n}) end)
-         assert.raises("num_layers: " .. expected, function() nn.GRU(2, 2, {num_layers = n}) end)
-      end
-   end)
+it("numbers of layers that are too large to build are refused", function()
+   local layer = nn.TransformerEncoderLayer(2, 1, {dim_feedforward = 2})
+   for _, n in ipairs {65537, 1 << 31, math.maxinteger, -1, 1.5} do
+      local expected = "expected an integer from 0 to 65536, got " .. n
+      assert.raises("num_layers: " .. expected, function() nn.TransformerEncoder(layer, n) end)
+      assert.raises("num_layers: " .. expected, function() nn.TransformerDecoder(layer, n) end)
+      assert.raises("num_decoder_layers: " .. expected, function() nn.Transformer(2, 1, {num_decoder_layers = n}) end)
+      assert.raises("num_layers: " .. expected, function() nn.GRU(2, 2, {num_layers = n}) end)
+   end
 end)

@@ -102,41 +102,39 @@ describe("norms of gradients", function()
    end)
 end)
 
-describe("wrong arguments", function()
-   it("are named", function()
-      local nn, prune, parametrize = torch.nn, utils.prune, utils.parametrize
-      for message, call in sorted {
-         ["nn.utils.parameters_to_vector: parameters is missing; expected a value"]
-            = function() utils.parameters_to_vector() end,
-         ["nn.utils.parameters_to_vector: parameters[2]: expected a tensor, got 4"]
-            = function() utils.parameters_to_vector {torch.ones(2), 4} end,
-         ["nn.utils.vector_to_parameters: parameters[1]: expected a tensor, got true"]
-            = function() utils.vector_to_parameters(torch.ones(1), {true}) end,
-         ["nn.utils.rnn.invert_permutation: permutation: expected a tensor of one dimension, got 3"]
-            = function() utils.rnn.invert_permutation(3) end,
-         ["prune.PruningContainer: method: expected a pruning method, got 6"]
-            = function() prune.PruningContainer(6) end,
-         ["nn.utils.parametrize.cached: fn: expected a function or nil, got 1"]
-            = function() parametrize.cached(1) end,
-         ["utils.checkpoint_sequential: modules: expected a Sequential or a list of modules, got 2"]
-            = function() torch.utils.checkpoint.checkpoint_sequential(2, 1, torch.ones(1)) end,
-         ["utils.checkpoint_sequential: modules[2]: expected a module or a function, got 5"]
-            = function() torch.utils.checkpoint.checkpoint_sequential({print, 5}, 1, 1) end,
-         ["nn.utils.clip_grad_norm_: parameters[1]: expected a tensor, got 1"]
-            = function() utils.clip_grad_norm_({1}, 1) end,
-         ["autograd.functional.vjp: v: expected a tensor or a list of tensors, got true"]
-            = function() torch.autograd.functional.vjp(torch.exp, torch.ones(2), true) end,
-         ["nn.CircularPad2d: input: expected a tensor, got 3"] = function() nn.CircularPad2d(1)(3) end,
-         ["nn.ZeroPad1d: input: expected a tensor, got nil"] = function() nn.ZeroPad1d(1)() end,
-         ["nn.AddConstant: input: expected a tensor, got a function"]
-            = function() nn.AddConstant(1)(print) end,
-         ["nn.MulConstant: input: expected a tensor, got \"x\""]
-            = function() nn.MulConstant(1)("x") end,
-         ["nn.AdaptiveLogSoftmaxWithLoss: target: expected one class for each row of the input, "
-            .. "got nil"] = function()
-            nn.AdaptiveLogSoftmaxWithLoss(2, 3, {1})(torch.ones(1, 2))
-         end,
-      } do assert.raises(message, call) end
-      assert.same({1, 1}, utils.parameters_to_vector(torch.ones(2)):tolist())
-   end)
+it("wrong arguments are named", function()
+   local nn, prune, parametrize = torch.nn, utils.prune, utils.parametrize
+   for message, call in sorted {
+      ["nn.utils.parameters_to_vector: parameters is missing; expected a value"]
+         = function() utils.parameters_to_vector() end,
+      ["nn.utils.parameters_to_vector: parameters[2]: expected a tensor, got 4"]
+         = function() utils.parameters_to_vector {torch.ones(2), 4} end,
+      ["nn.utils.vector_to_parameters: parameters[1]: expected a tensor, got true"]
+         = function() utils.vector_to_parameters(torch.ones(1), {true}) end,
+      ["nn.utils.rnn.invert_permutation: permutation: expected a tensor of one dimension, got 3"]
+         = function() utils.rnn.invert_permutation(3) end,
+      ["prune.PruningContainer: method: expected a pruning method, got 6"]
+         = function() prune.PruningContainer(6) end,
+      ["nn.utils.parametrize.cached: fn: expected a function or nil, got 1"]
+         = function() parametrize.cached(1) end,
+      ["utils.checkpoint_sequential: modules: expected a Sequential or a list of modules, got 2"]
+         = function() torch.utils.checkpoint.checkpoint_sequential(2, 1, torch.ones(1)) end,
+      ["utils.checkpoint_sequential: modules[2]: expected a module or a function, got 5"]
+         = function() torch.utils.checkpoint.checkpoint_sequential({print, 5}, 1, 1) end,
+      ["nn.utils.clip_grad_norm_: parameters[1]: expected a tensor, got 1"]
+         = function() utils.clip_grad_norm_({1}, 1) end,
+      ["autograd.functional.vjp: v: expected a tensor or a list of tensors, got true"]
+         = function() torch.autograd.functional.vjp(torch.exp, torch.ones(2), true) end,
+      ["nn.CircularPad2d: input: expected a tensor, got 3"] = function() nn.CircularPad2d(1)(3) end,
+      ["nn.ZeroPad1d: input: expected a tensor, got nil"] = function() nn.ZeroPad1d(1)() end,
+      ["nn.AddConstant: input: expected a tensor, got a function"]
+         = function() nn.AddConstant(1)(print) end,
+      ["nn.MulConstant: input: expected a tensor, got \"x\""]
+         = function() nn.MulConstant(1)("x") end,
+      ["nn.AdaptiveLogSoftmaxWithLoss: target: expected one class for each row of the input, "
+         .. "got nil"] = function()
+         nn.AdaptiveLogSoftmaxWithLoss(2, 3, {1})(torch.ones(1, 2))
+      end,
+   } do assert.raises(message, call) end
+   assert.same({1, 1}, utils.parameters_to_vector(torch.ones(2)):tolist())
 end)

@@ -6,11 +6,9 @@ local torch = require "tlua"
 local device = require "spec.support.device"
 
 if device.name == "cuda" then
-   describe("complex tensors on a GPU", function()
-      it("are refused, since it has no kernels for them yet", function()
-         assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU",
-            function() torch.zeros(1, {dtype = "complex64"}) end)
-      end)
+   it("complex tensors on a GPU are refused, since it has no kernels for them yet", function()
+      assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU",
+         function() torch.zeros(1, {dtype = "complex64"}) end)
    end)
    return
 end
@@ -317,15 +315,13 @@ describe("gradients of complex numbers", function()
    end)
 end)
 
-describe("printing complex numbers", function()
-   it("is PyTorch's", function()
-      for _, row in ipairs(reference.printed) do
-         local real, imag, dtype, text = table.unpack(row)
-         local options = {dtype = "float64"}
-         local z = torch.complex(torch.tensor(real, options), torch.tensor(imag, options)):to(dtype)
-         assert.equal(text, tostring(z:cpu()))
-      end
-   end)
+it("printing complex numbers is PyTorch's", function()
+   for _, row in ipairs(reference.printed) do
+      local real, imag, dtype, text = table.unpack(row)
+      local options = {dtype = "float64"}
+      local z = torch.complex(torch.tensor(real, options), torch.tensor(imag, options)):to(dtype)
+      assert.equal(text, tostring(z:cpu()))
+   end
 end)
 
 -- Files are read and written on the CPU.

@@ -80,12 +80,10 @@ describe("arange", function()
    end)
 end)
 
-describe("range", function()
-   it("includes its end", function()
-      assert.close({1, 2, 3}, torch.range(1, 3), 0)
-      assert.equal("float32", torch.range(1, 3).dtype)
-      assert.close({3, 1}, torch.range(3, 0.5, -2), 0)
-   end)
+it("range includes its end", function()
+   assert.close({1, 2, 3}, torch.range(1, 3), 0)
+   assert.equal("float32", torch.range(1, 3).dtype)
+   assert.close({3, 1}, torch.range(3, 0.5, -2), 0)
 end)
 
 describe("linspace", function()
@@ -104,19 +102,15 @@ describe("linspace", function()
    end)
 end)
 
-describe("logspace", function()
-   it("has whole ends in an integer dtype", function()
-      assert.same({10, 10}, torch.logspace(1, 1.2, 2, {dtype = "int32"}):tolist())
-      assert.same({25, 14, 8, 5}, torch.logspace(2, 1.2, 4, 5, {dtype = "int64"}):tolist())
-   end)
+it("logspace has whole ends in an integer dtype", function()
+   assert.same({10, 10}, torch.logspace(1, 1.2, 2, {dtype = "int32"}):tolist())
+   assert.same({25, 14, 8, 5}, torch.logspace(2, 1.2, 4, 5, {dtype = "int64"}):tolist())
 end)
 
-describe("eye", function()
-   it("may have more rows than columns, or fewer", function()
-      assert.close({{1, 0, 0}, {0, 1, 0}}, torch.eye(2, 3), 0)
-      assert.close({{1, 0}, {0, 1}, {0, 0}}, torch.eye(3, 2), 0)
-      assert.same({0, 2}, torch.eye(0, 2).shape)
-   end)
+it("eye may have more rows than columns, or fewer", function()
+   assert.close({{1, 0, 0}, {0, 1, 0}}, torch.eye(2, 3), 0)
+   assert.close({{1, 0}, {0, 1}, {0, 0}}, torch.eye(3, 2), 0)
+   assert.same({0, 2}, torch.eye(0, 2).shape)
 end)
 
 describe("the _like forms", function()
@@ -198,14 +192,12 @@ describe("to", function()
    end)
 end)
 
-describe("contiguous", function()
-   it("copies only if it must", function()
-      local x = torch.arange(6):view(2, 3)
-      assert.equal(x, x:contiguous())
-      local y = x:t():contiguous()
-      assert.is_true(y:is_contiguous())
-      assert.close({{0, 3}, {1, 4}, {2, 5}}, y, 0)
-   end)
+it("contiguous copies only if it must", function()
+   local x = torch.arange(6):view(2, 3)
+   assert.equal(x, x:contiguous())
+   local y = x:t():contiguous()
+   assert.is_true(y:is_contiguous())
+   assert.close({{0, 3}, {1, 4}, {2, 5}}, y, 0)
 end)
 
 describe("resize_", function()
@@ -243,12 +235,10 @@ describe("resize_", function()
    end)
 end)
 
-describe("view with a dtype", function()
-   it("shows the same bytes", function()
-      local x = torch.tensor {1.0, -0.0}
-      assert.same({0x3f800000, -0x80000000}, x:view("int32"):tolist())
-      assert.raises("view", "4 bytes", "float64", function() x:view("float64") end)
-   end)
+it("view with a dtype shows the same bytes", function()
+   local x = torch.tensor {1.0, -0.0}
+   assert.same({0x3f800000, -0x80000000}, x:view("int32"):tolist())
+   assert.raises("view", "4 bytes", "float64", function() x:view("float64") end)
 end)
 
 describe("fill", function()
@@ -315,41 +305,35 @@ describe("scalar_tensor, new_tensor, empty_strided", function()
    end)
 end)
 
-describe("as_tensor", function()
-   it("copies only if the dtype or device changes", function()
-      local x = torch.ones(2, {requires_grad = true})
-      assert.equal(x, torch.as_tensor(x))
-      assert.equal("float64", torch.as_tensor(x, "float64").dtype)
-      assert.is_true(torch.as_tensor(x, {dtype = "float64"}).requires_grad)
-      assert.same({1, 2}, torch.as_tensor({1, 2}):tolist())
-      assert.equal("float16", torch.as_tensor({1, 2}, "float16", "cpu").dtype)
-      assert.raises("as_tensor: data is missing", function() torch.as_tensor() end)
-   end)
+it("as_tensor copies only if the dtype or device changes", function()
+   local x = torch.ones(2, {requires_grad = true})
+   assert.equal(x, torch.as_tensor(x))
+   assert.equal("float64", torch.as_tensor(x, "float64").dtype)
+   assert.is_true(torch.as_tensor(x, {dtype = "float64"}).requires_grad)
+   assert.same({1, 2}, torch.as_tensor({1, 2}):tolist())
+   assert.equal("float16", torch.as_tensor({1, 2}, "float16", "cpu").dtype)
+   assert.raises("as_tensor: data is missing", function() torch.as_tensor() end)
 end)
 
-describe("fill_diagonal_", function()
-   it("starts again below if wrap = true", function()
-      assert.same({{7, 0}, {0, 7}, {0, 0}, {7, 0}, {0, 7}}, torch.zeros(5, 2):fill_diagonal_(7, true):tolist())
-      assert.same({{7, 0}, {0, 7}, {0, 0}}, torch.zeros(3, 2):fill_diagonal_(7):tolist())
-      assert.same({{7, 0, 0}, {0, 7, 0}}, torch.zeros(3, 2):t():fill_diagonal_(7):tolist())
-      assert.equal(3, torch.zeros(3, 3, 3):fill_diagonal_(1):sum():item())
-      assert.raises("fill_diagonal_: self", "[2, 3, 2]", function() torch.zeros(2, 3, 2):fill_diagonal_(1) end)
-   end)
+it("fill_diagonal_ starts again below if wrap = true", function()
+   assert.same({{7, 0}, {0, 7}, {0, 0}, {7, 0}, {0, 7}}, torch.zeros(5, 2):fill_diagonal_(7, true):tolist())
+   assert.same({{7, 0}, {0, 7}, {0, 0}}, torch.zeros(3, 2):fill_diagonal_(7):tolist())
+   assert.same({{7, 0, 0}, {0, 7, 0}}, torch.zeros(3, 2):t():fill_diagonal_(7):tolist())
+   assert.equal(3, torch.zeros(3, 3, 3):fill_diagonal_(1):sum():item())
+   assert.raises("fill_diagonal_: self", "[2, 3, 2]", function() torch.zeros(2, 3, 2):fill_diagonal_(1) end)
 end)
 
-describe("to", function()
-   it("takes non_blocking and copy by place or by name", function()
-      local x = torch.ones(2, {device = "cpu"})
-      for _, row in ipairs {
-         {x:to("float32", true), false, "float32"}, {x:to("float32", false, true), true, "float32"},
-         {x:to("cpu", true), false, "float32"}, {x:to("cpu", "float64", true, false), true, "float64"},
-         {x:to("cpu", true, true), true, "float32"}, {x:to(x:double(), false, true), true, "float64"},
-         {x:to("cpu", {non_blocking = true}), false, "float32"}, {x:to {device = "cpu", copy = true}, true, "float32"},
-      } do
-         assert.equal(row[2], row[1]:data_ptr() ~= x:data_ptr())
-         assert.equal(row[3], row[1].dtype)
-      end
-   end)
+it("to takes non_blocking and copy by place or by name", function()
+   local x = torch.ones(2, {device = "cpu"})
+   for _, row in ipairs {
+      {x:to("float32", true), false, "float32"}, {x:to("float32", false, true), true, "float32"},
+      {x:to("cpu", true), false, "float32"}, {x:to("cpu", "float64", true, false), true, "float64"},
+      {x:to("cpu", true, true), true, "float32"}, {x:to(x:double(), false, true), true, "float64"},
+      {x:to("cpu", {non_blocking = true}), false, "float32"}, {x:to {device = "cpu", copy = true}, true, "float32"},
+   } do
+      assert.equal(row[2], row[1]:data_ptr() ~= x:data_ptr())
+      assert.equal(row[3], row[1].dtype)
+   end
 end)
 
 describe("the default dtype", function()

@@ -4,9 +4,7 @@ local torch = require "tlua"
 
 local has_cuda <const> = torch.cuda.is_available()
 
-describe("torch.cuda", function()
-   it("counts the devices", function() assert.equal(has_cuda, torch.cuda.device_count() > 0) end)
-end)
+it("torch.cuda counts the devices", function() assert.equal(has_cuda, torch.cuda.device_count() > 0) end)
 
 -- The reason in the message is that there is no plugin or, if there is a plugin, no driver or no
 -- GPU.

@@ -7,13 +7,11 @@ local torch = require "tlua"
 local device = require "spec.support.device"
 
 if device.name == "cuda" then
-   describe("Fourier transforms on a GPU", function()
-      it("are refused, since it has no complex numbers yet", function()
-         assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU",
-            function() torch.fft.fft(torch.ones(4)) end)
-         assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU",
-            function() torch.fft.rfft(torch.ones(4)) end)
-      end)
+   it("Fourier transforms on a GPU are refused, since it has no complex numbers yet", function()
+      assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU",
+         function() torch.fft.fft(torch.ones(4)) end)
+      assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU",
+         function() torch.fft.rfft(torch.ones(4)) end)
    end)
    return
 end
@@ -219,15 +217,13 @@ describe("torch.fft", function()
    end)
 end)
 
-describe("an empty table after the signal", function()
-   it("has no options, and no sizes", function()
-      local x = shaped({4, 6})
-      for name in ("fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfftn ihfftn"):gmatch "%w+" do
-         local transform = torch.fft[name]
-         assert.is_true(transform(x, {}):equal(transform(x)), name)
-         assert.is_true(transform(x, {norm = nil}):equal(transform(x)), name)
-      end
-   end)
+it("an empty table after the signal has no options, and no sizes", function()
+   local x = shaped({4, 6})
+   for name in ("fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn hfftn ihfftn"):gmatch "%w+" do
+      local transform = torch.fft[name]
+      assert.is_true(transform(x, {}):equal(transform(x)), name)
+      assert.is_true(transform(x, {norm = nil}):equal(transform(x)), name)
+   end
 end)
 
 describe("torch.stft", function()

@@ -188,101 +188,83 @@ describe("masks", function()
    end)
 end)
 
-describe("searchsorted", function()
-   it("gives positions from 1 to one past the end, NaN after all numbers", function()
-      local sorted = torch.tensor {1.0, 2, 2, 5}
-      local values = torch.tensor {0.0, 2, 5, 9, 0 / 0}
-      assert.close({1, 2, 4, 5, 5}, torch.searchsorted(sorted, values):tolist(), 0)
-      assert.close({1, 4, 5, 5, 5}, torch.searchsorted(sorted, values, {side = "right"}):tolist(), 0)
-      assert.close({2, 3, 1, 4}, torch.searchsorted(torch.tensor {5.0, 1, 2},
-         torch.tensor {1.5, 3, 0, 9}, {sorter = torch.tensor {2, 3, 1}}):tolist(), 0)
-   end)
+it("searchsorted gives positions from 1 to one past the end, NaN after all numbers", function()
+   local sorted = torch.tensor {1.0, 2, 2, 5}
+   local values = torch.tensor {0.0, 2, 5, 9, 0 / 0}
+   assert.close({1, 2, 4, 5, 5}, torch.searchsorted(sorted, values):tolist(), 0)
+   assert.close({1, 4, 5, 5, 5}, torch.searchsorted(sorted, values, {side = "right"}):tolist(), 0)
+   assert.close({2, 3, 1, 4}, torch.searchsorted(torch.tensor {5.0, 1, 2},
+      torch.tensor {1.5, 3, 0, 9}, {sorter = torch.tensor {2, 3, 1}}):tolist(), 0)
 end)
 
-describe("copies with one part replaced", function()
-   it("take ranges that include their end", function()
-      local x = torch.zeros(5)
-      assert.close({0, 1, 1, 1, 0}, x:slice_scatter(torch.ones(3), 1, 2, 4):tolist(), 0)
-      assert.close({0, 0, 0, 1, 1}, x:slice_scatter(torch.ones(2), 1, -2):tolist(), 0)
-      assert.close({0, 0, 0, 0, 0}, x:tolist(), 0)
-      assert.raises("slice_scatter", "[3]", "[2]", function() x:slice_scatter(torch.ones(2), 1, 2, 4) end)
-   end)
+it("copies with one part replaced take ranges that include their end", function()
+   local x = torch.zeros(5)
+   assert.close({0, 1, 1, 1, 0}, x:slice_scatter(torch.ones(3), 1, 2, 4):tolist(), 0)
+   assert.close({0, 0, 0, 1, 1}, x:slice_scatter(torch.ones(2), 1, -2):tolist(), 0)
+   assert.close({0, 0, 0, 0, 0}, x:tolist(), 0)
+   assert.raises("slice_scatter", "[3]", "[2]", function() x:slice_scatter(torch.ones(2), 1, 2, 4) end)
 end)
 
-describe("unravel_index", function()
-   it("gives positions in each dimension", function()
-      local x = torch.arange(24):reshape(2, 3, 4)
-      local at = torch.tensor {{1, 7}, {18, -1}}
-      local places = torch.unravel_index(at, {2, 3, 4})
-      assert.equal(3, #places)
-      assert.close(x:take(at), x[{places[1], places[2], places[3]}], 0)
-      assert.close({3}, torch.unravel_index(torch.tensor {3}, 6)[1], 0)
-      assert.raises("unravel_index: indices: position 25", "1 to 24",
-         function() torch.unravel_index(torch.tensor {25}, {2, 3, 4}) end)
-   end)
+it("unravel_index gives positions in each dimension", function()
+   local x = torch.arange(24):reshape(2, 3, 4)
+   local at = torch.tensor {{1, 7}, {18, -1}}
+   local places = torch.unravel_index(at, {2, 3, 4})
+   assert.equal(3, #places)
+   assert.close(x:take(at), x[{places[1], places[2], places[3]}], 0)
+   assert.close({3}, torch.unravel_index(torch.tensor {3}, 6)[1], 0)
+   assert.raises("unravel_index: indices: position 25", "1 to 24",
+      function() torch.unravel_index(torch.tensor {25}, {2, 3, 4}) end)
 end)
 
-describe("positions from the end", function()
-   it("serve take_along_dim", function()
-      local x = torch.tensor {{1, 2, 3}, {4, 5, 6}}
-      assert.close({{3}, {4}}, x:take_along_dim(torch.tensor {{-1}, {-3}}, 2), 0)
-      assert.close({6, 1}, x:take_along_dim(torch.tensor {-1, 1}), 0)
-   end)
+it("positions from the end serve take_along_dim", function()
+   local x = torch.tensor {{1, 2, 3}, {4, 5, 6}}
+   assert.close({{3}, {4}}, x:take_along_dim(torch.tensor {{-1}, {-3}}, 2), 0)
+   assert.close({6, 1}, x:take_along_dim(torch.tensor {-1, 1}), 0)
 end)
 
-describe("a tensor without dimensions", function()
-   it("has one position", function()
-      local x, none = torch.tensor(2.0), torch.zeros(0, {dtype = "int64"})
-      assert.close(2, x:index_select(1, torch.tensor {1}), 0)
-      assert.close(2, x:index_fill(1, none, 7), 0)
-      assert.raises("index_select", "[0]", function() x:index_select(1, none) end)
-      assert.raises("repeat_interleave", "2", function() x:repeat_interleave(3, 2) end)
-   end)
+it("a tensor without dimensions has one position", function()
+   local x, none = torch.tensor(2.0), torch.zeros(0, {dtype = "int64"})
+   assert.close(2, x:index_select(1, torch.tensor {1}), 0)
+   assert.close(2, x:index_fill(1, none, 7), 0)
+   assert.raises("index_select", "[0]", function() x:index_select(1, none) end)
+   assert.raises("repeat_interleave", "2", function() x:repeat_interleave(3, 2) end)
 end)
 
-describe("index_fill with a tensor", function()
-   it("counts a position that is listed twice once", function()
-      local x, value = torch.ones(2, 4, {requires_grad = true}), torch.tensor(5.0, {requires_grad = true})
-      local y = x:index_fill(2, torch.tensor {3, -2, 1}, value)
-      assert.close({{5, 1, 5, 1}, {5, 1, 5, 1}}, y, 0)
-      y:sum():backward()
-      assert.equal(4, value.grad:item())
-      assert.close({{0, 1, 0, 1}, {0, 1, 0, 1}}, x.grad, 0)
-   end)
+it("index_fill with a tensor counts a position that is listed twice once", function()
+   local x, value = torch.ones(2, 4, {requires_grad = true}), torch.tensor(5.0, {requires_grad = true})
+   local y = x:index_fill(2, torch.tensor {3, -2, 1}, value)
+   assert.close({{5, 1, 5, 1}, {5, 1, 5, 1}}, y, 0)
+   y:sum():backward()
+   assert.equal(4, value.grad:item())
+   assert.close({{0, 1, 0, 1}, {0, 1, 0, 1}}, x.grad, 0)
 end)
 
-describe("where as a method", function()
-   it("keeps self where the condition is true", function()
-      local x = torch.tensor({1.0, 2, 3}, {requires_grad = true})
-      local y = x:where(torch.tensor {true, false, true}, -1)
-      assert.close({1, -1, 3}, y, 0)
-      y:sum():backward()
-      assert.close({1, 0, 1}, x.grad, 0)
-   end)
+it("where as a method keeps self where the condition is true", function()
+   local x = torch.tensor({1.0, 2, 3}, {requires_grad = true})
+   local y = x:where(torch.tensor {true, false, true}, -1)
+   assert.close({1, -1, 3}, y, 0)
+   y:sum():backward()
+   assert.close({1, 0, 1}, x.grad, 0)
 end)
 
-describe("index_reduce", function()
-   it("joins the rows that index lists", function()
-      local x, index = torch.tensor {2.0, 3, 5}, torch.tensor {1, 3, 1}
-      local source = torch.tensor {7.0, 11, 13}
-      for reduce, row in pairs {prod = {{182, 3, 55}, {91, 3, 11}}, mean = {{22 / 3, 3, 8}, {10, 3, 11}},
-                                amax = {{13, 3, 11}, {13, 3, 11}}, amin = {{2, 3, 5}, {7, 3, 11}}} do
-         assert.close(row[1], x:index_reduce(1, index, source, reduce), 1e-6)
-         assert.close(row[2], x:index_reduce(1, index, source, reduce, {include_self = false}), 1e-6)
-      end
-      assert.equal(x, x:index_reduce_(1, index, source, "amax"))
-      assert.raises("index_reduce: reduce", "index_add", function() x:index_reduce(1, index, source, "sum") end)
-   end)
+it("index_reduce joins the rows that index lists", function()
+   local x, index = torch.tensor {2.0, 3, 5}, torch.tensor {1, 3, 1}
+   local source = torch.tensor {7.0, 11, 13}
+   for reduce, row in pairs {prod = {{182, 3, 55}, {91, 3, 11}}, mean = {{22 / 3, 3, 8}, {10, 3, 11}},
+                             amax = {{13, 3, 11}, {13, 3, 11}}, amin = {{2, 3, 5}, {7, 3, 11}}} do
+      assert.close(row[1], x:index_reduce(1, index, source, reduce), 1e-6)
+      assert.close(row[2], x:index_reduce(1, index, source, reduce, {include_self = false}), 1e-6)
+   end
+   assert.equal(x, x:index_reduce_(1, index, source, "amax"))
+   assert.raises("index_reduce: reduce", "index_add", function() x:index_reduce(1, index, source, "sum") end)
 end)
 
-describe("nonzero_static", function()
-   it("has as many rows as its argument demands", function()
-      local x = torch.tensor {{0, 1}, {1, 1}}
-      assert.same({{1, 2}, {2, 1}, {2, 2}}, x:nonzero_static({size = 3}):tolist())
-      assert.same({{1, 2}, {2, 1}}, x:nonzero_static({size = 2}):tolist())
-      assert.same({{1, 2}, {2, 1}, {2, 2}, {-1, -1}}, x:nonzero_static({size = 4}):tolist())
-      assert.same({{1}, {9}}, torch.nonzero_static(torch.tensor {3, 0}, {size = 2, fill_value = 9}):tolist())
-      assert.same({0, 2}, x:nonzero_static({size = 0}).shape)
-      assert.raises("nonzero_static: size: expected at least 0, got -1", function() x:nonzero_static({size = -1}) end)
-   end)
+it("nonzero_static has as many rows as its argument demands", function()
+   local x = torch.tensor {{0, 1}, {1, 1}}
+   assert.same({{1, 2}, {2, 1}, {2, 2}}, x:nonzero_static({size = 3}):tolist())
+   assert.same({{1, 2}, {2, 1}}, x:nonzero_static({size = 2}):tolist())
+   assert.same({{1, 2}, {2, 1}, {2, 2}, {-1, -1}}, x:nonzero_static({size = 4}):tolist())
+   assert.same({{1}, {9}}, torch.nonzero_static(torch.tensor {3, 0}, {size = 2, fill_value = 9}):tolist())
+   assert.same({0, 2}, x:nonzero_static({size = 0}).shape)
+   assert.raises("nonzero_static: size: expected at least 0, got -1", function() x:nonzero_static({size = -1}) end)
 end)

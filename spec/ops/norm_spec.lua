@@ -212,31 +212,25 @@ describe("group_norm", function()
    end)
 end)
 
-describe("renorm", function()
-   it("scales down rows with a larger norm", function()
-      local x = torch.tensor {{3.0, 4}, {0.3, 0.4}}
-      assert.close({{0.6, 0.8}, {0.3, 0.4}}, x:renorm(2, 1, 1), 1e-6)
-      assert.close({{20 / 11, 20 / 11}, {2 / 11, 2 / 11}}, torch.renorm(x, 1, 2, 2), 1e-6)
-      assert.equal(x, x:renorm_(2, 1, 5))
-      assert.close({{3, 4}, {0.3, 0.4}}, x, 1e-6)
-      assert.raises("renorm: p", "-1", function() x:renorm(-1, 1, 1) end)
-   end)
+it("renorm scales down rows with a larger norm", function()
+   local x = torch.tensor {{3.0, 4}, {0.3, 0.4}}
+   assert.close({{0.6, 0.8}, {0.3, 0.4}}, x:renorm(2, 1, 1), 1e-6)
+   assert.close({{20 / 11, 20 / 11}, {2 / 11, 2 / 11}}, torch.renorm(x, 1, 2, 2), 1e-6)
+   assert.equal(x, x:renorm_(2, 1, 5))
+   assert.close({{3, 4}, {0.3, 0.4}}, x, 1e-6)
+   assert.raises("renorm: p", "-1", function() x:renorm(-1, 1, 1) end)
 end)
 
-describe("local_response_norm", function()
-   it("takes integers, whose mean squares it rounds down", function()
-      local y = F.local_response_norm(torch.tensor {{{1, 2}, {4, -8}}}, 2, 1)
-      -- the squares are 1, 4 and 16, 64; half the sums of neighbouring squares are 0, 2 and 8, 34
-      assert.close({{{1, 2 * 3 ^ -0.75}, {4 * 9 ^ -0.75, -8 * 35 ^ -0.75}}}, y, 1e-6)
-   end)
+it("local_response_norm takes integers, whose mean squares it rounds down", function()
+   local y = F.local_response_norm(torch.tensor {{{1, 2}, {4, -8}}}, 2, 1)
+   -- the squares are 1, 4 and 16, 64; half the sums of neighbouring squares are 0, 2 and 8, 34
+   assert.close({{{1, 2 * 3 ^ -0.75}, {4 * 9 ^ -0.75, -8 * 35 ^ -0.75}}}, y, 1e-6)
 end)
 
-describe("rms_norm", function()
-   it("divides by the root of the mean square", function()
-      local x, w = torch.randn(3, 5, {dtype = "float64"}), torch.randn(5, {dtype = "float64"})
-      local expected = x / (x:square():mean(2, true) + 0.1):sqrt() * w
-      assert.close(expected, F.rms_norm(x, 5, w, 0.1), 1e-14)
-   end)
+it("rms_norm divides by the root of the mean square", function()
+   local x, w = torch.randn(3, 5, {dtype = "float64"}), torch.randn(5, {dtype = "float64"})
+   local expected = x / (x:square():mean(2, true) + 0.1):sqrt() * w
+   assert.close(expected, F.rms_norm(x, 5, w, 0.1), 1e-14)
 end)
 
 describe("embedding", function()

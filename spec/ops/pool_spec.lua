@@ -4,15 +4,13 @@
 local torch = require "tlua"
 local F = torch.nn.functional
 
-describe("max_pool2d", function()
-   it("takes squares side by side as it takes windows whose places are asked for", function()
-      for _, shape in ipairs {{2, 3, 8, 8}, {1, 1, 7, 9}, {3, 2, 34}} do
-         local x = torch.randn(shape)
-         x:view(-1):narrow(1, 3, 4):fill_(0 / 0)
-         x:view(-1):narrow(1, 20, 6):fill_(-math.huge)
-         assert.close(F.max_pool2d_with_indices(x, 2), F.max_pool2d(x, 2), 0)
-      end
-   end)
+it("max_pool2d takes squares side by side as it takes windows whose places are asked for", function()
+   for _, shape in ipairs {{2, 3, 8, 8}, {1, 1, 7, 9}, {3, 2, 34}} do
+      local x = torch.randn(shape)
+      x:view(-1):narrow(1, 3, 4):fill_(0 / 0)
+      x:view(-1):narrow(1, 20, 6):fill_(-math.huge)
+      assert.close(F.max_pool2d_with_indices(x, 2), F.max_pool2d(x, 2), 0)
+   end
 end)
 
 describe("lp_pool", function()
@@ -53,24 +51,20 @@ describe("avg_pool", function()
    end)
 end)
 
-describe("adaptive pooling", function()
-   it("keeps a size of -1", function()
-      local x = torch.randn(2, 3, 4, 6)
-      assert.close(F.adaptive_avg_pool2d(x, {4, 3}), F.adaptive_avg_pool2d(x, {-1, 3}), 0)
-      assert.close(x, F.adaptive_max_pool2d(x, -1), 0)
-      assert.raises("adaptive_avg_pool1d: output_size", "-2", function() F.adaptive_avg_pool1d(x[1], -2) end)
-   end)
+it("adaptive pooling keeps a size of -1", function()
+   local x = torch.randn(2, 3, 4, 6)
+   assert.close(F.adaptive_avg_pool2d(x, {4, 3}), F.adaptive_avg_pool2d(x, {-1, 3}), 0)
+   assert.close(x, F.adaptive_max_pool2d(x, -1), 0)
+   assert.raises("adaptive_avg_pool1d: output_size", "-2", function() F.adaptive_avg_pool1d(x[1], -2) end)
 end)
 
-describe("max_pool", function()
-   it("adds the gradients of windows that overlap, in every dtype", function()
-      for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
-         local x = torch.tensor({{{1, 5, 2, 4, 3}}}, {dtype = dtype}):requires_grad_()
-         F.max_pool1d(x, 3, 1):sum():backward()
-         assert.same({{{0, 2, 0, 1, 0}}}, x.grad:tolist())
-         x.grad = nil
-         F.adaptive_max_pool1d(x, 4):sum():backward()
-         assert.same({{{0, 2, 0, 2, 0}}}, x.grad:tolist())
-      end
-   end)
+it("max_pool adds the gradients of windows that overlap, in every dtype", function()
+   for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
+      local x = torch.tensor({{{1, 5, 2, 4, 3}}}, {dtype = dtype}):requires_grad_()
+      F.max_pool1d(x, 3, 1):sum():backward()
+      assert.same({{{0, 2, 0, 1, 0}}}, x.grad:tolist())
+      x.grad = nil
+      F.adaptive_max_pool1d(x, 4):sum():backward()
+      assert.same({{{0, 2, 0, 2, 0}}}, x.grad:tolist())
+   end
 end)

@@ -166,18 +166,16 @@ describe("distributions", function()
    end)
 end)
 
-describe("the values of tensors of parameters", function()
-   it("are checked on their device", function()
-      assert.raises("bernoulli: self: expected values from 0 to 1, got 1.5",
-         function() torch.bernoulli(torch.tensor {0.5, 1.5}) end)
-      assert.raises("bernoulli_: p: expected values from 0 to 1, got", "nan",
-         function() torch.zeros(2):bernoulli_(torch.tensor {0.5, 0 / 0}) end)
-      assert.raises("normal: std: expected values of at least 0, got -2",
-         function() torch.normal(0.0, torch.tensor {1.0, -2}) end)
-      assert.raises("quantile: q: expected values from 0 to 1, got 2",
-         function() torch.rand(4):quantile(torch.tensor {0.5, 2}) end)
-      assert.raises("quantile: q: expected a number from 0 to 1, got 1.5", function() torch.rand(4):quantile(1.5) end)
-   end)
+it("the values of tensors of parameters are checked on their device", function()
+   assert.raises("bernoulli: self: expected values from 0 to 1, got 1.5",
+      function() torch.bernoulli(torch.tensor {0.5, 1.5}) end)
+   assert.raises("bernoulli_: p: expected values from 0 to 1, got", "nan",
+      function() torch.zeros(2):bernoulli_(torch.tensor {0.5, 0 / 0}) end)
+   assert.raises("normal: std: expected values of at least 0, got -2",
+      function() torch.normal(0.0, torch.tensor {1.0, -2}) end)
+   assert.raises("quantile: q: expected values from 0 to 1, got 2",
+      function() torch.rand(4):quantile(torch.tensor {0.5, 2}) end)
+   assert.raises("quantile: q: expected a number from 0 to 1, got 1.5", function() torch.rand(4):quantile(1.5) end)
 end)
 
 describe("permutations", function()

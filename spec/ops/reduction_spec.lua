@@ -165,16 +165,14 @@ describe("extremes", function()
    end)
 end)
 
-describe("prod", function()
-   it("has exact gradients with zeros", function()
-      for _, data in ipairs {{2, 0, 3}, {0, 0, 3}, {0, 0, 0}, {2, 3, 4}, {0}} do
-         local function prod(x) return x:prod(1) end
-         assert.gradcheck(prod, {leaf(data)})
-         assert.is_true(torch.autograd.gradgradcheck(prod, {leaf(data)}))
-      end
-      local x = leaf {{2, 0, 3}, {1, 2, 3}}
-      assert.close({{0, 6, 0}, {6, 3, 2}}, torch.autograd.grad(x:prod(2):sum(), x), 0)
-   end)
+it("prod has exact gradients with zeros", function()
+   for _, data in ipairs {{2, 0, 3}, {0, 0, 3}, {0, 0, 0}, {2, 3, 4}, {0}} do
+      local function prod(x) return x:prod(1) end
+      assert.gradcheck(prod, {leaf(data)})
+      assert.is_true(torch.autograd.gradgradcheck(prod, {leaf(data)}))
+   end
+   local x = leaf {{2, 0, 3}, {1, 2, 3}}
+   assert.close({{0, 6, 0}, {6, 3, 2}}, torch.autograd.grad(x:prod(2):sum(), x), 0)
 end)
 
 describe("var and std", function()
@@ -235,14 +233,12 @@ describe("norm", function()
    end)
 end)
 
-describe("logsumexp", function()
-   it("does not overflow", function()
-      local x = leaf {1000, 1000}
-      assert.close(1000 + math.log(2), x:logsumexp(1):item(), 1e-15)
-      assert.close({0.5, 0.5}, torch.autograd.grad(x:logsumexp(1), x), 1e-15)
-      assert.equal(-inf, leaf({-inf, -inf}):logsumexp(1):item())
-      assert.equal(inf, leaf({inf, 1}):logsumexp(1):item())
-   end)
+it("logsumexp does not overflow", function()
+   local x = leaf {1000, 1000}
+   assert.close(1000 + math.log(2), x:logsumexp(1):item(), 1e-15)
+   assert.close({0.5, 0.5}, torch.autograd.grad(x:logsumexp(1), x), 1e-15)
+   assert.equal(-inf, leaf({-inf, -inf}):logsumexp(1):item())
+   assert.equal(inf, leaf({inf, 1}):logsumexp(1):item())
 end)
 
 describe("running reductions", function()
@@ -274,18 +270,16 @@ describe("running reductions", function()
    end)
 end)
 
-describe("integrals and differences", function()
-   it("are taken along a dimension", function()
-      local y = torch.tensor {{1.0, 2, 4}, {3, 3, 3}}
-      assert.close({4.5, 6}, torch.trapezoid(y), 0)
-      assert.close({2, 2.5, 3.5}, torch.trapezoid(y, {dim = 1}), 0)
-      assert.close({9, 12}, torch.trapezoid(y, {dx = 2}), 0)
-      assert.close({1.5 + 6, 9}, torch.trapezoid(y, torch.tensor {0.0, 1, 3}), 0)
-      assert.close({{1.5, 4.5}, {3, 6}}, torch.cumulative_trapezoid(y), 0)
-      assert.close({{1, 2}, {0, 0}}, y:diff(), 0)
-      assert.same({true, false}, torch.tensor({true, false, false}):diff():tolist())
-      assert.raises("trapezoid", "as many points", function() torch.trapezoid(y, torch.zeros(2)) end)
-   end)
+it("integrals and differences are taken along a dimension", function()
+   local y = torch.tensor {{1.0, 2, 4}, {3, 3, 3}}
+   assert.close({4.5, 6}, torch.trapezoid(y), 0)
+   assert.close({2, 2.5, 3.5}, torch.trapezoid(y, {dim = 1}), 0)
+   assert.close({9, 12}, torch.trapezoid(y, {dx = 2}), 0)
+   assert.close({1.5 + 6, 9}, torch.trapezoid(y, torch.tensor {0.0, 1, 3}), 0)
+   assert.close({{1.5, 4.5}, {3, 6}}, torch.cumulative_trapezoid(y), 0)
+   assert.close({{1, 2}, {0, 0}}, y:diff(), 0)
+   assert.same({true, false}, torch.tensor({true, false, false}):diff():tolist())
+   assert.raises("trapezoid", "as many points", function() torch.trapezoid(y, torch.zeros(2)) end)
 end)
 
 describe("statistics", function()

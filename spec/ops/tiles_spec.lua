@@ -79,14 +79,12 @@ describe("convolution", function()
    end)
 end)
 
-describe("transposed copies", function()
-   it("hold the same elements", function()
-      for _, s in ipairs {{1, 5}, {7, 9}, {16, 16}, {17, 40}, {33, 50}, {8, 200}} do
-         local x = torch.arange(0, s[1] * s[2]):reshape(s)
-         for _, dtype in ipairs {"int16", "int32", "int64"} do
-            local list = x:to(dtype):t():contiguous():reshape(-1):tolist()
-            for i, value in ipairs(list) do assert.equal((i - 1) % s[1] * s[2] + (i - 1) // s[1], value) end
-         end
+it("transposed copies hold the same elements", function()
+   for _, s in ipairs {{1, 5}, {7, 9}, {16, 16}, {17, 40}, {33, 50}, {8, 200}} do
+      local x = torch.arange(0, s[1] * s[2]):reshape(s)
+      for _, dtype in ipairs {"int16", "int32", "int64"} do
+         local list = x:to(dtype):t():contiguous():reshape(-1):tolist()
+         for i, value in ipairs(list) do assert.equal((i - 1) % s[1] * s[2] + (i - 1) // s[1], value) end
       end
-   end)
+   end
 end)

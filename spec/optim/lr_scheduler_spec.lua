@@ -185,14 +185,12 @@ describe("torch.optim.lr_scheduler", function()
    end)
 end)
 
-describe("a schedule's state", function()
-   it("has the present rates under the name that PyTorch reads", function()
-      local optimizer = torch.optim.SGD({torch.nn.Parameter(torch.ones(1))}, {lr = 1})
-      local scheduler = torch.optim.lr_scheduler.StepLR(optimizer, {step_size = 2, gamma = 0.5})
-      for i, rate in ipairs {1, 0.5, 0.5, 0.25} do
-         optimizer:step()
-         scheduler:step()
-         assert.same({rate}, scheduler:state_dict()._last_lr, i)
-      end
-   end)
+it("a schedule's state has the present rates under the name that PyTorch reads", function()
+   local optimizer = torch.optim.SGD({torch.nn.Parameter(torch.ones(1))}, {lr = 1})
+   local scheduler = torch.optim.lr_scheduler.StepLR(optimizer, {step_size = 2, gamma = 0.5})
+   for i, rate in ipairs {1, 0.5, 0.5, 0.25} do
+      optimizer:step()
+      scheduler:step()
+      assert.same({rate}, scheduler:state_dict()._last_lr, i)
+   end
 end)

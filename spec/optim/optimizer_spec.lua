@@ -55,30 +55,28 @@ describe("optim.SparseAdam", function()
    end)
 end)
 
-describe("optim.swap_in_optimizer_params_and_state", function()
-   it("steps other parameters by another state until the scope ends", function()
-      local a, b = parameter(1), parameter(5)
-      local adam = optim.Adam({a}, {lr = 0.1})
-      descend(adam, a)
-      local kept, state = a:item(), adam:state_dict()
-      local steps = adam.state[1].step
-      local saved = state.state[1].exp_avg:clone()
-      state.state[1].exp_avg, state.param_groups[1].lr = saved, 0.5
-      do
-         local _ <close> = optim.swap_in_optimizer_params_and_state(adam, {b}, state)
-         b.grad = torch.tensor({2}, {dtype = "float64"})
-         adam:step()
-         assert.is_true(b:item() < 4.9)
-      end
-      assert.equal(kept, a:item())
-      assert.equal(0.1, adam.param_groups[1].lr)
-      assert.is_true(rawequal(a, adam.param_groups[1].params[1]))
-      assert.is_true(rawequal(steps, adam.state[1].step))
-      assert.raises("parameter 1: expected a tensor of shape (1)",
-         function() optim.swap_in_optimizer_params_and_state(adam, {torch.ones(2)}, state) end)
-      assert.raises("state: expected a result of state_dict",
-         function() optim.swap_in_optimizer_params_and_state(adam, {b}, {}) end)
-   end)
+it("optim.swap_in_optimizer_params_and_state steps other parameters by another state until the scope ends", function()
+   local a, b = parameter(1), parameter(5)
+   local adam = optim.Adam({a}, {lr = 0.1})
+   descend(adam, a)
+   local kept, state = a:item(), adam:state_dict()
+   local steps = adam.state[1].step
+   local saved = state.state[1].exp_avg:clone()
+   state.state[1].exp_avg, state.param_groups[1].lr = saved, 0.5
+   do
+      local _ <close> = optim.swap_in_optimizer_params_and_state(adam, {b}, state)
+      b.grad = torch.tensor({2}, {dtype = "float64"})
+      adam:step()
+      assert.is_true(b:item() < 4.9)
+   end
+   assert.equal(kept, a:item())
+   assert.equal(0.1, adam.param_groups[1].lr)
+   assert.is_true(rawequal(a, adam.param_groups[1].params[1]))
+   assert.is_true(rawequal(steps, adam.state[1].step))
+   assert.raises("parameter 1: expected a tensor of shape (1)",
+      function() optim.swap_in_optimizer_params_and_state(adam, {torch.ones(2)}, state) end)
+   assert.raises("state: expected a result of state_dict",
+      function() optim.swap_in_optimizer_params_and_state(adam, {b}, {}) end)
 end)
 
 describe("optim.Optimizer", function()

@@ -198,9 +198,8 @@ if args.limit is None and not args.quiet:
 ]==]
    end)
 
-   it("imports a file beside it that was ported, too", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/shapes.py", [[
+   it("imports a file beside it that was ported, too", shell.in_folder(function(folder)
+      shell.write(folder .. "/shapes.py", [[
 import math
 
 PI = math.pi
@@ -215,15 +214,14 @@ class Circle:
 def unit():
     return Circle()
 ]])
-         shell.write(folder .. "/main.py", [[
+      shell.write(folder .. "/main.py", [[
 import shapes
 from shapes import Circle
 print(f"{shapes.unit().area():.3f} {Circle(r=2).area():.3f}")
 ]])
-         local output = shell.ok(([[cd %s && %s port shapes.py -o shapes.lua && %s port main.py -o main.lua
+      local output = shell.ok(([[cd %s && %s port shapes.py -o shapes.lua && %s port main.py -o main.lua
             %s main.lua]]):format(shell.quote(folder), tlua, tlua, tlua))
-         assert.matches("3.142 12.566", output, 1, true)
-         assert.matches("shapes is imported", output, 1, true)
-      end)
-   end)
+      assert.matches("3.142 12.566", output, 1, true)
+      assert.matches("shapes is imported", output, 1, true)
+   end))
 end)

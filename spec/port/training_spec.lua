@@ -282,15 +282,13 @@ describe("tlua port", function()
       return
    end
 
-   it("reports a syntax error with file and line, and writes nothing", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/bad.py", "x = 1\nfor\n")
-         local output, status = shell.run(("cd %s && %s port bad.py -o bad.lua"):format(shell.quote(folder), tlua))
-         assert.equal(1, status)
-         assert.matches("tlua port: bad.py:2: invalid syntax", output, 1, true)
-         assert.is_nil(io.open(folder .. "/bad.lua"))
-      end)
-   end)
+   it("reports a syntax error with file and line, and writes nothing", shell.in_folder(function(folder)
+      shell.write(folder .. "/bad.py", "x = 1\nfor\n")
+      local output, status = shell.run(("cd %s && %s port bad.py -o bad.lua"):format(shell.quote(folder), tlua))
+      assert.equal(1, status)
+      assert.matches("tlua port: bad.py:2: invalid syntax", output, 1, true)
+      assert.is_nil(io.open(folder .. "/bad.lua"))
+   end))
 
    it("explains how to install Python if it is missing", function()
       local output, status = shell.run(("TLUA_PYTHON=/none %s port %s"):format(tlua,

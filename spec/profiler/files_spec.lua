@@ -18,34 +18,32 @@ local function recorded()
    end)
 end
 
-describe("a trace", function()
-   it("is JSON with every event, in order and within its parent", function()
-      local prof = recorded()
-      shell.with_folder(function(folder)
-         prof:export_chrome_trace(folder .. "/t.json")
-         local trace = assert(json.decode(shell.read(folder .. "/t.json")))
-         local spans, flows = {}, {s = {}, f = {}}
-         for _, e in ipairs(trace.traceEvents) do
-            if e.ph == "X" and e.pid == 1 then spans[#spans + 1] = e end
-            if e.cat == "fwdbwd" then flows[e.ph][e.id] = true end
+it("a trace is JSON with every event, in order and within its parent", function()
+   local prof = recorded()
+   shell.with_folder(function(folder)
+      prof:export_chrome_trace(folder .. "/t.json")
+      local trace = assert(json.decode(shell.read(folder .. "/t.json")))
+      local spans, flows = {}, {s = {}, f = {}}
+      for _, e in ipairs(trace.traceEvents) do
+         if e.ph == "X" and e.pid == 1 then spans[#spans + 1] = e end
+         if e.cat == "fwdbwd" then flows[e.ph][e.id] = true end
+      end
+      local n = 0
+      for i, event in prof:events() do
+         -- events of devices come after all other events
+         if event.kind == "kernel" then break end
+         n = i
+         assert.equal(event.name, spans[i].name)
+         assert.equal(("%.3f"):format(event.start), ("%.3f"):format(spans[i].ts))
+         local outer = event.parent and spans[event.parent]
+         if outer then
+            assert.is_true(spans[i].ts >= outer.ts)
+            assert.is_true(spans[i].ts + spans[i].dur <= outer.ts + outer.dur + 0.002)
          end
-         local n = 0
-         for i, event in prof:events() do
-            -- events of devices come after all other events
-            if event.kind == "kernel" then break end
-            n = i
-            assert.equal(event.name, spans[i].name)
-            assert.equal(("%.3f"):format(event.start), ("%.3f"):format(spans[i].ts))
-            local outer = event.parent and spans[event.parent]
-            if outer then
-               assert.is_true(spans[i].ts >= outer.ts)
-               assert.is_true(spans[i].ts + spans[i].dur <= outer.ts + outer.dur + 0.002)
-            end
-         end
-         assert.equal(n, #spans)
-         for id in pairs(flows.f) do assert.is_true(flows.s[id]) end
-         assert.is_truthy(next(flows.f))
-      end)
+      end
+      assert.equal(n, #spans)
+      for id in pairs(flows.f) do assert.is_true(flows.s[id]) end
+      assert.is_truthy(next(flows.f))
    end)
 end)
 
@@ -79,61 +77,55 @@ describe("a trace for its viewers", function()
       return json.decode(shell.read(folder .. "/t.json"))
    end
 
-   it("has the fields of each kind, in their types", function()
-      shell.with_folder(function(folder)
-         local trace, threads, seen = written(folder), {}, {}
-         assert.equal(1, trace.schemaVersion)
-         for _, e in ipairs(trace.traceEvents) do
-            local fields = assert(asked[e.ph], e.ph)
-            seen[e.ph] = true
-            assert.equal("integer", math.type(e.pid))
-            assert.equal("integer", math.type(e.tid))
-            for field, type_ in pairs(fields) do assert.equal(type_, type(e[field]), field) end
-            if e.ts then assert.is_true(e.ts >= 0 and e.ts < math.huge) end
-            if e.dur then assert.is_true(e.dur >= 0 and e.dur < math.huge) end
-            if e.ph == "M" and e.name == "thread_name" then
-               threads[e.pid .. " " .. e.tid] = e.args.name
-            elseif e.ph == "X" and e.pid == 1 then
-               -- the event that names a thread comes before the thread's other events
-               assert.is_string(threads["1 " .. e.tid])
-            end
+   it("has the fields of each kind, in their types", shell.in_folder(function(folder)
+      local trace, threads, seen = written(folder), {}, {}
+      assert.equal(1, trace.schemaVersion)
+      for _, e in ipairs(trace.traceEvents) do
+         local fields = assert(asked[e.ph], e.ph)
+         seen[e.ph] = true
+         assert.equal("integer", math.type(e.pid))
+         assert.equal("integer", math.type(e.tid))
+         for field, type_ in pairs(fields) do assert.equal(type_, type(e[field]), field) end
+         if e.ts then assert.is_true(e.ts >= 0 and e.ts < math.huge) end
+         if e.dur then assert.is_true(e.dur >= 0 and e.dur < math.huge) end
+         if e.ph == "M" and e.name == "thread_name" then
+            threads[e.pid .. " " .. e.tid] = e.args.name
+         elseif e.ph == "X" and e.pid == 1 then
+            -- the event that names a thread comes before the thread's other events
+            assert.is_string(threads["1 " .. e.tid])
          end
-         for kind in pairs(asked) do assert.is_true(seen[kind], kind) end
-      end)
-   end)
+      end
+      for kind in pairs(asked) do assert.is_true(seen[kind], kind) end
+   end))
 
-   it("keeps names as they are", function()
-      shell.with_folder(function(folder)
-         local found = {}
-         for _, e in ipairs(written(folder).traceEvents) do found[e.name] = true end
-         for _, name in ipairs(names) do assert.is_true(found[name], name) end
-      end)
-   end)
+   it("keeps names as they are", shell.in_folder(function(folder)
+      local found = {}
+      for _, e in ipairs(written(folder).traceEvents) do found[e.name] = true end
+      for _, name in ipairs(names) do assert.is_true(found[name], name) end
+   end))
 
-   it("has events of a thread that are nested or disjoint", function()
-      shell.with_folder(function(folder)
-         local tracks = {}
-         for _, e in ipairs(written(folder).traceEvents) do
-            if e.ph == "X" and e.pid == 1 then
-               tracks[e.tid] = tracks[e.tid] or {}
-               table.insert(tracks[e.tid], e)
-            end
+   it("has events of a thread that are nested or disjoint", shell.in_folder(function(folder)
+      local tracks = {}
+      for _, e in ipairs(written(folder).traceEvents) do
+         if e.ph == "X" and e.pid == 1 then
+            tracks[e.tid] = tracks[e.tid] or {}
+            table.insert(tracks[e.tid], e)
          end
-         assert.is_table(tracks[2]) -- the worker's track has events
-         for _, track in pairs(tracks) do
-            table.sort(track, function(a, b)
-               if a.ts ~= b.ts then return a.ts < b.ts end
-               return a.dur > b.dur
-            end)
-            local open = {}
-            for _, e in ipairs(track) do
-               while #open > 0 and open[#open] <= e.ts + 0.0011 do open[#open] = nil end
-               if #open > 0 then assert.is_true(e.ts + e.dur <= open[#open] + 0.0021) end
-               open[#open + 1] = e.ts + e.dur
-            end
+      end
+      assert.is_table(tracks[2]) -- the worker's track has events
+      for _, track in pairs(tracks) do
+         table.sort(track, function(a, b)
+            if a.ts ~= b.ts then return a.ts < b.ts end
+            return a.dur > b.dur
+         end)
+         local open = {}
+         for _, e in ipairs(track) do
+            while #open > 0 and open[#open] <= e.ts + 0.0011 do open[#open] = nil end
+            if #open > 0 then assert.is_true(e.ts + e.dur <= open[#open] + 0.0021) end
+            open[#open + 1] = e.ts + e.dur
          end
-      end)
-   end)
+      end
+   end))
 
    it("is JSON for another parser", function()
       if not shell.has "python3" then return pending "python3 is not here" end
@@ -150,19 +142,17 @@ print(len(t["traceEvents"]) > 10)]]
    end)
 end)
 
-describe("stacks", function()
-   it("are written as lines of frames, outermost first, and microseconds", function()
-      local prof = recorded()
-      shell.with_folder(function(folder)
-         prof:export_stacks(folder .. "/s")
-         local lines = 0
-         for line in shell.read(folder .. "/s"):gmatch "[^\n]+" do
-            assert.matches("^[^;].*;[%w_.#() ]+ %d+$", line)
-            assert.matches("files_spec.lua%(%d+%)", line)
-            lines = lines + 1
-         end
-         assert.is_true(lines > 3)
-      end)
+it("stacks are written as lines of frames, outermost first, and microseconds", function()
+   local prof = recorded()
+   shell.with_folder(function(folder)
+      prof:export_stacks(folder .. "/s")
+      local lines = 0
+      for line in shell.read(folder .. "/s"):gmatch "[^\n]+" do
+         assert.matches("^[^;].*;[%w_.#() ]+ %d+$", line)
+         assert.matches("files_spec.lua%(%d+%)", line)
+         lines = lines + 1
+      end
+      assert.is_true(lines > 3)
    end)
 end)
 
@@ -279,22 +269,20 @@ describe("a disk that fills up", function()
    end)
 end)
 
-describe("the memory timeline", function()
-   it("distinguishes parameters, gradients, activations and an optimizer's state", function()
-      local points = require "tlua.profiler.timeline".points(recorded().session, 1000)
-      local most = {}
-      for _, point in ipairs(points) do
-         for i, bytes in ipairs(point.bytes) do
-            assert.is_true(bytes >= 0)
-            most[i] = math.max(most[i] or 0, bytes)
-         end
+it("the memory timeline distinguishes parameters, gradients, activations and an optimizer's state", function()
+   local points = require "tlua.profiler.timeline".points(recorded().session, 1000)
+   local most = {}
+   for _, point in ipairs(points) do
+      for i, bytes in ipairs(point.bytes) do
+         assert.is_true(bytes >= 0)
+         most[i] = math.max(most[i] or 0, bytes)
       end
-      local parameters = (8 * 4 + 8) * 4
-      assert.equal(parameters, most[1])
-      assert.is_true(most[2] >= 2 * parameters) -- the peak includes Adam's two averages
-      assert.equal(parameters, most[3])
-      assert.is_true(most[4] >= 3 * 8 * 4) -- the peak includes the tensors saved by tanh
-   end)
+   end
+   local parameters = (8 * 4 + 8) * 4
+   assert.equal(parameters, most[1])
+   assert.is_true(most[2] >= 2 * parameters) -- the peak includes Adam's two averages
+   assert.equal(parameters, most[3])
+   assert.is_true(most[4] >= 3 * 8 * 4) -- the peak includes the tensors saved by tanh
 end)
 
 describe("tlua --profile", function()
@@ -304,35 +292,31 @@ describe("tlua --profile", function()
       print "done"
    ]]
 
-   it("prints what a script did, on stderr", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/a.lua", program .. "torch = nil os.exit(3)")
-         local command = shell.start() .. " --profile " .. folder .. "/a.lua"
-         local out, status = shell.run("{ " .. command .. "; } 2>" .. folder .. "/err")
-         assert.equal("done\n", out)
-         assert.equal(3, status)
-         local err = shell.read(folder .. "/err")
-         assert.matches("linear_bias", err)
-         assert.matches("The most expensive modules", err)
-      end)
-   end)
+   it("prints what a script did, on stderr", shell.in_folder(function(folder)
+      shell.write(folder .. "/a.lua", program .. "torch = nil os.exit(3)")
+      local command = shell.start() .. " --profile " .. folder .. "/a.lua"
+      local out, status = shell.run("{ " .. command .. "; } 2>" .. folder .. "/err")
+      assert.equal("done\n", out)
+      assert.equal(3, status)
+      local err = shell.read(folder .. "/err")
+      assert.matches("linear_bias", err)
+      assert.matches("The most expensive modules", err)
+   end))
 
-   it("ends if the script begins a profile of its own, and says so", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/a.lua", [[
+   it("ends if the script begins a profile of its own, and says so", shell.in_folder(function(folder)
+      shell.write(folder .. "/a.lua", [[
             local x = torch.ones(2, 2):mm(torch.ones(2, 2))
             local prof = torch.profiler.profile({}, function() return x:tanh() end)
             for _, e in prof:events() do print(e.name) end
          ]])
-         local out, status = shell.run(("%s --profile %s/a.lua 2>%s/err"):format(shell.start(), folder, folder))
-         assert.equal("tanh\n", out)
-         assert.equal(0, status)
-         local err = shell.read(folder .. "/err")
-         assert.matches("\nmm ", err)
-         assert.is_nil(err:find "\ntanh ")
-         assert.matches("the script has begun a profile of its own", err)
-      end)
-   end)
+      local out, status = shell.run(("%s --profile %s/a.lua 2>%s/err"):format(shell.start(), folder, folder))
+      assert.equal("tanh\n", out)
+      assert.equal(0, status)
+      local err = shell.read(folder .. "/err")
+      assert.matches("\nmm ", err)
+      assert.is_nil(err:find "\ntanh ")
+      assert.matches("the script has begun a profile of its own", err)
+   end))
 
    -- Runs a program that is ended by a signal, in a shell whose status shows the signal: 128 plus
    -- the signal's number.
@@ -388,15 +372,13 @@ describe("tlua --profile", function()
       assert.equal(128 + 15, status)
    end)
 
-   it("writes a page, also of a script that fails", function()
-      shell.with_folder(function(folder)
-         shell.write(folder .. "/a.lua", program .. "error 'mine'")
-         local output, status = shell.run(("%s --profile --html %s/a.html %s/a.lua"):format(
-            shell.start(), folder, folder))
-         assert.equal(1, status)
-         assert.matches("mine", output)
-         assert.matches("the report is in", output)
-         assert.matches("</html>", shell.read(folder .. "/a.html"))
-      end)
-   end)
+   it("writes a page, also of a script that fails", shell.in_folder(function(folder)
+      shell.write(folder .. "/a.lua", program .. "error 'mine'")
+      local output, status = shell.run(("%s --profile --html %s/a.html %s/a.lua"):format(
+         shell.start(), folder, folder))
+      assert.equal(1, status)
+      assert.matches("mine", output)
+      assert.matches("the report is in", output)
+      assert.matches("</html>", shell.read(folder .. "/a.html"))
+   end))
 end)

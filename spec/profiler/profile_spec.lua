@@ -488,13 +488,11 @@ describe("wrong use", function()
       end)
    end)
 
-   it("does not include a missing folder, which is created with its parents", function()
-      shell.with_folder(function(folder)
-         local handler = profiler.tensorboard_trace_handler(folder .. "/new/dir", "rank0")
-         profiler.profile({on_trace_ready = handler}, function() torch.ones(1) end)
-         assert.matches("^rank0%.%d+%.pt%.trace%.json\n$", shell.ok("ls " .. folder .. "/new/dir"))
-      end)
-   end)
+   it("does not include a missing folder, which is created with its parents", shell.in_folder(function(folder)
+      local handler = profiler.tensorboard_trace_handler(folder .. "/new/dir", "rank0")
+      profiler.profile({on_trace_ready = handler}, function() torch.ones(1) end)
+      assert.matches("^rank0%.%d+%.pt%.trace%.json\n$", shell.ok("ls " .. folder .. "/new/dir"))
+   end))
 
    it("of the profile by on_trace_ready is an error, and the profile continues", function()
       local schedule = profiler.schedule {wait = 0, warmup = 0, active = 1, ["repeat"] = 0}

@@ -97,62 +97,58 @@ describe("a loader's workers", function()
 end)
 
 describe("a process group", function()
-   it("has rows for all its calls, and for its thread", function()
-      ranks.ok(2, [[
-         local rank = dist.get_rank()
-         local prof = torch.profiler.profile({}, function()
-            dist.barrier()
-            dist.all_reduce(torch.ones(4), {async_op = true}):wait()
-            if rank == 0 then dist.send(torch.ones(2), 1) else dist.recv(torch.ones(2), 0) end
-            local list = {}
-            dist.all_gather_object(list, {rank = rank})
-            dist.broadcast_object_list({rank}, 0)
-         end)
-         local own, others = {}, {}
-         for _, event in prof:events() do
-            assert(event.thread == nil or event.thread == "process group")
-            local counts = event.thread and others or own
-            local name = event.name:match "^distributed%.(.*)" or ""
-            counts[name] = (counts[name] or 0) + 1
+   it("has rows for all its calls, and for its thread", ranks:case(2, [[
+      local rank = dist.get_rank()
+      local prof = torch.profiler.profile({}, function()
+         dist.barrier()
+         dist.all_reduce(torch.ones(4), {async_op = true}):wait()
+         if rank == 0 then dist.send(torch.ones(2), 1) else dist.recv(torch.ones(2), 0) end
+         local list = {}
+         dist.all_gather_object(list, {rank = rank})
+         dist.broadcast_object_list({rank}, 0)
+      end)
+      local own, others = {}, {}
+      for _, event in prof:events() do
+         assert(event.thread == nil or event.thread == "process group")
+         local counts = event.thread and others or own
+         local name = event.name:match "^distributed%.(.*)" or ""
+         counts[name] = (counts[name] or 0) + 1
+      end
+      assert(own.barrier == 1 and own.wait == 1 and own.all_reduce == 1)
+      assert(own[rank == 0 and "send" or "recv"] == 1)
+      assert(own.all_gather_object == 1 and own.all_gather == 2)
+      assert(own.broadcast_object_list == 1 and own.broadcast == 2)
+      assert(others.all_reduce == 1)
+      -- the time during which a rank waits does not count as Lua's time
+      local figures, calls = require("tlua.profiler.summary").figures(prof.session), 0
+      for _, event in prof:events() do
+         if not event.thread and event.name:find "^distributed%." then
+            calls = calls + event.self_cpu_time / 1e6
          end
-         assert(own.barrier == 1 and own.wait == 1 and own.all_reduce == 1)
-         assert(own[rank == 0 and "send" or "recv"] == 1)
-         assert(own.all_gather_object == 1 and own.all_gather == 2)
-         assert(own.broadcast_object_list == 1 and own.broadcast == 2)
-         assert(others.all_reduce == 1)
-         -- the time during which a rank waits does not count as Lua's time
-         local figures, calls = require("tlua.profiler.summary").figures(prof.session), 0
-         for _, event in prof:events() do
-            if not event.thread and event.name:find "^distributed%." then
-               calls = calls + event.self_cpu_time / 1e6
-            end
-         end
-         near(torch.tensor(figures.ranks * figures.seconds), torch.tensor(calls), 1e-6)
-         assert(figures.ranks > 0 and figures.lua <= 1 - figures.ranks)
-         assert(prof:summary():find "calls of process groups, and waiting for other ranks")
-      ]])
-   end)
+      end
+      near(torch.tensor(figures.ranks * figures.seconds), torch.tensor(calls), 1e-6)
+      assert(figures.ranks > 0 and figures.lua <= 1 - figures.ranks)
+      assert(prof:summary():find "calls of process groups, and waiting for other ranks")
+   ]]))
 end)
 
-describe("the memory timeline", function()
-   it("has the memory that the allocator caches", function()
-      if sanitized then return pending "a sanitizer gets blocks back at once" end
-      local size = 4 << 20
-      local prof = profiler.profile({profile_memory = true}, function()
-         for _ = 1, 3 do
-            local t = torch.empty(size / 4)
-            t:release()
-            torch.empty(2048) -- the allocation triggers another sample
-         end
-      end)
-      local timeline = require "tlua.profiler.timeline"
-      local points, most = timeline.points(prof.session, 1000), 0
-      assert.equal("cached", timeline.categories[6])
-      for _, point in ipairs(points) do
-         assert.is_true(point.bytes[6] >= 0)
-         most = math.max(most, point.bytes[6])
+it("the memory timeline has the memory that the allocator caches", function()
+   if sanitized then return pending "a sanitizer gets blocks back at once" end
+   local size = 4 << 20
+   local prof = profiler.profile({profile_memory = true}, function()
+      for _ = 1, 3 do
+         local t = torch.empty(size / 4)
+         t:release()
+         torch.empty(2048) -- the allocation triggers another sample
       end
-      -- a build with sanitizers has no cache, so that uses of freed memory are detected
-      assert.is_true(most >= size or os.getenv "SPEC_SANITIZED" == "1", most)
    end)
+   local timeline = require "tlua.profiler.timeline"
+   local points, most = timeline.points(prof.session, 1000), 0
+   assert.equal("cached", timeline.categories[6])
+   for _, point in ipairs(points) do
+      assert.is_true(point.bytes[6] >= 0)
+      most = math.max(most, point.bytes[6])
+   end
+   -- a build with sanitizers has no cache, so that uses of freed memory are detected
+   assert.is_true(most >= size or os.getenv "SPEC_SANITIZED" == "1", most)
 end)

@@ -27,15 +27,13 @@ local function refused(script)
 end
 
 describe("PROFILE=infer", function()
-   it("reads digits from C as the whole library does", function()
-      shell.with_folder(function(folder)
-         local right = train(folder .. "/digits.safetensors")
-         assert.truthy(right > 1600, right)
-         local output = shell.ok(("%s examples/infer/digits.lua %s/digits.safetensors " ..
-            "examples/data/digits.csv"):format(program, folder))
-         assert.equal(("%d of 1797 digits read right\n"):format(right), output)
-      end)
-   end)
+   it("reads digits from C as the whole library does", shell.in_folder(function(folder)
+      local right = train(folder .. "/digits.safetensors")
+      assert.truthy(right > 1600, right)
+      local output = shell.ok(("%s examples/infer/digits.lua %s/digits.safetensors " ..
+         "examples/data/digits.csv"):format(program, folder))
+      assert.equal(("%d of 1797 digits read right\n"):format(right), output)
+   end))
 
    it("names an operator that it leaves out, at the call", function()
       for _, call in ipairs {"torch.conv3d(x)", "x:conv3d()", "torch.nn.functional.conv3d(x)"} do

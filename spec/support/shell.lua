@@ -69,6 +69,11 @@ function shell.with_folder(fn)
    return table.unpack(results, 2, results.n)
 end
 
+--- Returns a test that calls fn with the path of a new folder, which is removed afterwards.
+---@param fn fun(folder: string): ...
+---@return fun()
+function shell.in_folder(fn) return function() return shell.with_folder(fn) end end
+
 --- Reads a file whole.
 ---@param path string
 ---@return string

@@ -95,21 +95,18 @@ describe("a timer", function()
    end)
 end)
 
-describe("compare", function()
-   it("has a row for each sub_label and a column for each description", function()
-      local function made(sub, description, seconds)
-         return Measurement({label = "add", sub_label = sub, description = description,
-            num_threads = 1}, 1, {seconds})
-      end
-      local compare = benchmark.Compare {made("8x8", "ours", 2e-6), made("8x8", "theirs", 4e-6),
-         made("9x9", "ours", 3e-6)}
-      local text = tostring(compare)
-      assert.matches("add +ours +theirs\n", text)
-      assert.matches("8x8 +2.0 +4.0\n", text)
-      assert.matches("9x9 +3.0\n", text)
-      assert.matches("Times are in microseconds %(us%)", text)
-      compare:colorize()
-      assert.matches("\27%[32m2.0\27%[0m +\27%[31m4.0\27%[0m", tostring(compare))
-      assert.raises("expected a list of measurements, got 3", function() benchmark.Compare {3} end)
-   end)
+it("compare has a row for each sub_label and a column for each description", function()
+   local function made(sub, description, seconds)
+      return Measurement({label = "add", sub_label = sub, description = description, num_threads = 1}, 1, {seconds})
+   end
+   local compare = benchmark.Compare {made("8x8", "ours", 2e-6), made("8x8", "theirs", 4e-6),
+      made("9x9", "ours", 3e-6)}
+   local text = tostring(compare)
+   assert.matches("add +ours +theirs\n", text)
+   assert.matches("8x8 +2.0 +4.0\n", text)
+   assert.matches("9x9 +3.0\n", text)
+   assert.matches("Times are in microseconds %(us%)", text)
+   compare:colorize()
+   assert.matches("\27%[32m2.0\27%[0m +\27%[31m4.0\27%[0m", tostring(compare))
+   assert.raises("expected a list of measurements, got 3", function() benchmark.Compare {3} end)
 end)

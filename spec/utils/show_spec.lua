@@ -2,19 +2,17 @@
 local torch = require "tlua"
 local suggest = torch.utils.suggest
 
-describe("torch.utils.suggest", function()
-   it("finds the name that was meant", function()
-      local names = {"padding", "stride", "padding_mode", "lr", "betas"}
-      for typed, meant in pairs {
-         paddin = "padding", pading = "padding", Stride = "stride", stirde = "stride",
-         bettas = "betas", padding_mod = "padding_mode",
-      } do
-         assert.equal(meant, suggest.nearest(typed, names))
-      end
-      assert.is_nil(suggest.nearest("momentum", names))
-      assert.equal("lr", suggest.nearest("lr_", {lr = 1, eps = 2}))
-      assert.equal("", suggest.hint("xyz", names))
-   end)
+it("torch.utils.suggest finds the name that was meant", function()
+   local names = {"padding", "stride", "padding_mode", "lr", "betas"}
+   for typed, meant in pairs {
+      paddin = "padding", pading = "padding", Stride = "stride", stirde = "stride",
+      bettas = "betas", padding_mod = "padding_mode",
+   } do
+      assert.equal(meant, suggest.nearest(typed, names))
+   end
+   assert.is_nil(suggest.nearest("momentum", names))
+   assert.equal("lr", suggest.nearest("lr_", {lr = 1, eps = 2}))
+   assert.equal("", suggest.hint("xyz", names))
 end)
 
 describe("torch.utils.ConfusionMatrix", function()

@@ -23,12 +23,10 @@ local function calls(seed)
    end)
 end
 
-describe("a public function called with wrong arguments", function()
-   it("raises an error at the user's line that names it", function()
-      for _, seed in ipairs {1, 2, 3} do
-         local faults, errors = calls(seed):match "^(.*)errors: (%d+)\n$"
-         assert.equal("", faults, "seed " .. seed)
-         assert.is_true(tonumber(errors) > 10000)
-      end
-   end)
+it("a public function called with wrong arguments raises an error at the user's line that names it", function()
+   for _, seed in ipairs {1, 2, 3} do
+      local faults, errors = calls(seed):match "^(.*)errors: (%d+)\n$"
+      assert.equal("", faults, "seed " .. seed)
+      assert.is_true(tonumber(errors) > 10000)
+   end
 end)

@@ -469,19 +469,17 @@ describe("a DataLoader of pipes", function()
    end)
 end)
 
-describe("data.graph_settings", function()
-   it("finds all pipes, each once", function()
-      local source = W {1, 2}
-      local a, b = source:fork(2)
-      local shuffled = a:shuffle()
-      local pipe = shuffled:zip(b)
-      local pipes = data.graph_settings.get_all_graph_pipes(pipe)
-      local seen = {}
-      for _, each in ipairs(pipes) do seen[each] = (seen[each] or 0) + 1 end
-      for _, each in ipairs {pipe, shuffled, a, b, source} do assert.equal(1, seen[each]) end
-      assert.equal(6, #pipes) -- the count includes the pipe that the branches read
-      assert.equal(pipe, pipes[1])
-      assert.raises("data.graph_settings.get_all_graph_pipes: datapipe: expected a pipe, got 5",
-         function() data.graph_settings.get_all_graph_pipes(5) end)
-   end)
+it("data.graph_settings finds all pipes, each once", function()
+   local source = W {1, 2}
+   local a, b = source:fork(2)
+   local shuffled = a:shuffle()
+   local pipe = shuffled:zip(b)
+   local pipes = data.graph_settings.get_all_graph_pipes(pipe)
+   local seen = {}
+   for _, each in ipairs(pipes) do seen[each] = (seen[each] or 0) + 1 end
+   for _, each in ipairs {pipe, shuffled, a, b, source} do assert.equal(1, seen[each]) end
+   assert.equal(6, #pipes) -- the count includes the pipe that the branches read
+   assert.equal(pipe, pipes[1])
+   assert.raises("data.graph_settings.get_all_graph_pipes: datapipe: expected a pipe, got 5",
+      function() data.graph_settings.get_all_graph_pipes(5) end)
 end)

@@ -116,18 +116,16 @@ end)
 describe("plot.image", function()
    local image = torch.tensor {{0.0, 0.5}, {1.0, 2.0}}
 
-   it("leaves the old file unchanged if writing fails", function()
-      shell.with_folder(function(folder)
-         local path = folder .. "/x.svg"
-         shell.write(path, "old")
-         local figure = plot.curves {1, 2}
-         -- a value that cannot be written to a file
-         figure.kind = {svg = function() return setmetatable({}, {}) end}
-         assert.is_false((pcall(figure.save, figure, path)))
-         assert.equal("old", shell.read(path))
-         assert.equal("x.svg\n", shell.ok("ls -A " .. shell.quote(folder)))
-      end)
-   end)
+   it("leaves the old file unchanged if writing fails", shell.in_folder(function(folder)
+      local path = folder .. "/x.svg"
+      shell.write(path, "old")
+      local figure = plot.curves {1, 2}
+      -- a value that cannot be written to a file
+      figure.kind = {svg = function() return setmetatable({}, {}) end}
+      assert.is_false((pcall(figure.save, figure, path)))
+      assert.equal("old", shell.read(path))
+      assert.equal("x.svg\n", shell.ok("ls -A " .. shell.quote(folder)))
+   end))
 
    it("draws pixels as shades", function()
       assert.equal("  ▒▒\n████", plot.image(image):text(false))

@@ -117,29 +117,27 @@ describe("Torch7's optim", function()
    end)
 end)
 
-describe("Torch7's nngraph", function()
-   it("makes modules of graphs", function()
-      require "tlua.torch7.nngraph"
-      local input = nn.Identity()()
-      local left = nn.Linear(3, 2)(input):annotate {name = "left"}
-      local sum = nn.CAddTable()({left, input - nn.Linear(3, 2) - nn.Tanh()})
-      local model = nn.gModule({input}, {sum, left})
-      local x = torch.randn(2, 3)
-      local out = model:forward(x)
-      assert.equal(2, #out)
-      local g = {torch.randn(2, 2), torch.randn(2, 2)}
-      model:zeroGradParameters()
-      local gradInput = model:backward(x, g):clone()
-      local along, h = torch.randn(2, 3), 1e-6
-      local function loss(step)
-         local y = model:forward(torch.add(x, step, along))
-         return y[1]:clone():cmul(g[1]):sum() + y[2]:clone():cmul(g[2]):sum()
-      end
-      near((loss(h) - loss(-h)) / (2 * h), gradInput:cmul(along):sum(), 1e-6)
-      assert.equal(4, #model:parameters())
-      assert.matches("label=\"%d: left\"", require "tlua.torch7.nngraph".graph.dot(model))
-      assert.raises("leads to no output", function() nn.gModule({nn.Identity()()}, {sum}) end)
-   end)
+it("Torch7's nngraph makes modules of graphs", function()
+   require "tlua.torch7.nngraph"
+   local input = nn.Identity()()
+   local left = nn.Linear(3, 2)(input):annotate {name = "left"}
+   local sum = nn.CAddTable()({left, input - nn.Linear(3, 2) - nn.Tanh()})
+   local model = nn.gModule({input}, {sum, left})
+   local x = torch.randn(2, 3)
+   local out = model:forward(x)
+   assert.equal(2, #out)
+   local g = {torch.randn(2, 2), torch.randn(2, 2)}
+   model:zeroGradParameters()
+   local gradInput = model:backward(x, g):clone()
+   local along, h = torch.randn(2, 3), 1e-6
+   local function loss(step)
+      local y = model:forward(torch.add(x, step, along))
+      return y[1]:clone():cmul(g[1]):sum() + y[2]:clone():cmul(g[2]):sum()
+   end
+   near((loss(h) - loss(-h)) / (2 * h), gradInput:cmul(along):sum(), 1e-6)
+   assert.equal(4, #model:parameters())
+   assert.matches("label=\"%d: left\"", require "tlua.torch7.nngraph".graph.dot(model))
+   assert.raises("leads to no output", function() nn.gModule({nn.Identity()()}, {sum}) end)
 end)
 
 describe("Torch7's image", function()
@@ -232,20 +230,18 @@ describe("tlua --torch7", function()
    end)
 end)
 
-describe("nn.StochasticGradient", function()
-   it("trains with each example in turn", function()
-      torch.manualSeed(1)
-      local data = {size = function() return 4 end}
-      for i, pair in ipairs {{0, 0, 0}, {0, 1, 1}, {1, 0, 1}, {1, 1, 2}} do
-         data[i] = {torch.Tensor {pair[1], pair[2]}, torch.Tensor {pair[3]}}
-      end
-      local model = nn.Sequential():add(nn.Linear(2, 1))
-      local trainer, errors = nn.StochasticGradient(model, nn.MSECriterion()), {}
-      trainer.maxIteration, trainer.learningRate, trainer.verbose = 60, 0.1, false
-      trainer.hookIteration = function(_, _, loss) errors[#errors + 1] = loss end
-      trainer:train(data)
-      assert.equal(60, #errors)
-      assert.is_true(errors[60] < 1e-3)
-      near(2, model:forward(torch.Tensor {1, 1})[1], 0.05)
-   end)
+it("nn.StochasticGradient trains with each example in turn", function()
+   torch.manualSeed(1)
+   local data = {size = function() return 4 end}
+   for i, pair in ipairs {{0, 0, 0}, {0, 1, 1}, {1, 0, 1}, {1, 1, 2}} do
+      data[i] = {torch.Tensor {pair[1], pair[2]}, torch.Tensor {pair[3]}}
+   end
+   local model = nn.Sequential():add(nn.Linear(2, 1))
+   local trainer, errors = nn.StochasticGradient(model, nn.MSECriterion()), {}
+   trainer.maxIteration, trainer.learningRate, trainer.verbose = 60, 0.1, false
+   trainer.hookIteration = function(_, _, loss) errors[#errors + 1] = loss end
+   trainer:train(data)
+   assert.equal(60, #errors)
+   assert.is_true(errors[60] < 1e-3)
+   near(2, model:forward(torch.Tensor {1, 1})[1], 0.05)
 end)

@@ -237,14 +237,12 @@ describe("Torch7's tensors", function()
    end)
 end)
 
-describe("Torch7's default type", function()
-   it("is set, and used by constructions", function()
-      torch.setdefaulttensortype "torch.FloatTensor"
-      local types = {torch.Tensor(1):type(), torch.zeros(1):type(), torch.randn(1):type(), torch.getdefaulttensortype()}
-      torch.setdefaulttensortype "torch.DoubleTensor"
-      for _, name in ipairs(types) do assert.equal("torch.FloatTensor", name) end
-      assert.raises("there is no type torch.NoTensor", function() torch.setdefaulttensortype "torch.NoTensor" end)
-   end)
+it("Torch7's default type is set, and used by constructions", function()
+   torch.setdefaulttensortype "torch.FloatTensor"
+   local types = {torch.Tensor(1):type(), torch.zeros(1):type(), torch.randn(1):type(), torch.getdefaulttensortype()}
+   torch.setdefaulttensortype "torch.DoubleTensor"
+   for _, name in ipairs(types) do assert.equal("torch.FloatTensor", name) end
+   assert.raises("there is no type torch.NoTensor", function() torch.setdefaulttensortype "torch.NoTensor" end)
 end)
 
 describe("Torch7's random functions", function()
@@ -321,16 +319,14 @@ describe("Torch7's classes", function()
    end)
 end)
 
-describe("Torch7's storages", function()
-   it("are lists of numbers, share memory with parts, and convert", function()
-      local s = torch.IntStorage {1, 2, 3, 4}
-      assert.equal(4, s:size())
-      local part = torch.IntStorage(s, 2, 2)
-      part:fill(9)
-      assert.same({1, 9, 9, 4}, s:totable())
-      assert.same({1.0, 9.0, 9.0, 4.0}, torch.DoubleStorage(4):copy(s):totable())
-      assert.equal("blah\0", torch.CharStorage():string("blah\0"):string())
-      assert.equal(6, #s:resize(6))
-      assert.raises("expected a position from 1 to 6", function() return s[7] end)
-   end)
+it("Torch7's storages are lists of numbers, share memory with parts, and convert", function()
+   local s = torch.IntStorage {1, 2, 3, 4}
+   assert.equal(4, s:size())
+   local part = torch.IntStorage(s, 2, 2)
+   part:fill(9)
+   assert.same({1, 9, 9, 4}, s:totable())
+   assert.same({1.0, 9.0, 9.0, 4.0}, torch.DoubleStorage(4):copy(s):totable())
+   assert.equal("blah\0", torch.CharStorage():string("blah\0"):string())
+   assert.equal(6, #s:resize(6))
+   assert.raises("expected a position from 1 to 6", function() return s[7] end)
 end)
