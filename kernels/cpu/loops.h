@@ -1,6 +1,6 @@
 /*
-** loops.h - what templates of loops share that are included for each kernel of a generated list
-** (each_pointwise.h and its like). A file with such loops defines `real`, TYPE (f32 for float) and
+** loops.h - macros for templates of loops that are included once for each kernel of a generated
+** list, such as each_pointwise.h. A file with such loops defines `real`, TYPE (f32 for float) and
 ** TEMPLATE, and includes the list.
 */
 #ifndef TLK_LOOPS_H
@@ -39,15 +39,15 @@ static inline int64_t tlk_param_i64(tl_Scalar s) {
 }
 static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64(s); }
 
-/* Whether TYPE belongs to a type list, for preprocessors: "1 + 0" or " + 0". */
+/* Expands to "1 + 0" if TYPE belongs to a type list, otherwise to " + 0", for use in #if. */
 #define TAKES(types) TLK_PASTE_3_(TLK_IN, TYPE, types)(1) + 0
 
-/* A name of the kernel's: TLK_OWN(loop) is loop_<kernel>_<type>. */
+/* Forms a name of the kernel and the type: TLK_OWN(loop) is loop_<kernel>_<type>. */
 #define TLK_OWN(name) TLK_PASTE_3_(name, NAME, TYPE)
-/* A name that math.h defines for the kernel. */
+/* Forms the name of a function that math.h defines for the kernel. */
 #define TLM_OWN(name) TLK_PASTE_4_(tlm, NAME, TYPE, name)
 
-/* The beginning of loops: p holds the parameters in the loop's type. */
+/* Begins a loop: p holds the parameters in the loop's type. */
 #define TLK_READ_PARAMS                                                            \
   enum { nparams = TLM_OWN(params) };                                              \
   real p[nparams + 1];                                                             \

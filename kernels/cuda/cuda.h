@@ -83,8 +83,8 @@ typedef enum cuda_Counter {
       CUDA_NCOUNTERS
 } cuda_Counter;
 void cuda_count(cuda_Counter which);
-/* Counts work that a library was offered: the library's counter, or the next one if our own kernels
-** do the work. Returns `done`. */
+/* Counts a call: in the library's counter if the library has computed it, otherwise in the next
+** counter, that of our own kernels. Returns `done`. */
 bool cuda_counted(cuda_Counter library, bool done);
 
 /* ---- memory (memory.c) ----------------------------------------------------------- */

@@ -102,7 +102,7 @@ static inline int power_above(int64_t n, int most) {
   return p;
 }
 
-/* Returns `team`, or the width of a warp if many short lines keep the device busy even so: their
+/* Returns `team`, or the width of a warp if there are enough short lines to keep the device busy:
 ** warps need not wait for one another. `vectors` is the number of vectors of a line. */
 static inline int team_for(int64_t lines, int64_t vectors, int team, int64_t busy) {
   return team > WARP && vectors <= 16 * WARP && lines * WARP >= busy ? WARP : team;

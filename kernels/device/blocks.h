@@ -38,7 +38,8 @@ typedef struct tlk_BlockSource {
   const char *name;    /* the plugin's name in messages */
   tl_Device device;
   int64_t granule[2]; /* bytes of a granule, for large and for small blocks */
-  int64_t least; /* bytes to map at least for a large block that is smaller than half of this */
+  /* the smallest number of bytes to map for a large block of less than half this size */
+  int64_t least;
   /* bytes of the address space of a stream's first arena, a multiple of both granules */
   int64_t reach;
   int64_t most; /* largest size in bytes of an arena that grows, a multiple of both granules */

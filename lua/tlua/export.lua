@@ -302,8 +302,8 @@ local function check_dim(name, tensor, dim)
    return dim > 0 and dim or dim + n + 1
 end
 
--- Returns the dimensions of one input that are dynamic, as pairs {dim, name of its size}:
--- {1, 3} has two sizes of its own, {[1] = "batch"} one by name.
+-- Returns the dimensions of one input that are dynamic, as pairs {dim, name of its size}. In
+-- `dynamic`, {1, 3} stands for two independent sizes, {[1] = "batch"} for a size with a name.
 local function read_dims(name, dims, tensor)
    if type(dims) == "number" then dims = {dims} end
    if type(dims) ~= "table" then

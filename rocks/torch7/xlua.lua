@@ -82,7 +82,7 @@ function M.unpack(given, name, help, ...)
    return values, table.unpack(list, 1, #entries)
 end
 
---- Raises with a usage: (name, help, example, {arg, type, help}, ...).
+--- Raises an error that shows the usage: (name, help, example, {arg, type, help}, ...).
 function M.usage(name, help, example, ...)
    local lines = {name .. ": " .. (help or "")}
    for _, entry in ipairs {...} do

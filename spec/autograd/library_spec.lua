@@ -3,7 +3,7 @@
 
 local torch = require "tlua"
 local library = torch.library
-local cpu = {device = "cpu"} -- whatever device the specs run on
+local cpu = {device = "cpu"} -- the test does not depend on the device that the specs use
 
 local count = 0
 -- Returns the name of a namespace for one test.

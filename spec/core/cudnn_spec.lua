@@ -53,7 +53,8 @@ local function make_driver(folder, names)
       os.getenv "CC" or "cc", folder, folder))
 end
 
--- Runs a test with cuDNN and such a driver, unless `alone` is set; the named tests must pass.
+-- Runs a test with cuDNN and the driver of make_driver, unless `alone` is set; the named tests must
+-- pass.
 local function passes(test, tests, alone)
    local cuda = shell.run "dirname $(dirname $(command -v nvcc || echo /usr/local/cuda/bin/nvcc))"
    cuda = cuda:gsub("%s+$", "")

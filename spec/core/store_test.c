@@ -140,7 +140,8 @@ TEST(a_client_without_the_secret_gets_an_error) {
   CHECK_ERROR(TL_EARG, "the store there has no secret, and this process has one");
   CHECK(connect_with(closed, "short") == NULL);
   CHECK_ERROR(TL_EARG, "expected a secret of 16 to 511 characters, got 5");
-  tli_Store *store = connect_with(closed, secret); /* after the failed attempts to connect */
+  /* the failed attempts before leave the server in order */
+  tli_Store *store = connect_with(closed, secret);
   check_works(store);
   tli_store_close(store);
   tli_store_server_stop(closed);

@@ -112,12 +112,13 @@ void run_grid(const Launch &launch);
 /* Count the memory traffic of a launch (traffic.cc). */
 void begin_traffic();
 void end_traffic(const Launch &launch);
-/* Look for races of a launch's threads (races.cc). */
+/* `racing` tells whether races of a launch's threads are looked for, between begin_races and
+** end_races (races.cc). */
 extern bool racing;
 void begin_races(const Launch &launch);
 void end_races();
 void begin_block_races(size_t warps);
-/* Note that a barrier orders what a block, or a warp, does before and after it. */
+/* Record that a barrier orders the accesses of a block, or of a warp, before it and after it. */
 void order_block();
 void order_warp(unsigned warp);
 void race_access(char *at, size_t bytes, bool writes, bool is_volatile);

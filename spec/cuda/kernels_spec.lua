@@ -96,7 +96,8 @@ local sensitive <const> = {det = true, logdet = true, slogdet = true, eigh = tru
 local recurrent <const> = {rnn_tanh = 4, rnn_relu = 4, lstm = 4, gru = 4}
 
 -- The signs of eigenvectors and singular vectors are arbitrary, and vectors without a singular value
--- are any basis: the numbers of the results that have them, and whether the vectors are rows.
+-- are any basis. For each operator: the numbers of the results that contain vectors, and whether the
+-- vectors are rows.
 local vectors <const> = {eigh = {[2] = "columns"}, svd = {[1] = "columns", [3] = "rows"}}
 
 -- Returns the results of an operator with the signs of its vectors such that their elements of largest

@@ -136,7 +136,7 @@ describe("a graph", function()
          before:release()
          return x + 1
       end)
-      local after = ones(64) -- at the address of `before`
+      local after = ones(64) -- this tensor gets the address of `before`
       g:replay()
       assert.equal(64, after:sum():item())
    end)

@@ -26,7 +26,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
       end)
 
       by("write checkpoints that other numbers of ranks read, and train a GPT on 2 x 2 x 2", function()
-         -- These call the group differently; files are the same with any back end.
+         -- These tests make groups in different ways; files are the same with any back end.
          assert.equal(5, ranks.each_by_mpi(mpi, "spec/dist/checkpoint_spec.lua", {
             "meta device", "^writes each element once", "^is written by async_save", "^leaves the old files if a rank",
             "^gives and takes whole states$"}))

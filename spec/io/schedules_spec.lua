@@ -91,7 +91,7 @@ local function steps(name, optimizer, schedule, first, last)
    return rates
 end
 
--- Rates are computed from the rate before, so errors of rounding add up.
+-- Rates are computed from the previous rate, so errors of rounding add up.
 local tolerance <const> = 1e-12
 
 local function check_begun(saved, at, name, makers)
@@ -128,7 +128,8 @@ describe("a schedule's state with names = \"pytorch\"", function()
             assert.equal("table", type(got), path)
             for key, value in pairs(expected) do compare(value, got[key], path .. "." .. tostring(key)) end
             for key, value in pairs(got) do
-               local is_none = value == torch.utils.json.null -- lost where PyTorch's file was read
+               -- reading PyTorch's file has dropped this field
+               local is_none = value == torch.utils.json.null
                assert.is_true(expected[key] ~= nil or is_none, path .. "." .. tostring(key))
             end
          end

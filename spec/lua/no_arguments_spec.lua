@@ -77,7 +77,8 @@ local function without_parameters()
       local none = #(declared.params or {}) == 0
       for _, form in ipairs(declared.forms or {}) do none = none and #form.params == 0 end
       local method = declared.path:match "^torch%.Tensor%.([%w_]+)$"
-      local is_internal = declared.path:find "^torch%.profiler%.script%." -- for the command's C
+      -- the C code of the command calls them
+      local is_internal = declared.path:find "^torch%.profiler%.script%."
       if none and declared.kind == "function" and not declared.is_value and not is_internal then
          local list = method and methods or functions
          list[#list + 1] = method or declared.path

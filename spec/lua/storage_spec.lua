@@ -116,7 +116,8 @@ describe("storages of one dtype", function()
       assert.raises("is_set_to: tensor: expected a tensor, got 3", function() x:is_set_to(3) end)
    end)
 
-   it("is traversed in the order that dim_order returns", function() -- PyTorch 2.15, counted from 1
+   -- PyTorch 2.15's values, counted from 1
+   it("is traversed in the order that dim_order returns", function()
       for _, row in ipairs {
          {torch.empty(2, 3, 5, 7), {1, 2, 3, 4}},
          {torch.empty(2, 3, 5, 7):contiguous {memory_format = "channels_last"}, {1, 3, 4, 2}},

@@ -21,7 +21,7 @@
 #define SECOND INT64_C(1000000000)
 /* the time in which a client has to prove that it knows the secret */
 #define INTRODUCTION (10 * SECOND)
-#define CROWDED SECOND        /* the same time while other clients wait for a place */
+#define CROWDED SECOND        /* the same limit if other clients wait for a place */
 #define STALLED (60 * SECOND) /* the longest pause of a client while it reads an answer */
 /* delay before connections are accepted again, after file descriptors were exhausted */
 #define BREATH (SECOND / 10)

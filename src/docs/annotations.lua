@@ -121,7 +121,7 @@ local function add_class(out, class)
       out[#out + 1] = ("---@field %s %s%s"):format(field.name, field.type,
          field.text ~= "" and "  " .. field.text or "")
    end
-   if class.is_value then -- such a class is in no public table
+   if class.is_value then -- a class of values is in no public table
       table.insert(out, first, "do")
       out[#out + 1] = "local value = {}\n"
       for _, method in ipairs(class.methods) do

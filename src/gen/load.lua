@@ -9,11 +9,13 @@ local M = {}
 
 local fields = {
    doc = "string",          -- description: shapes, dtypes, errors; required unless internal
-   pointwise = "table",     -- {types=, out=, kernel=, bool=, truncates=, check=, real=, rare=}: the
-                            -- forward is an elementwise kernel; real: of complex numbers, too;
-                            -- rare: the CPU has one loop for all instruction sets
-   complex = "boolean",     -- takes complex tensors and dtypes, which other operators refuse; an
-                            -- expression does so by default if its operators do
+   -- The forward is an elementwise kernel: {types=, out=, kernel=, bool=, truncates=, check=,
+   -- real=, rare=}. With `real` the result is real for complex numbers, too; with `rare` the CPU
+   -- has one loop for all instruction sets.
+   pointwise = "table",
+   -- true: the operator takes complex tensors and dtypes, which others refuse; an expression takes
+   -- them by default if its operators do
+   complex = "boolean",
    reduction = "table",     -- a kernel of the reduce family, {types=}
    scan = "table",          -- a kernel of the scan family, {types=}
    view = "boolean",        -- true: the result shares self's storage

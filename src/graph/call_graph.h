@@ -145,7 +145,7 @@ bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCH
 bool tli_trace_record(tli_Trace *t) TL_MUSTCHECK;
 /* Ends the trace and returns its graph; NULL after tli_fail. */
 tli_Graph *tli_trace_finish(tli_Trace *t, tl_Tensor *const *outputs, int n) TL_MUSTCHECK;
-void tli_trace_free(tli_Trace *t); /* Ends the trace as well, and frees it. Accepts NULL. */
+void tli_trace_free(tli_Trace *t); /* Ends the trace and frees it. Accepts NULL. */
 
 /* ---- sizes (unify.c) ---- */
 

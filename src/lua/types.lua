@@ -336,13 +336,13 @@ torch.__version__ = ""
 
 --- Records a call whose derivative is a Lua function; torch.autograd.Function is the usual way to
 --- do so. Tables of tensors have a field `n`, their count.
----@param name string  of the node in graphs and messages
----@param inputs table
----@param outputs table  which get the node as their grad_fn
----@param constant table  the positions of outputs without gradient
----@param saved table  what backward gets, with checks of versions
----@param backward fun(saved: table, ...: torch.Tensor?): torch.Tensor? ...
----@param dirty? table  inputs that the call has changed in place
+--- @param name string  of the node in graphs and messages
+--- @param inputs table
+--- @param outputs table the tensors that get the node as their grad_fn
+--- @param constant table  the positions of outputs without gradient
+--- @param saved table the tensors that backward gets, with checks of versions
+--- @param backward fun(saved: table, ...: torch.Tensor?): torch.Tensor? ...
+--- @param dirty? table  inputs that the call has changed in place
 function torch.autograd.record(name, inputs, outputs, constant, saved, backward, dirty) end
 
 --- Returns the dtype of new floating-point tensors; "float32" unless set otherwise.

@@ -117,7 +117,7 @@ tlk_Matrix tlk_attention_turn(const tlk_AttentionPlan *p, tlk_Matrix rows, int64
 
 /* ---- products ---- */
 
-/* Computes one tile; `terms` terms are summed, some at a time. */
+/* Computes one tile; each element is a sum of `terms` terms, a few terms at a time. */
 static void sum_tile(const tlk_AttentionPlan *p, int rows, int vectors, int64_t terms,
                      const void **in, const int64_t *offsets, int64_t piece, const char *panel,
                      int64_t pitch, bool sum, char *out, int64_t out_pitch) {

@@ -144,7 +144,7 @@ static bool tap_reaches(const tlk_Windows *w, const int64_t residue[3], const in
   return true;
 }
 
-/* Describes the grid of input positions with that residue. */
+/* Describes the grid of input positions with a given residue modulo the strides. */
 static void residue_grid(const tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t residue[3],
                          int64_t first[3]) {
   const tlk_Windows *w = &p->conv->windows;

@@ -1,7 +1,7 @@
 /*
 ** move_loops.h - copies of elements of one size: isa/move.c defines BITS, Word, an integer of that
-** size, and SIDE, the side of the squares of transposed pieces, and includes this file. With
-** TURNS_WHOLE or TURNS_PART it has defined that function itself.
+** size, and SIDE, the side of the squares of transposed pieces, and includes this file. A file that
+** defines TURNS_WHOLE or TURNS_PART has its own `turn` or `turn_part`.
 */
 #define OF_BITS(name) TLK_PASTE_(name, BITS)
 

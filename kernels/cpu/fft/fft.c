@@ -26,7 +26,8 @@ typedef struct Room {
   size_t bytes;
 } Room;
 
-/* Rows end on different cache sets: arrays a power of two apart would drive one another out. */
+/* The gap between two arrays, in bytes: elements of arrays a power of two apart share a cache set and
+** would evict one another. */
 #define APART 192
 
 static bool room_open(Room *room, const tlk_FftPlan *plan) {
@@ -65,7 +66,7 @@ static void run_passes(const tlk_FftLoops *loops, const tlk_FftPlan *p, Room *ro
   }
 }
 
-/* Transforms room->piece. */
+/* Transforms the lines in room->piece. */
 static void run(const tlk_FftLoops *loops, const tlk_FftPlan *p, Room *room) {
   if (p->inner == NULL) {
     run_passes(loops, p, room);
@@ -93,7 +94,8 @@ typedef struct Lines {
   int64_t at[TLK_FFT_LANE_BYTES / 4];
 } Lines;
 
-/* Copies `rows` elements of the lines, from row `from`, to rows of lanes, or from them. */
+/* Copies `rows` elements of the lines, from element `from` on, to rows of lanes; with `out`, copies
+** them back. */
 static void carry(const Lines *k, char *data, int64_t from, int64_t rows, char *lanes, bool out) {
   tlk_Move move = tlk_isa()->move[k->size == 16 ? 4 : k->size == 8 ? 3 : 2];
   int64_t size = k->size, row = size * k->all, step = k->step * size;
@@ -263,16 +265,18 @@ bool tlk_fft_line(const tlk_FftPlan *plan, const void *in, void *out, bool inver
 
 typedef struct Call {
   const struct tlk_fft *call;
-  tlk_FftPlan *plan; /* of n numbers, or n / 2 for a real signal of even length n */
+  /* plan for n numbers, or for n / 2 if the signal is real and of even length n */
+  tlk_FftPlan *plan;
   const tlk_FftLoops *loops;
   tl_DType real;
   int64_t lanes, size, lines; /* lanes of a vector, bytes of a complex number, lines in all */
   int64_t in_n, out_n;        /* elements of a line */
-  bool paired;                /* a real signal of even length, as pairs */
+  /* whether the signal is real and of even length, so that two elements make a complex number */
+  bool paired;
   atomic_bool failed;
 } Call;
 
-/* The lines of block b, in arrays of lines of n elements of `size` bytes. */
+/* Returns the lines of block b, in arrays of lines of n elements of `size` bytes. */
 static Lines block_lines(const Call *c, int64_t b, int64_t n, int64_t size) {
   int64_t inner = c->call->inner, first, count;
   bool columns = inner >= c->lanes / 2;
@@ -319,7 +323,7 @@ static void block_from_real(const Call *c, int64_t b, Room *room) {
   store(c->loops, &k, c->call->out.data, c->out_n, room, room->piece, c->call->scale);
 }
 
-/* Rows n - k are the conjugates of rows k; row 0 is real. */
+/* Fills in rows n - k, the conjugates of rows k; row 0 is real. */
 static void mirror_rows(const Call *c, tlk_FftPiece piece) {
   int64_t n = c->call->n;
   tlk_FftPiece minus = {piece.im, piece.im};
@@ -366,7 +370,7 @@ static void run_blocks(void *context, int64_t begin, int64_t end) {
   room_close(&room);
 }
 
-/* Transforms line i by itself; `line` has room for n + 1 complex numbers. */
+/* Transforms line i alone; `line` has room for n + 1 complex numbers. */
 static bool run_line(const Call *c, int64_t i, char *line) {
   const struct tlk_fft *call = c->call;
   int64_t size = c->size, half = size / 2, n = call->n, inner = call->inner;
@@ -435,7 +439,7 @@ static bool run_call(Call *c) {
   } else if (c->lines >= tl_get_num_threads()) {
     TL_TRY(tli_parallel_try(c->lines, tlk_max(1, TLK_GRAIN / (4 * c->call->n)), run_lines, c));
   } else {
-    run_lines(c, 0, c->lines); /* each line is shared out to the threads */
+    run_lines(c, 0, c->lines); /* the threads share the work of each line */
   }
   return !atomic_load_explicit(&c->failed, memory_order_relaxed) || no_memory();
 }

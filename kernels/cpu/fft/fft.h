@@ -14,7 +14,7 @@
 #define TLK_FFT_LANE_BYTES 64
 /* An int64_t has at most this many prime factors. */
 #define TLK_FFT_FACTORS 64
-/* Prime factors up to this one have a pass of their own. */
+/* The largest prime factor that has a pass of its own. */
 #define TLK_FFT_RADIX 31
 
 /* The real and the imaginary parts of some lines, each as (n, lanes). */
@@ -54,7 +54,7 @@ typedef struct tlk_FftLoops {
   ** of the pairs. roots[k] = exp(-pi i k / h). */
   void (*from_pairs)(int64_t h, const void *roots, tlk_FftPiece piece);
   void (*to_pairs)(int64_t h, const void *roots, tlk_FftPiece piece);
-  /* These two do so for one line of complex numbers in memory. */
+  /* Do the same as from_pairs and to_pairs for one line of complex numbers in memory. */
   void (*line_from_pairs)(int64_t h, const void *roots, void *line);
   void (*line_to_pairs)(int64_t h, const void *roots, void *line);
   /* Computes out = in * factors for the n complex numbers of a line; out may be in. */
@@ -64,7 +64,7 @@ typedef struct tlk_FftLoops {
 /* A transform of n elements. Its tables are computed in double and kept in the data's type. */
 typedef struct tlk_FftPlan {
   int64_t n;
-  tl_DType part; /* of the real and the imaginary parts: F32 or F64 */
+  tl_DType part; /* dtype of the real and the imaginary parts: F32 or F64 */
   /* the passes that transform a piece; npasses is -1 if a prime factor of n has no pass */
   int npasses;
   tlk_FftPass passes[TLK_FFT_FACTORS];
@@ -78,7 +78,7 @@ typedef struct tlk_FftPlan {
   ** length m >= 2n - 1. */
   struct tlk_FftPlan *inner; /* owned */
   void *chirp;               /* (n) */
-  void *filter;              /* (m), the transform of the chirp's conjugate, divided by m */
+  void *filter;              /* transform (m) of the chirp's conjugate, divided by m */
   bool pairs;                /* whether the plan also serves signals of 2n real numbers */
   void *half_roots;          /* exp(-pi i k / n) for k <= n if `pairs` */
   void *tables;              /* memory of all tables above (owned) */

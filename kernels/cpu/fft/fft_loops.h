@@ -9,7 +9,7 @@
 
 enum { LANES = TLK_FFT_LANE_BYTES / sizeof(real), WIDTH = TLK_VECTOR_BYTES / sizeof(real) };
 
-/* WIDTH for the preprocessor; REAL_BYTES is the size of `real` */
+/* WIDTH as a number that the preprocessor can compare; REAL_BYTES is the size of `real` */
 #define VECTOR_WIDTH_(bytes, size) VECTOR_WIDTH_##bytes##_##size
 #define VECTOR_WIDTH__(bytes, size) VECTOR_WIDTH_(bytes, size)
 #define VECTOR_WIDTH VECTOR_WIDTH__(TLK_VECTOR_BYTES, REAL_BYTES)
@@ -20,11 +20,12 @@ enum { LANES = TLK_FFT_LANE_BYTES / sizeof(real), WIDTH = TLK_VECTOR_BYTES / siz
 #define VECTOR_WIDTH_16_4 4
 #define VECTOR_WIDTH_16_8 2
 
-/* A vector of numbers, at any address of a number. */
+/* A vector of numbers that needs only the alignment of one number. */
 typedef real Vector
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
-/* A complex number, and complex numbers in the lanes of two vectors. */
+/* Complex is one complex number; the next type holds complex numbers in the lanes of two
+** vectors. */
 typedef struct Complex {
   real re, im;
 } Complex;
@@ -153,7 +154,7 @@ PASS(5, {
   OUT_TURNED(4, minus(a1, b1));
 })
 
-/* Any odd radix. roots[j] = (cos, sin)(2 pi j / r). */
+/* Computes a pass of any odd radix; roots[j] = (cos, sin)(2 pi j / r). */
 static void odd(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
   const int64_t r = p->radix, span = p->span, far = p->m * span, half = (r - 1) / 2;
   const Complex *roots = p->roots, *w = p->twiddles, unit = {1, 0};

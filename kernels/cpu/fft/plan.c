@@ -10,9 +10,10 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/fft/fft.h"
 
-/* Lines up to this length are transformed by passes alone, longer ones as (n1, n2) if n allows. */
+/* The largest length that is transformed by passes alone; longer lines are divided into (n1, n2) if
+** n allows it. */
 #define PASSES_MOST 4096
-/* The least length that is divided so when there are few lines. */
+/* The smallest length that is divided into (n1, n2) if there are few lines. */
 #define DIVIDED_LEAST 64
 
 /* ---- lengths ---- */
@@ -228,7 +229,7 @@ static tlk_FftPlan *new_plan(int64_t n, tl_DType real, bool pairs) {
 #define CACHED_BYTES ((size_t)64 << 20)
 
 static tli_Mutex guard = TLI_MUTEX_INIT;
-static tlk_FftPlan *cached[CACHED]; /* owned; guarded */
+static tlk_FftPlan *cached[CACHED]; /* owned; protected by `guard` */
 static size_t cached_bytes;         /* guarded */
 static int64_t clock_of_uses;       /* guarded */
 
@@ -282,7 +283,7 @@ void tlk_fft_give_back(tlk_FftPlan *p) {
   int n = 0;
   tli_mutex_lock(&guard);
   p->users--;
-  if (!is_cached(p)) { /* this call made it */
+  if (!is_cached(p)) { /* the plan is new */
     bool fits = p->all_bytes <= CACHED_BYTES / 2 && find(p->n, p->part, p->pairs) == NULL;
     p->age = ++clock_of_uses;
     if (!fits || !enter(p)) {

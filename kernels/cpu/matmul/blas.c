@@ -72,7 +72,7 @@ static void open_blas(void) {
     snprintf(config, sizeof config, "%s", get_config());
   else
     snprintf(config, sizeof config, "a BLAS other than OpenBLAS");
-  /* its callers run on our threads, see gemm.c */
+  /* limits BLAS to one thread, because its callers run on our own threads (gemm.c) */
   void (*set_num_threads)(int) = NULL;
   if (take(&set_num_threads, "openblas_set_num_threads")) set_num_threads(1);
 }

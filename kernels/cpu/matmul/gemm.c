@@ -20,8 +20,8 @@
 #include "kernels/cpu/matmul/half_gemm.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* The smallest number of multiplications for a thread in a product with a vector. Memory limits
-** such a product, so with fewer another thread does not pay. */
+/* The smallest number of multiplications for a thread in a product with a vector. Memory bandwidth
+** limits such a product, so a smaller share does not pay for another thread. */
 #define SMALL_VECTOR (256 * 1024)
 /* The number of rows or columns that BLAS multiplies with a vector in one call, and the largest
 ** size that BLAS accepts, since its sizes are ints. */

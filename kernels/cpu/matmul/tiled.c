@@ -45,7 +45,7 @@ typedef struct Product {
   int64_t width; /* number of columns in a panel */
   int64_t depth; /* number of terms in a panel */
   int64_t offsets[TLK_TILE_DEPTH];
-  int64_t piece; /* bytes from the first of these terms to the next ones */
+  int64_t piece; /* bytes from one group of `depth` terms to the next */
   double alpha, beta;
   const char *a, *b;
   char *c;

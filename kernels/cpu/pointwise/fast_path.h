@@ -8,7 +8,7 @@
 
 #include "kernels/math.h"
 
-/* The kernels and types. */
+/* Lists the kernels and types that have a shorter algorithm. */
 #define TLK_FAST_sin_f32 1
 #define TLK_FAST_cos_f32 1
 #define TLK_FAST_tan_f32 1

@@ -13,7 +13,8 @@ typedef struct tlk_Spans {
   int64_t in[3], out[3], step[3];
   const int64_t *begin[3], *end[3];
   bool squares;        /* whether window (a, b, c) covers the 2 x 2 elements at (a, 2 b, 2 c) */
-  const double *share; /* for averages: 1 / the number of a window's elements, (out...) */
+  /* for averages: the reciprocal of each window's number of elements (out...) */
+  const double *share;
 } tlk_Spans;
 
 /* The pooling loops of one compute type. `scratch` has room for a row of the input: elements and,

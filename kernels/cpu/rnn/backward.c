@@ -13,7 +13,7 @@
 typedef struct Backward {
   tlk_RnnLayer layer;
   const struct tlk_rnn_backward *data;
-  char *memory; /* all arrays below, after a row of zeros (owned) */
+  char *memory; /* memory of all arrays below, after a row of zeros (owned) */
   size_t bytes;
   char *grad_gates; /* gradients of the gates (rows, width) */
   /* gradients of the previous states (batch, output); at first those of the last states */

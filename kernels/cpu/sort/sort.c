@@ -235,7 +235,7 @@ static void give_range(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) indices[i] = place_of(s, i) + 1;
 }
 
-/* Sorts a row. Returns false if the user interrupted it; other functions on rows do so as well. */
+/* Sorts a row. Returns false if the user interrupted it, as the other functions on rows do. */
 static bool sort_row(const Work *w, int64_t row, void *memory) {
   Sorted s = sorted_row(w, row, memory);
   if (!s.items && !s.wide) return false;

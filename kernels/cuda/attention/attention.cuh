@@ -15,7 +15,8 @@ template <class C>
 __device__ __forceinline__ C score(const tlk_Attention &a, C product, int64_t batch, int64_t head,
                                    int64_t i, int64_t j) {
   if (i >= a.queries || j >= a.keys || (a.causal && j > i)) return -(C)INFINITY;
-  C s = a.size == 0 ? C(0) : product * (C)a.scale; /* for empty rows the scale is infinite */
+  /* a row without elements has an infinite scale */
+  C s = a.size == 0 ? C(0) : product * (C)a.scale;
   const tlk_HeadPairs &m = a.mask;
   if (m.array.data == NULL) return s;
   int64_t at = batch * m.batch + head * m.head + i * m.query + j * m.key;

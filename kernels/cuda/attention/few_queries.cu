@@ -14,8 +14,8 @@
 
 namespace {
 
-/* The queries of the heads that share a key/value head are its rows, in groups of R for a block.
-** The results of the splits of row r of all rows begin at `partial` + r * splits * (size + 2): a
+/* The queries of all heads that share a key/value head are its rows; a block computes R rows. The
+** results of the splits of row r of all rows begin at `partial` + r * splits * (size + 2): a
 ** weighted sum of values, the largest score, and the sum of the weights. */
 struct Work {
   int64_t rows, groups, splits, share; /* a split has `share` keys */
@@ -40,7 +40,7 @@ struct __align__(16) Words {
   }
 };
 
-/* Returns NaN if either number is NaN. */
+/* Returns the larger of two numbers, or NaN if either number is NaN. */
 struct Larger {
   __device__ __forceinline__ float operator()(float a, float b) const {
     return b > a || b != b ? b : a;
@@ -75,13 +75,13 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
   bool used = lane * E < a.size;
   bool plain = a.mask.array.data == NULL && !a.causal;
   float query[R][E], scale = (float)a.scale;
-  int64_t head[R], place[R]; /* of the rows' queries */
+  int64_t head[R], place[R]; /* head and position of each row's query */
   Running<E> run[R];
 
 #pragma unroll
   for (int r = 0; r < R; r++) {
     int64_t row = group * R + r;
-    if (row >= w.rows) row = w.rows - 1; /* computed twice, and stored once */
+    if (row >= w.rows) row = w.rows - 1; /* the last row is then computed twice, but stored once */
     head[r] = kv * ratio + row / a.queries;
     place[r] = row % a.queries;
     const S *at = static_cast<const S *>(a.query.data) + batch * a.query.batch +
@@ -180,7 +180,7 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
   }
 }
 
-/* Each row has a warp. */
+/* Joins the results of a row's splits; each row has a warp. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     join_kernel(const __grid_constant__ tlk_Attention a, tlk_HeadRows out, float *norm,
@@ -218,7 +218,8 @@ template <class S> bool run(const struct tlk_attention *call) {
   while (w.lanes * E < a.size) w.lanes *= 2;
   int64_t keys = a.causal && a.queries < a.keys ? a.queries : a.keys;
   int64_t blocks = a.batch * a.kv_heads * w.groups;
-  int64_t wanted = (int64_t)cuda_multiprocessors(cx->device.index) * 6 / blocks; /* two waves */
+  /* enough blocks for two waves */
+  int64_t wanted = (int64_t)cuda_multiprocessors(cx->device.index) * 6 / blocks;
   if (wanted < 1) wanted = 1;
   int64_t most = divide_up(keys, LEAST_KEYS);
   w.share = divide_up(keys, wanted < most ? wanted : most);

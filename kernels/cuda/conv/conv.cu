@@ -217,7 +217,8 @@ static bool weight_groups(const struct tlk_conv_weight *call) {
 
 static unsigned limited(int64_t n) { return (unsigned)(n < 65535 ? n : 65535); }
 
-/* Returns how many threads cover n elements, `each` to a thread: a power of 2, at most a block. */
+/* Returns how many threads cover n elements, `each` elements for a thread: a power of 2, at most a
+** block. */
 static int threads_across(int64_t n, int64_t each) {
   int across = 1;
   while (across < THREADS && across * each < n) across *= 2;

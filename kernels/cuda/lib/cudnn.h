@@ -129,8 +129,8 @@ char *cuda_plan_text(const cuda_Cudnn *lib, const cuda_Plan *plan, size_t *bytes
 bool cuda_plan_of_text(cuda_DnnGraph *g, const char *text, size_t bytes,
                        cudnnBackendDescriptor_t device, cudnnHandle_t handle,
                        const cuda_Wanted *wanted, cuda_Plan *out);
-/* Runs a plan; array i is the graph's tensor with id ids[i]. *refused tells whether the library has
-** found at the call that it cannot run this plan, and has launched nothing. */
+/* Runs a plan; array i is the graph's tensor with id ids[i]. *refused becomes true if the library
+** finds only now that it cannot run the plan; it has launched nothing then. */
 bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int64_t *ids,
                    void *const *arrays, void *workspace, bool *refused);
 

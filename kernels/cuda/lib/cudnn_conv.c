@@ -127,7 +127,7 @@ static cudnnBackendDescriptor_t conv_graph(cuda_DnnGraph *g, const void *at) {
 #define WINOGRADS \
   (BIT(WINOGRAD) | BIT(WINOGRAD_TILE_4x4) | BIT(WINOGRAD_TILE_6x6) | BIT(WINOGRAD_TILE_13x13))
 
-/* Returns the notes of engines that must not be used. */
+/* Returns the numerical notes (cuDNN's flags) of engines that must not be used. */
 static uint32_t avoid(const Key *key) {
   uint32_t bits = key->deterministic ? BIT(NONDETERMINISTIC) : 0;
   if (key->conv.dtype == TL_F64) return bits | WINOGRADS;

@@ -134,7 +134,7 @@ static bool sum(const tlk_Context *cx, void *out, const void *in, tl_DType dtype
   return tlk_reduce(&call);
 }
 
-/* Elements of 16 bytes of the wider type. */
+/* As many elements as fill 16 bytes in the wider type. */
 template <class S, class P> struct Several {
   enum { wide = sizeof(S) > sizeof(P) ? sizeof(S) : sizeof(P), of = 16 / wide };
 };

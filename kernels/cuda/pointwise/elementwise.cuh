@@ -14,7 +14,7 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/pointwise/pointwise.h"
 
-/* Rare kernels are wrapped as the others; each file says which types have kernels of their own. */
+/* Wraps rare kernels like all others; each file says for which types a kernel is compiled. */
 #define RARE_F(...) FLOATING_F(__VA_ARGS__)
 
 #define POINTWISE_THREADS 256
@@ -200,8 +200,8 @@ static inline bool vectors_of(const tli_Iter &it, int k, int64_t bytes, int n) {
   return true;
 }
 
-/* The kernels' types: those of one number of inputs and one compute type share the code that
-** launches them. */
+/* A kernel's type: all kernels with the same number of inputs and the same compute type share the
+** code that launches them. */
 template <int N, class C>
 using Rows = void (*)(Strided<N>, unsigned, Numbers<C>, cuda_Word, tlk_FaultSource);
 template <int N, class C>

@@ -96,7 +96,7 @@ struct Division {
   int64_t parts, size;
 };
 
-/* Selects the first k of each part. */
+/* Selects the first k items of each part of a row. */
 template <class Item>
 __global__ void __launch_bounds__(SELECT_THREADS, 2)
     first_kernel(const __grid_constant__ Keys in, const __grid_constant__ Picked out, int span,

@@ -27,7 +27,7 @@ local function draw_by_icdf(self, shape)
    return self:_icdf(torch.rand(shape, shapes.of_uniform(like))):to(like.dtype)
 end
 
--- The same for an icdf that is infinite at 0 and 1.
+-- Draws numbers by an icdf that is infinite at 0 and 1.
 local function draw_between(self, shape)
    local like = self._like
    local p = torch.rand(shape, shapes.of_uniform(like))

@@ -126,7 +126,8 @@ define("min", extreme(torch.amin))
 -- Along a dimension -----------------------------------------------------------------------------
 
 -- Returns the rule for operators along dimensions: dimension arguments are shifted by one. Missing
--- ones have a default that counts from the end, or are `first` in the list of defaults.
+-- dimension arguments have a default that counts from the end, or are `first` in the list of
+-- defaults.
 local function along(defaults)
    return function(c)
       local first = c.signature[1].name

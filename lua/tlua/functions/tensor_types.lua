@@ -50,22 +50,22 @@ local function construct(name, dtype, kind, ...)
    return make(name, "empty", sizes, options)
 end
 
---- Constructs a tensor of the dtype and the kind of device that the name tells: from sizes, from a
---- table of data, or from a tensor, whose elements the result shares. `torch.isinstance(x, type)`
---- tells whether x is such a tensor.
+--- Constructs a tensor of the dtype and the kind of device in its name: from sizes, from a table of
+--- data, or from a tensor, whose elements the result shares. `torch.isinstance(x, type)` tells
+--- whether x is such a tensor.
 ---
 ---     print(torch.FloatTensor {1, 2})
 ---     --> tensor([1., 2.])
 ---     print(torch.LongTensor(2, 3).shape[2])
 ---     --> 3
----@names torch.FloatTensor torch.DoubleTensor torch.HalfTensor torch.BFloat16Tensor
----@names torch.CharTensor torch.ByteTensor torch.ShortTensor torch.IntTensor torch.LongTensor
----@names torch.BoolTensor cuda.FloatTensor cuda.DoubleTensor cuda.HalfTensor cuda.BFloat16Tensor
----@names cuda.CharTensor cuda.ByteTensor cuda.ShortTensor cuda.IntTensor cuda.LongTensor
----@names cuda.BoolTensor sim.FloatTensor sim.DoubleTensor sim.HalfTensor sim.BFloat16Tensor
----@names sim.CharTensor sim.ByteTensor sim.ShortTensor sim.IntTensor sim.LongTensor sim.BoolTensor
----@param ... integer|table|Tensor
----@return Tensor
+--- @names torch.FloatTensor torch.DoubleTensor torch.HalfTensor torch.BFloat16Tensor
+--- @names torch.CharTensor torch.ByteTensor torch.ShortTensor torch.IntTensor torch.LongTensor
+--- @names torch.BoolTensor cuda.FloatTensor cuda.DoubleTensor cuda.HalfTensor cuda.BFloat16Tensor
+--- @names cuda.CharTensor cuda.ByteTensor cuda.ShortTensor cuda.IntTensor cuda.LongTensor
+--- @names cuda.BoolTensor sim.FloatTensor sim.DoubleTensor sim.HalfTensor sim.BFloat16Tensor
+--- @names sim.CharTensor sim.ByteTensor sim.ShortTensor sim.IntTensor sim.LongTensor sim.BoolTensor
+--- @param ... integer|table|Tensor
+--- @return Tensor
 local function constructor(name, dtype, kind)
    local title = kind and kind ~= "cpu" and ("torch.%s.%s"):format(kind, name) or "torch." .. name
    return setmetatable({}, {

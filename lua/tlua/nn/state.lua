@@ -132,7 +132,8 @@ local function guess(module, state, shift, faults)
       or '; its positions seem to count from 1: try it without names = "pytorch"'
 end
 
--- Returns a detached tensor. That of a split parameter is still known as its part.
+-- Returns a detached tensor; if a parameter is split over ranks, the result still counts as this
+-- rank's part of it.
 local function detached(tensor)
    local copy = tensor:detach()
    local placement = package and package.loaded["tlua.distributed.placement"]

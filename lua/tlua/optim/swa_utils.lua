@@ -158,8 +158,8 @@ local function average(self, own, current, count)
    for i, tensor in ipairs(own) do tensor:copy_(self.avg_fn(tensor, current[i], count)) end
 end
 
---- Updates the average with the model's present parameters; the first ones are copied.
----@param model nn.Module
+--- Updates the average with the model's present parameters; the first call copies them.
+--- @param model nn.Module
 function AveragedModel:update_parameters(model)
    if not class.isinstance(model, Module) then
       args.refuse(torch.type(self) .. ".update_parameters", "model", "a module", model)
@@ -277,7 +277,8 @@ end, function(self, name)
    self.steps = -1
 end)
 
--- PyTorch counts the steps from 1, and has the goals in the optimizer's groups.
+-- Converts the state: PyTorch counts the steps from 1, and stores the target rates in the
+-- optimizer's groups.
 function M.SWALR:to_pytorch()
    local state = LRScheduler.to_pytorch(self)
    state.swa_lr, state.anneal_strategy = nil, nil

@@ -16,8 +16,8 @@
 typedef struct tli_IterArg {
   char *data;
   union {
-    int64_t number;  /* the value of such a tensor, as stored bytes */
-    char stored[16]; /* the value of such a tensor, for types of 16 bytes */
+    int64_t number;  /* an operand passed by value: its stored bytes */
+    char stored[16]; /* the stored bytes of a type of 16 bytes */
   };
   tl_DType dtype;
   int64_t strides[TL_MAX_DIMS]; /* strides in bytes; 0 for a broadcast dimension */

@@ -21,9 +21,9 @@ void tli_free(void *block, size_t bytes);
 typedef struct tli_AllocHook {
   /* Returns a block; NULL leaves the request to the allocator. */
   void *(*get)(struct tli_AllocHook *hook, size_t bytes);
-  /* After the allocator has served a request that `get` left to it. */
+  /* Called after the allocator has served a request that `get` left to it. */
   void (*got)(struct tli_AllocHook *hook, void *block, size_t bytes);
-  /* Returns true if it has taken the block back; false leaves it to the allocator. */
+  /* Takes the block back and returns true, or returns false to leave it to the allocator. */
   bool (*put)(struct tli_AllocHook *hook, void *block);
 } tli_AllocHook;
 /* Returns the previous hook. The hook is borrowed; its functions allocate nothing while it is in

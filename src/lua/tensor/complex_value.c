@@ -21,7 +21,7 @@ bool tli_to_complex(lua_State *L, int index, tl_Scalar *out) {
 }
 
 int tli_push_complex(lua_State *L, double real, double imag) {
-  /* one byte more than the value needs: a box of the same length would count as a tensor's */
+  /* one byte more than the value needs: a box of the same length would be taken for a tensor's */
   Value *value = (Value *)lua_newuserdatauv(L, sizeof *value + 1, 0);
   *value = __builtin_complex(real, imag);
   luaL_setmetatable(L, COMPLEX);

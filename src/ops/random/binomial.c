@@ -79,7 +79,7 @@ tl_Tensor *tli_op_binomial(tl_Tensor *count, tl_Tensor *prob, tli_Generator *gen
   tl_Tensor *counts = TLI_STEP(&c, tlo_to(count, TL_F64, false, false, TLI_CPU, NULL));
   TLI_DO(&c, tli_check_range("binomial", "prob", probs, 0, 1));
   TLI_DO(&c, tli_check_range("binomial", "count", counts, 0, 0x1p53));
-  /* Broadcasts each to the common shape; both are then dense. */
+  /* Broadcasts counts and probabilities to their common shape; both are then dense. */
   tl_Tensor *dense = chain_add(&c, counts, chain_with(&c, tlo_mul, probs, 0));
   tl_Tensor *chances = chain_add(&c, probs, chain_with(&c, tlo_mul, counts, 0));
   dense = TLI_STEP(&c, tli_op_to_row_major(dense));

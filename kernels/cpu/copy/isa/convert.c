@@ -74,11 +74,12 @@ extern const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES];
 /* Each of these is constant for a given dtype; narrow floats are read into float. */
 #define IS_COMPLEX(d) _Generic((tli_wide_##d)0, tli_C64 : true, tli_C128 : true, default : false)
 #define IS_NARROW_FLOAT(d) (sizeof(tli_##d) < 4 && (tli_wide_##d)0.5 != 0 && TL_##d != TL_BOOL)
-/* The type between a dtype and others: itself for those that are converted directly. */
+/* Names the type through which a dtype is converted to others: the dtype itself if its conversions
+** are direct. */
 #define BETWEEN(d) \
   (IS_COMPLEX(d) ? sizeof(tli_##d) == 8 ? TL_F32 : TL_F64 : IS_NARROW_FLOAT(d) ? TL_F32 : TL_##d)
 #define STEP(from, to) (BETWEEN(from) != TL_##from ? BETWEEN(from) : BETWEEN(to))
-/* Between complex types, and from them to bool, both parts count. */
+/* Conversions between complex types, and from complex types to bool, use both parts. */
 #define HAS_TWO_STEPS(from, to)                                \
   (STEP(from, to) != TL_##from && STEP(from, to) != TL_##to && \
    !(IS_COMPLEX(from) && (IS_COMPLEX(to) || TL_##to == TL_BOOL)))

@@ -40,8 +40,8 @@ static inline Wide fours(const char *src, int64_t ss0) {
   return v;
 }
 
-/* Transposes four vectors of `fours`, for columns 0, 1, 2 and 3 and every fourth column after each,
-** to four rows. */
+/* Transposes four vectors of `fours` to four rows. The vectors hold columns 0, 1, 2 and 3, each
+** followed by every fourth column after it. */
 static inline void turn_fours(const Wide in[4], Wide rows[4]) {
   Wide low01 = WIDE(unpacklo_ps)(in[0], in[1]), low23 = WIDE(unpacklo_ps)(in[2], in[3]);
   Wide high01 = WIDE(unpackhi_ps)(in[0], in[1]), high23 = WIDE(unpackhi_ps)(in[2], in[3]);

@@ -115,8 +115,7 @@ function LRScheduler:get_last_lr()
    return list
 end
 
--- Returns a copy of plain data; nil for a value that is not plain data, or that contains such a
--- value.
+-- Returns a copy of a value; nil unless the value consists of plain data alone.
 local function copy_plain(value)
    local kind = type(value)
    if kind == "number" or kind == "boolean" or kind == "string" then return value end
@@ -168,8 +167,8 @@ function LRScheduler:state_dict(names)
    return state
 end
 
--- Returns a state in this schedule's form. Refuses that of another kind of schedule: it lacks an
--- option that this one has, and has another.
+-- Returns a state in this schedule's form. Refuses the state of another kind of schedule, which
+-- lacks an option of this kind and has another one.
 local function converted(self, given)
    local title <const> = torch.type(self) .. ".load_state_dict"
    local ok, state = pcall(self.from_pytorch, self, given)

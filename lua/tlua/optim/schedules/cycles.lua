@@ -109,7 +109,8 @@ local function list_of(value, n)
    return list
 end
 
--- PyTorch keeps the length of a cycle and the part of it that goes up.
+-- Converts the state: PyTorch stores the length of a cycle, and the fraction of the cycle in which
+-- the rate rises.
 function M.CyclicLR:to_pytorch()
    local state, n = LRScheduler.to_pytorch(self), #self.optimizer.param_groups
    local up = self.step_size_up
@@ -234,7 +235,7 @@ M.OneCycleLR = LRScheduler.define("OneCycleLR", [[max_lr: number|numbers, total_
       return blend(shape, group[phase[2]], group[phase[3]], share)
    end, check_one_cycle)
 
--- PyTorch keeps the phases by the names of their limits.
+-- Converts the state: PyTorch stores each phase with the names of its limits.
 function M.OneCycleLR:to_pytorch()
    local phases = kinds.as_list {}
    for i, phase in ipairs(phases_of(self)) do

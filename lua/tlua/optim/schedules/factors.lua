@@ -51,7 +51,7 @@ define("MultiplicativeLR", "lr_lambda: table|callable", function(self, lr, _, g)
    return lr * of_group(self.lr_lambda, g)(self.last_epoch)
 end, check_lambdas)
 
--- PyTorch saves the attributes of functions that are objects: there are none.
+-- PyTorch saves the attributes of callable objects; functions in Lua have none.
 for _, name in ipairs {"LambdaLR", "MultiplicativeLR"} do
    M[name].to_pytorch = function(self)
       local state = LRScheduler.to_pytorch(self)
