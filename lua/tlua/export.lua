@@ -151,7 +151,7 @@ function Program:__tostring() return tostring(self.graph_) end
 
 --- Saves the program as one file: safetensors with the operators in its metadata. `.tlp` is the
 --- usual ending.
----@param path string
+---@param path string  the file to write
 function Program:save(path)
    if type(path) ~= "string" then args.refuse("program.save", "path", "a path", path) end
    self.graph_:save(path)

@@ -60,9 +60,9 @@ local instead <const> = {
 }
 
 --- Raises an error that names a replacement, because there is no TorchScript.
---- @names jit.script jit.trace jit.trace_module jit.freeze jit.optimize_for_inference jit.save
---- @names jit.load
---- @param ... any
+---@names jit.script jit.trace jit.trace_module jit.freeze jit.optimize_for_inference jit.save
+---@names jit.load
+---@param ... any
 for name, advice in pairs(instead) do
    M[name] = function()
       torch.raise(("jit.%s: there is no TorchScript; %s"):format(name, advice))

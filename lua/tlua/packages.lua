@@ -74,9 +74,9 @@ end
 
 --- Searches a module, as an entry of package.searchers. `torch7` is Torch7's own name for its
 --- package's table.
---- @param module string
---- @return any loader or a text for require's error; nil for any other module
---- @return string? path
+---@param module string
+---@return any loader  or a text for require's error; nil for any other module
+---@return string? path
 function M.search(module)
    if module == "torch7" then
       if not M.find "tlua.torch7" then return M.advice "torch7" end

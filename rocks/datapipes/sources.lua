@@ -101,6 +101,13 @@ local lister_signature = args.signature [[data.datapipes.iter.FileLister(root: a
    masks: any = '', recursive: boolean = false, abspath: boolean = false,
    non_deterministic: boolean = false, length: integer = -1)]]
 
+---     torch.io.make_folder "arrays"
+---     torch.save(torch.ones(1), "arrays/b.npy")
+---     torch.save(torch.ones(1), "arrays/a.npy")
+---     local P = torch.data.datapipes.iter
+---     for path in P.FileLister("arrays", "*.npy"):iter() do print(path) end
+---     --> arrays/a.npy
+---     --> arrays/b.npy
 ---@class data.datapipes.iter.FileLister: data.IterDataPipe
 ---@overload fun(root?, masks?, options?: table): data.datapipes.iter.FileLister
 M.FileLister = class.class("data.datapipes.iter.FileLister", IterDataPipe)
@@ -208,6 +215,11 @@ FileLister.__len = nominal_length
 local opener_signature = args.signature [[data.datapipes.iter.FileOpener(datapipe: any,
    mode: string = 'r', length: integer = -1)]]
 
+---     io.open("poem.txt", "w"):write("one\ntwo\n"):close()
+---     local P = torch.data.datapipes.iter
+---     local pipe = P.FileOpener(P.FileLister(".", "poem.txt"))
+---     for path, file in pipe:iter() do print(path, file:read()) end
+---     --> ./poem.txt	one
 ---@class data.datapipes.iter.FileOpener: data.IterDataPipe
 ---@overload fun(datapipe: any, mode?: string, length?: integer): data.datapipes.iter.FileOpener
 M.FileOpener = class.class("data.datapipes.iter.FileOpener", IterDataPipe)
@@ -251,6 +263,11 @@ FileOpener.__len = nominal_length
 local reader_signature = args.signature [[data.datapipes.iter.StreamReader(datapipe: any,
    chunk: integer?)]]
 
+---     io.open("song.txt", "w"):write("one\ntwo\n"):close()
+---     local P = torch.data.datapipes.iter
+---     local files = P.FileOpener(P.FileLister(".", "song.txt"))
+---     for path, bytes in P.StreamReader(files):iter() do print(path, #bytes) end
+---     --> ./song.txt	8
 ---@class data.datapipes.iter.StreamReader: data.IterDataPipe
 ---@overload fun(datapipe: any, chunk?: integer): data.datapipes.iter.StreamReader
 M.StreamReader = class.class("data.datapipes.iter.StreamReader", IterDataPipe)

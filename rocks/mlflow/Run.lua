@@ -5,6 +5,13 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local files = require "tlua.mlflow.files"
 
+---     local mlflow = torch.utils.mlflow
+---     mlflow.set_tracking_uri "runs"
+---     local run = mlflow.start_run {run_name = "first"}
+---     run:log_metric("loss", 0.5, 1)
+---     print(run.run_name, run.status)
+---     run:finish()
+---     --> first	RUNNING
 ---@class utils.mlflow.Run
 ---@field run_id string  the server's name of it
 ---@field experiment_id string  of the experiment that has the run

@@ -18,6 +18,11 @@ local signature = args.signature [[utils.tensorboard.SummaryWriter(log_dir: stri
    comment: string = '', max_queue: count = 10, flush_secs: number = 120,
    filename_suffix: string = '')]]
 
+---     local writer = torch.utils.tensorboard.SummaryWriter "logs"
+---     for step = 1, 3 do writer:add_scalar("loss", 1 / step, step) end
+---     writer:close()
+---     print(writer.log_dir)
+---     --> logs
 ---@class utils.tensorboard.SummaryWriter
 ---@overload fun(log_dir?: string, options?: table): utils.tensorboard.SummaryWriter
 local SummaryWriter = class.class("utils.tensorboard.SummaryWriter")

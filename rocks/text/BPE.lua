@@ -11,6 +11,10 @@ local json = require "tlua.utils.json"
 local replace_file = require "tlua.io.replace"
 local unicode = require "tlua.text.unicode"
 
+---     local bpe = torch.text.BPE.train("low lower lowest low low", 260)
+---     local tokens = bpe:encode "low"
+---     print(#tokens, bpe:decode(tokens))
+---     --> 1	low
 ---@class text.BPE
 ---@field vocab_size integer  the number of tokens
 local BPE = class.class("text.BPE")

@@ -245,7 +245,11 @@ M.Padding = define("Padding", [[dim: integer, pad: integer, nInputDim: count?, v
       input:narrow(dim, index, n - index + 1)}, dim)
 end)
 
--- Copy(from, to): copies to another dtype or device; `from` is accepted for Torch7's programs.
+--- Copy(from, to): copies to another dtype or device; `from` is accepted for Torch7's programs.
+---
+---     local layer = torch.nn.Copy("float32", "int64")
+---     print(layer(torch.tensor {1.5, 2.0}))
+---     --> tensor([1, 2])
 M.Copy = define("Copy", "intype: string?, outtype: string?", function(self, input)
    check_tensor("Copy", input)
    local output = self.outtype and input:to(self.outtype) or input

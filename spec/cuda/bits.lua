@@ -17,9 +17,9 @@ local function bits(x)
 end
 
 --- Ends the program with a message if two lists of tensors are not bitwise equal.
---- @param name string what the tensors are, for the message
---- @param eager torch.Tensor[]
---- @param replayed torch.Tensor[]
+---@param name string what the tensors are, for the message
+---@param eager torch.Tensor[]
+---@param replayed torch.Tensor[]
 function M.compare(name, eager, replayed)
    assert(#eager == #replayed)
    for i, x in ipairs(eager) do
@@ -51,11 +51,11 @@ end
 
 --- Runs `fn(inputs ...)`, which returns a list of tensors, twice eagerly and twice by replaying a
 --- graph, each time from the same seed, and compares the results.
---- @param name string
---- @param inputs torch.Tensor[]
---- @param fn function
---- @return torch.Tensor[] first the tensors that fn returned
---- @return torch.Tensor[] second
+---@param name string
+---@param inputs torch.Tensor[]
+---@param fn function
+---@return torch.Tensor[] first the tensors that fn returned
+---@return torch.Tensor[] second
 function M.replayed(name, inputs, fn)
    local g, eager, replays = torch.cuda.Graph(), {}, {}
    local own, static = M.clones(inputs), M.clones(inputs)

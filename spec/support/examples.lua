@@ -26,20 +26,27 @@ out:close()
 ]]
 
 --- Returns the example in a declaration's text and its expected output; nil if the text has no
---- example.
+--- example. Indented lines without output are not an example.
 ---@param lines? string[]
 ---@return string? program
 ---@return string? expected
 function M.of(lines)
-   local block, expected = {}, {}
+   local program, expected, block, first = {}, {}, {}, 1
+   local function finish()
+      if #expected >= first then table.move(block, 1, #block, #program + 1, program) end
+      block, first = {}, #expected + 1
+   end
    for _, line in ipairs(lines or {}) do
       if line:find "^%s%s" then
          block[#block + 1] = line
          expected[#expected + 1] = line:match "^%s*%-%-> (.*)$" or line:match "^%s*%-%->$" and ""
+      elseif line:find "%S" then
+         finish()
       end
    end
+   finish()
    if #expected == 0 then return nil end
-   return table.concat(block, "\n") .. "\n", table.concat(expected, "\n")
+   return table.concat(program, "\n") .. "\n", table.concat(expected, "\n")
 end
 
 --- Runs programs in one process, in a folder that is removed afterwards.

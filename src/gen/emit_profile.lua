@@ -89,11 +89,11 @@ end
 
 --- Writes the function observed_<op>, which calls another function with the same arguments; tracer
 --- and profiler are told before and after the call.
---- @param op table
---- @param inner string  that function's name without the operator's: "plain" or "tlo"
---- @param inplace? boolean whether it is the in-place form
---- @param traced_only? boolean whether the profiler sees only the operators that this one calls
---- @return string
+---@param op table
+---@param inner string  that function's name without the operator's: "plain" or "tlo"
+---@param inplace? boolean  whether it is the in-place form
+---@param traced_only? boolean  whether the profiler sees only the operators that this one calls
+---@return string
 function M.wrapper(op, inner, inplace, traced_only)
    if M.off then return nil end
    local in_place, kind = inplace and not op.inplace_form, op.results.kind

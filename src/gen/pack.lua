@@ -201,10 +201,10 @@ local function encode(steps, symbol_code, distance_code)
 end
 
 --- Packs texts. The unpacker reads up to 3 bytes behind a packed text and ignores their values.
---- @param texts string[]
---- @return string[] packed
---- @return integer[] symbols    the table by which the first code is read, of 2^CODE_BITS entries
---- @return integer[] distances the same table for the second code
+---@param texts string[]
+---@return string[] packed
+---@return integer[] symbols    the table by which the first code is read, of 2^CODE_BITS entries
+---@return integer[] distances  the same table for the second code
 function pack.pack(texts)
    local packed = {}
    for i, text in ipairs(texts) do packed[i] = parse(text) end

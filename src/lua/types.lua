@@ -336,13 +336,13 @@ torch.__version__ = ""
 
 --- Records a call whose derivative is a Lua function; torch.autograd.Function is the usual way to
 --- do so. Tables of tensors have a field `n`, their count.
---- @param name string  of the node in graphs and messages
---- @param inputs table
---- @param outputs table the tensors that get the node as their grad_fn
---- @param constant table  the positions of outputs without gradient
---- @param saved table the tensors that backward gets, with checks of versions
---- @param backward fun(saved: table, ...: torch.Tensor?): torch.Tensor? ...
---- @param dirty? table  inputs that the call has changed in place
+---@param name string  of the node in graphs and messages
+---@param inputs table
+---@param outputs table  the tensors that get the node as their grad_fn
+---@param constant table  the positions of outputs without gradient
+---@param saved table  the tensors that backward gets, with checks of versions
+---@param backward fun(saved: table, ...: torch.Tensor?): torch.Tensor? ...
+---@param dirty? table  inputs that the call has changed in place
 function torch.autograd.record(name, inputs, outputs, constant, saved, backward, dirty) end
 
 --- Returns the dtype of new floating-point tensors; "float32" unless set otherwise.
@@ -611,6 +611,16 @@ function torch.set_rng_state(state) end
 ---@field set_state fun(self, state: table): torch.Generator  continues from a state of get_state
 
 --- A collective call or message in progress, started with async_op = true.
+---
+---     local dist = torch.distributed
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local x = torch.ones(2)
+---     local work = dist.all_reduce(x, {async_op = true})
+---     work:wait()
+---     print(work:is_completed(), x)
+---     dist.destroy_process_group()
+---     --> true	tensor([1., 1.])
 ---@class distributed.Work
 ---@field wait fun(self, timeout?: number)  waits until it has ended; raises if it has failed
 ---@field is_completed fun(self): boolean  whether it has ended

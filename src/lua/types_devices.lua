@@ -29,6 +29,14 @@ torch.cuda = {}
 function torch.device(type, index) end
 
 --- A queue of a device's work. The work is done in the order in which it was queued.
+---
+---     local stream = torch.sim.Stream()
+---     local x = torch.ones(2, {device = "sim"})
+---     stream:wait_stream(torch.sim.current_stream())
+---     torch.sim.stream(stream, function() x:add_(1) end)
+---     stream:synchronize()
+---     print(x:cpu(), stream:query())
+---     --> tensor([2., 2.])	true
 ---@class torch.Stream
 ---@field device torch.device  whose work it is
 ---@field stream_id integer  0 for the default stream
@@ -41,6 +49,16 @@ function torch.device(type, index) end
 ---@field record_event fun(self, event?: torch.Event): torch.Event  records an event, or a new one
 
 ---A point in the work of a stream, which other streams can wait for and which measures time.
+---
+---     local stream = torch.sim.Stream()
+---     local done = torch.sim.Event()
+---     torch.sim.stream(stream, function()
+---        torch.ones(2, {device = "sim"}):add_(1)
+---        done:record()
+---     end)
+---     done:synchronize()
+---     print(done:query())
+---     --> true
 ---@class torch.Event
 ---@field record fun(self, stream?: torch.Stream)  puts the event behind a stream's work so far
 ---@field wait fun(self, stream?: torch.Stream)  lets a stream's later work wait for the event
@@ -49,6 +67,14 @@ function torch.device(type, index) end
 ---@field elapsed_time fun(self, stop: torch.Event): number  milliseconds from this event to another
 
 --- Captured work of a device, which can be replayed.
+---
+---     local x = torch.zeros(2, {device = "sim"})
+---     local graph = torch.sim.Graph()
+---     torch.sim.graph(graph, function() x:add_(1) end)
+---     graph:replay()
+---     graph:replay()
+---     print(x:cpu())
+---     --> tensor([2., 2.])
 ---@class torch.Graph
 ---@field capture_begin fun(self, options?: table)  captures the work that follows instead of doing it
 ---@field capture_end fun(self)  ends the capture

@@ -318,14 +318,14 @@ function GradScaler:is_enabled() return self.enabled end
 
 for _, name in ipairs {"growth_factor", "backoff_factor", "growth_interval"} do
    --- Returns the value of the option that the method is named after.
-   --- @names torch.GradScaler:get_growth_factor torch.GradScaler:get_backoff_factor
-   --- @names torch.GradScaler:get_growth_interval
-   --- @return number
+   ---@names torch.GradScaler:get_growth_factor torch.GradScaler:get_backoff_factor
+   ---@names torch.GradScaler:get_growth_interval
+   ---@return number
    GradScaler["get_" .. name] = function(self) return self[name] end
    --- Changes the option that the method is named after.
-   --- @names torch.GradScaler:set_growth_factor torch.GradScaler:set_backoff_factor
-   --- @names torch.GradScaler:set_growth_interval
-   --- @param value number
+   ---@names torch.GradScaler:set_growth_factor torch.GradScaler:set_backoff_factor
+   ---@names torch.GradScaler:set_growth_interval
+   ---@param value number
    GradScaler["set_" .. name] = function(self, value)
       if type(value) ~= "number" then
          args.refuse("amp.GradScaler.set_" .. name, "value", "a number", value)

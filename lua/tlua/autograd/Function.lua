@@ -45,6 +45,17 @@ local Function = class("autograd.Function")
 
 --- Passes values from forward to backward. A program may set any field, but it must save results by
 --- `save_for_backward`: a result in a field would make the graph a reference cycle.
+---
+---     local Double = torch.class("Double", torch.autograd.Function)
+---     function Double.forward(ctx, x, factor)
+---        ctx.factor = factor
+---        return x * factor
+---     end
+---     function Double.backward(ctx, grad) return grad * ctx.factor end
+---     local x = torch.ones(2):requires_grad_()
+---     Double:apply(x, 2):sum():backward()
+---     print(x.grad)
+---     --> tensor([2., 2.])
 ---@class autograd.Context
 local Context = class("autograd.Context")
 
@@ -61,7 +72,7 @@ end
 
 --- Saves arguments and results of forward, or other tensors, for backward. forward may call it
 --- once.
----@param ... Tensor?
+---@param ... Tensor?  the tensors to save; nil is allowed
 function Context:save_for_backward(...)
    self.saved = table.pack(...)
    for i = 1, self.saved.n do
@@ -74,7 +85,7 @@ function Context:save_for_backward(...)
 end
 
 --- Saves tensors for jvp, unless tensors were saved for backward; `saved_tensors` returns them.
----@param ... Tensor?
+---@param ... Tensor?  the tensors to save; nil is allowed
 function Context:save_for_forward(...)
    if self.saved.n == 0 then self:save_for_backward(...) end
 end
@@ -88,7 +99,7 @@ end
 --- Marks arguments that forward changes in place. Such arguments must also be among the results of
 --- forward; they get the function's history; a leaf that requires a gradient cannot be changed in
 --- place. A view must be the first argument, and the only result.
----@param ... Tensor
+---@param ... Tensor  the arguments that forward changes
 function Context:mark_dirty(...)
    for i, tensor in ipairs(table.pack(...)) do
       if not torch.is_tensor(tensor) then
@@ -99,13 +110,13 @@ function Context:mark_dirty(...)
 end
 
 --- Marks floating results that carry no gradient.
----@param ... Tensor
+---@param ... Tensor  the results without a gradient
 function Context:mark_non_differentiable(...)
    for _, result in ipairs {...} do self.constant[#self.constant + 1] = result end
 end
 
 --- Sets whether backward gets zeros (the default) or nil for results without a gradient.
----@param materialize boolean
+---@param materialize boolean  true for zeros, false for nil
 function Context:set_materialize_grads(materialize)
    self.materialize = materialize
 end

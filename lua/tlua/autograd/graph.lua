@@ -147,9 +147,9 @@ end
 ---     local edge = torch.autograd.graph.get_gradient_edge(x)
 ---     print(torch.autograd.grad((x * 3):sum(), edge))
 ---     --> tensor([3., 3.])
---- @class autograd.GradientEdge
---- @field node userdata|Tensor  the grad_fn, or the leaf itself where PyTorch has an AccumulateGrad
---- @field output_nr integer the number of the node's result, from 1
+---@class autograd.GradientEdge
+---@field node userdata|Tensor  the grad_fn, or the leaf itself where PyTorch has an AccumulateGrad
+---@field output_nr integer  the number of the node's result, from 1
 
 --- Returns the edge of a tensor that requires a gradient.
 ---@param tensor Tensor

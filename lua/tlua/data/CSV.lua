@@ -18,6 +18,11 @@ local name <const> = "data.CSV"
 local signature = args.signature [[data.CSV(path: string, delimiter: string?, quote: string?,
    batch_size: integer = 65536, header: any = true, columns: table?, dtypes: any?)]]
 
+---     local file = io.open("points.csv", "w")
+---     file:write("x,y\n1,2\n3,4\n"):close()
+---     local csv = torch.data.CSV "points.csv"
+---     print(table.concat(csv.names, " "), csv:tensor():sum(1))
+---     --> x y	tensor([4, 6])
 ---@class data.CSV: data.IterableDataset
 ---@field path string  of the file
 ---@field names (string|integer)[]  the columns that are read, in the file's order

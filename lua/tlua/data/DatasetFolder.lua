@@ -13,6 +13,14 @@ local signature = args.signature [[data.DatasetFolder(root: string, loader: call
    extensions: table?, transform: callable?, target_transform: callable?,
    is_valid_file: callable?, allow_empty: boolean = false)]]
 
+---     for _, class in ipairs {"cat", "dog"} do
+---        torch.io.make_folder("pets/" .. class)
+---        torch.save({x = torch.ones(1)}, "pets/" .. class .. "/a.st")
+---     end
+---     local options = {extensions = {".st"}}
+---     local set = torch.data.DatasetFolder("pets", torch.load, options)
+---     print(#set, set.classes[2], select(2, set:get(2)))
+---     --> 2	dog	2
 ---@class data.DatasetFolder: data.Dataset
 ---@field root string  the folder
 ---@field classes string[]  sorted

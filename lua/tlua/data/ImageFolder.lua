@@ -20,6 +20,15 @@ local function load_rgb(path)
    return (image:size(1) == 1 and image:expand(3, -1, -1) or image):contiguous()
 end
 
+---     local image = torch.zeros(3, 2, 2, {dtype = "uint8"})
+---     for _, class in ipairs {"cat", "dog"} do
+---        torch.io.make_folder("pictures/" .. class)
+---        torch.save(image, "pictures/" .. class .. "/a.png")
+---     end
+---     local set = torch.data.ImageFolder "pictures"
+---     local picture, class = set:get(2)
+---     print(picture.shape, set.classes[class])
+---     --> torch.Size([3, 2, 2])	dog
 ---@class data.ImageFolder: data.DatasetFolder
 ---@overload fun(root: string, options?: table): data.ImageFolder
 local ImageFolder, parent = class.class("data.ImageFolder", DatasetFolder)

@@ -21,6 +21,14 @@ local groups = require "tlua.distributed.group"
 local placement = require "tlua.distributed.placement"
 local Module = require "tlua.nn.modules.Module"
 
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local model = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
+---     model(torch.ones(3, 2)):sum():backward()
+---     print(model.module.weight.grad)
+---     dist.destroy_process_group()
+---     --> tensor([[3., 3.]])
 ---@class nn.parallel.DistributedDataParallel: nn.Module
 ---@field module nn.Module  the model
 ---@overload fun(module: nn.Module, options?: table): nn.parallel.DistributedDataParallel

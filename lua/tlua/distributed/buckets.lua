@@ -5,6 +5,19 @@ local torch = require "tlua"
 local M = {}
 
 --- A part of a model's gradients that is reduced in one call.
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local model = nn.parallel.DistributedDataParallel(nn.Linear(2, 1))
+---     model:register_comm_hook(nil, function(_, bucket)
+---        print(bucket:index(), #bucket:parameters(), bucket:is_last())
+---        local hooks = dist.algorithms.ddp_comm_hooks.default_hooks
+---        return hooks.allreduce_hook(nil, bucket)
+---     end)
+---     model(torch.ones(1, 2)):sum():backward()
+---     dist.destroy_process_group()
+---     --> 1	2	true
 ---@class distributed.GradBucket
 ---@field flat Tensor  (n) all gradients, concatenated
 ---@field list integer[]  numbers of the bucket's parameters, in the order of `flat`

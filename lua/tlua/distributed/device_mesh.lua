@@ -19,6 +19,15 @@ local M = {}
 --- A grid of ranks, as `init_device_mesh` makes it. A dimension's name gives the part of the grid
 --- along that dimension which contains this rank: `mesh.dp` or `mesh["dp"]`. A list of names gives
 --- the part along several dimensions: `mesh[{"dp", "tp"}]`.
+---
+---     local dist = torch.distributed
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local names = {mesh_dim_names = {"dp", "tp"}}
+---     local mesh = dist.init_device_mesh("cpu", {1, 1}, names)
+---     print(#mesh.shape, mesh.dp.mesh_dim_names[1], mesh:size())
+---     dist.destroy_process_group()
+---     --> 2	dp	1
 ---@class distributed.DeviceMesh
 ---@field device_type string  "cpu" or "cuda"
 ---@field shape integer[]  the sizes of its dimensions

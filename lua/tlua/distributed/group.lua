@@ -9,6 +9,14 @@ local store = require "tlua.distributed.store"
 local M = {}
 
 --- A group of ranks that communicate with one another: the result of torch.distributed.new_group.
+---
+---     local dist = torch.distributed
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local group = dist.new_group {0}
+---     print(dist.get_world_size(group), group.ranks[1])
+---     dist.destroy_process_group()
+---     --> 1	0
 ---@class distributed.ProcessGroup
 ---@field raw userdata  the group in C
 ---@field ranks integer[]  the world ranks of its members
@@ -62,12 +70,12 @@ local call_options <const> = {
 
 --- Makes a collective call or sends or receives a message. The library's own collectives use it;
 --- programs use the functions of torch.distributed, which check shapes and ranks first.
---- @param kind string  "all_reduce", "broadcast", "send", ...
---- @param call table  inputs, outputs: a tensor or a list of them, as the kind asks; what is reduced
+---@param kind string  "all_reduce", "broadcast", "send", ...
+---@param call table  inputs, outputs: a tensor or a list of them, as the kind asks; what is reduced
 --- or broadcast in place is an output. op: "sum" or another reduction. root: a position in the
 --- group, from 0; for a message, the other rank, or -1 for any. tag: the tag of a message. timeout:
 --- in seconds, the group's by default. async_op: whether to return at once
---- @return distributed.Work|integer  with async_op a Work, else the position of a message's sender
+---@return distributed.Work|integer  with async_op a Work, else the position of a message's sender
 function ProcessGroup:run(kind, call)
    for name in next, call do
       if not call_options[name] then

@@ -69,6 +69,11 @@ function M.irecv(...)
 end
 
 --- Describes a call of isend or irecv for batch_isend_irecv.
+---
+---     local dist = torch.distributed
+---     local op = dist.P2POp(dist.isend, torch.ones(2), 1)
+---     print(torch.type(op), op.peer, op.tensor)
+---     --> distributed.P2POp	1	tensor([1., 1.])
 ---@class distributed.P2POp
 ---@overload fun(op: function, tensor: Tensor, peer: integer, options?: table): distributed.P2POp
 M.P2POp = class.class("distributed.P2POp")

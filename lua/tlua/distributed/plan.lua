@@ -304,6 +304,12 @@ local function each_layout(m, o, fn)
 end
 
 --- The best layouts that `plan` has found. tostring formats them as a table.
+---
+---     local model = {layers = 12, width = 768, heads = 12, vocab = 50304}
+---     model.sequence, model.batch = 1024, 64
+---     local plan = torch.distributed.plan(model, {devices = 8, top = 3})
+---     print(torch.type(plan), #plan.rows, plan.rows[1].data)
+---     --> distributed.Plan	3	8
 ---@class distributed.Plan
 ---@field rows table[]  the best first; see plan_layout
 ---@field count integer  number of layouts that were considered

@@ -181,6 +181,13 @@ local take_file = args.signature [[distributed.FileStore(file_name: string, worl
 --- A store for the processes of one user on one machine. A file has the store's port and secret.
 --- The process with is_master writes the file, and removes it when it closes the store. Only the
 --- user can read the file; another user's file is refused.
+---
+---     local options = {is_master = true}
+---     local store = torch.distributed.FileStore("store.txt", options)
+---     store:set("name", "tlua")
+---     local other = torch.distributed.FileStore "store.txt"
+---     print(other:get "name")
+---     --> tlua
 ---@class distributed.FileStore: distributed.Store
 ---@overload fun(file_name: string, options?: table): distributed.FileStore
 M.FileStore = class.class("distributed.FileStore", Store)

@@ -123,9 +123,9 @@ local function require_all(who, name, constraint, value)
 end
 
 --- Sets the shapes, and checks the parameters.
----@param batch integer[]
----@param event integer[]
----@param validate_args? boolean
+---@param batch integer[]  the batch_shape
+---@param event integer[]  the event_shape
+---@param validate_args? boolean  true unless given
 function Distribution:__init(batch, event, validate_args)
    self._memo = {}
    local who = torch.type(self)
@@ -336,7 +336,7 @@ end
 ---     x:backward()
 ---     print((scale.grad - x / 2):abs():item() < 1e-6)
 ---     --> true
----@param sample_shape? integer[]
+---@param sample_shape? integer[]  {} by default: one draw from each distribution
 ---@return Tensor
 function Distribution:rsample(sample_shape)
    if not self.has_rsample then
@@ -389,6 +389,13 @@ checked.methods(Distribution, [[expand(batch_shape: any) log_prob(value: any) cd
 --- derived from it defines `_natural_params(self)`, which returns the list of natural parameters,
 --- and `_log_normalizer(self, ...)`, which takes them. entropy and kl_divergence are computed by
 --- differentiating the log normalizer.
+---
+---     local distributions = torch.distributions
+---     local normal = distributions.Normal(0, 1)
+---     print(torch.isinstance(normal, distributions.ExponentialFamily))
+---     print(normal:entropy())
+---     --> true
+---     --> tensor(1.4189)
 ---@class distributions.ExponentialFamily : distributions.Distribution
 local ExponentialFamily = class.class("distributions.ExponentialFamily", Distribution)
 ExponentialFamily._mean_carrier_measure = 0

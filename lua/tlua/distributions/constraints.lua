@@ -63,31 +63,59 @@ end
 local function whole(value) return value:remainder(1):eq(0) end
 
 --- The numbers greater than lower_bound, a number or a tensor.
+---
+---     local constraints = torch.distributions.constraints
+---     print(constraints.greater_than(1):check(torch.tensor {1.0, 2.0}))
+---     --> tensor([False,  True])
 define("greater_than", "lower_bound: any", function(self, value)
    return value:gt(self.lower_bound)
 end)
 --- The numbers greater than or equal to lower_bound, a number or a tensor.
+---
+---     local constraints = torch.distributions.constraints
+---     print(constraints.greater_than_eq(1):check(torch.tensor {0.0, 1.0}))
+---     --> tensor([False,  True])
 define("greater_than_eq", "lower_bound: any", function(self, value)
    return value:ge(self.lower_bound)
 end)
 --- The numbers less than upper_bound, a number or a tensor.
+---
+---     local constraints = torch.distributions.constraints
+---     print(constraints.less_than(1):check(torch.tensor {0.5, 1.0}))
+---     --> tensor([ True, False])
 define("less_than", "upper_bound: any", function(self, value)
    return value:lt(self.upper_bound)
 end)
 --- The numbers from lower_bound to upper_bound. The bounds are numbers or tensors.
+---
+---     local constraints = torch.distributions.constraints
+---     print(constraints.interval(0, 1):check(torch.tensor {1.0, 1.5}))
+---     --> tensor([ True, False])
 define("interval", "lower_bound: any, upper_bound: any", function(self, value)
    return value:ge(self.lower_bound) & value:le(self.upper_bound)
 end)
 --- The numbers from lower_bound to upper_bound without upper_bound itself. The bounds are numbers
 --- or tensors.
+---
+---     local constraints = torch.distributions.constraints
+---     print(constraints.half_open_interval(0, 1):check(torch.tensor {0.0, 1.0}))
+---     --> tensor([ True, False])
 define("half_open_interval", "lower_bound: any, upper_bound: any", function(self, value)
    return value:ge(self.lower_bound) & value:lt(self.upper_bound)
 end)
 --- The integers from lower_bound to upper_bound. The bounds are numbers or tensors.
+---
+---     local constraints = torch.distributions.constraints
+---     print(constraints.integer_interval(0, 3):check(torch.tensor {3.0, 0.5}))
+---     --> tensor([ True, False])
 define("integer_interval", "lower_bound: any, upper_bound: any", function(self, value)
    return whole(value) & value:ge(self.lower_bound) & value:le(self.upper_bound)
 end, {is_discrete = true})
 --- Vectors of counts whose sum is at most upper_bound, a number or a tensor.
+---
+---     local constraints = torch.distributions.constraints
+---     print(constraints.multinomial(3):check(torch.tensor {{1, 2}, {3, 1}}))
+---     --> tensor([ True, False])
 define("multinomial", "upper_bound: any", function(self, value)
    return value:ge(0):all(-1) & value:sum(-1):le(self.upper_bound)
 end, {is_discrete = true, event_dim = 1})
@@ -138,6 +166,11 @@ end
 
 --- Tensors that consist of slices along dim, one for each constraint in the list cseq. Slice i
 --- satisfies cseq[i] and has the length lengths[i], 1 by default.
+---
+---     local constraints = torch.distributions.constraints
+---     local parts = {constraints.positive, constraints.boolean}
+---     print(constraints.cat(parts):check(torch.tensor {0.5, 0.5}))
+---     --> tensor([ True, False])
 define("cat", "cseq: table, dim: dim = 1, lengths: table?", function(self, value)
    local dim, start, checks = position(self, value), 1, {}
    for i, c in ipairs(self.cseq) do
@@ -151,6 +184,11 @@ end, {_prepare = function(self)
    for i = 1, #self.cseq do self.lengths[i] = self.lengths[i] or 1 end
 end})
 --- Tensors whose i-th slice of size 1 along dim satisfies the i-th constraint in the list cseq.
+---
+---     local constraints = torch.distributions.constraints
+---     local parts = {constraints.positive, constraints.boolean}
+---     print(constraints.stack(parts):check(torch.tensor {0.5, 0.5}))
+---     --> tensor([ True, False])
 define("stack", "cseq: table, dim: dim = 1", function(self, value)
    local checks, dim = {}, position(self, value)
    for i, c in ipairs(self.cseq) do checks[i] = c:check(value:select(dim, i)) end
@@ -160,6 +198,11 @@ end, {_prepare = function(self)
    if self.dim + self.event_dim < 0 then self.event_dim = self.event_dim + 1 end
 end})
 --- The values of a mixture whose components have the support base_constraint.
+---
+---     local constraints = torch.distributions.constraints
+---     local mixed = constraints.MixtureSameFamilyConstraint(constraints.positive)
+---     print(mixed:check(torch.tensor {1.0, -1.0}))
+---     --> tensor([ True, False])
 define("MixtureSameFamilyConstraint", "base_constraint: object", function(self, value)
    local base = self.base_constraint
    return base:check(value:unsqueeze(-1 - base.event_dim)):any(-1)

@@ -55,13 +55,13 @@ end
 --- U diag(S) V^T. The result is exact if A's rank is at most q; otherwise the error is smaller if
 --- niter is larger or the singular values decay faster. The result is differentiable; random
 --- numbers come from the generator of torch.manual_seed.
---- @param A Tensor  (..., m, n), float32 or float64
---- @param q? integer the number of singular values, 6 unless given, at most min(m, n)
---- @param niter? integer  number of subspace iterations, 2 by default
---- @param options? table the same arguments by name, and M, a tensor that is broadcast to A's shape
---- @return Tensor U  (..., m, q)
---- @return Tensor S (..., q), in descending order
---- @return Tensor V  (..., n, q)
+---@param A Tensor  (..., m, n), float32 or float64
+---@param q? integer  the number of singular values, 6 unless given, at most min(m, n)
+---@param niter? integer  number of subspace iterations, 2 by default
+---@param options? table  the same arguments by name, and M, a tensor that is broadcast to A's shape
+---@return Tensor U  (..., m, q)
+---@return Tensor S  (..., q), in descending order
+---@return Tensor V  (..., n, q)
 function M.svd_lowrank(...)
    local a = svd_signature(...)
    check_count("svd_lowrank", a.q, check("svd_lowrank", a.A))

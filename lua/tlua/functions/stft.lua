@@ -189,18 +189,18 @@ end
 --- The inverse transforms of the frames are multiplied by the window and added up, and the sum is
 --- divided by the sum of the squared windows, which must not be 0 anywhere. The other arguments are
 --- those of torch.stft.
---- @param input Tensor  (N, T) or (B, N, T), complex: N frequencies of T frames
---- @param n_fft integer  the size of a frame
---- @param hop_length? integer  the distance of frames, n_fft // 4 unless given
---- @param win_length? integer  the window's size, n_fft unless given
---- @param window? Tensor  (win_length), ones unless given
---- @param center? boolean  true unless given: whether frames had their middle at t * hop_length
---- @param normalized? boolean  whether the transform was divided by sqrt(n_fft)
---- @param onesided? boolean  whether input has n_fft // 2 + 1 frequencies: by default, unless it has
+---@param input Tensor  (N, T) or (B, N, T), complex: N frequencies of T frames
+---@param n_fft integer  the size of a frame
+---@param hop_length? integer  the distance of frames, n_fft // 4 unless given
+---@param win_length? integer  the window's size, n_fft unless given
+---@param window? Tensor  (win_length), ones unless given
+---@param center? boolean  true unless given: whether frames had their middle at t * hop_length
+---@param normalized? boolean  whether the transform was divided by sqrt(n_fft)
+---@param onesided? boolean  whether input has n_fft // 2 + 1 frequencies: by default, unless it has
 --- n_fft
---- @param length? integer the length to which the signals are cut or padded with zeros
---- @param return_complex? boolean  whether the signals are complex; false unless given
---- @return Tensor  (L) or (B, L)
+---@param length? integer  the length to which the signals are cut or padded with zeros
+---@param return_complex? boolean  whether the signals are complex; false unless given
+---@return Tensor  (L) or (B, L)
 function M.istft(...)
    local a = take_istft(...)
    local onesided = check_transform(a)

@@ -58,14 +58,14 @@ end
 ---     --> tensor([1., 2.])
 ---     print(torch.LongTensor(2, 3).shape[2])
 ---     --> 3
---- @names torch.FloatTensor torch.DoubleTensor torch.HalfTensor torch.BFloat16Tensor
---- @names torch.CharTensor torch.ByteTensor torch.ShortTensor torch.IntTensor torch.LongTensor
---- @names torch.BoolTensor cuda.FloatTensor cuda.DoubleTensor cuda.HalfTensor cuda.BFloat16Tensor
---- @names cuda.CharTensor cuda.ByteTensor cuda.ShortTensor cuda.IntTensor cuda.LongTensor
---- @names cuda.BoolTensor sim.FloatTensor sim.DoubleTensor sim.HalfTensor sim.BFloat16Tensor
---- @names sim.CharTensor sim.ByteTensor sim.ShortTensor sim.IntTensor sim.LongTensor sim.BoolTensor
---- @param ... integer|table|Tensor
---- @return Tensor
+---@names torch.FloatTensor torch.DoubleTensor torch.HalfTensor torch.BFloat16Tensor
+---@names torch.CharTensor torch.ByteTensor torch.ShortTensor torch.IntTensor torch.LongTensor
+---@names torch.BoolTensor cuda.FloatTensor cuda.DoubleTensor cuda.HalfTensor cuda.BFloat16Tensor
+---@names cuda.CharTensor cuda.ByteTensor cuda.ShortTensor cuda.IntTensor cuda.LongTensor
+---@names cuda.BoolTensor sim.FloatTensor sim.DoubleTensor sim.HalfTensor sim.BFloat16Tensor
+---@names sim.CharTensor sim.ByteTensor sim.ShortTensor sim.IntTensor sim.LongTensor sim.BoolTensor
+---@param ... integer|table|Tensor
+---@return Tensor
 local function constructor(name, dtype, kind)
    local title = kind and kind ~= "cpu" and ("torch.%s.%s"):format(kind, name) or "torch." .. name
    return setmetatable({}, {

@@ -21,7 +21,7 @@ end
 
 --- Returns the Hann, Bartlett or Blackman window of window_length numbers. It is that of
 --- torch.signal.windows.hann, bartlett or blackman with the option sym = not periodic.
----@param window_length integer
+---@param window_length integer  the number of elements
 ---@param periodic? boolean  true unless given: the element after the last one would equal the first
 ---@param options? {dtype?: string, device?: string, requires_grad?: boolean}
 ---@return Tensor
@@ -37,7 +37,7 @@ end
 local take_hamming = take("hamming_window", ", alpha: number = 0.54, beta: number = 0.46")
 
 --- Returns the Hamming window, alpha - beta cos(x), for x from 0 to 2 pi.
----@param window_length integer
+---@param window_length integer  the number of elements
 ---@param periodic? boolean  true unless given: the element after the last one would equal the first
 ---@param alpha? number  0.54 unless given
 ---@param beta? number  0.46 unless given
@@ -52,7 +52,7 @@ end
 local take_kaiser = take("kaiser_window", ", beta: number = 12.0")
 
 --- Returns the Kaiser window; see torch.signal.windows.kaiser.
----@param window_length integer
+---@param window_length integer  the number of elements
 ---@param periodic? boolean  true unless given: the element after the last one would equal the first
 ---@param beta? number  12 unless given
 ---@param options? {dtype?: string, device?: string, requires_grad?: boolean}

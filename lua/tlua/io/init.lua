@@ -42,9 +42,9 @@ end
 ---
 --- Any other ending is an error, and so is a tensor without values: one on the meta device, or one
 --- that was released. The old file stays intact until the new one is complete.
---- @param object the table, tensor or image to save
---- @param path string
---- @param options? {metadata: table<string, string>, compress: boolean, quality: integer}
+---@param object any  the table, tensor or image to save
+---@param path string
+---@param options? {metadata: table<string, string>, compress: boolean, quality: integer}
 --- compress: of .npz, as numpy.savez_compressed does; quality: of a .jpg, from 1 to 100, 75 by
 --- default
 function M.save(...)

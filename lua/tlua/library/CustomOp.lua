@@ -98,7 +98,7 @@ end
 
 --- Sets a function that serves wherever no kernel is registered, and whose own operators are
 --- recorded, so that the operator needs no derivative.
----@param fn fun(...): any
+---@param fn fun(...): any  gets the operator's arguments and returns its results
 ---@return library.CustomOp self
 function CustomOp:register_composite(fn)
    self.composite = check_fn(self, "register_composite", fn)
@@ -121,6 +121,7 @@ end
 ---@param backward fun(ctx: autograd.Context, ...): any  gets a gradient for each result and returns
 --- one gradient or nil for each argument
 ---@param options? {setup_context: fun(ctx: autograd.Context, inputs: table, output: any)}
+--- setup_context: the function that saves values for `backward`
 ---@return library.CustomOp self
 function CustomOp:register_autograd(backward, options)
    check_fn(self, "register_autograd", backward)

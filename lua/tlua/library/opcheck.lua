@@ -122,10 +122,10 @@ end
 --- autograd.gradcheck tests whether the derivative is right. test_faketensor: its fake kernel
 --- returns the kernel's shapes and dtypes. PyTorch's fourth test, test_aot_dispatch_dynamic, is for
 --- PyTorch's compiler. The arguments are not changed.
---- @param op library.CustomOp|string
---- @param given any[] the arguments; `n` is their number if the last arguments are nil
---- @param options? {kwargs: table, test_utils: string|string[], raise_exception: boolean}
---- @return table<string, string> results  by test "SUCCESS" or, without raise_exception, the message
+---@param op library.CustomOp|string
+---@param given any[]  the arguments; `n` is their number if the last arguments are nil
+---@param options? {kwargs: table, test_utils: string|string[], raise_exception: boolean}
+---@return table<string, string> results  by test "SUCCESS" or, without raise_exception, the message
 return function(op, given, options)
    op, options = torch.library._find("library.opcheck", op), options or {}
    args.check_options("library.opcheck", options, "kwargs", "test_utils", "raise_exception")

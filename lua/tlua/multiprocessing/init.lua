@@ -46,6 +46,14 @@ local function private_folder()
 end
 
 --- Processes that spawn has started.
+---
+---     local multiprocessing = torch.multiprocessing
+---     local options = {nprocs = 2, join = false}
+---     local context = multiprocessing.spawn(function(rank)
+---        assert(rank == 0 or rank == 1)
+---     end, options)
+---     print(torch.type(context), context:join())
+---     --> multiprocessing.ProcessContext	true
 ---@class multiprocessing.ProcessContext
 local ProcessContext = class.class("multiprocessing.ProcessContext")
 

@@ -5,11 +5,11 @@ local args = require "tlua.args"
 local M = {}
 
 --- Adds a function to a list; the `remove` method of the returned handle removes the function.
---- @param list function[]
---- @param name string the function that the user has called, for the message
---- @param hook function
---- @param prepend? boolean  call it before the existing hooks
---- @return {remove: fun(self: table)} handle
+---@param list function[]
+---@param name string  the function that the user has called, for the message
+---@param hook function
+---@param prepend? boolean  call it before the existing hooks
+---@return {remove: fun(self: table)} handle
 function M.add(list, name, hook, prepend)
    if type(hook) ~= "function" then args.refuse(name, "hook", "a function", hook) end
    local entry = {hook}

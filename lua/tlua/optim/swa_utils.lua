@@ -159,7 +159,7 @@ local function average(self, own, current, count)
 end
 
 --- Updates the average with the model's present parameters; the first call copies them.
---- @param model nn.Module
+---@param model nn.Module
 function AveragedModel:update_parameters(model)
    if not class.isinstance(model, Module) then
       args.refuse(torch.type(self) .. ".update_parameters", "model", "a module", model)

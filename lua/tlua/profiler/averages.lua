@@ -10,11 +10,25 @@ local text = require "tlua.profiler.text"
 local M = {}
 
 --- Sums of a profile by the names of events, or by modules.
+---
+---     local profile = torch.profiler.profile({}, function()
+---        for _ = 1, 3 do torch.relu(torch.ones(2)) end
+---     end)
+---     local averages = profile:key_averages()
+---     print(averages:row("relu").count, averages:row("ones").count)
+---     --> 3	3
 ---@class profiler.Averages
 ---@field total number  microseconds recorded
 local Averages = class.class("profiler.Averages")
 
 --- The sums of all events with one name.
+---
+---     local profile = torch.profiler.profile({}, function()
+---        torch.relu(torch.ones(2))
+---     end)
+---     local row = profile:key_averages():row "relu"
+---     print(row.key, row.kind, row.count, row.cpu_time_total > 0)
+---     --> relu	operator	1	true
 ---@class profiler.Row
 ---@field key string  the events' name
 ---@field kind string  such as "operator", "module" or "kernel"
@@ -201,7 +215,7 @@ function Averages:iter()
 end
 
 --- Returns the row of that name, or nil if there is none.
----@param key string
+---@param key string  the name of an event or the path of a module
 ---@return profiler.Row?
 function Averages:row(key)
    for _, row in ipairs(self.rows) do
@@ -294,8 +308,11 @@ local take_table = args.signature [[table(sort_by: string = 'self_cpu_time_total
 --- Returns the rows as a text table, the largest first. `sort_by` is one of cpu_time,
 --- cpu_time_total, self_cpu_time_total, device_time_total, self_device_time_total,
 --- cpu_memory_usage, self_cpu_memory_usage, flops, count; `cuda` in place of `device` is PyTorch's
---- older name. A `row_limit` of -1 shows all rows.
+--- older name.
 ---@param options? {sort_by: string, row_limit: integer, max_name_column_width: integer}
+--- sort_by: the field, "self_cpu_time_total" by default; row_limit: the largest number of rows, 100
+--- by default, or -1 for all rows; max_name_column_width: the width to which names are cut, 55 by
+--- default
 ---@return string
 function Averages:table(...)
    local a = take_table(...)

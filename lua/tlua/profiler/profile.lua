@@ -22,6 +22,12 @@ local signature = args.signature [[profiler.profile(record_shapes: boolean = fal
    on_trace_ready: callable?)]]
 
 --- A profile: the result of torch.profiler.profile, during and after the recording.
+---
+---     local profile = torch.profiler.profile({}, function()
+---        torch.relu(torch.ones(2))
+---     end)
+---     print(torch.type(profile), profile:key_averages():row("relu").count)
+---     --> profiler.Profile	1
 ---@class profiler.Profile
 ---@field session any  the last recorded events; nil if there are none
 ---@field step_num integer  from 0
@@ -232,9 +238,10 @@ function Profile:events()
    end
 end
 
---- Returns sums over the events of the same name. With `group_by_input_shape` the shapes must be
---- equal as well, and with `group_by_stack_n` = n, the n innermost lines of the stacks.
+--- Returns sums over the events of the same name.
 ---@param options? {group_by_input_shape: boolean, group_by_stack_n: integer}
+--- group_by_input_shape: whether events of different shapes have separate rows; group_by_stack_n:
+--- events whose stacks differ in this number of innermost lines have separate rows, 0 by default
 ---@return profiler.Averages
 function Profile:key_averages(...)
    return require "tlua.profiler.averages".by_name(session_of(self, "key_averages"), ...)
@@ -258,7 +265,7 @@ end
 
 --- Writes the events for chrome://tracing, Perfetto or TensorBoard. Raises if the file cannot be
 --- written; then an older file of that name is unchanged.
----@param path string
+---@param path string  the file to write
 function Profile:export_chrome_trace(path)
    local session = session_of(self, "export_chrome_trace")
    require "tlua.profiler.trace".write(session, path)
@@ -266,21 +273,22 @@ end
 
 --- Writes a line for each stack, "outer;inner 123", with the microseconds spent in it, in the form
 --- that flame graph tools read. Needs with_stack.
----@param path string
----@param metric? "self_cpu_time_total"|"self_device_time_total"
+---@param path string  the file to write
+---@param metric? "self_cpu_time_total"|"self_device_time_total"  the time to write, the first by
+--- default
 function Profile:export_stacks(path, metric)
    local session = session_of(self, "export_stacks")
    require "tlua.profiler.stacks".write(session, path, metric, self.recorded.stacks)
 end
 
 --- Writes a flame graph, one HTML file without anything from outside.
----@param path string
+---@param path string  the file to write
 function Profile:export_flame_graph(path)
    require "tlua.profiler.report".write_flame(session_of(self, "export_flame_graph"), path)
 end
 
 --- Writes an HTML file that shows the memory in use over time, by purpose; needs profile_memory.
----@param path string
+---@param path string  the file to write
 function Profile:export_memory_timeline(path)
    if not self.recorded.memory then
       torch.raise "profiler.profile: export_memory_timeline: pass profile_memory = true"
@@ -290,8 +298,8 @@ function Profile:export_memory_timeline(path)
 end
 
 --- Writes summary, tables, flame graph, timeline and memory as one HTML file.
----@param path string
----@param title? string
+---@param path string  the file to write
+---@param title? string  the heading of the page
 function Profile:export_html(path, title)
    require "tlua.profiler.report".write(self, session_of(self, "export_html"), path, title)
 end

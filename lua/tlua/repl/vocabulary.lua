@@ -610,6 +610,13 @@ padding_mode: "zeros", "border" or "reflection"
    ["torch.device"] = [[
 index: the device's number, from 0
 ]],
+   ["torch.signal.windows."] = [[
+sym: true unless given: the last element equals the first; false: the element after it would
+]],
+   ["torch.fft."] = [[
+norm: "backward" (unless given), "ortho" or "forward": which results are divided
+s: the sizes to which the transformed dimensions are cut or padded with zeros
+]],
    ["torch.narrow"] = [[
 start: the first position, from 1
 ]],

@@ -44,8 +44,6 @@ local take_cosines = take("general_cosine", ", a: numbers")
 ---@param M integer  the number of elements
 ---@param a number[]  at least one factor
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
---- sym: whether the last element equals the first (true unless given); otherwise the element after
---- the last one would
 ---@return Tensor
 function M.general_cosine(...)
    local a = take_cosines(...)
@@ -61,7 +59,6 @@ local take_hamming = take("general_hamming", ", alpha: number = 0.54")
 ---@param M integer  the number of elements
 ---@param alpha? number  0.54 unless given
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
---- see general_cosine
 ---@return Tensor
 function M.general_hamming(...)
    local a = take_hamming(...)
@@ -72,7 +69,6 @@ end
 --- general_cosine, Blackman's has three, and Nuttall's has four.
 ---@param M integer  the number of elements
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
---- see general_cosine
 ---@return Tensor
 ---@names signal.windows.hann signal.windows.hamming signal.windows.blackman signal.windows.nuttall
 for name, factors in pairs {
@@ -88,7 +84,6 @@ local take_bartlett = take "bartlett"
 --- Returns the Bartlett window, a triangle that begins with 0.
 ---@param M integer  the number of elements
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
---- see general_cosine
 ---@return Tensor
 function M.bartlett(...)
    local a = take_bartlett(...)
@@ -106,7 +101,6 @@ local take_cosine = take "cosine"
 --- Returns the cosine window: half a period of the sine.
 ---@param M integer  the number of elements
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
---- see general_cosine
 ---@return Tensor
 function M.cosine(...)
    local a = take_cosine(...)
@@ -120,7 +114,6 @@ local take_exponential = take("exponential", ", center: number?, tau: number = 1
 ---@param center? number  the middle unless given, which takes sym = false
 ---@param tau? number  of more than 0, 1 unless given
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
---- see general_cosine
 ---@return Tensor
 function M.exponential(...)
    local a = take_exponential(...)
@@ -137,7 +130,6 @@ local take_gaussian = take("gaussian", ", std: number = 1.0")
 ---@param M integer  the number of elements
 ---@param std? number  the standard deviation, of more than 0, in elements; 1 unless given
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
---- see general_cosine
 ---@return Tensor
 function M.gaussian(...)
    local a = take_gaussian(...)
@@ -154,7 +146,6 @@ local take_kaiser = take("kaiser", ", beta: number = 12.0")
 ---@param M integer  the number of elements
 ---@param beta? number  of at least 0, 12 unless given: more makes a narrower window
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
---- see general_cosine
 ---@return Tensor
 function M.kaiser(...)
    local a = take_kaiser(...)

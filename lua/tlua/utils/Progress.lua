@@ -24,6 +24,13 @@ local class = require "tlua.class"
 local signature = args.signature [[utils.Progress(total: count?, label: string = '',
    unit: string = 'steps', width: count = 24, stream: any?, interval: number = 0.1)]]
 
+---     local stream = io.tmpfile() -- io.stdout unless given
+---     local progress = torch.utils.Progress {total = 2, stream = stream}
+---     for _ = 1, 2 do progress:step() end
+---     progress:finish "two steps"
+---     stream:seek("set")
+---     print(progress.done, stream:read())
+---     --> 2	two steps
 ---@class utils.Progress
 ---@overload fun(options: {total: integer, label: string, unit: string}): utils.Progress
 local Progress = class.class("utils.Progress")

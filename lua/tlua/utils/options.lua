@@ -23,6 +23,12 @@ local suggest = require "tlua.utils.suggest"
 local Options = class.class("utils.Options")
 
 --- An option or an argument of a command line.
+---
+---     local options = torch.utils.options "train"
+---     local entry = options:option("--device NAME", "where to train", "cpu")
+---     entry:choices {"cpu", "cuda"}
+---     print(options:parse({"--device", "cuda"}).device)
+---     --> cuda
 ---@class utils.Options.Entry
 local Entry = class.class("utils.Options.Entry")
 

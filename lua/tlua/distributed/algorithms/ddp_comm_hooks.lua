@@ -103,6 +103,11 @@ M.default_hooks.bf16_compress_wrapper = wrapper("bf16_compress_wrapper", "bfloat
 
 -- Post-local SGD -----------------------------------------------------------------------------
 
+---     local dist = torch.distributed
+---     local hook = dist.algorithms.ddp_comm_hooks.post_localSGD_hook
+---     local state = hook.PostLocalSGDState {start_localSGD_iter = 100}
+---     print(state.start_localSGD_iter, state.post_local_gradient_allreduce)
+---     --> 100	true
 ---@class distributed.PostLocalSGDState
 ---@overload fun(options?: table): distributed.PostLocalSGDState
 local Local = torch.class("distributed.PostLocalSGDState")
@@ -140,6 +145,12 @@ end
 --- The state of powerSGD_hook: the rank of the low-rank approximation (matrix_approximation_rank),
 --- the first step with approximation (start_powerSGD_iter), and the errors and factors that are
 --- kept between steps.
+---
+---     local dist = torch.distributed
+---     local hook = dist.algorithms.ddp_comm_hooks.powerSGD_hook
+---     local state = hook.PowerSGDState {matrix_approximation_rank = 2}
+---     print(state.matrix_approximation_rank, state.start_powerSGD_iter)
+---     --> 2	1000
 ---@class distributed.PowerSGDState
 ---@overload fun(options?: table): distributed.PowerSGDState
 local State = torch.class("distributed.PowerSGDState")

@@ -10,6 +10,16 @@ local groups = require "tlua.distributed.group"
 ---@names distributed.algorithms.model_averaging.averagers
 local M = {averagers = {}}
 
+---     local dist = torch.distributed
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local averagers = dist.algorithms.model_averaging.averagers
+---     local averager = averagers.PeriodicModelAverager(4)
+---     local weight = torch.ones(2)
+---     for _ = 1, 8 do averager:average_parameters {weight} end
+---     print(averager.step, weight)
+---     dist.destroy_process_group()
+---     --> 8	tensor([1., 1.])
 ---@class distributed.PeriodicModelAverager
 ---@field step integer  calls so far
 ---@overload fun(period: integer, options?: table): distributed.PeriodicModelAverager

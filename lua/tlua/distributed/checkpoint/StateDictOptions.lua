@@ -21,6 +21,12 @@ local fixed <const> = {
       .. "the table that is returned"},
 }
 
+---     local checkpoint = torch.distributed.checkpoint
+---     local options = checkpoint.StateDictOptions {full_state_dict = true}
+---     local model = torch.nn.Linear(2, 1)
+---     local state = checkpoint.get_model_state_dict(model, {options = options})
+---     print(options.cpu_offload, state.weight.shape)
+---     --> false	torch.Size([1, 2])
 ---@class distributed.checkpoint.StateDictOptions
 ---@field full_state_dict boolean  whole tensors in place of each rank's parts
 ---@field cpu_offload boolean  results are on the CPU, and whole tensors on rank 0 alone

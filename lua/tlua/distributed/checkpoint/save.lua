@@ -165,6 +165,15 @@ end
 -- In the background -----------------------------------------------------------------------------
 
 --- A checkpoint that is being written.
+---
+---     local checkpoint = torch.distributed.checkpoint
+---     local options = {checkpoint_id = "checkpoint"}
+---     local future = checkpoint.async_save({x = torch.ones(2)}, options)
+---     future:result() -- waits until the checkpoint is complete
+---     local state = {x = torch.zeros(2)}
+---     checkpoint.load(state, options)
+---     print(state.x)
+---     --> tensor([1., 1.])
 ---@class distributed.checkpoint.Future
 local Future = class.class("distributed.checkpoint.Future")
 

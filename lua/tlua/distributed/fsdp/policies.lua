@@ -36,6 +36,11 @@ end
 
 --- Keeps shards, their gradients, and thereby the optimizer's state in the CPU's memory. Gathered
 --- parameters are on the device where the parameters were.
+---
+---     local fsdp = torch.distributed.fsdp
+---     local policy = fsdp.CPUOffloadPolicy()
+---     print(torch.isinstance(policy, fsdp.CPUOffloadPolicy))
+---     --> true
 ---@class distributed.fsdp.CPUOffloadPolicy
 ---@overload fun(): distributed.fsdp.CPUOffloadPolicy
 M.CPUOffloadPolicy = class.class("distributed.fsdp.CPUOffloadPolicy")

@@ -6,6 +6,19 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Optimizer = require "tlua.optim.Optimizer"
 
+---     local dist = torch.distributed
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local weight = torch.ones(1):requires_grad_()
+---     local averagers = dist.algorithms.model_averaging.averagers
+---     local optimizer = dist.optim.PostLocalSGDOptimizer(
+---        torch.optim.SGD({weight}, {lr = 0.5}),
+---        averagers.PeriodicModelAverager(2))
+---     weight:sum():backward()
+---     optimizer:step()
+---     print(weight:detach(), optimizer.averager.step)
+---     dist.destroy_process_group()
+---     --> tensor([0.5000])	1
 ---@class distributed.optim.PostLocalSGDOptimizer: optim.Optimizer
 ---@field optim optim.Optimizer  the optimizer that makes the steps
 ---@field averager distributed.PeriodicModelAverager  averages the parameters after a step

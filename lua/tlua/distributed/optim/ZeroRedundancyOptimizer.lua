@@ -12,6 +12,18 @@ local groups = require "tlua.distributed.group"
 local placement = require "tlua.distributed.placement"
 local Optimizer = require "tlua.optim.Optimizer"
 
+---     local dist = torch.distributed
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local weight = torch.ones(1):requires_grad_()
+---     local Zero = dist.optim.ZeroRedundancyOptimizer
+---     local options = {optimizer_class = torch.optim.SGD, lr = 0.5}
+---     local optimizer = Zero({weight}, options)
+---     weight:sum():backward()
+---     optimizer:step()
+---     print(weight:detach())
+---     dist.destroy_process_group()
+---     --> tensor([0.5000])
 ---@class distributed.optim.ZeroRedundancyOptimizer: optim.Optimizer
 ---@field optim optim.Optimizer  steps this rank's own parameters
 ---@overload fun(params: Tensor[], options: table): distributed.optim.ZeroRedundancyOptimizer

@@ -12,6 +12,14 @@ local groups = require "tlua.distributed.group"
 local DDP = require "tlua.distributed.DistributedDataParallel"
 local Module = require "tlua.nn.modules.Module"
 
+---     local dist = torch.distributed
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local model = torch.nn.Linear(2, 1)
+---     local stage = dist.pipelining.PipelineStage(model, 0, 1)
+---     print(stage.is_first, stage.is_last, stage.device)
+---     dist.destroy_process_group()
+---     --> true	true	cpu
 ---@class distributed.pipelining.PipelineStage
 ---@field submodule nn.Module  the module that it runs
 ---@field stage_index integer  from 0

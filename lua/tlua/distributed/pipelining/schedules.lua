@@ -379,6 +379,20 @@ local function define(name, plan)
 end
 
 --- Runs all parts forward, then all backward: "GPipe" (Huang et al., 2019).
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local stage = dist.pipelining.PipelineStage(nn.Linear(2, 1), 0, 1)
+---     local schedule = dist.pipelining.ScheduleGPipe(stage, 2, {
+---        loss_fn = nn.MSELoss(),
+---     })
+---     local losses = {}
+---     local options = {target = torch.ones(4, 1), losses = losses}
+---     schedule:step(torch.ones(4, 2), options)
+---     print(#losses, stage.submodule.weight.grad.shape)
+---     dist.destroy_process_group()
+---     --> 2	torch.Size([1, 2])
 ---@class distributed.pipelining.ScheduleGPipe: distributed.pipelining.Schedule
 ---@overload fun(stage: any, n_microbatches: integer, options?: table): any
 define("ScheduleGPipe", function(rank, _, _, n)
@@ -402,6 +416,20 @@ end
 
 --- Alternates one forward and one backward action, so that a stage holds no more parts than there
 --- are stages after it: "PipeDream-Flush" (Narayanan et al., 2021).
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local stage = dist.pipelining.PipelineStage(nn.Linear(2, 1), 0, 1)
+---     local schedule = dist.pipelining.Schedule1F1B(stage, 2, {
+---        loss_fn = nn.MSELoss(),
+---     })
+---     local losses = {}
+---     local options = {target = torch.ones(4, 1), losses = losses}
+---     schedule:step(torch.ones(4, 2), options)
+---     print(#losses, stage.submodule.weight.grad.shape)
+---     dist.destroy_process_group()
+---     --> 2	torch.Size([1, 2])
 ---@class distributed.pipelining.Schedule1F1B: distributed.pipelining.Schedule
 ---@overload fun(stage: any, n_microbatches: integer, options?: table): any
 define("Schedule1F1B", function(rank, ranks, _, n)
@@ -413,6 +441,24 @@ end)
 --- Runs the schedule 1F1B with several stages on each rank, which shortens the ranks' idle time:
 --- "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM" (Narayanan et
 --- al., 2021), section 2.2. n_microbatches is a multiple of the number of ranks, or smaller.
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local stages = {}
+---     for i = 0, 1 do
+---        local layer = nn.Linear(2, 2)
+---        stages[i + 1] = dist.pipelining.PipelineStage(layer, i, 2)
+---     end
+---     local schedule = dist.pipelining.ScheduleInterleaved1F1B(stages, 2, {
+---        loss_fn = nn.MSELoss(),
+---     })
+---     local losses = {}
+---     local options = {target = torch.ones(4, 2), losses = losses}
+---     schedule:step(torch.ones(4, 2), options)
+---     print(#losses, stages[1].submodule.weight.grad.shape)
+---     dist.destroy_process_group()
+---     --> 2	torch.Size([2, 2])
 ---@class distributed.pipelining.ScheduleInterleaved1F1B: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local Interleaved = define_interleaved("ScheduleInterleaved1F1B", function(name, a)
@@ -437,6 +483,24 @@ end
 --- Runs all parts forward on one of a rank's stages, then on its next stage, and backward in the
 --- same way, from the last part to the first: "Breadth-First Pipeline Parallelism" (Lamy-Poirier,
 --- 2022).
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local stages = {}
+---     for i = 0, 1 do
+---        local layer = nn.Linear(2, 2)
+---        stages[i + 1] = dist.pipelining.PipelineStage(layer, i, 2)
+---     end
+---     local schedule = dist.pipelining.ScheduleLoopedBFS(stages, 2, {
+---        loss_fn = nn.MSELoss(),
+---     })
+---     local losses = {}
+---     local options = {target = torch.ones(4, 2), losses = losses}
+---     schedule:step(torch.ones(4, 2), options)
+---     print(#losses, stages[1].submodule.weight.grad.shape)
+---     dist.destroy_process_group()
+---     --> 2	torch.Size([2, 2])
 ---@class distributed.pipelining.ScheduleLoopedBFS: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local LoopedBFS = define_interleaved "ScheduleLoopedBFS"
@@ -465,6 +529,24 @@ end
 --- one stage on each rank the schedule is ZB-H1 of "Zero Bubble Pipeline Parallelism" (Qi et al.,
 --- 2023), which uses as much memory as 1F1B and has a third of its idle time. The order is found by
 --- simulating all ranks in steps of equal time.
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local stages = {}
+---     for i = 0, 1 do
+---        local layer = nn.Linear(2, 2)
+---        stages[i + 1] = dist.pipelining.PipelineStage(layer, i, 2)
+---     end
+---     local schedule = dist.pipelining.ScheduleInterleavedZeroBubble(stages, 2, {
+---        loss_fn = nn.MSELoss(),
+---     })
+---     local losses = {}
+---     local options = {target = torch.ones(4, 2), losses = losses}
+---     schedule:step(torch.ones(4, 2), options)
+---     print(#losses, stages[1].submodule.weight.grad.shape)
+---     dist.destroy_process_group()
+---     --> 2	torch.Size([2, 2])
 ---@class distributed.pipelining.ScheduleInterleavedZeroBubble: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local ZeroBubble = define_interleaved("ScheduleInterleavedZeroBubble", defer_all)
@@ -580,6 +662,24 @@ end
 --- actions take equal times. Each rank holds as much as the first rank under 1F1B: ZB-V of "Zero
 --- Bubble Pipeline Parallelism" (Qi et al., 2023), section 6. Each rank has two stages: of 2 N
 --- stages, rank i has i and 2 N - 1 - i. No idle time needs n_microbatches of 2 N - 1 or more.
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local stages = {}
+---     for i = 0, 1 do
+---        local layer = nn.Linear(2, 2)
+---        stages[i + 1] = dist.pipelining.PipelineStage(layer, i, 2)
+---     end
+---     local schedule = dist.pipelining.ScheduleZBVZeroBubble(stages, 2, {
+---        loss_fn = nn.MSELoss(),
+---     })
+---     local losses = {}
+---     local options = {target = torch.ones(4, 2), losses = losses}
+---     schedule:step(torch.ones(4, 2), options)
+---     print(#losses, stages[1].submodule.weight.grad.shape)
+---     dist.destroy_process_group()
+---     --> 2	torch.Size([2, 2])
 ---@class distributed.pipelining.ScheduleZBVZeroBubble: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local ZBV = define_interleaved("ScheduleZBVZeroBubble", defer_all)
@@ -609,6 +709,24 @@ end
 --- ranks would wait: DualPipe of "DeepSeek-V3 Technical Report" (DeepSeek-AI, 2024), cut in half.
 --- Stages are assigned as in ScheduleZBVZeroBubble; n_microbatches must be at least the number of
 --- stages.
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local stages = {}
+---     for i = 0, 1 do
+---        local layer = nn.Linear(2, 2)
+---        stages[i + 1] = dist.pipelining.PipelineStage(layer, i, 2)
+---     end
+---     local schedule = dist.pipelining.ScheduleDualPipeV(stages, 2, {
+---        loss_fn = nn.MSELoss(),
+---     })
+---     local losses = {}
+---     local options = {target = torch.ones(4, 2), losses = losses}
+---     schedule:step(torch.ones(4, 2), options)
+---     print(#losses, stages[1].submodule.weight.grad.shape)
+---     dist.destroy_process_group()
+---     --> 2	torch.Size([2, 2])
 ---@class distributed.pipelining.ScheduleDualPipeV: distributed.pipelining.Schedule
 ---@overload fun(stages: table, n_microbatches: integer, options?: table): any
 local DualPipeV = define_interleaved("ScheduleDualPipeV", function(name, a)

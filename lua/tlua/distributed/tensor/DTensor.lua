@@ -15,6 +15,16 @@ local layouts = require "tlua.distributed.tensor.layouts"
 
 local M = {}
 
+---     local dist = torch.distributed
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local mesh = dist.init_device_mesh("cpu", {1})
+---     local tensor = dist.tensor
+---     local whole = torch.ones(4, 2)
+---     local x = tensor.distribute_tensor(whole, mesh, {tensor.Shard(1)})
+---     print(x.placements[1], x:to_local():sum())
+---     dist.destroy_process_group()
+---     --> Shard(1)	tensor(8.)
 ---@class distributed.tensor.DTensor
 ---@field device_mesh distributed.DeviceMesh  over which it is distributed
 ---@field placements distributed.tensor.Placement[]  one for each dimension of the mesh

@@ -14,6 +14,14 @@ local Linear = require "tlua.nn.modules.Linear"
 local Module = require "tlua.nn.modules.Module"
 local ModuleDict = require "tlua.nn.modules.ModuleDict"
 
+---     local dist = torch.distributed
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local experimental = dist.tensor.experimental
+---     local layer = experimental.MixtureOfExperts(8, 16, 4, {top_k = 2})
+---     print(layer(torch.ones(2, 3, 8)).shape, #layer.experts)
+---     dist.destroy_process_group()
+---     --> torch.Size([2, 3, 8])	4
 ---@class distributed.tensor.MixtureOfExperts: nn.Module
 ---@field router nn.Linear  the same on all ranks
 ---@field experts nn.ModuleDict  this rank's, by their numbers among all

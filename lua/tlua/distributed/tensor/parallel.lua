@@ -87,6 +87,11 @@ local function pass(x) return x end
 -- Styles -----------------------------------------------------------------------------------------
 
 --- The base of styles. A style says how parallelize_module changes one module.
+---
+---     local parallel = torch.distributed.tensor.parallel
+---     local style = parallel.ColwiseParallel()
+---     print(torch.isinstance(style, parallel.ParallelStyle))
+---     --> true
 ---@class distributed.tensor.ParallelStyle
 ---@field apply fun(self, module: nn.Module, mesh: distributed.DeviceMesh, path: string)
 --- changes a module, for parallelize_module
@@ -104,6 +109,18 @@ local take_colwise = args.signature [[ColwiseParallel(input_layouts: object?,
 --- Splits the rows of a Linear's weight, and so its results, or the columns of an Embedding. Splits
 --- a module by columns. input_layouts: the layout of the argument, Replicate() by default;
 --- output_layouts: the layout of the result, Shard(-1) by default.
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local mesh = dist.init_device_mesh("cpu", {1})
+---     local parallel = dist.tensor.parallel
+---     local model = nn.Sequential(nn.Linear(4, 6))
+---     local styles = {["1"] = parallel.ColwiseParallel()}
+---     parallel.parallelize_module(model, mesh, styles)
+---     print(model(torch.ones(2, 3, 4)).shape)
+---     dist.destroy_process_group()
+---     --> torch.Size([2, 3, 6])
 ---@class distributed.tensor.ColwiseParallel: distributed.tensor.ParallelStyle
 ---@overload fun(options?: table): distributed.tensor.ColwiseParallel
 M.ColwiseParallel = class.class("distributed.tensor.ColwiseParallel", M.ParallelStyle)
@@ -146,6 +163,18 @@ local take_rowwise = args.signature [[RowwiseParallel(input_layouts: object?,
 --- an Embedding; the ranks' results are summed. input_layouts: Shard(-1) by default, Replicate()
 --- for an Embedding; output_layouts: Replicate() by default; with Shard(dim) each rank gets that
 --- part of the sum.
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local mesh = dist.init_device_mesh("cpu", {1})
+---     local parallel = dist.tensor.parallel
+---     local model = nn.Sequential(nn.Linear(4, 6))
+---     local styles = {["1"] = parallel.RowwiseParallel()}
+---     parallel.parallelize_module(model, mesh, styles)
+---     print(model(torch.ones(2, 3, 4)).shape)
+---     dist.destroy_process_group()
+---     --> torch.Size([2, 3, 6])
 ---@class distributed.tensor.RowwiseParallel: distributed.tensor.ParallelStyle
 ---@overload fun(options?: table): distributed.tensor.RowwiseParallel
 M.RowwiseParallel = class.class("distributed.tensor.RowwiseParallel", M.ParallelStyle)
@@ -204,6 +233,18 @@ local take_sequence = args.signature [[SequenceParallel(sequence_dim: integer = 
 --- Dropout): each rank has a part of the sequence, and the gradients of the module's parameters are
 --- summed. The argument is such a part, as returned by a RowwiseParallel with output_layouts =
 --- Shard(sequence_dim).
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local mesh = dist.init_device_mesh("cpu", {1})
+---     local parallel = dist.tensor.parallel
+---     local model = nn.Sequential(nn.LayerNorm(4))
+---     local styles = {["1"] = parallel.SequenceParallel()}
+---     parallel.parallelize_module(model, mesh, styles)
+---     print(model(torch.ones(2, 3, 4)).shape)
+---     dist.destroy_process_group()
+---     --> torch.Size([2, 3, 4])
 ---@class distributed.tensor.SequenceParallel: distributed.tensor.ParallelStyle
 ---@overload fun(options?: table): distributed.tensor.SequenceParallel
 M.SequenceParallel = class.class("distributed.tensor.SequenceParallel", M.ParallelStyle)
@@ -223,6 +264,21 @@ local take_output = args.signature [[PrepareModuleOutput(output_layouts: object,
    desired_output_layouts: object)]]
 
 --- Converts a module's first argument from one layout to another.
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local mesh = dist.init_device_mesh("cpu", {1})
+---     local Replicate = dist.tensor.Replicate
+---     local style = dist.tensor.parallel.PrepareModuleInput {
+---        input_layouts = Replicate(),
+---        desired_input_layouts = Replicate(),
+---     }
+---     local model = nn.Sequential(nn.Linear(4, 6))
+---     dist.tensor.parallel.parallelize_module(model, mesh, {["1"] = style})
+---     print(model(torch.ones(2, 4)).shape)
+---     dist.destroy_process_group()
+---     --> torch.Size([2, 6])
 ---@class distributed.tensor.PrepareModuleInput: distributed.tensor.ParallelStyle
 ---@overload fun(options: table): distributed.tensor.PrepareModuleInput
 M.PrepareModuleInput = class.class("distributed.tensor.PrepareModuleInput", M.ParallelStyle)
@@ -238,6 +294,21 @@ function M.PrepareModuleInput:apply(module, _, group)
 end
 
 --- Converts a module's first result from one layout to another.
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local mesh = dist.init_device_mesh("cpu", {1})
+---     local Replicate = dist.tensor.Replicate
+---     local style = dist.tensor.parallel.PrepareModuleOutput {
+---        output_layouts = Replicate(),
+---        desired_output_layouts = Replicate(),
+---     }
+---     local model = nn.Sequential(nn.Linear(4, 6))
+---     dist.tensor.parallel.parallelize_module(model, mesh, {["1"] = style})
+---     print(model(torch.ones(2, 4)).shape)
+---     dist.destroy_process_group()
+---     --> torch.Size([2, 6])
 ---@class distributed.tensor.PrepareModuleOutput: distributed.tensor.ParallelStyle
 ---@overload fun(options: table): distributed.tensor.PrepareModuleOutput
 M.PrepareModuleOutput = class.class("distributed.tensor.PrepareModuleOutput", M.ParallelStyle)
@@ -258,6 +329,23 @@ local take_both = args.signature [[PrepareModuleInputOutput(input_layouts: objec
    desired_input_layouts: object, output_layouts: object, desired_output_layouts: object)]]
 
 --- Converts both a module's first argument and its first result.
+---
+---     local dist, nn = torch.distributed, torch.nn
+---     local store = dist.HashStore()
+---     dist.init_process_group("shm", {store = store, rank = 0, world_size = 1})
+---     local mesh = dist.init_device_mesh("cpu", {1})
+---     local Replicate = dist.tensor.Replicate
+---     local style = dist.tensor.parallel.PrepareModuleInputOutput {
+---        input_layouts = Replicate(),
+---        desired_input_layouts = Replicate(),
+---        output_layouts = Replicate(),
+---        desired_output_layouts = Replicate(),
+---     }
+---     local model = nn.Sequential(nn.Linear(4, 6))
+---     dist.tensor.parallel.parallelize_module(model, mesh, {["1"] = style})
+---     print(model(torch.ones(2, 4)).shape)
+---     dist.destroy_process_group()
+---     --> torch.Size([2, 6])
 ---@class distributed.tensor.PrepareModuleInputOutput: distributed.tensor.ParallelStyle
 ---@overload fun(options: table): distributed.tensor.PrepareModuleInputOutput
 M.PrepareModuleInputOutput =

@@ -18,6 +18,14 @@ local scopes = require "tlua.scope"
 local M = {}
 
 --- PyTorch's names of the implementations.
+---
+---     local attention = torch.nn.attention
+---     local F = torch.nn.functional
+---     local x = torch.ones(1, 1, 2, 4)
+---     attention.sdpa_kernel(attention.SDPBackend.MATH, function()
+---        print(F.scaled_dot_product_attention(x, x, x):sum())
+---     end)
+---     --> tensor(8.)
 ---@names nn.attention.SDPBackend
 ---@enum nn.attention.SDPBackend
 M.SDPBackend = {

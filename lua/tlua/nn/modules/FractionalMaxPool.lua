@@ -7,6 +7,24 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
+--- Takes the largest element of each window of (N, C, H, W); windows lie at random distances
+--- (Graham, Fractional Max-Pooling, 2014). Either output_size or output_ratio gives the result's
+--- size.
+---
+---     local layer = torch.nn.FractionalMaxPool2d(2, {output_size = 3})
+---     print(layer(torch.ones(1, 1, 5, 5)).shape)
+---     --> torch.Size([1, 1, 3, 3])
+---@class nn.FractionalMaxPool2d: nn.Module
+
+--- Takes the largest element of each window of (N, C, D, H, W); windows lie at random distances
+--- (Graham, Fractional Max-Pooling, 2014). Either output_size or output_ratio gives the result's
+--- size.
+---
+---     local layer = torch.nn.FractionalMaxPool3d(2, {output_size = 3})
+---     print(layer(torch.ones(1, 1, 5, 5, 5)).shape)
+---     --> torch.Size([1, 1, 3, 3, 3])
+---@class nn.FractionalMaxPool3d: nn.Module
+
 local options <const> = [[kernel_size: integers, output_size: integers?,
    output_ratio: number|numbers?, return_indices: boolean = false, _random_samples: tensor?]]
 

@@ -50,6 +50,11 @@ local rows = {
    ---     print(loss(torch.tensor({{0.25, 0.75}}):log(), torch.tensor {2}))
    ---     --> tensor(0.2877)
    {"NLLLoss", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2},
+   ---     local loss = torch.nn.NLLLoss2d()
+   ---     local scores = torch.zeros(1, 2, 3, 3):log_softmax(2)
+   ---     local target = torch.ones(1, 3, 3, {dtype = "int64"})
+   ---     print(loss(scores, target))
+   ---     --> tensor(0.6931)
    {"NLLLoss2d", "weight: tensor?, ignore_index: integer = -100", "nll_loss", 2},
    --- Binary cross entropy of probabilities in [0, 1] and targets of the same shape:
    --- -(t log p + (1 - t) log(1 - p)), each logarithm at least -100. weight broadcasts to the

@@ -8,6 +8,11 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Module = require "tlua.nn.modules.Module"
 
+---     local nn = torch.nn
+---     local model = nn.Linear(2, 1):to "sim:0"
+---     local parallel = nn.DataParallel(model, {"sim:0", "sim:1"})
+---     print(parallel(torch.ones(4, 2, {device = "sim:0"})).shape)
+---     --> torch.Size([4, 1])
 ---@class nn.DataParallel: nn.Module
 ---@field module nn.Module  the model, on the first device
 ---@field device_ids string[]  the devices of the model

@@ -6,6 +6,11 @@ local class = require "tlua.class"
 local Measurement = require "tlua.utils.benchmark.Measurement"
 local text = require "tlua.profiler.text"
 
+---     local benchmark = torch.utils.benchmark
+---     local timer = benchmark.Timer {stmt = "torch.ones(2)", label = "fill"}
+---     local compare = benchmark.Compare {timer:timeit(10)}
+---     print(tostring(compare):find "fill" ~= nil)
+---     --> true
 ---@class utils.benchmark.Compare
 local Compare = class.class("utils.benchmark.Compare")
 

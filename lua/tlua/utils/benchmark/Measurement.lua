@@ -3,6 +3,10 @@
 local args = require "tlua.args"
 local class = require "tlua.class"
 
+---     local timer = torch.utils.benchmark.Timer {stmt = "torch.ones(2)"}
+---     local measurement = timer:timeit(10)
+---     print(measurement.number_per_run, measurement.median > 0)
+---     --> 10	true
 ---@class utils.benchmark.Measurement
 ---@field number_per_run integer  calls in a block
 ---@field raw_times number[]  seconds of each block

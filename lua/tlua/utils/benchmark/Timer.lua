@@ -18,6 +18,11 @@ local signature = args.signature [[utils.benchmark.Timer(stmt: string|callable,
    setup: string|callable = '', globals: table?, num_threads: count = 1, label: string?,
    sub_label: string?, description: string?, env: string?)]]
 
+---     local timer = torch.utils.benchmark.Timer {
+---        stmt = "x + 1", setup = "x = torch.ones(2)",
+---     }
+---     print(timer:timeit(10).mean > 0)
+---     --> true
 ---@class utils.benchmark.Timer
 local Timer = class.class("utils.benchmark.Timer")
 
