@@ -20,12 +20,20 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
       end
 
       by("give the results of groups in shared memory", function()
-         local files = {"collectives", "messages", "ddp", "mesh", "fsdp", "tensor", "context", "optim", "pipelining"}
+         -- Both libraries are called at the same places of one back end, so one of them is enough for
+         -- the modules that stand on groups.
+         local files = {"collectives", "messages", "mesh"}
+         if mpi == "openmpi" then
+            for _, name in ipairs {"ddp", "fsdp", "tensor", "context", "optim", "pipelining"} do
+               table.insert(files, name)
+            end
+         end
          for i, name in ipairs(files) do files[i] = ("spec/dist/%s_spec.lua"):format(name) end
-         assert.truthy(ranks.all_by_mpi(mpi, files) > 80)
+         assert.truthy(ranks.all_by_mpi(mpi, files) > (mpi == "openmpi" and 80 or 30))
       end)
 
-      by("write checkpoints that other numbers of ranks read, and train a GPT on 2 x 2 x 2", function()
+      local function once(...) if mpi == "openmpi" then by(...) end end
+      once("write checkpoints that other numbers of ranks read, and train a GPT on 2 x 2 x 2", function()
          -- These tests make groups in different ways; files are the same with any back end.
          assert.equal(5, ranks.each_by_mpi(mpi, "spec/dist/checkpoint_spec.lua", {
             "meta device", "^writes each element once", "^is written by async_save", "^leaves the old files if a rank",

@@ -7,7 +7,7 @@ local torch = require "tlua"
 -- almost every allocation. Errors may occur once in a hundred calls, so a search for errors with a
 -- sanitizer needs a larger number.
 local asked <const> = tonumber(os.getenv "SPEC_TIMES")
-local many <const>, few <const> = asked or 60, asked or 5
+local many <const>, few <const> = asked or 25, asked or 3
 -- Calls that make many allocations.
 local long_calls <const> = {jacobians = true, ["saving and loading"] = true, ["NumPy's files"] = true,
    vmap = true, checkpoint = true, collating = true}
