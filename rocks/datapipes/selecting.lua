@@ -34,8 +34,8 @@ local Shuffler <const> = M.Shuffler
 --- Returns the items in random order: each further item replaces one that is drawn at random from a
 --- full buffer. So the order is fully random only if the buffer has room for all items.
 ---@param datapipe data.IterDataPipe
----@param options? {buffer_size?: integer, unbatch_level?: integer}  10000; 0, else batches are
---- unpacked first, as by UnBatcher
+---@param options? {buffer_size?: integer, unbatch_level?: integer}  buffer_size: 10000 by
+--- default; unbatch_level: 0 by default, any other level unpacks batches first, as UnBatcher does
 function Shuffler:__init(...)
    local a = shuffler_signature(...)
    rows.check_stream("data.datapipes.iter.Shuffler", "datapipe", a.datapipe)

@@ -37,7 +37,8 @@ local function fall_back(self, message)
    end
 end
 
--- Calls a method of the store; returns nil if that fails. Mistakes of the user are found before.
+-- Calls a method of the store; returns nil if that fails. The caller has checked the user's
+-- arguments.
 local function ask(self, method, ...)
    if not self.store then return nil end
    local ok, result = pcall(self.store[method], self.store, ...)

@@ -31,7 +31,7 @@ end
 --- Returns an axis for a range of values.
 ---@param low number
 ---@param high number
----@param n integer  how many marks at most
+---@param n integer  the largest number of marks
 ---@param logarithmic? boolean
 ---@return {place: fun(value: number): number?, marks: table[]}  place gives 0 to 1, marks are
 --- {at = position from 0 to 1, text = string}

@@ -66,7 +66,8 @@ function M.testJacobianParameters(module, input, param, dparam, low, high, pertu
       M.backward(module, input, param, dparam))
 end
 
---- Compares updates of a parameter by accUpdateGradParameters, with the rate 1, with differences.
+--- Tests accUpdateGradParameters with the rate 1: compares its updates of a parameter with
+--- differences.
 function M.testJacobianUpdateParameters(module, input, param, low, high, perturbation)
    low, high = low or -2, high or 2
    input:copy(torch.rand(input:nElement()):mul(high - low):add(low))

@@ -11,8 +11,8 @@
 
 #include "kernels/cpu/pool/pool.h"
 
-/* Computes the maximum of each column over the rows of windows (d, h), and the row that contains
-** it. */
+/* Computes the maximum of each column over the rows that the windows (d, h) cover, and the number
+** of the row that contains the maximum. */
 static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t h, Element *best,
                       int32_t *rows) {
   bool first = true;

@@ -140,7 +140,7 @@ function M.hessian(...)
 end
 
 -- Returns v as a list of tensors, which must have the shapes of `tensors`. If v is nil, `tensors`
--- must be a single number, and the result is a 1.
+-- must be a single number, and the result is the number 1.
 local function direction(name, v, tensors)
    if v == nil then
       if #tensors ~= 1 or tensors[1]:numel() ~= 1 then

@@ -158,7 +158,7 @@ function M.get_gradient_edge(tensor) return torch.autograd._get_gradient_edge(te
 
 --- Makes an edge from an entry of `next_functions`: GradientEdge(table.unpack(entry)).
 ---@param node userdata|Tensor  a node, such as x.grad_fn, or a leaf
----@param output_nr integer  which of the node's results, from 1
+---@param output_nr integer  the number of the node's result, from 1
 ---@return autograd.GradientEdge
 function M.GradientEdge(node, output_nr) return torch.autograd._gradient_edge(node, output_nr) end
 

@@ -2,7 +2,7 @@
 
 --- Drops the gradients of parameters, or fills them with zeros if set_to_none is false.
 ---@param parameters Tensor[]
----@param set_to_none boolean  drop them
+---@param set_to_none boolean  whether gradients are dropped
 return function(parameters, set_to_none)
    for _, parameter in ipairs(parameters) do
       if set_to_none then

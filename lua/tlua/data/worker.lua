@@ -39,6 +39,7 @@ local function seed(number)
    math.randomseed(number)
 end
 
+--- Prepares the interpreter of a worker, and returns a function that makes one batch for each job.
 ---@param stopped fun(worker): boolean
 ---@param worker any  the worker's description
 ---@param id integer  from 0

@@ -38,7 +38,7 @@ end
 local take_all_reduce = args.signature
    "distributed.nn.all_reduce(tensor: tensor, op: string = 'sum', group: object?)"
 
---- Returns the sum (or "avg") of all ranks' tensors.
+--- Returns the sum of all ranks' tensors, or their mean with op = "avg".
 ---@param tensor Tensor
 ---@param options? {op: string, group: distributed.ProcessGroup}
 ---@return Tensor
@@ -93,8 +93,8 @@ end
 local take_reduce = args.signature [[distributed.nn.reduce(tensor: tensor, dst: count,
    op: string = 'sum', group: object?)]]
 
---- Returns the sum (or "avg") of all ranks' tensors on rank dst, and a copy of the rank's own
---- tensor elsewhere. On all ranks the gradient is that of rank dst's result.
+--- Returns the sum of all ranks' tensors, or their mean with op = "avg", on rank dst, and a copy of
+--- the rank's own tensor elsewhere. On all ranks the gradient is that of rank dst's result.
 ---@param tensor Tensor
 ---@param dst integer
 ---@param options? {op: string, group: distributed.ProcessGroup}

@@ -149,7 +149,7 @@ local take_recv = args.signature
 ---@param src? integer
 ---@param group? distributed.ProcessGroup
 ---@param tag? integer
----@return integer rank  whose they were
+---@return integer rank the sender
 function M.recv_object_list(...)
    local a = take_recv(...)
    local size = torch.empty({1}, {dtype = "int64", device = "cpu"})

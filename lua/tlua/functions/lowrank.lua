@@ -75,11 +75,11 @@ end
 --- Computes principal components: svd_lowrank of A minus the mean of its rows. The columns of V are
 --- the directions, S^2 / (m - 1) the variance along each, and A:matmul(V) the coordinates.
 ---@param A Tensor  (..., m, n), m samples; float32 or float64
----@param q? integer  how many, min(6, m, n) unless given
----@param center? boolean  false: the mean is not taken away, true unless given
+---@param q? integer  the number of components, min(6, m, n) unless given
+---@param center? boolean  true unless given: whether the rows' mean is subtracted
 ---@param niter? integer  2 unless given
 ---@return Tensor U  (..., m, q)
----@return Tensor S  (..., q), falling
+---@return Tensor S  (..., q), in descending order
 ---@return Tensor V  (..., n, q)
 function M.pca_lowrank(...)
    local a = pca_signature(...)

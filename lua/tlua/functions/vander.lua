@@ -8,7 +8,7 @@ local take = args.signature "vander(x: tensor, N: count?, increasing: boolean = 
 --- Returns the Vandermonde matrix of a vector x: column j is x to the power N - j, or j - 1 if
 --- increasing.
 ---@param x Tensor  (n)
----@param N? integer  columns, by default n
+---@param N? integer  the number of columns, n by default
 ---@param increasing? boolean
 ---@return Tensor  (n, N); of int64 for integers
 return function(...)

@@ -79,7 +79,7 @@ end
 
 local constants <const> = {True = true, False = false}
 
--- Returns a default's value; the second result is false where the text is none.
+-- Returns the value of a default; the second result is false if the text is no value.
 local function to_value(text)
    if text == "None" then return nil, true end
    if constants[text] ~= nil then return constants[text], true end

@@ -1,5 +1,5 @@
--- Parameter.lua - nn.Parameter: marks a tensor as a parameter, which modules and optimizers know
--- and which collects gradients.
+-- Parameter.lua - nn.Parameter: marks a tensor as a parameter, which modules register, optimizers
+-- update, and backward passes give a gradient.
 
 local args = require "tlua.args"
 local order = require "tlua.nn.order"

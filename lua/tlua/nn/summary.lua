@@ -101,7 +101,8 @@ local signature = args.signature "torch.summary(model: any, size: any, dtype: st
 --- returns each layer's output shape, parameters and operations. The sizes include the batch.
 --- `print(torch.summary(...))` shows a table; the model is not changed.
 ---@param model nn.Module
----@param size integer[]|integer[][]|Tensor|Tensor[]  of the input, of several, or the inputs
+---@param size integer[]|integer[][]|Tensor|Tensor[]  the size of the input, a list of sizes for
+---   several inputs, or the inputs
 ---@param options? {dtype: string}  of inputs made
 ---@return nn.Summary
 local function summary(...)

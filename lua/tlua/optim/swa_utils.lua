@@ -103,6 +103,7 @@ local AveragedModel = class.class("optim.swa_utils.AveragedModel", Module)
 local take = args.signature [[optim.swa_utils.AveragedModel(model: any, device: device?,
    avg_fn: callable?, multi_avg_fn: callable?, use_buffers: boolean = false)]]
 
+--- Makes the copy, on the given device or that of the model.
 ---@param model nn.Module
 ---@param options? table  device; avg_fn(averaged, current, count) gives a tensor's new average;
 --- multi_avg_fn(averaged, current, count) changes lists of tensors in place; use_buffers: whether

@@ -180,7 +180,8 @@ end
 
 -- Of classes ------------------------------------------------------------------------------------
 
--- Defines a metric that comes from how often each class was right (tp), predicted, and the target.
+-- Defines a metric of three counts for each class: right predictions (tp), predictions, and
+-- targets.
 local function by_class(name, measure)
    local title = "utils.metrics." .. name
    local signature = args.signature(title .. "(num_classes: count, average: string = 'macro')")

@@ -207,7 +207,7 @@ function Future:_end(failed)
    self.pool = nil
 end
 
--- Waits for at most that number of seconds; 0: until the file is written.
+-- Waits at most `seconds` seconds for this rank's file; 0 waits until the file is written.
 local function await(self, seconds)
    if self.written then return end
    local worker, _, good, why = self.pool:take(seconds)

@@ -119,7 +119,7 @@ local function operation(self, op, tensor, stage, number)
    return torch.distributed.P2POp(op, tensor, peer(self, stage), {group = self.group, tag = number})
 end
 
--- Adds the P2POp that sends a tensor, or leaves it to a stage of this rank.
+-- Adds the P2POp that sends a tensor, or leaves the tensor for another stage of this rank.
 local function add_send(self, ops, tensor, stage, number)
    if is_here(self, stage) then
       self.mail[number] = tensor
@@ -284,7 +284,7 @@ function Stage:forward_chunk(chunk, inputs)
    return outputs
 end
 
--- Makes gradients averaged over other ranks only in the last backward pass of a step.
+-- Sets whether gradients are averaged over other ranks: only in the last backward pass of a step.
 local function set_sync(self, sync)
    local module = self.submodule
    if class.isinstance(module, DDP) then

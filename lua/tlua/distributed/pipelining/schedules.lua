@@ -229,7 +229,8 @@ end
 
 function Batch:add(ops) table.move(ops, 1, #ops, #self + 1, self) end
 
--- Receives of shapes are waited for at once, so pending operations are started first.
+-- Receives an action's messages. Shapes are waited for at once, so pending operations are started
+-- first.
 function Batch:receive(schedule, arrivals)
    for _, m in ipairs(arrivals) do
       local kind, stage, chunk = m[1], schedule.by_index[m[2]], m[3]
@@ -661,7 +662,8 @@ end
 --- Splits the backward pass, and has no idle time between a rank's first and last action if all
 --- actions take equal times. Each rank holds as much as the first rank under 1F1B: ZB-V of "Zero
 --- Bubble Pipeline Parallelism" (Qi et al., 2023), section 6. Each rank has two stages: of 2 N
---- stages, rank i has i and 2 N - 1 - i. No idle time needs n_microbatches of 2 N - 1 or more.
+--- stages, rank i has i and 2 N - 1 - i. Without idle time, n_microbatches must be at least
+--- 2 N - 1.
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()

@@ -106,9 +106,9 @@ end
 local take_colwise = args.signature [[ColwiseParallel(input_layouts: object?,
    output_layouts: object?)]]
 
---- Splits the rows of a Linear's weight, and so its results, or the columns of an Embedding. Splits
---- a module by columns. input_layouts: the layout of the argument, Replicate() by default;
---- output_layouts: the layout of the result, Shard(-1) by default.
+--- Splits the rows of a Linear's weight, and so its results, or the columns of an Embedding.
+--- input_layouts: the layout of the argument, Replicate() by default; output_layouts: the layout of
+--- the result, Shard(-1) by default.
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()

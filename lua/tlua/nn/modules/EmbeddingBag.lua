@@ -31,11 +31,12 @@ local modes = {sum = true, mean = true, max = true}
 ---@overload fun(num_embeddings: integer, embedding_dim: integer, options?): nn.EmbeddingBag
 local EmbeddingBag, parent = class.class("nn.EmbeddingBag", Module)
 
+--- Makes the layer.
 ---@param num_embeddings integer
 ---@param embedding_dim integer
----@param options? table  `mode` is sum, mean or max; with `max_norm`, rows that are looked up
----   are first scaled down to that norm; `scale_grad_by_freq` divides gradients by how often a row
----   is used; gradients are dense, `sparse` or not
+---@param options? table  `mode` is sum, mean or max; with `max_norm`, rows that are looked up are
+---   first scaled down to that norm; `scale_grad_by_freq` divides gradients by how often a row is
+---   used; gradients are dense even with `sparse`
 function EmbeddingBag:__init(...)
    parent.__init(self)
    local a = signature(...)

@@ -22,6 +22,7 @@ local signature = args.signature [[nn.GroupNorm(num_groups: count, num_channels:
 ---@overload fun(num_groups: integer, num_channels: integer, options?: table): nn.GroupNorm
 local GroupNorm, parent = class.class("nn.GroupNorm", AffineNorm)
 
+--- Makes the layer.
 ---@param num_groups integer  a divisor of num_channels
 ---@param num_channels integer
 ---@param options? {eps: number, affine: boolean, bias: boolean,

@@ -36,6 +36,7 @@ local take_call = args.signature [[nn.MultiheadAttention.forward(query: tensor, 
 ---@overload fun(embed_dim: integer, num_heads: integer, options?): nn.MultiheadAttention
 local MultiheadAttention, parent = class.class("nn.MultiheadAttention", Module)
 
+--- Makes the layer.
 ---@param embed_dim integer  a multiple of num_heads
 ---@param num_heads integer
 ---@param options? table  `add_bias_kv` appends a learnt key and value to those of the input,

@@ -19,6 +19,7 @@ local signature = args.signature [[nn.RMSNorm(normalized_shape: integers, eps: n
 ---@overload fun(normalized_shape: integer|integer[], options?: table): nn.RMSNorm
 local RMSNorm, parent = class.class("nn.RMSNorm", AffineNorm)
 
+--- Makes the layer.
 ---@param normalized_shape integer|integer[]  the sizes of the last dimensions
 ---@param options? {eps: number, elementwise_affine: boolean,
 --- device: string|torch.device, dtype: string}
