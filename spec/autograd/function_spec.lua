@@ -153,7 +153,7 @@ describe("a Function", function()
       assert.raises("input 1", function() torch.autograd.grad(F:apply(a, b):sum(), {b}) end)
    end)
 
-   it("sums and casts what backward returns", function()
+   it("sums and casts the gradients that backward returns", function()
       local F = torch.class("F", torch.autograd.Function)
       function F.forward(_, a, b) return a * b end
       function F.backward(_, grad) return grad:float(), grad end

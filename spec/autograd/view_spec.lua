@@ -205,7 +205,7 @@ describe("a view's history", function()
 end)
 
 describe("second derivatives through a changed view", function()
-   it("of a product", function()
+   it("are right for a product", function()
       local x = leaf {{1, 2, 3}, {4, 5, 6}}
       local h = x * x
       h[1]:mul_(x[2])
@@ -215,7 +215,7 @@ describe("second derivatives through a changed view", function()
       assert.close({{164, 512, 1116}, {68, 216, 516}}, x.grad)
    end)
 
-   it("of an operator that saves its result", function()
+   it("are right for an operator that saves its result", function()
       local x, h = matrix()
       h[1]:exp_()
       local g = torch.autograd.grad(square_sum(h), x, {create_graph = true})

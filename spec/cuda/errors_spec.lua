@@ -82,7 +82,7 @@ describe("on a GPU", function()
          "for 80 90; build with make CUDA_ARCH=\"80 90 90\"\n$", output)
    end)
 
-   it("where every block is the driver's, everything works but graphs", function()
+   it("everything except graphs works if the driver allocates each block", function()
       local output = run("TLUA_CUDA_ALLOCATOR=driver", [[
          local x = torch.ones(8, 8, {device = "cuda"})
          print(x:matmul(x):sum():item())

@@ -89,7 +89,7 @@ describe("without virtual memory", function()
       end)
    end)
 
-   emulated("a segment that is refused is a smaller one", function()
+   emulated("a smaller segment is allocated if the driver refuses a larger one", function()
       assert.equal("true\n", run("TLUA_EMULATED_LEGACY=1 TLUA_EMULATED_MEMORY=12582912", [[
          local x = torch.ones(1 << 20, {device = "cuda"})
          print(x:sum():item() == 1 << 20)]]))

@@ -33,7 +33,7 @@ end
 local function name_of(d) return torch.type(d):match "[^.]+$" end
 
 describe("every distribution", function()
-   it("is here", function()
+   it("is in the list of this file", function()
       local names = {}
       for _, d in ipairs(all()) do names[name_of(d)] = true end
       for name, value in pairs(D) do
@@ -216,7 +216,7 @@ describe("methods", function()
       assert.raises("expand", function() normal:expand {3} end)
    end)
 
-   it("that a distribution lacks say so", function()
+   it("that a distribution lacks raise an error that says so", function()
       assert.raises("distributions.Beta: cdf is not defined", function() D.Beta(1, 2):cdf(0.5) end)
       assert.raises("distributions.LKJCholesky: mean is not defined", function() return D.LKJCholesky(2).mean end)
       assert.raises("distributions.Poisson: entropy is not defined", function() D.Poisson(1):entropy() end)
@@ -302,7 +302,7 @@ describe("kl_divergence", function()
       end)
    end)
 
-   it("is what samples say, with gradients", function()
+   it("equals the mean over samples, and so do its gradients", function()
       torch.manual_seed(5)
       local loc = torch.tensor(0.5):requires_grad_()
       local p, q = D.Normal(loc, 1), D.Gumbel(0, 2)

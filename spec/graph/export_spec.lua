@@ -95,7 +95,7 @@ describe("torch.export", function()
       check(function(x) return x end, {{torch.randn(4)}})
    end)
 
-   it("records what autocast casts", function()
+   it("records the casts of autocast", function()
       check(function(x)
          local _ <close> = torch.autocast "cpu"
          return x:matmul(x)

@@ -356,7 +356,7 @@ describe("torch.save for NumPy", function()
    local name
    after_each(function() os.remove(name) end)
 
-   it("writes what numpy.save writes", function()
+   it("writes the bytes that numpy.save writes", function()
       name = path .. ".npy"
       torch.save(torch.arange(0, 6):view(2, 3):float() * 1.5, name)
       assert.equal(shell.read(folder .. "saved.npy"), shell.read(name))
@@ -385,7 +385,7 @@ describe("torch.save for NumPy", function()
       assert.same({}, torch.load(name))
    end)
 
-   it("writes what NumPy reads", function()
+   it("writes files that NumPy reads", function()
       local python = shell.python "import numpy"
       if not python then return pending "needs Python 3 with NumPy" end
       name = path .. ".npz"

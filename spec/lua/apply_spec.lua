@@ -92,7 +92,7 @@ describe("apply_", function()
       assert.same({5, 1, 5, 1, 5, 1, 5, 1}, other:tolist())
    end)
 
-   it("refuses what other in-place operators refuse", function()
+   it("refuses the tensors that other in-place operators refuse", function()
       local function one() return 1 end
       assert.raises("apply_: several elements of a tensor", function() torch.zeros(1):expand(3):apply_(one) end)
       local leaf = torch.zeros(3, {requires_grad = true})

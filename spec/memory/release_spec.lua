@@ -75,7 +75,7 @@ describe("release", function()
       assert.equal("tensor(released)", tostring(x))
    end)
 
-   it("is what <close> does", function()
+   it("is called by <close>", function()
       local before = used()
       do
          local x <close> = torch.zeros(1000, 1000)
@@ -86,7 +86,7 @@ describe("release", function()
       assert.equal(before, used())
    end)
 
-   it("is what <close> does after an error too", function()
+   it("is called by <close> after an error, too", function()
       local kept
       pcall(function()
          local x <close> = torch.zeros(1000, 1000)

@@ -254,7 +254,7 @@ describe("tables of modules and parameters", function()
       assert.equal(1, #parameters:parameters())
    end)
 
-   it("are copied, and lose what was set last", function()
+   it("are copied, and popitem removes the item that was set last", function()
       local parameters = nn.ParameterDict {{"z", torch.ones(1)}, {"a", torch.ones(2)}}
       local copy = parameters:copy()
       local name, parameter = parameters:popitem()

@@ -542,7 +542,7 @@ describe("packed sequences", function()
       assert.same({{1, 5, 4}, {2, 6, 0}, {3, 0, 0}}, (R.pad_packed_sequence(packed):tolist()))
    end)
 
-   it("are moved and cast with what belongs to them", function()
+   it("are moved and cast together with their indices", function()
       local packed = R.pack_sequence({a, b, c}, false)
       assert.equal("float64", packed:double().data.dtype)
       assert.equal("float16", packed:to("float16").data.dtype)
@@ -632,7 +632,7 @@ describe("pad_sequence", function()
       assert.gradcheck(function(...) return R.pad_sequence {...} end, list)
    end)
 
-   it("refuses what it cannot pad", function()
+   it("refuses sequences that it cannot pad", function()
       assert.raises("nn.utils.rnn.pad_sequence: sequences: expected a list of tensors, each (length, ...)",
          function() R.pad_sequence {3} end)
       assert.raises("nn.utils.rnn.pad_sequence: padding_side: expected right or left, got \"up\"",

@@ -170,7 +170,7 @@ describe("views of complex tensors", function()
       assert.same({2, 6, 1}, turned:view_as_real():stride())
    end)
 
-   it("refuse what is no pair", function()
+   it("refuse a last dimension that is no pair", function()
       assert.raises("view_as_complex: expected a last dimension of size 2, got shape [3]",
          function() torch.zeros(3):view_as_complex() end)
       assert.raises("view_as_complex: expected pairs in memory",
@@ -267,7 +267,7 @@ describe("an operator on complex numbers", function()
       assert.same({0, 1, 0, 0, 0, 0}, elements(torch.where(z:eq(i), z, 0)))
    end)
 
-   it("refuses what has no meaning for them", function()
+   it("is an error if it has no meaning for them", function()
       local z = torch.ones(2, {dtype = "complex64"})
       for name, call in pairs {
          sort = function() z:sort() end, lt = function() return z:lt(z) end,

@@ -32,7 +32,7 @@ describe("full", function()
       assert.equal("float64", torch.full({2}, 3, {dtype = "float64"}).dtype)
    end)
 
-   it("refuses what the dtype cannot hold", function()
+   it("refuses a value that the dtype cannot hold", function()
       assert.raises("full", "300", "int8", function() torch.full({1}, 300, {dtype = "int8"}) end)
       assert.raises("full", "float16", function() torch.full({1}, 1e5, {dtype = "float16"}) end)
       assert.raises("fill_", "uint8", function() torch.zeros(2, {dtype = "uint8"}):fill_(256) end)
@@ -323,7 +323,7 @@ it("fill_diagonal_ starts again below if wrap = true", function()
    assert.raises("fill_diagonal_: self", "[2, 3, 2]", function() torch.zeros(2, 3, 2):fill_diagonal_(1) end)
 end)
 
-it("to takes non_blocking and copy by place or by name", function()
+it("to takes non_blocking and copy by position or by name", function()
    local x = torch.ones(2, {device = "cpu"})
    for _, row in ipairs {
       {x:to("float32", true), false, "float32"}, {x:to("float32", false, true), true, "float32"},

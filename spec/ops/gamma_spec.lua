@@ -80,7 +80,7 @@ describe("torch._sample_dirichlet", function()
       end
    end)
 
-   it("refuses what are no concentrations", function()
+   it("refuses numbers that are no concentrations", function()
       assert.raises("_sample_dirichlet: self: expected values of at least 0, got -1",
          function() torch._sample_dirichlet(torch.tensor {1.0, -1}) end)
       assert.raises("_sample_dirichlet: self: expected at least 1 dimension, got 0",
@@ -113,7 +113,7 @@ describe("torch.binomial", function()
       end
    end)
 
-   it("refuses what are no counts or probabilities", function()
+   it("refuses numbers that are no counts or probabilities", function()
       assert.raises("binomial: count: expected whole numbers, got 1.5",
          function() torch.binomial(torch.tensor(1.5), torch.tensor(0.5)) end)
       assert.raises("binomial: prob: expected", "got 1.5",

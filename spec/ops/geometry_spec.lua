@@ -41,7 +41,7 @@ describe("in-place views", function()
       assert.close({{5, 5}, {1, 1}}, x.grad, 0)
    end)
 
-   it("refuse a leaf, and what is saved for backward", function()
+   it("refuse a leaf, and a tensor that is saved for backward", function()
       local x = torch.ones(2, 3, {requires_grad = true})
       assert.raises("t_", "leaf", function() x:t_() end)
       assert.same({2, 3}, x.shape)

@@ -74,7 +74,7 @@ describe("linear_cross_entropy", function()
       assert.equal("float32", w.grad.dtype)
    end)
 
-   it("never has all logits", function()
+   it("never stores all logits at once", function()
       local n, classes = 512, 1024
       local x = torch.randn(n, 8):sim():requires_grad_()
       local w = torch.randn(classes, 8):sim():requires_grad_()

@@ -174,7 +174,7 @@ describe("einsum", function()
          torch.einsum("aiii->", torch.zeros(2, 3, 3, 3, {dtype = "float64"})), 0)
    end)
 
-   it("broadcasts what the ellipsis stands for", function()
+   it("broadcasts the dimensions that the ellipsis stands for", function()
       local a, b = normal({2, 1, 3, 4}), normal({5, 4, 2})
       assert.close(a:matmul(b), torch.einsum("...ij,...jk->...ik", a, b), 1e-13)
       assert.close(a:matmul(b):sum({1, 2}), torch.einsum("...ij,...jk->ik", a, b), 1e-13)
@@ -229,7 +229,7 @@ it("chain_matmul takes matrices one by one or in a list, one alone too", functio
    assert.raises("chain_matmul", "matrices", function() torch.chain_matmul(a, b:select(2, 1)) end)
 end)
 
-it("tensordot takes both lists in one, and sums over what the other has once", function()
+it("tensordot takes both lists in one table, and broadcasts summed dimensions of size 1", function()
    local a, b = torch.randn(2, 3, 4), torch.randn(4, 5, 2)
    assert.close(torch.tensordot(a, b, {1, 3}, {3, 1}), torch.tensordot(a, b, {{1, 3}, {3, 1}}), 0)
    assert.close({6.0}, torch.tensordot(torch.tensor {1.0, 2, 3}, torch.ones(1, 1), {dims = {{1}, {2}}}), 1e-6)

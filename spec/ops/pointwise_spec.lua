@@ -389,7 +389,7 @@ describe("one element beside a row", function()
       function(x, y) return x:clamp(-y, y) end, function(x, y) return x:clone():sub_(y) end,
    }
 
-   it("gives the same results as an array of it", function()
+   it("gives the same results as an array filled with it", function()
       torch.manual_seed(5)
       for _, dtype in ipairs {"float32", "float64", "bfloat16", "int32", "int64"} do
          for _, n in ipairs {127, 128, 145, 3000} do

@@ -130,7 +130,7 @@ describe("select, narrow and slice", function()
       assert.equal(0, x:slice(1, 5, 2):numel())
    end)
 
-   it("refuse what lies outside", function()
+   it("refuse positions outside of the dimension", function()
       assert.raises("select", "index 5", "1 to 4 or -4 to -1", function() matrix():select(2, 5) end)
       assert.raises("select", "empty", function() torch.zeros(0):select(1, 1) end)
       assert.raises("narrow", "do not fit", function() matrix():narrow(2, 3, 3) end)

@@ -60,14 +60,14 @@ describe("convolution in tiles", function()
       compare(2, 96, 25, 26, 66, 1, 2)
    end)
 
-   it("of images that are smaller than a tile", function()
+   it("agrees for images that are smaller than a tile", function()
       compare(40, 130, 3, 3, 50, 1, 1)
       compare(60, 64, 2, 6, 64, 2, 1)
    end)
 
-   it("of more weights than a cache holds", function() compare(5, 140, 14, 13, 150, 1, 1) end)
+   it("agrees for more weights than a cache holds", function() compare(5, 140, 14, 13, 150, 1, 1) end)
 
-   it("of an input that is not contiguous", function()
+   it("agrees for an input that is not contiguous", function()
       compare(2, 48, 30, 28, 48, 1, 1, function(x) return x:transpose(3, 4) end)
       compare(2, 96, 30, 28, 48, 1, 1, function(x) return x[{{}, {}, {1, -1, 2}}] end)
       compare(1, 48, 30, 28, 48, 1, 1, function(x) return x:expand(3, -1, -1, -1) end)
@@ -79,7 +79,7 @@ describe("convolution in tiles", function()
       if not sanitized then compare(8, 512, 7, 7, 512, 1, 1) end
    end)
 
-   it("of half types is summed in float32", function()
+   it("sums half types in float32", function()
       local x, w = torch.randn(2, 64, 24, 24):half(), torch.randn(64, 64, 3, 3):half()
       local zero = torch.zeros(64)
       local expected = by_columns(x, w, zero, 1, 1, torch.zeros(2, 64, 24, 24))

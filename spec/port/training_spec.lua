@@ -297,7 +297,7 @@ describe("tlua port", function()
       assert.matches("TLUA_PYTHON: not a Python of version 3.8 or later: /none", output, 1, true)
    end)
 
-   it("lists what has no counterpart with its lines, and the program fails where it is used", function()
+   it("lists names without a counterpart with their lines, and the program fails where it uses one", function()
       shell.with_folder(function(folder)
          shell.write(folder .. "/a.py", "import torch\nfrom torchvision import datasets\n"
             .. "print(1)\nds = datasets.MNIST('x')\n")

@@ -11,7 +11,7 @@ describe("torch.compile", function()
       assert.equal(torch.compile, torch.compiler.compile)
    end)
 
-   it("refuses what PyTorch refuses", function()
+   it("refuses arguments that PyTorch refuses", function()
       assert.raises("compile", "model: expected a module or a function, got nil", function() torch.compile(nil) end)
       assert.raises("compile", "mode: expected", function() torch.compile(print, {mode = "fast"}) end)
       assert.raises("compile", "unknown option fulgraph", function() torch.compile(print, {fulgraph = true}) end)

@@ -5,7 +5,7 @@ local torch = require "tlua"
 local assert_close, make_tensor = torch.testing.assert_close, torch.testing.make_tensor
 
 describe("testing.assert_close", function()
-   it("takes what lies within the tolerances of the dtype", function()
+   it("accepts differences within the tolerances of the dtype", function()
       assert_close(torch.tensor {1.0}, torch.tensor {1.000011})
       assert_close(torch.tensor({1.0}, {dtype = "float16"}), torch.tensor({1.0009}, {dtype = "float16"}))
       assert_close(torch.tensor({1.0}, {dtype = "bfloat16"}), torch.tensor {1.015}, {check_dtype = false})

@@ -6,7 +6,7 @@ local tlua = require "tlua"
 local function same(expected, x) assert.same(expected, x:totable()) end
 
 describe("Torch7's tensors", function()
-   it("have a type for each dtype, and results of it", function()
+   it("have a type for each dtype, which results keep", function()
       assert.equal("torch.DoubleTensor", torch.Tensor(2):type())
       for _, name in ipairs {"Double", "Float", "Byte", "Char", "Short", "Int", "Long"} do
          local x = torch[name .. "Tensor"] {1, 2}
