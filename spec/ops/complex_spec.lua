@@ -4,11 +4,16 @@
 local torch = require "tlua"
 
 local device = require "spec.support.device"
+local shell = require "spec.support.shell"
 
 if device.name == "cuda" then
    it("complex tensors on a GPU are refused, since it has no kernels for them yet", function()
-      assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU",
-         function() torch.zeros(1, {dtype = "complex64"}) end)
+      for _, call in ipairs {
+         function() torch.zeros(1, {dtype = "complex64"}) end,
+         function() torch.zeros(1, {dtype = "float64"}):view "complex64" end,
+      } do
+         assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU", call)
+      end
    end)
    return
 end
@@ -109,6 +114,14 @@ describe("a complex number", function()
             one:baddbmm(one, one, {beta = z})
          end,
          ["pad: the complex number 1+2i"] = function() F.pad(x, {1, 1}, {value = z}) end,
+         ["copy_: values of dtype complex64"] = function() x:copy_(tensor) end,
+         ["copy_: values of dtype complex64 cannot be stored in a tensor of dtype float32"] =
+            function() x[{}] = tensor end,
+         ["index: copy_: values of dtype complex64"] = function() x[1] = tensor end,
+         ["fill_: values of dtype complex64"] = function() x:fill_(tensor) end,
+         ["slice_scatter: values of dtype complex64"] = function()
+            x:slice_scatter(tensor:expand(2), 1)
+         end,
       } do
          assert.raises(message, call)
          assert.same({1, 1}, x:tolist(), message)
@@ -146,6 +159,17 @@ describe("complex dtypes", function()
       assert.same({true, true, false}, elements(z:to "bool"))
       assert.same({3, 0}, elements(torch.tensor({3}):to "complex64"))
       assert.same({1.5, 0}, elements(torch.tensor({1.5}, {dtype = "float16"}):to "complex128"))
+   end)
+
+   it("warn once that a conversion drops imaginary parts", function()
+      local output, status = shell.run(("%s -W -e %s 2>&1"):format(shell.start(), shell.quote [[
+         local z = torch.tensor {torch.complex(1, 2)}
+         z:to "complex128"; z:bool(); torch.real(z) -- lose nothing
+         print(z:float():item(), z:to("float64"):item(), z:sum({dtype = "float32"}):item())]]))
+      assert.equal(0, status, output)
+      assert.matches(":3: float: casting complex values to real discards the imaginary part\n" ..
+         "1%.0\t1%.0\t1%.0\n$", output)
+      assert.equal(1, select(2, output:gsub("discards", "")))
    end)
 
    it("tell that they are complex", function()
@@ -275,6 +299,7 @@ describe("an operator on complex numbers", function()
          maximum = function() return torch.maximum(z, z) end,
          argmax = function() return z:argmax() end, sign = function() return z:sign() end,
          cummax = function() return z:cummax(1) end, relu = function() return torch.relu(z) end,
+         mse_loss = function() torch.nn.functional.mse_loss(z, z) end,
       } do
          assert.raises(name .. ": does not take complex numbers", call)
       end

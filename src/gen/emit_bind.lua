@@ -329,7 +329,8 @@ local function emit_binding(op, name, cname, inplace)
       line("  tl_Tensors *list = a.failed ? NULL : tli_push_list(L);")
    end
    emit_reading(op, line)
-   if op.composite and not op.complex and cdecl.complex_arguments(op) then
+   local refuses = op.composite and not op.complex or op.entry.complex == false
+   if refuses and cdecl.complex_arguments(op) then
       line("  if (!a.failed && (%s)) a.failed = !tli_refuse_complex(sig_%s.name);",
            cdecl.complex_arguments(op), cname)
    end

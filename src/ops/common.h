@@ -141,6 +141,9 @@ bool tli_check_ndim(const char *op, int64_t n) TL_MUSTCHECK;
 /* Check that `dtype` keeps the imaginary parts of a number, or of a tensor's values. */
 bool tli_check_complex_number(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;
 bool tli_check_complex_values(const char *op, const tl_Tensor *values, tl_DType dtype) TL_MUSTCHECK;
+/* Warns, once in a process, if a conversion to `dtype`, which the user asks for, drops imaginary
+** parts. */
+void tli_warn_discarding(const tl_Tensor *self, tl_DType dtype);
 /* Checks that an element of `dtype` can hold the number: integers must be in range (a float
 ** loses its fraction), and a finite float must not exceed the largest one. */
 bool tli_check_holds(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;

@@ -11,6 +11,8 @@
 */
 #include "core/device/capture.h"
 
+#include <stdio.h>
+
 #include "core/device/running.h"
 #include "core/device/settings.h"
 #include "core/memory/alloc.h"
@@ -107,13 +109,17 @@ tli_Capture *tli_capture_of(tl_Device device) {
   return c;
 }
 
-void (*_Atomic tli_warn_wait)(tl_Device device);
+void (*_Atomic tli_warn)(const char *text);
 
 /* Returns whether the host may wait for a device. Warns or fails if TL_SYNC_DEBUG asks for it. */
 static bool allows_waits(tl_Device device) {
   int64_t mode = tli_setting(TL_SYNC_DEBUG);
-  void (*warn)(tl_Device) = atomic_load(&tli_warn_wait);
-  if (mode == 1 && warn) warn(device);
+  void (*warn)(const char *) = atomic_load(&tli_warn);
+  if (mode == 1 && warn) {
+    char text[64];
+    snprintf(text, sizeof text, "the host waits for %s", tli_device_str(device));
+    warn(text);
+  }
   return mode < 2 || tli_fail(TL_EDEVICE,
                               "the host would have to wait for %s here, which "
                               "set_sync_debug_mode has made an error",

@@ -23,8 +23,8 @@ bool tli_may_reshape(const char *op) TL_MUSTCHECK;
 /* Returns where the running call was made, as "script.lua:12", a static string; set by the
 ** binding, or NULL. */
 extern const char *(*_Atomic tli_call_site)(void);
-/* Reports that the running call waits for a device; set by the binding, or NULL. */
-extern void (*_Atomic tli_warn_wait)(tl_Device device);
+/* Shows a warning about the running call; set by the binding, or NULL. */
+extern void (*_Atomic tli_warn)(const char *text);
 /* Sets the argument, a static string, for which faults in the data are reported until it is set to
 ** NULL. An operator that calls other operators uses it. Returns the previous argument. */
 const char *tli_set_fault_argument(const char *argument);

@@ -78,20 +78,21 @@ static int call_frames(tli_Frame *frames, int most) {
   return n;
 }
 
-/* ---- warnings about waits ---- */
+/* ---- warnings ---- */
 
-static void warn_wait(tl_Device device) {
+/* Shows a warning by Lua's warning function, with the line of the call and its operator. */
+static void show_warning(const char *warning) {
   lua_State *L = tli_calling;
   const char *site = call_site(), *op = tli_operator();
   char text[256];
   if (L == NULL) return;
-  snprintf(text, sizeof text, "%s%s%s: the host waits for %s", site ? site : "", site ? ": " : "",
-           op ? op : "an operator", tli_device_str(device));
+  snprintf(text, sizeof text, "%s%s%s: %s", site ? site : "", site ? ": " : "",
+           op ? op : "an operator", warning);
   lua_warning(L, text, 0);
 }
 
 void tli_open_call_site(void) {
-  atomic_store(&tli_warn_wait, warn_wait);
+  atomic_store(&tli_warn, show_warning);
   atomic_store(&tli_call_frames, call_frames);
   atomic_store(&tli_call_site, call_site);
   atomic_store(&tli_read_call_stack, call_stack);

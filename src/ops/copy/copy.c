@@ -2,8 +2,10 @@
 ** copy.c - copies of tensors: to another dtype, device or memory order, over another tensor, and
 ** without history.
 */
+#include <stdatomic.h>
 #include <string.h>
 
+#include "core/device/running.h"
 #include "ops/chain.h"
 #include "ops/copy/memory_format.h"
 
@@ -37,7 +39,10 @@ static bool alike(const tl_Tensor *a, const tl_Tensor *b) {
   return a->dtype == b->dtype && tli_same_sizes(a, b) && tli_contiguous(a) && tli_contiguous(b);
 }
 
+/* Implicit conversions to real numbers are refused, as by the other operators that store values;
+** PyTorch warns. To bool means other than 0, which loses nothing. */
 bool tli_op_copy_(tl_Tensor *self, tl_Tensor *src, bool non_blocking) {
+  if (self->dtype != TL_BOOL) TL_TRY(tli_check_complex_values("copy_", src, (tl_DType)self->dtype));
   bool moves = !tli_same_device(tli_device(self), tli_device(src));
   if (moves && alike(self, src)) return tli_move_into(self, src, non_blocking);
   tli_Chain c = {0};
@@ -72,6 +77,14 @@ tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device, bool non_blocking) {
   return moved;
 }
 
+void tli_warn_discarding(const tl_Tensor *self, tl_DType dtype) {
+  static atomic_bool warned;
+  if (!tli_is_complex((tl_DType)self->dtype) || tli_is_complex(dtype) || dtype == TL_BOOL) return;
+  void (*warn)(const char *) = atomic_load(&tli_warn);
+  if (warn && !atomic_exchange(&warned, true))
+    warn("casting complex values to real discards the imaginary part");
+}
+
 /* Converts the dtype on the device where fewer bytes must be moved. */
 static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, bool async,
                           bool copy) {
@@ -82,6 +95,7 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
     if (moves) return tlo_move(self, device, async);
     return copy ? tlo_clone(self) : tli_retain(self);
   }
+  tli_warn_discarding(self, dtype);
   if (!moves) return tlo_to_dtype(self, dtype);
   bool first = device.type != TL_META && tli_dtype_bytes[dtype] <= tli_dtype_bytes[self->dtype];
   /* an asynchronous copy would let the host convert data that has not arrived */

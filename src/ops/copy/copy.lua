@@ -2,8 +2,9 @@
 
 op {"copy_(Tensor self, Tensor src, bool non_blocking=false) -> self", any_device = {src = true},
     node = "CopyBackwards",
-    doc = [[Copies src, broadcast to self's shape and converted to its dtype, into self. With
-    non_blocking a copy between a device and pinned memory may go on when this returns.]],
+    doc = [[Copies src, broadcast to self's shape and converted to its dtype, into self; complex
+    numbers are refused where self is real. With non_blocking a copy between a device and pinned
+    memory may go on when this returns.]],
     func = false,
     grad = {self = "zeros_like(grad)", src = "grad"}, examples = {"T(3), T(3)", "T(2, 3), T(3)"}}
 example("copy_", [=[
@@ -29,10 +30,11 @@ op {[[to(Tensor self, dtype dtype=nil, bool non_blocking=false, bool copy=false,
       device device=nil, string memory_format=nil) -> Tensor]],
     node = "ToCopy",
     doc = [[Converts self to a dtype and moves it to a device. Returns self itself if nothing
-    changes, unless copy is true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well. With
-    non_blocking a move from pinned memory to a device, or from a device to the CPU, which then
-    gives pinned memory, may go on when this returns: synchronize before the values are read on the
-    CPU. With memory_format, such as torch.channels_last, the result has that order (see
+    changes, unless copy is true. x:to("float64"), x:to("cuda:0") and x:to(other) work as well.
+    Complex numbers keep their real part in a real dtype, with a warning, once (Lua's: `warn "@on"`
+    shows it). With non_blocking a move from pinned memory to a device, or from a device to the CPU,
+    which then gives pinned memory, may go on when this returns: synchronize before the values are
+    read on the CPU. With memory_format, such as torch.channels_last, the result has that order (see
     contiguous).]],
     composite = true, hooked = true, func = false, out = false,
     examples = {"T(3), 'float64'", "T(3), 'float64', false, true",

@@ -13,6 +13,7 @@ op {"reduced(Tensor self, string reduction) -> Tensor", internal = true, composi
 
 F {"mse_loss(Tensor input, Tensor target, " .. reduced .. ") -> Tensor",
    node = "MseLoss", doc = "Computes (input - target)^2; reduction is 'mean', 'sum' or 'none'.",
+   complex = false,
    expr = "reduced(square(input - target), reduction)",
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4)", "T(3), T(3), 'sum'", "T(2, 3), T(3), 'none'"}}

@@ -10,7 +10,7 @@
 
 /* Returns the dtype of a sum: the requested one, or int64 for integers and bool. */
 static tl_DType sum_dtype(const tl_Tensor *self, tl_DType wish) {
-  if (wish != TL_NODTYPE) return wish;
+  if (wish != TL_NODTYPE) return tli_warn_discarding(self, wish), wish;
   return tli_is_inexact((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;
 }
 

@@ -36,6 +36,7 @@ static tl_Tensor *sums(const char *op, tlk_Scan kernel, tl_Tensor *self, int64_t
   if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "%s: not defined for bool", op);
   if (dtype == TL_NODTYPE)
     dtype = tli_is_inexact((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;
+  tli_warn_discarding(self, dtype);
   if (tli_is_complex(dtype))
     return (kernel == TLK_scan_cumsum ? tli_complex_cumsum : tli_complex_cumprod)(op, self, dim,
                                                                                   dtype);

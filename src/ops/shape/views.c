@@ -338,8 +338,5 @@ tl_Tensor *tlo_view_dtype(tl_Tensor *self, tl_DType dtype) {
     return tli_fail_null(TL_EDTYPE, "view: expected a dtype of %d bytes as %s has, got %s",
                          (int)tli_dtype_bytes[self->dtype], tl_dtype_name((tl_DType)self->dtype),
                          tl_dtype_name(dtype));
-  TL_TRY_NULL(tli_has_dtype(dtype));
-  tl_Tensor *view = tli_detached(self);
-  if (view) view->dtype = (int8_t)dtype;
-  return view;
+  return tli_alias_as(self, dtype, self->ndim, self->sizes, self->strides, self->offset);
 }
