@@ -64,13 +64,13 @@ static bool gelsd(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, i
   return true;
 }
 
-static bool sytrf(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, void *a, int *pivots,
-                  int *info) {
+static bool sytrf(const tlk_Context *cx, tl_DType dtype, bool hermitian, int64_t batch, int n,
+                  void *a, int *pivots, int *info) {
   return true;
 }
 
-static bool sytrs(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, int nrhs,
-                  const void *a, const int *pivots, void *b) {
+static bool sytrs(const tlk_Context *cx, tl_DType dtype, bool hermitian, int64_t batch, int n,
+                  int nrhs, const void *a, const int *pivots, void *b) {
   return true;
 }
 
@@ -79,8 +79,13 @@ static bool trsm(const tlk_Context *cx, tl_DType dtype, bool left, bool upper, b
   return true;
 }
 
+static bool geev(const tlk_Context *cx, tl_DType dtype, bool vectors, int64_t batch, int n, void *a,
+                 void *w, void *v, int *info) {
+  return true;
+}
+
 static const tlk_Lapack lapack = {potrf, getrf, getrs, geqrf, orgqr, gesdd,
-                                  syevd, gelsd, sytrf, sytrs, trsm};
+                                  syevd, gelsd, sytrf, sytrs, trsm,  geev};
 
 /* ---- one device, with one stream that is always idle ------------------------------- */
 

@@ -18,6 +18,7 @@ local exceptions = {
    },
    complex = {float32 = "its result is no floating-point tensor"},
    polar = {float32 = "its result is no floating-point tensor"},
+   eig = {float32 = "the signs of eigenvectors depend on rounding"},
    batch_norm = {arguments = "it updates the running statistics"},
    instance_norm = {arguments = "it updates the running statistics"},
 }
@@ -39,8 +40,11 @@ local function widen(x)
    return floating(x) and x:detach():to "float64" or x
 end
 
+-- Returns complex numbers as pairs of real ones, whose NaN are compared one by one.
+local function parts(t) return torch.is_tensor(t) and t:is_complex() and t:view_as_real() or t end
+
 local function difference(expected, actual, tol)
-   local ok, fault = pcall(assert.close, expected, actual, tol)
+   local ok, fault = pcall(assert.close, parts(expected), parts(actual), tol)
    return not ok and (type(fault) == "table" and fault.message or tostring(fault)) or nil
 end
 
@@ -345,7 +349,6 @@ local of_complex <const> = {
 local real_results <const> = {abs = true, angle = true}
 local real_examples <const> = {
    ["T(3), P(3), {rounding_mode = 'floor'}"] = "complex quotients are not rounded",
-   ["T(3, 4), 'nuc'"] = "singular values of complex matrices are missing",
 }
 
 local function check_complex(row, text, faults)

@@ -74,8 +74,15 @@ local function as_complex(make)
       return torch.complex(parts[1], parts[2]):requires_grad_()
    end
 end
+local function hermitian_positive_definite(...)
+   local sizes = {...}
+   sizes[#sizes + 1] = sizes[#sizes]
+   local x = torch.complex(randn(table.unpack(sizes)), randn(table.unpack(sizes)))
+   local one = torch.eye(x:size(-1), {dtype = "float64"})
+   return (x:matmul(x.mH) + one):requires_grad_()
+end
 local complex_names = setmetatable({
-   T = names.Z, P = as_complex(names.P), U = as_complex(names.U),
+   T = names.Z, P = as_complex(names.P), U = as_complex(names.U), SPD = hermitian_positive_definite,
 }, {__index = environment})
 
 --- Replaces each tensor in a value, at any depth in tables, by fn(tensor).

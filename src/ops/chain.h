@@ -99,6 +99,15 @@ static inline tl_Tensor *chain_matmul(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) 
 static inline tl_Tensor *chain_t(tli_Chain *c, tl_Tensor *a) {
   return TLI_STEP(c, tlo_transpose(a, -2, -1));
 }
+/* Returns the conjugate of complex numbers, and real ones unchanged. */
+static inline tl_Tensor *chain_conj(tli_Chain *c, tl_Tensor *a) {
+  if (c->failed || !tli_is_complex((tl_DType)a->dtype)) return a;
+  return tli_keep(c, tlo_conj(a));
+}
+/* Transposes matrices, and conjugates complex numbers. */
+static inline tl_Tensor *chain_h(tli_Chain *c, tl_Tensor *a) {
+  return chain_t(c, chain_conj(c, a));
+}
 static inline tl_Tensor *chain_unsqueeze(tli_Chain *c, tl_Tensor *a, int64_t dim) {
   return TLI_STEP(c, tlo_unsqueeze(a, dim));
 }

@@ -15,7 +15,10 @@
 static bool found;
 static tli_Once once = TLI_ONCE_INIT;
 
-static void open_lapack(void) { found = tlk_lapack_f32.open() && tlk_lapack_f64.open(); }
+static void open_lapack(void) {
+  found = tlk_lapack_f32.open() && tlk_lapack_f64.open() && tlk_lapack_c64.open() &&
+          tlk_lapack_c128.open();
+}
 
 static bool ready(void) {
   tli_once(&once, open_lapack);
@@ -46,10 +49,19 @@ static bool share(tlk_LapackRoutine run, const tlk_LapackCall *call, int64_t bat
   return !b.failed || tli_fail(TL_EMEM, "linalg: out of memory");
 }
 
-/* Calls the routine of the dtype's precision. */
-#define SHARE(name, m, n, k, ...)                                                          \
-  ((void)cx, ready() && share((dtype == TL_F32 ? &tlk_lapack_f32 : &tlk_lapack_f64)->name, \
-                              &(tlk_LapackCall){__VA_ARGS__}, batch, m, n, k))
+static const tlk_LapackRoutines *routines_of(tl_DType dtype) {
+  switch (dtype) {
+  case TL_F32: return &tlk_lapack_f32;
+  case TL_C64: return &tlk_lapack_c64;
+  case TL_C128: return &tlk_lapack_c128;
+  default: return &tlk_lapack_f64;
+  }
+}
+
+/* Calls the dtype's routine. */
+#define SHARE(name, m, n, k, ...) \
+  ((void)cx,                      \
+   ready() && share(routines_of(dtype)->name, &(tlk_LapackCall){__VA_ARGS__}, batch, m, n, k))
 
 static bool potrf(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, void *a, int *info) {
   return SHARE(potrf, n, n, n, .n = n, .a = a, .info = info);
@@ -85,13 +97,15 @@ static bool gelsd(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, i
   return SHARE(gelsd, m, n, most(m, n), .m = m, .n = n, .nrhs = nrhs, .a = a, .b = b, .s = s,
                .rcond = rcond, .rank = rank, .info = info);
 }
-static bool sytrf(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, void *a, int *pivots,
-                  int *info) {
-  return SHARE(sytrf, n, n, n, .n = n, .a = a, .pivots = pivots, .info = info);
+static bool sytrf(const tlk_Context *cx, tl_DType dtype, bool hermitian, int64_t batch, int n,
+                  void *a, int *pivots, int *info) {
+  return SHARE(sytrf, n, n, n, .hermitian = hermitian, .n = n, .a = a, .pivots = pivots,
+               .info = info);
 }
-static bool sytrs(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, int nrhs,
-                  const void *a, const int *pivots, void *b) {
-  return SHARE(sytrs, n, n, nrhs, .n = n, .nrhs = nrhs, .in = a, .pivots_in = pivots, .b = b);
+static bool sytrs(const tlk_Context *cx, tl_DType dtype, bool hermitian, int64_t batch, int n,
+                  int nrhs, const void *a, const int *pivots, void *b) {
+  return SHARE(sytrs, n, n, nrhs, .hermitian = hermitian, .n = n, .nrhs = nrhs, .in = a,
+               .pivots_in = pivots, .b = b);
 }
 static bool trsm(const tlk_Context *cx, tl_DType dtype, bool left, bool upper, bool transpose,
                  bool unit, int64_t batch, int m, int n, const void *a, void *b) {
@@ -99,5 +113,10 @@ static bool trsm(const tlk_Context *cx, tl_DType dtype, bool left, bool upper, b
                .unit = unit, .m = m, .n = n, .in = a, .b = b);
 }
 
+static bool geev(const tlk_Context *cx, tl_DType dtype, bool vectors, int64_t batch, int n, void *a,
+                 void *w, void *v, int *info) {
+  return SHARE(geev, n, n, n, .vectors = vectors, .n = n, .a = a, .s = w, .u = v, .info = info);
+}
+
 const tlk_Lapack tlk_cpu_lapack = {potrf, getrf, getrs, geqrf, orgqr, gesdd,
-                                   syevd, gelsd, sytrf, sytrs, trsm};
+                                   syevd, gelsd, sytrf, sytrs, trsm,  geev};

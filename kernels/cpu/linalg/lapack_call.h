@@ -1,5 +1,5 @@
 /*
-** lapack_call.h - a call of a LAPACK routine for the matrices of a batch, in either precision.
+** lapack_call.h - a call of a LAPACK routine for the matrices of a batch, of any type of numbers.
 */
 #ifndef TLK_LAPACK_CALL_H
 #define TLK_LAPACK_CALL_H
@@ -10,7 +10,7 @@
 /* The arguments of a routine; each routine uses some of them. The matrices of a batch are
 ** contiguous. */
 typedef struct tlk_LapackCall {
-  bool vectors, left, upper, transpose, unit;
+  bool vectors, left, upper, transpose, unit, hermitian;
   char job;
   int m, n, k, nrhs;
   const void *in; /* read-only operands: factors, tau */
@@ -23,13 +23,14 @@ typedef struct tlk_LapackCall {
 /* Processes matrices from begin to end. Returns false if memory is exhausted. */
 typedef bool (*tlk_LapackRoutine)(const tlk_LapackCall *c, int64_t begin, int64_t end);
 
-/* LAPACK's routines in one precision. */
+/* LAPACK's routines for one type of numbers. */
 typedef struct tlk_LapackRoutines {
   bool (*open)(void); /* Finds the routines in the library that blas.c opened. */
-  tlk_LapackRoutine potrf, getrf, getrs, geqrf, orgqr, gesdd, syevd, gelsd, sytrf, sytrs, trsm;
+  tlk_LapackRoutine potrf, getrf, getrs, geqrf, orgqr, gesdd, syevd, gelsd, sytrf, sytrs, trsm,
+      geev;
 } tlk_LapackRoutines;
 
-extern const tlk_LapackRoutines tlk_lapack_f32, tlk_lapack_f64;
+extern const tlk_LapackRoutines tlk_lapack_f32, tlk_lapack_f64, tlk_lapack_c64, tlk_lapack_c128;
 
 static inline int least(int a, int b) { return a < b ? a : b; }
 static inline int most(int a, int b) { return a > b ? a : b; }

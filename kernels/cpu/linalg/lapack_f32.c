@@ -1,5 +1,5 @@
 /* lapack_f32.c - LAPACK in float. */
-typedef float real;
+typedef float real, number;
 #define P "s"
 #include "kernels/cpu/linalg/lapack_routines.h"
 

@@ -1,5 +1,5 @@
 /* lapack_f64.c - LAPACK in double. */
-typedef double real;
+typedef double real, number;
 #define P "d"
 #include "kernels/cpu/linalg/lapack_routines.h"
 

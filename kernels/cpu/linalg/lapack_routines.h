@@ -1,33 +1,63 @@
 /*
-** lapack_routines.h - the routines of LAPACK in one precision: lapack_<type>.c defines `real` and
-** P, the letter that begins their names, and includes this file. Fortran's calling convention
-** passes everything by address, and a hidden length for each character.
+** lapack_routines.h - the routines of LAPACK for one type of numbers: lapack_<type>.c defines
+** `number`, `real` (the type of a number's parts), P, the letter that begins their names, and
+** TLK_COMPLEX if numbers are complex, and includes this file. Fortran's calling convention passes
+** everything by address, and a hidden length for each character.
 */
 #include "core/memory/alloc.h"
 #include "core/error.h"
 #include "kernels/cpu/linalg/lapack_call.h"
 #include "kernels/cpu/matmul/blas.h"
 
-/* The library's routines of one precision. */
+/* Routines for complex numbers take one array more, of real numbers, and some have other names. */
+#ifdef TLK_COMPLEX
+#define REAL_WORK_TYPE real *,
+#define REAL_SIZE_TYPE real *, const int *,
+#define ORTHOGONAL "un"
+#define SYMMETRIC "he"
+typedef const void *Factor; /* cblas takes complex numbers by address */
+#else
+#define REAL_WORK_TYPE
+#define REAL_SIZE_TYPE
+#define ORTHOGONAL "or"
+#define SYMMETRIC "sy"
+typedef real Factor;
+#endif
+
+/* The library's routines for the type. */
 static struct {
-  void (*potrf)(const char *, const int *, real *, const int *, int *, size_t);
-  void (*getrf)(const int *, const int *, real *, const int *, int *, int *);
-  void (*getrs)(const char *, const int *, const int *, const real *, const int *, const int *,
-                real *, const int *, int *, size_t);
-  void (*geqrf)(const int *, const int *, real *, const int *, real *, real *, const int *, int *);
-  void (*orgqr)(const int *, const int *, const int *, real *, const int *, const real *, real *,
-                const int *, int *);
-  void (*gesdd)(const char *, const int *, const int *, real *, const int *, real *, real *,
-                const int *, real *, const int *, real *, const int *, int *, int *, size_t);
-  void (*syevd)(const char *, const char *, const int *, real *, const int *, real *, real *,
-                const int *, int *, const int *, int *, size_t, size_t);
-  void (*gelsd)(const int *, const int *, const int *, real *, const int *, real *, const int *,
-                real *, const real *, int *, real *, const int *, int *, int *);
-  void (*sytrf)(const char *, const int *, real *, const int *, int *, real *, const int *, int *,
-                size_t);
-  void (*sytrs)(const char *, const int *, const int *, const real *, const int *, const int *,
-                real *, const int *, int *, size_t);
-  void (*trsm)(int, int, int, int, int, int, int, real, const real *, int, real *, int);
+  void (*potrf)(const char *, const int *, number *, const int *, int *, size_t);
+  void (*getrf)(const int *, const int *, number *, const int *, int *, int *);
+  void (*getrs)(const char *, const int *, const int *, const number *, const int *, const int *,
+                number *, const int *, int *, size_t);
+  void (*geqrf)(const int *, const int *, number *, const int *, number *, number *, const int *,
+                int *);
+  void (*orgqr)(const int *, const int *, const int *, number *, const int *, const number *,
+                number *, const int *, int *);
+  void (*gesdd)(const char *, const int *, const int *, number *, const int *, real *, number *,
+                const int *, number *, const int *, number *, const int *, REAL_WORK_TYPE int *,
+                int *, size_t);
+  void (*syevd)(const char *, const char *, const int *, number *, const int *, real *, number *,
+                const int *, REAL_SIZE_TYPE int *, const int *, int *, size_t, size_t);
+  void (*gelsd)(const int *, const int *, const int *, number *, const int *, number *, const int *,
+                real *, const real *, int *, number *, const int *, REAL_WORK_TYPE int *, int *);
+  void (*sytrf)(const char *, const int *, number *, const int *, int *, number *, const int *,
+                int *, size_t);
+  void (*sytrs)(const char *, const int *, const int *, const number *, const int *, const int *,
+                number *, const int *, int *, size_t);
+  void (*hetrf)(const char *, const int *, number *, const int *, int *, number *, const int *,
+                int *, size_t);
+  void (*hetrs)(const char *, const int *, const int *, const number *, const int *, const int *,
+                number *, const int *, int *, size_t);
+  void (*trsm)(int, int, int, int, int, int, int, Factor, const number *, int, number *, int);
+#ifdef TLK_COMPLEX
+  void (*geev)(const char *, const char *, const int *, number *, const int *, number *, number *,
+               const int *, number *, const int *, number *, const int *, real *, int *, size_t,
+               size_t);
+#else
+  void (*geev)(const char *, const char *, const int *, real *, const int *, real *, real *, real *,
+               const int *, real *, const int *, real *, const int *, int *, size_t, size_t);
+#endif
 } lib;
 
 static bool load_routine(void *member, const char *name) {
@@ -39,10 +69,12 @@ static bool load_routine(void *member, const char *name) {
 static bool open_routines(void) {
   return load_routine(&lib.potrf, P "potrf_") && load_routine(&lib.getrf, P "getrf_") &&
          load_routine(&lib.getrs, P "getrs_") && load_routine(&lib.geqrf, P "geqrf_") &&
-         load_routine(&lib.orgqr, P "orgqr_") && load_routine(&lib.gesdd, P "gesdd_") &&
-         load_routine(&lib.syevd, P "syevd_") && load_routine(&lib.gelsd, P "gelsd_") &&
+         load_routine(&lib.orgqr, P ORTHOGONAL "gqr_") && load_routine(&lib.gesdd, P "gesdd_") &&
+         load_routine(&lib.syevd, P SYMMETRIC "evd_") && load_routine(&lib.gelsd, P "gelsd_") &&
          load_routine(&lib.sytrf, P "sytrf_") && load_routine(&lib.sytrs, P "sytrs_") &&
-         load_routine(&lib.trsm, "cblas_" P "trsm");
+         load_routine(&lib.hetrf, P SYMMETRIC "trf_") &&
+         load_routine(&lib.hetrs, P SYMMETRIC "trs_") &&
+         load_routine(&lib.trsm, "cblas_" P "trsm") && load_routine(&lib.geev, P "geev_");
 }
 
 /* Workspace of the size that a routine's query returned. */
@@ -64,31 +96,31 @@ static void work_free(Work *w) { tli_free(w->data, w->bytes); }
 static bool potrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int n = c->n, ld = most(n, 1);
   for (int64_t i = begin; i < end; i++)
-    lib.potrf("L", &n, (real *)c->a + i * n * n, &ld, c->info + i, 1);
+    lib.potrf("L", &n, (number *)c->a + i * n * n, &ld, c->info + i, 1);
   return true;
 }
 
 static bool getrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int m = c->m, n = c->n, ld = most(m, 1), k = least(m, n);
   for (int64_t i = begin; i < end; i++)
-    lib.getrf(&m, &n, (real *)c->a + i * m * n, &ld, c->pivots + i * k, c->info + i);
+    lib.getrf(&m, &n, (number *)c->a + i * m * n, &ld, c->pivots + i * k, c->info + i);
   return true;
 }
 
 static bool getrs(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int n = c->n, nrhs = c->nrhs, ld = most(n, 1), info;
   for (int64_t i = begin; i < end; i++)
-    lib.getrs("N", &n, &nrhs, (const real *)c->in + i * n * n, &ld, c->pivots_in + i * n,
-              (real *)c->b + i * n * nrhs, &ld, &info, 1);
+    lib.getrs("N", &n, &nrhs, (const number *)c->in + i * n * n, &ld, c->pivots_in + i * n,
+              (number *)c->b + i * n * nrhs, &ld, &info, 1);
   return true;
 }
 
 static bool geqrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int m = c->m, n = c->n, ld = most(m, 1), k = least(m, n), query = -1, info;
-  real size = 1, *a = c->a, *tau = c->b;
+  number size = 1, *a = c->a, *tau = c->b;
   Work w;
   lib.geqrf(&m, &n, a, &ld, tau, &size, &query, &info);
-  TL_TRY(work_new(&w, (double)size, sizeof(real)));
+  TL_TRY(work_new(&w, (double)size, sizeof(number)));
   for (int64_t i = begin; i < end; i++)
     lib.geqrf(&m, &n, a + i * m * n, &ld, tau + i * k, w.data, &w.n, &info);
   work_free(&w);
@@ -97,31 +129,51 @@ static bool geqrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
 
 static bool orgqr(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int m = c->m, n = c->n, k = c->k, ld = most(m, 1), query = -1, info;
-  real size = 1, *a = c->a;
-  const real *tau = c->in;
+  number size = 1, *a = c->a;
+  const number *tau = c->in;
   Work w;
   lib.orgqr(&m, &n, &k, a, &ld, tau, &size, &query, &info);
-  TL_TRY(work_new(&w, (double)size, sizeof(real)));
+  TL_TRY(work_new(&w, (double)size, sizeof(number)));
   for (int64_t i = begin; i < end; i++)
     lib.orgqr(&m, &n, &k, a + i * m * n, &ld, tau + i * k, w.data, &w.n, &info);
   work_free(&w);
   return true;
 }
 
+/* Workspace of real numbers, which routines for complex numbers take. */
+#ifdef TLK_COMPLEX
+#define REAL_WORK(w) (w)->data,
+#define REAL_SIZE(w) (w)->data, &(w)->n,
+static bool real_work_new(Work *w, double n) { return work_new(w, n, sizeof(real)); }
+static void real_work_free(Work *w) { work_free(w); }
+#else
+#define REAL_WORK(w)
+#define REAL_SIZE(w)
+static bool real_work_new(Work *w, double n) { return (void)w, (void)n, true; }
+static void real_work_free(Work *w) { (void)w; }
+#endif
+
 static bool gesdd(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   char job = c->job;
   int m = c->m, n = c->n, k = least(m, n), ld = most(m, 1), query = -1, info;
   int ucols = job == 'A' ? m : job == 'S' ? k : 0, vrows = job == 'A' ? n : job == 'S' ? k : 0;
   int ldvt = most(vrows, 1);
-  real size = 1, *a = c->a, *s = c->s, *u = c->u, *vt = c->vt;
-  Work w, iw;
+  number size = 1, *a = c->a, *u = c->u, *vt = c->vt;
+  real *s = c->s;
+  Work w, rw, iw;
   TL_TRY(work_new(&iw, 8.0 * k, sizeof(int)));
-  lib.gesdd(&job, &m, &n, a, &ld, s, u, &ld, vt, &ldvt, &size, &query, iw.data, &info, 1);
-  bool ok = work_new(&w, (double)size, sizeof(real));
+  bool real_ok = real_work_new(&rw, (double)k * most(5 * k + 7, 2 * most(m, n) + 2 * k + 1));
+  bool ok = real_ok;
+  if (ok) {
+    lib.gesdd(&job, &m, &n, a, &ld, s, u, &ld, vt, &ldvt, &size, &query, REAL_WORK(&rw) iw.data,
+              &info, 1);
+    ok = work_new(&w, (double)size, sizeof(number));
+  }
   for (int64_t i = begin; ok && i < end; i++)
     lib.gesdd(&job, &m, &n, a + i * m * n, &ld, s + i * k, u + i * m * ucols, &ld,
-              vt + i * vrows * n, &ldvt, w.data, &w.n, iw.data, c->info + i, 1);
+              vt + i * vrows * n, &ldvt, w.data, &w.n, REAL_WORK(&rw) iw.data, c->info + i, 1);
   if (ok) work_free(&w);
+  if (real_ok) real_work_free(&rw);
   work_free(&iw);
   return ok;
 }
@@ -129,44 +181,63 @@ static bool gesdd(const tlk_LapackCall *c, int64_t begin, int64_t end) {
 static bool syevd(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   const char *job = c->vectors ? "V" : "N", *part = c->upper ? "U" : "L";
   int n = c->n, ld = most(n, 1), query = -1, isize = 1, info;
-  real size = 1, *a = c->a, *values = c->s;
-  Work w, iw;
+  number size = 1, *a = c->a;
+  real *values = c->s;
+  Work w, rw, iw;
+#ifdef TLK_COMPLEX
+  real rsize = 1;
+  lib.syevd(job, part, &n, a, &ld, values, &size, &query, &rsize, &query, &isize, &query, &info, 1,
+            1);
+  TL_TRY(real_work_new(&rw, (double)rsize));
+#else
   lib.syevd(job, part, &n, a, &ld, values, &size, &query, &isize, &query, &info, 1, 1);
-  TL_TRY(work_new(&w, (double)size, sizeof(real)));
-  bool ok = work_new(&iw, isize, sizeof(int));
+#endif
+  bool first = work_new(&w, (double)size, sizeof(number));
+  bool ok = first && work_new(&iw, isize, sizeof(int));
   for (int64_t i = begin; ok && i < end; i++)
-    lib.syevd(job, part, &n, a + i * n * n, &ld, values + i * n, w.data, &w.n, iw.data, &iw.n,
-              c->info + i, 1, 1);
+    lib.syevd(job, part, &n, a + i * n * n, &ld, values + i * n, w.data, &w.n,
+              REAL_SIZE(&rw) iw.data, &iw.n, c->info + i, 1, 1);
   if (ok) work_free(&iw);
-  work_free(&w);
+  if (first) work_free(&w);
+  real_work_free(&rw);
   return ok;
 }
 
 static bool gelsd(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int m = c->m, n = c->n, nrhs = c->nrhs, ld = most(m, 1), ldb = most(most(m, n), 1);
   int k = least(m, n), query = -1, isize = 1, info;
-  real size = 1, limit = (real)c->rcond, *a = c->a, *b = c->b, *s = c->s;
-  Work w, iw;
+  number size = 1, *a = c->a, *b = c->b;
+  real limit = (real)c->rcond, *s = c->s;
+  Work w, rw, iw;
+#ifdef TLK_COMPLEX
+  real rsize = 1;
+  lib.gelsd(&m, &n, &nrhs, a, &ld, b, &ldb, s, &limit, c->rank + begin, &size, &query, &rsize,
+            &isize, &info);
+  TL_TRY(real_work_new(&rw, (double)rsize));
+#else
   lib.gelsd(&m, &n, &nrhs, a, &ld, b, &ldb, s, &limit, c->rank + begin, &size, &query, &isize,
             &info);
-  TL_TRY(work_new(&w, (double)size, sizeof(real)));
-  bool ok = work_new(&iw, isize, sizeof(int));
+#endif
+  bool first = work_new(&w, (double)size, sizeof(number));
+  bool ok = first && work_new(&iw, isize, sizeof(int));
   for (int64_t i = begin; ok && i < end; i++)
     lib.gelsd(&m, &n, &nrhs, a + i * m * n, &ld, b + i * ldb * nrhs, &ldb, s + i * k, &limit,
-              c->rank + i, w.data, &w.n, iw.data, c->info + i);
+              c->rank + i, w.data, &w.n, REAL_WORK(&rw) iw.data, c->info + i);
   if (ok) work_free(&iw);
-  work_free(&w);
+  if (first) work_free(&w);
+  real_work_free(&rw);
   return ok;
 }
 
 static bool sytrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int n = c->n, ld = most(n, 1), query = -1, info;
-  real size = 1, *a = c->a;
+  number size = 1, *a = c->a;
   Work w;
-  lib.sytrf("L", &n, a, &ld, c->pivots, &size, &query, &info, 1);
-  TL_TRY(work_new(&w, (double)size, sizeof(real)));
+  __typeof__(lib.sytrf) factor = c->hermitian ? lib.hetrf : lib.sytrf;
+  factor("L", &n, a, &ld, c->pivots, &size, &query, &info, 1);
+  TL_TRY(work_new(&w, (double)size, sizeof(number)));
   for (int64_t i = begin; i < end; i++)
-    lib.sytrf("L", &n, a + i * n * n, &ld, c->pivots + i * n, w.data, &w.n, c->info + i, 1);
+    factor("L", &n, a + i * n * n, &ld, c->pivots + i * n, w.data, &w.n, c->info + i, 1);
   work_free(&w);
   return true;
 }
@@ -174,19 +245,92 @@ static bool sytrf(const tlk_LapackCall *c, int64_t begin, int64_t end) {
 static bool sytrs(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int n = c->n, nrhs = c->nrhs, ld = most(n, 1), info;
   for (int64_t i = begin; i < end; i++)
-    lib.sytrs("L", &n, &nrhs, (const real *)c->in + i * n * n, &ld, c->pivots_in + i * n,
-              (real *)c->b + i * n * nrhs, &ld, &info, 1);
+    (c->hermitian ? lib.hetrs : lib.sytrs)("L", &n, &nrhs, (const number *)c->in + i * n * n, &ld,
+                                           c->pivots_in + i * n, (number *)c->b + i * n * nrhs, &ld,
+                                           &info, 1);
   return true;
 }
 
 static bool trsm(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int m = c->m, n = c->n, k = c->left ? m : n;
+#ifdef TLK_COMPLEX
+  const number one = 1;
+  Factor factor = &one;
+#else
+  Factor factor = 1;
+#endif
   for (int64_t i = begin; i < end && m > 0 && n > 0; i++)
     lib.trsm(TLK_ROW_MAJOR, c->left ? 141 : 142, c->upper ? 121 : 122,
-             c->transpose ? TLK_TRANS : TLK_NO_TRANS, c->unit ? 132 : 131, m, n, (real)1,
-             (const real *)c->in + i * k * k, most(k, 1), (real *)c->b + i * m * n, most(n, 1));
+             c->transpose ? TLK_TRANS : TLK_NO_TRANS, c->unit ? 132 : 131, m, n, factor,
+             (const number *)c->in + i * k * k, most(k, 1), (number *)c->b + i * m * n, most(n, 1));
   return true;
 }
 
-#define LAPACK_ROUTINES \
-  { open_routines, potrf, getrf, getrs, geqrf, orgqr, gesdd, syevd, gelsd, sytrf, sytrs, trsm }
+#ifdef TLK_COMPLEX
+
+static bool geev(const tlk_LapackCall *c, int64_t begin, int64_t end) {
+  const char *job = c->vectors ? "V" : "N";
+  int n = c->n, ld = most(n, 1), query = -1, info;
+  int64_t step = c->vectors ? (int64_t)n * n : 0;
+  number size = 1, *a = c->a, *values = c->s, *v = c->u;
+  Work w, rw;
+  TL_TRY(real_work_new(&rw, 2.0 * n));
+  lib.geev("N", job, &n, a, &ld, values, NULL, &ld, v, &ld, &size, &query, rw.data, &info, 1, 1);
+  bool ok = work_new(&w, (double)size, sizeof(number));
+  for (int64_t i = begin; ok && i < end; i++)
+    lib.geev("N", job, &n, a + i * n * n, &ld, values + i * n, NULL, &ld, v + i * step, &ld, w.data,
+             &w.n, rw.data, c->info + i, 1, 1);
+  if (ok) work_free(&w);
+  real_work_free(&rw);
+  return ok;
+}
+
+#else
+
+static void store_complex(real *numbers, int64_t at, real re, real im) {
+  numbers[2 * at] = re;
+  numbers[2 * at + 1] = im;
+}
+
+/* Stores a real matrix's eigenvectors as complex numbers. LAPACK returns those of a pair of
+** conjugate eigenvalues as two real columns: the real and the imaginary part of the first one. */
+static void store_vectors(const real *columns, const real *imag, int n, real *v) {
+  for (int j = 0; j < n; j++) {
+    int64_t at = (int64_t)j * n;
+    bool paired = imag[j] != 0 && j + 1 < n;
+    for (int64_t i = at; i < at + n; i++) {
+      store_complex(v, i, columns[i], paired ? columns[i + n] : 0);
+      if (paired) store_complex(v, i + n, columns[i], -columns[i + n]);
+    }
+    j += paired;
+  }
+}
+
+static bool geev(const tlk_LapackCall *c, int64_t begin, int64_t end) {
+  const char *job = c->vectors ? "V" : "N";
+  int n = c->n, ld = most(n, 1), query = -1, info;
+  int64_t square = c->vectors ? (int64_t)n * n : 0;
+  real size = 1, *a = c->a, *values = c->s, *v = c->u;
+  Work w, parts; /* parts: real and imaginary parts of the eigenvalues, then the columns */
+  TL_TRY(work_new(&parts, 2.0 * n + (double)square, sizeof(real)));
+  real *re = parts.data, *im = re + n, *columns = im + n;
+  lib.geev("N", job, &n, a, &ld, re, im, NULL, &ld, columns, &ld, &size, &query, &info, 1, 1);
+  bool ok = work_new(&w, (double)size, sizeof(real));
+  for (int64_t i = begin; ok && i < end; i++) {
+    lib.geev("N", job, &n, a + i * n * n, &ld, re, im, NULL, &ld, columns, &ld, w.data, &w.n,
+             c->info + i, 1, 1);
+    for (int j = 0; j < n; j++) store_complex(values, i * n + j, re[j], im[j]);
+    if (c->vectors) store_vectors(columns, im, n, v + 2 * i * square);
+  }
+  if (ok) work_free(&w);
+  work_free(&parts);
+  return ok;
+}
+
+#endif
+
+#define LAPACK_ROUTINES                                                                        \
+  {                                                                                            \
+    open_routines, potrf, getrf, getrs, geqrf, orgqr, gesdd, syevd, gelsd, sytrf, sytrs, trsm, \
+        geev                                                                                   \
+  }

@@ -1,7 +1,8 @@
 /*
 ** lapack.h - dense factorizations that a back end offers, by LAPACK's names. Matrices are
-** column-major and contiguous, one after the other, in float32 or float64; the comments say
-** which ones are overwritten. info[i] is 0, or LAPACK's value for matrix i. Each routine
+** column-major and contiguous, one after the other, in float32, float64, complex64 or complex128;
+** the comments say which ones are overwritten. Of complex matrices the singular values and
+** syevd's eigenvalues are real. info[i] is 0, or LAPACK's value for matrix i. Each routine
 ** returns false, with a message, if memory is exhausted or the library is missing.
 **
 ** All arrays, including info, pivots and rank, are on the context's device, whose stream gets
@@ -42,18 +43,22 @@ typedef struct tlk_Lapack {
   ** receives the singular values, rank the rank of each matrix. */
   bool (*gelsd)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, int nrhs,
                 void *a, void *b, void *s, double rcond, int *rank, int *info);
-  /* Replaces a (n, n), of which the lower triangle is read, by L and D of L D L^T; pivots (n)
-  ** have LAPACK's form, with pairs of negative ones for blocks of D of size 2. info > 0: D is
-  ** singular. */
-  bool (*sytrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, void *a, int *pivots,
-                int *info);
+  /* Replaces a (n, n), of which the lower triangle is read, by L and D of L D L^T or, if complex
+  ** numbers are hermitian, of L D L^H; pivots (n) have LAPACK's form, with pairs of negative ones
+  ** for blocks of D of size 2. info > 0: D is singular. */
+  bool (*sytrf)(const tlk_Context *cx, tl_DType dtype, bool hermitian, int64_t batch, int n,
+                void *a, int *pivots, int *info);
   /* Replaces b (n, nrhs) by the solution of a x = b; a is sytrf's result. */
-  bool (*sytrs)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, int nrhs,
-                const void *a, const int *pivots, void *b);
+  bool (*sytrs)(const tlk_Context *cx, tl_DType dtype, bool hermitian, int64_t batch, int n,
+                int nrhs, const void *a, const int *pivots, void *b);
   /* Triangular solve, row-major: replaces b (m, n) by the solution of op(a) x = b (left) or x op(a)
   ** = b. */
   bool (*trsm)(const tlk_Context *cx, tl_DType dtype, bool left, bool upper, bool transpose,
                bool unit, int64_t batch, int m, int n, const void *a, void *b);
+  /* Destroys a (n, n); w (n) receives the eigenvalues and, if wanted, v (n, n) the eigenvectors as
+  ** columns, of norm 1. Both are complex, also for a real a. */
+  bool (*geev)(const tlk_Context *cx, tl_DType dtype, bool vectors, int64_t batch, int n, void *a,
+               void *w, void *v, int *info);
 } tlk_Lapack;
 
 /* The CPU's LAPACK routines. */

@@ -1,5 +1,5 @@
 /*
-** eigen.c - singular values, and eigenvalues of symmetric matrices.
+** eigen.c - singular values, and eigenvalues of symmetric and of general matrices.
 */
 #include "ops/linalg/lapack.h"
 
@@ -31,7 +31,7 @@ bool tli_lapack_svd(const char *op, tl_Tensor *A, char job, tl_Tensor **out) {
                             : 0;
   tl_Tensor *a = tli_lapack_columns(A), *info = a ? tli_lapack_info(A, &b) : NULL;
   out[0] = info ? tli_lapack_empty(A, &b, dtype, 2, nu, b.m) : NULL;
-  out[1] = out[0] ? tli_lapack_empty(A, &b, dtype, 1, b.k, 0) : NULL;
+  out[1] = out[0] ? tli_lapack_empty(A, &b, tli_real_dtype(dtype), 1, b.k, 0) : NULL;
   out[2] = out[1] ? tli_lapack_empty(A, &b, dtype, 2, b.n, nv) : NULL;
   bool ok = out[2] != NULL, again = false;
   if (ok && b.k == 0) { /* without singular values, both orthogonal factors are identities */
@@ -68,12 +68,36 @@ bool tli_op_eigh(tl_Tensor *A, const char *UPLO, tl_Tensor **out) {
   tl_DType dtype = (tl_DType)A->dtype;
   tl_Tensor *info = tli_lapack_info(A, &b);
   out[1] = info ? tli_lapack_columns(A) : NULL;
-  out[0] = out[1] ? tli_lapack_empty(A, &b, dtype, 1, b.n, 0) : NULL;
+  out[0] = out[1] ? tli_lapack_empty(A, &b, tli_real_dtype(dtype), 1, b.n, 0) : NULL;
   bool ok = out[0] && (b.count == 0 || b.n == 0 ||
                        (lib->syevd(tli_lapack_context(A), dtype, true, upper, b.count, b.n,
                                    tli_data(out[1]), tli_data(out[0]), tli_data(info)) &&
                         tli_info_fine(info, op, stuck)));
   tli_release(info);
+  if (ok) {
+    out[1] = tli_lapack_rows(out[1]);
+    ok = out[1] != NULL;
+  }
+  if (!ok) tli_release_results(out, 2);
+  return ok;
+}
+
+bool tli_op_eig(tl_Tensor *A, tl_Tensor **out) {
+  static const char op[] = "linalg.eig";
+  tli_Matrices b;
+  const tlk_Lapack *lib = tli_lapack_of(op, A);
+  if (lib == NULL || !tli_lapack_matrices(op, A, true, &b)) return false;
+  tl_DType dtype = (tl_DType)A->dtype, complex = tli_complex_dtype(dtype);
+  tl_Tensor *a = tli_lapack_columns(A), *info = a ? tli_lapack_info(A, &b) : NULL;
+  out[0] = info ? tli_lapack_empty(A, &b, complex, 1, b.n, 0) : NULL;
+  out[1] = out[0] ? tli_lapack_empty(A, &b, complex, 2, b.n, b.n) : NULL;
+  bool ok = out[1] && (b.count == 0 || b.n == 0 ||
+                       (tli_lapack_finite(op, a) &&
+                        lib->geev(tli_lapack_context(A), dtype, true, b.count, b.n, tli_data(a),
+                                  tli_data(out[0]), tli_data(out[1]), tli_data(info)) &&
+                        tli_info_fine(info, op, stuck)));
+  tli_release(info);
+  tli_release(a);
   if (ok) {
     out[1] = tli_lapack_rows(out[1]);
     ok = out[1] != NULL;

@@ -20,12 +20,12 @@ static bool check_reflectors(const tl_Tensor *A, const tl_Tensor *tau) {
                   tl_dtype_name((tl_DType)tau->dtype), tli_sizes_str(tau));
 }
 
-/* Returns Q - tau v (v^T Q), where v and tau are the i-th columns. */
+/* Returns Q - tau v (v^H Q), where v and tau are the i-th columns. */
 static tl_Tensor *reflected(tl_Tensor *Q, tl_Tensor *V, tl_Tensor *tau, int64_t i) {
   tli_Chain c = {0};
   tl_Tensor *v = chain_slice(&c, V, -1, i, i + 1);
   tl_Tensor *scaled = chain_mul(&c, v, chain_slice(&c, tau, -1, i, i + 1));
-  tl_Tensor *shares = chain_matmul(&c, chain_t(&c, v), Q);
+  tl_Tensor *shares = chain_matmul(&c, chain_h(&c, v), Q);
   return tli_chain_end(&c, chain_sub(&c, Q, chain_matmul(&c, scaled, shares)));
 }
 
@@ -63,7 +63,7 @@ static bool check_ormqr(const tl_Tensor *A, const tl_Tensor *tau, const tl_Tenso
   static const char op[] = "ormqr";
   bool ranks = A->ndim >= 2 && tau->ndim == A->ndim - 1 && other->ndim == A->ndim;
   bool fits = ranks && tau->dtype == A->dtype && other->dtype == A->dtype &&
-              tli_is_float((tl_DType)A->dtype);
+              tli_is_inexact((tl_DType)A->dtype);
   if (fits) {
     int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
     fits = other->sizes[other->ndim - (left ? 2 : 1)] == m &&
@@ -80,16 +80,17 @@ static bool check_ormqr(const tl_Tensor *A, const tl_Tensor *tau, const tl_Tenso
                           tl_dtype_name((tl_DType)other->dtype), tli_sizes_str(other));
 }
 
-/* Multiplies by Q = H1 H2 ... Hk, where each Hi is symmetric; C Q = (Q^T C^T)^T. */
+/* Multiplies by Q = H1 H2 ... Hk, where Hi^H has the conjugate tau; C Q = (Q^H C^H)^H. */
 tl_Tensor *tlo_ormqr(tl_Tensor *self, tl_Tensor *tau, tl_Tensor *other, bool left, bool transpose) {
   TL_TRY_NULL(check_ormqr(self, tau, other, left));
   int64_t k = tau->sizes[tau->ndim - 1];
-  bool forward = left == transpose; /* whether the first reflection is applied first */
+  bool forward = left == transpose; /* whether Q^H is applied, with the first reflection first */
   tli_Chain c = {0};
   tl_Tensor *V = reflectors(&c, self, k), *scales = chain_unsqueeze(&c, tau, -2);
-  tl_Tensor *x = left ? other : chain_t(&c, other);
+  if (forward) scales = chain_conj(&c, scales);
+  tl_Tensor *x = left ? other : chain_h(&c, other);
   for (int64_t i = 0; i < k; i++)
     x = TLI_STEP(&c, reflected(x, V, scales, forward ? i : k - 1 - i));
   if (k == 0) x = TLI_STEP(&c, tlo_clone(x));
-  return tli_chain_end(&c, left ? x : chain_t(&c, x));
+  return tli_chain_end(&c, left ? x : chain_h(&c, x));
 }

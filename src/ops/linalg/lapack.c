@@ -16,12 +16,19 @@ const tlk_Lapack *tli_lapack_of(const char *op, const tl_Tensor *t) {
   return table;
 }
 
-static bool on_cpu(const tl_Tensor *t) { return tli_device(t).type == TL_CPU; }
+/* Returns whether a loop on the host computes determinants from factors. */
+static bool by_loop(const tl_Tensor *t) {
+  return tli_device(t).type == TL_CPU && !tli_is_complex((tl_DType)t->dtype);
+}
+
+bool tli_lapack_dtype(const char *op, tl_DType dtype) {
+  if (dtype == TL_F32 || dtype == TL_F64 || tli_is_complex(dtype)) return true;
+  return tli_fail(TL_EDTYPE, "%s: expected float32 or float64, or complex numbers of these, got %s",
+                  op, tl_dtype_name(dtype));
+}
 
 bool tli_lapack_matrices(const char *op, const tl_Tensor *t, bool square, tli_Matrices *b) {
-  if (t->dtype != TL_F32 && t->dtype != TL_F64)
-    return tli_fail(TL_EDTYPE, "%s: expected float32 or float64, got %s", op,
-                    tl_dtype_name((tl_DType)t->dtype));
+  TL_TRY(tli_lapack_dtype(op, (tl_DType)t->dtype));
   if (t->ndim < 2)
     return tli_fail(TL_ESHAPE, "%s: expected a matrix or a batch of them, got shape %s", op,
                     tli_sizes_str(t));
@@ -82,6 +89,13 @@ bool tli_infos_fine(const int *info, int64_t n, const char *op, const char *what
   return true;
 }
 
+bool tli_lapack_finite(const char *op, tl_Tensor *t) {
+  bool finite;
+  if (!tli_has_values(t)) return true;
+  TL_TRY(tli_all_true(tlo_isfinite(t), &finite));
+  return finite || tli_fail(TL_EARG, "%s: expected finite numbers, got NaN or infinity", op);
+}
+
 /* Returns one info for each matrix, initially 0. */
 tl_Tensor *tli_lapack_info(const tl_Tensor *A, const tli_Matrices *b) {
   tl_Tensor *info = tli_empty(TL_I32, tli_device(A), b->nbatch, A->sizes);
@@ -125,7 +139,7 @@ bool tli_op_cholesky_info(tl_Tensor *A, tl_Tensor **out) {
 
 /* ---- L D L^T ---- */
 
-bool tli_op_ldl_factor_info(tl_Tensor *A, tl_Tensor **out) {
+bool tli_op_ldl_factor_info(tl_Tensor *A, bool hermitian, tl_Tensor **out) {
   const char *op = "linalg.ldl_factor";
   tli_Matrices b;
   const tlk_Lapack *lib = tli_lapack_of(op, A);
@@ -135,8 +149,8 @@ bool tli_op_ldl_factor_info(tl_Tensor *A, tl_Tensor **out) {
   out[1] = a ? tli_lapack_empty(A, &b, TL_I32, 1, b.n, 0) : NULL;
   out[2] = out[1] ? tli_lapack_info(A, &b) : NULL;
   bool ok = out[2] && (b.count == 0 || b.n == 0 ||
-                       lib->sytrf(tli_lapack_context(A), (tl_DType)a->dtype, b.count, b.n,
-                                  tli_data(a), tli_data(out[1]), tli_data(out[2])));
+                       lib->sytrf(tli_lapack_context(A), (tl_DType)a->dtype, hermitian, b.count,
+                                  b.n, tli_data(a), tli_data(out[1]), tli_data(out[2])));
   a = tli_lapack_rows(a);
   out[0] = ok && a ? tli_op_tril(a, 0) : NULL;
   tli_release(a);
@@ -165,7 +179,7 @@ static bool check_blocks(const char *op, const tl_Tensor *order, int64_t count, 
 }
 
 /* Solves A x = B for operands with the same batch sizes. */
-tl_Tensor *tli_op_ldl_solved(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B) {
+tl_Tensor *tli_op_ldl_solved(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B, bool hermitian) {
   const char *op = "linalg.ldl_solve";
   tli_Matrices b;
   const tlk_Lapack *lib = tli_lapack_of(op, LD);
@@ -175,8 +189,8 @@ tl_Tensor *tli_op_ldl_solved(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B) {
   tl_Tensor *order = x ? tli_contiguous_as(pivots, TL_I32) : NULL;
   bool ok = order && check_blocks(op, order, b.count, b.n);
   ok = ok && (b.count == 0 || b.n == 0 || nrhs == 0 ||
-              lib->sytrs(tli_lapack_context(LD), (tl_DType)LD->dtype, b.count, b.n, (int)nrhs,
-                         tli_data(a), tli_data(order), tli_data(x)));
+              lib->sytrs(tli_lapack_context(LD), (tl_DType)LD->dtype, hermitian, b.count, b.n,
+                         (int)nrhs, tli_data(a), tli_data(order), tli_data(x)));
   tli_release(a);
   tli_release(order);
   x = tli_lapack_rows(x);
@@ -293,9 +307,9 @@ static void store_number(tl_Tensor *t, int64_t i, double value) {
     ((double *)tli_data(t))[i] = value;
 }
 
-/* Computes log_dets for a batch that is not on the CPU. Each exchange of two rows flips the sign of
+/* Computes log_dets by operators, for a batch that is not on the CPU or complex. Each exchange of two rows flips the sign of
 ** a determinant. */
-static bool log_dets_there(tl_Tensor *lu, tl_Tensor *pivots, tl_Tensor **out) {
+static bool log_dets_by_operators(tl_Tensor *lu, tl_Tensor *pivots, tl_Tensor **out) {
   tl_Ints last = {1, (int64_t[]){-1}};
   tl_Scalar one = tli_int(1), end = tli_int(lu->sizes[lu->ndim - 1] + 1);
   tli_Chain c = {0};
@@ -305,7 +319,7 @@ static bool log_dets_there(tl_Tensor *lu, tl_Tensor *pivots, tl_Tensor **out) {
   tl_Tensor *exchanges = TLI_STEP(&c, tlo_sum(moved, last, false, TL_NODTYPE));
   tl_Tensor *odd = chain_with_int(&c, tlo_remainder, exchanges, 2);
   tl_Tensor *turned = chain_with_int(&c, tlo_ne, odd, 0);
-  tl_Tensor *signs = TLI_STEP(&c, tlo_sign(u));
+  tl_Tensor *signs = TLI_STEP(&c, tlo_sgn(u));
   tl_Tensor *sign = TLI_STEP(&c, tlo_prod(signs, -1, false, TL_NODTYPE));
   tl_Tensor *other = chain_neg(&c, sign);
   tl_Tensor *size = TLI_STEP(&c, tlo_abs(u));
@@ -319,8 +333,8 @@ static bool log_dets(const char *op, tl_Tensor *A, tl_Tensor **out) {
   tli_Matrices b;
   tl_Tensor *lu[3];
   TL_TRY(tli_lapack_matrices(op, A, true, &b) && factor(op, A, &b, lu));
-  if (!on_cpu(A)) {
-    bool made = log_dets_there(lu[0], lu[1], out);
+  if (!by_loop(A)) {
+    bool made = log_dets_by_operators(lu[0], lu[1], out);
     tli_release_results(lu, 3);
     return made;
   }
@@ -343,7 +357,7 @@ bool tli_op_slogdet(tl_Tensor *A, tl_Tensor **out) { return log_dets("linalg.slo
 tl_Tensor *tli_op_det(tl_Tensor *A) {
   tl_Tensor *parts[2] = {NULL, NULL};
   TL_TRY_NULL(log_dets("linalg.det", A, parts));
-  if (!on_cpu(A)) {
+  if (!by_loop(A)) {
     tli_Chain c = {0};
     tl_Tensor *size = TLI_STEP(&c, tlo_exp(parts[1]));
     tl_Tensor *det = tli_chain_end(&c, chain_mul(&c, parts[0], size));
@@ -378,9 +392,7 @@ static bool exchange(const int *pivot, int64_t k, int64_t m, int64_t *order) {
 }
 
 tl_Tensor *tli_op_pivot_matrix(tl_Tensor *pivots, int64_t m, tl_DType dtype) {
-  if (dtype != TL_F32 && dtype != TL_F64)
-    return tli_fail_null(TL_EDTYPE, "linalg: expected float32 or float64, got %s",
-                         tl_dtype_name(dtype));
+  TL_TRY_NULL(tli_lapack_dtype("linalg", dtype));
   if (pivots->ndim < 1 || tli_dtype_category((tl_DType)pivots->dtype) != TLI_INT ||
       pivots->sizes[pivots->ndim - 1] > m)
     return tli_fail_null(TL_ESHAPE,
@@ -436,8 +448,10 @@ tl_Tensor *tli_op_triangular(tl_Tensor *A, tl_Tensor *B, bool upper, bool transp
 }
 
 tl_Tensor *tli_op_cholesky_solved(tl_Tensor *B, tl_Tensor *L, bool upper) {
-  tl_Tensor *y = tli_op_triangular(L, B, upper, upper, false);
-  tl_Tensor *x = y ? tli_op_triangular(L, y, upper, !upper, false) : NULL;
+  tl_Tensor *Lc = tli_op_conj(L);
+  tl_Tensor *y = Lc ? tli_op_triangular(upper ? Lc : L, B, upper, upper, false) : NULL;
+  tl_Tensor *x = y ? tli_op_triangular(upper ? L : Lc, y, upper, !upper, false) : NULL;
+  tli_release(Lc);
   tli_release(y);
   return x;
 }

@@ -22,7 +22,10 @@ const tlk_Lapack *tli_lapack_of(const char *op, const tl_Tensor *t) TL_MUSTCHECK
 static inline const tlk_Context *tli_lapack_context(const tl_Tensor *t) {
   return tli_context(tli_device(t));
 }
-/* Reads t as a batch of float32 or float64 matrices; fails for any other tensor. */
+/* Fails if LAPACK has no routines for the dtype. */
+bool tli_lapack_dtype(const char *op, tl_DType dtype) TL_MUSTCHECK;
+/* Reads t as a batch of matrices of float32, float64 or complex numbers; fails for any other
+** tensor. */
 bool tli_lapack_matrices(const char *op, const tl_Tensor *t, bool square, tli_Matrices *b)
     TL_MUSTCHECK;
 /* Returns a new tensor (batch..., sizes...), with one size or two. */
@@ -38,6 +41,8 @@ tl_Tensor *tli_lapack_rows(tl_Tensor *steals);
 /* Writes identity matrices, also for matrices that are not square. */
 bool tli_lapack_identity(tl_Tensor *t) TL_MUSTCHECK;
 
+/* Checks for NaN and infinity, for which some routines print complaints and may not terminate. */
+bool tli_lapack_finite(const char *op, tl_Tensor *t) TL_MUSTCHECK;
 /* Returns one info for each matrix, initially 0. */
 tl_Tensor *tli_lapack_info(const tl_Tensor *A, const tli_Matrices *b) TL_MUSTCHECK;
 /* Fails if one of n infos reports an error; the message names the matrix in a batch. */

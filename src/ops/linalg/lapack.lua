@@ -23,12 +23,12 @@ anywhere {"cholesky_solved(Tensor B, Tensor L_, bool upper) -> Tensor",
     grad = {["B, L_"] = "cholesky_solve_backward(grad, L_, result, upper)"}}
 anywhere {"inv_info(Tensor A) -> (Tensor inverse, Tensor info)", name = "inv", node = "LinalgInvEx",
     internal = true,
-    grad = {A = [[neg(matmul(matmul(transpose(inverse, -2, -1), grad_inverse),
-    transpose(inverse, -2, -1)))]]}}
+    grad = {A = [[neg(matmul(matmul(conj(transpose(inverse, -2, -1)), grad_inverse),
+    conj(transpose(inverse, -2, -1))))]]}}
 anywhere {"slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", node = "LinalgSlogdet",
     doc = [[Returns the sign of the determinant and the natural logarithm of its absolute value; 0
-    and -inf for singular matrices.]],
-    grad = {A = "slogdet_backward(grad_logabsdet, A)"}, nograd = {sign = true},
+    and -inf for singular matrices. A complex determinant's sign is a number of magnitude 1.]],
+    materialize = false, grad = {A = "slogdet_backward(grad_sign, grad_logabsdet, A, sign)"},
     examples = {"SPD(3)", "SPD(2, 3)"}}
 anywhere {"det(Tensor A) -> Tensor", node = "LinalgDet",
     doc = "Returns the determinant of square matrices (..., n, n).",
@@ -38,9 +38,9 @@ example("det", [[
    --> tensor(-2.)]])
 anywhere {"solve_info(Tensor A, Tensor B) -> (Tensor solution, Tensor info)",
     name = "solve", node = "LinalgSolveEx", internal = true,
-    grad = {A = [[neg(matmul(solve_square(transpose(A, -2, -1), grad_solution),
-    transpose(solution, -2, -1)))]],
-            B = "solve_square(transpose(A, -2, -1), grad_solution)"}}
+    grad = {A = [[neg(matmul(solve_square(conj(transpose(A, -2, -1)), grad_solution),
+    conj(transpose(solution, -2, -1))))]],
+            B = "solve_square(conj(transpose(A, -2, -1)), grad_solution)"}}
 anywhere {"triangular(Tensor A, Tensor B, bool upper, bool transpose, bool unit) -> Tensor",
     name = "solve_triangular", node = "LinalgSolveTriangular", internal = true,
     grad = {A = "triangular_backward(grad, A, result, upper, transpose, unit)",
@@ -50,7 +50,9 @@ anywhere {"lu_factor_info(Tensor A, bool pivot) -> (Tensor LU, Tensor pivots, Te
     grad = {A = "lu_factor_backward(grad_LU, LU, pivots)"}}
 linalg {"pivot_matrix(Tensor pivots, int m, dtype dtype) -> Tensor", internal = true,
    nondiff = "a permutation"}
-linalg {"ldl_factor_info(Tensor A) -> (Tensor LD, Tensor pivots, Tensor info)",
+linalg {"ldl_factor_info(Tensor A, bool hermitian) -> (Tensor LD, Tensor pivots, Tensor info)",
     name = "ldl_factor", internal = true, nondiff = "PyTorch has no derivative, either"}
-linalg {"ldl_solved(Tensor LD, Tensor pivots, Tensor B) -> Tensor",
+linalg {"ldl_solved(Tensor LD, Tensor pivots, Tensor B, bool hermitian) -> Tensor",
     name = "ldl_solve", internal = true, nondiff = "PyTorch has no derivative, either"}
+
+takes_complex()

@@ -1,14 +1,19 @@
 /*
 ** least_squares.c - least squares by singular values, for matrices of any rank.
 */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "ops/chain.h"
 #include "ops/linalg/lapack.h"
 
-static double epsilon(const tl_Tensor *t) { return t->dtype == TL_F32 ? FLT_EPSILON : DBL_EPSILON; }
+/* Returns |t|^2 elementwise. */
+static tl_Tensor *squares_of(tl_Tensor *t) {
+  if (!tli_is_complex((tl_DType)t->dtype)) return tlo_mul(t, t);
+  tl_Tensor *size = tlo_abs(t), *squares = size ? tlo_mul(size, size) : NULL;
+  tli_release(size);
+  return squares;
+}
 
 /* Copies B's columns to a column-major matrix of max(m, n) rows, with at least one column,
 ** because gelsd requires one. */
@@ -40,24 +45,16 @@ static tl_Tensor *lstsq_residuals(const tl_Tensor *x, const tli_Matrices *b, int
                                   const int *rank) {
   bool full = b->m > b->n;
   for (int64_t i = 0; i < b->count; i++) full = full && rank[i] == b->n;
-  if (!full) return tli_empty((tl_DType)x->dtype, tli_device(x), 1, (int64_t[]){0});
+  if (!full) return tli_empty(tli_real_dtype((tl_DType)x->dtype), tli_device(x), 1, (int64_t[]){0});
   tl_Tensor *rest = padded_rows(x, b->n, b->m, nrhs);
   bool mode = tli_set_grad_mode(false);
-  tl_Tensor *squares = rest ? tlo_mul(rest, rest) : NULL;
+  tl_Tensor *squares = rest ? squares_of(rest) : NULL;
   tl_Tensor *sums =
       squares ? tlo_sum(squares, (tl_Ints){1, (int64_t[]){-2}}, false, TL_NODTYPE) : NULL;
   tli_set_grad_mode(mode);
   tli_release(rest);
   tli_release(squares);
   return sums;
-}
-
-/* Checks for NaN and infinity, for which gelsd prints complaints and may not terminate. */
-static bool all_finite(const char *op, tl_Tensor *t) {
-  bool finite;
-  if (!tli_has_values(t)) return true;
-  TL_TRY(tli_all_true(tlo_isfinite(t), &finite));
-  return finite || tli_fail(TL_EARG, "%s: expected finite numbers, got NaN or infinity", op);
 }
 
 /* Computes the result of gelsd on a device without that routine: the least-norm solution, from the
@@ -72,17 +69,17 @@ static bool least_squares_there(tl_Tensor *A, tl_Tensor *B, const tli_Matrices *
   tl_Tensor *taken = TLI_STEP(&c, tlo_gt(s, limit));
   tl_Tensor *inverse = TLI_STEP(&c, tlo_reciprocal(s));
   tl_Tensor *scales = chain_unsqueeze(&c, chain_where_else(&c, taken, inverse, tli_int(0)), -1);
-  tl_Tensor *shares = chain_mul(&c, chain_matmul(&c, chain_t(&c, usv[0]), B), scales);
-  tl_Tensor *x = chain_matmul(&c, chain_t(&c, usv[2]), shares);
+  tl_Tensor *shares = chain_mul(&c, chain_matmul(&c, chain_h(&c, usv[0]), B), scales);
+  tl_Tensor *x = chain_matmul(&c, chain_h(&c, usv[2]), shares);
   tl_Ints last = {1, (int64_t[]){-1}}, above = {1, (int64_t[]){-2}};
   tl_Tensor *rank = TLI_STEP(&c, tlo_sum(taken, last, false, TL_NODTYPE));
   tl_Tensor *rest = chain_sub(&c, B, chain_matmul(&c, A, x));
-  tl_Tensor *squares = chain_mul(&c, rest, rest);
+  tl_Tensor *squares = TLI_STEP(&c, squares_of(rest));
   bool full = false;
   if (b->m > b->n) TLI_DO(&c, tli_all_true(tli_retain(taken), &full));
   tl_Tensor *residuals =
       full ? TLI_STEP(&c, tlo_sum(squares, above, false, TL_NODTYPE))
-           : TLI_STEP(&c, tli_empty((tl_DType)A->dtype, tli_device(A), 1, (int64_t[]){0}));
+           : TLI_STEP(&c, tli_empty((tl_DType)s->dtype, tli_device(A), 1, (int64_t[]){0}));
   tl_Tensor *results[4] = {x, residuals, rank, s};
   memcpy(out, results, sizeof results);
   bool ok = tli_chain_end_all(&c, out, 4);
@@ -119,8 +116,8 @@ bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **
         b.m, tl_dtype_name((tl_DType)A->dtype), tli_sizes_str(A), tli_sizes_str(B),
         tl_dtype_name((tl_DType)B->dtype));
   int64_t nrhs = B->sizes[B->ndim - 1];
-  TL_TRY(all_finite(op, A) && all_finite(op, B));
-  if (isnan(rcond)) rcond = epsilon(A) * (b.m > b.n ? b.m : b.n);
+  TL_TRY(tli_lapack_finite(op, A) && tli_lapack_finite(op, B));
+  if (isnan(rcond)) rcond = tli_float_epsilon((tl_DType)A->dtype) * (b.m > b.n ? b.m : b.n);
   bool values = tli_has_values(A); /* a tensor without values is assumed to have full rank */
   if (tli_device(A).type != TL_CPU && values && b.count > 0 && b.k > 0) {
     bool mode = tli_set_grad_mode(false), made = least_squares_there(A, B, &b, rcond, out);
@@ -130,7 +127,7 @@ bool tli_op_least_squares(tl_Tensor *A, tl_Tensor *B, double rcond, tl_Tensor **
   TL_TRY(infos_new(&info, b.count));
   if (!infos_new(&rank, b.count)) return infos_free(&info), false;
   tl_Tensor *a = tli_lapack_columns(A), *x = a ? padded_columns(B, &b, nrhs) : NULL;
-  out[3] = x ? tli_lapack_empty(A, &b, (tl_DType)A->dtype, 1, b.k, 0) : NULL;
+  out[3] = x ? tli_lapack_empty(A, &b, tli_real_dtype((tl_DType)A->dtype), 1, b.k, 0) : NULL;
   out[2] = out[3] ? tli_empty(TL_I64, tli_device(A), b.nbatch, A->sizes) : NULL;
   bool ok = out[2] != NULL;
   for (int64_t i = 0; i < b.count; i++) rank.v[i] = values ? 0 : b.k, info.v[i] = 0;

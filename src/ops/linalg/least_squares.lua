@@ -13,3 +13,5 @@ linalg {"least_squares(Tensor A, Tensor B, float rcond) -> " .. squares,
     name = "lstsq", node = "LinalgLstsq", internal = true, materialize = false,
     grad = {["A, B"] = "lstsq_backward(grad_solution, grad_residuals, A, B, solution)"},
     nograd = {singular_values = true}}
+
+takes_complex()

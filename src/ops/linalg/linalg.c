@@ -1,6 +1,7 @@
 /*
 ** linalg.c - torch.linalg: derivatives of the factorizations, and operators composed of them. In
-** this file's formulas, X^T is the transpose of the last two dimensions.
+** this file's formulas, X^T is the transpose of the last two dimensions, and X^H that of the
+** conjugate, which for real numbers is the same.
 */
 #include <math.h>
 #include <string.h>
@@ -70,7 +71,8 @@ bool tlo_cholesky_ex(tl_Tensor *A, bool upper, bool check_errors, tl_Tensor **ou
   if (check_errors && !tli_info_check(out, 2, "linalg.cholesky", not_positive)) return false;
   if (!upper) return true;
   tl_Tensor *l = out[0];
-  out[0] = tlo_transpose(l, -2, -1);
+  tli_Chain c = {0};
+  out[0] = tli_chain_end(&c, chain_h(&c, l));
   tli_release(l);
   if (out[0]) return true;
   tli_release_results(out, 2);
@@ -90,16 +92,22 @@ static tl_Tensor *triangular(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, bool uppe
   return TLI_STEP(c, tlo_triangular(a, b, upper, transpose, unit));
 }
 
+/* Copies the conjugates of the strict lower triangle to the upper one. */
+static tl_Tensor *symmetric_lower(tli_Chain *c, tl_Tensor *m) {
+  return chain_add(c, chain_tril(c, m, 0), chain_h(c, chain_tril(c, m, -1)));
+}
+
 /* Computes the gradient of the Cholesky factor.
-** With P the lower triangle of L^T G and its diagonal halved, the gradient is L^-T (P + P^T) L^-1 /
+** With P the lower triangle of L^H G and its diagonal halved, the gradient is L^-H (P + P^H) L^-1 /
 ** 2. */
 tl_Tensor *tlo_cholesky_backward(tl_Tensor *grad, tl_Tensor *L) {
   tli_Chain c = {0};
-  tl_Tensor *p = chain_tril(&c, chain_matmul(&c, chain_t(&c, L), chain_tril(&c, grad, 0)), 0);
+  tl_Tensor *p = chain_tril(&c, chain_matmul(&c, chain_h(&c, L), chain_tril(&c, grad, 0)), 0);
   tl_Tensor *half = chain_scale(&c, p, 0.5);
-  tl_Tensor *symmetric = chain_add(&c, half, chain_t(&c, chain_tril(&c, half, -1)));
-  tl_Tensor *x = triangular(&c, L, symmetric, false, true, false);
-  tl_Tensor *y = triangular(&c, L, chain_t(&c, x), false, true, false);
+  tl_Tensor *symmetric = chain_add(&c, chain_h(&c, half), chain_tril(&c, half, -1));
+  tl_Tensor *Lc = chain_conj(&c, L);
+  tl_Tensor *x = triangular(&c, Lc, symmetric, false, true, false);
+  tl_Tensor *y = triangular(&c, Lc, chain_h(&c, x), false, true, false);
   return tli_chain_end(&c, y);
 }
 
@@ -113,14 +121,14 @@ tl_Tensor *tlo_cholesky_solve(tl_Tensor *B, tl_Tensor *L, bool upper) {
 }
 
 /* Computes the gradients of cholesky_solve.
-** With A = L L^T, gA = -gB X^T and S = gA + gA^T, the gradient of L is S L; that of U in U^T U is U
+** With A = L L^H, gA = -gB X^H and S = gA + gA^H, the gradient of L is S L; that of U in U^H U is U
 ** S. */
 bool tlo_cholesky_solve_backward(tl_Tensor *grad, tl_Tensor *L, tl_Tensor *X, bool upper,
                                  tl_Tensor **out) {
   tli_Chain c = {0};
   out[0] = TLI_STEP(&c, tlo_cholesky_solved(grad, L, upper));
-  tl_Tensor *ga = chain_neg(&c, chain_matmul(&c, out[0], chain_t(&c, X)));
-  tl_Tensor *sum = chain_add(&c, ga, chain_t(&c, ga));
+  tl_Tensor *ga = chain_neg(&c, chain_matmul(&c, out[0], chain_h(&c, X)));
+  tl_Tensor *sum = chain_add(&c, ga, chain_h(&c, ga));
   out[1] = upper ? chain_matmul(&c, L, sum) : chain_matmul(&c, sum, L);
   return tli_chain_end_all(&c, out, 2);
 }
@@ -158,17 +166,19 @@ tl_Tensor *tlo_solve_triangular(tl_Tensor *A, tl_Tensor *B, bool upper, bool lef
 
 tl_Tensor *tlo_triangular_other(tl_Tensor *grad, tl_Tensor *A, bool upper, bool transpose,
                                 bool unit) {
-  return tlo_triangular(A, grad, upper, !transpose, unit);
+  tli_Chain c = {0};
+  return tli_chain_end(&c, triangular(&c, chain_conj(&c, A), grad, upper, !transpose, unit));
 }
 
 /* Computes the gradient of a triangular solve.
-** For op(A) X = B, dA is the triangle of -(gB X^T), transposed if A is. */
+** For op(A) X = B, dA is the triangle of -(gB X^H), transposed if A is. */
 tl_Tensor *tlo_triangular_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *X, bool upper,
                                    bool transpose, bool unit) {
   tli_Chain c = {0};
-  tl_Tensor *gb = triangular(&c, A, grad, upper, !transpose, unit);
+  tl_Tensor *gb = triangular(&c, chain_conj(&c, A), grad, upper, !transpose, unit);
+  tl_Tensor *Xc = chain_conj(&c, X);
   tl_Tensor *ga =
-      transpose ? chain_matmul(&c, X, chain_t(&c, gb)) : chain_matmul(&c, gb, chain_t(&c, X));
+      transpose ? chain_matmul(&c, Xc, chain_t(&c, gb)) : chain_matmul(&c, gb, chain_t(&c, Xc));
   ga = chain_neg(&c, ga);
   ga = upper ? chain_triu(&c, ga, unit ? 1 : 0) : chain_tril(&c, ga, unit ? -1 : 0);
   return tli_chain_end(&c, ga);
@@ -243,35 +253,50 @@ tl_Tensor *tlo_solve(tl_Tensor *A, tl_Tensor *B, bool left) {
   return out[0];
 }
 
-/* Returns A^-T scaled by the gradient. */
+/* Returns A^-H scaled by the gradient. */
 static tl_Tensor *inverse_transposed(tli_Chain *c, tl_Tensor *a, tl_Tensor *factor) {
   tl_Tensor *wide = chain_unsqueeze(c, chain_unsqueeze(c, factor, -1), -1);
   tl_Tensor *out[2] = {NULL, NULL};
   c->failed = c->failed || !tlo_inv_info(a, out);
   for (int i = 0; i < 2 && !c->failed; i++) tli_keep(c, out[i]);
-  return chain_mul(c, wide, chain_t(c, out[0]));
+  return chain_mul(c, wide, chain_h(c, out[0]));
 }
 
 bool tlo_slogdet_torch(tl_Tensor *self, tl_Tensor **out) { return tlo_slogdet(self, out); }
 
-/* Returns the logarithm of the determinant; NaN if the determinant is negative. */
+/* Returns the logarithm of the determinant; NaN if a real determinant is negative. */
 tl_Tensor *tlo_logdet(tl_Tensor *self) {
   tli_Chain c = {0};
   tl_Tensor *parts[2] = {NULL, NULL};
   TL_TRY_NULL(tlo_slogdet(self, parts));
   tli_keep(&c, parts[0]);
   tli_keep(&c, parts[1]);
+  if (tli_is_complex((tl_DType)self->dtype))
+    return tli_chain_end(&c, chain_add(&c, TLI_STEP(&c, tlo_log(parts[0])), parts[1]));
   tl_Tensor *negative = chain_with(&c, tlo_lt, parts[0], 0);
   return tli_chain_end(&c, chain_masked_fill(&c, parts[1], negative, (double)NAN));
 }
 
-tl_Tensor *tlo_slogdet_backward(tl_Tensor *grad, tl_Tensor *A) {
+/* Computes the gradient of slogdet. With t = tr(A^-1 dA), the logarithm of |det| changes by Re t and
+** a complex sign s by i s Im t, so the gradient is (g_log - i Im(conj(g_s) s)) A^-H. */
+tl_Tensor *tlo_slogdet_backward(tl_Tensor *grad_sign, tl_Tensor *grad_log, tl_Tensor *A,
+                                tl_Tensor *sign) {
   tli_Chain c = {0};
-  return tli_chain_end(&c, inverse_transposed(&c, A, grad));
+  tl_Tensor *factor = grad_log;
+  if (grad_sign && tli_is_complex((tl_DType)A->dtype)) {
+    tl_Tensor *turn = chain_mul(&c, chain_conj(&c, grad_sign), sign);
+    turn = TLI_STEP(&c, tlo_imag(turn));
+    tl_Tensor *i = TLI_STEP(&c, tli_number(tli_complex(0, -1)));
+    turn = chain_mul(&c, turn, i);
+    factor = factor ? chain_add(&c, factor, turn) : turn;
+  }
+  if (factor == NULL && !c.failed)
+    factor = TLI_STEP(&c, tlo_zeros_like(sign, TL_NODTYPE, TLI_NODEVICE, NULL));
+  return tli_chain_end(&c, inverse_transposed(&c, A, factor));
 }
 
-/* Returns the cofactors of A. With A = U S V^T they are det(U) det(V) U D V^T, where D_i is the
-** product of the other singular values. They are defined for singular A as well. */
+/* Returns the conjugate cofactors of A. With A = U S V^H they are conj(det(U) det(V^H)) U D V^H, where
+** D_i is the product of the other singular values. They are defined for singular A as well. */
 static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
   tl_Tensor *usv[3] = {NULL, NULL, NULL};
   if (c->failed || !tlo_svd_full(a, false, usv)) {
@@ -280,12 +305,13 @@ static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
   }
   for (int i = 0; i < 3; i++) tli_keep(c, usv[i]);
   /* each row is a copy of S with 1 on the diagonal, so the product of row i leaves S_i out */
-  tl_Tensor *eye = chain_identity(c, a);
+  tl_Tensor *eye = chain_identity(c, usv[1]);
   tl_Tensor *copies = chain_unsqueeze(c, usv[1], -2);
   tl_Tensor *others =
       chain_add(c, chain_mul(c, copies, chain_sub(c, chain_number(c, 1), eye)), eye);
   tl_Tensor *d = TLI_STEP(c, tlo_prod(others, -1, false, TL_NODTYPE));
   tl_Tensor *signs = chain_mul(c, TLI_STEP(c, tlo_det(usv[0])), TLI_STEP(c, tlo_det(usv[2])));
+  signs = chain_conj(c, signs);
   tl_Tensor *body = chain_matmul(c, by_columns(c, usv[0], d), usv[2]);
   return chain_mul(c, chain_unsqueeze(c, chain_unsqueeze(c, signs, -1), -1), body);
 }
@@ -294,7 +320,8 @@ tl_Tensor *tlo_det_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *det) {
   tli_Chain c = {0};
   bool zero;
   TL_TRY_NULL(tli_any_zero(det, &zero));
-  if (!zero) return tli_chain_end(&c, inverse_transposed(&c, A, chain_mul(&c, grad, det)));
+  if (!zero)
+    return tli_chain_end(&c, inverse_transposed(&c, A, chain_mul(&c, grad, chain_conj(&c, det))));
   tl_Tensor *wide = chain_unsqueeze(&c, chain_unsqueeze(&c, grad, -1), -1);
   return tli_chain_end(&c, chain_mul(&c, wide, cofactors(&c, A)));
 }
@@ -312,7 +339,8 @@ static tl_Tensor *upper_part(tli_Chain *c, tl_Tensor *lu) {
   return chain_triu(c, TLI_STEP(c, tlo_narrow(lu, -2, 0, k)), 0);
 }
 
-/* For a square B = L U, dB = L^-T (tril(L^T gL, -1) + triu(gU U^T)) U^-T. */
+/* For a square B = L U, dB = L^-H (tril(L^H gL, -1) + triu(gU U^H)) U^-H; l and u are the conjugates
+** of the factors. */
 static tl_Tensor *lu_square(tli_Chain *c, tl_Tensor *gl, tl_Tensor *gu, tl_Tensor *l,
                             tl_Tensor *u) {
   tl_Tensor *left = chain_tril(c, chain_matmul(c, chain_t(c, l), gl), -1);
@@ -332,6 +360,7 @@ static tl_Tensor *part(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t begin, i
 tl_Tensor *tlo_lu_factor_backward(tl_Tensor *grad, tl_Tensor *LU, tl_Tensor *pivots) {
   tli_Chain c = {0};
   int64_t m = LU->sizes[LU->ndim - 2], n = LU->sizes[LU->ndim - 1], k = m < n ? m : n;
+  LU = chain_conj(&c, LU); /* of the factors, only conjugates occur */
   tl_Tensor *l = part(&c, unit_lower(&c, LU), -2, 0, k);
   tl_Tensor *u = part(&c, upper_part(&c, LU), -1, 0, k);
   tl_Tensor *first = part(&c, part(&c, grad, -1, 0, k), -2, 0, k);
@@ -353,7 +382,7 @@ tl_Tensor *tlo_lu_factor_backward(tl_Tensor *grad, tl_Tensor *LU, tl_Tensor *piv
 }
 
 static bool check_unpacked(const tl_Tensor *LU, const tl_Tensor *pivots) {
-  bool fit = LU->ndim >= 2 && tli_is_float((tl_DType)LU->dtype) && pivots->dtype == TL_I32 &&
+  bool fit = LU->ndim >= 2 && tli_is_inexact((tl_DType)LU->dtype) && pivots->dtype == TL_I32 &&
              pivots->ndim == LU->ndim - 1;
   for (int d = 0; fit && d < pivots->ndim - 1; d++) fit = pivots->sizes[d] == LU->sizes[d];
   if (fit) {
@@ -419,6 +448,7 @@ tl_Tensor *tlo_lu_solve(tl_Tensor *LU, tl_Tensor *pivots, tl_Tensor *B, bool lef
   tl_Tensor *x = NULL;
   tl_Tensor *p =
       TLI_STEP(&c, tlo_pivot_matrix(pivots, LU->sizes[LU->ndim - 1], (tl_DType)LU->dtype));
+  if (adjoint) LU = chain_conj(&c, LU); /* the rest of the adjoint is a transpose */
   if (c.failed || !system_of(&c, "linalg.lu_solve", left, &LU, &B, &vectors))
     c.failed = true;
   else if (left)
@@ -441,8 +471,7 @@ bool tlo_lu_factors(tl_Tensor *self, bool pivot, bool get_infos, tl_Tensor **out
 /* ---- L D L^T ---- */
 
 bool tlo_ldl_factor_ex(tl_Tensor *A, bool hermitian, bool check_errors, tl_Tensor **out) {
-  (void)hermitian;
-  TL_TRY(tlo_ldl_factor_info(A, out));
+  TL_TRY(tlo_ldl_factor_info(A, hermitian, out));
   return !check_errors || tli_info_check(out, 3, "linalg.ldl_factor", singular);
 }
 
@@ -457,7 +486,6 @@ bool tlo_ldl_factor(tl_Tensor *A, bool hermitian, tl_Tensor **out) {
 
 tl_Tensor *tlo_ldl_solve(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B, bool hermitian) {
   const char *op = "linalg.ldl_solve";
-  (void)hermitian;
   TL_TRY_NULL(check_pivots(op, LD, pivots));
   if (B->ndim < 2)
     return tli_fail_null(TL_ESHAPE, "%s: B: expected matrices (..., n, k), got shape %s", op,
@@ -466,25 +494,23 @@ tl_Tensor *tlo_ldl_solve(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B, bool he
   bool vectors = false;
   TLI_DO(&c, system_of(&c, op, true, &LD, &B, &vectors));
   if (!c.failed) pivots = TLI_STEP(&c, tlo_expand(pivots, (tl_Ints){LD->ndim - 1, LD->sizes}));
-  tl_Tensor *x = TLI_STEP(&c, tlo_ldl_solved(LD, pivots, B));
+  tl_Tensor *x = TLI_STEP(&c, tlo_ldl_solved(LD, pivots, B, hermitian));
   return tli_chain_end(&c,
                        vectors ? TLI_STEP(&c, tlo_squeeze(x, (tl_Ints){1, (int64_t[]){-1}})) : x);
 }
 
 /* ---- QR ---- */
 
-/* Copies the strict lower triangle to the upper one. */
-static tl_Tensor *symmetric_lower(tli_Chain *c, tl_Tensor *m) {
-  return chain_add(c, chain_tril(c, m, 0), chain_t(c, chain_tril(c, m, -1)));
-}
-
-/* Computes the gradient of QR for m >= n: (gQ + Q copyltu(R gR^T - gQ^T Q)) R^-T (Walter and
+/* Computes the gradient of QR for m >= n: (gQ + Q copyltu(R gR^H - gQ^H Q)) R^-H (Walter and
 ** Lehmann 2012). */
 static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
   tl_Tensor *m =
-      chain_sub(c, chain_matmul(c, r, chain_t(c, gr)), chain_matmul(c, chain_t(c, gq), q));
-  tl_Tensor *rhs = chain_add(c, gq, chain_matmul(c, q, symmetric_lower(c, m)));
-  return chain_t(c, triangular(c, r, chain_t(c, rhs), true, false, false));
+      chain_sub(c, chain_matmul(c, r, chain_h(c, gr)), chain_matmul(c, chain_h(c, gq), q));
+  tl_Tensor *symmetric = symmetric_lower(c, m);
+  if (!c->failed && tli_is_complex((tl_DType)m->dtype)) /* R's diagonal is real */
+    symmetric = chain_scale(c, chain_add(c, symmetric, chain_h(c, symmetric)), 0.5);
+  tl_Tensor *rhs = chain_add(c, gq, chain_matmul(c, q, symmetric));
+  return chain_t(c, triangular(c, chain_conj(c, r), chain_t(c, rhs), true, false, false));
 }
 
 /* Computes the gradient of QR for m < n, from A = [X | Y] with X square and R = [U | V]; Y = Q V
@@ -496,7 +522,7 @@ static tl_Tensor *qr_wide(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor 
   tl_Tensor *gu = TLI_STEP(c, tlo_narrow(gr, -1, 0, m)),
             *gv = TLI_STEP(c, tlo_narrow(gr, -1, m, n - m));
   tl_Tensor *y = chain_matmul(c, q, v);
-  tl_Tensor *all = chain_add(c, gq, chain_matmul(c, y, chain_t(c, gv)));
+  tl_Tensor *all = chain_add(c, gq, chain_matmul(c, y, chain_h(c, gv)));
   if (c->failed) return NULL;
   tl_Tensor *gx = qr_tall(c, all, gu, q, u);
   tl_Tensor *gy = chain_matmul(c, q, gv);
@@ -533,7 +559,7 @@ static tl_Tensor *gaps(tli_Chain *c, tl_Tensor *squares, tl_Tensor *eye) {
 }
 
 static tl_Tensor *antisymmetric(tli_Chain *c, tl_Tensor *m) {
-  return chain_sub(c, m, chain_t(c, m));
+  return chain_sub(c, m, chain_h(c, m));
 }
 
 /* Returns the sum of a and b; either may be NULL. */
@@ -541,37 +567,69 @@ static tl_Tensor *plus(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
   return a && b ? chain_add(c, a, b) : a ? a : b;
 }
 
-/* Returns (I - Q Q^T) g / S: the part of g / S outside the column space of Q. */
+/* Returns (I - Q Q^H) g / S: the part of g / S outside the column space of Q. */
 static tl_Tensor *outside(tli_Chain *c, tl_Tensor *g, tl_Tensor *q, tl_Tensor *s) {
-  tl_Tensor *inside = chain_matmul(c, q, chain_matmul(c, chain_t(c, q), g));
+  tl_Tensor *inside = chain_matmul(c, q, chain_matmul(c, chain_h(c, q), g));
   return chain_div(c, chain_sub(c, g, inside), chain_unsqueeze(c, s, -2));
 }
 
-/* F o (Q^T g - g^T Q) */
-static tl_Tensor *turned(tli_Chain *c, tl_Tensor *f, tl_Tensor *q, tl_Tensor *g) {
-  return chain_mul(c, f, antisymmetric(c, chain_matmul(c, chain_t(c, q), g)));
+/* Fails if complex vectors' gradients ask to turn their phases, which are arbitrary. `turns` has the
+** imaginary parts of q_i^H g_i as the diagonals of matrices. */
+static void check_phases(tli_Chain *c, const char *op, const char *vectors, tl_Tensor *turns) {
+  if (c->failed || !tli_is_complex((tl_DType)turns->dtype) || !tli_has_values(turns)) return;
+  bool mode = tli_set_grad_mode(false), fixed = true;
+  tl_Tensor *diagonal = TLI_STEP(c, tlo_diagonal(turns, 0, -2, -1));
+  tl_Tensor *imag = TLI_STEP(c, tlo_imag(diagonal));
+  tl_Tensor *size = TLI_STEP(c, tlo_abs(imag));
+  tl_Tensor *turned = chain_with(c, tlo_gt, size, 0.01);
+  if (!c->failed) TLI_DO(c, tli_all_true(tlo_logical_not(turned), &fixed));
+  tli_set_grad_mode(mode);
+  if (!fixed)
+    c->failed = !tli_fail(TL_EAUTOGRAD,
+                          "%s: the gradient is not defined: the loss depends on the phases of the "
+                          "%s, which are arbitrary",
+                          op, vectors);
 }
 
-/* Computes the gradient of the SVD: U [(F o skew(U^T gU)) S + S (F o skew(V^T gV)) + gS] V^T, plus
+/* Q^H g - g^H Q */
+static tl_Tensor *turn(tli_Chain *c, tl_Tensor *q, tl_Tensor *g) {
+  return antisymmetric(c, chain_matmul(c, chain_h(c, q), g));
+}
+
+/* Computes the gradient of the SVD: U [(F o skew(U^H gU)) S + S (F o skew(V^H gV)) + gS] V^H, plus
 ** the parts outside the column spaces of U and V. Of full U and V only the first k columns
-** count. */
+** count. For complex numbers the diagonal of skew(U^H gU) / (2 S) is added to gS: it turns U and V
+** together. */
 tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Tensor *U,
                             tl_Tensor *S, tl_Tensor *Vh) {
   tli_Chain c = {0};
   int64_t m = U->sizes[U->ndim - 2], n = Vh->sizes[Vh->ndim - 1], k = S->sizes[S->ndim - 1];
-  tl_Tensor *u = part(&c, U, -1, 0, k), *v = chain_t(&c, part(&c, Vh, -2, 0, k));
+  tl_Tensor *u = part(&c, U, -1, 0, k), *v = chain_h(&c, part(&c, Vh, -2, 0, k));
   tl_Tensor *gu = gU ? part(&c, gU, -1, 0, k) : NULL;
-  tl_Tensor *gv = gVh ? chain_t(&c, part(&c, gVh, -2, 0, k)) : NULL;
+  tl_Tensor *gv = gVh ? chain_h(&c, part(&c, gVh, -2, 0, k)) : NULL;
   tl_Tensor *eye = TLI_STEP(&c, tlo_eye(k, k, (tl_DType)S->dtype, tli_device(S)));
   tl_Tensor *f = gu || gv ? gaps(&c, chain_mul(&c, S, S), eye) : NULL, *inner = NULL;
   if (gS) inner = chain_mul(&c, chain_unsqueeze(&c, gS, -1), eye);
-  if (gu) inner = plus(&c, inner, by_columns(&c, turned(&c, f, u, gu), S));
-  if (gv) inner = plus(&c, inner, by_rows(&c, turned(&c, f, v, gv), S));
-  tl_Tensor *result = chain_matmul(&c, chain_matmul(&c, u, inner), chain_t(&c, v));
+  if (gu) {
+    tl_Tensor *skew = turn(&c, u, gu);
+    check_phases(&c, "linalg.svd", "singular vectors", gv ? plus(&c, skew, turn(&c, v, gv)) : skew);
+    inner = plus(&c, inner, by_columns(&c, chain_mul(&c, f, skew), S));
+    if (tli_is_complex((tl_DType)U->dtype)) {
+      tl_Tensor *twice = chain_unsqueeze(&c, chain_scale(&c, S, 2), -2);
+      inner = plus(&c, inner, chain_div(&c, chain_mul(&c, skew, eye), twice));
+    }
+  }
+  if (gv) {
+    tl_Tensor *skew = turn(&c, v, gv);
+    if (!gu) check_phases(&c, "linalg.svd", "singular vectors", skew);
+    inner = plus(&c, inner, by_rows(&c, chain_mul(&c, f, skew), S));
+  }
+  if (inner) inner = chain_to(&c, inner, (tl_DType)U->dtype);
+  tl_Tensor *result = chain_matmul(&c, chain_matmul(&c, u, inner), chain_h(&c, v));
   if (gu && m > k)
-    result = chain_add(&c, result, chain_matmul(&c, outside(&c, gu, u, S), chain_t(&c, v)));
+    result = chain_add(&c, result, chain_matmul(&c, outside(&c, gu, u, S), chain_h(&c, v)));
   if (gv && n > k)
-    result = chain_add(&c, result, chain_matmul(&c, u, chain_t(&c, outside(&c, gv, v, S))));
+    result = chain_add(&c, result, chain_matmul(&c, u, chain_h(&c, outside(&c, gv, v, S))));
   return tli_chain_end(&c, result);
 }
 
@@ -581,7 +639,7 @@ bool tlo_svd_torch(tl_Tensor *self, bool some, bool compute_uv, tl_Tensor **out)
   out[0] = out[1] = out[2] = NULL;
   TL_TRY(tlo_svd(self, compute_uv && !some, out));
   for (int i = 0; i < 3; i++) tli_keep(&c, out[i]);
-  out[2] = chain_t(&c, out[2]);
+  out[2] = chain_h(&c, out[2]);
   for (int i = 0; i < 2 && !compute_uv; i++) {
     int64_t sizes[TL_MAX_DIMS];
     for (int d = 0; d < self->ndim; d++) sizes[d] = self->sizes[d];
@@ -603,19 +661,50 @@ tl_Tensor *tlo_svdvals(tl_Tensor *A) {
 
 /* ---- eigenvalues of symmetric matrices ---- */
 
-/* Computes V (diag(gL) + F o (V^T gV)) V^T, made symmetric, with F_ij = 1 / (l_j - l_i). */
+/* Computes V (diag(gL) + F o (V^H gV)) V^H, made Hermitian, with F_ij = 1 / (l_j - l_i). */
 tl_Tensor *tlo_eigh_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tensor *V) {
   tli_Chain c = {0};
   tl_Tensor *eye = chain_identity(&c, V), *inner = NULL;
-  if (gV) inner = chain_mul(&c, gaps(&c, L, eye), chain_matmul(&c, chain_t(&c, V), gV));
+  if (gV) {
+    tl_Tensor *turned = chain_matmul(&c, chain_h(&c, V), gV);
+    check_phases(&c, "linalg.eigh", "eigenvectors", turned);
+    inner = chain_mul(&c, gaps(&c, L, eye), turned);
+  }
   if (gL) inner = plus(&c, inner, chain_mul(&c, chain_unsqueeze(&c, gL, -1), eye));
-  tl_Tensor *g = chain_matmul(&c, chain_matmul(&c, V, inner), chain_t(&c, V));
-  return tli_chain_end(&c, chain_scale(&c, chain_add(&c, g, chain_t(&c, g)), 0.5));
+  tl_Tensor *g = chain_matmul(&c, chain_matmul(&c, V, inner), chain_h(&c, V));
+  return tli_chain_end(&c, chain_scale(&c, chain_add(&c, g, chain_h(&c, g)), 0.5));
 }
 
 tl_Tensor *tlo_eigvalsh(tl_Tensor *A, const char *UPLO) {
   tl_Tensor *out[2] = {NULL, NULL};
   TL_TRY_NULL(tlo_eigh(A, UPLO, out));
+  tli_release(out[1]);
+  return out[0];
+}
+
+/* ---- eigenvalues of any square matrices ---- */
+
+/* Computes V^-H (diag(gL) + F o (V^H gV - V^H V diag(Re(V^H gV)))) V^H, with
+** F_ij = 1 / conj(l_j - l_i). The second term accounts for the norm of the vectors, which is 1. */
+tl_Tensor *tlo_eig_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tensor *V) {
+  tli_Chain c = {0};
+  tl_Tensor *eye = chain_identity(&c, V), *vh = chain_h(&c, V), *inner = NULL;
+  if (gV) {
+    tl_Tensor *turned = chain_matmul(&c, vh, gV);
+    check_phases(&c, "linalg.eig", "eigenvectors", turned);
+    tl_Tensor *growth = TLI_STEP(&c, tlo_diagonal(turned, 0, -2, -1));
+    growth = TLI_STEP(&c, tlo_real(growth));
+    tl_Tensor *lengths = by_columns(&c, chain_matmul(&c, vh, V), growth);
+    inner = chain_mul(&c, gaps(&c, chain_conj(&c, L), eye), chain_sub(&c, turned, lengths));
+  }
+  if (gL) inner = plus(&c, inner, chain_mul(&c, chain_unsqueeze(&c, gL, -1), eye));
+  inner = chain_matmul(&c, inner, vh);
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_solve_square(vh, inner)));
+}
+
+tl_Tensor *tlo_eigvals(tl_Tensor *A) {
+  tl_Tensor *out[2] = {NULL, NULL};
+  TL_TRY_NULL(tlo_eig(A, out));
   tli_release(out[1]);
   return out[0];
 }

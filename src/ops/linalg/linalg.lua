@@ -1,6 +1,6 @@
 -- torch.linalg: factorizations, solutions and functions derived from them, by LAPACK (lapack.lua).
--- All support batches: the matrices are the last two dimensions. The dtypes are float32 and
--- float64.
+-- All support batches: the matrices are the last two dimensions. The dtypes are float32,
+-- float64, complex64 and complex128.
 --
 -- Formulas of the derivatives: M. Giles, "An extended collection of matrix derivative results for
 -- forward and reverse mode algorithmic differentiation", 2008; for QR and SVD, PyTorch's.
@@ -20,8 +20,9 @@ end
 by_lapack {"cholesky_backward(Tensor grad, Tensor L) -> Tensor", internal = true, composite = true}
 by_lapack {"cholesky(Tensor A, *, bool upper=false) -> Tensor",
     node = "LinalgCholeskyEx",
-    doc = [[Returns L with A = L L^T for symmetric positive definite A (..., n, n), of which only
-    the lower triangle is read; with upper, the transpose of L. If a matrix is not positive
+    doc = [[Returns L with A = L L^T for symmetric (complex: L L^H for Hermitian) positive definite A
+    (..., n, n), of which only the lower triangle is read; with upper, the (conjugate) transpose of
+    L. If a matrix is not positive
     definite, the error names it.]],
     composite = true,
            autocast = {cpu = "float32"},
@@ -46,7 +47,8 @@ example("inv", [=[
    print(torch.linalg.inv(a):round {decimals = 4})
    --> tensor([[0.5000, 0.0000],
    -->         [0.0000, 0.2500]])]=])
-by_lapack {"slogdet_backward(Tensor grad, Tensor A) -> Tensor", internal = true, composite = true}
+by_lapack {[[slogdet_backward(Tensor grad_sign, Tensor grad_log, Tensor A, Tensor sign)
+      -> Tensor]], internal = true, composite = true}
 by_lapack {"det_backward(Tensor grad, Tensor A, Tensor det) -> Tensor", internal = true,
     composite = true}
 by_lapack {"solve(Tensor A, Tensor B, *, bool left=true) -> Tensor",
@@ -101,7 +103,7 @@ by_lapack {[[lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=true, boo
       -> Tensor]],
     node = "LinalgLuSolve",
     doc = [[Returns X with A X = B (or X A = B if left is false), given lu_factor's results for A;
-    adjoint = true replaces A by its transpose.]],
+    adjoint = true replaces A by its conjugate transpose.]],
     composite = true,
     autocast = {cpu = "float32"},
     examples = {"SPD(3), torch.tensor({1, 2, 3}, {dtype = 'int32'}), T(3, 2)",
@@ -111,7 +113,8 @@ by_lapack {[[ldl_factor(Tensor A, *, bool hermitian=false) -> (Tensor LD, Tensor
     doc = [[Returns the factorization L D L^T of symmetric A (..., n, n), of which the lower
     triangle is read. LD holds L, whose diagonal of ones is left out, below its diagonal, and D,
     blocks of size 1 and 2, on and beside it. LAPACK's pivots (..., n), int32, count from 1;
-    negative ones mark blocks of size 2. For real numbers hermitian makes no difference.]],
+    negative ones mark blocks of size 2. With hermitian, complex A are Hermitian and equal L D L^H;
+    for real numbers it makes no difference.]],
     composite = true, nondiff = "PyTorch has no derivative, either",
     examples = {"SPD(3)", "SPD(2, 3), {hermitian = true}"}}
 by_lapack {[[ldl_factor_ex(Tensor A, *, bool hermitian=false, bool check_errors=false)
@@ -130,7 +133,7 @@ by_lapack {"svd(Tensor A, bool full_matrices=true) -> (Tensor U, Tensor S, Tenso
     doc = [[Returns the singular value decomposition A = U diag(S) Vh, with S in descending order.
     Without full_matrices U is (m, k) and Vh (k, n), with k = min(m, n). The gradients of U and Vh
     require distinct singular values, and a loss that depends neither on the signs of singular
-    vectors nor on those beyond k. NaN is an error.]],
+    vectors (complex: their phases) nor on those beyond k. NaN is an error.]],
     composite = true,
            autocast = {cpu = "float32"}, examples = {"T(3, 4), false"}, gradcheck = false}
 example("svd", [=[
@@ -151,9 +154,15 @@ by_lapack {"svdvals(Tensor A) -> Tensor",
 by_lapack {"eigh_backward(Tensor gL, Tensor gV, Tensor L, Tensor V) -> Tensor", internal = true,
     composite = true}
 by_lapack {"eigvalsh(Tensor A, string UPLO='L') -> Tensor",
-    doc = "Returns the eigenvalues of symmetric matrices in ascending order.",
+    doc = "Returns the eigenvalues of symmetric or Hermitian matrices in ascending order.",
     composite = true,
            autocast = {cpu = "float32"}, examples = {"SPD(3)"}, gradcheck = false}
+by_lapack {"eig_backward(Tensor gL, Tensor gV, Tensor L, Tensor V) -> Tensor", internal = true,
+    composite = true}
+by_lapack {"eigvals(Tensor A) -> Tensor",
+    doc = "Returns the eigenvalues of square matrices (..., n, n), as complex numbers in any order.",
+    composite = true, autocast = {cpu = "float32"}, examples = {"T(3, 3)", "T(2, 2, 2)"}}
+
 -- Variants that return LAPACK's info for each matrix instead of raising an error: 0 means success.
 local info = [[also returns info (int32), which is 0 for each matrix without a fault, and raises no
    error unless check_errors is true.]]
@@ -208,7 +217,7 @@ op {"slogdet.torch(Tensor self) -> (Tensor sign, Tensor logabsdet)",
     examples = {"SPD(3)"}}
 op {"logdet(Tensor self) -> Tensor",
     node = "Where",
-    doc = [[Returns the logarithm of the determinant of square matrices: NaN if the determinant is
+    doc = [[Returns the logarithm of the determinant of square matrices: NaN if a real determinant is
     negative, -inf if it is 0.]],
     composite = true, waits = lapack, examples = {"SPD(3)", "SPD(2, 3)"}}
 op {"qr.torch(Tensor self, bool some=true) -> (Tensor Q, Tensor R)",
@@ -219,7 +228,7 @@ op {"qr.torch(Tensor self, bool some=true) -> (Tensor Q, Tensor R)",
     examples = {"T(4, 3)"}}
 op {[[svd.torch(Tensor self, bool some=true, bool compute_uv=true)
       -> (Tensor U, Tensor S, Tensor V)]],
-    doc = [[Returns U, S, V with self = U diag(S) V^T. With some = false U and V have all columns;
+    doc = [[Returns U, S, V with self = U diag(S) V^T (complex: V^H). With some = false U and V have all columns;
     with compute_uv = false they are zeros.]], composite = true, waits = lapack, gradcheck = false,
     autocast = {cpu = "float32"},
     examples = {"T(3, 4)", "T(4, 3), false"}}
@@ -245,3 +254,5 @@ op {[[triangular_solve(Tensor self, Tensor A, bool upper=true, bool transpose=fa
     composite = true, waits = lapack,
     examples = {"T(3, 2), SPD(3)", "T(2, 3, 2), SPD(2, 3), false, true",
                 "T(3, 2), SPD(3), {unitriangular = true}"}}
+
+takes_complex()

@@ -54,3 +54,5 @@ linalg {[[linalg_norm.name(Tensor A, string ord, dim[] dim=nil, bool keepdim=fal
     doc = "Computes matrix_norm with a named order. In orders of singular values NaN is an error.",
     composite = true, waits = "singular values are computed on the CPU",
     examples = {"T(3, 4), 'fro'", "T(3, 4), 'nuc'"}}
+
+takes_complex()

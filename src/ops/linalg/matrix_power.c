@@ -72,7 +72,7 @@ static tl_Tensor *matrix_exp(tl_Tensor *A) {
 tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
   TL_TRY_NULL(check_square("linalg.matrix_exp", A));
   tl_DType dtype = (tl_DType)A->dtype;
-  if (!tli_is_float(dtype))
+  if (!tli_is_inexact(dtype))
     return tli_fail_null(TL_EDTYPE, "linalg.matrix_exp: expected a floating dtype, got %s",
                          tl_dtype_name(dtype));
   tli_Chain c = {0};

@@ -35,3 +35,5 @@ op {"chain_matmul(Tensor[] matrices...) -> Tensor",
     doc = "Multiplies several matrices in the cheapest order.",
     composite = true,
     autocast = "lower", examples = {"{T(2, 3), T(3, 4), T(4, 1)}", "T(2, 3), T(3, 4)"}}
+
+takes_complex()

@@ -1,7 +1,6 @@
 /*
 ** pinv.c - pseudo-inverse, rank and least squares: singular values below a tolerance count as zero.
 */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +17,7 @@ static bool check_matrices(const char *op, const tl_Tensor *A, bool hermitian) {
 /* Returns the default rtol: max(m, n) times epsilon, but 0 if atol is positive. */
 static tl_Tensor *usual_rtol(tli_Chain *c, const tl_Tensor *A, tl_Tensor *atol) {
   int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
-  double epsilon = A->dtype == TL_F64 ? DBL_EPSILON : FLT_EPSILON;
+  double epsilon = tli_float_epsilon((tl_DType)A->dtype);
   tl_Tensor *usual = chain_number(c, (double)(m > n ? m : n) * epsilon);
   if (atol == NULL) return usual;
   tl_Tensor *given = chain_with(c, tlo_gt, atol, 0), *zero = chain_number(c, 0);
@@ -60,7 +59,7 @@ tl_Tensor *tlo_matrix_rank(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol, bool 
 
 /* ---- pseudo-inverse ---- */
 
-/* Computes V diag(1/S) U^T without the singular values that count as zero. */
+/* Computes V diag(1/S) U^H without the singular values that count as zero. */
 static tl_Tensor *pinv_general(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol) {
   tl_Tensor *usv[3] = {NULL, NULL, NULL};
   tli_Chain c = {0};
@@ -68,10 +67,10 @@ static tl_Tensor *pinv_general(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol) {
   for (int i = 0; i < 3 && !c.failed; i++) tli_keep(&c, usv[i]);
   tl_Tensor *inverse = inverse_values(&c, usv[1], nonzero(&c, A, usv[1], atol, rtol));
   tl_Tensor *u = chain_mul(&c, usv[0], chain_unsqueeze(&c, inverse, -2));
-  return tli_chain_end(&c, chain_t(&c, chain_matmul(&c, u, usv[2])));
+  return tli_chain_end(&c, chain_h(&c, chain_matmul(&c, u, usv[2])));
 }
 
-/* Computes V diag(1/L) V^T from the eigenvalues. */
+/* Computes V diag(1/L) V^H from the eigenvalues. */
 static tl_Tensor *pinv_hermitian(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol) {
   tl_Tensor *lv[2] = {NULL, NULL};
   tli_Chain c = {0};
@@ -80,7 +79,7 @@ static tl_Tensor *pinv_hermitian(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol)
   tl_Tensor *sizes = TLI_STEP(&c, tlo_abs(lv[0]));
   tl_Tensor *inverse = inverse_values(&c, lv[0], nonzero(&c, A, sizes, atol, rtol));
   tl_Tensor *v = chain_mul(&c, lv[1], chain_unsqueeze(&c, inverse, -2));
-  return tli_chain_end(&c, chain_matmul(&c, v, chain_t(&c, lv[1])));
+  return tli_chain_end(&c, chain_matmul(&c, v, chain_h(&c, lv[1])));
 }
 
 tl_Tensor *tli_op_pseudo_inverse(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol, bool hermitian) {
@@ -106,16 +105,16 @@ tl_Tensor *tlo_pinverse(tl_Tensor *self, double rcond) {
 tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
   tli_Chain c = {0};
   int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
-  tl_Tensor *gt = chain_t(&c, grad), *pt = chain_t(&c, pinv), *result;
+  tl_Tensor *gt = chain_h(&c, grad), *pt = chain_h(&c, pinv), *result;
   if (m <= n) {
     tl_Tensor *k = chain_matmul(&c, gt, pinv), *kp = chain_matmul(&c, k, pt);
-    result = chain_sub(&c, kp, chain_t(&c, chain_matmul(&c, pinv, k)));
+    result = chain_sub(&c, kp, chain_h(&c, chain_matmul(&c, pinv, k)));
     result = chain_sub(&c, result, chain_matmul(&c, chain_matmul(&c, A, pinv), kp));
     tl_Tensor *rest = chain_sub(&c, gt, chain_matmul(&c, k, A));
     result = chain_add(&c, result, chain_matmul(&c, chain_matmul(&c, pt, pinv), rest));
   } else {
     tl_Tensor *k = chain_matmul(&c, pinv, gt), *pk = chain_matmul(&c, pt, k);
-    result = chain_sub(&c, pk, chain_t(&c, chain_matmul(&c, k, pinv)));
+    result = chain_sub(&c, pk, chain_h(&c, chain_matmul(&c, k, pinv)));
     tl_Tensor *rest = chain_sub(&c, gt, chain_matmul(&c, A, k));
     result = chain_add(&c, result, chain_matmul(&c, chain_matmul(&c, rest, pinv), pt));
     result = chain_sub(&c, result, chain_matmul(&c, chain_matmul(&c, pk, pinv), A));
@@ -134,14 +133,14 @@ bool tlo_lstsq_backward(tl_Tensor *gX, tl_Tensor *gR, tl_Tensor *A, tl_Tensor *B
   out[0] = out[1] = NULL;
   if (gX) {
     tl_Tensor *pinv = TLI_STEP(&c, tlo_pinv(A, NULL, NULL, false));
-    tl_Tensor *gp = chain_matmul(&c, gX, chain_t(&c, B));
+    tl_Tensor *gp = chain_matmul(&c, gX, chain_h(&c, B));
     ga = TLI_STEP(&c, tlo_pinv_backward(gp, pinv, A));
-    gb = chain_matmul(&c, chain_t(&c, pinv), gX);
+    gb = chain_matmul(&c, chain_h(&c, pinv), gX);
   }
   if (gR && gR->numel > 0) {
     tl_Tensor *rest = chain_sub(&c, chain_matmul(&c, A, X), B);
     tl_Tensor *scaled = chain_scale(&c, chain_mul(&c, rest, chain_unsqueeze(&c, gR, -2)), 2);
-    tl_Tensor *more = chain_matmul(&c, scaled, chain_t(&c, X));
+    tl_Tensor *more = chain_matmul(&c, scaled, chain_h(&c, X));
     ga = ga ? chain_add(&c, ga, more) : more;
     gb = gb ? chain_sub(&c, gb, scaled) : chain_neg(&c, scaled);
   }
@@ -188,8 +187,8 @@ bool tlo_lstsq(tl_Tensor *A, tl_Tensor *B, double rcond, const char *driver, tl_
     if (ok) tli_release(out[i]), out[i] = squeezed;
   }
   if (ok && full) ok = leave_out(&out[2], TL_I64);
-  if (ok && pivoted) ok = leave_out(&out[1], (tl_DType)A->dtype);
-  if (ok && (full || pivoted)) ok = leave_out(&out[3], (tl_DType)A->dtype);
+  if (ok && pivoted) ok = leave_out(&out[1], tli_real_dtype((tl_DType)A->dtype));
+  if (ok && (full || pivoted)) ok = leave_out(&out[3], tli_real_dtype((tl_DType)A->dtype));
   if (!ok) tli_release_results(out, 4);
   return ok;
 }

@@ -46,3 +46,5 @@ op {"pinverse(Tensor self, float rcond=1e-15) -> Tensor",
     waits = "LAPACK computes on the CPU",
     autocast = {cpu = "float32"},
     examples = {"T(4, 3)"}}
+
+takes_complex()

@@ -27,3 +27,5 @@ op {"geqrf(Tensor self) -> (Tensor a, Tensor tau)", host = "LAPACK", device_lapa
     diagonal; the rest of a and tau (..., min(m, n)) are the arguments from which
     torch.linalg.householder_product makes Q.]],
     nondiff = "torch.linalg.qr has a derivative", examples = {"T(4, 3)", "T(2, 3, 4)"}}
+
+takes_complex()

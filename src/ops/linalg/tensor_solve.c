@@ -70,7 +70,7 @@ tl_Tensor *tlo_vander(tl_Tensor *x, int64_t N) {
   if (x->dtype == TL_BOOL)
     return tli_fail_null(TL_EDTYPE, "linalg.vander: expected numbers, got bool");
   tli_Chain c = {0};
-  bool whole = !tli_is_float((tl_DType)x->dtype);
+  bool whole = !tli_is_inexact((tl_DType)x->dtype);
   tl_Tensor *base = TLI_STEP(&c, tlo_to_dtype(x, whole ? TL_I64 : (tl_DType)x->dtype));
   base = TLI_STEP(&c, tlo_atleast_1d(base));
   tl_Tensor *column = chain_unsqueeze(&c, base, -1);

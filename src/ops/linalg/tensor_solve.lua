@@ -24,3 +24,5 @@ linalg {"vander(Tensor x, *, int N=nil) -> Tensor",
     doc = [[Returns the powers 0 to N - 1 of x in a new last dimension; N is x's last size unless
     given. Integers give int64.]],
     composite = true, examples = {"T(3)", "T(2, 3), {N = 4}"}}
+
+takes_complex()

@@ -135,11 +135,12 @@ tl_Tensor *tlo_diagonal_linalg(tl_Tensor *A, int64_t offset, int64_t dim1, int64
 }
 
 tl_Tensor *tlo_vecdot(tl_Tensor *x, tl_Tensor *y, int64_t dim) {
-  tl_Tensor *products = tlo_mul(x, y);
-  tl_Tensor *sum =
-      products ? tlo_sum(products, (tl_Ints){1, &dim}, false, (tl_DType)products->dtype) : NULL;
-  tli_release(products);
-  return sum;
+  tli_Chain c = {0};
+  tl_Tensor *products = chain_mul(&c, chain_conj(&c, x), y);
+  if (c.failed) return tli_chain_end(&c, NULL);
+  tl_Ints dims = {1, &dim};
+  tl_Tensor *sum = TLI_STEP(&c, tlo_sum(products, dims, false, (tl_DType)products->dtype));
+  return tli_chain_end(&c, sum);
 }
 
 /* Computes the product of views in which the sizes of a and b alternate as separate dimensions,
