@@ -6,7 +6,7 @@ local torch = require "tlua"
 
 local device = require "spec.support.device"
 
-if device.name == "cuda" then return end -- it has no complex tensors
+if device.name == "cuda" then return end -- a GPU has no complex tensors
 
 local linalg = torch.linalg
 local reference = dofile "spec/fixtures/complex_linalg.lua"
@@ -147,7 +147,7 @@ local losses = {
    end, tall},
 }
 
--- What is perturbed for finite differences must stay Hermitian.
+-- Returns a function that stays Hermitian when finite differences perturb its argument.
 local function symmetrised(fn)
    return function(x) return fn(x + x.mH) end
 end
