@@ -37,7 +37,7 @@ local inner <const> = {
 
 --- Sorts the subjects of commits into sections. Subjects about specs and comments are left out.
 ---@param subjects string[]  the newest first
----@return string notes  in Markdown
+---@return string notes  the notes in Markdown
 function M.notes(subjects)
    local by_section, left_out = {}, 0
    for _, subject in ipairs(subjects) do
@@ -65,7 +65,7 @@ function M.notes(subjects)
 end
 
 --- Returns the rockspec of a version, made from the rockspec in the sources.
----@param text string  of a rockspec whose version is scm-1
+---@param text string  the text of a rockspec whose version is scm-1
 ---@param version string
 ---@return string
 function M.rockspec(text, version)

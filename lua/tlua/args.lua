@@ -214,13 +214,13 @@ local function unknown_text(title, key, ...)
 end
 
 --- Raises `title: unknown option <key>; did you mean X?; there are A, B and C`.
----@param title string  of the function
+---@param title string  the function's name, for the message
 ---@param key any  the unknown option
 ---@param ... string[]|table<string, any>  the options: lists, or tables with the names as keys
 function M.unknown_option(title, key, ...) torch.raise(unknown_text(title, key, ...)) end
 
 --- Refuses a value that is not a table of options, and unknown options.
----@param title string  of the function
+---@param title string  the function's name, for the message
 ---@param options any  nil passes
 ---@param ... string  the names of all options
 function M.check_options(title, options, ...)
@@ -248,7 +248,7 @@ function M.fits_default(value, default, kind)
 end
 
 --- Merges the given options with a table of defaults, which are copied.
----@param title string  of the function
+---@param title string  the function's name, for the message
 ---@param given table
 ---@param defaults table<string, any>
 ---@param kinds table<string, string>  the type of options that may have another than their default
@@ -366,7 +366,7 @@ end
 --- Declares the arguments of a function.
 ---@param text string  "name(parameter: type = default, ...)"
 ---@return fun(...): table take  from arguments by position and name to a table by name
----@return fun(): string[] names  of the parameters
+---@return fun(): string[] names  returns the names of the parameters
 function M.declare(text)
    local title, list = text:match "^%s*([%w_.]+)%s*%((.*)%)%s*$"
    assert(title, "cannot read the signature " .. text)
@@ -404,8 +404,8 @@ function M.titles()
 end
 
 --- Expands one number to a list of n, or checks a list of n.
----@param name string  of the function, for the message
----@param what string  of the argument
+---@param name string  the function's name, for the message
+---@param what string  the argument's name
 ---@param value number|number[]
 ---@param n integer
 ---@return number[]

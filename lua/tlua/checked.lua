@@ -48,7 +48,7 @@ end
 
 --- Makes functions without parameters refuse arguments.
 ---@param module table  that has the functions
----@param prefix string  of their names in messages: "" or "cpu."
+---@param prefix string  the beginning of their names in messages: "" or "cpu."
 ---@param names string  separated by spaces
 function M.queries(module, prefix, names)
    for name in names:gmatch "[%w_]+" do module[name] = M.query(prefix .. name, module[name]) end
@@ -56,7 +56,7 @@ end
 
 --- Makes functions check their arguments, which they then get by position.
 ---@param module table  that has the functions
----@param prefix string  of their names in messages: "" or "amp."
+---@param prefix string  the beginning of their names in messages: "" or "amp."
 ---@param declarations string  "is_storage(value: any?)", each in the form of args.signature
 function M.functions(module, prefix, declarations)
    for declaration in declarations:gmatch "[%w_]+%b()" do

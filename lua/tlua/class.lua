@@ -54,7 +54,7 @@ function M.index_by(cls, make)
 end
 
 --- Makes a class. A call of the class makes an instance and runs its `__init`.
----@param name string  shown by `torch.type` and by printing
+---@param name string  the name that `torch.type` and printing show
 ---@param parent? table  a class made by this function
 ---@return table class
 ---@return table? parent

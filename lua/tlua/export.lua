@@ -132,9 +132,9 @@ local function tensors_of(structure, ...)
 end
 
 --- Runs the program.
----@param ... Tensor  as the exported call had them, by position; tables of tensors where it had
---- tables
----@return Tensor ...  what the model returned
+---@param ... Tensor  the arguments of the exported call, by position; tables of tensors where it
+--- had tables
+---@return Tensor ...  the results of the model
 function Program:__call(...)
    if self.training ~= self.traced_ then
       torch.raise(("program: expected training = %s, the mode in which the model was exported, "

@@ -12,7 +12,7 @@ for _, name in ipairs {"manual_seed", "seed", "initial_seed", "get_rng_state", "
 end
 
 --- Returns the states of the default generators, of the CPU and of all kinds of devices in use.
----@return table states  for set_states
+---@return table states  the states, for set_states
 function M.get_states()
    local states = {cpu = torch.get_rng_state()}
    for _, kind in ipairs {"cuda", "sim"} do

@@ -208,7 +208,7 @@ end
 ---     --> tensor([3, 4])
 ---@param datapipe data.IterDataPipe
 ---@param conversion? function|table<string, function>
----@param collate_fn? function  before `conversion`
+---@param collate_fn? function  a function that is called before `conversion`
 function M.Collator:__init(...)
    local a = collator_signature(...)
    local fn = a.collate_fn or a.conversion or collate_batch

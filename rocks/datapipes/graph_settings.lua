@@ -73,7 +73,7 @@ end
 ---@param datapipe data.IterDataPipe
 ---@param num_of_instances integer
 ---@param instance_id integer  from 0
----@param sharding_group? integer  of datapipes.iter.SHARDING_PRIORITIES
+---@param sharding_group? integer  a level of datapipes.iter.SHARDING_PRIORITIES
 ---@return data.IterDataPipe datapipe
 function M.apply_sharding(datapipe, num_of_instances, instance_id, sharding_group)
    check_pipe("apply_sharding", datapipe)

@@ -25,7 +25,7 @@ end
 
 --- Returns a function that returns the items of `next_item`, and nil after the end however often it
 --- is called. While `is_valid` returns false, calling it is an error.
----@param pipe data.IterDataPipe  for the message
+---@param pipe data.IterDataPipe  the pipe, for the message
 ---@param next_item fun(): any ...
 ---@param is_valid fun(): boolean
 ---@return fun(): any ...

@@ -62,7 +62,7 @@ end
 
 --- Refuses an item whose first value is nil, which would end the loop.
 ---@param pipe data.IterDataPipe
----@param what string  where the item comes from
+---@param what string  the origin of the item, for the message
 ---@param ... any
 ---@return any ...
 function M.given(pipe, what, ...)

@@ -163,7 +163,7 @@ end
 --- Sets the shard to return.
 ---@param num_of_instances integer
 ---@param instance_id integer  from 0
----@param sharding_group? integer  of SHARDING_PRIORITIES, whose DEFAULT goes with no other
+---@param sharding_group? integer  a level of SHARDING_PRIORITIES; DEFAULT excludes all others
 function ShardingFilter:apply_sharding(num_of_instances, instance_id, sharding_group)
    local group = sharding_group or 1
    if math.type(num_of_instances) ~= "integer" or num_of_instances < 1 then

@@ -14,9 +14,9 @@ local files = require "tlua.mlflow.files"
 ---     --> first	RUNNING
 ---@class utils.mlflow.Run
 ---@field run_id string  the server's name of it
----@field experiment_id string  of the experiment that has the run
+---@field experiment_id string  the id of the experiment that has the run
 ---@field run_name string  the name shown
----@field artifact_uri string  where files of the run lie
+---@field artifact_uri string  the place of the run's files
 ---@field status "RUNNING"|"FINISHED"|"FAILED"|"KILLED"  "RUNNING", "FINISHED" or "FAILED"
 local Run = class.class("utils.mlflow.Run")
 

@@ -448,7 +448,7 @@ end
 --- labels under the names in `metadata_header`, and an image (`label_img`, (N, C, H, W)). If they
 --- cannot be written, a message is printed on stderr.
 ---@param matrix Tensor  (N, D)
----@param options? table  also `tag` and `global_step`, which make the embedding's name
+---@param options? table  `tag` and `global_step`, which make the embedding's name, and others
 function SummaryWriter:add_embedding(matrix, options)
    if options ~= nil and type(options) ~= "table" then
       args.refuse("add_embedding", "options", "a table", options)

@@ -75,7 +75,7 @@ end
 --- Converts all tensors of floating-point numbers in an object to a kind. Tables stay themselves.
 ---@param object any
 ---@param kind torch7.Kind
----@param memo? table  of calls that shall keep sharing memory
+---@param memo? table  the table of calls that shall keep sharing memory
 ---@return any
 function M.convert(object, kind, memo) return convert(object, kind, memo or {}) end
 

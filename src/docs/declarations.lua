@@ -341,7 +341,7 @@ function M.count(all)
 end
 
 --- Returns all declarations, ordered by path. A declaration without a text has `missing`.
----@param root string  of the repository
+---@param root string  the root of the repository
 ---@param gen string  the folder of generated files
 ---@return table[] declarations
 function M.all(root, gen)

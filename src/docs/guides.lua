@@ -83,7 +83,7 @@ end
 --- Returns a guide as HTML. Links to other guides lead to their pages; links to files outside of
 --- the site become plain text.
 ---@param root string
----@param guide table  of `list`
+---@param guide table  a guide that `list` has returned
 ---@param all table[]
 ---@param links table<string, string>  names that have a page
 ---@return string

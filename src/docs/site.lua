@@ -256,7 +256,7 @@ end
 
 --- Writes the site into a folder.
 ---@param out string
----@param root string  of the repository
+---@param root string  the root of the repository
 ---@param all table[]  declarations
 function M.write(out, root, all)
    local sections, list = families.sections(all), guides.list(root)

@@ -248,7 +248,7 @@ local function keep(all, op)
 end
 
 --- Leaves out all operators except those in `names`, and drops all recording for derivatives.
----@param all table  as load() returns it
+---@param all table  the operators that load() has returned
 ---@param names string  separated by blanks: names in Lua, aliases, or names in C
 function M.keep_only(all, names)
    local forms = {}

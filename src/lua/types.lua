@@ -336,7 +336,7 @@ torch.__version__ = ""
 
 --- Records a call whose derivative is a Lua function; torch.autograd.Function is the usual way to
 --- do so. Tables of tensors have a field `n`, their count.
----@param name string  of the node in graphs and messages
+---@param name string  the node's name in graphs and messages
 ---@param inputs table
 ---@param outputs table  the tensors that get the node as their grad_fn
 ---@param constant table  the positions of outputs without gradient
@@ -863,12 +863,12 @@ function torch.io.make_folder(path) end
 ---@param first integer  from 1
 ---@param delimiter string
 ---@param quote string  "": no quoting
----@param types string[]  of each column a dtype, "string" or "skip"
+---@param types string[]  for each column a dtype, "string" or "skip"
 ---@param rows integer
 ---@param line integer
 ---@return (torch.Tensor|string[]|false)[]? columns  nil with a message where the text is wrong
 ---@return integer|string rows  the number of rows read
----@return integer? first  of the next row
+---@return integer? first  the first byte of the next row
 ---@return integer? line
 function torch.io.csv(bytes, first, delimiter, quote, types, rows, line) end
 
@@ -889,7 +889,7 @@ function torch.io.csv_fields(bytes, first, delimiter, quote) end
 ---@param n integer
 ---@param module string
 ---@param ... any
----@return table pool  with methods send, take and stop
+---@return table pool  an object with the methods send, take and stop
 function torch.workers.start(name, n, module, ...) end
 
 --- Returns the number of this interpreter's running workers.

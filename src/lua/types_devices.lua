@@ -38,7 +38,7 @@ function torch.device(type, index) end
 ---     print(x:cpu(), stream:query())
 ---     --> tensor([2., 2.])	true
 ---@class torch.Stream
----@field device torch.device  whose work it is
+---@field device torch.device  the device that runs its work
 ---@field stream_id integer  0 for the default stream
 ---@field priority integer  the smaller, the sooner
 ---@field cuda_stream integer  the stream's address in CUDA

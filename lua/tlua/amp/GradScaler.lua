@@ -245,7 +245,7 @@ local options_of = args.signature "amp.GradScaler.step(max_norm: number, norm_ty
 ---@param optimizer optim.Optimizer
 ---@param options? {max_norm: number, norm_type: number}  the options of the optimizer's step
 ---@return nil
----@return Tensor? norm  of the gradients without the scale, before they were clipped
+---@return Tensor? norm  the norm of the gradients without the scale, before they were clipped
 function GradScaler:step(optimizer, options)
    if not self.enabled then return optimizer:step(options) end
    if type(options) == "function" then

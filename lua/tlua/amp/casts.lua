@@ -21,7 +21,7 @@ function M.current()
 end
 
 --- Restores a saved state until the end of the block: local _ <close> = casts.scope(state).
----@param state? table<string, string>  of M.current()
+---@param state? table<string, string>  a state that M.current() has returned
 ---@return table?  nil if that is the present state
 function M.scope(state)
    local now = M.current()
@@ -51,7 +51,7 @@ local function convert(value, dtype, on)
 end
 
 --- Converts floating-point arguments, including those in tables, to `dtype`; float64 stays float64.
----@param inputs table  as of table.pack
+---@param inputs table  the arguments, as table.pack returns them
 ---@param dtype string
 ---@param on fun(kind: string): boolean  whether to convert tensors on that kind of device
 ---@return table

@@ -16,7 +16,8 @@ local bwd = args.signature "amp.custom_bwd(fn: callable, device_type: string?)"
 --- to cast_inputs and it runs without autocast. Without cast_inputs the wrapper is fn itself. The
 --- field `cast_inputs` of the Function does the same for all kinds of devices.
 ---@param fn fun(ctx: table, ...): any
----@param options? {device_type: string, cast_inputs: string}  by default for any device
+---@param options? {device_type: string, cast_inputs: string}  the kind of device, any by default,
+--- and the dtype
 ---@return fun(ctx: table, ...): any
 function M.custom_fwd(fn, options)
    local a = fwd(fn, options or {})

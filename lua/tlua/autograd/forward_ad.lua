@@ -51,7 +51,7 @@ end
 
 --- Makes a dual: a tensor with the values of another and a tangent, inside a dual_level.
 ---@param tensor Tensor
----@param tangent Tensor  with the tensor's shape and dtype
+---@param tangent Tensor  a tensor of the same shape and dtype
 ---@return Tensor dual
 function M.make_dual(tensor, tangent)
    if not level then
@@ -100,7 +100,7 @@ end
 --- from duals, or outside of a dual_level.
 ---@param tensor Tensor
 ---@return Tensor primal
----@return Tensor? tangent  with the tensor's shape
+---@return Tensor? tangent  a tensor of the same shape
 function M.unpack_dual(tensor)
    if not torch.is_tensor(tensor) then
       args.refuse("forward_ad.unpack_dual", "tensor", "a tensor", tensor)

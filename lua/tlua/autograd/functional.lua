@@ -168,7 +168,7 @@ end
 --- Returns the function's result and v^T J.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
----@param v? Tensor  with the result's shape; one by default if the result is a single number
+---@param v? Tensor  a tensor of the result's shape; one by default if the result is a single number
 ---@param options? {create_graph: boolean}
 ---@return Tensor output
 ---@return Tensor|Tensor[]
@@ -185,7 +185,7 @@ end
 --- Returns the function's result and J v, by differentiating v^T J once more.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
----@param v? Tensor|Tensor[]  with the inputs' shapes; one by default for a single number
+---@param v? Tensor|Tensor[]  tensors of the inputs' shapes; one by default for a single number
 ---@param options? {create_graph: boolean}
 ---@return Tensor output
 ---@return Tensor

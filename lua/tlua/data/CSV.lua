@@ -24,9 +24,9 @@ local signature = args.signature [[data.CSV(path: string, delimiter: string?, qu
 ---     print(table.concat(csv.names, " "), csv:tensor():sum(1))
 ---     --> x y	tensor([4, 6])
 ---@class data.CSV: data.IterableDataset
----@field path string  of the file
+---@field path string  the path of the file
 ---@field names (string|integer)[]  the columns that are read, in the file's order
----@field dtypes table<string|integer, string>  by name: a dtype or "string"
+---@field dtypes table<string|integer, string>  the columns' dtypes by name; "string" for text
 ---@overload fun(path: string, options?: table): data.CSV
 local CSV, parent = class.class(name, IterableDataset)
 

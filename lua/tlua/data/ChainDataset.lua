@@ -19,7 +19,7 @@ local class = require "tlua.class"
 local IterableDataset = require "tlua.data.IterableDataset"
 
 ---@class data.ChainDataset: data.IterableDataset
----@field datasets data.IterableDataset[]  in the order of reading
+---@field datasets data.IterableDataset[]  the datasets, in the order of reading
 ---@overload fun(datasets: data.IterableDataset[]): data.ChainDataset
 local ChainDataset = class.class("data.ChainDataset", IterableDataset)
 

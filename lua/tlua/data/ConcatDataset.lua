@@ -13,7 +13,7 @@ local items = require "tlua.data.items"
 ---     print(#torch.data.ConcatDataset {a, b}, #(a + b))
 ---     --> 5	5
 ---@class data.ConcatDataset: data.Dataset
----@field datasets data.Dataset[]  in their order
+---@field datasets data.Dataset[]  the datasets in their order
 ---@overload fun(datasets: data.Dataset[]): data.ConcatDataset
 local ConcatDataset, parent = class.class("data.ConcatDataset", Dataset)
 

@@ -44,7 +44,7 @@ local signature = args.signature [[data.DataLoader(dataset: any, batch_size: int
 ---     --> 2 3	20 30
 ---     --> 4	40
 ---@class data.DataLoader
----@field dataset any  whose samples it loads
+---@field dataset any  the dataset that it loads
 ---@field num_workers integer  the number of its threads; 0 loads in the calling one
 ---@overload fun(dataset: data.Dataset, options?: table): data.DataLoader
 local DataLoader = class.class("data.DataLoader")

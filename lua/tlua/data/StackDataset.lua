@@ -14,7 +14,7 @@ local items = require "tlua.data.items"
 ---     print(#torch.data.StackDataset(a, b))
 ---     --> 2
 ---@class data.StackDataset: data.Dataset
----@field datasets data.Dataset[]|table<string, data.Dataset>  by name or position
+---@field datasets data.Dataset[]|table<string, data.Dataset>  the datasets by name or position
 ---@overload fun(...: data.Dataset): data.StackDataset
 ---@overload fun(datasets: table<string, data.Dataset>): data.StackDataset
 local StackDataset, parent = class.class("data.StackDataset", Dataset)

@@ -43,8 +43,8 @@ end
 ---@param stopped fun(worker): boolean
 ---@param worker any  the worker's description
 ---@param id integer  from 0
----@param source table  of fetch.lua, and worker_init_fn, num_workers, pin_device, default_dtype,
---- default_device, libraries
+---@param source table  the source of fetch.lua, and worker_init_fn, num_workers, pin_device,
+--- default_dtype, default_device, libraries
 ---@param base integer  the seed of the first epoch
 return function(stopped, worker, id, source, base)
    explain_globals()

@@ -75,7 +75,7 @@ function M.set_stream(stream) module_of "set_stream".set_stream(stream) end
 ---@names accelerator.max_memory_reserved accelerator.reset_peak_memory_stats
 ---@names accelerator.reset_accumulated_memory_stats
 ---@param device? integer|string|torch.device  the current device by default
----@return any result  of the function in torch.cuda
+---@return any result  the result of the function in torch.cuda
 for name in ([[empty_cache memory_stats memory_allocated max_memory_allocated memory_reserved
    max_memory_reserved reset_peak_memory_stats reset_accumulated_memory_stats]]):gmatch "%S+" do
    M[name] = function(...) return module_of(name)[name](...) end

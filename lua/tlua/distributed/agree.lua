@@ -5,8 +5,8 @@ local torch = require "tlua"
 
 --- Raises an error on all ranks if the ranks have different items. The message names the first
 --- difference.
----@param title string  of the function
----@param what string  of an item
+---@param title string  the function's name, for the message
+---@param what string  the name of an item, for the message
 ---@param group distributed.ProcessGroup
 ---@param items string[]
 return function(title, what, group, items)

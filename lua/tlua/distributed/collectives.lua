@@ -93,7 +93,7 @@ local take_all_reduce = taker("all_reduce", "tensor: tensor, op: string = 'sum'"
 --- Replaces the tensor on every rank by the reduction of all ranks' tensors: their sum, unless op
 --- names another reduction.
 ---@param tensor Tensor
----@param op? string  of ReduceOp
+---@param op? string  a reduction of ReduceOp
 ---@param options? {op: string, group: distributed.ProcessGroup, async_op: boolean}
 ---@return distributed.Work?
 function M.all_reduce(...)

@@ -241,7 +241,7 @@ end
 --- Arranges all ranks of the world in a grid, with a group for each row along each dimension. Every
 --- rank must call this function. It first joins a process group unless the rank has joined one.
 ---@param device_type string  "cpu", "sim", "cuda"
----@param mesh_shape integer[]  whose product is the world's size
+---@param mesh_shape integer[]  the sizes of the dimensions, whose product is the world's size
 ---@param options? {mesh_dim_names: string[]}
 ---@return distributed.DeviceMesh
 function M.init_device_mesh(...)

@@ -20,7 +20,7 @@ local M = {}
 ---@class distributed.ProcessGroup
 ---@field raw userdata  the group in C
 ---@field ranks integer[]  the world ranks of its members
----@field store distributed.Store  by which the ranks found one another
+---@field store distributed.Store  the store by which the ranks found one another
 local ProcessGroup = class.class("distributed.ProcessGroup")
 
 --- new_group returns this on ranks that are outside of the group. Collectives do nothing with it.
@@ -75,7 +75,8 @@ local call_options <const> = {
 --- or broadcast in place is an output. op: "sum" or another reduction. root: a position in the
 --- group, from 0; for a message, the other rank, or -1 for any. tag: the tag of a message. timeout:
 --- in seconds, the group's by default. async_op: whether to return at once
----@return distributed.Work|integer  with async_op a Work, else the position of a message's sender
+---@return distributed.Work|integer  a Work if async_op is set, otherwise the position of a
+--- message's sender
 function ProcessGroup:run(kind, call)
    for name in next, call do
       if not call_options[name] then

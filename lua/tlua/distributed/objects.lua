@@ -56,7 +56,7 @@ local take_gather = args.signature [[gather_object(obj: any, object_gather_list:
 
 --- Fills rank dst's list with the objects of all ranks.
 ---@param obj any
----@param object_gather_list? any[]  on rank dst
+---@param object_gather_list? any[]  the list to fill, on rank dst
 ---@param dst? integer
 ---@param group? distributed.ProcessGroup
 function M.gather_object(obj, object_gather_list, ...)
@@ -107,7 +107,7 @@ local take_scatter = args.signature [[scatter_object_list(scatter_object_output_
 
 --- Puts one object of rank src's list into the first place of each rank's output list.
 ---@param scatter_object_output_list any[]
----@param scatter_object_input_list? any[]  on rank src
+---@param scatter_object_input_list? any[]  the objects to send, on rank src
 ---@param src? integer
 ---@param group? distributed.ProcessGroup
 function M.scatter_object_list(...)

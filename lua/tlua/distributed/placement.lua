@@ -10,13 +10,13 @@ local M = {}
 --- The placement of each split parameter: this rank's part, and the groups that have the other
 --- parts.
 ---@class distributed.Placement
----@field shape integer[]  of the whole parameter
----@field offset integer[]  where the box begins, from 0, for each dimension
----@field size integer[]  of the box
+---@field shape integer[]  the shape of the whole parameter
+---@field offset integer[]  the first element of the box, from 0, in each dimension
+---@field size integer[]  the size of the box
 ---@field dim integer?  the dimension split by tensor parallelism
 ---@field dim_group distributed.ProcessGroup?  the ranks that have the parts along `dim`, in order
 ---@field owners distributed.ProcessGroup?  ranks that have different parameters
----@field first integer?  of the range within the box, from 0
+---@field first integer?  the first element of the range within the box, from 0
 ---@field count integer?  the range's elements
 ---@field flat table?  {group, per, at}: the ranks that have the ranges; see ranges
 
@@ -118,7 +118,7 @@ end
 
 --- Raises if one of the parameters is split over ranks of a group, whose ranks must all have whole
 --- parameters.
----@param name string  of the function
+---@param name string  the function's name, for the message
 ---@param parameters Tensor[]
 ---@param group distributed.ProcessGroup
 function M.refuse_split(name, parameters, group)
@@ -137,7 +137,7 @@ end
 
 --- Raises the error of reset_parameters for a module with a parameter that tensor parallelism has
 --- split: initial weights depend on the whole shape, which the module no longer has.
----@param name string  of the module or the parameter
+---@param name string  the name of the module or the parameter
 function M.refuse_reset(name)
    torch.raise(("reset_parameters: %s is split by tensor parallelism; call reset_parameters before "
       .. "parallelize_module, or load a state, such as by distributed.checkpoint"):format(name))
@@ -181,7 +181,7 @@ end
 
 --- Returns this rank's part of a whole tensor.
 ---@param parameter Tensor
----@param tensor Tensor  of the whole parameter's shape
+---@param tensor Tensor  a tensor of the whole parameter's shape
 ---@return Tensor
 function M.part(parameter, tensor)
    local place = placements[parameter]

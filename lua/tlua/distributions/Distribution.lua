@@ -31,7 +31,8 @@ local M = {}
 ---@field variance Tensor  the variance of each element
 ---@field stddev Tensor  the square root of the variance
 ---@field support distributions.constraints.Constraint  the possible values
----@field arg_constraints table<string, distributions.constraints.Constraint>  of the parameters
+---@field arg_constraints table<string, distributions.constraints.Constraint>  the constraints of
+--- the parameters
 ---@field has_rsample boolean  whether rsample exists
 ---@field has_enumerate_support boolean  whether enumerate_support exists
 local Distribution = class.class "distributions.Distribution"
@@ -183,7 +184,7 @@ end
 --- Makes a class of distributions.
 ---@param name string
 ---@param signature string  the constructor's parameters, in the notation of args.signature
----@param spec table  as the head of this file says
+---@param spec table  a definition, as the head of this file describes it
 ---@return table class
 function M.define(name, signature, spec)
    local full = "distributions." .. name
@@ -278,7 +279,8 @@ end
 ---     local normal = torch.distributions.Normal(0, 1)
 ---     print(normal:log_prob(0))
 ---     --> tensor(-0.9189)
----@param value Tensor|number  of event_shape, after dimensions that broadcast with batch_shape
+---@param value Tensor|number  a value of event_shape, after dimensions that broadcast with
+--- batch_shape
 ---@return Tensor
 function Distribution:log_prob(value)
    local compute = method_of(self, "log_prob")

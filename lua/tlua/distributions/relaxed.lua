@@ -54,7 +54,7 @@ end
 ---     print(d:log_prob(1.0))
 ---     --> tensor(-2.5026)
 ---@class distributions.LogitRelaxedBernoulli : distributions.Distribution
----@field temperature Tensor  how far draws are from 0 and 1
+---@field temperature Tensor  the distance of draws from 0 and 1
 ---@field probs Tensor  the probability of 1
 ---@field logits Tensor  log(probs / (1 - probs))
 define("LogitRelaxedBernoulli", parameters, binary {
@@ -78,7 +78,7 @@ define("LogitRelaxedBernoulli", parameters, binary {
 ---     print(d:log_prob(0.5))
 ---     --> tensor(-0.8675)
 ---@class distributions.RelaxedBernoulli : distributions.TransformedDistribution
----@field temperature Tensor  how far draws are from 0 and 1
+---@field temperature Tensor  the distance of draws from 0 and 1
 ---@field probs Tensor  the probability of 1
 ---@field logits Tensor  log(probs / (1 - probs))
 define("RelaxedBernoulli", parameters, binary {
@@ -117,7 +117,7 @@ end
 ---     print(d:log_prob(torch.tensor {0.5, 0.5}:log()))
 ---     --> tensor(-1.3863)
 ---@class distributions.ExpRelaxedCategorical : distributions.Distribution
----@field temperature Tensor  how far draws are from one-hot vectors
+---@field temperature Tensor  the distance of draws from one-hot vectors
 ---@field probs Tensor  the classes' probabilities
 ---@field logits Tensor  their logarithms
 define("ExpRelaxedCategorical", parameters, classes {
@@ -142,7 +142,7 @@ define("ExpRelaxedCategorical", parameters, classes {
 ---     print(d:log_prob(torch.tensor {0.5, 0.5}))
 ---     --> tensor(0.)
 ---@class distributions.RelaxedOneHotCategorical : distributions.TransformedDistribution
----@field temperature Tensor  how far draws are from one-hot vectors
+---@field temperature Tensor  the distance of draws from one-hot vectors
 ---@field probs Tensor  the classes' probabilities
 ---@field logits Tensor  their logarithms
 define("RelaxedOneHotCategorical", parameters, classes {

@@ -145,7 +145,7 @@ end
 ---@param who string  the class, for messages
 ---@param made table<string, Tensor>  changed
 ---@param names string[]
----@param event_dims table<string, integer>  how many dimensions an event has
+---@param event_dims table<string, integer>  the number of dimensions of an event
 ---@return integer[] batch_shape
 function M.broadcast(who, made, names, event_dims)
    local batches, told = {}, {}

@@ -43,7 +43,7 @@ end
 ---     --> tensor(-1.8379)
 ---@class distributions.Independent : distributions.Distribution
 ---@field base_dist distributions.Distribution  the distribution of the single values
----@field reinterpreted_batch_ndims integer  how many dimensions of the batch an event has
+---@field reinterpreted_batch_ndims integer  the number of batch dimensions that belong to an event
 local Independent = derive "Independent"
 M.Independent = Independent
 
@@ -107,7 +107,7 @@ end
 ---     --> tensor(-0.9189)
 ---@class distributions.TransformedDistribution : distributions.Distribution
 ---@field base_dist distributions.Distribution  the distribution before the transforms
----@field transforms distributions.Transform[]  in the order of their application
+---@field transforms distributions.Transform[]  the transforms in the order of their application
 local TransformedDistribution = derive "TransformedDistribution"
 M.TransformedDistribution = TransformedDistribution
 

@@ -29,7 +29,7 @@ local M = {}
 ---@field bijective boolean  whether each result has one argument
 ---@field sign integer|Tensor  1 if it increases, -1 if it decreases
 ---@field inv distributions.Transform  the inverse
----@field event_dim integer  how many dimensions an argument and a result have
+---@field event_dim integer  the number of dimensions of an argument and of a result
 local Transform = class.class "distributions.Transform"
 M.Transform = Transform
 Transform._fields, Transform._cache_size = {bijective = false}, 0

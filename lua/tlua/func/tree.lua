@@ -57,7 +57,7 @@ end
 --- order.
 ---@param value any
 ---@param fn fun(leaf: any, path: string, companion: any): any
----@param path? string  put before the paths
+---@param path? string  a text in front of the paths
 ---@param beside? any  a table with a companion for each leaf, or one companion for all leaves
 ---@return any
 function M.map(value, fn, path, beside)

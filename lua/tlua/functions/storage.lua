@@ -14,8 +14,8 @@ local M = {}
 ---     print(bytes.dtype, bytes:nbytes(), bytes[1])
 ---     --> uint8	4	1
 ---@class torch.UntypedStorage
----@field dtype string  of the elements; "uint8" for bytes
----@field device torch.device  where the bytes are
+---@field dtype string  the elements' dtype; "uint8" for bytes
+---@field device torch.device  the device that has the bytes
 ---@field is_cuda boolean  whether that is a CUDA device
 local UntypedStorage = class.class "torch.UntypedStorage"
 

@@ -31,7 +31,7 @@ local mark <const> = setmetatable({}, Special)
 ---@field memo table<integer, any>
 ---@field kept integer  values kept by MEMOIZE
 ---@field kind table<table, string>  "list", "dict", "tuple"; "inner": a tuple that holds a Special
----@field length table<table, integer>  of lists, with their None
+---@field length table<table, integer>  the lengths of lists, with their None
 ---@field work integer  the sum of further charges that is allowed
 ---@field storage fun(key: string, dtype: string, n: integer, location: string): Tensor
 local Machine = {}

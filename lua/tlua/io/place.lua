@@ -43,7 +43,7 @@ end
 
 --- Returns a function place(tensor, location). It moves a tensor, or a storage as (n) elements,
 --- that was saved from `location`.
----@param title string  of the caller, for messages
+---@param title string  the caller's name, for messages
 ---@param where any  a device; a table from locations to devices; a function of a storage and its
 --- location that returns the storage, moved or not, a device, or nil to keep it; nil: the CPU
 ---@return (fun(storage: Tensor, location: string): Tensor)?

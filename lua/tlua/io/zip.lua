@@ -92,8 +92,8 @@ local function compare(unpacked, entry)
 end
 
 --- Returns a file's bytes. Those of a deflated file are compared with its checksum.
----@param bytes Tensor  of the zip file
----@param entry table  of `open`
+---@param bytes Tensor  the bytes of the zip file
+---@param entry table  an entry that `open` has returned
 ---@param check? boolean  verify stored files too, which reads them completely
 ---@return Tensor  (n) uint8
 function M.read(bytes, entry, check)
@@ -129,7 +129,7 @@ local large <const> = 0xFFFFFFFF
 ---@field file file*
 ---@field at integer  bytes written
 ---@field entries table[]
----@field alignment integer?  of each file's content
+---@field alignment integer?  the alignment of each file's content
 local Writer = {}
 Writer.__index = Writer
 
@@ -164,7 +164,7 @@ end
 --- Adds a file that consists of a text and the bytes that torch.io.write would write for a tensor.
 ---@param name string
 ---@param text string
----@param tensor Tensor  on the CPU
+---@param tensor Tensor  a tensor on the CPU
 ---@param compress? boolean  deflate it if that makes it smaller
 ---@return string? failure
 function Writer:add(name, text, tensor, compress)

@@ -70,7 +70,7 @@ function Library:define(schema)
 end
 
 --- Implements an operator.
----@param op_name string|library.CustomOp  with or without the namespace
+---@param op_name string|library.CustomOp  the operator, or its name with or without the namespace
 ---@param fn fun(...): any
 ---@param dispatch_key? string  "CPU", "CUDA", "Meta", or "" and "CompositeExplicitAutograd" for all
 --- devices, or "CompositeImplicitAutograd" for a function whose operators have the derivatives

@@ -125,7 +125,8 @@ end
 ---@param op library.CustomOp|string
 ---@param given any[]  the arguments; `n` is their number if the last arguments are nil
 ---@param options? {kwargs: table, test_utils: string|string[], raise_exception: boolean}
----@return table<string, string> results  by test "SUCCESS" or, without raise_exception, the message
+---@return table<string, string> results  for each test "SUCCESS" or, without raise_exception, the
+--- message
 return function(op, given, options)
    op, options = torch.library._find("library.opcheck", op), options or {}
    args.check_options("library.opcheck", options, "kwargs", "test_utils", "raise_exception")

@@ -14,7 +14,7 @@ local M = {}
 ---@field mutated boolean  the operator changes it in place: Tensor(a!)
 ---@field default any  nil where has_default is false
 ---@field has_default boolean
----@field keyword boolean  given by name only
+---@field keyword boolean  whether the argument is given by name only
 
 ---@class library.Schema
 ---@field text string
@@ -191,7 +191,7 @@ end
 --- Returns the arguments of a call, with defaults, and with `n`.
 ---@param who string  the operator
 ---@param schema library.Schema
----@param given table  as table.pack makes it; a table of names may be the last
+---@param given table  the arguments, as table.pack returns them; a table of names may be the last
 ---@return table
 function M.bind(who, schema, given)
    local out, n = {n = #schema.params}, given.n

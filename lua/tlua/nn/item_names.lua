@@ -62,7 +62,7 @@ end
 --- Raises an error for a name that an item cannot have. Returns nil instead of the name if it is
 --- the item's position.
 ---@param module nn.Module
----@param position integer  of the item
+---@param position integer  the item's position
 ---@param name any
 ---@return string? name
 function M.check(module, position, name)
@@ -87,7 +87,7 @@ end
 --- Sets or removes the name of an item.
 ---@param module nn.Module
 ---@param position integer
----@param name? string  as M.check has returned it
+---@param name? string  a name that M.check has returned
 function M.set(module, position, name)
    local names = rawget(module, "_item_names")
    if not names then

@@ -77,8 +77,8 @@ end
 ---@param root nn.Module
 ---@param state table<string, any>
 ---@param shift integer
----@return table<string, any> state  of parameters and buffers
----@return {module: nn.Module, path: string, value: any}[] extras  for after_load
+---@return table<string, any> state  the state of parameters and buffers
+---@return {module: nn.Module, path: string, value: any}[] extras  the extra states, for after_load
 ---@return string[] missing  paths of extra states
 function M.before_load(root, state, shift)
    if is_idle(root) then return state, {}, {} end

@@ -14,9 +14,9 @@ local Module = require "tlua.nn.modules.Module"
 ---     --> 15	2
 ---@class nn.Summary
 ---@field rows table[]  {path, name, shape, parameters, bytes, operations}, in the order of calls
----@field parameters integer  of the whole model
+---@field parameters integer  the number of parameters of the whole model
 ---@field trainable integer  number of these parameters that require gradients
----@field bytes integer  of parameters and buffers
+---@field bytes integer  the bytes of parameters and buffers
 ---@field operations integer  multiplications and additions of one forward pass
 local Summary = class.class "nn.Summary"
 
@@ -103,7 +103,7 @@ local signature = args.signature "torch.summary(model: any, size: any, dtype: st
 ---@param model nn.Module
 ---@param size integer[]|integer[][]|Tensor|Tensor[]  the size of the input, a list of sizes for
 ---   several inputs, or the inputs
----@param options? {dtype: string}  of inputs made
+---@param options? {dtype: string}  the dtype of the inputs that are made
 ---@return nn.Summary
 local function summary(...)
    local a = signature(...)

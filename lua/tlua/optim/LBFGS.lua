@@ -154,7 +154,7 @@ end
 
 --- Makes up to max_iter iterations.
 ---@param closure fun(): Tensor  computes the loss and the gradients anew, returns the loss
----@return Tensor loss  before the step
+---@return Tensor loss  the loss before the step
 function LBFGS:make_step(closure, options)
    if options then
       torch.raise "optim.LBFGS.step: max_norm: not supported; clip gradients in the closure"

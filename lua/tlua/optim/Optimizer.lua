@@ -39,9 +39,9 @@ local zero_grad = require "tlua.autograd.zero_grad"
 --- returns a handle; the hook is called with the optimizer after a state was loaded
 ---@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}
 ---@field state table<integer, table>  each parameter's state, by its number
----@field defaults table<string, any>  of the options of groups
+---@field defaults table<string, any>  the defaults of the groups' options
 ---@field grad_scale Tensor?  a step divides gradients by it; float32, of one element
----@field found_inf Tensor?  if not 0, a step changes nothing; float32, of one element
+---@field found_inf Tensor?  a flag; if it is not 0, a step changes nothing; float32, of one element
 ---@field needs_whole boolean?  a step needs the whole of a parameter, not a rank's part
 ---@field takes_rows boolean?  whether a part of whole rows is accepted, too
 ---@field needs_all boolean?  whether it needs all parameters at once
@@ -234,8 +234,8 @@ local options_of = args.signature "optim.Optimizer.step(max_norm: number, norm_t
 ---@param closure? fun(): Tensor
 ---@param options? {max_norm: number, norm_type: number}  also without a closure before; norm_type
 --- is 2 by default
----@return Tensor? loss  what the closure returned
----@return Tensor? norm  of the gradients before they were clipped, where max_norm is given
+---@return Tensor? loss  the loss that the closure returned
+---@return Tensor? norm  the norm of the gradients before they were clipped, if max_norm is given
 function Optimizer:step(closure, options)
    if options == nil and type(closure) == "table" and not getmetatable(closure) then
       closure, options = nil, closure
@@ -292,7 +292,7 @@ end
 --- Updates the parameters of a group, without recording gradients. Optimizers override this method
 --- or `update`.
 ---@param group table  the options and params
----@param offset integer  how many parameters the groups before have
+---@param offset integer  the number of parameters of the groups before
 function Optimizer:update_group(group, offset)
    for i, parameter in ipairs(group.params) do
       local grad = parameter.grad
@@ -307,7 +307,7 @@ end
 --- Updates one parameter in place. An optimizer overrides this method unless it overrides
 --- update_group.
 ---@param parameter Tensor
----@param grad Tensor  not to be changed
+---@param grad Tensor  the gradient, which must not be changed
 ---@param state table  empty at first
 ---@param group table  the options
 function Optimizer:update(parameter, grad, state, group) -- luacheck: no unused args

@@ -178,7 +178,7 @@ return function(Optimizer)
    --- and, if floating-point, cast to its dtype. It is always copied, so that the saved state does
    --- not change.
    ---@param key string
-   ---@param value any  no table
+   ---@param value any  the saved value, which is no table
    ---@param parameter Tensor
    ---@param group table  the group's options
    function Optimizer:adopt(key, value, parameter, group) -- luacheck: no unused args

@@ -82,11 +82,11 @@ end
 ---@param try fun(t: number): number, Tensor  loss and gradient at a length
 ---@param t number  the length to begin with
 ---@param direction Tensor  (n)
----@param loss number  at length 0
+---@param loss number  the loss at length 0
 ---@param gradient Tensor  (n), at length 0
 ---@param slope number  the gradient along the direction at length 0
 ---@param smallest number  an interval smaller than this is not divided
----@param most integer  how many lengths are tried after the first
+---@param most integer  the largest number of lengths that are tried after the first
 ---@return number loss
 ---@return Tensor gradient
 ---@return number t

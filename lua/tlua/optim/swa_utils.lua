@@ -97,7 +97,7 @@ checked.queries(M, "optim.swa_utils.", "get_swa_avg_fn get_swa_multi_avg_fn")
 ---     --> 2.0
 ---@class optim.swa_utils.AveragedModel: nn.Module
 ---@field module nn.Module  the averaged model
----@field n_averaged Tensor  how many calls there were; int64, on the CPU
+---@field n_averaged Tensor  the number of calls; int64, on the CPU
 local AveragedModel = class.class("optim.swa_utils.AveragedModel", Module)
 
 local take = args.signature [[optim.swa_utils.AveragedModel(model: any, device: device?,
@@ -219,7 +219,7 @@ end
 ---@param loader any  batches: a data loader, a list, or an iterator; of a batch that is a list, the
 --- first element of a list is the input
 ---@param model nn.Module
----@param device? string|torch.device  where the inputs are moved to
+---@param device? string|torch.device  the device that the inputs are moved to
 function M.update_bn(loader, model, device)
    if not class.isinstance(model, Module) then
       args.refuse("optim.swa_utils.update_bn", "model", "a module", model)

@@ -30,8 +30,9 @@ for word in ([[and break do else elseif end false for function goto if in local 
    reserved[word] = true
 end
 
----@param script table  in the form that reader.read returns
----@param known table  what earlier passes have seen: functions, classes, last types; filled further
+---@param script table  a script in the form that reader.read returns
+---@param known table  facts from earlier passes: functions, classes, last types; this pass adds to
+--- them
 function Porter:__init(script, known)
    self.comments, self.blank = script.comments, script.blank
    self.known = known

@@ -182,7 +182,7 @@ end
 --- Translates a call's arguments.
 ---@param P port.Porter
 ---@param node table  the call
----@param form? table  of torch_names
+---@param form? table  an overload of torch_names
 ---@param has_self? boolean  the form's first parameter is the object
 ---@param extra? string  arguments before all others
 ---@return string

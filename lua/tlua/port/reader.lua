@@ -91,7 +91,7 @@ end
 
 --- Reads a script.
 ---@param path string
----@return table? script  in the form of read_all; nil on failure
+---@return table? script  the script in the form of read_all; nil on failure
 ---@return string? message
 function M.read(path)
    local file, why = io.open(path)

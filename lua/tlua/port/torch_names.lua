@@ -106,7 +106,7 @@ local masks = {
 
 --- Returns the type of an overload's result.
 ---@param form table?
----@param name string  of the operator
+---@param name string  the operator's name
 function M.result_type(form, name)
    if positions[name] then return types.positions end
    if masks[name] then return types.mask end

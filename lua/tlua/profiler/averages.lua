@@ -40,8 +40,8 @@ local Averages = class.class("profiler.Averages")
 ---@field cpu_memory_usage integer  bytes allocated less freed
 ---@field self_cpu_memory_usage integer  without nested events
 ---@field flops number  floating-point operations, as far as they are known
----@field input_shapes? string  if rows are grouped by shapes
----@field stack? string[]  if rows are grouped by stacks
+---@field input_shapes? string  the shapes, if rows are grouped by shapes
+---@field stack? string[]  the lines, if rows are grouped by stacks
 
 local function new_row(key, kind)
    return {

@@ -77,7 +77,7 @@ local serial = 0
 --- collectgarbage and, if `modules` is true, calls of modules.
 ---@param on boolean
 ---@param modules? boolean
----@return integer serial  of this watch, for `leave`
+---@return integer serial  the number of this watch, for `leave`
 function M.set(on, modules)
    serial = serial + 1
    local Module = require "tlua.nn.modules.Module"

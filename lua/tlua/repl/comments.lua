@@ -5,7 +5,7 @@ local M = {}
 local width <const> = 80
 
 --- Returns the lines of the comment that ends above line `last`, without dashes.
----@param lines string[]  of the source
+---@param lines string[]  the lines of the source
 ---@param last integer
 ---@return string[]
 function M.above(lines, last)
@@ -92,7 +92,7 @@ end
 local goes_on <const> = {param = true, field = true, ["return"] = true}
 
 --- Splits a comment into its lines of text and its tags.
----@param comment string[]  of `above`
+---@param comment string[]  the lines that `above` has returned
 ---@return string[] lines
 ---@return table<string, {name: string, text: string}[]> tags
 function M.take(comment)

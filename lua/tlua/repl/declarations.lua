@@ -22,7 +22,7 @@ local cache = {}
 
 --- Returns the lines of an embedded source or a package's. Returns nil if it cannot be found: the
 --- library in a host has no sources.
----@param name string  of a chunk, such as "=tlua:nn/Linear.lua", or of a module
+---@param name string  the name of a chunk, such as "=tlua:nn/Linear.lua", or of a module
 ---@return string[]? lines
 function M.source_lines(name)
    if cache[name] == nil then
@@ -41,7 +41,8 @@ local source_lines = M.source_lines
 -- Tags --------------------------------------------------------------------------------------------
 
 --- Returns the parameters that the tags of a doc comment declare.
----@param tags table<string, {name: string, text: string}[]>  of comments.take
+---@param tags table<string, {name: string, text: string}[]>  the tags that comments.take has
+--- returned
 ---@return {name: string, type: string, text: string, optional: boolean, options: table?}[]
 function M.parameters(tags)
    local list = {}

@@ -899,7 +899,7 @@ local function words_of(key)
 end
 
 --- Returns the words on a parameter; "" if its name has no common meaning.
----@param path string  of the function or class, such as "torch.nn.Linear"
+---@param path string  the path of the function or class, such as "torch.nn.Linear"
 ---@param name string
 ---@return string
 function M.words(path, name)

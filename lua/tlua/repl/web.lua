@@ -58,7 +58,7 @@ local function web(name)
 end
 
 --- Runs the command.
----@param words string[]  after `tlua help`
+---@param words string[]  the words after `tlua help`
 ---@return boolean  whether all went well
 function M.command(words)
    local wants_web = words[1] == "--web"

@@ -42,7 +42,7 @@ local take_cosines = take("general_cosine", ", a: numbers")
 
 --- Returns a sum of cosines, a[1] - a[2] cos(x) + a[3] cos(2 x) - ..., for x from 0 to 2 pi.
 ---@param M integer  the number of elements
----@param a number[]  at least one factor
+---@param a number[]  the factors, at least one
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
 ---@return Tensor
 function M.general_cosine(...)
@@ -112,7 +112,7 @@ local take_exponential = take("exponential", ", center: number?, tau: number = 1
 --- Returns the exponential window, exp(-|i - center| / tau) for element i, counted from 0.
 ---@param M integer  the number of elements
 ---@param center? number  the middle unless given, which takes sym = false
----@param tau? number  of more than 0, 1 unless given
+---@param tau? number  a number above 0, 1 unless given
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
 ---@return Tensor
 function M.exponential(...)
@@ -144,7 +144,8 @@ local take_kaiser = take("kaiser", ", beta: number = 12.0")
 
 --- Returns the Kaiser window, i0(beta sqrt(1 - t^2)) / i0(beta), for t from -1 to 1.
 ---@param M integer  the number of elements
----@param beta? number  of at least 0, 12 unless given: more makes a narrower window
+---@param beta? number  a number of at least 0, 12 unless given: a larger one makes a narrower
+--- window
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
 ---@return Tensor
 function M.kaiser(...)

@@ -105,7 +105,8 @@ end
 
 --- Records that more steps are done, and redraws the bar if the interval is over.
 ---@param count? integer  1 by default
----@param note? string|fun(): string  shown behind the bar; a function is called only if it is drawn
+---@param note? string|fun(): string  a text behind the bar; a function is called only if the bar is
+--- drawn
 function Progress:step(count, note)
    self.done = self.done + (count or 1)
    if not self.live then return end

@@ -153,7 +153,7 @@ end
 
 --- Returns a table with a row for each module, down to `depth` levels below "Global", and a row
 --- below it for each of its operators.
----@param depth? integer  by default the counter's
+---@param depth? integer  the depth, by default the counter's
 ---@return string
 function FlopCounterMode:get_table(depth)
    self:_check "get_table"

@@ -32,7 +32,7 @@ local Options = class.class("utils.Options")
 ---@class utils.Options.Entry
 local Entry = class.class("utils.Options.Entry")
 
----@param name string  of the program
+---@param name string  the program's name
 ---@param description? string
 function Options:__init(name, description)
    self.name, self.description = name, description
@@ -58,7 +58,7 @@ end
 ---@param names string  "-l --lr"
 ---@param help? string
 ---@param default? integer|number|string
----@return utils.Options.Entry  for :choices and :convert
+---@return utils.Options.Entry  the entry, for :choices and :convert
 function Options:option(names, help, default)
    return add(self, "option", names, help, default)
 end

@@ -31,7 +31,7 @@ end
 
 --- Averages gradients in their own dtype, as DistributedDataParallel does without a hook.
 ---@param group? distributed.ProcessGroup
----@param bucket table  as DistributedDataParallel passes it
+---@param bucket table  the bucket that DistributedDataParallel passes
 function M.default_hooks.allreduce_hook(group, bucket)
    check_bucket("allreduce_hook", bucket)
    return start(group, bucket:buffer())
@@ -129,7 +129,7 @@ local nothing = {wait = function() end}
 --- on the program averages the parameters from time to time, with
 --- algorithms.model_averaging.averagers.
 ---@param state table  a PostLocalSGDState
----@param bucket table  as DistributedDataParallel passes it
+---@param bucket table  the bucket that DistributedDataParallel passes
 function M.post_localSGD_hook.post_localSGD_hook(state, bucket)
    check_state("post_localSGD_hook", state, "start_localSGD_iter")
    check_bucket("post_localSGD_hook", bucket)

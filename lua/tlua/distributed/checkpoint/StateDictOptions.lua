@@ -53,7 +53,7 @@ end
 local defaults <const> = take()
 
 --- Fills in missing arguments of a function from the argument `options` or the defaults.
----@param title string  of the function
+---@param title string  the function's name, for messages
 ---@param a table  the function's arguments, which are changed
 ---@return table a
 function StateDictOptions.settle(title, a)

@@ -44,7 +44,7 @@ end
 
 --- Returns boxes that cover a range of a box's elements in row-major order. Each box holds the
 --- elements that follow those of the previous one. There are at most two boxes for each dimension.
----@param offset integer[]  of the box
+---@param offset integer[]  the box's offset
 ---@param size integer[]
 ---@param first integer  from 0
 ---@param count integer

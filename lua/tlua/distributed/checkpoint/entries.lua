@@ -62,7 +62,7 @@ end
 
 --- Lists the contents of a state: tensors of modules and others first, then the optimizers' state
 --- under their parameters' names.
----@param title string  for messages
+---@param title string  the function's name, for messages
 ---@param state table
 ---@return distributed.checkpoint.Entry[] entries
 ---@return table optimizers  {path, optimizer, names by position}

@@ -26,7 +26,7 @@ end
 --- returns a part of the state with its tensors. All ranks must call that function for the same
 --- parts in the same order.
 ---@param state table  read on rank 0 only
----@param device torch.device  where received tensors are created
+---@param device torch.device  the device on which received tensors are created
 ---@return table structure
 ---@return fun(part: any): any fetch
 function M.share(state, device)

@@ -66,7 +66,7 @@ end
 --- Wraps the reset_parameters of a unit's modules, so that their parameters are gathered while it
 --- runs. All ranks must call reset_parameters.
 ---@param module nn.Module
----@param list distributed.fsdp.Flat[]  of the unit
+---@param list distributed.fsdp.Flat[]  the unit's rows of parameters
 function M.watch(module, list)
    for _, flat in ipairs(list) do
       for _, p in ipairs(flat.params) do flats[p] = flat end

@@ -197,7 +197,7 @@ end
 
 --- Replaces the state of a parameter that this rank owns.
 ---@param position integer  the parameter's number, from 1
----@param state table  as local_state returns it
+---@param state table  a state that local_state has returned
 function Zero:set_local_state(position, state)
    self.optim.state[own_position(self, position)] = state
 end

@@ -23,7 +23,7 @@ local Module = require "tlua.nn.modules.Module"
 ---@class distributed.pipelining.PipelineStage
 ---@field submodule nn.Module  the module that it runs
 ---@field stage_index integer  from 0
----@field num_stages integer  of the whole pipeline
+---@field num_stages integer  the number of stages of the whole pipeline
 ---@field is_first boolean  whether it gets the input
 ---@field is_last boolean  whether its result is the output
 ---@overload fun(submodule: nn.Module, stage_index: integer, num_stages: integer, device?: any,
@@ -49,7 +49,7 @@ end
 --- Returns the rank, from 0, of a stage. The style "loop" assigns stages to ranks round robin; "v"
 --- assigns them in ascending and then in descending order.
 ---@param stage integer
----@param ranks integer  how many
+---@param ranks integer  the number of ranks
 ---@param style "loop"|"v"
 ---@return integer
 function Stage.rank_of(stage, ranks, style)
@@ -269,8 +269,8 @@ end
 
 --- Computes a part of the batch.
 ---@param chunk integer
----@param inputs any[]  of the first stage, with `n`
----@return table outputs  with `n`
+---@param inputs any[]  the arguments of the first stage, with `n`
+---@return table outputs  the results, with `n`
 function Stage:forward_chunk(chunk, inputs)
    inputs = self.is_first and inputs or inputs_of(self, chunk)
    local outputs = table.pack(self.submodule(table.unpack(inputs, 1, inputs.n)))

@@ -17,9 +17,10 @@ local scopes = require "tlua.scope"
 local M = {}
 
 ---@class distributed.pipelining.Schedule
----@field stages distributed.pipelining.PipelineStage[]  of this rank
+---@field stages distributed.pipelining.PipelineStage[]  the stages of this rank
 ---@field n_microbatches integer
----@field style "loop"|"v"  how stages are assigned to ranks: see PipelineStage.rank_of
+---@field style "loop"|"v"  the order in which stages are assigned to ranks: see
+--- PipelineStage.rank_of
 local Schedule = class.class("distributed.pipelining.Schedule")
 Schedule.style = "loop"
 

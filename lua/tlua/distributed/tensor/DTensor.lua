@@ -28,7 +28,7 @@ local M = {}
 ---@class distributed.tensor.DTensor
 ---@field device_mesh distributed.DeviceMesh  over which it is distributed
 ---@field placements distributed.tensor.Placement[]  one for each dimension of the mesh
----@field shape integer[]  of the whole
+---@field shape integer[]  the shape of the whole tensor
 ---@field grad distributed.tensor.DTensor?  its gradient, distributed in the same way
 local DTensor = class.class("distributed.tensor.DTensor")
 M.DTensor = DTensor
@@ -248,7 +248,7 @@ end
 --- ones(size, options) and full(size, fill_value, options), with device_mesh, placements, dtype and
 --- requires_grad. The dtype is float32 by default; full's default is that of torch.full.
 ---@names distributed.tensor.zeros distributed.tensor.ones
----@param size integer|integer[]  of the whole tensor
+---@param size integer|integer[]  the size of the whole tensor
 ---@param options? {device_mesh: table, placements: table, dtype: string, requires_grad: boolean}
 ---@return distributed.tensor.DTensor
 M.zeros = define("zeros", "(size: integers, ", filled_with(0.0))
@@ -256,7 +256,7 @@ M.ones = define("ones", "(size: integers, ", filled_with(1.0))
 
 --- Makes a DTensor whose elements have one value; see distributed.tensor.zeros.
 ---@names distributed.tensor.full
----@param size integer|integer[]  of the whole tensor
+---@param size integer|integer[]  the size of the whole tensor
 ---@param fill_value number
 ---@param options? {device_mesh: table, placements: table, dtype: string, requires_grad: boolean}
 ---@return distributed.tensor.DTensor

@@ -23,9 +23,9 @@ local ModuleDict = require "tlua.nn.modules.ModuleDict"
 ---     dist.destroy_process_group()
 ---     --> torch.Size([2, 3, 8])	4
 ---@class distributed.tensor.MixtureOfExperts: nn.Module
----@field router nn.Linear  the same on all ranks
+---@field router nn.Linear  the layer that chooses experts, the same on all ranks
 ---@field experts nn.ModuleDict  this rank's, by their numbers among all
----@field aux_loss Tensor?  of the last call, 1 where the load is even; part of a loss
+---@field aux_loss Tensor?  the load-balancing loss of the last call; 1 if the load is even
 ---@overload fun(width: integer, hidden: integer, num_experts: integer, options?: table):
 ---@     distributed.tensor.MixtureOfExperts
 local MoE, parent = class.class("distributed.tensor.MixtureOfExperts", Module)
@@ -57,7 +57,8 @@ end
 ---@param width integer
 ---@param hidden integer
 ---@param num_experts integer  a multiple of the number of ranks
----@param options? {top_k: integer, mesh: distributed.DeviceMesh}  how many a position uses, 2
+---@param options? {top_k: integer, mesh: distributed.DeviceMesh}  top_k: the number of experts of a
+--- position, 2
 function MoE:__init(...)
    parent.__init(self)
    local a = take(...)
@@ -134,7 +135,7 @@ local function compute(self, rows, counts)
 end
 
 ---@param x Tensor  (..., width), of any number of positions on each rank
----@return Tensor  of the same shape
+---@return Tensor  the results, of the same shape
 function MoE:forward(x)
    local rows = x:reshape(-1, x:size(-1))
    local n, k, experts = rows:size(1), self.top_k, self.num_experts

@@ -27,7 +27,7 @@ local signature = args.signature(name .. [[(in_features: count, n_classes: count
 ---     print(loss:dim())
 ---     --> 0
 ---@class nn.AdaptiveLogSoftmaxWithLoss: nn.Module
----@field head nn.Linear  of the frequent classes and, after them, of the clusters
+---@field head nn.Linear  the layer of the frequent classes and, after them, of the clusters
 ---@field shortlist_size integer  the number of frequent classes
 ---@field n_clusters integer  the number of clusters of the other classes
 ---@field head_size integer  shortlist_size + n_clusters
@@ -111,7 +111,7 @@ end
 --- function waits for the device, because it must know which rows belong to each cluster.
 ---@param input Tensor  (N, in_features) or (in_features)
 ---@param target Tensor  (N) or ()
----@return Tensor output  as target
+---@return Tensor output  the log probabilities, of the target's shape
 ---@return Tensor loss
 function Adaptive:forward(input, target)
    check_input(self, input, true, target)

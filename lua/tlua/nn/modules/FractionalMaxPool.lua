@@ -135,7 +135,7 @@ for n = 2, 3 do
    --- (Graham, Fractional Max-Pooling, 2014).
    ---@param input Tensor  (N, C, *) or (C, *), * of 2 or 3 dimensions as the name says
    ---@return Tensor values
-   ---@return Tensor? indices  with return_indices: positions in the plane, from 1
+   ---@return Tensor? indices  the positions in the plane, from 1, if return_indices is set
    M[fn] = function(...)
       local a = take(...)
       check_options(title, a)

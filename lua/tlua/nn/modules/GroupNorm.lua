@@ -42,7 +42,7 @@ function GroupNorm:__init(...)
 end
 
 ---@param input Tensor  (N, num_channels, *)
----@return Tensor  of the same shape
+---@return Tensor  the result, of the same shape
 function GroupNorm:forward(input)
    return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 end

@@ -38,7 +38,7 @@ end
 --- returns that sum as well.
 ---@param input Tensor  (*, normalized_shape)
 ---@param residual? Tensor
----@return Tensor  of the same shape
+---@return Tensor  the result, of the same shape
 ---@return Tensor?  input + residual
 function LayerNorm:forward(input, residual)
    if residual then

@@ -53,7 +53,8 @@ local activated = {
 }
 
 ---@param input Tensor  (*, in_features)
----@param activation? "relu"|"gelu"|"gelu_tanh"  of the result, in the same pass
+---@param activation? "relu"|"gelu"|"gelu_tanh"  an activation of the result, computed in the same
+--- pass
 ---@return Tensor  (*, out_features)
 function Linear:forward(input, activation)
    return (activated[activation] or F.linear)(input, self.weight, self.bias)

@@ -317,7 +317,7 @@ function Module:modules()
 end
 
 --- Iterates over the paths and values of this module (its path is "") and its descendants.
----@param ... string|{prefix: string, remove_duplicate: boolean}  as those of named_parameters
+---@param ... string|{prefix: string, remove_duplicate: boolean}  the options of named_parameters
 ---@return fun(): string, nn.Module
 function Module:named_modules(...)
    local options, list = of_named_modules(...), {}

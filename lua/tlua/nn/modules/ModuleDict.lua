@@ -19,8 +19,8 @@ local slicing = require "tlua.nn.modules.slicing"
 local ModuleDict, parent = class.class("nn.ModuleDict", Module)
 
 --- Indexing by a name gets or sets the module: `dict.name`, `dict.name = module`.
----@param modules? table<string, nn.Module>|table[]  taken in alphabetical order; a list of pairs
---- {name, module} in its order
+---@param modules? table<string, nn.Module>|table[]  the modules, taken in alphabetical order; a
+--- list of pairs {name, module} in its order
 function ModuleDict:__init(modules, ...)
    parent.__init(self)
    local n = 1 + select("#", ...)

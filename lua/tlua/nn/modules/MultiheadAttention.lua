@@ -166,7 +166,7 @@ end
 ---@param key Tensor
 ---@param value Tensor
 ---@param options? table
----@return Tensor output  as query
+---@return Tensor output  the result, of the query's shape
 ---@return Tensor? weights  (N, L, S), (N, num_heads, L, S) if not averaged; nil if not needed
 function MultiheadAttention:forward(...)
    local a = take_call(...)

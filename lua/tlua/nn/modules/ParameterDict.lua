@@ -19,8 +19,8 @@ local slicing = require "tlua.nn.modules.slicing"
 local ParameterDict, parent = class.class("nn.ParameterDict", Module)
 
 --- Indexing by a name gets the parameter: `dict.name`.
----@param parameters? table<string, Tensor>|table[]  taken in alphabetical order; a list of pairs
---- {name, parameter} in its order
+---@param parameters? table<string, Tensor>|table[]  the parameters, taken in alphabetical order; a
+--- list of pairs {name, parameter} in its order
 function ParameterDict:__init(parameters, ...)
    parent.__init(self)
    local n = 1 + select("#", ...)

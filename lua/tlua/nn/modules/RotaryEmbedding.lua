@@ -20,7 +20,7 @@ local signature = args.signature [[nn.RotaryEmbedding(dim: count, max_seq_len: c
 ---@class nn.RotaryEmbedding: nn.Module
 ---@field dim integer  number of rotated features, the first ones of each head
 ---@field max_seq_len integer  the largest number of positions
----@field base number  of the frequencies, which are base^(-2i / dim)
+---@field base number  the base of the frequencies, which are base^(-2i / dim)
 ---@field angles Tensor  (max_seq_len, dim / 2)
 ---@field tables Tensor[]  the angles' cosines and sines
 ---@overload fun(dim: integer, max_seq_len?: integer, base?: number): nn.RotaryEmbedding
@@ -78,7 +78,7 @@ end
 
 ---@param x Tensor  (B, S, H, D), D at least dim; with seq_dim = 3 (B, H, S, D), and so on
 ---@param input_pos? Tensor  (S) or (B, S): positions, counted from 1; else 1 to S
----@return Tensor  of the same shape
+---@return Tensor  the result, of the same shape
 function RotaryEmbedding:forward(x, input_pos)
    if not torch.is_tensor(x) then args.refuse("nn.RotaryEmbedding", "input", "a tensor", x) end
    local dims = x:dim()

@@ -84,10 +84,10 @@ local take_encoder_layer = args.signature(
 ---@field self_attn nn.MultiheadAttention  among the tokens of a sequence
 ---@field linear1 nn.Linear  (dim_feedforward, d_model)
 ---@field linear2 nn.Linear  (d_model, dim_feedforward)
----@field norm1 nn.LayerNorm  of the attention
----@field norm2 nn.LayerNorm  of the feed-forward part
----@field dropout1 nn.Dropout  of the attention
----@field dropout2 nn.Dropout  of the feed-forward part
+---@field norm1 nn.LayerNorm  the norm of the attention
+---@field norm2 nn.LayerNorm  the norm of the feed-forward part
+---@field dropout1 nn.Dropout  the dropout of the attention
+---@field dropout2 nn.Dropout  the dropout of the feed-forward part
 ---@overload fun(d_model: integer, nhead: integer, options?): nn.TransformerEncoderLayer
 local EncoderLayer = class.class("nn.TransformerEncoderLayer", Layer)
 
@@ -106,7 +106,7 @@ local take_encoder_layer_call = args.signature [[nn.TransformerEncoderLayer.forw
 ---@param src_mask? Tensor
 ---@param src_key_padding_mask? Tensor
 ---@param is_causal? boolean  false by default
----@return Tensor  as src
+---@return Tensor  the result, of the shape of src
 function EncoderLayer:forward(...)
    local a = take_encoder_layer_call(...)
    local x = self:residual(1, a.src, function(y)
@@ -131,12 +131,12 @@ local take_decoder_layer = args.signature(
 ---@field multihead_attn nn.MultiheadAttention  from the sequence to the memory
 ---@field linear1 nn.Linear  (dim_feedforward, d_model)
 ---@field linear2 nn.Linear  (d_model, dim_feedforward)
----@field norm1 nn.LayerNorm  of the attention among tokens
----@field norm2 nn.LayerNorm  of the attention to the memory
----@field norm3 nn.LayerNorm  of the feed-forward part
----@field dropout1 nn.Dropout  of the attention among tokens
----@field dropout2 nn.Dropout  of the attention to the memory
----@field dropout3 nn.Dropout  of the feed-forward part
+---@field norm1 nn.LayerNorm  the norm of the attention among tokens
+---@field norm2 nn.LayerNorm  the norm of the attention to the memory
+---@field norm3 nn.LayerNorm  the norm of the feed-forward part
+---@field dropout1 nn.Dropout  the dropout of the attention among tokens
+---@field dropout2 nn.Dropout  the dropout of the attention to the memory
+---@field dropout3 nn.Dropout  the dropout of the feed-forward part
 ---@overload fun(d_model: integer, nhead: integer, options?): nn.TransformerDecoderLayer
 local DecoderLayer = class.class("nn.TransformerDecoderLayer", Layer)
 
@@ -158,7 +158,7 @@ local take_decoder_layer_call = args.signature("nn.TransformerDecoderLayer.forwa
 ---@param memory Tensor  the encoder's result
 ---@param ... any  tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
 ---   tgt_is_causal, memory_is_causal
----@return Tensor  as tgt
+---@return Tensor  the result, of the shape of tgt
 function DecoderLayer:forward(...)
    local a = take_decoder_layer_call(...)
    local memory = a.memory
@@ -259,7 +259,7 @@ end
 
 ---@param tgt Tensor
 ---@param memory Tensor
----@param ... any  as TransformerDecoderLayer's
+---@param ... any  the masks that nn.TransformerDecoderLayer takes
 ---@return Tensor
 function Decoder:forward(...)
    local a = take_decoder_call(...)
@@ -338,7 +338,7 @@ end
 ---@param tgt Tensor
 ---@param ... any  src_mask, tgt_mask, memory_mask, src_key_padding_mask, tgt_key_padding_mask,
 ---   memory_key_padding_mask, src_is_causal, tgt_is_causal, memory_is_causal
----@return Tensor  as tgt
+---@return Tensor  the result, of the shape of tgt
 function Transformer:forward(...)
    local a = take_transformer_call(...)
    local memory = self.encoder(a.src, given("is_causal", a.src_is_causal,

@@ -23,9 +23,10 @@ end
 ---@param name string
 ---@param options string  "kernel_size: integers, stride: integers?"
 ---@param forward fun(self: nn.Module, ...): any
----@param finish? fun(self: nn.Module)  called by the constructor last, to check the fields
+---@param finish? fun(self: nn.Module)  a function that the constructor calls last, to check the
+--- fields
 ---@return table class
----@return fun(): string[] names  of the options
+---@return fun(): string[] names  returns the names of the options
 function M.define(name, options, forward, finish)
    local take, names = args.declare(("nn.%s(%s)"):format(name, options))
    local Layer, parent = class.class("nn." .. name, Module)

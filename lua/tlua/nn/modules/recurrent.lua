@@ -7,7 +7,7 @@ local init = require "tlua.nn.initializers"
 local M = {}
 
 --- Sets uniform random weights within 1/sqrt(hidden_size).
----@param self nn.Module  with a hidden_size
+---@param self nn.Module  a layer with a hidden_size
 function M.reset_parameters(self)
    local bound = self.hidden_size ^ -0.5
    for _, parameter in ipairs(self:parameters()) do init.uniform_(parameter, -bound, bound) end
@@ -20,7 +20,7 @@ function M.output_size(self)
 end
 
 --- Returns "RNN_TANH" or "RNN_RELU".
----@param name string  of the class
+---@param name string  the name of the class
 ---@param nonlinearity string
 ---@return string
 function M.mode_of(name, nonlinearity)
@@ -32,9 +32,9 @@ end
 
 --- Refuses an argument whose dtype is not that of a parameter.
 ---@param self nn.Module
----@param what string  of the argument
+---@param what string  the argument's name
 ---@param tensor Tensor
----@param name string  of the parameter
+---@param name string  the parameter's name
 function M.check_dtype(self, what, tensor, name)
    if tensor.dtype ~= self[name].dtype then
       args.refuse(torch.type(self), what, ("%s, as %s is"):format(self[name].dtype, name), tensor)
@@ -82,7 +82,7 @@ end
 ---@param self nn.Module
 ---@param input Tensor
 ---@param names string[]  the names of the states: h, and c if there is one
----@param shapes integer[][]  of each of them
+---@param shapes integer[][]  the shape of each state
 ---@param usage string  the right call, for messages
 ---@param ... Tensor|Tensor[]|nil  h, or {h, c}
 ---@return Tensor[]

@@ -111,7 +111,7 @@ end
 
 --- Returns a linear layer that replaces `linear` and then `bn`, both in evaluation mode.
 ---@param linear nn.Linear
----@param bn nn.Module  with as many features as linear's output, or with one
+---@param bn nn.Module  a norm with as many features as linear's output, or with one
 ---@return nn.Linear
 function M.fuse_linear_bn_eval(linear, bn)
    check("nn.utils.fuse_linear_bn_eval", linear, bn)

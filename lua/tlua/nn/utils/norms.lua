@@ -10,7 +10,7 @@ local M = {}
 
 --- Returns a dimension counted from the front; false stays false. Raises an error if the weight
 --- lacks the dimension.
----@param title string  of the function, for the message
+---@param title string  the function's name, for the message
 ---@param weight Tensor
 ---@param dim integer|boolean
 ---@return integer|false

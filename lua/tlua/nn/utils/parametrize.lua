@@ -265,7 +265,7 @@ end
 --- `value`, then `module[tensor_name]` can be assigned. With `{unsafe = true}` the result may have
 --- another shape and dtype.
 ---@param module nn.Module
----@param tensor_name string  of a parameter or buffer
+---@param tensor_name string  the name of a parameter or buffer
 ---@param parametrization nn.Module
 ---@param options? {unsafe: boolean}
 ---@return nn.Module module

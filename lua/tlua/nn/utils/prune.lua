@@ -123,8 +123,8 @@ end
 --- `prune.L1Unstructured:apply(layer, "weight", 0.3)`. Elements that are pruned already stay
 --- pruned.
 ---@param module nn.Module
----@param name string  of a parameter; or all by name, {name = "weight", amount = 0.3}
----@param ... any  as for the class; the last may be {importance_scores = tensor}
+---@param name string  the name of a parameter; or all by name, {name = "weight", amount = 0.3}
+---@param ... any  the arguments of the class; the last may be {importance_scores = tensor}
 ---@return nn.utils.prune.BasePruningMethod
 function Base:apply(module, name, ...)
    local list, options, scores = table.pack(...), {}, nil
@@ -431,7 +431,8 @@ end
 ---@param parameters table[]  {module, name} each
 ---@param pruning_method table  an unstructured class, such as prune.L1Unstructured; or all by name:
 --- {pruning_method = prune.L1Unstructured, amount = 0.2}
----@param options table  as for the class; importance_scores: a list, a tensor for each parameter
+---@param options table  the options of the class; importance_scores: a list, a tensor for each
+--- parameter
 function M.global_unstructured(parameters, pruning_method, options)
    if options == nil and type(pruning_method) == "table" and not getmetatable(pruning_method) then
       options, pruning_method = {}, pruning_method

@@ -22,7 +22,7 @@ local M = {}
 ---@class nn.utils.rnn.PackedSequence
 ---@field data Tensor  (rows, ...)
 ---@field batch_sizes Tensor  (steps), int64 on the CPU
----@field sorted_indices? Tensor  where the samples come from, in the packed order
+---@field sorted_indices? Tensor  the number of each packed sample in the given order
 ---@field unsorted_indices? Tensor  permutation that restores the given order
 ---@field is_cuda boolean  whether the data is on a CUDA device
 local PackedSequence = class.class("nn.utils.rnn.PackedSequence")
@@ -57,7 +57,7 @@ local function with_data(self, data)
 end
 
 --- Converts the data to another dtype or device; returns itself if nothing changes.
----@param ... any  as Tensor:to
+---@param ... any  the arguments of Tensor:to
 ---@return nn.utils.rnn.PackedSequence
 function PackedSequence:to(...) return with_data(self, self.data:to(...)) end
 

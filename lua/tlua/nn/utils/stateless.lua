@@ -95,7 +95,7 @@ end
 ---     print(torch.func.functional_call(layer, parameters, torch.tensor {{3.0}}))
 ---     --> tensor([[7.]])
 ---@param module nn.Module
----@param parameters table<string, Tensor>|table<string, Tensor>[]  by path
+---@param parameters table<string, Tensor>|table<string, Tensor>[]  the tensors by path
 ---@param args? any|any[]  an argument, or the list of them
 ---@param options? {tie_weights: boolean, strict: boolean}  tie_weights: a tensor given for one path
 --- of a shared tensor replaces it at all its paths; strict: all paths must be given

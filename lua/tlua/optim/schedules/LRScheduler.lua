@@ -23,7 +23,7 @@ local Optimizer = require "tlua.optim.Optimizer"
 ---     print(table.unpack(schedule:get_last_lr()))
 ---     --> 0.5
 ---@class optim.LRScheduler
----@field optimizer optim.Optimizer  whose rates it sets
+---@field optimizer optim.Optimizer  the optimizer whose rates it sets
 ---@field last_epoch integer  the number of steps so far
 ---@field base_lrs number[]  each group's rate at the beginning
 local LRScheduler = class.class("optim.LRScheduler")
@@ -224,9 +224,10 @@ end
 --- Defines the class optim.lr_scheduler.<name>. Its options become fields; next_lr computes the
 --- next rate of group g.
 ---@param name string
----@param options string  as args.signature takes them
+---@param options string  the options' declarations, as args.signature takes them
 ---@param next_lr fun(self: optim.LRScheduler, lr: number, base: number, g: integer): number
----@param check? fun(self: optim.LRScheduler, name: string)  before the first step
+---@param check? fun(self: optim.LRScheduler, name: string)  checks the options before the first
+--- step
 ---@return table class
 function LRScheduler.define(name, options, next_lr, check)
    local full_name = "optim.lr_scheduler." .. name

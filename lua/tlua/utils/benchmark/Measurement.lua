@@ -14,7 +14,7 @@ local class = require "tlua.class"
 ---@field median number  seconds a run
 ---@field mean number  seconds a run
 ---@field iqr number  between the quartiles
----@field significant_figures integer  how many digits of the median mean something
+---@field significant_figures integer  the number of significant digits of the median
 local Measurement = class.class("utils.benchmark.Measurement")
 
 -- Returns a quantile by linear interpolation, as numpy's percentile does.
