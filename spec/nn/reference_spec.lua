@@ -1,6 +1,7 @@
 -- Tests every layer and loss against PyTorch, in float64: shapes, results, gradients of parameters
 -- and of the first input. The values are in spec/fixtures/nn.lua, written by nn.py there.
 local torch = require "tlua"
+local formulas = require "spec.support.nn_utils"
 local nn = torch.nn
 local rows = dofile "spec/fixtures/nn.lua"
 
@@ -13,12 +14,6 @@ local make = {
    c = function(k, _, n) return (k * 7 + 3 + k // 4) % n + 1 end,
 }
 
-local function sequence(n, fn)
-   local list = {}
-   for k = 0, n - 1 do list[k + 1] = fn(k) end
-   return list
-end
-
 local function input(text, which)
    local kind, classes, sizes = text:match "^(%a)(%d*) (.*)$"
    if kind == "m" then
@@ -30,40 +25,12 @@ local function input(text, which)
       shape[#shape + 1] = math.tointeger(size)
       n = n * shape[#shape]
    end
-   local list = sequence(n, function(k) return make[kind](k, which, tonumber(classes)) end)
-   local dtype = kind == "c" and "int64" or "float64"
-   return torch.tensor(list, {dtype = dtype}):view(shape)
-end
-
--- Returns a number that differs for almost any two tensors.
-local function projection(tensor, step)
-   local sum = 0
-   for k, value in ipairs(tensor:detach():double():reshape(-1):tolist()) do
-      sum = sum + value * math.cos(step * (k - 1))
-   end
-   return sum
+   local values = formulas.sequence(n, function(k) return make[kind](k, which, tonumber(classes)) end)
+   return values:to(kind == "c" and "int64" or "float64"):view(shape)
 end
 
 local function build(constructor)
-   local module = load("local nn, torch = ...; return " .. constructor)(nn, torch):double()
-   torch.no_grad(function()
-      for i, parameter in ipairs(module:parameters()) do
-         local values = sequence(parameter:numel(), function(k) return 0.5 * math.cos(0.61 * k + i - 1) end)
-         parameter:copy_(torch.tensor(values, {dtype = "float64"}):view(parameter.shape))
-      end
-   end)
-   return module
-end
-
-local function weighted_sum(outputs)
-   local total = 0
-   for _, output in ipairs(outputs) do
-      if output:is_floating_point() then
-         local weights = sequence(output:numel(), function(k) return math.cos(0.23 * k) end)
-         total = total + (output:reshape(-1) * torch.tensor(weights, {dtype = "float64"})):sum()
-      end
-   end
-   return total
+   return formulas.filled(load("local nn, torch = ...; return " .. constructor)(nn, torch))
 end
 
 -- Both libraries compute in float64, but add numbers in different orders.
@@ -81,17 +48,17 @@ describe("a layer matches PyTorch:", function()
          if type(outputs[2]) == "table" then outputs[2], outputs[3] = table.unpack(outputs[2]) end
          for i, shape in ipairs(row.shapes) do
             assert.same(shape, outputs[i].shape)
-            assert.close(row.outputs[i], projection(outputs[i], 0.11), tolerance)
+            assert.close(row.outputs[i], formulas.projection(outputs[i], 0.11), tolerance)
          end
          assert.equal(#row.shapes, #outputs)
 
-         weighted_sum(outputs):backward()
+         formulas.weighted_sum(outputs):backward()
          local parameters = module:parameters()
          assert.equal(#(row.grads or {}), #parameters)
          for i, parameter in ipairs(parameters) do
-            assert.close(row.grads[i], projection(parameter.grad, 0.17), tolerance)
+            assert.close(row.grads[i], formulas.projection(parameter.grad, 0.17), tolerance)
          end
-         if row.input then assert.close(row.input, projection(inputs[1].grad, 0.17), tolerance) end
+         if row.input then assert.close(row.input, formulas.projection(inputs[1].grad, 0.17), tolerance) end
       end)
    end
 end)

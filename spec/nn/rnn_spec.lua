@@ -1,18 +1,12 @@
 -- Tests recurrent layers and cells, packed sequences, and the operators behind them.
 local torch = require "tlua"
+local formulas = require "spec.support.nn_utils"
 local sorted = require "spec.support.sorted"
 local nn = torch.nn
 local R <const> = nn.utils.rnn
 local rows = dofile "spec/fixtures/rnn.lua"
 
 local f64 <const> = {dtype = "float64"}
-
--- Returns a list of n numbers, made by the formulas of rnn.py.
-local function sequence(n, fn)
-   local list = {}
-   for k = 0, n - 1 do list[k + 1] = fn(k) end
-   return torch.tensor(list, f64)
-end
 
 local function product(shape)
    local n = 1
@@ -21,25 +15,12 @@ local function product(shape)
 end
 
 local function numbers(shape, which, dtype)
-   local values = sequence(product(shape), function(k) return math.sin(1 + 1.37 * k + which) end)
+   local values = formulas.sequence(product(shape), function(k) return math.sin(1 + 1.37 * k + which) end)
    return values:to(dtype):view(shape):requires_grad_()
 end
 
-local function projection(tensor, step)
-   local sum = 0
-   for k, value in ipairs(tensor:detach():reshape(-1):tolist()) do sum = sum + value * math.cos(step * (k - 1)) end
-   return sum
-end
-
 local function build(name, options, dtype)
-   local module = load(("return (...)(3, 4, {%s})"):format(options))(nn[name]):to(dtype)
-   torch.no_grad(function()
-      for i, parameter in ipairs(module:parameters()) do
-         local values = sequence(parameter:numel(), function(k) return 0.5 * math.cos(0.61 * k + i - 1) end)
-         parameter:copy_(values:view(parameter.shape))
-      end
-   end)
-   return module
+   return formulas.filled(load(("return (...)(3, 4, {%s})"):format(options))(nn[name]), dtype)
 end
 
 local function states_for(module, row, dtype)
@@ -70,15 +51,6 @@ local function results_of(module, input, state)
    return output, h, c
 end
 
-local function weighted_sum(outputs)
-   local total = 0
-   for _, output in ipairs(outputs) do
-      local weights = sequence(output:numel(), function(k) return math.cos(0.23 * k) end):to(output.dtype)
-      total = total + (output:reshape(-1) * weights):sum()
-   end
-   return total
-end
-
 -- PyTorch's values are float64. In float32, a sum of some hundred numbers around 1 has an error of
 -- several roundings of 6e-8.
 local function matches_pytorch(dtype, limit)
@@ -94,14 +66,14 @@ local function matches_pytorch(dtype, limit)
          assert.equal(#row.shapes, #outputs)
          for i, shape in ipairs(row.shapes) do
             assert.same(shape, outputs[i].shape)
-            assert.close(row.outputs[i], projection(outputs[i], 0.11), limit)
+            assert.close(row.outputs[i], formulas.projection(outputs[i], 0.11), limit)
          end
-         weighted_sum(outputs):backward()
+         formulas.weighted_sum(outputs):backward()
          local leaves = module:parameters()
          leaves[#leaves + 1] = given
          for _, state in ipairs(states) do leaves[#leaves + 1] = state end
          assert.equal(#row.grads, #leaves)
-         for i, leaf in ipairs(leaves) do assert.close(row.grads[i], projection(leaf.grad, 0.17), limit) end
+         for i, leaf in ipairs(leaves) do assert.close(row.grads[i], formulas.projection(leaf.grad, 0.17), limit) end
       end)
    end
 end

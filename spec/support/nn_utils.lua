@@ -1,22 +1,51 @@
--- nn_utils.lua - makes the parameters of spec/fixtures/nn_utils.py, by the same formulas.
+-- nn_utils.lua - makes inputs and parameters, and reduces results to numbers, by the formulas of nn.py,
+-- nn_utils.py and rnn.py in spec/fixtures.
 
 local torch = require "tlua"
 
 local M = {}
 
+--- Returns fn(0), ... fn(n - 1) as a float64 tensor.
+function M.sequence(n, fn)
+   local list = {}
+   for k = 0, n - 1 do list[k + 1] = fn(k) end
+   return torch.tensor(list, {dtype = "float64"})
+end
+
 --- Fills a tensor with float64 numbers.
 function M.fill(tensor, shift)
-   local values = {}
-   for k = 1, tensor:numel() do values[k] = 0.5 * math.cos(0.61 * (k - 1) + (shift or 0)) end
-   torch.no_grad(function() tensor:copy_(torch.tensor(values, {dtype = "float64"}):view(tensor.shape)) end)
+   local values = M.sequence(tensor:numel(), function(k) return 0.5 * math.cos(0.61 * k + (shift or 0)) end)
+   torch.no_grad(function() tensor:copy_(values:view(tensor.shape)) end)
    return tensor
 end
 
 --- Fills all parameters of a module.
-function M.filled(module)
-   module:double()
+---@param dtype? string  of the module: float64
+function M.filled(module, dtype)
+   module:to(dtype or "float64")
    for i, parameter in ipairs(module:parameters()) do M.fill(parameter, i - 1) end
    return module
+end
+
+--- Returns a number that differs for almost any two tensors.
+function M.projection(tensor, step)
+   local sum = 0
+   for k, value in ipairs(tensor:detach():double():reshape(-1):tolist()) do
+      sum = sum + value * math.cos(step * (k - 1))
+   end
+   return sum
+end
+
+--- Returns the sum of all floating results, each element with a weight.
+function M.weighted_sum(outputs)
+   local total = 0
+   for _, output in ipairs(outputs) do
+      if output:is_floating_point() then
+         local weights = M.sequence(output:numel(), function(k) return math.cos(0.23 * k) end):to(output.dtype)
+         total = total + (output:reshape(-1) * weights):sum()
+      end
+   end
+   return total
 end
 
 return M
