@@ -16,60 +16,50 @@ end
 local function square_sum(x) return (x * x):sum() end
 
 describe("a change of a view, recorded in its base's history", function()
-   it("works through select", function()
-      local x, h = matrix()
-      h[1]:mul_(10)
-      square_sum(h):backward()
-      assert.close({{200, 400, 600}, {8, 10, 12}}, x.grad)
-   end)
-
-   it("works through narrow", function()
-      local x, h = matrix()
-      local v = h:narrow(2, 2, 2)
-      v:mul_(v:detach():clone())
-      square_sum(h):backward()
-      assert.close({{2, 16, 54}, {8, 250, 432}}, x.grad)
-   end)
-
-   it("works through transpose and select", function()
-      local x, h = matrix()
-      local w = leaf {2, 3}
-      h:t()[2]:copy_(w)
-      square_sum(h):backward()
-      assert.close({{2, 0, 6}, {8, 0, 12}}, x.grad)
-      assert.close({4, 6}, w.grad)
-   end)
+   -- Each row: the name, the change of a copy of the matrix by w, what w is, and the gradients of the
+   -- sum of squares with respect to the matrix and w.
+   for _, row in ipairs {
+      {"works through select", function(h) h[1]:mul_(10) end, grad = {{200, 400, 600}, {8, 10, 12}}},
+      {"works through narrow", function(h)
+         local v = h:narrow(2, 2, 2)
+         v:mul_(v:detach():clone())
+      end, grad = {{2, 16, 54}, {8, 250, 432}}},
+      {"works through transpose and select", function(h, w) h:t()[2]:copy_(w) end, w = {2, 3},
+         grad = {{2, 0, 6}, {8, 0, 12}}, grad_w = {4, 6}},
+      {"works through diagonal", function(h) h:diagonal():zero_() end, grad = {{0, 4, 6}, {8, 0, 12}}},
+      {"works through assignment to an index", function(h, w)
+         h[{1, {2, 3}}] = w
+         h[{2, 1}] = 9
+      end, w = {7, 8}, grad = {{2, 0, 0}, {0, 10, 12}}, grad_w = {14, 16}},
+      {"works repeatedly", function(h)
+         local v = h[1]
+         for _ = 1, 3 do v:mul_(2) end
+      end, grad = {{2 * 64, 4 * 64, 6 * 64}, {8, 10, 12}}},
+      {"works if the view was made without recording", function(h, w)
+         local v = torch.no_grad(function() return h[1] end)
+         assert.is_false(v.requires_grad)
+         v:copy_(w)
+         assert.is_true(v.requires_grad)
+      end, w = {2, 3, 4}, grad = {{0, 0, 0}, {8, 10, 12}}, grad_w = {4, 6, 8}},
+      -- (x1 x2)^2 + x2^2
+      {"works if both operands are views of one base", function(h) h[1]:mul_(h[2]) end,
+         grad = {{2 * 16, 4 * 25, 6 * 36}, {8 + 2 * 4, 10 + 2 * 5 * 4, 12 + 2 * 6 * 9}}},
+   } do
+      it(row[1], function()
+         local x, h = matrix()
+         local w = row.w and leaf(row.w)
+         row[2](h, w)
+         square_sum(h):backward()
+         assert.close(row.grad, x.grad)
+         if w then assert.close(row.grad_w, w.grad) end
+      end)
+   end
 
    it("works through view, with an operator that saves its result", function()
       local x, h = matrix()
       h:view(-1):exp_()
       h:log():sum():backward()
       assert.close({{1, 1, 1}, {1, 1, 1}}, x.grad)
-   end)
-
-   it("works through diagonal", function()
-      local x, h = matrix()
-      h:diagonal():zero_()
-      square_sum(h):backward()
-      assert.close({{0, 4, 6}, {8, 0, 12}}, x.grad)
-   end)
-
-   it("works through assignment to an index", function()
-      local x, h = matrix()
-      local w = leaf {7, 8}
-      h[{1, {2, 3}}] = w
-      h[{2, 1}] = 9
-      square_sum(h):backward()
-      assert.close({{2, 0, 0}, {0, 10, 12}}, x.grad)
-      assert.close({14, 16}, w.grad)
-   end)
-
-   it("works repeatedly", function()
-      local x, h = matrix()
-      local v = h[1]
-      for _ = 1, 3 do v:mul_(2) end
-      square_sum(h):backward()
-      assert.close({{2 * 64, 4 * 64, 6 * 64}, {8, 10, 12}}, x.grad)
    end)
 
    it("works if the base has no history", function()
@@ -81,26 +71,6 @@ describe("a change of a view, recorded in its base's history", function()
       assert.is_true(buffer.requires_grad and not buffer.is_leaf);
       (buffer * constant {{1, 2, 3}, {4, 5, 6}}):sum():backward()
       assert.close({9, 12, 15}, w.grad)
-   end)
-
-   it("works if the view was made without recording", function()
-      local x, h = matrix()
-      local w = leaf {2, 3, 4}
-      local v = torch.no_grad(function() return h[1] end)
-      assert.is_false(v.requires_grad)
-      v:copy_(w)
-      assert.is_true(v.requires_grad)
-      square_sum(h):backward()
-      assert.close({{0, 0, 0}, {8, 10, 12}}, x.grad)
-      assert.close({4, 6, 8}, w.grad)
-   end)
-
-   it("works if both operands are views of one base", function()
-      local x, h = matrix()
-      h[1]:mul_(h[2])
-      square_sum(h):backward()
-      -- (x1 x2)^2 + x2^2
-      assert.close({{2 * 16, 4 * 25, 6 * 36}, {8 + 2 * 4, 10 + 2 * 5 * 4, 12 + 2 * 6 * 9}}, x.grad)
    end)
 
    it("works for a view without elements that begins behind the base's memory", function()
@@ -330,21 +300,26 @@ local function difference(f, args, i)
    return constant(out):view(table.unpack(at.shape))
 end
 
+-- Returns random integers from low to high, the same ones on every machine.
+local function generator(state)
+   return function(low, high)
+      state = (state * 1103515245 + 12345) & 0x7fffffff
+      return low + (state >> 8) % (high - low + 1)
+   end
+end
+
+-- Returns a random program, its input and its weights.
+local function random_case(random)
+   local f, values, weights = random_program(random), {}, {}
+   for i = 1, 12 do values[i], weights[i] = (random(0, 2000) - 1000) / 1000, (random(0, 2000) - 1000) / 1000 end
+   return f, constant(values):view(3, 4), constant(weights)
+end
+
 describe("random programs of views and in-place changes", function()
    it("have the gradient that finite differences give", function()
-      local state = 12345
-      local function random(low, high) -- random numbers that are the same on every machine
-         state = (state * 1103515245 + 12345) & 0x7fffffff
-         return low + (state >> 8) % (high - low + 1)
-      end
+      local random = generator(12345)
       for number = 1, 150 do
-         local f = random_program(random)
-         local values, weights = {}, {}
-         for i = 1, 12 do
-            values[i] = (random(0, 2000) - 1000) / 1000
-            weights[i] = (random(0, 2000) - 1000) / 1000
-         end
-         local x, w = constant(values):view(3, 4), constant(weights)
+         local f, x, w = random_case(random)
          local expected_x = difference(f, {x, w}, 1)
          local expected_w = difference(f, {x, w}, 2)
          local lx, lw = x:clone():requires_grad_(), w:clone():requires_grad_()
@@ -356,25 +331,14 @@ describe("random programs of views and in-place changes", function()
    end)
 
    it("have the second derivative that finite differences give", function()
-      local state = 54321
-      local function random(low, high)
-         state = (state * 1103515245 + 12345) & 0x7fffffff
-         return low + (state >> 8) % (high - low + 1)
-      end
+      local random = generator(54321)
       for _ = 1, 30 do
-         local f = random_program(random)
-         local values, weights = {}, {}
-         for i = 1, 12 do
-            values[i] = (random(0, 2000) - 1000) / 1000
-            weights[i] = (random(0, 2000) - 1000) / 1000
-         end
-         local w = constant(weights)
-         local function slope(x)
-            local at = x.requires_grad and x or x:clone():requires_grad_()
+         local f, x, w = random_case(random)
+         local function slope(at)
+            at = at.requires_grad and at or at:clone():requires_grad_()
             local g = torch.autograd.grad(f(at, w), at, {create_graph = true})
             return (g * g):sum()
          end
-         local x = constant(values):view(3, 4)
          local expected = difference(slope, {x}, 1)
          local at = x:clone():requires_grad_()
          local s = slope(at) -- the slope may be constant

@@ -17,32 +17,24 @@ describe(".ci/run", function()
 
    local function last_line(output) return output:match("([^\n]*)\n$") end
 
-   it("sums up the counts of its steps", function()
-      local output, status = run {
+   for _, row in ipairs {
+      {"sums up the counts of its steps", total = "24 passed, 0 failed, 3 skipped", status = 0, steps = {
          test = "echo 10 passed, 0 failed, 2 skipped", lint = "echo 3 passed, 0 failed",
-         clang = "echo 4 passed, 0 failed",
-         asan = "echo 7 passed, 0 failed, 1 skipped",
-      }
-      assert.equal("24 passed, 0 failed, 3 skipped", last_line(output))
-      assert.equal(0, status)
-   end)
-
-   it("continues after a failure, and fails at the end", function()
-      local output, status = run {
-         test = "echo 10 passed, 2 failed; exit 1", lint = "echo 3 passed, 0 failed",
-         asan = "echo 7 passed, 0 failed",
-      }
-      assert.equal("20 passed, 2 failed", last_line(output))
-      assert.equal(1, status)
-   end)
-
-   it("counts a step that ended before it printed its counts", function()
-      local output, status = run {
+         clang = "echo 4 passed, 0 failed", asan = "echo 7 passed, 0 failed, 1 skipped",
+      }},
+      {"continues after a failure, and fails at the end", total = "20 passed, 2 failed", status = 1, steps = {
+         test = "echo 10 passed, 2 failed; exit 1", lint = "echo 3 passed, 0 failed", asan = "echo 7 passed, 0 failed",
+      }},
+      {"counts a step that ended before it printed its counts", total = "3 passed, 2 failed", status = 1, steps = {
          test = "echo compiler: error >&2; exit 2", lint = "echo 3 passed, 0 failed", asan = "exit 1",
-      }
-      assert.equal("3 passed, 2 failed", last_line(output))
-      assert.equal(1, status)
-   end)
+      }},
+   } do
+      it(row[1], function()
+         local output, status = run(row.steps)
+         assert.equal(row.total, last_line(output))
+         assert.equal(row.status, status)
+      end)
+   end
 end)
 
 describe(".ci/deps", function()

@@ -34,25 +34,20 @@ describe("spec/support/run.lua", function()
       assert.not_equal(0, status)
    end)
 
-   it("shows the output of a failing file", function()
-      local output, status = run {good = "", bad = "assert.equal(1, 2, 'see here')"}
-      assert.equal("1 passed, 1 failed", last_line(output))
-      assert.equal(1, status)
-      assert.truthy(output:find("see here", 1, true))
-   end)
-
-   it("counts an error as a failure", function()
-      local output, status = run {bad = "error('see here')"}
-      assert.equal("0 passed, 1 failed", last_line(output))
-      assert.equal(1, status)
-   end)
-
-   it("counts a crash as a failure and runs the other files", function()
-      local output, status = run {bad = "os.execute('kill -SEGV $PPID')", good = ""}
-      assert.equal("1 passed, 1 failed", last_line(output))
-      assert.equal(1, status)
-      assert.truthy(output:find("signal 11", 1, true))
-   end)
+   for _, row in ipairs {
+      {"shows the output of a failing file", {good = "", bad = "assert.equal(1, 2, 'see here')"},
+         total = "1 passed, 1 failed", shows = "see here"},
+      {"counts an error as a failure", {bad = "error('see here')"}, total = "0 passed, 1 failed", shows = "see here"},
+      {"counts a crash as a failure and runs the other files", {bad = "os.execute('kill -SEGV $PPID')", good = ""},
+         total = "1 passed, 1 failed", shows = "signal 11"},
+   } do
+      it(row[1], function()
+         local output, status = run(row[2])
+         assert.equal(row.total, last_line(output))
+         assert.equal(1, status)
+         assert.truthy(output:find(row.shows, 1, true))
+      end)
+   end
 
    it("counts a bad end after the tests as a failure", function()
       local output = run {bad = "setmetatable({}, {__gc = function() os.exit(3) end})"}

@@ -21,6 +21,11 @@ local function head(path, n)
    return file:read(n)
 end
 
+-- Returns a check that a file of the folder is a PNG image.
+local function is_png(name)
+   return function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/" .. name, 8)) end
+end
+
 it("examples/regression.lua finds the curve, and draws it", function()
    local output = run("regression", "--steps 300 --plot {}/fit.svg",
       function(folder) assert.matches("^<svg", head(folder .. "/fit.svg", 10)) end)
@@ -46,23 +51,20 @@ it("examples/lstm.lua learns from sequences of different lengths", function()
 end)
 
 it("examples/vae.lua lowers its loss and draws", function()
-   local output = run("vae", "--epochs 4 --save {}/digits.png",
-      function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/digits.png", 8)) end)
+   local output = run("vae", "--epochs 4 --save {}/digits.png", is_png "digits.png")
    local last, first = output:match "4 epochs, loss ([%d.]+) .* at first ([%d.]+)"
    assert.is_true(tonumber(last) < tonumber(first) - 1, output)
 end)
 
 it("examples/fft.lua finds the tones, removes noise and draws", function()
-   local output = run("fft", "--save {}/spectrogram.png",
-      function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/spectrogram.png", 8)) end)
+   local output = run("fft", "--save {}/spectrogram.png", is_png "spectrogram.png")
    assert.truthy(output:find("strongest tones: 440 and 660 Hz", 1, true), output)
    local before, after = output:match "signal to noise: ([%d.]+) dB before, ([%d.]+) dB after"
    assert.is_true(tonumber(after) > tonumber(before) + 10, output)
 end)
 
 it("examples/diffusion.lua lowers its loss and draws", function()
-   local output = run("diffusion", "--steps 100 --times 20 --width 64 --save {}/digits.png",
-      function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/digits.png", 8)) end)
+   local output = run("diffusion", "--steps 100 --times 20 --width 64 --save {}/digits.png", is_png "digits.png")
    local last, first = output:match "100 steps, loss ([%d.]+), at first ([%d.]+)"
    assert.is_true(tonumber(last) < tonumber(first) * 0.8, output)
 end)

@@ -112,38 +112,29 @@ print(state.x:sum():item())]], "saved/index.json")
       assert.equal(3, #files) -- the index, one part, and the script
    end)
 
-   it("ends a log of TensorBoard with a message, and the training goes on", function()
-      local output = run_limited([[
+   for _, row in ipairs {
+      {"TensorBoard", [[
 local writer = torch.utils.tensorboard.SummaryWriter(folder .. "/logs")
 for i = 1, 3000 do writer:add_scalar("loss", i, i) end
-writer:close()
-print "trained"]], "none")
-      assert.matches("SummaryWriter: %S+/logs/events%S+: File too large; nothing more is written\n", output)
-      assert.matches("trained\n", output, 1, true)
-      assert.equal(2, select(2, output:gsub("\n", "")), output)
-   end)
-
-   it("ends a log of MLflow with a message, and the training goes on", function()
-      local output = run_limited([[
+writer:close()]], "^SummaryWriter: %S+/logs/events%S+: File too large; nothing more is written\ntrained\n$"},
+      {"MLflow", [[
 local mlflow = torch.utils.mlflow
 mlflow.set_tracking_uri(folder .. "/runs")
 local run <close> = mlflow.start_run {run_name = "first"}
-for i = 1, 3000 do run:log_metric("loss", i, i) end
-print "trained"]], "none")
-      assert.matches("mlflow: %S+/runs/%S+/metrics/loss: File too large; no further values are logged\n", output)
-      assert.matches("trained\n", output, 1, true)
-   end)
-
-   it("ends a log of torch7's optim with a message, and the training goes on", function()
-      local output = run_limited([[
+for i = 1, 3000 do run:log_metric("loss", i, i) end]],
+         "mlflow: %S+/runs/%S+/metrics/loss: File too large; no further values are logged\n"},
+      {"torch7's optim", [[
 local optim = require "tlua.torch7.optim"
 local logger = optim.Logger(folder .. "/train.log")
 logger:setNames {"loss"}
-for i = 1, 3000 do logger:add {i} end
-print "trained"]], "none")
-      assert.matches("optim.Logger: %S+/train.log: File too large; nothing more is written\n", output)
-      assert.matches("trained\n", output, 1, true)
-   end)
+for i = 1, 3000 do logger:add {i} end]], "optim.Logger: %S+/train.log: File too large; nothing more is written\n"},
+   } do
+      it(("ends a log of %s with a message, and the training goes on"):format(row[1]), function()
+         local output = run_limited(row[2] .. "\nprint 'trained'", "none")
+         assert.matches(row[3], output)
+         assert.matches("trained\n", output, 1, true)
+      end)
+   end
 
    it("fails a spawn of processes with the reason", function()
       local output = run_limited([[
