@@ -18,7 +18,7 @@ static bool refused(cudaError_t error, dim3 grid, unsigned threads, size_t share
   return !launch(context(), add_one, grid, threads, shared, nowhere) && last_failure() == error;
 }
 
-static void launches_that_are_too_large() {
+TEST(launches_that_are_too_large) {
   CHECK(refused(cudaErrorInvalidConfiguration, dim3(1), 1025, 0));
   CHECK(refused(cudaErrorInvalidConfiguration, dim3(1), 0, 0));
   CHECK(refused(cudaErrorInvalidConfiguration, dim3(1, 65536), 32, 0));
@@ -26,7 +26,7 @@ static void launches_that_are_too_large() {
   CHECK(refused(cudaErrorInvalidValue, dim3(1), 32, 48 * 1024 + 1));
 }
 
-static void shared_memory_beyond_48_kilobytes() {
+TEST(shared_memory_beyond_48_kilobytes) {
   Device<int> out(32);
   const void *kernel = reinterpret_cast<const void *>(times_two);
   CHECK(!launch(context(), times_two, dim3(1), 32, 100 * 1024, out.data));
@@ -36,7 +36,7 @@ static void shared_memory_beyond_48_kilobytes() {
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 227 * 1024 + 1));
 }
 
-static void streams_of_another_device_or_none() {
+TEST(streams_of_another_device_or_none) {
   cudaStream_t gone;
   tlk_Context cx = *context();
   Device<int> out(1);
@@ -57,7 +57,7 @@ static void streams_of_another_device_or_none() {
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
-static void memory_that_is_misused() {
+TEST(memory_that_is_misused) {
   void *data, *other;
   int here[4] = {0};
   OK(cudaMalloc(&data, 13));
@@ -77,7 +77,7 @@ static void memory_that_is_misused() {
   OK(cudaFree(nullptr));
 }
 
-static void memory_that_runs_out() {
+TEST(memory_that_runs_out) {
   size_t before, now, total;
   void *data, *more;
   OK(cudaMemGetInfo(&before, &total));
@@ -90,7 +90,7 @@ static void memory_that_runs_out() {
   emulated::configure("memory", (int64_t)4 << 30);
 }
 
-static void pinned_memory_and_peers() {
+TEST(pinned_memory_and_peers) {
   void *pinned, *here, *there;
   struct cudaPointerAttributes of;
   OK(cudaHostAlloc(&pinned, 16, cudaHostAllocMapped));
@@ -117,7 +117,7 @@ static void pinned_memory_and_peers() {
 
 /* ---- streams that work late ------------------------------------------------------------------- */
 
-static void a_missing_wait_shows() {
+TEST(a_missing_wait_shows) {
   cudaStream_t first, second;
   cudaEvent_t event;
   int late = 0;
@@ -145,7 +145,7 @@ static void a_missing_wait_shows() {
   OK(cudaEventDestroy(event));
 }
 
-static void events_tell_time() {
+TEST(events_tell_time) {
   cudaEvent_t start, end, silent;
   float elapsed = -1;
   OK(cudaEventCreate(&start));
@@ -183,7 +183,7 @@ struct Fork {
   }
 };
 
-static void a_graph_runs_again() {
+TEST(a_graph_runs_again) {
   Device<int> x(8);
   Fork fork;
   cudaGraph_t graph;
@@ -209,7 +209,7 @@ static void a_graph_runs_again() {
   FAILS(cudaErrorInvalidValue, cudaGraphLaunch(exec, stream()));
 }
 
-static void a_capture_that_ends_badly() {
+TEST(a_capture_that_ends_badly) {
   enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   enum cudaStreamCaptureStatus status;
   cudaGraph_t graph;
@@ -241,7 +241,7 @@ static void a_capture_that_ends_badly() {
   FAILS(cudaErrorStreamCaptureInvalidated, cudaStreamEndCapture(stream(), &graph));
 }
 
-static void calls_that_a_relaxed_thread_may_make() {
+TEST(calls_that_a_relaxed_thread_may_make) {
   enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   cudaGraph_t graph;
   cudaEvent_t event;
@@ -269,7 +269,7 @@ static void calls_that_a_relaxed_thread_may_make() {
 
 /* ---- virtual memory ------------------------------------------------------------------------------ */
 
-static void memory_is_mapped_to_addresses() {
+TEST(memory_is_mapped_to_addresses) {
   const size_t granule = 2 << 20;
   CUdeviceptr base;
   CUmemGenericAllocationHandle handle;
@@ -305,7 +305,7 @@ static void memory_is_mapped_to_addresses() {
   CHECK(cuMemAddressFree(base, 8 * granule) == CUDA_SUCCESS);
 }
 
-static void the_drivers_functions_are_found() {
+TEST(the_drivers_functions_are_found) {
   enum cudaDriverEntryPointQueryResult found;
   void *function;
   OK(cudaGetDriverEntryPointByVersion("cuMemCreate", &function, 12000, cudaEnableDefault, &found));
@@ -316,7 +316,7 @@ static void the_drivers_functions_are_found() {
 
 /* ---- failures on request ---------------------------------------------------------------------------- */
 
-static void the_nth_call_fails() {
+TEST(the_nth_call_fails) {
   Device<int> out(8);
   void *data = nullptr;
   emulated::configure("fail_at", 2);
@@ -329,20 +329,4 @@ static void the_nth_call_fails() {
   OK(cudaStreamSynchronize(stream()));
 }
 
-int test_runtime() {
-  RUN(launches_that_are_too_large);
-  RUN(shared_memory_beyond_48_kilobytes);
-  RUN(streams_of_another_device_or_none);
-  RUN(memory_that_is_misused);
-  RUN(memory_that_runs_out);
-  RUN(pinned_memory_and_peers);
-  RUN(a_missing_wait_shows);
-  RUN(events_tell_time);
-  RUN(a_graph_runs_again);
-  RUN(a_capture_that_ends_badly);
-  RUN(calls_that_a_relaxed_thread_may_make);
-  RUN(memory_is_mapped_to_addresses);
-  RUN(the_drivers_functions_are_found);
-  RUN(the_nth_call_fails);
-  return test_end();
-}
+int test_runtime() { return test_all(); }

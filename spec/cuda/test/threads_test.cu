@@ -11,7 +11,7 @@ __global__ void write_places(int *out) {
   out[block * (int)blockDim.x + (int)threadIdx.x] += block * 1000 + (int)threadIdx.x;
 }
 
-static void every_thread_of_every_block_runs_once() {
+TEST(every_thread_of_every_block_runs_once) {
   Device<int> out(2 * 3 * 4 * 40);
   CHECK(launch(context(), write_places, dim3(2, 3, 4), 40, 0, out.data));
   std::vector<int> got = out.read();
@@ -20,7 +20,7 @@ static void every_thread_of_every_block_runs_once() {
 
 __global__ void write_warps(unsigned *out) { out[threadIdx.x] = threadIdx.x % warpSize; }
 
-static void a_grid_without_blocks_does_nothing() {
+TEST(a_grid_without_blocks_does_nothing) {
   Device<unsigned> out(64);
   CHECK(launch(context(), write_warps, dim3(0), 64, 0, out.data));
   CHECK(out.read()[63] == 0);
@@ -46,7 +46,7 @@ __global__ void fill(float *out, int n) {
   for (int64_t i = thread_index(); i < n; i += thread_count()) out[i] = (float)(i % 7);
 }
 
-static void a_block_sums_with_barriers_between() {
+TEST(a_block_sums_with_barriers_between) {
   const int n = 1000, blocks = 5;
   Device<float> in(n * blocks), out(blocks);
   float expected = 0;
@@ -63,7 +63,7 @@ __global__ void count_threads(int *out) {
   out[threadIdx.x] = all * 10000 + any * 1000 + none * 100 + each * 10 + most;
 }
 
-static void barriers_count() {
+TEST(barriers_count) {
   Device<int> out(100);
   CHECK(launch(context(), count_threads, dim3(1), 100, 0, out.data));
   for (int got : out.read()) CHECK(got == 34 * 10000 + 1000 + 10);
@@ -84,7 +84,7 @@ __global__ void relay(int *out, int stages) {
   out[threadIdx.x] = stage[threadIdx.x];
 }
 
-static void barriers_hold_the_fast_back() {
+TEST(barriers_hold_the_fast_back) {
   Device<int> out(160);
   for (int i = 0; i < 20; i++) {
     CHECK(launch(context(), relay, dim3(2), 160, 160 * sizeof(int), out.data, 9));
@@ -109,7 +109,7 @@ __global__ void read_unwritten(unsigned *out) {
   words[threadIdx.x] = dynamic_shared<unsigned>()[threadIdx.x] = 1;
 }
 
-static void shared_memory_begins_as_garbage() {
+TEST(shared_memory_begins_as_garbage) {
   Device<unsigned> out(192);
   for (int i = 0; i < 3; i++) {
     CHECK(launch(context(), read_unwritten, dim3(1), 64, 64 * sizeof(unsigned), out.data));
@@ -138,7 +138,7 @@ __global__ void shuffle_all(int *out, int n) {
   put(warp_reduce(lane, [](int a, int b) { return a + b; }));
 }
 
-static void lanes_exchange_values() {
+TEST(lanes_exchange_values) {
   enum { N = 64 };
   Device<int> out(13 * N);
   CHECK(launch(context(), shuffle_all, dim3(1), N, 0, out.data, N));
@@ -174,7 +174,7 @@ __global__ void part_of_a_warp(int *out) {
   out[threadIdx.x] += __popc(__ballot_sync(ALL_LANES, 1)) * 0x100000;
 }
 
-static void masks_and_ended_lanes() {
+TEST(masks_and_ended_lanes) {
   Device<int> out(40); /* the last warp has eight lanes */
   CHECK(launch(context(), part_of_a_warp, dim3(1), 40, 0, out.data));
   std::vector<int> got = out.read();
@@ -191,7 +191,7 @@ __global__ void ask_a_stranger(unsigned *out) {
   out[threadIdx.x] = x;
 }
 
-static void the_value_of_a_lane_outside_the_mask_is_garbage() {
+TEST(the_value_of_a_lane_outside_the_mask_is_garbage) {
   Device<unsigned> out(32);
   CHECK(launch(context(), ask_a_stranger, dim3(1), 32, 0, out.data));
   CHECK(out.read()[0] == 0xfbfbfbfbu);
@@ -218,7 +218,7 @@ __global__ void sum_by_the_last(const float *in, float *parts, unsigned *ticket,
   if (threadIdx.x == 0) *out = x;
 }
 
-static void the_last_block_sums() {
+TEST(the_last_block_sums) {
   Device<float> in(320), parts(10), out(1);
   Device<unsigned> ticket(1);
   CHECK(launch(context(), fill, dim3(1), 32, 0, in.data, 320));
@@ -242,7 +242,7 @@ __global__ void change(int *ints, float *floats, unsigned long long *words) {
   atomicExch(words + 1, 9ull);
 }
 
-static void atomics() {
+TEST(atomics) {
   Device<int> ints(6);
   Device<float> floats(1);
   Device<unsigned long long> words(2);
@@ -254,7 +254,7 @@ static void atomics() {
 
 /* ---- numbers ------------------------------------------------------------------------------- */
 
-static void functions_of_numbers() {
+TEST(functions_of_numbers) {
   CHECK(__umulhi(0x80000000u, 6) == 3 && __mulhi(-2, 3) == -1);
   CHECK(__umul64hi(1ull << 63, 6) == 3 && __mul64hi(-2, 3) == -1);
   CHECK(__clz(1) == 31 && __clz(0) == 32 && __ffs(8) == 4 && __popcll(0xffull << 40) == 8);
@@ -297,7 +297,7 @@ static bool is_cut_well(const tli_Iter &it) {
   return ok && all == it.numel;
 }
 
-static void a_loop_that_is_too_large_is_cut_between_vectors() {
+TEST(a_loop_that_is_too_large_is_cut_between_vectors) {
   const int64_t most = INT32_MAX;
   CHECK(is_cut_well(loop_of(1, most + 5, 1)));
   CHECK(is_cut_well(loop_of(1, 3 * most + 2, 1)));
@@ -306,19 +306,4 @@ static void a_loop_that_is_too_large_is_cut_between_vectors() {
   CHECK(is_cut_well(loop_of(2, most / 4 + 1, 12)));
 }
 
-int test_threads() {
-  RUN(every_thread_of_every_block_runs_once);
-  RUN(a_grid_without_blocks_does_nothing);
-  RUN(a_block_sums_with_barriers_between);
-  RUN(barriers_count);
-  RUN(barriers_hold_the_fast_back);
-  RUN(shared_memory_begins_as_garbage);
-  RUN(lanes_exchange_values);
-  RUN(masks_and_ended_lanes);
-  RUN(the_value_of_a_lane_outside_the_mask_is_garbage);
-  RUN(the_last_block_sums);
-  RUN(atomics);
-  RUN(functions_of_numbers);
-  RUN(a_loop_that_is_too_large_is_cut_between_vectors);
-  return test_end();
-}
+int test_threads() { return test_all(); }
