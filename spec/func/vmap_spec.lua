@@ -384,6 +384,7 @@ describe("vmap's rules", function()
       {"embedding with weights of its own", function(w, at) return F.embedding(at, w) end, square, places},
       {"take_along_dim", function(a, at) return a:take_along_dim(at, 1) end, vectors, places},
       {"cross", function(a) return linalg.cross(a[{{1, 3}}], vector[{{2, 4}}]) end, vectors},
+      {"an elementwise function without a rule of its own", function(a) return torch.angle(a) end, square},
       {"trace", function(a) return a:trace() end, square},
       {"diag", function(a, b) return torch.diag(a, 1) + torch.diag(torch.diag_embed(b), 1) end, square, vectors},
       {"inner", function(a) return torch.inner(matrix, a) end, vectors},

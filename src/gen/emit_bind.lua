@@ -95,9 +95,9 @@ local function emit_signature(op, name, cname, extra, inplace)
    if count == 0 then rows[1] = "  {NULL, 0, 0, 0}," end
    return ("static const tli_Param params_%s[] = {\n%s\n};\n"):format(
       cname, table.concat(rows, "\n"))
-      .. ("static const tli_Signature sig_%s = {%s, %s,\n  params_%s, %d};"):format(
+      .. ("static const tli_Signature sig_%s = {%s, %s,\n  params_%s, %d, %s};"):format(
          cname, quote(full_name(op, name)), quote(M.usage(op, full_name(op, name), inplace)), cname,
-         count)
+         count, op.pointwise and "true" or "false")
 end
 
 -- Reads operands last, because the call owns the temporary tensors made from numbers.

@@ -248,7 +248,7 @@ end
 
 --- Handles a call of an operator that has a stand-in among its arguments.
 ---@param fn function  the operator
----@param signature table  the operator's name, and its parameters in order
+---@param signature table  the operator's name, whether it is pointwise, and its parameters in order
 ---@param ... any  the operator's arguments
 ---@return any
 function M.handle(fn, signature, ...)
@@ -256,7 +256,7 @@ function M.handle(fn, signature, ...)
    local level, found = highest(named)
    local n = found.value:size(1)
    local rules = require "tlua.func.rules"
-   local rule = rules[signature.name]
+   local rule = rules[signature.name] or signature.pointwise and rules.pointwise
    local c = describe(signature, named, level, n)
    if rule and named.out == nil and in_range(c) then
       if signature.name:find "_$" then keep_arguments(named[signature[1].name] or found) end
@@ -373,7 +373,7 @@ local operators = {
    shr = {"bitwise_right_shift", function(a, b) return a >> b end},
 }
 for metamethod, operator in pairs(operators) do
-   local signature = {name = operator[1], {name = "self"}, {name = "other"}}
+   local signature = {name = operator[1], pointwise = true, {name = "self"}, {name = "other"}}
    Batched["__" .. metamethod] = function(a, b) return M.handle(operator[2], signature, a, b) end
 end
 function Batched.__unm(a) return torch.neg(a) end

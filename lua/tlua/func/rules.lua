@@ -16,7 +16,11 @@ local common_rank, all_aligned = parts.common_rank, parts.all_aligned
 
 -- Element by element --------------------------------------------------------------------------
 
-local function pointwise(c)
+--- The rule for operators whose entries have a kernel for each element (`pointwise` in src/ops):
+--- `batched.lua` uses it for all of them that have no other rule.
+---@param c table
+---@return any
+function M.pointwise(c)
    local rank = common_rank(c)
    if not rank or c.a.memory_format then return nil end
    if c.signature.name:find "_$" then
@@ -26,37 +30,23 @@ local function pointwise(c)
    return c.call(all_aligned(c, rank))
 end
 
-define([[abs absolute neg negative positive exp exp2 expm1 log log2 log10 log1p sqrt rsqrt square
-   reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh arcsin arccos arctan
-   arcsinh arccosh arctanh sigmoid erf erfc erfinv lgamma digamma sinc floor ceil round trunc
-   frac fix sign sgn signbit isnan isinf isfinite isposinf isneginf logical_not bitwise_not
-   deg2rad rad2deg nan_to_num logit i0 special.erf special.erfc special.expit special.exp2
-   special.expm1 special.log1p special.sinc special.digamma special.gammaln special.i0
-   special.i0e special.i1 special.i1e special.erfcx special.erfinv special.psi special.round
-   special.gammainc special.gammaincc igamma igammac isreal byte char special.ndtr special.ndtri
-   special.log_ndtr special.entr special.logit nn.functional.relu relu nn.functional.relu6 relu6
-   nn.functional.gelu gelu nn.functional.silu silu nn.functional.mish mish nn.functional.elu elu
-   nn.functional.selu selu nn.functional.celu celu nn.functional.leaky_relu leaky_relu
-   nn.functional.softplus softplus nn.functional.hardtanh hardtanh nn.functional.hardsigmoid
-   hardsigmoid nn.functional.hardswish hardswish nn.functional.softsign softsign
-   nn.functional.tanhshrink tanhshrink nn.functional.hardshrink hardshrink
-   nn.functional.softshrink softshrink nn.functional.logsigmoid logsigmoid
-   nn.functional.threshold threshold nn.functional.sigmoid nn.functional.tanh add sub subtract
-   mul multiply div divide true_divide floor_divide remainder fmod pow rsub maximum minimum fmax
-   fmin atan2 arctan2 hypot copysign nextafter logaddexp logaddexp2 xlogy special.xlogy
-   special.xlog1py special.zeta heaviside ldexp gcd lcm float_power lerp addcmul addcdiv clamp
-   clip clamp_min clamp_max eq ne lt le gt ge not_equal less less_equal greater greater_equal
-   logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor bitwise_left_shift
-   bitwise_right_shift where masked_fill isclose clone detach contiguous float double half
-   bfloat16 long int short bool to type_as zeros_like ones_like full_like empty_like add_ sub_
-   mul_ div_ pow_ clamp_ clamp_min_ clamp_max_ relu_ sigmoid_ tanh_ exp_ log_ sqrt_ neg_ abs_
-   masked_fill_ addcmul_ addcdiv_ lerp_ zero_ fill_]], pointwise)
+-- Compositions of such operators.
+define([[positive bitwise_not deg2rad rad2deg nan_to_num logit special.erf special.erfc
+   special.expit special.exp2 special.expm1 special.log1p special.sinc special.digamma
+   special.gammaln special.i0 special.i1 special.erfinv special.psi special.round
+   special.gammainc special.gammaincc isreal byte char special.ndtr special.entr special.logit
+   relu relu6 nn.functional.gelu gelu silu mish elu selu celu leaky_relu softplus hardtanh
+   hardsigmoid hardswish softsign tanhshrink hardshrink softshrink logsigmoid threshold
+   nn.functional.sigmoid nn.functional.tanh div divide rsub special.xlogy special.xlog1py ldexp
+   float_power clamp clip where masked_fill isclose clone detach contiguous float double half
+   bfloat16 long int short bool to type_as zeros_like ones_like full_like empty_like div_ clamp_
+   relu_ masked_fill_ zero_ fill_]], M.pointwise)
 
 -- `where` with only a condition returns positions
 define("where", function(c)
    local second = c.signature[2]
    if not second or c.a[second.name] == nil then return nil end
-   return pointwise(c)
+   return M.pointwise(c)
 end)
 
 -- Casts a tensor. to(other) and type_as(other) use only the dtype of `other`.
@@ -115,7 +105,7 @@ define([[sum mean prod amax amin all any nansum nanmean std var logsumexp count_
 local function extreme(along)
    return function(c)
       if not c.batched.self or c.rank.self == 0 then return nil end
-      if c.a.other ~= nil then return pointwise(c) end
+      if c.a.other ~= nil then return M.pointwise(c) end
       if c.a.dim == nil then return along(c.a.self:flatten(2), 2) end
       return reduce(c)
    end

@@ -55,6 +55,7 @@ typedef struct tli_Signature {
   const char *text; /* the call in the form that messages and help show */
   const tli_Param *params;
   int nparams;
+  bool pointwise; /* whether each element of the result depends on one element of each tensor */
 } tli_Signature;
 
 typedef struct tli_Args {

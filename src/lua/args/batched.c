@@ -41,7 +41,7 @@ static bool any_batched(lua_State *L, int top) {
   return false;
 }
 
-/* Pushes {name = "sum", {name = "self", kind = 0, keyword = false, vararg = false}, ...}; the
+/* Pushes {name = "sum", pointwise = false, {name = "self", kind = 0, keyword = false, ...}, ...}; the
 ** table is made once. */
 static void push_signature(lua_State *L, const tli_Signature *sig) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &signatures_key);
@@ -50,9 +50,11 @@ static void push_signature(lua_State *L, const tli_Signature *sig) {
     return;
   }
   lua_pop(L, 1);
-  lua_createtable(L, sig->nparams, 1);
+  lua_createtable(L, sig->nparams, 2);
   lua_pushstring(L, sig->name);
   lua_setfield(L, -2, "name");
+  lua_pushboolean(L, sig->pointwise);
+  lua_setfield(L, -2, "pointwise");
   for (int i = 0; i < sig->nparams; i++) {
     const tli_Param *p = &sig->params[i];
     lua_createtable(L, 0, 4);
