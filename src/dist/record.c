@@ -82,11 +82,16 @@ static void count(Record *r, const tli_Work *w) {
     t->sent += in - w->in[g->rank].bytes;
     return;
   case TLI_RECV: return;
-  default: /* GATHER and SEND */
-    if (w->kind == TLI_GATHER && root) return;
+  case TLI_GATHER:
+    if (root) return;
     t->messages += 1;
     t->sent += in;
     return;
+  case TLI_SEND:
+    t->messages += 1;
+    t->sent += in;
+    return;
+  case TLI_NCOLLECTIVES: return;
   }
 }
 
