@@ -85,10 +85,10 @@ void add_read(Access &all, const Access &now) {
 
 [[noreturn]] void tell(const char *memory, const char *what, const char *before, const Access &a) {
   if (a.block != block_number)
-    stop("race in %s memory: it %s what another block has %s", memory, what, before);
+    stop("race in %s memory: it %s a word that another block has %s", memory, what, before);
   if (a.thread < 0)
-    stop("race in %s memory: it %s what several threads have %s", memory, what, before);
-  stop("race in %s memory: it %s what thread %d has %s", memory, what, a.thread, before);
+    stop("race in %s memory: it %s a word that several threads have %s", memory, what, before);
+  stop("race in %s memory: it %s a word that thread %d has %s", memory, what, a.thread, before);
 }
 
 void check_byte(Byte &byte, const Access &now, bool writes, const char *memory) {

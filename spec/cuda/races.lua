@@ -47,6 +47,16 @@ function programs.attention()
    on_both(attend {}, torch.randn(1, 1, 40, 9), torch.randn(1, 1, 0, 9), torch.randn(1, 1, 0, 9))
 end
 
+function programs.few_queries()
+   -- a query to keys of several blocks, and queries of heads that share keys, behind a mask
+   on_both(F.scaled_dot_product_attention, torch.randn(1, 2, 1, 64), torch.randn(1, 2, 700, 64),
+      torch.randn(1, 2, 700, 64))
+   local k, v = torch.randn(2, 1, 300, 40), torch.randn(2, 1, 300, 40)
+   on_both(function(q, keys, values, mask)
+      return F.scaled_dot_product_attention(q, keys, values, {attn_mask = mask, enable_gqa = true})
+   end, torch.randn(2, 4, 3, 40), k, v, torch.rand(3, 300):gt(0.4))
+end
+
 function programs.sort()
    -- radix sorts in one block and over several blocks, with equal keys
    on_both(function(x) return x:sort() end, torch.randint(0, 50, {2, 3000}):short())

@@ -18,6 +18,18 @@ local function barrier_of(path)
 end
 
 describe("a GPU's kernels", function()
+   it("are looked at wherever a source declares memory that threads share", function()
+      local makefile = shell.read "Makefile"
+      local counted = makefile:match "COUNTED_SRC := (.-)\nuncounted"
+      local sources = shell.ok "grep -l __shared__ kernels/cuda/*/*.cu"
+      local found = 0
+      for name in sources:gmatch "kernels/cuda/(%S+)" do
+         assert.truthy(counted:find(name, 1, true), name .. " is not in COUNTED_SRC of the Makefile")
+         found = found + 1
+      end
+      assert.truthy(found > 5)
+   end)
+
    it("have no races in shared and global memory", function()
       local output, status = run("", "")
       assert.equal(0, status, output)
@@ -30,6 +42,6 @@ describe("a GPU's kernels", function()
       assert.is_true(status ~= 0, output)
       assert.matches("removed gemm%.cu:" .. line, output)
       assert.matches("kernel void product_kernel<[^>]*>%b(), block %b(), thread %b(): race in shared memory: " ..
-         "it %a+ what ", output)
+         "it %a+ a word that ", output)
    end)
 end)
