@@ -228,9 +228,9 @@ tl_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned *managed);
 ** Programs
 ** --------------------------------------------------------------------- */
 
-/* A model that was traced by torch.export in Lua and saved as one file. A program runs without Lua,
-** by the same operators and with bitwise equal results. Several threads may run one program at
-** once: they share its constants. */
+/* A model that was traced by torch.export in Lua, or a training step that was traced by
+** torch.export_step, saved as one file. A program runs without Lua, by the same operators and with
+** bitwise equal results. Several threads may run one program at once: they share its constants. */
 typedef struct tl_Program tl_Program;
 
 /* An input of a program: its name, and the sizes that it must have, -1 for a size that may differ
@@ -260,9 +260,26 @@ TL_API TL_MUSTCHECK bool tl_program_input(const tl_Program *program, int i, tl_P
 ** runs with the same sizes and given outputs allocate nothing. Returns false if an input does not
 ** fit, or an operator fails; outputs that were NULL are then NULL, and the values of the other
 ** outputs are undefined. Several threads may run a program at once, each with its own output
-** tensors. */
+** tensors; if the program changes its own buffers, such as running statistics, their runs wait for
+** one another. */
 TL_API TL_MUSTCHECK bool tl_program_run(tl_Program *program, tl_Tensor *const *inputs, int ninputs,
                                         tl_Tensor **outputs, int noutputs);
+
+/* Runs a training step that torch.export_step has recorded: forward and backward pass, optimizer and
+** schedule. It takes and returns tensors as tl_program_run does, changes the program's parameters
+** and optimizer state, and draws the next random numbers. Steps from several threads wait for one
+** another. A step that fails may have changed some of the parameters. */
+TL_API TL_MUSTCHECK bool tl_program_step(tl_Program *program, tl_Tensor *const *inputs, int ninputs,
+                                         tl_Tensor **outputs, int noutputs);
+/* Begins the random numbers of a training step at a seed, as torch.manual_seed does in Lua. */
+TL_API TL_MUSTCHECK bool tl_program_seed(tl_Program *program, uint64_t seed);
+/* Saves the program with its present parameters and state, so that a loaded one goes on where this
+** one is. The file appears at once, complete. */
+TL_API TL_MUSTCHECK bool tl_program_save(tl_Program *program, const char *path);
+/* Lets a program use the state of another one, `from`, in place of its own constants of the same
+** names: a program of the same model's forward pass then gives the results of the trained
+** parameters. No run of either may be in progress, nor a run of one during a step of the other. */
+TL_API TL_MUSTCHECK bool tl_program_share(tl_Program *program, tl_Program *from);
 
 /* ------------------------------------------------------------------------
 ** Threads and memory

@@ -36,7 +36,9 @@ for _ = 1, opt.epochs do
 end
 
 model:eval()
-local program = torch.export(model, {images[{{1, 4}}]}, {dynamic = {input = {[1] = "batch"}}})
+local program = torch.export(model, {images[{{1, 4}}]}, {
+   dynamic = {input = {[1] = {name = "batch", max = 2048}}},
+})
 program:save(opt.save)
 print(program)
 

@@ -65,6 +65,7 @@ lazy.load(torch, lazy.modules("tlua", {
    version = "version",
    compiler = "compile compiler",
    export = "export",
+   export_step = "export_step",
    jit = "jit",
    library = "library ops",
    random = "random",

@@ -72,7 +72,45 @@ static const char script[] =
     "   nn.Flatten(), nn.Dropout(0.2), nn.Linear(128, 10)), torch.randn(4, 64), {dynamic = {input = {1}}})\n"
     "export('lstm', nn.LSTM(8, 16, {num_layers = 2, batch_first = true}), torch.randn(2, 7, 8))\n"
     "export('transformer', nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4,\n"
-    "   {dim_feedforward = 64, batch_first = true}), 2), torch.randn(2, 9, 32))\n";
+    "   {dim_feedforward = 64, batch_first = true}), 2), torch.randn(2, 9, 32))\n"
+    /* training steps: the losses of 20 eager steps, and the results of the trained model */
+    "local function train(name, make, x, optimizer_of, schedule_of)\n"
+    "   local y = torch.randint(1, 5, {x:size(1)})\n"
+    "   local function step_of(model)\n"
+    "      local optimizer = optimizer_of(model:parameters())\n"
+    "      local scheduler = schedule_of(optimizer)\n"
+    "      return function(t)\n"
+    "         optimizer:zero_grad()\n"
+    "         local loss = nn.functional.cross_entropy(model(t), y)\n"
+    "         loss:backward()\n"
+    "         optimizer:step()\n"
+    "         scheduler:step()\n"
+    "         return loss:detach()\n"
+    "      end, {model = model, optimizer = optimizer, scheduler = scheduler, steps = 60}\n"
+    "   end\n"
+    "   local model, twin = make(), make()\n"
+    "   twin:load_state_dict(model:state_dict())\n"
+    "   local step, parts = step_of(model)\n"
+    "   local program = torch.export_step(step, {x}, parts)\n"
+    "   torch.manual_seed(9)\n"
+    "   program:save(dir .. '/' .. name .. '.tlp')\n"
+    "   torch.export(model:eval(), {x}):save(dir .. '/' .. name .. '_eval.tlp')\n"
+    "   local eager, losses = step_of(twin), {}\n"
+    "   torch.manual_seed(9)\n"
+    "   for i = 1, 20 do losses[i] = eager(x):item() end\n"
+    "   put(name .. '.in', x)\n"
+    "   put(name .. '.out', torch.tensor(losses))\n"
+    "   put(name .. '_eval.in', x)\n"
+    "   put(name .. '_eval.out', twin:eval()(x))\n"
+    "end\n"
+    "train('train_mlp', function() return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.3),\n"
+    "   nn.Linear(16, 4)) end, torch.randn(12, 8),\n"
+    "   function(p) return optim.SGD(p, {lr = 0.05, momentum = 0.9}) end,\n"
+    "   function(o) return optim.lr_scheduler.StepLR(o, 5) end)\n"
+    "train('train_convnet', function() return nn.Sequential(nn.Conv2d(1, 4, 3, {padding = 1}), nn.BatchNorm2d(4),\n"
+    "   nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(32, 4)) end,\n"
+    "   torch.randn(12, 1, 8, 8), function(p) return optim.AdamW(p, {lr = 0.01}) end,\n"
+    "   function(o) return optim.lr_scheduler.CosineAnnealingLR(o, {T_max = 20}) end)\n";
 
 static char folder[] = "/tmp/program_testXXXXXX";
 
@@ -155,6 +193,10 @@ static void drop(tl_Tensor **outputs, int n) {
 }
 
 static const char *const names[] = {"mlp", "digits", "lstm", "transformer", NULL};
+static const char *const trained[] = {"train_mlp", "train_convnet", NULL};
+static const char *const all_names[] = {"mlp",         "digits",    "lstm",
+                                        "transformer", "train_mlp", "train_convnet"};
+enum { STEPS = 20, NAMES = sizeof all_names / sizeof *all_names };
 
 TEST(models_have_the_bits_of_lua) {
   for (int i = 0; names[i]; i++) {
@@ -193,6 +235,110 @@ TEST(later_runs_allocate_nothing) {
   void *volatile block = malloc(100);
   free(block);
   CHECK(!COUNTED || atomic_load(&mallocs) == before + 1);
+}
+
+/* Makes n steps, whose losses must be those of eager training from step `first` on. */
+static void train(const Case *c, int first, int n) {
+  for (int i = first; i < first + n; i++) {
+    tl_Tensor *loss = NULL;
+    float value;
+    CHECK(tl_program_step(c->program, &c->in, 1, &loss, 1));
+    CHECK(tl_tensor_read(loss, TL_F32, &value, sizeof value));
+    CHECK(memcmp(&value, (float *)c->expected + i, sizeof value) == 0);
+    tl_tensor_release(loss);
+  }
+}
+
+/* Checks the results of the model whose parameters a program has trained. */
+static void check_trained(const char *name, tl_Program *program) {
+  char eval[40];
+  snprintf(eval, sizeof eval, "%s_eval", name);
+  Case c = open_case(eval);
+  tl_Tensor *out = NULL;
+  CHECK(tl_program_share(c.program, program));
+  CHECK(run_case(&c, &out) && as_expected(&c, out));
+  tl_tensor_release(out);
+  close_case(&c);
+}
+
+TEST(steps_have_the_bits_of_lua) {
+  for (int i = 0; trained[i]; i++) {
+    Case c = open_case(trained[i]);
+    CHECK(c.bytes == STEPS * sizeof(float));
+    train(&c, 0, STEPS);
+    check_trained(trained[i], c.program);
+    close_case(&c);
+  }
+}
+
+TEST(a_saved_program_goes_on) {
+  for (int i = 0; trained[i]; i++) {
+    Case c = open_case(trained[i]);
+    train(&c, 0, 7);
+    CHECK(tl_program_save(c.program, in_folder("saved", ".tlp")));
+    tl_program_free(c.program);
+    CHECK((c.program = tl_program_load(in_folder("saved", ".tlp"))) != NULL);
+    train(&c, 7, STEPS - 7);
+    check_trained(trained[i], c.program);
+    close_case(&c);
+  }
+}
+
+TEST(later_steps_allocate_nothing) {
+  CHECK(tl_set_num_threads(1));
+  for (int i = 0; trained[i]; i++) {
+    Case c = open_case(trained[i]);
+    tl_Tensor *loss = NULL;
+    for (int k = 0; k < 3; k++) CHECK(tl_program_step(c.program, &c.in, 1, &loss, 1));
+    long before = atomic_load(&mallocs);
+    int64_t used = tl_memory_used(), cached = tl_memory_cached();
+    for (int k = 0; k < 20; k++) CHECK(tl_program_step(c.program, &c.in, 1, &loss, 1));
+    CHECK(atomic_load(&mallocs) == before);
+    CHECK(tl_memory_used() == used && tl_memory_cached() == cached);
+    tli_ProgramMemory memory = tli_program_memory(c.program);
+    printf("# %s: %ld bytes planned, %ld in use at once\n", trained[i], (long)memory.arena,
+           (long)memory.live);
+    CHECK(memory.live > 0 && memory.arena <= memory.live * 115 / 100);
+    tl_tensor_release(loss);
+    close_case(&c);
+  }
+}
+
+static void *step_often(void *context) {
+  const Case *c = context;
+  bool ok = true;
+  for (int i = 0; ok && i < STEPS / 4; i++) {
+    tl_Tensor *loss = NULL;
+    ok = tl_program_step(c->program, &c->in, 1, &loss, 1);
+    tl_tensor_release(loss);
+  }
+  return ok ? context : NULL;
+}
+
+/* Steps of several threads are the same steps, one after the other. */
+TEST(threads_step_in_turn) {
+  for (int i = 0; trained[i]; i++) {
+    Case c = open_case(trained[i]);
+    pthread_t threads[4];
+    for (int t = 0; t < 4; t++) CHECK(pthread_create(&threads[t], NULL, step_often, &c) == 0);
+    for (int t = 0; t < 4; t++) {
+      void *ok;
+      pthread_join(threads[t], &ok);
+      CHECK(ok != NULL);
+    }
+    check_trained(trained[i], c.program);
+    close_case(&c);
+  }
+}
+
+TEST(weights_begin_at_multiples_of_64_bytes) {
+  for (int i = 0; i < NAMES; i++) {
+    tli_Graph *g = tli_graph_load(in_folder(all_names[i], ".tlp"));
+    CHECK(g != NULL && g->nconstants > 0);
+    for (int32_t k = 0; g && k < g->nconstants; k++)
+      CHECK((uintptr_t)tli_data(g->constants[k].tensor) % 64 == 0);
+    tli_graph_release(g);
+  }
 }
 
 static void *run_often(void *context) {
@@ -259,23 +405,35 @@ TEST(failures_are_told) {
   CHECK(out == wrong);
   CHECK(!tl_program_input(c.program, 1, &in) && says("expected an input from 0 to 0, got 1"));
   CHECK(tl_program_inputs(NULL) == 0 && tl_program_outputs(NULL) == 0);
+  CHECK(!tl_program_step(c.program, &c.in, 1, &out, 1) && says("it is no training step"));
+  CHECK(!tl_program_save(c.program, NULL) && says("expected a program and a path, got NULL"));
+  CHECK(!tl_program_save(c.program, "/nonexistent/x.tlp") && says("/nonexistent/x.tlp"));
+  CHECK(!tl_program_seed(NULL, 1) && says("expected a program, got NULL"));
+  CHECK(!tl_program_share(c.program, NULL) && says("expected two programs, got NULL"));
+  CHECK(!tl_program_share(c.program, c.program) && says("programs with state of the same names"));
+  Case step = open_case("train_mlp");
+  CHECK(!tl_program_run(step.program, &step.in, 1, &out, 1) && says("it is a training step"));
+  CHECK(!tl_program_share(step.program, step.program) && says("keeps its own parameters"));
+  CHECK(tl_program_seed(step.program, 9));
+  close_case(&step);
   tl_program_free(NULL);
   tl_tensor_release(wrong);
   close_case(&c);
 }
 
 /* Tests that every allocation of a load and a run may fail once. */
-TEST(failing_allocations_leave_nothing_behind) {
-  Case c = open_case("mlp");
+static void failing_allocations_of(const char *name) {
+  Case c = open_case(name);
+  bool step = c.bytes == STEPS * sizeof(float);
   tl_Program *p = NULL;
   tl_Tensor *out = NULL;
   int64_t n = 1, used = tl_memory_used();
   for (bool ok = false; !ok; n++) {
     tli_alloc_fail_at(n);
-    p = tl_program_load(in_folder("mlp", ".tlp"));
-    ok = p && tl_program_run(p, &c.in, 1, &out, 1);
+    p = tl_program_load(in_folder(name, ".tlp"));
+    ok = p && (step ? tl_program_step : tl_program_run)(p, &c.in, 1, &out, 1);
     tli_alloc_fail_at(0);
-    if (ok) CHECK(as_expected(&c, out));
+    if (ok && !step) CHECK(as_expected(&c, out));
     tl_tensor_release(out);
     tl_program_free(p);
     out = NULL;
@@ -283,6 +441,11 @@ TEST(failing_allocations_leave_nothing_behind) {
   }
   CHECK(n > 10);
   close_case(&c);
+}
+
+TEST(failing_allocations_leave_nothing_behind) {
+  failing_allocations_of("mlp");
+  failing_allocations_of("train_mlp");
 }
 
 /* ---- hostile files ---- */
@@ -355,7 +518,8 @@ static bool try_file(char *data, size_t size, const Case *c) {
   tl_Tensor *outputs[8] = {NULL};
   int n = tl_program_outputs(p);
   for (int round = 0; n <= 8 && round < 2; round++) {
-    bool ok = tl_program_run(p, &c->in, 1, outputs, n);
+    bool ok =
+        (tli_program_graph(p)->step ? tl_program_step : tl_program_run)(p, &c->in, 1, outputs, n);
     drop(outputs, ok ? n : 0);
     memset(outputs, 0, sizeof outputs);
   }
@@ -367,10 +531,10 @@ TEST(mutated_files_are_refused_or_run) {
   const char *often = getenv("TLUA_FUZZ");
   long rounds = often ? atol(often) : 400, accepted = 0;
   if (often) state ^= (uint64_t)getpid();
-  for (int i = 0; names[i]; i++) {
-    Case c = open_case(names[i]);
+  for (int i = 0; i < NAMES; i++) {
+    Case c = open_case(all_names[i]);
     void *whole;
-    size_t size = read_file(in_folder(names[i], ".tlp"), &whole), header = 0;
+    size_t size = read_file(in_folder(all_names[i], ".tlp"), &whole), header = 0;
     memcpy(&header, whole, 8);
     int64_t used = tl_memory_used();
     tl_set_memory_limit(used + (64 << 20));
@@ -390,8 +554,8 @@ TEST(mutated_files_are_refused_or_run) {
     free(whole);
     close_case(&c);
   }
-  printf("# %ld of %ld mutated files were accepted\n", accepted, 4 * rounds);
-  CHECK(accepted > 0 && accepted < 4 * rounds);
+  printf("# %ld of %ld mutated files were accepted\n", accepted, NAMES * rounds);
+  CHECK(accepted > 0 && accepted < NAMES * rounds);
 }
 
 static void remove_folder(void) {

@@ -38,6 +38,27 @@ it("examples/deploy reads the same digits in Lua and in a C program without Lua"
       local _, status = shell.run(folder .. "/run examples/data/digits.csv examples/data/digits.csv")
       assert.equal(1, status)
    end)
+
+   it("trains in a C program without Lua, and goes on with what it saved", function()
+      if os.getenv "SPEC_SANITIZED" == "1" then
+         return pending "the program would need the sanitizer's options"
+      end
+      shell.with_folder(function(folder)
+         shell.ok(("%s examples/deploy/export_step.lua --save %s/step.tlp --infer %s/digits.tlp --steps 1000"):format(
+            tlua, folder, folder))
+         shell.ok(("%s -Isrc -o %s/train examples/deploy/train.c %s/libtlua.a -lm -ldl -lpthread"):format(
+            os.getenv "CC" or "cc", folder, shell.quote(shell.build)))
+         local first = shell.ok(("%s/train %s/step.tlp %s/digits.tlp examples/data/digits.csv %s/saved.tlp"):format(
+            folder, folder, folder, folder))
+         assert.truthy(tonumber(first:match "(%d+) of 360 new digits read right\n$") > 320, first)
+         local later = shell.ok(("%s/train %s/saved.tlp %s/digits.tlp examples/data/digits.csv"):format(
+            folder, folder, folder))
+         assert.truthy(tonumber(later:match "epoch  1: loss ([%d.]+)") < 0.3, later)
+         local _, status = shell.run(("%s/train %s/digits.tlp %s/digits.tlp examples/data/digits.csv"):format(
+            folder, folder, folder))
+         assert.equal(1, status)
+      end)
+   end)
 end)
 
 it("examples/profile.lua shows why a loop is slow, and fewer calls after its repair", function()

@@ -128,6 +128,31 @@ describe("torch.export", function()
       assert.equal("float32", torch.ones(1).dtype)
    end)
 
+   it("changes buffers as the model does", function()
+      local model = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2))
+      local twin = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2))
+      twin:load_state_dict(model:state_dict())
+      local program = torch.export(model, {torch.randn(3, 4)})
+      assert.equal(0, model[1].num_batches_tracked:item())
+      assert.same({0, 0, 0, 0}, model[1].running_mean:tolist())
+      local path <const> = os.tmpname()
+      program:save(path)
+      local loaded = torch.export.load(path)
+      os.remove(path)
+      for _ = 1, 3 do
+         local t = torch.randn(5 - 2, 4)
+         local expected = torch.no_grad(function() return twin(t) end)
+         assert(expected:equal(program(t)))
+         assert(expected:equal(loaded(t)))
+      end
+      for name, value in pairs(twin:state_dict()) do
+         assert(value:equal(program:state_dict()[name]), name)
+         assert(value:equal(loaded:state_dict()[name]), name)
+         assert(value:equal(model:state_dict()[name]), name)
+      end
+      assert.equal(3, loaded:state_dict()["1.num_batches_tracked"]:item())
+   end)
+
    it("draws the model's random numbers", function()
       local model = nn.Dropout(0.5):train()
       local x = torch.ones(100)
@@ -193,6 +218,52 @@ describe("a program's dynamic sizes", function()
          return sum
       end)
       refused("a tensor that the model makes, depends on x_1", function(x) return x + torch.tensor(x.shape[1]) end)
+   end)
+
+   it("end at 16 times the example's size, at least at 64, unless a range is given", function()
+      local function double(x) return x * 2 end
+      local program = torch.export(double, {torch.ones(5)}, {dynamic = {x = {1}}})
+      assert.same({80}, program(torch.ones(80)).shape)
+      assert.error_matches(function() program(torch.ones(81)) end, "program: x: expected a size of at most 80 in "
+         .. "dimension 1, the largest of x_1 in the export, got sizes %[81%] %(give `max` in `dynamic` for larger")
+      program = check(double, {{torch.ones(5)}, {torch.ones(500)}}, {dynamic = {x = {[1] = {min = 4, max = 500}}}})
+      assert.error_matches(function() program(torch.ones(3)) end, "x: expected a size of at least 4 in dimension 1")
+      assert.error_matches(function() program(torch.ones(501)) end, "x: expected a size of at most 500 in dimension 1")
+      local function refused(pattern, range)
+         assert.error_matches(function() torch.export(double, {torch.ones(5)}, {dynamic = {x = {[1] = range}}}) end,
+                              pattern)
+      end
+      refused("export: dynamic: x_1: expected an example whose size is 6 to 80, got 5", {min = 6})
+      refused("dynamic: x: max: expected a size of at least 1, got 0.5", {max = 0.5})
+      refused("did you mean max", {maxx = 3})
+   end)
+
+   it("end where the model does", function()
+      local positions = nn.Embedding(40, 2)
+      local program = torch.export(function(x)
+         return x + positions(torch.arange(1, x.shape[1] + 1))
+      end, {torch.ones(8, 2)}, {dynamic = {x = {1}}})
+      assert.same({32, 2}, program(torch.ones(32, 2)).shape)
+      assert.error_matches(function() program(torch.ones(33, 2)) end, "a size of at most 32 in dimension 1")
+   end)
+
+   it("are refused if the model branches within the range", function()
+      local function refused(fn, size, range)
+         assert.error_matches(function()
+            torch.export(fn, {torch.ones(size)}, {dynamic = {x = {[1] = range or "x_1"}}})
+         end, "x_1 of the inputs")
+      end
+      local function branch(x)
+         if x:size(1) > 3 then return x * 2 end
+         return x + 1
+      end
+      refused(branch, 8)
+      refused(branch, 2)
+      assert.same({2, 2, 2, 2}, torch.export(branch, {torch.ones(8)}, {dynamic = {x = {[1] = {min = 4}}}})(
+         torch.ones(4)):tolist())
+      refused(function(x) return x.shape[1] < 50 and x * 2 or x + 1 end, 8)
+      refused(function(x) return x.shape[1] == 400 and x * 2 or x + 1 end, 8, {name = "x_1", max = 400})
+      refused(function(x) return x.shape[1] % 2 == 0 and x * 2 or x + 1 end, 8)
    end)
 
    it("begin where the model's ways agree", function()
@@ -278,12 +349,28 @@ describe("a step that a program cannot repeat", function()
       end)
    end)
 
-   it("is a training step's running statistics, which then keep their values", function()
-      local model = nn.Sequential(nn.BatchNorm1d(4))
+   it("is a change of a parameter", function()
+      local model = nn.Linear(4, 4)
+      local forward = model.forward
+      function model:forward(t)
+         self.weight:mul_(2)
+         return forward(self, t)
+      end
+      local before = model.weight:detach():clone()
       assert.error_matches(function() torch.export(model, {torch.randn(3, 4)}) end,
-         "it changes 1.num_batches_tracked, .* after model:eval%(%)")
-      assert.equal(0, model[1].num_batches_tracked:item())
-      assert.same({0, 0, 0, 0}, model[1].running_mean:tolist())
+         "mul_: it changes the parameter weight, so torch.export cannot record it; torch.export_step records training")
+      assert(before:equal(model.weight))
+   end)
+
+   it("is a backward pass", function()
+      local model = nn.Linear(4, 1)
+      assert.error_matches(function()
+         torch.export(function(t)
+            local _ <close> = torch.enable_grad()
+            model(t):sum():backward()
+            return t
+         end, {x})
+      end, "backward: torch.export records no gradients; torch.export_step does")
    end)
 
    it("leaves no trace behind", function()
@@ -376,6 +463,20 @@ Program(input: float32 {input_1, 3})
       assert.error_matches(function() torch.export(3, {torch.ones(1)}) end,
          "export: model: expected a module or a function")
       assert.error_matches(function() torch.export(nn.ReLU(), 3) end, "export: inputs: expected a list")
+      local cyclic, deep = {torch.ones(1)}, torch.ones(1)
+      cyclic[2] = {inner = cyclic}
+      assert.error_matches(function() torch.export(function(t) return t[1] end, {cyclic}) end,
+         "export: t.2.inner: expected no table that contains itself")
+      for _ = 1, 30 do deep = {deep} end
+      assert.error_matches(function() torch.export(function(t) return t end, {deep}) end,
+         "expected tables that are nested at most 24 deep")
+      local function loop(t)
+         local r = {t}
+         r[2] = r
+         return r
+      end
+      assert.error_matches(function() torch.export(loop, {torch.ones(1)}) end,
+         "export: result.1.2: expected no table that contains itself")
       assert.error_matches(function() torch.export(function() end, {torch.ones(1)}) end, "the model returns nothing")
       assert.error_matches(function() torch.export(function() return 3 end, {torch.ones(1)}) end,
          "export: result.1: expected a tensor, or a table of tensors, got 3")

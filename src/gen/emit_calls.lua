@@ -40,10 +40,13 @@ local bodies = {
 
 -- Returns the form in which programs call an operator, or nil. Programs do not call operators that
 -- only derivatives call, since these do not check their arguments, nor operators whose result is a
--- number or a boolean, nor operators that write to a list.
+-- number or a boolean.
 local function form_of(op, inplace)
    if op.internal and not op.hooked then return nil end
-   if inplace or op.inplace_form then return op.params[1].type == "Tensor" and "self" or nil end
+   if inplace or op.inplace_form then
+      local first = op.params[1].type
+      return (first == "Tensor" or first == "Tensor[]") and "self" or nil
+   end
    if op.results.kind == "value" then return op.results.info.push == "tensors" and "list" or nil end
    return op.results.kind
 end

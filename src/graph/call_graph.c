@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "autograd/calls.h"
 #include "core/memory/alloc.h"
 
 /* ---- regions ---- */
@@ -63,6 +64,7 @@ tli_Graph *tli_graph_new(void) {
   tli_Graph *g = tli_alloc(sizeof *g);
   if (g == NULL) return NULL;
   memset(g, 0, sizeof *g);
+  g->schedule.rates = g->schedule.count = -1;
   atomic_init(&g->refs, 1);
   return g;
 }
@@ -101,7 +103,7 @@ int32_t tli_graph_constant(tli_Graph *g, const char *name, tl_Tensor *tensor) {
     return -1;
   name = tli_region_text(&g->region, name, strlen(name));
   if (name == NULL) return -1;
-  g->constants[g->nconstants] = (tli_GraphConstant){name, tli_retain(tensor)};
+  g->constants[g->nconstants] = (tli_GraphConstant){name, tli_retain(tensor), false, false};
   return tli_graph_value(g, TLI_VALUE_CONSTANT, g->nconstants++);
 }
 
@@ -165,7 +167,40 @@ bool tli_graph_keep(tli_Graph *g, tli_CallKind kind, tli_CallArg *arg) {
   return arg->text != NULL;
 }
 
+bool tli_graph_has_state(const tli_Graph *g) {
+  for (int32_t i = 0; i < g->nconstants; i++)
+    if (g->constants[i].state) return true;
+  return false;
+}
+
+bool tli_graph_place_fits(const tli_Graph *g, const tli_GraphPlace *p) {
+  if (p->call < 0 || p->call >= g->ncalls || p->param < 0 || p->element < 0) return false;
+  const tli_GraphCall *c = &g->calls[p->call];
+  return p->param < c->call->nparams && c->call->params[p->param].kind == TLI_CALL_FLOATS &&
+         c->args[p->param].reals.v && p->element < c->args[p->param].reals.n;
+}
+
+bool tli_graph_schedule(tli_Graph *g, tl_Tensor *rates, const tli_GraphPlace *places, int32_t n) {
+  tl_Tensor *count = tli_empty(TL_I64, TLI_CPU, 0, NULL);
+  if (count == NULL) return false;
+  *(int64_t *)tli_data(count) = 0;
+  tli_GraphSchedule *s = &g->schedule;
+  s->places = tli_region_get(&g->region, n, sizeof *s->places);
+  bool ok = s->places && tli_graph_constant(g, "schedule.rates", rates) >= 0;
+  s->rates = g->nconstants - 1;
+  ok = ok && tli_graph_constant(g, "schedule.step", count) >= 0;
+  s->count = g->nconstants - 1;
+  tli_release(count);
+  if (!ok) return false;
+  g->constants[s->count].state = true;
+  memcpy(s->places, places, (size_t)n * sizeof *places);
+  s->nplaces = n;
+  return true;
+}
+
 const tli_Call *tli_call_find(const char *name) {
+  for (int i = 0; i < tli_autograd_calls_count; i++)
+    if (strcmp(name, tli_autograd_calls[i]->name) == 0) return tli_autograd_calls[i];
   int low = 0, high = tli_calls_count;
   while (low < high) {
     int middle = (low + high) / 2, order = strcmp(name, tli_calls[middle]->name);

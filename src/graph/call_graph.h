@@ -55,12 +55,28 @@ typedef struct tli_GraphInput {
 typedef struct tli_GraphConstant {
   const char *name;
   tl_Tensor *tensor; /* the constant's tensor (owned), row-major on the CPU */
+  bool state;        /* whether runs change it */
+  bool leaf;         /* whether it requires a gradient; only in programs that train */
 } tli_GraphConstant;
+
+/* A place among the arguments of a call for a number that differs from step to step, such as a
+** learning rate: element `element` of a list of reals. */
+typedef struct tli_GraphPlace {
+  int32_t call, param, element;
+} tli_GraphPlace;
+
+/* The numbers that differ from step to step. */
+typedef struct tli_GraphSchedule {
+  /* constants: float64 (steps, nplaces), and int64 with the number of steps made; -1 for none */
+  int32_t rates, count;
+  int32_t nplaces;
+  tli_GraphPlace *places;
+} tli_GraphSchedule;
 
 /* A size that may differ between runs of a program. */
 typedef struct tli_GraphSymbol {
   const char *name;
-  int64_t example, least;
+  int64_t example, least, most;
 } tli_GraphSymbol;
 
 /* A call of an operator. In args, a tensor is represented by the number of its value in `integer`
@@ -70,6 +86,7 @@ typedef struct tli_GraphCall {
   tli_CallArg *args;
   int32_t nresults;
   int32_t *results;
+  bool records; /* whether gradients are recorded during the call; only in programs that train */
 } tli_GraphCall;
 
 /* An integer that depends on sizes and replaces an integer argument: base + the sum of factors[s] *
@@ -97,6 +114,10 @@ typedef struct tli_Graph {
   const char *structure; /* text for the front end that tells how outputs are nested; may be NULL */
   bool training;         /* whether the model was in training mode when it was traced */
   tl_DType dtype;        /* the default dtype of the traced code */
+  bool step;             /* whether the program is a training step */
+  tli_GraphSchedule schedule;
+  /* the position in the stream of random numbers at which the first step begins */
+  uint64_t seed, offset;
 } tli_Graph;
 
 tli_Graph *tli_graph_new(void) TL_MUSTCHECK;
@@ -136,11 +157,14 @@ static inline bool tli_kind_is_int(int kind) {
 typedef struct tli_Trace tli_Trace;
 
 /* Begins to trace the calling thread. Tensors that the traced code uses, and that are neither
-** inputs nor results, become constants; named ones are declared first. */
-tli_Trace *tli_trace_new(void) TL_MUSTCHECK;
+** inputs nor results, become constants; named ones are declared first. With
+** `step`, backward passes are recorded. */
+tli_Trace *tli_trace_new(bool step) TL_MUSTCHECK;
 /* Declares an input of the traced code. Its name is copied; `symbols` may be NULL. */
 bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
-bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
+/* Names a tensor; `changes`: whether the traced code may change it, as a part of the program's
+** state. */
+bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor, bool changes) TL_MUSTCHECK;
 /* Starts to record. */
 bool tli_trace_record(tli_Trace *t) TL_MUSTCHECK;
 /* Ends the trace and returns its graph; NULL after tli_fail. */
@@ -162,6 +186,15 @@ bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, 
 bool tli_graph_fits(const tli_Graph *g, int symbol, int64_t size, const tli_Graph *other);
 
 /* ---- files, texts ---- */
+
+/* Returns whether runs change constants. */
+bool tli_graph_has_state(const tli_Graph *g);
+/* Gives a graph that has no schedule one: rates is float64 (steps, n), and row i has the numbers for
+** the places in step i. */
+bool tli_graph_schedule(tli_Graph *g, tl_Tensor *rates, const tli_GraphPlace *places, int32_t n)
+    TL_MUSTCHECK;
+/* Returns whether a place has a real number of a list. */
+bool tli_graph_place_fits(const tli_Graph *g, const tli_GraphPlace *p);
 
 bool tli_graph_save(const tli_Graph *g, const char *path) TL_MUSTCHECK;
 tli_Graph *tli_graph_load(const char *path) TL_MUSTCHECK;

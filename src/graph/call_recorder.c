@@ -5,10 +5,16 @@
 ** an operator does not report are found through storages: a tensor that shares the storage of a
 ** known one is a view of it, and a storage whose version has changed was written to by something
 ** that a graph cannot repeat.
+**
+** A training step is recorded with its backward passes, as calls of autograd/calls.h. Gradients are
+** found where they are used: an unknown tensor that is the gradient of a known one is read from it.
+** A gradient that an earlier step has left is refused, since a program begins without gradients.
 */
 #include <stdio.h>
 #include <string.h>
 
+#include "autograd/calls.h"
+#include "autograd/graph.h"
 #include "calls.h"
 #include "core/memory/alloc.h"
 #include "graph/call_graph.h"
@@ -26,11 +32,14 @@ typedef struct Memory {
   tli_ValueKind kind;
   tl_Tensor *first; /* the first tensor seen with this storage (borrowed from `kept`) */
   unsigned version; /* the storage's version after the last recorded call */
+  int32_t constant; /* the constant's index in the graph; -1 before its first use */
+  bool copied;      /* whether the graph's constant is a copy or a permutation of it */
 } Memory;
 
 typedef struct Named {
   const char *name;
   tl_Tensor *tensor; /* the constant's tensor (borrowed from `kept`) */
+  bool changes;      /* whether the traced code may change it */
 } Named;
 
 struct tli_Trace {
@@ -40,6 +49,8 @@ struct tli_Trace {
   Map values;   /* maps tensors to values */
   Map named_at; /* maps tensors to indices in `named` */
   Map memories_at;
+  Map fresh;        /* tensors whose .grad this trace has set or cleared */
+  bool step;        /* whether gradients are recorded */
   tl_Tensor **kept; /* owned */
   Memory *memories;
   Named *named;
@@ -101,7 +112,7 @@ static bool note_memory(tli_Trace *t, tl_Tensor *tensor, tli_ValueKind kind) {
   if (memory_of(t, tensor)) return true;
   if (!tli_region_grow(&t->region, (void **)&t->memories, t->nmemories, sizeof *t->memories))
     return false;
-  t->memories[t->nmemories] = (Memory){kind, tensor, tli_version(tensor)};
+  t->memories[t->nmemories] = (Memory){kind, tensor, tli_version(tensor), -1, false};
   return put(&t->region, &t->memories_at, tensor->storage, t->nmemories++);
 }
 
@@ -116,6 +127,7 @@ static int32_t add_view(tli_Trace *t, const tli_Call *call, int32_t of, const tl
                         int n) {
   tli_GraphCall *made = tli_graph_call(t->graph, call, 1);
   if (made == NULL) return -1;
+  made->records = t->step && tli_grad_mode();
   made->args[0].integer = of;
   for (int i = 0; i < n; i++) {
     made->args[i + 1].ints = lists[i];
@@ -176,20 +188,81 @@ static int32_t constant(tli_Trace *t, const char *name, tl_Tensor *tensor) {
 
 static int32_t known(tli_Trace *t, tl_Tensor *tensor);
 
+/* ---- gradients ---- */
+
+static tl_Tensor *gradient_of(const tl_Tensor *t) { return t->autograd ? t->autograd->grad : NULL; }
+
+static bool is_fresh(const tli_Trace *t, const tl_Tensor *tensor) {
+  return find(&t->fresh, tensor) >= 0;
+}
+
+/* Fails if a tensor has a gradient that this trace has not made. */
+static bool no_old_gradient(const tli_Trace *t, const tl_Tensor *tensor) {
+  if (gradient_of(tensor) == NULL || is_fresh(t, tensor)) return true;
+  int32_t named = find(&t->named_at, tensor);
+  return tli_fail(TL_EARG,
+                  "export_step: %s has a gradient of an earlier step; begin the step with "
+                  "zero_grad()",
+                  named >= 0 ? t->named[named].name : "a tensor");
+}
+
+/* Finds the tensor whose gradient `tensor` is, and records that the gradient is read. Returns the
+** gradient's value; -1 after a failure; -2 if it is no gradient. */
+static int32_t as_gradient(tli_Trace *t, const tl_Tensor *tensor) {
+  for (int32_t i = 0; t->step && i < t->nkept; i++) {
+    tl_Tensor *owner = t->kept[i];
+    if (owner == tensor || gradient_of(owner) != tensor) continue;
+    if (!no_old_gradient(t, owner)) return -1;
+    int32_t of = known(t, owner);
+    tli_GraphCall *made = of < 0 ? NULL : tli_graph_call(t->graph, &tli_call_autograd_grad_of, 1);
+    if (made == NULL) return -1;
+    made->args[0].integer = of;
+    return made->results[0];
+  }
+  return -2;
+}
+
+/* After a backward pass, gradients of known tensors are those of this trace, and may have been
+** changed in place. */
+static bool after_backward(tli_Trace *t) {
+  for (int32_t i = 0; i < t->nkept; i++) {
+    tl_Tensor *grad = gradient_of(t->kept[i]);
+    if (grad == NULL) continue;
+    TL_TRY(put(&t->region, &t->fresh, t->kept[i], 1));
+    Memory *memory = memory_of(t, grad);
+    if (memory && memory->kind == TLI_VALUE_RESULT) memory->version = tli_version(grad);
+  }
+  return true;
+}
+
 /* Returns the value of a tensor that is used for the first time. */
 static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
   const Memory *memory = memory_of(t, tensor);
   if (memory && memory->first != tensor) {
+    if (t->step && (tensor->flags & TLI_REQUIRES_GRAD)) {
+      tli_fail(TL_EARG, "export_step: a parameter shares memory with another tensor");
+      return -1;
+    }
     tl_Tensor *base = memory->first; /* a copy, since the next call may move `memories` */
     int32_t of = known(t, base), value = of < 0 ? -1 : alias(t, tensor, base, of);
     return note(t, tensor, value, TLI_VALUE_RESULT) ? value : -1;
   }
+  int32_t gradient = as_gradient(t, tensor);
+  if (gradient != -2) return note(t, tensor, gradient, TLI_VALUE_RESULT) ? gradient : -1;
   int32_t named = find(&t->named_at, tensor);
   char text[32];
   const char *name = named >= 0 ? t->named[named].name : text;
   if (named < 0) snprintf(text, sizeof text, "constant_%d", ++t->unnamed);
-  int32_t value = constant(t, name, tensor);
-  return note(t, tensor, value, TLI_VALUE_CONSTANT) ? value : -1;
+  int32_t at = t->graph->nconstants, value = constant(t, name, tensor);
+  if (!note(t, tensor, value, TLI_VALUE_CONSTANT)) return -1;
+  tli_GraphConstant *made = &t->graph->constants[at];
+  Memory *own = memory_of(t, tensor);
+  own->constant = at;
+  own->copied = made->tensor->storage != tensor->storage || t->graph->values[value].index != at;
+  made->leaf = t->step && (tensor->flags & TLI_REQUIRES_GRAD) != 0;
+  if (!made->leaf || !own->copied) return value;
+  tli_fail(TL_EARG, "export_step: %s: expected a row-major parameter (x:contiguous())", name);
+  return -1;
 }
 
 static int32_t known(tli_Trace *t, tl_Tensor *tensor) {
@@ -240,24 +313,75 @@ static bool check_sizes(const tli_Call *call, const tli_CallArg *args) {
   return true;
 }
 
-/* Refuses a call that changes an input or a constant. */
-static bool refuse_change(const tli_Trace *t, const tli_Call *call, const Memory *memory) {
+/* Checks that a call may change a storage: that of a result, or of a constant with a name, which
+** then belongs to the program's state. */
+static bool may_change(const tli_Trace *t, const tli_Call *call, const Memory *memory) {
+  if (memory && memory->kind == TLI_VALUE_RESULT) return true;
   if (memory && memory->kind == TLI_VALUE_INPUT)
     return refuse(call, "it changes an input (write to a copy, x:clone())");
   int32_t named = memory ? find(&t->named_at, memory->first) : -1;
-  if (named < 0)
-    return refuse(call, "it changes a tensor that is a constant of the program (write to a copy, "
-                        "x:clone())");
+  if (named >= 0 && t->named[named].changes) return true;
+  if (named >= 0)
+    return tli_fail(TL_EARG,
+                    "%s: it changes the parameter %s, so torch.export cannot record it; "
+                    "torch.export_step records training",
+                    call->name, t->named[named].name);
   return tli_fail(TL_EARG,
-                  "%s: it changes %s, so torch.export cannot record it; layers with running "
-                  "statistics leave them as they are after model:eval()",
-                  call->name, t->named[named].name);
+                  "%s: it changes a tensor that is a constant of the program, so torch.export "
+                  "cannot record it (write to a copy, x:clone()%s)",
+                  call->name, t->step ? ", or name it in the option `state`" : "");
 }
 
-/* Checks the tensor that a call writes to. */
-static bool check_written(const tli_Trace *t, const tli_Call *call, const tl_Tensor *written) {
-  const Memory *memory = memory_of(t, written);
-  return (memory && memory->kind == TLI_VALUE_RESULT) || refuse_change(t, call, memory);
+/* The tensors that a call changes are its first argument, and those of these parameters. */
+static const struct {
+  const tli_Call *call;
+  uint64_t params; /* a bit for each */
+} writers[] = {{&tli_call__fused_step_, 1 << 0 | 1 << 2 | 1 << 3 | 1 << 8},
+               {&tli_call__amp_foreach_non_finite_check_and_unscale_, 1 << 0 | 1 << 1},
+               {&tli_call__amp_update_scale_, 1 << 0 | 1 << 1}};
+
+static uint64_t written_params(const tli_Call *call) {
+  for (size_t i = 0; i < sizeof writers / sizeof *writers; i++)
+    if (writers[i].call == call) return writers[i].params;
+  return call->flags & TLI_CALL_WRITES ? 1 : 0;
+}
+
+/* Calls fn with each tensor that a call changes, according to its row. */
+static bool each_written(tli_Trace *t, const tli_Call *call, const tli_CallArg *args,
+                         bool (*fn)(tli_Trace *t, const tli_Call *call, tl_Tensor *tensor)) {
+  uint64_t params = written_params(call);
+  for (int i = 0; params >> i != 0 && i < call->nparams; i++) {
+    if (!(params >> i & 1)) continue;
+    bool list = call->params[i].kind == TLI_CALL_TENSORS;
+    for (int64_t k = 0; list && k < args[i].tensors.n; k++)
+      TL_TRY(fn(t, call, args[i].tensors.v[k]));
+    if (!list && args[i].tensor) TL_TRY(fn(t, call, args[i].tensor));
+  }
+  return true;
+}
+
+/* Checks a tensor that a call writes to. A gradient that was not used yet becomes known first. */
+static bool check_written(tli_Trace *t, const tli_Call *call, tl_Tensor *written) {
+  if (memory_of(t, written) == NULL && t->step && known(t, written) < 0) return false;
+  return may_change(t, call, memory_of(t, written));
+}
+
+/* Makes a changed constant a part of the program's state. */
+static bool note_state(const tli_Trace *t, const tli_Call *call, const Memory *memory) {
+  TL_TRY(may_change(t, call, memory));
+  if (memory->kind != TLI_VALUE_CONSTANT) return true;
+  const char *name = t->named[find(&t->named_at, memory->first)].name;
+  if (memory->constant < 0 || memory->copied)
+    return tli_fail(TL_EARG,
+                    "%s: it changes %s, so torch.export cannot record it unless %s is a row-major "
+                    "tensor with memory of its own",
+                    call->name, name, name);
+  t->graph->constants[memory->constant].state = true;
+  return true;
+}
+
+static bool note_written(tli_Trace *t, const tli_Call *call, tl_Tensor *written) {
+  return note_state(t, call, memory_of(t, written));
 }
 
 static bool read_list(tli_Trace *t, tl_Tensors given, tli_CallArg *out) {
@@ -298,12 +422,35 @@ static bool begin_value(const tli_Trace *t, const tli_Call *call, const tli_Call
   return true;
 }
 
+/* Returns whether a call means nothing to a program without gradients. */
+static bool left_out(const tli_Trace *t, const tli_Call *call) {
+  return !t->step && call == &tli_call_autograd_requires_grad_;
+}
+
+/* Checks a call that uses gradients. */
+static bool begin_gradients(const tli_Trace *t, const tli_Call *call, const tli_CallArg *args) {
+  bool pass = call == &tli_call_autograd_backward || call == &tli_call_autograd_grad;
+  if (!t->step && (pass || call == &tli_call_autograd_set_grad))
+    return tli_fail(TL_EARG, "%s: torch.export records no gradients; torch.export_step does",
+                    pass ? "backward" : "grad");
+  if (call == &tli_call_autograd_backward)
+    for (int32_t i = 0; i < t->nkept; i++) TL_TRY(no_old_gradient(t, t->kept[i]));
+  if (call == &tli_call__fused_step_ && args[1].tensors.n == 0)
+    for (int64_t i = 0; i < args[0].tensors.n; i++)
+      TL_TRY(no_old_gradient(t, args[0].tensors.v[i]));
+  if (call == &tli_call_autograd_requires_grad_ && find(&t->named_at, args[0].tensor) >= 0)
+    return tli_fail(TL_EARG, "requires_grad_: %s must not change during a step",
+                    t->named[find(&t->named_at, args[0].tensor)].name);
+  return true;
+}
+
 static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *args) {
   tli_Trace *t = (tli_Trace *)tracer;
   if (call->flags & TLI_CALL_VALUE) return begin_value(t, call, args);
   if (call->run == NULL) return refuse(call, "it is not an operator of programs");
-  TL_TRY(check_sizes(call, args));
-  if (call->flags & TLI_CALL_WRITES) TL_TRY(check_written(t, call, args[0].tensor));
+  if (left_out(t, call)) return true;
+  TL_TRY(begin_gradients(t, call, args) && check_sizes(call, args));
+  TL_TRY(each_written(t, call, args, check_written));
   t->pending = tli_region_get(&t->graph->region, call->nparams, sizeof *t->pending);
   if (t->pending == NULL) return false;
   for (int i = 0; i < call->nparams; i++) TL_TRY(read_arg(t, call, i, &args[i], &t->pending[i]));
@@ -314,7 +461,7 @@ static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *a
 static bool note_version(tli_Trace *t, const tli_Call *call, tl_Tensor *tensor) {
   Memory *memory = tensor ? memory_of(t, tensor) : NULL;
   if (memory == NULL || memory->version == tli_version(tensor)) return true;
-  if (memory->kind != TLI_VALUE_RESULT) return refuse_change(t, call, memory);
+  TL_TRY(note_state(t, call, memory));
   memory->version = tli_version(tensor);
   return true;
 }
@@ -333,13 +480,19 @@ static bool end(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *arg
                 tl_Tensor *const *results, int64_t n) {
   tli_Trace *t = (tli_Trace *)tracer;
   if (call->flags & TLI_CALL_VALUE) return true;
-  TL_TRY(note_versions(t, call, args));
+  if (left_out(t, call)) return true;
+  TL_TRY(note_versions(t, call, args) && each_written(t, call, args, note_written));
   tli_GraphCall *made = tli_graph_call(t->graph, call, (int32_t)n);
   if (made == NULL) return false;
   made->args = t->pending;
+  made->records = t->step && tli_grad_mode();
+  if (call == &tli_call_autograd_set_grad) return put(&t->region, &t->fresh, args[0].tensor, 1);
+  if (call == &tli_call_autograd_backward) return after_backward(t);
   for (int64_t i = 0; i < n; i++)
     if (results[i]) TL_TRY(note(t, results[i], made->results[i], TLI_VALUE_RESULT));
-  if (call->flags & TLI_CALL_WRITES) return note_memory(t, args[0].tensor, TLI_VALUE_RESULT);
+  bool list = call->nparams > 0 && call->params[0].kind == TLI_CALL_TENSORS;
+  if ((call->flags & TLI_CALL_WRITES) && !list)
+    return note_memory(t, args[0].tensor, TLI_VALUE_RESULT);
   return true;
 }
 
@@ -352,14 +505,18 @@ static bool read(tli_Tracer *tracer, const tl_Tensor *tensor) {
 
 /* ---- the interface ---- */
 
-tli_Trace *tli_trace_new(void) {
+tli_Trace *tli_trace_new(bool step) {
   tli_Trace *t = tli_alloc(sizeof *t);
   if (t == NULL) return NULL;
   memset(t, 0, sizeof *t);
   t->tracer = (tli_Tracer){begin, end, read, 0};
+  t->step = step;
   t->graph = tli_graph_new();
-  if (t->graph) t->graph->dtype = tli_default_dtype();
-  if (t->graph) return t;
+  if (t->graph) {
+    t->graph->dtype = tli_default_dtype();
+    t->graph->step = step;
+    return t;
+  }
   tli_free(t, sizeof *t);
   return NULL;
 }
@@ -376,12 +533,12 @@ bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) {
   return note(t, tensor, tli_graph_input(t->graph, &in), TLI_VALUE_INPUT);
 }
 
-bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor) {
+bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor, bool changes) {
   if (find(&t->values, tensor) >= 0 || find(&t->named_at, tensor) >= 0) return true;
   if (!tli_region_grow(&t->region, (void **)&t->named, t->nnamed, sizeof *t->named)) return false;
   name = tli_region_text(&t->region, name, strlen(name));
   if (name == NULL || !keep(t, tensor)) return false;
-  t->named[t->nnamed] = (Named){name, tensor};
+  t->named[t->nnamed] = (Named){name, tensor, changes};
   return put(&t->region, &t->named_at, tensor, t->nnamed++) &&
          note_memory(t, tensor, TLI_VALUE_CONSTANT);
 }

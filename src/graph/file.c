@@ -5,12 +5,20 @@
 **    "layer.weight": {"dtype": "F32", "shape": [3, 2], "data_offsets": [0, 24]}, ...}
 **
 ** The program is {"version", "inputs": [[name, dtype, [size or symbol, ...]], ...], "symbols":
-** [[name, example, least], ...], "constants": [name, ...], "numbers": [number, ...], "calls":
+** [[name, example, least, most], ...], "constants": [name, ...], "numbers": [number, ...], "calls":
 ** [[operator, [argument, ...], results], ...], "outputs": [value, ...], "holes": [[call or null,
 ** parameter, element or null, base, [factor, ...]], ...], "training", "dtype", "structure"}. Values
 ** are numbered: inputs, constants, numbers, then the results of the calls in their order. An
 ** argument is a value's number, a list of them, or plain data by the parameter's kind; null stands
 ** for none.
+**
+** Version 2 is a program that changes its constants. It has "state": [index of a constant, ...] as
+** well, and a training step also "leaves": [index, ...], "random": [seed, offset], "schedule": null
+** or [index of the rates, index of the step count, [[call, parameter, element], ...]]; a call that
+** gradients are recorded for has `true` as its fourth element.
+**
+** Each tensor's data begins at a multiple of 64 bytes. As safetensors has no gaps, entries named
+** "__padding__.1" and so on take the bytes between.
 **
 ** A file is not trusted. The reader checks the invariant of call_graph.h, that tensors lie within
 ** the file, and that required arguments are present; the operators check everything else, as they
@@ -26,8 +34,10 @@
 #include "core/platform/replace.h"
 #include "graph/json.h"
 #include "graph/text.h"
+#include "ops/common.h"
 
-#define VERSION 1
+enum { PLAIN = 1, WITH_STATE = 2 }; /* versions */
+#define ALIGNMENT 64
 #define HEADER_MAX ((uint64_t)100000000) /* the largest header that the format allows, in bytes */
 
 /* Maps the beginnings of dtypes' names to the format's letters. */
@@ -159,8 +169,8 @@ static void put_inputs(Writer *w) {
     comma(w, s);
     tli_text_put(&w->text, "[");
     put_string(w, g->symbols[s].name);
-    tli_text_format(&w->text, ",%" PRId64 ",%" PRId64 "]", g->symbols[s].example,
-                    g->symbols[s].least);
+    tli_text_format(&w->text, ",%" PRId64 ",%" PRId64 ",%" PRId64 "]", g->symbols[s].example,
+                    g->symbols[s].least, g->symbols[s].most);
   }
   tli_text_put(&w->text, "]");
 }
@@ -178,7 +188,7 @@ static void put_calls(Writer *w) {
       comma(w, p);
       put_arg(w, c->call->params[p].kind, &c->args[p]);
     }
-    tli_text_format(&w->text, "],%d]", (int)c->nresults);
+    tli_text_format(&w->text, "],%d%s]", (int)c->nresults, c->records ? ",true" : "");
   }
   tli_text_put(&w->text, "],\"outputs\":[");
   for (int32_t i = 0; i < g->noutputs; i++) {
@@ -212,9 +222,44 @@ static void put_holes(Writer *w) {
   tli_text_put(&w->text, "]");
 }
 
+/* Writes the indices of constants that are state, or leaves. */
+static void put_indices(Writer *w, const char *name, bool leaves) {
+  bool any = false;
+  tli_text_format(&w->text, ",\"%s\":[", name);
+  for (int32_t i = 0; i < w->g->nconstants; i++) {
+    if (!(leaves ? w->g->constants[i].leaf : w->g->constants[i].state)) continue;
+    comma(w, any);
+    put_int(w, i);
+    any = true;
+  }
+  tli_text_put(&w->text, "]");
+}
+
+static void put_state(Writer *w) {
+  const tli_Graph *g = w->g;
+  const tli_GraphSchedule *s = &g->schedule;
+  put_indices(w, "state", false);
+  if (!g->step) return;
+  put_indices(w, "leaves", true);
+  tli_text_format(&w->text, ",\"random\":[%" PRId64 ",%" PRId64 "],\"schedule\":", (int64_t)g->seed,
+                  (int64_t)g->offset);
+  if (s->count < 0) {
+    tli_text_put(&w->text, "null");
+    return;
+  }
+  tli_text_format(&w->text, "[%d,%d,[", (int)s->rates, (int)s->count);
+  for (int32_t i = 0; i < s->nplaces; i++) {
+    comma(w, i);
+    tli_text_format(&w->text, "[%d,%d,%d]", (int)s->places[i].call, (int)s->places[i].param,
+                    (int)s->places[i].element);
+  }
+  tli_text_put(&w->text, "]]");
+}
+
 static void put_program(Writer *w) {
   const tli_Graph *g = w->g;
-  tli_text_format(&w->text, "{\"version\":%d,", VERSION);
+  bool state = g->step || tli_graph_has_state(g);
+  tli_text_format(&w->text, "{\"version\":%d,", state ? WITH_STATE : PLAIN);
   put_inputs(w);
   tli_text_put(&w->text, ",\"constants\":[");
   for (int32_t i = 0; i < g->nconstants; i++) {
@@ -231,6 +276,7 @@ static void put_program(Writer *w) {
   put_holes(w);
   tli_text_format(&w->text, ",\"training\":%s,\"dtype\":\"%s\"", g->training ? "true" : "false",
                   tl_dtype_name(g->dtype));
+  if (state) put_state(w);
   if (g->structure) {
     tli_text_put(&w->text, ",\"structure\":");
     put_string(w, g->structure);
@@ -256,17 +302,15 @@ static bool number_values(Writer *w) {
 
 static int64_t bytes_of(const tl_Tensor *t) { return t->numel * tli_dtype_bytes[t->dtype]; }
 
-/* Calls fn with the constants in the order of the file: large elements first, so that each tensor
-** is aligned to its elements. */
 static bool each_constant(Writer *w,
                           bool (*fn)(Writer *w, const tli_GraphConstant *c, void *context),
                           void *context) {
-  for (int size = 16; size > 0; size /= 2)
-    for (int32_t i = 0; i < w->g->nconstants; i++)
-      if (tli_dtype_bytes[w->g->constants[i].tensor->dtype] == (size_t)size)
-        TL_TRY(fn(w, &w->g->constants[i], context));
+  for (int32_t i = 0; i < w->g->nconstants; i++) TL_TRY(fn(w, &w->g->constants[i], context));
   return true;
 }
+
+/* Returns the bytes that follow a tensor of `bytes` bytes up to the next one. */
+static int64_t padding(int64_t bytes) { return (ALIGNMENT - bytes % ALIGNMENT) % ALIGNMENT; }
 
 static bool put_entry(Writer *w, const tli_GraphConstant *c, void *context) {
   int64_t *offset = context;
@@ -279,21 +323,28 @@ static bool put_entry(Writer *w, const tli_GraphConstant *c, void *context) {
     comma(w, d);
     put_int(w, c->tensor->sizes[d]);
   }
-  int64_t end = *offset + bytes_of(c->tensor);
+  int64_t end = *offset + bytes_of(c->tensor), gap = padding(end);
   tli_text_format(&w->text, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", *offset, end);
-  *offset = end;
+  if (gap > 0)
+    tli_text_format(&w->text,
+                    ",\"__padding__.%d\":{\"dtype\":\"U8\",\"shape\":[%" PRId64
+                    "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}",
+                    (int)(c - w->g->constants) + 1, gap, end, end + gap);
+  *offset = end + gap;
   return true;
 }
 
 static bool put_data(Writer *w, const tli_GraphConstant *c, void *context) {
   (void)w;
-  size_t bytes = (size_t)bytes_of(c->tensor);
-  return bytes == 0 || fwrite(tli_data(c->tensor), 1, bytes, context) == bytes ||
-         tli_fail(TL_EIO, "%s", strerror(errno));
+  static const char zeros[ALIGNMENT];
+  size_t bytes = (size_t)bytes_of(c->tensor), gap = (size_t)padding((int64_t)bytes);
+  bool ok = bytes == 0 || fwrite(tli_data(c->tensor), 1, bytes, context) == bytes;
+  ok = ok && (gap == 0 || fwrite(zeros, 1, gap, context) == gap);
+  return ok || tli_fail(TL_EIO, "%s", strerror(errno));
 }
 
 /* Writes the header: its length as 8 bytes, and its text, filled up with spaces so that the data
-** begins at a multiple of 64 bytes. */
+** begins at a multiple of the alignment. */
 static bool make_header(Writer *w) {
   tli_Text *t = &w->text;
   put_program(w);
@@ -306,7 +357,7 @@ static bool make_header(Writer *w) {
   int64_t offset = 0;
   bool ok = each_constant(w, put_entry, &offset);
   tli_text_put(t, "}");
-  while (!t->failed && t->size % 64 != 0) tli_text_put(t, " ");
+  while (!t->failed && t->size % ALIGNMENT != 0) tli_text_put(t, " ");
   ok = ok && !program.failed && !t->failed;
   tli_text_free(&program);
   for (int i = 0; ok && i < 8; i++) t->data[i] = (char)((uint64_t)(t->size - 8) >> 8 * i);
@@ -472,7 +523,10 @@ static bool read_symbols(Loader *l, const tli_Json *list) {
     s->name = text_at(j, 0);
     if (s->name == NULL || !int_of(at(j, 1), 0, INT32_MAX, &s->example) ||
         !int_of(at(j, 2), 0, INT32_MAX, &s->least))
-      return wrong("a name and two sizes as a symbol");
+      return wrong("a name and sizes as a symbol");
+    s->most = INT64_MAX; /* files without it have no limit */
+    if (j->count > 3 && !int_of(at(j, 3), 0, INT64_MAX, &s->most))
+      return wrong("a largest size of a symbol");
     s->name = tli_region_text(&g->region, s->name, strlen(s->name));
     if (s->name == NULL) return false;
     g->nsymbols++;
@@ -533,7 +587,7 @@ static bool read_value(const Loader *l, const tli_Json *j, bool number, bool non
 }
 
 static bool read_values(Loader *l, const tli_Call *call, const tli_Json *j, tl_Ints *out) {
-  bool none = call->name[0] == 'i' && strncmp(call->name, "index", 5) == 0;
+  bool none = strncmp(call->name, "index", 5) == 0 || strncmp(call->name, "autograd_", 9) == 0;
   if (!is_list(j)) return false;
   int64_t *v = tli_region_get(&l->g->region, j->count, sizeof *v);
   if (v == NULL) return false;
@@ -611,12 +665,30 @@ static bool read_arg(Loader *l, const tli_Call *call, int param, const tli_Json 
   return ok || wrong_argument(call, param);
 }
 
+static bool may_change(const tli_Graph *g, int64_t value) {
+  if (value < 0) return false;
+  const tli_GraphValue *v = &g->values[value];
+  return v->kind == TLI_VALUE_RESULT ||
+         (v->kind == TLI_VALUE_CONSTANT && g->constants[v->index].state);
+}
+
+/* Checks that an operator which changes its first argument gets results or state there. */
+static bool check_writes(const Loader *l, const tli_Call *call, const tli_CallArg *args) {
+  if (!(call->flags & TLI_CALL_WRITES)) return true;
+  bool list = call->params[0].kind == TLI_CALL_TENSORS;
+  for (int64_t i = 0; list && i < args[0].ints.n; i++)
+    if (!may_change(l->g, args[0].ints.v[i])) return wrong_argument(call, 0);
+  return list || may_change(l->g, args[0].integer) || wrong_argument(call, 0);
+}
+
 static bool read_call(Loader *l, const tli_Json *j) {
   const char *name = text_at(j, 0);
   const tli_Call *call = name ? tli_call_find(name) : NULL;
   const tli_Json *args = at(j, 1);
   int64_t nresults;
-  if (name == NULL || !is_list(args) || !int_of(at(j, 2), 0, 1 << 16, &nresults))
+  const tli_Json *records = at(j, 3);
+  if (name == NULL || !is_list(args) || !int_of(at(j, 2), 0, 1 << 16, &nresults) ||
+      (records && (records->kind != TLI_JSON_BOOLEAN || !l->g->step)))
     return wrong("an operator's name, arguments and a number of results as a call");
   if (call == NULL)
     return tli_fail(TL_EIO, "operator %.80s: there is none of this name in this build", name);
@@ -628,12 +700,14 @@ static bool read_call(Loader *l, const tli_Json *j) {
   int param = 0;
   for (const tli_Json *a = args->first; a; a = a->next, param++)
     TL_TRY(read_arg(l, call, param, a, &read[param]));
-  if ((call->flags & TLI_CALL_WRITES) &&
-      (read[0].integer < 0 || l->g->values[read[0].integer].kind != TLI_VALUE_RESULT))
-    return wrong_argument(call, 0);
+  if (!l->g->step && strncmp(call->name, "autograd_", 9) == 0)
+    return tli_fail(TL_EIO, "operator %s: only a training step calls it", call->name);
+  TL_TRY(check_writes(l, call, read));
   tli_GraphCall *made = tli_graph_call(l->g, call, (int32_t)nresults);
-  if (made) made->args = read;
-  return made != NULL;
+  if (made == NULL) return false;
+  made->args = read;
+  made->records = records && records->flag;
+  return true;
 }
 
 static bool read_calls(Loader *l, const tli_Json *calls, const tli_Json *outputs) {
@@ -684,13 +758,78 @@ static bool read_holes(Loader *l, const tli_Json *list) {
   return true;
 }
 
+/* Gives a constant memory of its own, which runs may change. */
+static bool own_memory(tli_GraphConstant *c) {
+  tl_Tensor *copy = tli_clone_for("program", c->tensor);
+  if (copy == NULL) return false;
+  tli_release(c->tensor);
+  c->tensor = copy;
+  return true;
+}
+
+static bool read_indices(Loader *l, const tli_Json *list, bool leaves) {
+  if (!is_list(list)) return wrong("\"state\" and \"leaves\"");
+  for (const tli_Json *j = list->first; j; j = j->next) {
+    int64_t i;
+    if (!int_of(j, 0, (int64_t)l->g->nconstants - 1, &i)) return wrong("constants as state");
+    tli_GraphConstant *c = &l->g->constants[i];
+    if (leaves && !tli_is_float((tl_DType)c->tensor->dtype)) return wrong("floating leaves");
+    if (!leaves && !c->state) TL_TRY(own_memory(c));
+    *(leaves ? &c->leaf : &c->state) = true;
+  }
+  return true;
+}
+
+static bool read_state(Loader *l, const tli_Json *p) {
+  const tli_Json *leaves = tli_json_field(p, "leaves", TLI_JSON_ARRAY);
+  const tli_Json *random = tli_json_field(p, "random", TLI_JSON_ARRAY);
+  int64_t seed, offset;
+  TL_TRY(read_indices(l, tli_json_field(p, "state", TLI_JSON_ARRAY), false));
+  l->g->step = leaves != NULL;
+  if (leaves == NULL) return true;
+  if (!int_of(at(random, 0), INT64_MIN, INT64_MAX, &seed) ||
+      !int_of(at(random, 1), INT64_MIN, INT64_MAX, &offset))
+    return wrong("a seed and an offset as \"random\"");
+  l->g->seed = (uint64_t)seed;
+  l->g->offset = (uint64_t)offset;
+  return read_indices(l, leaves, true);
+}
+
+/* Reads the numbers that differ from step to step; j is NULL if there are none. */
+static bool read_schedule(Loader *l, const tli_Json *j) {
+  tli_Graph *g = l->g;
+  tli_GraphSchedule *s = &g->schedule;
+  const tli_Json *places = at(j, 2);
+  int64_t rates, count, index[3];
+  if (j == NULL) return true;
+  if (!int_of(at(j, 0), 0, (int64_t)g->nconstants - 1, &rates) ||
+      !int_of(at(j, 1), 0, (int64_t)g->nconstants - 1, &count) || !is_list(places))
+    return wrong("two constants and places as a schedule");
+  const tl_Tensor *table = g->constants[rates].tensor, *counter = g->constants[count].tensor;
+  if (table->dtype != TL_F64 || table->ndim != 2 || table->sizes[1] != places->count ||
+      counter->dtype != TL_I64 || counter->numel != 1 || !g->constants[count].state)
+    return wrong("a float64 matrix and an int64 number as a schedule");
+  s->places = tli_region_get(&g->region, places->count, sizeof *s->places);
+  if (s->places == NULL) return false;
+  for (const tli_Json *p = places->first; p; p = p->next) {
+    for (int k = 0; k < 3; k++)
+      if (!int_of(at(p, k), 0, INT32_MAX, &index[k])) return wrong("places of a schedule");
+    s->places[s->nplaces] =
+        (tli_GraphPlace){(int32_t)index[0], (int32_t)index[1], (int32_t)index[2]};
+    if (!tli_graph_place_fits(g, &s->places[s->nplaces++])) return wrong("places of a schedule");
+  }
+  s->rates = (int32_t)rates;
+  s->count = (int32_t)count;
+  return true;
+}
+
 static bool read_program(Loader *l, const tli_Json *p) {
   tli_Graph *g = l->g;
   const tli_Json *version = tli_json_field(p, "version", TLI_JSON_INTEGER);
   if (version == NULL) return wrong("a program with a version");
-  if (version->integer != VERSION)
-    return tli_fail(TL_EIO, "expected a program of version %d, got version %" PRId64, VERSION,
-                    version->integer);
+  if (version->integer != PLAIN && version->integer != WITH_STATE)
+    return tli_fail(TL_EIO, "expected a program of version %d or %d, got version %" PRId64, PLAIN,
+                    WITH_STATE, version->integer);
   const tli_Json *training = tli_json_field(p, "training", TLI_JSON_BOOLEAN);
   const tli_Json *structure = tli_json_field(p, "structure", TLI_JSON_STRING);
   const tli_Json *dtype = tli_json_field(p, "dtype", TLI_JSON_STRING);
@@ -704,10 +843,12 @@ static bool read_program(Loader *l, const tli_Json *p) {
   return read_symbols(l, tli_json_field(p, "symbols", TLI_JSON_ARRAY)) &&
          read_inputs(l, tli_json_field(p, "inputs", TLI_JSON_ARRAY)) &&
          read_constants(l, tli_json_field(p, "constants", TLI_JSON_ARRAY)) &&
+         (version->integer == PLAIN || read_state(l, p)) &&
          read_numbers(l, tli_json_field(p, "numbers", TLI_JSON_ARRAY)) &&
          read_calls(l, tli_json_field(p, "calls", TLI_JSON_ARRAY),
                     tli_json_field(p, "outputs", TLI_JSON_ARRAY)) &&
-         read_holes(l, tli_json_field(p, "holes", TLI_JSON_ARRAY));
+         read_holes(l, tli_json_field(p, "holes", TLI_JSON_ARRAY)) &&
+         (!g->step || read_schedule(l, tli_json_field(p, "schedule", TLI_JSON_ARRAY)));
 }
 
 static bool read_file(Loader *l) {

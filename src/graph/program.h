@@ -16,6 +16,10 @@ const tli_Graph *tli_program_graph(const tl_Program *p);
 bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *inputs, int ninputs,
                      tl_Tensor **outputs, int noutputs) TL_MUSTCHECK;
 
+/* Saves a program as tl_program_save does; the file continues the random numbers of `generator`, if
+** not NULL. */
+bool tli_program_save(tl_Program *p, const tli_Generator *generator, const char *path) TL_MUSTCHECK;
+
 typedef struct tli_ProgramMemory {
   int64_t arena; /* bytes of the arena of one context; 0 before the first run */
   int64_t live;  /* the largest number of bytes in use at once */

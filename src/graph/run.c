@@ -1,9 +1,14 @@
 /*
 ** run.c - runs a program: checks the inputs, makes the graph's calls in their order, and releases
 ** each value after its last use.
+**
+** A program that trains makes its calls with recording as it was when they were traced, on leaves
+** that share the memory of its parameters; its backward passes are calls of autograd/calls.h. Runs
+** that change the program's state exclude one another.
 */
 #include <string.h>
 
+#include "autograd/graph.h"
 #include "core/platform/platform.h"
 #include "graph/memory_plan.h"
 #include "graph/program.h"
@@ -46,7 +51,12 @@ struct tl_Program {
   tl_Tensor **numbers;
   /* for each value: the last call that takes it; -1 for no call, ncalls for an output */
   int32_t *last_use;
-  bool *patched; /* for each number: whether it depends on a size */
+  bool *patched;         /* for each number: whether it depends on a size */
+  tl_Tensor **constants; /* the constants' tensors, or leaves that share their memory (owned) */
+  int32_t nconstants;    /* number of `constants`: the graph may get a schedule later */
+  bool has_state;
+  tli_Mutex busy;          /* held during a run that changes state; guards the generator */
+  tli_Generator generator; /* random numbers of a program that trains */
   tli_Region region;
   tli_Mutex lock; /* guards the list `idle` */
   Context *idle;
@@ -84,16 +94,37 @@ static bool make_numbers(tl_Program *p) {
   return true;
 }
 
+/* Makes the tensors that runs use as constants. The autograd state of leaves is made at once, so
+** that a run's requests for memory do not depend on whether it is the first. */
+static bool make_constants(tl_Program *p) {
+  const tli_Graph *g = p->graph;
+  for (int32_t i = 0; i < g->nconstants; i++) {
+    const tli_GraphConstant *c = &g->constants[i];
+    p->constants[i] = c->leaf ? tli_detached(c->tensor) : tli_retain(c->tensor);
+    if (p->constants[i] == NULL) return false;
+    if (c->leaf && (!tli_require_grad(p->constants[i]) || tli_autograd(p->constants[i]) == NULL))
+      return false;
+  }
+  return true;
+}
+
 tl_Program *tli_program_new(tli_Graph *g) {
   tl_Program *p = tli_alloc(sizeof *p);
   if (p == NULL) return NULL;
   memset(p, 0, sizeof *p);
   tli_mutex_init(&p->lock);
+  tli_mutex_init(&p->busy);
   p->graph = tli_graph_retain(g);
   p->numbers = tli_region_get(&p->region, g->nnumbers, sizeof *p->numbers);
   p->patched = tli_region_get(&p->region, g->nnumbers, sizeof *p->patched);
   p->last_use = tli_region_get(&p->region, g->nvalues, sizeof *p->last_use);
-  if (p->numbers && p->patched && p->last_use && make_numbers(p)) {
+  p->constants = tli_region_get(&p->region, g->nconstants, sizeof *p->constants);
+  p->nconstants = g->nconstants;
+  p->has_state = tli_graph_has_state(g);
+  p->generator.seed = g->seed;
+  p->generator.offset = g->offset;
+  if (p->numbers && p->patched && p->last_use && p->constants && make_numbers(p) &&
+      make_constants(p)) {
     find_last_uses(p);
     return p;
   }
@@ -126,9 +157,11 @@ void tl_program_free(tl_Program *p) {
     context_free(c);
   }
   for (int32_t i = 0; p->numbers && i < p->graph->nnumbers; i++) tli_release(p->numbers[i]);
+  for (int32_t i = 0; p->constants && i < p->nconstants; i++) tli_release(p->constants[i]);
   tli_graph_release(p->graph);
   tli_region_free(&p->region);
   tli_mutex_destroy(&p->lock);
+  tli_mutex_destroy(&p->busy);
   tli_free(p, sizeof *p);
 }
 
@@ -167,6 +200,11 @@ static bool make_arg(Context *c, Step *s, int kind, const tli_CallArg *from, tli
       s->slots[s->nslots++] = (Slot){&v[i], (int32_t)from->ints.v[i]};
   } else if (tli_kind_is_ints(kind) && from->ints.v) {
     return copy_ints(c, arg);
+  } else if (kind == TLI_CALL_FLOATS && from->reals.v) {
+    double *v = tli_region_get(&c->region, from->reals.n, sizeof *v);
+    if (v == NULL) return false;
+    memcpy(v, from->reals.v, (size_t)from->reals.n * sizeof *v);
+    arg->reals.v = v;
   }
   return true;
 }
@@ -290,6 +328,13 @@ static bool check_input(const tli_Graph *g, const tli_GraphInput *in, const tl_T
                       "program: %s: expected a size of at least %" PRId64 " in dimension " TLI_POS
                       ", got sizes %s",
                       in->name, g->symbols[s].least, (int64_t)d, tli_sizes_str(t));
+    if (t->sizes[d] > g->symbols[s].most)
+      return tli_fail(
+          TL_ESHAPE,
+          "program: %s: expected a size of at most %" PRId64 " in dimension " TLI_POS
+          ", the largest of %s in the export, got sizes %s (give `max` in `dynamic` for "
+          "larger ones)",
+          in->name, g->symbols[s].most, (int64_t)d, g->symbols[s].name, tli_sizes_str(t));
   }
   return true;
 }
@@ -359,8 +404,7 @@ static tl_Tensor *plain_input(tl_Tensor *t) {
 static bool put_values(const tl_Program *p, Context *c, tl_Tensor *const *inputs) {
   const tli_Graph *g = p->graph;
   for (int32_t v = 0; v < g->nvalues; v++)
-    if (g->values[v].kind == TLI_VALUE_CONSTANT)
-      c->values[v] = g->constants[g->values[v].index].tensor;
+    if (g->values[v].kind == TLI_VALUE_CONSTANT) c->values[v] = p->constants[g->values[v].index];
   TL_TRY(put_numbers(p, c));
   for (int32_t i = 0; i < g->ninputs; i++) {
     tl_Tensor *t = plain_input(inputs[i]);
@@ -379,6 +423,7 @@ static bool make_step_call(Context *c, Step *s) {
                       s->call->call->name);
   }
   for (int32_t r = 0; r < s->call->nresults; r++) s->results[r] = NULL;
+  tli_set_grad_mode(s->call->records);
   bool ok = s->call->call->run(s->args, &(tl_Tensors){s->call->nresults, s->results});
   for (int32_t r = 0; r < s->call->nresults; r++)
     if (ok)
@@ -400,6 +445,42 @@ static void drop_values(const tl_Program *p, Context *c) {
                  (kind == TLI_VALUE_NUMBER && p->patched[g->values[v].index]);
     if (owned) tli_release(c->values[v]);
     c->values[v] = NULL;
+  }
+}
+
+/* Puts the numbers of the present step into the arguments. */
+static bool put_schedule(const tl_Program *p, Context *c) {
+  const tli_Graph *g = p->graph;
+  const tli_GraphSchedule *s = &g->schedule;
+  if (s->count < 0) return true;
+  const tl_Tensor *rates = g->constants[s->rates].tensor;
+  int64_t step = *(const int64_t *)tli_data(g->constants[s->count].tensor);
+  if (step < 0 || step >= rates->sizes[0])
+    return tli_fail(TL_EARG,
+                    "program: expected one of the %" PRId64
+                    " steps that the schedule was exported for, got step %" PRId64,
+                    rates->sizes[0], step + 1);
+  const double *row = (const double *)tli_data(rates) + step * s->nplaces;
+  for (int32_t i = 0; i < s->nplaces; i++) {
+    const tli_GraphPlace *at = &s->places[i];
+    ((double *)c->steps[at->call].args[at->param].reals.v)[at->element] = row[i];
+  }
+  return true;
+}
+
+static void count_step(const tl_Program *p) {
+  int32_t count = p->graph->schedule.count;
+  if (count >= 0) ++*(int64_t *)tli_data(p->graph->constants[count].tensor);
+}
+
+/* Drops the gradients that a step has left. */
+static void drop_gradients(const tl_Program *p) {
+  const tli_Graph *g = p->graph;
+  for (int32_t i = 0; i < g->nconstants; i++) {
+    tli_Autograd *state = g->constants[i].leaf ? p->constants[i]->autograd : NULL;
+    if (state == NULL) continue;
+    tli_release(state->grad);
+    state->grad = NULL;
   }
 }
 
@@ -439,14 +520,19 @@ static bool run(tl_Program *p, Context *c, tl_Tensor *const *inputs, tl_Tensor *
   tl_Device device = tli_default_device();
   tli_set_default_dtype(g->dtype);
   tli_set_default_device(TLI_CPU);
+  bool recording = tli_set_grad_mode(false);
   tli_run_plan_begin(c->plan);
-  bool ok = put_values(p, c, inputs);
+  bool ok = put_values(p, c, inputs) && put_schedule(p, c);
   for (int32_t i = 0; ok && i < g->ncalls; i++) ok = make_step_call(c, &c->steps[i]);
+  tli_set_grad_mode(false);
   tli_run_plan_pause(c->plan);
   if (ok) ok = hand_over_all(p, c, outputs);
   tli_run_plan_resume(c->plan);
+  drop_gradients(p);
   drop_values(p, c);
   tli_run_plan_end(c->plan);
+  tli_set_grad_mode(recording);
+  if (ok) count_step(p);
   if (!ok) tli_run_plan_forget(c->plan);
   tli_set_default_dtype(dtype);
   tli_set_default_device(device);
@@ -475,7 +561,83 @@ static void follow(tli_Generator *g, const tli_Generator *from) {
 
 bool tl_program_run(tl_Program *p, tl_Tensor *const *inputs, int ninputs, tl_Tensor **outputs,
                     int noutputs) {
+  if (p && p->graph->step)
+    return tli_fail(TL_EARG, "program: it is a training step; tl_program_step runs it");
   return tli_program_run(p, NULL, inputs, ninputs, outputs, noutputs);
+}
+
+bool tl_program_step(tl_Program *p, tl_Tensor *const *inputs, int ninputs, tl_Tensor **outputs,
+                     int noutputs) {
+  if (p && !p->graph->step)
+    return tli_fail(TL_EARG, "program: it is no training step; tl_program_run runs it");
+  return tli_program_run(p, NULL, inputs, ninputs, outputs, noutputs);
+}
+
+bool tl_program_seed(tl_Program *p, uint64_t seed) {
+  if (p == NULL) return tli_fail(TL_EARG, "program: expected a program, got NULL");
+  tli_mutex_lock(&p->busy);
+  tli_generator_seed(&p->generator, seed);
+  tli_mutex_unlock(&p->busy);
+  return true;
+}
+
+bool tl_program_save(tl_Program *p, const char *path) { return tli_program_save(p, NULL, path); }
+
+bool tli_program_save(tl_Program *p, const tli_Generator *generator, const char *path) {
+  if (p == NULL || path == NULL)
+    return tli_fail(TL_EARG, "program: expected a program and a path, got NULL");
+  tli_mutex_lock(&p->busy);
+  const tli_Generator *from = generator ? generator : &p->generator;
+  p->graph->seed = from->seed;
+  p->graph->offset = from->offset;
+  bool ok = tli_graph_save(p->graph, path);
+  tli_mutex_unlock(&p->busy);
+  return ok;
+}
+
+/* Checks that constant `i` can take the memory of another program's constant. */
+static bool can_share(const tl_Program *p, int32_t i, const tl_Tensor *of) {
+  const tl_Tensor *to = p->graph->constants[i].tensor;
+  const char *name = p->graph->constants[i].name;
+  if (p->graph->constants[i].leaf)
+    return tli_fail(TL_EARG, "program: %s: a training step keeps its own parameters", name);
+  if (to->dtype == of->dtype && tli_same_sizes(to, of)) return true;
+  return tli_fail(TL_ESHAPE,
+                  "program: %s: expected a %s tensor of sizes %s, as the other program has, got %s "
+                  "%s",
+                  name, tl_dtype_name((tl_DType)of->dtype), tli_sizes_str(of),
+                  tl_dtype_name((tl_DType)to->dtype), tli_sizes_str(to));
+}
+
+/* Returns the other program's state of the name that constant `i` has; NULL if there is none. */
+static tl_Tensor *state_for(const tl_Program *p, int32_t i, const tl_Program *from) {
+  for (int32_t k = 0; k < from->graph->nconstants; k++) {
+    const tli_GraphConstant *of = &from->graph->constants[k];
+    if (of->state && strcmp(of->name, p->graph->constants[i].name) == 0) return of->tensor;
+  }
+  return NULL;
+}
+
+bool tl_program_share(tl_Program *p, tl_Program *from) {
+  if (p == NULL || from == NULL)
+    return tli_fail(TL_EARG, "program: expected two programs, got NULL");
+  int32_t shared = 0;
+  for (int32_t i = 0; i < p->graph->nconstants; i++) {
+    const tl_Tensor *of = state_for(p, i, from);
+    if (of) TL_TRY(can_share(p, i, of));
+    shared += of != NULL;
+  }
+  if (shared == 0)
+    return tli_fail(TL_EARG, "program: expected programs with state of the same names");
+  for (int32_t i = 0; i < p->graph->nconstants; i++) {
+    tl_Tensor *of = state_for(p, i, from);
+    if (of == NULL) continue;
+    tli_release(p->graph->constants[i].tensor);
+    tli_release(p->constants[i]);
+    p->graph->constants[i].tensor = tli_retain(of);
+    p->constants[i] = tli_retain(of);
+  }
+  return true;
 }
 
 bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *inputs, int ninputs,
@@ -498,9 +660,12 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *
     if (sizes[s] < 0) sizes[s] = g->symbols[s].example;
   Context *c = take_context(p);
   if (c == NULL) return false;
+  if (p->has_state) tli_mutex_lock(&p->busy);
+  if (generator == NULL && g->step) generator = &p->generator;
   if (generator) follow(&c->generator, generator);
   bool ok = run_with_sizes(p, c, sizes, inputs, outputs);
   if (generator) follow(generator, &c->generator);
+  if (p->has_state) tli_mutex_unlock(&p->busy);
   put_context(p, c);
   return ok;
 }

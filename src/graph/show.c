@@ -89,12 +89,22 @@ static void show_int(Printer *p, int32_t call, int param, int element, int kind,
     tli_text_format(p->out, "%" PRId64, from_one(kind, i));
 }
 
+static bool scheduled(const tli_Graph *g, int32_t call, int param, int element) {
+  for (int32_t i = 0; i < g->schedule.nplaces; i++) {
+    const tli_GraphPlace *at = &g->schedule.places[i];
+    if (at->call == call && at->param == param && at->element == element) return true;
+  }
+  return false;
+}
+
 static void show_list(Printer *p, int32_t call, int param, int kind, const tli_CallArg *arg) {
   bool any = false, reals = kind == TLI_CALL_FLOATS;
   tli_text_put(p->out, "{");
   for (int64_t i = 0; i < (reals ? arg->reals.n : arg->ints.n); i++) {
     comma(p, &any);
-    if (reals)
+    if (reals && scheduled(p->g, call, param, (int)i))
+      tli_text_put(p->out, "schedule");
+    else if (reals)
       tli_text_format(p->out, "%.14g", arg->reals.v[i]);
     else if (kind == TLI_CALL_TENSORS)
       show_value(p, arg->ints.v[i]);
@@ -106,7 +116,7 @@ static void show_list(Printer *p, int32_t call, int param, int kind, const tli_C
 
 static bool is_given(int kind, const tli_CallArg *arg) {
   if (tli_kind_is_tensor(kind)) return arg->integer >= 0;
-  if (kind == TLI_CALL_TENSORS) return true;
+  if (kind == TLI_CALL_TENSORS) return arg->ints.n > 0;
   if (kind == TLI_CALL_FLOATS) return arg->reals.v != NULL;
   if (tli_kind_is_ints(kind)) return arg->ints.v != NULL;
   if (tli_kind_is_int(kind)) return arg->integer != TLI_NOINT;

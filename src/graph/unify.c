@@ -7,6 +7,7 @@
 */
 #include <string.h>
 
+#include "calls.h"
 #include "graph/call_graph.h"
 
 #define MOST 3
@@ -24,6 +25,7 @@ typedef struct Walk {
   /* called for each position at which integers differ */
   bool (*integer)(struct Walk *w, const Place *p);
   const char *over; /* the property in which the inputs differ: "values" or the symbol's name */
+  bool rates;       /* whether an optimizer's options may differ, as they do from step to step */
   /* the graph to change; only tli_graph_fit uses it */
   tli_Graph *target;
   int symbol;
@@ -75,10 +77,10 @@ static bool visit_lists(Walk *w, Place *p, tli_CallArg *const *args) {
   return true;
 }
 
-static bool same_plain(int kind, const tli_CallArg *a, const tli_CallArg *b) {
+static bool same_plain(bool rates, int kind, const tli_CallArg *a, const tli_CallArg *b) {
   if (kind == TLI_CALL_FLOATS)
     return a->reals.n == b->reals.n && !a->reals.v == !b->reals.v &&
-           (a->reals.v == NULL ||
+           (rates || a->reals.v == NULL ||
             memcmp(a->reals.v, b->reals.v, (size_t)a->reals.n * sizeof *a->reals.v) == 0);
   if (kind == TLI_CALL_STRING)
     return a->text == b->text || (a->text && b->text && strcmp(a->text, b->text) == 0);
@@ -106,7 +108,8 @@ static bool visit_arg(Walk *w, Place *p, int kind, tli_CallArg *const *args) {
     } else if (kind == TLI_CALL_TENSORS) {
       const tl_Ints a = args[0]->ints, b = args[k]->ints;
       if (a.n != b.n || memcmp(a.v, b.v, (size_t)a.n * sizeof *a.v) != 0) return other_calls(w);
-    } else if (!same_plain(kind, args[0], args[k])) {
+    } else if (!same_plain(w->rates && w->graphs[0]->calls[p->call].call == &tli_call__fused_step_,
+                           kind, args[0], args[k])) {
       return differs(w, p);
     }
   }
@@ -117,7 +120,8 @@ static bool visit_call(Walk *w, int32_t i) {
   const tli_Call *call = w->graphs[0]->calls[i].call;
   for (int k = 1; k < w->n; k++) {
     const tli_GraphCall *other = &w->graphs[k]->calls[i];
-    if (other->call != call || other->nresults != w->graphs[0]->calls[i].nresults)
+    if (other->call != call || other->nresults != w->graphs[0]->calls[i].nresults ||
+        other->records != w->graphs[0]->calls[i].records)
       return other_calls(w);
   }
   for (int param = 0; param < call->nparams; param++) {
@@ -132,6 +136,7 @@ static bool visit_call(Walk *w, int32_t i) {
 
 static bool same_constant(const tli_GraphConstant *a, const tli_GraphConstant *b) {
   const tl_Tensor *s = a->tensor, *t = b->tensor;
+  if (a->state != b->state || a->leaf != b->leaf) return false;
   if (s->dtype != t->dtype || !tli_same_sizes(s, t)) return false;
   size_t bytes = (size_t)s->numel * tli_dtype_bytes[s->dtype];
   const char *from = tli_data(s), *to = tli_data(t);
@@ -168,6 +173,7 @@ static bool no_integer(Walk *w, const Place *p) { return differs(w, p); }
 
 bool tli_graph_same(const tli_Graph *g, const tli_Graph *other) {
   Walk w = {.graphs = {g, other}, .n = 2, .integer = no_integer, .over = "values"};
+  w.rates = g->step;
   return walk(&w);
 }
 
@@ -180,7 +186,7 @@ static int32_t symbol_of(tli_Graph *g, const char *name, int64_t example) {
     return -1;
   name = tli_region_text(&g->region, name, strlen(name));
   if (name == NULL) return -1;
-  g->symbols[g->nsymbols] = (tli_GraphSymbol){name, example, 1};
+  g->symbols[g->nsymbols] = (tli_GraphSymbol){name, example, 1, INT64_MAX};
   return g->nsymbols++;
 }
 

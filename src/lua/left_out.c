@@ -42,6 +42,26 @@ bool tl_program_input(const tl_Program *program, int i, tl_ProgramInput *out) {
   return no_programs();
 }
 
+bool tl_program_step(tl_Program *program, tl_Tensor *const *inputs, int ninputs,
+                     tl_Tensor **outputs, int noutputs) {
+  return tl_program_run(program, inputs, ninputs, outputs, noutputs);
+}
+
+bool tl_program_seed(tl_Program *program, uint64_t seed) {
+  (void)program, (void)seed;
+  return no_programs();
+}
+
+bool tl_program_save(tl_Program *program, const char *path) {
+  (void)program, (void)path;
+  return no_programs();
+}
+
+bool tl_program_share(tl_Program *program, tl_Program *from) {
+  (void)program, (void)from;
+  return no_programs();
+}
+
 bool tl_program_run(tl_Program *program, tl_Tensor *const *inputs, int ninputs, tl_Tensor **outputs,
                     int noutputs) {
   (void)program, (void)inputs, (void)ninputs, (void)outputs, (void)noutputs;

@@ -1,6 +1,8 @@
 /*
 ** program.c - traces and programs (src/graph) as Lua values, for lua/tlua/export.lua.
 */
+#include <string.h>
+
 #include "graph/program.h"
 #include "lua/tensor/value.h"
 #include "lua/autograd/autograd.h"
@@ -16,13 +18,15 @@ static tli_Trace *check_trace(lua_State *L) {
   return t;
 }
 
-/* _trace() returns a trace that records nothing yet. */
+/* _trace(step) returns a trace that records nothing yet; with `step`, it will record backward
+** passes. */
 static int trace_new(lua_State *L) {
+  bool step = lua_toboolean(L, 1);
   tli_Trace **t = lua_newuserdatauv(L, sizeof *t, 0);
   *t = NULL;
   luaL_setmetatable(L, TRACE);
   tli_note_owner(L);
-  *t = tli_trace_new();
+  *t = tli_trace_new(step);
   return *t ? 1 : tli_raise(L);
 }
 
@@ -34,11 +38,13 @@ static int trace_input(lua_State *L) {
              : tli_raise(L);
 }
 
-/* trace:name(name, tensor) names a parameter or a buffer. */
+/* trace:name(name, tensor, changes) names a parameter or a buffer; `changes`: whether the traced code
+** may change it. */
 static int trace_name(lua_State *L) {
   tli_Trace *t = check_trace(L);
-  return tli_trace_name(t, luaL_checkstring(L, 2), tli_check_tensor(L, 3, "export")) ? 0
-                                                                                     : tli_raise(L);
+  bool ok = tli_trace_name(t, luaL_checkstring(L, 2), tli_check_tensor(L, 3, "export"),
+                           lua_toboolean(L, 4));
+  return ok ? 0 : tli_raise(L);
 }
 
 static int trace_record(lua_State *L) {
@@ -141,14 +147,26 @@ static int program_fit(lua_State *L) {
   return ok ? 0 : tli_raise(L);
 }
 
-/* program:least(symbol, size, other or nil) sets the smallest size of a symbol: the size of the
-** other trace if that trace fits, otherwise one more. */
-static int program_least(lua_State *L) {
+/* program:fits(symbol, size, other) fails unless another trace, with this size for the symbol, has
+** the integers that the graph computes for it. */
+static int program_fits(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   int symbol = (int)luaL_checkinteger(L, 2) - 1;
   int64_t size = luaL_checkinteger(L, 3);
-  bool fits = !lua_isnil(L, 4) && tli_graph_fits(g, symbol, size, own_graph(L, 4));
-  g->symbols[symbol].least = fits ? size : size + 1;
+  return tli_graph_fits(g, symbol, size, own_graph(L, 4)) ? 0 : tli_raise(L);
+}
+
+/* program:range(symbol, least, most, other) sets the sizes that a symbol may have. `other` is true,
+** or a trace with the smallest size: if the trace does not fit, or is nil, the range begins one
+** later. */
+static int program_range(lua_State *L) {
+  tli_Graph *g = own_graph(L, 1);
+  int symbol = (int)luaL_checkinteger(L, 2) - 1;
+  int64_t least = luaL_checkinteger(L, 3);
+  bool fits = lua_isboolean(L, 5) ||
+              (!lua_isnil(L, 5) && tli_graph_fits(g, symbol, least, own_graph(L, 5)));
+  g->symbols[symbol].least = fits ? least : least + 1;
+  g->symbols[symbol].most = luaL_checkinteger(L, 4);
   return 0;
 }
 
@@ -220,13 +238,14 @@ static int program_constants(lua_State *L) {
   return 1;
 }
 
-/* program:state() returns the text that tells how outputs are nested, "" if there is none; and
-** whether the model was in training mode when it was traced. */
+/* program:state() returns the text that tells how outputs are nested, "" if there is none; whether
+** the model was in training mode when it was traced; and whether the program is a training step. */
 static int program_state(lua_State *L) {
   const tli_Graph *g = own_graph(L, 1);
   lua_pushstring(L, g->structure ? g->structure : "");
   lua_pushboolean(L, g->training);
-  return 2;
+  lua_pushboolean(L, g->step);
+  return 3;
 }
 
 /* program:memory() returns the bytes of a run's arena, and the largest number of bytes that a run
@@ -239,7 +258,55 @@ static int program_memory(lua_State *L) {
 }
 
 static int program_save(lua_State *L) {
-  return tli_graph_save(own_graph(L, 1), luaL_checkstring(L, 2)) ? 0 : tli_raise(L);
+  tl_Program *p = check_program(L, 1);
+  return tli_program_save(p, &tli_state(L)->generator, luaL_checkstring(L, 2)) ? 0 : tli_raise(L);
+}
+
+/* program:rates() returns, for each call of an optimizer's step, the call's number and its options,
+** {{call, {number, ...}}, ...}. */
+static int program_rates(lua_State *L) {
+  const tli_Graph *g = own_graph(L, 1);
+  lua_newtable(L);
+  lua_Integer n = 0;
+  for (int32_t i = 0; i < g->ncalls; i++) {
+    if (strcmp(g->calls[i].call->name, "_fused_step_") != 0) continue;
+    tl_Floats options = g->calls[i].args[5].reals;
+    lua_createtable(L, 2, 0);
+    lua_pushinteger(L, i + 1);
+    lua_rawseti(L, -2, 1);
+    lua_createtable(L, (int)options.n, 0);
+    for (int64_t k = 0; k < options.n; k++) {
+      lua_pushnumber(L, options.v[k]);
+      lua_rawseti(L, -2, k + 1);
+    }
+    lua_rawseti(L, -2, 2);
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+/* program:schedule(rates, places) gives the program numbers that differ from step to step; places
+** is {{call, element}, ...}. */
+static int program_schedule(lua_State *L) {
+  tli_Graph *g = own_graph(L, 1);
+  tl_Tensor *rates = tli_check_tensor(L, 2, "export_step");
+  luaL_checktype(L, 3, LUA_TTABLE);
+  int n = (int)lua_rawlen(L, 3);
+  tli_GraphPlace *places = lua_newuserdatauv(L, (size_t)n * sizeof *places + 1, 0);
+  for (int i = 0; i < n; i++) {
+    lua_rawgeti(L, 3, i + 1);
+    lua_rawgeti(L, -1, 1);
+    lua_rawgeti(L, -2, 2);
+    places[i] =
+        (tli_GraphPlace){(int32_t)lua_tointeger(L, -2) - 1, 5, (int32_t)lua_tointeger(L, -1) - 1};
+    lua_pop(L, 3);
+    if (!tli_graph_place_fits(g, &places[i]))
+      return tli_error(L, "export_step: place %d of the schedule is no number of a step", i + 1);
+  }
+  bool fits =
+      rates->dtype == TL_F64 && rates->ndim == 2 && rates->sizes[1] == n && tli_contiguous(rates);
+  if (!fits) return tli_error(L, "export_step: expected float64 rates for %d places", n);
+  return tli_graph_schedule(g, rates, places, n) ? 0 : tli_raise(L);
 }
 
 /* _program_load(path) reads a program from a file. */
@@ -286,13 +353,23 @@ void tli_open_programs(lua_State *L) {
                                    {"stop", trace_stop},     {"input", trace_input},
                                    {"name", trace_name},     {"record", trace_record},
                                    {"finish", trace_finish}, {NULL, NULL}};
-  static const luaL_Reg program[] = {{"__gc", program_gc},       {"__tostring", program_text},
-                                     {"same", program_same},     {"dynamic", program_dynamic},
-                                     {"fit", program_fit},       {"least", program_least},
-                                     {"ready", program_ready},   {"run", program_run},
-                                     {"inputs", program_inputs}, {"constants", program_constants},
-                                     {"state", program_state},   {"memory", program_memory},
-                                     {"save", program_save},     {NULL, NULL}};
+  static const luaL_Reg program[] = {{"__gc", program_gc},
+                                     {"__tostring", program_text},
+                                     {"same", program_same},
+                                     {"dynamic", program_dynamic},
+                                     {"fit", program_fit},
+                                     {"fits", program_fits},
+                                     {"range", program_range},
+                                     {"ready", program_ready},
+                                     {"run", program_run},
+                                     {"inputs", program_inputs},
+                                     {"constants", program_constants},
+                                     {"state", program_state},
+                                     {"memory", program_memory},
+                                     {"save", program_save},
+                                     {"rates", program_rates},
+                                     {"schedule", program_schedule},
+                                     {NULL, NULL}};
   static const luaL_Reg functions[] = {
       {"_trace", trace_new}, {"_program_load", program_load}, {"_tracing", tracing}, {NULL, NULL}};
   tli_open_class(L, TRACE, trace);

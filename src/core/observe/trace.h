@@ -64,7 +64,7 @@ typedef struct tli_CallParam {
 } tli_CallParam;
 
 enum {
-  TLI_CALL_WRITES = 1, /* the operator changes its first argument and has no result */
+  TLI_CALL_WRITES = 1, /* the operator changes its first argument, which may be a list */
   TLI_CALL_SIZES = 2,  /* the sizes of the result depend on the values of the arguments */
   TLI_CALL_READS = 4,  /* the result is a value for the host, computed from elements */
   TLI_CALL_VALUE = 8   /* the result is not a tensor */

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "autograd/calls.h"
 #include "autograd/hooks.h"
 #include "lua/autograd/callback.h"
 #include "lua/modes/thread_modes.h"
@@ -133,11 +134,43 @@ static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *cal
   return ok;
 }
 
+/* Runs a backward pass in a thread that is being traced, as a call that the tracer sees. */
+static bool run_traced(lua_State *L, tli_Settings *of, const tli_Backward *call) {
+  if (call->root_edges || call->input_edges)
+    return tli_fail(TL_EARG, "backward: torch.export_step records no gradient edges; give tensors");
+  tl_Tensors roots = {call->nroots, (tl_Tensor **)call->roots},
+             inputs = {call->ninputs, (tl_Tensor **)call->inputs},
+             grads = {call->grads ? call->nroots : 0, (tl_Tensor **)call->grads};
+  const tli_CallArg backward[] = {{.tensors = roots},
+                                  {.tensors = grads},
+                                  {.tensors = inputs},
+                                  {.flag = call->retain_graph},
+                                  {.flag = call->create_graph}};
+  const tli_CallArg grad[] = {{.tensors = roots},           {.tensors = inputs},
+                              {.tensors = grads},           {.flag = call->retain_graph},
+                              {.flag = call->create_graph}, {.flag = call->allow_unused},
+                              {.flag = call->materialize}};
+  bool returns = call->results != NULL;
+  const tli_Call *row = returns ? &tli_call_autograd_grad : &tli_call_autograd_backward;
+  const tli_CallArg *args = returns ? grad : backward;
+  tli_Traced traced = tli_trace_begin(row, args);
+  if (traced == TLI_TRACE_REFUSED) return false;
+  bool ok = run_in_modes(L, of, call);
+  if (traced != TLI_TRACED) return ok;
+  bool told = tli_trace_end(row, args, ok, call->results, returns ? call->ninputs : 0);
+  if (ok && !told)
+    for (int i = 0; returns && i < call->ninputs; i++) {
+      tli_release(call->results[i]);
+      call->results[i] = NULL;
+    }
+  return told;
+}
+
 /* Runs a backward pass. The function holds references to the tensors, because a hook may release
 ** their values. */
 static bool run(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   each_tensor(call, hold);
-  bool ok = run_in_modes(L, of, call);
+  bool ok = tli_tracing() ? run_traced(L, of, call) : run_in_modes(L, of, call);
   each_tensor(call, tli_release);
   return ok;
 }
@@ -452,6 +485,7 @@ static int autograd_grad(lua_State *L) {
                        .allow_unused = unused,
                        .materialize = materialize,
                        .results = results};
+  if (batched && tli_tracing()) tli_args_fail(&a, 6, "false while torch.export_step records");
   bool failed = a.failed;
   bool ok = !failed && (batched ? run_examples(&a, of, &call) : run(L, of, &call));
   if (ok) push_results(L, first, results, count);
@@ -549,13 +583,22 @@ static int hook_gc(lua_State *L) {
 
 /* ---- tensors ---- */
 
+static bool change_requires_grad(tl_Tensor *t, bool on) {
+  const tli_CallArg args[] = {{.tensor = t}, {.flag = on}};
+  tli_Traced traced = tli_trace_begin(&tli_call_autograd_requires_grad_, args);
+  if (traced == TLI_TRACE_REFUSED) return false;
+  bool ok = tli_set_requires_grad(t, on);
+  if (traced != TLI_TRACED) return ok;
+  return tli_trace_end(&tli_call_autograd_requires_grad_, args, ok, NULL, 0);
+}
+
 static int tensor_requires_grad_(lua_State *L) {
   tl_Tensor *t = tli_check_tensor(L, 1, "requires_grad_");
   if (!lua_isnoneornil(L, 2) && lua_type(L, 2) != LUA_TBOOLEAN)
     return tli_error(L, "requires_grad_: expected true or false, got %s",
                      tli_describe(L, tli_state(L), 2));
   bool on = lua_isnoneornil(L, 2) || lua_toboolean(L, 2);
-  if (!tli_set_requires_grad(t, on)) return tli_raise(L);
+  if (!change_requires_grad(t, on)) return tli_raise(L);
   lua_settop(L, 1);
   return 1;
 }
@@ -596,7 +639,12 @@ static int set_grad(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
     if (grad == NULL)
       return tli_error(L, "grad: expected a Tensor or nil, got %s", tli_describe(L, S, value));
   }
-  return tli_grad_set(t, grad) ? 0 : tli_raise(L);
+  const tli_CallArg args[] = {{.tensor = t}, {.tensor = grad}};
+  tli_Traced traced = tli_trace_begin(&tli_call_autograd_set_grad, args);
+  if (traced == TLI_TRACE_REFUSED) return tli_raise(L);
+  bool ok = tli_grad_set(t, grad);
+  if (traced == TLI_TRACED) ok = tli_trace_end(&tli_call_autograd_set_grad, args, ok, NULL, 0);
+  return ok ? 0 : tli_raise(L);
 }
 
 static int get_grad_fn(lua_State *L, tli_State *S, tl_Tensor *t) {
@@ -632,7 +680,7 @@ static int get_requires_grad(lua_State *L, tli_State *S, tl_Tensor *t) {
 static int set_requires_grad(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
   if (lua_type(L, value) != LUA_TBOOLEAN)
     return tli_error(L, "requires_grad: expected true or false, got %s", tli_describe(L, S, value));
-  return tli_set_requires_grad(t, lua_toboolean(L, value)) ? 0 : tli_raise(L);
+  return change_requires_grad(t, lua_toboolean(L, value)) ? 0 : tli_raise(L);
 }
 
 static int get_is_leaf(lua_State *L, tli_State *S, tl_Tensor *t) {

@@ -9,6 +9,7 @@
 ** values keep its function alive, by an ephemeron table, and the registry does not. In the meantime
 ** the engine runs nothing that could acquire the tensor.
 */
+#include "core/observe/trace.h"
 #include "lua/autograd/callback.h"
 
 #include <stdatomic.h>
@@ -410,6 +411,9 @@ void tli_callback_push(lua_State *L, const tli_Callback *a) {
 }
 
 bool tli_callback_call(tli_Callback *a, lua_CFunction run, void *argument) {
+  if (tli_tracing())
+    return tli_fail(TL_EARG, "the backward pass calls a function in Lua, a hook or the backward of "
+                             "a torch.autograd.Function, which a program cannot repeat");
   return tli_callback_call_in(running, a, run, argument);
 }
 

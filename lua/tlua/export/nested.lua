@@ -1,0 +1,77 @@
+-- nested.lua - tables of tensors, nested in one another, as the arguments and results of a traced
+-- function: a list of their tensors, and their structure as plain data.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local json = require "tlua.utils.json"
+
+local M = {}
+
+-- Tables may be nested this deeply; the structure is stored as JSON, which a file nests deeper.
+local DEEPEST <const> = 24
+
+-- Returns the keys of a table in a fixed order.
+function M.sorted_keys(list)
+   local keys = {}
+   for key in pairs(list) do keys[#keys + 1] = key end
+   table.sort(keys, function(a, b)
+      local i, j = math.type(a) == "integer", math.type(b) == "integer"
+      if i ~= j then return i end
+      if i then return a < b end
+      return tostring(a) < tostring(b)
+   end)
+   return keys
+end
+
+-- Raises if a table is one of those that contain it, or if there are too many of these.
+local function check_depth(title, name, value, outer)
+   if #outer == DEEPEST then
+      torch.raise(("%s: %s: expected tables that are nested at most %d deep"):format(title, name,
+         DEEPEST))
+   end
+   for _, table_around in ipairs(outer) do
+      if table_around == value then
+         torch.raise(("%s: %s: expected no table that contains itself"):format(title, name))
+      end
+   end
+end
+
+local function flatten(title, name, value, out, names, outer)
+   if torch.is_tensor(value) then
+      out[#out + 1] = value
+      if names then names[#names + 1] = name end
+      return 0
+   end
+   if type(value) ~= "table" or getmetatable(value) then
+      args.refuse(title, name, "a tensor, or a table of tensors", value)
+   end
+   check_depth(title, name, value, outer)
+   outer[#outer + 1] = value
+   local structure = json.as_array {}
+   for i, key in ipairs(M.sorted_keys(value)) do
+      if math.type(key) ~= "integer" and type(key) ~= "string" then
+         args.refuse(title, name, "keys that are integers or strings", key)
+      end
+      local inner = ("%s.%s"):format(name, key)
+      structure[i] = json.as_array {key, flatten(title, inner, value[key], out, names, outer)}
+   end
+   outer[#outer] = nil
+   return structure
+end
+
+--- Appends the tensors of a value to `out`, and returns the value's structure: 0 for a tensor, a
+--- list of {key, structure} for a table.
+function M.flatten(title, name, value, out, names)
+   return flatten(title, name, value, out, names, {})
+end
+
+--- Returns a value of the given structure, whose tensors are those of a list from position `at` on;
+--- also returns the next position.
+function M.unflatten(structure, list, at)
+   if structure == 0 then return list[at], at + 1 end
+   local value = {}
+   for _, entry in ipairs(structure) do value[entry[1]], at = M.unflatten(entry[2], list, at) end
+   return value, at
+end
+
+return M

@@ -1,0 +1,433 @@
+-- step.lua - torch.export_step: a training step as a program. The step is called once, so that
+-- optimizers make their state, then recorded as torch.export records a model, with its backward
+-- passes. The learning rates of later steps are computed in advance, by schedulers whose optimizers
+-- do not step. At the end the program makes a step, whose results must have the bits of the
+-- function's.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Fused = require "tlua.optim.Fused"
+local Optimizer = require "tlua.optim.Optimizer"
+local trace = require "tlua.export.trace"
+
+local DEFAULT_STEPS <const> = 10000
+
+-- What the function uses --------------------------------------------------------------------------
+
+-- Returns a list of an option's values, each of which `check` accepts.
+local function list_option(options, name, expected, check)
+   local value = options[name]
+   if value == nil then return {} end
+   local list = value
+   if type(value) ~= "table" or getmetatable(value) then list = {value} end
+   for _, item in ipairs(list) do
+      if not check(item) then args.refuse("export_step", name, expected, item) end
+   end
+   if #list == 0 then args.refuse("export_step", name, expected, value) end
+   return list
+end
+
+local function is_module(value) return class.isinstance(value, torch.nn.Module) end
+local function is_optimizer(value) return class.isinstance(value, Optimizer) end
+local function is_scheduler(value)
+   return type(value) == "table" and is_optimizer(rawget(value, "optimizer"))
+end
+
+local function check_optimizer(optimizer)
+   if not class.isinstance(optimizer, Fused) then
+      torch.raise(("export_step: optimizer: expected one whose step is one kernel, such as SGD or "
+         .. "AdamW, got %s"):format(torch.type(optimizer)))
+   end
+   for _, group in ipairs(optimizer.param_groups) do
+      local damped = (group.momentum or 0) ~= 0 and (group.dampening or 0) ~= 0
+      if damped and not next(optimizer.state) then
+         torch.raise("export_step: optimizer: the first step with dampening differs from later "
+            .. "ones; make it before")
+      end
+   end
+end
+
+local function check_scheduler(scheduler)
+   if torch.type(scheduler):find "ReduceLROnPlateau" then
+      torch.raise("export_step: scheduler: ReduceLROnPlateau depends on values, which a program "
+         .. "does not read")
+   end
+end
+
+local function read_options(options)
+   local parts = {
+      models = list_option(options, "model", "a module or a list of them", is_module),
+      optimizers = list_option(options, "optimizer", "an optimizer or a list of them",
+                               is_optimizer),
+      schedulers = list_option(options, "scheduler", "a scheduler or a list of them", is_scheduler),
+      scalers = list_option(options, "scaler", "a GradScaler", function(value)
+         return class.isinstance(value, torch.GradScaler)
+      end),
+      others = options.state or {}, steps = options.steps or DEFAULT_STEPS,
+   }
+   for _, optimizer in ipairs(parts.optimizers) do check_optimizer(optimizer) end
+   for _, scheduler in ipairs(parts.schedulers) do check_scheduler(scheduler) end
+   if math.type(parts.steps) ~= "integer" or parts.steps < 1 then
+      args.refuse("export_step", "steps", "an integer of at least 1", parts.steps)
+   end
+   if type(parts.others) ~= "table" or getmetatable(parts.others) then
+      args.refuse("export_step", "state", "a table of tensors by name", parts.others)
+   end
+   for name, tensor in pairs(parts.others) do
+      if type(name) ~= "string" or not torch.is_tensor(tensor) then
+         args.refuse("export_step", "state", "a table of tensors by name", tensor)
+      end
+   end
+   return parts
+end
+
+-- Returns a prefix for the names of the i-th of n things.
+local function prefix(text, i, n) return n == 1 and text or ("%s%d."):format(text, i) end
+
+local function sorted(list)
+   local keys = {}
+   for key in pairs(list) do keys[#keys + 1] = key end
+   table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+   return keys
+end
+
+local function add_optimizer(add, start, optimizer)
+   local i = 0
+   for g, group in ipairs(optimizer.param_groups) do
+      for _, parameter in ipairs(group.params) do
+         i = i + 1
+         add(("%sparameter.%d"):format(start, i), parameter)
+      end
+      if torch.is_tensor(group.lr) then add(("%sgroup.%d.lr"):format(start, g), group.lr) end
+   end
+   for position, state in pairs(optimizer.state) do
+      for _, name in ipairs(sorted(state)) do
+         if torch.is_tensor(state[name]) then
+            add(("%sstate.%d.%s"):format(start, position, name), state[name])
+         end
+      end
+   end
+end
+
+-- Returns {name, tensor, true} of all tensors that the function may change.
+local function named_tensors(parts)
+   local list, seen = {}, {}
+   local function add(name, tensor)
+      if seen[tensor] then return end
+      seen[tensor] = true
+      list[#list + 1] = {name, tensor, true}
+   end
+   for i, model in ipairs(parts.models) do
+      local start = prefix("", i, #parts.models)
+      for name, tensor in model:named_parameters() do add(start .. name, tensor) end
+      for name, tensor in model:named_buffers() do add(start .. name, tensor) end
+   end
+   for i, optimizer in ipairs(parts.optimizers) do
+      add_optimizer(add, prefix("optimizer.", i, #parts.optimizers), optimizer)
+   end
+   for i, scaler in ipairs(parts.scalers) do
+      local start = prefix("scaler.", i, #parts.scalers)
+      if scaler.scale_number then
+         add(start .. "scale", scaler.scale_number)
+         add(start .. "growth", scaler.growth)
+      end
+   end
+   for _, name in ipairs(sorted(parts.others)) do add(name, parts.others[name]) end
+   return list
+end
+
+-- Going back --------------------------------------------------------------------------------------
+
+-- Returns a function that gives tensors their present values again.
+local function keep_values(named)
+   local kept = {}
+   for i, entry in ipairs(named) do kept[i] = {entry[2], entry[2]:detach():clone()} end
+   return function()
+      local _ <close> = torch.no_grad()
+      for _, entry in ipairs(kept) do entry[1]:copy_(entry[2]) end
+   end
+end
+
+-- Notes the fields of a table and of the tables in it, but not of modules and optimizers.
+local function note_fields(value, noted)
+   if type(value) ~= "table" or noted[value] then return end
+   if is_module(value) or is_optimizer(value) then return end
+   local copy = {}
+   noted[value] = copy
+   for key, item in next, value do
+      copy[key] = item
+      note_fields(item, noted)
+   end
+end
+
+-- Returns a function that gives tables their present fields again: schedulers, scalers and groups.
+local function keep_fields(parts)
+   local noted = {}
+   for _, list in ipairs {parts.schedulers, parts.scalers} do
+      for _, item in ipairs(list) do note_fields(item, noted) end
+   end
+   for _, optimizer in ipairs(parts.optimizers) do note_fields(optimizer.param_groups, noted) end
+   return function()
+      for value, copy in pairs(noted) do
+         for key in next, value do
+            if copy[key] == nil then rawset(value, key, nil) end
+         end
+         for key, item in next, copy do rawset(value, key, item) end
+      end
+   end
+end
+
+-- Returns a function that gives tensors their present gradients again.
+local function keep_gradients(named)
+   local kept = {}
+   for i, entry in ipairs(named) do kept[i] = {entry[2], entry[2].grad} end
+   return function()
+      for _, entry in ipairs(kept) do
+         if entry[1].is_leaf then entry[1].grad = entry[2] end
+      end
+   end
+end
+
+-- Returns which state the optimizers have: {optimizer, position, name} are the keys.
+local function existing_state(parts)
+   local existing = {}
+   for _, optimizer in ipairs(parts.optimizers) do
+      existing[optimizer] = {}
+      for position, state in pairs(optimizer.state) do
+         existing[optimizer][position] = {}
+         for name in pairs(state) do existing[optimizer][position][name] = true end
+      end
+   end
+   return existing
+end
+
+-- Gives state that the first call has made its initial values.
+local function begin_state(parts, existing, scales)
+   local _ <close> = torch.no_grad()
+   for _, optimizer in ipairs(parts.optimizers) do
+      for position, parameter, group in optimizer:each() do
+         local old = existing[optimizer][position] or {}
+         for name, value in pairs(optimizer.state[position] or {}) do
+            if not old[name] and torch.is_tensor(value) then
+               if name == "master" then value:copy_(parameter) else
+                  value:fill_(optimizer:initial(name, group))
+               end
+            end
+         end
+      end
+   end
+   for i, scaler in ipairs(parts.scalers) do
+      if scaler.scale_number and not scales[i] then
+         scaler.scale_number:fill_(scaler._init_scale)
+         scaler.growth:fill_(scaler._init_growth)
+      end
+   end
+end
+
+-- Schedules ---------------------------------------------------------------------------------------
+
+-- Calls fn while the calls of optimizers' steps go to `collect(first parameter, options)`, and are
+-- made only if `make` is set.
+local function collecting(collect, make, fn)
+   local step = rawget(torch, "_fused_step_")
+   rawset(torch, "_fused_step_", function(params, grads, states, clocks, rule, options, ...)
+      collect(params[1], {table.unpack(options)})
+      if make then step(params, grads, states, clocks, rule, options, ...) end
+   end)
+   local fine, message = pcall(fn)
+   rawset(torch, "_fused_step_", step)
+   if not fine then error(message, 0) end
+end
+
+local function steps_made(parts)
+   local list = {}
+   for i, scheduler in ipairs(parts.schedulers) do list[i] = scheduler.last_epoch end
+   return list
+end
+
+-- Returns the options of each optimizer call in each step, {[first parameter] = {options, ...}}.
+local function rates_of_steps(parts, increments)
+   local rates = {}
+   collecting(function(parameter, options)
+      rates[parameter] = rates[parameter] or {}
+      table.insert(rates[parameter], options)
+   end, false, function()
+      for _ = 1, parts.steps do
+         for _, optimizer in ipairs(parts.optimizers) do optimizer:make_step() end
+         for i, scheduler in ipairs(parts.schedulers) do
+            for _ = 1, increments[i] do scheduler:step() end
+         end
+      end
+   end)
+   return rates
+end
+
+-- Returns the numbers that differ from step to step: columns of rates, and their places.
+local function columns_of(graph, order, rates, steps)
+   local columns, places = {}, {}
+   for k, call in ipairs(graph:rates()) do
+      local rows = rates[order[k]]
+      if not rows or #rows ~= steps then
+         torch.raise "export_step: scheduler: expected one step of each optimizer in each step"
+      end
+      for e, traced in ipairs(call[2]) do
+         local differs = false
+         for s = 1, steps do differs = differs or rows[s][e] ~= rows[1][e] end
+         if rows[1][e] ~= traced then
+            torch.raise "export_step: scheduler: an option of the optimizer is not the schedule's"
+         end
+         if differs then
+            places[#places + 1] = {call[1], e}
+            columns[#columns + 1] = function(s) return rows[s][e] end
+         end
+      end
+   end
+   return columns, places
+end
+
+local function add_schedule(graph, parts, order, increments)
+   local columns, places = columns_of(graph, order, rates_of_steps(parts, increments), parts.steps)
+   if #places == 0 then return end
+   local rows = {}
+   for s = 1, parts.steps do
+      rows[s] = {}
+      for c, column in ipairs(columns) do rows[s][c] = column(s) end
+   end
+   graph:schedule(torch.tensor(rows, {dtype = "float64"}), places)
+end
+
+-- Raises if the options of two steps in succession differ, and no scheduler explains it.
+local function check_rates(first, second)
+   local a, b = first:rates(), second:rates()
+   for k, call in ipairs(a) do
+      for e, option in ipairs(call[2]) do
+         if b[k][2][e] ~= option then
+            torch.raise(("export_step: an option of the optimizer differs from step to step, %g "
+               .. "and %g; give its scheduler as `scheduler`"):format(option, b[k][2][e]))
+         end
+      end
+   end
+end
+
+-- Recording ---------------------------------------------------------------------------------------
+
+local function same_bits(a, b)
+   return a.dtype == b.dtype and table.concat(a.shape, ",") == table.concat(b.shape, ",")
+      and (a:eq(b) | (a:ne(a) & b:ne(b))):all():item()
+end
+
+-- Makes a step with the program, which must have the results of the function.
+local function check_step(call, graph, tensors)
+   call.begin()
+   local outputs = graph:run(tensors)
+   for i, output in ipairs(outputs) do
+      if not same_bits(output, call.expected.outputs[i]) then
+         torch.raise(("export_step: result %d of the program has other values than the function's; "
+            .. "something besides operators, gradients and optimizers has an effect"):format(i))
+      end
+   end
+   for i, entry in ipairs(call.named) do
+      if not same_bits(entry[2]:detach(), call.expected.state[i]) then
+         torch.raise(("export_step: %s has other values after the program's step than after the "
+            .. "function's"):format(entry[1]))
+      end
+   end
+   for _, pair in ipairs(graph:constants()) do
+      if pair[1] == "schedule.step" then pair[2]:zero_() end
+   end
+end
+
+local function record(call, parts, tensors, symbols)
+   local order, before, increments = {}, steps_made(parts), {}
+   local graph
+   local after
+   call.keep = function(outputs)
+      call.expected = {outputs = {}, state = {}}
+      for i, output in ipairs(outputs) do call.expected.outputs[i] = output end
+      after = keep_fields(parts)
+      for i, last in ipairs(steps_made(parts)) do
+         increments[i] = last - before[i]
+         if increments[i] < 1 then
+            torch.raise "export_step: scheduler: the function does not call its method `step`"
+         end
+      end
+   end
+   local reset = call.reset
+   call.reset = function()
+      if call.expected and #call.expected.state == 0 then
+         for i, output in ipairs(call.expected.outputs) do
+            call.expected.outputs[i] = output:detach():clone()
+         end
+         for i, entry in ipairs(call.named) do
+            call.expected.state[i] = entry[2]:detach():clone()
+         end
+      end
+      reset()
+   end
+   collecting(function(parameter) order[#order + 1] = parameter end, true, function()
+      graph = trace.record(call, tensors)
+   end)
+   call.keep, call.reset = nil, reset
+   local next_step = setmetatable({}, {__index = call})
+   next_step.begin = function()
+      call.begin()
+      after()
+   end
+   local other = trace.record_other_values(next_step, tensors)
+   graph:same(other)
+   if #parts.schedulers == 0 then check_rates(graph, other) end
+   for _, symbol in ipairs(symbols) do trace.make_dynamic(graph, call, tensors, symbol) end
+   call.begin()
+   if #parts.schedulers > 0 then add_schedule(graph, parts, order, increments) end
+   graph = graph:ready()
+   check_step(call, graph, tensors)
+   return graph
+end
+
+local function keep_random()
+   local state = torch.get_rng_state()
+   return function() torch.set_rng_state(state) end
+end
+
+-- Calls the function for the first time, which makes the state of optimizers and scalers.
+local function first_call(parts, call, tensors)
+   local existing, scales = existing_state(parts), {}
+   for i, scaler in ipairs(parts.scalers) do scales[i] = scaler.scale_number end
+   local restore = {
+      keep_values(named_tensors(parts)), keep_fields(parts), keep_random(),
+   }
+   local fine, message = pcall(trace.call, call, tensors)
+   -- a scaler's numbers stay, once they are made
+   local made = {}
+   for i, scaler in ipairs(parts.scalers) do made[i] = {scaler.scale_number, scaler.growth} end
+   for _, undo in ipairs(restore) do undo() end
+   for i, scaler in ipairs(parts.scalers) do
+      scaler.scale_number, scaler.growth = made[i][1], made[i][2]
+   end
+   begin_state(parts, existing, scales)
+   if not fine then error(message, 0) end
+end
+
+return function(fn, inputs, options)
+   if type(fn) ~= "function" then args.refuse("export_step", "fn", "a function", fn) end
+   local parts = read_options(options)
+   local tensors, names, structure = trace.read_inputs("export_step", fn, inputs, options.names)
+   local symbols = trace.read_dynamic(options.dynamic, names, tensors)
+   local call = {
+      title = "export_step", model = fn, names = names, inputs = structure, training = true,
+      step = true,
+   }
+   local _ <close> = torch.enable_grad()
+   local gradients = keep_gradients(named_tensors(parts))
+   first_call(parts, call, tensors)
+   call.named = named_tensors(parts)
+   local values, fields, random = keep_values(call.named), keep_fields(parts), keep_random()
+   call.begin = function() fields() random() end
+   call.reset = function() values() call.begin() end
+   local fine, graph = pcall(record, call, parts, tensors, symbols)
+   call.reset()
+   gradients()
+   if not fine then error(graph, 0) end
+   return graph
+end

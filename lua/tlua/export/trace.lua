@@ -1,0 +1,279 @@
+-- trace.lua - traces a function: calls it with example inputs, and records the operators that it
+-- calls (src/graph/call_recorder.c). More calls, with other values and other sizes, show what
+-- depends on the inputs.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local json = require "tlua.utils.json"
+local nested = require "tlua.export.nested"
+
+local M = {}
+
+-- Returns the names of a function's parameters, without `self` of a method.
+local function parameter_names(model)
+   local fn, first = model, 1
+   if type(model) == "table" then fn, first = model.forward, 2 end
+   local names = {}
+   if type(fn) ~= "function" then return names end
+   local i = first
+   while true do
+      local name = debug and debug.getlocal(fn, i)
+      if not name then return names end
+      names[#names + 1] = name
+      i = i + 1
+   end
+end
+
+--- Checks the options of an export, of which `...` names those besides `dynamic` and `names`.
+---@return table options
+function M.check_options(title, options, ...)
+   args.check_options(title, options, "dynamic", "names", ...)
+   local names = options and options.names
+   if names ~= nil and type(names) ~= "table" then
+      args.refuse(title, "names", "a list of names", names)
+   end
+   return options or {}
+end
+
+--- Returns the arguments' tensors, their names, and their structure.
+function M.read_inputs(title, model, inputs, own_names)
+   if torch.is_tensor(inputs) then inputs = {inputs} end
+   if type(inputs) ~= "table" or getmetatable(inputs) then
+      args.refuse(title, "inputs", "a list of the arguments", inputs)
+   end
+   local given = own_names or parameter_names(model)
+   local tensors, names, structure = {}, {}, json.as_array {}
+   for i, value in ipairs(inputs) do
+      local name = given[i] or ("input_%d"):format(i)
+      structure[i] = json.as_array {i, nested.flatten(title, name, value, tensors, names)}
+   end
+   for i, tensor in ipairs(tensors) do tensors[i] = tensor:detach():contiguous() end
+   return tensors, names, structure
+end
+
+-- Returns the arguments of a call, whose tensors are given.
+local function arguments(call, tensors)
+   local inputs = nested.unflatten(call.inputs, tensors, 1)
+   return table.unpack(inputs, 1, #call.inputs)
+end
+
+--- Calls the function without recording.
+function M.call(call, tensors) return call.model(arguments(call, tensors)) end
+
+-- Calls the function with the given tensors, and returns the graph of the operators that it called.
+local function record(call, tensors)
+   if call.begin then call.begin() end
+   local recorder <close> = torch._trace(call.step or false)
+   for i, tensor in ipairs(tensors) do recorder:input(call.names[i], tensor) end
+   for _, entry in ipairs(call.named) do recorder:name(entry[1], entry[2], entry[3] or false) end
+   local inputs = table.pack(arguments(call, tensors))
+   recorder:record()
+   local results = table.pack(call.model(table.unpack(inputs, 1, inputs.n)))
+   local outputs, list = {}, {}
+   for i = 1, results.n do list[i] = results[i] end
+   if results.n == 0 then torch.raise(call.title .. ": the model returns nothing") end
+   for i = 1, results.n do
+      if list[i] == nil then
+         torch.raise(("%s: result %d of the model is nil"):format(call.title, i))
+      end
+   end
+   local structure = nested.flatten(call.title, "result", list, outputs)
+   if call.keep then call.keep(outputs) end
+   return recorder:finish(outputs, call.training,
+                          json.encode {inputs = call.inputs, outputs = structure})
+end
+
+--- Records a call. call.reset(), if any, is called afterwards, to undo the call's effects.
+function M.record(call, tensors)
+   local fine, result = pcall(record, call, tensors)
+   if call.reset then call.reset() end
+   if not fine then error(result, 0) end
+   return result
+end
+
+-- Returns tensors with other values: with their elements in the opposite order, or with one added.
+local function with_other_values(tensors, changes)
+   local list = {}
+   for i, tensor in ipairs(tensors) do
+      local floating = tensor:is_floating_point()
+      if changes == "none" or changes == "floats" and not floating then
+         list[i] = tensor
+      elseif tensor:numel() < 2 then
+         list[i] = floating and tensor + 1 or tensor
+      else
+         list[i] = tensor:flatten():flip(1):reshape(tensor.shape)
+      end
+   end
+   return list
+end
+
+--- Records a call with values that differ from the tensors'. If the function fails, as for lengths
+--- that must be sorted, fewer tensors change.
+function M.record_other_values(call, tensors)
+   local fine, result
+   for _, changes in ipairs {"all", "floats", "none"} do
+      fine, result = pcall(M.record, call, with_other_values(tensors, changes))
+      if fine then return result end
+   end
+   error(result, 0)
+end
+
+-- Returns tensors with another size in some dimensions: elements from the beginning follow the
+-- elements at the end.
+local function with_size(tensors, places, size)
+   local list = {table.unpack(tensors)}
+   for _, place in ipairs(places) do
+      local old = list[place.input]:size(place.dim)
+      local positions = torch.arange(size, {dtype = "int64"}):remainder(old) + 1
+      list[place.input] = list[place.input]:index_select(place.dim, positions)
+   end
+   return list
+end
+
+-- Dynamic sizes -------------------------------------------------------------------------------
+
+local function check_dim(name, tensor, dim)
+   local n = tensor:dim()
+   if math.type(dim) ~= "integer" or dim == 0 or dim > n or dim < -n then
+      args.refuse("export", "dynamic: " .. name, ("dimensions of a tensor with %d"):format(n), dim)
+   end
+   return dim > 0 and dim or dim + n + 1
+end
+
+-- A size may be as large as this many times the example's, unless a range is given, and at least
+-- this large.
+local TIMES <const>, AT_LEAST <const> = 16, 64
+
+-- Returns a dynamic size: its name, and the range that the user gave.
+local function read_symbol(name, dim, value)
+   local symbol = {name = ("%s_%d"):format(name, dim)}
+   if type(value) == "string" then symbol.name = value end
+   if type(value) ~= "table" then return symbol end
+   args.check_options("export: dynamic: " .. name, value, "name", "min", "max")
+   for _, bound in ipairs {"min", "max"} do
+      local size = value[bound]
+      if size ~= nil and (math.type(size) ~= "integer" or size < 1) then
+         args.refuse("export", ("dynamic: %s: %s"):format(name, bound), "a size of at least 1",
+            size)
+      end
+   end
+   symbol.name, symbol.min, symbol.max = value.name or symbol.name, value.min, value.max
+   return symbol
+end
+
+-- Returns the dimensions of one input that are dynamic, as pairs {dim, symbol}. In `dynamic`, {1, 3}
+-- stands for two independent sizes, {[1] = "batch"} for a size with a name, {[1] = {max = 512}} for
+-- one with a range.
+local function read_dims(name, dims, tensor)
+   if type(dims) == "number" then dims = {dims} end
+   if type(dims) ~= "table" then
+      args.refuse("export", "dynamic: " .. name, "a list of dimensions", dims)
+   end
+   local list = {}
+   for _, key in ipairs(nested.sorted_keys(dims)) do
+      local value = dims[key]
+      local dim = check_dim(name, tensor, type(value) == "number" and value or key)
+      list[#list + 1] = {dim, read_symbol(name, dim, value)}
+   end
+   return list
+end
+
+--- Returns the sizes that are dynamic, in the order of the inputs: {name =, {input, dim}, ...}.
+function M.read_dynamic(dynamic, names, tensors)
+   if dynamic == nil then dynamic = {} end
+   if type(dynamic) ~= "table" then args.refuse("export", "dynamic", "a table", dynamic) end
+   local known, symbols = {}, {}
+   for i, name in ipairs(names) do known[name] = i end
+   for name in pairs(dynamic) do
+      if not known[name] then args.unknown_option("export: dynamic", name, known) end
+   end
+   for i, name in ipairs(names) do
+      for _, pair in ipairs(dynamic[name] and read_dims(name, dynamic[name], tensors[i]) or {}) do
+         local given = pair[2]
+         local symbol = symbols[given.name]
+         if not symbol then
+            symbol = given
+            symbols[#symbols + 1], symbols[given.name] = symbol, symbol
+         end
+         symbol.min, symbol.max = symbol.min or given.min, symbol.max or given.max
+         symbol[#symbol + 1] = {input = i, dim = pair[1]}
+      end
+   end
+   return symbols
+end
+
+-- Returns the size of a symbol in the example, and its largest size.
+local function range_of(tensors, symbol)
+   local size = tensors[symbol[1].input]:size(symbol[1].dim)
+   local title = "dynamic: " .. symbol.name
+   if size < 1 then args.refuse("export", title, "a size of at least 1", size) end
+   local least, most = symbol.min or 1, symbol.max or math.max(TIMES * size, AT_LEAST)
+   if size < least or size > most then
+      args.refuse("export", title, ("an example whose size is %d to %d"):format(least, most), size)
+   end
+   return size, least, most
+end
+
+-- Checks that a call with another size of a symbol has the graph's operators.
+local function check_size(graph, number, symbol, size, other)
+   local fine, message = pcall(graph.fits, graph, number, size, other)
+   if fine then return end
+   torch.raise(("%s; the call with %s = %d differs from that of the example"):format(
+      tostring(message):gsub("^[^:]*:%d+: ", ""), symbol.name, size))
+end
+
+-- Records a call with the largest size. If none was given, and the function fails for it, as beyond
+-- a table of positions, smaller ones are tried.
+local function record_largest(at, symbol, size, most)
+   while true do
+      local fine, result = pcall(at, most)
+      if fine then return most, result end
+      if symbol.max or most <= size then error(result, 0) end
+      most = math.max(most // 2, size)
+   end
+end
+
+-- Finds the integers of the graph that depend on a size. The function is called with other sizes:
+-- near the example's, at both ends of the range, and between. A size of 1, for which many models
+-- behave differently, is left out of the range if the operators then differ.
+function M.make_dynamic(graph, call, tensors, symbol)
+   local number
+   for _, place in ipairs(symbol) do
+      number = graph:dynamic(place.input, place.dim, symbol.name)
+   end
+   local size, least, most = range_of(tensors, symbol)
+   local function at(n) return M.record(call, with_size(tensors, symbol, n)) end
+   local largest
+   most, largest = record_largest(at, symbol, size, most)
+   local second = size < most and size + 1 or size - 1
+   local third = size + 3 <= most and size + 3 or math.max(size - 3, least)
+   if least == most then
+      second, third = size, size
+   else
+      graph:fit(number, second, at(second), third, at(third))
+   end
+   check_size(graph, number, symbol, most, largest)
+   for _, n in ipairs {2, 3, size // 2, (size + most) // 2} do
+      if n > least and n < most and n ~= size and n ~= second and n ~= third then
+         check_size(graph, number, symbol, n, at(n))
+      end
+   end
+   if least == 1 and not symbol.min then
+      local fine, single = pcall(at, 1)
+      graph:range(number, 1, most, fine and single or nil)
+   else
+      check_size(graph, number, symbol, least, at(least))
+      graph:range(number, least, most, true)
+   end
+end
+
+--- Returns the graph of a function for some inputs: what its calls with other values, and with
+--- other dynamic sizes, have in common.
+function M.graph(call, tensors, symbols)
+   local graph = M.record(call, tensors)
+   graph:same(M.record_other_values(call, tensors))
+   for _, symbol in ipairs(symbols) do M.make_dynamic(graph, call, tensors, symbol) end
+   return graph
+end
+
+return M

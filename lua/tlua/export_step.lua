@@ -1,0 +1,42 @@
+-- export_step.lua - torch.export_step: a training step as a program.
+
+local export = require "tlua.export"
+local step = require "tlua.export.step"
+local trace = require "tlua.export.trace"
+
+local wrap = getmetatable(export).wrap
+
+--- Returns a training step as a program: forward pass, backward pass, optimizer, schedule and
+--- random numbers, which tl_program_step of tlua.h runs without Lua, with the bits of the function.
+--- The function begins with zero_grad() and returns the loss, or several tensors. It is called some
+--- times while it is recorded; then parameters, optimizer, scheduler, scaler and random numbers are
+--- as they were.
+---
+---     local model = nn.Linear(2, 1)
+---     local optimizer = torch.optim.SGD(model:parameters(), {lr = 0.1})
+---     local function step(x, y)
+---        optimizer:zero_grad()
+---        local loss = nn.functional.mse_loss(model(x), y)
+---        loss:backward()
+---        optimizer:step()
+---        return loss:detach()
+---     end
+---     local x, y = torch.randn(8, 2), torch.randn(8, 1)
+---     local program = torch.export_step(step, {x, y}, {
+---        model = model, optimizer = optimizer,
+---     })
+---     local first = program(x, y):item()
+---     print(program(x, y):item() < first)
+---     --> true
+---@param fn function
+---@param inputs Tensor|table  the arguments of a call, as for torch.export
+---@param options {model: nn.Module|nn.Module[], optimizer: optim.Optimizer|optim.Optimizer[],
+--- scheduler: optim.LRScheduler|optim.LRScheduler[], scaler: amp.GradScaler, steps: integer, state:
+--- table<string, Tensor>, dynamic: table<string, table>, names: string[]}  what the function uses
+--- and changes; steps: how many steps of the scheduler are computed, 10000 by default, after which
+--- the program refuses to run; state: other tensors that the function changes, by name
+---@return export.Program
+return function(fn, inputs, options)
+   return wrap(step(fn, inputs, trace.check_options("export_step", options, "model", "optimizer",
+      "scheduler", "scaler", "steps", "state")))
+end

@@ -1,0 +1,308 @@
+-- Tests torch.export_step: programs that train give the bits of eager training, also after they were
+-- saved and loaded, and what a program cannot repeat is an error that names it.
+
+local torch = require "tlua"
+local nn, optim, F = torch.nn, torch.optim, torch.nn.functional
+
+local function mlp() return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 4)) end
+
+local function convnet()
+   return nn.Sequential(nn.Conv2d(1, 4, 3, {padding = 1}), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+                        nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(32, 4))
+end
+
+-- Returns a training step of a model, and what it uses.
+local function step_of(model, options)
+   local optimizer = options.optimizer(model:parameters())
+   local scheduler = options.scheduler and options.scheduler(optimizer)
+   local scaler = options.scaler and torch.GradScaler("cpu", options.scaler)
+   local function step(x, y)
+      optimizer:zero_grad()
+      local loss
+      do
+         local _ <close> = options.scaler and torch.autocast "cpu" or nil
+         loss = F.cross_entropy(model(x):float(), y)
+      end
+      if scaler then
+         scaler:scale(loss):backward()
+         if options.clip then scaler:unscale_(optimizer) end
+      else
+         loss:backward()
+      end
+      if options.clip then nn.utils.clip_grad_norm_(model:parameters(), options.clip) end
+      if scaler then
+         scaler:step(optimizer)
+         scaler:update()
+      else
+         optimizer:step()
+      end
+      if scheduler then scheduler:step() end
+      return loss:detach()
+   end
+   return step, {model = model, optimizer = optimizer, scheduler = scheduler, scaler = scaler,
+                 steps = scheduler and options.steps or nil}
+end
+
+-- Trains for 20 steps by a program, by the program after it was saved, and eagerly.
+local function check(make, options)
+   torch.manual_seed(1)
+   local model, twin = make(), make()
+   twin:load_state_dict(model:state_dict())
+   local x = make == mlp and torch.randn(12, 8) or torch.randn(12, 1, 8, 8)
+   local y = torch.randint(1, 5, {12})
+   local step, parts = step_of(model, options)
+   local eager = step_of(twin, options)
+   local program = torch.export_step(step, {x, y}, parts)
+   for name, value in pairs(model:state_dict()) do assert(value:equal(twin:state_dict()[name]), name) end
+   local path <const> = os.tmpname()
+   program:save(path)
+   local loaded = torch.export.load(path)
+   os.remove(path)
+   local losses = {}
+   for _, run in ipairs {eager, program, loaded} do
+      torch.manual_seed(7)
+      local list = {}
+      for i = 1, 20 do list[i] = run(x, y):item() end
+      losses[#losses + 1] = list
+   end
+   assert.same(losses[1], losses[2])
+   assert.same(losses[1], losses[3])
+   assert(losses[1][20] ~= losses[1][1])
+   for name, value in pairs(twin:state_dict()) do
+      assert(value:equal(model:state_dict()[name]), name)
+      assert(value:equal(loaded:state_dict()[name]), name)
+   end
+   return program, loaded
+end
+
+local function sgd(params) return optim.SGD(params, {lr = 0.05, momentum = 0.9}) end
+local function adamw(params) return optim.AdamW(params, {lr = 0.01}) end
+
+describe("a training step as a program", function()
+   it("has the bits of 20 eager steps", function()
+      for _, make in ipairs {mlp, convnet} do
+         check(make, {optimizer = sgd})
+         check(make, {optimizer = adamw})
+      end
+   end)
+
+   it("follows schedules of learning rates", function()
+      local schedules = {
+         function(o) return optim.lr_scheduler.CosineAnnealingLR(o, {T_max = 20}) end,
+         function(o) return optim.lr_scheduler.StepLR(o, 5) end,
+         function(o) return optim.lr_scheduler.OneCycleLR(o, 0.1, {total_steps = 60}) end,
+         function(o) return optim.lr_scheduler.LambdaLR(o, function(epoch) return 0.95 ^ epoch end) end,
+      }
+      for _, scheduler in ipairs(schedules) do
+         check(mlp, {optimizer = sgd, scheduler = scheduler, steps = 40})
+         check(convnet, {optimizer = adamw, scheduler = scheduler, steps = 40})
+      end
+   end)
+
+   it("has the steps of every optimizer of one kernel", function()
+      for _, name in ipairs {"Adam", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta", "ASGD", "Rprop",
+                             "Lion"} do
+         check(mlp, {optimizer = function(params) return optim[name](params, {lr = 0.01}) end})
+      end
+      check(mlp, {optimizer = function(params) return optim.SGD(params, {lr = 0.1}) end})
+   end)
+
+   it("clips gradients and scales losses", function()
+      check(mlp, {optimizer = adamw, clip = 0.1})
+      check(mlp, {optimizer = adamw, scaler = {init_scale = 256, growth_interval = 3}})
+      check(convnet, {optimizer = sgd, scaler = {init_scale = 256, growth_interval = 3}, clip = 0.5})
+   end)
+
+   it("trains layers with loops and attention", function()
+      local function train(model, x)
+         local optimizer = adamw(model:parameters())
+         local function step(t)
+            optimizer:zero_grad()
+            local loss = (model(t)):square():mean()
+            loss:backward()
+            optimizer:step()
+            return loss:detach()
+         end
+         local program = torch.export_step(step, {x}, {model = model, optimizer = optimizer})
+         local path <const> = os.tmpname()
+         program:save(path)
+         local loaded = torch.export.load(path)
+         os.remove(path)
+         for _ = 1, 5 do assert.equal(step(x):item(), loaded(x):item()) end
+      end
+      train(nn.LSTM(4, 6, {batch_first = true}), torch.randn(3, 5, 4))
+      train(nn.TransformerEncoderLayer(16, 4, {dim_feedforward = 32, batch_first = true, dropout = 0}),
+            torch.randn(2, 5, 16))
+      train(nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 4), nn.BatchNorm1d(4)),
+            torch.randn(6, 4))
+   end)
+
+   it("goes on where it was saved", function()
+      local program, loaded = check(mlp, {optimizer = adamw, steps = 60, scheduler = function(o)
+         return optim.lr_scheduler.ExponentialLR(o, {gamma = 0.9})
+      end})
+      local path <const> = os.tmpname()
+      torch.manual_seed(11)
+      loaded:save(path)
+      local again = torch.export.load(path)
+      os.remove(path)
+      local x, y = torch.randn(12, 8), torch.randint(1, 5, {12})
+      for _ = 1, 5 do
+         torch.manual_seed(3)
+         local a = program(x, y)
+         torch.manual_seed(3)
+         assert(a:equal(again(x, y)))
+      end
+   end)
+
+   it("takes batches of other sizes", function()
+      local model = mlp()
+      local step, parts = step_of(model, {optimizer = sgd})
+      local twin = mlp()
+      twin:load_state_dict(model:state_dict())
+      local eager = step_of(twin, {optimizer = sgd})
+      parts.dynamic = {x = {[1] = "n"}, y = {[1] = "n"}}
+      local program = torch.export_step(step, {torch.randn(4, 8), torch.randint(1, 5, {4})}, parts)
+      for n = 2, 9 do
+         local x, y = torch.randn(n, 8), torch.randint(1, 5, {n})
+         torch.manual_seed(n)
+         local expected = eager(x, y)
+         torch.manual_seed(n)
+         assert(expected:equal(program:step(x, y)))
+      end
+   end)
+
+   it("computes gradients without an optimizer", function()
+      local w = torch.randn(3):requires_grad_()
+      local program = torch.export_step(function(x)
+         local loss = (w * x):square():sum()
+         local grad = torch.autograd.grad(loss, w, {create_graph = true})
+         local penalty = (grad * grad):sum()
+         penalty:backward()
+         local second = w.grad:clone()
+         w.grad = nil
+         return loss:detach(), grad:detach(), second
+      end, {torch.randn(3)}, {state = {w = w}})
+      local x = torch.tensor {1.0, 2.0, 3.0}
+      local _, grad, second = program(x)
+      assert(grad:allclose(2 * w:detach() * x:square()))
+      assert(second:allclose(8 * w:detach() * x:pow(4)))
+      assert.is_nil(w.grad)
+   end)
+
+   it("leaves everything as it was", function()
+      local model = mlp()
+      local step, parts = step_of(model, {optimizer = adamw, scheduler = function(o)
+         return optim.lr_scheduler.StepLR(o, 2)
+      end, steps = 10})
+      model[1].weight.grad = torch.ones(16, 8)
+      torch.manual_seed(4)
+      local before, lr, last = torch.get_rng_state(), parts.optimizer.param_groups[1].lr, parts.scheduler.last_epoch
+      torch.export_step(step, {torch.randn(4, 8), torch.randint(1, 5, {4})}, parts)
+      torch.manual_seed(4)
+      assert.same(before, torch.get_rng_state())
+      assert.equal(lr, parts.optimizer.param_groups[1].lr)
+      assert.equal(last, parts.scheduler.last_epoch)
+      assert.same({1, 1}, model[1].weight.grad[{1, {1, 2}}]:tolist())
+      assert.is_nil(model[4].weight.grad)
+      assert.equal(0, parts.optimizer.state[1].step:item())
+   end)
+end)
+
+describe("a training step that a program cannot repeat", function()
+   local x, y = torch.randn(4, 8), torch.randint(1, 5, {4})
+
+   local function refused(pattern, change, options)
+      local model = mlp()
+      local step, parts = step_of(model, options or {optimizer = sgd})
+      local fn = change(step, parts, model)
+      assert.error_matches(function() torch.export_step(fn, {x, y}, parts) end, pattern)
+   end
+
+   it("reads a value", function()
+      refused("item: expected no use of a tensor's values", function(step)
+         return function(a, b)
+            local loss = step(a, b)
+            if loss:item() > 100 then return loss * 2 end
+            return loss
+         end
+      end)
+   end)
+
+   it("keeps gradients of earlier steps", function()
+      refused("export_step: 1.weight has a gradient of an earlier step; begin the step with zero_grad%(%)",
+         function(_, parts, model)
+            return function(a, b)
+               local loss = F.cross_entropy(model(a), b)
+               loss:backward()
+               parts.optimizer:step()
+               return loss:detach()
+            end
+         end)
+   end)
+
+   it("calls functions in Lua in the backward pass", function()
+      refused("the backward pass calls a function in Lua", function(step, _, model)
+         model[1].weight:register_hook(function(grad) return grad * 2 end)
+         return step
+      end)
+   end)
+
+   it("changes what it does not name", function()
+      local counter = torch.zeros(1)
+      refused("add_: it changes a tensor that is a constant of the program, .* or name it in the option `state`",
+         function(step)
+            return function(a, b)
+               counter:add_(1)
+               return step(a, b)
+            end
+         end)
+   end)
+
+   it("has another optimizer", function()
+      refused("expected one whose step is one kernel, such as SGD or AdamW, got optim.LBFGS", function(step)
+         return step
+      end, {optimizer = function(params) return optim.LBFGS(params) end})
+   end)
+
+   it("has a schedule that is not named", function()
+      refused("an option of the optimizer differs from step to step, 0.05 and 0.0%d+; give its scheduler",
+         function(step, parts)
+            parts.scheduler = nil
+            return step
+         end, {optimizer = sgd, scheduler = function(o) return optim.lr_scheduler.ExponentialLR(o, {gamma = 0.9}) end})
+      refused("the function does not call its method `step`", function(step, parts)
+         parts.scheduler = optim.lr_scheduler.ExponentialLR(parts.optimizer, {gamma = 0.9})
+         return step
+      end)
+      refused("ReduceLROnPlateau depends on values", function(step, parts)
+         parts.scheduler = optim.lr_scheduler.ReduceLROnPlateau(parts.optimizer)
+         return step
+      end)
+   end)
+
+   it("is past the end of its schedule", function()
+      local step, parts = step_of(mlp(), {optimizer = sgd, steps = 3, scheduler = function(o)
+         return optim.lr_scheduler.ExponentialLR(o, {gamma = 0.9})
+      end})
+      local program = torch.export_step(step, {x, y}, parts)
+      for _ = 1, 3 do program(x, y) end
+      assert.error_matches(function() program(x, y) end,
+         "program: expected one of the 3 steps that the schedule was exported for, got step 4")
+   end)
+
+   it("gets options or arguments that do not fit", function()
+      local function fails(pattern, fn, inputs, options)
+         assert.error_matches(function() torch.export_step(fn, inputs, options) end, pattern)
+      end
+      local function step(t) return t end
+      fails("export_step: fn: expected a function", 3, {x})
+      fails("did you mean optimizer", step, {x}, {optimiser = 1})
+      fails("export_step: model: expected a module or a list of them, got 3", step, {x}, {model = 3})
+      fails("export_step: steps: expected an integer of at least 1, got 0", step, {x}, {steps = 0})
+      fails("export_step: state: expected a table of tensors by name", step, {x}, {state = {1}})
+      fails("export_step: inputs: expected a list", step, 3)
+      assert.error_matches(function() torch.export(nn.ReLU(), {x}):step(x) end,
+         "program.step: expected a program of torch.export_step, got one of torch.export")
+   end)
+end)
