@@ -256,6 +256,65 @@ describe("an operator on complex numbers", function()
       assert.same({1, 0, 1, 0}, elements(empty:prod(1)))
    end)
 
+   it("of layers and statistics gives PyTorch's values", function()
+      local F, C <const> = torch.nn.functional, {dtype = "complex128"}
+      local function made(fn, ...)
+         local sizes = {...}
+         sizes[#sizes + 1] = 2
+         local n = 1
+         for _, size in ipairs(sizes) do n = n * size end
+         return fn(torch.arange(n, {dtype = "float64"})):reshape(sizes):view_as_complex()
+      end
+      local image, kernel = made(torch.sin, 2, 4, 5, 4), made(torch.cos, 4, 2, 3, 2)
+      local bias = torch.tensor({torch.complex(1, 2), -0.5 * i, 0.25, torch.complex(3, -1)}, C)
+      local rows = image[{1, {1, 2}, {}, 1}]:contiguous()
+      local x = numbers(reference.some)
+      local y = x:flip(1) + torch.complex(0.25, 0.5)
+      local nan <const>, inf <const> = 0 / 0, math.huge
+      local odd = torch.tensor({torch.complex(nan, inf), torch.complex(-inf, 1),
+         torch.complex(2, nan), torch.complex(1, 1)}, C)
+      local line = kernel:select(4, 1)
+      local variance, mean = torch.var_mean(rows, 2)
+      for name, actual in pairs {
+         conv2d = F.conv2d(image, kernel, bias, {2, 1}, 1, {1, 2}, 2),
+         conv_transpose2d = F.conv_transpose2d(image, kernel, bias, 2, 1, 1, 2),
+         conv1d = F.conv1d(rows, line), unfold = F.unfold(image, 3),
+         linear = F.linear(rows[{{}, {1, 2}}], line[{1, {}, {1, 2}}], bias[{{1, 2}}]),
+         bilinear = F.bilinear(rows[{{}, {1, 2}}], rows[{{}, {1, 3}}],
+            line[{{1, 2}}].mT[{{}, {1, 2}, {1, 1}}]:expand(2, 2, 3)),
+         silu = F.silu(x), softsign = F.softsign(x), tanhshrink = F.tanhshrink(x),
+         logsumexp = rows:logsumexp(2), logaddexp = x:logaddexp(y),
+         rms_norm = F.rms_norm(rows, {5}, rows[1]), cov = torch.cov(rows),
+         corrcoef = torch.corrcoef(rows), renorm = rows:renorm(2, 1, 1.0),
+         nan_to_num = odd:nan_to_num(7), ldexp = x:ldexp(torch.tensor(3)),
+         gradient = torch.gradient(rows, {dim = 2})[1],
+         linspace = torch.linspace(torch.complex(1, -2), torch.complex(3, 1), 4, C),
+         logspace = torch.logspace(0, torch.complex(1, 1), 3, C),
+         var_mean = torch.stack {variance:to "complex128", mean},
+         triplet = F.triplet_margin_loss(rows, rows:flip(1), rows * (2 * i)),
+         vecdot = torch.linalg.vecdot(rows, rows:flip(2)),
+      } do
+         close(reference.functions[name], elements(actual), 1e-10, name)
+      end
+      assert.equal("complex64", torch.linspace(0, i, 3).dtype)
+      assert.raises("linspace: the complex number 0+1i does not fit in a tensor of dtype float32",
+         function() torch.linspace(0, i, 3, {dtype = "float32"}) end)
+   end)
+
+   it("drops numbers, not their parts", function()
+      local F <const> = torch.nn.functional
+      local z = torch.full({1000}, torch.complex(1, 2))
+      torch.manual_seed(1)
+      for name, y in pairs {
+         dropout = F.dropout(z, 0.5), dropout1d = F.dropout1d(z:view(10, 100, 1), 0.5):flatten(),
+      } do
+         local kept = y:ne(0)
+         assert.is_true(kept:sum():item() > 400 and kept:sum():item() < 600, name)
+         assert.is_true(torch.equal(y[kept], z[kept] * 2), name)
+      end
+      assert.is_true(F.alpha_dropout(z, 0.5, true):isfinite():all():item())
+   end)
+
    it("multiplies matrices like the sums of products", function()
       torch.manual_seed(3)
       local options = {dtype = "complex128"}

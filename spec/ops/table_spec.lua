@@ -349,6 +349,7 @@ local of_complex <const> = {
 local real_results <const> = {abs = true, angle = true}
 local real_examples <const> = {
    ["T(3), P(3), {rounding_mode = 'floor'}"] = "complex quotients are not rounded",
+   ["T(2, 4), {correction = 0, aweights = P(4)}"] = "weights of observations are real",
 }
 
 local function check_complex(row, text, faults)

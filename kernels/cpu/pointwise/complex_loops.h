@@ -129,6 +129,20 @@ static inline T sinc_of(T x) {
   return nonzero(x) ? divided(TLK_OF(csin)(u), u) : pair(1, 0);
 }
 
+/* Returns silu's derivative, s + x s (1 - s) for the sigmoid s. */
+static inline T silu_slope(T x) {
+  T s = sigmoid_of(x);
+  return times(s, pair(1, 0) + times(x, pair(1, 0) - s));
+}
+
+/* Returns log(exp(a) + exp(b)); the number with the larger real part is taken out. */
+static inline T log_sum(T a, T b) {
+  T most = re(a) < re(b) ? b : a, least = re(a) < re(b) ? a : b;
+  if (re(least) == -INFINITY && !isnan(re(most))) return most;
+  if (re(most) == INFINITY && re(least) != INFINITY) return most;
+  return most + log1p_of(TLK_OF(cexp)(least - most));
+}
+
 /* Computes from the nearer end, so that weight 1 gives the end exactly. */
 static inline T lerp_of(T a, T b, T c) {
   bool near = re(c) * re(c) + im(c) * im(c) < (R)0.25;
@@ -145,6 +159,8 @@ Z2(ne, uint8_t, re(a) != re(b) || im(a) != im(b))
 Z2(logical_and, uint8_t, nonzero(a) && nonzero(b))
 Z2(logical_or, uint8_t, nonzero(a) || nonzero(b))
 Z2(logical_xor, uint8_t, nonzero(a) != nonzero(b))
+Z2(logaddexp, T, log_sum(a, b))
+Z2(silu_backward, T, times(a, pair(re(silu_slope(b)), -im(silu_slope(b)))))
 Z3(addcmul, T, a + times(times(p, b), c))
 Z3(addcdiv, T, a + divided(times(p, b), c))
 Z3(lerp, T, lerp_of(a, b, c))
@@ -182,6 +198,9 @@ Z1(acosh, T, TLK_OF(cacosh)(x))
 Z1(atanh, T, TLK_OF(catanh)(x))
 Z1(sigmoid, T, sigmoid_of(x))
 Z1(sinc, T, sinc_of(x))
+Z1(silu, T, times(x, sigmoid_of(x)))
+Z1(softsign, T, scaled(x, 1 / (1 + TLK_OF(cabs)(x))))
+Z1(tanhshrink, T, x - TLK_OF(ctanh)(x))
 Z1(isnan, uint8_t, is_nan(x))
 Z1(isinf, uint8_t, isinf(re(x)) || isinf(im(x)))
 Z1(isfinite, uint8_t, isfinite(re(x)) && isfinite(im(x)))

@@ -350,6 +350,58 @@ static tl_Tensor *convolve_whole(tl_Tensor *input, tl_Tensor *weight, tl_Tensor 
   return tli_chain_end(&c, TLI_STEP(&c, tlo_to_dtype(whole, (tl_DType)input->dtype)));
 }
 
+/* ---- complex convolutions as one real convolution ----
+**
+** Each complex channel becomes two real ones, its parts, and each element re + im i of the weight a
+** block: the output's real part is re times the input's real part minus im times the imaginary
+** one, its imaginary part im times the real and re times the imaginary one. */
+
+/* Returns the parts of t, of shape (sizes of t's first k dimensions with the k-th doubled, rest). */
+static tl_Tensor *channel_parts(tli_Chain *c, tl_Tensor *t, int k) {
+  int64_t sizes[TL_MAX_DIMS];
+  tl_Tensor *pairs = TLI_STEP(c, tlo_view_as_real(t));
+  tl_Tensor *moved =
+      TLI_STEP(c, tlo_movedim(pairs, (tl_Ints){1, (int64_t[]){-1}}, (tl_Ints){1, (int64_t[]){k}}));
+  for (int d = 0; d < t->ndim; d++) sizes[d] = t->sizes[d] * (d == k - 1 ? 2 : 1);
+  return TLI_STEP(c, tlo_reshape(moved, (tl_Ints){t->ndim, sizes}));
+}
+
+/* Returns the weight's blocks: the first two dimensions are doubled. The first one belongs to
+** outputs, or, if transposed, to inputs. */
+static tl_Tensor *weight_blocks(tli_Chain *c, tl_Tensor *weight, bool transposed) {
+  int64_t sizes[TL_MAX_DIMS];
+  tl_Tensor *re = TLI_STEP(c, tlo_real(weight)), *im = TLI_STEP(c, tlo_imag(weight));
+  tl_Tensor *minus = chain_neg(c, im);
+  tl_Tensor *rows[2][2] = {{re, transposed ? im : minus}, {transposed ? minus : im, re}};
+  tl_Tensor *first = TLI_STEP(c, tlo_stack((tl_Tensors){2, rows[0]}, 2));
+  tl_Tensor *second = TLI_STEP(c, tlo_stack((tl_Tensors){2, rows[1]}, 2));
+  tl_Tensor *both = TLI_STEP(c, tlo_stack((tl_Tensors){2, (tl_Tensor *[]){first, second}}, 1));
+  for (int d = 0; d < weight->ndim; d++) sizes[d] = weight->sizes[d] * (d < 2 ? 2 : 1);
+  return TLI_STEP(c, tlo_reshape(both, (tl_Ints){weight->ndim, sizes}));
+}
+
+static tl_Tensor *convolve_complex(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias, int n,
+                                   const Options *o) {
+  uint64_t count = tli_node_count();
+  tli_Chain c = {0};
+  tl_Tensor *in = channel_parts(&c, input, 2);
+  tl_Tensor *w = weight_blocks(&c, weight, o->transposed);
+  tl_Tensor *b = bias ? channel_parts(&c, bias, 1) : NULL;
+  tl_Tensor *parts =
+      TLI_STEP(&c, tlo_convolution(in, w, b, (tl_Ints){n, o->stride}, (tl_Ints){n, o->padding},
+                                   (tl_Ints){n, o->dilation}, o->transposed,
+                                   (tl_Ints){n, o->output_padding}, o->groups));
+  if (c.failed) return tli_chain_end(&c, NULL);
+  int64_t sizes[TL_MAX_DIMS] = {parts->sizes[0], parts->sizes[1] / 2, 2};
+  for (int d = 2; d < parts->ndim; d++) sizes[d + 1] = parts->sizes[d];
+  tl_Tensor *apart = TLI_STEP(&c, tlo_reshape(parts, (tl_Ints){parts->ndim + 1, sizes}));
+  tl_Tensor *pairs =
+      TLI_STEP(&c, tlo_movedim(apart, (tl_Ints){1, (int64_t[]){2}}, (tl_Ints){1, (int64_t[]){-1}}));
+  tl_Tensor *result = tli_chain_end(&c, TLI_STEP(&c, tlo_complex_of_pairs(pairs)));
+  tli_entitle(result, "Add", count); /* names the node as PyTorch does */
+  return result;
+}
+
 static tl_Tensor *convolve(const char *op, int n, tl_Tensor *input, tl_Tensor *weight,
                            tl_Tensor *bias, tl_Ints stride, tl_Ints padding, tl_Ints dilation,
                            bool transposed, tl_Ints output_padding, int64_t groups) {
@@ -371,6 +423,8 @@ static tl_Tensor *convolve(const char *op, int n, tl_Tensor *input, tl_Tensor *w
                           ? tlo_convolution(batch, weight, bias, (tl_Ints){n, o.stride},
                                             (tl_Ints){n, o.padding}, (tl_Ints){n, o.dilation},
                                             transposed, (tl_Ints){n, o.output_padding}, groups)
+                      : tli_is_complex((tl_DType)input->dtype)
+                          ? convolve_complex(batch, weight, bias, n, &o)
                           : convolve_whole(batch, weight, bias, n, &o);
   tli_release(batch);
   if (!single || result == NULL) return result;

@@ -79,6 +79,16 @@ tl_Tensor *tli_op_col2im(tl_Tensor *self, tl_Ints size, tl_Ints kernel, tl_Ints 
 
 tl_Tensor *tlo_unfold_windows(tl_Tensor *input, tl_Ints kernel_size, tl_Ints dilation,
                               tl_Ints padding, tl_Ints stride) {
+  if (tli_is_complex((tl_DType)input->dtype)) {
+    uint64_t count = tli_node_count();
+    tli_Chain c = {0};
+    tl_Tensor *re = TLI_STEP(&c, tlo_real(input)), *im = TLI_STEP(&c, tlo_imag(input));
+    re = TLI_STEP(&c, tlo_unfold_windows(re, kernel_size, dilation, padding, stride));
+    im = TLI_STEP(&c, tlo_unfold_windows(im, kernel_size, dilation, padding, stride));
+    tl_Tensor *result = tli_chain_end(&c, TLI_STEP(&c, tlo_complex(re, im)));
+    tli_entitle(result, "Im2Col", count);
+    return result;
+  }
   if (input->ndim != 3 && input->ndim != 4)
     return tli_fail_null(TL_ESHAPE, "unfold: input: expected (N, C, H, W) or (C, H, W), got %s",
                          tli_sizes_str(input));

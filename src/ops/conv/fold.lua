@@ -24,3 +24,5 @@ op {[[col2im(Tensor self, int[] size, int[] kernel, int[] dilation, int[] paddin
       -> Tensor]],
     name = "fold", node = "Col2Im",
     internal = true, grad = {self = "im2col(grad, kernel, dilation, padding, stride)"}}
+
+takes_complex "unfold_windows"

@@ -206,7 +206,27 @@ tl_Tensor *tlo_range(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType d
 }
 
 static tl_Tensor *spaced(const char *op, tl_Scalar start, tl_Scalar end, int64_t steps,
+                         tl_DType dtype, tl_Device device);
+
+/* Returns complex numbers whose parts are evenly spaced. */
+static tl_Tensor *spaced_complex(const char *op, tl_Scalar start, tl_Scalar end, int64_t steps,
+                                 tl_DType dtype, tl_Device device) {
+  if (dtype == TL_NODTYPE) dtype = tli_complex_dtype(tli_default_dtype());
+  TL_TRY_NULL(tli_check_complex_number(op, start, dtype) &&
+              tli_check_complex_number(op, end, dtype));
+  tl_Scalar from = tli_float(tli_to_double(start)), to = tli_float(tli_to_double(end));
+  tl_DType part = tli_real_dtype(dtype);
+  tli_Chain c = {0};
+  tl_Tensor *re = TLI_STEP(&c, spaced(op, from, to, steps, part, device));
+  tl_Tensor *im =
+      TLI_STEP(&c, spaced(op, tli_float(start.imag), tli_float(end.imag), steps, part, device));
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_complex(re, im)));
+}
+
+static tl_Tensor *spaced(const char *op, tl_Scalar start, tl_Scalar end, int64_t steps,
                          tl_DType dtype, tl_Device device) {
+  if (start.kind == TL_COMPLEX || end.kind == TL_COMPLEX || tli_complex_wanted(dtype))
+    return spaced_complex(op, start, end, steps, dtype, device);
   if (steps < 0)
     return tli_fail_null(TL_EARG, "%s: expected at least 0 steps, got %" PRId64, op, steps);
   if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "%s: not defined for bool", op);
@@ -231,7 +251,12 @@ tl_Tensor *tlo_linspace(tl_Scalar start, tl_Scalar end_, int64_t steps, tl_DType
 
 tl_Tensor *tlo_logspace(tl_Scalar start, tl_Scalar end_, int64_t steps, tl_Scalar base,
                         tl_DType dtype, tl_Device device) {
-  if (dtype == TL_NODTYPE) dtype = tli_default_dtype();
+  bool complex = start.kind == TL_COMPLEX || end_.kind == TL_COMPLEX;
+  if (dtype == TL_NODTYPE)
+    dtype = complex ? tli_complex_dtype(tli_default_dtype()) : tli_default_dtype();
+  TL_TRY_NULL(tli_check_complex_number("logspace", start, dtype) &&
+              tli_check_complex_number("logspace", end_, dtype) &&
+              tli_check_complex_number("logspace", base, TL_F64));
   if (dtype == TL_BOOL) return tli_fail_null(TL_EDTYPE, "logspace: not defined for bool");
   if (is_integer(dtype)) {
     start = whole(start);
@@ -239,7 +264,8 @@ tl_Tensor *tlo_logspace(tl_Scalar start, tl_Scalar end_, int64_t steps, tl_Scala
   }
   tl_Scalar number = tli_float(tli_to_double(base));
   tli_Chain c = {0};
-  tl_Tensor *exponents = TLI_STEP(&c, spaced("logspace", start, end_, steps, TL_F64, device));
+  tl_Tensor *exponents = TLI_STEP(
+      &c, spaced("logspace", start, end_, steps, tli_is_complex(dtype) ? TL_C128 : TL_F64, device));
   tl_Tensor *powers = TLI_STEP(&c, tli_number_with(tlo_pow, number, exponents));
   return tli_chain_end(&c, chain_to(&c, powers, dtype));
 }

@@ -179,3 +179,5 @@ F {"triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float m
    also = true, composite = true,
    autocast = "float32",
    examples = {"T(3, 4), T(3, 4), T(3, 4)", "T(3, 4), T(3, 4), T(3, 4), 0.5, 1, 1e-6, true, 'sum'"}}
+
+takes_complex "triplet_margin_loss"

@@ -22,3 +22,5 @@ F {"bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor bias=nil) -> Te
    composite = true,
    autocast = {gpu = "widest"},
    examples = {"T(4, 3), T(4, 2), T(5, 3, 2), T(5)", "T(2, 2, 3), T(2, 2, 2), T(1, 3, 2)"}}
+
+takes_complex "linear bilinear"

@@ -19,7 +19,7 @@ static Rows rows_of(const tl_Tensor *t, int64_t dims) {
 /* Checks that normalized_shape equals input's last sizes and the parameters' shape. */
 static bool check_shape(const char *op, const tl_Tensor *input, tl_Ints shape,
                         const tl_Tensor *weight, const tl_Tensor *bias) {
-  TL_TRY(tli_check_floating(op, input));
+  TL_TRY(tli_is_complex((tl_DType)input->dtype) || tli_check_floating(op, input));
   bool fits = shape.n >= 1 && shape.n <= input->ndim;
   for (int64_t d = 0; fits && d < shape.n; d++)
     fits = input->sizes[input->ndim - shape.n + d] == shape.v[d];
@@ -155,12 +155,28 @@ bool tlo_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dim
 /* Returns the dtype's epsilon, the distance from 1 to the next number. Integers are refused
 ** later. */
 static double rms_epsilon(tl_DType dtype) {
-  return tli_float_epsilon(tli_is_float(dtype) ? dtype : TL_F32);
+  return tli_float_epsilon(tli_is_inexact(dtype) ? dtype : TL_F32);
+}
+
+/* Computes input * (mean(input^2) + eps)^-1/2 for complex numbers. As in PyTorch, the squares are
+** those of complex numbers, not of magnitudes. */
+static tl_Tensor *complex_rms_norm(tl_Tensor *input, int64_t dims, tl_Tensor *weight, double eps) {
+  int64_t last[TL_MAX_DIMS];
+  for (int64_t k = 0; k < dims; k++) last[k] = k - dims;
+  tli_Chain c = {0};
+  tl_Tensor *squares = TLI_STEP(&c, tlo_square(input));
+  tl_Tensor *mean = TLI_STEP(&c, tlo_mean(squares, (tl_Ints){dims, last}, true, TL_NODTYPE));
+  tl_Tensor *shifted = chain_add(&c, mean, chain_number(&c, eps));
+  tl_Tensor *factor = TLI_STEP(&c, tlo_rsqrt(shifted));
+  tl_Tensor *result = chain_mul(&c, input, factor);
+  return tli_chain_end(&c, weight ? chain_mul(&c, result, weight) : result);
 }
 
 tl_Tensor *tlo_rms_norm(tl_Tensor *input, tl_Ints normalized_shape, tl_Tensor *weight, double eps) {
   TL_TRY_NULL(check_shape("rms_norm", input, normalized_shape, weight, NULL));
   if (isnan(eps)) eps = rms_epsilon((tl_DType)input->dtype);
+  if (tli_is_complex((tl_DType)input->dtype))
+    return complex_rms_norm(input, normalized_shape.n, weight, eps);
   tl_Tensor *out[2];
   bool ok = tlo_rms_norm_core(input, normalized_shape.n, weight, eps, out);
   return first_of(ok, out, 2);

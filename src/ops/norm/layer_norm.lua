@@ -81,3 +81,5 @@ op {[[add_rms_norm_backward(Tensor grad_output, Tensor grad_sum, Tensor sum, int
       Tensor weight, Tensor rstd, float eps, bool want_input, bool want_residual, bool want_weight)
       -> (Tensor input, Tensor residual, Tensor weight)]],
     internal = true, composite = true}
+
+takes_complex "rms_norm"

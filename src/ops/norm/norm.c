@@ -493,7 +493,8 @@ tl_Tensor *tlo_group_norm(tl_Tensor *input, int64_t num_groups, tl_Tensor *weigh
 /* ---- renorm ---- */
 
 tl_Tensor *tlo_renorm(tl_Tensor *self, double p, int64_t dim, double maxnorm) {
-  if (!tli_is_float((tl_DType)self->dtype))
+  bool complex = tli_is_complex((tl_DType)self->dtype);
+  if (!tli_is_inexact((tl_DType)self->dtype))
     return tli_fail_null(TL_EDTYPE, "renorm: self: expected a floating tensor, got %s",
                          tl_dtype_name((tl_DType)self->dtype));
   if (self->ndim < 2)
@@ -508,13 +509,15 @@ tl_Tensor *tlo_renorm(tl_Tensor *self, double p, int64_t dim, double maxnorm) {
   for (int k = 0; k < self->ndim; k++)
     if (k != d) others[n++] = k;
   tli_Chain c = {0};
-  tl_Tensor *wide = TLI_STEP(&c, tlo_to(self, stat_dtype(self), false, false, TLI_NODEVICE, NULL));
+  tl_Tensor *size = complex ? TLI_STEP(&c, tlo_abs(self)) : self;
+  if (c.failed) return tli_chain_end(&c, NULL);
+  tl_Tensor *wide = TLI_STEP(&c, tlo_to(size, stat_dtype(size), false, false, TLI_NODEVICE, NULL));
   tl_Tensor *norms = TLI_STEP(&c, tlo_p_norm(wide, tli_float(p), (tl_Ints){n, others}, true));
   tl_Tensor *above = chain_with(&c, tlo_gt, norms, maxnorm);
   tl_Tensor *most = chain_number(&c, maxnorm);
   tl_Tensor *factor = chain_div(&c, most, chain_add(&c, norms, chain_number(&c, 1e-7)));
   factor = TLI_STEP(&c, tli_where_else(above, factor, tli_float(1)));
-  factor = TLI_STEP(&c, tlo_to_dtype(factor, (tl_DType)self->dtype));
+  factor = TLI_STEP(&c, tlo_to_dtype(factor, tli_real_dtype((tl_DType)self->dtype)));
   return tli_chain_end(&c, chain_mul(&c, self, factor));
 }
 

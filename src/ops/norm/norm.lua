@@ -78,3 +78,5 @@ op {"renorm(Tensor self, float p, dim dim, float maxnorm) -> Tensor",
     doc = "Scales each position along dim whose p-norm is larger than maxnorm down to that norm.",
     composite = true, inplace = true,
     autocast = {gpu = "float32"}, examples = {"T(3, 4), 2, 1, 1", "T(2, 3, 2), 1, 2, 0.5"}}
+
+takes_complex "renorm"

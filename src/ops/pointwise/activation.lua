@@ -7,7 +7,8 @@ local function F(entry)
 end
 
 -- Defines an elementwise activation, and its derivative's kernel `name`_backward(grad_output, self,
--- params). `second` is the derivative of that kernel with respect to self.
+-- params). `second` is the derivative of that kernel with respect to self, `first` that with respect
+-- to grad_output if it is not the kernel itself.
 local function activation(name, params, entry)
    local typed, plain = "", ""
    for _, p in ipairs(params) do
@@ -15,8 +16,8 @@ local function activation(name, params, entry)
       plain = plain .. ", " .. p:match("^[%w_]+")
    end
    local backward = name .. "_backward"
-   local second = entry.second
-   entry.second = nil
+   local first, second = entry.first or backward .. "(grad, self" .. plain .. ")", entry.second
+   entry.first, entry.second = nil, nil
    entry[1] = name .. "(Tensor self" .. typed .. ") -> Tensor"
    entry.pointwise = entry.pointwise or {types = "floating"}
    if entry.inplace == nil then entry.inplace = true end
@@ -26,7 +27,7 @@ local function activation(name, params, entry)
    F(entry)
    op {backward .. "(Tensor grad_output, Tensor self" .. typed:gsub("=[^,]*", "") .. ") -> Tensor",
        internal = true, pointwise = {types = "floating"},
-       grad = {grad_output = backward .. "(grad, self" .. plain .. ")", self = second}}
+       grad = {grad_output = first, self = second}}
 end
 
 -- Rectifiers --------------------------------------------------------------------------------------
@@ -127,8 +128,9 @@ op {"gelu_tanh_second(Tensor self) -> Tensor",
     pointwise = {types = "floating", rare = true},
     nondiff = "third derivative of gelu"}
 activation("silu", {}, {doc = "Computes self * sigmoid(self).",
-   second = [[grad * grad_output * sigmoid(self) * (1 - sigmoid(self)) * (2 + self * (1 - 2 *
-   sigmoid(self)))]]})
+   first = "conj(silu_backward(conj(grad), self))",
+   second = [[conj(grad) * grad_output * conj(sigmoid(self) * (1 - sigmoid(self)) * (2 + self * (1 -
+   2 * sigmoid(self))))]]})
 example("silu", [[
    print(torch.nn.functional.silu(torch.tensor {-1.0, 0.0, 1.0}))
    --> tensor([-0.2689,  0.0000,  0.7311])]])
@@ -150,11 +152,12 @@ example("softplus", [[
 F {"softsign(Tensor self) -> Tensor", node = "Div",
 doc = "Computes self / (1 + |self|).", method = false,
    pointwise = {types = "floating"},
-   grad = {self = "grad / square(abs(self) + 1)"}, examples = {"T(3, 4)"}}
+   grad = {self = "softsign_backward(grad, self)"}, examples = {"T(3, 4)"}}
+op {"softsign_backward(Tensor grad, Tensor self) -> Tensor", internal = true, composite = true}
 F {"tanhshrink(Tensor self) -> Tensor", node = "Sub",
 doc = "Computes self - tanh(self).", method = false,
    pointwise = {types = "floating"},
-   grad = {self = "grad * square(tanh(self))"}, examples = {"T(3, 4)"}}
+   grad = {self = "grad * conj(square(tanh(self)))"}, examples = {"T(3, 4)"}}
 activation("softshrink", {"lambd=0.5"}, {pointwise = {types = "floating", check = "softshrink"},
    doc = "Moves self by lambd towards 0; elements within [-lambd, lambd] become 0.",
    inplace = false, examples = {"T(3, 4)", "T(3, 4), 0.1"}})
@@ -175,3 +178,5 @@ F {"glu(Tensor self, dim dim=-1) -> Tensor",
 example("glu", [[
    print(torch.nn.functional.glu(torch.tensor {1.0, 2.0, 0.0, 0.0}))
    --> tensor([0.5000, 1.0000])]])
+
+takes_complex "silu silu_backward softsign softsign_backward tanhshrink"

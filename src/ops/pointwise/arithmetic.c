@@ -98,7 +98,7 @@ bool tlo_float_power_(tl_Tensor *self, tl_Tensor *exponent) {
 /* Computes self * 2^other. Powers of integers are float32, so the product is at least that wide;
 ** half types are rounded back. */
 tl_Tensor *tlo_ldexp(tl_Tensor *self, tl_Tensor *other) {
-  bool keeps = tli_is_float((tl_DType)self->dtype) && !tli_is_float((tl_DType)other->dtype);
+  bool keeps = tli_is_inexact((tl_DType)self->dtype) && !tli_is_inexact((tl_DType)other->dtype);
   tli_Chain c = {0};
   tl_Tensor *power = TLI_STEP(&c, tlo_exp2(other));
   tl_Tensor *result = chain_mul(&c, self, power);
@@ -133,6 +133,12 @@ static tl_Tensor *replace(tl_Tensor *t, tl_Tensor *self, tl_Tensor *(*test)(tl_T
 
 tl_Tensor *tlo_nan_to_num(tl_Tensor *self, tl_Scalar nan, tl_Scalar posinf, tl_Scalar neginf) {
   tl_DType dtype = (tl_DType)self->dtype;
+  if (tli_is_complex(dtype)) { /* each part on its own */
+    tli_Chain c = {0};
+    tl_Tensor *parts = TLI_STEP(&c, tlo_view_as_real(self));
+    parts = TLI_STEP(&c, tlo_nan_to_num(parts, nan, posinf, neginf));
+    return tli_chain_end(&c, TLI_STEP(&c, tlo_complex_of_pairs(parts)));
+  }
   if (!tli_is_float(dtype)) return tlo_clone(self);
   double high = tli_given(posinf) ? tli_to_double(posinf) : tli_float_max(dtype);
   double low = tli_given(neginf) ? tli_to_double(neginf) : -tli_float_max(dtype);

@@ -397,6 +397,6 @@ example("nan_to_num", [[
    print(x:nan_to_num {nan = 0, posinf = 100})
    --> tensor([  0., 100.,   1.])]])
 
-takes_complex [[add sub rsub mul div true_divide float_power float_power_ pow cube
+takes_complex [[nan_to_num ldexp add sub rsub mul div true_divide float_power float_power_ pow cube
    pow_backward_self pow_backward_exponent scaled addcmul addcdiv lerp neg positive abs sgn
    square reciprocal sqrt rsqrt cos acos]]

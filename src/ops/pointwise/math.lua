@@ -223,7 +223,8 @@ op {"masked_log(Tensor self, Tensor other) -> Tensor", internal = true, composit
 op {"logaddexp(Tensor self, Operand other) -> Tensor",
     doc = "Computes log(exp(self) + exp(other)) without overflow.",
     pointwise = {types = "floating"},
-    grad = {self = "grad * sigmoid(self - other)", other = "grad * sigmoid(other - self)"},
+    grad = {self = "grad * conj(sigmoid(self - other))",
+            other = "grad * conj(sigmoid(other - self))"},
     examples = {"T(3, 4), T(4)"}}
 example("logaddexp", [[
    local x = torch.tensor {-1000.0}
@@ -237,4 +238,4 @@ op {"logaddexp2(Tensor self, Operand other) -> Tensor",
     examples = {"T(3, 4), T(4)"}}
 
 takes_complex [[exp exp2 expm1 log log2 log10 log1p sin tan asin atan sinh cosh tanh asinh
-   acosh acosh_slope atanh sinc sinc_slope sigmoid]]
+   acosh acosh_slope atanh sinc sinc_slope sigmoid logaddexp]]

@@ -16,7 +16,7 @@ static bool check_probability(const char *op, double p) {
 static bool check(const char *op, const tl_Tensor *self, double p, bool training, bool *drops) {
   *drops = training && p != 0;
   TL_TRY(check_probability(op, p));
-  if (!*drops || tli_is_float((tl_DType)self->dtype)) return true;
+  if (!*drops || tli_is_inexact((tl_DType)self->dtype)) return true;
   return tli_fail(TL_EDTYPE, "%s: expected a floating tensor, got %s", op,
                   tl_dtype_name((tl_DType)self->dtype));
 }
@@ -25,11 +25,34 @@ static bool stretch_for(const tl_Tensor *self, tli_Generator *generator, tli_Str
   return tli_generator_stretch(generator, tli_device(self), self->numel, 4, from);
 }
 
+/* Returns ones with probability 1 - p, otherwise zeros, for each channel: each element of the
+** first `lead` dimensions. */
+static tl_Tensor *channel_mask(tl_Tensor *self, int lead, double p, tli_Generator *generator) {
+  int64_t sizes[TL_MAX_DIMS];
+  for (int d = 0; d < self->ndim; d++) sizes[d] = d < lead ? self->sizes[d] : 1;
+  tl_DType dtype = tli_real_dtype((tl_DType)self->dtype);
+  tl_Tensor *mask = tli_empty(dtype, tli_device(self), self->ndim, sizes);
+  if (mask && !tlo_bernoulli_(mask, 1 - p, generator)) {
+    tli_release(mask);
+    mask = NULL;
+  }
+  return mask;
+}
+
+/* Sets elements of the first `lead` dimensions to 0 with probability p. */
+static tl_Tensor *drop_lead(tl_Tensor *self, int lead, double p, tli_Generator *generator) {
+  tli_Chain c = {0};
+  tl_Tensor *mask = TLI_STEP(&c, channel_mask(self, lead, p, generator));
+  tl_Tensor *noise = p == 1 ? mask : chain_scale(&c, mask, 1 / (1 - p));
+  return tli_chain_end(&c, chain_mul(&c, self, noise));
+}
+
 tl_Tensor *tlo_dropout(tl_Tensor *self, double p, bool training, tli_Generator *generator) {
   bool drops;
   tli_Stretch from;
   TL_TRY_NULL(check("dropout", self, p, training, &drops));
   if (!drops) return tli_retain(self);
+  if (tli_is_complex((tl_DType)self->dtype)) return drop_lead(self, self->ndim, p, generator);
   TL_TRY_NULL(stretch_for(self, generator, &from));
   return tlo_dropout_core(self, p, (int64_t)from.seed, (int64_t)from.block, from.state);
 }
@@ -52,19 +75,6 @@ tl_Tensor *tlo_dropout_add(tl_Tensor *input, tl_Tensor *residual, double p, bool
   return result;
 }
 
-/* Returns ones with probability 1 - p, otherwise zeros, for each channel: each element of the
-** first `lead` dimensions. */
-static tl_Tensor *channel_mask(tl_Tensor *self, int lead, double p, tli_Generator *generator) {
-  int64_t sizes[TL_MAX_DIMS];
-  for (int d = 0; d < self->ndim; d++) sizes[d] = d < lead ? self->sizes[d] : 1;
-  tl_Tensor *mask = tli_empty((tl_DType)self->dtype, tli_device(self), self->ndim, sizes);
-  if (mask && !tlo_bernoulli_(mask, 1 - p, generator)) {
-    tli_release(mask);
-    mask = NULL;
-  }
-  return mask;
-}
-
 static tl_Tensor *drop_channels(const char *op, int dims, tl_Tensor *self, double p, bool training,
                                 tli_Generator *generator) {
   bool drops;
@@ -73,11 +83,7 @@ static tl_Tensor *drop_channels(const char *op, int dims, tl_Tensor *self, doubl
     return tli_fail_null(TL_ESHAPE, "%s: expected (N, C, ...) or (C, ...), got %s", op,
                          tli_sizes_str(self));
   if (!drops) return tli_retain(self);
-  tli_Chain c = {0};
-  int lead = self->ndim == dims + 1 ? 1 : 2;
-  tl_Tensor *mask = TLI_STEP(&c, channel_mask(self, lead, p, generator));
-  tl_Tensor *noise = p == 1 ? mask : chain_scale(&c, mask, 1 / (1 - p));
-  return tli_chain_end(&c, chain_mul(&c, self, noise));
+  return drop_lead(self, self->ndim == dims + 1 ? 1 : 2, p, generator);
 }
 
 tl_Tensor *tlo_dropout1d(tl_Tensor *self, double p, bool training, tli_Generator *generator) {

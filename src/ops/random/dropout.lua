@@ -47,3 +47,5 @@ op {"dropout_core(Tensor self, " .. from,
 op {"dropout_add_core(Tensor self, Tensor residual, " .. from,
     name = "dropout_add", internal = true,
     grad = {self = "dropout_core(grad, p, seed, block, state)", residual = "grad"}}
+
+takes_complex [[dropout alpha_dropout feature_alpha_dropout dropout1d dropout2d dropout3d]]

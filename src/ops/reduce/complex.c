@@ -117,3 +117,26 @@ tl_Tensor *tli_complex_cumprod(const char *op, tl_Tensor *self, int64_t dim, tl_
   tli_set_grad_mode(mode);
   return products;
 }
+
+/* Each pass doubles the number of terms, as in cumprod. */
+static tl_Tensor *logcumsumexp(tl_Tensor *self, int d) {
+  tli_Chain c = {0};
+  tl_Tensor *t = TLI_STEP(&c, tlo_clone(self));
+  int64_t n = self->ndim ? self->sizes[d] : 1;
+  for (int64_t reach = 1; !c.failed && reach < n; reach *= 2) {
+    tl_Tensor *head = chain_slice(&c, t, d, 0, reach), *rest = chain_slice(&c, t, d, reach, n);
+    tl_Tensor *before = chain_slice(&c, t, d, 0, n - reach);
+    tl_Tensor *sums = TLI_STEP(&c, tlo_logaddexp(rest, before));
+    t = chain_cat(&c, head, sums, d);
+  }
+  return tli_chain_end(&c, t);
+}
+
+tl_Tensor *tli_complex_logcumsumexp(tl_Tensor *self, int64_t dim) {
+  int d = tli_dim("logcumsumexp", dim, self->ndim);
+  if (d < 0) return NULL;
+  bool mode = tli_set_grad_mode(false);
+  tl_Tensor *sums = logcumsumexp(self, d);
+  tli_set_grad_mode(mode);
+  return sums;
+}

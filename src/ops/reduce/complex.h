@@ -21,4 +21,7 @@ tl_Tensor *tli_complex_prod(const char *op, tl_Tensor *self, int64_t dim, bool k
 tl_Tensor *tli_complex_cumprod(const char *op, tl_Tensor *self, int64_t dim, tl_DType result)
     TL_MUSTCHECK;
 
+/* Returns the running values of log(sum(exp(self))), with a logarithmic number of roundings. */
+tl_Tensor *tli_complex_logcumsumexp(tl_Tensor *self, int64_t dim) TL_MUSTCHECK;
+
 #endif

@@ -218,6 +218,7 @@ tl_Tensor *tlo_logsumexp(tl_Tensor *self, tl_Ints dim, bool keepdim) {
     return tli_chain_end(&c, TLI_STEP(&c, tlo_log(zeros)));
   }
   tl_Tensor *constant = TLI_STEP(&c, tlo_detach(x));
+  constant = TLI_STEP(&c, tlo_real(constant));
   tl_Tensor *largest = TLI_STEP(&c, tlo_amax(constant, dim, true));
   tl_Tensor *infinite = TLI_STEP(&c, tlo_isinf(largest));
   tl_Tensor *shift = chain_where_then(&c, infinite, tli_int(0), largest);

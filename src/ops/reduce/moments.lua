@@ -95,4 +95,4 @@ end
 op {"sum_power(Tensor self, Number p, dim[] dim, bool keepdim) -> Tensor", internal = true,
     reduction = {types = "floating"}}
 
-takes_complex "mean var var_unbiased var_dim std std_unbiased std_dim norm"
+takes_complex "logsumexp mean var var_unbiased var_dim std std_unbiased std_dim norm"

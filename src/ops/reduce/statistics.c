@@ -94,7 +94,7 @@ static Weighing weighed(tli_Chain *c, tl_Tensor *fweights, tl_Tensor *aweights, 
                         const tl_Tensor *x) {
   Weighing s;
   double total = 1;
-  s.w = TLI_STEP(c, joint_weights(fweights, aweights, (tl_DType)x->dtype));
+  s.w = TLI_STEP(c, joint_weights(fweights, aweights, tli_real_dtype((tl_DType)x->dtype)));
   s.total = TLI_STEP(c, tlo_sum(s.w, TLI_NOINTS, false, TL_NODTYPE));
   if (tli_has_values(x)) TLI_DO(c, number_of(s.total, &total));
   TLI_DO(c, total != 0 || tli_fail(TL_EARG, "cov: the weights sum to 0"));
@@ -116,7 +116,7 @@ static tl_Tensor *chain_covariance(tli_Chain *c, tl_Tensor *x, const Weighing *s
   tl_Tensor *sum = chain_sum(c, s->w ? chain_mul(c, x, s->w) : x, 1, true);
   tl_Tensor *centred = chain_sub(c, x, chain_div(c, sum, s->total));
   tl_Tensor *counted = s->w ? chain_mul(c, centred, s->w) : centred;
-  tl_Tensor *products = chain_matmul(c, centred, chain_t(c, counted));
+  tl_Tensor *products = chain_matmul(c, centred, chain_h(c, counted));
   tl_Tensor *cov = chain_div(c, products, s->divisor);
   return TLI_STEP(c, tlo_squeeze(cov, TLI_NOINTS));
 }
@@ -140,16 +140,26 @@ tl_Tensor *tlo_cov(tl_Tensor *self, tl_Scalar correction_, tl_Tensor *fweights,
   return tli_chain_end(&c, chain_covariance(&c, x, &s));
 }
 
+static tl_Tensor *chain_within_one(tli_Chain *c, tl_Tensor *t) {
+  t = chain_with_int(c, tlo_clamp_max, t, 1);
+  return chain_with_int(c, tlo_clamp_min, t, -1);
+}
+
 tl_Tensor *tlo_corrcoef(tl_Tensor *self) {
   tli_Chain c = {0};
   tl_Tensor *cov = TLI_STEP(&c, tlo_cov(self, tli_int(1), NULL, NULL));
   if (cov && cov->ndim == 0) return tli_chain_end(&c, chain_div(&c, cov, cov));
   tl_Tensor *variances = TLI_STEP(&c, tlo_diagonal(cov, 0, 0, 1));
+  variances = TLI_STEP(&c, tlo_real(variances)); /* of complex numbers, the imaginary part is 0 */
   tl_Tensor *deviations = TLI_STEP(&c, tlo_sqrt(variances));
   tl_Tensor *of_rows = chain_div(&c, cov, chain_unsqueeze(&c, deviations, 1));
   tl_Tensor *result = chain_div(&c, of_rows, deviations);
-  result = chain_with_int(&c, tlo_clamp_max, result, 1);
-  return tli_chain_end(&c, chain_with_int(&c, tlo_clamp_min, result, -1));
+  if (c.failed || !tli_is_complex((tl_DType)result->dtype))
+    return tli_chain_end(&c, chain_within_one(&c, result));
+  tl_Tensor *re = TLI_STEP(&c, tlo_real(result)), *im = TLI_STEP(&c, tlo_imag(result));
+  re = chain_within_one(&c, re);
+  im = chain_within_one(&c, im);
+  return tli_chain_end(&c, TLI_STEP(&c, tlo_complex(re, im)));
 }
 
 /* ---- counting ---- */

@@ -16,3 +16,5 @@ op {[=[gradient.coordinates(Tensor self, *, Tensor[] spacing, dim[] dim=nil, int
     examples = {"T(4), {spacing = {torch.tensor({1, 2, 4, 8}, {dtype = 'float64'})}}",
                 "T(4), {spacing = {torch.tensor({1, 2, 4, 8}, {dtype = 'float64'})}, "
                    .. "edge_order = 2}"}}
+
+takes_complex()

@@ -54,6 +54,7 @@ tl_Tensor *tli_op_cumprod(tl_Tensor *self, int64_t dim, tl_DType dtype) {
 }
 
 tl_Tensor *tli_op_logcumsumexp(tl_Tensor *self, int64_t dim) {
+  if (tli_is_complex((tl_DType)self->dtype)) return tli_complex_logcumsumexp(self, dim);
   tl_DType dtype = tli_floating_dtype(self);
   return sums("logcumsumexp", TLK_scan_logcumsumexp, self, dim, dtype);
 }
@@ -145,13 +146,10 @@ tl_Tensor *tlo_cumprod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *res
   if (d < 0) return NULL;
   bool zero;
   TL_TRY_NULL(tli_any_zero(self, &zero));
-  if (zero && tli_is_complex((tl_DType)self->dtype))
-    return tli_fail_null(TL_EAUTOGRAD,
-                         "cumprod: the gradient of complex numbers with a zero is missing here");
-  if (zero) return cumprod_with_zeros(grad, self, result, d);
   tli_Chain c = {0};
   self = TLI_STEP(&c, tlo_conj(self));
   result = TLI_STEP(&c, tlo_conj(result));
+  if (zero) return tli_chain_end(&c, TLI_STEP(&c, cumprod_with_zeros(grad, self, result, d)));
   tl_Tensor *product = chain_mul(&c, grad, result);
   tl_Tensor *sums = TLI_STEP(&c, backwards(product, d, cumsum));
   return tli_chain_end(&c, chain_div(&c, sums, self));
@@ -179,6 +177,15 @@ tl_Tensor *tlo_logcumsumexp_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
                                      int64_t dim) {
   if (self->numel == 0) return tli_retain(grad);
   tli_Chain c = {0};
+  if (tli_is_complex((tl_DType)self->dtype)) { /* has logarithms of gradients of any sign */
+    tl_Tensor *log = chain_conj(&c, grad);
+    log = TLI_STEP(&c, tlo_log(log));
+    tl_Tensor *terms = chain_sub(&c, log, result);
+    tl_Tensor *sums = TLI_STEP(&c, backwards(terms, dim, tlo_logcumsumexp));
+    tl_Tensor *whole = chain_add(&c, sums, self);
+    whole = TLI_STEP(&c, tlo_exp(whole));
+    return tli_chain_end(&c, chain_conj(&c, whole));
+  }
   tl_Tensor *minus = chain_neg(&c, grad);
   tl_Tensor *of_positive = TLI_STEP(&c, log_half(grad, self, result, dim));
   tl_Tensor *of_negative = TLI_STEP(&c, log_half(minus, self, result, dim));

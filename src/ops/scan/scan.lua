@@ -24,7 +24,8 @@ example("cumprod", [[
 op {"cumprod_backward(Tensor grad, Tensor self, Tensor result, dim dim) -> Tensor", internal = true,
     composite = true, waits = "without zeros it is a division"}
 op {"logcumsumexp(Tensor self, dim dim) -> Tensor",
-    doc = "Computes running values of log(sum(exp(self))) along dim, without overflow.",
+    doc = [[Computes running values of log(sum(exp(self))) along dim, without overflow. Of complex
+    numbers the imaginary parts are determined up to multiples of 2 pi.]],
     scan = {types = "floating"}, grad = {self = "logcumsumexp_backward(grad, self, result, dim)"},
     examples = {"T(3, 4), 1", "T(3, 4), 2"}}
 op {"logcumsumexp_backward(Tensor grad, Tensor self, Tensor result, dim dim) -> Tensor",
@@ -67,5 +68,5 @@ op {"cumulative_trapezoid.dx(Tensor y, *, Number dx=1, dim dim=-1) -> Tensor",
     doc = "The same for points dx apart.", composite = true, method = false,
     examples = {"T(3, 4)", "T(3, 4), {dx = 0.5, dim = 1}"}}
 
-takes_complex [[cumsum cumprod cumprod_backward diff trapezoid trapezoid_dx cumulative_trapezoid
+takes_complex [[logcumsumexp logcumsumexp_backward cumsum cumprod cumprod_backward diff trapezoid trapezoid_dx cumulative_trapezoid
    cumulative_trapezoid_dx]]

@@ -18,3 +18,5 @@ F {"channel_shuffle(Tensor input, int groups) -> Tensor", also = true,
    doc = [[Reorders the channels of (N, C, ...): first the first channel of each of the `groups`
    groups, then the second ones, and so on.]],
    examples = {"T(2, 6, 3), 2", "T(1, 4, 2, 2), 2"}}
+
+takes_complex()
