@@ -8,7 +8,7 @@ local M = {}
 -- PyTorch's tolerances by dtype, {rtol, atol}; integers are compared exactly.
 local tolerances <const> = {
    float16 = {1e-3, 1e-5}, bfloat16 = {1.6e-2, 1e-5}, float32 = {1.3e-6, 1e-5},
-   float64 = {1e-7, 1e-7},
+   float64 = {1e-7, 1e-7}, complex64 = {1.3e-6, 1e-5}, complex128 = {1e-7, 1e-7},
 }
 
 local function tolerance_of(dtype, other)
@@ -47,7 +47,8 @@ end
 
 -- Describes the differences of two tensors of the same shape and dtype, on the CPU.
 local function describe_mismatch(actual, expected, close, o)
-   local a, e = actual:to("float64"):flatten(), expected:to("float64"):flatten()
+   local wide = actual:is_complex() and "complex128" or "float64"
+   local a, e = actual:to(wide):flatten(), expected:to(wide):flatten()
    local off = (a - e):abs()
    off:masked_fill_(close:flatten(), 0)
    local relative = off / e:abs()

@@ -369,6 +369,22 @@ describe("an operator on complex numbers", function()
    end)
 end)
 
+describe("a module of complex parameters", function()
+   local nn <const> = torch.nn
+
+   it("computes, is cast and compared", function()
+      local m = nn.Linear(3, 2):to "complex64"
+      assert.equal("complex64", m.weight.dtype)
+      assert.equal("complex64", m:double().weight.dtype) -- casts real numbers only
+      assert.equal("complex128", m:to("complex128").weight.dtype)
+      assert.equal("complex64", nn.Conv2d(3, 2, 3, {dtype = "complex64"}).weight.dtype)
+      local z = torch.tensor {torch.complex(1, 2)}
+      torch.testing.assert_close(z, z + 1e-7)
+      assert.raises("Greatest absolute difference: 1 at index (1) (up to 1e-05 allowed)",
+         function() torch.testing.assert_close(z, z + i) end)
+   end)
+end)
+
 describe("gradients of complex numbers", function()
    it("are PyTorch's: of real functions, the sum over both parts", function()
       local z = torch.tensor({torch.complex(1, 2), i}):requires_grad_()

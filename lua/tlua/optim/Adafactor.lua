@@ -18,7 +18,7 @@ local Optimizer = require "tlua.optim.Optimizer"
 ---@class optim.Adafactor: optim.Optimizer
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Adafactor
 local Adafactor, parent = class.class("optim.Adafactor", Optimizer)
-Adafactor.needs_whole = true
+Adafactor.needs_whole, Adafactor.needs_real = true, true
 Adafactor.implementations = {foreach = true}
 
 -- The options. lr: the largest step, relative to the parameter; eps: lower bounds of the variances

@@ -66,6 +66,7 @@ end
 local function new_state(self, name, parameter, group)
    local made = torch.zeros_like(parameter, {dtype = state_dtype(parameter, group)})
    local first = self:initial(name, group)
+   if first ~= 0 and parameter:is_complex() then first = torch.complex(first, first) end
    return first == 0 and made or made:fill_(first)
 end
 
@@ -250,7 +251,8 @@ function Fused:adopt(key, value, parameter, group)
    end
    if not torch.is_tensor(value) then return value end
    local tensor = value:detach():clone():to(parameter.device)
-   return value:is_floating_point() and tensor:to(state_dtype(parameter, group)) or tensor
+   if not (value:is_floating_point() or value:is_complex()) then return tensor end
+   return tensor:to(state_dtype(parameter, group))
 end
 
 return Fused

@@ -62,12 +62,15 @@ function LBFGS:options_to_pytorch(group)
    if group.max_eval == 0 then group.max_eval = group.max_iter * 5 // 4 end
 end
 
+-- Returns complex numbers as pairs of real ones, which share their memory.
+local function real_of(tensor)
+   return tensor:is_complex() and tensor:view_as_real() or tensor
+end
+
 local function flat_gradient(o)
    local rows = {}
    for i, parameter in ipairs(o.params) do
-      local grad = parameter.grad
-      rows[i] = grad and grad:reshape(-1)
-         or torch.zeros(parameter:numel(), {dtype = parameter.dtype, device = parameter.device})
+      rows[i] = real_of(parameter.grad or torch.zeros_like(parameter)):reshape(-1)
    end
    local flat = torch.cat(rows)
    return o.maximize and flat:neg_() or flat
@@ -77,6 +80,7 @@ end
 local function move(params, t, direction)
    local start = 1
    for _, parameter in ipairs(params) do
+      parameter = real_of(parameter)
       local n = parameter:numel()
       parameter:add_(direction:narrow(1, start, n):view_as(parameter), {alpha = t})
       start = start + n

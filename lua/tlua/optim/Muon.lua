@@ -20,6 +20,7 @@ local parts = require "tlua.optim.parts"
 ---@class optim.Muon: optim.Optimizer
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Muon
 local Muon, parent = class.class("optim.Muon", Optimizer)
+Muon.needs_real = true
 
 -- The options. ns_coefficients: the coefficients of the polynomial that moves all singular values
 -- towards 1. adjust_lr_fn: how the learning rate depends on a matrix's sizes.

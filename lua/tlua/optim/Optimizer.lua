@@ -44,6 +44,7 @@ local zero_grad = require "tlua.autograd.zero_grad"
 ---@field found_inf Tensor?  a flag; if it is not 0, a step changes nothing; float32, of one element
 ---@field needs_whole boolean?  a step needs the whole of a parameter, not a rank's part
 ---@field takes_rows boolean?  whether a part of whole rows is accepted, too
+---@field needs_real boolean?  whether it refuses complex parameters
 ---@field needs_all boolean?  whether it needs all parameters at once
 ---@field clip Tensor?  a step multiplies gradients by it; of one element
 local Optimizer = class.class("optim.Optimizer")
@@ -118,7 +119,7 @@ function Optimizer:check_parameter(i, parameter)
       torch.raise(("%s: parameter %d: expected a leaf, got the result of an operator"):format(
          name, i))
    end
-   if parameter:is_complex() then
+   if self.needs_real and parameter:is_complex() then
       torch.raise(("%s: parameter %d: expected a real tensor, got %s; optimize its parts, a real "
          .. "leaf w, and compute with w:view_as_complex()"):format(name, i, parameter.dtype))
    end

@@ -350,10 +350,49 @@ static void set_item(const Step *s, Item *item, int64_t i, tl_Tensors params, tl
   item->clocks = clocks.v + i * r->clocks;
 }
 
+/* ---- complex parameters, whose parts are stepped as real numbers ----------------------------- */
+
+/* Returns real views of complex tensors, with the parts in a new last dimension, and other tensors
+** as they are; an absent tensor stays absent. Fails only if memory is exhausted. */
+static bool real_views(tl_Tensors *list, bool own_grads) {
+  if (list->n == 0) return true;
+  tl_Tensors views = tli_tensors_new(list->n);
+  TL_TRY(views.v);
+  bool ok = true;
+  for (int64_t i = 0; ok && i < list->n; i++) {
+    tl_Tensor *t = own_grads ? own_grad(list->v[i]) : list->v[i];
+    if (t == NULL) continue;
+    bool complex = tli_is_complex((tl_DType)t->dtype);
+    ok = (views.v[i] = complex ? tli_op_view_as_real(t) : tli_retain(t)) != NULL;
+  }
+  if (!ok) tli_tensors_free(&views);
+  *list = views;
+  return ok;
+}
+
+static bool step_parts(tl_Tensors params, tl_Tensors grads, tl_Tensors states, tl_Tensors clocks,
+                       const char *rule, tl_Floats options, tl_Tensor *lr, bool maximize,
+                       tl_Tensors masters, tl_Tensor *grad_scale, tl_Tensor *found_inf,
+                       tl_Tensor *clip) {
+  for (int64_t i = 0; i < params.n; i++) TL_TRY(tli_inplace_check(OP, params.v[i]));
+  tl_Tensors lists[] = {params, grads.n ? grads : params, states};
+  bool ok = true;
+  int made = 0;
+  for (; ok && made < 3; made++) ok = real_views(&lists[made], made == 1 && grads.n == 0);
+  ok = ok && tlo__fused_step_(lists[0], lists[1], lists[2], clocks, rule, options, lr, maximize,
+                              masters, grad_scale, found_inf, clip);
+  for (int i = 0; i < made; i++)
+    if (i < 2 || states.n) tli_tensors_free(&lists[i]);
+  return ok;
+}
+
 bool tlo__fused_step_(tl_Tensors params, tl_Tensors grads, tl_Tensors states, tl_Tensors clocks,
                       const char *rule, tl_Floats options, tl_Tensor *lr, bool maximize,
                       tl_Tensors masters, tl_Tensor *grad_scale, tl_Tensor *found_inf,
                       tl_Tensor *clip) {
+  if (tli_any_complex(params.v, (int)params.n))
+    return step_parts(params, grads, states, clocks, rule, options, lr, maximize, masters,
+                      grad_scale, found_inf, clip);
   Step s = {.n = params.n,
             .options = options,
             .maximize = maximize,

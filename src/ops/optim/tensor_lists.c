@@ -58,6 +58,22 @@ static int list_run(const List *l, int64_t first) {
   return n;
 }
 
+/* Returns a new list in which fn has replaced complex tensors by real ones; an empty list after a
+** failure. Records nothing. */
+static tl_Tensors made_real(tl_Tensors tensors, tl_Tensor *(*fn)(tl_Tensor *)) {
+  tl_Tensors list = tli_tensors_new(tensors.n);
+  bool mode = tli_set_grad_mode(false), ok = list.v != NULL;
+  for (int64_t i = 0; ok && i < list.n; i++) {
+    tl_Tensor *t = tensors.v[i];
+    ok = (list.v[i] = tli_is_complex((tl_DType)t->dtype) ? fn(t) : tli_retain(t)) != NULL;
+  }
+  tli_set_grad_mode(mode);
+  if (!ok) tli_tensors_free(&list);
+  return list;
+}
+
+static bool any_complex(tl_Tensors list) { return tli_any_complex(list.v, (int)list.n); }
+
 /* ---- the norm ------------------------------------------------------------------------ */
 
 /* The kernel for the partial results, and the reduction that combines them. */
@@ -167,6 +183,12 @@ static tl_DType dtype_of_norm(tl_Tensors tensors) {
 }
 
 tl_Tensor *tlo__total_norm(tl_Tensors tensors, tl_Scalar norm_type) {
+  if (any_complex(tensors)) {
+    tl_Tensors sizes = made_real(tensors, tlo_abs);
+    tl_Tensor *result = sizes.v ? tlo__total_norm(sizes, norm_type) : NULL;
+    tli_tensors_free(&sizes);
+    return result;
+  }
   Norm norm = norm_of(tli_to_double(norm_type));
   tl_DType dtype = dtype_of_norm(tensors);
   if (tensors.n == 0) return tli_scalar_tensor(tli_float(0), dtype, tli_default_device());
@@ -223,6 +245,12 @@ static bool clip_run(const tl_Tensor *parts, double power, double max_norm, tl_T
 
 bool tlo__clip_numbers(tl_Tensors tensors, double max_norm, double norm_type, tl_Tensor *grad_scale,
                        tl_Tensor **out) {
+  if (any_complex(tensors)) {
+    tl_Tensors sizes = made_real(tensors, tlo_abs);
+    bool ok = sizes.v && tlo__clip_numbers(sizes, max_norm, norm_type, grad_scale, out);
+    tli_tensors_free(&sizes);
+    return ok;
+  }
   if (tensors.n == 0) return tli_fail(TL_EARG, CLIP ": tensors: expected at least one");
   if (!(norm_type > 0))
     return tli_fail(TL_EARG, CLIP ": norm_type: expected a number above 0, got %g", norm_type);
@@ -272,6 +300,12 @@ static bool scale_done(const List *l) {
 
 static bool scale_all(const char *op, tl_Tensors tensors, tl_Tensor *scale, tl_Tensor *found_inf) {
   for (int64_t i = 0; i < tensors.n; i++) TL_TRY(tli_inplace_check(op, tensors.v[i]));
+  if (any_complex(tensors)) {
+    tl_Tensors parts = made_real(tensors, tli_op_view_as_real);
+    bool scaled = parts.v && scale_all(op, parts, scale, found_inf);
+    tli_tensors_free(&parts);
+    return scaled;
+  }
   List l;
   TL_TRY(list_begin(&l, op, tensors));
   bool ok = true;

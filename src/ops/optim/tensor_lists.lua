@@ -34,3 +34,5 @@ op {[[_amp_update_scale_(Tensor self, Tensor growth_tracker, Tensor found_inf, f
     is infinite. growth_tracker counts the steps since the last change. self, found_inf (float32)
     and growth_tracker (int32) hold one number each.]],
     composite = true, method = false, nondiff = "in place"}
+
+takes_complex "_total_norm _clip_numbers _foreach_mul_"

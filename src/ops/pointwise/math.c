@@ -136,20 +136,3 @@ tl_Tensor *tlo_logit(tl_Tensor *self, double eps) {
   tl_Tensor *odds = chain_div(&c, p, other);
   return tli_chain_end(&c, TLI_STEP(&c, tlo_log(odds)));
 }
-
-/* Computes softsign's gradient. With r = |x| it is grad / (1 + r)^2 for real numbers, otherwise
-** grad / (1 + r) - x Re(conj(grad) x) / (r (1 + r)^2), and grad at 0. */
-tl_Tensor *tlo_softsign_backward(tl_Tensor *grad, tl_Tensor *self) {
-  tli_Chain c = {0};
-  tl_Tensor *size = TLI_STEP(&c, tlo_abs(self));
-  tl_Tensor *more = chain_add(&c, size, chain_number(&c, 1));
-  tl_Tensor *square = TLI_STEP(&c, tlo_square(more));
-  if (c.failed || !tli_is_complex((tl_DType)self->dtype))
-    return tli_chain_end(&c, chain_div(&c, grad, square));
-  tl_Tensor *zero = chain_with_int(&c, tlo_eq, size, 0);
-  tl_Tensor *divisor = chain_mul(&c, chain_where_then(&c, zero, tli_int(1), size), square);
-  tl_Tensor *along = chain_mul(&c, chain_conj(&c, grad), self);
-  along = TLI_STEP(&c, tlo_real(along));
-  tl_Tensor *less = chain_mul(&c, self, chain_div(&c, along, divisor));
-  return tli_chain_end(&c, chain_sub(&c, chain_div(&c, grad, more), less));
-}

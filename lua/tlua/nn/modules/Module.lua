@@ -633,11 +633,16 @@ local function check_data(module, device)
    end
 end
 
-local function is_floating(dtype) return type(dtype) == "string" and pcall(torch.finfo, dtype) end
+local complexes <const> = {complex64 = true, complex128 = true}
+
+local function is_floating(dtype)
+   return type(dtype) == "string" and (complexes[dtype] or pcall(torch.finfo, dtype))
+end
 
 --- Moves and casts parameters and buffers: `to("cuda")`, `to("float64")`, `to("cuda:1", "half")`,
---- `to{device = "cpu", dtype = "float32"}`. Only floating-point tensors are cast. With
---- `memory_format = torch.channels_last` tensors of 4 or 5 dimensions get that memory layout.
+--- `to{device = "cpu", dtype = "float32"}`. Only floating-point tensors are cast, and, to a complex
+--- dtype, complex ones. With `memory_format = torch.channels_last` tensors of 4 or 5 dimensions get
+--- that memory layout.
 ---@param ... string|table
 ---@return nn.Module self
 function Module:to(...)
@@ -662,7 +667,8 @@ function Module:to(...)
    if device then check_data(self, device) end
    return replace_data(self, function(data)
       if device then data = data:to(device) end
-      if dtype and data:is_floating_point() then data = data:to(dtype) end
+      local cast = data:is_floating_point() or complexes[dtype] and data:is_complex()
+      if dtype and cast then data = data:to(dtype) end
       if memory_format and (data:dim() == 4 or data:dim() == 5) then
          data = data:to {memory_format = memory_format}
       end
