@@ -98,9 +98,10 @@
 **
 **   TLM_FLOATING_REDUCTION(name, params, M, A, start, enter, join, result)
 **
-** start the accumulator of no elements, of type A enter the contribution of an element x, of
-** type M join joins two contributions, or two accumulators, a and b; associative result the
-** result of an accumulator a, of type T
+**   start    the accumulator of no elements, of type A
+**   enter    the contribution of an element x, of type M
+**   join     the sum, or another associative function, of two contributions or accumulators a, b
+**   result   the result of an accumulator a, of type T
 **
 ** M and A are T or W, the wider type that is safe to sum in: double for both floating types,
 ** int64_t for integers. If M is T and A is W, a few elements are joined in T before they go
@@ -171,9 +172,10 @@ TLM_EXTREME_(tlm_smaller_f64, double, <)
 **
 **   TLM_FLOATING_SCAN(name, A, start, join, picks)
 **
-** start the accumulator before the first element, of type A (T or W, as above) join joins
-** accumulator a with the next element x picks whether x becomes the element whose position is
-** returned */
+**   start   the accumulator before the first element, of type A (T or W, as in reductions)
+**   join    the accumulator after the next element x, given accumulator a
+**   picks   whether x becomes the element whose position is returned
+*/
 #define TLM_SCAN_(name, s, type, wide, A, start, join, ...)                                     \
   typedef type tlm_##name##_##s##_T;                                                            \
   typedef wide tlm_##name##_##s##_W;                                                            \

@@ -93,8 +93,8 @@ void tlk_blocks_open(tlk_Blocks *b, const tlk_BlockSource *source, int64_t limit
 /* Releases all memory; no block may be in use. Only specs call this function. */
 void tlk_blocks_close(tlk_Blocks *b);
 
-/* Returns NULL with TL_EMEM if memory is exhausted, with another error kind if the device
-** failed. */
+/* Allocates a block. Returns NULL on failure: with TL_EMEM if memory is exhausted, with another
+** kind of error if the device failed. */
 void *tlk_blocks_alloc(tlk_Blocks *b, int64_t bytes, int stream, uint64_t pool);
 void tlk_blocks_free(tlk_Blocks *b, void *data);
 /* Notes that another stream uses a block until the block is freed. */

@@ -53,7 +53,7 @@ rawset(Branch, "iter", function(self)
       function() return rounds[main] == round end)
 end)
 
--- Returns the next item of the source in held form; nil at the end.
+-- Returns the next item of the source, in the form of rows.hold; nil at the end.
 local function read(main, round)
    if round.ended then return nil end
    round.next_item = round.next_item or main.datapipe:iter()

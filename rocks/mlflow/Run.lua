@@ -22,8 +22,8 @@ local Run = class.class("utils.mlflow.Run")
 
 local FALLBACK <const> = "mlruns"
 
--- Continues in a folder after a failure to store data, which must not end the training; prints a
--- message once.
+-- Continues the run in the folder FALLBACK after its store has failed, which must not end the
+-- training. Prints the message.
 local function fall_back(self, message)
    io.stderr:write(("mlflow: %s; the run goes on in %s\n"):format(message, FALLBACK))
    self.store = files(FALLBACK)

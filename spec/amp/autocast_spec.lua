@@ -8,8 +8,8 @@ local nn, F = torch.nn, torch.nn.functional
 
 local function autocast(...) return torch.autocast("cpu", ...) end
 
--- Maps operators to PyTorch's names where they differ, or to operators on PyTorch's lists of which
--- PyTorch composes them.
+-- Maps names of operators to the names that PyTorch's lists have for them, where they differ. If
+-- PyTorch composes an operator of others, the name is that of an operator that it uses.
 local names_of_lists <const> = {vecdot = "linalg_vecdot", multi_dot = "linalg_multi_dot",
    vector_norm = "linalg_vector_norm", matrix_norm = "linalg_matrix_norm", grid_sample = "grid_sampler"}
 

@@ -51,7 +51,7 @@ local repeats <const> = options.best and (options.quick and 10 or 40) or options
 
 -- Our side ----------------------------------------------------------------------------------
 
--- Returns a function of the number of rounds that returns seconds.
+-- Returns a function that runs the row a given number of times and returns the seconds.
 local function compile(row)
    local text = ("local torch, nn, F, clock, wait = ...\n%s\nreturn function(rounds)\n" ..
       "wait() local start = clock()\nfor _ = 1, rounds do %s end\nwait() return clock() - start\nend"

@@ -298,7 +298,7 @@ static void nvrtc_compiles_every_kernel(void) {
   }
 }
 
-/* Compiles kernels with several outputs, with dropout between them. */
+/* Fuses all kernels of TLK_FUSED with dropout, and compiles the result with NVRTC. */
 static void nvrtc_compiles_fused_kernels_and_dropout(void) {
   static const uint64_t state[2];
   static const int8_t nargs[] = {

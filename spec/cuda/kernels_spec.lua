@@ -233,8 +233,8 @@ local function has_complex(values)
    return false
 end
 
--- A GPU has no complex tensors yet. Returns a description of the failure if an example that has them
--- is not refused, or nil.
+-- Runs an example with complex tensors, which a GPU does not have yet. Returns nil if the example is
+-- refused, otherwise a description of what happened.
 local function refuses_complex(row, text, variant)
    local _, ok, fault = pcall(run, row, text, variant, "cuda")
    local said = tostring(ok == true and "no error" or fault or ok)

@@ -328,7 +328,7 @@ describe("vmap", function()
    end)
 end)
 
--- Returns whether a graph has a node that prints as `name`; its leaves are tensors.
+-- Returns whether a node, or a node that its gradient flows to, prints as `name`.
 local function has_node(node, name)
    if torch.is_tensor(node) then return false end
    if tostring(node) == name then return true end

@@ -388,8 +388,8 @@ describe("scaled_dot_product_attention", function()
             return seen
          end,
       }
-      -- Returns the numbers added to the scores; for a causal mask, and for a boolean one, 0 or
-      -- -inf.
+      -- Returns the numbers that are added to the scores. For causal and boolean masks, they are 0
+      -- or -inf.
       local function added_by(mask, options, l, n)
          if options then
             local later = torch.ones(l, n):triu(1):gt(0)

@@ -40,7 +40,7 @@ describe("cross_entropy", function()
 
    -- Rows with few classes are processed several at a time: the test compares sizes around both
    -- limits with the definition.
-   it("is of each sample alone, whatever the number of samples and classes", function()
+   it("computes each sample's loss from that sample alone, for any number of samples and classes", function()
       for _, dtype in ipairs {"float32", "float64"} do
          for _, samples in ipairs {1, 15, 16, 17, 63, 64, 65, 130} do
             for _, classes in ipairs {1, 2, 10, 17, 32, 33} do

@@ -98,7 +98,7 @@ local function distance(expected, actual)
    return magnitude(expected - actual)
 end
 
--- Returns nil if all values are close, otherwise a description of the difference.
+-- Compares arrays: returns nil if all values are close, otherwise a description of the difference.
 local function compare_arrays(expected, actual, tol, path)
    if not same_shape(expected, actual) or
       (expected.dtype and actual.dtype and expected.dtype ~= actual.dtype) then

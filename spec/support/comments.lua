@@ -21,13 +21,17 @@ local function lines_of(path)
    return lines
 end
 
+-- Replaces the strings in a line by dots.
+local function without_strings(line)
+   return (line:gsub('\\.', ".."):gsub('"[^"]*"', function(s) return ("."):rep(#s) end))
+end
+
 -- Calls found(first, last, text) for each comment in C with its line numbers and the text within
 -- the marks.
 local function each_c_comment(lines, found)
    local i = 1
    while i <= #lines do
-      local plain = lines[i]:gsub('\\.', ".."):gsub('"[^"]*"', function(s) return ("."):rep(#s) end)
-      local at = plain:find("/%*")
+      local at = without_strings(lines[i]):find("/%*")
       local first = i
       if at then
          local text = { lines[i]:sub(at + 2) }
@@ -46,7 +50,9 @@ end
 local function each_lua_comment(lines, found)
    local i = 1
    while i <= #lines do
-      local text = lines[i]:match "^%s*%-%-%-?(.*)" or lines[i]:match "%s%-%- (.*)"
+      local text = lines[i]:match "^%s*%-%-%-?(.*)"
+      local at = not text and without_strings(lines[i]):find "%s%-%- "
+      if at then text = lines[i]:sub(at + 4) end
       local first = i
       if text and not text:find "^%[=*%[" then
          local all = { text }

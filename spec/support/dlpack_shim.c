@@ -15,8 +15,8 @@ static const char *fail(const char *message) {
   return message;
 }
 
-/* Returns NULL on success, or a message. The function takes over the managed tensors that it has
-** imported. */
+/* Imports the managed tensor, `plain` or `versioned`, and calls a chunk of Lua with it. Exports the
+** chunk's result to *out or *out_versioned. Returns NULL on success, or a message. */
 __attribute__((visibility("default"))) const char *
 shim_run(const char *text, struct DLManagedTensor *plain,
          struct DLManagedTensorVersioned *versioned, struct DLManagedTensor **out,

@@ -82,8 +82,8 @@ local build = os.getenv("TLUA_BUILD") or "build"
 local timeout = os.getenv("SPEC_TIMEOUT") or "1800"
 local within -- whether there is a common time limit for all files
 
--- Unsets variables that a cluster's job, mpirun or the language of a user has set, so that the
--- variables do not reach the programs of specs.
+-- Unsets the environment variables of Lua, of the user's language, of a cluster's job and of
+-- mpirun, so that they do not reach the programs of specs.
 local clean <const> = [[
 unset LUA_INIT LUA_INIT_5_4 LUA_INIT_5_5 LANGUAGE RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
    GROUP_RANK MASTER_ADDR MASTER_PORT PMIX_RANK PMIX_NAMESPACE \

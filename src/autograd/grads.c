@@ -84,7 +84,7 @@ static bool check_same(const tl_Tensor *a, const tl_Tensor *b) {
 tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
   tl_Tensor *sum = NULL;
   if (!check_same(a, b)) {
-    /* neither gradient can be reused */
+    /* nothing to add: the shapes differ */
   } else if (can_take(a, b)) {
     sum = tlo_add_(a, b, tli_int(1)) ? tli_retain(a) : NULL;
   } else if (can_take(b, a)) {

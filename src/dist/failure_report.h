@@ -31,8 +31,8 @@ void tli_report_close(tli_FailureReport *t);
 void tli_report_key(const tli_FailureReport *t, char key[300], const char *what, int rank);
 /* Waits for all ranks; an error names the ranks that have not come. */
 bool tli_report_join(tli_Group *g, tli_FailureReport *t) TL_MUSTCHECK;
-/* Returns false with the reason if another rank has reported a failure. Otherwise publishes this
-** rank's call if another rank has asked. */
+/* Checks the other ranks' reports: returns false with the reason if a rank has reported a failure,
+** and publishes this rank's call if a rank has asked for it. */
 bool tli_report_check(tli_Group *g, tli_FailureReport *t) TL_MUSTCHECK;
 /* Returns false after this rank has waited for `timeout` nanoseconds in vain, with a message that
 ** describes the calls of all ranks. */

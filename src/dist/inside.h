@@ -83,8 +83,8 @@ typedef struct tli_Transport {
   size_t bytes; /* bytes of the transport's own group struct, which begins with a tli_Group */
   int most;     /* the largest number of ranks */
   int64_t nap;  /* nanoseconds to sleep between two polls of pending messages */
-  /* Returns false with a message if the machine or the process lacks a requirement. NULL:
-  ** always available. */
+  /* Returns false with a message if the machine or the process lacks a requirement. The pointer is
+  ** NULL if the transport is always available. */
   bool (*available)(void);
   /* Joins the group together with all other ranks. On failure, `leave` releases everything that
   ** `join` has allocated. */
@@ -116,11 +116,11 @@ typedef struct tli_Transport {
   /* Collects launches until the batch ends, then runs them together. NULL if the transport runs
   ** them one by one. */
   bool (*batch)(tli_Group *g, bool begins);
-  /* Registers memory that will be sent often, or ends that if `add` is false. NULL: not
-  ** supported. */
+  /* Registers memory that will be sent often, or ends that if `add` is false. The
+  ** pointer is NULL if the transport does not support that. */
   bool (*buffer)(tli_Group *g, tl_Tensor *t, bool add);
-  /* Implements tli_group_common for more than one rank; the engine lock is not held. NULL: not
-  ** supported. */
+  /* Implements tli_group_common for more than one rank; the engine lock is not held. The
+  ** pointer is NULL if the transport does not support that. */
   bool (*common)(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out);
 } tli_Transport;
 

@@ -129,8 +129,8 @@ local function bounded_lengths(counts)
 end
 
 -- Returns the canonical code for these counts, as the bits and the length of each symbol; and the
--- table for decoding. Entry i of the table, from 0, is for the CODE_BITS next bits being i: 16
--- times the symbol whose code they begin with, plus the length of that code.
+-- table for decoding. Entry i of the table, from 0, is used if the next CODE_BITS bits are i: it is
+-- 16 times the symbol whose code these bits begin with, plus the length of that code.
 local function make_code(counts)
    local lengths = bounded_lengths(counts)
    local symbols, bits, entries = {}, {}, {}

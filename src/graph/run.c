@@ -47,7 +47,7 @@ typedef struct Context {
 
 struct tl_Program {
   tli_Graph *graph; /* owned */
-  /* tensors of the graph's numbers (owned); NULL for a number that is a hole */
+  /* for each of the graph's numbers: its tensor (owned), or NULL if the number is a hole */
   tl_Tensor **numbers;
   /* for each value: the last call that takes it; -1 for no call, ncalls for an output */
   int32_t *last_use;

@@ -9,7 +9,7 @@
 
 #include "main/options.h"
 
-/* Sets the program name before every message; NULL: none. The string is not copied. */
+/* Sets the program name that begins every message, or none with NULL. The string is not copied. */
 void tli_script_set_name(const char *name);
 
 /* Prints a message on stderr, after the command's name. */

@@ -4,13 +4,12 @@
 ** in) times kernels (channel in, channel out), with the register tiles of tile.h. The results
 ** are transformed back.
 **
-** Patches are transformed a chunk of segments at a time. There are two orders of work: - All
-** kernels are transformed first and kept. Chunks are small, and threads share them.
-**   This is for kernels that fit into the second-level cache, and for fewer panels of
-**   kernels than threads.
-** - Chunks are large, and threads share the panels of kernels. A panel is transformed
-**   anew for each chunk and used for all of the chunk's tiles.
-** In both orders each result is the same sum, added in the same order.
+** Patches are transformed a chunk of segments at a time. There are two orders of work. If the
+** kernels fit into the second-level cache, or if there are fewer panels of kernels than threads,
+** all kernels are transformed first and kept; chunks are small, and threads share them. Otherwise
+** chunks are large, and threads share the panels of kernels; a panel is transformed anew for each
+** chunk and used for all of the chunk's tiles. In both orders each result is the same sum, added in
+** the same order.
 */
 #include "kernels/cpu/conv/winograd.h"
 

@@ -25,7 +25,7 @@ typedef struct tlk_WinogradLoops {
   /* Transforms n adjacent patches, TLK_TILE elements apart, of an image whose rows are `row`
   ** apart. */
   void (*patches)(int64_t n, const float *in, int64_t row, float *out, int64_t step, int64_t plane);
-  /* Transforms n tiles of the results' gradients, which are an image as for `patches`. */
+  /* Transforms n tiles of the results' gradients, an image stored like that of `patches`. */
   void (*tiles)(int64_t n, const float *in, int64_t row, float *out, int64_t step, int64_t plane);
   /* Transforms n kernels whose elements are in_step apart; `turned` reverses the kernels. */
   void (*kernels)(int64_t n, const float *in, int64_t in_step, bool turned, float *out,

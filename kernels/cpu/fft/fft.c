@@ -270,7 +270,7 @@ typedef struct Call {
   const tlk_FftLoops *loops;
   tl_DType real;
   int64_t lanes, size, lines; /* lanes of a vector, bytes of a complex number, lines in all */
-  int64_t in_n, out_n;        /* elements of a line */
+  int64_t in_n, out_n;        /* numbers of elements of an input line and of an output line */
   /* whether the signal is real and of even length, so that two elements make a complex number */
   bool paired;
   atomic_bool failed;

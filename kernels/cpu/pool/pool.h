@@ -12,7 +12,7 @@
 typedef struct tlk_Spans {
   int64_t in[3], out[3], step[3];
   const int64_t *begin[3], *end[3];
-  bool squares;        /* whether window (a, b, c) covers the 2 x 2 elements at (a, 2 b, 2 c) */
+  bool squares; /* whether window (a, b, c) covers the 2 x 2 elements at (a, 2 b, 2 c) */
   /* for averages: the reciprocal of each window's number of elements (out...) */
   const double *share;
 } tlk_Spans;

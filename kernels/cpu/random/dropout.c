@@ -28,8 +28,8 @@ typedef struct Buffers {
   _Alignas(64) char out[GROUP * sizeof(double)];
 } Buffers;
 
-/* Returns n elements in the compute type: in place or, if they have another type or are fewer
-** than a loop requires, in the buffer. */
+/* Returns n elements in the compute type. If they have another type or are fewer than a loop
+** requires, they are copied to the buffer. */
 static const void *fetch(const Drop *d, const char *from, int64_t n, char *buffer) {
   if (d->dtype == d->compute && n == GROUP) return from;
   d->isa->convert[d->dtype][d->compute](n, buffer, from);

@@ -291,7 +291,7 @@ static void give(AttentionCall *c, int which, const void *data) {
   c->arrays[c->n++] = (void *)(uintptr_t)data;
 }
 
-/* Returns false for rows that cuDNN's engines cannot read in pieces of 16 bytes. */
+/* Describes rows to cuDNN. Returns false if its engines cannot read them in pieces of 16 bytes. */
 static bool give_rows(AttentionCall *c, int which, const tlk_HeadRows *r, int64_t heads,
                       int64_t n) {
   /* the stride of a dimension of size 1 is arbitrary */

@@ -125,8 +125,8 @@ static void describe_state(Layer *l, cudnnTensorDescriptor_t *to, int64_t size) 
   ASK(l, cudnnSetTensorNdDescriptor, *to, type_of(l->r), 3, sizes, strides);
 }
 
-/* Returns false if cuDNN is absent; afterwards good(l) tells whether it supports the layer. The
-** caller must call end(l). */
+/* Describes a layer to cuDNN. Returns false if cuDNN is absent; afterwards good(l) tells whether
+** cuDNN supports the layer. The caller must call end(l). */
 static bool begin(Layer *l, int device, const tlk_Rnn *r, bool training) {
   *l = (Layer){.lib = cuda_cudnn(), .r = r, .device = device, .status = CUDNN_STATUS_SUCCESS};
   l->handle = cuda_dnn_enter(device);

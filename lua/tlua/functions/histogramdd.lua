@@ -107,7 +107,7 @@ function M.histogramdd(...)
       local n, x = e:numel() - 1, points:select(2, d):contiguous()
       sizes[d] = n
       inside = inside & x:ge(e[1]) & x:le(e[n + 1])
-      -- parts count from 1; the last edge is n + 1
+      -- The parts are numbered from 1; an element equal to the last edge would get number n + 1.
       local part = torch.searchsorted(e, x, {right = true}) - 1
       cell = cell * n + part:clamp(1, n) - 1
    end

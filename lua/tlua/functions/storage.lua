@@ -84,7 +84,8 @@ end
 -- Returns the dimensions from the outermost to the innermost in memory. Dimensions whose strides do
 -- not show their order keep it, as in PyTorch.
 function M.dim_order(self)
-   local shape, strides, order = self.shape, self:stride(), {} -- order: from the innermost
+   -- `order` begins with the innermost dimension.
+   local shape, strides, order = self.shape, self:stride(), {}
    local n = #shape
    local is_contiguous = self:is_contiguous()
    for i = 1, n do order[i] = is_contiguous and i or n + 1 - i end

@@ -7,7 +7,7 @@
 -- from right to left, after it has made the values from left to right. So if one line assigns
 -- several modules, parameters or buffers to one module, and makes nothing in between, they are
 -- listed in the order in which they were made. Fields with integer keys are listed by their keys.
--- The rounds of a loop are several statements of one line: the loop's variables differ.
+-- The rounds of a loop on one line count as separate lines, because the loop's variables differ.
 
 local M = {}
 

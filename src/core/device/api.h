@@ -325,8 +325,8 @@ typedef struct tl_DeviceApi {
   /* Frees a graph, after a launch that is in flight has completed. */
   void (*graph_free)(tl_Graph *graph);
 
-  /* Returns the largest size of the array that the kernel rnn keeps for rnn_backward; NULL:
-  ** tlk_rnn_reserve. */
+  /* Returns the largest size of the array that the kernel rnn keeps for rnn_backward. If the
+  ** pointer is NULL, the size is that of tlk_rnn_reserve. */
   int64_t (*rnn_reserve)(tl_Device device, const tlk_Rnn *rnn);
   /* Returns the name of counter `index` and how often all devices of this kind have taken that
   ** path, such as "cudnn.convolution" or "cudnn.convolution_own"; NULL after the last one. May
@@ -337,7 +337,7 @@ typedef struct tl_DeviceApi {
   /* From now on, calls `note` with what the devices have run, from any thread and with some
   ** delay; *now is the present time of the device's clock. With note NULL, reports everything
   ** that has ended before it returns, then stops. Returns false, without a message, if that is
-  ** unavailable. NULL: never available. */
+  ** unavailable. The pointer is NULL if it never is available. */
   bool (*activities)(void (*note)(const tl_Activity *activity), int64_t *now);
   /* Changes a setting of this kind of device. NULL if the kind has no settings. */
   bool (*configure)(const char *key, int64_t value);

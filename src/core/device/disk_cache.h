@@ -28,7 +28,7 @@ int tli_cache_size(int64_t *bytes);
 /* Returns the data stored under a key, in a block for tli_free(block, *bytes), or NULL. `kind`, a
 ** short word of letters, names the type of the key and is the ending of the file's name. */
 void *tli_cache_load(const char *kind, const void *key, size_t key_bytes, size_t *bytes);
-/* Returns true if the entry was written. */
+/* Stores data under a key; returns whether the entry was written. */
 bool tli_cache_store(const char *kind, const void *key, size_t key_bytes, const void *data,
                      size_t bytes);
 

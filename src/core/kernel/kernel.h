@@ -51,7 +51,7 @@ struct tlk_copy {
   tli_Iter it;
 };
 
-/* Fills: every element of args[0] = value. */
+/* Sets every element of args[0] to the value. */
 struct tlk_fill {
   const tlk_Context *cx;
   tli_Iter it;
@@ -195,9 +195,10 @@ struct tlk_reduce {
   tl_Scalar params[TLK_PARAMS];
 };
 
-/* For in (outer, n, inner) with n > 0, computes the largest element along n (the smallest unless
-** `largest`; NaN if there is one) and its position, from 1, and of equal elements the first counts:
-** values (outer, inner) in in's dtype, which may have data NULL, and indices (outer, inner). */
+/* Computes the largest element of in (outer, n, inner) along n, or the smallest without `largest`:
+** values (outer, inner), in in's dtype, and positions from 1, indices (outer, inner). If elements
+** are equal, the first one counts; if one is NaN, NaN is the result. n is at least 1. `values` may
+** have data NULL. */
 struct tlk_reduce_index {
   const tlk_Context *cx;
   bool largest;

@@ -126,8 +126,8 @@ void tli_status_set(tli_Shm *g, const tli_Status *s, bool active);
 /* A part of this rank's tensor in shared memory, and the corresponding parts of the other ranks. */
 typedef struct tli_CommonPart {
   int64_t
-      /* identifies the position: ranks with the same mark have corresponding parts; 0: not in
-      ** shared memory */
+      /* a number for the position: ranks with the same mark have corresponding parts; 0 for a part
+      ** that is not in shared memory */
       mark;
   char *data;     /* the part of rank 0 */
   int64_t stride; /* bytes from one rank's part to the next */

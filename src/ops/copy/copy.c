@@ -115,7 +115,7 @@ static tl_Tensor *convert_to(const char *op, tl_Tensor *self, tl_DType dtype, tl
   tli_Format format;
   TL_TRY_NULL(tli_read_format(op, memory_format, self->ndim, &format));
   bool keeps = format == TLI_PRESERVE || format == tli_format_of(self);
-  /* the reason is the same as in convert */
+  /* the host reorders a copy that must have arrived, so the copy is not asynchronous */
   async = async && (format == TLI_PRESERVE || device.type != TL_CPU);
   tli_Chain c = {0};
   tl_Tensor *result = TLI_STEP(&c, convert(self, dtype, device, async, copy && keeps));

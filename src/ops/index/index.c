@@ -73,7 +73,7 @@ static tl_Tensor *make_even(tl_Tensor *t, int first, int count) {
 
 /* ---- reading ---- */
 
-/* Reads an even `whole` at positions `at` (int64, row-major). */
+/* Reads `whole`, which is even (Place), at positions `at` (int64, row-major). */
 static tl_Tensor *read_even(const char *op, tl_Tensor *whole, tl_Tensor *at, int first, int count) {
   int64_t sizes[2 * TL_MAX_DIMS];
   int ndim = replaced_sizes(whole, first, count, at, sizes);

@@ -111,7 +111,8 @@ static tl_Tensor *alpha_drop(const char *op, int lead, tl_Tensor *self, double p
   if (p == 1) return tli_chain_end(&c, chain_mul(&c, self, chain_number(&c, 0)));
   double a = 1 / sqrt((lowest * lowest * p + 1) * (1 - p));
   tl_Tensor *mask = TLI_STEP(&c, channel_mask(self, lead, p, generator));
-  /* (mask - 1) * -lowest * a is lowest * a for dropped elements; p * -lowest * a is b */
+  /* Each element is shifted by (mask - 1 + p) * -lowest * a: dropped ones become lowest * a + b,
+  ** where b = p * -lowest * a. */
   tl_Tensor *shift = chain_sub(&c, mask, chain_number(&c, 1 - p));
   shift = chain_scale(&c, shift, -lowest * a);
   tl_Tensor *kept = chain_mul(&c, self, chain_scale(&c, mask, a));

@@ -164,7 +164,7 @@ tl_Tensor *tlo_corrcoef(tl_Tensor *self) {
 
 /* ---- counting ---- */
 
-/* Adds src (NULL: ones) to n zeros at positions from 1. */
+/* Adds src, or ones if src is NULL, to n zeros at positions from 1. */
 static tl_Tensor *add_up(tl_Tensor *positions, tl_Tensor *src, int64_t n, tl_DType dtype) {
   tli_Chain c = {0};
   tl_Tensor *zeros = TLI_STEP(&c, tlo_zeros((tl_Ints){1, &n}, dtype, tli_device(positions)));

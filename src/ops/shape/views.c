@@ -189,7 +189,7 @@ tl_Tensor *tli_op_expand(tl_Tensor *self, tl_Ints size) {
   return tli_alias(self, n, sizes, strides, self->offset);
 }
 
-/* Checks first, so that messages name the operator. */
+/* Expands for the operator `op`. The sizes are checked first, so that messages name `op`. */
 static tl_Tensor *expand(const char *op, tl_Tensor *self, tl_Ints size) {
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY_NULL(expanded_sizes(op, self, size, sizes));

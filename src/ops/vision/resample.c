@@ -413,9 +413,9 @@ static tl_Tensor *chain_bytes(tli_Chain *c, tl_Tensor *t) {
   return chain_clamp(c, TLI_STEP(c, tlo_floor(above)), 0, UINT8_MAX);
 }
 
-/* Returns whether to begin with the last dimension. Its elements are looked up one by one, which is
-** cheaper while there are fewer rows than later. Images that are rounded between dimensions always
-** begin with it. */
+/* Returns whether to resample the last dimension first: if the other dimensions grow, it has fewer
+** rows before they are resampled. Images that are rounded between dimensions always begin with the
+** last dimension. */
 static bool last_first(const Axis *axes, int n) {
   double growth = 1;
   for (int d = 0; d < n - 1; d++) growth *= (double)axes[d].out / (double)axes[d].in;

@@ -425,7 +425,7 @@ function methods.set_requires_gradient_sync(module, sync, recurse)
    set(module, recurse, "requires_gradient_sync", "sync", sync)
 end
 
---- Sets whether rows are dropped after the forward pass.
+--- Sets whether the gathered rows of parameters are freed after the forward pass.
 function methods.set_reshard_after_forward(module, reshard, recurse)
    set(module, recurse, "reshard_after_forward", "reshard_after_forward", reshard)
 end

@@ -61,7 +61,7 @@ local function sizes_of(name, a, input, n)
 end
 
 -- Returns the first positions of the windows along a dimension, counted from 0: (N, C, size). The
--- samples (N, C) are the random numbers that place them.
+-- random numbers `samples` (N, C) determine the positions.
 local function starts(samples, length, size, kernel)
    local last = torch.full_like(samples, length - kernel):unsqueeze(3)
    if size == 1 then return last end
