@@ -77,9 +77,7 @@ describe("declarations", function()
       each(function(declared)
          for _, p in ipairs(declared.params or {}) do
             seen = seen + 1
-            if not of_lua.is_told(declared, p) then
-               list[#list + 1] = declared.path .. ": " .. p.name
-            end
+            if not of_lua.is_told(declared, p) then list[#list + 1] = declared.path .. ": " .. p.name end
          end
       end)
       assert.is_true(seen > 6000)

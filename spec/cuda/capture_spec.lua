@@ -78,9 +78,8 @@ describe("while a graph is captured", function()
             for _ = 1, 30 do cuda.Stream {priority = -1} end
          end
       end,
-      ["large tensors can be allocated, which maps memory"] = function()
-         return function() return torch.empty(40 << 20, {device = "cuda", dtype = torch.uint8}) end
-      end,
+      ["large tensors can be allocated, which maps memory"] =
+         function() return function() return torch.empty(40 << 20, {device = "cuda", dtype = torch.uint8}) end end,
       ["the free memory can be read"] = function() return cuda.mem_get_info end,
       ["pinned memory can be allocated and freed"] = function()
          return function()

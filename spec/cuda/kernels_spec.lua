@@ -169,12 +169,7 @@ local function difference(expected, actual, factor)
 end
 
 local function compare(expected, actual, factor)
-   local e, a = table_of.tensors(expected), table_of.tensors(actual)
-   if expected.n ~= actual.n or #e ~= #a then return ("%d results, not %d"):format(#a, #e) end
-   for i = 1, #e do
-      local fault = difference(e[i], a[i], factor)
-      if fault then return ("result %d: %s"):format(i, fault) end
-   end
+   return table_of.compare(expected, actual, function(e, a) return difference(e, a, factor) end)
 end
 
 -- Returns a call's results, or false and the error. A device reports its error at the next wait.
@@ -194,18 +189,10 @@ local function run(row, text, variant, device)
    return ok, ok and table.pack(canonical(row, results[1])) or results, args
 end
 
-local function with_gradient(values)
-   local list = {}
-   for _, x in ipairs(table_of.tensors(values)) do
-      if x.requires_grad then list[#list + 1] = x end
-   end
-   return list
-end
-
 -- Returns the gradients of inputs for random gradients of the results, the same ones on each
 -- device.
 local function gradients(args, results)
-   local inputs, outputs, given = with_gradient(args), with_gradient(results), {}
+   local inputs, outputs, given = table_of.leaves(args), table_of.leaves(results), {}
    if #inputs == 0 or #outputs == 0 then return table.pack() end
    torch.manual_seed(11)
    for i, y in ipairs(outputs) do

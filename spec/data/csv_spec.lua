@@ -166,12 +166,10 @@ describe("data.CSV", function()
          function() torch.data.CSV(path .. ".csv.gz") end)
       os.remove(path .. ".csv.gz")
       for what, call in pairs {
-         ['inflate: kind: expected "raw" or "gzip", got nothing'] = function()
-            torch.io.inflate(torch.zeros({3}, {dtype = "uint8"}))
-         end,
-         ['inflate: kind: expected "raw" or "gzip", got string \'zip\''] = function()
-            torch.io.inflate(torch.zeros({3}, {dtype = "uint8"}), "zip")
-         end,
+         ['inflate: kind: expected "raw" or "gzip", got nothing'] =
+            function() torch.io.inflate(torch.zeros({3}, {dtype = "uint8"})) end,
+         ['inflate: kind: expected "raw" or "gzip", got string \'zip\''] =
+            function() torch.io.inflate(torch.zeros({3}, {dtype = "uint8"}), "zip") end,
          ["deflate: text: expected a string, got nil"] = function() torch.io.deflate() end,
          ["deflate: expected a Tensor, got nil"] = function() torch.io.deflate "x" end,
       } do

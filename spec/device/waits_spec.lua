@@ -32,21 +32,10 @@ end
 
 -- Compares packed results with the expected ones; returns nil if they agree.
 local function compare(row, expected, actual)
-   local e, a = table_of.tensors(expected), table_of.tensors(actual)
-   if expected.n ~= actual.n or #e ~= #a then return ("%d results instead of %d"):format(#a, #e) end
-   for i = 1, #e do
-      if not elsewhere[row.form] and a[i].device ~= torch.device "sim:0" then
-         return ("result %d is on %s"):format(i, a[i].device)
-      end
-      local fault = difference(e[i], a[i])
-      if fault then return ("result %d: %s"):format(i, fault) end
-   end
-   for i = 1, expected.n do
-      local plain = type(expected[i]) ~= "table" and not torch.is_tensor(expected[i])
-      if plain and expected[i] ~= actual[i] and expected[i] == expected[i] then
-         return ("result %d: %s instead of %s"):format(i, actual[i], expected[i])
-      end
-   end
+   return table_of.compare(expected, actual, function(e, a)
+      if not elsewhere[row.form] and a.device ~= torch.device "sim:0" then return "is on " .. tostring(a.device) end
+      return difference(e, a)
+   end)
 end
 
 -- Returns the failure of an example, or nil, and whether the host has waited.

@@ -130,9 +130,8 @@ local uses = {
    ["vmap"] = function(x) return torch.func.vmap(function(row) return row:sum() * row end)(x) end,
    ["autocast"] = function(x) torch.autocast("cpu", function() return x:matmul(x:t()) end) end,
    ["a scope"] = function(x) return torch.scope(function() return x + 1, x end) end,
-   ["apply_ within no_grad"] = function(x)
-      return torch.no_grad(function() return x:apply_(function(v) return v end) end)
-   end,
+   ["apply_ within no_grad"] =
+      function(x) return torch.no_grad(function() return x:apply_(function(v) return v end) end) end,
 }
 
 local byte_uses = {

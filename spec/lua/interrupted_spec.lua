@@ -55,9 +55,8 @@ local scopes = {
    end,
    scope = function() return torch.scope(function() return x * 2 end) end,
    vmap = function() return func.vmap(function(a) return a * a end)(x) end,
-   ["vmap in vmap"] = function()
-      return func.vmap(function(a) return func.vmap(function(b) return a * b end)(x) end)(x)
-   end,
+   ["vmap in vmap"] =
+      function() return func.vmap(function(a) return func.vmap(function(b) return a * b end)(x) end)(x) end,
    grad = function() return func.grad(square)(x) end,
    ["vmap of grad"] = function() return func.vmap(func.grad(square))(x) end,
    vjp = function()

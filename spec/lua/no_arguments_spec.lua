@@ -154,15 +154,12 @@ end)
 describe("a further argument or option is refused by queries with an argument", function()
    local calls <const> = {
       ["is_storage: expected at most 1 arguments, got 2"] = function() torch.is_storage(1, 2) end,
-      ["is_storage: unknown option keepdim; there are value"] = function()
-         torch.is_storage(torch.ones(1):storage(), other)
-      end,
-      ["amp.is_autocast_available: unknown option keepdim; there are device_type"] = function()
-         torch.amp.is_autocast_available("cpu", other)
-      end,
-      ["distributed.get_node_local_rank: unknown option keepdim; there are fallback_rank"] = function()
-         torch.distributed.get_node_local_rank(0, other)
-      end,
+      ["is_storage: unknown option keepdim; there are value"] =
+         function() torch.is_storage(torch.ones(1):storage(), other) end,
+      ["amp.is_autocast_available: unknown option keepdim; there are device_type"] =
+         function() torch.amp.is_autocast_available("cpu", other) end,
+      ["distributed.get_node_local_rank: unknown option keepdim; there are fallback_rank"] =
+         function() torch.distributed.get_node_local_rank(0, other) end,
       ["set_memory_limit: expected no further argument, got table"] = function() torch.set_memory_limit(0, other) end,
       ["cpu.set_device: device: expected \"cpu\", got \"sim\""] = function() torch.cpu.set_device "sim" end,
       ["nn.Module.extra_repr: unknown option keepdim"] = function() torch.nn.Module():extra_repr(other) end,

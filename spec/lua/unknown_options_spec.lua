@@ -149,17 +149,14 @@ describe("arguments too many", function()
       ["size: expected no further argument, got"] = function() assert(x:size(1, {dim = 2})) end,
       ["stride: expected no further argument, got 2"] = function() assert(x:stride(1, 2)) end,
       ["result_type: expected no further argument, got 3"] = function() assert(torch.result_type(x, x, 3)) end,
-      ["broadcast_shapes: expected lists of sizes, got a table with the key"] = function()
-         assert(torch.broadcast_shapes({2}, {device = "cpu"}))
-      end,
+      ["broadcast_shapes: expected lists of sizes, got a table with the key"] =
+         function() assert(torch.broadcast_shapes({2}, {device = "cpu"})) end,
       ["from_numpy: unknown option dtype"] = function() assert(torch.from_numpy({1, 2}, {dtype = "int64"})) end,
-      ["FloatStorage: further argument: expected none, got a table"] = function()
-         assert(torch.FloatStorage(2, {device = "cpu"}))
-      end,
+      ["FloatStorage: further argument: expected none, got a table"] =
+         function() assert(torch.FloatStorage(2, {device = "cpu"})) end,
       ["UntypedStorage: further argument: expected none, got 3"] = function() assert(torch.UntypedStorage(2, 3)) end,
-      ["nn.utils.parameters_to_vector: unknown option dim"] = function()
-         assert(nn.utils.parameters_to_vector({x}, {dim = 1}))
-      end,
+      ["nn.utils.parameters_to_vector: unknown option dim"] =
+         function() assert(nn.utils.parameters_to_vector({x}, {dim = 1})) end,
       ["nn.Module.eval: unknown option mode; it takes none"] = function() assert(nn.ReLU():eval {mode = true}) end,
    }
 

@@ -44,19 +44,6 @@ function arguments(a, k, leaves)
    return table.unpack(list, 1, n)
 end
 
-local function weighted_sum(results)
-   local total
-   for k = 1, results.n do
-      local r = results[k]
-      if values.is_tensor(r) and r.requires_grad then
-         local steps = torch.arange(r:numel(), {dtype = "float64"})
-         local term = (r:double() * torch.cos(steps * 1.3 + (0.5 * (k - 1) + 0.2)):reshape(r.shape)):sum()
-         total = total and total + term or term
-      end
-   end
-   return total
-end
-
 local function flatten(list, n)
    local into = {n = 0}
    for i = 1, n do
@@ -128,7 +115,7 @@ local function check_module(case)
       local fault = differs("result " .. i, results[i], case.r[i], case.random, case.x and case.x[i])
       if fault then return fault end
    end
-   local total = weighted_sum(results)
+   local total = values.weighted_sum(results)
    if total then total:backward() end
    for i = 1, case.g.n do
       local fault = differs("gradient " .. i, leaves[i].grad, case.g[i], case.random, case.gx and case.gx[i])

@@ -105,21 +105,6 @@ local function flatten(list, from, count, into)
    return into
 end
 
-local function weighted_sum(results)
-   local total
-   for k = 1, results.n do
-      local r = results[k]
-      if is_tensor(r) and r:is_complex() then r = r:view_as_real() end
-      if is_tensor(r) and r.requires_grad then
-         local steps = torch.arange(r:numel(), {dtype = "float64", device = r.device})
-         local weights = torch.cos(steps * 1.3 + (0.5 * (k - 1) + 0.2)):reshape(r.shape)
-         local term = (r:double() * weights):sum()
-         total = total and total + term or term
-      end
-   end
-   return total
-end
-
 local function zeros(t)
    for _, v in ipairs(t and t.values or {}) do
       if v ~= 0 and v ~= torch.complex(0, 0) then return false end
@@ -128,7 +113,7 @@ local function zeros(t)
 end
 
 local function compare_gradients(call, leaves, results)
-   local total = weighted_sum(results)
+   local total = shared.weighted_sum(results)
    if total then total:backward() end
    for i = 1, call.g.n do
       local want, got = call.g[i], leaves[i].grad
@@ -229,7 +214,7 @@ local function outcome(call, f, on)
    local message = not returned[1] and returned[2] or late
    if message then return {message = without_device(in_short(message))} end
    local results = flatten(returned, 2, returned.n, {n = 0})
-   local total = weighted_sum(results)
+   local total = shared.weighted_sum(results)
    if total then total:backward() end
    local values = {n = results.n + #leaves}
    for i = 1, results.n do values[i] = results[i] end

@@ -148,5 +148,21 @@ local function compare(v, want, exact, random, given)
    if v ~= want then return "value" end
 end
 
+-- Returns the sum of all results that require a gradient, each element with a weight; nil if none does.
+local function weighted_sum(results)
+   local total
+   for k = 1, results.n do
+      local r = results[k]
+      if is_tensor(r) and r:is_complex() then r = r:view_as_real() end
+      if is_tensor(r) and r.requires_grad then
+         local steps = torch.arange(r:numel(), {dtype = "float64", device = r.device})
+         local weights = torch.cos(steps * 1.3 + (0.5 * (k - 1) + 0.2)):reshape(r.shape)
+         local term = (r:double() * weights):sum()
+         total = total and total + term or term
+      end
+   end
+   return total
+end
+
 return {TOLERANCE = TOLERANCE, T = T, is_tensor = is_tensor, build = build, built = built, show = show,
-   near = near, compare = compare}
+   near = near, compare = compare, weighted_sum = weighted_sum}

@@ -36,9 +36,7 @@ local function check(expected, actual, what)
 end
 
 -- Returns eigenvalues in the fixture's order.
-local function by_size(w)
-   return w[(w.real * 8 + w.imag):argsort()]
-end
+local function by_size(w) return w[(w.real * 8 + w.imag):argsort()] end
 
 local function flat(...)
    local parts = {...}
@@ -59,9 +57,7 @@ local values = {
    svdvals = function() return linalg.svdvals(tall) end,
    cholesky = function() return linalg.cholesky(hermitian) end,
    cholesky_upper = function() return linalg.cholesky(hermitian, {upper = true}) end,
-   cholesky_solve = function()
-      return torch.cholesky_solve(right, linalg.cholesky(hermitian))
-   end,
+   cholesky_solve = function() return torch.cholesky_solve(right, linalg.cholesky(hermitian)) end,
    cholesky_inverse = function() return torch.cholesky_inverse(linalg.cholesky(hermitian)) end,
    eigvalsh = function() return linalg.eigvalsh(hermitian) end,
    eigvals = function() return by_size(linalg.eigvals(a)) end,
@@ -148,15 +144,11 @@ local losses = {
 }
 
 -- Returns a function that stays Hermitian when finite differences perturb its argument.
-local function symmetrised(fn)
-   return function(x) return fn(x + x.mH) end
-end
+local function symmetrised(fn) return function(x) return fn(x + x.mH) end end
 
 describe("linalg on complex matrices", function()
    for name, expected in pairs(reference.values) do
-      it("gives PyTorch's values: " .. name, function()
-         check(expected, values[name](), name)
-      end)
+      it("gives PyTorch's values: " .. name, function() check(expected, values[name](), name) end)
    end
 
    for name, expected in pairs(reference.gradients) do
@@ -168,9 +160,7 @@ describe("linalg on complex matrices", function()
       end)
       it("has the gradients of finite differences: " .. name, function()
          local fn, x = table.unpack(losses[name])
-         if x == hermitian then
-            fn, x = symmetrised(fn), hermitian:triu() - torch.eye(4)
-         end
+         if x == hermitian then fn, x = symmetrised(fn), hermitian:triu() - torch.eye(4) end
          assert.gradcheck(fn, {x:clone():requires_grad_()})
       end)
    end
@@ -178,9 +168,7 @@ describe("linalg on complex matrices", function()
    for _, name in ipairs {"svd", "eigh", "eig"} do
       it("has twice differentiable " .. name, function()
          local fn, x = table.unpack(losses[name])
-         if x == hermitian then
-            fn, x = symmetrised(fn), hermitian:triu() - torch.eye(4)
-         end
+         if x == hermitian then fn, x = symmetrised(fn), hermitian:triu() - torch.eye(4) end
          assert.is_true(torch.autograd.gradgradcheck(fn, {x:clone():requires_grad_()}))
       end)
    end
@@ -216,8 +204,6 @@ describe("linalg on complex matrices", function()
 
    it("refuses NaN where LAPACK may not return", function()
       local x = torch.full({2, 2}, 0 / 0, {dtype = "complex64"})
-      assert.raises("linalg.eig: expected finite numbers, got NaN or infinity", function()
-         linalg.eig(x)
-      end)
+      assert.raises("linalg.eig: expected finite numbers, got NaN or infinity", function() linalg.eig(x) end)
    end)
 end)

@@ -106,9 +106,8 @@ describe("a complex number", function()
          ["index_put: the complex number 1+2i"] = function() x[mask] = z end,
          ["index_put: values of dtype complex64"] = function() x[first] = tensor:view(1) end,
          ["index_add: the complex number 1+2i"] = function() x:index_add_(1, first, first:float(), {alpha = z}) end,
-         ["addmm: the complex number 1+2i"] = function()
-            torch.addmm(x, torch.ones(2, 2), torch.ones(2, 2), {alpha = z})
-         end,
+         ["addmm: the complex number 1+2i"] =
+            function() torch.addmm(x, torch.ones(2, 2), torch.ones(2, 2), {alpha = z}) end,
          ["baddbmm: the complex number 1+2i"] = function()
             local one <const> = torch.ones(1, 1, 1)
             one:baddbmm(one, one, {beta = z})
@@ -119,9 +118,8 @@ describe("a complex number", function()
             function() x[{}] = tensor end,
          ["index: copy_: values of dtype complex64"] = function() x[1] = tensor end,
          ["fill_: values of dtype complex64"] = function() x:fill_(tensor) end,
-         ["slice_scatter: values of dtype complex64"] = function()
-            x:slice_scatter(tensor:expand(2), 1)
-         end,
+         ["slice_scatter: values of dtype complex64"] =
+            function() x:slice_scatter(tensor:expand(2), 1) end,
       } do
          assert.raises(message, call)
          assert.same({1, 1}, x:tolist(), message)

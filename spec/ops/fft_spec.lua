@@ -168,28 +168,22 @@ describe("torch.fft", function()
    it("refuses nonsense by name", function()
       local x = torch.ones(2, 3)
       for message, call in pairs {
-         ["fft.fft: input: expected at least one dimension, got none"] = function()
-            torch.fft.fft(torch.tensor(1.0))
-         end,
+         ["fft.fft: input: expected at least one dimension, got none"] =
+            function() torch.fft.fft(torch.tensor(1.0)) end,
          ["fft.fft: n: expected at least 1, got 0"] = function() torch.fft.fft(x, 0) end,
-         ["fft.fft: dimension 3 is out of range for 2 dimensions: expected 1 to 2 or -2 to -1"] = function()
-            torch.fft.fft(x, nil, 3)
-         end,
-         ["fft.fft: norm: expected 'backward', 'ortho' or 'forward', got 'half'"] = function()
-            torch.fft.fft(x, nil, 1, "half")
-         end,
+         ["fft.fft: dimension 3 is out of range for 2 dimensions: expected 1 to 2 or -2 to -1"] =
+            function() torch.fft.fft(x, nil, 3) end,
+         ["fft.fft: norm: expected 'backward', 'ortho' or 'forward', got 'half'"] =
+            function() torch.fft.fft(x, nil, 1, "half") end,
          ["fft.fftn: dim: dimension 2 appears twice"] = function() torch.fft.fftn(x, nil, {2, -1}) end,
-         ["fft.fftn: s: expected a size for each of the 2 dimensions in dim, got 1"] = function()
-            torch.fft.fftn(x, {2}, {1, 2})
-         end,
+         ["fft.fftn: s: expected a size for each of the 2 dimensions in dim, got 1"] =
+            function() torch.fft.fftn(x, {2}, {1, 2}) end,
          ["fft.fftn: s: got 3 sizes for a tensor of shape [2, 3]"] = function() torch.fft.fftn(x, {2, 2, 2}) end,
          ["fft.rfftn: dim: expected at least one dimension"] = function() torch.fft.rfftn(x, nil, {}) end,
-         ["fft.irfft: expected a signal of at least 1 element along dimension 2, got 0"] = function()
-            torch.fft.irfft(torch.ones(2, 1))
-         end,
-         ["fft.fft2: expected a signal of at least 1 element along dimension 1, got 0"] = function()
-            torch.fft.fft2(torch.ones(0, 3))
-         end,
+         ["fft.irfft: expected a signal of at least 1 element along dimension 2, got 0"] =
+            function() torch.fft.irfft(torch.ones(2, 1)) end,
+         ["fft.fft2: expected a signal of at least 1 element along dimension 1, got 0"] =
+            function() torch.fft.fft2(torch.ones(0, 3)) end,
          ["fft.rfft: does not take complex numbers"] = function() torch.fft.rfft(shaped({3}, true)) end,
          ["fft.fftfreq: n: expected at least 1, got 0"] = function() torch.fft.fftfreq(0) end,
       } do
@@ -285,24 +279,20 @@ describe("torch.stft", function()
          ["stft: input: expected one or two dimensions"] = function() torch.stft(torch.ones(1, 1, 9), 4) end,
          ["stft: input: expected floating or complex numbers"] = function() torch.stft(torch.arange(9), 4) end,
          ["stft: n_fft: expected less than twice the signal's length, 40"] = function() torch.stft(x, 80) end,
-         ["stft: n_fft: expected at most the signal's length, 40, got 41"] = function()
-            torch.stft(x, 41, {center = false})
-         end,
+         ["stft: n_fft: expected at most the signal's length, 40, got 41"] =
+            function() torch.stft(x, 41, {center = false}) end,
          ["stft: n_fft: expected at least 1, got 0"] = function() torch.stft(x, 0) end,
          ["stft: hop_length: expected at least 1, got 0"] = function() torch.stft(x, 8, 0) end,
          ["stft: win_length: expected 1 to n_fft, 8, got 9"] = function() torch.stft(x, 8, 2, 9) end,
-         ["stft: window: expected a vector of win_length, 8, numbers"] = function()
-            torch.stft(x, 8, {window = torch.ones(4)})
-         end,
-         ["stft: onesided: expected false for complex signals or windows"] = function()
-            torch.stft(torch.complex(x, x), 8, {onesided = true})
-         end,
+         ["stft: window: expected a vector of win_length, 8, numbers"] =
+            function() torch.stft(x, 8, {window = torch.ones(4)}) end,
+         ["stft: onesided: expected false for complex signals or windows"] =
+            function() torch.stft(torch.complex(x, x), 8, {onesided = true}) end,
          ["istft: input: expected complex numbers"] = function() torch.istft(torch.ones(5, 6), 8) end,
          ["istft: input: expected 6 frequencies for n_fft = 10, onesided"] = function() torch.istft(z, 10) end,
          ["istft: hop_length: expected at most win_length, 4, got 5"] = function() torch.istft(z, 8, 5, 4) end,
-         ["istft: window: expected windows whose squares add up to more than 0 everywhere"] = function()
-            torch.istft(z, 8, 2, {window = torch.zeros(8)})
-         end,
+         ["istft: window: expected windows whose squares add up to more than 0 everywhere"] =
+            function() torch.istft(z, 8, 2, {window = torch.zeros(8)}) end,
       } do
          assert.raises(message, call)
       end
@@ -337,21 +327,17 @@ describe("windows", function()
    it("refuse nonsense by name", function()
       local windows = torch.signal.windows
       for message, call in pairs {
-         ["hann_window: window_length: expected an integer of at least 0, got -1"] = function()
-            torch.hann_window(-1)
-         end,
+         ["hann_window: window_length: expected an integer of at least 0, got -1"] =
+            function() torch.hann_window(-1) end,
          ["signal.windows.hann: dtype: expected a floating type"] = function() windows.hann(3, {dtype = "int64"}) end,
          ["signal.windows.gaussian: std: expected more than 0, got 0"] = function() windows.gaussian(3, 0) end,
          ["signal.windows.kaiser: beta: expected at least 0, got -1"] = function() windows.kaiser(3, -1) end,
-         ["signal.windows.exponential: center: expected none if sym is true, got 1"] = function()
-            windows.exponential(3, 1)
-         end,
-         ["signal.windows.exponential: tau: expected more than 0, got 0"] = function()
-            windows.exponential(3, {tau = 0})
-         end,
-         ["signal.windows.general_cosine: a: expected at least one number"] = function()
-            windows.general_cosine(3, {a = {}})
-         end,
+         ["signal.windows.exponential: center: expected none if sym is true, got 1"] =
+            function() windows.exponential(3, 1) end,
+         ["signal.windows.exponential: tau: expected more than 0, got 0"] =
+            function() windows.exponential(3, {tau = 0}) end,
+         ["signal.windows.general_cosine: a: expected at least one number"] =
+            function() windows.general_cosine(3, {a = {}}) end,
       } do
          assert.raises(message, call)
       end

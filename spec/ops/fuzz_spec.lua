@@ -118,9 +118,8 @@ local plausible = {
    bool = function() return random(2) == 1 end,
    ["true"] = function() return true end,
    float = function() return pick(floats) end,
-   ["int[]"] = function()
-      return list_of(function() return random(12) == 1 and pick(integers) or random(6) - 2 end)
-   end,
+   ["int[]"] =
+      function() return list_of(function() return random(12) == 1 and pick(integers) or random(6) - 2 end) end,
    ["float[]"] = function() return list_of(function() return pick(floats) end) end,
    ["dim[]"] = function() return list_of(function() return random(9) - 5 end) end,
    ["index[]"] = function() return list_of(function() return random(9) - 5 end) end,

@@ -50,19 +50,7 @@ end
 
 -- Compares packed results with the expected ones; returns nil if they agree.
 local function compare(expected, actual, tol)
-   if expected.n ~= actual.n then return ("%d results instead of %d"):format(actual.n, expected.n) end
-   local e, a = table_of.tensors(expected), table_of.tensors(actual)
-   if #e ~= #a then return ("%d tensors instead of %d"):format(#a, #e) end
-   for i = 1, #e do
-      local fault = difference(e[i]:detach(), a[i]:detach(), tol)
-      if fault then return ("result %d: %s"):format(i, fault) end
-   end
-   for i = 1, expected.n do
-      if not torch.is_tensor(expected[i]) and type(expected[i]) ~= "table" and
-         expected[i] ~= actual[i] and expected[i] == expected[i] then
-         return ("result %d: %s instead of %s"):format(i, actual[i], expected[i])
-      end
-   end
+   return table_of.compare(expected, actual, function(e, a) return difference(e:detach(), a:detach(), tol) end)
 end
 
 -- Aspects ----------------------------------------------------------------------------------- Each
@@ -72,18 +60,10 @@ local aspects = {}
 
 local function aspect(name, check) aspects[#aspects + 1] = {name = name, check = check} end
 
-local function inputs_of(args)
-   local list = {}
-   for _, x in ipairs(table_of.tensors(args)) do
-      if x.requires_grad then list[#list + 1] = x end
-   end
-   return list
-end
-
 -- Returns the operator as a function of the arguments that require a gradient.
 local function as_function(args, call)
    local position = {}
-   for i, x in ipairs(inputs_of(args)) do position[x] = i end
+   for i, x in ipairs(table_of.leaves(args)) do position[x] = i end
    return function(...)
       local given = {...}
       local replaced = table_of.map(args, function(x) return given[position[x]] or x end)
@@ -95,7 +75,7 @@ end
 -- leaves out second derivatives; `symmetric = true` is for operators that read one triangle of a
 -- symmetric matrix, whose derivative is defined along symmetric matrices.
 local function check_gradient(which, row, args, call)
-   local inputs = inputs_of(args)
+   local inputs = table_of.leaves(args)
    if #inputs == 0 then return end
    local options = {raise_exception = false}
    for key, value in pairs(row.gradcheck) do options[key] = value end
@@ -116,7 +96,7 @@ end)
 local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"
 
 local function second_pass(row, args)
-   local inputs, sum = inputs_of(args), 0
+   local inputs, sum = table_of.leaves(args), 0
    if #inputs == 0 then return end
    for _, x in ipairs(table_of.tensors(table_of.call(row, args))) do
       if x.requires_grad and x:is_complex() then x = x:view_as_real() end

@@ -308,17 +308,14 @@ describe("_fused_step_", function()
          ["clocks: expected 1 of them, got 0"] = function(a) a.clocks = {} end,
          ["options: expected 6 of them, got 5"] = function(a) a.options[6] = nil end,
          ["grads of parameter 1: expected shape [2], got [3]"] = function(a) a.grads[1] = torch.zeros(3) end,
-         ["states of parameter 1: expected a floating dtype, got int64"] = function(a)
-            a.states[2] = torch.zeros(2, {dtype = "int64"})
-         end,
+         ["states of parameter 1: expected a floating dtype, got int64"] =
+            function(a) a.states[2] = torch.zeros(2, {dtype = "int64"}) end,
          ["clocks of parameter 1: expected a float64 number"] = function(a) a.clocks[1] = torch.zeros({}) end,
-         ["masters of parameter 1: expected float32, got float64"] = function(a)
-            a.more.masters = {torch.zeros(2, float64)}
-         end,
+         ["masters of parameter 1: expected float32, got float64"] =
+            function(a) a.more.masters = {torch.zeros(2, float64)} end,
          ["lr: expected a number in float32 or float64, got int64"] = function(a) a.more.lr = torch.tensor(1) end,
-         ["found_inf: expected a number in float32, got float32 [2]"] = function(a)
-            a.more.found_inf = torch.zeros(2)
-         end,
+         ["found_inf: expected a number in float32, got float32 [2]"] =
+            function(a) a.more.found_inf = torch.zeros(2) end,
       }
       for message, change in pairs(wrong) do
          assert.raises("_fused_step_: " .. message, function() torch._fused_step_(arguments(change)) end)

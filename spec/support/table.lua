@@ -119,6 +119,39 @@ function M.tensors(value)
    return list
 end
 
+--- Returns the tensors in a value that require a gradient, in order.
+---@param value any
+---@return Tensor[]
+function M.leaves(value)
+   local list = {}
+   for _, x in ipairs(M.tensors(value)) do
+      if x.requires_grad then list[#list + 1] = x end
+   end
+   return list
+end
+
+--- Compares packed results with the expected ones: their number, their tensors by `difference`, and the
+--- other values. Returns a description of the difference, or nil.
+---@param expected table
+---@param actual table
+---@param difference fun(expected: Tensor, actual: Tensor): string?
+---@return string?
+function M.compare(expected, actual, difference)
+   if expected.n ~= actual.n then return ("%d results instead of %d"):format(actual.n, expected.n) end
+   local e, a = M.tensors(expected), M.tensors(actual)
+   if #e ~= #a then return ("%d tensors instead of %d"):format(#a, #e) end
+   for i = 1, #e do
+      local fault = difference(e[i], a[i])
+      if fault then return ("result %d: %s"):format(i, fault) end
+   end
+   for i = 1, expected.n do
+      local plain = type(expected[i]) ~= "table" and not torch.is_tensor(expected[i])
+      if plain and expected[i] ~= actual[i] and expected[i] == expected[i] then
+         return ("result %d: %s instead of %s"):format(i, actual[i], expected[i])
+      end
+   end
+end
+
 --- Returns new leaves with the same values, dtypes, strides and requires_grad.
 ---@param args table
 ---@return table
@@ -188,10 +221,7 @@ end
 --- Returns the gradients of the sum of all results (of their real and imaginary parts), or nil if
 --- nothing is recorded; false stands for an input without one.
 function M.gradients(args, results)
-   local inputs, loss = {}, nil
-   for _, x in ipairs(M.tensors(args)) do
-      if x.requires_grad then inputs[#inputs + 1] = x end
-   end
+   local inputs, loss = M.leaves(args), nil
    for _, x in ipairs(M.tensors(results)) do
       if x.requires_grad then
          local sum = (x:is_complex() and torch.view_as_real(x) or x):sum()
