@@ -15,8 +15,8 @@ local function made(kind)
    return function(name, a, k) return setmetatable({kind = kind, name = name, a = a, k = k}, Made) end
 end
 
-local ENVIRONMENT <const> = {T = values.T, M = made "module", F = made "function", nan = -(0 / 0), inf = math.huge,
-   math = math}
+local ENVIRONMENT <const> = {T = values.T, Z = torch.complex, M = made "module", F = made "function",
+   nan = -(0 / 0), inf = math.huge, math = math}
 
 local arguments
 

@@ -218,6 +218,9 @@ function M.call_method(row, name, args)
    return table.pack(self[name](self, table.unpack(args, 2, args.n)))
 end
 
+--- The operators whose results' sum has no gradient, with the reason.
+M.undefined = {eig = "the sum of eigenvectors depends on their phases"}
+
 --- Returns the gradients of the sum of all results (of their real and imaginary parts), or nil if
 --- nothing is recorded; false stands for an input without one.
 function M.gradients(args, results)
