@@ -3,69 +3,61 @@
 local ranks = require "spec.dist.ranks"
 
 describe("context_parallel", function()
-   local run <const>, case <const> = ranks:run_after "context"
+   local _, case <const> = ranks:run_after "context"
 
-   it("attends to the whole sequence, with its gradients", function()
-      for _, n in ipairs {1, 2, 4} do
-         run(n, [==[
-            for _, causal in ipairs {true, false} do
-               torch.manual_seed(1)
-               local whole, grads = {}, torch.randn(2, 3, 16, 5)
-               for i = 1, 3 do whole[i] = torch.randn(2, 3, 16, 5):requires_grad_() end
-               local expected = F.scaled_dot_product_attention(whole[1], whole[2], whole[3],
-                  {is_causal = causal, scale = 0.7})
-               ;(expected * grads):sum():backward()
-               local got, mine
-               x.context_parallel(mesh, {whole[1]:detach(), whole[2]:detach(), whole[3]:detach(),
-                  grads}, {3, 3, 3, 3}, function(q, k, v, g)
-                  check(16 // size, q:size(3))
-                  mine = {q:requires_grad_(), k:requires_grad_(), v:requires_grad_()}
-                  got = F.scaled_dot_product_attention(q, k, v, {is_causal = causal, scale = 0.7})
-                  ;(got * g):sum():backward()
-               end)
-               local all = x.context_parallel_unshard(mesh,
-                  {got, mine[1].grad, mine[2].grad, mine[3].grad}, {3, 3, 3, 3})
-               near(all[1], expected)
-               for i = 1, 3 do near(all[i + 1], whole[i].grad, 1e-5, "gradient " .. i) end
-            end
-            -- after the block, attention is the original function
-            local q = torch.randn(1, 3, 2)
-            near(F.scaled_dot_product_attention(q, q, q, {attn_mask = torch.zeros(3, 3)}),
-               F.scaled_dot_product_attention(q, q, q))
-         ]==])
+   it("attends to the whole sequence, with its gradients", case({1, 2, 4}, [==[
+      for _, causal in ipairs {true, false} do
+         torch.manual_seed(1)
+         local whole, grads = {}, torch.randn(2, 3, 16, 5)
+         for i = 1, 3 do whole[i] = torch.randn(2, 3, 16, 5):requires_grad_() end
+         local expected = F.scaled_dot_product_attention(whole[1], whole[2], whole[3],
+            {is_causal = causal, scale = 0.7})
+         ;(expected * grads):sum():backward()
+         local got, mine
+         x.context_parallel(mesh, {whole[1]:detach(), whole[2]:detach(), whole[3]:detach(),
+            grads}, {3, 3, 3, 3}, function(q, k, v, g)
+            check(16 // size, q:size(3))
+            mine = {q:requires_grad_(), k:requires_grad_(), v:requires_grad_()}
+            got = F.scaled_dot_product_attention(q, k, v, {is_causal = causal, scale = 0.7})
+            ;(got * g):sum():backward()
+         end)
+         local all = x.context_parallel_unshard(mesh,
+            {got, mine[1].grad, mine[2].grad, mine[3].grad}, {3, 3, 3, 3})
+         near(all[1], expected)
+         for i = 1, 3 do near(all[i + 1], whole[i].grad, 1e-5, "gradient " .. i) end
       end
-   end)
+      -- after the block, attention is the original function
+      local q = torch.randn(1, 3, 2)
+      near(F.scaled_dot_product_attention(q, q, q, {attn_mask = torch.zeros(3, 3)}),
+         F.scaled_dot_product_attention(q, q, q))
+   ]==]))
 
-   it("attends with few heads of keys, and in half types", function()
-      for _, n in ipairs {1, 2, 3} do
-         run(n, [==[
-            for _, case in ipairs {{"float32", 2e-6}, {"bfloat16", 0.04}, {"float16", 0.005}} do
-               local dtype, limit = case[1], case[2]
-               torch.manual_seed(3)
-               local options = {is_causal = true, enable_gqa = true}
-               local whole, wide = {}, {}
-               for i, heads in ipairs {4, 2, 2, 4} do
-                  whole[i] = torch.randn(2, heads, 12, 8):to(dtype)
-                  wide[i] = whole[i]:double():requires_grad_()
-               end
-               local expected = F.scaled_dot_product_attention(wide[1], wide[2], wide[3], options)
-               ;(expected * wide[4]:detach()):sum():backward()
-               local got, mine
-               x.context_parallel(mesh, whole, {-2, 3, 3, 3}, function(q, k, v, g)
-                  mine = {q:requires_grad_(), k:requires_grad_(), v:requires_grad_()}
-                  got = F.scaled_dot_product_attention(q, k, v, options)
-                  check(dtype, got.dtype)
-                  ;(got * g):sum():backward()
-                  for i = 1, 3 do check(dtype, mine[i].grad.dtype) end
-               end)
-               local all = x.context_parallel_unshard(mesh,
-                  {got, mine[1].grad, mine[2].grad, mine[3].grad}, {3, 3, 3, 3})
-               near(all[1]:double(), expected, limit, "result")
-               for i = 1, 3 do near(all[i + 1]:double(), wide[i].grad, 4 * limit, "gradient " .. i) end
-            end
-         ]==])
+   it("attends with few heads of keys, and in half types", case({1, 2, 3}, [==[
+      for _, case in ipairs {{"float32", 2e-6}, {"bfloat16", 0.04}, {"float16", 0.005}} do
+         local dtype, limit = case[1], case[2]
+         torch.manual_seed(3)
+         local options = {is_causal = true, enable_gqa = true}
+         local whole, wide = {}, {}
+         for i, heads in ipairs {4, 2, 2, 4} do
+            whole[i] = torch.randn(2, heads, 12, 8):to(dtype)
+            wide[i] = whole[i]:double():requires_grad_()
+         end
+         local expected = F.scaled_dot_product_attention(wide[1], wide[2], wide[3], options)
+         ;(expected * wide[4]:detach()):sum():backward()
+         local got, mine
+         x.context_parallel(mesh, whole, {-2, 3, 3, 3}, function(q, k, v, g)
+            mine = {q:requires_grad_(), k:requires_grad_(), v:requires_grad_()}
+            got = F.scaled_dot_product_attention(q, k, v, options)
+            check(dtype, got.dtype)
+            ;(got * g):sum():backward()
+            for i = 1, 3 do check(dtype, mine[i].grad.dtype) end
+         end)
+         local all = x.context_parallel_unshard(mesh,
+            {got, mine[1].grad, mine[2].grad, mine[3].grad}, {3, 3, 3, 3})
+         near(all[1]:double(), expected, limit, "result")
+         for i = 1, 3 do near(all[i + 1]:double(), wide[i].grad, 4 * limit, "gradient " .. i) end
       end
-   end)
+   ]==]))
 
    it("keeps no weights, neither going forward nor back", case(2, [==[
       local length = 2048
@@ -148,49 +140,45 @@ describe("context_parallel", function()
 end)
 
 describe("MixtureOfExperts", function()
-   local run <const>, case <const> = ranks:run_after "experts"
+   local _, case <const> = ranks:run_after "experts"
 
-   it("sends positions to their experts and back, with the gradients", function()
-      for _, n in ipairs {1, 2, 4} do
-         run(n, [==[
-            for k = 1, 2 do
-               local layer = build(4, k, 3)
-               -- every rank draws the weights of all experts
-               torch.manual_seed(3)
-               local router, all = nn.Linear(6, 4, {bias = false}), {}
-               for i = 1, 4 do
-                  local up, down = nn.Linear(6, 8), nn.Linear(8, 6)
-                  all[i] = nn.Sequential(up, nn.GELU(), down)
-               end
-               near(layer.router.weight, router.weight, 0)
-               torch.manual_seed(8)
-               local x, g = torch.randn(12, 6):requires_grad_(), torch.randn(12, 6)
-               local expected = plain(router, all, x, k)
-               ;(expected * g):sum():backward()
-               -- ranks have different numbers of positions: the first rank has the positions that
-               -- the other ranks lack
-               local each = 12 // size
-               local from, many = rank * each + 1, each
-               if size > 1 and rank == 0 then many = each - 1 end
-               if size > 1 and rank == 1 then from, many = from - 1, each + 1 end
-               local mine = x:detach():narrow(1, from, many):clone():requires_grad_()
-               local got = layer(mine)
-               near(got, expected:narrow(1, from, many))
-               ;(got * g:narrow(1, from, many)):sum():backward()
-               near(mine.grad, x.grad:narrow(1, from, many))
-               for name, expert in layer.experts:items() do
-                  local theirs = all[math.tointeger(name)]:parameters()
-                  for i, p in ipairs(expert:parameters()) do
-                     if theirs[i].grad then near(p.grad * size, theirs[i].grad) end
-                  end
-               end
-               local grad = layer.router.weight.grad:clone()
-               dist.all_reduce(grad)
-               near(grad, router.weight.grad)
+   it("sends positions to their experts and back, with the gradients", case({1, 2, 4}, [==[
+      for k = 1, 2 do
+         local layer = build(4, k, 3)
+         -- every rank draws the weights of all experts
+         torch.manual_seed(3)
+         local router, all = nn.Linear(6, 4, {bias = false}), {}
+         for i = 1, 4 do
+            local up, down = nn.Linear(6, 8), nn.Linear(8, 6)
+            all[i] = nn.Sequential(up, nn.GELU(), down)
+         end
+         near(layer.router.weight, router.weight, 0)
+         torch.manual_seed(8)
+         local x, g = torch.randn(12, 6):requires_grad_(), torch.randn(12, 6)
+         local expected = plain(router, all, x, k)
+         ;(expected * g):sum():backward()
+         -- ranks have different numbers of positions: the first rank has the positions that
+         -- the other ranks lack
+         local each = 12 // size
+         local from, many = rank * each + 1, each
+         if size > 1 and rank == 0 then many = each - 1 end
+         if size > 1 and rank == 1 then from, many = from - 1, each + 1 end
+         local mine = x:detach():narrow(1, from, many):clone():requires_grad_()
+         local got = layer(mine)
+         near(got, expected:narrow(1, from, many))
+         ;(got * g:narrow(1, from, many)):sum():backward()
+         near(mine.grad, x.grad:narrow(1, from, many))
+         for name, expert in layer.experts:items() do
+            local theirs = all[math.tointeger(name)]:parameters()
+            for i, p in ipairs(expert:parameters()) do
+               if theirs[i].grad then near(p.grad * size, theirs[i].grad) end
             end
-         ]==])
+         end
+         local grad = layer.router.weight.grad:clone()
+         dist.all_reduce(grad)
+         near(grad, router.weight.grad)
       end
-   end)
+   ]==]))
 
    it("has experts without positions, and a loss of 1 if the load is even", case(2, [==[
       local layer = build(4, 1, 1)

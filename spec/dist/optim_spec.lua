@@ -3,7 +3,7 @@
 
 local ranks = require "spec.dist.ranks"
 
-local run <const>, case <const> = ranks:run_after "optim"
+local _, case <const> = ranks:run_after "optim"
 
 describe("optimizers of split parameters", function()
    it("step each element as in one process: fully_shard, parallel layers, ZeRO", case(2, [==[
@@ -25,46 +25,38 @@ describe("optimizers of split parameters", function()
       end
    ]==]))
 
-   it("clip by the norm of all parts in a step with max_norm", function()
-      for _, n in ipairs {2, 4} do
-         run(n, [==[
-            local third = size == 2 and "parallel layers" or size == 4 and "both" or nil
-            for _, how in ipairs {"fully_shard", "ZeRO", third} do
-               for _, norm_type in ipairs {2, 1, math.huge} do
-                  for _, name in ipairs {"SGD", "AdamW", "Adafactor"} do
-                     if name ~= "Adafactor" or how == "ZeRO" then
-                        train(how, true, function(params, split_how)
-                           if split_how ~= "ZeRO" then return optim[name](params, {lr = 0.1}) end
-                           return Zero(params, {optimizer_class = optim[name], lr = 0.1})
-                        end, {max_norm = 0.5, norm_type = norm_type})
-                     end
-                  end
+   it("clip by the norm of all parts in a step with max_norm", case({2, 4}, [==[
+      local third = size == 2 and "parallel layers" or size == 4 and "both" or nil
+      for _, how in ipairs {"fully_shard", "ZeRO", third} do
+         for _, norm_type in ipairs {2, 1, math.huge} do
+            for _, name in ipairs {"SGD", "AdamW", "Adafactor"} do
+               if name ~= "Adafactor" or how == "ZeRO" then
+                  train(how, true, function(params, split_how)
+                     if split_how ~= "ZeRO" then return optim[name](params, {lr = 0.1}) end
+                     return Zero(params, {optimizer_class = optim[name], lr = 0.1})
+                  end, {max_norm = 0.5, norm_type = norm_type})
                end
             end
-         ]==])
+         end
       end
-   end)
+   ]==]))
 
-   it("gather whole matrices if they need them: Muon", function()
-      for _, n in ipairs {2, 3, 4} do
-         run(n, [==[
-            local third = size == 2 and "parallel layers" or size == 4 and "both" or nil
-            for _, how in ipairs {"fully_shard", "ZeRO", third} do
-               for _, nesterov in ipairs {true, false} do
-                  train(how, false, function(params, split_how)
-                     local o = {lr = 0.02, nesterov = nesterov, adjust_lr_fn = "match_rms_adamw"}
-                     if split_how ~= "ZeRO" then return optim.Muon(params, o) end
-                     o.optimizer_class = optim.Muon
-                     return Zero(params, o)
-                  end, {max_norm = 1.0})
-               end
-            end
-            local model = build(true)
-            refused("parameter 2: expected a matrix, got a tensor of shape (10)", optim.Muon,
-               dist.fsdp.fully_shard(model):parameters())
-         ]==])
+   it("gather whole matrices if they need them: Muon", case({2, 3, 4}, [==[
+      local third = size == 2 and "parallel layers" or size == 4 and "both" or nil
+      for _, how in ipairs {"fully_shard", "ZeRO", third} do
+         for _, nesterov in ipairs {true, false} do
+            train(how, false, function(params, split_how)
+               local o = {lr = 0.02, nesterov = nesterov, adjust_lr_fn = "match_rms_adamw"}
+               if split_how ~= "ZeRO" then return optim.Muon(params, o) end
+               o.optimizer_class = optim.Muon
+               return Zero(params, o)
+            end, {max_norm = 1.0})
+         end
       end
-   end)
+      local model = build(true)
+      refused("parameter 2: expected a matrix, got a tensor of shape (10)", optim.Muon,
+         dist.fsdp.fully_shard(model):parameters())
+   ]==]))
 
    it("are refused if they need more than a rank's part", case(2, [==[
       for _, how in ipairs {"fully_shard", "parallel layers"} do

@@ -57,18 +57,25 @@ end
 ---@return fun(text: string): string
 function M.following(name) return function(text) return running(name) .. text end end
 
+-- Returns a function that calls run(n, code) for a number of ranks, or for each of a list.
+local function each_number(run, numbers, code)
+   return function()
+      for _, n in ipairs(type(numbers) == "table" and numbers or {numbers}) do run(n, code) end
+   end
+end
+
 --- Returns a test that runs code on n ranks: `it(name, ranks:case(2, code))`.
----@param n integer
+---@param n integer|integer[]  a list: one run for each
 ---@param code string
 ---@return fun()
-function M:case(n, code) return function() self.ok(n, code) end end
+function M:case(n, code) return each_number(function(...) self.ok(...) end, n, code) end
 
 --- Returns functions like `ok` and `case` that put a file of spec/dist/programs before the code of the
 --- program.
 ---@param name string
 function M:run_after(name)
    local function run(n, code, options) return self.ok(n, running(name) .. code, options) end
-   return run, function(n, code) return function() run(n, code) end end
+   return run, function(n, code) return each_number(run, n, code) end
 end
 
 -- Calls the cases of a spec file whose names match one of the patterns, all without patterns, with
