@@ -66,7 +66,7 @@ function Value:backward()
    for i = #order, 1, -1 do order[i].pass() end
 end
 
--- Computes the same formula with Values or tensors.
+-- Computes a formula of two Values, or of two tensors.
 local function formula(a, b)
    local c = a + b
    local d = a * b + b ^ 3

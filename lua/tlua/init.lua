@@ -11,7 +11,7 @@ for name in ("contiguous_format preserve_format channels_last channels_last_3d")
    torch[name] = name
 end
 
--- Aliases for PyTorch's other paths.
+-- Defines functions also under PyTorch's other paths.
 local autograd = torch.autograd
 for name in ("no_grad enable_grad inference_mode set_grad_enabled"):gmatch "%S+" do
    autograd[name] = torch[name]

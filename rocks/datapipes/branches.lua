@@ -38,7 +38,7 @@ end
 
 local function begin(main)
    local round = {taken = {}, buffer = {}, first = 1, last = 0, used = 0}
-   for i = 1, main.num_instances do round.taken[i] = false end -- this branch has not begun
+   for i = 1, main.num_instances do round.taken[i] = false end -- false: the branch has not begun
    rounds[main] = round
    return round
 end

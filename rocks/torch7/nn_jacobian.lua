@@ -27,7 +27,7 @@ function M.backward(module, input, param, dparam)
    return jacobian
 end
 
---- Returns the same derivatives, approximated by central differences.
+--- Returns the derivatives of `backward`, approximated by central differences.
 function M.forward(module, input, param, perturbation)
    perturbation = perturbation or 1e-6
    param = param or input

@@ -43,7 +43,7 @@ end
 local rounded = torch.tensor({1.125, 1.126, 1.375, -3.5, 0.3}):to("float8_e5m2")
 assert(table.concat(rounded:tolist(), " ") == "1.0 1.25 1.5 -3.5 0.3125", tostring(rounded))
 
--- order, indices, products, gradients, random numbers
+-- The following lines test order, indices, products, gradients and random numbers.
 local sorted, places = torch.tensor({3, 60000, 2}, {dtype = "uint16"}):sort()
 assert(table.concat(sorted:tolist(), " ") == "2 3 60000" and places:tolist()[3] == 2)
 assert(numbers:sort():equal(numbers:to("float64"):sort():to("float8_e5m2")))

@@ -182,8 +182,7 @@ static void all_kernels_are_taken(void) {
     }
 }
 
-/* X(halves or pairs): for each layout, the position of the second of two outputs, and the stride of
-** elements */
+/* Tests outputs that are halves of a tensor, and outputs that are its even and odd elements. */
 static void parts_of_one_tensor_do_not_overlap(void) {
   static const int64_t second[] = {40, 4}, step[] = {4, 8};
   for (int i = 0; i < 2; i++) {

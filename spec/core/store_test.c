@@ -216,7 +216,7 @@ static bool is_closed(int socket) {
   return false;
 }
 
-/* Requests that are not allowed, or not yet. */
+/* Tests that the server closes a connection whose first request is wrong or needs a proof. */
 TEST(a_client_without_proof_may_make_no_request) {
   tli_StoreServer *server = serve(secret);
   const tli_StoreRequest requests[] = {

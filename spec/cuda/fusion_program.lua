@@ -230,11 +230,11 @@ local function run_between()
    local x, side = torch.linspace(-3, 3, 1001):to "cuda", cuda.Stream()
    local function run()
       local a = x * 2 + 1
-      local b = a:sum() -- another kernel reads it
+      local b = a:sum() -- another kernel reads `a`
       local c = a - 1
       local here = cuda.current_stream()
       side:wait_stream(here)
-      local d = cuda.stream(side, function() return c * 3 + 1 end) -- another stream reads it
+      local d = cuda.stream(side, function() return c * 3 + 1 end) -- another stream reads `c`
       here:wait_stream(side)
       local e = (d + c) * 2
       local f = torch.zeros(1001, {device = "cuda"}):copy_(e) + 1

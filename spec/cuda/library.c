@@ -101,7 +101,7 @@ static bool run_product(const void *data) {
   return cuda_host->cpu->gemm(&first) && (g->k == 0 || cuda_host->cpu->gemm(&rest));
 }
 
-/* Replaces the function of kernels/cuda/lib. */
+/* Replaces the function of this name in kernels/cuda/lib: it computes the product on the CPU. */
 bool cuda_lib_gemm(const struct tlk_gemm *call) {
   return put(call->cx, run_product, false, call, sizeof *call);
 }

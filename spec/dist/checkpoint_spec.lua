@@ -409,7 +409,7 @@ describe("boxes", function()
                   for d, s in ipairs(size) do flat = flat * s + box.offset[d] end
                   assert.equal(at, flat)
                   at = at + boxes.product(box.size)
-                  -- all dimensions after the first one with more than one row are complete
+                  -- the dimensions after the first one in which the box has several rows are complete
                   local open = false
                   for d, s in ipairs(size) do
                      if open then assert.equal(s, box.size[d]) end

@@ -42,8 +42,8 @@ static const char *const calls =
     "dist.destroy_process_group()\n"
     "return true\n";
 
-/* A call that times out lists what the others do, while they do it; with the thread sanitizer, that
-** shows races. */
+/* A call that times out reads the calls that the other ranks are making, which are changing
+** meanwhile: the thread sanitizer would report a race. */
 static const char *const late =
     "local path, rank = ...\n"
     "local dist = torch.distributed\n"

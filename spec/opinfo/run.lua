@@ -4,7 +4,7 @@
 -- process, so that a crash affects only that operator.
 --
 -- With TLUA_SPEC_DEVICE=sim each call is made on the CPU and on that device instead, and both are
--- compared: results and gradients must be bitwise equal, or the messages must be.
+-- compared: results and gradients, or the messages of errors, must be bitwise equal.
 
 local torch = require "tlua"
 

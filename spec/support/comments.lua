@@ -51,6 +51,7 @@ local function each_lua_comment(lines, found)
    local i = 1
    while i <= #lines do
       local text = lines[i]:match "^%s*%-%-%-?(.*)"
+      if text and text:find "^%a" then text = nil end -- the line is an option in a program's help
       local at = not text and without_strings(lines[i]):find "%s%-%- "
       if at then text = lines[i]:sub(at + 4) end
       local first = i

@@ -19,7 +19,7 @@ typedef struct tlk_Tile {
   int64_t low, high;
 } tlk_Tile;
 
-/* Gathers or scatters a tile. Returns false, and the position in *bad, if one is out of range. */
+/* Gathers or scatters a tile. If a position is out of range, returns false and sets *bad to it. */
 typedef bool (*tlk_GatherLoop)(const tlk_Tile *tile, int64_t *bad);
 typedef void (*tlk_ScatterLoop)(const tlk_Tile *tile);
 

@@ -109,7 +109,7 @@ end
 -- Returns the seconds that a step takes.
 local function time_of(m, x, o)
    local again = x.checkpointing and 1 or 0
-   local per_part = m.batch / (x.data * x.parts) -- equals x.micro
+   local per_part = m.batch / (x.data * x.parts) -- the same number as x.micro
    -- the matrix products of one part of a batch on one stage
    local operations = count_operations(m, x.checkpointing) * per_part / m.batch
    local products = operations / (x.tensor * x.pipeline * x.context)

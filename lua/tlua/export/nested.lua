@@ -23,7 +23,7 @@ function M.sorted_keys(list)
    return keys
 end
 
--- Raises if a table is one of those that contain it, or if there are too many of these.
+-- Raises if a table contains itself, or is nested too deeply. `outer` lists the tables around it.
 local function check_depth(title, name, value, outer)
    if #outer == DEEPEST then
       torch.raise(("%s: %s: expected tables that are nested at most %d deep"):format(title, name,

@@ -202,7 +202,7 @@ local function existing_state(parts)
    return existing
 end
 
--- Gives state that the first call has made its initial values.
+-- Sets the state that the first call has made to its initial values.
 local function begin_state(parts, existing, scales)
    local _ <close> = torch.no_grad()
    for _, optimizer in ipairs(parts.optimizers) do

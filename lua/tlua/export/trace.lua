@@ -118,8 +118,8 @@ function M.record_other_values(call, tensors)
    error(result, 0)
 end
 
--- Returns tensors with another size in some dimensions: elements from the beginning follow the
--- elements at the end.
+-- Returns tensors with another size in some dimensions. If the size is larger, the elements are
+-- repeated from the beginning.
 local function with_size(tensors, places, size)
    local list = {table.unpack(tensors)}
    for _, place in ipairs(places) do
@@ -140,8 +140,8 @@ local function check_dim(name, tensor, dim)
    return dim > 0 and dim or dim + n + 1
 end
 
--- A size may be as large as this many times the example's, unless a range is given, and at least
--- this large.
+-- Without a range, a size may be up to TIMES times the example's size, or up to AT_LEAST if that is
+-- more.
 local TIMES <const>, AT_LEAST <const> = 16, 64
 
 -- Returns a dynamic size: its name, and the range that the user gave.
@@ -161,9 +161,9 @@ local function read_symbol(name, dim, value)
    return symbol
 end
 
--- Returns the dimensions of one input that are dynamic, as pairs {dim, symbol}. In `dynamic`, {1, 3}
--- stands for two independent sizes, {[1] = "batch"} for a size with a name, {[1] = {max = 512}} for
--- one with a range.
+-- Returns the dimensions of one input that are dynamic, as pairs {dim, symbol}. In `dynamic`,
+-- {1, 3} stands for two independent sizes, {[1] = "batch"} for a size with a name, and
+-- {[1] = {max = 512}} for a size with a range.
 local function read_dims(name, dims, tensor)
    if type(dims) == "number" then dims = {dims} end
    if type(dims) ~= "table" then

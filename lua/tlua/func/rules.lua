@@ -321,7 +321,7 @@ end)
 
 -- Lists of tensors -----------------------------------------------------------------------------
 
--- Returns the tensors of a list, all expanded to have examples, and the rank of the first.
+-- Expands all tensors of a list to batches of examples. Returns them and the rank of the first one.
 local function all_expanded(c, tensors)
    local batched = require "tlua.func.batched"
    local list = {}

@@ -110,7 +110,7 @@ local take = args.signature [[library.custom_op(name: string, fn: callable?, mut
 function M.custom_op(name, ...)
    local fn, options = ...
    if select("#", ...) == 2 and args.is_callable(options) and not args.is_callable(fn) then
-      fn, options = options, fn -- arguments in the order of a decorator's call
+      fn, options = options, fn -- the call was custom_op(name, options, fn)
    elseif type(fn) == "table" and not args.is_callable(fn) and options == nil then
       fn, options = nil, fn
    end

@@ -49,7 +49,7 @@ local function state_dtype(parameter, group)
    return has_master(parameter, group) and "float32" or parameter.dtype
 end
 
---- Returns the initial value of a clock, or of all elements of another state.
+--- Returns the initial value of a step count, or of all elements of another state.
 ---@param name string
 ---@param o table  the group's options
 ---@return number
@@ -200,8 +200,8 @@ local function masters_of(params, states)
    return list
 end
 
---- Steps the parameters of a group that have a gradient; with `wanted`, only those for which it is
---- true.
+--- Steps the parameters of a group that have a gradient; with `wanted`, only those for whose state
+--- `wanted` returns true.
 ---@param group table
 ---@param offset integer
 ---@param rule string

@@ -100,7 +100,7 @@ static int number_of(cudaStream_t stream) {
 
 /* ---- files ------------------------------------------------------------------------------- */
 
-/* Ranks whose calls differ look for files with different names. */
+/* Writes the path of a message's file. Ranks whose calls differ look for different files. */
 static void path_of(char out[500], const struct ncclComm *c, const Step *s, int from, int to,
                     unsigned number, size_t bytes) {
   snprintf(out, 500, "%s/%s-%d-%d-%s%u-%zu", folder(), c->id, from, to,

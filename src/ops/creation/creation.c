@@ -166,8 +166,8 @@ static tl_Scalar whole(tl_Scalar s) { return tli_int(tli_to_int(s)); }
 
 static bool is_integer(tl_DType dtype) { return tli_dtype_category(dtype) == TLI_INT; }
 
-/* Counts the numbers first. For an integer dtype, start and step are truncated afterwards, as in
-** PyTorch, so numbers may repeat. */
+/* Makes the numbers of arange. They are counted first; for an integer dtype, start and step are
+** truncated afterwards, as in PyTorch, so numbers may repeat. */
 tl_Tensor *tlo_arange(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType dtype,
                       tl_Device device) {
   if (!tli_given(end_)) {

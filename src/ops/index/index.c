@@ -111,8 +111,8 @@ tl_Tensor *tli_op_index_positions(tl_Tensor *self, tl_Tensor *index, int64_t fir
 
 /* ---- writing ---- */
 
-/* Combines an even self at the checked positions `at` with values, which have the shape that
-** reading would give. */
+/* Combines self, which is even (Place), at the checked positions `at` with values. They have the
+** shape that reading would give. */
 static bool write_even(tlk_Join join, tl_Tensor *self, tl_Tensor *at, tl_Tensor *values, int first,
                        int count) {
   tl_Tensor *part = make_even(values, first, at->ndim);

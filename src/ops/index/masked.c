@@ -61,8 +61,8 @@ tl_Tensor *tlo_masked_select(tl_Tensor *self, tl_Tensor *mask) {
   return result;
 }
 
-/* Returns as many positions as the mask may have at most; the elements of a meta mask are
-** unknown. */
+/* Returns the list of positions for a meta mask, whose elements are unknown: as many positions as
+** the mask may select at most. */
 static tl_Tensor *guessed_positions(const tl_Tensor *self, const tl_Tensor *source) {
   int64_t n = self->numel < source->numel ? self->numel : source->numel;
   return tli_empty(TL_I64, tli_device(self), 1, &n);

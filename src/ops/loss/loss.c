@@ -172,8 +172,8 @@ tl_Tensor *tlo_multilabel_soft_margin_loss(tl_Tensor *input, tl_Tensor *target, 
 
 /* ---- distances ---- */
 
-/* Computes the product of x1 and x2, each normalised; norms are clamped to at least eps in value
-** only. */
+/* Computes the sum of products of x1 and x2, each divided by its norm. Norms are at least eps; the
+** gradient ignores this limit. */
 tl_Tensor *tlo_cosine_similarity(tl_Tensor *x1, tl_Tensor *x2, int64_t dim, double eps) {
   int ndim;
   int64_t sizes[TL_MAX_DIMS];

@@ -169,7 +169,7 @@ function Flat:lend()
    self.lent = true
 end
 
---- Makes the parameters this rank's shards again, with the shards' gradients. The gathered row
+--- Gives the parameters the memory and the gradients of this rank's shards again. The gathered row
 --- stays allocated.
 function Flat:take_back()
    if not self.lent then return end

@@ -522,7 +522,7 @@ function methods.unshard(module, async_op)
    handle:wait()
 end
 
---- Makes the module's own parameters this rank's shards again.
+--- Frees the gathered values of the module's own parameters, which become this rank's shards again.
 function methods.reshard(module)
    each(units[module], "free")
 end

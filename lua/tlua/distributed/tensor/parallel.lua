@@ -40,7 +40,7 @@ local function is_shard(value) return class.isinstance(value, Shard) end
 
 -- Parameters -------------------------------------------------------------------------------------
 
--- Makes this rank's part along a dimension the data of a parameter. All ranks take rank 0's values.
+-- Replaces a parameter's data by this rank's part of rank 0's values, along a dimension.
 local function split_parameter(title, path, parameter, dim, group)
    local n, size = #group.ranks, parameter:size(dim)
    if placement.get(parameter) then

@@ -475,7 +475,7 @@ end
 --- Calls `hook(module, ...)` before every forward call with its arguments; a value that the hook
 --- returns replaces the arguments.
 ---@param hook fun(module: nn.Module, ...): any
----@param options? {prepend: boolean}  prepend: before the hooks that there are
+---@param options? {prepend: boolean}  prepend: whether to call the hook before the others
 ---@return {remove: fun(self: table)} handle
 function Module:register_forward_pre_hook(hook, options)
    return require "tlua.nn.hooks".add(self, "pre", hook, options)

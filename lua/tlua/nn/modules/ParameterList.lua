@@ -1,4 +1,4 @@
--- ParameterList.lua - a list of parameters, which belong to its owner.
+-- ParameterList.lua - a list of parameters, which become those of the module that has the list.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -83,7 +83,7 @@ end
 function Orthogonal:__init(weight, map, trivial)
    Module.__init(self)
    self.shape, self.orthogonal_map, self.trivial = weight.shape, map, trivial
-   -- without a base, the two other maps have no inverse
+   -- matrix_exp and cayley have an inverse only with use_trivialization
    if not trivial and map ~= "householder" then self.right_inverse = false end
 end
 
