@@ -147,7 +147,8 @@ static bool status_ok(int status, const char *call) {
   bool memory = status == alloc_failed || (status == 3 && strncmp(call, "cublas", 6) == 0);
   return cuda_fail(memory ? TL_EMEM : TL_EDEVICE, "%.*s: status %d", (int)name, call, status);
 }
-#define OK(call) status_ok((int)lib.call, #call)
+#define OK(call) OK_(call) /* expands macros in the call before it becomes text */
+#define OK_(call) status_ok((int)lib.call, #call)
 #define TRY(call) \
   if (!OK(call)) return false
 
@@ -240,156 +241,16 @@ static cublasDiagType_t diag_of(Triangle t) {
 
 #define LOWER CUBLAS_FILL_MODE_LOWER
 
-#define DEFINE(T, P)                                                                               \
-  static bool potrf_##P(Session *s, int64_t batch, int n, T *a, int *info) {                       \
-    cusolverDnHandle_t h = s->h->solver;                                                           \
-    int size = 0;                                                                                  \
-    if (batch > 1) {                                                                               \
-      T **at = pointers(s, a, (int64_t)n * n * (int64_t)sizeof(T), batch);                         \
-      return at && OK(cusolverDn##P##potrfBatched(h, LOWER, n, at, n, info, (int)batch));          \
-    }                                                                                              \
-    TRY(cusolverDn##P##potrf_bufferSize(h, LOWER, n, a, n, &size));                                \
-    T *work = room(s, size * (int64_t)sizeof(T));                                                  \
-    return work && OK(cusolverDn##P##potrf(h, LOWER, n, a, n, work, size, info));                  \
-  }                                                                                                \
-  static bool getrf_##P(Session *s, int64_t batch, int m, int n, T *a, int *pivots, int *info) {   \
-    cusolverDnHandle_t h = s->h->solver;                                                           \
-    int size = 0, k = least(m, n);                                                                 \
-    bool ok = true;                                                                                \
-    if (batch > 1 && m == n && n <= SMALL) {                                                       \
-      T **at = pointers(s, a, (int64_t)n * n * (int64_t)sizeof(T), batch);                         \
-      return at && blas_workspace(s) &&                                                            \
-             OK(cublas##P##getrfBatched(s->h->blas, n, at, n, pivots, info, (int)batch));          \
-    }                                                                                              \
-    TRY(cusolverDn##P##getrf_bufferSize(h, m, n, a, m, &size));                                    \
-    T *work = room(s, size * (int64_t)sizeof(T));                                                  \
-    for (int64_t i = 0; work && ok && i < batch; i++)                                              \
-      ok = OK(cusolverDn##P##getrf(h, m, n, a + i * m * n, m, work, pivots + i * k, info + i));    \
-    return work && ok;                                                                             \
-  }                                                                                                \
-  static bool getrs_##P(Session *s, int64_t batch, int n, int nrhs, const T *a, const int *pivots, \
-                        T *b) {                                                                    \
-    int64_t nn = (int64_t)n * n, nb = (int64_t)n * nrhs;                                           \
-    bool ok = true;                                                                                \
-    if (batch > 1 && n <= SMALL) {                                                                 \
-      int info = 0;                                                                                \
-      const T *const *at = pointers(s, a, nn * (int64_t)sizeof(T), batch);                         \
-      T **bt = at ? pointers(s, b, nb * (int64_t)sizeof(T), batch) : NULL;                         \
-      return bt && blas_workspace(s) &&                                                            \
-             OK(cublas##P##getrsBatched(s->h->blas, CUBLAS_OP_N, n, nrhs, at, n, pivots, bt, n,    \
-                                        &info, (int)batch));                                       \
-    }                                                                                              \
-    int *info = room(s, sizeof *info);                                                             \
-    for (int64_t i = 0; info && ok && i < batch; i++)                                              \
-      ok = OK(cusolverDn##P##getrs(s->h->solver, CUBLAS_OP_N, n, nrhs, a + i * nn, n,              \
-                                   pivots + i * n, b + i * nb, n, info));                          \
-    return info && ok;                                                                             \
-  }                                                                                                \
-  static bool geqrf_##P(Session *s, int64_t batch, int m, int n, T *a, T *tau) {                   \
-    cusolverDnHandle_t h = s->h->solver;                                                           \
-    int size = 0, k = least(m, n);                                                                 \
-    int64_t mn = (int64_t)m * n;                                                                   \
-    bool ok = true;                                                                                \
-    if (batch > 1 && most(m, n) <= SMALL) {                                                        \
-      int info = 0;                                                                                \
-      T **at = pointers(s, a, mn * (int64_t)sizeof(T), batch);                                     \
-      T **taus = at ? pointers(s, tau, k * (int64_t)sizeof(T), batch) : NULL;                      \
-      return taus && blas_workspace(s) &&                                                          \
-             OK(cublas##P##geqrfBatched(s->h->blas, m, n, at, m, taus, &info, (int)batch));        \
-    }                                                                                              \
-    TRY(cusolverDn##P##geqrf_bufferSize(h, m, n, a, m, &size));                                    \
-    T *work = room(s, size * (int64_t)sizeof(T));                                                  \
-    int *info = work ? room(s, sizeof *info) : NULL;                                               \
-    for (int64_t i = 0; info && ok && i < batch; i++)                                              \
-      ok = OK(cusolverDn##P##geqrf(h, m, n, a + i * mn, m, tau + i * k, work, size, info));        \
-    return info && ok;                                                                             \
-  }                                                                                                \
-  static bool orgqr_##P(Session *s, int64_t batch, int m, int n, int k, T *a, const T *tau) {      \
-    cusolverDnHandle_t h = s->h->solver;                                                           \
-    int size = 0;                                                                                  \
-    int64_t mn = (int64_t)m * n;                                                                   \
-    bool ok = true;                                                                                \
-    TRY(cusolverDn##P##orgqr_bufferSize(h, m, n, k, a, m, tau, &size));                            \
-    T *work = room(s, size * (int64_t)sizeof(T));                                                  \
-    int *info = work ? room(s, sizeof *info) : NULL;                                               \
-    for (int64_t i = 0; info && ok && i < batch; i++)                                              \
-      ok = OK(cusolverDn##P##orgqr(h, m, n, k, a + i * mn, m, tau + i * k, work, size, info));     \
-    return info && ok;                                                                             \
-  }                                                                                                \
-  static bool syevd_##P(Session *s, bool vectors, bool upper, int64_t batch, int n, T *a, T *w,    \
-                        int *info) {                                                               \
-    cusolverDnHandle_t h = s->h->solver;                                                           \
-    cusolverEigMode_t job = vectors ? CUSOLVER_EIG_MODE_VECTOR : CUSOLVER_EIG_MODE_NOVECTOR;       \
-    cublasFillMode_t part = upper ? CUBLAS_FILL_MODE_UPPER : LOWER;                                \
-    int size = 0, count = (int)batch;                                                              \
-    int64_t nn = (int64_t)n * n;                                                                   \
-    bool ok = true, jacobi = batch > 1 && n <= JACOBI;                                             \
-    if (!(jacobi ? OK(cusolverDn##P##syevjBatched_bufferSize(h, job, part, n, a, n, w, &size,      \
-                                                             s->h->syevj, count))                  \
-                 : OK(cusolverDn##P##syevd_bufferSize(h, job, part, n, a, n, w, &size))))          \
-      return false;                                                                                \
-    T *work = room(s, size * (int64_t)sizeof(T));                                                  \
-    if (work && jacobi)                                                                            \
-      return OK(cusolverDn##P##syevjBatched(h, job, part, n, a, n, w, work, size, info,            \
-                                            s->h->syevj, count));                                  \
-    for (int64_t i = 0; work && ok && i < batch; i++)                                              \
-      ok = OK(                                                                                     \
-          cusolverDn##P##syevd(h, job, part, n, a + i * nn, n, w + i * n, work, size, info + i));  \
-    return work && ok;                                                                             \
-  }                                                                                                \
-  /* Computes the singular values, and the vectors as the columns of u (m, uc) and v (n, vc). */   \
-  static bool svd_##P(Session *s, char job, int64_t batch, int m, int n, T *a, T *sv, T *u, T *v,  \
-                      int *info) {                                                                 \
-    cusolverDnHandle_t h = s->h->solver;                                                           \
-    cusolverEigMode_t mode = job == 'N' ? CUSOLVER_EIG_MODE_NOVECTOR : CUSOLVER_EIG_MODE_VECTOR;   \
-    int size = 0, count = (int)batch, k = least(m, n), econ = job != 'A';                          \
-    int uc = econ ? k : m, vc = econ ? k : n;                                                      \
-    gesvdjInfo_t params = s->h->gesvdj;                                                            \
-    bool ok = true, jacobi = batch > 1 && most(m, n) <= JACOBI && uc == m && vc == n;              \
-    if (!(jacobi ? OK(cusolverDn##P##gesvdjBatched_bufferSize(h, mode, m, n, a, m, sv, u, m, v, n, \
-                                                              &size, params, count))               \
-                 : OK(cusolverDn##P##gesvdj_bufferSize(h, mode, econ, m, n, a, m, sv, u, m, v, n,  \
-                                                       &size, params))))                           \
-      return false;                                                                                \
-    T *work = room(s, size * (int64_t)sizeof(T));                                                  \
-    if (work && jacobi)                                                                            \
-      return OK(cusolverDn##P##gesvdjBatched(h, mode, m, n, a, m, sv, u, m, v, n, work, size,      \
-                                             info, params, count));                                \
-    for (int64_t i = 0; work && ok && i < batch; i++)                                              \
-      ok = OK(cusolverDn##P##gesvdj(h, mode, econ, m, n, a + i * m * n, m, sv + i * k,             \
-                                    u + i * m * uc, m, v + i * n * vc, n, work, size, info + i,    \
-                                    params));                                                      \
-    return work && ok;                                                                             \
-  }                                                                                                \
-  static bool gesdd_##P(Session *s, char job, int64_t batch, int m, int n, T *a, T *sv, T *u,      \
-                        T *vt, int *info) {                                                        \
-    int k = least(m, n), uc = job == 'A' ? m : k, vc = job == 'A' ? n : k;                         \
-    tl_DType dtype = sizeof(T) == 8 ? TL_F64 : TL_F32;                                             \
-    T *v = room(s, batch * n * vc * (int64_t)sizeof(T));                                           \
-    if (v && job == 'N') u = room(s, batch * m * uc * (int64_t)sizeof(T));                         \
-    return v && u && svd_##P(s, job, batch, m, n, a, sv, u, v, info) &&                            \
-           (job == 'N' || cuda_linalg_transposes(s->cx, dtype, batch, n, vc, v, vt));              \
-  }                                                                                                \
-  static bool trsm_##P(Session *s, Triangle t, int64_t batch, int m, int n, const T *a, T *b) {    \
-    cublasHandle_t h = s->h->blas;                                                                 \
-    int k = t.left ? m : n;                                                                        \
-    int64_t kk = (int64_t)k * k, mn = (int64_t)m * n;                                              \
-    T one = 1;                                                                                     \
-    bool ok = blas_workspace(s);                                                                   \
-    if (ok && batch > 1 && k <= SMALL) {                                                           \
-      const T *const *at = pointers(s, a, kk * (int64_t)sizeof(T), batch);                         \
-      T **bt = at ? pointers(s, b, mn * (int64_t)sizeof(T), batch) : NULL;                         \
-      return bt && OK(cublas##P##trsmBatched(h, side_of(t), fill_of(t), op_of(t), diag_of(t), n,   \
-                                             m, &one, at, k, bt, n, (int)batch));                  \
-    }                                                                                              \
-    for (int64_t i = 0; ok && i < batch; i++)                                                      \
-      ok = OK(cublas##P##trsm_v2(h, side_of(t), fill_of(t), op_of(t), diag_of(t), n, m, &one,      \
-                                 a + i * kk, k, b + i * mn, n));                                   \
-    return ok;                                                                                     \
-  }
-
-DEFINE(float, S)
-DEFINE(double, D)
+#define real float
+#define P S
+#include "kernels/cuda/linalg/cusolver_routines.h"
+#undef real
+#undef P
+#define real double
+#define P D
+#include "kernels/cuda/linalg/cusolver_routines.h"
+#undef real
+#undef P
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
