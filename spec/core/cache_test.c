@@ -12,6 +12,7 @@
 #include "core/device/settings.h"
 #include "core/memory/alloc.h"
 #include "core/device/backend.h"
+#include "core/kernel/hash.h"
 #include "core/platform/folder.h"
 #include "core/platform/platform.h"
 #include "test.h"
@@ -51,9 +52,9 @@ static bool store(const char *kind, const char *key, const char *data) {
 }
 
 TEST(the_hash_is_fnv_1a) {
-  CHECK(tli_cache_hash("", 0) == 0xcbf29ce484222325u);
-  CHECK(tli_cache_hash("a", 1) == 0xaf63dc4c8601ec8cu);
-  CHECK(tli_cache_hash("foobar", 6) == 0x85944171f73967e8u);
+  CHECK(tli_hash(TLI_HASH_SEED, "", 0) == 0xcbf29ce484222325u);
+  CHECK(tli_hash(TLI_HASH_SEED, "a", 1) == 0xaf63dc4c8601ec8cu);
+  CHECK(tli_hash(TLI_HASH_SEED, "foobar", 6) == 0x85944171f73967e8u);
 }
 
 TEST(stored_data_is_found_again) {
@@ -96,7 +97,7 @@ TEST(a_file_of_another_key_is_not_taken) {
   CHECK(store("plan", "one", "data"));
   only_entry(first, sizeof first);
   snprintf(second, sizeof second, "%s/%016llx.plan", folder,
-           (unsigned long long)tli_cache_hash("two", 3));
+           (unsigned long long)tli_hash(TLI_HASH_SEED, "two", 3));
   CHECK(rename(first, second) == 0 && has_none("plan", "two") && has_none("plan", "one"));
 }
 

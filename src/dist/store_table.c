@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/error.h"
+#include "core/kernel/hash.h"
 
 enum { BUCKETS = 4096 };
 /* the largest number of bytes of all keys, values and incomplete requests together */
@@ -57,11 +58,9 @@ void tli_value_release(tli_StoreTable *t, tli_Value *v) {
   free(v);
 }
 
-/* Finds a key by its FNV-1a hash, and returns the link that refers to its entry. */
+/* Finds a key by its hash, and returns the link that refers to its entry. */
 static Entry **find(tli_StoreTable *t, const char *key, uint32_t size) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (uint32_t i = 0; i < size; i++) hash = (hash ^ (unsigned char)key[i]) * 0x100000001b3u;
-  Entry **at = &t->buckets[hash % BUCKETS];
+  Entry **at = &t->buckets[tli_hash(TLI_HASH_SEED, key, size) % BUCKETS];
   while (*at && ((*at)->size != size || memcmp((*at)->key, key, size) != 0)) at = &(*at)->next;
   return at;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/kernel/hash.h"
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/plugin.h"
@@ -33,14 +34,12 @@ bool fusion_possible(void) {
 static uint64_t headers_hash;
 static pthread_once_t hashing = PTHREAD_ONCE_INIT;
 
-/* Computes the FNV-1a hash of the files that every source includes. */
+/* Computes the hash of the files that every source includes. */
 static void hash_headers(void) {
   const char *const *names, *const *texts;
-  uint64_t hash = 0xcbf29ce484222325u;
   int n = fusion_headers(&names, &texts);
-  for (int i = 0; i < n; i++)
-    for (const char *at = texts[i]; *at; at++) hash = (hash ^ (unsigned char)*at) * 0x100000001b3u;
-  headers_hash = hash;
+  headers_hash = TLI_HASH_SEED;
+  for (int i = 0; i < n; i++) headers_hash = tli_hash(headers_hash, texts[i], strlen(texts[i]));
 }
 
 /* Writes the key of a source: a line with everything else that its code depends on, then the

@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "core/kernel/hash.h"
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/plugin.h"
 
@@ -124,14 +125,6 @@ static Key key_of(const tlk_Gemm *g, const void *out, bool wide, const Extra *ex
   key.batch = g->batch;
   key.stride_a = g->stride_a, key.stride_b = g->stride_b, key.stride_c = g->stride_c;
   return key;
-}
-
-/* Returns the FNV-1a hash of a key. */
-static uint64_t hash_of(const Key *key) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const unsigned char *bytes = (const unsigned char *)key;
-  for (size_t i = 0; i < sizeof *key; i++) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-  return hash;
 }
 
 /* Creates a layout whose leading dimension is at least `rows`; the library requires that even
@@ -249,7 +242,7 @@ static const Plan *plan_of(Table *t, const Key *key, const Extra *extra) {
   CUDA_RELAXED;
   if (t->handle == NULL && !lt_ok(cublasLtCreate(&t->handle), "cublasLtCreate")) return NULL;
   if (t->filled == PLANS) begin_anew(t);
-  size_t at = hash_of(key) % (2 * PLANS);
+  size_t at = tli_hash(TLI_HASH_SEED, key, sizeof *key) % (2 * PLANS);
   while (t->plans[at].used && memcmp(&t->plans[at].key, key, sizeof *key) != 0)
     at = (at + 1) % (2 * PLANS);
   Plan *plan = &t->plans[at];

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "core/kernel/hash.h"
 #include "kernels/cuda/lib/cudnn.h"
 #include "kernels/cuda/lib/lib.h"
 
@@ -172,20 +173,12 @@ static bool has_enough(Table *t, const cuda_DnnWork *work) {
   return false;
 }
 
-/* Returns the FNV-1a hash of a key. */
-static uint64_t hash_of(const cuda_DnnWork *work) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const unsigned char *bytes = work->key;
-  for (size_t i = 0; i < work->key_bytes; i++) hash = (hash ^ bytes[i]) * 0x100000001b3u;
-  return hash;
-}
-
 static bool is_of(const Entry *entry, const cuda_DnnWork *work) {
   return entry->bytes == work->key_bytes && memcmp(entry->key, work->key, work->key_bytes) == 0;
 }
 
 static Entry *place_of(Table *t, const cuda_DnnWork *work) {
-  size_t at = hash_of(work) % (2 * PLANS);
+  size_t at = tli_hash(TLI_HASH_SEED, work->key, work->key_bytes) % (2 * PLANS);
   while (t->entries[at].used && !is_of(&t->entries[at], work)) at = (at + 1) % (2 * PLANS);
   return &t->entries[at];
 }

@@ -12,6 +12,7 @@
 #include "core/device/settings.h"
 #include "core/memory/alloc.h"
 #include "core/device/backend.h"
+#include "core/kernel/hash.h"
 #include "core/platform/folder.h"
 #include "core/platform/platform.h"
 #include "core/platform/replace.h"
@@ -19,13 +20,6 @@
 enum { PATH_BYTES = 4096, HEAD_BYTES = 160, KIND_BYTES = 16 };
 
 static const char mark[] = "tlua cache 1";
-
-uint64_t tli_cache_hash(const void *data, size_t bytes) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  const unsigned char *at = data;
-  for (size_t i = 0; i < bytes; i++) hash = (hash ^ at[i]) * 0x100000001b3u;
-  return hash;
-}
 
 /* ---- the folder ---------------------------------------------------------------------- */
 
@@ -53,8 +47,8 @@ bool tli_cache_folder(char *path, size_t size) {
 static bool path_of(char path[PATH_BYTES], const char *kind, const void *key, size_t bytes) {
   char folder[PATH_BYTES - 64];
   return tli_cache_folder(folder, sizeof folder) && tli_folder_own(folder) &&
-         snprintf(path, PATH_BYTES, "%s/%016" PRIx64 ".%s", folder, tli_cache_hash(key, bytes),
-                  kind) < PATH_BYTES;
+         snprintf(path, PATH_BYTES, "%s/%016" PRIx64 ".%s", folder,
+                  tli_hash(TLI_HASH_SEED, key, bytes), kind) < PATH_BYTES;
 }
 
 /* Returns whether a file name has the cache's form: 16 hexadecimal digits, a dot, a kind. */
@@ -128,7 +122,8 @@ int tli_cache_size(int64_t *bytes) {
 
 static void write_head(char head[HEAD_BYTES], const char *kind, const void *key, size_t key_bytes,
                        const void *data, size_t bytes) {
-  uint64_t sum = tli_cache_hash(key, key_bytes) * 31 + tli_cache_hash(data, bytes);
+  uint64_t sum =
+      tli_hash(TLI_HASH_SEED, key, key_bytes) * 31 + tli_hash(TLI_HASH_SEED, data, bytes);
   snprintf(head, HEAD_BYTES, "%s %.*s %zu %zu %016" PRIx64 "\n", mark, KIND_BYTES, kind, key_bytes,
            bytes, sum);
 }

@@ -32,7 +32,4 @@ void *tli_cache_load(const char *kind, const void *key, size_t key_bytes, size_t
 bool tli_cache_store(const char *kind, const void *key, size_t key_bytes, const void *data,
                      size_t bytes);
 
-/* Returns the 64-bit FNV-1a hash of a block of bytes. */
-uint64_t tli_cache_hash(const void *data, size_t bytes);
-
 #endif

@@ -9,6 +9,7 @@
 
 #include "core/memory/alloc.h"
 #include "core/error.h"
+#include "core/kernel/hash.h"
 #include "core/platform/platform.h"
 #include "core/tensor/tensor.h"
 
@@ -55,15 +56,9 @@ static tli_Stack *stack_retain(tli_Stack *s) {
   return s;
 }
 
-static uint64_t hash_of(const char *text, size_t size) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (size_t i = 0; i < size; i++) hash = (hash ^ (unsigned char)text[i]) * 0x100000001b3u;
-  return hash;
-}
-
 /* Returns a new reference to the only stack with that text, or NULL. */
 static tli_Stack *intern(Record *r, const char *text, size_t size) {
-  uint64_t hash = hash_of(text, size);
+  uint64_t hash = tli_hash(TLI_HASH_SEED, text, size);
   tli_Stack **bucket = &r->stacks[hash % NBUCKETS];
   for (tli_Stack *s = *bucket; s; s = s->next)
     if (s->hash == hash && s->size == size && memcmp(s->text, text, size) == 0)

@@ -9,6 +9,7 @@
 
 #include "core/observe/history.h"
 #include "core/device/backend.h"
+#include "core/kernel/hash.h"
 #include "lua/tensor/value.h"
 
 /* The largest number of stored texts such as "script.lua:12". They are never freed. */
@@ -17,8 +18,7 @@ static _Atomic(char *) sites[MOST_SITES];
 
 /* Returns the stored copy of a text; NULL if there are too many texts. */
 static const char *intern(const char *text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * 0x100000001b3u;
+  uint64_t hash = tli_hash(TLI_HASH_SEED, text, strlen(text));
   char *copy = NULL;
   for (int i = 0; i < 64; i++) {
     _Atomic(char *) *at = &sites[(hash + (uint64_t)i) % MOST_SITES];

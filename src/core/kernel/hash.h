@@ -1,0 +1,19 @@
+/*
+** hash.h - the hash of bytes that tables of keys share: FNV-1a, 64 bits wide.
+*/
+#ifndef TLI_HASH_H
+#define TLI_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define TLI_HASH_SEED UINT64_C(0xcbf29ce484222325) /* the hash of no bytes */
+
+/* Continues a hash with further bytes. */
+static inline uint64_t tli_hash(uint64_t hash, const void *data, size_t bytes) {
+  const unsigned char *at = data;
+  for (size_t i = 0; i < bytes; i++) hash = (hash ^ at[i]) * UINT64_C(0x100000001b3);
+  return hash;
+}
+
+#endif
