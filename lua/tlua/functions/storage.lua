@@ -151,16 +151,19 @@ local function of_dtype(name, dtype)
    })
 end
 
-M.FloatStorage = of_dtype("FloatStorage", "float32")
-M.DoubleStorage = of_dtype("DoubleStorage", "float64")
-M.HalfStorage = of_dtype("HalfStorage", "float16")
-M.BFloat16Storage = of_dtype("BFloat16Storage", "bfloat16")
-M.CharStorage = of_dtype("CharStorage", "int8")
-M.ByteStorage = of_dtype("ByteStorage", "uint8")
-M.ShortStorage = of_dtype("ShortStorage", "int16")
-M.IntStorage = of_dtype("IntStorage", "int32")
-M.LongStorage = of_dtype("LongStorage", "int64")
-M.BoolStorage = of_dtype("BoolStorage", "bool")
+--- Makes a storage of the dtype in the function's name from a number of elements, which are all 0,
+--- or from a list of elements.
+---@names torch.FloatStorage torch.DoubleStorage torch.HalfStorage torch.BFloat16Storage
+---@names torch.CharStorage torch.ByteStorage torch.ShortStorage torch.IntStorage torch.LongStorage
+---@names torch.BoolStorage
+---@param given integer|number[]
+---@return torch.TypedStorage
+for name, dtype in pairs {
+   Float = "float32", Double = "float64", Half = "float16", BFloat16 = "bfloat16", Char = "int8",
+   Byte = "uint8", Short = "int16", Int = "int32", Long = "int64", Bool = "bool",
+} do
+   M[name .. "Storage"] = of_dtype(name .. "Storage", dtype)
+end
 
 -- Questions -----------------------------------------------------------------------------------
 

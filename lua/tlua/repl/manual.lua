@@ -118,9 +118,11 @@ local function params_text(declared)
    return comments.table(rows)
 end
 
--- Returns the text on a function in Lua, or nil if its source or comment cannot be found.
+-- Returns the text on a function in Lua, or on a callable table that a comment names; nil if its
+-- source or comment cannot be found.
 local function function_text(name, fn)
-   local declared = declarations.of_function(name or "function", fn)
+   local declared = type(fn) == "function" and declarations.of_function(name or "function", fn)
+      or type(fn) == "table" and declarations.of_named("torch." .. name:gsub("^torch%.", ""))
    if not declared then return nil end
    return join {
       call_text(name or declared.signature and declared.signature.title or "function",
@@ -210,6 +212,9 @@ local function by_name(name)
    local value, module = M.resolve(name)
    if is_class(value) then return class_text(value, module) end
    if type(value) == "function" then return function_text(name, value) end
+   local meta = type(value) == "table" and getmetatable(value)
+   local called = meta and meta.__call and function_text(name, value)
+   if called then return called end
    if type(value) ~= "table" or value == torch or getmetatable(value)
       and next(lazy.fields(value)) == nil and not module then
       return nil
