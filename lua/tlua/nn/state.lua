@@ -6,31 +6,22 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local class = require "tlua.class"
 local Buffer = require "tlua.nn.Buffer"
+local members = require "tlua.nn.members"
 local Parameter = require "tlua.nn.Parameter"
 local state_hooks = require "tlua.nn.state_hooks"
 local Uninitialized = require "tlua.nn.Uninitialized"
 
-local Module, fields -- the class nn.Module, and its iterator over a module's fields
+local Module <const> = members.Module -- this file adds methods to it
 
 -- Calls visit(path, tensor, module, field) for each tensor that is saved. A shared tensor is
 -- visited once for each of its paths.
-local function each(module, prefix, shift, visit, above)
-   if above[module] then return end
-   above[module] = true
-   local marked = rawget(module, "_buffers") or {}
-   for name, value in fields(module) do
-      local step = math.type(name) == "integer" and name - shift or name
-      local path = prefix == "" and tostring(step) or prefix .. "." .. tostring(step)
-      if type(value) == "userdata" and torch.is_tensor(value) then
-         local kind = marked[name] or Buffer.kind(value)
-         if value.is_parameter or kind == "persistent" then visit(path, value, module, name) end
-      elseif type(value) == "table" and class.isinstance(value, Module) then
-         each(value, path, shift, visit, above)
-      end
-   end
-   above[module] = nil
+local function each(module, prefix, shift, visit)
+   members.visit(module, prefix, {value = function(path, value, owner, name)
+      if type(value) ~= "userdata" or not torch.is_tensor(value) then return end
+      local kind = (rawget(owner, "_buffers") or {})[name] or Buffer.kind(value)
+      if value.is_parameter or kind == "persistent" then visit(path, value, owner, name) end
+   end}, shift)
 end
 
 -- Returns two tables: path -> tensor, and path -> module for the tensors that have no shape yet.
@@ -39,7 +30,7 @@ local function state_of(module, prefix, shift)
    each(module, prefix, shift, function(path, tensor, owner)
       state[path] = tensor
       if Uninitialized.is_lazy(tensor) then lazy[path] = owner end
-   end, {})
+   end)
    return state, lazy
 end
 
@@ -150,7 +141,7 @@ local function assign(module, state, shift)
    local places, new = {}, {}
    each(module, "", shift, function(path, tensor, owner, field)
       places[#places + 1] = {path, tensor, owner, field}
-   end, {})
+   end)
    for _, place in ipairs(places) do
       local path, tensor, owner, field = table.unpack(place)
       local value = state[path]
@@ -166,78 +157,73 @@ local function assign(module, state, shift)
    end
 end
 
-return function(base, iterate_fields)
-   Module, fields = base, iterate_fields
-   state_hooks.install(base, iterate_fields)
+--- Returns the module's state: a table from paths, such as "3.conv.weight", to tensors that
+--- share the memory of its parameters and persistent buffers. With `{names = "pytorch"}`
+--- positions in paths count from 0, as PyTorch's do.
+---@param options? string|{prefix: string, names: string}  a string is the prefix
+---@return table<string, Tensor>
+function Module:state_dict(options)
+   local a = take_save(options)
+   local state, prefix = {}, a.prefix
+   local shift = shift_of("state_dict", a.names)
+   state_hooks.before_save(self, prefix, shift)
+   each(self, prefix, shift, function(path, tensor) state[path] = detached(tensor) end)
+   state_hooks.after_save(self, state, prefix, shift)
+   return state
+end
 
-   --- Returns the module's state: a table from paths, such as "3.conv.weight", to tensors that
-   --- share the memory of its parameters and persistent buffers. With `{names = "pytorch"}`
-   --- positions in paths count from 0, as PyTorch's do.
-   ---@param options? string|{prefix: string, names: string}  a string is the prefix
-   ---@return table<string, Tensor>
-   function Module:state_dict(options)
-      local a = take_save(options)
-      local state, prefix = {}, a.prefix
-      local shift = shift_of("state_dict", a.names)
-      state_hooks.before_save(self, prefix, shift)
-      each(self, prefix, shift, function(path, tensor) state[path] = detached(tensor) end, {})
-      state_hooks.after_save(self, state, prefix, shift)
-      return state
+--- Copies a state into the module's parameters and buffers. A state that does not fit is an
+--- error that lists all differences, and changes nothing. With `{strict = false}` missing and
+--- unexpected paths are skipped, and both lists are returned. With `{names = "pytorch"}`
+--- positions in paths count from 0, as in the files that PyTorch writes. A weight_g and weight_v
+--- of nn.utils.weight_norm fit a weight that parametrizations.weight_norm has split.
+---@param state table<string, Tensor>
+--- With `{assign = true}` the state's tensors take the places of parameters and buffers, with
+--- their device and dtype, and nothing is copied; make the optimizer afterwards.
+---@param options? {strict: boolean, names: string, assign: boolean}
+---@return string[] missing
+---@return string[] unexpected
+function Module:load_state_dict(state, options)
+   local title <const> = "load_state_dict"
+   if type(state) ~= "table" then args.refuse(title, "state", "a table", state) end
+   local a = take_load(options)
+   local shift = shift_of(title, a.names)
+   local own, lazy = state_of(self, "", shift)
+   local extras, lacking
+   state, extras, lacking = state_hooks.before_load(self, state, shift)
+   state = with_new_names(own, state)
+   local missing, unexpected, mismatched = differences(own, lazy, state)
+   table.move(lacking, 1, #lacking, #missing + 1, missing)
+
+   local faults = {}
+   local function add(what, list)
+      if #list > 0 then faults[#faults + 1] = what .. ": " .. table.concat(list, ", ") end
+   end
+   if a.strict then
+      add("missing", missing)
+      add("unexpected", unexpected)
+   end
+   add("of another shape", mismatched)
+   if #faults > 0 then
+      torch.raise(("load_state_dict: the state does not fit %s: %s%s"):format(
+         torch.type(self), table.concat(faults, "; "),
+         guess(self, state, shift, #missing + #unexpected + #mismatched)))
    end
 
-   --- Copies a state into the module's parameters and buffers. A state that does not fit is an
-   --- error that lists all differences, and changes nothing. With `{strict = false}` missing and
-   --- unexpected paths are skipped, and both lists are returned. With `{names = "pytorch"}`
-   --- positions in paths count from 0, as in the files that PyTorch writes. A weight_g and weight_v
-   --- of nn.utils.weight_norm fit a weight that parametrizations.weight_norm has split.
-   ---@param state table<string, Tensor>
-   --- With `{assign = true}` the state's tensors take the places of parameters and buffers, with
-   --- their device and dtype, and nothing is copied; make the optimizer afterwards.
-   ---@param options? {strict: boolean, names: string, assign: boolean}
-   ---@return string[] missing
-   ---@return string[] unexpected
-   function Module:load_state_dict(state, options)
-      local title <const> = "load_state_dict"
-      if type(state) ~= "table" then args.refuse(title, "state", "a table", state) end
-      local a = take_load(options)
-      local shift = shift_of(title, a.names)
-      local own, lazy = state_of(self, "", shift)
-      local extras, lacking
-      state, extras, lacking = state_hooks.before_load(self, state, shift)
-      state = with_new_names(own, state)
-      local missing, unexpected, mismatched = differences(own, lazy, state)
-      table.move(lacking, 1, #lacking, #missing + 1, missing)
-
-      local faults = {}
-      local function add(what, list)
-         if #list > 0 then faults[#faults + 1] = what .. ": " .. table.concat(list, ", ") end
-      end
-      if a.strict then
-         add("missing", missing)
-         add("unexpected", unexpected)
-      end
-      add("of another shape", mismatched)
-      if #faults > 0 then
-         torch.raise(("load_state_dict: the state does not fit %s: %s%s"):format(
-            torch.type(self), table.concat(faults, "; "),
-            guess(self, state, shift, #missing + #unexpected + #mismatched)))
-      end
-
-      if a.assign then
-         assign(self, state, shift)
-         own = {}
-      end
-      check_data(own, state)
-      local _ <close> = torch.no_grad()
-      for _, path in ipairs(sorted_keys(own)) do
-         local tensor, value = own[path], state[path]
-         local waits = value and lazy[path] and value:dim() == 1 and value:numel() == 0
-         if value and not waits then -- the saved tensor has no shape either
-            if lazy[path] then Uninitialized.materialize(tensor, value.shape) end
-            tensor:copy_(value)
-         end
-      end
-      state_hooks.after_load(self, extras, missing, unexpected, shift)
-      return missing, unexpected
+   if a.assign then
+      assign(self, state, shift)
+      own = {}
    end
+   check_data(own, state)
+   local _ <close> = torch.no_grad()
+   for _, path in ipairs(sorted_keys(own)) do
+      local tensor, value = own[path], state[path]
+      local waits = value and lazy[path] and value:dim() == 1 and value:numel() == 0
+      if value and not waits then -- the saved tensor has no shape either
+         if lazy[path] then Uninitialized.materialize(tensor, value.shape) end
+         tensor:copy_(value)
+      end
+   end
+   state_hooks.after_load(self, extras, missing, unexpected, shift)
+   return missing, unexpected
 end

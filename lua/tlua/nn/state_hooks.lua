@@ -4,28 +4,25 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local class = require "tlua.class"
+local members = require "tlua.nn.members"
 
 local M = {}
 
-local Module, fields -- the class nn.Module, and its iterator over a module's fields in order
+local Module <const> = members.Module -- this file adds methods to it
 
 local extra_name <const> = "_extra_state"
 
+local function prefix_of(path)
+   return path == "" and "" or path .. "."
+end
+
 -- Calls before(module, prefix) and after(module, prefix) for a module and its descendants, once for
 -- each of their paths. A prefix ends in a dot, unless it is empty.
-local function walk(module, prefix, shift, before, after, above)
-   if above[module] then return end
-   above[module] = true
-   if before then before(module, prefix) end
-   for name, value in fields(module) do
-      if type(value) == "table" and class.isinstance(value, Module) then
-         local step = math.type(name) == "integer" and name - shift or name
-         walk(value, prefix .. tostring(step) .. ".", shift, before, after, above)
-      end
-   end
-   above[module] = nil
-   if after then after(module, prefix) end
+local function walk(module, path, shift, before, after)
+   members.visit(module, path, {
+      enter = before and function(at_module, at) before(at_module, prefix_of(at)) end,
+      leave = after and function(at_module, at) after(at_module, prefix_of(at)) end,
+   }, shift)
 end
 
 local function run(module, kind, ...)
@@ -46,18 +43,13 @@ local function is_idle(root)
    return true
 end
 
-local function prefix_of(prefix)
-   return prefix == "" and "" or prefix .. "."
-end
-
 --- Calls the hooks before a state is taken.
 ---@param root nn.Module
 ---@param prefix string  a path
 ---@param shift integer  subtracted from positions in paths
 function M.before_save(root, prefix, shift)
    if is_idle(root) then return end
-   walk(root, prefix_of(prefix), shift, function(module, at) run(module, "save_pre", at) end, nil,
-      {})
+   walk(root, prefix, shift, function(module, at) run(module, "save_pre", at) end)
 end
 
 --- Adds extra states to a state, and then calls the hooks, inner modules first.
@@ -67,9 +59,9 @@ end
 ---@param shift integer
 function M.after_save(root, state, prefix, shift)
    if is_idle(root) then return end
-   walk(root, prefix_of(prefix), shift, function(module, at)
+   walk(root, prefix, shift, function(module, at)
       if has_extra(module) then state[at .. extra_name] = module:get_extra_state() end
-   end, function(module, at) run(module, "save_post", state, at) end, {})
+   end, function(module, at) run(module, "save_post", state, at) end)
 end
 
 --- Calls the hooks before a state is loaded, with a copy of the table that they may change. Removes
@@ -84,7 +76,7 @@ function M.before_load(root, state, shift)
    if is_idle(root) then return state, {}, {} end
    local copy, extras, missing = {}, {}, {}
    for path, value in pairs(state) do copy[path] = value end
-   walk(root, "", shift, function(module, at) run(module, "load_pre", copy, at) end, nil, {})
+   walk(root, "", shift, function(module, at) run(module, "load_pre", copy, at) end)
    walk(root, "", shift, function(module, at)
       if not has_extra(module) then return end
       if module.set_extra_state == Module.set_extra_state then module:set_extra_state() end
@@ -95,7 +87,7 @@ function M.before_load(root, state, shift)
          extras[#extras + 1] = {module = module, value = copy[path]}
          copy[path] = nil
       end
-   end, nil, {})
+   end)
    return copy, extras, missing
 end
 
@@ -109,7 +101,7 @@ function M.after_load(root, extras, missing, unexpected, shift)
    if is_idle(root) then return end
    for _, extra in ipairs(extras) do extra.module:set_extra_state(extra.value) end
    local incompatible = {missing_keys = missing, unexpected_keys = unexpected}
-   walk(root, "", shift, nil, function(module) run(module, "load_post", incompatible) end, {})
+   walk(root, "", shift, nil, function(module) run(module, "load_post", incompatible) end)
 end
 
 local function add(module, kind, who, hook)
@@ -133,59 +125,52 @@ local function add(module, kind, who, hook)
    }
 end
 
---- Adds the methods to nn.Module.
----@param base table  the class
----@param iterate_fields fun(module: nn.Module): fun(): any, any
-function M.install(base, iterate_fields)
-   Module, fields = base, iterate_fields
+--- Returns state that is not a tensor. state_dict saves it under the module's path and
+--- "_extra_state". A class with such a state defines this method and set_extra_state.
+---@return any
+function Module:get_extra_state()
+   torch.raise(("%s has no get_extra_state; a class with a state of its own defines it"):format(
+      torch.type(self)))
+end
 
-   --- Returns state that is not a tensor. state_dict saves it under the module's path and
-   --- "_extra_state". A class with such a state defines this method and set_extra_state.
-   ---@return any
-   function Module:get_extra_state()
-      torch.raise(("%s has no get_extra_state; a class with a state of its own defines it"):format(
-         torch.type(self)))
-   end
+--- Restores the value that get_extra_state has returned; load_state_dict calls this.
+---@param state any
+function Module:set_extra_state(state) -- luacheck: ignore 212
+   torch.raise(("%s has no set_extra_state; a class with get_extra_state defines it, too")
+      :format(torch.type(self)))
+end
 
-   --- Restores the value that get_extra_state has returned; load_state_dict calls this.
-   ---@param state any
-   function Module:set_extra_state(state) -- luacheck: ignore 212
-      torch.raise(("%s has no set_extra_state; a class with get_extra_state defines it, too")
-         :format(torch.type(self)))
-   end
+--- Calls `hook(module, prefix)` before state_dict takes this module's state; the prefix is the
+--- module's path with a dot behind it, or "".
+---@param hook fun(module: nn.Module, prefix: string)
+---@return {remove: fun(self: table)} handle
+function Module:register_state_dict_pre_hook(hook)
+   return add(self, "save_pre", "register_state_dict_pre_hook", hook)
+end
 
-   --- Calls `hook(module, prefix)` before state_dict takes this module's state; the prefix is the
-   --- module's path with a dot behind it, or "".
-   ---@param hook fun(module: nn.Module, prefix: string)
-   ---@return {remove: fun(self: table)} handle
-   function Module:register_state_dict_pre_hook(hook)
-      return add(self, "save_pre", "register_state_dict_pre_hook", hook)
-   end
+--- Calls `hook(module, state, prefix)` when state_dict has taken the state of this module and of
+--- its descendants; the hook may change the table.
+---@param hook fun(module: nn.Module, state: table<string, any>, prefix: string)
+---@return {remove: fun(self: table)} handle
+function Module:register_state_dict_post_hook(hook)
+   return add(self, "save_post", "register_state_dict_post_hook", hook)
+end
 
-   --- Calls `hook(module, state, prefix)` when state_dict has taken the state of this module and of
-   --- its descendants; the hook may change the table.
-   ---@param hook fun(module: nn.Module, state: table<string, any>, prefix: string)
-   ---@return {remove: fun(self: table)} handle
-   function Module:register_state_dict_post_hook(hook)
-      return add(self, "save_post", "register_state_dict_post_hook", hook)
-   end
+--- Calls `hook(module, state, prefix)` before load_state_dict reads a state. The hook may change
+--- the table, for instance to rename entries of older versions, since it is a copy of the
+--- caller's table.
+---@param hook fun(module: nn.Module, state: table<string, any>, prefix: string)
+---@return {remove: fun(self: table)} handle
+function Module:register_load_state_dict_pre_hook(hook)
+   return add(self, "load_pre", "register_load_state_dict_pre_hook", hook)
+end
 
-   --- Calls `hook(module, state, prefix)` before load_state_dict reads a state. The hook may change
-   --- the table, for instance to rename entries of older versions, since it is a copy of the
-   --- caller's table.
-   ---@param hook fun(module: nn.Module, state: table<string, any>, prefix: string)
-   ---@return {remove: fun(self: table)} handle
-   function Module:register_load_state_dict_pre_hook(hook)
-      return add(self, "load_pre", "register_load_state_dict_pre_hook", hook)
-   end
-
-   --- Calls `hook(module, incompatible)` when a state was loaded, with the lists missing_keys and
-   --- unexpected_keys.
-   ---@param hook fun(module: nn.Module, incompatible: table)
-   ---@return {remove: fun(self: table)} handle
-   function Module:register_load_state_dict_post_hook(hook)
-      return add(self, "load_post", "register_load_state_dict_post_hook", hook)
-   end
+--- Calls `hook(module, incompatible)` when a state was loaded, with the lists missing_keys and
+--- unexpected_keys.
+---@param hook fun(module: nn.Module, incompatible: table)
+---@return {remove: fun(self: table)} handle
+function Module:register_load_state_dict_post_hook(hook)
+   return add(self, "load_post", "register_load_state_dict_post_hook", hook)
 end
 
 return M

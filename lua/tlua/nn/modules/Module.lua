@@ -9,10 +9,9 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local checked = require "tlua.checked"
 local class = require "tlua.class"
-local Buffer = require "tlua.nn.Buffer"
-local Uninitialized = require "tlua.nn.Uninitialized"
 local scopes = require "tlua.scope"
 local item_names = require "tlua.nn.item_names"
+local members = require "tlua.nn.members"
 local order = require "tlua.nn.order"
 local zero_grad = require "tlua.autograd.zero_grad"
 local packages = require "tlua.packages"
@@ -34,6 +33,10 @@ local packages = require "tlua.packages"
 ---@field training boolean  whether it is in training mode; initially true
 ---@field forward fun(self: nn.Module, ...): any  computes the result; calling the module calls it
 local Module = class.class("nn.Module")
+members.Module = Module
+
+local is_module <const>, is_parameter <const> = members.is_module, members.is_parameter
+local collect <const>, own_modules <const> = members.collect, members.own_modules
 
 -- Defaults for fields that instances may set: a list of hooks or false, and whether the module is
 -- in evaluation mode. With a default on the class, a look-up never reaches __index.
@@ -89,23 +92,15 @@ end
 function Module:__init() end
 
 -- Returns whether a module is `part`, or whether one of its descendants is.
-local function has(module, part, seen)
-   if module == part then return true end
-   if seen[module] then return false end
-   seen[module] = true
-   local list = rawget(module, "_fields")
-   for _, name in ipairs(list and list.order or {}) do
-      local value = rawget(module, name)
-      if type(value) == "table" and class.isinstance(value, Module) and has(value, part, seen) then
-         return true
-      end
-   end
-   return false
+local function has(module, part)
+   local found = false
+   members.visit(module, "", {enter = function(at) found = found or at == part end, once = true})
+   return found
 end
 
 -- Refuses a module that would become its own descendant.
 function Module:_admit(name, value)
-   if type(value) ~= "table" or not class.isinstance(value, Module) or not has(value, self, {}) then
+   if type(value) ~= "table" or not class.isinstance(value, Module) or not has(value, self) then
       return
    end
    torch.raise(("%s: %s: expected a module that does not contain it, got %s"):format(
@@ -143,104 +138,6 @@ function Module:__newindex(name, value)
 end
 
 -- Members of a module -----------------------------------------------------------------------
-
----@param value any
----@return boolean
-local function is_module(value)
-   return type(value) == "table" and class.isinstance(value, Module)
-end
-
-local function is_parameter(value)
-   return type(value) == "userdata" and torch.is_tensor(value) and value.is_parameter
-end
-
-local function join(path, name)
-   return path == "" and tostring(name) or path .. "." .. tostring(name)
-end
-
--- Iterates over the fields in the order of their first assignment. An item with a name comes under
--- its name.
-local function fields(module)
-   local list, named = rawget(module, "_fields"), item_names.of(module)
-   local names, i = list and list.order or {}, 0
-   return function()
-      while true do
-         i = i + 1
-         local name = names[i]
-         if name == nil then return nil end
-         local value = rawget(module, name)
-         if value ~= nil then return named and named[name] or name, value end
-      end
-   end
-end
-
--- Calls visit(module, path) for a module and its descendants, parents before children. A shared
--- module is visited once or, if `every` is true, once for each of its paths.
-local function walk(module, path, seen, visit, every)
-   if seen[module] then return end
-   seen[module] = true
-   visit(module, path)
-   for name, value in fields(module) do
-      if is_module(value) then walk(value, join(path, name), seen, visit, every) end
-   end
-   if every then seen[module] = nil end
-end
-
--- Returns the list {{path, value}, ...} of all values that `pick(module)` iterates over. The
--- options are those of named_parameters; a shared value is listed once, unless remove_duplicate is
--- false.
-local function collect(module, pick, options)
-   local every = options.remove_duplicate == false
-   local found, seen = {}, {}
-   local function visit(owner, path)
-      for name, value in pick(owner) do
-         if every or not seen[value] then
-            seen[value] = true
-            found[#found + 1] = {join(path, name), value}
-         end
-      end
-   end
-   local prefix = options.prefix or ""
-   if options.recurse == false then
-      visit(module, prefix)
-   else
-      walk(module, prefix, {}, visit, every)
-   end
-   return found
-end
-
-local function own_parameters(module)
-   local next_field = fields(module)
-   return function()
-      for name, value in next_field do
-         if is_parameter(value) then return name, value end
-      end
-   end
-end
-
-local function own_buffers(module)
-   local marked = rawget(module, "_buffers") or {}
-   local next_field = fields(module)
-   return function()
-      for name, value in next_field do
-         if torch.is_tensor(value) and (marked[name] or Buffer.kind(value)) then
-            return name, value
-         end
-      end
-   end
-end
-
-local function own_modules(module)
-   local next_field, seen = fields(module), {}
-   return function()
-      for name, value in next_field do
-         if is_module(value) and not seen[value] then
-            seen[value] = true
-            return name, value
-         end
-      end
-   end
-end
 
 local function values(pairs_list)
    local list = {}
@@ -282,7 +179,7 @@ local of_named_modules = reader("named_modules",
 ---@param ... boolean|{recurse: boolean}  whether to include submodules; true by default
 ---@return Tensor[]
 function Module:parameters(...)
-   return values(collect(self, own_parameters, of_parameters(...)))
+   return values(collect(self, members.own_parameters, of_parameters(...)))
 end
 
 --- Iterates over the names and values of all parameters: `for name, p in m:named_parameters()`.
@@ -291,28 +188,28 @@ end
 ---@param ... string|{prefix: string, recurse: boolean, remove_duplicate: boolean}
 ---@return fun(): string, Tensor
 function Module:named_parameters(...)
-   return iterate(collect(self, own_parameters, of_named_parameters(...)))
+   return iterate(collect(self, members.own_parameters, of_named_parameters(...)))
 end
 
 --- Returns all buffers, each once.
 ---@param ... boolean|{recurse: boolean}  whether to include submodules; true by default
 ---@return Tensor[]
 function Module:buffers(...)
-   return values(collect(self, own_buffers, of_buffers(...)))
+   return values(collect(self, members.own_buffers, of_buffers(...)))
 end
 
 --- Iterates over the names and values of all buffers; options as those of named_parameters.
 ---@param ... string|{prefix: string, recurse: boolean, remove_duplicate: boolean}
 ---@return fun(): string, Tensor
 function Module:named_buffers(...)
-   return iterate(collect(self, own_buffers, of_named_buffers(...)))
+   return iterate(collect(self, members.own_buffers, of_named_buffers(...)))
 end
 
 --- Returns this module and its descendants, parents before children, each once.
 ---@return nn.Module[]
 function Module:modules()
    local list = {}
-   walk(self, "", {}, function(module) list[#list + 1] = module end)
+   members.visit(self, "", {enter = function(module) list[#list + 1] = module end, once = true})
    return list
 end
 
@@ -321,9 +218,10 @@ end
 ---@return fun(): string, nn.Module
 function Module:named_modules(...)
    local options, list = of_named_modules(...), {}
-   walk(self, options.prefix or "", {}, function(module, path)
-      list[#list + 1] = {path, module}
-   end, options.remove_duplicate == false)
+   members.visit(self, options.prefix or "", {
+      enter = function(module, path) list[#list + 1] = {path, module} end,
+      once = options.remove_duplicate ~= false,
+   })
    return iterate(list)
 end
 
@@ -394,7 +292,7 @@ local function descend(root, path)
          torch.raise(("%s has no %s%s"):format(torch.type(root), path,
             done == "" and "" or (": %s has no %s"):format(done, name)))
       end
-      object, done = value, join(done, name)
+      object, done = value, members.join(done, name)
    end
    return object
 end
@@ -427,7 +325,7 @@ end
 function Module:get_buffer(path)
    local buffer = descend(self, path)
    local owner = self:get_submodule(path:match "^(.*)%.[^.]*$" or "")
-   for _, own in own_buffers(owner) do
+   for _, own in members.own_buffers(owner) do
       if rawequal(own, buffer) then return buffer end
    end
    torch.raise(("%s: %s is not a buffer"):format(torch.type(self), path))
@@ -541,7 +439,7 @@ function Module:train(...)
    if select("#", ...) > 1 then
       torch.raise(("train: expected at most 1 argument, got %d"):format(select("#", ...)))
    end
-   walk(self, "", {}, function(module) set_mode(module, mode) end)
+   members.visit(self, "", {enter = function(module) set_mode(module, mode) end, once = true})
    return self
 end
 
@@ -575,187 +473,6 @@ function Module:requires_grad_(requires_grad)
    return self
 end
 
-local function set_data(tensor, data) tensor.data = data end
-
--- A buffer that is a view, or has a gradient function, cannot get other data in place. Another
--- tensor therefore replaces the buffer in all modules that share it.
-local function replace_buffer(owner, name, buffer, fn, replaced)
-   local data = buffer.data
-   local new = replaced[buffer] or fn(data)
-   if new == data or not replaced[buffer] and pcall(set_data, buffer, new) then return end
-   Buffer.mark(new, buffer)
-   replaced[buffer] = new
-   owner[name] = new
-end
-
--- Replaces the data of every parameter, gradient and buffer by fn's result, including submodules
--- unless `deep` is false. The tensors stay the same objects, so optimizers keep them, and shared
--- tensors stay shared.
-local function replace_data(module, fn, deep)
-   local function replace(tensor)
-      local data = tensor.data
-      local replaced = fn(data)
-      if replaced ~= data then tensor.data = replaced end
-   end
-   local owners = deep == false and {module} or module:modules()
-   local seen, new = {}, {}
-   for _, owner in ipairs(owners) do
-      for _, parameter in own_parameters(owner) do
-         local grad = not seen[parameter] and parameter.grad
-         if not seen[parameter] then
-            parameter.grad = nil -- a gradient must always have its parameter's shape
-            replace(parameter)
-         end
-         if grad then
-            replace(grad)
-            parameter.grad = grad
-         end
-         seen[parameter] = true
-      end
-   end
-   for _, owner in ipairs(owners) do
-      for name, buffer in own_buffers(owner) do replace_buffer(owner, name, buffer, fn, new) end
-   end
-   return module
-end
-
--- Raises if a parameter or buffer is on the meta device, and so has no data to copy.
-local function check_data(module, device)
-   if torch.device(device).type == "meta" then return end
-   for _, list in ipairs {{module:named_parameters()}, {module:named_buffers()}} do
-      for name, tensor in list[1] do
-         if tensor.is_meta then
-            torch.raise(("to: %s of %s is on the meta device and has no data to copy; "
-               .. "to_empty{device = \"%s\"} makes memory for all, whose values are then loaded or "
-               .. "initialised"):format(name, torch.type(module), tostring(device)))
-         end
-      end
-   end
-end
-
-local complexes <const> = {complex64 = true, complex128 = true}
-
-local function is_floating(dtype)
-   return type(dtype) == "string" and (complexes[dtype] or pcall(torch.finfo, dtype))
-end
-
---- Moves and casts parameters and buffers: `to("cuda")`, `to("float64")`, `to("cuda:1", "half")`,
---- `to{device = "cpu", dtype = "float32"}`. Only floating-point tensors are cast, and, to a complex
---- dtype, complex ones. With `memory_format = torch.channels_last` tensors of 4 or 5 dimensions get
---- that memory layout.
----@param ... string|table
----@return nn.Module self
-function Module:to(...)
-   local device, dtype, memory_format
-   for i = 1, select("#", ...) do
-      local what = select(i, ...)
-      if type(what) == "table" then
-         args.check_options("to", what, "device", "dtype", "memory_format")
-         device, dtype = what.device or device, what.dtype or dtype
-         memory_format = what.memory_format or memory_format
-      elseif is_floating(what) then
-         dtype = what
-      elseif torch._to_device(what) then
-         device = what
-      else
-         args.refuse("to", "argument " .. i, "a device or a floating-point dtype", what)
-      end
-   end
-   if dtype and not is_floating(dtype) then
-      args.refuse("to", "dtype", "a floating-point dtype", dtype)
-   end
-   if device then check_data(self, device) end
-   return replace_data(self, function(data)
-      if device then data = data:to(device) end
-      local cast = data:is_floating_point() or complexes[dtype] and data:is_complex()
-      if dtype and cast then data = data:to(dtype) end
-      if memory_format and (data:dim() == 4 or data:dim() == 5) then
-         data = data:to {memory_format = memory_format}
-      end
-      return data
-   end)
-end
-
-for name, dtype in pairs {
-   float = "float32", double = "float64", half = "float16", bfloat16 = "bfloat16",
-} do
-   Module[name] = function(self) return self:to(dtype) end
-end
-
---- Casts floating parameters and buffers to a dtype.
----@param dtype string
----@return nn.Module self
-function Module:type(dtype)
-   if type(dtype) ~= "string" or not is_floating(dtype) then
-      args.refuse("type", "dtype", "a floating-point dtype", dtype)
-   end
-   return self:to(dtype)
-end
-
---- Returns the module. Nothing is compiled yet; the options of torch.compile are checked.
----@param options? table
----@return nn.Module self
-function Module:compile(options)
-   torch.compile(self, options)
-   return self
-end
-
-local take_to_empty = args.signature "to_empty(device: device, recurse: boolean = true)"
-
---- Gives parameters, their gradients and buffers new, uninitialised memory on a device, with their
---- shapes, dtypes and strides. This gives memory to a model on the meta device, which is then
---- loaded or initialised. The tensors stay the same objects, so tied parameters stay tied. `recurse
---- = false` leaves out submodules: `model:to_empty{device = "cuda"}`.
----@param options {device: string|torch.device, recurse: boolean}
----@return nn.Module self
-function Module:to_empty(...)
-   local a = take_to_empty(...)
-   return replace_data(self, function(data)
-      return torch.empty_like(data, {device = a.device})
-   end, a.recurse)
-end
-
---- Moves parameters and buffers to the CPU.
----@return nn.Module self
-function Module:cpu()
-   return self:to("cpu")
-end
-
---- Moves parameters and buffers to a CUDA device, number 0 by default.
----@param device? integer|string|torch.device
----@return nn.Module self
-function Module:cuda(device)
-   if math.type(device) == "integer" then device = "cuda:" .. device end
-   return self:to(device or "cuda")
-end
-
--- Copies a value that a module holds. `seen` maps originals to copies, so that shared values stay
--- shared. Functions and classes are not copied.
-local function copy(value, seen)
-   if seen[value] then return seen[value] end
-   local copied = value
-   if torch.is_tensor(value) then
-      copied = value:detach():clone()
-      if value.requires_grad then copied:requires_grad_() end
-      if value.is_parameter then copied.is_parameter = true end
-      Buffer.mark(copied, value)
-      Uninitialized.mark(copied, value)
-   elseif type(value) == "table" and rawget(value, "__name") == nil then
-      copied = {}
-      seen[value] = copied
-      for key, item in next, value do copied[key] = copy(item, seen) end
-      setmetatable(copied, getmetatable(value))
-   end
-   seen[value] = copied
-   return copied
-end
-
---- Returns a copy of the module, with copies of all parameters and buffers.
----@return nn.Module
-function Module:clone()
-   return order.made(copy(self, {}))
-end
-
 -- Printing ------------------------------------------------------------------------------------
 
 --- Returns the text between the parentheses of the printed module, such as the sizes of a layer.
@@ -779,7 +496,7 @@ function Module:__tostring()
    local lines = {}
    local _ <close> = scopes.new(function() printing[self] = nil end)
    printing[self] = true
-   for key, child in fields(self) do -- a shared module comes under each of its names
+   for key, child in members.fields(self) do -- a shared module comes under each of its names
       if is_module(child) then lines[#lines + 1] = ("  (%s): %s"):format(key, text_of(child)) end
    end
    if #lines == 0 then return ("%s(%s)"):format(name, extra) end
@@ -787,7 +504,8 @@ function Module:__tostring()
    return ("%s(\n%s\n)"):format(name, table.concat(lines, "\n"))
 end
 
-require "tlua.nn.state" (Module, fields)
+require "tlua.nn.conversions"
+require "tlua.nn.state"
 
 checked.methods(Module, [[modules() children() named_children() extra_repr() evaluate() eval()
    clone() cpu() float() double() half() bfloat16() cuda(device: device|integer?) type(dtype: any)

@@ -4,7 +4,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local scopes = require "tlua.scope"
-local item_names = require "tlua.nn.item_names"
+local members = require "tlua.nn.members"
 local Module = require "tlua.nn.modules.Module"
 
 local M = {}
@@ -38,23 +38,12 @@ end
 -- tensor.
 local function places(module)
    local found = {}
-   local function visit(owner, prefix, above)
-      if above[owner] then return end
-      above[owner] = true
+   members.visit(module, "", {value = function(path, value, owner, name)
       local marks = rawget(owner, "_buffers") or {}
-      local list, named = rawget(owner, "_fields"), item_names.of(owner)
-      for _, field in ipairs(list and list.order or {}) do
-         local value = rawget(owner, field)
-         local path = prefix .. tostring(named and named[field] or field)
-         if torch.is_tensor(value) and (value.is_parameter or marks[field]) then
-            found[path] = {owner, field, value}
-         elseif class.isinstance(value, Module) then
-            visit(value, path .. ".", above)
-         end
+      if torch.is_tensor(value) and (value.is_parameter or marks[name]) then
+         found[path] = {owner, name, value}
       end
-      above[owner] = nil
-   end
-   visit(module, "", {})
+   end})
    return found
 end
 

@@ -1,0 +1,146 @@
+-- members.lua - goes through the parameters, buffers and modules that a module and its descendants
+-- have. A module lists the names of its fields in `_fields` (Module.lua).
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local Buffer = require "tlua.nn.Buffer"
+local item_names = require "tlua.nn.item_names"
+
+local M = {}
+
+-- Module.lua sets M.Module to the class nn.Module, because it needs this file itself.
+
+---@param value any
+---@return boolean
+function M.is_module(value)
+   return type(value) == "table" and class.isinstance(value, M.Module)
+end
+
+---@param value any
+---@return boolean
+function M.is_parameter(value)
+   return type(value) == "userdata" and torch.is_tensor(value) and value.is_parameter
+end
+
+local is_module <const>, is_parameter <const> = M.is_module, M.is_parameter
+
+--- Returns the path of a field of the object at `path`.
+---@param path string
+---@param name string|integer
+---@return string
+function M.join(path, name)
+   return path == "" and tostring(name) or path .. "." .. tostring(name)
+end
+
+--- Iterates over the fields in the order of their first assignment. An item with a name comes under
+--- its name.
+---@param module nn.Module
+---@return fun(): any, any
+function M.fields(module)
+   local list, named = rawget(module, "_fields"), item_names.of(module)
+   local names, i = list and list.order or {}, 0
+   return function()
+      while true do
+         i = i + 1
+         local name = names[i]
+         if name == nil then return nil end
+         local value = rawget(module, name)
+         if value ~= nil then return named and named[name] or name, value end
+      end
+   end
+end
+
+local fields <const>, join <const> = M.fields, M.join
+
+--- Goes through a module and its descendants, in the order of fields. Calls, if they are given,
+--- enter(module, path) before a module's fields, value(path, value, module, name) for each field
+--- that is no module, and leave(module, path) after the fields. A shared module is visited once for
+--- each of its paths or, with `once`, a single time.
+---@param module nn.Module
+---@param path string
+---@param calls {enter: function?, value: function?, leave: function?, once: boolean?}
+---@param shift? integer  subtracted from positions in paths
+---@param above? table<nn.Module, true>  modules that are not visited
+function M.visit(module, path, calls, shift, above)
+   above = above or {}
+   if above[module] then return end
+   above[module] = true
+   if calls.enter then calls.enter(module, path) end
+   for name, value in fields(module) do
+      local at = join(path, shift and math.type(name) == "integer" and name - shift or name)
+      if is_module(value) then
+         M.visit(value, at, calls, shift, above)
+      elseif calls.value then
+         calls.value(at, value, module, name)
+      end
+   end
+   if not calls.once then above[module] = nil end
+   if calls.leave then calls.leave(module, path) end
+end
+
+-- Iterates over the fields for which keep(value, name) is true.
+local function filtered(module, keep)
+   local next_field = fields(module)
+   return function()
+      for name, value in next_field do
+         if keep(value, name) then return name, value end
+      end
+   end
+end
+
+--- Iterates over a module's own parameters.
+---@param module nn.Module
+---@return fun(): any, Tensor
+function M.own_parameters(module)
+   return filtered(module, is_parameter)
+end
+
+--- Iterates over a module's own buffers.
+---@param module nn.Module
+---@return fun(): any, Tensor
+function M.own_buffers(module)
+   local marked = rawget(module, "_buffers") or {}
+   return filtered(module, function(value, name)
+      return torch.is_tensor(value) and (marked[name] or Buffer.kind(value))
+   end)
+end
+
+--- Iterates over a module's children, each once.
+---@param module nn.Module
+---@return fun(): any, nn.Module
+function M.own_modules(module)
+   local seen = {}
+   return filtered(module, function(value)
+      if not is_module(value) or seen[value] then return false end
+      seen[value] = true
+      return true
+   end)
+end
+
+--- Returns the list {{path, value}, ...} of all values that `pick(module)` iterates over. A shared
+--- value is listed once, unless remove_duplicate is false.
+---@param module nn.Module
+---@param pick fun(module: nn.Module): fun(): any, any
+---@param options {prefix: string?, recurse: boolean?, remove_duplicate: boolean?}
+---@return any[][]
+function M.collect(module, pick, options)
+   local every = options.remove_duplicate == false
+   local found, seen = {}, {}
+   local function enter(owner, path)
+      for name, value in pick(owner) do
+         if every or not seen[value] then
+            seen[value] = true
+            found[#found + 1] = {join(path, name), value}
+         end
+      end
+   end
+   local prefix = options.prefix or ""
+   if options.recurse == false then
+      enter(module, prefix)
+   else
+      M.visit(module, prefix, {enter = enter, once = not every})
+   end
+   return found
+end
+
+return M
