@@ -1,4 +1,5 @@
 -- ModuleDict.lua - a table of modules by name; the modules are descendants of its owner.
+-- ParameterDict.lua has most of these methods, too; `_items` says what the items of a class are.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,64 +19,72 @@ local slicing = require "tlua.nn.modules.slicing"
 ---@overload fun(modules?: table<string, nn.Module>): nn.ModuleDict
 local ModuleDict, parent = class.class("nn.ModuleDict", Module)
 
---- Indexing by a name gets or sets the module: `dict.name`, `dict.name = module`.
----@param modules? table<string, nn.Module>|table[]  the modules, taken in alphabetical order; a
---- list of pairs {name, module} in its order
-function ModuleDict:__init(modules, ...)
+ModuleDict._items = {
+   title = "nn.ModuleDict", one = "module", many = "modules", a = "a module",
+   all = "a table of modules",
+   admit = function(value) return class.isinstance(value, Module) and value or nil end,
+   class = ModuleDict,
+}
+
+--- Indexing by a name gets or sets the item: `dict.name`, `dict.name = module`.
+---@param items? table<string, any>|table[]  the items, taken in alphabetical order; a list of
+--- pairs {name, item} in its order
+function ModuleDict:__init(items, ...)
    parent.__init(self)
-   local n = 1 + select("#", ...)
+   local n, kind = 1 + select("#", ...), self._items
    if n > 1 then
-      torch.raise(("nn.ModuleDict: expected at most 1 argument, got %d"):format(n))
+      torch.raise(("%s: expected at most 1 argument, got %d"):format(kind.title, n))
    end
-   if modules ~= nil and type(modules) ~= "table" then
-      args.refuse("nn.ModuleDict", "modules", "a table of modules", modules)
+   if items ~= nil and type(items) ~= "table" then
+      args.refuse(kind.title, kind.many, kind.all, items)
    end
-   self:update(modules or {})
+   self:update(items or {})
 end
 
---- Sets the modules of a table, in alphabetical order, or of another ModuleDict or a list of pairs
---- {name, module}, in its order.
----@param modules table<string, nn.Module>|table[]|nn.ModuleDict
----@return nn.ModuleDict self
-function ModuleDict:update(modules)
-   if type(modules) ~= "table" then
-      args.refuse("nn.ModuleDict.update", "modules", "a table of modules", modules)
+--- Sets the items of a table, in alphabetical order, or of another dictionary of this class or a
+--- list of pairs {name, item}, in its order.
+---@param items table<string, any>|table[]|nn.Module
+---@return nn.Module self
+function ModuleDict:update(items)
+   local kind = self._items
+   if type(items) ~= "table" then
+      args.refuse(kind.title .. ".update", kind.many, kind.all, items)
    end
-   if class.isinstance(modules, ModuleDict) then
-      for name, module in modules:items() do self:set(name, module) end
+   if class.isinstance(items, Module) and items._items == kind then
+      for name, item in items:items() do self:set(name, item) end
       return self
    end
-   if modules[1] ~= nil then
-      for i, pair in ipairs(slicing.check("nn.ModuleDict", "modules", modules)) do
+   if items[1] ~= nil then
+      for i, pair in ipairs(slicing.check(kind.title, kind.many, items)) do
          if type(pair) ~= "table" or getmetatable(pair) or #pair ~= 2 then
-            args.refuse("nn.ModuleDict", "pair " .. i, "{name, module}", pair)
+            args.refuse(kind.title, "pair " .. i, ("{name, %s}"):format(kind.one), pair)
          end
          self:set(pair[1], pair[2])
       end
       return self
    end
    local names = {}
-   for name in pairs(modules) do names[#names + 1] = name end
+   for name in pairs(items) do names[#names + 1] = name end
    table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
-   for _, name in ipairs(names) do self:set(name, modules[name]) end
+   for _, name in ipairs(names) do self:set(name, items[name]) end
    return self
 end
 
---- Sets the module with a name. Names of methods are refused: the module would hide the method.
+--- Sets the item with a name. Names of methods are refused: the item would hide the method.
 ---@param name string
----@param module nn.Module
----@return nn.ModuleDict self
-function ModuleDict:set(name, module)
-   if type(name) ~= "string" then args.refuse("nn.ModuleDict", "name", "a string", name) end
-   if not class.isinstance(module, Module) then
-      args.refuse("nn.ModuleDict", name, "a module", module)
+---@param item nn.Module|Tensor
+---@return nn.Module self
+function ModuleDict:set(name, item)
+   local kind = self._items
+   if type(name) ~= "string" then args.refuse(kind.title, "name", "a string", name) end
+   local admitted = kind.admit(item)
+   if admitted == nil then args.refuse(kind.title, name, kind.a, item) end
+   if kind.class[name] ~= nil then
+      torch.raise(("%s: %s is the name of a method"):format(kind.title, name))
    end
-   if ModuleDict[name] ~= nil then
-      torch.raise(("nn.ModuleDict: %s is the name of a method"):format(name))
-   end
-   self:_admit(name, module)
+   self:_admit(name, item)
    order.begin()
-   self[name] = module
+   self[name] = admitted
    return self
 end
 
@@ -95,7 +104,7 @@ function ModuleDict:items()
    end
 end
 
--- Lets pairs(dict) iterate over names and modules, as items() does.
+-- Lets pairs(dict) iterate over names and items, as items() does.
 function ModuleDict:__pairs() return self:items() end
 
 -- #dict is the number of names.
@@ -109,34 +118,34 @@ function ModuleDict:keys()
    return names
 end
 
---- Returns the modules, in the order in which they were set.
----@return nn.Module[]
+--- Returns the items, in the order in which they were set.
+---@return (nn.Module|Tensor)[]
 function ModuleDict:values()
    local list = {}
-   for _, module in self:items() do list[#list + 1] = module end
+   for _, item in self:items() do list[#list + 1] = item end
    return list
 end
 
---- Removes a module.
+--- Removes an item.
 ---@param name string
----@return nn.Module
+---@return nn.Module|Tensor item
 function ModuleDict:pop(name)
-   local module = rawget(self, name)
-   if not class.isinstance(module, Module) then
-      torch.raise(("nn.ModuleDict.pop: there is no %s"):format(tostring(name)))
+   local item = rawget(self, name)
+   if item == nil or self._items.admit(item) == nil then
+      torch.raise(("%s.pop: there is no %s"):format(self._items.title, tostring(name)))
    end
    self[name] = nil
-   return module
+   return item
 end
 
---- Removes all modules.
----@return nn.ModuleDict self
+--- Removes all items.
+---@return nn.Module self
 function ModuleDict:clear()
    for _, name in ipairs(self:keys()) do self[name] = nil end
    return self
 end
 
-checked.methods(ModuleDict, [[update(modules: any) set(name: any, module: any) items() keys()
+checked.methods(ModuleDict, [[update(items: any) set(name: any, item: any) items() keys()
    values() pop(name: any) clear()]])
 
 return ModuleDict
