@@ -317,6 +317,7 @@ static const tl_DeviceApi api = {
     .capture_begin = cuda_capture_begin,
     .capture_end = cuda_capture_end,
     .capture = cuda_capture,
+    .pending = fusion_pending,
     .graph_launch = cuda_graph_launch,
     .graph_free = cuda_graph_free,
     .rnn_reserve = cuda_dnn_rnn_reserve,

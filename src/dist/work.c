@@ -7,6 +7,7 @@
 
 #include "core/memory/alloc.h"
 #include "core/device/backend.h"
+#include "core/device/pending.h"
 #include "core/platform/parallel.h"
 #include "core/memory/pinned.h"
 #include "core/device/transfer.h"
@@ -148,6 +149,7 @@ static bool mark(tli_Work *w, tl_Device device) {
   TL_TRY(event);
   w->events[w->nevents] = event;
   w->event_devices[w->nevents++] = device;
+  tli_collect_pending(device, tli_stream(device));
   return api->event_record(event, tli_stream(device));
 }
 
@@ -194,6 +196,7 @@ static void let_go(tli_Work *w) {
 static bool follow(tli_Work *w) {
   const tl_DeviceApi *api = tli_backend(w->device)->device;
   tl_Stream *now = tli_stream(w->device);
+  tli_collect_pending(w->device, now);
   TL_TRY(api->stream_wait(now, w->end));
   for (int i = 0; i < w->npieces && now != w->from; i++) {
     tl_Tensor *t = w->pieces[i].staged;

@@ -98,19 +98,8 @@ static bool settle(Chain *c) {
   return ok;
 }
 
-/* Collects garbage before a chain is launched: intermediate results are rarely needed after it,
-** but a script releases them only when garbage is collected. */
-static void collect(const tl_Stream *stream) {
-  pthread_mutex_lock(&lock);
-  const Chain *c = chain_of(stream);
-  bool keeps = c && fusion_keeps(&c->plan);
-  pthread_mutex_unlock(&lock);
-  if (keeps) cuda_host->collect();
-}
-
 bool fusion_settle(const tl_Stream *stream) {
   if (atomic_load_explicit(&waiting, memory_order_relaxed) == 0) return true;
-  collect(stream);
   pthread_mutex_lock(&lock);
   Chain *c = chain_of(stream);
   bool ok = c == NULL || settle(c);
@@ -120,7 +109,6 @@ bool fusion_settle(const tl_Stream *stream) {
 
 bool fusion_settle_all(uint64_t capture) {
   bool ok = true;
-  if (atomic_load_explicit(&waiting, memory_order_relaxed) > 0) cuda_host->collect();
   pthread_mutex_lock(&lock);
   for (Chain *c = chains; c; c = c->next)
     if (c->capture == capture) {
@@ -211,4 +199,47 @@ bool fusion_take_activation(const struct tlk_activation_backward *call, bool *ta
   if (call->activation == TLK_ACTIVATION_NONE) return fusion_settle(call->cx->stream);
   struct tlk_pointwise step = gradient_of(call);
   return fusion_take(FUSION_POINTWISE, &step, taken);
+}
+
+/* ---- the engine's question ------------------------------------------------------------------ */
+
+/* Returns whether a call joins a plan, to which it is then added. */
+static bool joins(fusion_Plan *plan, int kernel, const void *call) {
+  switch (kernel) {
+  case TLK_KERNEL_pointwise:
+  case TLK_KERNEL_fused:
+  case TLK_KERNEL_copy:
+  case TLK_KERNEL_fill:
+  case TLK_KERNEL_dropout: return fusion_add(plan, (fusion_Kind)kernel, call);
+  case TLK_KERNEL_activation_backward: {
+    const struct tlk_activation_backward *backward = call;
+    if (backward->activation == TLK_ACTIVATION_NONE) return false;
+    struct tlk_pointwise step = gradient_of(backward);
+    return fusion_add(plan, FUSION_POINTWISE, &step);
+  }
+  default: return false;
+  }
+}
+
+static bool would_store(const Chain *c, int kernel, const void *call) {
+  fusion_Plan plan = c->plan;
+  bool launches = !joins(&plan, kernel, call);
+  if (kernel == TLK_KERNEL_activation_backward) /* the sum for the bias launches the chain */
+    launches = launches || ((const struct tlk_activation_backward *)call)->grad_bias.data;
+  return launches && fusion_keeps(&plan);
+}
+
+bool fusion_pending(const tl_Stream *stream, int kernel, const void *call) {
+  if (atomic_load_explicit(&waiting, memory_order_relaxed) == 0) return false;
+  uint64_t capture = cuda_capture(stream);
+  bool found = false;
+  pthread_mutex_lock(&lock);
+  for (const Chain *c = chains; c && !found; c = c->next) {
+    if (kernel < 0)
+      found = c->capture == capture && c->plan.nsteps > 0;
+    else
+      found = c->stream == stream && would_store(c, kernel, call);
+  }
+  pthread_mutex_unlock(&lock);
+  return found;
 }

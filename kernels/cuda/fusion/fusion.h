@@ -27,11 +27,11 @@ typedef struct fusion_Operand {
 } fusion_Operand;
 
 typedef enum fusion_Kind {
-  FUSION_POINTWISE,
-  FUSION_FUSED, /* kernels with several outputs: SwiGLU, rotations */
-  FUSION_COPY,
-  FUSION_FILL,
-  FUSION_DROPOUT
+  FUSION_POINTWISE = TLK_KERNEL_pointwise,
+  FUSION_FUSED = TLK_KERNEL_fused, /* kernels with several outputs: SwiGLU, rotations */
+  FUSION_COPY = TLK_KERNEL_copy,
+  FUSION_FILL = TLK_KERNEL_fill,
+  FUSION_DROPOUT = TLK_KERNEL_dropout
 } fusion_Kind;
 
 typedef struct fusion_Step {
@@ -100,6 +100,9 @@ bool fusion_take(fusion_Kind kind, const void *call, bool *taken);
 bool fusion_take_activation(const struct tlk_activation_backward *call, bool *taken);
 /* Launches the stream's pending chain. Every other function that queues work calls it first. */
 bool fusion_settle(const tl_Stream *stream);
+/* Returns whether a call would launch a chain that stores results which may be garbage (`pending` in
+** api.h). */
+bool fusion_pending(const tl_Stream *stream, int kernel, const void *call);
 /* Launches all pending chains of a capture (cuda_capture) at the capture's end. Returns true if no
 ** chain of the capture has failed. */
 bool fusion_settle_all(uint64_t capture);

@@ -321,6 +321,11 @@ typedef struct tl_DeviceApi {
   tl_Graph *(*capture_end)(tl_Stream *stream);
   /* Returns the number of the capture that a stream takes part in, or 0. It is fast. */
   uint64_t (*capture)(const tl_Stream *stream);
+  /* Returns whether a call would queue elementwise calls that a capture keeps pending, as a kernel
+  ** that stores results which are not needed if garbage is collected first. `kernel` is the call's
+  ** tlk_Kernel; -1 stands for the end of the capture and for work other than kernels, and `call`
+  ** is then NULL. The function itself may be NULL. */
+  bool (*pending)(const tl_Stream *stream, int kernel, const void *call);
   bool (*graph_launch)(tl_Graph *graph, tl_Stream *stream);
   /* Frees a graph, after a launch that is in flight has completed. */
   void (*graph_free)(tl_Graph *graph);

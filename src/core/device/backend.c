@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/device/capture.h"
+#include "core/device/pending.h"
 #include "core/platform/platform.h"
 #include "core/device/plugin.h"
 
@@ -144,6 +145,8 @@ void tli_stream_guard_end(const tli_StreamGuard *s) {
 bool tli_stream_follow(tl_Device device, tl_Stream *next, tl_Stream *first) {
   if (next == first) return true;
   const tl_DeviceApi *api = tli_backend(device)->device;
+  tli_collect_pending(device, first);
+  tli_collect_pending(device, next);
   tl_Event *event = api->event(device, 0);
   bool ok = event && api->event_record(event, first) && api->stream_wait(next, event);
   if (event) api->event_free(event);

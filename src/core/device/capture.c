@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 
+#include "core/device/pending.h"
 #include "core/device/running.h"
 #include "core/device/settings.h"
 #include "core/memory/alloc.h"
@@ -73,6 +74,7 @@ static void link_open(tli_Capture *c) {
   c->next = open_captures;
   open_captures = c;
   atomic_fetch_add(&tli_captures_open, 1);
+  tli_watch_pending(c->device.type, true);
   tli_mutex_unlock(&lock);
 }
 
@@ -84,6 +86,10 @@ static void unlink_open(tli_Capture *c) {
     atomic_fetch_sub(&tli_captures_open, 1);
     break;
   }
+  bool left = false;
+  for (const tli_Capture *at = open_captures; at; at = at->next)
+    left = left || at->device.type == c->device.type;
+  tli_watch_pending(c->device.type, left);
   tli_mutex_unlock(&lock);
 }
 
@@ -266,6 +272,7 @@ bool tli_capture_end(tli_Capture *c) {
   if (tli_stream(c->device) != c->stream)
     return tli_fail(TL_EDEVICE, "a capture ends on the stream that it was begun on: make that one "
                                 "current first");
+  tli_collect_pending(c->device, c->stream);
   unlink_open(c);
   c->number = 0;
   c->graph = api_of(c->device)->capture_end(c->stream);

@@ -24,9 +24,6 @@ typedef struct tl_Host {
   tl_ErrorKind (*error_kind)(void);
   const char *(*running)(void); /* Returns the name of the operator that the calling thread runs. */
   int64_t (*setting)(tl_Setting which);
-  /* Runs the garbage collector, which may free tensors. The caller must hold no lock, because
-  ** finalizers may call operators. */
-  void (*collect)(void);
   /* The functions of the cache on disk (disk_cache.h). */
   void *(*cache_load)(const char *kind, const void *key, size_t key_bytes, size_t *bytes);
   bool (*cache_store)(const char *kind, const void *key, size_t key_bytes, const void *data,

@@ -14,16 +14,10 @@
 #include "core/device/settings.h"
 #include "core/memory/alloc.h"
 #include "core/device/disk_cache.h"
-#include "core/memory/device_memory.h"
 #include "core/observe/history.h"
 #include "core/platform/platform.h"
 
 #define PATH_BYTES (TLI_PLUGIN_PATH / 2)
-
-static void collect(void) {
-  bool (*garbage)(bool) = atomic_load(&tli_collect_garbage);
-  if (garbage) (void)!garbage(false);
-}
 
 static const tl_Host host = {
     .hash = TL_PLUGIN_HASH,
@@ -36,7 +30,6 @@ static const tl_Host host = {
     .error_kind = tl_error_kind,
     .running = tli_operator,
     .setting = tli_setting,
-    .collect = collect,
     .cache_load = tli_cache_load,
     .cache_store = tli_cache_store,
     .memory_event = tli_memory_event,

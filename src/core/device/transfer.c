@@ -8,6 +8,7 @@
 
 #include "core/device/backend.h"
 #include "core/device/capture.h"
+#include "core/device/pending.h"
 #include "core/memory/alloc.h"
 #include "core/memory/pinned.h"
 #include "core/observe/trace.h"
@@ -51,6 +52,7 @@ bool tli_move_bytes(tl_Device to, void *dst, tl_Device from, const void *src, in
   if (to.type != from.type && to.type != TL_CPU && from.type != TL_CPU)
     return move_through_host(to, dst, from, src, bytes);
   if (to.type == TL_CPU && !async) TL_TRY(tli_may_wait(device));
+  tli_collect_pending(device, tli_stream(device));
   return tli_backend(device)->device->transfer(
       &(struct tlk_transfer){.cx = tli_context(device),
                              .to = to,

@@ -766,4 +766,11 @@ struct tlk_rnn_backward {
   X(rnn, FLAT)                 \
   X(rnn_backward, FLAT)
 
+/* The kernels' numbers: TLK_KERNEL_gemm ... */
+typedef enum tlk_Kernel {
+#define X(name, operands) TLK_KERNEL_##name,
+  TLK_KERNELS(X)
+#undef X
+} tlk_Kernel;
+
 #endif

@@ -71,9 +71,7 @@ static int nothing(lua_State *L, const Graph *g, const char *name) {
 static int graph_capture_end(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "capture_end");
   lua_State *before = tli_calling;
-  /* lets the device collect garbage, so that the last chain of kernels need not store dead
-  ** results */
-  tli_calling = L;
+  tli_calling = L; /* the state whose garbage need not be stored by the last kernel */
   bool ok = g->capture && tli_capture_end(g->capture);
   tli_calling = before;
   if (ok) return 0;

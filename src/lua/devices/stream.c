@@ -168,11 +168,7 @@ static int stream_query(lua_State *L) {
 static int stream_wait_stream(lua_State *L) {
   const Stream *s = tli_device_self(L, STREAM, "wait_stream");
   const Stream *other = check_stream(L, 2, type_of(s), "Stream.wait_stream");
-  if (s->stream == other->stream) return 0;
-  const tl_DeviceApi *api = tli_api(s->device);
-  tl_Event *event = api->event(other->device, 0);
-  bool ok = event && api->event_record(event, other->stream) && api->stream_wait(s->stream, event);
-  if (event) api->event_free(event);
+  bool ok = tli_stream_follow(other->device, s->stream, other->stream);
   return ok ? 0 : tli_device_fail(L, type_of(s), "Stream.wait_stream");
 }
 
