@@ -16,7 +16,7 @@ local Fused = require "tlua.optim.Fused"
 ---     --> tensor([0.5000])
 ---@class optim.ASGD: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.ASGD
-local ASGD, parent = class.class("optim.ASGD", Fused)
+local ASGD = class.class("optim.ASGD", Fused)
 
 -- The options. lambd: decay of the parameters; alpha: exponent of the learning rate's decay; t0:
 -- the step at which averaging begins.
@@ -28,11 +28,7 @@ local function check(o)
    return checks.not_negative(o, {"lr", "lambd", "alpha", "weight_decay"})
 end
 
----@param params Tensor[]|table[]
----@param options? table  any of `defaults`
-function ASGD:__init(params, options)
-   parent.__init(self, params, options, defaults, check)
-end
+Fused.define(ASGD, defaults, check)
 
 function ASGD:initial(name, o)
    if name == "mu" then return 1 end

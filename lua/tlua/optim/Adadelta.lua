@@ -16,7 +16,7 @@ local Fused = require "tlua.optim.Fused"
 ---     --> tensor([0.9684])
 ---@class optim.Adadelta: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Adadelta
-local Adadelta, parent = class.class("optim.Adadelta", Fused)
+local Adadelta = class.class("optim.Adadelta", Fused)
 
 local defaults = {lr = 1.0, rho = 0.9, eps = 1e-6, weight_decay = 0}
 
@@ -27,11 +27,7 @@ local function check(o)
    return checks.not_negative(o, {"lr", "eps", "weight_decay"})
 end
 
----@param params Tensor[]|table[]
----@param options? table  any of `defaults`
-function Adadelta:__init(params, options)
-   parent.__init(self, params, options, defaults, check)
-end
+Fused.define(Adadelta, defaults, check)
 
 local names <const> = {"square_avg", "acc_delta"}
 

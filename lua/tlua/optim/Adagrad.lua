@@ -15,7 +15,7 @@ local Fused = require "tlua.optim.Fused"
 ---     --> tensor([0.5000])
 ---@class optim.Adagrad: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Adagrad
-local Adagrad, parent = class.class("optim.Adagrad", Fused)
+local Adagrad = class.class("optim.Adagrad", Fused)
 
 local defaults = {
    lr = 1e-2, lr_decay = 0, weight_decay = 0, initial_accumulator_value = 0, eps = 1e-10,
@@ -28,11 +28,7 @@ local function check(o)
       {"lr", "lr_decay", "weight_decay", "initial_accumulator_value", "eps"})
 end
 
----@param params Tensor[]|table[]
----@param options? table  any of `defaults`
-function Adagrad:__init(params, options)
-   parent.__init(self, params, options, defaults, check)
-end
+Fused.define(Adagrad, defaults, check)
 
 function Adagrad:initial(name, o)
    return name == "sum" and o.initial_accumulator_value or 0

@@ -17,7 +17,7 @@ local Fused = require "tlua.optim.Fused"
 ---     --> tensor([0.9000])
 ---@class optim.Adam: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Adam
-local Adam, parent = class.class("optim.Adam", Fused)
+local Adam = class.class("optim.Adam", Fused)
 
 local defaults = {
    lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, amsgrad = false,
@@ -33,11 +33,7 @@ function Adam.check(o)
    return checks.betas(o)
 end
 
----@param params Tensor[]|table[]
----@param options? table  any of `defaults`
-function Adam:__init(params, options)
-   parent.__init(self, params, options, defaults, Adam.check)
-end
+Fused.define(Adam, defaults, Adam.check)
 
 local moments <const> = {"exp_avg", "exp_avg_sq"}
 local with_largest <const> = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}

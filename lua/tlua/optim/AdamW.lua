@@ -24,10 +24,6 @@ local defaults = {}
 for name, value in pairs(Adam.default_options) do defaults[name] = value end
 defaults.weight_decay, defaults.decoupled_weight_decay = 1e-2, true
 
----@param params Tensor[]|table[]
----@param options? table  any of `defaults`
-function AdamW:__init(params, options)
-   Fused.__init(self, params, options, defaults, Adam.check)
-end
+Fused.define(AdamW, defaults, Adam.check)
 
 return AdamW

@@ -15,17 +15,13 @@ local Fused = require "tlua.optim.Fused"
 ---     --> tensor([0.5000])
 ---@class optim.Adamax: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Adamax
-local Adamax, parent = class.class("optim.Adamax", Fused)
+local Adamax = class.class("optim.Adamax", Fused)
 
 local defaults = {lr = 2e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0}
 
 Adamax.clocks = {"step"}
 
----@param params Tensor[]|table[]
----@param options? table  any of `defaults`
-function Adamax:__init(params, options)
-   parent.__init(self, params, options, defaults, Adam.check)
-end
+Fused.define(Adamax, defaults, Adam.check)
 
 local names <const> = {"exp_avg", "exp_inf"}
 

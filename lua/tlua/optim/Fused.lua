@@ -22,12 +22,19 @@ local Fused, parent = class.class("optim.Fused", Optimizer)
 Fused.clocks = {}
 Fused.implementations = {fused = true, foreach = true, differentiable = true}
 
---- Makes the optimizer; every subclass calls this method in its constructor.
----@param defaults table<string, any>  the class's options; those of all classes are added to it
-function Fused:__init(params, options, defaults, check)
+--- Defines a class's constructor.
+---@param cls table  the class
+---@param defaults table<string, any>  its options; those of all classes are added to them
+---@param check fun(o: table): string?, string?  returns an option that does not fit, and what would
+function Fused.define(cls, defaults, check)
    local all = {maximize = false, capturable = false, master_weights = false}
    for name, value in pairs(defaults) do all[name] = value end
-   parent.__init(self, params, options, all, check)
+
+   ---@param params Tensor[]|table[]
+   ---@param options? table  any of the defaults
+   function cls:__init(params, options)
+      parent.__init(self, params, options, all, check)
+   end
 end
 
 --- Returns the rule of a step and its arguments. Every subclass defines it.

@@ -15,7 +15,7 @@ local Fused = require "tlua.optim.Fused"
 ---     --> tensor([0.7500])
 ---@class optim.Lion: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Lion
-local Lion, parent = class.class("optim.Lion", Fused)
+local Lion = class.class("optim.Lion", Fused)
 
 -- The options. weight_decay is decoupled, as in AdamW.
 local defaults = {lr = 1e-4, betas = {0.9, 0.99}, weight_decay = 0}
@@ -26,11 +26,7 @@ local function check(o)
    return checks.betas(o)
 end
 
----@param params Tensor[]|table[]
----@param options? table  any of `defaults`
-function Lion:__init(params, options)
-   parent.__init(self, params, options, defaults, check)
-end
+Fused.define(Lion, defaults, check)
 
 local names <const> = {"exp_avg"}
 

@@ -17,7 +17,7 @@ local Fused = require "tlua.optim.Fused"
 ---     --> true
 ---@class optim.NAdam: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.NAdam
-local NAdam, parent = class.class("optim.NAdam", Fused)
+local NAdam = class.class("optim.NAdam", Fused)
 
 local defaults = {
    lr = 2e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0, momentum_decay = 4e-3,
@@ -32,11 +32,7 @@ local function check(o)
    return Adam.check(o)
 end
 
----@param params Tensor[]|table[]
----@param options? table  any of `defaults`
-function NAdam:__init(params, options)
-   parent.__init(self, params, options, defaults, check)
-end
+Fused.define(NAdam, defaults, check)
 
 function NAdam:initial(name)
    return name == "mu_product" and 1 or 0

@@ -15,7 +15,7 @@ local Fused = require "tlua.optim.Fused"
 ---     --> tensor([0.5000])
 ---@class optim.RAdam: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.RAdam
-local RAdam, parent = class.class("optim.RAdam", Fused)
+local RAdam = class.class("optim.RAdam", Fused)
 
 local defaults = {
    lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0,
@@ -24,11 +24,7 @@ local defaults = {
 
 RAdam.clocks = {"step"}
 
----@param params Tensor[]|table[]
----@param options? table  any of `defaults`
-function RAdam:__init(params, options)
-   parent.__init(self, params, options, defaults, Adam.check)
-end
+Fused.define(RAdam, defaults, Adam.check)
 
 function RAdam:rule(o)
    return "radam", Adam.moments,

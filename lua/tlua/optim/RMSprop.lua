@@ -16,7 +16,7 @@ local Fused = require "tlua.optim.Fused"
 ---     --> tensor([0.5000])
 ---@class optim.RMSprop: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.RMSprop
-local RMSprop, parent = class.class("optim.RMSprop", Fused)
+local RMSprop = class.class("optim.RMSprop", Fused)
 
 local defaults = {
    lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0, centered = false,
@@ -28,11 +28,7 @@ local function check(o)
    return checks.not_negative(o, {"lr", "alpha", "eps", "weight_decay", "momentum"})
 end
 
----@param params Tensor[]|table[]
----@param options? table  any of `defaults`
-function RMSprop:__init(params, options)
-   parent.__init(self, params, options, defaults, check)
-end
+Fused.define(RMSprop, defaults, check)
 
 function RMSprop:rule(o)
    local rule, names = "rmsprop", {"square_avg"}

@@ -17,7 +17,7 @@ local Fused = require "tlua.optim.Fused"
 ---     --> tensor([0.7500])
 ---@class optim.Rprop: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.Rprop
-local Rprop, parent = class.class("optim.Rprop", Fused)
+local Rprop = class.class("optim.Rprop", Fused)
 
 -- The options. lr: the initial step sizes; step_sizes: their bounds; etas: the factors by which
 -- they shrink and grow.
@@ -39,11 +39,7 @@ local function check(o)
    return checks.not_negative(o, {"lr"})
 end
 
----@param params Tensor[]|table[]
----@param options? table  any of `defaults`
-function Rprop:__init(params, options)
-   parent.__init(self, params, options, defaults, check)
-end
+Fused.define(Rprop, defaults, check)
 
 function Rprop:initial(name, o)
    if name ~= "step_size" then return 0 end

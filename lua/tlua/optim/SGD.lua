@@ -15,7 +15,7 @@ local Fused = require "tlua.optim.Fused"
 ---     --> 1.0
 ---@class optim.SGD: optim.Fused
 ---@overload fun(params: Tensor[]|table[], options?: table): optim.SGD
-local SGD, parent = class.class("optim.SGD", Fused)
+local SGD = class.class("optim.SGD", Fused)
 
 local defaults = {lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0, nesterov = false}
 
@@ -27,11 +27,7 @@ local function check(o)
    end
 end
 
----@param params Tensor[]|table[]
----@param options? table  any of `defaults`
-function SGD:__init(params, options)
-   parent.__init(self, params, options, defaults, check)
-end
+Fused.define(SGD, defaults, check)
 
 local none <const>, buffer <const> = {}, {"momentum_buffer"}
 
