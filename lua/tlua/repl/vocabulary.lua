@@ -13,7 +13,6 @@ LU_data: a factorisation
 LU_pivots: the exchanged rows
 accumulate: whether values are added to those that are there
 align_corners: whether the corner pixels keep their place
-alpha: the factor of the second operand
 argnums: the number of the argument, from 1, or a list of them
 assign: whether the module takes the given tensors instead of copying their elements
 atol: the absolute tolerance
@@ -22,7 +21,6 @@ axis1: a dimension
 b_hh: the bias of the state
 b_ih: the bias of the input
 batch_first: whether the batch is the first dimension
-beta: the factor of the first operand
 bias: the bias, or none
 bidirectional: whether a second pass goes from the last step to the first
 callback: the function that is called
@@ -44,7 +42,6 @@ dilation: the distance between elements of a window
 dim: the dimension, counted from 1; negative ones count from the end
 dim0: a dimension
 dim1: a dimension
-dim2: a dimension
 dims: the dimensions
 downscale_factor: the divisor of each spatial size
 dropout: the probability that an element becomes 0
@@ -59,7 +56,6 @@ generator: the torch.Generator that random numbers come from
 given: the number of elements, or a list of elements
 has_aux: whether the function returns a second value, which is handed on
 has_biases: whether there are biases
-height: the number of rows
 help: the text that explains it
 hermitian: whether the matrix is symmetric or Hermitian
 high: the largest integer, exclusive
@@ -72,23 +68,16 @@ inplace: whether the input is changed and returned
 input: the input
 input2: the second input
 input_lengths: the lengths of the inputs
-inputs: the inputs
-interpolation: "linear", "lower", "higher", "midpoint" or "nearest": the result between two elements
 keepdim: whether a reduced dimension stays, with size 1
 kernel_size: the window's size, one number for all dimensions or one for each
 key: the key
-largest: whether the largest are meant
 left: whether the system is A X = B, not X A = B
 lengths: the length of each sequence
-low: the smallest integer
 mask: a tensor of booleans
 mat2: a matrix
-max: the largest value
 mean: the mean
 memory_format: the order of the elements in memory, such as "channels_last"
-min: the smallest value
 minlength: the least length of the result
-model: the module
 module: the module
 msg: the message
 n: the number
@@ -102,7 +91,6 @@ num_samples: the number of draws
 obj: a value without tensors
 object: any value
 offset: the diagonal's distance from the main one
-optimizer: the optimizer
 options: further arguments by name
 other: the second operand
 out: gets the result
@@ -114,11 +102,9 @@ path: of the file
 pivot: whether rows are exchanged
 pivots: the exchanged rows
 precision: "highest", "high" or "medium"
-prefix: the beginning
 process_group: the group of ranks; all ranks by default
 queries: the values that are looked up
 randomness: "error", "same" or "different": random numbers of the examples
-range: the smallest and the largest value
 rcond: singular values below rcond times the largest count as 0
 reduction: "none", "mean" or "sum" of the losses
 replacement: whether an element may be drawn again
@@ -133,12 +119,10 @@ scale_factor: the factor of each spatial size
 self: the tensor
 shape: the sizes
 size: the sizes
-sizes: the sizes
 sorted: whether the result is sorted
 source: the tensor that values are taken from
 split_sizes: the size of each piece
 stable: whether equal values keep their order
-start: the first value
 state: a state as the function that returns it gives it
 state_dict: a state as `state_dict` returns it
 std: the standard deviation
@@ -148,7 +132,6 @@ stream_ptr: the address of a stream of CUDA
 strict: whether a missing or an unexpected name is an error
 stride: the step in each dimension
 target_lengths: the lengths of the targets
-tensor: the tensor
 tensor_name: the name of the parameter or buffer
 tensors: a list of tensors
 text: the text
@@ -166,33 +149,24 @@ w_hh: the weight of the state
 w_ih: the weight of the input
 width: the number of columns
 world_size: the number of ranks
-x: the first operand
-y: the second operand
 ]],
    ["torch.nn."] = [[
 _random_samples: the random numbers to use instead of new ones
 acc_dtype: the dtype in which losses are summed
 activation: "relu", "gelu" or a function
-add_bias_kv: whether a trained token is added to keys and values
-add_zero_attn: whether a token of zeros is added to keys and values
 affine: whether there are a weight and a bias for each channel
 allow_retain_graph: whether backward may run twice
 allowed: whether the implementation may be chosen
 amount: the part of the elements, from 0 to 1, or their number
 anchor: the inputs
 approximate: "none" for the exact function, or "tanh" for its approximation by tanh
-b_hh: the bias of the state
-b_ih: the bias of the input
 backend: the implementation, an nn.attention.SDPBackend
-batch_first: whether the batch is the first dimension
-batch_sizes: the number of samples at each step
 bias: whether there is a bias
 bidirectional: whether a second pass goes from the end to the beginning
 blank: the class of no label
 bn_eps: the eps of the batch norm
 broadcast_buffers: whether rank 0's buffers are sent to all ranks before each forward pass
 bucket_cap_mb: the size of a bucket of gradients in MB
-ceil_mode: whether a last, incomplete window counts
 chunking_method: "auto", "aspect_ratio" or "aspect_ratio:N"
 constant_scalar: the constant
 conv_w: the weight of the convolution
@@ -204,26 +178,18 @@ device: the parameters' device
 dilation: the distance of elements in the window
 dim_feedforward: the size between the two linear layers
 distance_function: the distance of two inputs
-div_value: the divisor of a cluster's size
 divisor_override: replaces the window's size as divisor
-downscale_factor: the divisor of each spatial size
 dropout: the probability of dropout
 dtype: the parameters' dtype
 elementwise_affine: whether there are a weight and a bias for each element
 embedding_dim: the size of a vector
-end_dim: the last dimension
 error_if_nonfinite: whether a norm that is infinite or NaN is an error
 from: the module whose parametrizations are copied
 full: whether the constant part of the loss is added
 gain: the factor of the result
 groups: the number of groups of channels that are separate
-has_biases: whether there are biases
-head: the head
 head_bias: whether the head has a bias
 hidden_size: the number of features of the hidden state
-hook: the function that is called
-hx: the state before
-ignore_index: the class that does not count
 in1_features: the number of features of the first input
 in2_features: the number of features of the second input
 in_channels: the number of channels of the input
@@ -231,32 +197,22 @@ in_features: the number of features of the input
 include_last_offset: whether the last offset is the end of the last bag
 init: the value of the weight at the beginning
 init_sync: whether rank 0's parameters and buffers are sent to all ranks at the beginning
-input1: the first input
-input2: the second input
-input_lengths: the lengths of the inputs
 input_size: the number of features of the input
 intype: the dtype of the input
 is_causal: whether a token sees only those before it
-kdim: the number of features of keys
-kernel_size: the window's size, one number for all dimensions or one for each
 keys: the keys
 label_smoothing: the probability that is shared among all classes
-lambd: the threshold
 layer_norm_eps: the epsilon of the normalisations
 log_input: whether the input is the logarithm of the rate
 log_target: whether the target is a logarithm
 logits: the unnormalised log probabilities
-lower: the lower bound
 margin: the distance that is wanted
 max_norm: the largest norm of a vector; longer ones are shortened
-max_val: the upper bound
 memory: the encoder's result
 memory_is_causal: whether a token sees only the memory before it
 memory_key_padding_mask: true where the memory is padding
 memory_mask: a mask of the attention to the memory
-min_val: the lower bound
 mode: the algorithm, such as "nearest" or "bilinear"
-module: the module
 modules: the modules
 momentum: the part of a new batch in the running statistics; nil for their mean
 n: the number of dimensions of an input without batch dimension
@@ -266,18 +222,14 @@ n_classes: the number of classes
 n_power_iterations: the number of power iterations in a call
 ndim: the number of dimensions of an input without batch dimension
 negative: inputs of another class
-negative_slope: the slope below 0
 nhead: the number of heads
 nonlinearity: "tanh" or "relu"
 norm_first: whether normalisation comes before each part
 numInputDims: the number of dimensions of an input without batch dimension
 num_channels: the number of channels
-num_classes: the number of classes
 num_embeddings: the number of vectors
 num_features: the number of channels
-num_groups: the number of groups of channels
 num_heads: the number of heads
-num_layers: the number of layers
 orthogonal_map: "matrix_exp", "cayley" or "householder"
 out_channels: the number of channels of the result
 out_features: the number of features of the result
@@ -292,19 +244,15 @@ padded_sequences: the padded sequences
 padding: the number of elements put on both sides of each dimension
 padding_idx: the position whose vector is not trained
 padding_mode: "zeros", "reflect", "replicate" or "circular"
-per_sample_weights: the weight of each vector
 persistent: whether the buffer is part of the state_dict
 pos_weight: the weight of positive targets
 positive: inputs of the same class
 proj_size: the size of projected outputs; 0 for none
 recompute_scale_factor: whether the scale is computed again from the sizes of input and result
-reduction: "none", "mean" or "sum" of the losses
-return_indices: whether positions are returned, too
 running_mean: the running means
 running_var: the running variances
 scale_grad_by_freq: whether gradients are divided by the count of the position in the batch
 scores: the importance of each element
-seed: the seed
 seq_dim: the dimension of the sequence
 sequence: the packed sequence
 sorted_indices: the positions of the samples in order of length, longest first
@@ -313,87 +261,59 @@ src: the source sequence
 src_is_causal: whether a token of the source sees only those before it
 src_key_padding_mask: true where the source is padding
 src_mask: a mask of the source's attention
-start_dim: the first dimension
-state_dict: a state as `state_dict` returns it
 stride: the window's step; kernel_size for pools unless given
 swap: whether the nearer of the two distances to the negative counts
 target: the values that the input is compared with
-target_lengths: the lengths of the targets
 tgt: the target sequence
 tgt_is_causal: whether a token of the target sees only those before it
 tgt_key_padding_mask: true where the target is padding
 tgt_mask: a mask of the target's attention
-threshold: the threshold
 track_running_stats: whether running statistics are kept for evaluation
 unsafe: whether the results' shape and dtype are left unchecked
 unsorted_indices: the positions that restore the samples' order
-upper: the upper bound
 upscale_factor: the factor of each spatial size
 use_input_stats: whether the statistics are those of the input
 val: the value of all elements
-vdim: the number of features of values
-w_hh: the weight of the state
-w_ih: the weight of the input
 weight: factors of the losses
-x1: the first input
-x2: the second input
 zero_infinity: whether infinite losses become 0
 ]],
    ["torch.nn.functional."] = [[
 bias: the bias, or none
 dtype: the dtype of the result
-p: the probability of an element to be zeroed
 weight: the weight
 ]],
    ["torch.nn.init."] = [[
 nonlinearity: the activation after the layer, such as "relu" or "leaky_relu"
-a: the lower bound, or the slope below 0
-b: the upper bound
-mean: the mean
 mode: "fan_in" or "fan_out"
-sparsity: the part of elements that are 0
-std: the standard deviation
 tensor: the tensor to fill
 ]],
    ["torch.optim."] = [[
 differentiable: only false, since a step is not recorded; for programs written for PyTorch
 foreach: for programs written for PyTorch; all parameters are stepped at once
 fused: for programs written for PyTorch; all parameters are stepped at once
-T_max: the number of steps until the least rate
 adjust_lr_fn: how the rate is adjusted to a matrix's shape
 amsgrad: whether the largest running mean so far divides
 anneal_strategy: "cos" or "linear"
-avg_fn: computes the new average of a parameter
-base_lr: the least rate
 base_momentum: the least momentum
 beta2_decay: the decay of the second factor
 betas: the factors of the running means
 capturable: whether a step can be part of a graph of the device
-centered: whether the mean of gradients is taken from their squares
-cycle_momentum: whether momentum changes against the rate
 d: the largest root mean square of a step
-dampening: the part of a gradient that momentum leaves out
 decoupled_weight_decay: whether the decay is taken from the parameters
 div_factor: max_lr / the first rate
-end_factor: the last factor
-epochs: the number of epochs
 eps: is added to a denominator
 eta_min: the least rate
 etas: the factors of a step size
-factor: the factor of the rate
 final_div_factor: the first rate / the last rate
 gamma: the factor of the rate
 history_size: the number of kept steps
-hook: the function that is called
 initial_accumulator_value: the first sums of squares
-lambd: the decay of the average
 last_epoch: the number of steps already made; -1 at the beginning
 lr: the learning rate
 lr_decay: the decay of the rate
 master_weights: whether float32 copies of narrower parameters are kept
 max_eval: the most evaluations of a step
 max_iter: the most iterations of a step
-max_lr: the largest rate
 max_momentum: the largest momentum
 maximize: whether steps go up
 milestones: the steps at which the rate changes
@@ -401,32 +321,21 @@ min_lr: the least rate
 mode: "min" or "max"
 momentum: the factor of the last step
 momentum_decay: the decay of momentum
-multi_avg_fn: computes the new averages of all parameters
 nesterov: whether momentum is Nesterov's
 ns_coefficients: the coefficients of the Newton-Schulz iteration
 ns_steps: the number of Newton-Schulz iterations
 optimizer: the optimizer whose rates are set
 params: the parameters, or groups of them with options of their own
-patience: the number of steps without improvement
 pct_start: the part of the steps in which the rate rises
 rho: the factor of the running mean of squares
-start_factor: the first factor
-step_size: the number of steps between changes
 step_sizes: the smallest and the largest step
-steps_per_epoch: the number of steps of an epoch
-swa_lr: the rate at the end
 t0: the step at which averaging begins
 tolerance_change: ends a step if the change is that small
 tolerance_grad: ends a step if the gradient is that small
-total_iters: the number of steps until the end
-total_steps: the number of steps
-use_buffers: whether buffers are averaged, too
 weight_decay: the factor with which parameters are added to gradients, or shrunk
-dict: a state as `state_dict` returns it
 kind: whether the hook runs before or after each step
 max_norm: the largest norm of all gradients together
 g: the number of the group of parameters
-next_lr: computes a group's rate for the next step
 step_size_down: the number of steps in which the rate falls
 ]],
    ["torch.distributed."] = [[
@@ -439,13 +348,8 @@ buffers: the tensors that are split along the sequence
 checkpoint_id: the folder
 chunk: the number of the part of the batch
 coordinate: this rank's position in each dimension of the mesh
-cpu_offload: whether the state is moved to the CPU
-desired_input_layouts: the layout that the module needs
-desired_output_layouts: the layout that is wanted of the results
 device_mesh: the mesh of ranks
-dict: a state as `state_dict` returns it
 dsd_fqn_modifiers: only "_fqn_modifiers"; for programs written for PyTorch
-dst: the rank that gets the result
 file_name: the file of the store
 flatten_optimizer_state_dict: only false; for programs written for PyTorch
 full_state_dict: whether the state is whole on each rank
@@ -457,18 +361,14 @@ group_rank: the rank's number in the group
 groups: the group of ranks of each dimension of the mesh
 host_name: the host of the store
 ignore_frozen_params: whether parameters without gradients are left out
-ignore_index: the class that does not count
-input_layouts: the layout of the arguments
 input_list: the tensors to be sent
 input_split_sizes: the number of rows for each rank
 input_tensor: the tensor of this rank
 input_tensor_list: the tensors to be sent
 is_causal: whether a token sees only those before it
-is_master: whether this rank serves the store
 keep_submodule_prefixes: only true; for programs written for PyTorch
 local_tensor: this rank's shard of the tensor
 loss: the function that computes the loss
-loss_fn: computes the loss of a part of the batch
 mesh: the mesh of ranks
 mesh_dim: the dimension of the mesh
 mesh_dim_names: the names of the mesh's dimensions
@@ -478,70 +378,49 @@ model: the model
 model_state_dict: a state of the model
 n_microbatches: the number of parts of a batch
 num_stages: the number of stages
-object_gather_list: gets the values on rank dst
 object_list: the values
 op: how values are reduced, such as "sum" or ReduceOp.MAX
 optim_state_dict: a state of optimizers
 optimizers: the optimizer, or a list of them
 output: gets the result
-output_layouts: the layout of the results
 output_split_sizes: the number of rows from each rank
 output_tensor: gets the result
 output_tensor_list: gets the results
 output_tensor_lists: get the result of each tensor
 p2p_op_list: the messages
 parent_pg: the group that is split
-peer: the other rank
-placements: how the tensor is distributed over each dimension of the mesh
-port: the port of the store
 process_group: the group of ranks; all by default
 random_seed: the seed of the first random matrices
-rank: this rank's number, from 0
-ranks: the ranks of the group
 ranks_per_subgroup_list: the ranks of each group
-reduce_op: how values are reduced, such as "sum" or "avg"
 scale_grads: whether gradients are divided by the number of parts
 scatter_list: the tensor for each rank, on rank src
 scatter_object_output_list: gets the value in its first element
-secret: the word that all ranks know
 seq_dims: the dimension of the sequence in each tensor
-sequence_dim: the dimension of the sequence
 split_ranks: the ranks of each group
-split_sizes: the number of rows for each rank
 src: the rank that sends
-stage: the stage of this rank
 stage_index: the stage's number, from 0
-stages: the stages of this rank
 submodule: the stage's part of the model
 tag: distinguishes messages between the same ranks
 tensor: the tensor that is sent, or that gets the result
 tensor_list: gets the tensor of each rank
-top_k: the number of experts for each token
 use_error_feedback: whether the compression's error is added to the next gradient
 use_local_output: whether results are plain tensors
 values: the value of each key
 warm_start: whether the compression starts from the last step's matrices
-world_size: the number of ranks
 ]],
    ["torch.data."] = [[
-batch_size: the number of items of a batch
 buffer_size: the number of items that may wait
 conversion: is called with each list of items, or maps columns to functions
 datapipe: the pipe that is read
-dataset: the dataset
 datasets: the datasets, one after another
-drop_last: whether an incomplete batch is left out
-fn: is called with each item
 generator: the torch.Generator of the random order
 iterable: the values, or a function that returns an iterator
 num_of_instances: the number of workers
 rng: the torch.Generator of the seeds
-root: the folder
 sampler_args: further arguments of the sampler
 sampler_kwargs: further arguments of the sampler by name
 sequence: the list
 source_datapipe: the pipe that is read
-unbatch_level: the number of levels of batches that are flattened first
 value: the value, or a table of values
 weights: the weight of each position; they need not sum to 1
 what: the function or class that is called
@@ -552,32 +431,19 @@ comment: is appended to the name of the folder
 filename_suffix: is appended to the name of the file
 flush_secs: the number of seconds between two writes to the file
 hparams: the hyperparameters by name
-log_dir: the folder of the files
-main_tag: the name before those of the curves
 max_queue: the number of events that may wait
 sample_rate: the number of samples in a second
-step: the number of the step
 tag: the curve's name
-value: the value
 values: the value of each curve
 ]],
    ["torch.autograd."] = [[
 ...: the tensors
 check_undefined_grad: whether backward is tried without some gradients
-create_graph: whether the result can be differentiated
 eps: the step of the differences
 error_message: the error of an operator that saves a tensor
-fast_mode: whether a random projection is compared
-grad_outputs: the gradient of each output
 grad_tensors: the gradient of each tensor
 inputs: the tensors whose gradients are wanted
-materialize: whether missing gradients are zeros instead of nil
-nondet_tol: the largest difference of two backward passes
-outputs: the tensors that are differentiated
 raise_exception: whether a difference is an error
-strict: whether an independent result is an error
-v: the vector of the product
-vec: the vector of the product
 ]],
    ["torch.optim.ASGD"] = [[
 alpha: the power of the step's number in the decay of the rate
@@ -585,17 +451,8 @@ alpha: the power of the step's number in the decay of the rate
    ["torch.optim.RMSprop"] = [[
 alpha: the factor of the running mean of squares
 ]],
-   ["torch.distributed.P2POp"] = [[
-op: torch.distributed.isend or irecv
-tensor: the tensor that is sent or received
-]],
    ["torch.nn.SmoothL1Loss"] = [[
 beta: the difference at which the loss becomes linear
-]],
-   ["torch.nn.LocalResponseNorm"] = [[
-alpha: the factor of the mean of squares
-beta: the exponent
-k: is added to the mean of squares
 ]],
    ["torch.nn.TripletMarginLoss"] = [[
 p: the order of the norm
@@ -607,9 +464,6 @@ p: the exponent of the differences, 1 or 2
 mode: "bilinear", "nearest" or "bicubic"
 padding_mode: "zeros", "border" or "reflection"
 ]],
-   ["torch.device"] = [[
-index: the device's number, from 0
-]],
    ["torch.signal.windows."] = [[
 sym: true unless given: the last element equals the first; false: the element after it would
 ]],
@@ -617,15 +471,7 @@ sym: true unless given: the last element equals the first; false: the element af
 norm: "backward" (unless given), "ortho" or "forward": which results are divided
 s: the sizes to which the transformed dimensions are cut or padded with zeros
 ]],
-   ["torch.narrow"] = [[
-start: the first position, from 1
-]],
-   ["torch.Tensor.unfold"] = [[
-size: the size of a slice
-step: the distance of slices
-]],
    ["torch.linalg."] = [[
-n: the exponent
 LD: the factors, as ldl_factor returns them
 LU: the factors, as lu_factor returns them
 UPLO: "L" or "U": the triangle that is read
@@ -664,7 +510,6 @@ local_path: the file or folder to copy
 run_name: the name of the run
 status: the state in which the run ends
 tags: the tags by name
-value: the value
 ]],
    ["torch.utils.benchmark."] = [[
 description: the text of the row
@@ -682,14 +527,12 @@ task: the description of the measured code
 average: "macro", "micro", "weighted" or "none": how the values of classes are combined
 default: the value if the option is not given
 description: the text that explains the program
-ignore_index: the class that does not count
 interval: the number of seconds between two outputs
 log_x: whether the horizontal axis is logarithmic
 log_y: whether the vertical axis is logarithmic
 names: the names
 note: the text after the bar
 save: the path of an SVG or PNG file
-stream: the file that the bar is written to
 tensor: the picture
 top_k: the number of classes among which the label may be
 what: the number of steps, or a list, loader or iterator to go through
@@ -708,11 +551,7 @@ op: the operator, or its name
 options: may have setup_context, which saves values for backward
 ]],
    ["torch.profiler."] = [[
-key: the name of the row
-metric: the time that is written for each stack
 options: how events are grouped or rows are sorted
-path: the path of the file
-title: the title of the page
 ]],
    ["torch.export."] = [[
 path: the path of the file
@@ -736,7 +575,6 @@ angle: the angles in radians
 ]],
    ["torch.complex"] = [[
 imag: the imaginary parts
-real: the real parts
 ]],
    ["torch.isin"] = [[
 assume_unique: whether both tensors have no equal elements, which is faster
@@ -745,22 +583,12 @@ elements: the elements that are looked for
    ["torch.frombuffer"] = [[
 buffer: the bytes
 ]],
-   ["torch.moveaxis"] = [[
-destination: the new positions of these dimensions
-]],
-   ["torch.movedim"] = [[
-destination: the new positions of these dimensions
-]],
    ["torch.Tensor.float_power_"] = [[
 exponent: the exponents
 ]],
    ["torch.Tensor.cauchy_"] = [[
 median: the median of the distribution
 sigma: half the distance between the quartiles
-]],
-   ["torch.narrow_copy"] = [[
-length: the number of positions
-start: the first position, from 1
 ]],
    ["torch.raise"] = [[
 message: the message, or any other error value
@@ -800,9 +628,6 @@ peer: the other device
    ["torch.sim.get_device_index"] = [[
 optional: whether nil stands for the current device
 ]],
-   ["torch.sim.can_device_access_peer"] = [[
-peer: the other device
-]],
    ["torch.cuda.nvtx.range_end"] = [[
 range_id: the number that range_start returned
 ]],
@@ -832,9 +657,6 @@ root: the module
    ["torch.io."] = [[
 kind: the format of the bytes
 ]],
-   ["torch.scalar_tensor"] = [[
-s: the value
-]],
    ["torch.roll"] = [[
 shifts: the number of positions by which elements move, in each dimension
 ]],
@@ -853,9 +675,6 @@ unitriangular: whether the diagonal is taken to be 1
    ["torch.lu_unpack"] = [[
 unpack_data: whether the factors are returned
 unpack_pivots: whether the permutation is returned
-]],
-   ["torch.combinations"] = [[
-with_replacement: whether an element may occur twice
 ]],
    ["torch.index_fill"] = [[
 value: the value of the elements at these positions
