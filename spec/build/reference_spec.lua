@@ -155,7 +155,7 @@ describe("lists of names beside the declarations", function()
       end
       table.sort(unknown)
       assert.equal("", table.concat(unknown, " "))
-      assert.is_true(count > 400)
+      assert.is_true(count > 350)
    end)
 
    it("complete the fields of tensors that annotations declare", function()

@@ -256,7 +256,8 @@ function M.handle(fn, signature, ...)
    local level, found = highest(named)
    local n = found.value:size(1)
    local rules = require "tlua.func.rules"
-   local rule = rules[signature.name] or signature.pointwise and rules.pointwise
+   local rule = rules[signature.name]
+      or signature.pointwise and require "tlua.func.rule_parts".pointwise
    local c = describe(signature, named, level, n)
    if rule and named.out == nil and in_range(c) then
       if signature.name:find "_$" then keep_arguments(named[signature[1].name] or found) end

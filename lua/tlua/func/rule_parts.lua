@@ -142,4 +142,18 @@ function M.product(a, ra, b, rb, batched)
    return result
 end
 
+--- The rule for operators whose entries have a kernel for each element (`pointwise` in src/ops):
+--- `batched.lua` uses it for all of them that have no other rule.
+---@param c table
+---@return any
+function M.pointwise(c)
+   local rank = M.common_rank(c)
+   if not rank or c.a.memory_format then return nil end
+   if c.signature.name:find "_$" then
+      local first = c.signature[1].name
+      if not c.batched[first] or c.rank[first] ~= rank then return nil end
+   end
+   return c.call(M.all_aligned(c, rank))
+end
+
 return M

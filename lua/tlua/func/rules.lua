@@ -13,22 +13,9 @@ local shifted, with_sizes, aligned, expanded = parts.shifted, parts.with_sizes, 
    parts.expanded
 local only_batched, copied = parts.only_batched, parts.copied
 local common_rank, all_aligned = parts.common_rank, parts.all_aligned
+local pointwise = parts.pointwise
 
 -- Element by element --------------------------------------------------------------------------
-
---- The rule for operators whose entries have a kernel for each element (`pointwise` in src/ops):
---- `batched.lua` uses it for all of them that have no other rule.
----@param c table
----@return any
-function M.pointwise(c)
-   local rank = common_rank(c)
-   if not rank or c.a.memory_format then return nil end
-   if c.signature.name:find "_$" then
-      local first = c.signature[1].name
-      if not c.batched[first] or c.rank[first] ~= rank then return nil end
-   end
-   return c.call(all_aligned(c, rank))
-end
 
 -- Compositions of such operators.
 define([[positive bitwise_not deg2rad rad2deg nan_to_num logit special.erf special.erfc
@@ -40,13 +27,13 @@ define([[positive bitwise_not deg2rad rad2deg nan_to_num logit special.erf speci
    nn.functional.sigmoid nn.functional.tanh div divide rsub special.xlogy special.xlog1py ldexp
    float_power clamp clip where masked_fill isclose clone detach contiguous float double half
    bfloat16 long int short bool to type_as zeros_like ones_like full_like empty_like div_ clamp_
-   relu_ masked_fill_ zero_ fill_]], M.pointwise)
+   relu_ masked_fill_ zero_ fill_]], pointwise)
 
 -- `where` with only a condition returns positions
 define("where", function(c)
    local second = c.signature[2]
    if not second or c.a[second.name] == nil then return nil end
-   return M.pointwise(c)
+   return pointwise(c)
 end)
 
 -- Casts a tensor. to(other) and type_as(other) use only the dtype of `other`.
@@ -105,7 +92,7 @@ define([[sum mean prod amax amin all any nansum nanmean std var logsumexp count_
 local function extreme(along)
    return function(c)
       if not c.batched.self or c.rank.self == 0 then return nil end
-      if c.a.other ~= nil then return M.pointwise(c) end
+      if c.a.other ~= nil then return pointwise(c) end
       if c.a.dim == nil then return along(c.a.self:flatten(2), 2) end
       return reduce(c)
    end
