@@ -168,7 +168,7 @@ TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) $(if $(SANITIZE),-DTLI_DEB
   $(if $(WINDOWS),-D__USE_MINGW_ANSI_STDIO=1) $(CPPFLAGS)
 ifneq ($(PROFILE),)
 TL_CFLAGS += -ffunction-sections -fdata-sections
-TL_CPPFLAGS += -DTLI_INFER
+TL_CPPFLAGS += -DTLI_INFER $(if $(filter runtime,$(PROFILE)),-DTLI_RUNTIME)
 override LDFLAGS += -Wl,--gc-sections
 endif
 TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(WINDOWS)$(WASM),,-pthread) $(LDFLAGS)
@@ -216,10 +216,11 @@ BUILT_IN_SRC := $(filter-out kernels/cpu/left_out.c,$(BUILT_IN_SRC))
 ifeq ($(PROFILE),)
 LIB_SRC := $(filter-out src/lua/left_out.c,$(LIB_SRC))
 else
-LIB_SRC := $(filter-out src/dist/% src/graph/% $(addprefix src/lua/,dist.c program.c observe/profile.c),$(LIB_SRC))
+LIB_SRC := $(filter-out src/dist/% $(if $(filter runtime,$(PROFILE)),src/lua/% src/io/%,src/graph/% \
+  $(addprefix src/lua/,dist.c program.c observe/profile.c)),$(LIB_SRC))
 ISA_SRC := $(filter-out %_c64.c %_c128.c,$(filter kernels/cpu/isa/% \
   $(foreach f,$(BASE_FAMILIES) $(KERNEL_FAMILIES),kernels/cpu/$f/%),$(ISA_SRC)))
-BUILT_IN_SRC := kernels/cpu/backend.c kernels/cpu/left_out.c $(filter kernels/meta/% \
+BUILT_IN_SRC := kernels/cpu/backend.c kernels/cpu/left_out.c $(filter $(if $(filter runtime,$(PROFILE)),,kernels/meta/%) \
   $(foreach f,$(BASE_FAMILIES) $(KERNEL_FAMILIES),kernels/cpu/$f/%),$(BUILT_IN_SRC))
 LUA_SRC := $(filter-out $(INFER_LUA_NOT:%=lua/tlua/%.lua),$(filter $(INFER_LUA:%=lua/tlua/%.lua),$(LUA_SRC)))
 endif
@@ -228,12 +229,13 @@ GENERATOR := $(sort $(wildcard src/gen/*.lua src/lua/*.lua)) \
   $(addprefix src/,tlua.h $(addprefix core/kernel/,iter.h fault.h parts.h kernel.h lapack.h) $(addprefix core/device/,api.h backend.h host.h))
 
 FAMILIES := $(basename $(notdir $(SCHEMAS)))
-GEN_SRC := $(foreach f,$(FAMILIES),$(GEN)/ops_$f.c $(GEN)/bind_$f.c) $(if $(PROFILE),,$(GEN)/calls.c)
+GEN_SRC := $(FAMILIES:%=$(GEN)/ops_%.c) $(if $(filter runtime,$(PROFILE)),,$(FAMILIES:%=$(GEN)/bind_%.c)) \
+  $(if $(filter infer,$(PROFILE)),,$(GEN)/calls.c)
 GEN_OTHER := $(addprefix $(GEN)/,ops.h calls.h kernels.h each_pointwise.h each_reduction.h each_scan.h bind.h manual.lua signatures.lua gradlist.lua operators.lua)
 
 LIB_OBJ := $(LIB_SRC:%.c=$(OBJ)/%.o) $(BUILT_IN_SRC:%.c=$(OBJ)/%.o) \
   $(foreach isa,$(ISAS),$(ISA_SRC:%.c=$(OBJ)/%.$(isa).o)) \
-  $(GEN_SRC:$(GEN)/%.c=$(OBJ)/gen/%.o) $(OBJ)/gen/embed.o
+  $(GEN_SRC:$(GEN)/%.c=$(OBJ)/gen/%.o) $(if $(filter runtime,$(PROFILE)),,$(OBJ)/gen/embed.o)
 MAIN_OBJ := $(MAIN_SRC:%.c=$(OBJ)/%.o)
 # What plugins share is in kernels/device.
 DEVICE_OBJ := $(patsubst %.c,$(OBJ)/%.o,$(sort $(wildcard kernels/device/*.c)))
@@ -289,9 +291,9 @@ endif
 
 .PHONY: all demo test sim emulated clang cross test-arm wasm asan emulated-asan tsan valgrind bench \
   registers traffic instructions races host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes rockspecs deps config help \
-  install install-debug uninstall size infer clean
+  install install-debug uninstall size infer runtime clean
 
-all: $(if $(PROFILE),$(STATIC_LIB) $(BUILD)/digits,$(TLUA) $(LIBRARIES) $(PLUGINS)) ## build ./tlua and the libraries (default)
+all: $(if $(PROFILE),$(STATIC_LIB) $(if $(filter runtime,$(PROFILE)),,$(BUILD)/digits),$(TLUA) $(LIBRARIES) $(PLUGINS)) ## build ./tlua and the libraries (default)
 demo: ## install what is missing, build, train on real digits
 test: ## install what is missing, build, run all specs
 cross: ## build for another machine: TARGET=aarch64-linux-gnu, x86_64-w64-mingw32 ...
@@ -327,6 +329,7 @@ install: ## copy to PREFIX (/usr/local), below DESTDIR
 install-debug: ## the same, and what debuggers want to know, in files of their own
 uninstall: ## remove what install has copied
 infer: ## a small library for trained models: PROFILE=infer OPS='conv2d relu'
+runtime: ## a library that runs one program of torch.export: PROGRAM=model.tlp
 size: ## how large the library and an installation are
 clean: ## remove everything that was built
 help: ## this list
@@ -442,7 +445,10 @@ $(OBJ)/kernels/cpu/backend.o: $(GEN)/isas.h
 # that it has run, and the files' own times what must be compiled again.
 $(GEN)/stamp: $(SCHEMAS) $(GENERATOR) $(GEN)/files.txt $(if $(LUA),,$(BUILD)/host)
 	$(call say,GEN,$(GEN))
-	$(Q)mkdir -p $(GEN) && $(or $(LUA),$(BUILD)/host) src/gen/main.lua $(GEN) $(if $(PROFILE),'$(strip $(OPS))')
+	$(Q)mkdir -p $(GEN) $(if $(filter runtime,$(PROFILE)),$(foreach f,header sources,&& $(LUA) src/gen/runtime.lua $f $(PROGRAM) \
+	  >$(GEN)/runtime.$f)) && $(or $(LUA),$(BUILD)/host) src/gen/main.lua $(GEN) $(if $(PROFILE),'$(strip $(OPS))') \
+	  $(if $(filter runtime,$(PROFILE)),$(GEN)/runtime.sources && \
+	  { cmp -s $(GEN)/runtime.header $(GEN)/runtime_kernels.h || cp $(GEN)/runtime.header $(GEN)/runtime_kernels.h; })
 	@touch $@
 $(GEN_SRC) $(GEN_OTHER): $(GEN)/stamp
 	@test -f $@
@@ -599,6 +605,11 @@ $(BUILD)/digits: examples/infer/digits.c $(STATIC_LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -Isrc $(LUA_CFLAGS) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(call whole,$(STATIC_LIB)) \
 	  $(filter-out -Wl$(comma)--whole-archive -Wl$(comma)--no-whole-archive,$(LUA_LIBS)) $(TL_LIBS)
+
+# Answers one input with a program, by the library of that program.
+$(BUILD)/answer: examples/deploy/answer.c $(STATIC_LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) -Isrc $(TL_CFLAGS) $(TL_LDFLAGS) $(PACKED) -o $@ $< $(call whole,$(STATIC_LIB)) $(TL_LIBS)
 
 ifeq ($(and $(strip $(LUA_CFLAGS)),$(strip $(LUA_LIBS))),)
 $(OBJ)/flags.txt: need-lua
@@ -986,6 +997,15 @@ infer:
 	@$(STRIP) -o $(BUILD)/infer/digits.stripped $(BUILD)/infer/digits
 	@wc -c <$(BUILD)/infer/digits.stripped | $(call within,a program that reads digits,$(MOST_INFER))
 	@+$(MAKE) --no-print-directory CUDA=0 SPEC=spec/profiles check
+
+# A library that runs a program of torch.export alone. The size is that of a program in C that loads
+# and runs it, linked with --gc-sections.
+runtime:
+	@+$(MAKE) --no-print-directory PROFILE=runtime BUILD=$(BUILD)/runtime CUDA=0 PROGRAM='$(abspath $(PROGRAM))' all \
+	  $(BUILD)/runtime/answer
+	@$(STRIP) -o $(BUILD)/runtime/answer.stripped $(BUILD)/runtime/answer
+	@printf '  %s: %s bytes, stripped, with %s\n' $(BUILD)/runtime/answer.stripped \
+	  "$$(wc -c <$(BUILD)/runtime/answer.stripped)" $(BUILD)/runtime/libtlua.a
 
 # Prints LIBDIR as LUA_CDIR sees it: by "..", so that the folder above both can be moved, or, where
 # LUA_CDIR is not below it, as it is.

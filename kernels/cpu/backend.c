@@ -77,9 +77,21 @@ const tlk_Isa *tlk_isa(void) {
 
 /* ---- the table ------------------------------------------------------------------- */
 
+#ifdef TLI_INFER /* a build without linear algebra has no factorizations */
+#pragma weak tlk_cpu_lapack
+#endif
+#ifdef TLI_RUNTIME /* the library of one program leaves out kernels that the program does not call */
+#include "runtime_kernels.h"
+#define KEPT(name) TLK_KEPT_##name
+#define X(name, operands) bool tlk_left_out_##name(const struct tlk_##name *call);
+TLK_KERNELS(X)
+#undef X
+#else
+#define KEPT(name) tlk_##name
+#endif
 const tl_Backend tlk_cpu_backend = {
     .name = "cpu",
-#define X(name, operands) .name = tlk_##name,
+#define X(name, operands) .name = KEPT(name),
     TLK_KERNELS(X)
 #undef X
         .lapack = &tlk_cpu_lapack,

@@ -13,3 +13,14 @@
   }
 TLK_KERNELS(X)
 #undef X
+
+#ifdef TLI_RUNTIME
+#define X(name, operands)                                                              \
+  bool tlk_left_out_##name(const struct tlk_##name *call);                             \
+  bool tlk_left_out_##name(const struct tlk_##name *call) {                            \
+    (void)call;                                                                        \
+    return tli_fail(TL_EARG, "the kernel " #name " is not in this program's library"); \
+  }
+TLK_KERNELS(X)
+#undef X
+#endif

@@ -78,7 +78,7 @@ local may_include = {
    ["src/main"] = {"core/", "dist/", "lua/", "main/", "tlua.h"},
    ["kernels/cpu"] = {
       "core/", "kernels/cpu/", "kernels/fused.h", "kernels/math.h", "kernels/optim.h",
-      "kernels/special.h", "isas.h", "each_pointwise.h", "each_reduction.h", "each_scan.h",
+      "kernels/special.h", "isas.h", "runtime_kernels.h", "each_pointwise.h", "each_reduction.h", "each_scan.h",
    },
    ["kernels/meta"] = {"core/"},
    ["kernels/device"] = {"core/", "kernels/device/"},

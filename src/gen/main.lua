@@ -58,12 +58,13 @@ local function shared_text()
    return table.concat(texts)
 end
 
-local function main(out, names)
+local function main(out, names, reached)
    local all = load.load(families(here .. "/../ops"))
    if names then
       load.keep_only(all, names)
       profile.off = true
-      all.sources = sources {here .. "/../ops", here .. "/../../kernels/cpu"}
+      all.sources = reached and assert(read(reached), reached)
+         or sources {here .. "/../ops", here .. "/../../kernels/cpu"}
    end
    all.types = read(here .. "/../lua/types.lua") .. read(here .. "/../lua/types_devices.lua")
    os.execute(("mkdir -p '%s'"):format(out))
@@ -85,4 +86,4 @@ local function main(out, names)
    write(out .. "/gradlist.lua", docs.gradlist(all))
 end
 
-main(arg[1] or error("usage: lua src/gen/main.lua OUTDIR [OPERATORS]"), arg[2])
+main(arg[1] or error("usage: lua src/gen/main.lua OUTDIR [OPERATORS [C-SOURCES]]"), arg[2], arg[3])

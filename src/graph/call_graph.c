@@ -199,8 +199,10 @@ bool tli_graph_schedule(tli_Graph *g, tl_Tensor *rates, const tli_GraphPlace *pl
 }
 
 const tli_Call *tli_call_find(const char *name) {
+#ifndef TLI_INFER /* a build without derivatives runs no training steps */
   for (int i = 0; i < tli_autograd_calls_count; i++)
     if (strcmp(name, tli_autograd_calls[i]->name) == 0) return tli_autograd_calls[i];
+#endif
   int low = 0, high = tli_calls_count;
   while (low < high) {
     int middle = (low + high) / 2, order = strcmp(name, tli_calls[middle]->name);

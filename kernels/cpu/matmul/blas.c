@@ -26,7 +26,7 @@ void *tlk_blas_symbol(const char *name) {
 }
 
 static void open_library(void) {
-#ifndef TLK_LINK_BLAS
+#if !defined(TLK_LINK_BLAS) && !defined(TLI_RUNTIME) /* opening it would take longer than an answer */
   library = tli_optional_open(TLI_OPTIONAL_BLAS, NULL);
 #endif
 }

@@ -53,7 +53,11 @@ const char *tli_device_type_name(int type) {
 
 /* The caller holds the lock. */
 static const tl_Backend *open_table(int type) {
+#ifdef TLI_RUNTIME
+  if (type == TL_META) return tli_fail_null(TL_EDEVICE, "this library has no meta device");
+#else
   if (type == TL_META) return &tlk_meta_backend;
+#endif
   if (cut_off)
     return tli_fail_null(TL_EDEVICE, "this process was forked while its parent opened a device");
   atomic_store(&opening, true);

@@ -4,6 +4,13 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/fused.h"
 
+#ifdef TLI_RUNTIME
+#include "runtime_kernels.h"
+#else
+#define TLK_KEEPS_fused 1
+#endif
+#if TLK_KEEPS_fused
+
 /* clang-format off */
 #define OUTPUT_1(T) T *x = args[0]; const void *const *in = (const void *const *)(args + 1);
 #define OUTPUT_2(T) T *x = args[0], *y = args[1]; const void *const *in = (const void *const *)(args + 2);
@@ -43,3 +50,5 @@ const tlk_Loop TLK_ISA_NAME(tlk_fused_f64)[] = {
     TLK_FUSED(X)
 #undef X
 };
+
+#endif

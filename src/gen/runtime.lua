@@ -1,0 +1,277 @@
+-- runtime.lua - finds what programs of torch.export need of the library, for
+-- `make runtime PROGRAM=model.tlp`: `lua src/gen/runtime.lua WHAT MODEL.tlp...` prints
+--   ops       the operators that the programs and their C code call
+--   families  the families of their kernels
+--   header    a header that replaces the kernels in the CPU's table that none of them calls
+--   sources   the C code that they reach, which names elementwise kernels
+--
+-- C is read as its formatter leaves it: a function begins with a line that does not begin with a
+-- space and ends with "{", and ends with "}" at the beginning of a line. Each word in a function
+-- that is another function's name counts as a call, so the result is rather too large than too
+-- small.
+
+local here = arg[0]:match("^(.*)/[^/]*$") or "."
+package.path = here .. "/?.lua;" .. package.path
+
+local load = require "load"
+
+local function read(path)
+   local file <close> = assert(io.open(path, "rb"))
+   return file:read("a")
+end
+
+local function paths(pattern)
+   local list, out = assert(io.popen("ls " .. pattern)), {}
+   for path in list:lines() do out[#out + 1] = path end
+   list:close()
+   return out
+end
+
+-- Programs ----------------------------------------------------------------------------------------
+
+local function fail(path, what)
+   io.stderr:write(("runtime: %s: expected %s\n"):format(path, what))
+   os.exit(1)
+end
+
+-- Appends the names of the operators that a program calls.
+local function add_operators(names, seen, path)
+   local file <close> = io.open(path, "rb") or fail(path, "a readable file")
+   local size = string.unpack("<I8", file:read(8) or fail(path, "a file of torch.export"))
+   if size < 0 or size > 100000000 then fail(path, "a file of torch.export") end
+   local header = file:read(size) or ""
+   local program = header:match '"program":"(.-[^\\])"[,}]'
+   if not program then fail(path, "a file of torch.export") end
+   program = program:gsub('\\(["\\])', "%1")
+   local calls = program:match '"calls":%[(.*)%],"outputs":' or fail(path, "a program with calls")
+   for name in ("," .. calls):gmatch ',%["([%w_]+)",%[' do
+      if name:find "^autograd_" then
+         fail(path, "a program of torch.export; a training step needs the whole library, libtlua.a")
+      end
+      if not seen[name] then names[#names + 1] = name end
+      seen[name] = true
+   end
+end
+
+-- Sources -----------------------------------------------------------------------------------------
+
+-- Returns the functions and macros of a C file: name -> text; texts of one name are joined.
+local function functions_of(text)
+   local found = {}
+   local function add(name, part)
+      if name then found[name] = (found[name] or "") .. "\n" .. part end
+   end
+   text = text:gsub("/%*.-%*/", " "):gsub('"[^"\n]*"', '""'):gsub("\\\n", " ")
+   local name, lines, before = nil, nil, ""
+   for line in text:gmatch "[^\n]*" do
+      if lines then
+         lines[#lines + 1] = line
+         if line:find "^}" then
+            add(name, table.concat(lines, "\n"))
+            lines = nil
+         end
+      elseif line:find "^#define" then
+         add(line:match "^#define%s+([%a_][%w_]*)", line)
+      else
+         -- a signature may have several lines
+         if line:find "^[%a_]" then
+            before = line
+         elseif line:find "^%s" then
+            before = before .. line
+         end
+         if line:find "{%s*$" then
+            name = before:match "([%a_][%w_]*)%s*%b()%s*{%s*$"
+               or before:match "([%a_][%w_]*)[%[%]%w_ ]*=%s*{%s*$"
+            lines = {before}
+         elseif line:find "^[%a_].*[};]%s*$" then -- a function or a table in one line
+            add(line:match "([%a_][%w_]*)%s*%b()%s*{" or line:match "([%a_][%w_]*)[%[%]%w_ ]*=",
+               line)
+         end
+      end
+   end
+   return found
+end
+
+local function each_word(text, fn)
+   for word in text:gmatch "[%a_][%w_]*" do fn(word) end
+end
+
+-- Operators ---------------------------------------------------------------------------------------
+
+local all = load.load(paths(here .. "/../ops/*/*.lua"))
+-- the functions of each file, and the file of each name that other files use
+local files, home = {}, {}
+for _, path in ipairs(paths(here .. "/../ops/*.[ch] " .. here .. "/../ops/*/*.[ch]")) do
+   local file = path:match "ops/(.*)$"
+   files[file] = functions_of(read(path))
+   for name in pairs(files[file]) do
+      if name:find "^tl[io]_" or file:find "%.h$" then
+         home[name] = home[name] or {}
+         table.insert(home[name], file)
+      end
+   end
+end
+
+-- Returns the operator of a C name: tlo_add, tlo_add_ or tli_op_add.
+local function operator_named(word)
+   local name = word:match "^tlo_(.+)$" or word:match "^tli_op_(.+)$"
+   return name and (all.byname[name] or all.byname[name:gsub("_$", "")])
+end
+
+-- Returns the functions in a macro's text that may define an operator: tlo_max_pool##n##d defines
+-- max_pool2d.
+local function definitions(text, name)
+   local list = {}
+   local marked = text:gsub("(%f[%w_]tlo_[%w_]*##)", "\0%1")
+   marked = marked:gsub("(%f[%w_]tli_op_[%w_]*##)", "\0%1")
+   for part in marked:gmatch "%z([^%z]*)" do
+      local beginning, rest = part:match "^tl[oi]_([%w_]*)##%w+##([%w_]*)"
+      beginning = beginning and beginning:gsub("^op_", "")
+      if not beginning then list[#list + 1] = part
+      elseif name:sub(1, #beginning) == beginning and name:sub(-#rest) == rest then
+         list[#list + 1] = part
+      end
+   end
+   return table.concat(list, "\n")
+end
+
+--- Returns what is reached from operators: operators by their names in C, and kernels.
+local function reach(names)
+   local ops, kernels, seen, texts = {}, {}, {}, {}
+   local visit, visit_text
+
+   local function visit_op(op)
+      if ops[op.cname] then return end
+      ops[op.cname] = true
+      for _, form in ipairs {"tlo_%s", "tlo_%s_", "tli_op_%s"} do visit(form:format(op.cname)) end
+      -- what the generated functions call
+      if op.pointwise then visit "tli_pointwise" end
+      if op.pointwise and (op.inplace or op.inplace_form) then visit "tli_pointwise_into" end
+      if op.inplace then visit "tlo_copy_" end
+      if op.reduction then visit "tli_reduce" end
+      if op.scan then visit "tli_scan" end
+      -- macros may define an operator's functions
+      local file = op.file:match "ops/(.*)%.lua$" .. ".c"
+      if not home["tlo_" .. op.cname] and not home["tli_op_" .. op.cname] and files[file] then
+         for _, text in pairs(files[file]) do
+            if text:find "##" then visit_text(definitions(text, op.cname), file) end
+         end
+      end
+      -- the entry names functions in C for sizes, checks and the like, and operators in `expr`
+      for key, value in pairs(op) do
+         if type(value) == "string" and key ~= "doc" and key ~= "grad" then
+            each_word(value, function(word) visit(word, file) end)
+         end
+      end
+      for word in (op.expr or ""):gmatch "([%w_]+)%(" do
+         if all.byname[word] then visit_op(all.byname[word]) end
+      end
+   end
+
+   local function note_kernels(text)
+      texts[#texts + 1] = text
+      for kernel in text:gmatch "TLI_RUN%([^,]*,%s*([%w_]+)" do kernels[kernel] = true end
+      for kernel in text:gmatch "struct tlk_([%w_]+)" do kernels[kernel] = true end
+      for kernel in text:gmatch "%->([%w_]+)%(&?call" do kernels[kernel] = true end
+   end
+
+   function visit_text(text, file)
+      note_kernels(text)
+      each_word(text, function(word) visit(word, file) end)
+   end
+
+   -- Visits a name that a file uses.
+   function visit(word, from)
+      local own = from and files[from] and files[from][word]
+      local key = own and from .. ":" .. word or word
+      if seen[key] then return end
+      seen[key] = true
+      local op = operator_named(word)
+      if op then visit_op(op) end
+      if own then return visit_text(own, from) end
+      for _, file in ipairs(home[word] or {}) do
+         if not seen[file .. ":" .. word] then
+            seen[file .. ":" .. word] = true
+            visit_text(files[file][word], file)
+         end
+      end
+   end
+
+   for _, name in ipairs(names) do
+      local op = all.byname[name] or all.byname[name:gsub("_$", "")]
+      if op then visit_op(op) end
+   end
+   -- what a run itself calls
+   for _, path in ipairs {"run", "file"} do
+      each_word(read(("%s/../graph/%s.c"):format(here, path)), visit)
+   end
+   for _, path in ipairs(paths(here .. "/../core/*/*.c")) do note_kernels(read(path)) end
+   return ops, kernels, table.concat(texts, "\n")
+end
+
+-- Kernels -----------------------------------------------------------------------------------------
+
+--- Returns the families of kernels, and those whose headers they include.
+local function families_of(ops, kernels)
+   local cpu = here .. "/../../kernels/cpu"
+   local texts, found, order = {}, {}, {}
+   for _, path in ipairs(paths(("%s/*/*.[ch] %s/*/isa/*.c"):format(cpu, cpu))) do
+      local family = path:match "kernels/cpu/([%w_]+)/"
+      texts[family] = (texts[family] or "") .. read(path)
+   end
+   local function add(family)
+      if found[family] or not texts[family] then return end
+      found[family] = true
+      order[#order + 1] = family
+      for other in texts[family]:gmatch '#include "kernels/cpu/([%w_]+)/' do add(other) end
+   end
+   for kernel in pairs(kernels) do
+      for family, text in pairs(texts) do
+         if text:find("bool tlk_" .. kernel .. "(", 1, true) then add(family) end
+      end
+   end
+   for name in pairs(ops) do
+      local op = all.byname[name]
+      if op.pointwise then add "pointwise" end
+      if op.reduction then add "reduce" end
+      if op.scan then add "scan" end
+   end
+   add "copy"
+   add "creation"
+   return order
+end
+
+-- Returns the header: TLK_KEPT_softmax is tlk_softmax, or a function that fails.
+local function header_of(kernels)
+   local list = read(here .. "/../core/kernel/kernel.h"):match "#define TLK_KERNELS%(X%)(.-)\n\n"
+   local lines = {"/* Generated by src/gen/runtime.lua; not to be edited. */"}
+   for name in list:gmatch "X%(([%w_]+)" do
+      lines[#lines + 1] = ("#define TLK_KEPT_%s %s%s"):format(name,
+         kernels[name] and "tlk_" or "tlk_left_out_", name)
+      lines[#lines + 1] = ("#define TLK_KEEPS_%s %d"):format(name, kernels[name] and 1 or 0)
+   end
+   return table.concat(lines, "\n")
+end
+
+local function main(what, ...)
+   local names, seen = {}, {}
+   for _, path in ipairs {...} do add_operators(names, seen, path) end
+   if #names == 0 then
+      error "usage: lua src/gen/runtime.lua ops|families|header|sources MODEL.tlp..."
+   end
+   local ops, kernels, text = reach(names)
+   if what == "header" then return print(header_of(kernels)) end
+   if what == "sources" then return print(text) end
+   local list = {}
+   if what == "ops" then
+      for name in pairs(ops) do list[#list + 1] = name end
+   elseif what == "families" then
+      list = families_of(ops, kernels)
+   else
+      error "runtime: expected ops, families, header or sources"
+   end
+   table.sort(list)
+   print(table.concat(list, " "))
+end
+
+main(table.unpack(arg))
