@@ -106,7 +106,7 @@ describe("the options in declarations", function()
                local is_one = not declared.forms or #declared.forms == 1
                for _, p in ipairs(is_one and declared.params or {}) do
                   local by_name = (p.optional or p.default ~= nil) and p.name ~= "options"
-                     and p.name ~= "fn" -- the function that a scope runs
+                     and p.name ~= "fn" -- `fn` is the function that a scope runs, not a value
                   for _, name in ipairs {by_name and p.name or nil} do
                      if not read[name] then unread[#unread + 1] = declared.path .. ": " .. name end
                   end

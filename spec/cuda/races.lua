@@ -48,7 +48,8 @@ function programs.attention()
 end
 
 function programs.few_queries()
-   -- a query to keys of several blocks, and queries of heads that share keys, behind a mask
+   -- The first call has one query and several blocks of keys. In the second one, heads share keys,
+   -- and a mask hides some keys.
    on_both(F.scaled_dot_product_attention, torch.randn(1, 2, 1, 64), torch.randn(1, 2, 700, 64),
       torch.randn(1, 2, 700, 64))
    local k, v = torch.randn(2, 1, 300, 40), torch.randn(2, 1, 300, 40)

@@ -124,7 +124,8 @@ describe("nn.Sequential with names", function()
       assert.same({}, (model:load_state_dict(saved.state, {names = "pytorch"})))
       assert.close(saved.y, model(saved.x:to(model.conv.weight.device)):cpu(), 1e-6)
       local own = names_of(model:named_modules())
-      for i, name in ipairs(own) do own[i] = name:gsub("^4$", "3") end -- the layer without a name
+      -- The layer without a name is number 4 in Lua and number 3 in PyTorch.
+      for i, name in ipairs(own) do own[i] = name:gsub("^4$", "3") end
       assert.same(saved.names, own)
       local state = model:state_dict {names = "pytorch"}
       for name, tensor in pairs(saved.state) do assert.is_true(torch.equal(tensor, state[name]:cpu()), name) end

@@ -144,7 +144,8 @@ function M.call(op, args)
    return M.choice(op.cname, args)
 end
 
---- Renames a generated function tlo_<op> to plain_<op>, and adds the choice.
+--- Renames a generated function tlo_<op> to plain_<op>. The new tlo_<op> calls it or, while a
+--- profiler runs, observed_<op>.
 ---@param op table
 ---@param text string
 ---@param inplace? boolean

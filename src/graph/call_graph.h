@@ -65,7 +65,7 @@ typedef struct tli_GraphPlace {
   int32_t call, param, element;
 } tli_GraphPlace;
 
-/* The numbers that differ from step to step. */
+/* The numbers of a program that differ from step to step, such as learning rates. */
 typedef struct tli_GraphSchedule {
   /* constants: float64 (steps, nplaces), and int64 with the number of steps made; -1 for none */
   int32_t rates, count;

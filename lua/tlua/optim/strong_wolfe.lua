@@ -44,9 +44,9 @@ local function order(ends)
    return 2, 1
 end
 
--- Returns a length inside the interval: the cubic's minimum, unless it is outside or at an end of
--- the interval, or too close to an end for the second time. Then the length is a tenth of the
--- interval away from that end. The second result tells whether the length is too close to an end.
+-- Returns a length inside the interval: the cubic's minimum if it lies inside. If the minimum lies
+-- outside or, for the second time, too close to an end, the length is a tenth of the interval away
+-- from that end. The second result tells whether the length is too close to an end.
 local function choose(ends, close_before)
    local t = interpolate(ends[1], ends[2])
    local from = math.min(ends[1].t, ends[2].t)

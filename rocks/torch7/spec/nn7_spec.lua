@@ -103,7 +103,7 @@ local function flat(tree, into)
    return into
 end
 
--- Compares the gradient of a weighted sum of the outputs in some directions with differences.
+-- Compares derivatives of a weighted sum of the outputs, along some directions, with differences.
 local function check(module, input)
    local output = module:forward(input)
    local weights = torch.rand(output:nElement()):viewAs(output)

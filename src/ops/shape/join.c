@@ -216,9 +216,9 @@ tl_Tensor *tli_op_stack(tl_Tensors tensors, int64_t dim) {
 
 /* ---- repeating ---- */
 
-/* Repeats t along dimensions from `first` on, while the number of dimensions allows a separate
-** dimension for each factor: (s) becomes (r, s), is expanded, copied, and flattened to (r * s).
-** *next is the first remaining dimension. */
+/* Repeats self along as many dimensions, from `first` on, as TL_MAX_DIMS allows: a size s becomes
+** (1, s), is expanded to (r, s), copied, and flattened to (r * s). Sets *next to the first
+** dimension that is not repeated yet. */
 static tl_Tensor *repeat_some(tl_Tensor *self, const int64_t *times, int first, int *next) {
   int64_t apart[TL_MAX_DIMS], wide[TL_MAX_DIMS], joined[TL_MAX_DIMS];
   int n = 0, room = TL_MAX_DIMS - self->ndim, d;
@@ -287,7 +287,7 @@ tl_Tensor *tlo_tile(tl_Tensor *self, tl_Ints dims) {
 
 /* ---- rearranging ---- */
 
-/* Copies from an alias with negative strides, which public tensors never have. */
+/* Reverses dimensions: copies an alias with negative strides, which public tensors never have. */
 tl_Tensor *tli_op_flip(tl_Tensor *self, tl_Ints dims) {
   bool marked[TL_MAX_DIMS];
   TL_TRY_NULL(tli_mark_dims("flip", dims, self->ndim, marked));

@@ -1,4 +1,4 @@
--- ModuleDict.lua - a table of modules by name; the modules are descendants of its owner.
+-- ModuleDict.lua - a table of modules by name, which become descendants of the module that has it.
 -- ParameterDict.lua has most of these methods, too; `_items` says what the items of a class are.
 
 local torch = require "tlua"

@@ -1,4 +1,4 @@
--- ModuleList.lua - a list of modules; the modules are descendants of its owner.
+-- ModuleList.lua - a list of modules, which become descendants of the module that has the list.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,4 +1,4 @@
--- ParameterDict.lua - a table of parameters by name; the parameters belong to its owner.
+-- ParameterDict.lua - a table of parameters by name; the module that has it has its parameters.
 
 local torch = require "tlua"
 local checked = require "tlua.checked"
