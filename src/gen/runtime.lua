@@ -99,7 +99,7 @@ end
 -- Operators ---------------------------------------------------------------------------------------
 
 local all = load.load(paths(here .. "/../ops/*/*.lua"))
--- the functions of each file, and the file of each name that other files use
+-- The functions of each file, and the file of each name that other files use.
 local files, home = {}, {}
 for _, path in ipairs(paths(here .. "/../ops/*.[ch] " .. here .. "/../ops/*/*.[ch]")) do
    local file = path:match "ops/(.*)$"
@@ -135,7 +135,7 @@ local function definitions(text, name)
    return table.concat(list, "\n")
 end
 
---- Returns what is reached from operators: operators by their names in C, and kernels.
+--- Returns the operators, by their names in C, and the kernels that the given operators reach.
 local function reach(names)
    local ops, kernels, seen, texts = {}, {}, {}, {}
    local visit, visit_text
@@ -144,7 +144,7 @@ local function reach(names)
       if ops[op.cname] then return end
       ops[op.cname] = true
       for _, form in ipairs {"tlo_%s", "tlo_%s_", "tli_op_%s"} do visit(form:format(op.cname)) end
-      -- what the generated functions call
+      -- the generated functions call these
       if op.pointwise then visit "tli_pointwise" end
       if op.pointwise and (op.inplace or op.inplace_form) then visit "tli_pointwise_into" end
       if op.inplace then visit "tlo_copy_" end
@@ -201,7 +201,7 @@ local function reach(names)
       local op = all.byname[name] or all.byname[name:gsub("_$", "")]
       if op then visit_op(op) end
    end
-   -- what a run itself calls
+   -- The functions that run a program call others.
    for _, path in ipairs {"run", "file"} do
       each_word(read(("%s/../graph/%s.c"):format(here, path)), visit)
    end
