@@ -265,36 +265,25 @@ static bool run(Net n, bool batch_first, int count, tl_Tensor **out) {
   return ok;
 }
 
+/* The network of an operator, whose other parameters have the same names everywhere. */
+#define NET(operator, kind, data, sizes)                                                 \
+  {                                                                                      \
+    .op = operator, .mode = kind, .input = data, .batch_sizes = sizes, .params = params, \
+    .has_biases = has_biases, .train = train, .bidirectional = bidirectional,            \
+    .layers = num_layers, .dropout = dropout, .generator = generator                     \
+  }
+
 bool tlo_lstm(tl_Tensor *input, tl_Tensors hx, tl_Tensors params, bool has_biases,
               int64_t num_layers, double dropout, bool train, bool bidirectional, bool batch_first,
               tli_Generator *generator, tl_Tensor **out) {
-  Net n = {.op = "lstm",
-           .mode = TLK_RNN_LSTM,
-           .input = input,
-           .params = params,
-           .has_biases = has_biases,
-           .train = train,
-           .bidirectional = bidirectional,
-           .layers = num_layers,
-           .dropout = dropout,
-           .generator = generator};
+  Net n = NET("lstm", TLK_RNN_LSTM, input, NULL);
   return take_pair(n.op, hx, &n.hx, &n.cx) && run(n, batch_first, 3, out);
 }
 
 bool tlo_lstm_data(tl_Tensor *data, tl_Tensor *batch_sizes, tl_Tensors hx, tl_Tensors params,
                    bool has_biases, int64_t num_layers, double dropout, bool train,
                    bool bidirectional, tli_Generator *generator, tl_Tensor **out) {
-  Net n = {.op = "lstm",
-           .mode = TLK_RNN_LSTM,
-           .input = data,
-           .batch_sizes = batch_sizes,
-           .params = params,
-           .has_biases = has_biases,
-           .train = train,
-           .bidirectional = bidirectional,
-           .layers = num_layers,
-           .dropout = dropout,
-           .generator = generator};
+  Net n = NET("lstm", TLK_RNN_LSTM, data, batch_sizes);
   return take_pair(n.op, hx, &n.hx, &n.cx) && run(n, false, 3, out);
 }
 
@@ -302,35 +291,16 @@ bool tlo_lstm_data(tl_Tensor *data, tl_Tensor *batch_sizes, tl_Tensors hx, tl_Te
   bool tlo_##name(tl_Tensor *input, tl_Tensor *hx, tl_Tensors params, bool has_biases,           \
                   int64_t num_layers, double dropout, bool train, bool bidirectional,            \
                   bool batch_first, tli_Generator *generator, tl_Tensor **out) {                 \
-    Net n = {.op = #name,                                                                        \
-             .mode = kind,                                                                       \
-             .input = input,                                                                     \
-             .hx = hx,                                                                           \
-             .params = params,                                                                   \
-             .has_biases = has_biases,                                                           \
-             .train = train,                                                                     \
-             .bidirectional = bidirectional,                                                     \
-             .layers = num_layers,                                                               \
-             .dropout = dropout,                                                                 \
-             .generator = generator};                                                            \
+    Net n = NET(#name, kind, input, NULL);                                                       \
+    n.hx = hx;                                                                                   \
     return run(n, batch_first, 2, out);                                                          \
   }                                                                                              \
   bool tlo_##name##_data(tl_Tensor *data, tl_Tensor *batch_sizes, tl_Tensor *hx,                 \
                          tl_Tensors params, bool has_biases, int64_t num_layers, double dropout, \
                          bool train, bool bidirectional, tli_Generator *generator,               \
                          tl_Tensor **out) {                                                      \
-    Net n = {.op = #name,                                                                        \
-             .mode = kind,                                                                       \
-             .input = data,                                                                      \
-             .batch_sizes = batch_sizes,                                                         \
-             .hx = hx,                                                                           \
-             .params = params,                                                                   \
-             .has_biases = has_biases,                                                           \
-             .train = train,                                                                     \
-             .bidirectional = bidirectional,                                                     \
-             .layers = num_layers,                                                               \
-             .dropout = dropout,                                                                 \
-             .generator = generator};                                                            \
+    Net n = NET(#name, kind, data, batch_sizes);                                                 \
+    n.hx = hx;                                                                                   \
     return run(n, false, 2, out);                                                                \
   }
 DEFINE(gru, TLK_RNN_GRU)
