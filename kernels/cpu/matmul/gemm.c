@@ -30,64 +30,29 @@
 
 /* ---- plain loops ---- */
 
-/* Computes one row of c at a time, so that the inner loop is contiguous if b is not transposed.
-** Wrapping is the same for either sign, so integers are computed unsigned. */
-#define DEFINE_PLAIN(bits)                                                                         \
-  static bool plain_##bits(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_,           \
-                           const void *b_, void *c_) {                                             \
-    typedef uint##bits##_t type;                                                                   \
-    (void)after;                                                                                   \
-    const type *a = a_, *b = b_;                                                                   \
-    int64_t sam = g->trans_a ? 1 : g->lda, sak = g->trans_a ? g->lda : 1;                          \
-    int64_t sbk = g->trans_b ? 1 : g->ldb, sbn = g->trans_b ? g->ldb : 1;                          \
-    type alpha = (type)tli_to_int(g->alpha), beta = (type)tli_to_int(g->beta);                     \
-    for (int64_t i = 0; i < g->m; i++) {                                                           \
-      type *row = (type *)c_ + i * g->ldc;                                                         \
-      for (int64_t j = 0; j < g->n; j++) row[j] = beta != 0 ? (type)((uint64_t)row[j] * beta) : 0; \
-      for (int64_t p = 0; p < g->k; p++) {                                                         \
-        uint64_t x = (uint64_t)alpha * a[i * sam + p * sak];                                       \
-        const type *from = b + p * sbk;                                                            \
-        for (int64_t j = 0; j < g->n; j++)                                                         \
-          row[j] = (type)((uint64_t)row[j] + x * (uint64_t)from[j * sbn]);                         \
-      }                                                                                            \
-    }                                                                                              \
-    return true;                                                                                   \
-  }
-
-DEFINE_PLAIN(8)
-DEFINE_PLAIN(16)
-DEFINE_PLAIN(32)
-DEFINE_PLAIN(64)
+#define whole uint8_t
+#define PLAIN plain_8
+#include "kernels/cpu/matmul/plain_loops.h"
+#define whole uint16_t
+#define PLAIN plain_16
+#include "kernels/cpu/matmul/plain_loops.h"
+#define whole uint32_t
+#define PLAIN plain_32
+#include "kernels/cpu/matmul/plain_loops.h"
+#define whole uint64_t
+#define PLAIN plain_64
+#include "kernels/cpu/matmul/plain_loops.h"
 
 /* ---- products with a vector ---- */
 
-/* Reads the matrix once, row by row. */
-#define DEFINE_VECTOR(type, x)                                                                  \
-  static void gemv_##x(const tlk_Gemm *g, int64_t k, const type *a, const type *b, type *c,     \
-                       double beta) {                                                           \
-    bool left = g->n == 1; /* whether the left operand is the matrix */                         \
-    const type *matrix = left ? a : b, *vector = left ? b : a;                                  \
-    int64_t ld = left ? g->lda : g->ldb, lines = left ? g->m : g->n;                            \
-    bool by_row = left ? !g->trans_a : g->trans_b; /* whether rows are summed */                \
-    int64_t step = left ? (g->trans_b ? 1 : g->ldb) : (g->trans_a ? g->lda : 1);                \
-    int64_t rows = by_row ? lines : k, cols = by_row ? k : lines;                               \
-    tlk_blas()->x##gemv(TLK_ROW_MAJOR, by_row ? TLK_NO_TRANS : TLK_TRANS, (int)rows, (int)cols, \
-                        (type)tli_to_double(g->alpha), matrix, (int)ld, vector, (int)step,      \
-                        (type)beta, c, left ? (int)g->ldc : 1);                                 \
-  }                                                                                             \
-  /* Splits sizes that exceed the ints of BLAS. */                                              \
-  static bool vector_##x(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_,          \
-                         const void *b_, void *c) {                                             \
-    const type *a = a_, *b = b_;                                                                \
-    for (int64_t p = 0; p < g->k; p += BLAS_MAX)                                                \
-      gemv_##x(g, tlk_min(g->k - p, BLAS_MAX), a + p * (g->trans_a ? g->lda : 1),               \
-               b + p * (g->trans_b ? 1 : g->ldb), c, p ? 1 : tli_to_double(g->beta));           \
-    if (after) tlk_finish(after, g->dtype, g->m, g->n, c, g->ldc);                              \
-    return true;                                                                                \
-  }
-
-DEFINE_VECTOR(float, s)
-DEFINE_VECTOR(double, d)
+#define real float
+#define VECTOR vector_s
+#define GEMV sgemv
+#include "kernels/cpu/matmul/vector_loops.h"
+#define real double
+#define VECTOR vector_d
+#define GEMV dgemv
+#include "kernels/cpu/matmul/vector_loops.h"
 
 /* ---- batches ---- */
 

@@ -1,0 +1,27 @@
+/*
+** vector_loops.h - products with a vector by BLAS; gemm.c includes this template for each type:
+** `real` is the type, VECTOR the name of the function, and GEMV the routine.
+*/
+
+/* Reads the matrix once, row by row. Splits sizes that exceed the ints of BLAS. */
+static bool VECTOR(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_, const void *b_,
+                   void *c) {
+  bool left = g->n == 1; /* whether the left operand is the matrix */
+  int64_t ld = left ? g->lda : g->ldb, lines = left ? g->m : g->n;
+  bool by_row = left ? !g->trans_a : g->trans_b; /* whether rows are summed */
+  int64_t step = left ? (g->trans_b ? 1 : g->ldb) : (g->trans_a ? g->lda : 1);
+  for (int64_t p = 0; p < g->k; p += BLAS_MAX) {
+    const real *a = (const real *)a_ + p * (g->trans_a ? g->lda : 1);
+    const real *b = (const real *)b_ + p * (g->trans_b ? 1 : g->ldb);
+    int64_t k = tlk_min(g->k - p, BLAS_MAX), rows = by_row ? lines : k, cols = by_row ? k : lines;
+    tlk_blas()->GEMV(TLK_ROW_MAJOR, by_row ? TLK_NO_TRANS : TLK_TRANS, (int)rows, (int)cols,
+                     (real)tli_to_double(g->alpha), left ? a : b, (int)ld, left ? b : a, (int)step,
+                     (real)(p ? 1 : tli_to_double(g->beta)), c, left ? (int)g->ldc : 1);
+  }
+  if (after) tlk_finish(after, g->dtype, g->m, g->n, c, g->ldc);
+  return true;
+}
+
+#undef real
+#undef VECTOR
+#undef GEMV
