@@ -260,11 +260,9 @@ static int32_t stack_of(tli_Profile *p) {
 static tl_Event *record_event(tl_Device device, tl_Stream *stream) {
   const tl_DeviceApi *api = tli_backend(device)->device;
   tl_Event *event = api->event(device, TL_EVENT_TIMING);
-  if (event && !api->event_record(event, stream)) {
-    api->event_free(event);
-    event = NULL;
-  }
-  return event;
+  if (event == NULL || api->event_record(event, stream)) return event;
+  api->event_free(event);
+  return NULL;
 }
 
 /* Returns the device on which a span with these inputs works; the CPU if no input is on a device
@@ -712,14 +710,15 @@ tli_Profile *tli_profile_start(const tli_ProfileOptions *options) {
   return p;
 }
 
+/* An event of memory and its index. */
 typedef struct Moment {
-  int64_t time;
-  int32_t at;
+  tli_ProfileMemory event;
+  int64_t at;
 } Moment;
 
 static int by_time(const void *a, const void *b) {
   const Moment *x = a, *y = b;
-  if (x->time != y->time) return x->time < y->time ? -1 : 1;
+  if (x->event.time != y->event.time) return x->event.time < y->event.time ? -1 : 1;
   return x->at < y->at ? -1 : 1;
 }
 
@@ -727,21 +726,17 @@ static int by_time(const void *a, const void *b) {
 ** after index `own`. */
 static void sort_memory(tli_Profile *p, int64_t own) {
   int64_t n = p->memory.n;
-  size_t bytes = (size_t)n * (sizeof(Moment) + sizeof(tli_ProfileMemory));
-  tli_ProfileMemory *copies = tli_memory_get(16, bytes);
-  if (copies == NULL) {
+  Moment *moments = tli_memory_get(16, (size_t)n * sizeof *moments);
+  if (moments == NULL) {
     p->dropped += n - own;
     p->memory.n = own;
     return;
   }
-  Moment *moments = (Moment *)(copies + n);
-  for (int64_t i = 0; i < n; i++) {
-    copies[i] = *(const tli_ProfileMemory *)at(&p->memory, i);
-    moments[i] = (Moment){copies[i].time, (int32_t)i};
-  }
+  for (int64_t i = 0; i < n; i++)
+    moments[i] = (Moment){*(const tli_ProfileMemory *)at(&p->memory, i), i};
   qsort(moments, (size_t)n, sizeof *moments, by_time);
-  for (int64_t i = 0; i < n; i++) *(tli_ProfileMemory *)at(&p->memory, i) = copies[moments[i].at];
-  put(copies);
+  for (int64_t i = 0; i < n; i++) *(tli_ProfileMemory *)at(&p->memory, i) = moments[i].event;
+  put(moments);
 }
 
 bool tli_profile_stop(tli_Profile *p) {
