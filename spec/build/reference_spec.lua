@@ -171,7 +171,7 @@ describe("lists of names beside the declarations", function()
 
    it("declare nothing in C that does not exist", function()
       local missing, count = {}, 0
-      for _, path in ipairs {"src/lua/types.lua", "src/lua/types_devices.lua"} do
+      for _, path in ipairs {"src/lua/types.lua", "src/lua/types_devices.lua", "src/lua/types_io.lua"} do
          for owner, name in shell.read(path):gmatch "\nfunction ([%w_.]+)[.:]([%w_]+)%(" do
             local at = (owner .. "."):gsub("^torch%.", "")
             count = count + 1

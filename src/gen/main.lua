@@ -66,7 +66,10 @@ local function main(out, names, reached)
       all.sources = reached and assert(read(reached), reached)
          or sources {here .. "/../ops", here .. "/../../kernels/cpu"}
    end
-   all.types = read(here .. "/../lua/types.lua") .. read(here .. "/../lua/types_devices.lua")
+   all.types = ""
+   for _, name in ipairs {"types", "types_devices", "types_io"} do
+      all.types = all.types .. read(("%s/../lua/%s.lua"):format(here, name))
+   end
    os.execute(("mkdir -p '%s'"):format(out))
    write(out .. "/ops.h", ops.header(all))
    write(out .. "/calls.h", calls.header(all))

@@ -1,0 +1,161 @@
+-- types_io.lua - annotations of the binding's functions for files, and for threads with an
+-- interpreter of their own, in the form that types.lua describes.
+
+-- Files -----------------------------------------------------------------------------------------
+
+--- Reads a tensor's elements from an open file; returns nil and a message at the end of the file.
+---@param file file*
+---@param shape integer[]
+---@param dtype string
+---@return torch.Tensor?, string?
+function torch.io.read(file, shape, dtype) end
+
+---Writes a tensor's elements, row-major, to an open file; nil and a message if that fails.
+---@param file file*
+---@param tensor torch.Tensor
+---@return boolean?, string?
+function torch.io.write(file, tensor) end
+
+--- Makes a file that replaces the file at `path` when it is committed. If it is closed before, the
+--- old file is unchanged. Returns nil and a message if the file cannot be made. With `named`, the
+--- new file is visible in the folder before it is committed, as .tlua-PROCESS-COUNT-TIME.tmp.
+---@param path string
+---@param named? boolean
+---@return file*?, string?
+function torch.io.replace(path, named) end
+
+--- Closes a file made by `replace`, moves it into place, and returns once it is on the disk. On
+--- failure returns nil, a message, and whether another attempt may succeed.
+---@param file file*
+---@return boolean?, string?, boolean?
+function torch.io.commit(file) end
+
+--- Returns whether the file is a terminal.
+---@param file file*
+---@return boolean
+function torch.io.is_terminal(file) end
+
+--- Returns the seconds of a monotonic clock.
+---@return number
+function torch.io.clock() end
+
+--- Returns the seconds since 1970, with their fraction, by the system's clock, which may be
+--- adjusted.
+---@return number
+function torch.io.time() end
+
+--- Maps a file and returns its bytes, (n) uint8, which the system reads from disk on first use.
+--- Returns nil and a message if the file cannot be opened.
+---@param path string
+---@return torch.Tensor?, string?
+function torch.io.map(path) end
+
+--- Returns a string's bytes as a tensor.
+---@param text string
+---@return torch.Tensor bytes (n) uint8
+function torch.io.bytes(text) end
+
+--- Returns bytes as elements of another dtype, little-endian and row-major: a view if the bytes are
+--- aligned, otherwise a copy. Returns nil and a message if there are too few bytes.
+---@param bytes torch.Tensor  (n) uint8, contiguous
+---@param first integer  the position of the first byte, from 1
+---@param shape integer[]
+---@param dtype string
+---@return torch.Tensor?, string?
+function torch.io.bytes_as(bytes, first, shape, dtype) end
+
+--- Returns n bytes as a string.
+---@param bytes torch.Tensor  (n) uint8, contiguous
+---@param first integer  from 1
+---@param n integer
+---@return string
+function torch.io.text(bytes, first, n) end
+
+---Unpacks deflated bytes; nil and a message if that fails.
+---@param bytes torch.Tensor  (n) uint8, contiguous
+---@param kind "raw"|"gzip"
+---@param expected? integer  the exact number of bytes of the result
+---@return torch.Tensor?, string?
+function torch.io.inflate(bytes, kind, expected) end
+
+--- Compresses the bytes of the text followed by those of the tensor by deflate, as in .npz files;
+--- returns nil and a message on failure.
+---@param text string
+---@param tensor torch.Tensor  contiguous, on the CPU
+---@return torch.Tensor? bytes  (n) uint8
+---@return string?
+function torch.io.deflate(text, tensor) end
+
+--- Converts the blocks of a GGUF quantization to float32; nil and a message for unknown ones.
+---@param bytes torch.Tensor  (n) uint8, contiguous
+---@param first integer  from 1
+---@param shape integer[]
+---@param kind "Q4_0"|"Q8_0"|"Q4_K"|"Q6_K"
+---@return torch.Tensor?, string?
+function torch.io.dequantize(bytes, first, shape, kind) end
+
+--- Returns the pixels of a PNG or JPEG file, (channels, height, width) uint8. Returns nil and a
+--- message if the file is damaged or its library is missing.
+---@param bytes string|torch.Tensor  the file's; a tensor is (n) uint8, contiguous
+---@return torch.Tensor?, string?
+function torch.io.decode_image(bytes) end
+
+--- Returns the CRC-32 checksum, as in zip and PNG files, of a text, or of the bytes that
+--- torch.io.write would write for a tensor.
+---@param data string|torch.Tensor
+---@param crc? integer  the checksum of the data before
+---@return integer
+function torch.io.crc32(data, crc) end
+
+--- Lists a folder's contents, except "." and "..", in no order. Each entry is "d" for a folder, "l"
+--- for a link to a folder or "f" for anything else, the name, and a zero byte.
+--- torch.data.DatasetFolder uses it.
+---@param path string
+---@return torch.Tensor? bytes  (n) uint8; nil with a message where the folder cannot be read
+---@return string? message
+function torch.io.folder(path) end
+
+--- Makes a folder and its missing parents.
+---@param path string
+---@return string? path  the absolute path; nil with a message if it cannot be made
+---@return string? message
+function torch.io.make_folder(path) end
+
+--- Reads up to `rows` rows of fields, which may be quoted, beginning at the byte `first`; `line` is
+--- that byte's line number. torch.data.CSV uses this function.
+---@param bytes torch.Tensor  (n) uint8, contiguous, on the CPU
+---@param first integer  from 1
+---@param delimiter string
+---@param quote string  "": no quoting
+---@param types string[]  for each column a dtype, "string" or "skip"
+---@param rows integer
+---@param line integer
+---@return (torch.Tensor|string[]|false)[]? columns  nil with a message where the text is wrong
+---@return integer|string rows  the number of rows read
+---@return integer? first  the first byte of the next row
+---@return integer? line
+function torch.io.csv(bytes, first, delimiter, quote, types, rows, line) end
+
+--- Returns the number of fields of the row that begins at a byte; 0 at the end.
+---@param bytes torch.Tensor  (n) uint8, contiguous, on the CPU
+---@param first integer  from 1
+---@param delimiter string
+---@param quote string  "": no quoting
+---@return integer? fields  nil with a message where the text is wrong
+---@return string? message
+function torch.io.csv_fields(bytes, first, delimiter, quote) end
+
+-- Threads with an interpreter of their own ---------------------------------------------------------
+
+--- Starts n threads. Each calls the function that the module returns with `stopped`, its handle,
+--- its number from 0 and the values; the function's result is called for each job.
+---@param name string  the beginning of messages about values that cannot be sent
+---@param n integer
+---@param module string
+---@param ... any
+---@return table pool  an object with the methods send, take and stop
+function torch.workers.start(name, n, module, ...) end
+
+--- Returns the number of this interpreter's running workers.
+---@return integer
+function torch.workers.running() end
