@@ -25,14 +25,9 @@ def compile_row(setup, code):
     """A function of the number of rounds that returns seconds."""
     lines = ["def make():"]
     lines += ["    " + line for line in setup]
-    lines += ["    def run(rounds):",
-              "        wait()",
-              "        start = clock()",
-              "        for _ in range(rounds):"]
+    lines += ["    def run(rounds):", "        wait()", "        start = clock()", "        for _ in range(rounds):"]
     lines += ["            " + line for line in code]
-    lines += ["        wait()",
-              "        return clock() - start",
-              "    return run"]
+    lines += ["        wait()", "        return clock() - start", "    return run"]
     wait = torch.cuda.synchronize if DEVICE.startswith("cuda") else lambda: None
     scope = {"torch": torch, "nn": nn, "F": F, "clock": CLOCK, "wait": wait}
     exec("\n".join(lines), scope)

@@ -30,8 +30,7 @@ warnings.simplefilter("ignore")
 import numpy
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.opinfo.core import (
-    BinaryUfuncInfo, ReductionOpInfo, ShapeFuncInfo, UnaryUfuncInfo)
+from torch.testing._internal.opinfo.core import (BinaryUfuncInfo, ReductionOpInfo, ShapeFuncInfo, UnaryUfuncInfo)
 
 sys.dont_write_bytecode = True
 import more
@@ -209,8 +208,7 @@ class Writer:
             if changed and torch._debug_has_internal_overlap(args[0]):
                 args = (args[0].detach().clone(memory_format=torch.contiguous_format), *args[1:])
             a = "".join("," + lua(v, k, budget) for v, k in zip(args, kinds(self.op, len(args))))
-            k = ",".join('{"%s",%s}' % (n, lua(v, keyword_kind(self.op, n), budget))
-                         for n, v in kw.items())
+            k = ",".join('{"%s",%s}' % (n, lua(v, keyword_kind(self.op, n), budget)) for n, v in kw.items())
             chance = self.op in RANDOM or self.op.rstrip("_") in RANDOM or kw.get("dropout_p", 0) > 0
             chance = chance and kw.get("_random_samples") is None
             text = self.outcome(fn, args, kw, grad, chance) + ties_of(self.op, args, kw)
@@ -251,8 +249,7 @@ def samples(op, dtype, grad):
     random.seed(seed)
     pointwise = isinstance(op, (UnaryUfuncInfo, BinaryUfuncInfo))
     many = op.reference_inputs if pointwise and not grad and dtype in WIDE else op.sample_inputs
-    found = [((s.input,) + tuple(s.args), dict(s.kwargs))
-             for s in many("cpu", dtype, requires_grad=grad)]
+    found = [((s.input,) + tuple(s.args), dict(s.kwargs)) for s in many("cpu", dtype, requires_grad=grad)]
     return [s for s in found if sum(t.numel() for t in tensors(s)) <= LARGEST]
 
 

@@ -187,8 +187,7 @@ def key(v, budget):
     if isinstance(v, slice):
         if v.step in (None, 1) and v.start is None and v.stop is None:
             return "{}"
-        ends = [1 if v.start is None else shifted(v.start, "at"),
-                -1 if v.stop is None else shifted(v.stop, "stop")]
+        ends = [1 if v.start is None else shifted(v.start, "at"), -1 if v.stop is None else shifted(v.stop, "stop")]
         return "{%s}" % ",".join(map(str, ends + ([] if v.step is None else [v.step])))
     if isinstance(v, (list, torch.Tensor)):
         return tensor(torch.as_tensor(v), "at", budget)

@@ -111,8 +111,7 @@ def state(named):
     """{[path]=tensor}; numbers in paths count from 1."""
     def path(p):
         return ".".join(str(int(s) + 1) if s.isdigit() else s for s in p.split("."))
-    return "{%s}" % ",".join('["%s"]=%s' % (path(n), tensor(t, None, SIZE[:])) for n, t in named
-                             if t is not None)
+    return "{%s}" % ",".join('["%s"]=%s' % (path(n), tensor(t, None, SIZE[:])) for n, t in named if t is not None)
 
 
 def weighted(results):
@@ -169,8 +168,7 @@ def module_case(cls, sample, dtype, training):
     torch.manual_seed(3)
     kw = each(lambda t: t.detach(), kw)
     module = cls(*each(lambda t: t.detach(), list(made.args)), **kw).train(training).to(dtype)
-    head = 'name="%s",desc=%s,dtype="%s",training=%s' % (
-        name, text(sample.desc), str(dtype)[6:], number(training))
+    head = 'name="%s",desc=%s,dtype="%s",training=%s' % (name, text(sample.desc), str(dtype)[6:], number(training))
     head += ",a={%s}" % arguments(
         name, cls.__init__, *each(lambda t: t.detach(), [list(made.args), made.kwargs]), False)
     if given is None:
@@ -195,8 +193,7 @@ def module_case(cls, sample, dtype, training):
     random = training and any(
         isinstance(a, torch.Tensor) and not torch.allclose(a, b, equal_nan=True)
         for a, b in zip(first[0], again))
-    at = ["at" if k and getattr(module, "return_indices", False) else None
-          for k in range(len(first[0]))]
+    at = ["at" if k and getattr(module, "return_indices", False) else None for k in range(len(first[0]))]
     line = "{%s,f={%s},w=%s,r=%s,g=%s,gw=%s,after=%s,random=%s" % (
         head, inputs, before, listed(first[0], at), listed(first[1]), grads, after, number(random))
     if twin and not random:
@@ -349,18 +346,15 @@ def schedules(folder):
 def names(folder):
     def public(place):
         own = getattr(place, "__all__", None) if inspect.ismodule(place) else dir(place)
-        own = own or [n for n, v in vars(place).items()
-                      if (getattr(v, "__module__", None) or "").startswith("torch")]
-        return [n for n in sorted(own)
-                if not n.startswith("_") and not inspect.ismodule(getattr(place, n, None))]
+        own = own or [n for n, v in vars(place).items() if (getattr(v, "__module__", None) or "").startswith("torch")]
+        return [n for n in sorted(own) if not n.startswith("_") and not inspect.ismodule(getattr(place, n, None))]
     with open(os.path.join(folder, "names.lua"), "w") as file:
         for module in (nn, nn.init, nn.utils, torch.optim, torch.optim.lr_scheduler,
                        torch.optim.swa_utils, rnn, parametrize, parametrizations, prune, torch.utils.data,
                        torch.autograd, torch.autograd.graph, torch.func, torch.linalg, torch.special,
                        torch.random, torch.amp, torch.nn.attention, torch.compiler, torch.library,
                        torch.utils.checkpoint, torch.utils.flop_counter):
-            file.write('{"%s",{%s}}\n' % (module.__name__[6:], ",".join(
-                '"%s"' % n for n in public(module))))
+            file.write('{"%s",{%s}}\n' % (module.__name__[6:], ",".join('"%s"' % n for n in public(module))))
         # Methods and fields, of an instance that Lua makes.
         for path, make, cls in (
                 ("Tensor", "torch.ones(2, 2)", torch.Tensor), ("Generator", "torch.Generator()", torch.Generator),
