@@ -166,7 +166,7 @@ local function collect(self, folder, fits, paths)
    end
 end
 
--- Returns the path to use for a folder.
+-- Returns the path that a pipe shows for a folder: with `abspath`, the absolute path.
 local function told(self, folder)
    if not self.abspath then return folder end
    local path, message = io_folder.absolute(folder)
@@ -174,7 +174,7 @@ local function told(self, folder)
    return path
 end
 
--- Returns the path to return for a file that is itself a root.
+-- Returns the path that a pipe shows for a file that is itself a root.
 local function told_file(self, path)
    if not self.abspath then return path end
    local folder, name = path:match "^(.-)[/\\]*([^/\\]*)$"

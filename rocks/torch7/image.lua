@@ -178,9 +178,9 @@ function M.scale(src, width, height, mode)
    return into and into:copy(y) or y
 end
 
---- Cuts out a part of an image. The arguments are (src, x1, y1, x2, y2), positions from 0 without
---- the last ones; or (src, "c", width, height) for the centre, and "tl", "tr", "bl" or "br" for a
---- corner.
+--- Cuts out a part of an image. The arguments are (src, x1, y1, x2, y2), where positions count from
+--- 0 and x2 and y2 are excluded; or (src, "c", width, height) for the centre, with "tl", "tr", "bl"
+--- or "br" instead of "c" for a corner.
 function M.crop(src, a, b, c, d)
    local size = shape(src)
    local H, W = size[#size - 1], size[#size]

@@ -73,7 +73,7 @@ static const char script[] =
     "export('lstm', nn.LSTM(8, 16, {num_layers = 2, batch_first = true}), torch.randn(2, 7, 8))\n"
     "export('transformer', nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4,\n"
     "   {dim_feedforward = 64, batch_first = true}), 2), torch.randn(2, 9, 32))\n"
-    /* training steps: the losses of 20 eager steps, and the results of the trained model */
+    /* `train` exports a training step, the losses of 20 steps, and the trained model's results. */
     "local function train(name, make, x, optimizer_of, schedule_of)\n"
     "   local y = torch.randint(1, 5, {x:size(1)})\n"
     "   local function step_of(model)\n"

@@ -238,8 +238,8 @@ describe("scaled_dot_product_attention", function()
          local expected = {torch.autograd.grad(formula(table.unpack(wide)), wide, {grad_outputs = g:double()})}
          for i, grad in ipairs {torch.autograd.grad(result, narrow, {grad_outputs = g})} do
             assert.equal(dtype, grad.dtype)
-            -- delta is computed from a rounded result, so the tolerance is that error plus a
-            -- rounding at the end
+            -- The backward pass uses a rounded result and rounds the gradient: the tolerance covers
+            -- both errors.
             assert.close(expected[i], grad:double(), 4 * unit * expected[i]:abs():max():item())
          end
       end

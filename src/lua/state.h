@@ -135,12 +135,13 @@ static inline tli_State *tli_state(lua_State *L) {
   return (tli_State *)lua_touserdata(L, lua_upvalueindex(TLI_UP_STATE));
 }
 
-/* Loads the modes of the calling Lua thread into this C thread if they are outdated. It must be
-** called before an operator runs or a mode is read. */
-extern _Thread_local uint64_t tli_loaded; /* stamp of the modes that this C thread has loaded */
-void tli_modes_load(lua_State *L, tli_State *S);
+/* The stamp of the modes that this C thread has loaded. */
+extern _Thread_local uint64_t tli_loaded;
 /* The Lua thread that runs an operator in this C thread; NULL if there is none. */
 extern _Thread_local lua_State *tli_calling;
+void tli_modes_load(lua_State *L, tli_State *S);
+/* Loads the modes of the calling Lua thread into this C thread if they are outdated. It must be
+** called before an operator runs or a mode is read. */
 static inline void tli_enter(lua_State *L, tli_State *S) {
   if (tli_loaded != S->stamp) tli_modes_load(L, S);
 }

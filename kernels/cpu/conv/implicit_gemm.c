@@ -19,8 +19,8 @@
 #define POSITIONS 512
 /* The smallest mean length of runs for which each run is stored by a separate call. */
 #define LONG_RUN 24
-/* The number of bytes of images that are prepared together if each image has few positions. More
-** bytes of weights than this do not stay in the second-level cache either. */
+/* The number of bytes of images that are prepared together if each image has few positions. Weights
+** of more bytes than that count as too large for the second-level cache. */
 #define IMAGES_BYTES ((int64_t)2 << 20)
 
 typedef struct Panels {

@@ -94,8 +94,8 @@ tlk_RnnLayer tlk_rnn_layer(const tlk_Rnn *rnn, void *reserve);
 bool tlk_rnn_share(const tlk_Rnn *r, void (*fn)(void *context, int64_t begin, int64_t end),
                    void *context);
 
-/* Multiplies by all panels of a matrix, like tlk_packed_product. Threads share the panels unless
-** they share samples. */
+/* Multiplies by all panels of a matrix, like tlk_packed_product. If each thread computes whole
+** samples (tlk_rnn_share), this thread multiplies alone; otherwise threads share the panels. */
 void tlk_rnn_multiply(const tlk_Packed *matrix, int64_t rows, const void *a, int64_t a_step,
                       bool add, void *c, int64_t c_step);
 

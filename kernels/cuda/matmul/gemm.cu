@@ -129,7 +129,7 @@ struct Matrix {
     return rows == to_rows && cols == to_cols && aligned(data, 16) && ld % 8 == 0;
   }
   int64_t bytes() const { return fits() ? 0 : to_rows * to_cols * 2; }
-  /* Takes memory from *room for a copy unless the matrix fits; with `filled`, makes the copy. */
+  /* Unless the matrix fits, takes memory for a padded copy from *room; with `filled`, copies it. */
   bool take(const tlk_Context *cx, char **room, bool filled) {
     if (fits()) return true;
     void *copy = *room;

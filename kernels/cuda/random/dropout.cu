@@ -16,7 +16,7 @@ template <class S> struct Drop {
   const S *in, *residual; /* input; residual, which may be NULL */
   int64_t n;
   typename Wide<S>::type scale;
-  uint64_t below; /* words below this limit keep their element */
+  uint64_t below; /* an element is kept if its random word is below this limit */
   uint64_t seed, block;
   const uint64_t *state;
   bool vectors; /* whether all arrays are aligned to four elements */

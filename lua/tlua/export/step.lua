@@ -297,7 +297,7 @@ local function add_schedule(graph, parts, order, increments)
    graph:schedule(torch.tensor(rows, {dtype = "float64"}), places)
 end
 
--- Raises if the options of two steps in succession differ, and no scheduler explains it.
+-- Raises if two successive steps have different options and no scheduler has changed them.
 local function check_rates(first, second)
    local a, b = first:rates(), second:rates()
    for k, call in ipairs(a) do

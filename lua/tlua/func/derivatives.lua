@@ -317,7 +317,8 @@ local function linear(title, fn, given, positions, has_aux)
       local _ <close> = pushforward()
       grads = pull(outputs, dummies, inputs, true, level)
    end
-   -- the gradients are linear in the dummies, so their derivative along the tangents is J v
+   -- The gradients are J^T times the dummies. Their derivative with respect to the dummies, applied
+   -- to tangents v, is therefore J v.
    local function push(tangents, again)
       local _ <close> = recording()
       for i, grad in ipairs(grads) do tangents[i] = tangents[i]:to(grad.dtype) end

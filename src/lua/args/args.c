@@ -521,8 +521,8 @@ typedef bool (*Reader)(lua_State *L, int index, int64_t *out);
 ** table.pack sets, may be there. */
 static void refuse_names(tli_Args *a, int i, int64_t n) {
   lua_State *L = a->L;
+  /* lua_next visits names after integers, so the search begins after the last integer */
   if (n > 0)
-    /* names follow the last integer, because the constructor of a list stores integers together */
     lua_pushinteger(L, n);
   else
     lua_pushnil(L);

@@ -11,7 +11,7 @@ local function node_of(name)
    return "Special" .. words
 end
 
--- Functions that torch has as well, under the same or another name.
+-- Functions of torch.special that are also functions of torch: each row has both names.
 for _, row in ipairs {
    {"expit", "sigmoid", "T(3, 4)"}, {"gammaln", "lgamma", "P(3, 4)"},
    {"digamma", "digamma", "P(3, 4)"}, {"psi", "digamma", "P(3, 4)"}, {"erf", "erf", "T(3, 4)"},

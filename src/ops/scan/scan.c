@@ -155,9 +155,9 @@ tl_Tensor *tlo_cumprod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *res
   return tli_chain_end(&c, chain_div(&c, sums, self));
 }
 
-/* Computes exp(self + log(the sum of w * exp(-result) from each position to the end)), where w is
-** the part of grad with one sign. It uses that a result of -infinity depends on no element after
-** it. */
+/* Computes exp(self + log(S)), where S is the sum of w * exp(-result) from each position to the
+** end, and w the positive part of grad. Results of -infinity are left out of the sum, since they
+** depend on no element after them. */
 static tl_Tensor *log_half(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int64_t dim) {
   tli_Chain c = {0};
   tl_Tensor *positive = chain_with_int(&c, tlo_gt, grad, 0);

@@ -51,8 +51,8 @@ static inline void turn_fours(const Wide in[4], Wide rows[4]) {
   rows[3] = WIDE(shuffle_ps)(high01, high23, 0xee);
 }
 
-/* The distance at which columns of src are in separate pages. They are then more streams than the
-** hardware prefetches, so AHEAD bytes of each column are prefetched. */
+/* If columns of src are FAR bytes apart or more, each is in a separate page. The hardware does not
+** prefetch so many pages at once, so the code prefetches AHEAD bytes of each column. */
 #define FAR 4096
 #define AHEAD 256
 

@@ -58,7 +58,7 @@ local function split_parameter(title, path, parameter, dim, group)
    placement.split(parameter, dim, group.group_rank, n, group)
 end
 
--- Makes reset_parameters of a layer whose parameters are split an error.
+-- Makes a layer's method reset_parameters raise an error, since the parameters are split.
 local function refuse_reset(module, path)
    rawset(module, "reset_parameters", function() placement.refuse_reset(path) end)
 end

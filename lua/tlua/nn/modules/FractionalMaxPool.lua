@@ -78,8 +78,7 @@ local function positions(samples, lengths, sizes, kernel)
       local shape = {samples:size(1), samples:size(2)}
       for k = 1, 2 * n do shape[k + 2] = 1 end
       local inside = torch.arange(kernel[d], {dtype = samples.dtype, device = samples.device})
-      -- sample 1 places the windows of the last dimension of planes, but of the first dimension of
-      -- volumes
+      -- as in PyTorch, sample 1 is for the last dimension of two, but for the first of three
       local sample = samples:select(3, n == 2 and 3 - d or d)
       local along = starts(sample, lengths[d], sizes[d], kernel[d]):unsqueeze(4) + inside
       shape[2 + d], shape[2 + n + d] = sizes[d], kernel[d]

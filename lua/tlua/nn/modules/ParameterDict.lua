@@ -1,4 +1,4 @@
--- ParameterDict.lua - a table of parameters by name; the module that has it has its parameters.
+-- ParameterDict.lua - a table from names to parameters, which become those of its module.
 
 local torch = require "tlua"
 local checked = require "tlua.checked"
