@@ -96,5 +96,5 @@ op {[[convolution_second(Tensor into_input, Tensor into_weight, Tensor into_bias
       bool transposed, int[] output_padding, int groups)
       -> (Tensor grad_output, Tensor input, Tensor weight)]], internal = true, composite = true}
 
-takes_complex [[conv1d conv1d_padding conv2d conv2d_padding conv3d conv3d_padding conv_transpose1d conv_transpose2d
-   conv_transpose3d]]
+takes_complex [[conv1d conv1d_padding conv2d conv2d_padding conv3d conv3d_padding conv_transpose1d
+   conv_transpose2d conv_transpose3d]]

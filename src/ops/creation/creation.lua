@@ -135,5 +135,6 @@ op {"fill_diagonal_(Tensor self, Number fill_value, bool wrap=false) -> self",
     func = false, composite = true, nondiff = "see fill_",
     examples = {"T(3, 3):clone(), 2.5", "T(5, 2):clone(), 1, true"}}
 
-takes_complex [[linspace logspace empty zeros ones full scalar_tensor eye empty_like zeros_like ones_like full_like
-   new_empty new_zeros new_ones new_full fill_ fill__tensor fill fill_tensor zero_ fill_diagonal_]]
+takes_complex [[linspace logspace empty zeros ones full scalar_tensor eye empty_like zeros_like
+   ones_like full_like new_empty new_zeros new_ones new_full fill_ fill__tensor fill fill_tensor
+   zero_ fill_diagonal_]]

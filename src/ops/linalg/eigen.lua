@@ -13,9 +13,9 @@ linalg {"svd_full(Tensor A, bool full_matrices) -> (Tensor U, Tensor S, Tensor V
     grad = {A = "svd_backward(grad_U, grad_S, grad_Vh, U, S, Vh)"}}
 linalg {"eigh(Tensor A, string UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
     node = "LinalgEigh", materialize = false,
-    doc = [[Returns the eigenvalues of symmetric (complex: Hermitian) matrices in ascending order, and
-    orthonormal eigenvectors as columns. UPLO chooses the triangle that is read: "L" (lower) or "U" (upper). The
-    gradient of eigenvectors requires distinct eigenvalues.]],
+    doc = [[Returns the eigenvalues of symmetric (complex: Hermitian) matrices in ascending order,
+    and orthonormal eigenvectors as columns. UPLO chooses the triangle that is read: "L" (lower) or
+    "U" (upper). The gradient of eigenvectors requires distinct eigenvalues.]],
     grad = {A = "eigh_backward(grad_eigenvalues, grad_eigenvectors, eigenvalues, eigenvectors)"},
     autocast = {cpu = "float32"},
     examples = {"SPD(3)"}, gradcheck = false}

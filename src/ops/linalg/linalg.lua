@@ -20,10 +20,9 @@ end
 by_lapack {"cholesky_backward(Tensor grad, Tensor L) -> Tensor", internal = true, composite = true}
 by_lapack {"cholesky(Tensor A, *, bool upper=false) -> Tensor",
     node = "LinalgCholeskyEx",
-    doc = [[Returns L with A = L L^T for symmetric (complex: L L^H for Hermitian) positive definite A
+    doc = [[Returns L with A = L L^T (complex: L L^H) for symmetric (Hermitian) positive definite A
     (..., n, n), of which only the lower triangle is read; with upper, the (conjugate) transpose of
-    L. If a matrix is not positive
-    definite, the error names it.]],
+    L. If a matrix is not positive definite, the error names it.]],
     composite = true,
            autocast = {cpu = "float32"},
            examples = {"SPD(3)", "SPD(2, 3), {upper = true}"}, gradcheck = false}
@@ -160,7 +159,7 @@ by_lapack {"eigvalsh(Tensor A, string UPLO='L') -> Tensor",
 by_lapack {"eig_backward(Tensor gL, Tensor gV, Tensor L, Tensor V) -> Tensor", internal = true,
     composite = true}
 by_lapack {"eigvals(Tensor A) -> Tensor",
-    doc = "Returns the eigenvalues of square matrices (..., n, n), as complex numbers in any order.",
+    doc = "Returns the eigenvalues of square matrices (..., n, n), complex numbers in any order.",
     composite = true, autocast = {cpu = "float32"}, examples = {"T(3, 3)", "T(2, 2, 2)"}}
 
 -- Variants that return LAPACK's info for each matrix instead of raising an error: 0 means success.
@@ -217,8 +216,8 @@ op {"slogdet.torch(Tensor self) -> (Tensor sign, Tensor logabsdet)",
     examples = {"SPD(3)"}}
 op {"logdet(Tensor self) -> Tensor",
     node = "Where",
-    doc = [[Returns the logarithm of the determinant of square matrices: NaN if a real determinant is
-    negative, -inf if it is 0.]],
+    doc = [[Returns the logarithm of the determinant of square matrices: NaN if a real determinant
+    is negative, -inf if it is 0.]],
     composite = true, waits = lapack, examples = {"SPD(3)", "SPD(2, 3)"}}
 op {"qr.torch(Tensor self, bool some=true) -> (Tensor Q, Tensor R)",
     doc = "Calls torch.linalg.qr in mode 'reduced', or in mode 'complete' if some is false.",
@@ -228,8 +227,9 @@ op {"qr.torch(Tensor self, bool some=true) -> (Tensor Q, Tensor R)",
     examples = {"T(4, 3)"}}
 op {[[svd.torch(Tensor self, bool some=true, bool compute_uv=true)
       -> (Tensor U, Tensor S, Tensor V)]],
-    doc = [[Returns U, S, V with self = U diag(S) V^T (complex: V^H). With some = false U and V have all columns;
-    with compute_uv = false they are zeros.]], composite = true, waits = lapack, gradcheck = false,
+    doc = [[Returns U, S, V with self = U diag(S) V^T (complex: V^H). With some = false U and V have
+    all columns; with compute_uv = false they are zeros.]],
+    composite = true, waits = lapack, gradcheck = false,
     autocast = {cpu = "float32"},
     examples = {"T(3, 4)", "T(4, 3), false"}}
 

@@ -9,7 +9,8 @@ op {[[_fused_step_(Tensor[] params, Tensor[] grads, Tensor[] states, Tensor[] cl
     the second's, and so on, and so do clocks, of one float64 number each, which advance. lr, of one
     element, stands for the first option. masters are float32 copies that parameters are rounded
     from. Gradients are divided by grad_scale and multiplied by clip; where found_inf is not 0
-    nothing changes. Of complex parameters each part is a real number of its own. Parameters, gradients and states may lie on several devices.]],
+    nothing changes. Of complex parameters each part is a real number of its own. Parameters,
+    gradients and states may lie on several devices.]],
     composite = true, method = false, nondiff = "it changes parameters in place",
     any_device = {params = true, grads = true, states = true, clocks = true, lr = true,
                   masters = true,

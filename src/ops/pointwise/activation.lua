@@ -7,8 +7,8 @@ local function F(entry)
 end
 
 -- Defines an elementwise activation, and its derivative's kernel `name`_backward(grad_output, self,
--- params). `second` is the derivative of that kernel with respect to self, `first` that with respect
--- to grad_output if it is not the kernel itself.
+-- params). `second` is the derivative of that kernel with respect to self, `first` that with
+-- respect to grad_output if it is not the kernel itself.
 local function activation(name, params, entry)
    local typed, plain = "", ""
    for _, p in ipairs(params) do

@@ -398,5 +398,5 @@ example("nan_to_num", [[
    --> tensor([  0., 100.,   1.])]])
 
 takes_complex [[nan_to_num ldexp add sub rsub mul div true_divide float_power float_power_ pow cube
-   pow_backward_self pow_backward_exponent scaled addcmul addcdiv lerp neg positive abs sgn
-   square reciprocal sqrt rsqrt cos acos]]
+   pow_backward_self pow_backward_exponent scaled addcmul addcdiv lerp neg positive abs sgn square
+   reciprocal sqrt rsqrt cos acos]]

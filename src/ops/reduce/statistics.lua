@@ -81,5 +81,5 @@ op {"histogram.edges(Tensor self, Tensor bins, *, Tensor weight=nil, bool densit
     composite = true, waits = "its edges are read",
     nondiff = "counts", examples = {"T(20), torch.tensor({-1, 0, 0.5, 2}, {dtype = 'float64'})"}}
 
-takes_complex [[trace std_mean std_mean_unbiased std_mean_dim var_mean var_mean_unbiased var_mean_dim
-   cov corrcoef]]
+takes_complex [[trace std_mean std_mean_unbiased std_mean_dim var_mean var_mean_unbiased
+   var_mean_dim cov corrcoef]]

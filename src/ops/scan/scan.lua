@@ -68,5 +68,5 @@ op {"cumulative_trapezoid.dx(Tensor y, *, Number dx=1, dim dim=-1) -> Tensor",
     doc = "The same for points dx apart.", composite = true, method = false,
     examples = {"T(3, 4)", "T(3, 4), {dx = 0.5, dim = 1}"}}
 
-takes_complex [[logcumsumexp logcumsumexp_backward cumsum cumprod cumprod_backward diff trapezoid trapezoid_dx cumulative_trapezoid
-   cumulative_trapezoid_dx]]
+takes_complex [[logcumsumexp logcumsumexp_backward cumsum cumprod cumprod_backward diff trapezoid
+   trapezoid_dx cumulative_trapezoid cumulative_trapezoid_dx]]
