@@ -157,6 +157,9 @@ describe("complex dtypes", function()
       assert.same({true, true, false}, elements(z:to "bool"))
       assert.same({3, 0}, elements(torch.tensor({3}):to "complex64"))
       assert.same({1.5, 0}, elements(torch.tensor({1.5}, {dtype = "float16"}):to "complex128"))
+      local one <const> = torch.ones(1)
+      assert.same({"complex64", "complex128"}, {one:cfloat().dtype, one:cdouble().dtype})
+      assert.same(torch.finfo "float64", torch.finfo "complex128")
    end)
 
    it("warn once that a conversion drops imaginary parts", function()
@@ -376,6 +379,10 @@ describe("a module of complex parameters", function()
       assert.equal("complex64", m:double().weight.dtype) -- casts real numbers only
       assert.equal("complex128", m:to("complex128").weight.dtype)
       assert.equal("complex64", nn.Conv2d(3, 2, 3, {dtype = "complex64"}).weight.dtype)
+      local u = nn.init.orthogonal_(torch.zeros(3, 2, {dtype = "complex128"}))
+      assert.close(torch.eye(2, {dtype = "complex128"}), u.mH:matmul(u), 1e-12)
+      assert.is_true(u.imag:abs():sum():item() > 0)
+      assert.same({i, i}, nn.init.constant_(torch.zeros(2, {dtype = "complex64"}), i):tolist())
       local z = torch.tensor {torch.complex(1, 2)}
       torch.testing.assert_close(z, z + 1e-7)
       assert.raises("Greatest absolute difference: 1 at index (1) (up to 1e-05 allowed)",

@@ -329,6 +329,7 @@ static void set_whole(lua_State *L, const char *name, int64_t value) {
 static int torch_finfo(lua_State *L) {
   tli_enter(L, tli_state(L));
   tl_DType dtype = lua_isnoneornil(L, 1) ? tli_default_dtype() : check_dtype(L, 1, "finfo");
+  dtype = tli_real_dtype(dtype); /* of a complex dtype, its parts */
   if (!tli_is_float(dtype))
     return tli_error(L, "finfo: expected a floating dtype, got %s; use iinfo",
                      tl_dtype_name(dtype));

@@ -323,8 +323,8 @@ function torch.set_default_device(device) end
 ---@return any ... what fn returns, or the scope
 function torch.default_device(device, fn, ...) end
 
---- Returns the limits of a floating-point dtype: bits, eps, max, min, tiny, smallest_normal,
---- resolution.
+--- Returns the limits of a floating-point dtype, or of the parts of a complex one: bits, eps, max,
+--- min, tiny, smallest_normal, resolution.
 ---@param dtype? string
 ---@return table
 function torch.finfo(dtype) end

@@ -97,14 +97,19 @@ function M.trunc_normal_(...)
    end)
 end
 
-local take_constant = args.signature "nn.init.constant_(tensor: tensor, val: number)"
+local take_constant = args.signature "nn.init.constant_(tensor: tensor, val: any)"
 
 --- Fills a tensor with one number.
 ---@param tensor Tensor
----@param val number
+---@param val number  or, for complex tensors, a complex number
 ---@return Tensor tensor
 function M.constant_(...)
-   return fill(take_constant(...), function(tensor, o) tensor:fill_(o.val) end)
+   return fill(take_constant(...), function(tensor, o)
+      if type(o.val) ~= "number" and getmetatable(o.val) ~= "torch.complex" then
+         args.refuse("nn.init.constant_", "val", "a number", o.val)
+      end
+      tensor:fill_(o.val)
+   end)
 end
 
 local take_ones = args.signature "nn.init.ones_(tensor: tensor)"
@@ -250,10 +255,11 @@ function M.orthogonal_(...)
       end
       local rows = tensor:size(1)
       local columns = tensor:numel() // math.max(rows, 1)
-      local flat = torch.randn(rows, columns, {device = tensor.device})
+      local dtype = tensor:is_complex() and tensor.dtype or nil
+      local flat = torch.randn(rows, columns, {dtype = dtype, device = tensor.device})
       if rows < columns then flat = flat:t() end
       local q, r = torch.linalg.qr(flat:contiguous())
-      q = q * torch.sign(torch.diagonal(r))
+      q = q * torch.sgn(torch.diagonal(r))
       if rows < columns then q = q:t() end
       tensor:copy_(q:reshape(tensor.shape)):mul_(o.gain)
    end)

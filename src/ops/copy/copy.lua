@@ -66,16 +66,16 @@ op {[[to.like(Tensor self, Tensor other, bool non_blocking=false, bool copy=fals
 for _, row in ipairs {
    {"float", "float32"}, {"double", "float64"}, {"half", "float16"}, {"bfloat16", "bfloat16"},
    {"char", "int8"}, {"short", "int16"}, {"int", "int32"}, {"long", "int64"}, {"byte", "uint8"},
-   {"bool", "bool"},
+   {"bool", "bool"}, {"cfloat", "complex64"}, {"cdouble", "complex128"},
 } do
    local gradcheck
    -- rounding to a narrow type is not a smooth function
-   if row[1] ~= "double" then gradcheck = false end
+   if not row[1]:find "double" then gradcheck = false end
    op {row[1] .. "(Tensor self, *, string memory_format=nil) -> Tensor", node = "ToCopy",
        doc = "Converts self to " .. row[2] .. ".",
        expr = "to(self, '" .. row[2] .. "', nil, nil, nil, memory_format)",
        func = false, out = false, examples = {"T(3)"},
-       gradcheck = gradcheck, nondiff = not row[2]:find("float") and "no floating result" or nil}
+       gradcheck = gradcheck, nondiff = not (row[2]:find "float" or row[2]:find "complex") and "no floating result" or nil}
 end
 op {"type_as(Tensor self, Tensor other) -> Tensor", any_device = {other = true},
     node = "ToCopy", doc = "Converts self to other's dtype.",
