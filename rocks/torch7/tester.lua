@@ -10,7 +10,7 @@ local M = {}
 
 -- Comparisons -------------------------------------------------------------------------------------
 
-local compare -- (a, b, tolerance) -> whether they are equal, and the reason if not
+local compare -- compare(a, b, tolerance) returns whether a equals b, and the reason if not
 
 local function compare_tensors(a, b, tolerance)
    if not a:isSameSizeAs(b) then return false, "the sizes differ" end

@@ -232,8 +232,8 @@ lua, python = dataset(320, 200e-6)
 epoch("2 workers, 320 items of 200 us, batches of 16", lua, python, 16)
 
 -- Adds the row of a loader that runs beside training steps, each of which takes as long as the
--- items of a batch, 3.2 ms. Items and steps that sleep, as if they waited for a device, need no
--- processor; the others need three.
+-- items of a batch, 3.2 ms. With `waits`, items and steps sleep, as if they waited for a device.
+-- Otherwise they compute, and need a processor for each of two workers and for the program.
 local function behind(name, steps, waits)
    local set, python_set = dataset(16 * steps, 200e-6, waits)
    local step = waits and "torch.distributed._sleep(3.2e-3)"

@@ -208,7 +208,7 @@ describe("torch.backends.cuda.stats", function()
       local x, w = torch.randn(1, 2, 5, 5, {device = "cuda"}), torch.randn(3, 2, 3, 3, {device = "cuda"})
       local cudnn = torch.backends.cudnn
       local allowed = cudnn.allow_tf32
-      cudnn.allow_tf32 = true -- then the emulator answers in place of cuDNN
+      cudnn.allow_tf32 = true -- the emulator in place of cuDNN requires TF32
       assert.same({["cudnn.convolution"] = 1}, counted(function() F.conv2d(x, w) end))
       cudnn.enabled = false
       assert.same({["cudnn.convolution_own"] = 1}, counted(function() F.conv2d(x, w) end))

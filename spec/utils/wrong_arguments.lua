@@ -1,6 +1,6 @@
--- Run by wrong_arguments_spec.lua, as a program: `tlua wrong_arguments.lua OPERATORS SEED`. Calls
--- every function of torch that is not an operator (operators are listed in the first file) with
--- wrong arguments, and prints problems with the error messages, then their number.
+-- wrong_arguments.lua OPERATORS SEED - calls every function of torch that is not an operator with
+-- wrong arguments, and prints problems with the error messages, then their number. The file
+-- OPERATORS lists the operators. wrong_arguments_spec.lua runs this program.
 
 local torch = require "tlua"
 local lazy = require "tlua.lazy"

@@ -167,8 +167,8 @@ static bool apply_copy_slices(tli_Node *node, tl_Tensor *const *grads, tl_Tensor
   return ok;
 }
 
-/* Releases op's saved tensors unless op is also part of another graph, that of a gradient of a
-** result that op has saved. */
+/* Releases the tensors that the node's operator has saved. The operator keeps them if another graph
+** refers to it as well: then it has saved its own result, and a graph of a gradient uses that. */
 static void drop_copy_slices(tli_Node *node) {
   tli_Node *op = ((CopySlices *)node)->op;
   bool only = atomic_load_explicit(&op->refs, memory_order_acquire) == 1;

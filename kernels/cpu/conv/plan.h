@@ -48,8 +48,8 @@ typedef struct tlk_ConvPlan {
 bool tlk_conv_plan(tlk_ConvPlan *p, bool backward, const void *weight);
 void tlk_conv_plan_free(tlk_ConvPlan *p);
 
-/* Run a plan: the first function one without `tile`, the second one with it. Both set `failed` if
-** memory is exhausted. */
+/* Run a plan: run_direct runs plans without `tile`, run_gemm runs plans with `tile`. Both set
+** `failed` if memory is exhausted. */
 void tlk_conv_run_direct(tlk_ConvPlan *p);
 void tlk_conv_run_gemm(tlk_ConvPlan *p);
 

@@ -135,7 +135,7 @@ static inline T silu_slope(T x) {
   return times(s, pair(1, 0) + times(x, pair(1, 0) - s));
 }
 
-/* Returns log(exp(a) + exp(b)); the number with the larger real part is taken out. */
+/* Returns log(exp(a) + exp(b)); the number with the larger real part is factored out. */
 static inline T log_sum(T a, T b) {
   T most = re(a) < re(b) ? b : a, least = re(a) < re(b) ? a : b;
   if (re(least) == -INFINITY && !isnan(re(most))) return most;

@@ -7,7 +7,7 @@ local members = require "tlua.nn.members"
 local order = require "tlua.nn.order"
 local Uninitialized = require "tlua.nn.Uninitialized"
 
-local Module <const> = members.Module -- this file adds methods to it
+local Module <const> = members.Module -- this file adds methods to Module
 
 local take_to_empty = args.signature "to_empty(device: device, recurse: boolean = true)"
 

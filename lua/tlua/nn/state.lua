@@ -12,7 +12,7 @@ local Parameter = require "tlua.nn.Parameter"
 local state_hooks = require "tlua.nn.state_hooks"
 local Uninitialized = require "tlua.nn.Uninitialized"
 
-local Module <const> = members.Module -- this file adds methods to it
+local Module <const> = members.Module -- this file adds methods to Module
 
 -- Calls visit(path, tensor, module, field) for each tensor that is saved. A shared tensor is
 -- visited once for each of its paths.

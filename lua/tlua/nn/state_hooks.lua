@@ -8,7 +8,7 @@ local members = require "tlua.nn.members"
 
 local M = {}
 
-local Module <const> = members.Module -- this file adds methods to it
+local Module <const> = members.Module -- this file adds methods to Module
 
 local extra_name <const> = "_extra_state"
 

@@ -141,13 +141,15 @@ static int comm_free(tli_MpiComm *c) {
 
 /* ---- calls --------------------------------------------------------------------------- */
 
-static MPI_Datatype type_of(tli_MpiType type) { /* ORDER MPITYPE: returns MPI's type */
+/* Returns MPI's type. ORDER MPITYPE */
+static MPI_Datatype type_of(tli_MpiType type) {
   const MPI_Datatype types[] = {MPI_FLOAT,   MPI_DOUBLE,  MPI_INT8_T, MPI_INT16_T,
                                 MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
   return types[type];
 }
 
-static MPI_Op op_of(tli_MpiOp op, tli_MpiType type) { /* ORDER MPIOP: returns MPI's operation */
+/* Returns MPI's operation. ORDER MPIOP */
+static MPI_Op op_of(tli_MpiOp op, tli_MpiType type) {
   const MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR, MPI_BXOR};
   bool floating = type <= TLI_MPI_F64;
   if (floating && op == TLI_MPI_MIN) return least;

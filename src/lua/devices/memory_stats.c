@@ -265,8 +265,8 @@ static int device_memory_blocks(lua_State *L) {
 
 /* ---- history ------------------------------------------------------------------- */
 
-/* _record_history(on, events, alloc_stacks, other_stacks, most, clear); the caller has checked
-** the arguments. */
+/* _record_history(on, events, alloc_stacks, other_stacks, most, clear) starts or stops recording
+** the events of device memory. The caller has checked the arguments. */
 static int device_record_history(lua_State *L) {
   tli_check_current(L, tli_kind(L), "memory._record_memory_history");
   tli_Recording how = {.on = lua_toboolean(L, 1),

@@ -345,8 +345,9 @@ tl_Tensor *tli_op_unfold(tl_Tensor *self, int64_t dimension, int64_t size, int64
   return tli_alias(self, n + 1, sizes, strides, self->offset);
 }
 
-/* Adds the gradients of windows, which may overlap. Windows are added one after the other or, if
-** windows are shorter than their number, position by position for all windows together. */
+/* Adds the gradients of windows, which may overlap. If there are fewer windows than positions in a
+** window, it adds one window after the other; otherwise it adds the same position of all windows
+** at once, one position after the other. */
 static bool add_windows(tl_Tensor *whole, tl_Tensor *grad, int dim, int64_t size, int64_t step) {
   int last = grad->ndim - 1;
   int64_t windows = grad->sizes[dim];
