@@ -181,6 +181,7 @@ typedef struct tlk_Isa {
   const struct tlk_OptimLoops *optim;      /* loops of optim.h for float and for double */
   const struct tlk_RnnLoops *rnn[2];       /* loops of layer.h for float and for double */
   const struct tlk_FftLoops *fft[2];       /* loops of fft.h for float and for double */
+  const struct tlk_CsrLoops *csr[2];       /* loops of csr.h for float and for double */
 } tlk_Isa;
 
 /* Returns the instruction set in use. */

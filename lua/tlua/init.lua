@@ -60,6 +60,9 @@ lazy.load(torch, lazy.modules("tlua", {
    ["functions.windows"] = [[bartlett_window blackman_window hamming_window hann_window
       kaiser_window]],
    signal = "signal",
+   sparse = "sparse",
+   ["sparse.make"] = [[sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor
+      sparse_bsc_tensor sparse_compressed_tensor]],
    ["repl.manual"] = "help",
    testing = "testing",
    version = "version",
@@ -135,6 +138,11 @@ end
 for _, name in ipairs {"stft", "istft"} do
    torch.Tensor[name] = function(x, ...) return torch[name](x, ...) end
 end
+for name in ([[to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc
+   to_dense]]):gmatch "%S+" do
+   torch.Tensor[name] = function(...) return require "tlua.sparse.convert"[name](...) end
+end
+function torch.Tensor.sparse_mask(...) return require "tlua.sparse.changes".sparse_mask(...) end
 function of_tensor.__call(_, ...) return require "tlua.functions.tensor_types".Tensor(...) end
 
 return torch

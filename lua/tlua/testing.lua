@@ -66,7 +66,28 @@ local function describe_mismatch(actual, expected, close, o)
          allowed(o, o.rtol))
 end
 
-local function compare_tensors(actual, expected, o, path)
+local compare_tensors
+
+-- Compares the components of two sparse tensors of one layout.
+local function compare_sparse(actual, expected, o, path)
+   if actual.layout ~= expected.layout then
+      fail(o, path, "The values for attribute 'layout' do not match: %s != %s.", actual.layout,
+         expected.layout)
+   end
+   if actual.layout == "sparse_coo" then
+      actual, expected = actual:coalesce(), expected:coalesce()
+   end
+   local a, e = torch._sparse_parts(actual), torch._sparse_parts(expected)
+   if actual:_nnz() ~= expected:_nnz() then
+      fail(o, path, "The number of specified values in sparse tensors does not match: %d != %d",
+         actual:_nnz(), expected:_nnz())
+   end
+   for _, key in ipairs {"indices", "pointers", "plain", "values"} do
+      if a[key] then compare_tensors(a[key], e[key], o, ("%s.%s"):format(path, key)) end
+   end
+end
+
+function compare_tensors(actual, expected, o, path)
    for i = 1, math.max(actual:dim(), expected:dim()) do
       if actual.shape[i] ~= expected.shape[i] then
          fail(o, path, "The values for attribute 'shape' do not match: (%s) != (%s).",
@@ -78,6 +99,9 @@ local function compare_tensors(actual, expected, o, path)
          fail(o, path, "The values for attribute '%s' do not match: %s != %s.", attribute,
             actual[attribute], expected[attribute])
       end
+   end
+   if torch._sparse_parts(actual) or torch._sparse_parts(expected) then
+      return compare_sparse(actual, expected, o, path)
    end
    if o.check_stride then
       local a, e = actual:stride(), expected:stride()

@@ -75,6 +75,14 @@ it("examples/cartpole.lua keeps the pole up longer and longer", function()
    assert.is_true(tonumber(last) > 2 * tonumber(first), output)
 end)
 
+it("examples/recommend.lua predicts ratings better than each item's mean, and changes few rows in a step", function()
+   local output = run("recommend", "--items 100000 --ratings 400000 --epochs 3")
+   local mean, of_item, model = output:match "all: ([%d.]+), the item's mean: ([%d.]+), the model: ([%d.]+)"
+   assert.is_true(tonumber(model) < 0.8 * tonumber(of_item) and tonumber(of_item) < tonumber(mean), output)
+   local changed = output:match "a step changes (%d+) of 100000 items"
+   assert.is_true(tonumber(changed) < 8192, output)
+end)
+
 it("examples/bayes.lua finds the posteriors that the closed forms have", function()
    local output = run("bayes", "")
    local divergences = 0

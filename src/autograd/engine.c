@@ -147,10 +147,23 @@ static bool finish_leaf(Pass *p, tli_Slot *s) {
   return s->leaf->autograd->hooks == NULL || tli_hooks_run_after(s->leaf);
 }
 
+/* Returns a dense gradient. Steals grad. */
+static tl_Tensor *to_dense(tl_Tensor *grad) {
+  tl_Tensor *dense = tli_sparse_grad_dense(grad);
+  tli_release(grad);
+  return dense;
+}
+
+/* Returns whether a slot takes a sparse gradient as it is. */
+static bool takes_sparse(const tli_Slot *s, const tl_Tensor *grad) {
+  return s->leaf && s->leaf->dtype == grad->dtype && tli_same_sizes(s->leaf, grad);
+}
+
 /* Casts a gradient and sums it to the output's shape, then adds it to the gradients that have
 ** arrived for that output. Steals the gradient. */
 static bool add(tli_Slot *s, const char *from, int output, tl_Tensor *grad) {
   tli_Info of_leaf;
+  if (tli_is_sparse_grad(grad) && !takes_sparse(s, grad)) TL_TRY(grad = to_dense(grad));
   if (s->leaf) tli_info_of(s->leaf, &of_leaf);
   tl_Tensor *fitted = tli_grad_fit(from, grad, s->leaf ? &of_leaf : &s->node->infos[output]);
   tli_release(grad);
@@ -221,6 +234,9 @@ static bool run_hooks(const tli_Node *n, tl_Tensor **grads) {
 }
 
 static bool has_nan(tl_Tensor *t, bool *answer) {
+  tl_Tensor *indices;
+  bool coalesced;
+  if (tli_is_sparse_grad(t)) t = tli_sparse_grad_rows(t, &indices, &coalesced);
   tl_Tensor *each = tlo_isnan(t);
   tl_Tensor *any = each ? tlo_any(each, TLI_NOINTS, false) : NULL;
   bool ok = any && tlo_is_nonzero(any, answer);

@@ -66,6 +66,7 @@ static bool sole(const tl_Tensor *t) {
 
 /* Returns whether `other` can be added to `t` in place. */
 static bool can_take(const tl_Tensor *t, const tl_Tensor *other) {
+  if (tli_is_sparse_grad(t)) return false;
   return !tli_grad_mode() && sole(t) && !(t->flags & TLI_INFERENCE) && !tli_requires_grad(t) &&
          t->dtype == other->dtype && (tli_contiguous(t) || tli_dense(t));
 }
@@ -85,6 +86,9 @@ tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
   tl_Tensor *sum = NULL;
   if (!check_same(a, b)) {
     /* nothing to add: the shapes differ */
+  } else if (tli_is_sparse_grad(a) || tli_is_sparse_grad(b)) {
+    sum = tli_is_sparse_grad(b) ? tli_sparse_grad_sum(a, b, can_take(a, b))
+                                : tli_sparse_grad_sum(b, a, false);
   } else if (can_take(a, b)) {
     sum = tlo_add_(a, b, tli_int(1)) ? tli_retain(a) : NULL;
   } else if (can_take(b, a)) {
@@ -129,6 +133,11 @@ static bool can_stay(const tl_Tensor *grad, const tl_Tensor *t) {
 
 /* Returns the first gradient of t: `grad` itself if possible, otherwise a copy. Steals grad. */
 static tl_Tensor *first(const tl_Tensor *t, tl_Tensor *grad) {
+  if (tli_is_sparse_grad(grad)) {
+    if (tli_sparse_grad_settle(grad)) return grad;
+    tli_release(grad);
+    return NULL;
+  }
   if (!tli_grad_mode() && can_stay(grad, t)) {
     grad->flags &= (uint8_t) ~(TLI_NUMBER | TLI_PARAMETER);
     tli_release(grad->base);
@@ -145,7 +154,9 @@ static tl_Tensor *first(const tl_Tensor *t, tl_Tensor *grad) {
 static tl_Tensor *later(tl_Tensor *sum, tl_Tensor *grad) {
   tl_Tensor *result = NULL;
   bool fixed = (sum->flags & TLI_INFERENCE) || (!tli_contiguous(sum) && tli_overlaps_itself(sum));
-  if (tli_grad_mode() || fixed) {
+  if (tli_is_sparse_grad(sum) || tli_is_sparse_grad(grad)) {
+    result = tli_sparse_grad_sum(sum, grad, !fixed && !tli_grad_mode());
+  } else if (tli_grad_mode() || fixed) {
     result = tlo_add(sum, grad, tli_int(1));
   } else if (tlo_add_(sum, grad, tli_int(1))) {
     result = tli_retain(sum);

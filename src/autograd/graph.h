@@ -274,6 +274,24 @@ bool tli_grad_accumulate(tl_Tensor *t, tl_Tensor *grad, bool create_graph) TL_MU
 /* Sets .grad to a new reference, or to NULL; refuses a gradient that does not fit t. */
 bool tli_grad_set(tl_Tensor *t, tl_Tensor *grad) TL_MUSTCHECK;
 
+/* ---- sparse gradients (sparse_grads.c) ---- */
+
+/* A gradient that is 0 except in rows: values (n, sizes of a row) at positions indices (1, n), from
+** 1; values at equal positions add up. Only leaves receive such gradients. */
+static inline bool tli_is_sparse_grad(const tl_Tensor *t) { return t->flags & TLI_SPARSE; }
+/* Returns a sparse gradient for a leaf with these sizes; `coalesced` if positions ascend. */
+tl_Tensor *tli_sparse_grad(tl_Tensor *indices, tl_Tensor *values, bool coalesced, int ndim,
+                           const int64_t *sizes) TL_MUSTCHECK;
+/* Returns the values; sets *indices. Both are borrowed. */
+tl_Tensor *tli_sparse_grad_rows(const tl_Tensor *grad, tl_Tensor **indices, bool *coalesced);
+/* Returns the gradient as a dense tensor. */
+tl_Tensor *tli_sparse_grad_dense(const tl_Tensor *grad) TL_MUSTCHECK;
+/* Returns the sum of two gradients of which one at least is sparse: sparse if both are. A dense
+** `a` takes the sum if `in_place`. */
+tl_Tensor *tli_sparse_grad_sum(tl_Tensor *a, tl_Tensor *b, bool in_place) TL_MUSTCHECK;
+/* Makes the values a tensor's own, so that nobody else sees changes of them; charges their bytes. */
+bool tli_sparse_grad_settle(tl_Tensor *grad) TL_MUSTCHECK;
+
 /* A hook gets the gradient (borrowed). It may return a replacement (a new reference in *out) or
 ** leave *out NULL. It returns false with a message on failure. */
 typedef bool (*tli_HookFn)(void *context, tl_Tensor *grad, tl_Tensor **out);

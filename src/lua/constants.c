@@ -49,5 +49,8 @@ void tli_open_constants(lua_State *L) {
     lua_setfield(L, -2, numbers[i].name);
   }
   set_word(L, "strided", "strided");
+  static const char *const sparse[] = {"sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr",
+                                       "sparse_bsc"};
+  for (size_t i = 0; i < sizeof sparse / sizeof *sparse; i++) set_word(L, sparse[i], sparse[i]);
   set_word(L, "__version__", tl_version());
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "lua/args/batched.h"
+#include "lua/args/sparse.h"
 #include "lua/embed.h"
 #include "lua/tensor/value.h"
 
@@ -272,6 +273,7 @@ static int open_module(lua_State *L) {
   tli_open_tensor(L);
   tli_open_size(L);
   tli_open_batched(L);
+  tli_open_sparse(L);
   tli_open_autograd(L);
   tli_open_system(L);
   tli_open_generators(L);

@@ -126,6 +126,42 @@ function Tensor:istft(n_fft, options) end
 ---@return torch.UntypedStorage
 function Tensor:untyped_storage() end
 
+--- Returns the tensor in a sparse layout, sparse_coo unless given: the elements that are not zero. With
+--- sparse_dim the dimensions after that one stay dense. Gradients pass.
+---
+---     local x = torch.tensor {{0.0, 3.0}, {4.0, 0.0}}
+---     print(x:to_sparse():values())
+---     --> tensor([3., 4.])
+---@param sparse_dim? integer  number of sparse dimensions, all unless given
+---@param options? {layout: string, blocksize: integer[]}
+---@return torch.Tensor
+function Tensor:to_sparse(sparse_dim, options) end
+--- Returns the tensor in layout sparse_coo.
+---@return torch.Tensor
+function Tensor:to_sparse_coo() end
+--- Returns the matrix in layout sparse_csr.
+---@return torch.Tensor
+function Tensor:to_sparse_csr() end
+--- Returns the matrix in layout sparse_csc.
+---@return torch.Tensor
+function Tensor:to_sparse_csc() end
+--- Returns the matrix in layout sparse_bsr.
+---@param blocksize? integer[]  rows and columns of a block; a matrix with blocks keeps its own unless given
+---@return torch.Tensor
+function Tensor:to_sparse_bsr(blocksize) end
+--- Returns the matrix in layout sparse_bsc.
+---@param blocksize? integer[]  rows and columns of a block; a matrix with blocks keeps its own unless given
+---@return torch.Tensor
+function Tensor:to_sparse_bsc(blocksize) end
+--- Returns a sparse tensor as a dense one; a dense tensor is returned as it is.
+---@param dtype? string
+---@return torch.Tensor
+function Tensor:to_dense(dtype) end
+--- Returns the elements at the positions of a sparse tensor of the same shape, in its layout.
+---@param mask torch.Tensor
+---@return torch.Tensor
+function Tensor:sparse_mask(mask) end
+
 --- Returns x's memory as a list of elements of x's dtype.
 ---@return torch.TypedStorage
 function Tensor:storage() end
@@ -265,9 +301,24 @@ torch.long = "int64"
 ---@type lightuserdata
 torch.newaxis = nil
 
---- The layout of all tensors; tlua has no other layout.
+--- The layout of dense tensors.
 ---@type string
 torch.strided = "strided"
+--- The layout of sparse tensors by positions; torch.sparse_coo_tensor makes them.
+---@type string
+torch.sparse_coo = "sparse_coo"
+--- The layout of sparse matrices by rows; torch.sparse_csr_tensor makes them.
+---@type string
+torch.sparse_csr = "sparse_csr"
+--- The layout of sparse matrices by columns; torch.sparse_csc_tensor makes them.
+---@type string
+torch.sparse_csc = "sparse_csc"
+--- The layout of sparse matrices by rows of blocks; torch.sparse_bsr_tensor makes them.
+---@type string
+torch.sparse_bsr = "sparse_bsr"
+--- The layout of sparse matrices by columns of blocks; torch.sparse_bsc_tensor makes them.
+---@type string
+torch.sparse_bsc = "sparse_bsc"
 
 ---Infinity.
 ---@type number

@@ -5,6 +5,7 @@
 #include "kernels/cpu/conv/conv.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/fft/fft.h"
+#include "kernels/cpu/sparse/csr.h"
 #include "kernels/cpu/index/gather.h"
 #include "kernels/cpu/matmul/tile.h"
 #include "kernels/cpu/optim/optim.h"
@@ -60,6 +61,7 @@ ROW const tlk_ClassLoops TLK_ISA_NAME(tlk_classes_f32), TLK_ISA_NAME(tlk_classes
 ROW const tlk_OptimLoops TLK_ISA_NAME(tlk_optim_loops)[2];
 ROW const tlk_RnnLoops TLK_ISA_NAME(tlk_rnn_f32), TLK_ISA_NAME(tlk_rnn_f64);
 ROW const tlk_FftLoops TLK_ISA_NAME(tlk_fft_f32), TLK_ISA_NAME(tlk_fft_f64);
+ROW const tlk_CsrLoops TLK_ISA_NAME(tlk_csr_f32), TLK_ISA_NAME(tlk_csr_f64);
 
 extern const tlk_Isa TLK_ISA_NAME(tlk_isa);
 const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
@@ -112,4 +114,5 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
     .optim = TLK_ISA_NAME(tlk_optim_loops),
     .rnn = {&TLK_ISA_NAME(tlk_rnn_f32), &TLK_ISA_NAME(tlk_rnn_f64)},
     .fft = {&TLK_ISA_NAME(tlk_fft_f32), &TLK_ISA_NAME(tlk_fft_f64)},
+    .csr = {&TLK_ISA_NAME(tlk_csr_f32), &TLK_ISA_NAME(tlk_csr_f64)},
 };

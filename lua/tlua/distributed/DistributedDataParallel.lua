@@ -8,7 +8,8 @@
 --
 -- The gradients are stored in buckets (buckets.lua), and each .grad is a view of its bucket. A
 -- bucket is reduced once all of its gradients have been computed. All ranks reduce the buckets in
--- the same order.
+-- the same order. Sparse gradients, of an nn.Embedding with the option sparse, are not in buckets:
+-- all ranks exchange their rows at the end of a pass (sparse_grads.lua).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,6 +20,7 @@ local scopes = require "tlua.scope"
 local coalesce = require "tlua.distributed.coalesce"
 local groups = require "tlua.distributed.group"
 local placement = require "tlua.distributed.placement"
+local sparse_grads = require "tlua.distributed.sparse_grads"
 local Module = require "tlua.nn.modules.Module"
 
 ---     local dist, nn = torch.distributed, torch.nn
@@ -109,17 +111,20 @@ function DDP:__init(...)
    -- awaits: nil, or, while a backward pass is expected, the number of passes that had failed
    -- before
    keep("awaits", nil)
-   local params, names = {}, {}
+   local params, names, sparse, is_sparse = {}, {}, {}, sparse_grads.find(a.module)
    for path, parameter in a.module:named_parameters() do
-      if parameter.requires_grad then
+      if parameter.requires_grad and is_sparse[parameter] then
+         sparse[#sparse + 1] = parameter
+      elseif parameter.requires_grad then
          params[#params + 1] = parameter
          names[#params] = path
       end
    end
-   if #params == 0 then
+   if #params + #sparse == 0 then
       torch.raise(name .. ": module: no parameter requires a gradient; it needs no averaging")
    end
    keep("params", params)
+   keep("sparse", sparse)
    keep("names", names)
    verify(self)
    if a.init_sync then
@@ -131,6 +136,9 @@ function DDP:__init(...)
    self:_build(order)
    for i, parameter in ipairs(params) do
       parameter:register_post_accumulate_grad_hook(function() DDP._arrived(self, i) end)
+   end
+   for _, parameter in ipairs(sparse) do
+      parameter:register_post_accumulate_grad_hook(function() DDP._sparse_arrived(self) end)
    end
 end
 
@@ -209,14 +217,25 @@ local function gather(self, pass, i)
    pass.missing[bucket.number] = pass.missing[bucket.number] - 1
 end
 
---- Handles a gradient that was added to a parameter's .grad.
-function DDP:_arrived(i)
-   if not self.sync then return end
+-- Begins a pass, or returns the one that runs.
+local function current(self)
    local pass = rawget(self, "pass")
    if not pass then
       pass = begin(self)
       gather_static(self, pass, gather)
    end
+   return pass
+end
+
+--- Handles a sparse gradient that was added to a parameter's .grad.
+function DDP:_sparse_arrived()
+   if self.sync then current(self) end
+end
+
+--- Handles a gradient that was added to a parameter's .grad.
+function DDP:_arrived(i)
+   if not self.sync then return end
+   local pass = current(self)
    -- in a nested backward pass .grad is already the view and contains the sum
    if pass.ready[i] then return end
    local static = rawget(self, "static")
@@ -303,6 +322,7 @@ function DDP:_finish()
          parameter.grad = self.place[i][3] -- the .grad of a ready parameter is this view already
       end
    end
+   for _, parameter in ipairs(self.sparse) do sparse_grads.average(self.group, parameter) end
    leave_pass(self)
    rawset(self, "passes", self.passes + 1)
    if self.passes == 1 and not self.find_unused and not rawget(self, "joining") then
@@ -361,6 +381,10 @@ function DDP:_shadow(from)
    for _, bucket in ipairs(self.buckets) do
       bucket.flat:zero_()
       reduce(self, bucket):wait()
+   end
+   for _, parameter in ipairs(self.sparse) do
+      parameter.grad = nil
+      sparse_grads.average(self.group, parameter)
    end
    if self.find_unused or (self.static_graph and not rawget(self, "static")) then
       used_anywhere(self, {ready = {}})

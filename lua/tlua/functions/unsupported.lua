@@ -12,11 +12,6 @@ dtypes [[complex32 uint16 uint32 uint64 float8_e4m3fn float8_e5m2
 for n = 1, 7 do dtypes(("int%d uint%d"):format(n, n)) end
 dtypes("chalf", "complex32")
 
-for name in ([[sparse sparse_coo sparse_csr sparse_csc sparse_bsr sparse_bsc sparse_coo_tensor
-   sparse_csr_tensor]]):gmatch "%S+" do
-   M[name] = "tlua has no sparse tensors yet"
-end
-
 for name in ("Event Stream"):gmatch "%S+" do
    M[name] = ("events and streams belong to a kind of device: torch.cuda.%s"):format(name)
 end

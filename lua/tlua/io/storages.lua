@@ -30,7 +30,12 @@ local function tensors_in(object)
    while #waiting > 0 do
       local value = table.remove(waiting)
       if torch.is_tensor(value) then
-         if not seen[value] then list[#list + 1] = value end
+         local parts = torch._sparse_parts(value)
+         if parts then
+            waiting[#waiting + 1] = parts
+         elseif not seen[value] then
+            list[#list + 1] = value
+         end
          seen[value] = true
       elseif type(value) == "table" and not seen[value] then
          seen[value] = true

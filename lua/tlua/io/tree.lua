@@ -6,6 +6,7 @@
 -- begins with `$`:
 --
 --    {"$tensor": "model.1.weight"}   the tensor of that name in the file
+--    {"$sparse": {"layout": ..., "size": ..., "values": ...}}  a sparse tensor of such components
 --    {"$float": "inf"}               a number that is not finite
 --    {"$device": "cuda:0"}           a torch.device
 --    {"$bytes": "00ff"}              a string that is not UTF-8, in hexadecimal digits
@@ -89,7 +90,19 @@ local function flatten_table(value, path, state)
    return node
 end
 
+-- Flattens a sparse tensor: its components become tensors of the file.
+local function flatten_sparse(p, path, state)
+   local node = {layout = p.layout, size = json.as_array(table.move(p.size, 1, #p.size, 1, {})),
+      coalesced = p.coalesced}
+   for _, key in ipairs {"indices", "pointers", "plain", "values"} do
+      if p[key] then node[key] = flatten_value(p[key], join(path, key), state) end
+   end
+   return {["$sparse"] = node}
+end
+
 function flatten_value(value, path, state)
+   local parts = torch._sparse_parts(value)
+   if parts then return flatten_sparse(parts, path, state) end
    if torch.is_tensor(value) then
       if path == "" then path = "tensor" end -- the object itself is a tensor
       if not utf8.len(path) then fail(path, "a name that is not UTF-8") end
@@ -111,7 +124,8 @@ end
 -- Returns whether the names of its tensors describe a table completely.
 local function only_tensors(object)
    for key, value in pairs(object) do
-      if type(key) ~= "string" or not torch.is_tensor(value) then return false end
+      local dense = torch.is_tensor(value) and not torch._sparse_parts(value)
+      if type(key) ~= "string" or not dense then return false end
    end
    return true
 end
@@ -146,6 +160,22 @@ special["$tensor"] = function(name, tensors)
       fail("", ("the structure names a tensor %s that the file lacks"):format(name))
    end
    return tensor
+end
+
+special["$sparse"] = function(node, tensors)
+   local p = type(node) == "table" and rebuild_value(node, tensors) or {}
+   local made, s = pcall(function()
+      local options = {is_coalesced = p.coalesced, check_invariants = true}
+      if p.layout == "sparse_coo" then
+         return torch.sparse_coo_tensor(p.indices, p.values, p.size, options)
+      end
+      return torch.sparse_compressed_tensor(p.pointers, p.plain, p.values, p.size,
+         {layout = p.layout, check_invariants = true})
+   end)
+   if not made then
+      fail("", "the structure has a malformed sparse tensor: " .. tostring(s):gsub("^.-:%d+: ", ""))
+   end
+   return s
 end
 
 special["$float"] = function(name)

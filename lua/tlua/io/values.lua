@@ -7,6 +7,8 @@ local kinds = require "tlua.io.kinds"
 local M = {}
 
 local function fault_of(tensor)
+   local parts = torch._sparse_parts(tensor)
+   if parts then tensor = parts.values end
    if not pcall(tensor.dim, tensor) then return "the tensor was released" end
    if not tensor.is_meta then return nil end
    return "the tensor is on the meta device and has no values; module:to_empty{device = \"cpu\"} "

@@ -1,11 +1,14 @@
 -- Adagrad.lua - "Adaptive Subgradient Methods" (Duchi, Hazan and Singer, 2011): divides gradients
 -- by the square root of the sum of all squared gradients so far.
 
+local torch = require "tlua"
+local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
---- Divides gradients by the square root of the sum of all squared gradients so far.
+--- Divides gradients by the square root of the sum of all squared gradients so far. A sparse
+--- gradient changes its rows alone; it allows no weight decay.
 ---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.Adagrad({w}, {lr = 0.5})
@@ -38,6 +41,22 @@ local names <const> = {"sum"}
 
 function Adagrad:rule(o)
    return "adagrad", names, {o.lr, o.lr_decay, o.eps, o.weight_decay}
+end
+
+-- Updates the rows of a sparse gradient.
+function Adagrad:update_rows(parameter, rows, values, state, o)
+   if o.weight_decay ~= 0 then
+      args.refuse("optim.Adagrad", "weight_decay", "0 with a sparse gradient", o.weight_decay)
+   end
+   state.step = state.step or torch.full({}, 0, {dtype = "float64",
+      device = o.capturable and parameter.device or "cpu"})
+   state.sum = state.sum or torch.full_like(parameter, o.initial_accumulator_value)
+   state.step:add_(1)
+   local lr = torch.is_tensor(o.lr) and o.lr:item() or o.lr
+   local size = lr / (1 + (state.step:item() - 1) * o.lr_decay)
+   local sum = state.sum:index_select(1, rows) + values * values
+   state.sum:index_copy_(1, rows, sum)
+   parameter:index_add_(1, rows, values / (sum:sqrt() + o.eps), {alpha = -size})
 end
 
 return Adagrad

@@ -98,7 +98,8 @@ end
 local function complete(self, params, states, offset, names, group)
    for i = 1, #params do
       local parameter = params[i]
-      if parameter.grad then
+      local grad = parameter.grad
+      if grad and not grad.is_sparse then
          local state = states[offset + i]
          if not state then
             state = {}
@@ -117,7 +118,7 @@ end
 -- Puts the parameters that have a gradient, and their states, into the lists.
 local function gather(self, lists, params, states, offset, names, group)
    lists.n = torch._gather_step(params, states, offset, names, self.clocks, lists.params,
-      lists.states, lists.clocks)
+      lists.states, lists.clocks) -- -1 if a gradient is sparse
    if lists.n then return end
    complete(self, params, states, offset, names, group)
    lists.n = torch._gather_step(params, states, offset, names, self.clocks, lists.params,
@@ -134,12 +135,17 @@ local function trim(self, lists, states)
    clear(lists.clocks, n * #self.clocks + 1)
 end
 
+-- Returns all gradients, and whether any of them is sparse.
 local function gradients(self)
-   local list = {}
+   local list, sparse = {}, false
    for _, group in ipairs(self.param_groups) do
-      for _, parameter in ipairs(group.params) do list[#list + 1] = parameter.grad end
+      for _, parameter in ipairs(group.params) do
+         local grad = parameter.grad
+         list[#list + 1] = grad
+         sparse = sparse or grad and grad.is_sparse
+      end
    end
-   return list
+   return list, sparse
 end
 
 --- Computes the numbers by which a step clips gradients and detects non-finite ones, with two
@@ -153,8 +159,9 @@ end
 ---@return Tensor? found_inf
 function Fused:clip_numbers(max_norm, norm_type, grad_scale)
    local placement = package.loaded["tlua.distributed.placement"]
-   local grads = gradients(self)
-   if #grads == 0 or norm_type <= 0 or placement and placement.splits(self) then return nil end
+   local grads, sparse = gradients(self)
+   if #grads == 0 or sparse or norm_type <= 0 then return nil end
+   if placement and placement.splits(self) then return nil end
    return torch._clip_numbers(grads, max_norm, norm_type, grad_scale)
 end
 
@@ -182,11 +189,12 @@ local function call(self, lists, group, rule, states, options, masters)
       group.maximize, extra)
 end
 
--- Returns the parameters with a gradient for which `wanted` is true, and their states.
+-- Returns the parameters with a dense gradient for which `wanted` is true, and their states.
 local function select(self, group, offset, wanted)
    local params, states = {}, {}
    for i, parameter in ipairs(group.params) do
-      if parameter.grad then
+      local grad = parameter.grad
+      if grad and not grad.is_sparse then
          local state = self:state_of(offset + i)
          if wanted(parameter, state) then
             params[#params + 1] = parameter
@@ -207,8 +215,43 @@ local function masters_of(params, states)
    return list
 end
 
---- Steps the parameters of a group that have a gradient; with `wanted`, only those for whose state
---- `wanted` returns true.
+-- Sparse gradients ------------------------------------------------------------------------------
+
+--- Updates a parameter by a sparse gradient. Optimizers that take such gradients override it.
+---@param parameter Tensor
+---@param rows Tensor  positions of the gradient's rows, ascending
+---@param values Tensor  the rows
+---@param state table
+---@param group table
+function Fused:update_rows(parameter, rows, values, state, group) -- luacheck: no unused args
+   torch.raise(("%s: parameter of shape (%s): got a sparse gradient; SparseAdam, SGD and Adagrad "
+      .. "take sparse gradients"):format(torch.type(self), table.concat(parameter.shape, ", ")))
+end
+
+-- Returns whether found_inf tells the optimizer to skip the step.
+local function skips(self)
+   return self.found_inf and self.found_inf:item() ~= 0
+end
+
+--- Updates the parameters of a group that have a sparse gradient.
+---@param group table
+---@param offset integer
+function Fused:step_sparse(group, offset)
+   for i, parameter in ipairs(group.params) do
+      local grad = parameter.grad
+      if grad and grad.is_sparse and not skips(self) then
+         grad = grad:coalesce()
+         local values = grad:values()
+         if self.grad_scale then values = values / self.grad_scale end
+         if self.clip then values = values * self.clip end
+         if group.maximize then values = -values end
+         self:update_rows(parameter, grad:indices()[1], values, self:state_of(offset + i), group)
+      end
+   end
+end
+
+--- Steps the parameters of a group that have a gradient; with `wanted`, only those with a dense one
+--- for whose state `wanted` returns true.
 ---@param group table
 ---@param offset integer
 ---@param rule string
@@ -219,8 +262,9 @@ function Fused:step_group(group, offset, rule, names, options, wanted)
    local lists = lists_for(self)
    if not wanted and not group.master_weights then
       gather(self, lists, group.params, self.state, offset, names, group)
-      return call(self, lists, group, rule, #names, options)
+      if lists.n >= 0 then return call(self, lists, group, rule, #names, options) end
    end
+   if not wanted then self:step_sparse(group, offset) end
    for _, mastered in ipairs {true, false} do
       local params, states = select(self, group, offset, function(parameter, state)
          return has_master(parameter, group) == mastered and (not wanted or wanted(state))

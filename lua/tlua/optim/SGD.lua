@@ -1,11 +1,14 @@
 -- SGD.lua - stochastic gradient descent, with plain (Polyak) or Nesterov's momentum.
 
+local torch = require "tlua"
+local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
 --- Stochastic gradient descent, with momentum, dampening, weight decay and Nesterov's variant.
---- nesterov needs momentum above 0 and no dampening.
+--- nesterov needs momentum above 0 and no dampening. A sparse gradient changes its rows alone,
+--- unless there is momentum; it allows no weight decay.
 ---
 ---     local w = torch.tensor({2.0}, {requires_grad = true})
 ---     local optimizer = torch.optim.SGD({w}, {lr = 0.25})
@@ -39,6 +42,32 @@ local function rule(o, first)
       {o.lr, o.momentum, o.dampening, o.weight_decay, 0, first}
 end
 
+-- Updates the rows of a sparse gradient. A buffer changes as a whole, since momentum moves all its
+-- rows.
+function SGD:update_rows(parameter, rows, values, state, o)
+   if o.weight_decay ~= 0 then
+      args.refuse("optim.SGD", "weight_decay", "0 with a sparse gradient", o.weight_decay)
+   end
+   local lr = torch.is_tensor(o.lr) and o.lr:item() or o.lr
+   if o.momentum == 0 then
+      parameter:index_add_(1, rows, values, {alpha = -lr})
+      return
+   end
+   local average, weight = state.momentum_buffer, 1 - o.dampening
+   if average then
+      average:mul_(o.momentum)
+   else
+      average, weight = torch.zeros_like(parameter), 1
+      state.momentum_buffer = average
+   end
+   average:index_add_(1, rows, values, {alpha = weight})
+   if o.nesterov then
+      parameter:add_(average, {alpha = -lr * o.momentum}):index_add_(1, rows, values, {alpha = -lr})
+   else
+      parameter:add_(average, {alpha = -lr})
+   end
+end
+
 local function is_new(state) return not state.momentum_buffer end
 local function is_old(state) return not is_new(state) end
 
@@ -46,6 +75,7 @@ function SGD:update_group(o, offset)
    if o.momentum == 0 or o.dampening == 0 then
       return self:step_group(o, offset, rule(o, 0)) -- a new buffer is 0
    end
+   self:step_sparse(o, offset)
    local name, names, options = rule(o, 0)
    self:step_group(o, offset, name, names, options, is_old)
    name, names, options = rule(o, 1)

@@ -1,6 +1,6 @@
 -- SparseAdam.lua - Adam for embeddings: rows that had no part in the loss keep their values and
--- their averages. tlua has no sparse tensors; such a row is recognized by a gradient of zeros, as
--- F.embedding computes it.
+-- their averages. A sparse gradient has the other rows; in a dense one, as F.embedding computes it
+-- without the option sparse, a row without a part is recognized by zeros.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -50,17 +50,26 @@ local function moved(average, rows, values, beta)
    return new
 end
 
-local function update(parameter, state, o)
-   local grad = o.maximize and -parameter.grad or parameter.grad
+-- Returns the rows of a gradient that have a part in the loss, and their positions.
+local function rows_of(grad)
+   if grad.is_sparse then
+      grad = grad:coalesce()
+      return grad:values(), grad:indices()[1]
+   end
    local any = grad:ne(0)
    if any:dim() > 1 then any = any:flatten(2):any(2) end
    local rows = any:nonzero():view(-1)
+   return grad:index_select(1, rows), rows
+end
+
+local function update(parameter, state, o)
+   local values, rows = rows_of(parameter.grad)
+   if o.maximize then values = -values end
    state.step = (state.step or 0) + 1
    state.exp_avg = state.exp_avg or torch.zeros_like(parameter)
    state.exp_avg_sq = state.exp_avg_sq or torch.zeros_like(parameter)
    if rows:numel() == 0 then return end
 
-   local values = grad:index_select(1, rows)
    local mean = moved(state.exp_avg, rows, values, o.betas[1])
    local square = moved(state.exp_avg_sq, rows, values * values, o.betas[2])
    local lr = torch.is_tensor(o.lr) and o.lr:item() or o.lr

@@ -256,7 +256,7 @@ scores: the importance of each element
 seq_dim: the dimension of the sequence
 sequence: the packed sequence
 sorted_indices: the positions of the samples in order of length, longest first
-sparse: only false, since gradients are dense
+sparse: whether the gradient of the weight is sparse
 src: the source sequence
 src_is_causal: whether a token of the source sees only those before it
 src_key_padding_mask: true where the source is padding

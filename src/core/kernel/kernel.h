@@ -181,6 +181,27 @@ struct tlk_fft {
   double scale;
 };
 
+/* ---- products of sparse matrices ---- */
+
+typedef enum tlk_CsrKind { TLK_CSR_PRODUCT, TLK_CSR_TRANSPOSED, TLK_CSR_SAMPLED } tlk_CsrKind;
+
+/* A matrix (rows, across) has in row i the elements e from pointers[i] to pointers[i + 1] - 1, at
+** columns[e], counted from 1. Pointers are from 1 to nnz + 1, columns from 1 to across. The dense
+** matrices are row-major and have out's dtype, F32 or F64.
+**   PRODUCT: out (rows, k) = the matrix, with values (nnz), times right (across, k).
+**   TRANSPOSED: out (across, k) = its transpose times left (rows, k).
+**   SAMPLED: out (nnz): the product of row i of left (rows, k) and row j of right (across, k) for
+**   each element (i, j). */
+struct tlk_csr {
+  const tlk_Context *cx;
+  tlk_CsrKind kind;
+  tlk_Array out;
+  const int64_t *pointers, *columns;
+  const void *values, *left, *right;
+  int64_t rows, across, nnz, k;
+  tlk_FaultSource of_pointers, of_columns;
+};
+
 /* ---- along a dimension ---- */
 
 /* out (outer, inner) = the reduction of in (outer, n, inner). The arithmetic is in `compute`, as in
@@ -718,6 +739,7 @@ struct tlk_rnn_backward {
   X(linear, FLAT)              \
   X(activation_backward, FLAT) \
   X(fft, FLAT)                 \
+  X(csr, FLAT)                 \
   X(reduce, FLAT)              \
   X(reduce_index, FLAT)        \
   X(moments, FLAT)             \

@@ -95,7 +95,9 @@ enum {
   /* flag of a tensor made in inference mode, whose version counter is unreliable */
   TLI_INFERENCE = 16,
   /* flag of a tensor to which another thread may take a new reference (hooks.c) */
-  TLI_WEAKLY_HELD = 32
+  TLI_WEAKLY_HELD = 32,
+  /* flag of a sparse gradient, whose elements are elsewhere (autograd/sparse_grads.c) */
+  TLI_SPARSE = 64
 };
 
 struct tl_Tensor {

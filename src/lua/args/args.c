@@ -4,6 +4,7 @@
 ** operands made from numbers, which are read last.
 */
 #include "lua/args/batched.h"
+#include "lua/args/sparse.h"
 #include "lua/tensor/value.h"
 #include "core/memory/device_memory.h"
 
@@ -105,6 +106,7 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
       lua_pop(L, 1);
       return text;
     }
+    if (tli_is_sparse(L, index)) return "a sparse Tensor";
     if (tli_to_device_name(L, index) == NULL) return luaL_typename(L, index);
     snprintf(text, sizeof text, "the device %s", tli_to_device_name(L, index));
     return text;
@@ -257,6 +259,7 @@ void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature) {
   a->rooms = NULL;
   a->ntemps = 0;
   int top = lua_gettop(L), at = 1;
+  a->top = top;
   tli_Last last = tli_last_argument(L, top);
   int empty = last == TLI_LAST_EMPTY ? top : 0, options = last == TLI_LAST_OPTIONS ? top-- : 0;
   bool missing = false;
@@ -323,7 +326,10 @@ void tli_only(lua_State *L, int n, const char *name) {
                 tli_describe(L, tli_state(L), i));
 }
 
-int tli_args_raise(tli_Args *a) { return tli_raise_call(a->L, a->signature); }
+int tli_args_raise(tli_Args *a) {
+  int results = tli_sparse_call(a->L, a->signature->name, a->top);
+  return results >= 0 ? results : tli_raise_call(a->L, a->signature);
+}
 
 /* ---- parameters ---- */
 

@@ -63,6 +63,7 @@ typedef struct tli_Args {
   lua_State *L, *outer;
   tli_State *S;
   const tli_Signature *signature;
+  int top; /* number of arguments on the stack */
   bool failed;
   /* index of the first tensor parameter, whose device applies to all tensors; -1 if there is
   ** none */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lua/args/batched.h"
+#include "lua/args/sparse.h"
 #include "lua/tensor/value.h"
 
 _Static_assert(TLI_MAX_PARAMS <= 32, "given parameters are bits of a uint32_t");
@@ -180,5 +181,6 @@ int tli_call_overload(lua_State *L, const tli_Overload *overloads, int n) {
   tli_Last last = tli_last_argument(L, top);
   for (int i = 0; i < n; i++)
     if (fits(L, S, overloads[i].signature, top, last)) return overloads[i].fn(L);
-  return no_overload(L, overloads, n);
+  int results = tli_sparse_call(L, overloads[0].signature->name, top);
+  return results >= 0 ? results : no_overload(L, overloads, n);
 }

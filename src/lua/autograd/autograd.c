@@ -8,6 +8,7 @@
 
 #include "autograd/calls.h"
 #include "autograd/hooks.h"
+#include "lua/args/sparse.h"
 #include "lua/autograd/callback.h"
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
@@ -357,6 +358,16 @@ static int push_results(lua_State *L, int first, tl_Tensor **results, int n) {
   return n;
 }
 
+/* Replaces boxes of sparse gradients, from index `first` on, by sparse tensors. */
+static void push_sparse(lua_State *L, int first, int n) {
+  for (int i = 0; i < n; i++) {
+    tl_Tensor *t = tli_to_tensor(L, tli_state(L), first + i);
+    if (t == NULL || !tli_is_sparse_grad(t)) continue;
+    tli_push_grad(L, tli_retain(t));
+    lua_replace(L, first + i);
+  }
+}
+
 /* Pushes a box for each tensor of parameter i. */
 static int push_boxes(tli_Args *a, int i) {
   bool list = tli_args_given(a, i) && lua_type(a->L, a->at[i]) == LUA_TTABLE;
@@ -490,7 +501,10 @@ static int autograd_grad(lua_State *L) {
   bool ok = !failed && (batched ? run_examples(&a, of, &call) : run(L, of, &call));
   if (ok) push_results(L, first, results, count);
   tli_args_end(&a);
+  int of_sparse = failed ? tli_sparse_call(L, "autograd.grad", a.top) : -1;
+  if (of_sparse >= 0) return of_sparse;
   if (failed) return tli_raise(L);
+  if (ok) push_sparse(L, first, count);
   return ok ? count : tli_raise_caught(L);
 }
 
@@ -506,16 +520,17 @@ static int call_hook(lua_State *L) {
   HookCall *call = lua_touserdata(L, 2);
   tli_State *S = tli_state(L);
   lua_settop(L, 1);
-  tli_Box *box = tli_push_box(L);
-  tli_fill_box(S, box, tli_retain(call->grad));
+  if (tli_is_sparse_grad(call->grad)) {
+    tli_push_grad(L, tli_retain(call->grad));
+  } else {
+    tli_Box *box = tli_push_box(L);
+    tli_fill_box(S, box, tli_retain(call->grad));
+  }
   lua_call(L, 1, 1);
   if (lua_isnil(L, 1)) return 0;
-  tl_Tensor *out = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
-  if (out == NULL)
-    return tli_error(L, "register_hook: expected the hook to return a Tensor or nothing, got %s",
-                     tli_describe(L, S, 1));
-  call->out = tli_retain(out);
-  return 0;
+  call->out = tli_to_grad(L, 1, call->grad,
+                          "register_hook: expected the hook to return a Tensor or nothing");
+  return call->out ? 0 : tli_raise(L);
 }
 
 static bool lua_hook(void *context, tl_Tensor *grad, tl_Tensor **out) {
@@ -626,24 +641,28 @@ const luaL_Reg tli_autograd_methods[] = {
 static int get_grad(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   if (t->autograd && t->autograd->grad)
-    tli_push_tensor(L, tli_retain(t->autograd->grad));
+    tli_push_grad(L, tli_retain(t->autograd->grad));
   else
     lua_pushnil(L);
   return 1;
 }
 
 static int set_grad(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
+  (void)S;
   tl_Tensor *grad = NULL;
   if (!lua_isnil(L, value)) {
-    if (lua_type(L, value) == LUA_TUSERDATA) grad = tli_to_tensor(L, S, value);
-    if (grad == NULL)
-      return tli_error(L, "grad: expected a Tensor or nil, got %s", tli_describe(L, S, value));
+    grad = tli_to_grad(L, value, t, "grad: expected a Tensor or nil");
+    if (grad == NULL) return tli_raise(L);
   }
   const tli_CallArg args[] = {{.tensor = t}, {.tensor = grad}};
   tli_Traced traced = tli_trace_begin(&tli_call_autograd_set_grad, args);
-  if (traced == TLI_TRACE_REFUSED) return tli_raise(L);
+  if (traced == TLI_TRACE_REFUSED) {
+    tli_release(grad);
+    return tli_raise(L);
+  }
   bool ok = tli_grad_set(t, grad);
   if (traced == TLI_TRACED) ok = tli_trace_end(&tli_call_autograd_set_grad, args, ok, NULL, 0);
+  tli_release(grad);
   return ok ? 0 : tli_raise(L);
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/memory/device_memory.h"
 #include "lua/args/batched.h"
+#include "lua/args/sparse.h"
 #include "lua/tensor/value.h"
 
 /* Reads the operand at an index; a number becomes a tensor, which `owned` refers to. */
@@ -44,7 +45,10 @@ static inline int tli_metamethod(lua_State *L, const char *name,
   }
   tli_calling = outer;
   tli_release(owned);
-  if (result == NULL) return tli_raise(L);
+  if (result == NULL) {
+    int results = ok ? -1 : tli_sparse_call(L, name, 2);
+    return results >= 0 ? results : tli_raise(L);
+  }
   if (reversed && lua_type(L, 1) == LUA_TNUMBER) tli_entitle(result, reversed, count);
   tli_fill_box(S, box, result);
   return 1;

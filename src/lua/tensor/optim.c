@@ -28,7 +28,7 @@ static bool copy_fields(lua_State *L, int names, lua_Integer count, int to, lua_
 /* _gather_step(params, states, offset, names, clocks, to_params, to_states, to_clocks) collects the
 ** parameters that have a gradient, and from the state of each, states[offset + i], the fields
 ** listed by `names` (tensors) and `clocks` (step counts). Returns the number of parameters; nil if
-** a state or one of its fields is missing. */
+** a state or one of its fields is missing, -1 if a gradient is sparse. */
 static int gather_step(lua_State *L) {
   tli_State *S = tli_state(L);
   lua_settop(L, ARGUMENTS - 1);
@@ -43,6 +43,10 @@ static int gather_step(lua_State *L) {
     const tl_Tensor *t = tli_to_tensor(L, S, -1);
     if (t == NULL) return refuse(L, PARAMS);
     if (t->autograd && t->autograd->grad) {
+      if (tli_is_sparse_grad(t->autograd->grad)) {
+        lua_pushinteger(L, -1);
+        return 1;
+      }
       if (lua_geti(L, STATES, offset + i) != LUA_TTABLE ||
           !copy_fields(L, NAMES, names, TO_STATES, n) ||
           !copy_fields(L, CLOCKS, clocks, TO_CLOCKS, n))

@@ -6,6 +6,7 @@
 
 #include "bind.h"
 #include "lua/args/batched.h"
+#include "lua/args/sparse.h"
 #include "lua/tensor/metamethod.h"
 #include "lua/tensor/value.h"
 #include "core/observe/trace.h"
@@ -675,7 +676,8 @@ static int torch_as_tensor(lua_State *L) {
 
 static int torch_is_tensor(lua_State *L) {
   tli_only(L, 1, "is_tensor");
-  lua_pushboolean(L, tli_to_box(L, tli_state(L), 1) != NULL || tli_is_batched(L, 1));
+  lua_pushboolean(L, tli_to_box(L, tli_state(L), 1) != NULL || tli_is_batched(L, 1) ||
+                         tli_is_sparse(L, 1));
   return 1;
 }
 

@@ -4,6 +4,7 @@
 ** Invariant: while Lua may raise an error, the parcel being written belongs to a userdata on the
 ** stack.
 */
+#include "lua/args/sparse.h"
 #include "lua/workers/parcel_format.h"
 
 #include <stdio.h>
@@ -433,6 +434,14 @@ static void write_userdata(Packer *k, int index, const Place *place) {
     write_tag(k, DEVICE);
     lua_pushstring(L, device);
     write_string(k, -1);
+    lua_pop(L, 1);
+    return;
+  }
+  if (tli_is_sparse(L, index)) {
+    number(k, index);
+    write_tag(k, SPARSE);
+    lua_getiuservalue(L, index, 1);
+    write_value(k, lua_gettop(L), place);
     lua_pop(L, 1);
     return;
   }

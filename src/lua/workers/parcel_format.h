@@ -28,6 +28,7 @@ typedef enum Tag {
   GENERATOR = 'G',
   DEVICE = 'D',      /* name */
   AGAIN = 'R',       /* number */
+  SPARSE = 'S',      /* followed by the table of components */
   TABLE = '{',       /* followed by keys and values, then END */
   WITH_META = 'M',   /* followed by the metatable, keys and values, then END */
   SIZE = 'Z',        /* torch.Size: followed by keys and values, then END */

@@ -2,6 +2,7 @@
 ** parcel_unpack.c - unpacks the values of a parcel (parcel.c) in this interpreter. The parcel
 ** is only read, so several threads may do so.
 */
+#include "lua/args/sparse.h"
 #include "lua/workers/parcel_format.h"
 
 #include <string.h>
@@ -177,6 +178,12 @@ static void read_value(Reader *r) {
   case TENSOR: read_tensor(r); break;
   case GENERATOR: read_generator(r); break;
   case DEVICE: read_device(r); break;
+  case SPARSE:
+    tli_new_sparse(L);
+    count_value(r);
+    read_value(r);
+    lua_setiuservalue(L, -2, 1);
+    break;
   case AGAIN: lua_rawgeti(L, r->values, read_whole(r)); break;
   case TABLE:
     lua_newtable(L);

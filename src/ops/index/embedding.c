@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ops/chain.h"
+#include "core/observe/trace.h"
 #include "ops/index/index_call.h"
 
 /* ---- rows ---- */
@@ -70,6 +71,41 @@ tl_Tensor *tlo_embedding_second(tl_Tensor *grad_output, tl_Tensor *index, int64_
   return tli_chain_end(&c, chain_counted(&c, rows, index, padding_idx, n, scale_grad));
 }
 
+tl_Tensor *tli_op_embedding_sparse_rows(tl_Tensor *weight, tl_Tensor *index, int64_t padding_idx,
+                                        bool scale_grad) {
+  return tli_op_embedding_rows(weight, index, padding_idx, scale_grad);
+}
+
+/* Drops the rows of the padding. */
+static void chain_without_padding(tli_Chain *c, tl_Tensor **rows, tl_Tensor **at, int64_t padding,
+                                  int64_t n) {
+  if (c->failed || padding == TLI_NOINT || !tli_has_values(*at)) return;
+  int64_t position = padding < 0 ? padding + n + 1 : padding + 1;
+  tl_Tensor *keep = TLI_STEP(c, tlo_ne(*at, TLI_STEP(c, tli_number(tli_int(position)))));
+  tl_Tensor *kept = TLI_STEP(c, tlo_nonzero(keep, false));
+  tl_Tensor *chosen = TLI_STEP(c, tlo_reshape(kept, (tl_Ints){1, (int64_t[]){-1}}));
+  *rows = TLI_STEP(c, tlo_index_select(*rows, 0, chosen));
+  *at = TLI_STEP(c, tlo_index_select(*at, 0, chosen));
+}
+
+/* Returns the gradient of the rows that were used. A gradient that is recorded, or traced, is
+** dense. */
+tl_Tensor *tlo_embedding_sparse_backward(tl_Tensor *grad_output, tl_Tensor *index, tl_Ints size,
+                                         int64_t padding_idx, bool scale_grad) {
+  if (tli_grad_mode() || tli_tracing())
+    return tlo_embedding_backward(grad_output, index, size, padding_idx, scale_grad);
+  tli_Chain c = {0};
+  int64_t n = index->numel;
+  tl_Tensor *counted = chain_counted(&c, grad_output, index, TLI_NOINT, size.v[0], scale_grad);
+  tl_Tensor *rows = TLI_STEP(&c, tlo_reshape(counted, (tl_Ints){2, (int64_t[]){n, size.v[1]}}));
+  tl_Tensor *whole = TLI_STEP(&c, tli_contiguous_as(index, TL_I64));
+  tl_Tensor *at = TLI_STEP(&c, tlo_reshape(whole, (tl_Ints){1, &n}));
+  chain_without_padding(&c, &rows, &at, padding_idx, size.v[0]);
+  tl_Tensor *indices = chain_unsqueeze(&c, at, 0);
+  tl_Tensor *result = TLI_STEP(&c, tli_sparse_grad(indices, rows, false, (int)size.n, size.v));
+  return tli_chain_end(&c, result);
+}
+
 static bool check_table(const char *op, const tl_Tensor *input, const tl_Tensor *weight,
                         int64_t padding_idx) {
   if (weight->ndim != 2)
@@ -109,11 +145,12 @@ static bool limit_rows(const char *op, tl_Tensor *weight, tl_Tensor *input, doub
 
 tl_Tensor *tlo_embedding(tl_Tensor *input, tl_Tensor *weight, int64_t padding_idx, double max_norm,
                          double norm_type, bool scale_grad_by_freq, bool sparse) {
-  (void)sparse;
   TL_TRY_NULL(check_table("embedding", input, weight, padding_idx));
   if (!isnan(max_norm)) TL_TRY_NULL(limit_rows("embedding", weight, input, max_norm, norm_type));
   const char *outer = tli_set_fault_argument("input");
-  tl_Tensor *rows = tlo_embedding_rows(weight, input, padding_idx, scale_grad_by_freq);
+  tl_Tensor *rows = sparse
+                        ? tlo_embedding_sparse_rows(weight, input, padding_idx, scale_grad_by_freq)
+                        : tlo_embedding_rows(weight, input, padding_idx, scale_grad_by_freq);
   tli_set_fault_argument(outer);
   if (rows == NULL) tli_fail_about("embedding: input");
   return rows;

@@ -10,7 +10,8 @@ F {[[embedding(Tensor input, Tensor weight, index padding_idx=nil, float max_nor
    doc = [[Returns the rows of weight (V, D) at the positions in input (...), as (..., D). The row
    padding_idx gets no gradient. With max_norm, used rows with a larger norm are first scaled down
    to it, in place. scale_grad_by_freq divides a row's gradient by how often the row was used.
-   Gradients are dense even if sparse is true.]],
+   With sparse = true a leaf weight gets a sparse gradient, of the rows that were used; a pass with
+   create_graph makes it dense.]],
    composite = true, examples = {"I(5, 3), T(5, 2)", "I(5, 2, 3), T(5, 4)", "I(5), T(5, 4)"}}
 example("embedding", [=[
    local vectors = torch.tensor {{0.0, 0.0}, {1.0, 2.0}, {3.0, 4.0}}
@@ -21,6 +22,12 @@ example("embedding", [=[
 op {"embedding_rows(Tensor weight, Tensor index, index padding_idx, bool scale_grad) -> Tensor",
     name = "embedding", internal = true,
     grad = {weight = "embedding_backward(grad, index, sizes(weight), padding_idx, scale_grad)"}}
+op {"embedding_sparse_rows(Tensor weight, Tensor index, index padding_idx, bool scale_grad) -> Tensor",
+    name = "embedding", internal = true, node = "Embedding",
+    grad = {weight = "embedding_sparse_backward(grad, index, sizes(weight), padding_idx, scale_grad)"}}
+op {[[embedding_sparse_backward(Tensor grad_output, Tensor index, int[] size, index padding_idx,
+      bool scale_grad) -> Tensor]],
+    internal = true, composite = true}
 op {[[embedding_backward(Tensor grad_output, Tensor index, int[] size, index padding_idx,
       bool scale_grad) -> Tensor]],
     internal = true,

@@ -337,6 +337,13 @@ static bool run_all(const Step *s) {
 
 /* ---- the operator --------------------------------------------------------------------- */
 
+/* Fails for a sparse gradient, whose elements are not where the kernel would read them. */
+static bool check_dense(const tl_Tensor *grad) {
+  if (grad == NULL || !tli_is_sparse_grad(grad)) return true;
+  return tli_fail(TL_EARG, "step: expected dense gradients, got a sparse one: SparseAdam, SGD and "
+                           "Adagrad take sparse gradients");
+}
+
 static tl_Tensor *own_grad(const tl_Tensor *t) { return t->autograd ? t->autograd->grad : NULL; }
 
 static void set_item(const Step *s, Item *item, int64_t i, tl_Tensors params, tl_Tensors grads,
@@ -409,6 +416,7 @@ bool tlo__fused_step_(tl_Tensors params, tl_Tensors grads, tl_Tensors states, tl
   for (int64_t i = 0; i < s.n; i++)
     set_item(&s, &s.items[i], i, params, grads, states, clocks, masters);
   bool ok = true;
+  for (int64_t i = 0; i < s.n && ok; i++) ok = check_dense(s.items[i].given[GRAD]);
   for (int64_t i = 0; i < s.n && ok; i++) ok = check_item(&s, &s.items[i], i);
   ok = ok && arrange_all(&s) && run_all(&s) && finish(&s);
   for (int64_t i = 0; i < s.n; i++) release_copies(&s.items[i]);

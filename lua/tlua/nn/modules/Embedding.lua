@@ -10,7 +10,8 @@ local Parameter = require "tlua.nn.Parameter"
 
 local signature = args.signature [[nn.Embedding(num_embeddings: count, embedding_dim: count,
    padding_idx: integer?, max_norm: number?, norm_type: number = 2,
-   scale_grad_by_freq: boolean = false, device: device?, dtype: string?)]]
+   scale_grad_by_freq: boolean = false, sparse: boolean = false, device: device?,
+   dtype: string?)]]
 
 --- A table of num_embeddings vectors, which are looked up by positions from 1. The result has the
 --- shape of the positions followed by embedding_dim.
@@ -24,10 +25,12 @@ local signature = args.signature [[nn.Embedding(num_embeddings: count, embedding
 local Embedding, parent = class.class("nn.Embedding", Module)
 
 --- Positions count from 1. The row at `padding_idx` starts as zeros and is never learnt. With
---- `max_norm`, rows that are looked up are first scaled down to that norm.
+--- `max_norm`, rows that are looked up are first scaled down to that norm. With `sparse` the
+--- gradient of the weight is sparse, of the rows that were looked up; SparseAdam, SGD and Adagrad
+--- take it.
 ---@param num_embeddings integer
 ---@param embedding_dim integer
----@param options? {padding_idx: integer, max_norm: number, norm_type: number}
+---@param options? {padding_idx: integer, max_norm: number, norm_type: number, sparse: boolean}
 function Embedding:__init(...)
    parent.__init(self)
    local a = signature(...)
@@ -42,14 +45,14 @@ function Embedding:__init(...)
    end
    self.num_embeddings, self.embedding_dim, self.padding_idx = n, a.embedding_dim, index
    self.max_norm, self.norm_type = a.max_norm, a.norm_type
-   self.scale_grad_by_freq = a.scale_grad_by_freq
+   self.scale_grad_by_freq, self.sparse = a.scale_grad_by_freq, a.sparse
    self.weight = Parameter(torch.empty(n, a.embedding_dim, {device = a.device, dtype = a.dtype}))
    self:reset_parameters()
 end
 
 --- Makes a layer with given vectors, which are not trained unless `freeze = false`.
 ---@param weight Tensor  (num_embeddings, embedding_dim)
----@param options? {freeze: boolean, padding_idx: integer, max_norm: number}
+---@param options? {freeze: boolean, padding_idx: integer, max_norm: number, sparse: boolean}
 ---@return nn.Embedding
 function Embedding.from_pretrained(weight, options)
    if not torch.is_tensor(weight) or weight:dim() ~= 2 then
@@ -91,6 +94,7 @@ function Embedding:forward(input)
    end
    return F.embedding(input, self.weight, {
       padding_idx = self.padding_idx, scale_grad_by_freq = self.scale_grad_by_freq,
+      sparse = self.sparse or false,
    })
 end
 
@@ -98,6 +102,7 @@ function Embedding:extra_repr()
    local text = ("%d, %d"):format(self.num_embeddings, self.embedding_dim)
    if self.padding_idx then text = text .. ", padding_idx=" .. self.padding_idx end
    if self.max_norm then text = ("%s, max_norm=%g"):format(text, self.max_norm) end
+   if self.sparse then text = text .. ", sparse=True" end
    return text
 end
 

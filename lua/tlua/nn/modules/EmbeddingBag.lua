@@ -36,7 +36,7 @@ local EmbeddingBag, parent = class.class("nn.EmbeddingBag", Module)
 ---@param embedding_dim integer
 ---@param options? table  `mode` is sum, mean or max; with `max_norm`, rows that are looked up are
 ---   first scaled down to that norm; `scale_grad_by_freq` divides gradients by how often a row is
----   used; gradients are dense even with `sparse`
+---   used; with `sparse` the weight's gradient is sparse
 function EmbeddingBag:__init(...)
    parent.__init(self)
    local a = signature(...)
@@ -45,7 +45,7 @@ function EmbeddingBag:__init(...)
    end
    self.num_embeddings, self.embedding_dim = a.num_embeddings, a.embedding_dim
    for _, option in ipairs {"mode", "include_last_offset", "padding_idx", "max_norm", "norm_type",
-      "scale_grad_by_freq"} do
+      "scale_grad_by_freq", "sparse"} do
       self[option] = a[option]
    end
    self.weight = Parameter(torch.empty(a.num_embeddings, a.embedding_dim,
@@ -74,7 +74,7 @@ function EmbeddingBag:forward(...)
       offsets = a.offsets, mode = self.mode, per_sample_weights = a.per_sample_weights,
       include_last_offset = self.include_last_offset, padding_idx = self.padding_idx,
       max_norm = self.max_norm, norm_type = self.norm_type,
-      scale_grad_by_freq = self.scale_grad_by_freq,
+      scale_grad_by_freq = self.scale_grad_by_freq, sparse = self.sparse or false,
    })
 end
 

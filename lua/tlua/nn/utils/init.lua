@@ -27,12 +27,19 @@ local function check_parameters(name, parameters)
 end
 
 -- Returns the gradients of one tensor or of a list of tensors; tensors without a gradient are left
--- out.
+-- out. Of a sparse gradient returns the values, which are those of different rows afterwards.
 local function gradients(name, parameters)
    parameters = check_parameters(name, parameters)
    local list = {}
    for i = 1, #parameters do
       local grad = parameters[i].grad
+      if grad and grad.is_sparse then
+         if not grad:is_coalesced() then
+            grad = grad:coalesce()
+            parameters[i].grad = grad
+         end
+         grad = grad:values()
+      end
       if grad then list[#list + 1] = grad:detach() end
    end
    return list

@@ -1,0 +1,355 @@
+-- convert.lua - conversions between layouts, which gradients pass through.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local checked = require "tlua.checked"
+local V = require "tlua.sparse.value"
+
+local M = {}
+
+local function arange(n, device) return torch.arange(1, n + 1, {device = device}) end
+
+-- Keys --------------------------------------------------------------------------------------------
+
+-- Returns the number of places of the sparse dimensions.
+local function places(size, sparse_dim)
+   local n = 1
+   for d = 1, sparse_dim do
+      if size[d] > 0 and n > math.maxinteger // size[d] then
+         torch.raise(("coalesce: the sparse dimensions of %s have more places than 2^63"):format(
+            V.shape_text(size)))
+      end
+      n = n * size[d]
+   end
+   return n
+end
+
+--- Returns the place of each position of a sparse_coo tensor in row-major order, from 1.
+---@param p table
+---@return Tensor keys  (nnz)
+---@return integer places
+function M.keys_of(p)
+   local sparse_dim, indices = p.indices:size(1), p.indices
+   local total = places(p.size, sparse_dim)
+   if sparse_dim == 0 then
+      return torch.ones(indices:size(2), {dtype = "int64", device = indices.device}), 1
+   end
+   local keys = indices[1]
+   for d = 2, sparse_dim do keys = (keys - 1) * p.size[d] + indices[d] end
+   return keys, total
+end
+
+--- Returns the positions (sparse_dim, n) of places in row-major order.
+---@param keys Tensor
+---@param size integer[]
+---@param sparse_dim integer
+---@return Tensor
+function M.positions_of(keys, size, sparse_dim)
+   local rows, rest = {}, keys - 1
+   for d = sparse_dim, 1, -1 do
+      if d == 1 then
+         rows[d] = rest + 1
+      else
+         rows[d] = rest % size[d] + 1
+         rest = rest // size[d]
+      end
+   end
+   if sparse_dim == 0 then
+      return torch.zeros(0, keys:numel(), {dtype = "int64", device = keys.device})
+   end
+   return torch.stack(rows)
+end
+
+--- Sums values whose group numbers, which count from 1, are equal.
+---@param groups Tensor  (n), int64
+---@param values Tensor  (n, ...)
+---@param count integer
+---@return Tensor  (count, ...)
+function M.sum_groups(groups, values, count)
+   local dtype = values.dtype
+   local work = dtype == "bool" and values:to "uint8" or values
+   local size = values.shape
+   size[1] = count
+   local sums = torch.zeros(size, {dtype = work.dtype, device = values.device})
+   sums = sums:index_add(1, groups, work)
+   return dtype == "bool" and sums:ne(0) or sums
+end
+
+-- Coalescing --------------------------------------------------------------------------------------
+
+--- Sorts the values of equal keys together and sums them.
+---@param keys Tensor
+---@param values Tensor
+---@return Tensor keys  ascending, without duplicates
+---@return Tensor values
+function M.merge(keys, values)
+   local n = keys:numel()
+   if n < 2 then return keys, values end
+   local sorted, order = torch.sort(keys, {stable = true})
+   local first = torch.ones(n, {dtype = "bool", device = keys.device})
+   first:narrow(1, 2, n - 1):copy_(sorted:narrow(1, 2, n - 1):ne(sorted:narrow(1, 1, n - 1)))
+   local groups = first:cumsum(1)
+   local count = groups[-1]:item()
+   values = values:index_select(1, order)
+   if count == n then return sorted, values end
+   return sorted:masked_select(first), M.sum_groups(groups, values, count)
+end
+
+--- Returns the components of a coalesced sparse_coo tensor.
+---@param p table
+---@return table
+function M.coalesced(p)
+   if p.coalesced then return p end
+   local sparse_dim, keys = p.indices:size(1), (M.keys_of(p))
+   local merged, values = M.merge(keys, p.values)
+   local indices = p.indices
+   if merged ~= keys then indices = M.positions_of(merged, p.size, sparse_dim) end
+   return {
+      layout = "sparse_coo", size = p.size, indices = indices, values = values, coalesced = true,
+   }
+end
+
+function V.methods.coalesce(s)
+   local p = V.parts(s)
+   V.expect("coalesce", p, "sparse_coo")
+   return p.coalesced and s or V.new(M.coalesced(p))
+end
+
+-- Pointers ----------------------------------------------------------------------------------------
+
+--- Returns the pointers of n lines, from the lines of elements in ascending order.
+---@param lines Tensor
+---@param n integer
+---@return Tensor
+function M.pointers(lines, n)
+   return torch.searchsorted(lines:contiguous(), arange(n + 1, lines.device))
+end
+
+--- Returns the line of each element of a compressed tensor.
+---@param p table
+---@return Tensor
+function M.lines_of(p)
+   local n = p.pointers:numel() - 1
+   local lengths = p.pointers:narrow(1, 2, n) - p.pointers:narrow(1, 1, n)
+   return torch.repeat_interleave(arange(n, p.plain.device), lengths)
+end
+
+-- To COO ------------------------------------------------------------------------------------------
+
+-- Returns the positions and values of a blocked tensor's elements, zeros in blocks included.
+local function unblocked(p, rows, cols)
+   local n, height, width = p.values:size(1), p.values:size(2), p.values:size(3)
+   local device = p.plain.device
+   local inner_row = arange(height, device):view(1, height, 1)
+   local inner_col = arange(width, device):view(1, 1, width)
+   local shape = {n, height, width}
+   rows = ((rows:view(n, 1, 1) - 1) * height + inner_row):expand(shape):reshape(-1)
+   cols = ((cols:view(n, 1, 1) - 1) * width + inner_col):expand(shape):reshape(-1)
+   return rows, cols, p.values:flatten(1, 3)
+end
+
+--- Returns the components of a tensor in layout sparse_coo.
+---@param p table
+---@return table
+function M.as_coo(p)
+   if p.layout == "sparse_coo" then return p end
+   local blocks, columns = V.kind_of(p.layout)
+   local lines, plain, values = M.lines_of(p), p.plain, p.values
+   local rows, cols = columns and plain or lines, columns and lines or plain
+   if blocks then rows, cols, values = unblocked(p, rows, cols) end
+   return {
+      layout = "sparse_coo", size = p.size, indices = torch.stack {rows, cols}, values = values,
+      coalesced = p.layout == "sparse_csr",
+   }
+end
+
+-- To compressed layouts ---------------------------------------------------------------------------
+
+local function check_matrix(who, p)
+   local sparse_dim = V.sparse_dim(p)
+   if sparse_dim == 2 then return end
+   torch.raise(("%s: expected a matrix, of 2 sparse dimensions, got %d in shape %s"):format(who,
+      sparse_dim, V.shape_text(p.size)))
+end
+
+-- Returns the components with rows and columns exchanged.
+local function exchanged(p)
+   local size = table.move(p.size, 1, #p.size, 1, {})
+   size[1], size[2] = size[2], size[1]
+   return {
+      layout = "sparse_coo", size = size, indices = p.indices:flip(1), values = p.values,
+      coalesced = false,
+   }
+end
+
+-- Returns the components in a layout without blocks.
+local function compress(p, layout)
+   local _, columns = V.kind_of(layout)
+   local from = M.coalesced(columns and exchanged(p) or p)
+   return {
+      layout = layout, size = p.size, values = from.values,
+      pointers = M.pointers(from.indices[1], from.size[1]), plain = from.indices[2]:contiguous(),
+   }
+end
+
+local function check_blocks(who, block, size)
+   if type(block) ~= "table" or #block ~= 2 then
+      args.refuse(who, "blocksize", "two integers", block)
+   end
+   for d = 1, 2 do
+      if math.type(block[d]) ~= "integer" or block[d] < 1 or size[d] % block[d] ~= 0 then
+         torch.raise(("%s: blocksize: expected integers that divide the shape %s, got %s")
+            :format(who, V.shape_text(size), V.shape_text(block)))
+      end
+   end
+end
+
+-- Returns the components in a layout with blocks.
+local function compress_blocks(who, p, layout, block)
+   check_blocks(who, block, p.size)
+   if p.values:dim() > 1 then
+      torch.raise(who .. ": expected a matrix without dense dimensions")
+   end
+   local _, columns = V.kind_of(layout)
+   local height, width = block[1], block[2]
+   local counts = {p.size[1] // height, p.size[2] // width}
+   local row, col = p.indices[1] - 1, p.indices[2] - 1
+   local line, plain = row // height, col // width
+   if columns then line, plain = plain, line end
+   local across = counts[columns and 1 or 2]
+   local keys, inverse = torch.unique(line * across + plain, {return_inverse = true})
+   local inner = (row % height) * width + col % width
+   local places_ = (inverse - 1) * (height * width) + inner + 1
+   local values = M.sum_groups(places_, p.values, keys:numel() * height * width)
+   return {
+      layout = layout, size = p.size, values = values:view(-1, height, width),
+      pointers = M.pointers(keys // across + 1, counts[columns and 2 or 1]),
+      plain = keys % across + 1,
+   }
+end
+
+--- Converts components to a layout.
+---@param who string
+---@param p table
+---@param layout string
+---@param block? integer[]  for blocked layouts
+---@return table
+function M.to_layout(who, p, layout, block)
+   local blocks, _ = V.kind_of(layout)
+   local own = V.kind_of(p.layout) and {p.values:size(2), p.values:size(3)}
+   if p.layout == layout and (not blocks or not block or V.same(own, block)) then return p end
+   if layout == "sparse_coo" then return M.as_coo(p) end
+   check_matrix(who, p)
+   local coo = M.as_coo(p)
+   if blocks then return compress_blocks(who, coo, layout, block or own) end
+   if block ~= nil then
+      args.refuse(who, "blocksize", "none for layout " .. layout, block)
+   end
+   return compress(coo, layout)
+end
+
+-- From dense --------------------------------------------------------------------------------------
+
+-- Returns the components of a dense tensor's elements that are not zero; with dense dimensions,
+-- those of the slices that have such an element.
+local function from_dense(who, x, sparse_dim)
+   local n = x:dim()
+   sparse_dim = sparse_dim or n
+   if math.type(sparse_dim) ~= "integer" or sparse_dim < 0 or sparse_dim > n or
+      sparse_dim == 0 and n > 0 then
+      args.refuse(who, "sparse_dim", n == 0 and "0" or ("1 to %d"):format(n), sparse_dim)
+   end
+   local size = table.move(x.shape, 1, n, 1, {})
+   local used = x:detach():ne(0)
+   if sparse_dim < n then used = used:flatten(sparse_dim + 1):any(sparse_dim + 1) end
+   local rest = V.rest(size, sparse_dim + 1)
+   local keys = used:reshape(-1):nonzero():view(-1)
+   local flat = x:reshape(places(size, sparse_dim), table.unpack(rest))
+   return {
+      layout = "sparse_coo", size = size, indices = M.positions_of(keys, size, sparse_dim),
+      values = flat:index_select(1, keys), coalesced = true,
+   }
+end
+
+-- Returns the components of a dense or sparse tensor in layout sparse_coo.
+local function parts_of(who, x, sparse_dim)
+   local p = V.parts(x)
+   if not p then return from_dense(who, x, sparse_dim) end
+   if sparse_dim and sparse_dim ~= V.sparse_dim(p) then
+      args.refuse(who, "sparse_dim", tostring(V.sparse_dim(p)), sparse_dim)
+   end
+   return p
+end
+
+-- Methods -----------------------------------------------------------------------------------------
+
+local function convert(who, x, layout, sparse_dim, block)
+   local before = V.parts(x)
+   local p = parts_of(who, x, sparse_dim)
+   local to = M.to_layout(who, p, layout, block)
+   return to == before and x or V.new(to)
+end
+
+local take_sparse = args.signature [[to_sparse(sparse_dim: integer?, layout: string?,
+   blocksize: integers?)]]
+
+local layouts <const> = {
+   sparse_coo = true, sparse_csr = true, sparse_csc = true, sparse_bsr = true, sparse_bsc = true,
+}
+
+--- Returns the tensor in a sparse layout.
+function M.to_sparse(x, ...)
+   local a = take_sparse(...)
+   local layout = a.layout or "sparse_coo"
+   if not layouts[layout] then
+      args.refuse("to_sparse", "layout", "a sparse layout, such as \"sparse_csr\"", a.layout)
+   end
+   if V.kind_of(layout) and not a.blocksize then
+      torch.raise "to_sparse: blocksize is missing; expected two integers"
+   end
+   return convert("to_sparse", x, layout, a.sparse_dim, a.blocksize)
+end
+
+function M.to_sparse_coo(x) return convert("to_sparse_coo", x, "sparse_coo") end
+function M.to_sparse_csr(x) return convert("to_sparse_csr", x, "sparse_csr") end
+function M.to_sparse_csc(x) return convert("to_sparse_csc", x, "sparse_csc") end
+
+local function needs_block(who, x, block)
+   if block == nil and not V.kind_of((V.parts(x) or {}).layout) then
+      torch.raise(who .. ": blocksize is missing; expected two integers")
+   end
+end
+
+function M.to_sparse_bsr(x, block)
+   needs_block("to_sparse_bsr", x, block)
+   return convert("to_sparse_bsr", x, "sparse_bsr", nil, block)
+end
+
+function M.to_sparse_bsc(x, block)
+   needs_block("to_sparse_bsc", x, block)
+   return convert("to_sparse_bsc", x, "sparse_bsc", nil, block)
+end
+
+--- Returns the dense tensor.
+---@param s Tensor
+---@param dtype? string
+---@return Tensor
+function M.to_dense(s, dtype)
+   local p = V.parts(s)
+   if not p then return dtype and s:to(dtype) or s end
+   p = M.as_coo(p)
+   local keys, total = M.keys_of(p)
+   local x = M.sum_groups(keys, p.values, total):reshape(p.size)
+   return dtype and x:to(dtype) or x
+end
+
+checked.functions(M, "", [[to_sparse_coo(self: tensor) to_sparse_csr(self: tensor)
+   to_sparse_csc(self: tensor) to_sparse_bsr(self: tensor, blocksize: integers?)
+   to_sparse_bsc(self: tensor, blocksize: integers?) to_dense(self: tensor, dtype: string?)]])
+
+for name in ([[to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc
+   to_dense]]):gmatch "%S+" do
+   V.methods[name] = M[name]
+end
+
+return M

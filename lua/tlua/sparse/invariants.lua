@@ -1,0 +1,137 @@
+-- invariants.lua - what the components of a sparse tensor must satisfy. Positions are read on the
+-- host, so the checks wait for a device.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local checked = require "tlua.checked"
+
+local V = require "tlua.sparse.value"
+
+local M = {}
+
+--- Whether constructors of sparse tensors check the positions that they are given: that they are
+--- within the tensor's size, that compressed ones ascend and that none occurs twice. They do so by
+--- default; shapes and dtypes are checked always. The option `check_invariants` of a constructor
+--- has precedence.
+---
+---     local invariants = torch.sparse.check_sparse_tensor_invariants
+---     print(invariants.is_enabled())
+---     --> true
+---@class sparse.check_sparse_tensor_invariants
+local switch = {}
+M.check_sparse_tensor_invariants = switch
+
+--- Lets constructors check positions.
+function switch.enable() V.checks = true end
+
+--- Lets constructors trust positions; a wrong one then shows in later operators.
+function switch.disable() V.checks = false end
+
+--- Returns whether constructors check positions.
+---@return boolean
+function switch.is_enabled() return V.checks end
+
+checked.functions(switch, "sparse.check_sparse_tensor_invariants.",
+   "enable() disable() is_enabled()")
+
+local function refuse(who, text, ...) torch.raise(who .. ": " .. text:format(...)) end
+
+-- Returns whether any element of a tensor of booleans is true.
+local function any(flags) return flags:numel() > 0 and flags:any():item() end
+
+--- Checks that positions of one dimension are within its size.
+---@param who string
+---@param what string
+---@param positions Tensor
+---@param size integer
+---@param dim integer
+function M.check_range(who, what, positions, size, dim)
+   if positions:numel() == 0 then return end
+   local least, most = positions:min():item(), positions:max():item()
+   if least < 1 or most > size then
+      refuse(who, "%s: expected positions from 1 to %d in dimension %d, got %d", what, size, dim,
+         least < 1 and least or most)
+   end
+end
+
+--- Checks the dtype and the number of dimensions of a tensor of positions.
+---@param who string
+---@param what string
+---@param positions Tensor
+---@param ndim integer
+function M.check_positions(who, what, positions, ndim)
+   if positions.dtype ~= "int64" and positions.dtype ~= "int32" then
+      refuse(who, "%s: expected int64 or int32, got %s", what, positions.dtype)
+   end
+   if positions:dim() ~= ndim then
+      args.refuse(who, what, ("a tensor of %d dimension%s"):format(ndim, ndim == 1 and "" or "s"),
+         positions)
+   end
+end
+
+--- Refuses negative sizes.
+---@param who string
+---@param size integer[]
+function M.check_size(who, size)
+   for i, n in ipairs(size) do
+      if n < 0 then refuse(who, "size[%d]: expected at least 0, got %d", i, n) end
+   end
+end
+
+--- Returns whether positions shall be checked.
+---@param option? boolean  the option check_invariants
+---@param values Tensor
+---@return boolean
+function M.wanted(option, values)
+   if option == nil then option = V.checks end
+   return option and values.device.type ~= "meta"
+end
+
+--- Checks the positions of a sparse_coo tensor; if it claims to be coalesced also their order.
+---@param who string
+---@param p table
+function M.check_coo(who, p)
+   for d = 1, p.indices:size(1) do
+      M.check_range(who, "indices", p.indices[d], p.size[d], d)
+   end
+   if not p.coalesced or p.indices:size(2) < 2 then return end
+   local keys = require "tlua.sparse.convert".keys_of(p)
+   if any(keys:narrow(1, 2, keys:numel() - 1):le(keys:narrow(1, 1, keys:numel() - 1))) then
+      refuse(who, "is_coalesced: expected positions that ascend and differ from one another")
+   end
+end
+
+--- Checks the positions of a compressed tensor.
+---@param who string
+---@param p table
+---@param names string[]  of the pointers and of the plain positions
+---@param lines integer  number of rows, or of columns
+---@param across integer  size of the other dimension, in blocks for blocked layouts
+function M.check_compressed(who, p, names, lines, across)
+   local pointers, plain, nnz = p.pointers, p.plain, p.plain:numel()
+   local first, last = pointers[1]:item(), pointers[-1]:item()
+   if first ~= 1 then refuse(who, "%s: expected the first one to be 1, got %d", names[1], first) end
+   if last ~= nnz + 1 then
+      refuse(who, "%s: expected the last one to be %d, one behind the %d elements, got %d",
+         names[1], nnz + 1, nnz, last)
+   end
+   local lengths = pointers:narrow(1, 2, lines) - pointers:narrow(1, 1, lines)
+   if any(lengths:lt(0)) then refuse(who, "%s: expected ascending pointers", names[1]) end
+   if any(lengths:gt(across)) then
+      refuse(who, "%s: expected at most %d elements between two, got %d", names[1], across,
+         lengths:max():item())
+   end
+   local _, columns = V.kind_of(p.layout)
+   M.check_range(who, names[2], plain, across, columns and 1 or 2)
+   if nnz < 2 then return end
+   local line = torch.repeat_interleave(torch.arange(1, lines + 1, {device = plain.device}),
+      lengths:to "int64")
+   local same = line:narrow(1, 2, nnz - 1):eq(line:narrow(1, 1, nnz - 1))
+   local falls = plain:narrow(1, 2, nnz - 1):le(plain:narrow(1, 1, nnz - 1))
+   if any(same:logical_and(falls)) then
+      refuse(who, "%s: expected ascending positions without duplicates within each %s", names[2],
+         columns and "column" or "row")
+   end
+end
+
+return M

@@ -1,0 +1,294 @@
+-- make.lua - constructors of sparse tensors.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local invariants = require "tlua.sparse.invariants"
+local V = require "tlua.sparse.value"
+
+local M = {}
+
+local options <const> = [[, size: integers?, dtype: string?, device: device?,
+   requires_grad: boolean = false, check_invariants: boolean?)]]
+
+-- Returns an argument that may be a list as a tensor.
+local function to_tensor(who, what, value, positions, device, dtype)
+   if V.is_sparse(value) then args.refuse(who, what, "a dense tensor", value) end
+   if not torch.is_tensor(value) then value = torch.tensor(value, {dtype = dtype}) end
+   if positions and value:numel() == 0 and value.dtype == "float32" then
+      value = value:to "int64"
+   end
+   return device and value:to(device) or value
+end
+
+-- Returns the values with the dtype, device and gradient that the options ask for.
+local function values_of(who, a)
+   local values = to_tensor(who, "values", a.values, false, a.device, a.dtype)
+   if a.dtype then values = values:to(a.dtype) end
+   if a.requires_grad then return values:detach():requires_grad_() end
+   -- the tensor is no leaf if the values have a gradient of their own
+   return values.requires_grad and values:view(values.shape) or values
+end
+
+local function same_device(who, name, positions, values)
+   if tostring(positions.device) == tostring(values.device) then return end
+   torch.raise(("%s: expected all tensors on one device, got %s on %s and values on %s"):format(who,
+      name, positions.device, values.device))
+end
+
+local take_coo = args.signature("sparse_coo_tensor(indices: tensor|table?, values: tensor|table?"
+   .. options:gsub("%)$", ", is_coalesced: boolean?)"))
+
+-- Returns the smallest size that has all positions.
+local function infer_size(indices, values)
+   local size = {}
+   for d = 1, indices:size(1) do
+      size[d] = indices:size(2) > 0 and indices[d]:max():item() or 0
+   end
+   for d = 2, values:dim() do size[#size + 1] = values:size(d) end
+   return size
+end
+
+local function check_coo(who, p, a)
+   local indices, values, size = p.indices, p.values, p.size
+   invariants.check_size(who, size)
+   local sparse_dim = indices:size(1)
+   if #size ~= sparse_dim + values:dim() - 1 then
+      torch.raise(("%s: size: expected %d sizes, for %d rows of indices and %d further dimensions "
+         .. "of values, got %s"):format(who, sparse_dim + values:dim() - 1, sparse_dim,
+         values:dim() - 1, V.shape_text(size)))
+   end
+   for d = 2, values:dim() do
+      if values:size(d) ~= size[sparse_dim + d - 1] then
+         torch.raise(("%s: values: expected shape %s, got %s"):format(who,
+            V.shape_text {indices:size(2), table.unpack(size, sparse_dim + 1)},
+            V.shape_text(values.shape)))
+      end
+   end
+   if invariants.wanted(a.check_invariants, values) then invariants.check_coo(who, p) end
+end
+
+-- Makes an empty tensor: sparse_coo_tensor(nil, nil, size).
+local function empty(who, a)
+   if not a.size then torch.raise(who .. ": indices are missing; expected a tensor or a list") end
+   local size = type(a.size) == "table" and a.size or {a.size}
+   invariants.check_size(who, size)
+   local values = torch.zeros(0, {dtype = a.dtype, device = a.device,
+      requires_grad = a.requires_grad})
+   local indices = torch.zeros(#size, 0, {dtype = "int64", device = a.device})
+   return V.coo(indices, values, size, true)
+end
+
+--- Makes a tensor of layout sparse_coo: values (nnz, ...) at positions (sparse_dim, nnz), which
+--- count from 1; values at equal positions add up. Values with further dimensions make a tensor
+--- whose last dimensions are dense. The size is that of the largest positions unless it is given.
+--- With is_coalesced the positions must ascend and differ.
+---
+---     local positions = {{1, 2, 2}, {3, 1, 3}} -- (1, 3), (2, 1) and (2, 3)
+---     local s = torch.sparse_coo_tensor(positions, {3.0, 4.0, 5.0}, {2, 3})
+---     print(s:to_dense())
+---     --> tensor([[0., 0., 3.],
+---     -->         [4., 0., 5.]])
+---@param indices Tensor|integer[][]?
+---@param values Tensor|number[]?
+---@param size? integer[]
+---@param options? {dtype: string, device: string, requires_grad: boolean,
+--- check_invariants: boolean, is_coalesced: boolean}
+---@return Tensor
+function M.sparse_coo_tensor(...)
+   local a = take_coo(...)
+   local who <const> = "sparse_coo_tensor"
+   if a.indices == nil then return empty(who, a) end
+   if a.values == nil then
+      torch.raise(who .. ": values are missing; expected a tensor or a list")
+   end
+   local values = values_of(who, a)
+   local indices = to_tensor(who, "indices", a.indices, true, a.device)
+   if indices:dim() == 1 and indices:numel() == 0 and values:dim() > 0 then
+      indices = indices:reshape(0, values:size(1))
+   end
+   invariants.check_positions(who, "indices", indices, 2)
+   indices = indices:detach():to "int64"
+   if values:dim() == 0 and indices:size(2) == 1 then values = values:reshape(1) end
+   if values:dim() == 0 or values:size(1) ~= indices:size(2) then
+      torch.raise(("%s: values: expected %d, one for each column of indices, got %s"):format(who,
+         indices:size(2), args.describe(values)))
+   end
+   same_device(who, "indices", indices, values)
+   local size = a.size and (type(a.size) == "table" and a.size or {a.size})
+      or infer_size(indices, values)
+   local p = {
+      layout = who:match "^sparse_coo", size = table.move(size, 1, #size, 1, {}), indices = indices,
+      values = values, coalesced = a.is_coalesced or false,
+   }
+   check_coo(who, p, a)
+   return V.new(p)
+end
+
+-- Compressed layouts ------------------------------------------------------------------------------
+
+local names_of <const> = {
+   sparse_csr = {"crow_indices", "col_indices"}, sparse_bsr = {"crow_indices", "col_indices"},
+   sparse_csc = {"ccol_indices", "row_indices"}, sparse_bsc = {"ccol_indices", "row_indices"},
+}
+
+-- Returns the size that fits the components.
+local function compressed_size(p, blocks, columns)
+   local lines = p.pointers:numel() - 1
+   local across = p.plain:numel() > 0 and p.plain:max():item() or 0
+   local rows, cols = columns and across or lines, columns and lines or across
+   local first = blocks and 4 or 2
+   if blocks then rows, cols = rows * p.values:size(2), cols * p.values:size(3) end
+   local size = {rows, cols}
+   for d = first, p.values:dim() do size[#size + 1] = p.values:size(d) end
+   return size
+end
+
+-- Checks shapes; returns the number of rows or columns that have pointers, and the size of the
+-- other dimension, both in blocks for a blocked layout.
+local function check_shapes(who, p, names, blocks, columns)
+   local size, values, nnz = p.size, p.values, p.plain:numel()
+   invariants.check_size(who, size)
+   local extra = blocks and 3 or 1
+   if values:dim() < extra or values:size(1) ~= nnz then
+      torch.raise(("%s: values: expected %s for each of %d %s, got %s"):format(who,
+         blocks and "a block" or "a value", nnz, names[2], args.describe(values)))
+   end
+   if #size ~= 2 + values:dim() - extra then
+      torch.raise(("%s: size: expected %d sizes, got %s"):format(who, 2 + values:dim() - extra,
+         V.shape_text(size)))
+   end
+   for d = extra + 1, values:dim() do
+      if values:size(d) ~= size[2 + d - extra] then
+         torch.raise(("%s: values: expected dense sizes %s, got %s"):format(who,
+            V.shape_text(V.rest(size, 3)), V.shape_text(V.rest(values.shape, extra + 1))))
+      end
+   end
+   local counts = {size[1], size[2]}
+   for d = 1, 2 do
+      local block = blocks and values:size(1 + d) or 1
+      if block < 1 or counts[d] % block ~= 0 then
+         torch.raise(("%s: values: expected blocks that divide size %s, got blocks %s"):format(who,
+            V.shape_text(size), V.shape_text {values:size(2), values:size(3)}))
+      end
+      counts[d] = counts[d] // block
+   end
+   local lines, across = counts[columns and 2 or 1], counts[columns and 1 or 2]
+   if p.pointers:numel() ~= lines + 1 then
+      torch.raise(("%s: %s: expected %d pointers, one for each of %d %ss and one behind the last, "
+         .. "got %d"):format(who, names[1], lines + 1, lines, columns and "column" or "row",
+         p.pointers:numel()))
+   end
+   return lines, across
+end
+
+local function compressed(who, layout, pointers, plain, a)
+   local names = names_of[layout]
+   local blocks, columns = V.kind_of(layout)
+   local values = values_of(who, a)
+   local p = {layout = layout, values = values}
+   for key, value in pairs {pointers = pointers, plain = plain} do
+      local name = names[key == "pointers" and 1 or 2]
+      local positions = to_tensor(who, name, value, true, a.device)
+      invariants.check_positions(who, name, positions, 1)
+      p[key] = positions:detach():to "int64"
+      same_device(who, name, p[key], values)
+   end
+   if p.pointers:numel() == 0 then
+      torch.raise(("%s: %s: expected at least one pointer, got none"):format(who, names[1]))
+   end
+   if values:dim() == 0 then args.refuse(who, "values", "a list", values) end
+   local size = a.size and (type(a.size) == "table" and a.size or {a.size})
+   p.size = size and table.move(size, 1, #size, 1, {}) or compressed_size(p, blocks, columns)
+   local lines, across = check_shapes(who, p, names, blocks, columns)
+   if invariants.wanted(a.check_invariants, values) then
+      invariants.check_compressed(who, p, names, lines, across)
+   end
+   return V.new(p)
+end
+
+local function constructor(layout)
+   local who = layout .. "_tensor"
+   local names = names_of[layout]
+   local take = args.signature(("%s(%s: tensor|table, %s: tensor|table, values: tensor|table%s")
+      :format(who, names[1], names[2], options))
+   return function(...)
+      local a = take(...)
+      return compressed(who, layout, a[names[1]], a[names[2]], a)
+   end
+end
+
+--- Makes a tensor of layout sparse_csr. Row i has the values from crow_indices[i] to the one before
+--- crow_indices[i + 1]; col_indices are their columns, which ascend within a row. Positions count
+--- from 1, in crow_indices too, whose last one is nnz + 1.
+---
+---     local rows, columns = {1, 2, 4}, {3, 1, 3}
+---     local s = torch.sparse_csr_tensor(rows, columns, {3.0, 4.0, 5.0}, {2, 3})
+---     print(s:to_dense())
+---     --> tensor([[0., 0., 3.],
+---     -->         [4., 0., 5.]])
+---@names torch.sparse_csr_tensor
+---@param crow_indices Tensor|integer[]
+---@param col_indices Tensor|integer[]
+---@param values Tensor|number[]
+---@param size? integer[]
+---@param options? {dtype: string, device: string, requires_grad: boolean,
+--- check_invariants: boolean}
+---@return Tensor
+M.sparse_csr_tensor = constructor "sparse_csr"
+
+--- Makes a tensor of layout sparse_csc, as sparse_csr_tensor does, with pointers of columns.
+---@names torch.sparse_csc_tensor
+---@param ccol_indices Tensor|integer[]
+---@param row_indices Tensor|integer[]
+---@param values Tensor|number[]
+---@param size? integer[]
+---@param options? {dtype: string, device: string, requires_grad: boolean,
+--- check_invariants: boolean}
+---@return Tensor
+M.sparse_csc_tensor = constructor "sparse_csc"
+
+--- Makes a tensor of layout sparse_bsr, as sparse_csr_tensor does: its values are blocks
+--- (nnz, rows, columns), its positions those of blocks.
+---@names torch.sparse_bsr_tensor
+---@param crow_indices Tensor|integer[]
+---@param col_indices Tensor|integer[]
+---@param values Tensor|number[]
+---@param size? integer[]
+---@param options? {dtype: string, device: string, requires_grad: boolean,
+--- check_invariants: boolean}
+---@return Tensor
+M.sparse_bsr_tensor = constructor "sparse_bsr"
+
+--- Makes a tensor of layout sparse_bsc, as sparse_bsr_tensor does, with pointers of columns of
+--- blocks.
+---@names torch.sparse_bsc_tensor
+---@param ccol_indices Tensor|integer[]
+---@param row_indices Tensor|integer[]
+---@param values Tensor|number[]
+---@param size? integer[]
+---@param options? {dtype: string, device: string, requires_grad: boolean,
+--- check_invariants: boolean}
+---@return Tensor
+M.sparse_bsc_tensor = constructor "sparse_bsc"
+
+local take_compressed = args.signature([[sparse_compressed_tensor(compressed_indices: tensor|table,
+   plain_indices: tensor|table, values: tensor|table]] .. options:gsub("%)$", ", layout: string)"))
+
+--- Makes a tensor of a compressed layout: "sparse_csr", "sparse_csc", "sparse_bsr" or "sparse_bsc".
+---@param compressed_indices Tensor|integer[]
+---@param plain_indices Tensor|integer[]
+---@param values Tensor|number[]
+---@param size? integer[]
+---@param options {layout: string, dtype: string, device: string, requires_grad: boolean,
+--- check_invariants: boolean}
+---@return Tensor
+function M.sparse_compressed_tensor(...)
+   local a = take_compressed(...)
+   if not names_of[a.layout] then
+      args.refuse("sparse_compressed_tensor", "layout",
+         '"sparse_csr", "sparse_csc", "sparse_bsr" or "sparse_bsc"', a.layout)
+   end
+   return compressed("sparse_compressed_tensor", a.layout, a.compressed_indices, a.plain_indices, a)
+end
+
+return M

@@ -1,0 +1,255 @@
+-- products.lua - products of sparse matrices with dense and with sparse ones, and linear systems.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local C = require "tlua.sparse.convert"
+local V = require "tlua.sparse.value"
+
+local M = {}
+
+-- Checks a matrix; returns its components or nil if it is dense.
+local function matrix(who, what, x)
+   if not torch.is_tensor(x) then args.refuse(who, what, "a tensor", x) end
+   if x:dim() ~= 2 then args.refuse(who, what, "a matrix", x) end
+   local p = V.parts(x)
+   if p and V.sparse_dim(p) ~= 2 then
+      torch.raise(("%s: %s: expected a matrix of 2 sparse dimensions, got %d"):format(who, what,
+         V.sparse_dim(p)))
+   end
+   return p
+end
+
+local function check_inner(who, a, b)
+   if a.shape[2] ~= b.shape[1] then
+      torch.raise(("%s: inner sizes differ: %s x %s"):format(who, V.shape_text(a.shape),
+         V.shape_text(b.shape)))
+   end
+   if a.dtype ~= b.dtype then
+      torch.raise(("%s: expected one dtype, got %s and %s"):format(who, a.dtype, b.dtype))
+   end
+end
+
+-- Returns pointers and positions with which torch._csr_mm reads the matrix, its values, and whether
+-- it then reads the transposed matrix.
+local function compressed(who, p)
+   if p.layout == "sparse_csr" then return p.pointers, p.plain, p.values, false end
+   if p.layout == "sparse_csc" then return p.pointers, p.plain, p.values, true end
+   local csr = C.to_layout(who, p, "sparse_csr")
+   return csr.pointers, csr.plain, csr.values, false
+end
+
+local kernels <const> = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
+
+-- Returns the same as sparse_dense, for dtypes and devices for which torch._csr_mm has no kernel.
+local function gathered(p, x, transposed)
+   local coo = C.as_coo(p)
+   local to, from = coo.indices[1], coo.indices[2]
+   if transposed then to, from = from, to end
+   local rows = x:index_select(1, from) * coo.values:unsqueeze(2)
+   return C.sum_groups(to, rows, p.size[transposed and 2 or 1])
+end
+
+-- Returns the product of a sparse matrix, or of its transpose, with a dense one.
+local function sparse_dense(who, p, x, transposed)
+   if not kernels[p.values.dtype] or p.values.device.type == "cuda" then
+      return gathered(p, x, transposed)
+   end
+   local pointers, plain, values, flipped = compressed(who, p)
+   local rows = p.size[transposed and 2 or 1]
+   return torch._csr_mm(pointers, plain, values, x, rows, transposed ~= flipped)
+end
+
+-- Returns the product of two sparse matrices: for each element (i, k) of the first, all elements
+-- (k, j) of row k of the second.
+local function sparse_sparse(who, p, q)
+   local a = C.coalesced(C.as_coo(p))
+   local b = C.to_layout(who, q, "sparse_csr")
+   local inner = a.indices[2]
+   local first = b.pointers:index_select(1, inner)
+   local counts = b.pointers:index_select(1, inner + 1) - first
+   local device = inner.device
+   local from = torch.repeat_interleave(torch.arange(1, inner:numel() + 1, {device = device}),
+      counts)
+   local begins = counts:cumsum(1) - counts
+   local at = first:index_select(1, from) - begins:index_select(1, from)
+      + torch.arange(0, from:numel(), {device = device})
+   local coo = C.coalesced {
+      layout = "sparse_coo", size = {p.size[1], q.size[2]}, coalesced = false,
+      indices = torch.stack {a.indices[1]:index_select(1, from), b.plain:index_select(1, at)},
+      values = a.values:index_select(1, from) * b.values:index_select(1, at),
+   }
+   local layout = p.layout
+   if layout ~= "sparse_csr" and layout ~= "sparse_csc" or q.layout ~= layout then
+      layout = "sparse_coo"
+   end
+   return V.new(C.to_layout(who, coo, layout))
+end
+
+local function product(who, a, b)
+   local p, q = matrix(who, "self", a), matrix(who, "mat2", b)
+   check_inner(who, a, b)
+   if p and q then return sparse_sparse(who, p, q) end
+   if p then return sparse_dense(who, p, b, false) end
+   return sparse_dense(who, q, a:t(), true):t()
+end
+
+local take_mm = args.signature "sparse.mm(mat1: any, mat2: any)"
+
+--- Returns the product of two matrices of which one at least is sparse. The product of two sparse
+--- ones is sparse: of layout sparse_csr if both are, otherwise sparse_coo. Gradients reach both;
+--- that of a sparse matrix has its positions.
+---
+---     local s = torch.sparse_coo_tensor({{1, 2}, {2, 1}}, {2.0, 3.0}, {2, 2})
+---     print(torch.sparse.mm(s, torch.tensor {{1.0, 2.0}, {3.0, 4.0}}))
+---     --> tensor([[6., 8.],
+---     -->         [3., 6.]])
+---@param mat1 Tensor
+---@param mat2 Tensor
+---@return Tensor
+function M.mm(...)
+   local a = take_mm(...)
+   return product("sparse.mm", a.mat1, a.mat2)
+end
+
+V.define("mm", function(a, b) return product("mm", a, b) end)
+V.define("smm hspmm", function(a, b) return product("smm", a, b) end)
+
+local function mv(who, a, x)
+   local p = matrix(who, "self", a)
+   if not p or V.is_sparse(x) or not torch.is_tensor(x) or x:dim() ~= 1 then
+      args.refuse(who, "vec", "a dense vector", x)
+   end
+   if a.shape[2] ~= x:size(1) then
+      torch.raise(("%s: inner sizes differ: %s x %s"):format(who, V.shape_text(a.shape),
+         V.shape_text(x.shape)))
+   end
+   return product(who, a, x:unsqueeze(2)):squeeze(2)
+end
+V.define("mv", function(a, x) return mv("mv", a, x) end)
+
+V.define("matmul", function(a, b)
+   if not (torch.is_tensor(a) and torch.is_tensor(b)) then
+      args.refuse("matmul", torch.is_tensor(a) and "other" or "self", "a tensor", b)
+   end
+   local n, m = a:dim(), b:dim()
+   if n == 2 and m == 2 then return product("matmul", a, b) end
+   if n == 2 and m == 1 and not V.is_sparse(b) then return mv("matmul", a, b) end
+   if n == 1 and m == 2 and not V.is_sparse(a) then return mv("matmul", b:t(), a) end
+   if n > 2 and m == 2 and not V.is_sparse(a) then -- x of many matrices: (..., k) x (k, n)
+      local shape = a.shape
+      local rows = product("matmul", a:reshape(-1, shape[n]), b)
+      shape[n] = b.shape[2]
+      return rows:reshape(shape)
+   end
+   torch.raise(("matmul: expected a sparse matrix and a matrix or a vector, got shapes %s and %s")
+      :format(V.shape_text(a.shape), V.shape_text(b.shape)))
+end)
+
+local take_addmm = args.signature [[sparse.addmm(input: any, mat1: any, mat2: any,
+   beta: number = 1, alpha: number = 1)]]
+
+-- Returns beta * input + alpha * product.
+local function combine(input, result, beta, alpha)
+   if alpha ~= 1 then result = result * alpha end
+   if beta == 0 then return result end
+   if beta ~= 1 then input = input * beta end
+   return input + result
+end
+
+--- Returns beta * input + alpha * mat1 @ mat2, where mat1 or mat2 is sparse.
+---
+---     local s = torch.sparse_coo_tensor({{1, 2}, {2, 1}}, {2.0, 3.0}, {2, 2})
+---     print(torch.sparse.addmm(torch.ones(2, 2), s, torch.eye(2)))
+---     --> tensor([[1., 3.],
+---     -->         [4., 1.]])
+---@param input Tensor
+---@param mat1 Tensor
+---@param mat2 Tensor
+---@param options? {beta: number, alpha: number}
+---@return Tensor
+function M.addmm(...)
+   local a = take_addmm(...)
+   if not torch.is_tensor(a.input) then
+      args.refuse("sparse.addmm", "input", "a tensor", a.input)
+   end
+   return combine(a.input, product("sparse.addmm", a.mat1, a.mat2), a.beta, a.alpha)
+end
+V.define("addmm", M.addmm)
+
+V.define("addmv", function(...)
+   local a = args.signature [[addmv(input: tensor, mat: tensor, vec: tensor, beta: number = 1,
+      alpha: number = 1)]](...)
+   return combine(a.input, mv("addmv", a.mat, a.vec), a.beta, a.alpha)
+end)
+
+local take_sampled = args.signature [[sparse.sampled_addmm(input: any, mat1: tensor, mat2: tensor,
+   beta: number = 1, alpha: number = 1)]]
+
+-- Returns the products of rows of two matrices at the positions of a csr matrix.
+local function sampled(csr, left, right)
+   if kernels[left.dtype] and left.device.type ~= "cuda" then
+      return torch._csr_sampled(csr.pointers, csr.plain, left, right)
+   end
+   return (left:index_select(1, C.lines_of(csr)) * right:index_select(1, csr.plain)):sum(2)
+end
+
+--- Returns beta * input + alpha * mat1 @ mat2 at the positions of a sparse matrix, which alone are
+--- computed. mat1 and mat2 are dense.
+---
+---     local s = torch.sparse_csr_tensor({1, 2, 2}, {2}, {1.0}, {2, 2})
+---     local a, b = torch.ones(2, 3), torch.ones(3, 2)
+---     print(torch.sparse.sampled_addmm(s, a, b):values())
+---     --> tensor([4.])
+---@param input Tensor  of layout sparse_csr, or coalesced
+---@param mat1 Tensor  (rows, k)
+---@param mat2 Tensor  (k, columns)
+---@param options? {beta: number, alpha: number}
+---@return Tensor
+function M.sampled_addmm(...)
+   local who <const> = "sparse.sampled_addmm"
+   local a = take_sampled(...)
+   local p = torch.is_tensor(a.input) and matrix(who, "input", a.input)
+   if not p then args.refuse(who, "input", "a sparse matrix", a.input) end
+   for _, name in ipairs {"mat1", "mat2"} do
+      if matrix(who, name, a[name]) then args.refuse(who, name, "a dense matrix", a[name]) end
+   end
+   check_inner(who, a.mat1, a.mat2)
+   local rows, columns = a.mat1:size(1), a.mat2:size(2)
+   if rows ~= p.size[1] or columns ~= p.size[2] then
+      torch.raise(("%s: expected a product of shape %s, got (%d, %d)"):format(who,
+         V.shape_text(p.size), rows, columns))
+   end
+   local csr = C.to_layout(who, p, "sparse_csr")
+   local values = sampled(csr, a.mat1, a.mat2:t())
+   local result = V.with_values(csr, combine(csr.values, values, a.beta, a.alpha))
+   return V.new(C.to_layout(who, V.parts(result), p.layout))
+end
+
+local take_solve = args.signature "sparse.spsolve(A: any, b: any)"
+
+--- Solves A x = b, where A is a sparse matrix and b is dense, a vector or a matrix of columns. The
+--- solution is that of torch.linalg.solve for the dense matrix, whose memory it takes: use it up to
+--- some thousand rows. Gradients reach both.
+---
+---     local A = torch.sparse_csr_tensor({1, 2, 3}, {1, 2}, {2.0, 4.0}, {2, 2})
+---     print(torch.sparse.spsolve(A, torch.tensor {2.0, 2.0}))
+---     --> tensor([1.0000, 0.5000])
+---@param A Tensor
+---@param b Tensor
+---@return Tensor
+function M.spsolve(...)
+   local who <const> = "sparse.spsolve"
+   local a = take_solve(...)
+   local p = torch.is_tensor(a.A) and matrix(who, "A", a.A)
+   if not p then args.refuse(who, "A", "a sparse matrix", a.A) end
+   if not torch.is_tensor(a.b) or V.is_sparse(a.b) then
+      args.refuse(who, "b", "a dense tensor", a.b)
+   end
+   if p.size[1] ~= p.size[2] or a.b:dim() == 0 or a.b:dim() > 2 or a.b:size(1) ~= p.size[1] then
+      torch.raise(("%s: expected a square matrix and as many rows in b, got %s and %s"):format(who,
+         V.shape_text(p.size), V.shape_text(a.b.shape)))
+   end
+   return torch.linalg.solve(C.to_dense(a.A), a.b)
+end
+
+return M

@@ -1,0 +1,411 @@
+-- value.lua - the sparse tensor as a value of Lua: its components, fields, operators and methods.
+--
+-- A sparse tensor is a userdata whose table of components, its parts, has
+--
+--    layout      "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr" or "sparse_bsc"
+--    size        list of sizes
+--    values      tensor: (nnz, dense sizes...); (nnz, block rows, block columns) for bsr and bsc
+--    indices     sparse_coo: positions (sparse_dim, nnz)
+--    coalesced   sparse_coo: whether the positions are sorted and differ from one another
+--    pointers    others: positions in plain at which rows (csr, bsr) or columns (csc, bsc) begin,
+--                and one behind the last
+--    plain       others: position of each element in its row or column
+--
+-- All positions count from 1. Gradients flow through `values`: the tensor requires a gradient if
+-- its values do, and its own gradient has the same positions.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+-- There is one such module for an interpreter, even if a program clears package.loaded.
+local M = rawget(torch, "_sparse")
+if M then return M end
+M = {}
+rawset(torch, "_sparse", M)
+
+--- Whether constructors check positions (invariants.lua).
+M.checks = true
+--- The functions that take sparse tensors, by their operator's name; other files add theirs.
+---@type table<string, function>
+M.operators = {}
+--- The methods of sparse tensors; other files add theirs.
+---@type table<string, function>
+M.methods = {}
+
+local operators <const>, methods <const> = M.operators, M.methods
+
+--- Returns the components of a sparse tensor; nil for any other value.
+---@type fun(value: any): table?
+M.parts = torch._sparse_parts
+
+--- Returns whether a value is a sparse tensor.
+---@param value any
+---@return boolean
+function M.is_sparse(value) return M.parts(value) ~= nil end
+
+--- Returns a sparse tensor with the given components, which are not checked.
+---@param parts table
+---@return Tensor
+function M.new(parts) return torch._sparse_new(parts) end
+
+--- Returns a sparse_coo tensor with the given components, which are not checked.
+---@param indices Tensor
+---@param values Tensor
+---@param size integer[]
+---@param coalesced? boolean
+---@return Tensor
+function M.coo(indices, values, size, coalesced)
+   return M.new {
+      layout = "sparse_coo", size = size, indices = indices, values = values,
+      coalesced = coalesced or false,
+   }
+end
+
+--- Returns a tensor that differs from the one with these components in its values alone.
+---@param p table
+---@param values Tensor
+---@return Tensor
+function M.with_values(p, values)
+   local copy = {}
+   for key, value in pairs(p) do copy[key] = value end
+   copy.values = values
+   return M.new(copy)
+end
+
+local blocked <const> = {sparse_bsr = true, sparse_bsc = true}
+local by_column <const> = {sparse_csc = true, sparse_bsc = true}
+
+--- Returns whether a layout has blocks as values, and whether its pointers are those of columns.
+---@param layout string
+---@return boolean blocks
+---@return boolean columns
+function M.kind_of(layout) return blocked[layout] or false, by_column[layout] or false end
+
+--- Returns the number of sparse dimensions.
+---@param p table
+---@return integer
+function M.sparse_dim(p)
+   return p.layout == "sparse_coo" and p.indices:size(1) or 2
+end
+
+--- Returns the sizes from the one at position i on.
+---@param size integer[]
+---@param i integer
+---@return integer[]
+function M.rest(size, i) return table.move(size, i, #size, 1, {}) end
+
+--- Returns a text such as "(2, 3)".
+---@param size integer[]
+---@return string
+function M.shape_text(size) return ("(%s)"):format(table.concat(size, ", ")) end
+
+--- Returns whether two lists of sizes are equal.
+---@param a integer[]
+---@param b integer[]
+---@return boolean
+function M.same(a, b)
+   if #a ~= #b then return false end
+   for i = 1, #a do
+      if a[i] ~= b[i] then return false end
+   end
+   return true
+end
+
+--- Returns a dimension counted from 1; refuses one that the tensor lacks.
+---@param who string
+---@param dim integer
+---@param n integer  number of dimensions
+---@return integer
+function M.dim(who, dim, n)
+   local d = math.type(dim) == "integer" and (dim < 0 and n + 1 + dim or dim) or 0
+   if d < 1 or d > n then
+      args.refuse(who, "dim", ("1 to %d or -%d to -1"):format(n, n), dim)
+   end
+   return d
+end
+
+--- Refuses a tensor that is not of the expected layout.
+---@param who string
+---@param p table
+---@param layout string
+function M.expect(who, p, layout)
+   if p.layout == layout then return end
+   torch.raise(("%s: expected a tensor of layout %s, got %s; to_%s() converts it")
+      :format(who, layout, p.layout, layout))
+end
+
+--- Refuses an operator for a layout.
+---@param who string
+---@param layout string
+function M.unsupported(who, layout)
+   torch.raise(("%s: is not defined for tensors of layout %s; to_dense() makes a dense one"):format(
+      who, layout))
+end
+
+-- Fields ------------------------------------------------------------------------------------------
+
+local properties = {}
+
+function properties.layout(p) return p.layout end
+function properties.shape(p) return torch.Size(p.size) end
+function properties.dtype(p) return p.values.dtype end
+function properties.device(p) return p.values.device end
+function properties.requires_grad(p) return p.values.requires_grad end
+function properties.is_leaf(p) return p.values.is_leaf end
+function properties.grad_fn(p) return p.values.grad_fn end
+function properties.is_sparse(p) return p.layout == "sparse_coo" end
+function properties.is_sparse_csr(p) return p.layout == "sparse_csr" end
+function properties.is_quantized() return false end
+function properties.is_nested() return false end
+function properties.is_cuda(p) return p.values.is_cuda end
+function properties.is_meta(p) return p.values.is_meta end
+function properties.ndim(p) return #p.size end
+function properties.itemsize(p) return p.values.itemsize end
+function properties.data(p) return M.with_values(p, p.values:detach()) end
+
+-- The gradient of a leaf, with the leaf's positions.
+function properties.grad(p)
+   local grad = p.values.grad
+   return grad and M.with_values(p, grad) or nil
+end
+
+local function names()
+   local list = {}
+   for _, from in ipairs {methods, properties} do
+      for name in pairs(from) do list[#list + 1] = name end
+   end
+   return list
+end
+
+local meta = {__name = "Tensor"}
+
+function meta.__index(s, key)
+   local method = methods[key]
+   if method then return method end
+   local p = M.parts(s)
+   local property = properties[key]
+   if property then return property(p) end
+   if math.type(key) == "integer" then return operators.select(s, 1, key) end
+   local dense = type(key) == "string" and rawget(torch.Tensor, key)
+   if dense then M.unsupported(key, p.layout) end
+   local hint = type(key) == "string" and require "tlua.utils.suggest".hint(key, names()) or ""
+   torch.raise(("sparse tensor: there is no %s%s"):format(args.describe(key), hint))
+end
+
+local settable = {}
+
+function settable.requires_grad(p, value) p.values.requires_grad = value end
+
+function settable.grad(p, value)
+   local q = M.parts(value)
+   if value ~= nil and not (q and q.layout == p.layout and M.same(q.size, p.size)) then
+      args.refuse("grad", "value", ("nil or a tensor of layout %s and shape %s"):format(p.layout,
+         M.shape_text(p.size)), value)
+   end
+   if q and q.indices ~= p.indices then
+      local same = q.indices and q.indices:size(2) == p.indices:size(2) and
+         q.indices:eq(p.indices):all():item()
+      if not same then torch.raise "grad: expected the positions of the tensor itself" end
+   end
+   p.values.grad = q and q.values
+end
+
+function meta.__newindex(s, key, value)
+   local set = settable[key]
+   if not set then
+      torch.raise(("sparse tensor: cannot assign to %s"):format(args.describe(key)))
+   end
+   set(M.parts(s), value)
+end
+
+function meta.__tostring(s) return require "tlua.sparse.print".text(M.parts(s)) end
+
+-- Operators ---------------------------------------------------------------------------------------
+
+-- Loads the files that define operators and methods.
+local function load_all()
+   for name in ("make convert pointwise reductions products shapes changes"):gmatch "%a+" do
+      require("tlua.sparse." .. name)
+   end
+end
+
+--- Calls an operator that has a sparse tensor among its arguments.
+---@param name string
+---@param ... any
+---@return any ...
+function M.call(name, ...)
+   local fn = operators[name]
+   if fn then return fn(...) end
+   for i = 1, select("#", ...) do
+      local value = select(i, ...)
+      local p = M.parts(value)
+      if p then M.unsupported(name, p.layout) end
+   end
+   torch.raise(("%s: is not defined for sparse tensors; to_dense() makes a dense one"):format(name))
+end
+
+for name in ("add sub mul div pow floor_divide:idiv neg:unm"):gmatch "%S+" do
+   local operator, metamethod = name:match "^(.*):(.*)$"
+   operator = operator or name
+   meta["__" .. (metamethod or name)] = function(a, b) return M.call(operator, a, b) end
+end
+meta.__unm = function(a) return M.call("neg", a) end
+
+--- Defines an operator, which is a method as well unless `method` is false.
+---@param name string  several names, between spaces
+---@param fn function
+---@param method? boolean
+function M.define(name, fn, method)
+   for word in name:gmatch "%S+" do
+      operators[word] = fn
+      if method ~= false then methods[word] = fn end
+   end
+end
+
+-- Simple methods ----------------------------------------------------------------------------------
+
+function methods.dim(s) return #M.parts(s).size end
+methods.ndimension = methods.dim
+
+function methods.size(s, dim)
+   local size = M.parts(s).size
+   if dim == nil then return torch.Size(size) end
+   return size[M.dim("size", dim, #size)]
+end
+
+function methods.numel(s)
+   local n = 1
+   for _, size in ipairs(M.parts(s).size) do n = n * size end
+   return n
+end
+methods.nelement = methods.numel
+operators.numel = methods.numel
+
+function methods._nnz(s)
+   local values = M.parts(s).values
+   return values:size(1)
+end
+
+function methods.sparse_dim(s) return M.sparse_dim(M.parts(s)) end
+methods._dimI = methods.sparse_dim
+
+function methods.dense_dim(s)
+   local p = M.parts(s)
+   return #p.size - M.sparse_dim(p)
+end
+methods._dimV = methods.dense_dim
+
+function methods._values(s) return M.parts(s).values:detach() end
+
+function methods._indices(s)
+   local p = M.parts(s)
+   M.expect("_indices", p, "sparse_coo")
+   return p.indices
+end
+
+local function check_coalesced(who, p)
+   M.expect(who, p, "sparse_coo")
+   if p.coalesced then return end
+   torch.raise(("%s: the tensor is not coalesced: call coalesce() first"):format(who))
+end
+
+function methods.indices(s)
+   local p = M.parts(s)
+   check_coalesced("indices", p)
+   return p.indices
+end
+
+function methods.values(s)
+   local p = M.parts(s)
+   if p.layout == "sparse_coo" then check_coalesced("values", p) end
+   return p.values
+end
+
+function methods.is_coalesced(s)
+   local p = M.parts(s)
+   M.expect("is_coalesced", p, "sparse_coo")
+   return p.coalesced
+end
+
+for name, key in pairs {crow_indices = "pointers", col_indices = "plain",
+   ccol_indices = "pointers", row_indices = "plain"} do
+   local columns = name == "ccol_indices" or name == "row_indices"
+   methods[name] = function(s)
+      local p = M.parts(s)
+      local _, is_columns = M.kind_of(p.layout)
+      if p.layout == "sparse_coo" or is_columns ~= columns then
+         torch.raise(("%s: expected a tensor of layout %s, got %s"):format(name,
+            columns and "sparse_csc or sparse_bsc" or "sparse_csr or sparse_bsr", p.layout))
+      end
+      return p[key]
+   end
+end
+
+for name in ("is_floating_point is_complex element_size is_signed get_device"):gmatch "%S+" do
+   methods[name] = function(s)
+      local values = M.parts(s).values
+      return values[name](values)
+   end
+   if name ~= "get_device" then operators[name] = methods[name] end
+end
+
+function methods.is_same_size(s, other) return M.same(M.parts(s).size, other.shape) end
+
+function methods.requires_grad_(s, on)
+   local p = M.parts(s)
+   p.values:requires_grad_(on == nil or on)
+   return s
+end
+
+function methods.retain_grad(s)
+   M.parts(s).values:retain_grad()
+end
+
+--- Calls a hook with the gradient of a sparse tensor.
+function methods.register_hook(s, hook)
+   local p = M.parts(s)
+   if type(hook) ~= "function" then args.refuse("register_hook", "hook", "a function", hook) end
+   return p.values:register_hook(function(grad)
+      local q = M.parts(hook(M.with_values(p, grad)))
+      return q and q.values or nil
+   end)
+end
+
+function methods.release(s)
+   local p = M.parts(s)
+   for _, key in ipairs {"values", "indices", "pointers", "plain"} do
+      if p[key] then p[key]:release() end
+   end
+end
+meta.__close = methods.release
+
+-- Calls autograd.grad with the values of sparse inputs; their gradients have the inputs' positions.
+operators["autograd.grad"] = function(outputs, inputs, ...)
+   local list, of, one = {}, {}, torch.is_tensor(inputs)
+   for i, input in ipairs(one and {inputs} or inputs) do
+      of[i] = M.parts(input)
+      list[i] = of[i] and of[i].values or input
+   end
+   if M.is_sparse(outputs) then
+      torch.raise "autograd.grad: outputs: expected a dense tensor, got a sparse one"
+   end
+   local grads = table.pack(torch.autograd.grad(outputs, list, ...))
+   for i, p in pairs(of) do
+      if torch.is_tensor(grads[i]) then grads[i] = M.with_values(p, grads[i]) end
+   end
+   return table.unpack(grads, 1, grads.n)
+end
+
+-- Makes a sparse tensor of a gradient that the engine has computed.
+local function of_gradient(indices, values, size, coalesced)
+   return M.new {
+      layout = "sparse_coo", size = size, indices = indices, values = values, coalesced = coalesced,
+      engine = true,
+   }
+end
+
+torch._sparse_open(meta, M.call, of_gradient)
+package.loaded["tlua.sparse.value"] = M
+load_all()
+
+return M

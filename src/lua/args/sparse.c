@@ -1,0 +1,183 @@
+/*
+** sparse.c - recognizes sparse tensors, and passes operators that are called with them to Lua. Dense
+** tensors pay nothing: the search for sparse arguments begins when an operator has refused one.
+*/
+#include "lua/args/sparse.h"
+
+#include "lua/tensor/value.h"
+
+static const char meta_key = 0, handler_key = 0, maker_key = 0;
+
+bool tli_is_sparse(lua_State *L, int index) {
+  if (lua_type(L, index) != LUA_TUSERDATA || lua_rawlen(L, index) != 0) return false;
+  if (!lua_getmetatable(L, index)) return false;
+  bool is = lua_rawgetp(L, LUA_REGISTRYINDEX, &meta_key) == LUA_TTABLE && lua_rawequal(L, -1, -2);
+  lua_pop(L, 2);
+  return is;
+}
+
+/* Returns whether a list or a table of options contains a sparse tensor. */
+static bool holds_one(lua_State *L, int index) {
+  if (lua_type(L, index) != LUA_TTABLE) return false;
+  bool found = false;
+  lua_pushnil(L);
+  while (!found && lua_next(L, index)) {
+    found = tli_is_sparse(L, lua_gettop(L));
+    lua_pop(L, 1);
+  }
+  if (found) lua_pop(L, 1);
+  return found;
+}
+
+int tli_sparse_call(lua_State *L, const char *name, int n) {
+  luaL_checkstack(L, n + 8, "sparse arguments");
+  bool any = false;
+  for (int i = 1; i <= n && !any; i++) any = tli_is_sparse(L, i) || holds_one(L, i);
+  if (!any) return -1;
+  int top = lua_gettop(L);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &handler_key);
+  lua_pushstring(L, name);
+  for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
+  lua_call(L, n + 1, LUA_MULTRET);
+  return lua_gettop(L) - top;
+}
+
+/* ---- gradients ---- */
+
+/* Pushes the function that makes a sparse tensor from a gradient; loads it at the first call. */
+static void push_maker(lua_State *L) {
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &maker_key) == LUA_TFUNCTION) return;
+  lua_pop(L, 1);
+  tli_push_environment(L);
+  lua_getfield(L, -1, "require");
+  lua_pushliteral(L, "tlua.sparse.value");
+  lua_call(L, 1, 0);
+  lua_pop(L, 1);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &maker_key);
+}
+
+void tli_push_grad(lua_State *L, tl_Tensor *steals) {
+  if (!tli_is_sparse_grad(steals)) {
+    tli_push_tensor(L, steals);
+    return;
+  }
+  luaL_checkstack(L, 8, "sparse gradient");
+  int top = lua_gettop(L);
+  tli_push_tensor(L, steals); /* its box owns the gradient while Lua may raise an error */
+  push_maker(L);
+  tl_Tensor *indices;
+  bool coalesced;
+  tl_Tensor *values = tli_sparse_grad_rows(steals, &indices, &coalesced);
+  tli_push_tensor(L, tli_retain(indices));
+  tli_push_tensor(L, tli_retain(values));
+  lua_createtable(L, steals->ndim, 0);
+  for (int d = 0; d < steals->ndim; d++) {
+    lua_pushinteger(L, steals->sizes[d]);
+    lua_rawseti(L, -2, d + 1);
+  }
+  lua_pushboolean(L, coalesced);
+  lua_call(L, 4, 1);
+  lua_replace(L, top + 1);
+  lua_settop(L, top + 1);
+}
+
+void tli_new_sparse(lua_State *L) {
+  push_maker(L); /* which has set the metatable */
+  lua_pop(L, 1);
+  lua_newuserdatauv(L, 0, 1);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &meta_key);
+  lua_setmetatable(L, -2);
+}
+
+/* Reads the components of the sparse tensor at an index. */
+static bool read_rows(lua_State *L, int index, tl_Tensor **indices, tl_Tensor **values,
+                      bool *coalesced) {
+  const tli_State *S = tli_state(L);
+  int top = lua_gettop(L);
+  lua_getiuservalue(L, index, 1);
+  lua_getfield(L, top + 1, "indices");
+  lua_getfield(L, top + 1, "values");
+  lua_getfield(L, top + 1, "coalesced");
+  *indices = lua_type(L, top + 2) == LUA_TUSERDATA ? tli_to_tensor(L, S, top + 2) : NULL;
+  *values = lua_type(L, top + 3) == LUA_TUSERDATA ? tli_to_tensor(L, S, top + 3) : NULL;
+  *coalesced = lua_toboolean(L, top + 4);
+  lua_settop(L, top); /* the table of components keeps the tensors */
+  return *indices && *values && (*indices)->ndim == 2 && (*indices)->sizes[0] == 1;
+}
+
+/* Returns the first size of the sparse tensor at an index. */
+static int64_t first_size(lua_State *L, int index) {
+  int top = lua_gettop(L);
+  lua_getiuservalue(L, index, 1);
+  lua_getfield(L, top + 1, "size");
+  if (lua_type(L, -1) == LUA_TTABLE) lua_rawgeti(L, -1, 1);
+  int64_t size = lua_tointeger(L, -1);
+  lua_settop(L, top);
+  return size;
+}
+
+/* Returns whether the rows of the sparse tensor at an index fit a tensor of this shape and dtype. */
+static bool rows_fit(lua_State *L, int index, const tl_Tensor *values, const tl_Tensor *of) {
+  bool fit = values->dtype == of->dtype && values->ndim == of->ndim && of->ndim > 0 &&
+             first_size(L, index) == of->sizes[0];
+  for (int d = 1; fit && d < of->ndim; d++) fit = values->sizes[d] == of->sizes[d];
+  return fit && tli_same_device(tli_device(values), tli_device(of));
+}
+
+tl_Tensor *tli_to_grad(lua_State *L, int index, const tl_Tensor *of, const char *what) {
+  const tli_State *S = tli_state(L);
+  tl_Tensor *t = lua_type(L, index) == LUA_TUSERDATA ? tli_to_tensor(L, S, index) : NULL;
+  if (t) return tli_retain(t);
+  tl_Tensor *indices, *values;
+  bool coalesced;
+  if (!tli_is_sparse(L, index))
+    return tli_fail_null(TL_EARG, "%s, got %s", what, tli_describe(L, S, index));
+  if (!read_rows(L, index, &indices, &values, &coalesced) || !rows_fit(L, index, values, of))
+    return tli_fail_null(TL_EARG,
+                         "%s: a sparse gradient has layout sparse_coo, one sparse dimension, and "
+                         "the shape, dtype and device of its tensor, %s %s",
+                         what, tl_dtype_name((tl_DType)of->dtype), tli_sizes_str(of));
+  return tli_sparse_grad(indices, values, coalesced, of->ndim, of->sizes);
+}
+
+/* ---- opening ---- */
+
+/* torch._sparse_open(metatable, handler, maker) is called once, by lua/tlua/sparse. */
+static int sparse_open(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  luaL_checktype(L, 3, LUA_TFUNCTION);
+  lua_settop(L, 3);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &maker_key);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &handler_key);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &meta_key);
+  return 0;
+}
+
+/* torch._sparse_new(parts) returns a sparse tensor with a table of components. */
+static int sparse_new(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  lua_newuserdatauv(L, 0, 1);
+  lua_pushvalue(L, 1);
+  lua_setiuservalue(L, -2, 1);
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &meta_key);
+  lua_setmetatable(L, -2);
+  return 1;
+}
+
+/* torch._sparse_parts(x) returns the table of components; nil unless x is a sparse tensor. */
+static int sparse_parts(lua_State *L) {
+  if (tli_is_sparse(L, 1))
+    lua_getiuservalue(L, 1, 1);
+  else
+    lua_pushnil(L);
+  return 1;
+}
+
+void tli_open_sparse(lua_State *L) {
+  static const luaL_Reg functions[] = {{"_sparse_open", sparse_open},
+                                       {"_sparse_new", sparse_new},
+                                       {"_sparse_parts", sparse_parts},
+                                       {NULL, NULL}};
+  tli_set_functions(L, functions);
+}
