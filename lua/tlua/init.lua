@@ -142,6 +142,11 @@ for name in ([[to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr
    to_dense]]):gmatch "%S+" do
    torch.Tensor[name] = function(...) return require "tlua.sparse.convert"[name](...) end
 end
+for name in ([[coalesce is_coalesced indices values crow_indices col_indices ccol_indices
+   row_indices sparse_dim dense_dim _nnz _indices _values sparse_resize_
+   sparse_resize_and_clear_]]):gmatch "%S+" do
+   torch.Tensor[name] = function(...) return require "tlua.sparse.methods"[name](...) end
+end
 function torch.Tensor.sparse_mask(...) return require "tlua.sparse.changes".sparse_mask(...) end
 function of_tensor.__call(_, ...) return require "tlua.functions.tensor_types".Tensor(...) end
 

@@ -522,6 +522,70 @@ row("index_add rows", lookup, "plain:index_add_(1, i, g)", "plain.index_add_(0, 
 row("x[mask]", lookup, "local r = square[mask]", "r = square[mask]")
 row("masked_fill 4M", lookup, "local r = square:masked_fill(mask, 0)", "r = square.masked_fill(mask, 0)")
 
+group = {name = "sparse"}
+
+-- Positions are made from a pattern, so that both sides multiply the same matrix.
+local csr = {[[
+local function csr(n, density)
+   local each = math.floor(n * density)
+   local columns = (torch.arange(n):view(n, 1) * 7919 + torch.arange(each) * (n // each)) % n + 1
+   local pointers = torch.arange(0, n * each + 1, each) + 1
+   return torch.sparse_csr_tensor(pointers, columns:sort(2):view(-1), torch.randn(n * each), {n, n})
+end
+local x, narrow = torch.randn(4096, 4096), torch.randn(4096, 64)
+local v = torch.randn(4096)]], [[
+def csr(n, density):
+    each = int(n * density)
+    columns = (torch.arange(n).view(n, 1) * 7919 + torch.arange(each) * (n // each)) % n
+    pointers = torch.arange(0, n * each + 1, each)
+    return torch.sparse_csr_tensor(pointers, columns.sort(1).values.view(-1), torch.randn(n * each), (n, n))
+
+x, narrow = torch.randn(4096, 4096), torch.randn(4096, 64)
+v = torch.randn(4096)]]}
+for _, percent in ipairs {1, 10, 50} do
+   local made = {("%s local s = csr(4096, %g)"):format(csr[1], percent / 100),
+      ("%s\ns = csr(4096, %g)"):format(csr[2], percent / 100)}
+   row(("csr 4096² of %d %% x 4096x4096"):format(percent), made, "local r = torch.mm(s, x)", "r = torch.mm(s, x)")
+   row(("csr 4096² of %d %% x 4096x64"):format(percent), made, "local r = torch.mm(s, narrow)",
+      "r = torch.mm(s, narrow)")
+   row(("csr 4096² of %d %% x vector"):format(percent), made, "local r = torch.mv(s, v)", "r = torch.mv(s, v)")
+end
+
+local coo = {[[
+local i, v = torch.randint(1, 1001, {2, 1000000}), torch.randn(1000000)
+local size, table = {1000, 1000}, torch.randn(1000000, 16, {requires_grad = true})
+local places, g = torch.randint(1, 1000001, {8192}), torch.randn(8192, 16)
+local layer = nn.Embedding(1000000, 16, {sparse = true})
+local optimizer = torch.optim.SparseAdam(layer:parameters())]], [[
+i, v = torch.randint(0, 1000, (2, 1000000)), torch.randn(1000000)
+size, table = (1000, 1000), torch.randn(1000000, 16, requires_grad=True)
+places, g = torch.randint(0, 1000000, (8192,)), torch.randn(8192, 16)
+layer = nn.Embedding(1000000, 16, sparse=True)
+optimizer = torch.optim.SparseAdam(layer.parameters())]]}
+row("coalesce 1M", coo, "local s = torch.sparse_coo_tensor(i, v, size, {check_invariants = false}):coalesce()",
+   "s = torch.sparse_coo_tensor(i, v, size, check_invariants=False).coalesce()")
+row("embedding, sparse, 8192 of 1M rows of 16", coo,
+   "table.grad = nil F.embedding(places, table, {sparse = true}):backward(g)",
+   "table.grad = None; F.embedding(places, table, sparse=True).backward(g)")
+row("SparseAdam, 8192 of 1M rows of 16", coo,
+   "optimizer:zero_grad() layer(places):backward(g) optimizer:step()",
+   "optimizer.zero_grad(); layer(places).backward(g); optimizer.step()")
+
+local graph = {[[
+local from, to = torch.randint(1, 100001, {1000000}), torch.randint(1, 100001, {1000000})
+local nodes, messages = torch.randn(100000, 64), torch.randn(1000000, 64)
+local sums, wide = torch.zeros(100000, 64), to:unsqueeze(2):expand(1000000, 64)
+local edges = torch.sparse_coo_tensor(torch.stack {to, from}, torch.ones(1000000), {100000, 100000})
+edges = edges:to_sparse_csr()]], [[
+from_, to = torch.randint(0, 100000, (1000000,)), torch.randint(0, 100000, (1000000,))
+nodes, messages = torch.randn(100000, 64), torch.randn(1000000, 64)
+sums, wide = torch.zeros(100000, 64), to.unsqueeze(1).expand(1000000, 64)
+edges = torch.sparse_coo_tensor(torch.stack((to, from_)), torch.ones(1000000), (100000, 100000)).to_sparse_csr()]]}
+row("1M edges x 64, index_add", graph, "sums:index_add_(1, to, messages)", "sums.index_add_(0, to, messages)")
+row("1M edges x 64, scatter_reduce", graph, "sums:scatter_reduce_(1, wide, messages, 'sum')",
+   "sums.scatter_reduce_(0, wide, messages, 'sum')")
+row("1M edges x 64, csr", graph, "local r = torch.mm(edges, nodes)", "r = torch.mm(edges, nodes)")
+
 group = {name = "sort"}
 
 local many = {"local a = torch.randn(1000000) local n = torch.randint(0, 1000000, {1000000})",

@@ -157,6 +157,52 @@ function Tensor:to_sparse_bsc(blocksize) end
 ---@param dtype? string
 ---@return torch.Tensor
 function Tensor:to_dense(dtype) end
+--- Returns a sparse_coo tensor whose positions ascend and differ; values at equal ones are added up.
+---
+---     local s = torch.sparse_coo_tensor({{2, 1, 2}}, {1.0, 2.0, 3.0}, {3})
+---     print(s:coalesce():values())
+---     --> tensor([2., 4.])
+---@return torch.Tensor
+function Tensor:coalesce() end
+--- Returns whether a sparse_coo tensor's positions ascend and differ.
+---@return boolean
+function Tensor:is_coalesced() end
+--- Returns the positions (sparse_dim, n) of a coalesced sparse_coo tensor, from 1.
+---@return torch.Tensor
+function Tensor:indices() end
+--- Returns the values of a sparse tensor; one of layout sparse_coo must be coalesced.
+---@return torch.Tensor
+function Tensor:values() end
+--- Returns the positions at which the rows of a sparse_csr or sparse_bsr tensor begin, from 1, and one behind the last.
+---@return torch.Tensor
+function Tensor:crow_indices() end
+--- Returns the columns of the elements of a sparse_csr or sparse_bsr tensor, from 1.
+---@return torch.Tensor
+function Tensor:col_indices() end
+--- Returns the positions at which the columns of a sparse_csc or sparse_bsc tensor begin, from 1, and one behind the last.
+---@return torch.Tensor
+function Tensor:ccol_indices() end
+--- Returns the rows of the elements of a sparse_csc or sparse_bsc tensor, from 1.
+---@return torch.Tensor
+function Tensor:row_indices() end
+--- Returns the number of a sparse tensor's dimensions that have positions.
+---@return integer
+function Tensor:sparse_dim() end
+--- Returns the number of dimensions of a sparse tensor's values.
+---@return integer
+function Tensor:dense_dim() end
+--- Gives a sparse_coo tensor another size, in which its elements keep their positions.
+---@param size integer[]  the new size
+---@param sparse_dim integer  number of sparse dimensions
+---@param dense_dim integer  number of dense dimensions
+---@return torch.Tensor self
+function Tensor:sparse_resize_(size, sparse_dim, dense_dim) end
+--- Gives a sparse_coo tensor another size, and removes its elements.
+---@param size integer[]  the new size
+---@param sparse_dim integer  number of sparse dimensions
+---@param dense_dim integer  number of dense dimensions
+---@return torch.Tensor self
+function Tensor:sparse_resize_and_clear_(size, sparse_dim, dense_dim) end
 --- Returns the elements at the positions of a sparse tensor of the same shape, in its layout.
 ---@param mask torch.Tensor
 ---@return torch.Tensor

@@ -25,10 +25,15 @@ bias: the bias, or none
 bidirectional: whether a second pass goes from the last step to the first
 callback: the function that is called
 cast_inputs: the dtype that floating-point arguments are converted to
+ccol_indices: the positions at which columns begin, from 1, and one behind the last
 ceil_mode: whether a last, incomplete window counts
+check_invariants: whether positions are checked; check_sparse_tensor_invariants has the default
 chunk_size: the number of examples that are computed at once
 cls: the class, or a list of classes
+col_indices: the columns of the elements, or of the blocks, from 1
+compressed_indices: the positions at which rows or columns begin, from 1, and one behind the last
 correction: the number that is subtracted from n in the divisor of a variance
+crow_indices: the positions at which rows begin, from 1, and one behind the last
 data: the values
 dataset: the dataset
 decimals: the number of digits after the point
@@ -74,6 +79,7 @@ key: the key
 left: whether the system is A X = B, not X A = B
 lengths: the length of each sequence
 mask: a tensor of booleans
+mat1: a matrix
 mat2: a matrix
 mean: the mean
 memory_format: the order of the elements in memory, such as "channels_last"
@@ -101,6 +107,7 @@ params: the parameters
 path: of the file
 pivot: whether rows are exchanged
 pivots: the exchanged rows
+plain_indices: the column or row of each element, or of each block, from 1
 precision: "highest", "high" or "medium"
 process_group: the group of ranks; all ranks by default
 queries: the values that are looked up
@@ -114,6 +121,7 @@ return_indices: whether positions are returned, too
 return_inverse: whether the position of each element among the values is returned, too
 right: whether the place after equal values is meant
 root: the folder
+row_indices: the rows of the elements, or of the blocks, from 1
 rtol: the relative tolerance
 scale_factor: the factor of each spatial size
 self: the tensor

@@ -82,7 +82,7 @@ void tli_push_grad(lua_State *L, tl_Tensor *steals) {
 }
 
 void tli_new_sparse(lua_State *L) {
-  push_maker(L); /* which has set the metatable */
+  push_maker(L); /* after it, the metatable is known */
   lua_pop(L, 1);
   lua_newuserdatauv(L, 0, 1);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &meta_key);

@@ -7,6 +7,7 @@
 ** resumes, is added to the scope's table, which keeps it alive. The table of an inner scope has the
 ** outer scope's table at index 0.
 */
+#include "lua/args/sparse.h"
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
 
@@ -42,8 +43,12 @@ static void open_scope(lua_State *L, tli_State *S) {
 }
 
 /* Pops a value. A tensor or a new table is added to the set at `kept`, and a table also to the
-** end of the queue at `queue`. */
+** end of the queue at `queue`; for a sparse tensor this is the table of its components. */
 static void keep(lua_State *L, tli_State *S, int kept, int queue) {
+  if (tli_is_sparse(L, lua_gettop(L))) {
+    lua_getiuservalue(L, -1, 1);
+    lua_remove(L, -2);
+  }
   bool table = lua_type(L, -1) == LUA_TTABLE;
   if (table || tli_to_box(L, S, -1)) {
     lua_pushvalue(L, -1);
