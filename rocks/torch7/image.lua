@@ -250,8 +250,8 @@ function M.warp(src, flow, mode, offset, clamp)
    end)
 end
 
---- Transforms an image: each pixel is read at the position to which a matrix (2, 2), of rows and
---- columns about the centre, and a translation map it.
+--- Transforms an image by a matrix (2, 2) and a translation: they map the position of each pixel of
+--- the result, in rows and columns from the centre, to the position in the image that it shows.
 function M.affinetransform(src, matrix, mode, translation)
    local size = shape(src)
    local H, W = size[#size - 1], size[#size]

@@ -202,7 +202,7 @@ local function gradients(args, results)
 end
 
 local compared -- number of examples of the current variant that gave results on both devices
-local derived  -- number of those examples whose gradients were compared
+local derived  -- number of examples of the variant whose gradients were compared
 
 -- Returns a description of the difference between two devices, or nil. For each device the
 -- arguments are whether the call succeeded, and its results or its error.

@@ -71,7 +71,7 @@ enum {
   TLI_STORE_DELETE,
   TLI_STORE_COUNT,
   TLI_STORE_APPEND,
-  /* the request's value is the expected value, of `number` bytes, then the desired value */
+  /* the request's value consists of the expected value, of `number` bytes, and the desired value */
   TLI_STORE_COMPARE,
   TLI_STORE_CLEAR,
   /* The first request of a connection. The answer's number and status are TLI_STORE_MAGIC; its

@@ -3,8 +3,10 @@
 **
 ** rows: operands that are contiguous or constant along the innermost dimension, 16 bytes at a
 **   time; all have one stored type S, except tables of angles of type P.
-** pairs: rotations whose pairs are adjacent, so that both numbers are loaded and stored
-** together. any: operands of any dtype and stride, one element at a time.
+**
+** pairs: rotations whose pairs are adjacent, so that both numbers are loaded and stored at once.
+**
+** any: operands of any dtype and stride, one element at a time.
 */
 #include "kernels/cuda/pointwise/elementwise.cuh"
 #include "kernels/fused.h"

@@ -7,7 +7,7 @@ local json = require "tlua.utils.json"
 
 local M = {}
 
--- Tables may be nested this deeply; the structure is stored as JSON, which a file nests deeper.
+-- The largest depth of nested tables. Files store the structure as JSON, whose nesting is limited.
 local DEEPEST <const> = 24
 
 -- Returns the keys of a table in a fixed order.

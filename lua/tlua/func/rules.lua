@@ -103,8 +103,7 @@ define("min", extreme(torch.amin))
 -- Along a dimension -----------------------------------------------------------------------------
 
 -- Returns the rule for operators along dimensions: dimension arguments are shifted by one. Missing
--- dimension arguments have a default that counts from the end, or are `first` in the list of
--- defaults.
+-- arguments get their values from the table `defaults`, if there is one.
 local function along(defaults)
    return function(c)
       local first = c.signature[1].name

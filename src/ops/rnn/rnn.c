@@ -265,7 +265,8 @@ static bool run(Net n, bool batch_first, int count, tl_Tensor **out) {
   return ok;
 }
 
-/* The network of an operator, whose other parameters have the same names everywhere. */
+/* Initialises the Net of an operator. The values that are not arguments of the macro are parameters
+** of the operator's function, which have the same names in all of these functions. */
 #define NET(operator, kind, data, sizes)                                                 \
   {                                                                                      \
     .op = operator, .mode = kind, .input = data, .batch_sizes = sizes, .params = params, \

@@ -151,8 +151,8 @@ function Flat:wait()
    self.full, self.gathering = g.row, nil
 end
 
---- Makes the parameters views of the gathered row with whole shapes. Meanwhile `stash` keeps their
---- gradients.
+--- Gives the parameters their whole shapes and the memory of the gathered row. Meanwhile `stash`
+--- keeps the gradients of the shards.
 function Flat:lend()
    if self.lent then return end
    self:wait()

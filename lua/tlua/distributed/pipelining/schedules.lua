@@ -554,8 +554,7 @@ end
 local ZeroBubble = define_interleaved("ScheduleInterleavedZeroBubble", defer_all)
 ZeroBubble.splits = true
 
--- Returns the first of a rank's stages, from the last down, for which next_part(stage) returns a
--- part.
+-- Returns the last of a rank's stages for which next_part(stage) returns a part, and the part.
 local function find(r, ranks, here, next_part)
    for i = here - 1, 0, -1 do
       local s = i * ranks + r
