@@ -154,23 +154,39 @@ static bool replace(const char *name, tl_Tensor **grad, tl_Tensor *with) {
   return true;
 }
 
-static bool call(tli_Hook *h, const char *name, tl_Tensor **grad) {
-  tl_Tensor *out = NULL;
+/* Calls a hook unless it has been removed; *out is its result or NULL. */
+static bool call(tli_Hook *h, tl_Tensor *t, tl_Tensor **out) {
   tli_mutex_lock(&guard);
   tli_HookFn fn = h->fn;
   h->calls += fn != NULL;
   tli_mutex_unlock(&guard);
+  *out = NULL;
   if (fn == NULL) return true;
-  bool ok = fn(h->context, *grad, &out);
+  bool ok = fn(h->context, t, out);
   hook_change(h, 0, -1, false);
-  return ok && (out == NULL || replace(name, grad, out));
+  return ok;
+}
+
+/* Returns references to the hooks of a list, which may change while they run; NULL if memory is
+** exhausted. */
+static tli_Hook **take_all(const tli_Hooks *list) {
+  tli_Hook **hooks = tli_alloc((size_t)list->n * sizeof *hooks);
+  for (int i = 0; hooks && i < list->n; i++) hooks[i] = hook_retain(list->hooks[i]);
+  return hooks;
+}
+
+static void release_all(tli_Hook **hooks, int n) {
+  for (int i = 0; i < n; i++) tli_hook_release(hooks[i]);
+  tli_free(hooks, (size_t)n * sizeof *hooks);
 }
 
 static bool call_all(tli_Hook *const *hooks, int n, bool retains, const char *name, int output,
                      tl_Tensor **grad) {
   for (int i = 0; i < n; i++) {
     tli_Hook *h = hooks[i];
-    if (h->retains == retains && !h->after && h->output == output) TL_TRY(call(h, name, grad));
+    tl_Tensor *out;
+    if (h->retains != retains || h->after || h->output != output) continue;
+    TL_TRY(call(h, *grad, &out) && (out == NULL || replace(name, grad, out)));
   }
   return true;
 }
@@ -178,27 +194,11 @@ static bool call_all(tli_Hook *const *hooks, int n, bool retains, const char *na
 bool tli_hooks_run(const tli_Hooks *list, const char *name, int output, tl_Tensor **grad) {
   if (list == NULL || list->n == 0) return true;
   int n = list->n;
-  tli_Hook **hooks = tli_alloc((size_t)n * sizeof *hooks);
+  tli_Hook **hooks = take_all(list);
   TL_TRY(hooks);
-  for (int i = 0; i < n; i++) hooks[i] = hook_retain(list->hooks[i]);
-  bool ok = call_all(hooks, n, false, name, output, grad);
-  ok = ok && call_all(hooks, n, true, name, output, grad);
-  for (int i = 0; i < n; i++) tli_hook_release(hooks[i]);
-  tli_free(hooks, (size_t)n * sizeof *hooks);
-  return ok;
-}
-
-/* Calls a hook that runs after accumulation, and ignores its result. */
-static bool call_after(tli_Hook *h, tl_Tensor *leaf) {
-  tl_Tensor *out = NULL;
-  tli_mutex_lock(&guard);
-  tli_HookFn fn = h->fn;
-  h->calls += fn != NULL;
-  tli_mutex_unlock(&guard);
-  if (fn == NULL) return true;
-  bool ok = fn(h->context, leaf, &out);
-  hook_change(h, 0, -1, false);
-  tli_release(out);
+  bool ok =
+      call_all(hooks, n, false, name, output, grad) && call_all(hooks, n, true, name, output, grad);
+  release_all(hooks, n);
   return ok;
 }
 
@@ -206,13 +206,15 @@ bool tli_hooks_run_after(tl_Tensor *leaf) {
   const tli_Hooks *list = leaf->autograd ? leaf->autograd->hooks : NULL;
   if (list == NULL || list->n == 0) return true;
   int n = list->n;
-  tli_Hook **hooks = tli_alloc((size_t)n * sizeof *hooks);
+  tli_Hook **hooks = take_all(list);
   TL_TRY(hooks);
-  for (int i = 0; i < n; i++) hooks[i] = hook_retain(list->hooks[i]);
   bool ok = true;
-  for (int i = 0; ok && i < n; i++) ok = !hooks[i]->after || call_after(hooks[i], leaf);
-  for (int i = 0; i < n; i++) tli_hook_release(hooks[i]);
-  tli_free(hooks, (size_t)n * sizeof *hooks);
+  for (int i = 0; ok && i < n; i++) {
+    tl_Tensor *out = NULL; /* the result is ignored */
+    if (hooks[i]->after) ok = call(hooks[i], leaf, &out);
+    tli_release(out);
+  }
+  release_all(hooks, n);
   return ok;
 }
 

@@ -95,21 +95,17 @@ static const char *check_value(lua_State *L, int index, const char *name, const 
   return lua_tolstring(L, index, size);
 }
 
-static int store_set(lua_State *L) {
-  Store *s = check_store(L, 1, "set");
-  const char *key = check_key(L, 2, "set");
+static int put(lua_State *L, const char *name,
+               bool (*call)(tli_Store *store, const char *key, const void *value, size_t size)) {
+  Store *s = check_store(L, 1, name);
+  const char *key = check_key(L, 2, name);
   size_t size;
-  const char *value = check_value(L, 3, "set", "value", &size);
-  return tli_store_set(s->store, key, value, size) ? 0 : tli_raise_as(L, "set");
+  const char *value = check_value(L, 3, name, "value", &size);
+  return call(s->store, key, value, size) ? 0 : tli_raise_as(L, name);
 }
 
-static int store_append(lua_State *L) {
-  Store *s = check_store(L, 1, "append");
-  const char *key = check_key(L, 2, "append");
-  size_t size;
-  const char *value = check_value(L, 3, "append", "value", &size);
-  return tli_store_append(s->store, key, value, size) ? 0 : tli_raise_as(L, "append");
-}
+static int store_set(lua_State *L) { return put(L, "set", tli_store_set); }
+static int store_append(lua_State *L) { return put(L, "append", tli_store_append); }
 
 static int push_string(lua_State *L) {
   lua_pushlstring(L, lua_touserdata(L, 1), (size_t)lua_tointeger(L, 2));

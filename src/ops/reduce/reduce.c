@@ -31,12 +31,13 @@ static tl_Tensor *truth(const char *name, tlk_Reduction kernel, tl_Tensor *self,
   return tli_reduce(&spec, self, dim, keepdim);
 }
 
-tl_Tensor *tli_op_sum(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
+static tl_Tensor *total(const char *name, tlk_Reduction kernel, tl_Tensor *self, tl_Ints dim,
+                        bool keepdim, tl_DType dtype) {
   tl_DType result = sum_dtype(self, dtype);
-  if (result == TL_BOOL) return truth("sum", TLK_reduction_any, self, dim, keepdim);
-  if (tli_is_complex(result)) return tli_complex_sum("sum", self, dim, keepdim, result);
-  tli_ReduceSpec spec = {.name = "sum",
-                         .kernel = TLK_reduction_sum,
+  if (result == TL_BOOL) return truth(name, TLK_reduction_any, self, dim, keepdim);
+  if (tli_is_complex(result)) return tli_complex_sum(name, self, dim, keepdim, result);
+  tli_ReduceSpec spec = {.name = name,
+                         .kernel = kernel,
                          .again = TLK_reduction_sum,
                          .compute = tli_dtype_compute(result),
                          .result = result,
@@ -44,16 +45,12 @@ tl_Tensor *tli_op_sum(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype
   return tli_reduce(&spec, self, dim, keepdim);
 }
 
+tl_Tensor *tli_op_sum(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
+  return total("sum", TLK_reduction_sum, self, dim, keepdim, dtype);
+}
+
 tl_Tensor *tli_op_nansum(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
-  tl_DType result = sum_dtype(self, dtype);
-  if (result == TL_BOOL) return truth("nansum", TLK_reduction_any, self, dim, keepdim);
-  tli_ReduceSpec spec = {.name = "nansum",
-                         .kernel = TLK_reduction_nansum,
-                         .again = TLK_reduction_sum,
-                         .compute = tli_dtype_compute(result),
-                         .result = result,
-                         .repeats = TLI_TIMES};
-  return tli_reduce(&spec, self, dim, keepdim);
+  return total("nansum", TLK_reduction_nansum, self, dim, keepdim, dtype);
 }
 
 tl_Tensor *tli_op_prod(tl_Tensor *self, int64_t dim, bool keepdim, tl_DType dtype) {
