@@ -1,23 +1,7 @@
-/*
-** pointwise_i32.cu - elementwise kernels that compute in int32_t.
-*/
+/* pointwise_i32.cu - elementwise kernels that compute in int32_t. */
 #include "kernels/cuda/pointwise/elementwise.cuh"
 
-#define NUMBER_F(name, n, result) POINTWISE_FUNCTOR(name, n, i32, int32_t, result)
-#define NUMBER_E(name) Run<name##_i32, int32_t, any8>::go,
-#define FLOATING_F(name, n, result)
-#define INTEGER_F(name, n, result) POINTWISE_FUNCTOR(name, n, i32, int32_t, result)
-#define FLOATING_E(name) NULL,
-#define RARE_E(name) NULL,
-#define INTEGER_E(name) Run<name##_i32, int32_t, any8>::go,
-namespace {
-#define X(name, inputs, types, result) types##_F(name, inputs, result)
-TLK_POINTWISES(X)
-#undef X
-} // namespace
-
-const tlk_PointwiseFn tlk_pointwise_i32[] = {
-#define X(name, inputs, types, result) types##_E(name)
-    TLK_POINTWISES(X)
-#undef X
-};
+#define TYPE i32
+#define COMPUTE int32_t
+#define STORED int32_t, any8
+#include "kernels/cuda/pointwise/pointwise_table.cuh"

@@ -1,21 +1,5 @@
-/*
-** reduce_i64.cu - reductions that compute in int64_t.
-*/
+/* reduce_i64.cu - reductions that compute in int64_t. */
 #include "kernels/cuda/reduce/reduce.cuh"
 
-#define NUMBER_F(name) REDUCTION_F(name, i64)
-#define NUMBER_E(name) run_reduction<name##_i64>,
-#define FLOATING_F(name)
-#define FLOATING_E(name) NULL,
-
-namespace {
-#define X(name, types) types##_F(name)
-TLK_REDUCTIONS(X)
-#undef X
-} // namespace
-
-const tlk_ReduceFn tlk_reduce_i64[] = {
-#define X(name, types) types##_E(name)
-    TLK_REDUCTIONS(X)
-#undef X
-};
+#define TYPE i64
+#include "kernels/cuda/reduce/reduce_table.cuh"

@@ -1,20 +1,7 @@
-/*
-** scan_f32.cu - scans that compute in float.
-*/
+/* scan_f32.cu - scans that compute in float. */
 #include "kernels/cuda/scan/scan.cuh"
 
+#define TYPE f32
 #define JOINS(name) SCAN_JOIN(name, f32, float) SCAN_JOIN(name, f64, double)
-#define NUMBER_F(name) SCAN_F(name, f32, JOINS(name))
-#define NUMBER_E(name) run_scan<name##_f32>,
-#define FLOATING_F(name) SCAN_F(name, f32, JOINS(name))
-#define FLOATING_E(name) run_scan<name##_f32>,
-
-#define X(name, types) types##_F(name)
-TLK_SCANS(X)
-#undef X
-
-const tlk_ScanFn tlk_scan_f32[] = {
-#define X(name, types) types##_E(name)
-    TLK_SCANS(X)
-#undef X
-};
+#define IS_FLOATING
+#include "kernels/cuda/scan/scan_table.cuh"

@@ -1,20 +1,6 @@
-/*
-** scan_i64.cu - scans that compute in int64_t.
-*/
+/* scan_i64.cu - scans that compute in int64_t. */
 #include "kernels/cuda/scan/scan.cuh"
 
+#define TYPE i64
 #define JOINS(name) SCAN_JOIN(name, i64, int64_t)
-#define NUMBER_F(name) SCAN_F(name, i64, JOINS(name))
-#define NUMBER_E(name) run_scan<name##_i64>,
-#define FLOATING_F(name)
-#define FLOATING_E(name) NULL,
-
-#define X(name, types) types##_F(name)
-TLK_SCANS(X)
-#undef X
-
-const tlk_ScanFn tlk_scan_i64[] = {
-#define X(name, types) types##_E(name)
-    TLK_SCANS(X)
-#undef X
-};
+#include "kernels/cuda/scan/scan_table.cuh"
