@@ -49,7 +49,30 @@ static inline void part_panel(const real *values, const int64_t *columns, int64_
   }
 }
 
+/* Returns the product of a row with a vector; four sums hide the latency of additions. */
+static inline real with_vector(const real *values, const int64_t *columns, int64_t n,
+                               const real *in) {
+  real sum[4] = {0};
+  int64_t e = 0;
+  for (; e + 4 <= n; e += 4)
+    for (int i = 0; i < 4; i++) sum[i] += values[e + i] * in[columns[e + i] - 1];
+  for (; e < n; e++) sum[0] += values[e] * in[columns[e] - 1];
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+static void product_vector(const tlk_CsrRows *r) {
+  const real *values = r->values;
+  for (int64_t i = r->begin; i < r->end; i++) {
+    int64_t first = r->pointers[i] - 1, n = r->pointers[i + 1] - 1 - first;
+    ((real *)r->out)[i] = with_vector(values + first, r->columns + first, n, r->in);
+  }
+}
+
 static void product(const tlk_CsrRows *r) {
+  if (r->width == 1 && r->in_step == 1 && r->out_step == 1) {
+    product_vector(r);
+    return;
+  }
   const real *values = r->values, *in = r->in;
   for (int64_t i = r->begin; i < r->end; i++) {
     int64_t first = r->pointers[i] - 1, n = r->pointers[i + 1] - 1 - first;
