@@ -12,7 +12,7 @@ local LAPACK <const> = [[linalg.qr linalg.svd linalg.eigh linalg.inv linalg.det 
    linalg.solve linalg.solve_ex linalg.solve_triangular linalg.lu linalg.lu_factor linalg.lu_factor_ex linalg.lu_solve
    linalg.cholesky linalg.cholesky_ex linalg.lstsq linalg.matrix_rank linalg.norm norm linalg.matrix_norm linalg.inv_ex
    linalg.svdvals linalg.eigvalsh linalg.tensorsolve linalg.tensorinv cholesky_solve cholesky_inverse logdet pinverse
-   std std_mean svd qr]]
+   std std_mean svd qr linalg.eig linalg.eigvals geqrf lu]]
 local BESSEL <const> = "special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1"
 local POLYNOMIALS <const> = [[special.chebyshev_polynomial_t special.chebyshev_polynomial_u
    special.chebyshev_polynomial_v special.chebyshev_polynomial_w special.hermite_polynomial_h
@@ -33,6 +33,8 @@ return {
    {ops = "gradient", fault = "^no error", refused = "same length", why = "one spacing for all dimensions, in a list"},
    {ops = POOLS, fault = "^no error", refused = "%-1", why = "-1 for PyTorch's None, which no list of Lua can hold"},
    {fault = "^no error", refused = "derivative for .* is not implemented", why = "a gradient that PyTorch refuses"},
+   {ops = "linalg.eig", fault = "^no error", refused = "are specified up to",
+      why = "the error comes with the gradient"},
    {fault = "^no error", refused = "[Tt]ype", why = DTYPES},
    {fault = "^no error", refused = "[Bb]ool", why = DTYPES},
    {fault = "^no error", tag = "first", why = DTYPES},
@@ -62,7 +64,13 @@ return {
    {ops = "nn.functional.embedding nn.functional.nll_loss", fault = "^error", tag = "s0",
       why = "no position in an empty dimension, even one that is ignored"},
 
+   {ops = "softmax log_softmax", fault = "does not take complex", why = "imaginary parts are not dropped"},
+   {ops = "diagonal_scatter", fault = "values of dtype complex", why = "imaginary parts are not dropped"},
+   {ops = "nn.functional.rms_norm", fault = "does not take complex", tag = "first64", why = DTYPES},
+
    -- values
+   {ops = "logcumsumexp", fault = "^value", dtype = "complex",
+      why = "logarithms of complex numbers are determined up to multiples of 2 pi i"},
    {ops = "igamma igammac", fault = "^value", why = "NaN gives NaN, whatever the other is"},
    {ops = "clamp clamp_min clamp_max clip fmax fmin", fault = "^gradient: value", tag = "gradient",
       why = "gradients at the bounds go to self, as in PyTorch until 2.14"},
@@ -113,8 +121,8 @@ return {
    {ops = [[linalg.cond linalg.matrix_norm linalg.matrix_power linalg.multi_dot linalg.norm linalg.tensorinv
       nn.functional.smooth_l1_loss nn.functional.adaptive_avg_pool3d nn.functional.fractional_max_pool2d
       nn.functional.fractional_max_pool3d nn.functional.group_norm nn.functional.linear __getitem__ __rmatmul__
-      __setitem__ atleast_2d atleast_3d cartesian_prod cdist chain_matmul corrcoef cumulative_trapezoid diag diff
-      einsum gradient kron matmul trapezoid trapz]], fault = "^node: ",
+      __setitem__ atleast_2d atleast_3d cartesian_prod cdist chain_matmul conj corrcoef cumulative_trapezoid diag diff
+      einsum gradient kron logdet matmul trapezoid trapz var]], fault = "^node: ",
     why = "it is made of other operators than in PyTorch, and ends with another one"},
 
    -- the following rows are about differences on another device
