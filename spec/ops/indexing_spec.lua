@@ -268,3 +268,21 @@ it("nonzero_static has as many rows as its argument demands", function()
    assert.same({0, 2}, x:nonzero_static({size = 0}).shape)
    assert.raises("nonzero_static: size: expected at least 0, got -1", function() x:nonzero_static({size = -1}) end)
 end)
+
+-- Reference: the same index as a copy, whose elements are read one by one.
+it("scatter reads an expanded index as its copy, along each dimension", function()
+   for _, dim in ipairs {1, 2} do
+      local index = torch.tensor(dim == 1 and {{2}, {1}, {2}} or {{3, 1, 3, 2}}):expand(3, 4)
+      local source = torch.arange(12):reshape(3, 4) + 1.5
+      local target = torch.ones(3, 4)
+      for _, reduce in ipairs {"sum", "prod", "mean", "amax", "amin"} do
+         assert.close(target:scatter_reduce(dim, index:contiguous(), source, reduce),
+            target:scatter_reduce(dim, index, source, reduce))
+      end
+      assert.close(target:scatter_add(dim, index:contiguous(), source), target:scatter_add(dim, index, source))
+      assert.close(target:scatter(dim, index:contiguous(), 7), target:scatter(dim, index, 7))
+   end
+   assert.raises("scatter_add: index", function()
+      torch.ones(3, 4):scatter_add(1, torch.tensor {{4}}:expand(1, 4), torch.ones(1, 4))
+   end)
+end)

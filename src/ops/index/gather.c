@@ -90,6 +90,25 @@ static bool check_source(const char *op, const tl_Tensor *self, const tl_Tensor 
                   tli_sizes_str(index), tli_sizes_str(src));
 }
 
+/* Returns an index as tli_index_int64 does, with size 1 in the dimensions other than `dim` that are
+** expanded, so that no element is copied or checked twice. *spread receives it with index's sizes;
+** both are new references. */
+static tl_Tensor *compact_index(const char *op, tl_Tensor *index, int dim, tl_Tensor **spread) {
+  int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
+  for (int d = 0; d < index->ndim; d++)
+    sizes[d] = d != dim && index->strides[d] == 0 && index->sizes[d] > 1 ? 1 : index->sizes[d];
+  tl_Tensor *once = tli_alias(index, index->ndim, sizes, index->strides, index->offset);
+  tl_Tensor *at = once ? tli_index_int64(op, once) : NULL;
+  tli_release(once);
+  TL_TRY_NULL(at);
+  for (int d = 0; d < index->ndim; d++)
+    strides[d] = sizes[d] < index->sizes[d] ? 0 : at->strides[d];
+  *spread = tli_alias(at, index->ndim, index->sizes, strides, at->offset);
+  if (*spread) return at;
+  tli_release(at);
+  return NULL;
+}
+
 static bool scatter_checked(const char *op, tlk_Join join, tl_Tensor *self, int64_t dim,
                             tl_Tensor *index, tl_Tensor *src) {
   int d = tli_dim(op, dim, self->ndim);
@@ -97,11 +116,12 @@ static bool scatter_checked(const char *op, tlk_Join join, tl_Tensor *self, int6
   TL_TRY(check_along(op, self, index, d));
   TL_TRY(check_source(op, self, src, index));
   TL_TRY(tli_same_device_all(op, (tl_Tensor *[]){self, index, src}, 3));
-  tl_Tensor *at = tli_index_int64(op, index);
+  tl_Tensor *spread = NULL, *at = compact_index(op, index, d, &spread);
   tl_Tensor *from = at ? tli_unaliased(src, self) : NULL;
   bool ok = from && tli_check_index(op, "index", at, size_along(self, d), false) &&
-            (at->numel == 0 || scatter_into(join, self, d, at, from));
+            (spread->numel == 0 || scatter_into(join, self, d, spread, from));
   tli_release(at);
+  tli_release(spread);
   tli_release(from);
   return ok;
 }
