@@ -32,11 +32,8 @@ function M.join(path, name)
    return path == "" and tostring(name) or path .. "." .. tostring(name)
 end
 
---- Iterates over the fields in the order of their first assignment. An item with a name comes under
---- its name.
----@param module nn.Module
----@return fun(): any, any
-function M.fields(module)
+-- Iterates over the fields for which keep(value, name) is true; over all if `keep` is nil.
+local function filtered(module, keep)
    local list, named = rawget(module, "_fields"), item_names.of(module)
    local names, i = list and list.order or {}, 0
    return function()
@@ -45,9 +42,19 @@ function M.fields(module)
          local name = names[i]
          if name == nil then return nil end
          local value = rawget(module, name)
-         if value ~= nil then return named and named[name] or name, value end
+         if value ~= nil and (not keep or keep(value, name)) then
+            return named and named[name] or name, value
+         end
       end
    end
+end
+
+--- Iterates over the fields in the order of their first assignment. An item with a name comes under
+--- its name.
+---@param module nn.Module
+---@return fun(): any, any
+function M.fields(module)
+   return filtered(module)
 end
 
 local fields <const>, join <const> = M.fields, M.join
@@ -65,27 +72,21 @@ function M.visit(module, path, calls, shift, above)
    above = above or {}
    if above[module] then return end
    above[module] = true
+   local visit = calls.value
    if calls.enter then calls.enter(module, path) end
    for name, value in fields(module) do
-      local at = join(path, shift and math.type(name) == "integer" and name - shift or name)
-      if is_module(value) then
-         M.visit(value, at, calls, shift, above)
-      elseif calls.value then
-         calls.value(at, value, module, name)
+      local inner = is_module(value)
+      if inner or visit then
+         local at = join(path, shift and math.type(name) == "integer" and name - shift or name)
+         if inner then
+            M.visit(value, at, calls, shift, above)
+         else
+            visit(at, value, module, name)
+         end
       end
    end
    if not calls.once then above[module] = nil end
    if calls.leave then calls.leave(module, path) end
-end
-
--- Iterates over the fields for which keep(value, name) is true.
-local function filtered(module, keep)
-   local next_field = fields(module)
-   return function()
-      for name, value in next_field do
-         if keep(value, name) then return name, value end
-      end
-   end
 end
 
 --- Iterates over a module's own parameters.

@@ -92,15 +92,21 @@ end
 function Module:__init() end
 
 -- Returns whether a module is `part`, or whether one of its descendants is.
-local function has(module, part)
-   local found = false
-   members.visit(module, "", {enter = function(at) found = found or at == part end, once = true})
-   return found
+local function has(module, part, seen)
+   if module == part then return true end
+   if seen[module] then return false end
+   seen[module] = true
+   local list = rawget(module, "_fields")
+   for _, name in ipairs(list and list.order or {}) do
+      local value = rawget(module, name)
+      if is_module(value) and has(value, part, seen) then return true end
+   end
+   return false
 end
 
 -- Refuses a module that would become its own descendant.
 function Module:_admit(name, value)
-   if type(value) ~= "table" or not class.isinstance(value, Module) or not has(value, self) then
+   if type(value) ~= "table" or not class.isinstance(value, Module) or not has(value, self, {}) then
       return
    end
    torch.raise(("%s: %s: expected a module that does not contain it, got %s"):format(
