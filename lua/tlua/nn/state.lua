@@ -19,8 +19,10 @@ local Module <const> = members.Module -- this file adds methods to Module
 local function each(module, prefix, shift, visit)
    members.visit(module, prefix, {value = function(path, value, owner, name)
       if type(value) ~= "userdata" or not torch.is_tensor(value) then return end
-      local kind = (rawget(owner, "_buffers") or {})[name] or Buffer.kind(value)
-      if value.is_parameter or kind == "persistent" then visit(path, value, owner, name) end
+      local marked = rawget(owner, "_buffers")
+      if value.is_parameter or (marked and marked[name] or Buffer.kind(value)) == "persistent" then
+         visit(path, value, owner, name)
+      end
    end}, shift)
 end
 

@@ -39,8 +39,8 @@ end
 local function places(module)
    local found = {}
    members.visit(module, "", {value = function(path, value, owner, name)
-      local marks = rawget(owner, "_buffers") or {}
-      if torch.is_tensor(value) and (value.is_parameter or marks[name]) then
+      local marks = rawget(owner, "_buffers")
+      if torch.is_tensor(value) and (value.is_parameter or marks and marks[name]) then
          found[path] = {owner, name, value}
       end
    end})
