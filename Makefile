@@ -168,7 +168,7 @@ TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) $(if $(SANITIZE),-DTLI_DEB
   $(if $(WINDOWS),-D__USE_MINGW_ANSI_STDIO=1) $(CPPFLAGS)
 ifneq ($(PROFILE),)
 TL_CFLAGS += -ffunction-sections -fdata-sections
-TL_CPPFLAGS += -DTLI_INFER $(if $(filter runtime,$(PROFILE)),-DTLI_RUNTIME)
+TL_CPPFLAGS += -DTLI_INFER $(if $(filter runtime,$(PROFILE)),-DTLI_RUNTIME $(if $(filter train,$(MODE)),-DTLI_TRAIN))
 override LDFLAGS += -Wl,--gc-sections
 endif
 TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(WINDOWS)$(WASM),,-pthread) $(LDFLAGS)
@@ -291,7 +291,7 @@ endif
 
 .PHONY: all demo test sim emulated clang cross test-arm wasm asan emulated-asan tsan valgrind bench \
   registers traffic instructions races host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes rockspecs deps config help \
-  install install-debug uninstall size infer runtime clean
+  install install-debug uninstall size infer runtime fuzz-programs race-programs clean
 
 all: $(if $(PROFILE),$(STATIC_LIB) $(if $(filter runtime,$(PROFILE)),,$(BUILD)/digits),$(TLUA) $(LIBRARIES) $(PLUGINS)) ## build ./tlua and the libraries (default)
 demo: ## install what is missing, build, train on real digits
@@ -330,6 +330,8 @@ install-debug: ## the same, and what debuggers want to know, in files of their o
 uninstall: ## remove what install has copied
 infer: ## a small library for trained models: PROFILE=infer OPS='conv2d relu'
 runtime: ## a library that runs one program of torch.export: PROGRAM=model.tlp
+fuzz-programs: ## damaged files of programs under the address sanitizer: ROUNDS=1000000
+race-programs: ## programs in several threads under the thread sanitizer
 size: ## how large the library and an installation are
 clean: ## remove everything that was built
 help: ## this list
@@ -434,7 +436,7 @@ $(OBJ)/flags.txt: FORCE
 $(OBJ)/files.txt: FORCE
 	$(call update,$(LIB_OBJ) $(MAIN_OBJ) $(SIM_OBJ) $(LUA_SRC))
 $(GEN)/files.txt: FORCE
-	$(call update,$(SCHEMAS) $(GENERATOR) $(if $(PROFILE),$(OPS)))
+	$(call update,$(SCHEMAS) $(GENERATOR) $(if $(PROFILE),$(OPS) $(MODE)))
 # The instruction sets that are linked, the best one first, for the choice at run time.
 reverse = $(if $(1),$(call reverse,$(wordlist 2,$(words $(1)),$(1))) $(firstword $(1)))
 $(GEN)/isas.h: FORCE
@@ -447,7 +449,7 @@ $(GEN)/stamp: $(SCHEMAS) $(GENERATOR) $(GEN)/files.txt $(if $(LUA),,$(BUILD)/hos
 	$(call say,GEN,$(GEN))
 	$(Q)mkdir -p $(GEN) $(if $(filter runtime,$(PROFILE)),$(foreach f,header sources,&& $(LUA) src/gen/runtime.lua $f $(PROGRAM) \
 	  >$(GEN)/runtime.$f)) && $(or $(LUA),$(BUILD)/host) src/gen/main.lua $(GEN) $(if $(PROFILE),'$(strip $(OPS))') \
-	  $(if $(filter runtime,$(PROFILE)),$(GEN)/runtime.sources && \
+	  $(if $(filter runtime,$(PROFILE)),$(GEN)/runtime.sources $(MODE) && \
 	  { cmp -s $(GEN)/runtime.header $(GEN)/runtime_kernels.h || cp $(GEN)/runtime.header $(GEN)/runtime_kernels.h; })
 	@touch $@
 $(GEN_SRC) $(GEN_OTHER): $(GEN)/stamp
@@ -605,6 +607,10 @@ $(BUILD)/digits: examples/infer/digits.c $(STATIC_LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) -Isrc $(LUA_CFLAGS) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(call whole,$(STATIC_LIB)) \
 	  $(filter-out -Wl$(comma)--whole-archive -Wl$(comma)--no-whole-archive,$(LUA_LIBS)) $(TL_LIBS)
+
+$(BUILD)/program_test: spec/core/program_test.c $(STATIC_LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(TL_CPPFLAGS) -Ispec/support $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(call whole,$(STATIC_LIB)) $(TL_LIBS)
 
 # Answers one input with a program, by the library of that program.
 $(BUILD)/answer: examples/deploy/answer.c $(STATIC_LIB)
@@ -1008,6 +1014,21 @@ runtime:
 	@$(STRIP) -o $(BUILD)/runtime/answer.stripped $(BUILD)/runtime/answer
 	@printf '  %s: %s bytes, stripped, with %s\n' $(BUILD)/runtime/answer.stripped \
 	  "$$(wc -c <$(BUILD)/runtime/answer.stripped)" $(BUILD)/runtime/libtlua.a
+
+# Programs with sanitizers, by a library of the programs alone: ROUNDS mutated files of each program,
+# and runs of several threads.
+ROUNDS ?= 2000
+define sanitized_programs
+@rm -rf $(BUILD)/$(1)/programs && mkdir -p $(BUILD)/$(1)/programs && \
+  $(TLUA) spec/core/program_models.lua $(BUILD)/$(1)/programs
+@+$(MAKE) --no-print-directory PROFILE=runtime BUILD=$(BUILD)/$(1) CUDA=0 SANITIZE=$(2) CFLAGS='-O1 -g' \
+  ISA=$(or $(filter $(HERE_ISA),$(ISAS)),$(firstword $(ISAS))) PROGRAM="$$(echo $(abspath $(BUILD))/$(1)/programs/*.tlp)" $(BUILD)/$(1)/program_test
+@TLUA_PROGRAMS=$(BUILD)/$(1)/programs $(3) $(BUILD)/$(1)/program_test
+endef
+fuzz-programs: $(TLUA)
+	$(call sanitized_programs,fuzz,address$(comma)undefined,TLUA_FUZZ=$(ROUNDS))
+race-programs: $(TLUA)
+	$(call sanitized_programs,race,thread,TLUA_FUZZ=20 TSAN_OPTIONS=suppressions=$(SUPPRESSIONS)/tsan.supp)
 
 # Prints LIBDIR as LUA_CDIR sees it: by "..", so that the folder above both can be moved, or, where
 # LUA_CDIR is not below it, as it is.

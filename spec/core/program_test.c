@@ -1,7 +1,8 @@
 /*
-** program_test.c - tests programs without Lua, which this test does not link. A script that the
-** command runs exports models, inputs, and the results that they must give bitwise; mutated files
-** must be refused or run without a crash.
+** program_test.c - tests programs without Lua, which this test does not link. The command exports
+** models, inputs, and the results that they must give bitwise (program_models.lua); mutated files
+** must be refused or run without a crash. `make fuzz-programs` and `make race-programs` run it with
+** sanitizers, linked with a library of these programs alone.
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -52,66 +53,6 @@ static atomic_long mallocs;
 
 /* ---- exported models ---- */
 
-static const char script[] =
-    "local dir = arg[1]\n"
-    "torch.manual_seed(1)\n"
-    "local function put(path, x)\n"
-    "   local file = assert(io.open(dir .. '/' .. path, 'wb'))\n"
-    "   for _, v in ipairs(x:flatten():tolist()) do file:write(string.pack('<f', v)) end\n"
-    "   file:close()\n"
-    "end\n"
-    "local function export(name, model, x, options)\n"
-    "   model:eval()\n"
-    "   torch.export(model, {x}, options):save(dir .. '/' .. name .. '.tlp')\n"
-    "   put(name .. '.in', x)\n"
-    "   put(name .. '.out', (model(x)))\n"
-    "end\n"
-    "export('mlp', nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)), torch.randn(3, 64))\n"
-    "export('digits', nn.Sequential(nn.Unflatten(2, {1, 8, 8}), nn.Conv2d(1, 16, 3, {padding = 1}), nn.BatchNorm2d(16),\n"
-    "   nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2),\n"
-    "   nn.Flatten(), nn.Dropout(0.2), nn.Linear(128, 10)), torch.randn(4, 64), {dynamic = {input = {1}}})\n"
-    "export('lstm', nn.LSTM(8, 16, {num_layers = 2, batch_first = true}), torch.randn(2, 7, 8))\n"
-    "export('transformer', nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4,\n"
-    "   {dim_feedforward = 64, batch_first = true}), 2), torch.randn(2, 9, 32))\n"
-    /* `train` exports a training step, the losses of 20 steps, and the trained model's results. */
-    "local function train(name, make, x, optimizer_of, schedule_of)\n"
-    "   local y = torch.randint(1, 5, {x:size(1)})\n"
-    "   local function step_of(model)\n"
-    "      local optimizer = optimizer_of(model:parameters())\n"
-    "      local scheduler = schedule_of(optimizer)\n"
-    "      return function(t)\n"
-    "         optimizer:zero_grad()\n"
-    "         local loss = nn.functional.cross_entropy(model(t), y)\n"
-    "         loss:backward()\n"
-    "         optimizer:step()\n"
-    "         scheduler:step()\n"
-    "         return loss:detach()\n"
-    "      end, {model = model, optimizer = optimizer, scheduler = scheduler, steps = 60}\n"
-    "   end\n"
-    "   local model, twin = make(), make()\n"
-    "   twin:load_state_dict(model:state_dict())\n"
-    "   local step, parts = step_of(model)\n"
-    "   local program = torch.export_step(step, {x}, parts)\n"
-    "   torch.manual_seed(9)\n"
-    "   program:save(dir .. '/' .. name .. '.tlp')\n"
-    "   torch.export(model:eval(), {x}):save(dir .. '/' .. name .. '_eval.tlp')\n"
-    "   local eager, losses = step_of(twin), {}\n"
-    "   torch.manual_seed(9)\n"
-    "   for i = 1, 20 do losses[i] = eager(x):item() end\n"
-    "   put(name .. '.in', x)\n"
-    "   put(name .. '.out', torch.tensor(losses))\n"
-    "   put(name .. '_eval.in', x)\n"
-    "   put(name .. '_eval.out', twin:eval()(x))\n"
-    "end\n"
-    "train('train_mlp', function() return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.3),\n"
-    "   nn.Linear(16, 4)) end, torch.randn(12, 8),\n"
-    "   function(p) return optim.SGD(p, {lr = 0.05, momentum = 0.9}) end,\n"
-    "   function(o) return optim.lr_scheduler.StepLR(o, 5) end)\n"
-    "train('train_convnet', function() return nn.Sequential(nn.Conv2d(1, 4, 3, {padding = 1}), nn.BatchNorm2d(4),\n"
-    "   nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(32, 4)) end,\n"
-    "   torch.randn(12, 1, 8, 8), function(p) return optim.AdamW(p, {lr = 0.01}) end,\n"
-    "   function(o) return optim.lr_scheduler.CosineAnnealingLR(o, {T_max = 20}) end)\n";
-
 static char folder[] = "/tmp/program_testXXXXXX";
 
 static const char *in_folder(const char *name, const char *ending) {
@@ -122,15 +63,16 @@ static const char *in_folder(const char *name, const char *ending) {
   return at;
 }
 
+/* Exports the models, unless TLUA_PROGRAMS names a folder that has them. */
 static void export_models(void) {
-  const char *tlua = getenv("TLUA") ? getenv("TLUA") : "build/tlua";
+  const char *tlua = getenv("TLUA") ? getenv("TLUA") : "build/tlua",
+             *made = getenv("TLUA_PROGRAMS");
   char command[1000];
   CHECK(mkdtemp(folder) != NULL);
-  FILE *file = fopen(in_folder("export", ".lua"), "w");
-  CHECK(file != NULL);
-  fputs(script, file);
-  fclose(file);
-  snprintf(command, sizeof command, "%s %s %s", tlua, in_folder("export", ".lua"), folder);
+  if (made)
+    snprintf(command, sizeof command, "cp %s/* %s", made, folder);
+  else
+    snprintf(command, sizeof command, "%s spec/core/program_models.lua %s", tlua, folder);
   CHECK(system(command) == 0);
 }
 

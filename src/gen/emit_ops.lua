@@ -310,7 +310,8 @@ local function emit_op(op, all)
    end
    local rules = payload.rules_of(op)
    local edges = payload.edges_of(op, rules)
-   local recorded = not all.inference and (op.grad ~= nil or (op.inplace_form and not op.nondiff))
+   local differentiable = op.grad ~= nil or (op.inplace_form and not op.nondiff)
+   local recorded = differentiable and (all.records or not all.inference)
    local fields, byname = payload.fields_of(op, rules)
    if op.pointwise then add(emit_pointwise_spec(op)) end
    if op.host then add(emit_host(op)) end

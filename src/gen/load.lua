@@ -250,7 +250,7 @@ end
 --- Leaves out all operators except those in `names`, and drops all recording for derivatives.
 ---@param all table  the operators that load() has returned
 ---@param names string  separated by blanks: names in Lua, aliases, or names in C
-function M.keep_only(all, names)
+function M.keep_only(all, names, records)
    local forms = {}
    for _, op in ipairs(all.ops) do
       op.left_out = true
@@ -263,7 +263,7 @@ function M.keep_only(all, names)
       if not forms[name] then error("OPS: there is no operator " .. name, 0) end
       for _, op in ipairs(forms[name]) do keep(all, op) end
    end
-   all.inference = true
+   all.inference, all.records = true, records
 end
 
 --- Loads all families.

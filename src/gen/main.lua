@@ -58,10 +58,10 @@ local function shared_text()
    return table.concat(texts)
 end
 
-local function main(out, names, reached)
+local function main(out, names, reached, mode)
    local all = load.load(families(here .. "/../ops"))
    if names then
-      load.keep_only(all, names)
+      load.keep_only(all, names, mode == "train")
       profile.off = true
       all.sources = reached and assert(read(reached), reached)
          or sources {here .. "/../ops", here .. "/../../kernels/cpu"}
@@ -89,4 +89,5 @@ local function main(out, names, reached)
    write(out .. "/gradlist.lua", docs.gradlist(all))
 end
 
-main(arg[1] or error("usage: lua src/gen/main.lua OUTDIR [OPERATORS [C-SOURCES]]"), arg[2], arg[3])
+main(arg[1] or error("usage: lua src/gen/main.lua OUTDIR [OPERATORS [C-SOURCES train|infer]]"),
+   table.unpack(arg, 2, 4))

@@ -3,7 +3,8 @@
 --   ops       the operators that the programs and their C code call
 --   families  the families of their kernels
 --   header    a header that replaces the kernels in the CPU's table that none of them calls
---   sources   the C code that they reach, which names elementwise kernels
+--   sources   the C code that they reach, and that of the families: it names elementwise kernels
+--   mode      train, if one of the programs is a training step, or infer
 --
 -- C is read as its formatter leaves it: a function begins with a line that does not begin with a
 -- space and ends with "{", and ends with "}" at the beginning of a line. Each word in a function
@@ -34,7 +35,8 @@ local function fail(path, what)
    os.exit(1)
 end
 
--- Appends the names of the operators that a program calls.
+-- Appends the names of the operators that a program calls; names.train becomes true if the program
+-- is a training step.
 local function add_operators(names, seen, path)
    local file <close> = io.open(path, "rb") or fail(path, "a readable file")
    local size = string.unpack("<I8", file:read(8) or fail(path, "a file of torch.export"))
@@ -46,20 +48,25 @@ local function add_operators(names, seen, path)
    local calls = program:match '"calls":%[(.*)%],"outputs":' or fail(path, "a program with calls")
    for name in ("," .. calls):gmatch ',%["([%w_]+)",%[' do
       if name:find "^autograd_" then
-         fail(path, "a program of torch.export; a training step needs the whole library, libtlua.a")
+         names.train = true
+      elseif not seen[name] then
+         names[#names + 1] = name
       end
-      if not seen[name] then names[#names + 1] = name end
       seen[name] = true
    end
 end
 
 -- Sources -----------------------------------------------------------------------------------------
 
+-- The name of what has none that is recognized; it counts as used with anything in its file.
+local REST <const> = "@rest"
+
 -- Returns the functions and macros of a C file: name -> text; texts of one name are joined.
 local function functions_of(text)
    local found = {}
    local function add(name, part)
-      if name then found[name] = (found[name] or "") .. "\n" .. part end
+      name = name or REST
+      found[name] = (found[name] or "") .. "\n" .. part
    end
    text = text:gsub("/%*.-%*/", " "):gsub('"[^"\n]*"', '""'):gsub("\\\n", " ")
    local name, lines, before = nil, nil, ""
@@ -73,19 +80,21 @@ local function functions_of(text)
       elseif line:find "^#define" then
          add(line:match "^#define%s+([%a_][%w_]*)", line)
       else
-         -- a signature may have several lines
-         if line:find "^[%a_]" then
-            before = line
-         elseif line:find "^%s" then
-            before = before .. line
-         end
-         if line:find "{%s*$" then
-            name = before:match "([%a_][%w_]*)%s*%b()%s*{%s*$"
-               or before:match "([%a_][%w_]*)[%[%]%w_ ]*=%s*{%s*$"
+         -- a signature, or a table, may have several lines
+         before = line:find "^[%a_]" and line or before .. " " .. line
+         local one_line = before:match "([%a_][%w_]*)%s*%b()%s*%b{}%s*$"
+         local of_table = before:match "([%a_][%w_]*)%s*%b[]%s*="
+            or before:match "([%a_][%w_]*)%s*="
+         if one_line then
+            add(one_line, before)
+            before = ""
+         elseif line:find "{%s*$" then
+            name = before:match "([%a_][%w_]*)%s*%b()%s*{%s*$" or of_table
             lines = {before}
-         elseif line:find "^[%a_].*[};]%s*$" then -- a function or a table in one line
-            add(line:match "([%a_][%w_]*)%s*%b()%s*{" or line:match "([%a_][%w_]*)[%[%]%w_ ]*=",
-               line)
+            before = ""
+         elseif line:find ";%s*$" then
+            if before:find "=" then add(of_table, before) end
+            before = ""
          end
       end
    end
@@ -170,12 +179,19 @@ local function reach(names)
 
    local function note_kernels(text)
       texts[#texts + 1] = text
-      for kernel in text:gmatch "TLI_RUN%([^,]*,%s*([%w_]+)" do kernels[kernel] = true end
+      for kernel in text:gmatch "TLI_RUN%(.-,%s*([%w_]+)," do kernels[kernel] = true end
+      for kernel in text:gmatch "TLI_RUN(%b())" do
+         for word in kernel:gmatch "[%w_]+" do kernels[word] = true end
+      end
       for kernel in text:gmatch "struct tlk_([%w_]+)" do kernels[kernel] = true end
-      for kernel in text:gmatch "%->([%w_]+)%(&?call" do kernels[kernel] = true end
+      for kernel in text:gmatch "%->([%w_]+)%s*%(" do kernels[kernel] = true end
    end
 
    function visit_text(text, file)
+      if file and files[file] and files[file][REST] and not seen[file .. ":" .. REST] then
+         seen[file .. ":" .. REST] = true
+         visit_text(files[file][REST], file)
+      end
       note_kernels(text)
       each_word(text, function(word) visit(word, file) end)
    end
@@ -206,6 +222,23 @@ local function reach(names)
       each_word(read(("%s/../graph/%s.c"):format(here, path)), visit)
    end
    for _, path in ipairs(paths(here .. "/../core/*/*.c")) do note_kernels(read(path)) end
+   if names.train then
+      -- their derivatives; those of these, which a graph of gradients would need, are left out
+      local recorded = {}
+      for name in pairs(ops) do recorded[#recorded + 1] = all.byname[name] end
+      for _, op in ipairs(recorded) do
+         for _, rule in pairs(op.grad or {}) do
+            for word in rule:gmatch "[%a_][%w_]*" do
+               if all.byname[word] then visit_op(all.byname[word]) end
+               visit("tli_" .. word)
+            end
+         end
+      end
+      for _, path in ipairs(paths(here .. "/../autograd/*.c")) do
+         note_kernels(read(path))
+         each_word(read(path), visit)
+      end
+   end
    return ops, kernels, table.concat(texts, "\n")
 end
 
@@ -238,7 +271,7 @@ local function families_of(ops, kernels)
    end
    add "copy"
    add "creation"
-   return order
+   return order, texts
 end
 
 -- Returns the header: TLK_KEPT_softmax is tlk_softmax, or a function that fails.
@@ -257,18 +290,24 @@ local function main(what, ...)
    local names, seen = {}, {}
    for _, path in ipairs {...} do add_operators(names, seen, path) end
    if #names == 0 then
-      error "usage: lua src/gen/runtime.lua ops|families|header|sources MODEL.tlp..."
+      error "usage: lua src/gen/runtime.lua ops|families|header|sources|mode MODEL.tlp..."
    end
    local ops, kernels, text = reach(names)
+   if what == "mode" then return print(names.train and "train" or "infer") end
    if what == "header" then return print(header_of(kernels)) end
-   if what == "sources" then return print(text) end
+   local families, texts = families_of(ops, kernels)
+   if what == "sources" then
+      print(text)
+      for _, family in ipairs(families) do print(texts[family]) end
+      return
+   end
    local list = {}
    if what == "ops" then
       for name in pairs(ops) do list[#list + 1] = name end
    elseif what == "families" then
-      list = families_of(ops, kernels)
+      list = families
    else
-      error "runtime: expected ops, families, header or sources"
+      error "runtime: expected ops, families, header, sources or mode"
    end
    table.sort(list)
    print(table.concat(list, " "))

@@ -1,0 +1,67 @@
+-- program_models.lua - exports models and training steps into a folder, for program_test.c: programs,
+-- inputs, and the results that the programs must give bitwise:
+--
+--    tlua spec/core/program_models.lua FOLDER
+
+local torch = require "tlua"
+local nn, optim = torch.nn, torch.optim
+
+local dir = arg[1]
+torch.manual_seed(1)
+local function put(path, x)
+   local file = assert(io.open(dir .. '/' .. path, 'wb'))
+   for _, v in ipairs(x:flatten():tolist()) do file:write(string.pack('<f', v)) end
+   file:close()
+end
+local function export(name, model, x, options)
+   model:eval()
+   torch.export(model, {x}, options):save(dir .. '/' .. name .. '.tlp')
+   put(name .. '.in', x)
+   put(name .. '.out', (model(x)))
+end
+export('mlp', nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)), torch.randn(3, 64))
+export('digits', nn.Sequential(nn.Unflatten(2, {1, 8, 8}), nn.Conv2d(1, 16, 3, {padding = 1}), nn.BatchNorm2d(16),
+   nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, {padding = 1}), nn.ReLU(), nn.MaxPool2d(2),
+   nn.Flatten(), nn.Dropout(0.2), nn.Linear(128, 10)), torch.randn(4, 64), {dynamic = {input = {1}}})
+export('lstm', nn.LSTM(8, 16, {num_layers = 2, batch_first = true}), torch.randn(2, 7, 8))
+export('transformer', nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4,
+   {dim_feedforward = 64, batch_first = true}), 2), torch.randn(2, 9, 32))
+
+-- Exports a training step, the losses of 20 steps, and the trained model's results.
+local function train(name, make, x, optimizer_of, schedule_of)
+   local y = torch.randint(1, 5, {x:size(1)})
+   local function step_of(model)
+      local optimizer = optimizer_of(model:parameters())
+      local scheduler = schedule_of(optimizer)
+      return function(t)
+         optimizer:zero_grad()
+         local loss = nn.functional.cross_entropy(model(t), y)
+         loss:backward()
+         optimizer:step()
+         scheduler:step()
+         return loss:detach()
+      end, {model = model, optimizer = optimizer, scheduler = scheduler, steps = 60}
+   end
+   local model, twin = make(), make()
+   twin:load_state_dict(model:state_dict())
+   local step, parts = step_of(model)
+   local program = torch.export_step(step, {x}, parts)
+   torch.manual_seed(9)
+   program:save(dir .. '/' .. name .. '.tlp')
+   torch.export(model:eval(), {x}):save(dir .. '/' .. name .. '_eval.tlp')
+   local eager, losses = step_of(twin), {}
+   torch.manual_seed(9)
+   for i = 1, 20 do losses[i] = eager(x):item() end
+   put(name .. '.in', x)
+   put(name .. '.out', torch.tensor(losses))
+   put(name .. '_eval.in', x)
+   put(name .. '_eval.out', twin:eval()(x))
+end
+train('train_mlp', function() return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.3),
+   nn.Linear(16, 4)) end, torch.randn(12, 8),
+   function(p) return optim.SGD(p, {lr = 0.05, momentum = 0.9}) end,
+   function(o) return optim.lr_scheduler.StepLR(o, 5) end)
+train('train_convnet', function() return nn.Sequential(nn.Conv2d(1, 4, 3, {padding = 1}), nn.BatchNorm2d(4),
+   nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(32, 4)) end,
+   torch.randn(12, 1, 8, 8), function(p) return optim.AdamW(p, {lr = 0.01}) end,
+   function(o) return optim.lr_scheduler.CosineAnnealingLR(o, {T_max = 20}) end)
