@@ -106,6 +106,16 @@ describe("nn.Embedding with the option sparse", function()
       assert.is_nil(a.weight.grad)
    end)
 
+   it("converts it with the layer", function()
+      local a, b = pair(8, 3)
+      for _, layer in ipairs {a, b} do
+         loss_of(layer):backward()
+         layer:double()
+      end
+      assert.same({"float64", "sparse_coo"}, {a.weight.grad.dtype, a.weight.grad.layout})
+      assert.close(b.weight.grad, a.weight.grad:to_dense(), 1e-5)
+   end)
+
    it("works in bags", function()
       for _, mode in ipairs {"sum", "mean"} do
          local made = {}
@@ -193,6 +203,18 @@ describe("optimizers with sparse gradients", function()
          layer.weight.grad = nil
          loss_of(layer):backward()
          optim.SGD(layer:parameters(), {lr = 1}):step {max_norm = 0.5}
+      end
+      assert.close(b.weight:detach(), a.weight:detach(), 1e-5)
+   end)
+
+   it("divide them by the scale of amp.GradScaler", function()
+      local a, b = pair(8, 3)
+      for _, layer in ipairs {a, b} do
+         local scaler = torch.GradScaler("cpu", {init_scale = 256})
+         local sgd = optim.SGD(layer:parameters(), {lr = 0.1})
+         scaler:scale(loss_of(layer)):backward()
+         scaler:step(sgd)
+         scaler:update()
       end
       assert.close(b.weight:detach(), a.weight:detach(), 1e-5)
    end)

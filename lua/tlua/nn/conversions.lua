@@ -43,7 +43,7 @@ local function replace_data(module, fn, deep)
             replace(parameter)
          end
          if grad then
-            replace(grad)
+            if grad.is_sparse then grad = fn(grad) else replace(grad) end
             parameter.grad = grad
          end
          seen[parameter] = true

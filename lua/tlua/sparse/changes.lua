@@ -108,7 +108,7 @@ V.define("zero_", function(s)
       return s
    end
    return P.assign("zero_", s, empty_like(s))
-end)
+end, true, 1)
 
 V.define("copy_", function(to, from)
    if not V.is_sparse(to) then
@@ -125,6 +125,6 @@ V.define("copy_", function(to, from)
          V.shape_text(p.size)), from)
    end
    return P.assign("copy_", to, from:to(p.values.dtype):to(p.values.device):clone())
-end)
+end, true, 3)
 
 return M

@@ -221,7 +221,7 @@ local function mul(x, y)
    if not torch.is_tensor(y) then args.refuse("mul", "other", "a tensor or a number", y) end
    return V.with_values(p, p.values * M.values_at("mul", y, p))
 end
-V.define("mul multiply", mul)
+V.define("mul multiply", mul, true, 2)
 
 local take_div = args.signature "div(self: any, other: any, rounding_mode: string?)"
 
@@ -257,7 +257,7 @@ local function pow(x, exponent)
    local p = joined(x)
    return V.with_values(p, p.values ^ exponent)
 end
-V.define("pow", pow)
+V.define("pow", pow, true, 2)
 
 for name in ("add sub mul div pow"):gmatch "%S+" do in_place(name) end
 
@@ -290,7 +290,7 @@ V.define("mul_", function(s, other)
       return s
    end
    return general_mul_(s, other)
-end)
+end, true, 2)
 V.define("div_", function(s, other, ...)
    local p = V.parts(s)
    if p and p.coalesced ~= false and scalar(other) and select("#", ...) == 0 then
@@ -310,7 +310,7 @@ V.define("equal", function(x, y)
    if not V.same(p.size, q.size) or p.layout ~= q.layout then return false end
    p, q = joined(x), joined(y)
    return same_pattern(p, q) and torch.equal(p.values, q.values)
-end)
+end, true, 2)
 
 V.define("allclose", function(x, y, ...)
    return torch.allclose(C.to_dense(x), C.to_dense(y), ...)

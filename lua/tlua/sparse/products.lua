@@ -111,8 +111,8 @@ function M.mm(...)
    return product("sparse.mm", a.mat1, a.mat2)
 end
 
-V.define("mm", function(a, b) return product("mm", a, b) end)
-V.define("smm hspmm", function(a, b) return product("smm", a, b) end)
+V.define("mm", function(a, b) return product("mm", a, b) end, true, 2)
+V.define("smm hspmm", function(a, b) return product("smm", a, b) end, true, 2)
 
 local function mv(who, a, x)
    local p = matrix(who, "self", a)
@@ -125,7 +125,7 @@ local function mv(who, a, x)
    end
    return product(who, a, x:unsqueeze(2)):squeeze(2)
 end
-V.define("mv", function(a, x) return mv("mv", a, x) end)
+V.define("mv", function(a, x) return mv("mv", a, x) end, true, 2)
 
 V.define("matmul", function(a, b)
    if not (torch.is_tensor(a) and torch.is_tensor(b)) then
@@ -143,7 +143,7 @@ V.define("matmul", function(a, b)
    end
    torch.raise(("matmul: expected a sparse matrix and a matrix or a vector, got shapes %s and %s")
       :format(V.shape_text(a.shape), V.shape_text(b.shape)))
-end)
+end, true, 2)
 
 local take_addmm = args.signature [[sparse.addmm(input: any, mat1: any, mat2: any,
    beta: number = 1, alpha: number = 1)]]

@@ -23,10 +23,10 @@ end
 local function same(x) return x end
 
 local function clone(x) return x:clone() end
-V.define("clone", function(s) return mapped(s, clone, clone) end)
+V.define("clone", function(s) return mapped(s, clone, clone) end, true, 1)
 
 local function detach(x) return x:detach() end
-V.define("detach", function(s) return mapped(s, same, detach) end)
+V.define("detach", function(s) return mapped(s, same, detach) end, true, 1)
 
 function methods.detach_(s)
    local p = V.parts(s)
@@ -136,13 +136,13 @@ end
 
 V.define("transpose swapaxes swapdims", function(s, first, second)
    return swap("transpose", s, first, second)
-end)
+end, true, 3)
 
 V.define("t", function(s)
    local n = #V.parts(s).size
    if n > 2 then args.refuse("t", "self", "at most 2 dimensions", s) end
    return n < 2 and s or swap("t", s, 1, 2)
-end)
+end, true, 1)
 
 V.define("permute", function(s, ...)
    local p, dims = V.parts(s), type(...) == "table" and ... or {...}
@@ -192,7 +192,7 @@ V.define("select", function(s, dim, index)
       if d ~= dim then rows[#rows + 1] = p.indices[d]:index_select(1, chosen) end
    end
    return V.coo(torch.stack(rows), values, changed(p.size, dim), p.coalesced)
-end)
+end, true, 3)
 
 V.define("narrow", function(s, dim, start, length)
    local p = V.parts(s)
@@ -214,7 +214,7 @@ V.define("narrow", function(s, dim, start, length)
    local indices = p.indices:index_select(2, chosen)
    indices[dim]:sub_(start - 1)
    return V.coo(indices, p.values:index_select(1, chosen), size, p.coalesced)
-end)
+end, true, 4)
 
 V.define("index_select", function(s, dim, index)
    local p = V.parts(s)
@@ -242,7 +242,7 @@ V.define("index_select", function(s, dim, index)
    local indices = p.indices:index_select(2, chosen)
    indices[dim]:copy_(from)
    return V.coo(indices, p.values:index_select(1, chosen), size, false)
-end)
+end, true, 3)
 
 -- Joining -----------------------------------------------------------------------------------------
 
@@ -329,7 +329,7 @@ V.define("unsqueeze", function(s, dim)
    indices = torch.cat {indices:narrow(1, 1, dim - 1), ones, indices:narrow(1, dim,
       sparse_dim - dim + 1)}
    return V.coo(indices, p.values, size, p.coalesced)
-end)
+end, true, 2)
 
 V.define("stack", function(list, dim)
    local all, rows = parts_of_all("stack", list), {}

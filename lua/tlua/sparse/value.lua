@@ -234,7 +234,11 @@ end
 ---@param ... any
 ---@return any ...
 function M.call(name, ...)
-   local fn = operators[name]
+   local fn, last = operators[name], select(-1, ...)
+   if type(last) == "table" and rawget(last, "out") ~= nil then
+      torch.raise(("%s: out: sparse tensors neither give nor take results in this way"):format(
+         name))
+   end
    if fn then return fn(...) end
    for i = 1, select("#", ...) do
       local value = select(i, ...)
@@ -255,7 +259,18 @@ meta.__unm = function(a) return M.call("neg", a) end
 ---@param name string  several names, between spaces
 ---@param fn function
 ---@param method? boolean
-function M.define(name, fn, method)
+---@param most? integer  the number of arguments, of which more are refused
+function M.define(name, fn, method, most)
+   local inner, title = fn, name:match "^%S+"
+   if most then
+      fn = function(...)
+         if select("#", ...) > most then
+            torch.raise(("%s: expected at most %d arguments, got %d"):format(title, most,
+               select("#", ...)))
+         end
+         return inner(...)
+      end
+   end
    for word in name:gmatch "%S+" do
       operators[word] = fn
       if method ~= false then methods[word] = fn end
