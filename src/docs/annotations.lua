@@ -1,4 +1,4 @@
--- annotations.lua - prints declarations as LuaLS annotations, which editors read.
+-- annotations.lua - prints the declarations as LuaLS annotations for editors.
 
 local M = {}
 
@@ -7,8 +7,8 @@ local reserved = {
    ["in"] = true, ["function"] = true, ["for"] = true, ["goto"] = true,
 }
 
--- Returns whether a name is valid as a field of a function's or a table's name:
--- `torch.nn.init.repeat` is not valid Lua.
+-- Returns whether every part of a dotted path is a valid Lua name. `torch.nn.init.repeat` has an
+-- invalid part, because `repeat` is a keyword.
 local function is_writable(path)
    for part in path:gmatch "[^.:]+" do
       if reserved[part] or not part:find "^[%a_][%w_]*$" then return false end
@@ -25,8 +25,8 @@ local function name_of(p)
    return reserved[p.name] and p.name .. "_" or p.name
 end
 
--- Returns the annotations of an overload's parameters. Its keyword arguments become one table, the
--- last parameter.
+-- Returns an overload's parameters for an annotation. All keyword arguments become one options
+-- table, which is the last parameter.
 local function arranged(params, skip_self)
    local list, named = {}, {}
    for i, p in ipairs(params) do
@@ -89,14 +89,14 @@ local function add_function(out, header, declared, skip_self)
    out[#out + 1] = ("function %s(%s) end\n"):format(header, table.concat(names, ", "))
 end
 
--- Adds a function under one of its paths; below torch.Tensor it is a method.
+-- Adds a function under one of its paths. A path below torch.Tensor makes the function a method.
 local function add_path(out, path, declared)
    local method = path:match "^torch%.Tensor%.(.*)$"
    add_function(out, method and "torch.Tensor:" .. method or path, declared, method ~= nil)
 end
 
--- Returns the options of a constructor that follow its first required arguments, for a call with a
--- table.
+-- Returns the parameters for a constructor call with an options table: the required parameters,
+-- then one table with all optional parameters. Returns nil if no parameter is optional.
 local function with_table(params)
    local list, fields = {}, {}
    for _, p in ipairs(params) do
@@ -121,7 +121,7 @@ local function add_class(out, class)
       out[#out + 1] = ("---@field %s %s%s"):format(field.name, field.type,
          field.text ~= "" and "  " .. field.text or "")
    end
-   if class.is_value then -- a class of values is in no public table
+   if class.is_value then -- no public table contains this class
       table.insert(out, first, "do")
       out[#out + 1] = "local value = {}\n"
       for _, method in ipairs(class.methods) do
@@ -146,7 +146,7 @@ local function add_class(out, class)
 end
 
 -- The beginning of Tensor's annotations. Complex numbers are values without a table of their own;
--- torch.complex makes them.
+-- torch.complex creates them.
 local tensor_head <const> = [[
 ---@class torch.ComplexNumber
 ---@field real number
@@ -184,7 +184,7 @@ local tensor_head <const> = [[
 torch.Tensor = {}
 ]]
 
---- Returns the annotations of all names.
+--- Returns the annotations of all declarations as one text.
 ---@param all table[]  declarations
 ---@return string
 function M.print(all)

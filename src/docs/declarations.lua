@@ -18,7 +18,8 @@ local source_lines = of_lua.source_lines
 
 local M = {show = of_lua.show, call = of_lua.call}
 
--- Returns the path in the repository of "=tlua:nn/Linear.lua" or "tlua.nn.Linear".
+-- Returns the path, relative to the repository, of a source that is given as "=tlua:nn/Linear.lua"
+-- or as the module name "tlua.nn.Linear".
 local function file_of(name)
    local inner = name:match "^=tlua:(.*)$"
    if not inner and name:find "^tlua%." then inner = name:sub(6):gsub("%.", "/") .. ".lua" end
@@ -36,9 +37,8 @@ local function trim(lines)
    return lines
 end
 
--- Returns the names of parameters and options in a doc comment that the signature lacks. A comment
--- may call a trailing table `options`, and that of a function with any arguments may describe
--- `...`.
+-- Returns the parameters and options that a doc comment describes but the function neither declares
+-- nor reads. The names `options` and `...` are always allowed.
 local function unread(signature, tags, fn)
    local list, formal = {}, {}
    for i = 1, 255 do
@@ -52,7 +52,7 @@ local function unread(signature, tags, fn)
    local function check(name)
       local is_read = signature.by_name[name] or formal[name]
          or body:find("%f[%w_]" .. name .. "%f[^%w_]")
-         -- the rest of the arguments is forwarded to the function that runs in a scope
+         -- a function that takes `fn` and forwards `...` passes its remaining arguments to fn
          or name == "fn" and body:find("...)", 1, true)
       if not is_read then list[#list + 1] = name end
    end
@@ -65,7 +65,7 @@ local function unread(signature, tags, fn)
    return list
 end
 
--- Adds the file and the undeclared parameters to a declaration in Lua.
+-- Adds the source file and the undeclared parameters to the declaration of a Lua function.
 local function in_repository(declared)
    if not declared then return nil end
    declared.file = file_of(declared.chunk)
@@ -77,8 +77,8 @@ local function in_repository(declared)
    return declared
 end
 
--- Returns the declaration of a layer. A layer without text that computes one operator gets the
--- operator's text.
+-- Returns the declaration of a layer. A layer that computes one operator and has no text of its own
+-- gets the operator's text.
 local function of_class(entry, context)
    local declared = in_repository(of_lua.of_class(entry.path, entry.value, entry.module))
    if declared.is_twin then
@@ -133,8 +133,7 @@ end
 
 -- Operators ---------------------------------------------------------------------------------------
 
--- Returns the parameters of a form; the function that works in place takes neither `out` nor
--- `inplace`.
+-- Returns the parameters of an overload. The in-place function takes neither `out` nor `inplace`.
 local function params_of(form, in_place)
    if not in_place then return form.params end
    local list = {}
@@ -160,8 +159,8 @@ local function of_operator(path, forms, in_place)
    }
 end
 
--- Returns the operator behind another public name: an alias, the in-place form, or the same
--- function in another table.
+-- Returns the operator to which a public name refers. The name may be an alias, an in-place form,
+-- or the same function in another table.
 local function operator_for(path, operators, aliases)
    for _, name in ipairs {path, (path:gsub("_$", "")), (path:gsub("^torch%.Tensor%.", "torch.")),
       (path:gsub("^torch%.Tensor%.", "torch."):gsub("_$", "")),
@@ -193,12 +192,13 @@ local function of_module(entry, binding)
    }
 end
 
--- Returns the declaration of a value that a comment names, or of a module with a metatable.
+-- Returns the declaration of a value that a doc comment describes, or of a module that has a
+-- metatable.
 local function of_value(entry, binding)
    local is_function = args.is_callable(entry.value) and not entry.module
    local kind, owner = is_function and "function" or "constant", entry.path:match "^(.*)%."
    local declared = of_lua.of_named(entry.path, nil, kind)
-      -- a table of constants has a doc comment above it
+      -- a doc comment above the owner's table describes all constants in that table
       or entry.kind == "constant" and of_lua.of_named(owner, nil, kind)
    if declared then declared.path = entry.path end
    if declared then return in_repository(declared) end
@@ -229,7 +229,8 @@ local function declare(entry, context)
       or known and setmetatable({path = path}, {__index = known})
 end
 
--- Returns the loaded modules of the library, and the modules that their sources name.
+-- Returns the library's loaded modules and, transitively, the modules whose names appear in their
+-- source code.
 local function modules_named()
    local found, waiting = {}, {}
    local function add(module)
@@ -247,7 +248,8 @@ local function modules_named()
    return found
 end
 
--- Returns the classes that a source declares by tags, with the methods that it defines for them.
+-- Collects the classes that a source file declares by tags, and the methods that the file defines
+-- for them.
 local function tagged_classes(module, found)
    local lines = source_lines(module) or {}
    for i, line in ipairs(lines) do
@@ -281,8 +283,8 @@ local function tagged_classes(module, found)
    end
 end
 
--- Returns the classes that are in no public table, but that public functions take or return:
--- classes in C, and classes that a source declares by tags.
+-- Returns the classes that no public table contains but that public functions take or return. Such
+-- classes are defined in C or declared by tags in a Lua source.
 --@param all table[]
 --@param binding table<string, table>
 --@return table[]
@@ -319,8 +321,8 @@ function M.classes_of_values(all, binding)
    return list
 end
 
---- Counts names, names with an example that shows its output, parameters, and parameters with
---- words.
+--- Counts all names, the names with an example that shows output, all parameters, and the
+--- parameters with a description.
 ---@param all table[]  declarations
 ---@return {names: integer, examples: integer, parameters: integer, told: integer}
 function M.count(all)
@@ -340,7 +342,7 @@ function M.count(all)
    return n
 end
 
---- Returns all declarations, ordered by path. A declaration without a text has `missing`.
+--- Returns all declarations, ordered by path. A declaration without a text has the field `missing`.
 ---@param root string  the root of the repository
 ---@param gen string  the folder of generated files
 ---@return table[] declarations

@@ -1,6 +1,6 @@
--- families.lua - sorts declarations into the sections of the manual and the pages of the site: one
--- for each module, and for the functions of torch and methods of tensors one for each family of
--- operators.
+-- families.lua - sorts declarations into sections, which become chapters of the manual and pages of
+-- the site. Each module has a section; the functions of torch and the methods of tensors have one
+-- section for each family of operators.
 
 local M = {}
 
@@ -13,13 +13,13 @@ local titles = {
    shape = "Shapes and views", sort = "Sorting", vision = "Images",
 }
 
--- Returns the section of a declaration: a key and a title.
+-- Returns the key and the title of the section to which a declaration belongs.
 local function section_of(declared)
    local path = declared.path
    local owner = path:match "^(.*)%.[^.]+$" or "torch"
    if declared.kind == "module" then owner = path end
    if declared.is_value and not owner:find "^torch" then owner = "torch." .. owner end
-   -- a constant belongs to its table, which has a capitalised name
+   -- a constant in a table with a capitalised name belongs to the section of the module around it
    if declared.kind == "constant" and owner:find "%.%u[%w_]+$" then
       owner = owner:match "^(.*)%.[^.]+$"
    end

@@ -4,8 +4,8 @@ local html = require "html"
 
 local M = {}
 
--- The groups of guides in their order. Each row has a pattern of paths, the group's title, and a
--- guide's title if its own heading is not suitable.
+-- The groups of guides, in order. Each row has a pattern for paths and the title of the group. A
+-- third field replaces the guide's own heading if that heading is unsuitable as a title.
 local groups <const> = {
    {"^README.md$", "Start"},
    {"^lua/tlua/from_pytorch.md$", "Start"},
@@ -25,7 +25,7 @@ local order <const> = {
    Start = 1, Guides = 2, ["Devices and systems"] = 3, Packages = 4, ["For developers"] = 5,
 }
 
--- Returns the number of a path's row in `groups`; nil for texts that are no guides.
+-- Returns the index of the row in `groups` that matches a path, or nil if the file is not a guide.
 local function row_of(path)
    for i, row in ipairs(groups) do
       if path:find(row[1]) then return i end
@@ -67,7 +67,7 @@ function M.list(root)
    return guides
 end
 
--- Returns a path without "." and "..".
+-- Resolves the "." and ".." components of a path.
 local function normal(path)
    local parts = {}
    for part in path:gmatch "[^/]+" do
@@ -80,8 +80,8 @@ local function normal(path)
    return table.concat(parts, "/")
 end
 
---- Returns a guide as HTML. Links to other guides lead to their pages; links to files outside of
---- the site become plain text.
+--- Returns a guide as HTML. Links to other guides lead to their pages; links to files that the site
+--- does not contain become plain text.
 ---@param root string
 ---@param guide table  a guide that `list` has returned
 ---@param all table[]

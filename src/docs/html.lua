@@ -1,5 +1,5 @@
--- html.lua - converts doc comments to HTML: paragraphs, items that begin with an asterisk, indented
--- code, names in backticks, and links to names that have a page.
+-- html.lua - converts doc comments to HTML. Doc comments consist of paragraphs, items that begin
+-- with an asterisk, indented code, and names in backticks. A name that has a page becomes a link.
 
 local M = {}
 
@@ -10,13 +10,13 @@ local entities <const> = {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"']
 ---@return string
 function M.escape(text) return (text:gsub('[&<>"]', entities)) end
 
--- Returns a name, as a link if the name has a page.
+-- Returns a name as HTML, as a link if the name has a page.
 local function link(name, links)
    local at = links[name] or links["torch." .. name] or links[(name:gsub("%(.*$", ""))]
    return at and ('<a href="%s">%s</a>'):format(at, M.escape(name)) or nil
 end
 
---- Converts one line of text, with its code and links, to HTML.
+--- Converts one line of text to HTML, including code and links.
 ---@param text string
 ---@param links table<string, string>
 ---@return string

@@ -1,6 +1,5 @@
--- main.lua - `tlua src/docs/main.lua OUT GEN [site]`: writes the files generated from the
--- declarations in the sources: OUT/tlua.lua (annotations for editors), OUT/manual.md and, if
--- requested, the site.
+-- main.lua - `tlua src/docs/main.lua OUT GEN [site]` collects the declarations in the sources and
+-- writes OUT/tlua.lua (annotations for editors), OUT/manual.md and, if `site` is given, the site.
 
 local here = arg[0]:match "^(.*)/[^/]*$" or "."
 package.path = here .. "/?.lua;" .. package.path

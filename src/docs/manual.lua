@@ -1,4 +1,4 @@
--- manual.lua - prints all declarations as one Markdown text, the manual, in sections by family.
+-- manual.lua - prints the manual: all declarations as one Markdown text, in sections by family.
 
 local torch = require "tlua"
 local families = require "families"

@@ -1,5 +1,6 @@
--- names.lua - walks the public names that are reachable from `torch`. Names that begin with an
--- underscore are private. The shortest path to a value is its name; its other paths are aliases.
+-- names.lua - walks all public names that are reachable from `torch`. Names that begin with an
+-- underscore are private. The shortest path to a value is the value's name; all other paths are
+-- aliases.
 
 local lazy = require "tlua.lazy"
 
@@ -15,7 +16,7 @@ end
 
 local function is_public(key) return type(key) == "string" and not key:find "^_" end
 
--- Returns the sorted public fields of a table, including those that load on first use.
+-- Returns the sorted public fields of a table, including fields that are loaded on first use.
 local function fields(value)
    local seen, list, unloaded = {}, {}, lazy.fields(value)
    for _, names in ipairs {value, unloaded} do
@@ -40,7 +41,8 @@ local function kind_of(value)
    return kind == "function" and kind or "constant"
 end
 
--- The kinds of values that can have aliases; equal constants are indistinguishable.
+-- The kinds of values that can have aliases. Constants have none, because equal constants are
+-- indistinguishable.
 local has_identity = {class = true, ["function"] = true, module = true, object = true}
 
 --- Returns all public names, the shortest first.
@@ -50,8 +52,8 @@ function M.walk(torch)
    local list, met = {}, {}
    local root = {path = "torch", kind = "module", value = torch, aliases = {}}
    local waiting, at = {root}, 1
-   -- the class torch.Tensor, which is visited last: a function that is also a method is known by
-   -- the path of its own table
+   -- the class torch.Tensor is visited last, so that a function that is also a method is named
+   -- after the table that contains the function
    local of_tensor
    list[1], met[torch] = root, root
    while waiting[at] do

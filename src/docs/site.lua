@@ -1,6 +1,6 @@
--- site.lua - writes the reference as static pages: one for each section of the manual, for each
--- class, and for each guide. The search reads an index file. All pages are in one folder and use
--- relative links, so that they work from a disk and from any server.
+-- site.lua - writes the reference as static pages: one page for each section of the manual, for
+-- each class, and for each guide. The search reads an index file. All pages are in one folder and
+-- use relative links, so they work from a disk and from any server.
 
 local torch = require "tlua"
 local comments = require "tlua.repl.comments"
@@ -22,7 +22,8 @@ local function read(path)
    return file:read "a"
 end
 
--- Shortens "torch.nn.Linear" to its usual name "nn.Linear"; functions of torch keep the prefix.
+-- Shortens "torch.nn.Linear" to its usual name "nn.Linear". Functions directly in torch keep the
+-- prefix.
 local function short(path)
    return path:find "^torch%.[^.]+%." and (path:gsub("^torch%.", "")) or path
 end
@@ -33,7 +34,8 @@ local function sentence(declared)
    return comments.first_sentence(table.concat(declared.text, " "))
 end
 
--- Returns the location of each name: path -> page or page#anchor, and the rows of the search index.
+-- Returns a table that maps each name to its location, which is a page or page#anchor, and the rows
+-- of the search index.
 local function index(sections)
    local links, rows = {}, {}
    local function add(path, at, declared)
@@ -217,7 +219,8 @@ local frame <const> = [[
 </html>
 ]]
 
--- Returns the table of contents: for the page with that name, or for the menu beside every page.
+-- Returns the rows of the table of contents. The contents page and the menu beside every page show
+-- these rows.
 local function contents(sections, list)
    local rows = {}
    for _, guide in ipairs(list) do rows[#rows + 1] = {guide.group, guide.page, guide.title} end

@@ -1,12 +1,12 @@
--- cdecl.lua - writes an operator's declarations in C, and has helpers for lists of text.
+-- cdecl.lua - writes the C declarations of operators, and has helpers for lists of text.
 
 local M = {}
 
---- Types of parameters that are tensors.
+--- The parameter types that hold tensors.
 M.tensor_types = {Tensor = true, Operand = true, ["Tensor[]"] = true}
 
---- Returns C code that is true if a call has a complex tensor, number or dtype among its arguments;
---- nil if the operator has no parameter of such a kind.
+--- Returns a C condition that is true if a call has a complex tensor, number or dtype among its
+--- arguments. Returns nil if no parameter can be complex.
 function M.complex_arguments(op)
    local tensors, tests = {}, {}
    for _, p in ipairs(op.params) do
@@ -43,7 +43,7 @@ function M.names(op)
    return M.map(op.params, function(p) return p.name end)
 end
 
---- Returns the C prototype of tlo_<op>, or with another prefix, without the semicolon.
+--- Returns the C prototype of tlo_<op> without the semicolon. `prefix` replaces tlo.
 function M.prototype(op, prefix)
    local list, kind = M.parameters(op), op.results.kind
    local result = "bool "
@@ -58,7 +58,7 @@ function M.prototype(op, prefix)
    return ("%s%s_%s(%s)"):format(result, prefix or "tlo", op.cname, params)
 end
 
---- Returns the prototype of the in-place form tlo_<op>_.
+--- Returns the prototype of the in-place form tlo_<op>_. `prefix` replaces tlo.
 function M.inplace_prototype(op, prefix)
    local params = table.concat(M.parameters(op), ", ")
    return ("bool %s_%s_(%s)"):format(prefix or "tlo", op.cname, params)

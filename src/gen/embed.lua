@@ -19,7 +19,7 @@ local function literal(bytes)
    return table.concat(lines, "\n")
 end
 
--- Returns the definition of one code's table.
+-- Returns the C definition of a code's decoding table.
 local function code(name, entries)
    local lines = {}
    for at = 1, #entries, 16 do
@@ -29,7 +29,7 @@ local function code(name, entries)
       name, table.concat(lines, ",\n"))
 end
 
--- Returns the module's name and its chunk's name for an argument as described above.
+-- Returns the module name, the file's path and the chunk name for a command-line argument.
 local function names(root, argument)
    local module, path = argument:match("^([%w_.]+)=(.+)$")
    if module then return module, path, (path:match("[^/]+$")) end
@@ -45,7 +45,8 @@ local function read(path)
    return file:read("a")
 end
 
--- Returns the end of a string or of a comment's brackets that begins at a place, or nil.
+-- Returns the position at which a string, or the bracket of a long comment, that begins at `at`
+-- ends. Returns nil if none begins there.
 local function end_of_string(text, at)
    local equals = text:match("^%[(=*)%[", at)
    if equals then return select(2, assert(text:find("]" .. equals .. "]", at, true))) end
@@ -59,7 +60,7 @@ local function end_of_string(text, at)
    return at
 end
 
--- Returns a chunk without its comments; code stays on its lines.
+-- Returns a chunk without its comments. The code keeps its line numbers.
 local function without_comments(text)
    local out, at = {}, 1
    local function keep(last) out[#out + 1], at = text:sub(at, last), last + 1 end

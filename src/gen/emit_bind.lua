@@ -1,5 +1,5 @@
 -- emit_bind.lua - writes the Lua functions of the operators: one C function for each signature, one
--- that chooses among the overloads of an operator, and the table of all functions.
+-- dispatcher for each operator with several overloads, and the table of all functions.
 
 local cdecl = require "cdecl"
 local default_c = require("expr").default_c
@@ -21,13 +21,13 @@ local function quote(text)
    return '"' .. text:gsub('[\\"]', "\\%0"):gsub("\n", "\\n") .. '"'
 end
 
---- Returns a parameter's name in Lua: C spells names that are keywords of either language `end_`.
+--- Returns a parameter's name in Lua. In C, names that are keywords of C or Lua end in an
+--- underscore, such as `end_`.
 function M.lua_name(param)
    return (param.name:gsub("_$", ""))
 end
 
--- Returns a default as users write it, with positions counted from 1, as in add(self, other, {alpha
--- = 1}).
+-- Returns a default value as Lua users write it. Positions count from 1.
 local function lua_default(param)
    local text = param.default
    if text == nil or text == "nil" then return nil end
@@ -41,8 +41,8 @@ local function lua_default(param)
 end
 M.lua_default = lua_default
 
---- Returns an operator's call as help and messages show it; with `inplace`, the call of the
---- in-place form.
+--- Returns the usage line of an operator for help and error messages. With `inplace`, it is the
+--- usage of the in-place form.
 function M.usage(op, name, inplace)
    local positional, named = {}, {}
    for _, p in ipairs(op.params) do
@@ -62,13 +62,13 @@ function M.usage(op, name, inplace)
    return ("%s(%s)"):format(name, table.concat(positional, ", "))
 end
 
---- Returns whether the Lua function takes the option `inplace`, as functions of torch.nn.functional
+--- Returns whether the Lua function takes the option `inplace`. Functions of torch.nn.functional
 --- do.
 function M.takes_inplace(op)
    return op.module == "nn.functional" and op.inplace and true or false
 end
 
---- Returns whether the Lua function takes out=.
+--- Returns whether the Lua function takes the option `out`.
 function M.has_out(op)
    return op.results.kind == "tensor" and not op.view and op.out ~= false and not op.creation
 end
@@ -100,7 +100,8 @@ local function emit_signature(op, name, cname, extra, inplace)
          count, op.pointwise and "true" or "false")
 end
 
--- Reads operands last, because the call owns the temporary tensors made from numbers.
+-- Writes the code that reads the arguments. Operands are read last, because the call owns the
+-- temporary tensors that are made from numbers.
 local function emit_reading(op, line)
    local order = {}
    for _, operands in ipairs {false, true} do
@@ -122,8 +123,8 @@ end
 
 local function cast_name(cast) return "TLI_CAST_" .. (cast or "none"):upper() end
 
--- Writes the casts of autocast: they replace the given tensors, unless the call specifies the
--- result's dtype or tensor.
+-- Writes the casts of autocast. Autocast replaces the given tensors by cast ones unless the call
+-- specifies the result's dtype or an `out` tensor.
 local function emit_casts(op, line)
    local free, singles, lists = "a.S->autocast", {}, {}
    for i, p in ipairs(op.params) do
@@ -159,14 +160,14 @@ local function call_args(op, last)
    return table.concat(list, ", ")
 end
 
--- Returns the call of an operator in C. Operators without formulas open their spans themselves.
+-- Returns the C call of an operator. Operators without a formula open their own profiler span.
 local function call_c(op, args)
    if op.composite and not op.inplace_form then return profile.call(op, args) end
    return ("tlo_%s(%s)"):format(op.cname, args)
 end
 
--- Returns whether the in-place form of an operator consists of calls of other operators; the
--- binding then opens its span.
+-- Returns whether the in-place form of an operator consists of calls of other operators. In this
+-- case the binding opens the profiler span.
 local function is_observed_here(op)
    return (op.composite or op.expr) and not (op.hooked and op.inplace_form)
 end
@@ -175,8 +176,8 @@ local function inplace_call_c(op, cname, args)
    return is_observed_here(op) and profile.choice(cname, args) or ("tlo_%s(%s)"):format(cname, args)
 end
 
--- Returns whether PyTorch has a single node where we have a composition; the last node of the
--- composition then gets that name.
+-- Returns whether PyTorch has a single node where this library has a composition. The composition's
+-- last node then gets the name of PyTorch's node.
 local function titled(op) return (op.composite or op.expr) and op.node ~= nil end
 
 local function count_nodes(op, line)
@@ -188,7 +189,7 @@ local function entitle(op, line, result)
 end
 
 -- Writes the call of an operator that changes none of its arguments. If memory is exhausted, the
--- generated code collects garbage and repeats the call.
+-- generated code collects garbage and tries the call again.
 local function emit_call(op, out, line)
    local call = call_c(op, call_args(op, out))
    line("  bool ok = !a.failed && %s;", call)
@@ -197,7 +198,8 @@ end
 
 local emit_results = {}
 
--- Writes the choice for inplace = true: the in-place form, which returns the first argument.
+-- Writes the branch for `inplace = true`, which calls the in-place form and returns the first
+-- argument.
 local function emit_inplace_choice(op, line)
    line("  if (!a.failed && tli_arg_bool(&a, %d, false) && !a.failed) {", #op.params)
    count_nodes(op, line)
@@ -317,7 +319,8 @@ local function emit_binding(op, name, cname, inplace)
    end
    line("  tli_Args a;")
    line("  tli_args_begin(&a, L, &sig_%s);", cname)
-   -- nothing may be allocated after a failure, because finalizers that run then may fail, too
+   -- all boxes are allocated before the call: an allocation after a failure could run finalizers,
+   -- which may fail as well
    if kind == "tensor" then
       line("  tli_Box *box = a.failed ? NULL : tli_new_box(L, a.S);")
    elseif kind == "tensors" then
@@ -340,8 +343,8 @@ local function emit_binding(op, name, cname, inplace)
    return table.concat(out, "\n")
 end
 
--- Returns the names in Lua and the overloads of each, in the order of the table; names that are
--- only methods are separate.
+-- Returns a list of the Lua names, each with its overloads, in table order. A name that exists only
+-- as a method has an entry of its own.
 local function group(family)
    local names, forms = {}, {}
    local function add(name, op, cname)
@@ -369,8 +372,8 @@ local numeric = {
    FLOATS = true, DIMS = true, INDICES = true,
 }
 
--- Returns the only overload whose second argument may be a number; nil if there are several, or
--- none.
+-- Returns the only overload whose second argument may be a number. Returns nil if there are none or
+-- several.
 local function form_of_number(list)
    local found
    for i, op in ipairs(list.ops) do
@@ -416,7 +419,8 @@ local function table_rows(list, cname)
    return table.concat(rows, "\n")
 end
 
--- Returns whether autocast casts an operator under a condition, which may compare strings.
+-- Returns whether the family has an operator that autocast casts only under a condition. Such a
+-- condition may compare strings.
 local function has_conditions(family)
    for _, op in ipairs(family.ops) do
       if op.autocast and op.autocast.when then return true end
@@ -424,9 +428,9 @@ local function has_conditions(family)
    return false
 end
 
--- Writes the metamethod of a binary operator: x + y calls the operator directly, with numbers as
--- tensors, or its function where that does more. Messages name the operator as Lua does, if there
--- is an operator of that name.
+-- Writes the metamethod of a binary operator. For x + y the metamethod calls the operator's C
+-- function directly, with numbers converted to tensors; other cases go through the operator's Lua
+-- function. Error messages use the name of Lua's operator if an operator has that name.
 local function emit_metamethod(op, names)
    local args = {"a", "b"}
    for i = 3, #op.params do args[i] = default_c(op.params[i]) end

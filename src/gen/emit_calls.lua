@@ -1,12 +1,12 @@
--- emit_calls.lua - writes the table of operators that programs call (src/graph): each operator by
--- name, with its parameters and a function that takes a flat record of arguments.
+-- emit_calls.lua - writes the table of operators that programs (src/graph) can call. Each row has
+-- an operator's name, its parameters, and a function that takes an array of arguments.
 
 local cdecl = require "cdecl"
 local fill = require "template"
 
 local M = {}
 
--- Maps a parameter's kind to the member of tli_CallArg for arguments of that kind.
+-- Maps the kind of a parameter to the member of tli_CallArg that holds such an argument.
 local members = {
    TENSOR = "tensor", OPERAND = "tensor", TENSORS = "tensors", NUMBER = "number", INT = "integer",
    DIM = "integer", INDEX = "integer", BOOL = "flag", TRUE = "flag", FLOAT = "real", INTS = "ints",
@@ -14,7 +14,7 @@ local members = {
    DTYPE = "dtype", DEVICE = "device", GENERATOR = "generator",
 }
 
---- Returns initialisers for an operator's arguments as an array of tli_CallArg.
+--- Returns initialisers that store an operator's arguments in an array of tli_CallArg.
 ---@return string
 function M.values(op)
    if #op.params == 0 then return "{.integer = 0}" end
@@ -23,7 +23,7 @@ function M.values(op)
    end), ", ")
 end
 
--- Returns the arguments of a call, read from an array of tli_CallArg.
+-- Returns the arguments for a C call, read from an array of tli_CallArg.
 local function read(op)
    return cdecl.map(op.params, function(p, i)
       return ("a[%d].%s"):format(i - 1, members[p.info.kind])
@@ -38,9 +38,9 @@ local bodies = {
   return tlo_$name($args, &list) && tli_call_results("$name", &list, out);]],
 }
 
--- Returns the form in which programs call an operator, or nil. Programs do not call operators that
--- only derivatives call, since these do not check their arguments, nor operators whose result is a
--- number or a boolean.
+-- Returns the form in which programs call an operator, or nil if programs cannot call the operator.
+-- Operators that only derivatives call are excluded because they do not check their arguments; so
+-- are operators whose result is a number or a boolean.
 local function form_of(op, inplace)
    if op.internal and not op.hooked then return nil end
    if inplace or op.inplace_form then
@@ -84,7 +84,7 @@ const tli_Call tli_call_$name = {"$name", $list, $count, $results, $flags, $run}
    })
 end
 
--- Calls fn(op, inplace) for each function of each operator.
+-- Calls fn(op, inplace) for the plain form and for the in-place form of each operator.
 local function each(all, fn)
    for _, op in ipairs(all.ops) do
       if not op.inplace_form or op.results.kind == "self" then fn(op, false) end
@@ -92,7 +92,7 @@ local function each(all, fn)
    end
 end
 
---- Returns calls.h: the declarations of all rows.
+--- Returns calls.h, which declares all rows.
 function M.header(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
                 "#ifndef TLI_CALLS_H\n#define TLI_CALLS_H\n", '#include "core/observe/trace.h"\n'}
@@ -104,8 +104,8 @@ function M.header(all)
    return table.concat(out, "\n")
 end
 
---- Returns the text of calls.c: a row for each operator, and the list of the rows that programs may
---- call, in the order of their names.
+--- Returns the text of calls.c: a row for each operator, and a list, sorted by name, of the rows
+--- that programs may call.
 function M.source(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
                 '#include "calls.h"\n#include "ops.h"\n#include "ops/common.h"\n'}

@@ -1,5 +1,5 @@
--- emit_docs.lua - writes the operators' texts for help(), their declarations for the reference
--- (src/docs), and the list for the gradient check.
+-- emit_docs.lua - writes the operators' texts for help(), the operators' declarations for the
+-- reference (src/docs), and the list of operators for the gradient check.
 
 local bind = require "emit_bind"
 
@@ -17,7 +17,7 @@ local function visible(all)
    return list
 end
 
---- Returns the Lua module of the names that a build leaves out: name -> true.
+--- Returns the Lua module that lists the names that this build leaves out: name -> true.
 function M.left_out(all)
    local names = {}
    for _, op in ipairs(visible(all)) do
@@ -35,8 +35,8 @@ return names
 ]]):format(table.concat(names, " "))
 end
 
--- Returns the tables below torch that contain the operator's function; false stands for torch
--- itself.
+-- Returns the names of the tables in torch that contain the operator's function; false stands for
+-- torch itself.
 local function modules_of(op)
    if op.also then return {false, op.module} end
    return {op.module or false}
@@ -44,7 +44,7 @@ end
 
 local function owner_of(module) return "torch" .. (module and "." .. module or "") end
 
--- Returns the paths of the function, the shorter one first.
+-- Returns all paths of the operator's function, the shortest first.
 local function paths_of(op)
    local paths = {}
    for i, module in ipairs(modules_of(op)) do paths[i] = owner_of(module) .. "." .. op.lua end
@@ -90,13 +90,13 @@ local function entry_text(op)
       .. (#notes > 0 and "\n" .. table.concat(notes, "\n") or "")
 end
 
--- Returns an operator's example in the form in which help shows it, below the text.
+-- Returns an operator's example, indented as help() prints examples below the text.
 local function example_text(op)
    return op.example and "\n\n    " .. op.example:gsub("\n", "\n    ") or ""
 end
 
--- Returns the parameters of an annotated function as a call shows them: `options` of the type
--- {dtype?: string, device?: string} becomes {dtype, device}.
+-- Returns the parameters of an annotated function in the form of a call. An `options` parameter of
+-- type {dtype?: string, device?: string} becomes {dtype, device}.
 local function call_params(params, options)
    local names = {}
    for name in (options:match "^{(.*)}" or ""):gmatch "([%a_][%w_]*)%??:%s" do
@@ -107,8 +107,8 @@ local function call_params(params, options)
 end
 
 -- Collects the binding's functions that are not operators from the annotations in
--- src/lua/types*.lua: the comment above each `function owner.name(...) end` becomes the manual's
--- text.
+-- src/lua/types*.lua. The comment above each `function owner.name(...) end` becomes that function's
+-- text in the manual.
 local function binding_functions(types)
    local list, doc, results, options = {}, {}, {}, ""
    for line in types:gmatch("([^\n]*)\n") do
@@ -172,7 +172,8 @@ local function list_text(list, format)
    return "{" .. table.concat(texts, ", ") .. "}"
 end
 
--- Returns the overloads of an operator as `usage` writes them, without the operator's other names.
+-- Returns the usage lines of an operator's overloads, without the lines about aliases and in-place
+-- forms.
 local function usages(op)
    local list = {}
    for _, form in ipairs(forms_text(op)) do
@@ -186,7 +187,7 @@ local function notes_of(op)
    return (notes:gsub("^\n+", ""))
 end
 
--- Returns the parameters of an operator's Lua function, in the form of bind.usage.
+-- Returns the parameters of an operator's Lua function, in the same form as bind.usage.
 local function params_of(op)
    local row <const> = "{name = %q, type = %q, default = %s, optional = %s, named = %s}"
    local list = {}
@@ -204,7 +205,7 @@ local function params_of(op)
    return "{" .. table.concat(list, ", ") .. "}"
 end
 
--- Returns a declaration for src/docs, made from one entry of an operator.
+-- Returns the declaration of one operator entry for src/docs.
 local function operator_row(op)
    local params = params_of(op)
    local type = op.results.kind == "value" and op.results.info.lua or "Tensor"
@@ -220,7 +221,7 @@ local function operator_row(op)
       tostring(op.creation or false), list_text(op.alias or {}, quote), example_text(op))
 end
 
---- Returns operators.lua: {["torch.add"] = {declaration, ...}, ...}, with a declaration for each
+--- Returns operators.lua: {["torch.add"] = {declaration, ...}, ...}, with one declaration for each
 --- overload.
 function M.operators(all)
    local rows, order = {}, {}
@@ -241,7 +242,8 @@ function M.operators(all)
    return table.concat(out, "\n")
 end
 
--- Returns the options of the gradient check; false if there is no derivative to check.
+-- Returns the options of the gradient check as a Lua table, or "false" if the operator has no
+-- derivative to check.
 local function gradcheck_text(op, differentiable)
    local given = op.gradcheck
    if given == false or (given == nil and not differentiable) then return "false" end

@@ -1,5 +1,5 @@
--- emit_kernels.lua - writes kernels.h, the lists of kernels in the operator table, and headers that
--- include a template for each kernel of a list.
+-- emit_kernels.lua - writes kernels.h, which lists the kernels in the operator table, and headers
+-- that include a template once for each kernel in a list.
 
 local cdecl = require "cdecl"
 local fill = require "template"
@@ -31,14 +31,15 @@ function M.hash(text)
    return hash
 end
 
--- Returns the kernels that C sources name.
+-- Returns the set of kernels that the C sources name.
 local function named(sources, prefix)
    local names = {}
    for name in sources:gmatch("TLK_" .. prefix .. "([%l%d_]+)") do names[name] = true end
    return names
 end
 
--- The lists of a kernel that this build leaves out: the kernel has no loop for any compute type.
+-- The type lists of a kernel that this build leaves out. They are empty, so the kernel has no loop
+-- for any compute type.
 local no_types = [[
 #define TLK_IN_f32_NONE(...)
 #define TLK_IN_f64_NONE(...)
@@ -52,7 +53,7 @@ local function kernel_list(macro, rows)
    return table.concat(out, " \\\n") .. "\n"
 end
 
--- Changes the rows of kernels that the build leaves out.
+-- Sets the types of all kernels that the build leaves out to NONE.
 local function leave_out(rows, kept)
    for i, row in ipairs(rows) do
       if not kept[row:match "^[%w_]+"] then
@@ -69,7 +70,8 @@ local header_of_templates <const> = [[
 ** types TAKES knows. */
 ]]
 
--- Returns the header that includes a template for each row, whose columns are macros for it.
+-- Returns a header that includes a template once for each row. The columns of the row are macros
+-- during the inclusion.
 local function templates(kind, columns, rows)
    local out = {fill(header_of_templates, {kind = kind})}
    for _, row in ipairs(rows) do
@@ -93,8 +95,9 @@ local function templates(kind, columns, rows)
    return table.concat(out, "\n") .. "\n"
 end
 
---- Returns kernels.h: X-macro lists and enums of the kernels in the table, and a hash of them and
---- of the headers that host and plugins share; and the other headers by their names.
+--- Returns two values: kernels.h, and a table of the other headers by name. kernels.h has X-macro
+--- lists and enums of the kernels in the table, and a hash of these lists and of the headers that
+--- host and plugins share.
 function M.headers(all, shared)
    local lists = {pointwise = {}, reduction = {}, scan = {}}
    local complex, of_complex = {}, {}

@@ -1,5 +1,5 @@
--- emit_node.lua - writes the node that records a call: its saved values, its derivative, and its
--- destructor.
+-- emit_node.lua - writes the autograd node that records an operator's call: saved values,
+-- derivative, and destructor.
 
 local cdecl = require "cdecl"
 local expr = require "expr"
@@ -36,7 +36,8 @@ end
 
 -- apply_<op>: the derivative --------------------------------------------------------------------
 
--- Looks up names in a rule inside apply: saved tensors are fetched on first use in each rule.
+-- Returns a lookup function for the names in a rule. Each rule fetches a saved tensor when it first
+-- uses the tensor.
 local function apply_lookup(op, byname, compiler, state)
    local grads = {grad = "grads[0]"}
    for k, name in ipairs(op.results.names or {}) do
@@ -148,8 +149,8 @@ end
 
 -- drop_<op>, free_<op>: the end of a node -------------------------------------------------------
 
--- Writes a function of the node that applies `what` to each of the fields; writes NULL if there are
--- no fields.
+-- Writes a node function that calls `what` on each of the fields, and returns the function's name.
+-- Returns NULL if there are no fields.
 local function emit_each(op, name, what, fields)
    if #fields == 0 then return "NULL" end
    local lines = cdecl.map(fields, function(f)
@@ -180,7 +181,8 @@ end
 
 -- node_<op>: a node connected to the inputs, with what it saves of them ---------------------------
 
--- Saves a copy of an input that is about to be overwritten.
+-- Returns C code that saves an input. The in-place form saves a copy of an input that it will
+-- overwrite.
 local function save_input(op, f, rules)
    local call = (op.inplace or op.inplace_form)
       and ("tli_save_before(&node_->%s, %s, inplace ? %s : NULL)"):format(
@@ -189,8 +191,8 @@ local function save_input(op, f, rules)
    return ("if ((%s) && !%s) goto fail;"):format(payload.wants_field(f, rules), call)
 end
 
--- Returns C code that fills in a field when the node is made; nil for results, which are saved
--- later.
+-- Returns C code that fills in a field when the node is created. Returns nil for a result, because
+-- results are saved later.
 local function save(op, f, rules)
    if f.what == "input" then
       return save_input(op, f, rules)
@@ -208,8 +210,8 @@ local function save(op, f, rules)
    return ("node_->%s = %s;"):format(f.name, value)
 end
 
--- Returns the name of the list of tensors if the inputs are a list; nil if the inputs are single
--- tensors.
+-- Returns the name of the tensor list if the operator's input is a list. Returns nil if the inputs
+-- are single tensors.
 local function input_list(edges)
    return edges[1] and edges[1].type == "Tensor[]" and edges[1].name or nil
 end
@@ -278,8 +280,8 @@ static bool finish_$op(tli_Node *node, tl_Tensor *const *results) {
 }]], {op = op.cname, outputs = outputs, saves = saves})
 end
 
---- Returns the values that the in-place form saves after the write: self, if the derivative uses
---- the result.
+--- Returns C code that saves values after the in-place write. If the derivative uses the result,
+--- self is saved.
 function M.inplace_saves(op, rules, fields)
    local out = {}
    for _, f in ipairs(fields) do
@@ -292,7 +294,7 @@ function M.inplace_saves(op, rules, fields)
    return out
 end
 
---- Returns C code that tells whether a call with these inputs is recorded.
+--- Returns a C condition that is true if a call with these inputs must be recorded.
 function M.recording(edges)
    local list = input_list(edges)
    if list then return ("tli_recording(%s.v, %s.n)"):format(list, list) end
@@ -300,7 +302,7 @@ function M.recording(edges)
    return ("tli_recording((tl_Tensor *[]){%s}, %d)"):format(inputs, #edges)
 end
 
---- Returns the node's type and functions as one text.
+--- Returns the C code of the node's type and functions.
 function M.emit(op, all, rules, fields, byname, edges)
    local parts = {emit_struct(op, fields), emit_apply(op, all, rules, fields, byname)}
    local drop, drop_text = emit_drop(op, fields)

@@ -1,5 +1,5 @@
--- emit_ops.lua - writes the C functions tlo_<op> of each operator: the forward call, and the
--- in-place form. emit_node.lua writes the node that records a call.
+-- emit_ops.lua - writes the C functions of each operator: the forward function tlo_<op> and the
+-- in-place form tlo_<op>_. emit_node.lua writes the node that records a call.
 
 local cdecl = require "cdecl"
 local emit_node = require "emit_node"
@@ -13,10 +13,10 @@ local M = {prototype = cdecl.prototype}
 local map, names, inplace_prototype = cdecl.map, cdecl.names, cdecl.inplace_prototype
 local tensor_types, join = cdecl.tensor_types, table.concat
 
--- Returns the names of the parameters with another name in front.
+-- Returns the argument list with `first` inserted in front.
 local function names_after(first, op) return join({first, table.unpack(names(op))}, ", ") end
 
--- Returns the names of the parameters with the first one replaced.
+-- Returns the argument list with the first argument replaced by `first`.
 local function names_but_first(first, op)
    local args = names(op)
    args[1] = first
@@ -41,7 +41,8 @@ local function pointwise_arrays(op)
    return ("(tl_Tensor *[]){%s}"):format(join(tensors, ", ")), params, #tensors, #scalars
 end
 
--- Returns a call, preceded by the check of the operator's numbers if its entry has one.
+-- Returns a call. If the operator's entry has a check for its numeric arguments, the check precedes
+-- the call.
 local function checked(op, format, call)
    if not op.pointwise.check then return call end
    local scalars = {}
@@ -79,7 +80,7 @@ local function forward_call(op)
    return ("%s_%s(%s)"):format(op.host and "host" or "tli_op", op.cname, join(args, ", "))
 end
 
--- Writes the call of an operator that only the CPU implements, for inputs on any device.
+-- Writes an operator that is implemented only for the CPU but accepts inputs on any device.
 local function emit_host(op)
    local single = op.results.kind == "tensor"
    local tensors, args, moved = {}, names(op), names(op)
@@ -112,8 +113,8 @@ static $prototype {
    })
 end
 
--- Template for an operator whose C code works in place: the function copies the input and writes to
--- the copy.
+-- Template for an operator whose C code works in place. The generated function clones the input and
+-- writes to the clone.
 local native = [[
 tl_Tensor *made_ = tli_clone_for("$name", $self);
 if (made_ && !tli_op_${op}_($args)) tli_release(made_), made_ = NULL;]]
@@ -123,7 +124,7 @@ local several_results = [[
 for (int i = 0; i < $count; i++) out[i] = NULL;
 if (!$call) return false;]]
 
--- Returns the line of C that refuses complex arguments, for an operator that does not take them.
+-- Returns a line of C that refuses complex arguments, or nil if the operator takes them.
 local function refuse_complex(op, failed)
    local given = not op.complex and not op.pointwise and cdecl.complex_arguments(op)
    if not given then return nil end
@@ -207,7 +208,7 @@ end
 
 -- Compositions ------------------------------------------------------------------------------------
 
--- Writes a composition that is given as an expression.
+-- Writes a composition that the entry gives as an expression.
 local function emit_expr(op, all)
    local env = {table = all, what = "expression of " .. op.cname}
    function env.lookup(name)
@@ -261,8 +262,9 @@ $prototype {
    })
 end
 
--- Writes tlo_<op> of a hand-written operator that is always observed: one with a row in profiles,
--- or one that the binding calls in C and that a tracer must see as a whole.
+-- Writes tlo_<op> for a hand-written operator that is always observed. Such an operator has its own
+-- row in profiles, or the binding calls its C function and a tracer must see the operator as a
+-- whole.
 local function emit_counted(op)
    local args = names(op)
    if op.results.kind == "tensors" or op.results.kind == "value" then args[#args + 1] = "out" end
@@ -274,8 +276,9 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Writes the functions of an operator that the build leaves out: they fail with a message that
--- names the operator. A composition's functions are weak, since the build may contain its C code.
+-- Writes the functions of an operator that the build leaves out. They fail with a message that
+-- names the operator. They are weak symbols, because the build may still contain the C code of a
+-- composition.
 local function emit_left_out(op)
    local functions = {{M.prototype(op), op.results.kind == "tensor" and "NULL" or "false"}}
    if op.inplace_form then functions = {{inplace_prototype(op):gsub("_%(", "("), "false"}} end
@@ -338,8 +341,8 @@ function M.family(family, all)
    return join(out, "\n\n") .. "\n"
 end
 
---- Returns the text of ops.h: the operators' C declarations, and those of the hand-written
---- functions behind them.
+--- Returns the text of ops.h, which declares the operators' C functions and the hand-written
+--- functions that implement them.
 function M.header(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
                 "#ifndef TLI_OPS_H\n#define TLI_OPS_H\n",

@@ -1,18 +1,18 @@
--- emit_profile.lua - writes how an operator is observed: a wrapper that opens a span for the
--- profiler and tells a tracer of the call (core/observe/trace.h), and the choice between the
--- wrapper and the plain function, which is the only cost while nothing observes.
+-- emit_profile.lua - writes the observation of an operator. A wrapper opens a profiler span and
+-- tells a tracer about the call (core/observe/trace.h). A branch chooses between the wrapper and
+-- the plain function; while nothing observes, that branch is the only cost.
 
 local calls = require "emit_calls"
 local cdecl = require "cdecl"
 local fill = require "template"
 
-local M = {off = false} -- off is true for a build that observes no operator
+local M = {off = false} -- off = true: the build observes no operator
 
 local function fail(op, why)
    error(("%s:%d: operator %s: flops: %s"):format(op.file, op.line, op.cname, why), 0)
 end
 
--- Returns the C expression for a tensor's name in a formula.
+-- Returns the C expression for a tensor that a formula names.
 local function tensor_c(op, name)
    local param = op.params[name]
    if param and (param.type == "Tensor" or param.type == "Operand") then return name end
@@ -24,9 +24,10 @@ local function tensor_c(op, name)
    fail(op, "no tensor " .. name)
 end
 
--- A formula is arithmetic with numel(tensor), which is 0 for a missing tensor, size(tensor,
--- dimension) with Lua's dimensions, and choose(boolean parameter, formula, formula). The formula's
--- value is ignored if the operators inside the call have counted as many operations.
+-- Translates a formula for the number of FLOPs to C. A formula is arithmetic with numel(tensor),
+-- which is 0 for a missing tensor; size(tensor, dimension), with dimensions counted as in Lua; and
+-- choose(boolean parameter, formula, formula). The profiler ignores the formula's value if the
+-- operators inside the call have counted at least as many FLOPs.
 local function flops_c(op, text)
    text = text:gsub("choose(%b())", function(list)
       local flag, yes, no = list:match "^%(%s*([%w_]+)%s*,(.*),(.-)%)$"
@@ -43,7 +44,7 @@ local function flops_c(op, text)
    end))
 end
 
--- Returns the operator's name in the profiler's tables.
+-- Returns the name that the profiler's tables show for an operator.
 local function title(op, inplace)
    local name = op.internal and op.cname or op.lua
    if op.module == "linalg" then name = "linalg." .. name end
@@ -63,8 +64,8 @@ local function inputs_c(op)
    return ("(const tli_SpanInput[]){%s}, %d"):format(table.concat(list, ", "), #list)
 end
 
--- Returns the parts of an operator's wrapper: what the wrapper must do, and how the tracer finds
--- the call's results.
+-- Returns the parts of an operator's wrapper that depend on its kind of result: the arguments, and
+-- the C code that passes the results to the tracer and that releases them.
 local function parts_of(op, inplace)
    local kind = op.results.kind
    local in_place = inplace and not op.inplace_form
@@ -87,8 +88,8 @@ local function parts_of(op, inplace)
    return parts
 end
 
---- Writes the function observed_<op>, which calls another function with the same arguments; tracer
---- and profiler are told before and after the call.
+--- Writes the function observed_<op>, which calls another function with the same arguments and
+--- notifies the tracer and the profiler before and after the call.
 ---@param op table
 ---@param inner string  that function's name without the operator's: "plain" or "tlo"
 ---@param inplace? boolean  whether it is the in-place form
@@ -128,7 +129,7 @@ static __attribute__((cold, noinline)) $prototype {
    })
 end
 
---- Returns C code that calls observed_<name> while a profile runs, otherwise tlo_<name>.
+--- Returns C code that calls observed_<name> while a profile runs and tlo_<name> otherwise.
 ---@return string
 function M.choice(name, args)
    local call = ("%s(%s)"):format(name, args)
@@ -136,7 +137,7 @@ function M.choice(name, args)
    return ("(tli_profiling() ? observed_%s : tlo_%s)"):format(call, call)
 end
 
---- Returns a call of an operator whose C code is written by hand, with a span around it.
+--- Returns the call of a hand-written operator, wrapped in a profiler span.
 ---@return string
 function M.call(op, args)
    local opens_span = op.flops ~= nil -- an operator without a formula opens its span itself
@@ -144,7 +145,7 @@ function M.call(op, args)
    return M.choice(op.cname, args)
 end
 
---- Renames a generated function tlo_<op> to plain_<op>. The new tlo_<op> calls it or, while a
+--- Renames a generated function tlo_<op> to plain_<op>. A new tlo_<op> calls plain_<op> or, while a
 --- profiler runs, observed_<op>.
 ---@param op table
 ---@param text string

@@ -1,6 +1,6 @@
--- emit_signatures.lua - writes the facts about operators that `tlua port` cannot derive itself: the
--- parameters that are dimensions or positions, and the number of results. Operators with one result
--- and no such parameter are left out.
+-- emit_signatures.lua - writes the facts about operators that `tlua port` cannot derive itself:
+-- which parameters are dimensions or positions, and the number of results. Operators with one
+-- result and no such parameter are left out.
 
 local bind = require "emit_bind"
 
@@ -17,7 +17,8 @@ local function counts(params)
    return false
 end
 
--- Returns "self:Tensor dim:dim keepdim:bool * dtype:dtype"; parameters after `*` are given by name.
+-- Returns parameters as "self:Tensor dim:dim keepdim:bool * dtype:dtype". Parameters after `*` are
+-- given by name only.
 local function params_text(params)
    local words, named = {}, false
    for _, p in ipairs(params) do
@@ -62,8 +63,8 @@ local function add_binding(rows, types)
    end
 end
 
---- Returns signatures.lua: {["torch.sum"] = {"self:Tensor dim:dim[] ... -> Tensor", ...}, ...}, the
---- overloads of each operator.
+--- Returns signatures.lua, which maps each function to the list of its overloads: {["torch.sum"] =
+--- {"self:Tensor dim:dim[] ... -> Tensor", ...}, ...}.
 ---@param all table  the result of `load.load`
 ---@return string
 function M.signatures(all)
