@@ -1,8 +1,8 @@
 -- expr.lua - the small language of derivatives and compositions: names, numbers, calls of operators
 -- (`sum(grad, dim, true)` or `grad:sum(dim, true)`), + - * / ^ and lists `{a, b}`. Between tensors
--- the signs stand for operators of the table, between numbers for arithmetic. The translation is C
--- code in which every intermediate tensor is in a slot `t[i]` that the surrounding function
--- releases at its end. Dimensions count from 0, as in C; negative ones count from the end.
+-- the signs are calls of operators; between numbers they are arithmetic. Expressions are translated
+-- to C code that keeps every intermediate tensor in a slot `t[i]`; the surrounding function
+-- releases all slots at its end. Dimensions count from 0, as in C, and negative ones from the end.
 
 local M = {}
 
@@ -105,7 +105,7 @@ function Parser:suffixed()
    return left
 end
 
--- Precedence as in Lua: the left and right binding power of each operator sign.
+-- The left and right binding power of each operator sign. Precedence is as in Lua.
 local powers = {["+"] = {3, 4}, ["-"] = {3, 4}, ["*"] = {5, 6}, ["/"] = {5, 6}, ["^"] = {9, 8}}
 
 function Parser:expression(limit)
@@ -144,7 +144,7 @@ end
 local Compiler = {}
 Compiler.__index = Compiler
 
---- Makes a compiler for the C function that is being written.
+--- Returns a compiler for the C function that is being written.
 ---@param env table  {table = all operators, lookup = fn(name) -> {type=, c=} or nil,
 ---                   builtin = fn(compiler, call) -> value or nil, what = for messages}
 function M.compiler(env)
@@ -164,7 +164,8 @@ function Compiler:slot()
    return ("t[%d]"):format(self.slots - 1)
 end
 
--- Assigns a new tensor, from a C expression that may be NULL, to a slot.
+-- Assigns the C expression of a new tensor to a slot. The generated code jumps to `done` if the
+-- expression is NULL.
 function Compiler:tensor(c)
    local slot = self:slot()
    self:emit("if ((%s = %s) == NULL) goto done;", slot, c)
@@ -212,7 +213,7 @@ convert["int[]"] = function(_, value)
 end
 convert["dim[]"], convert["index[]"] = convert["int[]"], convert["int[]"]
 
--- Returns the C names of dtypes by their Lua names, from the rows of TL_DTYPES in tlua.h.
+-- Returns a table that maps the dtypes' Lua names to their C names, read from TL_DTYPES in tlua.h.
 local function read_dtypes()
    local here, names = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$"), {}
    for line in io.lines(here .. "/../tlua.h") do
@@ -260,14 +261,14 @@ local function default_c(param)
    elseif param.type == "dtype" then
       return M.dtypes[text:sub(2, -2)]
    elseif param.type == "dim" or param.type == "index" then
-      return text -- defaults of dimensions in signatures count from 0, as in C, or from the end
+      return text -- in signatures, default dimensions count from 0, as in C, or from the end
    end
    return text
 end
 
 M.default_c = default_c
 
---- Returns the argument list of a call of `op` as C.
+--- Returns the C argument list for a call of `op`.
 function Compiler:arguments(op, args)
    if #args > #op.params then
       self:fail("%s takes %d arguments, got %d", op.cname, #op.params, #args)
@@ -295,7 +296,7 @@ function Compiler:call(name, args)
    return self:tensor(("tlo_%s(%s)"):format(op.cname, self:arguments(op, args)))
 end
 
---- Calls an operator with several results; returns their slots, which are consecutive.
+--- Calls an operator with several results. Returns the slots of the results, which are consecutive.
 function Compiler:call_several(tree, count)
    local op = tree.kind == "call" and self.env.table.byname[tree.name]
    if not op or op.results.count ~= count then
@@ -375,7 +376,7 @@ function compile.binary(self, node)
            c = ("%s%s %s %s"):format(cast, in_brackets(left.c), node.sign, in_brackets(right.c))}
 end
 
--- a number has no conjugate operator; scalars are conjugated in C
+-- there is no operator that conjugates a number, so C code conjugates scalars
 local function conjugate(self, node)
    if node.name ~= "conj" or node.args[1].kind ~= "name" then return nil end
    local value = self:compile(node.args[1])
@@ -390,7 +391,7 @@ function compile.call(self, node)
    return value or self:call(node.name, node.args)
 end
 
---- Translates a tree; returns {type=, c=}.
+--- Translates an expression tree. Returns {type=, c=}.
 function Compiler:compile(node)
    return compile[node.kind](self, node)
 end

@@ -1,72 +1,78 @@
--- load.lua - reads the operator table: every src/ops/FAMILY/*.lua is a list of entries. Entries are
--- data; `fields` lists the allowed fields of an entry; anything else is refused. Below an entry,
--- example(name, text) gives the manual a short program with its output after `--> `, which a spec
--- runs. takes_complex(names) lists the entries of the file that take complex tensors.
+-- load.lua - reads the operator table. Every src/ops/FAMILY/*.lua is a list of entries, which are
+-- pure data: an entry with a field that `fields` does not list is refused. Below an entry,
+-- example(name, text) adds a short program to the manual; its output follows `--> `, and a spec
+-- runs it. takes_complex(names) lists those entries of the file that take complex tensors.
 
 local schema = require "schema"
 
 local M = {}
 
 local fields = {
-   doc = "string",          -- description: shapes, dtypes, errors; required unless internal
-   -- The forward is an elementwise kernel: {types=, out=, kernel=, bool=, truncates=, check=,
-   -- real=, rare=}. With `real` the result is real for complex numbers, too; with `rare` the CPU
-   -- has one loop for all instruction sets.
+   doc = "string",          -- shapes, dtypes and errors for users; internal entries need none
+   -- The forward pass is an elementwise kernel: {types=, out=, kernel=, bool=, truncates=, check=,
+   -- real=, rare=}. With `real`, complex inputs give a real result. With `rare`, the CPU has one
+   -- loop for all instruction sets.
    pointwise = "table",
-   -- true: the operator takes complex tensors and dtypes, which others refuse; an expression takes
-   -- them by default if its operators do
+   -- true: the operator takes complex tensors and dtypes. Without this field they are refused,
+   -- except that an expression takes them if all its operators do
    complex = "boolean",
-   reduction = "table",     -- a kernel of the reduce family, {types=}
-   scan = "table",          -- a kernel of the scan family, {types=}
+   reduction = "table",     -- the forward pass is a kernel of the reduce family: {types=}
+   scan = "table",          -- the forward pass is a kernel of the scan family: {types=}
    view = "boolean",        -- true: the result shares self's storage
-   composite = "boolean",   -- true: C code that calls operators, which record its history
-   expr = "string",         -- a composition written as an expression
-   -- true: op_ writes its result over self; "native": the C function works in place
+   composite = "boolean",   -- true: hand-written C calls operators that record themselves
+   expr = "string",         -- the operator is a composition, written as an expression
+   -- true: the in-place form op_ copies the result to self; "native": the C function works in place
    inplace = "any",
    out = "boolean",         -- false: the operator has no out= form
-   -- maps an input to a derivative expression, or "a, b" to one with several results
+   -- maps an input's name to an expression for its gradient, or several names "a, b" to one
+   -- expression with several results
    grad = "table",
-   materialize = "boolean", -- false: the derivative accepts undefined gradients as nil
-   -- the name in Lua, if it differs from C's; for an internal entry, the name in messages
+   materialize = "boolean", -- false: undefined gradients reach the derivative as nil
+   -- the name in Lua, if it differs from the name in C; for an internal entry, the name in messages
    name = "string",
-   -- PyTorch's name of the node if it does not follow from the operator's name; for a composition
-   -- that Lua calls: the name of its last node
+   -- PyTorch's name for the autograd node, unless it follows from the operator's name. For a
+   -- composition that Lua calls, the last node gets this name
    node = "string",
    module = "string",       -- the function is in torch.<module> instead of torch
-   also = "boolean",        -- with module: true if the function is also in torch
-   method = "boolean", -- false: not a method; by default a method if the first parameter is self
-   func = "boolean",        -- false: only a method
-   -- true: the binding calls it in C, and programs contain it even if internal. A composition's C
-   -- is then tli_op_<name>; the generated tlo_<name> is observed
+   also = "boolean",        -- true (with `module`): the function is in torch as well
+   -- false: not a method. By default an operator whose first parameter is self is a method
+   method = "boolean",
+   func = "boolean",        -- false: only a method, not a function
+   -- true: the binding calls the C function, and programs can contain the operator even if it is
+   -- internal. The C function of a composition is then tli_op_<name>, and the generated tlo_<name>
+   -- is observed
    hooked = "boolean",
-   creation = "boolean",    -- true: takes the option requires_grad
+   creation = "boolean",    -- true: the operator takes the option requires_grad
    internal = "boolean",    -- C only
-   -- true: in-place results may share memory among elements, since all become equal
+   -- true: in-place writes may go to a tensor whose elements share memory, because all elements
+   -- become equal
    overlap = "boolean",
-   alias = "table",         -- list of further names in Lua
-   metamethod = "string",   -- the Lua operator that calls it on tensors and numbers, such as "add"
-   reversed = "string",     -- with metamethod: the node's name if a number is the left operand
+   alias = "table",         -- further names in Lua
+   metamethod = "string",   -- the Lua operator, such as "add", whose metamethod calls this
+   reversed = "string",     -- with metamethod: the node's name if the left operand is a number
    examples = "table",      -- argument lists for the gradient check and the fuzzer
-   -- how torch.autocast casts tensors: to "lower" (its own dtype), "float32" or "widest" (of the
-   -- given ones), or "refused"; or {cpu =, gpu =} if PyTorch's lists differ, with `when`, a
-   -- condition in C; "result" casts the result to autocast's dtype, for functions that end in a
-   -- matrix product
+   -- how torch.autocast casts tensors: to "lower" (autocast's dtype), to "float32", to "widest"
+   -- (the widest dtype among the arguments), or "refused". A table {cpu =, gpu =} is for operators
+   -- whose lists differ in PyTorch; its field `when` is a C condition. "result" casts the result to
+   -- autocast's dtype, for functions that end in a matrix product
    autocast = "any",
-   -- set of names of tensors that may be on another device than the others
+   -- set of tensor parameters that may be on a different device than the others
    any_device = "table",
-   -- number of floating-point operations of a call, see emit_profile.lua; a pointwise operator
-   -- without it counts one for each element
+   -- the formula for a call's number of FLOPs, see emit_profile.lua. Without a formula, a pointwise
+   -- operator counts one FLOP for each element
    flops = "string",
-   -- why every call makes the host wait for the device, so that a graph cannot capture it
+   -- the reason why every call makes the host wait for the device, so that a graph cannot capture
+   -- the call
    waits = "string",
-   -- the library that computes on the CPU for all devices, such as "LAPACK": inputs and results are
-   -- copied, and a call waits for the copies
+   -- the library, such as "LAPACK", that computes on the CPU for tensors on any device. Inputs and
+   -- results are copied, and a call waits for these copies
    host = "string",
-   -- with host: true if its C code also runs on devices with LAPACK's routines
+   -- true (with `host`): the C code also runs on devices that provide LAPACK's routines
    device_lapack = "boolean",
-   nondiff = "string",      -- why a floating-point result has no derivative
-   nograd = "table",        -- set of names of floating-point results without a derivative
-   gradcheck = "any",       -- options for the gradient check; false with a reason in `nondiff`
+   nondiff = "string",      -- the reason why a floating-point result has no derivative
+   nograd = "table",        -- set of floating-point results that have no derivative
+   -- options for the gradient check; false: not checked, for the reason in `nondiff`
+   gradcheck = "any",
 }
 
 local function fail(entry, why)
@@ -85,7 +91,8 @@ end
 
 local casts = {lower = true, float32 = true, widest = true, refused = true, result = true}
 
--- Returns the field `autocast` as a table. In-place operators are never cast.
+-- Returns the field `autocast` as a table. Fails if the field is invalid; entries of internal and
+-- in-place functions must not have it.
 local function read_autocast(op)
    local given = op.autocast
    if type(given) ~= "table" then given = {cpu = given, gpu = given} end
@@ -149,8 +156,8 @@ local function enter(family, entry, line)
    return op
 end
 
--- Returns the line, in an entry's file, of the statement that is being read. (A function of that
--- file may make the entry.)
+-- Returns the line of the entry's file at which the main chunk is executing. The entry itself may
+-- be made by a function that the main chunk calls.
 local function line_in_file()
    local level, info = 2
    repeat
@@ -180,8 +187,8 @@ local function load_family(path)
       end
       op.example = text:gsub("^\n", ""):gsub("^   ", ""):gsub("\n   ", "\n"):gsub("%s+$", "")
    end
-   -- Marks entries as taking complex tensors: those whose names, separated by blanks, the text
-   -- contains; without a text all entries of the file.
+   -- Marks entries of this file as taking complex tensors. `names` has the names of these entries,
+   -- separated by blanks; without it, all entries of the file are marked.
    function env.takes_complex(names)
       local left = {}
       for word in (names or ""):gmatch "%S+" do left[word] = true end
@@ -198,8 +205,8 @@ local function load_family(path)
    return family
 end
 
--- Checks that all overloads of a name are entries of one file, since the binding chooses among
--- them.
+-- Checks that all overloads of a name are in one file, because the binding of that file chooses
+-- among them.
 local function check_forms(all)
    local homes = {}
    for _, op in ipairs(all.ops) do
@@ -212,7 +219,7 @@ local function check_forms(all)
    end
 end
 
--- Marks an expression as waiting for the device if an operator in it waits.
+-- Marks an expression as waiting for the device if any operator in the expression waits.
 local function inherit_waits(all, op)
    if op.waits or not op.expr then return end
    for name in op.expr:gmatch("([%w_]+)%(") do
@@ -224,7 +231,7 @@ local function inherit_waits(all, op)
    end
 end
 
--- Marks an expression as taking complex tensors if all operators in it do.
+-- Marks an expression as taking complex tensors if all operators in the expression do.
 local function inherit_complex(all, op)
    if op.complex ~= nil or not op.expr then return end
    op.complex = true
@@ -238,7 +245,7 @@ local function inherit_complex(all, op)
    end
 end
 
--- Marks an operator as kept, and the operators of its expression as well.
+-- Keeps an operator, and all operators in its expression, in the build.
 local function keep(all, op)
    if not op.left_out then return end
    op.left_out = false
@@ -247,7 +254,7 @@ local function keep(all, op)
    end
 end
 
---- Leaves out all operators except those in `names`, and drops all recording for derivatives.
+--- Marks all operators except those in `names` as left out, and drops the recording of derivatives.
 ---@param all table  the operators that load() has returned
 ---@param names string  separated by blanks: names in Lua, aliases, or names in C
 function M.keep_only(all, names, records)

@@ -1,6 +1,6 @@
 /*
-** lua_host.c - a minimal program that runs a Lua script. It runs the generators when tlua is built
-** on a machine that has Lua's library but no `lua5.4` command.
+** lua_host.c - a minimal program that runs a Lua script. If the build machine has Lua's library but
+** no `lua5.4` command, this program runs the generators.
 */
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ int main(int argc, char **argv) {
   lua_createtable(L, argc, 0);
   for (int i = 0; i < argc; i++) {
     lua_pushstring(L, argv[i]);
-    lua_rawseti(L, -2, i - 1); /* the script's name is arg[0], as it is for `lua` */
+    lua_rawseti(L, -2, i - 1); /* arg[0] is the script's name, as with `lua` */
   }
   lua_setglobal(L, "arg");
   bool ok = luaL_loadfile(L, argv[1]) == LUA_OK && lua_pcall(L, 0, 0, 0) == LUA_OK;

@@ -1,5 +1,5 @@
 -- main.lua - the generator: `lua src/gen/main.lua OUTDIR` reads the operator table in
--- src/ops/*/*.lua and writes all generated files. A file is rewritten only if its text changes.
+-- src/ops/*/*.lua and writes all generated files. A file is rewritten only if its content changes.
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 package.path = here .. "/?.lua;" .. package.path
@@ -37,7 +37,7 @@ local function families(directory)
    return paths
 end
 
--- Returns the text of all C files in the subfolders of these folders.
+-- Returns the concatenated text of all C files in the subfolders of the given folders.
 local function sources(folders)
    local texts = {}
    for _, folder in ipairs(folders) do
@@ -47,7 +47,7 @@ local function sources(folders)
    return table.concat(texts)
 end
 
--- The headers, besides those of the kernels, on which host and plugins must agree.
+-- The headers on which the host and the plugins must agree, besides the generated kernels.h.
 local shared = {"tlua.h", "core/kernel/iter.h", "core/kernel/fault.h", "core/kernel/parts.h",
    "core/kernel/kernel.h", "core/kernel/lapack.h", "core/device/api.h", "core/device/backend.h",
    "core/device/host.h"}

@@ -1,26 +1,27 @@
 -- pack.lua: packs texts by LZ77 with Huffman codes that all texts share, so that a short text needs
 -- no table of its own. src/lua/embed.c unpacks them.
 --
--- A packed text is a sequence of codes; bytes are filled from their highest bit. A symbol below 256
--- is a byte of the text. A larger symbol stands for a copy of earlier text: the symbol is 256 plus
--- a bucket, that of the copy's length less MIN_COPY. The low bits of that number follow; then, in
--- the second code, the bucket of the copy's distance less 1, and the low bits of that number.
--- Buckets 0 and 1 hold one number each; bucket 2 e + h holds the numbers of e + 1 bits whose second
--- highest bit is h, with e - 1 low bits.
+-- A packed text is a sequence of codes; the bits of each byte are filled from the highest one.
+-- A symbol below 256 is a byte of the text. Any larger symbol is a copy of earlier text. It is 256
+-- plus the bucket of (length - MIN_COPY), and the low bits of (length - MIN_COPY) follow. After
+-- them, the second code gives the bucket of (distance - 1), followed by the low bits of
+-- (distance - 1). Buckets 0 and 1 contain one number each. Bucket 2 e + h contains the numbers that
+-- have e + 1 bits and whose second highest bit is h; e - 1 low bits distinguish them.
 local pack = {}
 
 pack.MIN_COPY = 4
 pack.CODE_BITS = 11 -- number of bits of the longest code
 
-local MAX_COPY <const> = 4096 -- length of the longest copy, a limit of the work in runs of one byte
-local CANDIDATES <const> = 24 -- number of earlier positions that a search tries
-local LONG <const> = 32 -- a copy of this length ends the search
+-- length of the longest copy; the limit bounds the search in long runs of one byte
+local MAX_COPY <const> = 4096
+local CANDIDATES <const> = 24 -- maximum number of earlier positions that a search tries
+local LONG <const> = 32 -- a copy at least this long is taken without a search at the next byte
 
 -- ---- copies ----
 
--- Returns the length and the distance of the longest copy of earlier text at a position. `place` is
--- the last earlier position with the same first bytes, links[place] the position before that one
--- with these bytes.
+-- Returns the length and the distance of the longest copy of earlier text that can begin at
+-- position `at`. `place` is the last earlier position with the same first bytes. links[place] is
+-- the position before `place` with these bytes, and so on.
 local function longest(bytes, at, place, links)
    local best, distance = pack.MIN_COPY - 1, nil
    local last = math.min(#bytes - at + 1, MAX_COPY)
@@ -36,8 +37,8 @@ local function longest(bytes, at, place, links)
    return best, distance
 end
 
--- Returns the first bytes at each position of a text as one number. The last positions, which too
--- few bytes follow, have none.
+-- Returns, for each position of a text, the first MIN_COPY bytes at this position as one number.
+-- The last positions have no number, because fewer bytes follow.
 local function keys_of(bytes)
    local keys, key = {}, 0
    for at = 1, #bytes do
@@ -47,8 +48,8 @@ local function keys_of(bytes)
    return keys
 end
 
--- Returns a text as a list of steps. A step is a byte, or the length of a copy + 256 followed by
--- the copy's distance.
+-- Converts a text to a list of steps. A step is a byte, or two numbers: 256 plus the length of a
+-- copy, and the copy's distance.
 local function parse(text)
    local bytes, steps, heads, links = {}, {}, {}, {}
    local size = #text
@@ -63,7 +64,7 @@ local function parse(text)
       if not length then length, distance = longest(bytes, at, heads[keys[at] or 0], links) end
       enter(at)
       local next_length, next_distance
-      if distance and length < LONG then -- tries whether a longer copy begins at the next byte
+      if distance and length < LONG then -- a longer copy may begin at the next byte
          next_length, next_distance = longest(bytes, at + 1, heads[keys[at + 1] or 0], links)
       end
       if distance and not (next_distance and next_length > length) then
@@ -80,7 +81,7 @@ end
 
 -- ---- codes ----
 
--- Returns the bucket of a number, and how many low bits of the number follow its code.
+-- Returns the bucket of a number, and the number of low bits that follow the bucket's code.
 local function bucket_of(number)
    if number < 2 then return number, 0 end
    local e = 1
@@ -88,7 +89,7 @@ local function bucket_of(number)
    return 2 * e + (number >> e - 1 & 1), e - 1
 end
 
--- Returns the lengths in bits of a Huffman code for symbols with these counts.
+-- Returns the code lengths, in bits, of a Huffman code for symbols with these counts.
 local function huffman_lengths(counts)
    local nodes, lengths = {}, {}
    for symbol, count in pairs(counts) do nodes[#nodes + 1] = {count = count, symbol = symbol} end
@@ -114,8 +115,8 @@ local function huffman_lengths(counts)
    return lengths
 end
 
--- Returns the symbols' code lengths. If a length exceeds CODE_BITS, the counts are made more equal
--- and the lengths computed again.
+-- Returns the symbols' code lengths. If a length exceeds CODE_BITS, the lengths are computed again
+-- from counts that differ less.
 local function bounded_lengths(counts)
    local lengths = huffman_lengths(counts)
    for _, length in pairs(lengths) do
@@ -128,9 +129,9 @@ local function bounded_lengths(counts)
    return lengths
 end
 
--- Returns the canonical code for these counts, as the bits and the length of each symbol; and the
--- table for decoding. Entry i of the table, from 0, is used if the next CODE_BITS bits are i: it is
--- 16 times the symbol whose code these bits begin with, plus the length of that code.
+-- Returns the canonical code for these counts, as the bits and the length for each symbol, and the
+-- decoding table. Entry i of that table (from 0) is for input whose next CODE_BITS bits are i. It
+-- is 16 times the symbol whose code begins these bits, plus the length of that code.
 local function make_code(counts)
    local lengths = bounded_lengths(counts)
    local symbols, bits, entries = {}, {}, {}
@@ -200,7 +201,7 @@ local function encode(steps, symbol_code, distance_code)
    return table.concat(packed)
 end
 
---- Packs texts. The unpacker reads up to 3 bytes behind a packed text and ignores their values.
+--- Packs texts. The unpacker may read up to 3 bytes behind a packed text but ignores their values.
 ---@param texts string[]
 ---@return string[] packed
 ---@return integer[] symbols    the table by which the first code is read, of 2^CODE_BITS entries

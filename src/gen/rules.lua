@@ -1,13 +1,14 @@
--- rules.lua - analyses derivatives: the rules in an operator's `grad`, the inputs that have an
--- edge, and the values that the rules use, which become the fields of the operator's node.
+-- rules.lua - analyses derivatives: the rules in an operator's `grad`, the inputs that get an edge
+-- in the autograd graph, and the values that the rules use. These values become the fields of the
+-- operator's node.
 
 local cdecl = require "cdecl"
 local expr = require "expr"
 
 local M = {}
 
--- Returns the gradient rules in the order of the parameters: {targets = {param...}, tree =, text
--- =}.
+-- Returns the gradient rules, in the order of the parameters, as {targets = {param...}, tree =,
+-- text =}.
 function M.rules_of(op)
    local rules = {}
    for key, text in pairs(op.grad or {}) do
@@ -23,7 +24,8 @@ function M.rules_of(op)
    return rules
 end
 
--- Returns the inputs that have an edge; self comes first if the operator also has an in-place form.
+-- Returns the inputs that get an edge in the autograd graph. They include self if the operator has
+-- an in-place form.
 function M.edges_of(op, rules)
    local wanted = {}
    if op.inplace or op.inplace_form then
@@ -42,8 +44,8 @@ function M.edges_of(op, rules)
    return edges
 end
 
---- The properties of a parameter that a formula may use: the type of each, the field that stores
---- it, and its C expression.
+--- The properties of a tensor parameter that a rule may use. Each row has the property's type, the
+--- type of the field that stores it, and a C expression for it.
 M.builtins = {
    sizes = {
       type = "int[]", field = "tli_IntsBuf", list = true, c = "(tl_Ints){%s->ndim, %s->sizes}",
@@ -58,7 +60,7 @@ M.builtins = {
    device = {type = "device", field = "tl_Device", c = "tli_device(%s)"},
 }
 
--- Returns the node's fields for everything that the rules use, in order of first use.
+-- Returns the node's fields: all values that the rules use, in order of first use.
 function M.fields_of(op, rules)
    local fields, byname = {}, {}
    local function add(name, field, rule)
@@ -104,14 +106,15 @@ function M.fields_of(op, rules)
    return fields, byname
 end
 
---- Returns whether a field is a list, which has separately allocated memory.
+--- Returns whether a field is a list. Lists have memory of their own, which must be released.
 function M.is_list(field)
    return field.what == "lengths" or (field.what == "builtin" and field.built.list)
       or (field.what == "value" and field.param.type:find("%[%]") ~= nil)
 end
 
---- Returns C code that tells whether a rule's gradients are needed. A list has one edge for each
---- tensor; the engine decides which gradients are needed.
+--- Returns a C condition that is true if the gradients of a rule are needed. For a list of tensors
+--- the condition is always true, because each tensor has an edge and the engine decides which
+--- gradients are needed.
 function M.wants(rule)
    if rule.targets[1].type == "Tensor[]" then return "true" end
    local each = cdecl.map(rule.targets, function(p)
@@ -120,7 +123,7 @@ function M.wants(rule)
    return table.concat(each, " || ")
 end
 
---- Returns C code that tells whether any rule that uses a field is needed.
+--- Returns a C condition that is true if any of the rules that use a field is needed.
 function M.wants_field(field, rules)
    local conditions = {}
    for _, rule in ipairs(rules) do

@@ -1,15 +1,14 @@
--- runtime.lua - finds what programs of torch.export need of the library, for
+-- runtime.lua - finds the parts of the library that programs of torch.export need, for
 -- `make runtime PROGRAM=model.tlp`: `lua src/gen/runtime.lua WHAT MODEL.tlp...` prints
---   ops       the operators that the programs and their C code call
---   families  the families of their kernels
---   header    a header that replaces the kernels in the CPU's table that none of them calls
---   sources   the C code that they reach, and that of the families: it names elementwise kernels
---   mode      train, if one of the programs is a training step, or infer
+--   ops       the operators that the programs, and the C code of these operators, call
+--   families  the kernel families of these operators
+--   header    a header that replaces all unused kernels in the CPU's table
+--   sources   the C code of these operators and families, which names elementwise kernels
+--   mode      "train" if one of the programs is a training step, otherwise "infer"
 --
--- C is read as its formatter leaves it: a function begins with a line that does not begin with a
--- space and ends with "{", and ends with "}" at the beginning of a line. Each word in a function
--- that is another function's name counts as a call, so the result is rather too large than too
--- small.
+-- The C sources must be formatted: a function begins at an unindented line that ends with "{", and
+-- ends at an unindented "}". Each word in a function that is another function's name counts as a
+-- call, so the result may be larger than necessary.
 
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 package.path = here .. "/?.lua;" .. package.path
@@ -35,8 +34,8 @@ local function fail(path, what)
    os.exit(1)
 end
 
--- Appends the names of the operators that a program calls; names.train becomes true if the program
--- is a training step.
+-- Appends the names of the operators that a program calls. Sets names.train if the program is a
+-- training step.
 local function add_operators(names, seen, path)
    local file <close> = io.open(path, "rb") or fail(path, "a readable file")
    local size = string.unpack("<I8", file:read(8) or fail(path, "a file of torch.export"))
@@ -58,10 +57,12 @@ end
 
 -- Sources -----------------------------------------------------------------------------------------
 
--- The name of what has none that is recognized; it counts as used with anything in its file.
+-- The key for code outside of any recognized function, macro or table. Using any name of a file
+-- counts as using this code, too.
 local REST <const> = "@rest"
 
--- Returns the functions and macros of a C file: name -> text; texts of one name are joined.
+-- Returns the functions, macros and tables of a C file as name -> text. Definitions with the same
+-- name are concatenated.
 local function functions_of(text)
    local found = {}
    local function add(name, part)
@@ -80,7 +81,7 @@ local function functions_of(text)
       elseif line:find "^#define" then
          add(line:match "^#define%s+([%a_][%w_]*)", line)
       else
-         -- a signature, or a table, may have several lines
+         -- a signature or a table may extend over several lines
          before = line:find "^[%a_]" and line or before .. " " .. line
          local one_line = before:match "([%a_][%w_]*)%s*%b()%s*%b{}%s*$"
          local of_table = before:match "([%a_][%w_]*)%s*%b[]%s*="
@@ -108,7 +109,8 @@ end
 -- Operators ---------------------------------------------------------------------------------------
 
 local all = load.load(paths(here .. "/../ops/*/*.lua"))
--- The functions of each file, and the file of each name that other files use.
+-- `files` maps each file to its functions; `home` maps each name that other files can use to the
+-- files that define the name
 local files, home = {}, {}
 for _, path in ipairs(paths(here .. "/../ops/*.[ch] " .. here .. "/../ops/*/*.[ch]")) do
    local file = path:match "ops/(.*)$"
@@ -121,14 +123,15 @@ for _, path in ipairs(paths(here .. "/../ops/*.[ch] " .. here .. "/../ops/*/*.[c
    end
 end
 
--- Returns the operator of a C name: tlo_add, tlo_add_ or tli_op_add.
+-- Returns the operator to which a C name belongs: tlo_add, tlo_add_ and tli_op_add all belong to
+-- add.
 local function operator_named(word)
    local name = word:match "^tlo_(.+)$" or word:match "^tli_op_(.+)$"
    return name and (all.byname[name] or all.byname[name:gsub("_$", "")])
 end
 
--- Returns the functions in a macro's text that may define an operator: tlo_max_pool##n##d defines
--- max_pool2d.
+-- Returns those functions in a macro's text that may define the operator `name`: tlo_max_pool##n##d
+-- can define max_pool2d.
 local function definitions(text, name)
    local list = {}
    local marked = text:gsub("(%f[%w_]tlo_[%w_]*##)", "\0%1")
@@ -144,7 +147,7 @@ local function definitions(text, name)
    return table.concat(list, "\n")
 end
 
---- Returns the operators, by their names in C, and the kernels that the given operators reach.
+--- Returns the operators (by C name) and the kernels that the given operators reach.
 local function reach(names)
    local ops, kernels, seen, texts = {}, {}, {}, {}
    local visit, visit_text
@@ -153,20 +156,21 @@ local function reach(names)
       if ops[op.cname] then return end
       ops[op.cname] = true
       for _, form in ipairs {"tlo_%s", "tlo_%s_", "tli_op_%s"} do visit(form:format(op.cname)) end
-      -- the generated functions call these
+      -- the operator's generated functions call these
       if op.pointwise then visit "tli_pointwise" end
       if op.pointwise and (op.inplace or op.inplace_form) then visit "tli_pointwise_into" end
       if op.inplace then visit "tlo_copy_" end
       if op.reduction then visit "tli_reduce" end
       if op.scan then visit "tli_scan" end
-      -- macros may define an operator's functions
+      -- the operator's functions may be defined by a macro
       local file = op.file:match "ops/(.*)%.lua$" .. ".c"
       if not home["tlo_" .. op.cname] and not home["tli_op_" .. op.cname] and files[file] then
          for _, text in pairs(files[file]) do
             if text:find "##" then visit_text(definitions(text, op.cname), file) end
          end
       end
-      -- the entry names functions in C for sizes, checks and the like, and operators in `expr`
+      -- an entry's strings name C functions, for example for sizes and checks; `expr` names
+      -- operators
       for key, value in pairs(op) do
          if type(value) == "string" and key ~= "doc" and key ~= "grad" then
             each_word(value, function(word) visit(word, file) end)
@@ -196,7 +200,7 @@ local function reach(names)
       each_word(text, function(word) visit(word, file) end)
    end
 
-   -- Visits a name that a file uses.
+   -- Visits a name that occurs in file `from`.
    function visit(word, from)
       local own = from and files[from] and files[from][word]
       local key = own and from .. ":" .. word or word
@@ -217,13 +221,14 @@ local function reach(names)
       local op = all.byname[name] or all.byname[name:gsub("_$", "")]
       if op then visit_op(op) end
    end
-   -- The functions that run a program call others.
+   -- The functions that run a program call further functions.
    for _, path in ipairs {"run", "file"} do
       each_word(read(("%s/../graph/%s.c"):format(here, path)), visit)
    end
    for _, path in ipairs(paths(here .. "/../core/*/*.c")) do note_kernels(read(path)) end
    if names.train then
-      -- their derivatives; those of these, which a graph of gradients would need, are left out
+      -- derivatives of the operators reached so far; second derivatives, which only a graph of
+      -- gradients needs, are left out
       local recorded = {}
       for name in pairs(ops) do recorded[#recorded + 1] = all.byname[name] end
       for _, op in ipairs(recorded) do
@@ -244,7 +249,8 @@ end
 
 -- Kernels -----------------------------------------------------------------------------------------
 
---- Returns the families of kernels, and those whose headers they include.
+--- Returns the kernel families that contain these kernels, and the families whose headers they
+--- include.
 local function families_of(ops, kernels)
    local cpu = here .. "/../../kernels/cpu"
    local texts, found, order = {}, {}, {}
@@ -274,7 +280,8 @@ local function families_of(ops, kernels)
    return order, texts
 end
 
--- Returns the header: TLK_KEPT_softmax is tlk_softmax, or a function that fails.
+-- Returns the header. It defines TLK_KEPT_softmax as tlk_softmax or, if softmax is left out, as a
+-- function that fails.
 local function header_of(kernels)
    local list = read(here .. "/../core/kernel/kernel.h"):match "#define TLK_KERNELS%(X%)(.-)\n\n"
    local lines = {"/* Generated by src/gen/runtime.lua; not to be edited. */"}

@@ -1,4 +1,4 @@
--- schema.lua - parses an operator's signature, which is written in PyTorch's notation:
+-- schema.lua - parses an operator's signature, which uses PyTorch's notation:
 --
 --    add(Tensor self, Operand other, *, Number alpha=1) -> Tensor
 --    max.dim(Tensor self, dim dim, bool keepdim=false) -> (Tensor values, Tensor indices)
@@ -7,8 +7,8 @@
 
 local M = {}
 
---- The parameter types. Each has a C type, C's value for "not given", the binding's kind, and the
---- name that users see.
+--- The parameter types. Each row has the C type, the C value for an absent argument, the kind that
+--- the binding uses, and the type's name for users.
 M.types = {
    Tensor = {c = "tl_Tensor *", none = "NULL", kind = "TENSOR", lua = "Tensor"},
    Operand = {c = "tl_Tensor *", none = "NULL", kind = "OPERAND", lua = "Tensor|number"},
@@ -20,7 +20,7 @@ M.types = {
    dim = {c = "int64_t ", none = "TLI_NOINT", kind = "DIM", lua = "integer"},
    index = {c = "int64_t ", none = "TLI_NOINT", kind = "INDEX", lua = "integer"},
    bool = {c = "bool ", none = "false", kind = "BOOL", lua = "boolean"},
-   -- the value must be true: such an option selects an overload
+   -- an option whose only value is true; giving it selects an overload
    ["true"] = {c = "bool ", none = "false", kind = "TRUE", lua = "true"},
    float = {c = "double ", none = "NAN", kind = "FLOAT", lua = "number"},
    ["int[]"] = {c = "tl_Ints ", none = "TLI_NOINTS", kind = "INTS", lua = "integer[]"},
@@ -34,7 +34,7 @@ M.types = {
    Generator = {c = "tli_Generator *", none = "NULL", kind = "GENERATOR", lua = "Generator"},
 }
 
---- Result types other than one or several Tensors; `c` is the C type of a result.
+--- Result types besides one or several Tensors. `c` is the C type of the result.
 M.results = {
    ["Tensor[]"] = {c = "tl_Tensors ", push = "tensors", lua = "Tensor[]"},
    bool = {c = "bool ", push = "bool", lua = "boolean"},
@@ -82,7 +82,7 @@ local function parse_param(text, piece)
    }
 end
 
--- Splits at commas outside braces.
+-- Splits a list at the commas outside braces.
 local function split(list)
    local out, depth, start = {}, 0, 1
    for i = 1, #list do
