@@ -20,6 +20,8 @@ describe("a sparse_coo tensor", function()
       assert.is_false(s:is_coalesced())
       assert.is_false(torch.ones(2).is_sparse)
       assert.equal(torch.sparse_coo, s.layout)
+      assert.equal(s:size(1), #s)
+      assert.raises("cpu: too many arguments: 2 came", function() s:cpu(2, 3) end)
    end)
 
    it("adds values at equal positions", function()

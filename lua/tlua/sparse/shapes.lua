@@ -72,8 +72,8 @@ end
 
 for name in ("cpu cuda sim"):gmatch "%S+" do
    methods[name] = function(s, ...)
-      local more = ...
-      local function move(x) return x[name](x, more) end
+      local more = table.pack(...)
+      local function move(x) return x[name](x, table.unpack(more, 1, more.n)) end
       return mapped(s, move, move)
    end
 end

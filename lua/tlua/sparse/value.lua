@@ -218,6 +218,11 @@ function meta.__newindex(s, key, value)
    set(M.parts(s), value)
 end
 
+function meta.__len(s)
+   local size = M.parts(s).size[1]
+   return size or torch.raise "#: a 0-d Tensor has no length"
+end
+
 function meta.__tostring(s) return require "tlua.sparse.print".text(M.parts(s)) end
 
 -- Operators ---------------------------------------------------------------------------------------
