@@ -11,7 +11,7 @@ struct tli_ChainBlock {
   tl_Tensor *v[TLI_CHAIN_SLOTS];
 };
 
-/* Moves v's tensors to the heap. */
+/* Moves the tensors in the full array v to a block on the heap. */
 static bool make_room(tli_Chain *c) {
   tli_ChainBlock *block = tli_alloc(sizeof *block);
   TL_TRY(block);

@@ -23,23 +23,23 @@ typedef struct tli_Chain {
   tl_Tensor *v[TLI_CHAIN_SLOTS]; /* owned */
 } tli_Chain;
 
-/* Adds a result to the chain, which owns it from now on; NULL means that the operator failed.
-** Returns the result (borrowed), or NULL if memory is exhausted. */
+/* Adds a result to the chain, which owns the result from now on. NULL means that the operator
+** failed. Returns the result (borrowed), or NULL if memory is exhausted. */
 tl_Tensor *tli_keep(tli_Chain *c, tl_Tensor *steals);
 
 /* Releases the chain. Returns a new reference to `result`, which may be a tensor of the chain or
-** any other tensor; NULL if a step failed. */
+** any other tensor. Returns NULL if a step failed. */
 tl_Tensor *tli_chain_end(tli_Chain *c, tl_Tensor *result);
-/* Releases the chain, like tli_chain_end, with n results: each out[i], a step of the chain or NULL
-** for none, is replaced by a new reference. If a step failed, sets all to NULL and returns
-** false. */
+/* Releases the chain and keeps n results. Each out[i] must be a step of the chain or NULL; a step
+** is replaced by a new reference to the tensor. If a step failed, sets every out[i] to NULL and
+** returns false. */
 bool tli_chain_end_all(tli_Chain *c, tl_Tensor **out, int n) TL_MUSTCHECK;
 
-/* Makes the result of any operator a step. The arguments of `call` must not be steps, because they
-** would be computed after the check for an earlier failure; arguments of the chain_ functions below
-** may be steps. */
+/* Makes the result of any operator a step. The arguments of `call` must not be calls of chain_
+** functions, because they would be evaluated after the check for an earlier failure. In contrast,
+** the arguments of the chain_ functions below may be such calls. */
 #define TLI_STEP(c, call) ((c)->failed ? NULL : tli_keep((c), (call)))
-/* A step without a tensor, such as an in-place operator, that may fail. */
+/* Runs a step that may fail but has no tensor as result, such as an in-place operator. */
 #define TLI_DO(c, call) ((c)->failed = (c)->failed || !(call))
 
 static inline tl_Tensor *chain_add(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
@@ -58,15 +58,15 @@ static inline tl_Tensor *chain_neg(tli_Chain *c, tl_Tensor *a) { return TLI_STEP
 static inline tl_Tensor *chain_number(tli_Chain *c, double value) {
   return TLI_STEP(c, tli_number(tli_float(value)));
 }
-/* Applies fn to a tensor and a number, as in chain_with(&c, tlo_mul, t, 0.5); with an integer,
-** results of integers stay integers. */
+/* Apply fn to a tensor and a number, as in chain_with(&c, tlo_mul, t, 0.5). With chain_with_int,
+** integer tensors give integer results. */
 static inline tl_Tensor *chain_with(tli_Chain *c, tli_Binary fn, tl_Tensor *a, double number) {
   return TLI_STEP(c, tli_with_number(fn, a, tli_float(number)));
 }
 static inline tl_Tensor *chain_with_int(tli_Chain *c, tli_Binary fn, tl_Tensor *a, int64_t number) {
   return TLI_STEP(c, tli_with_number(fn, a, tli_int(number)));
 }
-/* Computes where(condition, a, number), and where(condition, number, a). */
+/* Compute where(condition, a, number) and where(condition, number, a). */
 static inline tl_Tensor *chain_where_else(tli_Chain *c, tl_Tensor *condition, tl_Tensor *a,
                                           tl_Scalar number) {
   return TLI_STEP(c, tli_where_else(condition, a, number));
@@ -75,7 +75,8 @@ static inline tl_Tensor *chain_where_then(tli_Chain *c, tl_Tensor *condition, tl
                                           tl_Tensor *a) {
   return TLI_STEP(c, tli_where_then(condition, number, a));
 }
-/* Converts a to a dtype. Returns a itself if it has that dtype and was not made from a number. */
+/* Converts a to a dtype. Returns a itself if it already has that dtype and is not a converted
+** number. */
 static inline tl_Tensor *chain_to(tli_Chain *c, tl_Tensor *a, tl_DType dtype) {
   if (c->failed || ((tl_DType)a->dtype == dtype && !(a->flags & TLI_NUMBER))) return a;
   return tli_keep(c, tlo_to_dtype(a, dtype));
@@ -95,16 +96,16 @@ static inline tl_Tensor *chain_scale(tli_Chain *c, tl_Tensor *a, double factor) 
 static inline tl_Tensor *chain_matmul(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
   return TLI_STEP(c, tlo_matmul(a, b));
 }
-/* Transposes matrices. */
+/* Transposes the last two dimensions. */
 static inline tl_Tensor *chain_t(tli_Chain *c, tl_Tensor *a) {
   return TLI_STEP(c, tlo_transpose(a, -2, -1));
 }
-/* Returns the conjugate of complex numbers, and real ones unchanged. */
+/* Returns the conjugate of a complex tensor. Real tensors are returned unchanged. */
 static inline tl_Tensor *chain_conj(tli_Chain *c, tl_Tensor *a) {
   if (c->failed || !tli_is_complex((tl_DType)a->dtype)) return a;
   return tli_keep(c, tlo_conj(a));
 }
-/* Transposes matrices, and conjugates complex numbers. */
+/* Transposes the last two dimensions and conjugates complex tensors. */
 static inline tl_Tensor *chain_h(tli_Chain *c, tl_Tensor *a) {
   return chain_t(c, chain_conj(c, a));
 }
@@ -117,7 +118,7 @@ static inline tl_Tensor *chain_tril(tli_Chain *c, tl_Tensor *a, int64_t diagonal
 static inline tl_Tensor *chain_triu(tli_Chain *c, tl_Tensor *a, int64_t diagonal) {
   return TLI_STEP(c, tlo_triu(a, diagonal));
 }
-/* Returns the positions from start to before stop along dim. */
+/* Returns the positions from `start` up to, but not including, `stop` along dim. */
 static inline tl_Tensor *chain_slice(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t start,
                                      int64_t stop) {
   return TLI_STEP(c, tlo_slice(a, dim, start, stop, 1));

@@ -1,6 +1,6 @@
 /*
 ** common.c - support functions for generated operators. Invariant: a function of this file that
-** fails has neither changed nor kept any of its arguments.
+** fails has neither changed nor taken ownership of any argument.
 */
 #include "ops/common.h"
 #include "core/device/settings.h"
@@ -71,7 +71,7 @@ void tli_apply_end(tl_Tensor **slots, int n, bool ok, tl_Tensor **out, int nout)
 }
 
 tl_Tensors tli_tensors_new(int64_t n) {
-  size_t most = SIZE_MAX / sizeof(tl_Tensor *); /* a larger list fails for lack of memory */
+  size_t most = SIZE_MAX / sizeof(tl_Tensor *); /* for a larger list, the allocation fails */
   tl_Tensors list = {n, tli_alloc((size_t)n > most ? SIZE_MAX : (size_t)n * sizeof(tl_Tensor *))};
   if (list.v == NULL) return (tl_Tensors){0, NULL};
   for (int64_t i = 0; i < n; i++) list.v[i] = NULL;
@@ -191,7 +191,7 @@ bool tli_out_assign(const char *op, tl_Tensor *out, tl_Tensor *result) {
 
 /* ---- checks ---- */
 
-/* Returns the name of input i of n, for messages. */
+/* Returns the name of input i of n for error messages. */
 static const char *input_name(int i, int n) {
   static const char *const two[] = {"self", "other"};
   static const char *const more[] = {"the first", "the second", "the third"};
@@ -203,7 +203,7 @@ bool tli_same_device_all(const char *op, tl_Tensor *const *ts, int n) {
   if (tli_only_cpu()) return true;
   for (int i = 0; i < n; i++) {
     tl_Device device = tli_device(ts[i]);
-    /* a 0-d CPU tensor can be combined with any device */
+    /* a 0-d CPU tensor can be combined with tensors on any device */
     if (device.type == TL_CPU && ts[i]->ndim == 0) continue;
     if (first < 0) first = i;
     if (!tli_same_device(tli_device(ts[first]), device))
@@ -240,8 +240,8 @@ bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) {
                   tli_shape_str(n, size.v));
 }
 
-/* Computes the open interval of the numbers that an integer dtype accepts. For an unsigned dtype a
-** negative number wraps around, as in PyTorch. */
+/* Computes the open interval of numbers that an integer dtype accepts. Unsigned dtypes accept
+** negative numbers, which wrap around as in PyTorch. */
 static void whole_bounds(tl_DType dtype, double *low, double *high) {
   double most = (double)tli_int_max(dtype);
   *high = dtype == TL_I64 ? 0x1p63 : most + 1;
@@ -376,8 +376,8 @@ bool tli_any_zero(tl_Tensor *t, bool *out) {
   return tli_any_true(tli_with_number(tlo_eq, t, tli_int(0)), out);
 }
 
-/* Computes the minimum or maximum of t without recording; `none` if t has no elements, or is a meta
-** tensor. */
+/* Computes the minimum or maximum of t without recording. Sets *out to `none` if t has no elements
+** or is a meta tensor. */
 static bool extreme(tl_Tensor *t, tl_Tensor *(*reduce)(tl_Tensor *, tl_Ints, bool), double none,
                     double *out) {
   *out = none;

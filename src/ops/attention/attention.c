@@ -1,7 +1,7 @@
 /*
-** attention.c - scaled_dot_product_attention: brings its arguments to (batch, heads, positions,
-** features), by views if strides allow, and calls the recorded operator, whose kernel stores no
-** scores.
+** attention.c - scaled_dot_product_attention. Its arguments are converted to (batch, heads,
+** positions, features), as views if the strides allow this, for the recorded operator. The kernel
+** of that operator stores no scores.
 */
 #include <math.h>
 
@@ -58,7 +58,8 @@ static Lead lead_of(const tl_Tensor *t) {
   return lead;
 }
 
-/* Broadcasts `lead` with the leading dimensions of t, whose heads count as `heads`. */
+/* Broadcasts `lead` with the leading dimensions of t, where `heads` replaces t's number of
+** heads. */
 static bool join_lead(Lead *lead, const tl_Tensor *t, int64_t heads) {
   Lead a = *lead, b = lead_of(t);
   if (b.n > 0) b.sizes[b.n - 1] = heads;
@@ -106,7 +107,7 @@ static tl_Tensor *as_heads(tli_Chain *c, tl_Tensor *t, const Lead *lead, int64_t
   return TLI_STEP(c, tlo_reshape(expanded, (tl_Ints){4, four}));
 }
 
-/* Returns the mask as (batch or 1, heads or 1, queries or 1, keys). */
+/* Returns the mask with shape (batch or 1, heads or 1, queries or 1, keys). */
 static tl_Tensor *as_pairs(tli_Chain *c, tl_Tensor *mask, const Lead *lead, int64_t keys) {
   if (mask == NULL || (mask->ndim == 4 && lead->n <= 2 && mask->sizes[3] == keys)) return mask;
   int n = lead->n > 2 ? lead->n + 2 : 4, heads = n - 3;
@@ -136,7 +137,7 @@ static bool check_mask(const tl_Tensor *mask, const Lead *lead, int64_t queries,
                   tli_shape_str(lead->n + 2, sizes), tli_sizes_str(mask));
 }
 
-/* Computes the dimensions of the result before the last two. */
+/* Computes the leading dimensions (batch dimensions and heads) of the result. */
 static bool join_leads(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, bool gqa, Lead *lead) {
   int64_t heads = heads_of(query);
   *lead = lead_of(query);
@@ -150,13 +151,13 @@ static bool join_leads(tl_Tensor *query, tl_Tensor *key, tl_Tensor *value, bool 
 
 /* The operands of the attention kernel. */
 typedef struct Operands {
-  tl_Tensor *query, *key, *value, *mask; /* the operands, borrowed from a chain */
+  tl_Tensor *query, *key, *value, *mask; /* borrowed from a chain */
 } Operands;
 
 static Operands operands(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
                          tl_Tensor *mask, bool gqa, const Lead *lead) {
   int64_t heads = lead->n > 0 ? lead->sizes[lead->n - 1] : 1, few = heads_of(key);
-  /* without gqa, broadcasting lets one head serve all query heads */
+  /* several query heads share a key/value head; without gqa, this is ordinary broadcasting */
   bool shared = few == heads_of(value) && few > 0 && heads % few == 0;
   if (gqa && !shared) {
     key = repeat_heads(c, key, heads);
@@ -168,7 +169,7 @@ static Operands operands(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tens
                     as_pairs(c, mask, lead, key ? key->sizes[key->ndim - 2] : 0)};
 }
 
-/* Reserves dropout's random words. */
+/* Reserves the random words that dropout needs. */
 static bool draw(const Operands *o, double dropout, tli_Generator *generator, tli_Stretch *from) {
   const int64_t *n = o->query->sizes;
   int64_t words = n[0] * n[1] * n[2] * tli_words(o->key->sizes[2]);
@@ -176,8 +177,8 @@ static bool draw(const Operands *o, double dropout, tli_Generator *generator, tl
   return dropout == 0 || tli_generator_stretch(generator, tli_device(o->query), words, 4, from);
 }
 
-/* Chooses whether to use the kernel that stores no weights, according to torch.backends.cuda and
-** nn.attention.sdpa_kernel; fails if these exclude all implementations. */
+/* Sets *fused to whether to use the kernel that stores no weights, according to torch.backends.cuda
+** and nn.attention.sdpa_kernel. Fails if these settings exclude all implementations. */
 static bool choose(const tl_Tensor *query, bool *fused) {
   int64_t allowed = tli_setting(TL_SDP_BACKENDS);
   int64_t kernels = TL_SDP_FLASH | TL_SDP_EFFICIENT;

@@ -13,7 +13,7 @@ typedef struct Inputs {
   tl_Tensor *grad, *query, *key, *value, *mask, *result, *norm;
 } Inputs;
 
-/* Results in the operator's order: query, key, value, mask. */
+/* The indices of the gradients, in the order of the operator's results. */
 enum { QUERY, KEY, VALUE, MASK, GRADS };
 
 static bool zeros(tl_Tensor *t) { return t == NULL || tli_fill(t, tli_int(0)); }
@@ -28,7 +28,8 @@ static bool new_gradients(const Inputs *in, const bool *want, tl_Tensor **out) {
   return out[MASK] && zeros(out[MASK]);
 }
 
-/* Describes the rows of a gradient; `data` is NULL if the gradient is not wanted. */
+/* Describes the rows of a gradient for the kernel. A gradient that is not wanted has `data`
+** NULL. */
 static tlk_HeadRows rows_of(tl_Tensor *t) {
   if (t == NULL) return (tlk_HeadRows){.data = NULL};
   return (tlk_HeadRows){tli_data(t), t->strides[0], t->strides[1], t->strides[2]};
@@ -60,7 +61,7 @@ static bool fused(const Inputs *in, tlk_Attention a, const bool *want, tl_Tensor
 
 /* ---- in differentiable operators ---- */
 
-/* Sums a gradient over the query heads that share a key/value head. */
+/* Sums a gradient over each group of query heads that share a key/value head. */
 static tl_Tensor *gathered(tli_Chain *c, tl_Tensor *t, int64_t heads) {
   if (c->failed || t->sizes[1] == heads) return t;
   int64_t sizes[5] = {t->sizes[0], heads, t->sizes[1] / heads, t->sizes[2], t->sizes[3]};
@@ -80,7 +81,7 @@ static void composed(tli_Chain *c, const Inputs *in, const tlk_Attention *a, con
   tl_Tensor *key = tli_attention_spread(c, tli_attention_widened(c, in->key), a->heads);
   tl_Tensor *value = tli_attention_spread(c, tli_attention_widened(c, in->value), a->heads);
   tl_Tensor *weights = tli_attention_weights(c, in->mask, a, query, key), *used = weights;
-  /* `into` is the gradient of the weights after dropout */
+  /* `into` is the gradient of the dropped-out weights */
   tl_Tensor *into = chain_matmul(c, grad, chain_t(c, value));
   if (a->dropout > 0) {
     tl_Tensor *kept = tli_attention_kept(c, in->query, a);

@@ -6,20 +6,20 @@
 
 #include "ops/attention/attention_math.h"
 
-/* Converts half types to float32, in which scores and weights are computed. */
+/* Converts half types to float32, the dtype in which scores and weights are computed. */
 tl_Tensor *tli_attention_widened(tli_Chain *c, tl_Tensor *t) {
   return tli_is_half((tl_DType)t->dtype) ? TLI_STEP(c, tlo_to_dtype(t, TL_F32)) : t;
 }
 
-/* Repeats the heads of key or value until there are as many as the query has. */
+/* Repeats each head of a key or value until there are as many heads as in the query. */
 tl_Tensor *tli_attention_spread(tli_Chain *c, tl_Tensor *t, int64_t heads) {
   if (c->failed || t->sizes[1] == heads) return t;
   int64_t times = heads / t->sizes[1];
   return TLI_STEP(c, tlo_repeat_interleave(t, times, 1));
 }
 
-/* Returns a mask that is true where a query may not see a key; NULL if every query sees all
-** keys. */
+/* Returns a mask that is true for each pair of a query and a key that the query may not see.
+** Returns NULL if every query sees all keys. */
 static tl_Tensor *hidden_pairs(tli_Chain *c, tl_Tensor *mask, const tlk_Attention *a,
                                tl_Device device) {
   tl_Ints pairs = {2, (int64_t[]){a->queries, a->keys}};
@@ -29,8 +29,8 @@ static tl_Tensor *hidden_pairs(tli_Chain *c, tl_Tensor *mask, const tlk_Attentio
   return chain_with(c, tlo_eq, mask, -INFINITY);
 }
 
-/* Computes the weights without dropout. A query that sees no key gets finite scores, and in the end
-** weights of 0. */
+/* Computes the weights without dropout. The scores of a query that sees no key stay finite, and its
+** weights are set to 0 at the end. */
 tl_Tensor *tli_attention_weights(tli_Chain *c, tl_Tensor *mask, const tlk_Attention *a,
                                  tl_Tensor *query, tl_Tensor *key) {
   tl_Tensor *scores = chain_matmul(c, chain_scale(c, query, a->scale), chain_t(c, key));
@@ -47,7 +47,7 @@ tl_Tensor *tli_attention_weights(tli_Chain *c, tl_Tensor *mask, const tlk_Attent
   return chain_masked_fill(c, weights, blind, 0);
 }
 
-/* Computes the factors of dropout from the same random words as the kernel. */
+/* Computes dropout's factors from the same random words that the kernel uses. */
 tl_Tensor *tli_attention_kept(tli_Chain *c, const tl_Tensor *query, const tlk_Attention *a) {
   int64_t sizes[4] = {a->batch, a->heads, a->queries, tli_words(a->keys)};
   tl_Tensor *words = TLI_STEP(c, tli_empty(tli_attention_stat(query), tli_device(query), 4, sizes));

@@ -46,7 +46,7 @@ tl_Tensor *tlo_rotary_embedding(tl_Tensor *input, tl_Tensor *cos, tl_Tensor *sin
 
 /* ---- the recorded operator ---- */
 
-/* Returns views of the first and of the second features of all pairs. */
+/* Sets *a to a view of the first features of all pairs, and *b to a view of the second features. */
 static void cut_pairs(tli_Chain *c, const tl_Tensor *t, int64_t pairs, bool interleaved,
                       tl_Tensor **a, tl_Tensor **b) {
   int last = t->ndim - 1;
@@ -54,7 +54,7 @@ static void cut_pairs(tli_Chain *c, const tl_Tensor *t, int64_t pairs, bool inte
   *b = TLI_STEP(c, tli_cut(t, last, interleaved ? 1 : pairs, pairs, interleaved ? 2 : 1));
 }
 
-/* Copies the features that belong to no pair. */
+/* Copies the features from index `from` on, which belong to no pair. */
 static void copy_rest(tli_Chain *c, const tl_Tensor *out, const tl_Tensor *in, int64_t from) {
   int last = in->ndim - 1;
   int64_t n = in->sizes[last] - from;
@@ -80,7 +80,8 @@ tl_Tensor *tli_op_rotate_pairs(tl_Tensor *input, tl_Tensor *cos, tl_Tensor *sin,
 
 /* ---- the gradient ---- */
 
-/* Returns the first and second features of pairs in `dtype`, differentiably. */
+/* Sets *a to the first features of all pairs and *b to the second features, converted to `dtype`.
+** Derivatives are recorded. */
 static void narrow_pairs(tli_Chain *c, tl_Tensor *t, int64_t pairs, bool interleaved,
                          tl_DType dtype, tl_Tensor **a, tl_Tensor **b) {
   int64_t step = interleaved ? 2 : 1, first = interleaved ? 1 : pairs;

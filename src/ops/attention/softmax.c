@@ -86,7 +86,7 @@ tl_Tensor *tli_op_log_softmax_backward(tl_Tensor *grad_output, tl_Tensor *output
 
 /* ---- gumbel_softmax ---- */
 
-/* Returns (logits + Gumbel noise) / tau; the noise is -log of exponential numbers. */
+/* Returns (logits + Gumbel noise) / tau. The noise is -log of exponentially distributed numbers. */
 static tl_Tensor *gumbel_logits(tl_Tensor *logits, double tau, tli_Generator *generator) {
   tl_Tensor *drawn = tli_empty_like(logits, (tl_DType)logits->dtype);
   tl_Tensor *divisor = drawn ? tli_number(tli_float(tau)) : NULL;
@@ -99,8 +99,8 @@ static tl_Tensor *gumbel_logits(tl_Tensor *logits, double tau, tli_Generator *ge
   return result;
 }
 
-/* Returns a one-hot tensor at soft's largest elements with soft's gradient: the value of (hard
-** - detached soft) + soft is exactly hard. */
+/* Returns a tensor that is 1 at the largest elements of `soft` along dim and 0 elsewhere, with the
+** gradient of `soft`. The value of (hard - detached soft) + soft is exactly hard. */
 static tl_Tensor *harden(tl_Tensor *soft, int64_t dim) {
   tl_Tensor *t[5] = {tlo_detach(soft)};
   tl_Tensor *result = NULL;
@@ -115,7 +115,7 @@ static tl_Tensor *harden(tl_Tensor *soft, int64_t dim) {
 
 tl_Tensor *tlo_gumbel_softmax(tl_Tensor *logits, double tau, bool hard, double eps, int64_t dim,
                               tli_Generator *generator) {
-  (void)eps; /* eps is ignored, as in PyTorch */
+  (void)eps; /* as in PyTorch, eps has no effect */
   if (!tli_is_float((tl_DType)logits->dtype))
     return tli_fail_null(TL_EDTYPE, "gumbel_softmax: expected a floating tensor, got %s",
                          tl_dtype_name((tl_DType)logits->dtype));

@@ -1,7 +1,7 @@
 /*
-** conv.c - convolutions. Convolutions of any number of dimensions call one operator with lists of
-** sizes, which makes one kernel call over three dimensions. A transposed convolution is the
-** gradient of a plain one with respect to its input.
+** conv.c - convolutions. Convolutions with any number of dimensions call one operator, which takes
+** lists of sizes and runs one kernel over three dimensions. A transposed convolution is the
+** gradient of a plain convolution with respect to the input.
 */
 #include <string.h>
 
@@ -65,7 +65,8 @@ static bool check_operands(const char *op, tl_Tensor *input, tl_Tensor *weight, 
   return tli_same_device_all(op, all, bias ? 3 : 2);
 }
 
-/* Computes the sizes of the result; they must be at least 1, or 0 for a transposed convolution. */
+/* Computes the sizes of the result. They must be at least 1; for a transposed convolution, 0 is
+** allowed as well. */
 static bool result_sizes(const char *op, const tl_Tensor *input, const tl_Tensor *weight, int n,
                          const Options *o, int64_t *sizes) {
   const int64_t *in = input->sizes + input->ndim - n;
@@ -95,8 +96,8 @@ static bool result_sizes(const char *op, const tl_Tensor *input, const tl_Tensor
   return true;
 }
 
-/* Describes the convolution for the kernel: the windows slide over `large` (batch, channels,
-** ...), and `small` has one element for each window. */
+/* Describes the convolution for the kernel. The windows slide over `large` (batch, channels, ...),
+** and `small` has one element for each window. */
 static tlk_Conv kernel_call(const tl_Tensor *large, const tl_Tensor *small, const tl_Tensor *weight,
                             const Options *o) {
   int n = weight->ndim - 2;
@@ -118,14 +119,15 @@ static tlk_Conv kernel_call(const tl_Tensor *large, const tl_Tensor *small, cons
   return c;
 }
 
-/* Returns channels-last if input or weight has that format and the back end supports it. */
+/* Returns the channels-last format of the input or the weight, if one of them has such a format and
+** the back end supports it. Otherwise returns TLI_ROW_MAJOR. */
 static tli_Format format_of(const tl_Tensor *input, const tl_Tensor *weight) {
   if (!tli_backend(tli_device(input))->conv_channels_last) return TLI_ROW_MAJOR;
   tli_Format format = tli_format_of(input);
   return format == TLI_ROW_MAJOR ? tli_format_of(weight) : format;
 }
 
-/* Returns t without gaps in the given dtype and format: t itself or a copy. */
+/* Returns t in the given dtype and memory format, without gaps: t itself or a copy. */
 static tl_Tensor *lay(tl_Tensor *t, tl_DType dtype, tli_Format format) {
   if (format == TLI_ROW_MAJOR) return tli_contiguous_as(t, dtype);
   if (t->dtype == dtype && tli_lies(t, format)) return tli_retain(t);
@@ -149,7 +151,7 @@ static Options options_of(int n, tl_Ints stride, tl_Ints padding, tl_Ints dilati
 
 /* ---- the operator ---- */
 
-/* Adds a bias (C), viewed as (1, C, 1, ...), in place to a new result. */
+/* Adds a bias (C) to a new result in place. The bias is viewed as (1, C, 1, ...). */
 static bool add_bias(tl_Tensor *result, tl_Tensor *bias) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   for (int d = 0; d < result->ndim; d++) {
@@ -176,7 +178,7 @@ static bool run_forward(const Options *o, tl_Tensor *input, tl_Tensor *weight, t
   return bias == NULL || add_bias(result, bias);
 }
 
-/* Runs a convolution. input is (N, C, ...); the lists have one number for each dimension. */
+/* Runs a convolution. `input` is (N, C, ...), and each list has one number for each dimension. */
 tl_Tensor *tli_op_convolution(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias, tl_Ints stride,
                               tl_Ints padding, tl_Ints dilation, bool transposed,
                               tl_Ints output_padding, int64_t groups) {
@@ -235,7 +237,7 @@ static tl_Tensor *gradient_of_weight(const Options *o, tl_Tensor *grad, tl_Tenso
   return NULL;
 }
 
-/* Makes *t row-major. */
+/* Replaces *t by a row-major tensor of the given dtype. */
 static bool relay(tl_Tensor **t, tl_DType dtype) {
   tl_Tensor *rows = tli_contiguous_as(*t, dtype);
   tli_release(*t);
@@ -263,10 +265,10 @@ bool tli_op_convolution_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Te
   if (ok && want_input) ok = (out[0] = gradient_of_input(&o, t[0], t[1], t[2])) != NULL;
   if (ok && want_weight) ok = (out[1] = gradient_of_weight(&o, t[0], t[1], t[2])) != NULL;
   if (ok && want_weight && tli_format_of(weight) == TLI_ROW_MAJOR)
-    /* both in one memory order, because an optimizer reads weight and gradient together */
+    /* weight and gradient have the same memory order, because an optimizer reads both together */
     ok = relay(&out[1], dtype);
   if (ok && want_bias) {
-    /* the gradient gets a node later, so it must have no history of its own */
+    /* the gradient must not record its own history, because its node is attached later */
     bool mode = tli_set_grad_mode(false);
     ok = (out[2] = gradient_of_bias(t[0])) != NULL;
     tli_set_grad_mode(mode);
@@ -276,7 +278,7 @@ bool tli_op_convolution_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Te
   return ok;
 }
 
-/* Adds term, which is stolen, to *sum; either may be NULL. */
+/* Adds `term` to *sum and steals it. `term` and *sum may be NULL. */
 static bool accumulate(tl_Tensor **sum, tl_Tensor *term) {
   if (term == NULL) return false;
   if (*sum == NULL) {
@@ -290,7 +292,7 @@ static bool accumulate(tl_Tensor **sum, tl_Tensor *term) {
   return both != NULL;
 }
 
-/* Expands a bias (C) to grad_output's (N, C, ...). */
+/* Expands a bias (C) to the shape of grad_output (N, C, ...). */
 static tl_Tensor *bias_spread(tl_Tensor *bias, tl_Tensor *grad_output) {
   int64_t sizes[TL_MAX_DIMS];
   for (int d = 0; d < grad_output->ndim; d++) sizes[d] = d == 1 ? bias->sizes[0] : 1;
@@ -301,9 +303,9 @@ static tl_Tensor *bias_spread(tl_Tensor *bias, tl_Tensor *grad_output) {
   return wide;
 }
 
-/* The derivative of convolution_backward. Every gradient is bilinear in two of grad_output,
-** input and weight, so each term is a convolution or one of its gradients, with the incoming
-** gradient in place of the third. */
+/* Computes the derivative of convolution_backward. Each gradient is bilinear in two of the three
+** tensors grad_output, input and weight. Each term is therefore a convolution, or a gradient of
+** one, in which the incoming gradient replaces the third tensor. */
 bool tlo_convolution_second(tl_Tensor *into_input, tl_Tensor *into_weight, tl_Tensor *into_bias,
                             tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *weight,
                             tl_Ints stride, tl_Ints padding, tl_Ints dilation, bool transposed,
@@ -334,7 +336,6 @@ bool tlo_convolution_second(tl_Tensor *into_input, tl_Tensor *into_weight, tl_Te
 
 /* ---- conv1d, conv2d, ... ---- */
 
-/* Checks the arguments, adds a batch dimension to an input without one, and calls the operator. */
 /* Convolves integers in float64, where every sum up to 2^53 is exact. */
 static tl_Tensor *convolve_whole(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias, int n,
                                  const Options *o) {
@@ -356,7 +357,8 @@ static tl_Tensor *convolve_whole(tl_Tensor *input, tl_Tensor *weight, tl_Tensor 
 ** block: the output's real part is re times the input's real part minus im times the imaginary
 ** one, its imaginary part im times the real and re times the imaginary one. */
 
-/* Returns the parts of t, of shape (sizes of t's first k dimensions with the k-th doubled, rest). */
+/* Returns the real and imaginary parts of t as separate channels. The result has t's shape, except
+** that dimension k - 1 is twice as large. */
 static tl_Tensor *channel_parts(tli_Chain *c, tl_Tensor *t, int k) {
   int64_t sizes[TL_MAX_DIMS];
   tl_Tensor *pairs = TLI_STEP(c, tlo_view_as_real(t));
@@ -366,8 +368,9 @@ static tl_Tensor *channel_parts(tli_Chain *c, tl_Tensor *t, int k) {
   return TLI_STEP(c, tlo_reshape(moved, (tl_Ints){t->ndim, sizes}));
 }
 
-/* Returns the weight's blocks: the first two dimensions are doubled. The first one belongs to
-** outputs, or, if transposed, to inputs. */
+/* Returns the weight's blocks, in which the first two dimensions are twice as large as in the
+** weight. The first dimension belongs to the outputs or, for a transposed convolution, to the
+** inputs. */
 static tl_Tensor *weight_blocks(tli_Chain *c, tl_Tensor *weight, bool transposed) {
   int64_t sizes[TL_MAX_DIMS];
   tl_Tensor *re = TLI_STEP(c, tlo_real(weight)), *im = TLI_STEP(c, tlo_imag(weight));
@@ -398,10 +401,11 @@ static tl_Tensor *convolve_complex(tl_Tensor *input, tl_Tensor *weight, tl_Tenso
   tl_Tensor *pairs =
       TLI_STEP(&c, tlo_movedim(apart, (tl_Ints){1, (int64_t[]){2}}, (tl_Ints){1, (int64_t[]){-1}}));
   tl_Tensor *result = tli_chain_end(&c, TLI_STEP(&c, tlo_complex_of_pairs(pairs)));
-  tli_entitle(result, "Add", count); /* names the node as PyTorch does */
+  tli_entitle(result, "Add", count); /* gives the node PyTorch's name */
   return result;
 }
 
+/* Checks the arguments, adds a batch dimension to an input without one, and calls the operator. */
 static tl_Tensor *convolve(const char *op, int n, tl_Tensor *input, tl_Tensor *weight,
                            tl_Tensor *bias, tl_Ints stride, tl_Ints padding, tl_Ints dilation,
                            bool transposed, tl_Ints output_padding, int64_t groups) {
@@ -430,12 +434,13 @@ static tl_Tensor *convolve(const char *op, int n, tl_Tensor *input, tl_Tensor *w
   if (!single || result == NULL) return result;
   tl_Tensor *one = tlo_select(result, 0, 0);
   tli_release(result);
-  tli_entitle(one, "Squeeze", count); /* names the node as PyTorch does */
+  tli_entitle(one, "Squeeze", count); /* gives the node PyTorch's name */
   return one;
 }
 
-/* Computes the padding that keeps the size: dilation * (kernel - 1) in total, with the larger
-** half at the end. If the halves differ, pads a copy of the input. */
+/* Computes the padding that keeps the size. In total it is dilation * (kernel - 1) for each
+** dimension, with the larger half at the end. If the halves differ, the function pads a copy of the
+** input. */
 static tl_Tensor *pad_for_same(const char *op, int n, tl_Tensor *input, tl_Tensor *weight,
                                tl_Ints stride, tl_Ints dilation, int64_t *padding) {
   int64_t step[3], gap[3], around[6];

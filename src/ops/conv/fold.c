@@ -12,7 +12,7 @@ typedef struct Columns {
   int64_t batch, channels;
 } Columns;
 
-/* Describes the windows of an image. size is (N, C, H, W). */
+/* Describes the windows of an image. `size` is (N, C, H, W). */
 static bool columns_of(const char *op, tl_Ints size, tl_Ints kernel, tl_Ints dilation,
                        tl_Ints padding, tl_Ints stride, Columns *c) {
   c->batch = size.v[0];

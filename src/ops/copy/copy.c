@@ -1,6 +1,6 @@
 /*
-** copy.c - copies of tensors: to another dtype, device or memory order, over another tensor, and
-** without history.
+** copy.c - copies of tensors: in another dtype, on another device, in another memory order, to an
+** existing tensor, and without history.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -22,7 +22,7 @@ tl_Tensor *tli_op_to_row_major(tl_Tensor *self) {
 
 tl_Tensor *tlo_detach(tl_Tensor *self) { return tli_detached(self); }
 
-/* Broadcasts self to `to`'s sizes. */
+/* Broadcasts self to the sizes of `to`. */
 static tl_Tensor *broadcast(const char *op, const tl_Tensor *self, const tl_Tensor *to) {
   if (!tli_expandable(self->ndim, self->sizes, to->ndim, to->sizes))
     return tli_fail_null(TL_ESHAPE, "%s: a tensor of shape %s does not fit self of shape %s", op,
@@ -34,13 +34,14 @@ static tl_Tensor *broadcast(const char *op, const tl_Tensor *self, const tl_Tens
   return tli_alias(self, to->ndim, to->sizes, strides, self->offset);
 }
 
-/* Returns whether a copy can move the bytes unchanged. */
+/* Returns whether copying a to b only requires moving bytes. */
 static bool alike(const tl_Tensor *a, const tl_Tensor *b) {
   return a->dtype == b->dtype && tli_same_sizes(a, b) && tli_contiguous(a) && tli_contiguous(b);
 }
 
-/* Implicit conversions to real numbers are refused, as by the other operators that store values;
-** PyTorch warns. To bool means other than 0, which loses nothing. */
+/* Copies src to self. Like all operators that store values, this one refuses an implicit conversion
+** from complex to real numbers; PyTorch only warns. Conversion to bool is allowed, because it tests
+** whether the complex number differs from 0. */
 bool tli_op_copy_(tl_Tensor *self, tl_Tensor *src, bool non_blocking) {
   if (self->dtype != TL_BOOL) TL_TRY(tli_check_complex_values("copy_", src, (tl_DType)self->dtype));
   bool moves = !tli_same_device(tli_device(self), tli_device(src));
@@ -49,7 +50,8 @@ bool tli_op_copy_(tl_Tensor *self, tl_Tensor *src, bool non_blocking) {
   if (!tli_same_sizes(self, src)) src = TLI_STEP(&c, broadcast("copy_", src, self));
   if (!c.failed && tli_clashes(self, src)) {
     src = TLI_STEP(&c, tli_op_to_row_major(src));
-  } else if (moves) { /* a copy to the host must be complete before its elements are read again */
+  } else if (moves) {
+    /* a copy to the host must be synchronous, because its elements are read again below */
     bool async = non_blocking && tli_device(self).type != TL_CPU;
     src = TLI_STEP(&c, tli_moved(src, tli_device(self), async));
   }
@@ -68,7 +70,7 @@ tl_Tensor *tli_op_to_dtype(tl_Tensor *self, tl_DType dtype) {
   return copy;
 }
 
-/* Copies to another device, and keeps the order of dimensions in memory, as clone does. */
+/* Copies to another device. Like clone, keeps the order of dimensions in memory. */
 tl_Tensor *tli_op_move(tl_Tensor *self, tl_Device device, bool non_blocking) {
   if (device.type == TL_META) return tli_on_meta(self);
   tl_Tensor *dense = tli_dense(self) ? tli_retain(self) : tli_op_clone(self);
@@ -85,7 +87,8 @@ void tli_warn_discarding(const tl_Tensor *self, tl_DType dtype) {
     warn("casting complex values to real discards the imaginary part");
 }
 
-/* Converts the dtype on the device where fewer bytes must be moved. */
+/* Converts self to a dtype and a device. The dtype is converted on whichever device makes the
+** transfer smaller. */
 static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, bool async,
                           bool copy) {
   if (dtype == TL_NODTYPE) dtype = (tl_DType)self->dtype;
@@ -98,7 +101,7 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
   tli_warn_discarding(self, dtype);
   if (!moves) return tlo_to_dtype(self, dtype);
   bool first = device.type != TL_META && tli_dtype_bytes[dtype] <= tli_dtype_bytes[self->dtype];
-  /* an asynchronous copy would let the host convert data that has not arrived */
+  /* after an asynchronous copy, the host might convert data that has not arrived yet */
   async = async && (first || device.type != TL_CPU);
   tl_Tensor *half_way = first ? tlo_to_dtype(self, dtype) : tlo_move(self, device, async);
   tl_Tensor *result = NULL;
@@ -107,15 +110,15 @@ static tl_Tensor *convert(tl_Tensor *self, tl_DType dtype, tl_Device device, boo
   return result;
 }
 
-/* Converts a tensor to another memory order and dtype; uses convert if memory_format is the order
-** that self has. */
+/* Converts a tensor to another dtype, device and memory format. If the tensor already has that
+** memory format, the function only calls `convert`. */
 static tl_Tensor *convert_to(const char *op, tl_Tensor *self, tl_DType dtype, tl_Device device,
                              bool async, bool copy, const char *memory_format) {
   if (memory_format == NULL) return convert(self, dtype, device, async, copy);
   tli_Format format;
   TL_TRY_NULL(tli_read_format(op, memory_format, self->ndim, &format));
   bool keeps = format == TLI_PRESERVE || format == tli_format_of(self);
-  /* the host reorders a copy that must have arrived, so the copy is not asynchronous */
+  /* the host reorders the copy, so the transfer must be synchronous */
   async = async && (format == TLI_PRESERVE || device.type != TL_CPU);
   tli_Chain c = {0};
   tl_Tensor *result = TLI_STEP(&c, convert(self, dtype, device, async, copy && keeps));
@@ -192,8 +195,8 @@ tl_Tensor *tlo_type_as(tl_Tensor *self, tl_Tensor *other) {
 
 /* ---- another shape in place ---- */
 
-/* Gives self new memory of `bytes` with the old contents at the beginning. The version number
-** continues, so a node that saved self notices the change. */
+/* Gives self new memory of `bytes` bytes that begins with the old contents. The version counter
+** continues, so a node that has saved self notices the change. */
 static bool grow(tl_Tensor *self, int64_t bytes) {
   tl_Storage *old = self->storage;
   tl_Storage *storage = tli_storage_new(old->device, bytes);
@@ -214,7 +217,7 @@ static bool grow(tl_Tensor *self, int64_t bytes) {
   return true;
 }
 
-/* In deterministic mode, fills the elements from index `from` on, which have never been written. */
+/* In deterministic mode, fills all elements from index `from` on. They have never been written. */
 static bool settle_new_part(tl_Tensor *self, int64_t from) {
   int64_t n = self->numel - from, stride = 1;
   tl_Tensor *part = tli_alias(self, 1, &n, &stride, self->offset + from);

@@ -28,7 +28,7 @@ bool tli_read_format(const char *op, const char *name, int ndim, tli_Format *for
                   name, dims, ndim);
 }
 
-/* Returns the k-th dimension, counted from the innermost. */
+/* Returns the dimension that is k-th in memory, counted from the innermost one. */
 static int dim_at(tli_Format format, int ndim, int k) {
   if (format < TLI_CHANNELS_LAST) return ndim - 1 - k;
   return k == 0 ? 1 : k == ndim - 1 ? 0 : ndim - k;
@@ -46,7 +46,7 @@ bool tli_lies(const tl_Tensor *t, tli_Format format) {
   return true;
 }
 
-/* Returns the memory format that strides suggest, by the rule of PyTorch's
+/* Returns the memory format that t's strides suggest. The rule is that of PyTorch's
 ** is_channels_last_strides_2d: strides ascend from the channels outwards. If sizes of 1 leave the
 ** order ambiguous, the format is row-major. */
 tli_Format tli_format_of(const tl_Tensor *t) {
@@ -96,7 +96,7 @@ tl_Tensor *tli_follow(tl_Tensor *steals, const tl_Tensor *input) {
   tli_Format format = tli_format_of(input);
   if (format == TLI_ROW_MAJOR || tli_format_of(steals) == format) return steals;
   if (tli_lies(steals, format)) {
-    /* with one channel, or one element per channel, both formats share the layout */
+    /* with one channel, or one element per channel, both formats have the same memory layout */
     set_strides(steals, format);
     return steals;
   }
@@ -117,7 +117,7 @@ tl_Tensor *tli_op_laid_out(tl_Tensor *self, int64_t format) {
 
 bool tlo_is_contiguous(tl_Tensor *self, const char *memory_format, bool *out) {
   tli_Format format;
-  /* a tensor with another number of dimensions does not have this format */
+  /* a tensor with a different number of dimensions does not have the format */
   TL_TRY(tli_read_format("is_contiguous", memory_format,
                          strcmp(memory_format, names[2]) == 0   ? 4
                          : strcmp(memory_format, names[3]) == 0 ? 5

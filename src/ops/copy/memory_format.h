@@ -1,8 +1,8 @@
 /*
-** memory_format.h - the order of dimensions in memory, by PyTorch's names: row-major
-** ("contiguous_format"), or with the channels innermost, then the last dimension and so on, and
-** the batch outermost ("channels_last" for (N, C, H, W), "channels_last_3d" for (N, C, D, H,
-** W)).
+** memory_format.h - the order of dimensions in memory, by PyTorch's names. The row-major order is
+** "contiguous_format". In the channels-last orders the channels are innermost, followed by the last
+** dimension and so on, and the batch is outermost: "channels_last" for (N, C, H, W),
+** "channels_last_3d" for (N, C, D, H, W).
 */
 #ifndef TLI_OPS_MEMORY_FORMAT_H
 #define TLI_OPS_MEMORY_FORMAT_H
@@ -16,29 +16,29 @@ typedef enum tli_Format {
   TLI_CHANNELS_LAST_3D
 } tli_Format;
 
-/* Finds the format of a name, or PRESERVE if the name is NULL. Fails if tensors of ndim dimensions
-** cannot have the format. */
+/* Finds the memory format with a given name; the format is TLI_PRESERVE if the name is NULL. Fails
+** if tensors of ndim dimensions cannot have the format. */
 bool tli_read_format(const char *op, const char *name, int ndim, tli_Format *format) TL_MUSTCHECK;
 
-/* Returns whether t is dense in that format; PRESERVE means row-major. */
+/* Returns whether t is dense in the given format. TLI_PRESERVE counts as row-major. */
 bool tli_lies(const tl_Tensor *t, tli_Format format);
 
-/* Returns the format that t's strides suggest, as PyTorch reads strides: a channels-last format,
-** even for a tensor with gaps, or ROW_MAJOR. */
+/* Returns the memory format that t's strides suggest, by PyTorch's rule: a channels-last format,
+** which a tensor with gaps can have as well, or TLI_ROW_MAJOR. */
 tli_Format tli_format_of(const tl_Tensor *t);
 
-/* Returns a new tensor in a format other than PRESERVE. */
+/* Returns a new tensor in the given format, which must not be TLI_PRESERVE. */
 tl_Tensor *tli_empty_format(tli_Format format, tl_DType dtype, tl_Device device, int ndim,
                             const int64_t *sizes) TL_MUSTCHECK;
 
-/* Returns a new tensor as tli_empty_like does, with another dtype, device or format if the call
-** gives one. */
+/* Returns a new tensor like tli_empty_like. The call may specify another dtype, device or
+** format. */
 tl_Tensor *tli_new_like(const char *op, tl_Tensor *self, tl_DType dtype, tl_Device device,
                         const char *memory_format) TL_MUSTCHECK;
 
-/* Returns a result in the channels-last format of its input, or unchanged if the input is
-** row-major. If the memory fits both orders, only the strides change, in place: `steals` must be
-** the caller's own tensor or the input itself. Returns NULL for NULL. */
+/* Returns `steals` in the channels-last format of `input`, or unchanged if `input` is row-major. If
+** the memory layout fits both formats, only the strides of `steals` change, in place. Therefore
+** `steals` must be the caller's own tensor or the input itself. Returns NULL for NULL. */
 tl_Tensor *tli_follow(tl_Tensor *steals, const tl_Tensor *input) TL_MUSTCHECK;
 
 #endif

@@ -1,6 +1,6 @@
 /*
-** creation.c - tensors from sizes and numbers. These functions check sizes, so that messages name
-** the operator; three kernels write the contents: fill, iota, linspace.
+** creation.c - tensors from sizes and numbers. The functions check the sizes themselves, so that
+** messages name the operator. Three kernels write the contents: fill, iota, linspace.
 */
 #include <math.h>
 
@@ -9,7 +9,7 @@
 
 /* ---- one value everywhere ---- */
 
-/* Fills t with a value; steals t and passes NULL on. */
+/* Fills t with a value and returns it. Steals t; returns NULL for NULL. */
 static tl_Tensor *filled(const char *op, tl_Tensor *t, tl_Scalar value) {
   if (t == NULL) return NULL;
   if (tli_check_holds(op, value, (tl_DType)t->dtype) && tli_fill(t, value)) return t;
@@ -17,7 +17,8 @@ static tl_Tensor *filled(const char *op, tl_Tensor *t, tl_Scalar value) {
   return NULL;
 }
 
-/* Fills uninitialised memory in deterministic mode; steals t and passes NULL on. */
+/* Fills uninitialised memory in deterministic mode and returns t. Steals t; returns NULL for
+** NULL. */
 static tl_Tensor *settled(tl_Tensor *t) {
   if (t == NULL || tli_fill_uninitialized(t)) return t;
   tli_release(t);
@@ -76,8 +77,8 @@ tl_Tensor *tlo_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) {
   return filled("scalar_tensor", tli_new("scalar_tensor", (tl_Ints){0, NULL}, dtype, device), s);
 }
 
-/* Returns an uninitialised tensor of the given size. Unless given, the dtype and device are
-** self's. */
+/* Returns an uninitialised tensor of the given size. An absent dtype or device is taken from
+** self. */
 static tl_Tensor *new_from(const char *op, tl_Tensor *self, tl_Ints size, tl_DType dtype,
                            tl_Device device) {
   return tli_new(op, size, dtype == TL_NODTYPE ? (tl_DType)self->dtype : dtype,
@@ -141,7 +142,8 @@ static bool check_ends(const char *op, tl_Scalar start, tl_Scalar end, tl_Scalar
   return tli_fail(TL_EARG, "%s: a step of %g does not lead from %g to %g", op, by, from, to);
 }
 
-/* Counts the integers start, start + step, ... before end; their distance may overflow int64. */
+/* Counts the integers start, start + step, ... that come before `end`. The distance between start
+** and end may overflow int64. */
 static int64_t count_whole(int64_t start, int64_t end, int64_t step) {
   uint64_t distance = step > 0 ? (uint64_t)end - (uint64_t)start : (uint64_t)start - (uint64_t)end;
   uint64_t by = step > 0 ? (uint64_t)step : 0 - (uint64_t)step;
@@ -166,8 +168,8 @@ static tl_Scalar whole(tl_Scalar s) { return tli_int(tli_to_int(s)); }
 
 static bool is_integer(tl_DType dtype) { return tli_dtype_category(dtype) == TLI_INT; }
 
-/* Makes the numbers of arange. They are counted first; for an integer dtype, start and step are
-** truncated afterwards, as in PyTorch, so numbers may repeat. */
+/* Creates the numbers of arange. Their count is computed first. As in PyTorch, for an integer dtype
+** start and step are truncated only after that, so numbers may repeat. */
 tl_Tensor *tlo_arange(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType dtype,
                       tl_Device device) {
   if (!tli_given(end_)) {
@@ -208,7 +210,7 @@ tl_Tensor *tlo_range(tl_Scalar start, tl_Scalar end_, tl_Scalar step, tl_DType d
 static tl_Tensor *spaced(const char *op, tl_Scalar start, tl_Scalar end, int64_t steps,
                          tl_DType dtype, tl_Device device);
 
-/* Returns complex numbers whose parts are evenly spaced. */
+/* Returns complex numbers whose real and imaginary parts are each evenly spaced. */
 static tl_Tensor *spaced_complex(const char *op, tl_Scalar start, tl_Scalar end, int64_t steps,
                                  tl_DType dtype, tl_Device device) {
   if (dtype == TL_NODTYPE) dtype = tli_complex_dtype(tli_default_dtype());
@@ -284,7 +286,7 @@ tl_Tensor *tlo_eye(int64_t n, int64_t m, tl_DType dtype, tl_Device device) {
   return NULL;
 }
 
-/* Fills one diagonal, beginning at `row` of the first dimension. */
+/* Fills the diagonal that begins at index `row` of the first dimension. */
 static bool fill_line(tl_Tensor *self, int64_t row, tl_Scalar value) {
   int64_t length = self->sizes[0] - row, step = 0;
   for (int d = 0; d < self->ndim; d++) {

@@ -1,6 +1,6 @@
 /*
-** fft.c - discrete Fourier transforms. Functions of torch.fft read their arguments into Axes, give
-** the input its dtype and sizes, and call the three operators that transform.
+** fft.c - discrete Fourier transforms. The functions of torch.fft parse their arguments into Axes,
+** convert the input's dtype and sizes, and call the three operators that transform.
 */
 #include <math.h>
 #include <string.h>
@@ -12,14 +12,15 @@
 static bool run(tlk_FftKind kind, tl_Tensor *in, tl_Tensor *out, int d, bool inverse,
                 double scale) {
   if (in->numel == 0 || out->numel == 0) return true;
-  const tl_Tensor *whole = kind == TLK_FFT_TO_REAL ? out : in; /* the tensor with whole lines */
+  /* the operand that is not halved along the transformed dimension */
+  const tl_Tensor *whole = kind == TLK_FFT_TO_REAL ? out : in;
   tli_Along along = tli_along(whole, d);
   return TLI_RUN(tli_device(in), fft, .kind = kind, .inverse = inverse, .out = tli_array(out),
                  .in = tli_array(in), .outer = along.outer, .n = along.n, .inner = along.inner,
                  .scale = scale);
 }
 
-/* Transforms the dimensions one after the other, all but the first in place. */
+/* Transforms the dimensions one after the other. All transforms except the first work in place. */
 tl_Tensor *tli_op_fft_c2c(tl_Tensor *self, tl_Ints dim, int64_t sign, double scale) {
   tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
   tl_Tensor *out =
@@ -43,8 +44,8 @@ tl_Tensor *tli_op_fft_real(tl_Tensor *self, tl_Ints dim, int64_t sign, double sc
   return result;
 }
 
-/* Runs a transform between real and complex numbers along the last dimension, to which d moves;
-** n is the result's size there. */
+/* Runs a transform between real and complex numbers along `dim`, which is moved to the end for the
+** kernel. n is the result's size along that dimension. */
 static tl_Tensor *run_last(tlk_FftKind kind, tl_Tensor *self, int64_t dim, int64_t n,
                            tl_DType dtype, double scale) {
   int d = tli_dim(kind == TLK_FFT_TO_REAL ? "irfft" : "rfft", dim, self->ndim);
@@ -78,8 +79,8 @@ tl_Tensor *tli_op_fft_c2r(tl_Tensor *self, int64_t dim, int64_t n, double scale)
 
 /* ---- gradients ---- */
 
-/* Multiplies the elements of half a line that stand for two elements of the whole line: all but
-** those at 0 and at n / 2. */
+/* Multiplies those elements of a half line that represent two elements of the whole line by
+** `factor`. These are all elements except those at 0 and n / 2. */
 static tl_Tensor *weigh_pairs(tl_Tensor *half, int64_t dim, int64_t n, double factor) {
   int d = tli_dim("rfft", dim, half->ndim);
   if (d < 0) return NULL;
@@ -105,8 +106,9 @@ tl_Tensor *tlo_fft_real_backward(tl_Tensor *grad, tl_Ints dim, int64_t sign, dou
   return tli_chain_end(&c, TLI_STEP(&c, tlo_real(back)));
 }
 
-/* Returns the real part of the inverse transform of the gradient after padding it with zeros. It is
-** computed as a transform of half a line, in which each pair counts twice. */
+/* Computes the gradient of a real-to-complex transform: the real part of the inverse transform of
+** the zero-padded gradient. A transform of the half line computes the same, but counts each pair of
+** elements twice; therefore the pairs are halved first. */
 tl_Tensor *tlo_fft_r2c_backward(tl_Tensor *grad, tl_Ints sizes, int64_t dim, double scale) {
   tli_Chain c = {0};
   int d = tli_dim("rfft", dim, grad->ndim);
@@ -133,8 +135,8 @@ typedef struct Axes {
   double scale;
 } Axes;
 
-/* Sets *scale as `norm` asks; `inverse` says whether the transform's name is that of an inverse,
-** `count` is the number of elements of a signal. */
+/* Sets *scale according to `norm`. `inverse` says whether the function is one of torch.fft's
+** inverse transforms. `count` is the number of elements of a signal. */
 static bool read_norm(const char *op, const char *norm, bool inverse, double count, double *scale) {
   if (norm == NULL) norm = "backward";
   if (strcmp(norm, "ortho") == 0)
@@ -172,11 +174,12 @@ static bool read_dims(Axes *a, const tl_Tensor *input, tl_Ints s, tl_Ints dim) {
   return true;
 }
 
-/* Reads the arguments. With `half`, the last dimension holds the first half of a Hermitian line. */
+/* Parses the arguments into *a. With `half`, the last dimension holds the first half of a Hermitian
+** line. */
 static bool read_axes(Axes *a, const char *op, const tl_Tensor *input, tl_Ints s, tl_Ints dim,
                       const char *norm, bool inverse, bool half) {
   *a = (Axes){.op = op};
-  if (s.n == 0) s = TLI_NOINTS; /* an empty table of options looks like an empty list */
+  if (s.n == 0) s = TLI_NOINTS; /* an empty options table looks like an empty list */
   TL_TRY(read_dims(a, input, s, dim));
   double count = 1;
   for (int64_t i = 0; i < a->n; i++) {
@@ -193,14 +196,14 @@ static bool read_axes(Axes *a, const char *op, const tl_Tensor *input, tl_Ints s
   return read_norm(op, norm, inverse, count, &a->scale);
 }
 
-/* Converts the input to a dtype that can be transformed; to a complex one if `complex`. */
+/* Converts the input to a dtype that can be transformed. With `complex`, that dtype is complex. */
 static tl_Tensor *chain_numbers(tli_Chain *c, tl_Tensor *input, bool complex) {
   tl_DType dtype = tli_floating_dtype(input);
   if (tli_is_half(dtype)) dtype = TL_F32;
   return chain_to(c, input, complex ? tli_complex_dtype(dtype) : dtype);
 }
 
-/* Cuts the dimensions of the signal, or fills them with zeros, to their sizes. */
+/* Crops or zero-pads the dimensions of the signal to their sizes in `a`. */
 static tl_Tensor *chain_resized(tli_Chain *c, tl_Tensor *t, const Axes *a, bool half) {
   if (c->failed) return NULL;
   int64_t pad[2 * TL_MAX_DIMS] = {0};
@@ -234,7 +237,8 @@ static bool check_some(const Axes *a) {
   return a->n > 0 || tli_fail(TL_ESHAPE, "%s: dim: expected at least one dimension", a->op);
 }
 
-/* Implements rfft's family: transforms the last dimension first, then the others. */
+/* Implements the functions of the rfft family. The last dimension is transformed first, then the
+** others. */
 static tl_Tensor *r2c(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm,
                       bool inverse) {
   Axes a;
@@ -247,7 +251,8 @@ static tl_Tensor *r2c(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, 
   return tli_chain_end(&c, t);
 }
 
-/* Implements irfft's family: transforms the other dimensions first, then the last one. */
+/* Implements the functions of the irfft family. The last dimension is transformed after all
+** others. */
 static tl_Tensor *c2r(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, const char *norm,
                       bool inverse) {
   Axes a;
@@ -259,7 +264,7 @@ static tl_Tensor *c2r(const char *op, tl_Tensor *input, tl_Ints s, tl_Ints dim, 
   return tli_chain_end(&c, TLI_STEP(&c, tlo_fft_c2r(t, a.dim[a.n - 1], a.size[a.n - 1], a.scale)));
 }
 
-/* Defines the forms of a transform: along one, along two and along several dimensions. */
+/* Defines the three functions of a transform: along one dimension, along two and along several. */
 #define FORMS(name, function, inverse)                                                        \
   tl_Tensor *tlo_fft_##name(tl_Tensor *input, int64_t n, int64_t dim, const char *norm) {     \
     tl_Ints s = n == TLI_NOINT ? TLI_NOINTS : (tl_Ints){1, &n};                               \
@@ -284,7 +289,8 @@ FORMS(ihfft, r2c, true)
 
 /* ---- frequencies ---- */
 
-/* Returns first, first + 1, ... up to before `stop`, divided by n * d. */
+/* Returns the frequencies of n samples that are d apart: 0, 1, ... and, unless `half` is set, the
+** negative ones up to -1, all divided by n * d. */
 static tl_Tensor *frequencies(const char *op, int64_t n, double d, tl_DType dtype, tl_Device device,
                               bool half) {
   if (n < 1)
@@ -314,7 +320,8 @@ tl_Tensor *tlo_fft_rfftfreq(int64_t n, double d, tl_DType dtype, tl_Device devic
   return frequencies("fft.rfftfreq", n, d, dtype, device, true);
 }
 
-/* Rolls the dimensions by half their sizes, rounded up if `up`. */
+/* Rolls each listed dimension by half of its size. Odd sizes are rounded up if `up` is true, and
+** down otherwise. */
 static tl_Tensor *shifted(const char *op, tl_Tensor *input, tl_Ints dim, bool up) {
   bool marked[TL_MAX_DIMS];
   int64_t dims[TL_MAX_DIMS], shifts[TL_MAX_DIMS], n = 0;

@@ -1,4 +1,4 @@
--- torch.fft: discrete Fourier transforms, and the frequencies and the order of their results.
+-- torch.fft: discrete Fourier transforms, and functions that compute and reorder their frequencies.
 --
 -- Users call compositions, which choose and resize dimensions; three operators transform: complex
 -- numbers to complex ones, real ones to the first half of a Hermitian line, and back.
@@ -10,7 +10,7 @@ local function fft(entry)
    op(entry)
 end
 
--- Inputs that are not real numbers are made complex first.
+-- Sentences that the documentation of all transforms shares.
 local complex <const> = "Integers count as the default dtype, half types as float32."
 local norm <const> = [[norm chooses which results are divided by the number n of elements: those of
     inverse transforms ("backward", the default) or of forward ones ("forward"); "ortho" divides
@@ -20,7 +20,7 @@ local signal <const> = "(Tensor input, int n=nil, dim dim=-1, string norm=nil) -
 local plane <const> = "(Tensor input, int[] s=nil, dim[] dim={-2, -1}, string norm=nil) -> Tensor"
 local all <const> = "(Tensor input, int[] s=nil, dim[] dim=nil, string norm=nil) -> Tensor"
 
--- Declares the three forms of a transform: along dim, along two dimensions, along several.
+-- Declares the three functions of a transform: along dim, along two dimensions, and along several.
 local function forms(name, entry)
    local one = {name .. signal, doc = ("%s of input along dim. %s %s %s"):format(
       entry.doc, sized, norm, complex), examples = entry.one, node = entry.node}
@@ -109,8 +109,8 @@ example("ifftshift", [[
    print(torch.fft.ifftshift(torch.tensor {-2, -1, 0, 1, 2}))
    --> tensor([ 0,  1,  2, -2, -1])]])
 
--- `sign` is that of the exponent; results are multiplied by scale. fft_real transforms real numbers
--- to whole lines.
+-- `sign` is the sign of the exponent, and results are multiplied by `scale`. fft_real transforms
+-- real numbers to whole lines.
 op {"fft_c2c(Tensor self, dim[] dim, int sign, float scale) -> Tensor",
     name = "fft", node = "FftC2C", internal = true,
     grad = {self = "fft_c2c(grad, dim, -sign, scale)"}}
