@@ -1,7 +1,7 @@
 /*
-** capture.c - captures work into graphs and replays them. A stream takes part in a capture if
-** it began the capture or waited for an event of it. The driver tracks that and reports the
-** capture's id.
+** capture.c - captures work into graphs and replays them. A stream takes part in a capture if it
+** began the capture or waited for an event that was recorded in it. The driver keeps track of this,
+** and reports the id of a stream's capture.
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -97,7 +97,8 @@ static enum cudaStreamCaptureMode mode_of(tl_CaptureMode mode) {
                                            : cudaStreamCaptureModeRelaxed;
 }
 
-/* Registers a capture. Fails if the driver does not report the id by which captures are found. */
+/* Registers a capture. Fails if the driver does not report the capture's id, by which captures are
+** found. */
 static bool add(Capture *c, tl_Stream *stream, uint64_t pool) {
   *c = (Capture){.id = id_of(stream), .pool = pool, .stream = stream};
   if (c->id == 0)
@@ -125,7 +126,8 @@ static bool begin(Capture *c, tl_Stream *stream, uint64_t pool, tl_CaptureMode m
   return false;
 }
 
-/* Removes the capture that the stream began from the list; returns NULL if there is none. */
+/* Removes from the list the capture that the stream began, and returns it, or NULL if there is
+** none. */
 static Capture *take(const tl_Stream *stream) {
   pthread_mutex_lock(&lock);
   Capture **at = &captures;
@@ -150,9 +152,9 @@ bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
   return false;
 }
 
-/* Makes an executable graph. The flag lets each node keep the priority of the stream on which it
-** was captured; without it, all nodes would have the priority of the stream on which the graph is
-** launched. */
+/* Makes an executable graph. With the flag, each node keeps the priority of the stream on which the
+** node was captured; without the flag, all nodes would get the priority of the stream on which the
+** graph is launched. */
 static bool instantiate(tl_Graph *graph, cudaGraph_t recorded) {
   CUDA_RELAXED;
   CUDA_TRY(cudaGraphInstantiate(&graph->exec, recorded, cudaGraphInstantiateFlagUseNodePriority));
@@ -189,8 +191,8 @@ bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream) {
   return true;
 }
 
-/* Frees a graph. A launch in flight still completes: the driver keeps the resources that it
-** needs. */
+/* Frees a graph. A launch in flight still completes, because the driver keeps the resources that
+** the launch needs. */
 void cuda_graph_free(tl_Graph *graph) {
   if (cuda_enter(graph->device)) {
     CUDA_RELAXED;

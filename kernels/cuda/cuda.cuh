@@ -1,10 +1,10 @@
 /*
 ** cuda.cuh - device code shared by the kernels: launching, elements of any dtype, vectors of 16
-** bytes, strided operands, reductions over warps and blocks.
+** bytes, strided operands, and reductions over warps and blocks.
 **
-** A kernel is a template or a function with arguments by value, and is always started by
-** launch(). The specs compile the same files with a C++ compiler, where launch() runs the
-** blocks on the CPU with one fiber for each thread (spec/cuda).
+** A kernel is a template or a function with arguments by value, and is always started by launch().
+** The specs compile the same files with a C++ compiler, where launch() runs the blocks on the CPU,
+** with one fiber for each CUDA thread (spec/cuda).
 */
 #ifndef TLK_CUDA_CUH
 #define TLK_CUDA_CUH
@@ -24,8 +24,8 @@
 template <class T> struct Same { typedef T type; };
 
 #ifndef TLK_EMULATED
-/* Starts a kernel on the context's stream. Arguments are converted to the types that the kernel
-** takes. An empty grid is allowed and does nothing. */
+/* Starts a kernel on the context's stream. Arguments are converted to the kernel's parameter types.
+** An empty grid is allowed; nothing is launched then. */
 template <class... P>
 static bool launch(const tlk_Context *cx, void (*kernel)(P...), dim3 grid, unsigned threads,
                    size_t shared, typename Same<P>::type... args) {
@@ -44,7 +44,7 @@ template <class T> __device__ __forceinline__ T *dynamic_shared() {
 }
 #endif
 
-/* Allows a kernel the given bytes of dynamic shared memory. Up to 48 KB, including static arrays,
+/* Lets a kernel use this many bytes of dynamic shared memory. Up to 48 KB, including static arrays,
 ** need no permission. cuda_shared_bytes returns the device's limit. */
 template <class... P>
 static bool allow_shared(const tlk_Context *cx, void (*kernel)(P...), size_t bytes) {
@@ -57,23 +57,23 @@ static bool allow_shared(const tlk_Context *cx, void (*kernel)(P...), size_t byt
 
 static inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* Returns the number of blocks for n pieces of work, with `each` pieces to a block, but at most the
-** number that fills the device `waves` times; kernels then loop with the grid's stride. */
+/* Returns the number of blocks for n items of work, `each` items per block, but at most `waves`
+** times the number of blocks that fill the device. Kernels then loop with the grid's stride. */
 static inline unsigned blocks_for(const tlk_Context *cx, int64_t n, int64_t each, int waves = 8) {
   int64_t blocks = divide_up(n, each);
   int64_t most = (int64_t)cuda_multiprocessors(cx->device.index) * waves;
   return (unsigned)(blocks < most ? blocks : most);
 }
 
-/* thread_index returns the calling thread's index in the grid, thread_count the grid's number of
-** threads. */
+/* thread_index returns the calling thread's index in the grid; thread_count returns the number of
+** threads in the grid. */
 DEVICE int64_t thread_index() { return (int64_t)blockIdx.x * blockDim.x + threadIdx.x; }
 DEVICE int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 
 /* ---- scratch memory ------------------------------------------------------------------- */
 
-/* Memory of the stream for the duration of one function. On failure `data` is NULL, and a message
-** is left. */
+/* Scratch memory on the stream that is freed at the end of the scope. On failure `data` is NULL and
+** an error message is set. */
 struct Scratch {
   const tlk_Context *cx;
   int64_t bytes;
@@ -89,8 +89,8 @@ struct Scratch {
 
 /* ---- elements -------------------------------------------------------------------------- */
 
-/* The stored types, as X(dtype, stored type). Their order does not matter: entries are found by
-** name. */
+/* The stored types, as X(dtype, stored type). Their order does not matter, because entries are
+** looked up by name. */
 #define STORED_TYPES(X) \
   X(F32, float)         \
   X(F64, double)        \
@@ -114,8 +114,8 @@ template <class C> __device__ __forceinline__ C load_here(const void *p, int dty
   }
 }
 
-/* Loads an element as load_here does, but is not inlined: many kernels use it, and memory limits
-** their speed anyway. */
+/* Loads an element as load_here does, but is not inlined, because many kernels use it. The call
+** costs little, since memory limits the speed of these kernels. */
 template <class C> __device__ __noinline__ C load_any(const void *p, int dtype) {
   return load_here<C>(p, dtype);
 }
@@ -144,7 +144,7 @@ template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C 
   STORED_AS(TL_F64, double, S, __VA_ARGS__) \
   STORED_AS(TL_F16, f16, S, __VA_ARGS__)    \
   STORED_AS(TL_BF16, bf16, S, __VA_ARGS__)
-/* Runs the code with S defined as the stored type of a dtype, on the host. */
+/* Runs the code on the host with S defined as a dtype's stored type. */
 #define WITH_STORED(dtype, S, ...)             \
   switch (dtype) {                             \
     FLOATING_TYPES(S, __VA_ARGS__)             \
@@ -156,7 +156,7 @@ template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C 
     STORED_AS(TL_BOOL, bool8, S, __VA_ARGS__)  \
   default: break;                              \
   }
-/* Runs the code with S as the stored type of a floating dtype; does nothing for other dtypes. */
+/* Runs the code with S defined as the stored type of a floating dtype; does nothing for others. */
 #define WITH_FLOATING(dtype, S, ...) \
   switch (dtype) {                   \
     FLOATING_TYPES(S, __VA_ARGS__)   \
@@ -174,7 +174,7 @@ static inline int64_t dtype_bytes(int dtype) {
 
 /* ---- vectors ------------------------------------------------------------------------------ */
 
-/* A vector of N adjacent elements, aligned to its size or to 16 bytes. */
+/* N adjacent elements, aligned to the size of the vector or to 16 bytes. */
 template <int N, class W>
 __device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N]) {
   switch (dtype) {
@@ -194,7 +194,7 @@ __device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N
   }
 }
 
-/* An integer type or a struct of this many bytes, for copies. */
+/* An integer type or a struct of this many bytes, used for copies. */
 template <int bytes> struct __align__(bytes) Unit { uint8_t at[bytes]; };
 template <> struct __align__(16) Unit<16> { uint32_t at[4]; };
 
@@ -220,8 +220,8 @@ struct Divider {
 /* ---- strided operands ---------------------------------------------------------------------- */
 
 /* The argument of a kernel for an elementwise loop over fewer than 2^31 elements of N operands.
-** Kernels declare it const __grid_constant__; otherwise each thread would make a local copy.
-** Operand k's element i is at data[k] + offset(k); if data[k] is NULL the element is
+** Kernels declare the parameter const __grid_constant__; otherwise each thread would make a local
+** copy. Operand k's element i is at data[k] + offset(k); if data[k] is NULL, every element is
 ** `number[k]`. */
 template <int N> struct Strided {
   int ndim;
@@ -250,9 +250,9 @@ template <int N> struct Strided {
   }
 };
 
-/* Chooses where to split a loop that is too large: along the largest dimension except the
-** innermost one, whose elements kernels read as vectors. A loop of one dimension is split at a
-** multiple of the vector size. */
+/* Chooses where to split a loop that is too large: along its largest dimension other than the
+** innermost one, which kernels read in vectors. A loop of one dimension is split at a multiple of
+** the vector size. */
 static inline int64_t cut_of(const tli_Iter &it, int *dimension) {
   int d = 0;
   for (int e = 1; e < it.ndim; e++)
@@ -307,7 +307,7 @@ template <class T> __device__ __forceinline__ T shuffle_xor(T x, int mask) {
   return x;
 }
 
-/* Returns x of a given lane. */
+/* Returns the value of x in a given lane. */
 template <class T> __device__ __forceinline__ T of_lane(T x, int lane) {
   uint64_t bits = 0;
   static_assert(sizeof x <= sizeof bits, "one word");
@@ -319,7 +319,7 @@ template <class T> __device__ __forceinline__ T of_lane(T x, int lane) {
   return x;
 }
 
-/* Reduces the values of all 32 lanes by `op(a, b)`, which is associative; every lane gets the
+/* Combines the values of all 32 lanes by `op(a, b)`, which must be associative; every lane gets the
 ** result. */
 template <class T, class Op> __device__ __forceinline__ T warp_reduce(T x, Op op) {
 #pragma unroll
@@ -327,8 +327,8 @@ template <class T, class Op> __device__ __forceinline__ T warp_reduce(T x, Op op
   return x;
 }
 
-/* Reduces over all threads of a block of whole warps, as warp_reduce does over a warp. `shared` has
-** room for 32 elements and may be reused immediately. */
+/* Combines the values of all threads of a block, as warp_reduce does for a warp. The block consists
+** of whole warps. `shared` has room for 32 elements and may be reused immediately. */
 template <class T, class Op> __device__ __forceinline__ T block_reduce(T x, Op op, T *shared) {
   int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   x = warp_reduce(x, op);
@@ -341,8 +341,8 @@ template <class T, class Op> __device__ __forceinline__ T block_reduce(T x, Op o
   return x;
 }
 
-/* Returns the exclusive prefix sum over the threads of a block of whole warps, and the total in
-** *total. `shared` has room for 33 numbers and may be reused immediately. */
+/* Returns the exclusive prefix sum over the threads of a block of whole warps, and stores the total
+** in *total. `shared` has room for 33 numbers and may be reused immediately. */
 DEVICE uint32_t block_before(uint32_t x, uint32_t *shared, uint32_t *total) {
   int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, warps = blockDim.x / WARP;
   uint32_t sum = x;

@@ -1,10 +1,11 @@
 /*
 ** cuda.h - declarations shared by the files of the CUDA plugin, tlua_cuda.so: devices, streams,
-** memory, errors. The file is C and C++; device code is in cuda.cuh.
+** memory, errors. This header is valid C and C++; device code is in cuda.cuh.
 **
-** The host's side is C and uses the runtime's C interface. Kernels are CUDA C++ in .cu files, in
-** one folder for each family of operators. For each kernel of core/kernel/kernel.h, a function
-** tlk_<name> launches it and returns. Only kernels whose purpose is to wait for the device do so.
+** Host code is C and uses the C interface of the CUDA runtime. Kernels are CUDA C++ in .cu files,
+** in one folder for each family of operators. For each kernel of core/kernel/kernel.h, a function
+** tlk_<name> launches it and returns. These functions wait for the device only if that is their
+** purpose.
 */
 #ifndef TLK_CUDA_H
 #define TLK_CUDA_H
@@ -22,7 +23,7 @@ extern "C" {
 
 struct tl_Stream {
   int device, id, priority;
-  /* whether other libraries know the stream's handle, and may queue work at any time */
+  /* whether other libraries have the stream's handle and may queue work at any time */
   bool shared;
   cudaStream_t handle;
 };
@@ -31,24 +32,24 @@ struct tl_Stream {
 
 /* Sets the error message "cuda: ..." and returns false. */
 bool cuda_fail(tl_ErrorKind kind, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Returns whether a runtime call succeeded; otherwise sets a message with the call's text. */
+/* Returns whether a runtime call succeeded; on failure sets a message that contains `call`. */
 bool cuda_ok(cudaError_t error, const char *call);
 #define CUDA_TRY(call) \
   if (!cuda_ok(call, #call)) return false
 
 /* ---- devices (plugin.c) ---------------------------------------------------------- */
 
-/* Makes a device the calling thread's current one. Returns false with a message on failure, as
-** in a forked child. It must be called before any call of the runtime. */
+/* Makes a device current for the calling thread; required before any other call of the runtime.
+** Returns false with a message on failure, for instance in a forked child. */
 bool cuda_enter(int device);
 /* Returns the word in which kernels of the context's device record faults. */
 cuda_Word cuda_word(const tlk_Context *cx);
-/* Reports the fault that the device's kernels recorded: returns false with its message. The caller
-** has waited for the device. */
+/* Reports a fault that the device's kernels have recorded, by returning false with its message. The
+** caller must have waited for the device. */
 bool cuda_report(int device);
 /* Returns the number of multiprocessors of a device. */
 int cuda_multiprocessors(int device);
-/* Returns the largest number of bytes of dynamic shared memory for a block (allow_shared in
+/* Returns the most bytes of dynamic shared memory that a block can have (see allow_shared in
 ** cuda.cuh). */
 int64_t cuda_shared_bytes(int device);
 
@@ -59,8 +60,8 @@ typedef struct cuda_DeviceKind {
 } cuda_DeviceKind;
 void cuda_device_kind(int device, cuda_DeviceKind *out);
 
-/* The paths whose uses are counted, as X(counter, name). torch.backends.cudnn.stats() and similar
-** functions return the counts under these names. */
+/* The code paths whose calls are counted, as X(counter, name). torch.backends.cudnn.stats() and
+** similar functions return the counts under these names. */
 #define CUDA_COUNTERS(X)                   \
   X(CONV_CUDNN, "cudnn.convolution")       \
   X(CONV_OWN, "cudnn.convolution_own")     \
@@ -83,22 +84,22 @@ typedef enum cuda_Counter {
       CUDA_NCOUNTERS
 } cuda_Counter;
 void cuda_count(cuda_Counter which);
-/* Counts a call: in the library's counter if the library has computed it, otherwise in the next
-** counter, that of our own kernels. Returns `done`. */
+/* Counts a call: in the library's counter if `done`, otherwise in the next counter, which is that
+** of our own kernels. Returns `done`. */
 bool cuda_counted(cuda_Counter library, bool done);
 
 /* ---- memory (memory.c) ----------------------------------------------------------- */
 
-/* Allocates memory for the next calls on the context's stream. The caller may free it immediately,
-** because any later use is queued behind these calls on that stream. Returns NULL with a message on
-** failure. */
+/* Allocates memory for the next calls on the context's stream. The caller may free the memory as
+** soon as these calls are queued, because the stream runs any later user after them. Returns NULL
+** with a message on failure. */
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes);
 void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes);
 
 /* Returns 8 bytes filled with copies of one element of the given value (copy.cu). */
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value);
 
-/* Computes the bias's gradient after the gradient before the activation is computed
+/* Sums the bias's gradient, once the gradient with respect to the activation's input is known
 ** (linear.cu). */
 bool cuda_bias_gradient(const struct tlk_activation_backward *call);
 

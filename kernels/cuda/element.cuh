@@ -30,7 +30,7 @@ typedef unsigned long long uint64_t;
 #define __grid_constant__
 #endif
 
-/* Stored types that have no built-in type in C++. */
+/* Stored types that C++ does not have as built-in types. */
 struct f16 {
   uint16_t bits;
 };
@@ -41,8 +41,8 @@ struct bool8 {
   uint8_t bits;
 };
 
-/* Converts a stored element to its wide type: float for the half types, int32_t for narrower
-** integers. */
+/* Converts a stored element to its wide type: float for the half types, int32_t for integers
+** narrower than that. */
 DEVICE float widen(float x) { return x; }
 DEVICE double widen(double x) { return x; }
 DEVICE int32_t widen(int8_t x) { return x; }
@@ -124,8 +124,8 @@ NARROW_INTEGER(uint8_t)
 
 template <class S, class W> __device__ __forceinline__ S narrow(W x) { return Narrow<S>::of(x); }
 
-/* Returns x, but hides from the compiler how it was computed. Without seal, the compiler could
-** contract a product and a sum of two different steps into one fma. */
+/* Returns x, but hides from the compiler how x was computed. Without this, the compiler could
+** contract the product of one step and the sum of another step into one fma. */
 template <class S> __device__ __forceinline__ S seal(S x, uint32_t) { return x; }
 template <> __device__ __forceinline__ float seal(float x, uint32_t zero) {
   uint32_t bits;
@@ -144,7 +144,7 @@ template <> __device__ __forceinline__ double seal(double x, uint32_t zero) {
 
 /* ---- vectors ------------------------------------------------------------------------------ */
 
-/* N elements that are loaded and stored together, in pieces of at most 16 bytes. */
+/* A vector of N elements that are loaded and stored together, in pieces of at most 16 bytes. */
 template <class S, int N> struct __align__(sizeof(S) * N < 16 ? sizeof(S) * N : 16) Vector {
   S at[N];
 };

@@ -1,6 +1,6 @@
 /*
-** event.c - events. The driver's event is created on its first recording, on the recording stream's
-** device.
+** event.c - events. The driver's event is created when an event is first recorded, on the device of
+** the recording stream.
 */
 #include <stdatomic.h>
 
@@ -11,7 +11,7 @@ struct tl_Event {
   int device;
   int flags;
   cudaEvent_t handle; /* the driver's event (owned); NULL until the event is recorded */
-  uint64_t capture;   /* number of the capture that recorded the event last; 0 if none did */
+  uint64_t capture;   /* number of the capture in which the event was last recorded; 0 if none */
 };
 
 tl_Event *cuda_event(tl_Device device, int flags) {
@@ -24,7 +24,8 @@ cudaEvent_t cuda_event_handle(const tl_Event *event) { return event->handle; }
 
 uint64_t cuda_event_capture(const tl_Event *event) { return event->capture; }
 
-/* Fails for an event that was recorded in a capture, since such an event has no time. */
+/* Fails for an event that was recorded during a capture, because such an event has no time
+** stamp. */
 static bool is_outside(const tl_Event *event, const char *what) {
   return event->capture == 0 ||
          cuda_fail(TL_EDEVICE, "%s: the event was recorded while a graph was captured", what);

@@ -1,20 +1,22 @@
 /*
-** attention.cu - attention and its gradients in memory that grows with queries + keys.
+** attention.cu - attention and its gradients. Memory use is linear in the numbers of queries and
+** keys.
 **
-** A block has a tile of queries (for the gradients of key and value, a tile of keys) and loops
-** over tiles of the other kind. The forward pass keeps a running maximum and sum for each query
-** (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al.,
-** "FlashAttention", 2022); the backward pass recomputes the weights from the scores and `norm`.
-** Each element is summed by one block in a fixed order. If cuDNN has a plan, cuDNN does the
-** work instead; a few queries go to few_queries.cu.
+** Each block processes one tile of queries and loops over tiles of keys. For the gradients of keys
+** and values, each block processes one tile of keys and loops over tiles of queries. The forward
+** pass keeps a running maximum and sum for each query (M. Milakov, N. Gimelshein, "Online
+** normalizer calculation for softmax", 2018; T. Dao et al., "FlashAttention", 2022); the backward
+** pass recomputes the weights from the scores and `norm`. One block sums each output element, in a
+** fixed order. If cuDNN has a plan, cuDNN does the work instead; few_queries.cu handles calls with
+** only a few queries.
 */
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/lib/lib.h"
 
 #define THREADS 256
 #define WARPS (THREADS / WARP)
-/* The smallest number of blocks that a multiprocessor must hold at once; doubles need more
-** registers. */
+/* The number of blocks that a multiprocessor must be able to run at the same time. Kernels for
+** doubles need more registers. */
 #define BLOCKS(S) (sizeof(S) == 8 ? 1 : 3)
 
 /* ---- parts of kernels ------------------------------------------------------------------------ */
@@ -48,7 +50,8 @@ template <class C> __device__ __forceinline__ C dot(const C *a, const C *b, int6
   return sum;
 }
 
-/* Returns the factor of a weight under dropout: 0, or the scale of the weights that are kept. */
+/* Returns the factor by which dropout multiplies a weight: 0 if the weight is dropped, otherwise
+** the scale. */
 DEVICE double kept(const tlk_Attention &a, int64_t batch, int64_t head, int64_t i, int64_t j) {
   uint32_t words[4];
   if (a.dropout <= 0) return 1;
@@ -60,7 +63,7 @@ DEVICE double kept(const tlk_Attention &a, int64_t batch, int64_t head, int64_t 
   return (double)(j & 2 ? high : low) < keep * 4294967296.0 ? 1 / keep : 0;
 }
 
-/* Returns the end of the range of keys that the queries of a tile see. */
+/* Returns the end of the range of keys that the queries of a tile may attend to. */
 DEVICE int64_t keys_seen(const tlk_Attention &a, int64_t first, int tile) {
   int64_t last = first + tile < a.queries ? first + tile : a.queries;
   return a.causal && last < a.keys ? last : a.keys;
@@ -150,12 +153,12 @@ struct Backward {
   tlk_HeadRows grad_query, grad_key, grad_value, grad_out, out;
   tlk_HeadPairs grad_mask;
   const void *norm;
-  void *delta; /* dot product of each query's grad_out and out (batch, heads, queries) */
+  void *delta; /* for each query, the dot product of grad_out and out */
   int64_t tiles;
   int tile;
 };
 
-/* Computes `delta`; a warp processes each query. */
+/* Computes `delta` of struct Backward; one warp processes each query. */
 template <class S>
 __global__ void __launch_bounds__(THREADS) delta_kernel(const __grid_constant__ Backward b) {
   typedef typename Sum<S>::type C;
@@ -175,7 +178,7 @@ __global__ void __launch_bounds__(THREADS) delta_kernel(const __grid_constant__ 
   }
 }
 
-/* Computes the weight and the score's gradient of query i and key j, from the dot products
+/* Computes the weight of query i and key j, and the gradient of their score, from the dot products
 ** query . key and grad_out . value. */
 template <class C>
 __device__ __forceinline__ void pair(const Backward &b, C qk, C gv, int64_t batch, int64_t head,
@@ -244,8 +247,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS(S))
   }
 }
 
-/* Computes the gradients of keys and values; a block processes a tile of keys of one key/value
-** head. */
+/* Computes the gradients of keys and values. Each block processes one tile of the keys of one
+** key/value head. */
 template <class S>
 __global__ void __launch_bounds__(THREADS, BLOCKS(S))
     key_kernel(const __grid_constant__ Backward b) {
@@ -310,8 +313,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS(S))
   }
 }
 
-/* Computes the gradient of a mask that samples, heads or queries share. A warp computes each
-** element: each lane sums its share, then the lanes' sums are reduced. */
+/* Computes the gradient of a mask that is broadcast over samples, heads or queries. One warp
+** computes each element: each lane adds its share of the terms, then the lanes' sums are
+** reduced. */
 template <class S>
 __global__ void __launch_bounds__(THREADS) mask_kernel(const __grid_constant__ Backward b) {
   typedef typename Sum<S>::type C;
@@ -350,7 +354,8 @@ __global__ void __launch_bounds__(THREADS) mask_kernel(const __grid_constant__ B
 
 /* ---- launchers ------------------------------------------------------------------------------- */
 
-/* Returns the largest tile for which `bytes(tile)` fit into a block's shared memory, or 0. */
+/* Returns the largest tile size whose `bytes(tile)` bytes fit into a block's shared memory, or
+** 0. */
 template <class Bytes> static int tile_for(const tlk_Context *cx, Bytes bytes) {
   int64_t most = cuda_shared_bytes(cx->device.index);
   int tile = WARP;

@@ -1,5 +1,5 @@
 /*
-** attention.cuh - the parts that the kernels of attention share.
+** attention.cuh - declarations and device code shared by the attention kernels.
 */
 #ifndef TLK_CUDA_ATTENTION_CUH
 #define TLK_CUDA_ATTENTION_CUH
@@ -15,7 +15,7 @@ template <class C>
 __device__ __forceinline__ C score(const tlk_Attention &a, C product, int64_t batch, int64_t head,
                                    int64_t i, int64_t j) {
   if (i >= a.queries || j >= a.keys || (a.causal && j > i)) return -(C)INFINITY;
-  /* a row without elements has an infinite scale */
+  /* the scale is infinite for size 0, and 0 * inf would be NaN */
   C s = a.size == 0 ? C(0) : product * (C)a.scale;
   const tlk_HeadPairs &m = a.mask;
   if (m.array.data == NULL) return s;

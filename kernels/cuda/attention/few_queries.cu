@@ -1,25 +1,25 @@
 /*
 ** few_queries.cu - attention of a few queries to many keys, as in decoding: the keys are split
-** among blocks, and a second kernel joins their results (T. Dao et al., "Flash-Decoding for
-** long-context inference", 2023). Where the keys are split depends on the sizes and the device
-** alone.
+** among blocks, and a second kernel combines the blocks' results (T. Dao et al., "Flash-Decoding
+** for long-context inference", 2023). The split points depend only on the sizes and the device.
 */
 #include "kernels/cuda/attention/attention.cuh"
 
 #define THREADS 256
 #define WARPS (THREADS / WARP)
 #define MOST_QUERIES 16
-#define LEAST_KEYS 128    /* the least number of keys of a block */
-#define MOST_ELEMENTS 256 /* elements of a row: 32 threads with 16 bytes of a half type each */
+#define LEAST_KEYS 128    /* smallest number of keys for a block */
+#define MOST_ELEMENTS 256 /* most elements of a row: 32 threads hold 16 bytes of a half type each */
 
 namespace {
 
-/* The queries of all heads that share a key/value head are its rows; a block computes R rows. The
-** results of the splits of row r of all rows begin at `partial` + r * splits * (size + 2): a
-** weighted sum of values, the largest score, and the sum of the weights. */
+/* The rows of a key/value head are the queries of all heads that share it; a block computes R rows.
+** The partial results of row r, one for each split, begin at `partial` + r * splits * (size + 2),
+** where r counts the rows of all heads. Each partial result has a weighted sum of values, the
+** largest score, and the sum of the weights. */
 struct Work {
-  int64_t rows, groups, splits, share; /* a split has `share` keys */
-  int lanes;                           /* threads of one key, a power of two */
+  int64_t rows, groups, splits, share; /* share: number of keys in each split */
+  int lanes;                           /* number of threads that share one key, a power of two */
   float *partial;
 };
 
@@ -28,7 +28,7 @@ DEVICE float weight_of(float x, float) { return exp(x); }
 DEVICE float weight_of(float x, f16) { return __expf(x); }
 DEVICE float weight_of(float x, bf16) { return __expf(x); }
 
-/* 16 bytes of a row, which stay in four registers until an element is needed. */
+/* 16 bytes of a row, kept packed in four registers until an element is needed. */
 struct __align__(16) Words {
   uint32_t at[4];
 
@@ -52,7 +52,7 @@ struct Larger {
 template <int E> struct Running {
   float most, total, sum[E];
 
-  /* Multiplies all weights by e^(most - now). */
+  /* Makes `now` the new maximum: multiplies the sums by e^(most - now). */
   __device__ __forceinline__ void rescale(float now) {
     float factor = most == -INFINITY ? 0 : exp(most - now);
     total *= factor;
@@ -65,7 +65,8 @@ template <int E> struct Running {
 template <class S, int R>
 __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
     few_kernel(const __grid_constant__ tlk_Attention a, const __grid_constant__ Work w) {
-  enum { E = 16 / sizeof(S), UNROLL = R == 1 ? 4 : 2 }; /* keys that a thread loads at once */
+  /* UNROLL: number of keys that a thread loads at once */
+  enum { E = 16 / sizeof(S), UNROLL = R == 1 ? 4 : 2 };
   __shared__ float sums[WARPS][R][MOST_ELEMENTS];
   __shared__ float largest[WARPS][R], totals[WARPS][R];
   int64_t group = blockIdx.x % w.groups, kv = blockIdx.x / w.groups % a.kv_heads;
@@ -75,13 +76,14 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
   bool used = lane * E < a.size;
   bool plain = a.mask.array.data == NULL && !a.causal;
   float query[R][E], scale = (float)a.scale;
-  int64_t head[R], place[R]; /* head and position of each row's query */
+  int64_t head[R], place[R]; /* for each row, the head and the index of its query */
   Running<E> run[R];
 
 #pragma unroll
   for (int r = 0; r < R; r++) {
     int64_t row = group * R + r;
-    if (row >= w.rows) row = w.rows - 1; /* the last row is then computed twice, but stored once */
+    /* the last row is then computed twice, but stored only once */
+    if (row >= w.rows) row = w.rows - 1;
     head[r] = kv * ratio + row / a.queries;
     place[r] = row % a.queries;
     const S *at = static_cast<const S *>(a.query.data) + batch * a.query.batch +
@@ -126,7 +128,7 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
                         : score<float>(a, product, batch, head[r], place[r], j);
         now = Larger()(now, s[u]);
       }
-      if (now == -INFINITY) continue; /* no shuffles follow */
+      if (now == -INFINITY) continue; /* allowed, because no shuffles follow */
       run[r].rescale(now);
 #pragma unroll
       for (int u = 0; u < UNROLL; u++) {
@@ -180,7 +182,7 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
   }
 }
 
-/* Joins the results of a row's splits; each row has a warp. */
+/* Combines the partial results of each row's splits; one warp handles each row. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     join_kernel(const __grid_constant__ tlk_Attention a, tlk_HeadRows out, float *norm,

@@ -1,6 +1,6 @@
 /*
 ** softmax.cu - softmax, log-softmax, and their gradients. The maximum is subtracted first, so
-** nothing overflows; the sum of each vector is added to a double.
+** nothing overflows; each vector's sum is accumulated in a double.
 */
 #include "kernels/cuda/walk.cuh"
 
@@ -33,7 +33,7 @@ struct Softmax {
 };
 
 struct SoftmaxBackward {
-  enum { inputs = 2, twice = true }; /* inputs: the result's gradient, and the result */
+  enum { inputs = 2, twice = true }; /* the inputs are the result's gradient and the result */
   bool log_too;
 
   template <class W> __device__ __forceinline__ void run(W &w, int64_t) const {

@@ -1,14 +1,14 @@
 /*
-** conv.cu - convolution and its gradients. cuDNN does the work if it is available; otherwise
-** these kernels do. They multiply each sample's windows (im2col) with the weight; grouped
-** convolutions, whose products are small, use plain kernels with one thread for each element.
-** Channels-last tensors are copied to channels-first order for these kernels, and the results
-** are copied back. The order of every sum depends on the sizes alone.
+** conv.cu - convolution and its gradients, for calls that cuDNN does not compute. The kernels
+** multiply each sample's windows (im2col) with the weight; grouped convolutions, whose products are
+** small, use direct kernels with one thread for each element. Channels-last tensors are copied to
+** channels-first order for these kernels, and the results are copied back. The order of every sum
+** depends only on the sizes.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
 
-/* largest number of bytes for windows; a chunk has as many samples as fit */
+/* largest size of the windows in bytes; a chunk has as many samples as fit */
 #define SCRATCH_MOST ((int64_t)256 << 20)
 #define THREADS 256
 
@@ -21,21 +21,21 @@ template <> struct Sum<double> { typedef double type; };
 /* ---- kernels of grouped convolutions
 ** --------------------------------------------------------- */
 
-/* A kernel's description of a convolution: sizes of one group, and the windows. */
+/* A convolution as the kernels see it: the sizes of one group, and the windows. */
 struct Groups {
   tlk_Windows w;
-  int64_t batch, groups, in, out; /* in, out: number of channels of one group */
+  int64_t batch, groups, in, out; /* in, out: number of channels in one group */
   int64_t in_volume, out_volume, kernel_volume;
 };
 
-/* Splits a flat position into three coordinates. */
+/* Converts a flat position to three coordinates. */
 DEVICE void split(int64_t at, const int64_t *sizes, int64_t out[3]) {
   out[2] = at % sizes[2];
   out[1] = at / sizes[2] % sizes[1];
   out[0] = at / sizes[2] / sizes[1];
 }
 
-/* Returns the position in the plane that element `tap` of window `at` reads, or -1 for padding. */
+/* Returns which position of the plane element `tap` of window `at` reads, or -1 for padding. */
 DEVICE int64_t source_of(const tlk_Windows &w, const int64_t at[3], int64_t tap) {
   int64_t t[3], position = 0;
   split(tap, w.kernel, t);
@@ -48,7 +48,8 @@ DEVICE int64_t source_of(const tlk_Windows &w, const int64_t at[3], int64_t tap)
   return position;
 }
 
-/* Returns the window whose element `tap` reads position `at` of the plane, or -1. */
+/* Returns the window whose element `tap` reads position `at` of the plane, or -1 if there is
+** none. */
 DEVICE int64_t window_of(const tlk_Windows &w, const int64_t at[3], int64_t tap) {
   int64_t t[3], window = 0;
   split(tap, w.kernel, t);
@@ -61,7 +62,7 @@ DEVICE int64_t window_of(const tlk_Windows &w, const int64_t at[3], int64_t tap)
   return window;
 }
 
-/* Computes out (batch, groups * out, out...), one element in each thread. */
+/* Computes out (batch, groups * out, out...); each thread computes one element. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     forward_kernel(Groups g, S *out, const S *in, const S *weight, const S *bias) {
@@ -83,7 +84,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Computes grad_in (batch, groups * in, in...), one element in each thread. */
+/* Computes grad_in (batch, groups * in, in...); each thread computes one element. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     input_kernel(Groups g, S *grad_in, const S *grad_out, const S *weight) {
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Computes grad_weight (groups * out, in, kernel...), one element in each block. */
+/* Computes grad_weight (groups * out, in, kernel...); each block computes one element. */
 template <class S>
 __global__ void __launch_bounds__(THREADS)
     weight_kernel(Groups g, S *grad_weight, const S *in, const S *grad_out) {
@@ -132,8 +133,8 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Adds to out (rows, channels) the bias of each channel. A thread processes N channels of several
-** rows and reads their bias once; `across` threads cover the channels of a row. */
+/* Adds each channel's bias to out (rows, channels). A thread processes N channels of several rows
+** and reads their bias once; `across` threads cover the channels of a row. */
 template <int N, class S>
 __global__ void __launch_bounds__(THREADS)
     bias_rows_kernel(S *out, const S *bias, int64_t rows, int64_t channels, int across) {
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(THREADS)
   }
 }
 
-/* Adds to out (batch, channels, size) the bias of each channel. `across` threads cover a plane. */
+/* Adds each channel's bias to out (batch, channels, size). `across` threads cover a plane. */
 template <int N, class S>
 __global__ void __launch_bounds__(THREADS)
     bias_planes_kernel(S *out, const S *bias, int64_t batch, int64_t channels, int64_t size,
@@ -217,8 +218,8 @@ static bool weight_groups(const struct tlk_conv_weight *call) {
 
 static unsigned limited(int64_t n) { return (unsigned)(n < 65535 ? n : 65535); }
 
-/* Returns how many threads cover n elements, `each` elements for a thread: a power of 2, at most a
-** block. */
+/* Returns the number of threads that cover n elements, if each thread processes `each` elements: a
+** power of 2, and at most the size of a block. */
 static int threads_across(int64_t n, int64_t each) {
   int across = 1;
   while (across < THREADS && across * each < n) across *= 2;
@@ -362,7 +363,7 @@ static bool input_product(const struct tlk_conv_input *call) {
   return true;
 }
 
-/* Adds up the samples' products in the data's type. */
+/* Sums the samples' products in the data's type. */
 static bool weight_product(const struct tlk_conv_weight *call) {
   const tlk_Conv &c = call->conv;
   Columns size(c);
@@ -401,7 +402,7 @@ static bool convert(const tlk_Context *cx, void *to, int to_dtype, const void *f
   return tlk_copy(&call);
 }
 
-/* Sums half types in float32, because sums over samples must not be rounded at each step. */
+/* Sums products of half types in float32, so that the sum over samples is rounded only once. */
 static bool weight_in_float(const struct tlk_conv_weight *call) {
   const tlk_Conv &c = call->conv;
   int64_t in = c.batch * c.channels_in * volume(c.windows.in);
@@ -423,7 +424,7 @@ static bool weight_in_float(const struct tlk_conv_weight *call) {
 
 /* ---- channels last --------------------------------------------------------------------------- */
 
-/* Copies (count, channels, elements) from channels-first to channels-last order, or back. */
+/* Copies (count, channels, elements) from channels-first to channels-last order, or vice versa. */
 static bool relay(const tlk_Context *cx, int dtype, int64_t count, int64_t channels,
                   int64_t elements, void *to, const void *from, bool into_rows) {
   const int64_t size = dtype_bytes(dtype), whole = channels * elements * size;

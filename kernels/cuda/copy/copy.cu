@@ -1,7 +1,7 @@
 /*
-** copy.cu - copies between any strides and dtypes, and filling. Copies within one dtype move
-** bytes in units as large as the strides allow. The driver copies if both sides are contiguous;
-** if one side is transposed, a kernel copies by tiles in shared memory.
+** copy.cu - copies between any strides and dtypes, and filling. Copies within one dtype move bytes
+** in units as large as the strides allow. If both sides are contiguous, the driver copies. If one
+** side is transposed, a kernel copies tile by tile through shared memory.
 */
 #include "kernels/cuda/line_reduce.cuh"
 
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(COPY_THREADS) move_kernel(const __grid_constan
   }
 }
 
-/* Returns whether units of this many bytes can replace the elements of dimension 0. */
+/* Returns whether the elements along dimension 0 can be copied in units of this many bytes. */
 static bool units_fit(const tli_Iter &it, int64_t size, int64_t unit) {
   if (it.ndim == 0 || it.sizes[0] * size % unit != 0) return false;
   for (int k = 0; k < 2; k++) {
@@ -67,14 +67,14 @@ static bool move_units(const tlk_Context *cx, tli_Iter it, int64_t size) {
 /* ---- transposed copies ---------------------------------------------------------------------- */
 
 /* A transposing copy. Elements are contiguous along `cols` in dst and along `rows` in src. `rest`
-** is a loop over the other dimensions, each of whose elements is a whole matrix. */
+** is a loop over the other dimensions; each of its elements is a whole matrix. */
 struct Transpose {
-  int64_t cols, rows, dst_row, src_col; /* sizes, and strides in bytes */
-  int64_t across, down;                 /* number of tiles in both directions */
+  int64_t cols, rows, dst_row, src_col; /* sizes in elements, strides in bytes */
+  int64_t across, down;                 /* number of tiles in each direction */
   Strided<2> rest;
 };
 
-#define TILE_ROWS 8 /* number of threads of a block along rows */
+#define TILE_ROWS 8 /* number of threads in a block along the rows */
 
 template <class U, int T>
 __global__ void __launch_bounds__(32 * TILE_ROWS)
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(32 * TILE_ROWS)
   }
 }
 
-/* Returns the dimension along which an operand's elements are contiguous, or -1. */
+/* Returns the dimension along which an operand is contiguous, or -1 if there is none. */
 static int unit_dimension(const tli_Iter &it, int k, int64_t size) {
   for (int d = 0; d < it.ndim; d++)
     if (it.args[k].strides[d] == size && it.sizes[d] >= 8) return d;
@@ -147,7 +147,7 @@ static bool transpose(const tlk_Context *cx, const tli_Iter &it, int64_t size, i
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 
-/* The switch cases for dtypes that are widened to W. */
+/* The switch cases for the dtypes that widen to W. */
 #define READ_CASE(name, S)                        \
   case TL_##name:                                 \
     load_vector(static_cast<const S *>(from), x); \
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(COPY_THREADS)
   }
 }
 
-/* Returns whether an operand can be read or written in whole vectors. */
+/* Returns whether all of an operand can be read or written as vectors. */
 static bool vectors_of(const tli_Iter &it, int k) {
   const tli_IterArg &a = it.args[k];
   int64_t size = dtype_bytes(a.dtype), bytes = size * CONVERTED < 16 ? size * CONVERTED : 16;
@@ -236,7 +236,7 @@ bool tlk_copy(const struct tlk_copy *call) {
   return move_units(call->cx, it, size);
 }
 
-/* Returns 8 bytes filled with copies of one element of the given value. */
+/* Returns 8 bytes that consist of copies of the value as an element of the dtype. */
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value) {
   const tl_Scalar &s = *value;
   double real = s.kind == TL_FLOATING ? s.f : (double)s.i;

@@ -1,5 +1,5 @@
 /*
-** sequence.cu - evenly spaced numbers, in int64 or float64; each is computed from its index
+** sequence.cu - evenly spaced numbers in int64 or float64. Each number is computed from its index
 ** alone.
 */
 #include "kernels/cuda/cuda.cuh"
@@ -18,7 +18,7 @@ struct Whole {
   }
 };
 
-/* Elements of the second half are computed from the end. */
+/* Elements in the second half are computed backward from the end value. */
 struct Real {
   typedef double C;
   double start, step, end;

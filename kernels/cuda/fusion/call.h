@@ -1,6 +1,6 @@
 /*
-** call.h - the argument of a kernel that was generated for a chain. The host fills it; the
-** generated source (source.c) reads it. It is C, CUDA C++ and NVRTC's subset.
+** call.h - the argument of a kernel that was generated for a chain. The host fills it in, and the
+** generated source (source.c) reads it. The header is valid in C, CUDA C++ and NVRTC's subset.
 */
 #ifndef TLK_CUDA_FUSION_CALL_H
 #define TLK_CUDA_FUSION_CALL_H
@@ -9,7 +9,7 @@
 
 enum {
   FUSION_STEPS = 16,    /* largest number of calls in a chain */
-  FUSION_OPERANDS = 16, /* largest number of arrays and numbers that the steps use */
+  FUSION_OPERANDS = 16, /* largest number of arrays and numbers that the steps use, together */
   FUSION_DIMS = 6,
   FUSION_OUTPUTS = 2, /* largest number of outputs of a step */
   FUSION_INPUTS = 5,
@@ -17,7 +17,7 @@ enum {
   FUSION_THREADS = 256
 };
 
-/* A number in the type in which it is computed or stored. */
+/* A number in the type in which a step computes or stores it. */
 typedef union fusion_Number {
   double f64;
   float f32;
@@ -25,8 +25,8 @@ typedef union fusion_Number {
   int32_t i32;
 } fusion_Number;
 
-/* A dimension's size, by which offsets are divided by a multiplication, as in Divider of
-** cuda.cuh. */
+/* The size of a dimension, prepared for dividing offsets by multiplication, as Divider in cuda.cuh
+** does. */
 typedef struct fusion_Size {
   uint32_t divisor, factor, shift;
 } fusion_Size;

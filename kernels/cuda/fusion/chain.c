@@ -1,8 +1,8 @@
 /*
-** chain.c - the pending chain of each capturing stream. Elementwise calls are collected in a
-** chain, with their plan, until something else is queued on the stream: another kernel, a copy,
-** an event, the end of the capture. All of these pass through the plugin's tables, whose
-** functions call fusion_settle first.
+** chain.c - the pending chain of each capturing stream. Elementwise calls are collected in a chain,
+** together with its plan, until something else happens on the stream: another kernel, a copy, an
+** event, or the end of the capture. All of these pass through the plugin's tables, whose functions
+** call fusion_settle first.
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* A copy of a call, in case the call must be launched separately. */
+/* A copy of a call, which is needed if the call must be launched separately. */
 typedef struct Call {
   fusion_Kind kind;
   union {
@@ -28,15 +28,16 @@ typedef struct Chain {
   const tl_Stream *stream;
   uint64_t capture; /* number of the capture that the calls belong to */
   tlk_Context cx;
-  bool broken; /* whether launching a call has failed, so that the graph would lack it */
+  bool broken; /* whether the launch of a call has failed, so that the graph would lack the call */
   fusion_Plan plan;
   Call calls[FUSION_STEPS];
 } Chain;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static Chain *chains; /* list of one chain for each stream that ever had one (owned); guarded */
+/* linked list (owned) with one chain for each stream that ever had one; guarded by the lock */
+static Chain *chains;
 static atomic_int waiting; /* number of chains that are not empty */
-/* whether this thread is launching a chain; memory freed meanwhile belongs to no chain */
+/* whether this thread is launching a chain; memory freed meanwhile belongs to no pending chain */
 static _Thread_local bool settling;
 
 static Chain *chain_of(const tl_Stream *stream) {
@@ -49,7 +50,7 @@ static Chain *chain_of(const tl_Stream *stream) {
 ** ----------------------------------------------------------------------------- */
 
 static bool run_call(Call *call, const tlk_Context *cx) {
-  call->copy.cx = cx; /* every call begins with its context */
+  call->copy.cx = cx; /* every call struct begins with the context */
   switch (call->kind) {
   case FUSION_POINTWISE: return tlk_pointwise(&call->pointwise);
   case FUSION_FUSED: return tlk_fused(&call->fused);
@@ -203,7 +204,7 @@ bool fusion_take_activation(const struct tlk_activation_backward *call, bool *ta
 
 /* ---- the engine's question ------------------------------------------------------------------ */
 
-/* Returns whether a call joins a plan, to which it is then added. */
+/* Returns whether a call fits a plan; if so, adds the call to the plan. */
 static bool joins(fusion_Plan *plan, int kernel, const void *call) {
   switch (kernel) {
   case TLK_KERNEL_pointwise:
@@ -224,7 +225,8 @@ static bool joins(fusion_Plan *plan, int kernel, const void *call) {
 static bool would_store(const Chain *c, int kernel, const void *call) {
   fusion_Plan plan = c->plan;
   bool launches = !joins(&plan, kernel, call);
-  if (kernel == TLK_KERNEL_activation_backward) /* the sum for the bias launches the chain */
+  /* the kernel that sums the bias's gradient launches the chain */
+  if (kernel == TLK_KERNEL_activation_backward)
     launches = launches || ((const struct tlk_activation_backward *)call)->grad_bias.data;
   return launches && fusion_keeps(&plan);
 }

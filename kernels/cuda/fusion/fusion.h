@@ -1,11 +1,12 @@
 /*
-** fusion.h - fuses chains of elementwise kernels into one kernel each while a graph is
-** captured. Calls on a capturing stream stay pending (chain.c) until something else is queued
-** on that stream. Then CUDA C is generated for the chain (source.c), compiled or loaded from
-** disk (kernel_cache.c), and launched. If that is impossible, the calls are launched one by one.
+** fusion.h - fuses chains of elementwise kernels into one kernel each while a graph is captured.
+** Elementwise calls on a capturing stream stay pending (chain.c) until other work is queued on that
+** stream. Then CUDA C is generated for the chain (source.c), compiled or loaded from disk
+** (kernel_cache.c), and launched. If that is impossible, the calls are launched one by one.
 **
-** The results have the same bits as without fusion: each step computes by the same function of
-** math.h and is rounded to its dtype, and each thread runs the steps for its elements in order.
+** The results have the same bits as without fusion: each step calls the same function of math.h,
+** and its result is rounded to its dtype, and each thread runs the steps in order for each of its
+** elements.
 */
 #ifndef TLK_CUDA_FUSION_H
 #define TLK_CUDA_FUSION_H
@@ -13,22 +14,22 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/fusion/call.h"
 
-/* An array or a number that steps of a chain work on. Two steps share an operand only if they use
-** the same elements in the same order; operands that are not shared must not overlap. */
+/* An array or a number that a chain's steps read or write. Two steps share an operand only if they
+** use the same elements in the same order; different operands must not overlap. */
 typedef struct fusion_Operand {
   char *data; /* address of the array; NULL for a number */
   int64_t number;
   tl_DType dtype;
   int64_t strides[FUSION_DIMS]; /* strides in bytes */
-  const char *low, *high;       /* address of the first byte, and of the end of the last byte */
-  bool loaded;                  /* whether a step reads values from before the chain */
+  const char *low, *high;       /* first byte, and one past the last byte */
+  bool loaded;                  /* whether a step reads values that were stored before the chain */
   bool written;
-  bool dead; /* whether the memory is freed after the last step that writes it */
+  bool dead; /* whether the memory is freed after the last step that writes to it */
 } fusion_Operand;
 
 typedef enum fusion_Kind {
   FUSION_POINTWISE = TLK_KERNEL_pointwise,
-  FUSION_FUSED = TLK_KERNEL_fused, /* kernels with several outputs: SwiGLU, rotations */
+  FUSION_FUSED = TLK_KERNEL_fused, /* kernels with several outputs: SwiGLU and rotations */
   FUSION_COPY = TLK_KERNEL_copy,
   FUSION_FILL = TLK_KERNEL_fill,
   FUSION_DROPOUT = TLK_KERNEL_dropout
@@ -36,14 +37,14 @@ typedef enum fusion_Kind {
 
 typedef struct fusion_Step {
   fusion_Kind kind;
-  int kernel; /* a tlk_Pointwise or a tlk_Fused */
+  int kernel; /* number of a tlk_Pointwise or a tlk_Fused */
   tl_DType compute;
-  int outputs, out[FUSION_OUTPUTS], inputs, in[FUSION_INPUTS]; /* numbers and indices of operands */
-  /* Numeric parameters: those of a pointwise kernel; the bytes that fill writes; for dropout the
-  ** scale, the limit below which words keep an element, the first block and the generator's
-  ** state. */
+  int outputs, out[FUSION_OUTPUTS], inputs, in[FUSION_INPUTS]; /* counts, and indices of operands */
+  /* Numeric parameters. A pointwise kernel has its own; fill has the bytes that it writes; dropout
+  ** has the scale, the limit below which a random word keeps an element, the first block, and the
+  ** generator's state. */
   fusion_Number params[FUSION_PARAMS];
-  tlk_FaultSource source; /* the call that a message names, for kernels that may find faults */
+  tlk_FaultSource source; /* for kernels that may find faults: the call to name in the message */
 } fusion_Step;
 
 /* A chain as one loop; dimension 0 is the innermost. */
@@ -58,14 +59,14 @@ typedef struct fusion_Plan {
 /* ---- grouping.c: what goes together ---- */
 
 /* Adds a call to a plan, which may be empty. Returns false and leaves the plan unchanged if the
-** call does not fit: its shape differs, its memory overlaps the plan's memory without being the
-** same elements in the same order, there are too many operands, or its random numbers are equal at
-** each replay. `call` is a tlk_pointwise, tlk_fused, tlk_copy, tlk_fill or tlk_dropout, as `kind`
-** says. */
+** call does not fit: if its shape differs, if its memory overlaps the plan's memory without being
+** the same elements in the same order, if there are too many operands, or if its random numbers are
+** the same at each replay. `kind` tells which struct `call` is: tlk_pointwise, tlk_fused, tlk_copy,
+** tlk_fill or tlk_dropout. */
 bool fusion_add(fusion_Plan *plan, fusion_Kind kind, const void *call);
-/* Tells a plan that the values in these bytes are not read after the chain. */
+/* Tells a plan that the values in these bytes will not be read after the chain. */
 void fusion_forget(fusion_Plan *plan, const char *data, int64_t bytes);
-/* Returns whether some step reads an earlier step's result that the kernel would still have to
+/* Returns whether any step reads an earlier step's result that the kernel would still have to
 ** store. */
 bool fusion_keeps(const fusion_Plan *plan);
 /* Merges dimensions that are contiguous for all operands. */
@@ -87,12 +88,12 @@ int fusion_headers(const char *const **names, const char *const **texts);
 
 /* Returns whether chains can be compiled and the user has not turned that off. */
 bool fusion_possible(void);
-/* Launches a merged plan's kernel; *done stays false if there is none. */
+/* Launches the kernel of a merged plan; *done stays false if there is no kernel. */
 bool fusion_run(const tlk_Context *cx, const fusion_Plan *plan, bool *done);
 
 /* ---- chain.c: pending calls ---- */
 
-/* Adds a call to its stream's pending chain, if the stream captures and the call fits. Otherwise
+/* Adds a call to its stream's pending chain if the stream is capturing and the call fits; otherwise
 ** launches the pending chain first. Returns false with a message on failure. */
 bool fusion_take(fusion_Kind kind, const void *call, bool *taken);
 /* Adds the gradient of an activation to the chain as fusion_take adds a call; the caller still has
@@ -100,13 +101,13 @@ bool fusion_take(fusion_Kind kind, const void *call, bool *taken);
 bool fusion_take_activation(const struct tlk_activation_backward *call, bool *taken);
 /* Launches the stream's pending chain. Every other function that queues work calls it first. */
 bool fusion_settle(const tl_Stream *stream);
-/* Returns whether a call would launch a chain that stores results which may be garbage (`pending` in
-** api.h). */
+/* Returns whether a call would launch a chain that stores results which may be garbage (see
+** `pending` in api.h). */
 bool fusion_pending(const tl_Stream *stream, int kernel, const void *call);
-/* Launches all pending chains of a capture (cuda_capture) at the capture's end. Returns true if no
-** chain of the capture has failed. */
+/* Launches all pending chains of a capture (see cuda_capture) when the capture ends. Returns
+** whether every chain of the capture was launched. */
 bool fusion_settle_all(uint64_t capture);
-/* Notes that a block of a device's memory was freed. */
+/* Records that a block of a device's memory was freed. */
 void fusion_freed(int device, const void *data, int64_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /*
 ** grouping.c - decides which calls share one loop. The shapes of calls are split into common
-** dimensions. The operands of two calls must be the same elements in the same iteration of the
-** loop, or must not overlap. Then each iteration can run all calls one after the other.
+** dimensions. Two operands of different calls must use the same elements in the same loop
+** iteration, or must not overlap. Each iteration can then run all calls one after the other.
 */
 #include <string.h>
 
@@ -19,8 +19,8 @@ static int64_t bytes_of(tl_DType dtype) {
 
 /* ---- shapes ------------------------------------------------------------------------------- */
 
-/* The common refinement of two shapes: its sizes and, for each of its dimensions, the dimension of
-** either shape that it is a part of and its stride in elements of that dimension. */
+/* The common refinement of two shapes: its sizes, and for each of its dimensions and either shape,
+** the dimension of that shape that it is part of, and its stride in elements of that dimension. */
 typedef struct Common {
   int ndim;
   int64_t sizes[FUSION_DIMS];
@@ -31,7 +31,8 @@ typedef struct Common {
 static bool find_common(const int64_t *a, int na, const int64_t *b, int nb, Common *out) {
   const int64_t *sizes[] = {a, b};
   int n[] = {na, nb}, at[] = {0, 0};
-  int64_t step[] = {1, 1}; /* the stride in elements within each shape's current dimension */
+  /* for each shape, the stride within the current dimension, in elements */
+  int64_t step[] = {1, 1};
   for (out->ndim = 0; at[0] < n[0] && at[1] < n[1]; out->ndim++) {
     int64_t left[] = {sizes[0][at[0]] / step[0], sizes[1][at[1]] / step[1]};
     int64_t size = left[0] < left[1] ? left[0] : left[1];
@@ -53,7 +54,7 @@ static void spread(const Common *c, int which, const int64_t *strides, int64_t *
   memcpy(out, spread_out, sizeof spread_out);
 }
 
-/* Copies the sizes that are not 1. */
+/* Copies all sizes except those equal to 1. */
 static int without_ones(const tli_Iter *it, int64_t *sizes, int *from) {
   int n = 0;
   for (int d = 0; d < it->ndim; d++) {
@@ -83,8 +84,8 @@ static bool same(const fusion_Operand *a, const fusion_Operand *b, int ndim) {
   return memcmp(a->strides, b->strides, (size_t)ndim * sizeof *a->strides) == 0;
 }
 
-/* Returns the number of bytes that the strides smaller than `step` span, or 0 if another stride is
-** no multiple of `step`. */
+/* Returns how many bytes the strides smaller than `step` span, or 0 if another stride is not a
+** multiple of `step`. */
 static int64_t span_below(const fusion_Operand *o, const fusion_Plan *plan, int64_t step) {
   int64_t span = bytes_of(o->dtype);
   for (int d = 0; d < plan->ndim; d++) {
@@ -94,8 +95,8 @@ static int64_t span_below(const fusion_Operand *o, const fusion_Plan *plan, int6
   return span;
 }
 
-/* Returns whether two operands use disjoint parts of every `step` bytes, as the two halves of rows
-** or the two elements of pairs do. */
+/* Returns whether two operands use disjoint parts of every `step` bytes, such as the two halves of
+** each row or the two elements of each pair. */
 static bool alternate(const fusion_Operand *a, const fusion_Operand *b, const fusion_Plan *plan,
                       int64_t step) {
   int64_t span_a = span_below(a, plan, step), span_b = span_below(b, plan, step);
@@ -114,8 +115,8 @@ static bool overlap(const fusion_Operand *a, const fusion_Operand *b, const fusi
 /* Returns whether the kernel will read or write the operand's memory. */
 static bool touches(const fusion_Operand *o) { return o->loaded || (o->written && !o->dead); }
 
-/* Returns whether no two iterations write the same element: each stride is at least as large as the
-** span of the smaller strides. */
+/* Returns whether no two iterations write the same element: each stride must be at least as large
+** as the span of the smaller strides. */
 static bool apart(const fusion_Operand *o, const fusion_Plan *plan) {
   int64_t span = bytes_of(o->dtype);
   unsigned done = 0;
@@ -140,7 +141,8 @@ static bool may_share(const fusion_Plan *plan, const fusion_Operand *o, int own,
   return true;
 }
 
-/* Returns the operand's index in the plan, which it enters if necessary; -1 if it does not fit. */
+/* Returns the operand's index in the plan, after adding the operand if necessary; -1 if it does not
+** fit. */
 static int enter(fusion_Plan *plan, fusion_Operand *o, bool written) {
   int at = 0;
   measure(o, plan);
@@ -219,7 +221,7 @@ static tli_IterArg flat(const tlk_Array *array) {
       .data = array->data, .dtype = array->dtype, .strides = {bytes_of(array->dtype)}};
 }
 
-/* Returns the loop of a dropout, whose operands are out, in and the residual. */
+/* Returns the loop of a dropout; its operands are out, in and the residual. */
 static tli_Iter loop_of_dropout(const struct tlk_dropout *call) {
   tli_Iter it = {.nargs = 2, .ndim = 1, .numel = call->n, .sizes = {call->n}};
   it.args[0] = flat(&call->out);
@@ -228,7 +230,8 @@ static tli_Iter loop_of_dropout(const struct tlk_dropout *call) {
   return it;
 }
 
-/* Splits the dimensions of the plan and of a call into common ones, which `common` receives. */
+/* Splits the dimensions of the plan and of a call into common dimensions, and stores them in
+** `common`. */
 static bool meet_shape(fusion_Plan *plan, const int64_t *sizes, int ndim, int64_t numel,
                        Common *common) {
   if (plan->nsteps == 0) {
@@ -271,7 +274,7 @@ static bool add_loop(fusion_Plan *plan, const tli_Iter *it, fusion_Step *step) {
   return m == 1 || step->out[0] != step->out[1];
 }
 
-/* the loop is at the same offset in all calls that have one */
+/* the loop is at the same offset in all call structs that have one */
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fused, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");

@@ -1,7 +1,7 @@
 /*
-** kernel_cache.c - finds the kernel of a chain by its source. Kernels that this program has used
-** are in a list; others are on disk (core/device/disk_cache.h), found by the source with all its
-** includes, the architecture and the compiler's version.
+** kernel_cache.c - finds the kernel of a chain by the chain's source. Kernels that this program has
+** used are in a list. Others are on disk (core/device/disk_cache.h); their key consists of the
+** source with all its includes, the architecture and the compiler's version.
 */
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ enum { HEAD = 256 };
 
 typedef struct Kernel {
   struct Kernel *next;
-  void *code; /* compiled code, a result of cuda_lib_load; NULL if compiling failed */
+  void *code; /* compiled code, as cuda_lib_load returns it; NULL if compiling failed */
   size_t key_bytes;
   char key[];
 } Kernel;
@@ -34,7 +34,7 @@ bool fusion_possible(void) {
 static uint64_t headers_hash;
 static pthread_once_t hashing = PTHREAD_ONCE_INIT;
 
-/* Computes the hash of the files that every source includes. */
+/* Computes the hash of the header files that every source includes. */
 static void hash_headers(void) {
   const char *const *names, *const *texts;
   int n = fusion_headers(&names, &texts);
@@ -42,8 +42,8 @@ static void hash_headers(void) {
   for (int i = 0; i < n; i++) headers_hash = tli_hash(headers_hash, texts[i], strlen(texts[i]));
 }
 
-/* Writes the key of a source: a line with everything else that its code depends on, then the
-** source. */
+/* Writes the cache key of a source: one line with everything else that the compiled code depends
+** on, then the source. */
 static size_t write_key(int device, char *key, const char *source) {
   cuda_DeviceKind kind;
   cuda_device_kind(device, &kind);
@@ -73,7 +73,8 @@ static void *compile(int device, const char *key, size_t key_bytes) {
   return loaded;
 }
 
-/* Finds or compiles the kernel of a source. Two devices of one kind share a kernel. */
+/* Returns the kernel of a source, and compiles it if necessary. Two devices of the same kind share
+** a kernel. */
 static const Kernel *kernel_for(int device, const char *source) {
   char key[HEAD + FUSION_SOURCE];
   size_t bytes = write_key(device, key, source);
@@ -93,7 +94,7 @@ _Static_assert(sizeof(fusion_Call) <= 4096, "CUDA allows no more for a kernel's 
 
 /* ---- launching -------------------------------------------------------------------------------- */
 
-/* Computes the factors of Divider in cuda.cuh. */
+/* Computes the factors that Divider in cuda.cuh uses. */
 static fusion_Size size_of(uint32_t d) {
   uint32_t shift = 0;
   while (shift < 32 && ((uint64_t)1 << shift) < d) shift++;

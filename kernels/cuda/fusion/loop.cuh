@@ -1,11 +1,11 @@
 /*
-** loop.cuh - code that generated kernels of chains share: it computes the offsets of an iteration's
-** elements, loads and stores.
+** loop.cuh - code shared by the generated kernels of chains: it computes the offsets of an
+** iteration's elements, and loads and stores them.
 */
 #ifndef TLK_CUDA_FUSION_LOOP_CUH
 #define TLK_CUDA_FUSION_LOOP_CUH
 
-/* Computes each operand's offset of element i in bytes. */
+/* Computes, for each operand, the offset of element i in bytes. */
 template <int operands, int ndim>
 __device__ __forceinline__ void offsets(const fusion_Call &c, uint32_t i,
                                         int64_t (&at)[FUSION_OPERANDS]) {
@@ -24,7 +24,7 @@ __device__ __forceinline__ void offsets(const fusion_Call &c, uint32_t i,
   }
 }
 
-/* Records the division of an integer by zero. */
+/* Records a division of an integer by zero. */
 DEVICE void note_division(const fusion_Call &c, int step) {
   tlk_Fault fault = {};
   fault.kind = TLK_FAULT_DIVISION;
@@ -59,7 +59,7 @@ template <int N, class S> __device__ __forceinline__ Vector<S, N> all_of(S x) {
   return v;
 }
 
-/* Vectors of more than 16 bytes are loaded in several pieces. */
+/* Loads a vector; one of more than 16 bytes is loaded in several pieces. */
 template <int N, class S> __device__ __forceinline__ Vector<S, N> vector_of(const char *p) {
   return *reinterpret_cast<const Vector<S, N> *>(p);
 }

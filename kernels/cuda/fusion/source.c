@@ -1,8 +1,8 @@
 /*
-** source.c - generates CUDA C for a chain. All arithmetic is in included files, which this
-** build carries as text: math.h has the steps' functions, element.cuh loads and stores
-** elements. Sizes, strides, addresses and numbers are arguments, so one kernel serves every
-** call with the same steps.
+** source.c - generates CUDA C for a chain. All arithmetic is in header files whose text is compiled
+** into the plugin: math.h has the steps' functions, and element.cuh loads and stores elements.
+** Sizes, strides, addresses and numbers are kernel arguments, so one kernel serves every call with
+** the same steps.
 */
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 /* ---- the included files
 ** ------------------------------------------------------------------------- */
 
-/* The files that the source includes, as X(symbol, name in #include, file). */
+/* The header files that the source includes, as X(symbol, name in #include, file). */
 #define FILES(X)                                                          \
   X(bessel, "kernels/bessel.h", "kernels/bessel.h")                       \
   X(special, "kernels/special.h", "kernels/special.h")                    \
@@ -77,7 +77,7 @@ static const char *fused_name(int kernel) {
 #define DIVIDES_NUMBER(name) tlm_##name##_i32_divides
 #define DIVIDES_INTEGER(name) tlm_##name##_i32_divides
 
-/* Returns whether a step divides by its last input, which must not be 0. */
+/* Returns whether a step divides by its last input, which then must not be 0. */
 static bool divides(const fusion_Step *s) {
   static const bool table[] = {
 #define X(name, inputs, types, result) DIVIDES_##types(name),
@@ -87,7 +87,7 @@ static bool divides(const fusion_Step *s) {
   return (s->compute == TL_I32 || s->compute == TL_I64) && table[s->kernel];
 }
 
-/* Returns the name of the stored type in element.cuh. */
+/* Returns the name that element.cuh gives to a dtype's stored type. */
 static const char *stored(tl_DType dtype) {
   switch (dtype) {
   case TL_F32: return "float";
@@ -104,7 +104,7 @@ static const char *stored(tl_DType dtype) {
   }
 }
 
-/* Returns the suffix that math.h's functions and call.h's numbers have for a compute type. */
+/* Returns a compute type's suffix in the names of math.h's functions and call.h's numbers. */
 static const char *suffix(tl_DType compute) {
   return compute == TL_F64 ? "f64" : compute == TL_F32 ? "f32" : compute == TL_I64 ? "i64" : "i32";
 }
@@ -123,7 +123,7 @@ static int64_t size_of(tl_DType dtype) {
 
 static bool touches(const fusion_Operand *o) { return o->loaded || (o->written && !o->dead); }
 
-/* Returns whether the operand is the same for the whole innermost dimension. */
+/* Returns whether the operand is constant along the innermost dimension. */
 static bool is_steady(const fusion_Plan *plan, const fusion_Operand *o) {
   return plan->ndim > 0 && o->strides[0] == 0;
 }
@@ -168,7 +168,7 @@ __attribute__((format(printf, 2, 3))) static void say(Text *t, const char *forma
   if (!t->full) t->used += (size_t)n;
 }
 
-/* Returns whether a later step reads the operand `made`, which `step` computes. */
+/* Returns whether a later step than `step` reads the operand `made`, which `step` computes. */
 static bool is_read_later(const fusion_Plan *plan, int step, int made) {
   for (int s = step + 1; s < plan->nsteps; s++) {
     const fusion_Step *later = &plan->steps[s];
@@ -251,7 +251,8 @@ static void say_step(Text *t, const fusion_Plan *plan, int number) {
   say(t, "  }\n");
 }
 
-/* Prints the steps as a function of one element of each operand and one word for each dropout. */
+/* Prints the steps as a function that takes one element of each operand and one random word for
+** each dropout. */
 static void say_steps(Text *t, const fusion_Plan *plan) {
   say(t, "DEVICE void steps(const fusion_Call &c");
   for (int i = 0; i < plan->noperands; i++) say(t, ", %s &x%d", stored(plan->operands[i].dtype), i);
