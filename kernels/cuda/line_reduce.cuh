@@ -1,9 +1,8 @@
 /*
-** line_reduce.cuh - reductions by any operator, in one pass over memory. "Rows" are lines whose
-** elements are contiguous and are read 16 bytes at a time; "columns" are lines that are
-** adjacent to one another. If there are few long lines, they are cut into segments, and a
-** second kernel joins the segments' accumulators. Where lines are cut depends on the sizes and
-** the device alone.
+** line_reduce.cuh - reductions with any operator, in one pass over memory. "Rows" are lines whose
+** elements are contiguous and are read 16 bytes at a time; "columns" are lines that are adjacent to
+** one another. If there are few long lines, they are cut into segments, and a second kernel
+** combines the segments' accumulators. The cuts depend only on the sizes and the device.
 **
 ** An operator is a struct that is passed to the kernel:
 **
@@ -22,14 +21,14 @@
 #include "kernels/cuda/cuda.cuh"
 
 #define LINE_THREADS 256
-/* Blocks of a multiprocessor. With 64 registers a thread, enough loads are in flight; a large
-** accumulator needs more registers. */
+/* The number of blocks that a multiprocessor runs at the same time. With 64 registers for each
+** thread, enough loads are in flight; a large accumulator needs more registers. */
 #define LINE_BLOCKS(A) (sizeof(A) > 16 ? 2 : 4)
 
 /* ---- elements by dtype ------------------------------------------------------------------ */
 
-/* The stored types that a kernel that computes in C loads as vectors; elements of other types
-** are loaded one by one. with(dtype, run) calls run(S()) and returns false for other types. */
+/* The stored types that a kernel with compute type C can load as vectors; elements of other types
+** are loaded one by one. with(dtype, run) calls run(S()), and returns false for other types. */
 template <class C> struct Natural;
 #define NATURAL_CASE(name, S) \
   case TL_##name:             \
@@ -60,7 +59,7 @@ NATURAL(double, NATURAL_F64)
 NATURAL(int32_t, NATURAL_I32)
 NATURAL(int64_t, NATURAL_I64)
 
-/* Loads a vector of N adjacent elements, aligned to its size or to 16 bytes. */
+/* Loads a vector of N adjacent elements. Its address must be aligned to its size or to 16 bytes. */
 template <class C, class S, int N>
 __device__ __forceinline__ void load_vector(const S *from, C (&x)[N]) {
   enum { W = sizeof(S) * N < 16 ? N : 16 / sizeof(S) };
@@ -72,7 +71,7 @@ __device__ __forceinline__ void load_vector(const S *from, C (&x)[N]) {
   }
 }
 
-/* Loads K elements from `from` on; as vectors if they are aligned. */
+/* Loads K elements beginning at `from`; loads them as vectors if `from` is aligned. */
 template <class C, class S, int K>
 __device__ __forceinline__ void load_some(const S *from, C (&x)[K]) {
   enum { bytes = sizeof(S) * K < 16 ? sizeof(S) * K : 16 };
@@ -84,7 +83,7 @@ __device__ __forceinline__ void load_some(const S *from, C (&x)[K]) {
   }
 }
 
-/* Returns the pairwise sum of K numbers as a double. */
+/* Returns the sum of K numbers as a double, added pairwise. */
 template <class C, int K> __device__ __forceinline__ double sum_of(C (&x)[K]) {
 #pragma unroll
   for (int step = 1; step < K; step *= 2)
@@ -95,22 +94,22 @@ template <class C, int K> __device__ __forceinline__ double sum_of(C (&x)[K]) {
 
 /* ---- teams ---------------------------------------------------------------------------- */
 
-/* Returns the smallest power of two that is at least n, but not more than `most`. */
+/* Returns the smallest power of two that is at least n, or `most` if that is smaller. */
 static inline int power_above(int64_t n, int most) {
   int p = 1;
   while (p < n && p < most) p *= 2;
   return p;
 }
 
-/* Returns `team`, or the width of a warp if there are enough short lines to keep the device busy:
-** warps need not wait for one another. `vectors` is the number of vectors of a line. */
+/* Returns `team`, or the width of a warp if there are enough short lines to keep the device busy,
+** because warps need not wait for one another. `vectors` is the number of vectors in a line. */
 static inline int team_for(int64_t lines, int64_t vectors, int team, int64_t busy) {
   return team > WARP && vectors <= 16 * WARP && lines * WARP >= busy ? WARP : team;
 }
 
-/* Reduces the values of each team of `width` neighbouring threads (a power of two); every
-** thread gets its team's result. All threads of the block must call it. `shared` has room for
-** one value of each warp and may be reused immediately. */
+/* Reduces the values of each team of `width` neighbouring threads (a power of two); every thread
+** gets the result of its own team. All threads of the block must call this function. `shared` has
+** room for one value from each warp, and may be reused immediately. */
 template <class T, class Op>
 __device__ __forceinline__ T team_reduce(T x, int width, T *shared, Op op) {
 #pragma unroll 1
@@ -131,7 +130,7 @@ __device__ __forceinline__ T team_reduce(T x, int width, T *shared, Op op) {
 
 template <int N> struct Source {
   const char *data[N];
-  int dtype, bytes; /* the arrays' dtype, and bytes of an element */
+  int dtype, bytes; /* dtype of the arrays, and bytes per element */
 };
 static inline Source<1> source_of(const tlk_Array &a) {
   return Source<1>{{(const char *)a.data}, a.dtype, (int)dtype_bytes(a.dtype)};
@@ -154,16 +153,17 @@ static inline Result result_of(const tlk_Array &a) {
   return Result{(char *)a.data, a.dtype, (int)dtype_bytes(a.dtype)};
 }
 
-/* A line is `runs` runs of n elements. Runs are cut into `pieces` pieces of `piece` elements; a
-** segment is `share` pieces; a task is one segment of a line. A team of `team` threads works on
-** a piece, and `width` threads work on a task. Strides count elements. */
+/* A line consists of `runs` runs of n elements each. Each run is cut into `pieces` pieces of
+** `piece` elements. A segment is `share` pieces, and a task is one segment of a line. `team`
+** threads work on a piece, and `width` threads work on a task. Strides count elements. */
 struct Rows {
   int64_t lines, runs, n, line_step, run_step;
   int64_t piece, pieces, share, segments;
   int team, width;
 };
 
-/* Adds n elements, starting at element `first`; the threads of a team share the work. */
+/* Adds n elements, beginning with element `first`, to the accumulator; the threads of a team share
+** the work. */
 template <class Op, class S>
 __device__ __forceinline__ void add_run(const Op &op, typename Op::A &acc,
                                         const Source<Op::inputs> &in, int64_t first, int64_t n,
@@ -205,7 +205,7 @@ __device__ __forceinline__ void add_run(const Op &op, typename Op::A &acc,
   }
 }
 
-/* Adds a run as add_run does, for dtypes that Natural lacks. */
+/* Adds a run as add_run does, for dtypes that are not in Natural. */
 template <class Op>
 __device__ __forceinline__ void add_any(const Op &op, typename Op::A &acc,
                                         const Source<Op::inputs> &in, int64_t first, int64_t n,
@@ -264,8 +264,9 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- columns: neighbouring lines are adjacent in memory --------------------------------- */
 
-/* Lines of (outer, n, inner) along n. Each thread processes V adjacent lines. A block has `across`
-** threads for neighbouring lines; the other threads of the block split the lines' elements. */
+/* Lines of (outer, n, inner), which run along n. Each thread processes V adjacent lines. `across`
+** threads of a block cover neighbouring lines; the block's other threads split the elements of
+** these lines. */
 struct Columns {
   int64_t lines, n, inner;
   int64_t share, segments; /* number of elements in a segment */
@@ -315,8 +316,8 @@ add_columns(const Op &op, typename Op::A (&acc)[V], const Source<Op::inputs> &in
   }
 }
 
-/* Reduces the accumulators of each column of the block's threads; the first row gets the
-** result. */
+/* Combines the accumulators of each column of the block's threads; the first row of threads gets
+** the result. */
 template <class Op>
 __device__ __forceinline__ typename Op::A join_column(const Op &op, typename Op::A acc, int across,
                                                       typename Op::A *shared) {
@@ -369,7 +370,7 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- the second stage ------------------------------------------------------------------- */
 
-/* Reduces lines by `width` threads each. */
+/* Reduces lines; `width` threads work on each line. */
 template <class Op>
 __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
     finish_kernel(int64_t lines, int64_t segments, int width, Op op,
@@ -393,21 +394,23 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- choosing a kernel ------------------------------------------------------------------- */
 
-/* busy_threads returns the number of threads that keep the device busy, busy_blocks the number of
-** blocks. */
+/* busy_threads returns how many threads keep the device busy; busy_blocks returns how many blocks
+** do. */
 static inline int64_t busy_threads(const tlk_Context *cx) {
   return (int64_t)cuda_multiprocessors(cx->device.index) * 2048;
 }
 static inline int64_t busy_blocks(const tlk_Context *cx) { return busy_threads(cx) / LINE_THREADS; }
 
-/* Returns how many segments to cut each block's `units` units of work into. */
+/* Returns the number of segments into which the work of each block, `units` units, should be
+** cut. */
 static inline int64_t segments_for(const tlk_Context *cx, int64_t blocks, int64_t units) {
   int64_t wanted = divide_up(busy_blocks(cx), blocks > 0 ? blocks : 1);
   int64_t segments = wanted < units ? wanted : units;
   return blocks >= busy_blocks(cx) / 2 || segments < 1 ? 1 : segments;
 }
 
-/* Runs `first(partial)`, and then the second stage if there are several segments. */
+/* Runs `first(partial)`, and then a second kernel that combines the segments if there are
+** several. */
 template <class Op, class First>
 static bool in_stages(const tlk_Context *cx, int64_t lines, int64_t segments, const Op &op,
                       First first) {
@@ -452,8 +455,8 @@ static bool reduce_rows(const tlk_Context *cx, const Source<Op::inputs> &in, Row
   });
 }
 
-/* Returns whether all inputs (outer, n, inner) can be loaded in vectors of v elements: Natural has
-** their dtype, and they are aligned. */
+/* Returns whether all inputs (outer, n, inner) can be loaded in vectors of v elements: their dtype
+** must be in Natural, and they must be aligned. */
 template <class Op> static bool columns_fit(const Source<Op::inputs> &in, int64_t inner, int v) {
   bool fit = inner % v == 0 && Natural<typename Op::C>::has(in.dtype);
   size_t bytes = (size_t)(in.bytes * v);
@@ -461,7 +464,7 @@ template <class Op> static bool columns_fit(const Source<Op::inputs> &in, int64_
   return fit;
 }
 
-/* Reduces lines of (outer, n, inner) along n. */
+/* Reduces the lines of (outer, n, inner), which run along n. */
 template <class Op>
 static bool reduce_columns(const tlk_Context *cx, const Source<Op::inputs> &in, int64_t outer,
                            int64_t n, int64_t inner, const Op &op) {

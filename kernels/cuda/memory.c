@@ -4,8 +4,8 @@
 **
 ** If the driver has no virtual-memory calls or they fail, or with TLUA_CUDA_ALLOCATOR=segments, the
 ** allocator divides segments of cudaMalloc, which cannot grow; memory_stats().expandable_segments
-** is then 0. TLUA_CUDA_ALLOCATOR=driver makes every allocation a call of cudaMalloc or cudaFree.
-** That is slow and makes graphs unavailable, but tools that watch each block, such as
+** is then 0. With TLUA_CUDA_ALLOCATOR=driver, every block is allocated by cudaMalloc and freed by
+** cudaFree. This is slow and makes graphs unavailable, but tools that watch each block, such as
 ** compute-sanitizer, need it.
 */
 #include <cuda.h>
@@ -18,9 +18,11 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-#define LARGE_GRANULE (20 * 1024 * 1024) /* smallest granule of arenas for large blocks */
-#define SMALL_GRANULE (2 * 1024 * 1024)  /* granule of segments of cudaMalloc for small blocks */
-/* the addresses of a stream's first arena are this fraction of the device's memory */
+#define LARGE_GRANULE (20 * 1024 * 1024) /* smallest granule of the arenas for large blocks */
+/* granule of the segments from cudaMalloc, for small blocks */
+#define SMALL_GRANULE (2 * 1024 * 1024)
+/* the address range of a stream's first arena has the size of the device's memory divided by
+** this */
 #define FIRST 16
 
 /* ---- the driver's calls --------------------------------------------------------------------- */
@@ -65,15 +67,15 @@ static bool find_calls(void) {
          find_call("cuDeviceGetAttribute", &driver.attribute);
 }
 
-/* ---- a device's memory ------------------------------------------------------------------------ */
+/* ---- a device's memory ----------------------------------------------------------------------- */
 
 typedef struct Memory {
   pthread_mutex_t lock;
-  bool by_driver; /* whether each block is one call of cudaMalloc */
+  bool by_driver; /* whether each block is allocated by a separate call of cudaMalloc */
   int device;
-  CUmemAllocationProp kind; /* properties of the memory that is mapped */
+  CUmemAllocationProp kind; /* properties of the memory to map */
   tlk_Blocks blocks;
-  cudaEvent_t spare[64]; /* events that can be used again as marks */
+  cudaEvent_t spare[64]; /* unused events, ready to serve as marks again */
   int nspare;
 } Memory;
 
@@ -85,7 +87,7 @@ static bool has(int device, CUdevice_attribute attribute) {
 }
 
 /* Returns the kind of memory to map. NCCL can register memory (ncclCommRegister) only if other
-** processes can open it and network cards can reach it. */
+** processes can open the memory and network cards can access it. */
 static CUmemAllocationProp kind_for(int device, bool shared) {
   CUmemAllocationProp kind = {
       .type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -121,7 +123,7 @@ static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
   driver.unmap((CUdeviceptr)(uintptr_t)at, (size_t)bytes);
 }
 
-/* Maps one granule. Each granule has its own memory handle, which is released together with the
+/* Maps one granule. Each granule has a separate memory handle, which is released together with the
 ** mapping. */
 static bool map_granule(const Memory *m, char *at, int64_t granule) {
   CUmemGenericAllocationHandle handle;
@@ -165,7 +167,7 @@ static void *from_driver(int64_t bytes) {
   return cuda_ok(cudaMalloc(&data, bytes > 0 ? (size_t)bytes : 1), "cudaMalloc") ? data : NULL;
 }
 
-/* Returns a block to the driver. cudaFree waits for all streams first. */
+/* Returns a block to the driver. cudaFree first waits for all streams. */
 static void to_driver(void *data) {
   CUDA_RELAXED;
   cudaFree(data);
@@ -190,7 +192,7 @@ static void segment_unmap(void *self, char *at, int64_t bytes, int64_t granule) 
   (void)self, (void)at, (void)bytes, (void)granule;
 }
 
-/* ---- events ----------------------------------------------------------------------------------- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 static void *mark(void *self, int stream) {
   Memory *m = self;
@@ -227,11 +229,11 @@ static bool wait_for_all(void *self) {
   return true;
 }
 
-/* ---- opening ------------------------------------------------------------------------------------ */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 
-/* Describes address space to which memory is mapped on demand. */
+/* Describes a source of address space to which memory is mapped on demand. */
 static tlk_BlockSource mapped(Memory *m, int64_t total) {
   size_t granule = SMALL_GRANULE;
   driver.granularity(&granule, &m->kind, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
@@ -245,7 +247,7 @@ static tlk_BlockSource mapped(Memory *m, int64_t total) {
                            .unmap = unmap};
 }
 
-/* Describes segments of cudaMalloc, each as large as PyTorch's. */
+/* Describes a source of segments from cudaMalloc, which have the same sizes as PyTorch's. */
 static tlk_BlockSource segments(void) {
   return (tlk_BlockSource){.granule = {SMALL_GRANULE, SMALL_GRANULE},
                            .least = LARGE_GRANULE,
@@ -270,7 +272,7 @@ static bool open_with(Memory *m, tlk_BlockSource source, int64_t total) {
   return true;
 }
 
-/* Returns whether memory of this kind can be mapped on this device: not all drivers can map memory,
+/* Returns whether memory of this kind can be mapped on this device. Not all drivers can map memory,
 ** and virtual machines may forbid it. */
 static bool can_map(Memory *m, bool shared) {
   m->kind = kind_for(m->device, shared);
@@ -310,9 +312,9 @@ static Memory *lock(int device) {
 
 static void unlock(Memory *m) { pthread_mutex_unlock(&m->lock); }
 
-/* ---- blocks --------------------------------------------------------------------------------------- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Adds a block of the driver's, or a negative number for one that was freed, to the statistics. */
+/* Updates the statistics for a block that the driver allocated (sign 1) or freed (sign -1). */
 static void count_by_driver(Memory *m, int sign, int64_t bytes) {
   tl_MemoryStats *s = &m->blocks.stats;
   tl_Stat *counts[] = {s->allocation, s->active, s->segment};
@@ -387,7 +389,7 @@ bool cuda_trim(tl_Device device) {
   return ok;
 }
 
-/* ---- pools of graphs --------------------------------------------------------------------------------- */
+/* ---- pools of graphs ------------------------------------------------------------------------- */
 
 bool cuda_memory_hold(int device, uint64_t pool) {
   Memory *m = lock(device);
@@ -469,7 +471,7 @@ bool cuda_memory_blocks(tl_Device device, void (*visit)(void *to, const tl_Block
   return true;
 }
 
-/* ---- pinned memory --------------------------------------------------------------------------------------- */
+/* ---- pinned memory --------------------------------------------------------------------------- */
 
 void *cuda_pinned_alloc(int64_t bytes) {
   void *data = NULL;

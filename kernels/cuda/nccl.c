@@ -1,10 +1,10 @@
 /*
-** nccl.c - groups of GPUs by NCCL. The library is loaded on first use; a system without
-** libnccl.so.2 lacks only groups of the back end "nccl".
+** nccl.c - process groups on GPUs with NCCL. The library is loaded on first use; without
+** libnccl.so.2, only groups with the back end "nccl" are unavailable.
 **
-** Communicators are non-blocking: calls that NCCL has only begun return ncclInProgress, and
-** nccl_state tells when they have ended. Meanwhile no other call is allowed except
-** ncclCommAbort, which ends them.
+** Communicators are non-blocking: a call that NCCL has only begun returns ncclInProgress, and
+** nccl_state tells when the call has ended. Until then no other call is allowed except
+** ncclCommAbort, which ends the pending call.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@
 
 #include <nccl.h>
 
-/* The functions of the library that tlua calls, as X(name). */
+/* The NCCL functions that tlua calls, as X(name). */
 #define NCCL_CALLS(X)       \
   X(ncclGetVersion)         \
   X(ncclGetErrorString)     \
@@ -50,13 +50,13 @@ static struct {
 #undef X
 } lib;
 static int version;
-static char missing[300]; /* why the library is not available */
+static char missing[300]; /* the reason why the library is not available */
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
 struct tl_Comm {
   int device;
   ncclComm_t handle;    /* NCCL's communicator; NULL after it was aborted or destroyed */
-  pthread_mutex_t lock; /* serialises closing with an abort, which may come from any thread */
+  pthread_mutex_t lock; /* serialises closing with aborting, which any thread may do */
 };
 
 /* ---- the library ---------------------------------------------------------------------- */
@@ -171,8 +171,8 @@ static void nccl_close(tl_Comm *c) {
 
 /* ---- steps ----------------------------------------------------------------------------- */
 
-/* Sets *out to NCCL's type; NCCL has no 16-bit integers and no booleans. Data that is only moved is
-** sent as bytes. */
+/* Sets *out to NCCL's constant for a dtype. NCCL has no 16-bit integers and no booleans. Data that
+** is only moved is sent as bytes. */
 static bool type_of(int dtype, ncclDataType_t *out) {
   switch (dtype) {
   case TL_F32: *out = ncclFloat32; return true;
@@ -224,8 +224,8 @@ static bool put(ncclComm_t comm, cudaStream_t stream, const tl_CommStep *s) {
   return false;
 }
 
-/* Queues steps in a group, which it always closes: an open group would hold back all later calls of
-** the thread to NCCL. */
+/* Queues steps in an NCCL group. The group is always closed, because an open group would hold back
+** all of this thread's later calls to NCCL. */
 static bool nccl_run(tl_Comm *c, tl_Stream *stream, const tl_CommStep *steps, int n) {
   if (!is_open(c) || !cuda_enter(c->device) || !fusion_settle(stream)) return false;
   if (n == 1) return put(c->handle, stream->handle, steps);

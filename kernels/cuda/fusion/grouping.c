@@ -65,7 +65,7 @@ static int without_ones(const tli_Iter *it, int64_t *sizes, int *from) {
   return n;
 }
 
-/* ---- operands --------------------------------------------------------------------------------- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 static void measure(fusion_Operand *o, const fusion_Plan *plan) {
   if (o->data == NULL) return;
@@ -160,7 +160,7 @@ static int enter(fusion_Plan *plan, fusion_Operand *o, bool written) {
   return at;
 }
 
-/* ---- calls ---------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static fusion_Number number_as(const tl_Scalar *s, tl_DType dtype) {
   fusion_Number n = {0};

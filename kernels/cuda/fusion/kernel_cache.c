@@ -29,7 +29,7 @@ bool fusion_possible(void) {
   return cuda_host->setting(TL_FUSION) != 0 && cuda_lib_compiler() != NULL;
 }
 
-/* ---- compiling -------------------------------------------------------------------------------- */
+/* ---- compiling ------------------------------------------------------------------------------- */
 
 static uint64_t headers_hash;
 static pthread_once_t hashing = PTHREAD_ONCE_INIT;
@@ -92,7 +92,7 @@ static const Kernel *kernel_for(int device, const char *source) {
 
 _Static_assert(sizeof(fusion_Call) <= 4096, "CUDA allows no more for a kernel's parameters");
 
-/* ---- launching -------------------------------------------------------------------------------- */
+/* ---- launching ------------------------------------------------------------------------------- */
 
 /* Computes the factors that Divider in cuda.cuh uses. */
 static fusion_Size size_of(uint32_t d) {

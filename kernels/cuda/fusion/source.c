@@ -52,7 +52,7 @@ int fusion_headers(const char *const **names, const char *const **texts) {
   return sizeof all_names / sizeof *all_names;
 }
 
-/* ---- names ------------------------------------------------------------------------------------ */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static const char *pointwise_name(int kernel) {
   static const char *const names[] = {
@@ -150,7 +150,7 @@ int fusion_width(const fusion_Plan *plan) {
   return fits ? n : 1;
 }
 
-/* ---- text ------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 typedef struct Text {
   char *out;

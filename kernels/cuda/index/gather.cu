@@ -1,6 +1,6 @@
 /*
-** gather.cu - checking positions, and gather. Neighbouring elements that share a position are
-** copied in units of up to 16 bytes.
+** gather.cu - checks positions, and gathers elements. Neighbouring elements with the same position
+** are copied together, in units of up to 16 bytes.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/index/line_loop.h"
@@ -35,7 +35,8 @@ bool tlk_check_index(const struct tlk_check_index *call) {
 
 tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed) {
   tli_Iter it = call->it;
-  int other = indexed == 0 ? 2 : 0; /* the loop is ordered along an operand that is not indexed */
+  /* order the loop's dimensions by an operand that is not indexed */
+  int other = indexed == 0 ? 2 : 0;
   int at = 0;
   if (call->count == 1) return it;
   while (at < it.ndim && it.args[other].strides[at] < call->strides[other]) at++;
@@ -52,7 +53,7 @@ tli_Iter cuda_index_loop(const tlk_IndexCall *call, int indexed) {
 
 /* ---- gather ---------------------------------------------------------------------------------- */
 
-/* The indexed operand has n positions, which are `step` bytes apart. */
+/* The positions in the indexed operand: there are n of them, `step` bytes apart. */
 struct Positions {
   int64_t n, step;
 };
@@ -91,8 +92,8 @@ __global__ void __launch_bounds__(GATHER_THREADS)
   }
 }
 
-/* Returns whether units of this many bytes can replace neighbouring elements that share a
-** position. */
+/* Returns whether neighbouring elements that share a position can be copied in units of this many
+** bytes. */
 static bool units_fit(const tli_Iter &it, int64_t step, int64_t size, int64_t unit) {
   if (it.ndim == 0 || it.sizes[0] * size % unit != 0 || it.args[1].strides[0] != 0) return false;
   for (int k = 0; k <= 2; k += 2) {

@@ -1,5 +1,5 @@
 /*
-** line_loop.h - the loop over all elements that gather and scatter share.
+** line_loop.h - the loop that gather and scatter share; it visits all elements.
 */
 #ifndef TLK_CUDA_INDEX_LINES_H
 #define TLK_CUDA_INDEX_LINES_H

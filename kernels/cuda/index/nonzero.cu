@@ -1,13 +1,13 @@
 /*
-** nonzero.cu - counts the elements that are not zero, and lists their positions in order. Each
-** tile's output offset is the number of nonzero elements in the tiles before it.
+** nonzero.cu - counts the nonzero elements, and lists their positions in order. Each tile's output
+** offset is the number of nonzero elements in the tiles before it.
 */
 #include "kernels/cuda/cuda.cuh"
 
 namespace {
 
 #define NONZERO_THREADS 256
-#define NONZERO_EACH 8 /* number of iterations of each thread over a tile */
+#define NONZERO_EACH 8 /* number of elements that each thread examines in a tile */
 #define NONZERO_TILE (NONZERO_THREADS * NONZERO_EACH)
 
 struct Elements {
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(NONZERO_THREADS)
   }
 }
 
-/* Replaces counts[t] by the sum over all earlier tiles; stores the total in *total unless that
-** is NULL. Runs in one block. */
+/* Replaces counts[t] by the sum over all earlier tiles, and stores the total in *total unless
+** `total` is NULL. Runs in one block. */
 __global__ void __launch_bounds__(1024) sum_kernel(int64_t tiles, int64_t *counts, int64_t *total) {
   __shared__ uint32_t shared[WARP + 1];
   int64_t before = 0;

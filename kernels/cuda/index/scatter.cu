@@ -1,6 +1,6 @@
 /*
-** scatter.cu - deterministic scatter: elements that share a position are combined in their
-** order. If there are many lines, or short ones, a thread walks along each line. Otherwise
+** scatter.cu - deterministic scatter: elements with the same position are combined in order. If
+** there are many lines, or the lines are short, one thread walks along each line. Otherwise the
 ** positions are sorted, and each run of equal positions is combined separately.
 */
 #include "kernels/cuda/index/line_loop.h"
@@ -10,18 +10,19 @@ namespace {
 
 #define SCATTER_THREADS 256
 
-/* The sizes and strides of a line, from tlk_IndexCall; `out` is the indexed operand. */
+/* The sizes and strides of a line, copied from tlk_IndexCall; `out` belongs to the indexed
+** operand. */
 struct Line {
   int64_t count, n, out, index, in;
   tlk_Join join;
 };
 
-/* The type for sums and products of integers, which wrap around. */
+/* The type in which integers are added and multiplied, so that results wrap around. */
 template <class T> struct Unsigned { typedef T type; };
 template <> struct Unsigned<int32_t> { typedef uint32_t type; };
 template <> struct Unsigned<int64_t> { typedef uint64_t type; };
 
-/* Combines the present value a with a new value b. */
+/* Combines the old value a with a new value b. */
 template <class T> __device__ __forceinline__ T joined(tlk_Join join, T a, T b) {
   typedef typename Unsigned<T>::type U;
   switch (join) {
@@ -74,8 +75,9 @@ template <class T> bool along_lines(const tlk_Context *cx, const tli_Iter &it, c
 /* ---- sorted positions
 ** ------------------------------------------------------------------------------ */
 
-/* Element k of line l is item l * count + k. Its key is l * n + position - 1, or `none` if the
-** position is out of range. If all lines share an index, only one line of items exists. */
+/* Writes the items to sort. Element k of line l becomes item l * count + k. Its key is l * n +
+** position - 1, or `none` if the position is out of range. If all lines share an index, only one
+** line of items exists. */
 template <class Item>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
     items_kernel(const __grid_constant__ Strided<3> s, const __grid_constant__ Line line,
@@ -89,7 +91,7 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
   }
 }
 
-/* Returns whether item `at` begins a run of equal keys or, if `set`, ends it. */
+/* Returns whether item `at` begins a run of equal keys or, with `set`, ends one. */
 template <class Item>
 __device__ __forceinline__ bool decides(const Item *items, int64_t all, int64_t none, int64_t at,
                                         bool set) {
@@ -99,8 +101,8 @@ __device__ __forceinline__ bool decides(const Item *items, int64_t all, int64_t 
   return beside < 0 || beside >= all || items[beside].key() != key;
 }
 
-/* Combines the items of an index that all lines share: blockIdx.y selects items, and the threads
-** along x select lines. */
+/* Combines the items if all lines share an index: blockIdx.y runs over items, and the threads along
+** x run over lines. */
 template <class T, class Item>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
     shared_kernel(const __grid_constant__ Strided<3> s, const __grid_constant__ Line line,
@@ -136,8 +138,8 @@ __global__ void __launch_bounds__(SCATTER_THREADS, 4)
   }
 }
 
-/* If there are few lines, or each line has its own index, a thread combines the run that begins at
-** its item. All threads of a warp share a run that is longer than this many items. */
+/* Runs of more than this many items are combined by a whole warp, shorter ones by a single thread.
+** This applies if there are few lines, or if each line has its own index. */
 #define SHORT_RUN 16
 
 template <class T>
@@ -146,7 +148,8 @@ __device__ __forceinline__ T element(const Strided<3> &s, const Line &line, int6
   return *static_cast<const T *>(s.source(2, offset + k * line.in));
 }
 
-/* All threads of the warp together combine the items with the same key, from item `first` on. */
+/* Combines all items with the same key, beginning with item `first`; the threads of a warp share
+** the work. */
 template <class T, class Item>
 __device__ __forceinline__ T join_run(const Strided<3> &s, const Line &line, const Item *items,
                                       int64_t all, int64_t first, uint64_t key, int64_t offset,
@@ -235,7 +238,7 @@ bool by_sorting(const tlk_Context *cx, const tli_Iter &it, const Line &line, boo
   int bits = 1;
   while (bits < 63 && none >> bits != 0) bits++;
   if (items == NULL || spare == NULL) return false;
-  /* a shared index is that of the first line, so this loop covers only one line */
+  /* one line is enough for a shared index, because all lines have the same positions */
   tli_Iter one = it;
   if (shared) one.numel = 1;
   bool ok = for_parts<3>(one, [&](const Strided<3> &s) {

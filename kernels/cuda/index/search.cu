@@ -1,5 +1,5 @@
 /*
-** search.cu - finds where values would be inserted into sorted rows.
+** search.cu - finds the positions at which values would be inserted into sorted rows.
 */
 #include "kernels/cuda/cuda.cuh"
 
@@ -7,7 +7,7 @@ namespace {
 
 #define SEARCH_THREADS 256
 
-/* Orders NaN after every number; two NaN are equal. */
+/* Returns whether a sorts before b. NaN sorts after every number; two NaN are equal. */
 template <class T> __device__ __forceinline__ bool before(T a, T b) {
   return a < b || (b != b && a == a);
 }

@@ -1,14 +1,15 @@
 /*
-** cublaslt.c - products of floating types by cuBLASLt.
+** cublaslt.c - products of matrices of floating types with cuBLASLt.
 **
 ** cuBLASLt is column-major, so it sees a row-major matrix as its transpose. The product c =
 ** op(a) op(b) is therefore requested as c^T = op(b)^T op(a)^T: a and b exchange roles and no
 ** data moves.
 **
-** Asking the library for an algorithm takes longer than a small product. So plans (descriptors
-** and the algorithm) are cached for each device, by a key of everything that the choice depends
-** on. A plan may have an epilogue: bias, ReLU and GELU (by tanh) of the result while it is in
-** registers, or sums of an operand that is read anyway.
+** Asking the library for an algorithm takes longer than a small product. Therefore plans
+** (descriptors and the algorithm) are cached for each device; the key has everything that the
+** choice of the algorithm depends on. A plan may have an epilogue, which needs no separate pass: it
+** adds the bias and applies ReLU or GELU (with tanh) while the result is in registers, or it sums
+** an operand that the product reads anyway.
 */
 #include <cublasLt.h>
 #include <pthread.h>
@@ -20,29 +21,30 @@
 
 /* NVIDIA recommends this size for Hopper; algorithms may use less */
 #define WORKSPACE ((int64_t)32 << 20)
-#define PLANS 2048 /* largest number of plans of a device; a full table is emptied */
+#define PLANS 2048 /* largest number of cached plans for a device; a full table is emptied */
 
 typedef struct Key {
   int8_t dtype, trans_a, trans_b, precision;
-  /* log2 of alignments; reads_c: whether beta is not 0 */
+  /* align_*: log2 of the alignment; reads_c: whether beta is not 0 */
   int8_t align_a, align_b, align_c, reads_c;
   int32_t wide;     /* 1 if the result is float32 */
   int32_t epilogue; /* a cublasLtEpilogue_t */
   int64_t m, n, k, lda, ldb, ldc, batch, stride_a, stride_b, stride_c;
 } Key;
 
-/* The vector and the matrix of an epilogue, in addition to the operands of the product. */
+/* The arrays that an epilogue reads or writes, a vector and a matrix, besides the product's
+** operands. */
 typedef struct Extra {
   cublasLtEpilogue_t epilogue;
   const void *vector; /* the bias, or the sums that the epilogue writes; may be NULL */
-  void *inner;        /* GELU's argument, with c's row stride, or NULL */
+  void *inner;        /* the argument of GELU, with the same row stride as c; may be NULL */
 } Extra;
 
 static const Extra no_extra = {CUBLASLT_EPILOGUE_DEFAULT, NULL, NULL};
 
 typedef struct Plan {
   bool used;
-  bool none; /* whether the library has no algorithm with this epilogue */
+  bool none; /* true if the library has no algorithm with this epilogue */
   Key key;
   cublasLtMatmulDesc_t op;
   cublasLtMatrixLayout_t a, b, c;
@@ -73,7 +75,7 @@ static bool lt_ok(cublasStatus_t status, const char *call) {
 #define LT_TRY(call) \
   if (!lt_ok(call, #call)) return false
 
-/* ---- types ------------------------------------------------------------------------------------ */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 static cudaDataType_t type_of(tl_DType dtype) {
   return dtype == TL_F64   ? CUDA_R_64F
@@ -88,7 +90,7 @@ static cublasComputeType_t compute_of(const Key *key) {
   return tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-/* Returns the precision that users allow for products of this type (settings of
+/* Returns the precision that the user allows for products of this type (settings in
 ** torch.backends.cuda.matmul). */
 static int8_t precision_of(tl_DType dtype) {
   tl_Setting setting = dtype == TL_F32   ? TL_MATMUL_PRECISION
@@ -97,18 +99,17 @@ static int8_t precision_of(tl_DType dtype) {
   return dtype == TL_F64 ? 0 : (int8_t)cuda_host->setting(setting);
 }
 
-/* ---- plans ------------------------------------------------------------------------------------ */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 static int8_t alignment_of(const void *p) {
   uintptr_t address = (uintptr_t)p | 256;
   return (int8_t)__builtin_ctzll(address);
 }
 
-/* Returns the key of a product. The vector and the matrix of an epilogue count as operands of c's
-** alignment. */
+/* Returns the key of a product. align_c also covers the vector and the matrix of the epilogue. */
 static Key key_of(const tlk_Gemm *g, const void *out, bool wide, const Extra *extra) {
   Key key;
-  memset(&key, 0, sizeof key); /* clears the padding as well, because keys are compared as bytes */
+  memset(&key, 0, sizeof key); /* also clears the padding, because keys are compared as bytes */
   key.dtype = (int8_t)g->dtype;
   key.trans_a = g->trans_a;
   key.trans_b = g->trans_b;
@@ -127,8 +128,8 @@ static Key key_of(const tlk_Gemm *g, const void *out, bool wide, const Extra *ex
   return key;
 }
 
-/* Creates a layout whose leading dimension is at least `rows`; the library requires that even
-** for a single column. */
+/* Creates a layout whose leading dimension is at least `rows`, because the library requires this
+** even for a single column. */
 static bool layout(cublasLtMatrixLayout_t *out, const Key *key, tl_DType dtype, int64_t rows,
                    int64_t cols, int64_t ld, int64_t stride) {
   int32_t batch = (int32_t)key->batch;
@@ -141,8 +142,8 @@ static bool layout(cublasLtMatrixLayout_t *out, const Key *key, tl_DType dtype, 
   return true;
 }
 
-/* Sets the arrays of a plan's epilogue; they may differ from call to call. The search for an
-** algorithm reads their alignment. */
+/* Sets the arrays of a plan's epilogue, which may differ from call to call. The search for an
+** algorithm takes their alignment into account. */
 static bool set_extra(const Plan *plan, const Extra *extra) {
   if (extra->vector)
     LT_TRY(cublasLtMatmulDescSetAttribute(plan->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
@@ -183,8 +184,8 @@ static bool prefer_bytes(cublasLtMatmulPreference_t p, cublasLtMatmulPreferenceA
   return true;
 }
 
-/* Sets the search's preferences. Partial sums of half types stay in float32 unless users allow
-** reduced precision. */
+/* Sets the preferences for the search. For half types, partial sums stay in float32 unless the user
+** allows reduced precision. */
 static bool prefer(cublasLtMatmulPreference_t p, const Key *key) {
   uint64_t workspace = WORKSPACE;
   uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
@@ -236,8 +237,8 @@ static void begin_anew(Table *t) {
   t->filled = 0;
 }
 
-/* Returns the plan of a key and creates it if necessary; returns NULL with a message on failure.
-** The caller holds the lock. */
+/* Returns the plan for a key, creating it if necessary, or NULL with a message on failure. The
+** caller holds the lock. */
 static const Plan *plan_of(Table *t, const Key *key, const Extra *extra) {
   CUDA_RELAXED;
   if (t->handle == NULL && !lt_ok(cublasLtCreate(&t->handle), "cublasLtCreate")) return NULL;
@@ -257,7 +258,7 @@ static const Plan *plan_of(Table *t, const Key *key, const Extra *extra) {
   return plan;
 }
 
-/* ---- the call ----------------------------------------------------------------------------------- */
+/* ---- the call -------------------------------------------------------------------------------- */
 
 typedef union Number {
   float f;
@@ -281,7 +282,7 @@ static bool run(const struct tlk_gemm *call, void *out, const Table *t, const Pl
   return true;
 }
 
-/* Runs a product. *done becomes false if the library has no algorithm with the epilogue. */
+/* Multiplies. *done becomes false if the library has no algorithm with the epilogue. */
 static bool multiply(const struct tlk_gemm *call, void *out, bool wide, const Extra *extra,
                      bool *done) {
   Table *t = &tables[call->cx->device.index];
@@ -310,11 +311,12 @@ bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
   return multiply(call, out, true, &no_extra, &done);
 }
 
-/* ---- epilogues ---------------------------------------------------------------------------------- */
+/* ---- epilogues ------------------------------------------------------------------------------- */
 
-/* Describes the epilogue of a linear layer; returns false if the library's differs. cuBLASLt
-** computes GELU by tanh, and stores the mask for ReLU's gradient in other bits than ours. In
-** float32 that tanh is too coarse: results up to 16 are off by 4.8e-6 on an H200. */
+/* Describes the epilogue of a linear layer; returns false if the library's epilogue computes
+** something else. cuBLASLt computes GELU with tanh, and stores the mask for ReLU's gradient in a
+** format other than ours. Its float32 tanh is too coarse: on an H200, results up to 16 are off by
+** 4.8e-6. */
 static bool extra_of(const struct tlk_linear *call, Extra *out) {
   bool bias = call->bias != NULL;
   *out = (Extra){CUBLASLT_EPILOGUE_DEFAULT, call->bias, call->inner};
@@ -334,7 +336,7 @@ static bool extra_of(const struct tlk_linear *call, Extra *out) {
     break;
   default: return false;
   }
-  if (call->sums) { /* rows of op(a) are columns of the library's B */
+  if (call->sums) { /* the rows of op(a) are the columns of the library's B */
     if (out->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return false;
     *out = (Extra){CUBLASLT_EPILOGUE_BGRADB, call->sums, NULL};
   }
@@ -347,7 +349,7 @@ bool cuda_lib_linear(const struct tlk_linear *call, bool *done) {
   Extra extra;
   *done = false;
   if (g->dtype == TL_F64 || !extra_of(call, &extra)) return true;
-  /* the library requires rows of GELU's argument at multiples of 8 elements */
+  /* the library requires the rows of GELU's argument to begin at multiples of 8 elements */
   if (extra.inner && (g->ldc % 8 != 0 || alignment_of(extra.inner) < 4)) return true;
   return multiply(&product, g->c, false, &extra, done);
 }

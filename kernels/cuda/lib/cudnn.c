@@ -1,5 +1,5 @@
 /*
-** cudnn.c - loads cuDNN, keeps its handles, and builds graphs and plans.
+** cudnn.c - loads cuDNN, holds its handles, and builds graphs and plans.
 */
 #include "kernels/cuda/lib/cudnn.h"
 
@@ -10,7 +10,7 @@
 #include "core/platform/optional.h"
 #include "kernels/cuda/lib/lib.h"
 
-/* ---- the library -------------------------------------------------------------------------------- */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 static cuda_Cudnn calls;
 static bool opened;
@@ -60,7 +60,7 @@ int64_t cuda_lib_cudnn_version(void) {
   return lib ? (int64_t)lib->cudnnGetVersion() : 0;
 }
 
-/* ---- descriptors -------------------------------------------------------------------------------- */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 static bool note(cuda_DnnGraph *g, cudnnStatus_t status) {
   if (status != CUDNN_STATUS_SUCCESS) g->failed = true;
@@ -149,11 +149,11 @@ void cuda_dnn_free(cuda_DnnGraph *g) {
   while (g->n > 0) g->lib->cudnnBackendDestroyDescriptor(g->all[--g->n]);
 }
 
-/* ---- plans ---------------------------------------------------------------------------------------- */
+/* ---- plans ----------------------------------------------------------------------------------- */
 
 enum { CONFIGS = 32 }; /* largest number of configurations requested for one heuristic mode */
 
-/* Returns whether the engine of a configuration has a numerical note that `avoid` excludes. */
+/* Returns whether the configuration's engine has one of the numerical notes in `avoid`. */
 static bool avoided(cuda_DnnGraph *g, cudnnBackendDescriptor_t config, uint32_t avoid) {
   cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
   cudnnBackendDescriptor_t engine = NULL;
@@ -174,7 +174,7 @@ static bool avoided(cuda_DnnGraph *g, cudnnBackendDescriptor_t config, uint32_t 
   return !ok || (has & avoid) != 0;
 }
 
-/* Creates a plan from one attribute of its descriptor; returns false if that fails or its
+/* Creates a plan from one attribute of its descriptor; returns false if this fails or if the plan's
 ** workspace is too large. */
 static bool plan_of(cuda_DnnGraph *g, cudnnBackendAttributeName_t name,
                     cudnnBackendAttributeType_t type, int64_t n, const void *value,

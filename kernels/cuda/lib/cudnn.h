@@ -1,7 +1,7 @@
 /*
 ** cudnn.h - cuDNN's functions, a handle for each device, and helpers for its graph interface:
 ** graphs that own their descriptors, and plans. The library is loaded on first use. If it is
-** missing, no function fails; callers are told that cuDNN is absent.
+** missing, no function fails; each one tells its caller that cuDNN is absent.
 */
 #ifndef TLK_CUDA_CUDNN_H
 #define TLK_CUDA_CUDNN_H
@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/plugin.h"
 
-/* The functions of the library that tlua calls, as X(function). */
+/* The cuDNN functions that tlua calls, as X(function). */
 #define CUDNN_CALLS(X)             \
   X(cudnnCreate)                   \
   X(cudnnSetStream)                \
@@ -51,14 +51,14 @@ typedef struct cuda_Cudnn {
 #undef X
 } cuda_Cudnn;
 
-/* Returns the library's functions, or NULL if it is not installed. */
+/* Returns the library's functions, or NULL if cuDNN is not installed. */
 const cuda_Cudnn *cuda_cudnn(void);
 
-/* Returns a device's handle and locks it until cuda_dnn_leave. Returns NULL without a message
-** if there is no cuDNN, if it cannot work on this device, or if the handle would have to be
-** created during a capture, which captures do not allow. */
+/* Returns a device's handle and locks it until cuda_dnn_leave. Returns NULL without a message if
+** there is no cuDNN, if cuDNN cannot work on this device, or if the handle would have to be created
+** during a capture, where that is not allowed. */
 cudnnHandle_t cuda_dnn_enter(int device);
-/* Unlocks a handle; must follow cuda_dnn_enter unless that returned NULL. */
+/* Unlocks the handle that cuda_dnn_enter returned; must not be called if it returned NULL. */
 void cuda_dnn_leave(int device);
 
 /* ---- descriptors ---- */
@@ -83,19 +83,19 @@ void cuda_dnn_set_ints(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
 void cuda_dnn_set_descriptor(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
                              cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value);
 void cuda_dnn_finish(cuda_DnnGraph *g, cudnnBackendDescriptor_t d);
-/* Adds a contiguous row-major tensor with this id, `rank` sizes, and alignment in bytes. */
+/* Adds a contiguous row-major tensor with the given id, `rank` sizes, and an alignment in bytes. */
 cudnnBackendDescriptor_t cuda_dnn_tensor(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
                                          int rank, const int64_t *sizes, int64_t alignment);
 /* Adds a tensor with explicit strides; otherwise like cuda_dnn_tensor. A virtual tensor exists only
-** inside the graph and has no memory; a tensor by value is one number in host memory. */
+** inside the graph and has no memory. A tensor by value is a single number in host memory. */
 typedef enum cuda_DnnKind { CUDNN_REAL, CUDNN_VIRTUAL, CUDNN_BY_VALUE } cuda_DnnKind;
 cudnnBackendDescriptor_t cuda_dnn_strided(cuda_DnnGraph *g, int64_t id, cudnnDataType_t type,
                                           int rank, const int64_t *sizes, const int64_t *strides,
                                           int64_t alignment, cuda_DnnKind kind);
 /* Returns cuDNN's constant for a floating dtype. */
 cudnnDataType_t cuda_dnn_type(tl_DType dtype);
-/* Returns the first of the three window dimensions that cuDNN has to be given: 1 if dimension 0
-** is trivial. */
+/* Returns the index of the first of the three window dimensions that cuDNN is given: 1 if dimension
+** 0 is trivial, otherwise 0. */
 int cuda_dnn_first(const tlk_Windows *w);
 /* Combines n operations into a graph. */
 cudnnBackendDescriptor_t cuda_dnn_of(cuda_DnnGraph *g, int n,
@@ -104,11 +104,11 @@ void cuda_dnn_free(cuda_DnnGraph *g);
 
 /* ---- plans ---- */
 
-/* The conditions that plans must meet. */
+/* The requirements that plans must meet. */
 typedef struct cuda_Wanted {
   uint32_t avoid;
-  int64_t workspace; /* the largest workspace in bytes */
-  int most;          /* the largest number of plans */
+  int64_t workspace; /* largest allowed workspace in bytes */
+  int most;          /* largest number of plans to create */
 } cuda_Wanted;
 
 typedef struct cuda_Plan {
@@ -116,54 +116,55 @@ typedef struct cuda_Plan {
   int64_t workspace;
 } cuda_Plan;
 
-/* Creates plans for a graph, the most promising first, and returns their number. The plans are for
-** the handle's device. With a device property descriptor, they are for the device that it
-** describes, and no GPU is needed. */
+/* Creates plans for a graph, the most promising one first, and returns their number. The plans are
+** for the handle's device. If a device property descriptor is given, they are for the device that
+** it describes, and no GPU is needed. */
 int cuda_plans(cuda_DnnGraph *g, cudnnBackendDescriptor_t graph, cudnnBackendDescriptor_t device,
                cudnnHandle_t handle, const cuda_Wanted *wanted, cuda_Plan *out);
-/* Serialises a plan as text for this version of cuDNN, in a block that cuda_host->free
-** releases; returns NULL if that is impossible. */
+/* Serialises a plan as text, which this version of cuDNN can read. Returns a block that the caller
+** must free with cuda_host->free, or NULL if serialising is impossible. */
 char *cuda_plan_text(const cuda_Cudnn *lib, const cuda_Plan *plan, size_t *bytes);
-/* Recreates a plan from its text; returns false if that is impossible or the workspace is too
-** large. */
+/* Recreates a plan from its text; returns false if this is impossible or the plan's workspace is
+** too large. */
 bool cuda_plan_of_text(cuda_DnnGraph *g, const char *text, size_t bytes,
                        cudnnBackendDescriptor_t device, cudnnHandle_t handle,
                        const cuda_Wanted *wanted, cuda_Plan *out);
-/* Runs a plan; array i is the graph's tensor with id ids[i]. *refused becomes true if the library
-** finds only now that it cannot run the plan; it has launched nothing then. */
+/* Runs a plan; array i belongs to the graph's tensor with id ids[i]. *refused becomes true if the
+** library finds only now that it cannot run the plan; in that case it has launched nothing. */
 bool cuda_plan_run(const cuda_Plan *plan, cudnnHandle_t handle, int n, const int64_t *ids,
                    void *const *arrays, void *workspace, bool *refused);
 
 /* ---- cached plans (cudnn_plans.c) ---- */
 
-#define CUDNN_WORKSPACE ((int64_t)1 << 30) /* largest workspace of a plan in bytes */
+#define CUDNN_WORKSPACE ((int64_t)1 << 30) /* largest workspace of a plan, in bytes */
 #define CUDNN_KEY 512                      /* largest size of a key in bytes */
 
-/* The kind of work, which is the first number of each key; convolutions use the values of Which. */
+/* The kinds of work. The kind is the first number of each key; for convolutions it is a value of
+** Which. */
 enum { CUDNN_ATTENTION = 100, CUDNN_NORMS };
 
-/* A request to cuDNN. Its plan is cached by the key, which is compared as bytes: the number of
-** the kind of work, then everything that the plan depends on. */
+/* A request to cuDNN. Its plan is cached under the key, which is compared as bytes. The key
+** consists of the kind of work and everything that the plan depends on. */
 typedef struct cuda_DnnWork {
   const tlk_Context *cx;
   const void *key;
   size_t key_bytes;
   cudnnBackendDescriptor_t (*graph)(cuda_DnnGraph *g, const void *key);
   uint32_t avoid;
-  int sizes;   /* largest number of keys of this kind that get plans; 0 means no limit */
+  int sizes;   /* largest number of keys of this kind for which plans are made; 0 means no limit */
   bool zeroed; /* whether the workspace must be zeroed */
-  /* Whether to run the first few plans on these arrays and keep the fastest. A capture uses the
-  ** plan that was measured before, if there is one. */
+  /* Whether to time the first few plans on these arrays and keep the fastest one. During a capture,
+  ** the plan that was timed before is used, if there is one. */
   bool benchmark;
-  int n; /* number of arrays, and their tensor ids */
+  int n; /* n: number of arrays and of their tensor ids */
   const int64_t *ids;
   void *const *arrays;
 } cuda_DnnWork;
 
-#define CUDNN_KNOWN 91900 /* oldest version whose norms are verified */
+#define CUDNN_KNOWN 91900 /* oldest version whose batch norms are verified */
 
-/* Returns whether norms may use cuDNN, which does not promise bitwise reproducible
-** results: users must allow that, and the version must be a verified one. */
+/* Returns whether batch norms may use cuDNN. Since cuDNN does not promise bitwise reproducible
+** results, the user must have allowed it; the version must also be one that was verified. */
 bool cuda_dnn_may_differ(void);
 
 /* Runs a request. *done stays false if cuDNN is absent or disabled, or has no plan for the

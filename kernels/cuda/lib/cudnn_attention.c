@@ -1,12 +1,11 @@
 /*
-** cudnn_attention.c - attention of half types by cuDNN, forward and backward. The graphs of
-** matrix products and pointwise operations have the shape that cuDNN's attention engines
-** recognise (cuDNN's documentation, "Fused Attention fprop" and "bprop"); the scores are never
-** stored.
+** cudnn_attention.c - attention of half types by cuDNN, forward and backward. The graphs of matrix
+** products and pointwise operations have the structure that cuDNN's attention engines recognise
+** (cuDNN's documentation, "Fused Attention fprop" and "bprop"); the scores are never stored.
 **
-** cuDNN is not used for masks, for dropout (its random numbers differ from the CPU's), for a
-** backward pass that must be deterministic, and for rows whose addresses or sizes are no
-** multiples of 16 bytes. Our own kernels compute these.
+** Our own kernels, not cuDNN, compute attention with masks, attention with dropout (cuDNN's random
+** numbers differ from the CPU's), backward passes that must be deterministic, and rows whose
+** addresses or sizes are not multiples of 16 bytes.
 */
 #include <math.h>
 #include <string.h>
@@ -36,21 +35,21 @@ enum {
 typedef struct AttentionKey {
   int64_t kind, backward, dtype, causal;
   int64_t batch, heads, kv_heads, queries, keys, size, value_size;
-  int64_t strides[FIRST_VIRTUAL][3]; /* strides of each tensor that is passed as rows */
+  int64_t strides[FIRST_VIRTUAL][3]; /* for each tensor that is passed as rows, its strides */
 } AttentionKey;
 _Static_assert(sizeof(AttentionKey) <= CUDNN_KEY, "");
 
-/* A graph of attention under construction. */
+/* A graph for attention that is under construction. */
 typedef struct Maker {
   cuda_DnnGraph *g;
   const AttentionKey *key;
-  cudnnDataType_t type; /* the dtype of the arrays */
+  cudnnDataType_t type; /* dtype of the arrays */
   int64_t next;         /* id of the next virtual tensor */
   int n;
   cudnnBackendDescriptor_t operations[32];
 } Maker;
 
-/* ---- tensors -------------------------------------------------------------------------------------- */
+/* ---- tensors --------------------------------------------------------------------------------- */
 
 static cudnnBackendDescriptor_t tensor(Maker *m, int64_t id, cudnnDataType_t type, int64_t b,
                                        int64_t h, int64_t rows, int64_t columns,
@@ -60,8 +59,8 @@ static cudnnBackendDescriptor_t tensor(Maker *m, int64_t id, cudnnDataType_t typ
   return cuda_dnn_strided(m->g, id, type, 4, sizes, strides ? strides : packed, 16, kind);
 }
 
-/* Adds the tensor of an array's rows; with `turned`, it is transposed to (batch, heads, size,
-** rows). */
+/* Adds a tensor for the rows of an array; with `turned`, the tensor is transposed to (batch, heads,
+** size, rows). */
 static cudnnBackendDescriptor_t rows(Maker *m, int which, int64_t heads, int64_t n, int64_t size,
                                      bool turned) {
   const int64_t *s = m->key->strides[which];
@@ -74,7 +73,7 @@ static cudnnBackendDescriptor_t number(Maker *m, int which) {
   return tensor(m, which, CUDNN_DATA_FLOAT, 1, 1, 1, 1, NULL, CUDNN_BY_VALUE);
 }
 
-/* Adds a tensor with one number for each query. */
+/* Adds a tensor that has one number for each query. */
 static cudnnBackendDescriptor_t per_query(Maker *m, int64_t id, cuda_DnnKind kind) {
   return tensor(m, id, CUDNN_DATA_FLOAT, m->key->batch, m->key->heads, m->key->queries, 1, NULL,
                 kind);
@@ -84,13 +83,13 @@ static cudnnBackendDescriptor_t new_per_query(Maker *m) {
   return per_query(m, m->next++, CUDNN_VIRTUAL);
 }
 
-/* Adds a tensor with one number for each pair of query and key. */
+/* Adds a tensor that has one number for each pair of a query and a key. */
 static cudnnBackendDescriptor_t pairs(Maker *m, cudnnDataType_t type) {
   const AttentionKey *k = m->key;
   return tensor(m, m->next++, type, k->batch, k->heads, k->queries, k->keys, NULL, CUDNN_VIRTUAL);
 }
 
-/* ---- operations ------------------------------------------------------------------------------------ */
+/* ---- operations ------------------------------------------------------------------------------ */
 
 static void add(Maker *m, cudnnBackendDescriptor_t operation) {
   cuda_dnn_finish(m->g, operation);
@@ -158,7 +157,7 @@ static void reshape(Maker *m, cudnnBackendDescriptor_t x, cudnnBackendDescriptor
   add(m, o);
 }
 
-/* ---- graphs ---------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 /* Returns the scores with -inf wherever the key comes after the query. */
 static cudnnBackendDescriptor_t hide(Maker *m, cudnnBackendDescriptor_t scores) {
@@ -209,7 +208,8 @@ static cudnnBackendDescriptor_t turn(Maker *m, cudnnBackendDescriptor_t x) {
   return y;
 }
 
-/* Computes the gradient of keys or values, summed over the query heads that share each of them. */
+/* Computes the gradient of the keys or of the values, summed over the query heads that share
+** them. */
 static void for_keys(Maker *m, cudnnBackendDescriptor_t a, cudnnBackendDescriptor_t b, int which,
                      int64_t size) {
   const AttentionKey *k = m->key;
@@ -239,14 +239,14 @@ static void make_backward(Maker *m) {
   into(m, CUDNN_POINTWISE_MUL, grad, out, x);
   reduce(m, CUDNN_REDUCE_TENSOR_ADD, x, dot);
   into(m, CUDNN_POINTWISE_MUL, dot, number(m, ONE), sum);
-  /* recomputes the weights, and computes the values' gradient from them */
+  /* recomputes the weights, and from them computes the gradient of the values */
   cudnnBackendDescriptor_t s = scores_of(m, query, key, scale);
   s = into(m, CUDNN_POINTWISE_SUB, s, per_query(m, NORM, CUDNN_REAL), pairs(m, CUDNN_DATA_FLOAT));
   if (k->causal) s = hide(m, s);
   cudnnBackendDescriptor_t weights =
       into(m, CUDNN_POINTWISE_EXP, s, NULL, pairs(m, CUDNN_DATA_FLOAT));
   for_keys(m, turn(m, weights), grad, GRAD_VALUE, k->value_size);
-  /* computes the scores' gradient, and from it the gradients of keys and queries */
+  /* computes the gradient of the scores, and from it the gradients of keys and queries */
   s = pairs(m, CUDNN_DATA_FLOAT);
   matmul(m, grad, value, s);
   s = into(m, CUDNN_POINTWISE_SUB, s, sum, pairs(m, CUDNN_DATA_FLOAT));
@@ -275,9 +275,9 @@ static cudnnBackendDescriptor_t attention_graph(cuda_DnnGraph *g, const void *ke
   return cuda_dnn_of(g, m.n, m.operations);
 }
 
-/* ---- the calls -------------------------------------------------------------------------------------- */
+/* ---- the calls ------------------------------------------------------------------------------- */
 
-/* A call: its key, and its arrays and host numbers by their ids. */
+/* A call: its key, the ids of the tensors with their arrays, and the numbers in host memory. */
 typedef struct AttentionCall {
   AttentionKey key;
   int n;
@@ -291,7 +291,8 @@ static void give(AttentionCall *c, int which, const void *data) {
   c->arrays[c->n++] = (void *)(uintptr_t)data;
 }
 
-/* Describes rows to cuDNN. Returns false if its engines cannot read them in pieces of 16 bytes. */
+/* Describes rows to cuDNN. Returns false if cuDNN's engines cannot read the rows in pieces of 16
+** bytes. */
 static bool give_rows(AttentionCall *c, int which, const tlk_HeadRows *r, int64_t heads,
                       int64_t n) {
   /* the stride of a dimension of size 1 is arbitrary */
@@ -326,8 +327,9 @@ static bool begin(AttentionCall *c, const tlk_Attention *a, bool backward) {
 }
 
 /* Returns whether this version is free of known bugs, according to the release notes of cuDNN and
-** its front end: up to 9.15.0, keys that do not fill tiles of 128 without a padding mask are wrong;
-** gradients are wrong in 9.10.0 and 9.10.1, and before 9.6, which does not clear an accumulator. */
+** its front end. Up to 9.15.0, results are wrong if the keys do not fill tiles of 128 and there is
+** no padding mask. Gradients are wrong in 9.10.0 and 9.10.1, and before 9.6, where an accumulator
+** is not cleared. */
 static bool is_right(int64_t version, int64_t keys, bool backward) {
   if (version <= 91500 && keys % 128 != 0) return false;
   return !backward || (version >= 90600 && version != 91000 && version != 91001);

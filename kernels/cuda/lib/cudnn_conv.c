@@ -1,5 +1,5 @@
 /*
-** cudnn_conv.c - convolutions by cuDNN. float32 uses TF32 only if users allow it
+** cudnn_conv.c - convolutions by cuDNN. Convolutions of float32 use TF32 only if the user allows it
 ** (torch.backends.cudnn.allow_tf32).
 */
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct Key {
   int64_t alignment, tf32, deterministic, benchmark;
 } Key;
 
-/* A convolution, with its arrays by Which: in, weight and out. */
+/* A convolution and its arrays, indexed by Which: in, weight and out. */
 typedef struct Call {
   const tlk_Context *cx;
   const tlk_Conv *conv;
@@ -25,10 +25,10 @@ typedef struct Call {
 
 static const int64_t ids[] = {1, 2, 3};
 
-/* ---- graphs ---------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
-/* Returns the padding at the end that produces the given number of windows; elements may remain
-** unread. */
+/* Returns the padding at the end that gives this number of windows. Some elements at the end may
+** not be in any window. */
 static int64_t end_padding(const tlk_Windows *w, int d) {
   int64_t reach = (w->out[d] - 1) * w->stride[d] + w->dilation[d] * (w->kernel[d] - 1) + 1;
   int64_t missing = reach - w->in[d] - w->padding[d];
@@ -53,7 +53,7 @@ static cudnnBackendDescriptor_t describe(cuda_DnnGraph *g, const tlk_Conv *c, in
   return d;
 }
 
-/* cuDNN's names of each operation and of its tensors, by Which. */
+/* cuDNN's names for each operation and for its tensors, indexed by Which. */
 static const struct Names {
   cudnnBackendDescriptorType_t operation;
   cudnnBackendAttributeName_t in, weight, out, conv, alpha, beta;
@@ -85,8 +85,8 @@ static void set_number(cuda_DnnGraph *g, cudnnBackendDescriptor_t d,
     cuda_dnn_set(g, d, name, CUDNN_TYPE_FLOAT, 1, &single);
 }
 
-/* Adds the tensor (count, channels, sizes...), without the first of three sizes if all of them
-** are 1. */
+/* Adds a tensor (count, channels, sizes...). The first of the three sizes is left out if dimension
+** 0 is trivial (cuda_dnn_first). */
 static cudnnBackendDescriptor_t array(cuda_DnnGraph *g, const Key *key, int id, int64_t count,
                                       int64_t channels, const int64_t *sizes) {
   int first = cuda_dnn_first(&key->conv.windows), rank = 3 - first;
@@ -123,11 +123,12 @@ static cudnnBackendDescriptor_t conv_graph(cuda_DnnGraph *g, const void *at) {
 }
 
 #define BIT(note) (1u << CUDNN_NUMERICAL_NOTE_##note)
-/* Winograd's algorithms, which lose bits: some for tiles of 4 x 4, more for larger tiles. */
+/* The notes of Winograd algorithms, which lose precision: some bits with tiles of 4 x 4, more bits
+** with larger tiles. */
 #define WINOGRADS \
   (BIT(WINOGRAD) | BIT(WINOGRAD_TILE_4x4) | BIT(WINOGRAD_TILE_6x6) | BIT(WINOGRAD_TILE_13x13))
 
-/* Returns the numerical notes (cuDNN's flags) of engines that must not be used. */
+/* Returns the numerical notes (flags that cuDNN defines) of the engines that must not be used. */
 static uint32_t avoid(const Key *key) {
   uint32_t bits = key->deterministic ? BIT(NONDETERMINISTIC) : 0;
   if (key->conv.dtype == TL_F64) return bits | WINOGRADS;
@@ -135,9 +136,9 @@ static uint32_t avoid(const Key *key) {
   return bits | (exact ? BIT(TENSOR_CORE) | BIT(DOWN_CONVERT_INPUTS) | WINOGRADS : 0);
 }
 
-/* ---- the calls ----------------------------------------------------------------------------------------- */
+/* ---- the calls ------------------------------------------------------------------------------- */
 
-/* Keys are compared as bytes, so every byte is set. */
+/* Makes the key of a call. Keys are compared as bytes, so every byte must be set. */
 static Key key_of(const Call *call) {
   Key key;
   uintptr_t addresses = 16;

@@ -1,6 +1,7 @@
 /*
-** cudnn_norm.c - training batch norm by cuDNN, forward and backward, for channels-last data: a
-** kernel compiled for the sizes keeps the elements in registers or shared memory while it sums.
+** cudnn_norm.c - training batch norm by cuDNN, forward and backward, for channels-last data. cuDNN
+** compiles a kernel for the given sizes, which keeps the elements in registers or shared memory
+** while it sums them.
 **
 ** Our own kernels, not cuDNN, compute these cases:
 **  - channels-first data: cuDNN's engines copy the tensor to channels-last and back;
@@ -12,8 +13,8 @@
 **  - deterministic results: the notes on cuDNN's engines do not promise them;
 **  - more than MOST_SIZES different sizes in one program: compiling each takes half a second.
 **
-** cuDNN 9.19's kernels combine means and deviations by Welford's method, as ours do. They
-** synchronise by a counter in the workspace that must be 0 when they begin.
+** cuDNN 9.19's kernels combine means and deviations by Welford's method, as our kernels do. cuDNN's
+** kernels synchronise through a counter in the workspace, which must be 0 when a kernel begins.
 */
 #include <string.h>
 
@@ -41,9 +42,9 @@ typedef struct NormKey {
   int64_t kind, backward, dtype, rows, channels;
 } NormKey;
 
-/* ---- graphs ---------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
-/* Adds a tensor (1, C, 1, rows): all elements of a channel are along the last dimension. */
+/* Adds a tensor (1, C, 1, rows), in which the last dimension has all elements of a channel. */
 static cudnnBackendDescriptor_t elements(cuda_DnnGraph *g, const NormKey *k, int64_t id) {
   cudnnDataType_t type = cuda_dnn_type((tl_DType)k->dtype);
   const int64_t sizes[] = {1, k->channels, 1, k->rows};
@@ -111,9 +112,9 @@ static cudnnBackendDescriptor_t norm_graph(cuda_DnnGraph *g, const void *at) {
   return cuda_dnn_of(g, 1, &d);
 }
 
-/* ---- the calls -------------------------------------------------------------------------------------- */
+/* ---- the calls ------------------------------------------------------------------------------- */
 
-/* A call: the key of its plan, and its arrays with their tensor ids in the plan. */
+/* A call: the key of its plan, and the arrays with the ids of their tensors in the plan. */
 typedef struct NormCall {
   NormKey key;
   int n;
@@ -127,7 +128,7 @@ static void give_array(NormCall *c, int64_t id, const void *data) {
   c->arrays[c->n++] = (void *)(uintptr_t)data;
 }
 
-/* Returns whether cuDNN has an engine for this call; the list at the top of this file gives the
+/* Returns whether cuDNN has an engine for this call. The list at the top of this file gives the
 ** conditions. */
 static bool is_for_engines(const NormCall *c, int64_t inner) {
   const NormKey *k = &c->key;

@@ -1,9 +1,9 @@
 /*
-** cudnn_plans.c - caches plans of cuDNN for each device by their keys, and remembers work for
-** which cuDNN has no plan. With torch.backends.cudnn.benchmark, the first few plans are timed
-** on the actual data and the fastest is kept; captures use plans that were timed before. Plans
-** are also kept on disk for later programs (core/device/disk_cache.h), as text from which cuDNN
-** recreates them.
+** cudnn_plans.c - caches cuDNN's plans by key for each device, and remembers requests for which
+** cuDNN has no plan. With torch.backends.cudnn.benchmark, the first few plans are timed on the
+** actual data and the fastest is kept; captures use plans that were timed before. Plans are also
+** stored on disk for later runs (core/device/disk_cache.h), as text from which cuDNN can recreate
+** them.
 */
 #include <stddef.h>
 #include <string.h>
@@ -14,12 +14,13 @@
 
 #define PLANS 1024
 #define MOST_MEASURED 16
-#define KINDS 128 /* one more than the largest number of a kind of work */
+#define KINDS 128 /* one more than the largest number that stands for a kind of work */
 
 typedef struct Entry {
   bool used, none;
-  bool unmeasured; /* whether the plans could not be timed, because a capture does not allow it */
-  bool in_graph; /* whether a captured graph runs this plan, whose kernels must then stay loaded */
+  /* whether the plans are not timed yet, because timing is not allowed in a capture */
+  bool unmeasured;
+  bool in_graph; /* whether a captured graph runs this plan, so that its kernels must stay loaded */
   size_t bytes;
   _Alignas(8) unsigned char key[CUDNN_KEY];
   cuda_Plan plan;
@@ -29,12 +30,12 @@ typedef struct Entry {
 typedef struct Table {
   Entry entries[2 * PLANS];
   int filled;
-  int made[KINDS]; /* number of plans for each kind of work */
+  int made[KINDS]; /* for each kind of work, the number of keys that have plans */
 } Table;
 
 static Table tables[CUDA_MAX_DEVICES];
 
-/* ---- running and measuring ----------------------------------------------------------------------- */
+/* ---- running and measuring ------------------------------------------------------------------- */
 
 static bool run(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Plan *plan,
                 bool *refused) {
@@ -49,7 +50,8 @@ static bool run(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Plan 
   return ok;
 }
 
-/* Returns the milliseconds of a second run, or a negative number on failure. */
+/* Runs a plan twice, and returns the time of the second run in milliseconds, or a negative number
+** on failure. */
 static double measure(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Plan *plan) {
   double time = -1;
   bool refused = false;
@@ -65,7 +67,7 @@ static double measure(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda
   return ok ? time : -1;
 }
 
-/* Moves the fastest plan to the front; returns false if none could be timed. */
+/* Moves the fastest plan to the front; returns false if none of the plans could be timed. */
 static bool sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *plans, int n) {
   double best = -1;
   for (int i = 0; i < n; i++) {
@@ -79,11 +81,11 @@ static bool sort_out(const cuda_DnnWork *work, cudnnHandle_t handle, cuda_Plan *
   return best >= 0;
 }
 
-/* ---- the table ----------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
-/* The key of a plan on disk, compared as bytes. */
+/* The key of a plan on disk; compared as bytes. */
 typedef struct DiskKey {
-  int64_t version; /* version of cuDNN */
+  int64_t version; /* cuDNN's version */
   cuda_DeviceKind device;
   int64_t avoid, most;
   _Alignas(8) unsigned char key[CUDNN_KEY];
@@ -121,8 +123,8 @@ static void keep_on_disk(const cuda_DnnWork *work, const cuda_Wanted *wanted,
   cuda_host->free(text, bytes);
 }
 
-/* Finds the best plan; returns false if there is none. *sure tells whether a later search would
-** find no better plan. */
+/* Finds the best plan; returns false if there is none. *sure becomes true if a later search would
+** not find a better plan. */
 static bool find(const cuda_DnnWork *work, cudnnHandle_t handle, const cuda_Wanted *wanted,
                  cuda_Plan *out, bool *sure) {
   cuda_DnnGraph g = {.lib = cuda_cudnn(), .handle = handle};
@@ -144,14 +146,14 @@ static void make(const cuda_DnnWork *work, cudnnHandle_t handle, bool captured, 
   bool sure, found = find_on_disk(work, handle, &wanted, &entry->plan);
   entry->none = false;
   entry->unmeasured = !found && work->benchmark && captured;
-  entry->in_graph = false; /* the previous plan, if any, stays alive for its graph */
+  entry->in_graph = false; /* if a graph uses the previous plan, that plan stays alive for it */
   if (found) return;
   if (entry->unmeasured) wanted.most = 1;
   entry->none = !find(work, handle, &wanted, &entry->plan, &sure);
   if (!entry->none && !entry->unmeasured && sure) keep_on_disk(work, &wanted, &entry->plan);
 }
 
-/* Empties the table, but keeps the plans that graphs may run. */
+/* Empties the table, but does not destroy plans that captured graphs may run. */
 static void begin_anew(Table *t) {
   for (int i = 0; i < 2 * PLANS; i++) {
     const Entry *entry = &t->entries[i];
@@ -163,7 +165,8 @@ static void begin_anew(Table *t) {
   t->filled = 0;
 }
 
-/* Returns whether the limit of plans for this kind of work is reached. */
+/* Returns whether this kind of work has reached its limit of keys with plans; if not, counts one
+** more key. */
 static bool has_enough(Table *t, const cuda_DnnWork *work) {
   int64_t kind;
   if (work->sizes == 0) return false;
@@ -212,7 +215,7 @@ static bool with_handle(const cuda_DnnWork *work, cudnnHandle_t handle, bool *do
   if (entry->none) return true;
   bool refused = false;
   if (!run(work, handle, &entry->plan, &refused)) return false;
-  entry->none = refused; /* our own kernels compute the result, now and later */
+  entry->none = refused; /* from now on, our own kernels compute this request */
   if (refused && !entry->in_graph) cuda_cudnn()->cudnnBackendDestroyDescriptor(entry->plan.plan);
   *done = !refused;
   return true;
@@ -229,7 +232,7 @@ bool cuda_dnn_run(const cuda_DnnWork *work, bool *done) {
   if (!cuda_host->setting(TL_CUDNN_ENABLED)) return true;
   if (!cuda_enter(device)) return false;
   cudnnHandle_t handle = cuda_dnn_enter(device);
-  if (handle == NULL) return true; /* without a handle our own kernels compute the result */
+  if (handle == NULL) return true; /* without a handle, our own kernels compute the result */
   bool ok = with_handle(work, handle, done);
   cuda_dnn_leave(device);
   return ok;

@@ -1,10 +1,10 @@
 /*
-** cupti.c - records GPU activity with CUPTI. The library is loaded on first use. If it is
-** missing or refuses to record (another profiler is attached, or the driver forbids it), no
+** cupti.c - records GPU activity with CUPTI. The library is loaded on first use. If CUPTI is
+** missing or refuses to record (because another profiler is attached, or the driver forbids it), no
 ** activity is reported.
 **
-** CUPTI fills buffers with records and returns them when they are full or flushed, from any
-** thread. Times are passed on in CUPTI's clock.
+** CUPTI fills buffers with records and returns them when they are full or flushed, from any thread.
+** Times are passed on as times of CUPTI's clock.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -35,7 +35,7 @@ typedef CUpti_ActivityMemset4 Fill;
 
 #define BUFFER ((size_t)1 << 20)
 
-/* The functions of the library that tlua calls, as X(function). */
+/* The CUPTI functions that tlua calls, as X(function). */
 #define CUPTI_CALLS(X)              \
   X(cuptiActivityRegisterCallbacks) \
   X(cuptiActivityEnable)            \
@@ -48,19 +48,20 @@ static struct {
 #define X(name) __typeof__(&name) name;
   CUPTI_CALLS(X)
 #undef X
-  /* NULL if not available */
+  /* the C++ runtime's __cxa_demangle; NULL if there is none */
   char *(*demangle)(const char *name, char *room, size_t *size, int *status);
 } lib;
 
 static bool usable;
-/* the function that receives activities; NULL if there is none */
+/* the function that receives activities; NULL if nothing is recorded */
 static _Atomic(void (*)(const tl_Activity *)) told;
 
 /* ---- records ------------------------------------------------------------------------- */
 
 static void tell(const char *name, uint32_t device, uint32_t stream, uint64_t begin, uint64_t end) {
   void (*note)(const tl_Activity *) = atomic_load(&told);
-  if (note == NULL || begin == 0 || end < begin) return; /* a time of 0 could not be measured */
+  /* a time of 0 means that CUPTI could not measure it */
+  if (note == NULL || begin == 0 || end < begin) return;
   note(&(tl_Activity){.name = name,
                       .device = {TL_CUDA, (int8_t)device},
                       .stream_id = stream,
@@ -68,7 +69,8 @@ static void tell(const char *name, uint32_t device, uint32_t stream, uint64_t be
                       .end = (int64_t)end});
 }
 
-/* Reports a kernel by its readable name: "void scale<float>(float*)" for "_Z5scaleIfEvPT_". */
+/* Reports a kernel under its demangled name, for instance "void scale<float>(float*)" for
+** "_Z5scaleIfEvPT_". */
 static void tell_kernel(const Kernel *k) {
   int status = -1;
   const char *name = k->name ? k->name : "kernel";
@@ -103,9 +105,9 @@ static void tell_record(const CUpti_Activity *record) {
 /* ---- buffers --------------------------------------------------------------------------- */
 
 static void CUPTIAPI buffer_wanted(uint8_t **buffer, size_t *size, size_t *most) {
-  *buffer = malloc(BUFFER); /* malloc aligns to more than the 8 bytes that CUPTI requires */
+  *buffer = malloc(BUFFER); /* CUPTI requires an alignment of 8 bytes; malloc's is larger */
   *size = *buffer ? BUFFER : 0;
-  *most = 0; /* 0 means that a buffer may have as many records as fit */
+  *most = 0; /* 0 means that CUPTI may fill the buffer with as many records as fit */
 }
 
 static void CUPTIAPI buffer_filled(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size,
@@ -127,7 +129,8 @@ static void CUPTIAPI buffer_filled(CUcontext context, uint32_t stream, uint8_t *
 #define MAJOR 12
 #endif
 
-/* Loads the library from the system's path, or from a folder where CUDA's installers put it. */
+/* Loads the library from the system's search path, or from a directory into which CUDA's installers
+** put it. */
 static void *open_library(void) {
   static const char *const places[] = {
       "libcupti.so." TEXT(MAJOR), "/usr/local/cuda/lib64/libcupti.so." TEXT(MAJOR),

@@ -1,7 +1,7 @@
 /*
 ** nvrtc.c - compiles CUDA C at run time with NVRTC, and loads and launches the result. The library
-** is loaded on first use. If it is missing, no function fails; callers are told that there is no
-** compiler.
+** is loaded on first use. If it is missing, no function fails; each one tells its caller that there
+** is no compiler.
 */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -35,10 +35,11 @@ static struct {
   X(nvrtcGetCUBIN)       \
   X(nvrtcDestroyProgram)
 
-static char version[64]; /* version text; "" if there is no compiler */
+static char version[64]; /* NVRTC's version as text; "" if there is no compiler */
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
-/* Opens NVRTC's library; returns NULL if there is none or the runtime cannot load compiled code. */
+/* Opens NVRTC's library; returns NULL if there is none, or if the runtime cannot load compiled
+** code. */
 static void *open_file(void) {
   static const char *const files[] = {TLI_FILES_NVRTC, NULL};
   void *library = NULL;
@@ -92,7 +93,7 @@ bool cuda_lib_compile(const char *source, int major, int minor, void **code, siz
   return ok;
 }
 
-/* ---- code ---------------------------------------------------------------------------------------- */
+/* ---- code ------------------------------------------------------------------------------------ */
 
 #if CUDART_VERSION >= 12080
 static void *load(const void *code, const char *name) {

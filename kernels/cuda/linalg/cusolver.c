@@ -1,9 +1,9 @@
 /*
-** cusolver.c - the factorizations of core/kernel/lapack.h by cuSOLVER and cuBLAS, which are
-** loaded on first use. Without them, LAPACK computes on the host.
+** cusolver.c - computes the factorizations of core/kernel/lapack.h with cuSOLVER and cuBLAS, which
+** are loaded on first use. Without these libraries, LAPACK computes the factorizations on the host.
 **
-** Each device has one handle of either library. A routine takes the device's lock, sets the
-** handles' stream, and gives both a workspace from that stream's memory. Batches of small
+** Each device has one handle for each library. A routine takes the device's lock, sets the stream
+** of both handles, and gives both of them a workspace from that stream's memory. Batches of small
 ** matrices use batched routines; larger matrices use one call each.
 */
 #include <dlfcn.h>
@@ -19,7 +19,8 @@
 #include <cublas_v2.h>
 #include <cusolverDn.h>
 
-/* The functions of the libraries that tlua calls, as X(name); P is the precision's letter. */
+/* The cuSOLVER and cuBLAS functions that tlua calls, as X(name); P is the letter for the
+** precision. */
 #define SOLVER_OF(X, P)                      \
   X(cusolverDn##P##potrf_bufferSize)         \
   X(cusolverDn##P##potrf)                    \
@@ -69,9 +70,10 @@ static struct {
 static bool opened;
 static pthread_once_t opening = PTHREAD_ONCE_INIT;
 
-/* The largest size for batched routines. Above it, one call for each matrix is faster. */
+/* Largest size of a matrix for which a batched routine is called. Above this size, one call for
+** each matrix is faster. */
 enum { SMALL = 256 };
-enum { JACOBI = 32 }; /* the largest matrix for batched Jacobi rotations */
+enum { JACOBI = 32 }; /* largest matrix that batched Jacobi rotations accept */
 #define BLAS_WORKSPACE ((int64_t)4 << 20)
 
 typedef struct Handles {
@@ -143,7 +145,8 @@ int64_t cuda_cusolver_version(void) {
 static bool status_ok(int status, const char *call) {
   if (status == 0) return true;
   size_t name = strcspn(call, "(");
-  const int alloc_failed = 2; /* cuSOLVER's status for a failed allocation; cuBLAS's is 3 */
+  /* alloc_failed: cuSOLVER's status for a failed allocation; cuBLAS uses 3 */
+  const int alloc_failed = 2;
   bool memory = status == alloc_failed || (status == 3 && strncmp(call, "cublas", 6) == 0);
   return cuda_fail(memory ? TL_EMEM : TL_EDEVICE, "%.*s: status %d", (int)name, call, status);
 }
@@ -154,7 +157,8 @@ static bool status_ok(int status, const char *call) {
 
 /* ---- a call ------------------------------------------------------------------------------ */
 
-/* Holds the lock on the device's handles, and workspace for the duration of the call. */
+/* The resources of one call: the device's handles, which stay locked, and the workspace. Both are
+** released when the call ends. */
 typedef struct Session {
   const tlk_Context *cx;
   Handles *h;
@@ -202,7 +206,8 @@ static bool end(Session *s, bool ok) {
   return ok;
 }
 
-/* Gives cuBLAS a workspace, because streams would share cuBLAS's own workspace. */
+/* Gives cuBLAS a workspace for this call, because cuBLAS's own workspace would be shared by all
+** streams. */
 static bool blas_workspace(Session *s) {
   void *data = room(s, BLAS_WORKSPACE);
   if (data == NULL) return false;
@@ -226,7 +231,7 @@ typedef struct Triangle {
   bool left, upper, transpose, unit;
 } Triangle;
 
-/* Returns the side of op(a) for cuBLAS, which is column-major: it sees row-major b as b^T, and
+/* Returns the side of op(a) for cuBLAS. cuBLAS is column-major: it sees row-major b as b^T, and
 ** op(a) x = b as x^T op(a)^T = b^T. */
 static cublasSideMode_t side_of(Triangle t) {
   return t.left ? CUBLAS_SIDE_RIGHT : CUBLAS_SIDE_LEFT;
@@ -254,7 +259,7 @@ static cublasDiagType_t diag_of(Triangle t) {
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
-/* Calls the routine of the dtype's precision. */
+/* Calls the routine for the dtype's precision. */
 #define CALL(name, ...)           \
   Session s;                      \
   return batch == 0 ||            \
@@ -306,7 +311,7 @@ static const tlk_Lapack table = {.potrf = potrf,
 
 const tlk_Lapack *cuda_lapack(void) { return ready() ? &table : NULL; }
 
-#else /* this build has no headers of cuSOLVER */
+#else /* this build has no headers for cuSOLVER */
 
 int64_t cuda_cusolver_version(void) { return 0; }
 const tlk_Lapack *cuda_lapack(void) { return NULL; }

@@ -1,6 +1,7 @@
 /*
-** cusolver_routines.h - the routines of cusolver.c for one precision, whose file includes this
-** template for each: `real` is the type and P the precision's letter in the libraries' names.
+** cusolver_routines.h - the routines of cusolver.c for one precision. cusolver.c includes this file
+** once for each precision, with `real` defined as the type and P as the precision's letter in the
+** names of the libraries' functions.
 */
 #define PASTE_(a, b, c) a##b##c
 #define PASTE(a, b, c) PASTE_(a, b, c)
@@ -109,7 +110,8 @@ static bool NAMED(syevd)(Session *s, bool vectors, bool upper, int64_t batch, in
   return work && ok;
 }
 
-/* Computes the singular values, and the vectors as the columns of u (m, uc) and v (n, vc). */
+/* Computes the singular values, and the singular vectors as the columns of u (m, uc) and v (n,
+** vc). */
 static bool NAMED(svd)(Session *s, char job, int64_t batch, int m, int n, real *a, real *sv,
                        real *u, real *v, int *info) {
   cusolverDnHandle_t h = s->h->solver;

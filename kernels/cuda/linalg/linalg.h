@@ -1,5 +1,5 @@
 /*
-** linalg.h - device code of cusolver.c for steps that the libraries have no routines for.
+** linalg.h - kernels that cusolver.c uses for steps for which the libraries have no routines.
 */
 #ifndef TLK_CUDA_LINALG_H
 #define TLK_CUDA_LINALG_H
@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-/* Sets out[i] on the device to base + i * step for all i < n, as batched routines expect. */
+/* Sets out[i] on the device to base + i * step for all i < n; batched routines take such arrays of
+** pointers. */
 bool cuda_linalg_pointers(const tlk_Context *cx, void **out, const void *base, int64_t step,
                           int64_t n);
 /* Transposes `batch` column-major matrices (m, n), which lie one after the other. */

@@ -1,6 +1,6 @@
 /*
-** cross_entropy.cu - the cross-entropy of labels. Log-sum-exp takes one pass: the running sum
-** is rescaled when a larger element comes.
+** cross_entropy.cu - cross-entropy with class labels. Log-sum-exp takes one pass: the running sum
+** is rescaled whenever a new maximum is found.
 */
 #include "kernels/cuda/walk.cuh"
 
@@ -8,12 +8,13 @@ namespace {
 
 /* ---- the loss ------------------------------------------------------------------------------- */
 
-/* The running maximum, and the sum of exp(element - maximum). */
+/* The running maximum, and the sum of exp(element - maximum) so far. */
 template <class T> struct Exponentials {
   double sum;
   T most;
 
-  /* Returns the number that is subtracted from elements: the maximum, or 0 if that is -inf. */
+  /* Returns the number that is subtracted from the elements: the maximum, or 0 if the maximum is
+  ** -inf. */
   __device__ __forceinline__ static T base(T most) { return most == -(T)INFINITY ? 0 : most; }
   __device__ __forceinline__ double from(T largest) const {
     return sum == 0 || most == largest ? sum : sum * exp_as(base(most) - base(largest), T());
@@ -101,7 +102,8 @@ template <class T> struct ClassLossBackward {
   const double *norm;
   T *out;
 
-  /* Returns the sample's weight times the gradient of its loss; *label is 0 for ignored samples. */
+  /* Returns the sample's weight times the gradient of its loss; *label becomes 0 for ignored
+  ** samples. */
   __device__ __forceinline__ T factor_of(int64_t sample, int64_t *label) const {
     *label = k.target[sample];
     if (*label == k.ignore) *label = 0;
@@ -122,7 +124,7 @@ template <class T> struct ClassLossBackward {
       w.put(at, x[0]);
     });
   }
-  /* Stores the gradient of log-probabilities, which is 0 except at the labels. */
+  /* Stores a gradient with respect to log-probabilities, which is 0 except at the label. */
   __device__ __forceinline__ void put_label(int64_t sample) const {
     int64_t label, o = sample / k.inner, i = sample - o * k.inner;
     T factor = factor_of(sample, &label);

@@ -1,6 +1,6 @@
 /*
-** ctc.cu - connectionist temporal classification (see kernels/cpu/loss/ctc.c). A block computes
-** each sample; its threads share the states of a frame. Sums are computed in double.
+** ctc.cu - connectionist temporal classification (see kernels/cpu/loss/ctc.c). One block computes
+** each sample, and its threads share the states of a frame. Sums are computed in double.
 */
 #include "kernels/cuda/line_reduce.cuh"
 
@@ -8,7 +8,7 @@ namespace {
 
 #define CTC_THREADS 256
 
-/* One sample of the batch, with functions that read its labels and probabilities. */
+/* One sample of the batch, with functions that read the sample's labels and probabilities. */
 template <class T> struct Sample {
   const tlk_Ctc &c;
   const T *log_probs;
@@ -22,8 +22,8 @@ template <class T> struct Sample {
   __device__ __forceinline__ int64_t class_of(int64_t s) const {
     return (s % 2 == 0 ? c.blank : c.targets[sample * c.longest + s / 2]) - 1;
   }
-  /* Returns whether a path may skip the blank before this state, because the label before it
-  ** differs. */
+  /* Returns whether a path may skip the blank before this state: the label before that blank must
+  ** differ. */
   __device__ __forceinline__ bool may_skip(int64_t s) const {
     return s % 2 == 1 && s >= 2 && class_of(s) != class_of(s - 2);
   }
@@ -87,7 +87,7 @@ template <class T> __device__ __forceinline__ void link_states(const Sample<T> &
   }
 }
 
-/* Computes beta of frame t from that of frame t + 1, and the sum of alpha and beta. */
+/* Computes beta of frame t from beta of frame t + 1, and then the sum of alpha and beta. */
 template <class T>
 __device__ __forceinline__ void step_back(const Sample<T> &x, int64_t t, const T *alpha,
                                           const double *after, double *beta, double *both) {
@@ -106,8 +106,8 @@ template <class T> struct Gradient {
   T *grad;
   double factor, loss;
 
-  /* Stores the gradient of class k. `through` is the log of the total probability of alignments
-  ** that emit k in frame t. */
+  /* Stores the gradient for class k. `through` is the log of the total probability of all
+  ** alignments that emit k in frame t. */
   __device__ __forceinline__ void put(const Sample<T> &x, int64_t t, int64_t k,
                                       double through) const {
     double log = x.log_prob(t, k), share = through == -INFINITY ? 0 : exp(through + loss - log);
@@ -121,7 +121,7 @@ __device__ __forceinline__ void frame_gradient(const Sample<T> &x, int64_t t,
                                                const double *both, double *shared) {
   double blank = -INFINITY;
   for (int64_t k = threadIdx.x; k < x.c.classes; k += CTC_THREADS) gradient.put(x, t, k, -INFINITY);
-  __syncthreads(); /* this barrier also follows step_back */
+  __syncthreads(); /* this barrier is also needed after step_back */
   for (int64_t s = threadIdx.x; s < x.states; s += CTC_THREADS) {
     if (links[s] == SAYS_BLANK) {
       blank = add_logs(blank, both[s]);
@@ -140,7 +140,8 @@ __device__ __forceinline__ void frame_gradient(const Sample<T> &x, int64_t t,
   if (threadIdx.x == 0) gradient.put(x, t, x.c.blank - 1, blank);
 }
 
-/* Computes one sample in each block. `memory` holds four numbers for each state of each sample. */
+/* Computes one sample in each block. `memory` has room for four numbers for each state of each
+** sample. */
 template <class T>
 __global__ void __launch_bounds__(CTC_THREADS, 2)
     ctc_backward_kernel(const __grid_constant__ tlk_Ctc c, const T *log_probs, const T *alpha,

@@ -1,7 +1,7 @@
 /*
-** gemm.cu - matrix products. Floating types use cuBLASLt. Integers, which wrap around, use a
-** plain tiled kernel: a block computes a tile of 32 x 32; each thread loads one element of each
-** tile of a and b and computes one element. Sums are in order, so results equal the CPU's.
+** gemm.cu - matrix products. Floating types use cuBLASLt. Integers, which wrap around, use a plain
+** tiled kernel: a block computes a tile of 32 x 32; each thread computes one element, and loads one
+** element from each tile of a and of b. Terms are added in order, so results equal the CPU's.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
@@ -11,7 +11,7 @@
 
 /* ---- kernels -------------------------------------------------------------------------------- */
 
-/* The argument of product_kernel: a tlk_Gemm with elements of type T. */
+/* The argument of product_kernel: a tlk_Gemm whose elements have type T. */
 template <class T> struct Product {
   bool trans_a, trans_b;
   int64_t m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c;
@@ -20,8 +20,8 @@ template <class T> struct Product {
   T *c;
 };
 
-/* Multiplies matrices. blockIdx.x counts tiles, `across` of them in a row; blockIdx.y counts
-** matrices of the batch. */
+/* Multiplies matrices. blockIdx.x is the tile's index, with `across` tiles in a row of tiles;
+** blockIdx.y is the matrix's index in the batch. */
 template <class T>
 __global__ void __launch_bounds__(TILE *TILE)
     product_kernel(Product<T> g, int64_t across, int64_t first) {
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(TILE *TILE)
   *c = (T)((uint64_t)sum * g.alpha + old);
 }
 
-/* Computes c *= beta, for products with k == 0. */
+/* Computes c *= beta, which is the result of products with k == 0. */
 template <class S>
 __global__ void scale_kernel(S *c, int64_t batch, int64_t m, int64_t n, int64_t ldc, int64_t stride,
                              double beta) {
@@ -95,10 +95,11 @@ static bool scale(const tlk_Context *cx, const tlk_Gemm &g) {
   return true;
 }
 
-/* ---- sizes that are no multiples of 8 ---------------------------------------------------------- */
+/* ---- sizes that are no multiples of 8 -------------------------------------------------------- */
 
-/* Copies `rows` rows of `cols` elements of a half type to a matrix of `to_rows` rows of `to_cols`,
-** whose other elements become 0, or leaves them out if it has fewer. A warp copies a row. */
+/* Copies `rows` rows of `cols` elements of a half type to a matrix with `to_rows` rows of `to_cols`
+** elements. If the new matrix is larger, its other elements become 0; if it is smaller, the excess
+** elements are not copied. One warp copies each row. */
 static __global__ void __launch_bounds__(ROW_THREADS)
     pad_kernel(const uint16_t *from, int64_t from_ld, uint16_t *to, int64_t to_ld, int64_t rows,
                int64_t cols, int64_t to_rows, int64_t to_cols) {
@@ -120,7 +121,7 @@ static __global__ void __launch_bounds__(ROW_THREADS)
   }
 }
 
-/* A matrix of half types, and its size in the product that is computed. */
+/* A matrix of a half type, and its size in the product that is actually computed. */
 struct Matrix {
   const void *data;
   int64_t ld, rows, cols, to_rows, to_cols;
@@ -129,7 +130,8 @@ struct Matrix {
     return rows == to_rows && cols == to_cols && aligned(data, 16) && ld % 8 == 0;
   }
   int64_t bytes() const { return fits() ? 0 : to_rows * to_cols * 2; }
-  /* Unless the matrix fits, takes memory for a padded copy from *room; with `filled`, copies it. */
+  /* If the matrix does not fit, replaces it by a padded copy in memory taken from *room; the
+  ** elements are copied only if `filled`. */
   bool take(const tlk_Context *cx, char **room, bool filled) {
     if (fits()) return true;
     void *copy = *room;
@@ -142,10 +144,10 @@ struct Matrix {
   }
 };
 
-/* The library multiplies matrices of half types whose rows or sizes are no multiples of 8 elements,
-** as those of a vocabulary of 50257, six to eight times as slowly as others (on an H200: 13.3 ms in
-** place of 1.7), so that it pays to copy large ones. A copy takes as long as 64 multiplications of
-** each element. *done becomes false if the matrices are not copied. */
+/* Multiplies padded copies of large matrices of half types. If rows or sizes are not multiples of 8
+** elements, as with a vocabulary of 50257, the library takes six to eight times as long (on an
+** H200: 13.3 ms instead of 1.7). Copying an element takes as long as 64 multiplications. *done
+** becomes false if the matrices are not copied. */
 static bool multiply_padded(const struct tlk_gemm *call, bool *done) {
   tlk_Gemm g = call->gemm;
   int64_t m = g.trans_a ? divide_up(g.m, 8) * 8 : g.m, n = divide_up(g.n, 8) * 8;

@@ -1,8 +1,8 @@
 /*
-** linear.cu - matrix products followed by bias and activation, and their gradients. cuBLASLt
-** computes all in one pass where it can. Elsewhere (float64, GELU by erf, odd strides) the product
-** comes first, in float32 for half types, and bias and activation follow in a second pass;
-** tlk_reduce computes the sums, so their order depends on the sizes alone.
+** linear.cu - matrix products followed by bias and activation, and their gradients. Where possible,
+** cuBLASLt computes everything in one pass. Otherwise (float64, GELU with erf, odd strides) the
+** product is computed first, in float32 for half types, and a second pass adds the bias and applies
+** the activation. tlk_reduce computes the sums, so their order depends only on the sizes.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
@@ -21,8 +21,8 @@ template <class S> struct Wide {
     default: return x;
     }
   }
-  /* Returns the gradient before the activation, from the gradient g after it and the saved
-  ** value. */
+  /* Returns the gradient with respect to the activation's argument, from the gradient g with
+  ** respect to its result and the value that was saved. */
   __device__ __forceinline__ static float backward(int activation, float g, float saved) {
     const float zero = 0;
     switch (activation) {
@@ -54,8 +54,8 @@ template <> struct Wide<double> {
   }
 };
 
-/* Stores a vector of 16 or 8 bytes in global memory by one instruction. If another store is near,
-** the compiler would otherwise store one element after the other. */
+/* Stores a vector of 16 or 8 bytes to global memory with one instruction. Otherwise, if another
+** store is near, the compiler would split the vector into single elements. */
 template <class S, int N>
 __device__ __forceinline__ void store_whole(S *to, const Vector<S, N> &from) {
 #ifndef TLK_EMULATED
@@ -75,9 +75,10 @@ __device__ __forceinline__ void store_whole(S *to, const Vector<S, N> &from) {
   *reinterpret_cast<Vector<S, N> *>(to) = from;
 }
 
-/* Sets c (m, n), whose rows are ld apart, to activation(product + bias), and `inner` to the
-** activation's argument. The product, whose rows are `from` apart, may be c itself. A block
-** computes a rectangle, in which each thread has N columns and reads their bias once. */
+/* Sets c (m, n) to activation(product + bias), and `inner` to the activation's argument. The rows
+** of c and `inner` are ld elements apart. The product, whose rows are `from` elements apart, may be
+** c itself. A block computes a rectangle, in which each thread processes N columns and reads the
+** columns' bias once. */
 template <int N, int activation, class S, class P>
 __global__ void __launch_bounds__(THREADS)
     finish_kernel(S *c, S *inner, const P *product, const S *bias, int64_t m, int64_t n, int64_t ld,
@@ -119,7 +120,7 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- launchers ------------------------------------------------------------------------------- */
 
-/* Sums an array (outer, n, inner) along n into out (outer, inner). */
+/* Sums an array (outer, n, inner) along n, and stores the sums in out (outer, inner). */
 static bool sum(const tlk_Context *cx, void *out, const void *in, tl_DType dtype, int64_t outer,
                 int64_t n, int64_t inner) {
   struct tlk_reduce call = {};
@@ -134,12 +135,12 @@ static bool sum(const tlk_Context *cx, void *out, const void *in, tl_DType dtype
   return tlk_reduce(&call);
 }
 
-/* As many elements as fill 16 bytes in the wider type. */
+/* The number of elements that fill 16 bytes in the wider of the two types. */
 template <class S, class P> struct Several {
   enum { wide = sizeof(S) > sizeof(P) ? sizeof(S) : sizeof(P), of = 16 / wide };
 };
 
-/* Runs the code with A defined as the number of an activation, on the host. */
+/* Runs the code on the host with A defined as the number of an activation. */
 #define ACTIVATION_AS(tag, A, ...) \
   case tag: {                      \
     enum { A = tag };              \
@@ -187,7 +188,8 @@ static bool in_place(const struct tlk_linear *call, const struct tlk_gemm *produ
   return tlk_gemm(product) && finish<S>(call, (const S *)call->gemm.c, call->gemm.ldc);
 }
 
-/* Computes half types in float32, so that results are rounded only once, at the end. */
+/* Computes the product of half types in float32, so that results are rounded only once, at the
+** end. */
 template <class S> static bool in_float(const struct tlk_linear *call, struct tlk_gemm product) {
   Scratch wide(call->cx, call->gemm.m * call->gemm.n * (int64_t)sizeof(float));
   float *out = (float *)wide.data;
@@ -195,7 +197,7 @@ template <class S> static bool in_float(const struct tlk_linear *call, struct tl
   return out && cuda_lib_gemm_wide(&product, out) && finish<S>(call, out, call->gemm.n);
 }
 
-/* Computes the product first, then bias and activation in a second pass. */
+/* Computes the product first; a second pass then adds the bias and applies the activation. */
 static bool separately(const struct tlk_linear *call) {
   const tlk_Gemm &g = call->gemm;
   struct tlk_gemm product = {};
@@ -209,8 +211,8 @@ static bool separately(const struct tlk_linear *call) {
                                           g.k, g.trans_a ? g.m : 1));
 }
 
-/* Computes all in one pass, except GELU by erf, which is a second pass over the product with its
-** bias. */
+/* Computes everything in one pass, except GELU with erf: a second pass applies GELU to the sum of
+** the product and the bias. */
 static bool in_one_pass(const struct tlk_linear *call, bool *done) {
   struct tlk_linear first = *call;
   if (call->activation != TLK_ACTIVATION_GELU) return cuda_lib_linear(call, done);

@@ -71,7 +71,7 @@ static bool covers(int device, const tlk_Rnn *r) {
   return atomic_load(&ready[device]) || !cuda_device_captures(device);
 }
 
-/* ---- descriptors ------------------------------------------------------------------------------ */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 static cudnnDataType_t type_of(const tlk_Rnn *r) {
   return r->dtype == TL_F32   ? CUDNN_DATA_FLOAT
@@ -156,7 +156,7 @@ static void end(Layer *l) {
   cuda_dnn_leave(l->device);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* Divides one block of scratch memory into arrays, each at a multiple of 256 bytes; arrays that
 ** are not needed are NULL. A first run with `base` NULL counts the bytes, a second run sets the
@@ -190,7 +190,7 @@ static bool flip(const tlk_Context *cx, const tlk_Rnn *r, void *to, const void *
 
 static int64_t element(const tlk_Rnn *r) { return r->dtype == TL_F32 ? 4 : 2; }
 
-/* ---- parameters ------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 /* Copies that are still to be made; contiguous ones are merged. */
 typedef struct Copies {
@@ -262,7 +262,7 @@ static bool load_params(Layer *l, const tlk_Context *cx, void *space) {
   return copy_params(l, cx, space, at, false);
 }
 
-/* ---- forward ---------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 int64_t cuda_dnn_rnn_reserve(tl_Device device, const tlk_Rnn *r) {
   int64_t bytes = tlk_rnn_reserve(r);
@@ -329,7 +329,7 @@ bool cuda_dnn_rnn(const struct tlk_rnn *c, bool *done) {
   return ok;
 }
 
-/* ---- backward --------------------------------------------------------------------------------- */
+/* ---- backward -------------------------------------------------------------------------------- */
 
 typedef struct Backward {
   void *weights, *grads, *work, *reserve;

@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(SORT_THREADS, 3)
   }
 }
 
-/* ---- choosing an algorithm ----------------------------------------------------------------------- */
+/* ---- choosing an algorithm ------------------------------------------------------------------- */
 
 template <class Item>
 static bool sort_short(const tlk_Context *cx, Item *items, int64_t rows, int64_t n) {
