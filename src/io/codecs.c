@@ -1,6 +1,6 @@
 /*
-** codecs.c - implements codecs.h. The libraries' structs are declared here in the form of their
-** stable interfaces, so that a build needs none of their headers.
+** codecs.c - implements codecs.h. Each library's structs are declared here as its stable binary
+** interface defines them, so a build needs no header of these libraries.
 */
 #include "io/codecs.h"
 
@@ -54,11 +54,13 @@ static void open_zlib(void) {
 
 enum { STREAM_END = 1, BUFFER_ERROR = -5, PIECE = 1 << 30 };
 
-/* The initial limit for the uncompressed size of n bytes is n * MOST_TIMES: deflate compresses up
-** to 1000 times, but real data rarely 20 times. Sizes up to ALWAYS_FINE are never refused. */
+/* n compressed bytes may become at most n * MOST_TIMES bytes: deflate can compress data to a
+** thousandth of their size, but real data rarely to less than a twentieth. Results of up to
+** ALWAYS_FINE bytes are never refused. */
 enum { MOST_TIMES = 100, ALWAYS_FINE = 1 << 28 };
 
-/* Enlarges *block, of `room` bytes, which a stream of n bytes has filled. */
+/* Enlarges the output buffer *block, of *room bytes, which is full. The compressed input has n
+** bytes. */
 static bool grow(unsigned char **block, size_t *room, size_t n) {
   size_t more = *room * 2, most = n > ALWAYS_FINE / MOST_TIMES ? n * MOST_TIMES : ALWAYS_FINE;
   if (*room >= most)
@@ -128,7 +130,8 @@ void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expecte
 
 enum { LEVEL = 6, DEFLATED = 8, FINISH = 4 };
 
-/* Packs n bytes; the last ones end the stream. */
+/* Compresses n bytes and adds the result to `block`, after its first *made bytes. With `last`, ends
+** the stream. */
 static bool pack(Stream *s, const unsigned char *data, size_t n, bool last, unsigned char *block,
                  size_t room, size_t *made) {
   int status = 0;
@@ -151,7 +154,7 @@ void *tli_deflate(const void *const data[2], const size_t n[2], size_t *bytes) {
   tli_once(&zlib.once, open_zlib);
   if (!zlib.packs)
     return tli_fail_null(TL_EIO, "needs zlib, which was not found; see `tlua doctor`");
-  /* room for the largest possible result */
+  /* an upper bound of the compressed size */
   size_t all = n[0] + n[1], room = all + (all >> 12) + (all >> 14) + 128;
   unsigned char *block = (unsigned char *)malloc(room);
   if (block == NULL) return tli_fail_null(TL_EMEM, "out of memory for %zu packed bytes", room);
@@ -332,7 +335,7 @@ unsigned char *tli_write_jpeg(const unsigned char *pixels, int width, int height
   void *handle = jpeg.write_begin();
   if (handle == NULL) return tli_fail_null(TL_EMEM, "JPEG: the library cannot be initialized");
   bool gray = channels == 1;
-  /* the block that the library allocated, and its copy for free() */
+  /* the block that libjpeg-turbo allocated, and a copy that free() can release */
   unsigned char *made = NULL, *file = NULL;
   unsigned long size = 0;
   if (jpeg.write(handle, pixels, width, 0, height, gray ? TJ_GRAY : TJ_RGB, &made, &size,

@@ -9,27 +9,29 @@
 
 typedef enum tli_Deflated { TLI_DEFLATE_RAW, TLI_DEFLATE_GZIP } tli_Deflated;
 
-/* Decompresses into a block for free(). `expected` is the exact number of bytes; with `head`, the
-** most bytes from the beginning; -1: all. Returns NULL after tli_fail. */
+/* Decompresses into a new block, which the caller releases with free(). The result must have
+** exactly `expected` bytes; with `head`, only the first `expected` bytes are decompressed; -1 means
+** that the size is unknown. On failure calls tli_fail and returns NULL. */
 void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expected, bool head,
                   size_t *bytes) TL_MUSTCHECK;
 
-/* Packs two blocks as one, in raw format, into a block for free(). Returns NULL after tli_fail. */
+/* Compresses data[0] followed by data[1] into one stream of raw deflate data. The caller releases
+** the result with free(). On failure calls tli_fail and returns NULL. */
 void *tli_deflate(const void *const data[2], const size_t n[2], size_t *bytes) TL_MUSTCHECK;
 
-/* Continues the CRC-32 checksum of zip files and PNG with further data; `crc` is that of the data
-** before (0: none). */
+/* Updates a CRC-32 checksum, as in zip and PNG files, with further data. `crc` is the checksum of
+** the preceding data, or 0 if there are none. */
 uint32_t tli_crc32(uint32_t crc, const void *data, size_t n);
 
-/* Returns the pixels of a PNG or JPEG file in memory, (height, width, channels), for free().
-** Refuses an image of more than `most` pixels. Returns NULL after tli_fail. */
+/* Decodes a PNG or JPEG file in memory. Returns pixels of shape (height, width, channels), which
+** the caller releases with free(). An image of more than `most` pixels is refused. On failure calls
+** tli_fail and returns NULL. */
 unsigned char *tli_read_image(const void *data, size_t n, int64_t most, int *width, int *height,
                               int *channels) TL_MUSTCHECK;
 
-/* Compresses pixels.
-** Returns a JPEG file of (height, width, channels) pixels, with 1 (gray) or 3 (RGB) channels, for
-** free(). `quality` is from 1 to 100; colors are sampled 4:2:0, as libjpeg does by default. NULL
-** after tli_fail. */
+/* Encodes pixels of shape (height, width, channels), with 1 (gray) or 3 (RGB) channels, as a JPEG
+** file in memory, which the caller releases with free(). `quality` is from 1 to 100; colors are
+** sampled 4:2:0, as libjpeg does by default. On failure calls tli_fail and returns NULL. */
 unsigned char *tli_write_jpeg(const unsigned char *pixels, int width, int height, int channels,
                               int quality, size_t *bytes) TL_MUSTCHECK;
 

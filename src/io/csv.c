@@ -1,7 +1,7 @@
 /*
-** csv.c - implements csv.h. A field is located first and then converted. A number that double
-** arithmetic computes exactly (Clinger 1990, "How to read floating point numbers accurately") is
-** converted here, any other by strtod.
+** csv.c - implements csv.h. Each field is first located and then converted. Numbers whose value
+** follows exactly from double arithmetic (Clinger 1990, "How to read floating point numbers
+** accurately") are converted here, all others by strtod.
 */
 #include "io/csv.h"
 
@@ -123,7 +123,7 @@ static bool scan(const char *p, const char *end, Decimal *d) {
   return p == end;
 }
 
-/* Converts with the C library, which uses the locale's decimal point. */
+/* Converts a number with strtod, which expects the decimal point of the current locale. */
 static bool read_slowly(const char *at, int64_t n, double *out) {
   char small[128], *text = n < (int64_t)sizeof small ? small : (char *)malloc((size_t)n + 1);
   if (text == NULL) return false;

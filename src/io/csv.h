@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-/* Column types in addition to dtypes. */
+/* Types of columns that are not converted to a dtype. */
 enum { TLI_CSV_SKIP = -1, TLI_CSV_TEXT = -2 };
 
 /* The position of a text field in the file's bytes. */
@@ -19,8 +19,9 @@ typedef struct tli_CsvText {
 } tli_CsvText;
 
 typedef struct tli_CsvColumn {
-  int type;   /* a tl_DType, TLI_CSV_SKIP or TLI_CSV_TEXT */
-  void *data; /* array of `rows` elements; for TLI_CSV_TEXT of tli_CsvText */
+  int type; /* a tl_DType, TLI_CSV_SKIP or TLI_CSV_TEXT */
+  /* array of `rows` elements of the dtype, or of tli_CsvText if the type is TLI_CSV_TEXT */
+  void *data;
 } tli_CsvColumn;
 
 typedef struct tli_Csv {

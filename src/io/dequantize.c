@@ -12,8 +12,8 @@ static float half_at(const unsigned char *p) {
   return tli_f16_to_f32((uint16_t)(p[0] | p[1] << 8));
 }
 
-/* Converts a Q4_0 block: the scale d, then 16 bytes. Their low nibbles are the first half of the
-** block, their high nibbles the second half. */
+/* Converts a Q4_0 block: the scale d, then 16 bytes. The low nibbles of these bytes hold the first
+** 16 elements, the high nibbles the last 16. */
 static void read_q4_0(const unsigned char *b, float *out) {
   float d = half_at(b);
   for (int i = 0; i < 16; i++) {
