@@ -1,7 +1,7 @@
 /*
 ** args.c - converts stack values to parameters. Invariant: between tli_args_begin and tli_args_end
-** only Lua itself raises errors, for lack of memory. At that point tli_Args owns nothing but
-** operands made from numbers, which are read last.
+** an error is raised only by Lua itself, when memory is exhausted. When that happens, tli_Args owns
+** nothing except operands made from numbers; operands are read last.
 */
 #include "lua/args/batched.h"
 #include "lua/args/sparse.h"
@@ -72,7 +72,7 @@ bool tli_to_device(lua_State *L, int index, tl_Device *out) {
   return false;
 }
 
-/* Escapes a zero byte as Lua does. */
+/* Writes "string '...'" for a message. At a zero byte the text ends with "\0...". */
 static const char *describe_string(lua_State *L, int index, char *text, size_t room) {
   size_t length;
   const char *string = lua_tolstring(L, index, &length);
@@ -119,7 +119,8 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
 typedef struct tli_Room {
   struct tli_Room *next; /* owned */
   size_t bytes;
-  int64_t owned; /* number of elements that are tensors, which are released with the memory */
+  /* number of elements that are tensors; freeing the memory also releases these tensors */
+  int64_t owned;
   int64_t elements[];
 } tli_Room;
 
@@ -212,13 +213,14 @@ static void read_options(tli_Args *a, int table) {
       lua_pop(L, 2);
       return;
     }
-    lua_insert(L, -2); /* puts a copy of the value below the key */
+    lua_insert(L, -2); /* moves a copy of the value below the key */
     a->at[i] = lua_gettop(L) - 1;
     a->type[i] = (int8_t)lua_type(L, a->at[i]);
   }
 }
 
-/* Reports a missing parameter. Lists of sizes may be empty, for 0-d shapes. */
+/* Reports the first required parameter without an argument. A list of sizes that is passed as
+** separate arguments may be empty, since a 0-d shape has no sizes. */
 static void check_missing(tli_Args *a) {
   for (int i = 0; i < a->signature->nparams && !a->failed; i++) {
     const tli_Param *p = &a->signature->params[i];
@@ -351,9 +353,10 @@ static void fail_devices(tli_Args *a, int i, int64_t item, tl_Device device) {
   a->failed = true;
 }
 
-/* Checks that all tensors of a call are on one device. A 0-d CPU tensor fits any device if numbers
-** are allowed, as an operand or beside an operand. `item` is the position of t in a list, counted
-** from 1; 0 if t is not in a list. */
+/* Checks that all tensors of a call are on one device. A 0-d CPU tensor may be combined with
+** tensors of any device, either as an operand (a parameter that may also be a number) or together
+** with an operand. `item` is the position of t in a list, counted from 1; 0 if t is not in a
+** list. */
 static void compare_devices(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
   if (a->signature->params[i].flags & TLI_P_ANY_DEVICE) return;
   tl_Device device = tli_device(t);
@@ -433,7 +436,7 @@ tl_Tensor **tli_args_owned(tli_Args *a, int64_t n) {
   return (tl_Tensor **)room->elements;
 }
 
-/* Reads tensors passed as separate arguments, beginning with the parameter's. */
+/* Reads tensors passed as separate arguments. The first of these is the argument of parameter i. */
 static tl_Tensors read_tensors(tli_Args *a, int i) {
   tl_Tensors list = {a->nlist, (tl_Tensor **)tli_args_room(a, a->nlist)};
   if (list.v == NULL) return (tl_Tensors){0, NULL};
@@ -523,11 +526,11 @@ double tli_arg_float(tli_Args *a, int i, double otherwise) {
 
 typedef bool (*Reader)(lua_State *L, int index, int64_t *out);
 
-/* Refuses names among the integers of a list, as in zeros {2, 3, dtype = "int64"}. A field n, which
-** table.pack sets, may be there. */
+/* Refuses named fields in a list of integers, as in zeros {2, 3, dtype = "int64"}. A field n, which
+** table.pack sets, is allowed. */
 static void refuse_names(tli_Args *a, int i, int64_t n) {
   lua_State *L = a->L;
-  /* lua_next visits names after integers, so the search begins after the last integer */
+  /* lua_next visits names after integers, so the search for names begins after the last integer */
   if (n > 0)
     lua_pushinteger(L, n);
   else
@@ -565,7 +568,7 @@ static tl_Ints read_table(tli_Args *a, int i, Reader reader, const char *expecte
   return (tl_Ints){n, v};
 }
 
-/* Reads numbers passed as separate arguments, beginning with the parameter's. */
+/* Reads numbers passed as separate arguments. The first of these is the argument of parameter i. */
 static tl_Ints read_numbers(tli_Args *a, int i, Reader reader, const char *expected) {
   int count = a->nlist && (a->signature->params[i].flags & TLI_P_VARARG) ? a->nlist : 1;
   int64_t *v = (int64_t *)tli_args_room(a, count);

@@ -1,8 +1,8 @@
 /*
 ** args.h - reads the arguments of an operator from the Lua stack. Generated functions declare a
-** signature and read one parameter after another. The first failure is recorded, and nothing
-** raises an error before tli_args_end, except for lists that lack memory: they are read before
-** operands.
+** signature and read one parameter after another. The first failure is recorded, and its error is
+** raised after tli_args_end. Only a list for which memory is exhausted may raise an error earlier,
+** so lists are read before operands.
 **
 ** Arguments are positional; a trailing table with string keys contains options, which name the
 ** remaining parameters or all of them. A parameter marked `vararg` also takes its list as
@@ -26,7 +26,7 @@ typedef enum tli_Kind {
   TLI_A_DIM,
   TLI_A_INDEX,
   TLI_A_BOOL,
-  TLI_A_TRUE, /* accepts only true: such an option selects a form */
+  TLI_A_TRUE, /* accepts only `true`; the option selects one form of the operator */
   TLI_A_FLOAT,
   TLI_A_FLOATS,
   TLI_A_INTS,
@@ -47,12 +47,12 @@ typedef struct tli_Param {
   const char *name;
   uint8_t kind; /* a tli_Kind */
   uint8_t flags;
-  uint8_t expand; /* for int[n]: length of the list that a single number stands for; otherwise 0 */
+  uint8_t expand; /* for a list of n integers that may be given as one number: n; otherwise 0 */
 } tli_Param;
 
 typedef struct tli_Signature {
   const char *name; /* the public name, such as "add" or "linalg.norm" */
-  const char *text; /* the call in the form that messages and help show */
+  const char *text; /* the call's usage, as error messages and help show it */
   const tli_Param *params;
   int nparams;
   bool pointwise; /* whether each element of the result depends on one element of each tensor */
@@ -68,12 +68,12 @@ typedef struct tli_Args {
   /* index of the first tensor parameter, whose device applies to all tensors; -1 if there is
   ** none */
   int8_t first;
-  /* position in the list, from 1, if the first tensor is in a list; otherwise 0 */
+  /* position of the first tensor in its list, from 1; 0 if that tensor is not in a list */
   int64_t first_item;
   bool first_is_single; /* whether the first tensor is a 0-d CPU tensor */
   tl_Device device;
   int ntemps;
-  int nlist; /* number of separate arguments of a vararg list */
+  int nlist; /* number of separate arguments that form the vararg list */
   int npool;
   int at[TLI_MAX_PARAMS];      /* stack index of each parameter's argument; 0 if it was not given */
   int8_t type[TLI_MAX_PARAMS]; /* Lua type of each argument */
@@ -82,14 +82,15 @@ typedef struct tli_Args {
   struct tli_Room *rooms;          /* memory of long lists (owned) */
 } tli_Args;
 
-/* Matches the stack with the signature. Raises an error only for lack of memory. */
+/* Assigns the arguments on the stack to the signature's parameters. Raises an error only if memory
+** is exhausted. */
 void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature);
 
 /* Returns whether parameter i was given (and not nil). */
 static inline bool tli_args_given(const tli_Args *a, int i) { return a->at[i] != 0; }
 
-/* Each of these functions returns parameter i, or `otherwise` if the argument was not given. The
-** value is arbitrary after a failure. Tensors are borrowed. */
+/* Each of these functions returns parameter i, or `otherwise` if the argument was not given. After
+** a failure the returned value is meaningless. Tensors are borrowed. */
 tl_Tensor *tli_arg_tensor(tli_Args *a, int i);
 tl_Tensor *tli_arg_operand(tli_Args *a, int i); /* Converts a number to a temporary tensor. */
 tl_Tensors tli_arg_tensors(tli_Args *a, int i);
@@ -114,8 +115,8 @@ tli_Generator *tli_arg_generator(tli_Args *a, int i);
 /* Records an error: parameter i is not the expected value. */
 void tli_args_fail(tli_Args *a, int i, const char *expected);
 
-/* Returns whether to call a failed operator again: memory was exhausted, and a garbage collection
-** may have freed some. */
+/* Called after an operator has failed: if memory was exhausted, collects garbage and returns true,
+** so that the caller tries the operator again. */
 bool tli_args_retry(tli_Args *a);
 
 /* Allocates n 8-byte elements that live until tli_args_end; returns NULL and records a failure
@@ -126,12 +127,13 @@ void *tli_args_room(tli_Args *a, int64_t n);
 ** there. */
 tl_Tensor **tli_args_owned(tli_Args *a, int64_t n);
 
-/* Releases temporary tensors and lists. The caller calls it before it pushes a value or raises an
-** error. */
+/* Releases temporary tensors and lists. Must be called before a result is pushed or an error is
+** raised. */
 void tli_args_end(tli_Args *a);
 
-/* Raises the failure under the name of the called function, which may consist of the operator
-** that failed. */
+/* Raises the failure as an error of the function that the user called, even if the failed operator
+** is one that this function calls. Sparse tensors among the arguments are first passed to their
+** handler, whose results are then returned. */
 int tli_args_raise(tli_Args *a);
 int tli_raise_call(lua_State *L, const tli_Signature *sig);
 
@@ -143,7 +145,7 @@ int tli_raise_call(lua_State *L, const tli_Signature *sig);
 typedef enum tli_Last { TLI_LAST_VALUE, TLI_LAST_EMPTY, TLI_LAST_OPTIONS } tli_Last;
 tli_Last tli_last_argument(lua_State *L, int top);
 static inline bool tli_takes_list(const tli_Param *p) {
-  if (!(p->flags & TLI_P_OPTIONAL)) return true; /* torch.tensor({}) has a required list */
+  if (!(p->flags & TLI_P_OPTIONAL)) return true; /* a required list, as in torch.tensor({}) */
   return p->kind == TLI_A_FLOATS || p->kind == TLI_A_INTS || p->kind == TLI_A_DIMS ||
          p->kind == TLI_A_INDICES || p->kind == TLI_A_TENSORS;
 }
@@ -167,14 +169,14 @@ int tli_call_overload(lua_State *L, const tli_Overload *forms, int n);
 ** "nil". The text is in a thread-local buffer. */
 const char *tli_describe(lua_State *L, const tli_State *S, int index);
 
-/* Raises an error if there are more than n arguments that are not nil. For functions without a
-** signature. */
+/* Raises an error if any argument after the first n is not nil. Functions without a signature call
+** this. */
 void tli_only(lua_State *L, int n, const char *name);
 
 /* Reads a torch.complex value (tensor/complex_value.c). */
 bool tli_to_complex(lua_State *L, int index, tl_Scalar *out);
 
-/* Push the results of operators. */
+/* Each of these functions pushes a result of an operator. */
 int tli_push_complex(lua_State *L, double real, double imag);
 int tli_push_scalar(lua_State *L, tl_Scalar s);
 int tli_push_ints(lua_State *L, tl_Ints ints);

@@ -1,6 +1,6 @@
 /*
-** batched.c - operators that are called with vmap's stand-ins. Their handler, written in Lua,
-** receives the signature and the unchanged arguments, and chooses the function to call.
+** batched.c - operators that are called with stand-ins of vmap. A handler written in Lua receives
+** the operator's signature and the unchanged arguments, and chooses the function to call.
 */
 #include "lua/args/batched.h"
 
@@ -22,7 +22,7 @@ bool tli_is_batched(lua_State *L, int index) {
   return tli_state(L)->batching > 0 && is_stand_in(L, index);
 }
 
-/* Returns whether a list or a table of options contains a stand-in. */
+/* Returns whether a list or a table of options contains a stand-in of vmap. */
 static bool holds_one(lua_State *L, int index) {
   if (lua_type(L, index) != LUA_TTABLE) return false;
   bool found = false;
@@ -41,8 +41,8 @@ static bool any_batched(lua_State *L, int top) {
   return false;
 }
 
-/* Pushes {name = "sum", pointwise = false, {name = "self", kind = 0, keyword = false, ...}, ...}; the
-** table is made once. */
+/* Pushes the signature as a table {name = "sum", pointwise = false, {name = "self", kind = 0,
+** keyword = false, ...}, ...}, which is made only once. */
 static void push_signature(lua_State *L, const tli_Signature *sig) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &signatures_key);
   if (lua_rawgetp(L, -1, sig) == LUA_TTABLE) {
@@ -123,8 +123,8 @@ static int batched_call(lua_State *L) {
   return lua_gettop(L);
 }
 
-/* torch._batching(depth, handler, metatable) sets the number of mapped functions that are running,
-** one inside another. */
+/* torch._batching(depth, handler, metatable) sets the depth to which running calls of vmap are
+** nested. */
 static int set_batching(lua_State *L) {
   tli_State *S = tli_state(L);
   S->batching = (int)luaL_checkinteger(L, 1);

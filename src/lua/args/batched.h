@@ -8,17 +8,18 @@
 
 #include "lua/args/args.h"
 
-/* Returns whether the value at an index is a stand-in; false immediately while no mapped function
-** runs. */
+/* Returns whether the value at an index is a stand-in of vmap. Outside of mapped functions the
+** answer is false without a look at the value. */
 bool tli_is_batched(lua_State *L, int index);
 
-/* Lets vmap run an operator, while a mapped function runs. If an argument is a stand-in, or a list
-** or options with one, calls the handler with the operator, its signature and the arguments, and
-** returns the number of results; otherwise returns -1. Raises an error if the operator would write
-** to a tensor that all examples share. */
+/* Passes an operator to vmap if an argument, an element of a list or an option is a stand-in: calls
+** the handler with the operator, its signature and the arguments, and returns the number of
+** results. Otherwise returns -1. Raises an error if the operator would write to a tensor that all
+** examples of the batch share. */
 int tli_batched(lua_State *L, const tli_Signature *sig, lua_CFunction fn);
 
-/* Raises an error if `name` is about to write to a shared tensor while a mapped function runs. */
+/* Raises an error if a function mapped by vmap is running, in which the operator `name` must not
+** write to a tensor that all examples share. */
 void tli_check_shared(lua_State *L, const char *name);
 
 void tli_open_batched(lua_State *L);

@@ -55,8 +55,8 @@ static bool kind_fits(lua_State *L, const tli_State *S, tli_Kind kind, int index
   return false;
 }
 
-/* Returns whether the options name only parameters of the signature, and none that is already
-** `given` (one bit each). */
+/* Returns whether every option is the name of a parameter of the signature, and none of these
+** parameters is already given. Bit i of *given tells whether parameter i is given. */
 static bool options_fit(lua_State *L, const tli_State *S, const tli_Signature *sig, int table,
                         uint32_t *given) {
   bool fit = true;
@@ -106,8 +106,8 @@ static const char *hint_of(const char *word, bool dtypes, bool devices) {
   return text;
 }
 
-/* Raises an error if a form expects a dtype or device where the word at a stack index is neither.
-** `param` is the parameter's position, or -1 for the option `name`. */
+/* Raises an error if the string at a stack index is neither a dtype nor a device, and some form
+** expects one of them there. `param` is the parameter's position, or -1 for the option `name`. */
 static void check_word(lua_State *L, const tli_Overload *overloads, int n, int param,
                        const char *name, int index) {
   bool dtypes = false, devices = false, others = false;
@@ -143,7 +143,7 @@ static void check_option(lua_State *L, const tli_Overload *overloads, int n, con
             overloads[0].signature->text);
 }
 
-/* Raises an error if one argument is wrong in every form. */
+/* Raises an error if a dtype, a device or the name of an option is wrong for every form. */
 static void check_each(lua_State *L, const tli_Overload *overloads, int n, int top) {
   bool options = tli_last_argument(L, top) == TLI_LAST_OPTIONS;
   for (int at = 1; at <= top - options; at++) check_word(L, overloads, n, at - 1, NULL, at);

@@ -10,8 +10,8 @@
 /* Ends a call whose parameter i is out=: releases the contents of `a`, assigns `steals` (NULL:
 ** the operator failed) to out and returns out to Lua. */
 int tli_return_out(tli_Args *a, int i, tl_Tensor *steals);
-/* Moves n results into the boxes on top of the stack. Missing results become nil, or are left
-** out at the end. */
+/* Moves n results into the boxes on top of the stack. A missing result becomes nil; missing results
+** after the last one are left out. */
 int tli_return_several(lua_State *L, tli_State *S, tli_Box **boxes, tl_Tensor **steals, int n);
 
 #endif

@@ -1,6 +1,7 @@
 /*
-** sparse.c - recognizes sparse tensors, and passes operators that are called with them to Lua. Dense
-** tensors pay nothing: the search for sparse arguments begins when an operator has refused one.
+** sparse.c - recognizes sparse tensors, and passes operators that are called with them to Lua.
+** Calls with dense tensors cost nothing extra: the arguments are searched for sparse tensors only
+** after an operator has refused them.
 */
 #include "lua/args/sparse.h"
 
@@ -82,14 +83,15 @@ void tli_push_grad(lua_State *L, tl_Tensor *steals) {
 }
 
 void tli_new_sparse(lua_State *L) {
-  push_maker(L); /* after it, the metatable is known */
+  push_maker(L); /* loads lua/tlua/sparse if necessary, which registers the metatable */
   lua_pop(L, 1);
   lua_newuserdatauv(L, 0, 1);
   lua_rawgetp(L, LUA_REGISTRYINDEX, &meta_key);
   lua_setmetatable(L, -2);
 }
 
-/* Reads the components of the sparse tensor at an index. */
+/* Reads the components of the sparse tensor at an index. Returns false unless both components are
+** tensors and the indices have the shape (1, n), so that each index selects a row. */
 static bool read_rows(lua_State *L, int index, tl_Tensor **indices, tl_Tensor **values,
                       bool *coalesced) {
   const tli_State *S = tli_state(L);
@@ -101,7 +103,7 @@ static bool read_rows(lua_State *L, int index, tl_Tensor **indices, tl_Tensor **
   *indices = lua_type(L, top + 2) == LUA_TUSERDATA ? tli_to_tensor(L, S, top + 2) : NULL;
   *values = lua_type(L, top + 3) == LUA_TUSERDATA ? tli_to_tensor(L, S, top + 3) : NULL;
   *coalesced = lua_toboolean(L, top + 4);
-  lua_settop(L, top); /* the table of components keeps the tensors */
+  lua_settop(L, top); /* the table of components keeps the tensors alive */
   return *indices && *values && (*indices)->ndim == 2 && (*indices)->sizes[0] == 1;
 }
 

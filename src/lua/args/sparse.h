@@ -1,7 +1,8 @@
 /*
 ** sparse.h - the binding's part of sparse tensors. A sparse tensor is a userdata without content;
-** its user value is a Lua table with its component tensors, which lua/tlua/sparse reads. Operators
-** that find one among their arguments, after they have refused it, call a handler in Lua.
+** its user value is a Lua table with its component tensors, which lua/tlua/sparse reads. When an
+** operator has refused its arguments and one of them is sparse, a handler in Lua is called with the
+** arguments.
 */
 #ifndef TLI_SPARSE_VALUES_H
 #define TLI_SPARSE_VALUES_H
@@ -13,7 +14,8 @@ bool tli_is_sparse(lua_State *L, int index);
 
 /* Calls the handler with an operator's name and its arguments, the first n stack values, and
 ** returns the number of results; returns -1 if no argument, and no element of a list or a table of
-** options, is a sparse tensor. It is called instead of raising an error, when nothing is owned. */
+** options, is a sparse tensor. Called before an error would be raised, when the caller owns
+** nothing. */
 int tli_sparse_call(lua_State *L, const char *name, int n);
 
 /* Pushes a sparse tensor whose user value, the table of components, is still missing. */
@@ -23,8 +25,9 @@ void tli_new_sparse(lua_State *L);
 ** error. */
 void tli_push_grad(lua_State *L, tl_Tensor *steals);
 
-/* Returns a new reference to the gradient at an index: a tensor, or a sparse gradient made from a
-** sparse tensor for `of`. Returns NULL with a message for any other value; `what` begins it. */
+/* Returns a new reference to the gradient at an index, which is a dense tensor or a sparse tensor
+** whose rows fit `of`. For any other value fails with a message that begins with `what`, and
+** returns NULL. */
 tl_Tensor *tli_to_grad(lua_State *L, int index, const tl_Tensor *of, const char *what) TL_MUSTCHECK;
 
 void tli_open_sparse(lua_State *L);
