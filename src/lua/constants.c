@@ -8,7 +8,7 @@
 
 #include "lua/tensor/value.h"
 
-/* PyTorch's other names of dtypes. */
+/* PyTorch's aliases of dtypes. */
 static const struct {
   const char *name;
   tl_DType dtype;

@@ -17,8 +17,8 @@
 
 /* ---- backward passes ---- */
 
-/* Allocates a list of n tensors that lives as long as the arguments; marks the arguments as
-** failed on lack of memory. */
+/* Allocates a list of n tensors that lives as long as `a`. If memory is exhausted, records the
+** failure in `a`. */
 static tl_Tensor **new_list(tli_Args *a, int64_t n) {
   tl_Tensor **v = tli_args_room(a, n ? n : 1);
   if (v) memset(v, 0, (size_t)n * sizeof *v);
@@ -87,7 +87,8 @@ static Ends read_ends(tli_Args *a, int i) {
   return ends;
 }
 
-/* Reads parameter i, a list of n tensors in which nil and false mean none. Borrowed. */
+/* Reads parameter i, a list of n tensors, in which nil and false mean no tensor. The tensors are
+** borrowed. */
 static tl_Tensor **tensors_or_none(tli_Args *a, int i, int64_t n) {
   if (!tli_args_given(a, i) || a->failed) return NULL;
   lua_State *L = a->L;
@@ -120,8 +121,8 @@ static void each_tensor(const tli_Backward *call, void (*fn)(tl_Tensor *t)) {
 
 static void hold(tl_Tensor *t) { tli_retain(t); }
 
-/* Runs a backward pass with its modes. The modes also apply to hooks, whatever coroutine runs the
-** hooks. */
+/* Runs a backward pass with inference mode off, and with recording on if create_graph asks for it.
+** Hooks run in these modes as well, whichever coroutine calls them. */
 static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   const tli_Change modes[] = {{TLI_MODE_INFERENCE, false}, {TLI_MODE_GRAD, call->create_graph}};
   tli_ModeScope scope;
@@ -202,8 +203,8 @@ static int autograd_queue_callback(lua_State *L) {
   return 0;
 }
 
-/* _pass() returns the number of the running backward pass, nil outside of one, and how many
-** passes enclose it. */
+/* _pass() returns two values: the number that identifies the running backward pass, or nil if none
+** is running; and the number of passes that enclose it. */
 static int autograd_pass(lua_State *L) {
   int depth;
   uint64_t number = tli_pass(&depth);
@@ -271,7 +272,7 @@ static void end_pass(lua_State *L, bool ok) {
   lua_pop(L, 1);
 }
 
-/* Returns whether a pass that begins now is not nested in another one. */
+/* Returns whether a backward pass that begins now would not be nested in another pass. */
 static bool outermost(void) { return tli_running() == NULL; }
 
 /* _is_running() returns whether the caller runs inside a backward pass. */
@@ -305,7 +306,7 @@ static int accumulate(tli_Args *a, tli_Settings *of, Ends roots, tl_Tensor *cons
   return ok ? 0 : tli_raise_caught(a->L);
 }
 
-/* The options after the gradients that both signatures of backward have. */
+/* The options that follow the gradients in both signatures of backward. */
 #define BACKWARD_OPTIONS                                          \
   {"retain_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0},                \
       {"create_graph", TLI_A_BOOL, TLI_P_OPTIONAL, 0}, {          \
@@ -372,7 +373,7 @@ static void push_sparse(lua_State *L, int first, int n) {
 static int push_boxes(tli_Args *a, int i) {
   bool list = tli_args_given(a, i) && lua_type(a->L, a->at[i]) == LUA_TTABLE;
   lua_Unsigned n = list ? lua_rawlen(a->L, a->at[i]) : 1;
-  /* if n is too large, a count larger than Lua's stack */
+  /* a huge n is reduced to a count that fits an int; luaL_checkstack then refuses it */
   int count = n < INT32_MAX / 2 ? (int)n : INT32_MAX / 2;
   luaL_checkstack(a->L, count, "autograd.grad: too many inputs");
   for (int k = 0; k < count; k++) tli_new_box(a->L, a->S);
@@ -714,9 +715,8 @@ static int get_retains_grad(lua_State *L, tli_State *S, tl_Tensor *t) {
   return 1;
 }
 
-/* Pushes a tensor that shares x's memory but has no history, the value of x.data. Unlike in
-** PyTorch, in-place changes to that tensor count as changes of x, so a backward pass detects
-** them. */
+/* Pushes the value of x.data: a tensor that shares x's memory but has no history. Unlike in
+** PyTorch, an in-place change of x.data counts as a change of x, so a backward pass detects it. */
 static int get_data(lua_State *L, tli_State *S, tl_Tensor *t) {
   (void)S;
   tl_Tensor *data = tli_detached(t);

@@ -14,19 +14,20 @@ void tli_open_nodes(lua_State *L);    /* node.c */
 void tli_open_function(lua_State *L); /* function.c */
 void tli_open_saved_hooks(lua_State *L);
 
-/* Makes the hooks that a mode's value stands for the current ones of this C thread
+/* Sets the hooks of this C thread that pack saved tensors. `mode` is the number of their slot
 ** (saved_hooks.c). */
 void tli_saved_hooks_load(tli_State *S, int mode);
 /* Releases all hooks that pack saved tensors, when the state closes. */
 void tli_saved_hooks_close(tli_State *S);
 
-/* Pushes an empty value for a node, which then owns the stored value. */
+/* Pushes a userdata that will own a node, and returns the address at which the caller stores the
+** node. */
 tli_Node **tli_push_node_box(lua_State *L);
 /* Returns the gradient edge at an index, borrowed; NULL for other values. */
 const struct tli_Edge *tli_to_edge(lua_State *L, int index);
 
-/* Sets the functions of a list in torch[field], which is made if need be;
-** torch is on top of the stack. */
+/* Adds the functions of a list to the table torch[field], and creates the table if necessary. torch
+** is on top of the stack. */
 void tli_set_module(lua_State *L, const char *field, const luaL_Reg *list);
 /* Makes the metatable of a class of userdata, with the list's functions as methods. */
 void tli_open_class(lua_State *L, const char *name, const luaL_Reg *list);

@@ -2,12 +2,12 @@
 ** callback.c - implements callback.h. Invariant: the engine calls Lua only through
 ** tli_callback_call, which runs in protected mode.
 **
-** The functions are in a table of the registry, because Lua does not see the graphs that need them,
+** The functions are in a table of the registry, because Lua sees neither the graphs that need them
 ** nor when a graph is freed. A function that refers to the tensor to which it is attached would
-** therefore never be collected. To prevent that, before each full collection of the pacer, a
-** callback is loosened if only Lua values hold its tensor (or node): during the collection those
-** values keep its function alive, by an ephemeron table, and the registry does not. In the meantime
-** the engine runs nothing that could acquire the tensor.
+** therefore never be collected. To prevent that, before each full collection the pacer loosens
+** every callback whose tensor (or node) only Lua values hold: during the collection an ephemeron
+** table lets these values keep the function alive, and the registry does not refer to the function.
+** In the meantime the engine runs nothing that could acquire the tensor.
 */
 #include "core/observe/trace.h"
 #include "lua/autograd/callback.h"
@@ -38,8 +38,8 @@ typedef struct Home {
   tli_Callback *spare; /* memory for the next callback (owned) */
   /* the number of callbacks, and the number at which a search for cycles begins */
   int64_t n, limit;
-  int64_t stayed; /* number of loosened callbacks that survived the last search */
-  bool watching;  /* whether the watcher object exists */
+  int64_t stayed; /* number of loosened callbacks that survived the last search for cycles */
+  bool watching; /* whether the watcher exists, an object whose finalizer notices each collection */
 } Home;
 
 struct tli_Callback {
@@ -62,7 +62,7 @@ static const char home_key = 0, error_key = 0, functions_key = 0, values_key = 0
 _Static_assert(sizeof(tli_Callback) >= MOST_VALUES, "addresses inside of it are keys");
 
 static _Thread_local lua_State *running;
-/* number of the failure whose error value is in the registry */
+/* number of the engine failure whose Lua error value is in the registry */
 static _Thread_local uint64_t caught;
 
 /* ---- homes ---- */
@@ -83,8 +83,7 @@ static void unlink_callback(tli_Callback *a) {
   a->home->n--;
 }
 
-/* Returns the list of dropped callbacks and empties it. `open` tells whether the state stays
-** open. */
+/* Removes and returns the list of dropped callbacks. `open` tells whether the state stays open. */
 static tli_Callback *take_dropped(Home *h, bool open) {
   tli_mutex_lock(&guard);
   tli_Callback *list = h->dropped;
@@ -241,16 +240,16 @@ void tli_callback_drop(void *callback) {
 
 /* ---- loosening ---- */
 
-/* Returns whether the value on top of the stack holds the callback's tensor or node, and is the
-** sole owner of its own tensor. */
+/* Returns whether the value on top of the stack is the only owner of its tensor, and, if the
+** callback is attached to a node, the tensor is a result of that node. */
 static bool holds(lua_State *L, const tli_State *S, const tli_Callback *a) {
   const tl_Tensor *t = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, S, lua_gettop(L)) : NULL;
   if (t == NULL || !tli_unique(t)) return false;
   return a->node == NULL || (t->autograd && t->autograd->node == a->node);
 }
 
-/* Returns whether only values in the callback's table hold its tensor or node. The table is on top
-** of the stack. */
+/* Returns whether the callback's tensor or node is held only by values in the callback's table,
+** which is on top of the stack. */
 static bool held_by_values(lua_State *L, const tli_State *S, const tli_Callback *a) {
   int holders = 0;
   if (atomic_load_explicit(&a->dropped, memory_order_acquire)) return false;
@@ -305,7 +304,7 @@ static int loosen(lua_State *L) {
     }
     a->loose = true;
   }
-  /* from here on nothing raises an error, since the keys exist */
+  /* from here on nothing raises an error, since the tables already have the keys */
   for (tli_Callback *a = h->all; a; a = a->next) {
     if (!a->loose) continue;
     lua_pushboolean(L, false);
@@ -321,7 +320,7 @@ void tli_callbacks_loosen(lua_State *L, tli_State *S) {
   if (h == NULL || h->n == 0) return;
   lua_pushcfunction(L, loosen);
   lua_pushlightuserdata(L, S);
-  /* if memory is exhausted, callbacks stay as they are */
+  /* if memory is exhausted, the callbacks are not loosened */
   if (lua_pcall(L, 1, 0, 0) != LUA_OK) lua_pop(L, 1);
 }
 

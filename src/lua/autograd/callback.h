@@ -13,8 +13,8 @@ typedef struct tli_Callback tli_Callback;
 /* Prepares a state for callbacks; pushes nothing. */
 void tli_open_callbacks(lua_State *L);
 
-/* Pops a value and makes a callback with that value. If memory is exhausted, returns NULL with a
-** message, or raises an error; nothing is owned then. */
+/* Pops a value and makes a callback with that value. If memory is exhausted, either fails with a
+** message and returns NULL, or raises a Lua error; no callback exists then. */
 tli_Callback *tli_callback_new(lua_State *L);
 /* Attaches the callback to the value at an index, which is a tensor or a result of `node`. If only
 ** values in Lua hold the tensor or node, Lua's collector can collect the function together with
@@ -24,8 +24,9 @@ void tli_callback_hangs_on(lua_State *L, tli_Callback *callback, const tli_Node 
 ** context. */
 void tli_callback_drop(void *callback);
 
-/* Loosen and fasten all callbacks, before and after a full collection; see callback.c. Neither
-** raises an error. */
+/* Called before and after a full collection: tli_callbacks_loosen lets Lua collect functions that
+** refer to their own tensors, and tli_callbacks_fasten ends that state (callback.c). Neither raises
+** an error. */
 void tli_callbacks_loosen(lua_State *L, tli_State *S);
 void tli_callbacks_fasten(lua_State *L);
 
@@ -34,7 +35,7 @@ void tli_callbacks_fasten(lua_State *L);
 ** index 2. Returns false after a Lua error; tli_raise_caught raises the error again. */
 bool tli_callback_call(tli_Callback *callback, lua_CFunction run, void *argument) TL_MUSTCHECK;
 
-/* Calls `run` like tli_callback_call, but in a given Lua thread, and while an operator runs. */
+/* Calls `run` like tli_callback_call, but in the Lua thread L, from inside a running operator. */
 bool tli_callback_call_in(lua_State *L, tli_Callback *callback, lua_CFunction run, void *argument)
     TL_MUSTCHECK;
 /* Pushes the callback's value. */

@@ -170,7 +170,7 @@ static bool save_all(lua_State *L, LuaNode *n) {
   return true;
 }
 
-/* Saves the tensors of a call in a way that lets hooks pack them; the hooks run in L. */
+/* Saves the tensors of a call. Hooks may pack the saved tensors; these hooks run in L. */
 static bool save_called(lua_State *L, LuaNode *n) {
   lua_State *outer = tli_calling;
   tli_calling = L;

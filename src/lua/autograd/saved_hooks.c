@@ -1,11 +1,11 @@
 /*
 ** saved_hooks.c - torch.autograd.graph.saved_tensors_hooks: Lua functions that pack the tensors
-** which operators save. The function `pack` runs in the middle of an operator, which still reads
-** its own arguments. Until pack has returned, tensors that are released explicitly therefore live
-** on, no tensor is finalized, and new tensors belong to no torch.scope.
+** which operators save. The function `pack` runs in the middle of an operator, which will still
+** read its own arguments. Until pack has returned, no tensor is finalized, explicitly released
+** tensors keep their memory, and new tensors belong to no torch.scope.
 **
-** A mode of the Lua thread selects the pair of functions by the number of its slot. A slot becomes
-** free once no thread's mode and no open scope refers to it.
+** Pairs of functions are in numbered slots, and a mode of the Lua thread is the number of the
+** current slot. A slot becomes free once no thread's mode and no open scope refers to that slot.
 */
 #include "autograd/pack_hooks.h"
 #include "lua/args/args.h"
@@ -195,7 +195,8 @@ static void slot_clear(Slot *s) {
   pair_release(pair);
 }
 
-/* Marks the slot that a mode refers to as used, and the slots that scopes will restore after it. */
+/* Marks the slot with number `mode` as used, and likewise the slots that will be current again when
+** the open scopes end. */
 static void mark(const tli_SavedHooks *h, int mode, bool *used) {
   while (mode > 0 && !used[mode - 1]) {
     used[mode - 1] = true;
