@@ -1,6 +1,7 @@
 /*
-** device_module.c - torch.cuda and torch.sim, which share their code: devices by PyTorch's
-** names, and functions shared by the other files of these modules. Device indices count from 0.
+** device_module.c - the modules torch.cuda and torch.sim, which share their code. This file has
+** PyTorch's functions for devices, and helpers for the other files of these modules. Device indices
+** count from 0.
 **
 ** The current device of each device type and the current stream of a device are modes of the
 ** Lua thread (modes/thread_modes.h).
@@ -284,8 +285,8 @@ static int device_library_version(lua_State *L) {
   return 1;
 }
 
-/* _counters() returns a table from the names of paths to the number of times that each was taken;
-** {} without a device. */
+/* _counters() returns a table from the names of code paths in kernels to the number of times that
+** each path was taken; {} without a device. */
 static int device_counters(lua_State *L) {
   const tl_Backend *backend = tli_device_count(tli_kind(L)) > 0
                                   ? tli_backend_open((tl_Device){(int8_t)tli_kind(L), 0})

@@ -19,9 +19,10 @@ static inline const tl_DeviceApi *tli_api(tl_Device device) { return tli_backend
 
 /* ---- arguments (device_module.c); `name` is "synchronize" or "Stream.wait_event" ---- */
 
-/* Returns "cuda.synchronize", for messages; valid until the next call. */
+/* Returns a function's full name for messages, such as "cuda.synchronize". The text is valid until
+** the next call. */
 const char *tli_device_name(tl_DeviceType type, const char *name);
-/* Raises an error if a device module's function gets arguments after the first n; nil is
+/* Raises an error if a device module's function gets more than n arguments; additional nils are
 ** allowed. */
 static inline void tli_device_only(lua_State *L, int n, const char *name) {
   if (lua_gettop(L) > n) tli_only(L, n, tli_device_name(tli_kind(L), name));
@@ -41,7 +42,8 @@ tl_Device tli_check_current(lua_State *L, tl_DeviceType type, const char *name);
 tl_Device tli_check_device(lua_State *L, int index, tl_DeviceType type, const char *name);
 /* Returns the object of a method call; raises an error if the state is closing. */
 void *tli_device_self(lua_State *L, const char *class, const char *name);
-/* Returns the device at an index, the last argument of a device module's function. */
+/* Returns the device at an index, which is the function's last argument: raises an error if a
+** further argument is given. */
 static inline tl_Device tli_last_device(lua_State *L, int index, const char *name) {
   tli_device_only(L, index, name);
   return tli_check_device(L, index, tli_kind(L), name);

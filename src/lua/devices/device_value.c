@@ -1,9 +1,9 @@
 /*
-** device_value.c - torch.device "cuda:1": a device as a value with the fields type and index.
-** Functions that take a device's name also take such a value.
+** device_value.c - torch.device "cuda:1" returns a device as a value with the fields type and
+** index. Functions that take a device's name also take such a value.
 **
-** There is one value for each name and state, so values are compared by ==, can be keys of
-** tables, and reading x.device allocates nothing.
+** A Lua state has only one value for each name. So == compares values, a value can be the key of a
+** table, and reading x.device allocates nothing.
 */
 #include <stdio.h>
 #include <string.h>
@@ -19,8 +19,8 @@ typedef struct Value {
   char name[16]; /* a name such as "cuda" or "cuda:1" */
 } Value;
 
-/* The registry's key of a table that maps names to values and, for devices of tensors,
-** number_of(device) to values. */
+/* The address is the registry's key of a table of all torch.device values. The table's keys are
+** names and, for devices of tensors, number_of(device). */
 static const char values_key = 0;
 
 const char *tli_to_device_name(lua_State *L, int index) {
@@ -97,8 +97,9 @@ static int to_number(lua_State *L, int index) {
   return whole && number >= 0 && number < TL_MAX_DEVICES ? (int)number : -1;
 }
 
-/* torch.device(name), torch.device(type, index), torch.device(index) of CUDA, or with the options
-** `type` and `index`. With a function it acts as torch.default_device, like PyTorch's `with`. */
+/* torch.device(name), torch.device(type, index) and torch.device{type =, index =} return a device;
+** torch.device(index) returns a CUDA device. With a function as the second argument, it acts as
+** torch.default_device, like PyTorch's `with`. */
 static int torch_device(lua_State *L) {
   tl_Device device;
   if (lua_type(L, 2) == LUA_TFUNCTION) return tli_default_device_scope(L);
@@ -155,7 +156,8 @@ static int device_index(lua_State *L) {
     else
       lua_pushnil(L);
   } else if (field && strncmp(field, "__", 2) == 0) {
-    lua_pushnil(L); /* metamethods are nil, because programs use them to find the type of a value */
+    /* names of metamethods give nil, because programs look them up to find the type of a value */
+    lua_pushnil(L);
   } else {
     return tli_error(L,
                      "torch.device: expected the field type or index, got %s; strings' methods "

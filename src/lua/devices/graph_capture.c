@@ -27,7 +27,8 @@ static int device_graph_new(lua_State *L) {
   return 1;
 }
 
-/* Reads a pool, as returned by graph_pool_handle or a graph's method `pool`; nil is 0. */
+/* Reads the number of a memory pool, as returned by graph_pool_handle or by a graph's method
+** `pool`. For nil returns 0: no pool was given. */
 static uint64_t check_pool(lua_State *L, int index, tl_DeviceType type, const char *name) {
   int64_t pool = 0;
   if (lua_isnoneornil(L, index)) return 0;
@@ -47,8 +48,8 @@ static tl_CaptureMode check_mode(lua_State *L, int index, tl_DeviceType type, co
   return TL_CAPTURE_GLOBAL;
 }
 
-/* capture_begin(pool, capture_error_mode) begins a capture; the arguments may also be options by
-** name. */
+/* capture_begin(pool, capture_error_mode) begins a capture; the arguments may also be given as a
+** table of options. */
 static int graph_capture_begin(lua_State *L) {
   static const char name[] = "CUDAGraph.capture_begin";
   static const char *const options[] = {"pool", "capture_error_mode"};
@@ -63,7 +64,7 @@ static int graph_capture_begin(lua_State *L) {
   return tli_device_fail(L, g->type, name);
 }
 
-/* Raises the engine's message for a graph without a capture. */
+/* Raises an error because nothing was captured into the graph. */
 static int nothing(lua_State *L, const Graph *g, const char *name) {
   return tli_error(L, "%s: nothing was captured", tli_device_name(g->type, name));
 }
@@ -71,7 +72,7 @@ static int nothing(lua_State *L, const Graph *g, const char *name) {
 static int graph_capture_end(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "capture_end");
   lua_State *before = tli_calling;
-  tli_calling = L; /* the state whose garbage need not be stored by the last kernel */
+  tli_calling = L; /* the last kernel need not store results that are garbage in this state */
   bool ok = g->capture && tli_capture_end(g->capture);
   tli_calling = before;
   if (ok) return 0;
@@ -83,7 +84,7 @@ static int graph_replay(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "replay");
   if (g->capture == NULL) return nothing(L, g, "CUDAGraph.replay");
   tli_enter(L, tli_state(L));
-  /* the graph may change parameters, whose casts are outdated then */
+  /* the graph may change parameters, so autocast must not use their earlier casts again */
   tli_autocast_forget(tli_state(L));
   return tli_capture_replay(g->capture) ? 0 : tli_device_fail(L, g->type, "CUDAGraph.replay");
 }

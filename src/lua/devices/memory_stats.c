@@ -1,6 +1,6 @@
 /*
-** memory_stats.c - the memory of devices: statistics by PyTorch's names, blocks, and the
-** history; and the methods of tensors that concern memory.
+** memory_stats.c - the memory of devices: statistics under PyTorch's names, lists of blocks, and
+** the history of allocations; also the methods of tensors that concern memory.
 */
 #include <stdio.h>
 #include <string.h>
@@ -223,7 +223,8 @@ static void set_string(lua_State *L, const char *name, const char *value) {
   lua_setfield(L, -2, name);
 }
 
-/* Sets field `stack` of the table on top of the stack. Takes over the reference. */
+/* Sets the field `stack` of the table on top of the Lua stack to a recorded call stack. Takes over
+** the reference. */
 static void set_stack(lua_State *L, tli_Stack *steals) {
   if (steals == NULL) return;
   lua_pushlstring(L, steals->text, steals->size);
@@ -331,8 +332,8 @@ static int tensor_record_stream(lua_State *L) {
   return 0;
 }
 
-/* Returns the device type for which memory is pinned: that of the argument, of the default
-** device, or the first available one. */
+/* Returns the device type for which memory is pinned: the argument's; without an argument, the
+** default device's, or else the first type that is available. */
 static tl_DeviceType pinned_for(lua_State *L, int index) {
   tl_Device device = tli_default_device();
   if (device.type == TL_META) device = TLI_CPU;

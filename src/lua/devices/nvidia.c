@@ -1,7 +1,7 @@
 /*
-** nvidia.c - NVIDIA's libraries beside CUDA: NVML reports statistics of the machine's GPUs,
-** NVTX marks ranges for Nsight. Each library is opened when it is first needed; without it, its
-** functions raise Lua errors that say so.
+** nvidia.c - NVIDIA's libraries beside CUDA: NVML reports statistics of the machine's GPUs, NVTX
+** marks ranges for Nsight. Each library is opened when it is first needed. If the library is
+** missing, the functions that need it raise Lua errors that say so.
 */
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,7 @@ static void *open_library(lua_State *L, Library *library, const char *name) {
   return handle;
 }
 
-/* Finds a function of a library; the caller knows its type. */
+/* Stores the address of a library's function in the function pointer at `out`, of `size` bytes. */
 static void find(lua_State *L, Library *library, const char *name, const char *symbol, void *out,
                  size_t size) {
   void *found = tli_library_symbol(open_library(L, library, name), symbol);
@@ -45,7 +45,7 @@ static Library nvml = {TLI_OPTIONAL_NVML, TLI_MUTEX_INIT, NULL};
 
 /* The following types are those of nvml.h. */
 typedef struct NvmlUtilization {
-  unsigned gpu, memory; /* percentage of time in which GPU and memory were busy */
+  unsigned gpu, memory; /* percentages of the time in which the GPU, and its memory, were busy */
 } NvmlUtilization;
 typedef struct NvmlMemory {
   unsigned long long total, free, used;
@@ -57,7 +57,8 @@ typedef struct NvmlProcess {
 } NvmlProcess;
 enum { NVML_CLOCK_SM = 1, NVML_INSUFFICIENT_SIZE = 7 };
 
-/* Raises an error with NVML's message if a call's result is not 0. */
+/* Raises an error with NVML's message if `result`, which an NVML function has returned, is not
+** 0. */
 static void check_nvml(lua_State *L, const char *name, int result) {
   const char *(*words)(int);
   if (result == 0) return;
@@ -141,8 +142,8 @@ static int nvml_memory_used(lua_State *L) {
   return 1;
 }
 
-/* _gpu_processes(device) returns the list {pid, bytes, pid, bytes, ...}; bytes are -1 if NVML does
-** not know them. */
+/* _gpu_processes(device) returns the list {pid, bytes, pid, bytes, ...}: each process and the
+** memory that it uses, or -1 if NVML does not know how much. */
 static int nvml_processes(lua_State *L) {
   static const char name[] = "list_gpu_processes";
   enum { MOST = 256 };
@@ -176,7 +177,7 @@ static const char *check_message(lua_State *L, const char *name) {
   return text;
 }
 
-/* range_push(message) opens a range, and returns the number of ranges that this thread had open
+/* range_push(message) opens a range, and returns the number of ranges that were open in this thread
 ** before. */
 static int nvtx_range_push(lua_State *L) {
   int (*push)(const char *);

@@ -1,5 +1,6 @@
 /*
-** settings.c - lets lua/tlua/backends.lua read and change the settings of kernels, by one function.
+** settings.c - the function by which lua/tlua/backends.lua reads and changes the settings of
+** kernels.
 */
 #include "core/device/backend.h"
 #include "core/device/settings.h"

@@ -1,8 +1,8 @@
 /*
 ** stream.c - streams and events of torch.cuda and torch.sim.
 **
-** The current stream of a device is a mode of the Lua thread. A mode is a small number, so
-** streams that a program has received are numbered.
+** The current stream of a device is a mode of the Lua thread. A mode is a small number, so each
+** stream that a program has received gets a number.
 */
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +44,8 @@ static Event *check_event(lua_State *L, int index, tl_DeviceType type, const cha
 
 #define MOST_STREAMS 127 /* number of streams of a device that a mode's value can represent */
 
-/* The streams by number. The default stream, number 0, is NULL. */
+/* streams[type][device][number] is the stream with that number. The default stream has number 0 and
+** is NULL. */
 static _Atomic(tl_Stream *) streams[TL_NDEVICETYPES][TL_MAX_DEVICES][MOST_STREAMS + 1];
 
 tl_Stream *tli_stream_of(tl_Device device, int number) {
@@ -82,7 +83,7 @@ static int push_stream(lua_State *L, tl_Device device, tl_Stream *stream) {
   return 1;
 }
 
-/* Stream{device = , priority = } returns a stream; the options may also be positional. */
+/* Stream{device =, priority =} returns a stream. The two arguments may also be positional. */
 static int device_stream_new(lua_State *L) {
   static const char *const options[] = {"device", "priority"};
   tl_DeviceType type = tli_kind(L);
@@ -95,7 +96,8 @@ static int device_stream_new(lua_State *L) {
   return stream ? push_stream(L, device, stream) : tli_device_fail(L, type, "Stream");
 }
 
-/* ExternalStream(stream_ptr, device) returns a stream of another library, by its handle. */
+/* ExternalStream(stream_ptr, device) wraps a stream that another library has made, given its
+** handle. */
 static int device_external_stream(lua_State *L) {
   static const char *const options[] = {"stream_ptr", "device"};
   tl_DeviceType type = tli_kind(L);
