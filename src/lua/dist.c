@@ -1,6 +1,6 @@
 /*
-** dist.c - stores, process groups and their calls as Lua values. The Lua code of torch.distributed
-** checks the users' arguments and calls these functions, whose names begin with an underscore.
+** dist.c - stores, process groups and their calls in progress (Work) as Lua values. Users call the
+** Lua code of torch.distributed, which checks the arguments and then calls these functions:
 **
 **   _store(host, port, seconds, serve, secret)      _join(store, name, rank, size, ranks,
 **   _bytes(string) -> uint8 Tensor                        seconds, detail, backend) -> Group
@@ -31,7 +31,7 @@ static void check_open(lua_State *L, const char *name) {
   if (tli_state(L)->ledger == NULL) tli_error(L, "%s: the Lua state is closing", name);
 }
 
-/* Returns the seconds at an index as nanoseconds; nil gives `otherwise`. */
+/* Converts the seconds at an index to nanoseconds. For nil returns `otherwise`. */
 static int64_t check_time(lua_State *L, int index, const char *name, int64_t otherwise) {
   if (lua_isnoneornil(L, index)) return otherwise;
   double seconds = lua_type(L, index) == LUA_TNUMBER ? lua_tonumber(L, index) : -1;
@@ -115,7 +115,8 @@ static int push_string(lua_State *L) {
 /* Pushes a value of a store as a string, and frees the value. */
 static int push_value(lua_State *L, char *value, size_t size) {
   lua_pushlightuserdata(L, value);
-  /* a protected call, because an error for lack of memory must not leak the value */
+  /* a protected call, because the value must be freed even if pushing it raises an out-of-memory
+  ** error */
   lua_pushcfunction(L, push_string);
   lua_insert(L, -2);
   lua_pushinteger(L, (lua_Integer)size);
@@ -363,7 +364,7 @@ static int group_batch(lua_State *L) {
   return tli_group_batch(g->group, lua_toboolean(L, 2)) ? 0 : tli_raise_as(L, "batch_isend_irecv");
 }
 
-/* group:next_pass() begins the next pass of training. */
+/* group:next_pass() tells the group that another pass of training begins. */
 static int group_next_pass(lua_State *L) {
   Group *g = luaL_checkudata(L, 1, GROUP);
   if (g->group) tli_group_next_pass(g->group);
@@ -377,7 +378,8 @@ static int group_abort(lua_State *L) {
   return 0;
 }
 
-/* group:buffer(tensor, add) registers the memory of a tensor that will be sent often. */
+/* group:buffer(tensor, add) registers, or with add = false deregisters, the memory of a tensor that
+** is sent often. */
 static int group_buffer(lua_State *L) {
   Group *g = check_group(L, "register_buffer");
   tl_Tensor *t = tli_check_tensor(L, 2, "register_buffer");
@@ -386,7 +388,8 @@ static int group_buffer(lua_State *L) {
                                                             : tli_raise_as(L, "register_buffer");
 }
 
-/* group:common(like, n) returns a tensor of like's dtype in memory that the ranks share, or nil. */
+/* group:common(like, n) returns a tensor of n elements of like's dtype in memory that all ranks
+** share, or nil. */
 static int group_common(lua_State *L) {
   Group *g = check_group(L, "common");
   const tl_Tensor *like = tli_check_tensor(L, 2, "common");
@@ -404,7 +407,7 @@ typedef struct Work {
   tli_Work *work; /* owned */
 } Work;
 
-/* Returns "script.lua:12", which the registry of call sites keeps forever. */
+/* Returns the line that made the call, such as "script.lua:12". The text is never freed. */
 static const char *site_of(lua_State *L) {
   lua_State *before = tli_calling;
   const char *(*site)(void) = atomic_load(&tli_call_site);
@@ -443,7 +446,7 @@ static tl_Tensors read_list(lua_State *L, const char *name, int index,
   return list;
 }
 
-/* Opens a span of the profiler whose stack has the calling lines; tli_span_close ends the span. */
+/* Opens a span of the profiler, which records the Lua call stack. tli_span_close ends the span. */
 static tli_Span open_span(lua_State *L, const char *what) {
   if (!tli_profiling()) return (tli_Span){0, -1};
   lua_State *before = tli_calling;
@@ -455,8 +458,9 @@ static tli_Span open_span(lua_State *L, const char *what) {
   return span;
 }
 
-/* group:run(kind, inputs, outputs, reduction, root, tag, seconds, async) returns a Work if async,
-** otherwise the group rank from which a message came. */
+/* group:run(kind, inputs, outputs, reduction, root, tag, seconds, async) starts a call. If async,
+** returns a Work; otherwise waits, and returns the rank in the group that has sent the received
+** message. */
 static int group_run(lua_State *L) {
   check_open(L, "distributed");
   int kind = option_of(L, 2, tli_collective_names, TLI_NCOLLECTIVES);
@@ -586,7 +590,7 @@ static int dist_mpi_share(lua_State *L) {
   return 1;
 }
 
-/* _available(name) returns whether this back end is available. */
+/* _available(name) returns whether the backend with this name is available. */
 static int dist_available(lua_State *L) {
   tli_enter(L, tli_state(L));
   lua_pushboolean(L, tli_group_available(luaL_checkstring(L, 1)));

@@ -1,18 +1,19 @@
 /*
 ** embed.c - unpacks the Lua sources that are part of the library; src/gen/pack.lua packs them and
-** describes the format. The packed bytes are part of the library, so they are not checked.
+** describes the format. The packed bytes come from the library itself, so their validity is not
+** checked.
 */
 #include "lua/embed.h"
 
 #include <string.h>
 
-/* A reading position in packed bits. */
+/* A position in a sequence of packed bits. */
 typedef struct Reader {
   const unsigned char *data;
   size_t at; /* number of bits read so far */
 } Reader;
 
-/* Returns the next bits, of which at least 25 are valid, from the highest bit down. */
+/* Returns the next bits, left-aligned in a word. At least the upper 25 bits are valid. */
 static uint32_t peek(const Reader *r) {
   const unsigned char *p = r->data + (r->at >> 3);
   uint32_t word = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
@@ -25,7 +26,8 @@ static uint32_t read_symbol(Reader *r, const uint16_t *code) {
   return entry >> 4;
 }
 
-/* Reads the low bits of a bucket and returns the number. */
+/* Reads the rest of a number: the bucket determines its two highest bits, and the low bits follow.
+** Returns the number. */
 static uint32_t read_number(Reader *r, uint32_t bucket) {
   if (bucket < 2) return bucket;
   uint32_t low_bits = (bucket >> 1) - 1, high = (2 | (bucket & 1)) << low_bits;

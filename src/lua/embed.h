@@ -15,7 +15,7 @@ typedef struct tli_Embedded {
   size_t size;        /* size of the source text in bytes */
 } tli_Embedded;
 
-/* Writes the source text of a module, e->size bytes without an end mark, to `text`. */
+/* Writes the source text of a module, e->size bytes without a terminating zero, to `text`. */
 void tli_embedded_text(const tli_Embedded *e, char *text);
 
 struct lua_State;
@@ -29,8 +29,8 @@ void tli_open_environment(struct lua_State *L);
 extern const tli_Embedded tli_embedded[];
 extern const size_t tli_embedded_count; /* number of entries, without the last one */
 
-/* The codes of packed text: the entry for the next CODE_BITS bits is 16 times the symbol that
-** they begin with, plus the length of its code. */
+/* Decoding tables of the prefix codes of packed text. The index is the next CODE_BITS bits; the
+** entry is 16 * s + n if these bits begin with the code of symbol s, which has n bits. */
 enum { TLI_CODE_BITS = 11, TLI_MIN_COPY = 4 };
 extern const uint16_t tli_symbol_code[1 << TLI_CODE_BITS];
 extern const uint16_t tli_distance_code[1 << TLI_CODE_BITS];

@@ -1,7 +1,7 @@
 /*
-** left_out.c - stands for the parts of the library that a build leaves out (PROFILE=infer). Their
-** tables exist, but reading a name in one raises an error that says so; the corresponding functions
-** of tlua.h fail.
+** left_out.c - replaces the parts of the library that a build with PROFILE=infer omits. Their
+** tables, such as torch.distributed, exist, but reading any field raises an error that says that
+** the part is missing. The corresponding functions of tlua.h fail.
 */
 #include "core/error.h"
 #include "lua/tensor/value.h"

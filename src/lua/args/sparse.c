@@ -118,7 +118,8 @@ static int64_t first_size(lua_State *L, int index) {
   return size;
 }
 
-/* Returns whether the rows of the sparse tensor at an index fit a tensor of this shape and dtype. */
+/* Returns whether the sparse tensor at an index, which has the given values, can be a gradient of
+** `of`: whether its shape, dtype and device are those of `of`. */
 static bool rows_fit(lua_State *L, int index, const tl_Tensor *values, const tl_Tensor *of) {
   bool fit = values->dtype == of->dtype && values->ndim == of->ndim && of->ndim > 0 &&
              first_size(L, index) == of->sizes[0];

@@ -1,7 +1,7 @@
 /*
 ** bytes.c - the part of torch.io that handles a file's bytes as a tensor: mapping a file, viewing
-** bytes as elements, and decompressing them. Invalid data give nil and a message; wrong arguments
-** raise.
+** bytes as elements, and decompressing them. For invalid data functions return nil and a message;
+** for wrong arguments they raise an error.
 */
 #include <errno.h>
 #include <stdlib.h>
@@ -54,7 +54,8 @@ static int read_shape(lua_State *L, int index, int64_t *sizes, const char *name)
   return n;
 }
 
-/* Makes a tensor over a block that `release` frees, in the box on top of the stack. */
+/* Makes a tensor of memory that `release` will free, and puts the tensor into the box on top of the
+** stack. */
 static int give(lua_State *L, tli_Box *box, void *data, int ndim, const int64_t *sizes,
                 void (*release)(void *data, void *context), void *context) {
   tl_Tensor *t = tl_tensor_wrap(data, TL_U8, ndim, sizes, NULL, release, context);
@@ -91,7 +92,7 @@ static int io_map(lua_State *L) {
   return give(L, box, data, 1, &size, unmap, (void *)(uintptr_t)bytes);
 }
 
-/* bytes(text) returns the bytes of a text as a uint8 tensor, (n). */
+/* bytes(text) returns the bytes of a string as a uint8 tensor of shape (n). */
 static int io_bytes(lua_State *L) {
   if (lua_type(L, 1) != LUA_TSTRING)
     return tli_error(L, "io.bytes: expected a string, got %s",
@@ -152,7 +153,7 @@ static int io_bytes_as(lua_State *L) {
   return 1;
 }
 
-/* text(bytes, first, n) returns n bytes from position `first` as a string. */
+/* text(bytes, first, n) returns n bytes, beginning at position `first`, as a string. */
 static int io_text(lua_State *L) {
   tl_Tensor *bytes = check_bytes(L, "io.text");
   int64_t n, first = check_first(L, 2, bytes, "io.text");
@@ -164,8 +165,8 @@ static int io_text(lua_State *L) {
 }
 
 /* inflate(bytes, kind, expected, head) returns bytes, or nil and a message. With `head`, only the
-** first `expected` bytes are decompressed. Without `expected` the result may have at most 100 times
-** as many bytes as the input, or 256 MB. */
+** first `expected` bytes are decompressed. Without `expected`, the result may be at most 100 times
+** as large as the input, or at most 256 MB if that is more. */
 static int io_inflate(lua_State *L) {
   check_bytes(L, "io.inflate");
   const char *kind = tli_to_word(L, 2);
@@ -188,8 +189,8 @@ static int io_inflate(lua_State *L) {
   return give(L, box, block, 1, &size, free_block, NULL);
 }
 
-/* deflate(text, tensor) returns the compressed bytes of the text followed by the tensor's, or nil
-** and a message. */
+/* deflate(text, tensor) compresses the bytes of the text followed by the bytes of the tensor.
+** Returns the compressed bytes, or nil and a message. */
 static int io_deflate(lua_State *L) {
   const void *data[2];
   size_t n[2], packed;
@@ -335,7 +336,7 @@ static int io_make_folder(lua_State *L) {
 
 enum { MOST_COLUMNS = 1 << 16 };
 
-/* Returns the character at an index; with `none` the string may be empty. */
+/* Returns the one character of the string at an index. If `none`, the string may also be empty. */
 static char check_char(lua_State *L, int index, const char *what, bool none) {
   size_t n = 2;
   const char *text = lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, &n) : "";
@@ -345,8 +346,8 @@ static char check_char(lua_State *L, int index, const char *what, bool none) {
   return n ? *text : '\0';
 }
 
-/* Reads the arguments bytes, first, delimiter and quote at indices 1 to 4. The bytes are replaced
-** by an alias, which finalizers can neither release nor change. */
+/* Reads the arguments bytes, first, delimiter and quote, at indices 1 to 4. An alias replaces the
+** bytes on the stack, so that finalizers can neither release nor change them. */
 static tli_Csv check_csv(lua_State *L) {
   check_bytes(L, "io.csv");
   tli_push_alias(L, 1, "io.csv");
@@ -380,7 +381,7 @@ static int type_of(lua_State *L, int index) {
   return (int)dtype;
 }
 
-/* Allocates `rows` elements for a column, and puts the column's value into the result at
+/* Allocates `rows` elements for column i, and stores the column's value in the table at
 ** `results`. */
 static void make_column(lua_State *L, tli_CsvColumn *column, int i, int64_t rows, int results) {
   if (column->type == TLI_CSV_SKIP) {
@@ -438,8 +439,9 @@ static void finish_column(lua_State *L, const tli_Csv *csv, int i, int64_t rows,
 }
 
 /* csv(bytes, first, delimiter, quote, types, rows, line) returns columns, rows, first, line, or nil
-** and a message. Reads up to `rows` rows from the byte `first`, which is in line `line`. A column
-** becomes a 1-d tensor of the dtype in `types`, a list for "string", or false for "skip". */
+** and a message. Reads up to `rows` rows, beginning at the byte `first`, which is in line `line`.
+** Each column becomes a 1-d tensor of its dtype in `types`; or a list of strings for the type
+** "string"; or false for "skip". */
 static int io_csv(lua_State *L) {
   tli_Csv csv = check_csv(L);
   int64_t rows;
@@ -450,7 +452,7 @@ static int io_csv(lua_State *L) {
   if (!tli_to_whole(L, 6, &rows) || rows < 1 || !tli_to_whole(L, 7, &csv.line))
     return tli_error(L, "io.csv: rows: expected at least 1, got %s",
                      tli_describe(L, tli_state(L), 6));
-  /* no more rows than this can follow, since a field takes at least a byte */
+  /* at most this number of rows can follow, since each field takes at least one byte */
   int64_t most = (csv.bytes - csv.at) / csv.columns + 1;
   if (rows > most) rows = most;
   if (rows > INT32_MAX) rows = INT32_MAX;

@@ -1,7 +1,8 @@
 /*
-** files.c - transfers tensor bytes between files and memory, for the Lua code that implements the
-** formats: torch.io.read, write, crc32, replace, commit. Elements are little-endian in files. Files
-** are those of Lua's io library. torch.io.is_terminal, clock and time serve to show progress.
+** files.c - torch.io.read, write, crc32, replace and commit, which transfer the bytes of tensors
+** between files and memory. Lua code implements the file formats with these functions. In files,
+** elements are little-endian. File handles are those of Lua's io library. torch.io.is_terminal,
+** clock and time are for showing progress.
 */
 #include <errno.h>
 #include <stdio.h>
@@ -33,7 +34,7 @@ static void swap(char *data, int64_t n, size_t bytes) {
     }
 }
 
-/* Makes every nonzero byte of a bool tensor 1, because the bytes come from outside. */
+/* Sets every nonzero byte of a bool tensor to 1, because a file may contain other values. */
 static void normalize(tl_Tensor *t) {
   if (t->dtype != TL_BOOL) return;
   unsigned char *p = (unsigned char *)tli_data(t);
@@ -122,7 +123,7 @@ static int io_write(lua_State *L) {
 }
 
 /* crc32(text or tensor, crc) returns the checksum, as in zip files, of the bytes that `write` would
-** write; `crc`, 0 by default, is the checksum of the data before. */
+** write; `crc`, 0 by default, is the checksum of the preceding data. */
 static int io_crc32(lua_State *L) {
   int64_t crc = 0;
   if (!lua_isnoneornil(L, 2) && !tli_to_whole(L, 2, &crc))
@@ -145,13 +146,14 @@ static int io_crc32(lua_State *L) {
 
 /* ---- replacing a file ---- */
 
-/* A file of Lua's io library that replaces another when it is committed. */
+/* A new file, as a file of Lua's io library. When committed, the new file takes the place of the
+** file at a given path. */
 typedef struct Output {
   luaL_Stream stream;
   tli_Replace *replace; /* owned */
 } Output;
 
-/* Closes a file that was not committed; the collector calls this after an error. */
+/* Closes a file that was not committed. After an error the collector calls this function. */
 static int abandon(lua_State *L) {
   Output *out = (Output *)lua_touserdata(L, 1);
   tli_replace_abort(out->replace);
@@ -160,8 +162,8 @@ static int abandon(lua_State *L) {
   return 1;
 }
 
-/* replace(path, named) returns a file, or nil and a message. commit(file) later puts the file in
-** the place of `path`; without commit the old file stays. */
+/* replace(path, named) returns a file, or nil and a message. commit(file) later moves that file to
+** `path`; without a commit the old file at `path` stays. */
 static int io_replace(lua_State *L) {
   bool named = lua_toboolean(L, 2);
   const char *path = tli_to_word(L, 1);
@@ -187,8 +189,8 @@ static int io_replace(lua_State *L) {
   return 2;
 }
 
-/* commit(file) returns true, or nil, a message, and whether another attempt may succeed. The file
-** is closed and flushed to the disk. */
+/* commit(file) flushes the file to the disk, closes it, and moves it into place. Returns true; on
+** failure returns nil, a message, and whether another attempt may succeed. */
 static int io_commit(lua_State *L) {
   check_file(L, 1, "io.commit");
   Output *out = (Output *)lua_touserdata(L, 1);

@@ -32,7 +32,7 @@ static Socket *push_socket(lua_State *L) {
   return s;
 }
 
-/* Returns nil and the message of the engine's last error. */
+/* Returns two values to Lua: nil and the message of the engine's last error. */
 static int failed(lua_State *L) {
   lua_pushnil(L);
   lua_pushstring(L, tl_error());
@@ -84,8 +84,8 @@ static int socket_send(lua_State *L) {
   return 1;
 }
 
-/* take(seconds) returns the available bytes, at least one; "" at the deadline, nil if the other
-** side has closed. */
+/* take(seconds) waits until at least one byte is available, and returns the available bytes.
+** Returns "" if none came in time, and nil if the other side has closed the connection. */
 static int socket_take(lua_State *L) {
   const Socket *s = check_socket(L);
   int64_t until = deadline(L, 2, 10);
