@@ -19,14 +19,15 @@ static bool complete(const char *op, tl_Tensors list) {
   return true;
 }
 
-/* Checks the gradients of roots, which may be left out. */
+/* Fails unless there is a gradient for each root or none at all. */
 static bool read_gradients(const char *op, tl_Tensors roots, tl_Tensors grads) {
   return grads.n == 0 || grads.n == roots.n ||
          tli_fail(TL_EARG, "%s: expected a gradient for each of %" PRId64 " tensors, got %" PRId64,
                   op, roots.n, grads.n);
 }
 
-/* Runs a pass without a graph of its own unless `create` is set, as the binding does. */
+/* Runs a backward pass. Records no graph of the gradients unless `create` is set, as the binding
+** does. */
 static bool run_pass(const tli_Backward *call) {
   bool before = tli_set_grad_mode(call->create_graph);
   bool ok = tli_backward(call);

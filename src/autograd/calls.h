@@ -1,22 +1,22 @@
 /*
-** calls.h - rows for the uses of gradients that the operators' table does not have, so that a
-** tracer (core/observe/trace.h) sees them and a program (src/graph) can repeat them.
+** calls.h - entries for the calls of autograd that are not in the operators' table. With them a
+** tracer (core/observe/trace.h) sees these calls and a program (src/graph) can repeat them.
 */
 #ifndef TLI_AUTOGRAD_CALLS_H
 #define TLI_AUTOGRAD_CALLS_H
 
 #include "core/observe/trace.h"
 
-/* backward(tensors, gradients, inputs, retain_graph, create_graph): gradients accumulate. */
+/* backward(tensors, gradients, inputs, retain_graph, create_graph) adds gradients to .grad. */
 extern const tli_Call tli_call_autograd_backward;
 /* grad(outputs, inputs, gradients, retain_graph, create_graph, allow_unused, materialize) returns
 ** a gradient for each input, some of which may be NULL. */
 extern const tli_Call tli_call_autograd_grad;
 /* grad_of(tensor) returns tensor.grad. */
 extern const tli_Call tli_call_autograd_grad_of;
-/* set_grad(tensor, gradient or NULL) */
+/* set_grad(tensor, gradient) sets tensor.grad; gradient may be NULL. */
 extern const tli_Call tli_call_autograd_set_grad;
-/* requires_grad_(tensor, on) */
+/* requires_grad_(tensor, on) sets tensor.requires_grad. */
 extern const tli_Call tli_call_autograd_requires_grad_;
 
 extern const tli_Call *const tli_autograd_calls[];

@@ -1,14 +1,14 @@
 /*
 ** engine.c - the backward pass.
 **
-** A slot becomes ready when all gradients that the plan counted for it have arrived. A leaf is
-** then finished immediately. Nodes wait in a heap ordered by sequence number: the node created
-** last in the forward pass runs first, so saved tensors are released early. The engine does not
-** recurse, unless a node's derivative starts a pass of its own.
+** A slot of the plan stands for a node or a leaf. It becomes ready when all gradients that the plan
+** counted for it have arrived. A leaf is then finished immediately. Nodes wait in a heap ordered by
+** sequence number: the node created last in the forward pass runs first, so saved tensors are
+** released early. The engine does not recurse, unless a node's derivative starts a pass of its own.
 **
-** Invariants. The pass owns the roots' nodes and thereby every node that it will visit,
-** whatever hooks and derivatives do to tensors. Every gradient in flight is owned by one slot
-** or one local variable, so a failure anywhere leaks nothing once the plan is freed.
+** Invariants. The pass owns the roots' nodes and thereby every node that it will visit, whatever
+** hooks and derivatives do to tensors. Every gradient in flight is owned by one slot or one local
+** variable, so a failure anywhere leaks nothing once the plan is freed.
 */
 #include <string.h>
 
@@ -27,7 +27,7 @@ typedef struct Pass {
   const tli_Backward *call;
   tli_Plan plan;
   bool retain; /* whether nodes keep their saved tensors for another pass */
-  /* edges of the roots, then of the inputs; the pass owns this array and its references */
+  /* edges of the roots, then of the inputs; the pass owns the array and the edges' references */
   tli_Edge *ends;
   int nends;
   int32_t *heap; /* ready nodes, as a heap ordered by sequence number */
@@ -212,8 +212,8 @@ static bool deliver(Pass *p, const char *from, int32_t to, int output, tl_Tensor
 
 /* ---- one node ---- */
 
-/* Sets *any to whether there is a gradient; fills missing ones with zeros if the node asks for
-** that. */
+/* Sets *any to whether at least one gradient has arrived. Replaces missing gradients by zeros if
+** the node's type asks for that. */
 static bool prepare(const tli_Node *n, tl_Tensor **grads, bool *any) {
   *any = false;
   for (int k = 0; k < n->noutputs; k++) *any = *any || grads[k];
@@ -245,8 +245,8 @@ static bool has_nan(tl_Tensor *t, bool *answer) {
   return ok;
 }
 
-/* Returns whether all gradients of a node are finite. If they are, a NaN in the node's results
-** originates in the node itself. */
+/* Sets *answer to whether all gradients of a node are finite. If they are, a NaN in the node's
+** results originates in the node itself. */
 static bool all_finite(tl_Tensor *const *grads, int n, bool *answer) {
   *answer = true;
   for (int k = 0; k < n && *answer; k++) {
@@ -303,8 +303,9 @@ static bool apply(Pass *p, tli_Slot *s, tl_Tensor **out) {
   return ok;
 }
 
-/* Releases the tensors that the node saved; a node without saved tensors can run again. Hooks are
-** released as well, since a hook that refers to the node's result would keep that result alive. */
+/* Releases the tensors that the node saved; a node without saved tensors can run again. Also
+** releases the node's hooks, since a hook that refers to the node's result would keep that result
+** alive. */
 static void drop(tli_Node *n) {
   if (n->dropped || (n->type->drop == NULL && n->hooks == NULL)) return;
   n->dropped = true;
@@ -314,9 +315,9 @@ static void drop(tli_Node *n) {
   tli_hooks_free(hooks);
 }
 
-/* Computes the gradients of a node's inputs, new references, from the node's own gradients, which
-** it releases. Releases saved tensors and hooks, too, unless they are retained. out[] is empty
-** before, and after a failure. */
+/* Computes the gradients of a node's inputs from the gradients of its outputs, and releases the
+** latter. Also releases saved tensors and hooks, unless they are retained. out[] receives new
+** references; its entries are NULL on entry and after a failure. */
 static bool derive(Pass *p, tli_Slot *s, tl_Tensor **out) {
   tli_Node *n = s->node;
   bool any, came_finite = true;
@@ -349,7 +350,7 @@ static bool give_captured(const Pass *p, const tli_Slot *s, tl_Tensor *const *gr
 static bool run_node(Pass *p, tli_Slot *s) {
   const tli_Node *n = s->node;
   if (tli_interrupted()) return tli_fail(TL_EINTERRUPT, "backward: interrupted");
-  TL_TRY(tli_slot_open(s)); /* the slot has no gradients yet if none has arrived */
+  TL_TRY(tli_slot_open(s)); /* if no gradient has arrived, the slot has no array of gradients yet */
   TL_TRY(run_hooks(n, tli_slot_grads(s)));
   TL_TRY(give_captured(p, s, tli_slot_grads(s)));
   TL_TRY(capture(p, s, tli_slot_grads(s)));
@@ -459,8 +460,8 @@ static bool find_ends(Pass *p) {
   return true;
 }
 
-/* Stores the properties of the value whose gradient arrives at an end: those of `t`, if it is a
-** tensor that the caller gave. */
+/* Stores the properties of the value whose gradient arrives at `end`. If the caller gave a tensor
+** `t` for this end, these are the properties of `t`. */
 static void info_of_end(const tl_Tensor *t, const tli_Edge *end, tli_Info *info) {
   if (t || end->leaf)
     tli_info_of(t ? t : end->leaf, info);
@@ -614,7 +615,8 @@ bool tli_backward(const tli_Backward *call) {
   Pass p = {.outer = current, .call = call, .retain = call->retain_graph || call->create_graph};
   p.number = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
   current = &p;
-  bool level = tli_set_dual_level(false); /* tangents record derivatives only with create_graph */
+  /* operations on tangents are recorded only with create_graph */
+  bool level = tli_set_dual_level(false);
   bool inference = tli_set_inference_mode(false);
   bool grad = tli_set_grad_mode(call->create_graph);
   tli_Span span = {0, -1};

@@ -56,8 +56,8 @@ tl_Tensor *tli_grad_fill(const tli_Info *info, int64_t value) {
 
 /* ---- adding up ---- */
 
-/* Returns whether the caller holds the only reference to the elements. The base of a view does not
-** count unless it has other owners. */
+/* Returns whether the caller holds the only reference to the elements. If t is a view, its base may
+** refer to the elements, too, provided that only t owns the base. */
 static bool sole(const tl_Tensor *t) {
   int refs = atomic_load_explicit(&t->storage->refs, memory_order_acquire);
   bool base = t->base && tli_unique(t->base);
@@ -71,8 +71,8 @@ static bool can_take(const tl_Tensor *t, const tl_Tensor *other) {
          t->dtype == other->dtype && (tli_contiguous(t) || tli_dense(t));
 }
 
-/* Fails unless both gradients have the same shape; each was fitted to the shape that the tensor
-** had when it arrived. */
+/* Fails unless both gradients have the same shape. Each gradient was fitted to the shape that the
+** tensor had when the gradient arrived. */
 static bool check_same(const tl_Tensor *a, const tl_Tensor *b) {
   if (tli_same_sizes(a, b)) return true;
   return tli_fail(TL_ESHAPE,
@@ -85,7 +85,7 @@ static bool check_same(const tl_Tensor *a, const tl_Tensor *b) {
 tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
   tl_Tensor *sum = NULL;
   if (!check_same(a, b)) {
-    /* nothing to add: the shapes differ */
+    /* the shapes differ, so `sum` stays NULL */
   } else if (tli_is_sparse_grad(a) || tli_is_sparse_grad(b)) {
     sum = tli_is_sparse_grad(b) ? tli_sparse_grad_sum(a, b, can_take(a, b))
                                 : tli_sparse_grad_sum(b, a, false);
@@ -123,8 +123,8 @@ static tl_Tensor *copy_for(const tl_Tensor *t, tl_Tensor *grad) {
   return NULL;
 }
 
-/* Returns whether grad can become .grad without a copy. A small part of a large block cannot, since
-** it would keep the block alive. */
+/* Returns whether grad can become .grad without a copy. A gradient that is a small part of a large
+** block cannot, because it would keep the whole block alive. */
 static bool can_stay(const tl_Tensor *grad, const tl_Tensor *t) {
   int64_t bytes = grad->numel * (int64_t)tl_dtype_size((tl_DType)grad->dtype);
   return sole(grad) && lies_like(grad, t) && !tli_requires_grad(grad) &&

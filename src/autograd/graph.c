@@ -58,8 +58,8 @@ static void node_free(tli_Node *n) {
   tli_free(n, n->bytes);
 }
 
-/* Freeing a node releases others, through its edges and its saved tensors. The released nodes wait
-** in a list that the outermost call processes, so that the stack stays flat for chains of any
+/* Freeing a node releases other nodes, through its edges and its saved tensors. The released nodes
+** wait in a list that the outermost call processes, so that the stack stays flat for chains of any
 ** length. */
 void tli_node_release(tli_Node *n) {
   static _Thread_local tli_Node *waiting;
@@ -77,7 +77,7 @@ void tli_node_release(tli_Node *n) {
   working = false;
 }
 
-/* In anomaly mode, adds to the node's location that an input is not finite. */
+/* In anomaly mode, notes in the node's location that its input i is not finite. */
 static bool note_finite(tli_Node *n, int i, tl_Tensor *input) {
   if (n->where == NULL || strstr(n->where, "not finite")) return true;
   bool grad = tli_set_grad_mode(false), finite = true;
@@ -153,7 +153,7 @@ void tli_entitle(const tl_Tensor *t, const char *title, uint64_t count) {
 void tli_node_title(const tli_Node *n, char *out, size_t size) {
   const tli_NodeType *type = tli_node_type(n);
   const char *suffix = "Backward0", *title = n->title;
-  /* NULL stands for the node of an in-place change of a view */
+  /* a node without title whose type differs represents an in-place change of a view */
   if (title == NULL) title = type != n->type ? "CopySlices" : type->title;
   if (title) {
     bool whole = strstr(title, "Backward") || strcmp(title, "CopySlices") == 0;
@@ -190,9 +190,10 @@ static tl_Tensor *copy_of(tl_Tensor *t) {
   return copy;
 }
 
-/* Returns a tensor with input's values (the same memory, or a copy) and its present history.
-** Later changes of input's history do not affect it. A node that held input itself would own
-** itself as soon as an in-place operator made input, or its base, depend on the node. */
+/* Returns a tensor with input's values (the same memory, or a copy) and its present history. Later
+** changes of input's history do not affect the returned tensor. If a node held input itself, an
+** in-place operator that made input (or input's base) depend on the node would make the node own
+** itself. */
 static tl_Tensor *snapshot(tl_Tensor *input, bool copy) {
   bool ok = true;
   tli_Node *from = tli_grad_fn(input, &ok);
@@ -209,7 +210,7 @@ static tl_Tensor *snapshot(tl_Tensor *input, bool copy) {
   return t;
 }
 
-/* Returns whether no in-place operator can give t a history. */
+/* Returns true if no in-place operator can give t a history. */
 static bool settled(const tl_Tensor *t) {
   return (t->flags & (TLI_REQUIRES_GRAD | TLI_NUMBER)) || !tli_is_inexact((tl_DType)t->dtype);
 }
@@ -222,7 +223,8 @@ static bool save(tli_Saved *s, tl_Tensor *input, bool copy) {
                     "a tensor of shape %s that was made in inference mode cannot be "
                     "saved for a backward pass; clone it outside of inference mode",
                     tli_sizes_str(input));
-  bool leaf = input->flags & TLI_REQUIRES_GRAD; /* a copy of a leaf would receive no gradient */
+  /* a copy of a leaf would receive no gradient, so a leaf is saved itself */
+  bool leaf = input->flags & TLI_REQUIRES_GRAD;
   copy = copy && !leaf;
   s->tensor = copy || !settled(input) ? snapshot(input, copy) : tli_retain(input);
   TL_TRY(s->tensor);

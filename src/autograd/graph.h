@@ -19,8 +19,8 @@ typedef struct tli_Edge {
   int output;
 } tli_Edge;
 
-/* Properties of a forward result, which the engine needs to check, cast and sum the gradient
-** that arrives for it, or to make zeros. */
+/* The properties of a forward result. The engine uses them to check, cast and sum the gradient that
+** arrives for the result, or to make zeros. */
 typedef struct tli_Info {
   int8_t dtype;
   uint8_t ndim;
@@ -33,13 +33,14 @@ typedef struct tli_Info {
 typedef struct tli_NodeType {
   const char *name; /* the operator's public name */
   /* Computes the derivative. grads[k] is the gradient of forward result k (borrowed; NULL if
-  ** undefined, but never NULL if `materialize`). out[i] receives a new reference to the
-  ** gradient of input i if edge i has a destination, or NULL. On failure returns false and has
-  ** released the gradients that it had put into out. */
+  ** undefined, but never NULL if `materialize`). out[i] receives a new reference to the gradient of
+  ** input i if edge i has a destination, or NULL. On failure, releases the gradients that it has
+  ** put into out, and returns false. */
   bool (*apply)(tli_Node *node, tl_Tensor *const *grads, tl_Tensor **out);
-  /* Releases saved tensors. The engine calls it once: before the node is freed, or earlier, by a
-  ** backward pass that does not retain the graph. The node cannot run again afterwards. NULL means
-  ** that nothing was saved, and that the node can run any number of times. */
+  /* Releases saved tensors. The engine calls this function once: before the node is freed, or
+  ** earlier, in a backward pass that does not retain the graph. The node cannot run again
+  ** afterwards. NULL means that nothing was saved, and that the node can run any number of
+  ** times. */
   void (*drop)(tli_Node *node);
   bool materialize;
   /* Frees the remaining fields of the payload before the node is freed. May be NULL. */
@@ -56,10 +57,12 @@ struct tli_Node {
   int noutputs;
   bool dropped; /* whether saved tensors were released */
   bool dual;    /* whether the node was made from duals of forward-mode derivatives */
-  bool cut;     /* recorded only for a tangent, while recording was off; see tli_set_dual_level */
+  /* whether the node was recorded only for a tangent, while recording was off
+  ** (tli_set_dual_level) */
+  bool cut;
   union {
     uint64_t sequence; /* creation order: a later node has a higher number */
-    tli_Node *next;    /* in the list of nodes to free: the next node */
+    tli_Node *next;    /* the next node in the list of nodes to free */
   };
   const tli_NodeType *type;
   size_t bytes;            /* size in bytes of the block that contains this struct */
@@ -77,7 +80,7 @@ typedef struct tli_Autograd {
   tli_Node *node;          /* the node that produced the tensor (owned); NULL for a leaf */
   int output;              /* index of this tensor among the results of `node` */
   unsigned view_version;   /* for a view: the base's `history` at the time when `node` was made */
-  unsigned history;        /* for a base: the number of changes of `node` by in-place operators */
+  unsigned history;        /* for a base: how many times in-place operators have replaced `node` */
   bool dual;               /* whether the tensor itself is a dual */
   tl_Tensor *grad;         /* owned */
   struct tli_Hooks *hooks; /* for a leaf: hooks on its gradient (owned) */
@@ -87,7 +90,8 @@ typedef struct tli_Autograd {
 
 /* A tensor that a node saves for its backward pass, with its version. */
 typedef struct tli_Saved {
-  /* the saved tensor (owned); for a result a detached alias, since a node must not own itself */
+  /* the saved tensor (owned); for a result, a detached alias, so that the node does not own
+  ** itself */
   tl_Tensor *tensor;
   /* packed replacement for the tensor (owned), see pack_hooks.h; usually NULL */
   struct tli_Packed *packed;
@@ -101,10 +105,10 @@ typedef struct tli_Saved {
 bool tli_grad_mode(void);
 bool tli_set_grad_mode(bool enabled); /* Turns grad mode on or off; returns the previous mode. */
 
-/* Forward-mode derivatives use recorded graphs, even while recording is off. While a level of them
-** is open in this thread, operators with dual inputs always record; a node recorded while recording
-** is off is `cut`: backward passes end there, except those in a pass for tangents. Both functions
-** return the previous setting. */
+/* Forward-mode derivatives use recorded graphs, even while recording is off. While a level of
+** forward-mode derivatives is open in this thread, operators with dual inputs always record. A node
+** recorded while recording is off is `cut`: a backward pass ends at such a node unless it is a pass
+** for tangents. The two setters return the previous setting. */
 bool tli_set_dual_level(bool open);
 bool tli_set_tangent_pass(bool on);
 bool tli_tangent_pass(void);
@@ -120,16 +124,16 @@ static inline bool tli_is_dual(const tl_Tensor *t) {
   return false;
 }
 
-/* Returns whether a view requires a gradient. In-place changes of the view's base may have altered
-** that since the view was made. */
+/* Returns whether a view requires a gradient. An in-place change of the view's base may have
+** changed the answer since the view was made. */
 bool tli_view_requires_grad(const tl_Tensor *view);
 static inline bool tli_requires_grad(const tl_Tensor *t) {
   return t != NULL && ((t->flags & TLI_REQUIRES_GRAD) || (t->autograd && t->autograd->node) ||
                        (t->base && tli_view_requires_grad(t)));
 }
-/* Turns requires_grad of a leaf on or off. A view without history is then no longer a view of its
-** base, because recorded operators must not change such a leaf. Returns false for a tensor that is
-** no leaf, that is not floating, or that was made in inference mode. */
+/* Turns requires_grad of a leaf on or off. A leaf that was a view without history is then no longer
+** a view of its base, because recorded operators must not change such a leaf through the base.
+** Returns false if t is not a leaf, is not floating, or was made in inference mode. */
 bool tli_set_requires_grad(tl_Tensor *t, bool on) TL_MUSTCHECK;
 static inline bool tli_require_grad(tl_Tensor *t) { return tli_set_requires_grad(t, true); }
 /* Makes t a leaf that requires no gradient; returns false for a view. */
@@ -148,26 +152,26 @@ static inline tli_Node *tli_node_retain(tli_Node *n) {
 /* Drops a reference to a node. Accepts NULL; does not recurse. */
 void tli_node_release(tli_Node *n);
 
-/* Connects edge i to the node or leaf of `input`; to nothing if input needs no gradient or is
-** NULL. */
+/* Connects edge i to the node or leaf of `input`. Leaves the edge without destination if input is
+** NULL or needs no gradient. */
 bool tli_node_connect(tli_Node *n, int i, tl_Tensor *input) TL_MUSTCHECK;
-/* Makes `result` the node's result k. It then requires a gradient if its dtype is floating;
-** otherwise only its info is stored. */
+/* Makes `result` the node's result k. If its dtype is floating, `result` then requires a gradient;
+** otherwise the node only stores its properties. */
 bool tli_node_output(tli_Node *n, int k, tl_Tensor *result) TL_MUSTCHECK;
 /* Returns whether the gradient of input i is needed: the edge has a destination and, in a pass that
 ** computes only certain inputs' gradients, leads towards one of them. */
 bool tli_node_wants(const tli_Node *n, int i);
 /* Stores the present properties of a tensor. */
 void tli_info_of(const tl_Tensor *t, tli_Info *info);
-/* Returns the type of the operator's node, also if the node represents an in-place change of a
-** view. */
+/* Returns the type of the operator's node. If n represents an in-place change of a view, this is
+** the type of the in-place operator. */
 const tli_NodeType *tli_node_type(const tli_Node *n);
 /* Returns the operator's name for messages. */
 static inline const char *tli_node_name(const tli_Node *n) { return tli_node_type(n)->name; }
 /* Returns false with a message if the node's saved tensors are released. */
 bool tli_node_usable(const tli_Node *n) TL_MUSTCHECK;
-/* Names the node that produced t after a composition, as PyTorch does, if the node was created
-** after `count`, an earlier result of tli_node_count. t may be NULL. */
+/* After a composition, tli_entitle gives the node that produced t the composition's name, as
+** PyTorch does, if the node was created after tli_node_count returned `count`. t may be NULL. */
 uint64_t tli_node_count(void);
 void tli_entitle(const tl_Tensor *t, const char *title, uint64_t count);
 /* Writes the name that PyTorch prints for the node, as "IndexSelectBackward0" for index_select. */
@@ -181,18 +185,19 @@ bool tli_save(tli_Saved *s, tl_Tensor *input) TL_MUSTCHECK;
 bool tli_save_before(tli_Saved *s, tl_Tensor *input, const tl_Tensor *written) TL_MUSTCHECK;
 /* Saves result k of the node. */
 bool tli_save_result(tli_Saved *s, tl_Tensor *result, int k) TL_MUSTCHECK;
-/* Returns a new reference to a saved tensor in *out, or NULL if nothing was saved. A result
-** gets its history back if a graph is being recorded. Fails if the tensor was changed since,
-** naming the operator that saved and the one that wrote, or if an earlier backward pass has
-** freed the graph. */
+/* Returns a new reference to a saved tensor in *out, or NULL if nothing was saved. A result gets
+** its history back if a graph is being recorded. Fails if the tensor was changed after it was
+** saved; the message names the operator that saved the tensor and the operator that changed it.
+** Also fails if an earlier backward pass has freed the graph. */
 bool tli_saved_get(const tli_Saved *s, tli_Node *n, tl_Tensor **out) TL_MUSTCHECK;
 void tli_saved_drop(tli_Saved *s);
 
-/* Call it before an in-place operator `op` writes to self. Refuses a leaf that requires a
-** gradient while recording, a view of one, and memory that overlaps itself. */
+/* Checks whether an in-place operator `op` may write to self; the caller calls it before the write.
+** Fails for memory that overlaps itself and, while recording, for a leaf that requires a gradient
+** and for a view of such a leaf. */
 bool tli_inplace_check(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
-/* Like tli_inplace_check, for an operator that makes all elements equal. They may share memory
-** unless the change is recorded. */
+/* Like tli_inplace_check, for an operator that makes all elements equal. The elements may share
+** memory unless the change is recorded. */
 bool tli_inplace_check_fill(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
 /* Finishes a recorded in-place operator; the caller calls it after the operator has written.
 ** Increments the version. If `node` is not NULL, edge 0 of the node is self's old history, and the
@@ -200,11 +205,11 @@ bool tli_inplace_check_fill(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
 ** the base's. Also sets the node's info for self, since in-place operators do not call
 ** tli_node_output. */
 bool tli_inplace_done(const char *op, tl_Tensor *self, tli_Node *node) TL_MUSTCHECK;
-/* Does the same as tli_inplace_done for result k of a node, but keeps the version. A view must be
-** the only result; edge 0 leads to the view's old history. */
+/* Does the same as tli_inplace_done for result k of a node, but keeps the version. If self is a
+** view, it must be the node's only result; edge 0 then leads to the view's old history. */
 bool tli_inplace_result(const char *op, tl_Tensor *self, tli_Node *node, int k) TL_MUSTCHECK;
-/* Gives self the geometry, the memory and the history of `view`, and a new version; the data does
-** not change. Refuses the leaves that tli_inplace_check refuses. */
+/* Gives self the geometry, the memory and the history of `view`, and a new version. The data does
+** not change. Fails for the leaves that tli_inplace_check refuses. */
 bool tli_rebase(const char *op, tl_Tensor *self, tl_Tensor *view) TL_MUSTCHECK;
 
 /* Declares `view` a differentiable view of `of` (or of its base). Every view operator calls it
@@ -214,18 +219,19 @@ bool tli_view_of(tl_Tensor *view, tl_Tensor *of) TL_MUSTCHECK;
 
 /* Returns the tensor's autograd state and creates it if necessary; NULL if memory is exhausted. */
 tli_Autograd *tli_autograd(tl_Tensor *t);
-/* Returns the node that produced t, up to date with in-place changes of its base; borrowed,
-** NULL for a leaf; sets *ok to false on failure. */
+/* Returns the node that produced t (borrowed), or NULL for a leaf. If t is a view whose base was
+** changed in place, updates the node first. Sets *ok to false on failure. */
 tli_Node *tli_grad_fn(tl_Tensor *t, bool *ok);
-/* Sets *edge to where t's gradient goes: the node that produced t, or t itself if it is a leaf.
-** The edge owns what it refers to; tli_edge_release releases that and clears the edge. */
+/* Sets *edge to the destination of t's gradient: the node that produced t, or t itself if it is a
+** leaf. The edge owns its destination; tli_edge_release releases it and clears the edge. */
 bool tli_edge_of(tl_Tensor *t, tli_Edge *edge) TL_MUSTCHECK;
 void tli_edge_release(tli_Edge *edge);
 
 /* ---- the engine ---- */
 
 typedef struct tli_Backward {
-  tl_Tensor *const *roots; /* the roots; root_edges has the edge of a root whose entry is NULL */
+  /* the root tensors; a NULL entry stands for the root whose edge is in root_edges */
+  tl_Tensor *const *roots;
   /* edges of roots that are not tensors; NULL if every root is a tensor */
   const tli_Edge *root_edges;
   /* the gradient of each root; NULL means ones, for roots with one element */
@@ -234,22 +240,23 @@ typedef struct tli_Backward {
   bool retain_graph;
   bool create_graph;
   /* the tensors whose gradients are returned instead of accumulated */
-  tl_Tensor *const *inputs; /* NULL entries stand for edges, as in `roots` */
+  tl_Tensor *const *inputs; /* a NULL entry stands for an edge in input_edges */
   /* edges of inputs that are not tensors; NULL if every input is a tensor */
   const tli_Edge *input_edges;
   int ninputs; /* number of inputs; 0 means that gradients accumulate into leaves */
   bool
-      /* gradients of the inputs accumulate (backward{inputs=}); the edges must lead to leaves */
+      /* whether the inputs' gradients accumulate in leaves, to which all inputs' edges must lead */
       accumulate;
   bool allow_unused;
-  bool materialize;    /* unused inputs get zeros, which require gradients if create_graph is set */
+  /* whether unused inputs get zeros, which require gradients if create_graph is set */
+  bool materialize;
   tl_Tensor **results; /* receives ninputs new references; NULL for unused inputs */
 } tli_Backward;
 
-/* Runs a backward pass in the calling thread. On failure returns false with everything
-** released; only .grad of leaves keeps gradients that were accumulated so far. With
-** create_graph, a leaf and its .grad own each other until .grad is cleared; results for
-** `inputs` without accumulate do not. */
+/* Runs a backward pass in the calling thread. On failure, releases everything except the gradients
+** that were accumulated into .grad of leaves so far, and returns false. With create_graph, a leaf
+** and its .grad own each other until .grad is cleared; gradients that are returned in `results`
+** cause no such cycle. */
 bool tli_backward(const tli_Backward *call) TL_MUSTCHECK;
 
 /* Returns the number of the backward pass that runs in this thread, or 0; *depth receives the
@@ -276,29 +283,32 @@ bool tli_grad_set(tl_Tensor *t, tl_Tensor *grad) TL_MUSTCHECK;
 
 /* ---- sparse gradients (sparse_grads.c) ---- */
 
-/* A gradient that is 0 except in rows: values (n, sizes of a row) at positions indices (1, n), from
-** 1; values at equal positions add up. Only leaves receive such gradients. */
+/* A sparse gradient is zero except in the rows that indices (1, n) lists, counted from 1. values
+** (n, sizes of a row) has these rows; rows with equal indices add up. Only leaves receive sparse
+** gradients. */
 static inline bool tli_is_sparse_grad(const tl_Tensor *t) { return t->flags & TLI_SPARSE; }
-/* Returns a sparse gradient for a leaf with these sizes; `coalesced` if positions ascend. */
+/* Returns a sparse gradient for a leaf with these sizes; `coalesced` says that the indices
+** ascend. */
 tl_Tensor *tli_sparse_grad(tl_Tensor *indices, tl_Tensor *values, bool coalesced, int ndim,
                            const int64_t *sizes) TL_MUSTCHECK;
-/* Returns the values; sets *indices. Both are borrowed. */
+/* Returns the rows' values and sets *indices; both are borrowed. */
 tl_Tensor *tli_sparse_grad_rows(const tl_Tensor *grad, tl_Tensor **indices, bool *coalesced);
 /* Returns the gradient as a dense tensor. */
 tl_Tensor *tli_sparse_grad_dense(const tl_Tensor *grad) TL_MUSTCHECK;
-/* Returns the sum of two gradients of which one at least is sparse: sparse if both are. A dense
-** `a` takes the sum if `in_place`. */
+/* Returns the sum of two gradients, at least one of which is sparse. The sum is sparse if both are.
+** If `in_place` is set and `a` is dense, the sum is written to `a`. */
 tl_Tensor *tli_sparse_grad_sum(tl_Tensor *a, tl_Tensor *b, bool in_place) TL_MUSTCHECK;
-/* Makes the values a tensor's own, so that nobody else sees changes of them; charges their bytes. */
+/* Copies the gradient's values unless it is their only owner, so that later changes of other
+** tensors do not affect them. Charges the bytes of values and indices to the caller's ledger. */
 bool tli_sparse_grad_settle(tl_Tensor *grad) TL_MUSTCHECK;
 
 /* A hook gets the gradient (borrowed). It may return a replacement (a new reference in *out) or
 ** leave *out NULL. It returns false with a message on failure. */
 typedef bool (*tli_HookFn)(void *context, tl_Tensor *grad, tl_Tensor **out);
-/* Adds a hook to a tensor that requires a gradient. Returns a new reference to it, or NULL.
-** `release` frees the context: on failure, and when the hook can no longer be called because it
-** was removed or its tensor is freed. Hooks of a result are freed together with the node's
-** saved tensors. */
+/* Adds a hook to a tensor that requires a gradient. Returns a new reference to the hook, or NULL.
+** `release` frees the context: on failure, and when the hook can no longer be called because it was
+** removed or its tensor is freed. Hooks of a result are freed together with the node's saved
+** tensors. */
 struct tli_Hook *tli_hook_add(tl_Tensor *t, tli_HookFn fn, void *context,
                               void (*release)(void *context)) TL_MUSTCHECK;
 void tli_hook_remove(struct tli_Hook *hook);
@@ -307,9 +317,9 @@ void tli_hook_release(struct tli_Hook *hook);
 /* Makes the backward pass store .grad of a tensor that is not a leaf. */
 bool tli_retain_grad(tl_Tensor *t) TL_MUSTCHECK;
 
-/* Anomaly mode of this thread. `where` returns the user's source line for a new node, in memory
-** from tli_alloc of strlen + 1 bytes; NULL turns the mode off. NaN in a computed gradient is
-** then an error that names node and line. */
+/* Anomaly mode of this thread. `where` returns the user's source line for a new node, in a block of
+** strlen + 1 bytes from tli_alloc; NULL turns the mode off. While the mode is on, a NaN in a
+** computed gradient is an error whose message names the node and the line. */
 typedef char *(*tli_WhereFn)(void *context);
 void tli_set_anomaly(tli_WhereFn where, void *context);
 bool tli_anomaly(void);

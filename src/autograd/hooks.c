@@ -1,9 +1,9 @@
 /*
-** hooks.c - lists of hooks, and .grad of tensors that are no leaves. Invariant: the caller
-** holds a reference to the hook that it calls, so a hook may remove itself, and its whole list.
+** hooks.c - lists of hooks, and .grad of tensors that are not leaves. Invariant: the caller holds a
+** reference to the hook that it calls, so a hook may remove itself, and its whole list.
 **
-** Two threads may free a tensor and its node, so a lock guards the hooks that both refer to.
-** Lists are not locked: adding to a list is writing to the tensor.
+** A tensor and its node may be freed by two different threads, so a lock guards the hooks that both
+** refer to. Lists are not locked, because adding a hook counts as writing to the tensor.
 */
 #include "autograd/hooks.h"
 
@@ -27,7 +27,8 @@ void tli_hook_release(tli_Hook *h) {
 static tli_Mutex guard = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(guard)
 
-/* Changes the counts; releases the context when the hook can no longer be called. */
+/* Adds to a hook's counts of lists and of calls, and removes the hook if `remove` is set. Releases
+** the context when the hook can no longer be called. */
 static void hook_change(tli_Hook *h, int lists, int calls, bool remove) {
   void (*release)(void *context) = NULL;
   tli_mutex_lock(&guard);
@@ -55,7 +56,7 @@ static void unlist(tli_Hook *h) {
   tli_hook_release(h);
 }
 
-/* Removes entries of hooks that were removed. */
+/* Drops the list's entries for removed hooks. */
 static void list_tidy(tli_Hooks *list) {
   int kept = 0;
   for (int i = 0; i < list->n; i++) {
@@ -167,8 +168,8 @@ static bool call(tli_Hook *h, tl_Tensor *t, tl_Tensor **out) {
   return ok;
 }
 
-/* Returns references to the hooks of a list, which may change while they run; NULL if memory is
-** exhausted. */
+/* Returns an array of references to a list's hooks, since the list may change while they run; NULL
+** if memory is exhausted. */
 static tli_Hook **take_all(const tli_Hooks *list) {
   tli_Hook **hooks = tli_alloc((size_t)list->n * sizeof *hooks);
   for (int i = 0; hooks && i < list->n; i++) hooks[i] = hook_retain(list->hooks[i]);
@@ -210,7 +211,7 @@ bool tli_hooks_run_after(tl_Tensor *leaf) {
   TL_TRY(hooks);
   bool ok = true;
   for (int i = 0; ok && i < n; i++) {
-    tl_Tensor *out = NULL; /* the result is ignored */
+    tl_Tensor *out = NULL; /* the hook's result is ignored */
     if (hooks[i]->after) ok = call(hooks[i], leaf, &out);
     tli_release(out);
   }
@@ -232,8 +233,8 @@ tli_Hook *tli_hook_add_after(tl_Tensor *leaf, tli_HookFn fn, void *context,
 
 /* ---- retain_grad ---- */
 
-/* A weak reference from a node to a tensor. The tensor clears it before it is freed, so another
-** thread's pass either finds it cleared or holds the tensor. */
+/* A weak reference from a node to a tensor. The reference is cleared before the tensor is freed, so
+** another thread's pass either finds it cleared or gets a reference to the tensor. */
 typedef struct Weak {
   tl_Tensor *tensor; /* borrowed */
 } Weak;

@@ -33,7 +33,7 @@ typedef struct tli_Hooks {
 ** gradient on. `name` is for messages. */
 bool tli_hooks_run(const tli_Hooks *hooks, const char *name, int output, tl_Tensor **grad)
     TL_MUSTCHECK;
-/* Runs a leaf's hooks that wait for accumulation into .grad. */
+/* Runs the hooks of a leaf that run after its gradient was accumulated into .grad. */
 bool tli_hooks_run_after(tl_Tensor *leaf) TL_MUSTCHECK;
 /* Adds a hook that runs after accumulation to a leaf that requires a gradient; otherwise like
 ** tli_hook_add. */
@@ -41,9 +41,10 @@ tli_Hook *tli_hook_add_after(tl_Tensor *leaf, tli_HookFn fn, void *context,
                              void (*release)(void *context)) TL_MUSTCHECK;
 void tli_hooks_free(tli_Hooks *hooks); /* Frees a list of hooks. Accepts NULL. */
 
-/* Moves the keeper of t's .grad to t's new node. The caller calls it after t's node has changed. */
+/* Moves the hook that stores t's .grad to t's new node. The caller calls it after t's node has
+** changed. */
 bool tli_keeper_follow(tl_Tensor *t) TL_MUSTCHECK;
-/* Releases the keeper of .grad. The caller calls it before the tensor is freed or becomes a
+/* Removes the hook that stores .grad. The caller calls it before the tensor is freed or becomes a
 ** leaf. */
 void tli_keeper_forget(tli_Autograd *a);
 

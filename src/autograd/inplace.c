@@ -99,7 +99,7 @@ static void geometry_of(const tl_Tensor *t, Geometry *g) {
   }
 }
 
-/* Returns the offset after the last element. */
+/* Returns the offset just past the last element. */
 static int64_t end_of(const Geometry *g) {
   int64_t end = g->offset + 1;
   for (int d = 0; d < g->ndim; d++) {
@@ -109,8 +109,8 @@ static int64_t end_of(const Geometry *g) {
   return end;
 }
 
-/* Returns a tensor with the base's strides in new memory, in which the view's geometry, moved
-** by *shift, fits as well. */
+/* Returns a tensor in new memory with the base's strides. The memory also has room for the view's
+** geometry, moved by *shift. */
 static tl_Tensor *like_base(const CopySlices *c, int64_t *shift) {
   const Geometry *b = &c->base, *v = &c->view;
   int64_t begin = v->offset < b->offset ? v->offset : b->offset;
@@ -126,8 +126,8 @@ static tl_Tensor *like_base(const CopySlices *c, int64_t *shift) {
   return t;
 }
 
-/* Runs the operator's node on the slice and overwrites it with the gradient of its previous
-** value. */
+/* Runs the operator's node on the slice's gradient, and overwrites the slice with the gradient of
+** the slice's previous value. */
 static bool through_slice(CopySlices *c, tl_Tensor *slice, tl_Tensor **out) {
   if (!tli_node_usable(c->op)) return false;
   tl_Tensor *grad = tlo_clone(slice);
@@ -167,12 +167,13 @@ static bool apply_copy_slices(tli_Node *node, tl_Tensor *const *grads, tl_Tensor
   return ok;
 }
 
-/* Releases the tensors that the node's operator has saved. The operator keeps them if another graph
-** refers to it as well: then it has saved its own result, and a graph of a gradient uses that. */
+/* Releases the tensors that the node's operator has saved, unless another graph refers to the
+** operator's node as well. That is the case if the operator has saved its own result and a graph of
+** a gradient uses the result. */
 static void drop_copy_slices(tli_Node *node) {
   tli_Node *op = ((CopySlices *)node)->op;
   bool only = atomic_load_explicit(&op->refs, memory_order_acquire) == 1;
-  /* nothing was released, so the node may run again */
+  /* the operator has nothing to release, so the node may run again */
   if (op->type->drop == NULL) node->dropped = false;
   if (!only || op->dropped || op->type->drop == NULL) return;
   op->dropped = true;

@@ -5,7 +5,8 @@
 */
 #include "autograd/graph.h"
 
-static _Thread_local bool grad_off; /* negated, so that a new thread, where it is false, records */
+/* stored negated, since a new thread's initial value is false and a new thread records */
+static _Thread_local bool grad_off;
 static _Thread_local tli_WhereFn anomaly_where;
 static _Thread_local void *anomaly_context;
 

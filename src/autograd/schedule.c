@@ -65,7 +65,7 @@ typedef struct Walk {
   int32_t depth, room;
 } Walk;
 
-/* Returns whether the pass does not follow the node's edges. */
+/* Returns whether the pass ends at the node instead of following its edges. */
 static bool ends_at(const tli_Node *node) { return node->cut && !tli_tangent_pass(); }
 
 /* Visits a slot for the first time. A node's edges are followed later. */
@@ -94,7 +94,8 @@ static void want(tli_Plan *p, int32_t from, int32_t to) {
 
 /* Does one step: follows an edge of the topmost node, or leaves that node. `wanted` of a slot is
 ** final once the walk has left all slots that the slot's edges lead to. The flag is therefore
-** propagated twice: when an edge leads to a slot that was left before, and when a slot is left. */
+** propagated at two moments: when an edge leads to a slot that was left before, and when a slot is
+** left. */
 static bool step(Walk *w) {
   tli_Plan *p = w->plan;
   Frame *top = &w->stack[w->depth - 1];

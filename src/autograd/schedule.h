@@ -14,7 +14,7 @@ typedef struct tli_Slot {
   tl_Tensor *leaf; /* the leaf (borrowed); NULL for a node */
   int32_t uses;    /* number of gradients that have not arrived yet */
   int32_t targets; /* for a node: index into tli_Plan.targets for its first edge */
-  /* the first input whose gradient this slot provides, or -1; tli_Plan.next has the others */
+  /* the first input whose gradient this slot provides, or -1; tli_Plan.next links to the others */
   int32_t captures;
   bool seen;
   bool runs;        /* for a node: whether some edge leads to a wanted slot */
@@ -48,9 +48,9 @@ typedef struct tli_Plan {
   tli_places_Map places;
 } tli_Plan;
 
-/* Builds the plan. Each edge of `inputs` leads to a place whose gradient is wanted; without
-** inputs, all gradients are wanted. Returns false if memory is exhausted. The plan has to be
-** freed in either case. */
+/* Builds the plan. The edges of `inputs` lead to the nodes and leaves whose gradients are wanted;
+** if there are no inputs, all gradients are wanted. Returns false if memory is exhausted. The
+** caller frees the plan in either case. */
 bool tli_plan_build(tli_Plan *p, const tli_Edge *roots, int nroots, const tli_Edge *inputs,
                     int ninputs) TL_MUSTCHECK;
 /* Frees the plan and the gradients that it still holds. */
