@@ -17,7 +17,7 @@
 #define TLI_POS_END '\2'
 #define TLI_POS "\1%" PRId64 "\2"
 
-/* GCC checks C's printf formats; those of Windows differ. */
+/* GCC checks formats against C's printf; the formats of Windows differ. */
 #ifdef _WIN32
 #define TLI_PRINTF gnu_printf
 #else
@@ -38,14 +38,14 @@ size_t tli_error_head(const char *message);
 
 /* Returns the last message with its position marks still in it, for bindings. */
 const char *tli_error_raw(void);
-/* Returns the number of failures in this thread so far; an unchanged number means that no call has
+/* Returns the number of failures in this thread so far. If the number is unchanged, no call has
 ** failed since. */
 uint64_t tli_error_number(void);
-/* Writes the message `raw` with its marked positions translated: adds `base` to those that are not
-** negative. */
+/* Copies the message `raw` to `out` with its marked positions translated: adds `base` to positions
+** that are not negative. */
 void tli_error_translate(const char *raw, int base, char *out, size_t size);
 
-/* Marks the last failure as one of an earlier call, which the message names. */
+/* Marks the last failure as the failure of an earlier call; the message names that call. */
 void tli_error_set_late(void);
 bool tli_error_late(void);
 
@@ -58,7 +58,7 @@ void tli_error_clear(void);
 #define TL_ASSERT(c) ((void)0)
 #endif
 
-/* Returns failure if a call fails. */
+/* Returns false from the enclosing function if the call fails. */
 #define TL_TRY(call)           \
   do {                         \
     if (!(call)) return false; \

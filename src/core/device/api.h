@@ -1,7 +1,7 @@
 /*
 ** api.h - the functions of a device besides its kernels: memory, streams, events and graphs. A
-** plugin fills the table at the end (backend.h says how it is found); torch.cuda and torch.sim
-** are built on it.
+** plugin fills the table at the end of this file; torch.cuda and torch.sim are built on the table.
+** backend.h says how the engine finds the plugin.
 */
 #ifndef TLI_DEVICE_H
 #define TLI_DEVICE_H
@@ -10,11 +10,11 @@
 
 #define TL_MAX_DEVICES 32 /* the largest number of devices of each kind */
 
-/* An event, and a graph, which is work recorded for replay. */
+/* An event marks a point in a stream's work. A graph is work recorded for replay. */
 typedef struct tl_Event tl_Event;
 typedef struct tl_Graph tl_Graph;
 
-/* Copies bytes from one place to another. */
+/* A call that copies bytes to or from a device, or between two devices of one kind. */
 struct tlk_transfer {
   const tlk_Context *cx; /* the device's context; for a copy between two devices, the receiver's */
   /* the destination and the source: the CPU and a device, or two devices of one kind */
@@ -22,7 +22,7 @@ struct tlk_transfer {
   void *dst;
   const void *src;
   int64_t bytes;
-  bool async; /* the copy may still run when the call returns; host memory is pinned */
+  bool async; /* whether the copy may still run when the call returns; host memory is then pinned */
   /* for a copy between devices: the source's stream, which wrote the bytes */
   tl_Stream *from_stream;
 };
@@ -61,13 +61,14 @@ static inline void tl_stat_add(tl_Stat *s, int64_t amount) {
     s->freed -= amount;
 }
 
-/* Small blocks are packed into separate segments. TL_POOL_ALL is the sum of both pools. */
+/* The allocator's pools: small blocks are packed into segments of their own. TL_POOL_ALL stands for
+** the sum of both pools. */
 typedef enum tl_Pool { TL_POOL_ALL, TL_POOL_LARGE, TL_POOL_SMALL, TL_NPOOLS } tl_Pool;
 
-/* X(name): the names and the meaning of torch.cuda.memory_stats. A block is active from its
-** allocation until it can be reused, which is later than free if another stream uses it.
-** inactive_split counts free blocks of segments that are in use; a segment is one allocation of
-** the driver. */
+/* X(name): the statistics, with the names and the meaning that torch.cuda.memory_stats gives them.
+** A block is active from its allocation until it can be reused, which is later than its release if
+** another stream uses it. inactive_split counts free blocks of segments that are in use; a segment
+** is one allocation of the driver. */
 #define TL_MEMORY_STATS(X) \
   X(allocation)            \
   X(segment)               \
@@ -85,16 +86,18 @@ typedef struct tl_MemoryStats {
 #undef X
   int64_t num_alloc_retries;    /* number of allocations that first had to release the cache */
   int64_t num_sync_all_streams; /* number of allocations that waited for all streams */
-  int64_t num_device_alloc, num_device_free; /* number of calls of the driver */
+  /* number of allocations and number of frees by the driver */
+  int64_t num_device_alloc, num_device_free;
   /* number of address reservations that the driver refused at first and granted at a smaller
   ** size */
   int64_t num_address_retries;
-  int64_t reserved_addresses; /* bytes of reserved address space; most of it has no memory */
+  /* number of bytes of reserved address space, most of which has no memory */
+  int64_t reserved_addresses;
   /* 1 if memory is mapped into segments, 0 if the driver allocates each segment */
   int64_t expandable_segments;
-  /* bytes of the largest free block that can be used without a call of the driver */
+  /* bytes in the largest free block that needs no call of the driver */
   int64_t largest_free;
-  int64_t limit; /* the limit of reserved bytes, see set_memory_limit */
+  int64_t limit; /* the limit on reserved bytes, see set_memory_limit */
 } tl_MemoryStats;
 
 /* Resets the peaks to the present values. */
@@ -142,13 +145,14 @@ typedef enum tl_MemoryAction {
   TL_MEMORY_FREE_COMPLETED, /* the block can be reused from now on */
   TL_MEMORY_SEGMENT_ALLOC,
   TL_MEMORY_SEGMENT_FREE,
-  TL_MEMORY_SEGMENT_MAP, /* memory was mapped into a segment that grows and shrinks */
+  TL_MEMORY_SEGMENT_MAP, /* memory was mapped into a segment that can grow and shrink */
   TL_MEMORY_SEGMENT_UNMAP,
-  TL_MEMORY_OOM,     /* out of memory, recorded by the engine */
-  TL_MEMORY_SNAPSHOT /* a snapshot was taken, recorded by the engine */
+  TL_MEMORY_OOM,     /* out of memory; the engine records this event */
+  TL_MEMORY_SNAPSHOT /* a snapshot was taken; the engine records this event */
 } tl_MemoryAction;
 
-/* cudaStreamCaptureMode: the threads that must not make unsafe calls while a stream captures. */
+/* Modes as in cudaStreamCaptureMode: the threads that must not make unsafe calls while a stream
+** captures. */
 typedef enum tl_CaptureMode {
   TL_CAPTURE_GLOBAL,
   TL_CAPTURE_THREAD_LOCAL,
@@ -167,7 +171,7 @@ typedef struct tl_Activity {
 
 /* ---- collectives between devices ---- */
 
-/* One rank of a group of devices, such as NCCL's communicator. */
+/* A communicator such as NCCL's: one rank of a group of devices. */
 typedef struct tl_Comm tl_Comm;
 
 /* ORDER COMMSTEP in the plugin. SEND ignores `out`, RECV ignores `in`. */
@@ -193,7 +197,7 @@ typedef struct tl_CommStep {
   tl_CommKind kind;
   tl_CommOp op;
   int dtype;     /* a tl_DType */
-  int peer;      /* number of the other rank, or of the root */
+  int peer;      /* number of the other rank of a SEND or RECV, or of the root */
   int64_t count; /* number of elements */
   const void *in;
   void *out;
@@ -201,13 +205,13 @@ typedef struct tl_CommStep {
 
 enum { TL_COMM_ID_BYTES = 128 };
 
-/* The functions of a device's communication library. None of them waits; all except abort are
-** called by one thread at a time. */
+/* The functions of a device's communication library. None of these functions waits; all except
+** abort are called by one thread at a time. */
 typedef struct tl_CommApi {
   const char *name; /* "nccl" */
-  /* Creates the id of a group: one rank creates it and sends it to all. */
+  /* Creates the id of a group. One rank creates the id and sends it to all other ranks. */
   bool (*id)(unsigned char id[TL_COMM_ID_BYTES]);
-  /* Begins to join. Returns NULL with a message on failure. */
+  /* Begins to join the group with this id. Returns NULL with a message on failure. */
   tl_Comm *(*open)(tl_Device device, int rank, int size, const unsigned char id[TL_COMM_ID_BYTES]);
   /* Sets *busy to whether an operation (open, run, finalize) is still in progress. Returns false
   ** with a message if the communicator has failed. */
@@ -215,62 +219,65 @@ typedef struct tl_CommApi {
   /* Queues steps on a stream. The device starts all steps of one call together, so messages between
   ** two ranks can flow in both directions at the same time. */
   bool (*run)(tl_Comm *comm, tl_Stream *stream, const tl_CommStep *steps, int n);
-  /* Ends all operations, with undefined results, and the communicator, which can then only be
-  ** closed. The next wait for the device fails with `why`. May be called from any thread. */
+  /* Aborts all operations and the communicator. The operations' results are undefined, and the
+  ** communicator can then only be closed. The next wait for the device fails with the message
+  ** `why`. May be called from any thread. */
   void (*abort)(tl_Comm *comm, const char *why);
   /* Begins an orderly shutdown. */
   bool (*finalize)(tl_Comm *comm);
   void (*close)(tl_Comm *comm);
-  /* Registers memory that will often be sent or received, so that it can be used without
-  ** copies; returns NULL, without a message, if that is impossible. */
+  /* Registers memory that will often be sent or received, so that it can be used without copies.
+  ** Returns NULL, without a message, if that is impossible. */
   void *(*add_buffer)(tl_Comm *comm, void *data, int64_t bytes);
   void (*remove_buffer)(tl_Comm *comm, void *buffer);
 } tl_CommApi;
 
-/* The functions of a device. All may be called from any thread. A function that can fail
-** returns false or NULL with a message; functions that wait for the device also report the
-** fault in its fault word.
+/* The functions of a device. All may be called from any thread. A function that can fail returns
+** false or NULL with a message; a function that waits for the device also reports a fault that it
+** finds in the device's fault word.
 **
 ** A wait (stream_sync, sync, event_sync, a transfer to the host that is not async) for a stream
-** that takes part in a capture fails before the driver is called, because that would invalidate
-** the capture: TL_EDEVICE, "not possible while a graph is captured". The binding adds the
-** operator's name and the line. */
+** that takes part in a capture fails before the driver is called, because the driver's call would
+** invalidate the capture: TL_EDEVICE, "not possible while a graph is captured". The binding adds
+** the operator's name and the line. */
 typedef struct tl_DeviceApi {
   int (*count)(void);
   bool (*properties)(int index, tl_DeviceProperties *out);
   bool (*can_access_peer)(int device, int peer);
-  /* Returns the version of "cuda" (13000), "cudnn" (91900), "nccl", ...; 0 if it is absent. */
+  /* Returns the version of a library: "cuda" (13000), "cudnn" (91900), "nccl", ...; 0 if it is
+  ** absent. */
   int64_t (*library_version)(const char *name);
-  /* Names the architectures that the kernels are compiled for, then that of their PTX: "80 90
-  ** compute_80". NULL means that every device is supported. */
+  /* The architectures that the kernels are compiled for, followed by the architecture of their PTX:
+  ** "80 90 compute_80". NULL means that every device is supported. */
   const char *architectures;
 
-  /* Allocates a block, which belongs to the context's stream: once freed, it can be reused
-  ** immediately, because its next use is queued later on that stream. Other streams that use it
-  ** must be registered by record_stream. A stream that takes part in a capture gets memory of the
-  ** capture's pool.
+  /* Allocates a block. The block belongs to the context's stream: once freed, it can be reused
+  ** immediately, because its next use is queued later on that stream. Other streams that use the
+  ** block must be registered by record_stream. A stream that takes part in a capture gets memory of
+  ** the capture's pool.
   **
   ** If memory is exhausted, the function first checks blocks that wait for other streams. It then
   ** releases the cache and waits for all streams, except while one of the device's streams
   ** captures. As the last resort it returns NULL with TL_EMEM and any message; the engine runs the
   ** garbage collector, tries once more, and finally reports the statistics. */
   void *(*alloc)(const tlk_Context *cx, int64_t bytes);
-  /* Frees a block. It is called for a tensor's last owner, which may be a finalizer, so it neither
-  ** waits nor fails. A block that a capture has used on several streams (record_stream) is freed
-  ** once no capture of the device is open. */
+  /* Frees a block. The last owner of a tensor calls this function, possibly in a finalizer, so it
+  ** neither waits nor fails. A block that a capture has used on several streams (record_stream) is
+  ** freed once no capture of the device is open. */
   void (*free)(tl_Device device, void *data, int64_t bytes);
   bool (*record_stream)(tl_Device device, void *data, tl_Stream *stream);
   bool (*transfer)(const struct tlk_transfer *call);
-  /* Releases memory that is kept for reuse; waits for blocks that other streams use. */
+  /* Releases the memory that is kept for reuse, after waiting for blocks that other streams use. */
   bool (*trim)(tl_Device device);
   bool (*memory_stats)(tl_Device device, tl_MemoryStats *out);
   /* Resets the peaks of the statistics; see tl_stats_reset_peaks. */
   bool (*reset_peaks)(tl_Device device);
   /* Resets the sums of the statistics; see tl_stats_reset_sums. */
   bool (*reset_sums)(tl_Device device);
-  /* Returns the driver's numbers of free and total bytes, which include other programs' memory. */
+  /* Returns the numbers of free and of total bytes that the driver reports for the whole device;
+  ** the memory of other programs is not free. */
   bool (*memory_info)(tl_Device device, int64_t *free, int64_t *total);
-  /* Limits the bytes that are reserved from now on. */
+  /* Limits the number of bytes that are reserved from now on. */
   bool (*set_memory_limit)(tl_Device device, int64_t bytes);
   /* Calls `visit` for each block, ordered by the address of its segment, then by its own. The
   ** allocator's lock is held meanwhile, so `visit` must not call functions of this table. */
@@ -286,9 +293,9 @@ typedef struct tl_DeviceApi {
   ** clamped. */
   tl_Stream *(*stream)(tl_Device device, int priority);
   void (*priority_range)(tl_Device device, int *least, int *greatest);
-  /* Converts a stream to the driver's handle (the second function), and a handle to a stream. A
-  ** handle may come from another library, which must keep it valid as long as tlua uses it. NULL if
-  ** the device has no handles. */
+  /* Convert the driver's handle to a stream, and a stream to the driver's handle. A handle may come
+  ** from another library, which must keep it valid as long as tlua uses it. Both pointers are NULL
+  ** if the device has no handles. */
   tl_Stream *(*stream_of)(tl_Device device, void *handle);
   void *(*stream_handle)(const tl_Stream *stream);
   /* Returns the stream's number, 0 for the default stream; takes no lock. */
@@ -306,50 +313,53 @@ typedef struct tl_DeviceApi {
   bool (*event_query)(tl_Event *event, bool *done);
   bool (*event_elapsed)(tl_Event *start, tl_Event *end, double *milliseconds);
 
-  /* Between the two calls, work queued on the stream is recorded instead of run. A stream that
-  ** waits for an event recorded in a capture takes part in the capture from then on; before the
-  ** end, its work must have been joined by an event that the first stream waits for. A stream
-  ** that takes part cannot wait for an event from outside.
+  /* Between capture_begin and capture_end, work queued on the stream is recorded instead of run. A
+  ** second stream that waits for an event recorded in the capture takes part in the capture from
+  ** then on. Before capture_end, the first stream must wait for an event recorded after the second
+  ** stream's work. A stream that takes part cannot wait for an event from outside the capture.
   **
-  ** Memory allocated meanwhile belongs to the pool with that number, which the engine assigns
-  ** (never 0). A pool lives as long as a capture or a graph that uses it, and only captures can
-  ** reuse its free blocks. When a pool ends, launches in flight may still use its memory, which
-  ** is reused only after them. */
+  ** Memory allocated during the capture belongs to the pool with the number `pool`, which the
+  ** engine assigns (never 0). A pool lives as long as a capture or a graph that uses it, and only
+  ** captures can reuse its free blocks. When a pool ends, kernels in flight may still use its
+  ** memory, so the memory is reused only after them. */
   bool (*capture_begin)(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);
-  /* Ends the capture, for all its streams, in any case. Returns NULL if it cannot be replayed:
-  ** some work was not joined, or a call of the driver has invalidated it. */
+  /* Ends the capture for all its streams, even if the result is NULL. Returns NULL if the captured
+  ** work cannot be replayed: some stream's work was not joined, or a call of the driver has
+  ** invalidated the capture. */
   tl_Graph *(*capture_end)(tl_Stream *stream);
   /* Returns the number of the capture that a stream takes part in, or 0. It is fast. */
   uint64_t (*capture)(const tl_Stream *stream);
-  /* Returns whether a call would queue elementwise calls that a capture keeps pending, as a kernel
-  ** that stores results which are not needed if garbage is collected first. `kernel` is the call's
-  ** tlk_Kernel; -1 stands for the end of the capture and for work other than kernels, and `call`
-  ** is then NULL. The function itself may be NULL. */
+  /* Returns whether a call would queue pending elementwise calls of a capture as a kernel that
+  ** stores results which might be unnecessary after a garbage collection. `kernel` is the call's
+  ** tlk_Kernel; -1 stands for the end of the capture and for work other than kernels, and `call` is
+  ** then NULL. The pointer to this function may be NULL. */
   bool (*pending)(const tl_Stream *stream, int kernel, const void *call);
   bool (*graph_launch)(tl_Graph *graph, tl_Stream *stream);
   /* Frees a graph, after a launch that is in flight has completed. */
   void (*graph_free)(tl_Graph *graph);
 
   /* Returns the largest size of the array that the kernel rnn keeps for rnn_backward. If the
-  ** pointer is NULL, the size is that of tlk_rnn_reserve. */
+  ** pointer to this function is NULL, tlk_rnn_reserve gives the size. */
   int64_t (*rnn_reserve)(tl_Device device, const tlk_Rnn *rnn);
-  /* Returns the name of counter `index` and how often all devices of this kind have taken that
-  ** path, such as "cudnn.convolution" or "cudnn.convolution_own"; NULL after the last one. May
-  ** itself be NULL. */
+  /* Returns the name of counter `index`, such as "cudnn.convolution" or "cudnn.convolution_own",
+  ** and sets *count to the number of times that all devices of this kind have taken that path.
+  ** Returns NULL after the last counter. The pointer to this function may be NULL. */
   const char *(*counter)(int index, int64_t *count);
   /* Returns how often the host has waited for the device. */
   int64_t (*waits)(tl_Device device);
-  /* From now on, calls `note` with what the devices have run, from any thread and with some
-  ** delay; *now is the present time of the device's clock. With note NULL, reports everything
-  ** that has ended before it returns, then stops. Returns false, without a message, if that is
-  ** unavailable. The pointer is NULL if it never is available. */
+  /* Makes the devices report what they run from now on: `note` is called from any thread and with
+  ** some delay, and *now receives the present time of the device's clock. If `note` is NULL, the
+  ** function reports all activities that end before it returns, then stops the reports. Returns
+  ** false, without a message, if reports are unavailable. The pointer to this function is NULL if
+  ** they always are. */
   bool (*activities)(void (*note)(const tl_Activity *activity), int64_t *now);
-  /* Changes a setting of this kind of device. NULL if the kind has no settings. */
+  /* Changes a setting of this kind of device. The pointer is NULL if the kind has no settings. */
   bool (*configure)(const char *key, int64_t value);
-  /* Returns the functions for groups of devices, or NULL with a message. May itself be NULL. */
+  /* Returns the functions for groups of devices, or NULL with a message. The pointer to this
+  ** function may be NULL. */
   const tl_CommApi *(*comms)(void);
-  /* Returns factorizations, or NULL, without a message, if their library is missing. May itself
-  ** be NULL. */
+  /* Returns the table of factorizations, or NULL, without a message, if their library is missing.
+  ** The pointer to this function may be NULL. */
   const struct tlk_Lapack *(*lapack)(void);
 } tl_DeviceApi;
 
@@ -357,7 +367,8 @@ typedef struct tl_DeviceApi {
 
 /* The settings that host->setting returns. */
 typedef enum tl_Setting {
-  TL_MATMUL_PRECISION,      /* precision of float32 products: 0 exact, 1 TF32, 2 bfloat16 or TF32 */
+  /* precision of float32 matrix products: 0 exact, 1 TF32, 2 bfloat16 or TF32 */
+  TL_MATMUL_PRECISION,
   TL_MATMUL_REDUCED_FP16,   /* 1 (default): sums of float16 products may be rounded to float16 */
   TL_MATMUL_REDUCED_BF16,   /* 1 (default): sums of bfloat16 products may be rounded to bfloat16 */
   TL_CUDNN_ENABLED,         /* default 1 */
@@ -365,10 +376,11 @@ typedef enum tl_Setting {
   TL_CUDNN_BENCHMARK,       /* 1: time several algorithms of cuDNN and use the fastest */
   TL_CUDNN_BENCHMARK_LIMIT, /* number of algorithms to time; 0 means all of them; default 10 */
   TL_CUDNN_DETERMINISTIC,   /* 1: use only deterministic algorithms of cuDNN */
-  /* algorithms of all operators: 0 any, 1 warn about nondeterministic ones, 2 refuse those */
+  /* determinism of all operators: 0 any algorithm, 1 warn about nondeterministic ones, 2 refuse
+  ** them */
   TL_DETERMINISTIC,
   TL_FILL_UNINITIALIZED, /* 1 (default): deterministic mode fills uninitialised memory */
-  TL_SYNC_DEBUG,         /* operators that wait for a device: 0 say nothing, 1 warn, 2 fail */
+  TL_SYNC_DEBUG,         /* response to operators that wait for a device: 0 none, 1 warn, 2 fail */
   TL_DISK_CACHE,         /* 1 (default): compiled kernels and measurements are kept on disk */
   TL_FUSION,             /* 1 (default): graphs fuse chains of elementwise kernels */
   /* the algorithms that attention may choose: a set of TL_SDP_...; default all of them */

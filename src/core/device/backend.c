@@ -1,7 +1,7 @@
 /*
-** backend.c - finds the kernels of a device, and the calling thread's current stream. The tables of
-** the CPU and of the meta device are built in; plugins' tables are opened on first use, once for
-** the process, and stay open. A tensor's device therefore always has its table.
+** backend.c - finds the table of kernels of a device, and the calling thread's current stream. The
+** tables of the CPU and of the meta device are built in. A plugin's table is opened on first use,
+** once for the process, and stays open, so the device of a tensor always has its table.
 */
 #include "core/device/backend.h"
 
@@ -20,9 +20,9 @@ const tlk_Context tli_cpu_context = {.device = {TL_CPU, 0}};
 
 /* ---- opening --------------------------------------------------------------------- */
 
-/* Guards the opening of a plugin. Opening may fork, so the lock is not held over forks. A child of
-** a process in which another thread was opening a plugin opens none, because that thread may hold
-** the loader's own lock. */
+/* Guards the opening of a plugin. The lock is not held across fork(), because opening a plugin may
+** itself fork. If a process forks while another thread is opening a plugin, the child process opens
+** no plugin, because that other thread may have held the dynamic loader's own lock. */
 static tli_Mutex lock = TLI_MUTEX_INIT;
 static atomic_bool opening;
 static bool cut_off;

@@ -1,10 +1,10 @@
 /*
 ** backend.h - the table of a kind of device: its kernels (kernel.h) and, for a device with memory
-** and a clock of its own, its functions for memory, streams and events.
+** and a clock of its own, the functions for memory, streams and events.
 **
 ** The tables of the CPU and of the meta device are built in. Other tables come from plugins
-** (host.h), shared libraries that are opened when a device of their kind is first asked for and
-** stay open until the process ends.
+** (host.h). A plugin is a shared library that is opened when a device of its kind is first asked
+** for, and stays open until the process ends.
 */
 #ifndef TLI_BACKEND_H
 #define TLI_BACKEND_H
@@ -19,15 +19,15 @@ typedef struct tl_Backend {
 #define X(name, operands) bool (*name)(const struct tlk_##name *call);
   TLK_KERNELS(X)
 #undef X
-  const tlk_Lapack *lapack;   /* factorizations; NULL if the device has none */
-  const tl_DeviceApi *device; /* functions besides kernels; NULL for the CPU */
+  const tlk_Lapack *lapack;   /* table of factorizations; NULL if the device has none */
+  const tl_DeviceApi *device; /* table of functions besides kernels; NULL for the CPU */
   bool conv_channels_last;    /* whether convolutions support channels-last tensors */
 } tl_Backend;
 
 /* ---- finding devices -------------------------------------------------------------- */
 
 /* Returns the table of a device, and opens its plugin if necessary. For a tensor's device the
-** result is never NULL. For any other device it may be NULL with TL_EDEVICE and a message that says
+** result is never NULL. For any other device it may be NULL with TL_EDEVICE; the message then says
 ** how to get the plugin. */
 const tl_Backend *tli_backend_open(tl_Device device);
 /* the table of each kind of device; NULL until the kind's plugin is opened */
@@ -35,12 +35,13 @@ extern _Atomic(const tl_Backend *) tli_backends[TL_NDEVICETYPES];
 static inline const tl_Backend *tli_backend(tl_Device device) {
   return atomic_load_explicit(&tli_backends[device.type], memory_order_acquire);
 }
-/* False as long as no device besides the CPU was ever opened; all tensors are then on the CPU. */
+/* False as long as no device besides the CPU was ever opened; until then all tensors are on the
+** CPU. */
 extern atomic_bool tli_devices_opened;
 static inline bool tli_only_cpu(void) {
   return !atomic_load_explicit(&tli_devices_opened, memory_order_relaxed);
 }
-/* Returns the number of devices of a kind; if it is 0, tl_error explains why. */
+/* Returns the number of devices of a kind. If there are none, tl_error explains why. */
 int tli_device_count(tl_DeviceType type);
 
 /* Returns the context of the calling thread's current stream of a device. */
@@ -70,7 +71,7 @@ void tli_stream_guard_end(const tli_StreamGuard *s);
 /* Makes `next` wait for `first`: work queued on `next` from now on runs after the work that `first`
 ** has so far. */
 bool tli_stream_follow(tl_Device device, tl_Stream *next, tl_Stream *first) TL_MUSTCHECK;
-/* Returns the device of new tensors of the calling thread, if the call names none. */
+/* Returns the device on which the calling thread creates tensors if a call names no device. */
 tl_Device tli_default_device(void);
 void tli_set_default_device(tl_Device device);
 /* Returns the number of the device that "cuda" without a number means in the calling thread. */

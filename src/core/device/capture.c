@@ -46,9 +46,10 @@ typedef struct Kept {
 #include "core/memory/address_map.h"
 
 struct tli_Capture {
-  tli_Capture *next; /* next open capture in the list (borrowed); guarded by the lock */
+  /* the next capture in the list of open captures (borrowed); guarded by the lock */
+  tli_Capture *next;
   tl_Device device;
-  uint64_t number;   /* number of the open capture; 0 if it is closed */
+  uint64_t number;   /* number of the capture while it is open; otherwise 0 */
   uint64_t pool;     /* the graph's memory pool; 0 if nothing was captured */
   tl_Stream *stream; /* the stream that began the capture (borrowed) */
   tl_Stream *last;   /* the stream of the last replay or, before that, of the capture (borrowed) */
@@ -160,8 +161,8 @@ static void keep_for(tl_Device device, tl_Storage *s) {
   tli_mutex_unlock(&lock);
 }
 
-/* Ignores a storage with 0 references: it is a caller's local variable for bytes of a real
-** storage. */
+/* Ignores a storage with 0 references. Such a storage is a caller's local variable that stands for
+** bytes of a real storage. */
 void tli_capture_keep(tl_Storage *s) {
   if (s->device.type == TL_CPU || atomic_load_explicit(&s->refs, memory_order_relaxed) == 0) return;
   keep_for(s->device, s);

@@ -1,7 +1,7 @@
 /*
 ** capture.h - the engine's side of a device's graph, which is captured on a stream and then
-** replayed. The device knows the graph's contents; the engine tracks the position of the random
-** numbers that each replay needs.
+** replayed. The device knows the graph's contents; the engine tracks where in the stream of random
+** numbers each replay begins.
 */
 #ifndef TLI_CAPTURE_H
 #define TLI_CAPTURE_H
@@ -17,7 +17,7 @@ tli_Capture *tli_capture_new(void) TL_MUSTCHECK;
 void tli_capture_reset(tli_Capture *c);
 void tli_capture_free(tli_Capture *c);
 
-/* Returns a new number of a memory pool that graphs may share; never 0. */
+/* Returns the number of a new memory pool, which graphs may share; never 0. */
 uint64_t tli_capture_new_pool(void);
 uint64_t tli_capture_last_pool(void); /* Returns the largest pool number assigned so far. */
 /* Returns the pool of a graph; 0 if nothing was captured. */
@@ -35,9 +35,11 @@ bool tli_capture_replay(tli_Capture *c) TL_MUSTCHECK;
 
 /* Returns the capture that the current stream of a device takes part in, or NULL. */
 tli_Capture *tli_capture_of(tl_Device device);
-/* Returns that capture's unique number, or 0. */
+/* Returns the unique number of the capture that the current stream of a device takes part in, or
+** 0. */
 uint64_t tli_capture_number(tl_Device device);
-/* Returns whether the host may wait for the device's current stream; if not, leaves a message. */
+/* Returns whether the host may wait for the device's current stream. If it may not, there is a
+** message. */
 bool tli_may_wait(tl_Device device) TL_MUSTCHECK;
 /* Keeps host memory that copies in the current stream's capture read or write at each replay;
 ** tli_data keeps device memory in the same way. */

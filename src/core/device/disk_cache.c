@@ -51,7 +51,8 @@ static bool path_of(char path[PATH_BYTES], const char *kind, const void *key, si
                   tli_hash(TLI_HASH_SEED, key, bytes), kind) < PATH_BYTES;
 }
 
-/* Returns whether a file name has the cache's form: 16 hexadecimal digits, a dot, a kind. */
+/* Returns whether a file name has the form of the cache's names: 16 hexadecimal digits, a dot, a
+** kind. */
 static bool is_ours(const char *name) {
   size_t digits = strspn(name, "0123456789abcdef");
   size_t letters =

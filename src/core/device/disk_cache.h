@@ -1,14 +1,14 @@
 /*
 ** disk_cache.h - a cache on disk that programs share: compiled kernels, plans of convolutions.
-** Nothing depends on it: missing or damaged entries are computed again, and a folder that
-** cannot be written is no error. No function here sets a message.
+** Nothing depends on the cache: missing or damaged entries are computed again, and a folder that
+** cannot be written is no error. No function declared here sets a message.
 **
-** Files of other users are not read, and a folder that everybody can write to is not used,
-** because devices run code from the cache.
+** Files of other users are not read, and a folder that everybody can write to is not used, because
+** devices run code from the cache.
 **
-** The folder is $XDG_CACHE_HOME/tlua, or ~/.cache/tlua. TLUA_CACHE names another folder, and
-** TLUA_CACHE=0 turns the cache off, as does torch.backends.cache.enabled. An entry is one file,
-** which is written atomically (replace.h) and contains its full key, so hash collisions are
+** The folder is $XDG_CACHE_HOME/tlua, or ~/.cache/tlua. TLUA_CACHE names another folder.
+** TLUA_CACHE=0 turns the cache off, as torch.backends.cache.enabled = false does. An entry is one
+** file, which is written atomically (replace.h) and contains its full key, so hash collisions are
 ** detected.
 */
 #ifndef TLI_CACHE_H
@@ -16,7 +16,7 @@
 
 #include "core/error.h"
 
-/* the limit of bytes in the folder; beyond it the oldest entries are removed */
+/* the largest number of bytes in the folder; beyond it the oldest entries are removed */
 #define TLI_CACHE_MOST ((int64_t)256 << 20)
 
 /* Writes the path of the cache folder, which need not exist; returns false if the cache has no
@@ -26,7 +26,7 @@ bool tli_cache_folder(char *path, size_t size);
 int tli_cache_size(int64_t *bytes);
 
 /* Returns the data stored under a key, in a block for tli_free(block, *bytes), or NULL. `kind`, a
-** short word of letters, names the type of the key and is the ending of the file's name. */
+** short word of letters, names the type of the key and is the file name's extension. */
 void *tli_cache_load(const char *kind, const void *key, size_t key_bytes, size_t *bytes);
 /* Stores data under a key; returns whether the entry was written. */
 bool tli_cache_store(const char *kind, const void *key, size_t key_bytes, const void *data,

@@ -11,7 +11,7 @@
 #include "core/device/api.h"
 
 typedef struct tli_Generator {
-  /* reference count; 0 for a part of an object that outlives the generator's users */
+  /* reference count; 0 for a generator inside an object that outlives all its users */
   atomic_int refs;
   uint64_t seed;
   uint64_t offset; /* number of the next unused block of four 32-bit numbers */
@@ -66,13 +66,14 @@ static inline uint64_t tli_generator_take(tli_Generator *g, int64_t n, int per_b
 }
 
 /* The part of the stream from which a kernel computes n numbers (struct tlk_random). In a capture,
-** it is relative to the generator's position at replay. Code that draws the same numbers again
-** later retains `state`, which the graph releases when the graph is reset. */
+** this part is relative to the generator's position at replay. Code that draws the same numbers
+** again later holds its own reference to `state`, because the graph releases the tensor when it is
+** reset. */
 typedef struct tli_Stretch {
   uint64_t seed, block;
   tl_Tensor *state; /* int64 (2) with {seed, block} (borrowed); NULL outside of captures */
 } tli_Stretch;
-/* Reserves n numbers; on the meta device, reserves none. */
+/* Reserves n numbers of the generator's stream, or none if the device is the meta device. */
 bool tli_generator_stretch(tli_Generator *g, tl_Device device, int64_t n, int per_block,
                            tli_Stretch *out) TL_MUSTCHECK;
 

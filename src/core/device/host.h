@@ -1,15 +1,15 @@
 /*
-** host.h - what the engine and a plugin hand each other when the plugin is opened: the functions of
-** the engine that the plugin may call, and the plugin's table of its devices (backend.h). A plugin
-** sees nothing else of the engine.
+** host.h - the data that the engine and a plugin exchange when the plugin is opened: the functions
+** of the engine that the plugin may call, and the plugin's table of its devices (backend.h). A
+** plugin sees nothing else of the engine.
 */
 #ifndef TLI_HOST_H
 #define TLI_HOST_H
 
 #include "core/device/backend.h"
 
-/* A hash of everything that engine and plugin share; two builds are compatible if their hashes are
-** equal. */
+/* A hash of all declarations that engine and plugin share. Two builds are compatible if their
+** hashes are equal. */
 #define TL_PLUGIN_HASH ((uint64_t)TLK_HASH ^ sizeof(tl_Backend) ^ sizeof(tl_DeviceApi) << 20)
 
 /* The functions of the engine that a plugin may use. */
@@ -28,14 +28,14 @@ typedef struct tl_Host {
   void *(*cache_load)(const char *kind, const void *key, size_t key_bytes, size_t *bytes);
   bool (*cache_store)(const char *kind, const void *key, size_t key_bytes, const void *data,
                       size_t bytes);
-  /* Reports an event of memory, in the thread that caused it; may be called with the allocator's
-  ** lock held. The call is fast unless a history is recorded. */
+  /* Reports a memory event, in the thread that caused it; may be called with the allocator's lock
+  ** held. The call is fast unless a history is recorded. */
   void (*memory_event)(tl_Device device, tl_MemoryAction action, const void *data, int64_t bytes,
                        int64_t stream_id);
 } tl_Host;
 
 typedef struct tl_Plugin {
-  uint64_t hash; /* always the first member, in all future versions as well */
+  uint64_t hash; /* the first member in this version and in all future ones */
   const tl_Backend *backend;
 } tl_Plugin;
 

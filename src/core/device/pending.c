@@ -7,7 +7,7 @@
 #include "core/device/backend.h"
 #include "core/memory/device_memory.h"
 
-/* The plugin's table of each kind of device that was ever captured, and the second table. */
+/* For each kind of device that was ever captured: the plugin's own table, and the second table. */
 static const tl_Backend *plain[TL_NDEVICETYPES];
 static tl_Backend watched[TL_NDEVICETYPES];
 

@@ -1,19 +1,19 @@
 /*
 ** pending.h - while a graph is captured, a device may keep elementwise calls pending, to queue them
-** as one kernel. That kernel need not store results that are freed before it is queued; but scripts
+** as one kernel. That kernel need not store results that are freed before it is queued. But scripts
 ** free a tensor only when garbage is collected. So the engine asks the device before each call that
-** would queue such a kernel (`pending` in api.h), and collects garbage first.
+** would queue such a kernel (`pending` in api.h), and collects garbage before it makes the call.
 */
 #ifndef TLI_PENDING_H
 #define TLI_PENDING_H
 
 #include "core/device/api.h"
 
-/* Switches on or off that kernels of a kind of device ask for pending results. The caller holds the
-** lock of the list of captures. */
+/* Makes the kernels of a kind of device ask the device about pending results before they run, or
+** stops that. The caller holds the lock of the list of captures. */
 void tli_watch_pending(tl_DeviceType type, bool on);
-/* Collects garbage if work other than a kernel, such as an event on the stream, would queue pending
-** results that are perhaps not needed. */
+/* Collects garbage if work other than a kernel, such as an event on the stream, would make the
+** device store pending results that are perhaps not needed. */
 void tli_collect_pending(tl_Device device, const tl_Stream *stream);
 
 #endif

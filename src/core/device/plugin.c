@@ -1,7 +1,8 @@
 /*
-** plugin.c - opens tlua_<name>.so from the folder of the library or program that contains this
-** code, from its subfolder tlua, or from ../lib. If TLUA_PLUGINS names a folder, only that is
-** searched. A plugin is never closed: its memory and threads live as long as the process.
+** plugin.c - opens tlua_<name>.so. The file is searched in the folder of the library or program
+** that contains this code, in that folder's subfolder tlua, and in ../lib. If TLUA_PLUGINS names a
+** folder, only that folder is searched. A plugin is never closed: its memory and threads live as
+** long as the process.
 */
 #include "core/device/plugin.h"
 

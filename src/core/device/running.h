@@ -10,25 +10,28 @@
 
 #include "core/kernel/kernel.h"
 
-/* Sets the name of the operator that the calling thread runs, a static string; messages contain
-** it. */
+/* Sets the name of the operator that the calling thread runs, for messages; `op` is a static
+** string. */
 void tli_set_operator(const char *op);
 const char *tli_operator(void);
-/* A finalizer, or a hook that packs saved tensors, may run in the middle of an operator. Its caller
-** passes true before it and the call's result after it. The interrupted operator continues with
-** sizes that it has read before, so until then no tensor may change its memory, sizes or strides:
-** tli_may_reshape fails, naming `op`. */
+/* A finalizer, or a hook that packs saved tensors, may run in the middle of an operator. The code
+** that runs it calls tli_set_inside_operator(true) first, and afterwards passes the result of that
+** call. The interrupted operator continues with sizes that it has read before. Until then no tensor
+** may change its memory, sizes or strides, and tli_may_reshape fails with a message that names
+** `op`. */
 bool tli_set_inside_operator(bool inside);
 bool tli_may_reshape(const char *op) TL_MUSTCHECK;
-/* Returns where the running call was made, as "script.lua:12", a static string; set by the
-** binding, or NULL. */
+/* A function that returns the line of the script that made the running call, as a static string
+** such as "script.lua:12". The binding sets this pointer; it may be NULL. */
 extern const char *(*_Atomic tli_call_site)(void);
-/* Shows a warning about the running call; set by the binding, or NULL. */
+/* A function that shows a warning about the running call. The binding sets this pointer; it may be
+** NULL. */
 extern void (*_Atomic tli_warn)(const char *text);
-/* Sets the argument, a static string, for which faults in the data are reported until it is set to
-** NULL. An operator that calls other operators uses it. Returns the previous argument. */
+/* Sets the name, a static string, of the argument that messages about faults in the data blame
+** until the name is set to NULL. Operators that call other operators use this function. Returns the
+** previous name. */
 const char *tli_set_fault_argument(const char *argument);
-/* Returns where a fault comes from. The CPU reports a fault immediately, while operator and script
+/* Returns the source of a fault. The CPU reports a fault immediately, while operator and script
 ** line are known; a device reports it later and needs a copy of both. */
 tlk_FaultSource tli_fault_source_late(const char *op, const char *argument);
 static inline tlk_FaultSource tli_fault_source(tl_Device device, const char *op,

@@ -7,11 +7,12 @@
 
 #include "core/device/api.h"
 
-/* Settings hold for the process, except in threads that have called tli_own_settings. */
+/* Returns a setting of the process or, in a thread that has called tli_own_settings, of the
+** thread. */
 int64_t tli_setting(tl_Setting which);
 void tli_set_setting(tl_Setting which, int64_t value);
-/* Gives the calling thread settings of its own, copied from the process's. Data-loader workers,
-** threads that stand for a process, use it. */
+/* Gives the calling thread settings of its own, copied from the process's. Data-loader workers call
+** it, because such threads act as processes of their own. */
 void tli_own_settings(void);
 
 #endif

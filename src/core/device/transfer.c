@@ -1,6 +1,6 @@
 /*
-** transfer.c - copies between the host and a device. Only a copy to the host waits for a device,
-** and only in this file.
+** transfer.c - copies between the host and a device. Only copies to the host wait for a device, and
+** all such waits are in this file.
 */
 #include "core/device/transfer.h"
 
@@ -13,7 +13,7 @@
 #include "core/memory/pinned.h"
 #include "core/observe/trace.h"
 
-/* Copies between a row-major buffer of `dtype` and a tensor on the same device, and converts the
+/* Copies between a row-major buffer of `dtype` and a tensor on the same device. Converts the
 ** elements. */
 static bool copy_plain(const tl_Tensor *t, tl_DType dtype, void *data, bool out) {
   tl_Storage storage = {.device = tli_device(t), .data = data};
@@ -26,7 +26,7 @@ static bool copy_plain(const tl_Tensor *t, tl_DType dtype, void *data, bool out)
   return tli_backend(tli_device(t))->copy(&call);
 }
 
-/* Returns false with a message if `from` has no bytes to copy. */
+/* Returns false with a message if `from` is the meta device, which has no bytes to copy. */
 static bool can_leave(tl_Device from, tl_Device to) {
   return from.type != TL_META || to.type == TL_META ||
          tli_fail(TL_EDEVICE,

@@ -7,21 +7,21 @@
 
 #include "core/tensor/tensor.h"
 
-/* Reads all elements of a tensor on any device, in row-major order and converted to `dtype`,
-** into a buffer of numel elements. Waits for the device. Copies from the meta device to other
-** devices fail: its tensors have no values. */
+/* Reads all elements of a tensor on any device, in row-major order and converted to `dtype`, into a
+** buffer of numel elements. Waits for the device. Copies from the meta device to other devices
+** fail, because meta tensors have no values. */
 bool tli_read(const tl_Tensor *t, tl_DType dtype, void *buffer) TL_MUSTCHECK;
-/* Returns the number of an operand that was given as a number (flag TLI_NUMBER), which is on
-** the CPU. */
+/* Returns the value of an operand that the caller gave as a number (flag TLI_NUMBER); such operands
+** are on the CPU. */
 static inline tl_Scalar tli_number_of(const tl_Tensor *number) {
   return tli_load(tli_data(number), (tl_DType)number->dtype);
 }
 /* Returns a new reference to an operand. An operand without dimensions may be on the CPU while
-** others are on a device; the CPU's operand is then copied to the device, without waiting. */
+** others are on a device; it is then copied to the device, and the host does not wait. */
 tl_Tensor *tli_operand_on(tl_Tensor *operand, tl_Device device) TL_MUSTCHECK;
 /* Reads the number in a tensor with one element. Waits for the device. */
 bool tli_read_scalar(const tl_Tensor *t, tl_Scalar *out) TL_MUSTCHECK;
-/* Writes a row-major tensor on any device from a buffer of its dtype, which may be freed
+/* Copies a buffer into a row-major tensor of the same dtype on any device. The buffer may be freed
 ** immediately. */
 bool tli_write(tl_Tensor *t, const void *buffer) TL_MUSTCHECK;
 /* Creates a tensor from a buffer of `dtype` in row-major order; the buffer may be freed

@@ -10,7 +10,8 @@
 #include "core/kernel/half.h"
 #include "core/kernel/host_device.h"
 
-/* tli_<dtype>: the stored type; tli_wide_<dtype>: the type it is read into. */
+/* tli_<dtype> is the type in which an element is stored; tli_wide_<dtype> is the type as which it
+** is read. */
 #define TLI_FLOAT_ELEMENT(name, stored, wide, read, write)    \
   typedef stored tli_##name;                                  \
   typedef wide tli_wide_##name;                               \

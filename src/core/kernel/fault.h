@@ -1,6 +1,6 @@
 /*
-** fault.h - faults: errors that a kernel finds in the data, and the call they are attributed
-** to. It is C, C++ and NVRTC's subset, which has no system headers.
+** fault.h - faults: errors that a kernel finds in the data, and the call they are attributed to.
+** The file compiles as C, as C++ and in NVRTC, which has no system headers.
 */
 #ifndef TLI_FAULT_H
 #define TLI_FAULT_H

@@ -1,6 +1,6 @@
 /*
-** half.h - float16 (IEEE 754 binary16) and bfloat16 as bit patterns. Conversions to them round
-** to nearest, ties to even; NaN stays NaN (quiet), overflow gives infinity, and float16's
+** half.h - float16 (IEEE 754 binary16) and bfloat16 as bit patterns. Conversions to these types
+** round to nearest, ties to even; NaN stays NaN (quiet), overflow gives infinity, and float16's
 ** subnormals are exact.
 */
 #ifndef TLI_HALF_H
@@ -32,8 +32,8 @@ TLI_FN uint16_t tli_f32_to_bf16(float f) {
   return (uint16_t)((f != f ? quiet : rounded) >> 16);
 }
 
-/* Branch-free, so that the compiler can vectorise it: a multiplication, which is exact for
-** subnormals as well, adjusts the exponent. */
+/* Branch-free, so that the compiler can vectorise the function. A multiplication, which is exact
+** for subnormals as well, adjusts the exponent. */
 TLI_FN float tli_f16_to_f32(uint16_t h) {
   uint32_t sign = (uint32_t)(h & 0x8000u) << 16;
   uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13;
@@ -42,7 +42,7 @@ TLI_FN float tli_f16_to_f32(uint16_t h) {
   return tli_bits_float(sign | ((h & 0x7c00u) == 0x7c00u ? special : scaled));
 }
 
-/* Adds a power of two whose last place is the result's last place, so the hardware rounds to
+/* Adds a power of two whose last binary place is that of the result, so the hardware rounds to
 ** nearest even for normal and subnormal results. */
 TLI_FN uint16_t tli_f32_to_f16(float f) {
   uint32_t u = tli_float_bits(f);

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define TLI_HASH_SEED UINT64_C(0xcbf29ce484222325) /* the hash of no bytes */
+#define TLI_HASH_SEED UINT64_C(0xcbf29ce484222325) /* the hash of zero bytes of input */
 
 /* Continues a hash with further bytes. */
 static inline uint64_t tli_hash(uint64_t hash, const void *data, size_t bytes) {

@@ -1,7 +1,7 @@
 /*
-** iter.c - reduces an elementwise loop to as few dimensions as memory allows. The first operand
-** with distinct strides (usually the output) determines the order of the loop, so that results
-** are written in memory order.
+** iter.c - reduces an elementwise loop to as few dimensions as the operands' strides allow. The
+** first operand with distinct strides (usually the output) determines the order of the loop, so
+** that results are written in memory order.
 */
 #include "core/kernel/iter.h"
 
@@ -20,7 +20,8 @@ static void set_strides(tli_IterArg *arg, const tl_Tensor *t, int ndim, const in
   }
 }
 
-/* Returns whether dimension a should be outside of b: 1 yes, -1 no, 0 undecided. */
+/* Returns 1 if dimension a should be outside of b, -1 if it should be inside, 0 if that is
+** undecided. */
 static int compare(const tli_Iter *it, int a, int b) {
   for (int k = 0; k < it->nargs; k++) {
     int64_t sa = it->args[k].strides[a], sb = it->args[k].strides[b];

@@ -1,8 +1,8 @@
 /*
-** iter.h - an elementwise loop over several operands, reduced to the fewest dimensions: operands
-** are broadcast (stride 0), dimensions are reordered so that dimension 0 is the innermost (smallest
-** strides), and merged if memory allows. Kernels see this loop, never a tensor. The file also
-** compiles as C++.
+** iter.h - an elementwise loop over several operands, reduced to the fewest dimensions. Operands
+** are broadcast (stride 0). Dimensions are reordered so that dimension 0 is the innermost (smallest
+** strides), and merged where the strides allow it. Kernels see this loop, never a tensor. The file
+** also compiles as C++.
 */
 #ifndef TLI_ITER_H
 #define TLI_ITER_H
@@ -17,7 +17,7 @@ typedef struct tli_IterArg {
   char *data;
   union {
     int64_t number;  /* an operand passed by value: its stored bytes */
-    char stored[16]; /* the stored bytes of a type of 16 bytes */
+    char stored[16]; /* for an operand whose element type has 16 bytes: its stored bytes */
   };
   tl_DType dtype;
   int64_t strides[TL_MAX_DIMS]; /* strides in bytes; 0 for a broadcast dimension */
@@ -37,9 +37,9 @@ void tli_iter_build(tli_Iter *it, int ndim, const int64_t *shape, tl_Tensor *con
                     int nargs);
 
 /* Calls `run` for rows along dimension 0 in the range [begin, end) of elements, counted in
-** iteration order: ptrs[k] is operand k's first element of the row, n the row's length (at most
-** sizes[0]). A back end with threads calls it in each thread, for that thread's share of the
-** elements. */
+** iteration order. ptrs[k] points to operand k's first element of the row, and n is the row's
+** length (at most sizes[0]). A back end with threads calls tli_iter_rows in each thread, for that
+** thread's share of the elements. */
 typedef bool (*tli_RowFn)(void *context, char **ptrs, int64_t n);
 bool tli_iter_rows(const tli_Iter *it, int64_t begin, int64_t end, tli_RowFn run, void *context);
 

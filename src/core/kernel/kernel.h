@@ -4,9 +4,9 @@
 **
 ** A call is one flat struct: pointers to the device's memory, sizes and numbers by value, and
 ** nothing on the host that the kernel would have to read later. So a device may copy the struct to
-** a queue and run it later, and a graph is a list of such structs. A kernel returns false with a
-** message if the call could not be made. An error in the data is a fault (tlk_fault), which a
-** device reports at the next wait.
+** a queue and run the call later, and a graph is a list of such structs. A kernel returns false
+** with a message if the call could not be made. An error in the data is a fault (tlk_fault), which
+** a device reports at the next wait.
 **
 ** "Contiguous" means row-major without gaps. A kernel "along a dimension" sees its input as
 ** contiguous (outer, n, inner) and works along n.
@@ -31,12 +31,12 @@ typedef struct tlk_Context {
   tl_Device device;
   tl_Stream *stream; /* the stream; NULL on the CPU */
   /* The device's fault word, which holds the first fault until it is reported. NULL on the CPU,
-  ** where a fault is the failure of the call. */
+  ** where a fault makes the call fail. */
   tlk_Fault *fault;
 } tlk_Context;
 
-/* Records a fault in the context's fault word or, if there is none, makes it the failure of the
-** call. Returns false. */
+/* Records a fault in the context's fault word. If there is no fault word, makes the call fail with
+** the fault's message. Returns false. */
 bool tlk_fault(const tlk_Context *cx, const tlk_Fault *fault);
 
 /* The largest number of numeric parameters of a pointwise kernel or a reduction. */
@@ -44,8 +44,8 @@ bool tlk_fault(const tlk_Context *cx, const tlk_Fault *fault);
 
 /* ---- elementwise: operands of any dtype and stride, outputs first ---- */
 
-/* Converts: args[0] = (dtype) args[1]; float to integer truncates towards zero, conversion to bool
-** is "not zero". */
+/* Converts elements: args[0] = (dtype) args[1]. Floating to integer truncates towards zero;
+** conversion to bool gives true for every value that is not zero. */
 struct tlk_copy {
   const tlk_Context *cx;
   tli_Iter it;
@@ -118,11 +118,11 @@ struct tlk_random {
   tl_Scalar b;
 };
 
-/* Adds dropout of `in` to residual.
-** out = residual + in * m / (1 - p). For element i, m is 1 if word i % 4 of block `block` + i / 4
-** of stream `seed` is less than (1 - p) * 2^32, as for TLK_BERNOULLI, otherwise 0. All arrays are
-** contiguous with n elements and one floating dtype. residual.data may be NULL; residual is not
-** scaled. If p is 1, out is residual, or NaN where `in` is not finite. */
+/* Adds dropout of `in` to residual. out = residual + in * m / (1 - p). For element i, m is 1 if
+** word i % 4 of block `block` + i / 4 of stream `seed` is less than (1 - p) * 2^32, as for
+** TLK_BERNOULLI, otherwise 0. All arrays are contiguous with n elements and one floating dtype.
+** residual.data may be NULL. The residual is not scaled. If p is 1, out is residual, or NaN where
+** `in` is not finite. */
 struct tlk_dropout {
   const tlk_Context *cx;
   tlk_Array out, in, residual;
@@ -185,9 +185,10 @@ struct tlk_fft {
 
 typedef enum tlk_CsrKind { TLK_CSR_PRODUCT, TLK_CSR_TRANSPOSED, TLK_CSR_SAMPLED } tlk_CsrKind;
 
-/* A matrix (rows, across) has in row i the elements e from pointers[i] to pointers[i + 1] - 1, at
-** columns[e], counted from 1. Pointers are from 1 to nnz + 1, columns from 1 to across. The dense
-** matrices are row-major and have out's dtype, F32 or F64.
+/* Products with a sparse matrix (rows, across) that is compressed by rows (CSR). Row i has the
+** elements e from pointers[i] to pointers[i + 1] - 1, and element e is in column columns[e]. All
+** count from 1: pointers are from 1 to nnz + 1, columns from 1 to across. The dense matrices are
+** row-major and have out's dtype, F32 or F64.
 **   PRODUCT: out (rows, k) = the matrix, with values (nnz), times right (across, k).
 **   TRANSPOSED: out (across, k) = its transpose times left (rows, k).
 **   SAMPLED: out (nnz): the product of row i of left (rows, k) and row j of right (across, k) for
@@ -216,10 +217,10 @@ struct tlk_reduce {
   tl_Scalar params[TLK_PARAMS];
 };
 
-/* Computes the largest element of in (outer, n, inner) along n, or the smallest without `largest`:
-** values (outer, inner), in in's dtype, and positions from 1, indices (outer, inner). If elements
-** are equal, the first one counts; if one is NaN, NaN is the result. n is at least 1. `values` may
-** have data NULL. */
+/* Finds the largest element of in (outer, n, inner) along n, or the smallest without `largest`.
+** values (outer, inner) has the elements, in in's dtype; indices (outer, inner) has their
+** positions, counted from 1. The first of several equal elements counts, and if an element is NaN,
+** NaN is the result. n is at least 1. `values` may have data NULL. */
 struct tlk_reduce_index {
   const tlk_Context *cx;
   bool largest;
@@ -229,19 +230,20 @@ struct tlk_reduce_index {
   int64_t outer, n, inner;
 };
 
-/* For a floating in (outer, n, inner), computes the mean along n and the sum of squared
-** deviations from it, both (outer, inner) in float32 or float64; the second may have data NULL.
-** n == 0 gives NaN and 0. */
+/* For a floating in (outer, n, inner), computes the mean along n and the sum of squared deviations
+** from that mean, both (outer, inner) in float32 or float64. The sum may have data NULL. n == 0
+** gives NaN and 0. */
 struct tlk_moments {
   const tlk_Context *cx;
   tlk_Array mean, deviation, in;
   int64_t outer, n, inner;
 };
 
-/* out = the scan of in along n, both (outer, n, inner): element i combines elements 0 to i. The
-** arithmetic is in `compute`; sums and products of floating types in float64, of integers in int64.
-** For kernels that pick an element, indices, of the same shape, receives its position, from 1 (the
-** last one of equal elements); otherwise it is NULL. */
+/* Computes the scan of in along n: element i of out combines elements 0 to i. Both arrays are
+** (outer, n, inner). The arithmetic is in `compute`, but sums and products of floating types are in
+** float64, and those of integers in int64. For kernels that pick an element, `indices`, of the same
+** shape, receives the element's position, counted from 1 (the last position of equal elements); for
+** other kernels it is NULL. */
 struct tlk_scan {
   const tlk_Context *cx;
   tlk_Scan kernel;
@@ -270,10 +272,9 @@ struct tlk_softmax_backward {
   int64_t outer, n, inner;
 };
 
-/* Computes attention.
-** out[i] = the sum over j of weight[i][j] * value[j]. norm (batch, heads, queries), contiguous, in
-** float32 (float64 for float64), is saved for attention_backward: the logarithm of the sum of each
-** query's exponentials of scores, 0 for a query that sees nothing. */
+/* Computes attention. out[i] = the sum over j of weight[i][j] * value[j]. norm (batch, heads,
+** queries) is saved for attention_backward. It holds the log-sum-exp of each query's scores, or 0
+** for a query that sees nothing, and is contiguous, in float32 (float64 for float64). */
 struct tlk_attention {
   const tlk_Context *cx;
   tlk_Attention attention;
@@ -281,10 +282,10 @@ struct tlk_attention {
   void *norm;
 };
 
-/* Computes the gradients of attention, any of which may have data NULL. The mask's gradient is
+/* Computes the gradients of attention; each of them may have data NULL. The mask's gradient is
 ** added to grad_mask, in float32 (float64 for float64). A stride of 0 in grad_mask sums over that
-** dimension; the dimension of keys must have a stride. The results do not depend on the number of
-** threads. */
+** dimension; the dimension of keys must have a stride other than 0. The results do not depend on
+** the number of threads. */
 struct tlk_attention_backward {
   const tlk_Context *cx;
   tlk_Attention attention;
@@ -294,13 +295,12 @@ struct tlk_attention_backward {
   const void *norm;
 };
 
-/* Computes layer norm or RMS norm.
-** Each of `rows` rows of n elements is shifted to mean 0 and scaled to variance 1, then scaled by
-** weight and shifted by bias (n elements each, of in's dtype, or data NULL): out = (in - mean) *
-** rstd * weight + bias with rstd = 1 / sqrt(variance + eps). mean and rstd (rows) are float32,
-** float64 for float64. If mean.data is NULL, nothing is shifted, and rstd is computed from the mean
-** square. If residual.data is given, the input is in + residual, rounded to its dtype, which is
-** stored in sum. */
+/* Computes layer norm or RMS norm. Each of `rows` rows of n elements is shifted to mean 0 and
+** scaled to variance 1, then scaled by weight and shifted by bias (n elements each, of in's dtype,
+** or data NULL): out = (in - mean) * rstd * weight + bias with rstd = 1 / sqrt(variance + eps).
+** mean and rstd (rows) are float32, or float64 for float64. If mean.data is NULL, nothing is
+** shifted, and rstd is computed from the mean square. If residual.data is given, the input is in +
+** residual, rounded to in's dtype; this sum is stored in `sum`. */
 struct tlk_layer_norm {
   const tlk_Context *cx;
   tlk_Array out, mean, rstd, in, weight, bias;
@@ -389,7 +389,7 @@ struct tlk_class_loss {
   tlk_FaultSource source;
 };
 
-/* Computes the gradient of class_loss's input; `in` and norm are read only for logits. */
+/* Computes the gradient of class_loss's input. Reads `in` and norm only if the input is logits. */
 struct tlk_class_loss_backward {
   const tlk_Context *cx;
   tlk_Classes classes;
@@ -399,9 +399,9 @@ struct tlk_class_loss_backward {
 
 /* ---- sequences of labels; all arrays are float32, or float64 ---- */
 
-/* Computes the CTC loss of each sample.
-** loss (batch) = -log of the probability of the labels; alpha (batch, time, 2 longest + 1) = log of
-** the probability of their prefixes, with blanks between labels. */
+/* Computes the CTC loss of each sample. loss (batch) = -log of the probability of the labels. alpha
+** (batch, time, 2 longest + 1) = log of the probability of the prefixes of the labels, with blanks
+** between the labels. */
 struct tlk_ctc_loss {
   const tlk_Context *cx;
   tlk_Ctc ctc;
@@ -410,8 +410,8 @@ struct tlk_ctc_loss {
   const void *log_probs;
 };
 
-/* Computes the gradient of the logits whose log_softmax is log_probs; it is 0 past a sequence's
-** end. */
+/* Computes the gradient of the logits whose log_softmax is log_probs. The gradient is 0 past a
+** sequence's end. */
 struct tlk_ctc_loss_backward {
   const tlk_Context *cx;
   tlk_Ctc ctc;
@@ -430,8 +430,8 @@ struct tlk_check_index {
   tlk_FaultSource source;
 };
 
-/* Finds a fault unless all n elements of in, float32 or float64, are in [low, high]; NaN is
-** not. */
+/* Finds a fault unless all n elements of in, float32 or float64, are in [low, high]. NaN counts as
+** out of range. */
 struct tlk_check_range {
   const tlk_Context *cx;
   tlk_Array in;
@@ -440,17 +440,17 @@ struct tlk_check_range {
   tlk_FaultSource source;
 };
 
-/* Operands are out, index (int64), in: out = in at the position in index. A position out of
-** range is a fault. */
+/* Gathers elements: out receives the element of `in` at the position in index. The operands are
+** out, index (int64) and in. A position out of range is a fault. */
 struct tlk_gather {
   const tlk_Context *cx;
   tlk_IndexCall index;
   tlk_FaultSource source;
 };
 
-/* Combines elements of `out`, at the positions in `index` (int64), with elements of `in`; the
+/* Combines elements of `out`, at the positions in `index` (int64), with elements of `in`. The
 ** operands are out, index, in. The elements of a line are combined in their order. Different lines
-** must not share elements of out. Positions out of range, which check_index finds, are skipped. */
+** must not share elements of out. Positions out of range are skipped; check_index finds them. */
 struct tlk_scatter {
   const tlk_Context *cx;
   tlk_IndexCall index;
@@ -465,8 +465,8 @@ struct tlk_count_nonzero {
   int64_t *count;
 };
 
-/* Lists the positions of the elements that are not zero, in the given shape, from 1, in order: out
-** (count, ndim); ndim 0 means a shape of one element. */
+/* Lists the positions, counted from 1, of the elements that are not zero, in order, within an array
+** of the given shape: out (count, ndim). ndim 0 means a shape of one element. */
 struct tlk_nonzero {
   const tlk_Context *cx;
   int64_t *out;
@@ -475,9 +475,10 @@ struct tlk_nonzero {
   int64_t sizes[TL_MAX_DIMS];
 };
 
-/* For each of m values in each of `rows` rows, finds the position, from 1, to insert it in its row
-** of n ascending elements: before the first element that is not smaller or, if `right`, that is
-** larger. NaN is larger than all numbers. Values and rows have one compute dtype. */
+/* For each of m values in each of `rows` rows, finds the position, counted from 1, at which to
+** insert the value into the row of n ascending elements: before the first element that is not
+** smaller or, if `right`, before the first that is larger. NaN is larger than all numbers. Values
+** and rows have one compute dtype. */
 struct tlk_search {
   const tlk_Context *cx;
   int64_t *out;
@@ -488,8 +489,8 @@ struct tlk_search {
 
 /* ---- order; NaN is larger than every number, -0 equals 0 ---- */
 
-/* Sorts each of `rows` rows of n elements stably; also returns the positions of the elements,
-** from 1. Either result may be NULL (data NULL). */
+/* Sorts each of `rows` rows of n elements stably. Also returns the positions of the elements,
+** counted from 1. Either result may be absent (data NULL). */
 struct tlk_sort {
   const tlk_Context *cx;
   bool descending;
@@ -499,7 +500,7 @@ struct tlk_sort {
   int64_t rows, n;
 };
 
-/* Returns the first k elements, k <= n, of each row in that order. */
+/* Returns the first k elements, k <= n, that sorting each row would give, and their positions. */
 struct tlk_topk {
   const tlk_Context *cx;
   bool descending;
@@ -509,9 +510,9 @@ struct tlk_topk {
   int64_t rows, n, k;
 };
 
-/* Finds the element of rank `rank`, from 0, of each row, and its position. Rank -1 means the lower
-** median: the first NaN if the row has one or, if `skip_nan`, the median of the elements that are
-** not NaN. n > 0. */
+/* Finds the element of rank `rank`, counted from 0, of each row, and the element's position. Rank
+** -1 means the lower median: the first NaN if the row has one or, if `skip_nan`, the median of the
+** elements that are not NaN. n > 0. */
 struct tlk_select_rank {
   const tlk_Context *cx;
   int64_t rank;
@@ -522,8 +523,8 @@ struct tlk_select_rank {
   int64_t rows, n;
 };
 
-/* Finds the most frequent element of each row, the smallest of several such elements, and its last
-** position. n > 0. */
+/* Finds the most frequent element of each row, and the last position of that element. If several
+** elements are equally frequent, the smallest counts. n > 0. */
 struct tlk_mode {
   const tlk_Context *cx;
   tlk_Array values;
@@ -532,7 +533,7 @@ struct tlk_mode {
   int64_t rows, n;
 };
 
-/* Returns the positions of n rows of m elements in lexicographic order, stably. */
+/* Returns the positions of n rows of m elements in lexicographic order; the sort is stable. */
 struct tlk_row_order {
   const tlk_Context *cx;
   int64_t *order;
@@ -565,8 +566,8 @@ struct tlk_conv_weight {
   const void *in, *grad_out;
 };
 
-/* Finds the maximum of each window, NaN if the window contains one, and the position of the maximum
-** in its plane, from 1; padding is ignored. */
+/* Finds the maximum of each window and the maximum's position in its plane, counted from 1. The
+** maximum is NaN if the window contains a NaN. Padding is ignored. */
 struct tlk_max_pool {
   const tlk_Context *cx;
   tlk_Pool pool;
@@ -594,8 +595,9 @@ struct tlk_resample {
   tlk_Array out, in;
 };
 
-/* Copies windows to columns: cols (planes, kernel..., out...) = the elements of each window of in
-** (planes, in...), and 0 in the padding. col2im adds cols at the windows' positions in `in`. */
+/* Copies windows to columns: cols (planes, kernel..., out...) receives the elements of each window
+** of in (planes, in...), and 0 in the padding. col2im adds the elements of cols to `in`, at the
+** windows' positions. */
 struct tlk_im2col {
   const tlk_Context *cx;
   tlk_Windows windows;
@@ -613,8 +615,8 @@ struct tlk_col2im {
 /* ---- lists of tensors, for optimizers ---- */
 
 /* Computes the coefficients (count, TLK_OPTIM_COEFS) of an optimizer's rule, one row for each
-** parameter, and advances the parameters' clocks. If *found_inf is not 0, nothing changes. lr,
-** float32 or float64, replaces options[0] unless its data is NULL. */
+** parameter, and advances the parameters' clocks (their step counts). If *found_inf is not 0,
+** nothing changes. lr, float32 or float64, replaces options[0] unless its data is NULL. */
 struct tlk_optim_coefs {
   const tlk_Context *cx;
   tlk_OptimRule rule;
@@ -629,8 +631,8 @@ struct tlk_optim_coefs {
 
 /* Steps `count` parameters by a rule, in float64 if the parameters are float64, otherwise in
 ** float32. If *found_inf is not 0, nothing changes. Each tensor has its own coefficients or, if
-** coefs is NULL, all use `same`. Gradients are first divided by grad_scale and multiplied by
-** clip, numbers in float32 or float64 whose data may be NULL. */
+** coefs is NULL, all use `same`. Gradients are first divided by grad_scale and multiplied by clip;
+** both are numbers in float32 or float64, and their data may be NULL. */
 struct tlk_optim_step {
   const tlk_Context *cx;
   tlk_OptimRule rule;
@@ -663,9 +665,9 @@ struct tlk_list_reduce {
   int64_t n[TLK_LIST_TENSORS], first[TLK_LIST_TENSORS];
 };
 
-/* Multiplies every element by scale, a number in float32 or float64, computed in float32, or in
-** float64 if the tensors are. If an element was not finite before, *found_inf, which may be
-** NULL, becomes 1. */
+/* Multiplies every element by scale, a number in float32 or float64. The product is computed in
+** float64 if the tensors are float64, otherwise in float32. If an element was not finite before,
+** *found_inf becomes 1; found_inf may be NULL. */
 struct tlk_list_scale {
   const tlk_Context *cx;
   tl_DType dtype;
@@ -676,11 +678,11 @@ struct tlk_list_scale {
   int64_t n[TLK_LIST_TENSORS];
 };
 
-/* Computes the factor for clipping from list_reduce's partials. The norm is the `power`-th root
-** of their sum, or their maximum if `power` is infinite, divided by grad_scale unless its data
-** is NULL. factor = max_norm / (norm + 1e-6), at most 1. Both have `dtype`, float32 or float64,
-** in which everything after the division is computed. *found_inf = 1 if the norm before
-** rounding is not finite, otherwise 0. */
+/* Computes the factor for clipping from list_reduce's partial results. The norm is the `power`-th
+** root of their sum, or their maximum if `power` is infinite, divided by grad_scale unless
+** grad_scale's data is NULL. factor = max_norm / (norm + 1e-6), at most 1. Norm and factor have
+** `dtype`, float32 or float64, in which everything after the division is computed. *found_inf = 1
+** if the norm before rounding is not finite, otherwise 0. */
 struct tlk_list_clip {
   const tlk_Context *cx;
   tl_DType dtype;
@@ -694,12 +696,11 @@ struct tlk_list_clip {
 
 /* ---- recurrent networks ---- */
 
-/* Runs one layer of a recurrent network over whole sequences.
-** out (rows, output) = the states after each step; hn (batch, output) = the states after each
-** sample's last step; cn (batch, hidden) = LSTM's final cells. h0 and c0, of the same sizes, are
-** the initial states; NULL: 0. reserve, of *kept bytes, may be NULL if no backward pass follows. A
-** device with several forms of reserves sets *kept, before it returns, to the size of the form that
-** it chose. */
+/* Runs one layer of a recurrent network over whole sequences. out (rows, output) = the states after
+** each step; hn (batch, output) = the states after each sample's last step; cn (batch, hidden) =
+** LSTM's final cells. h0 and c0, of the same sizes as hn and cn, are the initial states; NULL means
+** 0. reserve, of *kept bytes, may be NULL if no backward pass follows. A device that has several
+** layouts of the reserve stores the size of the chosen one in *kept before the call returns. */
 struct tlk_rnn {
   const tlk_Context *cx;
   tlk_Rnn rnn;
@@ -708,9 +709,9 @@ struct tlk_rnn {
   const void *in, *h0, *c0;
 };
 
-/* Computes the gradients of a recurrent layer. Any gradient may be NULL: an unwanted one, or a
-** result's gradient that is 0. `kept` is *kept after the forward pass. Sums over rows do not depend
-** on the number of threads. */
+/* Computes the gradients of a recurrent layer. Any gradient may be NULL: an output gradient that is
+** not wanted, or the gradient of a result that is 0. `kept` is the value of *kept after the forward
+** pass. Sums over rows do not depend on the number of threads. */
 struct tlk_rnn_backward {
   const tlk_Context *cx;
   tlk_Rnn rnn;
@@ -788,7 +789,7 @@ struct tlk_rnn_backward {
   X(rnn, FLAT)                 \
   X(rnn_backward, FLAT)
 
-/* The kernels' numbers: TLK_KERNEL_gemm ... */
+/* The numbers of the kernels, such as TLK_KERNEL_gemm. */
 typedef enum tlk_Kernel {
 #define X(name, operands) TLK_KERNEL_##name,
   TLK_KERNELS(X)

@@ -1,13 +1,13 @@
 /*
-** lapack.h - dense factorizations that a back end offers, by LAPACK's names. Matrices are
+** lapack.h - a back end's table of dense factorizations, under LAPACK's names. Matrices are
 ** column-major and contiguous, one after the other, in float32, float64, complex64 or complex128;
-** the comments say which ones are overwritten. Of complex matrices the singular values and
-** syevd's eigenvalues are real. info[i] is 0, or LAPACK's value for matrix i. Each routine
-** returns false, with a message, if memory is exhausted or the library is missing.
+** the comments say which ones are overwritten. The singular values, and syevd's eigenvalues, of
+** complex matrices are real. info[i] is 0, or LAPACK's value for matrix i. Each routine returns
+** false, with a message, if memory is exhausted or the library is missing.
 **
-** All arrays, including info, pivots and rank, are on the context's device, whose stream gets
-** the work. Sizes are at least 1; batch may be 0. Devices other than the CPU have the routines
-** up to syevd, and trsm.
+** All arrays, including info, pivots and rank, are on the context's device, and the work is queued
+** on the context's stream. Sizes are at least 1; batch may be 0. Devices other than the CPU have
+** the routines up to syevd, and trsm.
 */
 #ifndef TLI_LAPACK_H
 #define TLI_LAPACK_H
@@ -18,7 +18,8 @@ typedef struct tlk_Lapack {
   /* Cholesky: replaces a (n, n) by the lower factor L; the upper triangle does not change. info > 0
   ** means that a matrix is not positive definite. */
   bool (*potrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, void *a, int *info);
-  /* Replaces a (m, n) by L and U; pivots (min(m, n)) count from 1. info > 0: singular. */
+  /* LU: replaces a (m, n) by L and U; pivots (min(m, n)) count from 1. info > 0 means that the
+  ** matrix is singular. */
   bool (*getrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, void *a,
                 int *pivots, int *info);
   /* Replaces b (n, nrhs) by the solution of a x = b; a is getrf's result. */
@@ -31,21 +32,21 @@ typedef struct tlk_Lapack {
   /* Replaces a (m, n) with k reflectors by the first n columns of Q. */
   bool (*orgqr)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, int k, void *a,
                 const void *tau);
-  /* Destroys a (m, n); s (min(m, n)) is descending; u (m, k) and vt (k, n) have k = min(m, n),
-  ** or are complete ('A'), or absent ('N'). */
+  /* Singular values: destroys a (m, n). s (min(m, n)) is in descending order. u (m, k) and vt (k,
+  ** n) have k = min(m, n), or are complete (job 'A'), or absent (job 'N'). */
   bool (*gesdd)(const tlk_Context *cx, tl_DType dtype, char job, int64_t batch, int m, int n,
                 void *a, void *s, void *u, void *vt, int *info);
-  /* Replaces a (n, n), of which one triangle is read, by the eigenvectors (if wanted); w (n) is
-  ** ascending. */
+  /* Eigenvalues: replaces a (n, n), of which one triangle is read, by the eigenvectors if they are
+  ** wanted. w (n) is in ascending order. */
   bool (*syevd)(const tlk_Context *cx, tl_DType dtype, bool vectors, bool upper, int64_t batch,
                 int n, void *a, void *w, int *info);
   /* Least squares: destroys a (m, n), and replaces b (max(m, n), nrhs) by the solution; s
   ** receives the singular values, rank the rank of each matrix. */
   bool (*gelsd)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, int nrhs,
                 void *a, void *b, void *s, double rcond, int *rank, int *info);
-  /* Replaces a (n, n), of which the lower triangle is read, by L and D of L D L^T or, if complex
-  ** numbers are hermitian, of L D L^H; pivots (n) have LAPACK's form, with pairs of negative ones
-  ** for blocks of D of size 2. info > 0: D is singular. */
+  /* Replaces a (n, n), of which the lower triangle is read, by the factors L and D. Their product
+  ** is L D L^T or, if `hermitian` and complex, L D L^H. pivots (n) have LAPACK's form: a pair of
+  ** negative numbers stands for a block of D of size 2. info > 0 means that D is singular. */
   bool (*sytrf)(const tlk_Context *cx, tl_DType dtype, bool hermitian, int64_t batch, int n,
                 void *a, int *pivots, int *info);
   /* Replaces b (n, nrhs) by the solution of a x = b; a is sytrf's result. */
@@ -55,8 +56,8 @@ typedef struct tlk_Lapack {
   ** = b. */
   bool (*trsm)(const tlk_Context *cx, tl_DType dtype, bool left, bool upper, bool transpose,
                bool unit, int64_t batch, int m, int n, const void *a, void *b);
-  /* Destroys a (n, n); w (n) receives the eigenvalues and, if wanted, v (n, n) the eigenvectors as
-  ** columns, of norm 1. Both are complex, also for a real a. */
+  /* Destroys a (n, n). w (n) receives the eigenvalues; v (n, n) receives the eigenvectors as
+  ** columns of norm 1, if they are wanted. Both are complex, even for a real a. */
   bool (*geev)(const tlk_Context *cx, tl_DType dtype, bool vectors, int64_t batch, int n, void *a,
                void *w, void *v, int *info);
 } tlk_Lapack;
@@ -64,7 +65,7 @@ typedef struct tlk_Lapack {
 /* The CPU's LAPACK routines. */
 extern const tlk_Lapack tlk_cpu_lapack;
 /* Returns a device's LAPACK routines, or NULL, without a message. The result is NULL if the device
-** has none, or while a graph is captured, since some routines cannot be captured. */
+** has no routines, and while a graph is captured, since some routines cannot be captured. */
 const tlk_Lapack *tli_lapack(tl_Device device);
 
 #endif

@@ -14,12 +14,12 @@ typedef struct tlk_Array {
   tl_DType dtype;
 } tlk_Array;
 
-/* Products of `batch` pairs of row-major matrices: for each one
+/* Products of `batch` pairs of row-major matrices. For each pair
 **   c (m, n) = alpha * op(a) (m, k) @ op(b) (k, n) + beta * c
-** where op transposes if trans_a, trans_b is set. Rows of a matrix in memory are lda, ldb, ldc
-** elements apart, matrices of a batch stride_a, stride_b, stride_c elements; stride_a and
-** stride_b may be 0. If beta is 0, the old c is not read. All three have one dtype; half types
-** are summed in float32. m, n, k may be 0. */
+** where op transposes if trans_a, trans_b is set. In memory, the rows of a matrix are lda, ldb, ldc
+** elements apart, and the matrices of a batch stride_a, stride_b, stride_c elements; stride_a and
+** stride_b may be 0. If beta is 0, the old c is not read. All three matrices have one dtype; half
+** types are summed in float32. m, n, k may be 0. */
 typedef struct tlk_Gemm {
   tl_DType dtype;
   bool trans_a, trans_b;
@@ -43,17 +43,17 @@ typedef enum tlk_Activation {
 /* Fourier transforms: of complex numbers, and from and to real ones. */
 typedef enum tlk_FftKind { TLK_FFT_COMPLEX, TLK_FFT_FROM_REAL, TLK_FFT_TO_REAL } tlk_FftKind;
 
-/* Windows that slide over the last three dimensions of (planes, in[0], in[1], in[2]); tensors of
-** fewer dimensions have leading sizes of 1. Window o along a dimension begins at o * stride -
-** padding; its elements are `dilation` apart. */
+/* Windows that slide over the last three dimensions of (planes, in[0], in[1], in[2]). A tensor of
+** fewer dimensions has leading sizes of 1. Window o along a dimension begins at o * stride -
+** padding; the window's elements are `dilation` apart. */
 typedef struct tlk_Windows {
   int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];
 } tlk_Windows;
 
 /* A convolution: in (batch, channels_in, in...), weight (channels_out, channels_in / groups,
-** kernel...), out (batch, channels_out, out...), all contiguous with one floating dtype; half
-** types are summed in float32. With channels_last, the second dimension of each is the
-** innermost; only back ends that support it (tl_Backend) get such calls. */
+** kernel...), out (batch, channels_out, out...), all contiguous with one floating dtype; half types
+** are summed in float32. With channels_last, the second dimension of each array is the innermost in
+** memory; only back ends that support this layout (tl_Backend) get such calls. */
 typedef struct tlk_Conv {
   tlk_Windows windows;
   tl_DType dtype;
@@ -68,7 +68,7 @@ typedef struct tlk_HeadRows {
   int64_t batch, head, row;
 } tlk_HeadRows;
 
-/* Numbers for all pairs of a query and a key, (batch, heads, queries, keys); strides are in
+/* One number for each pair of a query and a key, (batch, heads, queries, keys). Strides are in
 ** elements and may be 0. */
 typedef struct tlk_HeadPairs {
   tlk_Array array;
@@ -90,10 +90,12 @@ typedef struct tlk_HeadPairs {
 typedef struct tlk_Attention {
   tl_DType dtype;
   int64_t batch, heads;
-  /* number of key/value heads, a divisor of heads; consecutive query heads share one */
+  /* number of key/value heads, a divisor of heads; consecutive query heads share a key/value
+  ** head */
   int64_t kv_heads;
   int64_t queries, keys;
-  int64_t size, value_size; /* row sizes of query and key, and row sizes of value and result */
+  /* size is the row size of query and key; value_size is the row size of value and result */
+  int64_t size, value_size;
   tlk_HeadRows query, key, value;
   tlk_HeadPairs mask;
   bool causal;
@@ -120,9 +122,9 @@ typedef struct tlk_Resample {
   const double *weights;
 } tlk_Resample;
 
-/* Lines of elements for gather and scatter. `it` loops over the lines; its operands depend on the
-** kernel. Along a line, operand k's `count` elements are strides[k] bytes apart. The indexed
-** operand has n positions along a line, counted from 1. */
+/* Lines of elements for gather and scatter. `it` loops over the lines; the kernel determines the
+** operands of `it`. Along a line, operand k's `count` elements are strides[k] bytes apart. The
+** indexed operand has n positions along a line, counted from 1. */
 typedef struct tlk_IndexCall {
   tli_Iter it;
   int64_t count;
@@ -157,12 +159,12 @@ static inline int64_t tlk_rnn_gates(tlk_RnnMode mode) {
   return mode == TLK_RNN_LSTM ? 4 : mode == TLK_RNN_GRU ? 3 : 1;
 }
 
-/* One layer of a recurrent network in one direction, over whole sequences. Data for each step
-** is stored as (rows, size), one step after the other: step t has rows offsets[t] to offsets[t
-** + 1], or `batch` rows if offsets is NULL. Row n of a step belongs to sample n. Later steps
-** never have more rows than earlier ones, so samples are ordered by descending length; the
-** first step has `batch` rows. All arrays are contiguous with one floating dtype; half types
-** are computed in float32. */
+/* One layer of a recurrent network in one direction, over whole sequences. Data for each step is
+** stored as (rows, size), one step after the other: step t has rows offsets[t] to offsets[t + 1] -
+** 1, or `batch` rows if offsets is NULL. Row n of a step belongs to sample n. Later steps never
+** have more rows than earlier ones, so samples are ordered by descending length; the first step has
+** `batch` rows. All arrays are contiguous with one floating dtype; half types are computed in
+** float32. */
 typedef struct tlk_Rnn {
   tlk_RnnMode mode;
   tl_DType dtype;
@@ -179,10 +181,10 @@ typedef struct tlk_Rnn {
   const void *bias_ih, *bias_hh; /* biases, (gates * hidden); NULL means 0 */
 } tlk_Rnn;
 
-/* Returns the bytes that the forward pass keeps for the backward pass, unless the device has
-** its own size (tl_DeviceApi). For each row, in float32 (float64 for float64): LSTM's gates,
-** cell, its tanh and, with a projection, the output before it; GRU's new, reset and update
-** gates, and the state's part of the new gate. */
+/* Returns the number of bytes that the forward pass keeps for the backward pass, unless the device
+** has its own size (tl_DeviceApi). For each row, in float32 (float64 for float64), these are LSTM's
+** gates, the cell, the cell's tanh and, with a projection, the output before the projection; or
+** GRU's new, reset and update gates, and the state's part of the new gate. */
 static inline int64_t tlk_rnn_reserve(const tlk_Rnn *r) {
   int64_t lstm = r->weight_hr ? 7 : 6;
   int64_t sizes = r->mode == TLK_RNN_LSTM ? lstm : r->mode == TLK_RNN_GRU ? 4 : 0;
@@ -209,7 +211,7 @@ typedef enum tlk_Fused {
       TLK_NFUSED
 } tlk_Fused;
 
-/* How scatter combines a new element with the present one. */
+/* How scatter combines a new element with the element that is already there. */
 typedef enum tlk_Join {
   TLK_JOIN_SET,
   TLK_JOIN_ADD,
@@ -289,16 +291,16 @@ enum {
   TLK_OPTIM_STATES = 3,
   /* the largest number of coefficients that a rule computes from options and step counts */
   TLK_OPTIM_COEFS = 12,
-  /* The largest number of tensors in one call. The tensors' addresses are part of the call: a list
-  ** in device memory would have to be sent before each step, since gradients move each time, and
-  ** would have to be kept by a graph that has captured the step. 56 tensors of 56 bytes fit into
+  /* The largest number of tensors in one call. The tensors' addresses are part of the call. A list
+  ** in device memory would have to be sent before each step, since gradients move each time, and a
+  ** graph that has captured the step would have to keep the list. 56 tensors of 56 bytes fit into
   ** the 4 KB that CUDA allows for kernel parameters (32 KB in the latest versions), and leave 700
   ** bytes for the table in which a block finds its tensor. */
   TLK_OPTIM_TENSORS = 56
 };
 
-/* One parameter of n elements, which are contiguous, or dense in the same order for all
-** operands. */
+/* One parameter of n elements, which are contiguous, or dense with the same order of dimensions for
+** all operands. */
 typedef struct tlk_OptimTensor {
   void *param;
   const void *grad;

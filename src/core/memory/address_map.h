@@ -8,10 +8,10 @@
 **   MAP_GET(n)     returns n bytes, which need not be zero, or NULL
 **   MAP_PUT(p, n)  frees the n bytes at p
 **
-** A map full of zeros is empty and holds no memory. At most half of the places are taken. Removing
-** an entry moves the entries behind it forward, so that no mark stays where it was, and a map
-** through which many entries come and go keeps its size. Pointers to entries are valid until an
-** entry is added or removed.
+** A map full of zeros is empty and holds no memory. At most half of the slots are taken. Removing
+** an entry moves entries behind it into the gap instead of leaving a tombstone, so a map keeps its
+** size even if many entries come and go. Pointers to entries are valid until an entry is added or
+** removed.
 */
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,18 +24,19 @@
 #define MAP_STRUCT MAP_NAME(Map)
 
 typedef struct MAP_STRUCT {
-  MAP_ENTRY *places; /* array of the places (owned); a free place has the key NULL */
-  size_t size;       /* number of places: a power of two, or 0 */
+  MAP_ENTRY *places; /* array of slots (owned); a free slot has the key NULL */
+  size_t size;       /* number of slots: a power of two, or 0 */
   size_t n;          /* number of entries */
 } MAP_STRUCT;
 
-/* Returns the place where the search for a key begins. Addresses of blocks end in zeros; the
-** product's upper half depends on all their bits. */
+/* Returns the index of the slot where the search for a key begins. Addresses of blocks end in
+** zeros, so the hash is taken from the product's upper half, which depends on all bits of the
+** address. */
 static inline size_t MAP_NAME(home)(const MAP_STRUCT *map, const void *key) {
   return (size_t)((uint64_t)(uintptr_t)key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & (map->size - 1);
 }
 
-/* Returns the key's place, or the free place where it would go; the map must have places. */
+/* Returns the key's slot, or the free slot where the key would go. The map must have slots. */
 static inline MAP_ENTRY *MAP_NAME(place)(const MAP_STRUCT *map, const void *key) {
   size_t i = MAP_NAME(home)(map, key);
   while (map->places[i].key && map->places[i].key != key) i = (i + 1) & (map->size - 1);
@@ -76,8 +77,8 @@ static inline MAP_ENTRY *MAP_NAME(add)(MAP_STRUCT *map, const void *key) {
   return entry;
 }
 
-/* Removes an entry of the map. Each entry behind it, up to the next free place, moves into the gap
-** if its search begins at the gap or before. */
+/* Removes an entry from the map. Each entry behind it, up to the next free slot, moves into the gap
+** if the search for that entry begins at the gap or before. */
 __attribute__((unused)) static void MAP_NAME(remove)(MAP_STRUCT *map, MAP_ENTRY *entry) {
   size_t mask = map->size - 1, gap = (size_t)(entry - map->places);
   for (size_t i = (gap + 1) & mask; map->places[i].key; i = (i + 1) & mask) {

@@ -1,17 +1,17 @@
 /*
 ** alloc.c - the caching allocator.
 **
-** Every request is rounded up to a size class, four per doubling. Blocks up to SMALL_MAX are
-** cut from slabs and pass through per-thread magazines, so that the common pair of allocate and
-** free takes no lock. Larger blocks are in one locked cache by class; when it exceeds CACHE_MAX
-** bytes, the oldest blocks are returned to the system.
+** Every request is rounded up to a size class, four per doubling. Blocks up to SMALL_MAX are cut
+** from slabs and pass through per-thread magazines, so that the common pair of allocate and free
+** takes no lock. Larger blocks are in one locked cache by class; when the cache exceeds CACHE_MAX
+** bytes, its oldest blocks are returned to the system.
 **
-** Invariant: held = used + cached. `held` counts bytes from the system and changes under the
-** lock. `used` is the sum of one counter for each thread, which only that thread writes: if one
-** thread frees another's block, its counter decreases and the other's stays.
+** Invariant: held = used + cached. `held` counts bytes from the system and changes under the lock.
+** `used` is the sum of one counter for each thread. Only the thread itself writes its counter: if a
+** thread frees a block that another thread has allocated, the freeing thread's counter decreases.
 **
-** Sanitizer and debug builds take every block directly from the system, so that uses after free
-** or past the end are detected.
+** Sanitizer and debug builds take every block directly from the system, so that uses after free or
+** past the end are detected.
 */
 #include "core/memory/alloc.h"
 
@@ -42,20 +42,21 @@
 /* Blocks of at least this many bytes have pages of their own. */
 #define PAGES_MIN ((size_t)2 << 20)
 
-/* A free small block. A chain is a list of blocks that is moved as a whole; only its first
-** block's `chain` counts. */
+/* A free small block. A chain is a list of blocks that is moved as a whole; only the `chain` of its
+** first block is used. */
 typedef struct Block {
   struct Block *next;
   struct Block *chain; /* first block of the next chain in the pool */
 } Block;
 
-/* A thread's blocks of one class: two chains of at most `batch` blocks. Blocks come from and go
-** to `now`; `spare` is empty or full, so a thread that alternates at the limit does not visit
-** the pool each time. */
+/* A thread's free blocks of one class: two chains of at most `batch` blocks. Blocks come from and
+** go to `now`. `spare` is empty or full, so a thread that alternates between allocate and free at
+** the limit does not visit the pool each time. */
 typedef struct Magazine {
   Block *now;
   Block *spare;
-  /* number of blocks in `now`; an upper bound, since chains of ended threads are short */
+  /* number of blocks in `now`; an upper bound, since the chains of ended threads may have fewer
+  ** blocks */
   uint32_t count;
   uint32_t batch;
   int64_t size;
@@ -71,12 +72,13 @@ typedef struct Thread {
   Magazine small[SMALL_CLASSES];
 } Thread;
 
-/* The header of a slab, whose alignment is its size, so that a block's address gives its slab. */
+/* The header of a slab. A slab's alignment is its size, so that a block's address gives its
+** slab. */
 typedef struct Slab {
   struct Slab *next; /* the next slab of the same class */
   uint32_t total;    /* number of blocks that fit into the slab */
   uint32_t cut;      /* number of blocks that have been handed out at least once */
-  uint32_t idle;     /* number of blocks found free while trimming */
+  uint32_t idle;     /* number of blocks that small_trim has found free */
 } Slab;
 
 /* The header of a larger block in the cache. */
@@ -91,7 +93,7 @@ static struct {
   Thread *threads;
   int64_t gone; /* the sum of the counters of ended threads */
   int64_t held; /* bytes obtained from the system */
-  int64_t peak; /* maximum of `used`, without blocks in magazines */
+  int64_t peak; /* maximum of `used`, not counting blocks in magazines */
   Block *chains[SMALL_CLASSES];
   Slab *slabs[SMALL_CLASSES]; /* slabs of each class; new blocks are cut from the first slab */
   Cached *large[CLASSES];
@@ -107,14 +109,14 @@ static tli_Key key; /* thread-specific key whose destructor runs when a thread e
 static bool have_key;
 static _Thread_local Thread *self;
 
-/* While a hook is set, `self` is NULL and `aside` holds the thread, so that every call takes the
-** slow path, which asks the hook. */
+/* While a hook is set, `self` is NULL and `aside` holds the thread. Every call then takes the slow
+** path, which calls the hook. */
 static _Thread_local tli_AllocHook *hook;
 static _Thread_local Thread *aside;
 
 /* ---- size classes ---- */
 
-/* Classes have steps of 16 up to 64, of 64 up to 256, then four per doubling. */
+/* Size classes grow in steps of 16 up to 64, of 64 up to 256, then in four steps per doubling. */
 static inline int class_of(size_t bytes) {
   size_t last = bytes - (bytes != 0);
   if (bytes <= 64) return (int)(last >> 4);
@@ -320,7 +322,8 @@ static void *small_get(Thread *thread, int cls, bool *refused) {
   return block;
 }
 
-/* Handle nearly all calls; return NULL, or false, if the slow path is needed. */
+/* The fast paths, which handle nearly all calls. Return NULL, or false, if the slow path is
+** needed. */
 static inline void *quick_get(size_t bytes) {
   Thread *thread = self;
   if (thread == NULL || bytes > SMALL_MAX || thread->calls + 1 >= thread->fail_from) return NULL;
@@ -339,7 +342,7 @@ static inline bool quick_put(void *block, size_t bytes) {
   return true;
 }
 
-/* Makes a full chain `now` the spare one, and gives an earlier spare chain to the pool. */
+/* Makes `now`, a full chain, the spare chain, and gives an earlier spare chain to the pool. */
 static void small_spill(Magazine *m, int cls) {
   if (m->spare) {
     tli_mutex_lock(&pool.lock);
@@ -357,8 +360,8 @@ static void small_put(Thread *thread, int cls, Block *block) {
   push(thread, m, block);
 }
 
-/* Releases slabs of a class without blocks in use or in a magazine, and rebuilds the chains of the
-** others. The caller holds the lock. */
+/* Releases the slabs of a class that have no blocks in use or in a magazine, and rebuilds the
+** chains of the other slabs. The caller holds the lock. */
 static void small_trim(int cls) {
   Block *chains = pool.chains[cls];
   for (Block *c = chains; c; c = c->chain)
@@ -432,8 +435,9 @@ static void cache_insert(Cached *c, int cls) {
   pool.large_bytes += (int64_t)class_size(cls);
 }
 
-/* Removes the oldest blocks until `most` bytes are left. The removed blocks are linked through
-** `older`, so that cache_drop can free them without the lock. The caller holds the lock. */
+/* Removes the oldest blocks from the cache until `most` bytes are left. The removed blocks are
+** linked through `older`, so that cache_drop can free them without the lock. The caller holds the
+** lock. */
 static Cached *cache_shrink(int64_t most) {
   Cached *out = NULL;
   while (pool.oldest && pool.large_bytes > most) {
@@ -480,8 +484,8 @@ static void *large_get(Thread *thread, int cls, bool *refused) {
   return block;
 }
 
-/* Returns the limit of the cache, which includes the limit on used bytes. Called with the lock
-** held. */
+/* Returns the largest number of bytes that the cache may hold. A limit on used bytes lowers this
+** number. Called with the lock held. */
 static int64_t cache_most(void) {
   int64_t most = atomic_load_explicit(&limit, memory_order_relaxed);
   if (most == 0) return CACHE_MAX;
@@ -501,7 +505,7 @@ static void large_put(Thread *thread, int cls, void *block) {
   cache_drop(out);
 }
 
-/* Frees a block for a thread that could not allocate its own record. */
+/* Frees a block in a thread that could not allocate its Thread record. */
 static void small_put_alone(int cls, Block *block) {
   tli_mutex_lock(&pool.lock);
   pool.gone -= (int64_t)class_size(cls);

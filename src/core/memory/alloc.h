@@ -16,22 +16,22 @@ void *tli_alloc(size_t bytes) TL_MUSTCHECK;
 /* Frees a block. `bytes` must be the requested size. Accepts NULL. */
 void tli_free(void *block, size_t bytes);
 
-/* Functions that serve the calling thread's blocks instead of the allocator, until the hook is set
-** to NULL. */
+/* A hook: functions that serve the calling thread's requests instead of the allocator, until the
+** hook is set to NULL. */
 typedef struct tli_AllocHook {
-  /* Returns a block; NULL leaves the request to the allocator. */
+  /* Returns a block, or NULL to leave the request to the allocator. */
   void *(*get)(struct tli_AllocHook *hook, size_t bytes);
   /* Called after the allocator has served a request that `get` left to it. */
   void (*got)(struct tli_AllocHook *hook, void *block, size_t bytes);
   /* Takes the block back and returns true, or returns false to leave it to the allocator. */
   bool (*put)(struct tli_AllocHook *hook, void *block);
 } tli_AllocHook;
-/* Returns the previous hook. The hook is borrowed; its functions allocate nothing while it is in
-** force. */
+/* Sets the calling thread's hook (borrowed) and returns the previous one. The hook's functions must
+** not allocate while the hook is set. */
 tli_AllocHook *tli_alloc_divert(tli_AllocHook *hook);
 
-/* Returns the maximum of tl_memory_used since the reset, accurate to some KB: blocks of up to 4
-** KB are counted only when a thread takes more of them from the pool. */
+/* Returns the maximum of tl_memory_used since the last reset. It is accurate to some KB, because
+** blocks of up to 4 KB are counted only when a thread takes more of them from the pool. */
 int64_t tli_memory_peak(void);
 void tli_memory_reset_peak(void);
 

@@ -11,9 +11,10 @@
 /* Allocates a device's memory for the current stream. If memory is exhausted even after garbage
 ** collection, returns NULL with TL_EMEM and the statistics. */
 void *tli_device_alloc(tl_Device device, int64_t bytes);
-/* Collects garbage that may hold tensors while the calling thread runs an operator; returns false
-** if that is impossible now. With `lacking`, an allocation has failed: the function also releases
-** caches. Otherwise it collects a large heap only in part. The binding sets it; may be NULL. */
+/* A function that collects garbage which may hold tensors, while the calling thread runs an
+** operator. It returns false if that is impossible now. `lacking` means that an allocation has
+** failed: the function then also releases caches. Otherwise it collects a large heap only in part.
+** The binding sets this pointer; it may be NULL. */
 extern bool (*_Atomic tli_collect_garbage)(bool lacking);
 /* Returns whether this thread's last failure came after tli_device_alloc had collected garbage, so
 ** that another attempt is futile. */

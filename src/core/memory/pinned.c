@@ -1,6 +1,6 @@
 /*
-** pinned.c - implements pinned.h. Memory that a pending copy uses is in a list with the event
-** recorded after the copy; the list holds a reference.
+** pinned.c - implements pinned.h. A list holds a reference to each memory that a pending copy uses,
+** together with the event recorded after the copy.
 */
 #include "core/memory/pinned.h"
 

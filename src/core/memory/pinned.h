@@ -1,8 +1,7 @@
 /*
 ** pinned.h - host memory that a device reads and writes directly, so that a copy can complete after
 ** the call that started it has returned. A driver may need as long as a training step to allocate
-** such memory, and longer to free it; so blocks, whose sizes are powers of two, are kept and
-** reused.
+** such memory, and longer to free it. So blocks are kept and reused; their sizes are powers of two.
 */
 #ifndef TLI_PINNED_H
 #define TLI_PINNED_H
@@ -18,13 +17,13 @@ tl_Tensor *tli_pinned_empty(tl_DeviceType type, tl_DType dtype, int ndim, const 
 bool tli_is_pinned(const tl_Tensor *t);
 
 /* Records that a copy from or to this memory was queued on a stream of the device. The memory lives
-** until the copy is complete, even if all other owners release it. If the stream captures, the
-** graph keeps the memory. */
+** until the copy is complete, even if all other owners release it. If the stream is capturing, the
+** captured graph keeps the memory. */
 bool tli_pinned_used(tl_Storage *storage, tl_Device device, tl_Stream *stream) TL_MUSTCHECK;
 /* Releases the memory of completed copies; the other functions do so as well. */
 void tli_pinned_reap(void);
 
-/* Counts blocks allocated by the driver, and blocks in use. */
+/* Statistics of the blocks that the driver has allocated, and of the blocks in use. */
 typedef struct tli_PinnedStats {
   tl_Stat allocations, allocated_bytes, active_requests, active_bytes;
 } tli_PinnedStats;

@@ -1,6 +1,6 @@
 /*
-** history.h - records the allocations and frees of a kind of device, and which code allocated each
-** block, for later inspection; see torch.cuda.memory._snapshot.
+** history.h - records the allocations and frees of a kind of device, and the code that allocated
+** each block, for later inspection; see torch.cuda.memory._snapshot.
 */
 #ifndef TLI_HISTORY_H
 #define TLI_HISTORY_H
@@ -30,9 +30,9 @@ typedef struct tli_MemoryEvent {
 
 /* Writes the running call's stack into `text` and returns its size. The binding sets it. */
 extern size_t (*_Atomic tli_read_call_stack)(char *text, size_t size);
-/* A frame of the running call's stack, without formatting; frames are listed innermost first.
-** `source` is Lua's, valid during the call. tli_read_call_frames, which the binding sets, returns
-** the number of frames. */
+/* An unformatted frame of the running call's stack; frames are listed innermost first. `source`
+** belongs to Lua and is valid during the call. tli_read_call_frames returns the number of frames;
+** the binding sets the pointer. */
 typedef struct tli_Frame {
   const char *source;
   int line, function; /* the running line, and the line on which its function begins */
@@ -41,13 +41,14 @@ extern int (*_Atomic tli_call_frames)(tli_Frame *frames, int most);
 
 typedef struct tli_Recording {
   bool on;
-  /* whether events are recorded; if not, only the stacks that allocated present blocks are */
+  /* whether events are recorded; otherwise only the stacks that allocated live blocks are
+  ** recorded */
   bool events;
   bool alloc_stacks; /* whether the stack of each allocation is recorded */
   bool other_stacks; /* whether the stack of each free is recorded */
   int64_t most;      /* the largest number of events; older ones are dropped */
 } tli_Recording;
-/* Sets the recorded data for a kind of device; `clear` drops earlier records. */
+/* Chooses the data to record for a kind of device; `clear` drops earlier records. */
 void tli_history_record(tl_DeviceType type, const tli_Recording *recording, bool clear);
 
 /* Records an event. Called by the engine and by plugins (tl_Host). */
@@ -61,7 +62,7 @@ typedef struct tli_History {
 } tli_History;
 bool tli_history_copy(tl_DeviceType type, tli_History *out) TL_MUSTCHECK;
 void tli_history_free(tli_History *history);
-/* Returns a new reference to the stack that allocated a present block, or NULL. */
+/* Returns a new reference to the stack that allocated a live block, or NULL. */
 tli_Stack *tli_history_owner(tl_DeviceType type, const void *data);
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "core/tensor/tensor.h"
 
-/* Turns recording on, which drops earlier records, or off. */
+/* Turns recording on or off. Turning it on drops earlier records. */
 void tli_live_record(bool on);
 bool tli_live_recording(void);
 
@@ -24,7 +24,7 @@ typedef struct tli_LiveGroup {
   int64_t count;
 } tli_LiveGroup;
 
-/* Returns all groups, those with the most bytes first, and their number in *n. Returns NULL
+/* Returns all groups, ordered by descending total size, and sets *n to their number. Returns NULL
 ** with a message if memory is exhausted; tli_live_free frees the result. */
 tli_LiveGroup *tli_live_groups(int64_t *n) TL_MUSTCHECK;
 void tli_live_free(tli_LiveGroup *groups);

@@ -45,7 +45,7 @@ typedef struct Text {
   uint64_t hash;
   size_t size;
   char *text; /* the text (owned), ended by '\0' */
-  /* for a key of frames: the number of the formatted text, or -1 if it is not formatted yet */
+  /* for a key of frames: the number of the formatted text; -1 as long as it is not formatted */
   int32_t in_words;
 } Text;
 
@@ -73,15 +73,16 @@ struct tli_Profile {
   int32_t top;   /* number of the innermost open event; -1 if there is none */
   int64_t begin; /* tli_now_ns */
   int64_t began, end, dropped, bytes;
-  /* `devices` has DeviceSpans; `threads` has the numbers of threads' names, this thread's first */
+  /* `devices` has DeviceSpans; `threads` has the numbers of the texts that name threads, this
+  ** thread first */
   List events, memory, texts, devices, threads;
-  int32_t *places; /* hash table of texts with open addressing (owned); -1 marks an empty place */
+  int32_t *places; /* hash table of texts with open addressing (owned); -1 marks an empty slot */
   int64_t nplaces;
-  bool watches[TL_NDEVICETYPES]; /* the device types whose activities this record receives */
+  bool watches[TL_NDEVICETYPES]; /* the device types whose activity reports this record receives */
   /* an event on each device that marks the beginning of the session (owned) */
   tl_Event *zero[TL_NDEVICETYPES][TL_MAX_DEVICES];
   int64_t zero_at[TL_NDEVICETYPES][TL_MAX_DEVICES];
-  /* the device's cached bytes when they were queried last */
+  /* the device's number of cached bytes when it was last queried */
   int64_t cached[TL_NDEVICETYPES][TL_MAX_DEVICES];
   struct {
     const char *name;
@@ -197,7 +198,7 @@ static int32_t intern(tli_Profile *p, const char *text, size_t size) {
 }
 
 /* Returns the number of a name's text. Names are usually constants, so a cache by address avoids
-** most look-ups; it compares the texts as well, since an address may have been reused. */
+** most look-ups. The cache compares the texts as well, since an address may have been reused. */
 static int32_t name_of(tli_Profile *p, const char *name) {
   size_t slot = (uintptr_t)name / 4 & (CACHE - 1);
   if (p->cache[slot].name == name) {
@@ -265,8 +266,8 @@ static tl_Event *record_event(tl_Device device, tl_Stream *stream) {
   return NULL;
 }
 
-/* Returns the device on which a span with these inputs works; the CPU if no input is on a device
-** with a clock. */
+/* Returns the device on which a span with these inputs works. The result is the CPU if no input is
+** on a device with a clock. */
 static tl_Device device_of(const tli_SpanInput *inputs, int n) {
   for (int i = 0; i < n; i++)
     for (int64_t k = 0; k < inputs[i].n; k++)
@@ -281,11 +282,12 @@ static void watch_device(tli_Profile *p, tl_Device device);
 static void begin_on_device(tli_Profile *p, int32_t event, tl_Device device) {
   tl_Stream *stream = tli_stream(device);
   const tl_DeviceApi *api = tli_backend(device)->device;
-  /* captured work is recorded, not run, so it has no duration */
+  /* captured work is recorded instead of run, so it has no duration */
   if (api->capture(stream) != 0) return;
   tl_Event **zero = &p->zero[device.type][device.index];
   if (*zero == NULL) {
-    /* Records an event on the empty stream, so the event has the host's present time. */
+    /* Records an event on a stream without pending work, so the event's time is the host's present
+    ** time. */
     if (!api->stream_sync(stream) || (*zero = record_event(device, stream)) == NULL) return;
     p->zero_at[device.type][device.index] = tli_now_ns() - p->begin;
     watch_device(p, device);
@@ -383,7 +385,7 @@ void tli_span_close(tli_Span span, double flops) {
   int64_t now = tli_now_ns() - p->begin;
   tli_ProfileEvent *e = event_at(p, span.event);
   while (p->top != span.event) close_top(p, now);
-  /* the comparison is false for NaN, which formulas return for empty inputs */
+  /* the comparison is false for NaN, which the FLOP formulas return for empty inputs */
   if (flops > 1.001 * (double)e->inner_flops) e->flops = flops;
   close_top(p, now);
 }
@@ -403,8 +405,8 @@ static int64_t cached_bytes(tl_Device device) {
   return s.reserved_bytes[TL_POOL_ALL].current - s.allocated_bytes[TL_POOL_ALL].current;
 }
 
-/* Returns the cached bytes of a storage's device. Small storages rarely change that number, so only
-** a few of them query the device. */
+/* Returns the number of bytes cached for a storage's device. Small storages rarely change that
+** number, so only a few of them query the device. */
 static int64_t cached_on(tli_Profile *p, const tl_Storage *s) {
   int64_t *known = &p->cached[s->device.type][s->device.index];
   if (s->bytes >= CACHED_LEAST || p->memory.n % 64 == 1) *known = cached_bytes(s->device);
@@ -448,7 +450,8 @@ void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category) {
 
 /* ---- records ----------------------------------------------------------------------- */
 
-/* Returns a new record. If `thread` is NULL, the record has no thread of its own. */
+/* Returns a new record of the thread with that name. If `thread` is NULL, the record has no thread
+** of its own. */
 static tli_Profile *record_new(const tli_ProfileOptions *options, const char *thread) {
   tli_Profile *p = tli_memory_get(16, sizeof *p);
   if (p == NULL) return NULL;
@@ -645,7 +648,7 @@ TLI_FORK_SAFE(receiver_lock)
 /* the session that receives devices' activities (owned reference, guarded); NULL if there is
 ** none */
 static tli_Invitation *watcher;
-/* offset of each device's clock: tli_now_ns minus the device's time, in ns; guarded */
+/* offset of each device's clock: tli_now_ns minus the device's time, in ns; guarded by the lock */
 static int64_t clock_ahead[TL_NDEVICETYPES];
 
 static void note_activity(const tl_Activity *a) {

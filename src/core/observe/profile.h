@@ -34,33 +34,35 @@ typedef enum tli_SpanKind {
 extern const char *const tli_span_kinds[TLI_NSPANS + 1];
 
 typedef struct tli_ProfileEvent {
-  int64_t begin;     /* time at which the span began, in ns since the session began */
+  int64_t begin;     /* start time of the span, in ns since the session began */
   int64_t duration;  /* ns */
   int64_t inside;    /* ns that the span's direct children took */
   int64_t bytes;     /* bytes allocated minus bytes freed in the span, including its descendants */
   int64_t own_bytes; /* bytes allocated minus bytes freed in the span itself */
-  /* time at which the device began, in ns since the session began; -1 if no device worked */
+  /* time at which the device began the span's work, in ns since the session began; -1 if there is
+  ** none */
   int64_t device_begin;
   int64_t device_time; /* ns */
-  /* number of floating-point operations without descendants; 0 if there is no formula */
+  /* number of floating-point operations (FLOPs) without the descendants' ones; 0 without a
+  ** formula */
   double flops;
-  /* number of the node that the span created or whose derivative it computed; 0 if none */
+  /* number of the graph node that the span created or whose derivative it computed; 0 if there is
+  ** none */
   uint64_t sequence;
   int32_t parent;              /* index of the enclosing event; -1 if there is none */
   int32_t name, shapes, stack; /* numbers of texts (tli_profile_text); -1 if not recorded */
-  float inner_flops;           /* number of floating-point operations of the descendants */
+  float inner_flops;           /* number of FLOPs of the descendants */
   uint16_t thread;             /* number of the thread; 0 is the session's own thread */
   uint8_t kind;                /* tli_SpanKind */
   bool open;
 } tli_ProfileEvent;
 
-/* A change of a storage: it was allocated, freed (`bytes` is then negative), or assigned to a
-** category. */
+/* A change of a storage: allocated, freed (`bytes` is then negative), or assigned to a category. */
 typedef struct tli_ProfileMemory {
   int64_t time;        /* time of the change, in ns since the session began */
   const void *storage; /* address that identifies the storage while it exists; never dereferenced */
   int64_t bytes;
-  int64_t cached; /* bytes in the allocator's cache for the storage's device */
+  int64_t cached; /* number of bytes in the allocator's cache for the storage's device */
   int32_t event;  /* index of the innermost open event; -1 if there is none */
   /* a tli_MemoryCategory; TLI_MEMORY_UNKNOWN in records of allocations and frees */
   uint8_t category;
@@ -106,9 +108,9 @@ typedef struct tli_SpanInput {
 ** session. */
 tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n);
 /* Ends the span and all open spans inside it. `flops`, computed by the operator's formula, is
-** ignored if the inner spans account for as many operations. */
+** ignored if the inner spans account for as many FLOPs. */
 void tli_span_close(tli_Span span, double flops);
-/* Returns whether the calling thread's session wants formulas evaluated. */
+/* Returns whether the calling thread's session wants the FLOP formulas of operators evaluated. */
 bool tli_span_flops(void);
 /* Returns whether the calling thread has a session. */
 bool tli_profile_here(void);
@@ -117,11 +119,11 @@ void tli_span_node(uint64_t sequence);
 void tli_profile_memory(const tl_Storage *storage, bool freed);
 void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category);
 
-/* Returns the number of elements for formulas; 0 if t is NULL. */
+/* Returns t's number of elements, for FLOP formulas; 0 if t is NULL. */
 static inline double tli_flops_numel(const tl_Tensor *t) { return t ? (double)t->numel : 0; }
 
-/* Returns t's size in a dimension, for formulas of operations. A negative dimension counts from the
-** end; the size is 1 if t has no such dimension. */
+/* Returns t's size in a dimension, for FLOP formulas. A negative dimension counts from the end; the
+** size is 1 if t has no such dimension. */
 static inline double tli_flops_size(const tl_Tensor *t, int d) {
   if (d < 0) d += t->ndim;
   return d >= 0 && d < t->ndim ? (double)t->sizes[d] : 1;
