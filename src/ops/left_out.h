@@ -4,7 +4,7 @@
 #ifndef TLI_LEFT_OUT_H
 #define TLI_LEFT_OUT_H
 
-/* Leaves the error of a call of an operator that is not in this build. */
+/* Sets the error for a call of an operator that this build does not contain. */
 void tli_left_out(const char *name);
 
 #endif

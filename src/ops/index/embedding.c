@@ -1,6 +1,6 @@
 /*
-** embedding.c - looking up rows of a table by position, singly and in bags. If a row was used
-** several times, its gradients are added in the order of the index.
+** embedding.c - looks up rows of a table by position, one by one or in bags. If a position occurs
+** several times, its gradients are added in the order of the index, so the sum is reproducible.
 */
 #include <math.h>
 #include <string.h>
@@ -18,7 +18,7 @@ tl_Tensor *tli_op_embedding_rows(tl_Tensor *weight, tl_Tensor *index, int64_t pa
   return tli_read_positions("embedding", weight, index, 0, 1);
 }
 
-/* Returns, for each element of index, the number of its occurrences in index, as (..., 1). */
+/* Returns, for each element of index, how often its value occurs in index: (..., 1). */
 static tl_Tensor *chain_occurrences(tli_Chain *c, tl_Tensor *index, int64_t n, tl_DType dtype) {
   tl_Tensor *flat = TLI_STEP(c, tlo_reshape(index, (tl_Ints){1, &index->numel}));
   tl_Tensor *ones = TLI_STEP(c, tli_empty(dtype, tli_device(index), 1, &index->numel));
@@ -33,7 +33,8 @@ static tl_Tensor *chain_occurrences(tli_Chain *c, tl_Tensor *index, int64_t n, t
   return chain_unsqueeze(c, shaped, -1);
 }
 
-/* Returns (..., 1) with 0 where index is the padding, and 1 elsewhere. */
+/* Returns a factor for each element of index: 0 for the padding position, 1 for all others. The
+** shape is (..., 1). */
 static tl_Tensor *chain_not_padding(tli_Chain *c, tl_Tensor *index, int64_t padding, int64_t n,
                                     tl_DType dtype) {
   int64_t position = padding < 0 ? padding + n + 1 : padding + 1;
@@ -42,7 +43,8 @@ static tl_Tensor *chain_not_padding(tli_Chain *c, tl_Tensor *index, int64_t padd
   return chain_unsqueeze(c, TLI_STEP(c, tlo_to_dtype(other, dtype)), -1);
 }
 
-/* Scales the gradients of looked-up rows: 0 for padding, 1 / occurrences if `scale`. */
+/* Scales the gradients of the looked-up rows. The factor is 0 for padding and, if `scale` is set, 1
+** / occurrences for all other rows. */
 static tl_Tensor *chain_counted(tli_Chain *c, tl_Tensor *grad, tl_Tensor *index, int64_t padding,
                                 int64_t n, bool scale) {
   if (c->failed) return NULL;
@@ -76,7 +78,7 @@ tl_Tensor *tli_op_embedding_sparse_rows(tl_Tensor *weight, tl_Tensor *index, int
   return tli_op_embedding_rows(weight, index, padding_idx, scale_grad);
 }
 
-/* Drops the rows of the padding. */
+/* Removes the rows of the padding position, and these positions, from *rows and *at. */
 static void chain_without_padding(tli_Chain *c, tl_Tensor **rows, tl_Tensor **at, int64_t padding,
                                   int64_t n) {
   if (c->failed || padding == TLI_NOINT || !tli_has_values(*at)) return;
@@ -88,8 +90,8 @@ static void chain_without_padding(tli_Chain *c, tl_Tensor **rows, tl_Tensor **at
   *at = TLI_STEP(c, tlo_index_select(*at, 0, chosen));
 }
 
-/* Returns the gradient of the rows that were used. A gradient that is recorded, or traced, is
-** dense. */
+/* Returns the gradient as a sparse tensor of the rows that were looked up. While history is
+** recorded or a trace is running, the gradient is dense instead. */
 tl_Tensor *tlo_embedding_sparse_backward(tl_Tensor *grad_output, tl_Tensor *index, tl_Ints size,
                                          int64_t padding_idx, bool scale_grad) {
   if (tli_grad_mode() || tli_tracing())
@@ -116,7 +118,7 @@ static bool check_table(const char *op, const tl_Tensor *input, const tl_Tensor 
   return padding_idx == TLI_NOINT || tli_position(op, padding_idx, weight->sizes[0]) >= 0;
 }
 
-/* Scales used rows with a norm above max_norm down to it, in place. */
+/* Scales each looked-up row whose norm exceeds max_norm down to that norm, in place. */
 static bool limit_rows(const char *op, tl_Tensor *weight, tl_Tensor *input, double max_norm,
                        double norm_type) {
   bool mode = tli_set_grad_mode(false);
@@ -173,14 +175,14 @@ static bool check_offsets(const int64_t *start, int64_t given, int64_t bags, int
   return true;
 }
 
-/* Returns 1 to n. */
+/* Returns the numbers 1 to n. */
 static tl_Tensor *count_to(int64_t n, tl_Device device) {
   return tlo_arange(tli_int(1), tli_int(n + 1), tli_int(1), TL_I64, device);
 }
 
-/* Returns for each of n positions the number of its bag, from 1; offsets are the positions where
-** bags begin. Positions after the beginning of the last bag belong to that bag. On a device,
-** checking the offsets would require waiting. */
+/* Returns, for each of n positions, the number of the position's bag, counted from 1. Each bag
+** begins at one of the offsets, and the last bag ends with the last position. The offsets are
+** checked only on the CPU, because elsewhere the host would have to wait for the device. */
 static tl_Tensor *bag_numbers(tli_Chain *c, tl_Tensor *offsets, int64_t bags, int64_t n) {
   tl_Device device = tli_device(offsets);
   tl_Tensor *starts = TLI_STEP(c, tli_contiguous_as(offsets, TL_I64));
@@ -195,16 +197,17 @@ static tl_Tensor *bag_numbers(tli_Chain *c, tl_Tensor *offsets, int64_t bags, in
   return TLI_STEP(c, tli_with_number(tli_minus, behind, tli_int(1)));
 }
 
-/* Returns the bag number of each position in rows (B, N): 1, 1, ..., 2, 2, ... */
+/* Returns the bag number of each position of an input (B, N), in which each row is a bag: 1, 1,
+** ..., 2, 2, ... */
 static tl_Tensor *row_numbers(tli_Chain *c, int64_t bags, int64_t n, tl_Device device) {
   tl_Tensor *numbers = TLI_STEP(c, count_to(bags, device));
   return TLI_STEP(c, tlo_repeat_interleave(numbers, n, 0));
 }
 
 typedef struct Bags {
-  tl_Tensor *index;   /* positions of rows, (n) */
-  tl_Tensor *number;  /* number of each position's bag, (n) */
-  tl_Tensor *weights; /* weight of each position, (n), or NULL */
+  tl_Tensor *index;   /* positions of rows in the table, (n) */
+  tl_Tensor *number;  /* bag number of each position, (n) */
+  tl_Tensor *weights; /* weight of each position, (n); may be NULL */
   int64_t count;
 } Bags;
 
@@ -237,7 +240,7 @@ static bool read_bags(tli_Chain *c, tl_Tensor *input, tl_Tensor *offsets, tl_Ten
   return b->number != NULL;
 }
 
-/* Returns zeros (bags, D). */
+/* Returns zeros of shape (bags, D). */
 static tl_Tensor *chain_bag_zeros(tli_Chain *c, const tl_Tensor *rows, const Bags *b) {
   if (c->failed) return NULL;
   int64_t sizes[] = {b->count, rows->sizes[1]};
@@ -246,13 +249,13 @@ static tl_Tensor *chain_bag_zeros(tli_Chain *c, const tl_Tensor *rows, const Bag
   return zeros;
 }
 
-/* Adds rows to their bags; bags begin as zeros. */
+/* Returns the sum of the rows in each bag. */
 static tl_Tensor *chain_bag_sum(tli_Chain *c, tl_Tensor *rows, const Bags *b) {
   tl_Tensor *zeros = chain_bag_zeros(c, rows, b);
   return TLI_STEP(c, tlo_index_add(zeros, 0, b->number, rows, tli_int(1)));
 }
 
-/* Returns the maximum of each column of each bag, 0 for an empty bag. */
+/* Returns the maximum of each column in each bag; 0 for an empty bag. */
 static tl_Tensor *chain_bag_max(tli_Chain *c, tl_Tensor *rows, const Bags *b) {
   tl_Tensor *zeros = chain_bag_zeros(c, rows, b);
   tl_Tensor *column = chain_unsqueeze(c, b->number, 1);
@@ -267,7 +270,7 @@ static tl_Tensor *chain_bag_mean(tli_Chain *c, tl_Tensor *rows, tl_Tensor *count
   return chain_div(c, sum, least);
 }
 
-/* Drops the positions that are padding. */
+/* Removes the padding positions from the bags. */
 static void drop_padding(tli_Chain *c, Bags *b, int64_t padding, int64_t n) {
   if (c->failed || !tli_has_values(b->index)) return;
   int64_t position = padding < 0 ? padding + n + 1 : padding + 1;

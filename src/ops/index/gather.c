@@ -1,6 +1,6 @@
 /*
-** gather.c - gather and scatter along one dimension, by an index whose shape is that of the
-** elements read or written. In-place forms check everything before they write.
+** gather.c - gather and scatter along one dimension. The index has the shape of the elements that
+** are read or written. In-place functions check all arguments before they write.
 */
 #include <math.h>
 #include <string.h>
@@ -19,15 +19,15 @@ static bool check_along(const char *op, const tl_Tensor *self, const tl_Tensor *
       op, tli_sizes_str(self), (int64_t)dim, tli_sizes_str(index));
 }
 
-/* Returns an operand with the strides of t, and its stride along dim separately. A tensor without
-** dimensions has one element. */
+/* Returns an operand with t's strides. Its stride along dim is stored separately as well. A 0-d
+** tensor counts as one element. */
 static tli_Operand operand_along(tl_Tensor *t, int ndim, int dim) {
   tli_Operand o = {.tensor = t, .along = t->ndim ? t->strides[dim] : 0};
   for (int d = 0; d < ndim; d++) o.strides[d] = t->ndim ? t->strides[d] : 0;
   return o;
 }
 
-/* Copies index's sizes with 1 along dim; returns the size along dim. */
+/* Copies index's sizes, with 1 in place of the size along dim. Returns the size along dim. */
 static int64_t lines_along(const tl_Tensor *index, int dim, int64_t *sizes) {
   for (int d = 0; d < index->ndim; d++) sizes[d] = d == dim ? 1 : index->sizes[d];
   return index->ndim ? index->sizes[dim] : 1;
@@ -58,7 +58,8 @@ tl_Tensor *tli_op_gather(tl_Tensor *self, int64_t dim, tl_Tensor *index) {
 
 /* ---- scatter ---- */
 
-/* Combines self with src at positions `at`, which were checked. */
+/* Combines the elements of self at positions `at` with src. The positions must have been
+** checked. */
 static bool scatter_into(tlk_Join join, tl_Tensor *self, int dim, tl_Tensor *at, tl_Tensor *src) {
   if (tli_scatter_upcasts(join, self)) {
     tl_DType dtype = tli_dtype_compute((tl_DType)self->dtype);
@@ -90,9 +91,9 @@ static bool check_source(const char *op, const tl_Tensor *self, const tl_Tensor 
                   tli_sizes_str(index), tli_sizes_str(src));
 }
 
-/* Returns an index as tli_index_int64 does, with size 1 in the dimensions other than `dim` that are
-** expanded, so that no element is copied or checked twice. *spread receives it with index's sizes;
-** both are new references. */
+/* Converts an index as tli_index_int64 does. Expanded dimensions other than `dim` get size 1 in the
+** result, so that no element is copied or checked twice. *spread receives the result expanded to
+** index's sizes. Both tensors are new references. */
 static tl_Tensor *compact_index(const char *op, tl_Tensor *index, int dim, tl_Tensor **spread) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   for (int d = 0; d < index->ndim; d++)
@@ -126,7 +127,7 @@ static bool scatter_checked(const char *op, tlk_Join join, tl_Tensor *self, int6
   return ok;
 }
 
-/* Returns a number as a tensor with index's sizes and self's dtype. */
+/* Returns a number as a tensor with the sizes of index and the dtype of self. */
 static tl_Tensor *spread_number(const tl_Tensor *self, const tl_Tensor *index, tl_Scalar value) {
   static const int64_t strides[TL_MAX_DIMS];
   tl_Tensor *one = tli_scalar_tensor(value, (tl_DType)self->dtype, tli_device(self));
@@ -206,8 +207,8 @@ static const Reduction *find_reduction(const char *name) {
                        name);
 }
 
-/* Returns the identity element of a join, such as 0 for sums. It replaces self's elements in
-** results that leave them out. */
+/* Returns the identity element of a join, such as 0 for sums. With include_self = false this
+** element replaces self's elements before they are combined. */
 static tl_Scalar identity_of(tlk_Join join, tl_DType dtype) {
   if (join == TLK_JOIN_ADD) return tli_int(0);
   if (join == TLK_JOIN_MUL) return tli_int(1);
@@ -215,7 +216,8 @@ static tl_Scalar identity_of(tlk_Join join, tl_DType dtype) {
   return tli_int(join == TLK_JOIN_MAX ? tli_int_min(dtype) : tli_int_max(dtype));
 }
 
-/* Divides self by the number of elements that were added to each position; integers round down. */
+/* Divides each element of self by the number of elements that were added there. Integers are
+** rounded down. */
 static bool divide_by_count(tl_Tensor *self, int64_t dim, tl_Tensor *index, bool include_self) {
   tl_DType dtype = tli_is_float((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;
   tl_Tensor *count = tli_empty(dtype, tli_device(self), self->ndim, self->sizes);
@@ -245,7 +247,7 @@ bool tli_op_scatter_reduce_(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_T
   TL_TRY(d >= 0);
   TL_TRY(check_source("scatter_reduce", self, src, index));
   bool mode = tli_set_grad_mode(false);
-  /* a copy, so that a failure changes nothing */
+  /* works on a copy, so that self does not change if the operator fails */
   tl_Tensor *work = tli_clone_for("scatter_reduce", self);
   bool ok = work && reduce_into(work, d, index, src, r, include_self) && tli_copy(self, work);
   tli_release(work);
@@ -269,7 +271,7 @@ static bool backward_prod(tl_Tensor *grad, tl_Tensor *self, int64_t dim, tl_Tens
   return out[1] != NULL;
 }
 
-/* Returns a * (b == c), with the comparison as numbers. */
+/* Returns a where b equals c, and 0 elsewhere. */
 static tl_Tensor *where_equal(tl_Tensor *a, tl_Tensor *b, tl_Tensor *c) {
   tl_Tensor *same = tlo_eq(b, c);
   tl_Tensor *result = same ? tlo_keep_where(a, same) : NULL;

@@ -1,5 +1,5 @@
--- Gather and scatter along one dimension. Indices count from 1; elements with the same destination
--- are combined in order, so that results do not depend on the number of threads.
+-- Gather and scatter along one dimension. Indices count from 1. Elements with the same destination
+-- are combined in order, so results do not depend on the number of threads.
 
 -- Reading -----------------------------------------------------------------------------------------
 
@@ -81,21 +81,23 @@ op {[[scatter_reduce_backward(Tensor grad_output, Tensor self, dim dim, Tensor i
       string reduce, bool include_self, Tensor result) -> (Tensor self, Tensor src)]],
     internal = true, composite = true}
 
--- Computes the gradient of a mean: it is divided among all elements with the same destination.
+-- Computes each element's gradient for a mean: the gradient divided by the number of elements with
+-- the same destination.
 op {[[scatter_mean_share(Tensor grad_output, dim dim, Tensor index, Tensor src, bool include_self)
       -> Tensor]],
     internal = true,
     expr = [[grad_output / clamp_min(scatter_add(full_like(grad_output, include_self), dim, index,
     ones_like(src)), 1)]]}
--- Computes the gradient of an extreme: it is divided among the elements that equal the extreme.
+-- Computes each element's gradient for a minimum or maximum: the gradient divided by the number of
+-- elements that equal the extreme value.
 op {[[scatter_extreme_share(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src,
       Tensor result) -> Tensor]],
     internal = true,
     expr = [[grad_output / scatter_add(to_dtype(eq(self, result), dtype(self)), dim, index,
     to_dtype(eq(src, gather(result, dim, index)), dtype(src)))]]}
--- Computes the gradient of a product, which is the product of the other elements. A zero is left
--- out of the product that gives its own gradient; if a destination has several zeros, all gradients
--- are 0.
+-- Computes the gradient for a product: each element's derivative is the product of the other
+-- elements. For the derivative of a zero, the zero is left out of the product. If several zeros
+-- have the same destination, all derivatives there are 0.
 op {[[scatter_prod_self(Tensor grad_output, Tensor self, dim dim, Tensor index, Tensor src,
       bool include_self) -> Tensor]],
     internal = true,

@@ -1,9 +1,9 @@
 /*
-** index.c - index_select, index_add ..., take, put and x[...]: an index tensor selects slices
-** along one dimension, or along several adjacent ones that count as one. Those dimensions are
-** called the "place"; the index's own dimensions replace them in the result. Kernels step
-** through a place by one stride; a tensor whose place has no single stride is copied in
-** row-major order first.
+** index.c - index_select, index_add ..., take, put and x[...]. An index tensor selects slices along
+** one dimension, or along several adjacent dimensions that are treated as one. These dimensions are
+** called the "place"; in the result the dimensions of the index replace them. Kernels step through
+** a place with one stride. If a place has no single stride, the tensor is first copied in row-major
+** order.
 */
 #include <string.h>
 
@@ -15,8 +15,8 @@
 typedef struct Place {
   int first, count;
   int64_t n;    /* positions */
-  int64_t step; /* number of elements between neighbours along the place */
-  bool even;    /* whether all neighbours are `step` apart */
+  int64_t step; /* stride between neighbours along the place, in elements */
+  bool even;    /* whether the place has this single stride */
 } Place;
 
 static Place place_of(const tl_Tensor *t, int first, int count) {
@@ -32,7 +32,8 @@ static Place place_of(const tl_Tensor *t, int first, int count) {
   return p;
 }
 
-/* Computes the sizes of t with the place's sizes replaced by index's; returns their number. */
+/* Computes the sizes of t, with the sizes of the place replaced by those of index. Returns how many
+** sizes there are. */
 static int replaced_sizes(const tl_Tensor *t, int first, int count, const tl_Tensor *index,
                           int64_t sizes[2 * TL_MAX_DIMS]) {
   int n = 0;
@@ -42,8 +43,8 @@ static int replaced_sizes(const tl_Tensor *t, int first, int count, const tl_Ten
   return n;
 }
 
-/* Describes an operand whose lines (rows of a kernel's loop) run along dimensions [first, first +
-** count); `sizes` receives the other sizes. */
+/* Describes an operand whose lines (the rows of a kernel's loop) run along dimensions [first, first
+** + count). `sizes` receives the sizes of all other dimensions. Returns their number. */
 static int operand_of(tl_Tensor *t, int first, int count, tli_Operand *o, int64_t *sizes) {
   int n = 0;
   *o = (tli_Operand){.tensor = t, .along = place_of(t, first, count).step};
@@ -55,8 +56,8 @@ static int operand_of(tl_Tensor *t, int first, int count, tli_Operand *o, int64_
   return n;
 }
 
-/* Describes the operands of a call between `whole`, which has the place, and `part`, which has
-** the dimensions of `at` instead; returns the number of other dimensions. */
+/* Describes the operands of a kernel call. `whole` has the dimensions of the place; in `part` the
+** dimensions of `at` replace them. Returns the number of all other dimensions. */
 static int operands_of(tl_Tensor *whole, tl_Tensor *part, tl_Tensor *at, int first, int count,
                        tli_Operand *of_whole, tli_Operand *of_part, tli_Operand *of_at,
                        int64_t *sizes) {
@@ -73,7 +74,8 @@ static tl_Tensor *make_even(tl_Tensor *t, int first, int count) {
 
 /* ---- reading ---- */
 
-/* Reads `whole`, which is even (Place), at positions `at` (int64, row-major). */
+/* Reads `whole` at the positions `at` (int64, row-major). The place in `whole` must have a single
+** stride. */
 static tl_Tensor *read_even(const char *op, tl_Tensor *whole, tl_Tensor *at, int first, int count) {
   int64_t sizes[2 * TL_MAX_DIMS];
   int ndim = replaced_sizes(whole, first, count, at, sizes);
@@ -111,8 +113,9 @@ tl_Tensor *tli_op_index_positions(tl_Tensor *self, tl_Tensor *index, int64_t fir
 
 /* ---- writing ---- */
 
-/* Combines self, which is even (Place), at the checked positions `at` with values. They have the
-** shape that reading would give. */
+/* Combines self with `values` at the positions `at`, which must have been checked. The place in
+** self must have a single stride. `values` must have the shape that reading at these positions
+** would give. */
 static bool write_even(tlk_Join join, tl_Tensor *self, tl_Tensor *at, tl_Tensor *values, int first,
                        int count) {
   tl_Tensor *part = make_even(values, first, at->ndim);
@@ -171,7 +174,7 @@ tl_Tensor *tli_op_index_positions_backward(tl_Tensor *grad_output, tl_Tensor *in
   return NULL;
 }
 
-/* Returns a tensor with a number in every element, which occupies one element of memory. */
+/* Returns a tensor in which all elements are one number, stored only once. */
 static tl_Tensor *everywhere(tl_Scalar value, const tl_Tensor *like, int ndim,
                              const int64_t *sizes) {
   static const int64_t strides[TL_MAX_DIMS];
@@ -195,7 +198,7 @@ tl_Tensor *tlo_put_positions_backward_self(tl_Tensor *grad_output, tl_Tensor *in
 
 /* ---- one index along dim ---- */
 
-/* Returns t, or a one-dimensional view of a tensor without dimensions. */
+/* Returns t, or a one-dimensional view of a 0-d tensor. */
 static tl_Tensor *with_dimension(tl_Tensor *t) {
   int64_t one = 1;
   return t->ndim ? tli_retain(t) : tli_alias(t, 1, &one, &one, t->offset);
@@ -217,12 +220,12 @@ tl_Tensor *tli_op_index_select(tl_Tensor *self, int64_t dim, tl_Tensor *index) {
   tl_Tensor *list = with_dimension(index);
   tl_Tensor *result = list ? tli_read_positions("index_select", self, list, d, 1) : NULL;
   tli_release(list);
-  /* with a 0-d self, the result has no dimensions either */
+  /* if self is 0-d, so is the result */
   if (result && self->ndim == 0) tli_set_geometry(result, 0, NULL, NULL);
   return result;
 }
 
-/* Checks that source has self's shape, except index's length along dim. */
+/* Checks that source has self's shape, except that its size along dim is the length of index. */
 static bool check_index_source(const char *op, const tl_Tensor *self, int dim,
                                const tl_Tensor *index, const tl_Tensor *source) {
   TL_TRY(check_list(op, index));
@@ -268,7 +271,7 @@ bool tli_op_index_copy_(tl_Tensor *self, int64_t dim, tl_Tensor *index, tl_Tenso
   return index_write("index_copy", TLK_JOIN_SET, self, dim, index, source);
 }
 
-/* Computes the sizes of self with index's length along dim. */
+/* Computes the sizes of self, with the length of index as the size along dim. */
 static void listed_sizes(const tl_Tensor *self, int dim, const tl_Tensor *index, int64_t *sizes) {
   for (int d = 0; d < self->ndim; d++) sizes[d] = d == dim ? index->numel : self->sizes[d];
 }
@@ -297,7 +300,7 @@ tl_Tensor *tlo_index_fill_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *index,
   tli_Chain c = {0};
   tl_Tensor *cast = chain_to(&c, value, (tl_DType)self->dtype);
   tl_Tensor *none = TLI_STEP(&c, tlo_zeros_like(self, TL_BOOL, TLI_NODEVICE, NULL));
-  /* the gradient passes through a mask, so that a repeated position counts once */
+  /* the gradient flows through a mask, so a repeated position counts only once */
   tl_Tensor *mask = TLI_STEP(&c, tlo_index_fill(none, dim, index, tli_bool(true)));
   return tli_chain_end(&c, TLI_STEP(&c, tlo_masked_fill(self, mask, cast)));
 }
@@ -335,7 +338,7 @@ tl_Tensor *tlo_take(tl_Tensor *self, tl_Tensor *index) {
   return result;
 }
 
-/* Writes source to the flat positions `at` of self, which is row-major. */
+/* Writes source to the flat positions `at` in self, which is row-major. */
 static bool put_row(tl_Tensor *self, tl_Tensor *at, tl_Tensor *source, bool accumulate) {
   int64_t one = 1;
   tl_Tensor *row = tli_alias(self, 1, &self->numel, &one, self->offset);
@@ -423,7 +426,8 @@ tl_Tensor *tlo_take_along_dim(tl_Tensor *self, tl_Tensor *indices, int64_t dim) 
 
 /* ---- unravel_index ---- */
 
-/* Returns (positions / step) mod size, counted from 1: the positions along one dimension. */
+/* Returns (from_zero / step) mod size, plus 1. These are the positions, counted from 1, along one
+** dimension. */
 static tl_Tensor *unravelled(tl_Tensor *from_zero, int64_t step, int64_t size) {
   tli_Chain c = {0};
   tl_Tensor *steps = chain_with_int(&c, tlo_floor_divide, from_zero, step);
@@ -442,7 +446,8 @@ bool tlo_unravel_index(tl_Tensor *indices, tl_Ints shape, tl_Tensors *out) {
   bool ok = from_zero || tli_fail_about("unravel_index: indices");
   int64_t step = numel;
   for (int64_t d = 0; ok && d < list.n; d++) {
-    int64_t size = shape.v[d] > 0 ? shape.v[d] : 1; /* an empty shape has no valid positions */
+    /* an empty shape has no valid positions; 1 avoids a division by 0 */
+    int64_t size = shape.v[d] > 0 ? shape.v[d] : 1;
     step = step > 0 ? step / size : 1;
     list.v[d] = unravelled(from_zero, step, size);
     ok = list.v[d] != NULL;
@@ -456,8 +461,8 @@ bool tlo_unravel_index(tl_Tensor *indices, tl_Ints shape, tl_Tensors *out) {
 
 /* ---- x[...] ---- */
 
-/* An index list after evaluation: the tensor with the indexed dimensions adjacent, starting at
-** `first`, and one tensor of positions in them. */
+/* An evaluated list of indices. In `tensor` the indexed dimensions are adjacent and begin at
+** `first`; `positions` selects from these dimensions as if they were one. */
 typedef struct Selection {
   tl_Tensor *tensor;    /* self or a view of self (owned) */
   tl_Tensor *positions; /* owned */
@@ -469,7 +474,7 @@ static void selection_drop(Selection *s) {
   tli_release(s->positions);
 }
 
-/* One entry for each dimension of `tensor`; owned, NULL selects the whole dimension. */
+/* One entry for each dimension of `tensor` (owned). NULL selects the whole dimension. */
 typedef struct Entries {
   tl_Tensor *tensor; /* owned */
   int n;
@@ -491,9 +496,9 @@ static bool check_mask_fits(const tl_Tensor *mask, const tl_Tensor *t, int first
   return true;
 }
 
-/* Replaces a mask by the positions of its true elements in each dimension. */
+/* Adds the entries for a mask: the positions of its true elements in each of its dimensions. */
 static bool add_mask(Entries *e, tl_Tensor *mask) {
-  if (mask->ndim == 0) { /* a 0-d mask indexes a dimension of size 1 that is added for it */
+  if (mask->ndim == 0) { /* a 0-d mask indexes a new dimension of size 1 */
     tl_Tensor *wider = tlo_unsqueeze(e->tensor, e->n);
     if (wider == NULL) return false;
     tli_release(e->tensor);
@@ -506,7 +511,7 @@ static bool add_mask(Entries *e, tl_Tensor *mask) {
   TL_TRY(check_mask_fits(mask, e->tensor, e->n));
   tl_Tensor *rows = tlo_nonzero(mask, false);
   if (rows && mask->ndim == 0) {
-    /* a mask without dimensions gives a tensor (n, 0): position 1 is selected once or never */
+    /* for a 0-d mask, nonzero has shape (n, 0) with n = 0 or 1; make n entries of position 1 */
     int64_t n = rows->sizes[0];
     tli_release(rows);
     rows = tli_empty(TL_I64, tli_device(mask), 2, (int64_t[]){n, 1});
@@ -530,7 +535,8 @@ static bool add_entry(Entries *e, tl_Tensor *index) {
   return true;
 }
 
-/* Returns whether the given entries are adjacent; finds the first one and their number. */
+/* Returns whether the dimensions that have an index are adjacent. *first receives the first of
+** them, *count their number. */
 static bool side_by_side(const Entries *e, int *first, int *count) {
   int last = -1;
   *count = 0;
@@ -542,7 +548,7 @@ static bool side_by_side(const Entries *e, int *first, int *count) {
   return *count == 0 || last - *first + 1 == *count;
 }
 
-/* Moves the indexed dimensions to the front. */
+/* Moves the dimensions that have an index to the front. */
 static bool bring_forward(Entries *e) {
   int64_t order[TL_MAX_DIMS];
   tl_Tensor *v[TL_MAX_DIMS] = {NULL};
@@ -564,8 +570,8 @@ static bool bring_forward(Entries *e) {
   return true;
 }
 
-/* Combines the broadcast positions of `count` dimensions to positions in their flattened
-** dimension. */
+/* Combines the positions in `count` dimensions, which are broadcast, into positions in the
+** dimension that results from flattening these dimensions. */
 static tl_Tensor *join_entries(const Entries *e, int first, int count) {
   tl_Tensor *joined = tli_retain(e->v[first]);
   for (int d = first + 1; joined && d < first + count; d++) {
@@ -576,8 +582,8 @@ static tl_Tensor *join_entries(const Entries *e, int first, int count) {
   return joined;
 }
 
-/* Selects the elements at which a single mask is true, by their positions in the flattened
-** tensor. */
+/* Selects the elements at which a single mask is true. The positions refer to the flattened
+** dimensions. */
 static bool select_masked(tl_Tensor *self, tl_Tensor *mask, Selection *s) {
   *s = (Selection){NULL, NULL, 0, mask->ndim};
   TL_TRY(check_mask_fits(mask, self, 0));
@@ -612,7 +618,8 @@ static bool select_entries(tl_Tensor *self, tl_Tensors indices, Selection *s) {
   return ok;
 }
 
-/* Copies indices from the CPU to self's device, in a list that is then `owned`. */
+/* Copies indices from the CPU to self's device if necessary. In this case *indices and *owned
+** receive the same new list, and the caller frees *owned. */
 static bool bring_indices(const tl_Tensor *self, tl_Tensors *indices, tl_Tensors *owned) {
   tl_Device device = tli_device(self);
   bool there = true;
@@ -648,7 +655,8 @@ tl_Tensor *tli_op_index(tl_Tensor *self, tl_Tensors indices) {
   return result;
 }
 
-/* Returns whether a mask over all of self is filled with one number, which needs no positions. */
+/* Returns whether the call fills a mask of self's shape with one number. This needs no
+** positions. */
 static bool fills(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool accumulate) {
   return indices.n == 1 && !accumulate && values->numel == 1 && indices.v[0] &&
          indices.v[0]->dtype == TL_BOOL && tli_same_sizes(indices.v[0], self) && self->ndim > 0;
@@ -661,12 +669,12 @@ static bool fill_masked(tl_Tensor *self, tl_Tensor *mask, tl_Tensor *values) {
   return ok;
 }
 
-/* Returns values in self's dtype with the shape that reading would give. */
+/* Returns `values` in self's dtype, expanded to the shape that reading would give. */
 static tl_Tensor *fitted(const Selection *s, tl_Tensor *values) {
   int64_t sizes[2 * TL_MAX_DIMS];
   int ndim = replaced_sizes(s->tensor, s->first, s->count, s->positions, sizes);
   tl_Tensor *t[2] = {NULL}, *result = NULL;
-  /* skips extra leading dimensions of size 1 of the values */
+  /* leading dimensions of size 1 that the destination lacks are skipped */
   int skip = 0;
   while (values->ndim - skip > ndim && values->sizes[skip] == 1) skip++;
   if (!tli_expandable(values->ndim - skip, values->sizes + skip, ndim, sizes))
@@ -697,7 +705,8 @@ static bool put(tl_Tensor *self, tl_Tensors indices, tl_Tensor *values, bool acc
   return ok;
 }
 
-/* Copies values to self's device; values without dimensions may come from the CPU. */
+/* Returns `values` on self's device. Only numbers and 0-d CPU tensors are copied from another
+** device. */
 static tl_Tensor *bring_values(const tl_Tensor *self, tl_Tensor *values) {
   TL_TRY_NULL(tli_check_complex_values("index_put", values, (tl_DType)self->dtype));
   tl_Device device = tli_device(self);
@@ -714,8 +723,8 @@ static bool is_mask(const tl_Tensor *index) {
   return index && index->dtype == TL_BOOL && index->ndim > 0;
 }
 
-/* Returns the number of elements that a mask without values must select so that `values` fit, if
-** there is such a number. `end` is the first dimension of self after those of the mask. */
+/* Returns how many elements a mask of a meta tensor is assumed to select. If possible, the number
+** makes `values` fit. `end` is the first dimension of self behind the dimensions of the mask. */
 static int64_t selected_by(const tl_Tensor *mask, const tl_Tensor *self, tl_Tensors indices,
                            int end, const tl_Tensor *values) {
   int used = 0;
@@ -725,8 +734,8 @@ static int64_t selected_by(const tl_Tensor *mask, const tl_Tensor *self, tl_Tens
   return n < mask->numel ? n : mask->numel;
 }
 
-/* Replaces the masks of meta tensors by as many positions as fit the shape of `values`, in a list
-** that is then `owned`. */
+/* Replaces the masks of meta tensors by positions. Their number is chosen to fit the shape of
+** `values`. *indices and *owned receive the same new list, and the caller frees *owned. */
 static bool assume_masks(const tl_Tensor *self, tl_Tensors *indices, const tl_Tensor *values,
                          tl_Tensors *owned) {
   tl_Tensors list = tli_tensors_new(TL_MAX_DIMS);

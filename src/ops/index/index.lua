@@ -1,5 +1,5 @@
--- Reading and writing by index. Index tensors hold positions counted from 1; elements with the same
--- destination are combined in order, so that results do not depend on the number of threads.
+-- Reading and writing by index. Positions in index tensors count from 1. Elements with the same
+-- destination are combined in order, so results do not depend on the number of threads.
 
 op {"index_select(Tensor self, dim dim, Tensor index) -> Tensor",
     doc = "Returns a copy of the positions along dim that index, a vector, lists.",
@@ -29,8 +29,8 @@ op {"unravel_index(Tensor indices, int[] shape) -> Tensor[]",
     given shape; returns a list with one tensor per dimension.]],
     composite = true, nondiff = "positions", examples = {"I(12, 5), {3, 4}", "I(6, 2, 2), 6"}}
 
--- Implements x[...]: there is one tensor of positions, or a mask, for each dimension; missing
--- entries select whole dimensions.
+-- Implements x[...]. Each dimension has a tensor of positions, a mask that covers one or more
+-- dimensions, or no entry. A missing entry selects the whole dimension.
 op {"index(Tensor self, Tensor[] indices) -> Tensor", internal = true, composite = true,
     hooked = true, waits = "the true elements of masks are counted"}
 op {"index_positions(Tensor self, Tensor index, dim first, int count) -> Tensor",

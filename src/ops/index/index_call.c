@@ -19,7 +19,8 @@ bool tli_check_index(const char *op, const char *argument, const tl_Tensor *inde
 tl_Tensor *tli_wrap_index(const char *op, const char *argument, tl_Tensor *index, int64_t size) {
   tl_Tensor *at = tli_index_int64(op, index);
   if (at == NULL || at->numel == 0) return at;
-  /* usually no position is negative; on a device this check would have to wait */
+  /* usually no position is negative, and then `at` needs no conversion; on a device this first
+  ** check would have to wait */
   if (tli_device(at).type == TL_CPU && tli_check_index(op, argument, at, size, false)) return at;
   tl_Tensor *plain =
       tli_check_index(op, argument, at, size, true) ? tlo_unwrap_position(at, tli_int(size)) : NULL;
@@ -32,7 +33,7 @@ tl_Tensor *tli_unaliased(tl_Tensor *t, const tl_Tensor *written) {
   return tli_clone_for("scatter", t);
 }
 
-/* Converts the operands to the kernels' form. */
+/* Converts the operands to the form that the kernels take. */
 static void lines_of(tlk_IndexCall *lines, const tli_Operand operands[3], int ndim,
                      const int64_t *sizes, int64_t count, int64_t n) {
   tl_Tensor parts[3], *args[3];

@@ -9,7 +9,7 @@ static bool check_mask(const char *op, const tl_Tensor *mask) {
                   tl_dtype_name((tl_DType)mask->dtype));
 }
 
-/* Returns the value in self's dtype, without dimensions; a number may be on the CPU. */
+/* Returns the fill value as a 0-d tensor of self's dtype. A number may stay on the CPU. */
 static tl_Tensor *fill_value(const tl_Tensor *self, tl_Tensor *mask, tl_Tensor *value) {
   TL_TRY_NULL(check_mask("masked_fill", mask));
   if (value->ndim != 0)
@@ -37,7 +37,7 @@ bool tlo_masked_fill_(tl_Tensor *self, tl_Tensor *mask, tl_Tensor *value) {
   return ok;
 }
 
-/* Returns the flat positions of the true elements of mask, broadcast to a shape. */
+/* Broadcasts `mask` to a shape and returns the flat positions of its true elements. */
 static tl_Tensor *true_positions(const char *op, tl_Tensor *mask, int ndim, const int64_t *sizes) {
   TL_TRY_NULL(check_mask(op, mask));
   tl_Tensor *t[3] = {NULL}, *result = NULL;
@@ -61,8 +61,8 @@ tl_Tensor *tlo_masked_select(tl_Tensor *self, tl_Tensor *mask) {
   return result;
 }
 
-/* Returns the list of positions for a meta mask, whose elements are unknown: as many positions as
-** the mask may select at most. */
+/* Returns uninitialised positions for a mask on the meta device. The elements of the mask are
+** unknown, so there are as many positions as the mask could select at most. */
 static tl_Tensor *guessed_positions(const tl_Tensor *self, const tl_Tensor *source) {
   int64_t n = self->numel < source->numel ? self->numel : source->numel;
   return tli_empty(TL_I64, tli_device(self), 1, &n);

@@ -4,7 +4,7 @@
 #include "ops/chain.h"
 
 tl_Tensor *tli_op_nonzero(tl_Tensor *self, bool as_tuple) {
-  (void)as_tuple; /* this overload is chosen only if as_tuple is false */
+  (void)as_tuple; /* the overload is selected by as_tuple = false, so its value is known */
   int64_t count = 0;
   tl_Tensor *in = tli_contiguous_as(self, (tl_DType)self->dtype);
   bool ok = in && tli_count_true(in, &count);
@@ -18,7 +18,7 @@ tl_Tensor *tli_op_nonzero(tl_Tensor *self, bool as_tuple) {
   return out;
 }
 
-/* Returns the columns of nonzero; a tensor without dimensions counts as a vector of one element. */
+/* Returns the columns of nonzero's result. A 0-d tensor counts as a vector of one element. */
 bool tlo_nonzero_tuple(tl_Tensor *self, bool as_tuple, tl_Tensors *out) {
   (void)as_tuple;
   *out = (tl_Tensors){0, NULL};

@@ -1,12 +1,12 @@
 /*
-** eigen.c - singular values, and eigenvalues of symmetric and of general matrices.
+** eigen.c - singular value decompositions, and eigenvalues of symmetric and of general matrices.
 */
 #include "ops/linalg/lapack.h"
 
 static const char stuck[] = "has not converged (does it hold NaN?)";
 
-/* Returns whether a device's Jacobi rotations have failed to converge. LAPACK on the CPU, which
-** uses another algorithm, may then succeed. */
+/* Returns whether the device's Jacobi rotations failed to converge. In this case LAPACK on the CPU,
+** which uses another algorithm, may still succeed. */
 static bool may_converge_here(const tl_Tensor *A) {
   return tli_device(A).type != TL_CPU && tl_error_kind() == TL_EARG;
 }
@@ -34,7 +34,7 @@ bool tli_lapack_svd(const char *op, tl_Tensor *A, char job, tl_Tensor **out) {
   out[1] = out[0] ? tli_lapack_empty(A, &b, tli_real_dtype(dtype), 1, b.k, 0) : NULL;
   out[2] = out[1] ? tli_lapack_empty(A, &b, dtype, 2, b.n, nv) : NULL;
   bool ok = out[2] != NULL, again = false;
-  if (ok && b.k == 0) { /* without singular values, both orthogonal factors are identities */
+  if (ok && b.k == 0) { /* there are no singular values, so U and Vh are identity matrices */
     ok = job != 'A' || (tli_lapack_identity(out[0]) && tli_lapack_identity(out[2]));
   } else if (ok && b.count > 0) {
     ok = lib->gesdd(tli_lapack_context(A), dtype, job, b.count, b.m, b.n, tli_data(a),

@@ -1,4 +1,5 @@
--- Singular values, and eigenvalues of symmetric and of general matrices. See linalg.lua.
+-- Singular value decompositions, and eigenvalues of symmetric and of general matrices. See
+-- linalg.lua.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"

@@ -20,7 +20,8 @@ static bool check_reflectors(const tl_Tensor *A, const tl_Tensor *tau) {
                   tl_dtype_name((tl_DType)tau->dtype), tli_sizes_str(tau));
 }
 
-/* Returns Q - tau v (v^H Q), where v and tau are the i-th columns. */
+/* Applies the i-th reflection: returns Q - tau v (v^H Q), where v and tau are the i-th columns of V
+** and of `tau`. */
 static tl_Tensor *reflected(tl_Tensor *Q, tl_Tensor *V, tl_Tensor *tau, int64_t i) {
   tli_Chain c = {0};
   tl_Tensor *v = chain_slice(&c, V, -1, i, i + 1);
@@ -29,7 +30,7 @@ static tl_Tensor *reflected(tl_Tensor *Q, tl_Tensor *V, tl_Tensor *tau, int64_t 
   return tli_chain_end(&c, chain_sub(&c, Q, chain_matmul(&c, scaled, shares)));
 }
 
-/* Returns the vectors v1 ... vk as columns (..., m, k). */
+/* Returns the reflection vectors v1 ... vk as columns (..., m, k). */
 static tl_Tensor *reflectors(tli_Chain *c, tl_Tensor *A, int64_t k) {
   tl_Tensor *below = chain_tril(c, chain_slice(c, A, -1, 0, k), -1);
   tl_Tensor *ones =
@@ -37,8 +38,8 @@ static tl_Tensor *reflectors(tli_Chain *c, tl_Tensor *A, int64_t k) {
   return chain_add(c, below, ones);
 }
 
-/* Returns whether a device's library computes the product in one call: no graph is recorded, and
-** there are reflections and elements. */
+/* Returns whether the device's library can compute the product in one call. This requires that no
+** history is recorded and that neither operand is empty. */
 static bool is_for_library(tl_Tensor *A, tl_Tensor *tau) {
   tl_Device device = tli_device(A);
   return device.type != TL_CPU && (A->dtype == TL_F32 || A->dtype == TL_F64) && tau->numel > 0 &&
@@ -80,11 +81,12 @@ static bool check_ormqr(const tl_Tensor *A, const tl_Tensor *tau, const tl_Tenso
                           tl_dtype_name((tl_DType)other->dtype), tli_sizes_str(other));
 }
 
-/* Multiplies by Q = H1 H2 ... Hk, where Hi^H has the conjugate tau; C Q = (Q^H C^H)^H. */
+/* Multiplies by Q = H1 H2 ... Hk or by its adjoint. Hi^H is Hi with the conjugate of tau. A product
+** from the right is computed as C Q = (Q^H C^H)^H. */
 tl_Tensor *tlo_ormqr(tl_Tensor *self, tl_Tensor *tau, tl_Tensor *other, bool left, bool transpose) {
   TL_TRY_NULL(check_ormqr(self, tau, other, left));
   int64_t k = tau->sizes[tau->ndim - 1];
-  bool forward = left == transpose; /* whether Q^H is applied, with the first reflection first */
+  bool forward = left == transpose; /* the first reflection is applied first, which computes Q^H */
   tli_Chain c = {0};
   tl_Tensor *V = reflectors(&c, self, k), *scales = chain_unsqueeze(&c, tau, -2);
   if (forward) scales = chain_conj(&c, scales);

@@ -1,7 +1,7 @@
 /*
 ** lapack.c - Cholesky, L D L^T and LU factorizations: checks, column-major copies, calls of the
-** back end's LAPACK, and results as views of its output. A column-major copy is a row-major copy of
-** the transpose.
+** back end's LAPACK, and results as views of LAPACK's output. A column-major copy of a matrix is a
+** row-major copy of its transpose.
 */
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@ const tlk_Lapack *tli_lapack_of(const char *op, const tl_Tensor *t) {
   return table;
 }
 
-/* Returns whether a loop on the host computes determinants from factors. */
+/* Returns whether the determinants are computed from the factors by a loop on the host. */
 static bool by_loop(const tl_Tensor *t) {
   return tli_device(t).type == TL_CPU && !tli_is_complex((tl_DType)t->dtype);
 }
@@ -42,7 +42,7 @@ bool tli_lapack_matrices(const char *op, const tl_Tensor *t, bool square, tli_Ma
   return true;
 }
 
-/* Returns a new tensor (batch..., sizes...). */
+/* Returns a new tensor with b's batch dimensions, followed by one or two sizes. */
 tl_Tensor *tli_lapack_empty(const tl_Tensor *like, const tli_Matrices *b, tl_DType dtype, int ndim,
                             int64_t size1, int64_t size2) {
   int64_t sizes[TL_MAX_DIMS];
@@ -63,7 +63,8 @@ tl_Tensor *tli_lapack_swapped(const tl_Tensor *t) {
   return tli_alias(t, t->ndim, sizes, strides, t->offset);
 }
 
-/* Returns a column-major copy, stored as the row-major tensor of the transposes. */
+/* Returns a column-major copy of the matrices. It is stored as a row-major tensor of their
+** transposes. */
 tl_Tensor *tli_lapack_columns(const tl_Tensor *t) {
   tl_Tensor *view = tli_lapack_swapped(t);
   tl_Tensor *copy =
@@ -73,7 +74,7 @@ tl_Tensor *tli_lapack_columns(const tl_Tensor *t) {
   return copy;
 }
 
-/* Converts a column-major result to the matrix that it represents. Steals the result. */
+/* Converts a column-major result to a tensor of the matrices. Steals the argument. */
 tl_Tensor *tli_lapack_rows(tl_Tensor *steals) {
   tl_Tensor *view = steals ? tli_lapack_swapped(steals) : NULL;
   tli_release(steals);
@@ -82,7 +83,7 @@ tl_Tensor *tli_lapack_rows(tl_Tensor *steals) {
 
 bool tli_infos_fine(const int *info, int64_t n, const char *op, const char *what) {
   for (int64_t b = 0; b < n; b++) {
-    if (info[b] == 0) continue; /* a negative info means that LAPACK itself has found NaN */
+    if (info[b] == 0) continue; /* info is negative for a matrix in which LAPACK has found NaN */
     if (n > 1) return tli_fail(TL_EARG, "%s: matrix " TLI_POS " of the batch %s", op, b, what);
     return tli_fail(TL_EARG, "%s: the matrix %s", op, what);
   }
@@ -96,7 +97,7 @@ bool tli_lapack_finite(const char *op, tl_Tensor *t) {
   return finite || tli_fail(TL_EARG, "%s: expected finite numbers, got NaN or infinity", op);
 }
 
-/* Returns one info for each matrix, initially 0. */
+/* Returns a tensor with one info for each matrix, all initially 0. */
 tl_Tensor *tli_lapack_info(const tl_Tensor *A, const tli_Matrices *b) {
   tl_Tensor *info = tli_empty(TL_I32, tli_device(A), b->nbatch, A->sizes);
   if (info && !tli_fill(info, tli_int(0))) tli_release(info), info = NULL;
@@ -159,8 +160,8 @@ bool tli_op_ldl_factor_info(tl_Tensor *A, bool hermitian, tl_Tensor **out) {
   return false;
 }
 
-/* Checks that sytrs accepts the pivots: rows from 1 to n, and the same negative row twice for a
-** block of size 2. */
+/* Checks that the pivots are valid for sytrs: each is a row from 1 to n, or both entries of a 2 x 2
+** block have the same negative row. */
 static bool check_blocks(const char *op, const tl_Tensor *order, int64_t count, int n) {
   const int *pivots = tli_data(order);
   if (!tli_has_values(order)) return true;
@@ -200,7 +201,7 @@ tl_Tensor *tli_op_ldl_solved(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B, boo
 
 /* ---- LU and solving by it ---- */
 
-/* Computes the LU factorization of self: out receives the factors (column-major), pivots and
+/* Computes the LU factorization of self. `out` receives the factors (column-major), the pivots and
 ** info. */
 static bool factor(const char *op, tl_Tensor *self, const tli_Matrices *b, tl_Tensor **out) {
   const tlk_Lapack *lib = tli_lapack_of(op, self);
@@ -229,8 +230,8 @@ bool tli_op_lu_factor_info(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   return false;
 }
 
-/* Replaces x (column-major), which holds the right side, by the solution of A x = b. For singular
-** matrices the solution is NaN or infinite. */
+/* Solves A x = b for each matrix. x (column-major) holds the right-hand side and is overwritten
+** with the solution. If a matrix is singular, its solution contains NaN or infinity. */
 static bool solve_columns(const char *op, tl_Tensor *A, const tli_Matrices *b, tl_Tensor *x,
                           int nrhs, tl_Tensor **info) {
   tl_Tensor *lu[3];
@@ -244,7 +245,8 @@ static bool solve_columns(const char *op, tl_Tensor *A, const tli_Matrices *b, t
   return ok;
 }
 
-/* Returns the solution and the factors, or neither after a failure. Steals x. */
+/* Finishes a solve: converts x to rows and stores it in out[0]. After a failure releases both
+** results. Steals x. */
 static bool solved(bool ok, tl_Tensor *x, tl_Tensor **out) {
   out[0] = tli_lapack_rows(x);
   if (ok && out[0]) return true;
@@ -261,7 +263,7 @@ bool tli_op_solve_info(tl_Tensor *A, tl_Tensor *B, tl_Tensor **out) {
   return solved(ok, x, out);
 }
 
-/* Sets t, a dense batch of square matrices, to identities. */
+/* Sets t, a dense batch of square matrices, to identity matrices. */
 bool tli_lapack_identity(tl_Tensor *t) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   int last = t->ndim - 2;
@@ -284,7 +286,8 @@ bool tli_op_inv_info(tl_Tensor *A, tl_Tensor **out) {
   return solved(ok, x, out);
 }
 
-/* Computes sign and logarithm of |det| from the factors of one matrix. */
+/* Computes the sign of a determinant and the logarithm of its magnitude from the LU factors of one
+** matrix. */
 static void log_det(const tl_Tensor *lu, const int *pivots, int n, int64_t offset, double *sign,
                     double *log_abs) {
   *sign = 1;
@@ -307,8 +310,8 @@ static void store_number(tl_Tensor *t, int64_t i, double value) {
     ((double *)tli_data(t))[i] = value;
 }
 
-/* Computes log_dets by operators, for a batch that is not on the CPU or complex. Each exchange of two rows flips the sign of
-** a determinant. */
+/* Computes log_dets by operators, for batches that are complex or not on the CPU. Each exchange of
+** two rows flips the sign of a determinant. */
 static bool log_dets_by_operators(tl_Tensor *lu, tl_Tensor *pivots, tl_Tensor **out) {
   tl_Ints last = {1, (int64_t[]){-1}};
   tl_Scalar one = tli_int(1), end = tli_int(lu->sizes[lu->ndim - 1] + 1);
@@ -377,7 +380,8 @@ tl_Tensor *tli_op_det(tl_Tensor *A) {
   return parts[0];
 }
 
-/* Computes the order of the rows after k exchanges of row i with row pivot[i], counted from 1. */
+/* Computes the order of the rows after k exchanges. Exchange i swaps row i with row pivot[i], which
+** counts from 1. */
 static bool exchange(const int *pivot, int64_t k, int64_t m, int64_t *order) {
   for (int64_t i = 0; i < m; i++) order[i] = i;
   for (int64_t i = 0; i < k; i++) {

@@ -1,5 +1,6 @@
--- Cholesky, L D L^T and LU factorizations by the back end's LAPACK, and solutions of systems from
--- them; most are internal. QR is in qr.lua, singular values and eigenvalues in eigen.lua.
+-- Cholesky, L D L^T and LU factorizations by the back end's LAPACK, and solving linear systems with
+-- them. Most of these operators are internal. QR is in qr.lua, singular values and eigenvalues are
+-- in eigen.lua.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"
@@ -8,7 +9,7 @@ local function linalg(entry)
    op(entry)
 end
 
--- Declares an operator that runs on any device with LAPACK's routines.
+-- Declares an operator that runs on all devices that have LAPACK routines.
 local function anywhere(entry)
    entry.device_lapack = true
    linalg(entry)
@@ -17,7 +18,7 @@ end
 anywhere {"cholesky_info(Tensor A) -> (Tensor L, Tensor info)",
     name = "cholesky", node = "LinalgCholeskyEx", internal = true,
     grad = {A = "cholesky_backward(grad_L, L)"}}
--- As in PyTorch, the gradient of L is that of L L^T with respect to all elements of L.
+-- As in PyTorch, the gradient of L is the gradient of L L^T with respect to all elements of L.
 anywhere {"cholesky_solved(Tensor B, Tensor L_, bool upper) -> Tensor",
     name = "cholesky_solve", node = "CholeskySolve", internal = true,
     grad = {["B, L_"] = "cholesky_solve_backward(grad, L_, result, upper)"}}

@@ -15,8 +15,8 @@ static tl_Tensor *squares_of(tl_Tensor *t) {
   return squares;
 }
 
-/* Copies B's columns to a column-major matrix of max(m, n) rows, with at least one column,
-** because gelsd requires one. */
+/* Copies the columns of B to a column-major matrix with max(m, n) rows and at least one column, as
+** gelsd requires. */
 static tl_Tensor *padded_columns(const tl_Tensor *B, const tli_Matrices *b, int64_t nrhs) {
   int64_t ld = b->m > b->n ? b->m : b->n;
   tl_Tensor *x = tli_lapack_empty(B, b, (tl_DType)B->dtype, 2, nrhs > 0 ? nrhs : 1, ld);
@@ -32,7 +32,7 @@ static tl_Tensor *padded_columns(const tl_Tensor *B, const tli_Matrices *b, int6
   return x;
 }
 
-/* Returns rows [begin, end) of gelsd's output as a matrix (end - begin, nrhs). */
+/* Returns rows [begin, end) of gelsd's output as a matrix of shape (end - begin, nrhs). */
 static tl_Tensor *padded_rows(const tl_Tensor *x, int64_t begin, int64_t end, int64_t nrhs) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS], ld = x->sizes[x->ndim - 1];
   for (int d = 0; d < x->ndim; d++) sizes[d] = x->sizes[d], strides[d] = x->strides[d];
@@ -57,8 +57,8 @@ static tl_Tensor *lstsq_residuals(const tl_Tensor *x, const tli_Matrices *b, int
   return sums;
 }
 
-/* Computes the result of gelsd on a device without that routine: the least-norm solution, from the
-** singular values above rcond times the largest one. */
+/* Computes the same result as gelsd, for devices without gelsd: the least-norm solution. Only
+** singular values that exceed rcond times the largest one are used. */
 static bool least_squares_there(tl_Tensor *A, tl_Tensor *B, const tli_Matrices *b, double rcond,
                                 tl_Tensor **out) {
   tl_Tensor *usv[3];
@@ -87,7 +87,7 @@ static bool least_squares_there(tl_Tensor *A, tl_Tensor *B, const tli_Matrices *
   return ok;
 }
 
-/* LAPACK's integer results: one or more for each matrix. */
+/* Integer results of LAPACK: one or more for each matrix. */
 typedef struct Infos {
   int *v;
   int64_t n;

@@ -1,7 +1,7 @@
 /*
-** linalg.c - torch.linalg: derivatives of the factorizations, and operators composed of them. In
-** this file's formulas, X^T is the transpose of the last two dimensions, and X^H that of the
-** conjugate, which for real numbers is the same.
+** linalg.c - torch.linalg: derivatives of the factorizations, and operators that are composed of
+** factorizations. In the formulas of this file, X^T is the transpose of the last two dimensions,
+** and X^H is the conjugate transpose.
 */
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "ops/linalg/lapack.h"
 #include "ops/linalg/linalg.h"
 
-/* Scales the columns (or rows) of a by s. */
+/* by_columns scales the columns of a by s, by_rows scales the rows. */
 static tl_Tensor *by_columns(tli_Chain *c, tl_Tensor *a, tl_Tensor *s) {
   return chain_mul(c, a, chain_unsqueeze(c, s, -2));
 }
@@ -40,15 +40,16 @@ static bool same_batch(tli_Chain *c, const char *op, tl_Tensor **a, tl_Tensor **
   return !c->failed;
 }
 
-/* Checks the operands of A x = B and gives both the same batch sizes; a B of vectors becomes a
-** batch of columns. */
+/* Checks the operands of A x = B and broadcasts their batch dimensions. If B holds vectors,
+** *vectors becomes true and with `left` the vectors become matrices of one column. */
 static bool system_of(tli_Chain *c, const char *op, bool left, tl_Tensor **a, tl_Tensor **b,
                       bool *vectors) {
   TL_TRY(check_square(op, *a));
   if ((*a)->dtype != (*b)->dtype)
     return tli_fail(TL_EDTYPE, "%s: expected A and B of one dtype, got %s and %s", op,
                     tl_dtype_name((tl_DType)(*a)->dtype), tl_dtype_name((tl_DType)(*b)->dtype));
-  /* B is a batch of vectors if it has one dimension less than A, and A's batch sizes */
+  /* B holds vectors if it has one dimension, or if its shape is that of A without the last
+  ** dimension */
   *vectors = (*b)->ndim == 1;
   if ((*b)->ndim == (*a)->ndim - 1 && (*b)->ndim > 1) {
     *vectors = true;
@@ -86,20 +87,19 @@ tl_Tensor *tlo_cholesky(tl_Tensor *A, bool upper) {
   return out[0];
 }
 
-/* Returns X with L^T X = B or L X = B. */
+/* Returns the solution X of a triangular system: a X = b, or a^T X = b with `transpose`. */
 static tl_Tensor *triangular(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, bool upper, bool transpose,
                              bool unit) {
   return TLI_STEP(c, tlo_triangular(a, b, upper, transpose, unit));
 }
 
-/* Copies the conjugates of the strict lower triangle to the upper one. */
+/* Copies the conjugate of the strict lower triangle to the upper triangle. */
 static tl_Tensor *symmetric_lower(tli_Chain *c, tl_Tensor *m) {
   return chain_add(c, chain_tril(c, m, 0), chain_h(c, chain_tril(c, m, -1)));
 }
 
-/* Computes the gradient of the Cholesky factor.
-** With P the lower triangle of L^H G and its diagonal halved, the gradient is L^-H (P + P^H) L^-1 /
-** 2. */
+/* Computes the gradient of the Cholesky factor. P is the lower triangle of L^H G with its diagonal
+** halved; the gradient is L^-H (P + P^H) L^-1 / 2. */
 tl_Tensor *tlo_cholesky_backward(tl_Tensor *grad, tl_Tensor *L) {
   tli_Chain c = {0};
   tl_Tensor *p = chain_tril(&c, chain_matmul(&c, chain_h(&c, L), chain_tril(&c, grad, 0)), 0);
@@ -120,9 +120,8 @@ tl_Tensor *tlo_cholesky_solve(tl_Tensor *B, tl_Tensor *L, bool upper) {
   return tli_chain_end(&c, x);
 }
 
-/* Computes the gradients of cholesky_solve.
-** With A = L L^H, gA = -gB X^H and S = gA + gA^H, the gradient of L is S L; that of U in U^H U is U
-** S. */
+/* Computes the gradients of cholesky_solve. Let gA = -gB X^H and S = gA + gA^H. If A = L L^H, the
+** gradient of L is S L; if A = U^H U, the gradient of U is U S. */
 bool tlo_cholesky_solve_backward(tl_Tensor *grad, tl_Tensor *L, tl_Tensor *X, bool upper,
                                  tl_Tensor **out) {
   tli_Chain c = {0};
@@ -170,8 +169,8 @@ tl_Tensor *tlo_triangular_other(tl_Tensor *grad, tl_Tensor *A, bool upper, bool 
   return tli_chain_end(&c, triangular(&c, chain_conj(&c, A), grad, upper, !transpose, unit));
 }
 
-/* Computes the gradient of a triangular solve.
-** For op(A) X = B, dA is the triangle of -(gB X^H), transposed if A is. */
+/* Computes the gradient of a triangular solve op(A) X = B. The gradient of A is the triangle of
+** -(gB X^H), transposed if op transposes A. */
 tl_Tensor *tlo_triangular_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *X, bool upper,
                                    bool transpose, bool unit) {
   tli_Chain c = {0};
@@ -213,7 +212,8 @@ bool tlo_lu_factor_ex(tl_Tensor *A, bool pivot, bool check_errors, tl_Tensor **o
   return !check_errors || tli_info_check(out, 3, "linalg.lu_factor", singular);
 }
 
-/* Factorizes A by LU without a check for singular matrices, because their factors are valid. */
+/* Computes an LU factorization. Singular matrices are not an error, because their factors are
+** valid. */
 bool tlo_lu_factor(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   tl_Tensor *made[3];
   TL_TRY(tlo_lu_factor_info(A, pivot, made));
@@ -223,7 +223,8 @@ bool tlo_lu_factor(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   return true;
 }
 
-/* Solves systems in derivatives. Singular matrices give infinities or NaN instead of an error. */
+/* Solves linear systems for derivatives. For singular matrices the result contains infinity or NaN;
+** there is no error. */
 tl_Tensor *tlo_solve_square(tl_Tensor *A, tl_Tensor *B) {
   tl_Tensor *out[2];
   TL_TRY_NULL(tlo_solve_info(A, B, out));
@@ -253,7 +254,7 @@ tl_Tensor *tlo_solve(tl_Tensor *A, tl_Tensor *B, bool left) {
   return out[0];
 }
 
-/* Returns A^-H scaled by the gradient. */
+/* Returns factor * A^-H. */
 static tl_Tensor *inverse_transposed(tli_Chain *c, tl_Tensor *a, tl_Tensor *factor) {
   tl_Tensor *wide = chain_unsqueeze(c, chain_unsqueeze(c, factor, -1), -1);
   tl_Tensor *out[2] = {NULL, NULL};
@@ -264,7 +265,8 @@ static tl_Tensor *inverse_transposed(tli_Chain *c, tl_Tensor *a, tl_Tensor *fact
 
 bool tlo_slogdet_torch(tl_Tensor *self, tl_Tensor **out) { return tlo_slogdet(self, out); }
 
-/* Returns the logarithm of the determinant; NaN if a real determinant is negative. */
+/* Returns the logarithm of the determinant. If a real determinant is negative, the result is
+** NaN. */
 tl_Tensor *tlo_logdet(tl_Tensor *self) {
   tli_Chain c = {0};
   tl_Tensor *parts[2] = {NULL, NULL};
@@ -277,8 +279,9 @@ tl_Tensor *tlo_logdet(tl_Tensor *self) {
   return tli_chain_end(&c, chain_masked_fill(&c, parts[1], negative, (double)NAN));
 }
 
-/* Computes the gradient of slogdet. With t = tr(A^-1 dA), the logarithm of |det| changes by Re t and
-** a complex sign s by i s Im t, so the gradient is (g_log - i Im(conj(g_s) s)) A^-H. */
+/* Computes the gradient of slogdet. With t = tr(A^-1 dA), the logarithm of |det| changes by Re t,
+** and a complex sign s changes by i s Im t. The gradient is therefore (g_log - i Im(conj(g_s) s))
+** A^-H. */
 tl_Tensor *tlo_slogdet_backward(tl_Tensor *grad_sign, tl_Tensor *grad_log, tl_Tensor *A,
                                 tl_Tensor *sign) {
   tli_Chain c = {0};
@@ -295,8 +298,9 @@ tl_Tensor *tlo_slogdet_backward(tl_Tensor *grad_sign, tl_Tensor *grad_log, tl_Te
   return tli_chain_end(&c, inverse_transposed(&c, A, factor));
 }
 
-/* Returns the conjugate cofactors of A. With A = U S V^H they are conj(det(U) det(V^H)) U D V^H, where
-** D_i is the product of the other singular values. They are defined for singular A as well. */
+/* Returns the conjugate cofactors of A, which are defined even if A is singular. With A = U S V^H
+** they are conj(det(U) det(V^H)) U D V^H. D is diagonal, and D_i is the product of all singular
+** values except S_i. */
 static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
   tl_Tensor *usv[3] = {NULL, NULL, NULL};
   if (c->failed || !tlo_svd_full(a, false, usv)) {
@@ -304,7 +308,7 @@ static tl_Tensor *cofactors(tli_Chain *c, tl_Tensor *a) {
     return NULL;
   }
   for (int i = 0; i < 3; i++) tli_keep(c, usv[i]);
-  /* each row is a copy of S with 1 on the diagonal, so the product of row i leaves S_i out */
+  /* row i is a copy of S with S_i replaced by 1, so the product of the row leaves out S_i */
   tl_Tensor *eye = chain_identity(c, usv[1]);
   tl_Tensor *copies = chain_unsqueeze(c, usv[1], -2);
   tl_Tensor *others =
@@ -326,7 +330,7 @@ tl_Tensor *tlo_det_backward(tl_Tensor *grad, tl_Tensor *A, tl_Tensor *det) {
   return tli_chain_end(&c, chain_mul(&c, wide, cofactors(&c, A)));
 }
 
-/* Returns L and U of lu_factor's combined tensor. */
+/* unit_lower returns L, and upper_part returns U, from lu_factor's combined tensor. */
 static tl_Tensor *unit_lower(tli_Chain *c, tl_Tensor *lu) {
   int64_t m = lu->sizes[lu->ndim - 2], n = lu->sizes[lu->ndim - 1], k = m < n ? m : n;
   tl_Tensor *part = TLI_STEP(c, tlo_narrow(lu, -1, 0, k));
@@ -339,8 +343,8 @@ static tl_Tensor *upper_part(tli_Chain *c, tl_Tensor *lu) {
   return chain_triu(c, TLI_STEP(c, tlo_narrow(lu, -2, 0, k)), 0);
 }
 
-/* For a square B = L U, dB = L^-H (tril(L^H gL, -1) + triu(gU U^H)) U^-H; l and u are the conjugates
-** of the factors. */
+/* Computes the gradient for a square B = L U: L^-H (tril(L^H gL, -1) + triu(gU U^H)) U^-H. The
+** arguments l and u are the conjugates of the factors. */
 static tl_Tensor *lu_square(tli_Chain *c, tl_Tensor *gl, tl_Tensor *gu, tl_Tensor *l,
                             tl_Tensor *u) {
   tl_Tensor *left = chain_tril(c, chain_matmul(c, chain_t(c, l), gl), -1);
@@ -349,18 +353,18 @@ static tl_Tensor *lu_square(tli_Chain *c, tl_Tensor *gl, tl_Tensor *gu, tl_Tenso
   return chain_t(c, triangular(c, u, chain_t(c, inner), true, false, false));
 }
 
-/* Returns positions `begin` to `end` of a along dim. */
+/* Returns positions `begin` up to, but not including, `end` of a along dim. */
 static tl_Tensor *part(tli_Chain *c, tl_Tensor *a, int64_t dim, int64_t begin, int64_t end) {
   return TLI_STEP(c, tlo_narrow(a, dim, begin, end - begin));
 }
 
-/* Computes the gradient for A = P B. The rest of B, beyond its square part B1 = L1 U1, follows from
-** the factors of B1: U2 = L^-1 B2 if B is wide, L2 = B2 U^-1 if B is tall. The gradients follow in
-** the same way. */
+/* Computes the gradient for A = P B. B1 = L1 U1 is the square part of B. The rest B2 follows from
+** the factors of B1: U2 = L1^-1 B2 if B is wide, L2 = B2 U1^-1 if B is tall. The gradients are
+** computed accordingly. */
 tl_Tensor *tlo_lu_factor_backward(tl_Tensor *grad, tl_Tensor *LU, tl_Tensor *pivots) {
   tli_Chain c = {0};
   int64_t m = LU->sizes[LU->ndim - 2], n = LU->sizes[LU->ndim - 1], k = m < n ? m : n;
-  LU = chain_conj(&c, LU); /* of the factors, only conjugates occur */
+  LU = chain_conj(&c, LU); /* the formulas below use only the conjugates of the factors */
   tl_Tensor *l = part(&c, unit_lower(&c, LU), -2, 0, k);
   tl_Tensor *u = part(&c, upper_part(&c, LU), -1, 0, k);
   tl_Tensor *first = part(&c, part(&c, grad, -1, 0, k), -2, 0, k);
@@ -419,7 +423,7 @@ bool tlo_lu(tl_Tensor *A, bool pivot, tl_Tensor **out) {
   return ok;
 }
 
-/* Checks that the pivots have the form of lu_factor's: one for each row of LU. */
+/* Checks that the pivots have the form that lu_factor returns: an integer for each row of LU. */
 static bool check_pivots(const char *op, const tl_Tensor *LU, const tl_Tensor *pivots) {
   TL_TRY(check_square(op, LU));
   bool fit = pivots->ndim == LU->ndim - 1 && tli_dtype_category((tl_DType)pivots->dtype) == TLI_INT;
@@ -430,7 +434,7 @@ static bool check_pivots(const char *op, const tl_Tensor *LU, const tl_Tensor *p
                   tl_dtype_name((tl_DType)pivots->dtype));
 }
 
-/* Solves A X = B, or A^T X = B, for A = P L U. */
+/* Solves A X = B, or A^T X = B if `transposed` is set, for A = P L U. */
 static tl_Tensor *lu_columns(tli_Chain *c, tl_Tensor *lu, tl_Tensor *p, tl_Tensor *b,
                              bool transposed) {
   if (!transposed) {
@@ -448,12 +452,12 @@ tl_Tensor *tlo_lu_solve(tl_Tensor *LU, tl_Tensor *pivots, tl_Tensor *B, bool lef
   tl_Tensor *x = NULL;
   tl_Tensor *p =
       TLI_STEP(&c, tlo_pivot_matrix(pivots, LU->sizes[LU->ndim - 1], (tl_DType)LU->dtype));
-  if (adjoint) LU = chain_conj(&c, LU); /* the rest of the adjoint is a transpose */
+  if (adjoint) LU = chain_conj(&c, LU); /* the adjoint is the transpose of the conjugate */
   if (c.failed || !system_of(&c, "linalg.lu_solve", left, &LU, &B, &vectors))
     c.failed = true;
   else if (left)
     x = lu_columns(&c, LU, p, B, adjoint);
-  else /* solves the transposed system */
+  else /* X A = B is solved as A^T X^T = B^T */
     x = chain_t(&c, lu_columns(&c, LU, p, chain_t(&c, B), !adjoint));
   return tli_chain_end(&c, x);
 }
@@ -507,13 +511,13 @@ static tl_Tensor *qr_tall(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor 
   tl_Tensor *m =
       chain_sub(c, chain_matmul(c, r, chain_h(c, gr)), chain_matmul(c, chain_h(c, gq), q));
   tl_Tensor *symmetric = symmetric_lower(c, m);
-  if (!c->failed && tli_is_complex((tl_DType)m->dtype)) /* R's diagonal is real */
+  if (!c->failed && tli_is_complex((tl_DType)m->dtype)) /* the diagonal must be real, like R's */
     symmetric = chain_scale(c, chain_add(c, symmetric, chain_h(c, symmetric)), 0.5);
   tl_Tensor *rhs = chain_add(c, gq, chain_matmul(c, q, symmetric));
   return chain_t(c, triangular(c, chain_conj(c, r), chain_t(c, rhs), true, false, false));
 }
 
-/* Computes the gradient of QR for m < n, from A = [X | Y] with X square and R = [U | V]; Y = Q V
+/* Computes the gradient of QR for m < n. A is [X | Y] with X square, and R is [U | V]. Y = Q V
 ** contributes to gQ. */
 static tl_Tensor *qr_wide(tli_Chain *c, tl_Tensor *gq, tl_Tensor *gr, tl_Tensor *q, tl_Tensor *r) {
   int64_t m = r->sizes[r->ndim - 2], n = r->sizes[r->ndim - 1];
@@ -551,7 +555,7 @@ bool tlo_svd(tl_Tensor *A, bool full_matrices, tl_Tensor **out) {
   return tlo_svd_full(A, full_matrices, out);
 }
 
-/* Returns a matrix F with 1 / (s_j^2 - s_i^2) off the diagonal and 0 on the diagonal. */
+/* Returns the matrix F that is 1 / (s_j^2 - s_i^2) off the diagonal and 0 on the diagonal. */
 static tl_Tensor *gaps(tli_Chain *c, tl_Tensor *squares, tl_Tensor *eye) {
   tl_Tensor *e = chain_sub(c, chain_unsqueeze(c, squares, -2), chain_unsqueeze(c, squares, -1));
   tl_Tensor *safe = chain_add(c, e, eye);
@@ -562,19 +566,19 @@ static tl_Tensor *antisymmetric(tli_Chain *c, tl_Tensor *m) {
   return chain_sub(c, m, chain_h(c, m));
 }
 
-/* Returns the sum of a and b; either may be NULL. */
+/* Returns a + b. If one of them is NULL, returns the other. */
 static tl_Tensor *plus(tli_Chain *c, tl_Tensor *a, tl_Tensor *b) {
   return a && b ? chain_add(c, a, b) : a ? a : b;
 }
 
-/* Returns (I - Q Q^H) g / S: the part of g / S outside the column space of Q. */
+/* Returns (I - Q Q^H) g / S, which is the part of g / S outside the column space of Q. */
 static tl_Tensor *outside(tli_Chain *c, tl_Tensor *g, tl_Tensor *q, tl_Tensor *s) {
   tl_Tensor *inside = chain_matmul(c, q, chain_matmul(c, chain_h(c, q), g));
   return chain_div(c, chain_sub(c, g, inside), chain_unsqueeze(c, s, -2));
 }
 
-/* Fails if complex vectors' gradients ask to turn their phases, which are arbitrary. `turns` has the
-** imaginary parts of q_i^H g_i as the diagonals of matrices. */
+/* Fails if the gradients of complex vectors depend on the vectors' phases, which are arbitrary.
+** `turns` is a batch of matrices whose diagonals have the imaginary parts of q_i^H g_i. */
 static void check_phases(tli_Chain *c, const char *op, const char *vectors, tl_Tensor *turns) {
   if (c->failed || !tli_is_complex((tl_DType)turns->dtype) || !tli_has_values(turns)) return;
   bool mode = tli_set_grad_mode(false), fixed = true;
@@ -597,9 +601,9 @@ static tl_Tensor *turn(tli_Chain *c, tl_Tensor *q, tl_Tensor *g) {
 }
 
 /* Computes the gradient of the SVD: U [(F o skew(U^H gU)) S + S (F o skew(V^H gV)) + gS] V^H, plus
-** the parts outside the column spaces of U and V. Of full U and V only the first k columns
-** count. For complex numbers the diagonal of skew(U^H gU) / (2 S) is added to gS: it turns U and V
-** together. */
+** the parts outside the column spaces of U and V. If U and V are full, only their first k columns
+** are used. For complex numbers the diagonal of skew(U^H gU) / (2 S) is added to gS; this term
+** belongs to a phase change of U and V together. */
 tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Tensor *U,
                             tl_Tensor *S, tl_Tensor *Vh) {
   tli_Chain c = {0};
@@ -633,7 +637,7 @@ tl_Tensor *tlo_svd_backward(tl_Tensor *gU, tl_Tensor *gS, tl_Tensor *gVh, tl_Ten
   return tli_chain_end(&c, result);
 }
 
-/* Computes torch.svd; U and V are zeros without compute_uv. */
+/* Computes torch.svd. If compute_uv is false, U and V are zeros. */
 bool tlo_svd_torch(tl_Tensor *self, bool some, bool compute_uv, tl_Tensor **out) {
   tli_Chain c = {0};
   out[0] = out[1] = out[2] = NULL;
@@ -661,7 +665,8 @@ tl_Tensor *tlo_svdvals(tl_Tensor *A) {
 
 /* ---- eigenvalues of symmetric matrices ---- */
 
-/* Computes V (diag(gL) + F o (V^H gV)) V^H, made Hermitian, with F_ij = 1 / (l_j - l_i). */
+/* Computes the gradient of eigh: V (diag(gL) + F o (V^H gV)) V^H, made Hermitian, with F_ij = 1 /
+** (l_j - l_i). */
 tl_Tensor *tlo_eigh_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tensor *V) {
   tli_Chain c = {0};
   tl_Tensor *eye = chain_identity(&c, V), *inner = NULL;
@@ -684,8 +689,9 @@ tl_Tensor *tlo_eigvalsh(tl_Tensor *A, const char *UPLO) {
 
 /* ---- eigenvalues of any square matrices ---- */
 
-/* Computes V^-H (diag(gL) + F o (V^H gV - V^H V diag(Re(V^H gV)))) V^H, with
-** F_ij = 1 / conj(l_j - l_i). The second term accounts for the norm of the vectors, which is 1. */
+/* Computes the gradient of eig: V^-H (diag(gL) + F o (V^H gV - V^H V diag(Re(V^H gV)))) V^H, with
+** F_ij = 1 / conj(l_j - l_i). The second term accounts for the normalisation of the
+** eigenvectors. */
 tl_Tensor *tlo_eig_backward(tl_Tensor *gL, tl_Tensor *gV, tl_Tensor *L, tl_Tensor *V) {
   tli_Chain c = {0};
   tl_Tensor *eye = chain_identity(&c, V), *vh = chain_h(&c, V), *inner = NULL;

@@ -1,5 +1,5 @@
 /*
-** linalg.h - steps of chains and checks that operators on matrices share; see chain.h.
+** linalg.h - chain steps (see chain.h) and checks for operators on matrices.
 */
 #ifndef TLI_LINALG_H
 #define TLI_LINALG_H

@@ -1,6 +1,6 @@
--- torch.linalg: factorizations, solutions and functions derived from them, by LAPACK (lapack.lua).
--- All support batches: the matrices are the last two dimensions. The dtypes are float32,
--- float64, complex64 and complex128.
+-- torch.linalg: factorizations, linear systems and functions derived from them, by LAPACK
+-- (lapack.lua). All operators support batches: the matrices are the last two dimensions. The dtypes
+-- are float32, float64, complex64 and complex128.
 --
 -- Formulas of the derivatives: M. Giles, "An extended collection of matrix derivative results for
 -- forward and reverse mode algorithmic differentiation", 2008; for QR and SVD, PyTorch's.
@@ -162,7 +162,8 @@ by_lapack {"eigvals(Tensor A) -> Tensor",
     doc = "Returns the eigenvalues of square matrices (..., n, n), complex numbers in any order.",
     composite = true, autocast = {cpu = "float32"}, examples = {"T(3, 3)", "T(2, 2, 2)"}}
 
--- Variants that return LAPACK's info for each matrix instead of raising an error: 0 means success.
+-- Variants of the factorizations that return LAPACK's info for each matrix instead of raising an
+-- error. An info of 0 means success.
 local info = [[also returns info (int32), which is 0 for each matrix without a fault, and raises no
    error unless check_errors is true.]]
 by_lapack {[[cholesky_ex(Tensor A, *, bool upper=false, bool check_errors=false)

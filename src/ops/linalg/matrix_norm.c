@@ -10,16 +10,16 @@ tl_Tensor *tlo_vector_norm(tl_Tensor *x, tl_Scalar ord, tl_Ints dim, bool keepdi
   return tlo_norm(x, ord, dim, keepdim, dtype);
 }
 
-/* Returns the maximum or minimum over one dimension. */
+/* Returns the maximum (if `largest` is set) or the minimum over one dimension. */
 static tl_Tensor *extreme(tli_Chain *c, tl_Tensor *a, int64_t dim, bool keepdim, bool largest) {
   tl_Ints dims = {1, &dim};
   if (largest && a && a->sizes[dim < 0 ? dim + a->ndim : dim] == 0)
-    return chain_sum(c, a, dim, keepdim); /* norms of empty matrices are 0 */
+    return chain_sum(c, a, dim, keepdim); /* the norm of an empty matrix is 0 */
   return TLI_STEP(c, largest ? tlo_amax(a, dims, keepdim) : tlo_amin(a, dims, keepdim));
 }
 
-/* Returns the maximum or minimum, along dimension `other`, of the sums of magnitudes along
-** dimension `along`. */
+/* Sums the magnitudes along dimension `along`, and returns the maximum or minimum of these sums
+** along dimension `other`. */
 static tl_Tensor *sum_norm(tli_Chain *c, tl_Tensor *a, int along, int other, bool keepdim,
                            bool largest) {
   tl_Tensor *sums = chain_sum(c, TLI_STEP(c, tlo_abs(a)), along, keepdim);
@@ -27,7 +27,7 @@ static tl_Tensor *sum_norm(tli_Chain *c, tl_Tensor *a, int along, int other, boo
   return extreme(c, sums, dim, keepdim, largest);
 }
 
-/* Returns a norm that depends on the singular values of the matrices in dimensions d0 and d1. */
+/* Returns a norm that depends on singular values. The matrices are in dimensions d0 and d1. */
 static tl_Tensor *singular_norm(tli_Chain *c, tl_Tensor *a, int d0, int d1, bool keepdim,
                                 const char *ord) {
   tl_Tensor *m = TLI_STEP(
@@ -40,7 +40,7 @@ static tl_Tensor *singular_norm(tli_Chain *c, tl_Tensor *a, int d0, int d1, bool
   return chain_unsqueeze(c, chain_unsqueeze(c, r, low), high);
 }
 
-/* Checks the name of a matrix norm; `what` is the argument's name. */
+/* Checks the name of a matrix norm. `what` is the name of the argument, for the message. */
 static bool check_order(const char *what, const char *ord) {
   static const char *const orders[] = {"fro", "nuc", "1", "-1", "2", "-2", "inf", "-inf"};
   for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
@@ -81,8 +81,8 @@ static tl_Tensor *named_norm(tl_Tensor *A, const char *ord, tl_Ints dim, bool ke
   return tlo_matrix_norm(A, ord, dim.v ? dim : last, keepdim, dtype);
 }
 
-/* Converts the number that denotes a norm to the norm's name. An error about another number begins
-** with `what`. */
+/* Converts a number such as 2 to the name of the norm that it denotes. For any other number the
+** error message begins with `what`. */
 static const char *order_name(const char *what, tl_Scalar ord) {
   double p = tli_to_double(ord);
   if (isinf(p)) return p > 0 ? "inf" : "-inf";

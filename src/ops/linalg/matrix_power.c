@@ -9,7 +9,7 @@ tl_Tensor *tlo_matrix_power(tl_Tensor *A, int64_t n) {
   tli_Chain c = {0};
   TL_TRY_NULL(check_square("linalg.matrix_power", A));
   if (n == 0) {
-    /* zeros computed from A, so that A gets a gradient, which is zero */
+    /* the zeros are computed from A, so that A has a gradient, which is zero */
     tl_Tensor *zeros = TLI_STEP(&c, tlo_fill(A, tli_int(0)));
     return tli_chain_end(&c, chain_add(&c, zeros, chain_identity(&c, A)));
   }
@@ -22,7 +22,7 @@ tl_Tensor *tlo_matrix_power(tl_Tensor *A, int64_t n) {
   return tli_chain_end(&c, result);
 }
 
-/* Computes the largest 1-norm of the matrices. */
+/* Computes the largest 1-norm of all matrices in the batch. */
 static bool one_norm(tl_Tensor *A, double *norm) {
   tli_Chain c = {0};
   bool mode = tli_set_grad_mode(false);
@@ -35,7 +35,7 @@ static bool one_norm(tl_Tensor *A, double *norm) {
 }
 
 /* Computes the exponential by scaling and squaring with the [8/8] Pade approximant (Higham, "The
-** scaling and squaring method for the matrix exponential revisited", 2005). For float64 the
+** scaling and squaring method for the matrix exponential revisited", 2005). In float64, the
 ** approximant needs no scaling if |A| <= 1.495585217958292. */
 static tl_Tensor *matrix_exp(tl_Tensor *A) {
   static const double b[] = {518918400, 259459200, 60540480, 8648640, 831600, 55440, 2520, 72, 1};
@@ -68,7 +68,7 @@ static tl_Tensor *matrix_exp(tl_Tensor *A) {
   return result;
 }
 
-/* Computes the matrix exponential; half types are computed in float32. */
+/* Computes the matrix exponential. Half types are converted to float32 for it. */
 tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
   TL_TRY_NULL(check_square("linalg.matrix_exp", A));
   tl_DType dtype = (tl_DType)A->dtype;
@@ -81,7 +81,8 @@ tl_Tensor *tlo_matrix_exp(tl_Tensor *A) {
   return tli_chain_end(&c, chain_to(&c, result, dtype));
 }
 
-/* Multiplies in the cheapest order, found by dynamic programming (Cormen et al., section 15.2). */
+/* Multiplies matrices in the cheapest order, which is found by dynamic programming (Cormen et al.,
+** section 15.2). */
 #define MULTI_MAX 32
 
 static tl_Tensor *multi(tli_Chain *c, tl_Tensor **m, int (*split)[MULTI_MAX], int i, int j) {

@@ -1,5 +1,5 @@
 /*
-** pinv.c - pseudo-inverse, rank and least squares: singular values below a tolerance count as zero.
+** pinv.c - pseudo-inverse, rank and least squares. Singular values below a tolerance count as zero.
 */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static bool check_matrices(const char *op, const tl_Tensor *A, bool hermitian) {
 
 /* ---- the tolerance ---- */
 
-/* Returns the default rtol: max(m, n) times epsilon, but 0 if atol is positive. */
+/* Returns the default for rtol: max(m, n) * epsilon, or 0 where atol is positive. */
 static tl_Tensor *usual_rtol(tli_Chain *c, const tl_Tensor *A, tl_Tensor *atol) {
   int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
   double epsilon = tli_float_epsilon((tl_DType)A->dtype);
@@ -24,8 +24,8 @@ static tl_Tensor *usual_rtol(tli_Chain *c, const tl_Tensor *A, tl_Tensor *atol) 
   return TLI_STEP(c, tlo_where(given, zero, usual));
 }
 
-/* Returns a mask of the magnitudes s (..., k) that exceed both atol and rtol times the largest
-** magnitude of their matrix. */
+/* Returns a mask of the values in s (..., k) that count as nonzero. A value must exceed both atol
+** and rtol times the largest value of the same matrix. */
 static tl_Tensor *nonzero(tli_Chain *c, const tl_Tensor *A, tl_Tensor *s, tl_Tensor *atol,
                           tl_Tensor *rtol) {
   int64_t last = -1;
@@ -38,7 +38,7 @@ static tl_Tensor *nonzero(tli_Chain *c, const tl_Tensor *A, tl_Tensor *s, tl_Ten
   return TLI_STEP(c, tlo_gt(s, limit));
 }
 
-/* Returns 1 / s, or 0 if s counts as zero. */
+/* Returns 1 / s where the mask is true. The result is 0 where s counts as zero. */
 static tl_Tensor *inverse_values(tli_Chain *c, tl_Tensor *s, tl_Tensor *mask) {
   tl_Tensor *one = chain_number(c, 1), *zero = chain_number(c, 0);
   tl_Tensor *safe = TLI_STEP(c, tlo_where(mask, s, one));
@@ -59,7 +59,7 @@ tl_Tensor *tlo_matrix_rank(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol, bool 
 
 /* ---- pseudo-inverse ---- */
 
-/* Computes V diag(1/S) U^H without the singular values that count as zero. */
+/* Computes V diag(1/S) U^H. Singular values that count as zero are left out. */
 static tl_Tensor *pinv_general(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol) {
   tl_Tensor *usv[3] = {NULL, NULL, NULL};
   tli_Chain c = {0};
@@ -70,7 +70,7 @@ static tl_Tensor *pinv_general(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol) {
   return tli_chain_end(&c, chain_h(&c, chain_matmul(&c, u, usv[2])));
 }
 
-/* Computes V diag(1/L) V^H from the eigenvalues. */
+/* Computes V diag(1/L) V^H from the eigenvalue decomposition of a Hermitian matrix. */
 static tl_Tensor *pinv_hermitian(tl_Tensor *A, tl_Tensor *atol, tl_Tensor *rtol) {
   tl_Tensor *lv[2] = {NULL, NULL};
   tli_Chain c = {0};
@@ -101,7 +101,8 @@ tl_Tensor *tlo_pinverse(tl_Tensor *self, double rcond) {
   return result;
 }
 
-/* Implements Golub and Pereyra 1973, eq. 4.12, for the smaller side of A. */
+/* Computes the gradient by Golub and Pereyra 1973, eq. 4.12. The formula is chosen so that the
+** intermediate matrices have the size of the smaller side of A. */
 tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
   tli_Chain c = {0};
   int64_t m = A->sizes[A->ndim - 2], n = A->sizes[A->ndim - 1];
@@ -124,8 +125,9 @@ tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
 
 /* ---- least squares ---- */
 
-/* Computes the gradients of A and B from gX, through X = pinv(A) B, and from gR, through
-** R = |A X - B|^2. X counts as constant in R: R is minimal at X, so its derivative there is 0. */
+/* Computes the gradients of A and B from gX, the gradient of X = pinv(A) B, and from gR, the
+** gradient of R = |A X - B|^2. For R the solution X counts as constant, because R is minimal at X
+** and its derivative there is 0. */
 bool tlo_lstsq_backward(tl_Tensor *gX, tl_Tensor *gR, tl_Tensor *A, tl_Tensor *B, tl_Tensor *X,
                         tl_Tensor **out) {
   tli_Chain c = {0};
@@ -161,7 +163,7 @@ static bool check_driver(const char *driver) {
                   driver);
 }
 
-/* Replaces a result by an empty tensor. */
+/* Replaces *result by an empty tensor. */
 static bool leave_out(tl_Tensor **result, tl_DType dtype) {
   tl_Tensor *empty = tli_empty(dtype, tli_device(*result), 1, (int64_t[]){0});
   if (empty == NULL) return false;
@@ -170,8 +172,8 @@ static bool leave_out(tl_Tensor **result, tl_DType dtype) {
   return true;
 }
 
-/* Solves least squares. All drivers are computed as gelsd; results that a driver does not provide
-** are empty. */
+/* Solves least squares problems. All drivers compute the same as gelsd; results that a driver does
+** not provide are empty. */
 bool tlo_lstsq(tl_Tensor *A, tl_Tensor *B, double rcond, const char *driver, tl_Tensor **out) {
   for (int i = 0; i < 4; i++) out[i] = NULL;
   TL_TRY(check_driver(driver) && check_matrices("linalg.lstsq", A, false));

@@ -1,5 +1,5 @@
 /*
-** qr.c - the QR factorization, and the orthogonal matrices that its reflectors represent.
+** qr.c - the QR factorization, and the orthogonal matrices that reflectors represent.
 */
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "ops/linalg/lapack.h"
 
 typedef struct QrPlan {
-  int q_columns; /* number of columns of Q to compute; 0 for mode "r" */
+  int q_columns; /* number of columns of Q; 0 in mode "r", which computes no Q */
   int r_rows;
 } QrPlan;
 
@@ -24,7 +24,7 @@ static bool qr_plan(const char *mode, const tli_Matrices *b, QrPlan *plan) {
   return true;
 }
 
-/* Returns the upper triangle of the first r_rows rows of a factored (column-major) a. */
+/* Returns R: the upper triangle of the first r_rows rows of the column-major factors a. */
 static tl_Tensor *qr_upper(const tl_Tensor *a, const tli_Matrices *b, int r_rows) {
   tl_Tensor *view = tli_lapack_swapped(a); /* (..., m, n) */
   if (view == NULL) return NULL;
@@ -38,7 +38,7 @@ static tl_Tensor *qr_upper(const tl_Tensor *a, const tli_Matrices *b, int r_rows
   return r;
 }
 
-/* Copies the reflectors to the first columns of a (m, columns) column-major matrix. */
+/* Copies the reflectors to the first columns of a column-major matrix (m, ncolumns). */
 static tl_Tensor *qr_reflectors(const tl_Tensor *a, const tli_Matrices *b, int ncolumns) {
   tl_Tensor *q = tli_lapack_empty(a, b, (tl_DType)a->dtype, 2, ncolumns, b->m);
   if (q == NULL || !tli_fill(q, tli_int(0))) return tli_release(q), NULL;

@@ -1,12 +1,12 @@
 /*
-** tensor_solve.c - inverses of tensors and systems of equations with tensors, which are treated as
-** matrices; and Vandermonde matrices.
+** tensor_solve.c - inverses of tensors and linear systems with tensors, which are treated as
+** matrices, and Vandermonde matrices.
 */
 #include <string.h>
 
 #include "ops/chain.h"
 
-/* Returns the product of the sizes from `first` to before `last`. */
+/* Returns the product of the sizes of dimensions `first` to `last` - 1. */
 static int64_t product_of(const tl_Tensor *t, int64_t first, int64_t last) {
   int64_t p = 1;
   for (int64_t d = first; d < last; d++) p *= t->sizes[d];
@@ -31,7 +31,7 @@ tl_Tensor *tlo_tensorinv(tl_Tensor *A, int64_t ind) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(inverse, (tl_Ints){A->ndim, sizes})));
 }
 
-/* Returns A with the dimensions `dims` moved to its end, in that order. */
+/* Moves the listed dimensions of A to the end, in the given order. */
 static tl_Tensor *moved_last(tl_Tensor *A, tl_Ints dims) {
   if (dims.n == 0) return tli_retain(A);
   int64_t last[TL_MAX_DIMS];
