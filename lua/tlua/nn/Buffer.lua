@@ -11,8 +11,8 @@ local signature = args.signature "nn.Buffer(data: tensor, persistent: boolean = 
 -- Maps a buffer to "persistent" or "transient".
 local kinds = setmetatable({}, {__mode = "k"})
 
---- Returns a buffer that shares a tensor's data. When it is assigned to a field of a module, the
---- module moves, casts and, if it is persistent, saves it: `self.mean = nn.Buffer(torch.zeros(3))`.
+--- Returns a buffer that shares a tensor's data. A module moves and casts the buffers that are
+--- assigned to its fields, and saves the persistent ones: `self.mean = nn.Buffer(torch.zeros(3))`.
 ---@param data Tensor
 ---@param persistent? boolean  true by default
 ---@return Tensor

@@ -1,5 +1,5 @@
--- Parameter.lua - nn.Parameter: marks a tensor as a parameter, which modules register, optimizers
--- update, and backward passes give a gradient.
+-- Parameter.lua - nn.Parameter: marks a tensor as a parameter: modules register it, the backward
+-- pass computes its gradient, and optimizers update it.
 
 local args = require "tlua.args"
 local order = require "tlua.nn.order"

@@ -1,6 +1,6 @@
 -- Uninitialized.lua - parameters and buffers whose shapes are not known yet. Each is an empty
--- tensor that gets its memory later. It stays the same object, so optimizers and modules may keep
--- it.
+-- tensor that gets its memory later and stays the same object, so optimizers and modules may hold
+-- references to it.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -45,7 +45,7 @@ function M.is_lazy(tensor)
    return waiting[tensor] == true
 end
 
---- Marks a copy as a tensor without a shape if its original has none.
+--- Marks a copy as a tensor without a shape if the original has no shape.
 ---@param copy Tensor
 ---@param original Tensor
 function M.mark(copy, original)

@@ -13,8 +13,8 @@ local take_to_empty = args.signature "to_empty(device: device, recurse: boolean 
 
 local function set_data(tensor, data) tensor.data = data end
 
--- A buffer that is a view, or has a gradient function, cannot get other data in place. Another
--- tensor therefore replaces the buffer in all modules that share it.
+-- Sets a buffer's data to fn's result. The data of a view, or of a tensor with a gradient function,
+-- cannot be set; a new tensor then replaces the buffer in all modules that share the buffer.
 local function replace_buffer(owner, name, buffer, fn, replaced)
    local data = buffer.data
    local new = replaced[buffer] or fn(data)
@@ -99,9 +99,9 @@ local function copy(value, seen)
 end
 
 --- Moves and casts parameters and buffers: `to("cuda")`, `to("float64")`, `to("cuda:1", "half")`,
---- `to{device = "cpu", dtype = "float32"}`. Only floating-point tensors are cast, and, to a complex
---- dtype, complex ones. With `memory_format = torch.channels_last` tensors of 4 or 5 dimensions get
---- that memory layout.
+--- `to{device = "cpu", dtype = "float32"}`. Only floating-point tensors are cast; a complex dtype
+--- also casts complex tensors. With `memory_format = torch.channels_last` tensors of 4 or 5
+--- dimensions get that memory layout.
 ---@param ... string|table
 ---@return nn.Module self
 function Module:to(...)
@@ -160,9 +160,9 @@ function Module:compile(options)
 end
 
 --- Gives parameters, their gradients and buffers new, uninitialised memory on a device, with their
---- shapes, dtypes and strides. This gives memory to a model on the meta device, which is then
---- loaded or initialised. The tensors stay the same objects, so tied parameters stay tied. `recurse
---- = false` leaves out submodules: `model:to_empty{device = "cuda"}`.
+--- shapes, dtypes and strides. Use it to give memory to a model on the meta device before the model
+--- is loaded or initialised. The tensors stay the same objects, so tied parameters stay tied.
+--- `recurse = false` leaves out submodules: `model:to_empty{device = "cuda"}`.
 ---@param options {device: string|torch.device, recurse: boolean}
 ---@return nn.Module self
 function Module:to_empty(...)

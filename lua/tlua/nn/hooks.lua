@@ -60,8 +60,8 @@ function M.remove(module, hook)
    return false
 end
 
--- Returns a copy of the list of hooks of one kind, since a hook may remove itself. `always`: only
--- the hooks that are also called if forward raises.
+-- Returns a new list of the hooks of one kind, because a hook may remove itself while it runs. With
+-- `always` the list has only the hooks that are called even if forward raises.
 local function of_kind(module, kind, always)
    local list = {}
    for _, entry in ipairs(module._hooks or {}) do
@@ -91,8 +91,8 @@ local function takes_gradient(values)
    return false
 end
 
--- Passes the inputs of one call through a Gate. Returns them, and a function that passes the
--- results of the call through another Gate.
+-- Passes the inputs of one call through a Gate. Returns the gated inputs, and a function that
+-- passes the results of the call through another Gate.
 local function watch_backward(module, before, hooks, inputs)
    local grad_outputs
    local function run(grad_inputs)
@@ -134,7 +134,8 @@ local function watch_backward(module, before, hooks, inputs)
    end
 end
 
--- Returns a scope that calls the hooks if an error ends it. The error is passed on unchanged.
+-- Returns a scope that calls the hooks when an error leaves the scope. The error is passed on
+-- unchanged.
 local function after_failure(module, hooks, inputs)
    return scopes.new(function(fault)
       if fault == nil then return end
@@ -168,8 +169,9 @@ local function call(module, ...)
    return table.unpack(results, 1, results.n)
 end
 
---- Calls a module that has hooks, or any module while the profiler watches all modules. The
---- profiler's function Module._watched.around(call, module, ...) then makes the call.
+--- Calls a module that has hooks. While the profiler watches all modules, this function handles the
+--- calls of every module, and hands each to the profiler's function Module._watched.around(call,
+--- module, ...).
 ---@param module nn.Module
 ---@param ... any
 ---@return any ...

@@ -14,8 +14,8 @@ local function fill(arguments, fn)
    return arguments.tensor
 end
 
---- Returns the numbers of inputs and outputs of a unit, for a weight (out, in, *kernel). Each
---- counts once for every element of the kernel.
+--- Returns the fan-in and the fan-out of a weight (out, in, *kernel): the sizes `in` and `out`,
+--- each multiplied by the number of elements of the kernel.
 ---@param tensor Tensor
 ---@return integer fan_in
 ---@return integer fan_out
@@ -36,7 +36,8 @@ local fixed_gains = {
 local take_gain = args.signature
    "nn.init.calculate_gain(nonlinearity: string, param: number?)"
 
---- Returns the factor by which the weights before a nonlinearity are scaled.
+--- Returns the gain for a nonlinearity: the factor by which the weights of the layer before the
+--- nonlinearity are scaled.
 ---@param nonlinearity string
 ---@param param? number  leaky_relu's slope, 0.01 by default
 ---@return number
@@ -146,7 +147,8 @@ end
 
 local take_dirac = args.signature "nn.init.dirac_(tensor: tensor, groups: count = 1)"
 
---- Fills a convolution's weight so that the layer copies as many input channels as it has outputs.
+--- Fills a convolution's weight so that output channel i of each group is a copy of the group's
+--- input channel i, as far as both exist.
 ---@param tensor Tensor  (out, in, *kernel)
 ---@param options? {groups: integer}
 ---@return Tensor tensor
@@ -188,7 +190,8 @@ end
 local take_xavier_normal = args.signature
    "nn.init.xavier_normal_(tensor: tensor, gain: number = 1)"
 
---- Fills a tensor with values of the variance of xavier_uniform_, but normally distributed.
+--- Fills a tensor with normally distributed values that have the same variance as those of
+--- xavier_uniform_.
 ---@param tensor Tensor  (out, in, *)
 ---@param options? {gain: number}
 ---@return Tensor tensor
@@ -228,7 +231,8 @@ end
 local take_kaiming_normal = args.signature [[nn.init.kaiming_normal_(tensor: tensor,
    a: number = 0, mode: string = 'fan_in', nonlinearity: string = 'leaky_relu')]]
 
---- Fills a tensor with values of the variance of kaiming_uniform_, but normally distributed.
+--- Fills a tensor with normally distributed values that have the same variance as those of
+--- kaiming_uniform_.
 ---@param tensor Tensor  (out, in, *)
 ---@param options? {a: number, mode: "fan_in"|"fan_out", nonlinearity: string}
 ---@return Tensor tensor

@@ -1,9 +1,10 @@
--- item_names.lua - names of the modules of a Sequential. A module is kept under its position, with
--- or without a name; `_item_names` of the Sequential holds the names by position. Paths and
--- printing show the name in place of the position.
+-- item_names.lua - names of the modules of a Sequential. A Sequential stores each module under its
+-- position, whether the module has a name or not; its field `_item_names` maps positions to names.
+-- Paths and printing show the name in place of the position.
 --
--- Lua's table.insert and table.remove move modules without calling anything of ours. So the modules
--- are recorded beside their names, and names that no longer fit are noticed when they are read.
+-- Lua's table.insert and table.remove move modules without calling a function of this file. So each
+-- module is recorded beside its name, and reading the names raises an error if a module is no
+-- longer at the position of its name.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -37,7 +38,7 @@ local function record(module, names)
    names.count = #module
 end
 
---- Returns the names of a module's items by position; nil if none has a name.
+--- Returns the names of a module's items by position; nil if no item has a name.
 ---@param module nn.Module
 ---@return table<integer, string>?
 function M.of(module)
@@ -59,8 +60,8 @@ function M.position(module, name)
    end
 end
 
---- Raises an error for a name that an item cannot have. Returns nil instead of the name if it is
---- the item's position.
+--- Returns the name, or nil if the name is just the item's position. Raises an error for a name
+--- that an item cannot have.
 ---@param module nn.Module
 ---@param position integer  the item's position
 ---@param name any
@@ -99,8 +100,8 @@ function M.set(module, position, name)
    names.list[position] = name
 end
 
---- Moves the names of the items from a position on to the next or the previous position, together
---- with the items.
+--- Calls `move`, which inserts an item at `position` (step 1) or removes the item there (step -1),
+--- and shifts the names of the later items in the same way.
 ---@param module nn.Module
 ---@param position integer
 ---@param step 1|-1

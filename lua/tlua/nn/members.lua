@@ -1,5 +1,5 @@
--- members.lua - goes through the parameters, buffers and modules that a module and its descendants
--- have. A module lists the names of its fields in `_fields` (Module.lua).
+-- members.lua - iterates over the parameters, buffers and submodules of a module and of its
+-- descendants. A module lists the names of its fields in `_fields` (Module.lua).
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -8,7 +8,8 @@ local item_names = require "tlua.nn.item_names"
 
 local M = {}
 
--- Module.lua sets M.Module to the class nn.Module, because it needs this file itself.
+-- M.Module is the class nn.Module. Module.lua sets this field, because this file cannot require
+-- Module.lua, which requires this file.
 
 ---@param value any
 ---@return boolean
@@ -32,7 +33,8 @@ function M.join(path, name)
    return path == "" and tostring(name) or path .. "." .. tostring(name)
 end
 
--- Iterates over the fields for which keep(value, name) is true; over all if `keep` is nil.
+-- Iterates over the fields for which keep(value, name) is true, or over all fields if `keep` is
+-- nil.
 local function filtered(module, keep)
    local list, named = rawget(module, "_fields"), item_names.of(module)
    local names, i = list and list.order or {}, 0
@@ -49,8 +51,8 @@ local function filtered(module, keep)
    end
 end
 
---- Iterates over the fields in the order of their first assignment. An item with a name comes under
---- its name.
+--- Iterates over the fields in the order of their first assignment. A named item is listed under
+--- its name instead of its position.
 ---@param module nn.Module
 ---@return fun(): any, any
 function M.fields(module)
@@ -59,10 +61,10 @@ end
 
 local fields <const>, join <const> = M.fields, M.join
 
---- Goes through a module and its descendants, in the order of fields. Calls, if they are given,
---- enter(module, path) before a module's fields, value(path, value, module, name) for each field
---- that is no module, and leave(module, path) after the fields. A shared module is visited once for
---- each of its paths or, with `once`, a single time.
+--- Visits a module and its descendants, in the order of fields. Each function in `calls` is
+--- optional: enter(module, path) is called before a module's fields, value(path, value, module,
+--- name) for each field that is not a module, and leave(module, path) after the fields. A shared
+--- module is visited once for each of its paths or, with `once`, a single time.
 ---@param module nn.Module
 ---@param path string
 ---@param calls {enter: function?, value: function?, leave: function?, once: boolean?}
@@ -106,7 +108,7 @@ function M.own_buffers(module)
    end)
 end
 
---- Iterates over a module's children, each once.
+--- Iterates over a module's children; a child with several names comes once.
 ---@param module nn.Module
 ---@return fun(): any, nn.Module
 function M.own_modules(module)

@@ -15,8 +15,8 @@ local M = {}
 local birth = setmetatable({}, {__mode = "k"})
 local count = 0
 
--- The last assignment: its module, the function that made it and its line, the value of `count` at
--- that time, and the position of the first field that the line has assigned.
+-- The last assignment: the module, the function and the line that assigned, the value of `count` at
+-- that time, and the position in the module's list of the first field that the line assigned.
 local last = setmetatable({}, {__mode = "v"})
 
 --- Records that a module, parameter or buffer was made.
@@ -36,8 +36,8 @@ function M.begin() last.module = nil end
 -- number.
 local locals, nlocals = setmetatable({}, {__mode = "v"}), 0
 
--- Returns whether the local variables of the function at a level have the values that they had at
--- the last assignment. No variable changes while one statement assigns.
+-- Returns whether the local variables of the function at a stack level have the values that they
+-- had at the last assignment. No variable changes while one statement assigns.
 local function same_locals(level)
    local same, n = true, 0
    while true do
@@ -51,8 +51,8 @@ local function same_locals(level)
    return same
 end
 
--- Returns whether the line that assigns is the one that made the last assignment. A host program
--- may lack Lua's debug library; fields are then listed in the order of assignment.
+-- Returns whether this assignment is made by the same line as the last one. A host program may lack
+-- Lua's debug library; fields are then listed in the order of assignment.
 local function same_line(module)
    if not debug then return false end
    local where = debug.getinfo(4, "lf") -- level 4 is the caller of __newindex
@@ -63,7 +63,8 @@ local function same_line(module)
    return same
 end
 
--- Returns a field's rank. Integer keys and other keys are not compared with each other.
+-- Returns a field's rank, and whether its key is an integer. Integer keys and other keys are not
+-- compared with each other.
 local function rank(module, name)
    local integer = math.type(name) == "integer"
    return integer and name or birth[rawget(module, name)], integer

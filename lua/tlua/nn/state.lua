@@ -125,8 +125,8 @@ local function guess(module, state, shift, faults)
       or '; its positions seem to count from 1: try it without names = "pytorch"'
 end
 
--- Returns a detached tensor; if a parameter is split over ranks, the result still counts as this
--- rank's part of it.
+-- Returns a tensor detached from autograd. If each rank holds a part of the parameter, the result
+-- is also recorded as this rank's part.
 local function detached(tensor)
    local copy = tensor:detach()
    local placement = package and package.loaded["tlua.distributed.placement"]
@@ -174,14 +174,14 @@ function Module:state_dict(options)
    return state
 end
 
---- Copies a state into the module's parameters and buffers. A state that does not fit is an
---- error that lists all differences, and changes nothing. With `{strict = false}` missing and
---- unexpected paths are skipped, and both lists are returned. With `{names = "pytorch"}`
---- positions in paths count from 0, as in the files that PyTorch writes. A weight_g and weight_v
---- of nn.utils.weight_norm fit a weight that parametrizations.weight_norm has split.
+--- Copies a state into the module's parameters and buffers. A state that does not fit is an error
+--- that lists all differences, and changes nothing. With `{strict = false}` missing and unexpected
+--- paths are skipped, and both lists are returned. With `{names = "pytorch"}` positions in paths
+--- count from 0, as in the files that PyTorch writes. With `{assign = true}` the state's tensors
+--- themselves replace the parameters and buffers, and keep their own device and dtype; make the
+--- optimizer afterwards. A weight that parametrizations.weight_norm has split also accepts weight_g
+--- and weight_v, the names of nn.utils.weight_norm.
 ---@param state table<string, Tensor>
---- With `{assign = true}` the state's tensors take the places of parameters and buffers, with
---- their device and dtype, and nothing is copied; make the optimizer afterwards.
 ---@param options? {strict: boolean, names: string, assign: boolean}
 ---@return string[] missing
 ---@return string[] unexpected
@@ -221,7 +221,7 @@ function Module:load_state_dict(state, options)
    for _, path in ipairs(sorted_keys(own)) do
       local tensor, value = own[path], state[path]
       local waits = value and lazy[path] and value:dim() == 1 and value:numel() == 0
-      if value and not waits then -- the saved tensor has no shape either
+      if value and not waits then -- `waits` means that the saved tensor has no shape either
          if lazy[path] then Uninitialized.materialize(tensor, value.shape) end
          tensor:copy_(value)
       end

@@ -35,7 +35,7 @@ local function has_extra(module)
    return module.get_extra_state ~= Module.get_extra_state
 end
 
--- Returns whether any module of a tree has hooks or extra state.
+-- Returns whether no module of a tree has hooks or extra state.
 local function is_idle(root)
    for _, module in ipairs(root:modules()) do
       if rawget(module, "_state_hooks") or has_extra(module) then return false end
@@ -43,7 +43,7 @@ local function is_idle(root)
    return true
 end
 
---- Calls the hooks before a state is taken.
+--- Calls the hooks that run before state_dict takes a state.
 ---@param root nn.Module
 ---@param prefix string  a path
 ---@param shift integer  subtracted from positions in paths
@@ -64,8 +64,8 @@ function M.after_save(root, state, prefix, shift)
    end, function(module, at) run(module, "save_post", state, at) end)
 end
 
---- Calls the hooks before a state is loaded, with a copy of the table that they may change. Removes
---- the extra states from that copy.
+--- Calls the hooks that run before a state is loaded. They get a copy of the table, which they may
+--- change. Then removes the extra states from the copy.
 ---@param root nn.Module
 ---@param state table<string, any>
 ---@param shift integer
@@ -91,7 +91,7 @@ function M.before_load(root, state, shift)
    return copy, extras, missing
 end
 
---- Hands extra states to their modules, and calls the hooks after a state was loaded.
+--- Hands extra states to their modules, and calls the hooks that run after a state was loaded.
 ---@param root nn.Module
 ---@param extras {module: nn.Module, value: any}[]
 ---@param missing string[]
@@ -165,8 +165,8 @@ function Module:register_load_state_dict_pre_hook(hook)
    return add(self, "load_pre", "register_load_state_dict_pre_hook", hook)
 end
 
---- Calls `hook(module, incompatible)` when a state was loaded, with the lists missing_keys and
---- unexpected_keys.
+--- Calls `hook(module, incompatible)` after a state was loaded; `incompatible` has the lists
+--- missing_keys and unexpected_keys.
 ---@param hook fun(module: nn.Module, incompatible: table)
 ---@return {remove: fun(self: table)} handle
 function Module:register_load_state_dict_post_hook(hook)

@@ -20,7 +20,7 @@ local Module = require "tlua.nn.modules.Module"
 ---@field operations integer  multiplications and additions of one forward pass
 local Summary = class.class "nn.Summary"
 
--- Returns the number of elements of a tensor, or of all tensors in a table.
+-- Returns a tensor's shape, or the list of the shapes of all tensors in a table.
 local function shapes_of(value)
    if torch.is_tensor(value) then return "(" .. table.concat(value.shape, ", ") .. ")" end
    if type(value) ~= "table" then return type(value) end
@@ -29,7 +29,7 @@ local function shapes_of(value)
    return "{" .. table.concat(shown, ", ") .. "}"
 end
 
--- Returns the numbers of elements and of bytes of a list of tensors.
+-- Returns the number of elements and the number of bytes of all tensors in a list.
 local function measure(list)
    local count, bytes = 0, 0
    for _, tensor in ipairs(list) do
@@ -62,7 +62,8 @@ local function is_leaf(module)
    return #module:children() == 0
 end
 
--- Adds a row for each call of a module that has no child modules.
+-- Registers hooks that add a row to `rows` for each call of a module without children; returns
+-- their handles.
 local function watch(model, rows)
    local handles = {}
    for path, module in model:named_modules() do

@@ -1,5 +1,5 @@
--- bias.lua - torch.nn.attention.bias: causal masks for scaled_dot_product_attention if the numbers
--- of queries and keys differ.
+-- bias.lua - torch.nn.attention.bias: causal masks for scaled_dot_product_attention if the number
+-- of queries differs from the number of keys.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,8 +15,8 @@ local function mask(a, diagonal)
    return torch.ones(a.queries, a.keys, {dtype = "bool", device = a.device}):tril(diagonal)
 end
 
---- Returns a mask in which query i sees the keys up to i, as with `is_causal`. Queries and keys are
---- counted from the first one.
+--- Returns a mask in which query i sees the keys up to i, as with `is_causal`. The first query is
+--- aligned with the first key.
 ---@param queries integer
 ---@param keys integer
 ---@param options? {device: string|torch.device}
@@ -25,8 +25,8 @@ function M.causal_upper_left(...)
    return mask(upper_left(...), 0)
 end
 
---- Returns a mask in which the last query sees all keys, and each earlier query one key less than
---- the next. A decoder with cached keys needs this mask.
+--- Returns a mask in which the last query sees all keys, and each earlier query sees one key less
+--- than the query after it. A decoder with cached keys needs this mask.
 ---@param queries integer
 ---@param keys integer
 ---@param options? {device: string|torch.device}

@@ -5,10 +5,10 @@
 --       return F.scaled_dot_product_attention(q, k, v)
 --    end)
 --
--- There are two implementations. FLASH_ATTENTION and EFFICIENT_ATTENTION both name a kernel of the
--- device that keeps no weights. MATH computes products and a softmax that autograd records
--- separately. On a GPU, cuDNN's kernel is used if CUDNN_ATTENTION is allowed and cuDNN supports the
--- call.
+-- There are two implementations. FLASH_ATTENTION and EFFICIENT_ATTENTION both select the device's
+-- fused kernel, which does not store the attention weights. MATH computes matrix products and a
+-- softmax as separate operators, which autograd records. On a GPU, cuDNN's kernel is used if
+-- CUDNN_ATTENTION is allowed and cuDNN supports the call.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -35,7 +35,7 @@ M.SDPBackend = {
    CUDNN_ATTENTION = "CUDNN_ATTENTION",
 }
 
--- The bits of the implementations. ORDER TL_SDP_ of core/device/api.h.
+-- The bit of each implementation in the setting sdp_backends. ORDER TL_SDP_ of core/device/api.h.
 local bits <const> = {MATH = 1, FLASH_ATTENTION = 2, EFFICIENT_ATTENTION = 4, CUDNN_ATTENTION = 8}
 local math_first <const> = 16
 
@@ -54,8 +54,8 @@ function M.is_allowed(backend)
    return torch._setting "sdp_backends" & bit_of("is_allowed", backend) ~= 0
 end
 
---- Allows or forbids an implementation from now on, for torch.backends.cuda.enable_flash_sdp and
---- similar functions.
+--- Allows or forbids an implementation from now on; torch.backends.cuda.enable_flash_sdp and
+--- similar functions call this function.
 ---@param backend nn.attention.SDPBackend
 ---@param allowed boolean
 function M.allow(backend, allowed)

@@ -11,7 +11,7 @@ local Parameter = require "tlua.nn.Parameter"
 ---@field bias Tensor?
 local AffineNorm = class.class("nn.AffineNorm", Module)
 
--- Gives the layer a weight of a shape and, if `bias` is true, a bias.
+-- Gives the layer a weight of the given shape and, if `bias` is true, a bias of the same shape.
 function AffineNorm:make_affine(shape, place, bias)
    self.weight = Parameter(torch.ones(shape, place))
    if bias then self.bias = Parameter(torch.zeros(shape, place)) end

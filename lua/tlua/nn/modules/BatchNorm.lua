@@ -7,7 +7,8 @@ local class = require "tlua.class"
 local F = require "tlua.nn.functional"
 local AffineNorm = require "tlua.nn.modules.AffineNorm"
 
--- The base of batch and instance normalisation: parameters, running statistics, printing.
+-- The base class of batch and instance normalisation, with their parameters, running statistics and
+-- text when printed.
 local Norm, parent = class.class("nn.Norm", AffineNorm)
 
 function Norm:__init(a)
@@ -24,7 +25,7 @@ function Norm:__init(a)
    end
 end
 
---- Forgets the running statistics.
+--- Resets the running statistics to mean 0 and variance 1.
 function Norm:reset_running_stats()
    if not self.track_running_stats then return end
    self.running_mean:zero_()
@@ -32,7 +33,7 @@ function Norm:reset_running_stats()
    self.num_batches_tracked:zero_()
 end
 
---- Forgets the running statistics and sets the affine map to the identity.
+--- Resets the running statistics and sets the affine map to the identity.
 function Norm:reset_parameters()
    self:reset_running_stats()
    parent.reset_parameters(self)
@@ -84,8 +85,8 @@ local function instance_forward(self, input)
    return single and output:squeeze(1) or output
 end
 
--- Defines a class. `momentum = false`: the running statistics are the mean over all batches. `bias
--- = false`: the affine map only scales.
+-- Defines a class. With the option `momentum = false` the running statistics are the mean over all
+-- batches; with `bias = false` the affine map only scales.
 local function define(short_name, n, forward, affine, track)
    local name = "nn." .. short_name
    local signature = args.signature(([[%s(num_features: count, eps: number = 1e-5,
@@ -105,8 +106,8 @@ end
 
 local M = {}
 
---- Batch normalisation of (N, C) or (N, C, L). Training mode uses the batch's own mean and variance
---- and keeps their running means, which evaluation mode uses.
+--- Batch normalisation of (N, C) or (N, C, L). Training mode normalises by the mean and variance of
+--- the batch, and updates running means of both. Evaluation mode normalises by the running means.
 ---
 ---     local layer = torch.nn.BatchNorm1d(1)
 ---     print(layer(torch.tensor {{1.0}, {3.0}}):detach():flatten())
@@ -142,7 +143,7 @@ M.BatchNorm2d = define("BatchNorm2d", 2, batch_forward, true, true)
 ---@overload fun(num_features: integer, options?: table): nn.BatchNorm3d
 M.BatchNorm3d = define("BatchNorm3d", 3, batch_forward, true, true)
 
---- Normalisation of each sample's channels, (N, C, L) or (C, L).
+--- Normalises each channel of each sample of an input (N, C, L) or (C, L).
 ---
 ---     local layer = torch.nn.InstanceNorm1d(1)
 ---     print(layer(torch.tensor {{{1.0, 3.0}}}):flatten())
@@ -151,7 +152,7 @@ M.BatchNorm3d = define("BatchNorm3d", 3, batch_forward, true, true)
 ---@overload fun(num_features: integer, options?: table): nn.InstanceNorm1d
 M.InstanceNorm1d = define("InstanceNorm1d", 1, instance_forward, false, false)
 
---- Normalisation of each sample's channels, (N, C, H, W) or (C, H, W).
+--- Normalises each channel of each sample of an input (N, C, H, W) or (C, H, W).
 ---
 ---     local layer = torch.nn.InstanceNorm2d(8)
 ---     print(table.unpack(layer(torch.randn(4, 8, 5, 5)).shape))
@@ -160,7 +161,7 @@ M.InstanceNorm1d = define("InstanceNorm1d", 1, instance_forward, false, false)
 ---@overload fun(num_features: integer, options?: table): nn.InstanceNorm2d
 M.InstanceNorm2d = define("InstanceNorm2d", 2, instance_forward, false, false)
 
---- Normalisation of each sample's channels, (N, C, D, H, W) or (C, D, H, W).
+--- Normalises each channel of each sample of an input (N, C, D, H, W) or (C, D, H, W).
 ---
 ---     local layer = torch.nn.InstanceNorm3d(8)
 ---     print(table.unpack(layer(torch.randn(4, 8, 2, 5, 5)).shape))

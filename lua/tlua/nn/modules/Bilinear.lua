@@ -37,7 +37,7 @@ function Bilinear:__init(...)
    self:reset_parameters()
 end
 
---- Sets uniform random weights within 1/sqrt(in1_features).
+--- Fills the parameters with uniform random values from [-b, b], where b = 1/sqrt(in1_features).
 function Bilinear:reset_parameters()
    local bound = math.max(self.in1_features, 1) ^ -0.5
    init.uniform_(self.weight, -bound, bound)

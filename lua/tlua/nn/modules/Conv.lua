@@ -47,7 +47,7 @@ end
 
 -- Methods -------------------------------------------------------------------------------------
 
--- Fills the parameters with uniform random values within 1/sqrt(fan_in).
+-- Fills the parameters with uniform random values from [-b, b], where b = 1/sqrt(fan_in).
 local function reset_parameters(self)
    init.kaiming_uniform_(self.weight, {a = 5 ^ 0.5})
    if not self.bias then return end
@@ -83,7 +83,7 @@ local function extra_repr(self)
    return table.concat(list, ", ")
 end
 
--- Makes the class for n dimensions.
+-- Defines the class for n spatial dimensions.
 local function define(short_name, n)
    local name = "nn." .. short_name
    local signature = args.signature(name .. [[(in_channels: count, out_channels: count,
@@ -129,8 +129,8 @@ end
 
 local M = {reset_parameters = reset_parameters, extra_repr = extra_repr}
 
---- Convolution over (N, C, L). `kernel_size`, `stride`, `padding`, `dilation` are a number or a
---- list of one per dimension; padding may also be "same" or "valid".
+--- Convolution over (N, C, L). `kernel_size`, `stride`, `padding`, `dilation` are each one number,
+--- or a list with a number for each dimension; padding may also be "same" or "valid".
 ---
 ---     local layer = torch.nn.Conv1d(4, 8, 3, {padding = 1})
 ---     print(table.unpack(layer(torch.zeros(2, 4, 10)).shape))

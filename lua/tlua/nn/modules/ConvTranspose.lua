@@ -9,8 +9,8 @@ local Conv = require "tlua.nn.modules.Conv"
 local Module = require "tlua.nn.modules.Module"
 local Parameter = require "tlua.nn.Parameter"
 
--- Returns the output padding with which the result gets the wanted sizes. `sizes` has the sizes of
--- all dimensions, or only of the last n.
+-- Returns the output padding for which the result has the wanted sizes. `sizes` lists the sizes of
+-- all dimensions, or only those of the last n.
 local function padding_for(self, name, input, sizes)
    local n, dims = #self.kernel_size, input:dim()
    if type(sizes) == "number" then sizes = {sizes} end
@@ -33,7 +33,7 @@ local function padding_for(self, name, input, sizes)
    return extra
 end
 
--- Makes the class for n dimensions.
+-- Defines the class for n spatial dimensions.
 local function define(short_name, n)
    local name = "nn." .. short_name
    local signature = args.signature(name .. [[(in_channels: count, out_channels: count,

@@ -5,8 +5,8 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
---- Computes the cosine of the angle between two tensors along a dimension; each norm counts as at
---- least eps.
+--- Computes the cosine of the angle between two tensors along a dimension. A norm below eps is
+--- replaced by eps.
 ---
 ---     local layer = torch.nn.CosineSimilarity()
 ---     print(layer(torch.tensor {{1.0, 0.0}}, torch.tensor {{1.0, 1.0}}))

@@ -35,8 +35,9 @@ local M = {}
 ---@class nn.AlphaDropout: nn.Module
 ---@class nn.FeatureAlphaDropout: nn.Module
 
--- Defines Dropout1d to Dropout3d, which drop whole channels of (N, C, ...), and AlphaDropout and,
--- for whole channels, FeatureAlphaDropout, which keep the mean and the variance of SELU's outputs.
+-- Defines Dropout1d, Dropout2d and Dropout3d, which drop whole channels of (N, C, ...);
+-- AlphaDropout, which keeps the mean and the variance of SELU's outputs; and FeatureAlphaDropout,
+-- which does both.
 for name, drop in pairs {
    Dropout = "dropout", Dropout1d = "dropout1d", Dropout2d = "dropout2d",
    Dropout3d = "dropout3d", AlphaDropout = "alpha_dropout",

@@ -26,8 +26,8 @@ local Embedding, parent = class.class("nn.Embedding", Module)
 
 --- Positions count from 1. The row at `padding_idx` starts as zeros and is never learnt. With
 --- `max_norm`, rows that are looked up are first scaled down to that norm. With `sparse` the
---- gradient of the weight is sparse, of the rows that were looked up; SparseAdam, SGD and Adagrad
---- take it.
+--- gradient of the weight is a sparse tensor with only the rows that were looked up; SparseAdam,
+--- SGD and Adagrad accept such a gradient.
 ---@param num_embeddings integer
 ---@param embedding_dim integer
 ---@param options? {padding_idx: integer, max_norm: number, norm_type: number, sparse: boolean}
@@ -76,7 +76,7 @@ function Embedding:reset_parameters()
    self.weight:select(1, self.padding_idx):zero_()
 end
 
--- Scales down the rows that are looked up and longer than max_norm.
+-- Scales rows that are looked up, and whose norm exceeds max_norm, down to max_norm.
 local function limit_norms(weight, input, max_norm, norm_type)
    local _ <close> = torch.no_grad()
    local used = input:reshape(-1)
@@ -89,7 +89,7 @@ end
 ---@param input Tensor  positions of any shape (*)
 ---@return Tensor  (*, embedding_dim)
 function Embedding:forward(input)
-   if self.max_norm and torch.is_tensor(input) then -- F.embedding refuses other values
+   if self.max_norm and torch.is_tensor(input) then -- F.embedding raises the error for other values
       limit_norms(self.weight, input, self.max_norm, self.norm_type)
    end
    return F.embedding(input, self.weight, {

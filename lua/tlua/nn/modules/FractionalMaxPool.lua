@@ -1,5 +1,5 @@
 -- FractionalMaxPool.lua - "Fractional Max-Pooling" (Graham, 2015): takes the largest element of
--- each window; windows lie at random distances, so that a size may shrink by any factor.
+-- each window. The distances between windows are random, so a size may shrink by any factor.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,18 +7,18 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
---- Takes the largest element of each window of (N, C, H, W); windows lie at random distances
---- (Graham, Fractional Max-Pooling, 2014). Either output_size or output_ratio gives the result's
---- size.
+--- Takes the largest element of each window of (N, C, H, W); the distances between windows are
+--- random (Graham, Fractional Max-Pooling, 2014). Either output_size or output_ratio gives the
+--- result's size.
 ---
 ---     local layer = torch.nn.FractionalMaxPool2d(2, {output_size = 3})
 ---     print(layer(torch.ones(1, 1, 5, 5)).shape)
 ---     --> torch.Size([1, 1, 3, 3])
 ---@class nn.FractionalMaxPool2d: nn.Module
 
---- Takes the largest element of each window of (N, C, D, H, W); windows lie at random distances
---- (Graham, Fractional Max-Pooling, 2014). Either output_size or output_ratio gives the result's
---- size.
+--- Takes the largest element of each window of (N, C, D, H, W); the distances between windows are
+--- random (Graham, Fractional Max-Pooling, 2014). Either output_size or output_ratio gives the
+--- result's size.
 ---
 ---     local layer = torch.nn.FractionalMaxPool3d(2, {output_size = 3})
 ---     print(layer(torch.ones(1, 1, 5, 5, 5)).shape)
@@ -60,7 +60,7 @@ local function sizes_of(name, a, input, n)
    return kernel, sizes
 end
 
--- Returns the first positions of the windows along a dimension, counted from 0: (N, C, size). The
+-- Returns where each window begins along a dimension, as positions (N, C, size) counted from 0. The
 -- random numbers `samples` (N, C) determine the positions.
 local function starts(samples, length, size, kernel)
    local last = torch.full_like(samples, length - kernel):unsqueeze(3)
@@ -70,15 +70,16 @@ local function starts(samples, length, size, kernel)
    return torch.cat({((steps + u) * alpha):trunc() - (u * alpha):trunc(), last}, 3)
 end
 
--- Returns the positions in the plane of all elements of all windows, counted from 1:
--- (N, C, *sizes, *kernel).
+-- Returns the position in its plane of each element of each window, counted from 1, as a tensor (N,
+-- C, *sizes, *kernel).
 local function positions(samples, lengths, sizes, kernel)
    local n, place, stride = #sizes, 1, 1
    for d = n, 1, -1 do
       local shape = {samples:size(1), samples:size(2)}
       for k = 1, 2 * n do shape[k + 2] = 1 end
       local inside = torch.arange(kernel[d], {dtype = samples.dtype, device = samples.device})
-      -- as in PyTorch, sample 1 is for the last dimension of two, but for the first of three
+      -- as in PyTorch, sample 1 is for the last dimension if there are two, and for the first
+      -- dimension if there are three
       local sample = samples:select(3, n == 2 and 3 - d or d)
       local along = starts(sample, lengths[d], sizes[d], kernel[d]):unsqueeze(4) + inside
       shape[2 + d], shape[2 + n + d] = sizes[d], kernel[d]
@@ -88,7 +89,7 @@ local function positions(samples, lengths, sizes, kernel)
    return place
 end
 
--- Returns the samples of the batch; more may be given.
+-- Checks `samples` and returns those of the batch; `samples` may have more rows.
 local function check_samples(name, samples, batch, channels, n)
    if samples:dim() ~= 3 or samples:size(1) < batch or samples:size(2) ~= channels
       or samples:size(3) ~= n then
@@ -98,7 +99,7 @@ local function check_samples(name, samples, batch, channels, n)
    return samples:narrow(1, 1, batch)
 end
 
--- Returns the largest elements and their positions in their planes, counted from 1.
+-- Returns the largest element of each window, and its position in its plane, counted from 1.
 local function pool(name, a, input, n)
    if input:dim() ~= n + 1 and input:dim() ~= n + 2 then
       args.refuse(name, "input", ("a tensor of %d or %d dimensions"):format(n + 1, n + 2), input)
@@ -121,8 +122,8 @@ for n = 2, 3 do
    local fn = ("fractional_max_pool%dd"):format(n)
    local title = "nn.functional." .. fn
    local take = args.signature(("%s(input: tensor, %s)"):format(title, options))
-   --- Returns the largest elements and their positions, whatever return_indices is.
-   ---@param input Tensor  (N, C, *) or (C, *), * of 2 or 3 dimensions as the name says
+   --- Returns the largest elements and their positions, even if return_indices is false.
+   ---@param input Tensor  (N, C, *) or (C, *), where * is as many dimensions as the name says
    ---@return Tensor values
    ---@return Tensor indices  positions in the plane, from 1
    M[fn .. "_with_indices"] = function(...)
@@ -132,7 +133,7 @@ for n = 2, 3 do
    end
    --- Returns the largest elements of windows at random positions, so any output size is possible
    --- (Graham, Fractional Max-Pooling, 2014).
-   ---@param input Tensor  (N, C, *) or (C, *), * of 2 or 3 dimensions as the name says
+   ---@param input Tensor  (N, C, *) or (C, *), where * is as many dimensions as the name says
    ---@return Tensor values
    ---@return Tensor? indices  the positions in the plane, from 1, if return_indices is set
    M[fn] = function(...)

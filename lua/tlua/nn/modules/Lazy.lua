@@ -52,12 +52,14 @@ function Lazy:forward(input, ...)
    return ordinary.forward(self, input, ...)
 end
 
--- Raises an error if an input's number of features or channels does not fit the options.
+-- Raises an error if n, the number of features or channels of the first input, does not fit the
+-- options. Classes with such options override this method.
 function Lazy:_check_lazy(n) end -- luacheck: no unused args
 
--- Defines nn.Lazy<name> from an ordinary class and its options without the first one. `o` names the
--- fields without shape and the missing size, and has functions that derive shapes from an input or
--- from the size.
+-- Defines nn.Lazy<name>, a layer that becomes an instance of Base; `options` are Base's options
+-- without the first one. `o.field` names the field for the missing size, o.size(self, input)
+-- returns that size, and o.shapes(self, size) returns the shapes of the tensors that depend on it.
+-- `o.check`, if given, replaces _check_lazy.
 local function define(name, Base, options, o)
    local full_name = "nn.Lazy" .. name
    local signature = args.signature(("%s(%s)"):format(full_name, options))
@@ -110,7 +112,8 @@ define("Linear", Linear, [[out_features: count, bias: boolean = true, device: de
    end,
 })
 
--- Returns the number of channels of (N, C, ...) or (C, ...), with n dimensions after the channels.
+-- Returns a function that returns the number of channels of an input (N, C, ...) or (C, ...) with n
+-- dimensions after the channels.
 local function channels(n)
    return function(self, input)
       if input:dim() ~= n + 1 and input:dim() ~= n + 2 then

@@ -12,7 +12,7 @@ local signature = args.signature [[nn.Linear(in_features: count, out_features: c
    bias: boolean = true, device: device?, dtype: string?)]]
 
 --- An affine map of the last dimension: y = x W^T + b, for x of shape (..., in_features) and y of
---- shape (..., out_features). The initial weights are uniformly distributed within
+--- shape (..., out_features). The initial values are uniformly distributed in [-b, b], where b =
 --- 1/sqrt(in_features).
 ---
 ---     local layer = torch.nn.Linear(3, 2)
@@ -37,7 +37,7 @@ function Linear:__init(...)
    self:reset_parameters()
 end
 
---- Sets uniform random weights within 1/sqrt(in_features).
+--- Fills the parameters with uniform random values from [-b, b], where b = 1/sqrt(in_features).
 function Linear:reset_parameters()
    init.kaiming_uniform_(self.weight, {a = 5 ^ 0.5})
    if self.bias then
@@ -65,16 +65,16 @@ local relu, gelu -- the forward methods of nn.ReLU and nn.GELU
 local watched <const> = Module._watched
 local gelus = {none = "gelu", tanh = "gelu_tanh"}
 
---- Returns whether a module is a plain Linear without hooks, whose output before an activation
---- nobody can observe.
+--- Returns whether a module is a plain Linear without hooks, so that nothing can observe its output
+--- before the activation.
 ---@param module nn.Module
 ---@return boolean
 function Linear.takes_activation(module)
    return module.forward == forward and not rawget(module, "_hooks")
 end
 
---- Returns the name of the activation that the module after a Linear computes, for `forward`.
---- Returns nil if that module is no such activation, or if either module has hooks.
+--- Returns the name, as `forward` takes it, of the activation that the module `after` computes.
+--- Returns nil if that module computes something else, or if either module has hooks.
 ---@param module nn.Module
 ---@param after nn.Module
 ---@return string?

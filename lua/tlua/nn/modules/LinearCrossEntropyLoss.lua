@@ -68,8 +68,8 @@ function Loss:__init(...)
    self.linear = Linear(a.in_features, rows, {bias = a.bias, device = a.device, dtype = a.dtype})
 end
 
---- Returns the loss. The target is classes (N, *out_features), or their probabilities (N,
---- num_classes, *out_features); without N for one sample.
+--- Returns the loss. The target contains classes (N, *out_features), or class probabilities (N,
+--- num_classes, *out_features). For one sample the dimension N is missing.
 ---@param input Tensor  (N, in_features) or (in_features)
 ---@param target Tensor
 ---@return Tensor

@@ -12,8 +12,8 @@ local policies <const> = {auto = true, accurate = true, compact = true}
 local M = {}
 
 --- Makes the table `options` of nn.LinearCrossEntropyLoss. Of PyTorch's options only
---- batch_chunk_size has an effect: backward may always be called again, chunks have a default size
---- by memory, and sums are always as exact as with acc_policy "accurate".
+--- batch_chunk_size has an effect: backward may always be called again, the default size of chunks
+--- depends on memory, and sums are always as exact as with acc_policy "accurate".
 ---@param options? {allow_retain_graph: boolean, batch_chunk_size: integer, chunking_method: string,
 --- acc_policy: string, acc_dtype: string}
 ---@return table options

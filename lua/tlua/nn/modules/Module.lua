@@ -2,8 +2,8 @@
 --
 -- A parameter, buffer or module that is assigned to a field of a module belongs to that module from
 -- then on. A module lists the names of its fields in the order of their first assignment
--- (`_fields`, see order.lua). It looks a field's value up when it is needed, so that a field may be
--- assigned again or set to nil.
+-- (`_fields`, see order.lua). The value of a field is looked up each time it is used, so a field
+-- may be assigned again or set to nil.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -54,8 +54,8 @@ local function set_mode(module, mode)
    rawset(module, "training", mode)
 end
 
--- The profiler's function that makes the calls of all modules, see hooks.lua. It is a local
--- variable for __call, and a field of a table for other files, which may keep the table.
+-- The profiler's function that makes the calls of all modules (see hooks.lua), or nil. __call reads
+-- this local variable; other files read the field `around` of the table Module._watched.
 local around = nil
 Module._watched = {}
 
@@ -72,7 +72,7 @@ function info.__call(cls, ...)
    return order.made(object)
 end
 
--- Refuses a loop over a module without numbered children, which would run zero times.
+-- Refuses ipairs(module) if the module has no numbered children: the loop would run zero times.
 function info.__index(_, key)
    if key == 1 then
       torch.raise("this module has no numbered parts to index or to loop over: ipairs goes through "
@@ -367,8 +367,8 @@ function Module:forward(...)
    torch.raise(("%s has no method forward"):format(torch.type(self)))
 end
 
--- Errors name the modules whose __call is active, so its stack frame must stay. A block with a
--- to-be-closed variable, whose value may be nil, keeps Lua from making a tail call.
+-- Errors name the modules whose __call is active, so the frame of __call must stay on the stack. A
+-- to-be-closed variable, even if its value is nil, keeps Lua from making a tail call.
 function Module:__call(...)
    local _ <close> = nil
    if self._evaluating and self.training ~= false then check_mode(self) end
@@ -388,8 +388,8 @@ end
 --- Calls `hook(module, inputs, ...)` after every forward call, with the list of arguments and
 --- then the results; a value that the hook returns replaces the results.
 ---@param hook fun(module: nn.Module, inputs: any[], ...): any
----@param options? {prepend: boolean, always_call: boolean}  always_call: also where forward raises,
---- without results; an error of the hook is then ignored
+---@param options? {prepend: boolean, always_call: boolean}  always_call: also call the hook if
+--- forward raises, without results; errors of the hook are then ignored
 ---@return {remove: fun(self: table)} handle
 function Module:register_forward_hook(hook, options)
    return require "tlua.nn.hooks".add(self, "post", hook, options)
@@ -502,7 +502,7 @@ function Module:__tostring()
    local lines = {}
    local _ <close> = scopes.new(function() printing[self] = nil end)
    printing[self] = true
-   for key, child in members.fields(self) do -- a shared module comes under each of its names
+   for key, child in members.fields(self) do -- a shared module is printed under each of its names
       if is_module(child) then lines[#lines + 1] = ("  (%s): %s"):format(key, text_of(child)) end
    end
    if #lines == 0 then return ("%s(%s)"):format(name, extra) end

@@ -1,5 +1,6 @@
--- ModuleDict.lua - a table of modules by name, which become descendants of the module that has it.
--- ParameterDict.lua has most of these methods, too; `_items` says what the items of a class are.
+-- ModuleDict.lua - a table of modules by name. The modules become descendants of the module that
+-- holds the table. ParameterDict shares most methods; each class describes the kind of its items in
+-- `_items`.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,7 +10,7 @@ local Module = require "tlua.nn.modules.Module"
 local order = require "tlua.nn.order"
 local slicing = require "tlua.nn.modules.slicing"
 
---- A table of modules by name, which become descendants of the module that has it.
+--- A table of modules by name. The modules become descendants of the module that holds the table.
 ---
 ---     local heads = torch.nn.ModuleDict {a = torch.nn.Linear(2, 1)}
 ---     heads.b = torch.nn.Linear(2, 3)
@@ -27,8 +28,8 @@ ModuleDict._items = {
 }
 
 --- Indexing by a name gets or sets the item: `dict.name`, `dict.name = module`.
----@param items? table<string, any>|table[]  the items, taken in alphabetical order; a list of
---- pairs {name, item} in its order
+---@param items? table<string, any>|table[]  the items: those of a table are added in alphabetical
+--- order, those of a list of pairs {name, item} in the list's order
 function ModuleDict:__init(items, ...)
    parent.__init(self)
    local n, kind = 1 + select("#", ...), self._items
@@ -41,8 +42,8 @@ function ModuleDict:__init(items, ...)
    self:update(items or {})
 end
 
---- Sets the items of a table, in alphabetical order, or of another dictionary of this class or a
---- list of pairs {name, item}, in its order.
+--- Sets the items of a table in alphabetical order, or those of another dictionary of this class,
+--- or of a list of pairs {name, item}, in their order there.
 ---@param items table<string, any>|table[]|nn.Module
 ---@return nn.Module self
 function ModuleDict:update(items)

@@ -1,4 +1,5 @@
--- ModuleList.lua - a list of modules, which become descendants of the module that has the list.
+-- ModuleList.lua - a list of modules. The modules become descendants of the module that holds the
+-- list.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,7 +9,7 @@ local Module = require "tlua.nn.modules.Module"
 local slicing = require "tlua.nn.modules.slicing"
 local Sequential = require "tlua.nn.modules.Sequential"
 
---- A list of modules, which become descendants of the module that has it.
+--- A list of modules. The modules become descendants of the module that holds the list.
 ---
 ---     local layers = torch.nn.ModuleList {torch.nn.Linear(2, 2)}
 ---     layers:append(torch.nn.Linear(2, 2))
@@ -24,7 +25,8 @@ slicing.define(ModuleList, function(modules) return ModuleList(modules) end,
    function(value) return class.isinstance(value, Module) and value or nil end, "a module")
 
 --- Makes the list. `list[i]` is the i-th module, `list[-1]` the last, `list[{i, j}]` a ModuleList
---- with those from i to j, `#list` their number; `ipairs(list)` goes through them.
+--- of the modules i to j, and `#list` the number of modules; `ipairs(list)` iterates over the
+--- modules.
 ---@param modules? nn.Module[]
 function ModuleList:__init(modules, ...)
    parent.__init(self)

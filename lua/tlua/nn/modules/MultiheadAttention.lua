@@ -93,7 +93,8 @@ local function project(self, x, weight, bias, count)
    return table.unpack(parts)
 end
 
--- Projects query, key and value. Projections of the same input are one product.
+-- Projects query, key and value. If all three, or key and value, are the same tensor, one matrix
+-- product projects them.
 local function project_all(self, query, key, value)
    local weight, bias, n = self.in_proj_weight, self.in_proj_bias, self.embed_dim
    if weight and rawequal(query, key) and rawequal(key, value) then
@@ -110,15 +111,16 @@ local function project_all(self, query, key, value)
       project(self, key, weights[2], biases[2], 1), (project(self, value, weights[3], biases[3], 1))
 end
 
--- Converts a mask in PyTorch's form, true or -inf at hidden positions, to a term for the scores.
+-- Converts a mask in PyTorch's form, true or -inf at hidden positions, to a tensor that is added to
+-- the scores.
 local function additive(mask, like)
    if mask.dtype ~= "bool" then return mask end
    return torch.zeros(mask.shape, {dtype = like.dtype, device = like.device})
       :masked_fill_(mask, -math.huge)
 end
 
--- Merges both masks into one of shape (N or 1, heads or 1, L or 1, S), which is bool if both are
--- bool; nil without masks.
+-- Merges attn_mask and key_padding_mask into one mask (N or 1, heads or 1, L or 1, S). The result
+-- is bool if both are bool, and nil if neither is given.
 local function join_masks(self, a, like)
    local mask, padding = a.attn_mask, a.key_padding_mask
    if mask and mask:dim() == 3 then mask = mask:unflatten(1, {-1, self.num_heads}) end
@@ -131,7 +133,7 @@ local function join_masks(self, a, like)
    return additive(mask, like) + additive(padding, like)
 end
 
--- Makes a mask that is true at the keys after each query.
+-- Makes a mask (L, S) that is true where the key comes after the query.
 local function future(length, source_length, like)
    return torch.ones(length, source_length, {dtype = "bool", device = like.device}):triu(1)
 end
@@ -159,9 +161,9 @@ local function weighted(q, k, v, mask, dropout)
    return weights:matmul(v), weights
 end
 
---- Sequences are (L, N, E), (N, L, E) with `batch_first`, or one (L, E). Options are
---- key_padding_mask (N, S) and attn_mask (L, S) or (N * num_heads, L, S), true or -inf at
---- hidden positions; is_causal; need_weights and average_attn_weights.
+--- Sequences have the shape (L, N, E), with `batch_first` (N, L, E), and a single sequence has (L,
+--- E). The options are: key_padding_mask (N, S) and attn_mask (L, S) or (N * num_heads, L, S),
+--- which are true or -inf at hidden positions; is_causal; need_weights; and average_attn_weights.
 ---@param query Tensor
 ---@param key Tensor
 ---@param value Tensor

@@ -1,4 +1,5 @@
--- PReLU.lua - an activation that returns x for x > 0 and a x otherwise, where a is learnt.
+-- PReLU.lua - an activation that returns x for x > 0 and a * x otherwise, where the slope a is
+-- learnt.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,8 +11,8 @@ local Parameter = require "tlua.nn.Parameter"
 local signature = args.signature [[nn.PReLU(num_parameters: count = 1, init: number = 0.25,
    device: device?, dtype: string?)]]
 
---- Returns x for x > 0 and a x otherwise, elementwise; a is a learnt number, or one for each
---- channel.
+--- Returns x for x > 0 and a * x otherwise, elementwise; the slope a is one learnt number, or one
+--- for each channel.
 ---
 ---     local layer = torch.nn.PReLU() -- the slope is learnt
 ---     print(layer(torch.tensor {-1.0, 2.0}):detach())

@@ -1,4 +1,5 @@
--- ParameterDict.lua - a table from names to parameters, which become those of its module.
+-- ParameterDict.lua - a table of parameters by name. They become parameters of the module that
+-- holds the table.
 
 local torch = require "tlua"
 local checked = require "tlua.checked"
@@ -8,7 +9,7 @@ local ModuleDict = require "tlua.nn.modules.ModuleDict"
 local Parameter = require "tlua.nn.Parameter"
 local slicing = require "tlua.nn.modules.slicing"
 
---- A table of parameters by name, which belong to the module that has it.
+--- A table of parameters by name. They become parameters of the module that holds the table.
 ---
 ---     local parameters = torch.nn.ParameterDict {scale = torch.ones(2)}
 ---     print(parameters.scale.requires_grad)
@@ -17,7 +18,7 @@ local slicing = require "tlua.nn.modules.slicing"
 ---@overload fun(parameters?: table<string, Tensor>): nn.ParameterDict
 local ParameterDict = class.class("nn.ParameterDict", Module)
 
--- A tensor becomes a parameter.
+-- Converts a tensor to a parameter; returns nil for other values.
 local function parameter_of(value)
    if not torch.is_tensor(value) then return nil end
    return value.is_parameter and value or Parameter(value)
@@ -76,7 +77,7 @@ function ParameterDict:popitem()
    return name, self:pop(name)
 end
 
---- Returns a dictionary with one parameter under each of the names.
+--- Returns a new dictionary in which each of the names has a parameter made from `default`.
 ---@param keys string[]
 ---@param default Tensor
 ---@return nn.ParameterDict

@@ -1,4 +1,5 @@
--- ParameterList.lua - a list of parameters, which become those of the module that has the list.
+-- ParameterList.lua - a list of parameters. They become parameters of the module that holds the
+-- list.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +8,7 @@ local Module = require "tlua.nn.modules.Module"
 local slicing = require "tlua.nn.modules.slicing"
 local Parameter = require "tlua.nn.Parameter"
 
---- A list of parameters, which belong to the module that has it.
+--- A list of parameters. They become parameters of the module that holds the list.
 ---
 ---     local list = torch.nn.ParameterList {torch.zeros(2), torch.zeros(3)}
 ---     print(#list, list[2].requires_grad)
@@ -26,7 +27,8 @@ slicing.define(ParameterList, function(parameters) return ParameterList(paramete
    parameter_of, "a tensor")
 
 --- Makes the list. `list[i]` is the i-th parameter, `list[-1]` the last, `list[{i, j}]` a
---- ParameterList with those from i to j, `#list` their number; `ipairs(list)` goes through them.
+--- ParameterList of the parameters i to j, and `#list` the number of parameters; `ipairs(list)`
+--- iterates over the parameters.
 ---@param parameters? Tensor[]
 function ParameterList:__init(parameters)
    parent.__init(self)

@@ -5,9 +5,9 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
---- Takes the largest element of each window of (N, C, ...); stride is kernel_size unless it is
---- given. With return_indices, forward also returns the positions within the plane, as MaxUnpool
---- takes them.
+--- Takes the largest element of each window of (N, C, ...). The default stride is kernel_size. With
+--- return_indices, forward also returns the position of each element within its plane, for
+--- MaxUnpool.
 ---
 ---     local layer = torch.nn.MaxPool2d(2)
 ---     print(layer(torch.arange(16.0):view(1, 1, 4, 4)):squeeze())
@@ -17,7 +17,7 @@ local M = {}
 ---@class nn.MaxPool2d: nn.Module
 ---@class nn.MaxPool3d: nn.Module
 
---- Takes the mean of each window of (N, C, ...); stride is kernel_size unless it is given.
+--- Takes the mean of each window of (N, C, ...). The default stride is kernel_size.
 ---
 ---     local layer = torch.nn.AvgPool2d(2)
 ---     print(layer(torch.arange(16.0):view(1, 1, 4, 4)):squeeze())
@@ -27,7 +27,8 @@ local M = {}
 ---@class nn.AvgPool2d: nn.Module
 ---@class nn.AvgPool3d: nn.Module
 
---- Takes the mean of windows whose sizes give output_size, for any size of (N, C, ...).
+--- Takes the mean of each window of (N, C, ...). The windows are sized so that the result has
+--- output_size, whatever the size of the input.
 ---
 ---     local layer = torch.nn.AdaptiveAvgPool2d(1)
 ---     print(table.unpack(layer(torch.zeros(8, 64, 7, 7)).shape))
@@ -36,7 +37,8 @@ local M = {}
 ---@class nn.AdaptiveAvgPool2d: nn.Module
 ---@class nn.AdaptiveAvgPool3d: nn.Module
 
---- Takes the largest element of windows whose sizes give output_size.
+--- Takes the largest element of each window of (N, C, ...). The windows are sized so that the
+--- result has output_size.
 ---
 ---     local layer = torch.nn.AdaptiveMaxPool1d(2)
 ---     print(layer(torch.tensor {{1.0, 5.0, 2.0, 3.0}}))
@@ -58,7 +60,7 @@ local max_options = [[kernel_size: integers, stride: integers?, padding: integer
    dilation: integers = 1, return_indices: boolean = false, ceil_mode: boolean = false]]
 
 -- Defines pooling by windows of n dimensions over (N, C, ...). With return_indices, forward also
--- returns the positions of the largest elements within their plane, as MaxUnpool takes them.
+-- returns the position of each largest element within its plane, for MaxUnpool.
 for n = 1, 3 do
    local plain = ("max_pool%dd"):format(n)
    local with_indices = plain .. "_with_indices"
@@ -87,7 +89,7 @@ for n = 2, 3 do
    end)
 end
 
--- Defines pooling whose windows have the sizes that give the requested output size.
+-- Defines pooling whose windows are sized so that the result has the requested output_size.
 for n = 1, 3 do
    local average = ("adaptive_avg_pool%dd"):format(n)
    local name = ("AdaptiveAvgPool%dd"):format(n)

@@ -1,8 +1,8 @@
 -- RNN.lua - RNN, LSTM and GRU over whole sequences, of several layers, in one or both directions.
 --
--- Gates lie in the rows of the weights in PyTorch's order: input, forget, cell, output for LSTM,
--- reset, update, new for GRU. The layers call the operators torch.rnn_tanh, rnn_relu, lstm
--- and gru. On CUDA these use cuDNN if it supports the case and torch.backends.cudnn allows it.
+-- The rows of the weights contain the gates in PyTorch's order: input, forget, cell, output for
+-- LSTM, and reset, update, new for GRU. The layers call the operators torch.rnn_tanh, rnn_relu,
+-- lstm and gru. On CUDA these use cuDNN if it supports the case and torch.backends.cudnn allows it.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -58,8 +58,8 @@ local function check(name, a)
       ("less than hidden_size, which is %d"):format(a.hidden_size))
 end
 
--- Returns a suffix for parameter names, "_l0" or "_l0_reverse", as in PyTorch, so that weights can
--- be exchanged.
+-- Returns a suffix for parameter names, "_l0" or "_l0_reverse", the same as in PyTorch, so that a
+-- state fits both.
 local function suffix(layer, direction)
    return ("_l%d%s"):format(layer - 1, direction == 2 and "_reverse" or "")
 end
@@ -113,7 +113,7 @@ function RNNBase:__init(...)
    init(self, a)
 end
 
---- Sets uniform random weights within 1/sqrt(hidden_size).
+--- Fills the parameters with uniform random values from [-b, b], where b = 1/sqrt(hidden_size).
 RNNBase.reset_parameters = recurrent.reset_parameters
 
 --- Returns the parameters of each layer and direction: weight_ih, weight_hh, and bias_ih, bias_hh
@@ -170,7 +170,7 @@ local function check_input(self, what, input, dims, expected)
    recurrent.check_dtype(self, what, input, "weight_ih_l0")
 end
 
--- Returns the sizes of the initial states; without the batch dimension if `batch` is nil.
+-- Returns the shapes of the initial states; they lack the batch dimension if `batch` is nil.
 local function state_shapes(self, batch)
    local lines = self.num_layers * (self.bidirectional and 2 or 1)
    local shapes = {{lines, batch, recurrent.output_size(self)}}
@@ -212,10 +212,11 @@ local function forward_single(self, input, ...)
 end
 
 --- Returns the outputs of the last layer at all steps, and the last states of all layers and
---- directions. Sequences are (T, N, input_size), (N, T, input_size) with `batch_first`, or one
---- sequence (T, input_size). For a PackedSequence the outputs are also a PackedSequence. A state is
---- a tensor (layers * directions, N, size), without N for one sequence; an LSTM takes and returns
---- the table {h, c}. The initial states are zeros by default.
+--- directions. Sequences have the shape (T, N, input_size), with `batch_first` (N, T, input_size),
+--- and a single sequence has (T, input_size). For a PackedSequence the outputs are also a
+--- PackedSequence. A state is a tensor (layers * directions, N, size), or (layers * directions,
+--- size) for a single sequence; an LSTM takes and returns the table {h, c}. The initial states are
+--- zeros by default.
 ---@param input Tensor|nn.utils.rnn.PackedSequence
 ---@param ... Tensor|Tensor[]|nil  the first states: h0, of an LSTM {h0, c0}
 ---@return Tensor|nn.utils.rnn.PackedSequence output

@@ -44,7 +44,7 @@ end
 
 function RNNCellBase:__init(...) init(self, take_base(...)) end
 
---- Sets uniform random weights within 1/sqrt(hidden_size).
+--- Fills the parameters with uniform random values from [-b, b], where b = 1/sqrt(hidden_size).
 RNNCellBase.reset_parameters = recurrent.reset_parameters
 
 function RNNCellBase:extra_repr()

@@ -5,7 +5,7 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
---- Resizes (N, C, ...) to `size`, or by scale_factor, in the way that mode names.
+--- Resizes (N, C, ...) to `size`, or by scale_factor, with the interpolation that `mode` names.
 ---
 ---     local layer = torch.nn.Upsample {scale_factor = 2, mode = "bilinear"}
 ---     print(table.unpack(layer(torch.zeros(1, 3, 8, 8)).shape))
@@ -81,7 +81,7 @@ M.Unfold = define("Unfold", [[kernel_size: integers, dilation: integers = 1,
    return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 end)
 
---- Adds up columns, as Unfold makes them, at the positions of their windows.
+--- Adds each column, in the layout of Unfold's result, to the elements of the column's window.
 ---
 ---     local layer = torch.nn.Fold({4, 4}, 2)
 ---     print(table.unpack(layer(torch.zeros(1, 12, 9)).shape))

@@ -54,7 +54,8 @@ function Sequential:__newindex(name, value)
    return set_position(self, name, value)
 end
 
--- Returns the items of a plain table. One with names as keys is refused, since it has no order.
+-- Returns the items of a plain table. A table with names as keys is refused, since its order is
+-- undefined.
 local function list_of(title, modules)
    for key, value in pairs(modules) do
       if type(key) == "string" then
@@ -69,9 +70,10 @@ local function list_of(title, modules)
 end
 
 --- Takes modules, or one list of them. `seq[i]` is the i-th module, `seq[-1]` the last one,
---- `seq[{i, j}]` a Sequential of those from i to j, `#seq` their number; `ipairs(seq)` iterates
---- over them. A pair {name, module} gives a module a name, as PyTorch's OrderedDict does:
---- `nn.Sequential {{"conv", m}, {"act", n}}` has conv.weight in its state, and `seq.conv`.
+--- `seq[{i, j}]` a Sequential of the modules i to j, and `#seq` the number of modules;
+--- `ipairs(seq)` iterates over the modules. A pair {name, module} gives a module a name, as
+--- PyTorch's OrderedDict does: `nn.Sequential {{"conv", m}, {"act", n}}` has conv.weight in its
+--- state, and `seq.conv`.
 ---@param ... nn.Module|table
 function Sequential:__init(...)
    parent.__init(self)
@@ -134,7 +136,7 @@ function Sequential:add_module(name, module)
    return self:add {name, module}
 end
 
---- Inserts a module at a position, and shifts this and all later modules by one.
+--- Inserts a module at a position, and shifts the module there and all later ones by one position.
 ---@param position integer  from 1 to #seq + 1
 ---@param module nn.Module|table  a pair {name, module} for one with a name
 ---@return nn.Sequential self
@@ -210,7 +212,7 @@ function Sequential:forward(input, ...)
    return self[n](input)
 end
 
---- Returns a new Sequential with some of this one's modules, which both then share.
+--- Returns a new Sequential of the modules `first` to `last`, which it shares with this one.
 ---@param first integer  negative numbers count from the end
 ---@param last? integer  the last by default
 ---@return nn.Sequential

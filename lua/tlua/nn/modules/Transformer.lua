@@ -62,7 +62,8 @@ function Layer:feed_forward(x)
    return self.linear2(self.dropout(x))
 end
 
--- Adds the output of sublayer i to x, with the norm before or after.
+-- Adds the output of sublayer i to x. With norm_first the norm is applied to the sublayer's input,
+-- otherwise to the sum.
 function Layer:residual(i, x, sublayer)
    local norm, dropout = self["norm" .. i], self["dropout" .. i]
    if self.norm_first then return x + dropout(sublayer(norm(x))) end
@@ -186,7 +187,8 @@ local function stack(name, self, layer, a)
    self.num_layers, self.norm = a.num_layers, a.norm
 end
 
--- Adds an argument to a table of options. Nil is left out, so that the layer's own default applies.
+-- Adds an argument to a table of options. A nil argument is left out, so that the layer's own
+-- default applies.
 local function given(name, value, options)
    if value ~= nil then options[name] = value end
    return options
@@ -198,7 +200,7 @@ local take_encoder = args.signature [[nn.TransformerEncoder(encoder_layer: any,
 local take_encoder_call = args.signature [[nn.TransformerEncoder.forward(src: tensor, mask: tensor?,
    src_key_padding_mask: tensor?, is_causal: boolean?)]]
 
---- A stack of num_layers copies of an encoder layer, with a last normalisation if `norm` is given.
+--- A stack of num_layers copies of an encoder layer, followed by `norm` if it is given.
 ---
 ---     local layer = torch.nn.TransformerEncoderLayer(8, 2, {batch_first = true})
 ---     local encoder = torch.nn.TransformerEncoder(layer, 3)
@@ -210,7 +212,7 @@ local Encoder = class.class("nn.TransformerEncoder", Module)
 
 --- Makes the stack. The options enable_nested_tensor and mask_check are accepted for programs
 --- written for PyTorch; results do not depend on them.
----@param encoder_layer nn.Module  copied for each layer, first weights included
+---@param encoder_layer nn.Module  copied for each layer, with its present weights
 ---@param num_layers integer
 ---@param norm? nn.Module
 function Encoder:__init(...)
@@ -238,7 +240,7 @@ local take_decoder = args.signature [[nn.TransformerDecoder(decoder_layer: any, 
 local take_decoder_call = args.signature("nn.TransformerDecoder.forward"
    .. decoder_call:gsub("boolean = false", "boolean?", 1))
 
---- A stack of num_layers copies of a decoder layer, with a last normalisation if `norm` is given.
+--- A stack of num_layers copies of a decoder layer, followed by `norm` if it is given.
 ---
 ---     local layer = torch.nn.TransformerDecoderLayer(8, 2, {batch_first = true})
 ---     local decoder = torch.nn.TransformerDecoder(layer, 2)
@@ -249,7 +251,7 @@ local take_decoder_call = args.signature("nn.TransformerDecoder.forward"
 ---@overload fun(decoder_layer: nn.Module, num_layers: integer, norm?): nn.TransformerDecoder
 local Decoder = class.class("nn.TransformerDecoder", Module)
 
----@param decoder_layer nn.Module  copied for each layer, first weights included
+---@param decoder_layer nn.Module  copied for each layer, with its present weights
 ---@param num_layers integer
 ---@param norm? nn.Module
 function Decoder:__init(...)

@@ -40,7 +40,8 @@ local rows = {
    ---     print(torch.nn.CELU(2)(torch.tensor {-1.0, 1.0}))
    ---     --> tensor([-0.7869,  1.0000])
    {"CELU", "alpha: number = 1, inplace: boolean = false", "celu"},
-   --- Computes x Phi(x), with the normal distribution function or its tanh formula.
+   --- Computes x Phi(x), where Phi is the standard normal distribution function or, with "tanh",
+   --- its approximation by tanh.
    ---
    ---     print(torch.nn.GELU()(torch.tensor {-1.0, 1.0}))
    ---     --> tensor([-0.1587,  0.8413])
@@ -62,7 +63,7 @@ local rows = {
    ---     print(torch.nn.Softplus()(torch.tensor {0.0, 30.0}))
    ---     --> tensor([ 0.6931, 30.0000])
    {"Softplus", "beta: number = 1, threshold: number = 20", "softplus"},
-   --- Computes x / (1 +  x ), elementwise.
+   --- Computes x / (1 + abs(x)), elementwise.
    ---
    ---     print(torch.nn.Softsign()(torch.tensor {-1.0, 3.0}))
    ---     --> tensor([-0.5000,  0.7500])

@@ -22,21 +22,24 @@ local rows = {
    ---     print(loss(torch.tensor {1.0, 3.0}, torch.tensor {0.0, 1.0}):item())
    ---     --> 1.5
    {"L1Loss", "", "l1_loss", 2},
-   --- The mean of d^2 / (2 beta) for differences  d  < beta, else  d  - beta / 2.
+   --- The mean of d^2 / (2 beta) for differences d with abs(d) < beta, and of abs(d) - beta / 2 for
+   --- all others.
    ---
    ---     local loss = torch.nn.SmoothL1Loss {reduction = "none"}
    ---     print(loss(torch.tensor {0.5, 3.0}, torch.zeros(2)))
    ---     --> tensor([0.1250, 2.5000])
    {"SmoothL1Loss", "beta: number = 1", "smooth_l1_loss", 2},
-   --- The mean of d^2 / 2 for differences  d  <= delta, else delta ( d  - delta / 2).
+   --- The mean of d^2 / 2 for differences d with abs(d) <= delta, and of delta (abs(d) - delta / 2)
+   --- for all others.
    ---
    ---     local loss = torch.nn.HuberLoss {reduction = "none", delta = 2}
    ---     print(loss(torch.tensor {0.5, 3.0}, torch.zeros(2)))
    ---     --> tensor([0.1250, 4.0000])
    {"HuberLoss", "delta: number = 1", "huber_loss", 2},
-   --- Cross entropy of logits (N, C) or (N, C, ...) and classes from 1 to C (N) or (N, ...), or
-   --- probabilities of the logits' shape. weight (C) scales classes; a class of ignore_index does
-   --- not count. The mean is over the weights of the classes that count.
+   --- Cross entropy of logits (N, C) or (N, C, ...). The target contains classes from 1 to C, as
+   --- (N) or (N, ...), or class probabilities in the logits' shape. weight (C) scales the loss of
+   --- each class; targets equal to ignore_index do not count. The mean divides by the sum of the
+   --- weights of the targets that count.
    ---
    ---     local loss = torch.nn.CrossEntropyLoss()
    ---     local value = loss(torch.tensor {{0.0, 0.0}}, torch.tensor {2})

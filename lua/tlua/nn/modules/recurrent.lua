@@ -6,7 +6,7 @@ local init = require "tlua.nn.initializers"
 
 local M = {}
 
---- Sets uniform random weights within 1/sqrt(hidden_size).
+--- Fills the parameters with uniform random values from [-b, b], where b = 1/sqrt(hidden_size).
 ---@param self nn.Module  a layer with a hidden_size
 function M.reset_parameters(self)
    local bound = self.hidden_size ^ -0.5
@@ -77,8 +77,8 @@ local function given_states(self, names, usage, hx, ...)
    torch.raise(("%s: hx: expected %s, got %s; %s"):format(name, expected, got, usage))
 end
 
---- Checks and returns the initial states; returns an empty list if none are given, which means
---- zeros.
+--- Checks and returns the initial states. If none are given, returns an empty list, which stands
+--- for states of zeros.
 ---@param self nn.Module
 ---@param input Tensor
 ---@param names string[]  the names of the states: h, and c if there is one

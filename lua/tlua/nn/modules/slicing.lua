@@ -36,7 +36,8 @@ local function from_end(self, key)
       key))
 end
 
--- Returns the value of a key that both the list and its class lack.
+-- Returns the value for a key that neither the list nor its class has as a field: a range, a
+-- module's name, or a negative position.
 local function lookup(self, key, make)
    if type(key) == "table" then
       local first, last = bounds(self, key)
@@ -52,8 +53,8 @@ local function lookup(self, key, make)
    return nil
 end
 
---- Checks a list that was given to a class: it must be a plain table, or an instance of a class of
---- lists.
+--- Checks a list that was given to a class: it must be a plain table, or an instance of a list
+--- class.
 ---@param who string  the class or function, for the message
 ---@param what string  the kind of items, such as "modules"
 ---@param list any
@@ -74,11 +75,11 @@ function M.check(who, what, list)
    return list
 end
 
---- Defines indexing for instances of a class. The position after the end is nil, which ends ipairs,
---- and can be assigned to.
+--- Defines indexing for instances of a class. Reading the position after the end gives nil, so that
+--- ipairs stops there; assigning to that position appends an item.
 ---@param cls table
----@param make fun(items: any[], from: nn.Module, first: integer): nn.Module  makes a list of items
---- that another list has from the position `first` on
+---@param make fun(items: any[], from: nn.Module, first: integer): nn.Module  makes a list of
+--- `items`, which the list `from` has from position `first` on
 ---@param admit fun(value: any): any  returns the value as an item, or nil if it cannot be one
 ---@param what string  an item, such as "a module"
 function M.define(cls, make, admit, what)
@@ -87,7 +88,7 @@ function M.define(cls, make, admit, what)
 
    class.index_by(cls, function(own)
       return function(self, key)
-         -- the list is empty; other modules refuse to be iterated over
+         -- key 1 is missing only in an empty list: ipairs then runs zero times
          if key == 1 then return nil end
          local value = own[key] -- every look-up of a method passes through this function
          if value ~= nil then return value end

@@ -1,6 +1,6 @@
 -- DataParallel.lua - trains one model on several devices of this process, each of which computes a
--- part of the batch. The parameters stay on the first device. Every call copies them to the other
--- devices by differentiable copies, so that gradients accumulate on the first device.
+-- part of the batch. The parameters stay on the first device. Every call makes differentiable
+-- copies of the parameters on the other devices, so that gradients accumulate on the first device.
 -- DistributedDataParallel uses several processes and is faster.
 
 local torch = require "tlua"

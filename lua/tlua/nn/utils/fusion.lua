@@ -9,7 +9,7 @@ local Parameter = require "tlua.nn.Parameter"
 
 local M = {}
 
--- Returns the factors and the summands of the normalisation, (C) each.
+-- Returns the scale and the shift, (C) each, with which the normalisation is x * scale + shift.
 local function scale_and_shift(mean, variance, eps, weight, bias)
    local scale = (variance + eps):rsqrt()
    if weight then scale = scale * weight end

@@ -27,7 +27,7 @@ local function check_parameters(name, parameters)
 end
 
 -- Returns the gradients of one tensor or of a list of tensors; tensors without a gradient are left
--- out. Of a sparse gradient returns the values, which are those of different rows afterwards.
+-- out. A sparse gradient is coalesced first, and its values are returned.
 local function gradients(name, parameters)
    parameters = check_parameters(name, parameters)
    local list = {}
@@ -61,8 +61,8 @@ local function check_finite(name, norm)
    end
 end
 
---- Returns the norm of all elements of the tensors, on the first tensor's device. It waits for the
---- device only if error_if_nonfinite is set.
+--- Returns the norm of all elements of the tensors, on the first tensor's device. The function
+--- waits for the device only if error_if_nonfinite is set.
 ---@param tensors Tensor|Tensor[]
 ---@param options? {norm_type: number, error_if_nonfinite: boolean}  2 and false by default
 ---@return Tensor  0-d
@@ -128,7 +128,7 @@ end
 
 local take_row = args.signature "nn.utils.parameters_to_vector(parameters: any)"
 
---- Returns all elements of the parameters in one row.
+--- Returns all elements of the parameters as one vector.
 ---
 ---     local layer = torch.nn.Linear(2, 3)
 ---     print(torch.nn.utils.parameters_to_vector(layer:parameters()):numel())
@@ -142,7 +142,7 @@ function M.parameters_to_vector(...)
    return torch.cat(rows)
 end
 
---- Copies a row's elements into the parameters, in order.
+--- Copies a vector's elements into the parameters, in order.
 ---@param vector Tensor  (n)
 ---@param parameters Tensor[]
 function M.vector_to_parameters(vector, parameters)

@@ -34,8 +34,8 @@ function M.output_dimension(module)
    return 1
 end
 
---- Returns the Euclidean norm over all dimensions except one, which are kept with size 1; false
---- means over all dimensions.
+--- Returns the Euclidean norm over all dimensions except `dim`; the dimensions that are reduced
+--- keep size 1. If `dim` is false, returns the norm of all elements, without dimensions.
 ---@param tensor Tensor
 ---@param dim integer|false
 ---@return Tensor

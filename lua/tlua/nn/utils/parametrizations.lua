@@ -87,7 +87,7 @@ function Orthogonal:__init(weight, map, trivial)
    if not trivial and map ~= "householder" then self.right_inverse = false end
 end
 
--- Returns the orthogonal (n, k) matrix of a tall X.
+-- Returns the orthogonal (n, k) matrix that `map` makes from a tall X.
 local function of_skew_symmetric(X, map)
    local n, k = X:size(-2), X:size(-1)
    X = X:tril()
@@ -136,7 +136,7 @@ function Orthogonal:right_inverse(value)
    local n, k = Q:size(-2), Q:size(-1)
    if not self.trivial then
       local A, tau = geqrf(Q)
-      -- the diagonal of R has the sign of each column; a tau of 0 means no reflection
+      -- R's diagonal has the sign of each column; a tau of 0 means that there is no reflection
       local diagonal = A:diagonal(0, -2, -1)
       local sign = diagonal:sign()
       diagonal:copy_(torch.where(tau:eq(0), -sign, sign))
@@ -160,10 +160,10 @@ local take_orthogonal = args.signature [[nn.utils.parametrizations.orthogonal(mo
    name: string = 'weight', orthogonal_map: string?, use_trivialization: boolean = true)]]
 
 --- Keeps a matrix, or each of a batch (..., n, k), orthogonal: its columns, or its rows if it is
---- wider than high, are orthonormal. The maps are `matrix_exp` (of a skew-symmetric matrix; for
---- square ones the default), `cayley` and `householder` (the default for others). With
---- `use_trivialization` the map's result is multiplied by a matrix that is stored, so that a matrix
---- can be assigned with every map (M. Lezcano-Casado, arXiv:1909.09501).
+--- wider than high, are orthonormal. The maps are `matrix_exp` (of a skew-symmetric matrix; the
+--- default for square weights), `cayley`, and `householder` (the default for all other weights).
+--- With `use_trivialization` the map's result is multiplied by a matrix that is stored, so that a
+--- matrix can be assigned with every map (M. Lezcano-Casado, arXiv:1909.09501).
 ---@param module nn.Module
 ---@param name? string  "weight" by default
 ---@param options? {orthogonal_map: string, use_trivialization: boolean}

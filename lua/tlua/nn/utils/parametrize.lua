@@ -6,8 +6,8 @@
 --    function Symmetric:right_inverse(a) return a:triu() end
 --    parametrize.register_parametrization(layer, "weight", Symmetric())
 --
--- The module's class is replaced by a derived class, whose fields are looked up among the
--- parametrizations first. There is one such class for each class, not for each module.
+-- The module's class is replaced by a derived class, which looks fields up among the
+-- parametrizations first. All parametrized modules of one class share one derived class.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -196,7 +196,7 @@ end
 
 local derived = setmetatable({}, {__mode = "k"})
 
--- Returns the class that parametrized modules of a class get.
+-- Returns the derived class of all parametrized modules of a class.
 local function parametrized(cls)
    if derived[cls] then return derived[cls] end
    local name = cls.__name:gsub("[^.]*$", "Parametrized%0", 1)
@@ -221,7 +221,7 @@ local function parametrized(cls)
 end
 
 --- Caches parametrized tensors, which are otherwise computed at each read. The cache lasts while fn
---- runs, whose results are returned, or until a block ends: `local _ <close> =
+--- runs, and fn's results are returned. Without fn, it lasts until a block ends: `local _ <close> =
 --- parametrize.cached()`.
 ---@param fn? function
 ---@return any ...

@@ -333,7 +333,7 @@ function L1Unstructured:compute_mask(scores, default_mask)
    return mask_out(default_mask, scores:abs(), k, false)
 end
 
--- Returns the mask with only the positions `kept` along dim.
+-- Returns the mask with zeros at all positions along dim except those in `kept`.
 local function keep(default_mask, dim, kept)
    local mask = torch.zeros_like(default_mask)
    return mask:index_fill_(dim, kept, 1):mul_(default_mask)

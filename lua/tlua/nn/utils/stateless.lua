@@ -131,7 +131,8 @@ function M.functional_call(...)
       put "own"
       lent = false
    end)
-   -- a coroutine that is never resumed closes nothing; the scope is closed when it is collected
+   -- a coroutine that is never resumed does not close its variables; the module's own tensors are
+   -- then put back when the scope is collected
    if coroutine.isyieldable() then
       scope.guard = setmetatable({}, {__gc = function() if lent then put "own" end end})
    end
