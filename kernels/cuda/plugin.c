@@ -1,5 +1,5 @@
 /*
-** plugin.c - the plugin's entry point and function tables, the devices, and their errors.
+** plugin.c - the plugin's entry point and function tables, and the devices and their errors.
 */
 #include <pthread.h>
 #include <stdarg.h>
@@ -15,13 +15,15 @@
 
 typedef struct Device {
   pthread_mutex_t lock;
-  atomic_bool open; /* whether streams and the fault word exist, which are created on first use */
+  /* whether the streams and the fault word exist; the first use of the device creates them */
+  atomic_bool open;
   cuda_Word word;
-  cudaStream_t aside; /* a separate stream, on which the fault word is cleared */
+  cudaStream_t aside; /* the stream on which the fault word is cleared; used for nothing else */
   int multiprocessors, shared_bytes;
   _Atomic int64_t waits;
   atomic_bool failed;
-  char why[1500]; /* message of the next failure, guarded; cuda_note_failure sets it */
+  /* the message with which the next wait fails (guarded); set by cuda_note_failure */
+  char why[1500];
 } Device;
 
 const tl_Host *cuda_host;
@@ -42,8 +44,9 @@ bool cuda_fail(tl_ErrorKind kind, const char *format, ...) {
   return cuda_host->fail(kind, "cuda: %s", text);
 }
 
-/* Returns whether all later calls of the process fail after this error: hardware faults (214) and
-** kernel failures (700 to 719, except those about peers and registered memory). */
+/* Returns whether, after this error, all later calls of the process fail: this holds for hardware
+** faults (214) and kernel failures (700 to 719, except errors about peers and registered
+** memory). */
 static bool is_final(cudaError_t error) {
   int number = (int)error;
   return number == 214 || number == 700 || number == 702 || number == 710 ||
@@ -68,7 +71,7 @@ static bool no_image(int device) {
 
 bool cuda_ok(cudaError_t error, const char *call) {
   if (error == cudaSuccess) return true;
-  cudaGetLastError(); /* clears the runtime's error, which it would report again */
+  cudaGetLastError(); /* clears the runtime's error, which later calls would report again */
   tl_ErrorKind kind = error == cudaErrorMemoryAllocation ? TL_EMEM : TL_EDEVICE;
   size_t name = strcspn(call, "(");
   if (error == cudaErrorNoKernelImageForDevice && current >= 0) return no_image(current);
@@ -79,8 +82,8 @@ bool cuda_ok(cudaError_t error, const char *call) {
 
 /* ---- devices ----------------------------------------------------------------------- */
 
-/* Clears the fault word before any launch, on a separate stream: the plugin's streams do not
-** synchronise with the default stream and may be captured. */
+/* Clears the fault word before any kernel is launched. A separate stream is used, because the
+** plugin's streams do not synchronise with the default stream and may be captured. */
 static bool clear_word(const Device *d) {
   CUDA_RELAXED;
   CUDA_TRY(cudaMemsetAsync(d->word.taken, 0, sizeof(int), d->aside));
@@ -98,8 +101,9 @@ static bool open_word(Device *d) {
   return clear_word(d);
 }
 
-/* Returns the largest dynamic shared memory of a block: the device's limit minus static arrays.
-** More than 200 KB would leave room for a single block on each multiprocessor. */
+/* Returns the largest size of a block's dynamic shared memory: the device's limit minus room for
+** static arrays, but at most 200 KB. With more, each multiprocessor would run only one block at a
+** time. */
 static int shared_most(int most) {
   const int enough = 200 * 1024, arrays = 4 * 1024;
   return most - arrays < enough ? most - arrays : enough;
@@ -113,7 +117,7 @@ static bool open_device(Device *d, int device) {
   return open_word(d) && cuda_streams_open(device) && cuda_memory_open(device);
 }
 
-/* Creates the per-device objects that are needed on first use, once for the process. */
+/* Creates, once in the process, the objects of a device that its first use needs. */
 static bool open_once(int device) {
   Device *d = &devices[device];
   CUDA_RELAXED;
@@ -233,7 +237,7 @@ static bool can_access_peer(int device, int peer) {
   return can != 0;
 }
 
-/* Returns 13000 for "nvrtc 13.0"; 0 without NVRTC. */
+/* Returns NVRTC's version as a number (13000 for "nvrtc 13.0"), or 0 without NVRTC. */
 static int64_t nvrtc_version(void) {
   const char *compiler = cuda_lib_compiler();
   int major, minor;
@@ -331,7 +335,7 @@ static const tl_DeviceApi api = {
 };
 
 #ifndef TLK_EMULATED /* the emulation in spec/cuda defines these functions */
-/* Defines weak functions that fail in place of kernels that this build lacks. */
+/* Defines weak functions that fail, for the kernels that this build lacks. */
 #define X(name, operands)                                                       \
   __attribute__((weak)) bool tlk_##name(const struct tlk_##name *call) {        \
     (void)call;                                                                 \
@@ -341,8 +345,8 @@ TLK_KERNELS(X)
 #undef X
 #endif
 
-/* Defines the table's functions. Each first launches the chain of elementwise calls that is pending
-** on the stream. */
+/* Defines the table's functions. Each one first launches the chain of elementwise calls that is
+** pending on the stream. */
 #define X(name, operands)                                       \
   static bool launch_##name(const struct tlk_##name *call) {    \
     return fusion_settle(call->cx->stream) && tlk_##name(call); \
@@ -350,7 +354,7 @@ TLK_KERNELS(X)
 TLK_KERNELS(X)
 #undef X
 
-/* Defines the table's functions of elementwise calls, which may join a pending chain. */
+/* Defines the table's functions for elementwise calls, which may join a pending chain. */
 #define JOIN(name, kind)                                                   \
   static bool join_##name(const struct tlk_##name *call) {                 \
     bool taken;                                                            \
@@ -363,7 +367,7 @@ JOIN(fill, FUSION_FILL)
 JOIN(dropout, FUSION_DROPOUT)
 #undef JOIN
 
-/* Sums the bias's gradient after the activation's gradient, which may have joined a chain. */
+/* Computes the activation's gradient, which may join a chain, and then sums the bias's gradient. */
 static bool join_activation_backward(const struct tlk_activation_backward *call) {
   bool taken;
   if (!fusion_take_activation(call, &taken)) return false;
@@ -396,7 +400,7 @@ static const tl_Plugin plugin = {.hash = TL_PLUGIN_HASH, .backend = &backend};
 
 static void in_child(void) { atomic_store(&forked, true); }
 
-/* Reports why there is no device, and how the user can fix that. */
+/* Reports why there is no device, and what the user can do about it. */
 static bool no_device(cudaError_t error) {
   switch (error) {
   case cudaErrorInsufficientDriver:
@@ -414,7 +418,8 @@ static bool no_device(cudaError_t error) {
 const tl_Plugin *tlua_plugin_open(const tl_Host *host) {
   int count = 0;
   cuda_host = host;
-  if (host->hash != plugin.hash) return &plugin; /* the host reports the mismatch */
+  /* the host then reports the mismatch of the hashes */
+  if (host->hash != plugin.hash) return &plugin;
   join_chains();
   cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess || count == 0) {

@@ -1,6 +1,6 @@
 /*
-** plugin.h - declarations shared by the plugin's host files: the functions for devices, streams
-** and events behind tl_DeviceApi.
+** plugin.h - declarations shared by the plugin's host files: the functions for devices, streams and
+** events that implement tl_DeviceApi.
 */
 #ifndef TLK_CUDA_PLUGIN_H
 #define TLK_CUDA_PLUGIN_H
@@ -13,7 +13,7 @@ extern const tl_Host *cuda_host;
 
 /* Makes the next wait for the device fail with this message. */
 void cuda_note_failure(int device, const char *why);
-/* Counts a wait of the host for the device. */
+/* Counts that the host has waited for the device. */
 void cuda_count_wait(int device);
 int cuda_device_count(void);
 
@@ -42,29 +42,30 @@ bool cuda_event_sync(tl_Event *event);
 bool cuda_event_query(tl_Event *event, bool *done);
 bool cuda_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds);
 cudaEvent_t cuda_event_handle(const tl_Event *event);
-/* Returns the number of the capture that recorded the event last, or 0. */
+/* Returns the number of the capture in which the event was last recorded, or 0 if there is none. */
 uint64_t cuda_event_capture(const tl_Event *event);
 
 /* ---- capture.c ---- */
 
 bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);
 tl_Graph *cuda_capture_end(tl_Stream *stream);
-/* Return the number and the pool of the capture in which a stream takes part, or 0. */
+/* Return the number, and the pool, of the capture in which a stream takes part, or 0 if there is
+** none. */
 uint64_t cuda_capture(const tl_Stream *stream);
 uint64_t cuda_capture_pool(const tl_Stream *stream);
 /* Returns whether the capture with the given number is open. */
 bool cuda_capture_is_open(uint64_t number);
 /* Returns whether a capture of the device is open. */
 bool cuda_device_captures(int device);
-/* Returns false with a message while the stream takes part in a capture. */
+/* Fails with a message if the stream takes part in a capture. */
 bool cuda_may_wait(const tl_Stream *stream, const char *what);
-/* Until the end of the block, lets the calling thread make calls that captures (of this thread, or
-** global ones of any thread) forbid: allocating, querying events, creating and destroying handles
-** and graphs. Such a call without it fails and invalidates the captures. Write it among a block's
-** declarations, after cuda_enter. */
+/* Until the end of the enclosing block, lets the calling thread make calls that captures of this
+** thread, or global captures of any thread, forbid: allocating, querying events, and creating and
+** destroying handles and graphs. Otherwise such a call fails and invalidates the captures. Write
+** this macro among the declarations of a block, after cuda_enter. */
 #define CUDA_RELAXED                                            \
   __attribute__((cleanup(cuda_unrelax), unused)) int relaxed_ = \
-      cuda_relax() /* yields the thread's previous mode */
+      cuda_relax() /* yields the thread's previous capture mode */
 int cuda_relax(void);
 void cuda_unrelax(const int *mode);
 bool cuda_graph_launch(tl_Graph *graph, tl_Stream *stream);
@@ -86,11 +87,12 @@ bool cuda_memory_blocks(tl_Device device, void (*visit)(void *to, const tl_Block
                         void *to);
 void *cuda_pinned_alloc(int64_t bytes);
 void cuda_pinned_free(void *data, int64_t bytes);
-/* Add or remove a holder of a pool of graphs. `launched` is a bit mask of the streams on which the
+/* Add or remove a holder of a graph pool. `launched` is a bit mask of the streams on which the
 ** holder's graph was launched. */
 bool cuda_memory_hold(int device, uint64_t pool);
 void cuda_memory_let_go(int device, uint64_t pool, uint64_t launched);
-/* Counts open captures of the device: `change` is 1 when one begins and -1 when it ends. */
+/* Updates the number of open captures of the device: `change` is 1 when a capture begins and -1
+** when it ends. */
 void cuda_memory_capture(int device, int change);
 
 /* ---- lib/cupti.c ---- */
@@ -101,12 +103,12 @@ bool cuda_activities(void (*note)(const tl_Activity *activity), int64_t *now);
 /* ---- nccl.c ---- */
 
 const tl_CommApi *cuda_comms(void);
-int64_t cuda_nccl_version(void); /* 22807 means 2.28.7; 0 without NCCL */
+int64_t cuda_nccl_version(void); /* for instance 22807 for 2.28.7; 0 without NCCL */
 
 /* ---- linalg/cusolver.c ---- */
 
 const tlk_Lapack *cuda_lapack(void);
-int64_t cuda_cusolver_version(void); /* 120004 means 12.0.4; 0 without cuSOLVER */
+int64_t cuda_cusolver_version(void); /* for instance 120004 for 12.0.4; 0 without cuSOLVER */
 
 /* ---- transfer.c ---- */
 

@@ -1,7 +1,7 @@
 /*
-** stream.c - streams. A device has a default stream, which is not the driver's legacy stream,
-** and a few streams of either priority that are handed out in turn and never destroyed. It also
-** has streams of other libraries that the program has passed in (cuda_stream_of).
+** stream.c - streams. A device has a default stream, which is not the driver's legacy stream. It
+** also has a few streams of each priority, which are handed out in turn and never destroyed, and
+** streams of other libraries that the program has passed in (cuda_stream_of).
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 #define FIRST_OTHER (1 + 2 * POOL)
 
 typedef struct Streams {
-  /* the default stream, then streams of low and of high priority, then external ones */
+  /* the default stream, then streams of low priority, of high priority, and external ones */
   tl_Stream all[FIRST_OTHER + OTHERS];
   int others; /* number of external streams (guarded) */
   atomic_uint next[2];
@@ -41,8 +41,8 @@ bool cuda_streams_open(int device) {
 
 tl_Stream *cuda_stream_by_id(int device, int id) { return &streams[device].all[id]; }
 
-/* Returns the default stream, even of a device that cannot be opened, so that a context can be
-** made; the first call on such a stream reports the error. */
+/* Returns the default stream. This works even for a device that cannot be opened, so that a context
+** can be made; the first call on such a stream reports the error. */
 tl_Stream *cuda_default_stream(tl_Device device) {
   tl_Stream *stream = &streams[device.index].all[0];
   stream->device = device.index;
@@ -62,7 +62,7 @@ tl_Stream *cuda_stream(tl_Device device, int priority) {
   return ok ? &s->all[id] : NULL;
 }
 
-/* Finds the stream of a handle, or registers it. The caller holds the lock. */
+/* Returns the stream with this handle, and registers it if necessary. The caller holds the lock. */
 static tl_Stream *find_stream(Streams *s, int device, cudaStream_t handle) {
   for (int id = 0; id < FIRST_OTHER + s->others; id++)
     if (s->all[id].handle == handle) return &s->all[id];
@@ -93,8 +93,8 @@ tl_Stream *cuda_stream_of(tl_Device device, void *handle) {
   return stream;
 }
 
-/* Returns the driver's handle of a stream. Since foreign code may use the handle, calls on the
-** stream are no longer kept back for fusion (fusion/chain.c). */
+/* Returns the driver's handle of a stream. Since other libraries may use the handle, calls on the
+** stream are from then on no longer held back for fusion (fusion/chain.c). */
 void *cuda_stream_handle(const tl_Stream *stream) {
   ((tl_Stream *)(uintptr_t)stream)->shared = true;
   (void)!fusion_settle(stream); /* a failure is reported when the graph's capture ends */
@@ -133,7 +133,7 @@ bool cuda_stream_query(tl_Stream *stream, bool *done) {
   return cuda_ok(error, "cudaStreamQuery") && cuda_report(stream->device);
 }
 
-/* Refuses waits that the driver would answer by invalidating the capture. */
+/* Refuses to wait in the cases in which the driver would invalidate the capture. */
 static bool may_join(const tl_Stream *stream, const tl_Event *event) {
   static const char name[] = "waiting for an event";
   uint64_t ours = cuda_capture(stream), its = cuda_event_capture(event);
@@ -149,7 +149,7 @@ static bool may_join(const tl_Stream *stream, const tl_Event *event) {
 bool cuda_stream_wait(tl_Stream *stream, tl_Event *event) {
   cudaEvent_t handle = cuda_event_handle(event);
   if (!cuda_enter(stream->device)) return false;
-  if (handle == NULL) return true; /* the event was never recorded */
+  if (handle == NULL) return true; /* there is nothing to wait for: the event was never recorded */
   if (!may_join(stream, event) || !fusion_settle(stream)) return false;
   CUDA_TRY(cudaStreamWaitEvent(stream->handle, handle, 0));
   return true;

@@ -4,8 +4,8 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/cuda/plugin.h"
 
-/* Copies between two devices. The receiving stream waits for pending writes of the other
-** stream, which in turn waits for the copy before it may free the source. */
+/* Copies between two devices. The receiving stream waits for pending writes of the sending stream;
+** the sending stream waits for the copy, because later work may free the source. */
 static bool between(const struct tlk_transfer *call) {
   tl_Stream *to = call->cx->stream, *from = call->from_stream;
   tl_Event *before = cuda_event(call->from, 0), *after = cuda_event(call->to, 0);
@@ -28,13 +28,13 @@ static bool is_pinned(const void *host) {
   return true;
 }
 
-/* The largest copy of pageable memory from which the driver returns at once. For a larger one it
-** waits until the stream's work is done, and copies in pieces. */
+/* The largest copy of pageable memory for which the driver returns at once. For a larger copy, the
+** driver waits until the stream's work is done, and copies in pieces. */
 #define STAGED (64 * 1024)
 
-/* Copies from or to the host. When the call returns, the driver has read pageable memory, and has
-** written to pageable memory. Pinned memory is copied asynchronously; the call waits for the copy
-** unless the caller allows it to complete later. */
+/* Copies from or to the host. With pageable memory, the driver has read or written it when the call
+** returns. Pinned memory is copied asynchronously; the call waits for the copy unless the caller
+** allows it to complete later. */
 static bool with_host(const struct tlk_transfer *call) {
   tl_Stream *stream = call->cx->stream;
   bool out = call->to.type == TL_CPU;

@@ -1,6 +1,6 @@
 /*
-** walk.cuh - kernels that visit each line of elements several times but read global memory
-** once. Each thread keeps its elements in shared memory, at slots that no other thread uses.
+** walk.cuh - kernels that visit each line of elements several times but read it from global memory
+** only once. Each thread keeps its elements in shared memory, in slots that no other thread uses.
 ** Lines that do not fit are read from global memory again.
 **
 ** An algorithm is a struct that is passed to the kernel. Its member `inputs` is the number of
@@ -26,19 +26,19 @@
 #define WALK_THREADS 512 /* largest number of threads in a block */
 #define WALK_BLOCK 128   /* size of a block if fewer threads are enough */
 
-/* Lines of (outer, n, inner) along n. If inner is 1, a team of threads shares each line; otherwise
-** a block has `team` threads for neighbouring lines, and the other threads of the block split the
-** lines' elements. `slots` vectors of each thread fit into shared memory; 0 disables that. */
+/* Lines of (outer, n, inner), which run along n. If inner is 1, a team of threads shares each line.
+** Otherwise `team` threads of a block cover neighbouring lines, and the block's other threads split
+** the elements of these lines. Each thread keeps `slots` vectors in shared memory; 0 means none. */
 template <int N> struct Walk {
   const char *from[N];
-  char *to; /* the output, which has the inputs' dtype and may be one of them */
+  char *to; /* the output; it has the inputs' dtype and may be one of the inputs */
   int64_t outer, n, inner;
   int team, slots;
 };
 
 template <class S> struct Wide { typedef decltype(widen(S())) type; };
 
-/* Returns e^x with the precision that the stored type requires. */
+/* Returns e^x as precisely as the stored type requires. */
 DEVICE float exp_as(float x, float) { return exp(x); }
 static __device__ __noinline__ double exp_as(double x, double) { return exp(x); }
 DEVICE float exp_as(float x, f16) { return __expf(x); }
@@ -47,7 +47,7 @@ DEVICE float exp_as(float x, bf16) { return __expf(x); }
 struct Add {
   template <class T> __device__ __forceinline__ T operator()(T a, T b) const { return a + b; }
 };
-/* Ignores NaN in b. */
+/* Returns the larger of two numbers; ignores b if it is NaN. */
 struct Larger {
   template <class T> __device__ __forceinline__ T operator()(T a, T b) const {
     return b > a ? b : a;
@@ -62,7 +62,8 @@ template <class S, int N> struct RowWalker {
   enum { U = 16 / sizeof(S), K = N == 1 ? 4 : 2 };
   const S *from[N];
   S *to;
-  int64_t n, head, body; /* number of elements before the first aligned vector; number of vectors */
+  /* head: elements before the first aligned vector; body: number of vectors */
+  int64_t n, head, body;
   bool valid;
   int lane, team;
   Vector<S, U> *stash; /* this thread's slots in shared memory; NULL if there are none */
@@ -296,7 +297,8 @@ template <class S, class Algorithm>
 static bool run_columns(const tlk_Context *cx, Walk<Algorithm::inputs> g,
                         const Algorithm &algorithm) {
   int64_t lines = g.outer * g.inner;
-  bool alone = g.n <= 16 && lines >= LINE_THREADS; /* whether one thread processes each line */
+  /* whether each line is processed by a single thread */
+  bool alone = g.n <= 16 && lines >= LINE_THREADS;
   g.team = alone ? LINE_THREADS : power_above(lines, WARP);
   g.slots = Algorithm::twice ? (int)divide_up(g.n, LINE_THREADS / g.team) : 0;
   int64_t bytes = (int64_t)(g.slots * Algorithm::inputs * sizeof(S)) * LINE_THREADS;

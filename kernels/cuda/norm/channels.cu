@@ -1,13 +1,13 @@
 /*
-** channels.cu - statistics and scaling of channels, and training batch norm for the cases that
-** cuDNN does not compute.
+** channels.cu - statistics of channels, scaling of channels, and training batch norm where cuDNN
+** does not compute it.
 */
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/reduce/moments.cuh"
 
 namespace {
 
-/* Reduces the elements of each channel of (outer, channels, inner). */
+/* Reduces all elements of each channel of a tensor (outer, channels, inner). */
 template <class Op>
 bool reduce_channels(const tlk_Context *cx, const Source<Op::inputs> &in, int64_t outer,
                      int64_t channels, int64_t inner, const Op &op) {
@@ -37,7 +37,7 @@ struct Two {
   double a, b;
 };
 
-/* Sums of grad and of grad * (in - mean). */
+/* The sums of grad and of grad * (in - mean). */
 template <class T> struct Products {
   typedef T C;
   typedef Two A;
@@ -81,7 +81,7 @@ template <class C> struct Affine {
   char *out;
   const char *in, *other;
   const C *mean, *scale, *shift, *factor;
-  bool along; /* whether channels are along the innermost dimension */
+  bool along; /* whether the channels are along the innermost dimension */
 };
 
 template <class C, int K>
@@ -90,8 +90,8 @@ __device__ __forceinline__ void numbers_of(const C *from, int64_t channel, bool 
   for (int k = 0; k < K; k++) x[k] = from ? from[along ? channel + k : channel] : 0;
 }
 
-/* Scales and shifts K elements at a time. The loop's second operand has element size 1 and starts
-** at the address of `out`, so that its offset is the channel's index. */
+/* Scales and shifts K elements at a time. The loop's second operand has element size 1 and begins
+** at the same address as `out`, so that its offset is the index of the channel. */
 template <class S, class C, int K>
 __global__ void __launch_bounds__(AFFINE_THREADS)
     affine_kernel(const __grid_constant__ Strided<2> s, const __grid_constant__ Affine<C> a) {
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(AFFINE_THREADS)
   }
 }
 
-/* Returns the loop over (outer, channels, inner). */
+/* Returns the loop over a tensor (outer, channels, inner). */
 tli_Iter channel_loop(char *out, int64_t outer, int64_t channels, int64_t inner, int64_t size) {
   tli_Iter it = {};
   int64_t sizes[3] = {inner, channels, outer}, step = size;
@@ -159,7 +159,7 @@ template <class T> DEVICE double weight_at(const T *weight, int64_t c) {
   return weight ? (double)weight[c] : 1.0;
 }
 
-/* Computes the values for each channel between the passes over the elements. */
+/* Computes rstd and scale for each channel, between the two passes over the elements. */
 template <class T>
 __global__ void __launch_bounds__(CHANNEL_THREADS)
     rstd_kernel(int64_t channels, double n, double eps, const T *deviation, const T *weight,
@@ -171,8 +171,8 @@ __global__ void __launch_bounds__(CHANNEL_THREADS)
   }
 }
 
-/* Recovers the sum of squared deviations from rstd. The precision suffices: the rounding error
-** is that of deviation / n + eps. */
+/* Recovers the sum of squared deviations from rstd. This is precise enough: the rounding error is
+** that of deviation / n + eps. */
 __global__ void __launch_bounds__(CHANNEL_THREADS)
     deviation_kernel(int64_t channels, double n, double eps, const float *rstd, float *deviation) {
   for (int64_t c = thread_index(); c < channels; c += thread_count()) {
@@ -181,8 +181,8 @@ __global__ void __launch_bounds__(CHANNEL_THREADS)
   }
 }
 
-/* Computes the gradients of batch norm. On entry, grad_weight holds the sums of grad * (in -
-** mean). */
+/* Computes the gradients of batch norm for each channel. On entry, grad_weight holds the sums of
+** grad * (in - mean). */
 template <class T>
 __global__ void __launch_bounds__(CHANNEL_THREADS)
     slopes_kernel(int64_t channels, double n, const T *rstd, const T *weight, const T *grad_bias,

@@ -1,18 +1,18 @@
 /*
-** norm.cu - layer normalisation of rows, and its gradients. Mean and variance take two passes
-** over a row that is read once; sums are doubles.
+** norm.cu - layer normalisation of rows, and its gradients. Mean and variance take two passes over
+** each row, but the row is read from global memory only once. Sums are computed in double.
 */
 #include "kernels/cuda/walk.cuh"
 
 namespace {
 
-/* Returns one statistic of row i; `put` stores one if the caller wants it. */
+/* statistic reads a statistic of row i; put stores one, if the caller wants it. */
 template <class C> __device__ __forceinline__ C statistic(const Result &a, int64_t i) {
   return a.dtype == TL_F64 ? (C) reinterpret_cast<const double *>(a.data)[i]
                            : (C) reinterpret_cast<const float *>(a.data)[i];
 }
 
-/* Stores K numbers, as vectors if `to` is aligned. */
+/* Stores K numbers; stores them as vectors if `to` is aligned. */
 template <class S, class C, int K>
 __device__ __forceinline__ void store_some(S *to, const C (&x)[K]) {
   enum { bytes = sizeof(S) * K < 16 ? sizeof(S) * K : 16 };
@@ -35,10 +35,10 @@ __device__ __forceinline__ void add_some(const S *from, C (&x)[K]) {
   for (int k = 0; k < K; k++) x[k] += more[k];
 }
 
-/* Normalises its input or, with two inputs, their rounded sum, which it also stores in `sum`. */
+/* Normalises the input or, with two inputs, their rounded sum, which is also stored in `sum`. */
 template <int N> struct LayerNorm {
   enum { inputs = N, twice = true };
-  Result mean, rstd; /* statistics of each row; RMS norm if the mean's data is NULL */
+  Result mean, rstd; /* statistics of each row; for RMS norm, the mean's data is NULL */
   const char *weight, *bias;
   char *sum;
   double eps;
@@ -89,12 +89,12 @@ template <int N> struct LayerNorm {
   }
 };
 
-/* Computes the input's gradient: with h = (x - mean) rstd and u = grad * weight, it is rstd (u -
-** mean of u - h * mean of u h). */
+/* Computes the gradient of the input. With h = (x - mean) rstd and u = grad * weight, the gradient
+** is rstd (u - mean of u - h * mean of u h). */
 struct LayerNormInput {
   enum { inputs = 2, twice = true }; /* grad, x */
   Result mean, rstd;
-  const char *weight, *more; /* more: an array that is added to the result; may be NULL */
+  const char *weight, *more; /* more: an array to add to the result; may be NULL */
 
   template <class W> __device__ __forceinline__ void run(W &w, int64_t row) const {
     typedef typename W::C C;
@@ -135,7 +135,7 @@ struct Two {
   double a, b;
 };
 
-/* Sums over rows, for each column, grad and grad * (x - mean) * rstd. */
+/* For each column, sums grad and grad * (x - mean) * rstd over the rows. */
 template <class T> struct LayerNormWeight {
   typedef T C;
   typedef Two A;

@@ -1,7 +1,7 @@
 /*
-** list.cu - reductions and scaling of lists of tensors, and gradient clipping. A block has a part
-** of one tensor with TLK_LIST_PART elements. The elements of a part are added in the same order on
-** every device.
+** list.cu - reductions and scaling of lists of tensors, and gradient clipping. Each block processes
+** one part of one tensor, which has TLK_LIST_PART elements. The elements of a part are added in the
+** same order on every device.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/optim.h"
@@ -10,7 +10,7 @@
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-/* The tensors of a call: their sizes, and the number of each tensor's first part. */
+/* The tensors of a call: their sizes, and the index of each tensor's first part. */
 struct Parts {
   int32_t count;
   int32_t first[TLK_LIST_TENSORS + 1];
@@ -30,7 +30,8 @@ DEVICE int tensor_of(const Parts &p, int32_t part) {
   return low;
 }
 
-/* Returns the block's tensor and its range of elements [*begin, *end). */
+/* Returns the index of the block's tensor, and sets the block's range of elements [*begin,
+** *end). */
 DEVICE int own_part(const Parts &p, int64_t *begin, int64_t *end) {
   int i = tensor_of(p, (int32_t)blockIdx.x);
   *begin = (int64_t)((int32_t)blockIdx.x - p.first[i]) * TLK_LIST_PART;
@@ -38,8 +39,8 @@ DEVICE int own_part(const Parts &p, int64_t *begin, int64_t *end) {
   return i;
 }
 
-/* Calls f(element) for each element of the block's part, by vectors of 16 bytes where the address
-** allows them; f may change the element, which is stored then. */
+/* Calls f(element) for each element of the block's part; loads vectors of 16 bytes where the
+** address is aligned. If `stores`, f may change the element, and the result is stored. */
 template <bool stores, class S, class F>
 __device__ __forceinline__ void visit(S *x, int64_t begin, int64_t end, F f) {
   enum { N = 16 / sizeof(S) };
@@ -75,7 +76,7 @@ static Parts parts_of(int32_t count, const int64_t *n, void *const *data) {
 
 /* ---- reductions ------------------------------------------------------------------------------ */
 
-/* A reduction of math.h, for norms, that computes in type C. */
+/* A reduction of math.h for norms that computes in type C. */
 #define REDUCTION(name, s, type)                                                                  \
   struct name##_##s {                                                                             \
     typedef type C;                                                                               \
@@ -94,7 +95,7 @@ REDUCTIONS(amax_abs)
 REDUCTIONS(amin_abs)
 REDUCTIONS(count_nonzero)
 
-/* Index of each tensor's first partial result. */
+/* For each tensor, the index of its first partial result. */
 struct Firsts {
   int64_t first[TLK_LIST_TENSORS];
 };
@@ -125,7 +126,7 @@ template <class R, class S> static bool reduce_as(const struct tlk_list_reduce *
                 (typename R::C)param, call->partials);
 }
 
-/* Launches a reduction: F computes in float, D in double. */
+/* Launches a reduction; F computes in float, D in double. */
 template <class F, class D> static bool reduce(const struct tlk_list_reduce *call) {
   switch (call->dtype) {
   case TL_F64: return reduce_as<D, double>(call);

@@ -1,19 +1,20 @@
 /*
 ** step.cu - steps of optimizers over lists of parameters, with one launch for a call.
 **
-** The tensors' addresses are kernel arguments. Each block has a chunk of one tensor, which it
-** finds by a search in the list of first chunks. The formulas are in kernels/optim.h.
+** The tensors' addresses are kernel arguments. Each block processes one chunk of one tensor, and
+** finds the tensor by binary search in the list of the tensors' first chunks. The formulas are in
+** kernels/optim.h.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/optim.h"
 
 #define THREADS 256
 #define WIDTH 4                     /* number of elements that a thread processes at a time */
-#define CHUNK (THREADS * WIDTH * 4) /* number of elements of a block */
+#define CHUNK (THREADS * WIDTH * 4) /* number of elements that a block processes */
 
 /* ---- coefficients -------------------------------------------------------------------------- */
 
-/* Reads a number in float32 or float64, or returns `otherwise` if there is none. */
+/* Reads a number in float32 or float64; returns `otherwise` if there is no array. */
 DEVICE double number_at(const tlk_Array &a, double otherwise) {
   if (a.data == NULL) return otherwise;
   return a.dtype == TL_F64 ? *static_cast<const double *>(a.data)
@@ -36,7 +37,7 @@ enum {
 TLK_OPTIM_FAMILIES(X)
 #undef X
 
-/* Computes the coefficients; each parameter has a thread. */
+/* Computes the coefficients; one thread handles each parameter. */
 template <int family, int nclocks> __global__ void coefs_kernel(struct tlk_optim_coefs call) {
   int i = threadIdx.x;
   if (i >= call.count || (call.found_inf && *call.found_inf != 0)) return;
@@ -68,9 +69,9 @@ template <int family, int nclocks> static bool launch_coefs(const struct tlk_opt
 TLK_OPTIM_RULES(X)
 #undef X
 
-/* The argument of the kernel: tlk_optim_step in its form for the device. */
+/* The kernel's argument: the contents of tlk_optim_step in a form for the device. */
 struct Step {
-  int32_t first[TLK_OPTIM_TENSORS + 1]; /* number of each tensor's first chunk */
+  int32_t first[TLK_OPTIM_TENSORS + 1]; /* for each tensor, the index of its first chunk */
   int8_t param, grad, state;
   const double *coefs;
   double same[TLK_OPTIM_COEFS];
@@ -80,7 +81,7 @@ struct Step {
 };
 static_assert(sizeof(Step) <= 4096, "the parameters of a launch");
 
-/* Loads the elements i .. i + WIDTH - 1, of which `n` exist, converted to C. */
+/* Loads elements i .. i + WIDTH - 1, of which only `n` exist, and converts them to C. */
 template <class C>
 __device__ __forceinline__ void fetch(const void *data, int dtype, int64_t i, int64_t n, C *out) {
   const char *from = static_cast<const char *>(data);

@@ -1,5 +1,5 @@
 /*
-** check_range.cu - checks that all elements are between two numbers.
+** check_range.cu - checks that all elements lie between two numbers.
 */
 #include "kernels/cuda/cuda.cuh"
 
@@ -11,7 +11,7 @@ static __global__ void __launch_bounds__(CHECK_THREADS)
                  tlk_FaultSource source) {
   for (int64_t i = thread_index(); i < n; i += thread_count()) {
     double x = (double)in[i];
-    /* a comparison that is false for NaN, which is out of range */
+    /* written so that NaN, which compares as false, counts as out of range */
     if (x >= low && x <= high) continue;
     tlk_Fault fault = {};
     fault.kind = TLK_FAULT_RANGE;

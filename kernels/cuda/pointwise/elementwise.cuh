@@ -14,7 +14,8 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/pointwise/pointwise.h"
 
-/* Wraps rare kernels like all others; each file says for which types a kernel is compiled. */
+/* Wraps rarely used kernels like all others; each file decides for which types they are
+** compiled. */
 #define RARE_F(...) FLOATING_F(__VA_ARGS__)
 
 #define POINTWISE_THREADS 256
@@ -23,7 +24,7 @@
 /* Numeric parameters of a function of math.h. */
 template <class C> struct Numbers { C p[TLK_PARAMS]; };
 
-/* Computes f(x, p) of one element. A division by zero returns 0 and is recorded as a fault. */
+/* Computes f(x, p) for one element. A division by zero returns 0 and is recorded as a fault. */
 template <class F>
 __device__ __forceinline__ auto apply(const typename F::C *x, const Numbers<typename F::C> &numbers,
                                       const cuda_Word &word, const tlk_FaultSource &source) {
@@ -55,14 +56,14 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* The number of elements that a thread processes at a time: 16 bytes of the most important
-** types. */
+/* The number of elements that a thread processes at a time. For the most important types they fill
+** 16 bytes. */
 template <class C, class S> struct Width {
   enum { of = sizeof(C) == 8 ? 2 : sizeof(S) == 2 ? 8 : 4 };
 };
 
-/* A 16-bit element of any dtype. Dtypes of one size share a kernel that branches on the dtype once
-** for each vector, since separate kernels would make up most of the plugin's size. */
+/* A 16-bit element of any dtype. Dtypes of the same size share a kernel, which branches on the
+** dtype once for each vector; separate kernels would make up most of the plugin's size. */
 struct any16 {
   uint16_t bits;
 };
@@ -102,7 +103,7 @@ template <> inline bool stored_as<any8>(int dtype) {
   return dtype == TL_I8 || dtype == TL_U8 || dtype == TL_BOOL;
 }
 
-/* Computes element i of operands that are stored as S, and the result as R. */
+/* Computes element i from inputs that are stored as S, and stores the result as R. */
 template <class F, class S, class R>
 __device__ __forceinline__ void
 compute_element(const Strided<F::inputs + 1> &s, uint32_t i, const Numbers<typename F::C> &numbers,
@@ -118,8 +119,8 @@ compute_element(const Strided<F::inputs + 1> &s, uint32_t i, const Numbers<typen
       Write<R>::as((C)apply<F>(x, numbers, word, source), s.dtype[0]);
 }
 
-/* Processes contiguous or constant rows. Bit k of `steady` is set if input k is constant along the
-** innermost dimension. */
+/* Processes rows that are contiguous or constant. Bit k of `steady` is set if input k is constant
+** along the innermost dimension. */
 template <class F, class S, class R>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     rows_kernel(const __grid_constant__ Strided<F::inputs + 1> s, unsigned steady,
@@ -189,8 +190,8 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
 /* ---- choosing a variant
 ** ---------------------------------------------------------------------- */
 
-/* Returns whether every N elements of operand k from the start of a row are contiguous and
-** aligned. */
+/* Returns whether operand k can be accessed in vectors of N elements: each N elements, counted from
+** the start of a row, must be contiguous and aligned. */
 static inline bool vectors_of(const tli_Iter &it, int k, int64_t bytes, int n) {
   const tli_IterArg &a = it.args[k];
   if (a.strides[0] != bytes || !aligned(a.data, (size_t)(bytes * n < 16 ? bytes * n : 16)))
@@ -200,8 +201,8 @@ static inline bool vectors_of(const tli_Iter &it, int k, int64_t bytes, int n) {
   return true;
 }
 
-/* A kernel's type: all kernels with the same number of inputs and the same compute type share the
-** code that launches them. */
+/* The type of a kernel. All kernels with the same number of inputs and the same compute type share
+** the code that launches them. */
 template <int N, class C>
 using Rows = void (*)(Strided<N>, unsigned, Numbers<C>, cuda_Word, tlk_FaultSource);
 template <int N, class C>
@@ -227,7 +228,7 @@ static bool launch_plain(const struct tlk_pointwise *call, Plain<N, C> kernel, i
   });
 }
 
-/* Returns whether all inputs have the stored type S and the output has R. */
+/* Returns whether all inputs have the stored type S and the output has the stored type R. */
 template <int N, class S, class R> static bool all_stored_as(const tli_Iter &it) {
   bool all = stored_as<R>(it.args[0].dtype);
   for (int k = 1; k < N; k++) all = all && stored_as<S>(it.args[k].dtype);
@@ -251,7 +252,7 @@ static bool rows_fit(const tli_Iter &it, int each, unsigned *steady) {
   return true;
 }
 
-/* Tells whether a stored type has its own spread_kernel. */
+/* Tells whether spread_kernel is compiled for a stored type. */
 template <class S> struct Spreads {
   enum { is = 0 };
 };
@@ -265,7 +266,8 @@ template <> struct Spreads<bf16> {
   enum { is = 1 };
 };
 
-/* Launches rows_kernel or spread_kernel if the operands allow it, and sets `*done` then. */
+/* Launches rows_kernel or spread_kernel if the operands allow one of them; sets *done to whether
+** one was launched. */
 template <class F, class S, class R>
 static bool try_stored(const struct tlk_pointwise *call, const Numbers<typename F::C> &numbers,
                        bool *done) {
@@ -291,7 +293,8 @@ static inline int32_t number_of(const tl_Scalar &s, int32_t) {
   return (int32_t)number_of(s, (int64_t)0);
 }
 
-/* Runs the first variant that fits. Stored lists the types that have their own kernels. */
+/* Runs the first variant that fits. Stored lists the types for which separate kernels are
+** compiled. */
 template <class F, class... Stored> struct Run {
   static bool go(const struct tlk_pointwise *call) {
     Numbers<typename F::C> numbers;

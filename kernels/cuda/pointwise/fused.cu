@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* Loads N numbers from address p on; with `same`, repeats the number at p. */
+/* Loads N numbers from address p; with `same`, repeats the number at p. */
 template <class S, int N, class C>
 __device__ __forceinline__ void read_some(const void *p, bool same, int dtype, C (&x)[N]) {
   if (same) {
@@ -71,9 +71,9 @@ __device__ __forceinline__ void read_some(const void *p, bool same, int dtype, C
   }
 }
 
-/* Processes contiguous or constant rows. Bit k of `steady` is set if input k is constant along the
-** innermost dimension. The inputs from index `tables` on have type P, all other operands have type
-** S. */
+/* Processes rows that are contiguous or constant. Bit k of `steady` is set if input k is constant
+** along the innermost dimension. Inputs from index `tables` on have type P; all other operands have
+** type S. */
 template <class F, class S, class P, int tables>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     fused_rows(const __grid_constant__ Strided<F::all> s, unsigned steady) {
@@ -108,7 +108,8 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* Rotates adjacent pairs. The operands are x, y, a, b, cos, sin; y is adjacent to x, and b to a. */
+/* Rotates adjacent pairs. The operands are x, y, a, b, cos and sin; y is adjacent to x, and b is
+** adjacent to a. */
 template <class F, class S, class P>
 __global__ void __launch_bounds__(POINTWISE_THREADS)
     fused_pairs(const __grid_constant__ Strided<F::all> s, unsigned steady) {
@@ -139,8 +140,8 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
 /* ---- choosing a variant
 ** ------------------------------------------------------------------------ */
 
-/* Returns whether inputs first .. last - 1 of stored type S can be loaded as vectors or are
-** constant. */
+/* Returns whether each of the inputs first .. last - 1, stored as S, is constant or can be loaded
+** as vectors. */
 template <class S>
 bool inputs_fit(const tli_Iter &it, int outputs, int first, int last, int n, unsigned *steady) {
   for (int k = first; k < last; k++) {
@@ -179,7 +180,7 @@ bool try_fused_rows(const struct tlk_fused *call, bool *done) {
 }
 
 /* Returns whether operands k and k + 1 are adjacent, so that a thread can load both as one vector
-** of 2 n. */
+** of 2 n elements. */
 bool neighbours(const tli_Iter &it, int k, int64_t bytes, int n) {
   const tli_IterArg &a = it.args[k], &b = it.args[k + 1];
   int64_t unit = 2 * bytes * n < 16 ? 2 * bytes * n : 16;
@@ -211,7 +212,7 @@ template <class F> bool run_fused_any(const struct tlk_fused *call) {
   });
 }
 
-/* Handles operands that all have one of the types in Stored. */
+/* Runs a kernel without tables of angles, whose operands all have one of the types in Stored. */
 template <class F, class... Stored> bool plain(const struct tlk_fused *call) {
   bool done = false, ok = true;
   ((done || (ok = try_fused_rows<F, Stored, Stored, F::inputs>(call, &done))) && ...);
@@ -222,7 +223,8 @@ template <class F, class S, class P> bool try_rotation(const struct tlk_fused *c
   return try_fused_rows<F, S, P, 2>(call, done) && (*done || try_pairs<F, S, P>(call, done));
 }
 
-/* Handles rotations, whose tables of angles have the input's type, or float for half types. */
+/* Runs rotations. Their tables of angles have the input's type; for half types they may be
+** float. */
 template <class F> bool rotation(const struct tlk_fused *call, float) {
   bool done = false;
   if (!try_rotation<F, float, float>(call, &done)) return false;

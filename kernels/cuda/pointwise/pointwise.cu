@@ -1,5 +1,5 @@
 /*
-** pointwise.cu - launches elementwise kernels: the function of the device's table.
+** pointwise.cu - the function that launches elementwise kernels, for the device's table.
 */
 #include "kernels/cuda/pointwise/pointwise.h"
 

@@ -1,6 +1,6 @@
 /*
-** pointwise.h - tables of elementwise kernels, one for each compute type; undefined combinations
-** are NULL. Each type has a separate file, so that the files compile in parallel.
+** pointwise.h - tables of elementwise kernels, one for each compute type; combinations that are not
+** defined are NULL. Each type is in a separate file, so that the files compile in parallel.
 */
 #ifndef TLK_CUDA_POINTWISE_H
 #define TLK_CUDA_POINTWISE_H

@@ -1,7 +1,8 @@
 /*
-** pointwise_table.cuh - the elementwise kernels of one compute type and their table. The file of a
-** type includes this one after it has defined TYPE, the type's name, COMPUTE, the type, STORED, the
-** dtypes that its kernels are compiled for, and IS_FLOATING unless these are integers.
+** pointwise_table.cuh - the elementwise kernels of one compute type, and their table. The file for
+** a type defines these macros and then includes this file: TYPE, the name of the type; COMPUTE, the
+** C type; STORED, the dtypes for which kernels are compiled; and IS_FLOATING unless the type is an
+** integer.
 */
 #define FUNCTION(name, n, s, result) POINTWISE_FUNCTOR(name, n, s, COMPUTE, result)
 #define ENTRY_(name, s, ...) Run<name##_##s, __VA_ARGS__>::go,

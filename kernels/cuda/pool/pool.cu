@@ -1,5 +1,5 @@
 /*
-** pool.cu - pooling with one thread for each window, or for each element of the gradient.
+** pool.cu - pooling; one thread computes each window, or each element of the gradient.
 */
 #include "kernels/cuda/pool/windows.cuh"
 
@@ -7,8 +7,8 @@ namespace {
 
 /* ---- positions of windows ---- */
 
-/* The elements of window o along dimension d: begin, begin + step ... before end. An average
-** divides by `covered`. I is int32_t where all positions in a plane and its padding fit. */
+/* The positions that window o covers along dimension d: begin, begin + step ... before end. An
+** average is divided by `covered`. I is int32_t if all positions in a plane and its padding fit. */
 template <class I> struct Span { I begin, end, covered; };
 
 template <class I> __device__ __forceinline__ I above(I a, I b) { return (a + b - 1) / b; }
@@ -24,12 +24,12 @@ template <class I> __device__ __forceinline__ Span<I> span_of(const tlk_Pool &p,
   I to = from + step * ((I)w.kernel[d] - 1) + 1;
   I skipped = from < 0 ? step == 1 ? -from : above(-from, step) : 0;
   Span<I> s = {from + skipped * step, to < in ? to : in, 0};
-  /* the padding counts, but not positions beyond the padding */
+  /* padding is counted, but not positions beyond the padding */
   s.covered = p.include_pad ? (to < far ? to : far) - from : s.end - s.begin;
   return s;
 }
 
-/* Returns whether all positions in a plane and in its padding fit into 32 bits. */
+/* Returns whether all positions in a plane and its padding fit into 32 bits. */
 bool is_small(const tlk_Pool &p) {
   const tlk_Windows &w = p.windows;
   int64_t in = 1, out = 1;
@@ -57,7 +57,8 @@ template <> struct Lowest<int64_t> {
   DEVICE int64_t of() { return INT64_MIN; }
 };
 
-/* Returns the first maximum in the plane, or the last NaN. */
+/* Returns the maximum in a window, and sets *at to its index in the plane. Of equal maxima the
+** first is taken; if there are NaN, the last NaN is. */
 template <class C, class I, class Load>
 __device__ __forceinline__ C largest(const I (&in)[3], const Span<I> (&s)[3], const I (&step)[3],
                                      I *at, Load load) {
@@ -113,7 +114,7 @@ template <class C> bool run_max(const struct tlk_max_pool *call) {
 
 /* ---- averages ---- */
 
-/* Computes 1 / n, and remembers it for the next n, since most counts are equal. */
+/* Computes 1 / n, and keeps the result for the next call, because most counts are equal. */
 struct Share {
   int64_t n;
   double value;
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   }
 }
 
-/* Reduces a whole plane; global average pooling is a reduction of rows. */
+/* Reduces a whole plane; global average pooling is the same as a reduction of rows. */
 template <class T> struct WholePlane {
   typedef T C;
   typedef double A;

@@ -1,5 +1,5 @@
 /*
-** windows.cuh - coordinates of elements, for kernels with windows.
+** windows.cuh - computes coordinates of elements, for pooling and for im2col and col2im.
 */
 #ifndef TLK_CUDA_WINDOWS_CUH
 #define TLK_CUDA_WINDOWS_CUH
@@ -14,7 +14,7 @@ struct Places {
   Divider by[3];
   bool large; /* whether there are 2^31 elements or more */
 
-  /* Stores the last three coordinates in in[], and returns the index over the leading
+  /* Stores the last three coordinates in in[], and returns the flat index over the leading
   ** dimensions. */
   __device__ __forceinline__ int64_t of(int64_t e, int64_t (&in)[3]) const {
 #pragma unroll

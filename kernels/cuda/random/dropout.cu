@@ -1,6 +1,6 @@
 /*
-** dropout.cu - dropout plus an optional residual in one pass. A block of the Philox stream has
-** four words for four elements; the gradient uses the same words.
+** dropout.cu - dropout, and the addition of an optional residual, in one pass. The four words of
+** each block of the Philox stream decide about four elements; the gradient uses the same words.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/random/drop.h"
@@ -13,7 +13,7 @@ template <class S> struct Wide { typedef decltype(widen(S())) type; };
 
 template <class S> struct Drop {
   S *out;
-  const S *in, *residual; /* input; residual, which may be NULL */
+  const S *in, *residual; /* the input, and the residual, which may be NULL */
   int64_t n;
   typename Wide<S>::type scale;
   uint64_t below; /* an element is kept if its random word is below this limit */
@@ -22,7 +22,7 @@ template <class S> struct Drop {
   bool vectors; /* whether all arrays are aligned to four elements */
 };
 
-/* Loads up to four elements starting at `at`; elements past the end are 0. */
+/* Loads up to four elements beginning at `at`; elements past the end become 0. */
 template <class S, class C>
 __device__ __forceinline__ void read_four(const Drop<S> &d, const S *from, int64_t at, C (&x)[4]) {
   if (d.vectors && at + 4 <= d.n) {

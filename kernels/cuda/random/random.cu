@@ -14,17 +14,18 @@ namespace {
 
 /* ---- uniform numbers for the other distributions ---- */
 
-/* Returns a number in (0, 1) whose distances from 0 and 1 have a relative error of one
+/* Converts a word to a number in (0, 1) whose distances from 0 and from 1 are each exact to one
 ** rounding. */
 DEVICE float from_zero(uint32_t w) { return ((float)w + 0.5f) * 0x1p-32f; }
 DEVICE double from_zero(uint64_t w) { return ((double)(w >> 1) + 0.5) * 0x1p-63; }
-/* Returns a number in (-1/2, 1/2). */
+/* Converts a word to a number in (-1/2, 1/2). */
 DEVICE float centred(uint32_t w) { return ((float)(int32_t)(w ^ 0x80000000u) + 0.5f) * 0x1p-32f; }
 DEVICE double centred(uint64_t w) {
   return ((double)(int64_t)(w ^ 0x8000000000000000u) + 0.5) * 0x1p-64;
 }
 
-/* Returns -log of a uniform number. It is computed from the nearer end, so that it is never 0. */
+/* Returns -log of a uniform number. The logarithm is computed from the nearer end of (0, 1), so
+** that the result is never 0. */
 DEVICE float minus_log(uint32_t w) {
   return w >> 31 ? -tlk_log1pf(-from_zero(~w)) : -tlk_logf_fast(from_zero(w));
 }
@@ -43,14 +44,14 @@ DEVICE double power_of_e(double x) { return exp(x); }
 
 /* ---- distributions: converting the words of a block ---- */
 
-/* Converts each word of T's width to one number. */
+/* Converts each word, of the width of T, to one number. */
 template <class T, class Word> struct Floats {
   typedef T C;
   enum { per_block = 16 / sizeof(Word) };
   tlk_Distribution distribution;
   int bits; /* number of random bits in a uniform number */
   T a, b;
-  uint64_t below; /* for Bernoulli numbers: words below this limit give 1 */
+  uint64_t below; /* for Bernoulli numbers: a word below this limit gives 1 */
 
   __device__ __forceinline__ void make(const uint32_t *words, T (&out)[per_block]) const {
     Word w[per_block];
@@ -106,7 +107,7 @@ struct Geometric {
   }
 };
 
-/* Draws integers: an integer is the high half of the word's product with the range. */
+/* Draws integers. Each integer is the high half of the product of a word and the range. */
 struct Integers {
   typedef int64_t C;
   enum { per_block = 2 };
@@ -126,10 +127,10 @@ struct Integers {
 struct Target {
   char *out;
   int dtype, bytes;
-  bool vectors; /* whether the numbers of a block are aligned */
+  bool vectors; /* whether the output of each block of numbers is aligned for vectors */
   int64_t n;
   uint64_t seed, block;
-  const uint64_t *state; /* in a graph: {seed, block} to add, written before each replay */
+  const uint64_t *state; /* in a graph: {seed, block} to add; written before each replay */
 };
 
 template <class Maker>
@@ -172,8 +173,8 @@ template <class Maker> bool fill(const struct tlk_random *call, const Maker &mak
 
 double real_of(const tl_Scalar &s) { return s.kind == TL_FLOATING ? s.f : (double)s.i; }
 
-/* Returns the random bits of a uniform number: as many as the dtype can represent, so that [0,
-** 1) never yields 1. */
+/* Returns the number of random bits in a uniform number: as many as the dtype can represent, so
+** that 1 is never drawn from [0, 1). */
 int uniform_bits(int dtype) {
   return dtype == TL_F64 ? 53 : dtype == TL_F16 ? 11 : dtype == TL_BF16 ? 8 : 24;
 }

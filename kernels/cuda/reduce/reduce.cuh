@@ -7,8 +7,8 @@
 #include "kernels/cuda/line_reduce.cuh"
 #include "kernels/cuda/reduce/reduce.h"
 
-/* A reduction of math.h. A few elements are reduced pairwise in type M before they are added to the
-** accumulator. */
+/* A reduction of math.h. A few elements at a time are combined pairwise in the type F::entered; the
+** result is then added to the accumulator. */
 template <class F> struct Reduction {
   typedef typename F::T C;
   typedef typename F::acc A;

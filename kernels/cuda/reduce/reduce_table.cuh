@@ -1,6 +1,7 @@
 /*
-** reduce_table.cuh - the reductions of one compute type and their table. The file of a type includes
-** this one after it has defined TYPE, the type's name, and IS_FLOATING unless these are integers.
+** reduce_table.cuh - the reductions of one compute type, and their table. The file for a type
+** defines TYPE, the name of the type, and IS_FLOATING unless the type is an integer; then it
+** includes this file.
 */
 #define FUNCTION(name, s) REDUCTION_F(name, s)
 #define ENTRY_(name, s) run_reduction<name##_##s>,

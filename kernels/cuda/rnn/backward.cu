@@ -1,12 +1,12 @@
 /*
-** backward.cu - the backward pass of a recurrent layer, from the last step to the first. In
-** each step a kernel computes the gradients of the gates from those of the states, and a
+** backward.cu - the backward pass of a recurrent layer, from the last step to the first. In each
+** step, a kernel computes the gradients of the gates from the gradients of the states, and a matrix
 ** product computes the gradients of the previous states. Afterwards, the gradients of inputs,
 ** weights and biases are products and sums over all rows at once.
 **
-** The gradients of the states have shape (batch, output). The kernel consumes and clears entries,
-** and the product adds to them. A step's rows are zeros for samples that do not take part in the
-** step, so their entries do not change.
+** The gradients of the states have shape (batch, output). The kernel reads entries and sets them to
+** zero, and the product adds to them. For samples that do not take part in a step, the step's rows
+** are zero, so that the product does not change their entries.
 */
 #include "kernels/cuda/rnn/cudnn_rnn.h"
 #include "kernels/cuda/rnn/rnn.cuh"
@@ -19,19 +19,19 @@ template <class S, class C> struct Backward {
   int64_t hidden, output;
   RnnReserve<C> kept;
   const S *out, *h0, *c0, *grad_out;
-  /* gradients of states (batch, output) and of cells (batch, hidden) */
+  /* gradients of the states (batch, output) and of the cells (batch, hidden) */
   C *grad_states, *grad_cells;
-  C *grad_hidden; /* gradients before the projection (batch, hidden); NULL without projection */
+  C *grad_hidden; /* gradients of outputs before projection (batch, hidden), or NULL */
   S *grad_gates;  /* gradients of the gates (rows, width) */
   S *step_gates;  /* gradients of one step's gates (batch, width) */
-  /* with a projection, the gradients of its results: all rows (rows, output), and one step (batch,
-  ** output) */
+  /* with a projection, the gradients of its results: those of all rows (rows, output), and those of
+  ** one step (batch, output) */
   S *grad_outs, *step_outs;
 };
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* Collects the gradients of a step's outputs before they are multiplied by the projection. */
+/* Collects the gradients of one step's outputs, which are then multiplied by the projection. */
 template <class S, class C>
 __global__ void __launch_bounds__(RNN_THREADS) outputs_kernel(Backward<S, C> b) {
   int64_t first = b.step.first() * b.output, taken = b.step.count() * b.output;
@@ -47,8 +47,9 @@ __global__ void __launch_bounds__(RNN_THREADS) outputs_kernel(Backward<S, C> b) 
   }
 }
 
-/* Computes the gates' gradients d from the output's gradient g of sample n. *past receives the
-** part that goes directly to the previous state, not through the gates. */
+/* Computes the gradients d of the gates from the gradient g of the output, for sample n. *past
+** receives the part of the gradient that goes to the previous state directly, not through the
+** gates. */
 template <class S, class C>
 __device__ __forceinline__ void gates_back(const Backward<S, C> &b, int64_t row, int64_t n,
                                            int64_t k, C g, C (&d)[4], C *past) {
@@ -110,13 +111,13 @@ __global__ void __launch_bounds__(RNN_THREADS) gates_kernel(Backward<S, C> b) {
   }
 }
 
-/* Copies the state before each row to (rows, output). */
+/* Copies, for each row, the state before that row to (rows, output). */
 template <class S>
 __global__ void __launch_bounds__(RNN_THREADS)
     states_kernel(RnnStep step, S *to, const S *out, const S *h0, int64_t rows, int64_t output) {
   for (int64_t i = thread_index(); i < rows * output; i += thread_count()) {
     int64_t row = i / output, k = i % output, low = 0, high = step.steps - 1;
-    while (low < high) { /* searches the last step that begins at or before this row */
+    while (low < high) { /* searches for the last step that begins at or before this row */
       int64_t middle = (low + high + 1) / 2;
       if (step.first_of(middle) <= row)
         low = middle;
@@ -153,7 +154,7 @@ template <class S, class C> bool run_steps(const struct tlk_rnn_backward *call, 
         return false;
     }
     if (!launch(call->cx, gates_kernel<S, C>, dim3(grid), RNN_THREADS, 0, b)) return false;
-    /* only grad_h0 needs this product at the first step */
+    /* at the first step, only grad_h0 needs this product */
     if (k == 0 && call->grad_h0 == NULL) break;
     RnnProduct<S> p(call->cx, r.dtype, r.batch, r.output, taken);
     p.a(step_gates + l.state.column * r.hidden, width).b((const S *)r.weight_hh, r.output);
@@ -241,8 +242,8 @@ template <class S> bool biases_back(const struct tlk_rnn_backward *call, S *grad
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* Divides one block into arrays, each at a multiple of 16 bytes. A first run with `base` NULL
-** counts the bytes, a second run sets the pointers. */
+/* Divides one block of memory into arrays, each at a multiple of 16 bytes. The first run, with
+** `base` NULL, counts the bytes; the second run sets the pointers. */
 struct Arena {
   char *base;
   int64_t bytes;

@@ -2,16 +2,17 @@
 ** cudnn_rnn.c - recurrent layers by cuDNN.
 **
 ** As in PyTorch, cuDNN is used whenever possible, because it fuses work that our kernels launch
-** separately for each step. It requires that all sequences have one length and that the dtype
-** is float32 or a half type. It is not used if results must be deterministic, which it does not
-** promise (PyTorch's documentation warns of that, "cudnn_rnn_determinism"), nor in a capture
-** before it has run once outside of captures, because its initialisation is not allowed in one.
+** separately for each step. cuDNN requires that all sequences have the same length and that the
+** dtype is float32 or a half type. cuDNN is not used if results must be deterministic, because it
+** does not promise that (PyTorch's documentation warns of this under "cudnn_rnn_determinism").
+** During a capture, cuDNN is used only if it has already run once outside of captures, because its
+** initialisation is not allowed in a capture.
 **
-** A call has one layer and one direction. cuDNN only goes forward, so the sequences of a
-** reversed layer are flipped in time before and after the call.
+** A call computes one layer in one direction. cuDNN only runs forward in time, so the sequences of
+** a reversed layer are flipped before and after the call.
 **
-** Parameters are copied to the places in cuDNN's weight space that cuDNN reports; gates have
-** the same order there (tlk_rnn_gates). float32 uses TF32 only if users allow it.
+** Parameters are copied to the places in cuDNN's weight space that cuDNN reports; the gates have
+** the same order there as in tlk_rnn_gates. Layers of float32 use TF32 only if the user allows it.
 */
 #include "kernels/cuda/rnn/cudnn_rnn.h"
 
@@ -21,10 +22,11 @@
 
 #include "kernels/cuda/lib/cudnn.h"
 
-/* The parameters of a layer or their gradients; a NULL entry is absent or not wanted. */
+/* The parameters of a layer, or their gradients. An entry is NULL if the layer has no such
+** parameter or the gradient is not wanted. */
 enum { WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH, PARAMS };
 
-/* The descriptors of a layer. After the first failure no further call of cuDNN is made. */
+/* The descriptors of a layer. After the first failure, cuDNN is not called any more. */
 typedef struct Layer {
   const cuda_Cudnn *lib;
   const tlk_Rnn *r;
@@ -51,7 +53,7 @@ static void note_status(Layer *l, cudnnStatus_t status, const char *call) {
   l->failed = call;
 }
 
-/* For each device: whether cuDNN has run a layer outside of captures. */
+/* For each device, whether cuDNN has run a layer outside of captures. */
 static atomic_bool ready[CUDA_MAX_DEVICES];
 
 /* ---- conditions
@@ -99,7 +101,7 @@ static void describe_layer(Layer *l) {
       (int32_t)r->hidden, (int32_t)r->output, 1, l->dropout, CUDNN_RNN_PADDED_IO_DISABLED);
 }
 
-/* Describes data (steps, batch, size) whose sequences have one length. */
+/* Describes data (steps, batch, size) in which all sequences have the same length. */
 static void describe_sequences(Layer *l, cudnnRNNDataDescriptor_t *to, int64_t size) {
   const tlk_Rnn *r = l->r;
   size_t bytes = (size_t)r->batch * sizeof(int);
@@ -115,7 +117,7 @@ static void describe_sequences(Layer *l, cudnnRNNDataDescriptor_t *to, int64_t s
   cuda_host->free(lengths, bytes);
 }
 
-/* Describes states (1, batch, size) of one layer. */
+/* Describes the states (1, batch, size) of one layer. */
 static void describe_state(Layer *l, cudnnTensorDescriptor_t *to, int64_t size) {
   const int64_t batch = l->r->batch;
   if (batch * size > INT_MAX)
@@ -158,8 +160,8 @@ static void end(Layer *l) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Divides one block of scratch memory into arrays, each at a multiple of 256 bytes; arrays that
-** are not needed are NULL. A first run with `base` NULL counts the bytes, a second run sets the
+/* Divides one block of scratch memory into arrays, each at a multiple of 256 bytes; arrays that are
+** not needed are NULL. The first run, with `base` NULL, counts the bytes; the second run sets the
 ** pointers. */
 typedef struct Arena {
   char *base;
@@ -192,7 +194,7 @@ static int64_t element(const tlk_Rnn *r) { return r->dtype == TL_F32 ? 4 : 2; }
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-/* Copies that are still to be made; contiguous ones are merged. */
+/* A pending copy; copies of adjacent ranges are merged. */
 typedef struct Copies {
   const tlk_Context *cx;
   char *to;
@@ -214,7 +216,7 @@ static bool add_copy(Copies *c, void *to, const void *from, size_t bytes) {
   return true;
 }
 
-/* Fails unless the descriptor describes a row-major array (1, rows, columns). */
+/* Records a failure unless the descriptor describes a row-major array (1, rows, columns). */
 static void check_shape(Layer *l, cudnnTensorDescriptor_t d, const void *data, int64_t rows,
                         int64_t columns) {
   cudnnDataType_t type;
@@ -225,13 +227,14 @@ static void check_shape(Layer *l, cudnnTensorDescriptor_t d, const void *data, i
     note_status(l, CUDNN_STATUS_NOT_SUPPORTED, "cudnnGetRNNWeightParams");
 }
 
-/* Copies parameters to the weight space or, if `back`, from it. cuDNN numbers its matrices
-** ("linear layers"): the input's gates, then the state's gates; 8 is the projection. */
+/* Copies parameters to the weight space or, with `back`, from it. cuDNN's matrices ("linear
+** layers") are numbered: first the gates of the input, then the gates of the state; 8 is the
+** projection. */
 static bool copy_params(Layer *l, const tlk_Context *cx, void *space, void *const *params,
                         bool back) {
   const tlk_Rnn *r = l->r;
   const int gates = (int)tlk_rnn_gates(r->mode), last = r->weight_hr ? 9 : 2 * gates;
-  Copies copies[2] = {{.cx = cx}, {.cx = cx}}; /* pending copies of matrices, and of biases */
+  Copies copies[2] = {{.cx = cx}, {.cx = cx}}; /* pending copies: of matrices, and of biases */
   for (int i = 0; i < last; i++) {
     bool state = i >= gates, projection = i == 8;
     int64_t gate = projection ? 0 : i % gates, rows = projection ? r->output : r->hidden;
@@ -274,9 +277,9 @@ int64_t cuda_dnn_rnn_reserve(tl_Device device, const tlk_Rnn *r) {
   return bytes;
 }
 
-/* Arrays of the forward pass that are not arguments of the call. */
+/* Arrays of the forward pass besides those of the call. */
 typedef struct Forward {
-  void *weights, *work, *x, *y; /* x, y: the sequences in reverse order */
+  void *weights, *work, *x, *y; /* x, y: the input and output sequences in reverse order */
 } Forward;
 
 static void place_forward(Forward *f, const Layer *l, Arena *a) {
@@ -351,8 +354,8 @@ static void place_backward(Backward *b, const Layer *l, const struct tlk_rnn_bac
   b->grad_x = take(a, r->reverse || c->grad_in == NULL, in);
 }
 
-/* Prepares the inputs in the order in which cuDNN reads them. cuDNN writes to the reserve, which a
-** second backward pass may need, so cuDNN gets a copy of the reserve. */
+/* Prepares the inputs in the order in which cuDNN reads them. cuDNN gets a copy of the reserve,
+** because it writes to the reserve and a second backward pass may still need the original. */
 static bool prepare(const struct tlk_rnn_backward *c, const Layer *l, const Backward *b) {
   const tlk_Rnn *r = l->r;
   const tlk_Context *cx = c->cx;
@@ -364,8 +367,8 @@ static bool prepare(const struct tlk_rnn_backward *c, const Layer *l, const Back
          (!c->grad_out || flip(cx, r, b->grad_y, c->grad_out, r->output));
 }
 
-/* Computes the parameters' gradients. It runs after the data's gradients, which leave
-** intermediate results in the reserve. */
+/* Computes the gradients of the parameters. This must run after the gradients of the data, because
+** that pass leaves intermediate results in the reserve. */
 static bool params_back(Layer *l, const struct tlk_rnn_backward *c, const Backward *b,
                         const void *y) {
   void *const grads[PARAMS] = {c->grad_weight_ih, c->grad_weight_hh, c->grad_weight_hr,

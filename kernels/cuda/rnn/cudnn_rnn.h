@@ -1,5 +1,5 @@
 /*
-** cudnn_rnn.h - recurrent layers by cuDNN, which rnn.cu and backward.cu call.
+** cudnn_rnn.h - the functions by which rnn.cu and backward.cu compute recurrent layers with cuDNN.
 */
 #ifndef TLK_CUDA_CUDNN_RNN_H
 #define TLK_CUDA_CUDNN_RNN_H
@@ -11,21 +11,21 @@ extern "C" {
 #endif
 
 /* Implements tl_DeviceApi.rnn_reserve: returns the size of a reserve that is large enough for our
-** kernels and, if cuDNN supports the layer, for cuDNN. */
+** kernels and, if cuDNN supports the layer, also for cuDNN. */
 int64_t cuda_dnn_rnn_reserve(tl_Device device, const tlk_Rnn *rnn);
 
-/* Returns whether cuDNN has filled a reserve. The size of such a reserve is odd; the size of ours
-** is even. */
+/* Returns whether a reserve was filled by cuDNN. The size of such a reserve is odd; the size of a
+** reserve of our own kernels is even. */
 static inline bool cuda_dnn_rnn_kept(int64_t kept) { return kept % 2 != 0; }
 
-/* Runs the forward pass. *done stays false if cuDNN is absent, disabled, or does not support this
-** layer; the results must then be computed again. */
+/* Runs the forward pass. *done stays false if cuDNN is absent or disabled, or does not support this
+** layer; the caller must then compute the results itself. */
 bool cuda_dnn_rnn(const struct tlk_rnn *call, bool *done);
-/* Runs the backward pass on a reserve that cuDNN filled. */
+/* Runs the backward pass on a reserve that cuDNN has filled. */
 bool cuda_dnn_rnn_backward(const struct tlk_rnn_backward *call);
 
-/* Copies (steps, ...) with the steps in reverse order; a step has `n` elements of 4 bytes if
-** `wide`, else of 2 (rnn.cu). */
+/* Copies (steps, ...) with the steps in reverse order. A step has `n` elements, of 4 bytes if
+** `wide`, otherwise of 2 bytes (rnn.cu). */
 bool cuda_rnn_flip(const tlk_Context *cx, void *to, const void *from, int64_t steps, int64_t n,
                    bool wide);
 

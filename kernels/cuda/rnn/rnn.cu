@@ -1,25 +1,26 @@
 /*
-** rnn.cu - the forward pass of a recurrent layer. The inputs of all steps are multiplied at
-** once. Then each step is a product with the states, and a kernel for biases, activations and
-** the new states. cuDNN computes layers that it supports (cudnn_rnn.c).
+** rnn.cu - the forward pass of a recurrent layer. The inputs of all steps are multiplied by the
+** weights at once. Each step then multiplies the states by their weights, and runs one kernel for
+** biases, activations and the new states. Layers that cuDNN supports are computed by cuDNN
+** (cudnn_rnn.c).
 */
 #include "kernels/cuda/rnn/cudnn_rnn.h"
 #include "kernels/cuda/rnn/rnn.cuh"
 
 namespace {
 
-/* The arguments of a step's kernel; C is the compute type. */
+/* The arguments of the kernel for one step; C is the compute type. */
 template <class S, class C> struct Forward {
   RnnStep step;
   int mode;
   int64_t hidden;
-  C *gates;             /* products of the inputs (rows, width), which the activations replace */
-  bool keeps;           /* whether the backward pass needs the activations */
-  const C *state_gates; /* products of the states (batch, gates) */
+  C *gates;   /* the inputs times their weights (rows, width); the activations replace them */
+  bool keeps; /* whether the backward pass needs the activations */
+  const C *state_gates; /* the states times their weights (batch, gates) */
   const S *bias_ih, *bias_hh;
-  C *cell, *all_cells, *tanh_cells; /* cells (batch, hidden); (rows, hidden) if LSTM keeps them */
+  C *cell, *all_cells, *tanh_cells; /* cells (batch, hidden); kept ones (rows, hidden), for LSTM */
   C *unprojected;                   /* outputs before projection (rows, hidden), if they are kept */
-  S *projects; /* states before projection (batch, hidden); NULL without projection */
+  S *projects;                      /* states before projection (batch, hidden), or NULL */
   S *out, *hn, *cn;
 };
 
@@ -36,7 +37,8 @@ __device__ __forceinline__ C bias(const Forward<S, C> &f, int64_t k, bool of_sta
   return b ? (C)widen(b[k]) : C(0);
 }
 
-/* Returns a gate before its activation; `gate` counts the gates to which the state contributes. */
+/* Returns the value of a gate before its activation; `gate` counts only gates to which the state
+** contributes. */
 template <class S, class C>
 __device__ __forceinline__ C gate_sum(const Forward<S, C> &f, C from_input, int64_t n, int gate,
                                       int gates, int64_t k) {
@@ -100,7 +102,7 @@ __global__ void __launch_bounds__(RNN_THREADS) step_kernel(Forward<S, C> f) {
   }
 }
 
-/* Stores the projected outputs of a step. */
+/* Stores the outputs of a step after projection. */
 template <class S, class C>
 __global__ void __launch_bounds__(RNN_THREADS)
     projected_kernel(RnnStep step, S *out, S *hn, const C *projected, int64_t output) {

@@ -1,14 +1,14 @@
 /*
-** rnn.cuh - code that the forward and backward pass of a recurrent layer share. A step is a
-** product with the states followed by one kernel, so a layer takes a few launches for each step
-** and never waits for the device.
+** rnn.cuh - code that the forward pass and the backward pass of a recurrent layer share. A step is
+** a matrix product with the states, followed by one kernel. A layer therefore takes a few launches
+** for each step, and the host never waits for the device.
 **
-** The number of samples in a step is stored on the device (tlk_Rnn.offsets), so the host
-** launches products of whole batches: (batch, ...) instead of a step's rows. States also have
-** one row for each sample; a sample that does not take part in a step keeps its row.
+** The number of samples in a step is stored on the device (tlk_Rnn.offsets), so the host launches
+** products for the whole batch: (batch, ...) instead of only the rows of the step. States also have
+** one row for each sample; if a sample does not take part in a step, its row does not change.
 **
-** A row of gates has the CPU's layout. For GRU it is: new, reset, update, and the state's part of
-** new. In this order the gates to which the state contributes are adjacent columns.
+** A row of gates has the same layout as on the CPU. For GRU the row is: new, reset, update, and the
+** state's part of new. In this order the gates to which the state contributes are adjacent columns.
 */
 #ifndef TLK_CUDA_RNN_CUH
 #define TLK_CUDA_RNN_CUH
@@ -22,7 +22,7 @@
 
 /* Step t of a layer, on the device. */
 struct RnnStep {
-  const int64_t *offsets; /* first row of each step; NULL if all sequences have one length */
+  const int64_t *offsets; /* first row of each step; NULL if all sequences have the same length */
   int64_t t, steps, batch;
   bool reverse;
 
@@ -34,8 +34,8 @@ struct RnnStep {
   }
   __device__ __forceinline__ int64_t first() const { return first_of(t); }
   __device__ __forceinline__ int64_t count() const { return count_of(t); }
-  /* Returns the row of sample n in the previous step, or -1 if its sequence begins with this
-  ** step. */
+  /* Returns the row of sample n in the previous step, or -1 if the sample's sequence begins with
+  ** this step. */
   __device__ __forceinline__ int64_t before(int64_t n) const {
     int64_t from = reverse ? t + 1 : t - 1;
     if (from < 0 || from >= steps || n >= count_of(from)) return -1;
@@ -47,13 +47,13 @@ static inline RnnStep rnn_step(const tlk_Rnn &r, int64_t t) {
   return {r.offsets, t, r.steps, r.batch, r.reverse};
 }
 
-/* A part of weight_ih: rows that compute adjacent columns of a row of gates. */
+/* A part of weight_ih: the rows of it that compute adjacent columns in a row of gates. */
 struct RnnPart {
   int64_t row, rows, column;
 };
 
 struct RnnLayout {
-  int64_t width; /* number of columns in a row of gates; all numbers count units of `hidden` */
+  int64_t width; /* number of columns in a row of gates; all counts are in units of `hidden` */
   RnnPart state; /* the columns that weight_hh computes */
   int inputs;
   RnnPart input[2]; /* the columns that weight_ih computes */
@@ -71,7 +71,7 @@ static inline RnnLayout rnn_layout(tlk_RnnMode mode) {
 template <class S> struct RnnWide { typedef float type; };
 template <> struct RnnWide<double> { typedef double type; };
 
-/* Arrays over all rows, in the order in which tlk_rnn_reserve counts them. */
+/* The arrays of a reserve, each over all rows, in the order that tlk_rnn_reserve uses. */
 template <class C> struct RnnReserve { C *gates, *cell, *tanh_cell, *unprojected; };
 
 template <class C> static RnnReserve<C> rnn_reserve(const tlk_Rnn &r, const void *reserve) {
@@ -87,7 +87,7 @@ template <class C> static RnnReserve<C> rnn_reserve(const tlk_Rnn &r, const void
 
 /* ---- small kernels ---------------------------------------------------------------------- */
 
-/* Copies n numbers, or writes 0 if `from` is NULL. */
+/* Copies and converts n numbers, or writes zeros if `from` is NULL. */
 template <class To, class From>
 __global__ void __launch_bounds__(RNN_THREADS)
     rnn_move_kernel(To *to, const From *from, int64_t n) {
@@ -105,7 +105,8 @@ static bool rnn_move(const tlk_Context *cx, To *to, const From *from, int64_t n)
 
 /* ---- products ----------------------------------------------------------------------------- */
 
-/* A product of row-major matrices of S, contiguous except for the given leading dimensions. */
+/* A product of row-major matrices of type S, which are contiguous except for the leading dimensions
+** given. */
 template <class S> struct RnnProduct {
   const tlk_Context *cx;
   struct tlk_gemm call;
@@ -131,7 +132,7 @@ template <class S> struct RnnProduct {
     call.gemm.c = c;
     return tlk_gemm(&call);
   }
-  /* Stores or adds a product as `into` does, but products of half types give float32. */
+  /* Stores or adds a product as `into` does, but the result is float32 if S is a half type. */
   bool into_wide(double *c, int64_t ld, bool add = false) { return into((S *)(void *)c, ld, add); }
   bool into_wide(float *c, int64_t ld, bool add = false) {
     const tlk_Gemm &g = call.gemm;

@@ -1,5 +1,5 @@
 /*
-** scan.cu - launches scans: the function of the device's table.
+** scan.cu - the function that launches scans, for the device's table.
 */
 #include "kernels/cuda/scan/scan.h"
 

@@ -1,7 +1,7 @@
 /*
-** scan.cuh - scans (running reductions) along lines. If there are few long lines, they are cut
-** into segments: the first kernel computes the segments' totals, the second their prefixes, the
-** third the elements.
+** scan.cuh - scans (running reductions) along lines. If there are few long lines, they are cut into
+** segments: the first kernel computes the total of each segment, the second the prefixes of the
+** totals, and the third the elements.
 */
 #ifndef TLK_CUDA_SCAN_CUH
 #define TLK_CUDA_SCAN_CUH
@@ -12,15 +12,15 @@
 #define SCAN_THREADS 256
 #define SCAN_EACH 8 /* number of elements that a thread loads at a time */
 
-/* An accumulator. In scans that pick an element it has the element's position from 1; 0 means
-** none. */
+/* An accumulator. In scans that pick an element, `at` is the element's one-based position, or 0 if
+** there is none. */
 template <class A, bool picking> struct Running { A value; };
 template <class A> struct Running<A, true> {
   A value;
   int64_t at;
 };
 
-/* Lines of (outer, n, inner). If inner is 1, a team of `team` threads shares each line. */
+/* The lines of (outer, n, inner). If inner is 1, a team of `team` threads shares each line. */
 struct Scanned {
   const char *in;
   int in_dtype, in_bytes;
@@ -30,7 +30,7 @@ struct Scanned {
   int team;
 };
 
-/* The steps of a scan; F wraps a scan of math.h. */
+/* The operations of a scan; F wraps a scan of math.h. */
 template <class F> struct Scan {
   typedef typename F::T C;
   typedef Running<typename F::A, F::picking> A;
@@ -40,13 +40,13 @@ template <class F> struct Scan {
     a.value = F::first();
     return a;
   }
-  /* Adds the next element to a. */
+  /* Adds the next element, x, to the accumulator a. */
   __device__ __forceinline__ static void next(A &a, C x, int64_t at) {
     if constexpr (F::picking)
       if (F::picks(a.value, x)) a.at = at;
     a.value = F::next(a.value, x);
   }
-  /* Combines the accumulators of two adjacent ranges, a before b. */
+  /* Combines the accumulators of two adjacent ranges; the range of a is before the range of b. */
   __device__ __forceinline__ static A join(const A &a, const A &b) {
     A c = a;
     if constexpr (F::picking) {
@@ -58,7 +58,8 @@ template <class F> struct Scan {
   }
 };
 
-/* Returns x of the lane `step` before this one. The first `step` lanes get their own x. */
+/* Returns x of the lane that is `step` lanes before this one. The first `step` lanes get their own
+** x. */
 template <class T> __device__ __forceinline__ T shuffle_up(T x, int step) {
   static_assert(sizeof(T) % 4 == 0, "words");
   int words[sizeof(T) / 4];
@@ -69,8 +70,8 @@ template <class T> __device__ __forceinline__ T shuffle_up(T x, int step) {
   return x;
 }
 
-/* Returns the exclusive prefix over the threads of the team, and the team's total. A team is a
-** warp or the block; `shared` may be reused immediately. */
+/* Returns the exclusive prefix over the threads of the team, and the team's total. A team is a warp
+** or the whole block; `shared` may be reused immediately. */
 template <class F>
 __device__ __forceinline__ typename Scan<F>::A team_before(typename Scan<F>::A x, int team,
                                                            typename Scan<F>::A *shared,
@@ -98,7 +99,7 @@ __device__ __forceinline__ typename Scan<F>::A team_before(typename Scan<F>::A x
   return before;
 }
 
-/* Loads SCAN_EACH elements starting at `i`; only `count` of them are in the line. */
+/* Loads SCAN_EACH elements beginning at `i`, of which only `count` are in the line. */
 template <class C>
 __device__ __forceinline__ void read_some(const Scanned &g, int64_t i, int count,
                                           C (&x)[SCAN_EACH]) {
@@ -125,7 +126,7 @@ __device__ __forceinline__ void write_some(const Scanned &g, int64_t i, int coun
 }
 
 /* Scans elements `begin` to `end` of a line; in each iteration, the team's threads process one
-** tile. Returns the total; stores no elements if `totals_only`. */
+** tile. Returns the total. With `totals_only`, no elements are stored. */
 template <class F>
 __device__ __forceinline__ typename Scan<F>::A
 scan_row(const Scanned &g, int64_t line, int64_t begin, int64_t end, typename Scan<F>::A carry,
@@ -159,9 +160,9 @@ scan_row(const Scanned &g, int64_t line, int64_t begin, int64_t end, typename Sc
   return carry;
 }
 
-/* Scans segments of lines. `before` has, for each (segment, line), the total of the segments
-** before; with `totals_only`, the kernel writes each segment's total there. `before` is NULL if
-** there is one segment. */
+/* Scans segments of lines. For each (segment, line), `before` has the total of the segments before;
+** with `totals_only`, the kernel instead writes the segment's own total there. `before` is NULL if
+** there is only one segment. */
 template <class F>
 __global__ void __launch_bounds__(SCAN_THREADS, 2)
     scan_rows_kernel(const __grid_constant__ Scanned g, bool totals_only,
@@ -180,7 +181,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 2)
   }
 }
 
-/* Scans lines; each line has one thread. */
+/* Scans lines with one thread for each line. */
 template <class F>
 __global__ void __launch_bounds__(SCAN_THREADS, 3)
     scan_columns_kernel(const __grid_constant__ Scanned g, bool totals_only,
@@ -213,7 +214,7 @@ __global__ void __launch_bounds__(SCAN_THREADS, 3)
   }
 }
 
-/* Replaces the totals of segments by their exclusive prefixes; a block computes each line. */
+/* Replaces the totals of the segments by their exclusive prefixes; one block handles each line. */
 template <class F>
 __global__ void __launch_bounds__(SCAN_THREADS, 2)
     before_kernel(int64_t lines, int64_t segments, typename Scan<F>::A *values) {
@@ -269,7 +270,7 @@ template <class F> static bool run_scan(const struct tlk_scan *call) {
 
 /* ---- scans of math.h as types -------------------------------------------------------------- */
 
-/* The following macros tell whether a scan also returns positions. */
+/* These macros tell whether a scan also returns positions. */
 #define SCAN_PICKS_cumsum false
 #define SCAN_PICKS_cumprod false
 #define SCAN_PICKS_logcumsumexp false
@@ -277,7 +278,8 @@ template <class F> static bool run_scan(const struct tlk_scan *call) {
 #define SCAN_PICKS_cummin true
 
 #define SCAN_MEMBER __device__ __forceinline__ static
-/* Joins the accumulators of two ranges by the scan's own step, in the accumulator's type. */
+/* Combines the accumulators of two ranges with the scan's step function, in the accumulator's
+** type. */
 #define SCAN_JOIN(name, s, type)                                                  \
   SCAN_MEMBER type join(type a, type b) { return tlm_##name##_##s##_next(a, b); } \
   SCAN_MEMBER bool picks(type a, type b) { return tlm_##name##_##s##_picks(a, b); }

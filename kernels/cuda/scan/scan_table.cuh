@@ -1,7 +1,7 @@
 /*
-** scan_table.cuh - the scans of one compute type and their table. The file of a type includes this
-** one after it has defined TYPE, the type's name, JOINS(name), the joins of the scan in the types
-** that it computes for, and IS_FLOATING unless these are integers.
+** scan_table.cuh - the scans of one compute type, and their table. The file for a type defines
+** these macros and then includes this file: TYPE, the name of the type; JOINS(name), a SCAN_JOIN
+** for each type in which the scans compute; and IS_FLOATING unless the type is an integer.
 */
 #define FUNCTION(name, s) SCAN_F(name, s, JOINS(name))
 #define ENTRY_(name, s) run_scan<name##_##s>,

@@ -1,13 +1,14 @@
 /*
-** keys.cuh - sort keys: elements as unsigned integers in sorting order. NaN is larger than
-** every number, and -0 equals 0. A key has as many bits as its element.
+** keys.cuh - sort keys: unsigned integers that sort in the same order as the elements. NaN sorts
+** after every number, and -0 equals 0. A key has as many bits as its element.
 */
 #ifndef TLK_CUDA_KEYS_CUH
 #define TLK_CUDA_KEYS_CUH
 
 #include "kernels/cuda/cuda.cuh"
 
-/* Returns the key of a floating-point number from its bits; `inf` is infinity's bit pattern. */
+/* Returns the key of a floating-point number with the given bits; `inf` is the bit pattern of
+** infinity. */
 template <class U> __device__ __forceinline__ uint64_t float_key(U bits, U inf) {
   const U sign = (U)((U)1 << (8 * sizeof(U) - 1));
   U size = (U)(bits & (U)~sign);
@@ -36,13 +37,13 @@ static __device__ __noinline__ uint64_t key_at(const void *data, int dtype, int6
 
 static inline int key_bits(int dtype) { return (int)dtype_bytes(dtype) * 8; }
 static inline uint64_t key_mask(int dtype) { return UINT64_MAX >> (64 - key_bits(dtype)); }
-/* Returns the key of NaN; 0 for integers, whose callers do not use it. */
+/* Returns the key of NaN, or 0 for integer dtypes, for which callers do not use the result. */
 static inline uint64_t nan_key(int dtype) {
   bool floating = dtype == TL_F32 || dtype == TL_F64 || dtype == TL_F16 || dtype == TL_BF16;
   return floating ? key_mask(dtype) : 0;
 }
 
-/* Rows of n elements. Their keys are XORed with `flip`. */
+/* Rows of n elements. Each key is XORed with `flip`. */
 struct Keys {
   const char *data;
   int dtype, bytes, bits;
@@ -66,20 +67,20 @@ static inline Keys keys_of(const tlk_Array &in, int64_t rows, int64_t n, bool fl
               nan_key(in.dtype)};
 }
 
-/* The output: the first k elements of each row, as elements and as positions; either array may be
+/* The output: the first k elements of each row, as values and as positions. Either array may be
 ** NULL. */
 struct Picked {
   char *values;
   int64_t *indices;
   int64_t k;
 
-  /* Stores the row's element at position `place` as result number `to`. */
+  /* Stores the element at position `place` of the row as the row's result number `to`. */
   __device__ __forceinline__ void give(const Keys &in, int64_t row, int64_t to,
                                        int64_t place) const {
     put(in, row * in.n + place, row * k + to, place);
   }
-  /* Stores element number `from` of the input at index `at` of the output, with its position in its
-  ** row. */
+  /* Stores element `from` of the whole input at index `at` of the output, together with `place`,
+  ** its position in its row. */
   __device__ __forceinline__ void put(const Keys &in, int64_t from, int64_t at,
                                       int64_t place) const {
     if (indices) indices[at] = place + 1;

@@ -1,7 +1,7 @@
 /*
-** radix.cuh - sorting of items (keys with their positions) in many rows. Short rows are sorted in
-** shared memory by Batcher's network, long ones by radix sort from the lowest digit. Both methods
-** are stable, because equal keys are ordered by position.
+** radix.cuh - sorts items (keys with their positions) in many rows. Short rows are sorted in shared
+** memory by Batcher's network; long rows are sorted by radix sort, beginning with the lowest digit.
+** Both methods are stable, because equal keys are ordered by position.
 */
 #ifndef TLK_CUDA_RADIX_CUH
 #define TLK_CUDA_RADIX_CUH
@@ -12,7 +12,7 @@
 #define SORT_BINS 256
 #define SORT_WARPS (SORT_THREADS / WARP)
 
-/* A key of 32 bits and a position in one word. */
+/* A 32-bit key and a position, in one word. */
 struct Pair {
   uint64_t word;
 
@@ -25,7 +25,7 @@ struct Pair {
   __device__ __forceinline__ bool before(const Pair &b) const { return word < b.word; }
 };
 
-/* An item whose key is longer than 32 bits. */
+/* An item with a key longer than 32 bits. */
 struct LargePair {
   uint64_t high, low;
 
@@ -47,7 +47,7 @@ template <class Item> struct Short {
   enum { items = 16384 / sizeof(Item) };
 };
 
-/* Sorts the items of a block in groups of `span`, a power of two. */
+/* Sorts the items of a block in groups of `span` items; `span` is a power of two. */
 template <class Item>
 __device__ __forceinline__ void sort_groups(Item *items, int count, int span) {
 #pragma unroll 1
@@ -92,16 +92,16 @@ __global__ void __launch_bounds__(SORT_THREADS, 2)
 
 /* ---- long rows ------------------------------------------------------------------------------ */
 
-/* The data of one pass over a digit. A row has `tiles` tiles. counts[row][digit][tile] becomes the
-** number of items with that digit in earlier tiles of the row; totals[row][digit] is the row's
-** count. */
+/* The data of one pass over a digit. Each row is divided into `tiles` tiles.
+** counts[row][digit][tile] becomes the number of items with that digit in earlier tiles of the row;
+** totals[row][digit] becomes the number in the whole row. */
 struct Pass {
   int64_t rows, n, tiles;
   int shift;
   uint32_t *counts, *totals;
 };
 
-/* A tile has as many items as fit into 32 KB; a thread has `each` of them. */
+/* A tile has as many items as fit into 32 KB; each thread handles `each` of them. */
 template <class Item> struct Tile {
   enum { each = 128 / sizeof(Item), items = each * SORT_THREADS };
 };
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(SORT_THREADS) count_kernel(const Item *in, Pas
   }
 }
 
-/* Computes offsets; each block sums the counts of one digit of one row. */
+/* Computes offsets; each block computes the prefix sums of the counts for one digit of one row. */
 static __global__ void __launch_bounds__(SORT_THREADS) offsets_kernel(Pass p) {
   __shared__ uint32_t shared[WARP + 1];
   for (int64_t d = blockIdx.x; d < p.rows * SORT_BINS; d += gridDim.x) {
@@ -150,8 +150,8 @@ static __global__ void __launch_bounds__(SORT_THREADS) offsets_kernel(Pass p) {
   }
 }
 
-/* Computes the rank of each of a warp's items among its items with the same digit; `counts` is
-** the warp's histogram. */
+/* Computes the rank of each item among the warp's items with the same digit; `counts` is the warp's
+** histogram. */
 template <class Item, int EACH>
 __device__ __forceinline__ void rank_items(const Item (&items)[EACH], int64_t left, int shift,
                                            volatile uint32_t *counts, uint32_t (&rank)[EACH]) {
@@ -174,8 +174,8 @@ __device__ __forceinline__ void rank_items(const Item (&items)[EACH], int64_t le
   }
 }
 
-/* Moves items to their places; each warp processes `each` * 32 consecutive items. Shared memory
-** first holds the tile's items in the order of their digits, so that neighbouring threads write to
+/* Moves items to their new positions; each warp processes `each` * 32 consecutive items. The tile's
+** items are first ordered by digit in shared memory, so that neighbouring threads write to
 ** neighbouring addresses. */
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS, 3)
@@ -234,7 +234,7 @@ static bool sort_short(const tlk_Context *cx, Item *items, int64_t rows, int64_t
 }
 
 /* Sorts `rows` rows of n items by the low `bits` bits of their keys. The result is in *items.
-** `spare` is a buffer of the same size; the call may exchange the two pointers. */
+** `spare` is a buffer of the same size; the call may swap the two pointers. */
 template <class Item>
 static bool sort_items(const tlk_Context *cx, Item **items, Item **spare, int64_t rows, int64_t n,
                        int bits) {

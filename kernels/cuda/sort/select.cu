@@ -1,7 +1,8 @@
 /*
-** select.cu - selects the first elements of rows, or the element of a given rank, by radix
-** selection: the digits of the wanted key are found from the highest one, by a histogram of the
-** keys that share the digits found so far. A block processes a row, or a part of a long row.
+** select.cu - selects the first elements of each row, or the element with a given rank, by radix
+** selection: the digits of the wanted key are found one by one, beginning with the highest, from a
+** histogram of the keys that begin with the digits found so far. A block processes one row, or a
+** part of a long row.
 */
 #include "kernels/cuda/sort/keys.cuh"
 #include "kernels/cuda/sort/radix.cuh"
@@ -19,7 +20,8 @@ struct Shared {
   uint32_t digit, rank, smaller, kept;
 };
 
-/* Returns the key with rank `rank` in a row; *smaller becomes the number of smaller keys. */
+/* Returns the key with rank `rank` in a row; *smaller becomes the number of keys smaller than
+** that. */
 __device__ __forceinline__ uint64_t select_key(const Keys &in, int64_t row, uint32_t rank,
                                                Shared &s, uint32_t *smaller) {
   uint64_t found = 0, fixed = 0; /* digits found so far, and the mask of their bits */
@@ -49,8 +51,8 @@ __device__ __forceinline__ uint64_t select_key(const Keys &in, int64_t row, uint
   return found;
 }
 
-/* Calls f(i, number) for each i of the row for which test(key) holds; `number` is the count of
-** earlier such i. All threads must call it. */
+/* Calls f(i, number), in order, for each index i of the row for which test(key) is true; `number`
+** counts these indices from 0. All threads must call this function. */
 template <class Test, class F>
 __device__ __forceinline__ void in_order(const Keys &in, int64_t row, Shared &s, Test test, F f) {
   uint32_t before = 0;
@@ -90,8 +92,8 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
   }
 }
 
-/* How rows are divided: part p has `size` elements from p * size on; the last part has the
-** remaining elements. */
+/* How rows are divided: part p has the `size` elements that begin at p * size; the last part has
+** all remaining elements. */
 struct Division {
   int64_t parts, size;
 };
@@ -109,7 +111,7 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
     own.data += (row * in.n + begin) * in.bytes;
     own.n = in.n - begin < d.size ? in.n - begin : d.size;
     uint32_t k = (uint32_t)out.k, smaller;
-    /* the barriers in this call separate the items of two parts */
+    /* this call contains barriers, which separate the uses of `items` by two parts */
     uint64_t last = select_key(own, 0, k - 1, s, &smaller);
     if (threadIdx.x == 0) s.kept = 0;
     for (int t = threadIdx.x; t < span; t += SELECT_THREADS) items[t] = Item::last();
@@ -131,8 +133,8 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
   }
 }
 
-/* Converts positions among candidates, of which a row has `each`, to positions in the candidates'
-** rows. */
+/* Converts positions among candidates to positions in the original rows. Each row has `each`
+** candidates. */
 __global__ void __launch_bounds__(SELECT_THREADS)
     place_kernel(int64_t *indices, const int64_t *chosen, const int64_t *candidates, int64_t n,
                  int64_t k, int64_t each) {
@@ -159,8 +161,8 @@ bool select_parts(const tlk_Context *cx, const Keys &in, const Picked &out, Divi
 
 } // namespace
 
-/* Selects the first k elements of rows. The first k of all parts are candidates; equal candidates
-** keep the order of their positions. */
+/* Selects the first k elements of each row. The first k elements of each part are candidates; equal
+** candidates keep the order of their positions. */
 bool cuda_select_first(const tlk_Context *cx, const Keys *in, const Picked *out) {
   Division d = division_of(*in, out->k);
   if (d.parts == 1) return select_parts(cx, *in, *out, d);

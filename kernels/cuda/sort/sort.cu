@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(SORT_THREADS, 4)
 
 bool is_large(const Keys &in) { return in.bits > 32; }
 
-/* Sorts the rows and calls then(items). */
+/* Sorts the rows and then calls then(items). */
 template <class Item, class Then>
 bool with_sorted(const tlk_Context *cx, const Keys &in, Then then) {
   bool alone = in.n <= Short<Item>::items;
@@ -57,7 +57,7 @@ bool sort_rows(const tlk_Context *cx, const Keys &in, const Picked &out) {
 
 /* ---- ranks -------------------------------------------------------------------------------- */
 
-/* Returns the first of n items whose key is at least `key`. */
+/* Returns the index of the first of n items whose key is at least `key`. */
 template <class Item>
 __device__ __forceinline__ int64_t first_of(const Item *items, int64_t n, uint64_t key) {
   int64_t low = 0;
@@ -70,7 +70,7 @@ __device__ __forceinline__ int64_t first_of(const Item *items, int64_t n, uint64
   return low;
 }
 
-/* Finds the k-th item of each row; each row has a thread. See select_rank in
+/* Finds the k-th item of each row; one thread handles each row. See select_rank in
 ** core/kernel/kernel.h. */
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS, 4)
@@ -97,7 +97,7 @@ bool run_ranked(const tlk_Context *cx, const Keys &in, const Picked &out, int64_
 
 /* ---- mode ------------------------------------------------------------------------------ */
 
-/* A run of equal items: its length and its end. */
+/* A run of equal items: its length, and the position of its last item. */
 struct Longest {
   int64_t length, end;
 };
@@ -107,8 +107,8 @@ DEVICE Longest longer(const Longest &a, const Longest &b) {
   return second ? b : a;
 }
 
-/* Finds the mode of each row, in one block; each thread examines ends of runs. NaN equals no
-** element. */
+/* Finds the mode of each row; one block handles each row, and its threads look for the ends of
+** runs. NaN is not equal to any element. */
 template <class Item>
 __global__ void __launch_bounds__(SORT_THREADS, 4)
     mode_kernel(const __grid_constant__ Keys in, const __grid_constant__ Picked out,
@@ -138,7 +138,7 @@ template <class Item> bool run_mode(const tlk_Context *cx, const Keys &in, const
 
 /* ---- sorting whole rows ------------------------------------------------------------------- */
 
-/* Returns whether row a comes before row b; returns `equal` for equal rows. */
+/* Returns whether row a sorts before row b; returns `equal` if the rows are equal. */
 DEVICE bool row_before(const Keys &in, int64_t a, int64_t b, bool equal) {
   for (int64_t i = 0; i < in.n; i++) {
     uint64_t x = in.at(a, i), y = in.at(b, i);
@@ -147,8 +147,8 @@ DEVICE bool row_before(const Keys &in, int64_t a, int64_t b, bool equal) {
   return equal;
 }
 
-/* Merges runs of `run` rows: each row of a run searches its position in the other run of the
-** pair. */
+/* Merges pairs of runs of `run` rows: each row of a run finds, by binary search, its position in
+** the other run. */
 static __global__ void __launch_bounds__(SORT_THREADS, 4)
     merge_kernel(const __grid_constant__ Keys in, int64_t run, const int64_t *from, int64_t *to) {
   for (int64_t i = thread_index(); i < in.rows; i += thread_count()) {
@@ -179,7 +179,8 @@ static bool selects(int64_t rows, int64_t n) {
   return n > SELECT_SHORT && n <= UINT32_MAX && (n <= 1 << 17 || rows >= 64);
 }
 
-/* Returns whether the first k are selected; a long row is divided among blocks. */
+/* Returns whether the first k elements are selected rather than sorted; a long row is then divided
+** among blocks. */
 static bool selects_first(int64_t n, int64_t k) {
   return k > 0 && k <= SELECT_MOST && n > SELECT_SHORT && n <= UINT32_MAX;
 }
@@ -218,7 +219,7 @@ bool tlk_row_order(const struct tlk_row_order *call) {
   if (spare.data == NULL) return false;
   if (call->n == 1) return launch(call->cx, first_row_kernel, dim3(1), 1, 0, call->order);
   for (int64_t run = 1; run < call->n; run *= 2) passes++;
-  /* the arrays alternate so that the last pass writes to the result */
+  /* the arrays alternate so that the last pass writes to the result array */
   int64_t *to = passes % 2 ? call->order : (int64_t *)spare.data, *from = NULL;
   for (int64_t run = 1; run < call->n; run *= 2) {
     if (!launch(call->cx, merge_kernel, dim3(grid), SORT_THREADS, 0, in, run, from, to))
