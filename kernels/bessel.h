@@ -1,6 +1,6 @@
 /*
-** bessel.h - Bessel functions and orthogonal polynomials of math.h, in double like those of
-** special.h. Bessel functions of the first two kinds are the C library's.
+** bessel.h - Bessel functions and orthogonal polynomials for math.h, computed in double like the
+** functions of special.h. The C library provides the Bessel functions of the first two kinds.
 */
 #ifndef TLM_BESSEL_H
 #define TLM_BESSEL_H
@@ -9,11 +9,12 @@
 
 /* ---- the first and the second kind ------------------------------------------------ */
 
-/* Returns the limit 0 at infinity. */
+/* Returns J0(x), with its limit 0 at infinity. */
 TLM_LONG_FN double tlm_j0(double x) { return isinf(x) ? 0 : j0(x); }
 TLM_LONG_FN double tlm_j1(double x) { return isinf(x) ? 0 : j1(x); }
 
-/* Handles zero and negative x, for which C libraries differ. */
+/* Returns y, the value of a Bessel function of the second kind at x, but the limit at x = 0 and NaN
+** for negative x, since C libraries differ there. */
 TLM_FN double tlm_second_kind(double x, double y) {
   return x > 0 ? y : x == 0 ? -(double)INFINITY : (double)NAN;
 }
@@ -90,7 +91,7 @@ TLM_LONG_FN double tlm_k1(double x, bool scaled) {
 ** src/ops/pointwise/polynomials.lua; those from 4 to 7 are of 2x - 1. */
 
 #define TLM_MAX_SLOPE 8 /* order of the highest derivative */
-/* for a higher degree the result is NaN, since the loop would take too long */
+/* the result is NaN for a higher degree, since the loop would take too long */
 #define TLM_MAX_DEGREE 1e6
 
 TLM_LONG_FN double tlm_orthogonal(int family, double x, double degree, int slope) {

@@ -1,6 +1,6 @@
 /*
-** backend.c - the CPU's table of kernels, and the choice of the instruction set: the widest one
-** that was built and that this processor supports.
+** backend.c - the CPU's table of kernels, and the choice of the widest instruction set that was
+** built and that this processor supports.
 */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -48,14 +48,14 @@ enum { NSETS = sizeof sets / sizeof sets[0] };
 
 static _Atomic(const tlk_Isa *) chosen;
 
-/* Returns the instruction set that TLUA_ISA names if it was built and is supported, otherwise the
-** best supported one. */
+/* Returns the instruction set that the environment variable TLUA_ISA names if it was built and is
+** supported, otherwise the best supported one. */
 static const tlk_Isa *choose(void) {
 #ifdef __x86_64__
   __builtin_cpu_init();
 #endif
   const char *wish = getenv("TLUA_ISA");
-  size_t n = wish ? strcspn(wish, "+") : 0; /* dot.c reads the text after the plus sign */
+  size_t n = wish ? strcspn(wish, "+") : 0; /* the text after the plus sign is for dot.c */
   for (int i = 0; n > 0 && i < NSETS; i++)
     if (strlen(sets[i].isa->name) == n && strncmp(sets[i].isa->name, wish, n) == 0 &&
         sets[i].usable())
@@ -77,10 +77,11 @@ const tlk_Isa *tlk_isa(void) {
 
 /* ---- the table ------------------------------------------------------------------- */
 
-#ifdef TLI_INFER /* a build without linear algebra has no factorizations */
+#ifdef TLI_INFER /* a build for inference has no factorizations */
 #pragma weak tlk_cpu_lapack
 #endif
-#ifdef TLI_RUNTIME /* the library of one program leaves out kernels that the program does not call */
+/* a library built for one program leaves out the kernels that the program does not call */
+#ifdef TLI_RUNTIME
 #include "runtime_kernels.h"
 #define KEPT(name) TLK_KEPT_##name
 #define X(name, operands) bool tlk_left_out_##name(const struct tlk_##name *call);

@@ -1,7 +1,7 @@
 /*
 ** block_walk.h - visits an elementwise loop in two-dimensional blocks: `cols` elements along
-** dimension 0 by `rows` along dimension 1, smaller at the edges. Blocks are numbered, dimension
-** 0 fastest, so that threads can share them; their sizes depend on the loop alone.
+** dimension 0 by `rows` along dimension 1, smaller at the edges. Blocks are numbered with dimension
+** 0 varying fastest, so that threads can share them. The size of a block depends on the loop alone.
 */
 #ifndef TLK_BLOCK_WALK_H
 #define TLK_BLOCK_WALK_H

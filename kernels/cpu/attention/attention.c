@@ -21,7 +21,7 @@ typedef struct Call {
 
 /* The buffers of one thread. */
 typedef struct Work {
-  void *rows, *turned; /* rows of queries, as they are and transposed */
+  void *rows, *turned; /* rows of queries, and the transpose of these rows */
   void *keys, *values; /* copies */
   void *scores, *mask, *keep, *packed;
   void *out; /* running sums of weighted values */
@@ -57,8 +57,8 @@ static void put_number(const tlk_AttentionPlan *p, void *array, int64_t i, doubl
     ((float *)array)[i] = (float)x;
 }
 
-/* Adds the contribution of a block of keys. `begun` is false for the first block that is not
-** hidden. Returns whether any block was added so far. */
+/* Adds the contribution of a block of keys, unless all its scores are hidden. `begun` tells whether
+** an earlier block was added; returns whether any block has been added by now. */
 static bool add_keys(const Call *c, const Work *w, const tlk_AttentionBlock *block,
                      tlk_Matrix turned, bool begun) {
   const tlk_AttentionPlan *p = &c->plan;
@@ -118,7 +118,7 @@ static void run_block(const Call *c, const Work *w, tlk_AttentionBlock block) {
   finish(c, w, &block);
 }
 
-/* Computes the results of blocks [begin, end) of queries; indices run through all heads. */
+/* Computes the results of blocks [begin, end) of queries; blocks are numbered through all heads. */
 static void run_blocks(void *context, int64_t begin, int64_t end) {
   Call *c = context;
   const tlk_AttentionPlan *p = &c->plan;

@@ -8,8 +8,8 @@
 **   grad_query += scale dS . key      grad_key += scale dS^T . query
 **
 ** A thread takes one head of keys and computes all of this for each block. If there are too few
-** heads, a first pass divides blocks of keys among threads and a second pass blocks of queries;
-** both compute the scores. Sums have the same order either way.
+** heads, a first pass divides blocks of keys among threads, and a second pass divides blocks of
+** queries; each pass computes the scores. Sums are added in the same order either way.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -23,7 +23,8 @@ typedef struct Call {
   const struct tlk_attention_backward *call;
   tlk_AttentionPlan plan;
   bool query, key, value, mask; /* the gradients that this pass computes */
-  /* numbers of batches and of heads of keys in one task, which share a mask's gradient */
+  /* number of batches and number of key heads in one task: all of these that share a mask's
+  ** gradient */
   int64_t batches, heads;
   int64_t keys; /* number of keys whose gradients a task accumulates */
   atomic_bool failed, stopped;
@@ -31,17 +32,18 @@ typedef struct Call {
 
 /* The buffers of one thread. */
 typedef struct Work {
-  void *rows, *grad_rows, *out_rows; /* copies of rows: queries, their gradients, and results */
-  void *turned, *grad_turned;        /* rows and grad_rows, transposed */
-  void *keys, *values;               /* copies */
+  /* copies of rows: queries, gradients of the results, and results */
+  void *rows, *grad_rows, *out_rows;
+  void *turned, *grad_turned; /* transposes of rows and of grad_rows */
+  void *keys, *values;        /* copies */
   void *scores, *grads, *mask, *keep, *packed;
   void *norm, *delta;
   void *grad_query, *grad_key, *grad_value; /* gradients, summed over the blocks so far */
-  tlk_Matrix query, grad;                   /* the current block of queries, and its gradient */
+  tlk_Matrix query, grad; /* the current block's queries, and the gradient of their results */
   tlk_Matrix turned_query, turned_grad;
 } Work;
 
-/* Returns the number of rows of a sum that products may write. */
+/* Rounds n up to the number of rows that a product may write. */
 static int64_t whole_rows(int64_t n) { return tlk_ceil_div(n, TLK_DOT_LINES) * TLK_DOT_LINES; }
 
 static int64_t lay_out(const Call *call, Work *w, void *memory) {
@@ -74,7 +76,7 @@ static void *row_of(const tlk_AttentionPlan *p, void *rows, int64_t row, int64_t
 
 /* ---- a block of queries ---- */
 
-/* Loads delta and norm of a block, padded with zeros. */
+/* Loads a block's norm and computes its delta; both are padded with zeros. */
 static void take_numbers(const Call *c, Work *w, const tlk_AttentionBlock *block) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
@@ -161,7 +163,7 @@ static void add_block(const Call *c, Work *w, const tlk_AttentionBlock *block, i
                           w->grad_query, p->width, w->packed);
 }
 
-/* Computes the gradients of a block of queries, with all keys. */
+/* Adds the contributions of all keys to the gradients, for one block of queries. */
 static void run_queries(const Call *c, Work *w, tlk_AttentionBlock block) {
   const tlk_AttentionPlan *p = &c->plan;
   take_queries(c, w, &block);
@@ -175,8 +177,9 @@ static void run_queries(const Call *c, Work *w, tlk_AttentionBlock block) {
 
 /* ---- tasks ---- */
 
-/* Computes the gradients of `n` keys of one head, beginning at `first`: block j, or all blocks if
-** j is negative, with all queries of all heads that use these keys. */
+/* Computes the gradients of `n` keys of one head, beginning at key `first`, by going through all
+** queries of all heads that use these keys. The keys are those of block j, or of all blocks if j is
+** negative. */
 static bool run_keys(Call *c, Work *w, int64_t b, int64_t kv, int64_t j, int64_t first, int64_t n) {
   const tlk_AttentionPlan *p = &c->plan;
   const tlk_Attention *a = p->a;
@@ -259,8 +262,8 @@ static bool run(Call *c, int64_t tasks, int64_t work, tli_RangeFn fn) {
 
 /* ---- the passes ---- */
 
-/* The number of products for each block: in two separate passes over keys and over queries, and in
-** a single pass. */
+/* The number of matrix products for each block if keys and queries have separate passes, and in a
+** single pass. */
 enum { PRODUCTS_APART = 7, PRODUCTS_TOGETHER = 5 };
 
 /* Returns whether this number of tasks keeps the threads so busy that a single pass is faster than

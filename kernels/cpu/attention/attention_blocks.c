@@ -1,19 +1,19 @@
 /*
-** attention_blocks.c - the steps that the forward and the backward pass of attention share.
+** attention_blocks.c - the steps of attention.h that its forward and its backward pass share.
 */
 #include <string.h>
 
 #include "kernels/cpu/attention/attention.h"
 #include "kernels/cpu/block_walk.h"
 
-/* The largest distance between rows that are multiplied in place with many rows. Rows farther apart
-** evict one another from the cache, so they are copied first. */
+/* The largest distance in bytes between rows that are read in place as the right side of a product.
+** Rows farther apart evict one another from the cache, so they are copied first. */
 #define NEAR_BYTES 512
 
 static int64_t whole(int64_t n, int64_t lanes) { return (n + lanes - 1) & -lanes; }
 
-/* Returns the size of the pieces into which n is divided: as few as `limit` allows, of about the
-** same size, a multiple of `step`. */
+/* Divides n into as few pieces of about equal size as `limit`, the largest size, allows. Returns
+** that size, a multiple of `step`. */
 static int64_t piece_of(int64_t n, int64_t limit, int64_t step) {
   int64_t pieces = tlk_ceil_div(n, limit);
   return tlk_min(whole(tlk_ceil_div(n, pieces), step), limit);
@@ -131,13 +131,15 @@ static void sum_tile(const tlk_AttentionPlan *p, int rows, int vectors, int64_t 
   } while (t < terms);
 }
 
-/* Returns the longest side of a factor, in whole blocks of dot.h. */
+/* Returns the length of the longest side of any factor of a product, rounded up to whole blocks of
+** dot.h. */
 static int64_t longest(const tlk_AttentionPlan *p) {
   int64_t side = tlk_max(tlk_max(p->width, p->value_width), TLK_ATTENTION_KEYS);
   return whole(side, TLK_DOT_TERMS);
 }
 
-/* Returns the bytes of a factor, one side of which is a block's queries or keys. */
+/* Returns the size in bytes of the largest packed factor; one of its sides is the queries or the
+** keys of a block. */
 static int64_t factor_bytes(const tlk_AttentionPlan *p) {
   return TLK_ATTENTION_KEYS * longest(p) * 2;
 }
@@ -146,8 +148,8 @@ int64_t tlk_attention_packed(const tlk_AttentionPlan *p) {
   return p->dots ? 3 * factor_bytes(p) : 0;
 }
 
-/* Rounds the left side of a product (rows, terms) from float32 to bfloat16, without gaps between
-** its rows, or between the rows of its transpose. */
+/* Rounds the left side (rows, terms) of a product from float32 to bfloat16. The result has no gaps
+** between its rows or, if the left side is a transpose, between its columns. */
 static tlk_Matrix round_left(const tlk_AttentionPlan *p, int64_t rows, int64_t terms,
                              tlk_Matrix left, void *to) {
   bool trans = left.col != 1;
@@ -197,7 +199,8 @@ void tlk_attention_product(const tlk_AttentionPlan *p, int64_t rows, int64_t ter
 
 /* ---- scores ---- */
 
-/* Loads a block of the mask, transposed, as numbers to add to the scores. */
+/* Loads a block of the mask, transposed, and converts it to numbers that are added to the scores.
+** Returns false if all scores are masked. */
 static bool take_mask(const tlk_AttentionPlan *p, const tlk_AttentionBlock *block, void *mask) {
   const tlk_HeadPairs *m = &p->a->mask;
   tl_DType dtype = m->array.dtype;

@@ -20,7 +20,7 @@ static inline float power_f32(float x) {
 static inline double power_f64(double x) { return exp(x); }
 #define POWER(x) _Generic((x), float : power_f32, double : power_f64)(x)
 
-/* Computes each column's maximum. NaN may be ignored, since it reappears in the exponentials. */
+/* Computes each column's maximum. NaN may be ignored, since the exponentials propagate it. */
 static void largest_of(int64_t keys, int64_t cols, const real *scores, real *largest) {
   int64_t j = 0;
   for (; j + 4 <= keys; j += 4, scores += 4 * cols) {
@@ -42,7 +42,7 @@ static void largest_of(int64_t keys, int64_t cols, const real *scores, real *lar
 static void softmax(int64_t keys, int64_t cols, void *scores, void *largest_, void *sum_,
                     void *factor_) {
   real *x = scores, *largest = largest_, *sum = sum_, *factor = factor_;
-  /* sums of this block only, so that the error grows only with the number of blocks */
+  /* sums over this block only, so the rounding error grows only with the number of blocks */
   real block[TLK_ATTENTION_QUERIES] = {0};
   memcpy(factor, largest, (size_t)cols * sizeof(real));
   largest_of(keys, cols, x, largest);
@@ -133,7 +133,8 @@ static void hide(int64_t keys, int64_t cols, int64_t first, void *scores) {
   }
 }
 
-/* Computes the Philox words of a block of keys for WORDS columns, equal to those of tli_philox. */
+/* Computes the random words of a block of keys for WORDS columns. They equal those of
+** tli_philox. */
 static inline void words_of(uint64_t seed, const uint64_t *blocks, uint32_t words[4][WORDS]) {
   uint32_t(*w)[WORDS] = words, k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
   for (int c = 0; c < WORDS; c++) {

@@ -10,15 +10,15 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-/* a thread takes fewer elements than usual, since exponentials are expensive */
+/* a thread gets fewer elements than in other kernels, since exponentials are expensive */
 #define GRAIN (TLK_GRAIN / 4)
 #define ARRAYS 3
-/* Rows of up to SHORT_ROW elements are transposed in a buffer if there are at least FEW_ROWS
-** rows. */
+/* Rows of up to SHORT_ROW elements are transposed in a buffer if there are at least FEW_ROWS of
+** them. */
 #define SHORT_ROW 32
 #define FEW_ROWS 8
 
-/* Arrays (outer, n, inner): the inputs first, the result last. */
+/* Arrays (outer, n, inner): the inputs come first, the result comes last. */
 typedef struct Call {
   const tlk_Isa *isa;
   const tlk_Softmax *kernel;
@@ -27,13 +27,13 @@ typedef struct Call {
   char *array[ARRAYS];
   int arrays;
   int64_t outer, n, inner;
-  int64_t batch; /* if inner == 1: number of rows in a task */
+  int64_t batch; /* number of rows in a task if inner is 1 */
   int64_t width, strips;
   atomic_bool failed;
 } Call;
 
-/* Computes the call on a piece of each array: `cols` rows or columns of n elements. If `rows` is
-** set, each is contiguous; otherwise they are columns, whose elements are `step` apart. */
+/* Runs the kernel on a piece of each array: `cols` rows of n contiguous elements if `rows` is set,
+** otherwise `cols` columns of n elements that are `step` apart. */
 static void compute(const Call *c, char *const *piece, bool rows, int64_t cols, int64_t step) {
   if (c->arrays == 2 && rows)
     c->kernel->rows(c->log, cols, c->n, piece[0], piece[1]);
@@ -45,11 +45,11 @@ static void compute(const Call *c, char *const *piece, bool rows, int64_t cols, 
     c->kernel->columns_back(c->log, c->n, cols, piece[0], piece[1], step, piece[2], step);
 }
 
-/* The layout of a piece in memory. In the buffer its shape is (cols, n) if `rows` is set, otherwise
-** (n, cols). */
+/* The layout of a piece in memory. The piece has the shape (cols, n) in the buffer if `rows` is
+** set, otherwise (n, cols). */
 typedef struct Layout {
   bool rows;
-  int64_t cols, s0, s1; /* s0, s1: strides in elements along cols and along n */
+  int64_t cols, s0, s1; /* s0, s1: strides along cols and along n, in elements */
 } Layout;
 
 static void copy_in(const Call *c, const Layout *l, char *to, const char *from, char *raw) {

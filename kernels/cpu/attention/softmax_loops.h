@@ -40,8 +40,8 @@ static inline void exp_lanes(const real *x, real m, real *e) {
   for (int k = 0; k < LANES; k++) e[k] = exp(x[k] - m);
 }
 
-/* Computes out = exp(x - m), unless out is NULL, and returns the sum. The end of a row is padded to
-** whole vectors. */
+/* Computes out = exp(x - m) unless out is NULL, and returns the sum of the exponentials. The last
+** elements of a row are padded to a whole vector. */
 static double exponentials(int64_t n, const real *x, real m, real *out) {
   double sum = 0;
   real lane[LANES], e[LANES];

@@ -45,7 +45,8 @@ static bool sums(const tlk_Conv *c, bool backward, void *out, const void *in, co
   return ok && !p.failed;
 }
 
-/* Runs the method that suits the call, on arrays of one compute dtype; `to` is the output. */
+/* Runs the method that suits the call, on arrays that all have the compute dtype; `to` is the
+** output. */
 static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
                    const void *bias) {
   if (tlk_conv1x1(c)) {
@@ -66,7 +67,7 @@ static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, cons
 static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
                      const void *bias) {
   bool ok = choose(c, which, to, a, b, bias);
-  /* the functions called above set no message when the user interrupts them */
+  /* the functions called above set no message when the user interrupts them, so tli_go_on does */
   return tli_go_on() && ok;
 }
 

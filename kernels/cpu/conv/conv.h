@@ -1,8 +1,8 @@
 /*
-** conv.h - inner loops of convolution. Images are in scratch memory with their padding, and all
-** rows have one pitch. Positions are counted through whole rows including the padding between
-** them, so a whole vector of positions is contiguous for every element of the kernel. Results
-** at positions between rows are discarded.
+** conv.h - inner loops of convolution. An image is in scratch memory together with its padding, and
+** all its rows have the same pitch. Positions are counted through whole rows, including the padding
+** between rows, so a whole vector of positions is contiguous for every element of the kernel.
+** Results at positions between rows are discarded.
 */
 #ifndef TLK_CONV_H
 #define TLK_CONV_H
@@ -23,11 +23,12 @@ typedef struct tlk_ConvLoops {
               int vectors, bool add, void *out);
   int dot_rows, dot_taps;
   /* Adds to sums[row][tap] the sum over images and positions of grad[row][position] *
-  ** in[offsets[tap] + position]. Of each image n positions are used, a multiple of lanes; images
-  ** are in_step and grad_step apart, rows of grad are row_step apart. */
+  ** in[offsets[tap] + position]. The loop uses the first n positions of each image; n is a multiple
+  ** of `lanes`. Images are in_step and grad_step elements apart, and rows of grad are row_step
+  ** elements apart. */
   void (*dots)(int64_t images, int64_t n, const int64_t *offsets, const void *in, int64_t in_step,
                const void *grad, int64_t grad_step, int64_t row_step, void *sums);
-  /* dots_line computes the sums of `dots` for one row, and for line_taps taps at a time. */
+  /* dots_line does the same as `dots`, but for one row and line_taps taps. */
   int line_taps;
   void (*dots_line)(int64_t images, int64_t n, const int64_t *offsets, const void *in,
                     int64_t in_step, const void *grad, int64_t grad_step, void *sums);

@@ -1,6 +1,6 @@
 /*
-** conv1x1.c - convolution with kernels of one element and a stride of 1, as matrix products
-** with the tiles of tile.h that read the images in place.
+** conv1x1.c - convolution with 1 x 1 kernels and a stride of 1, computed as matrix products. The
+** products use the tiles of tile.h, which read the images in place.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -9,14 +9,15 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* The smallest number of channels and of positions; with fewer, tiles would be half empty. */
+/* The smallest number of channels and the smallest number of positions; with fewer, tiles would be
+** half empty. */
 #define CHANNELS 6
 #define POSITIONS 64
-/* Rows of a product that a thread processes at a time. */
+/* Number of rows of a product that a thread processes at a time. */
 #define ROWS 96
-/* The smallest number of channels, in place of CHANNELS, for rows of at least LONG_ROW elements if
-** the product writes more than it reads. Such rows are written in parallel, and the processor
-** prefetches only a limited number of streams. */
+/* If the product writes more than it reads and its rows have at least LONG_ROW elements,
+** ROWS_WRITTEN replaces CHANNELS. Such rows are written in parallel, and the processor prefetches
+** only a limited number of streams. */
 #define ROWS_WRITTEN 24
 #define LONG_ROW 512
 
@@ -32,7 +33,8 @@ bool tlk_conv1x1(const tlk_Conv *c) {
 typedef struct Single {
   const tlk_Conv *conv;
   tlk_Gemm gemm;
-  int64_t size, rows, blocks; /* bytes of an element, rows of a block, number of blocks */
+  /* size of an element in bytes, number of rows in a block, number of blocks */
+  int64_t size, rows, blocks;
   const char *in, *weight, *bias;
   char *out;
   atomic_bool failed; /* whether the user has interrupted the call */
@@ -96,22 +98,23 @@ bool tlk_conv1x1_sums(const tlk_Conv *c, bool backward, void *out, const void *i
 
 /* ---- the gradient of the weight ---- */
 
-/* The largest number of rows of the gradient that share one packed panel of transposed images. */
+/* The largest number of rows of the weight's gradient that share one packed panel of transposed
+** images. */
 #define WEIGHT_ROWS 252
 /* The largest number of bytes in a row of a panel. */
 #define PANEL_BYTES 256
 
-/* The gradient of a weight is the product of the images and the gradients of the windows. The larger
-** of the two arrays is read in place, as rows, and the smaller one is transposed. `flipped` means that
-** the images are the rows. */
+/* The gradient of a weight is the product of the images and the gradients of the outputs. The
+** larger of these two arrays is read in place, as rows, and the smaller one is transposed.
+** `flipped` means that the rows are the images. */
 typedef struct Weight {
   const tlk_Conv *conv;
   const tlk_TileLoops *loops;
   bool flipped;
-  /* sizes of the product of rows (m, k) and columns (n, k) for each image and group; bytes of an
-  ** element */
+  /* sizes of the product of rows (m, k) and columns (n, k) for each image and group, and the size
+  ** of an element in bytes */
   int64_t m, n, k, size;
-  int64_t width, panels; /* columns of a panel, and number of panels */
+  int64_t width, panels; /* number of columns in a panel, and number of panels */
   int64_t blocks;        /* number of blocks of rows */
   const char *rows, *cols;
   char *out;
@@ -122,7 +125,7 @@ typedef struct Part {
   int64_t group, row, rows, col, cols;
 } Part;
 
-/* Computes sums (rows, width) of one piece of an image; adds them to `sums` if `add`. */
+/* Computes the sums (rows, width) over one piece of an image, or adds them to `sums` if `add`. */
 static void add_piece(const Weight *s, const Part *p, int64_t image, int64_t at, bool add,
                       char *panel, char *sums) {
   const tlk_TileLoops *f = s->loops;
@@ -139,7 +142,7 @@ static void add_piece(const Weight *s, const Part *p, int64_t image, int64_t at,
     const void *in[TLK_TILE_ROWS];
     for (int64_t i = 0; i < f->rows; i++) {
       in[i] = rows + (r + tlk_min(i, count - 1)) * k * size;
-      /* prefetches the next piece, which the hardware does not prefetch */
+      /* prefetches the next piece of each row, because the hardware does not */
       for (int64_t b = 0; b < terms * size && i < count; b += 64)
         __builtin_prefetch((const char *)in[i] + terms * size + b, 0, 2);
     }

@@ -1,7 +1,7 @@
 /*
 ** direct.c - runs a plan (plan.h) with SIMD vectors of neighbouring positions. Positions are
-** counted through whole rows of the scratch image, including padding, so vectors may cross the ends
-** of rows, and sums at positions between two rows are discarded.
+** counted through whole rows of the scratch image, including padding, so a vector may cross the end
+** of a row. Sums at positions between two rows are discarded.
 */
 #include <string.h>
 
@@ -10,18 +10,19 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* The number of taps that one pass over the positions sums. Their weights stay in the cache. */
+/* The number of taps that are summed in one pass over the positions. The weights of these taps stay
+** in the cache. */
 #define TAPS 384
 
 typedef struct Lanes {
   tlk_ConvPlan *plan;
-  int64_t positions; /* the largest number of positions of any job, rounded up to whole vectors */
+  int64_t positions; /* number of positions of the largest job, rounded up to whole vectors */
   int64_t slack;     /* number of elements that are read beyond the end of the scratch image */
 } Lanes;
 
 static int64_t round_up(int64_t n, int64_t to) { return tlk_ceil_div(n, to) * to; }
 
-/* Returns the number of contiguous positions that cover the grid. */
+/* Returns the number of contiguous positions that cover the job's grid. */
 static int64_t job_positions(const tlk_ConvJob *j) {
   for (int d = 0; d < 3; d++)
     if (j->count[d] < 1) return 0;
@@ -79,7 +80,7 @@ static void store_grid(const tlk_ConvPlan *p, const tlk_ConvJob *j, const char *
     }
 }
 
-/* Computes a part of the rows of one group of one image. */
+/* Computes one part of the rows of one group of one image. */
 static void run_part(const Lanes *l, int64_t image, int64_t group, int64_t part, char *scratch) {
   tlk_ConvPlan *p = l->plan;
   const tlk_Conv *c = p->conv;
@@ -130,7 +131,8 @@ void tlk_conv_run_direct(tlk_ConvPlan *p) {
   for (int64_t i = 0; i < p->njobs; i++)
     l.positions = tlk_max(l.positions, round_up(job_positions(&p->jobs[i]), p->lanes->lanes));
   l.slack = p->lanes->lanes;
-  /* if there are few images, several threads share each image, and each thread copies it */
+  /* if there are few images, several threads share each image, and each of these threads copies
+  ** it */
   int64_t threads = tl_get_num_threads(), tasks = c->batch * c->groups;
   p->parts = tasks < threads ? tlk_ceil_div(threads, tasks) : 1;
   int64_t work = p->rows * p->jobs[0].taps * l.positions / p->parts;

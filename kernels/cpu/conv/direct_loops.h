@@ -1,10 +1,11 @@
 /*
 ** direct_loops.h - the loops of conv.h for one type: isa/direct_<type>.c defines `real` and
-** includes this file. A tile's sums stay in registers: their number is that of the instruction
-** set's registers minus those for inputs.
+** includes this file. A tile's sums stay in registers. Their number is the number of registers of
+** the instruction set minus the registers for inputs.
 */
 #if defined(__aarch64__) && !defined(__clang__)
-/* without this pragma gcc hoists loads until it runs out of registers and spills sums to memory */
+/* without this pragma gcc hoists so many loads that it runs out of registers and spills sums to
+** memory */
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -21,7 +22,7 @@
 #define LINE_TAPS 9
 
 typedef real Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
-/* A vector that may be at an unaligned address. */
+/* A vector without alignment, for loads and stores at any address. */
 typedef real LooseVec
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 

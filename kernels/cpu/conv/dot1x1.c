@@ -1,6 +1,6 @@
 /*
-** dot1x1.c - convolutions of bfloat16 with kernels of one element and a stride of 1, as matrix
-** products by the loops of matmul/dot.h, without a copy in float32.
+** dot1x1.c - convolutions of bfloat16 with 1 x 1 kernels and a stride of 1, computed as matrix
+** products. The loops of matmul/dot.h multiply bfloat16 directly, so nothing is copied to float32.
 */
 #include "core/memory/alloc.h"
 #include "kernels/cpu/conv/padded_image.h"
@@ -14,7 +14,7 @@ bool tlk_conv_dot1x1(const tlk_Conv *c) {
   return c->dtype == TL_BF16 && tlk_dot_loops() && tlk_conv1x1(c);
 }
 
-/* Returns the product of all images in one group: out (rows, positions) = weight * in. The weight
+/* Describes the product out (rows, positions) = weight * in for all images in one group. The weight
 ** is (rows, channels), or (channels, rows) if `trans`. */
 static tlk_Gemm product(const tlk_Conv *c, bool trans, int64_t rows, int64_t channels,
                         const Half *weight, const Half *in, Half *out, bool add) {
@@ -59,7 +59,8 @@ bool tlk_conv_dot1x1_sums(const tlk_Conv *c, bool backward, void *out, const voi
   return true;
 }
 
-/* Computes sums (rows, channels) = grad_out (rows, positions) * in', added up over the images. */
+/* Computes `sums` (rows, channels): the sum over all images of grad_out (rows, positions) times the
+** transpose of `in`. */
 static bool sum_images(const tlk_Conv *c, const Half *in, const Half *grad_out, float *sums) {
   int64_t n = tlk_conv_product(c->windows.out);
   tlk_Gemm gemm = {.dtype = TL_BF16,

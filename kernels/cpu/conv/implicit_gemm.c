@@ -11,23 +11,25 @@
 #include "kernels/cpu/conv/plan.h"
 
 /* BLOCK is the largest number of positions whose sums are computed together, in whole tiles.
-** NEAR_BLOCK positions stay in the first-level cache beside a piece of the weights. Twice as many
-** are better if weights come from farther away, because each block reads all weights. */
+** NEAR_BLOCK positions stay in the first-level cache beside a piece of the weights. If the weights
+** come from a more distant cache, twice as many positions (BLOCK) are faster, because each block
+** reads all weights. */
 #define BLOCK 192
 #define NEAR_BLOCK 96
-/* Positions of the images that are prepared together. */
+/* Number of positions whose images are prepared together. */
 #define POSITIONS 512
-/* The smallest mean length of runs for which each run is stored by a separate call. */
+/* Runs of positions are stored one by one if their mean length is at least this. */
 #define LONG_RUN 24
 /* The number of bytes of images that are prepared together if each image has few positions. Weights
-** of more bytes than that count as too large for the second-level cache. */
+** larger than this count as too large for the second-level cache. */
 #define IMAGES_BYTES ((int64_t)2 << 20)
 
 typedef struct Panels {
   tlk_ConvPlan *plan;
   int64_t together; /* number of images in a task */
   bool in_place;    /* whether images are read in place */
-  bool by_tiles; /* whether each part has its own weights, because weights are larger than images */
+  /* whether threads divide the tiles of weights, because the weights are larger than the images */
+  bool by_tiles;
   int64_t image; /* number of elements from one image to the next */
 } Panels;
 
@@ -35,7 +37,8 @@ typedef struct Panels {
 typedef struct Block {
   int64_t n, runs;
   int64_t from[BLOCK]; /* offset of each position in the scratch images */
-  /* for each run of positions that is contiguous in the result: its offset there, and its length */
+  /* for each run of positions that are contiguous in the result: offset in the result, and
+  ** length */
   int64_t to[BLOCK], length[BLOCK];
 } Block;
 
@@ -47,7 +50,8 @@ typedef struct Scratch {
 
 static int64_t round_up(int64_t n, int64_t to) { return tlk_ceil_div(n, to) * to; }
 
-/* Fills in positions [begin, begin + n) of a job, counted through images from `first`. */
+/* Fills in positions [begin, begin + n) of a job; positions are counted through all images,
+** beginning with image `first`. */
 static void fill_block(const Panels *l, const tlk_ConvJob *j, int64_t first, int64_t begin,
                        int64_t n, Block *b) {
   const tlk_ConvPlan *p = l->plan;
@@ -74,7 +78,7 @@ static void fill_block(const Panels *l, const tlk_ConvJob *j, int64_t first, int
   }
 }
 
-/* Computes the sums (positions, height) of a tile. */
+/* Computes the sums (positions, height) of one tile of channels. */
 static void block_sums(const tlk_ConvPlan *p, const tlk_ConvJob *j, int64_t group, int64_t tile,
                        const Scratch *s) {
   const tlk_TileLoops *f = p->tile;
@@ -108,7 +112,7 @@ static void block_sums(const tlk_ConvPlan *p, const tlk_ConvJob *j, int64_t grou
 SCATTER(f32, float)
 SCATTER(f64, double)
 
-/* Stores long runs directly in the result. */
+/* Stores each run in the result by a separate call, which suits long runs. */
 static void store_runs(const tlk_ConvPlan *p, const Block *b, int64_t rows, const char *sums,
                        char *out) {
   int64_t size = p->size, row = p->height * size;
@@ -136,7 +140,8 @@ static void store_block(const tlk_ConvPlan *p, int64_t group, int64_t tile, cons
   }
 }
 
-/* Computes a part of the blocks and tiles of one group of `count` images. */
+/* Computes one part of the blocks and tiles of one group, for `count` images beginning with image
+** `first`. */
 static void run_part(const Panels *l, int64_t first, int64_t count, int64_t group, int64_t part,
                      Scratch *s) {
   tlk_ConvPlan *p = l->plan;
@@ -151,7 +156,7 @@ static void run_part(const Panels *l, int64_t first, int64_t count, int64_t grou
     int64_t positions = count * tlk_conv_product(j->count);
     if (positions == 0) continue;
     int64_t blocks = tlk_ceil_div(positions, l->by_tiles ? BLOCK : NEAR_BLOCK);
-    /* number of positions in a block */
+    /* largest number of positions in a block */
     int64_t most = round_up(tlk_ceil_div(positions, blocks), p->tile->rows);
     int64_t units = blocks * p->tiles, filled = -1;
     for (int64_t u = part * units / p->parts; u < (part + 1) * units / p->parts; u++) {
@@ -209,7 +214,8 @@ void tlk_conv_run_gemm(tlk_ConvPlan *p) {
   l.together = tlk_max(1, tlk_min(l.together, c->batch));
   l.by_tiles = p->rows * taps > tlk_max(l.together * l.image, IMAGES_BYTES / p->size);
   if (!l.by_tiles) l.together = tlk_min(l.together, tlk_ceil_div(c->batch * c->groups, threads));
-  /* if there are few images, several threads share each image, and each thread copies it */
+  /* if there are few images, several threads share each image, and each of these threads copies
+  ** it */
   int64_t tasks = tlk_ceil_div(c->batch, l.together) * c->groups;
   p->parts = tasks < threads ? tlk_ceil_div(threads, tasks) : 1;
   int64_t work = p->rows * taps * positions * l.together / p->parts;
