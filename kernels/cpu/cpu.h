@@ -1,14 +1,14 @@
 /*
 ** cpu.h - declarations shared by the files of the CPU back end.
 **
-** Folders named isa have the inner loops, which are compiled once for each instruction set;
-** each build fills one tlk_Isa. The other files are drivers, which are compiled once: they walk
-** strides, convert dtypes, divide work among threads, and call the loops of the best tlk_Isa
-** that this processor supports.
+** Folders named isa contain the inner loops. They are compiled once for each instruction set, and
+** each of these builds fills one tlk_Isa. The other files are drivers, which are compiled once:
+** they walk strides, convert dtypes, divide work among threads, and call the loops of the best
+** tlk_Isa that this processor supports.
 **
-** A loop gets contiguous operands in its own type, and their number is a multiple of TLK_LANES:
-** drivers pad the last few elements. So every element is computed in a vector, and its result
-** depends neither on its address nor on the thread.
+** A loop gets contiguous operands of its own type. Their number of elements is a multiple of
+** TLK_LANES, since drivers pad the last few elements. So every element is computed in a vector, and
+** its result depends neither on its address nor on the thread.
 */
 #ifndef TLK_CPU_H
 #define TLK_CPU_H
@@ -18,11 +18,13 @@
 #include "core/device/backend.h"
 #include "core/error.h"
 
-/* The step of loops in elements: a vector of float32 in the widest instruction set. */
+/* The number of elements that a loop processes in a step: a vector of float32 in the widest
+** instruction set. */
 #define TLK_LANES 16
 /* The number of elements that drivers convert or gather at a time, in buffers on the stack. */
 #define TLK_CHUNK 1024
-/* The smallest number of elements for a thread; with fewer, a second thread makes a loop slower. */
+/* The smallest number of elements that a thread gets; with fewer, a second thread makes a loop
+** slower. */
 #define TLK_GRAIN 32768
 
 /* Types that kernels compute in. ORDER COMPUTE */
@@ -37,7 +39,8 @@ static inline int tlk_compute_index(tl_DType compute) {
                               : TLK_C_I32;
 }
 
-/* A position out of range, if some thread has found one. It must be initialised with zeros. */
+/* Records a position that is out of range if some thread finds one. It must be initialised with
+** zeros. */
 typedef struct tlk_FirstFault {
   atomic_bool found;
   _Atomic int64_t position;
@@ -48,21 +51,22 @@ static inline void tlk_note_fault(tlk_FirstFault *fault, int64_t position) {
   atomic_store_explicit(&fault->found, true, memory_order_relaxed);
 }
 
-/* Returns true if no thread found a fault; otherwise reports `fault` with the value that was found.
-** The caller waits for all threads first. */
+/* Must be called after all threads have finished. Returns true if no thread has found a fault;
+** otherwise reports `fault` with the position that was found. */
 static inline bool tlk_no_fault(const tlk_Context *cx, tlk_FirstFault *first, tlk_Fault fault) {
   if (!atomic_load(&first->found)) return true;
   fault.value = atomic_load(&first->position);
   return tlk_fault(cx, &fault);
 }
 
-/* Computes args[0][i] = kernel(args[1][i], ...) for i < n, a multiple of TLK_LANES. Kernels of
-** several outputs have these first, and take no parameters. Returns false if an integer was
-** divided by 0; outputs are undefined then. */
+/* Computes args[0][i] = kernel(args[1][i], ...) for i < n, a multiple of TLK_LANES. For a kernel of
+** several outputs, args begins with all outputs, and there are no parameters. Returns false if an
+** integer was divided by 0; the outputs are undefined then. */
 typedef bool (*tlk_Loop)(int64_t n, void *const *args, const tl_Scalar *params);
 
-/* The loops of rare kernels in float and in double, and those whose inputs except the first are
-** one element each (NULL for kernels of one input); one build serves all instruction sets. */
+/* The loops of rare kernels in float and in double. tlk_rare_fixed has the loops for calls whose
+** inputs are single elements except the first; NULL for kernels of one input. All instruction sets
+** share one build of these loops. */
 extern const tlk_Loop tlk_rare_loops[2][TLK_NPOINTWISES], tlk_rare_fixed[2][TLK_NPOINTWISES];
 
 /* Converts an element type: dst[i] = (type) src[i], for any n. */
@@ -74,30 +78,32 @@ typedef void (*tlk_Move)(char *dst, int64_t ds0, int64_t ds1, const char *src, i
                          int64_t ss1, int64_t cols, int64_t rows);
 
 /* The loops of one reduction in one compute type. `acc` is an array of accumulators of acc_bytes
-** each. */
+** bytes each. */
 typedef struct tlk_Reducer {
-  int64_t acc_bytes; /* size of an accumulator, at most TLK_ACC_BYTES */
-  bool ordered;      /* whether elements must come in order, because positions matter */
+  int64_t acc_bytes; /* size of an accumulator in bytes, at most TLK_ACC_BYTES */
+  /* whether elements must come in order, because the result depends on their positions */
+  bool ordered;
   void (*start)(int64_t n, void *acc, const tl_Scalar *params);
   /* Adds n contiguous elements to acc[0]. */
   void (*row)(int64_t n, const void *x, void *acc, const tl_Scalar *params);
-  /* Adds row r, column c of x to acc[c]; rows are `stride` elements apart. */
+  /* Adds row r, column c of x to acc[c] for all r and c; rows are `stride` elements apart. */
   void (*columns)(int64_t rows, int64_t cols, int64_t stride, const void *x, void *acc,
                   const tl_Scalar *params);
-  /* Joins acc[i] with other[i], whose elements come after those of acc. */
+  /* Joins acc[i] with other[i]; the elements in `other` come after those in acc. */
   void (*join)(int64_t n, void *acc, const void *other);
-  /* Stores the results in the compute type. */
+  /* Converts accumulators to results in the compute type. */
   void (*finish)(int64_t n, void *out, const void *acc, const tl_Scalar *params);
 } tlk_Reducer;
 
 #define TLK_ACC_BYTES 24
 
-/* The accumulators of the two kinds of reducers that have no `finish`. */
+/* The accumulators of reducers without `finish`: tlk_Best for the smallest and the largest element,
+** tlk_Moments for mean and variance. */
 typedef struct tlk_Best {
   int64_t seen;  /* number of elements so far */
   int64_t index; /* position of the best element, from 0; -1 if there is none */
   union {
-    double f; /* the best element of floating types */
+    double f; /* the best element if the type is floating */
     int64_t i;
   } value;
 } tlk_Best;
@@ -107,31 +113,31 @@ typedef struct tlk_Moments {
   double deviation; /* sum of squared deviations from the mean */
 } tlk_Moments;
 
-/* Softmax of rows (rows, n), or along n of strips (n, cols) whose rows are in_step and out_step
-** elements apart. out may be in. */
+/* Softmax along rows (rows, n), or along n of strips (n, cols) whose rows are in_step and out_step
+** elements apart. out may be the same array as in. */
 typedef struct tlk_Softmax {
   void (*rows)(bool log, int64_t rows, int64_t n, const void *in, void *out);
   void (*columns)(bool log, int64_t n, int64_t cols, const void *in, int64_t in_step, void *out,
                   int64_t out_step);
-  /* Computes the gradient of `in` from `out` and the gradient of `out`; the result may overwrite
-  ** either. */
+  /* Computes grad_in from `out` and from `grad`, the gradient of out. grad_in may be the same array
+  ** as either of them. */
   void (*rows_back)(bool log, int64_t rows, int64_t n, const void *grad, const void *out,
                     void *grad_in);
   void (*columns_back)(bool log, int64_t n, int64_t cols, const void *grad, const void *out,
                        int64_t step, void *grad_in, int64_t in_step);
 } tlk_Softmax;
 
-/* A scan of a row, or of `cols` columns: rows of in, out and indices are `step` elements apart.
-** The state is passed from call to call: `state` has TLK_ACC_BYTES for each column, `where` the
-** position picked last. `at` is the first row's position from 1. out is in the compute type;
-** indices may be NULL. */
+/* A scan of a row, or of `cols` columns: rows of in, out and indices are `step` elements apart. Two
+** arrays pass the state from call to call: `state` has TLK_ACC_BYTES for each column, and `where`
+** has the position picked last in each column. `at` is the position of the first row, counted from
+** 1. out is in the compute type; indices may be NULL. */
 typedef struct tlk_Scanner {
   void (*start)(int64_t cols, void *state);
   void (*run)(int64_t rows, int64_t cols, int64_t step, const void *in, void *out,
               int64_t indices_step, int64_t *indices, int64_t at, void *state, int64_t *where);
 } tlk_Scanner;
 
-/* largest number of columns in a strip, so that data that is read twice stays in the cache */
+/* largest number of columns in a strip: data that is read twice stays in the cache */
 #define TLK_SOFTMAX_COLS 128
 
 /* Normalisation of one row; see layer_norm in core/kernel/kernel.h. weight and bias may be NULL;
@@ -141,22 +147,24 @@ typedef struct tlk_Norm {
               double eps, bool shift, double *mean, double *rstd);
   void (*row_back)(int64_t n, const void *grad, const void *in, const void *weight, double mean,
                    double rstd, bool shift, void *grad_in);
-  /* Adds the gradients of weight and bias from up to 4 rows to sums; either may be NULL. */
+  /* Adds the gradients of weight and bias from up to 4 rows to grad_weight and grad_bias; each of
+  ** these two may be NULL. */
   void (*weight_back)(int64_t rows, int64_t n, const void *grad, const void *in, const double *mean,
                       const double *rstd, double *grad_weight, double *grad_bias);
 } tlk_Norm;
 
-/* Computes the random numbers of up to TLK_RANDOM_BLOCKS blocks of the stream `seed`, for
-** `dtype`, into out. Returns the type that out has: F32, F64 or I64. */
+/* Computes the random numbers of up to TLK_RANDOM_BLOCKS blocks of the stream `seed`, to be
+** converted to `dtype`. Returns the type of the numbers in out: F32, F64 or I64. */
 enum { TLK_RANDOM_BLOCKS = 64 };
 typedef tl_DType (*tlk_RandomFn)(tlk_Distribution d, tl_DType dtype, uint64_t seed, uint64_t block,
                                  int blocks, tl_Scalar a, tl_Scalar b, void *out);
 
 typedef struct tlk_Isa {
   const char *name;
-  const tlk_Loop *loops[TLK_NCOMPUTE]; /* indexed by tlk_Pointwise; NULL if rare or not defined */
-  /* loops whose inputs except the first are single elements; NULL for kernels of one input, and for
-  ** complex types */
+  /* loops by tlk_Pointwise; NULL for kernels that are rare or not defined for the type */
+  const tlk_Loop *loops[TLK_NCOMPUTE];
+  /* loops for calls whose inputs are single elements except the first; NULL for kernels of one
+  ** input, and for complex types */
   const tlk_Loop *fixed[TLK_NCOMPUTE];
   const tlk_Loop *fused[2];                  /* loops by tlk_Fused, for float and for double */
   const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* reducers by tlk_Reduction */
@@ -204,15 +212,15 @@ static inline int tlk_log2_size(tl_DType dtype) {
 #define TLK_PASTE_3_(a, b, c) TLK_PASTE3_(a, b, c)
 #define TLK_PASTE4_(a, b, c, d) a##_##b##_##c##_##d
 #define TLK_PASTE_4_(a, b, c, d) TLK_PASTE4_(a, b, c, d)
-/* Names in files that are compiled once for each instruction set. */
+/* Forms names in files that are compiled once for each instruction set. */
 #ifdef TLK_ISA
 #define TLK_ISA_NAME(name) TLK_PASTE_(name, TLK_ISA)
 #define TLK_STRING2_(x) #x
 #define TLK_STRING_(x) TLK_STRING2_(x)
 #endif
 
-/* Precedes a loop whose iterations are independent. Operands may be the same array (in place),
-** which `restrict` would forbid.
+/* Must precede a loop whose iterations are independent. Unlike `restrict`, it allows operands that
+** are the same array.
 **
 ** clang has no pragma that only asserts independence: its pragma also demands vectors, and clang
 ** warns where vectors are impossible. Which loops those are (loops with calls of exp and similar

@@ -4,8 +4,8 @@
 **
 ** If the C library has vector forms of the double functions (glibc from 2.35 on, x86-64), their
 ** declarations say so, and the compiler calls them in loops; otherwise loops call the scalar
-** functions. The float functions are our own (elementary_f32.h), or the double function
-** rounded, whose error is at most half a unit.
+** functions. Most float functions are our own (elementary_f32.h). The others round the result of
+** the double function to float, which adds an error of at most half a unit in the last place.
 */
 #ifndef TLK_ELEMENTARY_H
 #define TLK_ELEMENTARY_H
@@ -27,7 +27,7 @@
 #define TLK_SIMD
 #endif
 
-/* Functions of libmvec, X(name). */
+/* Lists functions of libmvec as X(name). */
 /* clang-format off */
 #define TLK_VECTOR1(X)                                                           \
   X(exp) X(exp2) X(expm1) X(log) X(log2) X(log10) X(log1p) X(sin) X(cos) X(tan)  \
@@ -99,7 +99,7 @@ static inline float tlk_lgammaf(float x) {
 #define TLK_GENERIC1(name, x) _Generic((x), float : name##f, double : name)(x)
 #define TLK_GENERIC2(name, x, y) _Generic((x), float : name##f, double : name)(x, y)
 
-/* Macros that use our own function for float. */
+/* Call our own function for float, and the C library's function for double. */
 #define TLK_OWN1(name, x) _Generic((x), float : tlk_##name##f, double : name)(x)
 #define TLK_OWN2(name, x, y) _Generic((x), float : tlk_##name##f, double : name)(x, y)
 

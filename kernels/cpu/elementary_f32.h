@@ -34,8 +34,8 @@ TLK_F32_FN float tlk_from_bits(uint32_t u) {
 #define TLK_LN2_HIGH 0.693359375f
 #define TLK_LN2_LOW -2.12194440e-4f
 
-/* Parts of e^x = 2^n e^r with |r| <= ln(2) / 2, where e^r = 1 + r + r^2 q. Adding 1.5 * 2^23 rounds
-** to an integer and leaves it in the low bits. */
+/* Parts of e^x = 2^n e^r with |r| <= ln(2) / 2, where e^r = 1 + r + r^2 q. Adding 1.5 * 2^23 to a
+** float rounds it to an integer, which is then in the low bits. */
 typedef struct tlk_Power {
   float r, q;
   int32_t n;
@@ -70,12 +70,13 @@ TLK_F32_FN float tlk_expf(float x) {
 #define TLK_EXP_LIMIT 87.0f
 TLK_F32_FN float tlk_expf_fast(float x) {
   tlk_Power p = tlk_exp_parts_fast(x);
-  /* undoes the bias of n; the shift discards the difference, so no subtraction is needed */
+  /* a later shift discards the high bits, so an addition can remove the bias of n */
   uint32_t n = (uint32_t)p.n + 0x4b400000u;
   return tlk_from_bits(tlk_bits(1 + p.r * (1 + p.r * p.q)) + (n << 23));
 }
 
-/* Returns e^x - 1. 2^n - 1 is exact or nearly so, and half of it cannot overflow. */
+/* Returns e^x - 1. The term 2^n - 1 is exact or nearly so; it is computed as a half, which cannot
+** overflow. */
 TLK_F32_FN float tlk_expm1f(float x) {
   tlk_Power p = tlk_exp_parts(x < -25 ? -25 : x);
   float half = tlk_from_bits((uint32_t)(p.n + 126) << 23);
@@ -131,13 +132,14 @@ TLK_F32_FN float tlk_log_join(tlk_Split s) {
 }
 TLK_F32_FN float tlk_logf(float x) { return tlk_log_edges(x, tlk_log_join(tlk_split(x))); }
 
-/* The bits of the smallest positive normal number. Bits of other normal numbers lie between these
-** and infinity's. */
+/* The bits of the smallest positive normal number. The bits of all other positive normal numbers
+** lie between this number and the bits of infinity. */
 #define TLK_BITS_NORMAL 0x00800000u
 #define TLK_BITS_INFINITY 0x7f800000u
 TLK_F32_FN float tlk_logf_fast(float x) { return tlk_log_join(tlk_split_fast(x)); }
 
-/* Returns the binary logarithm. log2(e) is 1 + 0.4427; products with 1 are exact. */
+/* Returns the binary logarithm. The factor log2(e) is written as 1 + 0.4427, because products with
+** 1 are exact. */
 TLK_F32_FN float tlk_log2f(float x) {
   tlk_Split s = tlk_split(x);
   float rest = tlk_log_rest(s.f);
@@ -152,7 +154,7 @@ TLK_F32_FN float tlk_log10f(float x) {
   return tlk_log_edges(x, low + s.f * 0.43359375f + s.e * 0.30078125f);
 }
 
-/* Corrects the rounding error of 1 + x to first order. */
+/* Returns log(1 + x); corrects the rounding error of 1 + x to first order. */
 TLK_F32_FN float tlk_log1pf(float x) {
   float u = 1 + x;
   tlk_Split s = tlk_split(u);
@@ -310,8 +312,9 @@ TLK_F32_FN float tlk_normcdff(float x) {
   return x > 0 ? 1 - y : y;
 }
 
-/* Returns a power of a positive number. |x|^y = 2^(y log2 |x|) in double, whose precision allows
-** errors of 1e-10 in both factors: log2 by atanh's series in (m - 1) / (m + 1), 2^f by Taylor's. */
+/* Returns x^y. |x|^y = 2^(y log2 |x|) is computed in double, where an error of 1e-10 in either
+** factor is small enough: log2 by the series of atanh in (m - 1) / (m + 1), and 2^f, the power of
+** the fraction f, by Taylor's series. */
 TLK_F32_FN float tlk_powf(float x, float y) {
   double magnitude = (double)fabsf(x);
   uint64_t bits;

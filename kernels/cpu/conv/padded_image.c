@@ -54,7 +54,8 @@ void tlk_conv_strided(char *dst, const char *src, int64_t n, int64_t step, int64
 /* Copies one phase of one row of the image. */
 static void copy_row(const tlk_ConvLayout *l, char *dst, const char *src, int64_t phase,
                      int64_t size) {
-  int64_t first = phase - l->before[2]; /* position in the image of position 0 of the plane */
+  /* the plane's position 0 is at this position in the image */
+  int64_t first = phase - l->before[2];
   int64_t skip = first < 0 ? tlk_ceil_div(-first, l->step[2]) : 0;
   int64_t from = first + skip * l->step[2];
   if (from >= l->sizes[2]) return;
@@ -62,7 +63,7 @@ static void copy_row(const tlk_ConvLayout *l, char *dst, const char *src, int64_
   if (n > 0) tlk_conv_strided(dst + skip * size, src + from * size, n, l->step[2], size);
 }
 
-/* Copies a plane if windows move in steps of 1, so that the image has one phase. */
+/* Copies a channel whose windows move in steps of 1, so that the channel is a single plane. */
 static void copy_plane(const tlk_ConvLayout *l, char *dst, const char *src, int64_t size) {
   int64_t bytes = l->sizes[2] * size, row = l->pitch[2] * size;
   dst += l->before[2] * size;
@@ -73,7 +74,7 @@ static void copy_plane(const tlk_ConvLayout *l, char *dst, const char *src, int6
   }
 }
 
-/* Copies a channel to dst, whose padding is already zero. */
+/* Copies a channel of several planes to dst, whose padding is already zero. */
 static void copy_channel(const tlk_ConvLayout *l, char *dst, const char *src, int64_t size) {
   int64_t plane = tlk_conv_product(l->pitch);
   for (int64_t i = 0; i < l->sizes[0]; i++)

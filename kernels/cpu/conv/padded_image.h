@@ -1,8 +1,8 @@
 /*
-** padded_image.h - an image in scratch memory, as convolution reads it, including its padding. If
-** windows move in steps s > 1, the image is split into s planes ("phases") of every s-th element.
-** In neighbouring windows, one tap (an element of the kernel) then reads contiguous elements, and
-** each tap is one offset into the image.
+** padded_image.h - an image in scratch memory, in the form that convolution reads, with its
+** padding. If windows move in steps of s > 1, the image is split into s planes ("phases"), each of
+** which has every s-th element. One tap (an element of the kernel) then reads contiguous elements
+** in neighbouring windows, and each tap is a single offset into the image.
 */
 #ifndef TLK_PADDED_IMAGE_H
 #define TLK_PADDED_IMAGE_H
@@ -20,18 +20,20 @@ typedef struct tlk_ConvLayout {
 static inline int64_t tlk_conv_product(const int64_t v[3]) { return v[0] * v[1] * v[2]; }
 
 tlk_ConvLayout tlk_conv_input_layout(const tlk_Windows *w);
-/* Returns the layout of the windows' gradients, with zeros where taps reach beyond them. */
+/* Returns the layout of the gradients of the results, with zeros where taps reach beyond the
+** edges. */
 tlk_ConvLayout tlk_conv_output_layout(const tlk_Windows *w);
 
-/* Copies every step-th of n elements of 4 or 8 bytes. */
+/* Copies n elements of 4 or 8 bytes that are `step` elements apart in src. */
 void tlk_conv_strided(char *dst, const char *src, int64_t n, int64_t step, int64_t size);
-/* Copies channels from src to the layout; the padding of dst is already zero. */
+/* Copies channels from src to dst in this layout; the padding of dst must already be zero. */
 void tlk_conv_copy(const tlk_ConvLayout *l, int64_t channels, char *dst, const char *src,
                    int64_t size);
 
-/* Returns the offset at which a tap reads in the scratch image of an input channel. */
+/* Returns the offset at which a tap reads in an input channel of the scratch image. */
 int64_t tlk_conv_offset(const tlk_ConvLayout *l, const tlk_Windows *w, const int64_t tap[3]);
-/* Advances tap through the kernel, last dimension first; returns false at the end. */
+/* Advances `tap` to the next element of the kernel, last dimension fastest; returns false at the
+** end. */
 bool tlk_conv_next_tap(const int64_t kernel[3], int64_t tap[3]);
 
 #endif

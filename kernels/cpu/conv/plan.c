@@ -1,4 +1,4 @@
-/* plan.c - implements plan.h: finds the jobs of a convolution and packs their weights. */
+/* plan.c - finds the jobs of a convolution and packs their weights, as declared in plan.h. */
 #include "kernels/cpu/conv/plan.h"
 
 #include <string.h>
@@ -47,11 +47,11 @@ typedef struct Packing {
   const tlk_ConvJob *job;
   const char *weight;
   int64_t kernel;
-  const int64_t *used; /* the elements of the kernel that the job needs */
+  const int64_t *used; /* numbers of the kernel elements that the job needs */
   int64_t nused;
 } Packing;
 
-/* Packs weights (row, tap) as (tap, row), for tiles counted through groups. */
+/* Packs weights (row, tap) as (tap, row) in tiles, which are numbered through all groups. */
 static void pack_forward(void *context, int64_t begin, int64_t end) {
   const Packing *w = context;
   const tlk_ConvPlan *p = w->plan;
@@ -64,8 +64,8 @@ static void pack_forward(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Packs weights for the gradient of the input, whose rows are input channels: (channel out,
-** row, kernel) becomes (channel out, used kernel, row). */
+/* Packs weights for the gradient of the input. Its rows are input channels: the weights (output
+** channel, row, kernel element) become (output channel, used kernel element, row). */
 static void pack_backward(void *context, int64_t begin, int64_t end) {
   const Packing *w = context;
   const tlk_ConvPlan *p = w->plan;
@@ -76,7 +76,7 @@ static void pack_backward(void *context, int64_t begin, int64_t end) {
     int64_t channel = p->rows * w->kernel * p->size, piece = rows * w->kernel * p->size;
     for (int64_t o = 0; o < p->channels; o++) {
       int64_t from = ((t / p->tiles * p->channels + o) * p->rows + row) * w->kernel;
-      /* prefetches the next channel, because pieces are too short for the hardware prefetcher */
+      /* prefetches the next channel, because pieces are too short for the hardware to do so */
       if (o + 1 < p->channels)
         for (int64_t k = 0; k < piece; k += 64)
           __builtin_prefetch(w->weight + from * p->size + channel + k);
@@ -130,10 +130,10 @@ static bool plan_forward(tlk_ConvPlan *p, const char *weight) {
 
 /* ---- the input's gradient ---- */
 
-/* Finds the window in which a tap reaches a position. The gradient of the input has one grid for
-** each residue of the position modulo the strides, with the taps that reach that residue. Returns
-** whether a tap reaches the residue; `back` receives the number of windows by which the tap's
-** window is earlier. */
+/* Returns whether a tap contributes to the input positions with this residue modulo the strides.
+** The gradient of the input has one grid of positions for each residue. `back` receives the
+** distance, in windows, from the window in which the tap reaches a position to the window at that
+** position. */
 static bool tap_reaches(const tlk_Windows *w, const int64_t residue[3], const int64_t tap[3],
                         int64_t back[3]) {
   for (int d = 0; d < 3; d++) {
@@ -162,8 +162,8 @@ static void residue_grid(const tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t re
   }
 }
 
-/* Fills in the weights of a job whose grid is known; `used` is scratch memory for a whole
-** kernel. */
+/* Fills in the weights of a job whose grid is known; `used` is scratch memory for the numbers of
+** all kernel elements. */
 static bool residue_weights(tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t residue[3],
                             const int64_t first[3], const char *weight, int64_t *used) {
   const tlk_Windows *w = &p->conv->windows;

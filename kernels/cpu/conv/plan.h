@@ -1,8 +1,8 @@
 /*
-** plan.h - a convolution, or the gradient of its input, as weighted sums of elements of a scratch
-** image (padded_image.h). A plan is run in one of two ways. For few channels, direct.c puts
-** neighbouring positions of one channel into a SIMD vector. For many channels, implicit_gemm.c puts
-** channels of one position into a vector.
+** plan.h - plans of a convolution, or of the gradient of its input, as weighted sums of elements of
+** a scratch image (padded_image.h). A plan is run in one of two ways. For few channels, direct.c
+** puts neighbouring positions of one channel into a SIMD vector. For many channels, implicit_gemm.c
+** puts channels of one position into a vector.
 */
 #ifndef TLK_PLAN_H
 #define TLK_PLAN_H
@@ -13,15 +13,15 @@
 #include "kernels/cpu/conv/padded_image.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* A job computes a grid of results. Each result is a sum over the taps: the tap's weight times the
-** element of the scratch image that lies offsets[tap] elements after the result's position. */
+/* A job computes a grid of results. Each result is a sum over the taps: the weight of a tap times
+** the element of the scratch image that lies offsets[tap] elements after the result's position. */
 typedef struct tlk_ConvJob {
   int64_t taps;
   int64_t *offsets; /* offset of each tap in the scratch image (taps); owned */
   void *weights;    /* packed weights (groups, tiles, taps, height); owned */
   int64_t count[3]; /* number of results along each dimension */
   int64_t pitch[3]; /* pitches of the scratch image */
-  int64_t at;       /* position of the grid's first element in a plane of the result */
+  int64_t at;       /* position of the first grid element in a plane of the result */
   int64_t steps[3]; /* strides between results of the grid, in elements */
 } tlk_ConvJob;
 
@@ -29,55 +29,55 @@ typedef struct tlk_ConvPlan {
   const tlk_Conv *conv;
   const tlk_ConvLoops *lanes;
   const tlk_TileLoops *tile; /* loops for many channels; NULL for few channels */
-  int64_t size;              /* bytes of an element */
+  int64_t size;              /* size of an element in bytes */
   tlk_ConvLayout layout;
-  int64_t channels;      /* channels of a group in the scratch image */
-  int64_t rows;          /* channels of a group in the result */
-  int64_t tiles, height; /* number of tiles of the result's channels, and channels of each tile */
-  int64_t result;        /* elements of a plane of the result */
+  int64_t channels; /* number of channels of a group in the scratch image */
+  int64_t rows;     /* number of channels of a group in the result */
+  /* number of tiles into which these rows are divided, number of rows in a tile */
+  int64_t tiles, height;
+  int64_t result; /* number of elements in a plane of the result */
   int64_t njobs;
   tlk_ConvJob *jobs; /* owned */
   const char *in, *bias;
   char *out;
-  int64_t parts; /* number of parts of a task, for several threads */
+  int64_t parts; /* number of parts into which a task is divided for several threads */
   atomic_bool failed;
 } tlk_ConvPlan;
 
-/* Plans the convolution or, if `backward`, the gradient of its input, from p's conv and arrays, and
-** packs the weights. The caller must free the plan even after a failure. */
+/* Plans the convolution that p->conv and the arrays in p describe or, if `backward`, the gradient
+** of its input, and packs the weights. The caller must free the plan even after a failure. */
 bool tlk_conv_plan(tlk_ConvPlan *p, bool backward, const void *weight);
 void tlk_conv_plan_free(tlk_ConvPlan *p);
 
-/* Run a plan: run_direct runs plans without `tile`, run_gemm runs plans with `tile`. Both set
+/* Run a plan: run_direct is for plans without `tile`, run_gemm for plans with `tile`. Both set
 ** `failed` if memory is exhausted. */
 void tlk_conv_run_direct(tlk_ConvPlan *p);
 void tlk_conv_run_gemm(tlk_ConvPlan *p);
 
-/* Compute the gradient of the weight, for few channels and for many. */
+/* Compute the gradient of the weight: `direct` is for few channels, `gemm` for many. */
 bool tlk_conv_weight_direct(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
 bool tlk_conv_weight_gemm(const tlk_Conv *conv, void *grad_weight, const void *in,
                           const void *grad_out);
 
-/* tlk_conv1x1 returns whether the convolution is a matrix product and is worth computing by one.
-** The two next functions compute such a convolution, or its weight's gradient, by matrix
-** products. */
+/* tlk_conv1x1 returns whether the convolution is a matrix product that is large enough to be
+** computed as one. The next two functions compute such a convolution and its weight's gradient by
+** matrix products. */
 bool tlk_conv1x1(const tlk_Conv *conv);
 bool tlk_conv1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
                       const void *weight, const void *bias);
 bool tlk_conv1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                         const void *grad_out);
 
-/* Correspond to the tlk_conv1x1 functions, but compute in bfloat16, if the processor has
-** instructions for it. */
+/* Do the same as the three functions above, but in bfloat16, if the processor has instructions for
+** bfloat16. */
 bool tlk_conv_dot1x1(const tlk_Conv *conv);
 bool tlk_conv_dot1x1_sums(const tlk_Conv *conv, bool backward, void *out, const void *in,
                           const void *weight, const void *bias);
 bool tlk_conv_dot1x1_weight(const tlk_Conv *conv, void *grad_weight, const void *in,
                             const void *grad_out);
 
-/* Returns whether this number of channels fills vectors well enough, if each sum has `terms`
-** terms. */
+/* Returns whether `channels` channels fill vectors well enough if each sum has `terms` terms. */
 bool tlk_conv_many(const tlk_Conv *conv, int64_t channels, int64_t terms);
 double tlk_conv_bias(const tlk_ConvPlan *p, int64_t channel);
 

@@ -1,6 +1,6 @@
 /*
-** weight_direct.c - the gradient of a convolution's weight for few channels, as dot products of
-** the windows' gradients with shifted rows of the scratch image. The images of each group are
+** weight_direct.c - the gradient of a convolution's weight for few channels, as dot products of the
+** gradients of the results with shifted rows of the scratch image. The images of each group are
 ** prepared in chunks. One thread sums each element in an order that depends on the sizes alone.
 */
 #include <stdatomic.h>
@@ -11,10 +11,10 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* The number of positions of a dot product between two additions to its result. */
+/* The number of positions that a dot product sums before it is added to the result. */
 #define DOT_POSITIONS 1024
-/* Bytes of images that are prepared at a time; for many groups, NEAR_BYTES, which stay in the
-** second-level cache. */
+/* The number of bytes of images that are prepared at a time. If there are many groups, it is
+** NEAR_BYTES, so that the images stay in the second-level cache. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
 #define NEAR_BYTES ((int64_t)256 << 10)
 #define MANY_GROUPS 8
@@ -26,11 +26,12 @@ typedef struct Dots {
   const tlk_ConvLoops *loops;
   int64_t size;
   tlk_ConvLayout layout;
-  int64_t channels, rows, taps; /* channels, rows and taps of a group */
-  int64_t height, width;        /* rows and taps of a tile */
+  /* number of input channels, of rows (output channels) and of taps of a group */
+  int64_t channels, rows, taps;
+  int64_t height, width; /* number of rows and number of taps of a tile */
   int64_t row_tiles, tap_tiles;
   int64_t positions; /* number of positions, rounded up to whole vectors */
-  /* number of elements from one image of a group to the next in scratch memory */
+  /* distance between neighbouring images of a group in scratch memory, in elements */
   int64_t in_step, grad_step;
   int64_t *offsets; /* offset of each tap (tap_tiles * width) */
   const char *in, *grad;
@@ -51,15 +52,15 @@ static void dots_layout(Dots *d) {
   d->width = d->rows == 1 ? d->loops->line_taps : d->loops->dot_taps;
   d->row_tiles = tlk_ceil_div(d->rows, d->height);
   d->tap_tiles = tlk_ceil_div(d->taps, d->width);
-  /* positions are counted through rows of the image's pitch */
+  /* positions are counted through rows whose length is the pitch of the image */
   int64_t last = (w->out[0] - 1) * d->layout.pitch[1] + w->out[1] - 1;
   d->positions = round_up(last * d->layout.pitch[2] + w->out[2], d->loops->lanes);
   d->in_step = round_up(d->channels * d->layout.channel + d->loops->lanes, 16);
   d->grad_step = d->row_tiles * d->height * d->positions;
 }
 
-/* Computes the offsets of the tiles' taps. The last tile is filled up with copies of the last tap,
-** whose sums are discarded. */
+/* Computes the offset of each tap, tile by tile. Copies of the last tap fill up the last tile;
+** their sums are discarded. */
 static void fill_offsets(Dots *d) {
   const tlk_Windows *w = &d->conv->windows;
   int64_t kernel = tlk_conv_product(w->kernel);
@@ -71,8 +72,8 @@ static void fill_offsets(Dots *d) {
   }
 }
 
-/* Copies the windows' gradients of one image with the image's pitch; dst is already zero
-** between rows. */
+/* Copies the gradients of one image's results to rows that have the pitch of the image; dst must
+** already be zero between rows. */
 static void copy_gradient(const Dots *d, char *dst, const char *src) {
   const tlk_Windows *w = &d->conv->windows;
   const int64_t *pitch = d->layout.pitch;
@@ -113,8 +114,8 @@ static void add_tile(const Dots *d, int64_t row, int64_t tap, const double *sums
     }
 }
 
-/* Computes rows of tiles; processes together as many images as have gradients that fit into the
-** cache. */
+/* Computes rows of tiles. Short images are processed together, so that a dot product has about
+** DOT_POSITIONS positions. */
 static void dot_tiles(void *context, int64_t begin, int64_t end) {
   const Dots *d = context;
   const tlk_ConvLoops *f = d->loops;
@@ -128,7 +129,7 @@ static void dot_tiles(void *context, int64_t begin, int64_t end) {
     for (int64_t image = 0; image < d->images; image += together)
       for (int64_t at = 0; at < d->positions; at += span)
         for (int64_t tile = 0; tile < d->tap_tiles; tile++) {
-          double sums[64] = {0}; /* room for floats or doubles */
+          double sums[64] = {0}; /* has room for floats or doubles */
           int64_t images = tlk_min(together, d->images - image);
           int64_t n = tlk_min(span, d->positions - at);
           const int64_t *offsets = d->offsets + tile * d->width;

@@ -1,8 +1,8 @@
 /*
 ** weight_gemm.c - the gradient of a convolution's weight for many channels: a matrix product
-** (tile.h) that sums over the positions of all images. Its factors are the elements that each tap
-** sees, and the windows' gradients, transposed to (position, channel). Images are prepared in
-** chunks.
+** (tile.h) that sums over the positions of all images. One factor is the elements that each tap
+** reads, the other is the gradients of the results, transposed to (position, channel). Images are
+** prepared in chunks.
 */
 #include <string.h>
 
@@ -11,29 +11,30 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* Bytes of images that are prepared at a time. */
+/* The number of bytes of images that are prepared at a time. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
-/* Tiles of taps that a thread processes at a time. */
+/* The number of tiles of taps that a thread processes at a time. */
 #define TILES_TOGETHER 16
 
 typedef struct Outer {
   const tlk_Conv *conv;
   const tlk_TileLoops *loops;
-  int64_t size; /* bytes of an element */
+  int64_t size; /* size of an element in bytes */
   tlk_ConvLayout layout;
-  int64_t channels, rows, taps; /* channels, rows and taps of a group */
-  int64_t tiles, height;        /* number of tiles of a group's rows, and rows of each tile */
-  int64_t blocks, block;        /* number of blocks of taps, and taps of each block */
-  int64_t positions;            /* number of positions in an image */
-  int64_t chunk;                /* number of images in a chunk */
-  int64_t *windows; /* offset of each window in the scratch images (chunk, positions); owned */
-  int64_t *offsets; /* offset of each tap from its window (taps); owned */
-  char *images;     /* prepared images (chunk, channels_in, ...); owned */
-  char *panels;     /* packed gradients (groups, tiles, chunk, positions, height); owned */
-  char *sums;       /* sums (groups, tiles, taps, height); owned */
+  /* number of input channels, of rows (output channels) and of taps of a group */
+  int64_t channels, rows, taps;
+  int64_t tiles, height; /* number of tiles of a group's rows, number of rows in a tile */
+  int64_t blocks, block; /* number of blocks of taps, number of taps in a block */
+  int64_t positions;     /* number of positions in an image */
+  int64_t chunk;         /* number of images in a chunk */
+  int64_t *windows;      /* offset of each window in the scratch images (chunk, positions); owned */
+  int64_t *offsets;      /* offset of each tap from its window (taps); owned */
+  char *images;          /* prepared images (chunk, channels_in, ...); owned */
+  char *panels;          /* packed gradients (groups, tiles, chunk, positions, height); owned */
+  char *sums;            /* sums (groups, tiles, taps, height); owned */
   const char *in, *grad;
   char *out;
-  int64_t first, count; /* first image and number of images of this chunk */
+  int64_t first, count; /* first image of the current chunk, and number of images in it */
 } Outer;
 
 static void outer_sizes(Outer *o) {
@@ -119,7 +120,7 @@ static void prepare_images(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Computes blocks of taps for all tiles. */
+/* Computes the sums of blocks [begin, end) of taps for all tiles of rows. */
 static void sum_blocks(void *context, int64_t begin, int64_t end) {
   const Outer *o = context;
   const tlk_TileLoops *f = o->loops;
@@ -142,7 +143,7 @@ static void sum_blocks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Copies the tiles' sums (tap, row) to the result (row, tap). */
+/* Copies the sums (tap, row) of each tile to the result (row, tap). */
 static void store_tiles(void *context, int64_t begin, int64_t end) {
   const Outer *o = context;
   int64_t size = o->size, row = o->height * size;

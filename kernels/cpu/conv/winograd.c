@@ -1,15 +1,15 @@
 /*
-** winograd.c - implements winograd.h. Patches of the image and the kernels are transformed.
-** Then there is one matrix product for each of the TLK_POINTS points: patches (tile, channel
-** in) times kernels (channel in, channel out), with the register tiles of tile.h. The results
-** are transformed back.
+** winograd.c - implements winograd.h. Patches of the image and the kernels are transformed. Then
+** there is one matrix product for each of the TLK_POINTS points: patches (tile, channel in) times
+** kernels (channel in, channel out), with the register tiles of tile.h. The products are
+** transformed back to results.
 **
-** Patches are transformed a chunk of segments at a time. There are two orders of work. If the
+** Patches are transformed one chunk of segments at a time, in one of two orders of work. If the
 ** kernels fit into the second-level cache, or if there are fewer panels of kernels than threads,
-** all kernels are transformed first and kept; chunks are small, and threads share them. Otherwise
-** chunks are large, and threads share the panels of kernels; a panel is transformed anew for each
-** chunk and used for all of the chunk's tiles. In both orders each result is the same sum, added in
-** the same order.
+** all kernels are transformed first and kept; chunks are small, and each thread processes whole
+** chunks. Otherwise chunks are large, and each thread processes whole panels of kernels; a panel is
+** transformed anew for each chunk and used for all of the chunk's tiles. In both orders each result
+** is the same sum, added in the same order.
 */
 #include "kernels/cpu/conv/winograd.h"
 
@@ -25,27 +25,27 @@
 
 /* The largest number of tiles in a segment. */
 #define SEGMENT 32
-/* Segments of one image that are converted to channels-last order in one step. */
+/* The number of segments of one image that are converted to channels-last order in one step. */
 #define TOGETHER 4
-/* Transformed kernels of up to this many bytes are kept. */
+/* Transformed kernels are kept if they have at most this many bytes. */
 #define KEPT_KERNEL_BYTES ((int64_t)1 << 20)
-/* Bytes of a small chunk's transformed patches. */
+/* The number of bytes of transformed patches in a small chunk. */
 #define SMALL_CHUNK_BYTES ((int64_t)512 << 10)
-/* The largest number of bytes of a large chunk's transformed patches, and its largest number of
+/* The largest number of bytes of transformed patches in a large chunk, and the largest number of
 ** tiles. */
 #define LARGE_CHUNK_BYTES ((int64_t)8 << 20)
 #define LARGE_CHUNK_TILES 160
-/* Number of input channels that one pass sums: a panel of transformed kernels for this many
+/* The number of input channels that one pass sums. A panel of transformed kernels for this many
 ** channels stays in the second-level cache. */
 #define TERMS 64
-/* Kernels that are transposed in one step. */
+/* The number of kernels that are transposed in one step. */
 #define KERNELS 16
-/* Number of unused floats after each plane. Without this gap, equal positions of all planes would
-** be a large power of 2 apart and share one set of the cache. */
+/* The number of unused floats after each plane. Without this gap, equal positions in neighbouring
+** planes would be a large power of 2 apart and share one cache set. */
 #define GAP 16
 
-/* The smallest numbers of channels, multiplications and tiles; with fewer, Winograd's method is
-** slower than others. */
+/* The smallest number of channels, of tiles and of multiplications for which Winograd's method is
+** used; with fewer, other methods are faster. */
 #define CHANNELS 16
 #define WORK ((int64_t)1 << 22)
 #define TILES 16
@@ -140,22 +140,24 @@ typedef struct Sums {
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
   bool backward;
-  /* channels of a group: input channels to sum, and channels of the result */
+  /* of a group: number of input channels to sum, and number of channels of the result */
   int64_t channels, rows;
-  int64_t height, tiles; /* channels of a panel, and number of panels */
-  int64_t terms, blocks; /* input channels that are summed together, and number of such blocks */
+  int64_t height, tiles; /* number of channels in a panel, number of panels */
+  /* number of input channels that are summed together, number of such blocks of channels */
+  int64_t terms, blocks;
   int64_t sizes[2], first[2]; /* sizes of the images; position of the first window */
   tlk_Segments segments;
   int64_t together; /* number of segments in a chunk */
   int64_t group;
-  float *kernels; /* transformed kernels (tiles, blocks, points, terms, height), owned; or NULL */
+  /* transformed kernels (tiles, blocks, points, terms, height), owned; NULL if not kept */
+  float *kernels;
   const float *in, *weight, *bias;
   float *out;
   atomic_bool failed, not_finite;
 } Sums;
 
-/* Return the number of elements of one plane: of a panel's transformed kernels, of sums, and of
-** transformed patches. */
+/* Return the number of elements in one plane: kernels_plane for a panel of transformed kernels,
+** sums_plane for sums, patches_plane for transformed patches. */
 static int64_t kernels_plane(const Sums *s) { return s->terms * s->height + GAP; }
 static int64_t sums_plane(const Sums *s) {
   return s->together * s->segments.tiles * s->height + GAP;
@@ -165,8 +167,8 @@ static int64_t patches_plane(const Sums *s) {
   return tlk_ceil_div(s->channels, lanes) * s->together * s->segments.tiles * lanes + GAP;
 }
 
-/* Transforms the kernels of one panel and one block of channels to `out`. `transposed`
-** (KERNELS, 9, height) is scratch memory. */
+/* Transforms the kernels of one panel and one block of channels, and stores them in `out`.
+** `transposed` (KERNELS, 9, height) is scratch memory. */
 static void transform_kernels(const Sums *s, int64_t tile, int64_t block, float *transposed,
                               float *out) {
   int64_t row = tile * s->height, rows = tlk_min(s->height, s->rows - row), size = sizeof(float);
@@ -201,7 +203,7 @@ static void keep_kernels(void *context, int64_t begin, int64_t end) {
   tli_free(transposed, bytes);
 }
 
-/* Segments [first, first + count). */
+/* A chunk: the segments [first, first + count). */
 typedef struct Chunk {
   Sums *sums;
   int64_t first, count;
@@ -209,7 +211,8 @@ typedef struct Chunk {
   int64_t offsets[TERMS]; /* offset of each channel in a plane of patches */
 } Chunk;
 
-/* Transforms segments [at, at + n) of a chunk, which form a column in one image. */
+/* Transforms the patches of segments [at, at + n) of a chunk, which lie below one another in one
+** image. */
 static void transform_patches(const Chunk *c, int64_t at, int64_t n, float *strip) {
   const Sums *s = c->sums;
   int64_t tiles = s->segments.tiles, image = tlk_segment(&s->segments, c->first + at).image;
@@ -239,7 +242,8 @@ static void prepare_segments(void *context, int64_t begin, int64_t end) {
   tli_free(strip, bytes);
 }
 
-/* Computes the sums (point, tile, height) over a block of channels. */
+/* Computes the sums (point, tile, height) over one block of channels, or adds them if `block` >
+** 0. */
 static void multiply(const Chunk *c, int64_t block, const float *kernels, float *sums) {
   const Sums *s = c->sums;
   const tlk_TileLoops *f = s->tile;

@@ -7,7 +7,7 @@
 ** points, multiplied there, and interpolated. The points 0, -5/8, 5/8, -3/2, 3/2 and infinity
 ** have about half the rounding error of the usual 0, -1, 1, -2, 2 and infinity.
 **
-** A loop works on one vector of channels: an element of an image, of weights or of sums is
+** A loop works on one vector of channels, so each element of an image, of weights or of sums is
 ** `lanes` floats.
 */
 #ifndef TLK_WINOGRAD_LOOPS_H
@@ -18,23 +18,25 @@
 
 enum { TLK_TILE = 4, TLK_PATCH = 6, TLK_POINTS = TLK_PATCH * TLK_PATCH };
 
-/* Distances are counted in floats. Transformed values are in TLK_POINTS planes that are `plane`
-** apart; in a plane, values of neighbouring tiles or channels are `step` apart. */
+/* Inner loops; all distances are counted in floats. Transformed values are stored in TLK_POINTS
+** planes that are `plane` apart; in a plane, the values of neighbouring tiles or channels are
+** `step` apart. */
 typedef struct tlk_WinogradLoops {
   int lanes; /* number of floats in a vector */
-  /* Transforms n adjacent patches, TLK_TILE elements apart, of an image whose rows are `row`
-  ** apart. */
+  /* Transforms n patches of an image, each TLK_TILE elements after the one before. Rows of the
+  ** image are `row` apart. */
   void (*patches)(int64_t n, const float *in, int64_t row, float *out, int64_t step, int64_t plane);
-  /* Transforms n tiles of the results' gradients, an image stored like that of `patches`. */
+  /* Transforms n tiles of the gradients of the results, which are stored like the image of
+  ** `patches`. */
   void (*tiles)(int64_t n, const float *in, int64_t row, float *out, int64_t step, int64_t plane);
   /* Transforms n kernels whose elements are in_step apart; `turned` reverses the kernels. */
   void (*kernels)(int64_t n, const float *in, int64_t in_step, bool turned, float *out,
                   int64_t step, int64_t plane);
-  /* Transforms n tiles of results back and stores their first `rows` rows and `cols` columns, plus
-  ** bias, a vector, unless that is NULL. Returns whether all results are finite. */
+  /* Transforms n tiles back to results, adds the vector `bias` unless it is NULL, and stores the
+  ** first `rows` rows and `cols` columns. Returns whether all results are finite. */
   bool (*results)(int64_t n, const float *in, int64_t step, int64_t plane, const float *bias,
                   int64_t rows, int64_t cols, float *out, int64_t row);
-  /* Transforms the gradients of n kernels back; elements of a gradient are out_step apart. Returns
+  /* Transforms n gradients back to kernels of 3 x 3, whose elements are out_step apart. Returns
   ** whether all gradients are finite. */
   bool (*gradients)(int64_t n, const float *in, int64_t step, int64_t plane, float *out,
                     int64_t out_step);

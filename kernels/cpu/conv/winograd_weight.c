@@ -1,9 +1,9 @@
 /*
-** winograd_weight.c - the gradient of the weight with Winograd tiles (winograd.h). At each
-** point, the transformed patches (channel in, tile) are multiplied with the transformed
-** gradients of the results (tile, channel out). Segments are processed in chunks whose sizes do
-** not depend on the number of threads. If one chunk holds all segments, each panel's sums are
-** computed and transformed back immediately, in the second-level cache.
+** winograd_weight.c - the gradient of the weight with Winograd tiles (winograd.h). There is one
+** matrix product for each point: transformed patches (channel in, tile) times transformed gradients
+** of the results (tile, channel out). Segments are processed in chunks whose sizes do not depend on
+** the number of threads. If one chunk holds all segments, each panel's sums are computed and
+** transformed back immediately, in the second-level cache.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -16,30 +16,32 @@
 #include "kernels/cpu/matmul/tile.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
-/* Number of input channels that are summed together: a multiple of a vector's lanes and of tile.h's
-** rows. */
+/* The number of input channels in a block: a multiple of a vector's lanes and of the rows of a tile
+** of tile.h. */
 #define CHANNELS 48
-/* Bytes of a chunk, unless the sums need more. */
+/* The number of bytes of a chunk, unless the sums need larger chunks. */
 #define CHUNK_BYTES ((int64_t)8 << 20)
-/* Kernels that are transposed in one step. */
+/* The number of kernels that are transposed in one step. */
 #define KERNELS 16
-/* Number of unused floats after each plane; winograd.c explains it. */
+/* The number of unused floats after each plane; winograd.c explains this gap. */
 #define GAP 16
 
 typedef struct Outer {
   const tlk_Conv *conv;
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
-  int64_t channels, rows; /* channels and rows of a group */
-  /* channels of a panel, number of panels, and number of blocks of input channels */
+  int64_t channels, rows; /* number of input channels and of rows (output channels) of a group */
+  /* number of channels in a panel, number of panels, number of blocks of input channels */
   int64_t height, tiles, blocks;
-  tlk_Planes images, grads; /* images and gradients of the group, from its first image on */
+  /* images and gradients of the current group, beginning with the first image */
+  tlk_Planes images, grads;
   tlk_Segments segments;
   int64_t together; /* number of segments in a chunk */
   int64_t group;
-  int64_t first, count;  /* first segment and number of segments of this chunk */
+  int64_t first, count;  /* first segment of the current chunk, and number of segments in it */
   float *patches, *ends; /* transformed images and gradients (owned) */
-  float *sums;           /* sums (tiles, blocks, points, CHANNELS, height), owned, or NULL */
+  /* sums (tiles, blocks, points, CHANNELS, height), owned; NULL if there is one chunk only */
+  float *sums;
   float *out;
   atomic_bool failed, not_finite;
 } Outer;
@@ -54,7 +56,7 @@ static int64_t sums_plane(const Outer *o) { return CHANNELS * o->height + GAP; }
 
 /* ---- transforms ---- */
 
-/* Transforms the results' gradients of segments [at, at + n) of the chunk. */
+/* Transforms the gradients of the results for segments [at, at + n) of the chunk. */
 static void transform_ends(const Outer *o, int64_t at, int64_t n, const float *grads,
                            float *strip) {
   const tlk_Segments *seg = &o->segments;
@@ -92,8 +94,8 @@ static void prepare_segments(void *context, int64_t begin, int64_t end) {
   tli_free(strip, bytes);
 }
 
-/* Computes the sums (CHANNELS, height) of a block and a panel at one point; every chunk but the
-** first adds to them. */
+/* Computes the sums (CHANNELS, height) of a block and a panel at one point. The first chunk writes
+** the sums, and later chunks add to them. */
 static void multiply(const Outer *o, int64_t tile, int64_t block, int64_t point, float *sums) {
   const tlk_TileLoops *f = o->tile;
   int64_t lanes = o->loops->lanes, begin = block * CHANNELS, offsets[TLK_TILE_DEPTH];
@@ -115,7 +117,7 @@ static void multiply(const Outer *o, int64_t tile, int64_t block, int64_t point,
     }
 }
 
-/* Transforms the sums of a block and a panel at all points back to the gradient. */
+/* Transforms the sums of a block and a panel, at all points, back to a part of the gradient. */
 static bool finish(const Outer *o, int64_t tile, int64_t block, const float *sums, float *turned) {
   int64_t row = tile * o->height, rows = tlk_min(o->height, o->rows - row), size = sizeof(float);
   int64_t begin = block * CHANNELS, end = tlk_min(begin + CHANNELS, o->channels);
@@ -134,7 +136,8 @@ static bool finish(const Outer *o, int64_t tile, int64_t block, const float *sum
 
 /* ---- drivers ---- */
 
-/* Adds the products of a chunk. Each item of the range is a block and a panel at one point. */
+/* Adds the products of a chunk. Each item of the range is one pair of block and panel at one
+** point. */
 static void add_points(void *context, int64_t begin, int64_t end) {
   const Outer *o = context;
   for (int64_t i = begin; i < end; i++) {
@@ -143,8 +146,8 @@ static void add_points(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Transforms sums to gradients. Each item of the range is a block and a panel, whose sums are in
-** scratch memory if none are kept. */
+/* Transforms sums to gradients. Each item of the range is one pair of block and panel; its sums are
+** computed in scratch memory if no sums are kept. */
 static void finish_pairs(void *context, int64_t begin, int64_t end) {
   Outer *o = context;
   int64_t all = TLK_POINTS * sums_plane(o), turned = KERNELS * 9 * o->height;

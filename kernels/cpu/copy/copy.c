@@ -1,7 +1,7 @@
 /*
-** copy.c - copies between any strides and dtypes, and filling. Copies within a dtype move
-** bytes: as a whole if both sides are contiguous, otherwise in blocks, which are roughly square
-** if one side is transposed.
+** copy.c - copies between any strides and dtypes, and filling. A copy within one dtype moves bytes:
+** all at once if both sides are contiguous, otherwise in blocks. The blocks are roughly square if
+** one side is transposed.
 */
 #include <string.h>
 

@@ -1,12 +1,13 @@
 /*
-** move_loops.h - copies of elements of one size: isa/move.c defines BITS, Word, an integer of that
-** size, and SIDE, the side of the squares of transposed pieces, and includes this file. A file that
-** defines TURNS_WHOLE or TURNS_PART has its own `turn` or `turn_part`.
+** move_loops.h - copies of elements of one size. isa/move.c includes this file after it has defined
+** BITS (the size of an element in bits), Word (an integer of that size) and SIDE (the side of the squares
+** in which pieces are transposed). If it also defines TURNS_WHOLE or TURNS_PART, it has its own
+** `turn` or `turn_part`.
 */
 #define OF_BITS(name) TLK_PASTE_(name, BITS)
 
 #ifndef TURNS_WHOLE
-/* Copies the columns of a square of src to the rows of dst. */
+/* Transposes a square: the columns of src become the rows of dst. */
 static inline void OF_BITS(turn)(char *dst, int64_t ds1, const char *src, int64_t ss0) {
   Word square[SIDE][SIDE];
   for (int c = 0; c < SIDE; c++) {
@@ -18,7 +19,7 @@ static inline void OF_BITS(turn)(char *dst, int64_t ds1, const char *src, int64_
 #endif
 
 #ifndef TURNS_PART
-/* Copies a part of a square: the first `rows` rows and `cols` columns of dst. */
+/* Transposes a part of a square: the first `rows` rows and `cols` columns of dst. */
 static void OF_BITS(turn_part)(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols,
                                int64_t rows) {
   for (int64_t r = 0; r < rows; r++)
@@ -34,7 +35,7 @@ static void OF_BITS(fill_row)(char *dst, int64_t cols, const char *src) {
   for (int64_t c = 0; c < cols; c++) out[c] = value;
 }
 
-/* Transposes a piece whose elements are contiguous along c in dst and along r in src. */
+/* Transposes a piece whose elements are contiguous along columns in dst and along rows in src. */
 static void OF_BITS(transpose)(char *dst, int64_t ds1, const char *src, int64_t ss0, int64_t cols,
                                int64_t rows) {
   const int64_t side = SIDE, size = sizeof(Word);

@@ -1,7 +1,7 @@
 /*
-** fft.c - Fourier transforms along n. Many lines are transformed side by side, one in each vector
-** lane. A single long line is arranged as a matrix, whose columns and rows are then transformed as
-** lines. Lines are independent, so a NaN stays in its line. Results do not depend on the number of
+** fft.c - Fourier transforms along n. Many lines are transformed at once, one in each vector lane.
+** A single long line is arranged as a matrix, whose columns and rows are then transformed as lines.
+** Lines are independent, so a NaN stays in its line. Results do not depend on the number of
 ** threads.
 */
 #include <stdatomic.h>
@@ -12,13 +12,13 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/fft/fft.h"
 
-#define CHUNK_ROWS 64 /* rows of lanes that are transposed at once */
+#define CHUNK_ROWS 64 /* number of rows of lanes that are transposed at once */
 
 static const tlk_FftLoops *loops_of(tl_DType real) { return tlk_isa()->fft[real == TL_F64]; }
 
 /* ---- workspaces ---- */
 
-/* The buffers of transforms in lanes, in one allocation. */
+/* The buffers for transforming lines in vector lanes, all in one allocation. */
 typedef struct Room {
   tlk_FftPiece piece, other;
   char *rows; /* (CHUNK_ROWS, lanes) complex numbers */
@@ -26,8 +26,8 @@ typedef struct Room {
   size_t bytes;
 } Room;
 
-/* The gap between two arrays, in bytes: elements of arrays a power of two apart share a cache set and
-** would evict one another. */
+/* The gap between two arrays, in bytes. Without it, equal elements of arrays that are a power of
+** two apart would share a cache set and evict one another. */
 #define APART 192
 
 static bool room_open(Room *room, const tlk_FftPlan *plan) {
@@ -86,16 +86,16 @@ static bool has_lanes(const tlk_FftPlan *p) {
   return p->npasses >= 0 || (p->inner && p->inner->npasses >= 0);
 }
 
-/* Lines in memory that are transformed at once: element j of lane l is at[l] + j * step, in
-** elements of `size` bytes. */
+/* Lines in memory that are transformed at once. Element j of line l is element at[l] + j * step; an
+** element has `size` bytes. */
 typedef struct Lines {
-  int64_t size, step, lanes, all; /* lines, and lanes of a vector */
-  bool adjacent;                  /* at[l] = at[0] + l */
+  int64_t size, step, lanes, all; /* lanes: number of lines; all: number of lanes in a vector */
+  bool adjacent;                  /* whether at[l] is at[0] + l for all l */
   int64_t at[TLK_FFT_LANE_BYTES / 4];
 } Lines;
 
-/* Copies `rows` elements of the lines, from element `from` on, to rows of lanes; with `out`, copies
-** them back. */
+/* Copies elements [from, from + rows) of the lines to rows of lanes or, if `out`, back from rows of
+** lanes. */
 static void carry(const Lines *k, char *data, int64_t from, int64_t rows, char *lanes, bool out) {
   tlk_Move move = tlk_isa()->move[k->size == 16 ? 4 : k->size == 8 ? 3 : 2];
   int64_t size = k->size, row = size * k->all, step = k->step * size;
@@ -219,7 +219,8 @@ static bool line_divided(Line *c) {
   return ok;
 }
 
-/* The inverse has the elements of the transform in the reverse order, except the first. */
+/* Transforms one line by Bluestein's algorithm. The inverse has the same elements as the forward
+** transform; all but the first are in reverse order. */
 static bool line_chirp(const Line *c) {
   const tlk_FftPlan *p = c->plan;
   int64_t size = 2 * (int64_t)tl_dtype_size(p->part), m = p->inner->n;
@@ -265,18 +266,20 @@ bool tlk_fft_line(const tlk_FftPlan *plan, const void *in, void *out, bool inver
 
 typedef struct Call {
   const struct tlk_fft *call;
-  /* plan for n numbers, or for n / 2 if the signal is real and of even length n */
+  /* plan for n numbers; for n / 2 if the signal is real and its length n is even */
   tlk_FftPlan *plan;
   const tlk_FftLoops *loops;
   tl_DType real;
-  int64_t lanes, size, lines; /* lanes of a vector, bytes of a complex number, lines in all */
-  int64_t in_n, out_n;        /* numbers of elements of an input line and of an output line */
-  /* whether the signal is real and of even length, so that two elements make a complex number */
+  /* number of lanes in a vector, size of a complex number in bytes, total number of lines */
+  int64_t lanes, size, lines;
+  int64_t in_n, out_n; /* number of elements in an input line and in an output line */
+  /* whether the signal is real and of even length, so that each pair of elements forms a complex
+  ** number */
   bool paired;
   atomic_bool failed;
 } Call;
 
-/* Returns the lines of block b, in arrays of lines of n elements of `size` bytes. */
+/* Returns the lines of block b in an array whose lines have n elements of `size` bytes. */
 static Lines block_lines(const Call *c, int64_t b, int64_t n, int64_t size) {
   int64_t inner = c->call->inner, first, count;
   bool columns = inner >= c->lanes / 2;
@@ -323,7 +326,7 @@ static void block_from_real(const Call *c, int64_t b, Room *room) {
   store(c->loops, &k, c->call->out.data, c->out_n, room, room->piece, c->call->scale);
 }
 
-/* Fills in rows n - k, the conjugates of rows k; row 0 is real. */
+/* Fills in the second half of the rows: row n - k is the conjugate of row k. Row 0 becomes real. */
 static void mirror_rows(const Call *c, tlk_FftPiece piece) {
   int64_t n = c->call->n;
   tlk_FftPiece minus = {piece.im, piece.im};

@@ -1,16 +1,18 @@
 /*
 ** fft.h - discrete Fourier transforms on the CPU: plans, and the loops of an instruction set.
 **
-** The loops transform TLK_FFT_LANES lines of numbers at once, a line in each lane of the vectors.
-** A piece of lines is two arrays (n, lanes), of real and of imaginary parts, so that no loop
-** shuffles; exchanging the two arrays before and after turns a transform into its inverse.
+** The loops transform TLK_FFT_LANES lines of numbers at once, a line in each lane of the vectors. A
+** piece of lines is an array (n, lanes) of real parts and another one of imaginary parts, so that
+** no loop needs shuffles. Exchanging the two arrays before and after a transform gives the inverse
+** transform.
 */
 #ifndef TLK_FFT_H
 #define TLK_FFT_H
 
 #include "kernels/cpu/cpu.h"
 
-/* The bytes of a row of real parts: one for each line that is transformed at once. */
+/* The size in bytes of a row of real parts, which has one number for each line that is transformed
+** at once. */
 #define TLK_FFT_LANE_BYTES 64
 /* An int64_t has at most this many prime factors. */
 #define TLK_FFT_FACTORS 64
@@ -22,9 +24,9 @@ typedef struct tlk_FftPiece {
   void *re, *im;
 } tlk_FftPiece;
 
-/* One pass of Stockham's algorithm, which needs no bit reversal. It combines r = radix elements that
-** are m * span apart into r adjacent groups of `span` numbers, for each of m groups. `twiddles`
-** has r - 1 complex numbers for each group, or is NULL if they are all 1. */
+/* One pass of Stockham's algorithm, which needs no bit reversal. It combines r = radix elements
+** that are m * span apart into r adjacent groups of `span` numbers, for each of m groups.
+** `twiddles` has r - 1 complex numbers for each group, or is NULL if all these numbers are 1. */
 typedef struct tlk_FftPass {
   int64_t radix, m, span;
   const void *twiddles;
@@ -48,10 +50,10 @@ typedef struct tlk_FftLoops {
   ** complex number base[j * stride]. */
   void (*twist)(int64_t rows, const void *lanes, const void *base, int64_t stride,
                 tlk_FftPiece piece);
-  /* A real signal of 2h numbers is transformed as h complex numbers, which are its pairs; h > 0. In
-  ** place, from_pairs converts the transform of the pairs (h rows) to rows 0 to h of the signal's
-  ** transform. to_pairs converts those rows, of which 0 and h must be real, to twice the transform
-  ** of the pairs. roots[k] = exp(-pi i k / h). */
+  /* A real signal of 2h numbers, h > 0, is transformed as h complex numbers, each of which is a
+  ** pair of neighbouring numbers. from_pairs works in place: it converts the transform of the pairs
+  ** (h rows) to rows 0 to h of the signal's transform. to_pairs converts these rows back to twice
+  ** the transform of the pairs; rows 0 and h must be real. roots[k] = exp(-pi i k / h). */
   void (*from_pairs)(int64_t h, const void *roots, tlk_FftPiece piece);
   void (*to_pairs)(int64_t h, const void *roots, tlk_FftPiece piece);
   /* Do the same as from_pairs and to_pairs for one line of complex numbers in memory. */
@@ -74,21 +76,22 @@ typedef struct tlk_FftPlan {
   void *lane_twiddles;                /* (n1, 2, lanes) */
   void *base_twiddles;                /* (n1, blocks of n2) */
   int64_t blocks;
-  /* For Bluestein's algorithm, which is a convolution with a chirp: the plan of the convolution's
-  ** length m >= 2n - 1. */
+  /* Bluestein's algorithm computes the transform as a convolution with a chirp. `inner` is the plan
+  ** for the length of that convolution, m >= 2n - 1. */
   struct tlk_FftPlan *inner; /* owned */
   void *chirp;               /* (n) */
   void *filter;              /* transform (m) of the chirp's conjugate, divided by m */
   bool pairs;                /* whether the plan also serves signals of 2n real numbers */
   void *half_roots;          /* exp(-pi i k / n) for k <= n if `pairs` */
   void *tables;              /* memory of all tables above (owned) */
-  size_t bytes, all_bytes;   /* bytes of `tables`, and with the tables of the other plans */
-  int64_t users;             /* number of calls that use the plan; guarded by the cache's lock */
+  /* size of `tables` in bytes, without and with the tables of the other plans */
+  size_t bytes, all_bytes;
+  int64_t users; /* number of calls that use the plan; guarded by the cache's lock */
   int64_t age;
 } tlk_FftPlan;
 
-/* Returns the plan for n > 0 complex numbers with parts of type F32 or F64, from the cache or new;
-** NULL after a failure. Every plan must be given back. */
+/* Returns the plan for n > 0 complex numbers whose parts are F32 or F64. The plan is taken from the
+** cache or made; NULL after a failure. The caller must give every plan back. */
 tlk_FftPlan *tlk_fft_plan(int64_t n, tl_DType part, bool pairs) TL_MUSTCHECK;
 void tlk_fft_give_back(tlk_FftPlan *plan);
 

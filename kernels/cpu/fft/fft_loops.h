@@ -1,7 +1,7 @@
 /*
 ** fft_loops.h - the loops of Fourier transforms for one type `real`: see fft.h. Each number in a
-** loop is in a lane of its own, so all loops are vectors from end to end; they are written with the
-** compilers' vector types, because compilers vectorise these loops by halves only. isa/fft_<type>.c
+** loop is in a lane of its own, so loops process whole vectors only. They are written with the
+** compilers' vector types, because compilers vectorise such loops only in part. isa/fft_<type>.c
 ** includes this file.
 */
 #include "kernels/cpu/fft/fft.h"
@@ -9,7 +9,8 @@
 
 enum { LANES = TLK_FFT_LANE_BYTES / sizeof(real), WIDTH = TLK_VECTOR_BYTES / sizeof(real) };
 
-/* WIDTH as a number that the preprocessor can compare; REAL_BYTES is the size of `real` */
+/* VECTOR_WIDTH is WIDTH as a number that the preprocessor can compare; REAL_BYTES is the size of
+** `real`. */
 #define VECTOR_WIDTH_(bytes, size) VECTOR_WIDTH_##bytes##_##size
 #define VECTOR_WIDTH__(bytes, size) VECTOR_WIDTH_(bytes, size)
 #define VECTOR_WIDTH VECTOR_WIDTH__(TLK_VECTOR_BYTES, REAL_BYTES)
@@ -20,12 +21,11 @@ enum { LANES = TLK_FFT_LANE_BYTES / sizeof(real), WIDTH = TLK_VECTOR_BYTES / siz
 #define VECTOR_WIDTH_16_4 4
 #define VECTOR_WIDTH_16_8 2
 
-/* A vector of numbers that needs only the alignment of one number. */
+/* A vector that needs only the alignment of a single number. */
 typedef real Vector
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
-/* Complex is one complex number; the next type holds complex numbers in the lanes of two
-** vectors. */
+/* Complex is one complex number. Complexes is two vectors, with a complex number in each lane. */
 typedef struct Complex {
   real re, im;
 } Complex;
@@ -63,12 +63,12 @@ static inline void put_both(real *re, real *im, Complexes v) {
 
 /* ---- passes ---- */
 
-/* Element k of the group that a pass combines, and its place in the result. */
+/* IN reads element k of the group that a pass combines. OUT writes element k of the result. */
 #define IN(k) get_both(xr + (k)*far + i, xi + (k)*far + i)
 #define OUT(k, value) put_both(yr + (k)*span + i, yi + (k)*span + i, value)
 #define OUT_TURNED(k, value) OUT(k, turn ? times(value, w[(k)-1]) : (value))
 
-/* Defines one pass by its butterfly; `turn` says whether there are twiddles. */
+/* Defines one pass by its butterfly; `turn` tells whether the pass has twiddles. */
 #define PASS(r, ...)                                                                \
   static inline __attribute__((always_inline)) void radix_##r##_any(                \
       const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to, const bool turn) {  \
@@ -125,9 +125,9 @@ PASS(8, {
   OUT_TURNED(7, minus(c6, c7));
 })
 
-/* Odd radices: with the sums s_j = x_j + x_{r-j} and the differences d_j = x_j - x_{r-j}, results k
-** and r - k are a sum over cos(2 pi j k / r) s_j, plus and minus -i times one over
-** sin(2 pi j k / r) d_j. */
+/* Odd radices use the sums s_j = x_j + x_{r-j} and the differences d_j = x_j - x_{r-j} for 0 < j <
+** r/2. Let A be x_0 plus the sum of cos(2 pi j k / r) s_j, and B the sum of sin(2 pi j k / r) d_j.
+** Then result k is A - iB, and result r - k is A + iB. */
 
 PASS(3, {
   const real c1 = (real)-0.5, s1 = (real)0.86602540378443864676;
@@ -197,8 +197,8 @@ static void pass(const tlk_FftPass *p, tlk_FftPiece from, tlk_FftPiece to) {
 
 /* ---- rows of lines ---- */
 
-/* PICK(a, b, k) returns every second number of two vectors. MIX(a, b, k) takes numbers from the two
-** vectors in turn, beginning with number k. */
+/* PICK(a, b, k) returns every second number of vectors a and b, beginning with number k. MIX(a, b,
+** k) takes numbers from a and b in turn, beginning with number k of each. */
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
 #define SHUFFLES 1

@@ -1,6 +1,6 @@
 /*
-** plan.c - plans of Fourier transforms: how a length is divided, its tables of roots of unity, and
-** the cache that keeps the plans used last.
+** plan.c - plans of Fourier transforms: the division of a length, the tables of roots of unity, and
+** a cache of recently used plans.
 */
 #include <math.h>
 #include <string.h>
@@ -10,16 +10,16 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/fft/fft.h"
 
-/* The largest length that is transformed by passes alone; longer lines are divided into (n1, n2) if
-** n allows it. */
+/* The largest length that is transformed by passes alone. Longer lines are arranged as a matrix
+** (n1, n2) if n has suitable divisors. */
 #define PASSES_MOST 4096
-/* The smallest length that is divided into (n1, n2) if there are few lines. */
+/* The smallest length that is arranged as a matrix (n1, n2) if there are few lines. */
 #define DIVIDED_LEAST 64
 
 /* ---- lengths ---- */
 
-/* Lists the radices of n's passes, the largest first; returns their number, or -1 if n has a
-** larger prime factor. */
+/* Stores the radices of n's passes and returns their number, or -1 if n has a prime factor that is
+** too large for a pass. */
 static int factorize(int64_t n, int64_t *radices) {
   int count = 0, twos = 0;
   for (int64_t r = TLK_FFT_RADIX; r >= 3; r -= 2)
@@ -35,7 +35,7 @@ static int factorize(int64_t n, int64_t *radices) {
   return count;
 }
 
-/* Returns the divisor of n nearest below its square root. */
+/* Returns the largest divisor of n that is at most the square root of n. */
 static int64_t middle_divisor(int64_t n) {
   int64_t best = 1;
   for (int64_t d = 2; d * d <= n; d++)
@@ -43,7 +43,8 @@ static int64_t middle_divisor(int64_t n) {
   return best;
 }
 
-/* Returns the least product of 2, 3 and 5 that is at least n and a multiple of 64 if it is long. */
+/* Returns the smallest number >= n that has no prime factors but 2, 3 and 5. If n > 256, the number
+** is also a multiple of 64. */
 static int64_t smooth_from(int64_t n) {
   int64_t best = 1;
   while (best < n) best *= 2;
@@ -59,10 +60,11 @@ static int64_t smooth_from(int64_t n) {
 
 /* ---- tables ---- */
 
-/* Writes exp(-2 pi i k / n) at place `at` of a table of complex numbers. */
+/* Stores exp(-2 pi i k / n) as element `at` of a table of complex numbers. */
 static void put_root(void *table, tl_DType real, int64_t at, int64_t k, int64_t n) {
   const double pi = 3.14159265358979323846;
-  /* angles of at most an eighth of a turn, at which sine and cosine are exact to the last bit */
+  /* reduces the angle to at most an eighth of a turn, where sine and cosine are exact to the last
+  ** bit */
   int64_t eighth = (int64_t)(8 * ((long double)k / (long double)n) + 0.5L);
   double rest = -2 * pi * (((double)(8 * k - eighth * n)) / (8 * (double)n));
   double c = cos(rest), s = sin(rest), h = 0.70710678118654752440, re = c, im = s;
@@ -83,8 +85,8 @@ static void put_root(void *table, tl_DType real, int64_t at, int64_t k, int64_t 
   }
 }
 
-/* Returns the place of a table of n complex numbers after the earlier tables. Before the tables have
-** memory, only their bytes are counted. */
+/* Returns the address of a table of n complex numbers that follows the earlier tables. Before
+** memory is allocated, only the bytes are counted. */
 static void *place(tlk_FftPlan *p, int64_t n) {
   size_t bytes = ((size_t)n * 2 * tl_dtype_size(p->part) + 63) / 64 * 64;
   void *at = p->tables ? (char *)p->tables + p->bytes : NULL;
@@ -117,7 +119,8 @@ static void lay_out_divided(tlk_FftPlan *p) {
   p->base_twiddles = place(p, n1 * p->blocks);
   if (p->tables == NULL) return;
   for (int64_t k = 0; k < n1; k++) {
-    for (int64_t l = 0; l < lanes; l++) { /* split: a row of real parts, a row of imaginary ones */
+    /* each k has a row of real parts and a row of imaginary parts */
+    for (int64_t l = 0; l < lanes; l++) {
       double root[2] = {0};
       put_root(root, TL_F64, 0, k * l % p->n, p->n);
       for (int64_t part = 0; part < 2; part++) {
@@ -133,7 +136,8 @@ static void lay_out_divided(tlk_FftPlan *p) {
   }
 }
 
-/* Writes the chirp exp(-pi i j^2 / n), and finds a place for the filter, which make_filter writes. */
+/* Computes the chirp exp(-pi i j^2 / n), and reserves room for the filter, which make_filter
+** computes. */
 static void lay_out_chirp(tlk_FftPlan *p) {
   p->chirp = place(p, p->n);
   p->filter = place(p, p->inner->n);
@@ -165,8 +169,8 @@ static void free_plan(tlk_FftPlan *p) {
   tli_memory_put(p);
 }
 
-/* Writes the filter: the transform of the conjugate of the chirp at positions from -n to n, divided by
-** the length. */
+/* Computes the filter: the transform of the chirp's conjugate at positions from -n to n, divided by
+** the transform's length. */
 static bool make_filter(tlk_FftPlan *p) {
   int64_t m = p->inner->n, pair = 2 * (int64_t)tl_dtype_size(p->part);
   size_t bytes = (size_t)(m * pair);
@@ -240,7 +244,8 @@ static tlk_FftPlan *find(int64_t n, tl_DType real, bool pairs) {
   return NULL;
 }
 
-/* Takes the plan that is unused and was used longest ago out of the cache; NULL if all are used. */
+/* Removes the least recently used plan among the unused plans from the cache and returns it; NULL
+** if all plans are in use. */
 static tlk_FftPlan *take_oldest(void) {
   int oldest = -1;
   for (int i = 0; i < CACHED; i++)
@@ -283,7 +288,7 @@ void tlk_fft_give_back(tlk_FftPlan *p) {
   int n = 0;
   tli_mutex_lock(&guard);
   p->users--;
-  if (!is_cached(p)) { /* the plan is new */
+  if (!is_cached(p)) { /* a plan that is not in the cache is new */
     bool fits = p->all_bytes <= CACHED_BYTES / 2 && find(p->n, p->part, p->pairs) == NULL;
     p->age = ++clock_of_uses;
     if (!fits || !enter(p)) {

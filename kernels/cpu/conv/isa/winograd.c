@@ -1,7 +1,7 @@
 /*
-** winograd.c - the transforms of winograd_loops.h. Each applies a small matrix to the columns of a
-** square, then to its rows. Since the points include p and -p, two rows of the matrix share an even
-** and an odd part.
+** winograd.c - the transforms of winograd_loops.h. Each transform applies a small matrix to the
+** columns of a square and then to the rows. The points come in pairs p and -p, so two rows of the
+** matrix share an even and an odd part.
 */
 #include "kernels/cpu/conv/winograd_loops.h"
 
@@ -11,7 +11,7 @@
 #define LANES ((int)(TLK_VECTOR_BYTES / sizeof(float)))
 
 typedef float Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
-/* A vector that may be at an unaligned address. */
+/* A vector without alignment, for loads and stores at any address. */
 typedef float LooseVec
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(float)), may_alias));
 
@@ -23,13 +23,14 @@ static inline void store(float *p, Vec v) { *(LooseVec *)p = v; }
 #define Q 1.5f
 #define PP (P * P)
 #define QQ (Q * Q)
-/* Reciprocals: 1 / the product of a point's distances from the other finite points. */
+/* For each of the points 0, P and Q: 1 / the product of its distances from the other finite
+** points. */
 #define AT_0 (1 / (PP * QQ))
 #define AT_P (1 / (2 * PP * (PP - QQ)))
 #define AT_Q (1 / (2 * QQ * (QQ - PP)))
 
-/* Transforms one row or column of a patch by polynomials, each of which is 0 at all points but
-** one. */
+/* Transforms one row or column d of a patch: result i is the sum of d times the coefficients of a
+** polynomial that is 0 at all points but point i. */
 static inline void patch_line(const Vec d[6], Vec v[6]) {
   Vec even_p = d[4] - QQ * d[2], odd_p = P * (d[3] - QQ * d[1]);
   Vec even_q = d[4] - PP * d[2], odd_q = Q * (d[3] - PP * d[1]);
@@ -41,7 +42,8 @@ static inline void patch_line(const Vec d[6], Vec v[6]) {
   v[5] = d[5] - (PP + QQ) * d[3] + PP * QQ * d[1];
 }
 
-/* Evaluates the polynomial with coefficients g at the points, with weights. */
+/* Evaluates the polynomial with coefficients g at the points, and multiplies by the points'
+** weights. */
 static inline void kernel_line(const Vec g[3], Vec v[6]) {
   Vec even_p = AT_P * (g[0] + PP * g[2]), odd_p = AT_P * P * g[1];
   Vec even_q = AT_Q * (g[0] + QQ * g[2]), odd_q = AT_Q * Q * g[1];
@@ -53,7 +55,7 @@ static inline void kernel_line(const Vec g[3], Vec v[6]) {
   v[5] = g[2];
 }
 
-/* Evaluates the polynomial of one row or column of a tile at the points. */
+/* Evaluates the polynomial whose coefficients are one row or column of a tile at the points. */
 static inline void tile_line(const Vec g[4], Vec v[6]) {
   Vec even_p = g[0] + PP * g[2], odd_p = P * (g[1] + PP * g[3]);
   Vec even_q = g[0] + QQ * g[2], odd_q = Q * (g[1] + QQ * g[3]);
@@ -83,8 +85,8 @@ static inline void gradient_line(const Vec s[6], Vec w[3]) {
   w[2] = PP * even_p + QQ * even_q + s[5];
 }
 
-/* Defines a function that applies `line` to the columns and then to the rows of a square: side
-** `from` becomes side `to`. */
+/* Defines a function that applies `line` to the columns of a square with side `from`, and then to
+** the rows of the result, which becomes a square with side `to`. */
 #define SQUARE(name, line, from, to)                                                      \
   static inline __attribute__((always_inline)) void name(const Vec *in, Vec *out) {       \
     Vec half[(to) * (from)];                                                              \

@@ -6,8 +6,8 @@
 ** therefore PyTorch do. Bool is "not zero". A complex number becomes a real one by dropping its
 ** imaginary part.
 **
-** Conversions between a narrow float or a complex type and most other types have two steps, with
-** float or double between them; the results are the same, and the code is a third.
+** Conversions between a narrow float or a complex type and most other types take two steps, through
+** float or double. The results are the same as in one step, and the code is a third of the size.
 */
 #include <complex.h>
 #include <string.h>
@@ -60,7 +60,7 @@ static inline int64_t c128_to_i64(tli_C128 x) { return f64_to_i64(creal(x)); }
            : c64_to_i64, tli_C128 \
            : c128_to_i64)(x)
 
-/* Conversions by the category of the target type; x has the wide type of the source. */
+/* Converts x to type `to`, by the category of that type; x has the wide type of the source. */
 #define NARROW_FLOAT(to, x) tli_write_##to((tli_wide_##to)(x))
 #define NARROW_COMPLEX(to, x) ((tli_##to)(x))
 #define NARROW_INT(to, x) ((tli_##to)(sizeof(tli_##to) == 8 ? AS_I64(x) : AS_I32(x)))
@@ -71,15 +71,16 @@ static inline int64_t c128_to_i64(tli_C128 x) { return f64_to_i64(creal(x)); }
 extern const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES];
 #define TABLE TLK_ISA_NAME(tlk_convert)
 
-/* Each of these is constant for a given dtype; narrow floats are read into float. */
+/* Both macros are constants for a given dtype d; a narrow float is one that is read into float. */
 #define IS_COMPLEX(d) _Generic((tli_wide_##d)0, tli_C64 : true, tli_C128 : true, default : false)
 #define IS_NARROW_FLOAT(d) (sizeof(tli_##d) < 4 && (tli_wide_##d)0.5 != 0 && TL_##d != TL_BOOL)
-/* Names the type through which a dtype is converted to others: the dtype itself if its conversions
-** are direct. */
+/* The type through which d is converted to and from other dtypes: d itself if its conversions are
+** direct. */
 #define BETWEEN(d) \
   (IS_COMPLEX(d) ? sizeof(tli_##d) == 8 ? TL_F32 : TL_F64 : IS_NARROW_FLOAT(d) ? TL_F32 : TL_##d)
 #define STEP(from, to) (BETWEEN(from) != TL_##from ? BETWEEN(from) : BETWEEN(to))
-/* Conversions between complex types, and from complex types to bool, use both parts. */
+/* Tells whether a conversion takes two steps. Conversions between complex types, and from complex
+** types to bool, are direct, because they use both parts. */
 #define HAS_TWO_STEPS(from, to)                                \
   (STEP(from, to) != TL_##from && STEP(from, to) != TL_##to && \
    !(IS_COMPLEX(from) && (IS_COMPLEX(to) || TL_##to == TL_BOOL)))
@@ -98,7 +99,7 @@ static void convert_by(int64_t n, void *dst, const void *src, tl_DType from, tl_
 
 /* ---- the loops ---- */
 
-/* Defines the conversion from `from` to `to`; the first arguments are the row of `to` in
+/* Defines the conversion from `from` to `to`; the arguments before `from` are the row of `to` in
 ** TL_DTYPES. */
 #define CONVERT(to, text, bytes, category, digits, exponent, from)                            \
   __attribute__((unused)) static void from##_to_##to(int64_t n, void *dst, const void *src) { \
@@ -110,7 +111,7 @@ static void convert_by(int64_t n, void *dst, const void *src, tl_DType from, tl_
       TABLE[TL_U8][TL_##to](n, dst, src);                                                     \
       return;                                                                                 \
     }                                                                                         \
-    if (TL_##to == TL_I8) { /* the same low bits */                                           \
+    if (TL_##to == TL_I8) { /* the bits of uint8 */                                           \
       TABLE[TL_##from][TL_U8](n, dst, src);                                                   \
       return;                                                                                 \
     }                                                                                         \
@@ -129,7 +130,8 @@ static void convert_by(int64_t n, void *dst, const void *src, tl_DType from, tl_
 #define ENTRY(to, text, bytes, category, digits, exponent, from, from_category) \
   ENTRY_##from_category(ENTRY_##category([TL_##from][TL_##to] = from##_to_##to, ))
 
-/* Entries by the category of either type. PROFILE=infer makes no complex tensors. */
+/* Table entries by the category of either type. PROFILE=infer has no complex tensors, so it drops
+** the entries of complex types. */
 #define ENTRY_FLOAT(...) __VA_ARGS__
 #define ENTRY_INT(...) __VA_ARGS__
 #define ENTRY_BOOL(...) __VA_ARGS__
@@ -139,8 +141,8 @@ static void convert_by(int64_t n, void *dst, const void *src, tl_DType from, tl_
 #define ENTRY_COMPLEX(...) __VA_ARGS__
 #endif
 
-/* Expands X for all pairs of types: TL_DTYPES within TL_DTYPES. A macro does not expand within
-** itself, so its name is formed only when AGAIN rescans the text. */
+/* Expands X for all pairs of types, by using TL_DTYPES within TL_DTYPES. A macro does not expand
+** within itself, so its name is formed only when AGAIN scans the text a second time. */
 #define AGAIN(...) __VA_ARGS__
 #define NOTHING
 #define DTYPES_NAME() TL_DTYPES
@@ -167,7 +169,7 @@ static void floats_to_halves(int64_t n, void *dst, const void *src) {
                      _mm256_cvtps_ph(_mm256_loadu_ps(in + i), _MM_FROUND_TO_NEAREST_INT));
   for (; i < n; i++) out[i] = tli_f32_to_f16(in[i]);
 }
-/* Faster loops, which replace the general loops for these pairs. */
+/* Faster loops that replace the general loops for the following pairs of types. */
 #define F16_to_F32 halves_to_floats
 #define F32_to_F16 floats_to_halves
 #endif

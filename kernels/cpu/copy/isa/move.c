@@ -1,7 +1,7 @@
 /*
-** move.c - copies two-dimensional pieces between any strides. Only the size of an element matters:
-** rows are copied by memcpy, broadcast elements by filling, transposed pieces in squares that stay
-** in registers.
+** move.c - copies two-dimensional pieces between any strides. The loops depend on the size of an
+** element only. Rows are copied by memcpy, broadcast elements by filling, and transposed pieces in
+** squares that stay in registers.
 */
 #include <string.h>
 
@@ -30,8 +30,8 @@ static inline __m128 four(const char *src) {
   return _mm_loadu_ps((const float *)(const void *)src);
 }
 
-/* Loads four elements each of columns 0, 4, 8 ... into one vector. Inserting from memory needs
-** no shuffle unit, of which a processor has only one. */
+/* Loads four elements each from columns 0, 4, 8 ... into one vector. Inserting from memory does not
+** occupy the shuffle unit, of which a processor has only one. */
 static inline Wide fours(const char *src, int64_t ss0) {
   Wide v = PUT(WIDEN(four(src)), four(src + 4 * ss0), 1);
 #ifdef __AVX512F__
@@ -40,8 +40,7 @@ static inline Wide fours(const char *src, int64_t ss0) {
   return v;
 }
 
-/* Transposes four vectors of `fours` to four rows. The vectors hold columns 0, 1, 2 and 3, each
-** followed by every fourth column after it. */
+/* Transposes four vectors from `fours` to four rows. Vector i holds columns i, i + 4, i + 8 ... */
 static inline void turn_fours(const Wide in[4], Wide rows[4]) {
   Wide low01 = WIDE(unpacklo_ps)(in[0], in[1]), low23 = WIDE(unpacklo_ps)(in[2], in[3]);
   Wide high01 = WIDE(unpackhi_ps)(in[0], in[1]), high23 = WIDE(unpackhi_ps)(in[2], in[3]);
@@ -51,8 +50,9 @@ static inline void turn_fours(const Wide in[4], Wide rows[4]) {
   rows[3] = WIDE(shuffle_ps)(high01, high23, 0xee);
 }
 
-/* If columns of src are FAR bytes apart or more, each is in a separate page. The hardware does not
-** prefetch so many pages at once, so the code prefetches AHEAD bytes of each column. */
+/* If columns of src are FAR bytes apart or more, each column is in a page of its own. The hardware
+** does not prefetch so many pages at once, so the code prefetches each column AHEAD bytes in
+** advance. */
 #define FAR 4096
 #define AHEAD 256
 
@@ -72,7 +72,8 @@ static inline void turn_32(char *dst, int64_t ds1, const char *src, int64_t ss0)
 #endif
 
 #ifdef __AVX512F__
-/* Loads fewer columns and elements than `fours`; the remaining elements are 0. */
+/* Does the same as `fours` for fewer columns and elements; all other elements of the vector are
+** 0. */
 static inline Wide part_of_fours(const char *src, int64_t ss0, int64_t cols, __mmask8 in) {
   Wide v = WIDE(setzero_ps)();
   if (cols > 0) v = PUT(v, _mm_maskz_loadu_ps(in, src), 0);
@@ -95,7 +96,8 @@ static void turn_part_32(char *dst, int64_t ds1, const char *src, int64_t ss0, i
 }
 #endif
 
-/* Compilers turn squares of 8 into register shuffles, but not squares of 16. */
+/* Compilers transpose squares of 8 x 8 elements by register shuffles, but not squares of 16 x
+** 16. */
 #define BITS 8
 #define Word uint8_t
 #define SIDE 8
