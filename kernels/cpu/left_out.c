@@ -1,6 +1,7 @@
 /*
-** left_out.c - kernels that a build leaves out (PROFILE=infer has only some families): these weak
-** functions fail with a message, and a build's own kernels take their place.
+** left_out.c - stand-ins for the kernels that a build leaves out (PROFILE=infer has only some
+** families). They are weak functions that fail with a message; kernels that are in the build
+** replace them.
 */
 #include "core/error.h"
 #include "kernels/cpu/cpu.h"

@@ -1,7 +1,7 @@
 /*
-** loops.h - macros for templates of loops that are included once for each kernel of a generated
-** list, such as each_pointwise.h. A file with such loops defines `real`, TYPE (f32 for float) and
-** TEMPLATE, and includes the list.
+** loops.h - macros for templates of loops. A template is included once for each kernel of a
+** generated list, such as each_pointwise.h. A file with such loops defines `real`, TYPE (f32 for
+** float) and TEMPLATE, and includes the list.
 */
 #ifndef TLK_LOOPS_H
 #define TLK_LOOPS_H
@@ -9,8 +9,9 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
 
-/* The type lists (third column of the generated list) that a compute type belongs to. Rare
-** kernels are in no instruction set's table: rare.c has their loops. */
+/* Tell which type lists (third column of the generated list) include a compute type: the macro
+** drops its arguments for a list that does not. Rare kernels are in no instruction set's table,
+** because rare.c has their loops. */
 #define TLK_IN_f32_NUMBER(...) __VA_ARGS__
 #define TLK_IN_f32_FLOATING(...) __VA_ARGS__
 #define TLK_IN_f32_RARE(...)
@@ -42,12 +43,12 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
 /* Expands to "1 + 0" if TYPE belongs to a type list, otherwise to " + 0", for use in #if. */
 #define TAKES(types) TLK_PASTE_3_(TLK_IN, TYPE, types)(1) + 0
 
-/* Forms a name of the kernel and the type: TLK_OWN(loop) is loop_<kernel>_<type>. */
+/* Forms a name from the kernel and the type: TLK_OWN(loop) is loop_<kernel>_<type>. */
 #define TLK_OWN(name) TLK_PASTE_3_(name, NAME, TYPE)
-/* Forms the name of a function that math.h defines for the kernel. */
+/* Forms the name of a function or constant that math.h defines for the kernel and the type. */
 #define TLM_OWN(name) TLK_PASTE_4_(tlm, NAME, TYPE, name)
 
-/* Begins a loop: p holds the parameters in the loop's type. */
+/* Reads the parameters at the start of a loop: p has them in the loop's type. */
 #define TLK_READ_PARAMS                                                            \
   enum { nparams = TLM_OWN(params) };                                              \
   real p[nparams + 1];                                                             \
@@ -62,7 +63,7 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
 #define TLK_VECTOR _Pragma("GCC unroll 1") _Pragma("GCC ivdep")
 #endif
 
-/* Rows of tables, used as X of TLK_POINTWISES by a macro that names the type. */
+/* Entries of tables. A macro that names the type passes them as X to TLK_POINTWISES. */
 #define TLK_LOOP_ENTRY(s, name, types) TLK_IN_##s##_##types([TLK_##name] = loop_##name##_##s, )
 #define TLK_FIXED1_(s, name)
 #define TLK_FIXED2_(s, name) [TLK_##name] = fixed_##name##_##s,

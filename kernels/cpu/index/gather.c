@@ -1,6 +1,7 @@
 /*
-** gather.c - gather, scatter, and binary search. The division of work does not depend on the number
-** of threads: one thread computes each element of a result, in the order of the index.
+** gather.c - gather, scatter, nonzero and binary search. The division of work does not depend on
+** the number of threads. One thread computes each element of a result; if several elements of the
+** index scatter to it, they are applied in order.
 */
 #include "kernels/cpu/index/gather.h"
 
@@ -11,7 +12,7 @@
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
 
-/* Elements of a task. */
+/* Number of elements in a task. */
 #define TASK 16384
 
 /* ---- checking positions ---- */
@@ -76,7 +77,7 @@ static tlk_Tile tile_at(const Walk *w, int64_t block, int64_t stretch) {
   return t;
 }
 
-/* The smallest number of adjacent lines in a block. With that many, a row of the index is one
+/* The smallest number of adjacent lines in a block. With this many lines, a row of the index is one
 ** contiguous read, and the source still stays in the second-level cache. */
 #define ABREAST 64
 
@@ -86,7 +87,7 @@ static int64_t least_cols(const tlk_IndexCall *call) {
   return abreast ? ABREAST : 16;
 }
 
-/* Returns the number of stretches of `elements` elements that make a task. */
+/* Returns the number of pieces of `elements` elements that make up a task. */
 static int64_t per_task(int64_t elements) { return tlk_max(1, TASK / tlk_max(1, elements)); }
 
 static void gather_tasks(void *context, int64_t begin, int64_t end) {
@@ -105,7 +106,7 @@ bool tlk_gather(const struct tlk_gather *call) {
   int64_t side = it->ndim > 0 ? it->sizes[0] : 1;
   Walk w = {.call = &call->index};
   w.gather = tlk_isa()->index->gather[tlk_log2_size(it->args[0].dtype)];
-  /* neighbouring lines with a common index are copied as rows, so blocks are long */
+  /* neighbouring lines that share an index are copied as rows, so blocks are long */
   bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
   int64_t cols = rows ? tlk_min(side, TASK) : 0;
   w.stretch = tlk_min(call->index.count, rows ? per_task(cols) : TASK);
@@ -142,8 +143,8 @@ bool tlk_scatter(const struct tlk_scatter *call) {
                                          : loops->join[call->join][tlk_compute_index(dtype)];
   int64_t threads = tl_get_num_threads(), side = it->ndim > 0 ? it->sizes[0] : 1;
   int64_t work = it->numel * call->index.count;
-  /* blocks are whole cache lines, or rows if lines share an index; for few lines, they are
-  ** parts of the indexed dimension */
+  /* Blocks are whole cache lines, or rows if lines share an index. If there are few lines, the
+  ** threads divide the indexed dimension as well. */
   bool rows = it->ndim > 0 && it->args[1].strides[0] == 0;
   int64_t cols = rows ? TASK : tlk_max(least_cols(&call->index), per_task(call->index.count));
   bool narrow = rows ? call->index.n < threads : side < cols * threads;
@@ -162,7 +163,8 @@ bool tlk_scatter(const struct tlk_scatter *call) {
 typedef struct Nonzero {
   tlk_Array in;
   int64_t n;
-  int64_t *counts; /* number of nonzero elements in each part; later, the number before each part */
+  /* number of nonzero elements in each part; later, number of those before each part */
+  int64_t *counts;
   int64_t *out;
   int ndim;
   const int64_t *sizes;
@@ -171,7 +173,7 @@ typedef struct Nonzero {
 #define BATCH 1024 /* number of elements that are examined together */
 
 /* Returns elements [begin, end), at most BATCH of them, as bools. Elements of another dtype are
-** converted in `buffer`. */
+** converted into `buffer`. */
 static const uint8_t *as_bool(tlk_Array in, int64_t begin, int64_t end, uint8_t *buffer) {
   const char *x = (const char *)in.data + begin * (int64_t)tl_dtype_size(in.dtype);
   if (in.dtype == TL_BOOL) return (const uint8_t *)x;
@@ -198,7 +200,8 @@ static void count_parts(void *context, int64_t begin, int64_t end) {
     z->counts[p] = count_part(z->in, p * PART, tlk_min((p + 1) * PART, z->n));
 }
 
-/* Writes the position of element i of the shape, from 1. */
+/* Writes the multi-dimensional position of element i in an array of these sizes; positions count
+** from 1. */
 static void write_position(int64_t *out, int64_t i, int ndim, const int64_t *sizes) {
   for (int d = ndim - 1; d >= 0; d--) {
     out[d] = i % sizes[d] + 1;
@@ -206,8 +209,8 @@ static void write_position(int64_t *out, int64_t i, int ndim, const int64_t *siz
   }
 }
 
-/* Lists the indices at which x is true. Each index is written, and the next one overwrites it
-** if x was false; that is faster than an unpredictable branch. */
+/* Lists the indices at which x is true, and returns their number. Every index is written; if x is
+** false, the next index overwrites it. This is faster than an unpredictable branch. */
 static int64_t pick(const uint8_t *x, int64_t n, int32_t *found) {
   int64_t count = 0;
   for (int64_t i = 0; i < n; i++) {
@@ -237,7 +240,7 @@ static void write_parts(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Counts the nonzero elements of all parts, in memory that the caller frees. */
+/* Counts the nonzero elements of each part. The caller must free the counts. */
 static bool count_all(Nonzero *z) {
   int64_t parts = tlk_ceil_div(z->n, PART);
   z->counts = tli_alloc((size_t)parts * sizeof *z->counts);
@@ -283,7 +286,7 @@ typedef struct Search {
   bool right;
 } Search;
 
-/* Orders NaN after every number; two NaN are equal. */
+/* Defines a binary search in which NaN comes after every number, and NaN equals NaN. */
 #define SEARCH(name, type)                                                                 \
   static inline bool before_##name(type a, type b) { return a < b || (b != b && a == a); } \
   static int64_t find_##name(const type *x, int64_t n, type v, bool right) {               \

@@ -1,6 +1,6 @@
 /*
-** gather_loops.h - the loop of gather for elements of one size: isa/gather.c defines BITS and Word,
-** an integer of that size, and includes this file.
+** gather_loops.h - the loop of gather for elements of one size. isa/gather.c includes this file
+** after it has defined BITS and Word, an integer of that size.
 */
 #define OF_BITS(name) TLK_PASTE_(name, BITS)
 
@@ -39,7 +39,7 @@ static bool OF_BITS(gather)(const tlk_Tile *t, int64_t *bad) {
   bool tight = along && dense(t, sizeof(Word));
   for (int64_t i = 0; i < outer; i++) {
     if (tight && OF_BITS(gather_dense)(t, i))
-      continue; /* otherwise the loop below finds the bad position */
+      continue; /* if this loop failed, the loop below finds the bad position */
     char *out = t->ptrs[0] + i * so[0];
     const char *index = t->ptrs[1] + i * so[1], *in = t->ptrs[2] + i * in_outer;
     for (int64_t k = 0; k < inner; k++) {

@@ -1,10 +1,10 @@
 /*
-** scatter_loops.h - the loops of scatter for one type: isa/gather.c defines `real` and TYPE, a
-** suffix, and includes this file for each type. Integers are joined in UNSIGNED, which wraps
-** around. Complex numbers, which are not ORDERED, have no maximum.
+** scatter_loops.h - the loops of scatter for one type. isa/gather.c includes this file for each
+** type after it has defined `real`, the type, and TYPE, the suffix of its names. Integers are
+** joined as UNSIGNED, which wraps around. Complex numbers are not ORDERED, so they have no maximum.
 */
 #define OWN(name) TLK_PASTE_(name, TYPE)
-/* `join` is a constant then. */
+/* Inlining turns the parameter `join` into a constant. */
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 #ifdef UNSIGNED
@@ -13,7 +13,7 @@
 #define IS_NAN(x) isnan(x)
 #endif
 
-/* Returns the element that replaces a when b is scattered to its position. */
+/* Returns the new value of element a after b is scattered to its position. */
 ALWAYS_INLINE real OWN(joined)(tlk_Join join, real a, real b) {
   (void)a;
   switch (join) {

@@ -14,7 +14,7 @@
 #include "kernels/cpu/vision/resample.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
-/* a build without the kernels of some families (PROFILE=infer) has no rows for these families */
+/* a build that lacks some families of kernels (PROFILE=infer) has no rows for these families */
 #ifdef TLI_INFER
 #define ROW extern __attribute__((weak))
 #else

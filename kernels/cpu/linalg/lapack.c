@@ -1,5 +1,5 @@
 /*
-** lapack.c - calls LAPACK, in the library that blas.c opened. Threads share the matrices of a
+** lapack.c - calls LAPACK in the library that blas.c has opened. Threads share the matrices of a
 ** batch.
 */
 #include "core/kernel/lapack.h"
@@ -38,8 +38,7 @@ static void run_range(void *context, int64_t begin, int64_t end) {
   if (!b->run(b->call, begin, end)) b->failed = true;
 }
 
-/* Shares the matrices of a batch among threads. The cost of a matrix is about the product of m, n
-** and k. */
+/* Shares the matrices of a batch among threads. One matrix costs about m * n * k operations. */
 static bool share(tlk_LapackRoutine run, const tlk_LapackCall *call, int64_t batch, int m, int n,
                   int k) {
   if (batch == 0) return true;
@@ -58,7 +57,7 @@ static const tlk_LapackRoutines *routines_of(tl_DType dtype) {
   }
 }
 
-/* Calls the dtype's routine. */
+/* Calls the routine `name` of the dtype for all matrices. */
 #define SHARE(name, m, n, k, ...) \
   ((void)cx,                      \
    ready() && share(routines_of(dtype)->name, &(tlk_LapackCall){__VA_ARGS__}, batch, m, n, k))

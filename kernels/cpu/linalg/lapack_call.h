@@ -1,5 +1,5 @@
 /*
-** lapack_call.h - a call of a LAPACK routine for the matrices of a batch, of any type of numbers.
+** lapack_call.h - a call of a LAPACK routine for a batch of matrices of any type of numbers.
 */
 #ifndef TLK_LAPACK_CALL_H
 #define TLK_LAPACK_CALL_H
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The arguments of a routine; each routine uses some of them. The matrices of a batch are
+/* The arguments of a routine; no routine uses all of them. The matrices of a batch are
 ** contiguous. */
 typedef struct tlk_LapackCall {
   bool vectors, left, upper, transpose, unit, hermitian;
@@ -20,12 +20,12 @@ typedef struct tlk_LapackCall {
   double rcond;
 } tlk_LapackCall;
 
-/* Processes matrices from begin to end. Returns false if memory is exhausted. */
+/* Processes matrices [begin, end) of the batch. Returns false if memory is exhausted. */
 typedef bool (*tlk_LapackRoutine)(const tlk_LapackCall *c, int64_t begin, int64_t end);
 
 /* LAPACK's routines for one type of numbers. */
 typedef struct tlk_LapackRoutines {
-  bool (*open)(void); /* Finds the routines in the library that blas.c opened. */
+  bool (*open)(void); /* finds the routines in the library that blas.c has opened */
   tlk_LapackRoutine potrf, getrf, getrs, geqrf, orgqr, gesdd, syevd, gelsd, sytrf, sytrs, trsm,
       geev;
 } tlk_LapackRoutines;

@@ -1,21 +1,21 @@
 /*
-** lapack_routines.h - the routines of LAPACK for one type of numbers: lapack_<type>.c defines
-** `number`, `real` (the type of a number's parts), P, the letter that begins their names, and
-** TLK_COMPLEX if numbers are complex, and includes this file. Fortran's calling convention passes
-** everything by address, and a hidden length for each character.
+** lapack_routines.h - the routines of LAPACK for one type of numbers. lapack_<type>.c includes this
+** file after it has defined `number`, `real` (the type of a number's parts), P (the letter with
+** which the routines' names begin) and, for complex numbers, TLK_COMPLEX. Fortran's calling
+** convention passes everything by address, and a hidden length for each character argument.
 */
 #include "core/memory/alloc.h"
 #include "core/error.h"
 #include "kernels/cpu/linalg/lapack_call.h"
 #include "kernels/cpu/matmul/blas.h"
 
-/* Routines for complex numbers take one array more, of real numbers, and some have other names. */
+/* Routines for complex numbers take one more array, of real numbers, and some have other names. */
 #ifdef TLK_COMPLEX
 #define REAL_WORK_TYPE real *,
 #define REAL_SIZE_TYPE real *, const int *,
 #define ORTHOGONAL "un"
 #define SYMMETRIC "he"
-typedef const void *Factor; /* cblas takes complex numbers by address */
+typedef const void *Factor; /* cblas takes complex factors by address */
 #else
 #define REAL_WORK_TYPE
 #define REAL_SIZE_TYPE
@@ -24,7 +24,7 @@ typedef const void *Factor; /* cblas takes complex numbers by address */
 typedef real Factor;
 #endif
 
-/* The library's routines for the type. */
+/* The library's routines for `number`. */
 static struct {
   void (*potrf)(const char *, const int *, number *, const int *, int *, size_t);
   void (*getrf)(const int *, const int *, number *, const int *, int *, int *);
@@ -77,7 +77,7 @@ static bool open_routines(void) {
          load_routine(&lib.trsm, "cblas_" P "trsm") && load_routine(&lib.geev, P "geev_");
 }
 
-/* Workspace of the size that a routine's query returned. */
+/* A workspace of n elements; n is what a routine has returned to a query for the size. */
 typedef struct Work {
   void *data;
   int n;
@@ -140,7 +140,7 @@ static bool orgqr(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   return true;
 }
 
-/* Workspace of real numbers, which routines for complex numbers take. */
+/* The workspace of real numbers that routines for complex numbers take. */
 #ifdef TLK_COMPLEX
 #define REAL_WORK(w) (w)->data,
 #define REAL_SIZE(w) (w)->data, &(w)->n,
@@ -292,8 +292,8 @@ static void store_complex(real *numbers, int64_t at, real re, real im) {
   numbers[2 * at + 1] = im;
 }
 
-/* Stores a real matrix's eigenvectors as complex numbers. LAPACK returns those of a pair of
-** conjugate eigenvalues as two real columns: the real and the imaginary part of the first one. */
+/* Stores the eigenvectors of a real matrix as complex numbers. For a pair of conjugate eigenvalues,
+** LAPACK returns two real columns: the real and the imaginary part of the first eigenvector. */
 static void store_vectors(const real *columns, const real *imag, int n, real *v) {
   for (int j = 0; j < n; j++) {
     int64_t at = (int64_t)j * n;
@@ -311,7 +311,7 @@ static bool geev(const tlk_LapackCall *c, int64_t begin, int64_t end) {
   int n = c->n, ld = most(n, 1), query = -1, info;
   int64_t square = c->vectors ? (int64_t)n * n : 0;
   real size = 1, *a = c->a, *values = c->s, *v = c->u;
-  Work w, parts; /* parts: real and imaginary parts of the eigenvalues, then the columns */
+  Work w, parts; /* parts: real parts of the eigenvalues, their imaginary parts, then the columns */
   TL_TRY(work_new(&parts, 2.0 * n + (double)square, sizeof(real)));
   real *re = parts.data, *im = re + n, *columns = im + n;
   lib.geev("N", job, &n, a, &ld, re, im, NULL, &ld, columns, &ld, &size, &query, &info, 1, 1);

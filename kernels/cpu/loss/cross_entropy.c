@@ -1,5 +1,5 @@
 /*
-** cross_entropy.c - the cross-entropy of labels. One thread computes each sample.
+** cross_entropy.c - the cross-entropy loss for class labels. One thread computes each sample.
 */
 #include "kernels/cpu/loss/cross_entropy.h"
 
@@ -22,14 +22,15 @@ static void store_at(void *data, int64_t i, int64_t size, double value) {
 
 /* ---- few classes ---- */
 
-/* Rows of up to this many logits are transposed, so that a vector holds the same class of many
-** samples. */
+/* Rows of up to this many logits are transposed, so that a vector holds the logits of one class for
+** many samples. */
 #define FEW 32
 #define SAMPLES 64 /* number of samples that are transposed together */
 #define LANES 16
 
 typedef struct Turned {
-  /* number of samples; `step`, a whole number of vectors, includes unused columns, which are 0 */
+  /* number of samples; number of columns: the samples rounded up to whole vectors with columns of
+  ** 0 */
   int64_t samples, step;
   _Alignas(64) char x[FEW * SAMPLES * sizeof(double)];
 } Turned;
@@ -61,15 +62,16 @@ static void turn_back(const tlk_Classes *k, const Turned *t, int64_t first, int6
 typedef struct Loss {
   const tlk_Classes *call;
   const tlk_ClassLoops *loops;
-  int64_t size;   /* bytes of an element */
-  int64_t strips; /* number of strips of the dimension `inner` */
+  int64_t size;   /* size of an element in bytes */
+  int64_t strips; /* number of strips into which the dimension `inner` is divided */
   const char *in;
   char *loss, *weights;
   double *norm;
   tlk_FirstFault first;
 } Loss;
 
-/* Returns the index of the label's prediction, or -1 for ignored labels. */
+/* Returns the index of the input element that belongs to the label, or -1 if the label is ignored
+** or out of range. */
 static int64_t label_place(Loss *l, int64_t o, int64_t i) {
   const tlk_Classes *k = l->call;
   int64_t label = k->target[o * k->inner + i];
@@ -110,7 +112,7 @@ static void loss_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Computes the tasks of loss_tasks for transposed samples. */
+/* Does the same as loss_tasks for samples that are transposed first. */
 static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
   Loss *l = context;
   for (int64_t task = begin; task < end; task++) {
@@ -124,7 +126,8 @@ static void turned_loss_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Calls `whole` for strips of limited size, or, if samples are transposed first, `turned`. */
+/* Calls `turned` for groups of samples if samples are transposed first, otherwise `whole` for
+** strips. */
 static void for_strips(const tlk_Classes *k, int64_t strips, tli_RangeFn whole, tli_RangeFn turned,
                        void *context) {
   int64_t each = k->classes * (is_turned(k) ? SAMPLES : tlk_min(k->inner, TLK_CLASS_COLS));
@@ -159,7 +162,8 @@ typedef struct Back {
   char *out;
 } Back;
 
-/* Returns the sample's weight times the gradient of its loss. */
+/* Returns the sample's weight times the gradient of the sample's loss; 0 if the label is
+** ignored. */
 static double factor_of(const Back *b, int64_t at) {
   const tlk_Classes *k = b->call;
   int64_t label = k->target[at];
@@ -168,7 +172,7 @@ static double factor_of(const Back *b, int64_t at) {
   return weight * number_at(b->grad, at, b->size);
 }
 
-/* Computes exp(x - norm) * factor, or zeros, for the columns of a strip. */
+/* Computes the columns of a strip: exp(x - norm) * factor for logits, otherwise zeros. */
 static void fill_strip(const Back *b, int64_t o, int64_t i, int64_t cols, const void *factors) {
   const tlk_Classes *k = b->call;
   int64_t at = o * k->inner + i, place = (o * k->classes * k->inner + i) * b->size;
@@ -184,7 +188,7 @@ static void fill_strip(const Back *b, int64_t o, int64_t i, int64_t cols, const 
   }
 }
 
-/* Subtracts the factor from the label's element. */
+/* Subtracts the factor from the element of the sample's label. */
 static void finish_back(const Back *b, int64_t o, int64_t i, double factor) {
   const tlk_Classes *k = b->call;
   int64_t label = k->target[o * k->inner + i];
@@ -196,7 +200,7 @@ static void finish_back(const Back *b, int64_t o, int64_t i, double factor) {
 static void back_tasks(void *context, int64_t begin, int64_t end) {
   const Back *b = context;
   const tlk_Classes *k = b->call;
-  double factors[TLK_CLASS_COLS]; /* room for floats or doubles */
+  double factors[TLK_CLASS_COLS]; /* has room for floats or doubles */
   for (int64_t task = begin; task < end; task++) {
     int64_t o = task / b->strips, i = task % b->strips * TLK_CLASS_COLS;
     int64_t cols = tlk_min(TLK_CLASS_COLS, k->inner - i), at = o * k->inner + i;
@@ -211,7 +215,7 @@ static void turned_back_tasks(void *context, int64_t begin, int64_t end) {
   for (int64_t task = begin; task < end; task++) {
     Turned t;
     double norms[SAMPLES] = {0};
-    double factors[SAMPLES] = {0}; /* room for floats or doubles */
+    double factors[SAMPLES] = {0}; /* has room for floats or doubles */
     int64_t first = task * SAMPLES;
     turn(b->call, b->in, first, b->size, &t);
     memcpy(norms, b->norm + first, (size_t)t.samples * sizeof *norms);

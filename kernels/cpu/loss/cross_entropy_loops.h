@@ -1,8 +1,8 @@
 /*
 ** cross_entropy_loops.h - log-sum-exp and its gradient: cross_entropy_<type>.c defines `real` and
-** includes this file. The maximum is subtracted first, so nothing overflows; an infinite maximum
-** gives NaN. The logarithm is a double, which is subtracted from a float as two floats, so its
-** difference from the maximum stays exact even if the maximum is large.
+** includes this file. The maximum is subtracted first, so that nothing overflows; an infinite
+** maximum gives NaN. The log-sum-exp is a double. It is split into two floats before it is
+** subtracted from a float, so that no digits are lost even if the maximum is large.
 */
 #include "kernels/cpu/loss/cross_entropy.h"
 

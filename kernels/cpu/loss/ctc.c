@@ -1,8 +1,8 @@
 /*
 ** ctc.c - connectionist temporal classification (Graves et al., ICML 2006). The states are the
 ** labels with a blank before, between and after them. alpha is the log-probability of all
-** alignments of the frames so far that end in a state, beta that of the remaining frames. Sums
-** are computed in double; threads share the samples.
+** alignments of the frames up to frame t that end in a state; beta is that of all alignments of the
+** frames from t on that begin in the state. Sums are computed in double. Threads share the samples.
 */
 #include "kernels/cpu/cpu.h"
 
@@ -14,7 +14,7 @@
 
 typedef struct Work {
   const tlk_Ctc *call;
-  bool wide; /* whether the data is double, not float */
+  bool wide; /* whether the data is double; otherwise it is float */
   const void *log_probs, *grad_loss, *loss_in, *alpha_in;
   void *loss, *alpha, *grad;
   atomic_bool failed;
@@ -41,8 +41,8 @@ static int64_t state_class(const tlk_Ctc *c, int64_t sample, int64_t state) {
   return (state % 2 == 0 ? c->blank : c->targets[sample * c->longest + state / 2]) - 1;
 }
 
-/* Returns whether a path may skip the blank before this state, because the label before it
-** differs. */
+/* Returns whether a path may skip the blank before this state: the label before that blank must
+** differ from this label. */
 static bool may_skip(const tlk_Ctc *c, int64_t sample, int64_t state) {
   return state % 2 == 1 && state >= 2 &&
          state_class(c, sample, state) != state_class(c, sample, state - 2);
@@ -84,8 +84,8 @@ static void forward_range(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) forward_sample(context, i);
 }
 
-/* Computes beta of frame t from that of frame t + 1, in place: states in ascending order read
-** only later states. */
+/* Computes beta of frame t from beta of frame t + 1, in place. States are processed in ascending
+** order, since each reads only itself and later states. */
 static void step_back(const Work *w, int64_t sample, int64_t t, int64_t states, double *beta) {
   const tlk_Ctc *c = w->call;
   bool last = t == c->input_lengths[sample] - 1;
@@ -97,7 +97,7 @@ static void step_back(const Work *w, int64_t sample, int64_t t, int64_t states, 
   }
 }
 
-/* Computes the gradient of one frame. through[class] is the log of the total probability of
+/* Computes the gradient of one frame. through[class] is the log of the total probability of all
 ** alignments that emit the class in frame t. */
 static void frame_gradient(const Work *w, int64_t sample, int64_t t, int64_t states,
                            const double *beta, double *through) {

@@ -1,6 +1,6 @@
 /*
-** blas.c - opens the BLAS library once. Invariant: the table of its functions is complete before
-** any thread sees the table.
+** blas.c - opens the BLAS library once. Invariant: the table of BLAS functions is complete before
+** any thread can see it.
 */
 #include "kernels/cpu/matmul/blas.h"
 
@@ -15,7 +15,8 @@
 #define CORE_VARIABLE "OPENBLAS_CORETYPE"
 
 static tlk_Blas table;
-static void *library; /* the library; NULL if none was found, or if it is linked */
+/* the opened library; NULL if none was found, or if BLAS is linked statically */
+static void *library;
 static bool found;
 static char config[256];
 static tli_Once once = TLI_ONCE_INIT;
@@ -31,18 +32,18 @@ static void open_library(void) {
 #endif
 }
 
-/* Stores a symbol as a function pointer, by a copy of its bytes: ISO C does not convert data
-** pointers to function pointers. */
+/* Stores the address of a symbol in a function pointer through void **, since ISO C does not
+** convert data pointers to function pointers. */
 static bool take(void *member, const char *name) {
   void *symbol = tli_library_symbol(library, name);
   *(void **)member = symbol;
   return symbol != NULL;
 }
 
-/* OpenBLAS treats a processor that is newer than itself as the oldest one it knows, Prescott, and
-** is then five times slower than it could be. Only an environment variable overrides that, and only
-** at the moment when the library is loaded, so this function sets the variable and opens the
-** library again. A variable that the user has set is respected. */
+/* OpenBLAS treats a processor that is newer than the library as the oldest one that it knows,
+** Prescott, and is then five times slower than it could be. Only an environment variable overrides
+** this choice, and only when the library is loaded. So this function sets the variable and opens
+** the library again, unless the user has set the variable. */
 static void open_again_if_misjudged(void) {
   char *(*get_corename)(void) = NULL;
   const char *isa = tlk_isa()->name;
@@ -72,7 +73,7 @@ static void open_blas(void) {
     snprintf(config, sizeof config, "%s", get_config());
   else
     snprintf(config, sizeof config, "a BLAS other than OpenBLAS");
-  /* limits BLAS to one thread, because its callers run on our own threads (gemm.c) */
+  /* limits BLAS to one thread, because our own threads call it (gemm.c) */
   void (*set_num_threads)(int) = NULL;
   if (take(&set_num_threads, "openblas_set_num_threads")) set_num_threads(1);
 }

@@ -1,8 +1,7 @@
 /*
-** blas.h - BLAS and LAPACK, found on first use. OpenBLAS starts threads and allocates buffers
-** as soon as it is loaded, a cost that a program that does not use it should not have. So it is
-** opened at run time, unless the build says -DTLK_LINK_BLAS, for hosts that link everything
-** statically.
+** blas.h - BLAS and LAPACK, which are found on first use. OpenBLAS starts threads and allocates
+** buffers as soon as it is loaded. A program that does not use it should not pay for that, so the
+** library is opened at run time. Hosts that link everything statically build with -DTLK_LINK_BLAS.
 */
 #ifndef TLK_BLAS_H
 #define TLK_BLAS_H
@@ -21,15 +20,16 @@ typedef struct tlk_Blas {
   void(*dgemv) TLK_GEMV_ARGS(double);
 } tlk_Blas;
 
-/* Returns the table, or NULL if no BLAS was found. The first call opens the library and limits
-** it to one thread, since its callers run on our threads, see gemm.c. */
+/* Returns the table, or NULL if no BLAS was found. The first call opens the library and limits it
+** to one thread, because our own threads call it (gemm.c). */
 const tlk_Blas *tlk_blas(void);
 
-/* Returns another function of the library by its symbol, such as "dgetrf_"; NULL if the library
+/* Returns the address of another function of the library, such as "dgetrf_"; NULL if the library
 ** lacks it. */
 void *tlk_blas_symbol(const char *name);
 
-/* Returns a text such as "OpenBLAS 0.3.21 ... Haswell ...", or the reason why there is no BLAS. */
+/* Returns a description of the library, such as "OpenBLAS 0.3.21 ... Haswell ...", or the reason
+** why there is no BLAS. */
 const char *tlk_blas_config(void);
 
 #endif

@@ -1,9 +1,9 @@
 /*
-** dot.c - the loops of dot.h. They are compiled for their own instructions function by function,
-** and chosen at run time.
+** dot.c - the loops of dot.h. Each function is compiled for the instructions that it uses; the
+** choice is made at run time.
 **
-** AMX's registers have 8 KB, and a process must ask the operating system once for permission to use
-** them. Linux refuses if a thread has an alternate signal stack too small for them
+** AMX's registers have 8 KB, and a process must once ask the operating system for permission to use
+** them. Linux refuses if a thread has an alternate signal stack that is too small for them
 ** (Documentation/arch/x86/xstate.rst).
 */
 #if defined(__linux__) && !defined(_GNU_SOURCE)
@@ -33,28 +33,28 @@
 
 /* ---- packing --------------------------------------------------------------------- */
 
-/* Returns the first n of 32 elements at p, if n is less than 32, and zeros for the others. */
+/* Returns 32 elements: the first n of those at p, and zeros for the others. */
 static ALWAYS AVX512 __m512i load_terms(const uint16_t *p, int64_t n) {
   if (n >= TERMS) return _mm512_loadu_si512(p);
   return _mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), p);
 }
 
-/* Returns the first n of 16 elements at p, if n is less than 16, and zeros for the others, each in
-** 32 bits. */
+/* Returns 16 elements, widened to 32 bits: the first n of those at p, and zeros for the others. */
 static ALWAYS AVX512 __m512i load_lines(const uint16_t *p, int64_t n) {
   __mmask16 mask = (__mmask16)(n >= LINES ? 0xffffu : (1u << n) - 1);
   return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, p));
 }
 
-/* Reads a block from lines that are `step` elements apart; the terms of a line are contiguous. */
+/* Reads a block from a source whose rows are lines. Lines are `step` elements apart, and the terms
+** of a line are contiguous. */
 static ALWAYS AVX512 void read_lines(const uint16_t *from, int64_t step, int64_t lines,
                                      int64_t terms, __m512i z[LINES]) {
   for (int i = 0; i < LINES; i++)
     z[i] = i < lines ? load_terms(from + i * step, terms) : _mm512_setzero_si512();
 }
 
-/* Reads a block from terms that are `step` elements apart; the lines' elements of a term are
-** contiguous. */
+/* Reads a block from a source whose rows are terms. Terms are `step` elements apart, and the lines
+** of a term are contiguous. */
 static ALWAYS AVX512 void read_terms(const uint16_t *from, int64_t step, int64_t lines,
                                      int64_t terms, __m512i z[LINES]) {
   for (int i = 0; i < LINES; i++) {
@@ -65,7 +65,8 @@ static ALWAYS AVX512 void read_terms(const uint16_t *from, int64_t step, int64_t
   }
 }
 
-/* Transposes 16 x 16 elements of 32 bits: in pairs, in fours, then 128 bits at a time. */
+/* Transposes 16 x 16 elements of 32 bits: first exchanges single elements, then pairs, then 128
+** bits. */
 static ALWAYS AVX512 void transpose(__m512i z[LINES]) {
   __m512i t[LINES];
   for (int i = 0; i < LINES; i += 2) {
@@ -90,9 +91,8 @@ static ALWAYS AVX512 void transpose(__m512i z[LINES]) {
   memcpy(z, t, sizeof t);
 }
 
-/* Packs one block. With `by_term` the source's rows are terms, not lines; with `turn` pairs of
-** terms go below one another, as in the right side. All three flags are constants at each inlined
-** call. */
+/* Packs one block. `by_term` means that the rows of the source are terms, not lines. `turn` means
+** that the block is stored transposed. Both flags are constants at each inlined call. */
 static ALWAYS AVX512 void pack_block(bool by_term, bool turn, const uint16_t *from, int64_t step,
                                      int64_t lines, int64_t terms, uint16_t *to) {
   __m512i z[LINES];
@@ -104,7 +104,7 @@ static ALWAYS AVX512 void pack_block(bool by_term, bool turn, const uint16_t *fr
   for (int i = 0; i < LINES; i++) _mm512_storeu_si512(to + i * TERMS, z[i]);
 }
 
-/* Packs all blocks, and reads the source along its rows. */
+/* Packs all blocks in the order in which the rows of the source are read from end to end. */
 static ALWAYS AVX512 void pack(bool by_term, bool turn, int64_t lines, int64_t k,
                                const uint16_t *from, int64_t step, uint16_t *to) {
   int64_t blocks = tlk_ceil_div(k, TERMS);
@@ -137,7 +137,7 @@ static AVX512 void pack_right(bool trans, int64_t k, int64_t n, const void *b, i
 
 /* ---- AVX512_BF16 ----------------------------------------------------------------- */
 
-/* Rows and blocks of columns whose sums stay in registers. */
+/* Number of rows, and number of blocks of columns, whose sums stay in registers. */
 enum { ROWS = 8, COLUMNS = 2 };
 
 /* Computes a tile of TLK_DOT_LINES rows. `columns` is a constant at each inlined call. */
@@ -194,8 +194,7 @@ static const tlk_DotLoops bf16_loops = {"x86-64-v4+bf16", pack_left, pack_right,
 
 #define AMX __attribute__((target("amx-tile,amx-bf16")))
 
-/* The configuration of all eight tiles: 16 rows of 64 bytes. (Intel's manual, volume 1, section
-** 18.1.) */
+/* Configures all eight tiles as 16 rows of 64 bytes (Intel's manual, volume 1, section 18.1). */
 static const struct {
   uint8_t palette, start, reserved[14];
   uint16_t row_bytes[16];
@@ -204,9 +203,9 @@ static const struct {
            .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
            .rows = {16, 16, 16, 16, 16, 16, 16, 16}};
 
-/* Computes up to 2 x 2 blocks of c in tiles 0 to 3; blocks of the left side are in tiles 4 and 5,
-** those of the right side in 6 and 7. `down` and `across` say whether there are two blocks in that
-** direction; both are constants at each inlined call. */
+/* Computes up to 2 x 2 blocks of c in tiles 0 to 3. Tiles 4 and 5 hold blocks of the left side, and
+** tiles 6 and 7 blocks of the right side. `down` and `across` tell whether there are two blocks in
+** that direction; both are constants at each inlined call. */
 static ALWAYS AMX void amx_tile(bool down, bool across, int64_t blocks, const uint16_t *left,
                                 const uint16_t *right, bool add, float *c, int64_t ldc) {
   int64_t step = ldc * (int64_t)sizeof *c, line = blocks * BLOCK;
@@ -257,14 +256,14 @@ static AMX void amx_multiply(int64_t m, int64_t n, int64_t k, const void *left, 
       else
         amx_tile(false, false, blocks, a, b, add, to, ldc);
     }
-  _tile_release(); /* released tiles need not be saved when the system switches threads */
+  _tile_release(); /* the system need not save released tiles when it switches threads */
 }
 
 static const tlk_DotLoops amx_loops = {"x86-64-v4+amx", pack_left, pack_right, amx_multiply};
 
-/* Bits of leaf 7 (Intel's manual, volume 2, CPUID). */
+/* Bits of CPUID leaf 7 (Intel's manual, volume 2, CPUID). */
 enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
-/* arch_prctl's request for permission, and the number of the tiles in a thread's state */
+/* arch_prctl's request for permission, and the feature number of tile data */
 enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
 
 static const tlk_DotLoops *amx_if_possible(void) {
@@ -285,15 +284,16 @@ static bool has_bf16(void) {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 5 & 1);
 }
 
-/* Intel's processors issue vdpbf16ps every second cycle (uops.info), so that converting to float32
-** is faster there; AMD's issue it as often as a multiplication of float32. */
+/* Returns whether vdpbf16ps is faster than converting to float32. Intel's processors issue it only
+** every second cycle (uops.info), so there it is not; AMD's issue it as often as a float32
+** multiplication. */
 static bool bf16_is_fast(void) {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx;
 }
 
-/* Chooses the loops: TLUA_ISA=x86-64-v4 allows none of them, x86-64-v4+bf16 and x86-64-v4+amx name
-** one set. */
+/* Chooses the loops. The environment variable TLUA_ISA can name one set, as x86-64-v4+bf16 or
+** x86-64-v4+amx, or none, as x86-64-v4. */
 static const tlk_DotLoops *choose(void) {
   const char *wish = getenv("TLUA_ISA"), *extra = wish ? strchr(wish, '+') : NULL;
   if (strstr(tlk_isa()->name, "x86-64-") == NULL || !__builtin_cpu_supports("avx512bw") ||

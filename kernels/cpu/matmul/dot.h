@@ -15,24 +15,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Number of rows (or columns) in a block, and number of terms. */
+/* Number of lines (rows or columns) in a block, and number of terms. */
 enum { TLK_DOT_LINES = 16, TLK_DOT_TERMS = 32 };
 
 typedef struct tlk_DotLoops {
-  const char *isa; /* name of the instruction set in TLUA_ISA */
-  /* Packs the left side from a (m, k), whose rows are lda elements apart, or from its transpose. */
+  const char *isa; /* name of the instruction set, as TLUA_ISA spells it */
+  /* Packs the left side: a (m, k), whose rows are lda elements apart, or the transpose of such a
+  ** matrix if `trans`. */
   void (*pack_left)(bool trans, int64_t m, int64_t k, const void *a, int64_t lda, void *to);
-  /* Packs the right side from b (k, n), whose rows are ldb elements apart, or from its
-  ** transpose. */
+  /* Packs the right side: b (k, n), whose rows are ldb elements apart, or the transpose of such a
+  ** matrix if `trans`. */
   void (*pack_right)(bool trans, int64_t k, int64_t n, const void *b, int64_t ldb, void *to);
-  /* c = left * right, or c += left * right if `add`, for whole blocks: m and n are multiples of
-  ** TLK_DOT_LINES, k of TLK_DOT_TERMS. An element's terms are summed in the same order for any m
-  ** and n. */
+  /* Computes c = left * right, or c += left * right if `add`, for whole blocks: m and n are
+  ** multiples of TLK_DOT_LINES, and k is a multiple of TLK_DOT_TERMS. The order in which an
+  ** element's terms are summed does not depend on m and n. */
   void (*multiply)(int64_t m, int64_t n, int64_t k, const void *left, const void *right, bool add,
                    float *c, int64_t ldc);
 } tlk_DotLoops;
 
-/* Returns the best loops that this processor and TLUA_ISA allow; NULL if there are none. */
+/* Returns the best loops that this processor has instructions for and TLUA_ISA allows; NULL if
+** there are none. */
 const tlk_DotLoops *tlk_dot_loops(void);
 
 #endif

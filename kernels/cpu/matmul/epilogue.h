@@ -1,6 +1,6 @@
 /*
-** epilogue.h - operations after a matrix product, while its elements are in the cache: adding a
-** bias to each column, and an activation.
+** epilogue.h - elementwise operations on the result of a matrix product, while it is in the cache:
+** adding a bias to each column, and an activation.
 */
 #ifndef TLK_EPILOGUE_H
 #define TLK_EPILOGUE_H
@@ -8,13 +8,13 @@
 #include "kernels/cpu/cpu.h"
 
 typedef struct tlk_Epilogue {
-  const void *bias; /* the bias, from column 0 on; NULL if there is none */
+  const void *bias; /* the bias for column 0 and following; NULL if there is none */
   tlk_Activation activation;
-  void *inner; /* receives the activation's argument, with c's row stride; may be NULL */
+  /* receives the argument of the activation; rows are as far apart as in c; may be NULL */
+  void *inner;
 } tlk_Epilogue;
 
-/* Returns the epilogue of the part that begins at a row and a column; elements have `size`
-** bytes. */
+/* Returns the epilogue of the part of c that begins at (row, col). Elements have `size` bytes. */
 static inline tlk_Epilogue tlk_epilogue_at(const tlk_Epilogue *e, int64_t row, int64_t col,
                                            int64_t ldc, int64_t size) {
   tlk_Epilogue part = *e;

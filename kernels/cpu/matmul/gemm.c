@@ -2,10 +2,10 @@
 ** gemm.c - matrix products. float32 and float64 use tiled.c, or BLAS if one side is a vector
 ** and a BLAS was found. Half types use half_gemm.c. Integers, which wrap around, have a plain loop.
 **
-** Threads share the products of a batch, and the rows or columns of each product. No thread
-** divides k, so each element is summed as a single thread would sum it. BLAS is limited to one
-** thread, because its own threads spin while they wait. BLAS may sum pieces of different sizes
-** differently, so it always gets pieces of the same size.
+** Threads share the products of a batch, and the rows or columns of each product. The dimension k
+** is never divided among threads, so each element is summed as a single thread would sum it. BLAS
+** is limited to one thread, because BLAS threads spin while they wait. BLAS may sum in an order
+** that depends on the sizes, so it always gets pieces of the same size.
 */
 #include <limits.h>
 #include <stdatomic.h>
@@ -20,11 +20,11 @@
 #include "kernels/cpu/matmul/half_gemm.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* The smallest number of multiplications for a thread in a product with a vector. Memory bandwidth
-** limits such a product, so a smaller share does not pay for another thread. */
+/* The smallest number of multiplications for each thread in a matrix-vector product. Memory
+** bandwidth limits such products, so a thread with a smaller share would not pay. */
 #define SMALL_VECTOR (256 * 1024)
-/* The number of rows or columns that BLAS multiplies with a vector in one call, and the largest
-** size that BLAS accepts, since its sizes are ints. */
+/* PIECE is the number of rows or columns that one call of BLAS multiplies with a vector. BLAS_MAX
+** is the largest size that we pass to BLAS, whose sizes are ints. */
 #define PIECE 256
 #define BLAS_MAX (1 << 30)
 
@@ -59,7 +59,7 @@
 typedef bool (*One)(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a, const void *b,
                     void *c);
 
-/* Returns the function for products of the given dtype and of g's sizes. */
+/* Returns the function that computes products of this dtype and of the sizes in g. */
 static One one_of(const tlk_Gemm *g, tl_DType dtype) {
   bool vector = g->m == 1 || g->n == 1;
   if (dtype == TL_F32) return vector && tlk_blas() ? vector_s : tlk_tiled_gemm;
@@ -73,15 +73,15 @@ typedef struct Batch {
   const tlk_Gemm *g;
   const tlk_Epilogue *after;
   One one;
-  bool rows;     /* true divides rows among threads, false columns */
+  bool rows;     /* true divides rows among threads, false divides columns */
   int64_t step;  /* number of rows or columns in one step */
   int64_t steps; /* number of steps in a product */
-  /* whether each step is a separate call, because BLAS sums different sizes differently */
+  /* whether each step is a separate call, because BLAS may sum in an order that depends on sizes */
   bool pieces;
   atomic_bool stopped;
 } Batch;
 
-/* Computes rows, or columns, from begin to end of product i. */
+/* Computes rows (or columns) [begin, end) of product i. */
 static bool run_part(const Batch *batch, int64_t i, int64_t begin, int64_t end) {
   tlk_Gemm part = *batch->g;
   int64_t size = tli_dtype_bytes[part.dtype];
@@ -103,7 +103,7 @@ static bool run_part(const Batch *batch, int64_t i, int64_t begin, int64_t end) 
   return batch->one(&part, &after, a, b, c);
 }
 
-/* Runs steps from begin to end, counted through all products. */
+/* Runs steps [begin, end); steps are numbered through all products. */
 static void run_steps(void *context, int64_t begin, int64_t end) {
   Batch *batch = context;
   int64_t lines = batch->rows ? batch->g->m : batch->g->n;
@@ -143,7 +143,7 @@ static bool run_all(const tlk_Gemm *g, const tlk_Epilogue *after) {
 
 /* ---- entries of the kernel table ---- */
 
-/* Computes c = beta * c for k == 0, matrix by matrix. */
+/* Computes c = beta * c for each matrix c; this is the whole product if k is 0. */
 static bool scale(const tlk_Gemm *g) {
   int64_t size = tli_dtype_bytes[g->dtype];
   tl_DType compute = tli_dtype_compute(g->dtype);

@@ -1,8 +1,8 @@
 /*
 ** half_gemm.c - products of the half types, one tile of c after another. The factors of a tile are
-** packed for the loops of dot.h if the processor supports these, and otherwise converted to
-** float32; sums are float32 in both cases. Threads share the tiles; the order in which the terms of
-** a sum are added does not depend on the number of threads.
+** packed for the loops of dot.h if the processor supports these loops; otherwise the factors are
+** converted to float32. Sums are float32 in both cases. Threads share the tiles. The order in which
+** the terms of a sum are added does not depend on the number of threads.
 */
 #include "kernels/cpu/matmul/half_gemm.h"
 
@@ -16,9 +16,10 @@
 #include "kernels/cpu/matmul/dot.h"
 #include "kernels/cpu/matmul/tile.h"
 
-/* Rows and columns of a tile of c, and terms of a piece of its sums. Each packed element is used as
-** often as the tile has columns or rows, so tiles are large. One tile fills most of the
-** second-level cache; with many threads it may be as small as DOT_LEAST. */
+/* The number of rows and of columns of a tile of c, and the number of terms that are summed at a
+** time. Each packed element of a factor is used once for each column or row of the tile, so tiles
+** are large. One tile fills most of the second-level cache. With many threads the sides of a tile
+** for the loops of dot.h may be as short as DOT_LEAST. */
 enum { TILE_M = 256, TILE_N = 1024, TILE_K = 512 };
 enum { DOT_M = 512, DOT_N = 512, DOT_K = 512, DOT_LEAST = 64 };
 
@@ -26,10 +27,10 @@ typedef struct Half {
   const tlk_Gemm *g;
   const tlk_Epilogue *after;
   tl_DType out;             /* the dtype of c and of the epilogue's arrays */
-  int64_t size;             /* bytes of an element of the dtype */
+  int64_t size;             /* size of an element of `out` in bytes */
   const tlk_DotLoops *dots; /* loops for bfloat16 pairs; NULL if factors are converted to float32 */
-  int64_t m, n, k;          /* rows and columns of a tile, and terms of a piece of its sums */
-  int64_t down, across;     /* number of tiles of a product in each direction */
+  int64_t m, n, k; /* rows and columns of a tile, and number of terms that are summed at a time */
+  int64_t down, across; /* number of tiles of a product along its rows and its columns */
   atomic_bool failed;
 } Half;
 
@@ -40,12 +41,13 @@ typedef struct Tiles {
   float *inner;
 } Tiles;
 
-/* A tile of c: its position, its size, and the distance of its rows in Tiles, in elements. */
+/* A tile of c: its position (i, j), its size (m, n), and ldc, the distance in elements between its
+** rows in Tiles. */
 typedef struct Place {
   int64_t i, j, m, n, ldc;
 } Place;
 
-/* Rounds n up to whole blocks of rows or columns. */
+/* Rounds n up to whole blocks of lines (rows or columns). */
 static int64_t whole_lines(int64_t n) { return tlk_ceil_div(n, TLK_DOT_LINES) * TLK_DOT_LINES; }
 static int64_t whole_terms(int64_t n) { return tlk_ceil_div(n, TLK_DOT_TERMS) * TLK_DOT_TERMS; }
 
@@ -73,7 +75,7 @@ static bool tiles_new(const Half *h, Tiles *t) {
   return false;
 }
 
-/* Converts rows of a matrix whose elements are contiguous in each row. */
+/* Converts rows; the elements of a row are contiguous. */
 static void convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const void *src,
                     int64_t lds, int64_t rows, int64_t cols) {
   tlk_Convert run = tlk_isa()->convert[from][to];
@@ -83,7 +85,7 @@ static void convert(tl_DType to, void *dst, int64_t ldd, tl_DType from, const vo
         (const char *)src + r * lds * tli_dtype_bytes[from]);
 }
 
-/* Writes or adds the product of k terms to t->c; the factors begin at a and b. */
+/* Stores the product of k terms in t->c, or adds it if `add`; the factors begin at a and b. */
 static bool multiply_packed(const Half *h, const Tiles *t, const Place *at, int64_t k,
                             const char *a, const char *b, bool add) {
   const tlk_Gemm *g = h->g;
@@ -114,7 +116,7 @@ static bool multiply_converted(const Half *h, const Tiles *t, const Place *at, i
   return tlk_tiled_gemm(&tile, NULL, t->a, t->b, t->c) || tli_fail(TL_EINTERRUPT, "interrupted!");
 }
 
-/* Computes t->c = alpha t->c + beta c. */
+/* Computes t->c = alpha * t->c + beta * c. */
 static void combine(const Half *h, const Tiles *t, const Place *at, const char *c) {
   const tlk_Gemm *g = h->g;
   float alpha = (float)tli_to_double(g->alpha), beta = (float)tli_to_double(g->beta);
@@ -161,7 +163,7 @@ static bool run_tile(const Half *h, const Tiles *t, const Place *at, const char 
   return true;
 }
 
-/* Computes tiles begin to end, counted through all products. */
+/* Computes tiles [begin, end), which are numbered through all products. */
 static void run_tiles(void *context, int64_t begin, int64_t end) {
   Half *h = context;
   const tlk_Gemm *g = h->g;
@@ -183,7 +185,7 @@ static void run_tiles(void *context, int64_t begin, int64_t end) {
   tiles_free(h, &t);
 }
 
-/* Chooses the largest tiles that still give one to each thread. */
+/* Chooses the largest tiles for the loops of dot.h that still give each thread a tile. */
 static void cut_for_dots(Half *h) {
   const tlk_Gemm *g = h->g;
   int64_t threads = tl_get_num_threads();

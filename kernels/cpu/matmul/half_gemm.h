@@ -6,8 +6,9 @@
 
 #include "kernels/cpu/matmul/epilogue.h"
 
-/* Computes c = alpha a b + beta c for a batch, then the epilogue unless `after` is NULL. No size
-** is 0. `out`, g's dtype or float32, is the dtype of c and of the arrays of `after`. */
+/* Computes c = alpha a b + beta c for each product of a batch, and applies the epilogue `after`
+** unless it is NULL. All sizes are at least 1. `out` is the dtype of c and of the arrays of
+** `after`: either the dtype of g or float32. */
 bool tlk_half_gemm(const tlk_Gemm *g, tl_DType out, const tlk_Epilogue *after) TL_MUSTCHECK;
 
 #endif

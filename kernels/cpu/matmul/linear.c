@@ -1,6 +1,6 @@
 /*
-** linear.c - matrix products followed by bias and activation, and their gradients. Sums over
-** rows are divided into segments that depend on the sizes alone, so they do not depend on the
+** linear.c - matrix products followed by bias and activation, and their gradients. Sums over rows
+** are divided into segments whose size depends on the sizes alone, so results do not depend on the
 ** number of threads.
 */
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/matmul/epilogue.h"
 
-/* Computes the sums of op(a)'s rows. */
+/* Computes the sum of each row of op(a). */
 static bool sum_rows(const struct tlk_linear *call) {
   const tlk_Gemm *g = &call->gemm;
   return tlk_reduce(&(struct tlk_reduce){.cx = call->cx,
@@ -34,14 +34,14 @@ bool tlk_linear(const struct tlk_linear *call) {
 /* ---- the gradient of an activation ---- */
 
 #define SEGMENTS 64 /* largest number of segments */
-#define PIECE 8192  /* number of elements that are processed together while they are in the cache */
+#define PIECE 8192  /* number of elements that are processed at a time and stay in the cache */
 
 typedef struct Back {
   const struct tlk_activation_backward *call;
   const tlk_Isa *isa;
   const tlk_Reducer *sum;
   tl_DType compute;
-  int64_t size;    /* bytes of an element */
+  int64_t size;    /* size of an element in bytes */
   int64_t segment; /* number of rows in a segment */
   char *sums;      /* accumulators of each segment (owned); NULL if no sums are wanted */
   atomic_bool failed;
@@ -65,7 +65,7 @@ static bool activate_back(const Back *b, int64_t first, int64_t n) {
   return tlk_pointwise(&step);
 }
 
-/* Adds rows whose gradients are in the cache. */
+/* Adds to the sums the gradients of some rows, which are still in the cache. */
 static void add_rows(const Back *b, int64_t first, int64_t rows, char *sums, char *buffer) {
   int64_t n = b->call->n;
   const char *grad = (const char *)b->call->grad_in.data + first * n * b->size;

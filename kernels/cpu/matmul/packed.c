@@ -1,7 +1,7 @@
 /*
-** packed.c - a matrix that stays packed in panels, and products with it. The outer loop visits
-** panels and the inner one the rows of a, so a piece of a panel stays in the first-level cache
-** while all rows are multiplied.
+** packed.c - packs a matrix in panels and multiplies with it. The outer loop visits panels, and the
+** inner loop visits the rows of a, so a piece of a panel stays in the first-level cache while all
+** rows are multiplied with it.
 */
 #include "kernels/cpu/matmul/packed.h"
 
@@ -44,7 +44,7 @@ void tlk_packed_free(tlk_Packed *p) {
   p->data = NULL;
 }
 
-/* Stores sums in c, or adds them to c, for the columns of a panel. */
+/* Stores sums in c, or adds them to c if `add`, for the columns of one panel. */
 static void put_rows(const tlk_Packed *p, int64_t rows, int64_t cols, bool add, const char *sums,
                      char *c, int64_t c_step) {
   for (int64_t r = 0; r < rows; r++, sums += p->width * p->size, c += c_step * p->size) {
@@ -59,7 +59,7 @@ static void put_rows(const tlk_Packed *p, int64_t rows, int64_t cols, bool add, 
   }
 }
 
-/* Multiplies all rows with n terms of a panel. */
+/* Multiplies n terms of all rows of a with n terms of a panel. */
 static void sum_terms(const tlk_Packed *p, int64_t rows, int64_t n, const char *a, int64_t a_step,
                       const char *panel, int64_t cols, bool add, char *c, int64_t c_step) {
   const tlk_TileLoops *f = p->loops;

@@ -1,10 +1,10 @@
 /*
-** plain_loops.h - products of integers in plain loops; gemm.c includes this template for each
-** width: `whole` is the type, and PLAIN the name of the function.
+** plain_loops.h - products of integers in plain loops. gemm.c includes this template for each width
+** after it has defined `whole`, the type, and PLAIN, the name of the function.
 */
 
 /* Computes one row of c at a time, so that the inner loop is contiguous if b is not transposed.
-** Wrapping is the same for either sign, so integers are computed unsigned. */
+** Signed and unsigned integers wrap to the same bits, so all are computed as unsigned. */
 static bool PLAIN(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_, const void *b_,
                   void *c_) {
   (void)after;

@@ -9,13 +9,13 @@
 
 #include "core/device/backend.h"
 
-/* The largest number of rows of any instruction set's tile. */
+/* The largest number of rows in a tile of any instruction set. */
 #define TLK_TILE_ROWS 8
-/* Number of terms of a sum between two additions to the result. That many terms of a panel stay in
-** the first-level cache, and long sums keep their accuracy. */
+/* Number of terms that are summed before they are added to the result. So many terms of a panel
+** stay in the first-level cache, and long sums keep their accuracy. */
 #define TLK_TILE_DEPTH 128
 
-/* The smallest number of multiplications in a product that is worth a thread. */
+/* The smallest number of multiplications of a product for which another thread pays. */
 #define TLK_PRODUCT_GRAIN (64 * 64 * 64)
 
 /* Loops of the register tile: one set for float, one for double. */
@@ -23,18 +23,17 @@ typedef struct tlk_TileLoops {
   int lanes;   /* number of elements in a vector, a power of two */
   int rows;    /* number of rows in a tile */
   int vectors; /* largest number of vectors of columns in a tile */
-  /* Computes out[r][c], whose rows are out_step elements apart, as the sum over t < n of
-  ** in[r][offsets[t]] * panel[t * pitch + c], for `vectors` vectors of columns; adds it to out
-  ** if `add`. All pointers of a tile are read, but only `rows` rows are written. */
+  /* For `vectors` vectors of columns, computes out[r][c] as the sum over t < n of in[r][offsets[t]]
+  ** * panel[t * pitch + c], or adds that sum to out if `add`. Rows of out are out_step elements
+  ** apart. The loop reads all rows of a tile through `in`, but writes only `rows` rows. */
   void (*tile)(int rows, int vectors, int64_t n, const int64_t *offsets, const void *const *in,
                const void *panel, int64_t pitch, bool add, void *out, int64_t out_step);
-  /* Adds bias[c] to out[r][c] unless bias is NULL; then, if `relu`, sets negative elements to
-  ** 0. */
+  /* Adds bias[c] to out[r][c] unless bias is NULL; then sets negative elements to 0 if `relu`. */
   void (*finish)(int64_t rows, int64_t cols, const void *bias, bool relu, void *out,
                  int64_t out_step);
 } tlk_TileLoops;
 
-/* Returns the panel width, in whole vectors, that divides n columns best. */
+/* Returns the panel width, a multiple of the vector's lanes, that divides n columns most evenly. */
 static inline int64_t tlk_tile_width(const tlk_TileLoops *f, int64_t n) {
   int64_t most = (int64_t)f->lanes * f->vectors;
   int64_t panels = n <= most ? 1 : (n + most - 1) / most;
@@ -44,9 +43,9 @@ static inline int64_t tlk_tile_width(const tlk_TileLoops *f, int64_t n) {
 
 struct tlk_Epilogue; /* epilogue.h */
 
-/* Computes c = alpha a b + beta c, in float or double, for one product of a batch, then applies the
-** epilogue unless it is NULL. Returns false if the user interrupted the product; c is then
-** incomplete. */
+/* Computes c = alpha a b + beta c, in float or double, for one product of a batch, and applies the
+** epilogue `after` unless it is NULL. Returns false if the user interrupted the product; c is
+** incomplete then. */
 bool tlk_tiled_gemm(const tlk_Gemm *g, const struct tlk_Epilogue *after, const void *a,
                     const void *b, void *c);
 

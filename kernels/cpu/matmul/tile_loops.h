@@ -4,7 +4,8 @@
 ** registers.
 */
 #if defined(__aarch64__) && !defined(__clang__)
-/* without this pragma gcc hoists loads until it runs out of registers and spills sums to memory */
+/* without this pragma gcc hoists so many loads that it runs out of registers and spills sums to
+** memory */
 #pragma GCC optimize("no-schedule-insns")
 #endif
 
@@ -17,14 +18,14 @@
 #define LANES ((int)(TLK_VECTOR_BYTES / sizeof(real)))
 
 typedef real Vec __attribute__((vector_size(TLK_VECTOR_BYTES)));
-/* A vector that may be at an unaligned address. */
+/* A vector without alignment, for loads and stores at any address. */
 typedef real LooseVec
     __attribute__((vector_size(TLK_VECTOR_BYTES), aligned(sizeof(real)), may_alias));
 
 static inline Vec load(const real *p) { return *(const LooseVec *)p; }
 static inline void store(real *p, Vec v) { *(LooseVec *)p = v; }
 
-/* Computes `height` rows and writes `rows` of them. `height` and `vectors` are constants at
+/* Computes `height` rows, but stores only the first `rows`. `height` and `vectors` are constants at
 ** each inlined call. */
 static inline __attribute__((always_inline)) void
 tile_of(int vectors, int height, int rows, int64_t n, const int64_t *offsets, const void *const *in,
@@ -58,7 +59,7 @@ tile_of(int vectors, int height, int rows, int64_t n, const int64_t *offsets, co
   }
 }
 
-/* Chooses a lower tile for the last rows of a matrix or a small batch. */
+/* Chooses a tile with fewer rows for a small batch or the last rows of a matrix. */
 static inline __attribute__((always_inline)) void
 tile_height(int vectors, int rows, int64_t n, const int64_t *offsets, const void *const *in,
             const real *panel, int64_t pitch, bool add, real *out, int64_t out_step) {
@@ -82,7 +83,8 @@ static void tile(int rows, int vectors, int64_t n, const int64_t *offsets, const
   }
 }
 
-/* Applies the epilogue. `relu`, and whether bias is NULL, are constants at each inlined call. */
+/* Applies the epilogue. `relu` is a constant at each inlined call, and so is whether bias is
+** NULL. */
 static inline __attribute__((always_inline)) void
 finish_rows(int64_t rows, int64_t cols, const real *bias, bool relu, real *out, int64_t out_step) {
   for (int64_t r = 0; r < rows; r++, out += out_step) {

@@ -1,9 +1,9 @@
 /*
 ** tiled.c - matrix products, c = a b, in the tiles of tile.h. A panel is a few columns of b, packed
-** so that its rows are contiguous. One panel fits the first-level cache beside a few rows of a. If
-** many rows of a use the panels, all panels of a block are packed once and kept; if a row uses many
-** panels, the rows of the block are packed as well. Each element of c is summed in the same order,
-** whatever the sizes of a and b.
+** so that the rows of the panel are contiguous. One panel fits into the first-level cache beside a
+** few rows of a. If many rows of a use the panels, all panels of a block are packed once and kept;
+** if a row uses many panels, the rows of the block are packed as well. The order in which an
+** element of c is summed does not depend on the number of rows and columns.
 */
 #include "kernels/cpu/matmul/tile.h"
 
@@ -18,22 +18,23 @@
 
 /* The packed panels of a block are kept if a has more rows than this. */
 #define MANY_ROWS 384
-/* The size of a block whose panels are kept: rows of a, terms, and bytes of each row of b. Its
-** packed panels stay in the second-level cache. The tiles of c do not, so the number of terms is
-** large, and each tile is visited only a few times. */
+/* The size of a block whose packed panels are kept: rows of a, terms, and bytes of each row of b.
+** The packed panels stay in the second-level cache. The tiles of c do not, so the number of terms
+** is large, and each tile of c is visited only a few times. */
 #define ROWS 192
 #define TERMS (3 * TLK_TILE_DEPTH)
 #define COLUMN_BYTES 4096
 /* The largest number of bytes in a row of a panel. */
 #define PANEL_BYTES 256
-/* Rows of b that are this many bytes apart, or a multiple of that, evict one another from the
-** cache. */
+/* Rows of b evict one another from the cache if their distance in bytes is a multiple of this
+** number. */
 #define CLOSE_BYTES 512
-/* Packing b pays if a has more than FEW rows. */
+/* Packing b is always faster if a has more than FEW rows. */
 #define FEW 64
-/* Packing b pays from this many rows on if rows of b evict one another. */
+/* Packing b is faster if a has more than VERY_FEW rows and rows of b evict one another. */
 #define VERY_FEW 12
-/* Packing a pays if there are more panels than this; if a is transposed, more than one. */
+/* Packing a is faster if there are more than PANELS panels, or more than PANELS_TRANSPOSED if a is
+** transposed. */
 #define PANELS 4
 #define PANELS_TRANSPOSED 1
 
@@ -41,20 +42,20 @@ typedef struct Product {
   const tlk_Gemm *g;
   const tlk_Epilogue *after;
   const tlk_TileLoops *loops;
-  int64_t size;  /* bytes of an element */
+  int64_t size;  /* size of an element in bytes */
   int64_t width; /* number of columns in a panel */
   int64_t depth; /* number of terms in a panel */
   int64_t offsets[TLK_TILE_DEPTH];
-  int64_t piece; /* bytes from one group of `depth` terms to the next */
+  int64_t piece; /* bytes from one group of TLK_TILE_DEPTH terms of a row to the next */
   double alpha, beta;
   const char *a, *b;
   char *c;
   char *rows; /* packed rows of a block (owned); NULL if rows are read in place */
-  /* packed panels of a block (owned); NULL if each panel is packed again for each use */
+  /* packed panels of a block (owned); NULL if each panel is packed anew for each use */
   char *panels;
 } Product;
 
-/* Rows of a in one block: rows are row_step apart, terms are at p->offsets. */
+/* Rows of a in one block. Rows are row_step elements apart, and a row's terms are at p->offsets. */
 typedef struct Rows {
   const char *at;
   int64_t n, row_step;
@@ -80,7 +81,7 @@ static bool in_place(const tlk_Gemm *g, int64_t size) {
   return row <= CLOSE_BYTES || g->m <= VERY_FEW || (g->m <= FEW && row % CLOSE_BYTES != 0);
 }
 
-/* Packs terms [at, at + n) of columns [col, col + cols) of b into panels. Rows of b are read
+/* Packs terms [at, at + n) of columns [col, col + cols) of b into panels. Each row of b is read
 ** from end to end. */
 static void pack_panels(const Product *p, int64_t at, int64_t n, int64_t col, int64_t cols,
                         char *panels) {
@@ -121,8 +122,7 @@ static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, i
   return (Rows){p->rows, rows, p->depth};
 }
 
-/* Stores or adds sums that the loop cannot write to c directly, because of alpha, beta or the
-** width. */
+/* Combines sums with c: alpha, beta or the width did not allow the loop to write to c directly. */
 static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first, const char *sums,
                        char *c) {
   double alpha = p->alpha, beta = first ? p->beta : 1;
@@ -133,7 +133,8 @@ static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first,
       (p->size == 4 ? combine_f32 : combine_f64)(cols, alpha, beta, sums, c);
 }
 
-/* Computes a tile of c: rows, whose pointers advance, times `terms` terms of a panel. */
+/* Computes a tile of c: `terms` terms of some rows of a times those of a panel. Advances the
+** pointers `in` along the rows. */
 static void sum_tile(const Product *p, int rows, const void **in, int64_t terms, const char *panel,
                      int64_t pitch, int64_t cols, bool first, char *c) {
   const tlk_TileLoops *f = p->loops;
@@ -158,7 +159,7 @@ static void sum_tile(const Product *p, int rows, const void **in, int64_t terms,
   }
 }
 
-/* Multiplies all rows of a block with `terms` terms of a panel's columns. */
+/* Multiplies `terms` terms of all rows of a block with those of one panel. */
 static void sum_panel(const Product *p, const Rows *a, int64_t terms, const char *panel,
                       int64_t pitch, int64_t cols, bool first, char *c) {
   int height = p->loops->rows;
@@ -211,7 +212,7 @@ bool tlk_tiled_gemm(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a,
                     void *c) {
   bool wide = g->dtype == TL_F64;
   const tlk_TileLoops *f = tlk_isa()->tile[wide];
-  Product p; /* not initialised, because most of its offsets are not used */
+  Product p; /* not initialised, because most of the array `offsets` is not used */
   p.g = g, p.after = after, p.loops = f, p.size = wide ? 8 : 4, p.a = a, p.b = b, p.c = c;
   p.alpha = tli_to_double(g->alpha), p.beta = tli_to_double(g->beta);
   int64_t most = (int64_t)f->lanes * f->vectors, block = COLUMN_BYTES / p.size;

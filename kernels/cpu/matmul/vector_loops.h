@@ -1,9 +1,11 @@
 /*
-** vector_loops.h - products with a vector by BLAS; gemm.c includes this template for each type:
-** `real` is the type, VECTOR the name of the function, and GEMV the routine.
+** vector_loops.h - matrix-vector products by BLAS. gemm.c includes this template for each type
+** after it has defined `real`, the type, VECTOR, the name of the function, and GEMV, the routine of
+** BLAS.
 */
 
-/* Reads the matrix once, row by row. Splits sizes that exceed the ints of BLAS. */
+/* Computes the product in one pass over the matrix, row by row. Sizes that exceed BLAS's ints are
+** split. */
 static bool VECTOR(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_, const void *b_,
                    void *c) {
   bool left = g->n == 1; /* whether the left operand is the matrix */

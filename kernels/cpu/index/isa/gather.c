@@ -1,7 +1,7 @@
 /*
 ** gather.c - inner loops of gather and scatter. If neighbouring lines share the index and are
-** adjacent, whole rows are copied; otherwise single elements, along the lines or across them,
-** whichever is contiguous.
+** adjacent in memory, whole rows are copied. Otherwise single elements are copied, either along the
+** lines or across the lines, in the direction that is contiguous.
 */
 #include <complex.h>
 #include <math.h>
@@ -26,7 +26,8 @@ static inline int64_t load_position(const char *p) {
   return v;
 }
 
-/* Returns whether lines share the index and are adjacent in `out` and `in`. */
+/* Returns whether the lines share the index and are adjacent in `out` and `in`, so that rows can be
+** copied. */
 static inline bool shared_index(const tlk_Tile *t, int64_t size) {
   return t->lines > 1 && t->line_strides[1] == 0 && t->line_strides[0] == size &&
          (t->line_strides[2] == size || t->line_strides[2] == 0);
@@ -49,7 +50,7 @@ static inline bool all_within(int64_t n, const int64_t *at, int64_t low, int64_t
   return most <= (uint64_t)(high - low);
 }
 
-/* Returns whether elements of a line are contiguous in all operands. */
+/* Returns whether the elements of a line are contiguous in all operands. */
 static inline bool dense(const tlk_Tile *t, int64_t size) {
   return t->strides[0] == size && t->strides[1] == (int64_t)sizeof(int64_t) &&
          t->strides[2] == size && t->high >= t->low;
@@ -122,7 +123,7 @@ static inline void fetch_row(const tlk_Tile *t, int operand, int64_t k) {
     [TLK_C_I32] = name##_i32, [TLK_C_I64] = name##_i64, [TLK_C_F32] = name##_f32, \
     [TLK_C_F64] = name##_f64, __VA_ARGS__                                         \
   }
-#ifdef TLI_INFER /* this build has no complex tensors */
+#ifdef TLI_INFER /* a build for inference has no complex tensors */
 #define COMPLEX_JOINS(name) JOINS(name, )
 #else
 #define real tli_C64
