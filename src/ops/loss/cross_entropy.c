@@ -1,6 +1,6 @@
 /*
-** cross_entropy.c - losses of labels. Predictions are (N, C, ...); predictions of one sample,
-** (C), get a batch dimension.
+** cross_entropy.c - losses for class labels. Predictions are (N, C, ...). Predictions for a single
+** sample are (C) and get a batch dimension.
 */
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static tlk_Classes classes_of(const int64_t *sizes, int ndim, const tl_Tensor *t
   return k;
 }
 
-/* The kernel's operands, row-major and in the compute type. */
+/* The kernel's operands: row-major, and input and weight in the compute dtype. */
 typedef struct Operands {
   tl_Tensor *input, *target, *weight;
 } Operands;
@@ -60,7 +60,7 @@ bool tli_op_class_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight, i
   return ok;
 }
 
-/* Sums n elements. */
+/* Sets *out to the sum of n elements. */
 static bool sum_of(tl_Tensor *out, const void *in, int64_t n) {
   tl_DType dtype = (tl_DType)out->dtype;
   tlk_Array from = {(void *)(uintptr_t)in, dtype};
@@ -68,7 +68,7 @@ static bool sum_of(tl_Tensor *out, const void *in, int64_t n) {
                  .out = tli_array(out), .in = from, .outer = 1, .n = n, .inner = 1);
 }
 
-/* Sets each element of out to a / b, two numbers. */
+/* Sets each element of out to a / b, where a and b hold one number each. */
 static bool fill_quotient(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b) {
   tli_Iter it = {.nargs = 3, .ndim = 1, .numel = out->numel, .sizes = {out->numel}};
   tl_Tensor *all[] = {out, a, b};
@@ -86,7 +86,7 @@ bool tli_op_class_total(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
   tl_Device device = tli_device(input);
   int64_t n = target->numel, both = 2 * n;
   Operands o = operands(&c, input, target, weight, dtype);
-  /* the losses and the weights of the samples */
+  /* first the losses of the samples, then their weights */
   tl_Tensor *each = TLI_STEP(&c, tli_empty(dtype, device, 1, &both));
   tl_Tensor *sum = TLI_STEP(&c, tli_empty(dtype, device, 0, NULL));
   out[1] = TLI_STEP(&c, tli_empty(dtype, device, 0, NULL));
@@ -105,8 +105,8 @@ bool tli_op_class_total(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
   return tli_chain_end_all(&c, out, 3);
 }
 
-/* Computes the gradient of the input, of shape `size`. `input` and norm are used only for
-** logits. */
+/* Computes the gradient of the input, which has shape `size`. `input` and `norm` are read only if
+** `logits` is set. */
 static tl_Tensor *run_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *target,
                                tl_Tensor *weight, tl_Tensor *norm, tl_Ints size, int64_t ignore,
                                bool logits) {
@@ -139,8 +139,8 @@ tl_Tensor *tlo_class_pick(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight
   return out[0];
 }
 
-/* Computes the gradient of class_loss. While a graph is recorded, the gradient is computed operator
-** by operator, through log_softmax. */
+/* Computes the gradient of class_loss. While history is recorded, the gradient is composed of
+** operators and goes through log_softmax. */
 tl_Tensor *tlo_class_loss_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Tensor *target,
                                    tl_Tensor *weight, tl_Tensor *norm, int64_t ignore_index,
                                    bool logits) {
@@ -157,7 +157,8 @@ tl_Tensor *tlo_class_loss_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_
   return tli_chain_end(&c, spread);
 }
 
-/* Computes each sample's share of the gradient of the sum or, with a count, of the mean. */
+/* Computes the gradient of each sample's loss: grad for a sum or, with `count`, grad / count for a
+** mean. */
 static tl_Tensor *chain_shares(tli_Chain *c, tl_Tensor *grad, tl_Tensor *count, tl_Tensor *target) {
   tl_Ints sizes = {target->ndim, target->sizes};
   bool recorded = tli_recording(&grad, 1);
@@ -220,13 +221,13 @@ static bool check_labels(const char *op, const tl_Tensor *input, const tl_Tensor
                   tli_sizes_str(target));
 }
 
-/* Divides sum by the total weight, in sum's dtype. */
+/* Divides `sum` by the total weight. The result has the dtype of `sum`. */
 static tl_Tensor *chain_share(tli_Chain *c, tl_Tensor *sum, tl_Tensor *weights) {
   tl_Tensor *count = chain_total(c, weights);
   return chain_div(c, sum, TLI_STEP(c, tlo_to_dtype(count, (tl_DType)sum->dtype)));
 }
 
-/* Reduces the elementwise loss as `reduction` says. */
+/* Reduces the elementwise loss. `reduction` is "none", "sum" or "mean". */
 static tl_Tensor *chain_weighted(tli_Chain *c, tl_Tensor *loss, tl_Tensor *weights,
                                  const char *reduction) {
   if (c->failed || strcmp(reduction, "mean") != 0) return chain_reduced(c, loss, reduction);
@@ -234,8 +235,8 @@ static tl_Tensor *chain_weighted(tli_Chain *c, tl_Tensor *loss, tl_Tensor *weigh
   return c->failed ? NULL : chain_share(c, sum, weights);
 }
 
-/* Computes the loss for the part of a smoothed label that all classes share: -sum of weight *
-** log-probability over the classes, 0 for ignored labels. */
+/* Computes the loss that label smoothing adds for all classes: -sum over the classes of weight *
+** log-probability. Ignored labels give 0. */
 static tl_Tensor *chain_smooth(tli_Chain *c, tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
                                int64_t ignore) {
   tl_Tensor *log = TLI_STEP(c, tlo_log_softmax_along(input, 1));
@@ -250,7 +251,7 @@ static tl_Tensor *chain_smooth(tli_Chain *c, tl_Tensor *input, tl_Tensor *target
   return TLI_STEP(c, tlo_masked_fill(all, ignored, zero));
 }
 
-/* Adds a batch dimension to the operands if they have none; returns whether it did. */
+/* Adds a batch dimension to the operands of a single sample. Returns whether it did. */
 static bool batched(tli_Chain *c, tl_Tensor **input, tl_Tensor **target) {
   if ((*input)->ndim > 1) return false;
   *input = TLI_STEP(c, tlo_unsqueeze(*input, 0));
@@ -258,7 +259,7 @@ static bool batched(tli_Chain *c, tl_Tensor **input, tl_Tensor **target) {
   return true;
 }
 
-/* Gives a loss without reduction the target's shape. */
+/* Removes the batch dimension of a single sample from an unreduced loss. */
 static tl_Tensor *chain_unbatched(tli_Chain *c, tl_Tensor *loss, bool single,
                                   const char *reduction) {
   if (!single || strcmp(reduction, "none") != 0) return loss;
@@ -283,7 +284,7 @@ static tl_Tensor *label_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *wei
     smooth = chain_scale(&c, smooth, smoothing / (double)input->sizes[1]);
     loss = chain_add(&c, chain_scale(&c, loss, 1 - smoothing), smooth);
   }
-  /* names the node as PyTorch does */
+  /* gives the node PyTorch's name */
   const char *title = !c.failed && input->ndim > 2 ? "NllLoss2D" : "NllLoss";
   loss = tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
   if (smoothing <= 0) tli_entitle(loss, title, count);
@@ -306,7 +307,7 @@ tl_Tensor *tlo_nll_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
   return label_loss(input, target, weight, ignore_index, reduction, false, 0);
 }
 
-/* Computes the loss for targets that are probabilities of input's shape. */
+/* Computes the loss for targets that are class probabilities, in the shape of the input. */
 static tl_Tensor *probability_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
                                    const char *reduction, double smoothing) {
   tli_Chain c = {0};
@@ -327,7 +328,7 @@ static tl_Tensor *probability_loss(tl_Tensor *input, tl_Tensor *target, tl_Tenso
   loss = tli_chain_end(&c, chain_reduced(&c, loss, reduction));
   bool divided = strcmp(reduction, "mean") == 0 && input->numel > 0;
   if (strcmp(reduction, "none") != 0)
-    tli_entitle(loss, divided ? "Div" : "Neg", count); /* names the node as PyTorch does */
+    tli_entitle(loss, divided ? "Div" : "Neg", count); /* gives the node PyTorch's name */
   return loss;
 }
 
@@ -351,7 +352,8 @@ tl_Tensor *tlo_cross_entropy(tl_Tensor *input, tl_Tensor *target, tl_Tensor *wei
 
 /* ---- margins ---- */
 
-/* Computes max(0, margin - input[target] + input) for all classes except the target. */
+/* Computes max(0, margin - input[target] + input) for every class. The result for the target class
+** is 0. */
 static tl_Tensor *chain_margins(tli_Chain *c, tl_Tensor *input, tl_Tensor *labels, double margin) {
   tl_Tensor *own = TLI_STEP(c, tlo_gather(input, 1, labels));
   tl_Tensor *excess = chain_at_least(c, chain_plus(c, chain_sub(c, input, own), margin), 0);
@@ -364,7 +366,7 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   if (p != 1 && p != 2)
     return tli_fail_null(TL_EARG, "multi_margin_loss: p: expected 1 or 2, got %" PRId64, p);
   tli_Chain c = {0};
-  /* a list of labels makes the loss one-dimensional, even for one sample */
+  /* if the target is a list of labels, even of one, an unreduced loss is one-dimensional */
   bool listed = target->ndim == 1;
   if (input->ndim == 0) input = chain_unsqueeze(&c, input, 0);
   if (!c.failed && input->ndim == 1 && listed) input = chain_unsqueeze(&c, input, 0);
@@ -387,8 +389,8 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   return tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
 }
 
-/* Returns a mask of the labels (N, C) that count, which are those before the first -1, and replaces
-** the other labels by 1. */
+/* Returns a mask of the labels (N, C) that count. A label counts if it comes before the first -1 in
+** its row. All other labels are replaced by 1. */
 static tl_Tensor *chain_counting(tli_Chain *c, tl_Tensor **labels) {
   tl_Tensor *ends = chain_equals(c, *labels, -1);
   tl_Tensor *before = TLI_STEP(c, tlo_cumsum(ends, 1, TL_I64));

@@ -1,6 +1,6 @@
 /*
-** ctc.c - connectionist temporal classification. Targets are converted to one row for each
-** sample, and lengths to int64 tensors; the kernel computes the sums over alignments.
+** ctc.c - connectionist temporal classification. Targets are converted to one row for each sample,
+** and lengths to int64 tensors. The kernel sums over all alignments.
 */
 #include <string.h>
 
@@ -36,7 +36,7 @@ bool tli_op_ctc_core(tl_Tensor *log_probs, tl_Tensor *targets, tl_Tensor *input_
   return ok;
 }
 
-/* Sets the gradient to 0 where the loss is infinite. */
+/* Sets the gradient to 0 for samples whose loss is infinite. */
 static tl_Tensor *chain_finite_only(tli_Chain *c, tl_Tensor *grad, tl_Tensor *loss) {
   tl_Tensor *infinite = TLI_STEP(c, tlo_isinf(loss));
   return chain_masked_fill(c, grad, infinite, 0);
@@ -70,7 +70,7 @@ static bool bad_lengths(const char *what, int64_t i, int64_t length, int64_t mos
                   what, i + 1, most, length);
 }
 
-/* Sets *sum to the sum of the lengths; to -1 if the lengths are on the meta device. */
+/* Checks the lengths and sets *sum to their sum. For lengths on the meta device, *sum is -1. */
 static bool check_lengths(const char *what, const tl_Tensor *lengths, int64_t n, int64_t most,
                           int64_t *sum) {
   if (lengths->numel != n || lengths->ndim > 1)
@@ -87,8 +87,8 @@ static bool check_lengths(const char *what, const tl_Tensor *lengths, int64_t n,
   return true;
 }
 
-/* Converts concatenated targets to rows of `longest` labels. If a meta tensor has the lengths,
-** which are then unknown, rows are as long as possible. */
+/* Converts concatenated targets to one row per sample, as long as the longest target. If values are
+** unknown because a tensor is on the meta device, rows have the maximum possible length. */
 static tl_Tensor *target_rows(const tl_Tensor *list, const tl_Tensor *label_counts, int64_t n) {
   if (!tli_has_values(list) || !tli_has_values(label_counts))
     return tli_empty(TL_I64, (tl_Device){TL_META, 0}, 2, (int64_t[]){n, list->numel});
@@ -120,8 +120,8 @@ static bool check_targets(const tl_Tensor *rows, const tl_Tensor *label_counts, 
   return true;
 }
 
-/* Converts integers to row-major int64 on the CPU, where they are checked. A meta tensor stays on
-** the meta device. */
+/* Converts an integer tensor to row-major int64 on the CPU, because the CPU checks the values. A
+** meta tensor stays on the meta device. */
 static tl_Tensor *chain_integers(tli_Chain *c, const char *what, tl_Tensor *t) {
   if (c->failed) return NULL;
   if (tli_dtype_category((tl_DType)t->dtype) != TLI_INT) {
@@ -135,7 +135,7 @@ static tl_Tensor *chain_integers(tli_Chain *c, const char *what, tl_Tensor *t) {
 }
 
 typedef struct Arguments {
-  /* operands, owned by the chain */
+  /* owned by the chain */
   tl_Tensor *log_probs, *targets, *input_lengths, *target_lengths;
   bool single;
 } Arguments;

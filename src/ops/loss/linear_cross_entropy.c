@@ -8,7 +8,7 @@
 #include "ops/loss/loss.h"
 
 #define OP "linear_cross_entropy"
-/* number of logits in a chunk, unless the caller gives a number of rows */
+/* number of logits in a chunk, unless the caller gives the number of rows */
 #define CHUNK_ELEMENTS (1 << 22)
 
 static tl_DType wide(const tl_Tensor *t) { return t->dtype == TL_F64 ? TL_F64 : TL_F32; }
@@ -29,7 +29,7 @@ static bool done(tli_Chain *c) {
 
 /* ---- the loss ---- */
 
-/* Computes rows [first, end) of the loss, the weights and the norm. */
+/* Computes rows [first, end) of the three results: loss, weight and norm. */
 static bool chunk_loss(tl_Tensor *input, tl_Tensor *linear, tl_Tensor *bias, tl_Tensor *target,
                        tl_Tensor *weight, int64_t ignore, int64_t first, int64_t end,
                        tl_Tensor *const *out) {
@@ -68,11 +68,11 @@ bool tli_op_linear_class_loss(tl_Tensor *input, tl_Tensor *linear, tl_Tensor *bi
 typedef struct Backward {
   tl_Tensor *grad, *input, *linear, *bias, *target, *weight, *norm; /* borrowed */
   int64_t ignore;
-  bool want[3];      /* whether the gradients of input, linear weight and bias are wanted */
-  tl_Tensor *out[3]; /* the gradients (owned); NULL initially */
+  bool want[3];      /* whether the gradients of input, linear_weight and bias are needed */
+  tl_Tensor *out[3]; /* the gradients (owned), initially NULL */
 } Backward;
 
-/* Adds a chunk's contribution to a sum; the first one becomes the sum. */
+/* Adds a chunk's contribution to *sum. The first contribution becomes *sum. */
 static bool add_share(tl_Tensor **sum, tl_Tensor *share) {
   if (*sum) return share && tlo_add_(*sum, share, tli_int(1));
   return share && (*sum = tli_retain(share)) != NULL;
@@ -100,7 +100,8 @@ static bool chunk_backward(Backward *b, int64_t first, int64_t end, tl_Tensor **
   return done(&c);
 }
 
-/* Computes the gradients. While a graph is recorded, all rows are computed together. */
+/* Computes the gradients chunk by chunk. While history is recorded, all rows are computed at
+** once. */
 bool tlo_linear_class_loss_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *linear,
                                     tl_Tensor *bias, tl_Tensor *target, tl_Tensor *weight,
                                     tl_Tensor *norm, int64_t ignore, int64_t rows, bool want_input,
@@ -134,8 +135,8 @@ bool tlo_linear_class_loss_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor
 
 /* ---- the public operator ---- */
 
-/* Checks the operands; linear_weight is (C, in), or (C, d..., in) for a loss at each position
-** d... */
+/* Checks the operands. linear_weight is (C, in), or (C, d..., in) if there is a loss at each
+** position d... */
 static bool check(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tensor *target,
                   const tl_Tensor *bias, int64_t ignore, int64_t chunk) {
   bool places = linear->ndim > 2;
@@ -157,7 +158,7 @@ static bool check(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tens
   return true;
 }
 
-/* Computes logits (N, C, d...) of a layer whose weight is (C, d..., in). */
+/* Computes the logits (N, C, d...) of a layer whose weight is (C, d..., in). */
 static tl_Tensor *chain_logits_at(tli_Chain *c, tl_Tensor *input, tl_Tensor *linear,
                                   tl_Tensor *bias) {
   int64_t sizes[TL_MAX_DIMS] = {input->sizes[0]}, rows = 1;
@@ -179,8 +180,8 @@ static tl_Tensor *plain(tl_Tensor *input, tl_Tensor *linear, tl_Tensor *target, 
       &c, TLI_STEP(&c, tlo_cross_entropy(logits, target, weight, ignore, reduction, smoothing)));
 }
 
-/* Returns whether chunks can compute this call; other calls, including wrong ones, use the separate
-** operators. */
+/* Returns whether this call can be computed in chunks. All other calls, including invalid ones, use
+** the separate operators. */
 static bool fits(const tl_Tensor *input, const tl_Tensor *linear, const tl_Tensor *target,
                  const tl_Tensor *weight, double smoothing) {
   bool labels = tli_dtype_category((tl_DType)target->dtype) == TLI_INT &&

@@ -1,5 +1,5 @@
--- The cross-entropy of a linear layer's results, which are never stored as a whole: a chunk of rows
--- is computed at a time, and computed again in the backward pass.
+-- The cross-entropy of a linear layer's results. The logits are never stored as a whole: they are
+-- computed in chunks of rows, and computed again in the backward pass.
 
 op {[[linear_cross_entropy(Tensor input, Tensor linear_weight, Tensor target, *,
       Tensor linear_bias=nil, Tensor weight=nil, string reduction='mean', int ignore_index=nil,

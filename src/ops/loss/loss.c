@@ -1,6 +1,6 @@
 /*
-** loss.c - losses and distances that are more than one expression. The loss of labels is fused
-** with the softmax before it, so no log-probabilities are stored.
+** loss.c - losses and distances that need more than one expression. The loss for class labels is
+** fused with the preceding softmax, so log-probabilities are not stored.
 */
 #include "ops/loss/loss.h"
 
@@ -40,7 +40,7 @@ tl_Tensor *tlo_huber_loss(tl_Tensor *input, tl_Tensor *target, const char *reduc
                        chain_reduced(&c, TLI_STEP(&c, tlo_huber(difference, delta)), reduction));
 }
 
-/* Computes log(target!) by Stirling's formula; 0 for targets up to 1. */
+/* Computes log(target!) by Stirling's formula. The result is 0 for targets up to 1. */
 static tl_Tensor *chain_stirling(tli_Chain *c, tl_Tensor *target) {
   tl_Tensor *log = TLI_STEP(c, tlo_log(target));
   tl_Tensor *sum = chain_sub(c, chain_mul(c, target, log), target);
@@ -64,7 +64,7 @@ tl_Tensor *tlo_poisson_nll_loss(tl_Tensor *input, tl_Tensor *target, bool log_in
   return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
 }
 
-/* Returns max(t, least), but with t's gradient everywhere. */
+/* Returns max(t, least). The gradient passes to t everywhere, as if there were no limit. */
 static tl_Tensor *chain_floor_value(tli_Chain *c, tl_Tensor *t, double least) {
   bool mode = tli_set_grad_mode(false);
   tl_Tensor *floored = chain_at_least(c, t, least);
@@ -72,7 +72,8 @@ static tl_Tensor *chain_floor_value(tli_Chain *c, tl_Tensor *t, double least) {
   return TLI_STEP(c, tlo_straight_through(floored, t));
 }
 
-/* Returns var with a last dimension; its sizes are the input's, or 1 in some dimensions. */
+/* Returns var in a shape that broadcasts to the shape of input. A missing last dimension is
+** added. */
 static tl_Tensor *variance_for(tl_Tensor *input, tl_Tensor *var) {
   bool same = var->ndim == input->ndim;
   for (int d = 0; same && d < var->ndim; d++)
@@ -89,7 +90,8 @@ static tl_Tensor *variance_for(tl_Tensor *input, tl_Tensor *var) {
 
 tl_Tensor *tlo_gaussian_nll_loss(tl_Tensor *input, tl_Tensor *target, tl_Tensor *var, bool full,
                                  double eps, const char *reduction) {
-  double least = 0; /* on a device, checking the values would require waiting */
+  /* the values are checked only on the CPU, because elsewhere the host would wait for the device */
+  double least = 0;
   if (tli_device(var).type == TL_CPU) TL_TRY_NULL(tli_smallest(var, &least));
   if (least < 0)
     return tli_fail_null(TL_EARG, "gaussian_nll_loss: var: expected no negative numbers");
@@ -155,7 +157,7 @@ tl_Tensor *tlo_kl_div(tl_Tensor *input, tl_Tensor *target, const char *reduction
   double batch = input->ndim > 0 ? (double)input->sizes[0] : 1;
   uint64_t count = tli_node_count();
   tl_Tensor *mean = tli_chain_end(&c, chain_scale(&c, chain_total(&c, loss), 1 / batch));
-  tli_entitle(mean, "Div", count); /* names the node as PyTorch does */
+  tli_entitle(mean, "Div", count); /* gives the node PyTorch's name */
   return mean;
 }
 
@@ -172,8 +174,8 @@ tl_Tensor *tlo_multilabel_soft_margin_loss(tl_Tensor *input, tl_Tensor *target, 
 
 /* ---- distances ---- */
 
-/* Computes the sum of products of x1 and x2, each divided by its norm. Norms are at least eps; the
-** gradient ignores this limit. */
+/* Computes the sum over dim of the products of x1 and x2 after each is divided by its norm. A norm
+** below eps counts as eps; the gradient ignores this limit. */
 tl_Tensor *tlo_cosine_similarity(tl_Tensor *x1, tl_Tensor *x2, int64_t dim, double eps) {
   int ndim;
   int64_t sizes[TL_MAX_DIMS];

@@ -1,5 +1,5 @@
 /*
-** loss.h - steps of chains that losses share; see chain.h.
+** loss.h - chain steps (see chain.h) for losses.
 */
 #ifndef TLI_LOSS_H
 #define TLI_LOSS_H
@@ -25,7 +25,7 @@ static inline tl_Tensor *chain_at_least(tli_Chain *c, tl_Tensor *t, double least
 static inline tl_Tensor *chain_where(tli_Chain *c, tl_Tensor *mask, tl_Tensor *a, tl_Tensor *b) {
   return TLI_STEP(c, tlo_where(mask, a, b));
 }
-/* Returns whether each element equals a number. */
+/* Returns a mask of the elements that equal a number. */
 static inline tl_Tensor *chain_equals(tli_Chain *c, tl_Tensor *t, int64_t value) {
   tl_Tensor *number = TLI_STEP(c, tli_number(tli_int(value)));
   return TLI_STEP(c, tlo_eq(t, number));

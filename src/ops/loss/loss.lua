@@ -1,4 +1,4 @@
--- Losses and distances. Class labels count from 1. reduction is 'mean', 'sum' or 'none'.
+-- Losses and distances. Class labels count from 1. The reduction is 'mean', 'sum' or 'none'.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

@@ -1,8 +1,8 @@
 /*
-** einsum.c - sums of products given by an equation. Every operand is brought to a common order
-** of dimensions: those of the ellipsis, then one dimension for each letter, of size 1 if the
-** operand lacks it. Operands are multiplied from left to right. A dimension is summed at the
-** last operand that has it, so each step is one batched matrix product.
+** einsum.c - sums of products, described by an equation. Every operand is brought to a common order
+** of dimensions: those of the ellipsis, then one dimension for each letter. A dimension that an
+** operand lacks gets size 1. Operands are multiplied from left to right. Each dimension is summed
+** as soon as no later operand has it, so each step is one batched matrix product.
 */
 #include <ctype.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #define ELLIPSIS '.'
 #define LETTERS 128
 
-/* One operand's part of the equation: letters, one of which may be ELLIPSIS. */
+/* The labels of one operand in the equation: letters, and possibly one ELLIPSIS. */
 typedef struct Labels {
   int n;
   char label[TL_MAX_DIMS + 1];
@@ -25,10 +25,11 @@ typedef struct Plan {
   Labels *operands; /* owned */
   Labels output;
   bool has_output;
-  int nellipsis;   /* the largest number of dimensions that the ellipsis represents */
-  int ndim;        /* number of dimensions of the common order */
-  int at[LETTERS]; /* a letter's dimension in the common order; -1 if the letter is not used */
-  /* the last operand that has a dimension; `noperands` if the result has it */
+  int nellipsis;   /* the largest number of dimensions that the ellipsis represents in an operand */
+  int ndim;        /* number of dimensions in the common order */
+  /* each letter's dimension in the common order; -1 if the letter does not occur */
+  int at[LETTERS];
+  /* for each dimension, the last operand that has it; `noperands` if the result has it, too */
   int last[TL_MAX_DIMS];
 } Plan;
 
@@ -37,7 +38,7 @@ static bool bad(const Plan *p, const char *why, char c) {
   return tli_fail(TL_EARG, "einsum: equation \"%s\": %s", p->equation, why);
 }
 
-/* Reads letters up to `,`, `-` or the end, and moves *text there. */
+/* Reads letters up to `,`, `-` or the end of the text, and sets *text to that position. */
 static bool read_labels(const Plan *p, const char **text, Labels *out) {
   const char *c = *text;
   *out = (Labels){0};
@@ -70,8 +71,8 @@ static bool read_equation(Plan *p) {
   return *c == '\0' || bad(p, "unexpected", *c);
 }
 
-/* Sets the output of an equation without "->": the ellipsis, then the letters that occur once, A to
-** Z before a to z. */
+/* Sets the output of an equation without "->": the ellipsis, followed by the letters that occur
+** exactly once. Capital letters come first. */
 static void implicit_output(Plan *p) {
   int count[LETTERS] = {0};
   for (int64_t i = 0; i < p->noperands; i++)
@@ -94,8 +95,8 @@ static bool check_operand(Plan *p, const Labels *labels, const tl_Tensor *t) {
   return true;
 }
 
-/* Assigns a dimension to each letter: first the output's letters in order, then the others as
-** they occur. */
+/* Assigns a dimension to each letter. The output's letters come first, in their order, then all
+** others in order of occurrence. */
 static bool assign(Plan *p) {
   for (int c = 0; c < LETTERS; c++) p->at[c] = -1;
   p->ndim = p->nellipsis;
@@ -142,7 +143,8 @@ static bool make_plan(Plan *p, tl_Tensors operands) {
 
 /* ---- operands in the common order ---- */
 
-/* Replaces two dimensions by their diagonal, at the position of the first. Steals t. */
+/* Replaces two dimensions by their diagonal, which takes the position of the first one. Steals
+** t. */
 static tl_Tensor *merge(tl_Tensor *t, int first, int second) {
   tl_Tensor *diagonal = NULL, *result = NULL;
   if (t->sizes[first] != t->sizes[second])
@@ -157,7 +159,7 @@ static tl_Tensor *merge(tl_Tensor *t, int first, int second) {
   return result;
 }
 
-/* Finds the dimension of the common order for each of t's dimensions. */
+/* Sets place[d] to the dimension of the common order that corresponds to dimension d of t. */
 static void places(const Plan *p, const Labels *labels, const tl_Tensor *t, int *place) {
   int d = 0, rest = t->ndim - (labels->n - labels->ellipsis);
   for (int k = 0; k < labels->n; k++) {
@@ -169,7 +171,7 @@ static void places(const Plan *p, const Labels *labels, const tl_Tensor *t, int 
   }
 }
 
-/* Permutes t to the common order; dimensions that t lacks get size 1. */
+/* Permutes the operand to the common order. Dimensions that it lacks get size 1. */
 static tl_Tensor *arrange(const Plan *p, const Labels *labels, tl_Tensor *operand) {
   int place[TL_MAX_DIMS];
   places(p, labels, operand, place);
@@ -200,8 +202,9 @@ static tl_Tensor *arrange(const Plan *p, const Labels *labels, tl_Tensor *operan
 
 /* ---- one step ---- */
 
-/* A product's dimensions by their role: in both operands and kept, in one operand only, or in both
-** and summed. */
+/* The dimensions of a product, in four groups: those that both operands have and the result keeps
+** (BATCH), those that only the left or the right operand has (LEFT, RIGHT), and those that both
+** operands have and the product sums over (SUM). */
 typedef struct Groups {
   int n[4];
   int64_t dims[4][TL_MAX_DIMS];
@@ -223,7 +226,8 @@ static bool group(const Plan *p, tl_Tensor *a, tl_Tensor *b, int64_t step, Group
   return true;
 }
 
-/* Returns t with its dimensions in the order of three groups, flattened to three dimensions. */
+/* Permutes the dimensions of t to the order of the groups x, y and z, and flattens each group to
+** one dimension. t lacks the dimensions of group `unused`. */
 static tl_Tensor *as_three(tl_Tensor *t, tl_DType dtype, const Groups *g, int x, int y, int z,
                            int unused) {
   int64_t order[TL_MAX_DIMS];
@@ -239,7 +243,8 @@ static tl_Tensor *as_three(tl_Tensor *t, tl_DType dtype, const Groups *g, int x,
   return result;
 }
 
-/* Returns (batch, left, right) in the common order, with size 1 for summed dimensions. */
+/* Converts a product (batch, left, right) back to the common order. Summed dimensions have size
+** 1. */
 static tl_Tensor *from_three(const Plan *p, tl_Tensor *t, tl_Tensor *a, tl_Tensor *b,
                              const Groups *g) {
   static const int kinds[4] = {BATCH, LEFT, SUM, RIGHT};
@@ -257,7 +262,7 @@ static tl_Tensor *from_three(const Plan *p, tl_Tensor *t, tl_Tensor *a, tl_Tenso
   return result;
 }
 
-/* Sums t over dimensions that no later operand has and that `other` lacks. */
+/* Sums t over the dimensions that neither `other` nor any later operand has. */
 static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other, int64_t step) {
   int64_t dims[TL_MAX_DIMS], n = 0;
   bool single = p->noperands == 1;
@@ -265,7 +270,7 @@ static tl_Tensor *sum_alone(const Plan *p, tl_Tensor *t, const tl_Tensor *other,
     if (p->last[d] <= step && (single || t->sizes[d] != 1) &&
         (other == NULL || other->sizes[d] == 1))
       dims[n++] = d;
-  /* torch.sum would return int64 for integers */
+  /* sums of integers have dtype int64 */
   return n ? tlo_sum(t, (tl_Ints){n, dims}, true, TL_NODTYPE) : tli_retain(t);
 }
 
@@ -276,11 +281,11 @@ static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int
   tl_Tensor *b = TLI_STEP(&c, sum_alone(p, right, left, step));
   TLI_DO(&c, group(p, a, b, step, &g));
   if (c.failed) return tli_chain_end(&c, NULL);
-  /* without summed dimensions, an elementwise product is cheaper */
+  /* without dimensions to sum over, an elementwise product is cheaper */
   if (g.n[SUM] == 0) return tli_chain_end(&c, chain_mul(&c, a, b));
   tl_DType dtypes[2] = {(tl_DType)a->dtype, (tl_DType)b->dtype};
   if (!tli_is_float(dtypes[0]) && !tli_is_float(dtypes[1]) && dtypes[0] != dtypes[1])
-    dtypes[0] = dtypes[1] = TL_I64; /* an operand was summed to int64 */
+    dtypes[0] = dtypes[1] = TL_I64; /* one of the operands was summed, which made it int64 */
   tl_Tensor *rows = TLI_STEP(&c, as_three(a, dtypes[0], &g, BATCH, LEFT, SUM, RIGHT));
   tl_Tensor *columns = TLI_STEP(&c, as_three(b, dtypes[1], &g, BATCH, SUM, RIGHT, LEFT));
   tl_Tensor *product = TLI_STEP(&c, tlo_bmm(rows, columns));
@@ -289,7 +294,7 @@ static tl_Tensor *multiply(const Plan *p, tl_Tensor *left, tl_Tensor *right, int
 
 /* ---- the operator ---- */
 
-/* Moves the ellipsis, which is first in the common order, to its position in the result. */
+/* Permutes the dimensions from the common order to the order of the output. */
 static tl_Tensor *to_output(const Plan *p, tl_Tensor *t) {
   int64_t order[TL_MAX_DIMS], sizes[TL_MAX_DIMS];
   int n = 0;

@@ -1,11 +1,11 @@
 /*
-** linear.c - linear and bilinear layers, as products of matrices.
+** linear.c - linear and bilinear layers, composed of matrix products.
 */
 #include <string.h>
 
 #include "ops/matmul/matmul.h"
 
-/* Computes a layer for an input that is a matrix of rows. */
+/* Computes a linear layer for an input (rows, in). */
 static tl_Tensor *linear_rows(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   tl_Tensor *wt = tlo_t(weight);
   tl_Tensor *result = wt == NULL ? NULL
@@ -66,8 +66,8 @@ static tl_Tensor *linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   return result;
 }
 
-/* Computes a linear layer. For vectors and for more than two dimensions it consists of several
-** operators, whose last node gets PyTorch's name. */
+/* Computes a linear layer. Vectors and inputs with more than two dimensions need several operators;
+** the node of the last one gets PyTorch's name. */
 tl_Tensor *tlo_linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   TL_TRY_NULL(check_linear(input, weight, bias));
   uint64_t count = tli_node_count();
@@ -90,7 +90,8 @@ static bool check_bilinear(const tl_Tensor *a, const tl_Tensor *b, const tl_Tens
                   tli_sizes_str(a), tli_sizes_str(b), tli_sizes_str(weight));
 }
 
-/* Computes (rows, in1) @ (in1, out * in2), then sums the product with input2 over in2. */
+/* Computes a bilinear layer: the product (rows, in1) @ (in1, out * in2) is multiplied by input2 and
+** summed over in2. */
 tl_Tensor *tlo_bilinear(tl_Tensor *input1, tl_Tensor *input2, tl_Tensor *weight, tl_Tensor *bias) {
   TL_TRY_NULL(check_bilinear(input1, input2, weight));
   int64_t out = weight->sizes[0], in1 = weight->sizes[1], in2 = weight->sizes[2];

@@ -1,5 +1,6 @@
 /*
-** linear_activation.c - linear layers with a bias and an activation in one pass.
+** linear_activation.c - linear layers whose bias and activation are computed in the pass of the
+** matrix product.
 */
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 /* ---- forward ---- */
 
-/* Returns t as a matrix of rows. */
+/* Returns t as a matrix: all leading dimensions are flattened into rows. */
 static tl_Tensor *rows_of(tli_Chain *c, tl_Tensor *t) {
   if (c->failed || t->ndim == 2) return t;
   int64_t cols = t->sizes[t->ndim - 1], rows = 1;
@@ -27,7 +28,7 @@ static bool run_linear(tl_Tensor *out, tl_Tensor *rows, tl_Tensor *turned, void 
   return ok;
 }
 
-/* Runs the kernel. *inner, unless `inner` is NULL, receives the activation's argument. */
+/* Runs the kernel. If `inner` is not NULL, *inner receives the argument of the activation. */
 static tl_Tensor *linear(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias,
                          tlk_Activation activation, tl_Tensor **inner) {
   bool mode = tli_set_grad_mode(false);
@@ -101,7 +102,7 @@ static tl_Tensor *sum_of_rows(tli_Chain *c, tl_Tensor *rows) {
   return chain_sum(c, rows, 0, false);
 }
 
-/* Computes the gradients of the weight and of the bias in one pass. */
+/* Computes the gradients of the weight and the bias in one pass. */
 static tl_Tensor *weight_and_bias(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input,
                                   tl_Tensor **bias) {
   grad = TLI_STEP(c, tli_contiguous_as(grad, (tl_DType)grad->dtype));
@@ -122,7 +123,8 @@ static tl_Tensor *weight_and_bias(tli_Chain *c, tl_Tensor *grad, tl_Tensor *inpu
   return out;
 }
 
-/* Computes the gradients from the gradient before the activation; *bias may be known already. */
+/* Computes the gradients from `grad`, the gradient before the activation. `bias` is the bias's
+** gradient if it is known already, and otherwise NULL. */
 static void linear_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight,
                              tl_Tensor *bias, Wanted want, bool recorded, tl_Tensor **out) {
   tl_Tensor *rows = rows_of(c, grad), *in = rows_of(c, input);
@@ -140,8 +142,8 @@ static void linear_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl
   if (want.bias) out[2] = bias ? bias : sum_of_rows(c, rows);
 }
 
-/* Computes the gradient before the activation and, if requested, the bias's gradient, by the
-** kernel. */
+/* Runs the kernel that computes the gradient before the activation and, if requested, the gradient
+** of the bias. */
 static tl_Tensor *activation_gradient(tli_Chain *c, tl_Tensor *grad, tl_Tensor *saved,
                                       tlk_Activation activation, bool want_bias, tl_Tensor **bias) {
   tl_DType dtype = (tl_DType)saved->dtype;

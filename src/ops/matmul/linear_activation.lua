@@ -1,6 +1,6 @@
--- Linear layers with their bias and the activation that follows, computed in the pass of the
--- product. The gradient passes through the activation and is summed for the bias in one pass; while
--- a graph of the gradient itself is recorded, it is composed of differentiable operators.
+-- Linear layers that compute bias and activation in the pass of the matrix product. In the backward
+-- pass, one pass computes the gradient before the activation and sums it for the bias. While
+-- history is recorded, the gradient is composed of differentiable operators instead.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false
@@ -21,9 +21,9 @@ F {"linear_gelu(Tensor input, Tensor weight, Tensor bias=nil, string approximate
    examples = {"T(5, 3), T(2, 3), T(2)", "T(2, 4, 3), T(2, 3), nil, 'tanh'",
                "T(0, 3), T(2, 3), T(2)"}}
 
--- Requires a weight (out, in) with in > 0, a bias (out) or none, and an input (..., in), all of one
--- floating-point dtype. `inner` is gelu's argument, which is kept for the gradient if one is
--- recorded.
+-- The operands must have one floating-point dtype and these shapes: weight (out, in) with in > 0,
+-- bias (out) or none, input (..., in). The result `inner` is the argument of gelu; it is kept if a
+-- derivative is recorded, because the gradient needs it.
 local wants = "bool want_input, bool want_weight, bool want_bias"
 local needs = "needs(input), needs(weight), needs(bias))"
 local gradients = ") -> (Tensor input, Tensor weight, Tensor bias)"

@@ -1,6 +1,6 @@
 /*
-** matmul.c - products of matrices and vectors. The kernel reads matrices in place, even transposed
-** ones; a matrix is copied only if neither its rows nor its columns are contiguous.
+** matmul.c - products of matrices and vectors. The kernel reads matrices in place, including
+** transposed ones. A matrix is copied only if neither its rows nor its columns are contiguous.
 */
 #include "ops/matmul/matmul.h"
 
@@ -13,14 +13,15 @@
 typedef struct Matrix {
   tl_Tensor *t; /* owned */
   bool trans;
-  int64_t ld, step; /* elements between rows, between matrices */
+  int64_t ld, step; /* elements between rows (leading dimension), and between matrices */
 } Matrix;
 
-/* Returns whether BLAS accepts a leading dimension: rows do not overlap, and it fits an int. */
+/* Returns whether BLAS accepts a leading dimension. Rows must not overlap, and the value must fit
+** in an int. */
 static bool usable(int64_t ld, int64_t length) { return ld >= length && ld < INT32_MAX; }
 
-/* Describes the last two dimensions of m->t in place; returns false if the matrix must be
-** copied. */
+/* Describes the matrices in the last two dimensions of m->t without a copy. Returns false if a copy
+** is necessary. */
 static bool as_it_lies(Matrix *m) {
   const tl_Tensor *t = m->t;
   int r = t->ndim - 2, c = t->ndim - 1;
@@ -48,7 +49,7 @@ static bool matrix_of(Matrix *m, tl_Tensor *t) {
   m->t = tli_contiguous_as(t, (tl_DType)t->dtype);
   if (m->t == NULL) return false;
   if (!tli_contiguous(t)) return as_it_lies(m);
-  /* the matrix is contiguous but too large for BLAS's ints, which the kernel reports */
+  /* this contiguous matrix is too large for BLAS's ints; the kernel reports that */
   m->trans = false;
   m->ld = t->sizes[t->ndim - 1];
   return true;
@@ -95,7 +96,7 @@ void tli_product_end(tli_Product *p) {
 ** real product has the complex one's sums, in the accuracy of a real product of 2k terms. (Three
 ** products in place of four would lose digits of the smaller part.) */
 
-/* Returns a complex t as row-major real numbers; real and imaginary parts alternate along the last
+/* Returns a complex t as row-major real numbers. Real and imaginary parts alternate along the last
 ** dimension, whose size doubles. */
 static tl_Tensor *pairs_of(tl_Tensor *t) {
   tl_Tensor *dense = tli_contiguous_as(t, (tl_DType)t->dtype);
@@ -111,7 +112,7 @@ static tl_Tensor *pairs_of(tl_Tensor *t) {
   return merged;
 }
 
-/* Returns (..., 2k, 2n) real blocks for b (..., k, n). */
+/* Returns the complex b (..., k, n) as a real matrix (..., 2k, 2n) of 2 x 2 blocks. */
 static tl_Tensor *blocks_of(tl_Tensor *b) {
   tli_Chain c = {0};
   tl_Tensor *re = TLI_STEP(&c, tlo_real(b)), *im = TLI_STEP(&c, tlo_imag(b));
@@ -129,7 +130,7 @@ static tl_Tensor *blocks_of(tl_Tensor *b) {
 
 static bool multiply(tl_Tensor *out, tl_Tensor *a, tl_Tensor *b, tl_Scalar alpha, tl_Scalar beta);
 
-/* Scales t by a complex number in place; t has no history. */
+/* Multiplies t, which has no history, by a complex number in place. */
 static bool scale(tl_Tensor *t, tl_Scalar factor) {
   tl_Tensor *number = tli_number(factor);
   bool ok = number && tlo_mul_(t, number);
@@ -313,7 +314,8 @@ tl_Tensor *tlo_outer(tl_Tensor *self, tl_Tensor *vec2) {
 
 /* ---- any number of dimensions ---- */
 
-/* Multiplies (..., k) by (k, m): all rows in one product. */
+/* Multiplies (..., k) by (k, m). All leading dimensions are flattened into rows, so this is one
+** product. */
 static tl_Tensor *fold_rows(tl_Tensor *self, tl_Tensor *other) {
   int64_t sizes[TL_MAX_DIMS];
   int n = self->ndim;
@@ -326,7 +328,8 @@ static tl_Tensor *fold_rows(tl_Tensor *self, tl_Tensor *other) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(product, (tl_Ints){n, sizes})));
 }
 
-/* Computes the broadcast batch dimensions, their number in *n and their product. */
+/* Broadcasts the batch dimensions of a and b. Sets *n to the number of batch dimensions, and *count
+** to the product of their sizes. */
 static bool batch_shape(tl_Tensor *a, tl_Tensor *b, int *n, int64_t *sizes, int64_t *count) {
   int na = a->ndim - 2, nb = b->ndim - 2;
   *n = na > nb ? na : nb;
@@ -343,7 +346,7 @@ static bool batch_shape(tl_Tensor *a, tl_Tensor *b, int *n, int64_t *sizes, int6
   return true;
 }
 
-/* Broadcasts t to the batch and flattens that to one dimension. */
+/* Broadcasts t to the batch dimensions and flattens them to one dimension. */
 static tl_Tensor *as_batch(tl_Tensor *t, int n, int64_t *sizes, int64_t count) {
   int64_t rows = sizes[n] = t->sizes[t->ndim - 2];
   int64_t cols = sizes[n + 1] = t->sizes[t->ndim - 1];
@@ -366,7 +369,8 @@ static tl_Tensor *batched(tl_Tensor *self, tl_Tensor *other) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(product, (tl_Ints){n + 2, sizes})));
 }
 
-/* Returns whether all batch dimensions have size 1 and can be flattened into the rows. */
+/* Returns whether t is a single matrix: all batch dimensions have size 1, and there are at most
+** `ndim` dimensions. */
 static bool only_matrix(const tl_Tensor *t, int ndim) {
   for (int d = 0; d < t->ndim - 2; d++)
     if (t->sizes[d] != 1) return false;
@@ -383,8 +387,8 @@ static tl_Tensor *matrices(tl_Tensor *self, tl_Tensor *other) {
   return result;
 }
 
-/* Adds a dimension to the vector, as a row (at 0) or a column (at 1), and removes it from the
-** result. */
+/* Multiplies a vector and a tensor. The vector becomes a matrix of one row if it is on the left,
+** and of one column if it is on the right. The added dimension is removed from the result. */
 static tl_Tensor *with_vector(tl_Tensor *self, tl_Tensor *other) {
   bool row = self->ndim == 1;
   uint64_t count = tli_node_count();
@@ -393,7 +397,7 @@ static tl_Tensor *with_vector(tl_Tensor *self, tl_Tensor *other) {
   tl_Tensor *product = TLI_STEP(&c, row ? matrices(matrix, other) : matrices(self, matrix));
   tl_Tensor *result = tli_chain_end(&c, TLI_STEP(&c, tlo_select(product, row ? -2 : -1, 0)));
   const char *title = self->ndim + other->ndim > 3 ? "UnsafeView" : row ? "Squeeze" : "Mv";
-  tli_entitle(result, title, count); /* names the node as PyTorch does */
+  tli_entitle(result, title, count); /* gives the node PyTorch's name */
   return result;
 }
 
@@ -411,7 +415,7 @@ tl_Tensor *tlo_matmul(tl_Tensor *self, tl_Tensor *other) {
   if (self->ndim == 1 || other->ndim == 1) return with_vector(self, other);
   uint64_t count = tli_node_count();
   tl_Tensor *result = matrices(self, other);
-  /* names the node as PyTorch does */
+  /* gives the node PyTorch's name */
   if (self->ndim > 2 || other->ndim > 2) tli_entitle(result, "UnsafeView", count);
   return result;
 }

@@ -1,5 +1,5 @@
 /*
-** products.c - further products, as compositions of matrix products.
+** products.c - further products, composed of matrix products.
 */
 #include <string.h>
 
@@ -13,8 +13,8 @@ static bool check_ndims(const char *op, const tl_Tensor *a, int na, const tl_Ten
                   op, na, nb, tli_sizes_str(a), tli_sizes_str(b));
 }
 
-/* Computes a sum of products as one product: the matrices of batch1 side by side, times those of
-** batch2 below one another. */
+/* Computes the sum of a batch of products as a single product: the matrices of batch1 are joined
+** side by side, and those of batch2 below each other. */
 tl_Tensor *tlo_addbmm(tl_Tensor *self, tl_Tensor *batch1, tl_Tensor *batch2, tl_Scalar beta,
                       tl_Scalar alpha) {
   TL_TRY_NULL(check_ndims("addbmm", batch1, 3, batch2, 3));
@@ -48,7 +48,7 @@ tl_Tensor *tlo_addmv(tl_Tensor *self, tl_Tensor *mat, tl_Tensor *vec, tl_Scalar 
   return tli_chain_end(&c, TLI_STEP(&c, tlo_select(sum, 1, 0)));
 }
 
-/* Adds an outer product to self. If beta is 0, only self's shape matters. */
+/* Adds an outer product to self. If beta is 0, the values of self are not read. */
 tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar beta,
                     tl_Scalar alpha) {
   TL_TRY_NULL(check_ndims("addr", vec1, 1, vec2, 1));
@@ -57,7 +57,7 @@ tl_Tensor *tlo_addr(tl_Tensor *self, tl_Tensor *vec1, tl_Tensor *vec2, tl_Scalar
     return tli_fail_null(TL_ESHAPE, "addr: self of shape %s does not broadcast to the product's %s",
                          tli_sizes_str(self), tli_shape_str(2, sizes));
   if (self->dtype == TL_BOOL && vec1->dtype == TL_BOOL && vec2->dtype == TL_BOOL) {
-    /* for bool, sums are "or" and products are "and" */
+    /* for bool operands, addition is "or" and multiplication is "and" */
     alpha = tli_bool(tli_to_double(alpha) != 0);
     beta = tli_bool(tli_to_double(beta) != 0);
   }
@@ -86,7 +86,8 @@ tl_Tensor *tlo_inner(tl_Tensor *self, tl_Tensor *other) {
   return tlo_tensordot_dims(self, other, (tl_Ints){1, &last_self}, (tl_Ints){1, &last_other});
 }
 
-/* Returns the first dimension of size 3 that both operands have, counted from the end. */
+/* Returns dim, counted from the end. Without dim, finds the first dimension that has size 3 in both
+** operands. */
 static int cross_dim(const tl_Tensor *a, const tl_Tensor *b, int64_t dim) {
   int ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
   if (dim != TLI_NOINT) {
@@ -143,8 +144,8 @@ tl_Tensor *tlo_vecdot(tl_Tensor *x, tl_Tensor *y, int64_t dim) {
   return tli_chain_end(&c, sum);
 }
 
-/* Computes the product of views in which the sizes of a and b alternate as separate dimensions,
-** then joins the dimensions. */
+/* Computes the Kronecker product. Views are multiplied in which the dimensions of a and b
+** alternate; then each pair of dimensions is merged. */
 tl_Tensor *tlo_kron(tl_Tensor *self, tl_Tensor *other) {
   int n = self->ndim > other->ndim ? self->ndim : other->ndim;
   TL_TRY_NULL(tli_check_ndim("kron", 2 * n));
@@ -165,8 +166,8 @@ tl_Tensor *tlo_kron(tl_Tensor *self, tl_Tensor *other) {
 
 /* ---- products over listed dimensions ---- */
 
-/* Returns t with the listed dimensions last (or first), as a matrix; `kept` receives the other
-** sizes. */
+/* Returns t as a matrix. The listed dimensions become the columns if `last` is set, and the rows
+** otherwise. `kept` receives the sizes of all other dimensions. */
 static tl_Tensor *as_matrix(tl_Tensor *t, tl_Ints dims, bool last, int64_t *kept, int *nkept) {
   bool marked[TL_MAX_DIMS] = {false};
   int64_t order[TL_MAX_DIMS], inner = 1, outer = 1;
@@ -213,7 +214,8 @@ static bool check_listed(tl_Tensor *self, tl_Tensor *other, tl_Ints a, tl_Ints b
   return true;
 }
 
-/* Sums t over those of its listed dimensions that have size 1 in `other`. */
+/* Sums t over those listed dimensions in which `other` has size 1. `beside` lists the corresponding
+** dimensions of `other`. */
 static tl_Tensor *sum_lone(tl_Tensor *t, tl_Ints dims, const tl_Tensor *other, tl_Ints beside) {
   int64_t lone[TL_MAX_DIMS], n = 0;
   for (int64_t k = 0; k < dims.n; k++) {
@@ -257,7 +259,7 @@ tl_Tensor *tlo_tensordot(tl_Tensor *self, tl_Tensor *other, int64_t dims) {
 
 /* ---- distances ---- */
 
-/* Returns |x|^2 of each row: (..., rows, 1). */
+/* Returns |x|^2 for each row x: (..., rows, 1). */
 static tl_Tensor *row_squares(tl_Tensor *x) {
   int64_t last = -1;
   tl_Tensor *square = tlo_mul(x, x);
@@ -266,7 +268,8 @@ static tl_Tensor *row_squares(tl_Tensor *x) {
   return sum;
 }
 
-/* Computes |a|^2 + |b|^2 - 2 ab, clamped because rounding may make it negative. */
+/* Computes the distances between the rows of a and of b. |a|^2 + |b|^2 - 2 ab is clamped at 0,
+** because rounding errors may make it negative. */
 static tl_Tensor *euclidean_by_product(tl_Tensor *a, tl_Tensor *b) {
   tli_Chain c = {0};
   tl_Tensor *of_a = TLI_STEP(&c, row_squares(a));

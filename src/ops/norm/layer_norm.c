@@ -1,6 +1,6 @@
 /*
-** layer_norm.c - layer_norm and rms_norm, which normalise over the last dimensions of one tensor or
-** of a sum of two tensors. See norm.h.
+** layer_norm.c - layer_norm and rms_norm, which normalise a tensor, or the sum of two tensors, over
+** the last dimensions. See norm.h.
 */
 #include <math.h>
 
@@ -16,7 +16,7 @@ static Rows rows_of(const tl_Tensor *t, int64_t dims) {
   return r;
 }
 
-/* Checks that normalized_shape equals input's last sizes and the parameters' shape. */
+/* Checks that normalized_shape equals the last sizes of input and the shapes of weight and bias. */
 static bool check_shape(const char *op, const tl_Tensor *input, tl_Ints shape,
                         const tl_Tensor *weight, const tl_Tensor *bias) {
   TL_TRY(tli_is_complex((tl_DType)input->dtype) || tli_check_floating(op, input));
@@ -39,8 +39,8 @@ static bool check_shape(const char *op, const tl_Tensor *input, tl_Ints shape,
   return true;
 }
 
-/* Runs the kernel: computes the result and rstd, `mean` unless it is NULL, and with a residual also
-** `sum`. */
+/* Runs the kernel. It computes *result, *rstd, *mean unless `mean` is NULL, and, with a residual,
+** *sum. */
 static bool run_rows(tli_Chain *c, tl_Tensor *input, tl_Tensor *residual, int64_t dims,
                      tl_Tensor *weight, tl_Tensor *bias, double eps, tl_Tensor **result,
                      tl_Tensor **sum, tl_Tensor **mean, tl_Tensor **rstd) {
@@ -63,8 +63,8 @@ static bool run_rows(tli_Chain *c, tl_Tensor *input, tl_Tensor *residual, int64_
   return !c->failed;
 }
 
-/* Computes the gradients by the kernel. grad_sum, which may be NULL, is added to the gradient of
-** the input. */
+/* Computes the gradients by the kernel. The kernel adds grad_sum, which may be NULL, to the
+** gradient of the input. */
 static bool fused_rows(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_Tensor *input, int64_t dims,
                        tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd, Wanted want,
                        tl_Tensor **out) {
@@ -152,14 +152,14 @@ bool tlo_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t dim
   return ok;
 }
 
-/* Returns the dtype's epsilon, the distance from 1 to the next number. Integers are refused
-** later. */
+/* Returns the epsilon of a floating dtype: the distance from 1 to the next larger number. Integers,
+** which are refused later, give that of float32. */
 static double rms_epsilon(tl_DType dtype) {
   return tli_float_epsilon(tli_is_inexact(dtype) ? dtype : TL_F32);
 }
 
-/* Computes input * (mean(input^2) + eps)^-1/2 for complex numbers. As in PyTorch, the squares are
-** those of complex numbers, not of magnitudes. */
+/* Computes input * (mean(input^2) + eps)^-1/2 for complex numbers. As in PyTorch, input^2 is the
+** complex square, not the squared magnitude. */
 static tl_Tensor *complex_rms_norm(tl_Tensor *input, int64_t dims, tl_Tensor *weight, double eps) {
   int64_t last[TL_MAX_DIMS];
   for (int64_t k = 0; k < dims; k++) last[k] = k - dims;
@@ -193,7 +193,7 @@ static bool check_residual(const char *op, const tl_Tensor *input, const tl_Tens
                   tli_sizes_str(input), tli_sizes_str(residual));
 }
 
-/* Converts both operands to the dtype of their sum. */
+/* Converts both operands to the dtype that their sum has. */
 static void common_dtype(tli_Chain *c, tl_Tensor **input, tl_Tensor **residual) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){*input, *residual}, 2);
   *input = chain_to(c, *input, dtype);
@@ -214,7 +214,8 @@ bool tli_op_add_rms_norm_core(tl_Tensor *input, tl_Tensor *residual, int64_t dim
   return tli_chain_end_all(&c, out, 3);
 }
 
-/* Computes the gradients. grad_output or grad_sum may be NULL if no gradient has arrived. */
+/* Computes the gradients. grad_output and grad_sum are NULL if the corresponding result has no
+** gradient. */
 static bool add_norm_backward(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_Tensor *sum,
                               int64_t dims, tl_Tensor *weight, tl_Tensor *mean, tl_Tensor *rstd,
                               double eps, Wanted want, tl_Tensor **out) {
@@ -257,7 +258,8 @@ bool tlo_add_rms_norm_backward(tl_Tensor *grad_output, tl_Tensor *grad_sum, tl_T
   return ok;
 }
 
-/* Returns the first two of n results, which are the public ones, and releases the others. */
+/* Moves the first two of n results, which are the public ones, to `out`, and releases the
+** others. */
 static bool first_two(bool ok, tl_Tensor **made, int n, tl_Tensor **out) {
   if (!ok) return false;
   for (int i = 2; i < n; i++) tli_release(made[i]);

@@ -1,4 +1,4 @@
--- Normalisation over the last dimensions, of a tensor and of the sum of two; see norm.lua.
+-- Normalisation over the last dimensions of a tensor or of the sum of two tensors. See norm.lua.
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false
@@ -42,8 +42,8 @@ op {[[rms_norm_core(Tensor input, int dims, Tensor weight, float eps)
 op {[[rms_norm_backward(Tensor grad_output, Tensor input, int dims, Tensor weight, Tensor rstd,
       float eps, bool want_input, bool want_weight) -> (Tensor input, Tensor weight)]],
     internal = true, composite = true}
--- Normalises the sum of an input and a residual in one pass, and also returns the sum, as residual
--- networks need it.
+-- Normalises the sum of an input and a residual in one pass. The sum is returned as well, because
+-- residual networks need it.
 F {[[add_layer_norm(Tensor input, Tensor residual, int[] normalized_shape, Tensor weight=nil,
       Tensor bias=nil, float eps=1e-05) -> (Tensor result, Tensor sum)]],
    doc = [[Returns layer_norm(input + residual, normalized_shape, weight, bias, eps), and input +

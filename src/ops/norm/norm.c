@@ -5,7 +5,7 @@
 #include "ops/norm/norm.h"
 #include "ops/windows.h"
 
-/* Checks that t has one number for each channel, or is NULL. */
+/* Checks that t has one number for each channel. NULL is allowed. */
 static bool check_channels(const char *op, const char *what, const tl_Tensor *t, int64_t channels) {
   if (t == NULL || (t->ndim == 1 && t->sizes[0] == channels)) return true;
   return tli_fail(TL_ESHAPE, "%s: %s: expected shape [%" PRId64 "] (channels), got %s", op, what,
@@ -26,7 +26,8 @@ static void *data_of(const tl_Tensor *t) { return t ? tli_data(t) : NULL; }
 
 /* ---- gradients as differentiable operators ---- */
 
-/* Sums t over the dimensions along which a tensor of like's shape was broadcast. */
+/* Sums t to the shape of `like`, over the dimensions along which a tensor of that shape was
+** broadcast. */
 static tl_Tensor *chain_sum_to(tli_Chain *c, tl_Tensor *t, const tl_Tensor *like) {
   return TLI_STEP(c, tlo_sum_to_size(t, (tl_Ints){like->ndim, like->sizes}));
 }
@@ -56,7 +57,7 @@ bool tli_norm_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl_Tens
 
 /* ---- batch_norm ---- */
 
-/* The sizes (outer, channels, inner) of tensors in a memory format. */
+/* A tensor seen as (outer, channels, inner), in a memory format. */
 typedef struct Channels {
   int64_t outer, channels, inner;
   tli_Format format;
@@ -68,8 +69,8 @@ static Channels channels_of(const tl_Tensor *t) {
   return s;
 }
 
-/* Returns the sizes (outer, channels, inner) of a tensor that keeps its channels-last format; a
-** single channel has the same layout in both formats. */
+/* Returns (outer, channels, inner) for t in t's memory format. With a single channel, both formats
+** have the same layout. */
 static Channels channels_as_laid(const tl_Tensor *t) {
   Channels s = channels_of(t);
   s.format = tli_format_of(t);
@@ -79,20 +80,21 @@ static Channels channels_as_laid(const tl_Tensor *t) {
   return s;
 }
 
-/* Returns t without gaps in the given dtype and format. */
+/* Returns t in the given dtype and memory format, without gaps. */
 static tl_Tensor *chain_lay(tli_Chain *c, tl_Tensor *t, tl_DType dtype, tli_Format format) {
   if (format == TLI_ROW_MAJOR) return chain_cast(c, t, dtype);
   tl_Tensor *cast = TLI_STEP(c, tlo_to_dtype(t, dtype));
   return c->failed || tli_lies(cast, format) ? cast : TLI_STEP(c, tlo_laid_out(cast, format));
 }
 
-/* Returns an empty tensor in the given format, for results. */
+/* Returns an uninitialised tensor with the shape, dtype and device of `like`, in the memory format
+** of s. */
 static tl_Tensor *chain_empty_laid(tli_Chain *c, const tl_Tensor *like, Channels s) {
   return TLI_STEP(c, tli_empty_format(s.format, (tl_DType)like->dtype, tli_device(like), like->ndim,
                                       like->sizes));
 }
 
-/* Sets sizes to (1, C, 1, ...). */
+/* Sets `sizes` to (1, C, 1, ...), with as many dimensions as t. */
 static void channel_sizes(const tl_Tensor *t, int64_t *sizes) {
   for (int d = 0; d < t->ndim; d++) sizes[d] = d == 1 ? t->sizes[1] : 1;
 }
@@ -103,8 +105,8 @@ static bool move_towards(tli_Chain *c, tl_Tensor *running, tl_Tensor *now, doubl
   return !c->failed && tlo_lerp_(running, cast, weight);
 }
 
-/* Computes (in - mean) * scale + shift + other * factor; mean, shift, other and factor may be
-** NULL. */
+/* Computes (in - mean) * scale + shift + other * factor for each channel. mean, shift, other and
+** factor may be NULL. */
 static tl_Tensor *chain_affine(tli_Chain *c, tl_Tensor *in, tl_Tensor *mean, tl_Tensor *scale,
                                tl_Tensor *shift, tl_Tensor *other, tl_Tensor *factor, Channels s) {
   tl_Tensor *out = chain_empty_laid(c, in, s);
@@ -117,13 +119,13 @@ static tl_Tensor *chain_affine(tli_Chain *c, tl_Tensor *in, tl_Tensor *mean, tl_
   return out;
 }
 
-/* Normalises by the batch's own mean and rstd, and updates the running statistics. */
+/* Normalises by the mean and rstd of the batch itself, and updates the running statistics. */
 static void normalize(tli_Chain *c, tl_Tensor *in, tl_Tensor *weight, tl_Tensor *bias,
                       tl_Tensor *running_mean, tl_Tensor *running_var, double momentum, double eps,
                       Channels s, tl_Tensor **out) {
   tl_DType stat = stat_dtype(in);
   double n = (double)(s.outer * s.inner);
-  /* without elements, running statistics do not change */
+  /* an empty batch does not change the running statistics */
   if (n == 0) running_mean = running_var = NULL;
   out[0] = chain_empty_laid(c, in, s);
   out[1] = chain_empty(c, stat, in, s.channels);
@@ -154,7 +156,7 @@ bool tli_op_batch_norm_core(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias
       normalize(&c, in, weight, bias, running_mean, running_var, momentum, eps, s, out);
   } else {
     out[1] = TLI_STEP(&c, tlo_to_dtype(running_mean, stat));
-    /* a copy, since running statistics may change before the backward pass */
+    /* a copy is saved, because the running statistics may change before the backward pass */
     out[1] = TLI_STEP(&c, tlo_clone(out[1]));
     out[2] = chain_rstd(&c, chain_cast(&c, running_var, stat), eps);
     tl_Tensor *scale = weight ? chain_mul(&c, out[2], chain_cast(&c, weight, stat)) : out[2];
@@ -164,7 +166,7 @@ bool tli_op_batch_norm_core(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias
   return unrecorded_end(&c, mode, out, 3);
 }
 
-/* Computes the sums of grad and of grad * (in - mean) for each channel. */
+/* Computes, for each channel, the sum of grad and the sum of grad * (in - mean). */
 static void chain_products(tli_Chain *c, tl_Tensor *grad, tl_Tensor *in, tl_Tensor *mean,
                            Channels s, tl_Tensor **sum, tl_Tensor **product) {
   *sum = chain_empty(c, stat_dtype(in), in, s.channels);
@@ -176,7 +178,7 @@ static void chain_products(tli_Chain *c, tl_Tensor *grad, tl_Tensor *in, tl_Tens
     c->failed = true;
 }
 
-/* Computes the gradients if the batch's own statistics were used. */
+/* Computes the gradients for normalisation by the batch's own statistics. */
 static void gradients_of_own(tli_Chain *c, tl_Tensor *g, tl_Tensor *in, tl_Tensor *weight,
                              tl_Tensor *mean, tl_Tensor *rstd, bool want_input, Channels s,
                              tl_Tensor **out) {
@@ -275,7 +277,7 @@ static bool check_batch_norm(const char *op, const tl_Tensor *input, const tl_Te
 tl_Tensor *tlo_batch_norm(tl_Tensor *input, tl_Tensor *running_mean, tl_Tensor *running_var,
                           tl_Tensor *weight, tl_Tensor *bias, bool training, double momentum,
                           double eps) {
-  /* PyTorch accepts this input, which has no channels */
+  /* an empty vector has no channels, but PyTorch accepts it */
   if (input->ndim == 1 && input->numel == 0) return tlo_clone(input);
   TL_TRY_NULL(
       check_batch_norm("batch_norm", input, running_mean, running_var, weight, bias, training));
@@ -291,7 +293,7 @@ static tl_Tensor *chain_repeat(tli_Chain *c, tl_Tensor *t, int64_t times) {
   return t ? TLI_STEP(c, tlo_tile(t, (tl_Ints){1, &times})) : NULL;
 }
 
-/* Sets the running statistics to the mean, over the samples, of their updated copies. */
+/* Sets running statistics to the mean of their copies. Each sample has updated one copy. */
 static void take_back(tli_Chain *c, tl_Tensor *running, tl_Tensor *copies, int64_t samples) {
   int64_t sizes[] = {samples, running->numel}, first = 0;
   tl_Tensor *table = chain_reshape(c, copies, 2, sizes);
@@ -327,7 +329,7 @@ tl_Tensor *tlo_instance_norm(tl_Tensor *input, tl_Tensor *running_mean, tl_Tenso
 
 /* ---- group_norm ---- */
 
-/* Sets sizes to (N, G, C / G, L); the last two dimensions are normalised together. */
+/* Sets `sizes` to (N, G, C / G, L). The last two dimensions are normalised together. */
 static void group_sizes(const tl_Tensor *t, int64_t groups, int64_t sizes[4]) {
   Channels s = channels_of(t);
   sizes[0] = s.outer;
@@ -336,17 +338,17 @@ static void group_sizes(const tl_Tensor *t, int64_t groups, int64_t sizes[4]) {
   sizes[3] = s.inner;
 }
 
-/* Expands t (N, G), which holds one number per group of each sample, to (N * C), one number per
-** channel of each sample. */
+/* Expands t (N, G), which has one number per group of each sample, to one number per channel of
+** each sample: (N * C). */
 static tl_Tensor *chain_per_channel(tli_Chain *c, tl_Tensor *t, const int64_t sizes[4]) {
   int64_t narrow[] = {sizes[0], sizes[1], 1}, all = sizes[0] * sizes[1] * sizes[2];
   tl_Tensor *shaped = chain_reshape(c, t, 3, narrow);
   tl_Tensor *wide = TLI_STEP(c, tlo_expand(shaped, (tl_Ints){3, sizes}));
-  tl_Tensor *rows = TLI_STEP(c, tlo_to_row_major(wide)); /* kernels need contiguous rows */
+  tl_Tensor *rows = TLI_STEP(c, tlo_to_row_major(wide)); /* kernels need contiguous numbers */
   return chain_reshape(c, rows, 1, &all);
 }
 
-/* Repeats t (C), one number per channel, for each sample: (N * C). */
+/* Repeats t (C), which has one number per channel, for each sample: (N * C). */
 static tl_Tensor *chain_per_sample(tli_Chain *c, tl_Tensor *t, tl_DType dtype,
                                    const int64_t sizes[4]) {
   int64_t times = sizes[0];
@@ -380,13 +382,13 @@ bool tli_op_group_norm_core(tl_Tensor *input, int64_t groups, tl_Tensor *weight,
   return unrecorded_end(&c, mode, out, 3);
 }
 
-/* Sums over the channels of each group. */
+/* Sums t over the channels of each group: (N * G). */
 static tl_Tensor *chain_group_sum(tli_Chain *c, tl_Tensor *t, const int64_t sizes[4]) {
   int64_t all = sizes[0] * sizes[1];
   return chain_reshape(c, chain_sum(c, chain_reshape(c, t, 3, sizes), 2, false), 1, &all);
 }
 
-/* Sums over the samples for each channel. */
+/* Sums t over the samples, separately for each channel: (C). */
 static tl_Tensor *chain_sample_sum(tli_Chain *c, tl_Tensor *t, const int64_t sizes[4]) {
   int64_t table[] = {sizes[0], sizes[1] * sizes[2]};
   return chain_sum(c, chain_reshape(c, t, 2, table), 0, false);
@@ -456,7 +458,7 @@ bool tlo_group_norm_backward(tl_Tensor *grad_output, tl_Tensor *input, int64_t g
   return group_norm_fused(grad_output, input, groups, weight, mean, rstd, want, out);
 }
 
-/* Handles an empty batch: the weights' gradients exist and are zero. */
+/* Computes the result for an empty batch. The gradients of weight and bias exist and are zero. */
 static tl_Tensor *no_samples(tl_Tensor *input, tl_Tensor *weight, tl_Tensor *bias) {
   tli_Chain c = {0};
   int64_t sizes[TL_MAX_DIMS];

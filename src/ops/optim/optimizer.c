@@ -1,6 +1,6 @@
 /*
-** optimizer.c - steps of optimizers. Everything is checked, and all memory is allocated, before
-** the first parameter changes.
+** optimizer.c - steps of optimizers. All checks and all allocations are done before the first
+** parameter changes.
 **
 ** The kernel gets a parameter's operands as plain memory, so all of them must have the same
 ** order of elements. Operands in another order are copied, and copied back if they change.
@@ -31,10 +31,11 @@ static const Rule rules[] = {
 
 enum { PARAM, GRAD, STATE, MASTER = STATE + TLK_OPTIM_STATES, OPERANDS };
 
-/* One parameter and the operands of its step; absent operands are NULL. */
+/* One parameter and the operands of its step. Absent operands are NULL. */
 typedef struct Item {
   tl_Tensor *given[OPERANDS]; /* borrowed */
-  tl_Tensor *used[OPERANDS];  /* the operands themselves, or copies in another order (owned) */
+  /* the operands themselves, or copies in another memory order (owned) */
+  tl_Tensor *used[OPERANDS];
   tl_Tensor *const *clocks;   /* borrowed */
 } Item;
 
@@ -111,7 +112,8 @@ static bool check_item(const Step *s, const Item *item, int64_t i) {
   return true;
 }
 
-/* Checks a number on a device, which may be float64 if `wide`. */
+/* Checks that t holds one float32 number. With `wide`, float64 is allowed as well. NULL is
+** allowed. */
 static bool check_number(const char *name, const tl_Tensor *t, bool wide) {
   if (t == NULL || (t->numel == 1 && (t->dtype == TL_F32 || (wide && t->dtype == TL_F64))))
     return true;
@@ -128,7 +130,8 @@ static bool same_order(const tl_Tensor *a, const tl_Tensor *b) {
   return tli_dense(a) && tli_dense(b);
 }
 
-/* Returns t itself if its elements have the order of `order`, otherwise a copy in that order. */
+/* Returns t itself if its elements have the same memory order as those of `order`, otherwise a copy
+** in that order. */
 static tl_Tensor *in_order(tl_Tensor *t, const tl_Tensor *order) {
   if (same_order(t, order)) return t;
   tl_Tensor *copy = tli_empty_like(order, (tl_DType)t->dtype);
@@ -136,8 +139,8 @@ static tl_Tensor *in_order(tl_Tensor *t, const tl_Tensor *order) {
   return copy;
 }
 
-/* Arranges all operands in the parameter's own memory order, or in row-major order if the parameter
-** has gaps. */
+/* Brings all operands to the parameter's memory order or, if the parameter has gaps, to row-major
+** order. */
 static bool arrange(Item *item) {
   tl_Tensor *p = item->given[PARAM];
   tl_Tensor *order = tli_dense(p) ? tli_retain(p) : tli_empty_like(p, TL_BOOL);
@@ -170,7 +173,8 @@ static void release_copies(Item *item) {
     if (item->used[k] != item->given[k]) tli_release(item->used[k]);
 }
 
-/* Copies changed operands back, and marks the parameters as changed. */
+/* Copies operands that have changed back to the given tensors, and marks the parameters as
+** changed. */
 static bool finish(const Step *s) {
   for (int64_t i = 0; i < s->n; i++)
     for (int k = 0; k < OPERANDS; k++) {
@@ -184,13 +188,14 @@ static bool finish(const Step *s) {
 
 /* ---- kernels ------------------------------------------------------------------------ */
 
-/* Parameters [first, first + count), which share a device and dtypes. */
+/* The parameters [first, first + count), which have the same device and the same dtypes. */
 typedef struct Run {
   const Step *s;
   int64_t first;
   int count;
   tl_Device device;
-  tl_Tensor *lr, *grad_scale, *found_inf, *clip; /* tensors on the device, or NULL (borrowed) */
+  /* each is a tensor on the device, or NULL (borrowed) */
+  tl_Tensor *lr, *grad_scale, *found_inf, *clip;
 } Run;
 
 static const float *data_or_null(const tl_Tensor *t) { return t ? tli_data(t) : NULL; }
@@ -234,7 +239,8 @@ static bool step(const Run *r, struct tlk_optim_step *call) {
   return tli_backend(r->device)->optim_step(call);
 }
 
-/* Lets the device compute the coefficients from its own step counts and learning rate. */
+/* Runs the step with coefficients that the device computes from its own step counts and learning
+** rate. */
 static bool run_on_device(const Run *r) {
   int64_t size = (int64_t)r->count * TLK_OPTIM_COEFS;
   tl_Tensor *made = tli_empty(TL_F64, r->device, 1, &size);
@@ -249,7 +255,8 @@ static bool run_on_device(const Run *r) {
   return ok;
 }
 
-/* Computes the coefficients on the host; if all are equal, they are passed by value. */
+/* Runs the step with coefficients that the host computes. Adjacent parameters with equal
+** coefficients share a kernel call, which gets the coefficients by value. */
 static bool run_on_host(const Run *r, double lr) {
   bool skipped = r->device.type == TL_CPU && r->found_inf && *data_or_null(r->found_inf) != 0;
   if (skipped) return true;
@@ -278,7 +285,7 @@ static bool clocks_on(const Step *s, const Item *item, tl_Device device) {
   return rules[s->rule].clocks > 0 && tli_same_device(tli_device(item->clocks[0]), device);
 }
 
-/* Returns whether a and b may be in the same call of the kernel. */
+/* Returns whether parameters a and b can be in the same kernel call. */
 static bool alike(const Step *s, const Item *a, const Item *b) {
   for (int k = 0; k < OPERANDS; k++)
     if (a->used[k] && a->used[k]->dtype != b->used[k]->dtype) return false;
@@ -287,15 +294,15 @@ static bool alike(const Step *s, const Item *a, const Item *b) {
          clocks_on(s, a, device) == clocks_on(s, b, device);
 }
 
-/* Returns whether the parameters' device computes the coefficients: the step counts are in its
-** memory or, for a rule without step counts, the learning rate is. */
+/* Returns whether the device of the parameters computes the coefficients. It does so if its memory
+** holds the step counts or, for a rule without step counts, the learning rate. */
 static bool device_computes(const Step *s, const Item *item, tl_Device device) {
   if (device.type == TL_CPU) return false;
   if (rules[s->rule].clocks > 0) return clocks_on(s, item, device);
   return s->lr && tli_device(s->lr).type != TL_CPU;
 }
 
-/* Returns a new reference to a number on the run's device. */
+/* Sets *out to a new reference to a number on the given device. NULL gives NULL. */
 static bool number_on(tl_Tensor *t, tl_Device device, tl_Tensor **out) {
   *out = NULL;
   return t == NULL || (*out = tli_moved(t, device, true)) != NULL;
@@ -337,7 +344,7 @@ static bool run_all(const Step *s) {
 
 /* ---- the operator --------------------------------------------------------------------- */
 
-/* Fails for a sparse gradient, whose elements are not where the kernel would read them. */
+/* Fails for a sparse gradient, because the kernel requires dense ones. */
 static bool check_dense(const tl_Tensor *grad) {
   if (grad == NULL || !tli_is_sparse_grad(grad)) return true;
   return tli_fail(TL_EARG, "step: expected dense gradients, got a sparse one: SparseAdam, SGD and "
@@ -359,8 +366,9 @@ static void set_item(const Step *s, Item *item, int64_t i, tl_Tensors params, tl
 
 /* ---- complex parameters, whose parts are stepped as real numbers ----------------------------- */
 
-/* Returns real views of complex tensors, with the parts in a new last dimension, and other tensors
-** as they are; an absent tensor stays absent. Fails only if memory is exhausted. */
+/* Replaces each tensor of a list by a real view if it is complex, and by a new reference otherwise.
+** A view has the real and imaginary parts in a new last dimension. Absent tensors stay absent.
+** Fails only if memory is exhausted. */
 static bool real_views(tl_Tensors *list, bool own_grads) {
   if (list->n == 0) return true;
   tl_Tensors views = tli_tensors_new(list->n);

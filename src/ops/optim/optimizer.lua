@@ -1,4 +1,4 @@
--- Steps of optimizers, for many parameters at once; torch.optim is built on them.
+-- Optimizer steps for many parameters at once. torch.optim is built on these operators.
 
 op {[[_fused_step_(Tensor[] params, Tensor[] grads, Tensor[] states, Tensor[] clocks, string rule,
     float[] options, Tensor lr=nil, bool maximize=false, *, Tensor[] masters=nil,

@@ -1,7 +1,7 @@
 /*
-** tensor_lists.c - operators on lists of tensors: their norm, clipping, and scaling in place.
-** Kernels get tensors as plain memory, as many as fit into a call; tensors with gaps between
-** their elements are copied, and copied back if they change.
+** tensor_lists.c - operators on lists of tensors: their norm, clipping, and scaling in place. A
+** kernel call takes as many tensors as fit, as plain memory. Tensors with gaps between their
+** elements are copied, and copied back if they change.
 */
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@ typedef struct List {
   const char *op;
   int64_t n;
   tl_Tensor *const *given; /* borrowed */
-  /* the given tensors or row-major copies; the array and its references are owned */
+  /* the given tensors or row-major copies; both the array and the references are owned */
   tl_Tensor **used;
 } List;
 
@@ -46,8 +46,8 @@ static bool list_begin(List *l, const char *op, tl_Tensors tensors) {
   return false;
 }
 
-/* Returns the number of tensors from `first` on that fit into one call: they share device and
-** dtype. */
+/* Returns how many tensors from index `first` on can be in one kernel call. They share a device and
+** a dtype. */
 static int list_run(const List *l, int64_t first) {
   int n = 0;
   const tl_Tensor *a = l->used[first];
@@ -58,8 +58,8 @@ static int list_run(const List *l, int64_t first) {
   return n;
 }
 
-/* Returns a new list in which fn has replaced complex tensors by real ones; an empty list after a
-** failure. Records nothing. */
+/* Returns a new list in which each complex tensor is replaced by fn(tensor), which is real. Records
+** nothing. Returns an empty list after a failure. */
 static tl_Tensors made_real(tl_Tensors tensors, tl_Tensor *(*fn)(tl_Tensor *)) {
   tl_Tensors list = tli_tensors_new(tensors.n);
   bool mode = tli_set_grad_mode(false), ok = list.v != NULL;
@@ -76,7 +76,7 @@ static bool any_complex(tl_Tensors list) { return tli_any_complex(list.v, (int)l
 
 /* ---- the norm ------------------------------------------------------------------------ */
 
-/* The kernel for the partial results, and the reduction that combines them. */
+/* The kernel that computes partial results, and the reduction that combines them. */
 typedef struct Norm {
   double p;
   tlk_Reduction part, whole;
@@ -114,8 +114,8 @@ static bool reduce_run(const List *l, const Norm *norm, int64_t first, int count
   return tli_backend(tli_device(l->used[first]))->list_reduce(&call);
 }
 
-/* Returns the kernel's partial results for tensors [first, end), which share a device, as a new
-** vector. */
+/* Returns the partial results for tensors [first, end) as a new vector. These tensors must be on
+** one device. */
 static tl_Tensor *reduce_device(const List *l, const Norm *norm, int64_t first, int64_t end) {
   int64_t parts = 0;
   for (int64_t i = first; i < end; i++) parts += parts_of(l->used[i]);
@@ -132,7 +132,7 @@ static tl_Tensor *reduce_device(const List *l, const Norm *norm, int64_t first, 
   return partials;
 }
 
-/* Returns the index of the first tensor after `first` that is on another device. */
+/* Returns the end of the tensors from `first` on that are on the same device as the first one. */
 static int64_t device_end(const List *l, int64_t first) {
   tl_Device device = tli_device(l->used[first]);
   int64_t end = first + 1;
@@ -175,7 +175,8 @@ static tl_Tensor *root(tl_Tensor *sum, double p) {
   return tli_with_number(tlo_pow, sum, tli_float(1 / p));
 }
 
-/* Returns the dtype of a norm of the tensors. */
+/* Returns the dtype of a norm over all tensors: float64 if one of them has it, otherwise
+** float32. */
 static tl_DType dtype_of_norm(tl_Tensors tensors) {
   for (int64_t i = 0; i < tensors.n; i++)
     if (tensors.v[i]->dtype == TL_F64) return TL_F64;
@@ -212,7 +213,7 @@ static bool check_number(const char *op, const char *name, const tl_Tensor *t) {
 
 #define CLIP "_clip_numbers"
 
-/* Allocates norm, factor and found_inf on the device. */
+/* Allocates the three numbers norm, factor and found_inf on the device. */
 static bool numbers_new(tl_DType dtype, tl_Device device, tl_Tensor **out) {
   for (int i = 0; i < 3; i++) out[i] = NULL;
   for (int i = 0; i < 3; i++)

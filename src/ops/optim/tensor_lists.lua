@@ -1,4 +1,4 @@
--- Operators on all gradients of a model at once: their norm, and scaling them.
+-- Operators on all gradients of a model at once: computing their norm, and scaling them.
 
 local lists = {tensors = true}
 
