@@ -199,7 +199,7 @@ bool tli_graph_schedule(tli_Graph *g, tl_Tensor *rates, const tli_GraphPlace *pl
 }
 
 const tli_Call *tli_call_find(const char *name) {
-#if !defined(TLI_INFER) || defined(TLI_TRAIN) /* other builds have no derivatives */
+#if !defined(TLI_INFER) || defined(TLI_TRAIN) /* builds for inference alone lack autograd's calls */
   for (int i = 0; i < tli_autograd_calls_count; i++)
     if (strcmp(name, tli_autograd_calls[i]->name) == 0) return tli_autograd_calls[i];
 #endif

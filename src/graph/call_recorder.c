@@ -1,15 +1,16 @@
 /*
 ** call_recorder.c - records the operators that a thread calls as a graph.
 **
-** A tensor is recognized by its address, so all tensors seen are kept until the end. Effects that
-** an operator does not report are found through storages: a tensor that shares the storage of a
-** known one is a view of it, and a storage whose version has changed was written to by something
-** that a graph cannot repeat.
+** A tensor is recognized by its address, so the trace keeps every tensor that it has seen until the
+** end. Effects that an operator does not report are found through storages: a tensor that shares
+** the storage of a known one is a view of it, and a storage whose version has changed was written
+** to by something that a graph cannot repeat.
 **
-** A training step is recorded with its backward passes, as calls of autograd/calls.h. Gradients are
-** found where they are used: an unknown tensor that is the gradient of a known one is read from it.
-** A gradient that an earlier step has left is refused, since a program begins without gradients.
-*/
+** A training step is recorded with its backward passes, as calls of autograd/calls.h. A gradient is
+** recorded when the traced code uses it: if an unknown tensor is the gradient of a known tensor, a
+** read of that gradient is added. A gradient left by an earlier step is refused, since a program
+** begins without gradients.
+** */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,9 +21,10 @@
 #include "graph/call_graph.h"
 #include "ops/common.h"
 
-/* A map from addresses to numbers, by open addressing; its size is a power of 2. */
+/* A hash map from addresses to numbers, with open addressing; the number of slots is a power of
+** 2. */
 typedef struct Map {
-  const void **keys; /* keys of the entries; NULL in a free one */
+  const void **keys; /* key of each slot; NULL in a free slot */
   int32_t *numbers;
   int64_t size, used;
 } Map;
@@ -33,13 +35,13 @@ typedef struct Memory {
   tl_Tensor *first; /* the first tensor seen with this storage (borrowed from `kept`) */
   unsigned version; /* the storage's version after the last recorded call */
   int32_t constant; /* the constant's index in the graph; -1 before its first use */
-  bool copied;      /* whether the graph's constant is a copy or a permutation of it */
+  bool copied;      /* whether the graph's constant is a copy or a permutation of `first` */
 } Memory;
 
 typedef struct Named {
   const char *name;
   tl_Tensor *tensor; /* the constant's tensor (borrowed from `kept`) */
-  bool changes;      /* whether the traced code may change it */
+  bool changes;      /* whether the traced code may change the tensor */
 } Named;
 
 struct tli_Trace {
@@ -49,7 +51,7 @@ struct tli_Trace {
   Map values;   /* maps tensors to values */
   Map named_at; /* maps tensors to indices in `named` */
   Map memories_at;
-  Map fresh;        /* tensors whose .grad this trace has set or cleared */
+  Map fresh;        /* tensors whose .grad was set or cleared during this trace */
   bool step;        /* whether gradients are recorded */
   tl_Tensor **kept; /* owned */
   Memory *memories;
@@ -116,13 +118,13 @@ static bool note_memory(tli_Trace *t, tl_Tensor *tensor, tli_ValueKind kind) {
   return put(&t->region, &t->memories_at, tensor->storage, t->nmemories++);
 }
 
-/* Makes a tensor known as a value. */
+/* Records that a tensor is the value with the given number. */
 static bool note(tli_Trace *t, tl_Tensor *tensor, int32_t value, tli_ValueKind kind) {
   return value >= 0 && keep(t, tensor) && note_memory(t, tensor, kind) &&
          put(&t->region, &t->values, tensor, value);
 }
 
-/* Records a call of an operator of one tensor and lists of integers. */
+/* Records a call of an operator that takes one tensor and lists of integers. */
 static int32_t add_view(tli_Trace *t, const tli_Call *call, int32_t of, const tl_Ints *lists,
                         int n) {
   tli_GraphCall *made = tli_graph_call(t->graph, call, 1);
@@ -148,8 +150,8 @@ static int32_t alias(tli_Trace *t, const tl_Tensor *tensor, const tl_Tensor *bas
   return made;
 }
 
-/* Sorts dimensions by their strides, the largest first: t permuted by `order` is row-major if t is
-** dense. `back` is the inverse permutation. */
+/* Sorts dimensions by stride, the largest first, into `order`: a dense t permuted by `order` is
+** row-major. `back` is the inverse permutation. */
 static void sort_dims(const tl_Tensor *t, int64_t *order, int64_t *back) {
   for (int d = 0; d < t->ndim; d++) {
     int at = d;
@@ -159,8 +161,8 @@ static void sort_dims(const tl_Tensor *t, int64_t *order, int64_t *back) {
   for (int d = 0; d < t->ndim; d++) back[order[d]] = d;
 }
 
-/* Records a constant. Its tensor in the graph is row-major; where the original has its dimensions
-** in another order in memory, a permutation restores that order. */
+/* Records a constant. The graph stores the tensor row-major. If the original's dimensions have
+** another order in memory, a recorded permutation restores that order. */
 static int32_t constant(tli_Trace *t, const char *name, tl_Tensor *tensor) {
   if (tli_device(tensor).type != TL_CPU) {
     tli_fail(TL_EDEVICE, "export: %s: expected a tensor on the CPU, got one on %s", name,
@@ -196,7 +198,7 @@ static bool is_fresh(const tli_Trace *t, const tl_Tensor *tensor) {
   return find(&t->fresh, tensor) >= 0;
 }
 
-/* Fails if a tensor has a gradient that this trace has not made. */
+/* Fails if a tensor has a gradient that was not computed in this trace. */
 static bool no_old_gradient(const tli_Trace *t, const tl_Tensor *tensor) {
   if (gradient_of(tensor) == NULL || is_fresh(t, tensor)) return true;
   int32_t named = find(&t->named_at, tensor);
@@ -206,8 +208,8 @@ static bool no_old_gradient(const tli_Trace *t, const tl_Tensor *tensor) {
                   named >= 0 ? t->named[named].name : "a tensor");
 }
 
-/* Finds the tensor whose gradient `tensor` is, and records that the gradient is read. Returns the
-** gradient's value; -1 after a failure; -2 if it is no gradient. */
+/* Finds the tensor whose gradient `tensor` is, and records a read of that gradient. Returns the
+** gradient's value, -1 after a failure, or -2 if `tensor` is not a gradient. */
 static int32_t as_gradient(tli_Trace *t, const tl_Tensor *tensor) {
   for (int32_t i = 0; t->step && i < t->nkept; i++) {
     tl_Tensor *owner = t->kept[i];
@@ -222,8 +224,8 @@ static int32_t as_gradient(tli_Trace *t, const tl_Tensor *tensor) {
   return -2;
 }
 
-/* After a backward pass, gradients of known tensors are those of this trace, and may have been
-** changed in place. */
+/* After a backward pass, the gradients of known tensors belong to this trace. The pass may also
+** have changed them in place, so their new versions are accepted. */
 static bool after_backward(tli_Trace *t) {
   for (int32_t i = 0; i < t->nkept; i++) {
     tl_Tensor *grad = gradient_of(t->kept[i]);
@@ -243,7 +245,7 @@ static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
       tli_fail(TL_EARG, "export_step: a parameter shares memory with another tensor");
       return -1;
     }
-    tl_Tensor *base = memory->first; /* a copy, since the next call may move `memories` */
+    tl_Tensor *base = memory->first; /* copied, since the next call may reallocate `memories` */
     int32_t of = known(t, base), value = of < 0 ? -1 : alias(t, tensor, base, of);
     return note(t, tensor, value, TLI_VALUE_RESULT) ? value : -1;
   }
@@ -277,7 +279,8 @@ static int32_t known(tli_Trace *t, tl_Tensor *tensor) {
   return value >= 0 ? value : first_use(t, tensor);
 }
 
-/* Returns the value of an argument; -1 for none. Sets *ok to false after a failure. */
+/* Returns the number of an argument's value; -1 for an absent tensor. Sets *ok to false after a
+** failure. */
 static int32_t value_of(tli_Trace *t, tl_Tensor *tensor, bool *ok) {
   if (tensor == NULL) return -1;
   int32_t value = tensor->flags & TLI_NUMBER
@@ -298,7 +301,7 @@ static bool computed(const tli_Trace *t, const tl_Tensor *tensor) {
   return memory && memory->kind != TLI_VALUE_CONSTANT;
 }
 
-/* Checks arguments with which the sizes of a result depend on values. */
+/* Refuses calls where the sizes of a result depend on the values of tensors. */
 static bool check_sizes(const tli_Call *call, const tli_CallArg *args) {
   static const char why[] = "the sizes of its result depend on values";
   if (call->flags & TLI_CALL_SIZES) return refuse(call, why);
@@ -313,8 +316,8 @@ static bool check_sizes(const tli_Call *call, const tli_CallArg *args) {
   return true;
 }
 
-/* Checks that a call may change a storage: that of a result, or of a constant with a name, which
-** then belongs to the program's state. */
+/* Checks that a call may change a storage. Only the storage of a result, or of a named constant
+** that the program keeps as state, may be changed. */
 static bool may_change(const tli_Trace *t, const tli_Call *call, const Memory *memory) {
   if (memory && memory->kind == TLI_VALUE_RESULT) return true;
   if (memory && memory->kind == TLI_VALUE_INPUT)
@@ -332,10 +335,11 @@ static bool may_change(const tli_Trace *t, const tli_Call *call, const Memory *m
                   call->name, t->step ? ", or name it in the option `state`" : "");
 }
 
-/* The tensors that a call changes are its first argument, and those of these parameters. */
+/* For operators that change more tensors than their first argument: the parameters that they
+** change. */
 static const struct {
   const tli_Call *call;
-  uint64_t params; /* a bit for each */
+  uint64_t params; /* bit i is set if parameter i is changed */
 } writers[] = {{&tli_call__fused_step_, 1 << 0 | 1 << 2 | 1 << 3 | 1 << 8},
                {&tli_call__amp_foreach_non_finite_check_and_unscale_, 1 << 0 | 1 << 1},
                {&tli_call__amp_update_scale_, 1 << 0 | 1 << 1}};
@@ -360,7 +364,8 @@ static bool each_written(tli_Trace *t, const tli_Call *call, const tli_CallArg *
   return true;
 }
 
-/* Checks a tensor that a call writes to. A gradient that was not used yet becomes known first. */
+/* Checks a tensor that a call writes to. If the tensor is a gradient that the trace does not know
+** yet, the gradient is recorded first. */
 static bool check_written(tli_Trace *t, const tli_Call *call, tl_Tensor *written) {
   if (memory_of(t, written) == NULL && t->step && known(t, written) < 0) return false;
   return may_change(t, call, memory_of(t, written));
@@ -393,7 +398,7 @@ static bool read_list(tli_Trace *t, tl_Tensors given, tli_CallArg *out) {
   return ok;
 }
 
-/* Reads an argument in the graph's form. */
+/* Converts an argument to the graph's form. */
 static bool read_arg(tli_Trace *t, const tli_Call *call, int i, const tli_CallArg *given,
                      tli_CallArg *out) {
   bool ok = true;
@@ -422,7 +427,7 @@ static bool begin_value(const tli_Trace *t, const tli_Call *call, const tli_Call
   return true;
 }
 
-/* Returns whether a call means nothing to a program without gradients. */
+/* Returns whether a call has no effect in a program without gradients. */
 static bool left_out(const tli_Trace *t, const tli_Call *call) {
   return !t->step && call == &tli_call_autograd_requires_grad_;
 }
@@ -457,7 +462,7 @@ static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *a
   return true;
 }
 
-/* Accepts an argument's new version after a call that was allowed to write to the argument. */
+/* Accepts the new version of an argument that a call was allowed to write to. */
 static bool note_version(tli_Trace *t, const tli_Call *call, tl_Tensor *tensor) {
   Memory *memory = tensor ? memory_of(t, tensor) : NULL;
   if (memory == NULL || memory->version == tli_version(tensor)) return true;

@@ -1,5 +1,5 @@
 /*
-** file.c - programs as files: safetensors whose metadata has the graph as plain data.
+** file.c - stores programs in safetensors files, whose metadata describes the graph as plain data.
 **
 **   {"__metadata__": {"format": "tlua.program", "program": "<JSON>"},
 **    "layer.weight": {"dtype": "F32", "shape": [3, 2], "data_offsets": [0, 24]}, ...}
@@ -14,16 +14,16 @@
 **
 ** Version 2 is a program that changes its constants. It has "state": [index of a constant, ...] as
 ** well, and a training step also "leaves": [index, ...], "random": [seed, offset], "schedule": null
-** or [index of the rates, index of the step count, [[call, parameter, element], ...]]; a call that
-** gradients are recorded for has `true` as its fourth element.
+** or [index of the rates, index of the step count, [[call, parameter, element], ...]]; a call
+** during which gradients are recorded has `true` as its fourth element.
 **
 ** Each tensor's data begins at a multiple of 64 bytes. As safetensors has no gaps, entries named
-** "__padding__.1" and so on take the bytes between.
+** "__padding__.1" and so on fill the bytes in between.
 **
 ** A file is not trusted. The reader checks the invariant of call_graph.h, that tensors lie within
 ** the file, and that required arguments are present; the operators check everything else, as they
 ** do for any caller.
-*/
+** */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ enum { PLAIN = 1, WITH_STATE = 2 }; /* versions */
 #define ALIGNMENT 64
 #define HEADER_MAX ((uint64_t)100000000) /* the largest header that the format allows, in bytes */
 
-/* Maps the beginnings of dtypes' names to the format's letters. */
+/* Maps prefixes of dtype names to the format's letters. */
 static const char *const letters[][2] = {
     {"bfloat", "BF"}, {"float", "F"}, {"uint", "U"}, {"int", "I"}, {"bool", "BOOL"}};
 
@@ -69,7 +69,7 @@ static tl_DType dtype_by(const char *name, bool code) {
 typedef struct Writer {
   const tli_Graph *g;
   tli_Text text;
-  int32_t *numbers; /* the numbers that values have in the file */
+  int32_t *numbers; /* for each value of the graph: its number in the file */
 } Writer;
 
 static void put_string(Writer *w, const char *text) {
@@ -222,7 +222,7 @@ static void put_holes(Writer *w) {
   tli_text_put(&w->text, "]");
 }
 
-/* Writes the indices of constants that are state, or leaves. */
+/* Writes the indices of constants: the leaves if `leaves` is true, otherwise the state. */
 static void put_indices(Writer *w, const char *name, bool leaves) {
   bool any = false;
   tli_text_format(&w->text, ",\"%s\":[", name);
@@ -284,7 +284,7 @@ static void put_program(Writer *w) {
   tli_text_put(&w->text, "}");
 }
 
-/* Numbers the values: inputs, constants, numbers, results. */
+/* Numbers the values in the file's order: inputs, constants, numbers, results. */
 static bool number_values(Writer *w) {
   const tli_Graph *g = w->g;
   int32_t base[] = {0, g->ninputs, g->ninputs + g->nconstants,
@@ -309,7 +309,7 @@ static bool each_constant(Writer *w,
   return true;
 }
 
-/* Returns the bytes that follow a tensor of `bytes` bytes up to the next one. */
+/* Returns the number of padding bytes after a tensor of `bytes` bytes. */
 static int64_t padding(int64_t bytes) { return (ALIGNMENT - bytes % ALIGNMENT) % ALIGNMENT; }
 
 static bool put_entry(Writer *w, const tli_GraphConstant *c, void *context) {
@@ -343,7 +343,7 @@ static bool put_data(Writer *w, const tli_GraphConstant *c, void *context) {
   return ok || tli_fail(TL_EIO, "%s", strerror(errno));
 }
 
-/* Writes the header: its length as 8 bytes, and its text, filled up with spaces so that the data
+/* Writes the header: its length as 8 bytes, then its text, padded with spaces so that the data
 ** begins at a multiple of the alignment. */
 static bool make_header(Writer *w) {
   tli_Text *t = &w->text;
@@ -524,7 +524,7 @@ static bool read_symbols(Loader *l, const tli_Json *list) {
     if (s->name == NULL || !int_of(at(j, 1), 0, INT32_MAX, &s->example) ||
         !int_of(at(j, 2), 0, INT32_MAX, &s->least))
       return wrong("a name and sizes as a symbol");
-    s->most = INT64_MAX; /* files without it have no limit */
+    s->most = INT64_MAX; /* a symbol without a stored maximum has no limit */
     if (j->count > 3 && !int_of(at(j, 3), 0, INT64_MAX, &s->most))
       return wrong("a largest size of a symbol");
     s->name = tli_region_text(&g->region, s->name, strlen(s->name));
@@ -578,7 +578,7 @@ static bool wrong_argument(const tli_Call *call, int param) {
                   call->params[param].name);
 }
 
-/* Reads the number of a value that exists; null is -1. */
+/* Reads the number of an existing value; null becomes -1. */
 static bool read_value(const Loader *l, const tli_Json *j, bool number, bool none, int64_t *out) {
   *out = -1;
   if (j->kind == TLI_JSON_NULL) return none;
@@ -672,7 +672,7 @@ static bool may_change(const tli_Graph *g, int64_t value) {
          (v->kind == TLI_VALUE_CONSTANT && g->constants[v->index].state);
 }
 
-/* Checks that an operator which changes its first argument gets results or state there. */
+/* Checks that an operator that changes its first argument is given a result or state there. */
 static bool check_writes(const Loader *l, const tli_Call *call, const tli_CallArg *args) {
   if (!(call->flags & TLI_CALL_WRITES)) return true;
   bool list = call->params[0].kind == TLI_CALL_TENSORS;
@@ -721,7 +721,7 @@ static bool read_calls(Loader *l, const tli_Json *calls, const tli_Json *outputs
   return true;
 }
 
-/* Returns whether an integer of the graph is where a hole points to. */
+/* Returns whether the position of a hole is that of an integer in the graph. */
 static bool hole_fits(const tli_Graph *g, const tli_GraphHole *h) {
   if (h->call < 0) return h->param < g->nnumbers && g->numbers[h->param].kind == TL_INTEGER;
   const tli_GraphCall *c = &g->calls[h->call];
@@ -758,7 +758,7 @@ static bool read_holes(Loader *l, const tli_Json *list) {
   return true;
 }
 
-/* Gives a constant memory of its own, which runs may change. */
+/* Copies a constant to memory of its own, because runs may change the constant. */
 static bool own_memory(tli_GraphConstant *c) {
   tl_Tensor *copy = tli_clone_for("program", c->tensor);
   if (copy == NULL) return false;

@@ -51,7 +51,7 @@ static int read_unit(Reader *r) {
   return unit;
 }
 
-/* Writes a character as UTF-8; returns the end. */
+/* Writes a character as UTF-8; returns a pointer to the end of the written bytes. */
 static char *put_character(char *out, unsigned c) {
   if (c < 0x80) {
     *out++ = (char)c;

@@ -23,14 +23,15 @@ typedef struct tli_Json {
     bool flag;
     int64_t integer;
     double real;
-    const char *text; /* the text of a string, ended by 0 */
+    const char *text; /* the text of a string, zero-terminated */
     struct tli_Json *first;
   };
   const char *key;       /* the key, for an element of an object */
   struct tli_Json *next; /* the next element of the same array or object */
 } tli_Json;
 
-/* Returns the value, whose memory is the region's; NULL with a message. */
+/* Parses a text. Returns a value allocated in the region; on failure returns NULL and sets a
+** message. */
 const tli_Json *tli_json_read(tli_Region *r, const char *text, size_t size) TL_MUSTCHECK;
 /* Returns a field of the given kind; NULL if j is not an object or lacks such a field. */
 const tli_Json *tli_json_field(const tli_Json *j, const char *key, tli_JsonKind kind);

@@ -12,7 +12,7 @@
 
 typedef enum State { RECORDING, SERVING } State;
 
-/* A block that a run requests. */
+/* A memory block that a run requests from the allocator. */
 typedef struct Block {
   size_t bytes;  /* the requested size */
   int64_t size;  /* rounded */
@@ -31,12 +31,12 @@ struct tli_RunPlan {
   int64_t time; /* number of requests and returns in the recorded run so far */
   char *arena;
   int64_t arena_bytes, live;
-  /* in the current run: number of the next request, and number of blocks in use */
+  /* in the current run: index of the next request, and number of blocks in use */
   int64_t next, out;
-  bool diverged; /* whether the run requested a block that the recorded run did not request */
+  bool diverged; /* whether the run has requested a block that the recorded run had not requested */
 };
 
-/* Returns a size rounded up as the allocator does: sizes from 64 bytes on are multiples of 64. */
+/* Rounds a size up as the allocator does: from 64 bytes on, to a multiple of 64. */
 static int64_t rounded(size_t bytes) {
   int64_t align = bytes < TLI_ALIGN ? 16 : TLI_ALIGN;
   int64_t size = ((int64_t)bytes + align - 1) / align * align;
@@ -92,8 +92,8 @@ static int64_t aligned(int64_t place, int64_t size) {
   return (place + align - 1) / align * align;
 }
 
-/* Finds an offset for a block among the placed blocks that live at the same time; `near` is a
-** buffer for them. */
+/* Finds an offset for a block: the lowest gap between the placed blocks that live at the same time.
+** `near` is scratch space for a list of these blocks. */
 static void find_place(Block *b, Block *const *placed, int64_t n, Block **near) {
   int64_t count = 0, best = -1, best_gap = INT64_MAX, top = 0;
   for (int64_t i = 0; i < n; i++)

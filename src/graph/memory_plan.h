@@ -15,11 +15,11 @@ typedef struct tli_RunPlan tli_RunPlan;
 tli_RunPlan *tli_run_plan_new(void) TL_MUSTCHECK;
 void tli_run_plan_free(tli_RunPlan *p); /* Frees a plan. Accepts NULL. */
 
-/* Begin and end a run in one thread. In between, blocks are recorded, or served from the plan. The
-** run must return all of them before its end. */
+/* Begin and end a run in one thread. In between, the plan either records blocks or serves them. The
+** run must return all blocks before its end. */
 void tli_run_plan_begin(tli_RunPlan *p);
 void tli_run_plan_end(tli_RunPlan *p);
-/* Pause and resume the plan within a run, around work whose blocks outlive the run. */
+/* Pause and resume the plan during a run, for work whose blocks outlive the run. */
 void tli_run_plan_pause(tli_RunPlan *p);
 void tli_run_plan_resume(tli_RunPlan *p);
 /* Forgets the plan, because the next run will request other blocks. */

@@ -8,21 +8,22 @@
 #include "graph/call_graph.h"
 #include "graph/text.h"
 
-/* Returns a program that shares the graph; NULL with a message. */
+/* Returns a program that shares the graph; on failure returns NULL and sets a message. */
 tl_Program *tli_program_new(tli_Graph *g) TL_MUSTCHECK;
 const tli_Graph *tli_program_graph(const tl_Program *p);
 
-/* Runs a program as tl_program_run does; draws random numbers from `generator`, if not NULL. */
+/* Runs a program as tl_program_run does. Random numbers are drawn from `generator` unless it is
+** NULL. */
 bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *inputs, int ninputs,
                      tl_Tensor **outputs, int noutputs) TL_MUSTCHECK;
 
-/* Saves a program as tl_program_save does; the file continues the random numbers of `generator`, if
-** not NULL. */
+/* Saves a program as tl_program_save does. Unless `generator` is NULL, the saved program continues
+** the generator's random numbers. */
 bool tli_program_save(tl_Program *p, const tli_Generator *generator, const char *path) TL_MUSTCHECK;
 
 typedef struct tli_ProgramMemory {
-  int64_t arena; /* bytes of the arena of one context; 0 before the first run */
-  int64_t live;  /* the largest number of bytes in use at once */
+  int64_t arena; /* size of one context's arena in bytes; 0 before the first run */
+  int64_t live;  /* the largest number of bytes that were in use at once */
   int contexts;
 } tli_ProgramMemory;
 tli_ProgramMemory tli_program_memory(tl_Program *p);

@@ -2,10 +2,10 @@
 ** run.c - runs a program: checks the inputs, makes the graph's calls in their order, and releases
 ** each value after its last use.
 **
-** A program that trains makes its calls with recording as it was when they were traced, on leaves
-** that share the memory of its parameters; its backward passes are calls of autograd/calls.h. Runs
-** that change the program's state exclude one another.
-*/
+** In a program that trains, gradients are recorded during the same calls as in the trace. The
+** leaves share the memory of the program's parameters; backward passes are calls of
+** autograd/calls.h. Runs that change the program's state exclude one another.
+** */
 #include <string.h>
 
 #include "autograd/graph.h"
@@ -14,20 +14,20 @@
 #include "graph/program.h"
 #include "ops/common.h"
 
-/* A place for a tensor among the arguments of a call. */
+/* A position in the arguments of a call where a run puts a tensor. */
 typedef struct Slot {
   tl_Tensor **place;
   int32_t value;
 } Slot;
 
-/* A call with its own copy of the arguments, into which each run puts its values. */
+/* A call with its own copy of the arguments; each run puts its tensors into this copy. */
 typedef struct Step {
   const tli_GraphCall *call;
   tli_CallArg *args;
   Slot *slots;
   tl_Tensor **results;
   int32_t nslots, ndead;
-  int32_t *dead; /* the values that this call is the last to use */
+  int32_t *dead; /* the values whose last use is this call */
 } Step;
 
 /* The seed of PyTorch's default generator. */
@@ -38,7 +38,7 @@ typedef struct Context {
   struct Context *next;
   tli_Region region;
   Step *steps;
-  tl_Tensor **values; /* owned during a run, except constants and numbers, which the program owns */
+  tl_Tensor **values; /* owned during a run, except that the program owns constants and numbers */
   bool *made;         /* for each output: whether the run has created the tensor */
   int64_t *sizes;     /* the sizes of the symbols in the last run */
   tli_RunPlan *plan;
@@ -47,16 +47,16 @@ typedef struct Context {
 
 struct tl_Program {
   tli_Graph *graph; /* owned */
-  /* for each of the graph's numbers: its tensor (owned), or NULL if the number is a hole */
+  /* for each of the graph's numbers: its tensor (owned), or NULL if a hole computes the number */
   tl_Tensor **numbers;
-  /* for each value: the last call that takes it; -1 for no call, ncalls for an output */
+  /* for each value: index of the last call that takes it; -1 for no call, ncalls for an output */
   int32_t *last_use;
-  bool *patched;         /* for each number: whether it depends on a size */
-  tl_Tensor **constants; /* the constants' tensors, or leaves that share their memory (owned) */
-  int32_t nconstants;    /* number of `constants`: the graph may get a schedule later */
+  bool *patched;         /* for each number: whether it depends on sizes */
+  tl_Tensor **constants; /* the constants' tensors, or leaves that share memory with them (owned) */
+  int32_t nconstants;    /* length of `constants`; a schedule added later adds graph constants */
   bool has_state;
-  tli_Mutex busy;          /* held during a run that changes state; guards the generator */
-  tli_Generator generator; /* random numbers of a program that trains */
+  tli_Mutex busy;          /* held during runs that change state; also guards the generator */
+  tli_Generator generator; /* draws the random numbers of a program that trains */
   tli_Region region;
   tli_Mutex lock; /* guards the list `idle` */
   Context *idle;
@@ -94,8 +94,8 @@ static bool make_numbers(tl_Program *p) {
   return true;
 }
 
-/* Makes the tensors that runs use as constants. The autograd state of leaves is made at once, so
-** that a run's requests for memory do not depend on whether it is the first. */
+/* Makes the tensors that runs use as constants. The autograd state of leaves is created now, so
+** that the first run requests the same memory as later runs. */
 static bool make_constants(tl_Program *p) {
   const tli_Graph *g = p->graph;
   for (int32_t i = 0; i < g->nconstants; i++) {
@@ -184,7 +184,7 @@ static bool copy_ints(Context *c, tli_CallArg *arg) {
   return true;
 }
 
-/* Makes the slots of an argument. */
+/* Makes a slot for each tensor of an argument. */
 static bool make_arg(Context *c, Step *s, int kind, const tli_CallArg *from, tli_CallArg *arg) {
   *arg = *from;
   if (kind == TLI_CALL_GENERATOR) {
@@ -209,7 +209,7 @@ static bool make_arg(Context *c, Step *s, int kind, const tli_CallArg *from, tli
   return true;
 }
 
-/* Lists values that no later call uses, results included. */
+/* Lists the values that no later call uses, including results of this call. */
 static bool make_dead(const tl_Program *p, Context *c, Step *s, int32_t call) {
   const tli_Graph *g = p->graph;
   s->dead = tli_region_get(&c->region, s->nslots + s->call->nresults, sizeof *s->dead);
@@ -353,7 +353,7 @@ static bool hole_value(const tli_Graph *g, const tli_GraphHole *h, const int64_t
   return true;
 }
 
-/* Puts the integers that depend on sizes into the arguments. */
+/* Writes the integers that depend on sizes into the arguments. */
 static bool fill_holes(const tl_Program *p, Context *c, const int64_t *sizes) {
   const tli_Graph *g = p->graph;
   for (int32_t i = 0; i < g->nholes; i++) {
@@ -372,7 +372,7 @@ static bool fill_holes(const tl_Program *p, Context *c, const int64_t *sizes) {
   return true;
 }
 
-/* Makes the tensors of numbers that depend on sizes. */
+/* Makes tensors for the numbers that depend on sizes. */
 static bool put_numbers(const tl_Program *p, Context *c) {
   const tli_Graph *g = p->graph;
   for (int32_t v = 0; v < g->nvalues; v++)
@@ -391,8 +391,8 @@ static bool put_numbers(const tl_Program *p, Context *c) {
 
 /* ---- runs ---- */
 
-/* Returns an alias of the input, so that the caller does not see the program's changes to the
-** tensor; a row-major copy if the input is not row-major. */
+/* Returns an alias of a row-major input, so that the caller does not see changes to the tensor
+** itself; returns a row-major copy of any other input. */
 static tl_Tensor *plain_input(tl_Tensor *t) {
   if (tli_contiguous(t)) return tli_detached(t);
   tl_Tensor *alias = tli_detached(t);
@@ -448,7 +448,7 @@ static void drop_values(const tl_Program *p, Context *c) {
   }
 }
 
-/* Puts the numbers of the present step into the arguments. */
+/* Writes the numbers of the current step into the arguments. */
 static bool put_schedule(const tl_Program *p, Context *c) {
   const tli_Graph *g = p->graph;
   const tli_GraphSchedule *s = &g->schedule;
@@ -539,7 +539,7 @@ static bool run(tl_Program *p, Context *c, tl_Tensor *const *inputs, tl_Tensor *
   return ok;
 }
 
-/* Runs in a context, whose arguments are made to fit the sizes. */
+/* Runs the program in a context, after adapting the context's arguments to the sizes. */
 static bool run_with_sizes(tl_Program *p, Context *c, const int64_t *sizes,
                            tl_Tensor *const *inputs, tl_Tensor **outputs) {
   size_t bytes = (size_t)p->graph->nsymbols * sizeof *sizes;
@@ -553,7 +553,7 @@ static bool run_with_sizes(tl_Program *p, Context *c, const int64_t *sizes,
 
 enum { MOST_SYMBOLS = 64 };
 
-/* Moves to another position in a stream, perhaps of another seed. */
+/* Sets a generator to the seed and the position of another generator. */
 static void follow(tli_Generator *g, const tli_Generator *from) {
   g->seed = from->seed;
   g->offset = from->offset;
@@ -609,7 +609,8 @@ static bool can_share(const tl_Program *p, int32_t i, const tl_Tensor *of) {
                   tl_dtype_name((tl_DType)to->dtype), tli_sizes_str(to));
 }
 
-/* Returns the other program's state of the name that constant `i` has; NULL if there is none. */
+/* Returns the other program's state that has the same name as constant `i`; NULL if there is
+** none. */
 static tl_Tensor *state_for(const tl_Program *p, int32_t i, const tl_Program *from) {
   for (int32_t k = 0; k < from->graph->nconstants; k++) {
     const tli_GraphConstant *of = &from->graph->constants[k];

@@ -10,7 +10,7 @@
 typedef struct Printer {
   const tli_Graph *g;
   tli_Text *out;
-  int32_t *names; /* the numbers in the names of results: t1, t2, ... */
+  int32_t *names; /* for each result: the number in its name, t1, t2, ... */
 } Printer;
 
 static void show_number(Printer *p, tl_Scalar s) {

@@ -8,9 +8,9 @@
 #include "core/error.h"
 
 typedef struct tli_Text {
-  char *data; /* the text (owned), ended by 0 once something was added */
+  char *data; /* the text (owned), zero-terminated once something was added */
   size_t size, room;
-  bool failed; /* whether memory was exhausted; the error has a message then */
+  bool failed; /* whether memory was exhausted, which also sets an error message */
 } tli_Text;
 
 void tli_text_add(tli_Text *t, const char *data, size_t size);
@@ -19,7 +19,7 @@ void tli_text_format(tli_Text *t, const char *format, ...)
     __attribute__((format(TLI_PRINTF, 2, 3)));
 /* Adds a JSON string, with its quotes. */
 void tli_text_quote(tli_Text *t, const char *text, size_t size);
-/* Adds a JSON number from which exactly the same float64 is read; NaN and infinities become the
+/* Adds a JSON number that is read back as exactly the same float64; NaN and infinities become the
 ** strings "nan", "inf" and "-inf". */
 void tli_text_real(tli_Text *t, double value);
 void tli_text_free(tli_Text *t);

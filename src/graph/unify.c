@@ -12,7 +12,7 @@
 
 #define MOST 3
 
-/* The position of an integer argument, and the integer that each graph has there. */
+/* The position of an integer argument, and the integer in each graph at that position. */
 typedef struct Place {
   int32_t call, param, element; /* the position, as in tli_GraphHole */
   const char *op, *name;
@@ -22,10 +22,10 @@ typedef struct Place {
 typedef struct Walk {
   const tli_Graph *graphs[MOST];
   int n;
-  /* called for each position at which integers differ */
+  /* called for each position where the graphs' integers differ */
   bool (*integer)(struct Walk *w, const Place *p);
   const char *over; /* the property in which the inputs differ: "values" or the symbol's name */
-  bool rates;       /* whether an optimizer's options may differ, as they do from step to step */
+  bool rates;       /* whether an optimizer's options may differ, as from step to step */
   /* the graph to change; only tli_graph_fit uses it */
   tli_Graph *target;
   int symbol;
@@ -240,7 +240,8 @@ bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, 
   return walk(&w);
 }
 
-/* Checks that a hole, computed for the other trace's size, gives the other trace's integer. */
+/* Checks a hole against the other trace: computed for that trace's size, it must equal that trace's
+** integer. */
 static bool check_hole(Walk *w, const Place *p) {
   const tli_GraphHole *h = find_hole(w->graphs[0], p);
   int64_t step = w->sizes[1] - w->sizes[0];
