@@ -1,12 +1,12 @@
 -- Variational inference: finds the posterior distributions of two models by gradients, and prints
--- them beside the closed forms that these models have.
+-- them beside the exact results, which have a closed form for these models.
 --
 --    tlua examples/bayes.lua
 --    tlua examples/bayes.lua --steps 6000 --draws 64
 --
--- The posterior of a line through noisy points is a normal distribution of vectors; that of the
--- rate of events, a gamma distribution. Each is found by maximizing a lower bound of the data's
--- log-probability: the expected log-likelihood minus the divergence from the prior.
+-- The first posterior, of a line through noisy points, is a multivariate normal distribution; the
+-- second, of the rate of events, is a gamma distribution. Each is found by maximizing a lower bound
+-- of the data's log-probability: the expected log-likelihood minus the divergence from the prior.
 local torch = require "tlua"
 local optim, D = torch.optim, torch.distributions
 
@@ -20,8 +20,8 @@ local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 
--- Maximizes the lower bound over `parameters`, tensors without constraints, from which guess()
--- makes the posterior distribution.
+-- Maximizes the lower bound over `parameters`, which are unconstrained tensors. guess() makes the
+-- posterior distribution from the parameters.
 local function infer(label, parameters, guess, prior, log_likelihood)
    local optimizer = optim.Adam(parameters, {lr = opt.lr})
    local schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, opt.steps)

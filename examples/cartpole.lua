@@ -33,7 +33,7 @@ function Cart:state()
    return {self.x, self.speed, self.angle, self.turning}
 end
 
--- Pushes to the left (1) or to the right (2); returns whether the pole still stands.
+-- Pushes the cart to the left (1) or to the right (2); returns whether the pole still stands.
 function Cart:push(action)
    local gravity, mass, pole_mass, half, force, seconds = 9.8, 1.1, 0.1, 0.5, 10, 0.02
    local push = action == 2 and force or -force
@@ -53,7 +53,7 @@ end
 local policy = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 2))
 local optimizer = optim.Adam(policy:parameters(), {lr = opt.lr})
 
--- Simulates several carts at once; returns the states, actions and lengths of their episodes.
+-- Simulates several carts at once; returns the states, the actions and the length of each episode.
 local function play(count)
    local _ <close> = torch.no_grad()
    local running, episodes = {}, {}
@@ -77,7 +77,7 @@ local function play(count)
    return episodes
 end
 
--- Each step has a reward of one; the return of an action is the sum of all later rewards.
+-- Each step has a reward of one. The return of an action is the sum of all later rewards.
 local function returns(episode)
    local list, sum = {}, 0
    for i = #episode.actions, 1, -1 do

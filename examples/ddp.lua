@@ -1,4 +1,4 @@
--- Trains the network of digits.lua on several processes; each process has a part of every batch:
+-- Trains the network of digits.lua on several processes; each process takes a part of every batch:
 --
 --    tlua run -n 2 examples/ddp.lua
 --    tlua run -n 4 examples/ddp.lua --epochs 20 --device sim
@@ -33,7 +33,7 @@ local digits = torch.data.TensorDataset(images, classes)
 local train_count = #digits * 4 // 5
 local train, test = torch.data.random_split(digits, {train_count, #digits - train_count})
 
--- Returns the batches: every rank draws the same order, and takes its part of each batch.
+-- Returns the batches. All ranks draw the same order, and each rank takes its part of each batch.
 local function batches()
    local order, at = torch.randperm(#train):to(opt.device), 1
    return function()

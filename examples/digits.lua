@@ -24,8 +24,8 @@ torch.manual_seed(opt.seed)
 
 -- Data -----------------------------------------------------------------------------------------
 
--- Returns all digits of a file: images (N, 1, 8, 8) from 0 to 1, classes (N) from 1 (the digit 0)
--- to 10.
+-- Reads all digits of a file. Returns images (N, 1, 8, 8) of values from 0 to 1, and classes (N),
+-- from 1 for the digit 0 to 10.
 local function read_digits(path)
    local rows = torch.data.CSV(path, {header = false}):tensor()
    assert(rows:size(2) == 65, path .. ": expected lines of 65 numbers")

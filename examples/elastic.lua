@@ -5,8 +5,8 @@
 --    tlua run -n 2 --max-restarts 3 examples/elastic.lua --die-at 50
 --    tlua run -n 2 examples/elastic.lua --fresh       never stops: the same last line
 --
--- Another number of processes can continue from the same checkpoint; except for rounding, the mean
--- over all ranks is that of the same batch.
+-- A different number of processes can continue from the same checkpoint. The results then differ
+-- only by rounding, since the mean over all ranks is the mean over the same batch.
 local torch = require "tlua"
 local nn, optim, dist = torch.nn, torch.optim, torch.distributed
 
@@ -36,8 +36,8 @@ local step = 0
 
 -- Checkpoints -----------------------------------------------------------------------------------
 
--- Saves a checkpoint. The file is written beside the old one and replaces it when it is complete,
--- so a rank that is killed meanwhile leaves the old file.
+-- Saves a checkpoint. The new file is written beside the old one and replaces it only when
+-- complete, so the old file survives if the rank is killed meanwhile.
 local function save()
    if rank ~= 0 then return end
    torch.save({model = net:state_dict(), optimizer = optimizer:state_dict(), step = step},

@@ -1,5 +1,5 @@
 -- Defines an autograd function that rounds numbers and passes their gradients through unchanged,
--- and trains with it a network whose weights are all -1, 0 or 1:
+-- and uses the function to train a network whose weights are all -1, 0 or 1:
 --
 --    tlua examples/function.lua
 local torch = require "tlua"
@@ -13,9 +13,9 @@ local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 
--- `forward` computes the numbers, `backward` their gradients. Rounding has a gradient of zero
--- almost everywhere, with which a network learns nothing; here the gradient passes through
--- unchanged, except for numbers outside of -1 to 1.
+-- `forward` computes the rounded numbers, `backward` their gradients. The true gradient of rounding
+-- is zero almost everywhere, so a network would learn nothing from it. Therefore `backward` passes
+-- gradients through unchanged, except for numbers outside of -1 to 1.
 local Ternary = torch.class("Ternary", torch.autograd.Function)
 
 function Ternary.forward(ctx, x)
@@ -28,8 +28,8 @@ function Ternary.backward(ctx, grad)
    return grad * x:abs():le(1)
 end
 
--- A second function, x * sigmoid(x) with a derivative by hand, which shows that gradcheck tells
--- right gradients from wrong ones.
+-- A second function, x * sigmoid(x), has a hand-written derivative, and shows that gradcheck
+-- distinguishes right gradients from wrong ones.
 local Swish = torch.class("Swish", torch.autograd.Function)
 
 function Swish.forward(ctx, x)
@@ -58,7 +58,7 @@ function TernaryLinear:extra_repr()
    return parent.extra_repr(self) .. ", weights -1, 0, 1"
 end
 
--- Points in the plane; the class says whether a point lies in a ring.
+-- The data are points in the plane; the class says whether a point lies in a ring.
 local x = torch.rand(512, 2) * 4 - 2
 local radius = x:pow(2):sum(2):sqrt()
 local class = (radius:gt(0.8) & radius:lt(1.6)):long() + 1

@@ -5,8 +5,8 @@
 --    tlua examples/gpt2.lua book.txt --resume gpt2-checkpoint --steps 2000
 --    tlua run -n 8 examples/gpt2.lua book.txt --fsdp --tp 2 --pp 2 --accumulate 4
 --
--- Tokens are learnt from the text, or are those of a model: --vocab vocab.json --merges merges.txt
--- (Hugging Face), or --ranks gpt2.tiktoken.
+-- The tokens are learnt from the text, or read from a model's files: --vocab vocab.json --merges
+-- merges.txt (Hugging Face), or --ranks gpt2.tiktoken.
 local torch = require "tlua"
 local optim = torch.optim
 
@@ -52,7 +52,7 @@ local kind = opt.device:match "^%a+"
 local config = assert(sizes[opt.size], "--size: expected tiny, small or gpt2, got " .. opt.size)
 config.dropout, config.checkpoint = opt.dropout, opt.checkpoint
 
--- with many processes (tlua run), each process has a part of the batch, or of the model
+-- true for several processes (tlua run), which split the batch or the model among them
 local many = opt.fsdp or opt.tp > 1 or opt.pp > 1 or (tonumber(os.getenv "WORLD_SIZE") or 1) > 1
 local parallel = many and dofile(here .. "/gpt2/parallel.lua")(opt)
 local first_process = not many or torch.distributed.get_rank() == 0
@@ -92,8 +92,8 @@ config.vocab = bpe.vocab_size
 local tokens = torch.tensor(bpe:encode(text))
 assert(#tokens > config.context + 1, opt.text .. ": too short for a context of " .. config.context)
 
--- Returns a batch from random positions in the text: tokens, and the tokens that follow. There is
--- one table of positions, so that resumed training draws the same ones.
+-- Returns a batch from random positions in the text: the tokens, and for each token the next one.
+-- The positions come from one table, so that resumed training draws the same ones.
 local function batch()
    local starts = torch.randint(1, #tokens - config.context + 1, {opt.batch, 1})
    local places = starts + torch.arange(config.context)
@@ -122,7 +122,7 @@ local function learning_rate(step)
    return opt.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * math.min(done, 1))))
 end
 
--- Trains on a batch: x and y are (accumulate, batch, context).
+-- Trains on a batch; x and y have the shape (accumulate, batch, context).
 local function train(x, y)
    adam:zero_grad()
    local total
@@ -151,8 +151,8 @@ if kind ~= "cpu" and not opt.no_graph and not many then
    step = torch[kind].capture_step(train, {example, example})
 end
 
--- Returns the contents of a checkpoint: modules and optimizers, even if their parts are on several
--- ranks.
+-- Returns the contents of a checkpoint: the modules and the optimizers, whose parts may be on
+-- several ranks.
 local function all_of(done)
    return {
       model = model:modules_by_path(), optimizer = adam, random = torch.get_rng_state(),
@@ -198,7 +198,7 @@ end
 
 -- Writing --------------------------------------------------------------------------------------
 
-if opt.pp == 1 then -- a pipeline's checkpoint is sampled by one process, with --resume
+if opt.pp == 1 then -- a pipeline is sampled by a single process afterwards, with --resume
    local prompt = torch.tensor({bpe:encode(opt.prompt)}):to(opt.device)
    say(bpe:decode(model:sample(prompt, opt.sample, 0.8, 40)[1]:cpu()))
 end

@@ -1,4 +1,4 @@
--- An LSTM learns whether the marked numbers of a sequence have a sum above zero. The sequences of a
+-- An LSTM learns whether the sum of a sequence's marked numbers is above zero. The sequences of a
 -- batch have different lengths, and are packed so that no step is spent on padding:
 --
 --    tlua examples/lstm.lua

@@ -15,7 +15,7 @@ local opt = parser:parse()
 local kind = opt.device:match "^%a+"
 local device = kind ~= "cpu" and torch[kind] -- torch.cuda or torch.sim
 
--- Returns the bytes of tensors, their maximum since the last call, and the bytes cached for reuse.
+-- Returns the bytes used by tensors, their maximum since the last call, and the cached bytes.
 local function measure()
    if not device then
       local stats = torch.memory_stats()
@@ -48,8 +48,8 @@ local x = torch.randn(opt.size, opt.size, {device = opt.device})
 local w = torch.randn(opt.size, opt.size, {device = opt.device, requires_grad = true})
 row "x and w"
 
--- a scope releases the tensors that were made in it and are not returned, without waiting for the
--- collector
+-- When the scope ends, it releases the tensors made inside, except the returned ones, without
+-- waiting for the garbage collector.
 local loss = torch.scope(function()
    local h = x:matmul(w)
    local y = h:relu()

@@ -1,12 +1,12 @@
--- miniproject.lua - a typical project at the end of a course: a new architecture, trained in
--- float32 and with autocast to bfloat16, both profiled.
+-- miniproject.lua - a typical project at the end of a course: a new architecture, trained both in
+-- float32 and with autocast to bfloat16; both trainings are profiled.
 --
 --    tlua examples/miniproject.lua
 --    tlua examples/miniproject.lua --epochs 20 --logs runs   (then: tlua top runs)
 --
--- The architecture mixes the features at one place of an 8 x 8 digit across channels, and those in
--- one channel across places (Tolstikhin et al., arXiv:2105.01601), with a gate of the
--- squeeze-and-excitation kind (Hu et al., arXiv:1709.01507) on each block.
+-- The input is an image of 8 x 8 pixels. Each block mixes the features of one position across
+-- channels, and those of one channel across positions (Tolstikhin et al., arXiv:2105.01601); a
+-- squeeze-and-excitation gate follows (Hu et al., arXiv:1709.01507).
 local torch = require "tlua"
 local nn, optim = torch.nn, torch.optim
 local F = nn.functional
@@ -48,7 +48,7 @@ function Mixer:__init(places, width)
       nn.Sigmoid())
 end
 
--- Computes a mixing block for x of shape (N, places, width).
+-- Computes a mixing block for x of shape (N, positions, width).
 function Mixer:forward(x)
    local h = self.across_places(self.norm1(x):transpose(2, 3)):transpose(2, 3)
    x = x + h * self.gate(h:mean(2)):unsqueeze(2)
@@ -59,7 +59,7 @@ local Digits = torch.class("Digits", nn.Module)
 
 function Digits:__init(width, blocks)
    nn.Module.__init(self)
-   self.embed = nn.Conv2d(1, width, 2, {stride = 2}) -- 16 places of 2 x 2 pixels
+   self.embed = nn.Conv2d(1, width, 2, {stride = 2}) -- 16 patches of 2 x 2 pixels
    self.mixers = nn.Sequential()
    for _ = 1, blocks do self.mixers:add(Mixer(16, width)) end
    self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
@@ -74,7 +74,7 @@ end
 
 local cast <const> = {float32 = false, bfloat16 = true}
 
--- Runs fn in the given precision.
+-- Runs fn with autocast to the given dtype.
 local function in_precision(dtype, fn)
    return torch.autocast({device_type = "cpu", dtype = "bfloat16", enabled = cast[dtype]}, fn)
 end
@@ -99,7 +99,7 @@ local function step(model, optimizer, dtype, image, class)
    return loss
 end
 
--- Trains with the same weights, batches and steps for each precision.
+-- Trains in one precision; every precision starts from the same weights and sees the same batches.
 local function experiment(dtype)
    torch.manual_seed(opt.seed)
    local model = Digits(opt.width, opt.blocks)

@@ -3,7 +3,7 @@
 --    tlua examples/profile.lua [--steps 20] [--html report.html]
 --
 -- The slow loop makes three common mistakes: it processes each example separately, keeps every loss
--- with its graph, and prepares its data anew each time.
+-- with its graph, and prepares all data again for every item.
 
 local torch = require "tlua"
 local nn, optim, data = torch.nn, torch.optim, torch.data
@@ -22,7 +22,7 @@ local function new_model()
    return nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 1))
 end
 
--- A dataset that normalises all inputs again for each item.
+-- This dataset repeats the normalisation of all inputs for each item.
 local Slow = torch.class("Slow", data.Dataset)
 function Slow:__len() return #inputs end
 function Slow:get(i)
@@ -38,7 +38,7 @@ local function slow_loop(prof)
       for i = 1, #x do -- processes each example separately
          local loss = nn.functional.mse_loss(model(x[i]), y[i]) / #x
          loss:backward()
-         losses[#losses + 1] = loss -- keeps the loss together with its graph
+         losses[#losses + 1] = loss -- keeps the loss, and with it the whole graph
       end
       adam:step()
       prof:step()

@@ -1,4 +1,4 @@
--- Fits a curve through noisy points with a small network, and draws both:
+-- Fits a small network to noisy points, and draws the points and the fitted curve:
 --
 --    tlua examples/regression.lua
 --    tlua examples/regression.lua --steps 500 --plot /tmp/fit.svg

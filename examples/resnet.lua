@@ -1,5 +1,5 @@
--- Trains a residual network on images that the program makes itself: stripes of ten directions, in
--- noise.
+-- Trains a residual network on synthetic images: noisy stripes, where the class is one of ten
+-- directions.
 --
 --    tlua examples/resnet.lua
 --    tlua examples/resnet.lua --depth 50 --image 224 --batch 256 --device cuda --dtype bfloat16
@@ -32,9 +32,9 @@ end
 
 local Block = torch.class("resnet.Block", nn.Module)
 
--- Makes a block: two convolutions of 3x3 or, in deep networks, one of 3x3 between two of 1x1, with
--- a residual connection. The scale of the last norm is initially 0, so that the block is the
--- identity.
+-- Makes a block: two 3x3 convolutions or, in deep networks, a 3x3 convolution between two 1x1
+-- convolutions, with a residual connection. The scale of the last norm is initially 0, so that the
+-- block starts as the identity.
 function Block:__init(inputs, channels, stride, deep)
    nn.Module.__init(self)
    local outputs = deep and 4 * channels or channels

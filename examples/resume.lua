@@ -61,7 +61,7 @@ if not opt.fresh and exists(opt.checkpoint) then load() end
 
 -- Training --------------------------------------------------------------------------------------
 
--- Returns the next batch; after each pass the digits are shuffled again.
+-- Returns the next batch. The digits are shuffled again after each epoch.
 local function next_batch()
    if progress.place + batch_size > images:size(1) then
       progress.order, progress.place = torch.randperm(images:size(1)), 0

@@ -5,8 +5,8 @@
 --    tlua examples/streams.lua --device cuda --size 4096 --parts 32
 --
 -- A GPU copies and computes at once, so the second way takes as long as the longer of the two. The
--- simulated device does one thing after the other, in an order that TLUA_SIM_SEED determines: both
--- ways take equally long, and a forgotten event shows as a wrong sum.
+-- simulated device runs queued work one item at a time, in an order that TLUA_SIM_SEED determines.
+-- There both ways take equally long, and a missing event shows as a wrong sum.
 local torch = require "tlua"
 
 local parser = torch.utils.options("streams.lua", "Copies to the device while it computes.")
@@ -43,8 +43,8 @@ local function on_one_stream()
    return total
 end
 
--- Uses two buffers: the device computes with one while the other is filled. A buffer may be read
--- after its event in `filled`, and overwritten after its event in `used`.
+-- There are two buffers: the device computes with one while the other is filled. A buffer may be
+-- read after its event in `filled`, and overwritten after its event in `used`.
 local copies = device.Stream()
 
 local function on_two_streams()
@@ -71,7 +71,7 @@ local function on_two_streams()
    return total
 end
 
--- Returns the milliseconds that the device needs for the work that fn queues, and the sum.
+-- Returns the milliseconds that the device needs for fn's queued work, and fn's sum.
 local function timed(fn)
    local first = device.Event {enable_timing = true}
    local last = device.Event {enable_timing = true}
@@ -82,7 +82,7 @@ local function timed(fn)
    return first:elapsed_time(last), total:item()
 end
 
--- the first run allocates buffers, makes plans, and lets the clock rates rise
+-- the first run is a warm-up: it allocates buffers, makes plans, and lets the clock rates rise
 for _, fn in ipairs {on_one_stream, on_two_streams} do timed(fn) end
 local one, expected = timed(on_one_stream)
 local two, sum = timed(on_two_streams)

@@ -48,8 +48,8 @@ function VAE:forward(x)
    return self.decoder(latent:rsample()), latent
 end
 
--- The negative lower bound of the log-likelihood of each digit: the reconstruction error of the
--- pixels, and the divergence of the latent distribution from a standard normal one.
+-- Returns the negative lower bound of each digit's log-likelihood: the reconstruction error of the
+-- pixels, plus the divergence of the latent distribution from a standard normal distribution.
 local function loss_of(logits, x, latent)
    local n = x:size(1)
    local pixels = F.binary_cross_entropy_with_logits(logits, x, {reduction = "sum"}) / n

@@ -1,5 +1,5 @@
--- Trains a small convolutional network on real handwritten digits and exports it as a program,
--- which run.c runs without Lua:
+-- Trains a small convolutional network on real handwritten digits and exports it as a program that
+-- run.c runs without Lua:
 --
 --    tlua examples/deploy/export.lua --save digits.tlp
 local torch = require "tlua"

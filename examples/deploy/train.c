@@ -1,10 +1,10 @@
 /*
 ** train.c - trains the network of export_step.lua on a file of digits, in a process without Lua,
-** counts how many of the remaining digits it reads, and saves the training step with the trained
-** parameters:
+** counts how many of the remaining digits the network recognises, and saves the training step with
+** the trained parameters:
 **
 **   train digits_step.tlp digits.tlp digits.csv [saved.tlp]
-*/
+** */
 #include <stdio.h>
 #include <string.h>
 #include <tlua.h>
@@ -12,9 +12,10 @@
 enum { PIXELS = 64, CLASSES = 10, MOST = 2048, BATCH = 32, EPOCHS = 10 };
 
 static float images[MOST][PIXELS];
-static int64_t classes[MOST]; /* the digits plus 1: programs count classes as Lua does, from 1 */
+static int64_t classes[MOST]; /* the digits plus 1: programs count classes from 1, as Lua does */
 
-/* Reads lines of 64 pixels from 0 to 16 and the digit; returns the number of lines. */
+/* Reads a file whose lines have 64 pixels from 0 to 16 and the digit; returns the number of
+** lines. */
 static int64_t read_digits(const char *path) {
   FILE *file = fopen(path, "r");
   int64_t n = 0;
@@ -29,12 +30,13 @@ static int64_t read_digits(const char *path) {
   return n;
 }
 
-/* Makes a step with BATCH of the first n digits, which begin at `first`; sets *loss. */
+/* Makes a training step on BATCH of the first n digits, chosen from index `first` on; sets
+** *loss. */
 static bool step(tl_Program *program, int64_t first, int64_t n, tl_Tensor *loss) {
   static float pixels[BATCH][PIXELS];
   static int64_t digits[BATCH];
   for (int64_t i = 0; i < BATCH; i++) {
-    int64_t at = (first + i * 7) % n; /* neighbours in the file may come from one writer */
+    int64_t at = (first + i * 7) % n; /* spreads the batch: adjacent digits may share a writer */
     memcpy(pixels[i], images[at], sizeof pixels[i]);
     digits[i] = classes[at];
   }
@@ -47,7 +49,7 @@ static bool step(tl_Program *program, int64_t first, int64_t n, tl_Tensor *loss)
   return ok;
 }
 
-/* Returns how many of n digits, which begin at `first`, the network reads right; -1 on failure. */
+/* Returns how many of the n digits from `first` on the network recognises; -1 on failure. */
 static int count_right(tl_Program *network, int64_t first, int64_t n) {
   static float scores[MOST][CLASSES];
   tl_Tensor *in =

@@ -1,9 +1,10 @@
 /*
-** host.c - a C program that uses tensors: it opens an ordinary Lua state, adds tlua, passes its own
-** floats without a copy, calls a script and reads the tensor that the script returns.
+** host.c - a C program that uses tensors: it opens an ordinary Lua state, adds tlua, and calls a
+** script with a tensor over its own floats, which are not copied; then it reads the tensor that the
+** script returns.
 **
 **   make && ./host script.lua
-*/
+** */
 #include <stdio.h>
 
 #include <lauxlib.h>
@@ -15,8 +16,8 @@ enum { READINGS = 4, SENSORS = 3 };
 
 static float readings[READINGS][SENSORS] = {{1, 2, 3}, {2, 4, 6}, {3, 6, 9}, {4, 8, 12}};
 
-/* Calls the script: script(tensor) -> tensor. It runs in protected mode, since pushing a tensor may
-** raise an error. */
+/* Calls the script, a function of one tensor that returns a tensor. The call runs in protected
+** mode, since pushing a tensor may raise an error. */
 static int call_script(lua_State *L) {
   lua_getglobal(L, "normalise");
   const int64_t sizes[] = {READINGS, SENSORS};
@@ -33,7 +34,7 @@ static bool run(lua_State *L, const char *script) {
   lua_pushcfunction(L, call_script);
   if (lua_pcall(L, 0, 1, 0) != LUA_OK) return false;
 
-  tl_Tensor *output = tl_lua_to(L, -1); /* borrowed from the stack */
+  tl_Tensor *output = tl_lua_to(L, -1); /* borrowed: valid while the value is on the stack */
   float result[READINGS][SENSORS];
   if (output == NULL || !tl_tensor_read(output, TL_F32, result, sizeof result)) {
     lua_pushstring(L, output == NULL ? "normalise must return a tensor" : tl_error());

@@ -1,5 +1,5 @@
--- Normalises each sensor's readings to mean 0 and deviation 1. The tensor is the host's own memory,
--- so the host sees values that the script writes in place.
+-- Normalises each sensor's readings to mean 0 and standard deviation 1. The tensor uses the host's
+-- own memory, so the host sees values that the script writes in place.
 function normalise(readings)
    readings:clamp_(0, 10)
    local mean, std = readings:mean(1), readings:std(1)

@@ -1,12 +1,12 @@
--- model.lua - GPT-2: token and position embeddings, blocks of causal attention and a small network,
--- and the token embedding again as the last layer.
+-- model.lua - GPT-2: token and position embeddings, blocks that consist of causal attention and a
+-- small network, and a last layer that shares the matrix of the token embedding.
 local torch = require "tlua"
 local nn, F = torch.nn, torch.nn.functional
 
 local Block = torch.class("gpt2.Block", nn.Module)
 
--- Returns a linear layer. Its weights are normal with deviation 0.02; weights of layers that add to
--- the residual stream are smaller in deeper models.
+-- Returns a linear layer. The weights are normal with standard deviation 0.02; layers that add to
+-- the residual stream get smaller weights in deeper models.
 local function linear(inputs, outputs, deviation)
    local layer = nn.Linear(inputs, outputs)
    nn.init.normal_(layer.weight, 0, deviation)
@@ -26,12 +26,12 @@ function Block:__init(o)
       linear(4 * o.width, o.width, last))
 end
 
--- Returns queries, keys and values of x (batch, time, width), each (batch, heads, time, width of a
--- head).
+-- Returns the queries, keys and values of x (batch, time, width); each is (batch, heads, time,
+-- width of a head).
 function Block:look_up(x)
    local batch, time, width = x:size(1), x:size(2), x:size(3) // self.heads
    local qkv = self.qkv(x)
-   if self.by_heads then -- number of heads on this process
+   if self.by_heads then -- number of heads computed on this process
       return table.unpack(qkv:view(batch, time, -1, 3, width):permute(4, 1, 3, 2, 5):unbind(1))
    end
    qkv = qkv:view(batch, time, 3, self.heads, width)
@@ -55,10 +55,10 @@ end
 local GPT2 = torch.class("gpt2.GPT2", nn.Module)
 
 --- Makes the model. o: vocab, context (the largest number of tokens at once), layers, heads, width,
---- dropout; checkpoint: blocks keep only their inputs, and compute their results again in the
---- backward pass; by_heads: rows of the first matrix are in the order of heads, so that heads can
---- be split over processes; untied: the last layer has its own matrix, so that the first and the
---- last layer can be on different processes.
+--- dropout; checkpoint: blocks keep only their inputs, and recompute their intermediate results in
+--- the backward pass; by_heads: the rows of the first matrix are ordered by head, so that heads can
+--- be split over processes; untied: the last layer has a matrix of its own, so that the first and
+--- the last layer can be on different processes.
 function GPT2:__init(o)
    nn.Module.__init(self)
    self.options = o
@@ -74,7 +74,7 @@ function GPT2:__init(o)
    nn.init.normal_(self.head.weight, 0, 0.02)
 end
 
---- Keeps the layers of stage `index` (from 0) of `count`, and removes all others.
+--- Keeps only the layers of pipeline stage `index` (from 0) out of `count`.
 function GPT2:part(index, count)
    local n = self.options.layers // count
    local blocks = nn.ModuleList()
@@ -100,7 +100,7 @@ local function embed(self, tokens)
 end
 
 --- Computes the model. x has tokens (batch, time), from 1. Returns logits (batch, time, vocab) or,
---- if the next tokens are given, the mean cross-entropy. A later stage of a pipeline takes the
+--- if the next tokens are given, the mean cross-entropy. In a later stage of a pipeline, x is the
 --- result of the previous stage.
 function GPT2:forward(x, targets)
    local o = self.options
@@ -114,7 +114,7 @@ function GPT2:forward(x, targets)
    return F.cross_entropy(logits:view(-1, o.vocab), targets:reshape(-1))
 end
 
---- Returns two groups for an optimizer: only matrices get weight decay.
+--- Returns two groups for an optimizer: matrices with weight decay, all others without.
 function GPT2:groups(weight_decay)
    local matrices, others = {}, {}
    for _, p in ipairs(self:parameters()) do
@@ -123,7 +123,7 @@ function GPT2:groups(weight_decay)
    return {{params = matrices, weight_decay = weight_decay}, {params = others, weight_decay = 0.0}}
 end
 
---- Appends `count` tokens, drawn from the `top` most probable ones at a temperature.
+--- Appends `count` tokens, each drawn from the `top` most probable ones at a temperature.
 function GPT2:sample(tokens, count, temperature, top)
    self:evaluate()
    local _ <close> = torch.no_grad()

@@ -1,6 +1,6 @@
 -- parallel.lua - splits GPT-2 over many processes: its layers over pipeline stages, its matrices
--- over tensor parallel ranks, and the batch over the remaining ranks. Each of these ranks has all
--- parameters or, with --fsdp, a shard of them.
+-- over tensor parallel ranks, and the batch over data parallel ranks. Each data parallel rank has
+-- all parameters of its part of the model or, with --fsdp, a shard of these parameters.
 local torch = require "tlua"
 local nn, dist = torch.nn, torch.distributed
 local styles, pipelining = dist.tensor.parallel, dist.pipelining
@@ -60,14 +60,14 @@ function Parallel:split(model)
    end})
 end
 
--- Returns this rank's sequences of a batch.
+-- Returns this rank's share of the sequences of a batch.
 local function mine(self, x)
    local n = x:size(1) // self.mesh.dp:size()
    return x:narrow(1, self.mesh.dp:get_local_rank() * n + 1, n)
 end
 
 --- Computes the losses of a batch, forward and backward. x and y (accumulate, batch, context) are
---- the same on all ranks. Returns the mean loss on all ranks.
+--- the same on all ranks. All ranks return the mean loss.
 function Parallel:train(x, y)
    local o, losses = self.options, {}
    if self.schedule then
@@ -89,11 +89,11 @@ function Parallel:train(x, y)
    return loss
 end
 
---- Scales gradients down to a norm of at most `most`, where the norm is that of all stages
---- together.
+--- Scales gradients down so that their norm over all stages is at most
+--- `most`.
 function Parallel:clip(most)
    local parameters = self.model:parameters()
-   -- the call only measures the norm
+   -- the limit is infinite, so this call only measures the norm
    local norm = nn.utils.clip_grad_norm_(parameters, math.huge) ^ 2
    dist.all_reduce(norm, {group = self.mesh.pp:get_group()})
    nn.utils.clip_grads_with_norm_(parameters, most, norm ^ 0.5)

@@ -4,9 +4,9 @@
 **   make PROFILE=infer
 **   build/infer/digits digits.lua digits.safetensors digits.csv
 **
-** The last file has lines of 64 grey levels from 0 to 16 and the digit, as examples/data/digits.csv
-** has. The program prints how many digits it recognises.
-*/
+** The last file has the format of examples/data/digits.csv: each line has 64 grey levels from 0 to
+** 16 and the digit. The program prints how many digits it recognises.
+** */
 #include <stdio.h>
 
 #include <lauxlib.h>
@@ -34,8 +34,8 @@ static int read_digits(const char *path) {
   return n;
 }
 
-/* Calls the model: (model, n) -> the digits as a tensor. It runs in protected mode, since pushing a
-** tensor may raise an error. */
+/* Calls the model, a function of a tensor of n images that returns their digits as a tensor. The
+** call runs in protected mode, since pushing a tensor may raise an error. */
 static int call_model(lua_State *L) {
   const int64_t sizes[] = {lua_tointeger(L, 2), 1, 8, 8};
   tl_Tensor *input = tl_tensor_wrap(images, TL_F32, 4, sizes, NULL, NULL, NULL);
@@ -60,7 +60,7 @@ static bool run(lua_State *L, char **argv) {
   lua_pushinteger(L, n);
   if (lua_pcall(L, 2, 1, 0) != LUA_OK) return false;
   static int64_t seen[MOST];
-  tl_Tensor *output = tl_lua_to(L, -1); /* borrowed from the stack */
+  tl_Tensor *output = tl_lua_to(L, -1); /* borrowed: valid while the value is on the stack */
   if (output == NULL || !tl_tensor_read(output, TL_I64, seen, (size_t)n * sizeof seen[0])) {
     lua_pushstring(L, output == NULL ? "the model must return a tensor" : tl_error());
     return false;

@@ -1,5 +1,5 @@
--- The model of examples/digits.lua with its weights, as a function from images (N, 1, 8, 8), grey
--- levels from 0 to 1, to digits (N).
+-- Returns the model of examples/digits.lua, with its weights, as a function: images (N, 1, 8, 8) of
+-- grey levels from 0 to 1 become digits (N).
 local torch = require "tlua"
 local nn = torch.nn
 

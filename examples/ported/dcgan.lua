@@ -19,7 +19,7 @@ local opt = parser:parse()
 torch.manual_seed(opt.seed)
 
 local rows = torch.data.CSV(here .. "/../data/digits.csv", {header = false}):tensor()
-local images = rows:narrow(2, 1, 64):float():div(8):sub(1):view(-1, 1, 8, 8) -- pixels from -1 to 1
+local images = rows:narrow(2, 1, 64):float():div(8):sub(1):view(-1, 1, 8, 8) -- from -1 to 1
 local dataset = torch.data.TensorDataset(images)
 local loader = torch.data.DataLoader(dataset,
    {batch_size = opt.batch, shuffle = true, drop_last = true})
@@ -76,7 +76,7 @@ for epoch = 1, opt.epochs do
       epoch, loss_g:item(), loss_d:item()))
 end
 
--- the drawings should have about the brightness of digits, row by row
+-- in each row of pixels, drawings and digits should be about equally bright
 generator:eval()
 local drawn = torch.no_grad(function() return generator(torch.randn(256, opt.latent, 1, 1)) end)
 local apart = (drawn:mean({1, 4}) - images:mean({1, 4})):abs():max():item()

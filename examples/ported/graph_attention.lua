@@ -1,5 +1,5 @@
--- A graph attention network (Velickovic et al. 2018) learns to which of three groups of friends a
--- person belongs. The groups of six of the ninety people are known:
+-- A graph attention network (Velickovic et al. 2018) assigns ninety people to three groups of
+-- friends. Only for six of them is the group known:
 --
 --    tlua examples/ported/graph_attention.lua
 local torch = require "tlua"
@@ -14,8 +14,8 @@ local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 
--- There are three groups of 30 people; friends within a group are likely, friends across groups are
--- rare.
+-- There are three groups of 30 people. Friendships are likely within a group and rare across
+-- groups.
 local nodes, classes = 90, 3
 local target = torch.arange(0, nodes):div(30, {rounding_mode = "floor"}):long() + 1
 local same = target:unsqueeze(1):eq(target:unsqueeze(2))
@@ -35,8 +35,8 @@ function GraphAttention:__init(in_features, out_features, heads, concat)
    nn.init.xavier_uniform_(self.a)
 end
 
--- Takes x (N, in) and adjacency (N, N) of booleans; returns (N, heads * out), or (N, out) without
--- concat.
+-- Takes x (N, in) and the adjacency matrix (N, N) of booleans. Returns (N, heads * out), or (N,
+-- out) without concat.
 function GraphAttention:forward(x, neighbours)
    local n = x:size(1)
    local h = torch.matmul(x, self.W):view(n, self.heads, self.out_features)

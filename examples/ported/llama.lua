@@ -19,7 +19,7 @@ torch.manual_seed(opt.seed)
 local heads, kv_heads, vocabulary = 4, 2, 11 -- the vocabulary has ten digits and a blank
 local head_dim = opt.dim // heads
 
--- Returns cos and sin of position times frequency, each (length, head_dim / 2).
+-- Returns cos and sin of position * frequency; each is (length, head_dim / 2).
 local function precompute_freqs(length)
    local freqs = 1.0 / 10000.0 ^ (torch.arange(0, head_dim, 2) / head_dim)
    local angles = torch.outer(torch.arange(0, length):float(), freqs)
@@ -27,7 +27,7 @@ local function precompute_freqs(length)
 end
 local all_cos, all_sin = precompute_freqs(256)
 
--- Rotates pairs of numbers; x is (N, length, heads, head_dim).
+-- Rotates pairs of adjacent features; x is (N, length, heads, head_dim).
 local function apply_rotary(x, cos, sin)
    local pairs_ = x:unflatten(-1, {-1, 2})
    local a, b = pairs_:select(-1, 1), pairs_:select(-1, 2)
@@ -133,8 +133,8 @@ for step = 1, opt.steps do
    if step % 40 == 0 then print(("step %3d  loss %.4f"):format(step, loss:item())) end
 end
 
--- Continues from 41, a character at a time; the cache has the keys and values of all characters so
--- far.
+-- Continues the count from 41, one character at a time. The cache has the keys and values of all
+-- previous characters.
 model:eval()
 local _ <close> = torch.no_grad()
 local caches = {}

@@ -4,7 +4,7 @@
 local torch = require "tlua"
 local data = torch.data
 
--- A dataset that computes its items: words of different lengths.
+-- A dataset that computes its items, which are words of different lengths.
 local Words = torch.class("Words", data.Dataset)
 
 function Words:__init(n, transform)
@@ -36,7 +36,7 @@ local words = Words(100, function(ids) return ids * 10 end)
 print(("%d words, the seventh has %d letters"):format(#words, #words[7].ids))
 
 local weights = torch.ones(100)
-weights[{{1, 50}}] = 0 -- only words of the second half are drawn
+weights[{{1, 50}}] = 0 -- a weight of 0 excludes the first half
 local sampler = data.WeightedRandomSampler(weights, 40, {replacement = true})
 for _, workers in ipairs {0, 2} do
    torch.manual_seed(1)

@@ -1,5 +1,5 @@
--- Model-agnostic meta-learning (Finn et al. 2017) by torch.func: trains a network so that it learns
--- a new sine wave from ten points in one step. vmap computes all tasks at once:
+-- Model-agnostic meta-learning (Finn et al. 2017) by torch.func: trains a network to learn a new
+-- sine wave from ten points in one gradient step. vmap computes all tasks at once:
 --
 --    tlua examples/ported/maml.lua
 local torch = require "tlua"

@@ -1,4 +1,4 @@
--- Differentiates functions of single numbers in plain Lua, in reverse mode, and compares the
+-- Implements reverse-mode differentiation of scalar functions in plain Lua, and compares the
 -- results with torch's:
 --
 --    tlua examples/ported/micrograd.lua
@@ -18,7 +18,7 @@ function Value.__add(a, b)
    local out
    out = Value(a.data + b.data, {a, b}, function()
       a.grad = a.grad + out.grad
-      b.grad = b.grad + out.grad                           -- a and b may be the same Value
+      b.grad = b.grad + out.grad -- accumulates, since a and b may be the same Value
    end)
    return out
 end
@@ -66,7 +66,7 @@ function Value:backward()
    for i = #order, 1, -1 do order[i].pass() end
 end
 
--- Computes a formula of two Values, or of two tensors.
+-- A formula that works for two Values and for two tensors.
 local function formula(a, b)
    local c = a + b
    local d = a * b + b ^ 3

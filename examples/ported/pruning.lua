@@ -1,5 +1,5 @@
--- Prunes a trained network to a tenth of its weights, step by step, and trains the remaining
--- weights:
+-- Prunes a trained network step by step until a tenth of its weights is left, and trains these
+-- weights further:
 --
 --    tlua examples/ported/pruning.lua
 local torch = require "tlua"

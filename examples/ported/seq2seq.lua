@@ -15,7 +15,7 @@ local opt = parser:parse()
 
 torch.manual_seed(opt.seed)
 
-local letters, SOS = 8, 9        -- letters are 1 to 8; 9 starts a row
+local letters, SOS = 8, 9        -- letters are tokens 1 to 8; token 9 starts a row
 
 local EncoderRNN, parent = torch.class("EncoderRNN", nn.Module)
 
@@ -52,7 +52,7 @@ function DecoderRNN:__init(hidden_size, output_size)
    self.out = nn.Linear(hidden_size, output_size)
 end
 
--- Returns scores (N, L, letters). Without a target, the decoder's own letters are the next inputs.
+-- Returns scores (N, L, letters). Without a target, each predicted letter is the next input.
 function DecoderRNN:forward(keys, hidden, target)
    local input = torch.full({keys:size(1), 1}, SOS, {dtype = torch.long})
    local outputs = {}

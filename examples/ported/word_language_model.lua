@@ -18,7 +18,7 @@ local opt = parser:parse()
 torch.manual_seed(opt.seed)
 math.randomseed(opt.seed)
 
--- Sentences of the language: a subject, a verb and an object. A cat never barks.
+-- A sentence of the language has a subject, a verb and an object. A cat never barks.
 local verbs = {cat = {"sees", "likes"}, dog = {"barks at", "likes"}, bird = {"sees", "flies over"}}
 local animals = {"cat", "dog", "bird"}
 local text = {}
@@ -48,7 +48,7 @@ local ids = {}
 for i, word in ipairs(text) do ids[i] = dictionary:add_word(word) end
 local ntokens = #dictionary.idx2word
 
--- Arranges words as (words, texts): each column is a part of the text.
+-- Arranges words as (words, texts): each column is a different part of the text.
 local function batchify(data, bsz)
    local nbatch = data:size(1) // bsz
    return data:narrow(1, 1, nbatch * bsz):view(bsz, -1):t():contiguous()
@@ -102,7 +102,7 @@ for epoch = 1, opt.epochs do
    print(("epoch %d  loss %.3f  perplexity %.2f"):format(epoch, mean, math.exp(mean)))
 end
 
--- Writes some sentences.
+-- Writes some sentences with the trained network.
 model:eval()
 local words = {}
 torch.no_grad(function()

@@ -1,7 +1,7 @@
 /*
-** host.c - tlua in a browser: one Lua state and one function, `evaluate`, that the page's worker
-** calls with the text that a person has typed. The page receives Lua's output line by line.
-*/
+** host.c - tlua in a browser: one Lua state and one function, `evaluate`. The page's worker calls
+** this function with the text that a person has typed. The page receives Lua's output line by line.
+** */
 #include <emscripten.h>
 #include <lauxlib.h>
 #include <lualib.h>
@@ -14,7 +14,7 @@ void evaluate(const char *text);
 
 static lua_State *L;
 
-/* Compiles a text as the interactive mode does: as an expression first, otherwise as a
+/* Compiles a text as the interactive mode does: first as an expression and, if that fails, as a
 ** statement. */
 static int compile(const char *text) {
   lua_pushfstring(L, "return %s", text);
