@@ -1,6 +1,6 @@
 -- accelerator.lua - torch.accelerator: access to the machine's GPU without naming its kind. The
--- kind is CUDA if there is a CUDA device, or the simulated device if that is the default device, as
--- in `tlua --device sim`.
+-- accelerator is the simulated device if the default device is simulated, as in `tlua --device
+-- sim`; otherwise it is CUDA, if there is a CUDA device.
 
 local torch = require "tlua"
 local checked = require "tlua.checked"

@@ -200,9 +200,9 @@ return function(kind)
 
    --- Captures the forward and the backward pass of callables: of a module, of a function of
    --- tensors, or of several callables in the order in which they will run. Returns callables that
-   --- replay the passes; a module is returned itself, with another forward. Arguments must match
-   --- the samples in shape, dtype and requires_grad, and results are overwritten by the next call.
-   --- The warm-up runs forward and backward passes but changes no gradients.
+   --- replay the passes; a module is the same object with a new forward method. Arguments must
+   --- match the samples in shape, dtype and requires_grad, and results are overwritten by the next
+   --- call. The warm-up runs forward and backward passes but changes no gradients.
    ---@param callables nn.Module|function|table
    ---@param sample_args Tensor[]|Tensor[][]
    ---@param options? {num_warmup_iters: integer, allow_unused_input: boolean, pool: integer}

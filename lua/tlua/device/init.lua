@@ -215,8 +215,8 @@ local function add_cuda(module, memory, own)
 end
 
 --- Returns the function get_arch_list. It lists the architectures for which kernels are compiled,
---- such as "sm_90", and last the architecture of their PTX ("compute_80"), which drivers compile
---- for other GPUs. The list is empty without a GPU.
+--- such as "sm_90". The last item is the architecture of the PTX code, such as "compute_80";
+--- drivers compile PTX for other GPUs. The list is empty without a GPU.
 local function arch_list_of(module)
    --- Returns the architectures for which the plugin's kernels were built, such as "sm_90".
    ---@return string[]

@@ -107,7 +107,7 @@ end
 
 local function snapshot_of(module)
    --- Returns a snapshot of memory: {segments = ..., device_traces = ...} in PyTorch's form. It has
-   --- the allocating lines and the list of events since `_record_memory_history`.
+   --- the allocating lines and the events recorded since `_record_memory_history`.
    ---@param device? integer|string|torch.device without it the current one, and those recorded
    ---@return table
    return function(device)

@@ -108,8 +108,8 @@ function DDP:__init(...)
    keep("broadcast_buffers", a.broadcast_buffers and #a.module:buffers() > 0)
    keep("sync", true)
    keep("passes", 0)
-   -- awaits: nil, or, while a backward pass is expected, the number of passes that had failed
-   -- before
+   -- awaits: from a forward pass until its backward pass ends, the number of backward passes that
+   -- had failed before the forward pass; otherwise nil
    keep("awaits", nil)
    local params, names, sparse, is_sparse = {}, {}, {}, sparse_grads.find(a.module)
    for path, parameter in a.module:named_parameters() do
@@ -164,9 +164,9 @@ local function begin(self)
    return pass
 end
 
--- Collects the table `static` of static_graph after the first pass: {unused = numbers of parameters
--- without a gradient on this rank, is_unused = the same numbers as a set, used = flags of
--- parameters with a gradient on some rank}. Unused parameters do not delay their buckets.
+-- After the first pass, makes the table `static` for static_graph. `unused` lists the numbers of
+-- parameters without a gradient on this rank, and `is_unused` is that list as a set. `used` flags
+-- parameters with a gradient on some rank. Unused parameters do not delay their buckets.
 local function gather_static(self, pass, gather)
    local static = rawget(self, "static")
    if not static then return end

@@ -62,10 +62,10 @@ function Bucket:gradients() return self.views end
 ---@return Tensor[]
 function Bucket:parameters() return self.owners end
 
---- Cuts parameters, taken in the given order, into buckets of one dtype and device: the first up to
---- first_bytes, so that reduction begins early, the others up to `bytes`. On the CPU of one machine
---- the buckets lie in memory shared by the ranks of the group (a raw group), so that a reduction
---- copies nothing. All ranks make the same buckets.
+--- Divides parameters, in the given order, into buckets of one dtype and device. The first bucket
+--- holds at most first_bytes, so that its reduction begins early; the others hold at most `bytes`.
+--- On the CPU of one machine the buckets lie in memory shared by the ranks of the group (a raw
+--- group), so that a reduction copies nothing. All ranks make the same buckets.
 ---@param parameters Tensor[]
 ---@param order integer[]
 ---@param group userdata

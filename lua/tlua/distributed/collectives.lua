@@ -11,8 +11,8 @@ local groups = require "tlua.distributed.group"
 
 local M = {}
 
---- The reductions of several ranks' values to one. Functions also accept a reduction's name, such
---- as "sum".
+--- Names of the reductions that combine all ranks' values into one. Functions also accept a
+--- reduction's name, such as "sum".
 ---@names distributed.ReduceOp
 M.ReduceOp = {
    SUM = "sum", AVG = "avg", PRODUCT = "product", MIN = "min", MAX = "max",
@@ -118,8 +118,8 @@ end
 
 local take_all_gather = taker("all_gather", "tensor_list: table, tensor: tensor")
 
---- Fills the list with the tensors of all ranks; the i-th must have the size of rank i - 1's
---- tensor.
+--- Fills the list with the tensors of all ranks. The list's i-th tensor must have the size of the
+--- tensor of rank i - 1.
 ---@param tensor_list Tensor[]
 ---@param tensor Tensor
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean}

@@ -71,10 +71,10 @@ local call_options <const> = {
 --- Makes a collective call or sends or receives a message. The library's own collectives use it;
 --- programs use the functions of torch.distributed, which check shapes and ranks first.
 ---@param kind string  "all_reduce", "broadcast", "send", ...
----@param call table  inputs, outputs: a tensor or a list of them, as the kind asks; what is reduced
---- or broadcast in place is an output. op: "sum" or another reduction. root: a position in the
---- group, from 0; for a message, the other rank, or -1 for any. tag: the tag of a message. timeout:
---- in seconds, the group's by default. async_op: whether to return at once
+---@param call table  inputs, outputs: a tensor or a list of tensors, as the kind of call needs; a
+--- tensor that is reduced or broadcast in place is an output. op: "sum" or another reduction. root:
+--- a position in the group, from 0; for a message, the other rank, or -1 for any. tag: the tag of a
+--- message. timeout: in seconds, the group's by default. async_op: whether to return at once
 ---@return distributed.Work|integer  a Work if async_op is set, otherwise the position of a
 --- message's sender
 function ProcessGroup:run(kind, call)
@@ -293,7 +293,7 @@ local take_new = args.signature [[new_group(ranks: integers?, timeout: number?, 
 ---@return distributed.ProcessGroup
 function M.new_group(...)
    local first = ...
-   -- an empty table would count as options
+   -- take_new would read an empty table as the options
    if type(first) == "table" and next(first) == nil then
       args.refuse("new_group", "ranks", "at least one rank", first)
    end
@@ -340,8 +340,8 @@ function M.new_subgroups(size)
    return own, groups
 end
 
--- Checks lists of ranks that must have no rank in common. Returns {[rank] = number of the list that
--- has it}. check(what, rank) raises an error if there is no such rank.
+-- Checks lists of ranks that must have no rank in common. Returns a table from each rank to the
+-- number of its list. check(what, rank) raises an error if there is no such rank.
 local function check_apart(title, name, lists, check)
    local where = {}
    if type(lists) ~= "table" or #lists == 0 then
@@ -437,7 +437,7 @@ end
 
 -- Asking ---------------------------------------------------------------------------------------
 
---- Returns this process's number in a group, from 0; -1 if it is not in the group.
+--- Returns this process's rank in a group, from 0; -1 if the process is not in the group.
 ---@param group? distributed.ProcessGroup
 ---@return integer
 function M.get_rank(group)
@@ -449,9 +449,9 @@ local local_ranks = {
    "LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID",
 }
 
---- Returns this process's number among the processes of its machine, from 0, as set by `tlua run`,
+--- Returns this process's rank among the processes on its machine, from 0, as set by `tlua run`,
 --- mpirun or srun.
----@param fallback_rank? integer  returned if none of them has set it; nil raises an error
+---@param fallback_rank? integer  returned if no launcher has set the rank; nil raises an error
 ---@return integer
 function M.get_node_local_rank(fallback_rank)
    for _, name in ipairs(local_ranks) do
@@ -504,7 +504,7 @@ function M.get_debug_level()
    return os.getenv "TLUA_DISTRIBUTED_DEBUG" == "detail" and "detail" or "off"
 end
 
---- Returns the numbers in the world of a group's ranks.
+--- Returns the world ranks of a group's members.
 ---@param group? distributed.ProcessGroup
 ---@return integer[]
 function M.get_process_group_ranks(group)
@@ -512,7 +512,7 @@ function M.get_process_group_ranks(group)
    return group and table.move(group.ranks, 1, #group.ranks, 1, {}) or {}
 end
 
---- Returns the number in a group of a rank that is given by its number in the world.
+--- Converts a world rank into the rank within a group.
 ---@param group? distributed.ProcessGroup
 ---@param global_rank integer
 ---@return integer
@@ -521,7 +521,7 @@ function M.get_group_rank(group, global_rank)
       global_rank)
 end
 
---- Returns the number in the world of a rank that is given by its number in a group.
+--- Converts a rank within a group into the world rank.
 ---@param group? distributed.ProcessGroup
 ---@param group_rank integer
 ---@return integer

@@ -14,7 +14,7 @@ local function define(name)
    return class.class("distributed.nn." .. name, Function)
 end
 
--- Sums over all ranks; the gradient is the sum of all ranks' gradients.
+-- Reduces a tensor over all ranks. Its gradient is the same reduction of the ranks' gradients.
 local AllReduce = define "AllReduce"
 
 function AllReduce.forward(ctx, tensor, op, group)
@@ -28,7 +28,7 @@ function AllReduce.backward(ctx, grad)
    return M.all_reduce(grad, {op = ctx.op, group = ctx.group})
 end
 
--- Returns the reduction; only "sum" and "avg" are differentiable.
+-- Returns op in lower case; raises an error unless it is "sum" or "avg".
 local function check_op(title, op)
    op = op:lower()
    if op ~= "sum" and op ~= "avg" then args.refuse(title, "op", "\"sum\" or \"avg\"", op) end

@@ -105,7 +105,7 @@ end
 local take_scatter = args.signature [[scatter_object_list(scatter_object_output_list: table,
    scatter_object_input_list: table?, src: count = 0, group: object?)]]
 
---- Puts one object of rank src's list into the first place of each rank's output list.
+--- Stores one object of rank src's list as the first item of each rank's output list.
 ---@param scatter_object_output_list any[]
 ---@param scatter_object_input_list? any[]  the objects to send, on rank src
 ---@param src? integer

@@ -7,7 +7,7 @@ local args = require "tlua.args"
 
 local M = {}
 
---- The placement of each split parameter: this rank's part, and the groups that have the other
+--- Maps each split parameter to its placement: this rank's part, and the groups that have the other
 --- parts.
 ---@class distributed.Placement
 ---@field shape integer[]  the shape of the whole parameter
@@ -76,9 +76,9 @@ function M.own(parameter, group)
    set(parameter, place)
 end
 
---- Records that this rank has a range of a parameter's elements. The ranks of the group share a row
---- of elements in pieces of `per`, and the parameter's elements begin at position `at` (from 0) of
---- the row.
+--- Records that this rank has a range of a parameter's elements. A row of elements is divided into
+--- pieces of `per` elements, one for each rank of the group, and the parameter's elements begin at
+--- position `at` (from 0) of the row.
 function M.flatten(parameter, at, per, group)
    local place = placements[parameter] or whole(parameter)
    place.flat = {group = group, per = per, at = at}
@@ -143,7 +143,7 @@ function M.refuse_reset(name)
       .. "parallelize_module, or load a state, such as by distributed.checkpoint"):format(name))
 end
 
--- Gathers the whole box, of which each rank of the group has a range of elements.
+-- Gathers the whole box from the ranges of elements that the ranks of the group have.
 local function gather_range(place, tensor)
    local group, parts = place.flat.group, {}
    for rank = 0, #group.ranks - 1 do
@@ -196,7 +196,7 @@ end
 
 -- Norms ----------------------------------------------------------------------------------------
 
--- Reduces a value over all ranks of the groups: by a sum, or by the maximum for the infinity norm.
+-- Reduces a value over all ranks of the groups: by sum, or by maximum for the infinity norm.
 local function combine(value, groups, op)
    for _, group in ipairs(groups) do group:run("all_reduce", {outputs = value, op = op}) end
    return value

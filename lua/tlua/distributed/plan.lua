@@ -20,9 +20,9 @@ local class = require "tlua.class"
 
 local M = {}
 
--- The figures of an A100 with 80 GB in nodes of eight (NVIDIA's data sheet): bfloat16 operations
--- per second, and bytes per second of its memory, of NVLink in each direction, and of one 200 Gb/s
--- adapter for each device. The efficiency of large kernels and the latency of a message are from
+-- The figures of an A100 with 80 GB in nodes of eight (NVIDIA's data sheet): its bfloat16 FLOPs per
+-- second, and the bytes per second of its memory, of NVLink in each direction, and of the device's
+-- 200 Gb/s network adapter. The efficiency of large kernels and the latency of a message are from
 -- measurements in [M].
 local hardware <const> = {
    devices = 8, per_node = 8, memory = 80e9, flops = 312e12, matmul_efficiency = 0.65,
@@ -32,21 +32,21 @@ local hardware <const> = {
 local model_fields <const> = {"layers", "width", "heads", "vocab", "sequence", "batch"}
 local other_options <const> = {
    top = true, checkpointing = true, sequence_parallel = true, flash = true, max_context = true,
-   -- batch, sequence and heads are options if the model is a module
+   -- These three are options if the model is a module.
    batch = true, sequence = true, heads = true,
 }
 
 -- Model -------------------------------------------------------------------------------------------
 
--- Returns the number of parameters of a GPT [M, equation 2], or the counted parameters of a module.
+-- Returns the number of parameters: by formula for a GPT [M, equation 2], by counting for a module.
 local function count_parameters(m)
    if m.parameters then return m.parameters + 0.0 end
    local l, h = m.layers + 0.0, m.width
    return 12 * l * h * h * (1 + 13 / (12 * h) + (m.vocab + m.sequence) / (12 * l * h))
 end
 
---- Returns the operations of a step [M, appendix]: 96 B s l h^2 (1 + s / 6h + V / 16lh) with
---- checkpointing. The second computation of the activations is a quarter of a layer's operations.
+--- Returns the number of FLOPs of a step [M, appendix]: 96 B s l h^2 (1 + s / 6h + V / 16lh) with
+--- checkpointing. Recomputing the activations takes a quarter of a layer's FLOPs.
 local function count_operations(m, again)
    -- computed with floats, because an integer would overflow
    local l, h, s = m.layers + 0.0, m.width, m.sequence
@@ -72,8 +72,8 @@ end
 
 -- One layout --------------------------------------------------------------------------------------
 
--- Returns the bytes of a layer's activations for one part of a batch [K, table 2]. The L x L
--- attention weights are left out if the kernel does not store them.
+-- Returns the size in bytes of a layer's activations for one part of a batch [K, table 2]. The L x
+-- L attention weights are left out if the kernel does not store them.
 local function activations(m, x, o)
    local sbh = m.sequence / x.context * x.micro * m.width
    local scores = o.flash and 0 or 5 * m.heads * m.sequence / m.width
@@ -81,7 +81,7 @@ local function activations(m, x, o)
    return sbh * (10 + 24 / x.tensor + scores / x.tensor)
 end
 
--- Returns the bytes on the device that needs most memory, which is in the first stage.
+-- Returns the memory in bytes of a device in the first stage, which needs the most.
 local function memory_of(m, x, o)
    local share = count_parameters(m) / (x.tensor * x.pipeline)
    local ranks = x.data * x.context
@@ -95,7 +95,7 @@ local function memory_of(m, x, o)
       kept = 2 * m.sequence / x.context * x.micro * m.width
       if o.sequence_parallel then kept = kept / x.tensor end
    end
-   local parts = math.min(x.pipeline, x.parts) -- number of parts that the first stage holds
+   local parts = math.min(x.pipeline, x.parts) -- number of parts held by the first stage
    local more = x.interleave > 1 and 1 + (x.pipeline - 1) / (x.pipeline * x.interleave) or 1
    local held = kept * m.layers / x.pipeline * parts * more + (x.checkpointing and layer or 0)
    local logits = 4 * m.sequence / x.context * x.micro * m.vocab / x.tensor
@@ -221,7 +221,7 @@ local function evaluate(m, layout, o)
    x.parts = m.batch // (x.data * x.micro)
    x.bytes = memory_of(m, x, o)
    x.seconds = time_of(m, x, o)
-   -- the count includes the operations that checkpointing repeats, as the figures in [M] do
+   -- the count includes the FLOPs of recomputation, as the figures in [M] do
    x.flops = count_operations(m, x.checkpointing) / x.seconds / o.devices
    x.fits = x.bytes <= o.memory
    x.parameters = count_parameters(m)
@@ -230,8 +230,8 @@ end
 
 --- Returns the memory and time of one layout: {data, tensor, pipeline, context, micro (sequences in
 --- a part of a batch), interleave (stages on each device), zero (0 to 3), checkpointing}; see plan.
---- The result adds `bytes` (on a device), `seconds` (for a step), `flops` (of a device, each
---- second), the model's `parameters`, and `fits`, whether the memory suffices.
+--- The result adds `bytes` (memory on a device), `seconds` (for a step), `flops` (of a device per
+--- second), `parameters` (of the model), and `fits` (whether the memory suffices).
 ---@param model table
 ---@param layout table
 ---@param options? table

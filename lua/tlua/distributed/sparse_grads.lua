@@ -20,7 +20,7 @@ function M.find(module)
    return found
 end
 
--- Gathers a tensor (n, ...) of each rank, where n differs; counts has the ranks' n.
+-- Gathers a tensor (n, ...) from each rank; counts lists the n of all ranks, which may differ.
 local function gather(group, mine, counts)
    local list = {}
    for r, n in ipairs(counts) do

@@ -23,10 +23,10 @@ local M = {}
 local Store = class.class("distributed.Store")
 M.Store = Store
 
---- Calls the store with a key, before which a PrefixStore puts its prefix: `set(key, value)` sets
---- a value; `get(key)` waits for it; `add(key, n)` adds an integer to a count and returns it;
+--- Calls the store with a key, before which a PrefixStore puts its prefix: `set(key, value)` sets a
+--- value; `get(key)` waits for it; `add(key, n)` adds an integer to a count and returns it;
 --- `append(key, value)` adds bytes; `compare_set(key, expected, desired)` sets the key if it has
---- the expected value, and returns its value; `check(keys)` tells whether all are set;
+--- the expected value, and returns its value; `check(keys)` tells whether all the keys are set;
 --- `delete_key(key)` tells whether the key existed.
 ---@names distributed.Store:set distributed.Store:get distributed.Store:add
 ---@names distributed.Store:append distributed.Store:compare_set distributed.Store:check
@@ -243,8 +243,8 @@ local function number_in(name)
    return text and math.tointeger(tonumber(text))
 end
 
--- The environment variables in which mpirun and srun give a process its rank, the number of ranks
--- and the job.
+-- The environment variables in which mpirun and srun pass the process's rank, the number of ranks
+-- and the job's name.
 local launchers = {
    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"},
    {"PMI_RANK", "PMI_SIZE", "SLURM_JOB_ID"},
@@ -285,8 +285,8 @@ local function first_host(list)
    return (host:gsub("%[(%d+)[^%]]*%]", "%1"))
 end
 
--- Returns the address at which ranks that srun has started on several hosts meet: the first host,
--- and a port that is computed from the numbers of job and step.
+-- Returns the address at which ranks on several hosts meet if srun has started them. It consists of
+-- the first host and a port that is computed from the job's and the step's number.
 local function by_slurm()
    local list = os.getenv "SLURM_STEP_NODELIST" or os.getenv "SLURM_JOB_NODELIST"
    local hosts = number_in "SLURM_STEP_NUM_NODES" or number_in "SLURM_NNODES"
@@ -339,14 +339,14 @@ local function by_environment(a)
    })
 end
 
--- The environment variables in which mpirun gives the number of ranks, and the number on this
--- machine.
+-- The environment variables in which mpirun passes the number of all ranks, and the number of ranks
+-- on this machine.
 local extents = {
    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"}, {"PMI_SIZE", "MPI_LOCALNRANKS"},
 }
 
 --- Returns 1 if all ranks are on one machine, 2 if they are on several machines, and nil if neither
---- mpirun nor srun tells it.
+--- mpirun nor srun has set the number.
 ---@return integer?
 function M.hosts()
    for _, names in ipairs(extents) do
@@ -357,8 +357,8 @@ function M.hosts()
    return os.getenv "SLURM_PROCID" and hosts and math.min(hosts, 2) or nil
 end
 
--- Finds the other ranks by MPI. Rank 0 serves a store and sends its address by MPI, together with a
--- new secret if the environment has none; that secret is as safe as MPI's messages.
+-- Finds the other ranks by MPI. Rank 0 serves a store and sends the store's address by MPI. If the
+-- environment has no secret, it also sends a new secret, which is as safe as MPI's messages.
 local function by_mpi(a)
    local url = a.init_method or "env://"
    if url ~= "env://" then

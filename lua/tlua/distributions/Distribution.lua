@@ -68,7 +68,7 @@ class.index_by(Distribution, function(cls)
          local memo = rawget(self, "_memo")
          if memo[key] ~= nil then return memo[key] end
          local value = torch.enable_grad(function() return get(self) end)
-         -- inference_mode records nothing: its values have no gradients for later calls
+         -- a value computed in inference_mode has no graph, so later calls cannot use it
          if not torch.is_inference_mode_enabled() then memo[key] = value end
          return value
       end
@@ -87,7 +87,7 @@ function Distribution._getters:stddev() return self.variance:sqrt() end
 function Distribution._getters:has_rsample() return self._rsample ~= nil end
 function Distribution._getters:has_enumerate_support() return self._enumerate_support ~= nil end
 function Distribution._getters:arg_constraints() return self._constraints or {} end
--- The dtype and device of samples.
+-- Returns a tensor with the dtype and device of samples.
 function Distribution._getters:_like()
    for _, name in ipairs(self._names) do
       local x = rawget(self, name)
@@ -145,7 +145,7 @@ local methods <const> = {
    enumerate_support = true, expand = true, natural_params = true, log_normalizer = true,
 }
 
--- Adds the functions and fields of a definition to its class.
+-- Adds the functions and fields of a definition to the class.
 local function adopt(cls, spec)
    local parent = getmetatable(cls).parent
    cls._getters = setmetatable({}, {__index = parent._getters})
@@ -173,7 +173,7 @@ local function check_either(who, either, given)
    end
 end
 
---- Returns a tensor with the shape of a draw, filled with one value.
+--- Returns a tensor of the shape batch_shape, event_shape that is filled with one value.
 ---@param self distributions.Distribution
 ---@param value number
 ---@return Tensor

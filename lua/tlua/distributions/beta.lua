@@ -146,10 +146,10 @@ define("LKJCholesky", "dim: integer, concentration: any = 1", {
    end,
    event = function(self) return {self.dim, self.dim} end,
    cached = {
-      -- The distribution of the sum of squares of the n elements before the diagonal, for each row:
-      -- Beta(n / 2, ...) (D. Lewandowski et al., Generating random correlation matrices, 2009).
-      -- PyTorch's first parameter is n - 1 / 2 instead, which makes the correlations in later rows
-      -- too large.
+      -- The distribution, for each row, of the sum of squares of the row's n elements before the
+      -- diagonal: Beta(n / 2, ...) (D. Lewandowski et al., Generating random correlation matrices,
+      -- 2009). PyTorch's first parameter is n - 1 / 2 instead, which makes the correlations in
+      -- later rows too large.
       _beta = function(self)
          local offset = torch.arange(-1, self.dim - 1, self._like):clamp {min = 0}
          local rest = self.concentration + 0.5 * (self.dim - 2)

@@ -10,8 +10,8 @@ local transforms = require "tlua.distributions.transforms"
 
 local M = {}
 
---- Maps each constraint to a transform whose results satisfy the constraint. Calling the registry
---- with a constraint returns the transform.
+--- A table that maps each constraint to a transform whose results satisfy the constraint. Calling
+--- the registry with a constraint returns the transform.
 ---
 ---     local D = torch.distributions
 ---     local to_positive = D.transform_to(D.constraints.positive)
@@ -51,7 +51,7 @@ function Registry:__call(constraint)
    return factory(constraint)
 end
 
---- The registry of bijective transforms, whose Jacobians are known.
+--- A registry whose transforms are bijective and have known Jacobians.
 ---
 ---     local distributions = torch.distributions
 ---     local t = distributions.biject_to(distributions.constraints.simplex)
@@ -60,7 +60,7 @@ end
 ---@names distributions.biject_to distributions.constraint_registry.biject_to
 local biject_to = Registry "distributions.biject_to"
 
---- The registry of transforms for optimization, which need not be bijective.
+--- A registry whose transforms are meant for optimization; they need not be bijective.
 ---
 ---     local distributions = torch.distributions
 ---     local t = distributions.transform_to(distributions.constraints.simplex)

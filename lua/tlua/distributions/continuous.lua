@@ -1,5 +1,5 @@
--- continuous.lua - continuous distributions of numbers: those that belong to no family with a file
--- of its own.
+-- continuous.lua - continuous distributions of numbers, except for families that have their own
+-- files.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -27,7 +27,7 @@ local function draw_by_icdf(self, shape)
    return self:_icdf(torch.rand(shape, shapes.of_uniform(like))):to(like.dtype)
 end
 
--- Draws numbers by an icdf that is infinite at 0 and 1.
+-- Draws values as the icdf of uniform numbers, excluding 0 and 1, where the icdf is infinite.
 local function draw_between(self, shape)
    local like = self._like
    local p = torch.rand(shape, shapes.of_uniform(like))
@@ -168,8 +168,8 @@ define("Gumbel", "loc: any, scale: any", {
    entropy = function(self) return self.scale:log() + 1 + euler end,
 })
 
--- Returns where the concentration is 0, so that the distribution is exponential, and a copy of the
--- concentration with 1 in place of 0, to divide by.
+-- Returns a mask of the concentrations near 0, for which the distribution is exponential, and a
+-- copy of the concentrations, with 1 in place of 0, as a divisor.
 local function exponential_case(self)
    local zero = self.concentration:abs():le(1e-8)
    return zero, torch.where(zero, 1, self.concentration)
@@ -270,8 +270,8 @@ define("VonMises", "loc: any, concentration: any", {
    end,
 })
 
--- The formulas divide by 2 probs - 1. Where probs is between the limits `lims`, they are therefore
--- computed for another number, and a series around 1/2 replaces the result.
+-- The formulas divide by 2 probs - 1, which is 0 at 1/2. Where probs is between the limits `lims`,
+-- they use another number instead, and a series around 1/2 replaces the result.
 local function outside(self)
    return self._inner:le(self.lims[1]) | self._inner:gt(self.lims[2])
 end

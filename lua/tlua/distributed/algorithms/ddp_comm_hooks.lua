@@ -37,7 +37,7 @@ function M.default_hooks.allreduce_hook(group, bucket)
    return start(group, bucket:buffer())
 end
 
--- Makes a hook that averages in a narrower dtype, which halves the bytes.
+-- Makes a hook that averages in a narrower dtype, so that half as many bytes are sent.
 local function compress(name, dtype)
    return function(group, bucket)
       check_bucket(name, bucket)
@@ -50,14 +50,14 @@ local function compress(name, dtype)
    end
 end
 
---- Averages gradients in float16, which halves the bytes of float32 gradients that are sent. Pass
+--- Averages gradients in float16, so that float32 gradients are sent in half as many bytes. Pass
 --- this hook to register_comm_hook.
 ---@names distributed.algorithms.ddp_comm_hooks.default_hooks.fp16_compress_hook
 ---@param group? distributed.ProcessGroup
 ---@param bucket distributed.GradBucket
 ---@return distributed.Work
 M.default_hooks.fp16_compress_hook = compress("fp16_compress_hook", "float16")
---- Averages gradients in bfloat16, which halves the bytes of float32 gradients that are sent. Pass
+--- Averages gradients in bfloat16, so that float32 gradients are sent in half as many bytes. Pass
 --- this hook to register_comm_hook.
 ---@names distributed.algorithms.ddp_comm_hooks.default_hooks.bf16_compress_hook
 ---@param group? distributed.ProcessGroup
@@ -116,8 +116,8 @@ M.post_localSGD_hook.PostLocalSGDState = Local
 local take_local = args.signature [[PostLocalSGDState(process_group: object?, subgroup: object?,
    start_localSGD_iter: count = 1000, post_local_gradient_allreduce: boolean = true)]]
 
---- Makes a state: from pass start_localSGD_iter on, gradients are averaged only over `subgroup`,
---- and only if post_local_gradient_allreduce is set.
+--- Makes a state. From pass start_localSGD_iter on, gradients are averaged over `subgroup` only, or
+--- not at all unless post_local_gradient_allreduce is set.
 function Local:__init(...)
    for key, value in pairs(take_local(...)) do self[key] = value end
    self.iter = 0
@@ -180,7 +180,7 @@ local function orthogonalize(matrix)
    end
 end
 
--- Splits the gradients of a bucket into matrices that are worth approximating and all others.
+-- Returns two lists: the gradients of a bucket that are worth approximating, and the others.
 local function sort_out(state, bucket)
    local matrices, rest = {}, {}
    for k, view in ipairs(bucket:gradients()) do

@@ -6,7 +6,7 @@ local args = require "tlua.args"
 local coalesce = require "tlua.distributed.coalesce"
 local groups = require "tlua.distributed.group"
 
---- Averagers of models that ranks train apart for some steps.
+--- Classes that average the parameters of models, which the ranks train independently in between.
 ---@names distributed.algorithms.model_averaging.averagers
 local M = {averagers = {}}
 

@@ -11,8 +11,8 @@ end
 M.product = product
 
 -- Appends boxes that cover the elements first .. first + count - 1 (from 0, in row-major order) of
--- a box of the given size, in order. `prefix` holds the offsets of the dimensions before `d`, in
--- which each box has one row.
+-- a box of the given size, in order. In the dimensions before `d`, each new box has size 1 and the
+-- offsets in `prefix`.
 local function cut(size, d, first, count, prefix, list)
    if count == 0 then return end
    local inner = product(size, d + 1)
@@ -58,8 +58,8 @@ function M.of_range(offset, size, first, count)
    return list
 end
 
---- Returns this rank's part of a tensor as a list of boxes of the whole tensor, each with a tensor
---- of its elements.
+--- Returns this rank's part of a tensor as a list of boxes within the whole tensor. The field
+--- `tensor` of each box holds the box's elements.
 ---@param place distributed.Placement
 ---@param tensor Tensor  this rank's part
 ---@return {offset: integer[], size: integer[], tensor: Tensor}[]

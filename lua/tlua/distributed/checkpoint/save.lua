@@ -32,9 +32,9 @@ local function same_shape(a, b)
    return table.concat(a.shape, ",") == table.concat(b.shape, ",") and a.dtype == b.dtype
 end
 
--- Returns the index of all ranks' tensors, and the boxes that each rank writes: {[rank] =
--- {[tensor's number] = {[box's number] = name}}}. If several ranks have the same box, the rank with
--- the fewest elements so far writes it.
+-- Returns the index of all ranks' tensors, and a table of the boxes that each rank writes: {[rank]
+-- = {[tensor's number] = {[box's number] = name}}}. If several ranks have the same box, the rank
+-- with the fewest elements so far writes it.
 local function assign(described, token)
    local index, holders, order = {}, {}, {}
    for rank, list in ipairs(described) do

@@ -1,13 +1,13 @@
 -- Flat.lua - the parameters of one module and one dtype, concatenated in one row that is sharded
 -- over ranks.
 --
--- Each rank keeps one of N equal parts of the row, the last one padded. A parameter's own tensor
--- then holds those of its elements that lie in this part, in one dimension; there may be none. For
--- the duration of a forward or backward pass, the row is gathered into `full`, and the same tensors
--- become views of it with their whole shapes. A graph saves the tensors themselves, so that saved
--- values are freed and gathered together with the row. Gathering adds `unsharded` to the tensors'
--- versions, so that a graph which meets a shard in place of the whole parameter raises an error
--- instead of reading freed memory.
+-- Each rank keeps one of N equal parts of the row, the last one padded. The parameter is then a
+-- one-dimensional tensor of those of its elements that lie in this rank's part; there may be none.
+-- For the duration of a forward or backward pass, the row is gathered into `full`, and the same
+-- tensors become views of it with their whole shapes. A graph saves the tensors themselves, so that
+-- saved values are freed and gathered together with the row. Gathering adds `unsharded` to the
+-- tensors' versions, so that a graph which meets a shard in place of the whole parameter raises an
+-- error instead of reading freed memory.
 --
 -- Gradients are copied into a row of the same order as they become ready. That row is then reduced
 -- and scattered.
@@ -65,8 +65,8 @@ function Flat:_share_out()
 end
 
 -- Moves a module that was sharded on the meta device to a real device. to_empty has given each
--- parameter separate memory, which the program may have filled; this makes the parameters views of
--- one shard again.
+-- parameter separate memory, which the program may have filled. This function copies the parameters
+-- into one shard and makes them its views again.
 local function leave_meta(self)
    local owner = self.owner
    for i, p in ipairs(self.params) do
@@ -92,7 +92,7 @@ local function version_of(self)
    return self.shard._version
 end
 
---- Raises an error if other tensors have replaced the parts.
+--- Raises an error if a parameter's memory is no longer its part of the shard.
 function Flat:check()
    if self.shard.is_meta then leave_meta(self) end
    for i, p in ipairs(self.params) do

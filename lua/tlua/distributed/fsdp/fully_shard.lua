@@ -276,8 +276,8 @@ local function context_of(unit)
    return unit.context
 end
 
--- Gathers the units that the user has named; without names, the unit that followed this one in the
--- previous pass.
+-- Gathers the units that the user has chosen for prefetching. If the user has chosen none, gathers
+-- the unit that followed this one in the previous pass.
 local function prefetch(context, unit)
    if unit.forward_prefetch then
       for _, other in ipairs(unit.forward_prefetch) do each(other, "gather") end
@@ -300,9 +300,9 @@ local function enter_forward(unit, ...)
    else
       if unit == context.root then
          local failures = torch.autograd._failures()
-         -- whether the backward pass has failed
+         -- whether the previous backward pass has failed
          local lost = context.awaits and context.awaits ~= failures
-         -- context.running: an earlier forward pass has failed
+         -- context.running is still set if the previous forward pass has failed
          if context.running or lost then context:reset() end
          context.running, context.order = true, {}
          if torch.is_grad_enabled() then context.awaits = failures end
@@ -331,7 +331,7 @@ local function leave_forward(unit, ...)
       each(unit, "take_back")
       local order = context.order
       local last = order[#order]
-      -- the last unit may also be a unit below this one
+      -- this unit is the last one unless units below it have run since
       unit.before = last == unit and order[#order - 1] or last
       local reshard = unit.reshard_after_forward
       if reshard == nil then reshard = unit ~= context.root end
@@ -460,9 +460,9 @@ function methods.set_gradient_divide_factor(module, factor)
    units[module].divide_factor = factor
 end
 
---- Sets hook(tensor), which gets the averages of this rank's shard of the module's own gradients,
---- in one dimension, before they are added to .grad. The hook may change the averages. nil removes
---- the hook.
+--- Sets hook(tensor). The hook gets this rank's shard of the averaged gradients of the module's own
+--- parameters, as a one-dimensional tensor, before the shard is added to .grad. The hook may change
+--- the tensor. nil removes the hook.
 function methods.set_all_reduce_hook(module, hook)
    if hook ~= nil and type(hook) ~= "function" then
       args.refuse("set_all_reduce_hook", "hook", "a function", hook)

@@ -63,8 +63,8 @@ local function reset(method, module, ...)
    return table.unpack(results, 1, results.n)
 end
 
---- Wraps the reset_parameters of a unit's modules, so that their parameters are gathered while it
---- runs. All ranks must call reset_parameters.
+--- Wraps the method reset_parameters of a unit's modules, so that the parameters are gathered while
+--- the method runs. All ranks must call reset_parameters.
 ---@param module nn.Module
 ---@param list distributed.fsdp.Flat[]  the unit's rows of parameters
 function M.watch(module, list)

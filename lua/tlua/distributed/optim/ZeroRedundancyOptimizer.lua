@@ -117,7 +117,7 @@ function Zero:__init(params, options)
       own[g] = {params = place(self, g)}
       copy_options(from, own[g])
    end
-   for g in ipairs(own) do -- a scheduler sets this field, which is not an option
+   for g in ipairs(own) do -- removes fields that are not options, such as one that a scheduler sets
       for key in pairs(own[g]) do
          if key ~= "params" and self.defaults[key] == nil then own[g][key] = nil end
       end

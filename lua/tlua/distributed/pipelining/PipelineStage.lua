@@ -57,11 +57,11 @@ function Stage.rank_of(stage, ranks, style)
    return style == "v" and stage // ranks % 2 == 1 and ranks - 1 - at or at
 end
 
---- Stages are numbered from 0, and stage i is on rank i % N of the group's N ranks, all by default;
---- for V-shaped schedules, stage i of 2 N is on rank i or 2 N - 1 - i. device: where activations
+--- Stages are numbered from 0. `group` has N ranks, by default all. Stage i is on rank i % N; in
+--- V-shaped schedules with 2 N stages, it is on rank i or 2 N - 1 - i. device: where activations
 --- are received, by default the parameters' device. input_args: a tensor, or a list, with the
---- shapes and dtypes of this stage's inputs for one part of the batch. If all stages have it, no
---- shapes are sent; otherwise they are sent with the first part.
+--- shapes and dtypes of this stage's inputs for one part of the batch. If all stages get
+--- input_args, no shapes are sent; otherwise shapes are sent with the first part.
 ---@param submodule nn.Module
 ---@param stage_index integer
 ---@param num_stages integer
@@ -284,7 +284,7 @@ function Stage:forward_chunk(chunk, inputs)
    return outputs
 end
 
--- Sets whether gradients are averaged over other ranks: only in the last backward pass of a step.
+-- Sets whether the next backward pass averages gradients; only the last one of a step does.
 local function set_sync(self, sync)
    local module = self.submodule
    if class.isinstance(module, DDP) then
@@ -294,8 +294,8 @@ local function set_sync(self, sync)
    end
 end
 
---- Computes the backward pass of a part of the batch: of `loss` on the last stage, of the gradients
---- from the next stage on any other. get_bwd_send_ops sends the gradients of the arguments.
+--- Computes the backward pass of a part of the batch, from `loss` on the last stage, and from the
+--- next stage's gradients on the others. get_bwd_send_ops sends the gradients of the arguments.
 ---@param chunk integer
 ---@param loss? Tensor
 ---@param last boolean  whether it is the step's last backward pass

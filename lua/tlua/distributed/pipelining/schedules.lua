@@ -554,7 +554,7 @@ end
 local ZeroBubble = define_interleaved("ScheduleInterleavedZeroBubble", defer_all)
 ZeroBubble.splits = true
 
--- Returns the last of a rank's stages for which next_part(stage) returns a part, and the part.
+-- Returns the last of a rank's stages for which next_part(stage) returns a part, and that part.
 local function find(r, ranks, here, next_part)
    for i = here - 1, 0, -1 do
       local s = i * ranks + r
@@ -615,7 +615,7 @@ local function simulate(ranks, here, n)
          local kind, s, m = choose(r, ranks, here, n, done, states[r])
          if kind then now[#now + 1] = {r, kind, s, m} end
       end
-      if #now == 0 then -- all ranks hold as many parts as they may
+      if #now == 0 then -- no rank has an action, because each holds as many parts as it may
          for r = 0, ranks - 1 do
             states[r].most, states[r].limit = states[r].most + 1, states[r].limit + 1
          end
@@ -659,11 +659,11 @@ local function counting(rank, ranks)
    return list, add, count
 end
 
---- Splits the backward pass, and has no idle time between a rank's first and last action if all
---- actions take equal times. Each rank holds as much as the first rank under 1F1B: ZB-V of "Zero
---- Bubble Pipeline Parallelism" (Qi et al., 2023), section 6. Each rank has two stages: of 2 N
---- stages, rank i has i and 2 N - 1 - i. Without idle time, n_microbatches must be at least
---- 2 N - 1.
+--- Splits the backward pass. If all actions take equal times, no rank is idle between its first and
+--- its last action. Each rank uses as much memory as the first rank under 1F1B: ZB-V of "Zero
+--- Bubble Pipeline Parallelism" (Qi et al., 2023), section 6. Each rank has two of the 2 N stages:
+--- rank i has stages i and 2 N - 1 - i. Idle time is avoided only if n_microbatches is at least 2 N
+--- - 1.
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()
@@ -762,7 +762,7 @@ function DualPipeV._plan(rank, ranks, _, n)
    end
    add("FaBbFbBa", n - 2 * ranks + rank + 1)
    add("BbFbBa", after)
-   -- splits the backward actions of the second half
+   -- splits the backward actions of the second half into "I" and "W"
    local half = (rank + 1) // 2
    for i = 0, rank do
       back("b", i > half or i == half and rank % 2 == 1)

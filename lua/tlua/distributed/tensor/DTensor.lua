@@ -90,8 +90,8 @@ local function move(part, from, to, group)
    return layouts.move(part, from:is_partial() and "sum_part" or "split", to.dim, group)
 end
 
--- Returns whether the parts along mesh dimension i must be gathered: because their placement
--- changes, or because an earlier mesh dimension that splits the same tensor dimension changes.
+-- Returns whether the parts along mesh dimension i must be gathered: if its placement changes, or
+-- that of an earlier mesh dimension that splits the same tensor dimension.
 local function gathers(from, to, i)
    if not from[i]:is_shard() then return false end
    for k = 1, i do
@@ -266,8 +266,8 @@ M.full = define("full", "(size: integers, fill_value: number, ", filled_with())
 
 local of_part <const> = {dtype = true, device = true, requires_grad = true, is_leaf = true}
 
--- Looks up a method or a field of a DTensor; some fields are those of its part. The gradient of a
--- Partial tensor is a Replicate tensor.
+-- Looks up a method or a field of a DTensor. Some fields are read from this rank's part. The
+-- gradient of a Partial tensor is a Replicate tensor.
 local function look_up(d, key)
    local value = DTensor[key]
    if value ~= nil then return value end

@@ -24,7 +24,7 @@ local ModuleDict = require "tlua.nn.modules.ModuleDict"
 ---     --> torch.Size([2, 3, 8])	4
 ---@class distributed.tensor.MixtureOfExperts: nn.Module
 ---@field router nn.Linear  the layer that chooses experts, the same on all ranks
----@field experts nn.ModuleDict  this rank's, by their numbers among all
+---@field experts nn.ModuleDict  this rank's experts, by their numbers among all experts
 ---@field aux_loss Tensor?  the load-balancing loss of the last call; 1 if the load is even
 ---@overload fun(width: integer, hidden: integer, num_experts: integer, options?: table):
 ---@     distributed.tensor.MixtureOfExperts
@@ -45,8 +45,8 @@ end
 local take = args.signature [[MixtureOfExperts(width: count, hidden: count, num_experts: count,
    top_k: count = 2, mesh: object?)]]
 
--- Divides an expert's gradient by the number of ranks. The gradient is a sum over the losses of all
--- ranks, while other parameters get the mean.
+-- Divides an expert's gradient by the number of ranks. The gradient is summed over all ranks'
+-- losses, but other parameters get the mean over ranks.
 local function average(parameter, n)
    parameter:register_hook(function(grad) return grad / n end)
 end
@@ -57,8 +57,8 @@ end
 ---@param width integer
 ---@param hidden integer
 ---@param num_experts integer  a multiple of the number of ranks
----@param options? {top_k: integer, mesh: distributed.DeviceMesh}  top_k: the number of experts of a
---- position, 2
+---@param options? {top_k: integer, mesh: distributed.DeviceMesh}  top_k: the number of experts that
+--- a position uses, 2 by default
 function MoE:__init(...)
    parent.__init(self)
    local a = take(...)
@@ -91,8 +91,8 @@ function MoE:__init(...)
    end
 end
 
--- Exchanges the numbers of rows that each rank sends to each expert. Returns the numbers for this
--- rank's experts, as a table of (ranks, experts of this rank).
+-- Tells all ranks how many rows each rank sends to each expert. Returns the counts for this rank's
+-- experts, as a table of (sending ranks, experts of this rank).
 local function exchange_counts(self, counts)
    local got = torch.empty_like(counts)
    torch.distributed.all_to_all_single(got, counts, {group = self.group})

@@ -2,12 +2,12 @@
 -- sequence, for which keys and values pass through all ranks in a ring.
 --
 -- "Ring Attention with Blockwise Transformers for Near-Infinite Context" (Liu et al., 2023). Each
--- rank keeps partial results for its queries with the logarithm of their weights' sum, and merges
--- them with the results for the next keys ("FlashAttention-2", Dao, 2023, section 3.1). In the
--- backward pass the gradients of keys and values travel with them.
+-- rank keeps partial results for its queries, with the logarithms of the sums of weights, and
+-- merges them with the results for the next keys ("FlashAttention-2", Dao, 2023, section 3.1). In
+-- the backward pass the gradients of keys and values travel with them.
 --
--- Of a sequence of 2N chunks, rank r has the chunks r and 2N - 1 - r, so that all ranks have the
--- same work under a causal mask.
+-- A sequence is divided into 2N chunks. Rank r has the chunks r and 2N - 1 - r, so that all ranks
+-- have the same amount of work under a causal mask.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -60,7 +60,7 @@ end
 
 local function part(x, first, length) return x:narrow(3, first, length) end
 
--- Merges the results for further keys into the results and logarithms so far, in place.
+-- Merges the results for more keys, and their weights' logarithms, into `result` and `norm`.
 local function merge(result, norm, added, added_norm)
    local weight = (added_norm - norm):sigmoid():unsqueeze(-1)
    result:lerp_(added:to(result.dtype), weight)

@@ -1,7 +1,7 @@
 -- layouts.lua - the layouts of an activation over the ranks of a group, and differentiable
--- conversions between them. "Megatron-LM" (Shoeybi et al., 2019) has the conversions copy and
--- reduce, "Reducing Activation Recomputation in Large Transformer Models" (Korthikanti et al.,
--- 2022) those that split sequences.
+-- conversions between them. The conversions copy and reduce are from "Megatron-LM" (Shoeybi et al.,
+-- 2019), and those that split sequences from "Reducing Activation Recomputation in Large
+-- Transformer Models" (Korthikanti et al., 2022).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +18,7 @@ local M = {}
 ---@class distributed.tensor.Placement
 M.Placement = class.class("distributed.tensor.Placement")
 
---- Returns whether the placement is a Shard, of the given dimension if there is one.
+--- Returns whether the placement is a Shard, and one along `dim` if a dimension is given.
 ---@param dim? integer
 ---@return boolean
 function M.Placement:is_shard(dim)
@@ -96,7 +96,7 @@ end
 -- Moving data ------------------------------------------------------------------------------------
 
 -- Returns the dimension, from 1, along which a tensor is split. Raises an error unless the number
--- of ranks divides its size.
+-- of ranks divides the dimension's size.
 local function dim_of(title, tensor, dim, group)
    local d = dim < 0 and tensor:dim() + 1 + dim or dim
    if d < 1 or d > tensor:dim() then

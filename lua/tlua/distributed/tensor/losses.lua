@@ -19,7 +19,7 @@ local function reduce_all(tensor, op, group)
 end
 
 -- Computes the loss of each sample. logits: (n, this rank's classes); own: (n), the target's index
--- among these classes; 1 where `elsewhere` is true
+-- among this rank's classes, or 1 where `elsewhere` is true
 function CrossEntropy.forward(ctx, logits, own, elsewhere, group)
    local most = reduce_all((logits:max(2)):contiguous(), "max", group)
    local shifted = (logits - most:unsqueeze(2)):exp_()
@@ -41,8 +41,8 @@ local reductions <const> = {mean = true, sum = true, none = true}
 
 local function text(shape) return table.concat(shape, ", ") end
 
--- Returns the number of classes of a rank, and of all ranks. Raises unless input (n, classes, ...),
--- target (n, ...), weight and reduction match.
+-- Returns two numbers of classes: that of each rank and that of all ranks. Raises unless input (n,
+-- classes, ...), target (n, ...), weight and reduction match.
 local function check(a, ranks)
    local name <const> = "cross_entropy"
    if a.input:dim() < 2 then
@@ -63,7 +63,7 @@ local function check(a, ranks)
    return classes, all
 end
 
--- Checks that targets are classes. Ignored targets count as 1.
+-- Checks that targets are class numbers. Ignored targets must be set to 1 before.
 local function check_targets(target, all)
    if not target.is_cpu or target:numel() == 0 then return end
    local least, most = target:min():item(), target:max():item()

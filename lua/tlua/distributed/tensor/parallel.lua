@@ -7,7 +7,7 @@
 --    })
 --
 -- A column-parallel layer gives each rank a part of the results, and a row-parallel layer takes
--- such parts, so that the two together communicate activations once. Parameters stay the same
+-- such parts, so that the pair communicates activations only once. Parameters stay the same
 -- tensors; their data become this rank's part. Computations between the two layers see only the
 -- rank's share of the heads or of the width, so they should take their sizes from their inputs.
 
@@ -74,7 +74,7 @@ local function sum_gradients(parameter, group)
    end)
 end
 
--- Calls one function before, and another after, a module's forward.
+-- Makes a module call `before` before its forward method and `after` after it.
 local function wrap(module, before, after)
    local inner = module.forward
    rawset(module, "forward", function(self, input, ...)
