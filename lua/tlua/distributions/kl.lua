@@ -22,8 +22,8 @@ local function rule(p, q, compute)
    for name in q:gmatch "%S+" do rules[p][name] = compute end
 end
 
--- Returns the keys of a distribution's rules: its class and the ancestors of its class, each as the
--- class itself and by its short name.
+-- Returns the keys under which a distribution's rules may be stored: its class and the class's
+-- ancestors, each both as a class and as a short name.
 local function keys_of(distribution)
    local list, cls = {}, getmetatable(distribution)
    while cls do
@@ -102,8 +102,8 @@ end
 
 local function where_infinite(condition, value) return torch.where(condition, inf, value) end
 
--- Returns p (log p - log q), given the difference of the logarithms. The result is also right where
--- p or q is 0.
+-- Returns p (log p - log q), given log p - log q as `difference`. The result is also right where p
+-- or q is 0.
 local function bernoulli_term(p, q, difference)
    return torch.where(p:eq(0), 0, where_infinite(q:eq(0), p * difference))
 end

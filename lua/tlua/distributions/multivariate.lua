@@ -48,8 +48,8 @@ local function from_precision(precision)
    return linalg.solve_triangular(inverse, eye:expand(precision.shape), lower)
 end
 
--- Adds the three parameters of which one gives the covariance matrix. The given matrix is kept as
--- it was before broadcasting, so that a matrix shared by a batch is decomposed once.
+-- Adds three parameters, exactly one of which must be given to define the covariance matrix. The
+-- given matrix is kept unbroadcast, so that a matrix shared by a batch is decomposed once.
 local function with_matrix(spec)
    spec.either = {"covariance_matrix", "precision_matrix", "scale_tril"}
    spec.constraints.covariance_matrix = constraints.positive_definite

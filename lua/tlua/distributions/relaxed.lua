@@ -20,7 +20,7 @@ end
 
 local parameters <const> = "temperature: any, probs: any?, logits: any?"
 
--- Converts the temperature, which does not broadcast with the batch.
+-- Converts the temperature to a tensor. It is not broadcast to the batch's shape.
 local function prepare(self, made)
    local like = made.probs or made.logits
    local given = {temperature = self.temperature, like = like}
@@ -37,7 +37,7 @@ local function uniform(shape, like)
    return torch.rand(shape, like):clamp(eps, 1 - eps)
 end
 
--- Returns a function that makes the base distribution of that name with the same parameters.
+-- Returns a function that makes the base distribution, of class `name` and the same parameters.
 local function base_of(name)
    return function(self)
       return M[name] {

@@ -658,8 +658,8 @@ local function resized(by)
    end
 end
 
--- Returns the logarithms of n, n - 1, ..., 1. With these offsets the zero vector is mapped to the
--- middle of the simplex.
+-- Returns the logarithms of n, n - 1, ..., 1. With these offsets the transform maps the zero vector
+-- to the middle of the simplex.
 local function offsets(x, n)
    return torch.arange(n, 0, -1, {dtype = x.dtype, device = x.device}):log()
 end
@@ -690,7 +690,7 @@ define("StickBreakingTransform", "", {
    forward_shape = resized(1), inverse_shape = resized(-1),
 })
 
--- Returns a matrix's elements on and below the diagonal of number `diagonal`, row by row.
+-- Returns a matrix's elements on and below diagonal number `diagonal`, row by row.
 local function below(x, diagonal)
    local n = x:size(-1)
    local at = torch.tril_indices(n, n, diagonal, {device = x.device})

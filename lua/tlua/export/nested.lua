@@ -1,5 +1,5 @@
--- nested.lua - tables of tensors, nested in one another, as the arguments and results of a traced
--- function: a list of their tensors, and their structure as plain data.
+-- nested.lua - converts nested tables of tensors, the arguments and results of a traced function,
+-- to a list of tensors and a structure of plain data, and back.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -65,8 +65,8 @@ function M.flatten(title, name, value, out, names)
    return flatten(title, name, value, out, names, {})
 end
 
---- Returns a value of the given structure, whose tensors are those of a list from position `at` on;
---- also returns the next position.
+--- Returns a value of the given structure with the list's tensors from position `at` on, and the
+--- position after the last of these tensors.
 function M.unflatten(structure, list, at)
    if structure == 0 then return list[at], at + 1 end
    local value = {}

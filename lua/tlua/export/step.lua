@@ -1,8 +1,8 @@
 -- step.lua - torch.export_step: a training step as a program. The step is called once, so that
--- optimizers make their state, then recorded as torch.export records a model, with its backward
--- passes. The learning rates of later steps are computed in advance, by schedulers whose optimizers
--- do not step. At the end the program makes a step, whose results must have the bits of the
--- function's.
+-- optimizers create their state. The next call is recorded as torch.export records a model,
+-- including backward passes. The learning rates of later steps are computed in advance, by
+-- schedulers whose optimizers do not step. At the end the program makes a step, and its results
+-- must be bitwise equal to the function's.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,7 +15,7 @@ local DEFAULT_STEPS <const> = 10000
 
 -- What the function uses --------------------------------------------------------------------------
 
--- Returns a list of an option's values, each of which `check` accepts.
+-- Returns an option's values as a list; raises an error unless `check` accepts each of them.
 local function list_option(options, name, expected, check)
    local value = options[name]
    if value == nil then return {} end
@@ -82,7 +82,7 @@ local function read_options(options)
    return parts
 end
 
--- Returns a prefix for the names of the i-th of n things.
+-- Returns `text`, which begins names of the i-th of n parts; with i and a dot appended if n > 1.
 local function prefix(text, i, n) return n == 1 and text or ("%s%d."):format(text, i) end
 
 local function sorted(list)
@@ -110,7 +110,7 @@ local function add_optimizer(add, start, optimizer)
    end
 end
 
--- Returns {name, tensor, true} of all tensors that the function may change.
+-- Returns a list of {name, tensor, true} for all tensors that the function may change.
 local function named_tensors(parts)
    local list, seen = {}, {}
    local function add(name, tensor)
@@ -139,7 +139,7 @@ end
 
 -- Going back --------------------------------------------------------------------------------------
 
--- Returns a function that gives tensors their present values again.
+-- Saves the current values of tensors, and returns a function that restores them.
 local function keep_values(named)
    local kept = {}
    for i, entry in ipairs(named) do kept[i] = {entry[2], entry[2]:detach():clone()} end
@@ -149,7 +149,7 @@ local function keep_values(named)
    end
 end
 
--- Notes the fields of a table and of the tables in it, but not of modules and optimizers.
+-- Copies the fields of a table and of nested tables, except modules and optimizers, into `noted`.
 local function note_fields(value, noted)
    if type(value) ~= "table" or noted[value] then return end
    if is_module(value) or is_optimizer(value) then return end
@@ -161,7 +161,7 @@ local function note_fields(value, noted)
    end
 end
 
--- Returns a function that gives tables their present fields again: schedulers, scalers and groups.
+-- Saves the fields of schedulers, scalers and groups, and returns a function that restores them.
 local function keep_fields(parts)
    local noted = {}
    for _, list in ipairs {parts.schedulers, parts.scalers} do
@@ -178,7 +178,7 @@ local function keep_fields(parts)
    end
 end
 
--- Returns a function that gives tensors their present gradients again.
+-- Saves the gradients of tensors, and returns a function that restores them.
 local function keep_gradients(named)
    local kept = {}
    for i, entry in ipairs(named) do kept[i] = {entry[2], entry[2].grad} end
@@ -189,7 +189,7 @@ local function keep_gradients(named)
    end
 end
 
--- Returns which state the optimizers have: {optimizer, position, name} are the keys.
+-- Returns which state the optimizers have: existing[optimizer][position][name] = true.
 local function existing_state(parts)
    local existing = {}
    for _, optimizer in ipairs(parts.optimizers) do
@@ -202,7 +202,7 @@ local function existing_state(parts)
    return existing
 end
 
--- Sets the state that the first call has made to its initial values.
+-- Resets state to its initial values if the first call has created it.
 local function begin_state(parts, existing, scales)
    local _ <close> = torch.no_grad()
    for _, optimizer in ipairs(parts.optimizers) do
@@ -227,8 +227,8 @@ end
 
 -- Schedules ---------------------------------------------------------------------------------------
 
--- Calls fn while the calls of optimizers' steps go to `collect(first parameter, options)`, and are
--- made only if `make` is set.
+-- Calls fn. Meanwhile each step of an optimizer calls `collect(first parameter, options)`, and
+-- changes parameters only if `make` is set.
 local function collecting(collect, make, fn)
    local step = rawget(torch, "_fused_step_")
    rawset(torch, "_fused_step_", function(params, grads, states, clocks, rule, options, ...)
@@ -263,7 +263,7 @@ local function rates_of_steps(parts, increments)
    return rates
 end
 
--- Returns the numbers that differ from step to step: columns of rates, and their places.
+-- Returns the options that differ from step to step, as functions of the step, and their positions.
 local function columns_of(graph, order, rates, steps)
    local columns, places = {}, {}
    for k, call in ipairs(graph:rates()) do
@@ -317,7 +317,7 @@ local function same_bits(a, b)
       and (a:eq(b) | (a:ne(a) & b:ne(b))):all():item()
 end
 
--- Makes a step with the program, which must have the results of the function.
+-- Makes a step with the program; raises an error unless its results equal the function's.
 local function check_step(call, graph, tensors)
    call.begin()
    local outputs = graph:run(tensors)
@@ -390,7 +390,7 @@ local function keep_random()
    return function() torch.set_rng_state(state) end
 end
 
--- Calls the function for the first time, which makes the state of optimizers and scalers.
+-- Calls the function for the first time, so that optimizers and scalers create their state.
 local function first_call(parts, call, tensors)
    local existing, scales = existing_state(parts), {}
    for i, scaler in ipairs(parts.scalers) do scales[i] = scaler.scale_number end
@@ -398,7 +398,7 @@ local function first_call(parts, call, tensors)
       keep_values(named_tensors(parts)), keep_fields(parts), keep_random(),
    }
    local fine, message = pcall(trace.call, call, tensors)
-   -- a scaler's numbers stay, once they are made
+   -- tensors that a scaler has created stay
    local made = {}
    for i, scaler in ipairs(parts.scalers) do made[i] = {scaler.scale_number, scaler.growth} end
    for _, undo in ipairs(restore) do undo() end

@@ -9,7 +9,7 @@ local nested = require "tlua.export.nested"
 
 local M = {}
 
--- Returns the names of a function's parameters, without `self` of a method.
+-- Returns the names of a function's parameters, without `self` for a method.
 local function parameter_names(model)
    local fn, first = model, 1
    if type(model) == "table" then fn, first = model.forward, 2 end
@@ -24,7 +24,7 @@ local function parameter_names(model)
    end
 end
 
---- Checks the options of an export, of which `...` names those besides `dynamic` and `names`.
+--- Checks the options of an export. `...` are the allowed names besides `dynamic` and `names`.
 ---@return table options
 function M.check_options(title, options, ...)
    args.check_options(title, options, "dynamic", "names", ...)
@@ -51,7 +51,7 @@ function M.read_inputs(title, model, inputs, own_names)
    return tensors, names, structure
 end
 
--- Returns the arguments of a call, whose tensors are given.
+-- Returns the arguments of a call, with the given tensors in them.
 local function arguments(call, tensors)
    local inputs = nested.unflatten(call.inputs, tensors, 1)
    return table.unpack(inputs, 1, #call.inputs)
@@ -91,7 +91,7 @@ function M.record(call, tensors)
    return result
 end
 
--- Returns tensors with other values: with their elements in the opposite order, or with one added.
+-- Returns tensors with other values: their elements are reversed, or 1 is added to a single one.
 local function with_other_values(tensors, changes)
    local list = {}
    for i, tensor in ipairs(tensors) do
@@ -107,8 +107,8 @@ local function with_other_values(tensors, changes)
    return list
 end
 
---- Records a call with values that differ from the tensors'. If the function fails, as for lengths
---- that must be sorted, fewer tensors change.
+--- Records a call with values that differ from the tensors'. If the function fails, for example
+--- because lengths must be sorted, fewer tensors are changed.
 function M.record_other_values(call, tensors)
    local fine, result
    for _, changes in ipairs {"all", "floats", "none"} do
@@ -202,7 +202,7 @@ function M.read_dynamic(dynamic, names, tensors)
    return symbols
 end
 
--- Returns the size of a symbol in the example, and its largest size.
+-- Returns a dynamic size's value in the example, and its lower and its upper limit.
 local function range_of(tensors, symbol)
    local size = tensors[symbol[1].input]:size(symbol[1].dim)
    local title = "dynamic: " .. symbol.name
@@ -214,7 +214,7 @@ local function range_of(tensors, symbol)
    return size, least, most
 end
 
--- Checks that a call with another size of a symbol has the graph's operators.
+-- Checks that a call with another value of a dynamic size has the graph's operators.
 local function check_size(graph, number, symbol, size, other)
    local fine, message = pcall(graph.fits, graph, number, size, other)
    if fine then return end
@@ -222,8 +222,8 @@ local function check_size(graph, number, symbol, size, other)
       tostring(message):gsub("^[^:]*:%d+: ", ""), symbol.name, size))
 end
 
--- Records a call with the largest size. If none was given, and the function fails for it, as beyond
--- a table of positions, smaller ones are tried.
+-- Records a call with the largest size. If the user gave no limit and the function fails, for
+-- example beyond a table of positions, smaller sizes are tried.
 local function record_largest(at, symbol, size, most)
    while true do
       local fine, result = pcall(at, most)

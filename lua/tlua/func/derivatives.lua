@@ -37,9 +37,9 @@ local function recording_leaf(title, leaf)
    return batched.lower(whole.requires_grad and whole:view_as(whole) or recording.leaf(whole))
 end
 
--- Prepares the arguments for fn: those at `positions` are replaced by stand-ins. Returns the packed
--- arguments, the list of all stand-ins, for each position a function that rebuilds its structure
--- from its part of such a list, and whether an argument requires gradients.
+-- Prepares the arguments for fn: replaces those at `positions` by stand-ins. Returns the packed
+-- arguments, a list of all stand-ins, a list of functions, each of which rebuilds one argument's
+-- structure from such a list, and whether an argument requires gradients.
 local function prepare(title, given, positions)
    local packed, inputs, rebuilds = table.pack(table.unpack(given, 1, given.n)), {}, {}
    local recorded = any_recorded((tree.flatten {table.unpack(given, 1, given.n)}))
@@ -66,7 +66,7 @@ local function prepare(title, given, positions)
    return packed, inputs, rebuilds, recorded
 end
 
--- Returns one structure for each position, or the structure itself if a single position was given.
+-- Returns a list with a structure for each position, or the only structure if `single` is set.
 local function arrange(rebuilds, list, single)
    if single then return rebuilds[1](list) end
    local all = {}
@@ -80,7 +80,7 @@ local function positions_of(argnums)
 end
 
 -- Calls fn. Returns its result, a list if there are several results; with has_aux the last result
--- is separate.
+-- is returned separately.
 local function call(fn, packed, has_aux)
    local results = table.pack(fn(table.unpack(packed, 1, packed.n)))
    local aux
@@ -362,7 +362,7 @@ function M.jvp(...)
    return info.output, tangent
 end
 
---- Returns fn's result, and the function J v of v, which does not call fn again.
+--- Returns fn's result, and a function that maps v to J v without calling fn again.
 ---@param fn fun(...): any
 ---@param ... Tensor|table  fn's arguments
 ---@return any output

@@ -14,7 +14,7 @@ function M.definer(rules)
    end
 end
 
---- Shifts one dimension or a list of dimensions by the examples' dimension in front.
+--- Shifts one dimension or a list of dimensions by one, since the examples' dimension comes first.
 ---@param dim integer|integer[]
 ---@return integer|integer[]
 function M.shifted(dim)
@@ -26,7 +26,7 @@ function M.shifted(dim)
    return dim > 0 and dim + 1 or dim
 end
 
---- Returns {n, sizes of shape}.
+--- Returns the list {n, shape[1], shape[2], ...}.
 ---@param n integer
 ---@param shape integer[]
 ---@return integer[]

@@ -17,7 +17,7 @@ local pointwise = parts.pointwise
 
 -- Element by element --------------------------------------------------------------------------
 
--- Compositions of such operators.
+-- These operators are compositions of pointwise ones.
 define([[positive bitwise_not deg2rad rad2deg nan_to_num logit special.erf special.erfc
    special.expit special.exp2 special.expm1 special.log1p special.sinc special.digamma
    special.gammaln special.i0 special.i1 special.erfinv special.psi special.round
@@ -455,7 +455,7 @@ end
 define("matmul linalg.matmul", function(c)
    return product(c, c.signature[1].name, c.signature[2].name)
 end)
--- Multiplies examples that have the given numbers of dimensions.
+-- Returns the rule for products whose examples have the given numbers of dimensions.
 local function product_of(left_rank, right_rank)
    return function(c)
       local left, right = c.signature[1].name, c.signature[2].name

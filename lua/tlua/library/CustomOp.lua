@@ -81,7 +81,7 @@ end
 -- Registration --------------------------------------------------------------------------------
 
 --- Adds an implementation for kinds of devices.
----@param device_types? string|string[]  "cpu", "cuda", "sim"; nil: all kinds without a kernel
+---@param device_types? string|string[]  "cpu", "cuda", "sim"; nil: all that have no kernel
 ---@param fn fun(...): any  gets the operator's arguments
 ---@return library.CustomOp self
 function CustomOp:register_kernel(device_types, fn)
@@ -96,8 +96,8 @@ function CustomOp:register_kernel(device_types, fn)
    return self
 end
 
---- Sets a function that serves wherever no kernel is registered, and whose own operators are
---- recorded, so that the operator needs no derivative.
+--- Sets a function that runs on devices without a kernel. Autograd records the operators that the
+--- function calls, so the operator needs no derivative.
 ---@param fn fun(...): any  gets the operator's arguments and returns its results
 ---@return library.CustomOp self
 function CustomOp:register_composite(fn)

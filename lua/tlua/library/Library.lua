@@ -6,7 +6,7 @@
 --    print(torch.ops.mylib.scale(torch.tensor {1.0, 2.0}, {by = 3}))
 --    --> tensor([3., 6.])
 --
--- They are operators like those of custom_op, with a schema that checks arguments.
+-- These operators are like those of custom_op, but a schema checks their arguments.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -99,8 +99,8 @@ end
 local take = args.signature [[library.custom_op(name: string, fn: callable?, mutates_args: any?,
    device_types: any?)]]
 
---- Makes an operator of a Lua function. A second one with the same name replaces the first. Without
---- fn it returns a function that takes fn, like a decorator.
+--- Makes an operator from a Lua function. A second operator with the same name replaces the first.
+--- Without fn it returns a function that takes fn, like a decorator.
 ---@param name string  "namespace::name"
 ---@param fn? fun(...): any  the kernel; results are new tensors, arguments keep their values
 ---@param options? {mutates_args: string[], device_types: string|string[]}  mutates_args: the names
@@ -137,9 +137,9 @@ end
 
 -- Operators by their schemas -------------------------------------------------------------------
 
---- Makes an operator of a schema, without implementations; `impl` adds them. Unlike an operator of
---- custom_op, this operator checks its arguments, fills in defaults, and accepts a last table of
---- arguments by name.
+--- Makes an operator from a schema, without implementations; `impl` adds implementations. Unlike an
+--- operator of custom_op, this operator checks its arguments, fills in defaults, and accepts a last
+--- table of arguments by name.
 ---@param qualname string  "namespace::name"
 ---@param schema string  "(Tensor x, float by=2) -> Tensor"; Tensor(a!) is changed in place
 ---@return library.CustomOp
@@ -151,8 +151,8 @@ function M.define(qualname, schema)
       CustomOp(qualname, nil, nil, nil, schemas.read("library.define", schema)))
 end
 
--- Maps a kind of device, or PyTorch's dispatch key, to the function that an implementation for it
--- registers.
+-- Maps each kind of device, and each of PyTorch's dispatch keys, to the function that registers an
+-- implementation for that device or key.
 local targets <const> = {
    default = "any", [""] = "any", CompositeExplicitAutograd = "any", cpu = "cpu", CPU = "cpu",
    cuda = "cuda", CUDA = "cuda", sim = "sim", meta = "meta", Meta = "meta",
@@ -192,12 +192,12 @@ function M.impl(qualname, types, fn)
    return function(f) return M._implement("library.impl", qualname, types, f) end
 end
 
---- Calls CustomOp:register_fake of the operator of that name.
+--- Calls the method register_fake of the operator `op`, which is an operator or its name.
 ---@param op string|library.CustomOp
 ---@param fn fun(...): any
 function M.register_fake(op, fn) find("library.register_fake", op):register_fake(fn) end
 
---- Calls CustomOp:register_autograd of the operator of that name.
+--- Calls the method register_autograd of the operator `op`, which is an operator or its name.
 ---@param op string|library.CustomOp
 ---@param backward fun(ctx: autograd.Context, ...): any
 ---@param options? {setup_context: fun(ctx: autograd.Context, inputs: table, output: any)}
@@ -205,7 +205,7 @@ function M.register_autograd(op, backward, options)
    find("library.register_autograd", op):register_autograd(backward, options)
 end
 
---- Calls CustomOp:register_kernel of the operator of that name.
+--- Calls the method register_kernel of the operator `op`, which is an operator or its name.
 ---@param op string|library.CustomOp
 ---@param device_types? string|string[]
 ---@param fn fun(...): any
@@ -213,12 +213,12 @@ function M.register_kernel(op, device_types, fn)
    find("library.register_kernel", op):register_kernel(device_types, fn)
 end
 
---- Calls CustomOp:register_vmap of the operator of that name.
+--- Calls the method register_vmap of the operator `op`, which is an operator or its name.
 ---@param op string|library.CustomOp
 ---@param fn fun(info: table, in_dims: table, ...): any, any
 function M.register_vmap(op, fn) find("library.register_vmap", op):register_vmap(fn) end
 
---- Calls CustomOp:register_autocast of the operator of that name.
+--- Calls the method register_autocast of the operator `op`, which is an operator or its name.
 ---@param op string|library.CustomOp
 ---@param device_type string
 ---@param cast_inputs string

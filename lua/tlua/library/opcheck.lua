@@ -63,7 +63,7 @@ function tests.test_schema(op, given)
    end
 end
 
--- Checks that an operator has a derivative if a result of it may be differentiated.
+-- Checks that an operator has a derivative if one of its results may be differentiated.
 function tests.test_autograd_registration(op, given)
    local wanted = false
    each_tensor(given, function(t) wanted = wanted or t.requires_grad end)

@@ -59,7 +59,7 @@ types.SymInt, types["SymInt[]"] = types.int, types["int[]"]
 
 local function trim(text) return (text:gsub("^%s+", ""):gsub("%s+$", "")) end
 
--- Splits at the commas outside of brackets.
+-- Splits a text at the commas outside of brackets.
 local function split(text)
    local parts, depth, from = {}, 0, 1
    for at, sign in text:gmatch "()([%[%](),])" do
@@ -188,7 +188,7 @@ local function take_names(who, schema, given, named)
    end
 end
 
---- Returns the arguments of a call, with defaults, and with `n`.
+--- Returns the arguments of a call as a list, with defaults filled in and their number as `n`.
 ---@param who string  the operator
 ---@param schema library.Schema
 ---@param given table  the arguments, as table.pack returns them; a table of names may be the last

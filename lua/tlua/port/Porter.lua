@@ -54,7 +54,7 @@ function Porter:line(text)
    self.lines[#self.lines + 1] = text == "" and "" or self:indent() .. text
 end
 
---- Returns the text of an expression, in parentheses if its precedence is lower than `least`.
+--- Returns the text of an expression, in parentheses if the precedence is lower than `least`.
 function Porter:text(e, least)
    if e.p < Porter.prec[least] then return "(" .. e.t .. ")" end
    return e.t
@@ -79,7 +79,7 @@ function Porter:field(object, name)
    return object .. "." .. name
 end
 
---- Converts a Python comment to a Lua comment; a space keeps it from beginning with `--[[`.
+--- Converts a Python comment to a Lua comment; a space prevents the beginning `--[[`.
 function Porter.comment(comment)
    return (comment.text:sub(1, 1) == "[" and "-- " or "--") .. comment.text
 end
@@ -118,7 +118,7 @@ function Porter:note(node, text)
    end
 end
 
---- Adds a note that a name of a package has no counterpart, once for all uses of the name.
+--- Adds a note, once for each name, that a package's name has no counterpart.
 ---@param node table
 ---@param path string
 ---@param hint string

@@ -38,7 +38,7 @@ local function field_of(names, options)
    return best
 end
 
--- Returns the default with the option's type: an integer written for a float becomes a float.
+-- Returns an option's default, converted to the option's type: 1 becomes 1.0 for a float option.
 local function default_of(P, options)
    local node = options.default
    if not node or node.kind == "none" then return nil end

@@ -51,8 +51,8 @@ local function keyword_of(node, name)
    return false
 end
 
--- Chooses the overload of an operator that fits a call: the one that has all names and enough
--- positions.
+-- Chooses an operator's overload that fits a call: it has all the call's keywords and enough
+-- positional parameters.
 local function choose_form(forms, node, has_self)
    local best
    for _, form in ipairs(forms or {}) do
@@ -87,8 +87,8 @@ local function choose_form(forms, node, has_self)
    return best
 end
 
--- Returns whether an operator returns one tensor because no option such as `return_indices` asks
--- for more.
+-- Returns whether a call returns one tensor: the call has no option, such as `return_indices`, that
+-- adds results.
 local function gives_one(form, node)
    for _, parameter in ipairs(form or {}) do
       if parameter.name:find "^return_" then
@@ -150,13 +150,13 @@ local function options_text(P, node, form, before)
    return ("%s(%s)"):format(P:py "merge", table.concat(merged, ", "))
 end
 
--- Appends a call's arguments to the leading extra ones.
+-- Joins leading extra arguments and a call's own arguments.
 local function with_extra(extra, text)
    if not extra or text == "" then return extra or text end
    return extra .. (text:sub(1, 1) == "\n" and "," or ", ") .. text
 end
 
--- Joins arguments, one of which has `*` and is not the last, into one list.
+-- Joins arguments into one list if one of them has `*` and is not the last.
 local function spread(P, nodes, options)
    local lists, group = {}, {}
    local function close_group()
@@ -221,8 +221,8 @@ end
 
 -- Functions of the script -------------------------------------------------------------------------
 
--- Translates the arguments of a call of a function whose parameters are known, each in its
--- position.
+-- Translates the arguments of a call whose function has known parameters, each argument in its
+-- parameter's position.
 local function placed(P, node, fn, extra)
    local slots, count = {}, 0
    for i, item in ipairs(node.args) do
@@ -541,7 +541,7 @@ local function attribute_call(P, node)
       if found then return found end
       if ty.c.is_module then
          if is_layer_method(ty.c, name) then return module_method(P, node, object, e, name) end
-         -- the variable may hold an object of another class, which has the method
+         -- the variable may hold an object of another of the script's classes, one with this method
          local other = P:method_anywhere(name)
          if other then
             return {t = ("%s:%s(%s)"):format(object, name, known_arguments(P, node, other)),

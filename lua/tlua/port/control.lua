@@ -63,8 +63,8 @@ function M.Return(P, stmt)
    P:trailing(stmt.last)
 end
 
--- Writes a return from pcall's function. It returns a word that the lines after pcall test, see
--- leave_after.
+-- Writes a return from pcall's function. The return value is a word, which the lines after pcall
+-- test (leave_after).
 local function leave_pcall(P, word)
    P:line((P.last_in_block and "return %q" or "do return %q end"):format(word))
 end
@@ -100,7 +100,7 @@ local function leave_after(P, stmt, ok, message)
    end
 end
 
--- Returns the name x in isinstance(x, torch.Tensor), because the test gives its type in each
+-- Returns the name x of a test isinstance(x, torch.Tensor), which decides x's type in each
 -- branch.
 local function tested_tensor(P, test)
    if test._ == "Call" and test.func.id == "isinstance" and test.args[1]._ == "Name" then
@@ -112,8 +112,8 @@ local function tested_tensor(P, test)
    end
 end
 
--- Writes a branch with the types known before it; `merge` joins the types that it has learnt with
--- those of other branches.
+-- Writes a branch, which begins with the types known before it. `merge` joins the types that the
+-- branch has added with those of other branches.
 local function branch(P, before, learnt, body)
    local scope = P:function_scope()
    scope.types = setmetatable({}, {__index = before})

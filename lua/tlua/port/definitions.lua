@@ -1,6 +1,6 @@
 -- definitions.lua - records a script's definitions: functions with their parameters, and classes
--- with their methods and fields. The translation of calls uses the records to place arguments, and
--- that of attributes to tell methods from fields.
+-- with their methods and fields. The translation of calls uses the records to order arguments, and
+-- the translation of attributes uses them to distinguish methods from fields.
 
 local types = require "tlua.port.types"
 local walk = require "tlua.port.walk"

@@ -30,13 +30,13 @@ function Porter:expr(node)
    return e
 end
 
---- Translates an expression; adds parentheses if its precedence is lower than `least`.
+--- Translates an expression, with parentheses if its precedence is lower than `least`.
 function Porter:emit(node, least)
    local e = self:expr(node)
    return self:text(e, least or "or"), e
 end
 
---- Translates an expression without writing statements before it, because its branch may not run.
+--- Translates an expression that may not be evaluated, and so writes no statements before it.
 function Porter:inline(node)
    local could = self.can_hoist
    self.can_hoist = false

@@ -10,8 +10,8 @@ local prec = Porter.prec
 
 local M = {}
 
--- Converts a Python format specification to C's, for a value of a given type; returns nil if there
--- is none.
+-- Converts a Python format specification to C's, for a value of a given type; returns nil if C has
+-- no equivalent.
 local function convert(spec, ty)
    local fill, align, sign, hash, zero, width, comma, dot, kind =
       spec:match "^(.?)([<>=^])([+ -]?)(#?)(0?)(%d*)([,_]?)(%.?%d*)([%a%%]?)$"
@@ -44,7 +44,7 @@ local function argument(P, e, kind)
    return e.t
 end
 
--- Appends arguments to the head of a call, on separate lines if they do not fit beside it.
+-- Appends arguments to the beginning of a call, on separate lines if one line would be too long.
 local function filled(P, taken, arguments)
    local list = table.concat(arguments, ", ")
    if 3 * P.level + taken + #list <= Porter.width - 10 or #arguments < 2 then return list end
@@ -169,7 +169,7 @@ end
 
 -- "%d" % x ----------------------------------------------------------------------------------------
 
---- Translates a string with `%`, whose conversions are C's, as in Lua.
+--- Translates a string with `%`. Its conversions are C's, as those of Lua's string.format are.
 function M.percent(P, node)
    local text = P:expr(node.left)
    local nodes = node.right._ == "Tuple" and node.right.elts or {node.right}

@@ -8,7 +8,7 @@ local torch_names = require "tlua.port.torch_names"
 
 local M = {}
 
--- Returns a torch path, shortened by the script's own names: `nn.functional` if it has imported nn.
+-- Returns a torch path, shortened by the script's imports: `nn.functional` if nn is imported.
 local function torch_text(P, path)
    P.uses_torch = true
    return library.torch_text(path)

@@ -12,7 +12,7 @@ local M = {}
 
 local passes <const> = 4
 
--- Returns the module's statements, with the body of `if __name__ == "__main__":` in its place.
+-- Returns the module's statements; `if __name__ == "__main__":` is replaced by its body.
 local function flatten(body)
    local list, has_main = {}, false
    for _, stmt in ipairs(body) do
@@ -63,7 +63,7 @@ end
 
 local function folder_of(path) return path:match "^(.*/)[^/]*$" or "" end
 
--- Returns the definitions of a file beside the script, for `import name`.
+-- Returns the definitions of a file in the script's folder, for `import name`.
 function Porter:file(name)
    local known = self.known
    if known.files[name] == nil then self:read_file(name) end
@@ -74,7 +74,7 @@ function Porter:file(name)
    return found
 end
 
--- Translates a file beside the script to learn its definitions.
+-- Translates a file in the script's folder to collect the definitions in the file.
 function Porter:read_file(name)
    local known = self.known
    known.files[name] = false

@@ -59,7 +59,7 @@ function M.constant(P, node)
    return {t = "nil", p = prec.atom}
 end
 
--- Returns whether the source has each item on a separate line.
+-- Returns whether each item is on a separate line in the source.
 local function is_column(nodes)
    if #nodes < 2 then return false end
    for i = 2, #nodes do

@@ -175,7 +175,7 @@ end
 
 local function is_tuple(node) return node._ == "Tuple" or node._ == "List" end
 
--- Names an iterator's values for a target; nested targets are unpacked on separate lines.
+-- Chooses variable names for an iterator's values; nested targets are unpacked on separate lines.
 local function bind(P, target, types_of, spread, after)
    if target._ == "Name" then
       P:set_type(target.id, types_of[1] or nil)

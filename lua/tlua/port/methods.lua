@@ -130,7 +130,7 @@ function list.appendleft(P, node, object, e)
    return prefix(("table.insert(%s, 1, %s)"):format(object, (item(P, node.args[1]))), types.none)
 end
 
--- Translates the position of a list item, for a method's argument.
+-- Translates a method's argument that is the position of a list item.
 local function place(P, object, node)
    local value = subscripts.literal(node)
    if not value or value >= 0 then return (subscripts.moved(P, node, 1)) end

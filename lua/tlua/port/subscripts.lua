@@ -9,7 +9,7 @@ local prec = Porter.prec
 
 local M = {}
 
--- Returns the value of an integer literal, also a negative one.
+-- Returns the value of an integer literal, which may be negative.
 local function literal(node)
    if node._ == "Constant" and node.kind == "int" then
       return math.tointeger(tonumber(node.text))
@@ -96,7 +96,7 @@ local function tensor_range(P, slice)
    return "{" .. table.concat(parts, ", ") .. "}"
 end
 
--- Returns whether an integer expression may be below 0, where Python counts from the end. A
+-- Returns whether an integer expression may be negative, so that Python would count from the end. A
 -- difference may be negative, unless its variable is known to be large enough.
 local function may_be_negative(P, node)
    if node._ ~= "BinOp" then

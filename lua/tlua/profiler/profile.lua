@@ -281,7 +281,7 @@ function Profile:export_stacks(path, metric)
    require "tlua.profiler.stacks".write(session, path, metric, self.recorded.stacks)
 end
 
---- Writes a flame graph, one HTML file without anything from outside.
+--- Writes a flame graph as a single HTML file that loads nothing from elsewhere.
 ---@param path string  the file to write
 function Profile:export_flame_graph(path)
    require "tlua.profiler.report".write_flame(session_of(self, "export_flame_graph"), path)

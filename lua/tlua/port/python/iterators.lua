@@ -58,8 +58,8 @@ function M.packed(iterator)
    end
 end
 
---- Iterates over a loader's batches in Python's form: one value is itself, several values are a
---- list.
+--- Iterates over a loader's batches in Python's form: a batch of one value is that value, and a
+--- batch of several values is a list.
 function M.batches(iterator)
    return function()
       local values = {iterator()}

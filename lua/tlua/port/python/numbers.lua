@@ -37,8 +37,8 @@ function M.round(x, digits)
    return math.tointeger(whole)
 end
 
---- Computes a ** b of integers, which is an integer unless b is negative, or pow(a, b, modulus) for
---- a modulus below 2^31.
+--- Computes a ** b for integers, or pow(a, b, modulus) for a modulus below 2^31. The result is an
+--- integer unless b is negative.
 function M.power(a, b, modulus)
    if modulus and (modulus < 1 or modulus >= 1 << 31 or b < 0) then
       error(("pow: modulus: expected 1 to 2^31 - 1 and no negative exponent, got %s and %s"):format(
@@ -64,7 +64,7 @@ function M.choose(condition, yes, no)
    return no()
 end
 
---- Returns the truth of a value in Python, where 0, "" and whatever is empty are false.
+--- Returns whether a value is true in Python, where 0, "" and empty containers are false.
 function M.truth(value)
    if torch.is_tensor(value) then
       local item = value:item()
@@ -75,7 +75,7 @@ function M.truth(value)
    end
    local meta = getmetatable(value)
    if type(meta) == "table" and meta.__len then return #value > 0 end
-   return meta and torch.type(value) ~= "table" or next(value) ~= nil -- an object counts as true
+   return meta and torch.type(value) ~= "table" or next(value) ~= nil -- objects are true
 end
 
 --- Implements `value or rest()` with Python's truth values.
@@ -84,9 +84,9 @@ function M.either(value, rest)
    return rest()
 end
 
---- Converts a position that counts from 0, or from the end if negative, to Lua's. With n, for a
---- table of n items, the result is from 1 to n; without n, for tensors and texts, it may be
---- negative.
+--- Converts a position that counts from 0, or from the end if negative, to a position in Lua. With
+--- n, for a table of n items, the result is from 1 to n; without n, for tensors and texts, it may
+--- be negative.
 function M.position(i, n)
    if i >= 0 then return i + 1 end
    return n and n + 1 + i or i

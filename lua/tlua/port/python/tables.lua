@@ -44,7 +44,7 @@ function M.set_update(set, thing)
    return set
 end
 
---- Returns a new dict with the keys of several; later values win.
+--- Returns a new dict with the keys of several dicts; the last dict that has a key gives its value.
 function M.merge(...)
    local result = {}
    for _, t in ipairs {...} do
@@ -85,7 +85,7 @@ function M.pop(t, key, default)
    return value
 end
 
---- Implements collections.Counter: counts the occurrences of each item; absent ones count 0.
+--- Implements collections.Counter: counts how often each item occurs; an absent item's count is 0.
 function M.Counter(thing)
    local counts = setmetatable({}, {__index = function() return 0 end})
    for item in each(thing or {}) do counts[item] = counts[item] + 1 end

@@ -75,7 +75,7 @@ end
 ---@return string
 function M.formatted(text, ...) return M.formatted_by(text, {}, ...) end
 
---- Implements text.format(..., name=value): `{name}`, `{name:spec}` are fields of a table.
+--- Implements text.format(..., name=value): `{name}` and `{name:spec}` insert fields of a table.
 ---@param text string
 ---@param fields table
 ---@param ... any
