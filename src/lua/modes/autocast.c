@@ -1,8 +1,9 @@
 /*
-** autocast.c - implements autocast.h, and torch.autocast itself. Casts of parameters are kept until
-** the last open scope of the state is closed, so that a weight that is used several times is cast
-** only once. A kept cast is valid if the parameter has the same version, if the cast was recorded
-** or this call needs no gradient, and if both belong to the same captured graph or to none.
+** autocast.c - implements autocast.h, and torch.autocast itself. A weight that is used several
+** times is cast only once: casts of parameters are kept until the last open autocast scope of the
+** state is closed. A kept cast is used again if three conditions hold: the parameter has not
+** changed since (it has the same version); the cast was recorded, or the present call needs no
+** gradient; and the cast and the present call belong to the same captured graph, or to none.
 */
 #include "lua/modes/autocast.h"
 
@@ -39,7 +40,8 @@ typedef struct tli_CastCache {
 void tli_autocast_forget(tli_State *S) {
   tli_CastCache *c = S->cast_kept;
   if (c == NULL) return;
-  S->cast_kept = NULL; /* cleared first, because releasing a tensor may call this function again */
+  /* the field is cleared first, because releasing a tensor may call this function again */
+  S->cast_kept = NULL;
   for (size_t i = 0; i < c->map.size; i++) {
     tli_release(c->map.places[i].source);
     tli_release(c->map.places[i].cast);
@@ -53,7 +55,8 @@ static Kept *find_cast(const tli_State *S, const tl_Tensor *source) {
   return S->cast_kept ? casts_find(&S->cast_kept->map, source) : NULL;
 }
 
-/* Returns the source's entry, which may be new; NULL on lack of memory. */
+/* Returns the source's entry, and makes one if there is none. Returns NULL if memory is
+** exhausted. */
 static Kept *add_cast(tli_State *S, tl_Tensor *source) {
   if (S->cast_kept == NULL) {
     S->cast_kept = tli_alloc(sizeof *S->cast_kept);
@@ -91,14 +94,16 @@ static bool is_parameter(const tl_Tensor *t) {
 /* Returns the cast of t as a new reference. */
 static tl_Tensor *cast(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   tli_State *S = a->S;
-  /* a traced program contains the cast itself, so that its constant is the model's parameter */
+  /* while tracing, no cast is kept: the program must contain the cast, and have the parameter
+  ** itself as a constant */
   bool keeps = S->cast_cache && is_parameter(t) && tli_is_half(dtype) && !tli_tracing();
   if (!keeps) return convert(a, t, dtype);
   uint64_t capture = tli_capture_number(tli_device(t));
   Kept *k = find_cast(S, t);
   if (k && serves(k, t, dtype, capture)) return tli_retain(k->cast);
   tl_Tensor *made = convert(a, t, dtype);
-  /* a collection may have cleared the cache */
+  /* the entry is added only now, because a garbage collection in `convert` may have cleared the
+  ** cache */
   if (made == NULL || (k = add_cast(S, t)) == NULL) return made;
   tl_Tensor *old = k->cast;
   k->cast = tli_retain(made);
@@ -201,7 +206,7 @@ typedef struct Options {
   int enabled, cache; /* booleans; -1 if not given */
 } Options;
 
-/* Returns the dtype for autocast on a device type, whether autocast is on or off. */
+/* Returns the dtype to which autocast casts on a device type, or would cast if it were on. */
 static tl_DType named_dtype(lua_State *L, int type) {
   tli_State *S = tli_state(L);
   tli_enter(L, S);
@@ -261,7 +266,7 @@ static Options read_options(lua_State *L) {
     o.type = check_device(L, NAME, 1);
     lua_remove(L, 1);
   }
-  /* a table of options, as opposed to a callable module */
+  /* a table without a metatable is a table of options; other tables may be callable modules */
   if (lua_type(L, 1) == LUA_TTABLE && !lua_getmetatable(L, 1)) {
     lua_pushnil(L);
     while (lua_next(L, 1)) {
@@ -291,7 +296,8 @@ static int torch_autocast(lua_State *L) {
   return tli_mode_scope(L, NAME, o.cache < 0 ? 1 : 2, changes);
 }
 
-/* Returns the dtype that autocast casts to on a device type; TL_NODTYPE: off. */
+/* Returns the dtype to which autocast casts on a device type; TL_NODTYPE if autocast is off
+** there. */
 static int cast_to(lua_State *L, int type) {
   tli_State *S = tli_state(L);
   tli_enter(L, S);
@@ -299,7 +305,8 @@ static int cast_to(lua_State *L, int type) {
 }
 
 /* is_autocast_enabled(device?) returns whether autocast is on for a device type. Without an
-** argument, PyTorch's function asks for the GPU; this one asks for any device type. */
+** argument, returns whether autocast is on for any device type; PyTorch's function then answers for
+** the GPU. */
 static int torch_is_autocast_enabled(lua_State *L) {
   bool on = false;
   int only = lua_isnoneornil(L, 1) ? -1 : check_device(L, "is_autocast_enabled", 1);
@@ -315,14 +322,15 @@ static int torch_get_autocast_dtype(lua_State *L) {
   return 1;
 }
 
-/* Sets the dtype of a device type, and whether autocast is on there, for the running thread. */
+/* Sets, for the running thread, the dtype of a device type and whether autocast is on for that
+** type. */
 static void set_autocast(lua_State *L, int type, tl_DType dtype, bool on) {
   tli_Change change = {(tli_Mode)(TLI_MODE_AUTOCAST + type), dtype + 1 + (on ? 0 : TLI_CAST_IDLE)};
   tli_change_modes(L, 1, &change);
 }
 
-/* set_autocast_enabled(device?, enabled) sets the mode of a device type; without `device` the
-** GPU's, as in PyTorch. */
+/* set_autocast_enabled(device?, enabled) turns autocast on or off for a device type; without
+** `device` for the GPU, as in PyTorch. */
 static int torch_set_autocast_enabled(lua_State *L) {
   static const char name[] = "set_autocast_enabled";
   bool named = lua_type(L, 1) != LUA_TBOOLEAN;
@@ -332,7 +340,7 @@ static int torch_set_autocast_enabled(lua_State *L) {
   return 0;
 }
 
-/* set_autocast_dtype(device, dtype) sets the dtype to cast to. */
+/* set_autocast_dtype(device, dtype) sets the dtype to which autocast casts on a device type. */
 static int torch_set_autocast_dtype(lua_State *L) {
   static const char name[] = "set_autocast_dtype";
   int type = check_device(L, name, 1);

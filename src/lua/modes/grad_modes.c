@@ -1,7 +1,8 @@
 /*
 ** grad_modes.c - torch.no_grad and similar functions. Each of them sets a mode of the calling Lua
-** thread, and restores it when its scope ends. If the argument is a function, it runs in the scope;
-** otherwise the caller closes the scope: `local _ <close> = torch.no_grad()`.
+** thread, and restores it when its scope ends. A function that is given as an argument runs in the
+** scope. Without a function, the caller gets the scope and closes it: `local _ <close> =
+** torch.no_grad()`.
 **
 ** Scopes may be closed in any order. If a scope is closed while newer scopes are open, the newer
 ** ones will restore the values from before the closed scope, as if it had never been opened.
@@ -37,7 +38,7 @@ static void scope_unlink(Scope *scope) {
   scope->of = NULL;
 }
 
-/* Returns how the next newer scope has changed the same mode; NULL if no newer scope has. */
+/* Returns the change of a mode by the next newer scope that has set this mode; NULL if none has. */
 static tli_Change *changed_since(const Scope *scope, tli_Mode mode) {
   for (Scope *s = scope->newer; s; s = s->newer)
     for (int i = 0; i < s->n; i++)
@@ -74,14 +75,16 @@ static int scope_close(lua_State *L) {
   return 0;
 }
 
-/* Runs when a scope that was never closed is collected: its modes remain set. */
+/* Runs when a scope is collected that was never closed. The modes that the scope has set remain
+** set. */
 static int scope_gc(lua_State *L) {
   Scope *scope = luaL_checkudata(L, 1, SCOPE);
   if (scope->of) scope_unlink(scope);
   return 0;
 }
 
-/* Ends the scope of a function, whose results are above the scope on the stack. */
+/* Ends the scope in which a function has run. The function's results are above the scope on the
+** stack. */
 static int scope_end(lua_State *L, int status, lua_KContext context) {
   (void)status;
   (void)context;
@@ -129,8 +132,8 @@ static int enter(lua_State *L, const char *name, tli_Mode mode, bool enabled) {
   return tli_mode_scope(L, name, 1, &(tli_Change){mode, enabled});
 }
 
-/* Removes the boolean at index 1 and returns it. Without a boolean, returns `otherwise`, or raises
-** an error if one is required. */
+/* If the value at index 1 is a boolean, removes and returns it. Otherwise returns `otherwise`, or
+** raises an error if `needed`. */
 static bool take_mode(lua_State *L, const char *name, bool needed, bool otherwise) {
   if (lua_type(L, 1) == LUA_TBOOLEAN) {
     otherwise = lua_toboolean(L, 1);

@@ -1,11 +1,11 @@
 /*
-** scope.c - torch.scope(fn, ...) calls fn. When fn returns or fails, all tensor values made in the
-** meantime are released, except those that fn returns, however deep in tables. Memory is thus freed
-** at once, instead of when the collector runs.
+** scope.c - torch.scope(fn, ...) calls fn. When fn has returned or failed, all tensors that were
+** made in the meantime are released, except those among fn's results or at any depth in tables
+** among the results. Their memory is thus free at once, not only after the next garbage collection.
 **
-** While a scope is open, each new box of its Lua thread, and of coroutines which that thread
-** resumes, is added to the scope's table, which keeps it alive. The table of an inner scope has the
-** outer scope's table at index 0.
+** A scope has a table, to which each new tensor of the scope's Lua thread is added, and also each
+** new tensor of the coroutines that this thread resumes. The table keeps the tensors alive until
+** the scope ends. The table of an inner scope has the outer scope's table at index 0.
 */
 #include "lua/args/sparse.h"
 #include "lua/modes/thread_modes.h"
@@ -42,8 +42,9 @@ static void open_scope(lua_State *L, tli_State *S) {
   guard->of = of;
 }
 
-/* Pops a value. A tensor or a new table is added to the set at `kept`, and a table also to the
-** end of the queue at `queue`; for a sparse tensor this is the table of its components. */
+/* Pops a value. A tensor, or a table that is not yet in the set at `kept`, is added to that set;
+** such a table is also appended to the queue at `queue`. A sparse tensor is treated as the table of
+** its components. */
 static void keep(lua_State *L, tli_State *S, int kept, int queue) {
   if (tli_is_sparse(L, lua_gettop(L))) {
     lua_getiuservalue(L, -1, 1);
@@ -102,7 +103,8 @@ static void empty_scope(lua_State *L, tli_State *S, int kept) {
   }
 }
 
-/* Closes the guard's scope; results on the stack from index `first` on survive. */
+/* Closes the guard's scope. The values on the stack from index `first` on are results, whose
+** tensors are kept. */
 static void close_scope(lua_State *L, tli_State *S, Guard *guard, int first) {
   int top = lua_gettop(L), kept = top + 1, queue = top + 2;
   if (guard->of == NULL) return;
@@ -126,8 +128,8 @@ static int guard_close(lua_State *L) {
   return 0;
 }
 
-/* Ends the scope after the function. The guard is at index 1, below the function's results or its
-** error. */
+/* Ends the scope after the function has returned or failed. The guard is at index 1; above it are
+** the function's results or the error. */
 static int after(lua_State *L, int status, lua_KContext context) {
   (void)context;
   bool ok = status == LUA_OK || status == LUA_YIELD;

@@ -1,15 +1,16 @@
 /*
 ** thread_modes.c - implements thread_modes.h.
 **
-** The settings of a coroutine are a userdata. An ephemeron table keeps them alive as long as the
-** coroutine, and they keep the coroutine alive until they are finalized, so the coroutine of linked
-** settings can always be inspected.
+** The settings of a coroutine are a userdata, which an ephemeron table keeps alive as long as the
+** coroutine. In turn, the settings keep the coroutine alive until they are finalized, so the
+** coroutine of settings in the list can always be inspected.
 **
-** Lua does not say which thread resumed a coroutine. But a thread that waits for another is in a C
-** function that holds it: coroutine.resume as an argument, a function of coroutine.wrap as an
-** upvalue. So the chain from the main thread to the running one can be followed. If a program
-** resumes coroutines by other functions, the chain may end early. Then, of the threads that are
-** running or waiting, the one that called the library last counts as the nearest.
+** Lua does not say which thread resumed a coroutine. But a thread that has resumed a coroutine is
+** inside a C function that refers to the coroutine: coroutine.resume has the coroutine as an
+** argument, a function of coroutine.wrap has it as an upvalue. So the chain from the main thread to
+** the running thread can be followed. If a program resumes coroutines by other functions, the chain
+** may end early. In that case, of the threads that are running or waiting, the one that called the
+** library last counts as the nearest.
 */
 #include "lua/modes/thread_modes.h"
 
@@ -24,14 +25,15 @@
 #define SETTINGS "torch.Settings"
 #define USER_THREAD 1
 #define USER_SCOPE 2
-/* a limit of resumed threads; it exceeds Lua's own limit of nested coroutines */
+/* the largest number of threads in a chain; it exceeds Lua's own limit of nested coroutines */
 #define MOST_NESTED 256
 
 /* The addresses of the following variables are keys of the registry. */
 static const char by_thread_key = 0;  /* a table from threads to settings, with weak keys */
 static const char by_address_key = 0; /* a table from addresses to settings, with weak values */
 static const char scope_key = 0;      /* the table of the main thread's innermost scope */
-static const char caller_key = 0;     /* the thread that S->L names, unless it is the main thread */
+/* the thread S->L, which this entry keeps alive; false if that is the main thread */
+static const char caller_key = 0;
 
 /* a stamp that matches no thread, so that every call loads the modes again */
 #define NEVER UINT64_MAX
@@ -51,15 +53,15 @@ static bool empty(const tli_Settings *s) {
   return s->scopes == 0;
 }
 
-/* Returns whether any thread has autocast on, or a scope of autocast open. */
+/* Returns whether any thread has turned autocast on or has an open autocast scope. */
 static bool casting(const tli_State *S) {
   for (int k = TLI_MODE_AUTOCAST; k < TLI_MODE_AUTOCAST + TL_NDEVICETYPES; k++)
     if ((S->main.mode[k] >= 0 && S->main.mode[k] < TLI_CAST_IDLE) || S->nset[k] > 0) return true;
   return false;
 }
 
-/* Marks the modes that C threads have loaded as outdated, after a change of any mode. In anomaly
-** mode every call loads them again, because errors report the caller's line. */
+/* Called after a change of any mode: makes each C thread load the modes again in its next call of
+** the library. In anomaly mode, or if a coroutine has settings, every call loads the modes. */
 static void restamp(tli_State *S) {
   static _Atomic uint64_t last;
   bool each_call = S->others != NULL || S->main.mode[TLI_MODE_ANOMALY] == 1;
@@ -75,7 +77,7 @@ static void unlink_settings(tli_State *S, tli_Settings *s) {
   }
 }
 
-/* Moves the settings to the front of the list, where the latest caller is. */
+/* Moves the settings to the front of the list, the place of the latest caller. */
 static void link_settings(tli_State *S, tli_Settings *s) {
   if (S->others == s) return;
   if (s->linked) unlink_settings(S, s);
@@ -84,8 +86,8 @@ static void link_settings(tli_State *S, tli_Settings *s) {
   S->others = s;
 }
 
-/* Links the settings of a coroutine into the list while they contain a value, and unlinks empty
-** ones. */
+/* Called after a change of the settings of a thread. A coroutine's settings are in the list as long
+** as they set any mode or have an open scope. */
 static void changed(tli_State *S, tli_Settings *s) {
   if (s != &S->main && empty(s) == s->linked) {
     if (s->linked)
@@ -139,7 +141,7 @@ tli_Settings *tli_push_settings(lua_State *L, tli_State *S) {
   lua_pushthread(L);
   lua_rawget(L, -2);
   const tli_Settings *s = lua_touserdata(L, -1);
-  /* the userdata was finalized, but another finalizer has made the thread reachable again */
+  /* the userdata was finalized, but another finalizer has made its thread reachable again */
   if (s == NULL || s->thread == NULL) {
     lua_pop(L, 1);
     make_settings(L);
@@ -165,8 +167,8 @@ static bool active(lua_State *thread) {
   return lua_status(thread) == LUA_OK && lua_getstack(thread, 0, &frame);
 }
 
-/* Pops the value on top of the thread's stack. Returns it if it is an active thread other than this
-** one; otherwise NULL. */
+/* Pops the value on top of the thread's stack. If that value is another thread, and active, returns
+** it; otherwise returns NULL. */
 static lua_State *pop_active(lua_State *thread) {
   lua_State *other = lua_tothread(thread, -1);
   lua_pop(thread, 1);
@@ -185,8 +187,8 @@ static lua_State *resumed_by(lua_State *thread) {
   return other;
 }
 
-/* Moves the settings of the threads that wait for L to the front, with the thread that resumed
-** L first. */
+/* Moves the settings of all threads that wait for L to the front of the list, so that the thread
+** that has resumed L comes first. */
 static void order_by_nearness(const lua_State *L, tli_State *S) {
   lua_State *thread = S->main.thread;
   for (int depth = 0; thread && thread != L && depth < MOST_NESTED; depth++) {
@@ -206,7 +208,7 @@ static int mode_of(const lua_State *L, const tli_State *S, const tli_Settings *o
   return S->main.mode[k];
 }
 
-/* Returns the place where the user's code calls the operator: "script.lua:12 (in module
+/* Returns the line of the user's code that calls the operator, as in "script.lua:12 (in module
 ** Sequential.1)". */
 static char *where(void *context) {
   lua_State *L = ((tli_State *)context)->L;
@@ -221,8 +223,8 @@ static char *where(void *context) {
   return copy;
 }
 
-/* Records the calling thread, and keeps it alive. Records the main thread instead if no code needs
-** the caller. */
+/* Sets S->L to the calling thread, and keeps that thread alive. If the caller does not matter, sets
+** S->L to the main thread instead. */
 static void set_caller(lua_State *L, tli_State *S, bool matters) {
   lua_State *caller = matters ? L : S->main.thread;
   if (S->L == caller || !lua_checkstack(L, 1)) return;
@@ -235,7 +237,7 @@ static void set_caller(lua_State *L, tli_State *S, bool matters) {
   S->L = caller;
 }
 
-/* Loads current devices and streams. */
+/* Sets the current devices and streams of this C thread to those of the Lua thread L. */
 static void load_places(const lua_State *L, const tli_State *S, const tli_Settings *own) {
   for (int type = TL_CPU + 1; type < TL_NDEVICETYPES; type++) {
     int count = tli_backend((tl_Device){(int8_t)type, 0}) ? tli_device_count(type) : 0;
@@ -250,7 +252,7 @@ static void load_places(const lua_State *L, const tli_State *S, const tli_Settin
   placed = S->placed;
 }
 
-/* Loads the thread's settings of autocast. */
+/* Loads the autocast settings of the Lua thread L into the state. */
 static void load_casts(const lua_State *L, tli_State *S, const tli_Settings *own) {
   S->autocast = false;
   for (int type = 0; type < TL_NDEVICETYPES; type++) {
@@ -263,7 +265,7 @@ static void load_casts(const lua_State *L, tli_State *S, const tli_Settings *own
   S->cast_cache = mode_of(L, S, own, TLI_MODE_CAST_CACHE) != 0;
 }
 
-/* Returns the device of new tensors. */
+/* Returns the device on which the Lua thread L makes new tensors. */
 static tl_Device place_of(const lua_State *L, const tli_State *S, const tli_Settings *own) {
   int place = mode_of(L, S, own, TLI_MODE_PLACE);
   if (place < 0) return S->default_device;
@@ -322,7 +324,8 @@ void tli_set_state_device(lua_State *L, tli_State *S, tl_Device device) {
 
 /* ---- scopes ---- */
 
-/* Pushes the userdata of a coroutine's settings; nil if it is being collected. */
+/* Pushes the userdata that is the settings of a coroutine; nil if the userdata is being
+** collected. */
 static int push_userdata(lua_State *L, tli_Settings *s) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &by_address_key);
   int type = lua_rawgetp(L, -1, s);
@@ -363,7 +366,7 @@ static void count_scope(tli_State *S, tli_Settings *s, int n) {
 
 void tli_scope_push(lua_State *L, tli_State *S) {
   tli_Settings *s = tli_push_settings(L, S);
-  lua_insert(L, -2); /* this reference keeps the settings alive in the meantime */
+  lua_insert(L, -2); /* the reference on the stack keeps the settings alive in the meantime */
   get_scope(L, S, s);
   lua_rawseti(L, -2, 0);
   set_scope(L, S, s);

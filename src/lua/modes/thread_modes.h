@@ -14,14 +14,15 @@
 
 /* Prepares a new state; pushes nothing. */
 void tli_open_coroutines(lua_State *L, tli_State *S);
-/* Ends the use of modes when the state closes: no mode can be set from now on. */
+/* Called when the state closes. From now on no mode can be set. */
 void tli_close_coroutines(tli_State *S);
 
 /* Returns the settings of the running thread, and creates them if necessary. Pushes a value that
 ** keeps the settings alive; nil for the main thread, whose settings live as long as the state. */
 tli_Settings *tli_push_settings(lua_State *L, tli_State *S);
 
-/* A change of one mode. The new value is 0 or greater, or -1, which inherits the mode. */
+/* A change of one mode. The new value is 0 or greater; -1 means that the thread inherits the
+** mode. */
 typedef struct tli_Change {
   tli_Mode mode;
   int value;
@@ -50,21 +51,22 @@ void tli_modes_end(lua_State *L, tli_ModeScope *scope);
 int tli_mode_scope(lua_State *L, const char *name, int n, const tli_Change *changes);
 /* Pushes a to-be-closed scope in which modes of the running thread are set. */
 void tli_push_mode_scope(lua_State *L, int n, const tli_Change *changes);
-/* Implements torch.default_device(device, function, ...): calls the function, during which new
-** tensors are made on that device (grad_modes.c). */
+/* Implements torch.default_device(device, function, ...), which calls the function; until it
+** returns, new tensors are made on that device (grad_modes.c). */
 int tli_default_device_scope(lua_State *L);
-/* Sets modes of the running thread. See tli_swap_modes for the parameters. */
+/* Sets modes of the running thread, and stores the previous values in `changes`. */
 void tli_change_modes(lua_State *L, int n, tli_Change *changes);
 
-/* Returns the stream of a device by the number that is its mode (devices/device_module.c). */
+/* Returns a device's stream, given the number by which a mode represents the stream
+** (devices/device_module.c). */
 tl_Stream *tli_stream_of(tl_Device device, int number);
 void tli_set_state_dtype(lua_State *L, tli_State *S, tl_DType dtype);
 void tli_set_state_device(lua_State *L, tli_State *S, tl_Device device);
 
 /* Opens a torch.scope in the running thread, and pops its table from the stack. */
 void tli_scope_push(lua_State *L, tli_State *S);
-/* Closes the innermost scope of the thread whose settings are `of`, and pushes the scope's table.
-** If the thread was collected, pushes nothing and returns false. */
+/* Closes the innermost torch.scope of the thread that has the settings `of`, and pushes the scope's
+** table. If the thread was collected, pushes nothing and returns false. */
 bool tli_scope_pop(lua_State *L, tli_State *S, tli_Settings *of);
 /* Pushes the table of the scope that receives the running thread's new tensors; pushes nothing
 ** and returns false if there is none. */
