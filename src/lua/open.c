@@ -1,12 +1,11 @@
 /*
-** open.c - opens the library in a Lua state: the module table with the operators, then the part
-** that is written in Lua. The Lua files are embedded; `require "tlua.<name>"` finds them through a
-** searcher of our own in package.searchers; in hosts without Lua's package library, `require`
-** itself is our own.
+** open.c - opens the library in a Lua state: first the module table with the operators, then the
+** part that is written in Lua. The Lua files are embedded: `require "tlua.<name>"` finds them by a
+** searcher that this file adds to package.searchers. For hosts without Lua's package library, this
+** file implements a `require` of its own.
 **
-** The Lua files use a separate environment, which keeps the standard libraries' contents from the
-** time when the library was opened. So a script that assigns to `type` or `table.insert` does not
-** affect nn.
+** The Lua files use a separate environment, a copy of the standard libraries from the time when the
+** library was opened. So a script that assigns to `type` or `table.insert` does not affect nn.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +25,15 @@ static const char *const functions[] = {
     "require", "select",         "setmetatable", "tonumber",     "tostring", "type",   "xpcall",
     NULL};
 
-/* The functions of the base library that the library needs. The first NEEDED of them must exist; a
-** state that has these has the whole base library. */
+/* The standard libraries that are copied. The first NEEDED of them must exist; the others may be
+** missing. */
 enum { NEEDED = 5 };
 static const char *const libraries[] = {"_G", "string",    "table", "math",    "utf8", "io",
                                         "os", "coroutine", "debug", "package", NULL};
 
 /* Pushes a global of the given type by a raw access, because a host may handle unknown names
-** specially. If there is none, pushes the value that the library with the same name has registered,
-** or nil. */
+** specially. If there is none, pushes the standard library that is registered under this name, or
+** nil. */
 static bool push_global(lua_State *L, const char *name, int type) {
   lua_pushglobaltable(L);
   lua_pushstring(L, name);
@@ -82,7 +81,7 @@ void tli_open_environment(lua_State *L) {
 
 void tli_push_environment(lua_State *L) { lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key); }
 
-/* Raises an error that names the needed libraries that the environment lacks. */
+/* If standard libraries that the library needs are missing, raises an error that names them. */
 static void check_environment(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key);
   lua_pushliteral(L, "");
@@ -95,7 +94,7 @@ static void check_environment(lua_State *L) {
     lua_replace(L, -2);
   }
   if (lua_rawlen(L, -1) > 0) {
-    lua_pushnil(L); /* lets the next attempt search again */
+    lua_pushnil(L); /* the next attempt to open the library makes a new environment */
     lua_rawsetp(L, LUA_REGISTRYINDEX, &environment_key);
     luaL_error(L,
                "tlua: this Lua state lacks standard libraries that are needed (%s): open them "
@@ -199,8 +198,8 @@ static void add_searcher(lua_State *L) {
   lua_rawseti(L, -2, at);
 }
 
-/* Fills package.preload, in case the host opens Lua's package library later, which keeps the
-** contents. */
+/* Enters the modules in package.preload. If the host opens Lua's package library later, that
+** library keeps these entries. */
 static void fill_preload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
@@ -239,7 +238,7 @@ static int torch_is_embedded(lua_State *L) {
   return 1;
 }
 
-/* Removes our modules from package.loaded. Needs no memory. */
+/* Removes the library's modules from package.loaded. Needs no memory. */
 static void unload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   lua_pushnil(L);
@@ -253,8 +252,9 @@ static void unload(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Completes the module on top of the stack. After an error no program gets an incomplete module:
-** the next attempt to open the library starts again. */
+/* Completes the module on top of the stack. If that raises an error, removes all modules again: no
+** program gets an incomplete module, and the next attempt to open the library starts from the
+** beginning. */
 static void complete(lua_State *L) {
   lua_pushcfunction(L, run_init);
   lua_pushvalue(L, -2);
@@ -307,8 +307,8 @@ static int open_module(lua_State *L) {
   return 1;
 }
 
-/* Opens the library. The collector is stopped meanwhile, because nearly everything allocated then
-** is permanent. */
+/* Opens the library. The collector is stopped until that is done, because nearly all of the
+** allocated objects are permanent. */
 int luaopen_tlua(lua_State *L) {
   luaL_checkversion(L);
   luaL_checkstack(L, LUA_MINSTACK, "tlua");

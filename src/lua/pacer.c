@@ -1,28 +1,29 @@
 /*
-** pacer.c - adapts Lua's collector to tensor memory, which Lua does not see. New tensors are
-** counted, including those that only a graph has saved; when there are enough, a young step of
-** the collector precedes the next tensor. A full collection follows only if live bytes grow
-** nevertheless.
+** pacer.c - adapts Lua's collector to tensor memory, which Lua does not see. The pacer counts new
+** tensors, including those that only a graph has saved. When their number or size reaches a
+** threshold, a step of the collector ("young step") runs before the next tensor is made. A full
+** collection follows only if the bytes of live tensors keep growing nevertheless.
 **
-** The step precedes a new tensor, instead of following the last one, because by then the
-** previous value of a variable is garbage, or soon will be, and its memory, still in the
-** processor's cache, can be used for the new tensor.
+** The step runs just before a tensor is made, not just after one was made: by then the previous
+** value of a variable is usually garbage, and the new tensor can use its memory, which is still in
+** the processor's cache.
 **
 ** When a device's memory is exhausted, a full collection runs immediately, inside the operator that
 ** needs memory. The same happens during the capture of a graph, when a device is about to write
 ** tensors that may be garbage.
 **
 ** The pacer never changes the collector's mode or parameters, and does nothing if the host has
-** stopped it. lua_gc does nothing inside a finalizer.
+** stopped the collector. Inside a finalizer lua_gc does nothing.
 */
 #include "core/memory/device_memory.h"
 #include "core/platform/platform.h"
 #include "core/observe/profile.h"
 #include "lua/autograd/callback.h"
 
-/* Bytes of new tensors before a young step. The minimum keeps results in the second-level cache. A
-** generational collector treats objects that survive two steps as old; so while steps find little
-** garbage, as in the forward pass of a model, they become rarer. */
+/* Limits of the number of bytes of new tensors after which a young step runs. The lower limit keeps
+** results in the second-level cache. A generational collector treats objects that survive two steps
+** as old, so steps become rarer while they find little garbage, as in the forward pass of a
+** model. */
 #define YOUNG_LEAST ((int64_t)512 << 10)
 #define YOUNG_MOST ((int64_t)8 << 20)
 #define YOUNG_COUNT 1000
@@ -30,8 +31,8 @@
 ** costs about 0.25 ms per MB of Lua heap, as much as filling about 16 MB of tensors. */
 #define FLOOR_BYTES ((int64_t)8 << 20)
 #define FLOOR_PER_HEAP_BYTE 16
-/* A heap of up to this size is collected as a whole, in at most 8 ms, for each chain of kernels in
-** a capture. */
+/* During the capture of a graph, a full collection for each chain of kernels is affordable if Lua's
+** heap is at most this large: it takes at most 8 ms. */
 #define OFTEN_HEAP_KB (32 << 10)
 
 static int64_t live(const tli_State *S) {
@@ -42,9 +43,9 @@ static int64_t live(const tli_State *S) {
   return bytes;
 }
 
-/* Returns by how much live bytes may grow before a full collection: by a quarter, so that the
-** number of collections is logarithmic in the growth, but at least by as much as a collection is
-** worth. */
+/* Returns by how much live bytes may grow before a full collection: by a quarter of the bytes that
+** are left, so that the number of collections is logarithmic in the growth, but at least by an
+** amount that is worth the time of a collection. */
 static int64_t allowance(lua_State *L, int64_t left) {
   int64_t heap = (int64_t)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
   int64_t least = heap * FLOOR_PER_HEAP_BYTE;
@@ -105,7 +106,7 @@ void tli_pacer_note(tli_State *S, const tl_Tensor *tensor) {
   S->pacer.due = ++S->pacer.young_count >= YOUNG_COUNT || S->ledger->young >= S->pacer.young_at;
 }
 
-/* Calls `work` inside an operator and restores the operator's state. */
+/* Calls `work` while an operator runs, and then restores the state on which the operator relies. */
 static void run_inside_operator(lua_State *L, tli_State *S,
                                 void (*work)(lua_State *L, tli_State *S)) {
   bool outer = tli_set_inside_operator(true);
@@ -123,9 +124,9 @@ void tli_pacer_collect(lua_State *L, tli_State *S) {
   tl_memory_trim();
 }
 
-/* Collects garbage inside an operator, and then restores the modes. Finalizers run; tensors that
-** they release explicitly live on until the collection ends, as in every collection of the
-** pacer. */
+/* Collects garbage inside an operator, and then restores the modes. Finalizers run. As in every
+** collection of the pacer, a tensor that a finalizer releases explicitly keeps its memory until the
+** collection ends. */
 static bool collect_garbage(bool lacking) {
   lua_State *L = tli_calling;
   tli_State *S = L && lua_checkstack(L, LUA_MINSTACK) ? tli_state_find(L) : NULL;

@@ -38,8 +38,8 @@ static int trace_input(lua_State *L) {
              : tli_raise(L);
 }
 
-/* trace:name(name, tensor, changes) names a parameter or a buffer; `changes`: whether the traced code
-** may change it. */
+/* trace:name(name, tensor, changes) names a parameter or a buffer. `changes` tells whether the
+** traced code may change that tensor. */
 static int trace_name(lua_State *L) {
   tli_Trace *t = check_trace(L);
   bool ok = tli_trace_name(t, luaL_checkstring(L, 2), tli_check_tensor(L, 3, "export"),
@@ -51,7 +51,7 @@ static int trace_record(lua_State *L) {
   return tli_trace_record(check_trace(L)) ? 0 : tli_raise(L);
 }
 
-/* trace:stop() ends the trace of the thread and discards its graph. */
+/* trace:stop() ends tracing in this thread and discards the trace's graph. */
 static int trace_stop(lua_State *L) {
   tli_Trace **t = luaL_checkudata(L, 1, TRACE);
   tli_trace_free(*t);
@@ -73,7 +73,8 @@ static tl_Program **new_program(lua_State *L) {
   return p;
 }
 
-/* Returns the tensors of the list at a stack index, as an array in a userdata that it pushes. */
+/* Returns an array of the tensors in the list at a stack index. The array is in a userdata, which
+** the function pushes. */
 static tl_Tensor **push_tensors(lua_State *L, int index, int *n) {
   luaL_checktype(L, index, LUA_TTABLE);
   *n = (int)lua_rawlen(L, index);
@@ -138,8 +139,9 @@ static int program_dynamic(lua_State *L) {
   return 1;
 }
 
-/* program:fit(symbol, size, other, size, other) finds the integers that depend on a symbol, from
-** two programs with other sizes for the symbol. */
+/* program:fit(symbol, size1, other1, size2, other2) finds which integers of the graph depend on a
+** symbol, and how, by comparison with two other programs. These were traced with size1 and size2
+** for the symbol. */
 static int program_fit(lua_State *L) {
   bool ok =
       tli_graph_fit(own_graph(L, 1), (int)luaL_checkinteger(L, 2) - 1, luaL_checkinteger(L, 3),
@@ -147,8 +149,8 @@ static int program_fit(lua_State *L) {
   return ok ? 0 : tli_raise(L);
 }
 
-/* program:fits(symbol, size, other) fails unless another trace, with this size for the symbol, has
-** the integers that the graph computes for it. */
+/* program:fits(symbol, size, other) raises an error unless the integers that the graph computes for
+** this size of the symbol are those of `other`, which was traced with this size. */
 static int program_fits(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   int symbol = (int)luaL_checkinteger(L, 2) - 1;
@@ -156,9 +158,9 @@ static int program_fits(lua_State *L) {
   return tli_graph_fits(g, symbol, size, own_graph(L, 4)) ? 0 : tli_raise(L);
 }
 
-/* program:range(symbol, least, most, other) sets the sizes that a symbol may have. `other` is true,
-** or a trace with the smallest size: if the trace does not fit, or is nil, the range begins one
-** later. */
+/* program:range(symbol, least, most, other) sets the sizes that a symbol may have. The range begins
+** at `least` if `other` is true, or if `other` is a trace with this smallest size and fits. If the
+** trace does not fit, or is nil, the range begins at least + 1. */
 static int program_range(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   int symbol = (int)luaL_checkinteger(L, 2) - 1;
@@ -238,8 +240,9 @@ static int program_constants(lua_State *L) {
   return 1;
 }
 
-/* program:state() returns the text that tells how outputs are nested, "" if there is none; whether
-** the model was in training mode when it was traced; and whether the program is a training step. */
+/* program:state() returns three values: the text that describes how the outputs are nested, or ""
+** if there is none; whether the model was in training mode when it was traced; and whether the
+** program is a training step. */
 static int program_state(lua_State *L) {
   const tli_Graph *g = own_graph(L, 1);
   lua_pushstring(L, g->structure ? g->structure : "");
@@ -248,8 +251,8 @@ static int program_state(lua_State *L) {
   return 3;
 }
 
-/* program:memory() returns the bytes of a run's arena, and the largest number of bytes that a run
-** uses at once. */
+/* program:memory() returns the size of a run's arena in bytes, and the largest number of bytes that
+** are in use at the same time during a run. */
 static int program_memory(lua_State *L) {
   tli_ProgramMemory memory = tli_program_memory(check_program(L, 1));
   lua_pushinteger(L, memory.arena);
@@ -262,8 +265,8 @@ static int program_save(lua_State *L) {
   return tli_program_save(p, &tli_state(L)->generator, luaL_checkstring(L, 2)) ? 0 : tli_raise(L);
 }
 
-/* program:rates() returns, for each call of an optimizer's step, the call's number and its options,
-** {{call, {number, ...}}, ...}. */
+/* program:rates() returns {{call, {option, ...}}, ...}: for each call of an optimizer's step, the
+** position of the call in the graph and its numeric options. */
 static int program_rates(lua_State *L) {
   const tli_Graph *g = own_graph(L, 1);
   lua_newtable(L);
@@ -285,8 +288,9 @@ static int program_rates(lua_State *L) {
   return 1;
 }
 
-/* program:schedule(rates, places) gives the program numbers that differ from step to step; places
-** is {{call, element}, ...}. */
+/* program:schedule(rates, places) sets numeric options of optimizers, such as the learning rate,
+** that differ from step to step. Column i of `rates` has the values for places[i] = {call,
+** element}. */
 static int program_schedule(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   tl_Tensor *rates = tli_check_tensor(L, 2, "export_step");

@@ -1,8 +1,8 @@
 /*
-** raise.c - the only place where a failure of the engine becomes a Lua error. The message
-** begins with the user's line: the innermost Lua function on the stack whose chunk does not
-** belong to the library ("=tlua:..."). While modules are being called, the path and class of
-** the innermost module follow.
+** raise.c - the only place where a failure of the engine becomes a Lua error. The message begins
+** with the user's line: the current line of the innermost Lua function on the stack that does not
+** belong to a chunk of the library ("=tlua:..."). If modules are being called, the path and the
+** class of the innermost one follow.
 */
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,8 +30,8 @@ static void push_where(lua_State *L) {
     lua_pushliteral(L, "");
 }
 
-/* Pushes the name that module `child` has in module `parent` (both are stack indices). If it has
-** none, pushes nothing and returns false. */
+/* Pushes the name under which the module at stack index `parent` contains the module at `child`. If
+** there is no such name, pushes nothing and returns false. */
 static bool push_child_name(lua_State *L, int parent, int child) {
   lua_pushnil(L);
   while (lua_next(L, parent)) {
@@ -58,9 +58,9 @@ static void push_class(lua_State *L, int module) {
     lua_pushliteral(L, "");
 }
 
-/* Pushes the path from the outermost running module to the innermost, with its class; "" if no
-** module runs. Module.__call keeps the module as its first local, `self`, in the chunk
-** "=tlua:nn/modules/Module.lua". */
+/* Pushes the path from the outermost running module to the innermost, followed by the innermost
+** module's class; "" if no module is running. Module.__call keeps the module as its first local,
+** `self`, in the chunk "=tlua:nn/modules/Module.lua". */
 static void push_module_path(lua_State *L) {
   lua_Debug ar;
   int base = lua_gettop(L);
@@ -72,7 +72,8 @@ static void push_module_path(lua_State *L) {
     bool module = strcmp(name, "self") == 0 && lua_istable(L, -1);
     if (!module || (lua_gettop(L) > base + 1 && lua_rawequal(L, -1, -2))) lua_pop(L, 1);
   }
-  int n = lua_gettop(L) - base; /* from here on modules are on the stack, the innermost first */
+  /* the running modules are now on the stack, the innermost at the lowest index */
+  int n = lua_gettop(L) - base;
   lua_pushliteral(L, "");
   for (int i = n; i > 1; i--) {
     int path = lua_gettop(L);
@@ -121,7 +122,7 @@ static int raise(lua_State *L, const char *message) {
   return lua_error(L);
 }
 
-/* Raises the error of a Lua function that the engine has called, unchanged. */
+/* Raises, unchanged, the error of a Lua function that the engine has called. */
 static int raise_again(lua_State *L) {
   tli_calling = NULL;
   return tli_raise_caught(L);
@@ -147,8 +148,9 @@ static bool names(const char *message, const char *name) {
   return message[n] == ':' || (message[n] == '_' && message[n + 1] == ':');
 }
 
-/* Removes the inner operator's name from a message, such as "addmm: ..." in an error of linear,
-** which calls addmm. Keeps the name of an argument. */
+/* Removes the name of an inner operator at the beginning of a message, such as "addmm: " in an
+** error of linear, which calls addmm. If the message begins with the name of an argument instead,
+** returns it unchanged. */
 static const char *without_inner(const char *message, const tli_Signature *sig) {
   size_t n = tli_error_head(message);
   char name[64];

@@ -1,7 +1,7 @@
 /*
-** state.c - the library's data in a Lua state, and boxes. Invariant: no C frame owns anything
-** when Lua may raise an error; anything that must survive an error is parked in the state or
-** owned by a userdata.
+** state.c - the library's data in a Lua state, and boxes. Invariant: no C frame owns anything at a
+** moment when Lua may raise an error. If a reference must be released after an error, the state
+** (where it is "parked") or a userdata owns the reference.
 */
 #include "lua/state.h"
 
@@ -12,7 +12,8 @@
 #include "lua/modes/thread_modes.h"
 
 static const char registry_key = 0; /* its address is the state's key in the registry */
-/* registry[key] = the userdata that finalizers have made, a table with weak values */
+/* its address is the registry's key of a table with weak values: the userdata that finalizers have
+** made */
 static const char late_key = 0;
 
 tli_State *tli_state_find(lua_State *L) {
@@ -34,13 +35,13 @@ void tli_keep_for_closing(lua_State *L) {
   lua_pop(L, 1);
 }
 
-/* Calls the finalizers of objects that Lua itself does not finalize while it closes. */
+/* Calls the finalizers of objects that Lua does not finalize: those made while the state closes. */
 static void finalize_late(lua_State *L) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &late_key);
   lua_pushnil(L);
   while (lua_next(L, -2)) {
     luaL_callmeta(L, -1, "__gc");
-    lua_settop(L, -3); /* leaves the key for the next iteration */
+    lua_settop(L, -3); /* leaves the key on the stack for lua_next */
   }
   lua_pop(L, 1);
 }
@@ -66,8 +67,8 @@ void tli_refuse_closed(lua_State *L, tli_State *S) {
   tli_error(L, "the Lua state is closing: no tensors can be made any more");
 }
 
-/* Finalizes a box. While Lua code runs inside an operator, the operator may be reading a tensor to
-** which no value refers; the box is then marked to be finalized again later. */
+/* Finalizes a box. While an operator runs Lua code, the operator may still be reading a tensor to
+** which no Lua value refers. In that case the box is marked to be finalized again later. */
 static int box_gc(lua_State *L) {
   tli_Box *box = (tli_Box *)lua_touserdata(L, 1);
   tl_Tensor *tensor = box->tensor;
@@ -141,9 +142,9 @@ static void make_late(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &late_key);
 }
 
-/* Creates the state on the first call, and again if an earlier call ended with an error; pushes
-** nothing. Any of these steps may raise an error for lack of memory, so the data that state_gc
-** reads is prepared before the finalizer is set. */
+/* Creates the state on the first call, and again if an earlier call ended with an error. Pushes
+** nothing. Each step may raise an error if memory is exhausted, so everything that state_gc reads
+** is initialized before that finalizer is set. */
 tli_State *tli_state_open(lua_State *L) {
   tli_State *S = tli_state_find(L);
   if (S && S->ready) return S;
@@ -184,7 +185,8 @@ tli_Box *tli_new_box(lua_State *L, tli_State *S) {
   lua_setmetatable(L, -2);
   tli_note_owner(L);
   if (S->scopes) tli_scope_note(L, S);
-  tli_enter(L, S); /* the last step, because the allocations above may have run finalizers */
+  /* the modes are loaded last, because the allocations above may have run finalizers */
+  tli_enter(L, S);
   tli_calling = calling;
   tli_set_operator(op);
   return box;

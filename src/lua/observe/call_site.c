@@ -1,7 +1,8 @@
 /*
-** call_site.c - finds the line that called the library. A device reports faults in data later,
-** when that line is no longer on the stack, so its text is stored, once for each line and
-** forever. The history of memory stores whole stacks.
+** call_site.c - finds the line that called the library. A device reports a fault in data only
+** later, when that line is no longer on the Lua stack. So the text of each line that has called is
+** stored; there is one copy for each line, which is never freed. The history of memory stores whole
+** call stacks.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 #include "core/kernel/hash.h"
 #include "lua/tensor/value.h"
 
-/* The largest number of stored texts such as "script.lua:12". They are never freed. */
+/* The largest number of stored lines, as texts such as "script.lua:12". The texts are never
+** freed. */
 #define MOST_SITES 4096
 static _Atomic(char *) sites[MOST_SITES];
 
@@ -50,7 +52,8 @@ static size_t add_line(char *text, size_t size, const char *source, int line, co
   return n > 0 && (size_t)n < size ? (size_t)n : 0;
 }
 
-/* Writes the name of the operator, and then the Lua functions that have called it. */
+/* Writes the call stack: the name of the operator, then the Lua functions from the innermost
+** outward. */
 static size_t call_stack(char *text, size_t size) {
   lua_State *L = tli_calling;
   lua_Debug ar;
@@ -80,7 +83,8 @@ static int call_frames(tli_Frame *frames, int most) {
 
 /* ---- warnings ---- */
 
-/* Shows a warning by Lua's warning function, with the line of the call and its operator. */
+/* Passes a warning to Lua's warning function, after adding the line of the call and the
+** operator. */
 static void show_warning(const char *warning) {
   lua_State *L = tli_calling;
   const char *site = call_site(), *op = tli_operator();

@@ -1,7 +1,7 @@
 /*
-** profile.c - profiler sessions as Lua values, for torch.profiler. A session is a userdata,
-** whose events are read one at a time, since a Lua table for each of millions of events would
-** take more memory than the profiled program.
+** profile.c - profiler sessions as Lua values, for torch.profiler. A session is a userdata. Its
+** events are read one at a time: a Lua table for each of millions of events would take more memory
+** than the profiled program.
 */
 #include "core/observe/profile.h"
 
@@ -90,7 +90,7 @@ static void push_text(lua_State *L, const tli_Profile *p, int32_t id) {
   lua_pushlstring(L, text, size);
 }
 
-/* Pushes the table at `index`, or a new one. */
+/* Pushes the table at `index`; if there is none, pushes a new table for `fields` fields. */
 static void push_record(lua_State *L, int index, int fields) {
   if (lua_istable(L, index))
     lua_pushvalue(L, index);
@@ -154,7 +154,7 @@ static int profile_memory(lua_State *L) {
   return 1;
 }
 
-/* text(id) returns a string. */
+/* text(id) returns the text with this number, such as an event's call stack. */
 static int profile_text(lua_State *L) {
   push_text(L, check(L), (int32_t)luaL_checkinteger(L, 2));
   return 1;
