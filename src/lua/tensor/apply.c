@@ -1,17 +1,17 @@
 /*
-** apply.c - apply_ and map_, which call a Lua function for each element.
+** apply.c - the methods apply_ and map_, which call a Lua function for each element.
 **
-** The function may change or release the tensors, or raise an error. So it receives elements of a
-** copy, its results are stored in a separate tensor, and only after the last call are they written
-** to the tensor, with the checks of every in-place operator.
+** The function may change or release the tensors, or raise an error. So the function receives the
+** elements of a copy, and its results are stored in the copy. After the last call the copy is
+** written to the tensor, with the same checks as in every in-place operator.
 */
 #include "core/observe/trace.h"
 #include "lua/tensor/value.h"
 
 #include <math.h>
 
-/* Pushes a value that owns a row-major copy, on the CPU, of the tensor at an index; returns the
-** copy. */
+/* Makes a row-major copy, on the CPU, of the tensor at an index. Pushes a value that owns the copy,
+** and returns the copy. */
 static tl_Tensor *push_copy(lua_State *L, const char *name, int index) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_check_tensor(L, index, name), *plain = tli_detached(t), *copy = NULL,
@@ -34,8 +34,8 @@ static bool is_whole(tl_Scalar value) {
   return x == floor(x);
 }
 
-/* Calls the function at index `fn` for each element of the copies; its results replace the
-** elements of the first copy. */
+/* Calls the function at index `fn` for each position in the n copies, with the n elements there.
+** The function's result replaces the element of the first copy. */
 static bool each_element(lua_State *L, const char *name, int fn, int n, tl_Tensor *const *copies) {
   tl_DType dtype = (tl_DType)copies[0]->dtype;
   for (int64_t i = 0; i < copies[0]->numel; i++) {
@@ -75,8 +75,8 @@ static bool write_results(lua_State *L, const char *name, tl_Tensor *results) {
   return tli_write_back(name, t, there) && tli_inplace_done(name, t, NULL);
 }
 
-/* apply_(fn) calls fn(element); map_(other, fn) calls fn(element, element of other). The function's
-** result replaces the element. Neither is differentiable. */
+/* Implements apply_(fn), which replaces each element by fn(element), and map_(other, fn), which
+** replaces it by fn(element, element of other). Neither method is differentiable. */
 static int elementwise(lua_State *L, const char *name, int n) {
   tl_Tensor *t = tli_check_tensor(L, 1, name);
   int fn = n + 1;

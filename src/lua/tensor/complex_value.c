@@ -1,7 +1,7 @@
 /*
-** complex_value.c - torch.complex(1, 2): a complex number as a Lua value. Every function that takes
-** a number takes it. Values are immutable; arithmetic with numbers gives a new value, arithmetic
-** with a tensor gives a tensor.
+** complex_value.c - torch.complex(1, 2) returns a complex number as a Lua value, which every
+** function that takes a number accepts. Such values are immutable. Arithmetic with numbers gives a
+** new complex value; arithmetic with a tensor gives a tensor.
 */
 #include <complex.h>
 #include <math.h>
@@ -21,7 +21,8 @@ bool tli_to_complex(lua_State *L, int index, tl_Scalar *out) {
 }
 
 int tli_push_complex(lua_State *L, double real, double imag) {
-  /* one byte more than the value needs: a box of the same length would be taken for a tensor's */
+  /* one byte more than necessary, because a userdata of the size of a tensor box may be taken for
+  ** one */
   Value *value = (Value *)lua_newuserdatauv(L, sizeof *value + 1, 0);
   *value = __builtin_complex(real, imag);
   luaL_setmetatable(L, COMPLEX);
@@ -118,7 +119,7 @@ static int complex_angle(lua_State *L) {
   return 1;
 }
 
-/* Returns the fields real and imag, and methods. */
+/* Implements __index: the fields real and imag, and the methods. */
 static int meta_index(lua_State *L) {
   static const luaL_Reg methods[] = {
       {"conj", complex_conj}, {"abs", complex_abs}, {"angle", complex_angle}, {NULL, NULL}};
@@ -138,7 +139,7 @@ static int meta_index(lua_State *L) {
       return 1;
     }
   if (field && strncmp(field, "__", 2) == 0) {
-    /* metamethods are nil, because programs look them up to find the type of a value */
+    /* names of metamethods give nil, because programs look them up to find the type of a value */
     lua_pushnil(L);
     return 1;
   }
@@ -148,8 +149,8 @@ static int meta_index(lua_State *L) {
                    tli_describe(L, tli_state(L), 2));
 }
 
-/* torch.complex(1, 2) returns a complex value. With two tensors, the call goes to the operator,
-** which is the last upvalue. */
+/* torch.complex(1, 2) returns a complex value. With two tensors as arguments, calls the operator
+** `complex`, the function's last upvalue. */
 static int torch_complex(lua_State *L) {
   if (lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 2) == LUA_TNUMBER) {
     tli_only(L, 2, "complex");

@@ -32,8 +32,9 @@ static tli_Generator *self(lua_State *L, const char *name) {
   return g;
 }
 
-/* Returns the generator of the box at index 1, which is about to change. A device's default
-** generator thereby becomes independent of the CPU's. */
+/* Returns the generator of the box at index 1, because the caller is about to change that
+** generator. If it is the default generator of a device, makes it independent of the CPU's
+** generator. */
 static tli_Generator *changed(lua_State *L, const char *name) {
   tli_Generator *g = self(L, name);
   const Box *box = lua_touserdata(L, 1);
@@ -124,7 +125,8 @@ static tli_Generator *check_generator(lua_State *L, int index, const char *name)
   return tli_generator_of(&tli_state(L)->generator, device);
 }
 
-/* Returns the same generator, after making it independent of the CPU's. */
+/* Returns the state's generator for the device at an index, after making that generator independent
+** of the CPU's. */
 static tli_Generator *own_generator(lua_State *L, int index, const char *name) {
   tl_Device device = tli_last_device(L, index, name);
   return tli_generator_own(&tli_state(L)->generator, device);
@@ -228,7 +230,7 @@ static Box *push_box(lua_State *L, tl_Device device) {
   return box;
 }
 
-/* Returns the device given by the only argument or by the option `device`. */
+/* Returns the device that is given as the only argument or as the option `device`. */
 static tl_Device check_home(lua_State *L) {
   tl_Device device = TLI_CPU;
   int n = lua_gettop(L);
@@ -297,7 +299,7 @@ static int generator_set_state(lua_State *L) {
   return 1;
 }
 
-/* PyTorch's offset counts random numbers; a block has four of them. */
+/* PyTorch counts an offset in random numbers, tlua in blocks of four random numbers. */
 #define NUMBERS_PER_BLOCK 4
 
 static int generator_get_offset(lua_State *L) {

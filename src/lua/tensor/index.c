@@ -21,7 +21,7 @@ typedef enum ItemKind { ITEM_POSITION, ITEM_RANGE, ITEM_NEWAXIS, ITEM_REST, ITEM
 
 typedef struct Item {
   ItemKind kind;
-  /* positions from 0, `last` included; ITEM_POSITION uses `first` alone */
+  /* positions, counted from 0; `last` is included in a range; an ITEM_POSITION has only `first` */
   int64_t first, last, step;
   bool whole;        /* ITEM_RANGE: {} */
   tl_Tensor *tensor; /* borrowed */
@@ -31,7 +31,8 @@ typedef struct Item {
 
 typedef struct Key {
   int n;
-  int nused;    /* number of self's dimensions that the items index; a mask of rank k indexes k */
+  /* number of the tensor's dimensions that the items index; a mask with k dimensions indexes k */
+  int nused;
   bool tensors; /* whether the key contains a tensor */
   bool flips;   /* whether a step is negative */
   Item items[MAX_ITEMS];
@@ -46,8 +47,8 @@ static int bad_item(lua_State *L, int i) {
       i, tli_describe(L, tli_state(L), -1));
 }
 
-/* Refuses named fields beside the n positions of the table at `at`. Positions usually come first in
-** the table's order, so a key after the last one is a name. */
+/* Refuses named fields in the table at `at`, which has n list elements. lua_next usually visits the
+** list elements first, so the search for names begins after the last of them. */
 static void check_unnamed(lua_State *L, int at, int n) {
   lua_pushinteger(L, n);
   if (!lua_next(L, at)) return;
@@ -255,7 +256,8 @@ static bool make_view(View *v, const Key *key, const tl_Tensor *self) {
     const Item *item = &key->items[i];
     if (item->kind == ITEM_TENSOR) TL_TRY(check_device(self, item->tensor, i + 1));
     if (item->kind == ITEM_TENSOR && tensor_dims(item->tensor) == 0) {
-      /* a 0-d mask adds a dimension, and keeps its element or removes it */
+      /* a 0-d mask adds a dimension of size 1, whose only element the operator `index` keeps or
+      ** drops */
       TL_TRY(put(v, 1, 0));
       v->tensors[v->ndim - 1] = item->tensor;
       v->ntensors = v->ndim;
@@ -273,8 +275,8 @@ static bool make_view(View *v, const Key *key, const tl_Tensor *self) {
   return true;
 }
 
-/* Returns the slots of an advanced index: a mask of rank k indexes k dimensions but has one
-** slot, so later slots keep their position. */
+/* Returns the list of index tensors for the operator `index`. A mask with k dimensions indexes k
+** dimensions of the tensor but has only one entry in the list. */
 static tl_Tensors slots(View *v, tl_Tensor **out) {
   int n = 0;
   for (int d = 0; d < v->ntensors;) {
@@ -286,8 +288,8 @@ static tl_Tensors slots(View *v, tl_Tensor **out) {
   return (tl_Tensors){n, out};
 }
 
-/* Returns a view by numbers, ranges and newaxis. It calls one operator for each, so that a graph
-** records them. The result is a new reference. */
+/* Returns a new reference to the view that the numbers, ranges and newaxis of the key select. The
+** function calls one operator for each of these items, so that the graph records the calls. */
 static tl_Tensor *recorded_view(tl_Tensor *self, const Key *key) {
   tl_Tensor *at = tli_retain(self);
   int dim = 0, rest = self->ndim - key->nused;
@@ -326,8 +328,8 @@ static tl_Tensor *recorded_view(tl_Tensor *self, const Key *key) {
   return at;
 }
 
-/* Returns the view of self that a key selects. If autograd records nothing, it makes the view
-** without calling operators. */
+/* Returns the view of self that a key selects. If autograd records nothing, makes the view
+** directly, without operators. */
 static tl_Tensor *take_view(tl_Tensor *self, const Key *key, const View *v) {
   if (tli_recording(&self, 1)) return recorded_view(self, key);
   tl_Tensor *view = tli_alias(self, v->ndim, v->sizes, v->strides, v->offset);
@@ -356,7 +358,7 @@ static tl_Tensor *take(tl_Tensor *self, const Key *key, View *v) {
   return result;
 }
 
-/* Returns the iterator function of ipairs; NULL if ipairs is not Lua's own. */
+/* Returns the iterator function of ipairs; NULL if ipairs is not a C function. */
 static lua_CFunction ipairs_iterator(lua_State *L) {
   lua_CFunction iterator = NULL;
   int top = lua_gettop(L);
@@ -372,8 +374,8 @@ static lua_CFunction ipairs_iterator(lua_State *L) {
   return iterator;
 }
 
-/* Returns whether ipairs asks for the position after the last row; ipairs stops at the first nil.
-** For any other caller that position is an error. */
+/* Returns whether the caller is ipairs and the key is the position after the last row. ipairs must
+** get nil there, so that it stops; for any other caller that position is an error. */
 static bool is_end_of_ipairs(lua_State *L, const tl_Tensor *self, const Key *key) {
   if (key->n != 1 || key->items[0].kind != ITEM_POSITION || self->ndim == 0) return false;
   if (key->items[0].first != self->sizes[0] || lua_type(L, 2) != LUA_TNUMBER) return false;
@@ -389,7 +391,7 @@ int tli_index_get(lua_State *L) {
   tli_State *S = tli_state(L);
   Key key;
   View v;
-  tli_Box *box = tli_new_box(L, S); /* the box comes first, because making it may run finalizers */
+  tli_Box *box = tli_new_box(L, S); /* the box is made first, because that may run finalizers */
   tl_Tensor *self = tli_check_tensor(L, 1, "index");
   read_key(L, &key, 2);
   if (is_end_of_ipairs(L, self, &key)) {
@@ -414,7 +416,7 @@ int tli_index_get(lua_State *L) {
 
 /* ---- x[key] = value ---- */
 
-/* Converts a table to a tensor on self's device. */
+/* Converts the table at index 3, an assigned value, to a tensor on self's device. */
 static tl_Tensor *table_tensor(lua_State *L, const tl_Tensor *self) {
   tl_Tensor *t = tli_from_lua(L, 3, (tl_DType)self->dtype);
   tl_Tensor *there = t ? tli_moved(t, tli_device(self), false) : NULL;
@@ -422,8 +424,8 @@ static tl_Tensor *table_tensor(lua_State *L, const tl_Tensor *self) {
   return there;
 }
 
-/* Converts the value to a tensor; returns a new reference. Surplus leading dimensions of size 1
-** are removed, as in PyTorch. */
+/* Converts the assigned value, at index 3, to a tensor; returns a new reference. As in PyTorch,
+** leading dimensions of size 1 that exceed `ndim` are removed. */
 static tl_Tensor *value_tensor(lua_State *L, const tl_Tensor *self, int ndim) {
   tl_Scalar s;
   if (tli_to_scalar(L, 3, &s)) return tli_number(s);
@@ -439,8 +441,8 @@ static tl_Tensor *value_tensor(lua_State *L, const tl_Tensor *self, int ndim) {
   return extra ? tlo_reshape(t, (tl_Ints){t->ndim - extra, t->sizes + extra}) : tli_retain(t);
 }
 
-/* Writes the value at the positions in index tensors. A 0-d CPU value may be combined with any
-** device. */
+/* Writes the value at the positions that the index tensors select. A 0-d value on the CPU is first
+** moved to the target's device. */
 static bool put_at(tl_Tensor *target, tl_Tensors indices, tl_Tensor *value) {
   if (tli_same_device(tli_device(target), tli_device(value)) || value->flags & TLI_NUMBER)
     return tlo_index_put_(target, indices, value, false);
@@ -460,7 +462,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   bool ok = true;
   tl_Tensor *source = value;
   if (v->nflips > 0 && value->ndim > 0) {
-    /* for negative steps, the value is flipped instead of the target */
+    /* for negative steps the value is flipped, since the view has positive steps */
     tl_Tensor *wide = tlo_expand(value, (tl_Ints){target->ndim, target->sizes});
     source = wide ? tlo_flip(wide, (tl_Ints){v->nflips, v->flips}) : NULL;
     tli_release(wide);
@@ -468,7 +470,7 @@ static bool assign(tl_Tensor *self, const Key *key, View *v, tl_Tensor *value) {
   }
   tl_Tensor *indices[TL_MAX_DIMS];
   if (!ok) {
-    /* nothing is written; the tensors are released below */
+    /* after a failure nothing is written; the tensors are released below */
   } else if (key->tensors) {
     ok = put_at(target, slots(v, indices), source);
   } else if (source->flags & TLI_NUMBER) {

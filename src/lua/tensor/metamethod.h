@@ -10,7 +10,8 @@
 #include "lua/args/sparse.h"
 #include "lua/tensor/value.h"
 
-/* Reads the operand at an index; a number becomes a tensor, which `owned` refers to. */
+/* Reads the operand at an index. A number is converted to a tensor, which the caller must release:
+** *owned is set to that tensor. */
 static inline bool tli_operand(lua_State *L, tli_State *S, int index, const char *name,
                                tl_Tensor **out, tl_Tensor **owned) {
   tl_Scalar s;
@@ -21,10 +22,10 @@ static inline bool tli_operand(lua_State *L, tli_State *S, int index, const char
                   tli_describe(L, S, index));
 }
 
-/* Calls the operator `call` with the operands on the stack, which may be numbers; stand-ins of vmap
-** go to the operator's Lua function `fn`. If the left operand is a number, the node is named
-** `reversed`, unless that is NULL. The function is inline, because all parameters except L are
-** constants. */
+/* Calls the operator `call` with the two operands on the stack, either of which may be a number. If
+** an operand is a stand-in of vmap, calls the operator's Lua function `fn` instead. If the left
+** operand is a number and `reversed` is not NULL, the autograd node gets the name `reversed`. The
+** function is inline, because all parameters except L are constants. */
 static inline int tli_metamethod(lua_State *L, const char *name,
                                  tl_Tensor *(*call)(tl_Tensor *a, tl_Tensor *b), lua_CFunction fn,
                                  const char *reversed) {

@@ -1,7 +1,7 @@
 /*
-** new.c - makes tensors from Lua values: one pass finds the shape and the kind of numbers, a
-** second one stores them. A ragged table is refused, with the path of the first element that
-** does not fit.
+** new.c - makes tensors from Lua values: a first pass finds the shape and the dtype, a second pass
+** stores the elements. For a ragged table the error gives the path of the first element that does
+** not fit.
 */
 #include <stdio.h>
 #include <string.h>
@@ -26,8 +26,8 @@ static const char *path_str(const Scan *s, int depth) {
   return text;
 }
 
-/* Reads a leaf: a number, a boolean or a one-element tensor. If the tensor cannot be read, leaves a
-** message, but still returns the tensor's dtype. */
+/* Reads a leaf: a number, a boolean or a one-element tensor. If a one-element tensor cannot be
+** read, sets the error message, but also *dtype to the tensor's dtype. */
 static bool leaf(lua_State *L, const tli_State *S, tl_Scalar *out, tl_DType *dtype) {
   *dtype = TL_NODTYPE;
   if (tli_to_scalar(L, -1, out)) return true;
@@ -62,7 +62,7 @@ static bool scan_leaf(Scan *s, int depth) {
   return true;
 }
 
-/* Scans the value on top of the stack, at depth `depth`. */
+/* Scans the value on top of the stack, which is nested in `depth` tables. */
 static bool scan(Scan *s, int depth) {
   lua_State *L = s->L;
   if (lua_type(L, -1) != LUA_TTABLE) return scan_leaf(s, depth);

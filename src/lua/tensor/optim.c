@@ -1,6 +1,6 @@
 /*
-** optim.c - collects the tensors for an optimizer's step from the optimizer's tables. Code in Lua
-** would need as much time for that as a small model's step takes.
+** optim.c - collects the tensors for an optimizer's step from the optimizer's tables. In Lua this
+** would take as long as the whole step of a small model.
 */
 #include "lua/tensor/value.h"
 
@@ -12,8 +12,8 @@ static int refuse(lua_State *L, int index) {
                    tli_describe(L, tli_state(L), index));
 }
 
-/* Appends fields of the state on top of the stack to the list at `to`, after the fields of n
-** earlier states. Returns false if a field is missing. */
+/* Appends `count` fields of the state on top of the stack to the list at `to`, which contains the
+** fields of n other states. Returns false if a field is missing. */
 static bool copy_fields(lua_State *L, int names, lua_Integer count, int to, lua_Integer n) {
   int state = lua_gettop(L);
   for (lua_Integer k = 1; k <= count; k++) {
@@ -25,10 +25,11 @@ static bool copy_fields(lua_State *L, int names, lua_Integer count, int to, lua_
   return true;
 }
 
-/* _gather_step(params, states, offset, names, clocks, to_params, to_states, to_clocks) collects the
-** parameters that have a gradient, and from the state of each, states[offset + i], the fields
-** listed by `names` (tensors) and `clocks` (step counts). Returns the number of parameters; nil if
-** a state or one of its fields is missing, -1 if a gradient is sparse. */
+/* _gather_step(params, states, offset, names, clocks, to_params, to_states, to_clocks) collects, in
+** to_params, the parameters that have a gradient. From the state of each, states[offset + i], it
+** collects the fields listed in `names` (tensors) in to_states, and those listed in `clocks` (step
+** counts) in to_clocks. Returns the number of collected parameters; nil if a state or one of its
+** fields is missing; -1 if a gradient is sparse. */
 static int gather_step(lua_State *L) {
   tli_State *S = tli_state(L);
   lua_settop(L, ARGUMENTS - 1);

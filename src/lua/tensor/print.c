@@ -1,8 +1,8 @@
 /*
-** print.c - prints a tensor as PyTorch does. All elements have the same format, which the printed
-** elements determine. If a tensor has more than `threshold` elements, only `edgeitems` at each end
-** of each dimension are printed. Real and imaginary parts of complex numbers each have their own
-** format.
+** print.c - prints a tensor as PyTorch does. All elements are printed in the same format, which
+** depends on the printed elements. If a tensor has more than `threshold` elements, only the first
+** and the last `edgeitems` positions of each dimension are printed. The real and the imaginary
+** parts of complex numbers have separate formats.
 */
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 typedef struct Format {
   const tli_PrintOptions *options;
   const tl_Tensor *t;
-  int part; /* part of complex numbers: 0 real, 1 imaginary */
+  int part; /* the part of complex numbers that this format is for: 0 real, 1 imaginary */
   bool floating, integral, scientific, summarize;
   int width;
   double least, most; /* smallest and largest magnitude of the finite non-zero elements */
@@ -85,7 +85,8 @@ static void pad(luaL_Buffer *b, int n) {
   while (n-- > 0) luaL_addchar(b, ' ');
 }
 
-/* Adds a number to the buffer. For complex numbers, `f` has two formats. */
+/* Adds a number to the buffer. For complex numbers, `f` points to two formats: of the real and of
+** the imaginary part. */
 static void put_scalar(luaL_Buffer *b, const Format *f, int64_t offset) {
   char text[400];
   int n = format_element(f, element(f, offset), text, sizeof text);
@@ -160,7 +161,7 @@ typedef struct Suffixes {
   char text[5][120];
 } Suffixes;
 
-/* Writes sizes as "size=(2, 3)"; a single dimension is written "(2,)", like a Python tuple. */
+/* Writes sizes as "size=(2, 3)". One size is written "(2,)", like a Python tuple. */
 static void put_sizes(char *out, size_t room, const tl_Tensor *t) {
   size_t n = (size_t)snprintf(out, room, "size=(");
   for (int d = 0; d < t->ndim && n < 100; d++)

@@ -1,9 +1,10 @@
 /*
-** size.c - torch.Size: the list of a tensor's sizes, which x.shape and x:size() return.
+** size.c - the class torch.Size: x.shape and x:size() return the list of a tensor's sizes as a
+** torch.Size.
 **
-** A torch.Size is a plain list of integers with a hidden metatable, so functions that take plain
-** lists accept it. The metatable makes == compare the sizes, counts negative positions from the
-** end, and refuses position 0, which would be nil in a plain list.
+** A torch.Size is a list of integers with a hidden metatable, so it can be passed wherever a list
+** of integers is expected. By the metatable == compares the sizes, negative positions count from
+** the end, and position 0, which would be nil in a plain list, raises an error.
 */
 #include <string.h>
 
@@ -25,8 +26,8 @@ bool tli_is_size(lua_State *L, int index) {
   return is;
 }
 
-/* Converts the whole number `at`, a key, to a position of the list, from 1. Raises for 0 and for
-** negative numbers before the first position. */
+/* Converts an integer key to a position in the list, counted from 1. Raises an error for 0, and for
+** a negative key before the first position. */
 static lua_Integer position(lua_State *L, int64_t at) {
   int64_t n = (int64_t)lua_rawlen(L, 1);
   if (at > 0) return at;
@@ -38,8 +39,8 @@ static lua_Integer position(lua_State *L, int64_t at) {
   return at + n + 1;
 }
 
-/* Reads a whole number as a key that the list lacks, or numel. Positions after the last one are
-** nil, as in every list. */
+/* Implements __index, which Lua calls for keys that are not in the list: integers, and the method
+** numel. A position after the last one gives nil, as in every list. */
 static int size_index(lua_State *L) {
   int64_t at;
   if (tli_to_whole(L, 2, &at)) {
@@ -126,7 +127,7 @@ static int torch_size(lua_State *L) {
   return 1;
 }
 
-/* _is_size(value) tells whether a value is a torch.Size. */
+/* _is_size(value) returns whether a value is a torch.Size. */
 static int torch_is_size(lua_State *L) {
   lua_pushboolean(L, tli_is_size(L, 1));
   return 1;

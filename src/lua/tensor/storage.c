@@ -1,12 +1,12 @@
 /*
-** storage.c - the functions of the engine that torch.UntypedStorage uses; the class is in
+** storage.c - the C functions behind the class torch.UntypedStorage, which is in
 ** lua/tlua/functions/storage.lua.
 */
 #include "core/observe/trace.h"
 #include "lua/tensor/value.h"
 
-/* _storage_view(x, untyped) returns a vector of all elements, or bytes, of x's storage. The result
-** has no history; changes of the result count as changes of x. */
+/* _storage_view(x, untyped) returns a vector of all elements of x's storage, or of all its bytes if
+** `untyped`. The result has no history; changes of the result count as changes of x. */
 static int torch_storage_view(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_check_tensor(L, 1, "storage"), *all = tli_detached(t);

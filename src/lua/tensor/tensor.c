@@ -21,7 +21,7 @@ tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what) {
 
 /* ---- arithmetic metamethods ---- */
 
-/* Reads the only element of a tensor; messages name the given operator. */
+/* Reads the only element of a tensor. `name` is the operator that error messages name. */
 static void read_number(lua_State *L, const char *name, const tl_Tensor *t, tl_Scalar *out) {
   lua_State *outer = tli_calling;
   tli_calling = L;
@@ -33,7 +33,7 @@ static void read_number(lua_State *L, const char *name, const tl_Tensor *t, tl_S
 
 static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) {
   tli_State *S = tli_state(L);
-  tli_Box *box = tli_push_box(L); /* the box comes first, because making it may run finalizers */
+  tli_Box *box = tli_push_box(L); /* the box is made first, because that may run finalizers */
   tl_Tensor *result = fn(tli_check_tensor(L, 1, name));
   if (result == NULL) return tli_raise(L);
   tli_fill_box(S, box, result);
@@ -43,8 +43,8 @@ static int unary(lua_State *L, const char *name, tl_Tensor *(*fn)(tl_Tensor *)) 
 static int meta_unm(lua_State *L) { return unary(L, "neg", tlo_neg); }
 static int meta_bnot(lua_State *L) { return unary(L, "bitwise_not", tlo_bitwise_not); }
 
-/* Returns the number in a tensor with one element. Lua converts results of comparisons to booleans,
-** so x < y compares only such tensors. */
+/* Returns the number in a tensor with one element. x < y is defined only for such tensors, because
+** Lua converts the result of a comparison to a boolean. */
 static double single(lua_State *L, int index) {
   if (lua_type(L, index) == LUA_TNUMBER) return lua_tonumber(L, index);
   tl_Tensor *t = tli_check_tensor(L, index, "comparison");
@@ -108,7 +108,7 @@ static int meta_concat(lua_State *L) {
   return 1;
 }
 
-/* Upvalues of __index and __newindex, after the usual two. */
+/* Numbers of the upvalues of __index and __newindex that follow the library's two upvalues. */
 #define UP_METHODS 3
 #define UP_PROPERTIES 4
 
@@ -120,17 +120,19 @@ static const tli_Property *find_property(lua_State *L) {
   return p;
 }
 
-/* Adds the names in the table at an upvalue as suggestions. */
+/* Compares the misspelt name with all names in the table at an upvalue, to suggest the most similar
+** one. */
 static void try_names(lua_State *L, tli_Suggestion *best, int upvalue) {
   lua_pushnil(L);
   while (lua_next(L, lua_upvalueindex(upvalue))) {
     lua_pop(L, 1);
     tli_suggestion_try(best,
-                       lua_tostring(L, -1)); /* the keys are strings, which the table keeps alive */
+                       lua_tostring(L, -1)); /* the string is a key, which the table keeps alive */
   }
 }
 
-/* Returns nil for names of metamethods, which programs look up to find a value's type. */
+/* Called for an unknown field. Names of metamethods give nil, because programs look them up to find
+** a value's type; any other name raises an error. */
 static int unknown_field(lua_State *L) {
   const char *name = lua_tostring(L, 2);
   char hint[80];
@@ -195,7 +197,8 @@ static const luaL_Reg metamethods[] = {{"__unm", meta_unm},
 
 /* ---- properties ---- */
 
-/* Pushes a copy, since making the table may run a finalizer that releases the tensor. */
+/* Pushes the list of a tensor's sizes or strides. The numbers are copied first, since making the
+** table may run a finalizer that releases the tensor. */
 static int push_dims(lua_State *L, const tl_Tensor *t, const int64_t *of) {
   int64_t v[TL_MAX_DIMS];
   memcpy(v, of, t->ndim * sizeof *v);
@@ -312,7 +315,7 @@ static int get_mT(lua_State *L, tli_State *S, tl_Tensor *t) {
   return push_result(L, tlo_transpose(t, -1, -2));
 }
 
-/* Pushes the conjugate of a transpose. Steals the transpose. */
+/* Pushes the conjugate of a tensor; takes over the reference to that tensor. */
 static int push_conj(lua_State *L, tl_Tensor *steals) {
   tl_Tensor *result = steals ? tlo_conj(steals) : NULL;
   tli_release(steals);
@@ -518,7 +521,8 @@ static int tensor_release(lua_State *L) {
   return 0;
 }
 
-/* Iterates for `for row in x:iter()`: the tensor and the position are upvalues 3 and 4. */
+/* The iterator function of `for row in x:iter()`. The tensor is upvalue 3; the position of the next
+** row, from 0, is upvalue 4. */
 static int iterate(lua_State *L) {
   tli_Box *box = tli_push_box(L);
   tl_Tensor *t = tli_to_tensor(L, tli_state(L), lua_upvalueindex(3));
@@ -582,14 +586,15 @@ static const luaL_Reg methods[] = {{"dim", tensor_dim},
 
 /* ---- functions of torch ---- */
 
-/* Makes a tensor from the value at index 1, with options after that value; `dtype` and `device` are
-** the defaults. */
+/* Makes a tensor from the value at index 1 and the options after that value. `dtype` and `device`
+** apply unless the options give others. */
 static int make_tensor(lua_State *L, const tli_Signature *sig, tl_DType dtype, tl_Device device) {
   tli_State *S = tli_state(L);
   if (lua_isnone(L, 1)) return tli_error(L, "%s: data is missing; usage: %s", sig->name, sig->text);
   tli_Args a;
   tli_args_begin(&a, L, sig);
-  if (!a.failed && a.at[0] == 0) /* the data is a table with string keys only */
+  /* tli_args_begin has taken the data for options, since it is a table with only string keys */
+  if (!a.failed && a.at[0] == 0)
     return tli_error(L,
                      "%s: data: expected a number, a boolean or a table of them, got a table "
                      "with names",
@@ -692,8 +697,8 @@ static const luaL_Reg functions[] = {{"tensor", torch_tensor},
 
 /* ---- opening ---- */
 
-/* Adds a function under its name to its module or to the methods. The function's two upvalues are
-** above the table of methods on the stack. */
+/* Adds an exported function to its module, to the methods of tensors, or to both. The function's
+** two upvalues are above the table of methods on the stack. */
 static void set_named(lua_State *L, const tli_Binding *b, int torch, int method_table) {
   lua_pushvalue(L, method_table + 1);
   lua_pushvalue(L, method_table + 2);

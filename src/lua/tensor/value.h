@@ -9,20 +9,20 @@
 
 /* Returns the tensor at `index`, or raises an error ("method: expected a Tensor, ..."). */
 tl_Tensor *tli_check_tensor(lua_State *L, int index, const char *what);
-/* Returns the tensor that is the call's only argument, or raises an error as tli_check_tensor
-** does. */
+/* Returns the tensor at index 1. Raises an error if that is no tensor, or if there are further
+** arguments. */
 static inline tl_Tensor *tli_sole_tensor(lua_State *L, const char *what) {
   tli_only(L, 1, what);
   return tli_check_tensor(L, 1, what);
 }
 
-/* Raises an error ("record: name: expected a string, got nil") unless the value has Lua type
-** `type`. */
+/* Raises an error such as "record: name: expected a string, got nil" unless the value at an index
+** has the Lua type `type`. */
 void tli_check_type(lua_State *L, int index, int type, const char *what);
 
-/* Pushes a value that holds an alias of the tensor at `index`, or for a device's tensor a copy on
-** the CPU, which the host can read: the value stays valid if Lua code, such as a finalizer, changes
-** or releases the original. tli_release_box releases the value. */
+/* Pushes a tensor that the host can read, and returns it: an alias of the tensor at `index`, or, if
+** that tensor is on a device, a copy on the CPU. The result stays valid even if Lua code, such as a
+** finalizer, changes or releases the original. tli_release_box releases the pushed value. */
 tl_Tensor *tli_push_alias(lua_State *L, int index, const char *what);
 
 /* Implements x[key], with tensor and key at stack indices 1 and 2; pushes the result. */
@@ -30,15 +30,16 @@ int tli_index_get(lua_State *L);
 /* Implements x[key] = value, with key and value at stack indices 2 and 3. */
 int tli_index_set(lua_State *L, tl_Tensor *self);
 
-/* Makes a tensor from the number, boolean or nested tables at `index`; dtype may be TL_NODTYPE.
-** On failure returns NULL with a message that contains the path of the wrong element. */
+/* Makes a tensor from the number, boolean or nested tables at `index`. With TL_NODTYPE the dtype
+** follows from the elements. On failure returns NULL, with a message that contains the path of the
+** wrong element. */
 tl_Tensor *tli_from_lua(lua_State *L, int index, tl_DType dtype);
 
 /* Pushes the text that PyTorch would print for the tensor at `index`. */
 void tli_print_tensor(lua_State *L, int index);
 
-/* Finds the most similar of several names. The result is a text: "; did you mean 'shape'?", or
-** "". */
+/* A search for the name that is most similar to `word`. tli_suggestion_text returns "; did you mean
+** 'shape'?", or "" if no name is similar enough. */
 typedef struct tli_Suggestion {
   const char *word, *name;
   int distance;
@@ -60,7 +61,7 @@ typedef struct tli_Property {
   int (*set)(lua_State *L, tli_State *S, tl_Tensor *t, int value);
 } tli_Property;
 
-/* Lists of properties, each ended by NULL names. */
+/* Lists of properties. The last entry of each list has NULL as its name. */
 extern const tli_Property tli_tensor_properties[];   /* tensor.c */
 extern const tli_Property tli_autograd_properties[]; /* autograd.c */
 extern const luaL_Reg tli_autograd_methods[];        /* methods for gradients, in autograd.c */
@@ -69,7 +70,7 @@ extern const luaL_Reg tli_storage_functions[];       /* functions of storage.c f
 extern const luaL_Reg tli_bytes_functions[];         /* functions of bytes.c for torch.io */
 extern const luaL_Reg tli_device_methods[]; /* methods for devices, in devices/device_module.c */
 
-/* Makes the list on top of the stack a torch.Size (size.c). */
+/* Turns the list on top of the stack into a torch.Size (size.c). */
 void tli_set_size(lua_State *L);
 /* Returns whether the value at an index is a torch.Size. */
 bool tli_is_size(lua_State *L, int index);
@@ -93,7 +94,8 @@ void tli_open_socket(lua_State *L);
 void tli_open_profile(lua_State *L);
 void tli_open_optim(lua_State *L);
 void tli_open_programs(lua_State *L); /* functions for traces and programs (src/lua/program.c) */
-/* Writes the path of the modules that are being called, or "" (raise.c). Raises no error. */
+/* Writes the path of the modules that are being called, such as "Sequential.1", or "" if there are
+** none (raise.c). Raises no error. */
 void tli_module_path(lua_State *L, char *text, size_t size);
 void tli_open_call_site(void);       /* finds call sites for the reports of devices */
 void tli_open_library(lua_State *L); /* makes the embedded Lua files available */
