@@ -30,7 +30,8 @@ static int holder_gc(lua_State *L) {
   return 0;
 }
 
-/* Pushes a userdata that owns a parcel, at first none. */
+/* Pushes a userdata that owns a parcel, and returns the address where the caller stores the
+** parcel. */
 static tli_Parcel **push_holder(lua_State *L) {
   tli_Parcel **holder = (tli_Parcel **)lua_newuserdatauv(L, sizeof *holder, 0);
   *holder = NULL;
@@ -46,8 +47,8 @@ static tli_Parcel **push_holder(lua_State *L) {
 
 /* ---- writing -------------------------------------------------------------------- */
 
-/* The location of a value, for messages; `outer` is the location of the table or function that
-** contains the value. */
+/* The location of a value, for error messages; `outer` is the location of the table or function in
+** which the value is. */
 typedef struct Place {
   const struct Place *outer;
   const char *kind; /* the kind of location: "field", "upvalue", ... */
@@ -62,10 +63,11 @@ typedef struct Packer {
   bool first_one;
   int classes; /* stack index of the table of known classes; 0 if there is none */
   int numbers; /* stack index of the table from values to their numbers */
-  /* stack index of the table from addresses of cells to {number of the function, index of the
-  ** upvalue} */
+  /* stack index of a table. Its keys are the addresses of upvalues; the values are {number of the
+  ** first function with this upvalue, index of the upvalue in that function} */
   int upvalues;
-  int known; /* stack index of the table from values to {module, field}; nil until it is needed */
+  /* stack index of the table from values to {module, field}; contains nil until it is needed */
+  int known;
   int count;
   int depth;
 } Packer;
@@ -99,14 +101,15 @@ static void write_text(Packer *k, const char *text, size_t n) {
   write_bytes(k, text, n);
 }
 
-/* Writes the string at an index, without a tag. */
+/* Writes the string at an index, without a preceding tag. */
 static void write_string(Packer *k, int index) {
   size_t n;
   const char *text = lua_tolstring(k->L, index, &n);
   write_text(k, text, n);
 }
 
-/* Raises an error that names a value's location. Of a long path only both ends are shown. */
+/* Raises an error that names a value's location. If the path is long, only its beginning and its
+** end are shown. */
 static int refuse(Packer *k, const Place *place, const char *why) {
   enum { INNER = 6, OUTER = 3 };
   luaL_Buffer b;
@@ -137,7 +140,7 @@ static void name_key(lua_State *L, int index, Place *at) {
 
 /* ---- values that both sides have ---- */
 
-/* Sets known[value on top] = {module, field} unless there is an entry; pops the value. */
+/* Pops a value and sets known[value] = {module, field}, unless the value already has an entry. */
 static void enter(lua_State *L, int known, const char *module, const char *field) {
   lua_pushvalue(L, -1);
   if (lua_rawget(L, known) != LUA_TNIL) {
@@ -163,9 +166,9 @@ static bool is_class(lua_State *L, int index) {
   return is;
 }
 
-/* Enters the fields of a module that are assumed to be equal on both sides: its functions and
-** classes. For the globals only C functions are entered, since other functions belong to the
-** program; for the library's and Lua's own modules tables are entered as well. */
+/* Enters the fields of a module that the receiver can be assumed to have as well: functions and
+** classes. Of the globals only C functions are entered, since other functions belong to the
+** program. Of the library's own modules all tables are entered, too. */
 static void enter_fields(lua_State *L, int known, const char *module, int table) {
   bool globals = strcmp(module, LUA_GNAME) == 0;
   bool ours = strncmp(module, "tlua", 4) == 0;
@@ -182,7 +185,7 @@ static void enter_fields(lua_State *L, int known, const char *module, int table)
   }
 }
 
-/* Replaces the nil at k->known by a table of the modules' contents. */
+/* Replaces the nil at stack index k->known by a table of the contents of all loaded modules. */
 static void find_known(Packer *k) {
   lua_State *L = k->L;
   lua_newtable(L);
@@ -208,7 +211,7 @@ static void find_known(Packer *k) {
   lua_replace(L, k->known);
 }
 
-/* Writes the table or function at a stack index as a name, if it has a known name. */
+/* If the table or function at a stack index has a known name, writes the name and returns true. */
 static bool write_known(Packer *k, int index) {
   lua_State *L = k->L;
   lua_pushglobaltable(L);
@@ -308,8 +311,8 @@ static void write_entries(Packer *k, int table, const Place *place) {
   write_tag(k, END);
 }
 
-/* Writes a class: its parent, and its own fields except those that every new class has. The parent
-** comes first, since the parent's fields may contain the class. */
+/* Writes a class: first its parent, then its own fields except those that every new class has. The
+** parent must come first, since the parent's fields may contain the class. */
 static void write_class(Packer *k, int index, const Place *place) {
   lua_State *L = k->L;
   lua_getmetatable(L, index);
@@ -333,7 +336,8 @@ static void write_class(Packer *k, int index, const Place *place) {
   lua_pop(L, 1);
   write_value(k, parent, &at);
   lua_pop(L, 1);
-  number(k, index); /* the class is numbered after its parent, because the reader uses that order */
+  /* the class gets its number after its parent, because the reader numbers in that order */
+  number(k, index);
   if (k->classes && k->first_one) {
     lua_pushvalue(L, index);
     lua_rawseti(L, k->classes, k->count);
@@ -369,8 +373,8 @@ static int write_code(lua_State *L, const void *bytes, size_t n, void *parcel) {
   return !put((tli_Parcel *)parcel, bytes, n);
 }
 
-/* Writes the upvalue whose value is on top of the stack. If an earlier function shares the
-** upvalue's cell, writes a reference to that function's upvalue. */
+/* Writes upvalue i of a function; the upvalue's value is on top of the stack. If a function that
+** was written before shares the upvalue, writes a reference to the upvalue of that function. */
 static void write_upvalue(Packer *k, int function, int self, int i, const Place *place) {
   lua_State *L = k->L;
   void *cell = lua_upvalueid(L, function, i);
@@ -463,8 +467,8 @@ static void write_userdata(Packer *k, int index, const Place *place) {
   lua_pop(L, 1);
 }
 
-/* Returns whether to search for a known name of a value. Plain tables are the most frequent values,
-** and in later parcels they are data, so they are not searched for. */
+/* Returns whether a value may have a known name. In parcels after the first, a table without a
+** metatable is data, so the search, which would be done for very many tables, is left out. */
 static bool may_be_known(Packer *k, int index) {
   if (k->first_one || lua_type(k->L, index) != LUA_TTABLE) return true;
   if (!lua_getmetatable(k->L, index)) return false;
@@ -481,7 +485,7 @@ static void write_object(Packer *k, int index, const Place *place) {
     write_userdata(k, index, place);
   } else if (type == LUA_TTABLE || type == LUA_TFUNCTION) {
     if (may_be_known(k, index) && write_known(k, index)) {
-      /* such a value consists of its type alone */
+      /* the name stands for the whole value */
     } else if (type == LUA_TTABLE) {
       write_table(k, index, place);
     } else {
@@ -521,9 +525,9 @@ static void write_value(Packer *k, int index, const Place *place) {
 
 /* ---- globals ---- */
 
-/* Returns whether bytecode in the parcel names a global, which means that it contains the string;
-** in Lua 5.4 the string follows its length. A local of that name leads to a global that is packed
-** without need. */
+/* Returns whether bytecode in the parcel may refer to a global: whether it contains the global's
+** name, in Lua 5.4 after the name's length. If a local variable has the same name, the global is
+** packed without need. */
 static bool named(const tli_Parcel *p, const char *name, size_t n) {
   const char *at = p->bytes, *end = p->bytes + p->n;
   while (n > 0 && (at = (const char *)memchr(at, name[0], (size_t)(end - at))) != NULL) {
@@ -543,7 +547,7 @@ static int write_global(lua_State *L) {
   Packer *k = (Packer *)lua_touserdata(L, 1);
   Place at = {NULL, "the global ", ""};
   name_key(L, 2, &at);
-  /* the packer's tables have the stack indices 4 to 7 in this function */
+  /* in this function the packer's tables are at the stack indices 4 to 7 */
   Packer inner = *k;
   inner.L = L;
   inner.classes = k->classes ? 4 : 0;
@@ -553,16 +557,17 @@ static int write_global(lua_State *L) {
   write_value(&inner, 3, &at);
   k->count = inner.count;
   lua_settop(L, 7);
-  return 1; /* returns the table of known values */
+  return 1; /* returns the table of known values, which `write_value` may have made */
 }
 
-/* Returns whether the value at an index is the number of a value that was packed after the first
-** `count` values. */
+/* Returns whether the Lua value at an index is a number that was assigned after the numbers 1 to
+** `count`. */
 static bool is_late(lua_State *L, int index, int count) {
   return lua_isinteger(L, index) && lua_tointeger(L, index) > count;
 }
 
-/* Removes the numbers of classes, which have entries by number and by class. */
+/* Removes the classes with numbers above `count`. The table has two entries for each class: from
+** number to class, and from class to number. */
 static void forget_classes(lua_State *L, int classes, int count) {
   lua_pushnil(L);
   while (lua_next(L, classes)) {
@@ -575,7 +580,7 @@ static void forget_classes(lua_State *L, int classes, int count) {
   }
 }
 
-/* Removes the numbers after `count`, because packing a global has failed. */
+/* Removes the assigned numbers above `count`, because packing a global has failed. */
 static void forget(Packer *k, int count) {
   lua_State *L = k->L;
   if (k->classes) forget_classes(L, k->classes, count);
@@ -600,7 +605,8 @@ static void forget(Packer *k, int count) {
   }
 }
 
-/* Tries to write a global. Its name and value are on top of the stack and stay there. */
+/* Tries to write a global. The name and the value of the global are on top of the stack and stay
+** there. */
 static void try_global(Packer *k) {
   lua_State *L = k->L;
   int value = lua_gettop(L), name = value - 1;
@@ -633,7 +639,8 @@ static void try_global(Packer *k) {
   lua_pop(L, 2);
 }
 
-/* Writes the globals that functions in the parcel name, and those that the globals name in turn. */
+/* Writes all globals that functions in the parcel name, including functions that are themselves
+** written as globals. */
 static void write_globals(Packer *k) {
   lua_State *L = k->L;
   lua_newtable(L); /* a table of the names that were written already */

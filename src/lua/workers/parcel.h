@@ -4,10 +4,10 @@
 ** times.
 **
 ** Numbers, strings and booleans are copied. Tables are copied, with shared parts and cycles.
-** Tensors are passed by reference, generators by their state. Lua functions are sent as
-** bytecode and upvalues, together with the globals that they name. Modules, and their functions
-** and classes, are sent by name; instances of classes as tables, with their class by name or by
-** its methods.
+** Tensors are passed by reference, generators by their state. Lua functions are sent as bytecode
+** and upvalues, together with the globals that they name. Modules and their functions and classes
+** are sent by name. An instance of a class is sent as a table; its class is sent by name or, if the
+** class has no known name, with its methods.
 */
 #ifndef TLI_PARCEL_H
 #define TLI_PARCEL_H
@@ -16,15 +16,16 @@
 
 typedef struct tli_Parcel tli_Parcel;
 
-/* Packs the values from stack index `first` to the top and pops them; the caller owns the parcel. A
-** value that cannot be packed raises an error that names it, "<what>: ..."; lack of memory gives
-** NULL with a message. `classes` is the index of a table, or 0. With `first_one`, classes that are
-** sent in full are entered in that table. Otherwise the classes in the table, which the receiver
-** has as well, are sent by number. */
+/* Packs the values from stack index `first` to the top and pops them; the caller owns the parcel.
+** For a value that cannot be packed, raises an error "<what>: ..." that names the value's location.
+** If memory is exhausted, fails with a message and returns NULL. `classes` is the stack index of a
+** table of classes, or 0. If `first_one`, this is the first parcel for the receiver: classes that
+** are sent in full are entered in the table. Otherwise classes in the table, which the receiver
+** already has, are sent by number. */
 tli_Parcel *tli_parcel_pack(lua_State *L, const char *what, int first, int classes, bool first_one);
 
 /* Pushes the values of a parcel and returns their number. May raise an error. `classes` is the
-** index of a table, as for tli_parcel_pack. The caller is a function with the library's upvalues
+** index of a table, as for tli_parcel_pack. The calling C function must have the library's upvalues
 ** (state.h). */
 int tli_parcel_unpack(lua_State *L, const tli_Parcel *parcel, int classes, bool first_one);
 

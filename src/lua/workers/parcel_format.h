@@ -1,8 +1,8 @@
 /*
-** parcel_format.h - the format of a parcel, for the two files that write and read it. A value is a
-** byte for its type, followed by its contents. Tables, functions, tensors and generators are
-** numbered from 1 in order of appearance, so a further occurrence is just the number. The reader
-** numbers them in the same way as the writer.
+** parcel_format.h - the format of a parcel, for the two files that write and read it. A value
+** begins with a byte for its type, the tag; its contents follow. Tables, functions, tensors and
+** generators are numbered from 1 in the order in which they appear, so a repeated value is written
+** as its number alone. The reader assigns the same numbers as the writer.
 */
 #ifndef TLI_PARCEL_FORMAT_H
 #define TLI_PARCEL_FORMAT_H
@@ -12,7 +12,7 @@
 struct tli_Parcel {
   char *bytes; /* owned */
   size_t n, room;
-  tl_Tensor **tensors; /* tensors of the parcel, as owned references */
+  tl_Tensor **tensors; /* tensors of the parcel (owned references) */
   int ntensors, tensor_room;
   int nvalues; /* number of values that precede the globals */
 };
@@ -26,21 +26,26 @@ typedef enum Tag {
   STRING = 's',
   TENSOR = 'T',
   GENERATOR = 'G',
-  DEVICE = 'D',      /* name */
-  AGAIN = 'R',       /* number */
-  SPARSE = 'S',      /* followed by the table of components */
-  TABLE = '{',       /* followed by keys and values, then END */
-  WITH_META = 'M',   /* followed by the metatable, keys and values, then END */
-  SIZE = 'Z',        /* torch.Size: followed by keys and values, then END */
-  BEFORE = 'b',      /* followed by a value that is only read, then by the value itself */
+  DEVICE = 'D',    /* name */
+  AGAIN = 'R',     /* number */
+  SPARSE = 'S',    /* followed by the table of components */
+  TABLE = '{',     /* followed by keys and values, then END */
+  WITH_META = 'M', /* followed by the metatable, keys and values, then END */
+  SIZE = 'Z',      /* torch.Size: followed by keys and values, then END */
+  /* followed by another value, which must be read first, and then by the value itself */
+  BEFORE = 'b',
   CLASS = 'C',       /* followed by its name, its parent or nil, keys and values, then END */
-  KNOWN_CLASS = 'B', /* followed by the class's number in the first parcel */
-  MODULE = 'K',      /* followed by the module's name, and a field or "" */
-  FUNCTION = 'F', /* followed by size, bytecode, number of upvalues, and for each a value or JOIN */
-  JOIN = 'J',     /* followed by the number of a function and the index of its upvalue */
+  KNOWN_CLASS = 'B', /* followed by the number that the class had in the first parcel */
+  /* followed by the module's name and by the name of a field, or "" for the module itself */
+  MODULE = 'K',
+  /* followed by the bytecode's size, the bytecode, the number of upvalues, and a value or JOIN for
+  ** each */
+  FUNCTION = 'F',
+  /* followed by the number of a function, and the index of the upvalue that it shares */
+  JOIN = 'J',
   GLOBALS = '_',
   ENVIRONMENT = 'E',
-  MISSING = 'X', /* followed by the reason why the value is missing */
+  MISSING = 'X', /* followed by the reason why the value could not be packed */
   END = 'e'
 } Tag;
 

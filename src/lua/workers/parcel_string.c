@@ -29,8 +29,8 @@ static tli_Parcel **push_owner(lua_State *L) {
   return owner;
 }
 
-/* _pack(what, ...) returns a string and a list of tensors: the values, and the globals that
-** their functions name. `what` begins the message for a value that cannot be packed. */
+/* _pack(what, ...) packs the values, and the globals that their functions name, into a string and a
+** list of tensors. `what` begins the message for a value that cannot be packed. */
 static int torch_pack(lua_State *L) {
   const char *what = luaL_checkstring(L, 1);
   tli_Parcel **owner = push_owner(L);
@@ -52,7 +52,7 @@ static int torch_pack(lua_State *L) {
   return 2;
 }
 
-/* Fills the parcel from the string and the tensors; returns false on lack of memory. */
+/* Fills the parcel from the string and the tensors; returns false if memory is exhausted. */
 static bool fill(tli_Parcel *p, const char *text, size_t size, int ntensors) {
   int64_t n;
   memcpy(&n, text, sizeof n);

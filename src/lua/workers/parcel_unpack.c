@@ -1,6 +1,6 @@
 /*
-** parcel_unpack.c - unpacks the values of a parcel (parcel.c) in this interpreter. The parcel
-** is only read, so several threads may do so.
+** parcel_unpack.c - unpacks the values of a parcel (parcel.c) in this interpreter. The parcel is
+** not changed, so several threads may unpack it at the same time.
 */
 #include "lua/args/sparse.h"
 #include "lua/workers/parcel_format.h"
@@ -55,7 +55,7 @@ static void read_tensor(Reader *r) {
   count_value(r);
 }
 
-/* Calls the `require` of the library's own files. */
+/* Loads a module by the `require` that the library's own files use. */
 static void require(lua_State *L, const char *module) {
   tli_push_environment(L);
   lua_getfield(L, -1, "require");
@@ -104,7 +104,8 @@ static void read_module(Reader *r) {
     lua_pop(L, 1);
   } else {
     lua_pushvalue(L, -1);
-    lua_gettable(L, -3); /* a plain lookup, which also finds fields that are loaded on first use */
+    /* a lookup with metamethods, so that fields that are loaded on first use are found as well */
+    lua_gettable(L, -3);
     if (lua_isnil(L, -1))
       luaL_error(L, "the module '%s' has no field '%s' in another thread", lua_tostring(L, -4),
                  lua_tostring(L, -2));
@@ -220,7 +221,7 @@ static void read_value(Reader *r) {
   }
 }
 
-/* Reads values of globals; the names of those that could not be packed are put into the table
+/* Reads the globals. The names of globals that could not be packed are entered in the table
 ** `missing`. */
 static void read_globals(Reader *r) {
   lua_State *L = r->L;

@@ -1,20 +1,21 @@
 /*
 ** worker.c - threads with an interpreter each: torch.workers.
 **
-** A pool has a fixed number of threads. Each opens a state, unpacks the pool's first parcel (a
-** module's name and values), calls the module's function with the values, and then calls its
-** result for each job. Jobs and answers are parcels in queues with a common lock; nothing else
-** is shared, so no interpreter waits for another one.
+** A pool has a fixed number of threads. Each thread opens a Lua state, unpacks the pool's first
+** parcel (a module's name and values), and calls the module's function with these values. The
+** function returns another function, which the thread then calls for each job. Jobs and answers are
+** parcels in queues with a common lock. Nothing else is shared, so no interpreter waits for another
+** one.
 **
-** Invariant: threads hold references to the pool, never to the state that made it, so either
-** may end first.
+** Invariant: threads hold references to the pool, never to the Lua state that made the pool, so
+** threads and state may end in any order.
 **
-** When a pool stops, code that is still running in a worker is ended by a hook. The allocator
-** of its interpreter sets the hook, in the worker's thread. For a loop that allocates nothing
-** the thread that stops the pool sets it, after waiting: code that is running then has not
-** allocated in the meantime, so no collection frees the frames that lua_sethook visits. A hook
-** belongs to one coroutine, so in a worker coroutine.resume and the functions of coroutine.wrap
-** record the running one.
+** When a pool stops, a debug hook ends the code that is still running in a worker. The allocator of
+** the worker's interpreter sets the hook, in the worker's thread. For a loop that allocates
+** nothing, the thread that stops the pool sets the hook after a while: code that is running then
+** has not allocated in the meantime, so no collection frees the stack frames that lua_sethook
+** visits. A hook belongs to one coroutine. So in a worker, coroutine.resume and the functions that
+** coroutine.wrap returns record which coroutine is running.
 */
 #include <lualib.h>
 #include <stdio.h>
@@ -30,16 +31,17 @@
 #include "lua/tensor/value.h"
 
 #define POOL "torch.Workers"
-#define SLICE_NS ((int64_t)50000000) /* longest wait in ns before Ctrl-C is checked */
+#define SLICE_NS ((int64_t)50000000) /* how long to wait, in ns, before checking for Ctrl-C again */
 #define LAST_WAIT_NS ((int64_t)2000000000)
 /* the time for which running code may continue before it is ended, in ns */
 #define STOP_WAIT_NS ((int64_t)50000000)
 
 typedef struct Message {
   struct Message *next;
-  tli_Parcel *parcel;         /* the values of the message (owned); NULL if the message is a text */
-  char *text;                 /* an error message (owned); NULL means out of memory */
-  tli_Invitation *invitation; /* invitation to the sender's profile (owned), or NULL */
+  tli_Parcel *parcel; /* the values of the message (owned); NULL if the message is an error */
+  char *text;         /* the error message (owned); NULL means that memory was exhausted */
+  /* lets the receiver take part in the sender's profiler session (owned); NULL if there is none */
+  tli_Invitation *invitation;
   int worker;
   int64_t job;
 } Message;
@@ -51,7 +53,9 @@ typedef struct Queue {
 /* The worker threads of one state. */
 typedef struct tli_Crew {
   int refs, running; /* reference count, and number of running workers; the lock guards both */
-  int forks;         /* value of `forks` in the process that has the crew's threads */
+  /* value of `forks` when the crew was made; a fork leaves the threads behind in the parent
+  ** process */
+  int forks;
   tli_Mutex lock;
   tli_Condition left;
 } tli_Crew;
@@ -63,12 +67,13 @@ typedef struct Pool {
   tli_Mutex lock;
   /* signalled when an answer arrives, or when the last busy worker becomes idle */
   tli_Condition arrived;
-  tli_Condition *work; /* for each worker a condition that signals a job or the end (owned) */
-  Queue *jobs;         /* queue of jobs of each worker (owned) */
+  /* for each worker a condition, signalled when a job arrives or the pool stops (owned) */
+  tli_Condition *work;
+  Queue *jobs; /* for each worker its queue of jobs (owned) */
   /* for each worker its running coroutine (borrowed), NULL if it is idle; the array is owned */
   lua_State **busy;
   Queue answers;
-  tli_Parcel *first; /* first parcel of each worker (owned) */
+  tli_Parcel *first; /* the parcel that each worker unpacks first (owned) */
   char *paths[2];    /* search paths of modules (owned); NULL means the default */
   tli_Crew *crew;    /* the crew (owned reference) */
 } Pool;
@@ -79,12 +84,12 @@ typedef struct Box {
 
 /* ---- crews ---- */
 
-static atomic_int forks; /* how many forks have led to this process */
+static atomic_int forks; /* number of calls of fork between the original process and this one */
 
 static void count_fork(void) { atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed); }
 
-/* Returns whether the crew's threads belong to a process that has forked this one. The locks of
-** such a crew may be held for ever, so the crew is not used. */
+/* Returns whether the crew's threads are in the parent process, which has forked this one. The
+** locks of such a crew may never be released, so the crew must not be used. */
 static bool is_parents(const tli_Crew *crew) {
   return crew->forks != atomic_load_explicit(&forks, memory_order_relaxed);
 }
@@ -106,7 +111,8 @@ static void crew_free(tli_Crew *crew) {
   free(crew);
 }
 
-/* Adds to the numbers of references and of running threads. */
+/* Changes the reference count and the number of running threads by the given amounts. Frees the
+** crew with its last reference. */
 static void crew_count(tli_Crew *crew, int refs, int running) {
   tli_mutex_lock(&crew->lock);
   crew->refs += refs;
@@ -176,7 +182,7 @@ static void pool_release(Pool *p) {
   free(p);
 }
 
-/* Returns a new pool. Takes over the parcel, also on failure. */
+/* Returns a new pool. Takes over the parcel, even on failure. */
 static Pool *pool_new(tli_Crew *crew, int n, tli_Parcel *first) {
   Pool *p = (Pool *)calloc(1, sizeof *p);
   tli_Condition *work = (tli_Condition *)calloc((size_t)n, sizeof *work);
@@ -215,7 +221,7 @@ static void end_worker(lua_State *L, lua_Debug *ar) {
 
 static void end_here(lua_State *L) { lua_sethook(L, end_worker, LUA_MASKCOUNT, 1); }
 
-/* Returns whether a worker is busy. Called with the lock held. */
+/* Returns whether any worker is busy. The caller holds the lock. */
 static bool any_busy(const Pool *p) {
   for (int i = 0; i < p->n; i++)
     if (p->busy[i]) return true;
@@ -242,7 +248,8 @@ typedef struct Worker {
   lua_State *L; /* the worker's interpreter (owned); NULL until it is opened */
 } Worker;
 
-/* The allocator of the worker's interpreter, which also stops code that must end. */
+/* The allocator of the worker's interpreter. If the pool is stopping, also sets the hook that ends
+** the running code. */
 static void *worker_memory(void *context, void *block, size_t old_size, size_t size) {
   const Worker *w = (const Worker *)context;
   (void)old_size;
@@ -251,19 +258,20 @@ static void *worker_memory(void *context, void *block, size_t old_size, size_t s
     return NULL;
   }
   if (w->L && atomic_load_explicit(&w->pool->stop, memory_order_relaxed)) {
-    lua_State *running = w->pool->busy[w->id]; /* only this thread changes the entry */
+    /* read without the lock, because only this thread changes the entry */
+    lua_State *running = w->pool->busy[w->id];
     end_here(running ? running : w->L);
   }
   return realloc(block, size);
 }
 
-/* The caller holds the lock. */
+/* Records the worker's running coroutine; NULL if the worker is idle. The caller holds the lock. */
 static void set_busy(Worker *w, lua_State *L) {
   w->pool->busy[w->id] = L;
   if (L == NULL && atomic_load(&w->pool->stop)) tli_condition_broadcast(&w->pool->arrived);
 }
 
-/* Returns the next job, owned; NULL at the end. */
+/* Waits for a job and returns it (owned); NULL if the pool is stopping. */
 static Message *next_job(Worker *w) {
   Pool *p = w->pool;
   tli_mutex_lock(&p->lock);
@@ -299,9 +307,9 @@ static int worker_exit(lua_State *L) {
   return luaL_error(L, "os.exit: a worker cannot end the program; raise an error instead");
 }
 
-/* Pushes a text for the error object at index 1. For a table without __tostring, it consists of
-** the names and plain values of its fields, because an address is meaningless in another
-** thread. */
+/* Pushes a text for the error object at index 1. For a table without __tostring, the text lists the
+** fields with their names and plain values, because the table's address would mean nothing in
+** another thread. */
 static const char *push_error_text(lua_State *L) {
   if (!lua_istable(L, 1) || luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL)
     return luaL_tolstring(L, 1, NULL);
@@ -343,9 +351,9 @@ static void take_paths(lua_State *L, const Pool *p) {
 
 enum { WORKER = 1, CLASSES, RUN }; /* stack indices of the values in worker_begin and worker_do */
 
-/* Prepares a worker and returns the worker, the table of classes and the function for jobs. The
-** argument is the worker. Unpacks the first parcel and calls the module's function f(stopped,
-** worker, id, ...), which returns the function for jobs. */
+/* Prepares a worker, the argument: unpacks the first parcel and calls the module's function
+** f(stopped, worker, id, ...), which returns the function for jobs. Returns the worker, the table
+** of classes, and the function for jobs. */
 static int worker_begin(lua_State *L) {
   Worker *w = (Worker *)lua_touserdata(L, WORKER);
   take_paths(L, w->pool);
@@ -356,7 +364,7 @@ static int worker_begin(lua_State *L) {
   lua_getfield(L, -1, "require");
   lua_pushvalue(L, module);
   lua_call(L, 1, 1);
-  lua_replace(L, module); /* puts the module's function in the module's place */
+  lua_replace(L, module); /* the module's function replaces the module on the stack */
   lua_pop(L, 1);
   lua_pushcfunction(L, worker_stopped);
   lua_insert(L, module + 1);
@@ -391,8 +399,9 @@ static lua_State *set_running(Worker *w, lua_State *L) {
   return before;
 }
 
-/* Replaces coroutine.resume and functions of coroutine.wrap. Upvalues: the worker, Lua's function,
-** and the coroutine; for coroutine.resume the coroutine is the first argument instead. */
+/* Replaces coroutine.resume and the functions that coroutine.wrap returns. The upvalues are the
+** worker, Lua's function and, for coroutine.wrap, the coroutine; coroutine.resume has the coroutine
+** as its first argument. */
 static int run_coroutine(lua_State *L) {
   Worker *w = (Worker *)lua_touserdata(L, lua_upvalueindex(1));
   bool wrapped = lua_isthread(L, lua_upvalueindex(3));
@@ -404,7 +413,7 @@ static int run_coroutine(lua_State *L) {
   set_running(w, before);
   if (before && atomic_load(&w->pool->stop)) end_here(L);
   if (status == LUA_OK) return lua_gettop(L);
-  /* the error is raised as Lua's own function raises it */
+  /* the error gets the position that Lua's own function would add */
   if (wrapped && lua_type(L, -1) == LUA_TSTRING) {
     luaL_where(L, 1);
     lua_insert(L, -2);
@@ -413,7 +422,7 @@ static int run_coroutine(lua_State *L) {
   return lua_error(L);
 }
 
-/* Replaces coroutine.wrap. Upvalues: the worker, Lua's function. */
+/* Replaces coroutine.wrap. The upvalues are the worker and Lua's function. */
 static int wrap_coroutine(lua_State *L) {
   lua_settop(L, 1);
   lua_pushvalue(L, lua_upvalueindex(2));
@@ -449,7 +458,7 @@ static int open_state(lua_State *L) {
   return 0;
 }
 
-/* Answers the job with the error on top of the stack. */
+/* Answers the job with the error object on top of the stack. */
 static void answer_failure(Worker *w, lua_State *L, Message *m) {
   const char *text = lua_tostring(L, -1);
   if (m == NULL) m = (Message *)calloc(1, sizeof *m);
@@ -458,7 +467,7 @@ static void answer_failure(Worker *w, lua_State *L, Message *m) {
   answer(w, m, NULL, text ? strdup(text) : NULL);
 }
 
-/* Calls fn with the values on the stack from index `first` on. */
+/* Calls fn, in protected mode, with the values on the stack from index `first` on. */
 static bool call(lua_State *L, lua_CFunction fn, int first, int results) {
   lua_pushcfunction(L, add_traceback);
   lua_insert(L, first);
@@ -523,7 +532,7 @@ static void work(void *context) {
     tli_mutex_lock(&w->pool->lock);
     set_busy(w, NULL);
     tli_mutex_unlock(&w->pool->lock);
-    w->L = NULL; /* from here on finalizers may allocate */
+    w->L = NULL; /* from here on the allocator sets no hook, so that finalizers can run */
     lua_sethook(L, NULL, 0, 0);
     lua_close(L);
   }
@@ -576,8 +585,8 @@ static void start_threads(lua_State *L, Pool *p) {
   }
 }
 
-/* start(name, n, module, ...) returns a pool of n threads that begin with the function that the
-** module returns. `name` begins the message for a value that cannot be packed. */
+/* start(name, n, module, ...) returns a pool of n threads, each of which begins by calling the
+** function that the module returns. `name` begins the message for a value that cannot be packed. */
 static int workers_start(lua_State *L) {
   tli_State *S = tli_state(L);
   tli_check_type(L, 1, LUA_TSTRING, "workers.start: name");
@@ -606,8 +615,8 @@ static int workers_start(lua_State *L) {
   return 1;
 }
 
-/* pool:send(worker, job, ...) sends a job to a worker, which counts from 0; `job` is a number
-** of the caller's choice. */
+/* pool:send(worker, job, ...) sends a job to the worker with that number, counted from 0. `job` is
+** a number of the caller's choice, which the answer repeats. */
 static int pool_send(lua_State *L) {
   Pool *p = check_pool(L, "send");
   int64_t worker, job;
@@ -633,7 +642,8 @@ static int pool_send(lua_State *L) {
   return 0;
 }
 
-/* Returns an answer, owned; NULL after `seconds` (0: no limit) or when interrupted. */
+/* Waits for an answer and returns it (owned). Returns NULL after `seconds` (0 means no limit), or
+** if the wait is interrupted. */
 static Message *wait_for_answer(Pool *p, double seconds) {
   bool ends = seconds > 0 && seconds < 1e9; /* a timeout of more than 30 years means no limit */
   int64_t end = ends ? tli_now_ns() + (int64_t)(seconds * 1e9) : INT64_MAX;
@@ -656,8 +666,9 @@ static int message_gc(lua_State *L) {
   return 0;
 }
 
-/* pool:take(seconds) returns worker, job, true, values...; or worker, job, false, message; or
-** nothing once the time is over (0 means no limit). The job is 0 if a worker could not start. */
+/* pool:take(seconds) waits for an answer. Returns worker, job, true, values... for a job that has
+** succeeded; worker, job, false, message for one that has failed; and nothing after `seconds` (0
+** means no limit). If a worker could not start, the job is 0. */
 static int pool_take(lua_State *L) {
   check_pool(L, "take");
   double seconds = luaL_optnumber(L, 2, 0);
@@ -685,7 +696,7 @@ static int pool_take(lua_State *L) {
   return 3 + n;
 }
 
-/* pool:stop() makes the workers end their jobs, and does not wait for the workers. */
+/* pool:stop() tells the workers to end their jobs, and returns without waiting for the workers. */
 static int pool_stop_(lua_State *L) {
   Box *box = (Box *)luaL_checkudata(L, 1, POOL);
   Pool *p = box->pool;
