@@ -25,7 +25,7 @@ static const char *const functions[] = {
     "require", "select",         "setmetatable", "tonumber",     "tostring", "type",   "xpcall",
     NULL};
 
-/* The standard libraries that are copied. The first NEEDED of them must exist; the others may be
+/* The standard libraries in the environment. The first NEEDED of them must exist; the others may be
 ** missing. */
 enum { NEEDED = 5 };
 static const char *const libraries[] = {"_G", "string",    "table", "math",    "utf8", "io",

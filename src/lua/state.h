@@ -1,8 +1,8 @@
 /*
-** state.h - the binding's data for one Lua state: the tensor metatable, the default generator,
-** the account of memory and the references that are released after an error has jumped over
-** their owner. They are in a userdata in the registry; C functions of the library reach it
-** through their first upvalue.
+** state.h - the binding's data for one Lua state: the tensor metatable, the default generators, the
+** ledger of memory, and the references that must be released if an error skips the C function that
+** owns them. The data are in a userdata in the registry, to which the first upvalue of each C
+** function of the library points.
 */
 #ifndef TLI_STATE_H
 #define TLI_STATE_H
@@ -25,7 +25,7 @@ typedef struct tli_Pacer {
   int young_count;  /* number of tensors made since the last young step */
   int64_t young_at; /* number of bytes of new tensors at which a young step is due */
   int64_t full_at;  /* number of live bytes at which a full collection is due */
-  bool due;         /* whether a young step is due, or a full collection is wanted */
+  bool due; /* whether a step or a full collection must run before the next tensor is made */
   bool wants_full;
   bool collecting;
 } tli_Pacer;
@@ -53,10 +53,11 @@ typedef enum tli_Mode {
   ** that disables autocast adds TLI_CAST_OFF; set_autocast_dtype adds TLI_CAST_IDLE if autocast is
   ** off. */
   TLI_MODE_AUTOCAST,
-  /* The first of one mode per device type: the number of the current device. */
+  /* The first of the device modes, one per device type. The value is the number of the current
+  ** device. */
   TLI_MODE_DEVICE = TLI_MODE_AUTOCAST + TL_NDEVICETYPES,
-  /* The first of one mode per device: the number of the current stream (devices/device_module.c); 0
-  ** is the default stream. */
+  /* The first of the stream modes, one per device. The value is the number of the current stream
+  ** (devices/stream.c); 0 is the default stream. */
   TLI_MODE_STREAM = TLI_MODE_DEVICE + TL_NDEVICETYPES,
   TLI_NMODES = TLI_MODE_STREAM + TL_NDEVICETYPES * TL_MAX_DEVICES
 } tli_Mode;
@@ -66,7 +67,8 @@ _Static_assert(TL_NDEVICETYPES *TL_MAX_DEVICES <= INT8_MAX + 1, "modes are of ty
 /* The modes that a Lua thread has set; see modes/thread_modes.h. */
 typedef struct tli_Settings {
   lua_State *thread; /* the thread (borrowed); NULL once the coroutine is gone */
-  /* value of each mode, from 0; -1 if it is inherited from the thread that resumed this one */
+  /* value of each mode, 0 or greater; -1 if the mode is inherited from the thread that resumed this
+  ** one */
   int8_t mode[TLI_NMODES];
   bool linked;
   int scopes; /* number of open torch.scope calls */
@@ -84,13 +86,14 @@ typedef struct tli_State {
   uint64_t stamp;
   tli_Settings main;    /* settings of the main thread */
   tli_Settings *others; /* settings of coroutines, the nearest first (borrowed) */
-  int nset[TLI_NMODES]; /* for each mode: how many of the `others` have set it */
+  int nset[TLI_NMODES]; /* for each mode: the number of settings in `others` that set this mode */
   bool placed;          /* whether any thread has ever set a current device or stream */
   bool autocast;        /* whether the running thread has autocast on for some device type */
   bool cast_cache;      /* whether autocast keeps its casts of parameters */
   /* for each device type: the tl_DType that autocast casts to; TL_NODTYPE if autocast is off */
   int8_t cast_to[TL_NDEVICETYPES];
-  /* for each device type: the dtype for casts while autocast is on; TL_NODTYPE for the default */
+  /* for each device type: the dtype chosen for casts, even while autocast is off; TL_NODTYPE means
+  ** the default */
   int8_t cast_named[TL_NDEVICETYPES];
   bool casts; /* whether any thread has ever set autocast */
   /* casts of parameters (owned, autocast.c); NULL if there are none */
@@ -99,7 +102,8 @@ typedef struct tli_State {
   struct tli_SavedHooks *saved_hooks;
   tl_DType default_dtype;
   tl_Device default_device; /* device of new tensors in threads that have not set TLI_MODE_PLACE */
-  /* whether callbacks can be released (borrowed); NULL if there are no callbacks */
+  /* points to a flag: whether dropped callbacks wait to be released (borrowed); NULL if there are
+  ** no callbacks */
   const atomic_bool *dropping;
   tli_Pacer pacer;
   tli_Generator generator;              /* the default generator of the CPU */
@@ -108,26 +112,26 @@ typedef struct tli_State {
   /* worker threads of the state (owned reference); NULL if none were started */
   struct tli_Crew *crew;
   int scopes; /* number of open torch.scope calls in all threads */
-  /* number of mapped functions of vmap that are running, one inside another (batched.c) */
+  /* depth to which running calls of vmap are nested (batched.c) */
   int batching;
-  /* number of calls of vmap's handler that are running, one inside another (batched.c) */
+  /* depth to which running calls of vmap's handler are nested (batched.c) */
   int rules;
   /* number of Lua functions that an operator has called and that are running (saved_hooks.c) */
   int packing;
-  /* Tensors that are kept here while Lua allocates their values. After an out-of-memory error they
-  ** stay here until the slot is needed again or the state closes. */
+  /* References to tensors while Lua allocates the userdata that will own them. If the allocation
+  ** raises an error, they stay here until the space is needed or the state closes. */
   int nparked;
   tl_Tensor *parked[TLI_MAX_PARKED];
 } tli_State;
 
-/* The userdata behind a tensor value. A box is recognized by its size and its first word, which
-** takes half the time of a comparison of metatables. */
+/* The userdata behind a tensor value. A userdata is recognized as a box by its size and its first
+** word, in half the time that a comparison of metatables would take. */
 typedef struct tli_Box {
   const tli_State *state; /* the state to which the box belongs (borrowed) */
   tl_Tensor *tensor;      /* the tensor (owned); NULL once released */
 } tli_Box;
 
-/* Upvalues of all C functions of the library. */
+/* Numbers of the upvalues that all C functions of the library have. */
 #define TLI_UP_STATE 1 /* number of the upvalue with the tli_State, a light userdata */
 #define TLI_UP_META 2  /* number of the upvalue with the tensor metatable */
 
@@ -140,16 +144,16 @@ extern _Thread_local uint64_t tli_loaded;
 /* The Lua thread that runs an operator in this C thread; NULL if there is none. */
 extern _Thread_local lua_State *tli_calling;
 void tli_modes_load(lua_State *L, tli_State *S);
-/* Loads the modes of the calling Lua thread into this C thread if they are outdated. It must be
-** called before an operator runs or a mode is read. */
+/* Loads the modes of the calling Lua thread into this C thread, unless they are loaded and
+** unchanged. Must be called before an operator runs or a mode is read. */
 static inline void tli_enter(lua_State *L, tli_State *S) {
   if (tli_loaded != S->stamp) tli_modes_load(L, S);
 }
 
 /* Creates the state when the library is opened; pushes nothing. */
 tli_State *tli_state_open(lua_State *L);
-/* Finds the state when the upvalues are not available; NULL if the library is not open in this Lua
-** state. */
+/* Returns the state, for functions without the library's upvalues; NULL if the library is not open
+** in this Lua state. */
 tli_State *tli_state_find(lua_State *L);
 
 /* Pushes the library's two upvalues, for closures of C functions. */
@@ -161,9 +165,8 @@ void tli_push_function(lua_State *L, lua_CFunction fn);
 /* Puts the functions of `list`, which ends with NULLs, into the table on top of the stack. */
 void tli_set_functions(lua_State *L, const luaL_Reg *list);
 
-/* Registers the userdata on top of the stack, which has a finalizer of this library. Lua does not
-** finalize objects that a finalizer makes while the state closes, so the library itself finalizes
-** them. */
+/* Registers the userdata on top of the stack, so that the library itself finalizes it when the
+** state closes. Lua does not finalize objects that a finalizer makes while the state closes. */
 void tli_keep_for_closing(lua_State *L);
 static inline void tli_note_owner(lua_State *L) {
   if (lua_gc(L, LUA_GCISRUNNING) < 0) tli_keep_for_closing(L); /* this code runs in a finalizer */
@@ -187,7 +190,8 @@ static inline tli_Box *tli_to_box(lua_State *L, const tli_State *S, int index) {
   bool ours = box && lua_rawlen(L, index) == sizeof *box && box->state == S;
   return ours ? box : NULL;
 }
-/* Returns the tensor at a stack index (borrowed); NULL if there is none or it was released. */
+/* Returns the tensor at a stack index (borrowed); NULL if the value is no tensor, or a released
+** one. */
 static inline tl_Tensor *tli_to_tensor(lua_State *L, const tli_State *S, int index) {
   const tli_Box *box = tli_to_box(L, S, index);
   return box ? box->tensor : NULL;
@@ -197,8 +201,9 @@ static inline tl_Tensor *tli_to_tensor(lua_State *L, const tli_State *S, int ind
 ** one (scope.c). */
 void tli_scope_note(lua_State *L, tli_State *S);
 
-/* Releases the tensor of the box at a stack index. While a collection runs inside an operator, the
-** release is left to the collector, because the operator may be reading the tensor. */
+/* Releases the tensor of the box at a stack index. While the pacer collects garbage, or an operator
+** runs Lua code, the release is left to a later collection, because an operator may still be
+** reading the tensor. */
 void tli_release_box(lua_State *L, int index);
 
 /* Pushes a userdata that owns a list of tensors, which is empty at first. */
@@ -225,24 +230,24 @@ bool tli_user_line(lua_State *L, lua_Debug *line);
 
 /* ---- threads (workers/worker.c) ---- */
 
-/* Releases the crew of worker threads that were told to stop, after waiting for the threads for a
-** limited time. */
+/* Waits, for a limited time, until the worker threads have ended, and gives up the state's
+** reference to the crew. The threads must have been told to stop. */
 void tli_crew_dismiss(struct tli_Crew *crew);
 
 /* ---- memory (pacer.c) ---- */
 
-/* Accounts for a tensor that a Lua value now keeps alive. */
+/* Adds to the counts a tensor that a Lua value now keeps alive. */
 void tli_pacer_note(tli_State *S, const tl_Tensor *tensor);
-/* Runs a step of the collector if one is `due`; called before a box is made, when nothing is
-** owned outside of Lua. */
+/* Runs the collection that is due. Called before a box is made, when nothing is owned outside of
+** Lua. */
 void tli_pacer_work(lua_State *L, tli_State *S);
 /* Requests a full collection before the next tensor is made. */
 static inline void tli_pacer_want_full(tli_State *S) {
   S->pacer.due = S->pacer.wants_full = true;
   S->pacer.young_count = INT32_MAX / 2; /* a count so high that the young step stays due */
 }
-/* Lets Lua release functions that the engine no longer needs (callback.c). Finalizers may call it;
-** it raises no error. */
+/* Releases Lua functions that the engine no longer needs (callback.c). Finalizers may call this
+** function, which raises no error. */
 void tli_callbacks_tidy(lua_State *L);
 static inline void tli_tidy(lua_State *L, const tli_State *S) {
   if (S->dropping && atomic_load_explicit(S->dropping, memory_order_relaxed)) tli_callbacks_tidy(L);

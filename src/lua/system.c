@@ -36,13 +36,13 @@ static void set_bytes(lua_State *L, const char *name, int64_t value) {
   lua_setfield(L, -2, name);
 }
 
-/* memory_stats() returns {used=, cached=, live=, ...}: the bytes that the process uses, that are
-** cached for reuse, and that this Lua state keeps alive. The same figures also have PyTorch's
-** names. */
+/* memory_stats() returns {used =, cached =, live =, ...}: numbers of bytes that tensors of the
+** process use, that are cached for reuse, and that this Lua state keeps alive. The table has the
+** same figures also under PyTorch's names. */
 static int torch_memory_stats(lua_State *L) {
   tli_State *S = tli_state(L);
   if (S->pacer.wants_full && S->ledger) tli_pacer_work(L, S);
-  const tli_Ledger *ledger = S->ledger; /* the ledger is NULL once the state closes */
+  const tli_Ledger *ledger = S->ledger; /* the ledger is NULL if the state is closing */
   int64_t used = tl_memory_used(), cached = tl_memory_cached();
   lua_createtable(L, 0, 6);
   set_bytes(L, "used", used);
@@ -144,7 +144,7 @@ static int option(lua_State *L, int table, const char *name, int otherwise, int 
   return (int)n;
 }
 
-/* Reads a profile, "default", "short" or "full", as in PyTorch. */
+/* Reads a print profile, "default", "short" or "full", as in PyTorch. */
 static void read_profile(lua_State *L, tli_PrintOptions *p) {
   if (lua_getfield(L, 1, "profile") != LUA_TNIL) {
     const char *name = tli_to_word(L, lua_gettop(L));
@@ -299,7 +299,7 @@ static int torch_get_default_device(lua_State *L) {
   return tli_push_device(L, tli_default_device());
 }
 
-/* set_default_device(device): sets the device of new tensors for which no device is given. */
+/* set_default_device(device) sets the device of new tensors for which no device is given. */
 static int torch_set_default_device(lua_State *L) {
   tl_Device device;
   if (!tli_to_device(L, 1, &device))
@@ -329,7 +329,8 @@ static void set_whole(lua_State *L, const char *name, int64_t value) {
 static int torch_finfo(lua_State *L) {
   tli_enter(L, tli_state(L));
   tl_DType dtype = lua_isnoneornil(L, 1) ? tli_default_dtype() : check_dtype(L, 1, "finfo");
-  dtype = tli_real_dtype(dtype); /* of a complex dtype, its parts */
+  /* the limits of a complex dtype are those of its real and imaginary parts */
+  dtype = tli_real_dtype(dtype);
   if (!tli_is_float(dtype))
     return tli_error(L, "finfo: expected a floating dtype, got %s; use iinfo",
                      tl_dtype_name(dtype));
@@ -391,7 +392,7 @@ static int torch_broadcast_shapes(lua_State *L) {
   int ndim = 0, count = lua_gettop(L);
   for (int i = 1; i <= count; i++) {
     int n = read_shape(L, i, sizes);
-    for (int d = 1; d <= n || d <= ndim; d++) { /* this dimension is counted from the end */
+    for (int d = 1; d <= n || d <= ndim; d++) { /* d counts dimensions from the end */
       int64_t a = d <= ndim ? all[TL_MAX_DIMS - d] : 1, b = d <= n ? sizes[n - d] : 1;
       if (a != b && a != 1 && b != 1)
         return tli_error(L, "broadcast_shapes: sizes %lld and %lld in dimension -%d do not fit",
