@@ -184,8 +184,8 @@ end
 
 Profile.__close = Profile.stop
 
--- Ends the recording of a profile that was abandoned, for example with its coroutine. Its session
--- ends by itself.
+-- Ends the watch of a profile that was abandoned, for example with its coroutine. The profile's
+-- session ends itself.
 function Profile:__gc()
    watch.leave(self.watching)
 end
@@ -307,10 +307,10 @@ end
 --- Records until `stop` is called or the variable's block ends; or, with a function, while that
 --- function runs. The function gets the profile, which is returned before its results. Options:
 ---
---- * `activities`: a list of "cpu", "cuda", "sim", by default all: where time is measured.
---- * `schedule`: selects the steps to record (torch.profiler.schedule); `on_trace_ready(prof)` is
---- called when a cycle is complete, or at the end.
---- * `record_shapes`, `profile_memory`, `with_stack` (the Lua lines), `with_flops`, `with_modules`.
+--- * `activities`: the devices whose time is measured, a list of "cpu", "cuda" and "sim"; all by
+--- default. * `schedule`: selects the steps to record (torch.profiler.schedule);
+--- `on_trace_ready(prof)` is called when a cycle is complete, or at the end. * `record_shapes`,
+--- `profile_memory`, `with_stack` (the Lua lines), `with_flops`, `with_modules`.
 ---
 --- Other threads that work for the calling one are recorded with it: a DataLoader's workers, for
 --- batches that were requested and arrived meanwhile, and a process group's thread, which runs

@@ -34,7 +34,7 @@ function M.call(kind, name, fn, ...)
    return finish(session, event, fn(...))
 end
 
---- Returns a function that calls fn, in a span while a profile is running.
+--- Returns a function that calls fn, within a span if a profile is running.
 ---@param kind string
 ---@param name string
 ---@param fn function

@@ -10,8 +10,8 @@ local M = {}
 local MANY_COLLECTIONS <const> = 5
 local GROWTH <const> = 1 << 20 -- in bytes; smaller growth of memory is not reported
 
--- Sums the events' own times. An event's time counts by the kind of the outermost waiting event
--- around it.
+-- Sums the events' own times by class. An event inside a wait for data or the garbage collector has
+-- the class of the outermost such wait.
 local function shares_of(session)
    local state, event = session:state(), {}
    local class = {}

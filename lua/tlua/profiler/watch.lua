@@ -6,7 +6,7 @@ local spans = require "tlua.profiler.spans"
 
 local M = {}
 
-local active = {} -- modules whose call is running, outermost first: {module, path}
+local active = {} -- modules that are being called, outermost first: {module, path}
 
 -- Maps a module to its descendants and their paths, as last seen: {[module below it] = path}.
 local paths = setmetatable({}, {__mode = "k"})
@@ -29,7 +29,7 @@ local function path_of(module)
    return (torch.type(module):gsub("^nn%.", ""))
 end
 
--- Ends a module's call, also after an error.
+-- A to-be-closed value that ends a module's call, even after an error.
 local Call = {}
 function Call:__close()
    for i = #active, self.depth, -1 do active[i] = nil end

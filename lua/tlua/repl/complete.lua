@@ -97,7 +97,7 @@ local function is_callable(value)
    return type(value) == "function" or metafield(value, "__call") ~= nil
 end
 
--- Returns the last path of the text, which begins after any concatenation or open bracket.
+-- Returns the path at the text's end. It begins after the last concatenation or open bracket.
 local function last_path(text)
    local start = 1
    for position in text:gmatch("%.%.()") do start = position end
@@ -105,8 +105,8 @@ local function last_path(text)
    return text:sub(open and open + 1 or start)
 end
 
--- Returns the function or class whose table of options the text ends in, at the place of a key:
--- after `nn.Linear(3, 1, {bias = false, ` or `optim.Adam(model:parameters(), {`.
+-- If the text ends in a call's table of options, before a key, returns the called function or
+-- class: `nn.Linear(3, 1, {bias = false, ` or `optim.Adam(model:parameters(), {`.
 local function called(before, env)
    local code = before:gsub("\\.", "__"):gsub('"[^"]*"', '""'):gsub("'[^']*'", "''")
    local open = {}

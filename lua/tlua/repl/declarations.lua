@@ -53,7 +53,7 @@ function M.parameters(tags)
          optional = tag.name:sub(-1) == "?",
       }
       list[i].options = types.fields(type)
-      -- such as "compress: of .npz; quality: of .jpg"
+      -- the tag's text may describe options: "compress: of .npz; quality: of .jpg"
       for _, option in ipairs(list[i].options or {}) do
          option.text = (";" .. text):match("[;,]%s*" .. option.name .. ":%s*([^;]*)") or ""
       end
@@ -105,7 +105,7 @@ function M.signature(fn)
    end
 end
 
--- Returns the words on a table of options that do not belong to a single option.
+-- Returns the words that describe a table of options as a whole.
 local function about_options(tags)
    for _, tag in ipairs(M.parameters(tags)) do
       local is_divided = false
@@ -307,7 +307,7 @@ end
 
 -- Classes -----------------------------------------------------------------------------------------
 
--- Returns the comment above the line that makes a class, which names it in quotes.
+-- Returns the comment above the line that makes a class; that line has the class's name in quotes.
 local function class_comment(lines, name)
    local short = name:match "[^.]+$"
    for i, line in ipairs(lines) do
@@ -361,14 +361,14 @@ local function optimizer_params(class)
    return list
 end
 
--- Returns the path of the function that a layer or loss computes, as nn.functional.avg_pool2d for
+-- Returns the path of the function that a layer or loss computes: nn.functional.avg_pool2d for
 -- nn.AvgPool2d.
 local function function_of(name)
    local short = name:match "^nn%.(%w+)$"
    if not short then return nil end
    short = short:lower():gsub("loss2d$", "loss")
    for other in pairs(torch.nn.functional) do
-      local flat = other:find "_$" and other or other:gsub("_", "") -- not the in-place form
+      local flat = other:find "_$" and other or other:gsub("_", "") -- ends in _: an in-place form
       if flat == short or flat .. "loss" == short then return "torch.nn.functional." .. other end
    end
 end
@@ -410,8 +410,8 @@ local function without_example(lines)
    return trim(table.move(lines, 1, first - 1, 1, {})), table.move(lines, first, #lines, 1, {})
 end
 
--- Returns the fields that a class declares, and those of the class that its tag names as parent, if
--- that is a sibling in Lua: nn.BatchNorm2d has the fields of nn.BatchNorm1d.
+-- Returns the fields that a class declares. If its tag names a class as parent that is not the
+-- parent in Lua, adds that class's fields: nn.BatchNorm2d has the fields of nn.BatchNorm1d.
 local function fields_of(class, tags)
    local fields, tag = M.fields(tags), tags.class and tags.class[1]
    local parent, real = tag and tag.text:match "^[%w_.]+", getmetatable(class).parent
@@ -426,7 +426,7 @@ end
 --- file's heading, and the comment of its constructor; the text is empty if there are no comments.
 ---@param path string
 ---@param class table
----@param module? string  that it was loaded from, if that is known
+---@param module? string  the module that has loaded the class, if known
 ---@return table
 function M.of_class(path, class, module)
    local name, make = class.__name, class.__init

@@ -40,7 +40,7 @@ function M.explain(message, chunk)
    return meant and ("%s; did you mean %s?%s"):format(first, meant, rest) or message
 end
 
-local modes, profiling -- the modes and the profile from before the running line
+local modes, profiling -- the modes and the profile as they were before the running line
 
 --- Saves the library's modes before a line runs.
 function M.begin_line()
@@ -50,7 +50,7 @@ function M.begin_line()
 end
 
 --- Ends a line after it has run. Ctrl-C may have prevented the closing of a scope; then all modes
---- of before the line are restored.
+--- become what they were before the line.
 ---@param interrupted boolean
 function M.end_line(interrupted)
    local torch = require "tlua"

@@ -131,7 +131,7 @@ local function function_text(name, fn)
    }
 end
 
--- Returns the call of an object of a class, if its method `forward` declares one.
+-- Returns the text of a call of a class's objects, if the method `forward` has a signature.
 local function forward_text(class)
    local forward = rawget(class, "forward")
    local declared = forward and declarations.of_function("object", forward)

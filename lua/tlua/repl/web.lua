@@ -59,7 +59,7 @@ end
 
 --- Runs the command.
 ---@param words string[]  the words after `tlua help`
----@return boolean  whether all went well
+---@return boolean  whether the command succeeded
 function M.command(words)
    local wants_web = words[1] == "--web"
    local name = words[wants_web and 2 or 1]

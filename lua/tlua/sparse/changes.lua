@@ -1,4 +1,4 @@
--- changes.lua - masks, sizes and copies in place of sparse tensors, and empty ones.
+-- changes.lua - masks, in-place resizing and in-place copies of sparse tensors.
 
 local torch = require "tlua"
 local args = require "tlua.args"

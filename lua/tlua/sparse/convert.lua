@@ -11,7 +11,7 @@ local function arange(n, device) return torch.arange(1, n + 1, {device = device}
 
 -- Keys --------------------------------------------------------------------------------------------
 
--- Returns the number of places of the sparse dimensions.
+-- Returns the product of the sizes of the sparse dimensions.
 local function places(size, sparse_dim)
    local n = 1
    for d = 1, sparse_dim do
@@ -24,7 +24,7 @@ local function places(size, sparse_dim)
    return n
 end
 
---- Returns the place of each position of a sparse_coo tensor in row-major order, from 1.
+--- Returns the linear index, from 1, of each position of a sparse_coo tensor in row-major order.
 ---@param p table
 ---@return Tensor keys  (nnz)
 ---@return integer places
@@ -39,7 +39,7 @@ function M.keys_of(p)
    return keys, total
 end
 
---- Returns the positions (sparse_dim, n) of places in row-major order.
+--- Returns the positions (sparse_dim, n) of linear indices in row-major order.
 ---@param keys Tensor
 ---@param size integer[]
 ---@param sparse_dim integer
@@ -60,7 +60,7 @@ function M.positions_of(keys, size, sparse_dim)
    return torch.stack(rows)
 end
 
---- Sums values whose group numbers, which count from 1, are equal.
+--- Returns the sum of each group's values. Group numbers count from 1.
 ---@param groups Tensor  (n), int64
 ---@param values Tensor  (n, ...)
 ---@param count integer
@@ -77,7 +77,7 @@ end
 
 -- Coalescing --------------------------------------------------------------------------------------
 
---- Sorts the values of equal keys together and sums them.
+--- Sorts the keys, and sums the values that have equal keys.
 ---@param keys Tensor
 ---@param values Tensor
 ---@return Tensor keys  ascending, without duplicates
@@ -117,7 +117,7 @@ end
 
 -- Pointers ----------------------------------------------------------------------------------------
 
---- Returns the pointers of n lines, from the lines of elements in ascending order.
+--- Returns the pointers of n rows (or columns). `lines` has the elements' rows in ascending order.
 ---@param lines Tensor
 ---@param n integer
 ---@return Tensor
@@ -125,7 +125,7 @@ function M.pointers(lines, n)
    return torch.searchsorted(lines:contiguous(), arange(n + 1, lines.device))
 end
 
---- Returns the line of each element of a compressed tensor.
+--- Returns the row of each element of a compressed tensor, or its column if columns have pointers.
 ---@param p table
 ---@return Tensor
 function M.lines_of(p)
@@ -182,7 +182,7 @@ local function exchanged(p)
    }
 end
 
--- Returns the components in a layout without blocks.
+-- Returns the components in a compressed layout without blocks.
 local function compress(p, layout)
    local _, columns = V.kind_of(layout)
    local from = M.coalesced(columns and exchanged(p) or p)
@@ -204,7 +204,7 @@ local function check_blocks(who, block, size)
    end
 end
 
--- Returns the components in a layout with blocks.
+-- Returns the components in a compressed layout with blocks.
 local function compress_blocks(who, p, layout, block)
    check_blocks(who, block, p.size)
    if p.values:dim() > 1 then
@@ -250,8 +250,8 @@ end
 
 -- From dense --------------------------------------------------------------------------------------
 
--- Returns the components of a dense tensor's elements that are not zero; with dense dimensions,
--- those of the slices that have such an element.
+-- Returns the components of a dense tensor's nonzero elements or, with dense dimensions, of its
+-- slices that have a nonzero element.
 local function from_dense(who, x, sparse_dim)
    local n = x:dim()
    sparse_dim = sparse_dim or n

@@ -28,9 +28,9 @@ local function list_of(who, offsets)
    return list
 end
 
---- Makes a sparse matrix from diagonals. Row k of diagonals is the one with offset offsets[k]: 0 is
---- the main diagonal, 1 the one above, -1 the one below. The element of column j of the matrix is
---- the one at position j of its row.
+--- Makes a sparse matrix from diagonals. Row k of `diagonals` has the diagonal with offset
+--- offsets[k]: 0 is the main diagonal, 1 the one above, -1 the one below. The diagonal's element in
+--- column j of the matrix is element j of that row.
 ---
 ---     local s = torch.sparse.spdiags({{1.0, 2.0, 3.0}}, {1}, {3, 3})
 ---     print(s:to_dense())

@@ -9,10 +9,10 @@ local V = require "tlua.sparse.value"
 
 local M = {}
 
---- Whether constructors of sparse tensors check the positions that they are given: that they are
---- within the tensor's size, that compressed ones ascend and that none occurs twice. They do so by
---- default; shapes and dtypes are checked always. The option `check_invariants` of a constructor
---- has precedence.
+--- Whether constructors of sparse tensors check positions: that they are within the tensor's
+--- size, and in compressed layouts ascend without duplicates. Constructors do so by default;
+--- shapes and dtypes are checked always. The option `check_invariants` of a constructor has
+--- precedence.
 ---
 ---     local invariants = torch.sparse.check_sparse_tensor_invariants
 ---     print(invariants.is_enabled())
@@ -87,7 +87,7 @@ function M.wanted(option, values)
    return option and values.device.type ~= "meta"
 end
 
---- Checks the positions of a sparse_coo tensor; if it claims to be coalesced also their order.
+--- Checks the positions of a sparse_coo tensor, and their order if it is marked as coalesced.
 ---@param who string
 ---@param p table
 function M.check_coo(who, p)
@@ -104,7 +104,7 @@ end
 --- Checks the positions of a compressed tensor.
 ---@param who string
 ---@param p table
----@param names string[]  of the pointers and of the plain positions
+---@param names string[]  the names of the pointers and of the plain positions
 ---@param lines integer  number of rows, or of columns
 ---@param across integer  size of the other dimension, in blocks for blocked layouts
 function M.check_compressed(who, p, names, lines, across)

@@ -25,7 +25,7 @@ local function values_of(who, a)
    local values = to_tensor(who, "values", a.values, false, a.device, a.dtype)
    if a.dtype then values = values:to(a.dtype) end
    if a.requires_grad then return values:detach():requires_grad_() end
-   -- the tensor is no leaf if the values have a gradient of their own
+   -- a view makes the tensor a non-leaf if the given values require a gradient
    return values.requires_grad and values:view(values.shape) or values
 end
 
@@ -38,7 +38,7 @@ end
 local take_coo = args.signature("sparse_coo_tensor(indices: tensor|table?, values: tensor|table?"
    .. options:gsub("%)$", ", is_coalesced: boolean?)"))
 
--- Returns the smallest size that has all positions.
+-- Returns the smallest size that contains all positions.
 local function infer_size(indices, values)
    local size = {}
    for d = 1, indices:size(1) do
@@ -80,8 +80,8 @@ end
 
 --- Makes a tensor of layout sparse_coo: values (nnz, ...) at positions (sparse_dim, nnz), which
 --- count from 1; values at equal positions add up. Values with further dimensions make a tensor
---- whose last dimensions are dense. The size is that of the largest positions unless it is given.
---- With is_coalesced the positions must ascend and differ.
+--- whose last dimensions are dense. By default the size is the smallest that contains all
+--- positions. With is_coalesced the positions must ascend and differ.
 ---
 ---     local positions = {{1, 2, 2}, {3, 1, 3}} -- (1, 3), (2, 1) and (2, 3)
 ---     local s = torch.sparse_coo_tensor(positions, {3.0, 4.0, 5.0}, {2, 3})
@@ -217,9 +217,9 @@ local function constructor(layout)
    end
 end
 
---- Makes a tensor of layout sparse_csr. Row i has the values from crow_indices[i] to the one before
---- crow_indices[i + 1]; col_indices are their columns, which ascend within a row. Positions count
---- from 1, in crow_indices too, whose last one is nnz + 1.
+--- Makes a tensor of layout sparse_csr. Row i has the values from number crow_indices[i] to number
+--- crow_indices[i + 1] - 1. col_indices has each value's column; columns ascend within a row. All
+--- positions count from 1, so crow_indices ends with nnz + 1.
 ---
 ---     local rows, columns = {1, 2, 4}, {3, 1, 3}
 ---     local s = torch.sparse_csr_tensor(rows, columns, {3.0, 4.0, 5.0}, {2, 3})
@@ -236,7 +236,7 @@ end
 ---@return Tensor
 M.sparse_csr_tensor = constructor "sparse_csr"
 
---- Makes a tensor of layout sparse_csc, as sparse_csr_tensor does, with pointers of columns.
+--- Makes a tensor of layout sparse_csc, as sparse_csr_tensor does, but with pointers to columns.
 ---@names torch.sparse_csc_tensor
 ---@param ccol_indices Tensor|integer[]
 ---@param row_indices Tensor|integer[]
@@ -247,8 +247,8 @@ M.sparse_csr_tensor = constructor "sparse_csr"
 ---@return Tensor
 M.sparse_csc_tensor = constructor "sparse_csc"
 
---- Makes a tensor of layout sparse_bsr, as sparse_csr_tensor does: its values are blocks
---- (nnz, rows, columns), its positions those of blocks.
+--- Makes a tensor of layout sparse_bsr, as sparse_csr_tensor does: the values are blocks (nnz,
+--- rows, columns), and the positions are those of blocks.
 ---@names torch.sparse_bsr_tensor
 ---@param crow_indices Tensor|integer[]
 ---@param col_indices Tensor|integer[]
@@ -259,7 +259,7 @@ M.sparse_csc_tensor = constructor "sparse_csc"
 ---@return Tensor
 M.sparse_bsr_tensor = constructor "sparse_bsr"
 
---- Makes a tensor of layout sparse_bsc, as sparse_bsr_tensor does, with pointers of columns of
+--- Makes a tensor of layout sparse_bsc, as sparse_bsr_tensor does, but with pointers to columns of
 --- blocks.
 ---@names torch.sparse_bsc_tensor
 ---@param ccol_indices Tensor|integer[]

@@ -1,4 +1,4 @@
--- methods.lua - methods of sparse tensors as methods of torch.Tensor, which refuse dense tensors.
+-- methods.lua - methods of torch.Tensor for sparse tensors; dense tensors are refused.
 
 local args = require "tlua.args"
 local checked = require "tlua.checked"

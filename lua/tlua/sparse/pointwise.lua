@@ -1,8 +1,8 @@
 -- pointwise.lua - elementwise operators of sparse tensors.
 --
--- A function of one tensor computes with the values; only functions that map 0 to 0 are defined.
--- Sums of two sparse tensors have the positions of both, products those that both have. A product
--- with a dense tensor keeps the sparse one's positions, a sum with one is dense.
+-- A function of one tensor computes with the values; only functions that map 0 to 0 are defined. A
+-- sum of sparse tensors has every position of either, a product those that both have. A product
+-- with a dense tensor has the sparse tensor's positions; a sum with a dense tensor is dense.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -189,7 +189,7 @@ function M.values_at(who, x, p)
    return flat:index_select(1, keys):reshape(p.values.shape)
 end
 
--- Returns the product of two sparse tensors, which has the positions of both.
+-- Returns the product of two sparse tensors, at the positions that both have.
 local function product_of(who, p, q)
    check_same(who, p, q)
    if p.layout ~= "sparse_coo" or p.coalesced then
@@ -281,7 +281,7 @@ for name, sign in pairs {add_ = 1, sub_ = -1} do
    end
 end
 
--- s:mul_(number) changes the values, which s may share.
+-- s:mul_(number) changes the values themselves, which other tensors may share.
 local general_mul_ = operators.mul_
 V.define("mul_", function(s, other)
    local p = V.parts(s)

@@ -29,8 +29,8 @@ local function check_inner(who, a, b)
    end
 end
 
--- Returns pointers and positions with which torch._csr_mm reads the matrix, its values, and whether
--- it then reads the transposed matrix.
+-- Returns the matrix's pointers, positions and values for torch._csr_mm, and whether they describe
+-- the transposed matrix.
 local function compressed(who, p)
    if p.layout == "sparse_csr" then return p.pointers, p.plain, p.values, false end
    if p.layout == "sparse_csc" then return p.pointers, p.plain, p.values, true end
@@ -40,7 +40,7 @@ end
 
 local kernels <const> = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
 
--- Returns the same as sparse_dense, for dtypes and devices for which torch._csr_mm has no kernel.
+-- Computes sparse_dense's product for dtypes and devices for which torch._csr_mm has no kernel.
 local function gathered(p, x, transposed)
    local coo = C.as_coo(p)
    local to, from = coo.indices[1], coo.indices[2]
@@ -95,9 +95,9 @@ end
 
 local take_mm = args.signature "sparse.mm(mat1: any, mat2: any)"
 
---- Returns the product of two matrices of which one at least is sparse. The product of two sparse
---- ones is sparse: of layout sparse_csr if both are, otherwise sparse_coo. Gradients reach both;
---- that of a sparse matrix has its positions.
+--- Returns the product of two matrices, at least one of them sparse. Two sparse matrices give a
+--- sparse product: in layout sparse_csr if both have that layout, otherwise in sparse_coo. Both get
+--- gradients; a sparse matrix's gradient has the matrix's positions.
 ---
 ---     local s = torch.sparse_coo_tensor({{1, 2}, {2, 1}}, {2.0, 3.0}, {2, 2})
 ---     print(torch.sparse.mm(s, torch.tensor {{1.0, 2.0}, {3.0, 4.0}}))
@@ -135,7 +135,7 @@ V.define("matmul", function(a, b)
    if n == 2 and m == 2 then return product("matmul", a, b) end
    if n == 2 and m == 1 and not V.is_sparse(b) then return mv("matmul", a, b) end
    if n == 1 and m == 2 and not V.is_sparse(a) then return mv("matmul", b:t(), a) end
-   if n > 2 and m == 2 and not V.is_sparse(a) then -- x of many matrices: (..., k) x (k, n)
+   if n > 2 and m == 2 and not V.is_sparse(a) then -- batched: (..., k) x (k, n)
       local shape = a.shape
       local rows = product("matmul", a:reshape(-1, shape[n]), b)
       shape[n] = b.shape[2]
@@ -193,8 +193,8 @@ local function sampled(csr, left, right)
    return (left:index_select(1, C.lines_of(csr)) * right:index_select(1, csr.plain)):sum(2)
 end
 
---- Returns beta * input + alpha * mat1 @ mat2 at the positions of a sparse matrix, which alone are
---- computed. mat1 and mat2 are dense.
+--- Returns beta * input + alpha * mat1 @ mat2 computed only at the positions of the sparse matrix
+--- `input`. mat1 and mat2 are dense.
 ---
 ---     local s = torch.sparse_csr_tensor({1, 2, 2}, {2}, {1.0}, {2, 2})
 ---     local a, b = torch.ones(2, 3), torch.ones(3, 2)
@@ -228,8 +228,8 @@ end
 local take_solve = args.signature "sparse.spsolve(A: any, b: any)"
 
 --- Solves A x = b, where A is a sparse matrix and b is dense, a vector or a matrix of columns. The
---- solution is that of torch.linalg.solve for the dense matrix, whose memory it takes: use it up to
---- some thousand rows. Gradients reach both.
+--- solution is that of torch.linalg.solve for the dense matrix, and takes as much memory, so A
+--- should have at most some thousand rows. Both get gradients.
 ---
 ---     local A = torch.sparse_csr_tensor({1, 2, 3}, {1, 2}, {2.0, 4.0}, {2, 2})
 ---     print(torch.sparse.spsolve(A, torch.tensor {2.0, 2.0}))

@@ -110,8 +110,8 @@ end
 
 -- Softmax -----------------------------------------------------------------------------------------
 
--- Returns for each element of a coo tensor the number of the line along a sparse dimension in which
--- it lies, and the number of lines that have elements.
+-- Numbers the lines along a sparse dimension of a coo tensor that have elements. Returns each
+-- element's line number, and the number of lines.
 local function lines_along(p, dim)
    local keys
    for d = 1, p.indices:size(1) do
@@ -125,7 +125,7 @@ local function lines_along(p, dim)
    return lines, found:numel()
 end
 
--- Returns for each group the largest of its values, which gradients do not pass.
+-- Returns the largest value of each group. Gradients do not flow through the result.
 local function largest(groups, values, count)
    local size = values.shape
    size[1] = count
@@ -165,7 +165,7 @@ end
 
 local take_softmax = args.signature "sparse.softmax(input: tensor, dim: integer, dtype: string?)"
 
---- Applies softmax along a dimension of a sparse tensor. Elements that it does not have count as
+--- Applies softmax along a dimension of a sparse tensor. Elements that are not stored count as
 --- minus infinity, so the result has the same positions.
 ---@param input Tensor
 ---@param dim integer

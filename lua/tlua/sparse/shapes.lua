@@ -1,4 +1,4 @@
--- shapes.lua - copies of sparse tensors, other orders of their dimensions, parts and joins.
+-- shapes.lua - copies, permutations, parts and concatenations of sparse tensors.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -162,7 +162,7 @@ end)
 
 -- Parts -------------------------------------------------------------------------------------------
 
--- Returns a copy of a list without element i, or with it replaced.
+-- Returns a copy of a list in which element i is replaced, or removed if no value is given.
 local function changed(list, i, value)
    local copy = table.move(list, 1, #list, 1, {})
    if value == nil then table.remove(copy, i) else copy[i] = value end
@@ -229,7 +229,7 @@ V.define("index_select", function(s, dim, index)
    if dim > sparse_dim then
       return V.coo(p.indices, p.values:index_select(dim - sparse_dim + 1, index), size, p.coalesced)
    end
-   -- the elements in order of the dimension; each chosen position takes a range of them
+   -- sorted by their position along dim, the elements at one index form a range
    local row, order = torch.sort(p.indices[dim], {stable = true})
    local first = torch.searchsorted(row, index)
    local counts = torch.searchsorted(row, index, {right = true}) - first
@@ -265,7 +265,7 @@ local function parts_of_all(who, list)
    return all
 end
 
--- Returns the joined values, and the joined positions after a change of each tensor's.
+-- Concatenates the tensors' positions, each changed by `change` if given, and their values.
 local function join(all, change)
    local indices, values = {}, {}
    for i, p in ipairs(all) do

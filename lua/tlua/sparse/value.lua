@@ -61,7 +61,7 @@ function M.coo(indices, values, size, coalesced)
    }
 end
 
---- Returns a tensor that differs from the one with these components in its values alone.
+--- Returns a tensor with these components except for its values, which are the given ones.
 ---@param p table
 ---@param values Tensor
 ---@return Tensor
@@ -75,7 +75,7 @@ end
 local blocked <const> = {sparse_bsr = true, sparse_bsc = true}
 local by_column <const> = {sparse_csc = true, sparse_bsc = true}
 
---- Returns whether a layout has blocks as values, and whether its pointers are those of columns.
+--- Returns whether a layout has blocks as values, and whether it has pointers to columns.
 ---@param layout string
 ---@return boolean blocks
 ---@return boolean columns
@@ -264,7 +264,7 @@ meta.__unm = function(a) return M.call("neg", a) end
 ---@param name string  several names, between spaces
 ---@param fn function
 ---@param method? boolean
----@param most? integer  the number of arguments, of which more are refused
+---@param most? integer  the largest number of arguments
 function M.define(name, fn, method, most)
    local inner, title = fn, name:match "^%S+"
    if most then
