@@ -147,22 +147,23 @@ void tli_profile_add(tli_Invitation *invitation, const char *thread, tli_SpanKin
 
 /* ---- sessions ---------------------------------------------------------------------- */
 
-/* Opens the calling thread's session; NULL with a message if it already has one. */
+/* Opens a session for the calling thread. Returns NULL with a message if the thread already has
+** one. */
 tli_Profile *tli_profile_start(const tli_ProfileOptions *options) TL_MUSTCHECK;
-/* Ends open spans and stops recording; waits for devices whose time is measured. Returns false
-** if another thread than the one that started it calls it, or if a device fails. */
+/* Ends open spans and stops recording; waits for devices whose time is measured. Returns false if
+** the calling thread is not the one that started the session, or if a device fails. */
 bool tli_profile_stop(tli_Profile *p) TL_MUSTCHECK;
 bool tli_profile_active(const tli_Profile *p);
 /* Frees a stopped session. Accepts NULL. */
 void tli_profile_free(tli_Profile *p);
 
-/* Returns the duration in ns, until now or until the session's end. */
+/* Returns the session's duration in ns, until now or until its end. */
 int64_t tli_profile_duration(const tli_Profile *p);
 /* Returns the time at which the session began, in ns since 1970. */
 int64_t tli_profile_began(const tli_Profile *p);
 /* Returns the number of events that were dropped because memory was exhausted. */
 int64_t tli_profile_dropped(const tli_Profile *p);
-/* Returns the bytes of the session's own memory. */
+/* Returns the number of bytes of the session's own memory. */
 int64_t tli_profile_bytes(const tli_Profile *p);
 int64_t tli_profile_count(const tli_Profile *p);
 const tli_ProfileEvent *tli_profile_event(const tli_Profile *p, int64_t i);
@@ -171,8 +172,8 @@ const tli_ProfileMemory *tli_profile_memory_event(const tli_Profile *p, int64_t 
 int32_t tli_profile_threads(const tli_Profile *p);
 /* Returns the number of the text that names thread i. */
 int32_t tli_profile_thread(const tli_Profile *p, int32_t i);
-/* Returns a text by its number. Shapes are int64_t: for each tensor its number of dimensions
-** and its sizes; -1 dimensions for an absent tensor. */
+/* Returns a text by its number. The text of shapes is an array of int64_t: for each tensor the
+** number of dimensions and the sizes; -1 dimensions stand for an absent tensor. */
 const char *tli_profile_text(const tli_Profile *p, int32_t i, size_t *size);
 
 #endif

@@ -1,5 +1,6 @@
 /*
-** trace.c - implements trace.h: the tracer of the calling thread, and the checks of what it sees.
+** trace.c - implements trace.h: the tracer of the calling thread, and the checks of the calls that
+** it sees.
 */
 #include "core/observe/trace.h"
 

@@ -1,7 +1,7 @@
 /*
 ** trace.h - the hook by which a tracer sees the operators that a thread calls, and the flat record
-** of a call: an operator's row in the generated table and an array of arguments. src/graph records
-** and repeats calls in this form.
+** of a call: the operator's entry in the generated table and an array of arguments. src/graph
+** records and repeats calls in this form.
 **
 ** A tracer sees only calls from outside of the engine, not the operators that an operator calls.
 ** Without a tracer, an operator pays only for the profiler's test of tli_profiles.
@@ -12,8 +12,8 @@
 #include "core/device/generator.h"
 #include "core/tensor/tensor.h"
 
-/* The kinds of parameters; a kind decides which member of tli_CallArg has the argument: X(kind,
-** member). ORDER KINDS: src/gen/emit_calls.lua has the same table. */
+/* X(kind, member): the kinds of parameters, and the member of tli_CallArg that holds an argument of
+** this kind. ORDER KINDS: src/gen/emit_calls.lua has the same table. */
 #define TLI_CALL_KINDS(X) \
   X(TENSOR, tensor)       \
   X(OPERAND, tensor)      \
@@ -64,57 +64,60 @@ typedef struct tli_CallParam {
 } tli_CallParam;
 
 enum {
-  TLI_CALL_WRITES = 1, /* the operator changes its first argument, which may be a list */
+  TLI_CALL_WRITES = 1, /* the operator changes its first argument, which may be a list of tensors */
   TLI_CALL_SIZES = 2,  /* the sizes of the result depend on the values of the arguments */
-  TLI_CALL_READS = 4,  /* the result is a value for the host, computed from elements */
+  TLI_CALL_READS = 4,  /* the result is a value for the host, computed from a tensor's elements */
   TLI_CALL_VALUE = 8   /* the result is not a tensor */
 };
 
-/* An operator's row in the table. */
+/* An operator's entry in the generated table. */
 typedef struct tli_Call {
-  const char *name; /* name as in C, such as "max_dim"; the name of an in-place form ends in "_" */
+  /* name of the C function, such as "max_dim"; the name of an in-place form ends in "_" */
+  const char *name;
   const tli_CallParam *params;
   int nparams;
   int nresults; /* number of results; -1 for a list whose length depends on the arguments */
   int flags;
-  /* Calls the operator with nparams arguments. out->v has out->n places for the results, which are
-  ** new references; they are NULL before the call. NULL if programs cannot call the operator. */
+  /* Calls the operator with nparams arguments. out->v has out->n slots, which are NULL before the
+  ** call and receive the results as new references. The pointer is NULL if programs cannot call the
+  ** operator. */
   bool (*run)(const tli_CallArg *args, tl_Tensors *out);
 } tli_Call;
 
-/* All callable rows, in the order of their names (generated). */
+/* The entries of all callable operators, ordered by name (generated). */
 extern const tli_Call *const tli_calls[];
 extern const int tli_calls_count;
 
-/* Moves the tensors of an owned list to the places for the results. Fails unless the numbers of
-** tensors and places are equal. Generated code calls it. */
+/* Moves the tensors of an owned list to the slots for the results. Fails unless there are as many
+** tensors as slots. Generated code calls this function. */
 bool tli_call_results(const char *op, tl_Tensors *list, tl_Tensors *out) TL_MUSTCHECK;
 
 /* ---- tracing ---- */
 
-/* The functions that a traced thread calls. Each may let the operator fail: it then calls tli_fail
-** and returns false. */
+/* The functions that a traced thread calls. Each of them may make the operator fail by calling
+** tli_fail and returning false. */
 typedef struct tli_Tracer {
-  /* Is called before each operator. */
+  /* The thread calls this function before each operator. */
   bool (*begin)(struct tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *args);
-  /* Is called after an operator that succeeded, with its results, some of which may be NULL. */
+  /* The thread calls this function after an operator that succeeded. Some of the results may be
+  ** NULL. */
   bool (*end)(struct tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *args,
               tl_Tensor *const *results, int64_t n);
-  /* Is called before the host reads the values of t. */
+  /* The thread calls this function before the host reads the values of t. */
   bool (*read)(struct tli_Tracer *tracer, const tl_Tensor *t);
   int depth; /* nesting depth of the traced operators that are running */
 } tli_Tracer;
 
-/* Makes a tracer (borrowed) the calling thread's until tli_trace_stop; false, after tli_fail, if
-** the thread has one. */
+/* Sets the calling thread's tracer (borrowed) until tli_trace_stop. Returns false, after tli_fail,
+** if the thread already has one. */
 bool tli_trace_start(tli_Tracer *tracer) TL_MUSTCHECK;
 void tli_trace_stop(tli_Tracer *tracer);
 bool tli_tracing(void);
 
 typedef enum tli_Traced { TLI_UNTRACED, TLI_TRACED, TLI_TRACE_REFUSED } tli_Traced;
 
-/* Notify the tracer, if there is one, at the beginning and the end of an operator. Generated code
-** calls them. */
+/* Notify the tracer, if there is one, of the beginning and the end of an operator. Generated code
+** calls these functions. */
 tli_Traced tli_trace_begin(const tli_Call *call, const tli_CallArg *args);
 bool tli_trace_end(const tli_Call *call, const tli_CallArg *args, bool ok,
                    tl_Tensor *const *results, int64_t n) TL_MUSTCHECK;

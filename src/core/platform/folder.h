@@ -21,28 +21,30 @@ char *tli_folder_make(const char *path) TL_MUSTCHECK;
 
 typedef bool tli_FolderEntry(void *context, char kind, const char *name);
 
-/* Calls `take` for each entry; stops if that fails. */
+/* Calls `take` for each entry; stops when `take` fails. */
 bool tli_folder_each(const char *path, tli_FolderEntry *take, void *context) TL_MUSTCHECK;
 /* Creates one folder; returns true if it exists already. Fails without a message. */
 bool tli_folder_make_one(const char *path) TL_MUSTCHECK;
 /* Fails with the system's message for the last error. */
 bool tli_folder_fail(void) TL_MUSTCHECK;
-/* Returns the absolute path of an existing folder in a block for free(); NULL with a message. */
+/* Returns the absolute path of an existing folder in a block for free(); NULL with a message on
+** failure. */
 char *tli_folder_absolute(const char *path) TL_MUSTCHECK;
 bool tli_folder_separates(char c);
-/* Returns a file's size and modification time in some unit; false, without a message, if it is
-** no file. */
+/* Returns a file's size, and its modification time in an unspecified unit. Returns false, without a
+** message, if the path is not a file. */
 bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) TL_MUSTCHECK;
-/* Returns whether only this user and the system can change what a path refers to: the user owns it,
-** and not everybody may write. Returns true as well if the path does not exist, and always on
+/* Returns whether only this user and the system can change the object at a path: the user owns it,
+** and not everybody may write to it. Also returns true if the path does not exist, and always on
 ** Windows. */
 bool tli_folder_own(const char *path);
 /* Returns the bytes of a file that only this user can change, in a block for free(). Returns NULL,
-** without a message, for any other file, for files with more than `most` bytes, and for links. */
+** without a message, for a file that others can change, for a link, and for more than `most`
+** bytes. */
 char *tli_folder_read_own(const char *path, int64_t most, size_t *bytes);
-/* Returns whether a file of this size may be written under that name. The name must be free or
-** belong to an ordinary file that is no link, and the size must be within the process's limit; a
-** larger file would raise a signal. */
+/* Returns whether a file of this size may be written under this name. The name must be free or
+** belong to an ordinary file, not to a link. The size must be within the process's limit; a larger
+** file would raise a signal. */
 bool tli_folder_may_write(const char *path, size_t bytes);
 
 #endif

@@ -18,8 +18,8 @@
 
 bool tli_folder_fail(void) { return tli_fail(TL_EIO, "%s", strerror(errno)); }
 
-/* Returns the kind of a folder's entry: 'd', 'l' or 'f'. A broken link does not count as a
-** folder. */
+/* Returns the kind of a folder's entry: 'd' for a folder, 'l' for a link to one, 'f' for all else.
+** A broken link counts as 'f'. */
 static char kind_of(DIR *folder, const char *name) {
   struct stat info;
   if (fstatat(dirfd(folder), name, &info, 0) != 0 || !S_ISDIR(info.st_mode)) return 'f';

@@ -1,14 +1,14 @@
 /*
-** optional.h - the libraries that tlua uses if they are installed, and works without otherwise: the
-** names of their files, their use, and how to install them. All code that opens such a library
-** takes the names from this list, so that `tlua doctor` looks for the same files. Plugins, which
-** cannot call the engine's functions, use macros such as TLI_FILES_NVRTC. cuSOLVER, cuBLAS and
-** CUPTI are not in the list: a plugin opens the version that it was built for.
+** optional.h - the optional libraries, which tlua uses if they are installed: their file names,
+** their use, and how to install them. All code that opens such a library takes the file names from
+** this list, so that `tlua doctor` looks for the same files. Plugins, which cannot call the
+** engine's functions, use macros such as TLI_FILES_NVRTC. cuSOLVER, cuBLAS and CUPTI are not in the
+** list: a plugin opens the version that it was built for.
 */
 #ifndef TLI_OPTIONAL_H
 #define TLI_OPTIONAL_H
 
-/* The file names of each library; the first file that opens is used. */
+/* The file names of each library, in the order in which they are tried. */
 #define TLI_FILES_BLAS                                                              \
   "libopenblas.so.0", "libopenblas.so", "libopenblas.0.dylib", "libopenblas.dylib", \
       "libopenblas.dll", "libcblas.so.3", "libblas.so.3"
@@ -37,7 +37,7 @@
 #define TLI_FILES_JPEG "libturbojpeg.so.0", "libturbojpeg.so", "libturbojpeg.dylib"
 #endif
 
-/* X(id, name, use, how to get it), in the order in which `tlua doctor` shows them. */
+/* X(id, name, use, installation): the libraries, in the order in which `tlua doctor` shows them. */
 #define TLI_OPTIONAL_LIBRARIES(X)                                                                 \
   X(BLAS, "OpenBLAS", "linear algebra", "Debian: apt install libopenblas0")                       \
   X(EDIT, "line editing", "history, completion and editing at the prompt",                        \

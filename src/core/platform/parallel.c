@@ -1,14 +1,14 @@
 /*
-** parallel.c - threads for kernels: our own pool, a host's job system, or none. OpenMP's
-** runtime is not used, because its idle threads spin for long, which costs ten times the work
-** on a busy machine; because it does not survive a fork; and because every calling thread gets
-** its own team, so that parallel interpreters would compete for cores.
+** parallel.c - threads for kernels: our own pool, a host's job system, or none. OpenMP's runtime is
+** not used, for three reasons: its idle threads spin for long, which costs ten times the work on a
+** busy machine; it does not survive a fork; and every calling thread gets a team of its own, so
+** that parallel interpreters would compete for cores.
 **
-** The pool runs one job at a time. A caller that finds it busy does all of its work itself,
+** The pool runs one job at a time. A caller that finds the pool busy does all of its work itself,
 ** which suits many interpreters that run in parallel. Each thread, including the caller, has a
-** share of the tasks: the same part of every job, which its cache may still hold. When its
-** share is done, it takes tasks from other shares, so nothing waits for a thread that is still
-** waking up. Invariant: a range always runs to its end. With one thread, or inside another
+** share of the tasks: the same part of every job, because its cache may still hold the data. When
+** its share is done, the thread takes tasks from other shares, so nothing waits for a thread that
+** is still waking up. Invariant: a range always runs to its end. With one thread, or inside another
 ** range, everything runs in the calling thread.
 */
 #include "core/platform/parallel.h"
@@ -23,8 +23,8 @@ typedef void (*TaskFn)(void *context, int i);
 typedef void (*RunFn)(int tasks, TaskFn task, void *context, void *user);
 
 #define THREADS_MAX 4096
-/* How long an idle thread polls for work before it sleeps: longer than the gap between two
-** operators of a training step, but too short to disturb others. */
+/* The time for which an idle thread polls for work before it sleeps: longer than the gap between
+** two operators of a training step, but too short to disturb other programs. */
 #define SPIN_NS 50000
 #define SHARES 64 /* the largest number of shares of a job */
 #define CACHE_LINE 64
@@ -55,7 +55,7 @@ int tl_get_num_threads(void) {
   if (own_threads) return own_threads;
   int n = atomic_load_explicit(&threads, memory_order_relaxed);
   if (n > 0) return n;
-  /* the first thread decides; a number set by tl_set_num_threads is not overwritten */
+  /* the first thread sets the number, unless tl_set_num_threads has set one meanwhile */
   int chosen = default_threads();
   return atomic_compare_exchange_strong(&threads, &n, chosen) ? chosen : n;
 }
@@ -103,20 +103,22 @@ typedef struct Share {
 static void run_range(void *context, int i);
 
 static struct Pool {
-  tli_Mutex owner;    /* held by the thread whose job runs */
+  tli_Mutex owner;    /* held by the thread whose job is running */
   tli_Mutex lock;     /* guards both conditions */
   tli_Condition work; /* signals workers that there is a job */
-  tli_Condition done; /* signals the owner that no worker is in a job */
+  tli_Condition done; /* signals the owner that no worker is inside a job */
   int workers;        /* number of workers that were started; only the owner changes it */
-  /* the present job; job and shares are written only while the pool is closed and empty */
+  /* the present job; it and the shares are written only while the pool is closed and no worker is
+  ** active */
   Job *job;
   Share shares[SHARES];
   int nshares;
-  atomic_int limit; /* workers with a higher number than this do not take part */
-  _Alignas(CACHE_LINE) atomic_uint round; /* counts jobs; idle workers poll it */
-  _Alignas(CACHE_LINE) atomic_bool open;  /* whether tasks may be left in the present job */
-  atomic_int active;                      /* number of workers that may access the job */
-  atomic_int asleep;                      /* number of workers that sleep on `work` */
+  atomic_int limit; /* only workers with numbers up to this one take part */
+  /* number of jobs so far; idle workers poll this counter */
+  _Alignas(CACHE_LINE) atomic_uint round;
+  _Alignas(CACHE_LINE) atomic_bool open; /* whether tasks may be left in the present job */
+  atomic_int active;                     /* number of workers that may access the job */
+  atomic_int asleep;                     /* number of workers that sleep on `work` */
 } pool = {
     .owner = TLI_MUTEX_INIT,
     .lock = TLI_MUTEX_INIT,
@@ -165,7 +167,7 @@ static void take_tasks(int thread) {
   }
 }
 
-/* Waits until the round differs from `seen`, and returns the new round. */
+/* Waits until the pool's round differs from `seen`, and returns the new round. */
 static unsigned wait_for_work(unsigned seen) {
   SPIN_WHILE(atomic_load(&pool.round) == seen);
   if (atomic_load(&pool.round) == seen) {
@@ -179,7 +181,8 @@ static unsigned wait_for_work(unsigned seen) {
 }
 
 /* A worker increments `active` before it reads `open`, and the owner closes the pool before it
-** reads `active`. So either the worker does not enter, or the owner waits for it. */
+** reads `active`. So either the worker does not enter the job, or the owner waits for the
+** worker. */
 static void join_job(int thread) {
   atomic_fetch_add(&pool.active, 1);
   if (atomic_load(&pool.open)) take_tasks(thread);
@@ -214,8 +217,8 @@ __attribute__((constructor)) static void watch_forks(void) {
   tli_at_fork(NULL, NULL, forget_workers);
 }
 
-/* Starts workers up to `wanted`. If the system cannot start more threads, the existing ones do the
-** work. */
+/* Starts workers until there are `wanted`. If the system cannot start more threads, the existing
+** ones do the work. */
 static void start_workers(int wanted) {
   while (pool.workers < wanted && tli_thread_start(work, (void *)(intptr_t)(pool.workers + 1)))
     pool.workers++;
@@ -260,7 +263,8 @@ static void run_range(void *context, int i) {
   inside = before;
 }
 
-/* Runs one task for each thread; if each task would have several grains, `pieces` tasks. */
+/* Runs one task for each thread, or `pieces` tasks for each thread if each of these tasks would
+** still have several grains. */
 static void run_pieces(int64_t n, int64_t grain, int pieces, tli_RangeFn fn, void *context) {
   if (n <= 0) return;
   if (n <= grain || inside || serial) {
@@ -293,8 +297,8 @@ void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context
 
 /* ---- interruption ---- */
 
-/* The time for which a part of a range runs without a check for interruption. A part may take twice
-** as long. */
+/* The target time between two checks for interruption while a range runs. A part of the range may
+** take twice as long. */
 #define UNASKED_NS 5000000
 
 typedef struct Polled {
@@ -304,7 +308,7 @@ typedef struct Polled {
   atomic_bool stopped;
 } Polled;
 
-/* Runs a range in parts, whose size doubles until a part takes long enough. */
+/* Runs a range in parts. The size of the parts doubles until a part takes long enough. */
 static void run_polled(void *context, int64_t begin, int64_t end) {
   Polled *p = context;
   int64_t part = p->grain > 0 ? p->grain : 1, before = tli_now_ns();

@@ -10,14 +10,14 @@
 typedef void (*tli_RangeFn)(void *context, int64_t begin, int64_t end);
 
 /* Calls fn on ranges of [0, n) with at least `grain` elements, on up to tl_get_num_threads()
-** threads; only in the calling thread if n <= grain, with one thread, or inside another
-** tli_parallel_for. The ranges depend on the number of threads: a kernel whose result depends
-** on them must divide its work by sizes only. */
+** threads. Everything runs in the calling thread if n <= grain, with one thread, or inside another
+** tli_parallel_for. The ranges depend on the number of threads, so a kernel whose result depends on
+** the division must divide its work by sizes only. */
 void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
 
-/* Like tli_parallel_for, but with more ranges than threads, if there is enough work: other threads
+/* Like tli_parallel_for, but with more ranges than threads, if there is enough work. Other threads
 ** then take over ranges of a thread that starts late or is interrupted. Suits functions whose setup
-** for a range is cheap. */
+** for each range is cheap. */
 void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
 
 /* Runs long work like tli_parallel_for, but can be interrupted: after tl_interrupt it ends early,
@@ -27,12 +27,13 @@ bool tli_parallel_try(int64_t n, int64_t grain, tli_RangeFn fn, void *context) T
 /* Returns whether the calling thread runs a range of tli_parallel_for. */
 bool tli_parallel_inside(void);
 
-/* Makes every tli_parallel_for of the calling thread run in it alone, for threads of a group that
-** already uses all processors (data-loader workers). Returns the previous setting. */
+/* Makes every tli_parallel_for of the calling thread run in this thread alone. Data-loader workers
+** use it, since their group already uses all processors. Returns the previous setting. */
 bool tli_parallel_set_serial(bool serial);
 
 /* Sets the number of threads that share the work of the calling thread's operators, regardless of
-** tl_set_num_threads. Data-loader workers, threads that stand for a process, use it. */
+** tl_set_num_threads. Data-loader workers use it, because such threads act as processes of their
+** own. */
 void tli_own_threads(int n);
 
 /* Returns whether tl_interrupt was called; long kernels check this regularly. */

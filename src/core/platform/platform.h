@@ -1,7 +1,7 @@
 /*
-** platform.h - the operating system's services for the engine: locks, threads, clocks, memory,
-** libraries and files. The Makefile compiles platform_posix.c or platform_windows.c; no other
-** file of the engine depends on the system. The command's use of terminals is in
+** platform.h - the services of the operating system that the engine uses: locks, threads, clocks,
+** memory, libraries and files. The Makefile compiles platform_posix.c or platform_windows.c; no
+** other file of the engine depends on the system. The command's use of terminals is in
 ** main/terminal.h.
 */
 #ifndef TLI_PLATFORM_H
@@ -14,7 +14,8 @@
 /* ---- locks ---- */
 
 #ifdef _WIN32
-/* These replace SRWLOCK, CONDITION_VARIABLE and INIT_ONCE, whose header defines too much. */
+/* Replacements for SRWLOCK, CONDITION_VARIABLE and INIT_ONCE, because the header that declares
+** those defines too many other names. */
 typedef struct tli_Mutex {
   void *opaque;
 } tli_Mutex;
@@ -50,8 +51,8 @@ void tli_mutex_unlock(tli_Mutex *mutex);
 void tli_condition_init(tli_Condition *condition);
 void tli_condition_destroy(tli_Condition *condition);
 void tli_condition_wait(tli_Condition *condition, tli_Mutex *mutex);
-/* Waits for at most `ns` nanoseconds, even if the system's date is changed. It may return earlier,
-** as tli_condition_wait may. The condition must come from tli_condition_init. */
+/* Waits for at most `ns` nanoseconds, even if the system's date is changed. Like
+** tli_condition_wait, it may return earlier. The condition must come from tli_condition_init. */
 void tli_condition_wait_for(tli_Condition *condition, tli_Mutex *mutex, int64_t ns);
 void tli_condition_signal(tli_Condition *condition);
 void tli_condition_broadcast(tli_Condition *condition);
@@ -61,7 +62,7 @@ void tli_once(tli_Once *once, void (*fn)(void));
 
 /* ---- threads ---- */
 
-/* The stack's bytes that a thread needs for operators inside Lua's deepest recursion. */
+/* The stack size in bytes that a thread needs to call operators inside Lua's deepest recursion. */
 #define TLI_LEAST_STACK ((size_t)1 << 20)
 
 /* Starts a detached thread. Signals are blocked in the thread, because they belong to the program.
@@ -69,17 +70,17 @@ void tli_once(tli_Once *once, void (*fn)(void));
 bool tli_thread_start(void (*fn)(void *context), void *context) TL_MUSTCHECK;
 
 /* Creates a key, which holds one value for each thread. When a thread ends, `end` is called with
-** its value unless that is NULL. */
+** the thread's value unless that value is NULL. */
 bool tli_key_make(tli_Key *key, void (*end)(void *value)) TL_MUSTCHECK;
 bool tli_key_set(tli_Key key, void *value) TL_MUSTCHECK;
 
-/* Registers functions that every fork calls: before the fork, and after it in the parent and in the
-** child. Each may be NULL. On systems without fork nothing happens. */
+/* Registers functions that every fork calls: `before` runs before the fork, `parent` and `child`
+** after it in the two processes. Each may be NULL. Does nothing on systems without fork. */
 void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void));
 
-/* Registers a static lock of the engine when the program starts. It is held over each fork, so
-** that the child, which has only one thread, finds it free and its data consistent. Two such
-** locks are never held together. */
+/* Registers a static lock of the engine when the program starts. The lock is held across each fork,
+** so that the child, which has only one thread, finds the lock free and its data consistent. Two
+** such locks are never held together. */
 #define TLI_FORK_SAFE(lock)                                        \
   __attribute__((constructor)) static void hold_over_forks(void) { \
     static tli_ForkLock held = {&(lock), NULL};                    \
@@ -105,62 +106,65 @@ int64_t tli_time_ns(void);
 
 /* ---- memory ---- */
 
-/* Returns memory aligned to `align`, a power of two of at least sizeof(void *); NULL if it is
-** exhausted. */
+/* Returns memory aligned to `align`, a power of two of at least sizeof(void *). Returns NULL if
+** memory is exhausted. */
 void *tli_memory_get(size_t align, size_t bytes);
 void tli_memory_put(void *block);
 
-/* Returns memory for a large block: if possible a separate mapping, aligned to huge pages, which
-** tli_pages_put returns to the system immediately. Returns NULL if memory is exhausted. */
+/* Returns memory for a large block: if possible a mapping of its own, aligned to huge pages, so
+** that tli_pages_put can return it to the system immediately. Returns NULL if memory is
+** exhausted. */
 void *tli_pages_get(size_t bytes);
 void tli_pages_put(void *block, size_t bytes);
 
 /* ---- libraries ---- */
 
-/* Opens a shared library with local symbols. Returns NULL on failure. */
+/* Opens a shared library without making its symbols global. Returns NULL on failure. */
 void *tli_library_open(const char *file);
-/* Returns false for a truncated library, as after an incomplete download, because opening it would
-** crash the process. Returns true for a file that is no library. */
+/* Returns false for a truncated library, such as an incomplete download, because opening it would
+** crash the process. Returns true for a file that is not a library. */
 bool tli_library_whole(const char *path);
 /* Returns the message of this thread's last failed tli_library_open. */
 const char *tli_library_error(void);
-/* Writes the file that the code or data at an address was loaded from, or "". */
+/* Writes the path of the file that the code or data at an address was loaded from, or "". */
 void tli_library_path(const void *address, char *path, size_t size);
 #ifdef _WIN32
 #define TLI_LIBRARY_SUFFIX ".dll"
 #else
 #define TLI_LIBRARY_SUFFIX ".so"
 #endif
-/* Returns the address of a symbol. If library is NULL, searches the program and the libraries it is
-** linked with. */
+/* Returns the address of a symbol. If library is NULL, searches the program and the libraries that
+** the program is linked with. */
 void *tli_library_symbol(void *library, const char *name);
 void tli_library_close(void *library);
 
 /* ---- files, environment ---- */
 
-/* Maps a file privately, so that pages are read on first use if the system supports that, and
-** writes do not reach the file. Returns NULL with errno set; an empty file has 0 bytes at some
-** address. */
+/* Maps a file privately: pages are read on first use if the system supports that, and writes do not
+** reach the file. Returns NULL with errno set. For an empty file, returns a valid address with
+** *bytes 0. */
 void *tli_file_map(const char *path, size_t *bytes);
 void tli_file_unmap(void *data, size_t bytes);
 /* Returns whether an address that could not be read belongs to a mapped file that was truncated. If
-** so, zeros are mapped from that page on. The caller is a signal handler. */
+** it does, maps zeros from that page on. The caller is a signal handler. */
 bool tli_file_shrunk(const void *address);
 /* Returns the path of the last truncated file, or "". */
 const char *tli_file_shrunk_path(void);
 /* Returns the path of the mapped file that contains an address; NULL if the address is in other
 ** memory. */
 const char *tli_file_mapped(const void *address);
-/* Flushes the program's and the system's buffers. Returns false with errno set. */
+/* Flushes the program's and the system's buffers of a file. Returns false with errno set on
+** failure. */
 bool tli_file_sync(FILE *file);
 bool tli_file_is_terminal(FILE *file);
-/* Keeps child processes from inheriting the file. */
+/* Prevents child processes from inheriting the file. */
 void tli_file_keep(FILE *file);
 /* Sets an environment variable; value NULL removes the variable. */
 void tli_environment_set(const char *name, const char *value);
-/* Writes the name of the system, such as "Linux x86_64". */
+/* Writes the name of the system and the processor, such as "Linux x86_64". */
 void tli_system_name(char *text, size_t size);
-/* Returns unpredictable random bytes; false with errno set if the system has none. */
+/* Fills `out` with unpredictable random bytes. Returns false with errno set if the system has
+** none. */
 bool tli_entropy(void *out, size_t bytes) TL_MUSTCHECK;
 /* Returns the effective user id, 0 on systems without users. */
 uint64_t tli_user(void);

@@ -41,7 +41,7 @@ void tli_mutex_lock(tli_Mutex *mutex) { pthread_mutex_lock(mutex); }
 bool tli_mutex_trylock(tli_Mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
 void tli_mutex_unlock(tli_Mutex *mutex) { pthread_mutex_unlock(mutex); }
 
-/* Initialises a condition that waits by the monotonic clock. macOS has relative timeouts
+/* Initialises a condition whose timeouts use the monotonic clock. macOS has relative timeouts
 ** instead. */
 void tli_condition_init(tli_Condition *condition) {
   pthread_condattr_t how;
@@ -89,7 +89,8 @@ static void *run(void *start) {
 }
 
 /* Starts a thread that inherits the calling thread's signal mask. Its stack has at least
-** TLI_LEAST_STACK bytes, whatever the limit of the process (ulimit -s) or the C library's habit. */
+** TLI_LEAST_STACK bytes, even if the process's limit (ulimit -s) or the C library's default is
+** lower. */
 static bool start_detached(Start *start) {
   pthread_t thread;
   pthread_attr_t detached;
@@ -128,7 +129,8 @@ void tli_at_fork(void (*before)(void), void (*parent)(void), void (*child)(void)
   pthread_atfork(before, parent, child);
 }
 
-static tli_ForkLock *locks; /* list of locks to hold over forks; written only before main starts */
+/* list of locks to hold across forks; written only before main starts */
+static tli_ForkLock *locks;
 
 static void lock_all(void) {
   for (const tli_ForkLock *held = locks; held; held = held->next) tli_mutex_lock(held->lock);
@@ -189,7 +191,7 @@ void *tli_pages_get(size_t bytes) {
   size_t head = (HUGE_PAGE - (uintptr_t)map % HUGE_PAGE) % HUGE_PAGE;
   if (head) munmap(map, head);
   munmap(map + head + bytes, HUGE_PAGE - head);
-  /* a huge page costs one page fault for 2 MB instead of 4 KB; a refusal is ignored */
+  /* with huge pages, a page fault maps 2 MB instead of 4 KB; a failure of madvise is ignored */
   (void)madvise(map + head, bytes, MADV_HUGEPAGE);
   return map + head;
 }
@@ -275,7 +277,8 @@ void tli_library_path(const void *address, char *path, size_t size) {
   Dl_info info;
   path[0] = '\0';
   if (!dladdr(address, &info) || info.dli_fname == NULL) return;
-  if (strchr(info.dli_fname, '/') == NULL) { /* a name without a slash was found through PATH */
+  /* info has a name without a slash if the program was found through PATH */
+  if (strchr(info.dli_fname, '/') == NULL) {
     ssize_t n = readlink("/proc/self/exe", path, size - 1);
     path[n > 0 ? n : 0] = '\0';
   } else {
@@ -287,8 +290,8 @@ void tli_library_path(const void *address, char *path, size_t size) {
 
 /* ---- files, environment ---- */
 
-/* A table of mapped files for a signal handler, which must not take a lock. `begin` is 0 in a
-** free entry, and 1 while the entry is being filled. Files that find no free entry are not
+/* A table of mapped files that a signal handler can read, because it needs no lock. `begin` is 0 in
+** a free entry, and 1 while the entry is being filled. Files that find no free entry are not
 ** guarded. */
 enum { MOST_MAPS = 1024 };
 static struct {

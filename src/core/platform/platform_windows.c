@@ -85,8 +85,8 @@ bool tli_thread_start(void (*fn)(void *context), void *context) {
   return true;
 }
 
-/* Uses the storage of fibers, whose callback runs when a thread ends; the storage of threads has no
-** callback. */
+/* Uses fiber-local storage, because it calls a function when a thread ends; thread-local storage
+** does not. */
 bool tli_key_make(tli_Key *key, void (*end)(void *value)) {
   *key = FlsAlloc((PFLS_CALLBACK_FUNCTION)end);
   return *key != FLS_OUT_OF_INDEXES;

@@ -1,13 +1,14 @@
 /*
-** private_file.h - small files for secrets, which no other user may read or create. Reads refuse
-** files whose owner or access rights are wrong.
+** private_file.h - small files for secrets, which other users can neither read nor create. Reading
+** fails if a file's owner or access rights are wrong.
 */
 #ifndef TLI_PRIVATE_FILE_H
 #define TLI_PRIVATE_FILE_H
 
 #include "tlua.h"
 
-/* The result of reading a private file, with the reason if it was not read. */
+/* The result of reading a private file; all values but the first give the reason for not reading
+** it. */
 typedef enum tli_PrivateFile {
   TLI_PRIVATE_READ,
   TLI_PRIVATE_MISSING,
@@ -16,13 +17,13 @@ typedef enum tli_PrivateFile {
   TLI_PRIVATE_REFUSED
 } tli_PrivateFile;
 
-/* Reads a file of at most `room` - 1 bytes, none of them 0, as a string. Refuses anything but a
-** plain file with one name that this user owns and nobody else may read or write; links are not
-** followed. All results except TLI_PRIVATE_READ come with a message. */
+/* Reads a file of at most `room` - 1 bytes, none of them 0, as a string. Accepts only a plain file
+** with a single name (no other hard links) that this user owns and nobody else may read or write.
+** Links are not followed. All results except TLI_PRIVATE_READ come with a message. */
 tli_PrivateFile tli_private_file_read(const char *path, char *out, size_t room) TL_MUSTCHECK;
 
-/* Writes a file that only this user may read and write. Replaces an existing file atomically,
-** unless it is another user's file in a folder that all users share. */
+/* Writes a file that only this user may read and write. Replaces an existing file atomically, but
+** refuses to replace another user's file in a folder that all users share. */
 bool tli_private_file_write(const char *path, const void *data, size_t bytes) TL_MUSTCHECK;
 
 #endif

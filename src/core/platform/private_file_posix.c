@@ -1,6 +1,6 @@
 /*
-** private_file_posix.c - implements private_file.h. A file is checked after it is opened, so
-** that it cannot be exchanged in between.
+** private_file_posix.c - implements private_file.h. A file is checked after it is opened, so that
+** it cannot be replaced between the check and the read.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

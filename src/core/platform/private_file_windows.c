@@ -1,6 +1,6 @@
 /*
-** private_file_windows.c - refuses the functions of private_file.h: Windows has different
-** access rights.
+** private_file_windows.c - the functions of private_file.h for Windows, where they always fail,
+** because access rights are different there.
 */
 #include "core/platform/private_file.h"
 

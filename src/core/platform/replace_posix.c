@@ -2,8 +2,8 @@
 ** replace_posix.c - implements replace.h. If the system supports it (Linux), the new file has no
 ** name until it is complete. No single system call can name the new file and replace the old one,
 ** so the new file has a temporary name for a moment. On other systems it has the temporary name
-** from the start. If the program is killed meanwhile, the next program that saves into the folder
-** removes the temporary file (scratch.h).
+** from the start. If the program is killed while that name exists, the next program that saves into
+** the folder removes the temporary file (scratch.h).
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* declares O_TMPFILE and realpath */
@@ -38,7 +38,8 @@ struct tli_Replace {
   struct stat older;
 };
 
-/* Whether an earlier attempt to name an unnamed file has failed, as it does on some systems. */
+/* Whether an earlier attempt to name an unnamed file has failed. Some systems do not support
+** that. */
 static atomic_bool needs_name;
 
 static bool failed(const char *what) {
@@ -56,22 +57,22 @@ static char *join(const char *dir, const char *name) {
   return path;
 }
 
-/* Returns the folder of a path, to be freed. */
+/* Returns the folder of a path, as a string that the caller frees. */
 static char *folder_of(const char *path) {
   const char *slash = strrchr(path, '/');
   if (slash == NULL) return strdup(".");
   return strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-/* Returns whether links in the folder refer to open files instead of names, as in /proc/self/fd and
-** for /dev/stdout. */
+/* Returns whether the folder's links refer to open files instead of names, as those of
+** /proc/self/fd do, to which /dev/stdout leads. */
 static bool leads_to_open_files(const char *folder) {
   char real[PATH_MAX];
   return realpath(folder, real) && strncmp(real, "/proc/", 6) == 0;
 }
 
-/* Follows the link at *path by one step. Returns false at the end, with *direct set if it is an
-** open file, or after a failure with *path NULL. */
+/* Follows the link at *path by one step. Returns false at the end of the links, with *direct set if
+** the last link refers to an open file. Also returns false after a failure, with *path NULL. */
 static bool follow(char **path, bool *direct) {
   char link[PATH_MAX];
   ssize_t n = readlink(*path, link, sizeof link - 1);
@@ -90,7 +91,8 @@ static bool follow(char **path, bool *direct) {
   return next != NULL;
 }
 
-/* Returns the name at the end of all links, to be freed; NULL after a failure. */
+/* Returns the name at the end of all links, as a string that the caller frees; NULL after a
+** failure. */
 static char *end_of_links(const char *path, bool *direct) {
   char *at = strdup(path);
   int links = 0;
@@ -104,7 +106,8 @@ static char *end_of_links(const char *path, bool *direct) {
   return at;
 }
 
-/* Returns a name for a temporary file in the folder of `target`. */
+/* Returns a name for a temporary file in the folder of `target`, as a string that the caller
+** frees. */
 static char *temporary_name(const char *target) {
   char *folder = folder_of(target);
   char *path = folder ? tli_scratch_name(folder) : NULL;
@@ -151,8 +154,8 @@ static int open_named(tli_Replace *r, mode_t mode) {
   return fd;
 }
 
-/* Examines the target. Returns false with errno set if it cannot be written; *direct becomes true
-** if it is no plain file. */
+/* Examines the target. Returns false with errno set if it cannot be written. Sets *direct if the
+** target is not a plain file. */
 static bool look_at_target(tli_Replace *r, bool *direct) {
   if (stat(r->target, &r->older) != 0) return errno == ENOENT;
   r->existed = true;
@@ -214,14 +217,14 @@ void tli_replace_abort(tli_Replace *r) {
   drop(r);
 }
 
-/* Writes a file's data to disk. Ignores files that cannot be synchronised because no disk holds
-** them. */
+/* Writes a file's data to disk. Succeeds for files that cannot be synchronised because no disk
+** holds them. */
 static bool sync_data(int fd) {
   return fsync(fd) == 0 || errno == EINVAL || errno == ENOTSUP || errno == EROFS;
 }
 
-/* Copies owner, group and mode of the old file. If the group cannot be kept, the new group gets
-** no rights of the old one. */
+/* Copies owner, group and mode of the old file. If the group cannot be copied, the new file's group
+** gets none of the old group's rights. */
 static bool adopt(const tli_Replace *r, int fd) {
   struct stat now;
   if (!r->existed) return true;
@@ -236,7 +239,7 @@ static bool adopt(const tli_Replace *r, int fd) {
   return fchmod(fd, mode) == 0;
 }
 
-/* Gives an unnamed file a name: the final one if that is free, otherwise a temporary one. */
+/* Gives an unnamed file its final name if that name is free, otherwise a temporary one. */
 static bool name_it(tli_Replace *r) {
   char link[64];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fileno(r->file));
@@ -268,8 +271,8 @@ static bool take_name(tli_Replace *r) {
   return true;
 }
 
-/* Removes temporary files of killed programs, and makes sure that the new name is on disk as
-** well. */
+/* Removes temporary files of killed programs, and writes the folder to disk, so that the new name
+** is safe as well. */
 static bool finish_folder(const char *target) {
   char *folder = folder_of(target);
   if (folder) tli_scratch_sweep(folder);

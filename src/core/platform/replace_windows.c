@@ -1,8 +1,8 @@
 /*
 ** replace_windows.c - implements replace.h. If the program is killed, the temporary file,
-** .tlua-PROCESS-COUNT-TIME.tmp in the target's folder, stays. The next program that saves into
-** the folder removes it: the process in its name does not run any more, or began later than the
-** file and merely has the same number.
+** .tlua-PROCESS-COUNT-TIME.tmp in the target's folder, stays. The next program that saves into the
+** folder removes it if the process with the number in the name does not run any more, or began
+** later than the file and merely has the same number.
 */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static size_t folder_length(const char *path) {
   return n;
 }
 
-/* Returns a new name in the target's folder. */
+/* Returns a new temporary name in the target's folder, as a string that the caller frees. */
 static char *temporary_name(const char *target) {
   static atomic_uint count;
   size_t folder = folder_length(target), n = folder + 64;
@@ -48,8 +48,8 @@ static char *temporary_name(const char *target) {
 
 /* ---- files of killed programs ---- */
 
-/* Returns whether the process that created something at that time, in ns since 1970, still runs;
-** true if that is unknown. */
+/* Returns whether the process that created an object at time `since`, in ns since 1970, still runs.
+** Returns true if that is unknown. */
 static bool runs(unsigned long process, unsigned long long since) {
   HANDLE handle = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION, FALSE, process);
   if (handle == NULL) return GetLastError() != ERROR_INVALID_PARAMETER;
@@ -65,8 +65,8 @@ static bool runs(unsigned long process, unsigned long long since) {
   return live;
 }
 
-/* Removes a file that a killed program has left. If another process has the file open, the C
-** library's sharing mode prevents the removal. */
+/* Removes a temporary file that a killed program has left. If another process has the file open,
+** the C library's sharing mode prevents the removal. */
 static void remove_left(const char *folder, int length, const char *name) {
   unsigned long process;
   unsigned count;
@@ -79,8 +79,8 @@ static void remove_left(const char *folder, int length, const char *name) {
   if (n > 0 && (size_t)n < sizeof path) DeleteFileA(path);
 }
 
-/* Removes the files that killed programs have left in the target's folder. A network drive is
-** skipped, since nothing is known about other machines' processes. */
+/* Removes the temporary files that killed programs have left in the target's folder. Skips network
+** drives, since nothing is known about other machines' processes. */
 static void sweep(const char *target) {
   size_t folder = folder_length(target);
   WIN32_FIND_DATAA entry;
@@ -111,7 +111,7 @@ static FILE *open_file(tli_Replace *r, const char *path) {
 }
 
 tli_Replace *tli_replace_begin(const char *path, bool named) {
-  (void)named; /* the file always has a name */
+  (void)named; /* without unnamed files, the file always has a name */
   tli_Replace *r = calloc(1, sizeof *r);
   if (r == NULL) return tli_fail_null(TL_EMEM, "out of memory");
   r->file = open_file(r, path);

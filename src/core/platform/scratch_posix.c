@@ -1,6 +1,6 @@
 /*
 ** scratch_posix.c - implements scratch.h. Before a file is removed, it is locked, and its name is
-** looked up again: a file that has received its final name meanwhile stays.
+** looked up again, so that a file that has received its final name meanwhile is kept.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* O_NOFOLLOW */
@@ -45,7 +45,8 @@ bool tli_scratch_hold(int fd) {
   return fstat(fd, &now) != 0 || now.st_nlink > 0;
 }
 
-/* Skips digits of base 10 or 16 and the text after them; NULL if the text differs. */
+/* Skips digits of base 10 or 16 and the text `then` after them. Returns NULL if the text at `at`
+** differs. */
 static const char *skip(const char *at, int base, const char *then) {
   const char *start = at;
   while (base == 10 ? isdigit((unsigned char)*at) : isxdigit((unsigned char)*at)) at++;

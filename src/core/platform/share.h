@@ -1,7 +1,7 @@
 /*
-** share.h - shared memory for processes of one machine, numbered places in it that become free when
-** their holder ends, and words on which processes sleep. On systems without these services,
-** tli_share_make and tli_share_open fail with a message.
+** share.h - shared memory for processes of one machine, with numbered places that processes claim
+** and that become free when the claiming process ends, and words on which processes sleep. On
+** systems without these services, tli_share_make and tli_share_open fail with a message.
 */
 #ifndef TLI_SHARE_H
 #define TLI_SHARE_H
@@ -16,26 +16,26 @@ typedef struct tli_Share {
   int file;
 } tli_Share;
 
-#define TLI_SHARE_NAME 64 /* bytes of a name, including the terminating 0 */
+#define TLI_SHARE_NAME 64 /* size of a name in bytes, including the terminating 0 */
 
-/* Creates zeroed memory; other processes open it by the name that `name` receives. The memory has
+/* Creates zeroed memory; `name` receives the name by which other processes open it. The memory has
 ** no entry in a file system: it disappears with the last process that has it open, however that
-** process ends. Pages use memory once they are written. */
+** process ends. Pages use memory only once they are written. */
 bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) TL_MUSTCHECK;
 /* Opens shared memory while its creator runs; the creator must belong to the same user. */
 bool tli_share_open(tli_Share *share, const char *name, size_t bytes) TL_MUSTCHECK;
 void tli_share_close(tli_Share *share); /* Closes the memory; may be called repeatedly. */
-/* Hides the memory: from now on it cannot be opened by name, no place in it can be claimed, and it
+/* Hides the memory. From now on it cannot be opened by name, no place in it can be claimed, and it
 ** uses no file descriptor. */
 void tli_share_hide(tli_Share *share);
 
-/* Claims a place, a number from 0, until the share is closed or the process ends for any
-** reason; returns false, without a message, if another process holds it. */
+/* Claims a place, a number from 0, until the share is closed or the process ends for any reason.
+** Returns false, without a message, if another process has claimed the place. */
 bool tli_share_claim(const tli_Share *share, int place) TL_MUSTCHECK;
-/* Returns whether another process holds the place. */
+/* Returns whether another process has claimed the place. */
 bool tli_share_claimed(const tli_Share *share, int place);
 
-/* Sleeps while *word is `seen`, until tli_word_wake or for `ns` nanoseconds; may wake earlier.
+/* Sleeps while *word is `seen`, until tli_word_wake or for `ns` nanoseconds. It may return earlier.
 ** The word may be in shared memory. */
 void tli_word_wait(atomic_uint *word, unsigned seen, int64_t ns);
 void tli_word_wake(atomic_uint *word);

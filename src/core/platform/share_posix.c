@@ -1,7 +1,7 @@
 /*
 ** share_posix.c - implements share.h. On Linux, the memory is an unnamed file, which other
-** processes open through /proc; a numbered place is a lock of one byte, which ends with the
-** process; words to sleep on are futexes.
+** processes open through /proc. A numbered place is a lock on one byte of the file; the lock ends
+** with the process. Words to sleep on are futexes.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -33,8 +33,8 @@ static void *map_new(int file, size_t bytes) {
 }
 
 #ifdef __SANITIZE_THREAD__
-/* Ranks on threads of one process get a block at one address, so that the thread sanitizer sees
-** the accesses of all of them. */
+/* If several ranks are threads of one process, they all get the block at one address, so that the
+** thread sanitizer sees the accesses of all of them. */
 typedef struct Mapped {
   struct Mapped *next;
   ino_t number;
@@ -94,8 +94,8 @@ static bool map(tli_Share *share, int file, size_t bytes) {
   return true;
 }
 
-/* Seals that keep both processes from truncating the file, which would crash the other one at its
-** next access. */
+/* Seals that keep both processes from truncating the file; truncation would crash the other process
+** at its next access. */
 enum { SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW };
 
 bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {
@@ -131,8 +131,8 @@ static bool is_share(int file) {
 }
 
 /* Returns whether a name leads to memory of this user. The name is a link that the system makes.
-** Its destination is checked before it is opened, because opening may have effects, and afterwards,
-** because it may have changed. */
+** The link's destination is checked before it is opened, because opening may have effects, and
+** afterwards, because the link may have changed. */
 static bool leads_to_memory(const char *name) {
   static const char expected[] = "/memfd:tlua (deleted)";
   char to[sizeof expected];

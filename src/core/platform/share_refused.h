@@ -1,6 +1,7 @@
 /*
 ** share_refused.h - the functions of share.h for a system on which tlua cannot share memory: all of
-** them fail. The system's own file includes this one, and defines the functions that wait.
+** them fail. The share_*.c file of that system includes this file, and defines the functions that
+** wait.
 */
 #ifndef TLI_SHARE_REFUSED_H
 #define TLI_SHARE_REFUSED_H

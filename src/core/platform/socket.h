@@ -1,6 +1,6 @@
 /*
-** socket.h - TCP connections with deadlines. On unsupported systems, opening one fails with a
-** message.
+** socket.h - TCP connections with deadlines. On unsupported systems, opening a connection fails
+** with a message.
 */
 #ifndef TLI_SOCKET_H
 #define TLI_SOCKET_H
@@ -11,34 +11,34 @@
 #define TLI_NOFILES (-2)
 
 /* Listens at an address of this machine: "localhost", another name, or a number; "" means all
-** addresses. *port receives the port, since port 0 takes a free one. */
+** addresses. If *port is 0, the system chooses a free port, which *port receives. */
 int tli_socket_listen(const char *host, int *port) TL_MUSTCHECK;
-/* Returns whether a listener can be reached, or a connection's other side is reached, only by
-** loopback addresses of this machine. */
+/* Returns whether a listener can be reached only from this machine, by loopback addresses. For a
+** connection, returns whether the other side has such an address. */
 bool tli_socket_is_local(int socket);
 /* Returns whether the other side of a connection within this machine belongs to another user who is
-** not root. Returns false if the system does not tell. */
+** not root. Returns false if the system does not tell the user. */
 bool tli_socket_is_foreign(int socket);
-/* Returns the next waiting connection; TLI_NOSOCKET if there is none, or TLI_NOFILES if this
-** process or the system has no free file descriptors. */
+/* Accepts the next waiting connection and returns its socket. Returns TLI_NOSOCKET if none is
+** waiting, or TLI_NOFILES if this process or the system has no free file descriptors. */
 int tli_socket_accept(int listener);
-/* Connects to a listener; tries again until the deadline (tli_now_ns), since the other side may
-** start later. */
+/* Connects to a listener. Tries again until the deadline (a time of tli_now_ns), since the other
+** side may start later. */
 int tli_socket_connect(const char *host, int port, int64_t deadline) TL_MUSTCHECK;
 void tli_socket_close(int socket);
 
-/* Send or receive exactly `bytes` bytes; return false with a message at the deadline, when the
-** other side has closed, or after tl_interrupt. */
+/* Send or receive exactly `bytes` bytes. Return false with a message at the deadline, after the
+** other side has closed the connection, or after tl_interrupt. */
 bool tli_socket_send(int socket, const void *data, size_t bytes, int64_t deadline) TL_MUSTCHECK;
 bool tli_socket_receive(int socket, void *data, size_t bytes, int64_t deadline) TL_MUSTCHECK;
-/* Receives available bytes, at most `bytes`: returns their number, 0 if there are none now, -1
-** if the other side has closed. */
+/* Receives available bytes, at most `bytes`, and returns their number: 0 if there are none now.
+** Returns -1 if the other side has closed the connection. */
 int64_t tli_socket_take(int socket, void *data, size_t bytes);
-/* Sends as many bytes as possible without blocking: returns their number, 0 if there is no room
-** now, -1 if the other side has closed. */
+/* Sends as many bytes as possible without blocking, and returns their number: 0 if there is no room
+** now. Returns -1 if the other side has closed the connection. */
 int64_t tli_socket_give(int socket, const void *data, size_t bytes);
 
-/* Creates two connected sockets: data sent to [1] arrives at [0]. */
+/* Creates two connected sockets: data sent to ends[1] arrives at ends[0]. */
 bool tli_socket_pair(int ends[2]) TL_MUSTCHECK;
 /* Waits until data can be received; returns false at the deadline. */
 bool tli_socket_wait(int socket, int64_t deadline) TL_MUSTCHECK;
@@ -48,7 +48,8 @@ typedef struct tli_Watch {
   bool sends; /* whether to wait until the socket can send; otherwise until it can receive */
   bool ready;
 } tli_Watch;
-/* Waits for several sockets; all may be reported as ready if memory is exhausted. */
+/* Waits until a socket is ready, or until the deadline. If memory is exhausted, it may report all
+** sockets as ready. */
 void tli_socket_watch(tli_Watch *watches, int n, int64_t deadline);
 
 #endif

@@ -80,7 +80,8 @@ bool tli_socket_is_local(int fd) {
   return getsockname(fd, any, &size) == 0 && is_loopback(any);
 }
 
-enum { PLACE = 48 }; /* number of characters of an address and a port in Linux's format */
+/* largest length of an address with its port in the format of Linux's list of sockets */
+enum { PLACE = 48 };
 
 static void write_place(const Address *a, char out[PLACE]) {
   uint32_t words[4];
@@ -93,8 +94,8 @@ static void write_place(const Address *a, char out[PLACE]) {
            ntohs(a->v6.sin6_port));
 }
 
-/* Returns the user of the socket at `here` that is connected to `there`, from Linux's list of
-** sockets; -1 if unknown. */
+/* Searches Linux's list of sockets for the socket at `here` that is connected to `there`, and
+** returns its user; -1 if unknown. */
 static long user_of(const char *list, const char *here, const char *there) {
   char line[512], from[PLACE], to[PLACE];
   long user, found = -1;
@@ -176,8 +177,8 @@ static bool ready(int fd, short events, int64_t deadline) {
   }
 }
 
-/* Returns whether the socket is connected to itself. That happens if the system gives a socket the
-** port that it connects to. */
+/* Returns whether the socket is connected to itself. That happens if the system gives the socket
+** the very port that it connects to. */
 static bool is_itself(int fd) {
   struct sockaddr_storage here = {0}, there = {0};
   socklen_t n = sizeof here, m = sizeof there;
@@ -186,7 +187,7 @@ static bool is_itself(int fd) {
          memcmp(&here, &there, n) == 0;
 }
 
-/* Attempts once: returns a socket, or TLI_NOSOCKET with the reason in *why. */
+/* Attempts to connect once. Returns a socket, or TLI_NOSOCKET with the reason in *why. */
 static int attempt(const struct addrinfo *to, int64_t deadline, int *why) {
   int fd = socket(to->ai_family, to->ai_socktype, to->ai_protocol);
   socklen_t size = sizeof *why;

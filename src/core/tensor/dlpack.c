@@ -1,7 +1,7 @@
 /*
 ** dlpack.c - exchanging tensors with other array libraries by DLPack. An exported tensor is one
-** block: the managed tensor, its sizes and strides, and the reference that keeps the memory. An
-** imported tensor has a storage whose release calls the producer's deleter.
+** block: the managed tensor, its sizes and strides, and the reference that keeps the memory alive.
+** An imported tensor has a storage whose release function calls the producer's deleter.
 */
 #include "core/tensor/dlpack.h"
 
@@ -27,7 +27,8 @@ typedef struct Export {
     struct DLManagedTensor plain;
     struct DLManagedTensorVersioned versioned;
   };
-  /* the exported tensor (owned); an alias, so that later changes of the geometry do not show */
+  /* the exported tensor (owned); an alias, so that later changes of the original's geometry do not
+  ** show */
   tl_Tensor *tensor;
 } Export;
 
@@ -53,8 +54,8 @@ static bool type_to(tl_DType dtype, DLDataType *out) {
   return tli_fail(TL_EDTYPE, "to_dlpack: DLPack has no type for %s", tl_dtype_name(dtype));
 }
 
-/* Converts a device to DLPack's. The importer does not know our streams, so the device's queued
-** work is completed first. */
+/* Converts a device to DLPack's form. The importer does not know our streams, so the device's
+** queued work is completed first. */
 static bool device_to(tl_Device device, DLDevice *out) {
   if (device.type != TL_CPU && device.type != TL_CUDA)
     return tli_fail(TL_EDEVICE, "to_dlpack: DLPack has no type for device %s",
@@ -63,8 +64,8 @@ static bool device_to(tl_Device device, DLDevice *out) {
   return device.type == TL_CPU || tli_backend(device)->device->stream_sync(tli_stream(device));
 }
 
-/* Returns a block with everything but the managed tensor's own fields; *out receives its
-** DLTensor. */
+/* Returns a block in which all fields except the managed tensor's own are filled. *out receives the
+** block's DLTensor. */
 static Export *export_new(tl_Tensor *tensor, DLTensor *out) {
   if (tensor == NULL) return tli_fail_null(TL_EARG, "to_dlpack: expected a tensor, got NULL");
   *out = (DLTensor){.ndim = tensor->ndim};
@@ -138,8 +139,8 @@ static bool device_from(DLDevice device, tl_Device *out) {
   return tli_backend_open(*out) != NULL;
 }
 
-/* Returns the strides. The stride of a dimension with one element is irrelevant and may be any
-** number. */
+/* Returns the tensor's strides. The stride of a dimension with one element is irrelevant and may be
+** any number. */
 static const int64_t *known_strides(const DLTensor *dl, int64_t strides[TL_MAX_DIMS]) {
   if (dl->strides == NULL || dl->shape == NULL || dl->ndim > TL_MAX_DIMS) return NULL;
   for (int d = 0; d < dl->ndim; d++) strides[d] = dl->shape[d] > 1 ? dl->strides[d] : 1;

@@ -1,8 +1,7 @@
 /*
-** dlpack.h - DLPack's ABI, written from its specification
-** (dmlc.github.io/dlpack/latest/c_api.html, versions 0.8 and 1.0), with the struct tags of its
-** own header, which tlua.h names. Only dlpack.c includes this file; programs use DLPack's
-** header.
+** dlpack.h - DLPack's ABI, written from its specification (dmlc.github.io/dlpack/latest/c_api.html,
+** versions 0.8 and 1.0). The structs have the tags that DLPack's own header uses, because tlua.h
+** names them. Only dlpack.c includes this file; programs use DLPack's header.
 */
 #ifndef TLI_DLPACK_H
 #define TLI_DLPACK_H

@@ -1,6 +1,6 @@
 /*
-** dtype.c - element types and scalars, derived from the rows of TL_DTYPES (tlua.h) and the
-** conversions in element.h.
+** dtype.c - element types and scalars, generated from TL_DTYPES (tlua.h) and the conversions in
+** element.h.
 */
 #include "core/tensor/dtype.h"
 
@@ -56,7 +56,7 @@ tl_DType tli_dtype_from_name(const char *name) {
   return TL_NODTYPE;
 }
 
-/* Returns the signed type with at least that many bytes, at most int64. */
+/* Returns the smallest signed type with at least that many bytes; int64 if there is none. */
 static tl_DType signed_of(int bytes) {
   return bytes <= 1 ? TL_I8 : bytes == 2 ? TL_I16 : bytes <= 4 ? TL_I32 : TL_I64;
 }
@@ -93,7 +93,7 @@ int64_t tli_int_min(tl_DType dtype) {
   return sign ? -tli_int_max(dtype) - 1 : 0;
 }
 
-/* Compilers evaluate ldexp of constants at compile time. */
+/* The distance from 1 to the next number. Compilers evaluate ldexp of constants at compile time. */
 #define EPSILON(digits) ldexp(1, 1 - (digits))
 
 double tli_float_epsilon(tl_DType dtype) { return EPSILON(tli_dtype_digits[dtype]); }
@@ -162,7 +162,8 @@ static double complex complex_of(tl_Scalar s) {
 
 static tl_Scalar of_complex(double complex z) { return tli_complex(creal(z), cimag(z)); }
 
-/* Arithmetic on scalars. Integers wrap around, as in Lua, so they are computed unsigned. */
+/* Arithmetic on scalars. As in Lua, integers wrap around, so they are computed as unsigned
+** numbers. */
 
 tl_Scalar tli_scalar_add(tl_Scalar a, tl_Scalar b) {
   if (both_integers(a, b)) return tli_int((int64_t)((uint64_t)a.i + (uint64_t)b.i));

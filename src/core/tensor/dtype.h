@@ -9,7 +9,8 @@
 /* Categories of dtypes. ORDER CATEGORY: promotion chooses the higher category. */
 typedef enum tli_Category { TLI_BOOL, TLI_INT, TLI_FLOAT, TLI_COMPLEX } tli_Category;
 
-/* Bytes of an element of each dtype, for code in which calling tl_dtype_size would be too slow. */
+/* The size in bytes of an element of each dtype, for code in which calling tl_dtype_size would be
+** too slow. */
 extern const uint8_t tli_dtype_bytes[TL_NDTYPES];
 extern const uint8_t tli_dtype_categories[TL_NDTYPES];
 
@@ -30,18 +31,19 @@ static inline tl_DType tli_real_dtype(tl_DType t) {
 static inline tl_DType tli_complex_dtype(tl_DType t) {
   return t == TL_F64 || t == TL_C128 ? TL_C128 : TL_C64;
 }
-/* Returns whether a type is floating and narrower than float32, in which it is computed. */
+/* Returns whether a type is floating and narrower than float32; such types are computed in
+** float32. */
 static inline bool tli_is_half(tl_DType t) { return tli_is_float(t) && tli_dtype_bytes[t] < 4; }
 static inline bool tli_is_unsigned(tl_DType t) {
   return tli_dtype_category(t) == TLI_INT && tli_dtype_digits[t] == 8 * tli_dtype_bytes[t];
 }
 
-/* Returns the dtype of a name, or TL_NODTYPE if it is unknown; also accepts "float", "double",
-** "half", "bfloat16", "int", "long", "short", "byte", "char". */
+/* Returns the dtype with this name, or TL_NODTYPE if the name is unknown. Also accepts "float",
+** "double", "half", "bfloat16", "int", "long", "short", "byte", "char". */
 tl_DType tli_dtype_from_name(const char *name);
 
-/* Returns the promoted type by PyTorch's table: float16 with bfloat16 gives float32, an
-** unsigned type with a signed one gives the signed one that holds both. */
+/* Returns the promoted type by PyTorch's table. For instance, float16 with bfloat16 gives float32,
+** and an unsigned type with a signed one gives the signed one that holds both. */
 tl_DType tli_dtype_promote(tl_DType a, tl_DType b);
 
 /* Returns the type in which kernels compute: float32 for half types, int32 for smaller
@@ -51,19 +53,20 @@ tl_DType tli_dtype_compute(tl_DType dtype);
 /* tli_int_min returns the smallest value of an integer type or bool, tli_int_max the largest. */
 int64_t tli_int_min(tl_DType dtype);
 int64_t tli_int_max(tl_DType dtype);
-/* Return properties of a floating type, or of a complex type's parts: _max the largest finite
-** number, _tiny the smallest normal number, _epsilon the distance from 1 to the next number. */
+/* Return properties of a floating type, or of a complex type's parts: tli_float_max the largest
+** finite number, _tiny the smallest normal number, _epsilon the distance from 1 to the next
+** number. */
 double tli_float_max(tl_DType dtype);
 double tli_float_tiny(tl_DType dtype);
 double tli_float_epsilon(tl_DType dtype);
 
-/* The floating type of results made from numbers alone. Each thread has its own setting, which
-** begins as float32. */
+/* The floating type of results made from numbers alone. Each thread has its own setting; its
+** initial value is float32. */
 tl_DType tli_default_dtype(void);
 void tli_set_default_dtype(tl_DType dtype);
 
-/* Returns the type of a number: bool, int64, the default floating type, or the complex type of
-** its size. */
+/* Returns the type of a number: bool, int64, the default floating type, or the complex type whose
+** parts have the default floating type. */
 tl_DType tli_scalar_dtype(tl_Scalar s);
 
 static inline tl_Scalar tli_none(void) { return (tl_Scalar){.kind = TL_NONE, .i = 0}; }
@@ -75,21 +78,21 @@ static inline tl_Scalar tli_complex(double re, double im) {
 static inline tl_Scalar tli_bool(bool b) { return (tl_Scalar){.kind = TL_BOOLEAN, .i = b}; }
 
 static inline bool tli_given(tl_Scalar s) { return s.kind != TL_NONE; }
-/* Returns whether the number has a fraction: a float or a complex number. */
+/* Returns whether the number can have a fraction: it is a float or a complex number. */
 static inline bool tli_is_fractional(tl_Scalar s) { return s.kind >= TL_FLOATING; }
 /* Returns a scalar's real part. */
 static inline double tli_to_double(tl_Scalar s) { return tli_is_fractional(s) ? s.f : (double)s.i; }
-/* Converts a scalar to an integer: truncates towards zero and saturates; NaN gives 0 (C leaves
-** these cases undefined). */
+/* Converts a scalar to an integer: truncates towards zero and saturates; NaN gives 0. (C leaves
+** out-of-range numbers and NaN undefined.) */
 int64_t tli_to_int(tl_Scalar s);
 static inline bool tli_to_bool(tl_Scalar s) {
   return tli_is_fractional(s) ? s.f != 0 || s.imag != 0 : s.i != 0;
 }
-/* Returns whether a number may be stored in `dtype` without changing category: a float may not be
-** stored in an integer type. */
+/* Returns whether a number may be stored in `dtype` without changing its category. For example, a
+** float may not be stored in an integer type. */
 bool tli_scalar_fits(tl_Scalar s, tl_DType dtype);
 
-/* Compute with scalars, for derivative formulas. As in Lua, sums, differences and products of
+/* Arithmetic on scalars, for derivative formulas. As in Lua, sums, differences and products of
 ** integers are integers; quotients and powers are floats. */
 tl_Scalar tli_scalar_add(tl_Scalar a, tl_Scalar b);
 tl_Scalar tli_scalar_sub(tl_Scalar a, tl_Scalar b);

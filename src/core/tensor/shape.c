@@ -83,7 +83,7 @@ bool tli_overlaps_itself(const tl_Tensor *t) {
   if (tli_contiguous(t) || t->numel <= 1) return false;
   int order[TL_MAX_DIMS];
   int n = by_stride(t, order);
-  int64_t last = 0; /* offset of the furthest element that the dimensions visited so far reach */
+  int64_t last = 0; /* offset of the furthest element within the dimensions visited so far */
   for (int k = 0; k < n; k++) {
     int64_t stride = t->strides[order[k]];
     if (stride <= last) return true;
@@ -169,14 +169,15 @@ static tl_DType combine(tl_DType strong, tl_DType weak) {
   return weak;
 }
 
-/* Returns the type as which a number takes part in promotion. */
+/* Returns the type that a number has in promotion. */
 static tl_DType number_dtype(tl_DType own) {
   if (tli_is_complex(own)) return tli_complex_dtype(tli_default_dtype());
   return tli_is_float(own) ? tli_default_dtype() : own;
 }
 
-/* Returns the promoted type of operands. Tensors with dimensions take precedence over 0-d tensors,
-** which take precedence over numbers; the operands of each group are promoted among themselves. */
+/* Returns the promoted type of operands. There are three groups: tensors with dimensions take
+** precedence over 0-d tensors, and these over numbers. Within a group, operands are promoted as
+** usual. */
 tl_DType tli_result_dtype(tl_Tensor *const *ts, int n) {
   tl_DType dims = TL_NODTYPE, zero = TL_NODTYPE, number = TL_NODTYPE;
   for (int k = 0; k < n; k++) {
@@ -195,7 +196,7 @@ tl_DType tli_result_dtype(tl_Tensor *const *ts, int n) {
 
 /* ---- text for messages ---- */
 
-/* The number of shapes that one message can contain. */
+/* The largest number of shapes that one message can contain. */
 #define BUFFERS 8
 #define BUFFER_SIZE (TL_MAX_DIMS * 22 + 3)
 

@@ -1,7 +1,7 @@
 /*
 ** storage.c - reference-counted bytes. Small CPU data follows the header in the same block; the
-** header's size is an alignment unit, so header and data are both aligned. Larger data, and data of
-** other devices, is a separate block.
+** header's size is a multiple of the alignment, so header and data are both aligned. Larger data,
+** and data of other devices, is a separate block.
 */
 #include <stddef.h>
 
@@ -34,7 +34,8 @@ static tl_Storage *header_new(tl_Device device, int64_t bytes, size_t behind) {
   return s;
 }
 
-/* Frees the header. Foreign memory may happen to begin where the header's block ends. */
+/* Frees the header. Foreign memory may happen to begin where the header's block ends, so the
+** address of the data does not tell whether the data is inside the block. */
 static void header_free(tl_Storage *s) {
   bool inside = s->data == s->small && s->release == NULL;
   size_t behind = inside ? (size_t)s->bytes : 0;
@@ -81,7 +82,8 @@ tl_Storage *tli_storage_wrap(tl_Device device, void *data, int64_t bytes,
   return s;
 }
 
-/* Returns the bytes that a ledger counts; storages of the meta device use no memory. */
+/* Returns the number of bytes that a ledger counts for a storage. Storages of the meta device use
+** no memory. */
 static int64_t held(const tl_Storage *s) { return s->device.type == TL_META ? 0 : s->bytes; }
 
 static void discharge(tl_Storage *s) {
@@ -132,7 +134,8 @@ void tli_ledger_release(tli_Ledger *l) {
 bool tli_storage_charge(tl_Storage *s, tli_Ledger *l) {
   tli_Ledger *none = NULL;
   if (atomic_load_explicit(&s->ledger, memory_order_relaxed) != NULL) return false;
-  /* the ledger is charged before the storage refers to it, so that no thread subtracts too early */
+  /* the ledger is charged before the storage refers to it, so that no other thread subtracts too
+  ** early */
   atomic_fetch_add_explicit(&l->refs, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&l->live[s->device.type], held(s), memory_order_relaxed);
   if (atomic_compare_exchange_strong(&s->ledger, &none, l)) {

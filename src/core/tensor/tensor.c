@@ -1,6 +1,6 @@
 /*
 ** tensor.c - creating, sharing and freeing tensors, and tlua.h's functions that inspect them. Only
-** a tensor's sole owner writes to the tensor; the reference count is atomic.
+** a tensor's sole owner writes to the tensor's fields; the reference count is atomic.
 */
 #include "core/tensor/tensor.h"
 
@@ -43,7 +43,7 @@ static tl_Tensor *refuse_complex(tl_Storage *storage, tl_DType dtype) {
   return NULL;
 }
 
-/* Returns a new tensor. Steals `storage`, also on failure; passes NULL on. */
+/* Returns a new tensor. Steals `storage`, also on failure; returns NULL if `storage` is NULL. */
 static tl_Tensor *tensor_new(tl_Storage *storage, tl_DType dtype) {
   if (storage == NULL) return NULL;
   if (!tli_has_dtype(dtype)) {
@@ -70,7 +70,7 @@ static bool bad_sizes(int ndim, const int64_t *sizes) {
                   tli_shape_str(ndim, sizes));
 }
 
-/* Returns the number of elements, or -1 with a message. */
+/* Checks the sizes. Returns the number of elements, or -1 with a message. */
 static int64_t check_sizes(tl_DType dtype, int ndim, const int64_t *sizes) {
   if (dtype < 0 || dtype >= TL_NDTYPES) {
     tli_fail(TL_EDTYPE, "tensor: expected a dtype, got %d", (int)dtype);
@@ -98,7 +98,7 @@ tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *
 }
 
 /* Returns an uninitialised tensor with `like`'s geometry if `like` is row-major and its elements
-** are at least as large; otherwise NULL. */
+** are at least as large as those of `dtype`; otherwise NULL. */
 static tl_Tensor *empty_same(const tl_Tensor *like, tl_DType dtype) {
   int64_t bytes = like->numel * tli_dtype_bytes[dtype];
   tl_Tensor *t = tensor_new(tli_storage_new(tli_device(like), bytes), dtype);
@@ -113,8 +113,8 @@ static tl_Tensor *empty_same(const tl_Tensor *like, tl_DType dtype) {
   return t;
 }
 
-/* Compares dimensions in memory: > 0 if a is outside of b, < 0 if it is inside, 0 if their order is
-** undecided. */
+/* Compares two dimensions' positions in memory: returns > 0 if a is outside of b, < 0 if a is
+** inside of b, and 0 if their order is undecided. */
 static int compare_dims(const tl_Tensor *t, int a, int b) {
   int64_t first = t->strides[a], second = t->strides[b];
   if (first == 0 || second == 0) return 0;
@@ -208,8 +208,8 @@ tl_Tensor *tli_detached(const tl_Tensor *t) {
   return tli_alias(t, t->ndim, t->sizes, t->strides, t->offset);
 }
 
-/* Drops a reference and returns whether it was the last one. From then on, a weakly held tensor
-** must count as freed. */
+/* Drops a reference and returns whether it was the last one. Once the last reference is dropped, a
+** weak reference must treat the tensor as freed. */
 static inline bool drop_reference(tl_Tensor *t) {
   bool only = atomic_load_explicit(&t->refs, memory_order_acquire) == 1;
   if (only && !(t->flags & TLI_WEAKLY_HELD)) return true;
@@ -230,7 +230,7 @@ static void free_plain(tl_Tensor *t) {
 }
 
 /* Frees tensors. A tensor owns its base and its gradient, which may own further tensors in long
-** chains; so a list replaces recursion. */
+** chains; so the function uses a list instead of recursion. */
 static void free_chain(tl_Tensor *dead) {
   dead->next = NULL;
   for (tl_Tensor *t; (t = dead) != NULL; free_plain(t)) {
@@ -254,8 +254,8 @@ tl_Tensor *tl_tensor_empty(tl_DType dtype, int ndim, const int64_t *sizes) {
   return tli_empty(dtype, TLI_CPU, ndim, sizes);
 }
 
-/* Returns the number of elements up to the furthest one that the geometry reaches; -1 for a
-** negative stride or on overflow. */
+/* Returns the number of elements from the first one to the furthest one of a geometry. Returns -1
+** for a negative stride or on overflow. */
 static int64_t extent(int ndim, const int64_t *sizes, const int64_t *strides, int64_t element) {
   int64_t last = 0, step, bytes;
   for (int d = 0; d < ndim; d++) {

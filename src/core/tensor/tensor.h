@@ -1,10 +1,10 @@
 /*
 ** tensor.h - storages and tensors.
 **
-** A storage is reference-counted bytes on one device; a tensor is a storage,
-** an offset, sizes, strides (in elements) and a dtype, reference-counted, with
-** a pointer to autograd state that is NULL for tensors that need none. Views
-** share the storage and with it the version counter.
+** A storage is reference-counted bytes on one device. A tensor is a reference-counted object with a
+** storage, an offset, sizes, strides (in elements), a dtype, and a pointer to autograd state; the
+** pointer is NULL for tensors that need no such state. Views share the storage and with it the
+** version counter.
 */
 #ifndef TLI_TENSOR_H
 #define TLI_TENSOR_H
@@ -28,8 +28,8 @@ static inline TL_MUSTCHECK bool tli_has_dtype(tl_DType dtype) {
 struct tli_Autograd; /* defined in autograd/graph.h */
 struct tl_Backend;   /* defined in core/device/backend.h */
 
-/* The beginning of a tensor's autograd state. `free` frees the state and returns .grad, which may
-** be NULL; the caller receives that reference. */
+/* The beginning of a tensor's autograd state. `free` frees the state and returns the reference to
+** .grad, which may be NULL, to its caller. */
 typedef struct tli_AutogradHead {
   tl_Tensor *(*free)(struct tli_Autograd *a);
 } tli_AutogradHead;
@@ -47,7 +47,7 @@ static inline bool tli_last_reference(atomic_int *refs) {
 }
 
 /* Counts the tensor bytes that an owner, such as a Lua state (src/lua/pacer.c), keeps alive. The
-** ledger outlives its owner as long as a storage refers to it. */
+** ledger exists until its owner and all storages that refer to it are gone. */
 typedef struct tli_Ledger {
   atomic_int refs;
   _Atomic int64_t live[TL_NDEVICETYPES]; /* bytes */
@@ -76,11 +76,12 @@ typedef struct tl_Storage {
   void (*release)(void *data, void *context);
   union {
     void *context; /* argument of `release` */
-    /* number of the capture during which the memory was allocated, on a device without a ledger;
+    /* number of the capture during which the memory was allocated, on a device other than the CPU;
     ** otherwise 0 */
     uint64_t capture;
   };
-  /* the ledger that is charged (owned reference); NULL until a binding charges it */
+  /* the ledger that this storage is charged to (owned reference); NULL until a binding charges
+  ** one */
   _Atomic(tli_Ledger *) ledger;
   _Alignas(64) char small[]; /* the data of a small CPU storage, `bytes` long; otherwise empty */
 } tl_Storage;
@@ -88,7 +89,7 @@ typedef struct tl_Storage {
 enum {
   TLI_REQUIRES_GRAD = 1, /* flag of a leaf that requires a gradient */
   TLI_PARAMETER = 2,     /* flag of an nn.Parameter */
-  /* flag of a Lua number as operand, which does not change a dtype within its category */
+  /* flag of an operand made from a Lua number; it does not change a dtype of the same category */
   TLI_NUMBER = 4,
   /* flag of a row-major tensor; every function that sets sizes or strides updates it */
   TLI_CONTIGUOUS = 8,
@@ -96,7 +97,7 @@ enum {
   TLI_INFERENCE = 16,
   /* flag of a tensor to which another thread may take a new reference (hooks.c) */
   TLI_WEAKLY_HELD = 32,
-  /* flag of a sparse gradient, whose elements are elsewhere (autograd/sparse_grads.c) */
+  /* flag of a sparse gradient; autograd/sparse_grads.c keeps its elements elsewhere */
   TLI_SPARSE = 64
 };
 
@@ -108,7 +109,7 @@ struct tl_Tensor {
   tl_Storage *storage; /* owned */
   union {
     int64_t offset;  /* elements */
-    tl_Tensor *next; /* in the list of tensors to free: the next tensor */
+    tl_Tensor *next; /* the next tensor in the list of tensors to free */
   };
   int64_t numel;
   struct tli_Autograd *autograd; /* autograd state (owned); NULL for tensors that need none */
@@ -117,8 +118,8 @@ struct tl_Tensor {
   int64_t strides[TL_MAX_DIMS]; /* elements */
 };
 
-/* The number of open graph captures in the process, and the function that keeps storages whose
-** bytes a captured kernel uses (core/device/capture.c). */
+/* The number of open graph captures in the process, and the function that keeps a storage alive for
+** a captured kernel that uses its bytes (core/device/capture.c). */
 extern atomic_int tli_captures_open;
 void tli_capture_keep(tl_Storage *s);
 
@@ -129,7 +130,7 @@ static inline void *tli_data(const tl_Tensor *t) {
 }
 static inline bool tli_contiguous(const tl_Tensor *t) { return t->flags & TLI_CONTIGUOUS; }
 static inline tl_Device tli_device(const tl_Tensor *t) { return t->storage->device; }
-/* Returns whether the tensor has memory: not on the meta device, which has no values. */
+/* Returns whether the tensor has memory. Tensors on the meta device have none, and no values. */
 static inline bool tli_has_values(const tl_Tensor *t) { return t->storage->device.type != TL_META; }
 static inline bool tli_same_device(tl_Device a, tl_Device b) {
   return a.type == b.type && a.index == b.index;
@@ -160,13 +161,13 @@ typedef struct tl_Floats {
 
 typedef struct tl_Tensors {
   int64_t n;
-  tl_Tensor **v; /* the tensors; borrowed as an argument, owned, with each element, as a result */
+  tl_Tensor **v; /* the tensors; an argument is borrowed, a result owns the array and each tensor */
 } tl_Tensors;
 
-/* Constructors: all return a new reference, or NULL with a message. */
+/* Constructors: each returns a new reference, or NULL with a message. */
 
 tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) TL_MUSTCHECK;
-/* Returns a storage for foreign memory; `release` is that of tl_tensor_wrap. */
+/* Returns a storage for foreign memory; for `release`, see tl_tensor_wrap. */
 tl_Storage *tli_storage_wrap(tl_Device device, void *data, int64_t bytes,
                              void (*release)(void *data, void *context), void *context)
     TL_MUSTCHECK;
@@ -176,11 +177,11 @@ static inline tl_Storage *tli_storage_retain(tl_Storage *s) {
 }
 void tli_storage_release(tl_Storage *s); /* Releases a reference to a storage. Accepts NULL. */
 /* Charges a storage's bytes to a ledger until the storage is freed. Returns false if the storage
-** has a ledger already. The storage may be shared with other threads; the ledger belongs to the
-** caller. */
+** already has a ledger. The storage may be shared with other threads; the ledger belongs to the
+** calling thread. */
 bool tli_storage_charge(tl_Storage *s, tli_Ledger *l);
-/* Moves the charge to that ledger, because the tensor moves to another interpreter. The ledger
-** belongs to the caller. */
+/* Moves a storage's charge to ledger l, because the tensor moves to another interpreter. The ledger
+** belongs to the calling thread. */
 void tli_storage_recharge(tl_Storage *s, tli_Ledger *l);
 /* Charges the storage to the ledger of this thread's caller. */
 static inline void tli_charge(const tl_Tensor *t) {
@@ -196,8 +197,8 @@ tl_Tensor *tli_empty(tl_DType dtype, tl_Device device, int ndim, const int64_t *
 tl_Tensor *tli_empty_like(const tl_Tensor *like, tl_DType dtype) TL_MUSTCHECK;
 /* Returns a new tensor as tli_empty_like does, but on the meta device. */
 tl_Tensor *tli_on_meta(const tl_Tensor *like) TL_MUSTCHECK;
-/* Returns a tensor for foreign memory on a device, as tl_tensor_wrap describes. `op` begins
-** messages. */
+/* Returns a tensor for foreign memory on a device, as tl_tensor_wrap describes. Messages begin with
+** `op`. */
 tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype, int ndim,
                     const int64_t *sizes, const int64_t *strides,
                     void (*release)(void *data, void *context), void *context) TL_MUSTCHECK;
@@ -205,7 +206,7 @@ tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype
 tl_Tensor *tli_number(tl_Scalar s) TL_MUSTCHECK;
 /* Returns a 0-d tensor of the given dtype and device. */
 tl_Tensor *tli_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) TL_MUSTCHECK;
-/* Returns a view of t's storage with another geometry, which is not differentiable by itself.
+/* Returns a view of t's storage with another geometry. The view is not differentiable by itself.
 ** The caller guarantees that the geometry is inside the storage. */
 tl_Tensor *tli_alias(const tl_Tensor *t, int ndim, const int64_t *sizes, const int64_t *strides,
                      int64_t offset) TL_MUSTCHECK;
@@ -227,32 +228,35 @@ static inline bool tli_unique(const tl_Tensor *t) {
 
 /* Geometry */
 
-/* Returns the product of sizes; -1 for a negative size, or if the bytes overflow int64. */
+/* Returns the product of sizes. Returns -1 if a size is negative, or if the number of bytes
+** overflows int64. */
 int64_t tli_numel(int ndim, const int64_t *sizes, size_t element);
 void tli_row_major(int ndim, const int64_t *sizes, int64_t *strides);
-/* Sets ndim, sizes, strides (NULL: row-major), numel and the contiguous flag. */
+/* Sets ndim, sizes, strides, numel and the contiguous flag. If `strides` is NULL, the tensor is
+** row-major. */
 void tli_set_geometry(tl_Tensor *t, int ndim, const int64_t *sizes, const int64_t *strides);
 /* Returns whether the elements fill their memory range without gap or overlap, in any order. */
 bool tli_dense(const tl_Tensor *t);
-/* Returns whether several positions share an element (stride 0 or overlapping). May be true for
-** strides that interleave without overlapping. */
+/* Returns whether several positions may share an element (stride 0 or overlapping strides). The
+** answer can be true for strides that interleave without overlapping. */
 bool tli_overlaps_itself(const tl_Tensor *t);
 
-/* Converts a dimension that counts from either end to [0, ndim); returns -1 with a message if
-** it is out of range ("op: argument: ..."). A 0-d tensor has dimension 0. */
+/* Converts a dimension that may count from either end to a number in [0, ndim). Returns -1 with a
+** message that begins with `op` if the dimension is out of range. A 0-d tensor has dimension 0. */
 int tli_dim(const char *op, int64_t dim, int ndim);
-/* Converts a position like tli_dim, but within a size; a size of 0 has no positions. */
+/* Converts a position within a size, as tli_dim converts a dimension; a size of 0 has no
+** positions. */
 int64_t tli_position(const char *op, int64_t index, int64_t size);
 
-/* Writes the common broadcast shape of n tensors; returns false, with a message naming `op`, if
-** there is none. */
+/* Writes the shape to which n tensors are broadcast together. Returns false, with a message that
+** names `op`, if there is none. */
 bool tli_broadcast_shape(const char *op, tl_Tensor *const *ts, int n, int *ndim, int64_t *sizes);
 bool tli_expandable(int ndim, const int64_t *sizes, int to_ndim, const int64_t *to_sizes);
 
-/* Promotes over operands: 0-d tensors and numbers only raise the category. */
+/* Returns the promoted dtype of operands; 0-d tensors and numbers only raise the category. */
 tl_DType tli_result_dtype(tl_Tensor *const *ts, int n);
 
-/* Formats "[2, 3]" in one of a few thread-local buffers, for messages. */
+/* Formats a shape such as "[2, 3]" in one of a few thread-local buffers, for messages. */
 const char *tli_shape_str(int ndim, const int64_t *sizes);
 const char *tli_sizes_str(const tl_Tensor *t);
 const char *tli_device_str(tl_Device d);
