@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* nanoseconds that the other ranks have to report their status */
+/* nanoseconds that the other ranks have for reporting their status */
 #define ANSWER INT64_C(1000000000)
-#define ABORT INT64_C(5000000000) /* nanoseconds to reach the store */
+#define ABORT INT64_C(5000000000) /* nanoseconds that this rank tries to reach the store */
 /* nanoseconds that this rank waits for messages in flight after the store has ended */
 #define ALONE INT64_C(1000000000)
 
@@ -35,7 +35,7 @@ void tli_report_key(const tli_FailureReport *t, char key[300], const char *what,
 
 /* ---- meeting ------------------------------------------------------------------------- */
 
-/* Names the ranks that have not joined, according to the store. */
+/* Reports the ranks that have not joined, according to the store. */
 static bool absent(tli_Group *g, tli_FailureReport *t) {
   char list[300] = "", key[300], why[500];
   int at = 0, n = 0;
@@ -52,7 +52,7 @@ static bool absent(tli_Group *g, tli_FailureReport *t) {
                   (double)g->timeout / 1e9, list);
 }
 
-/* Joins through the store, which, unlike MPI and NCCL, has a timeout for waiting. */
+/* Joins through the store. Unlike MPI and NCCL, the store has a timeout for waiting. */
 bool tli_report_join(tli_Group *g, tli_FailureReport *t) {
   char key[300];
   int64_t came;
@@ -77,8 +77,8 @@ bool tli_report_end(tli_Group *g, tli_FailureReport *t, const char *why) {
   return tli_report_failed(t);
 }
 
-/* Handles a store that cannot be reached. Rank 0's store ends with rank 0, perhaps before the last
-** data that rank 0 has sent arrives. */
+/* Handles a store that cannot be reached. Rank 0 runs the store; when rank 0 ends, the store may
+** end before the last data that rank 0 has sent arrives. */
 static bool without_store(tli_Group *g, tli_FailureReport *t) {
   int64_t now = tli_now_ns();
   if (t->store_lost_at == 0) t->store_lost_at = now;
@@ -125,8 +125,8 @@ void tli_report_abort(const tli_FailureReport *t, const char *why) {
   tli_store_close(store);
 }
 
-/* Publishes the call that this rank waits for, once, if another rank has asked or if `asked` is
-** set. */
+/* Publishes the call that this rank waits for, if another rank has asked for it or if `asked` is
+** set. Does so only once. */
 static bool answer(tli_Group *g, tli_FailureReport *t, bool asked) {
   char key[300], text[240];
   if (t->answered) return true;
@@ -143,7 +143,7 @@ bool tli_report_check(tli_Group *g, tli_FailureReport *t) {
   return read_why(g, t, 0) && answer(g, t, false);
 }
 
-/* Collects the status texts of the ranks in `all`, and the list of ranks that do not answer in
+/* Collects the ranks' status texts in `all`, and a list of the ranks that do not answer in
 ** `who`. */
 static void collect(tli_Group *g, tli_FailureReport *t, char *who, size_t room, char *all,
                     size_t size) {

@@ -1,7 +1,7 @@
 /*
-** failure_report.h - the reports that the ranks of a group exchange through the store: that they
-** have joined, why the group has failed and, once a call takes too long, which call each rank waits
-** for. Transports without shared memory use them.
+** failure_report.h - the reports that the ranks of a group exchange through the store. A rank
+** reports that it has joined, why the group has failed and, once a call takes too long, which call
+** it waits for. Transports without shared memory use these reports.
 **
 ** A rank that has waited for too long asks for a report. The other ranks, which read the store now
 ** and then, add their own calls; a rank that adds nothing is missing.
@@ -20,7 +20,7 @@ typedef struct tli_FailureReport {
   bool answered; /* whether this rank has published its status because another rank has asked */
   /* the time when the store was found to have ended; 0 while the store is alive */
   int64_t store_lost_at;
-  /* Is called once when the group has failed; may be NULL. */
+  /* A function that is called once when the group has failed; may be NULL. */
   void (*ended)(tli_Group *g);
 } tli_FailureReport;
 
@@ -29,19 +29,19 @@ bool tli_report_open(tli_Group *g, tli_FailureReport *t, tli_Store *store, const
 void tli_report_close(tli_FailureReport *t);
 /* Writes the key "<group>/<what>", or "<group>/<what>/<rank>" if rank is at least 0. */
 void tli_report_key(const tli_FailureReport *t, char key[300], const char *what, int rank);
-/* Waits for all ranks; an error names the ranks that have not come. */
+/* Waits for all ranks. An error names the ranks that have not joined. */
 bool tli_report_join(tli_Group *g, tli_FailureReport *t) TL_MUSTCHECK;
-/* Checks the other ranks' reports: returns false with the reason if a rank has reported a failure,
-** and publishes this rank's call if a rank has asked for it. */
+/* Checks the other ranks' reports. Returns false with the reason if a rank has reported a failure.
+** Publishes this rank's call if another rank has asked for it. */
 bool tli_report_check(tli_Group *g, tli_FailureReport *t) TL_MUSTCHECK;
-/* Returns false after this rank has waited for `timeout` nanoseconds in vain, with a message that
-** describes the calls of all ranks. */
+/* Reports that this rank has waited in vain for `timeout` nanoseconds: returns false with a message
+** that describes the calls of all ranks. */
 bool tli_report_timeout(tli_Group *g, tli_FailureReport *t, tli_Collective kind, int64_t timeout);
-/* Publishes for all ranks the reason why the group has failed, unless another rank has published
-** one; returns false with the reason that all ranks get. */
+/* Publishes for all ranks the reason why the group has failed, unless another rank has already
+** published a reason. Returns false; the message is the reason that all ranks get. */
 bool tli_report_publish(tli_Group *g, tli_FailureReport *t, const char *why);
 /* Publishes a failure like tli_report_publish, but over a new connection, so that any thread may
-** call it at any time. This rank notices the failure when it reads the store the next time. */
+** call it at any time. This rank notices the failure the next time it reads the store. */
 void tli_report_abort(const tli_FailureReport *t, const char *why);
 /* Ends the group for this rank alone. */
 bool tli_report_end(tli_Group *g, tli_FailureReport *t, const char *why);

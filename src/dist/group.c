@@ -1,6 +1,6 @@
 /*
 ** group.c - joining and leaving a group, and running its calls. The caller runs a call itself if no
-** other call is pending; otherwise a thread of the group runs the calls one after the other. The
+** other call is pending. Otherwise a thread of the group runs the calls one after the other. The
 ** transport implements the calls.
 */
 #include <string.h>
@@ -81,7 +81,7 @@ int tli_group_size(const tli_Group *g) { return g->size; }
 
 /* ---- making calls ------------------------------------------------------------------ */
 
-/* Begins a call. A message may continue afterwards. */
+/* Begins a call. A collective is complete afterwards; a message may still be in progress. */
 static void start(tli_Group *g, tli_Work *w) {
   w->deadline = w->timeout > INT64_MAX - tli_now_ns() ? INT64_MAX : tli_now_ns() + w->timeout;
   w->begun = tli_now_ns();
@@ -136,8 +136,8 @@ static bool move(tli_Group *g, bool slept) {
   return moved;
 }
 
-/* Moves messages for a while, or until a new call arrives. `looked` is the time of the last check
-** whether all ranks are alive. */
+/* Makes progress on messages for a while, or until a new call arrives. `looked` is the time of the
+** last check that all ranks are alive. */
 static void attend_messages(tli_Group *g, int64_t *looked) {
   unsigned seen = atomic_load(g->wake_count);
   atomic_fetch_add(g->sleepers, 1);
@@ -149,7 +149,8 @@ static void attend_messages(tli_Group *g, int64_t *looked) {
   *looked = tli_now_ns();
 }
 
-/* Runs one step of a call or of messages; returns false if there was nothing to do. */
+/* Does one step: runs the next call or makes progress on messages. Returns false if there was
+** nothing to do. */
 static bool run_once(tli_Group *g, int64_t *looked) {
   tli_Work *w = next_work(g);
   if (w) {
@@ -189,7 +190,7 @@ static bool need_thread(tli_Group *g) {
   return g->has_thread = true;
 }
 
-/* Passes the call to the group's thread, which holds a reference from now on. */
+/* Passes the call to the group's thread, which then holds a reference to it. */
 static void hand_over(tli_Group *g, tli_Work *w) {
   w->counted = true;
   w->invitation = tli_profile_invite();
@@ -274,7 +275,8 @@ void tli_group_abort(tli_Group *g, const char *why) {
 
 #define DRAIN INT64_C(5000000000)
 
-/* Waits for calls that devices have not run yet, since the callers may not have waited. */
+/* Waits for calls that the devices have not completed, since nobody may have waited for these
+** calls. */
 static void drain(tli_Group *g) {
   int64_t deadline = tli_now_ns() + DRAIN;
   atomic_uint none = 0;

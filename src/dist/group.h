@@ -1,11 +1,11 @@
 /*
 ** group.h - process groups: ranks that compute together. The ranks share the memory of one machine,
-** or are on one or more machines with MPI, or have a GPU each and use NCCL. A rank is a process or,
-** with shared memory, also an interpreter on a thread of one.
+** or use MPI on one or more machines, or have a GPU each and use NCCL. A rank is a process or, with
+** shared memory, also a thread with an interpreter of its own.
 **
-** Every rank makes the same calls in the same order. A call that does not return in time, a
-** rank that has ended, and calls that differ are failures on all ranks; the group cannot be
-** used from then on.
+** Every rank makes the same calls in the same order. If a call does not return in time, a rank has
+** ended, or the ranks' calls differ, the call fails on all ranks, and the group cannot be used from
+** then on.
 */
 #ifndef TLI_GROUP_H
 #define TLI_GROUP_H
@@ -18,8 +18,8 @@
 #define TLI_SHM_RANKS 128 /* the largest number of ranks on one machine */
 
 /* X(name, text). SEND and RECV are between two ranks; the others, which come before SEND, involve
-** all ranks. Transports and work.c have a case for each, without a default, so that the compiler
-** names the places that a new collective needs. */
+** all ranks. Transports and work.c switch over the collectives without a default case, so that the
+** compiler lists the code that must be extended for a new collective. */
 #define TLI_COLLECTIVES(X)            \
   X(BARRIER, "barrier")               \
   X(BROADCAST, "broadcast")           \
@@ -45,44 +45,46 @@ extern const char *const tli_collective_names[TLI_NCOLLECTIVES];
 typedef struct tli_Group tli_Group;
 typedef struct tli_Work tli_Work;
 
-/* Joins as rank `rank` of `size` when all ranks have arrived. They find each other through a store
-** in which no other group has this name. `backend`: "shm", "mpi", "nccl" (with the calling thread's
-** current CUDA device) or "record". ranks[i] is rank i's name in messages. `timeout`, in
-** nanoseconds, is for joining and for each call. With `detail`, the ranks' shapes must be equal,
-** too. */
+/* Joins a group as rank `rank` of `size`; returns when all ranks have joined. The ranks find each
+** other through a store in which no other group has the same name. `backend` is "shm", "mpi",
+** "nccl" (with the calling thread's current CUDA device) or "record". ranks[i] is rank i's name in
+** messages. `timeout`, in nanoseconds, applies to joining and to each call. With `detail`, the
+** shapes must be equal on all ranks, too. */
 tli_Group *tli_group_join(const char *backend, tli_Store *store, const char *name, int rank,
                           int size, const int *ranks, int64_t timeout, bool detail) TL_MUSTCHECK;
-/* Returns whether a back end of this name exists and can be used in this process. "mpi" requires a
-** library and a launcher that started the process, "nccl" a GPU and the library. */
+/* Returns whether this process can use the back end with this name. "mpi" requires a library and a
+** launcher that started the process; "nccl" requires a GPU and the library. */
 bool tli_group_available(const char *backend);
 /* Returns this process's rank among the processes that mpirun or srun has started, the number of
-** these processes, and the name of this machine. */
+** those processes, and the name of this machine. */
 bool tli_mpi_rank(int *rank, int *size, char host[256]) TL_MUSTCHECK;
-/* Copies process 0's text to all processes. */
+/* Copies the text of process 0 to all processes. */
 bool tli_mpi_share(char *text, int bytes) TL_MUSTCHECK;
 
-/* Ends a group on all its ranks and publishes the reason. A rank that fails between calls, while
-** others wait for it, calls this. The first reason is kept. */
+/* Makes a group fail on all its ranks, and publishes the reason. A rank that fails between calls,
+** while others wait for it, calls this function. The first reason is kept. */
 void tli_group_abort(tli_Group *g, const char *why);
-/* Leaves the group. Pending calls fail on this rank and on ranks that wait for it. Accepts NULL. */
+/* Leaves the group. Pending calls fail on this rank and on the ranks that wait for this rank.
+** Accepts NULL. */
 void tli_group_leave(tli_Group *g);
 /* Sets the timeout, in nanoseconds, of future calls. */
 void tli_group_set_timeout(tli_Group *g, int64_t timeout);
 int tli_group_rank(const tli_Group *g);
 int tli_group_size(const tli_Group *g);
 
-/* The recorded traffic of a rank, for calls of one kind. */
+/* The recorded traffic of one rank, for one kind of calls. */
 typedef struct tli_Traffic {
-  /* number of calls, and the bytes of their inputs or outputs, whichever are larger */
+  /* number of calls; number of bytes of their inputs or of their outputs, whichever is larger */
   int64_t calls, bytes;
-  int64_t messages, sent; /* number of messages to other ranks, and their bytes */
+  /* number of messages to other ranks, and number of bytes in these messages */
+  int64_t messages, sent;
 } tli_Traffic;
 /* Reads the traffic of this rank; returns false, without a message, if the group does not record
 ** traffic. */
 bool tli_group_traffic(const tli_Group *g, tli_Collective kind, tli_Traffic *out);
 
 /* A call. Tensors may be on any device and have any strides; all tensors of all ranks have one
-** dtype. By kind, with N ranks:
+** dtype. The kind determines the number of tensors (N is the number of ranks):
 **
 **   BARRIER         no tensors
 **   BROADCAST       out: 1; the root's is copied to all
@@ -96,44 +98,46 @@ bool tli_group_traffic(const tli_Group *g, tli_Collective kind, tli_Traffic *out
 **   SEND            in: 1, to `root`
 **   RECV            out: 1, from `root`, or from any rank if that is -1
 **
-** A RECV receives the SEND with the same `tag` from the same rank; calls with equal tags match in
-** order. */
+** A RECV receives the SEND with the same `tag` from the same rank. Calls with equal tags match in
+** the order in which they are made. */
 typedef struct tli_Call {
   tli_Collective kind;
   tli_Reduction reduce;
   int root;
   int64_t tag;
   tl_Tensors in, out; /* borrowed */
-  const char *site;   /* "script.lua:12" (static); NULL if unknown */
-  int64_t timeout;    /* nanoseconds; 0 means the group's timeout */
+  /* line of the script that makes the call, "script.lua:12" (static); NULL if unknown */
+  const char *site;
+  int64_t timeout; /* timeout in nanoseconds; 0 means the group's timeout */
 } tli_Call;
 
 /* Starts a call; returns NULL if its arguments are wrong. With `async`, a thread of the group runs
-** it while the caller continues, and the tensors must not change until tli_work_wait has returned.
-** Otherwise the call is complete, and tli_work_wait tells whether it succeeded. */
+** the call while the caller continues, and the tensors must not change until tli_work_wait has
+** returned. Without `async`, the call is complete on return, and tli_work_wait tells whether it
+** succeeded. */
 tli_Work *tli_group_start(tli_Group *g, const tli_Call *call, bool async) TL_MUSTCHECK;
-/* Begins or ends a batch. Messages that begin within a batch are sent together if the transport
+/* Begins or ends a batch. The messages that begin within a batch are sent together if the transport
 ** supports that, so their order may differ between ranks. Batches can be nested. */
 bool tli_group_batch(tli_Group *g, bool begins) TL_MUSTCHECK;
-/* Begins another pass of training: ranks that are in different passes make different calls. */
+/* Begins the next pass of training. Calls of ranks in different passes count as different calls. */
 void tli_group_next_pass(tli_Group *g);
 /* Registers a tensor's memory that will be sent often, so that NCCL works on that memory in place;
-** with `add` false, ends the registration. The group keeps a registered tensor. Groups of other
-** back ends do nothing. */
+** if `add` is false, ends the registration. The group keeps a registered tensor alive. With other
+** back ends, the function does nothing. */
 bool tli_group_buffer(tli_Group *g, tl_Tensor *t, bool add) TL_MUSTCHECK;
-/* Creates a tensor of n zeros on the CPU in memory that the group's ranks share: an all_reduce
-** of such tensors, or of parts of them, needs no copies. *out is NULL if no such memory is
-** available, or n is too small or too large for it. This is a collective: every rank calls it
-** with the same arguments, or all get NULL. */
+/* Creates a tensor of n zeros on the CPU in memory that the group's ranks share. An all_reduce of
+** such tensors, or of parts of them, needs no copies. *out is NULL if no shared memory is
+** available, or if n is too small or too large for it. This is a collective: every rank calls it
+** with the same arguments, and either all ranks get a tensor or all get NULL. */
 bool tli_group_common(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out) TL_MUSTCHECK;
 /* Waits up to `timeout` nanoseconds (0: no limit) for the end of a call, and stores its results.
-** Later work on the devices' current streams sees the results; if the device runs the call, the
+** Later work on the devices' current streams sees the results. If the device runs the call, the
 ** host does not wait. */
 bool tli_work_wait(tli_Work *w, int64_t timeout) TL_MUSTCHECK;
 tli_Collective tli_work_kind(const tli_Work *w);
-/* Returns whether the call has ended. */
+/* Returns whether the call has ended, successfully or not. */
 bool tli_work_done(const tli_Work *w);
-/* Returns the error message, or "". */
+/* Returns the error message of the call, or "". */
 const char *tli_work_error(const tli_Work *w);
 /* Returns the rank that sent the message of a finished RECV. */
 int tli_work_source(const tli_Work *w);

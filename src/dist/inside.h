@@ -12,10 +12,11 @@
 #include "core/platform/share.h"
 #include "dist/group.h"
 
-/* The present call of a rank, for messages. */
+/* The call that a rank is making, for messages. */
 typedef struct tli_Status {
-  int64_t number; /* number of the rank's present collective, from 1; 0 before the first call */
-  int64_t pass;   /* number of the rank's training pass */
+  /* number of the rank's present collective, counted from 1; 0 before the first call */
+  int64_t number;
+  int64_t pass; /* number of the rank's training pass */
   int8_t kind, dtype, active, ndim;
   int16_t peer;
   int64_t sizes[TL_MAX_DIMS];
@@ -23,18 +24,18 @@ typedef struct tli_Status {
 } tli_Status;
 
 typedef struct tli_Part {
-  char *data; /* the part's first byte; its memory belongs to a tensor of the call */
+  char *data; /* the part's first byte, borrowed from a tensor of the call */
   int64_t bytes;
 } tli_Part;
 
-/* A tensor of a call, and its copy on the device where the group runs calls, usually the host. */
+/* A tensor of a call, and its copy on the device where the group runs calls (usually the host). */
 typedef struct tli_Piece {
   tl_Tensor *target, *staged; /* owned */
   bool in, out;
 } tli_Piece;
 
-/* An all_reduce in shared memory needs an extra barrier, which pays from TLI_COMMON_FROM bytes on.
-** TLI_COMMON_MOST is the largest size, so that an offset is below 2^40. */
+/* At least this many bytes: an all_reduce in shared memory needs an extra barrier, which pays only
+** for larger tensors. TLI_COMMON_MOST is the largest size, so that an offset is below 2^40. */
 #define TLI_COMMON_FROM ((int64_t)256 << 10)
 #define TLI_COMMON_MOST ((int64_t)1 << 39)
 
@@ -44,7 +45,7 @@ enum { TLI_MOST_EVENTS = 4 };
 struct tli_Work {
   atomic_int refs;
   atomic_uint state;
-  size_t bytes;     /* bytes of the block that contains this struct */
+  size_t bytes;     /* size in bytes of the block that contains this struct */
   tli_Group *group; /* the group (borrowed while the call is pending) */
   tli_Work *next;
   tli_Collective kind;
@@ -65,8 +66,9 @@ struct tli_Work {
   struct tl_Event *end;   /* event that marks the end of the call on a device's stream (owned) */
   tl_Device device;       /* the device of the event `end` */
   struct tl_Stream *from; /* the current stream at the time of the call */
-  int64_t deadline;       /* the time at which the call fails; set when the call starts */
-  bool head_done;         /* for a message in shared memory: whether the header was sent */
+  /* the time at which the call fails if it has not ended; set when the call starts */
+  int64_t deadline;
+  bool head_done; /* for a message in shared memory: whether the header was sent */
   int64_t at;
   int source;
   tl_ErrorKind error;
@@ -76,51 +78,52 @@ struct tli_Work {
   tli_Part *in, *out;
 };
 
-/* The transport: how the ranks of a group communicate. Only the thread that holds the group's
-** engine calls the functions from `usable` to `fail`. */
+/* The transport: how the ranks of a group communicate. The functions from `usable` to `fail` are
+** called only by the thread that holds the lock tli_Group.engine. */
 typedef struct tli_Transport {
   const char *name;
-  size_t bytes; /* bytes of the transport's own group struct, which begins with a tli_Group */
-  int most;     /* the largest number of ranks */
-  int64_t nap;  /* nanoseconds to sleep between two polls of pending messages */
+  /* size in bytes of the transport's own group struct, which begins with a tli_Group */
+  size_t bytes;
+  int most;    /* the largest number of ranks */
+  int64_t nap; /* nanoseconds to sleep between two polls of pending messages */
   /* Returns false with a message if the machine or the process lacks a requirement. The pointer is
   ** NULL if the transport is always available. */
   bool (*available)(void);
-  /* Joins the group together with all other ranks. On failure, `leave` releases everything that
-  ** `join` has allocated. */
+  /* Joins the group together with all other ranks. If `join` fails, `leave` releases everything
+  ** that `join` has allocated. */
   bool (*join)(tli_Group *g, tli_Store *store, const char *name);
-  /* Leaves the group when no call is pending; ranks that wait for this one are notified. */
+  /* Leaves the group when no call is pending, and notifies ranks that wait for this rank. */
   void (*leave)(tli_Group *g);
   /* Returns false with a message if the group has failed. */
   bool (*usable)(tli_Group *g);
-  /* Publishes the present call of this rank, and whether the rank waits. */
+  /* Publishes this rank's present call, and whether the rank waits for others in it. */
   void (*note)(tli_Group *g, const tli_Status *s, bool active);
   /* Runs a collective from beginning to end. */
   bool (*collective)(tli_Group *g, tli_Work *w);
-  /* Begins a message. `collective` or `await` ends it by tli_work_end. */
+  /* Begins a message. A later call of `collective`, `move` or `await` ends it by tli_work_end. */
   void (*post)(tli_Group *g, tli_Work *w);
-  /* Makes progress on pending messages; returns whether any progressed. With `slept`, also checks
-  ** for late calls and failed ranks. */
+  /* Makes progress on pending messages, and returns whether there was any. With `slept`, also
+  ** checks for late calls and failed ranks. */
   bool (*move)(tli_Group *g, bool slept);
   /* Waits until a message has ended; returns false with a message if the group has failed. */
   bool (*await)(tli_Group *g, tli_Work *w);
   /* Ends all messages with this thread's error message. */
   void (*fail)(tli_Group *g);
-  /* Publishes for all ranks why the group has failed. It may be called while another thread runs a
-  ** call. NULL if a group has no other ranks. */
+  /* Publishes for all ranks why the group has failed. This function may be called while another
+  ** thread runs a call. The pointer is NULL if a group has no other ranks. */
   void (*abort)(tli_Group *g, const char *why);
-  /* Launches the call on a stream of the group's device; the event w->end marks the call's
-  ** completion, and `move` polls that event. NULL for transports that do not queue calls; such
-  ** transports have collective, post and await. */
+  /* Launches the call on a stream of the group's device. The event w->end marks the call's
+  ** completion, and `move` polls that event. The pointer is NULL for transports that do not queue
+  ** calls; these have `collective`, `post` and `await` instead. */
   bool (*launch)(tli_Group *g, tli_Work *w);
-  /* Collects launches until the batch ends, then runs them together. NULL if the transport runs
-  ** them one by one. */
+  /* Collects launches until the batch ends, then runs them together. The pointer is NULL if the
+  ** transport runs calls one by one. */
   bool (*batch)(tli_Group *g, bool begins);
-  /* Registers memory that will be sent often, or ends that if `add` is false. The
-  ** pointer is NULL if the transport does not support that. */
+  /* Registers memory that will be sent often; if `add` is false, ends the registration. The pointer
+  ** is NULL if the transport does not support that. */
   bool (*buffer)(tli_Group *g, tl_Tensor *t, bool add);
-  /* Implements tli_group_common for more than one rank; the engine lock is not held. The
-  ** pointer is NULL if the transport does not support that. */
+  /* Implements tli_group_common for more than one rank. The caller does not hold the engine lock.
+  ** The pointer is NULL if the transport does not support that. */
   bool (*common)(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out);
 } tli_Transport;
 
@@ -130,34 +133,35 @@ extern const tli_Transport tli_transport_shm, tli_transport_mpi, tli_transport_n
 struct tli_Group {
   const tli_Transport *transport;
   int rank, size;
-  int *ranks;       /* the ranks' numbers in the world (owned) */
+  int *ranks;       /* for each rank of the group, its number in the world (owned) */
   tl_Device device; /* the device on which calls run; tensors on other devices are copied to it */
   int64_t timeout;
   bool detail;
   int64_t number; /* number of collectives so far */
   int64_t pass;   /* number of the training pass, see tli_group_next_pass */
-  /* held by the thread that runs a call: a caller or the group's thread */
+  /* the lock held by the thread that runs a call: a caller or the group's thread */
   tli_Mutex engine;
   bool by_thread; /* whether the group's thread holds the engine's lock */
-  /* The number of callers that wait for the group's thread. While it is 0, callers compute, and the
-  ** thread leaves the processor to them. */
+  /* The number of callers that wait for the group's thread. While this number is 0, the callers
+  ** compute, and the group's thread leaves the processor to them. */
   atomic_int callers;
   /* guards the fields that callers and the group's thread share */
   tli_Mutex lock;
   tli_Work *first, **last; /* calls queued for the group's thread (guarded) */
-  atomic_int outstanding;  /* number of calls that the group's thread has not ended */
+  atomic_int outstanding;  /* number of calls passed to the group's thread that have not ended */
   bool has_thread;
   atomic_bool closing;
   atomic_uint ended;
-  /* The word that the group's thread sleeps on, and the number of its sleepers. Both are in this
-  ** struct, or in shared memory, where other ranks can wake the thread. */
+  /* wake_count is the word that the group's thread sleeps on; sleepers is the number of threads
+  ** asleep on it. Both are in this struct, or in shared memory, where other ranks can wake the
+  ** thread. */
   atomic_uint *wake_count, *sleepers;
   atomic_uint own_wake_count, own_sleepers;
 };
 
-/* Describes a rank's call, as "all_reduce number 3 of float32 [2] at a.lua:1" (status.c). */
+/* Describes a rank's call, such as "all_reduce number 3 of float32 [2] at a.lua:1" (status.c). */
 void tli_status_text(const tli_Status *s, const tli_Group *g, char *out, size_t size);
-/* Marks a call as ended. If `ok` is false, tl_error's message becomes the call's error (work.c). */
+/* Marks a call as ended. If `ok` is false, the call's error is the message of tl_error (work.c). */
 void tli_work_end(tli_Work *w, bool ok);
 /* Appends a call to a list (work.c). */
 void tli_work_append(tli_Work **list, tli_Work *w);

@@ -1,11 +1,11 @@
 /*
-** record.c - groups in which one process simulates any of many ranks: calls end immediately and
-** record the messages that the rank would send. So one process can measure a program's traffic on
-** thousands of ranks.
+** record.c - groups in which one process simulates a single rank out of many. Calls end immediately
+** and record the messages that the rank would send. So one process can measure a program's traffic
+** on thousands of ranks.
 **
 ** This rank's own data replaces that of other ranks: sums and broadcast data stay as they are,
-** gathered parts are copies of this rank's part, received messages are zeros. Messages and
-** bytes are those of ring algorithms (Patarasuk and Yuan 2009), which send the fewest bytes.
+** gathered parts are copies of this rank's part, received messages are zeros. Messages and bytes
+** are those of ring algorithms (Patarasuk and Yuan 2009), which send the fewest bytes.
 */
 #include <string.h>
 
@@ -32,8 +32,8 @@ static int64_t bytes_of(const tli_Part *parts, int n) {
   return bytes;
 }
 
-/* Returns the bytes that a rank sends when the ring passes a part on in sections: all sections
-** except that of the next rank or, for all_gather, except its own. */
+/* Returns the number of bytes in all sections of a part except section `rank`; a part has `size`
+** sections. A rank sends that many bytes when the part passes around the ring. */
 static int64_t ring_bytes(int64_t bytes, int size, int rank) {
   int64_t section = (bytes + size - 1) / size, at = section * rank;
   int64_t own = at >= bytes ? 0 : (bytes - at < section ? bytes - at : section);
@@ -49,7 +49,7 @@ static void count(Record *r, const tli_Work *w) {
   t->bytes += in > out ? in : out;
   switch (w->kind) {
   case TLI_BARRIER: t->messages += 2 * others; return;
-  case TLI_ALL_REDUCE: /* an all_reduce is a reduce_scatter, then an all_gather */
+  case TLI_ALL_REDUCE: /* an all_reduce consists of a reduce_scatter and an all_gather */
     t->messages += 2 * others;
     t->sent += ring_bytes(out, g->size, (g->rank + 1) % g->size) +
                ring_bytes(out, g->size, (g->rank + 2) % g->size);
@@ -97,7 +97,7 @@ static void count(Record *r, const tli_Work *w) {
 
 /* ---- calls ----------------------------------------------------------------------------- */
 
-/* Copies as much of `from` as fits to `to`, and fills the rest of `to` with zeros. */
+/* Copies `from` to `to`, as far as it fits, and fills the rest of `to` with zeros. */
 static void fill(tli_Part to, tli_Part from) {
   int64_t n = from.bytes < to.bytes ? from.bytes : to.bytes;
   if (n > 0 && to.data != from.data) memmove(to.data, from.data, (size_t)n);

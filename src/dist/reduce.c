@@ -1,6 +1,6 @@
 /*
-** reduce.c - implements reduce.h. Blocks that fit into the first-level cache are reduced in the
-** dtype's wide type; two arrays, the common case, are added in one pass.
+** reduce.c - implements reduce.h. The arrays are reduced in blocks that fit into the first-level
+** cache, in the dtype's wide type. Two arrays, the common case, are added in one pass.
 */
 #include "dist/reduce.h"
 
@@ -31,18 +31,18 @@ enum { BLOCK = 2048 };
 #define FLOAT_PRODUCT(W, a, b) ((a) * (b))
 #define FLOAT_MIN(W, a, b) ((a) < (b) || (a) != (a) ? (a) : (b))
 #define FLOAT_MAX(W, a, b) ((a) > (b) || (a) != (a) ? (a) : (b))
-/* not called, since the operation was refused earlier */
+/* never called, since bitwise reductions of floats are refused earlier */
 #define FLOAT_BAND(W, a, b) ((void)(a), (b))
-/* not called, since the operation was refused earlier */
+/* never called, since bitwise reductions of floats are refused earlier */
 #define FLOAT_BOR(W, a, b) ((void)(a), (b))
-/* not called, since the operation was refused earlier */
+/* never called, since bitwise reductions of floats are refused earlier */
 #define FLOAT_BXOR(W, a, b) ((void)(a), (b))
 #define FLOAT_STORE(name, x) tli_write_##name(x)
 #define FLOAT_MEAN(x, k) ((x) / (k))
 
 #define COMPLEX_SUM(W, a, b) FLOAT_SUM(W, a, b)
 #define COMPLEX_PRODUCT(W, a, b) FLOAT_PRODUCT(W, a, b)
-/* not called, since the operation was refused earlier */
+/* never called, since such reductions of complex numbers are refused earlier */
 #define COMPLEX_REFUSED(W, a, b) ((void)(a), (b))
 #define COMPLEX_STORE(name, x) (x)
 #define COMPLEX_MEAN(x, k) ((x) / (k))

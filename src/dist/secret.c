@@ -1,5 +1,5 @@
 /*
-** secret.c - implements secret.h: reading secrets, and proving that one is known.
+** secret.c - implements secret.h: reads secrets, and computes the proofs that a process knows one.
 */
 #include "dist/secret.h"
 
@@ -41,7 +41,8 @@ void tli_secret_prove(const char *secret, tli_SecretSide side,
                       const unsigned char challenge[TLI_CHALLENGE],
                       const unsigned char answer[TLI_CHALLENGE],
                       unsigned char proof[TLI_SHA256_BYTES]) {
-  /* a label for each side, so that a side's own proof cannot be sent back to it */
+  /* length of a side's label; the labels differ, so that a side's own proof cannot be sent back to
+  ** it */
   enum { LABEL = 16 };
   static const char labels[][LABEL + 1] = {"tlua store asks ", "tlua store gives"};
   unsigned char text[LABEL + 2 * TLI_CHALLENGE];

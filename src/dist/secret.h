@@ -10,28 +10,29 @@
 
 enum {
   TLI_SECRET_LEAST = 16, /* the smallest number of characters of a secret */
-  TLI_SECRET_ROOM = 512, /* bytes for a secret, including the terminating 0 */
+  TLI_SECRET_ROOM = 512, /* size in bytes of a buffer for a secret, including the terminating 0 */
   TLI_CHALLENGE = 32     /* number of random bytes that each side sends */
 };
 
-/* Creates a secret: 64 hexadecimal digits of the system's randomness. */
+/* Creates a secret: 64 hexadecimal digits from the system's random bytes. */
 bool tli_secret_make(char out[TLI_SECRET_ROOM]) TL_MUSTCHECK;
-/* Checks that a secret is long enough; `where` says in the message where the secret comes from. */
+/* Checks that a secret is long enough; `where` names the secret's origin in the message. */
 bool tli_secret_check(const char *where, const char *secret) TL_MUSTCHECK;
 /* Reads a secret from the first line of a file; refuses a file that another user may read. */
 bool tli_secret_read(const char *path, char out[TLI_SECRET_ROOM]) TL_MUSTCHECK;
-/* Overwrites a copy that is no longer needed. */
+/* Overwrites a copy of a secret that is no longer needed. */
 void tli_secret_forget(char *secret, size_t bytes);
 
 typedef enum tli_SecretSide { TLI_SECRET_CLIENT, TLI_SECRET_SERVER } tli_SecretSide;
 
-/* Computes one side's proof for a connection; `challenge` is the server's, `answer` the
-** client's random text. */
+/* Computes one side's proof for a connection. `challenge` is the server's random text, `answer` the
+** client's. */
 void tli_secret_prove(const char *secret, tli_SecretSide side,
                       const unsigned char challenge[TLI_CHALLENGE],
                       const unsigned char answer[TLI_CHALLENGE],
                       unsigned char proof[TLI_SHA256_BYTES]);
-/* Compares two proofs in a time that does not depend on the position of a difference. */
+/* Compares two proofs in constant time: the time does not depend on the position of a
+** difference. */
 bool tli_secret_same(const unsigned char a[TLI_SHA256_BYTES],
                      const unsigned char b[TLI_SHA256_BYTES]);
 

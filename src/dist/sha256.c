@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-/* The first 32 bits of the fractional parts of the cube roots of the first 64 primes. */
+/* The round constants: the first 32 bits of the fractional parts of the cube roots of the first 64
+** primes. */
 static const uint32_t K[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
     0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
@@ -19,7 +20,7 @@ static const uint32_t K[64] = {
 
 static uint32_t rotate(uint32_t x, int n) { return (x >> n) | (x << (32 - n)); }
 
-/* The message schedule: the block's 16 words, and 48 that follow from them. */
+/* Computes the message schedule: the block's 16 words, and 48 words derived from them. */
 static void expand(const unsigned char *block, uint32_t w[64]) {
   for (int i = 0; i < 16; i++, block += 4)
     w[i] = (uint32_t)block[0] << 24 | (uint32_t)block[1] << 16 | (uint32_t)block[2] << 8 | block[3];
@@ -49,7 +50,8 @@ static void compress(uint32_t state[8], const unsigned char *block) {
 }
 
 void tli_sha256_begin(tli_Sha256 *s) {
-  /* the first 32 bits of the fractional parts of the square roots of the first 8 primes */
+  /* the initial state: the first 32 bits of the fractional parts of the square roots of the first 8
+  ** primes */
   *s = (tli_Sha256){.state = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f,
                               0x9b05688c, 0x1f83d9ab, 0x5be0cd19}};
 }
@@ -78,7 +80,7 @@ void tli_sha256_end(tli_Sha256 *s, unsigned char out[TLI_SHA256_BYTES]) {
     out[i] = (unsigned char)(s->state[i / 4] >> (24 - 8 * (i % 4)));
 }
 
-/* Begins the hash of the key, combined with `pad`, and of the text that is added afterwards. */
+/* Begins a hash with the key's bytes, each XORed with `pad`; the text is added afterwards. */
 static void begin_padded(tli_Sha256 *s, const unsigned char *key, unsigned char pad) {
   unsigned char block[TLI_SHA256_BLOCK];
   for (int i = 0; i < TLI_SHA256_BLOCK; i++) block[i] = key[i] ^ pad;

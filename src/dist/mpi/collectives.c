@@ -1,6 +1,7 @@
 /*
-** collectives.c - collectives over MPI. They use MPI's own collectives if the tensors' layout
-** allows it, and point-to-point messages otherwise. float16 and bfloat16 are summed as float32.
+** collectives.c - collectives over MPI. The functions use MPI's own collectives if the tensors'
+** layout allows it, and point-to-point messages otherwise. float16 and bfloat16 are summed as
+** float32.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,20 +10,20 @@
 #include "core/kernel/element.h"
 #include "dist/mpi/mpi.h"
 
-/* The largest number of bytes that one call of MPI moves, and the largest number of elements that
-** it sums. */
+/* The largest number of bytes that one MPI call moves, and the largest number of elements that one
+** MPI call sums. */
 #define PIECE ((int64_t)1 << 30)
 #define ELEMENTS ((int64_t)1 << 26)
 
 /* The header of a call, which every rank sends to all ranks before the call. */
 typedef struct CallInfo {
   uint64_t hash;
-  int64_t bytes; /* bytes of the part that this rank sends to all ranks */
+  int64_t bytes; /* number of bytes of the part that this rank sends to all ranks */
 } CallInfo;
 
 /* ---- requests ------------------------------------------------------------------------ */
 
-/* Begins a request; the argument is an expression that calls MPI. */
+/* Begins a request; `call` is an expression that calls MPI. */
 #define BEGIN(m, code, call)         \
   do {                               \
     tli_mutex_lock(&tli_mpi_lock);   \
@@ -100,8 +101,8 @@ static int64_t own_bytes(const tli_Work *w) {
   return 0;
 }
 
-/* Exchanges the headers of all ranks' calls, and returns them in a block for free(). It waits for
-** all ranks, as a barrier does. */
+/* Exchanges the headers of all ranks' calls, and returns them in a block for free(). Like a
+** barrier, the function waits for all ranks. */
 static CallInfo *tell(tli_MpiGroup *m, tli_Work *w) {
   const tli_Group *g = &m->base;
   /* the buffer includes the outgoing header, which MPI may read after a failure */
@@ -144,8 +145,8 @@ static bool broadcast(tli_MpiGroup *m, tli_Work *w, tli_Part part, int root) {
   return true;
 }
 
-/* Returns whether the parts have equal sizes and are contiguous, and MPI's counts suffice for all
-** of them. */
+/* Returns whether the parts have equal sizes, lie contiguously in memory, and have a total size
+** that MPI can count. */
 static bool together(const tli_Part *parts, int n) {
   for (int i = 1; i < n; i++)
     if (parts[i].bytes != parts[0].bytes || parts[i].data != parts[i - 1].data + parts[0].bytes)
@@ -201,8 +202,8 @@ static bool gather(tli_MpiGroup *m, tli_Work *w, const CallInfo *infos) {
   return finish_all(m, w, &r, ok);
 }
 
-/* Moves a part from each rank to each rank (all_to_all), or from the root alone (scatter). The
-** ranks first exchange the sizes. */
+/* Moves a part from each rank to each rank (all_to_all), or only from the root to each rank
+** (scatter). The ranks first exchange the sizes. */
 static bool exchange(tli_MpiGroup *m, tli_Work *w, int root) {
   const tli_Group *g = &m->base;
   bool gives = root < 0 || root == g->rank;
@@ -254,7 +255,7 @@ static bool type_of(tl_DType dtype, tli_MpiType *type) {
 }
 
 static tli_MpiOp op_of(tli_Reduction r, tl_DType dtype) {
-  static const tli_MpiOp ops[] = {/* ORDER REDUCE: MPI's operation for each reduction */
+  static const tli_MpiOp ops[] = {/* ORDER REDUCE: the MPI operation for each reduction */
                                   TLI_MPI_SUM, TLI_MPI_SUM,  TLI_MPI_PRODUCT, TLI_MPI_MIN,
                                   TLI_MPI_MAX, TLI_MPI_BAND, TLI_MPI_BOR,     TLI_MPI_BXOR};
   if (dtype == TL_BOOL && r == TLI_REDUCE_SUM) return TLI_MPI_MAX;
@@ -262,7 +263,7 @@ static tli_MpiOp op_of(tli_Reduction r, tl_DType dtype) {
   return ops[r];
 }
 
-/* Functions that convert half types to float and back, for each dtype. */
+/* For each half type, defines functions that convert it to float and back. */
 #define X(name, text, bytes, category, ...)                                            \
   static void widen_##name(const void *from, float *to, int64_t n) {                   \
     const tli_##name *x = from;                                                        \
@@ -283,7 +284,7 @@ static void narrow(tl_DType dtype, const float *from, void *to, int64_t n) {
   (dtype == TL_F16 ? narrow_F16 : narrow_BF16)(from, to, n);
 }
 
-/* Divides values that were summed over `size` ranks, to get the mean. */
+/* Divides values that were summed over `size` ranks by `size`, which gives the mean. */
 static void divide(tli_MpiType type, void *data, int64_t n, int size) {
   if (type == TLI_MPI_F64)
     for (int64_t i = 0; i < n; i++) ((double *)data)[i] /= size;
@@ -319,7 +320,8 @@ static bool reduce(tli_MpiGroup *m, tli_Work *w, int root) {
   return true;
 }
 
-/* Reduces pieces of all inputs, copied to be contiguous as MPI requires. */
+/* Reduces piece by piece. MPI requires the inputs of a piece to be contiguous, so they are
+** copied. */
 static bool reduce_scatter(tli_MpiGroup *m, tli_Work *w) {
   int size = m->base.size;
   tli_Part to = w->out[0];

@@ -15,8 +15,8 @@ TLI_FORK_SAFE(tli_mpi_lock)
 static tli_Mutex opening = TLI_MUTEX_INIT;
 static const tli_Mpi *opened; /* guarded */
 
-/* Chooses Open MPI or MPICH by the environment that mpirun and srun set; TLUA_MPI overrides
-** that. */
+/* Chooses Open MPI or MPICH by the environment variables that mpirun and srun set. TLUA_MPI
+** overrides the choice. */
 static const char *which(void) {
   const char *given = getenv("TLUA_MPI");
   if (given && *given) return given;

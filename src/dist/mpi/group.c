@@ -18,8 +18,8 @@ static bool check_numbers(const tli_Group *g, int rank, int size) {
   return true;
 }
 
-/* Returns a tag from a group's name, so that groups created at the same time have different
-** tags. */
+/* Computes a tag from a group's name, so that groups that are created at the same time have
+** different tags. */
 static int tag_of(const char *name) {
   unsigned hash = 0x811c9dc5u;
   for (; *name; name++) hash = (hash ^ (unsigned char)*name) * 0x01000193u;

@@ -1,6 +1,6 @@
 /*
-** messages.c - messages between two ranks: first a header under the user's tag, which contains the
-** number of bytes, their dtype and the tag of the data, then the data.
+** messages.c - messages between two ranks. First a header is sent under the user's tag; it contains
+** the number of bytes, the dtype, and the tag of the data. The data follows.
 */
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static bool too_large(const tli_Work *w, int64_t bytes) {
   return true;
 }
 
-/* Sends or receives the bytes in pieces of the largest size that MPI can count. */
+/* Begins to send or receive bytes, in pieces of the largest size that MPI can count. */
 static int begin_bytes(tli_MpiGroup *m, tli_MpiMessage *s, bool sends, char *data, int peer) {
   int64_t left = s->head.bytes;
   int code = 0;
@@ -107,7 +107,7 @@ static bool fits(tli_MpiGroup *m, tli_Work *w, const Head *head) {
   return tli_report_publish(&m->base, &m->report, why);
 }
 
-/* Begins to receive the data after its header has arrived. */
+/* Begins to receive the data of a message whose header has arrived. */
 static bool receive_bytes(tli_MpiGroup *m, tli_MpiMessage *s) {
   tli_Work *w = s->work;
   if (!fits(m, w, &s->head)) return false;
@@ -139,7 +139,7 @@ static Step advance(tli_MpiGroup *m, tli_MpiMessage *s) {
   return all ? ENDED : step;
 }
 
-/* Ends a message that has no pending request, or whose pending requests MPI keeps forever. */
+/* Ends a message that has no pending request, or whose requests MPI never completes. */
 static void end(tli_MpiMessage **at, bool ok) {
   tli_MpiMessage *s = *at;
   tli_Work *w = s->work;

@@ -2,12 +2,13 @@
 ** mpi.h - groups whose ranks are processes that mpirun or srun has started, on one machine or many.
 ** MPI's functions are called through table.h, by a plugin that is loaded on first use.
 **
-** MPI makes no progress by itself: a thread that waits, the caller or the group's thread, polls its
-** requests. One lock serialises all calls of MPI (MPI_THREAD_SERIALIZED).
+** MPI makes no progress by itself: the thread that waits (the caller or the group's thread) polls
+** its requests. One lock serialises all calls of MPI (MPI_THREAD_SERIALIZED).
 **
-** A call begins with an exchange of headers, so that calls that differ fail on all ranks instead of
+** A call begins with an exchange of headers, so that different calls fail on all ranks instead of
 ** confusing MPI. Failures are published in the store, which a waiting rank reads now and then. A
-** request that MPI has begun cannot be cancelled: the tensors of a failed call are never released.
+** request that MPI has begun cannot be cancelled, so the tensors of a failed call are never
+** released.
 */
 #ifndef TLI_DIST_MPI_H
 #define TLI_DIST_MPI_H
@@ -23,17 +24,17 @@ typedef struct tli_MpiGroup {
   const tli_Mpi *mpi;
   tli_MpiComm *comm; /* owned */
   tli_FailureReport report;
-  int next_tag;             /* tag of the next message's data */
+  int next_tag;             /* tag for the data of the next message */
   tli_MpiMessage *messages; /* list of messages, in order (owned) */
 } tli_MpiGroup;
 
 static inline tli_MpiGroup *tli_mpi_group(tli_Group *g) { return (tli_MpiGroup *)(void *)g; }
 
-/* Returns the table of the MPI that has started this process and loads its plugin on first use
+/* Returns the table of the MPI library that has started this process; loads its plugin on first use
 ** (open.c). Returns NULL with a message that names the missing part. *rank and *size refer to all
 ** processes that MPI has started. */
 const tli_Mpi *tli_mpi_open(int *rank, int *size) TL_MUSTCHECK;
-/* Returns whether MPI can be used; if not, leaves a message. Does not initialise MPI. */
+/* Returns whether MPI can be used; if it cannot, leaves a message. Does not initialise MPI. */
 bool tli_mpi_available(void);
 /* Serialises calls of MPI by all threads and groups. */
 extern tli_Mutex tli_mpi_lock;
@@ -47,14 +48,14 @@ typedef struct tli_MpiPause {
   int64_t looked;
 } tli_MpiPause;
 
-/* Sleeps between two tests of requests, for increasing times. Returns false with a message if
-** waiting for `w` is futile. */
+/* Sleeps between two tests of requests, each time for longer. Returns false with a message if it is
+** futile to wait for `w` any longer. */
 bool tli_mpi_pause(tli_MpiGroup *m, tli_Work *w, tli_MpiPause *p) TL_MUSTCHECK;
-/* Checks for failures, and for the deadline of w. */
+/* Checks for failures of the group, and whether the deadline of w has passed. */
 bool tli_mpi_look(tli_MpiGroup *m, tli_Work *w) TL_MUSTCHECK;
 /* Waits for n requests. On failure, the call w and its tensors are never released. */
 bool tli_mpi_finish(tli_MpiGroup *m, tli_Work *w, tli_MpiRequest *q, int n) TL_MUSTCHECK;
-/* Abandons a call. MPI may still use the call's memory, so it is never freed. */
+/* Abandons a call. MPI may still use the call's memory, so that memory is never freed. */
 void tli_mpi_abandon(tli_MpiGroup *m, tli_Work *w);
 
 /* ---- calls ---- */

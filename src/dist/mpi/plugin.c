@@ -1,6 +1,6 @@
 /*
-** plugin.c - implements table.h. A tli_MpiComm contains two communicators of MPI: one for
-** collectives and their messages, the other for the headers of users' messages.
+** plugin.c - implements table.h. A tli_MpiComm contains two MPI communicators: one for collectives
+** and their messages, the other for the headers of users' messages.
 */
 #define _DEFAULT_SOURCE 1
 #include "dist/mpi/table.h"
@@ -15,11 +15,12 @@ struct tli_MpiComm {
 };
 
 static bool started, ours, given_up;
-static MPI_Op least, greatest; /* the minimum and the maximum of floats, for which NaN wins */
+/* MPI operations for the minimum and the maximum of floats; the result is NaN if an operand is */
+static MPI_Op least, greatest;
 
 /* ---- initialising and ending MPI -------------------------------------------------------- */
 
-/* Stores the smaller or greater of two floats in *to. */
+/* Defines a function that stores the smaller (or the greater) elements of two arrays in `to`. */
 #define PICK(name, T, op)                                          \
   static void name##_##T(const T *from, T *to, int n) {            \
     for (int i = 0; i < n; i++)                                    \
@@ -44,8 +45,8 @@ static void pick_greatest(void *from, void *to, int *n, MPI_Datatype *type) {
     greatest_double(from, to, *n);
 }
 
-/* Ends MPI at the end of the process. A process that fails ends all others, because they would wait
-** for it. */
+/* Finalizes MPI at the end of the process. A process that fails also ends all other processes,
+** because they would wait for it. */
 static void at_end(int status, void *none) {
   int finalized;
   (void)none;
@@ -141,14 +142,14 @@ static int comm_free(tli_MpiComm *c) {
 
 /* ---- calls --------------------------------------------------------------------------- */
 
-/* Returns MPI's type. ORDER MPITYPE */
+/* Returns the MPI datatype for a tli_MpiType. ORDER MPITYPE */
 static MPI_Datatype type_of(tli_MpiType type) {
   const MPI_Datatype types[] = {MPI_FLOAT,   MPI_DOUBLE,  MPI_INT8_T, MPI_INT16_T,
                                 MPI_INT32_T, MPI_INT64_T, MPI_UINT8_T};
   return types[type];
 }
 
-/* Returns MPI's operation. ORDER MPIOP */
+/* Returns the MPI operation for a tli_MpiOp. ORDER MPIOP */
 static MPI_Op op_of(tli_MpiOp op, tli_MpiType type) {
   const MPI_Op ops[] = {MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX, MPI_BAND, MPI_BOR, MPI_BXOR};
   bool floating = type <= TLI_MPI_F64;

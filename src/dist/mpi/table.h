@@ -1,10 +1,10 @@
 /*
-** table.h - the interface of a plugin for MPI: the few functions of MPI that groups use, with
-** types that do not depend on the MPI it was compiled for. tlua_mpi_openmpi.so and
+** table.h - the interface of a plugin for MPI: the few functions of MPI that groups use, with types
+** that do not depend on the MPI library that the plugin was compiled for. tlua_mpi_openmpi.so and
 ** tlua_mpi_mpich.so are built from one source, plugin.c; the engine links neither.
 **
-** Functions return 0 or MPI's error code. Only one thread calls them at a time. Functions with
-** a request only begin an operation; `test` tells when it has ended.
+** Functions return 0 or MPI's error code. Only one thread calls them at a time. Functions with a
+** request only begin an operation; `test` tells when the operation has ended.
 */
 #ifndef TLI_DIST_MPI_TABLE_H
 #define TLI_DIST_MPI_TABLE_H
@@ -26,8 +26,8 @@ typedef enum tli_MpiType {
   TLI_MPI_U8
 } tli_MpiType;
 
-/* Reductions; op_of in plugin.c has the same order (ORDER MPIOP). NaN wins in minimum and
-** maximum. */
+/* Reductions; op_of in plugin.c has the same order (ORDER MPIOP). The minimum and the maximum are
+** NaN if an operand is. */
 typedef enum tli_MpiOp {
   TLI_MPI_SUM,
   TLI_MPI_PRODUCT,
@@ -46,33 +46,34 @@ typedef struct tli_MpiRequest {
 
 typedef struct tli_Mpi {
   int version;
-  /* Initialises MPI unless the program has done so. MPI ends with the process, and ends all other
-  ** processes if the exit status is not 0. */
+  /* Initialises MPI unless the program has done so. MPI is finalized when the process ends. If the
+  ** exit status is not 0, all other processes end, too. */
   int (*start)(int *rank, int *size);
   int (*most_tag)(void);
   void (*host_name)(char *name, int size); /* Writes the name of this machine. */
   /* Writes the library's name and version, such as "Open MPI v4.1.4". */
   void (*library)(char *name, int size);
   void (*error)(int code, char *text, int size);
-  /* Copies the bytes of process 0 to all processes; waits. */
+  /* Copies the bytes of process 0 to all processes. Waits for the other processes. */
   int (*share)(void *data, int bytes);
-  /* Makes the process exit without waiting for the others, because calls are incomplete. */
+  /* Makes the process exit without waiting for the other processes, because calls are
+  ** incomplete. */
   void (*give_up)(void);
-  /* Creates a communicator of some of the world's ranks. All of them must call the function, which
-  ** waits for the others. */
+  /* Creates a communicator of some of the world's ranks. All of these ranks must call the function,
+  ** which waits for the others. */
   int (*comm)(int n, const int *ranks, int tag, tli_MpiComm **out);
   int (*comm_free)(tli_MpiComm *comm);
   int (*broadcast)(tli_MpiComm *c, void *data, int bytes, int root, tli_MpiRequest *r);
   int (*all_gather)(tli_MpiComm *c, const void *in, int bytes, void *out, tli_MpiRequest *r);
   int (*all_to_all)(tli_MpiComm *c, const void *in, int bytes, void *out, tli_MpiRequest *r);
-  /* Reduces in place; root -1 means to all ranks. If MPI cannot work in place, the root's result is
-  ** in `out`. */
+  /* Reduces `data` in place; root -1 means that all ranks get the result. If MPI cannot work in
+  ** place, the root's result is in `out`. */
   int (*reduce)(tli_MpiComm *c, void *data, int n, tli_MpiType type, tli_MpiOp op, int root,
                 tli_MpiRequest *r);
   int (*reduce_scatter)(tli_MpiComm *c, const void *in, void *out, int n, tli_MpiType type,
                         tli_MpiOp op, tli_MpiRequest *r);
-  /* Begin to send and to receive a message between two ranks. Messages with `message` set are
-  ** separate from the messages of collectives. */
+  /* Begin to send and to receive a message between two ranks. If `message` is set, the message is
+  ** kept separate from the messages of collectives. */
   int (*send)(tli_MpiComm *c, bool message, const void *data, int bytes, int to, int tag,
               tli_MpiRequest *r);
   int (*receive)(tli_MpiComm *c, bool message, void *data, int bytes, int from, int tag,

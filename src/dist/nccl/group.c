@@ -1,5 +1,6 @@
 /*
-** group.c - joining NCCL groups, launching and monitoring calls, and their transport.
+** group.c - joining NCCL groups, launching and monitoring their calls, and the table of their
+** transport.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,8 +32,8 @@ static void end_all(tli_Work **list) {
   }
 }
 
-/* Ends the group with this thread's error. The abort also ends kernels that wait for other ranks. A
-** rank may leave while no call is pending without a failure. */
+/* Makes the group fail with this thread's error. The abort also ends kernels that wait for other
+** ranks. If this rank is leaving and no call is pending, nothing happens. */
 static void fail(tli_Group *g) {
   tli_Nccl *n = tli_nccl(g);
   char why[1500];
@@ -48,7 +49,7 @@ static void fail(tli_Group *g) {
 
 /* ---- launching ------------------------------------------------------------------------- */
 
-/* Waits until NCCL has queued the operations that it began. NCCL's call may return earlier, and
+/* Waits until NCCL has queued the operations that it has begun. NCCL's call may return earlier, but
 ** only queued operations are on the stream. */
 static bool settle(tli_Nccl *n, int64_t deadline) {
   for (int turns = 0;; turns++) {
@@ -62,8 +63,8 @@ static bool settle(tli_Nccl *n, int64_t deadline) {
   }
 }
 
-/* Marks the end of a call. A call in a graph capture ends as soon as it is recorded; no thread
-** waits for it. */
+/* Records the event at the end of a call. A call in a graph capture ends as soon as it is recorded,
+** and no thread waits for it. */
 static bool mark_end(tli_Nccl *n, tli_Work *w, bool captured) {
   const tl_DeviceApi *api = device_of(n);
   w->end = api->event(w->device, 0);
@@ -94,16 +95,16 @@ static bool launch_steps(tli_Nccl *n) {
   return true;
 }
 
-/* Launches a call. A wrong call is not launched, and fails alone; a call that could not be launched
-** ends the group, since the other ranks wait for it. */
+/* Launches a call. A call with wrong arguments is not launched, and only that call fails. If the
+** launch itself fails, the group fails, since the other ranks wait for the call. */
 static bool launch_or_fail(tli_Nccl *n) {
   if (launch_steps(n)) return true;
   fail(&n->base);
   return false;
 }
 
-/* Checks that all ranks make the same call. The first rank that arrives publishes its call in the
-** store, and the others compare theirs. */
+/* Checks that all ranks make the same call. The first rank to arrive publishes its call in the
+** store, and the others compare their calls with it. */
 static bool same_call(tli_Nccl *n, const tli_Work *w) {
   tli_Group *g = &n->base;
   char key[300], what[40], mine[400], text[240];
@@ -159,7 +160,7 @@ static bool batch(tli_Group *g, bool begins) {
 
 /* ---- monitoring -------------------------------------------------------------------------- */
 
-/* Ends calls that are complete; they complete in order. */
+/* Ends the calls that are complete. Calls complete in order. */
 static bool collect_ended(tli_Nccl *n, bool *ended) {
   *ended = false;
   while (n->in_flight) {
@@ -198,8 +199,8 @@ static bool move(tli_Group *g, bool slept) {
 
 /* ---- joining ----------------------------------------------------------------------------- */
 
-/* Writes a name for this rank's GPU that is unique on all machines, even if every process numbers
-** its own GPU 0. */
+/* Writes a name for this rank's GPU that is unique across machines, even if every process gives its
+** own GPU the number 0. */
 static bool name_device(const tli_Nccl *n, char *out, size_t size) {
   tl_DeviceProperties p;
   char host[200];
@@ -210,8 +211,8 @@ static bool name_device(const tli_Nccl *n, char *out, size_t size) {
   return true;
 }
 
-/* Claims the rank's GPU. If another rank has claimed the same GPU, all ranks fail before any of
-** them has joined. */
+/* Claims the rank's GPU. If two ranks have claimed the same GPU, all ranks fail before any of them
+** has joined. */
 static bool claim(tli_Nccl *n) {
   tli_Group *g = &n->base;
   char gpu[240], what[250], key[300], why[600], text[16];
@@ -250,7 +251,8 @@ static bool share_id(tli_Nccl *n, unsigned char id[TL_COMM_ID_BYTES]) {
   return size == TL_COMM_ID_BYTES || tli_fail(TL_EIO, "nccl: the store has another id");
 }
 
-/* Returns NULL with a message if this build or machine has no GPUs or no NCCL. */
+/* Returns the functions for NCCL. Returns NULL with a message if this build or machine has no GPUs
+** or no NCCL. */
 static const tl_CommApi *open_api(tl_Device device) {
   const tl_Backend *backend = tli_backend_open(device);
   TL_TRY_NULL(backend);

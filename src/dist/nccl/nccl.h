@@ -2,11 +2,11 @@
 ** nccl.h - groups whose ranks have a GPU each. NCCL is called through tl_CommApi
 ** (core/device/api.h), which the GPU's plugin implements.
 **
-** The caller queues a call on the group's stream, after the work so far of the current stream, and
-** does not wait. Waiting for the call (tli_work_wait) makes the current stream of that moment wait
-** for the call's end. The group's thread monitors the calls: it sees which have ended, errors of
-** NCCL, failures that other ranks publish in the store, and which call is late, since NCCL waits
-** forever.
+** The caller queues a call on the group's stream, after the work that the current stream has so
+** far, and does not wait. Waiting for the call (tli_work_wait) makes the stream that is current at
+** that time wait for the call's end. The group's thread monitors the calls. It notices calls that
+** have ended, errors of NCCL, failures that other ranks publish in the store, and calls that are
+** late, since NCCL itself waits forever.
 */
 #ifndef TLI_DIST_NCCL_H
 #define TLI_DIST_NCCL_H
@@ -39,7 +39,7 @@ typedef struct tli_Nccl {
 
 static inline tli_Nccl *tli_nccl(tli_Group *g) { return (tli_Nccl *)(void *)g; }
 
-/* Appends the steps of a call to the plan (steps.c). */
+/* Appends the steps of a call to the group's list of steps (steps.c). */
 bool tli_nccl_plan(tli_Nccl *n, const tli_Work *w) TL_MUSTCHECK;
 
 #endif

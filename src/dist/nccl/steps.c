@@ -1,7 +1,7 @@
 /*
-** steps.c - collectives as steps of NCCL. Collectives that NCCL lacks are built from messages
-** between two ranks, as its manual shows, or from one call for each rank, all in one group
-** call; no bytes are copied before or after. Data that is only moved is sent as bytes.
+** steps.c - collectives as steps of NCCL. A collective that NCCL lacks consists of messages between
+** two ranks, as NCCL's manual shows, or of one NCCL call for each rank, all in one group call. No
+** bytes are copied before or after. Data that is only moved is sent as bytes.
 */
 #include <string.h>
 
@@ -32,8 +32,8 @@ static bool move(tli_Nccl *n, tl_CommKind kind, int peer, const void *in, void *
 
 /* ---- arithmetic ------------------------------------------------------------------------ */
 
-/* Sets *op to NCCL's operation for a reduction. For bool, sum and max are "or", product and min are
-** "and". */
+/* Sets *op to NCCL's operation for a reduction. For bool, sum and max are logical "or", product and
+** min are logical "and". */
 static bool op_of(const tli_Work *w, tl_CommOp *op) {
   bool truth = w->dtype == TL_BOOL;
   switch (w->reduce) {
@@ -94,7 +94,7 @@ static bool reduce_scatter(tli_Nccl *n, const tli_Work *w) {
   return true;
 }
 
-/* Sends a part to each rank, and receives a part from each, including this rank itself. */
+/* Sends a part to each rank and receives a part from each rank, including this rank itself. */
 static bool exchange(tli_Nccl *n, const tli_Part *in, const tli_Part *out) {
   for (int r = 0; r < n->base.size; r++) {
     if (in) TL_TRY(move(n, TL_COMM_SEND, r, in[r].data, NULL, in[r].bytes));
