@@ -1,11 +1,11 @@
 /*
-** address_map_test.c - tests core/memory/address_map.h against a plain array of flags.
+** address_map_test.c - compares core/memory/address_map.h with a plain array of flags.
 */
 #include "test.h"
 
 enum { KEYS = 700 };
 
-static int64_t held, blocks; /* bytes and blocks that the map has allocated at present */
+static int64_t held, blocks; /* bytes and blocks that the map currently holds */
 static bool empty_handed;
 
 static void *get(size_t bytes) {
@@ -34,7 +34,7 @@ typedef struct Entry {
 #define MAP_PUT(p, n) put(p, n)
 #include "core/memory/address_map.h"
 
-/* Returns addresses such as an allocator's: close to each other, with zero bits at the end. */
+/* Returns addresses like those of an allocator: close together, with zero low bits. */
 static const void *address(int i, int unit) {
   return (const void *)(uintptr_t)(0x7f0000000000u + (uintptr_t)(i + 1) * (uintptr_t)unit);
 }
@@ -79,7 +79,7 @@ TEST(test_adding_and_removing_at_random) {
     test_Map map = {0};
     bool there[KEYS] = {false};
     for (int step = 0; step < 20000; step++) {
-      /* the map alternates between nearly full and nearly empty */
+      /* the map becomes nearly full and nearly empty by turns */
       int i = (int)test_random(KEYS);
       bool add = test_random(4) != 0;
       if (step / 3000 % 2 == 1) add = !add;

@@ -1,6 +1,6 @@
 /*
-** alloc_test.c - tests sizes, alignment, counters, limits, faults and threads. The test is also
-** built with sanitizers, where nothing is cached.
+** alloc_test.c - tests the allocator: sizes, alignment, counters, limits, faults and threads.
+** Builds with sanitizers run this test too; they cache nothing.
 */
 #include "core/memory/alloc.h"
 
@@ -42,7 +42,7 @@ TEST(every_size) {
   tli_free(NULL, 100);
 }
 
-/* Tests that rounding wastes at most a quarter of the size, or the alignment. */
+/* Tests that rounding up wastes at most a quarter of the size, or one alignment unit. */
 TEST(rounding_is_small) {
   int64_t before = tl_memory_used();
   for (size_t bytes = 1; bytes < 3000000; bytes += bytes / 7 + 1) {
@@ -82,7 +82,7 @@ TEST(blocks_are_reused) {
   tli_free(q, (3 << 20) - 100);
 }
 
-/* Tests that the cache stays within its size, and keeps recently used blocks. */
+/* Tests that the cache does not grow beyond its limit, and keeps recently used blocks. */
 TEST(cache_is_bounded) {
   if (!caching()) return;
   enum { N = 50 };
@@ -111,7 +111,7 @@ TEST(trim_gives_back) {
     if (block[i] != middle) tli_free(block[i], 200);
   if (caching()) CHECK(tl_memory_cached() > 10 << 20);
   tl_memory_trim();
-  CHECK(tl_memory_cached() <= before + (128 << 10)); /* the slab of `middle` stays in use */
+  CHECK(tl_memory_cached() <= before + (128 << 10)); /* the slab with `middle` stays in use */
   memset(middle, 1, 200);
   for (int i = 0; i < 1000; i++) block[i] = tli_alloc(200);
   for (int i = 0; i < 1000; i++) CHECK_AT(i, block[i] != middle);
@@ -141,7 +141,7 @@ TEST(limit_holds) {
   CHECK(p != NULL);
   tli_free(p, 8 << 20);
 
-  /* small blocks reach the limit as well */
+  /* allocating small blocks reaches the limit too */
   enum { N = 200000 };
   void **block = calloc(N, sizeof *block);
   int n = 0;
@@ -192,7 +192,7 @@ static void open_parcel(Parcel *p) {
   tli_free(p, sizeof *p + p->bytes);
 }
 
-/* Passes blocks to other threads, which free them. */
+/* Exchanges blocks with other threads, so that each block is freed by another thread. */
 static void *exchange(void *context) {
   unsigned state = (unsigned)(uintptr_t)context * 2654435761u + 1;
   for (int i = 0; i < ROUNDS; i++) {
@@ -237,8 +237,8 @@ static void *take_and_leave(void *context) {
   return NULL;
 }
 
-/* Tests that memory of ended threads is reused: a thousand threads, one after another, need no more
-** than one thread. */
+/* Tests that the memory of threads that have ended is reused: a thousand threads, one after
+** another, need no more memory than one. */
 TEST(ended_threads_leave_nothing) {
   tl_memory_trim();
   int64_t most = 0;

@@ -1,7 +1,7 @@
 /*
-** autograd_test.c - tests autograd where Lua specs cannot: passes in which the n-th allocation
-** fails, for every n; graphs that several threads use; and the functions on nodes that generated
-** code calls.
+** autograd_test.c - tests parts of autograd that Lua specs cannot reach: passes in which the n-th
+** allocation fails, for every n; graphs that several threads use; and the node functions that
+** generated code calls.
 */
 #include <pthread.h>
 
@@ -10,7 +10,7 @@
 #include "ops.h"
 #include "test.h"
 
-/* The objects that a step has made. A NULL marks the failure of a call. */
+/* The objects that a step has made. Calls that failed have left NULL. */
 typedef struct Bag {
   tl_Tensor *held[64];
   int n;
@@ -41,8 +41,8 @@ static bool half(void *context, tl_Tensor *grad, tl_Tensor **out) {
   return *out != NULL;
 }
 
-/* Runs broadcasting, views, in-place changes of views, saved results, hooks, retained gradients, a
-** recorded first pass and a second pass. */
+/* Exercises broadcasting, views, in-place changes of views, saved results, hooks, retained
+** gradients, a first pass that is itself recorded, and a second pass. */
 static bool step_in(Bag *bag, int *hooks) {
   tl_Tensor *x = leaf(bag, 2, 2, (int64_t[]){3, 4}),
             *w = x ? leaf(bag, 3, 1, (int64_t[]){4}) : NULL;
@@ -87,8 +87,8 @@ static bool step(int *hooks) {
   return ok;
 }
 
-/* Tests passes in which an allocation fails. The first runs fill caches such as those of threads,
-** so their allocations are not compared. */
+/* Tests passes in which an allocation fails. The first two runs fill caches, such as those of each
+** thread, so that later runs allocate equally often. */
 TEST(memory_may_run_out_anywhere) {
   int hooks = 0;
   CHECK(step(&hooks) && hooks == 2);
@@ -124,7 +124,7 @@ TEST(an_interrupt_stops_a_pass) {
   empty(&bag);
 }
 
-/* Tests that a gradient without other owners becomes .grad without a copy. */
+/* Tests that a gradient that nothing else owns becomes .grad without a copy. */
 TEST(gradients_are_not_copied_without_need) {
   Bag bag = {.n = 0};
   tl_Tensor *x = leaf(&bag, 2, 1, (int64_t[]){1000});
@@ -138,7 +138,7 @@ TEST(gradients_are_not_copied_without_need) {
   CHECK(tli_grad_accumulate(x, shared, false));
   CHECK(x->autograd->grad == shared);
 
-  /* a part of a larger block is copied, since it would keep the block alive */
+  /* a part of a larger block must be copied; otherwise it would keep the whole block alive */
   tl_Tensor *large = hold(&bag, tli_empty(TL_F32, TLI_CPU, 2, (int64_t[]){2, 1000}));
   CHECK(tlo_fill_(large, one));
   tl_Tensor *part = tlo_select(large, 0, 1);
@@ -202,7 +202,7 @@ static void *release(void *tensor) {
   return NULL;
 }
 
-/* Tests that one thread can free a result with .grad while another thread frees its graph. */
+/* Tests that one thread can free a result and its .grad while another thread frees the graph. */
 TEST(graphs_are_freed_by_any_thread) {
   for (int i = 0; i < ROUNDS; i++) {
     Bag bag = {.n = 0};

@@ -1,9 +1,9 @@
 /*
-** blocks_test.c - tests the allocator of devices, on simulated memory and streams, against a plain
-** model: a million random calls, failures at the n-th call, pools of graphs.
+** blocks_test.c - compares the device allocator, on simulated memory and streams, with a plain
+** model: in a million random calls, when the n-th call fails, and with graph pools.
 **
-** A stream is two counters: work queued and work done. The source returns address space that is
-** never accessed; the model knows which streams may write where.
+** A stream is two counters: work queued, and work done. The address space is never accessed; the
+** model knows which streams may still write to which addresses.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,11 @@ enum { STREAMS = 4, MIB = 1 << 20, GRANULE = 2 * MIB, MEMORY = 256 * MIB };
 
 typedef struct World {
   uint64_t given[STREAMS], done[STREAMS];
-  int64_t granted; /* limit of reserved addresses in bytes */
+  int64_t granted; /* most bytes of address space to grant */
   int64_t mapped, reserved, marks, waits;
-  /* bytes of blocks that became free: in the general pool, and in a pool of a graph */
+  /* bytes of blocks that were freed: in the general pool, and in graph pools */
   int64_t freed[2];
-  int64_t fail_at; /* number of calls until one fails; 0 means that none fails */
+  int64_t fail_at; /* number of calls until one fails; 0: none fails */
   uintptr_t next;  /* the next unused address */
 } World;
 
@@ -141,14 +141,14 @@ static void close_blocks(tlk_Blocks *b, const World *w) {
 
 /* ---- the model -------------------------------------------------------------------------------- */
 
-/* Bytes that may still be written: they are in use, or were freed while other streams were busy
-** with them. */
+/* Bytes that may still be written: they are in use, or they were freed while streams still used
+** them. */
 typedef struct Held {
   char *data;
   int64_t bytes;
   int stream;
   bool used;
-  /* once freed: the streams that used the bytes, and the work that each of them must finish */
+  /* after freeing: the streams that used the bytes, and what each of them must finish */
   uint64_t others, until[STREAMS];
 } Held;
 
@@ -174,8 +174,8 @@ static bool still_busy(const Model *m, const Held *h) {
   return false;
 }
 
-/* Checks that no stream may write the bytes: no block in use contains them, and no stream still
-** works on them. */
+/* Checks that no stream may write to these bytes: no block in use contains them, and no stream
+** still uses them. */
 static void check_free(const Model *m, const char *data, int64_t bytes) {
   for (int i = 0; i < m->n; i++) {
     const Held *h = &m->held[i];
@@ -216,7 +216,7 @@ static void model_free(Model *m, int i) {
   memcpy(h->until, m->world.given, sizeof h->until);
 }
 
-/* Returns an element in use near a random position, or -1 if there is none. */
+/* Returns the index of an entry in use near a random index, or -1 if there is none. */
 static int any_used(Model *m) {
   for (int tries = 0; m->n > 0 && tries < 4; tries++) {
     int i = (int)(draw(m) % (uint64_t)m->n);
@@ -272,7 +272,7 @@ TEST(a_freed_block_is_handed_out_at_once) {
   w.given[1]++;
   tlk_blocks_free(&b, first);
   CHECK(tlk_blocks_alloc(&b, 5000, 1, 0) == first);
-  CHECK(tlk_blocks_alloc(&b, 5000, 2, 0) != first); /* another stream gets another block */
+  CHECK(tlk_blocks_alloc(&b, 5000, 2, 0) != first); /* another stream must get another block */
   CHECK(b.stats.num_device_alloc == 2 && w.mapped == 2 * GRANULE && w.waits == 0);
   tlk_blocks_free(&b, first);
   tlk_blocks_free(&b, b.arenas->first->data);
@@ -297,8 +297,8 @@ TEST(other_users_are_waited_for) {
   close_blocks(&b, &w);
 }
 
-/* Tests that holes are unmapped. When every second block is freed, fixed segments would have no
-** room for a large block; large arenas grow at the end instead. */
+/* Tests that holes are unmapped. With every second block freed, fixed segments would have no room
+** for a large block, but large arenas grow at the end. */
 TEST(holes_are_given_back) {
   enum { N = 32 };
   World w;
@@ -308,7 +308,7 @@ TEST(holes_are_given_back) {
   for (int i = 0; i < N; i++) data[i] = tlk_blocks_alloc(&b, 4 * MIB, 0, 0);
   for (int i = 0; i < N; i += 2) tlk_blocks_free(&b, data[i]);
   CHECK(w.mapped == N * 4 * MIB);
-  /* more than the free space between the blocks */
+  /* larger than the free space between the blocks */
   void *large = tlk_blocks_alloc(&b, 180 * MIB, 0, 0);
   CHECK(large != NULL && b.stats.num_alloc_retries == 1);
   CHECK(w.mapped == 180 * MIB + N / 2 * 4 * MIB);
@@ -318,8 +318,8 @@ TEST(holes_are_given_back) {
   close_blocks(&b, &w);
 }
 
-/* Tests that arenas of one kind double: two blocks that do not fit the first arena get a second one
-** of its size, the next block gets a third one of twice that size. */
+/* Tests that arenas of one kind double. The second one has the same size as the first one, and the
+** third one has twice that size. */
 TEST(arenas_grow) {
   World w;
   tlk_Blocks b;
@@ -344,7 +344,7 @@ TEST(refused_addresses_are_asked_for_in_small_ranges) {
   void *rest = tlk_blocks_alloc(&b, 90 * MIB, 1, 0);
   CHECK(rest != NULL && w.reserved == 96 * MIB && b.stats.num_address_retries == 1);
   CHECK(tlk_blocks_alloc(&b, 10 * MIB, 2, 0) == NULL);
-  tlk_blocks_free(&b, rest); /* address space that is not in use is released for others */
+  tlk_blocks_free(&b, rest); /* unused address space is released when another arena needs it */
   void *other = tlk_blocks_alloc(&b, 10 * MIB, 2, 0);
   CHECK(other != NULL);
   tlk_blocks_free(&b, data);
@@ -415,12 +415,12 @@ TEST(short_address_space_is_prolonged_by_arenas) {
   World w;
   tlk_Blocks b;
   open_with(&b, &w, 2 * GRANULE);
-  void *first = tlk_blocks_alloc(&b, 3 * MIB, 0, 0); /* uses both granules of the first arena */
+  void *first = tlk_blocks_alloc(&b, 3 * MIB, 0, 0); /* takes both granules of the first arena */
   void *second = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
   void *large = tlk_blocks_alloc(&b, 25 * MIB, 0, 0);
   CHECK(w.reserved == (4 + 4 + 26) * MIB && w.mapped == w.reserved);
   CHECK(b.stats.segment[TL_POOL_ALL].current == 3);
-  /* memory is exhausted, but address space is not */
+  /* memory is exhausted, but address space is left */
   CHECK(tlk_blocks_alloc(&b, MEMORY - 20 * MIB, 0, 0) == NULL);
   tlk_blocks_free(&b, second);
   CHECK(w.freed[0] == 4 * MIB && w.freed[1] == 0);
@@ -440,13 +440,13 @@ TEST(blocks_below_half_of_the_least_share_it) {
   CHECK(w.mapped == 20 * MIB && b.stats.active_bytes[TL_POOL_ALL].current == 4 * MIB);
   void *second = tlk_blocks_alloc(&b, 9 * MIB, 0, 0);
   CHECK(w.mapped == 20 * MIB && second == (char *)first + 4 * MIB);
-  void *large = tlk_blocks_alloc(&b, 11 * MIB, 0, 0); /* not smaller than half of an arena */
+  void *large = tlk_blocks_alloc(&b, 11 * MIB, 0, 0); /* at least half of an arena */
   CHECK(w.mapped == 32 * MIB);
   tlk_blocks_free(&b, first);
   /* unmaps all granules except those of `second` */
   CHECK(tlk_blocks_trim(&b) && w.mapped == 22 * MIB);
   void *third = tlk_blocks_alloc(&b, 3 * MIB, 0, 0);
-  CHECK(third && w.mapped == 30 * MIB); /* `large` leaves a free range of 8 MiB */
+  CHECK(third && w.mapped == 30 * MIB); /* the arena of `large` has 8 MiB free */
   tlk_blocks_free(&b, third);
   tlk_blocks_free(&b, second);
   tlk_blocks_free(&b, large);

@@ -1,6 +1,6 @@
 /*
-** cache_test.c - tests disk_cache.h: a stored entry is found again, and no other file is mistaken
-** for an entry.
+** cache_test.c - tests disk_cache.h: a stored entry is found again, and no other file is taken for
+** an entry.
 */
 #include "core/device/disk_cache.h"
 
@@ -19,7 +19,7 @@
 
 static char folder[64] = "/tmp/tlua-cache-XXXXXX";
 
-/* Returns the path of the only entry. */
+/* Stores the path of the only entry in `path`. */
 static void only_entry(char *path, size_t size) {
   size_t bytes;
   char *list = tli_folder_list(folder, &bytes);
@@ -136,8 +136,8 @@ TEST(a_folder_that_cannot_be_written_is_no_error) {
   tli_environment_set("TLUA_CACHE", folder);
 }
 
-/* Returns whether an entry under a name occupied by `command` is neither written nor read, without
-** waiting. */
+/* Returns whether a file that `command` puts in the place of an entry is neither read nor
+** overwritten. No call may wait for the file. */
 static bool is_left_alone(const char *command) {
   char path[128], line[512];
   empty();
@@ -170,14 +170,14 @@ TEST(files_that_others_may_write_are_not_read) {
   CHECK(store("plan", "key", "data") && chmod(path, 0600) == 0 && has("plan", "key", "data"));
   CHECK(chmod(folder, 01777) == 0 && has_none("plan", "key") && !store("plan", "new", "data"));
   CHECK(chmod(folder, 0700) == 0 && has("plan", "key", "data") && has_none("plan", "new"));
-  if (geteuid() != 0) return; /* only root can give files away */
+  if (geteuid() != 0) return; /* only root can change a file's owner */
   CHECK(chown(path, 4711, (gid_t)-1) == 0 && has_none("plan", "key"));
   CHECK(chown(folder, 4711, (gid_t)-1) == 0 && !store("plan", "new", "data"));
   CHECK(chown(folder, 0, (gid_t)-1) == 0 && store("plan", "new", "data"));
 }
 
-/* Tests writes beyond a limit. The limit of file sizes would end the process by a signal, which
-** this test ignores. */
+/* Tests writes beyond a limit. By default the limit on file sizes would end the process with a
+** signal, so the signal is ignored. */
 TEST(a_limit_or_a_full_disk_is_no_error) {
   static char large[40000];
   struct rlimit before, low = {20000, 20000};
@@ -193,8 +193,8 @@ TEST(a_limit_or_a_full_disk_is_no_error) {
 
 enum { WRITERS = 4, ROUNDS = 200 };
 
-/* Tests processes that store data under one key: a reader finds the complete data of one of them,
-** or no entry. */
+/* Tests processes that store data under the same key: a reader finds the complete data of one of
+** them, or no entry. */
 TEST(processes_store_under_one_key) {
   static char data[WRITERS][3000];
   empty();
@@ -219,10 +219,10 @@ TEST(processes_store_under_one_key) {
     CHECK(wait(&status) > 0 && status == 0);
   }
   char path[128];
-  only_entry(path, sizeof path); /* the folder has no other file */
+  only_entry(path, sizeof path); /* checks that there is no other file */
 }
 
-/* Tests the limit of the folder with a sparse file, which takes no room on the disk. */
+/* Tests the size limit of the folder with a sparse file, which needs no space on the disk. */
 TEST(the_oldest_files_are_removed_above_the_limit) {
   char path[128];
   int64_t bytes;
@@ -236,7 +236,7 @@ TEST(the_oldest_files_are_removed_above_the_limit) {
     CHECK(system(path) == 0);
   }
   snprintf(path, sizeof path, "%s/notes.txt", folder);
-  FILE *notes = fopen(path, "wb"); /* a file of another program */
+  FILE *notes = fopen(path, "wb"); /* a file that belongs to another program */
   fclose(notes);
   CHECK(store("plan", "key", "data"));
   CHECK(tli_cache_size(&bytes) == 4 && bytes <= TLI_CACHE_MOST / 4 * 3 &&

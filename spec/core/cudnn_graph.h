@@ -1,8 +1,8 @@
 /*
-** cudnn_graph.h - replaces cuDNN: records the descriptors of a graph and computes it, one operation
-** after another, on the CPU. All arrays are float, whatever types the graph names, because only the
-** formula is compared. It supports four dimensions, and the operations of the plugin's attention
-** and batch norm.
+** cudnn_graph.h - replaces cuDNN: records the descriptors of a graph, and computes the graph on the
+** CPU, one operation after another. All arrays are float, whatever types the graph names, because
+** only formulas are compared. Supports four dimensions and the operations in the plugin's graphs
+** for attention and batch norm.
 */
 #ifndef CUDNN_GRAPH_H
 #define CUDNN_GRAPH_H
@@ -24,7 +24,7 @@ typedef struct Described {
   bool finished;
   int n;
   Fact facts[12];
-  float *values; /* values of a computed tensor, row-major (owned) */
+  float *values; /* for a computed tensor: the values, row-major (owned) */
 } Described;
 
 static size_t fact_bytes(cudnnBackendAttributeType_t type) {
@@ -57,7 +57,7 @@ static cudnnStatus_t note_finalize(cudnnBackendDescriptor_t d) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* Refuses unfinished descriptors as parts of others, as cuDNN does. */
+/* Sets an attribute; refuses unfinished descriptors as values, as cuDNN does. */
 static cudnnStatus_t note_set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
                               cudnnBackendAttributeType_t type, int64_t n, const void *values) {
   Described *of = d;
@@ -112,7 +112,7 @@ static int64_t count(const Described *t) {
 
 /* ---- computing --------------------------------------------------------------------------------- */
 
-/* The arrays of the tensors that have memory. */
+/* The arrays of all tensors that have memory. */
 typedef struct Memory {
   int n;
   const int64_t *ids;
@@ -142,7 +142,7 @@ static int64_t at(const Described *t, int64_t b, int64_t h, int64_t r, int64_t c
   return ((b * d[1] + h) * d[2] + r) * d[3] + c;
 }
 
-/* Returns the values of an operand; NULL if it was not computed and has no memory. */
+/* Returns the values of an operand, or NULL if it has no memory and was not computed. */
 static const float *load(const Memory *m, Described *t) {
   if (t->values) return t->values;
   const float *from = memory_of(m, t);
@@ -157,8 +157,8 @@ static void store(const Memory *m, const Described *t) {
   if (to) EACH(t) to[place(t, b, h, r, c)] = t->values[at(t, b, h, r, c)];
 }
 
-/* Returns the element of an operand that belongs to an element of a larger tensor. Dimensions of
-** size 1 are broadcast. If the operand has fewer heads, several adjacent heads share one. */
+/* Returns the element of an operand that is broadcast to an element of a larger tensor. If the
+** operand has fewer heads, adjacent heads of the tensor share one of them. */
 static float element(const Described *t, const float *x, const int64_t *whole, int64_t b, int64_t h,
                      int64_t r, int64_t c) {
   const int64_t *d = dims(t);
@@ -242,7 +242,7 @@ static bool compute_reduction(const Memory *m, const Described *o) {
   return true;
 }
 
-/* Copies the values to a shape with the last two dimensions swapped. */
+/* Copies the values into a shape whose last two dimensions are swapped. */
 static bool compute_reshape(const Memory *m, const Described *o) {
   Described *x = part(o, CUDNN_ATTR_OPERATION_RESHAPE_XDESC);
   Described *y = part(o, CUDNN_ATTR_OPERATION_RESHAPE_YDESC);
@@ -257,8 +257,8 @@ static bool compute_reshape(const Memory *m, const Described *o) {
 
 /* ---- batch norm --------------------------------------------------------------------------------- */
 
-/* Returns the memory of an operation's part if its sizes are those of `like` (NULL: one number for
-** each channel of `of`); NULL otherwise. */
+/* Returns the memory of an operation's tensor if the tensor has the sizes of `like` or, if that is
+** NULL, one number for each channel of `of`. Otherwise returns NULL. */
 static float *laid(const Memory *m, const Described *o, cudnnBackendAttributeName_t name,
                    const Described *like, const Described *of) {
   const Described *t = part(o, name);
@@ -266,7 +266,7 @@ static float *laid(const Memory *m, const Described *o, cudnnBackendAttributeNam
   const int64_t *d = dims(t), *whole = dims(like ? like : of);
   for (int i = 0; i < 4; i++)
     if (d[i] != (like || i == 1 ? whole[i] : 1)) return NULL;
-  if (steps(t)[1] != 1) return NULL; /* channels must be innermost */
+  if (steps(t)[1] != 1) return NULL; /* channels must be the innermost dimension */
   return memory_of(m, t);
 }
 

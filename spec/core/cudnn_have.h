@@ -1,6 +1,6 @@
 /*
-** cudnn_have.h - defines HAVE_CUDNN if the tests can run: they need cuDNN's headers, and no address
-** sanitizer, which reports cuDNN's own leaks. Otherwise it defines a main that says so.
+** cudnn_have.h - defines HAVE_CUDNN if the tests can run. They need cuDNN's headers and no address
+** sanitizer, which reports cuDNN's own leaks. Otherwise it defines a main that says why not.
 */
 #ifndef CUDNN_HAVE_H
 #define CUDNN_HAVE_H

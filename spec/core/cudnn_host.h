@@ -1,7 +1,7 @@
 /*
-** cudnn_host.h - support for tests of the plugin's cuDNN code: the few functions of the
-** plugin that it calls, and the description of a device, for which cuDNN makes plans without
-** a GPU.
+** cudnn_host.h - support for tests of the plugin's cuDNN code: the few plugin functions that
+** this code calls, and the description of a device, with which cuDNN makes plans even without a
+** GPU.
 */
 #ifndef CUDNN_HOST_H
 #define CUDNN_HOST_H
@@ -93,7 +93,7 @@ static inline cudnnBackendDescriptor_t described_device(cuda_DnnGraph *g) {
   return d;
 }
 
-/* The functions of the replacement for cuDNN, which has one handle and no stream. */
+/* Functions that the replacements for cuDNN share: there is one handle, and no stream. */
 static inline cudnnStatus_t stand_in_handle(cudnnHandle_t *handle) {
   static char one;
   *handle = (cudnnHandle_t)(void *)&one;
@@ -103,8 +103,8 @@ static inline cudnnStatus_t stand_in_stream(cudnnHandle_t handle, cudaStream_t s
   return handle && !stream ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* Returns whether a driver is present, without which cuDNN compiles no engines. A library whose
-** functions all succeed is sufficient (cudnn_spec.lua builds it). */
+/* Returns whether there is a CUDA driver; without one, cuDNN compiles no engines. A library whose
+** functions all return success is enough (cudnn_spec.lua builds one). */
 static inline bool has_driver(void) {
   return dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) != NULL;
 }

@@ -1,7 +1,7 @@
 /*
-** cudnn_layers_test.c - tests that cuDNN has plans for the batch norms of a ResNet-50, as the
-** CUDA plugin requests them, on a described H200: no GPU is needed. The graphs must compute the
-** right values. Tests are skipped if cuDNN is missing; see cudnn_test.c.
+** cudnn_layers_test.c - tests that cuDNN has plans for the batch norms of a ResNet-50, and that the
+** plugin's graphs compute the right values. cuDNN gets the description of an H200, so no GPU is
+** needed. Without cuDNN, tests are skipped; see cudnn_test.c.
 */
 #include "spec/core/cudnn_have.h"
 
@@ -28,7 +28,7 @@ static bool is_close(float x, double expected) {
   return fabs((double)x - expected) < 1e-5 * (1 + fabs(expected));
 }
 
-/* Returns the number of plans for a graph on the described device; -1 if it was refused. */
+/* Returns how many plans a graph has for the described device, or -1 if it was refused. */
 static int plans_for(cudnnBackendDescriptor_t (*graph_of)(cuda_DnnGraph *, const void *),
                      const void *key, uint32_t avoid) {
   cuda_DnnGraph g = {.lib = cuda_cudnn()};
@@ -124,7 +124,7 @@ static void graphs_compute_batch_norm_and_its_gradients(void) {
   }
 }
 
-/* Tests the batch norms of the first stage and of the last one, for 32 images. */
+/* Tests the batch norms of ResNet-50's first and last stage, for 32 images. */
 static void batch_norms_of_a_resnet_have_plans(void) {
   static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
   static const int64_t sizes[][2] = {{32 * 112 * 112, 64}, {32 * 7 * 7, 2048}};
@@ -182,7 +182,7 @@ static void deterministic_layers_use_our_kernels(void) {
 
 /* ---- how plans are kept ------------------------------------------------------------------------- */
 
-/* The functions of a library that has one engine for every graph; its plans need 48 bytes. */
+/* Functions of a library that has one engine for every graph; its plans need 48 bytes. */
 static int executed;
 static bool was_zero;
 

@@ -1,7 +1,7 @@
 /*
 ** cudnn_rnn_test.c - tests cuDNN itself with the layers that the CUDA plugin describes: which
-** ones it accepts, and where it places their parameters. No GPU is needed: these calls do not
-** access a device, so an empty handle suffices. Tests are skipped if cuDNN is missing; see
+** layers cuDNN accepts, and where it places their parameters. No GPU is needed, because these calls
+** do not access a device; an empty handle is enough. Tests are skipped if cuDNN is missing; see
 ** cudnn_test.c.
 */
 #include "spec/core/cudnn_have.h"
@@ -46,7 +46,7 @@ static cudnnStatus_t empty_handle(cudnnHandle_t *handle) {
 
 enum { INPUT = 5, HIDDEN = 7, PROJECTED = 3 };
 
-/* The parameters, each filled with a different number of 2 bytes. */
+/* The parameters. Every element is a different number of 2 bytes. */
 static uint16_t params[PARAMS][4 * HIDDEN * HIDDEN * 2];
 
 static tlk_Rnn layer(tlk_RnnMode mode, tl_DType dtype, bool biases, bool projects) {
@@ -68,7 +68,7 @@ static tlk_Rnn layer(tlk_RnnMode mode, tl_DType dtype, bool biases, bool project
                    .bias_hh = biases ? params[BIAS_HH] : NULL};
 }
 
-/* Calls test for all kinds of layers that we ask cuDNN for. */
+/* Calls `test` for each kind of layer that the plugin requests from cuDNN. */
 static void each_layer(void (*test)(int at, const tlk_Rnn *r)) {
   static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
   for (int i = 0; i < 5 * 3 * 2; i++) {
@@ -91,8 +91,8 @@ static void check_descriptors(int at, const tlk_Rnn *r) {
 }
 static void layers_are_accepted(void) { each_layer(check_descriptors); }
 
-/* Checks where cuDNN places parameters: gates are in our order and adjacent, so each array is one
-** copy. The matrices come first, the input's before the state's; then the biases. */
+/* Checks where cuDNN places parameters: the gates must be adjacent and in our order, so that each
+** array is one copy. Matrices come first, the input's before the state's; biases follow. */
 static void check_params(int at, const tlk_Rnn *r) {
   static const int order[] = {WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH};
   int64_t rows = tlk_rnn_gates(r->mode) * HIDDEN, bytes = element(r), sizes[PARAMS] = {0};
@@ -129,8 +129,8 @@ static void parameters_lie_as_ours_do(void) { each_layer(check_params); }
 
 /* ---- passes ------------------------------------------------------------------------------------- */
 
-/* The functions that return sizes of memory. They need a device, even for sizes that do not depend
-** on it. */
+/* Replaces the function that returns sizes of memory, because that function needs a device even for
+** sizes that do not depend on the device. */
 static cudnnStatus_t (*sizes_of)(cudnnHandle_t, cudnnRNNDescriptor_t, cudnnForwardMode_t,
                                  cudnnRNNDataDescriptor_t, size_t *, size_t *);
 static cudnnStatus_t sizes_without_device(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn,
@@ -140,15 +140,15 @@ static cudnnStatus_t sizes_without_device(cudnnHandle_t handle, cudnnRNNDescript
   return *work > 0 ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-/* Returns whether cuDNN accepts the arguments. It checks them first; a call with valid arguments
-** then fails, because there is no driver. */
+/* Returns whether cuDNN has accepted the arguments. cuDNN checks them first; with valid arguments
+** the call then fails, because there is no driver. */
 static bool gets_to_the_device(Layer *l) {
   bool yes = l->status / 1000 * 1000 == CUDNN_STATUS_EXECUTION_FAILED;
   l->status = CUDNN_STATUS_SUCCESS;
   return yes;
 }
 
-/* Returns a bit for each pass that refuses its arguments. */
+/* Returns a bit mask of the passes whose arguments cuDNN refuses. */
 static int passes_refused(const tlk_Rnn *r) {
   static _Alignas(256) char space[1 << 16], reserve[1 << 16], array[1 << 12];
   const tlk_Context cx = {.stream = &(struct tl_Stream){.handle = NULL}};
@@ -167,8 +167,8 @@ static int passes_refused(const tlk_Rnn *r) {
   return refused | !(params_back(&l, &back, &b, array) && gets_to_the_device(&l)) << 2;
 }
 
-/* Checks the passes, in a separate process, since a failed handle cannot be used again. cuDNN does
-** not check bfloat16 before it knows the device's generation. */
+/* Checks the passes in a separate process, since a handle cannot be used after a failure. bfloat16
+** is left out: cuDNN cannot check it before it knows the device's generation. */
 static void check_passes(int at, const tlk_Rnn *r) {
   int status = 0;
   if (r->dtype == TL_BF16) return;
@@ -196,7 +196,7 @@ static void layers_that_are_left_to_our_kernels(void) {
   CHECK(!covers(0, &other));
   other = r, other.bias_hh = NULL;
   CHECK(!covers(0, &other));
-  /* a projection whose output has the hidden size */
+  /* a projection whose output has the same size as the hidden state */
   other = r, other.weight_hr = params[WEIGHT_HR];
   CHECK(!covers(0, &other));
   other = r, other.steps = (int64_t)1 << 31;
@@ -211,7 +211,7 @@ static void layers_that_are_left_to_our_kernels(void) {
   CHECK(covers(0, &r));
 }
 
-/* Reserves of odd size are cuDNN's; our own kernels' reserves never have an odd size. */
+/* Checks that the size of a reserve tells who filled it: odd for cuDNN, even for our kernels. */
 static void reserves_can_be_told_apart(void) {
   for (int mode = 0; mode < 4; mode++)
     for (int rows = 1; rows < 8; rows += 2) {

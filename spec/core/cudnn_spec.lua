@@ -1,9 +1,9 @@
--- Tests the graphs that the CUDA plugin gives to cuDNN, with a driver whose functions all succeed:
--- engines that cuDNN compiles when a plan is made ask the driver to load their code.
+-- Tests the graphs that the CUDA plugin gives to cuDNN, with a fake driver whose functions all return success, because
+-- cuDNN asks the driver to load the engines that it compiles for a plan.
 
 local shell = require "spec.support.shell"
 
--- A driver: cuDNN asks it for handles by these functions, and for the address of a function by its
+-- The source of the fake driver: cuDNN calls these functions to get handles, and to get the address of a function by
 -- name.
 local driver <const> = [[
 #define _GNU_SOURCE
@@ -28,7 +28,7 @@ local handles <const> = {
    "cuModuleLoadData", "cuModuleLoadDataEx", "cuModuleGetFunction",
 }
 
--- Returns all names in the toolkit's stub of the driver; nil without a toolkit.
+-- Returns all function names in the toolkit's stub of the driver, or nil without a toolkit.
 local function names_of_driver(cuda)
    local output, status = shell.run(("nm -D %s/lib64/stubs/libcuda.so"):format(cuda))
    if status ~= 0 then return nil end
@@ -53,8 +53,8 @@ local function make_driver(folder, names)
       os.getenv "CC" or "cc", folder, folder))
 end
 
--- Runs a test with cuDNN and the driver of make_driver, unless `alone` is set; the named tests must
--- pass.
+-- Runs a test program with cuDNN and, unless `alone`, with the driver of make_driver. The tests in the list `tests`
+-- must pass.
 local function passes(test, tests, alone)
    local cuda = shell.run "dirname $(dirname $(command -v nvcc || echo /usr/local/cuda/bin/nvcc))"
    cuda = cuda:gsub("%s+$", "")

@@ -1,10 +1,10 @@
 /*
-** cudnn_test.c - tests that cuDNN accepts the graphs of convolutions and attention that the CUDA
-** plugin builds, and has plans for them, on a described H200: no GPU is needed. Graphs of
-** attention must compute the right values. A replacement for cuDNN shows when plans are stored on
-** disk, and cuDNN itself that they can be read back. Without cuDNN's headers or library there is
-** one test that says so. The same holds with the address sanitizer, which reports cuDNN's own
-** leaks.
+** cudnn_test.c - tests that cuDNN accepts the CUDA plugin's graphs for convolutions and attention,
+** and has plans for them. cuDNN is given a description of an H200, so no GPU is needed. Also tests
+** that attention's graphs compute the right values, that plans are stored on disk when they should
+** be (with a replacement for cuDNN), and that cuDNN can read them back. Without cuDNN's headers or
+** library, or with the address sanitizer, which would report cuDNN's own leaks, a single test says
+** so.
 */
 #include "spec/core/cudnn_have.h"
 
@@ -29,7 +29,7 @@ static void versions_that_get_attention_wrong_are_not_asked(void) {
   CHECK(!is_right(91000, 1024, true) && !is_right(91001, 1024, true));
 }
 
-/* Returns the number of plans for a convolution, -1 if the graph was refused. */
+/* Returns the number of plans for a convolution, or -1 if the graph was refused. */
 static int plans_for(const tlk_Conv *conv, Which which, bool tf32, bool deterministic) {
   Key key = {.conv = *conv, .which = which, .alignment = 16};
   cuda_DnnGraph g = {.lib = cuda_cudnn()};
@@ -71,7 +71,7 @@ static void all_three_of_a_convolution_have_plans(void) {
     }
 }
 
-/* Tests ResNet-50's kinds of convolution; channels-last tensors are not copied to rows. */
+/* Tests that channels-last tensors have plans, for each kind of convolution of a ResNet-50. */
 static void channels_last_have_plans(void) {
   static const tl_DType dtypes[] = {TL_F32, TL_F16, TL_BF16};
   for (int i = 0; i < 3; i++)
@@ -119,14 +119,14 @@ static void exact_convolutions_avoid_winograd(void) {
 }
 
 static void windows_that_leave_elements_unread(void) {
-  tlk_Conv c = conv2d(TL_F32, 32, 10, 3, 3, 0); /* no window contains the last column */
+  tlk_Conv c = conv2d(TL_F32, 32, 10, 3, 3, 0); /* no window contains the last row or column */
   CHECK(c.windows.out[1] == 3 && end_padding(&c.windows, 1) == 0);
   CHECK(plans_for(&c, FORWARD, true, false) > 0 && plans_for(&c, INPUT, true, false) > 0);
 }
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
-/* Rows of a projection's result (batch, n, heads, size), viewed as (batch, heads, n, size). */
+/* Views a projection's result (batch, n, heads, size) as (batch, heads, n, size). */
 static tlk_HeadRows rows_of(int64_t n, int64_t heads, int64_t size) {
   return (tlk_HeadRows){(void *)(uintptr_t)4096, n * heads * size, size, heads * size};
 }
@@ -140,7 +140,7 @@ static tlk_Attention attention(tl_DType dtype, int64_t queries, int64_t keys, in
   return a;
 }
 
-/* Returns the number of plans; -1 if cuDNN refused the graph, -2 if the plugin would not use
+/* Returns the number of plans; -1 if cuDNN refused the graph, or -2 if the plugin would not ask
 ** cuDNN. */
 static int attention_plans(const tlk_Attention *a, bool backward) {
   tlk_HeadRows out = rows_of(a->queries, a->heads, a->value_size);
@@ -202,7 +202,7 @@ static void attention_that_is_left_to_our_kernels(void) {
 enum { BATCH = 2, HEADS = 4, QUERIES = 9, KEYS = 7, SIZE = 8, VALUES = 16 };
 #define MOST (BATCH * HEADS * 16 * VALUES)
 
-/* The arrays that a pass over attention reads and writes, with rows as projections return them. */
+/* The arrays that a pass of attention reads and writes, in the layout of projections. */
 typedef struct Problem {
   int64_t kv_heads;
   bool causal;
@@ -228,8 +228,8 @@ static void close_to(int line, const float *x, int64_t place, double expected) {
   CHECK_AT(line, fabs((double)x[place] - expected) < 2e-5 * (1 + fabs(expected)));
 }
 
-/* Computes the weights of one query in double, and returns the logarithm of the sum of their
-** exponentials. */
+/* Computes the weights of one query in double, and returns the log-sum-exp of the query's
+** scores. */
 static double weights_of(const Problem *p, int64_t b, int64_t h, int64_t i, double *w) {
   double sum = 0;
   int64_t kv = h / (HEADS / p->kv_heads);
@@ -344,9 +344,9 @@ static void graphs_compute_attention_and_its_gradients(void) {
 
 /* ---- plans on disk ---------------------------------------------------------------------------------- */
 
-/* The functions of a library whose engines are numbers. It offers three engines for every graph: it
-** ranks the first one highest, but the second one is the fastest. A plan contains "plan" and its
-** engine's number. */
+/* The functions of a fake cuDNN, whose engines are numbers. For every graph it offers three engines
+** and ranks the first one highest, although the second one is the fastest. A plan's text is "plan"
+** and the number of its engine. */
 typedef struct Piece {
   cudnnBackendDescriptorType_t type;
   int engine;
@@ -423,14 +423,14 @@ static const cuda_Cudnn pieces = {.cudnnCreate = stand_in_handle,
                                   .cudnnBackendGetAttribute = piece_get,
                                   .cudnnBackendExecute = piece_run};
 
-/* Builds no graph, because the library ignores it. */
+/* Adds an empty graph, because the fake library does not look at the graph. */
 static cudnnBackendDescriptor_t no_graph(cuda_DnnGraph *g, const void *key) {
   (void)key;
   return cuda_dnn_add(g, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
 }
 
-/* Does some work twice. Returns the engine that ran last, and counts how often cuDNN was asked for
-** engines and how often any engine ran. */
+/* Makes the same request twice. Returns the engine that ran last, and counts how often cuDNN was
+** asked for engines and how often any engine ran. */
 static int work_twice(int64_t key, bool benchmark, int *asks, int *runs) {
   struct tl_Stream stream = {.handle = NULL};
   tlk_Context cx = {.device = {TL_CUDA, 0}, .stream = &stream};
@@ -477,7 +477,7 @@ static void check_that_plans_are_kept(void) {
   CHECK(program(2, false, &asks, &runs) == 0 && asks == 1 && runs == 2);
   CHECK(program(2, false, &asks, &runs) == 0 && asks == 0 && runs == 2);
   CHECK(program(3, false, &asks, &runs) == 0 && asks == 1);
-  /* a measured plan is not mistaken for an unmeasured one */
+  /* a measured plan is not used for a request without benchmark */
   CHECK(program(1, false, &asks, &runs) == 0 && asks == 1);
 }
 static void plans_are_kept_for_the_next_program(void) { with_pieces(check_that_plans_are_kept); }
@@ -520,10 +520,10 @@ static void check_refusals(void) {
 }
 static void invalid_stored_plans_are_replaced(void) { with_pieces(check_refusals); }
 
-/* Checks that a capture measures no plans, and does not store its plan as a measured one. */
+/* Checks that captures time no plans, and do not store their plan as a timed one. */
 static void check_captures(void) {
   int asks, runs;
-  CHECK(program(2, false, &asks, &runs) == 0); /* opens the handle */
+  CHECK(program(2, false, &asks, &runs) == 0); /* this call opens the handle */
   capturing = true;
   CHECK(program(1, true, &asks, &runs) == 0 && asks == 1 && runs == 2);
   CHECK(work_twice(1, true, &asks, &runs) == 0 && asks == 1 && runs == 2);
@@ -561,7 +561,7 @@ static void check_full_table(void) {
 }
 static void plans_are_found_as_long_as_no_more_are_made(void) { with_pieces(check_full_table); }
 
-/* Tests each kind of convolution with cuDNN itself. */
+/* Tests with cuDNN itself that plans for each kind of convolution can be read back. */
 static void plans_are_read_back_by_cudnn(void) {
   const cuda_Cudnn *lib = cuda_cudnn();
   for (Which which = FORWARD; which <= WEIGHT; which++) {

@@ -1,6 +1,6 @@
 /*
-** cupti_test.c - tests how the CUDA plugin reads CUPTI's records, with a replacement for CUPTI: no
-** GPU is needed, and the records are invented. Without CUPTI's headers there is one test that says
+** cupti_test.c - tests how the CUDA plugin reads CUPTI's records. A replacement for CUPTI
+** delivers made-up records, so no GPU is needed. Without CUPTI's headers, a single test says
 ** so.
 */
 #include "test.h"
@@ -28,7 +28,7 @@ static void *stand_in_symbol(void *library, const char *name);
 
 static CUpti_BuffersCallbackRequestFunc wanted;
 static CUpti_BuffersCallbackCompleteFunc filled;
-static int enabled, flushed, refuse = -1; /* refuse: the kind of record that cannot be enabled */
+static int enabled, flushed, refuse = -1; /* refuse: a kind of record to refuse */
 static uint8_t *buffer;
 static size_t used, room;
 
@@ -58,7 +58,7 @@ static CUptiResult flush(uint32_t flag) {
   return CUPTI_SUCCESS;
 }
 
-/* A record of a kind that was not requested. */
+/* A record of a kind that the plugin did not request. */
 typedef struct Other {
   CUpti_ActivityKind kind;
   uint32_t rest[15];
@@ -159,11 +159,11 @@ static void records_are_told_when_it_ends(void) {
   c.start = 2600, c.end = 2700, c.deviceId = 0, c.streamId = 14;
   put(&c, sizeof c);
   Other other = {.kind = CUPTI_ACTIVITY_KIND_DEVICE};
-  put(&other, sizeof other); /* adds a record that must be ignored */
+  put(&other, sizeof other); /* adds a record that the plugin must ignore */
   Fill f = {.kind = CUPTI_ACTIVITY_KIND_MEMSET};
   f.start = 2800, f.end = 2900, f.deviceId = 0, f.streamId = 7;
   put(&f, sizeof f);
-  put_kernel("plain", 0, 0); /* a kernel that CUPTI could not measure */
+  put_kernel("plain", 0, 0); /* a kernel whose times CUPTI could not measure */
   put_kernel("plain", 3000, 3001);
   CHECK(told_n == 0);
   CHECK(cuda_activities(NULL, &now));
@@ -181,7 +181,7 @@ static void nothing_is_told_after_the_end_or_where_it_is_refused(void) {
   put_kernel("late", 4000, 4100);
   flush(0);
   CHECK(told_n == 0);
-  refuse = CUPTI_ACTIVITY_KIND_MEMSET; /* fails as if another profiler were attached */
+  refuse = CUPTI_ACTIVITY_KIND_MEMSET; /* makes this kind fail, as with another profiler */
   CHECK(!cuda_activities(note, &now));
   CHECK(enabled == 0);
   refuse = -1;

@@ -1,6 +1,6 @@
 /*
-** device_test.c - tests events that end or start processes, on the simulated device: access to its
-** memory by the host, a fork, and threads.
+** device_test.c - tests what needs separate processes on the simulated device: the host accessing
+** the device's memory, forks, and threads that wait for each other.
 */
 #include <pthread.h>
 #include <sched.h>
@@ -25,7 +25,7 @@ static tl_Tensor *ones(void) {
   return tli_upload(TL_F32, sim, 1, &size, values);
 }
 
-/* Runs fn in a child process, whose stderr goes to the file `said`; returns the child's status. */
+/* Runs fn in a child process whose stderr is read into `said`; returns the child's status. */
 static int in_child(void (*fn)(void), char *said, size_t room) {
   int ends[2], status = -1;
   if (pipe(ends) != 0) return -1;
@@ -49,12 +49,12 @@ static void touch(void) {
   tl_Tensor *t = ones();
   tli_set_operator("careless");
   volatile float *data = tli_data(t);
-  data[0] += 1; /* this access ends the process */
+  data[0] += 1; /* this access must end the process */
 }
 
-/* Tests that the host cannot access the device's memory. The child opens the device first, so that
-** the device belongs to the child. A sanitizer has its own handler, which ends the process with
-** another status. */
+/* Tests that the host cannot access the device's memory. The child is the first process to open the
+** device, so the device belongs to it. With a sanitizer, the sanitizer's own handler ends the
+** process with another status. */
 static void the_host_may_not_touch(void) {
   char said[4096];
   int status = in_child(touch, said, sizeof said);
@@ -71,11 +71,11 @@ static void use_after_fork(void) {
 
 enum { LARGE = 1 << 20, SMALL = 1 << 10, GROWTH = 256, MORE = 100 };
 
-/* Whether the device's thread works, and whether the other thread has allocated. */
+/* Whether the device's thread has begun to work, and whether the other thread has allocated. */
 static atomic_bool working, grown;
 
-/* A host's job system, which the large copy calls. It holds the device's thread until the other
-** thread has allocated. */
+/* A host's job system, which runs the tasks of the large copy. It keeps the device's thread busy
+** until the other thread has allocated. */
 static void hold(int tasks, void (*task)(void *context, int i), void *context, void *unused) {
   (void)unused;
   for (int i = 0; i < tasks; i++) task(context, i);
@@ -83,7 +83,7 @@ static void hold(int tasks, void (*task)(void *context, int i), void *context, v
   while (!grown) sched_yield();
 }
 
-/* Copies into memory that the other device has never used before. */
+/* Copies into memory that the second device has never used before. */
 static void *grow(void *unused) {
   static float values[SMALL];
   static tl_Tensor *kept[GROWTH];
@@ -97,13 +97,13 @@ static void *grow(void *unused) {
   return NULL;
 }
 
-/* Tests that, while this thread waits for the many copies of one device, work that another thread
-** queues on the other device is also done. */
+/* Tests that, while this thread waits for many copies on one device, work that another thread
+** queues on the second device is still done. */
 static void wait_meanwhile(void) {
   static float values[LARGE];
   int64_t size = LARGE, few = 1;
   pthread_t thread;
-  alarm(600); /* ends a test that would wait forever */
+  alarm(600); /* ends the test if it would wait forever */
   tl_set_parallel_run(hold, NULL);
   tl_Tensor *t = tli_upload(TL_F32, sim, 1, &size, values);
   tl_Tensor *from = tli_upload(TL_F32, sim, 1, &size, values);
@@ -132,7 +132,7 @@ static tl_Event *event;
 
 static void ask_after_fork(void) {
   bool done = false, refused = false;
-  alarm(600); /* ends a test that waits for a thread that does not exist */
+  alarm(600); /* ends the test if it waits for a thread that does not exist in this process */
   for (int i = 0; i < 100 && !refused; i++)
     refused = !tli_backend(sim)->device->event_query(event, &done);
   fprintf(stderr, refused ? "refused" : "not refused");
@@ -143,7 +143,7 @@ static void a_forked_child_cannot_ask_for_an_event(void) {
   const tl_DeviceApi *api = tli_backend(sim)->device;
   tl_Tensor *t = ones();
   float back[4];
-  CHECK(t && tli_read(t, TL_F32, back)); /* the device's thread has started */
+  CHECK(t && tli_read(t, TL_F32, back)); /* this read starts the device's thread */
   event = api->event(sim, false);
   CHECK(event && api->event_record(event, tli_stream(sim)));
   int status = in_child(ask_after_fork, said, sizeof said);
@@ -161,7 +161,7 @@ static void a_forked_child_is_refused(void) {
   CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   CHECK(strcmp(said, "refused") == 0);
   float back[4] = {0};
-  CHECK(t && tli_read(t, TL_F32, back) && back[3] == 1); /* the parent still works */
+  CHECK(t && tli_read(t, TL_F32, back) && back[3] == 1); /* the device still works in the parent */
   tli_release(t);
 }
 
@@ -175,8 +175,8 @@ static void *open_device(void *unused) {
   return NULL;
 }
 
-/* Tests a fork while a thread opens the device: each child either uses the device or gets an
-** error. */
+/* Tests a fork while another thread opens the device: each child must be able to use the device or
+** get an error. */
 static void fork_while_a_thread_opens(void) {
   pthread_t thread;
   bool good = pthread_create(&thread, NULL, open_device, NULL) == 0;
@@ -187,7 +187,7 @@ static void fork_while_a_thread_opens(void) {
   for (int i = 0; i < CHILDREN; i++) {
     children[i] = fork();
     if (children[i] != 0) continue;
-    alarm(20); /* ends a child that waits for a thread that does not exist */
+    alarm(20); /* ends the child if it waits for a thread that does not exist in this process */
     _exit(ones() || strstr(tl_error(), "forked") ? 0 : 1);
   }
   for (int i = 0; i < CHILDREN; i++) {
@@ -211,10 +211,10 @@ int main(void) {
   const char *build = getenv("TLUA_BUILD");
   if (build) setenv("TLUA_PLUGINS", build, 0);
   RUN(the_host_may_not_touch); /* must run first, before any test opens the device */
-#ifndef __SANITIZE_ADDRESS__   /* the sanitizer's allocator keeps its locks locked in a child */
+#ifndef __SANITIZE_ADDRESS__   /* in a child, locks of the sanitizer's allocator stay locked */
   RUN(children_of_a_process_that_opens_a_device);
 #endif
-  RUN(threads_allocate_while_others_wait); /* this test also runs in a separate process */
+  RUN(threads_allocate_while_others_wait); /* runs in a separate process as well */
   RUN(a_forked_child_is_refused);
   RUN(a_forked_child_cannot_ask_for_an_event);
   return test_end();

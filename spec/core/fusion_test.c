@@ -1,7 +1,7 @@
 /*
-** fusion_test.c - tests that chains of elementwise kernels become CUDA C that NVRTC compiles for
-** the H200's architecture; no GPU is needed. grouping.c alone decides which calls are combined.
-** Without CUDA's headers there is one test that says so.
+** fusion_test.c - tests which calls are combined into a chain (grouping.c), and that NVRTC compiles
+** the CUDA C of chains for the H200's architecture. No GPU is needed. Without CUDA's headers, a
+** single test says so.
 */
 #include "test.h"
 
@@ -56,8 +56,8 @@ cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
 
 /* ---- calls ------------------------------------------------------------------------------------------ */
 
-/* Makes an operand of `n` elements at an address, contiguous or with stride
-** 0. */
+/* Makes an operand at an address with the given stride in bytes. No element is ever
+** accessed. */
 static tli_IterArg operand(int64_t at, tl_DType dtype, int64_t stride) {
   tli_IterArg a = {.data = (char *)(uintptr_t)(0x100000 + at), .dtype = dtype};
   a.strides[0] = stride;
@@ -84,7 +84,7 @@ static bool add_pointwise(fusion_Plan *plan, struct tlk_pointwise p) {
   return fusion_add(plan, FUSION_POINTWISE, &p);
 }
 
-/* Fuses (x * y).relu() + x, in place at the end. */
+/* Fuses (x * y).relu() + x; the last step overwrites x. */
 static void steps_share_a_common_operand(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call2(TLK_mul, 1000, F(8000), F(0), F(4000))));
@@ -105,7 +105,7 @@ static void other_overlaps_are_not_fused(void) {
   fusion_Plan plan = {0}, before;
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
   before = plan;
-  /* reads a neighbour of the element that step 1 writes */
+  /* reads a part of memory that step 1 writes, shifted by one element */
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), F(1004))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(4), F(1000)))); /* overwrites an input */
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, F(2000), operand(1000, TL_I32, 4))));
@@ -113,13 +113,13 @@ static void other_overlaps_are_not_fused(void) {
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 0), F(3000))));
   CHECK(!add_pointwise(&plan, call1(TLK_exp, 100, operand(2000, TL_F32, 2), F(3000))));
   CHECK(memcmp(&before, &plan, sizeof plan) == 0);
-  /* adjacent arrays do not overlap */
+  /* arrays that are only adjacent do not overlap */
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1400), F(400))));
   CHECK(plan.noperands == 4);
 }
 
-/* Tests that memory that a capture has freed may be reused with other dtypes or sizes, as long as
-** its old contents are not read. */
+/* Tests that memory that was freed during a capture may be reused with another dtype or size, as
+** long as its old contents are not read. */
 static void freed_memory_is_used_again(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call1(TLK_exp, 100, F(1000), F(0))));
@@ -129,7 +129,7 @@ static void freed_memory_is_used_again(void) {
   fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 1000), 512);
   CHECK(add_pointwise(&plan, test));
   CHECK(plan.operands[1].dead && plan.noperands == 4 && plan.operands[3].written);
-  /* writing the same array again revives it */
+  /* memory that is written again is no longer dead */
   fusion_Plan same = {0};
   CHECK(add_pointwise(&same, call1(TLK_exp, 100, F(1000), F(0))));
   fusion_forget(&same, (char *)(uintptr_t)(0x100000 + 1000), 512);
@@ -137,7 +137,7 @@ static void freed_memory_is_used_again(void) {
   CHECK(!same.operands[1].dead && same.noperands == 2);
 }
 
-/* Fuses calls over a shape of 6 x 4 x 5: one has 120 elements, another a broadcast row of 20. */
+/* Fuses calls whose loops split 120 elements differently: as 120, as 20 x 6, and as 5 x 24. */
 static void shapes_meet_in_their_parts(void) {
   fusion_Plan plan = {0};
   CHECK(add_pointwise(&plan, call1(TLK_exp, 120, F(1000), F(0))));
@@ -170,7 +170,7 @@ static void shapes_meet_in_their_parts(void) {
   CHECK(flat.ndim == 1 && flat.sizes[0] == 120 && flat.operands[0].strides[0] == 4);
 }
 
-/* Tests every elementwise kernel, in every type for which it is defined. */
+/* Tests that every elementwise kernel can be fused, in every type for which it is defined. */
 static void all_kernels_are_taken(void) {
   static const tl_DType types[] = {TL_F32, TL_F64, TL_I32, TL_I64};
   for (int t = 0; t < 4; t++)
@@ -182,7 +182,7 @@ static void all_kernels_are_taken(void) {
     }
 }
 
-/* Tests outputs that are halves of a tensor, and outputs that are its even and odd elements. */
+/* Tests that two halves of a tensor do not overlap, nor do its even and its odd elements. */
 static void parts_of_one_tensor_do_not_overlap(void) {
   static const int64_t second[] = {40, 4}, step[] = {4, 8};
   for (int i = 0; i < 2; i++) {
@@ -202,7 +202,7 @@ static void parts_of_one_tensor_do_not_overlap(void) {
   }
 }
 
-/* Tests that dropout that draws the same numbers at each replay is not fused. */
+/* Tests that a dropout is not fused if it would draw the same numbers at each replay. */
 static void dropout_has_a_state(void) {
   fusion_Plan plan = {0};
   const uint64_t state[2] = {1, 2};
@@ -231,8 +231,8 @@ static int count_of(const char *text, const char *part) {
   return n;
 }
 
-/* Fuses p = x * y, r = relu(p), and r + x: each of two arrays is read once, and only the last
-** result is written. */
+/* Fuses p = x * y, r = relu(p) and r + x. Both arrays are read once; without freed results, only
+** the last result is written. */
 static void each_array_is_read_once_and_what_was_freed_is_not_written(void) {
   fusion_Plan plan = {0};
   char source[FUSION_SOURCE];
@@ -260,7 +260,7 @@ static bool compiles(const fusion_Plan *plan) {
   return elf;
 }
 
-/* Compiles every kernel in every type for which it is defined, in chains of `FUSION_STEPS / 2`. */
+/* Compiles every kernel in every type for which it is defined, in chains as long as they may be. */
 static void nvrtc_compiles_every_kernel(void) {
   static const tl_DType types[] = {TL_F32, TL_F64, TL_I32, TL_I64};
   static const struct {
@@ -297,7 +297,7 @@ static void nvrtc_compiles_every_kernel(void) {
   }
 }
 
-/* Fuses all kernels of TLK_FUSED with dropout, and compiles the result with NVRTC. */
+/* Fuses every kernel of TLK_FUSED with dropout, and compiles the result with NVRTC. */
 static void nvrtc_compiles_fused_kernels_and_dropout(void) {
   static const uint64_t state[2];
   static const int8_t nargs[] = {

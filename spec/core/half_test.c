@@ -7,8 +7,8 @@
 
 #include "test.h"
 
-/* Returns the number that bits represent in a format with `m` fraction bits and exponent bias
-** `bias`; a simple decoder. */
+/* Decodes the bits of a format with `m` fraction bits and exponent bias `bias`, in a simple
+** way. */
 static double decode(unsigned h, int m, int bias) {
   unsigned exponents = 1u << (15 - m);
   unsigned exponent = (h >> m) & (exponents - 1), fraction = h & ((1u << m) - 1);
@@ -42,16 +42,16 @@ static void check_patterns(const Format *f) {
   }
 }
 
-/* Checks rounding: between two neighbours a tie goes to the even one, and any other number to the
-** nearer one. This includes the largest finite value and infinity: their tie is where the next
-** value would be if the format continued. */
+/* Checks rounding: a number half-way between two neighbours becomes the even neighbour, any other
+** number the nearer one. Infinity counts as the neighbour of the largest finite value, as if it
+** were the next finite value. */
 static void check_rounding(const Format *f) {
   unsigned infinity = (1u << 15) - (1u << f->m);
   for (unsigned h = 0; h < infinity; h++) {
     double low = decode(h, f->m, f->bias);
     double high = h + 1 < infinity ? decode(h + 1, f->m, f->bias)
                                    : low + (low - decode(h - 1, f->m, f->bias));
-    /* float represents the midpoint exactly, because it needs only one more bit */
+    /* the midpoint is exact in float, because it needs only one more bit */
     float tie = (float)((low + high) / 2);
     for (unsigned sign = 0; sign <= 0x8000u; sign += 0x8000u) {
       float s = sign ? -1.0f : 1.0f;
@@ -66,8 +66,8 @@ TEST(float16_patterns) { check_patterns(&f16); }
 TEST(float16_rounding) { check_rounding(&f16); }
 TEST(bfloat16_patterns) { check_patterns(&bf16); }
 
-/* Tests rounding to bfloat16. The ties of its smallest numbers are float32 subnormals, which are
-** exact as well. */
+/* Tests rounding to bfloat16. The midpoints between its smallest numbers are float32 subnormals,
+** which are exact too. */
 TEST(bfloat16_rounding) { check_rounding(&bf16); }
 
 TEST(far_values) {
@@ -75,7 +75,7 @@ TEST(far_values) {
   CHECK(tli_f32_to_f16(1e-30f) == 0 && tli_f32_to_f16(-1e-30f) == 0x8000);
   CHECK(tli_f32_to_f16(INFINITY) == 0x7c00 && tli_f32_to_bf16(-INFINITY) == 0xff80);
   CHECK(tli_f32_to_bf16(3.4028235e38f) == 0x7f80);
-  uint32_t quiet_low_bits = 0x7f800001u; /* a NaN whose upper half is that of infinity */
+  uint32_t quiet_low_bits = 0x7f800001u; /* a NaN whose upper half equals that of infinity */
   CHECK(isnan(tli_bf16_to_f32(tli_f32_to_bf16(tli_bits_float(quiet_low_bits)))));
   CHECK(isnan(tli_f16_to_f32(tli_f32_to_f16(tli_bits_float(quiet_low_bits)))));
 }

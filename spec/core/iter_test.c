@@ -1,6 +1,6 @@
 /*
-** iter_test.c - tests that the reduced loop visits the same elements as plain nested loops over the
-** shape, with as few dimensions as the memory layout allows.
+** iter_test.c - tests that the loop with merged dimensions visits the same elements as plain nested
+** loops over the shape, and has as few dimensions as the memory layout allows.
 */
 #include "core/kernel/iter.h"
 #include "core/tensor/tensor.h"
@@ -11,7 +11,7 @@
 
 enum { OPERANDS = 3 };
 
-/* The addresses of all operands for each element, one tuple per element. */
+/* For each element, the addresses of all operands, as one tuple. */
 typedef struct Trace {
   int nargs;
   int64_t n;
@@ -25,11 +25,11 @@ static bool record_row(void *context, char **ptrs, int64_t n) {
   for (int64_t i = 0; i < n; i++, t->n++)
     for (int k = 0; k < t->nargs; k++)
       t->tuples[t->n][k] = ptrs[k] + (t->it->ndim ? i * t->it->args[k].strides[0] : 0);
-  for (int k = 0; k < t->nargs; k++) ptrs[k] = NULL; /* a kernel may change the pointers */
+  for (int k = 0; k < t->nargs; k++) ptrs[k] = NULL; /* since kernels may change them */
   return true;
 }
 
-/* Returns the address of an operand at a row-major position of `shape`. */
+/* Returns the address of an operand's element at a row-major index into `shape`. */
 static char *address(const tl_Tensor *t, int ndim, const int64_t *shape, int64_t position) {
   char *p = tli_data(t);
   for (int d = ndim - 1; d >= 0; d--) {
@@ -52,7 +52,7 @@ static void naive(Trace *out, tl_Tensor **args, int ndim, const int64_t *shape, 
       out->tuples[out->n][k] = address(args[k], ndim, shape, out->n);
 }
 
-/* Makes a view with dimensions in random order, gaps, and broadcast sizes of 1. */
+/* Makes a view whose dimensions are in random order, with gaps and broadcast sizes of 1. */
 static tl_Tensor *random_operand(int ndim, const int64_t *shape, bool output) {
   static const tl_DType dtypes[] = {TL_F32, TL_F64, TL_U8};
   int drop = output || ndim == 0 ? 0 : (int)test_random(ndim + 1);
@@ -100,7 +100,7 @@ static void random_case(int round) {
   size_t bytes = sizeof(char *) * OPERANDS * (size_t)(numel + 1);
   Trace expected = {nargs, 0, &it, calloc(1, bytes)}, got = {nargs, 0, &it, calloc(1, bytes)};
   naive(&expected, args, ndim, shape, numel);
-  /* the elements are divided between two threads */
+  /* cut the loop in two, as if two threads shared the elements */
   int64_t cut = numel > 0 ? test_random(numel + 1) : 0;
   CHECK_AT(round, tli_iter_rows(&it, 0, cut, record_row, &got));
   CHECK_AT(round, got.n == cut);

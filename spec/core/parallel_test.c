@@ -1,6 +1,6 @@
 /*
-** parallel_test.c - tests that ranges cover every element once, on at most the allowed number of
-** threads.
+** parallel_test.c - tests that parallel loops visit every element once, on at most the allowed
+** number of threads.
 */
 #include "core/platform/parallel.h"
 
@@ -109,7 +109,7 @@ TEST(a_host_may_run_the_tasks) {
   tl_set_parallel_run(NULL, NULL);
 }
 
-/* Runs many short jobs, so that threads are awake, asleep, or in between. */
+/* Runs many short jobs, with pauses, so that threads are awake, asleep, or in between. */
 TEST(short_jobs) {
   CHECK(tl_set_num_threads(4));
   for (int i = 0; i < 3000; i++) {
@@ -139,7 +139,7 @@ TEST(callers_at_the_same_time) {
   CHECK(failures == 0);
 }
 
-/* Tests that a forked process starts its own threads. */
+/* Tests that a forked process can start threads of its own. */
 TEST(after_a_fork) {
 #ifndef __SANITIZE_THREAD__ /* the sanitizer does not allow threads after a fork */
   if (test_emulated()) return;
@@ -181,7 +181,7 @@ TEST(an_interruption_ends_a_loop) {
     CHECK(count.calls >= 1 && count.calls <= threads);
     CHECK(!tli_parallel_try(N, 10, count_range, &count) && !tli_go_on());
     CHECK(count.calls <= threads);
-    CHECK(tli_parallel_try(10, 10, count_range, &count)); /* too short to be interrupted */
+    CHECK(tli_parallel_try(10, 10, count_range, &count)); /* a loop this short is not interrupted */
     tl_interrupt_clear();
     CHECK(tli_go_on());
   }

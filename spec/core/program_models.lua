@@ -1,5 +1,5 @@
--- program_models.lua - exports models and training steps into a folder, for program_test.c: programs,
--- inputs, and the results that the programs must give bitwise:
+-- program_models.lua - exports models and training steps into a folder for program_test.c: programs, their inputs, and
+-- the results that the programs must reproduce bit for bit:
 --
 --    tlua spec/core/program_models.lua FOLDER
 
@@ -27,7 +27,7 @@ export('lstm', nn.LSTM(8, 16, {num_layers = 2, batch_first = true}), torch.randn
 export('transformer', nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4,
    {dim_feedforward = 64, batch_first = true}), 2), torch.randn(2, 9, 32))
 
--- Exports a training step, the losses of 20 steps, and the trained model's results.
+-- Exports a training step, the losses of 20 steps, and the results of the trained model.
 local function train(name, make, x, optimizer_of, schedule_of)
    local y = torch.randint(1, 5, {x:size(1)})
    local function step_of(model)

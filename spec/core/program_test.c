@@ -1,8 +1,8 @@
 /*
-** program_test.c - tests programs without Lua, which this test does not link. The command exports
-** models, inputs, and the results that they must give bitwise (program_models.lua); mutated files
-** must be refused or run without a crash. `make fuzz-programs` and `make race-programs` run it with
-** sanitizers, linked with a library of these programs alone.
+** program_test.c - tests exported programs without Lua, which is not linked here.
+** program_models.lua exports models, inputs, and the results that must be reproduced bit for bit.
+** Mutated files must be refused, or run without a crash. `make fuzz-programs` and `make
+** race-programs` run it with sanitizers, linked with a library of these programs alone.
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -63,7 +63,7 @@ static const char *in_folder(const char *name, const char *ending) {
   return at;
 }
 
-/* Exports the models, unless TLUA_PROGRAMS names a folder that has them. */
+/* Exports the models, unless TLUA_PROGRAMS names a folder that already has them. */
 static void export_models(void) {
   const char *tlua = getenv("TLUA") ? getenv("TLUA") : "build/tlua",
              *made = getenv("TLUA_PROGRAMS");
@@ -96,7 +96,7 @@ typedef struct Case {
   int noutputs;
 } Case;
 
-/* Loads a program with its example; a dynamic dimension has size 4. */
+/* Loads a program with its example inputs; a dynamic dimension has size 4. */
 static Case open_case(const char *name) {
   Case c = {.program = tl_program_load(in_folder(name, ".tlp"))};
   tl_ProgramInput in;
@@ -172,14 +172,14 @@ TEST(later_runs_allocate_nothing) {
     drop(outputs, c.noutputs);
     close_case(&c);
   }
-  /* checks that the count counts */
+  /* checks that allocations are counted at all */
   long before = atomic_load(&mallocs);
   void *volatile block = malloc(100);
   free(block);
   CHECK(!COUNTED || atomic_load(&mallocs) == before + 1);
 }
 
-/* Makes n steps, whose losses must be those of eager training from step `first` on. */
+/* Makes n steps. Their losses must equal those of eager training, beginning with step `first`. */
 static void train(const Case *c, int first, int n) {
   for (int i = first; i < first + n; i++) {
     tl_Tensor *loss = NULL;
@@ -191,7 +191,7 @@ static void train(const Case *c, int first, int n) {
   }
 }
 
-/* Checks the results of the model whose parameters a program has trained. */
+/* Checks the results of a model after a program has trained its parameters. */
 static void check_trained(const char *name, tl_Program *program) {
   char eval[40];
   snprintf(eval, sizeof eval, "%s_eval", name);
@@ -257,7 +257,7 @@ static void *step_often(void *context) {
   return ok ? context : NULL;
 }
 
-/* Steps of several threads are the same steps, one after the other. */
+/* Tests that steps from several threads run one after the other, with the same results. */
 TEST(threads_step_in_turn) {
   for (int i = 0; trained[i]; i++) {
     Case c = open_case(trained[i]);
@@ -363,7 +363,7 @@ TEST(failures_are_told) {
   close_case(&c);
 }
 
-/* Tests that every allocation of a load and a run may fail once. */
+/* Tests that loading and running fail cleanly when any one allocation fails. */
 static void failing_allocations_of(const char *name) {
   Case c = open_case(name);
   bool step = c.bytes == STEPS * sizeof(float);
@@ -408,7 +408,7 @@ static void keep(void *data, void *context) {
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* Changes a copy of a file in one of several ways, most of them in the text of the header. */
+/* Changes a copy of a file in one of several ways; most of them change the header's text. */
 static size_t mutate(char *data, size_t size, size_t header) {
   static const char *const words[] = {"null",
                                       "-1",
@@ -451,7 +451,7 @@ static size_t mutate(char *data, size_t size, size_t header) {
   return size;
 }
 
-/* Reads a mutated file, and runs the program if the file is accepted. */
+/* Reads a mutated file, and runs the program if the file was accepted. */
 static bool try_file(char *data, size_t size, const Case *c) {
   tli_Graph *g = tli_graph_read(data, size, keep, NULL);
   tl_Program *p = g ? tli_program_new(g) : NULL;
@@ -484,7 +484,7 @@ TEST(mutated_files_are_refused_or_run) {
       char *copy = malloc(size);
       memcpy(copy, whole, size);
       size_t left = mutate(copy, size, header);
-      /* an exact copy, so that a sanitizer sees reads past the end */
+      /* copies exactly these bytes, so that a sanitizer detects reads past the end */
       char *exact = malloc(left + 1);
       memcpy(exact, copy, left);
       accepted += try_file(exact, left, &c);

@@ -1,6 +1,6 @@
 /*
-** random_test.c - tests Philox4x32-10 against its authors' published answers (Random123,
-** kat_vectors), and the generator's bookkeeping.
+** random_test.c - compares Philox4x32-10 with the answers that its authors published (Random123,
+** kat_vectors), and tests the generator's state.
 */
 #include "core/device/generator.h"
 #include "core/kernel/random.h"

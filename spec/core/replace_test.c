@@ -1,7 +1,7 @@
 /*
-** replace_test.c - tests replace.h: the files of a program that is killed between the last two
-** calls of a save, and their removal. rename is replaced here, so that events can happen just
-** before it.
+** replace_test.c - tests replace.h: which files remain if a program is killed just before a save
+** renames its file, and when they are removed. This file replaces rename, so that events can happen
+** just before it.
 */
 #include "core/platform/replace.h"
 
@@ -26,7 +26,7 @@ int rename(const char *from, const char *to) {
 #ifdef __linux__
 #include <errno.h>
 #include <sys/syscall.h>
-/* Simulates a file system without unnamed files. */
+/* If set, simulates a file system that has no unnamed files. */
 static bool no_links;
 int linkat(int from, const char *old, int to, const char *name, int flags) {
   errno = EPERM;
@@ -53,7 +53,7 @@ static bool save(const char *name, const char *text) {
   return false;
 }
 
-/* Returns the number of files in the folder, and of temporary ones. */
+/* Returns the number of files in the folder; *temporary becomes the number of temporary ones. */
 static int count(int *temporary) {
   int all = 0;
   *temporary = 0;
@@ -77,7 +77,7 @@ static bool contains(const char *name, const char *text) {
 
 static void die(void) { kill(getpid(), SIGKILL); }
 
-/* Saves in another process, in which `event` happens before the rename. Returns its status. */
+/* Saves a file in another process, where `event` happens before the rename. Returns its status. */
 static int save_elsewhere(const char *name, const char *text, void (*event)(void)) {
   int status = -1;
   pid_t child = fork();
@@ -122,7 +122,7 @@ static bool make(const char *name) {
   return fd >= 0 && close(fd) == 0;
 }
 
-/* From here on the library knows that the file system lacks unnamed files. */
+/* Repeats the tests once the library knows that the file system has no unnamed files. */
 TEST(names_from_the_start) {
 #ifdef __linux__
   no_links = true;
@@ -131,7 +131,7 @@ TEST(names_from_the_start) {
   a_file_being_saved_is_kept();
 }
 
-/* The last test, because it leaves files behind. */
+/* Must be the last test, because it leaves files behind. */
 TEST(no_other_file_is_removed) {
   static const char *const others[] = {".tlua-notes.tmp", ".tlua-1-2-3.tmpx", ".tlua-1-2.tmp",
                                        "x.tlua-1-2-3.tmp"};

@@ -62,7 +62,7 @@ TEST(density_and_overlap) {
   CHECK(!dense(2, (int64_t[]){2, 3}, (int64_t[]){0, 1}));
   CHECK(!overlaps(2, (int64_t[]){2, 3}, (int64_t[]){1, 3}));
   CHECK(overlaps(2, (int64_t[]){2, 3}, (int64_t[]){0, 1}));
-  /* the elements of a sliding window overlap */
+  /* the windows of a sliding window share elements */
   CHECK(overlaps(2, (int64_t[]){4, 3}, (int64_t[]){1, 1}));
   CHECK(!overlaps(2, (int64_t[]){1, 3}, (int64_t[]){0, 1}));
   CHECK(!overlaps(2, (int64_t[]){0, 3}, (int64_t[]){0, 0}));

@@ -1,6 +1,6 @@
 /*
-** store_test.c - tests store.h: connections to a port of another program, clients with and without
-** the secret, and that no client delays the others.
+** store_test.c - tests store.h: connections to a port that belongs to another program, clients with
+** and without the secret, and that no client delays the others.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* memmem */
@@ -23,12 +23,12 @@
 #include "test.h"
 
 #define SECOND INT64_C(1000000000)
-#define LONG (60 * SECOND) /* longer than any test */
+#define LONG (60 * SECOND) /* longer than any test takes */
 
 static const char secret[] = "the secret of this job", another[] = "that of another job";
 
-/* A program that accepts a number of connections, sends `text` on each, and closes the
-** connections. */
+/* A program that is not a store: it accepts some connections, sends `text` on each one, and then
+** closes it. */
 typedef struct Other {
   int listener, port, connections;
   const char *text;
@@ -43,14 +43,14 @@ static void talk(void *context) {
     if (socket < 0) continue;
     if (!tli_socket_send(socket, o->text, strlen(o->text), tli_now_ns() + 1000000000))
       tli_error_clear();
-    /* without this read, closing the socket would lose the bytes that it has sent */
+    /* closing the socket with unread input would discard the bytes that were sent */
     char heard[24];
     if (*o->text && !tli_socket_receive(socket, heard, sizeof heard, tli_now_ns() + 10000000000))
       tli_error_clear();
     tli_socket_close(socket);
     taken++;
   }
-  tli_socket_close(o->listener); /* further connections are refused */
+  tli_socket_close(o->listener); /* from now on, connections are refused */
   atomic_store(&o->ended, 1);
   tli_word_wake(&o->ended);
 }
@@ -85,8 +85,8 @@ TEST(a_silent_server_is_refused) {
   tli_socket_close(listener);
 }
 
-/* Tests a store that ends: it closes its connections, and another store may be about to take its
-** port. */
+/* Tests a store that is ending: it closes its connections, and a new store may soon take its port.
+** The client must try again. */
 TEST(a_closed_connection_is_tried_again) {
   Other other = {.connections = 1, .text = ""};
   begin(&other);
@@ -140,7 +140,7 @@ TEST(a_client_without_the_secret_gets_an_error) {
   CHECK_ERROR(TL_EARG, "the store there has no secret, and this process has one");
   CHECK(connect_with(closed, "short") == NULL);
   CHECK_ERROR(TL_EARG, "expected a secret of 16 to 511 characters, got 5");
-  /* the failed attempts before leave the server in order */
+  /* the server still works after the failed attempts */
   tli_Store *store = connect_with(closed, secret);
   check_works(store);
   tli_store_close(store);
@@ -159,8 +159,8 @@ TEST(other_machines_need_a_secret) {
   }
 }
 
-/* A program that takes a store's place without knowing the secret, and sends back everything that
-** it receives. */
+/* A program that takes a store's place without knowing the secret; it sends back everything that it
+** receives. */
 static void mirror(void *context) {
   Other *o = context;
   CHECK(tli_socket_wait(o->listener, tli_now_ns() + LONG));
@@ -176,12 +176,12 @@ static void mirror(void *context) {
   CHECK(tli_socket_send(socket, &say, sizeof say, end));
   CHECK(tli_socket_receive(socket, &r, sizeof r, end));
   CHECK(tli_socket_receive(socket, heard, sizeof heard, end));
-  CHECK(memmem(heard, sizeof heard, secret, 8) == NULL); /* the secret is never sent */
+  CHECK(memmem(heard, sizeof heard, secret, 8) == NULL); /* the client never sends the secret */
   say.a = (tli_StoreAnswer){TLI_STORE_OK, TLI_SHA256_BYTES, 0};
   memcpy(say.bytes, heard + TLI_CHALLENGE, TLI_SHA256_BYTES);
   CHECK(tli_socket_send(socket, &say, sizeof say, end));
   char none;
-  if (tli_socket_receive(socket, &none, 1, end)) CHECK(false); /* the store ends the connection */
+  if (tli_socket_receive(socket, &none, 1, end)) CHECK(false); /* the client ends the connection */
   tli_error_clear();
   tli_socket_close(socket);
   tli_socket_close(o->listener);
@@ -216,7 +216,7 @@ static bool is_closed(int socket) {
   return false;
 }
 
-/* Tests that the server closes a connection whose first request is wrong or needs a proof. */
+/* Tests that the server closes the connection if the first request is wrong or needs a proof. */
 TEST(a_client_without_proof_may_make_no_request) {
   tli_StoreServer *server = serve(secret);
   const tli_StoreRequest requests[] = {
@@ -236,7 +236,7 @@ TEST(a_client_without_proof_may_make_no_request) {
   tli_store_server_stop(server);
 }
 
-/* Tests that silent connections use up neither the job's places nor the process's file
+/* Tests that silent connections do not use up the job's connections or the process's file
 ** descriptors. */
 TEST(silent_clients_do_not_keep_others_out) {
   struct rlimit before, few;
@@ -245,7 +245,7 @@ TEST(silent_clients_do_not_keep_others_out) {
   few.rlim_cur = 200;
   CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
   tli_StoreServer *server = serve(secret);
-  /* restores the limit that this program had before */
+  /* the server has started with the lower limit; restore the old one */
   CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
   int silent[400];
   for (int i = 0; i < 400; i++) silent[i] = knock(server);
@@ -260,7 +260,7 @@ TEST(silent_clients_do_not_keep_others_out) {
 
 enum { LARGE = 8 << 20 };
 
-/* Returns a connection without a secret that has received the greeting. */
+/* Returns a connection without a secret that has already received the greeting. */
 static int greeted(const tli_StoreServer *server) {
   int socket = knock(server);
   tli_StoreRequest r = {TLI_STORE_MAGIC, TLI_STORE_GREET, 0, 0, 0};
@@ -271,7 +271,7 @@ static int greeted(const tli_StoreServer *server) {
   return socket;
 }
 
-/* Clients that do not read once delayed the server by five seconds each. */
+/* Tests a bug of the past: each client that did not read delayed the server by five seconds. */
 TEST(a_client_that_does_not_read_delays_no_other) {
   tli_StoreServer *server = serve(NULL);
   tli_Store *store = connect_with(server, NULL);
@@ -285,8 +285,8 @@ TEST(a_client_that_does_not_read_delays_no_other) {
     CHECK(tli_socket_send(deaf[i], "large", 5, tli_now_ns() + LONG));
   }
   for (int i = 0; i < 50; i++)
-    check_works(store); /* a delayed server would fail these requests after ten seconds */
-  /* a client that reads late gets the complete value, even if the value has changed meanwhile */
+    check_works(store); /* fails after ten seconds if the server is delayed */
+  /* a client that reads late gets the complete old value, though it has changed meanwhile */
   memset(large, 1, LARGE);
   CHECK(tli_store_set(store, "large", large, LARGE));
   tli_StoreAnswer a;
@@ -300,7 +300,7 @@ TEST(a_client_that_does_not_read_delays_no_other) {
   tli_store_server_stop(server);
 }
 
-/* Sends until the socket's buffer is full, as a client that never reads does. */
+/* Sends until the socket's buffer is full, as happens when the peer never reads. */
 static void pour(int socket, const void *data, size_t bytes) {
   for (int i = 0; i < 2000; i++)
     if (tli_socket_give(socket, data, bytes) <= 0) break;
@@ -316,7 +316,7 @@ TEST(a_client_with_endless_requests_waits_for_its_turn) {
     many[i] = (tli_StoreRequest){TLI_STORE_MAGIC, TLI_STORE_COUNT, 0, 0, 0};
   int greedy = greeted(server), waiting = greeted(server);
   pour(greedy, many, N * sizeof *many);
-  /* the store closes a connection with too many requests behind a waiting one */
+  /* a connection with too many requests queued behind a waiting one is closed */
   many[0] = (tli_StoreRequest){TLI_STORE_MAGIC, TLI_STORE_WAIT, 0, 0, LONG};
   pour(waiting, many, N * sizeof *many);
   CHECK(is_closed(waiting));
@@ -362,7 +362,7 @@ TEST(a_secret_is_read_from_a_private_file_alone) {
   CHECK(unlink(link_path) == 0 && chmod(path, 0640) == 0);
   CHECK(!tli_secret_read(path, read));
   CHECK_ERROR(TL_EIO, "expected mode 600, got 640");
-  CHECK(tli_private_file_write(path, "short\n", 6)); /* makes the file private again */
+  CHECK(tli_private_file_write(path, "short\n", 6)); /* this makes the file private again */
   CHECK(!tli_secret_read(path, read));
   CHECK_ERROR(TL_EARG, "expected a secret of 16 to 511 characters, got 5");
   CHECK(!tli_secret_read(folder, read));
@@ -376,7 +376,7 @@ TEST(a_secret_is_read_from_a_private_file_alone) {
   rmdir(folder);
 }
 
-/* Tests that a name is accepted only if a rank of the same user has made the memory. */
+/* Tests that a name is accepted only if a process of the same user made the memory. */
 TEST(shared_memory_is_opened_by_its_exact_name) {
   tli_Share share, other;
   char name[TLI_SHARE_NAME], path[100], wrong[200];
@@ -384,7 +384,7 @@ TEST(shared_memory_is_opened_by_its_exact_name) {
   ((char *)share.data)[0] = 7;
   CHECK(tli_share_open(&other, name, 4096));
   CHECK(((char *)other.data)[0] == 7);
-  CHECK(ftruncate(other.file, 0) != 0); /* the memory cannot be truncated while others use it */
+  CHECK(ftruncate(other.file, 0) != 0); /* other processes cannot truncate the memory */
   tli_share_close(&other);
   CHECK(!tli_share_open(&other, name, 8192));
   CHECK_ERROR(TL_EIO, "not 8192 bytes");
@@ -404,7 +404,7 @@ TEST(shared_memory_is_opened_by_its_exact_name) {
     CHECK(!tli_share_open(&other, wrong, 4096));
     CHECK_ERROR(TL_EARG, "is not the name of a block");
   }
-  /* an open file of the right form and length */
+  /* an open file whose name has the right form and whose length is right */
   snprintf(wrong, sizeof wrong, "/proc/%ld/fd/%d", (long)getpid(), fileno(file));
   CHECK(!tli_share_open(&other, wrong, 4096));
   CHECK_ERROR(TL_EIO, "its maker must be a process of this machine and user");

@@ -128,7 +128,7 @@ TEST(bad_foreign_memory) {
   CHECK(released == 0);
 }
 
-/* Tests that each allocation may fail in turn, and that nothing leaks. */
+/* Tests that any single allocation may fail, and that nothing leaks. */
 TEST(failing_allocations) {
   int64_t used = tl_memory_used();
   for (int64_t size = 8; size < 100000; size *= 100) {
@@ -168,7 +168,7 @@ TEST(long_chains_of_bases) {
   CHECK(tl_memory_used() == used);
 }
 
-/* Tests that a header's block and foreign memory may be adjacent. */
+/* Tests foreign memory that begins right behind the block of the storage's header. */
 TEST(foreign_memory_behind_the_header) {
   int64_t used = tl_memory_used();
   tl_Storage *s = tli_storage_wrap(TLI_CPU, &used, 56, NULL, NULL);
@@ -185,7 +185,7 @@ TEST(ledgers) {
   CHECK(!tli_storage_charge(t->storage, other) && !tli_storage_charge(t->storage, l));
   CHECK(atomic_load(&l->live[TL_CPU]) == 4000 && atomic_load(&other->live[TL_CPU]) == 0);
   tli_ledger_release(other);
-  tli_ledger_release(l); /* the storage keeps the ledger */
+  tli_ledger_release(l); /* the storage keeps the ledger alive */
   CHECK(atomic_load(&l->live[TL_CPU]) == 4000);
   tli_release(t);
   CHECK(tl_memory_used() == used);
