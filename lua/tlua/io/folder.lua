@@ -18,7 +18,8 @@ end
 
 --- Returns the sorted names in a folder.
 ---@param path string
----@return string[]? folders  including links to folders; nil with a message if it cannot be read
+---@return string[]? folders  including links to folders; nil, and a message as the second result,
+--- if the folder cannot be read
 ---@return string[]|string files
 ---@return table<string, boolean> links  the folders that are links
 function M.list(path)
@@ -34,10 +35,10 @@ end
 
 --- Returns the absolute path of an existing folder.
 ---@param path string
----@return string? path  nil with a message if there is none
+---@return string? path  nil if there is no such folder
 ---@return string? message
 function M.absolute(path)
-   return torch.io.make_folder(path) -- an existing folder is no error
+   return torch.io.make_folder(path) -- this succeeds if the folder exists already
 end
 
 --- Returns the sorted paths of all files below a folder, without unreadable folders. Links to

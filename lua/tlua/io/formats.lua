@@ -7,27 +7,29 @@ local tree = require "tlua.io.tree"
 
 local M = {}
 
--- Maps endings to formats. PyTorch's programs use all five of the endings of "pytorch" for files of
--- its torch.save.
+-- Maps file extensions to formats. Programs that use PyTorch give all five extensions of "pytorch"
+-- to files written by PyTorch's torch.save.
 local endings <const> = {
    safetensors = "safetensors", st = "safetensors",
    pt = "pytorch", pth = "pytorch", bin = "pytorch", ckpt = "pytorch", tar = "pytorch",
    npy = "npy", npz = "npz", png = "png", jpg = "jpeg", jpeg = "jpeg", gguf = "gguf", idx = "idx",
 }
 
--- Endings that programs append to a file's name while they write it, before they rename the file.
+-- Extensions that programs append to a file's name while they write the file, before they rename
+-- it.
 local of_parts <const> = {
    tmp = true, temp = true, part = true, partial = true, bak = true, new = true, old = true,
 }
 
--- Returns the ending of a path, or nil. Digits alone are not an ending: step.1000, model-v1.5.
+-- Returns the file extension of a path, or nil. Digits alone are not an extension, as in step.1000
+-- and model-v1.5.
 local function ending_of(path)
    local ending = path:match "[^/\\]%.(%w+)$"
    return ending and not ending:find "^%d+$" and ending:lower() or nil
 end
 
---- Returns the format that a path's ending names, and whether gzip compresses the file; nil if the
---- ending is unknown. The third result is the ending, if there is one.
+--- Returns the format that a path's file extension names, and whether gzip compresses the file. If
+--- the extension is unknown, returns nil and the extension; if there is none, returns nil.
 ---@param path string
 ---@return string? format
 ---@return boolean|string? packed
@@ -125,8 +127,8 @@ end
 local writes <const> = ".safetensors, .st or no ending; .pt, .pth, .bin, .ckpt and .tar for "
    .. "PyTorch; .npy and .npz for NumPy; .png; .jpg"
 
---- Returns the format in which torch.save writes to a path. Raises if the ending names no format
---- that can be written.
+--- Returns the format in which torch.save writes to a path. Raises if the file extension names no
+--- format that can be written.
 ---@param path string
 ---@return string format
 function M.to_write(path)

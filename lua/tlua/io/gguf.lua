@@ -1,6 +1,6 @@
 -- gguf.lua - reads GGUF files (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): metadata
--- and tensors; quantized tensors become float32. Shapes are reversed with respect to the file, so
--- that rows come first, as in other formats.
+-- and tensors; quantized tensors become float32. The file lists the sizes of a shape in reverse;
+-- here the number of rows comes first, as in other formats.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
@@ -15,8 +15,8 @@ local blocks <const> = {[2] = "Q4_0", [8] = "Q8_0", [12] = "Q4_K", [14] = "Q6_K"
 local names <const> = {[3] = "Q4_1", [6] = "Q5_0", [7] = "Q5_1", [9] = "Q8_1", [10] = "Q2_K",
    [11] = "Q3_K", [13] = "Q5_K", [15] = "Q8_K"}
 
--- Reads a number of items. Each item takes at least `least` bytes, so a number that is too large is
--- refused.
+-- Reads a count of items, each of which takes at least `least` bytes. Refuses a count of more items
+-- than the rest of the file can hold.
 local function read_count(s, least)
    local n = s:unpack "<i8"
    if n < 0 or n > (s.size - s.at + 1) // least then

@@ -6,13 +6,13 @@ local source = require "tlua.io.source"
 
 local M = {}
 
--- Maps the file's type codes to dtypes and their bytes.
+-- Maps the file's type codes to dtypes and the size of their elements in bytes.
 local dtypes <const> = {
    [8] = {"uint8", 1}, [9] = {"int8", 1}, [11] = {"int16", 2}, [12] = {"int32", 4},
    [13] = {"float32", 4}, [14] = {"float64", 8},
 }
 
--- Reads the dtype and the sizes at the beginning.
+-- Reads the dtype and the sizes from the beginning of the file.
 local function read_header(s)
    if s:unpack ">I2" ~= 0 then source.fail "no IDX file: it does not begin with two zeros" end
    local code, ndim = s:unpack "B", s:unpack "B"
@@ -24,8 +24,8 @@ local function read_header(s)
    return dtype, shape
 end
 
---- Returns the uncompressed size of a gzip file according to its IDX header, so that no more is
---- uncompressed.
+--- Returns the uncompressed size of a gzip file according to the IDX header inside. The reader
+--- uncompresses no more bytes than that.
 ---@param packed Tensor  (n) uint8
 ---@return integer
 function M.unpacked_size(packed)

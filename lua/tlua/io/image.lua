@@ -1,5 +1,5 @@
--- image.lua - writes image files from tensors in torch.load's layout, (channels, height, width) of
--- uint8. Its public functions are fields of torch.io.
+-- image.lua - writes image files from uint8 tensors (channels, height, width), the layout that
+-- torch.load returns. Its public functions are fields of torch.io.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,7 +9,8 @@ local M = {}
 local JPEG_SIDE <const> = 65535 -- the format stores sizes in 16 bits
 
 -- Returns an image's pixels, (height, width, channels), contiguous on the CPU, or nil and a
--- message. `channels` maps the possible numbers of channels to true, `listed` names them.
+-- message. `channels` maps each allowed number of channels to true; `listed` describes these
+-- numbers in messages.
 local function pixels_of(kind, image, channels, listed)
    if not torch.is_tensor(image) then
       return nil, ("a %s file takes a tensor, got %s"):format(kind, args.describe(image))
@@ -29,8 +30,8 @@ local function pixels_of(kind, image, channels, listed)
 end
 
 --- Returns the content of a PNG file.
----@param image any  (channels, height, width) or (height, width), uint8; 1 channel: grey, 2: with
---- opacity, 3: RGB, 4: RGBA
+---@param image any  (channels, height, width) or (height, width), uint8; 1 channel is grey, 2 are
+--- grey with opacity, 3 are RGB, 4 are RGBA
 ---@return string? content
 ---@return string? message
 function M.png(image)
@@ -44,7 +45,8 @@ function M.png(image)
 end
 
 --- Returns the bytes of a JPEG file.
----@param image any  (channels, height, width) or (height, width), uint8; 1 channel: grey, 3: RGB
+---@param image any  (channels, height, width) or (height, width), uint8; 1 channel is grey, 3 are
+--- RGB
 ---@param quality integer  from 1 to 100
 ---@return Tensor? content
 ---@return string? message
@@ -71,7 +73,7 @@ local take_png = args.signature "io.encode_png(input: any)"
 ---     local bytes = torch.io.encode_jpeg(image, 90)
 ---     print(torch.io.decode_image(bytes).shape)
 ---     --> torch.Size([3, 8, 8])
----@param input Tensor  (channels, height, width), uint8; 1 channel: grey, 3: RGB
+---@param input Tensor  (channels, height, width), uint8; 1 channel is grey, 3 are RGB
 ---@param quality? integer  from 1 to 100, 75 by default
 ---@return Tensor bytes  (n) uint8
 function M.encode_jpeg(...)
@@ -86,8 +88,8 @@ end
 ---     local bytes = torch.io.encode_png(torch.zeros(3, 8, 8, {dtype = "uint8"}))
 ---     print(torch.io.decode_image(bytes).shape)
 ---     --> torch.Size([3, 8, 8])
----@param input Tensor  (channels, height, width), uint8; 1 channel: grey, 2: grey with opacity, 3:
---- RGB, 4: RGB with opacity
+---@param input Tensor  (channels, height, width), uint8; 1 channel is grey, 2 are grey with
+--- opacity, 3 are RGB, 4 are RGB with opacity
 ---@return Tensor bytes  (n) uint8
 function M.encode_png(...)
    local content, message = M.png(take_png(...).input)

@@ -1,8 +1,8 @@
--- init.lua - torch.save and torch.load. The ending of a file's name gives its format. Without an
--- ending it is safetensors: nested tables of tensors and plain data (checkpoints) store their
--- structure in the file's metadata. Other formats are PyTorch's .pt and .pth, NumPy's .npy and
--- .npz, .png and .jpg, and for reading only .gguf and the IDX files of MNIST, also compressed as
--- .gz. Loading runs no code, and the error for a damaged file names the file.
+-- init.lua - torch.save and torch.load. The file extension determines the format. A file without an
+-- extension is safetensors; nested tables of tensors and plain data (checkpoints) store their
+-- structure in its metadata. Other formats are PyTorch's .pt and .pth, NumPy's .npy and .npz, .png
+-- and .jpg. The formats .gguf and IDX (MNIST's, also compressed as .gz) can only be read. Loading
+-- runs no code, and the error for a damaged file names the file.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -27,21 +27,22 @@ local function check_path(name, path)
 end
 
 --- Saves a table of tensors, such as a state dict, or a table of tables, tensors, numbers, strings
---- and booleans, such as a checkpoint. The ending of the name gives the format:
+--- and booleans, such as a checkpoint. The file extension determines the format:
 ---
 --- * `.safetensors`, `.st` or none: tensors by value, on the CPU. `metadata`, a table of strings,
 ---   is kept in the header, where other programs may read it.
---- * `.pt`, `.pth`, `.bin`, `.ckpt`, `.tar`: as PyTorch's torch.save, whose torch.load reads it
---- with `weights_only=True`. Tensors that share memory share it in the file. A table with the keys
---- 1 to n is a list, any other table is a dictionary with the same keys, and a table that has only
---- string keys and tensors is an OrderedDict; torch.io.as_dict(t) and torch.io.as_list(t) mark a
---- table for which that guess is wrong. For modules and optimizers, save state_dict{names =
---- "pytorch"}, in which positions count from 0 as in PyTorch.
---- * `.npy` takes one tensor, `.npz` a table of them, `.png`, `.jpg` and `.jpeg` an image of uint8,
+--- * `.pt`, `.pth`, `.bin`, `.ckpt`, `.tar`: the format of PyTorch's torch.save. PyTorch's
+--- torch.load reads the file with `weights_only=True`. Tensors that share memory also share memory
+--- in the file. A table with the keys 1 to n is a list, any other table is a dictionary with the
+--- same keys, and a table that has only string keys and tensors is an OrderedDict;
+--- torch.io.as_dict(t) and torch.io.as_list(t) mark a table for which these rules are wrong. For
+--- modules and optimizers, save state_dict{names = "pytorch"}, in which positions count from 0 as
+--- in PyTorch. * `.npy` takes one tensor, `.npz` a table of them, `.png`, `.jpg` and `.jpeg` an
+--- image of uint8,
 ---   (channels, height, width).
 ---
---- Any other ending is an error, and so is a tensor without values: one on the meta device, or one
---- that was released. The old file stays intact until the new one is complete.
+--- Any other extension is an error, and so is a tensor without values: one on the meta device, or
+--- one that was released. The old file stays intact until the new one is complete.
 ---@param object any  the table, tensor or image to save
 ---@param path string
 ---@param options? {metadata: table<string, string>, compress: boolean, quality: integer}
@@ -70,7 +71,8 @@ end
 
 -- Loading ---------------------------------------------------------------------------------------
 
--- Replaces each tensor of nested tables by put's result; each tensor occurs only once.
+-- Replaces each tensor in nested tables by the result of put(tensor, "cpu"). No tensor occurs twice
+-- in the tables.
 local function place_all(value, put)
    if torch.is_tensor(value) then return put(value, "cpu") end
    if type(value) ~= "table" then return value end
@@ -78,7 +80,8 @@ local function place_all(value, put)
    return value
 end
 
--- Returns the object in an open safetensors file and the file's own metadata, or nil and a message.
+-- Returns the object in an open safetensors file, and the file's metadata without this library's
+-- own entry. On failure returns a message.
 local function read_own(file, a)
    local tensors, metadata = safetensors.read(file, a.path, a.mmap)
    if not tensors then return metadata end
@@ -138,11 +141,12 @@ end
 --- device, a table such as `{["cuda:1"] = "cuda:0"}`, or a function. The function gets a tensor
 --- (for .pt files, the elements of a storage) and the name of the device from which it was saved;
 --- it returns the tensor, moved or not, or a device. `weights_only` may be given and is always
---- true. With `metadata = true` the file's own metadata are a second result. `mmap` maps the file:
---- tensors are read from it when they are first used, and changes to them stay in memory. It is the
---- default for files of at least 16 MB. A mapped file must not shrink: reading past its new end is
---- an error in the `tlua` command, and a fatal SIGBUS in other programs. Checksums of .npz are
---- verified, and those of .pt unless the file is mapped, since that reads all of it.
+--- true. With `metadata = true` the second result is the file's table of metadata. `mmap` maps the
+--- file: the data of a tensor is read when the tensor is first used, and changes to tensors do not
+--- change the file. Files of at least 16 MB are mapped by default. A mapped file must not shrink:
+--- reading past its new end is an error in the `tlua` command, and a fatal SIGBUS in other
+--- programs. The checksums in .npz files are verified. Those in .pt files are verified unless the
+--- file is mapped, since verifying reads the whole file.
 ---@param path string
 ---@param options? {map_location: any, weights_only: boolean, mmap: boolean, device: any,
 ---metadata: boolean}
@@ -162,7 +166,7 @@ function M.load(...)
    local file <close>, message = io.open(a.path, "rb")
    if not file then torch.raise("load: " .. message) end
    local ok, object, metadata = pcall(read, file, a)
-   if not ok then -- an error such as lack of memory, whose message does not name the file yet
+   if not ok then -- the message of an error such as lack of memory does not name the file yet
       local why = tostring(object):gsub("^[^\n]-:%d+: ", "")
       torch.raise(("load: %s: %s"):format(a.path, why))
    end

@@ -1,5 +1,5 @@
--- npy.lua - NumPy's arrays: .npy files, and .npz, which is a zip file of them. The format is
--- numpy.lib.format's, of versions 1 to 3; version 1 is written. Unsigned integers without a
+-- npy.lua - NumPy's arrays: .npy files, and .npz files, which are zip files of .npy files. Versions
+-- 1 to 3 of numpy.lib.format can be read; version 1 is written. Unsigned integers without a
 -- matching dtype become wider integers. Arrays of objects are refused, because building them would
 -- run code from the file.
 
@@ -9,8 +9,8 @@ local zip = require "tlua.io.zip"
 
 local M = {}
 
--- For each kind and size: the dtype as which elements are read and, for unsigned integers, the
--- dtype of the result.
+-- Maps a kind and a size in bytes to the dtype as which elements are read. `wider` has the dtypes
+-- of the results for unsigned integers.
 local dtypes <const> = {
    f2 = "float16", f4 = "float32", f8 = "float64", i1 = "int8", i2 = "int16", i4 = "int32",
    i8 = "int64", u1 = "uint8", b1 = "bool", u2 = "int16", u4 = "int32", u8 = "int64",
@@ -107,7 +107,7 @@ local descriptions <const> = {
    int64 = "<i8", uint8 = "|u1", bool = "|b1", complex64 = "<c8", complex128 = "<c16",
 }
 
--- Returns a .npy header with NumPy's padding: it leaves room for a first size of 21 digits, and
+-- Returns a .npy header with NumPy's padding, which leaves room for a first size of 21 digits and
 -- aligns the elements to 64 bytes. Returns nil and a message if NumPy lacks the dtype.
 local function compose_header(tensor)
    local description = descriptions[tensor.dtype]
@@ -137,7 +137,8 @@ function M.write(file, tensor)
    if not ok then return message end
 end
 
---- Writes a table of arrays to an open file, as numpy.savez does, or numpy.savez_compressed.
+--- Writes a table of arrays to an open file, as numpy.savez does or, with `compress`,
+--- numpy.savez_compressed.
 ---@param file file*
 ---@param arrays table<string, Tensor>
 ---@param compress? boolean

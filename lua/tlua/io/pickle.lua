@@ -5,9 +5,9 @@
 -- functions that `rebuild.lua` does not list are refused, and no code from the file is run.
 -- Classes, storages and marks are objects with the metatable `rebuild.Special`. A file's data
 -- cannot have this metatable, and such objects cannot get into the result. Each step consumes at
--- least a byte of the pickle. Steps that take longer, such as copying a list, are charged, and the
--- sum of all charges must not exceed the length of the pickle. So time and memory are proportional
--- to that length.
+-- least a byte of the pickle. A step that takes longer, such as copying a list, is charged for its
+-- work, and the sum of all charges must not exceed the length of the pickle. So time and memory are
+-- at most proportional to that length.
 --
 -- Dictionaries become tables; lists, tuples and sets become sequences; None is left out.
 
@@ -262,8 +262,8 @@ local steps = {
 }
 steps["\x90"] = steps.e
 
--- Marks tables whose kind would be guessed wrongly (kinds.lua), so that saving them again gives the
--- same file.
+-- Marks the tables for which the rules of kinds.lua give the wrong kind, so that saving them again
+-- gives the same file.
 local function mark_kinds(m)
    for value, kind in pairs(m.kind) do
       if kind == "dict" then

@@ -1,9 +1,9 @@
 -- pickle_writer.lua - writes plain data as a pickle of protocol 2, the format of PyTorch's
 -- checkpoints and of the input of its visualization tools. Strings, numbers and booleans are
--- written as such, but strings that are not UTF-8 as bytes. Tables are lists, dictionaries or
--- tuples according to kinds.lua; `json.null` is None. A table that has only string keys and
--- tensors, such as a state dict, becomes an OrderedDict, as in PyTorch. A value that occurs twice
--- is written once, and is a single object after loading.
+-- written as such, except that strings that are not UTF-8 become bytes. Tables become lists,
+-- dictionaries or tuples according to kinds.lua; `json.null` becomes None. A table that has only
+-- string keys and tensors, such as a state dict, becomes an OrderedDict, as in PyTorch. A value
+-- that occurs twice is written once, and is a single object after loading.
 
 local json = require "tlua.utils.json"
 local kinds = require "tlua.io.kinds"
@@ -27,7 +27,7 @@ Pickler.__index = Pickler
 --- Appends opcodes.
 function Pickler:raw(text) self[#self + 1] = text end
 
---- Ends writing with the reason why the value cannot be written.
+--- Raises an error with the reason why the value cannot be written.
 function Pickler:fail(format, ...)
    local where = {}
    for i, key in ipairs(self.path) do where[i] = tostring(key) end
@@ -35,7 +35,8 @@ function Pickler:fail(format, ...)
    error({pickle = prefix .. format:format(...)}, 0)
 end
 
--- Assigns the value that was just written the number under which the unpickler will memoize it.
+-- Writes the opcode that makes the unpickler memoize the value just written, and records the
+-- value's number in the memo.
 local function keep(out, numbers, value)
    local n = out.kept
    out.kept = n + 1
@@ -59,7 +60,8 @@ function Pickler:global(module, name)
    keep(self, self.globals, key)
 end
 
---- Calls a function with a tuple, whose items the function `arguments` writes.
+--- Writes the call of a Python function. `arguments` is a function that writes the items of the
+--- argument tuple.
 function Pickler:call(module, name, arguments)
    self:global(module, name)
    self:raw "("
@@ -84,8 +86,8 @@ local function put_text(out, text)
    out:raw(string.pack("<c1s4", "X", text))
 end
 
---- Writes text; a string that is not UTF-8 is written as bytes, encoded as text with the same code
---- points.
+--- Writes text. A string that is not UTF-8 is written as bytes, which protocol 2 encodes as text
+--- with the same code points.
 function Pickler:string(text)
    if again(self, self.number, text) then return end
    if utf8.len(text) then
@@ -101,7 +103,7 @@ end
 
 -- Tables ---------------------------------------------------------------------------------------
 
--- Writes the value of a key.
+-- Writes the value of a key; `path` contains the key meanwhile, for messages.
 local function put_item(out, key, value)
    local path = out.path
    path[#path + 1] = key
@@ -124,8 +126,8 @@ local function put_tuple(out, list)
    keep(out, out.number, list)
 end
 
--- Refuses a dictionary with both true and 1, or both false and 0, as keys: they are equal in
--- Python.
+-- Refuses a dictionary with both true and 1, or both false and 0, as keys, since these keys are
+-- equal in Python.
 local function check_keys(out, dict)
    local twice = dict[true] ~= nil and dict[1] ~= nil or dict[false] ~= nil and dict[0] ~= nil
    if twice then out:fail "keys that are equal in Python, true and 1 or false and 0" end
@@ -213,8 +215,8 @@ function Pickler:put(value)
    write(self, value)
 end
 
---- Returns a value as the bytes of a pickle, or nil and a message if a pickle of plain data cannot
---- hold it.
+--- Returns a value as the bytes of a pickle, or nil and a message if the value contains anything
+--- that cannot be pickled.
 ---@param value any
 ---@param tensor? fun(out: io.Pickler, tensor: Tensor)  writes a tensor
 ---@return string? bytes

@@ -21,7 +21,8 @@ local function check_device(title, what, device)
    torch.raise(("%s: %s: %s"):format(title, what, why))
 end
 
--- Interprets the result of a map_location function: a moved storage, a device, or nil.
+-- Returns the storage to use, given the result of a map_location function: a moved storage, a
+-- device, or nil.
 local function take_result(title, storage, result)
    if result == nil then return storage end
    if not torch.is_tensor(result) then
@@ -35,14 +36,14 @@ local function take_result(title, storage, result)
    return result
 end
 
--- Returns a device's type and number: "cuda" becomes "cuda:0".
+-- Returns a device's name with its number: "cuda" becomes "cuda:0".
 local function full_name(device)
    local name = tostring(device)
    return (name:find ":" or name == "cpu") and name or name .. ":0"
 end
 
---- Returns a function place(tensor, location). It moves a tensor, or a storage as (n) elements,
---- that was saved from `location`.
+--- Returns a function place(tensor, location), which moves a tensor, or a storage given as its
+--- elements (n), that was saved from the device `location`.
 ---@param title string  the caller's name, for messages
 ---@param where any  a device; a table from locations to devices; a function of a storage and its
 --- location that returns the storage, moved or not, a device, or nil to keep it; nil: the CPU

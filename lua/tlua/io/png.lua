@@ -1,5 +1,5 @@
 -- png.lua - writes PNG files (ISO/IEC 15948) without a library. Pixels are stored uncompressed, in
--- deflate's stored blocks (RFC 1951, 3.2.4), so files are as large as the image.
+-- deflate's stored blocks (RFC 1951, 3.2.4), so a file is as large as its pixels.
 
 local torch = require "tlua"
 
@@ -37,9 +37,10 @@ end
 --- Returns the content of a PNG file.
 ---@param width integer
 ---@param height integer
----@param rows string[]  a string of bytes for each row: for a pixel one; two with opacity, three if
---- RGB, four if RGBA
----@param palette? string  bytes R, G, B for each value; without it bytes are greys
+---@param rows string[]  a string for each row, in which a pixel takes one byte (grey), two (grey
+--- with opacity), three (RGB) or four (RGBA)
+---@param palette? string  three bytes R, G, B for each possible value of a pixel; without a palette
+--- one-byte pixels are greys
 ---@return string
 function M.encode(width, height, rows, palette)
    local channels = #(rows[1] or "") // math.max(width, 1)

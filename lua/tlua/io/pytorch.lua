@@ -1,5 +1,4 @@
--- pytorch.lua - the files of PyTorch's torch.save since version 1.6: a zip file, nothing in it
--- packed, with
+-- pytorch.lua - the files of PyTorch's torch.save since version 1.6: an uncompressed zip file with
 --
 --    archive/data.pkl              the object, as a pickle that names storages by their number
 --    archive/data/0, 1, ...        the elements of each storage, aligned to 64 bytes
@@ -35,7 +34,8 @@ end
 
 --- Returns the object in a checkpoint's bytes.
 ---@param bytes Tensor  (n) uint8
----@param mapped? boolean  storages are then not compared with their checksums
+---@param mapped? boolean  whether the file is mapped; the checksums of storages are then not
+--- verified
 ---@param place? fun(storage: Tensor, location: string): Tensor  moves a storage, (n), that was
 --- saved from `location`, such as "cuda:0"; without it storages stay on the CPU
 ---@return any
@@ -74,8 +74,8 @@ end
 
 -- Writing --------------------------------------------------------------------------------------
 
--- Returns a function that writes a tensor into a pickle, and the list of storages that it has
--- referenced so far.
+-- Returns a function that writes a tensor into a pickle, and a list to which that function adds
+-- each storage that it references.
 local function tensor_writer(places)
    local list = {}
    local function number_of(storage)

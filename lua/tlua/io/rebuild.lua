@@ -1,8 +1,8 @@
 -- rebuild.lua - the complete list of classes and functions that a checkpoint of PyTorch may name,
--- with the tensors or plain data that they build. No other name is ever looked up.
+-- each with a function that builds its tensor or plain data. No other name is ever looked up.
 --
--- A function gets the machine of pickle.lua and the arguments, in which rebuild.none stands for
--- None.
+-- Each function gets the machine of pickle.lua, and the arguments from the pickle, in which
+-- rebuild.none stands for None.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
@@ -51,7 +51,7 @@ local function check_sizes(m, tuple, what)
    return sizes
 end
 
--- Raises unless all elements lie in a storage of n. Returns whether the tensor has no elements.
+-- Raises unless all elements lie in a storage of n elements. Returns whether the tensor is empty.
 local function check_extent(offset, size, stride, n)
    local last, elements = offset, 1
    for i = 1, #size do
@@ -110,8 +110,8 @@ known["torch._utils _rebuild_parameter"] = function(_, data, requires_grad)
    return torch.nn.Parameter(data, requires_grad == true)
 end
 
--- Builds a tensor that has attributes or belongs to a class derived from Tensor; it becomes a plain
--- tensor.
+-- Builds a tensor that has attributes or belongs to a class derived from Tensor; the result is a
+-- plain tensor.
 known["torch._tensor _rebuild_from_type_v2"] = function(m, class, _, arguments)
    local kind = m.kind[arguments]
    local fits = getmetatable(class) == M.Special and class.tensor
@@ -194,7 +194,7 @@ end
 for dtype, name in pairs(M.storages) do
    specials["torch " .. name] = setmetatable({dtype = dtype}, M.Special)
 end
--- Classes that are only named as arguments of the call that builds their objects.
+-- These classes occur only as arguments of the call that builds an object of the class.
 for _, name in ipairs {"torch Tensor", "torch.nn.parameter Parameter"} do
    specials[name] = setmetatable({}, M.Special)
 end
@@ -202,7 +202,7 @@ end
 local dtypes <const> = {}
 for dtype in pairs(M.storages) do dtypes["torch " .. dtype] = dtype end
 
---- Returns the object for a class or function named in the pickle, or a dtype's name.
+--- Returns the machine's object for a class or function that the pickle names, or a dtype's name.
 ---@param module string
 ---@param name string
 ---@return table|string

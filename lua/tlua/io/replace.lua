@@ -3,7 +3,7 @@
 
 local torch = require "tlua"
 
--- Returns an error message or nil, and whether to try again.
+-- Replaces the file once. Returns an error message or nil, and whether the caller should try again.
 local function write_once(path, write)
    local file <close>, message = torch.io.replace(path)
    if not file then return message end
@@ -13,8 +13,8 @@ local function write_once(path, write)
    if not done then return why, again end
 end
 
---- Calls write(file), which writes the new content of the file at `path` and returns nothing or an
---- error message. After a failure the old file is still there, unchanged.
+--- Replaces the file at `path` by what write(file) writes. write returns nothing or an error
+--- message. After a failure the old file is still there, unchanged.
 ---@param path string
 ---@param write fun(file: file*): string?
 ---@return string? failure

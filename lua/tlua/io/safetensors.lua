@@ -16,8 +16,8 @@ local M = {}
 local max_header <const> = 100000000
 local max_dims <const> = 16
 
--- The format names a dtype by the letters of its kind and by its bits: F32 for float32, BF16, U8,
--- BOOL.
+-- The format names a dtype by the letters of its kind and the number of its bits: F32 for float32,
+-- BF16, U8; only BOOL has no number.
 local letters = {float = "F", bfloat = "BF", int = "I", uint = "U", bool = "BOOL", complex = "C"}
 local kinds = {}
 for kind, code in pairs(letters) do kinds[code] = kind end
@@ -29,7 +29,7 @@ end
 
 local known = {} -- maps each code to {dtype, bytes of an element}
 
--- Returns the dtype of a code; nil if this build lacks the dtype.
+-- Returns the dtype of a code, or nil if this build of the library lacks the dtype.
 local function dtype_of(code)
    if type(code) ~= "string" then return nil end
    local kind, rest = code:match("^(%u+)(.*)$")
@@ -180,11 +180,12 @@ local function read_header(file)
    return text, size - 8 - length
 end
 
--- The smallest size of a file that is mapped: its tensors are read when they are used.
+-- Files of at least this many bytes are mapped by default, so that a tensor is read only when it is
+-- used.
 local map_from <const> = 1 << 24
 
--- Returns a function that returns an entry's tensor: a view of a mapped file, or the next tensor
--- read from a file.
+-- Returns a function that returns the tensor of an entry. With `mmap` the tensor is a view of the
+-- mapped file; otherwise it is read from the file, so entries must come in the file's order.
 local function tensor_reader(file, path, data_size, mmap)
    if not mmap then
       return function(entry) return torch.io.read(file, entry.shape, entry.dtype) end
@@ -203,7 +204,7 @@ end
 --- Reads all tensors of an open file.
 ---@param file file*
 ---@param path? string  the file's path, needed to map it
----@param mmap? boolean  nil: large files are mapped
+---@param mmap? boolean  if nil, large files are mapped
 ---@return table<string, Tensor>? tensors  nil on failure
 ---@return table<string, string>|string metadata  or an error message
 function M.read(file, path, mmap)

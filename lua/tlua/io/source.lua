@@ -1,13 +1,14 @@
 -- source.lua - reads a file's bytes as a tensor, and checks that reads stay within the file.
 --
--- An error in a file's content is thrown as a table {file = message}, to tell it from a bug in this
--- library; `protect` turns it into nil and the message.
+-- An error in a file's content is thrown as a table {file = message}, which distinguishes it from a
+-- bug in this library; `protect` catches the table and returns nil and the message.
 
 local torch = require "tlua"
 
 local M = {}
 
--- The smallest size of a file that is mapped, so that only the parts that are used are read.
+-- Files of at least this many bytes are mapped by default, so that only the parts that are used are
+-- read.
 local map_from <const> = 1 << 24
 
 --- Throws an error in a file's content.
@@ -17,7 +18,8 @@ function M.fail(format, ...)
    error({file = format:format(...)}, 0)
 end
 
---- Calls fn(...) and returns its results, or nil and a message if the file is wrong.
+--- Calls fn(...) and returns its results, or nil and a message if fn has thrown an error in a
+--- file's content.
 ---@param fn function
 ---@param ... any
 ---@return any ...
@@ -32,7 +34,7 @@ end
 --- Returns all bytes of an open file as a mapped or read tensor, (n) uint8.
 ---@param file file*
 ---@param path string
----@param mmap? boolean  nil: large ones are mapped
+---@param mmap? boolean  if nil, large files are mapped
 ---@return Tensor
 ---@return boolean mapped
 function M.bytes(file, path, mmap)
@@ -76,7 +78,7 @@ function Source:unpack(format)
    return (string.unpack(format, self:text(string.packsize(format))))
 end
 
---- Returns the elements that begin at a position, as a view.
+--- Returns the elements that begin at byte `first`, as a view.
 ---@param first integer
 ---@param shape integer[]
 ---@param dtype string
@@ -89,7 +91,7 @@ function Source:elements(first, shape, dtype)
    return tensor or M.fail("%s", message)
 end
 
---- Returns big-endian elements as a copy.
+--- Returns big-endian elements that begin at byte `first`, as a copy in the machine's byte order.
 function Source:big_endian(first, shape, dtype, size)
    local n = 1
    for _, length in ipairs(shape) do

@@ -1,7 +1,7 @@
 -- storages.lua - groups the tensors of an object into storages, as a file stores them: tensors that
 -- share memory share a storage, with offsets and strides. A storage extends from the first to the
--- last element that any of its tensors uses, so a view of a large tensor is saved without the rest
--- of the large tensor.
+-- last element that any of its tensors uses, so saving a view of a large tensor does not save the
+-- rest of that tensor.
 
 local torch = require "tlua"
 
@@ -45,7 +45,8 @@ local function tensors_in(object)
    return list
 end
 
--- Returns the range of a tensor's elements: {tensor, first address, address behind the last}.
+-- Returns the range of a tensor's elements: {tensor, address of the first byte, address after the
+-- last byte}.
 local function span_of(tensor)
    local size, last = tensor:element_size(), 0
    if tensor:numel() == 0 then return {tensor, 0, 0} end
@@ -55,7 +56,7 @@ local function span_of(tensor)
    return {tensor, first, first + (last + 1) * size}
 end
 
--- Groups tensors that may share a storage, by device and dtype. Each list is sorted by address.
+-- Groups tensors that may share a storage into lists by device and dtype, each sorted by address.
 local function sorted_spans(tensors)
    local groups, order = {}, {}
    for _, tensor in ipairs(tensors) do

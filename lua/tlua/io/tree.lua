@@ -1,9 +1,9 @@
 -- tree.lua - converts nested tables to a flat list of tensors and a text that describes the
 -- structure.
 --
--- The text is JSON and goes into the metadata of a file under `key`. In it tables with string keys
--- are objects and sequences are arrays; a value that JSON lacks is an object with one key that
--- begins with `$`:
+-- The text is JSON, and files store it in their metadata under M.key. Tables with string keys
+-- become objects, and sequences become arrays. A value that JSON lacks becomes an object with one
+-- key that begins with `$`:
 --
 --    {"$tensor": "model.1.weight"}   the tensor of that name in the file
 --    {"$sparse": {"layout": ..., "size": ..., "values": ...}}  a sparse tensor of such components
@@ -12,7 +12,8 @@
 --    {"$bytes": "00ff"}              a string that is not UTF-8, in hexadecimal digits
 --    {"$pairs": [[key, value], ...]} a table with other keys
 --
--- A table of tensors alone, the usual state dict, has no text: the names in the file suffice.
+-- A table that contains only tensors, such as a usual state dict, has no text, because the names of
+-- the tensors in the file suffice.
 
 local torch = require "tlua"
 local json = require "tlua.utils.json"
@@ -23,7 +24,7 @@ local M = {}
 --- The metadata key under which a file stores the text.
 M.key = "tlua.structure"
 
-local max_depth <const> = 20 -- each level takes up to three levels of JSON
+local max_depth <const> = 20 -- each level of tables takes up to three levels of JSON
 
 -- Flattening ---------------------------------------------------------------------------------
 
@@ -121,7 +122,8 @@ function flatten_value(value, path, state)
    fail(path, ("a %s cannot be saved"):format(kind))
 end
 
--- Returns whether the names of its tensors describe a table completely.
+-- Returns whether a table consists only of dense tensors under string keys, so that their names
+-- describe it completely.
 local function only_tensors(object)
    for key, value in pairs(object) do
       local dense = torch.is_tensor(value) and not torch._sparse_parts(value)
@@ -133,7 +135,7 @@ end
 --- Converts a value to a list of tensors and the text.
 ---@param object any
 ---@return {name: string, tensor: Tensor}[]? entries  nil on failure
----@return string? structure  nil for a table of tensors alone
+---@return string? structure  nil for a table that contains only tensors
 ---@return string? message
 function M.flatten(object)
    local state = {entries = {}, names = {}, open = {}, depth = 0}

@@ -1,6 +1,7 @@
--- zip.lua - reads and writes zip files, in the format of PKWARE's APPNOTE.TXT. It reads the central
--- directory at the end, then each file's bytes, stored or deflated. Files are stored uncompressed
--- by default. It refuses files that overlap, as in zip bombs.
+-- zip.lua - reads and writes zip files, in the format of PKWARE's APPNOTE.TXT. The reader reads the
+-- central directory at the end of the zip file, and then the bytes of each file inside, which may
+-- be stored or deflated; it refuses files that overlap, as in zip bombs. The writer stores files
+-- uncompressed by default.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
@@ -36,8 +37,8 @@ local function find_list(s)
    return s:unpack "<i8" + 1, length, count
 end
 
--- Reads a large file's sizes and offset from the extra field, where the entry's own fields are
--- all ones.
+-- Reads the sizes and the offset of a large file from the extra field. A field of the entry with
+-- all bits set means that its value is in the extra field.
 local function read_large(extra, entry)
    local at = 1
    while at + 3 <= #extra do
@@ -91,10 +92,10 @@ local function compare(unpacked, entry)
    return unpacked
 end
 
---- Returns a file's bytes. Those of a deflated file are compared with its checksum.
+--- Returns a file's bytes. The bytes of a deflated file are always verified by the checksum.
 ---@param bytes Tensor  the bytes of the zip file
 ---@param entry table  an entry that `open` has returned
----@param check? boolean  verify stored files too, which reads them completely
+---@param check? boolean  whether to verify stored files too, which reads them completely
 ---@return Tensor  (n) uint8
 function M.read(bytes, entry, check)
    local s = source.new(bytes)
@@ -146,22 +147,24 @@ function Writer:put(text)
    self.at = self.at + #text
 end
 
--- Returns the 26 bytes of fields that a local header and its central directory entry share. A value
--- that does not fit into 4 bytes is all ones here, and stored in the extra field.
+-- Returns the 26 bytes of fields that a local header and its central directory entry share. If a
+-- size does not fit into 4 bytes, both sizes have all bits set here, and their values are stored in
+-- the extra field.
 local function common_fields(entry, extra)
    local long = entry.size >= large or entry.packed >= large
    return ("<I2I2I2I2I2I4I4I4I2I2"):pack(45, 0x0800, entry.method, 0, 0x21, entry.crc,
       long and large or entry.packed, long and large or entry.size, #entry.name, #extra)
 end
 
--- Returns the sizes that do not fit into 4 bytes, for the extra field. Either both sizes are stored
--- there or neither, as readers expect.
+-- Returns the sizes for the extra field. If either size does not fit into 4 bytes, both are stored
+-- there, as readers expect; otherwise the result is empty.
 local function long_sizes(entry)
    if entry.size < large and entry.packed < large then return "" end
    return ("<i8i8"):pack(entry.size, entry.packed)
 end
 
---- Adds a file that consists of a text and the bytes that torch.io.write would write for a tensor.
+--- Adds a file whose content is a text, followed by the bytes that torch.io.write would write for a
+--- tensor.
 ---@param name string
 ---@param text string
 ---@param tensor Tensor  a tensor on the CPU

@@ -1,12 +1,13 @@
 -- ASGD.lua - "Acceleration of Stochastic Approximation by Averaging" (Polyak and Juditsky, 1992):
--- gradient descent that also keeps the mean of the parameters, `ax` in their state.
+-- gradient descent that also keeps the running mean of the parameters, as `ax` in their state.
 
 local class = require "tlua.class"
 local torch = require "tlua"
 local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
---- Averaged gradient descent: ordinary steps, and the mean of the parameters, `ax`, in their state.
+--- Averaged gradient descent: makes ordinary steps, and keeps the running mean of each parameter as
+--- `ax` in the parameter's state.
 ---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.ASGD({w}, {lr = 0.5, lambd = 0})

@@ -21,9 +21,9 @@ local Adafactor, parent = class.class("optim.Adafactor", Optimizer)
 Adafactor.needs_whole, Adafactor.needs_real = true, true
 Adafactor.implementations = {foreach = true}
 
--- The options. lr: the largest step, relative to the parameter; eps: lower bounds of the variances
--- (false: the machine epsilon) and of a parameter's root mean square; d: upper bound of a step's
--- root mean square.
+-- The options. lr is the largest step, relative to the parameter. eps has two lower bounds: one of
+-- the variances (false means the machine epsilon), and one of a parameter's root mean square. d is
+-- the upper bound of a step's root mean square.
 local defaults = {
    lr = 1e-2, beta2_decay = -0.8, eps = {false, 1e-3}, d = 1.0, weight_decay = 0, maximize = false,
 }

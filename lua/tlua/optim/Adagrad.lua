@@ -8,7 +8,7 @@ local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
 --- Divides gradients by the square root of the sum of all squared gradients so far. A sparse
---- gradient changes its rows alone; it allows no weight decay.
+--- gradient changes only its own rows of the parameter, and cannot be combined with weight decay.
 ---
 ---     local w = torch.tensor({1.0}):requires_grad_()
 ---     local optimizer = torch.optim.Adagrad({w}, {lr = 0.5})
@@ -43,7 +43,7 @@ function Adagrad:rule(o)
    return "adagrad", names, {o.lr, o.lr_decay, o.eps, o.weight_decay}
 end
 
--- Updates the rows of a sparse gradient.
+-- Updates the parameter's rows for which a sparse gradient has values.
 function Adagrad:update_rows(parameter, rows, values, state, o)
    if o.weight_decay ~= 0 then
       args.refuse("optim.Adagrad", "weight_decay", "0 with a sparse gradient", o.weight_decay)

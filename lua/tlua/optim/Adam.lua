@@ -26,7 +26,7 @@ local defaults = {
 
 Adam.clocks = {"step"}
 
---- Checks the options of Adam and of optimizers that derive from it.
+--- Checks the options of Adam and of optimizers derived from Adam.
 function Adam.check(o)
    local option, expected = checks.not_negative(o, {"lr", "eps", "weight_decay"})
    if option then return option, expected end

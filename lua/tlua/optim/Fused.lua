@@ -2,13 +2,13 @@
 -- rules are in kernels/optim.h.
 --
 -- A parameter's state consists of tensors of its shape, and of clocks: numbers that advance with
--- each step, such as the step count. Clocks are float64 tensors on the CPU or, if the option
--- `capturable` is set, on the parameter's device, so that a captured step advances them at each
--- replay.
+-- each step, such as the step count. Clocks are float64 tensors on the CPU. With the option
+-- `capturable` they are on the parameter's device, so that each replay of a captured step advances
+-- them.
 --
 -- With `master_weights` each half-precision parameter has a float32 copy, `master`. A step updates
--- the copy and rounds it into the parameter. The other state of such a parameter is float32 as
--- well.
+-- the copy and then rounds the copy into the parameter. The other state of such a parameter is also
+-- float32.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -24,8 +24,10 @@ Fused.implementations = {fused = true, foreach = true, differentiable = true}
 
 --- Defines a class's constructor.
 ---@param cls table  the class
----@param defaults table<string, any>  its options; those of all classes are added to them
----@param check fun(o: table): string?, string?  returns an option that does not fit, and what would
+---@param defaults table<string, any>  the options of the class; those that all classes have are
+--- added
+---@param check fun(o: table): string?, string?  returns the name of a wrong option, and the
+--- expectation
 function Fused.define(cls, defaults, check)
    local all = {maximize = false, capturable = false, master_weights = false}
    for name, value in pairs(defaults) do all[name] = value end
@@ -37,7 +39,7 @@ function Fused.define(cls, defaults, check)
    end
 end
 
---- Returns the rule of a step and its arguments. Every subclass defines it.
+--- Returns the update rule of a step and the rule's arguments. Every subclass defines this method.
 ---@param o table  a group's options
 ---@return string rule  the rule's name in kernels/optim.h
 ---@return string[] names  the names of the state that the rule takes, in order
@@ -115,10 +117,10 @@ local function complete(self, params, states, offset, names, group)
    end
 end
 
--- Puts the parameters that have a gradient, and their states, into the lists.
+-- Puts the parameters that have a gradient, and their states, into `lists`.
 local function gather(self, lists, params, states, offset, names, group)
    lists.n = torch._gather_step(params, states, offset, names, self.clocks, lists.params,
-      lists.states, lists.clocks) -- -1 if a gradient is sparse
+      lists.states, lists.clocks) -- n is -1 if a gradient is sparse
    if lists.n then return end
    complete(self, params, states, offset, names, group)
    lists.n = torch._gather_step(params, states, offset, names, self.clocks, lists.params,
@@ -148,9 +150,9 @@ local function gradients(self)
    return list, sparse
 end
 
---- Computes the numbers by which a step clips gradients and detects non-finite ones, with two
---- kernels for all gradients, which stay unchanged. Returns nil if other ranks hold parts of the
---- parameters, or if the norm of this order does not show non-finite values.
+--- Computes the numbers that a step needs to clip gradients and to detect non-finite ones. Two
+--- kernels handle all gradients and leave them unchanged. Returns nil if other ranks hold parts of
+--- the parameters, or if a norm of order norm_type does not show non-finite values.
 ---@param max_norm number
 ---@param norm_type number
 ---@param grad_scale? Tensor  a divisor to be applied to the gradients
@@ -189,7 +191,8 @@ local function call(self, lists, group, rule, states, options, masters)
       group.maximize, extra)
 end
 
--- Returns the parameters with a dense gradient for which `wanted` is true, and their states.
+-- Returns the parameters that have a dense gradient and for which wanted(parameter, state) is true,
+-- and their states.
 local function select(self, group, offset, wanted)
    local params, states = {}, {}
    for i, parameter in ipairs(group.params) do
@@ -205,7 +208,7 @@ local function select(self, group, offset, wanted)
    return params, states
 end
 
--- Returns the float32 copies of the parameters.
+-- Returns the float32 copies of the parameters; missing ones are made first.
 local function masters_of(params, states)
    local list = {}
    for i, state in ipairs(states) do
@@ -217,7 +220,8 @@ end
 
 -- Sparse gradients ------------------------------------------------------------------------------
 
---- Updates a parameter by a sparse gradient. Optimizers that take such gradients override it.
+--- Updates a parameter by a sparse gradient. Optimizers that accept such gradients override this
+--- method.
 ---@param parameter Tensor
 ---@param rows Tensor  positions of the gradient's rows, ascending
 ---@param values Tensor  the rows
@@ -250,8 +254,8 @@ function Fused:step_sparse(group, offset)
    end
 end
 
---- Steps the parameters of a group that have a gradient; with `wanted`, only those with a dense one
---- for whose state `wanted` returns true.
+--- Makes a step for the parameters of a group that have a gradient. With `wanted`, steps only those
+--- that have a dense gradient and for whose state `wanted` returns true.
 ---@param group table
 ---@param offset integer
 ---@param rule string

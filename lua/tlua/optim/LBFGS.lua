@@ -1,8 +1,9 @@
 -- LBFGS.lua - limited-memory BFGS (Liu and Nocedal, 1989): a quasi-Newton method for smooth
--- functions of all parameters at once. Each step calls a closure several times, which computes the
--- loss and its gradients.
+-- functions of all parameters at once. Each step calls a closure several times; the closure
+-- computes the loss and its gradients.
 --
--- Notation of the paper: s are differences of parameters, y of gradients, rho = 1 / (y s).
+-- Notation of the paper: s are differences of parameters, y are differences of gradients, and rho =
+-- 1 / (y s).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +13,7 @@ local json = require "tlua.utils.json"
 local Optimizer = require "tlua.optim.Optimizer"
 local strong_wolfe = require "tlua.optim.strong_wolfe"
 
---- Limited-memory BFGS, a quasi-Newton method. Each step calls a closure several times, which
+--- Limited-memory BFGS, a quasi-Newton method. Each step calls a closure several times; the closure
 --- computes the loss and its gradients.
 ---
 ---     local w = torch.tensor({3.0}):requires_grad_()
@@ -30,8 +31,8 @@ local strong_wolfe = require "tlua.optim.strong_wolfe"
 local LBFGS, parent = class.class("optim.LBFGS", Optimizer)
 LBFGS.needs_whole, LBFGS.needs_all = true, true
 
--- The options. line_search_fn: "none" makes steps of length lr; the alternative is "strong_wolfe".
--- max_eval: 0 means 1.25 * max_iter.
+-- The options. line_search_fn is "none" for steps of length lr, or "strong_wolfe". A max_eval of 0
+-- means 1.25 * max_iter.
 local defaults = {
    lr = 1.0, max_iter = 20, max_eval = 0, tolerance_grad = 1e-7, tolerance_change = 1e-9,
    history_size = 100, line_search_fn = "none", maximize = false,
@@ -62,7 +63,7 @@ function LBFGS:options_to_pytorch(group)
    if group.max_eval == 0 then group.max_eval = group.max_iter * 5 // 4 end
 end
 
--- Returns complex numbers as pairs of real ones, which share their memory.
+-- Returns a view of a complex tensor as pairs of real numbers; a real tensor is returned itself.
 local function real_of(tensor)
    return tensor:is_complex() and tensor:view_as_real() or tensor
 end
@@ -87,7 +88,7 @@ local function move(params, t, direction)
    end
 end
 
--- Returns the direction -H g; the two-loop recursion computes it from the history.
+-- Returns the direction -H g, computed from the history by the two-loop recursion.
 local function find_direction(state, gradient)
    local s, y, rho = state.old_stps, state.old_dirs, state.ro
    local q = -gradient
@@ -125,8 +126,8 @@ local function largest(tensor)
    return tensor:abs():max():item()
 end
 
--- Moves by length t along state.d. Returns the loss and the gradient there, t, and the number of
--- evaluations.
+-- Searches a step length along state.d, beginning with t, and moves the parameters by that length.
+-- Returns the loss and the gradient there, the length, and the number of evaluations.
 local function search(state, o, t, loss, gradient, slope, measure, most)
    local start = {}
    for i, parameter in ipairs(o.params) do start[i] = parameter:clone() end

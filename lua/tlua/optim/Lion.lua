@@ -1,5 +1,5 @@
 -- Lion.lua - "Symbolic Discovery of Optimization Algorithms" (Chen et al., 2023): steps by the sign
--- of a mean of gradients, so all elements move by the same amount.
+-- of a running mean of gradients, so all elements move by the same amount.
 
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"

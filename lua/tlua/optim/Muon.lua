@@ -22,15 +22,17 @@ local parts = require "tlua.optim.parts"
 local Muon, parent = class.class("optim.Muon", Optimizer)
 Muon.needs_real = true
 
--- The options. ns_coefficients: the coefficients of the polynomial that moves all singular values
--- towards 1. adjust_lr_fn: how the learning rate depends on a matrix's sizes.
+-- The options. ns_coefficients are the coefficients of the polynomial that moves all singular
+-- values towards 1. adjust_lr_fn names the rule by which the learning rate depends on a matrix's
+-- sizes.
 local defaults = {
    lr = 1e-3, weight_decay = 0.1, momentum = 0.95, nesterov = true,
    ns_coefficients = {3.4445, -4.7750, 2.0315}, eps = 1e-7, ns_steps = 5,
    adjust_lr_fn = "original",
 }
 
--- Returns the factor of the learning rate for an (m, n) matrix.
+-- Maps adjust_lr_fn to a function that returns the factor of the learning rate for an (m, n)
+-- matrix.
 local adjustments <const> = {
    original = function(m, n) return math.max(1, m / n) ^ 0.5 end,
    match_rms_adamw = function(m, n) return 0.2 * math.max(m, n) ^ 0.5 end,

@@ -6,7 +6,7 @@ local checks = require "tlua.optim.checks"
 local Adam = require "tlua.optim.Adam"
 local Fused = require "tlua.optim.Fused"
 
---- Adam with Nesterov's momentum: the step uses the mean of gradients as it will be after the next
+--- Adam with Nesterov's momentum: the step uses an estimate of the mean of gradients after the next
 --- update.
 ---
 ---     local w = torch.tensor({1.0}):requires_grad_()

@@ -1,8 +1,9 @@
 -- Optimizer.lua - the base of all optimizers.
 --
 -- An optimizer holds groups of parameters. Each group is a table with the list `params` and the
--- options. For each parameter there is a table of plain state, indexed by the parameter's position
--- over all groups. state_dict returns both (state.lua); nothing else is kept between steps.
+-- options. Each parameter has a table of plain state, found by the parameter's position among the
+-- parameters of all groups. state_dict returns groups and states (state.lua); nothing else is kept
+-- between steps.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -49,7 +50,7 @@ local zero_grad = require "tlua.autograd.zero_grad"
 ---@field clip Tensor?  a step multiplies gradients by it; of one element
 local Optimizer = class.class("optim.Optimizer")
 
--- Options that are accepted and not stored; see check_implementation.
+-- The names of options that are accepted but not stored; see check_implementation.
 Optimizer.implementations = {}
 
 local expected_parameters <const> =
@@ -57,7 +58,7 @@ local expected_parameters <const> =
 
 -- Options ---------------------------------------------------------------------------------------
 
--- Fields of a group that schedulers store beside its options.
+-- The fields that schedulers store in a group beside the group's options.
 local of_schedules <const> = {
    initial_lr = true, max_lr = true, min_lr = true, swa_lr = true, max_momentum = true,
    base_momentum = true,
@@ -65,7 +66,7 @@ local of_schedules <const> = {
 
 local none <const> = {}
 
--- Checks an option that selects one of PyTorch's implementations of a step. An optimizer of tlua
+-- Checks an option that in PyTorch selects an implementation of the step. In tlua each optimizer
 -- has one implementation, so the option has no effect.
 local function check_implementation(name, given, key)
    if given[key] == nil then return end
@@ -80,7 +81,8 @@ local function check_implementation(name, given, key)
    end
 end
 
--- Returns the options of a group: the given ones and the defaults. `extra`: further allowed names.
+-- Returns the options of a group: the given ones, completed by the defaults. `extra` has further
+-- names that are allowed.
 local function merge(self, given, extra)
    local name = torch.type(self)
    if type(self) ~= "table" or type(self.defaults) ~= "table" then
@@ -150,8 +152,9 @@ end
 --- Makes the optimizer; every subclass calls this method in its constructor.
 ---@param params Tensor[]|table[]  parameters, {name, tensor} pairs, or groups {params = ...}
 ---@param given table?  options for all groups
----@param defaults table<string, any>  all options there are, with their defaults
----@param check? fun(options: table): string?, string?  returns the wrong option and the expectation
+---@param defaults table<string, any>  all existing options, with their defaults
+---@param check? fun(options: table): string?, string?  returns the name of a wrong option, and the
+--- expectation
 function Optimizer:__init(params, given, defaults, check)
    local name = torch.type(self)
    given = given or {}
@@ -178,8 +181,8 @@ function Optimizer:__init(params, given, defaults, check)
    end
 end
 
---- Adds a group of parameters. Options that are not given get the defaults. Names of {name, tensor}
---- pairs are stored as `param_names`.
+--- Adds a group of parameters. Options that are not given get their defaults. The names in {name,
+--- tensor} pairs are stored in the group as `param_names`.
 ---@param group table  {params = ..., lr = ...}
 ---@return optim.Optimizer self
 function Optimizer:add_param_group(group)
@@ -208,7 +211,7 @@ function Optimizer:add_param_group(group)
    return self
 end
 
---- Iterates over position, parameter and group of all parameters.
+--- Iterates over all parameters: yields each parameter's position, the parameter, and its group.
 ---@return fun(): integer, Tensor, table
 function Optimizer:each()
    local position, group_index, i = 0, 1, 0
@@ -228,10 +231,10 @@ end
 
 local options_of = args.signature "optim.Optimizer.step(max_norm: number, norm_type: number = 2)"
 
---- Makes a step along the gradients. A closure, which computes the loss and its gradients anew and
---- returns the loss, is called first. With `max_norm` the gradients of all groups are clipped
---- together, as nn.utils.clip_grad_norm_ does. Optimizers that step with one call (optim.Fused)
---- read the factor on the device and leave `grad` unchanged; others scale `grad`.
+--- Makes a step along the gradients. If a closure is given, it is called first; it must compute the
+--- loss and its gradients anew and return the loss. With `max_norm` the gradients of all groups are
+--- clipped together, as nn.utils.clip_grad_norm_ does. Optimizers derived from optim.Fused read the
+--- clipping factor on the device and leave `grad` unchanged; others scale `grad`.
 ---@param closure? fun(): Tensor
 ---@param options? {max_norm: number, norm_type: number}  also without a closure before; norm_type
 --- is 2 by default
@@ -271,7 +274,8 @@ function Optimizer:clip_gradients(max_norm, norm_type)
    return torch.nn.utils.clip_grad_norm_(list, max_norm, norm_type), nil
 end
 
---- Makes a step without hooks. Optimizers that make several steps for each call override it.
+--- Makes a step without calling hooks. Optimizers that make several steps for each call override
+--- this method.
 function Optimizer:make_step(closure, options)
    local loss
    if closure then
@@ -293,7 +297,7 @@ end
 --- Updates the parameters of a group, without recording gradients. Optimizers override this method
 --- or `update`.
 ---@param group table  the options and params
----@param offset integer  the number of parameters of the groups before
+---@param offset integer  the number of parameters in the groups before this one
 function Optimizer:update_group(group, offset)
    for i, parameter in ipairs(group.params) do
       local grad = parameter.grad
@@ -335,8 +339,8 @@ end
 
 -- Hooks -----------------------------------------------------------------------------------------
 
--- Returns the hooks of a kind that belong to one optimizer or, if `owner` is the class, to all
--- optimizers; nil if there are none.
+-- Returns the hooks of a kind that `owner` has, or nil if there are none. `owner` is an optimizer
+-- or, for the hooks of all optimizers, the class.
 local function hooks_of(owner, kind)
    local all = rawget(owner, "_hooks")
    return all and all[kind] or {}
@@ -355,8 +359,8 @@ function Optimizer:run_hooks(kind, fn)
    for hook in hooks.each(hooks_of(self, kind)) do fn(hook) end
 end
 
---- If not nil, this function makes the calls of steps: around(step, optimizer, closure, options).
---- The profiler sets it.
+--- A function that the profiler sets, or nil. If set, it makes the calls of steps: around(step,
+--- optimizer, closure, options).
 Optimizer.around = nil
 
 local function step_with_hooks(self, closure, options)
@@ -376,8 +380,8 @@ function Optimizer:_step_with_hooks(closure, options)
    return step_with_hooks(self, closure, options)
 end
 
--- Maps kinds of hooks to the methods that register them. All except those of steps take {prepend =
--- true}, which calls the hook before the existing ones.
+-- Maps kinds of hooks to the methods that register such hooks. All methods except those for hooks
+-- of steps take {prepend = true}, which calls the hook before the existing ones.
 local kinds <const> = {
    step_pre = "register_step_pre_hook", step_post = "register_step_post_hook",
    state_dict_pre = "register_state_dict_pre_hook",
@@ -398,7 +402,8 @@ local kinds <const> = {
 ---@names optim.Optimizer:register_load_state_dict_pre_hook
 ---@names optim.Optimizer:register_load_state_dict_post_hook
 ---@param hook function
----@param prepend? {prepend: boolean}  true calls the hook before the existing ones; not of steps
+---@param prepend? {prepend: boolean}  true calls the hook before the existing ones; not accepted
+--- for hooks of steps
 ---@return {remove: fun(self: table)} handle
 for kind, method in pairs(kinds) do
    Optimizer[method] = function(self, hook, prepend)

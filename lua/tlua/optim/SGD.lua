@@ -7,8 +7,8 @@ local checks = require "tlua.optim.checks"
 local Fused = require "tlua.optim.Fused"
 
 --- Stochastic gradient descent, with momentum, dampening, weight decay and Nesterov's variant.
---- nesterov needs momentum above 0 and no dampening. A sparse gradient changes its rows alone,
---- unless there is momentum; it allows no weight decay.
+--- nesterov needs momentum above 0 and no dampening. Without momentum, a sparse gradient changes
+--- only its own rows of the parameter. Sparse gradients cannot be combined with weight decay.
 ---
 ---     local w = torch.tensor({2.0}, {requires_grad = true})
 ---     local optimizer = torch.optim.SGD({w}, {lr = 0.25})
@@ -34,16 +34,16 @@ Fused.define(SGD, defaults, check)
 
 local none <const>, buffer <const> = {}, {"momentum_buffer"}
 
--- Returns the arguments of a step. `first`: 1 if the buffer is new and becomes the gradient,
--- without dampening.
+-- Returns the arguments of a step. `first` is 1 if the momentum buffer is new: it is then set to
+-- the gradient, without dampening.
 local function rule(o, first)
    local name = o.momentum == 0 and "sgd" or o.nesterov and "sgd_nesterov" or "sgd_momentum"
    return name, o.momentum == 0 and none or buffer,
       {o.lr, o.momentum, o.dampening, o.weight_decay, 0, first}
 end
 
--- Updates the rows of a sparse gradient. A buffer changes as a whole, since momentum moves all its
--- rows.
+-- Makes a step along a sparse gradient. With momentum all rows of the parameter move, since the
+-- momentum buffer is dense.
 function SGD:update_rows(parameter, rows, values, state, o)
    if o.weight_decay ~= 0 then
       args.refuse("optim.SGD", "weight_decay", "0 with a sparse gradient", o.weight_decay)

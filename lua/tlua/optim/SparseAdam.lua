@@ -1,6 +1,7 @@
 -- SparseAdam.lua - Adam for embeddings: rows that had no part in the loss keep their values and
--- their averages. A sparse gradient has the other rows; in a dense one, as F.embedding computes it
--- without the option sparse, a row without a part is recognized by zeros.
+-- their averages. A sparse gradient lists the rows that had a part. In a dense gradient, which
+-- F.embedding computes unless its option sparse is set, a row of zeros counts as a row without a
+-- part.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -43,14 +44,14 @@ function SparseAdam:check_parameter(i, parameter)
    end
 end
 
--- Returns the updated average of the given rows.
+-- Moves the given rows of an average towards `values`, and returns the new rows.
 local function moved(average, rows, values, beta)
    local new = torch.lerp(average:index_select(1, rows), values, 1 - beta)
    average:index_copy_(1, rows, new)
    return new
 end
 
--- Returns the rows of a gradient that have a part in the loss, and their positions.
+-- Returns the gradient's rows that had a part in the loss, and their positions.
 local function rows_of(grad)
    if grad.is_sparse then
       grad = grad:coalesce()

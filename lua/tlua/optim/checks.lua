@@ -3,10 +3,10 @@
 
 local M = {}
 
---- Types for options that accept more types than that of their default, for args.over_defaults.
+--- The types of options that accept more than the type of their default, for args.over_defaults.
 M.kinds = {lr = "scalar"}
 
---- Returns whether a value is a number of at least `least`; NaN is not.
+--- Returns whether a value is a number of at least `least`; returns false for NaN.
 ---@param value any
 ---@param least? number  0 by default
 ---@return boolean

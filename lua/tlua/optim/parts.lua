@@ -1,12 +1,13 @@
--- parts.lua - optimizers of parameters that fully_shard or tensor parallelism has split over ranks.
--- Elementwise optimizers step the parts; other optimizers use these functions.
+-- parts.lua - functions for optimizers whose parameters are split over ranks by fully_shard or
+-- tensor parallelism. Elementwise optimizers just step each rank's parts; other optimizers need
+-- these functions.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Returns the module that records parts of parameters, if the program has used it; a host may lack
--- `package`.
+-- Returns the module that records which parameters are parts, or nil if the program has not loaded
+-- that module. A host program may lack the table `package`.
 local function known() return package and package.loaded["tlua.distributed.placement"] end
 
 local function is_part(place)
@@ -65,8 +66,8 @@ local function check_state(optimizer, position, parameter)
       table.concat(optimizer.state[position][found].shape, ", "), parameter:numel()))
 end
 
---- Checks all parameters and their existing states before a step, if parameters were split since
---- the last check.
+--- Before a step, checks all parameters and their existing states, unless no parameter was split
+--- since the last check.
 ---@param optimizer optim.Optimizer
 function M.check(optimizer)
    local placement = known()

@@ -3,8 +3,8 @@
 --
 -- With `names = "pytorch"` a state has PyTorch's form, so that PyTorch can resume from a file
 -- written by torch.save(state, "x.pt"): positions count from 0, step counts are float32, and
--- options that PyTorch lacks are left out. load_state_dict accepts both forms, since a state names
--- its positions itself.
+-- options that PyTorch lacks are left out. load_state_dict accepts both forms, since a state lists
+-- its own positions.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,7 +19,7 @@ local function copy(value)
    return copied
 end
 
--- Returns the groups with positions in place of parameters.
+-- Returns copies of the groups with positions in place of parameters.
 local function saved_groups(self)
    local groups, position = {}, 0
    for g, group in ipairs(self.param_groups) do
@@ -79,7 +79,7 @@ local function with_pytorch_names(self, dict)
    return {state = state, param_groups = groups}
 end
 
--- Returns the option `names` of a method: "pytorch" or nil.
+-- Checks and returns the option `names` of a method: "pytorch" or nil.
 local function names_of(title, options)
    args.check_options(title, options, "names")
    if options == nil then return nil end
@@ -91,7 +91,8 @@ end
 
 -- Loading --------------------------------------------------------------------------------------
 
--- Raises unless the groups of a saved state have as many parameters as ours, and options that fit.
+-- Raises unless the groups of a saved state have as many parameters as this optimizer's groups, and
+-- options that fit.
 local function check_groups(self, groups)
    local name = torch.type(self) .. ".load_state_dict"
    if type(groups) ~= "table" or #groups ~= #self.param_groups then
@@ -170,13 +171,14 @@ return function(Optimizer)
       return dict
    end
 
-   --- Changes the options of a group that have another form in PyTorch.
+   --- Converts the options of a group that have another form in PyTorch. Optimizers with such
+   --- options override this method.
    ---@param group table  a copy
    function Optimizer:options_to_pytorch(group) end -- luacheck: no unused args
 
    --- Converts a saved value to a parameter's state: a tensor is moved to the parameter's device
-   --- and, if floating-point, cast to its dtype. It is always copied, so that the saved state does
-   --- not change.
+   --- and, if floating-point, cast to the parameter's dtype. The tensor is always copied, so that
+   --- later steps do not change the saved state.
    ---@param key string
    ---@param value any  the saved value, which is no table
    ---@param parameter Tensor
@@ -187,9 +189,9 @@ return function(Optimizer)
       return value:is_floating_point() and tensor:to(parameter.dtype) or tensor
    end
 
-   --- Loads a saved state, whose parameters match this optimizer's by order. A state that does not
-   --- fit is refused, and changes nothing. States of PyTorch are accepted; `names` is optional and
-   --- has no effect.
+   --- Loads a saved state. The saved parameters are matched with this optimizer's parameters by
+   --- their order. A state that does not fit is refused, and changes nothing. States of PyTorch are
+   --- accepted; `names` is optional and has no effect.
    ---@param dict {state: table<integer, table>, param_groups: table[]}
    ---@param options? {names: string}
    function Optimizer:load_state_dict(dict, options)

@@ -3,7 +3,8 @@
 
 local c1 <const>, c2 <const> = 1e-4, 0.9
 
--- Returns the minimum, within bounds, of the cubic that two points' values and slopes determine.
+-- Returns the position of the minimum, clamped to the bounds, of the cubic through two points with
+-- given values and slopes.
 local function interpolate(a, b, low, high)
    if not low then low, high = math.min(a.t, b.t), math.max(a.t, b.t) end
    local d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.t - b.t)
@@ -38,7 +39,7 @@ local function bracket(evaluate, start, t, most)
    return nil, {start, point}, count
 end
 
--- Returns the index of the end with the smaller loss, then that of the other end.
+-- Returns the index of the end with the smaller loss, and the index of the other end.
 local function order(ends)
    if ends[1].loss <= ends[2].loss then return 1, 2 end
    return 2, 1
@@ -86,7 +87,7 @@ end
 ---@param gradient Tensor  (n), at length 0
 ---@param slope number  the gradient along the direction at length 0
 ---@param smallest number  an interval smaller than this is not divided
----@param most integer  the largest number of lengths that are tried after the first
+---@param most integer  the limit for the number of lengths that are tried after the first one
 ---@return number loss
 ---@return Tensor gradient
 ---@return number t

@@ -60,8 +60,8 @@ function M.get_swa_multi_avg_fn()
    return function(averaged, current, count) move_towards(averaged, current, 1 / (count + 1)) end
 end
 
---- Returns a function that computes the same average as get_ema_multi_avg_fn's, but for one tensor:
---- it returns the average and changes no tensor.
+--- Returns a function that computes the same average as that of get_ema_multi_avg_fn, but for one
+--- tensor: the function returns the average and changes no tensor.
 ---@param decay? number  0.999 by default
 ---@return fun(averaged: Tensor, current: Tensor, count: integer): Tensor
 function M.get_ema_avg_fn(decay)
@@ -69,8 +69,8 @@ function M.get_ema_avg_fn(decay)
    return function(averaged, current) return averaged * decay + current * (1 - decay) end
 end
 
---- Returns a function that computes the same average as get_swa_multi_avg_fn's, but for one tensor:
---- it returns the average and changes no tensor.
+--- Returns a function that computes the same average as that of get_swa_multi_avg_fn, but for one
+--- tensor: the function returns the average and changes no tensor.
 ---@return fun(averaged: Tensor, current: Tensor, count: integer): Tensor
 function M.get_swa_avg_fn()
    return function(averaged, current, count)
@@ -128,7 +128,7 @@ function AveragedModel:forward(...)
    return self.module(...)
 end
 
--- Returns the tensors of a model that are averaged, detached.
+-- Returns the tensors of a model that are averaged, detached from the graph.
 local function averaged_of(self, model)
    local list = model:parameters()
    if self.use_buffers then
@@ -203,7 +203,8 @@ local function norms_of(model)
    return list
 end
 
--- Returns a to-be-closed value that restores the modes of modules and the momenta of layers.
+-- Returns a to-be-closed value that restores the present training modes of all modules and the
+-- present momenta of `layers`.
 local function restorer(model, layers)
    local modes, momenta = {}, {}
    for _, module in ipairs(model:modules()) do modes[module] = module.training end
@@ -216,8 +217,8 @@ end
 
 --- Sets the running statistics of batch norm layers to those of the data, for a model with averaged
 --- weights.
----@param loader any  batches: a data loader, a list, or an iterator; of a batch that is a list, the
---- first element of a list is the input
+---@param loader any  batches: a data loader, a list, or an iterator; if a batch is a list, its
+--- first element is the input
 ---@param model nn.Module
 ---@param device? string|torch.device  the device that the inputs are moved to
 function M.update_bn(loader, model, device)
@@ -250,7 +251,7 @@ local shapes <const> = {
 local function clamp(t) return math.max(0, math.min(1, t)) end
 
 --- Moves each rate from its present value to swa_lr over anneal_epochs steps, then keeps it there.
---- The groups store their goal as `swa_lr`.
+--- Each group stores its target rate as `swa_lr`.
 ---
 ---     local optim = torch.optim
 ---     local sgd = optim.SGD({torch.ones(1, {requires_grad = true})}, {lr = 1})

@@ -70,13 +70,13 @@ function ConfusionMatrix:total()
    return self.counts:sum():item()
 end
 
---- Returns the number of right predictions.
+--- Returns the number of correct predictions.
 ---@return integer
 function ConfusionMatrix:correct()
    return self.counts:diagonal():sum():item()
 end
 
---- Returns the share of right predictions.
+--- Returns the fraction of correct predictions.
 ---@return number
 function ConfusionMatrix:accuracy()
    return self:correct() / math.max(self:total(), 1)

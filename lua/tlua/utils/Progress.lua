@@ -7,7 +7,7 @@
 --    end
 --    bar:finish "epoch 1: loss 0.1234"
 --
--- or in any loop, which reports its own progress:
+-- or, if `each` counts the steps of the loop:
 --
 --    local bar = torch.utils.Progress {label = "epoch 1"}
 --    for input, target in bar:each(loader) do
@@ -50,7 +50,7 @@ local function duration(seconds)
    return ("%d:%02d h"):format(seconds // 3600, seconds // 60 % 60)
 end
 
--- Formats a speed in units per second or, if it is below 1, as the time for each unit.
+-- Formats a speed in units per second or, if the speed is below 1, as the time for each unit.
 local function rate(speed, unit)
    if speed >= 9.95 then return ("%.0f %s/s"):format(speed, unit) end
    if speed >= 1 then return ("%.1f %s/s"):format(speed, unit) end
@@ -68,7 +68,8 @@ local function values_text(values)
    return table.concat(list, ", ")
 end
 
--- Returns the label and the bar, or, if the total is unknown, the label and the steps so far.
+-- Returns the label and the bar. If the total is unknown, returns the label and the number of steps
+-- so far.
 local function measure(self, share)
    local label = self.label == "" and "" or self.label .. " "
    if not self.total then return ("%s%d %s"):format(label, self.done, self.unit) end
@@ -103,10 +104,11 @@ function Progress:render(note)
    return table.concat(parts, "  ")
 end
 
---- Records that more steps are done, and redraws the bar if the interval is over.
+--- Records that more steps are done, and redraws the bar if enough time has passed since it was
+--- last drawn.
 ---@param count? integer  1 by default
----@param note? string|fun(): string  a text behind the bar; a function is called only if the bar is
---- drawn
+---@param note? string|fun(): string  a text to be shown behind the bar; a function is called for
+--- the text only when the bar is drawn
 function Progress:step(count, note)
    self.done = self.done + (count or 1)
    if not self.live then return end
@@ -153,9 +155,8 @@ local function iterate(what)
       "a number of steps, a list, a loader or an iterator", what)
 end
 
---- Iterates over the numbers from 1 to a number, the positions and items of a list, the batches of
---- a loader, or the values of an iterator. Each iteration is a step of the bar, which is removed at
---- the end.
+--- Iterates over the integers from 1 to `what`, the positions and items of a list, the batches of a
+--- loader, or the values of an iterator. Each iteration is one step. The bar is removed at the end.
 ---@param what integer|any[]|data.DataLoader|function
 ---@return fun(): any ...
 function Progress:each(what)

@@ -3,7 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 
--- Describes the elements of a value that are not finite; returns nil if there are none.
+-- Describes the elements of a value that are not finite; returns nil if all are finite.
 local function trouble(value)
    if not torch.is_tensor(value) or not value:is_floating_point() or value:numel() == 0 then
       return nil
@@ -17,7 +17,8 @@ end
 
 --- Watches a model. The first module whose result has NaN or an infinity, and the first parameter
 --- whose gradient has one, raises an error that names its path and says whether its inputs were
---- finite. The watch reads every result, so it is slow. `handle:remove()` ends it.
+--- finite. The check reads every result on the host, so it is slow. `handle:remove()` ends the
+--- watch.
 ---@param model nn.Module
 ---@return {remove: fun(self: table)} handle
 return function(model)

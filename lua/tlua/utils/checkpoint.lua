@@ -19,7 +19,7 @@ local function shape_of(value)
    return "a tensor of shape (" .. table.concat(value.shape, ", ") .. ")"
 end
 
--- Returns the shapes of the results, to compare with those of the second run.
+-- Returns the shapes of the results, which are compared between the first and the second run.
 local function shapes_of(results)
    local shapes = {n = results.n}
    for i = 1, results.n do shapes[i] = shape_of(results[i]) end
@@ -35,9 +35,9 @@ local function check_again(before, outputs)
    end
 end
 
--- Runs fn without recording. `anchor` requires a gradient, so that the call is recorded even if no
--- argument requires one, as when only parameters inside of fn are trained. Arguments and results of
--- fn are tensors.
+-- Runs fn without recording. The first argument is a tensor that requires a gradient, so that the
+-- call is recorded even if no other argument requires one, for instance if only parameters inside
+-- of fn are trained. Arguments and results of fn are tensors.
 function Checkpoint.forward(ctx, _, fn, options, ...)
    ctx.fn, ctx.options = fn, options
    ctx.state = options.preserve_rng_state and random.get_states() or nil
@@ -79,8 +79,8 @@ function Checkpoint.backward(ctx, ...)
    return nil, nil, nil, table.unpack(grads, 1, inputs.n)
 end
 
--- Prevents a tail call: if fn calls itself endlessly through checkpoint, the stack must overflow;
--- with tail calls the program would run forever.
+-- Passes results on without a tail call. If fn calls itself endlessly through checkpoint, the stack
+-- must overflow; with tail calls the program would run forever.
 local function pass(...) return ... end
 
 local take_options = args.signature [[utils.checkpoint(preserve_rng_state: boolean = true,
@@ -92,8 +92,8 @@ local option_names <const> = {
    early_stop = true, context_fn = true,
 }
 
--- Returns the options, and the number of arguments before them. The last argument holds the options
--- if it is a table whose keys are all names of options.
+-- Returns the options, and the number of arguments before the table of options. The last argument
+-- is that table if all its keys are names of options.
 local function split_options(given)
    local last = given[given.n]
    local options = type(last) == "table" and not getmetatable(last) and next(last) ~= nil
@@ -145,7 +145,8 @@ function M.checkpoint(fn, ...)
    return table.unpack(results, 1, results.n)
 end
 
---- Runs the modules of a Sequential in this many segments; all but the last are checkpoints.
+--- Runs the modules of a Sequential in `segments` segments; each segment but the last is a
+--- checkpoint.
 ---@param modules nn.Sequential|nn.Module[]
 ---@param segments integer
 ---@param input any

@@ -4,8 +4,8 @@
 local torch = require "tlua"
 
 --- The settings as fields. fill_uninitialized_memory (true): while deterministic algorithms are on,
---- torch.empty and similar functions, and memory added by resize_, are filled with NaN, the largest
---- integer or true.
+--- the results of torch.empty and similar functions, and the elements that resize_ adds, are filled
+--- with NaN, the largest integer or true.
 ---@names utils.deterministic
 ---@class torch.utils.deterministic
 ---@field fill_uninitialized_memory boolean

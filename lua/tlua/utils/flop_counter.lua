@@ -1,7 +1,7 @@
 -- flop_counter.lua - torch.utils.flop_counter: counts the floating-point operations of a program's
 -- matrix products, convolutions and attention, by operator and by module. The formulas are
--- PyTorch's (a multiplication and an addition are two operations). The formulas are declared with
--- the operators, and the profiler, which this module runs, evaluates them.
+-- PyTorch's (a multiplication and an addition are two operations). They are declared with the
+-- operators; this module runs the profiler, which evaluates them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -62,7 +62,7 @@ local function add(self, module, name, flops)
    row[name] = (row[name] or 0) + flops
 end
 
--- Returns the path in a text such as "Sequential.1 (Linear)".
+-- Returns the module's path in the name of an event, such as "Sequential.1 (Linear)".
 local function path_of(name)
    return name:match "^(.-) %(" or name
 end
@@ -123,7 +123,7 @@ function FlopCounterMode:get_total_flops()
    return sum
 end
 
---- Returns the numbers by module ("Global" has the totals) and operator.
+--- Returns the number of operations by module and operator. The module "Global" has the totals.
 ---@return table<string, table<string, integer>>
 function FlopCounterMode:get_flop_counts()
    self:_check "get_flop_counts"
@@ -188,8 +188,9 @@ function FlopCounterMode:get_table(depth)
    return table.concat(lines, "\n")
 end
 
---- Counts until `stop` is called or the variable's block ends; or, with a function, while that
---- function runs. The function gets the counter, which is returned before its results.
+--- Counts until `stop` is called or the block of a to-be-closed variable ends. With a function,
+--- counts while the function runs; the function gets the counter as its argument, and its results
+--- are returned after the counter.
 ---
 ---    local counter, y = FlopCounterMode(function() return model(x) end)
 ---    print(counter:get_total_flops(), counter:get_table())

@@ -19,7 +19,7 @@ M.array = {__name = "json.array"}
 ---@names utils.json.null
 M.null = setmetatable({}, {__name = "json.null", __tostring = function() return "null" end})
 
---- Marks a list as an array: an empty one is written as `[]`.
+--- Marks a list as an array, so that an empty list is written as `[]`.
 ---@param list table
 ---@return table list
 function M.as_array(list)

@@ -29,10 +29,10 @@ local function counts()
    return found
 end
 
---- Calls fn a few times and finds lines that have made tensors of which more are alive after each
---- call. Returns a list of {line =, operator =, dtype =, count =, bytes =, size =}, sorted by
---- bytes, largest first; printing it shows a table. The first calls (`warmup`) are not counted,
---- since they may fill caches.
+--- Calls fn a few times, and finds lines of code whose tensors increase in number from call to
+--- call, because they stay alive. Returns a list of {line =, operator =, dtype =, count =, bytes =,
+--- size =}, sorted by bytes, largest first; printing it shows a table. The first calls (`warmup`)
+--- are not counted, since they may fill caches.
 ---@param fn function  the body of a loop
 ---@param options? {steps: integer, warmup: integer}
 ---@return table[]

@@ -101,7 +101,7 @@ function Accuracy:update(predictions, targets)
    return self:add(predictions:eq(targets):sum(), targets:numel())
 end
 
---- The exponential of the mean cross-entropy: the number of equally likely classes among which a
+--- The exponential of the mean cross-entropy. It tells among how many equally likely classes the
 --- model seems to choose.
 ---
 ---     local metric = torch.utils.metrics.Perplexity()
@@ -180,8 +180,8 @@ end
 
 -- Of classes ------------------------------------------------------------------------------------
 
--- Defines a metric of three counts for each class: right predictions (tp), predictions, and
--- targets.
+-- Defines a metric that is computed from three counts for each class: correct predictions (tp), all
+-- predictions, and all targets.
 local function by_class(name, measure)
    local title = "utils.metrics." .. name
    local signature = args.signature(title .. "(num_classes: count, average: string = 'macro')")
@@ -198,7 +198,7 @@ local function by_class(name, measure)
       self:reset()
    end
 
-   --- Forgets all samples.
+   --- Removes all samples added so far.
    ---@names utils.metrics.Precision:reset utils.metrics.Recall:reset utils.metrics.F1:reset
    ---@return table self
    function Class:reset()
@@ -244,8 +244,8 @@ local function by_class(name, measure)
 end
 
 --- The fraction of correct predictions among all predictions of a class. `average`: the mean over
---- the classes that occur (macro), over all samples (micro), weighted by the number of targets, or
---- none: a list with one number for each class.
+--- the classes that occur in predictions or targets (macro), over all samples (micro), weighted by
+--- the number of targets, or none: a list with one number for each class.
 ---
 ---     local precision = torch.utils.metrics.Precision(2)
 ---     precision:update(torch.tensor {1, 1, 2}, torch.tensor {1, 2, 2})
@@ -291,7 +291,7 @@ M.AUC = AUC
 
 function AUC:__init() self:reset() end
 
---- Forgets everything.
+--- Removes all samples added so far.
 ---@return utils.metrics.AUC self
 function AUC:reset()
    self.scores, self.targets = {}, {}

@@ -40,7 +40,8 @@ function Options:__init(name, description)
    self:flag("-h --help", "show this and stop")
 end
 
--- Adds an entry with one or several names. The longest name becomes the field in parse's result.
+-- Adds an entry with one or several names. The longest name becomes the name of the field in
+-- parse's result.
 local function add(self, kind, names, help, default)
    local entry = Entry()
    entry.kind, entry.help, entry.value, entry.names = kind, help or "", default, {}

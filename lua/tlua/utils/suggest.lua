@@ -21,7 +21,7 @@ local function distance(a, b)
    return last[#b]
 end
 
--- Returns the distance of two words, but at most 1.5 if one is a prefix of the other.
+-- Returns the edit distance of two words, but at most 1.5 if one is a prefix of the other.
 local function cost_of(word, other)
    local cost = distance(word, other)
    local shorter = math.min(#word, #other)
@@ -35,8 +35,8 @@ local function check(title, name, names)
    if type(names) ~= "table" then refuse(title, "names", "a table", names) end
 end
 
---- Returns the closest name to a mistyped one, or nil if none is close: at most a third of their
---- letters differ, or one of them is a prefix of the other.
+--- Returns the name closest to a mistyped one, or nil if no name is close. A name is close if at
+--- most a third of the letters differ, or if one of both is a prefix of the other.
 ---@param name string
 ---@param names string[]|table<string, any>  a list, or a table with names as keys
 ---@return string?

@@ -1,9 +1,9 @@
--- LRScheduler.lua - the base of schedulers. A scheduler sets `lr` of an optimizer's groups; its
--- `step` is called after each epoch (or step) of training. last_epoch counts the calls of `step`,
--- from 0.
+-- LRScheduler.lua - the base of schedulers. A scheduler sets `lr` of an optimizer's groups. The
+-- program calls the scheduler's `step` after each epoch, or each step, of training; last_epoch
+-- counts these calls, from 0.
 --
 -- Most schedulers compute a rate from the previous one, so that several can act on the same
--- optimizer in turn. A rate in a tensor is read, which waits for its device, and updated in place.
+-- optimizer in turn. A rate that is a tensor is updated in place; reading it waits for its device.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -23,7 +23,7 @@ local Optimizer = require "tlua.optim.Optimizer"
 ---     print(table.unpack(schedule:get_last_lr()))
 ---     --> 0.5
 ---@class optim.LRScheduler
----@field optimizer optim.Optimizer  the optimizer whose rates it sets
+---@field optimizer optim.Optimizer  the optimizer whose rates are set
 ---@field last_epoch integer  the number of steps so far
 ---@field base_lrs number[]  each group's rate at the beginning
 local LRScheduler = class.class("optim.LRScheduler")
@@ -56,7 +56,7 @@ function LRScheduler:__init(optimizer, last_epoch)
    self:first_step()
 end
 
---- Makes the initial step to epoch 0, which may leave the rates unchanged.
+--- Makes the initial step to epoch 0; some schedulers leave the rates unchanged in this step.
 function LRScheduler:first_step()
    self.is_initial = true
    self:step()
@@ -93,14 +93,16 @@ function LRScheduler:next_lr(lr, base, g) -- luacheck: no unused args
    torch.raise(("%s has no method next_lr"):format(torch.type(self)))
 end
 
---- Restarts at epoch 0 from the first rate, for a scheduler that begins when another one ends.
+--- Restarts at epoch 0 from the initial rates. SequentialLR calls this when the scheduler's turn
+--- begins.
 function LRScheduler:restart()
    for g, group in ipairs(self.optimizer.param_groups) do self:set_lr(group, self.base_lrs[g]) end
    self.last_epoch = -1
    self:first_step()
 end
 
---- Undoes the first step, for a scheduler that begins later.
+--- Undoes the first step, which the constructor has made. SequentialLR calls this for its
+--- schedulers.
 function LRScheduler:undo()
    self.last_epoch = self.last_epoch - 1
 end
@@ -115,7 +117,7 @@ function LRScheduler:get_last_lr()
    return list
 end
 
--- Returns a copy of a value; nil unless the value consists of plain data alone.
+-- Returns a copy of a value, or nil if the value contains anything but plain data.
 local function copy_plain(value)
    local kind = type(value)
    if kind == "number" or kind == "boolean" or kind == "string" then return value end
@@ -153,9 +155,9 @@ LRScheduler.pytorch_names = {}
 ---@return table
 function LRScheduler:from_pytorch(state) return state end
 
---- Returns the schedule's state as plain data, without functions and the optimizer. `_last_lr` is
---- for PyTorch's schedules, which return it from get_last_lr. With {names = "pytorch"} it is the
---- state of PyTorch's schedule.
+--- Returns the schedule's state as plain data, without functions and the optimizer. The field
+--- `_last_lr` is what PyTorch's schedules return from get_last_lr. With {names = "pytorch"} the
+--- result is the state of PyTorch's schedule instead.
 ---@param names? "pytorch"
 ---@return table
 function LRScheduler:state_dict(names)
@@ -167,8 +169,8 @@ function LRScheduler:state_dict(names)
    return state
 end
 
--- Returns a state in this schedule's form. Refuses the state of another kind of schedule, which
--- lacks an option of this kind and has another one.
+-- Returns a state in this schedule's form. Refuses a state that lacks an option of this kind of
+-- schedule and has an unknown option: such a state belongs to another kind.
 local function converted(self, given)
    local title <const> = torch.type(self) .. ".load_state_dict"
    local ok, state = pcall(self.from_pytorch, self, given)
@@ -192,7 +194,7 @@ end
 
 --- Restores a saved state, of this schedule or of PyTorch's.
 ---@param state_dict table
----@param names? "pytorch"  accepted; both kinds of states are told apart
+---@param names? "pytorch"  has no effect, since both kinds of states are recognized
 function LRScheduler:load_state_dict(state_dict, names)
    check_names(self, "load_state_dict", names)
    for key, value in pairs(converted(self, state_dict)) do
@@ -200,7 +202,8 @@ function LRScheduler:load_state_dict(state_dict, names)
    end
 end
 
---- Returns a group's value of an option that is one value for all groups or a list.
+--- Returns the value of an option for group g. The option is one value for all groups, or a list
+--- with a value for each group.
 ---@param value any
 ---@param g integer
 function LRScheduler.of_group(value, g)
@@ -208,7 +211,7 @@ function LRScheduler.of_group(value, g)
    return value
 end
 
---- Raises unless options that are lists have one value for each group.
+--- Raises if an option that is a list does not have one value for each group.
 ---@param ... string  their names
 function LRScheduler:check_lists(...)
    local groups = #self.optimizer.param_groups

@@ -12,7 +12,7 @@ local M = {}
 -- The base of both classes: a list of schedulers of one optimizer.
 local Compound = class.class("optim.lr_scheduler.Compound", LRScheduler)
 
--- Raises unless all are schedules of the optimizer that need no measure.
+-- Raises unless all are schedules of the same optimizer whose `step` takes no metric.
 local function check_schedulers(self, optimizer, schedulers)
    local name = torch.type(self)
    if type(schedulers) ~= "table" or #schedulers == 0 then
@@ -95,7 +95,7 @@ checked.methods(Compound,
 ---     --> 0.5
 local SequentialLR = class.class("optim.lr_scheduler.SequentialLR", Compound)
 
--- Returns the number of the schedule that is active at an epoch.
+-- Returns the position in the list of the schedule that is active at an epoch.
 local function turn_at(self, epoch)
    local turn = 1
    for i, milestone in ipairs(self.milestones) do
@@ -161,7 +161,7 @@ end
 
 M.SequentialLR = SequentialLR
 
---- Runs several schedulers at once; each acts on the rate that the one before has set.
+--- Runs several schedulers at once. Each changes the rate that the scheduler before has set.
 ---
 ---     local schedules = torch.optim.lr_scheduler
 ---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})

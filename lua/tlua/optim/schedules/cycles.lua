@@ -20,7 +20,8 @@ local function set_momentum(group, momentum)
    end
 end
 
--- Sets the optimizer's momentum, or its first beta, to its maximum; the groups store both limits.
+-- Sets the optimizer's momentum, or the first of its betas, to the maximum, and stores both limits
+-- of the momentum in the groups.
 local function begin_momentum(self, name)
    local defaults = self.optimizer.defaults
    if not self.cycle_momentum then return end
@@ -39,8 +40,9 @@ end
 
 -- CyclicLR --------------------------------------------------------------------------------------
 
--- Maps modes to the height of a cycle as a function of x, and to the meaning of x: the cycle's
--- number, from 1, or the step's.
+-- Maps each mode to {height, meaning}: height(self, x) is the height of a cycle, and x is the
+-- number of the cycle, from 1, if meaning is "cycle", and the number of steps if it is
+-- "iterations".
 local modes <const> = {
    triangular = {function() return 1 end, "cycle"},
    triangular2 = {function(_, cycle) return 1 / 2 ^ (cycle - 1) end, "cycle"},
@@ -162,7 +164,7 @@ local function phases_of(self)
    }
 end
 
--- Returns the phase of a step, and the share of the phase that is over.
+-- Returns the phase of a step, and the fraction of the phase that is over.
 local function phase_at(self, step)
    local start, phases = 0, phases_of(self)
    for i, phase in ipairs(phases) do
@@ -264,9 +266,9 @@ end
 
 -- Warm restarts ---------------------------------------------------------------------------------
 
---- Lowers the rate along half cosines. The first lasts T_0 epochs, and each further one T_mult
---- times as long as the one before (SGDR). `step(epoch)` goes to any epoch, which may be a
---- fraction.
+--- Lowers the rate along half a cosine, again and again. The first half cosine lasts T_0 epochs,
+--- and each further one lasts T_mult times as long as the one before (SGDR). `step(epoch)` goes to
+--- any epoch, which may be a fraction.
 ---
 ---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
 ---     local warm = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts
@@ -290,7 +292,8 @@ local Restarts = LRScheduler.define("CosineAnnealingWarmRestarts",
 Restarts.pytorch_names = {"T_0", "T_i", "T_mult", "eta_min", "T_cur"}
 M.CosineAnnealingWarmRestarts = Restarts
 
--- Returns the position of an epoch in its half cosine, and the length of the half cosine.
+-- Returns how many epochs lie between an epoch and the beginning of its half cosine, and the length
+-- of that half cosine in epochs.
 local function place(self, epoch)
    local length = self.T_0
    while epoch >= length do

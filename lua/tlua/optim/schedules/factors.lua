@@ -51,7 +51,7 @@ define("MultiplicativeLR", "lr_lambda: table|callable", function(self, lr, _, g)
    return lr * of_group(self.lr_lambda, g)(self.last_epoch)
 end, check_lambdas)
 
--- PyTorch saves the attributes of callable objects; functions in Lua have none.
+-- PyTorch saves the attributes of callable objects; a function in Lua has no attributes.
 for _, name in ipairs {"LambdaLR", "MultiplicativeLR"} do
    M[name].to_pytorch = function(self)
       local state = LRScheduler.to_pytorch(self)
@@ -103,8 +103,8 @@ define("MultiStepLR", "milestones: numbers, gamma: number = 0.1", function(self,
    return lr
 end)
 
--- Returns the milestones as a list. PyTorch saves them as a dictionary from milestones to their
--- numbers of occurrences.
+-- Returns the milestones as a list. PyTorch saves a dictionary that maps each milestone to the
+-- number of its occurrences.
 local function milestones_of(counts)
    if #counts > 0 and not counts[0] and require "tlua.io.kinds".looks_like_list(counts) then
       return counts

@@ -10,8 +10,8 @@ local name <const> = "optim.lr_scheduler.ReduceLROnPlateau"
 
 --- Multiplies the learning rates by `factor` once a metric has not improved for more than
 --- `patience` epochs; `step(metric)` is called after each epoch. An improvement is a change by more
---- than `threshold`, which threshold_mode makes relative or absolute. After a reduction, `cooldown`
---- epochs are not counted.
+--- than `threshold`, which is relative or absolute according to threshold_mode. After a reduction,
+--- the next `cooldown` epochs are not counted.
 ---
 ---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
 ---     local plateau = torch.optim.lr_scheduler.ReduceLROnPlateau

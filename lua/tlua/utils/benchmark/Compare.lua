@@ -34,10 +34,10 @@ function Compare:extend_results(results)
    end
 end
 
---- Leaves out insignificant digits.
+--- Makes printed times leave out insignificant digits.
 function Compare:trim_significant_figures() self.trimmed = true end
 
---- Shows the fastest time of a row in green and much slower times in red, on a terminal.
+--- Makes a terminal show the fastest time of each row in green and much slower times in red.
 ---@param rowwise? boolean
 function Compare:colorize(rowwise) self.coloured = rowwise ~= false end
 

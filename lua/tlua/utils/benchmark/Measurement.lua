@@ -11,9 +11,9 @@ local class = require "tlua.class"
 ---@field number_per_run integer  calls in a block
 ---@field raw_times number[]  seconds of each block
 ---@field times number[]  seconds of one call, ascending
----@field median number  seconds a run
----@field mean number  seconds a run
----@field iqr number  between the quartiles
+---@field median number  seconds of one call
+---@field mean number  seconds of one call
+---@field iqr number  the range between the quartiles, in seconds of one call
 ---@field significant_figures integer  the number of significant digits of the median
 local Measurement = class.class("utils.benchmark.Measurement")
 
@@ -25,9 +25,9 @@ local function quantile(sorted, q)
    return sorted[low] + (sorted[high] - sorted[low]) * (at - low)
 end
 
--- Returns the number of significant digits of the median, by PyTorch's rule: the median is divided
--- by the width of a 90 % confidence interval of the mean of the middle half, which is at least 25
--- ns.
+-- Returns the number of significant digits of the median, by PyTorch's rule: the decimal logarithm
+-- of the median divided by an uncertainty. The uncertainty is half the width of the 90 % confidence
+-- interval for the mean of the middle half of the times, but at least 25 ns.
 local function figures(self)
    local n = #self.times
    local first, last = n // 4 + 1, math.ceil(3 * n / 4)
@@ -64,7 +64,7 @@ end
 
 local units = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}, {1e-9, "ns"}}
 
---- Returns a unit that suits a time: its length in seconds and its name.
+--- Returns the unit that suits a time: the unit's length in seconds, and its name.
 ---@param seconds number
 ---@return number, string
 function Measurement.unit(seconds)

@@ -5,9 +5,9 @@
 --    }
 --    print(timer:blocked_autorange())
 --
--- `stmt` and `setup` are Lua code or functions. Code sees `globals`, the variables that `setup` has
--- set, and the usual globals. The timer waits for devices, and uses one thread unless num_threads
--- is given.
+-- `stmt` and `setup` are Lua code or functions. Code can use the variables in `globals`, those that
+-- `setup` has set, and the usual globals. The timer waits for devices, and uses one thread unless
+-- num_threads is given.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -34,8 +34,8 @@ local function compile(name, code, environment)
    return chunk
 end
 
--- Returns code that runs a statement. As in Python's timeit, an expression is computed and its
--- value dropped.
+-- Returns code that runs a statement. If the statement is an expression, as Python's timeit allows,
+-- the code computes the expression and drops its value.
 local function statement(stmt)
    return load("return " .. stmt) and "local _ = " .. stmt or stmt
 end
@@ -74,7 +74,7 @@ local function synchronize()
    end
 end
 
--- Calls fn with the number of threads that the user gave.
+-- Calls fn while the library uses the number of threads that the user gave.
 local function with_threads(self, fn)
    local before = torch.get_num_threads()
    torch.set_num_threads(self.task.num_threads)
@@ -84,7 +84,7 @@ local function with_threads(self, fn)
    return result
 end
 
--- Returns the seconds that n calls take.
+-- Returns how many seconds n calls take.
 local function time(self, n)
    synchronize()
    local begin = torch.io.clock()
@@ -95,7 +95,7 @@ end
 
 local function prepare(self)
    self.setup()
-   self.run(1) -- excludes the work of a first call
+   self.run(1) -- this call keeps the extra work of a first call out of the times
 end
 
 local function check_calls(who, number)
@@ -128,7 +128,8 @@ function Timer:timeit(...)
    end)
 end
 
--- Returns a number of calls for which the clock's own cost is at most a thousandth of a block.
+-- Returns a number of calls that takes at least `least` seconds, and so long that reading the clock
+-- costs at most a thousandth of the time.
 local function block_size(self, least)
    local overhead = math.huge
    for _ = 1, 5 do
@@ -148,8 +149,8 @@ end
 local take_blocked = args.signature [[blocked_autorange(min_run_time: number = 0.2,
    callback: callable?)]]
 
---- Times blocks of calls for at least min_run_time seconds. A block is so long that the clock
---- measures it exactly.
+--- Times blocks of calls for at least min_run_time seconds. Each block is so long that the time for
+--- reading the clock is negligible.
 ---@param options? {min_run_time: number}
 ---@return utils.benchmark.Measurement
 function Timer:blocked_autorange(...)
@@ -209,7 +210,7 @@ end
 local take_callgrind = args.signature "collect_callgrind(number: integer = 100)"
 
 --- Counts the instructions of one call with valgrind, in a separate process: the result has no
---- noise. `stmt` and `setup` must be code, which does not see this process's globals. Returns nil
+--- noise. `stmt` and `setup` must be code, and cannot use the globals of this process. Returns nil
 --- and a message if valgrind is missing or the code fails.
 ---@param number? integer  calls, 100 by default
 ---@return number? instructions
