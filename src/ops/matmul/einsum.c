@@ -25,8 +25,8 @@ typedef struct Plan {
   Labels *operands; /* owned */
   Labels output;
   bool has_output;
-  int nellipsis;   /* the largest number of dimensions that the ellipsis represents in an operand */
-  int ndim;        /* number of dimensions in the common order */
+  int nellipsis; /* the largest number of dimensions that the ellipsis represents in an operand */
+  int ndim;      /* number of dimensions in the common order */
   /* each letter's dimension in the common order; -1 if the letter does not occur */
   int at[LETTERS];
   /* for each dimension, the last operand that has it; `noperands` if the result has it, too */

@@ -36,7 +36,7 @@ typedef struct Item {
   tl_Tensor *given[OPERANDS]; /* borrowed */
   /* the operands themselves, or copies in another memory order (owned) */
   tl_Tensor *used[OPERANDS];
-  tl_Tensor *const *clocks;   /* borrowed */
+  tl_Tensor *const *clocks; /* borrowed */
 } Item;
 
 typedef struct Step {
