@@ -1,6 +1,6 @@
 /*
-** activation.c - activations that need more than one kernel call: an option selects the formula, or
-** they draw random numbers.
+** activation.c - activations that need more than one kernel call, because an option selects the
+** formula or because they draw random numbers.
 */
 #include <string.h>
 
@@ -13,7 +13,7 @@ tl_Tensor *tlo_gelu(tl_Tensor *self, const char *approximate) {
                        approximate);
 }
 
-/* Returns prelu's weight, (1) or (C), in a shape that broadcasts to (N, C, ...). */
+/* Returns the weight of prelu, (1) or (C), in a shape that broadcasts to (N, C, ...). */
 static tl_Tensor *prelu_weight(tl_Tensor *self, tl_Tensor *weight) {
   int64_t channels = self->ndim >= 2 ? self->sizes[1] : 1;
   if (weight->ndim > 1 || (weight->numel != 1 && weight->numel != channels))
@@ -34,7 +34,7 @@ tl_Tensor *tlo_prelu(tl_Tensor *self, tl_Tensor *weight) {
   return result;
 }
 
-/* Returns one slope for each element: random if self is not positive, otherwise 1. */
+/* Returns a slope for each element: 1 if self is positive, otherwise random. */
 static tl_Tensor *random_slopes(tl_Tensor *self, double lower, double upper,
                                 tli_Generator *generator) {
   tl_Tensor *drawn = tli_empty_like(self, (tl_DType)self->dtype);
@@ -92,8 +92,8 @@ bool tli_check_softshrink(tl_Scalar lambd) {
   return tli_fail(TL_EARG, "softshrink: lambd: expected at least 0, got %g", l);
 }
 
-/* Computes softsign's gradient. With r = |x| it is grad / (1 + r)^2 for real numbers, otherwise
-** grad / (1 + r) - x Re(conj(grad) x) / (r (1 + r)^2), and grad at 0. */
+/* Computes the gradient of softsign. With r = |x| it is grad / (1 + r)^2 for real numbers. For
+** complex numbers it is grad / (1 + r) - x Re(conj(grad) x) / (r (1 + r)^2), and grad at 0. */
 tl_Tensor *tlo_softsign_backward(tl_Tensor *grad, tl_Tensor *self) {
   tli_Chain c = {0};
   tl_Tensor *size = TLI_STEP(&c, tlo_abs(self));

@@ -1,14 +1,14 @@
--- Activation functions. Most are one elementwise kernel with another one for the derivative, which
--- is differentiable in turn.
+-- Activation functions. Most of them are one elementwise kernel, and a second kernel computes the
+-- derivative. The derivative is itself differentiable.
 
 local function F(entry)
    entry.module = "nn.functional"
    op(entry)
 end
 
--- Defines an elementwise activation, and its derivative's kernel `name`_backward(grad_output, self,
--- params). `second` is the derivative of that kernel with respect to self, `first` that with
--- respect to grad_output if it is not the kernel itself.
+-- Declares an elementwise activation and the kernel of its derivative, `name`_backward(grad_output,
+-- self, params). entry.second is the derivative of that kernel with respect to self, entry.first
+-- the derivative with respect to grad_output; by default this is the kernel itself.
 local function activation(name, params, entry)
    local typed, plain = "", ""
    for _, p in ipairs(params) do

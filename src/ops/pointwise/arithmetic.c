@@ -1,6 +1,6 @@
 /*
-** arithmetic.c - elementwise operators that are compositions of others, and derivatives that need
-** more than one expression.
+** arithmetic.c - elementwise operators that are composed of others, and derivatives that need more
+** than one expression.
 */
 #include <math.h>
 #include <string.h>
@@ -28,7 +28,8 @@ tl_Tensor *tlo_div(tl_Tensor *self, tl_Tensor *other, const char *rounding_mode)
 
 /* ---- powers ---- */
 
-/* Computes the gradient of a power whose exponent is a number, which keeps its full precision. */
+/* Computes the gradient of a power whose exponent is a number. The number keeps its full
+** precision. */
 static tl_Tensor *pow_backward_number(tl_Tensor *grad, tl_Tensor *self, tl_Scalar exponent) {
   if (!tli_to_bool(exponent)) return tlo_zeros_like(self, TL_NODTYPE, TLI_NODEVICE, NULL);
   tli_Chain c = {0};
@@ -40,7 +41,7 @@ static tl_Tensor *pow_backward_number(tl_Tensor *grad, tl_Tensor *self, tl_Scala
   return tli_chain_end(&c, chain_mul(&c, grad, conjugate));
 }
 
-/* Computes grad * exponent * self^(exponent - 1), 0 where the exponent is 0. */
+/* Computes grad * conj(exponent * self^(exponent - 1)); the result is 0 where the exponent is 0. */
 tl_Tensor *tlo_pow_backward_self(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *exponent) {
   if (exponent->flags & TLI_NUMBER) return pow_backward_number(grad, self, tli_number_of(exponent));
   tli_Chain c = {0};
@@ -53,7 +54,7 @@ tl_Tensor *tlo_pow_backward_self(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *ex
   return tli_chain_end(&c, chain_where_then(&c, zero, tli_int(0), back));
 }
 
-/* Returns whether an exponent is real and at least 0, elementwise. */
+/* Returns a mask of the exponents that are real and at least 0. */
 static tl_Tensor *at_least_0(tl_Tensor *exponent) {
   tli_Chain c = {0};
   tl_Tensor *real = TLI_STEP(&c, tlo_real(exponent));
@@ -63,8 +64,8 @@ static tl_Tensor *at_least_0(tl_Tensor *exponent) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_logical_and(above, whole)));
 }
 
-/* Computes grad * result * log(self); 0 if the base is 0 and the exponent at least 0. A base that
-** is a number is read in the result's dtype. */
+/* Computes grad * result * log(self). Where the base is 0 and the exponent is at least 0, the
+** result is 0. If the base is a number, it gets the dtype of the result. */
 tl_Tensor *tlo_pow_backward_exponent(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *exponent,
                                      tl_Tensor *result) {
   tli_Chain c = {0};
@@ -95,8 +96,8 @@ bool tlo_float_power_(tl_Tensor *self, tl_Tensor *exponent) {
   return tlo_pow_(self, exponent);
 }
 
-/* Computes self * 2^other. Powers of integers are float32, so the product is at least that wide;
-** half types are rounded back. */
+/* Computes self * 2^other. For an integer other the power is float32, so the product is at least as
+** wide; it is then converted to the dtype of a floating self. */
 tl_Tensor *tlo_ldexp(tl_Tensor *self, tl_Tensor *other) {
   bool keeps = tli_is_inexact((tl_DType)self->dtype) && !tli_is_inexact((tl_DType)other->dtype);
   tli_Chain c = {0};
@@ -121,7 +122,8 @@ tl_Tensor *tlo_clamp(tl_Tensor *self, tl_Tensor *min, tl_Tensor *max) {
   return tli_fail_null(TL_EARG, "clamp: expected min or max, got neither");
 }
 
-/* Replaces elements of t by a number where test(self) is true; steals t and passes NULL on. */
+/* Replaces the elements of t at which test(self) is true by a number. Steals t; returns NULL for
+** NULL. */
 static tl_Tensor *replace(tl_Tensor *t, tl_Tensor *self, tl_Tensor *(*test)(tl_Tensor *),
                           double value) {
   tl_Tensor *mask = t ? test(self) : NULL;
@@ -133,7 +135,7 @@ static tl_Tensor *replace(tl_Tensor *t, tl_Tensor *self, tl_Tensor *(*test)(tl_T
 
 tl_Tensor *tlo_nan_to_num(tl_Tensor *self, tl_Scalar nan, tl_Scalar posinf, tl_Scalar neginf) {
   tl_DType dtype = (tl_DType)self->dtype;
-  if (tli_is_complex(dtype)) { /* each part on its own */
+  if (tli_is_complex(dtype)) { /* the real and imaginary parts are replaced separately */
     tli_Chain c = {0};
     tl_Tensor *parts = TLI_STEP(&c, tlo_view_as_real(self));
     parts = TLI_STEP(&c, tlo_nan_to_num(parts, nan, posinf, neginf));

@@ -34,7 +34,7 @@ static bool check_pairs(const tl_Tensor *self) {
                     tli_sizes_str(self));
   if (self->numel == 0) return true;
   bool even = self->strides[last] == 1 && self->offset % 2 == 0;
-  for (int d = 0; d < last; d++) /* with a single element, the stride does not matter */
+  for (int d = 0; d < last; d++) /* strides of dimensions with one element do not matter */
     even = even && (self->sizes[d] <= 1 || self->strides[d] % 2 == 0);
   if (even) return true;
   return tli_fail(TL_ESHAPE,
@@ -51,8 +51,8 @@ tl_Tensor *tli_op_view_as_complex(tl_Tensor *self) {
                       strides, self->offset / 2);
 }
 
-/* Converts pairs of real numbers to complex numbers. The pairs need not be adjacent in memory, as
-** in the gradient of view_as_real. */
+/* Converts pairs of real numbers to complex numbers. Unlike in view_as_complex, the pairs need not
+** be adjacent in memory; in the gradient of view_as_real they may not be. */
 tl_Tensor *tlo_complex_of_pairs(tl_Tensor *self) {
   tli_Chain c = {0};
   tl_Tensor *pairs = TLI_STEP(&c, tlo_contiguous(self));
@@ -124,8 +124,8 @@ tl_Tensor *tlo_polar(tl_Tensor *abs, tl_Tensor *angle) {
 
 /* ---- gradients ---- */
 
-/* Computes the gradient of angle: grad * i * self / |self|^2 for complex numbers, 0 at 0. For real
-** numbers it is 0. */
+/* Computes the gradient of angle. For complex numbers it is grad * i * self / |self|^2, and 0 at 0.
+** For real numbers it is 0. */
 tl_Tensor *tlo_angle_backward(tl_Tensor *grad, tl_Tensor *self) {
   tli_Chain c = {0};
   if (!is_complex(self)) return tlo_zeros_like(grad, TL_NODTYPE, TLI_NODEVICE, NULL);
@@ -138,8 +138,8 @@ tl_Tensor *tlo_angle_backward(tl_Tensor *grad, tl_Tensor *self) {
   return tli_chain_end(&c, chain_where_then(&c, zero, tli_int(0), product));
 }
 
-/* Computes the gradient of sgn: (grad - real(grad * conj(result)) * result) / |self| for complex
-** numbers, 0 at 0. */
+/* Computes the gradient of sgn. For complex numbers it is (grad - real(grad * conj(result)) *
+** result) / |self|, and 0 at 0. */
 tl_Tensor *tlo_sgn_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result) {
   if (!is_complex(self)) return tlo_zeros_like(grad, TL_NODTYPE, TLI_NODEVICE, NULL);
   tli_Chain c = {0};

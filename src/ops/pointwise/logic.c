@@ -1,5 +1,5 @@
 /*
-** logic.c - choice and comparison, as compositions of other operators.
+** logic.c - selection and comparison, composed of other operators.
 */
 #include "ops/chain.h"
 
@@ -16,7 +16,8 @@ tl_Tensor *tlo_where(tl_Tensor *condition, tl_Tensor *self, tl_Tensor *other) {
   return result;
 }
 
-/* Returns one row of positions, from 1, for each true element: (count, ndim). */
+/* Returns the positions, from 1, of all true elements, with one row for each element: (count,
+** ndim). */
 static tl_Tensor *true_positions(tl_Tensor *condition, int ndim, const int64_t *sizes) {
   tl_Tensor *in = tli_contiguous_as(condition, (tl_DType)condition->dtype);
   if (in == NULL) return NULL;
@@ -35,7 +36,7 @@ static tl_Tensor *true_positions(tl_Tensor *condition, int ndim, const int64_t *
 bool tlo_where_positions(tl_Tensor *condition, tl_Tensors *out) {
   *out = (tl_Tensors){0, NULL};
   int64_t one = 1;
-  /* whether the condition is 0-d; it is then treated as a vector */
+  /* a 0-d condition is treated as a vector of one element */
   bool zero = condition->ndim == 0;
   tl_Tensor *rows =
       true_positions(condition, zero ? 1 : condition->ndim, zero ? &one : condition->sizes);
@@ -50,14 +51,14 @@ tl_Tensor *tli_op_bitwise_not(tl_Tensor *self) {
 
 /* ---- comparison of whole tensors ---- */
 
-/* Converts integers and bools to int64, since bools cannot be subtracted and differences of small
+/* Converts integers and bools to int64, because bools cannot be subtracted and differences of small
 ** integers may overflow. */
 static tl_Tensor *number_like(tl_Tensor *t) {
   return tli_is_inexact((tl_DType)t->dtype) ? tli_retain(t) : tlo_to_dtype(t, TL_I64);
 }
 
-/* Computes |a - b| of int64 tensors in float64. If the difference is 2^63 or more, it wraps to
-** a negative number. */
+/* Computes |a - b| of int64 tensors in float64. An int64 difference of 2^63 or more wraps around to
+** a negative number, so 2^64 is added to negative differences. */
 static tl_Tensor *whole_distance(tl_Tensor *a, tl_Tensor *b) {
   tli_Chain c = {0};
   tl_Tensor *larger = TLI_STEP(&c, tlo_maximum(a, b));
@@ -76,7 +77,7 @@ static tl_Tensor *distance_of(tl_Tensor *a, tl_Tensor *b) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_abs(difference)));
 }
 
-/* Returns |a - b| <= atol + rtol * |b| where the difference is finite. */
+/* Returns a mask of the elements whose difference is finite and at most atol + rtol * |b|. */
 static tl_Tensor *near(tl_Tensor *a, tl_Tensor *b, double rtol, double atol) {
   tli_Chain c = {0};
   tl_Tensor *distance = TLI_STEP(&c, distance_of(a, b));

@@ -1,4 +1,4 @@
--- Choice, comparison and logic, elementwise. For the names in examples see arithmetic.lua.
+-- Selection, comparison and logic, elementwise. arithmetic.lua explains the names in examples.
 
 local function predicate(name, doc)
    op {name .. "(Tensor self) -> Tensor", doc = doc, pointwise = {types = "number", out = "bool"},

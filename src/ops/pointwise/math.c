@@ -1,14 +1,14 @@
 /*
-** math.c - elementary and special functions that are compositions of other operators, and
-** derivatives that need more than one expression.
+** math.c - elementary and special functions that are composed of other operators, and derivatives
+** that need more than one expression.
 */
 #include <math.h>
 #include <string.h>
 
 #include "ops/chain.h"
 
-/* Computes log(other), but 0 where self is 0 and other is at most 0: the derivative of xlogy with
-** respect to self. */
+/* Computes the derivative of xlogy with respect to self: log(other), but 0 where self is 0 and
+** other is at most 0. */
 tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){self, other}, 2);
   if (!tli_is_float(dtype)) dtype = tli_default_dtype();
@@ -20,9 +20,10 @@ tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_xlogy(mask, other)));
 }
 
-/* Computes f0(x) - f1(x) / x, which is 1/2 at 0. With I0 and I1, or J0 and J1, this is the
-** derivative of f1. With both scaled by exp(-|x|), the derivative of f1 has one more term, from
-** exp(-|x|), which the caller adds. */
+/* Computes f0(x) - f1(x) / x, where f0 and f1 are functions of order 0 and 1. The value at 0 is
+** 1/2. For I0 and I1, and for J0 and J1, this is the derivative of f1. If both functions are scaled
+** by exp(-|x|), the derivative of f1 has an additional term from exp(-|x|), which the caller
+** adds. */
 static tl_Tensor *slope_of_order_1(tl_Tensor *self, tl_Tensor *order_1,
                                    tl_Tensor *(*order_0)(tl_Tensor *)) {
   tli_Chain c = {0};
@@ -45,8 +46,9 @@ tl_Tensor *tlo_bessel_j1_derivative(tl_Tensor *self, tl_Tensor *j1) {
   return slope_of_order_1(self, j1, tlo_bessel_j0);
 }
 
-/* Computes the derivative of acosh, 1 / sqrt(x^2 - 1). For complex numbers the root is taken of
-** each factor, since the root of the product may lie on the other side of the branch cut. */
+/* Computes the derivative of acosh, 1 / sqrt(x^2 - 1). For complex numbers the square root is taken
+** of x - 1 and x + 1 separately, because the root of the product may lie on the other side of the
+** branch cut. */
 tl_Tensor *tlo_acosh_slope(tl_Tensor *self) {
   tli_Chain c = {0};
   if (!tli_is_complex((tl_DType)self->dtype)) {
@@ -59,7 +61,8 @@ tl_Tensor *tlo_acosh_slope(tl_Tensor *self) {
   return tli_chain_end(&c, chain_mul(&c, first, second));
 }
 
-/* Computes the derivative of sinc; for complex numbers (cos(pi z) - sinc(z)) / z, and 0 at 0. */
+/* Computes the derivative of sinc. For complex numbers it is (cos(pi z) - sinc(z)) / z, and 0 at
+** 0. */
 tl_Tensor *tlo_sinc_slope(tl_Tensor *self) {
   if (!tli_is_complex((tl_DType)self->dtype)) return tlo_sinc_derivative(self);
   tli_Chain c = {0};
@@ -84,7 +87,7 @@ tl_Tensor *tlo_polygamma(tl_Tensor *self, int64_t n) {
   return n == 1 ? tlo_trigamma(self) : tlo_higher_gamma(self, n);
 }
 
-/* Computes p (p - 1) / 4 log(pi) + the sum of lgamma(self - i / 2) for i < p. */
+/* Computes p (p - 1) / 4 log(pi) + the sum over 0 <= i < p of lgamma(self - i / 2). */
 tl_Tensor *tlo_mvlgamma(tl_Tensor *self, int64_t p) {
   if (p < 1) return tli_fail_null(TL_EARG, "mvlgamma: expected p of at least 1, got %" PRId64, p);
   double half = (double)(p - 1) / 2, constant = (double)p * half / 2 * log(TLI_PI);
@@ -118,8 +121,8 @@ static tl_Tensor *clamp_to(tl_Tensor *self, double low, double high) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_clamp_both(self, min, max)));
 }
 
-/* Clamps to [eps, 1 - eps]. If eps exceeds 1/2, that interval is empty, and elements below eps
-** become eps. */
+/* Clamps to [eps, 1 - eps]. If eps exceeds 1/2, this interval is empty; elements below eps then
+** become eps, and all others 1 - eps. */
 static tl_Tensor *clamp_probability(tl_Tensor *self, double eps) {
   if (!(eps > 0.5)) return clamp_to(self, eps, 1 - eps);
   tli_Chain c = {0};

@@ -1,4 +1,4 @@
--- Elementary and special functions, elementwise. For the names in examples see arithmetic.lua.
+-- Elementary and special functions, elementwise. arithmetic.lua explains the names in examples.
 
 local function unary(name, entry)
    entry[1] = name .. "(Tensor self) -> Tensor"
@@ -169,8 +169,8 @@ unary("i1", {pointwise = rare, node = "SpecialI1", internal = true, inplace = fa
 op {"i1_derivative(Tensor self, Tensor i1) -> Tensor", internal = true, composite = true}
 op {"i1_derivative_scaled(Tensor self, Tensor i1e) -> Tensor", internal = true, composite = true}
 op {"bessel_j1_derivative(Tensor self, Tensor j1) -> Tensor", internal = true, composite = true}
--- The incomplete gamma function has no closed-form derivative with respect to its shape parameter,
--- and neither has zeta with respect to s.
+-- Fails: the incomplete gamma function has no closed-form derivative with respect to its shape
+-- parameter, and zeta has none with respect to s.
 op {"no_derivative(Tensor grad, string op, string input) -> Tensor", internal = true,
     composite = true}
 for _, row in ipairs {{"igamma", "below", ""}, {"igammac", "above", "neg"}} do

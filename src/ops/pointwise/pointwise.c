@@ -1,7 +1,7 @@
 /*
-** pointwise.c - all elementwise operators: promotion, broadcasting, allocating the result, then one
-** kernel call. Most calls have inputs of equal dtype and shape, and take the short path at the top
-** of tli_pointwise, the hot path of the whole library.
+** pointwise.c - runs all elementwise operators: promotes and broadcasts the inputs, allocates the
+** result, and calls one kernel. In most calls the inputs have the same dtype and shape. These calls
+** take the short path at the top of tli_pointwise, which is the hot path of the whole library.
 */
 #include <math.h>
 #include <string.h>
@@ -17,8 +17,8 @@ static tl_DType common_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in
   return dtype;
 }
 
-/* Refuses bool inputs as PyTorch does: operators on integers refuse calls whose inputs are all
-** bool, arithmetic such as sub refuses any bool input. */
+/* Refuses bool inputs like PyTorch. An operator on integers refuses a call if all inputs are bool.
+** Arithmetic such as sub refuses every bool input. */
 static bool check_bool(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_DType dtype) {
   bool found = spec->types == TLI_TYPES_INTEGER && dtype == TL_BOOL;
   for (int i = 0; i < spec->ninputs && spec->types != TLI_TYPES_INTEGER; i++)
@@ -40,7 +40,7 @@ static bool check_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_
                     tl_dtype_name(*dtype));
   }
   if (spec->types == TLI_TYPES_FLOATING) *dtype = tli_default_dtype();
-  /* pow(self, 2) promotes bool to int64, because of its exponent */
+  /* pow(self, 2) runs this kernel and promotes bool to int64, because the exponent is an integer */
   if (spec->kernel == TLK_square && *dtype == TL_BOOL) *dtype = TL_I64;
   return true;
 }
@@ -59,17 +59,17 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
   tl_Tensor *args[TLI_ITER_MAX] = {out};
   for (int i = 0; i < ninputs; i++) args[i + 1] = in[i];
   tl_Device device = tli_device(out);
-  /* the struct is large, so only the fields that the kernel reads are set */
+  /* the struct is large, so it is not cleared; only the fields that the kernel reads are set */
   struct tlk_pointwise call;
   call.cx = tli_context(device);
   call.kernel = kernel;
   call.compute = tli_dtype_compute(dtype);
-  /* only integers can fail, by a division by zero */
+  /* only integer kernels can fail, because of a division by zero */
   if (tli_is_inexact(dtype))
     memset(&call.source, 0, sizeof call.source);
   else
     call.source = tli_fault_source(device, spec->name, NULL);
-  /* kernels that ignore parameters may still copy the array */
+  /* kernels that ignore the parameters may still copy the array */
   memset(call.params, 0, sizeof call.params);
   for (int i = 0; i < spec->nparams && params; i++) {
     if (params[i].kind == TL_COMPLEX && !tli_is_complex(dtype))
@@ -81,7 +81,7 @@ static bool run_kernel(const tli_PointwiseSpec *spec, tlk_Pointwise kernel, tl_D
   return tli_backend(device)->pointwise(&call);
 }
 
-/* Computes powers with a number as exponent by faster kernels for the most common exponents. */
+/* Computes powers whose exponent is a number. Faster kernels compute the most common exponents. */
 static bool run_power(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                       tl_Tensor *out) {
   tl_Scalar exponent = tli_number_of(in[1]);
@@ -105,8 +105,8 @@ static bool run_power(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *
   return run_kernel(spec, kernel, dtype, in, kernel == TLK_pow ? 2 : 1, NULL, out);
 }
 
-/* Runs the kernel with a number that wraps around: next to an unsigned tensor, a negative number is
-** replaced by the number that it wraps to, such as 255 for -1 with uint8. */
+/* Runs a kernel with unsigned inputs. Numbers are first converted to the unsigned dtype, in which a
+** negative number wraps around; -1 becomes 255 in uint8. */
 static bool run_wrapped(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor *const *in,
                         const tl_Scalar *params, tl_Tensor *out) {
   tl_Tensor *args[TLI_ITER_MAX], *wrapped[TLI_ITER_MAX] = {NULL};
@@ -122,9 +122,9 @@ static bool run_wrapped(const tli_PointwiseSpec *spec, tl_DType dtype, tl_Tensor
   return ok;
 }
 
-/* Returns the kernel for a dtype. Kernels compute 16-bit types in float, but the float next to a
-** 16-bit number is much nearer than the next 16-bit number, so nextafter has separate kernels for
-** these types. */
+/* Returns the kernel to use for a dtype. Only nextafter has separate kernels for 16-bit types. All
+** other kernels compute these types in float, where the next number is much closer than the next
+** 16-bit number. */
 static tlk_Pointwise kernel_for(tlk_Pointwise kernel, tl_DType dtype) {
   if (kernel != TLK_nextafter) return kernel;
   return dtype == TL_F16    ? TLK_nextafter_f16
@@ -147,7 +147,7 @@ static tl_DType result_dtype(const tli_PointwiseSpec *spec, tl_DType dtype) {
   return spec->on_complex == TLI_COMPLEX_TO_REAL ? tli_real_dtype(dtype) : dtype;
 }
 
-/* Computes shape and dtype of the result, and checks the inputs. */
+/* Checks the inputs, and computes the shape and dtype of the result. */
 static bool plan(const tli_PointwiseSpec *spec, tl_Tensor *const *in, const tl_Scalar *params,
                  tl_DType *dtype, int *ndim, int64_t *sizes) {
   *dtype = common_dtype(spec, in);
@@ -157,8 +157,8 @@ static bool plan(const tli_PointwiseSpec *spec, tl_Tensor *const *in, const tl_S
   return tli_broadcast_shape(spec->name, in, spec->ninputs, ndim, sizes);
 }
 
-/* Returns the input whose device and order of dimensions the result gets: the first one that
-** has the result's shape. */
+/* Returns the first input that has the result's shape. The result gets the device and the order of
+** dimensions of this input. Returns NULL if there is no such input. */
 static const tl_Tensor *model(const tli_PointwiseSpec *spec, tl_Tensor *const *in, int ndim,
                               const int64_t *sizes) {
   for (int i = 0; i < spec->ninputs; i++) {
@@ -170,16 +170,16 @@ static const tl_Tensor *model(const tli_PointwiseSpec *spec, tl_Tensor *const *i
   return NULL;
 }
 
-/* Returns the device of the inputs; numbers and 0-d tensors of the CPU do not count. */
+/* Returns the device of the inputs. Numbers and 0-d CPU tensors do not count. */
 static tl_Device device_of(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
   for (int i = 0; i < spec->ninputs; i++)
     if (tli_device(in[i]).type != TL_CPU) return tli_device(in[i]);
   return TLI_CPU;
 }
 
-/* Returns whether the inputs are row-major floating tensors of one dtype, shape and device,
-** possibly followed by numbers. Then nothing except numbers needs promotion or broadcasting, and no
-** check can fail. */
+/* Returns whether all inputs are row-major floating tensors with the same dtype, shape and device,
+** except for numbers, which may follow the first input. In this case only numbers need promotion or
+** broadcasting, and no check can fail. */
 static bool alike(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
   const tl_Tensor *first = in[0];
   if ((first->flags & (TLI_CONTIGUOUS | TLI_NUMBER)) != TLI_CONTIGUOUS) return false;
@@ -187,7 +187,7 @@ static bool alike(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
   for (int i = 1; i < spec->ninputs; i++) {
     const tl_Tensor *t = in[i];
     bool fits = t->flags & TLI_NUMBER
-                    ? t->dtype < TL_BOOL /* neither bool nor complex */
+                    ? t->dtype < TL_BOOL /* the number is neither bool nor complex */
                     : t->dtype == first->dtype && tli_contiguous(t) && tli_same_sizes(t, first) &&
                           tli_same_device(tli_device(t), tli_device(first));
     if (!fits) return false;
@@ -264,7 +264,8 @@ bool tli_pointwise_into(const tli_PointwiseSpec *spec, tl_Tensor *const *in,
 bool tli_fused(tlk_Fused kernel, tl_Tensor *const *operands, int n) {
   const tl_Tensor *out = operands[0];
   tl_Device device = tli_device(out);
-  struct tlk_fused call; /* the struct is large, so only the fields that the kernel reads are set */
+  /* the struct is large, so it is not cleared; only the fields that the kernel reads are set */
+  struct tlk_fused call;
   if (out->numel == 0) return true;
   call.cx = tli_context(device);
   call.kernel = kernel;

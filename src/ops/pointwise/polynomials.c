@@ -1,6 +1,6 @@
 /*
-** polynomials.c - derivatives of orthogonal polynomials, which are computed by the polynomials' own
-** kernel.
+** polynomials.c - derivatives of orthogonal polynomials. The kernel of the polynomials computes
+** them as well.
 */
 #include "ops/chain.h"
 

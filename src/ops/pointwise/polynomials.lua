@@ -1,6 +1,6 @@
--- Orthogonal polynomials of torch.special, which share one kernel. The number of a family's row in
--- this file, from 0, identifies the family; tlm_orthogonal in kernels/bessel.h uses the same
--- numbers.
+-- Orthogonal polynomials of torch.special, which share one kernel. A family is identified by the
+-- index of its row in this file, counted from 0; tlm_orthogonal in kernels/bessel.h uses the same
+-- indices.
 
 local families <const> = {
    {"chebyshev_polynomial_t", "Chebyshev's polynomial of the first kind"},

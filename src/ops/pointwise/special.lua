@@ -5,13 +5,14 @@ local function special(signature, expr, doc, examples, autocast, node)
        autocast = autocast, examples = examples, node = node}
 end
 
--- Returns PyTorch's name of the node: "SpecialBesselJ0" for bessel_j0.
+-- Returns PyTorch's name for the node, such as "SpecialBesselJ0" for bessel_j0.
 local function node_of(name)
    local words = name:gsub("(%d)(%l)", "%1_%2"):gsub("%f[%w]%l", string.upper):gsub("_", "")
    return "Special" .. words
 end
 
--- Functions of torch.special that are also functions of torch: each row has both names.
+-- Functions of torch.special that are in torch as well. Each row has the name in torch.special and
+-- the name in torch.
 for _, row in ipairs {
    {"expit", "sigmoid", "T(3, 4)"}, {"gammaln", "lgamma", "P(3, 4)"},
    {"digamma", "digamma", "P(3, 4)"}, {"psi", "digamma", "P(3, 4)"}, {"erf", "erf", "T(3, 4)"},
@@ -63,7 +64,7 @@ for _, row in ipairs {{"gammainc", "igamma"}, {"gammaincc", "igammac"}} do
       "The same as torch." .. row[2] .. ".", {"P(3, 4):detach(), P(4)"})
 end
 
--- Functions with a separate kernel.
+-- Declares a function that has its own kernel.
 local function kernel(name, entry)
    entry[1] = name .. "(Tensor input) -> Tensor"
    entry.module, entry.method, entry.node = "special", false, node_of(name)

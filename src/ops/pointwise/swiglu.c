@@ -1,7 +1,7 @@
 /*
-** swiglu.c - (input + bias) * silu(gate + gate_bias), for two tensors, or for the two halves of one
-** tensor. A missing bias is the number 0 if the other bias is given. The engine sums the gradients
-** of broadcast operands, so a bias's gradient is that of its tensor.
+** swiglu.c - (input + bias) * silu(gate + gate_bias), for two tensors or for the two halves of one
+** tensor. If only one bias is given, the other one is the number 0. The gradient of a bias is the
+** gradient of the tensor to which the bias is added; the engine sums it over broadcast dimensions.
 **
 ** One pass computes the gradients of both factors. While a graph of the gradient is recorded,
 ** differentiable operators compute the same formula.
@@ -12,12 +12,12 @@ static const char op[] = "swiglu";
 
 /* ---- kernel calls ---- */
 
-/* The factors a and b of the gate with their biases, either of which may be NULL. */
+/* The operands of the gate: the factors a and b, and their biases, which may be NULL. */
 typedef struct Factors {
   tl_Tensor *a, *b, *bias_a, *bias_b;
 } Factors;
 
-/* Runs the kernel. Its operands are the n outputs, then grad unless it is NULL, then the
+/* Runs the kernel. The operands are the n outputs, then grad (unless it is NULL), then the
 ** factors. */
 static bool run(tli_Chain *c, tlk_Fused plain, tlk_Fused biased, tl_Tensor *const *outputs, int n,
                 tl_Tensor *grad, const Factors *f) {
@@ -95,13 +95,13 @@ bool tlo_swiglu_pair_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *gate
 
 /* ---- the halves of one tensor ---- */
 
-/* Returns both halves of a tensor that broadcasts to `like`, as unrecorded views. Returns NULL
-** halves for NULL. */
+/* Sets *a and *b to the two halves of t along dimension `dim` of `like`, to which t broadcasts. The
+** halves are views and are not recorded. If t is NULL, both are NULL. */
 static void halve(tli_Chain *c, tl_Tensor *t, const tl_Tensor *like, int dim, tl_Tensor **a,
                   tl_Tensor **b) {
   int from = t ? dim - (like->ndim - t->ndim) : -1;
   *a = *b = t;
-  /* the tensor broadcasts along that dimension, so both halves are equal */
+  /* t is broadcast along this dimension, so both halves are t itself */
   if (from < 0 || t->sizes[from] == 1) return;
   int64_t half = like->sizes[dim] / 2;
   *a = TLI_STEP(c, tli_cut(t, from, 0, half, 1));
@@ -175,7 +175,7 @@ static bool check_bias(const char *name, const tl_Tensor *bias, int ndim, const 
                   tli_shape_str(ndim, sizes), tli_sizes_str(bias));
 }
 
-/* Converts inputs to their common dtype; t has 4 entries, which may be NULL. */
+/* Converts t's 4 entries to their common dtype. Entries may be NULL. */
 static void promote(tli_Chain *c, tl_Tensor **t) {
   tl_Tensor *given[4];
   int n = 0;

@@ -1,7 +1,7 @@
 /*
-** pool.c - pooling. All leading dimensions are planes; windows slide over the last n dimensions.
-** Maxima also return their positions in the plane; the gradient and max_unpool gather and scatter
-** by these positions.
+** pool.c - pooling. Windows slide over the last n dimensions, which form a plane; all leading
+** dimensions count planes. Maxima are returned with their positions in the plane. The gradient and
+** max_unpool gather and scatter elements by these positions.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static bool read_windows(const char *op, int n, tl_Ints kernel, tl_Ints stride, 
   return true;
 }
 
-/* Checks for (N, C, ...) or (C, ...), whose last `full` sizes are at least 1. */
+/* Checks that input is (N, C, ...) or (C, ...) and that its last `full` sizes are at least 1. */
 static bool check_input(const char *op, const tl_Tensor *input, int n, int full) {
   bool fits = input->ndim == n + 1 || input->ndim == n + 2;
   for (int d = input->ndim - full; fits && d < input->ndim; d++) fits = input->sizes[d] > 0;
@@ -41,7 +41,7 @@ static bool check_input(const char *op, const tl_Tensor *input, int n, int full)
                   n + 1, n + 2, full, tli_sizes_str(input));
 }
 
-/* Reads the sizes of an adaptive pool's result; -1 keeps the input's size. */
+/* Reads the output sizes of an adaptive pool. A size of -1 stands for the input's size. */
 static bool read_output_size(const char *op, const tl_Tensor *input, int n, tl_Ints list,
                              int64_t *sizes) {
   TL_TRY(tli_spread(op, "output_size", list, n, -1, sizes));
@@ -50,19 +50,19 @@ static bool read_output_size(const char *op, const tl_Tensor *input, int n, tl_I
   return true;
 }
 
-/* Counts the windows along one dimension. */
+/* Returns the number of windows along one dimension. */
 static int64_t count_windows(int64_t size, int64_t kernel, int64_t stride, int64_t padding,
                              int64_t dilation, bool ceil_mode) {
   int64_t room = size + 2 * padding - dilation * (kernel - 1) - 1;
   if (room < 0 && !ceil_mode) return 0;
   int64_t count = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
   if (room + (ceil_mode ? stride - 1 : 0) < 0) return 0;
-  /* the last window must begin inside the input or its left padding */
+  /* the last window must begin inside the input or the padding before it */
   if (ceil_mode && (count - 1) * stride >= size + padding) count--;
   return count;
 }
 
-/* Fills in the kernel's call and the result's sizes, for lists of n numbers each. */
+/* Fills in the kernel call *p and the result's sizes. Each list in *w has n numbers. */
 static bool plan(const char *op, const int64_t *in_sizes, int ndim, const Windows *w, int n,
                  bool ceil_mode, tlk_Pool *p, int64_t *sizes) {
   *p = (tlk_Pool){.planes = 1};
@@ -147,7 +147,8 @@ bool tli_op_max_windows_adaptive(tl_Tensor *self, tl_Ints output_size, int64_t n
   return run_max(&p, self, sizes, want_indices, out);
 }
 
-/* Ends an operator whose gradient needs the positions, which the caller gets only on request. */
+/* Ends an operator whose gradient needs the positions. Releases the positions unless the caller has
+** requested them. */
 static bool keep_indices(bool ok, bool return_indices, tl_Tensor **out) {
   if (ok && !return_indices) {
     tli_release(out[1]);
@@ -242,9 +243,9 @@ tl_Tensor *tli_op_average_adaptive_spread(tl_Tensor *self, tl_Ints size, tl_Ints
   return run_average(&p, self, size.v, true);
 }
 
-/* Averages integers: the sum is divided and rounded towards 0. A mean is a multiple of 1 /
-** elements, so adding half of that cannot reach the next integer, but compensates for rounding
-** errors. */
+/* Averages integers. The mean is computed in float64 and rounded towards 0. It is a multiple of 1 /
+** elements. Half of this is added to its magnitude, which compensates for rounding errors but
+** cannot reach the next integer. */
 static tl_Tensor *whole_averages(tl_Tensor *input, int n, const Windows *w, bool ceil_mode,
                                  bool include_pad, int64_t divisor) {
   int64_t elements = divisor == TLI_NOINT ? 1 : llabs(divisor);
@@ -291,9 +292,9 @@ static tl_Tensor *adaptive_avg_pool(const char *op, int n, tl_Tensor *input, tl_
   return tlo_average_adaptive(input, (tl_Ints){n, sizes});
 }
 
-/* Computes (sum of x^p)^(1/p) as (mean of x^p * elements)^(1/p). The mean is written as its sign
-** times its rectified magnitude, so the gradient of a zero mean is 0; the gradient of the root
-** itself would be infinite. */
+/* Computes (sum of x^p)^(1/p) as (mean of x^p * elements)^(1/p). The mean is written as sign(mean)
+** * relu(|mean|), so that the gradient is 0 where the mean is 0; the root alone would have an
+** infinite gradient there. */
 static tl_Tensor *lp_pool(const char *op, int n, tl_Tensor *input, double norm_type,
                           tl_Ints kernel_size, tl_Ints stride, bool ceil_mode) {
   int64_t kernel[3];
@@ -312,7 +313,8 @@ static tl_Tensor *lp_pool(const char *op, int n, tl_Tensor *input, double norm_t
 
 /* ---- planes and positions in them ---- */
 
-/* Describes a loop over planes: contiguous operands with one element size each. */
+/* Describes a loop over planes for the kernel. The operands are contiguous, and their dtypes may
+** differ. */
 static void plane_lines(tlk_IndexCall *lines, tl_Tensor *const *args, const int64_t *lengths,
                         int64_t planes) {
   tli_Iter *it = &lines->it;
@@ -332,7 +334,8 @@ static int64_t product(const int64_t *sizes, int begin, int end) {
   return p;
 }
 
-/* Sets result (sizes of indices) to self (planes, plane) at indices (planes, m). */
+/* Sets each element of result to the element of self in the same plane at the position in indices.
+** self is (planes, plane); indices and result are (planes, m). */
 static bool gather_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indices, int n) {
   int64_t planes = product(self->sizes, 0, self->ndim - n);
   int64_t plane = product(self->sizes, self->ndim - n, self->ndim);
@@ -373,7 +376,8 @@ static bool scatter_planes(tl_Tensor *result, tl_Tensor *self, tl_Tensor *indice
   return tli_backend(tli_device(self))->scatter(&call);
 }
 
-/* Adds up elements in planes, in the dtype in which the kernel adds. */
+/* Scatters elements into planes. With `add`, elements are added in the dtype in which the kernel
+** adds. */
 tl_Tensor *tli_op_plane_scatter(tl_Tensor *self, tl_Tensor *indices, tl_Ints size, int64_t n,
                                 bool add) {
   bool wide = add && tli_scatter_upcasts(TLK_JOIN_ADD, self);
@@ -392,8 +396,8 @@ tl_Tensor *tli_op_plane_scatter(tl_Tensor *self, tl_Tensor *indices, tl_Ints siz
 
 /* ---- max_unpool ---- */
 
-/* Computes the size before pooling. output_size, with or without the leading dimensions, must
-** be a size that pools to the input's size. */
+/* Computes the sizes before pooling. A given output_size, with or without the leading dimensions,
+** must be a size from which pooling produces the input's size. */
 static bool unpooled_sizes(const char *op, const tl_Tensor *input, const Windows *w, int n,
                            tl_Ints output_size, int64_t *sizes) {
   int lead = input->ndim - n;

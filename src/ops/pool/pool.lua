@@ -16,8 +16,8 @@ end
 for n = 1, 3 do
    local ints = ("int[%d]"):format(n)
    local three = n == 3 and {cpu = "float32"} or nil
-   -- Returns PyTorch's name of a node. PyTorch has no nodes for one dimension: it adds a second
-   -- dimension and removes it again.
+   -- Returns PyTorch's name for a node. PyTorch has no node for one-dimensional pooling: it adds a
+   -- second dimension and removes it again, so the last node is "Squeeze".
    local function title(format) return n > 1 and format:format(n) or "Squeeze" end
    local titles = {max = title "MaxPool%dDWithIndices", unpool = title "MaxUnpool%dD",
       avg = title "AvgPool%dD", adaptive = title "AdaptiveAvgPool%dD",
@@ -127,8 +127,8 @@ op {"average_adaptive_spread(Tensor self, int[] size, int[] output_size) -> Tens
     grad = {self = "average_adaptive(grad, output_size)"}}
 
 -- Gather and scatter elements by their positions in planes, which are the last n dimensions of a
--- tensor. With `add`, elements with the same destination are added; otherwise the last element is
--- kept.
+-- tensor. If several elements have the same destination, `add` adds them; otherwise the last
+-- element is kept.
 op {"plane_gather(Tensor self, Tensor indices, int n) -> Tensor",
     name = "max_pool_backward", internal = true,
     grad = {self = "plane_scatter(grad, indices, sizes(self), n, true)"}}

@@ -1,14 +1,14 @@
 /*
-** binomial.c - random numbers from binomial distributions. They are drawn on the CPU, in double
-** precision, for tensors on every device.
+** binomial.c - random numbers from binomial distributions. For tensors on any device, they are
+** drawn on the CPU in double precision.
 */
 #include "core/platform/parallel.h"
 #include "ops/chain.h"
 #include "ops/random/source.h"
 
-#define GRAIN 512 /* number of elements that a thread takes at a time */
+#define GRAIN 512 /* number of elements in a thread's unit of work */
 
-/* Inverts the distribution function, which is summed up from 0 on. */
+/* Draws by inverting the distribution function, which is summed from 0 upwards. */
 static double invert(double n, double p, tli_Source *s) {
   double u = source_uniform(s), term = exp(n * log1p(-p)), sum = term, odds = p / (1 - p), k = 0;
   while (u > sum && k < n) {
@@ -37,7 +37,7 @@ static double reject(double n, double p, tli_Source *s) {
 }
 
 typedef struct Draw {
-  double *counts; /* each count is replaced by its number of successes */
+  double *counts; /* number of trials; replaced by the number of successes */
   const double *probs;
   uint64_t seed, block;
 } Draw;
@@ -79,7 +79,7 @@ tl_Tensor *tli_op_binomial(tl_Tensor *count, tl_Tensor *prob, tli_Generator *gen
   tl_Tensor *counts = TLI_STEP(&c, tlo_to(count, TL_F64, false, false, TLI_CPU, NULL));
   TLI_DO(&c, tli_check_range("binomial", "prob", probs, 0, 1));
   TLI_DO(&c, tli_check_range("binomial", "count", counts, 0, 0x1p53));
-  /* Broadcasts counts and probabilities to their common shape; both are then dense. */
+  /* Adding 0 broadcasts counts and probabilities to their common shape. */
   tl_Tensor *dense = chain_add(&c, counts, chain_with(&c, tlo_mul, probs, 0));
   tl_Tensor *chances = chain_add(&c, probs, chain_with(&c, tlo_mul, counts, 0));
   dense = TLI_STEP(&c, tli_op_to_row_major(dense));

@@ -1,6 +1,6 @@
 /*
-** dropout.c - dropout of elements and of whole channels. Masks come from the generator's
-** stream, so a seed determines them on every device.
+** dropout.c - dropout of elements and of whole channels. Masks come from the generator's stream, so
+** a seed determines them on every device.
 */
 #include <math.h>
 
@@ -11,8 +11,8 @@ static bool check_probability(const char *op, double p) {
   return tli_fail(TL_EARG, "%s: p: expected a probability from 0 to 1, got %g", op, p);
 }
 
-/* Checks the arguments. `drops` becomes false if self stays unchanged; self may then have any
-** dtype. */
+/* Checks the arguments. Sets *drops to false if the result is self unchanged; in this case self may
+** have any dtype. */
 static bool check(const char *op, const tl_Tensor *self, double p, bool training, bool *drops) {
   *drops = training && p != 0;
   TL_TRY(check_probability(op, p));
@@ -25,8 +25,8 @@ static bool stretch_for(const tl_Tensor *self, tli_Generator *generator, tli_Str
   return tli_generator_stretch(generator, tli_device(self), self->numel, 4, from);
 }
 
-/* Returns ones with probability 1 - p, otherwise zeros, for each channel: each element of the
-** first `lead` dimensions. */
+/* Returns a mask with one element for each channel, which is an index of the first `lead`
+** dimensions: 1 with probability 1 - p, otherwise 0. */
 static tl_Tensor *channel_mask(tl_Tensor *self, int lead, double p, tli_Generator *generator) {
   int64_t sizes[TL_MAX_DIMS];
   for (int d = 0; d < self->ndim; d++) sizes[d] = d < lead ? self->sizes[d] : 1;
@@ -39,7 +39,8 @@ static tl_Tensor *channel_mask(tl_Tensor *self, int lead, double p, tli_Generato
   return mask;
 }
 
-/* Sets elements of the first `lead` dimensions to 0 with probability p. */
+/* Sets each channel (an index of the first `lead` dimensions) to 0 with probability p, and scales
+** all others by 1 / (1 - p). */
 static tl_Tensor *drop_lead(tl_Tensor *self, int lead, double p, tli_Generator *generator) {
   tli_Chain c = {0};
   tl_Tensor *mask = TLI_STEP(&c, channel_mask(self, lead, p, generator));
@@ -98,21 +99,21 @@ tl_Tensor *tlo_dropout3d(tl_Tensor *self, double p, bool training, tli_Generator
   return drop_channels("dropout3d", 3, self, p, training, generator);
 }
 
-/* Computes a * (self if kept, otherwise selu's lowest value) + b; a and b preserve mean 0 and
-** variance 1. */
+/* Computes a * x + b, where x is self for kept elements and selu's lowest value for dropped ones.
+** The numbers a and b are chosen to preserve mean 0 and variance 1. */
 static tl_Tensor *alpha_drop(const char *op, int lead, tl_Tensor *self, double p, bool training,
                              tli_Generator *generator) {
   bool drops;
   TL_TRY_NULL(check(op, self, p, training, &drops));
   if (!drops) return tli_retain(self);
-  /* -alpha * scale of selu, its limit for large negative arguments */
+  /* selu's limit for large negative arguments: -alpha * scale */
   const double lowest = -1.7580993408473766;
   tli_Chain c = {0};
   if (p == 1) return tli_chain_end(&c, chain_mul(&c, self, chain_number(&c, 0)));
   double a = 1 / sqrt((lowest * lowest * p + 1) * (1 - p));
   tl_Tensor *mask = TLI_STEP(&c, channel_mask(self, lead, p, generator));
-  /* Each element is shifted by (mask - 1 + p) * -lowest * a: dropped ones become lowest * a + b,
-  ** where b = p * -lowest * a. */
+  /* The shift (mask - 1 + p) * -lowest * a is b = p * -lowest * a for kept elements, and lowest * a
+  ** + b for dropped ones. */
   tl_Tensor *shift = chain_sub(&c, mask, chain_number(&c, 1 - p));
   shift = chain_scale(&c, shift, -lowest * a);
   tl_Tensor *kept = chain_mul(&c, self, chain_scale(&c, mask, a));
@@ -133,7 +134,8 @@ tl_Tensor *tlo_feature_alpha_dropout(tl_Tensor *self, double p, bool training,
 
 /* ---- the recorded operators ---- */
 
-/* Drops elements, which are numbered in row-major order, whatever their order in memory. */
+/* Drops elements. They are numbered in row-major order, regardless of their order in memory, so the
+** mask does not depend on the strides. */
 static tl_Tensor *drop(tl_Tensor *self, tl_Tensor *residual, double p, int64_t seed, int64_t block,
                        tl_Tensor *state) {
   tli_Chain c = {0};

@@ -1,23 +1,23 @@
 /*
-** gamma.c - random numbers from gamma and Dirichlet distributions. They are drawn on the CPU, in
-** double precision, for tensors on every device. Their logarithms are drawn, because numbers from
-** small shapes underflow.
+** gamma.c - random numbers from gamma and Dirichlet distributions. For tensors on any device, they
+** are drawn on the CPU in double precision. Their logarithms are drawn, because the numbers
+** themselves underflow if shapes are small.
 */
 #include "core/platform/parallel.h"
 #include "ops/chain.h"
 #include "ops/random/source.h"
 
-#define GRAIN 256 /* number of elements that a thread takes at a time */
+#define GRAIN 256 /* number of elements in a thread's unit of work */
 
-/* Draws a number from the normal distribution by the method of Box and Muller. */
+/* Draws a number from the standard normal distribution by the method of Box and Muller. */
 static double normal(tli_Source *s) {
   double radius = sqrt(-2 * log(source_uniform(s)));
   return radius * cos(6.283185307179586477 * source_uniform(s));
 }
 
 /* Draws the logarithm of a gamma number by the method of G. Marsaglia and W. W. Tsang, A simple
-** method for generating gamma variables, 2000. For a shape below 1, a number of shape + 1 is
-** multiplied by a power of a uniform number. */
+** method for generating gamma variables, 2000. For a shape below 1, a number for shape + 1 is drawn
+** and multiplied by a power of a uniform number. */
 static double draw_log(double shape, tli_Source *s) {
   double less = shape < 1 ? log(source_uniform(s)) / shape : 0;
   double d = (shape < 1 ? shape + 1 : shape) - 1.0 / 3, c = 1 / sqrt(9 * d);
@@ -30,7 +30,7 @@ static double draw_log(double shape, tli_Source *s) {
 }
 
 typedef struct Draw {
-  double *shapes; /* each shape is replaced by the logarithm of the number drawn */
+  double *shapes; /* the shapes; each is replaced by the logarithm of its random number */
   uint64_t seed, block;
 } Draw;
 
@@ -48,7 +48,7 @@ static bool draw_all(tl_Tensor *shapes, tli_Generator *g) {
   return tli_parallel_try(shapes->numel, GRAIN, draw, &d);
 }
 
-/* Returns the logarithms of numbers, as float64 on the CPU. */
+/* Returns the logarithms of gamma numbers for the shapes in self, as float64 on the CPU. */
 static tl_Tensor *logs(tli_Chain *c, const char *op, tl_Tensor *self, tli_Generator *generator) {
   TLI_DO(c, tli_check_range(op, "self", self, 0, INFINITY));
   tl_Tensor *shapes = TLI_STEP(c, tlo_to(self, TL_F64, false, true, TLI_CPU, NULL));

@@ -1,13 +1,13 @@
 /*
-** multinomial.c - draws positions in proportion to weights. It runs on the CPU, row by row, in
-** double precision, for tensors on every device.
+** multinomial.c - draws positions with probabilities proportional to weights. For tensors on any
+** device, this is done on the CPU, row by row and in double precision.
 */
 #include <math.h>
 #include <stdlib.h>
 
 #include "ops/chain.h"
 
-/* Returns number i, in (0, 1), of the stretch that begins at `block`. */
+/* Returns the i-th uniform number, in (0, 1), of the stretch that begins at `block`. */
 static double uniform(const tli_Generator *g, uint64_t block, int64_t i) {
   uint32_t words[4];
   tli_philox(g->seed, block + (uint64_t)i / 2, words);
@@ -39,7 +39,7 @@ static bool check_row(const double *weights, int64_t n, int64_t wanted, bool rep
 
 static void draw_again(double *weights, int64_t n, int64_t *out, int64_t wanted,
                        const tli_Generator *g, uint64_t block) {
-  int64_t last = 0; /* last position with a positive weight */
+  int64_t last = 0; /* the last position with a positive weight */
   double total = 0;
   for (int64_t c = 0; c < n; c++) {
     if (weights[c] > 0) last = c;

@@ -1,14 +1,14 @@
 /*
-** poisson.c - random numbers from Poisson distributions. They are drawn on the CPU, in double
-** precision, for tensors on every device.
+** poisson.c - random numbers from Poisson distributions. For tensors on any device, they are drawn
+** on the CPU in double precision.
 */
 #include "core/platform/parallel.h"
 #include "ops/chain.h"
 #include "ops/random/source.h"
 
-#define GRAIN 512 /* number of elements that a thread takes at a time */
+#define GRAIN 512 /* number of elements in a thread's unit of work */
 
-/* Inverts the distribution function, which is summed up from 0 on. */
+/* Draws by inverting the distribution function, which is summed from 0 upwards. */
 static double invert(double rate, tli_Source *s) {
   double u = source_uniform(s), term = exp(-rate), sum = term, k = 0;
   while (u > sum && term > 0) {
@@ -36,7 +36,7 @@ static double reject(double rate, tli_Source *s) {
 }
 
 typedef struct Draw {
-  double *rates; /* the array has rates, and each is replaced by the number drawn */
+  double *rates; /* the rates; each is replaced by its random number */
   uint64_t seed, block;
 } Draw;
 
@@ -44,7 +44,8 @@ static void draw(void *context, int64_t begin, int64_t end) {
   const Draw *d = context;
   for (int64_t i = begin; i < end; i++) {
     double rate = d->rates[i];
-    if (rate == 0 || isinf(rate)) continue; /* in these cases the number drawn equals the rate */
+    /* with rate 0 or infinity, the random number equals the rate */
+    if (rate == 0 || isinf(rate)) continue;
     tli_Source s = source_of(d->seed, d->block + (uint64_t)i);
     d->rates[i] = rate < 10 ? invert(rate, &s) : reject(rate, &s);
   }

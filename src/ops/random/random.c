@@ -1,7 +1,7 @@
 /*
 ** random.c - random numbers. An operator reserves a stretch of its generator's stream, and the
-** kernel computes it. The stretch, and therefore every number, depends only on the numbers drawn
-** before and on the number of elements.
+** kernel computes that stretch. The stretch, and therefore every number, depends only on the number
+** of elements and on how many numbers were drawn before.
 */
 #include <math.h>
 #include <string.h>
@@ -23,8 +23,8 @@ static bool draw_into(tlk_Distribution d, tl_Tensor *dense, tl_Scalar a, tl_Scal
                  .a = a, .b = b);
 }
 
-/* Draws numbers for all elements, which are numbered in row-major order, whatever their order in
-** memory. */
+/* Draws a number for each element. Elements are numbered in row-major order, regardless of their
+** order in memory, so the numbers do not depend on the strides. */
 static bool draw(tlk_Distribution d, tl_Tensor *self, tl_Scalar a, tl_Scalar b, tli_Generator *g) {
   if (tli_contiguous(self)) return draw_into(d, self, a, b, g);
   tl_Tensor *dense = tli_empty((tl_DType)self->dtype, tli_device(self), self->ndim, self->sizes);
@@ -36,8 +36,8 @@ static bool draw(tlk_Distribution d, tl_Tensor *self, tl_Scalar a, tl_Scalar b, 
 static bool draw_floats(const char *op, tlk_Distribution d, tl_Tensor *self, double a, double b,
                         tli_Generator *g);
 
-/* Draws both parts of complex numbers. Each part has half of a normal number's variance, as in
-** PyTorch. */
+/* Draws the real and imaginary parts of complex numbers. In the normal distribution each part has
+** half the variance, as in PyTorch. */
 static bool draw_parts(const char *op, tlk_Distribution d, tl_Tensor *self, double a, double b,
                        tli_Generator *g) {
   if (d != TLK_UNIFORM && d != TLK_NORMAL) return tli_refuse_complex(op);
@@ -56,7 +56,7 @@ static bool draw_floats(const char *op, tlk_Distribution d, tl_Tensor *self, dou
   return draw(d, self, tli_float(a), tli_float(b), g);
 }
 
-/* Fills t; steals t and passes NULL on. */
+/* Fills t with random numbers and returns it. Steals t; returns NULL for NULL. */
 static tl_Tensor *filled(const char *op, tlk_Distribution d, tl_Tensor *t, double a, double b,
                          tli_Generator *g) {
   if (t == NULL || draw_floats(op, d, t, a, b, g)) return t;
@@ -102,7 +102,7 @@ bool tli_op_geometric_(tl_Tensor *self, double p, tli_Generator *generator) {
 
 /* ---- integers ---- */
 
-/* Draws integers from `from` to `to` - 1, in a dtype that holds both ends. */
+/* Draws integers from `from` to `to` - 1. The dtype must hold both of these. */
 static bool draw_integers(const char *op, tl_Tensor *self, int64_t from, int64_t to,
                           tli_Generator *g) {
   if (from >= to)
@@ -113,7 +113,7 @@ static bool draw_integers(const char *op, tl_Tensor *self, int64_t from, int64_t
               g);
 }
 
-/* Returns the number of integers from 0 on that a dtype represents exactly. */
+/* Returns N such that the dtype represents all integers from 0 to N - 1 exactly. */
 static uint64_t whole_range(tl_DType dtype) {
   if (!tli_is_float(dtype)) return (uint64_t)tli_int_max(dtype) + 1;
   return ((uint64_t)1 << tli_dtype_digits[dtype]) + 1;
@@ -159,8 +159,9 @@ tl_Tensor *tlo_randint_like_high(tl_Tensor *self, int64_t high, tli_Generator *g
   return tlo_randint_like(self, 0, high, generator, dtype, device, memory_format);
 }
 
-/* Shuffles n numbers by the algorithm of Fisher and Yates: position i gets a random one of the
-** unused numbers. The algorithm is sequential, so it runs on the CPU for every device. */
+/* Shuffles n numbers by the algorithm of Fisher and Yates: each position i gets a random number of
+** those that are still unused. The algorithm is sequential, so it runs on the CPU for every
+** device. */
 static void shuffle(int64_t *out, int64_t n, tli_Generator *g) {
   uint64_t block = tli_generator_take(g, n, 2);
   uint32_t words[4];
@@ -212,7 +213,7 @@ tl_Tensor *tlo_randn_like(tl_Tensor *self, tli_Generator *generator, tl_DType dt
                 tli_new_like("randn_like", self, dtype, device, memory_format), 0, 1, generator);
 }
 
-/* Computes mean + std * z; z has the shape, dtype and device of `like`. */
+/* Computes mean + std * z with random normal z. z has the shape, dtype and device of `like`. */
 static tl_Tensor *scaled_normal(tl_Tensor *like, tl_Tensor *mean, tl_Tensor *std,
                                 tli_Generator *g) {
   bool mode = tli_set_grad_mode(false);
@@ -285,7 +286,7 @@ static bool check_probabilities(const char *op, const char *argument, tl_Tensor 
   return tli_check_range(op, argument, p, 0, 1);
 }
 
-/* Draws a bool for each element: whether a uniform number is below the element's probability. */
+/* Draws a bool for each element, which is true with the probability in p. */
 static bool try_each(const char *op, const char *argument, tl_Tensor *out, tl_Tensor *p,
                      tli_Generator *g) {
   static const tli_PointwiseSpec lt = {"bernoulli",      TLK_lt, 2,    0,

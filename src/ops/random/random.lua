@@ -1,5 +1,6 @@
--- Random numbers. All come from a generator's stream (by default the state's own), so that a seed
--- gives the same numbers on every device and with any number of threads.
+-- Random numbers. All of them come from a generator's stream; the default generator belongs to the
+-- Lua state. A seed therefore gives the same numbers on every device and with any number of
+-- threads.
 
 local given = "*, Generator generator=nil"
 local options = given .. ", dtype dtype=nil, device device=nil"

@@ -1,6 +1,6 @@
 /*
-** source.h - random numbers in double precision for operators that draw on the CPU and need a
-** varying number of them for each element.
+** source.h - random numbers in double precision, for operators that draw on the CPU and need a
+** varying number of random numbers for each element.
 */
 #ifndef TLI_SOURCE_H
 #define TLI_SOURCE_H
@@ -9,13 +9,14 @@
 
 #include "ops/common.h"
 
-/* An endless sequence of uniform numbers for one element. It begins with the element's block in the
-** generator's stream; the block is also the seed of a second stream, whose numbers follow. So the
-** numbers of an element do not depend on the number of threads. */
+/* An endless sequence of uniform numbers for one element. The first numbers come from the element's
+** own block of the generator's stream. That block is also the seed of a second stream, from which
+** all further numbers come. An element's numbers therefore do not depend on the number of
+** threads. */
 typedef struct tli_Source {
   uint64_t seed, next;
   uint32_t words[4];
-  int left; /* number of words of the present block that are not used yet */
+  int left; /* number of unused 64-bit words in the current block */
 } tli_Source;
 
 static inline uint64_t source_word(const tli_Source *s, int i) {
@@ -29,7 +30,7 @@ static inline tli_Source source_of(uint64_t seed, uint64_t block) {
   return s;
 }
 
-/* Returns a number in (0, 1). */
+/* Returns the next number, which is in (0, 1). */
 static inline double source_uniform(tli_Source *s) {
   if (s->left == 0) {
     tli_philox(s->seed, s->next++, s->words);

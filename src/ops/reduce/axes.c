@@ -1,12 +1,13 @@
 /*
-** axes.c - plans and runs reductions: first over the innermost reduced run of dimensions, then over
-** the remaining runs, from intermediate results.
+** axes.c - plans and runs reductions. The innermost reduced run of dimensions is reduced first;
+** then the intermediate results are reduced over the next run, and so on.
 */
 #include "ops/reduce/axes.h"
 
 /* ---- the plan ---- */
 
-/* Returns self without reduced dimensions that only repeat elements. */
+/* Returns self without those reduced dimensions that only repeat elements (stride 0). Sets kept[d]
+** to whether dimension d remains, and *repeats to the number of repetitions. */
 static tl_Tensor *without_repeats(tl_Tensor *self, const bool *reduced, bool *kept,
                                   int64_t *repeats) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
@@ -24,7 +25,8 @@ static tl_Tensor *without_repeats(tl_Tensor *self, const bool *reduced, bool *ke
   return *repeats == 1 ? tli_retain(self) : tli_alias(self, n, sizes, strides, self->offset);
 }
 
-/* Lists the dimensions with more than one element, outermost in memory first. */
+/* Lists the dimensions whose size is not 1, in the order of memory, outermost first. Returns their
+** number. */
 static int by_memory(const tl_Tensor *t, int *order) {
   int n = 0;
   for (int d = 0; d < t->ndim; d++) {
@@ -44,10 +46,11 @@ static void add_run(tli_Axes *a, int64_t n, bool reduced) {
   a->runs[a->nruns - 1].n *= n;
 }
 
-/* Sets the requested sizes, with strides in the order in which kernels write. */
+/* Sets the sizes of the result, and its strides in the order in which kernels write the
+** elements. */
 static void shape_result(tli_Axes *a, const tl_Tensor *self, const bool *reduced, bool keepdim,
                          const int *order, int norder) {
-  int at[TL_MAX_DIMS]; /* for each dimension of self: its position in `in` */
+  int at[TL_MAX_DIMS]; /* each dimension of self: its dimension in the result */
   for (int d = 0; d < self->ndim; d++) {
     at[d] = a->ndim;
     if (reduced[d] && !keepdim) continue;
@@ -79,7 +82,7 @@ bool tli_axes_begin(tli_Axes *a, const char *op, tl_Tensor *self, tl_Ints dims, 
   tli_release(seen);
   if (a->in == NULL) return false;
 
-  int from[TL_MAX_DIMS]; /* for each dimension of `in`: its dimension in self */
+  int from[TL_MAX_DIMS]; /* each dimension of `in`: its dimension in self */
   int n = 0;
   for (int d = 0; d < self->ndim; d++)
     if (kept[d]) from[n++] = d;
@@ -144,7 +147,7 @@ static bool run_passes(const tli_ReduceSpec *spec, tli_Axes *a, tl_Tensor *out) 
   tlk_Reduction kernel = spec->kernel;
   tl_DType compute = spec->compute;
   while (!run.last) {
-    /* intermediate results stay in the compute type */
+    /* intermediate results have the compute type */
     tl_DType mid = spec->result == TL_BOOL ? TL_BOOL : compute;
     int64_t n = run.outer * run.inner;
     tl_Tensor *part = tli_empty(mid, tli_device(out), 1, &n);
@@ -164,7 +167,7 @@ static bool run_passes(const tli_ReduceSpec *spec, tli_Axes *a, tl_Tensor *out) 
                  .params = {spec->param});
 }
 
-/* Computes out *= k. */
+/* Multiplies all elements of `out` by k, in place. */
 static bool multiply(tl_Tensor *out, int64_t k) {
   static const tli_PointwiseSpec mul = {"mul", TLK_mul,          2, 0, TLI_TYPES_NUMBER, false,
                                         true,  TLI_COMPLEX_TAKEN};

@@ -1,6 +1,6 @@
 /*
-** complex.c - implements complex.h. A sum is computed as that of a real tensor with one more
-** dimension, the two parts.
+** complex.c - implements complex.h. Sums are computed on a real tensor that has the real and
+** imaginary parts as an additional dimension.
 */
 #include "ops/reduce/complex.h"
 
@@ -8,7 +8,8 @@
 
 /* ---- sums ---- */
 
-/* Converts t to a complex dtype and returns its parts as a real tensor. Records nothing. */
+/* Converts t to a complex dtype and returns its real and imaginary parts as a real tensor. Records
+** nothing. */
 static tl_Tensor *parts_of(tl_Tensor *t, tl_DType dtype) {
   tl_Tensor *wide = tli_op_to_dtype(t, dtype);
   tl_Tensor *parts = wide ? tli_op_view_as_real(wide) : NULL;
@@ -16,8 +17,8 @@ static tl_Tensor *parts_of(tl_Tensor *t, tl_DType dtype) {
   return parts;
 }
 
-/* Converts real numbers with a last dimension of parts to a complex tensor. Returns NULL for
-** NULL. */
+/* Converts a real tensor, whose last dimension has the real and imaginary parts, to a complex
+** tensor. Returns NULL for NULL. */
 static tl_Tensor *of_parts(tl_Tensor *steals) {
   tl_Tensor *dense = steals ? tli_contiguous_as(steals, (tl_DType)steals->dtype) : NULL;
   tl_Tensor *result = dense ? tli_op_view_as_complex(dense) : NULL;
@@ -52,7 +53,7 @@ tl_Tensor *tli_complex_cumsum(const char *op, tl_Tensor *self, int64_t dim, tl_D
 
 /* ---- products ---- */
 
-/* Multiplies the halves until one element is left along dimension d. */
+/* Multiplies the first half by the second half until one element is left along dimension d. */
 static tl_Tensor *halved(tli_Chain *c, tl_Tensor *t, int d) {
   while (!c->failed && t && t->sizes[d] > 1) {
     int64_t n = t->sizes[d], half = n / 2;
@@ -95,8 +96,8 @@ tl_Tensor *tli_complex_prod(const char *op, tl_Tensor *self, int64_t dim, bool k
   return product;
 }
 
-/* Computes running products. Each pass multiplies every element by the element `reach` positions
-** before it, which doubles the number of factors. */
+/* Computes running products. Each pass multiplies every element by the element that is `reach`
+** positions before it. This doubles the number of factors in each element. */
 static tl_Tensor *cumprod(tl_Tensor *self, int d, tl_DType result) {
   tli_Chain c = {0};
   tl_Tensor *t = TLI_STEP(&c, tlo_to_dtype(self, result));
@@ -118,7 +119,8 @@ tl_Tensor *tli_complex_cumprod(const char *op, tl_Tensor *self, int64_t dim, tl_
   return products;
 }
 
-/* Each pass doubles the number of terms, as in cumprod. */
+/* Computes running values of log(sum(exp)). As in cumprod, each pass doubles the number of
+** terms. */
 static tl_Tensor *logcumsumexp(tl_Tensor *self, int d) {
   tli_Chain c = {0};
   tl_Tensor *t = TLI_STEP(&c, tlo_clone(self));

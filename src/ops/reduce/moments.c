@@ -7,7 +7,7 @@
 #include "ops/chain.h"
 #include "ops/reduce/axes.h"
 
-/* Returns the number of elements that are reduced to one result; -1 for invalid dims. */
+/* Returns the number of elements that are reduced to one result, or -1 if dims are invalid. */
 static int64_t reduced_count(const char *op, const tl_Tensor *self, tl_Ints dim) {
   bool marked[TL_MAX_DIMS];
   if (!tli_mark_dims(op, dim, self->ndim, marked)) return -1;
@@ -17,7 +17,8 @@ static int64_t reduced_count(const char *op, const tl_Tensor *self, tl_Ints dim)
   return n;
 }
 
-/* Returns the floating dtype of the result; TL_NODTYPE with a message for integers. */
+/* Returns the dtype of the result, which must be floating. For an integer dtype, returns TL_NODTYPE
+** and sets an error. */
 static tl_DType floating(const char *op, const tl_Tensor *self, tl_DType wish) {
   tl_DType dtype = wish == TL_NODTYPE ? (tl_DType)self->dtype : wish;
   if (tli_is_inexact(dtype)) return dtype;
@@ -27,8 +28,8 @@ static tl_DType floating(const char *op, const tl_Tensor *self, tl_DType wish) {
 
 /* ---- mean ---- */
 
-/* Computes the mean. Sums of half types are divided before they are rounded, since the sum may
-** overflow. */
+/* Computes the mean. Sums of half types are divided before they are rounded to the half type,
+** because the sum may overflow. */
 tl_Tensor *tlo_mean(tl_Tensor *self, tl_Ints dim, bool keepdim, tl_DType dtype) {
   dtype = floating("mean", self, dtype);
   int64_t n = dtype == TL_NODTYPE ? -1 : reduced_count("mean", self, dim);
@@ -59,7 +60,7 @@ typedef struct Moments {
   tl_Tensor *mean, *deviation; /* owned */
 } Moments;
 
-/* Computes the moments of `in` along one run. */
+/* Computes the means of `in` along one run, and the sums of squared deviations from them. */
 static bool moments_of(Moments *m, tl_Tensor *in, const tli_Run *run) {
   int64_t n = run->outer * run->inner;
   tl_DType dtype = in->dtype == TL_F64 ? TL_F64 : TL_F32;
@@ -71,9 +72,9 @@ static bool moments_of(Moments *m, tl_Tensor *in, const tli_Run *run) {
                  .n = run->n, .inner = run->inner);
 }
 
-/* Adds to `total` the sums of squared deviations within pieces of `each` elements, part.deviation,
-** and those of the pieces' means, each * means.deviation. Together they are the deviation over the
-** whole run. */
+/* Sets `total` to the sums of squared deviations over a whole run. The run consists of pieces of
+** `each` elements. A total is the sum of part.deviation, the deviations inside the pieces, plus
+** each * means.deviation, the deviations of the pieces' means. */
 static bool join_deviations(tl_Tensor *total, const Moments *part, const Moments *means,
                             const tli_Run *run, int64_t each) {
   static const tli_PointwiseSpec add = {"var", TLK_add,          2, 1, TLI_TYPES_NUMBER, false,
@@ -86,7 +87,7 @@ static bool join_deviations(tl_Tensor *total, const Moments *part, const Moments
          tli_pointwise_into(&add, (tl_Tensor *[]){total, means->deviation}, &times, total);
 }
 
-/* Computes the sum of squared deviations from the mean, in memory order, in float32 or float64. If
+/* Computes the sums of squared deviations from the mean in float32 or float64, in memory order. If
 ** several runs are reduced, the moments of the parts are combined. */
 static tl_Tensor *deviation(tli_Axes *a) {
   Moments m = {NULL, NULL};
@@ -109,7 +110,7 @@ static tl_Tensor *deviation(tli_Axes *a) {
   return NULL;
 }
 
-/* Computes out = deviation / (n - correction); out and sums have the same layout. */
+/* Computes out = sums / (n - correction). `out` and `sums` have the same layout. */
 static bool divide(tl_Tensor *out, tl_Tensor *sums, int64_t n, double correction) {
   static const tli_PointwiseSpec spec = {"var", TLK_true_divide,  2, 0, TLI_TYPES_FLOATING, false,
                                          true,  TLI_COMPLEX_TAKEN};
@@ -156,7 +157,8 @@ tl_Tensor *tlo_var_backward(tl_Tensor *grad, tl_Tensor *self, tl_Ints dim, tl_Sc
   return tli_chain_end(&c, chain_mul(&c, slope, chain_sub(&c, self, mean)));
 }
 
-/* Computes the variance of complex numbers, which is the sum of the variances of both parts. */
+/* Computes the variance of complex numbers: the variance of the real parts plus that of the
+** imaginary parts. */
 static tl_Tensor *complex_var(tl_Tensor *self, tl_Ints dim, tl_Scalar correction, bool unbiased,
                               bool keepdim) {
   tli_Chain c = {0};
@@ -198,7 +200,7 @@ tl_Tensor *tlo_std_dim(tl_Tensor *self, tl_Ints dim, bool unbiased, bool keepdim
 
 /* ---- logsumexp ---- */
 
-/* Returns a view without the dimensions that were reduced to size 1. */
+/* Returns a view without the dimensions in dim, which were reduced to size 1. */
 static tl_Tensor *chain_without(tli_Chain *c, const char *op, tl_Tensor *t, tl_Ints dim) {
   bool reduced[TL_MAX_DIMS];
   int64_t sizes[TL_MAX_DIMS], n = 0;
@@ -208,8 +210,8 @@ static tl_Tensor *chain_without(tli_Chain *c, const char *op, tl_Tensor *t, tl_I
   return TLI_STEP(c, tlo_view(t, (tl_Ints){n, sizes}));
 }
 
-/* Computes the logarithm of the sum of exponentials. The maximum is subtracted first, as a
-** constant, because it cancels; an infinite maximum is not subtracted. */
+/* Computes the logarithm of a sum of exponentials. The maximum is subtracted first and added to the
+** result, so it cancels and counts as a constant. An infinite maximum is not subtracted. */
 tl_Tensor *tlo_logsumexp(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   tli_Chain c = {0};
   tl_Tensor *x = TLI_STEP(&c, tli_floating(self));
@@ -246,8 +248,8 @@ static tl_Tensor *fold(const char *name, tlk_Reduction kernel, tlk_Reduction aga
   return tli_reduce(&spec, self, dim, keepdim);
 }
 
-/* Computes the sum of magnitudes. For half types it stays in float32, because the norm, a root of
-** the sum, may fit even if the sum does not. */
+/* Computes the sum of magnitudes. For half types the sum stays in float32: the norm, which is a
+** root of the sum, may fit even if the sum does not. */
 tl_Tensor *tli_op_sum_abs(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return fold("norm", TLK_reduction_sum_abs, TLK_reduction_sum, self, dim, keepdim, tli_none());
 }
@@ -268,7 +270,7 @@ tl_Tensor *tli_op_amin_abs(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return fold("norm", TLK_reduction_amin_abs, TLK_reduction_amin, self, dim, keepdim, tli_none());
 }
 
-/* Computes the sum whose p-th root is the norm. */
+/* Computes the sum of p-th powers, whose p-th root is the norm. */
 static tl_Tensor *norm_sum(tl_Tensor *self, double p, tl_Ints dim, bool keepdim) {
   if (p == 1) return tli_op_sum_abs(self, dim, keepdim);
   if (p == 2) return tli_op_sum_square(self, dim, keepdim);
@@ -307,7 +309,7 @@ tl_Tensor *tli_op_p_norm(tl_Tensor *self, tl_Scalar p_, tl_Ints dim, bool keepdi
   return tli_chain_end(&c, norm);
 }
 
-/* Divides grad by norm^power; 0 where norm is 0. */
+/* Computes grad / norm^power. The result is 0 where norm is 0. */
 static tl_Tensor *over_norm(tl_Tensor *grad, tl_Tensor *norm, double power) {
   tli_Chain c = {0};
   tl_Tensor *zero = chain_with_int(&c, tlo_eq, norm, 0);
@@ -316,7 +318,7 @@ static tl_Tensor *over_norm(tl_Tensor *grad, tl_Tensor *norm, double power) {
   return tli_chain_end(&c, chain_where_then(&c, zero, tli_int(0), result));
 }
 
-/* Computes sgn(self) * |self|^power, 0 where self is 0. */
+/* Computes sgn(self) * |self|^power. The result is 0 where self is 0. */
 static tl_Tensor *signed_power(tl_Tensor *self, double power) {
   tli_Chain c = {0};
   tl_Tensor *zero = chain_with_int(&c, tlo_eq, self, 0);
@@ -335,8 +337,8 @@ static tl_Tensor *extreme_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Ten
   return tli_chain_end(&c, chain_mul(&c, share, sign));
 }
 
-/* Computes the gradient by the derivative sgn(x) * (|x| / norm)^(p - 1), which is 0 where the norm
-** is 0. */
+/* Computes the gradient. The derivative is sgn(x) * (|x| / norm)^(p - 1), and 0 where the norm is
+** 0. */
 tl_Tensor *tlo_p_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, tl_Scalar p_,
                                tl_Ints dim, bool keepdim) {
   double p = tli_to_double(p_);
@@ -353,7 +355,8 @@ tl_Tensor *tlo_p_norm_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *resu
   return tli_chain_end(&c, chain_mul(&c, share, power));
 }
 
-/* Returns whether there are no elements along dim; invalid dimensions are reported later. */
+/* Returns whether there are no elements to reduce along dim. Invalid dimensions are reported
+** later. */
 static bool none_along(const tl_Tensor *self, tl_Ints dim) {
   if (dim.n == 0 || self->ndim == 0) return self->numel == 0;
   for (int64_t i = 0; i < dim.n; i++) {

@@ -14,7 +14,8 @@ op {"nanmean(Tensor self, " .. dims .. ", *, dtype dtype=nil) -> Tensor",
     doc = "Returns the mean over dim of the elements that are not NaN; NaN if there are none.",
     composite = true, node = "Div", examples = {"T(3, 4)", "T(3, 4), 2"}}
 
--- Declares the older overloads: `unbiased`, alone or after dim, says whether to divide by n - 1.
+-- Declares the older overloads. Their option `unbiased`, alone or after dim, says whether to divide
+-- by n - 1.
 local function unbiased(name, doc, node)
    op {name .. ".unbiased(Tensor self, bool unbiased) -> Tensor", doc = doc, composite = true,
        node = node, examples = {"T(3, 4), false"}}
@@ -40,8 +41,8 @@ op {"variance(Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor
 op {"var_backward(Tensor grad, Tensor self, dim[] dim, Number correction, bool keepdim) -> Tensor",
     internal = true,
     composite = true}
--- Computes a square root whose derivative at 0 is taken as 0: a sum of magnitudes is 0 only if all
--- its terms are 0.
+-- Computes a square root whose derivative at 0 is defined as 0. The argument is a sum of
+-- magnitudes, which is 0 only if all its terms are 0.
 op {"root(Tensor self) -> Tensor",
     name = "sqrt", internal = true, pointwise = {types = "floating", kernel = "sqrt"},
     grad = {self = "where(eq(result, 0), 0, grad / (2 * result))"}}
@@ -87,7 +88,7 @@ op {[[p_norm_backward(Tensor grad, Tensor self, Tensor result, Number p, dim[] d
       -> Tensor]],
     internal = true, composite = true}
 
--- Reductions from which norms are computed.
+-- Reductions that norms are computed from.
 for _, name in ipairs {"sum_abs", "sum_square", "amax_abs", "amin_abs"} do
    op {name .. "(Tensor self, dim[] dim, bool keepdim) -> Tensor", internal = true,
        reduction = {types = "floating"}}

@@ -1,5 +1,5 @@
 /*
-** reduce.c - sums, products, minima, maxima and their positions, over any dimensions, and the
+** reduce.c - sums, products, minima and maxima with their positions, over any dimensions, and the
 ** gradients of these operators.
 */
 #include "ops/chain.h"
@@ -8,7 +8,8 @@
 
 /* ---- forward ---- */
 
-/* Returns the dtype of a sum: the requested one, or int64 for integers and bool. */
+/* Returns the dtype of a sum: the requested dtype or, if none is requested, int64 for integers and
+** bool. */
 static tl_DType sum_dtype(const tl_Tensor *self, tl_DType wish) {
   if (wish != TL_NODTYPE) return tli_warn_discarding(self, wish), wish;
   return tli_is_inexact((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;
@@ -87,8 +88,8 @@ tl_Tensor *tli_op_amin(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return extreme("amin", TLK_reduction_amin, self, dim, keepdim);
 }
 
-/* Reduces for `all` and `any`: an empty list of dimensions reduces none, and uint8, which once was
-** used for bool, stays uint8. */
+/* Reduces for `all` and `any`. An empty list of dimensions reduces no dimension. As in PyTorch,
+** where uint8 once served as bool, uint8 gives uint8. */
 static tl_Tensor *quantified(const char *name, tlk_Reduction kernel, tl_Tensor *self, tl_Ints dim,
                              bool keepdim) {
   tl_Tensor *bools = dim.v && dim.n == 0 ? tli_op_to_dtype(self, TL_BOOL)
@@ -107,7 +108,7 @@ tl_Tensor *tli_op_any(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   return quantified("any", TLK_reduction_any, self, dim, keepdim);
 }
 
-/* Counts in float64, because float32 is not exact beyond 2^24. */
+/* Counts in float64, because float32 cannot represent all integers above 2^24. */
 tl_Tensor *tli_op_count_nonzero(tl_Tensor *self, tl_Ints dim) {
   if (tli_is_complex((tl_DType)self->dtype)) {
     tl_Tensor *bools = tli_op_to_dtype(self, TL_BOOL);
@@ -127,7 +128,7 @@ tl_Tensor *tli_op_count_nonzero(tl_Tensor *self, tl_Ints dim) {
 
 /* ---- positions ---- */
 
-/* Finds positions along one dimension; `values` may be NULL. */
+/* Finds the positions of the extremes along one dimension. `values` may be NULL. */
 static bool positions(const char *op, bool largest, tl_Tensor *self, int64_t dim, bool keepdim,
                       tl_Tensor **values, tl_Tensor **indices) {
   tli_Axes a;
@@ -164,8 +165,8 @@ bool tli_op_min_dim(tl_Tensor *self, int64_t dim, bool keepdim, tl_Tensor **out)
   return positions("min", false, self, dim, keepdim, &out[0], &out[1]);
 }
 
-/* Returns the position of the smallest or largest element along a dimension; without dim, its
-** position in row-major order. */
+/* Returns the position of the smallest or largest element along dim. Without dim, the position is
+** that in the flattened tensor. */
 static tl_Tensor *position(const char *op, bool largest, tl_Tensor *self, int64_t dim,
                            bool keepdim) {
   tl_Tensor *indices = NULL;
@@ -212,7 +213,7 @@ tl_Tensor *tlo_expand_reduced(tl_Tensor *grad, tl_Ints size, tl_Ints dim, bool k
   return result;
 }
 
-/* Divides the gradient equally among equal maxima or minima. */
+/* Divides the gradient equally among all elements that equal the maximum or minimum. */
 tl_Tensor *tlo_amax_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, tl_Ints dim,
                              bool keepdim) {
   tl_Ints size = {self->ndim, self->sizes};
@@ -225,7 +226,7 @@ tl_Tensor *tlo_amax_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result
   return tli_chain_end(&c, chain_where_else(&c, equal, share, tli_int(0)));
 }
 
-/* Puts the whole gradient at one position, from 1, along dim. */
+/* Gives the whole gradient to one position along dim. Positions in `indices` count from 1. */
 tl_Tensor *tlo_value_backward(tl_Tensor *grad, tl_Ints size, int64_t dim, tl_Tensor *indices,
                               bool keepdim) {
   if (size.n == 0) return tli_retain(grad);
@@ -244,12 +245,12 @@ tl_Tensor *tlo_value_backward(tl_Tensor *grad, tl_Ints size, int64_t dim, tl_Ten
 
 /* ---- the gradient of a product ---- */
 
-/* Concatenates a and b along d, with b first if `backwards`. */
+/* Concatenates a and b along d. With `backwards`, b comes first. */
 static tl_Tensor *chain_ordered(tli_Chain *c, tl_Tensor *a, tl_Tensor *b, int d, bool backwards) {
   return backwards ? chain_cat(c, b, a, d) : chain_cat(c, a, b, d);
 }
 
-/* Multiplies the product at each position by the product s positions before it. */
+/* Multiplies the product at each position by the product that is s positions before it. */
 static tl_Tensor *reach_further(tl_Tensor *current, int d, int64_t s, bool backwards) {
   int64_t n = current->sizes[d];
   tli_Chain c = {0};
@@ -261,9 +262,9 @@ static tl_Tensor *reach_further(tl_Tensor *current, int d, int64_t s, bool backw
   return tli_chain_end(&c, chain_ordered(&c, done, product, d, backwards));
 }
 
-/* Computes the products of all elements before each position along d (after it, if `backwards`);
-** the first product is 1. Each step doubles the number of elements that a product covers. The
-** function uses only operators, so it is differentiable. */
+/* Computes, for each position along d, the product of all elements before it or, with `backwards`,
+** after it. The product of no elements is 1. Each step doubles the number of elements that a
+** product covers. The function consists of operators, so it is differentiable. */
 static tl_Tensor *products(tl_Tensor *self, int d, bool backwards) {
   int64_t n = self->sizes[d], one[TL_MAX_DIMS];
   for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];
@@ -280,7 +281,7 @@ static tl_Tensor *products(tl_Tensor *self, int d, bool backwards) {
   return current;
 }
 
-/* Computes the gradient of prod along d, where grad and result have size 1. */
+/* Computes the gradient of prod along d. grad and result have size 1 along d. */
 static tl_Tensor *prod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int d) {
   bool zero = false;
   TL_TRY_NULL(tli_any_zero(self, &zero));

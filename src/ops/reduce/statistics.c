@@ -1,5 +1,5 @@
 /*
-** statistics.c - several reductions at once, covariance, and counts, which are sums of ones at
+** statistics.c - several reductions at once, covariance, and counts. Counts are sums of ones at
 ** computed positions.
 */
 #include <math.h>
@@ -75,7 +75,8 @@ static bool check_weights(const char *name, tl_Tensor *w, int64_t n, bool whole)
                   tl_dtype_name((tl_DType)w->dtype));
 }
 
-/* Returns the total weight of each observation; NULL without a message if all have weight 1. */
+/* Returns the total weight of each observation. Returns NULL, without an error, if all weights are
+** 1. */
 static tl_Tensor *joint_weights(tl_Tensor *fweights, tl_Tensor *aweights, tl_DType dtype) {
   if (fweights && aweights) return tlo_mul(fweights, aweights);
   return fweights ? tlo_to_dtype(fweights, dtype) : tli_retain(aweights);
@@ -83,9 +84,9 @@ static tl_Tensor *joint_weights(tl_Tensor *fweights, tl_Tensor *aweights, tl_DTy
 
 static bool number_of(tl_Tensor *t, double *out) { return tli_read(t, TL_F64, out); }
 
-/* Weights w of observations, their sum, and the divisor of a weighted sum of products, as in NumPy:
-** sum(w) - correction
-** * sum(w * aweights) / sum(w). The tensors belong to a chain. */
+/* The weights w of the observations, their sum, and the divisor of a weighted sum of products. As
+** in NumPy, the divisor is sum(w) - correction * sum(w * aweights) / sum(w). The tensors belong to
+** a chain. */
 typedef struct Weighing {
   tl_Tensor *w, *total, *divisor; /* w is NULL if every observation counts once */
 } Weighing;
@@ -111,7 +112,7 @@ static Weighing weighed_evenly(tli_Chain *c, int64_t n, double correction) {
                     .divisor = chain_number(c, freedom > 0 ? freedom : 0)};
 }
 
-/* Computes the covariance of x (variables, observations). */
+/* Computes the covariance matrix of x (variables, observations). */
 static tl_Tensor *chain_covariance(tli_Chain *c, tl_Tensor *x, const Weighing *s) {
   tl_Tensor *sum = chain_sum(c, s->w ? chain_mul(c, x, s->w) : x, 1, true);
   tl_Tensor *centred = chain_sub(c, x, chain_div(c, sum, s->total));
@@ -150,7 +151,7 @@ tl_Tensor *tlo_corrcoef(tl_Tensor *self) {
   tl_Tensor *cov = TLI_STEP(&c, tlo_cov(self, tli_int(1), NULL, NULL));
   if (cov && cov->ndim == 0) return tli_chain_end(&c, chain_div(&c, cov, cov));
   tl_Tensor *variances = TLI_STEP(&c, tlo_diagonal(cov, 0, 0, 1));
-  variances = TLI_STEP(&c, tlo_real(variances)); /* of complex numbers, the imaginary part is 0 */
+  variances = TLI_STEP(&c, tlo_real(variances)); /* a complex variance has an imaginary part of 0 */
   tl_Tensor *deviations = TLI_STEP(&c, tlo_sqrt(variances));
   tl_Tensor *of_rows = chain_div(&c, cov, chain_unsqueeze(&c, deviations, 1));
   tl_Tensor *result = chain_div(&c, of_rows, deviations);
@@ -164,7 +165,8 @@ tl_Tensor *tlo_corrcoef(tl_Tensor *self) {
 
 /* ---- counting ---- */
 
-/* Adds src, or ones if src is NULL, to n zeros at positions from 1. */
+/* Returns n sums. Each element of src, or 1 if src is NULL, is added to the sum at its position,
+** counted from 1. */
 static tl_Tensor *add_up(tl_Tensor *positions, tl_Tensor *src, int64_t n, tl_DType dtype) {
   tli_Chain c = {0};
   tl_Tensor *zeros = TLI_STEP(&c, tlo_zeros((tl_Ints){1, &n}, dtype, tli_device(positions)));
@@ -204,8 +206,9 @@ tl_Tensor *tlo_bincount(tl_Tensor *self, tl_Tensor *weights, int64_t minlength) 
   return result;
 }
 
-/* Determines the range [low, high]: the requested range, or that of the elements. A range of a
-** single value is extended by `beside` on both sides. */
+/* Determines the range [low, high]. It is the requested range or, if that is empty, the range of
+** the elements. If all elements are equal, both bounds are moved outwards by `beside`; without
+** elements, high is low + 1. */
 static bool settle_range(const char *op, tl_Tensor *self, double beside, double *low,
                          double *high) {
   if (*low == *high && self->numel > 0 && tli_has_values(self)) TL_TRY(ends_of(self, low, high));
@@ -222,20 +225,20 @@ static bool check_counted(const char *op, tl_Tensor *self, int64_t bins) {
   if (!tli_is_float((tl_DType)self->dtype))
     return tli_fail(TL_EDTYPE, "%s: expected a floating tensor, got %s", op,
                     tl_dtype_name((tl_DType)self->dtype));
-  /* one less than the maximum, since there is one more edge than bins */
+  /* one less than the largest integer, because there is one more edge than bins */
   if (bins > 0 && bins < INT64_MAX) return true;
   return tli_fail(TL_EARG, "%s: expected at least 1 bin and less than 2^63 - 1, got %" PRId64, op,
                   bins);
 }
 
-/* Returns a mask of the elements within [low, high]. */
+/* Returns a mask of the elements that are in [low, high]. */
 static tl_Tensor *chain_inside(tli_Chain *c, tl_Tensor *self, double low, double high) {
   tl_Tensor *above = chain_with(c, tlo_ge, self, low), *below = chain_with(c, tlo_le, self, high);
   return TLI_STEP(c, tlo_logical_and(above, below));
 }
 
-/* Returns the bin [edges[i], edges[i + 1]) of each element, from 1; the last bin includes its
-** upper edge. */
+/* Returns the bin of each element, counted from 1. Bin i is [edges[i], edges[i + 1]); the last bin
+** includes its upper edge. */
 static tl_Tensor *parts_of(tl_Tensor *elements, tl_Tensor *edges) {
   tli_Chain c = {0};
   tl_Tensor *behind = TLI_STEP(&c, tlo_searchsorted(edges, elements, false, true, NULL, NULL));
@@ -255,15 +258,15 @@ static tl_Tensor *count_parts(tl_Tensor *self, tl_Tensor *weight, tl_Tensor *edg
   return tli_chain_end(&c, TLI_STEP(&c, add_up(parts, weight, n, (tl_DType)self->dtype)));
 }
 
-/* Rounds a number to a dtype. */
+/* Returns the number as it is after rounding to a dtype. */
 static double rounded(tl_DType dtype, double value) {
-  double held; /* room for an element of any dtype */
+  double held; /* large enough for an element of any dtype */
   tli_store(&held, dtype, tli_float(value));
   return tli_to_double(tli_load(&held, dtype));
 }
 
-/* Counts elements in bin (element - low) * bins / (high - low), rounded down, with each step in
-** self's dtype; elements equal to the upper end belong to the last bin. */
+/* Counts the elements in bins. An element's bin is (element - low) * bins / (high - low), rounded
+** down; each step is computed in self's dtype. Elements equal to `high` belong to the last bin. */
 tl_Tensor *tlo_histc(tl_Tensor *self, int64_t bins, tl_Scalar min, tl_Scalar max) {
   TL_TRY_NULL(check_counted("histc", self, bins));
   tl_DType dtype = (tl_DType)self->dtype;
@@ -286,7 +289,7 @@ tl_Tensor *tlo_histc(tl_Tensor *self, int64_t bins, tl_Scalar min, tl_Scalar max
   return result;
 }
 
-/* Divides the counts so that the integral over the bins is 1. */
+/* Scales the counts so that their integral over the bins is 1. */
 static tl_Tensor *as_density(tl_Tensor *hist, tl_Tensor *edges) {
   tli_Chain c = {0};
   tl_Tensor *widths = TLI_STEP(&c, tlo_diff(edges, 1, 0, NULL, NULL));
@@ -294,7 +297,8 @@ static tl_Tensor *as_density(tl_Tensor *hist, tl_Tensor *edges) {
   return tli_chain_end(&c, chain_div(&c, hist, chain_mul(&c, widths, sum)));
 }
 
-/* Steals edges; passes NULL on. */
+/* Computes a histogram: out[0] receives the counts, out[1] the edges. Steals edges; fails if edges
+** is NULL. */
 static bool histogram(tl_Tensor *self, tl_Tensor *edges, tl_Tensor *weight, bool density,
                       tl_Tensor **out) {
   double low = 0, high = 0;
