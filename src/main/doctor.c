@@ -1,10 +1,10 @@
 /*
-** doctor.c - `tlua doctor`: reports the libraries and devices that tlua finds on this machine, and
-** those that are missing.
+** doctor.c - implements `tlua doctor`, which reports the libraries and devices that tlua finds on
+** this machine, and those that are missing.
 **
-** Each library is located in the way of the engine, and queried for its version. The library stays
-** open, since not every library can be closed, and the process ends soon. The engine's own choices
-** come from torch.config().
+** Each library is searched for as the engine does it, and then asked for its version. Libraries are
+** not closed again, since not every library can be closed and the process ends soon. The choices
+** that the engine has made are taken from torch.config().
 */
 #include "main/doctor.h"
 
@@ -64,7 +64,8 @@ static void cudnn_version(void *library, char text[TEXT]) {
   snprintf(text, TEXT, "%zu.%zu.%zu", n / 10000, n % 10000 / 100, n % 100);
 }
 
-/* The properties are those of enum libraryPropertyType: major, minor, patch level. */
+/* Properties 0, 1 and 2 (enum libraryPropertyType) are the major version, the minor version and the
+** patch level. */
 static void cusolver_version(void *library, char text[TEXT]) {
   int (*property)(int, int *);
   int n[3] = {0, 0, 0};
@@ -81,7 +82,7 @@ static void nvrtc_version(void *library, char text[TEXT]) {
     snprintf(text, TEXT, "%d.%d", major, minor);
 }
 
-/* Since NCCL 2.9 versions are 10000 * major + 100 * minor + patch. */
+/* Since NCCL 2.9 a version is encoded as 10000 * major + 100 * minor + patch. */
 static void nccl_version(void *library, char text[TEXT]) {
   int (*version)(int *);
   int n = 0;
@@ -89,8 +90,8 @@ static void nccl_version(void *library, char text[TEXT]) {
     snprintf(text, TEXT, "%d.%d.%d", n / 10000, n % 10000 / 100, n % 100);
 }
 
-/* Writes MPI's version. MPI_Get_library_version may be called before MPI_Init; only the first line
-** of its text is used, often a sentence. */
+/* Writes MPI's version. MPI_Get_library_version may be called before MPI_Init. Its text may have
+** several lines; only the first, often a whole sentence, is used. */
 static void mpi_version(void *library, char text[TEXT]) {
   enum { LONGEST = 8192 }; /* MPICH's value of MPI_MAX_LIBRARY_VERSION_STRING */
   static char version[LONGEST + 1];
@@ -102,8 +103,8 @@ static void mpi_version(void *library, char text[TEXT]) {
 
 /* ---- libraries --------------------------------------------------------------------- */
 
-/* The function that queries each library's version, or NULL. `tlua doctor` reports these libraries,
-** and separately BLAS and the prompt's line editing library. */
+/* For each library that `tlua doctor` reports, the function that queries its version; otherwise
+** NULL. BLAS and the library that edits lines at the prompt are reported separately. */
 static void (*const versions[TLI_NOPTIONAL])(void *library, char text[TEXT]) = {
     [TLI_OPTIONAL_CUDA] = cuda_version,   [TLI_OPTIONAL_CUBLASLT] = cublaslt_version,
     [TLI_OPTIONAL_CUDNN] = cudnn_version, [TLI_OPTIONAL_CUSOLVER] = cusolver_version,
@@ -186,8 +187,9 @@ static void report_device(tl_DeviceType type, const char *gives) {
   print_found(what, text);
 }
 
-/* Reports which features a GPU lacks: memory that can be mapped on demand, and a run-time compiler
-** of kernels whose results equal those of the built kernels bit by bit. */
+/* Reports whether the GPU has two features: memory that is mapped on demand, and a run-time
+** compiler of the version that has compiled the library's kernels, so that fused kernels give
+** bitwise equal results. */
 static void report_cuda(void) {
   tl_Device first = {TL_CUDA, 0};
   tl_MemoryStats stats;

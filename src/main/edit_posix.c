@@ -2,14 +2,13 @@
 ** edit_posix.c - line editing with a library that is loaded at run time.
 **
 ** libedit and GNU readline offer the same entry points; the few differences are marked below.
-** Neither is needed to build or to run: without them, and if stdin is not a terminal, lines are
-** read without editing.
+** Neither library is needed to build or to run. Lines are read without editing if both are missing
+** or stdin is not a terminal.
 **
-** Signals: the libraries' own handlers are turned off. All input from the terminal passes
-** through read_byte, and only while it waits are SIGINT, SIGWINCH and SIGCONT unblocked;
-** their handlers set a flag. So no code is interrupted halfway, no signal is lost, and no
-** longjmp crosses a library's frames. On Ctrl-C read_byte ends the line, whose text is then
-** discarded.
+** Signals: the libraries' own handlers are turned off. All input from the terminal passes through
+** read_byte. SIGINT, SIGWINCH and SIGCONT are unblocked only while read_byte waits, and their
+** handlers set flags. So no code is interrupted halfway, no signal is lost, and no longjmp skips
+** frames of a library. On Ctrl-C read_byte ends the line, and the text of that line is discarded.
 */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
@@ -34,13 +33,13 @@
 #include "core/platform/platform.h"
 #include "main/typed_lines.h"
 
-/* Characters that end a word. Dots, colons and brackets do not, so that the word is a whole path,
-** such as model.layers[1]:fo */
+/* Characters that separate words for completion. Dots, colons and brackets are not among them, so
+** that a whole path such as model.layers[1]:fo is one word. */
 static const char word_breaks[] = " \t\n\"'`+-*/%^#&|~<>=(){},;\\?!@$";
 
 typedef char **(*Attempt)(const char *text, int start, int end);
 
-/* Functions and variables of the library; some may be missing, as marked. */
+/* Functions and variables of the editing library. Some of them may be missing, as noted. */
 static struct {
   const char *file; /* file name of the library; NULL if there is none */
   bool is_libedit;
@@ -58,17 +57,19 @@ static struct {
 
 static tli_EditComplete complete_word;
 static volatile sig_atomic_t interrupted, resized, continued;
-static sigset_t let_in, kept_out; /* signal masks: while read_byte waits, and at all other times */
+/* signal masks: let_in is set while read_byte waits, kept_out at all other times */
+static sigset_t let_in, kept_out;
 
 /* ---- keys ------------------------------------------------------------------ */
 
-static sigjmp_buf out_of_read; /* target of the handler's jump; valid while `reading` is set */
+/* the place to which the signal handler jumps; valid while `reading` is set */
+static sigjmp_buf out_of_read;
 static volatile sig_atomic_t reading;
 static pthread_t editing_thread;
 
 static void note_signal(int signo) {
   if (!pthread_equal(pthread_self(), editing_thread)) {
-    /* the system has delivered the signal to a worker thread */
+    /* the system has delivered the signal to another thread, which forwards it */
     pthread_kill(editing_thread, signo);
     return;
   }
@@ -83,7 +84,7 @@ static void note_signal(int signo) {
 
 static void handle_flags(void) {
   if (lib.file == NULL) return;
-  /* after a stop the shell may have changed the terminal's modes */
+  /* while the process was stopped, the shell may have changed the terminal's modes */
   if (continued && lib.restore && lib.prepare) {
     lib.restore();
     lib.prepare(1);
@@ -93,8 +94,8 @@ static void handle_flags(void) {
   continued = resized = 0;
 }
 
-/* Reads a byte, but returns at once when SIGINT arrives. On Ctrl-C the terminal discards its
-** pending input, so read may block although pselect saw a byte. */
+/* Reads a byte, but returns at once when SIGINT arrives. Without that, `read` might block although
+** pselect has reported a byte, because on Ctrl-C the terminal discards its pending input. */
 static ssize_t read_unless_interrupted(unsigned char *byte) {
   volatile ssize_t n = -1;
   if (sigsetjmp(out_of_read, 1) == 0) {
@@ -158,8 +159,9 @@ static size_t common_prefix(const char *a, const char *b) {
   return n;
 }
 
-/* Returns a copy of the line up to the word `text`, which begins at `start`, or NULL. libedit
-** counts the position in characters, so the position is verified. */
+/* Returns a copy of the part of the line before the word `text`, which begins at `start`; NULL if
+** `text` is not there. libedit counts `start` in characters instead of bytes, so that may
+** happen. */
 static char *line_before(const char *text, int start) {
   const char *line = lib.line_buffer ? *lib.line_buffer : NULL;
   if (line == NULL || start < 0 || strlen(line) < (size_t)start + strlen(text)) return NULL;
@@ -167,7 +169,8 @@ static char *line_before(const char *text, int start) {
   return strndup(line, (size_t)start);
 }
 
-/* Returns completions in the libraries' form: the common prefix comes before the words. */
+/* Returns the completions as the libraries expect them: a list whose first element is the common
+** prefix of all words, and the rest the words. */
 static char **attempt(const char *text, int start, int end) {
   (void)end;
   *lib.completion_over = 1;      /* suppresses the completion of file names */
@@ -191,7 +194,7 @@ static char **attempt(const char *text, int start, int end) {
   }
   list[0] = prefix;
   memcpy(list + 1, words, (n + 1) * sizeof *list);
-  if (n == 1) { /* a single completion is itself the common prefix */
+  if (n == 1) { /* a single completion is itself the common prefix, and not repeated */
     free(list[1]);
     list[1] = NULL;
   }
@@ -226,7 +229,7 @@ static bool bind(void *handle) {
   lib.completion_over = tli_library_symbol(handle, "rl_attempted_completion_over");
   lib.line_buffer = tli_library_symbol(handle, "rl_line_buffer");
   lib.completion_append = tli_library_symbol(handle, "rl_completion_append_character");
-  /* without read_key the library would read by itself, with signals blocked */
+  /* without read_key the library itself would read from the terminal, while signals are blocked */
   return all && lib.completion_over && lib.completion_append &&
          tli_library_symbol(handle, "rl_getc_function");
 }
@@ -275,7 +278,7 @@ void tli_edit_open(tli_EditComplete complete) {
   if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO) || !tli_edit_library()) return;
   lib.locale = editing_locale();
   locale_t before = uselocale(lib.locale);
-  /* before this call, which makes libedit read the locale once */
+  /* the locale must be set before this call, because libedit reads it only once, here */
   tli_history_load(lib.add_history);
   uselocale(before);
 }
@@ -289,7 +292,8 @@ static char *read_edited(const char *prompt) {
   return line;
 }
 
-/* Reads from a terminal without an editing library; the terminal itself allows simple editing. */
+/* Reads a line from a terminal without an editing library. The terminal itself allows simple
+** editing. */
 static char *read_typed(void) {
   size_t n = 0, size = 0;
   char *line = NULL;
@@ -315,7 +319,7 @@ static char *read_stdin(void) {
   size_t size = 0;
   ssize_t n = getline(&line, &size, stdin);
   if (n < 0) {
-    clearerr(stdin); /* after an interruption more input may follow */
+    clearerr(stdin); /* read may have failed because of a signal; more input may follow */
     free(line);
     return NULL;
   }

@@ -42,7 +42,7 @@ static char *read_line(void) {
       line[length - 1] = '\0';
       break;
     }
-  if (line == NULL) clearerr(stdin); /* after an interruption more input may follow */
+  if (line == NULL) clearerr(stdin); /* after Ctrl-C more input may follow */
   return line;
 }
 

@@ -1,12 +1,14 @@
 /*
-** elastic.h - launchers whose number may change while a program runs (tlua run --nnodes 1:4). They
-** meet in rounds, by a store that is served by whichever launcher could bind its address. A round
-** closes when the maximum number has joined, or when the minimum has joined and no further launcher
-** joins for a while. It ends when ranks fail, when a launcher stops responding, or when another one
-** waits for the next round; the remaining launchers then meet in the next round.
+** elastic.h - `tlua run --nnodes 1:4`, where the number of launchers may change while a program
+** runs. Launchers meet in rounds, by a store; the launcher that could bind the store's address
+** serves it. A round closes when the maximum number of launchers has joined, or when the minimum
+** has joined and no further launcher joins for a while. A round ends when ranks fail, when a
+** launcher stops responding, or when a new launcher waits for the next round. The remaining
+** launchers then meet in the next round.
 **
-** If the store ends with its launcher, one of the remaining launchers serves a new store at the
-** same address, if that belongs to its machine; otherwise they wait there for a new one.
+** If the launcher that serves the store ends, another launcher on the same machine serves a new
+** store at the same address. If there is none, the remaining launchers wait until a store is served
+** there again.
 */
 #ifndef TLI_MAIN_ELASTIC_H
 #define TLI_MAIN_ELASTIC_H
@@ -17,7 +19,7 @@ typedef struct tli_Elastic {
   int least, most;           /* launchers */
   const char *host, *secret; /* the address, and the secret in the form of tli_store_serve */
   int port;
-  int64_t timeout; /* time limit for meeting, in ns */
+  int64_t timeout; /* how long to wait for a round to close, in ns */
   /* number of the current round */
   int64_t round;
   int node, nodes;
@@ -31,11 +33,12 @@ enum { TLI_MOST_NODES = 1024 };
 
 typedef enum tli_ElasticState {
   TLI_ELASTIC_ON,
-  TLI_ELASTIC_FAILED, /* ranks of another launcher, a launcher or the store failed */
+  TLI_ELASTIC_FAILED, /* ranks of another launcher, another launcher, or the store failed */
   TLI_ELASTIC_GROWS   /* another launcher waits for the next round */
 } tli_ElasticState;
 
-/* Waits for the next round, in which this launcher is number `node` of `nodes`. */
+/* Waits until the next round has closed. Sets e->node, this launcher's number in the round, and
+** e->nodes, the number of launchers. */
 bool tli_elastic_meet(tli_Elastic *e) TL_MUSTCHECK;
 /* Returns the state of the round; must be called often while ranks run. */
 tli_ElasticState tli_elastic_look(tli_Elastic *e);

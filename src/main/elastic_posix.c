@@ -1,7 +1,7 @@
 /*
-** elastic_posix.c - implements elastic.h. Keys: "elastic/round" is the number of the last closed
-** round; each round has the keys "came", "nodes", "failed" and "done", and heartbeats of the
-** launchers.
+** elastic_posix.c - implements elastic.h. Keys in the store: "elastic/round" is the number of the
+** last closed round. Each round has the keys "came", "nodes", "failed" and "done", and one key for
+** the heartbeat of each launcher.
 */
 #include "main/elastic.h"
 
@@ -32,7 +32,7 @@ static void key_of(char key[100], int64_t round, const char *what, int node) {
   if (node >= 0) snprintf(key + n, 100 - (size_t)n, "/%d", node);
 }
 
-/* Adds to a number of the round; returns -1 if the store has ended. */
+/* Adds to a counter of a round, and returns the sum; -1 if the store has ended. */
 static int64_t add(tli_Elastic *e, int64_t round, const char *what, int node, int64_t amount) {
   char key[100];
   int64_t sum;
@@ -49,7 +49,7 @@ static void drop(tli_Elastic *e) {
   e->server = NULL;
 }
 
-/* Serves a new store, which continues with the rounds that this launcher knows. */
+/* Serves a new store, and sets in it the number of the last round that this launcher knows. */
 static bool begin_to_serve(tli_Elastic *e) {
   int64_t sum;
   e->server = tli_store_serve(e->host, e->port, e->secret);
@@ -81,8 +81,9 @@ static bool find_store(tli_Elastic *e, int64_t deadline) {
 
 /* ---- a round -------------------------------------------------------------------------- */
 
-/* Closes a round, in the first launcher: waits until no further launcher seems to join. Returns the
-** number of launchers, or -1 if the store has ended. */
+/* Closes a round; called by the launcher that joined first. Waits until all launchers have joined
+** or no further one joins for a while. Returns the number of launchers; -1 if the store has
+** ended. */
 static int64_t close_round(tli_Elastic *e, int64_t round, int64_t deadline) {
   int64_t came = 1, since = tli_now_ns();
   for (;;) {
@@ -103,8 +104,9 @@ static int64_t close_round(tli_Elastic *e, int64_t round, int64_t deadline) {
   return tli_store_add(e->store, "elastic/round", round - before, &sum) ? came : -1;
 }
 
-/* Joins a round: sets this launcher's number, from 1, and the number of launchers. A launcher that
-** comes too late gets a larger number. */
+/* Joins a round. Sets this launcher's number in the round, counted from 1, and the number of
+** launchers in the round. A launcher that comes too late gets a number that is larger than the
+** number of launchers. */
 static bool try_round(tli_Elastic *e, int64_t round, int64_t deadline, int64_t *number,
                       int64_t *nodes) {
   *number = add(e, round, "came", -1, 1);
@@ -138,7 +140,7 @@ bool tli_elastic_meet(tli_Elastic *e) {
     }
     if (nodes < e->least) return too_few(e, nodes);
     e->round = last + 1;
-    /* without a place in this round, the launcher joins the next one */
+    /* the round was already closed, so this launcher joins the next one */
     if (number > nodes) continue;
     e->node = (int)number - 1;
     e->nodes = (int)nodes;
@@ -150,7 +152,8 @@ bool tli_elastic_meet(tli_Elastic *e) {
 
 /* ---- while ranks run ------------------------------------------------------------------ */
 
-/* Sends this launcher's heartbeat, and returns whether all launchers send theirs. */
+/* Sends this launcher's heartbeat. Returns whether the heartbeats of all other launchers have
+** arrived recently. */
 static bool all_live(tli_Elastic *e, int64_t now) {
   if (add(e, e->round, "beat", e->node, 1) < 0) return false;
   for (int i = 0; i < e->nodes; i++) {
@@ -197,7 +200,8 @@ tli_ElasticState tli_elastic_finish(tli_Elastic *e) {
     nap();
     done = add(e, e->round, "done", -1, 0);
   }
-  /* the store ends last; a launcher that cannot reach it assumes that all ranks are done */
+  /* the launcher that serves the store ends last; a launcher that cannot reach the store assumes
+  ** that all ranks are done */
   add(e, e->round, "seen", -1, 1);
   int64_t deadline = tli_now_ns() + FAREWELL;
   while (e->server && tli_now_ns() < deadline && add(e, e->round, "seen", -1, 0) < e->nodes) nap();

@@ -1,6 +1,6 @@
 /*
-** embedded_source.c - returns the embedded Lua sources: `help` shows their comments, as the manual
-** of functions written in Lua.
+** embedded_source.c - returns the embedded Lua sources. The comments in these sources are the
+** manual of functions written in Lua, which `help` shows.
 */
 #include "main/embedded_source.h"
 
@@ -9,8 +9,8 @@
 
 #include "lua/embed.h"
 
-/* Returns the text of an embedded source, or nil. The argument is the module's or the chunk's
-** name. */
+/* Returns the text of an embedded source, or nil if there is none. The argument is the name of the
+** module or of its chunk. */
 static int source(lua_State *L) {
   const char *name = luaL_checkstring(L, 1);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {

@@ -6,8 +6,8 @@
 
 #include <lua.h>
 
-/* Opens the module `tlua.repl.source`: a function that returns the text of an embedded source,
-** given its module's or its chunk's name, or nil. */
+/* Opens the module `tlua.repl.source`. The module is a function: given the name of a module or of
+** its chunk, it returns the text of the embedded source, or nil. */
 int tli_source_open(lua_State *L);
 
 #endif

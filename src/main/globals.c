@@ -2,9 +2,9 @@
 ** globals.c - defines torch, nn and optim as globals without loading the library until a program
 ** uses one of them.
 **
-** An __index metamethod of the table of globals assigns each on first use. A program that gives
-** that table another metatable loses the globals that it has not used yet; `require "tlua"` always
-** works.
+** The table of globals has an __index metamethod that assigns each of these globals on first use.
+** If a program gives that table another metatable, the globals that were not used before are
+** missing; `require "tlua"` still works.
 */
 #include "main/globals.h"
 
@@ -34,7 +34,7 @@ static const Global *find(const char *name) {
   return global->name ? global : NULL;
 }
 
-/* Its address is the key of `require` in the registry. */
+/* Its address is the registry's key of the function `require` from the program's start. */
 static const char require_key = 0;
 
 static void require(lua_State *L, const char *module) {
@@ -44,12 +44,12 @@ static void require(lua_State *L, const char *module) {
 }
 
 void tli_globals_require(lua_State *L, const char *module) {
-  require(L, "tlua"); /* also defines the library's other modules */
+  require(L, "tlua"); /* also makes the library's other modules available to `require` */
   lua_pop(L, 1);
   require(L, module);
 }
 
-/* Pushes the value and keeps it in the table of globals at `index`. */
+/* Pushes the value of a global, and assigns it in the table of globals at `index`. */
 static void resolve(lua_State *L, int index, const Global *global) {
   tli_globals_require(L, global->module);
   if (global->field) {
@@ -71,7 +71,8 @@ static int index_globals(lua_State *L) {
   return 1;
 }
 
-/* Opens the library, which can then find its modules. The arguments are (name, path). */
+/* Opens the library; from then on `require` finds the library's modules. The arguments are (name,
+** path). */
 static int open_library(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   lua_pushnil(L);

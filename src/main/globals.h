@@ -8,12 +8,12 @@
 #include <lua.h>
 #include <stdbool.h>
 
-/* Makes `require "tlua"` work, and makes torch, nn and optim appear on first use; with `help`, also
-** the function of this name. */
+/* Makes `require "tlua"` work, and lets torch, nn and optim, and with `help` also the function
+** `help`, be defined on first use. */
 void tli_globals_open(lua_State *L, bool help);
 
-/* Pushes a module, by the `require` from the program's start: the program may have replaced the
-** global since. May raise an error. */
+/* Loads a module and pushes it. Uses the `require` from the program's start, because the program
+** may have replaced the global. May raise an error. */
 void tli_globals_require(lua_State *L, const char *module);
 
 /* Defines the globals torch, nn and optim now, by loading their modules. May raise an error. */

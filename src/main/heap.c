@@ -1,9 +1,9 @@
 /*
-** heap.c - a lua_State whose small objects come from free lists. A tensor's handle, a table
-** of positions and a shape are all smaller than LIMIT bytes and short-lived. There is a free
-** list for each size; allocating and freeing takes a few instructions, and no lock, since a
-** state belongs to one thread. Larger objects use malloc. Chunks are freed when the state is
-** closed.
+** heap.c - creates a lua_State that allocates small objects from free lists. The userdata of a
+** tensor, a table of positions and a shape have at most LIMIT bytes and are short-lived. There is
+** one free list for each size. Allocating and freeing takes a few instructions, and no lock, since
+** a state belongs to one thread. Larger objects are allocated by malloc. The chunks that small
+** objects are cut from are freed when the state is closed.
 */
 #include "main/heap.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP 16 /* alignment of malloc, on which Lua relies */
+#define STEP 16 /* alignment of all blocks: Lua relies on that of malloc */
 #define LIMIT 256
 #define CHUNK 65536
 
@@ -34,7 +34,7 @@ typedef struct Heap {
 
 /* ---- memory ---- */
 
-/* With a sanitizer all objects use malloc, so that the sanitizer can check them. */
+/* With a sanitizer all objects are allocated by malloc, so that the sanitizer can check them. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 static bool is_small(size_t bytes) { return bytes == 0; }
 #else
@@ -84,7 +84,7 @@ static void give(Heap *h, void *memory, size_t bytes) {
   h->blocks[list_of(bytes)] = block;
 }
 
-/* Implements lua_Alloc; if `memory` is NULL, `old` is the kind of object. */
+/* Implements lua_Alloc. If `memory` is NULL, `old` is not a size but the kind of the new object. */
 static void *allocate(void *heap, void *memory, size_t old, size_t bytes) {
   Heap *h = heap;
   if (memory == NULL) return bytes ? take(h, bytes) : NULL;
@@ -103,8 +103,8 @@ static void *allocate(void *heap, void *memory, size_t old, size_t bytes) {
 
 /* ---- warnings ---- */
 
-/* Prints warnings as Lua's own warning function does: none until warn("@on"), and several pieces
-** make one line. */
+/* Prints warnings as Lua's own warning function does: nothing until warn("@on") is called, and the
+** pieces of a message on one line. */
 static void warn(void *heap, const char *piece, int more) {
   Heap *h = heap;
   if (h->warn != WARN_MORE && !more && piece[0] == '@') {

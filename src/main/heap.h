@@ -6,8 +6,8 @@
 
 #include <lua.h>
 
-/* Creates the program's only state, with an allocator for Lua's many small objects; otherwise like
-** luaL_newstate. Returns NULL if memory is exhausted. tli_heap_close closes the state. */
+/* Creates the program's only state, as luaL_newstate does, but with an allocator that is fast for
+** small objects. Returns NULL if memory is exhausted. tli_heap_close closes the state. */
 lua_State *tli_heap_newstate(void);
 void tli_heap_close(lua_State *L);
 

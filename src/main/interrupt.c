@@ -1,13 +1,12 @@
 /*
-** interrupt.c - turns SIGINT into a Lua error while Lua code runs, and also the loss of a mapped
-** file's pages when the file is truncated. SIGTERM still ends the process, but cleanup runs
-** first.
+** interrupt.c - while Lua code runs, turns two events into Lua errors: SIGINT, and a read from a
+** mapped file that was truncated. SIGTERM still ends the process, but cleanup runs first.
 **
-** Only this command installs the handlers, and only around the code that it runs; a program
-** that embeds the library keeps its own signal handling. The handler must not raise an
-** error itself. It asks the engine to stop the running operator (tl_interrupt) and sets a
-** hook, which raises at the next Lua instruction, unless the operator's failure has already
-** become the error. So one Ctrl-C is one error, and code that catches it continues
+** Only this command installs the handlers, and only around the code that it runs; a program that
+** embeds the library keeps its own signal handling. The handler must not raise an error itself.
+** Instead, the handler asks the engine to stop the running operator (tl_interrupt), and sets a
+** debug hook. The hook raises the error at the next Lua instruction, unless the stopped operator
+** has already raised it. So one Ctrl-C causes one error, and code that catches the error continues
 ** undisturbed.
 */
 #include "main/interrupt.h"
@@ -28,28 +27,31 @@
 ** it. */
 static lua_State *main_state; /* borrowed */
 
-/* The number of SIGINTs so far that have had no effect. */
+/* The number of SIGINTs since the last one that had an effect. */
 static volatile sig_atomic_t presses;
 
 /* Whether SIGINT has come since the last tli_interrupt_call began. */
 static volatile sig_atomic_t struck;
 
-/* The number of SIGTERMs so far that have had no effect, and the cleanup function. */
+/* The number of SIGTERMs so far, and the cleanup function. */
 static volatile sig_atomic_t terminations;
 static void (*at_end)(lua_State *L);
 static volatile sig_atomic_t ending;
 
-/* Whether a mapped file was found truncated and the error has not been raised yet. */
+/* Whether a truncated file was read and the error for that was not raised yet. */
 static volatile sig_atomic_t truncated;
 
 static void take_back(void) {
   tl_interrupt_clear();
-  tli_error_clear(); /* clears the error, so that its kind belongs to the next request */
+  /* the engine's last error is cleared as well, so that it cannot be mistaken for the effect of a
+  ** later SIGINT */
+  tli_error_clear();
 }
 
 static void raise_here(lua_State *L, const char *message) {
   luaL_where(L, 0);
-  if (lua_rawlen(L, -1) == 0) luaL_where(L, 1); /* a C function has no line number */
+  /* the running function is a C function, which has no line number */
+  if (lua_rawlen(L, -1) == 0) luaL_where(L, 1);
   lua_pushstring(L, message);
   lua_concat(L, 2);
   lua_error(L);
@@ -88,7 +90,7 @@ static void raise_interrupted(lua_State *L, lua_Debug *ar) {
   raise_here(L, "interrupted!");
 }
 
-/* Makes a state raise the error at its next instruction. lua_sethook is the only function of Lua
+/* Makes a Lua thread raise the error at its next instruction. lua_sethook is the only Lua function
 ** that a signal handler may call. */
 static void stop_state(lua_State *L) {
   int events = LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT;
@@ -104,10 +106,10 @@ static lua_State *resumed_by(lua_State *L) {
   return co ? co : lua_tothread(L, lua_upvalueindex(1));
 }
 
-/* Stops the running coroutines as well. A hook belongs to one coroutine, and a signal sets the hook
-** of the main coroutine. If that hook has had no effect a tenth of a second later, or by the next
-** signal, the main coroutine must be inside a C function, so its stack can be inspected from
-** here. */
+/* Stops the running coroutines as well. A hook belongs to one coroutine, and a signal first sets
+** only the hook of the main thread. If that hook has had no effect a tenth of a second later, or
+** when the next signal arrives, the main thread must be inside a C function, so a signal handler
+** can inspect its stack. */
 static void stop_coroutines(lua_State *L) {
   enum { MAX_NESTED = 200 }; /* LUAI_MAXCCALLS */
   for (int i = 0; i < MAX_NESTED; i++) {
@@ -125,7 +127,7 @@ static void look_again(void) {
 static void on_interrupt(void) {
   presses = presses + 1;
   struck = 1;
-  if (presses > 2) { /* the running call does not react to the signals, so the process ends */
+  if (presses > 2) { /* two signals have had no effect, so the third ends the process */
     tli_terminal_die(SIGINT);
     return;
   }
@@ -145,7 +147,8 @@ static void on_termination(void) {
   if (terminations == 2) stop_coroutines(main_state);
 }
 
-/* if this thread itself has read the missing page, no coroutine is running Lua code */
+/* Reports a read beyond the end of a truncated file. If this thread itself has read there, it is
+** inside a C function, so the stack of each coroutine can be inspected at once. */
 static void on_truncated(bool here) {
   truncated = 1;
   stop_state(main_state);

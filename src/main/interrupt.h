@@ -7,20 +7,20 @@
 #include <lua.h>
 #include <stdbool.h>
 
-/* Calls a function as lua_pcall does, but SIGINT raises the Lua error "interrupted!", which the
-** code may catch. A second SIGINT, if the first had no effect, also reaches running coroutines; the
-** third ends the process. */
+/* Calls a function as lua_pcall does. If SIGINT arrives meanwhile, the Lua error "interrupted!" is
+** raised, which the code may catch. If the first SIGINT has no effect, a second one also stops
+** running coroutines, and a third ends the process. */
 int tli_interrupt_call(lua_State *L, int nargs, int nresults, int handler);
 
-/* Returns whether SIGINT has come since the last tli_interrupt_call began. To-be-closed values may
-** still be open then. */
+/* Returns whether SIGINT has come since the last tli_interrupt_call began. When true, to-be-closed
+** values may not have been closed yet. */
 bool tli_interrupt_struck(void);
 
-/* Sets the function that tli_interrupt_end calls. While tli_interrupt_call runs, SIGTERM also calls
-** it, at the next Lua instruction or when the code has ended, and then ends the process. Until the
-** function is set, SIGTERM is not caught. */
+/* Sets a cleanup function, which tli_interrupt_end calls. If SIGTERM arrives while
+** tli_interrupt_call runs, the cleanup function is called at the next Lua instruction or when the
+** code has ended; then the process ends. As long as no function is set, SIGTERM is not caught. */
 void tli_interrupt_at_end(void (*fn)(lua_State *L));
-/* Calls the function that tli_interrupt_at_end has set, once. */
+/* Calls the cleanup function that tli_interrupt_at_end has set, unless it was called before. */
 void tli_interrupt_end(lua_State *L);
 
 #endif

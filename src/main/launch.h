@@ -4,8 +4,8 @@
 #ifndef TLI_LAUNCH_H
 #define TLI_LAUNCH_H
 
-/* Runs the command; argv[1] is "run". Returns the exit status: that of the first process that has
-** failed, otherwise 0. */
+/* Runs the command `tlua run`; argv[1] is "run". Returns the exit status: the status of the first
+** process that failed, or 0 if none did. */
 int tli_launch(int argc, char **argv);
 
 /* Makes stdout line-buffered in a process that `tlua run` has started. */

@@ -1,8 +1,8 @@
 /*
 ** launch_posix.c - implements launch.h. The launcher serves the store by which the ranks find one
-** another, forwards their output line by line, prefixed by the rank, and ensures that no rank
-** outlives the program: each rank leads its own process group, which is killed as a whole, and on
-** Linux a rank ends when the launcher ends.
+** another, and forwards their output line by line, with the rank's number in front. No rank
+** outlives the program: each rank leads a process group of its own, which is killed as a whole, and
+** on Linux a rank is killed when the launcher ends.
 */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -35,13 +35,13 @@
 #include <sys/syscall.h>
 #endif
 
-/* How long ranks may continue after one has failed, so that they can report their status and end by
-** themselves. The shorter time applies if other machines restart without this one, and after the
-** ranks or the user asked for an end. */
+/* How long, in ns, ranks may continue before they are killed: GRACE after a rank has failed, so
+** that the others can report their status and end by themselves; HASTE if an elastic round ends;
+** PATIENCE after a signal that asks for the end. */
 #define GRACE INT64_C(5000000000)
 #define HASTE INT64_C(1000000000)
 #define PATIENCE INT64_C(3000000000)
-enum { TAIL = 16384 }; /* number of bytes of a rank's stderr that are kept */
+enum { TAIL = 16384 }; /* number of bytes that are kept from the end of a rank's stderr */
 
 typedef struct Stream {
   int file; /* read end of the rank's output pipe; -1 once closed */
@@ -60,21 +60,22 @@ typedef struct Rank {
 } Rank;
 
 typedef struct Launch {
-  /* n: number of ranks on this machine; nodes: number of machines */
+  /* n is the number of ranks on this machine; nodes is the number of machines; node is this
+  ** machine's number, from 0 */
   int n, max_restarts, nodes, node;
   const char *timeout, *rendezvous, *host, *secret_file;
   char master[128], master_port[128], master_both[260];
-  /* the job's secret; NULL if there is none, TLI_STORE_TRUST if none is needed */
+  /* the job's secret; NULL if there is none; TLI_STORE_TRUST if connections need no secret */
   const char *secret;
   char secret_text[TLI_SECRET_ROOM];
   struct rlimit files; /* the limit of open files when this process started */
   int script;          /* index of the script in argv */
   int port;
-  int ends;     /* an epoll of the ranks' pidfds; -1 if there is none */
+  int ends;     /* an epoll instance with the pidfds of all ranks; -1 if there is none */
   Rank *ranks;  /* owned */
   int restarts; /* number of restarts so far */
   bool until_eof;
-  bool elastic; /* whether each round sets the number of nodes, this node's number and so on */
+  bool elastic; /* whether the number of machines may change: each round then sets nodes and node */
   tli_Elastic round;
 } Launch;
 
@@ -123,7 +124,8 @@ static bool take_nodes(Launch *l, const char *value) {
   return l->elastic || complain("--nnodes: expected MIN:MAX of at most 1024", value);
 }
 
-/* Parses one of the two parts of "HOST:PORT", which are separate options of torchrun. */
+/* Parses the value of an option that gives one part of "HOST:PORT": torchrun has separate options
+** for the two parts. */
 static bool take_master(Launch *l, const char *name, const char *value) {
   char *part = strcmp(name, "--master-addr") == 0 ? l->master : l->master_port;
   snprintf(part, sizeof l->master, "%s", value);
@@ -232,9 +234,9 @@ static void set_environment(const Launch *l) {
   if (getenv("OMP_NUM_THREADS") == NULL) set_number("OMP_NUM_THREADS", threads > 1 ? threads : 1);
 }
 
-/* Adds a rank's pidfd to the epoll, which lists files in the order in which they became ready. If
-** several ranks have ended between two polls, the first one is thus reported first, while waitpid
-** would return them by number. */
+/* Adds a rank's pidfd to the epoll instance, which lists files in the order in which they became
+** ready. If several ranks have ended between two polls, the rank that ended first is thus known;
+** waitpid would return the ranks in the order of their numbers. */
 static void watch_end(Launch *l, int i) {
   l->ranks[i].end = -1;
 #if defined(__linux__) && defined(SYS_pidfd_open)
@@ -249,8 +251,8 @@ static void watch_end(Launch *l, int i) {
 #endif
 }
 
-/* Lists the ranks that may have ended. Ranks known to have ended come first, in the order of their
-** ends. */
+/* Lists the ranks that may have ended. Ranks that are known to have ended come first, in the order
+** in which they ended. */
 static int list_ends(Launch *l, int list[2 * TLI_SHM_RANKS]) {
   int n = 0;
 #ifdef __linux__
@@ -267,7 +269,7 @@ static int list_ends(Launch *l, int list[2 * TLI_SHM_RANKS]) {
   return n;
 }
 
-/* Runs in the child: calls only functions that are allowed after fork. */
+/* Turns the child process into a rank. Calls only functions that are allowed after fork. */
 static void become(char **argv, const char *program, const int out[2], const int err[2],
                    const sigset_t *mask, pid_t parent, const struct rlimit *files) {
   setpgid(0, 0);
@@ -334,7 +336,7 @@ static bool start_rank(Launch *l, int i, char **argv, const char *program) {
   r->status = 0;
   r->pid = pid > 0 ? pid : 0;
   if (pid <= 0) return false;
-  setpgid(pid, pid); /* parent and child both make this call, since either may run first */
+  setpgid(pid, pid); /* both the parent and the child call setpgid, since either may run first */
   watch_end(l, i);
   return true;
 }
@@ -361,7 +363,7 @@ static void keep_tail(Rank *r, const char *data, size_t n) {
   r->ntail += n;
 }
 
-/* Forwards the available output of a rank; closes the stream at its end. */
+/* Forwards the output of a rank that is available. At the end of the output closes the stream. */
 static void pass_on(const Launch *l, int i, Stream *s) {
   char data[8192];
   while (s->file >= 0) {
@@ -398,12 +400,12 @@ static void close_stream(const Launch *l, int i, Stream *s) {
 /* ---- all of them ------------------------------------------------------------------- */
 
 static int wake_pipe[2] = {-1, -1};
-static volatile sig_atomic_t asked; /* number of the last signal that asked for an end */
+static volatile sig_atomic_t asked; /* number of the last signal that asked the launcher to end */
 
 static void on_signal(int number) {
   int before = errno;
   if (number != SIGCHLD) asked = number;
-  /* a full pipe wakes the launcher as well, so a failure is ignored */
+  /* a failure is ignored: if the pipe is full, the launcher wakes up anyway */
   if (write(wake_pipe[1], "", 1) < 0) errno = 0;
   errno = before;
 }
@@ -419,7 +421,8 @@ static void signal_all(const Launch *l, int number) {
     if (l->ranks[i].pid) kill(-l->ranks[i].pid, number);
 }
 
-/* Reaps ranks that have ended; sets *failed to the first that failed. */
+/* Reaps the ranks that have ended. If no rank had failed before (*failed < 0), sets *failed to the
+** first that has failed. */
 static void reap(Launch *l, int *failed) {
   int status, list[2 * TLI_SHM_RANKS], n = list_ends(l, list);
   for (int k = 0; k < n; k++) {
@@ -433,7 +436,7 @@ static void reap(Launch *l, int *failed) {
   }
 }
 
-/* Discards standard input. The end of the input counts as a signal to end. */
+/* Reads and discards standard input. The end of the input has the same effect as SIGTERM. */
 static void look_for_eof(Launch *l) {
   char drop[64];
   ssize_t n = read(0, drop, sizeof drop);
@@ -462,7 +465,8 @@ static void wait_a_while(Launch *l, int milliseconds) {
   }
 }
 
-/* Waits until all ranks have ended. Returns the first that failed, or -1. */
+/* Waits until all ranks have ended. Returns the number of the first rank that failed; -1 if none
+** did. */
 static int attend(Launch *l, tli_ElasticState *state) {
   int failed = -1, forwarded = 0;
   int64_t end = INT64_MAX; /* the time at which the remaining ranks are killed */
@@ -497,7 +501,7 @@ static int attend(Launch *l, tli_ElasticState *state) {
   return failed;
 }
 
-/* Prints the stderr of the first failed rank again, at the end. */
+/* Prints the end of the stderr of rank i, the first that failed, once more. */
 static void report(const Launch *l, int i) {
   const Rank *r = &l->ranks[i];
   int rank = l->node * l->n + i;
@@ -512,7 +516,7 @@ static void report(const Launch *l, int i) {
   fflush(stderr);
 }
 
-/* Prints what the system has refused, by errno. */
+/* Prints which action the system has refused, and the reason (errno). */
 static void complain_of_system(const char *what) {
   char text[120];
   snprintf(text, sizeof text, "run: %s: %s", what, strerror(errno));
@@ -562,7 +566,7 @@ static int fail(void) {
   return EXIT_FAILURE;
 }
 
-/* Serves the store, on the first machine's launcher. */
+/* Serves the store, if this is the launcher of the first machine. */
 static tli_StoreServer *serve(Launch *l) {
   static char host[128];
   snprintf(host, sizeof host, "127.0.0.1");
@@ -580,7 +584,7 @@ static tli_StoreServer *serve(Launch *l) {
   return server;
 }
 
-/* Runs the ranks, and runs them again after failures as often as allowed. */
+/* Runs the ranks. After a failure runs all of them again, up to max_restarts times. */
 static int run_again(Launch *l, char **argv, const char *program) {
   tli_ElasticState state;
   for (;; l->restarts++) {
@@ -590,8 +594,8 @@ static int run_again(Launch *l, char **argv, const char *program) {
   }
 }
 
-/* Runs the ranks in elastic rounds with the launchers that are present. New launchers are not a
-** failure. */
+/* Runs the ranks in elastic rounds, each with the launchers that are present. A restart because of
+** a new launcher does not count as a failure. */
 static int run_rounds(Launch *l, char **argv, const char *program) {
   int status = EXIT_FAILURE;
   for (;;) {
@@ -614,8 +618,8 @@ static int run_rounds(Launch *l, char **argv, const char *program) {
   return status;
 }
 
-/* Takes the user's secret, or makes a new secret if this launcher starts all ranks. Several
-** launchers without a secret can meet only on one machine. */
+/* Takes the secret that the user has given; without one, makes a new secret if this launcher starts
+** all ranks. Several launchers without a secret can meet only if they are on one machine. */
 static bool take_secret(Launch *l) {
   const char *given = getenv("TLUA_SECRET");
   l->secret = l->secret_text;
@@ -633,8 +637,8 @@ static bool take_secret(Launch *l) {
   return true;
 }
 
-/* Raises the limit of open files: each rank needs a few files, and its connection to the store
-** needs another. */
+/* Raises the limit of open files, because each rank needs a few files, and its connection to the
+** store one more. */
 static void raise_files(Launch *l) {
   struct rlimit most;
   if (getrlimit(RLIMIT_NOFILE, &l->files) != 0) return;

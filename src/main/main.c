@@ -44,9 +44,10 @@ static void print_usage(FILE *out, const char *name) {
   fflush(out);
 }
 
-/* Runs the steps before the script: prepares the state, then handles -e, -l and -W. */
+/* Does everything that precedes the script: prepares the state, then executes options such as -e
+** and -l. */
 static bool prepare(lua_State *L, const tli_Options *options, int argc, char **argv) {
-  if (options->no_env) { /* the libraries read this entry when they open */
+  if (options->no_env) { /* Lua's libraries read this entry when they are opened */
     lua_pushboolean(L, 1);
     lua_setfield(L, LUA_REGISTRYINDEX, "LUA_NOENV");
   }
@@ -139,7 +140,8 @@ static bool run_port(lua_State *L, int argc, char **argv) {
   return tli_script_port(L, argc, argv);
 }
 
-/* Runs the program, and returns whether it succeeded. The arguments are (argc, argv). */
+/* The whole program, as a protected call. The Lua arguments are (argc, argv); the result tells
+** whether the program succeeded. */
 static int protected_main(lua_State *L) {
   int argc = (int)lua_tointeger(L, 1);
   char **argv = lua_touserdata(L, 2);

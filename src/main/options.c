@@ -1,8 +1,9 @@
 /*
 ** options.c - reads the command line.
 **
-** The command line is read twice: first as a whole, before anything runs, so that an error at its
-** end is found before the beginning has effects; then step by step, for the options that run code.
+** The command line is read twice. First it is read as a whole, before any code runs, so that an
+** error at its end is found before an option at its beginning has effects. Then the options that
+** run code are read one after another.
 */
 #include "main/options.h"
 
@@ -26,8 +27,8 @@ const char tli_options_usage[] =
     "Without a script: interactive mode if stdin is a terminal, else run stdin.\n"
     "The globals torch, nn and optim are there already.\n";
 
-/* Returns whether the value of -e or -l is the next argument, because it does not follow the letter
-** directly. */
+/* Returns whether the value of -e or -l is the next argument, that is, whether no text follows the
+** letter directly. */
 static bool value_is_apart(const char *option) { return option[2] == '\0'; }
 
 static bool is_flag(const char *option, char letter) {

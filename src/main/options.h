@@ -11,7 +11,7 @@ typedef struct tli_Options {
   int script;       /* index of the script in argv; argc if there is no script */
   bool chunks;      /* whether -e was given */
   bool interactive; /* -i */
-  bool version;     /* -v or -i was given: print the version first */
+  bool version;     /* whether to print the version first, because -v or -i was given */
   bool no_env;      /* -E */
   bool help;        /* --help */
   bool profile;     /* --profile or --html was given */
@@ -20,8 +20,8 @@ typedef struct tli_Options {
 
 /* An option that is executed before the script runs. */
 typedef struct tli_Step {
-  /* the option's letter, 'e', 'l' or 'W'; 'd' for --device, 't' for --torch7; 0 after the last
-  ** option */
+  /* 'e', 'l' or 'W' for the option with that letter; 'd' for --device; 't' for --torch7; 0 after
+  ** the last option */
   char letter;
   const char *value; /* value of -e or -l (borrowed from argv) */
 } tli_Step;
@@ -30,8 +30,8 @@ typedef struct tli_Step {
 ** its value. */
 bool tli_options_parse(int argc, char **argv, tli_Options *options, char problem[128]);
 
-/* Returns the next option to execute, at or after index *i, and moves *i past it. The first call
-** has *i = 1. */
+/* Returns the first option to execute at or after argv[*i], and sets *i to the index after that
+** option. *i must be 1 in the first call. */
 tli_Step tli_options_step(char **argv, const tli_Options *options, int *i);
 
 /* The text that --help prints. */

@@ -1,10 +1,9 @@
 /*
-** repl.c - the interactive mode: reads chunks, runs them, and shows their values.
+** repl.c - implements the interactive mode, which reads chunks, runs them, and shows their values.
 **
-** The module `tlua.repl` displays values and completes words; this file has the
-** loop. A chunk is compiled as an expression first and as a statement second, and
-** runs once. No error ends the session: code that may fail runs through
-** tli_script_call.
+** The module `tlua.repl` displays values and completes words; this file has the loop. A chunk is
+** first compiled as an expression and, if that fails, as a statement. No error ends the session,
+** because all code that may fail is called by tli_script_call.
 */
 #define _POSIX_C_SOURCE 200809L /* strdup */
 
@@ -27,7 +26,8 @@
 ** while the loop runs. */
 static lua_State *session; /* borrowed */
 
-/* Their addresses are registry keys: of the table of `tlua.repl`, and of the last chunk's text. */
+/* The addresses are registry keys: module_key of the table of the module `tlua.repl`, chunk_key of
+** the last chunk's text. */
 static const char module_key = 0, chunk_key = 0;
 
 /* ---- the module in Lua ------------------------------------------------------- */
@@ -39,7 +39,8 @@ static int open_module(lua_State *L) {
   return 0;
 }
 
-/* Pushes a function of the module; without the module, returns false and pushes nothing. */
+/* Pushes a function of the module `tlua.repl`. If the module is missing, pushes nothing and returns
+** false. */
 static bool push_function(lua_State *L, const char *name) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &module_key) == LUA_TTABLE) {
     lua_getfield(L, -1, name);
@@ -52,8 +53,8 @@ static bool push_function(lua_State *L, const char *name) {
 
 /* ---- completion ----------------------------------------------------------------- */
 
-/* Returns a list of words for tli_EditComplete, as light userdata. The arguments are (text,
-** before). The list is made with malloc, so no error may be raised once it exists. */
+/* Returns the list of words for a tli_EditComplete, as a light userdata. The arguments are (text,
+** before). The list is made with malloc, so no error may be raised after that. */
 static int list_words(lua_State *L) {
   if (!push_function(L, "complete")) return 0;
   lua_insert(L, 1);
@@ -91,7 +92,8 @@ static char **complete(const char *text, const char *before) {
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-/* Returns the prompt's text. The arguments are the name of a global and the default. */
+/* Returns the text of the prompt. The arguments are (name of the global that may set the prompt,
+** default text). */
 static int prompt_text(lua_State *L) {
   lua_getglobal(L, lua_tostring(L, 1));
   if (lua_isnil(L, -1)) lua_pop(L, 1);
@@ -111,8 +113,8 @@ static const char *push_prompt(lua_State *L, bool first) {
   return lua_tostring(L, -1);
 }
 
-/* Returns whether a compilation, whose message is on the top, has failed only because the text is
-** incomplete. */
+/* Returns whether a compilation has failed only because the text is incomplete. The error message
+** is on top of the stack. */
 static bool wants_more(lua_State *L, int status) {
   static const char mark[] = "<eof>";
   size_t length;
@@ -121,8 +123,9 @@ static bool wants_more(lua_State *L, int status) {
   return message && length >= n && strcmp(message + length - n, mark) == 0;
 }
 
-/* Compiles "PREFIX TEXT"; pushes the function, or the message. The added newline makes an
-** unfinished string an error of its line rather than an incomplete text. */
+/* Compiles the prefix followed by the text. Pushes the function, or the error message. Because of
+** the newline that is added, an unfinished string is an error in its line, not an incomplete
+** text. */
 static int compile_as(lua_State *L, const char *prefix, const char *text) {
   const char *chunk = lua_pushfstring(L, "%s%s\n", prefix, text);
   int status = luaL_loadbuffer(L, chunk, strlen(chunk), "=stdin");
@@ -132,10 +135,9 @@ static int compile_as(lua_State *L, const char *prefix, const char *text) {
 
 typedef enum Read { READ_EXPRESSION, READ_CHUNK, READ_ERROR, READ_NOTHING, READ_END } Read;
 
-/* Compiles the text at index 1 and pushes the function, or the message. `*more`
-** tells whether the text is incomplete. The first result of an expression is nil, so
-** that its last call is not a tail call, and errors in it still have the user's
-** line. */
+/* Compiles the text at index 1 and pushes the function, or the error message. Sets *more to whether
+** the text is incomplete. An expression is compiled as "return nil, expression": a call in it is
+** then not a tail call, so an error still has the user's line. */
 static Read compile(lua_State *L, bool *more) {
   const char *text = lua_tostring(L, 1);
   /* a leading "=" is ignored: Lua 5.1 required it for expressions */
@@ -148,8 +150,8 @@ static Read compile(lua_State *L, bool *more) {
   return status == LUA_OK ? READ_CHUNK : READ_ERROR;
 }
 
-/* Adds a chunk to the history. Several lines are joined to one line unless they contain comments or
-** long strings, which would change the meaning. */
+/* Adds a chunk to the history. The lines of a chunk are joined to one line, unless the chunk
+** contains comments or long strings, whose meaning that would change. */
 static void remember(const char *chunk) {
   static char *last; /* the last entry (owned), which lives as long as the process */
   if (chunk[strspn(chunk, " \t\n")] == '\0' || (last && strcmp(last, chunk) == 0)) return;
@@ -186,9 +188,9 @@ static Read read_line(lua_State *L, bool first) {
   return READ_CHUNK;
 }
 
-/* Reads lines until they make a complete chunk. Leaves on the stack the compiled
-** function (READ_EXPRESSION, READ_CHUNK), a message (READ_ERROR), or an unspecified
-** value. */
+/* Reads lines until they make a complete chunk. Leaves one value on the stack: the compiled
+** function for READ_EXPRESSION and READ_CHUNK, the message for READ_ERROR, and an unspecified value
+** for other results. */
 static Read read_chunk(lua_State *L) {
   bool more;
   Read read = read_line(L, true);
@@ -197,7 +199,7 @@ static Read read_chunk(lua_State *L) {
   while (more) {
     read = read_line(L, false);
     if (read == READ_NOTHING) return read;
-    if (read == READ_END) break; /* the message tells that the text is incomplete */
+    if (read == READ_END) break; /* the message on the stack tells that the text is incomplete */
     lua_settop(L, 1);
     what = compile(L, &more);
   }
@@ -239,8 +241,9 @@ static void show(lua_State *L) {
   tli_script_complain(lua_tostring(L, -1));
 }
 
-/* A handler that ignores Ctrl-C between reading and running, where the signal would otherwise end
-** the process. SIG_IGN cannot be used, since child processes would inherit it. */
+/* A signal handler that ignores Ctrl-C while the session neither reads nor runs a chunk; otherwise
+** the signal would end the process then. SIG_IGN cannot be used, since child processes would
+** inherit it. */
 static void let_pass(void) {}
 
 /* Lets the module `tlua.repl` extend the message on top of the stack. */
@@ -255,7 +258,7 @@ static void explain(lua_State *L) {
     lua_pop(L, 1);
 }
 
-/* Calls a function of the module that returns nothing, with a boolean. */
+/* Calls a function of the module `tlua.repl` with a boolean. The function returns nothing. */
 static void tell(lua_State *L, const char *function, bool argument) {
   if (!push_function(L, function)) return;
   lua_pushboolean(L, argument);
@@ -290,7 +293,7 @@ static void loop(lua_State *L) {
 void tli_repl_run(lua_State *L) {
   tli_InterruptFn before = tli_terminal_catch(SIGINT, let_pass);
   lua_settop(L, 0);
-  tli_script_set_name(NULL); /* messages of interactive use need no program name */
+  tli_script_set_name(NULL); /* in interactive use error messages need no program name */
   session = L;
   lua_pushcfunction(L, open_module);
   tli_script_report(L, tli_script_call(L, 0, 0));

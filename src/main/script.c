@@ -19,7 +19,7 @@ void tli_script_set_name(const char *name) { command_name = name; }
 
 void tli_script_complain(const char *message) {
   fflush(stdout); /* earlier output must appear before the error message */
-  /* in one piece, since mpirun may end us between two */
+  /* the message is written in one piece, since mpirun may kill this process between two writes */
   fprintf(stderr, "%s%s%s\n", command_name ? command_name : "", command_name ? ": " : "", message);
   fflush(stderr);
 }
@@ -32,8 +32,9 @@ bool tli_script_report(lua_State *L, int status) {
   return false;
 }
 
-/* Adds a hint if the program has called model:training(), as in Torch7: `training` is a boolean
-** field. Lua itself words the message, so the hint is added to its text. */
+/* Adds a hint to the message if the program has called model:training(), as in Torch7, where
+** `training` is a method; here it is a boolean field. Lua itself makes the message, which is
+** recognized by its text. */
 static const char *add_hint(lua_State *L, const char *message) {
   if (strstr(message, "attempt to call a boolean value (method 'training')") == NULL)
     return message;
@@ -41,8 +42,8 @@ static const char *add_hint(lua_State *L, const char *message) {
                          message);
 }
 
-/* Message handler that adds a traceback. An error object that is not a string is converted by its
-** __tostring, and gets no traceback. */
+/* A message handler that adds a traceback. An error object that is not a string is converted by its
+** metamethod __tostring, and gets no traceback. */
 static int add_traceback(lua_State *L) {
   const char *message = lua_tostring(L, 1);
   if (message == NULL) {
@@ -113,7 +114,7 @@ static bool use_device(lua_State *L, const char *name) {
 }
 
 bool tli_script_profile(lua_State *L, const char *function, const char *html) {
-  /* fetched now, since the script may have changed the global `torch` by the end */
+  /* the functions are fetched in the first call, since the script may change the global `torch` */
   static const char key = 0;
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &key) == LUA_TNIL) {
     lua_getglobal(L, "torch");
@@ -150,9 +151,11 @@ bool tli_script_top(lua_State *L, int argc, char **argv) {
   return call_with_arguments(L, argc, argv);
 }
 
-/* Runs the function `command` of a module of the library with the arguments behind the word. */
+/* Runs the function `command` of a module of the library with the arguments that follow the
+** command's name. */
 static bool run_command_of(lua_State *L, const char *module, int argc, char **argv) {
-  const char *const modules[] = {"tlua", module}; /* loading the first module locates the second */
+  /* `require` finds the second module only after the first is loaded */
+  const char *const modules[] = {"tlua", module};
   for (int i = 0; i < 2; i++) {
     lua_getglobal(L, "require");
     lua_pushstring(L, modules[i]);

@@ -15,28 +15,29 @@ void tli_script_set_name(const char *name);
 /* Prints a message on stderr, after the command's name. */
 void tli_script_complain(const char *message);
 
-/* If the status is not LUA_OK, prints and pops the error. Returns whether the status is
-** LUA_OK. */
+/* If the status is not LUA_OK, prints the error on top of the stack and pops it. Returns whether
+** the status is LUA_OK. */
 bool tli_script_report(lua_State *L, int status);
 
-/* Calls a function with `nargs` arguments; an error gets a traceback and stays
-** on the stack. SIGINT interrupts the call. Returns Lua's status. */
+/* Calls a function with `nargs` arguments. After an error the message, with a traceback, stays on
+** the stack. SIGINT interrupts the call. Returns Lua's status. */
 int tli_script_call(lua_State *L, int nargs, int nresults);
 
-/* Runs `tlua top` with the remaining arguments. */
+/* Runs `tlua top` with the arguments argv[2], argv[3], ... */
 bool tli_script_top(lua_State *L, int argc, char **argv);
 
-/* Runs `tlua help` with the remaining arguments. */
+/* Runs `tlua help` with the arguments argv[2], argv[3], ... */
 bool tli_script_help(lua_State *L, int argc, char **argv);
 
-/* Runs `tlua port` with the remaining arguments. */
+/* Runs `tlua port` with the arguments argv[2], argv[3], ... */
 bool tli_script_port(lua_State *L, int argc, char **argv);
 
-/* Calls start(html) or finish() of the library's module for --profile. */
+/* Implements --profile: calls the function `start`, with the path `html`, or `finish` of
+** torch.profiler.script. */
 bool tli_script_profile(lua_State *L, const char *function, const char *html);
 
-/* Sets the global `arg`: argv[script] is arg[0], and earlier arguments have negative positions.
-** Without a script arg[0] is the program. */
+/* Sets the global `arg` to a table of all arguments. argv[script] is arg[0], and the arguments
+** before it have negative positions. Without a script arg[0] is the program. */
 void tli_script_set_arg(lua_State *L, int argc, char **argv, int script);
 
 /* Each of these functions runs code, reports its error, and returns whether it succeeded. */

@@ -40,7 +40,7 @@ int tli_terminal_width(void) {
 
 static void on_signal(int signo) {
   if (!pthread_equal(pthread_self(), catching_thread)) {
-    /* the system has delivered the signal to a worker thread */
+    /* the system has delivered the signal to another thread, which forwards it */
     pthread_kill(catching_thread, signo);
     return;
   }
@@ -54,7 +54,7 @@ tli_InterruptFn tli_terminal_catch(int signo, tli_InterruptFn fn) {
   catching_thread = pthread_self();
   c->current = fn;
   if (fn && previous == NULL) {
-    /* there is no SA_RESTART, so that a signal also ends reads */
+    /* SA_RESTART is not set, so that a signal interrupts a blocking read */
     struct sigaction action = {.sa_handler = on_signal};
     sigemptyset(&action.sa_mask);
     sigaction(signo, &action, &c->before);
@@ -75,7 +75,8 @@ void tli_terminal_later(tli_InterruptFn fn) {
 
 static void do_nothing(int signo) { (void)signo; }
 
-/* The stack of the main thread grows up to the limit that holds at that time. */
+/* Raises the limit of the stack's size if it is too small, and returns whether it is now large
+** enough. The stack of the main thread may then grow up to the new limit. */
 static bool has_stack(void) {
   struct rlimit stack;
   if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= TLI_LEAST_STACK) return true;
@@ -83,7 +84,7 @@ static bool has_stack(void) {
   return stack.rlim_max >= TLI_LEAST_STACK && setrlimit(RLIMIT_STACK, &stack) == 0;
 }
 
-/* Sets a handler rather than SIG_IGN, which child processes would inherit. */
+/* Sets a handler that does nothing, because SIG_IGN would be inherited by child processes. */
 bool tli_terminal_take_limits(void) {
 #ifdef SIGXFSZ
   signal(SIGXFSZ, do_nothing);

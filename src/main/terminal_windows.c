@@ -21,8 +21,8 @@ int tli_terminal_width(void) {
   return GetConsoleScreenBufferInfo(out, &info) ? info.srWindow.Right - info.srWindow.Left + 1 : 0;
 }
 
-/* Handles an event of the console, in a thread of the system. TRUE means that the event is
-** handled. */
+/* Handles an event of the console. The system calls this function in a separate thread. TRUE means
+** that the event was handled. */
 static BOOL WINAPI on_event(DWORD event) {
   tli_InterruptFn fn = current;
   if (event != CTRL_C_EVENT || fn == NULL) return FALSE;

@@ -9,10 +9,10 @@
 
 typedef void (*tli_TruncatedFn)(bool here);
 
-/* Sets a function that is called when a read beyond the end of a truncated file was found; the
-** missing bytes then read as zeros. A signal handler calls it in the thread that has set it; `here`
-** says whether this thread has read the missing bytes. Returns the previous function. With NULL,
-** such a read ends the process. */
+/* Sets a function that is called after a read beyond the end of a truncated file; the read gives
+** zeros. A signal handler calls the function, in the thread that has set the function; `here` tells
+** whether this thread itself has read there. Returns the previous function. If NULL is set, such a
+** read ends the process. */
 tli_TruncatedFn tli_truncated_catch(tli_TruncatedFn fn);
 
 #endif

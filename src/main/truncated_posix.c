@@ -17,12 +17,14 @@
 
 #include "core/platform/platform.h"
 
-/* The function to call. It is set before the handler is installed, and the handler reads it. */
+/* The function to call. The signal handler reads this variable, which is set before the handler is
+** installed. */
 static tli_TruncatedFn volatile current;
 static pthread_t catching_thread;
 static struct sigaction before; /* the previous action of SIGBUS, while `current` is set */
 
-static atomic_bool elsewhere; /* whether a signal of another thread was forwarded to this thread */
+/* whether another thread has got the signal and forwarded it to catching_thread */
+static atomic_bool elsewhere;
 
 static void on_sigbus(int signo, siginfo_t *info, void *context) {
   (void)context;
@@ -30,7 +32,8 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
   bool here = pthread_equal(pthread_self(), catching_thread);
   tli_TruncatedFn fn = current;
   if (here && info->si_code <= 0 &&
-      info->si_pid == getpid()) { /* a forwarded signal may remain after several signals */
+      /* several forwarded signals may arrive for one report, so `elsewhere` is checked */
+      info->si_pid == getpid()) {
     if (atomic_exchange(&elsewhere, false) && fn) fn(false);
   } else if (info->si_code > 0 && tli_file_shrunk(info->si_addr)) {
     if (here) {
@@ -40,7 +43,9 @@ static void on_sigbus(int signo, siginfo_t *info, void *context) {
       pthread_kill(catching_thread, signo);
     }
   } else {
-    sigaction(signo, &before, NULL); /* the signal occurs again at once, or is sent once more */
+    /* the previous action is restored; then a fault repeats the signal at once, and a signal that
+    ** was sent is raised again */
+    sigaction(signo, &before, NULL);
     if (info->si_code <= 0) raise(signo);
   }
   errno = error;

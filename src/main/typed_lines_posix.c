@@ -2,9 +2,9 @@
 ** typed_lines_posix.c - the history file: $XDG_STATE_HOME/tlua/history, one entry a line, readable
 ** only by its owner.
 **
-** An entry is appended as soon as it is typed, with one write, so that concurrent sessions keep
-** each other's entries and a crash loses nothing. Failures are ignored silently, since the history
-** is not essential.
+** An entry is appended as soon as it is typed, with a single write. So concurrent sessions keep
+** each other's entries, and no entry is lost in a crash. Failures are ignored silently, since the
+** history is not essential.
 */
 #define _POSIX_C_SOURCE 200809L
 
@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 enum {
-  MAX_LINES = 10000, /* a file with more lines is cut to KEPT_LINES lines */
-  KEPT_LINES = 5000, /* number of newest lines that a cut file keeps */
+  MAX_LINES = 10000, /* a file with more lines than this is shortened to KEPT_LINES lines */
+  KEPT_LINES = 5000, /* number of lines, the newest ones, that a shortened file keeps */
   PATH_SIZE = 1024,
 };
 
@@ -45,8 +45,8 @@ static void make_parents(char *path) {
   }
 }
 
-/* Replaces the file by its lines after the first `skip`. A renamed copy takes the file's place, so
-** there is a complete file at any moment. */
+/* Removes the first `skip` lines of the file. The other lines are written to a new file, which is
+** then renamed, so a complete file exists at any moment. */
 static void cut(const char *path, FILE *old, int skip) {
   char fresh[PATH_SIZE + 8];
   snprintf(fresh, sizeof fresh, "%s.XXXXXX", path);
