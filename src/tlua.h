@@ -2,18 +2,16 @@
 ** tlua.h - tensors for Lua 5.4: the one public header.
 **
 ** Programs that embed tlua include this file and link libtlua (and the Lua library, which they use
-** anyway). The file is grouped by object; each comment says what the function does, how it fails,
-** who owns the results, and which thread may call it.
+** anyway). The functions are grouped by object; each comment says what the function does, how it
+** fails, who owns the results, and which thread may call it.
 **
-** Ownership.  A function that returns `tl_Tensor *` returns a new reference,
-** which the caller releases with tl_tensor_release. Arguments are borrowed.
-** Errors.     A function that can fail returns NULL or false and leaves a kind
-** and one message in thread-local state: tl_error, tl_error_kind.
-** NULL.       A NULL tensor is never fatal: functions that can fail do so,
-** others return nothing (0, NULL, false, TL_NODTYPE).
-** Positions.  C counts dimensions and indices from 0, Lua from 1.
-** Threads.    Reference counts are atomic. A tensor may be used by several
-** threads as long as none of them writes to it meanwhile.
+** Ownership.  A function that returns `tl_Tensor *` returns a new reference, which the caller
+** releases with tl_tensor_release. Arguments are borrowed. Errors.     A function that can fail
+** returns NULL or false and leaves a kind and one message in thread-local state: tl_error,
+** tl_error_kind. NULL.       A NULL tensor is never fatal: functions that can fail do so, others
+** return nothing (0, NULL, false, TL_NODTYPE). Positions.  C counts dimensions and indices from 0,
+** Lua from 1. Threads.    Reference counts are atomic. A tensor may be used by several threads as
+** long as none of them writes to it meanwhile.
 */
 #ifndef TLUA_H
 #define TLUA_H
@@ -72,12 +70,11 @@ TL_API tl_ErrorKind tl_error_kind(void);
 ** Element types, devices, scalars
 ** --------------------------------------------------------------------- */
 
-/* X(name, text, bytes, category, digits, exponent, ...): `digits` is the number of bits
-** without the sign (for a float, those of its significand), and floats are less than 2 to
-** the power of `exponent`; further arguments are the caller's. A type needs only a row
-** and the conversions in core/kernel/element.h. ORDER DTYPE: files and kernel tables may
-** rely on the order, so a new type goes to the end; a build may add dtypes with
-** TL_MORE_DTYPES. */
+/* X(name, text, bytes, category, digits, exponent, ...): `digits` is the number of bits without the
+** sign (for a float, the bits of its significand). Floats are less than 2 to the power of
+** `exponent`. Further arguments are the caller's. A type needs only an entry in this list and the
+** conversions in core/kernel/element.h. ORDER DTYPE: files and kernel tables may rely on the order,
+** so a new type goes to the end; a build may add dtypes with TL_MORE_DTYPES. */
 #define TL_DTYPES(X, ...)                                   \
   X(F32, "float32", 4, FLOAT, 24, 128, __VA_ARGS__)         \
   X(F64, "float64", 8, FLOAT, 53, 1024, __VA_ARGS__)        \
@@ -161,10 +158,10 @@ typedef struct tl_Tensor tl_Tensor;
 TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_empty(tl_DType dtype, int ndim, const int64_t *sizes);
 
 /* Constructor. Makes a tensor over the caller's own memory, without a copy. The memory must hold
-** the elements that sizes and strides describe (strides count elements; NULL: row-major) and stay
-** valid until `release` is called, once, from whichever thread drops the last reference, including
-** those of views. `release` may be NULL: then the caller must keep the memory longer than the
-** tensor. Returns NULL on bad sizes or strides, without calling `release`. */
+** the elements that sizes and strides describe. Strides count elements; NULL means row-major. The
+** memory must stay valid until `release` is called, once, from whichever thread drops the last
+** reference, including those of views. If `release` is NULL, the caller must keep the memory longer
+** than the tensor. Returns NULL on bad sizes or strides, without calling `release`. */
 TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_wrap(void *data, tl_DType dtype, int ndim,
                                               const int64_t *sizes, const int64_t *strides,
                                               void (*release)(void *data, void *context),
@@ -189,8 +186,8 @@ TL_API bool tl_tensor_is_contiguous(const tl_Tensor *tensor);
 ** write to the elements only if no graph has saved the tensor. */
 TL_API void *tl_tensor_data(const tl_Tensor *tensor);
 
-/* Copies all elements, in row-major order and converted to `dtype`, to
-** `buffer` of `bytes` bytes. False if the size is not exactly right. */
+/* Copies all elements, in row-major order and converted to `dtype`, to `buffer` of `bytes` bytes.
+** Returns false if `bytes` is not exactly the size needed. */
 TL_API TL_MUSTCHECK bool tl_tensor_read(const tl_Tensor *tensor, tl_DType dtype, void *buffer,
                                         size_t bytes);
 
@@ -198,28 +195,30 @@ TL_API TL_MUSTCHECK bool tl_tensor_read(const tl_Tensor *tensor, tl_DType dtype,
 ** DLPack
 ** --------------------------------------------------------------------- */
 
-/* The structs of DLPack, by which array libraries exchange memory without a copy; in Python they
-** are behind the method __dlpack__. Its header dlpack.h declares their fields, and may be included
-** before or after this one. */
+/* The structs of DLPack, by which array libraries exchange memory without a copy; Python's method
+** __dlpack__ returns them. DLPack's header dlpack.h declares their fields; it may be included
+** before or after this header. */
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
 /* Constructor. Exports the tensor's memory for another library, in DLPack's form before version 1.0
-** ("dltensor" in Python). The receiver calls its `deleter` once, from any thread; until then it
-** holds a separate reference. Waits for the work that the calling thread has queued on the tensor's
-** device. The tensor sees the other library's writes, but graphs do not notice them, as with
-** tl_tensor_data. Returns NULL for a device or dtype that DLPack lacks, or on lack of memory. */
+** ("dltensor" in Python). The receiver calls the struct's `deleter` once, from any thread; until
+** then the struct holds a reference of its own. Waits for the work that the calling thread has
+** queued on the tensor's device. The tensor sees the other library's writes, but graphs do not
+** notice them, as with tl_tensor_data. Returns NULL for a device or dtype that DLPack lacks, or on
+** lack of memory. */
 TL_API TL_MUSTCHECK struct DLManagedTensor *tl_tensor_to_dlpack(tl_Tensor *tensor);
-/* Exports the memory in the form of version 1.0 ("dltensor_versioned"). */
+/* Constructor. Exports the tensor's memory like tl_tensor_to_dlpack, but in the form of DLPack
+** version 1.0 ("dltensor_versioned"). */
 TL_API TL_MUSTCHECK struct DLManagedTensorVersioned *
 tl_tensor_to_dlpack_versioned(tl_Tensor *tensor);
 
 /* Constructor. Makes a tensor over another library's memory, on the CPU or a GPU, without a copy.
-** The tensor takes over `managed`, and calls its deleter when the last reference is dropped,
-** including those of views, from whichever thread drops it. The caller has waited for pending work
-** on the memory. Returns NULL, with `managed` still the caller's, for an element type without a
-** dtype, another kind of device, negative strides, memory that is not aligned to its elements, and,
-** in the versioned form, read-only memory and versions other than 1. */
+** The tensor takes over `managed`. It calls the deleter of `managed` when the last reference,
+** including those of views, is dropped, from whichever thread drops it. The caller must have waited
+** for pending work on the memory. Returns NULL, with `managed` still the caller's, for an element
+** type that no dtype has, another kind of device, negative strides, memory that is not aligned to
+** its elements, and, in the versioned form, read-only memory and versions other than 1. */
 TL_API TL_MUSTCHECK tl_Tensor *tl_tensor_from_dlpack(struct DLManagedTensor *managed);
 TL_API TL_MUSTCHECK tl_Tensor *
 tl_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned *managed);
@@ -228,13 +227,14 @@ tl_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned *managed);
 ** Programs
 ** --------------------------------------------------------------------- */
 
-/* A model that was traced by torch.export in Lua, or a training step that was traced by
-** torch.export_step, saved as one file. A program runs without Lua, by the same operators and with
-** bitwise equal results. Several threads may run one program at once: they share its constants. */
+/* A model that torch.export has traced in Lua, or a training step that torch.export_step has
+** traced, saved as one file. A program runs without Lua, by the same operators and with bitwise
+** equal results. Several threads may run one program at once; the threads share the program's
+** constants. */
 typedef struct tl_Program tl_Program;
 
-/* An input of a program: its name, and the sizes that it must have, -1 for a size that may differ
-** between runs. `name` is borrowed from the program. */
+/* An input of a program: its name (borrowed from the program), and the sizes that it must have. A
+** size of -1 may differ between runs. */
 typedef struct tl_ProgramInput {
   const char *name;
   tl_DType dtype;
@@ -242,8 +242,9 @@ typedef struct tl_ProgramInput {
   int64_t sizes[TL_MAX_DIMS];
 } tl_ProgramInput;
 
-/* Constructor. Maps the file at `path`, and checks all of it but the values of constants. Returns
-** NULL for a file that cannot be read, is damaged, or names an operator that this library lacks. */
+/* Constructor. Maps the file at `path`, and checks everything in it except the values of constants.
+** Returns NULL for a file that cannot be read, is damaged, or names an operator that this library
+** lacks. */
 TL_API TL_MUSTCHECK tl_Program *tl_program_load(const char *path);
 /* Destructor. No run may be in progress. Accepts NULL. */
 TL_API void tl_program_free(tl_Program *program);
@@ -252,41 +253,42 @@ TL_API void tl_program_free(tl_Program *program);
 ** that it returns. */
 TL_API int tl_program_inputs(const tl_Program *program);
 TL_API int tl_program_outputs(const tl_Program *program);
-/* Describes an input, counted from 0. False if there is none. */
+/* Describes input i, counted from 0. Returns false if there is no such input. */
 TL_API TL_MUSTCHECK bool tl_program_input(const tl_Program *program, int i, tl_ProgramInput *out);
 
-/* Runs the program. `outputs[i]` is a tensor that receives the values of an output, or NULL: then
-** it becomes a new tensor, a reference of the caller's. The first run plans its memory, and later
-** runs with the same sizes and given outputs allocate nothing. Returns false if an input does not
-** fit, or an operator fails; outputs that were NULL are then NULL, and the values of the other
-** outputs are undefined. Several threads may run a program at once, each with its own output
-** tensors; if the program changes its own buffers, such as running statistics, their runs wait for
+/* Runs the program. outputs[i] is a tensor that receives the values of output i. If it is NULL, it
+** is set to a new tensor, whose reference belongs to the caller. The first run plans its memory,
+** and later runs with the same sizes and given outputs allocate nothing. Returns false if an input
+** does not fit, or an operator fails; outputs that were NULL are then NULL, and the values of the
+** other outputs are undefined. Several threads may run a program at once, each with its own output
+** tensors. If the program changes its own buffers, such as running statistics, these runs wait for
 ** one another. */
 TL_API TL_MUSTCHECK bool tl_program_run(tl_Program *program, tl_Tensor *const *inputs, int ninputs,
                                         tl_Tensor **outputs, int noutputs);
 
-/* Runs a training step that torch.export_step has recorded: forward and backward pass, optimizer and
-** schedule. It takes and returns tensors as tl_program_run does, changes the program's parameters
-** and optimizer state, and draws the next random numbers. Steps from several threads wait for one
-** another. A step that fails may have changed some of the parameters. */
+/* Runs a training step that torch.export_step has recorded: forward and backward pass, optimizer
+** and schedule. The function takes and returns tensors as tl_program_run does. It changes the
+** program's parameters and optimizer state, and draws the next random numbers. Steps from several
+** threads wait for one another. A step that fails may have changed some of the parameters. */
 TL_API TL_MUSTCHECK bool tl_program_step(tl_Program *program, tl_Tensor *const *inputs, int ninputs,
                                          tl_Tensor **outputs, int noutputs);
-/* Begins the random numbers of a training step at a seed, as torch.manual_seed does in Lua. */
+/* Seeds the random numbers of a training step, as torch.manual_seed does in Lua. */
 TL_API TL_MUSTCHECK bool tl_program_seed(tl_Program *program, uint64_t seed);
-/* Saves the program with its present parameters and state, so that a loaded one goes on where this
-** one is. The file appears at once, complete. */
+/* Saves the program with its present parameters and state, so that a program loaded from the file
+** continues from there. The file appears atomically, once it is complete. */
 TL_API TL_MUSTCHECK bool tl_program_save(tl_Program *program, const char *path);
-/* Lets a program use the state of another one, `from`, in place of its own constants of the same
-** names: a program of the same model's forward pass then gives the results of the trained
-** parameters. No run of either may be in progress, nor a run of one during a step of the other. */
+/* Makes a program use the state of another program, `from`, in place of its own constants of the
+** same names. For example, a program of the same model's forward pass then gives the results of the
+** trained parameters. No run of either program may be in progress during this call; nor may one
+** program run during a step of the other. */
 TL_API TL_MUSTCHECK bool tl_program_share(tl_Program *program, tl_Program *from);
 
 /* ------------------------------------------------------------------------
 ** Threads and memory
 ** --------------------------------------------------------------------- */
 
-/* Sets the number of threads that an operator may use (1: no thread is ever started). False if n <
-** 1. Holds for the whole process. */
+/* Sets the number of threads that an operator may use; with 1, no thread is ever started. Returns
+** false if n < 1. The number holds for the whole process. */
 TL_API TL_MUSTCHECK bool tl_set_num_threads(int n);
 TL_API int tl_get_num_threads(void);
 
@@ -297,13 +299,14 @@ TL_API void tl_set_parallel_run(void (*run)(int tasks, void (*task)(void *contex
                                             void *context, void *user),
                                 void *user);
 
-/* tl_memory_used returns the bytes of tensor memory on the CPU that are in use, tl_memory_cached
-** the bytes that are kept for reuse. */
+/* tl_memory_used returns the number of bytes of tensor memory on the CPU that are in use.
+** tl_memory_cached returns the number of bytes that are kept for reuse. */
 TL_API int64_t tl_memory_used(void);
 TL_API int64_t tl_memory_cached(void);
-/* Sets a limit on used bytes, beyond which allocations fail with TL_EMEM. 0: none. */
+/* Sets a limit on the number of used bytes; allocations beyond it fail with TL_EMEM. 0 means no
+** limit. */
 TL_API void tl_set_memory_limit(int64_t bytes);
-/* Returns cached blocks to the system. */
+/* Returns cached memory to the system. */
 TL_API void tl_memory_trim(void);
 
 /* Asks the running operator or backward pass of this process to stop with TL_EINTERRUPT at its next
@@ -318,25 +321,25 @@ TL_API void tl_interrupt_clear(void);
 typedef struct lua_State lua_State;
 
 /* Opens the library as a Lua module: leaves the module's table on the stack, like `require "tlua"`.
-** It is used as luaL_requiref(L, "tlua", luaopen_tlua, 0), or put into package.preload. Raises a
-** Lua error on lack of memory. */
+** Call luaL_requiref(L, "tlua", luaopen_tlua, 0), or put the function into package.preload. Raises
+** a Lua error on lack of memory. */
 TL_API int luaopen_tlua(lua_State *L);
 
-/* Opens the library in an ordinary state and sets the global `torch`. The state
-** needs Lua's libraries base, string, table, math and utf8; save and load need
-** io. False, with a message in tl_error, on failure; never raises. */
+/* Opens the library in an ordinary state and sets the global `torch`. The state needs Lua's
+** libraries base, string, table, math and utf8; save and load need io. Returns false, with a
+** message in tl_error, on failure; never raises a Lua error. */
 TL_API TL_MUSTCHECK bool tl_lua_open(lua_State *L);
 
-/* Pushes a tensor as a Lua value, which holds its own reference. Raises a Lua error for NULL and on
-** lack of memory, so the caller must be protected code. */
+/* Pushes a tensor as a Lua value; the value holds a reference of its own. Raises a Lua error for
+** NULL and on lack of memory, so the caller must be protected code. */
 TL_API void tl_lua_push(lua_State *L, tl_Tensor *tensor);
 
-/* Returns the tensor at a stack index, borrowed from the Lua value; NULL if the value is not a
-** tensor or was released. Never raises. */
+/* Returns the tensor at a stack index, borrowed from the Lua value. Returns NULL if the value is
+** not a tensor or was released. Never raises a Lua error. */
 TL_API tl_Tensor *tl_lua_to(lua_State *L, int index);
 
-/* Collects garbage for at most about `microseconds`, for hosts that stop the collector and do its
-** work in each frame. Returns true when a cycle was finished. */
+/* Collects garbage for at most about `microseconds`, for hosts that stop the collector and do the
+** collector's work in each frame. Returns true when a cycle was finished. */
 TL_API bool tl_gc_step(lua_State *L, int microseconds);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 /*
-** status.c - describes in words the call that a rank is making, for error messages.
+** status.c - describes the call that a rank is making, as text for error messages.
 */
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "dist/inside.h"
 
-/* Appends text, as much as there is room for. */
+/* Appends as much text as there is room for. */
 static void add(char *out, size_t size, const char *format, ...) {
   size_t n = strlen(out);
   va_list values;

@@ -13,7 +13,7 @@
 #include "core/platform/socket.h"
 #include "dist/secret.h"
 
-/* The time in nanoseconds that an answer may take beyond the request's own timeout. */
+/* The time in nanoseconds that an answer may take in addition to the request's own timeout. */
 #define GRACE INT64_C(10000000000)
 
 struct tli_Store {
@@ -25,16 +25,17 @@ struct tli_Store {
 
 /* ---- meeting --------------------------------------------------------------------- */
 
-/* GREETING is the time for the greeting, whatever the connection's timeout: a store may be waiting
-** for a processor, and another program may never answer. AGAIN is the delay before another attempt
-** if the other side closes the connection first, as a store that is ending does. */
+/* GREETING is the time in nanoseconds for the greeting. It does not depend on the connection's
+** timeout: a store may be waiting for a processor, and another program may never answer. AGAIN is
+** the delay before another attempt if the other side closes the connection first, as a store does
+** while it ends. */
 #define GREETING INT64_C(3000000000)
 #define LONGEST_GREETING INT64_C(30000000000)
 #define AGAIN INT64_C(500000000)
 
 typedef enum Peer { A_STORE, NO_STORE, GONE, INTERRUPTED, WRONG_SECRET } Peer;
 
-/* Describes why a client and a store did not connect. */
+/* Describes in `how` why a client and a store did not connect. */
 static Peer no_answer(bool came, int64_t deadline, char *how, size_t size) {
   if (!came && tl_error_kind() == TL_EINTERRUPT) return INTERRUPTED;
   snprintf(how, size, "%s", came ? "its answer differs" : tl_error());
@@ -89,8 +90,8 @@ static Peer accept_open(const tli_Store *s, char *how, size_t size) {
       "or TLUA_SECRET=none where all of the network is trusted");
 }
 
-/* Determines whether a store answers; otherwise `how` describes the bytes that came. The first
-** bytes decide, because other programs may send less than a whole answer. */
+/* Determines whether the other side is a store; otherwise `how` describes the bytes that it has
+** sent. The first bytes decide, because other programs may send less than a whole answer. */
 static Peer greet(const tli_Store *s, int64_t deadline, char *how, size_t size) {
   tli_StoreRequest r = {.magic = TLI_STORE_MAGIC, .what = TLI_STORE_GREET};
   tli_StoreAnswer a = {0};
@@ -182,7 +183,8 @@ static bool lost(tli_Store *s, const char *what, const char *key) {
 static const char *const names[] = {"set",    "get",   "wait",   "add",         "check",
                                     "delete", "count", "append", "compare_set", "clear"};
 
-/* Sends a request, and receives the answer's header; the caller receives the answer's value. */
+/* Sends a request, and receives the header of the answer. The caller then receives the answer's
+** value. */
 static bool ask(tli_Store *s, uint32_t what, const char *key, const void *value, size_t size,
                 int64_t number, int64_t timeout, tli_StoreAnswer *a) {
   size_t length = strlen(key);
@@ -217,7 +219,7 @@ static char *receive_value(tli_Store *s, uint32_t what, const char *key, const t
                            size_t *size) {
   char *value = a->value <= TLI_STORE_VALUE ? malloc((size_t)a->value + 1) : NULL;
   if (value == NULL) {
-    /* the answer's value was not read, so the connection cannot be used any more */
+    /* the value of the answer was not read, so the connection cannot be used any more */
     s->broken = true;
     return tli_fail_null(TL_EMEM, "store: no memory for the value of '%.200s'", key);
   }

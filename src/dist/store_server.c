@@ -1,9 +1,9 @@
 /*
 ** store_server.c - the server of a store: one thread for all connections. No connection can delay
-** the others: sockets never block, only a few requests of a connection are answered in each turn,
-** and a connection that does not read its answer is not served meanwhile. All resources that
-** strangers use have limits: connections that have not proved the secret get little time, few bytes
-** and few places (see README.md).
+** the others: sockets never block, only a few requests of each connection are answered in each
+** turn, and a connection that does not read its answer is not served until it does. All resources
+** that strangers (connections that have not proved the secret) use have limits: they get little
+** time, few bytes and few places (see README.md).
 */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -19,27 +19,27 @@
 #include "dist/store_table.h"
 
 #define SECOND INT64_C(1000000000)
-/* the time in which a client has to prove that it knows the secret */
+/* the time that a client has for proving that it knows the secret */
 #define INTRODUCTION (10 * SECOND)
-#define CROWDED SECOND        /* the same limit if other clients wait for a place */
-#define STALLED (60 * SECOND) /* the longest pause of a client while it reads an answer */
+#define CROWDED SECOND        /* this shorter limit applies while other clients wait for a place */
+#define STALLED (60 * SECOND) /* the longest time without progress while a client reads an answer */
 /* delay before connections are accepted again, after file descriptors were exhausted */
 #define BREATH (SECOND / 10)
 enum {
   CLIENTS = 32768, /* the largest number of connections */
-  STRANGERS = 256, /* the largest number of connections without a proof */
+  STRANGERS = 256, /* the largest number of connections that have not proved the secret */
   /* number of file descriptors that the server leaves for the rest of the program */
   SPARE_FILES = 64,
-  AT_ONCE = 16, /* the largest number of requests of a connection in one turn */
-  CHUNK = 65536 /* the largest number of bytes of a connection in one turn */
+  AT_ONCE = 16, /* the largest number of requests that one connection may make in one turn */
+  CHUNK = 65536 /* the largest number of bytes that one connection may send in one turn */
 };
 
 typedef enum State { NEW, CHALLENGED, KNOWN } State;
 
-/* An answer that is being sent: a header with a short value, then a long value. */
+/* An answer that is being sent: a header with a short value, followed by a long value. */
 typedef struct Output {
   char head[sizeof(tli_StoreAnswer) + TLI_CHALLENGE];
-  /* total size of both, and the bytes sent so far; sending is complete once they are equal */
+  /* total size of header and values, and the number of bytes sent so far */
   size_t bytes, sent;
   size_t head_bytes;
   tli_Value *value; /* the long value (owned reference), or NULL */
@@ -53,7 +53,8 @@ typedef struct Client {
   bool waits;       /* whether the connection's request waits for a key */
   int64_t deadline; /* the time at which the wait ends */
   int64_t version;  /* version of the table when the key was last looked up */
-  int64_t since; /* the time when the client arrived, or last made progress in reading an answer */
+  /* the time when the client arrived or, later, when it last made progress in reading an answer */
+  int64_t since;
   unsigned char challenge[TLI_CHALLENGE];
   char *data; /* a buffer with bytes of the next requests (owned) */
   /* the buffer has `room` bytes; `size` bytes of requests start at `begin` */
@@ -86,7 +87,7 @@ static void end_output(tli_StoreServer *s, Client *c) {
   if (c->parts) c->gone = true;
 }
 
-/* Restarts the time limit, except for strangers. */
+/* Restarts a client's time limit. The limit of a stranger does not restart. */
 static void touch(Client *c) {
   if (c->state == KNOWN) c->since = tli_now_ns();
 }
@@ -110,7 +111,7 @@ static void flush(tli_StoreServer *s, Client *c) {
   end_output(s, c);
 }
 
-/* Answers with a few bytes, at most TLI_CHALLENGE. */
+/* Sends an answer whose value has at most TLI_CHALLENGE bytes. */
 static void answer_bytes(tli_StoreServer *s, Client *c, uint32_t status, int64_t number,
                          const void *bytes, uint32_t size) {
   tli_StoreAnswer a = {status, size, number};
@@ -165,7 +166,7 @@ static bool put(tli_StoreServer *s, const tli_StoreRequest *r, const char *key, 
   return tli_table_put(s->table, key, r->key, v);
 }
 
-/* Returns whether the request must wait longer. */
+/* Returns whether the client's request must wait longer. */
 static bool waits_for(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, const char *key,
                       int64_t now) {
   int64_t version = tli_table_version(s->table);
@@ -214,7 +215,7 @@ static void compare(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, co
     return;
   }
   tli_Value *now = same ? join(s, value + n, r->value - n, NULL, 0) : join(s, value, n, NULL, 0);
-  if (same && now) now->refs++; /* the table and this function have one reference each */
+  if (same && now) now->refs++; /* the table and this function hold one reference each */
   if (same ? put(s, r, key, now) : now != NULL)
     answer_value(s, c, now);
   else
@@ -225,7 +226,7 @@ static void compare(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, co
 /* ---- authentication ------------------------------------------------------------------ */
 
 /* Answers the first request of a connection. Without a secret, all users of this machine can reach
-** the port; other users' connections are refused if the system can tell whose they are. */
+** the port; connections of other users are refused if the system can tell the user. */
 static void greet(tli_StoreServer *s, Client *c) {
   if (!s->has_secret && !s->trusts && tli_socket_is_foreign(c->socket)) {
     c->parts = true;
@@ -283,7 +284,8 @@ static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int6
   return true;
 }
 
-/* Returns whether a request is allowed now and its sizes are within the limits. */
+/* Returns whether a request is allowed in the connection's state, and its sizes are within the
+** limits. */
 static bool is_proper(const Client *c, const tli_StoreRequest *r) {
   uint32_t proof = TLI_CHALLENGE + TLI_SHA256_BYTES;
   if (r->magic != TLI_STORE_MAGIC || r->key > TLI_STORE_KEY || r->value > TLI_STORE_VALUE)
@@ -293,7 +295,7 @@ static bool is_proper(const Client *c, const tli_StoreRequest *r) {
   return c->state == KNOWN;
 }
 
-/* Returns whether a whole request has arrived; an improper one ends the connection. */
+/* Returns whether a whole request has arrived. An improper request ends the connection. */
 static bool whole(Client *c, tli_StoreRequest *r) {
   if (c->gone || c->size < sizeof *r) return false;
   memcpy(r, c->data + c->begin, sizeof *r);
@@ -304,7 +306,7 @@ static bool whole(Client *c, tli_StoreRequest *r) {
   return c->size >= sizeof *r + r->key + r->value;
 }
 
-/* Answers some requests of a connection; returns whether any was answered. */
+/* Answers some requests of a connection. Returns whether it answered any. */
 static bool serve_some(tli_StoreServer *s, Client *c, int64_t now) {
   tli_StoreRequest r;
   int served = 0;
@@ -322,7 +324,7 @@ static bool serve_some(tli_StoreServer *s, Client *c, int64_t now) {
   return served > 0;
 }
 
-/* Makes room in the buffer by moving its bytes to the front. */
+/* Makes room for more bytes in a client's buffer; moves the bytes in it to the front. */
 static bool make_room(tli_StoreServer *s, Client *c, size_t bytes) {
   if (c->begin > 0 && c->size > 0) memmove(c->data, c->data + c->begin, c->size);
   c->begin = 0;
@@ -340,8 +342,8 @@ static bool make_room(tli_StoreServer *s, Client *c, size_t bytes) {
   return true;
 }
 
-/* Receives bytes. A stranger may send only its two requests; other clients may send one more
-** request while a request waits. */
+/* Receives bytes. A stranger may send only its two requests. Another client may send one more
+** request while an earlier one waits. */
 static void receive(tli_StoreServer *s, Client *c) {
   enum { STRANGER_BYTES = 512 };
   tli_StoreRequest r;
@@ -390,8 +392,8 @@ static bool keep(tli_StoreServer *s, int socket, int64_t now) {
   return true;
 }
 
-/* Counts connections that have not proved the secret; *oldest receives the arrival time of the
-** first one. */
+/* Counts the connections that have not proved the secret; *oldest receives the arrival time of the
+** first of them. */
 static int count_strangers(const tli_StoreServer *s, int64_t *oldest) {
   int n = 0;
   *oldest = INT64_MAX;
@@ -425,8 +427,8 @@ static void accept_all(tli_StoreServer *s, int64_t now) {
   }
 }
 
-/* Returns the time at which a connection is closed unless it makes progress. The time is earlier if
-** new connections wait for a place. */
+/* Returns the time at which a connection will be closed unless it makes progress. If new
+** connections wait for a place, the time is earlier. */
 static int64_t end_of(const Client *c, bool crowded) {
   if (c->state != KNOWN) return c->since + (crowded ? CROWDED : INTRODUCTION);
   return is_sending(c) ? c->since + STALLED : INT64_MAX;
@@ -459,7 +461,7 @@ static void wait_for_some(tli_StoreServer *s, tli_Watch *w) {
   for (int i = 0; i < s->n; i++) {
     Client *c = s->clients[i];
     tli_StoreRequest r;
-    /* a complete request is left, for the next turn */
+    /* a complete request is left for the next turn */
     bool full = !is_sending(c) && !c->waits && whole(c, &r);
     w[i + 2] = (tli_Watch){full ? TLI_NOSOCKET : c->socket, is_sending(c), false};
     if (c->waits) deadline = least(deadline, c->deadline);

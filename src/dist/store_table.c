@@ -10,7 +10,7 @@
 #include "core/kernel/hash.h"
 
 enum { BUCKETS = 4096 };
-/* the largest number of bytes of all keys, values and incomplete requests together */
+/* the largest total size in bytes of all keys, values and incomplete requests */
 #define MOST ((int64_t)4 << 30)
 
 typedef struct Entry {

@@ -6,7 +6,8 @@
 
 #include "tlua.h"
 
-/* A value of the table. Its reference count lets an answer send the value without a copy. */
+/* A value of the table. Because it has a reference count, an answer can send the value without a
+** copy. */
 typedef struct tli_Value {
   int refs;
   uint32_t size;
@@ -16,7 +17,7 @@ typedef struct tli_Value {
 typedef struct tli_StoreTable tli_StoreTable;
 
 tli_StoreTable *tli_table_new(void) TL_MUSTCHECK;
-/* Frees a table, none of whose values may be in use. Accepts NULL. */
+/* Frees a table; no value of the table may be in use. Accepts NULL. */
 void tli_table_free(tli_StoreTable *t);
 
 /* Returns uninitialised bytes with one reference; NULL if there is no room. */
@@ -24,18 +25,18 @@ tli_Value *tli_value_new(tli_StoreTable *t, uint32_t size) TL_MUSTCHECK;
 /* Releases a reference to a value. Accepts NULL. */
 void tli_value_release(tli_StoreTable *t, tli_Value *v);
 
-/* Reserves bytes for other memory of the server; returns false if the table's limit leaves no
-** room. */
+/* Counts bytes of other memory of the server as used. Returns false if the table's limit leaves no
+** room for them. */
 bool tli_table_reserve(tli_StoreTable *t, int64_t bytes) TL_MUSTCHECK;
 void tli_table_return(tli_StoreTable *t, int64_t bytes);
 
-/* Returns a borrowed value, or NULL. */
+/* Returns the value of a key (borrowed), or NULL. */
 tli_Value *tli_table_get(tli_StoreTable *t, const char *key, uint32_t size) TL_MUSTCHECK;
-/* Sets a key to a value, whose reference it takes over. Returns false if the value is NULL, because
-** it could not be created, or if there is no room for the key. */
+/* Sets a key to a value; takes over the caller's reference to the value. Returns false if the value
+** is NULL, because it could not be created, or if there is no room for the key. */
 bool tli_table_put(tli_StoreTable *t, const char *key, uint32_t size, tli_Value *v) TL_MUSTCHECK;
 bool tli_table_delete(tli_StoreTable *t, const char *key, uint32_t size);
-/* Deletes all keys with the given prefix; returns their number. */
+/* Deletes all keys with the given prefix; returns the number of deleted keys. */
 int64_t tli_table_clear(tli_StoreTable *t, const char *prefix, uint32_t size);
 int64_t tli_table_count(const tli_StoreTable *t);
 /* Returns a number that each change increments, so that a waiting request looks up its key only

@@ -72,7 +72,7 @@ static bool check_written(const tli_Call *c) {
   return true;
 }
 
-/* Checks the sizes that this rank can check without the others. */
+/* Checks the sizes that this rank can check without knowing those of other ranks. */
 static bool check_sizes(const tli_Group *g, const tli_Call *c) {
   if (c->kind != TLI_REDUCE_SCATTER) return true;
   for (int r = 0; r < tli_group_size(g); r++)
@@ -102,8 +102,8 @@ static bool check(const tli_Group *g, const tli_Call *c, const tl_Tensor **first
 
 /* ---- copies of tensors ------------------------------------------------------------------ */
 
-/* Refuses tensors that pass through the host while a graph is captured, which cannot wait for
-** the host. */
+/* Fails if a tensor must pass through the host while a graph is captured on its device, because a
+** graph cannot wait for the host. */
 static bool check_capture(const tli_Work *w, tl_Device device) {
   if (device.type == TL_CPU) return true;
   const tl_DeviceApi *api = tli_backend(device)->device;
@@ -138,8 +138,8 @@ static bool stage(tli_Work *w, tli_Piece *p, tl_Tensor *t, bool in, bool out) {
   return true;
 }
 
-/* Records an event on the device's current stream, so that the call waits for the stream's work so
-** far. */
+/* Records an event on the device's current stream. The call waits for this event, and thereby for
+** the work that the stream has so far. */
 static bool mark(tli_Work *w, tl_Device device) {
   for (int i = 0; i < w->nevents; i++)
     if (tli_same_device(w->event_devices[i], device)) return true;
@@ -169,7 +169,7 @@ static bool stage_all(tli_Work *w, const tli_Call *c) {
   return true;
 }
 
-/* Waits until the inputs have arrived on the host. */
+/* Waits until the copies of the inputs have arrived on the host. */
 bool tli_work_arrive(tli_Work *w) {
   for (int i = 0; i < w->nevents; i++)
     TL_TRY(tli_backend(w->event_devices[i])->device->event_sync(w->events[i]));
@@ -191,8 +191,8 @@ static void let_go(tli_Work *w) {
   w->npieces = 0;
 }
 
-/* Makes the current stream wait for a call that the device runs. Memory allocated on another stream
-** must not be reused before that. */
+/* Makes the current stream wait for a call that the device runs. Memory that was allocated on
+** another stream must not be reused until then, so the current stream is registered as a user. */
 static bool follow(tli_Work *w) {
   const tl_DeviceApi *api = tli_backend(w->device)->device;
   tl_Stream *now = tli_stream(w->device);
@@ -205,7 +205,7 @@ static bool follow(tli_Work *w) {
   return true;
 }
 
-/* Ends a call and releases its tensors, even if Lua has not collected the Work yet. */
+/* Completes a call and releases its tensors, even if Lua has not collected the Work object yet. */
 static bool finish(tli_Work *w) {
   if (w->finished) return true;
   w->finished = true;

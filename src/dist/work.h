@@ -7,10 +7,10 @@
 
 #include "dist/inside.h"
 
-/* Creates a call whose arguments were checked and whose inputs are being copied to the host. */
+/* Creates a call: checks its arguments and begins to copy its inputs to the host. */
 tli_Work *tli_work_new(tli_Group *g, const tli_Call *call, int64_t timeout, bool detail)
     TL_MUSTCHECK;
-/* Waits until the inputs have arrived. */
+/* Waits until the copies of the inputs have arrived on the host. */
 bool tli_work_arrive(tli_Work *w) TL_MUSTCHECK;
 
 #endif

@@ -1,8 +1,8 @@
 /*
 ** channel.c - messages from one rank to another, through a ring buffer in shared memory: a header,
 ** then the bytes. Messages of several calls progress in parallel, so that two ranks can send to
-** each other at the same time. A call may have to move earlier messages out of the buffer; a
-** message that no call receives yet is then stored.
+** each other at the same time. A call may first have to move earlier messages out of the buffer. A
+** message that no call is waiting for yet is stored in a stash.
 */
 #include <stdio.h>
 #include <string.h>
@@ -12,14 +12,14 @@
 
 /* ---- ring buffers ------------------------------------------------------------------ */
 
-/* Returns the bytes between two counters, never more than a ring has; another process writes
-** one of the counters. */
+/* Returns the number of bytes between two counters, at most the size of a ring. The limit is needed
+** because another process writes one of the counters. */
 static int64_t between(uint64_t read, uint64_t written) {
   uint64_t bytes = written - read;
   return bytes <= (uint64_t)TLI_RING ? (int64_t)bytes : 0;
 }
 
-/* Writes as many bytes as the ring has room for; returns their number. */
+/* Writes as many bytes as the ring has room for; returns the number of bytes written. */
 static int64_t ring_put(tli_Ring *ring, const void *data, int64_t bytes) {
   uint64_t at = atomic_load_explicit(&ring->written, memory_order_relaxed);
   int64_t room = TLI_RING - between(atomic_load_explicit(&ring->read, memory_order_acquire), at);
@@ -86,7 +86,8 @@ static bool meets(const tli_Work *w, int from, int64_t tag) {
   return (w->root == from || w->root < 0) && w->tag == tag;
 }
 
-/* Removes the first posted call that this message matches from the list, and returns it. */
+/* Finds the first posted call that matches a message from rank `from`. Removes the call from the
+** list and returns it. */
 static tli_Work *take_posted(tli_Shm *g, int from, int64_t tag) {
   for (tli_Work **at = &g->posted; *at; at = &(*at)->next) {
     tli_Work *w = *at;
@@ -97,16 +98,16 @@ static tli_Work *take_posted(tli_Shm *g, int from, int64_t tag) {
   return NULL;
 }
 
-/* Returns whether a call waits for a message from rank `from`. The earlier messages of the rank
-** must then be moved out of the ring. */
+/* Returns whether a call waits for a message from rank `from`. If so, earlier messages of that rank
+** must be moved out of the ring. */
 static bool wanted(const tli_Shm *g, int from) {
   for (const tli_Work *w = g->posted; w; w = w->next)
     if (w->root == from || w->root < 0) return true;
   return false;
 }
 
-/* Returns whether the message has the size and dtype that the call expects; if not, ends the call
-** with an error. */
+/* Returns whether the message has the size and dtype that the call expects. If it does not, ends
+** the call with an error. */
 static bool fits(tli_Shm *g, tli_Work *w, int from, const tli_MessageHead *head) {
   w->source = from;
   if (head->bytes == w->out[0].bytes && head->hash == w->hash) return true;
@@ -137,8 +138,8 @@ static tli_Stash *stash_new(const tli_MessageHead *head) {
   return NULL;
 }
 
-/* Chooses the destination of the next message: the buffer of a matching receive, or a stash if a
-** receive waits for a later message. */
+/* Chooses the destination of the next message: the buffer of a matching RECV, or a stash if a RECV
+** waits for a later message. */
 static bool place(tli_Shm *g, int from, tli_Incoming *i) {
   tli_Work *w = take_posted(g, from, i->head.tag);
   i->at = 0;
@@ -152,8 +153,8 @@ static bool place(tli_Shm *g, int from, tli_Incoming *i) {
   return i->stash != NULL;
 }
 
-/* Ends a stashed message that is complete: passes it to a call that was posted meanwhile, or keeps
-** it. */
+/* Handles a stashed message that is complete: passes it to a call that was posted meanwhile, or
+** keeps it. */
 static void stash_ends(tli_Shm *g, int from, tli_Incoming *i) {
   tli_Work *w = take_posted(g, from, i->head.tag);
   if (w == NULL) {
@@ -179,7 +180,7 @@ static void message_ends(tli_Shm *g, int from, tli_Incoming *i) {
   i->has_head = false;
 }
 
-/* Ends the group because another rank's header in shared memory is invalid. */
+/* Makes the group fail because another rank's header in shared memory is invalid. */
 static void damaged(tli_Shm *g, int from) {
   char why[120];
   snprintf(why, sizeof why, "what rank %d sends is damaged", g->base.ranks[from]);
@@ -197,7 +198,7 @@ static bool receive_some(tli_Shm *g, int from) {
       i->has_head = moved = true;
       if (i->head.bytes < 0) damaged(g, from);
     }
-    if (i->head.bytes < 0) break; /* nothing after an invalid header can be trusted */
+    if (i->head.bytes < 0) break; /* after an invalid header no data of the ring can be trusted */
     if (i->to == NULL && i->stash == NULL && !place(g, from, i)) break;
     char *to = i->to ? i->to->out[0].data : i->stash->data;
     int64_t n = ring_take(ring, to + i->at, i->head.bytes - i->at);
@@ -211,7 +212,7 @@ static bool receive_some(tli_Shm *g, int from) {
   return moved;
 }
 
-/* Passes a stashed message to a new call. */
+/* Passes a matching stashed message to a new call, if there is such a message. */
 static bool take_kept(tli_Shm *g, tli_Work *w) {
   for (int from = 0; from < g->base.size; from++) {
     for (tli_Stash **at = &g->incoming[from].kept; *at; at = &(*at)->next) {

@@ -1,17 +1,18 @@
 /*
 ** collectives.c - collectives in rounds (shm.h). Large tensors pass through the slots in pieces
-** that stay in the caches. Every rank that needs the result of a reduction computes it, in the
-** order of ranks. If there are many ranks, each rank reduces one section, and the ranks exchange
-** their sections. For tensors in shared memory (shared_tensors.c), each rank reduces its section
-** from all tensors and writes it to all of them, without the slots.
+** that stay in the caches. Each rank that needs the result of a reduction computes the result
+** itself, in the order of ranks. If there are many ranks, each rank instead reduces one section,
+** and the ranks exchange their sections. For tensors in shared memory (shared_tensors.c), each rank
+** reduces its section directly from all tensors and writes the result to all of them, without the
+** slots.
 */
 #include <stdio.h>
 #include <string.h>
 
 #include "dist/shm/shm.h"
 
-/* A reduction is divided among the ranks if it has SHARED_FROM bytes or more and there are at least
-** MANY ranks; with fewer ranks, from SHARED_FROM_FEW bytes on. */
+/* A reduction is divided among the ranks from SHARED_FROM bytes on if there are at least MANY
+** ranks, and from SHARED_FROM_FEW bytes on if there are fewer. */
 enum { MANY = 4, SHARED_FROM = 16384, SHARED_FROM_FEW = 2 << 20 };
 #define STEP ((int64_t)16 << 10)
 
@@ -28,8 +29,8 @@ static bool differs(tli_Shm *g, int rank) {
   return tli_broken(g);
 }
 
-/* Returns whether all ranks (if who is -1), or one rank, have published a round of the same
-** call. */
+/* Checks that the last published round of rank `who`, or of all ranks if `who` is -1, belongs to
+** the same call as this rank's. */
 static bool same_call(tli_Shm *g, int who) {
   for (int r = 0; r < g->base.size; r++) {
     if (r == g->base.rank || (who >= 0 && r != who)) continue;
@@ -39,7 +40,7 @@ static bool same_call(tli_Shm *g, int who) {
   return true;
 }
 
-/* Returns the slot for the next round; NULL on failure. */
+/* Returns this rank's slot for the next round; NULL on failure. */
 static char *begin(tli_Shm *g, const tli_Work *w) {
   tli_Wait all = {.step = g->step, .who = -1, .work = w};
   TL_TRY_NULL(tli_await(g, &all));
@@ -47,8 +48,8 @@ static char *begin(tli_Shm *g, const tli_Work *w) {
   return tli_slot(g, g->base.rank, g->step + 1);
 }
 
-/* Publishes this rank's round, then waits for the rounds of other ranks: of all (who is -1), of one
-** rank, or of none (-2). */
+/* Publishes this rank's round, then waits until other ranks have published theirs: all ranks if
+** `who` is -1, no rank if it is -2, otherwise rank `who`. */
 static bool publish(tli_Shm *g, const tli_Work *w, int64_t most, int who) {
   tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
   uint64_t step = ++g->step;
@@ -63,7 +64,7 @@ static bool publish(tli_Shm *g, const tli_Work *w, int64_t most, int who) {
   return tli_await(g, &wait) && same_call(g, who);
 }
 
-/* Returns the maximum of all ranks' `most` in this round. */
+/* Returns the maximum of the `most` that the ranks have published in this round. */
 static int64_t most_of_all(const tli_Shm *g) {
   int64_t most = 0;
   for (int r = 0; r < g->base.size; r++) {
@@ -77,7 +78,7 @@ static const char *slot_of(const tli_Shm *g, int rank) { return tli_slot(g, rank
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Returns the number of bytes of a part that follow position `at`, at most `room`. */
+/* Returns the number of bytes in a part after position `at`, but at most `room`. */
 static int64_t piece(tli_Part part, int64_t at, int64_t room) {
   return at >= part.bytes ? 0 : least(part.bytes - at, room);
 }
@@ -86,7 +87,7 @@ static void copy(char *to, const char *from, int64_t bytes) {
   if (bytes > 0) memcpy(to, from, (size_t)bytes);
 }
 
-/* Returns the size of each rank's section of a slot. */
+/* Returns the size in bytes of each rank's section of a slot. */
 static int64_t section_bytes(const tli_Shm *g) { return TLI_SLOT / g->base.size / 64 * 64; }
 
 /* ---- collectives ----------------------------------------------------------------- */
@@ -109,8 +110,8 @@ static bool broadcast(tli_Shm *g, tli_Work *w) {
   return true;
 }
 
-/* Reduces the data that all ranks have written to their slots, from position `from` on. This rank's
-** own data is read from its tensor (`own`), which is closer in the cache. */
+/* Reduces the data that all ranks have written to their slots, beginning at position `from`. This
+** rank's own data is read from its tensor (`own`), because that is closer in the cache. */
 static void reduce_slots(const tli_Shm *g, const tli_Work *w, char *out, const char *own,
                          int64_t from, int64_t bytes) {
   const void *arrays[TLI_SHM_RANKS];
@@ -119,7 +120,7 @@ static void reduce_slots(const tli_Shm *g, const tli_Work *w, char *out, const c
                     bytes / tli_dtype_bytes[w->dtype]);
 }
 
-/* Reduces to all ranks, or only to the root. */
+/* Reduces whole tensors. Only the root computes the result, or all ranks do if `everywhere`. */
 static bool reduce_whole(tli_Shm *g, tli_Work *w, bool everywhere) {
   tli_Part part = w->out[0];
   int64_t at = 0;
@@ -136,8 +137,8 @@ static bool reduce_whole(tli_Shm *g, tli_Work *w, bool everywhere) {
   return true;
 }
 
-/* Reduces one rank's section, in steps that fit the first-level cache, into that rank's tensor, and
-** copies the result to its slot of the next round. */
+/* Reduces one rank's section into that rank's tensor, in steps that fit the first-level cache, and
+** copies the result to the rank's slot of the next round. */
 static void reduce_section(const tli_Shm *g, const tli_Work *w, char *own, int64_t from,
                            int64_t bytes) {
   char *next = tli_slot(g, g->base.rank, g->step + 1) + from;
@@ -148,8 +149,8 @@ static void reduce_section(const tli_Shm *g, const tli_Work *w, char *own, int64
   }
 }
 
-/* Writes the other ranks' sections to this rank's slot, reduces this rank's section of all slots,
-** and reads the other ranks' results. */
+/* Writes the other ranks' sections to this rank's slot, reduces this rank's section from all slots,
+** and reads the results of the other ranks. */
 static bool all_reduce_shared(tli_Shm *g, tli_Work *w) {
   tli_Part part = w->out[0];
   int size = g->base.size, rank = g->base.rank;
@@ -174,7 +175,7 @@ static bool all_reduce_shared(tli_Shm *g, tli_Work *w) {
   return true;
 }
 
-/* Compares the ranks' marks in one round; *same receives whether all tensors are in the same shared
+/* Compares the ranks' marks in one round. Sets *same to whether all tensors are in the same shared
 ** memory. */
 static bool compare_marks(tli_Shm *g, const tli_Work *w, int64_t mark, bool *same) {
   TL_TRY(begin(g, w));
@@ -223,7 +224,7 @@ static bool wrong_size(tli_Shm *g, const tli_Work *w, int from, int64_t came, in
   return tli_broken(g);
 }
 
-/* Gathers every rank's part on all ranks, or only on the root. */
+/* Gathers the parts of all ranks. Only the root gets them, or all ranks do if `everywhere`. */
 static bool gather(tli_Shm *g, tli_Work *w, bool everywhere) {
   tli_Part part = w->in[0];
   int64_t at = 0, total;
@@ -253,10 +254,11 @@ static int64_t largest(const tli_Part *parts, int n) {
   return most;
 }
 
-/* The bytes before each section's data; they contain the size of the whole part. */
+/* The number of bytes before each section's data; they contain the size of the whole part. */
 enum { LABEL = 64 };
 
-/* Moves a part from each rank to each rank (all_to_all), or from the root alone (scatter). */
+/* Moves a part from each rank to each rank (all_to_all), or only from the root to each rank
+** (scatter). */
 static bool exchange(tli_Shm *g, tli_Work *w, int from) {
   int64_t section = section_bytes(g), room = section - LABEL, at = 0, total;
   bool gives = from < 0 || from == g->base.rank;
@@ -303,7 +305,7 @@ static bool in_place(tli_Collective kind) {
 
 bool tli_shm_collective(tli_Group *group, tli_Work *w) {
   tli_Shm *g = tli_shm(group);
-  /* the result of a single rank is complete already */
+  /* with a single rank, the result is already complete */
   if (g->base.size == 1 && in_place(w->kind)) return true;
   switch (w->kind) {
   case TLI_BARRIER: return barrier(g, w);

@@ -1,9 +1,10 @@
 /*
-** shared_tensors.c - memory that all ranks of a group have mapped: each rank has a tensor in it and
-** can access the other ranks' tensors. Reductions of such tensors need no copies (collectives.c).
+** shared_tensors.c - memory that all ranks of a group have mapped. Each rank has a tensor in this
+** memory and can access the other ranks' tensors, so reductions of such tensors need no copies
+** (collectives.c).
 **
-** A tensor keeps its mapping after the rank has left the group; it is then ordinary memory. Ranks
-** may free their tensors at different times, so the ranks compare marks before they use one
+** When the rank leaves the group, its tensor keeps the mapping and becomes ordinary memory. Ranks
+** may free their tensors at different times, so the ranks compare marks before they access one
 ** another's tensors.
 */
 #include <string.h>
@@ -15,12 +16,12 @@ typedef struct tli_Common {
   struct tli_Common *next;
   tli_Shm *group; /* the group (borrowed); NULL after the rank has left it */
   tli_Share share;
-  int64_t number; /* number of this memory among the memories of its group, from 1 */
-  int64_t stride; /* bytes of each rank's part of the memory */
+  int64_t number; /* number of this memory among the shared memories of its group, counted from 1 */
+  int64_t stride; /* size in bytes of each rank's part of the memory */
 } tli_Common;
 
-/* A mark identifies a tensor in shared memory: the memory's number, and the tensor's offset in
-** bytes. */
+/* A mark identifies a tensor in shared memory. It consists of the memory's number and the tensor's
+** offset in bytes, which has this many bits. */
 enum { OFFSET_BITS = 40 };
 
 static tli_Mutex lock = TLI_MUTEX_INIT; /* guards the list of memories */
@@ -40,7 +41,7 @@ static void common_free(tli_Common *c) {
   tli_free(c, sizeof *c);
 }
 
-/* Frees the memory when no tensor uses it any more. */
+/* Frees the memory; called when no tensor uses the memory any more. */
 static void drop(void *data, void *context) {
   (void)data;
   tli_Common *c = context;
@@ -65,8 +66,8 @@ static const char *part_of(const tli_Common *c, int rank) {
   return (const char *)c->share.data + c->stride * rank;
 }
 
-/* Returns the part of a tensor in shared memory. The result stays valid, because the call holds its
-** tensor, and the tensor holds the memory. */
+/* Returns the part of this rank's tensor in shared memory that `part` refers to. The result stays
+** valid, because the call holds the tensor, and the tensor holds the memory. */
 tli_CommonPart tli_common_find(const tli_Shm *g, tli_Part part) {
   tli_CommonPart found = {0};
   tli_mutex_lock(&lock);
@@ -97,7 +98,7 @@ static bool call(tli_Group *g, tli_Collective kind, tli_Reduction reduce, void *
   return ok;
 }
 
-/* Maps the memory on all ranks, or on no rank if one rank fails. */
+/* Maps the memory on all ranks. If one rank fails, no rank maps it. */
 static bool open_share(tli_Group *g, tli_Share *share, size_t bytes) {
   char name[TLI_SHARE_NAME] = "";
   bool made = g->rank == 0 && tli_share_make(share, bytes, name);

@@ -45,7 +45,8 @@ static bool open_share(tli_Shm *g, tli_Store *store, const char *name) {
   return ok;
 }
 
-/* Fails if another process has the same rank: the store counts the processes that claim it. */
+/* Fails if another process has the same rank. The store counts the processes that claim each
+** rank. */
 static bool take_number(tli_Shm *g, tli_Store *store, const char *name) {
   char key[256];
   int64_t came;

@@ -1,23 +1,25 @@
 /*
-** shm.h - declarations shared by the files of groups in shared memory.
+** shm.h - declarations shared by the source files of src/dist/shm, which implement process groups
+** in shared memory.
 **
 ** Collectives consist of rounds. In a round each rank writes into its slot, increments its step to
-** publish the slot, and waits for the ranks whose slots it then reads. Each rank has two slots,
-** used in turn. Before a rank writes for round s, it waits until all have published s - 1 and thus
-** have read the data of s - 2.
+** publish the slot, and waits for the ranks whose slots it then reads. Each rank has two slots and
+** uses them in turn. Before a rank writes for round s, it waits until all ranks have published
+** round s - 1; by then they have read the data of round s - 2.
 **
 ** Messages between two ranks use a ring buffer for each direction (channel.c).
 **
-** A waiting rank sleeps on the wake counter of its own tli_ShmRank; a rank that publishes wakes it.
+** A waiting rank sleeps on the wake counter of its own tli_ShmRank; a rank that publishes a round
+** wakes it.
 */
 #ifndef TLI_DIST_SHM_H
 #define TLI_DIST_SHM_H
 
 #include "dist/inside.h"
 
-/* Bytes of a slot for one round. Slots are so large that ranks that do not run at the same time
-** seldom wait for one another, and so small that the slots of a few ranks stay in the last-level
-** cache. */
+/* The size in bytes of a slot for one round. Slots are so large that ranks that do not run at the
+** same time seldom wait for one another, and so small that the slots of a few ranks stay in the
+** last-level cache. */
 #define TLI_SLOT ((int64_t)2 << 20)
 #define TLI_RING ((int64_t)128 << 10)
 
@@ -28,14 +30,16 @@ _Static_assert(sizeof(tli_Status) % sizeof(unsigned) == 0, "a status consists of
 typedef struct tli_ShmRank {
   _Alignas(64) _Atomic uint64_t step; /* number of rounds that the rank has published */
   struct {
-    uint64_t hash; /* hash of the call of the present round */
-    /* bytes of the largest part that the call moves; or the mark of a tensor in shared memory */
+    uint64_t hash; /* hash of the call that this round belongs to */
+    /* number of bytes of the largest part that the call moves, or the mark of a tensor in shared
+    ** memory */
     int64_t most;
   } round[2];
-  /* incremented after every change for which this rank may wait */
+  /* incremented after every change that this rank may be waiting for */
   _Alignas(64) atomic_uint wake_count;
   atomic_uint sleepers;
-  _Alignas(64) atomic_uint version;     /* version of the status; odd while the status is written */
+  /* version of `status`; odd while `status` is being written */
+  _Alignas(64) atomic_uint version;
   atomic_uint status[TLI_STATUS_WORDS]; /* a tli_Status */
   atomic_bool left;
 } tli_ShmRank;
@@ -70,20 +74,22 @@ typedef struct tli_Incoming {
   tli_MessageHead head;
   int64_t at;
   tli_Work *to;     /* the call that receives the message (borrowed); NULL if there is none yet */
-  tli_Stash *stash; /* the stash that the message goes to (owned), if no call receives it */
+  tli_Stash *stash; /* the stash for the message (owned), used if no call receives the message */
   tli_Stash *kept;  /* complete messages that no call has received (owned list, oldest first) */
 } tli_Incoming;
 
 typedef struct tli_Shm {
   tli_Group base;
   tli_Share share;
-  tli_Header *header; /* in shared memory */
+  tli_Header *header; /* the group's header in shared memory */
   tli_ShmRank *lines;
   tli_Ring *rings;
   char *slots;
   uint64_t step, hash;
-  bool checked;    /* whether the other ranks' calls of this step were compared with this rank's */
-  int64_t commons; /* number of shared memories created so far, which is equal on all ranks */
+  /* whether the other ranks' calls of this round were compared with this rank's call */
+  bool checked;
+  /* number of shared memories (tli_group_common) created so far; equal on all ranks */
+  int64_t commons;
   tli_Work *posted, *sends[TLI_SHM_RANKS]; /* messages in flight, in order */
   tli_Incoming incoming[TLI_SHM_RANKS];
 } tli_Shm;
@@ -99,38 +105,41 @@ static inline tli_Ring *tli_ring(const tli_Shm *g, int from, int to) {
 
 /* ---- waiting (wait.c) ---- */
 
-/* Wakes a rank after changing a value for which the rank may wait. */
+/* Wakes a rank; called after a change that the rank may be waiting for. */
 void tli_shm_wake(tli_Shm *g, int rank);
 
 typedef struct tli_Wait {
-  uint64_t step;           /* the round to wait for, if `message` is NULL */
-  int who;                 /* the rank that must publish that round; -1: all ranks must */
+  uint64_t step;           /* the round to wait for; used if `message` is NULL */
+  int who;                 /* the rank that must publish that round; -1 means all ranks */
   const tli_Work *message; /* the message to wait for; NULL to wait for a round instead */
-  const tli_Work *work;    /* the call that waits: its deadline applies, errors have its name */
+  const tli_Work *work;    /* the waiting call, which gives the deadline and the name in errors */
 } tli_Wait;
 
-/* Waits as `wait` says, and moves messages meanwhile. Returns false with an error message if
-** waiting is futile. */
+/* Waits for the round or message given by `wait`, and makes progress on messages meanwhile. Returns
+** false with an error message if waiting is futile. */
 bool tli_await(tli_Shm *g, const tli_Wait *wait) TL_MUSTCHECK;
-/* Returns whether to continue waiting; if `slept`, also checks that the other ranks are alive. */
+/* Returns whether to continue waiting. If `slept` is set, also checks that the other ranks are
+** alive. */
 bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *wait, bool slept) TL_MUSTCHECK;
-/* Publishes for all ranks why the group has failed; returns false. The first reason is kept. */
+/* Publishes for all ranks why the group has failed. Only the first reason is kept. Returns
+** false. */
 bool tli_break(tli_Shm *g, const char *why);
-/* Makes the group's failure this call's error by tli_fail; returns false. */
+/* Sets this call's error to the reason of the group's failure. Returns false. */
 bool tli_broken(tli_Shm *g);
 tli_Status tli_status_of(const tli_Shm *g, int rank);
 void tli_status_set(tli_Shm *g, const tli_Status *s, bool active);
 
 /* ---- shared memory of tensors (shared_tensors.c) ---- */
 
-/* A part of this rank's tensor in shared memory, and the corresponding parts of the other ranks. */
+/* A part of this rank's tensor in shared memory, and the corresponding parts of the other ranks'
+** tensors. */
 typedef struct tli_CommonPart {
   int64_t
-      /* a number for the position: ranks with the same mark have corresponding parts; 0 for a part
-      ** that is not in shared memory */
+      /* a number that is equal for corresponding parts on different ranks; 0 for a part that is not
+      ** in shared memory */
       mark;
-  char *data;     /* the part of rank 0 */
-  int64_t stride; /* bytes from one rank's part to the next */
+  char *data;     /* address of rank 0's part */
+  int64_t stride; /* distance in bytes from one rank's part to the next */
 } tli_CommonPart;
 
 tli_CommonPart tli_common_find(const tli_Shm *g, tli_Part part);
@@ -143,9 +152,9 @@ void tli_commons_leave(const tli_Shm *g);
 bool tli_shm_collective(tli_Group *g, tli_Work *w) TL_MUSTCHECK;
 /* Begins a message (channel.c). */
 void tli_message_post(tli_Group *g, tli_Work *w);
-/* Makes progress on messages; returns whether any progressed. */
+/* Makes progress on messages; returns whether there was any. */
 bool tli_messages_move(tli_Shm *g);
-/* Ends all messages with this thread's error. */
+/* Ends all messages with this thread's error message. */
 void tli_messages_fail(tli_Group *g);
 void tli_messages_free(tli_Shm *g);
 bool tli_messages_active(const tli_Shm *g);

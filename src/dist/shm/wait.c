@@ -1,6 +1,6 @@
 /*
-** wait.c - waiting for other ranks. Waiting ends early at a timeout, when a rank has ended,
-** when a rank reports a failure, or by Ctrl-C.
+** wait.c - waiting for other ranks. Waiting ends early at a timeout, after a rank has ended, after
+** a rank has reported a failure, or on Ctrl-C.
 */
 #include <stdio.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "core/platform/parallel.h"
 #include "dist/shm/shm.h"
 
-/* The number of polls before a rank sleeps. A sleeping rank checks at intervals of NAP whether all
-** ranks are alive. */
+/* The number of polls before a rank sleeps. A sleeping rank wakes after each SLICE, in nanoseconds,
+** to check whether all ranks are alive. */
 #define TURNS 2000
 #define SLICE INT64_C(20000000)
 
@@ -30,8 +30,8 @@ void tli_shm_wake(tli_Shm *g, int rank) {
 
 /* ---- the status of a rank -------------------------------------------------------------- */
 
-/* Publishes a status, which other ranks may read meanwhile. Each word is released after the version
-** has become odd, so a rank that acquires a new word also finds the version changed. */
+/* Publishes a status while other ranks may be reading it. Each word is stored (release) after the
+** version has become odd, so a rank that loads a new word (acquire) also sees the new version. */
 void tli_status_set(tli_Shm *g, const tli_Status *s, bool active) {
   tli_ShmRank *state = tli_shm_rank(g, g->base.rank);
   tli_Status now = *s;
@@ -148,7 +148,7 @@ static bool late(tli_Shm *g, const tli_Wait *w) {
   return tli_broken(g);
 }
 
-/* Returns a rank that has ended although this rank waits for it, or -1. */
+/* Returns a rank that this rank waits for although that rank has ended; -1 if there is none. */
 static int find_dead(const tli_Shm *g, const tli_Wait *w) {
   for (int r = 0; r < g->base.size; r++)
     if (lacks(g, w, r) &&
@@ -178,14 +178,14 @@ bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *w, bool slept) {
     return false;
   }
   int rank = find_dead(g, w);
-  /* first reads the messages that the dead rank sent before it ended */
+  /* the messages that the dead rank has sent are read first */
   while (rank >= 0 && tli_messages_move(g)) continue;
   if (rank >= 0 && !over(g, w)) return dead(g, w, rank);
   return tli_now_ns() < w->work->deadline || over(g, w) || late(g, w);
 }
 
 /* Returns whether this rank may poll. Polling occupies a processor, which must not be taken from
-** other ranks, or from this rank's caller while the caller computes. */
+** other ranks or, while this rank's caller computes, from the caller. */
 static bool may_look(tli_Shm *g) {
   int computing = g->base.by_thread && atomic_load(&g->base.callers) == 0 ? 2 : 1;
   return g->base.size * computing <= tli_processors();
