@@ -1,6 +1,6 @@
 /*
-** rnn.c - recurrent networks: checks their arguments, and combines their layers and directions,
-** each of which rnn_layer.c computes.
+** rnn.c - recurrent networks. This file checks the arguments and combines layers and directions;
+** rnn_layer.c computes each layer in each direction.
 */
 #include <stdio.h>
 
@@ -10,17 +10,18 @@
 typedef struct Net {
   const char *op;
   tlk_RnnMode mode;
-  /* (steps, batch, size); or packed, with batch_sizes in int64 on the CPU */
+  /* input is (steps, batch, size), or packed rows; packed input needs batch_sizes, int64 on the
+  ** CPU */
   tl_Tensor *input, *batch_sizes;
   tl_Tensor *offsets; /* first row of each step, on the device (owned by the chain) */
-  tl_Tensor *hx, *cx; /* initial states, (layers * directions, batch, ...), or NULL */
+  tl_Tensor *hx, *cx; /* initial states (layers * directions, batch, ...), or NULL */
   tl_Tensors params;
   bool has_biases, train, bidirectional;
   int64_t layers;
   double dropout;
   tli_Generator *generator;
-  /* sizes, which the function `check` sets */
-  /* `each` is the number of parameters per layer and direction */
+  /* the function `check` sets these sizes */
+  /* `each` is the number of parameters of a layer in one direction */
   int64_t batch, hidden, output, each;
 } Net;
 
@@ -93,12 +94,12 @@ static bool check_input(Net *n) {
   return true;
 }
 
-/* Checks the number of params, and reads the sizes from the first ones. */
+/* Checks the number of parameters, and reads the sizes from the first parameters. */
 static bool check_count(Net *n) {
   int64_t plain = n->has_biases ? 4 : 2;
   if (n->layers < 1)
     return tli_fail(TL_EARG, "%s: num_layers: expected at least 1, got %" PRId64, n->op, n->layers);
-  /* this check keeps the products below from overflowing: each layer has more than one tensor */
+  /* every layer has more than one tensor; this check keeps the products below from overflowing */
   if (n->layers > n->params.n)
     return tli_fail(TL_EARG,
                     "%s: params: expected %" PRId64 " tensors or more for each of %" PRId64
@@ -156,7 +157,7 @@ static bool check(Net *n) {
   return check_input(n) && check_count(n) && check_params(n) && check_states(n);
 }
 
-/* Reads LSTM's initial states {h, c}, which must both be given or both be missing. */
+/* Reads the initial states {h, c} of an LSTM. Either both are given or none. */
 static bool take_pair(const char *op, tl_Tensors hx, tl_Tensor **h, tl_Tensor **c) {
   if (hx.n != 0 && hx.n != 2)
     return tli_fail(TL_EARG, "%s: hx: expected {h, c}, got %" PRId64 " tensors", op, hx.n);
@@ -176,8 +177,8 @@ static LayerFn *const layer_of[] = {[TLK_RNN_RELU] = tlo_rnn_relu_layer,
                                     [TLK_RNN_LSTM] = tlo_lstm_layer,
                                     [TLK_RNN_GRU] = tlo_gru_layer};
 
-/* Returns the first row of each step, and the end of the last step, on the device. They are copied
-** from pinned memory, so that the host does not wait for the device. */
+/* Returns, on the device, the first row of each step and the end of the last step. They are copied
+** from pinned memory, so the host does not wait for the device. */
 static tl_Tensor *chain_offsets(tli_Chain *c, const tl_Tensor *batch_sizes, tl_Device device) {
   int64_t steps = batch_sizes->numel, n = steps + 1;
   tl_Tensor *offsets =
@@ -195,7 +196,7 @@ static tl_Tensor *chain_state(tli_Chain *c, tl_Tensor *states, int64_t line) {
   return states ? TLI_STEP(c, tlo_select(states, 0, line)) : NULL;
 }
 
-/* Runs one layer in one direction. The results are the output and the last h and c. */
+/* Runs one layer in one direction. The results are the output, the last h and the last c. */
 static void run_line(tli_Chain *c, const Net *n, tl_Tensor *input, int64_t line, tl_Tensor **out) {
   tl_Tensor *const *p = n->params.v + line * n->each;
   tl_Tensor *h = chain_state(c, n->hx, line), *cell = chain_state(c, n->cx, line), *made[4];
@@ -216,8 +217,8 @@ static tl_Tensor *chain_joined(tli_Chain *c, tl_Tensor **list, int64_t n) {
   return TLI_STEP(c, tlo_stack((tl_Tensors){n, list}, 0));
 }
 
-/* Runs all layers. `lasts` has room for the last h of all layers and directions, then for the last
-** c. */
+/* Runs all layers. `lasts` has room for the last h of all layers and directions, followed by the
+** last c of all layers and directions. */
 static void run_layers(tli_Chain *c, const Net *n, tl_Tensor **lasts, tl_Tensor **out) {
   int64_t both = directions(n), lines = n->layers * both;
   tl_Tensor *x = n->input;
@@ -238,7 +239,7 @@ static void run_layers(tli_Chain *c, const Net *n, tl_Tensor **lasts, tl_Tensor 
   if (n->mode == TLK_RNN_LSTM && !c->failed) out[2] = chain_joined(c, lasts + lines, lines);
 }
 
-/* Runs the whole network, which has `count` results. */
+/* Runs the whole network and returns the first `count` of its results: output, h, c. */
 static bool run(Net n, bool batch_first, int count, tl_Tensor **out) {
   tli_Chain c = {0};
   tl_Tensor *made[3] = {NULL};
@@ -265,8 +266,8 @@ static bool run(Net n, bool batch_first, int count, tl_Tensor **out) {
   return ok;
 }
 
-/* Initialises the Net of an operator. The values that are not arguments of the macro are parameters
-** of the operator's function, which have the same names in all of these functions. */
+/* Initialises the Net of an operator. Values that are not arguments of this macro come from the
+** parameters of the operator's function, which have the same names in all of these functions. */
 #define NET(operator, kind, data, sizes)                                                 \
   {                                                                                      \
     .op = operator, .mode = kind, .input = data, .batch_sizes = sizes, .params = params, \

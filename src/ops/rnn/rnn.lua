@@ -23,7 +23,8 @@ local what = {
 }
 local gates = {lstm = 4, gru = 3, rnn_tanh = 1, rnn_relu = 1}
 
--- Returns the parameters of layers and directions with inputs of the given sizes.
+-- Returns example parameters for all layers and directions of a network. `inputs` lists their input
+-- sizes.
 local function weights(name, hidden, inputs, biases)
    local list, rows = {}, gates[name] * hidden
    for _, n in ipairs(inputs) do

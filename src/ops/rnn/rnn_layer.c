@@ -1,19 +1,20 @@
 /*
-** rnn_layer.c - one layer of a recurrent network in one direction over whole sequences: (steps,
-** batch, size) or, with batch sizes, packed (rows, size).
+** rnn_layer.c - one layer of a recurrent network in one direction over whole sequences. The input
+** is (steps, batch, size) or, with batch sizes, packed: (rows, size).
 **
 ** Its derivative has two forms: a fused kernel and, while a graph of the gradient is recorded,
 ** a recomputation of the layer by differentiable operators, which is then differentiated.
 */
 #include "ops/chain.h"
 
-/* ORDER RNN_INPUTS: the operators' inputs and gradients, in this order, without batch_sizes. */
+/* ORDER RNN_INPUTS: the inputs of the operators, and their gradients, in this order. batch_sizes is
+** not one of them. */
 enum { INPUT, HX, CX, WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH, NINPUTS };
 
 typedef struct Layer {
   tl_Tensor *v[NINPUTS];  /* the inputs (borrowed); absent ones are NULL */
-  tl_Tensor *batch_sizes; /* number of rows of each step (borrowed), int64 on the CPU; or NULL */
-  /* the cumulative sums of batch_sizes from 0, on the device (borrowed); or NULL */
+  tl_Tensor *batch_sizes; /* number of rows in each step (borrowed), int64 on the CPU; or NULL */
+  /* the running sums of batch_sizes, beginning with 0, on the device (borrowed); or NULL */
   tl_Tensor *offsets;
   tlk_RnnMode mode;
   bool reverse;
@@ -33,7 +34,7 @@ static int64_t hidden_of(const Layer *l) {
 
 static void *data_of(const tl_Tensor *t) { return t ? tli_data(t) : NULL; }
 
-/* Describes the call of a kernel; inputs become row-major. */
+/* Describes a kernel call. All inputs become row-major. */
 static tlk_Rnn call_of(tli_Chain *c, Layer *l) {
   tl_DType dtype = (tl_DType)l->v[INPUT]->dtype;
   for (int i = 0; i < NINPUTS; i++)
@@ -57,7 +58,7 @@ static tlk_Rnn call_of(tli_Chain *c, Layer *l) {
                    .bias_hh = data_of(l->v[BIAS_HH])};
 }
 
-/* Returns the results (borrowed from the chain) to the caller and ends the chain. */
+/* Moves results, which the chain owns, to the caller and ends the chain. */
 static bool hand_over(tli_Chain *c, tl_Tensor **out, int n) {
   bool ok = !c->failed;
   for (int i = 0; i < n; i++) out[i] = ok && out[i] ? tli_retain(out[i]) : NULL;
@@ -73,7 +74,7 @@ static tl_Tensor *chain_reserve(tli_Chain *c, tl_Device device, const tlk_Rnn *r
   return TLI_STEP(c, tli_empty(TL_U8, device, 1, &bytes));
 }
 
-/* Returns the first `kept` bytes of a reserve, which are those that the kernel has used. */
+/* Returns the first `kept` bytes of a reserve. The kernel has used only these. */
 static tl_Tensor *chain_kept(tli_Chain *c, tl_Tensor *reserve, int64_t kept) {
   if (c->failed || reserve == NULL || kept == reserve->numel) return reserve;
   return TLI_STEP(c, tli_alias(reserve, 1, &kept, reserve->strides, 0));
@@ -133,8 +134,8 @@ static tl_Tensor *chain_gate(tli_Chain *c, tl_Tensor *a, int64_t gate, int64_t h
   return chain_narrow(c, a, 1, gate * hidden, hidden);
 }
 
-/* Computes one step of LSTM. x is the contribution of the inputs to the gates; `state` is updated,
-** including the cell. */
+/* Computes one step of an LSTM. x is the contribution of the input to the gates. The hidden state
+** in state[0] and the cell in state[1] are updated. */
 static void chain_lstm(tli_Chain *c, const Layer *l, tl_Tensor *x, tl_Tensor **state) {
   int64_t n = hidden_of(l);
   tl_Tensor *y = chain_linear(c, state[0], l->v[WEIGHT_HH], l->v[BIAS_HH]);
@@ -165,7 +166,7 @@ static void chain_plain(tli_Chain *c, const Layer *l, tl_Tensor *x, tl_Tensor **
   state[0] = l->mode == TLK_RNN_TANH ? chain_tanh(c, sum) : TLI_STEP(c, tlo_relu(sum));
 }
 
-/* Computes a step for the first n samples; the states of the other samples do not change. */
+/* Computes a step for the first n samples. The states of all other samples do not change. */
 static tl_Tensor *chain_step(tli_Chain *c, const Layer *l, tl_Tensor *x, int64_t n,
                              tl_Tensor **state) {
   int64_t batch = batch_of(l, 0);
@@ -190,7 +191,7 @@ static tl_Tensor *chain_start(tli_Chain *c, const Layer *l, int which, int64_t s
   return TLI_STEP(c, tli_zeros("rnn", l->v[INPUT], (tl_Ints){2, sizes}));
 }
 
-/* Composes the layer's output and last states from its inputs. */
+/* Composes the layer's output and last states from differentiable operators. */
 static void compose(tli_Chain *c, const Layer *l, tl_Tensor **outputs, tl_Tensor **out) {
   const tl_Tensor *in = l->v[INPUT];
   int64_t steps = steps_of(l), flat[] = {-1, in->sizes[in->ndim - 1]}, sizes[3];
@@ -216,8 +217,9 @@ static void compose(tli_Chain *c, const Layer *l, tl_Tensor **outputs, tl_Tensor
 
 /* ---- the derivative ---------------------------------------------------------------- */
 
-/* Differentiates a composition of aliases of the inputs, so that an input that is computed from
-** another input, or is the same tensor twice, still counts separately. */
+/* Computes the gradients by differentiating a composition. It uses aliases of the inputs, so that
+** each input gets its own gradient even if one input is computed from another or two inputs are the
+** same tensor. */
 static bool composed_backward(Layer l, tl_Tensor *const *grads, const bool *wants,
                               tl_Tensor **out) {
   tli_Chain c = {0};

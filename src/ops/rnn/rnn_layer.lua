@@ -1,9 +1,9 @@
--- One layer of a recurrent network in one direction. Its derivative is fused for ordinary backward
--- passes; while a graph of the gradient itself is recorded, the derivative is composed of
--- differentiable operators instead.
+-- One layer of a recurrent network in one direction. Ordinary backward passes use a fused
+-- derivative. While a graph of the gradient itself is recorded, the derivative is composed of
+-- differentiable operators.
 
--- Packed input has two further arguments: batch_sizes, on the CPU, and offsets, which are the first
--- row of each step and the end of the last step.
+-- Packed input has two additional arguments. batch_sizes is on the CPU; offsets has the first row
+-- of each step and the end of the last step.
 local inputs = "Tensor input, Tensor batch_sizes, Tensor offsets, Tensor hx, Tensor cx, "
    .. "Tensor weight_ih, Tensor weight_hh, Tensor weight_hr, Tensor bias_ih, Tensor bias_hh"
 local differentiable = {
@@ -17,11 +17,11 @@ for i, name in ipairs(differentiable) do
 end
 local function list(items) return table.concat(items, ", ") end
 
--- Counts only the products with the weights, like linear and its gradient; elementwise work on the
--- gates is not counted, as in torch.utils.flop_counter. In the backward pass each product with a
--- weight has two products: one for the gradient of its other factor, which for states continues to
--- earlier steps, and one for the weight's gradient. (Those of the first state are counted even if
--- they are not needed.)
+-- The FLOPs of a layer are those of the products with its weights. As in torch.utils.flop_counter,
+-- elementwise work on the gates is not counted. In the backward pass each product with a weight
+-- leads to two products: one for the gradient of the other factor (for a state, this gradient
+-- continues to earlier steps), and one for the gradient of the weight. The gradient of the first
+-- state is counted even if it is not needed.
 local rows = "2 * numel(input) / size(input, -1) * ("
 local flops = rows .. "numel(weight_ih) + numel(weight_hh) + numel(weight_hr))"
 local backward_flops = rows .. [[
@@ -29,7 +29,7 @@ local backward_flops = rows .. [[
    + numel(weight_hh) * (1 + choose(want_weight_hh, 1, 0))
    + numel(weight_hr) * (1 + choose(want_weight_hr, 1, 0)))]]
 
--- The list is in the order of tlk_RnnMode.
+-- The order of this list must be that of tlk_RnnMode.
 for mode, name in ipairs {"rnn_relu", "rnn_tanh", "lstm", "gru"} do
    op {name .. "_layer(" .. inputs .. ", bool reverse) "
           .. "-> (Tensor output, Tensor hn, Tensor cn, Tensor reserve)",

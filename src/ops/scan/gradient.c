@@ -1,7 +1,7 @@
 /*
-** gradient.c - numerical derivatives of sampled functions. Neighbouring samples define a slope.
-** The estimate at a sample is the mean of the slopes on both sides, each weighted by the
-** distance on the other side, so it is exact for parabolas.
+** gradient.c - numerical derivatives of sampled functions. Two neighbouring samples define a slope.
+** The estimate at a sample is the mean of the slopes on its two sides. The weight of each slope is
+** the distance to the neighbour on the other side, so the estimate is exact for parabolas.
 */
 #include "ops/chain.h"
 
@@ -9,15 +9,15 @@ static tl_Tensor *chain_piece(tli_Chain *c, tl_Tensor *t, int d, int64_t first, 
   return TLI_STEP(c, tlo_slice(t, d, first, first + n, 1));
 }
 
-/* Returns the difference of each element and the next one. */
+/* Returns the differences between neighbouring elements: the next element minus each element. */
 static tl_Tensor *chain_steps(tli_Chain *c, tl_Tensor *t, int d) {
   int64_t n = t->sizes[d] - 1;
   tl_Tensor *before = chain_piece(c, t, d, 0, n);
   return chain_sub(c, chain_piece(c, t, d, 1, n), before);
 }
 
-/* Returns the estimate at the first or last sample: the adjacent slope or, for order 2, that of
-** the parabola through three samples. */
+/* Returns the estimate at the first or last sample. For order 1 it is the adjacent slope, for order
+** 2 the slope of the parabola through the three outermost samples. */
 static tl_Tensor *chain_end_slope(tli_Chain *c, tl_Tensor *slopes, tl_Tensor *gaps, int d,
                                   bool first, int64_t order) {
   int64_t n = slopes->sizes[d], at = first ? 0 : n - 1, next = first ? 1 : n - 2;
@@ -44,8 +44,8 @@ static tl_Tensor *chain_middle(tli_Chain *c, tl_Tensor *f, tl_Tensor *slopes, tl
   return chain_div(c, sum, chain_add(c, left, right));
 }
 
-/* Differentiates along d. The distances of neighbouring samples are in `gaps`, which broadcasts
-** along d, or are all `gap` if `gaps` is NULL. */
+/* Differentiates f along d. `gaps` has the distances between neighbouring samples and broadcasts
+** with f; if it is NULL, all distances are `gap`. */
 static tl_Tensor *derivative(tl_Tensor *f, int d, tl_Tensor *gaps, double gap, int64_t order) {
   tli_Chain c = {0};
   tl_Tensor *slopes = chain_steps(&c, f, d);
@@ -59,7 +59,8 @@ static tl_Tensor *derivative(tl_Tensor *f, int d, tl_Tensor *gaps, double gap, i
   return tli_chain_end(&c, result);
 }
 
-/* Returns the distances of neighbouring coordinates in a shape that broadcasts with f along d. */
+/* Returns the distances between neighbouring coordinates, in a shape that broadcasts with f along
+** d. */
 static tl_Tensor *gaps_of(tl_Tensor *coordinates, const tl_Tensor *f, int d) {
   if (coordinates->ndim != 1 || coordinates->sizes[0] != f->sizes[d])
     return tli_fail_null(TL_ESHAPE,
@@ -73,8 +74,7 @@ static tl_Tensor *gaps_of(tl_Tensor *coordinates, const tl_Tensor *f, int d) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_reshape(steps, (tl_Ints){f->ndim, line})));
 }
 
-/* Reads the dimensions in the order in which they were given; returns their number, or -1 with a
-** message. */
+/* Reads the dimensions in the given order. Returns their number, or -1 with a message. */
 static int read_dims(const tl_Tensor *self, tl_Ints dim, int64_t order, int *dims) {
   bool marked[TL_MAX_DIMS];
   if (order != 1 && order != 2) {

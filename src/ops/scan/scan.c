@@ -10,7 +10,7 @@
 
 /* ---- forward ---- */
 
-/* Runs a scan. The results have the input's memory order if the input is dense. */
+/* Runs a scan. If the input is dense, the results have its memory order. */
 static bool run(const char *op, tlk_Scan kernel, tl_Tensor *self, int64_t dim, tl_DType dtype,
                 tl_Tensor **values, tl_Tensor **indices) {
   tli_Axes a;
@@ -69,7 +69,7 @@ bool tli_op_cummin(tl_Tensor *self, int64_t dim, tl_Tensor **out) {
 
 /* ---- gradients ---- */
 
-/* Applies fn along dim, from the end to the beginning. */
+/* Applies fn along dim in reverse order, from the end to the beginning. */
 static tl_Tensor *backwards(tl_Tensor *self, int64_t dim,
                             tl_Tensor *(*fn)(tl_Tensor *self, int64_t dim)) {
   tl_Ints dims = {1, &dim};
@@ -81,10 +81,10 @@ static tl_Tensor *backwards(tl_Tensor *self, int64_t dim,
 
 static tl_Tensor *cumsum(tl_Tensor *self, int64_t dim) { return tlo_cumsum(self, dim, TL_NODTYPE); }
 
-/* Doubles the number of elements that S and F cover; `carried` defines both. */
+/* Doubles the number of elements that S and F cover. The comment on `carried` defines S and F. */
 static bool reach_further(tl_Tensor *const *state, int d, int64_t n, int64_t s, tl_Tensor **out) {
   tli_Chain c = {0};
-  tl_Tensor *heads[2], *far[2], *tails[2]; /* the tails have no later elements */
+  tl_Tensor *heads[2], *far[2], *tails[2]; /* no elements follow the tails */
   for (int i = 0; i < 2; i++) {
     heads[i] = chain_slice(&c, state[i], d, 0, n - s);
     far[i] = chain_slice(&c, state[i], d, s, n);
@@ -97,7 +97,7 @@ static bool reach_further(tl_Tensor *const *state, int d, int64_t n, int64_t s, 
   return tli_chain_end_all(&c, out, 2);
 }
 
-/* Shifts self by one position towards the start of dim; zeros enter at the end. */
+/* Shifts self by one position towards the beginning along d. The last position becomes zero. */
 static tl_Tensor *shifted(tl_Tensor *self, int d) {
   int64_t n = self->sizes[d], one[TL_MAX_DIMS];
   for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];
@@ -107,9 +107,10 @@ static tl_Tensor *shifted(tl_Tensor *self, int d) {
   return tli_chain_end(&c, chain_cat(&c, chain_slice(&c, self, d, 1, n), zeros, d));
 }
 
-/* Computes S with S_i = g_i + x_{i+1} S_{i+1}, by doubling. After each step, S_i holds the
-** contribution of the next 2s elements, and F_i the product that multiplies the contribution of
-** later ones. It uses only operators, so it is differentiable. */
+/* Computes S with S_i = g_i + x_{i+1} S_{i+1}, by doubling. After the step with a given s, S_i
+** holds the contribution of the 2s elements from i on. F_i is the factor with which the
+** contribution of the elements after them is multiplied. The function consists of operators, so it
+** is differentiable. */
 static tl_Tensor *carried(tl_Tensor *grad, tl_Tensor *self, int d) {
   int64_t n = self->sizes[d];
   tl_Tensor *state[] = {tli_retain(grad), shifted(self, d)}; /* owned */
@@ -125,8 +126,9 @@ static tl_Tensor *carried(tl_Tensor *grad, tl_Tensor *self, int d) {
   return state[0];
 }
 
-/* Multiplies the product before each position by the gradient that later positions carry back to
-** it. */
+/* Computes cumprod's gradient if elements may be zero. At each position it is the product of all
+** elements before the position, times the gradient that later positions carry back to the
+** position. */
 static tl_Tensor *cumprod_with_zeros(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int d) {
   int64_t n = self->sizes[d], one[TL_MAX_DIMS];
   for (int k = 0; k < self->ndim; k++) one[k] = k == d ? 1 : self->sizes[k];
@@ -138,7 +140,7 @@ static tl_Tensor *cumprod_with_zeros(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
   return tli_chain_end(&c, chain_mul(&c, before, back));
 }
 
-/* Computes cumprod's gradient for elements without zeros: the sum of grad * result from each
+/* Computes the gradient of cumprod. If no element is zero, it is the sum of grad * result from each
 ** position to the end, divided by the element. */
 tl_Tensor *tlo_cumprod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int64_t dim) {
   if (self->ndim == 0 || self->numel == 0) return tli_retain(grad);
@@ -155,9 +157,9 @@ tl_Tensor *tlo_cumprod_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *res
   return tli_chain_end(&c, chain_div(&c, sums, self));
 }
 
-/* Computes exp(self + log(S)), where S is the sum of w * exp(-result) from each position to the
-** end, and w the positive part of grad. Results of -infinity are left out of the sum, since they
-** depend on no element after them. */
+/* Computes exp(self + log(S)). S is the sum of w * exp(-result) from each position to the end,
+** where w is the positive part of grad. Results of -infinity are left out of the sum, because they
+** do not depend on later elements. */
 static tl_Tensor *log_half(tl_Tensor *grad, tl_Tensor *self, tl_Tensor *result, int64_t dim) {
   tli_Chain c = {0};
   tl_Tensor *positive = chain_with_int(&c, tlo_gt, grad, 0);
@@ -177,7 +179,8 @@ tl_Tensor *tlo_logcumsumexp_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
                                      int64_t dim) {
   if (self->numel == 0) return tli_retain(grad);
   tli_Chain c = {0};
-  if (tli_is_complex((tl_DType)self->dtype)) { /* has logarithms of gradients of any sign */
+  /* complex logarithms exist for gradients of any sign */
+  if (tli_is_complex((tl_DType)self->dtype)) {
     tl_Tensor *log = chain_conj(&c, grad);
     log = TLI_STEP(&c, tlo_log(log));
     tl_Tensor *terms = chain_sub(&c, log, result);
@@ -194,7 +197,7 @@ tl_Tensor *tlo_logcumsumexp_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
 
 /* ---- differences ---- */
 
-/* Return the slices at all positions along d except the first, and at all except the last. */
+/* chain_later returns all positions along d except the first, chain_earlier all except the last. */
 static tl_Tensor *chain_later(tli_Chain *c, tl_Tensor *t, int d) {
   return chain_slice(c, t, d, 1, t->sizes[d]);
 }
@@ -224,7 +227,7 @@ tl_Tensor *tlo_diff(tl_Tensor *self, int64_t n, int64_t dim, tl_Tensor *prepend,
   parts[count++] = self;
   if (append) parts[count++] = append;
   tl_Tensor *current = count > 1 ? tlo_cat((tl_Tensors){count, parts}, d) : tli_retain(self);
-  /* if all differences are used up, the result is empty */
+  /* if n reaches the number of elements, no differences are left and the result is empty */
   if (current && n > current->sizes[d]) n = current->sizes[d];
   for (int64_t i = 0; current && i < n; i++) {
     tl_Tensor *next = difference(current, d);
@@ -236,15 +239,15 @@ tl_Tensor *tlo_diff(tl_Tensor *self, int64_t n, int64_t dim, tl_Tensor *prepend,
 
 /* ---- integrals ---- */
 
-/* Computes y_i + y_{i+1} along d. */
+/* Returns the sums of neighbouring elements along d: y_i + y_{i+1}. */
 static tl_Tensor *pairs(tl_Tensor *y, int d) {
   tli_Chain c = {0};
   tl_Tensor *later = chain_later(&c, y, d), *earlier = chain_earlier(&c, y, d);
   return tli_chain_end(&c, chain_add(&c, later, earlier));
 }
 
-/* Returns a view of x that broadcasts against y at dimension d: a vector extends along d, other
-** tensors keep their last dimensions. */
+/* Returns a view of x that broadcasts with y. A vector extends along d; other tensors keep their
+** dimensions, which are aligned with the last dimensions of y. */
 static tl_Tensor *along(const char *op, tl_Tensor *x, tl_Tensor *y, int d) {
   if (x->ndim > y->ndim || x->ndim == 0)
     return tli_fail_null(TL_ESHAPE, "%s: x of shape %s does not fit y of shape %s", op,
@@ -261,7 +264,7 @@ static tl_Tensor *along(const char *op, tl_Tensor *x, tl_Tensor *y, int d) {
   return tlo_reshape(x, (tl_Ints){y->ndim, sizes});
 }
 
-/* Computes the areas of the trapezoids between the points x. */
+/* Computes the areas of the trapezoids under y between neighbouring points of x. */
 static tl_Tensor *areas(const char *op, tl_Tensor *y, tl_Tensor *x, int d) {
   tli_Chain c = {0};
   tl_Tensor *points = TLI_STEP(&c, along(op, x, y, d));
@@ -276,7 +279,8 @@ static tl_Tensor *even_areas(tl_Tensor *y, double dx, int d) {
   return tli_chain_end(&c, chain_with(&c, tlo_mul, heights, dx / 2));
 }
 
-/* Integrates y along a dimension; if x is NULL, points are dx apart. */
+/* Integrates y along a dimension. If x is NULL, the points are dx apart. With `running`, returns
+** the running integral. */
 static tl_Tensor *integral(const char *op, tl_Tensor *y, tl_Tensor *x, tl_Scalar dx, int64_t dim,
                            bool running) {
   if (y->ndim == 0)

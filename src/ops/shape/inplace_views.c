@@ -1,12 +1,12 @@
 /*
-** inplace_views.c - tensors that change their own shape or memory. If a gradient is recorded,
-** self's history becomes that of the view whose geometry it takes, so the view's derivative
-** applies.
+** inplace_views.c - operators that change the shape or the memory of self. While history is
+** recorded, self takes over the history of the view whose geometry it takes. The derivative is then
+** that of the view.
 */
 #include "ops/common.h"
 
-/* Gives self the view's geometry. The data does not change, but self's version is incremented,
-** because nodes that have saved self would see another shape. */
+/* Gives self the geometry of the view. The data does not change. Still, self's version is
+** incremented, because a node that has saved self would otherwise see another shape. */
 static bool take(const char *op, tl_Tensor *self, tl_Tensor *steals) {
   TL_TRY(steals);
   bool ok = tli_rebase(op, self, steals);

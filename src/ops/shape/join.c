@@ -1,5 +1,6 @@
 /*
-** join.c - splitting tensors into lists of views, and copies that join, repeat or rearrange.
+** join.c - operators that split tensors into lists of views, and operators that join, repeat or
+** rearrange tensors by copying.
 */
 #include <string.h>
 
@@ -8,21 +9,21 @@
 
 /* ---- lists of views ---- */
 
-/* Checks dim for operators on lists of tensors; returns -1 on failure. */
+/* Checks `dim` for operators that return lists. Returns -1 after a failure. */
 static int list_dim(const char *op, tl_Tensor *self, int64_t dim) {
   if (self->ndim > 0) return tli_dim(op, dim, self->ndim);
   tli_fail(TL_ESHAPE, "%s: expected a tensor of at least one dimension", op);
   return -1;
 }
 
-/* Stores the list in *out; frees it if `ok` is false. */
+/* Stores a list in *out. If `ok` is false, the list is freed. */
 static bool list_done(bool ok, tl_Tensors *list, tl_Tensors *out) {
   if (!ok) tli_tensors_free(list);
   *out = *list;
   return ok;
 }
 
-/* Splits into n pieces of `length`; the last one is the remainder. */
+/* Splits self into n pieces of `length` positions. The last piece has the remaining positions. */
 static bool cut_evenly(tl_Tensor *self, int dim, int64_t n, int64_t length, tl_Tensors *out) {
   tl_Tensors list = tli_tensors_new(n);
   bool ok = list.v != NULL;
@@ -100,10 +101,11 @@ bool tlo_unbind(tl_Tensor *self, int64_t dim, tl_Tensors *out) {
 
 /* ---- cat ---- */
 
-/* Returns whether t is an empty vector, which can be joined with tensors of any shape. */
+/* Returns whether t is an empty vector. Such a vector can be joined with tensors of any shape. */
 static bool is_nothing(const tl_Tensor *t) { return t->ndim == 1 && t->sizes[0] == 0; }
 
-/* Computes the shape of the joined tensor, and the dimension along which tensors are joined. */
+/* Computes the shape of the joined tensor. *d receives the dimension along which the tensors are
+** joined. */
 static bool joined_shape(tl_Tensors list, int64_t dim, int *d, int *ndim, int64_t *sizes) {
   if (list.n == 0) return tli_fail(TL_EARG, "cat: expected at least one tensor");
   const tl_Tensor *first = NULL;
@@ -155,7 +157,7 @@ static bool on_one_device(const char *op, tl_Tensors list) {
   return true;
 }
 
-/* Returns the common memory format of all tensors, or row-major. */
+/* Returns the memory format of the tensors if all have the same format, otherwise row-major. */
 static tli_Format common_format(tl_Tensors list) {
   tli_Format common = TLI_PRESERVE;
   for (int64_t i = 0; i < list.n; i++) {
@@ -172,7 +174,7 @@ tl_Tensor *tli_op_cat(tl_Tensors tensors, int64_t dim) {
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY_NULL(joined_shape(tensors, dim, &d, &ndim, sizes));
   TL_TRY_NULL(on_one_device("cat", tensors));
-  /* the dtypes alone decide, because 0-d tensors were refused before */
+  /* 0-d tensors have been refused, so promotion depends only on the dtypes */
   tl_DType dtype = (tl_DType)tensors.v[0]->dtype;
   for (int64_t i = 1; i < tensors.n; i++)
     dtype = tli_dtype_promote(dtype, (tl_DType)tensors.v[i]->dtype);
@@ -216,9 +218,9 @@ tl_Tensor *tli_op_stack(tl_Tensors tensors, int64_t dim) {
 
 /* ---- repeating ---- */
 
-/* Repeats self along as many dimensions, from `first` on, as TL_MAX_DIMS allows: a size s becomes
-** (1, s), is expanded to (r, s), copied, and flattened to (r * s). Sets *next to the first
-** dimension that is not repeated yet. */
+/* Repeats self along dimensions from `first` on, as many of them as TL_MAX_DIMS allows. For each
+** dimension, size s is viewed as (1, s), expanded to (r, s), copied, and flattened to (r * s). Sets
+** *next to the first dimension that is not repeated yet. */
 static tl_Tensor *repeat_some(tl_Tensor *self, const int64_t *times, int first, int *next) {
   int64_t apart[TL_MAX_DIMS], wide[TL_MAX_DIMS], joined[TL_MAX_DIMS];
   int n = 0, room = TL_MAX_DIMS - self->ndim, d;
@@ -287,7 +289,8 @@ tl_Tensor *tlo_tile(tl_Tensor *self, tl_Ints dims) {
 
 /* ---- rearranging ---- */
 
-/* Reverses dimensions: copies an alias with negative strides, which public tensors never have. */
+/* Reverses dimensions by copying from an alias with negative strides. Public tensors never have
+** such strides. */
 tl_Tensor *tli_op_flip(tl_Tensor *self, tl_Ints dims) {
   bool marked[TL_MAX_DIMS];
   TL_TRY_NULL(tli_mark_dims("flip", dims, self->ndim, marked));
@@ -358,7 +361,8 @@ static tl_Tensor *lower_mask(tl_Device device, int64_t rows, int64_t cols, int64
   return tli_chain_end(&c, TLI_STEP(&c, tli_pointwise(&le, (tl_Tensor *[]){at, of_rows}, NULL)));
 }
 
-/* Clamps a diagonal's number to the range of the matrix; diagonals beyond the corners are empty. */
+/* Clamps the number of a diagonal to those of the matrix and one more on each side. Diagonals
+** beyond the corners are empty. */
 static int64_t within(int64_t diagonal, int64_t rows, int64_t cols) {
   return diagonal < -rows ? -rows : diagonal > cols ? cols : diagonal;
 }

@@ -1,6 +1,6 @@
 /*
-** padding.c - padding of tensors. For a constant, the input is copied into a filled tensor; other
-** modes select elements of the input, one dimension after the other.
+** padding.c - padding of tensors. In mode "constant" the input is copied into a filled tensor. All
+** other modes select elements of the input, dimension by dimension.
 */
 #include <string.h>
 
@@ -10,7 +10,8 @@
 /* ---- with a constant ---- */
 
 /* Computes the sizes of the result. `pad` has the padding before and after the last dimension, then
-** of the dimension before, and so on; negative numbers remove elements. */
+** the padding before and after the second to last dimension, and so on. Negative numbers remove
+** elements. */
 static bool padded_sizes(const tl_Tensor *self, tl_Ints pad, int64_t *sizes) {
   if (pad.n % 2 != 0 || pad.n / 2 > self->ndim)
     return tli_fail(TL_EARG,
@@ -32,14 +33,14 @@ static bool padded_sizes(const tl_Tensor *self, tl_Ints pad, int64_t *sizes) {
   return true;
 }
 
-/* Copies the part of self that remains to its position in result. */
+/* Copies the part of self that is not removed to its position in `result`. */
 static bool copy_inside(tl_Tensor *result, const tl_Tensor *self, tl_Ints pad) {
   int64_t sizes[TL_MAX_DIMS];
   int64_t from = self->offset, to = result->offset;
   for (int d = 0; d < self->ndim; d++) {
     int k = self->ndim - 1 - d;
     int64_t before = k < pad.n / 2 ? pad.v[2 * k] : 0;
-    int64_t begin = before < 0 ? -before : 0; /* first position that is copied, in self */
+    int64_t begin = before < 0 ? -before : 0; /* first position of self that is copied */
     int64_t end =
         result->sizes[d] - before < self->sizes[d] ? result->sizes[d] - before : self->sizes[d];
     sizes[d] = end - begin;
@@ -89,7 +90,7 @@ static bool find_mode(const char *name, Mode *mode) {
                   name);
 }
 
-/* Checks that the mode can produce `more` elements from `size`. */
+/* Checks that the mode can produce `more` additional elements from `size` elements. */
 static bool check_room(Mode mode, int d, int64_t size, int64_t more) {
   int64_t most = mode == REFLECT ? size - 1 : mode == CIRCULAR ? size : INT64_MAX;
   if (more <= 0 || (size > 0 && more <= most)) return true;
@@ -102,13 +103,13 @@ static bool check_room(Mode mode, int d, int64_t size, int64_t more) {
                   most, (int64_t)d, size, more);
 }
 
-/* Maps each position i, which may be outside of the `size` elements, to the element that the
-** padding repeats there, counted from 0. */
+/* Maps each position i to the element that padding puts there. Positions and elements count from 0;
+** i may be outside of the `size` elements. */
 static tl_Tensor *chain_source(tli_Chain *c, Mode mode, tl_Tensor *i, int64_t size) {
   tl_Tensor *last = TLI_STEP(c, tli_number(tli_int(size - 1)));
   tl_Tensor *first = TLI_STEP(c, tli_number(tli_int(0)));
   switch (mode) {
-  case REFLECT: { /* the distance from the last element, minus the distance from the first */
+  case REFLECT: { /* i becomes |i|, then size - 1 - |size - 1 - i| */
     tl_Tensor *left = TLI_STEP(c, tlo_abs(i));
     tl_Tensor *past = chain_sub(c, last, left);
     tl_Tensor *right = TLI_STEP(c, tlo_abs(past));
@@ -126,7 +127,7 @@ static tl_Tensor *pad_dim(tl_Tensor *self, Mode mode, int d, int64_t before, int
     return tli_fail_null(TL_EARG,
                          "pad: pad: dimension " TLI_POS " has only %" PRId64 " elements to cut off",
                          (int64_t)d, size);
-  if (mode == CIRCULAR) { /* the elements that remain wrap around */
+  if (mode == CIRCULAR) { /* elements are first removed; the remaining ones wrap around */
     first = before < 0 ? -before : 0;
     size -= first + (after < 0 ? -after : 0);
   }
@@ -170,7 +171,7 @@ tl_Tensor *tlo_pad(tl_Tensor *input, tl_Ints pad, const char *mode, tl_Scalar va
   static const char *const titles[][3] = {
       [REFLECT] = {"ReflectionPad1D", "ReflectionPad2D", "ReflectionPad3D"},
       [REPLICATE] = {"ReplicationPad1D", "ReplicationPad2D", "ReplicationPad3D"},
-      [CIRCULAR] = {"CopySlices", "CopySlices", "CopySlices"}}; /* PyTorch's names of the nodes */
+      [CIRCULAR] = {"CopySlices", "CopySlices", "CopySlices"}}; /* PyTorch's names for the nodes */
   uint64_t count = tli_node_count();
   tl_Tensor *result = pad_with_elements(input, pad, by_elements);
   if (result && pad.n >= 2) tli_entitle(result, titles[by_elements][pad.n / 2 - 1], count);

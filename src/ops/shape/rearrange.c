@@ -1,5 +1,5 @@
 /*
-** rearrange.c - joining, splitting and rotating tensors, as compositions of views, cat and flip.
+** rearrange.c - operators that join, split and rotate tensors, composed of views, cat and flip.
 */
 #include <string.h>
 
@@ -7,7 +7,8 @@
 
 /* ---- adding dimensions ---- */
 
-/* Returns a view with dimensions of size 1 added in front and behind. */
+/* Returns a view with dimensions of size 1 added: `front` dimensions before and `behind` dimensions
+** after those of self. */
 static tl_Tensor *padded(tl_Tensor *self, int front, int behind) {
   if (front + behind == 0) return tli_retain(self);
   int64_t sizes[TL_MAX_DIMS];
@@ -20,13 +21,13 @@ static tl_Tensor *padded(tl_Tensor *self, int front, int behind) {
 
 tl_Tensor *tlo_atleast_1d(tl_Tensor *self) { return padded(self, self->ndim < 1, 0); }
 
-/* Returns self with at least two dimensions; a vector becomes a row. */
+/* Returns self with at least two dimensions. A vector becomes a row. */
 tl_Tensor *tlo_atleast_2d(tl_Tensor *self) {
   return padded(self, self->ndim < 2 ? 2 - self->ndim : 0, 0);
 }
 
-/* Returns self with at least three dimensions; a vector becomes a row, and a matrix gets depth
-** 1. */
+/* Returns self with at least three dimensions. A vector (n) becomes (1, n, 1), and a matrix (m, n)
+** becomes (m, n, 1). */
 tl_Tensor *tlo_atleast_3d(tl_Tensor *self) {
   return padded(self, self->ndim < 2 ? 2 - self->ndim : 0, self->ndim < 3);
 }
@@ -80,7 +81,7 @@ tl_Tensor *tlo_column_stack(tl_Tensors tensors) {
   return each_then_cat("column_stack", tensors, as_column, 1);
 }
 
-/* Concatenates (rows, before) zeros, the matrix, and (rows, after) zeros. */
+/* Concatenates zeros (rows, before), the matrix, and zeros (rows, after). */
 static tl_Tensor *block_row(tl_Tensor *matrix, int64_t before, int64_t after, tl_DType dtype) {
   int64_t left[] = {matrix->sizes[0], before}, right[] = {matrix->sizes[0], after};
   tl_Device device = tli_device(matrix);
@@ -137,7 +138,7 @@ bool tlo_broadcast_tensors(tl_Tensors tensors, tl_Tensors *out) {
   return ok;
 }
 
-/* Expands vector i along dimension d of the grid. */
+/* Returns vector number d of a grid, expanded from dimension d to all sizes of the grid. */
 static tl_Tensor *grid_part(tl_Tensor *vector, int64_t d, int64_t n, const int64_t *sizes) {
   int64_t line[TL_MAX_DIMS];
   for (int64_t k = 0; k < n; k++) line[k] = k == d ? sizes[k] : 1;
@@ -199,12 +200,14 @@ tl_Tensor *tlo_cartesian_prod(tl_Tensors tensors) {
   return result;
 }
 
-/* Returns the number of ways to choose r of n elements, or -1 if it exceeds a tensor's size. */
+/* Returns the number of ways to choose r of n elements, or -1 if the number is too large for a
+** tensor. */
 static int64_t count_choices(int64_t n, int64_t r) {
   int64_t count = 1;
   if (r > n) return 0;
-  if (r > n - r) r = n - r; /* choosing r elements is the same as leaving out n - r */
-  /* the division is exact, since i + 1 consecutive numbers are divisible by (i + 1)! */
+  if (r > n - r) r = n - r; /* choosing r elements leaves out n - r */
+  /* the division is exact, because a product of i + 1 consecutive integers is divisible by (i +
+  ** 1)! */
   for (int64_t i = 0; i < r; i++) {
     if (__builtin_mul_overflow(count, n - i, &count)) return -1;
     count /= i + 1;
@@ -212,12 +215,13 @@ static int64_t count_choices(int64_t n, int64_t r) {
   return count;
 }
 
-/* Writes the combinations one after the other, as positions from 1. With step 1 each position in a
-** combination is larger than the previous one; with step 0 it may be equal. */
+/* Writes `count` combinations one after the other. A combination is a list of r positions, counted
+** from 1. With step 1 each position is larger than the previous one; with step 0 positions may be
+** equal. */
 static void write_choices(int64_t *to, int64_t count, int64_t n, int64_t r, int64_t step) {
   for (int64_t k = 0; k < r; k++) to[k] = 1 + k * step;
   for (int64_t i = 1; i < count; i++, to += r) {
-    int64_t k = r - 1; /* the last position that can be incremented */
+    int64_t k = r - 1; /* becomes the last index whose position can still increase */
     while (to[k] == n - (r - 1 - k) * step) k--;
     for (int64_t j = 0; j < r; j++) to[r + j] = j < k ? to[j] : to[k] + 1 + (j - k) * step;
   }
@@ -323,10 +327,11 @@ static int64_t between(int64_t x, int64_t low, int64_t high) {
   return x < low ? low : x > high ? high : x;
 }
 
-/* Counts the elements with column < row + edge, and finds the first row that has such elements. */
+/* Counts the elements with column < row + edge. Sets *first to the first row that has such
+** elements. */
 static int64_t count_below(int64_t rows, int64_t cols, int64_t edge, int64_t *first) {
   *first = between(1 - edge, 0, rows);
-  /* the first row whose elements are all counted */
+  /* the first row in which all elements are counted */
   int64_t whole = between(cols - edge, *first, rows);
   int64_t n = whole - *first;
   return n * (2 * edge + *first + whole - 1) / 2 + (rows - whole) * cols;
@@ -367,7 +372,8 @@ tl_Tensor *tlo_triu_indices(int64_t row, int64_t col, int64_t offset, tl_DType d
 
 /* ---- repeating ---- */
 
-/* Repeats a dimension: (s) as (s, 1), expanded to (s, repeats), flattened to (s * repeats). */
+/* Repeats each position of dimension d: size s is viewed as (s, 1), expanded to (s, repeats),
+** copied, and flattened to (s * repeats). */
 static tl_Tensor *repeat_along(tl_Tensor *self, int64_t repeats, int d) {
   int64_t wide[TL_MAX_DIMS], joined[TL_MAX_DIMS];
   int n = 0;
@@ -385,8 +391,7 @@ static tl_Tensor *repeat_along(tl_Tensor *self, int64_t repeats, int d) {
   return tli_chain_end(&c, TLI_STEP(&c, tlo_view(copy, (tl_Ints){self->ndim, joined})));
 }
 
-/* Returns self and sets *d to dim or, if dim is left out, returns self flattened and sets *d to its
-** only dimension. */
+/* Returns self and sets *d to dim. Without dim, flattens self and sets *d to 0. */
 static tl_Tensor *line_up(tl_Tensor *self, int64_t dim, int *d) {
   bool flat = dim == TLI_NOINT || self->ndim == 0;
   *d = dim == TLI_NOINT ? 0 : tli_dim("repeat_interleave", dim, self->ndim);
@@ -405,7 +410,8 @@ tl_Tensor *tlo_repeat_interleave(tl_Tensor *self, int64_t repeats, int64_t dim) 
   return result;
 }
 
-/* Repeats each position i, from 1, counts[i] times; NULL with a message on failure. */
+/* Returns positions in which each i from 1 to n occurs counts[i - 1] times. Returns NULL with a
+** message on failure. */
 static tl_Tensor *repeated_positions(const int64_t *counts, int64_t n, int64_t output_size) {
   int64_t total = 0;
   for (int64_t i = 0; i < n; i++)
@@ -463,8 +469,8 @@ tl_Tensor *tlo_repeat_interleave_each(tl_Tensor *self, tl_Tensor *repeats, int64
 
 /* ---- splitting ---- */
 
-/* Returns views of self along d that end at ends[0..n), and the remainder of self if `rest` is
-** set. */
+/* Cuts self along d into views. Piece i ends at ends[i]. With `rest`, the remainder of self is an
+** additional piece. */
 static bool cut(tl_Tensor *self, int d, const int64_t *ends, int64_t n, bool rest,
                 tl_Tensors *out) {
   tl_Tensors list = tli_tensors_new(n + rest);
@@ -472,7 +478,8 @@ static bool cut(tl_Tensor *self, int d, const int64_t *ends, int64_t n, bool res
   int64_t size = self->sizes[d], at = 0;
   for (int64_t i = 0; ok && i < list.n; i++) {
     int64_t end = i < n ? ends[i] : size;
-    if (end < 0) end += size + 1; /* -1 is the last position, which belongs to the piece */
+    /* -1 refers to the last position, which is included in the piece */
+    if (end < 0) end += size + 1;
     end = end < 0 ? 0 : end;
     ok = (list.v[i] = tlo_slice(self, d, at, end, 1)) != NULL;
     at = end > size ? size : end;

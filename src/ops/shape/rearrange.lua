@@ -1,5 +1,5 @@
--- Joining, splitting and repeating under other names and along fixed dimensions, and matrices
--- assembled from parts.
+-- Operators that join, split and repeat tensors under other names or along fixed dimensions, and
+-- operators that assemble matrices from parts.
 
 local function op_list(name, doc, alias)
    op {name .. "(Tensor[] tensors) -> Tensor", doc = doc, composite = true, alias = alias,

@@ -1,9 +1,10 @@
 /*
-** slice_scatter.c - copies of a tensor with one part replaced.
+** slice_scatter.c - operators that return a copy of a tensor with one part replaced.
 */
 #include "ops/common.h"
 
-/* Copies src to `part`, a view of `result`; the call consumes both. */
+/* Copies src to `part`, which is a view of `result`, and returns result. The call consumes both
+** references. */
 static tl_Tensor *replace_part(const char *op, tl_Tensor *result, tl_Tensor *part, tl_Tensor *src) {
   bool ok = part != NULL;
   if (ok && !tli_same_sizes(part, src))
@@ -35,7 +36,8 @@ tl_Tensor *tlo_slice_scatter(tl_Tensor *self, tl_Tensor *src, int64_t dim, int64
   if (start == TLI_NOINT) start = 0;
   if (end_ == TLI_NOINT) end_ = -1;
   if (start < 0) start = start + size < 0 ? 0 : start + size;
-  int64_t stop = (end_ < 0 ? end_ + size : end_) + 1; /* end_ is inclusive */
+  /* end_ is inclusive, so the exclusive end is one more */
+  int64_t stop = (end_ < 0 ? end_ + size : end_) + 1;
   if (stop > size) stop = size;
   if (start > size) start = size;
   if (stop < start) stop = start;

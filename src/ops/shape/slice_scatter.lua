@@ -1,4 +1,4 @@
--- Copies of self with one part replaced.
+-- Operators that return a copy of self with one part replaced.
 
 op {"select_scatter(Tensor self, Tensor src, dim dim, index index) -> Tensor",
     node = "SelectScatter",

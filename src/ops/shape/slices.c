@@ -1,10 +1,11 @@
 /*
-** slices.c - views of a part of self, and their derivatives: zeros of self's shape with the
-** gradient copied, or added, to the part.
+** slices.c - views of a part of self, and their derivatives. A derivative is a tensor of zeros in
+** self's shape, with the gradient copied or added to the part.
 */
 #include "ops/chain.h"
 
-/* Copies grad into `part`, a view of `whole`. Steals both; returns whole or NULL. */
+/* Copies grad into `part`, which is a view of `whole`. Returns `whole`, or NULL on failure. Steals
+** `whole` and `part`. */
 static tl_Tensor *place(tl_Tensor *whole, tl_Tensor *part, tl_Tensor *grad) {
   bool ok = whole && part && tli_copy(part, grad);
   tli_release(part);
@@ -43,8 +44,8 @@ typedef struct Range {
   int64_t start, n, step;
 } Range;
 
-/* Reads the bounds. Negative ones count from the end; all are then clipped to the size, as in
-** Python. TLI_NOINT means that a bound is absent. */
+/* Reads the bounds of a range. As in Python, negative bounds count from the end, and bounds are
+** clipped to the size. An absent bound is TLI_NOINT. */
 static bool read_range(tl_Tensor *self, int64_t dim, int64_t start, int64_t stop, int64_t step,
                        Range *r) {
   if (self->ndim == 0)
@@ -66,8 +67,8 @@ static bool read_range(tl_Tensor *self, int64_t dim, int64_t start, int64_t stop
   return true;
 }
 
-/* Returns a view of a range along one dimension. A single element gets step 1, since its stride
-** might overflow. */
+/* Returns a view of a range along one dimension. If the range has only one element, the step is
+** ignored, because the stride could overflow. */
 static tl_Tensor *cut(const tl_Tensor *t, const Range *r) {
   return tli_cut(t, r->dim, r->start, r->n, r->n > 1 ? r->step : 1);
 }
@@ -78,8 +79,9 @@ tl_Tensor *tli_op_slice(tl_Tensor *self, int64_t dim, int64_t start, int64_t sto
   return cut(self, &r);
 }
 
-/* Returns a view of positions start to stop. `stop` is inclusive and counts from 1, so it equals
-** the exclusive end counted from 0; -1 is the last position. */
+/* Returns a view of the positions from start to stop. An inclusive stop that counts from 1 equals
+** an exclusive end that counts from 0, so only negative values are converted: -1 is the last
+** position. */
 tl_Tensor *tlo_slice_range(tl_Tensor *self, int64_t dim, int64_t start, int64_t stop,
                            int64_t step) {
   if (stop != TLI_NOINT && stop < 0) stop = stop == -1 ? TLI_NOINT : stop + 1;
@@ -100,7 +102,7 @@ tl_Tensor *tlo_narrow(tl_Tensor *self, int64_t dim, int64_t start, int64_t lengt
   int64_t size = self->sizes[d];
   if (length < 0)
     return tli_fail_null(TL_EARG, "narrow: expected a length of at least 0, got %" PRId64, length);
-  /* an empty range may begin behind the end */
+  /* an empty range may begin directly behind the last position */
   int64_t at = start == size ? size : tli_position("narrow", start, size);
   if (at < 0) return NULL;
   if (length > size - at)
@@ -111,7 +113,7 @@ tl_Tensor *tlo_narrow(tl_Tensor *self, int64_t dim, int64_t start, int64_t lengt
   return tlo_slice(self, d, at, at + length, 1);
 }
 
-/* Reads the value of an integer tensor with one element. */
+/* Reads the value of an integer tensor that has one element. */
 static bool read_whole(const char *op, const char *what, tl_Tensor *t, int64_t *out) {
   if (t->numel != 1 || tli_dtype_category((tl_DType)t->dtype) != TLI_INT)
     return tli_fail(TL_EARG, "%s: %s: expected one integer, got %s of %s", op, what,
@@ -134,8 +136,8 @@ tl_Tensor *tlo_narrow_tensor(tl_Tensor *self, int64_t dim, tl_Tensor *start, int
 
 /* ---- any geometry ---- */
 
-/* Returns the number of elements from offset 0 to the end of the last one reached; -1 for
-** negative sizes or strides, or on overflow. */
+/* Returns the number of elements from offset 0 to the last element that the geometry reaches.
+** Returns -1 if a size or stride is negative, or on overflow. */
 static int64_t reach(tl_Ints size, tl_Ints stride) {
   int64_t last = 0, far;
   bool empty = false;
@@ -161,7 +163,7 @@ tl_Tensor *tli_op_as_strided(tl_Tensor *self, tl_Ints size, tl_Ints stride,
   int64_t offset = storage_offset == TLI_NOINT ? self->offset : storage_offset;
   int64_t room = self->storage->bytes / tli_dtype_bytes[self->dtype];
   int64_t need = reach(size, stride);
-  /* a view without elements may begin anywhere, as a slice of an empty tensor may */
+  /* a view without elements may begin anywhere, like a slice of an empty tensor */
   int64_t most = need == 0 ? INT64_MAX / 64 : room;
   if (need < 0 || offset < 0 || offset > most || (need > 0 && need > room - offset))
     return tli_fail_null(TL_EINDEX,
@@ -239,8 +241,9 @@ static tl_Tensor *seen(tl_Tensor *flat, const Geometry *g) {
   return tlo_as_strided(flat, (tl_Ints){g->n, g->sizes}, (tl_Ints){g->n, g->strides}, g->offset);
 }
 
-/* Returns the dimension to loop over so that no two positions share memory: the one with the
-** smallest stride, or with the smaller size; -1 if none share memory. */
+/* Finds a dimension to loop over if several positions of `view` share memory. Returns the dimension
+** with the smallest stride or, among equal strides, the smallest size. Returns -1 if no positions
+** share memory. */
 static int walked(tl_Tensor *view) {
   if (!tli_overlaps_itself(view)) return -1;
   int best = -1;
@@ -253,7 +256,8 @@ static int walked(tl_Tensor *view) {
   return best;
 }
 
-/* Adds grad to the elements of `flat` that g refers to, by operators that record. */
+/* Adds grad to the elements of `flat` at which g views it. The operators in use record
+** derivatives. */
 static bool scatter(tl_Tensor *flat, tl_Tensor *grad, Geometry g) {
   tl_Tensor *view = seen(flat, &g);
   if (view == NULL) return false;
@@ -278,8 +282,9 @@ static bool scatter(tl_Tensor *flat, tl_Tensor *grad, Geometry g) {
   return ok;
 }
 
-/* Counts how often g refers to each element of `flat`. A base may refer to an element several
-** times; all these positions share its gradient. */
+/* Divides each element of `flat` by the number of positions at which `base` refers to it, and
+** returns the view of the quotients by `base`. Positions that refer to the same element thus share
+** its gradient. */
 static tl_Tensor *shared(tl_Tensor *flat, const Geometry *base) {
   tli_Chain c = {0};
   tl_Tensor *count = TLI_STEP(&c, tlo_zeros_like(flat, TL_NODTYPE, TLI_NODEVICE, NULL));
@@ -290,8 +295,9 @@ static tl_Tensor *shared(tl_Tensor *flat, const Geometry *base) {
   return tli_chain_end(&c, TLI_STEP(&c, seen(share, base)));
 }
 
-/* Computes the gradient of as_strided. Both geometries refer to a flat piece of storage: the
-** gradient is added to that piece by the view's geometry, and read back by self's. */
+/* Computes the gradient of as_strided. The geometries of self and of the view refer to the same
+** flat piece of storage. The gradient is added to a flat tensor through the view's geometry, and
+** read through self's geometry. */
 tl_Tensor *tlo_as_strided_backward(tl_Tensor *grad, tl_Ints base_size, tl_Ints base_stride,
                                    int64_t base_offset, tl_Ints size, tl_Ints stride,
                                    int64_t offset) {
@@ -346,8 +352,8 @@ tl_Tensor *tli_op_unfold(tl_Tensor *self, int64_t dimension, int64_t size, int64
 }
 
 /* Adds the gradients of windows, which may overlap. If there are fewer windows than positions in a
-** window, it adds one window after the other; otherwise it adds the same position of all windows
-** at once, one position after the other. */
+** window, the loop adds one window at a time. Otherwise it adds one position of all windows at a
+** time. */
 static bool add_windows(tl_Tensor *whole, tl_Tensor *grad, int dim, int64_t size, int64_t step) {
   int last = grad->ndim - 1;
   int64_t windows = grad->sizes[dim];
@@ -358,7 +364,8 @@ static bool add_windows(tl_Tensor *whole, tl_Tensor *grad, int dim, int64_t size
     tl_Tensor *to = by_window ? tli_cut(whole, dim, i * step, size, 1)
                               : tli_cut(whole, dim, i, windows, windows > 1 ? step : 1);
     tl_Tensor *turned = NULL;
-    if (from && to && by_window) { /* the positions in a window are grad's last dimension */
+    /* grad's last dimension has the positions in a window; it moves to `dim` */
+    if (from && to && by_window) {
       int64_t order[TL_MAX_DIMS];
       for (int d = 0; d < last; d++) order[d] = d < dim ? d : d == dim ? last - 1 : d - 1;
       turned = tli_op_permute(from, (tl_Ints){last, order});

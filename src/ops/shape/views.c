@@ -1,6 +1,6 @@
 /*
 ** views.c - views of all elements with other sizes and strides: view, expand, and permutations.
-** slices.c has views of a part of a tensor.
+** Views of a part of a tensor are in slices.c.
 **
 ** Functions tli_op_* return aliases; the generated callers declare them views.
 */
@@ -10,7 +10,8 @@
 
 /* ---- another shape ---- */
 
-/* Writes the requested sizes, with -1 replaced so that the sizes have `numel` elements. */
+/* Writes the requested sizes. A size of -1 is replaced by the size that leads to `numel`
+** elements. */
 static bool resolve(const char *op, tl_Ints wish, int64_t numel, int64_t *sizes) {
   TL_TRY(tli_check_ndim(op, wish.n));
   int n = (int)wish.n, open = -1;
@@ -37,16 +38,16 @@ static bool resolve(const char *op, tl_Ints wish, int64_t numel, int64_t *sizes)
                   tli_shape_str(n, wish.v), numel);
 }
 
-/* Computes the strides of a view with other sizes.
-** Walks both shapes from the end: a run of old dimensions that is contiguous in memory can be split
-** differently. Returns false if a new dimension would extend across two runs. */
+/* Computes the strides of a view with other sizes. Both shapes are walked from the last dimension.
+** A run of old dimensions that is contiguous in memory can be split into other sizes. Returns false
+** if a new dimension would extend across two runs. */
 static bool view_strides(const tl_Tensor *t, int ndim, const int64_t *sizes, int64_t *strides) {
   if (t->numel == 0) {
     tli_row_major(ndim, sizes, strides);
     return true;
   }
   int to = ndim - 1;
-  /* number of elements of the run, and how many of them the new dimensions cover */
+  /* number of elements in the run, and how many of these the new dimensions cover so far */
   int64_t run = 1, filled = 1;
   int64_t base = t->ndim > 0 ? t->strides[t->ndim - 1] : 1;
   for (int d = t->ndim - 1; d >= 0; d--) {
@@ -61,12 +62,12 @@ static bool view_strides(const tl_Tensor *t, int ndim, const int64_t *sizes, int
     if (d > 0) base = t->strides[d - 1];
     run = filled = 1;
   }
-  for (; to >= 0; to--) strides[to] = 1; /* the remaining dimensions have size 1 */
+  for (; to >= 0; to--) strides[to] = 1; /* all remaining dimensions have size 1 */
   return true;
 }
 
-/* Returns a view with other sizes. Sets *possible to false, without a message, if the memory layout
-** does not allow it. */
+/* Computes sizes and strides of a view with other sizes. If the memory layout does not allow such a
+** view, sets *possible to false, without a message. */
 static bool as_view(const char *op, const tl_Tensor *self, tl_Ints wish, int64_t *sizes,
                     int64_t *strides, bool *possible) {
   TL_TRY(resolve(op, wish, self->numel, sizes));
@@ -92,8 +93,9 @@ tl_Tensor *tli_op_view(tl_Tensor *self, tl_Ints size) {
       tli_shape_str((int)size.n, sizes));
 }
 
-/* Returns a view if possible, otherwise a reshaped copy. The node gets PyTorch's name, one of
-** three, for the way in which it reshapes. */
+/* Returns a view with other sizes if possible, otherwise a reshaped copy. PyTorch names the node
+** differently for a view, for a view of a tensor with gaps, and for a copy; this function does the
+** same. */
 static tl_Tensor *reshape(const char *op, tl_Tensor *self, tl_Ints shape) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   bool possible;
@@ -116,7 +118,8 @@ tl_Tensor *tli_op_reshape(tl_Tensor *self, tl_Ints shape) {
   return reshape("reshape", self, shape);
 }
 
-/* Replaces dimensions first..last by n given ones. */
+/* Replaces the dimensions from `first` to `last`, inclusive, by n dimensions with the sizes in
+** `middle`. */
 static tl_Tensor *replace(const char *op, tl_Tensor *self, int first, int last, int64_t n,
                           const int64_t *middle) {
   int64_t ndim = self->ndim - (last - first + 1) + n;
@@ -189,7 +192,8 @@ tl_Tensor *tli_op_expand(tl_Tensor *self, tl_Ints size) {
   return tli_alias(self, n, sizes, strides, self->offset);
 }
 
-/* Expands for the operator `op`. The sizes are checked first, so that messages name `op`. */
+/* Expands self for the operator `op`. The sizes are checked here as well, so that messages name
+** `op`. */
 static tl_Tensor *expand(const char *op, tl_Tensor *self, tl_Ints size) {
   int64_t sizes[TL_MAX_DIMS];
   TL_TRY_NULL(expanded_sizes(op, self, size, sizes));
@@ -204,7 +208,7 @@ tl_Tensor *tlo_broadcast_to(tl_Tensor *self, tl_Ints size) {
   return expand("broadcast_to", self, size);
 }
 
-/* Sums over broadcast dimensions in one call. */
+/* Sums over all dimensions along which `size` broadcasts to self's shape, in one call. */
 tl_Tensor *tlo_sum_to_size(tl_Tensor *self, tl_Ints size) {
   int n = (int)size.n, skip = self->ndim - n;
   if (size.n > TL_MAX_DIMS || !tli_expandable(n, size.v, self->ndim, self->sizes))
@@ -214,7 +218,8 @@ tl_Tensor *tlo_sum_to_size(tl_Tensor *self, tl_Ints size) {
   int64_t count = 0;
   for (int d = 0; d < self->ndim; d++)
     if (d < skip || (size.v[d - skip] == 1 && self->sizes[d] != 1)) dims[count++] = d;
-  bool widened = n == 0 && !tli_is_inexact((tl_DType)self->dtype); /* sums of integers are int64 */
+  /* the sum of integers is int64, even without dimensions to sum over */
+  bool widened = n == 0 && !tli_is_inexact((tl_DType)self->dtype);
   if (count == 0 && !widened) return tli_retain(self);
   tl_Tensor *sum = tlo_sum(self, (tl_Ints){count, dims}, true, TL_NODTYPE);
   if (sum == NULL || skip == 0) return sum;
@@ -234,7 +239,7 @@ static tl_Tensor *permuted(const tl_Tensor *self, const int *from) {
   return tli_alias(self, self->ndim, sizes, strides, self->offset);
 }
 
-/* Reads a permutation: from[d] receives the dimension that moves to position d. */
+/* Reads a permutation of dimensions. from[d] receives the dimension that moves to position d. */
 static bool read_order(const char *op, tl_Ints dims, int ndim, int from[TL_MAX_DIMS]) {
   if (dims.n != ndim)
     return tli_fail(TL_EARG, "%s: expected %d dimensions, one for each of self, got %" PRId64, op,

@@ -1,4 +1,4 @@
--- Views of the whole of self: the same memory with other sizes and strides.
+-- Views of all elements of self: the same memory with other sizes and strides.
 
 op {"view(Tensor self, int[] size...) -> Tensor",
     doc = [[Returns a view with another shape and the same elements. One size may be -1 and is then

@@ -1,6 +1,6 @@
 /*
-** quantile.c - quantiles: self is sorted, and the two elements next to the rank of q are
-** interpolated. Quantiles are differentiable, through sorting and gathering.
+** quantile.c - quantiles. self is sorted; each q determines a rank, and the two elements next to
+** that rank are interpolated. Quantiles are differentiable because sorting and gathering are.
 */
 #include <math.h>
 #include <string.h>
@@ -36,14 +36,15 @@ static bool check(const char *op, const tl_Tensor *self, tl_Tensor *q) {
   return tli_check_range(op, "q", q, 0, 1);
 }
 
-/* Returns the rows to rank: (..., n), or self flattened without dim. */
+/* Returns the rows whose elements are ranked: (..., n). Without dim, self is flattened to one
+** row. */
 static tl_Tensor *chain_rows(tli_Chain *c, tl_Tensor *self, int64_t dim) {
   if (dim == TLI_NOINT) return TLI_STEP(c, tlo_reshape(self, (tl_Ints){1, &self->numel}));
   if (self->ndim < 2) return TLI_STEP(c, tlo_reshape(self, (tl_Ints){1, &self->numel}));
   return TLI_STEP(c, tlo_transpose(self, dim, -1));
 }
 
-/* Returns the rank, from 0, of each q in each row: (..., nq). */
+/* Returns, for each row and each q, the rank (from 0) that corresponds to q: (..., nq). */
 static tl_Tensor *chain_ranks(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *q, bool skip_nan) {
   int64_t last = -1, n = sorted->sizes[sorted->ndim - 1];
   tl_Tensor *nan = TLI_STEP(c, tlo_isnan(sorted));
@@ -53,16 +54,17 @@ static tl_Tensor *chain_ranks(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *q, boo
     tl_Tensor *number = TLI_STEP(c, tlo_to_dtype(count, (tl_DType)sorted->dtype));
     tl_Tensor *span = chain_sub(c, number, chain_number(c, 1));
     tl_Tensor *ranks = chain_mul(c, q, span);
-    return chain_with(c, tlo_clamp_min, ranks, 0); /* a row of NaN only would have negative ranks */
+    /* a row that contains only NaN would have negative ranks */
+    return chain_with(c, tlo_clamp_min, ranks, 0);
   }
   tl_Tensor *ranks = chain_scale(c, q, (double)(n - 1));
-  /* sorting puts NaN last, where this rank finds it */
+  /* for a row that contains NaN, the rank is that of the last element: sorting puts NaN last */
   tl_Tensor *bad = TLI_STEP(c, tlo_any(nan, (tl_Ints){1, &last}, true));
   tl_Tensor *end = chain_number(c, (double)(n - 1));
   return TLI_STEP(c, tlo_where(bad, end, ranks));
 }
 
-/* Returns the elements at integral ranks. */
+/* Returns the elements at the given ranks, which must be whole numbers. */
 static tl_Tensor *chain_at(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *ranks) {
   tl_Tensor *whole = TLI_STEP(c, tlo_to_dtype(ranks, TL_I64));
   tl_Tensor *position = TLI_STEP(c, tli_with_number(tli_plus, whole, tli_int(1)));
@@ -79,7 +81,8 @@ static tl_Tensor *chain_join(tli_Chain *c, tl_Tensor *sorted, tl_Tensor *ranks, 
   return TLI_STEP(c, tlo_lerp(low, high, weight));
 }
 
-/* Converts (..., nq) to the result's shape: nq first, or removed. */
+/* Converts (..., nq) to the shape of the result. The dimension of q comes first, or is removed if q
+** is a number. */
 static tl_Tensor *chain_shape(tli_Chain *c, tl_Tensor *found, const tl_Tensor *self,
                               const tl_Tensor *q, int64_t dim, bool keepdim) {
   int64_t sizes[TL_MAX_DIMS], n = 0;
@@ -95,7 +98,7 @@ static tl_Tensor *chain_shape(tli_Chain *c, tl_Tensor *found, const tl_Tensor *s
     for (int d = 0; keepdim && d < self->ndim; d++) sizes[n++] = 1;
     return TLI_STEP(c, tlo_reshape(found, (tl_Ints){n, sizes}));
   }
-  /* undoes the exchange of dim with the last dimension */
+  /* moves the row dimension, which was exchanged with the last one, back to dim */
   if (keepdim || dim != self->ndim - 1) found = chain_unsqueeze(c, found, -1);
   if (dim != self->ndim - 1) {
     found = TLI_STEP(c, tlo_transpose(found, n + dim, -1));
@@ -124,7 +127,7 @@ static tl_Tensor *quantile(const char *op, tl_Tensor *self, tl_Tensor *q, int64_
   }
   if (c.failed) return tli_chain_end(&c, NULL);
   tl_Tensor *list = TLI_STEP(&c, tlo_reshape(q, (tl_Ints){1, (int64_t[]){q->numel}}));
-  /* except for linear interpolation, the result is a step function of q */
+  /* with any other interpolation, the result is a step function of q */
   if (way != LINEAR) list = TLI_STEP(&c, tlo_detach(list));
   tl_Tensor *values = TLI_STEP(&c, tlo_detach(out[0]));
   tl_Tensor *ranks = c.failed ? NULL : chain_ranks(&c, values, list, skip_nan);
@@ -138,7 +141,7 @@ static tl_Tensor *quantile(const char *op, tl_Tensor *self, tl_Tensor *q, int64_
 
 static tl_Tensor *quantile_of(const char *op, tl_Tensor *self, double q, int64_t dim, bool keepdim,
                               const char *interpolation, bool skip_nan) {
-  if (!(q >= 0 && q <= 1)) /* elements of a tensor are checked on its device */
+  if (!(q >= 0 && q <= 1)) /* only numbers are checked here; a tensor q is checked on its device */
     return tli_fail_null(TL_EARG, "%s: q: expected a number from 0 to 1, got %g", op, q);
   tl_DType dtype = tli_floating_dtype(self);
   tl_Tensor *number = tli_scalar_tensor(tli_float(q), dtype, tli_device(self));

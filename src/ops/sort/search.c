@@ -1,5 +1,6 @@
 /*
-** search.c - searchsorted and bucketize, which find the positions of values in a sorted sequence.
+** search.c - searchsorted and bucketize, which find the positions at which values belong in a
+** sorted sequence.
 */
 #include <string.h>
 

@@ -1,4 +1,4 @@
--- Searching in sorted sequences.
+-- Searching for positions in sorted sequences.
 
 local search_options = "*, bool out_int32=false, bool right=false"
 op {"searchsorted(Tensor sorted_sequence, Operand values, " .. search_options

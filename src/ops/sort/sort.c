@@ -1,6 +1,6 @@
 /*
-** sort.c - sorting and selecting by rank. Kernels process rows; any other dimension is moved to the
-** end before the call, and back afterwards.
+** sort.c - sorting and selecting by rank. Kernels process rows. Any other dimension is moved to the
+** end before the kernel call, and moved back afterwards.
 */
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /* ---- rows ---- */
 
-/* Returns t with dim last, row-major. */
+/* Exchanges dim with the last dimension and returns the result in row-major order. */
 static tl_Tensor *to_rows(tl_Tensor *t, int dim) {
   if (t->ndim == 0 || dim == t->ndim - 1) return tli_contiguous_as(t, (tl_DType)t->dtype);
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
@@ -26,7 +26,7 @@ static tl_Tensor *to_rows(tl_Tensor *t, int dim) {
   return rows;
 }
 
-/* Returns rows of n elements, with in's leading sizes, for a result along dim. */
+/* Allocates a result with rows of n elements. All other sizes are those of `in`. */
 static tl_Tensor *new_rows(const tl_Tensor *in, tl_DType dtype, int64_t n) {
   int64_t sizes[TL_MAX_DIMS];
   memcpy(sizes, in->sizes, sizeof sizes);
@@ -34,7 +34,7 @@ static tl_Tensor *new_rows(const tl_Tensor *in, tl_DType dtype, int64_t n) {
   return tli_empty(dtype, tli_device(in), in->ndim, sizes);
 }
 
-/* Moves the last dimension of rows back to dim. Steals rows. */
+/* Exchanges the last dimension and dim again, after the kernel call. Steals rows. */
 static tl_Tensor *from_rows(tl_Tensor *rows, int dim) {
   tl_Tensor *back = rows ? to_rows(rows, dim) : NULL;
   tli_release(rows);
@@ -54,7 +54,7 @@ static bool rows_of(tl_Tensor *self, int dim, Rows *r) {
   return true;
 }
 
-/* Allocates results of k elements for each row. */
+/* Allocates values and positions with k elements for each row. */
 static bool make_results(const Rows *r, int64_t k, tl_Tensor **out) {
   out[0] = new_rows(r->in, (tl_DType)r->in->dtype, k);
   out[1] = out[0] ? new_rows(r->in, TL_I64, k) : NULL;
@@ -75,7 +75,7 @@ static bool finish_results(bool ok, Rows *r, int dim, tl_Tensor **out) {
 /* ---- sort and topk ---- */
 
 bool tli_op_sort(tl_Tensor *self, int64_t dim, bool descending, bool stable, tl_Tensor **out) {
-  (void)stable; /* the result does not depend on `stable`, since sorting is always stable */
+  (void)stable; /* `stable` has no effect, because sorting is always stable */
   int d = tli_dim("sort", dim, self->ndim);
   Rows r;
   TL_TRY(d >= 0);
@@ -128,7 +128,7 @@ bool tli_op_topk(tl_Tensor *self, int64_t k, int64_t dim, bool largest, bool sor
 
 typedef bool (*PickFn)(const Rows *r, void *context, tl_Tensor **out);
 
-/* Selects one element along dim, and its position; keepdim keeps dim with size 1. */
+/* Selects one element along dim, and its position. With keepdim, dim remains with size 1. */
 static bool pick(const char *op, tl_Tensor *self, int64_t dim, bool keepdim, PickFn fn,
                  void *context, tl_Tensor **out) {
   int d = tli_dim(op, dim, self->ndim);
@@ -195,7 +195,7 @@ bool tli_op_mode(tl_Tensor *self, int64_t dim, bool keepdim, tl_Tensor **out) {
   return pick("mode", self, dim, keepdim, pick_mode, NULL, out);
 }
 
-/* Returns the median of all elements; NaN for an empty tensor, as PyTorch does. */
+/* Returns the median of all elements. As in PyTorch, the median of an empty tensor is NaN. */
 static tl_Tensor *median_of_all(const char *op, tl_Tensor *self, bool skip_nan) {
   if (self->numel == 0)
     return tli_is_float((tl_DType)self->dtype)

@@ -1,27 +1,28 @@
 /*
-** unique.c - distinct elements. Sorting makes equal elements adjacent, so all results follow
-** from the positions where runs of equal elements begin.
+** unique.c - distinct elements. Sorting makes equal elements adjacent. All results follow from the
+** positions at which runs of equal elements begin.
 */
 #include "ops/chain.h"
 
 /* ---- runs ---- */
 
-/* The results of unique for a list of n elements (or slices) in which equal ones are adjacent.
-** `begins` (n) tells where runs of equal elements begin. */
+/* The runs of equal elements in a list of n elements or slices. */
 typedef struct Runs {
-  tl_Tensor *starts;  /* position of the first element of each run, (runs) */
-  tl_Tensor *numbers; /* number of each element's run, from 1, (n) */
+  tl_Tensor *starts;  /* position of each run's first element, (runs) */
+  tl_Tensor *numbers; /* number of the run that contains each element, counted from 1, (n) */
   tl_Tensor *counts;  /* (runs) */
 } Runs;
 
-/* Computes the runs; numbers and counts are computed only on request. */
+/* Computes the runs from `begins` (n), which is true where a run begins. numbers and counts are
+** computed only on request, and are NULL otherwise. */
 static bool find_runs(tli_Chain *c, tl_Tensor *begins, bool numbers, bool counts, Runs *r) {
   tl_Tensor *rows = TLI_STEP(c, tlo_nonzero(begins, false));
   r->starts = TLI_STEP(c, tlo_select(rows, 1, 0));
   r->numbers = numbers ? TLI_STEP(c, tlo_cumsum(begins, 0, TL_I64)) : NULL;
   r->counts = NULL;
   if (!counts || c->failed) return !c->failed;
-  /* the length of a run is the distance to the start of the next run, or to the end */
+  /* the length of a run is the distance from its start to the start of the next run, or to the
+  ** end */
   int64_t n = begins->numel;
   tl_Tensor *end = TLI_STEP(c, tli_empty(TL_I64, tli_device(begins), 1, (int64_t[]){1}));
   if (c->failed || !tli_fill(end, tli_int(n + 1))) c->failed = true;
@@ -33,8 +34,8 @@ static bool find_runs(tli_Chain *c, tl_Tensor *begins, bool numbers, bool counts
   return !c->failed;
 }
 
-/* Returns a mask of the n elements (slices): true for the first, and for each that differs from the
-** one before; list is (n) or (n, m). */
+/* Returns a mask of the elements (or slices) that begin a run: the first one, and each one that
+** differs from the one before. `list` is (n) or (n, m). */
 static tl_Tensor *chain_begins(tli_Chain *c, tl_Tensor *list) {
   int64_t n = list->sizes[0];
   tl_Tensor *first = TLI_STEP(c, tli_empty(TL_BOOL, tli_device(list), 1, (int64_t[]){n > 0}));
@@ -51,7 +52,7 @@ static tl_Tensor *chain_begins(tli_Chain *c, tl_Tensor *list) {
   return TLI_STEP(c, tlo_cat((tl_Tensors){2, both}, 0));
 }
 
-/* Returns output, and also inverse and counts unless they are NULL. */
+/* Moves the results to `out`: output, followed by inverse and counts unless they are NULL. */
 static bool end_with(tli_Chain *c, tl_Tensor *output, tl_Tensor *inverse, tl_Tensor *counts,
                      tl_Tensor **out) {
   bool ok = !c->failed;
@@ -64,7 +65,8 @@ static bool end_with(tli_Chain *c, tl_Tensor *output, tl_Tensor *inverse, tl_Ten
   return ok;
 }
 
-/* Assigns the runs' numbers to the elements, which `order` has sorted. */
+/* Gives each original element the number of its run. `order` has the original positions of the
+** sorted elements; it is NULL if the elements were not sorted. */
 static tl_Tensor *chain_inverse(tli_Chain *c, tl_Tensor *numbers, tl_Tensor *order) {
   if (order == NULL) return numbers;
   tl_Tensor *empty = TLI_STEP(c, tli_empty_like(numbers, TL_I64));

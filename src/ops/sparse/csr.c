@@ -1,6 +1,6 @@
 /*
-** csr.c - products of a sparse matrix, given by rows, with dense ones. The kernel computes in float
-** and in double; half types are converted to float.
+** csr.c - products of a sparse matrix in compressed sparse row (CSR) format with dense matrices.
+** The kernel computes in float32 or float64; half types are converted to float32.
 */
 #include <string.h>
 
@@ -21,7 +21,8 @@ static bool is_real(tl_DType dtype) {
   return dtype == TL_F32 || dtype == TL_F64 || dtype == TL_F16 || dtype == TL_BF16;
 }
 
-/* Checks two operands: a matrix and one of `ndim` dimensions, of one dtype. */
+/* Checks x, which must have `ndim` dimensions, and `matrix`. Both must have the same floating
+** dtype. */
 static bool check_operands(const char *op, const tl_Tensor *x, int ndim, const tl_Tensor *matrix) {
   if (x->ndim != ndim || matrix->ndim != 2)
     return tli_fail(TL_ESHAPE, "%s: expected %s and a matrix, got %s and %s", op,
@@ -33,7 +34,7 @@ static bool check_operands(const char *op, const tl_Tensor *x, int ndim, const t
   return true;
 }
 
-/* Runs the kernel, whose operands are contiguous and of `out`'s dtype. */
+/* Runs the kernel. Its operands are contiguous and have the dtype of `out`. */
 static bool run(const char *op, tlk_CsrKind kind, tl_Tensor *out, const tl_Tensor *pointers,
                 const tl_Tensor *columns, const tl_Tensor *values, const tl_Tensor *left,
                 const tl_Tensor *right, int64_t k) {
@@ -47,7 +48,7 @@ static bool run(const char *op, tlk_CsrKind kind, tl_Tensor *out, const tl_Tenso
                  .of_columns = tli_fault_source(device, op, "columns"));
 }
 
-/* Makes operands contiguous, in the dtype of the kernel. */
+/* Replaces operands by contiguous tensors in the kernel's dtype. Indices stay int64. */
 static bool prepare(tl_Tensor **tensors, int n, tl_DType compute) {
   for (int i = 0; i < n; i++) {
     tl_DType dtype = tensors[i]->dtype == TL_I64 ? TL_I64 : compute;
@@ -61,7 +62,7 @@ static bool prepare(tl_Tensor **tensors, int n, tl_DType compute) {
   return true;
 }
 
-/* Returns a result in `dtype`; releases operands, and the result if it failed. */
+/* Returns the result in `dtype`, or NULL if `ok` is false. Releases all operands and `out`. */
 static tl_Tensor *finish(tl_Tensor **tensors, int n, tl_Tensor *out, bool ok, tl_DType dtype) {
   for (int i = 0; i < n; i++) tli_release(tensors[i]);
   tl_Tensor *result = ok ? tlo_to_dtype(out, dtype) : NULL;
@@ -106,7 +107,7 @@ tl_Tensor *tli_op__csr_sampled(tl_Tensor *pointers, tl_Tensor *columns, tl_Tenso
   TL_TRY_NULL(prepare(t, 4, compute));
   tl_Tensor *out = tli_empty(compute, tli_device(left), 1, &columns->numel);
   bool ok = out != NULL;
-  /* elements that belong to no row are 0 */
+  /* elements that no row contains are 0 */
   if (ok && out->numel > 0)
     ok = tli_fill(out, tli_int(0)) &&
          run("_csr_sampled", TLK_CSR_SAMPLED, out, t[0], t[1], NULL, t[2], t[3], left->sizes[1]);
@@ -121,7 +122,8 @@ tl_Tensor *tlo_csr_values_backward(tl_Tensor *grad, tl_Tensor *pointers, tl_Tens
                     : tlo__csr_sampled(pointers, columns, grad, dense);
 }
 
-/* Multiplies with the other of the matrix and its transpose. */
+/* Multiplies by the transpose of the matrix if the forward pass used the matrix, and by the matrix
+** if it used the transpose. */
 tl_Tensor *tlo_csr_dense_backward(tl_Tensor *grad, tl_Tensor *pointers, tl_Tensor *columns,
                                   tl_Tensor *values, tl_Ints sizes, bool transposed) {
   return tlo__csr_mm(pointers, columns, values, grad, sizes.v[0], !transposed);

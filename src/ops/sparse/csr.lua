@@ -1,6 +1,6 @@
--- Products of a sparse matrix in rows with dense ones; lua/tlua/sparse calls them. Row i has the
--- elements from pointers[i] to the one before pointers[i + 1]; columns are their columns. Positions
--- count from 1.
+-- Products of a sparse matrix in compressed sparse row (CSR) format with dense matrices, for
+-- lua/tlua/sparse. Row i has the elements from pointers[i] to pointers[i + 1] - 1, and `columns`
+-- has the column of each element. Positions count from 1.
 
 op {[[_csr_mm(Tensor pointers, Tensor columns, Tensor values, Tensor dense, int rows,
       bool transposed=false) -> Tensor]],

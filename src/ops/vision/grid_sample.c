@@ -1,7 +1,7 @@
 /*
-** grid_sample.c - resampling images at arbitrary coordinates: affine_grid, grid_sample. A sample is
-** the sum of a few elements ("taps") for each dimension, with weights that depend on the
-** coordinate. The samples are composed of operators, so the grid has derivatives as well.
+** grid_sample.c - resampling images at arbitrary coordinates: affine_grid, grid_sample. In each
+** dimension a sample depends on a few elements ("taps"), whose weights depend on the coordinate.
+** The computation is composed of operators, so it has derivatives with respect to the grid as well.
 */
 #include <math.h>
 #include <string.h>
@@ -10,14 +10,15 @@
 
 /* ---- grids ---- */
 
-/* Returns coordinate i of n, from -1 to 1. */
+/* Returns the coordinate, from -1 to 1, of element i of n. */
 static double place(int64_t i, int64_t n, bool align_corners) {
   if (!align_corners) return (double)(2 * i + 1) / (double)n - 1;
   return n > 1 ? 2 * (double)i / (double)(n - 1) - 1 : 0;
 }
 
-/* Returns all coordinates of the n dimensions of `sizes`: (product, n + 1), row-major; the last
-** dimension's coordinate comes first, then a 1. */
+/* Returns the coordinates of all elements of an image with n `sizes`, in row-major order: (product
+** of sizes, n + 1). A row has the last dimension's coordinate first, and a 1 after the
+** coordinates. */
 static tl_Tensor *all_places(int n, const int64_t *sizes, bool align_corners) {
   int64_t shape[2] = {1, n + 1};
   for (int d = 0; d < n; d++) shape[0] *= sizes[d];
@@ -82,8 +83,8 @@ static tl_Tensor *affine(tli_Chain *c, tl_Tensor *x, double shift, double factor
   return chain_scale(c, chain_add(c, x, chain_number(c, shift)), factor);
 }
 
-/* Converts coordinates from -1 .. 1 to 0 .. size - 1. Distant coordinates are clamped, so that all
-** later numbers are finite. */
+/* Converts coordinates in the range -1 .. 1 to positions in the range 0 .. size - 1. Very distant
+** coordinates are clamped, so that all later numbers are finite. */
 static tl_Tensor *to_places(tli_Chain *c, tl_Tensor *x, int64_t size, bool align_corners) {
   const double far = 1e9;
   tl_Tensor *nan = TLI_STEP(c, tlo_isnan(x));
@@ -94,7 +95,7 @@ static tl_Tensor *to_places(tli_Chain *c, tl_Tensor *x, int64_t size, bool align
   return affine(c, chain_scale(c, chain_add(c, near, chain_number(c, 1)), n), -1, 0.5);
 }
 
-/* Clamps to the border, where the slope is zero. */
+/* Clamps positions to the border. Beyond the border the derivative is zero. */
 static tl_Tensor *to_border(tli_Chain *c, tl_Tensor *x, int64_t size) {
   const double last = (double)(size - 1);
   tl_Tensor *before = chain_with(c, tlo_le, x, 0);
@@ -103,8 +104,8 @@ static tl_Tensor *to_border(tli_Chain *c, tl_Tensor *x, int64_t size) {
   return TLI_STEP(c, tli_where_then(before, tli_float(0), inside));
 }
 
-/* Reflects coordinates at the input's ends: at the centres of the border elements or at their
-** outer edges. */
+/* Reflects positions at both ends of the input. With align_corners, the ends are the centres of the
+** border elements, otherwise their outer edges. */
 static tl_Tensor *to_mirrored(tli_Chain *c, tl_Tensor *x, int64_t size, bool align_corners) {
   double low = align_corners ? 0 : -0.5, span = (double)(align_corners ? size - 1 : size);
   if (span == 0) return chain_scale(c, x, 0);
@@ -134,7 +135,8 @@ static tl_Tensor *bring_inside(const Sampling *s, tl_Tensor *x, int64_t size) {
 
 enum { MOST_TAPS = 4 };
 
-/* The taps of every sample along a dimension: tensors (N, samples), borrowed from a chain. */
+/* The taps of all samples along one dimension. Each tensor is (N, samples) and borrowed from a
+** chain. */
 typedef struct Taps {
   int n;
   tl_Tensor *at[MOST_TAPS];     /* position of the tap, int64 from 0, clamped to the input */
@@ -142,7 +144,7 @@ typedef struct Taps {
   tl_Tensor *weight[MOST_TAPS]; /* NULL: 1 */
 } Taps;
 
-/* Sets a tap; x has integral values. */
+/* Sets tap k of all samples to the positions x, which must be whole numbers. */
 static void set_tap(tli_Chain *c, Taps *taps, int k, tl_Tensor *x, int64_t size,
                     tl_Tensor *weight) {
   tl_Tensor *bounded = chain_clamp(c, x, 0, (double)(size - 1));
@@ -151,7 +153,7 @@ static void set_tap(tli_Chain *c, Taps *taps, int k, tl_Tensor *x, int64_t size,
   taps->weight[k] = weight;
 }
 
-/* Computes Keys' cubic convolution with a = -3/4 at distance t, up to 1. */
+/* Computes the weight of an element at distance t <= 1 by Keys' cubic convolution with a = -3/4. */
 static tl_Tensor *cubic_near(tl_Tensor *t) {
   const double a = -0.75;
   tli_Chain c = {0};
@@ -160,7 +162,8 @@ static tl_Tensor *cubic_near(tl_Tensor *t) {
   return tli_chain_end(&c, chain_add(&c, product, chain_number(&c, 1)));
 }
 
-/* Computes Keys' cubic convolution with a = -3/4 at distance t + 1, from 1 to 2. */
+/* Computes the weight of an element at distance t + 1, from 1 to 2, by Keys' cubic convolution with
+** a = -3/4. */
 static tl_Tensor *cubic_far(tl_Tensor *t) {
   const double a = -0.75;
   tli_Chain c = {0};
@@ -170,8 +173,8 @@ static tl_Tensor *cubic_far(tl_Tensor *t) {
   return tli_chain_end(&c, chain_add(&c, product, chain_number(&c, -4 * a)));
 }
 
-/* Finds the taps of cubic interpolation. The four neighbours are clamped or reflected one by one,
-** but not the coordinate. */
+/* Finds the taps of cubic interpolation. Each of the four neighbours is clamped or reflected by
+** itself; the coordinate is not. */
 static void cubic_taps(tli_Chain *c, const Sampling *s, tl_Tensor *x, int64_t size, Taps *taps) {
   tl_Tensor *first = TLI_STEP(c, tlo_floor(x));
   tl_Tensor *t = chain_sub(c, x, first);
@@ -189,7 +192,8 @@ static void cubic_taps(tli_Chain *c, const Sampling *s, tl_Tensor *x, int64_t si
   }
 }
 
-/* Finds the taps of x: (N, samples), from -1 to 1 over `size` elements. */
+/* Finds the taps of the coordinates x (N, samples), which range from -1 to 1 over `size`
+** elements. */
 static void find_taps(tli_Chain *c, const Sampling *s, tl_Tensor *x, int64_t size, Taps *taps) {
   taps->n = s->mode == NEAREST ? 1 : s->mode == LINEAR ? 2 : 4;
   x = to_places(c, x, size, s->align_corners);
@@ -210,8 +214,8 @@ static void find_taps(tli_Chain *c, const Sampling *s, tl_Tensor *x, int64_t siz
 
 /* ---- samples ---- */
 
-/* Returns the elements of flat (N, C, elements) at one tap of each dimension, times their
-** weights: (N, C, samples). */
+/* Returns the elements of flat (N, C, elements) at tap which[d] of each dimension d, multiplied by
+** their weights: (N, C, samples). */
 static tl_Tensor *take(tl_Tensor *flat, int n, const int64_t *sizes, const Taps *taps,
                        const int *which) {
   tli_Chain c = {0};
@@ -236,7 +240,8 @@ static tl_Tensor *take(tl_Tensor *flat, int n, const int64_t *sizes, const Taps 
   return tli_chain_end(&c, values);
 }
 
-/* Sums the weighted samples over all combinations of taps, one tap per dimension. */
+/* Sums the weighted elements over all combinations of taps. A combination has one tap for each
+** dimension. */
 static tl_Tensor *sum_taps(tl_Tensor *flat, int n, const int64_t *sizes, const Taps *taps) {
   tl_Tensor *sum = NULL;
   int combinations = 1;
@@ -256,7 +261,7 @@ static tl_Tensor *sum_taps(tl_Tensor *flat, int n, const int64_t *sizes, const T
   return sum;
 }
 
-/* Samples input (N, C, sizes...), with n sizes, at grid (N, out..., n). */
+/* Samples input (N, C, sizes...), which has n sizes, at the coordinates in grid (N, out..., n). */
 static tl_Tensor *sample(tl_Tensor *input, tl_Tensor *grid, int n, const Sampling *s) {
   const int64_t *sizes = input->sizes + 2;
   int64_t shape[5] = {input->sizes[0], input->sizes[1]};
@@ -271,7 +276,7 @@ static tl_Tensor *sample(tl_Tensor *input, tl_Tensor *grid, int n, const Samplin
   tl_Tensor *flat = TLI_STEP(&c, tlo_reshape(input, (tl_Ints){3, flat_sizes}));
   tl_Tensor *places = TLI_STEP(&c, tlo_reshape(grid, (tl_Ints){3, places_sizes}));
   for (int d = 0; d < n; d++) {
-    /* coordinates are in the order x, y, z, so the last dimension comes first */
+    /* a coordinate is x, y, z, and x belongs to the last dimension */
     tl_Tensor *x = TLI_STEP(&c, tlo_select(places, 2, n - 1 - d));
     along[d].failed = c.failed;
     find_taps(&along[d], s, x, sizes[d], &taps[d]);
@@ -314,8 +319,9 @@ static bool check(const tl_Tensor *input, const tl_Tensor *grid) {
   return true;
 }
 
-/* Gives samples of the nearest elements a node for the grid. The nearest element does not change
-** when a coordinate moves slightly, so the grid's gradient exists and is zero. */
+/* Gives samples of the nearest elements a node that connects them to the grid. The grid has a
+** gradient, which is zero, because the nearest element does not change if a coordinate moves
+** slightly. */
 static tl_Tensor *with_grid(tli_Chain *c, tl_Tensor *samples, tl_Tensor *grid) {
   if (c->failed || !tli_recording(&grid, 1)) return samples;
   tl_Tensor *x = TLI_STEP(c, tlo_select(grid, -1, 0));
@@ -323,7 +329,8 @@ static tl_Tensor *with_grid(tli_Chain *c, tl_Tensor *samples, tl_Tensor *grid) {
   return chain_add(c, samples, TLI_STEP(c, tlo_fill(places, tli_int(0))));
 }
 
-/* Samples images. Half types are too coarse for coordinates, so they are computed in float32. */
+/* Samples images. Half types are converted to float32, because they are too coarse for
+** coordinates. */
 tl_Tensor *tlo_grid_sample(tl_Tensor *input, tl_Tensor *grid, const char *mode,
                            const char *padding_mode, bool align_corners) {
   static const char *const modes[] = {"nearest", "bilinear", "bicubic"};

@@ -1,12 +1,13 @@
 /*
-** pixel_shuffle.c - moves channels to pixels and pixels to channels, and permutes channels.
+** pixel_shuffle.c - moves elements from channels to pixels and back, and permutes channels.
 */
 #include <string.h>
 
 #include "ops/chain.h"
 #include "ops/copy/memory_format.h"
 
-/* Returns a permuted tensor with sizes (B, sizes[1], ...), where B are the leading dimensions. */
+/* Reshapes self to the sizes in `inner`, permutes these `last` dimensions by `order`, and reshapes
+** the result to `shape`. */
 static tl_Tensor *rearranged(tl_Tensor *self, const int64_t inner[6], const int64_t order[6],
                              int last, const int64_t *shape) {
   tli_Chain c = {0};
@@ -23,7 +24,7 @@ static bool check_shuffle(const char *op, const tl_Tensor *input, int64_t factor
   return tli_fail(TL_EARG, "%s: expected a factor of at least 1, got %" PRId64, op, factor);
 }
 
-/* Copies the sizes of input to shape, and returns the number of images. */
+/* Copies the sizes of input to `shape`. Returns the number of images. */
 static int64_t leading(const tl_Tensor *input, int64_t *shape) {
   int64_t n = 1;
   for (int d = 0; d < input->ndim; d++) shape[d] = input->sizes[d];

@@ -1,7 +1,7 @@
 /*
-** resample.c - resizing images. Interpolation processes one dimension at a time: every output
-** element is the sum of a few input elements ("taps") of that dimension, with weights that
-** depend on its position alone.
+** resample.c - resizing images. Interpolation processes one dimension at a time. Each output
+** element is a weighted sum of a few input elements ("taps") of that dimension. The weights depend
+** only on the position of the output element.
 */
 #include <math.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 
 /* ---- resampling one dimension ---- */
 
-/* Modes of interpolation. In the last three, the filter widens with the step, so that no input
-** element is skipped. */
+/* Modes of interpolation. In the last three modes the filter becomes wider as the step grows, so no
+** input element is skipped. */
 typedef enum Mode {
   NEAREST,
   NEAREST_EXACT,
@@ -26,8 +26,8 @@ typedef enum Mode {
 
 enum { MOST_TAPS = 4 };
 
-/* A resampled dimension: `in` elements become `out` elements; one step of the output is `step`
-** elements of the input. */
+/* A dimension to resample: `in` elements become `out` elements. A step of one output element is
+** `step` input elements. */
 typedef struct Axis {
   int64_t in, out;
   double step;
@@ -37,16 +37,16 @@ typedef struct Axis {
 
 static int64_t clip(int64_t i, int64_t size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
 
-/* Returns the index of the nearest element. If possible it is computed in integers, floor(i * in /
-** out), without rounding errors. */
+/* Returns the index of the nearest input element. If `exact` is set, it is computed without
+** rounding errors as floor(i * in / out) in integers. */
 static int64_t nearest(const Axis *a, int64_t i, bool centre) {
   double place = centre ? (double)i + 0.5 : (double)i;
   if (!a->exact) return clip((int64_t)floor(place * a->step), a->in);
   return clip((centre ? 2 * i + 1 : 2 * i) * a->in / (2 * a->out), a->in);
 }
 
-/* Computes the weights of four neighbours, the second of which is t before the position: Keys'
-** cubic convolution with a = -3/4. */
+/* Computes the weights of four neighbours by Keys' cubic convolution with a = -3/4. The position
+** lies at distance t behind the second neighbour. */
 static void cubic_weights(double t, double weights[4]) {
   const double a = -0.75;
   for (int k = 0; k < 4; k++) {
@@ -56,7 +56,7 @@ static void cubic_weights(double t, double weights[4]) {
 }
 
 /* Computes the taps of output element i in a mode without antialiasing: taps_in(mode) positions,
-** from 0, and their weights. */
+** counted from 0, and their weights. */
 static void taps_of(const Axis *a, Mode mode, int64_t i, int64_t at[MOST_TAPS],
                     double weights[MOST_TAPS]) {
   weights[0] = 1;
@@ -81,8 +81,8 @@ static void taps_of(const Axis *a, Mode mode, int64_t i, int64_t at[MOST_TAPS],
 
 /* ---- antialiasing ---- */
 
-/* Return the weight of an element at distance x: a triangle, Keys' cubic with a = -1/2, or a sinc
-** in a Lanczos window. Each is 0 beyond its radius. */
+/* Return the weight of an element at distance x. The functions are a triangle, Keys' cubic with a =
+** -1/2, and a sinc in a Lanczos window. Each of them is 0 beyond its radius. */
 static double triangle(double x) { return fabs(x) < 1 ? 1 - fabs(x) : 0; }
 
 static double keys(double x) {
@@ -104,14 +104,14 @@ typedef struct Filter {
   double radius;
 } Filter;
 
-/* Returns the filter of a mode; NULL for a mode without antialiasing. */
+/* Returns the filter of a mode, or NULL for a mode without antialiasing. */
 static const Filter *filter_of(Mode mode) {
   static const Filter filters[] = {{triangle, 1}, {keys, 2}, {lanczos, 3}};
   return mode >= LINEAR_ANTIALIAS ? &filters[mode - LINEAR_ANTIALIAS] : NULL;
 }
 
-/* Returns the number of taps of output element i, which begin at *first. A filter's radius is
-** measured in steps of the output if a step is longer than an element of the input. */
+/* Returns the number of taps of output element i, and sets *first to the first of them. If a step
+** is longer than one input element, the radius of the filter is measured in steps. */
 static int64_t filter_span(const Axis *a, const Filter *f, int64_t i, int64_t *first) {
   double centre = a->step * ((double)i + 0.5), reach = f->radius * fmax(a->step, 1);
   double begin = centre - reach + 0.5, end = centre + reach + 0.5;
@@ -119,7 +119,7 @@ static int64_t filter_span(const Axis *a, const Filter *f, int64_t i, int64_t *f
   return (end < (double)a->in ? (int64_t)end : a->in) - *first;
 }
 
-/* Computes the weights of the n taps of output element i; their sum is 1. */
+/* Computes the weights of the n taps of output element i. The sum of the weights is 1. */
 static void filter_weights(const Axis *a, const Filter *f, int64_t i, int64_t first, int64_t n,
                            double *weights) {
   double centre = a->step * ((double)i + 0.5), narrow = 1 / fmax(a->step, 1), total = 0;
@@ -130,7 +130,8 @@ static void filter_weights(const Axis *a, const Filter *f, int64_t i, int64_t fi
 
 /* ---- sums of taps ---- */
 
-/* The kernel's tables, in one block of memory: weights (terms), at (terms), first (n + 1). */
+/* The tables for the kernel, in one block of memory: weights (terms), at (terms), first (n + 1).
+** The taps of element i are those from first[i] to before first[i + 1]. */
 typedef struct Sums {
   int64_t n, terms;
   int32_t *first, *at;
@@ -153,7 +154,8 @@ static bool sums_new(Sums *s, int64_t n, int64_t terms) {
 
 static void sums_free(Sums *s) { tli_free(s->weights, sums_bytes(s->n, s->terms)); }
 
-/* Returns the number of taps of every output element; 0 if the number depends on the element. */
+/* Returns the number of taps of each output element, or 0 if the elements have different numbers of
+** taps. */
 static int taps_in(Mode mode) {
   if (filter_of(mode)) return 0;
   return mode == LINEAR ? 2 : mode == CUBIC ? 4 : 1;
@@ -190,8 +192,8 @@ static bool forward_sums(const Axis *a, Mode mode, Sums *s) {
   return true;
 }
 
-/* Computes the transposed tables: for each input element, the output elements of which it is a
-** tap. */
+/* Computes the transposed tables. They list, for each input element, the output elements that have
+** this input element as a tap. */
 static bool backward_sums(const Axis *a, Mode mode, Sums *s) {
   Sums f = {0};
   TL_TRY(forward_sums(a, mode, &f));
@@ -202,7 +204,7 @@ static bool backward_sums(const Axis *a, Mode mode, Sums *s) {
     for (int64_t i = 0; i < a->in; i++) s->first[i + 1] += s->first[i];
     for (int64_t i = 0; i < a->out; i++)
       for (int32_t t = f.first[i]; t < f.first[i + 1]; t++) {
-        /* first[k] is incremented for each entry, and ends at first[k + 1] */
+        /* each entry increments first[k], which finally equals the original first[k + 1] */
         int32_t to = s->first[f.at[t]]++;
         s->at[to] = (int32_t)i;
         s->weights[to] = f.weights[t];
@@ -218,7 +220,8 @@ static Axis axis_of(int64_t in, int64_t out, double step, bool exact, bool align
   return (Axis){in, out, step, exact, align_corners};
 }
 
-/* Copies the tables to a device's memory, which `block` holds; tables for the CPU stay in place. */
+/* Copies the tables to the memory of a device. `block` owns that memory. For the CPU nothing is
+** copied. */
 static bool sums_on(tl_Device device, const Sums *s, Sums *there, tl_Tensor **block) {
   *there = *s;
   *block = NULL;
@@ -261,7 +264,7 @@ static tl_Tensor *run_sums(tl_Tensor *self, int64_t dim, const Sums *sums, int64
   return NULL;
 }
 
-/* Resamples self, which is float32 or float64, to `size`. */
+/* Resamples dimension `dim` of self, which is float32 or float64, to size[dim]. */
 tl_Tensor *tli_op_resample(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t mode, double step,
                            bool exact, bool align_corners) {
   Axis a = axis_of(self->sizes[dim], size.v[dim], step, exact, align_corners);
@@ -272,7 +275,7 @@ tl_Tensor *tli_op_resample(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t m
   return result;
 }
 
-/* Computes the transpose of tli_op_resample: from the result's size back to `size`. */
+/* Computes the transpose of tli_op_resample, from the resampled size back to size[dim]. */
 tl_Tensor *tli_op_resample_spread(tl_Tensor *self, int64_t dim, tl_Ints size, int64_t mode,
                                   double step, bool exact, bool align_corners) {
   Axis a = axis_of(size.v[dim], self->sizes[dim], step, exact, align_corners);
@@ -283,8 +286,8 @@ tl_Tensor *tli_op_resample_spread(tl_Tensor *self, int64_t dim, tl_Ints size, in
   return result;
 }
 
-/* Resamples along d to the nearest elements. It selects elements without sums, so it supports any
-** dtype. */
+/* Resamples along d by selecting the nearest elements. Nothing is summed, so all dtypes are
+** supported. */
 static tl_Tensor *take_nearest(tl_Tensor *self, int d, const Axis *a, Mode mode) {
   tli_Chain c = {0};
   tl_Tensor *at = TLI_STEP(&c, tli_new("interpolate", (tl_Ints){1, &a->out}, TL_I64, TLI_CPU));
@@ -332,7 +335,7 @@ static bool find_mode(const char *name, int spatial, Mode *mode) {
                   name);
 }
 
-/* Replaces the mode by its antialiased variant. */
+/* Replaces *mode by its variant with antialiasing. */
 static bool antialias_mode(const char *name, int spatial, bool antialias, Mode *mode) {
   if (*mode == LANCZOS && !antialias)
     return tli_fail(TL_EARG, "interpolate: mode 'lanczos' needs antialias");
@@ -361,7 +364,7 @@ static bool scaled_size(int64_t in, double scale, int64_t *out) {
   return true;
 }
 
-/* Returns the step of the input for one step of the output. */
+/* Returns how many input elements a step of one output element is. */
 static double step_of(const Axis *a, bool has_scale, double scale) {
   if (a->align_corners) return a->out > 1 ? (double)(a->in - 1) / (double)(a->out - 1) : 0;
   return has_scale ? 1 / scale : (double)a->in / (double)a->out;
@@ -407,23 +410,24 @@ static tl_Tensor *resize_by_area(tl_Tensor *input, const Axis *axes) {
   }
 }
 
-/* Rounds and clamps uint8 images after each dimension except the last, as PyTorch does. */
+/* Rounds and clamps the values of uint8 images. As in PyTorch, this is done after each
+** dimension. */
 static tl_Tensor *chain_bytes(tli_Chain *c, tl_Tensor *t) {
   tl_Tensor *above = chain_add(c, t, chain_number(c, 0.5));
   return chain_clamp(c, TLI_STEP(c, tlo_floor(above)), 0, UINT8_MAX);
 }
 
-/* Returns whether to resample the last dimension first: if the other dimensions grow, it has fewer
-** rows before they are resampled. Images that are rounded between dimensions always begin with the
-** last dimension. */
+/* Returns whether the last dimension is resampled first. This is cheaper if the other dimensions
+** grow, because the last dimension then has fewer rows. uint8 images, which are rounded after each
+** dimension, always begin with the last dimension. */
 static bool last_first(const Axis *axes, int n) {
   double growth = 1;
   for (int d = 0; d < n - 1; d++) growth *= (double)axes[d].out / (double)axes[d].in;
   return growth > 1;
 }
 
-/* Resizes images. Half types and uint8 are summed in float32; a dimension whose positions do not
-** change is skipped. */
+/* Resizes images. Half types and uint8 are summed in float32. A dimension in which all positions
+** stay the same is skipped. */
 static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
   tli_Chain c = {0};
   bool sums = mode != NEAREST && mode != NEAREST_EXACT, bytes = sums && input->dtype == TL_U8;
@@ -442,7 +446,7 @@ static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
   return tli_chain_end(&c, result);
 }
 
-/* Returns PyTorch's name of the node. */
+/* Returns PyTorch's name for the node. */
 static const char *title_of(Mode mode, int spatial) {
   switch (mode) {
   case NEAREST:
