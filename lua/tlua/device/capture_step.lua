@@ -147,10 +147,10 @@ return function(kind)
    end
 
    --- Makes a captured step from a function that performs a whole training step: forward, backward,
-   --- the optimizer's step and the scaler's. `step(...)` takes inputs like those given here, on the
-   --- device or the CPU, and copies them into its own tensors, which it passes to fn. The first
-   --- `warmup` calls run fn normally, the next one captures it, and that and all later calls replay
-   --- it. Results are tensors that each replay overwrites.
+   --- the optimizer's step and the scaler's. `step(...)` takes inputs like `inputs`, on the device
+   --- or the CPU, and copies them into the tensors that fn gets. The first `warmup` calls run fn
+   --- normally. The next call captures fn; this call and all later ones replay it. Results are
+   --- tensors that each replay overwrites.
    ---
    --- fn begins with optimizer:zero_grad(). Optimizers must count their steps on the device
    --- (capturable = true), and a changing learning rate must be a tensor. An operator that waits

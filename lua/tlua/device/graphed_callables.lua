@@ -185,8 +185,8 @@ return function(kind)
       end
    end
 
-   -- Returns the replacement of a callable. A module stays a module; its forward replays the graphs
-   -- while the module is in the mode, training or evaluation, of the capture.
+   -- Returns the replacement of a callable. A module stays a module. Its forward replays the graphs
+   -- as long as the module is in the mode of the capture: training or evaluation.
    local function replaced(c)
       local run = function_of(c)
       if not class.isinstance(c.callable, Module) then return run end

@@ -44,9 +44,9 @@ local function graph_of(module, kind)
 
    --- Captures the device work of a function into a graph without running it; `graph:replay()` runs
    --- it. Each replay draws new random numbers. Another stream joins the capture when it waits for
-   --- an event of the capture, and the capture's stream must wait for it before the end. An
-   --- operator that waits for the device cannot be captured: it raises an error, which ends the
-   --- capture. Options are a table before the function: `graph(g, {pool = p}, fn)`.
+   --- an event of the capture; the capture's stream must wait for that stream before the end. An
+   --- operator that waits for the device raises an error, which ends the capture. Options are a
+   --- table before the function: `graph(g, {pool = p}, fn)`.
    ---@param graph torch.Graph made by Graph()
    ---@param options? table pool (graph_pool_handle() or another graph's pool(), whose memory it
    --- shares: the two must not be replayed at one time), stream (other than the default one;
@@ -93,8 +93,8 @@ local function amp_of(kind)
    local fwd = args.signature(kind ..
       ".amp.custom_fwd(fn: callable, cast_inputs: string?)")
    local bwd = args.signature(kind .. ".amp.custom_bwd(fn: callable)")
-   --- Opens torch.autocast for this kind of device; the arguments are those of torch.autocast after
-   --- the first.
+   --- Opens torch.autocast for this kind of device. The arguments are those that follow
+   --- torch.autocast's first argument.
    ---@names cuda.amp.autocast sim.amp.autocast
    ---@param options? {enabled: boolean, dtype: string, cache_enabled: boolean}
    ---@param fn? function  runs with autocast; without it the result is a scope
@@ -265,10 +265,10 @@ local function on_use(file, kind)
    end
 end
 
---- Returns a function that runs a training step, `fn(...)`, captured once and replayed: the first
---- calls are ordinary steps, the next one captures. Tensors given to later calls are copied into
---- those of the captured step, whose results are overwritten at each call. Optimizers in the step
---- need `capturable = true`.
+--- Returns a function that runs a training step, `fn(...)`. The first calls run fn normally, the
+--- next one captures fn, and later ones replay the capture. Later calls' tensors are copied into
+--- the captured step's, and results are overwritten at each call. Optimizers in the step need
+--- `capturable = true`.
 ---@names cuda.capture_step sim.capture_step
 ---@param fn fun(...): any ...
 ---@param options? {warmup: integer, pool: integer}  the ordinary steps before the capture (3), and

@@ -27,7 +27,7 @@ local function frames_by_stack()
    end
 end
 
--- Groups blocks into segments. A segment has no holes; the blocks after a hole begin a new one.
+-- Groups blocks into segments. A segment has no holes; the block after a hole begins a new segment.
 local function segments_of(blocks, device, frames_of, segments)
    local segment, ends
    for _, b in ipairs(blocks) do
@@ -178,7 +178,7 @@ local same <const> = {
 return function(module, kind)
    local M = {}
    for _, name in ipairs(same) do M[name] = module[name] end
-   -- names that PyTorch has deprecated
+   -- these four names are deprecated in PyTorch
    M.memory_cached = module.memory_reserved
    M.max_memory_cached = module.max_memory_reserved
    M.reset_max_memory_allocated = module.reset_peak_memory_stats

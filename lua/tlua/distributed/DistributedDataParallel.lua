@@ -86,8 +86,8 @@ end
 
 --- device_ids and output_device: nil, or the one device of the module. gradient_as_bucket_view =
 --- false gives each gradient separate memory, which costs a copy. static_graph: the same parameters
---- lack a gradient in all passes; the first pass finds them, as with find_unused_parameters, later
---- passes need no search, and a change is an error.
+--- lack a gradient in all passes. The first pass finds these as find_unused_parameters does, later
+--- passes do not search, and a change is an error.
 function DDP:__init(...)
    parent.__init(self)
    local a = take(...)

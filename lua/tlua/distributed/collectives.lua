@@ -1,6 +1,6 @@
 -- collectives.lua - collective calls of a group. Every rank makes the same calls in the same order.
 -- With `async_op` a call returns a Work at once; `work:wait()` waits for the call to end, and until
--- then its tensors must not be changed. `is_completed()` and `exception()` query the Work.
+-- then the call's tensors must not be changed. `is_completed()` and `exception()` query the Work.
 --
 -- Tensors may be on any device and have any strides; all ranks must pass the same dtype. float16
 -- and bfloat16 are summed in float32. All ranks get bitwise equal results.
@@ -19,8 +19,8 @@ M.ReduceOp = {
    BAND = "band", BOR = "bor", BXOR = "bxor",
 }
 
--- Returns a function that parses the arguments of a collective. That function returns the arguments
--- by name, and the group, which is nil if this rank is outside of the group.
+-- Returns a function that parses the arguments of a collective. That function returns a table of
+-- the arguments by name, and the group, or nil if this rank is not in the group.
 local function taker(name, list)
    local take = args.signature(("%s(%s, group: object?, async_op: boolean = false)"):format(name,
       list))
@@ -212,7 +212,7 @@ end
 local take_reduce_tensor = taker("reduce_scatter_tensor",
    "output: tensor, input: tensor, op: string = 'sum'")
 
---- Reduces as reduce_scatter does; the inputs are N equal parts of one tensor's first dimension.
+--- Reduces as reduce_scatter does. The inputs are a tensor's N equal parts along dimension 1.
 ---@param output Tensor
 ---@param input Tensor
 ---@param op? string

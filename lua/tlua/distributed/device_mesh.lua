@@ -16,9 +16,9 @@ local groups = require "tlua.distributed.group"
 
 local M = {}
 
---- A grid of ranks, as `init_device_mesh` makes it. A dimension's name gives the part of the grid
---- along that dimension which contains this rank: `mesh.dp` or `mesh["dp"]`. A list of names gives
---- the part along several dimensions: `mesh[{"dp", "tp"}]`.
+--- A grid of ranks, as `init_device_mesh` makes it. Indexing by a dimension's name gives this
+--- rank's row of the grid along that dimension: `mesh.dp` or `mesh["dp"]`. A list of names gives
+--- this rank's part along several dimensions: `mesh[{"dp", "tp"}]`.
 ---
 ---     local dist = torch.distributed
 ---     local store = dist.HashStore()
@@ -46,8 +46,8 @@ local function look_up(mesh, key)
    return mesh:_slice(key)
 end
 
--- Returns the strides of a grid's dimensions in the list of its ranks; the stride of the last
--- dimension is 1.
+-- Returns each dimension's stride in the list of a grid's ranks. The stride of the last dimension
+-- is 1.
 local function strides_of(shape)
    local strides, n = {}, 1
    for d = #shape, 1, -1 do

@@ -38,7 +38,7 @@ local joined = 0   -- number of worlds joined so far
 local children = 0 -- number of groups made in this world
 local all = {}     -- all groups; the world is the first one
 
--- `called`: the back end's name as given by the user; `backend`: the back end that implements it.
+-- `called`: the name that the user has given; `backend`: the name of the back end in tlua.
 function ProcessGroup:__init(parent, name, members, rank, timeout, backend, called)
    self.ranks, self.name, self.timeout, self.backend = members, name, timeout, backend
    self.called = called or backend
@@ -230,7 +230,7 @@ end
 --- `tlua run` sets them, or the variables of mpirun and srun), a file (`file:///PATH`), an address
 --- (`tcp://HOST:PORT`) or a store. Back ends: "shm" (the default) is for processes of one machine.
 --- "mpi" is for processes that mpirun or srun has started, on one machine or many, and needs no
---- store. "nccl" is for ranks with one GPU each, `device_id` or the current one; its calls are
+--- store. "nccl" is for ranks with one GPU each, `device_id` or the current one. NCCL calls are
 --- queued on streams, and the program does not wait for them. "record" is for this process alone,
 --- which plays `rank` of `world_size` (up to 4096) and counts the messages that it would send
 --- (group.WORLD:traffic()). "gloo", the name in PyTorch's programs, means "shm", or "mpi" if mpirun
@@ -364,7 +364,7 @@ local function check_apart(title, name, lists, check)
    return where
 end
 
---- Makes groups of the given ranks; no rank may be in two of them. Returns this rank's group, and a
+--- Makes groups of the given ranks. No rank may be in two groups. Returns this rank's group, and a
 --- list of all groups.
 ---@param ranks_per_subgroup_list integer[][]
 ---@return distributed.ProcessGroup own
@@ -547,8 +547,8 @@ function M.set_timeout(timeout, group)
    group.timeout = timeout
 end
 
---- Returns whether init_process_group accepts a back end here: "mpi" needs mpirun or srun to have
---- started this process, and its library; "nccl" needs a GPU and NCCL.
+--- Returns whether init_process_group accepts a back end here. "mpi" needs its library and a start
+--- by mpirun or srun; "nccl" needs NCCL and a GPU.
 ---@param backend string
 ---@return boolean
 function M.is_backend_available(backend)

@@ -31,8 +31,8 @@ local function receive(name, async, ...)
    return received, group
 end
 
---- Sends a tensor to rank dst. Returns when the message is buffered; a large tensor is buffered
---- when the receiver has begun to receive it.
+--- Sends a tensor to rank dst. Returns when the message is buffered. A large tensor is buffered
+--- only after the receiver has begun to receive it.
 ---@param tensor Tensor
 ---@param dst integer  a rank of the world
 ---@param options? {group: distributed.ProcessGroup, tag: integer}

@@ -43,8 +43,8 @@ function M.get(parameter)
    return placements[parameter]
 end
 
---- Records that a tensor has the placement of a parameter: a copy or a view of the parameter, or a
---- part of its optimizer's state.
+--- Records that a tensor has the same placement as a parameter. The tensor is a copy or a view of
+--- the parameter, or part of its optimizer's state.
 ---@param tensor Tensor
 ---@param parameter Tensor
 ---@return Tensor tensor
@@ -116,8 +116,8 @@ function M.groups(parameter)
    return list
 end
 
---- Raises if one of the parameters is split over ranks of a group, whose ranks must all have whole
---- parameters.
+--- Raises an error if one of the parameters is split over ranks of the group. All its ranks must
+--- have the whole parameters.
 ---@param name string  the function's name, for the message
 ---@param parameters Tensor[]
 ---@param group distributed.ProcessGroup

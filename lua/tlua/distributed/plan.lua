@@ -149,7 +149,7 @@ local function time_of(m, x, o)
 end
 
 -- Describes a module that resembles a GPT. Its largest embedding gives vocabulary and width, its
--- longest list of modules of one class the number of layers, and its attention the heads.
+-- longest list of one class gives the layers, and its attention gives the heads.
 local function describe_module(module, o)
    local m = {batch = o.batch, sequence = o.sequence, heads = o.heads, layers = 0, parameters = 0}
    local nn = torch.nn
@@ -332,13 +332,13 @@ function Plan:__tostring()
    return table.concat(lines, "\n")
 end
 
---- Finds layouts for training a GPT on a number of devices, the fastest that fit in memory first,
---- by formulas alone. A layout chooses data, tensor, pipeline and context parallel ranks, ZeRO's
---- stage, checkpointing, the size of a part of the batch, and the stages on a device. model:
---- layers, width, heads, vocab, sequence, batch (sequences in a step). options: devices, and for
---- each device: memory (bytes), flops, matmul_efficiency, memory_bandwidth, node_bandwidth (bytes a
---- second within a node of per_node devices), network_bandwidth (between nodes, for each device),
---- latency (seconds), all by default those of an A100. checkpointing (nil: both ways),
+--- Finds layouts for training a GPT on a number of devices, by formulas alone. Returns layouts that
+--- fit in memory, the fastest first. A layout chooses data, tensor, pipeline and context parallel
+--- ranks, ZeRO's stage, checkpointing, the size of a part of the batch, and the stages on a device.
+--- model: layers, width, heads, vocab, sequence, batch (sequences in a step). options: devices, and
+--- for each device: memory (bytes), flops, matmul_efficiency, memory_bandwidth, node_bandwidth
+--- (bytes a second within a node of per_node devices), network_bandwidth (between nodes, for each
+--- device), latency (seconds), all by default those of an A100. checkpointing (nil: both ways),
 --- sequence_parallel and flash (attention stores no weights): true; max_context: 1; top: 10. The
 --- model may also be a module that resembles a GPT: its layers, width, heads, vocabulary and
 --- parameters are counted. Then `sequence` and `batch` are options, and so is `heads` if no

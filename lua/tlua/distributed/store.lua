@@ -104,8 +104,8 @@ end
 local take_tcp = args.signature [[distributed.TCPStore(host_name: string, port: count,
    world_size: count?, is_master: boolean = false, timeout: number = 300, secret: any?)]]
 
---- A store that the process with is_master serves at an address. Port 0 takes a free port; the
---- field `port` has its number. All processes prove to one another that they know `secret`, by
+--- A store that the process with is_master serves at an address. Port 0 chooses a free port, whose
+--- number is in the field `port`. All processes prove to one another that they know `secret`, by
 --- default that of the environment (TLUA_SECRET, which `tlua run` sets); it is never sent. Without
 --- a secret, the address must be this machine's own (127.0.0.1), and other users are refused if the
 --- system can identify them; `secret = false`, or TLUA_SECRET=none, trusts every client.
@@ -179,8 +179,8 @@ local take_file = args.signature [[distributed.FileStore(file_name: string, worl
    is_master: boolean = false, timeout: number = 300)]]
 
 --- A store for the processes of one user on one machine. A file has the store's port and secret.
---- The process with is_master writes the file, and removes it when it closes the store. Only the
---- user can read the file; another user's file is refused.
+--- The process with is_master writes the file, and removes the file when closing the store. Only
+--- the user can read the file; another user's file is refused.
 ---
 ---     local options = {is_master = true}
 ---     local store = torch.distributed.FileStore("store.txt", options)

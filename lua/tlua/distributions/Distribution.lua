@@ -5,8 +5,8 @@
 -- belong to one event of the constraint are not. Distribution's methods check their arguments and
 -- then call the definition's functions log_prob, cdf, icdf, entropy, rsample, sample and
 -- enumerate_support. Any other function of the definition computes a field of that name whenever
--- the field is read; a function in the table `cached` does so only the first time. A string names
--- another field that has the same value.
+-- the field is read; a function in the table `cached` does so only the first time. A string in a
+-- definition makes the field an alias of the field that the string names.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -98,8 +98,8 @@ end
 
 -- Construction ------------------------------------------------------------------------------------
 
---- Sets whether distributions check their arguments if validate_args is not given; at first they
---- do.
+--- Sets whether distributions check their arguments if validate_args is not given. The default is
+--- true.
 ---@param value boolean
 function Distribution.set_default_validate_args(value)
    if type(value) ~= "boolean" then
@@ -404,8 +404,8 @@ ExponentialFamily._mean_carrier_measure = 0
 M.ExponentialFamily = ExponentialFamily
 
 --- Returns the log normalizer and its gradients at the distribution's natural parameters, and these
---- parameters. All are differentiable with respect to the distribution's own parameters; PyTorch
---- detaches them, which loses a part of the gradient.
+--- parameters. All are differentiable with respect to the distribution's own parameters. PyTorch
+--- detaches them, and so loses a part of the gradient.
 function ExponentialFamily:_expected_statistics()
    local params = {}
    for i, x in ipairs(method_of(self, "natural_params")(self)) do

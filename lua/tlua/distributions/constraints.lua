@@ -145,7 +145,7 @@ define("independent", "base_constraint: object, reinterpreted_batch_ndims: count
       self.event_dim = self.base_constraint.event_dim + self.reinterpreted_batch_ndims
    end, _shown = "IndependentConstraint"})
 
--- Returns the dimension of the constraint; raises an error if the value lacks it.
+-- Returns the constraint's dimension; raises an error if the value lacks this dimension.
 local function position(self, value)
    local dim, n = self.dim, value:dim()
    if dim == 0 or dim > n or dim < -n then

@@ -15,9 +15,9 @@ local shapes = require "tlua.distributions.shapes"
 local F = torch.nn.functional
 local M = {}
 
---- A function between sets of values. `t(x)` computes it, and `t:inv(y)` its inverse; `t.inv` is
---- the inverse as a transform. With cache_size = 1 the transform remembers its last argument and
---- result, so that inverting the result returns that same argument.
+--- A function between sets of values. `t(x)` computes the function, and `t:inv(y)` its inverse. The
+--- field `t.inv` is the inverse as a transform. With cache_size = 1 the transform remembers its
+--- last argument and result, so that inverting the result returns that same argument.
 ---
 ---     local exp = torch.distributions.ExpTransform()
 ---     local y = exp(torch.tensor {0.0, 1.0})
@@ -27,7 +27,7 @@ local M = {}
 ---@field domain distributions.constraints.Constraint  the arguments
 ---@field codomain distributions.constraints.Constraint  the results
 ---@field bijective boolean  whether each result has one argument
----@field sign integer|Tensor  1 if it increases, -1 if it decreases
+---@field sign integer|Tensor  1 if the function increases, -1 if it decreases
 ---@field inv distributions.Transform  the inverse
 ---@field event_dim integer  the number of dimensions of an argument and of a result
 local Transform = class.class "distributions.Transform"

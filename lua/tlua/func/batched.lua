@@ -9,7 +9,7 @@ local M = {}
 
 local Batched = {__name = "torch.func.Batched"}
 local depth = 0
--- for each level: the mapped arguments, and copies of their old values
+-- for each level, the mapped arguments and copies of their old values
 local arguments, kept = {}, {}
 local calls, ncalls = {}, 0    -- for each level: the number of the call of vmap
 
@@ -125,7 +125,7 @@ local function same(results, k)
    return results[1][k]
 end
 
--- Stacks one result of all calls; stacks lists element by element.
+-- Stacks one result of all calls. Lists are stacked element by element.
 local function joined(parts)
    if is_tensor(parts[1]) then return torch.stack(parts) end
    local list = {}
@@ -336,8 +336,8 @@ end
 
 local ipairs_iterator <const> = ipairs {}
 
--- Indexes a stand-in. The position after the last row gives nil, which ends ipairs, as for a
--- tensor.
+-- Indexes a stand-in. As for a tensor, the position after the last row gives nil, so that ipairs
+-- ends.
 function Batched.__index(self, key)
    if math.type(key) == "integer" and key == self:size(1) + 1
       and (not debug or debug.getinfo(2, "f").func == ipairs_iterator) then

@@ -27,8 +27,8 @@ end
 -- Jacobians are defined here for real arguments and results, as in PyTorch.
 local real_only <const> = {["func.jacrev"] = true, ["func.jacfwd"] = true}
 
--- Returns a leaf tensor with the values of `leaf`, which records the operators applied to it.
--- Within vmap each example gets its own leaf, since examples have separate derivatives.
+-- Returns a new leaf tensor with the values of `leaf`. The new leaf records operators applied to
+-- it. Within vmap each example gets its own leaf, since examples have separate derivatives.
 local function recording_leaf(title, leaf)
    if not leaf:is_floating_point() and (real_only[title] or not leaf:is_complex()) then
       args.refuse(title, "argument", "floating-point tensors", leaf)
@@ -117,8 +117,8 @@ end
 
 -- Returns the gradients of the outputs, weighted by seeds, with respect to the inputs; a missing
 -- gradient is zero. Outputs and inputs were made inside `level` nested calls of vmap. If more calls
--- of vmap are active now, only seeds may have examples of the additional calls, and each example
--- takes one backward pass.
+-- of vmap are active now, only seeds may have examples of the additional calls, and each of these
+-- examples needs one backward pass.
 local function pull(outputs, seeds, inputs, keep, level)
    local recorded, weights = {}, {}
    for i, output in ipairs(outputs) do

@@ -1,7 +1,7 @@
 -- rules.lua - vmap's rules for operators, by name. A rule reshapes arguments that have no examples
--- or fewer dimensions, calls the operator once, and returns tensors with examples along dimension
--- 1. A rule returns nil if it cannot handle the arguments; the operator is then called for each
--- example. Rules for nn.functional's layers and losses are in layer_rules.lua.
+-- or fewer dimensions than others, calls the operator once, and returns tensors with examples along
+-- dimension 1. A rule returns nil if it cannot handle the arguments; the operator is then called
+-- for each example. Rules for nn.functional's layers and losses are in layer_rules.lua.
 
 local torch = require "tlua"
 local parts = require "tlua.func.rule_parts"
@@ -221,7 +221,7 @@ define("nn.functional.pad pad", function(c)
    return c.call()
 end)
 
--- Operators that already take batches of matrices.
+-- These operators already take batches of matrices.
 define([[inverse det slogdet logdet cholesky qr svd matrix_exp matrix_power pinverse linalg.inv
    linalg.inv_ex linalg.det linalg.slogdet linalg.cholesky linalg.cholesky_ex linalg.qr
    linalg.svd linalg.svdvals linalg.eigh linalg.eigvalsh linalg.lu linalg.lu_factor

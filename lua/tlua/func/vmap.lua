@@ -1,10 +1,10 @@
 -- vmap.lua - torch.func.vmap: turns a function of one example into a function of a batch.
 --
--- The function is called once with stand-ins for one example (batched.lua), whose operators work on
--- all examples. This fails if the function asks for values, draws different random numbers for the
--- examples, or writes to a tensor that the examples share. Then the function is called again for
--- each example, and the results are stacked. So every function that works outside of vmap works
--- inside it.
+-- The function is called once with stand-ins for one example (batched.lua). Operators on stand-ins
+-- work on all examples. This fails if the function asks for values, draws different random numbers
+-- for the examples, or writes to a tensor that the examples share. Then the function is called
+-- again for each example, and the results are stacked. So every function that works outside of vmap
+-- works inside it.
 
 local torch = require "tlua"
 local args = require "tlua.args"

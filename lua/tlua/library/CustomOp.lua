@@ -139,8 +139,8 @@ end
 --- Sets the rule by which vmap handles a batch. Without a rule the mapped function is called for
 --- each example.
 ---@param fn fun(info: {batch_size: integer, randomness: string}, in_dims: table, ...): any, any
---- gets for each argument the dimension of its examples, or false, and the arguments with all
---- examples; returns the result and the dimension of its examples, or a list of each
+--- gets a list with the dimension of each argument's examples, or false, and the arguments with all
+--- examples; returns the result and its examples' dimension, or a list of each
 ---@return library.CustomOp self
 function CustomOp:register_vmap(fn)
    self.batch_rule = check_fn(self, "register_vmap", fn)

@@ -117,11 +117,11 @@ local function names_of(value)
    return names
 end
 
---- Tests a custom operator with arguments. test_schema: it changes only declared arguments and
---- returns new tensors. test_autograd_registration: it has a derivative where one is needed;
---- autograd.gradcheck tests whether the derivative is right. test_faketensor: its fake kernel
---- returns the kernel's shapes and dtypes. PyTorch's fourth test, test_aot_dispatch_dynamic, is for
---- PyTorch's compiler. The arguments are not changed.
+--- Tests a custom operator with arguments. test_schema: the operator changes only declared
+--- arguments and returns new tensors. test_autograd_registration: the operator has a derivative if
+--- needed (autograd.gradcheck tests if it is right). test_faketensor: the fake kernel returns the
+--- kernel's shapes and dtypes. PyTorch's fourth test, test_aot_dispatch_dynamic, is for PyTorch's
+--- compiler. The arguments are not changed.
 ---@param op library.CustomOp|string
 ---@param given any[]  the arguments; `n` is their number if the last arguments are nil
 ---@param options? {kwargs: table, test_utils: string|string[], raise_exception: boolean}

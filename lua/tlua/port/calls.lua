@@ -21,8 +21,8 @@ local M = {}
 local counted = {dim = "dim", ["dim[]"] = "dim", ["dim[][]"] = "dim", index = "index",
    ["index[]"] = "index"}
 
--- Translates an argument that is a dimension or a position, which counts from 0 in Python and from
--- 1 in Lua.
+-- Translates an argument that is a dimension or a position. Such arguments count from 0 in Python
+-- and from 1 in Lua.
 local function from_one(P, node, kind)
    if node._ == "Tuple" or node._ == "List" then
       local parts = {}

@@ -49,7 +49,7 @@ local function has_decorator(node, name)
    return false
 end
 
---- Returns the record of a function; it is the same table in each pass.
+--- Returns the record of a function, which is the same table in each pass.
 ---@param known table
 ---@param node table  FunctionDef
 ---@param class? table  the class, if the function is a method

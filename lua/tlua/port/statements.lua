@@ -12,7 +12,7 @@ end
 
 -- Comments and blank lines ------------------------------------------------------------------------
 
--- Writes the comments and one blank line between the last written line of the source and a line.
+-- Writes the source's comments, and at most one blank line, from the last written line to `line`.
 local function gap(P, line)
    local blank = false
    for at = P.source_line, line - 1 do

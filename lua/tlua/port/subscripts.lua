@@ -53,8 +53,8 @@ end
 
 -- Ranges ------------------------------------------------------------------------------------------
 
--- Returns the first and last position of a slice, counted from 1, the last one included; nil if
--- left out.
+-- Returns the first and the last position (inclusive) of a slice, counted from 1; nil for a
+-- position that is left out.
 local function bounds(P, slice)
    local first, last
    local function may_be_negative(node)

@@ -55,8 +55,8 @@ local function mark_target(node)
    end
 end
 
---- Marks names that are assigned to as `stored`, and removes annotations, which are not needed any
---- more.
+--- Sets the mark `stored` on names that are assigned, and removes annotations, which are no longer
+--- needed.
 ---@param root table
 function M.mark(root)
    M.each(root, function(node)

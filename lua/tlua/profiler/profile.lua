@@ -91,7 +91,7 @@ local function end_session(self, keep)
    end
 end
 
--- Refuses a call from on_trace_ready, which may read the profile, but may neither step nor end it.
+-- Raises an error within on_trace_ready, which may read the profile but neither step nor end it.
 local function check_not_reporting(self, name)
    if self.reporting then
       torch.raise(("profiler.profile: %s: on_trace_ready cannot call it"):format(name))
@@ -304,13 +304,13 @@ function Profile:export_html(path, title)
    require "tlua.profiler.report".write(self, session_of(self, "export_html"), path, title)
 end
 
---- Records until `stop` is called or the variable's block ends; or, with a function, while that
---- function runs. The function gets the profile, which is returned before its results. Options:
+--- Records until `stop` is called or the variable's block ends. With a function, records while fn
+--- runs; fn gets the profile, and the profile is returned before fn's results. Options:
 ---
---- * `activities`: the devices whose time is measured, a list of "cpu", "cuda" and "sim"; all by
---- default. * `schedule`: selects the steps to record (torch.profiler.schedule);
---- `on_trace_ready(prof)` is called when a cycle is complete, or at the end. * `record_shapes`,
---- `profile_memory`, `with_stack` (the Lua lines), `with_flops`, `with_modules`.
+--- * `activities`: the devices to time, a list of "cpu", "cuda" and "sim"; all by default.
+--- * `schedule`: selects the steps to record (torch.profiler.schedule); `on_trace_ready(prof)` is
+--- called when a cycle is complete, or at the end.
+--- * `record_shapes`, `profile_memory`, `with_stack` (the Lua lines), `with_flops`, `with_modules`.
 ---
 --- Other threads that work for the calling one are recorded with it: a DataLoader's workers, for
 --- batches that were requested and arrived meanwhile, and a process group's thread, which runs

@@ -10,7 +10,7 @@ local M = {}
 local metrics = {self_cpu_time_total = true, self_device_time_total = true}
 
 --- Returns microseconds summed by stack. A stack consists of Lua lines, outermost first, and the
---- operator. For another thread, the thread's name precedes them.
+--- operator. In another thread's stacks, the thread's name comes first.
 ---@return table<string, number>
 function M.sums(session, metric)
    local sums, heads, threads = {}, {}, session:threads()

@@ -40,7 +40,7 @@ end
 
 -- Returns value[key], through __index.
 local function index(value, key)
-   for _ = 1, 100 do -- bounded, because the chain may be circular
+   for _ = 1, 100 do -- bounds the search, because the chain of __index may be circular
       if type(value) == "table" then
          local field = rawget(value, key)
          if field ~= nil then return field end
@@ -126,7 +126,7 @@ local function called(before, env)
    return value ~= nil and index(value, method) or nil
 end
 
---- Returns the sorted completions of `text`. Each is the whole text with its last word completed.
+--- Returns the sorted completions of `text`. Each is all of `text` with the last word completed.
 ---@param text string  the word before the cursor
 ---@param env table  the table of globals
 ---@param before? string  the line before that word

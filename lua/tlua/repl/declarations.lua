@@ -334,7 +334,7 @@ function M.heading(lines)
 end
 
 -- Returns the options that an optimizer takes, with their defaults. The function makes an optimizer
--- to read its options, since the constructor adds those of its parents.
+-- to read its options, since the constructor adds the parents' options.
 local function optimizer_params(class)
    if not require "tlua.class".issubclass(class, torch.optim.Optimizer) then return nil end
    local ok, made = pcall(class, {torch.ones(1, 1):requires_grad_(true)})
@@ -399,7 +399,7 @@ local function methods_of(class, path)
    return list
 end
 
--- Splits a text into its words and the example at its end: code that shows its output.
+-- Splits a text into its prose and the example at its end, which is code with its output.
 local function without_example(lines)
    local first, shows = nil, false
    for i, line in ipairs(lines) do
@@ -422,8 +422,8 @@ local function fields_of(class, tags)
    return fields
 end
 
---- Returns the declaration of a class. Its text is the comment above the line that makes it, or its
---- file's heading, and the comment of its constructor; the text is empty if there are no comments.
+--- Returns the declaration of a class. The text is the comment above the line that makes the class,
+--- or the file's heading, and then the constructor's comment. It is empty without comments.
 ---@param path string
 ---@param class table
 ---@param module? string  the module that has loaded the class, if known

@@ -178,7 +178,7 @@ local function first_sentence(name, value, key)
    return declared and comments.first_sentence(comments.layout(declared.text)) or ""
 end
 
--- The longest list that shows a sentence on each name; longer ones show only names.
+-- A list with more names than this shows only names, without a sentence on each.
 local most_sentences <const> = 40
 
 -- Returns the text on a table of functions, classes and other tables, with a line on each.

@@ -714,7 +714,7 @@ local keys <const> = {}
 for key in pairs(groups) do keys[#keys + 1] = key end
 table.sort(keys, function(a, b) return #a > #b end)
 
--- Returns a group's words by name. They are parsed when they are first needed.
+-- Returns a group's texts by parameter name. The texts are parsed when first needed.
 local function words_of(key)
    local group = groups[key]
    if type(group) == "string" then
@@ -725,7 +725,7 @@ local function words_of(key)
    return group
 end
 
---- Returns the words on a parameter; "" if its name has no common meaning.
+--- Returns the text on a parameter; "" if the parameter's name has no common meaning.
 ---@param path string  the path of the function or class, such as "torch.nn.Linear"
 ---@param name string
 ---@return string

@@ -24,7 +24,7 @@ M.check_sparse_tensor_invariants = switch
 --- Lets constructors check positions.
 function switch.enable() V.checks = true end
 
---- Lets constructors trust positions; a wrong one then shows in later operators.
+--- Lets constructors trust positions. A wrong position then shows only in later operators.
 function switch.disable() V.checks = false end
 
 --- Returns whether constructors check positions.

@@ -96,7 +96,7 @@ local function transpose_compressed(p)
    }
 end
 
--- Returns a coo tensor with dimensions in another order; sparse and dense ones do not mix.
+-- Returns a coo tensor with its dimensions permuted. Sparse and dense dimensions do not mix.
 local function permute_coo(who, p, order)
    local sparse_dim, n = p.indices:size(1), #p.size
    local size, rows, dense, plain = {}, {}, {1}, true

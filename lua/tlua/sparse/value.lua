@@ -25,10 +25,10 @@ rawset(torch, "_sparse", M)
 
 --- Whether constructors check positions (invariants.lua).
 M.checks = true
---- The functions that take sparse tensors, by their operator's name; other files add theirs.
+--- Maps operators' names to the functions that take sparse tensors. Other files add functions.
 ---@type table<string, function>
 M.operators = {}
---- The methods of sparse tensors; other files add theirs.
+--- The methods of sparse tensors. Other files add methods.
 ---@type table<string, function>
 M.methods = {}
 

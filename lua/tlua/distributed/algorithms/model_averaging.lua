@@ -37,7 +37,7 @@ function Averager:__init(...)
    self.group = groups.resolve("PeriodicModelAverager", a.process_group)
 end
 
---- Counts a step; in every period-th one the parameters of all ranks are replaced by their mean.
+--- Counts a step. Every period-th step replaces all ranks' parameters by their mean.
 ---@param params Tensor[]|nn.Module
 function Averager:average_parameters(params)
    if torch.isinstance(params, torch.nn.Module) then params = params:parameters() end

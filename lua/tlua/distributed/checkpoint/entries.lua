@@ -1,10 +1,10 @@
--- entries.lua - lists the contents of a table of modules, optimizers, tensors and plain values: the
--- tensors, under names that do not depend on how the model is split, and the plain values.
+-- entries.lua - lists the tensors and the plain values in a table of modules, optimizers, tensors
+-- and plain values. The tensors' names do not depend on how the model is split.
 --
 -- A module's parameters and persistent buffers are named by their paths below the module's key; a
 -- DistributedDataParallel wrapper does not change the names. An optimizer's state is named by the
--- paths of its parameters. A pipeline stage is given under the paths that its modules have in the
--- whole model: {model = {blocks = {[3] = block}}}.
+-- paths of its parameters. A pipeline stage's modules are stored under their paths in the whole
+-- model: {model = {blocks = {[3] = block}}}.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -7,7 +7,7 @@ local objects = require "tlua.distributed.objects"
 
 local M = {}
 
-local mark <const> = "tlua.tensor" -- the key that marks the number of a tensor in the structure
+local mark <const> = "tlua.tensor" -- the key of placeholders that hold a tensor's number
 
 -- Returns the structure of a value, and appends its tensors to a list.
 local function outline(value, tensors)

@@ -129,8 +129,8 @@ local take = args.signature [[load(state_dict: table, checkpoint_id: string,
    process_group: object?)]]
 
 --- Reads a checkpoint into the modules, optimizers and tensors of a table, in place, and its plain
---- values into the table. The number of ranks and the way in which they split the model may differ
---- from the saved run. A missing or mismatched entry is an error on all ranks, and changes nothing.
+--- values into the table. The number of ranks and the splitting of the model may differ from the
+--- run that saved it. A missing or mismatched entry is an error on all ranks, and changes nothing.
 ---@param state_dict table
 ---@param options {checkpoint_id: string, process_group: distributed.ProcessGroup}
 function M.load(...)

@@ -127,7 +127,7 @@ end
 -- Moves the index into place if no rank has failed. `failed` is this rank's error message or nil.
 local function finish(title, plan, failed)
    local talk, result = plan.talk, {}
-   -- on the first rank: closing removes the file unless it was committed
+   -- on the first rank: closing the file removes it unless it was committed
    local _ <close> = plan.output
    local failures = talk.gather {why = failed}
    if talk.first then
@@ -235,7 +235,7 @@ Future.wait = Future.result
 
 --- Saves like `save`, but writes the files in the background: tensors are copied to the host, and a
 --- thread writes the copies. The checkpoint is complete once every rank has called result(), which
---- they must do before the next async_save:
+--- is required before the next async_save:
 ---
 ---    local future = dist.checkpoint.async_save({model = model}, {checkpoint_id = folder})
 ---    ...                                          -- steps

@@ -26,8 +26,8 @@ local Flat = class.class("distributed.fsdp.Flat")
 local unsharded <const> = 1 << 31 -- added to the versions of gathered parameters
 
 --- owner: {group, replicas, policy, device, shard_device, compute_device, all_reduce,
---- divide_factor, all_reduce_hook}; compute_device: where parameters that were on meta are
---- gathered; nil means the device of their shards
+--- divide_factor, all_reduce_hook}. compute_device: the device where parameters that were on meta
+--- are gathered; nil means the device of the shards
 function Flat:__init(owner, params, paths)
    self.owner, self.params, self.paths = owner, params, paths
    self.trained, self.dtype = params[1].requires_grad, params[1].dtype
@@ -118,7 +118,7 @@ end
 --- Begins to gather the row, unless it is already gathered or being gathered.
 function Flat:gather()
    if self.full and not self.lent and self.full_version ~= version_of(self) then
-      -- a forward pass without a backward pass has left the row, and a step has made it outdated
+      -- a forward pass without a backward pass has left the row, and a step has outdated the row
       self:free()
    end
    if self.full or self.gathering then return end

@@ -1,5 +1,5 @@
 -- fully_shard.lua - shards parameters, gradients and optimizer state over the ranks. Each rank
--- keeps 1/N of them, and gathers a block's parameters only while it computes the block.
+-- keeps 1/N of all three, and gathers a block's parameters only to compute the block.
 --
 --    for _, block in ipairs(model.blocks) do fully_shard(block) end
 --    fully_shard(model)                                   -- shards the remaining parameters
@@ -9,9 +9,9 @@
 -- Memory Optimizations Toward Training Trillion Parameter Models" (Rajbhandari et al., 2020): with
 -- reshard_after_forward this is stage 3 of ZeRO, without it stage 2.
 --
--- A unit is a module with those of its parameters that belong to no unit below it (Flat.lua).
--- Before the unit's forward pass its row is gathered, and so is the row of the unit that followed
--- it in the previous pass; afterwards the row is freed. Gates around the unit's results and
+-- A unit is a module with those of its parameters that belong to no unit below it. These form a row
+-- (Flat.lua). Before a unit's forward pass, its row and the next unit's row, by the order of the
+-- previous pass, are gathered; afterwards the row is freed. Gates around the unit's results and
 -- arguments do the same in the backward pass. Gradients are averaged while the backward pass runs.
 
 local torch = require "tlua"
@@ -217,8 +217,8 @@ end
 
 -- A forward pass -------------------------------------------------------------------------------
 
--- Casts the floating-point tensors of a value, which may be a table of tensors, such as the state
--- of an LSTM.
+-- Casts a value's floating-point tensors. The value may be a table of tensors, such as the state of
+-- an LSTM.
 local function cast(value, dtype)
    if torch.is_tensor(value) then
       return value:is_floating_point() and value:to(dtype) or value
@@ -438,7 +438,7 @@ function methods.set_reshard_after_backward(module, reshard, recurse)
 end
 
 --- For a mesh of two dimensions, sets whether gradients are averaged over the ranks that have the
---- same shards, which is the default. If not, this rank's shard of the averages over the other
+--- same shards; they are by default. If not, this rank's shard of the averages over the other
 --- dimension is accumulated outside of .grad, until a pass that averages over both dimensions.
 function methods.set_requires_all_reduce(module, all_reduce, recurse)
    set(module, recurse, "requires_all_reduce", "all_reduce", all_reduce)
@@ -451,8 +451,8 @@ function methods.set_is_last_backward(_, is_last_backward)
    end
 end
 
---- Sets the divisor of the sum of the module's own gradients over all ranks, which is the number of
---- ranks by default.
+--- Sets the divisor by which the sum of all ranks' gradients of the module's own parameters is
+--- divided. The default is the number of ranks.
 function methods.set_gradient_divide_factor(module, factor)
    if type(factor) ~= "number" or factor <= 0 or factor ~= factor then
       args.refuse("set_gradient_divide_factor", "factor", "a number above 0", factor)
@@ -540,10 +540,10 @@ local take = args.signature [[fully_shard(module: any, mesh: object?,
 
 --- Shards a module's parameters over the ranks of a mesh (all ranks by default), except the
 --- parameters of modules below it that are sharded already. All ranks must have equal parameters
---- beforehand. Afterwards each parameter is this rank's shard, in one dimension; make the
---- optimizers after this call. Elementwise optimizers work unchanged; Muon gathers its momenta;
---- Adafactor, LBFGS and SparseAdam refuse shards. A mesh of two dimensions shards along the second
---- and replicates along the first. reshard_after_forward: whether the gathered parameters are freed
+--- beforehand. Afterwards each parameter is this rank's shard, in one dimension; make optimizers
+--- after this call. Elementwise optimizers work unchanged, Muon gathers its momenta, and Adafactor,
+--- LBFGS and SparseAdam refuse shards. A mesh of two dimensions shards along the second and
+--- replicates along the first. reshard_after_forward: whether the gathered parameters are freed
 --- after the forward pass and gathered again for the backward pass; by default true, except for the
 --- root. mp_policy: see MixedPrecisionPolicy. ignored_params: parameters that are not sharded. A
 --- model on the meta device is sharded without memory; to_empty then allocates this rank's shards,

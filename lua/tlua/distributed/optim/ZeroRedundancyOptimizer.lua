@@ -102,7 +102,7 @@ function Zero:__init(params, options)
       torch.raise(name .. ": optimizer_class: a step of LBFGS needs all parameters, of which " ..
          "each rank has a part; expected an optimizer that steps each parameter by itself")
    end
-   local whole = kind(params, rest) -- makes the groups, and checks all arguments
+   local whole = kind(params, rest) -- used for its groups and its checks of arguments
    self.group, self.defaults, self.check_options = group, whole.defaults, whole.check_options
    self.param_groups, self.state = whole.param_groups, {}
    for _, given in ipairs(self.param_groups) do
@@ -230,7 +230,7 @@ local function sorted(t)
 end
 
 --- Collects the states of all ranks on one rank, where state_dict then returns them. All ranks must
---- call it.
+--- call this method.
 ---@param to? integer  a rank of the world, 0 by default
 function Zero:consolidate_state_dict(to)
    to = to or 0

@@ -2,7 +2,7 @@
 -- stage and sends its results to the next one; gradients travel in the opposite direction.
 --
 -- Before the first part of a batch, each stage sends the shapes and dtypes of its results. The
--- stage gives its sends and receives to the schedule as P2POps, which start them in one batch.
+-- stage passes its sends and receives as P2POps to the schedule, which starts them as a batch.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,11 +21,11 @@ local Module = require "tlua.nn.modules.Module"
 ---     dist.destroy_process_group()
 ---     --> true	true	cpu
 ---@class distributed.pipelining.PipelineStage
----@field submodule nn.Module  the module that it runs
+---@field submodule nn.Module  the module that the stage runs
 ---@field stage_index integer  from 0
 ---@field num_stages integer  the number of stages of the whole pipeline
----@field is_first boolean  whether it gets the input
----@field is_last boolean  whether its result is the output
+---@field is_first boolean  whether the stage gets the model's input
+---@field is_last boolean  whether the stage's result is the model's output
 ---@overload fun(submodule: nn.Module, stage_index: integer, num_stages: integer, device?: any,
 ---@     options?: table): distributed.pipelining.PipelineStage
 local Stage = class.class("distributed.pipelining.PipelineStage")
@@ -103,7 +103,7 @@ end
 local forward <const>, backward <const> = 0, 1
 
 -- Returns the rank of another stage; nil if this rank has that stage. Stages of one rank exchange
--- tensors by a table that the schedule gives them.
+-- tensors by a table that belongs to the schedule.
 local function peer(self, stage)
    local ranks = self.group.ranks
    return ranks[Stage.rank_of(stage, #ranks, self.style) + 1]

@@ -164,7 +164,7 @@ function Schedule:setup(name, a, stages)
    self.first, self.last = stages[1].is_first, stages[#stages].is_last
    self.by_index = {}
    for _, stage in ipairs(stages) do self.by_index[stage.stage_index] = stage end
-   -- the key is true for programs with backward passes, false for programs without
+   -- programs with backward passes have the key true, programs without have the key false
    self.programs = {}
 end
 
@@ -529,8 +529,8 @@ end
 --- Splits the backward pass: gradients of arguments, which the stages before wait for, are computed
 --- first, and the gradients of linear layers' parameters when a rank would otherwise be idle. With
 --- one stage on each rank the schedule is ZB-H1 of "Zero Bubble Pipeline Parallelism" (Qi et al.,
---- 2023), which uses as much memory as 1F1B and has a third of its idle time. The order is found by
---- simulating all ranks in steps of equal time.
+--- 2023), which uses as much memory as 1F1B and has a third of 1F1B's idle time. The order is found
+--- by simulating all ranks in steps of equal time.
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()
@@ -659,11 +659,11 @@ local function counting(rank, ranks)
    return list, add, count
 end
 
---- Splits the backward pass. If all actions take equal times, no rank is idle between its first and
---- its last action. Each rank uses as much memory as the first rank under 1F1B: ZB-V of "Zero
---- Bubble Pipeline Parallelism" (Qi et al., 2023), section 6. Each rank has two of the 2 N stages:
---- rank i has stages i and 2 N - 1 - i. Idle time is avoided only if n_microbatches is at least 2 N
---- - 1.
+--- Splits the backward pass. If all actions take equal times, no rank is idle between its
+--- first and its last action. Each rank uses as much memory as the first rank under 1F1B:
+--- ZB-V of "Zero Bubble Pipeline Parallelism" (Qi et al., 2023), section 6. Rank i has two
+--- of the 2 N stages: i and 2 N - 1 - i. Ranks are idle if n_microbatches is less than 2 N -
+--- 1.
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()
@@ -708,7 +708,7 @@ function ZBV._plan(rank, ranks, _, n)
 end
 
 --- A V-shaped schedule that pairs forward with backward actions, and splits a backward action if
---- ranks would wait: DualPipe of "DeepSeek-V3 Technical Report" (DeepSeek-AI, 2024), cut in half.
+--- ranks would wait: half of DualPipe, from "DeepSeek-V3 Technical Report" (DeepSeek-AI, 2024).
 --- Stages are assigned as in ScheduleZBVZeroBubble; n_microbatches must be at least the number of
 --- stages.
 ---

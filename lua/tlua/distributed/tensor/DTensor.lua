@@ -26,10 +26,10 @@ local M = {}
 ---     dist.destroy_process_group()
 ---     --> Shard(1)	tensor(8.)
 ---@class distributed.tensor.DTensor
----@field device_mesh distributed.DeviceMesh  over which it is distributed
+---@field device_mesh distributed.DeviceMesh  the mesh over which the tensor is distributed
 ---@field placements distributed.tensor.Placement[]  one for each dimension of the mesh
 ---@field shape integer[]  the shape of the whole tensor
----@field grad distributed.tensor.DTensor?  its gradient, distributed in the same way
+---@field grad distributed.tensor.DTensor?  the gradient, distributed in the same way
 local DTensor = class.class("distributed.tensor.DTensor")
 M.DTensor = DTensor
 
@@ -44,8 +44,8 @@ local function check_mesh(title, mesh)
    return mesh
 end
 
--- Checks that there is one placement for each dimension of a mesh, and counts tensor dimensions
--- from 1; nil means Replicate().
+-- Returns placements whose tensor dimensions count from 1; nil means Replicate(). Raises an error
+-- unless there is one placement for each dimension of a mesh.
 local function check_placements(title, placements, mesh, ndim)
    if class.isinstance(placements, layouts.Placement) then placements = {placements} end
    local list, expected = {}, ("a list of %d placements"):format(mesh.ndim)
@@ -199,8 +199,8 @@ local take_distribute = args.signature [[distribute_tensor(tensor: tensor, devic
    placements: any?)]]
 
 --- Splits the tensor of the mesh's first rank over the mesh. The parts are new leaf tensors, which
---- require gradients if the tensor does. All ranks of the mesh must call it, with tensors of one
---- shape.
+--- require gradients if the tensor does. All ranks of the mesh must call the function, with tensors
+--- of one shape.
 ---@param tensor Tensor
 ---@param device_mesh distributed.DeviceMesh
 ---@param placements? distributed.tensor.Placement[]  Shard or Replicate, the latter by default
@@ -244,7 +244,7 @@ local function filled_with(value)
    return function(shape, a) return torch.full(shape, value or a.fill_value, {dtype = a.dtype}) end
 end
 
---- Makes a DTensor of one value, of which each rank fills its part: zeros(size, options),
+--- Makes a DTensor whose elements have one value; each rank fills its part: zeros(size, options),
 --- ones(size, options) and full(size, fill_value, options), with device_mesh, placements, dtype and
 --- requires_grad. The dtype is float32 by default; full's default is that of torch.full.
 ---@names distributed.tensor.zeros distributed.tensor.ones

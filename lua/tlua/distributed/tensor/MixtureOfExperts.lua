@@ -1,5 +1,5 @@
 -- MixtureOfExperts.lua - a layer of many small networks (experts) on different ranks. Each position
--- uses a few of them: positions are sent to their experts' ranks, and the results are sent back.
+-- uses a few experts: positions are sent to those experts' ranks, and results return.
 --
 -- "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer" (Shazeer et
 -- al., 2017); "GShard" (Lepikhin et al., 2021): an all_to_all before and after the experts; "Switch

@@ -43,8 +43,8 @@ local function arrive(message)
    return message.tensor
 end
 
--- Calls fn(first query, queries, first key, keys) for the ranges of this rank's queries that attend
--- to keys of rank `from`, and for the range of these keys. The first chunk of an earlier rank
+-- Calls fn(first query, number of queries, first key, number of keys) for each range of this rank's
+-- queries that attends to a range of the keys of rank `from`. The first chunk of an earlier rank
 -- precedes both of this rank's chunks, and its second chunk follows both. Both chunks of a later
 -- rank lie between this rank's chunks.
 local function visible(causal, length, rank, from, fn)
@@ -78,7 +78,7 @@ function Ring.forward(ctx, q, k, v, group, causal, scale)
    for step = 0, n - 1 do
       local message = step < n - 1 and pass_on(pair, group, step)
       local keys, values = pair[1], pair[2]
-      if step == 0 then -- this rank's two chunks are in sequence order
+      if step == 0 then -- the keys are this rank's own, whose two chunks are in sequence order
          result, norm = torch._scaled_dot_product_flash_attention(q, k, v,
             {is_causal = causal, scale = scale})
          if n > 1 and result.dtype ~= norm.dtype then result = result:to(norm.dtype) end

@@ -106,9 +106,9 @@ end
 local take_colwise = args.signature [[ColwiseParallel(input_layouts: object?,
    output_layouts: object?)]]
 
---- Splits the rows of a Linear's weight, and so its results, or the columns of an Embedding.
---- input_layouts: the layout of the argument, Replicate() by default; output_layouts: the layout of
---- the result, Shard(-1) by default.
+--- Splits the rows of a Linear's weight, so that results are split too, or the columns of an
+--- Embedding's weight. input_layouts: the layout of the argument, Replicate() by default;
+--- output_layouts: the layout of the result, Shard(-1) by default.
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()
@@ -159,10 +159,10 @@ end
 local take_rowwise = args.signature [[RowwiseParallel(input_layouts: object?,
    output_layouts: object?)]]
 
---- Splits the columns of a Linear's weight, and so its arguments, or the rows (the vocabulary) of
---- an Embedding; the ranks' results are summed. input_layouts: Shard(-1) by default, Replicate()
---- for an Embedding; output_layouts: Replicate() by default; with Shard(dim) each rank gets that
---- part of the sum.
+--- Splits the columns of a Linear's weight, so that arguments are split too, or the rows (the
+--- vocabulary) of an Embedding's weight. The ranks' results are summed. input_layouts: Shard(-1) by
+--- default, Replicate() for an Embedding; output_layouts: Replicate() by default; with Shard(dim)
+--- each rank gets that part of the sum.
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()

@@ -1,8 +1,8 @@
 -- init.lua - the runtime of ported scripts: functions that behave like Python's builtins where Lua
 -- has none. A script written by `tlua port` loads it by `local py = require "tlua.port.python"`.
 --
--- Positions count from 0 in functions whose results the ported script shows as Python does
--- (enumerate, find, index, range). py.slice has Lua's ranges: from 1, end included.
+-- Positions count from 0 in functions whose results a script may print (enumerate, find, index,
+-- range). py.slice has Lua's ranges: from 1, end included.
 
 local M = require "tlua.port.python.base"
 

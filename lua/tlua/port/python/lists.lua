@@ -32,7 +32,7 @@ function M.slice(list, first, last, step)
    return torch._is_size(list) and torch.Size(result) or result
 end
 
---- Returns the items of several lists; a torch.Size if the first list is one.
+--- Concatenates lists. The result is a torch.Size if the first list is one.
 function M.concat(first, ...)
    local result = table.move(first, 1, #first, 1, {})
    for _, list in ipairs {...} do table.move(list, 1, #list, #result + 1, result) end
@@ -242,7 +242,7 @@ function M.append(list, item)
    if #list > limit_of(list) then table.remove(list, 1) end
 end
 
---- Adds an item in front of a list; a full deque loses its last item.
+--- Adds an item at the beginning of a list; a full deque loses its last item.
 function M.appendleft(list, item)
    table.insert(list, 1, item)
    if #list > limit_of(list) then table.remove(list) end
