@@ -139,7 +139,7 @@ static void close_blocks(tlk_Blocks *b, const World *w) {
   CHECK(b->stats.segment[TL_POOL_ALL].current == 0);
 }
 
-/* ---- the model -------------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 /* Bytes that may still be written: they are in use, or they were freed while streams still used
 ** them. */
@@ -262,7 +262,7 @@ static void random_calls(uint64_t seed, int steps, int64_t fail_each, int64_t re
   free(m.held);
 }
 
-/* ---- what is promised ---------------------------------------------------------------------------- */
+/* ---- what is promised ------------------------------------------------------------------------ */
 
 TEST(a_freed_block_is_handed_out_at_once) {
   World w;

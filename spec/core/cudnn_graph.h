@@ -77,7 +77,7 @@ static const cuda_Cudnn recorder = {.cudnnBackendCreateDescriptor = note_create,
                                     .cudnnBackendFinalize = note_finalize,
                                     .cudnnBackendSetAttribute = note_set};
 
-/* ---- reading what was recorded ----------------------------------------------------------------- */
+/* ---- reading what was recorded --------------------------------------------------------------- */
 
 static const Fact *fact(const Described *d, cudnnBackendAttributeName_t name) {
   for (int i = 0; i < d->n; i++)
@@ -110,7 +110,7 @@ static int64_t count(const Described *t) {
   return d[0] * d[1] * d[2] * d[3];
 }
 
-/* ---- computing --------------------------------------------------------------------------------- */
+/* ---- computing ------------------------------------------------------------------------------- */
 
 /* The arrays of all tensors that have memory. */
 typedef struct Memory {
@@ -255,7 +255,7 @@ static bool compute_reshape(const Memory *m, const Described *o) {
   return true;
 }
 
-/* ---- batch norm --------------------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
 /* Returns the memory of an operation's tensor if the tensor has the sizes of `like` or, if that is
 ** NULL, one number for each channel of `of`. Otherwise returns NULL. */

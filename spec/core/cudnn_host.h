@@ -16,7 +16,7 @@
 #include "core/device/backend.h"
 #include "kernels/cuda/lib/cudnn.h"
 
-/* ---- what the plugin has elsewhere -------------------------------------------------------------- */
+/* ---- what the plugin has elsewhere ----------------------------------------------------------- */
 
 static const tl_Host host = {.alloc = tli_alloc,
                              .free = tli_free,
@@ -73,7 +73,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-/* ---- a device that is described ------------------------------------------------------------------ */
+/* ---- a device that is described -------------------------------------------------------------- */
 
 /* The properties of an H200, in the form of cudaDeviceProp. */
 static const char h200[] =

@@ -41,7 +41,7 @@ static int plans_for(cudnnBackendDescriptor_t (*graph_of)(cuda_DnnGraph *, const
   return n;
 }
 
-/* ---- batch norm --------------------------------------------------------------------------------- */
+/* ---- batch norm ------------------------------------------------------------------------------ */
 
 enum { ROWS = 35, CHANNELS = 8 };
 
@@ -180,7 +180,7 @@ static void deterministic_layers_use_our_kernels(void) {
   CHECK(cuda_dnn_may_differ() == known);
 }
 
-/* ---- how plans are kept ------------------------------------------------------------------------- */
+/* ---- how plans are kept ---------------------------------------------------------------------- */
 
 /* Functions of a library that has one engine for every graph; its plans need 48 bytes. */
 static int executed;

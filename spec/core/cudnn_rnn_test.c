@@ -18,7 +18,7 @@
 #include "kernels/cuda/lib/cudnn.c"
 #include "kernels/cuda/rnn/cudnn_rnn.c"
 
-/* ---- what the plugin has elsewhere; memory is the host's -------------------------------------- */
+/* ---- what the plugin has elsewhere; memory is the host's ------------------------------------- */
 
 static int copies;
 static double time_of_last(void) { return 1; }
@@ -42,7 +42,7 @@ static cudnnStatus_t empty_handle(cudnnHandle_t *handle) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- layers ------------------------------------------------------------------------------------ */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 enum { INPUT = 5, HIDDEN = 7, PROJECTED = 3 };
 
@@ -127,7 +127,7 @@ static void check_params(int at, const tlk_Rnn *r) {
 }
 static void parameters_lie_as_ours_do(void) { each_layer(check_params); }
 
-/* ---- passes ------------------------------------------------------------------------------------- */
+/* ---- passes ---------------------------------------------------------------------------------- */
 
 /* Replaces the function that returns sizes of memory, because that function needs a device even for
 ** sizes that do not depend on the device. */

@@ -124,7 +124,7 @@ static void windows_that_leave_elements_unread(void) {
   CHECK(plans_for(&c, FORWARD, true, false) > 0 && plans_for(&c, INPUT, true, false) > 0);
 }
 
-/* ---- attention --------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 /* Views a projection's result (batch, n, heads, size) as (batch, heads, n, size). */
 static tlk_HeadRows rows_of(int64_t n, int64_t heads, int64_t size) {
@@ -197,7 +197,7 @@ static void attention_that_is_left_to_our_kernels(void) {
   CHECK(attention_plans(&a, false) == -2);
 }
 
-/* ---- what the graphs compute ---------------------------------------------------------------------- */
+/* ---- what the graphs compute ----------------------------------------------------------------- */
 
 enum { BATCH = 2, HEADS = 4, QUERIES = 9, KEYS = 7, SIZE = 8, VALUES = 16 };
 #define MOST (BATCH * HEADS * 16 * VALUES)
@@ -342,7 +342,7 @@ static void graphs_compute_attention_and_its_gradients(void) {
   }
 }
 
-/* ---- plans on disk ---------------------------------------------------------------------------------- */
+/* ---- plans on disk --------------------------------------------------------------------------- */
 
 /* The functions of a fake cuDNN, whose engines are numbers. For every graph it offers three engines
 ** and ranks the first one highest, although the second one is the fastest. A plan's text is "plan"

@@ -21,7 +21,7 @@
 #define touches source_touches
 #include "kernels/cuda/fusion/source.c"
 
-/* ---- what the plugin has elsewhere ------------------------------------------------------------- */
+/* ---- what the plugin has elsewhere ----------------------------------------------------------- */
 
 static const tl_Host host = {.alloc = tli_alloc, .free = tli_free};
 const tl_Host *cuda_host = &host;
@@ -54,7 +54,7 @@ cudaError_t cudaLibraryUnload(cudaLibrary_t library) {
 }
 #endif
 
-/* ---- calls ------------------------------------------------------------------------------------------ */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* Makes an operand at an address with the given stride in bytes. No element is ever
 ** accessed. */
@@ -248,7 +248,7 @@ static void each_array_is_read_once_and_what_was_freed_is_not_written(void) {
   CHECK(count_of(source, "seal(") == 2);
 }
 
-/* ---- NVRTC --------------------------------------------------------------------------------------------- */
+/* ---- NVRTC ----------------------------------------------------------------------------------- */
 
 static bool compiles(const fusion_Plan *plan) {
   char source[FUSION_SOURCE];

@@ -8,8 +8,8 @@ local as_integer <const> = {
    float32 = "int32", float64 = "int64", float16 = "int16", bfloat16 = "int16", bool = "uint8",
 }
 
--- Returns the bits of a tensor. All NaN count as equal, as on a GPU: the sum of two NaN is the
--- first one on a CPU, and the compiler decides which is first.
+-- Returns the bits of a tensor. All NaN count as equal, as on a GPU: on a CPU, the sum of two NaN is the first operand,
+-- and the compiler decides which operand comes first.
 local function bits(x)
    x = x:cpu():contiguous()
    if x.dtype:find "float" then x = x:masked_fill(x:isnan(), 0 / 0) end
@@ -49,8 +49,8 @@ local function detached(list)
    return copies
 end
 
---- Runs `fn(inputs ...)`, which returns a list of tensors, twice eagerly and twice by replaying a
---- graph, each time from the same seed, and compares the results.
+--- Runs `fn(inputs ...)`, which returns a list of tensors, twice eagerly and twice by replaying a graph, each time with
+--- the same seed, and compares the results.
 ---@param name string
 ---@param inputs torch.Tensor[]
 ---@param fn function

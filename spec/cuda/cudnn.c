@@ -1,16 +1,16 @@
 /*
-** cudnn.c - implements, for the emulated build, cuDNN's functions for recurrent layers with one
-** layer in the forward direction, by the formulas of cuDNN's documentation. Documented requirements
-** on arguments are checked at each call: descriptors are set and consistent, sizes agree, addresses
-** are valid and aligned. A program that violates one ends. The computation runs in stream order
-** (cudnn_math.c), and only then is the memory accessed.
+** cudnn.c - implements, for the emulated build, cuDNN's functions for recurrent layers (one layer,
+** forward only) by the formulas in cuDNN's documentation. Each call checks the documented
+** requirements: descriptors are set and consistent, sizes agree, addresses are valid and aligned. A
+** program that violates one is ended. The computation runs in stream order (cudnn_math.c), and
+** memory is accessed only then.
 **
-** The weight space has the gates of the input one after another, but has gaps between the gates of
-** the state, so that code which assumes one layout fails.
+** In the weight space, the input's gates are adjacent, but there are gaps between the state's
+** gates, so that code that assumes one of these layouts fails.
 **
-** TLUA_EMULATED_CUDNN=1 logs each call on stderr, and at the end the number of remaining
-** descriptors; 0: there is no cuDNN. TLUA_EMULATED_CUDNN_FAIL names a file with a number n: the
-** n-th call after the file was written fails.
+** TLUA_EMULATED_CUDNN=1 logs each call on stderr and, at exit, the number of remaining descriptors;
+** with 0 there is no cuDNN. TLUA_EMULATED_CUDNN_FAIL names a file with a number n: the n-th call
+** after n was written fails.
 */
 #include <limits.h>
 #include <pthread.h>
@@ -43,7 +43,7 @@ struct cudnnRNNDataStruct {
   int steps, batch, size;
 };
 
-/* ---- what is told, refused and made to fail --------------------------------------------------- */
+/* ---- what is told, refused and made to fail -------------------------------------------------- */
 
 static atomic_int descriptors;
 
@@ -58,8 +58,8 @@ __attribute__((destructor)) static void tell_what_is_left(void) {
   if (tells()) fprintf(stderr, "cuDNN: %d descriptors are left\n", atomic_load(&descriptors));
 }
 
-/* Returns whether this call is the one to fail: the n-th since n was written into the file that
-** TLUA_EMULATED_CUDNN_FAIL names. */
+/* Returns whether this call must fail: whether it is the n-th call since n was written into the
+** file that TLUA_EMULATED_CUDNN_FAIL names. */
 static bool is_the_one(void) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
   static int which, calls;
@@ -76,7 +76,7 @@ static bool is_the_one(void) {
   return yes;
 }
 
-/* Returns whether this call must fail. Logs the call in either case. */
+/* Returns whether this call must fail; logs the call in any case. */
 static bool fails(const char *call) {
   bool fail = is_the_one();
   if (tells()) fprintf(stderr, "%s%s\n", call, fail ? " fails" : "");
@@ -92,7 +92,7 @@ static void demand(bool ok, const char *call, const char *what) {
 }
 #define DEMAND(condition, what) demand(condition, __func__, what)
 
-/* ---- descriptors ------------------------------------------------------------------------------ */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 #define DESCRIPTOR(Name)                                                      \
   cudnnStatus_t cudnnCreate##Name##Descriptor(cudnn##Name##Descriptor_t *d) { \
@@ -191,7 +191,7 @@ cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t d, cudnnDataTyp
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- sizes ------------------------------------------------------------------------------------ */
+/* ---- sizes ----------------------------------------------------------------------------------- */
 
 static size_t element(const RnnShape *s) { return s->type == CUDNN_DATA_FLOAT ? 4 : 2; }
 
@@ -221,7 +221,7 @@ cudnnStatus_t cudnnGetRNNWeightSpaceSize(cudnnHandle_t handle, cudnnRNNDescripto
 
 static bool is_aligned(const void *p, size_t bytes) { return p && (uintptr_t)p % bytes == 0; }
 
-/* Describes an array of shape (1, rows, columns), or the absence of one if `there` is false. */
+/* Describes an array of shape (1, rows, columns) or, if `there` is false, a missing array. */
 static void tell_shape(cudnnTensorDescriptor_t d, const RnnShape *s, bool there, int rows,
                        int columns) {
   *d = (struct cudnnTensorStruct){s->type, 3, {1, rows, columns}, {rows * columns, columns, 1}};
@@ -269,16 +269,16 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- the passes ------------------------------------------------------------------------------- */
+/* ---- the passes ------------------------------------------------------------------------------ */
 
-/* The arguments that all passes share. */
+/* The arguments that all three passes share. */
 typedef struct RnnCall {
   const char *call;
   cudnnHandle_t handle;
   cudnnRNNDescriptor_t rnn;
   const int32_t *device_lengths;
   cudnnRNNDataDescriptor_t x, y;
-  /* the states h and c; the pass for the weights' gradient has no c */
+  /* h, c: the states; the pass that computes weight gradients has no c */
   cudnnTensorDescriptor_t h, c;
   size_t weight_bytes, work_bytes, reserve_bytes;
   const void *weights, *work, *reserve;
@@ -383,7 +383,7 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
   return put(&t, &job, rnn_backward_weights);
 }
 
-/* ---- the library ------------------------------------------------------------------------------ */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 cudnnStatus_t cudnnCreate(cudnnHandle_t *handle) {
   MAY_FAIL;
@@ -399,7 +399,7 @@ const char *cudnnGetErrorString(cudnnStatus_t status) {
   return status == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED" : "another status";
 }
 
-/* Implements the function of kernels/cuda/lib/cudnn.c without a GPU. */
+/* Replaces the function in kernels/cuda/lib/cudnn.c. */
 
 const cuda_Cudnn *cuda_cudnn(void) {
   static const cuda_Cudnn library = {

@@ -1,17 +1,17 @@
 /*
-** cudnn_math.c - recurrent layers by the formulas of cuDNN's documentation (cudnnRNNMode_t), in
-** double, one number after another; the gradients were derived by hand.
+** cudnn_math.c - computes recurrent layers by the formulas in cuDNN's documentation
+** (cudnnRNNMode_t), in double and without any optimization. The gradients were derived by hand.
 **
 **   RNN   h' = relu or tanh of (W x + R h + b + d)
 **   LSTM  i, f, o = sigmoid and c~ = tanh of such sums; c' = f c + i c~; h' = o tanh(c')
 **   GRU   r, i = sigmoid of such sums; h~ = tanh(W x + r (R h + d) + b); h' = (1 - i) h~ + i h
 **
-** Linear layers have the numbers documented for cudnnGetRNNWeightParams: for LSTM i, f, c~, o and
-** the same for the state, then 8 for the projection; for GRU r, i, h~ and the same for the state.
+** Linear layers are numbered as documented for cudnnGetRNNWeightParams. LSTM: i, f, c~, o for the
+** input, the same for the state, then 8 for the projection. GRU: r, i, h~ for input and for state.
 **
-** The reserve has a record for each step and sample, and in front the progress of the passes: the
-** gradient of the weights needs results of the gradient of the data, which needs results of the
-** forward pass.
+** The reserve begins with a number that tells which pass ran last, because the passes must run in
+** order: forward, gradient of the data, gradient of the weights. Then follows one record for each
+** step and each sample.
 */
 #include "spec/cuda/cudnn_rnn.h"
 
@@ -30,7 +30,7 @@ static void *memory(size_t bytes) {
   return p;
 }
 
-/* ---- numbers ---------------------------------------------------------------------------------- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 static double get(const RnnShape *s, const void *from, long i) {
   if (from == NULL) return 0;
@@ -48,7 +48,7 @@ static void set(const RnnShape *s, void *to, long i, double x) {
         s->type == CUDNN_DATA_HALF ? tli_f32_to_f16((float)x) : tli_f32_to_bf16((float)x);
 }
 
-/* Rounds a factor of a product: in TF32 it has 10 fraction bits. */
+/* Rounds a factor of a product; in TF32 it keeps 10 fraction bits. */
 static double factor(const RnnShape *s, double x) {
   if (!s->tf32 || x == 0 || !isfinite(x)) return x;
   int exponent;
@@ -58,11 +58,11 @@ static double factor(const RnnShape *s, double x) {
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
-/* ---- linear layers ---------------------------------------------------------------------------- */
+/* ---- linear layers --------------------------------------------------------------------------- */
 
 typedef struct Matrix {
   const RnnShape *s;
-  char *data, *bias; /* matrix and bias; bias is NULL if the layer has none */
+  char *data, *bias; /* the matrix, and the bias or NULL */
   int rows, columns;
 } Matrix;
 
@@ -78,7 +78,7 @@ static Matrix linear(const RnnJob *j, int id) {
   return m;
 }
 
-/* Computes to = the matrix times v, plus the bias. */
+/* Sets `to` to the matrix times v, plus the bias. */
 static void apply(const Matrix *m, const double *v, double *to) {
   for (int k = 0; k < m->rows; k++) {
     double sum = 0;
@@ -88,21 +88,21 @@ static void apply(const Matrix *m, const double *v, double *to) {
   }
 }
 
-/* Computes to += the transposed matrix times v. */
+/* Adds the transposed matrix times v to `to`. */
 static void apply_transposed(const Matrix *m, const double *v, double *to) {
   for (int i = 0; i < m->columns; i++)
     for (int k = 0; k < m->rows; k++)
       to[i] += factor(m->s, get(m->s, m->data, (long)k * m->columns + i)) * factor(m->s, v[k]);
 }
 
-/* ---- the reserve ------------------------------------------------------------------------------ */
+/* ---- the reserve ----------------------------------------------------------------------------- */
 
-/* The values of one step of one sample. All have `hidden` elements, except before and grad_out,
-** which have `output`. */
+/* The values for one step of one sample. Each array has `hidden` elements, except before and
+** grad_out, which have `output` elements. */
 typedef struct Record {
-  double *gates[4]; /* the gates after their activations; for GRU the last one is R h + d of h~ */
+  double *gates[4]; /* gates after activation; for GRU the last one is R h + d in h~ */
   double *cell, *cell_before, *unprojected;
-  double *grads[4], *grad_state; /* gradients of the gates' sums; for GRU also of R h + d in h~ */
+  double *grads[4], *grad_state; /* gradients of the gates' sums; grad_state: of GRU's R h + d */
   double *before, *grad_out;
 } Record;
 
@@ -123,7 +123,7 @@ static Record record_of(const RnnJob *j, double *reserve, int step, int sample) 
   return record(&j->shape, reserve + 1 + n * rnn_record(&j->shape));
 }
 
-/* Checks that the passes come in order. */
+/* Checks that the passes run in order: `from` must be the last pass; records `to`. */
 static void advance(double *reserve, int from, int to) {
   if (reserve[0] != from) {
     fprintf(stderr, "emulated cuDNN: the reserve is not what the pass before leaves\n");
@@ -132,7 +132,7 @@ static void advance(double *reserve, int from, int to) {
   reserve[0] = to;
 }
 
-/* ---- forward ---------------------------------------------------------------------------------- */
+/* ---- forward --------------------------------------------------------------------------------- */
 
 static void step_gates(const RnnJob *j, const double *x, const Record *r) {
   const RnnShape *s = &j->shape;
@@ -204,11 +204,11 @@ void rnn_forward(void *job) {
   if (!j->reserve) free(reserve);
 }
 
-/* ---- the gradient of the data ----------------------------------------------------------------- */
+/* ---- the gradient of the data ---------------------------------------------------------------- */
 
-/* Computes the gradients of the sums from d, the gradient of h' before a projection. cell: the
-** gradient of c' and then of c; state: receives the part of h's gradient that does not pass through
-** the sums. */
+/* Computes the gradients of the gates' sums from d, the gradient of h' before the projection.
+** `cell` is the gradient of c' on entry and of c on return. The part of h's gradient that bypasses
+** the sums is added to `state`. */
 static void gates_back(const RnnShape *s, const Record *r, const double *d, double *cell,
                        double *state) {
   for (int k = 0; k < s->hidden; k++) {
@@ -232,13 +232,13 @@ static void gates_back(const RnnShape *s, const Record *r, const double *d, doub
   }
 }
 
-/* Returns the gradient of a linear layer's results. */
+/* Returns the gradient with respect to the output of a linear layer. */
 static const double *grad_of(const RnnShape *s, const Record *r, int id) {
   return s->mode == CUDNN_GRU && id == 5 ? r->grad_state : r->grads[id % s->gates];
 }
 
-/* Computes one step of one sample backward. On entry `state` and `cell` are the gradients of the
-** states after the step, on return those of the states before it. */
+/* Computes one step of one sample backward. `state` and `cell` are the gradients of the states: on
+** entry of those after the step, on return of those before it. */
 static void step_back(const RnnJob *j, const Record *r, double *dx, double *state, double *cell) {
   const RnnShape *s = &j->shape;
   double *d = memory((size_t)s->hidden * sizeof *d);
@@ -282,9 +282,9 @@ void rnn_backward_data(void *job) {
   free(dx), free(state), free(cell);
 }
 
-/* ---- the gradient of the weights -------------------------------------------------------------- */
+/* ---- the gradient of the weights ------------------------------------------------------------- */
 
-/* Returns number i of a linear layer's input. */
+/* Returns element i of the input of a linear layer. */
 static double operand(const RnnJob *j, const Record *r, int id, int t, int n, int i) {
   const RnnShape *s = &j->shape;
   long row = (long)t * j->batch + n;
@@ -298,7 +298,7 @@ static void add_grad(const RnnJob *j, double *reserve, int id) {
   const RnnShape *s = &j->shape;
   Matrix m = linear(j, id);
   for (int k = 0; k < m.rows; k++)
-    for (int i = -1; i < m.columns; i++) { /* -1 is the bias */
+    for (int i = -1; i < m.columns; i++) { /* -1 stands for the bias */
       double sum = 0;
       for (int t = 0; t < j->steps; t++)
         for (int n = 0; n < j->batch; n++) {

@@ -1,6 +1,6 @@
 /*
 ** cudnn_rnn.h - the interface between cudnn.c, which receives the calls, and cudnn_math.c, which
-** computes.
+** does the computation.
 */
 #ifndef TLK_EMULATED_CUDNN_RNN_H
 #define TLK_EMULATED_CUDNN_RNN_H
@@ -13,20 +13,20 @@ typedef struct RnnShape {
   cudnnDataType_t type;
   int gates;
   bool tf32, biases;
-  int input, hidden, output; /* sizes; output < hidden means that there is a projection */
+  int input, hidden, output; /* sizes; there is a projection if output < hidden */
 } RnnShape;
 
-/* Returns the size of the weight space, and the positions of a linear layer's matrix and bias in
-** it. */
+/* Returns the size of the weight space, and sets the offsets of a linear layer's matrix and bias in
+** the weight space. */
 size_t rnn_params(const RnnShape *s, int id, size_t *matrix, size_t *bias);
-/* Returns how many numbers the reserve has for each step of each sample, after the first one. */
+/* Returns the size of a record: how many numbers the reserve has for one step of one sample. */
 size_t rnn_record(const RnnShape *s);
 
-/* A pass. The names are those of cuDNN's arguments. */
+/* A pass of a layer. The fields have the names of cuDNN's arguments. */
 typedef struct RnnJob {
   RnnShape shape;
   int steps, batch;
-  void *weights; /* gradients of the weights, if they are computed */
+  void *weights; /* or the gradients of the weights, in the pass that computes these */
   void *work;
   size_t work_bytes;
   void *reserve; /* NULL if there is none */

@@ -1,6 +1,6 @@
--- Tests recurrent layers by cuDNN: when it is called, with which arguments, and the behaviour if it
--- fails. spec/cuda/cudnn.c implements the calls, and ends the program if an argument violates the
--- documentation; spec/device/rnn_spec.lua tests that results equal the CPU's.
+-- Tests recurrent layers with cuDNN: when cuDNN is called, with which arguments, and what happens if it fails.
+-- spec/cuda/cudnn.c implements the calls, and ends the program if an argument violates the documentation;
+-- spec/device/rnn_spec.lua tests that results equal the CPU's.
 
 local shell = require "spec.support.shell"
 local emulated <const> = require("spec.support.device").is_emulated() and it or pending
@@ -32,13 +32,13 @@ local prelude <const> = [[
    end
 ]]
 
--- Returns the output of a program, with settings of the emulator.
+-- Returns the output of a program that runs with the given settings of the emulator.
 local function run(settings, program)
    return shell.ok(("%s %s -e %s"):format(settings, shell.start(), shell.quote(prelude .. program)))
 end
 
--- Returns how often a program calls each of cuDNN's passes: forward, backward for the data and for
--- the weights.
+-- Returns how often a program calls each of cuDNN's three passes: forward, backward for the data, and backward for the
+-- weights.
 local function asked(program, settings)
    local text = run("TLUA_EMULATED_CUDNN=1 " .. (settings or ""), program)
    assert.matches("cuDNN: 0 descriptors are left\n", text)
@@ -174,8 +174,8 @@ describe("a recurrent layer that cuDNN has computed", function()
 end)
 
 describe("if a call of cuDNN fails,", function()
-   -- if cuDNN's forward pass fails, our kernels are used; only cuDNN can read a reserve that it has
-   -- filled
+   -- If cuDNN's forward pass fails, our kernels take over. The backward pass has no such choice, because only cuDNN can
+   -- read a reserve that cuDNN has filled.
    emulated("the result is the same, or an error names the call, and nothing leaks", function()
       shell.with_folder(function(folder)
          local path = folder .. "/which"

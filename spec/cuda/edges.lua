@@ -1,5 +1,5 @@
--- edges.lua BITS - tests on a GPU a tensor of more than 2^BITS elements, memory that runs out, and a
--- process group of NCCL with one rank whose collective is captured. Prints a line for each test.
+-- edges.lua BITS - tests three limits of a GPU: a tensor of more than 2^BITS elements, running out of memory, and a
+-- captured collective in an NCCL process group with one rank. Prints a line for each test.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -9,7 +9,7 @@ local on <const> = {device = "cuda"}
 
 local function say(name, ...) print(name .. ":", ...) io.stdout:flush() end
 
--- More elements than 32 bits can count, with values at the end that a wrapped position would miss.
+-- A tensor with more elements than 32 bits can count; the values at its end are lost if an index wraps around.
 do
    local n <const> = (1 << bits) + 77
    local x = torch.zeros(n, {device = "cuda", dtype = torch.int8})
@@ -24,7 +24,7 @@ do
    say("elements", n)
 end
 
--- An allocation that is too large is an error after which the device works as before.
+-- After an allocation that is too large, which raises an error, the device must work as before.
 do
    cuda.empty_cache()
    local _, total = cuda.mem_get_info()
@@ -45,7 +45,7 @@ do
    say("out of memory", count .. " of 16 parts fitted, and the device works after it")
 end
 
--- NCCL is NVIDIA's own library, which needs a GPU's driver.
+-- NCCL is NVIDIA's library and needs the driver of a real GPU.
 if device.is_emulated() then
    say("nccl", "left out on an emulated GPU")
 elseif torch.distributed.is_nccl_available() then

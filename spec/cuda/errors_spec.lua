@@ -1,5 +1,5 @@
--- Tests that an error on a GPU is a Lua error with a description and a location, and that the
--- program continues.
+-- Tests that an error on a GPU becomes a Lua error with a description and a location, and that the program can
+-- continue.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -8,7 +8,7 @@ local emulated <const> = require("spec.support.device").is_emulated() and it or 
 local cuda = torch.cuda
 local on <const> = {device = "cuda"}
 
--- Returns the output of a program, run with settings of the emulator.
+-- Returns the output of a program that runs with the given settings of the emulator.
 local function run(settings, program)
    return shell.ok(("%s %s -e %s"):format(settings, shell.start(), shell.quote(program)))
 end
@@ -60,7 +60,7 @@ describe("on a GPU", function()
    end)
 
    emulated("an error for lack of memory has figures, and its history the line", function()
-      -- the statistics are those of tlua's own allocator, which other specs may replace
+      -- only tlua's own allocator has these statistics, and other specs may select another one
       local output = run("TLUA_CUDA_ALLOCATOR=native TLUA_EMULATED_MEMORY=67108864", [[
          torch.cuda.memory._record_memory_history()
          local kept = torch.ones(1 << 22, {device = "cuda"})

@@ -1,5 +1,5 @@
--- fusion_edges.lua WHAT FOLDER: runs edge cases for chains of kernels; fusion_spec.lua calls it.
--- Each case does the same work eagerly and by a graph, and compares the bits.
+-- fusion_edges.lua WHAT FOLDER: runs edge cases of fused chains for fusion_spec.lua. Each case does the same work
+-- eagerly and in a graph, and compares the results bit for bit.
 
 local torch = require "tlua"
 local bits = require "spec.cuda.bits"
@@ -95,7 +95,7 @@ function M.holding()
    collectgarbage()
    g:replay()
    bits.compare("what is held", {eager[1], table.unpack(kept[1])}, {result, table.unpack(kept[2])})
-   -- results that are garbage need not be written
+   -- results that are garbage need not be stored
    local other = x:clone()
    do
       local h = cuda.Graph()
@@ -108,7 +108,7 @@ function M.holding()
       h:replay()
       bits.compare("what others have", {copy, other * 2 + 1}, {between, first})
    end
-   -- releases an input of the chain in the middle
+   -- in the middle of the chain, releases one of its inputs
    g = cuda.Graph()
    result = cuda.graph(g, function()
       local b = other + other:sum(1, true)
@@ -118,7 +118,7 @@ function M.holding()
    end)
    g:replay()
    bits.compare("an input that goes", {(other + other:sum(1, true)) * 7}, {result})
-   -- a finalizer runs operators while a chain is launched
+   -- a finalizer runs operators while a chain is being launched
    local made
    g = cuda.Graph()
    result = cuda.graph(g, function()
@@ -186,7 +186,7 @@ end
 
 function M.captures()
    local x = random(40)
-   -- a capture that is abandoned half-way
+   -- captures that an error ends half-way
    local live = cuda.memory_allocated()
    for i = 1, 5 do
       local ok, message = pcall(cuda.graph, cuda.Graph(), function()
@@ -202,19 +202,19 @@ function M.captures()
    local fed = x:clone()
    local g = cuda.Graph()
    local result = cuda.graph(g, function() return ((fed * 2 + 1):exp() - fed) end)
-   for i = 1, 3 do -- replays with new input each time
+   for i = 1, 3 do -- the graph's input changes before each replay
       fed:copy_(x * i)
       g:replay()
       bits.compare("replay " .. i, {(x * i * 2 + 1):exp() - x * i}, {result})
    end
-   -- runs under autocast, which caches casts of weights between calls
+   -- autocast caches the casts of weights between calls
    local w = random(8, 8):requires_grad_()
    same("autocast", {random(4, 8), random(4, 8)}, function(a, b)
       local _ <close> = torch.autocast("cuda", {dtype = "bfloat16"})
       local y = F.linear(a * 2, w) * b + F.linear(b, w)
       return {y, (F.gelu(y) * 0.5):float() - a}
    end)
-   -- moves work between streams
+   -- the work moves between streams
    local side = cuda.Stream()
    same("two streams", {x}, function(a)
       local here, b = cuda.current_stream(), a * 2 + 1
@@ -223,7 +223,7 @@ function M.captures()
          local t = b * 3 - 1
          return t:relu() + b
       end)
-      local d = b:exp() - 1 -- runs concurrently on the first stream
+      local d = b:exp() - 1 -- on the first stream, at the same time
       b:record_stream(side)
       local event = cuda.Event()
       event:record(side)
@@ -232,7 +232,7 @@ function M.captures()
    end)
 end
 
--- Two threads capture and replay at the same time; each capture belongs to its thread.
+-- Two threads capture and replay at the same time; each capture must contain only its own thread's calls.
 function M.threads()
    local torch_data = torch.data
    local function collate(items)
@@ -243,7 +243,7 @@ function M.threads()
          local i = item[1]
          local x = (t.arange(100):float() * i / 10):to "cuda"
          local g, y = device.Graph(), nil
-         device.stream(own, function() -- not cuda.graph, which would wait for the device
+         device.stream(own, function() -- cuda.graph would wait for the device
             own:wait_stream(device.default_stream())
             g:capture_begin(nil, "thread_local")
             local a = ((x + 1):sqrt() * i - x):tanh()
@@ -267,7 +267,7 @@ function M.threads()
    assert(seen == 12)
 end
 
--- Runs training steps of a small, modern language model under autocast.
+-- Runs training steps of a small transformer language model under autocast.
 function M.transformer()
    local nn, size, length, batch, heads, layers = torch.nn, 32, 12, 2, 4, {}
    local parameters = {}
@@ -318,8 +318,8 @@ function M.transformer()
    bits.compare("transformer", train(false), train(true))
 end
 
--- Makes a call of the runtime fail (TLUA_EMULATED_FAIL_AT): either the capture fails, or the
--- results are complete.
+-- Makes one runtime call fail (TLUA_EMULATED_FAIL_AT): either the capture must fail, or the results must be
+-- complete.
 function M.failing()
    local ok, message = pcall(function()
       local x = torch.ones(9):to "cuda"

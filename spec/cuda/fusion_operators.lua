@@ -1,6 +1,6 @@
--- fusion_operators.lua FOLDER: runs cases with a separate cache in FOLDER; fusion_spec.lua calls
--- it. Each case does the same work eagerly and by a graph, twice, compares the bits, and counts the
--- graph's kernels: an operator that cannot be fused would split them.
+-- fusion_operators.lua FOLDER: runs cases for fusion_spec.lua, each with its own kernel cache in FOLDER. Each case does
+-- the same work eagerly and in a graph, twice, compares the results bit for bit, and counts the graph's kernels: an
+-- operator that cannot be fused would split the chain into several.
 
 local torch = require "tlua"
 local replayed = require "spec.cuda.bits".replayed
@@ -30,8 +30,8 @@ torch.manual_seed(1)
 
 -- Dropout ---------------------------------------------------------------------------------------------------
 
--- the number of elements is no multiple of a vector's, so that the remainder also needs random
--- words
+-- The number of elements is not a multiple of the vector width, so that the remaining elements also need random
+-- words.
 for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16"} do
    local first, second = case("dropout, " .. dtype, 1, {random(dtype, 1003), random(dtype, 1003)},
       function(x, y) return {F.dropout(x * 2, 0.3) + y, F.dropout(y, 0.6)} end)
@@ -74,7 +74,7 @@ case("the gradient of swiglu of halves", 1, {random(nil, 6, 20):requires_grad_()
 for _, dtype in ipairs {"float32", "float64", "float16"} do
    for _, interleaved in ipairs {true, false} do
       local angles = random(dtype == "float64" and dtype or nil, 5, 1, 4)
-      -- the kernel of `q * 0.5 + k` is already compiled the second time
+      -- the second case finds the kernel of `q * 0.5 + k` in the cache
       case(("rotations, %s, %s"):format(dtype, interleaved), interleaved and 2 or 1,
          {random(dtype, 2, 5, 3, 8), random(dtype, 2, 5, 3, 8), angles:cos(), angles:sin()}, function(q, k, cos, sin)
             q, k = F.rotary_embedding(q, cos, sin, interleaved), F.rotary_embedding(k, cos, sin, interleaved)
@@ -91,7 +91,7 @@ local activations <const> = {
 }
 local edges = torch.tensor {0 / 0, math.huge, -math.huge, 0.0, -0.0, 1e-40, -1e30, 88}
 for _, dtype in ipairs {"float32", "bfloat16"} do
-   for first = 1, #activations, 5 do -- limits the number of activations in a kernel
+   for first = 1, #activations, 5 do -- so that a kernel has few activations
       local last = math.min(first + 4, #activations)
       local x = torch.cat({torch.randn(57) * 3, edges}):to(dtype):to "cuda"
       local name = ("gradients of %s to %s, %s"):format(activations[first], activations[last], dtype)
@@ -110,7 +110,7 @@ for _, name in ipairs {"linear_relu", "linear_gelu"} do
       case(("the gradient of %s, bias %s"):format(name, bias), 1, {random(nil, 9, 6):requires_grad_(),
          random(nil, 5, 6), random(nil, 5):requires_grad_(bias), random(nil, 9, 5)}, function(x, w, b, g)
          local y = F[name](x, w, bias and b or nil)
-         g = bias and g * 2 + 1 or g * 2 - 1 -- a kernel that no other case has
+         g = bias and g * 2 + 1 or g * 2 - 1 -- makes this chain unlike all others
          return {torch.autograd.grad(y, bias and {x, b} or {x}, {grad_outputs = g})}
       end)
    end
@@ -144,6 +144,6 @@ do
    assert(torch.equal(result:cpu(), torch.tensor {-3, -3, 1, 4}))
    y[3] = 1
    g:replay()
-   cuda.synchronize() -- frees all tensors
+   cuda.synchronize() -- waits, so that all tensors can be freed
 end
 print "the same bits"

@@ -1,6 +1,6 @@
--- fusion_program.lua WHAT [FIRST LAST]: runs programs, which fusion_spec.lua calls with various
--- settings. Each program does the same work eagerly and by a graph, and reports bitwise
--- differences.
+-- fusion_program.lua WHAT [FIRST LAST]: the programs that fusion_spec.lua runs with various settings. Each
+-- program does the same work eagerly and in a graph, and reports any difference in the bits of the
+-- results.
 
 local numbers = require "spec.support.numbers"
 local torch = require "tlua"
@@ -13,8 +13,8 @@ local what, first, last = arg[1], tonumber(arg[2]), tonumber(arg[3])
 local FLOATING <const> = {"float32", "float64", "float16", "bfloat16"}
 local INTEGER <const> = {"int64", "int32", "int16", "int8", "uint8"}
 
--- Functions of two tensors of the same dtype that return a tensor: first those for floating dtypes,
--- then those for any dtype.
+-- Functions that take two tensors of the same dtype and return a tensor. These are for floating dtypes; those for any
+-- dtype follow.
 local of_floating <const> = {
    function(a, b) return a / b end,
    function(a) return a:exp() end,
@@ -45,11 +45,11 @@ local in_place <const> = {
    function(a) a:fill_(2) end,
 }
 
--- The shapes of a chain, and the layouts of its inputs.
+-- The shapes of chains; input() chooses the layouts of their inputs.
 local sizes <const> = {{1}, {7}, {128}, {1001}, {3, 5}, {9, 16}, {4, 3, 6}, {33, 31}}
 local function input(draw, dtype, shape)
    local values = torch.randn(shape, {dtype = "float64", device = "cpu"}) * 3
-   if draw(2) == 1 and #shape > 0 then -- adds unusual shapes
+   if draw(2) == 1 and #shape > 0 then -- adds NaN and infinities
       local flat = values:view(-1)
       flat[1] = 0 / 0
       if flat:numel() > 3 then flat[2], flat[3] = math.huge, -math.huge end
@@ -57,18 +57,18 @@ local function input(draw, dtype, shape)
    if not dtype:find "float" then values = values:nan_to_num(0, 7, -7) end
    values = values:to(dtype):to "cuda"
    local layout = draw(4)
-   if layout == 1 then -- begins one element after an aligned address
+   if layout == 1 then -- begins one element past an aligned address
       local room = torch.empty(values:numel() + 1, {dtype = dtype, device = "cuda"})
       return room:narrow(1, 2, values:numel()):view(shape):copy_(values)
-   elseif layout == 2 then -- takes every second element
+   elseif layout == 2 then -- every second element of a larger tensor
       return torch.stack({values, values}, -1):select(-1, 1)
-   elseif layout == 3 and #shape > 1 then -- a broadcast row
+   elseif layout == 3 and #shape > 1 then -- one row, broadcast
       return values:select(1, 1):expand(shape), true
    end
    return values
 end
 
--- Returns steps as functions of the list of tensors, to which each step appends its result.
+-- Returns the inputs of a random chain, and a function that runs its steps on a list of the inputs.
 local function chain(number)
    local draw = numbers(number)
    torch.manual_seed(number)
@@ -84,7 +84,7 @@ local function chain(number)
          if not fixed[a] then steps[i] = function(list) change(list[a], list[b]:to(list[a].dtype)) end end
       elseif kind == 2 then
          local to = draw(2) == 1 and FLOATING[draw(#FLOATING)] or INTEGER[draw(#INTEGER)]
-         -- conversions of numbers outside an integer's range differ between processors
+         -- clamped, because processors convert numbers outside an integer's range differently
          steps[i] = function(list)
             local x = list[a]
             if x.dtype:find "float" and not to:find "float" then x = x:nan_to_num(0, 100, 0):clamp(0, 100) end
@@ -100,7 +100,7 @@ local function chain(number)
          count = count + 1
       end
    end
-   -- some results are not kept
+   -- some results are released before the end
    local dropped = {}
    for i = #inputs + 1, count do dropped[i] = draw(3) == 1 end
    return inputs, function(list)
@@ -117,7 +117,7 @@ end
 
 local function clones(list)
    local copies = {}
-   for i, x in ipairs(list) do -- a clone must have the layout of its original
+   for i, x in ipairs(list) do -- a clone must have the same layout as the original
       if x:dim() > 1 and x:stride(1) == 0 then
          copies[i] = x:select(1, 1):clone():expand(x.shape)
       elseif x:storage_offset() > 1 then
@@ -144,8 +144,8 @@ end
 -- Overlapping windows
 -- --------------------------------------------------------------------------------------
 
--- Windows of a base that are one element apart, so that each write affects neighbours. The whole
--- base is compared, so that a write past a window's end shows.
+-- Steps on windows of one base tensor that are shifted by one element, so that each write changes other windows too.
+-- The whole base is compared, so that a write past the end of a window shows.
 local window_steps <const> = {
    function(a, b, _, made) made[#made + 1] = a * 0.5 + b end,
    function(a, b, c) a:add_(b * 0.25 - c) end,
@@ -179,7 +179,7 @@ end
 
 -- Training ------------------------------------------------------------------------------------------------
 
--- Trains with activations and an optimizer written in elementwise operators.
+-- Trains with activations and an optimizer that are written with elementwise operators.
 local function train(captured)
    torch.manual_seed(3)
    local nn = torch.nn
@@ -230,7 +230,7 @@ local function run_between()
    local x, side = torch.linspace(-3, 3, 1001):to "cuda", cuda.Stream()
    local function run()
       local a = x * 2 + 1
-      local b = a:sum() -- another kernel reads `a`
+      local b = a:sum() -- another kernel reads `a`, so the chain must be launched first
       local c = a - 1
       local here = cuda.current_stream()
       side:wait_stream(here)

@@ -1,6 +1,6 @@
--- Tests that chains of elementwise kernels that a graph captures become one kernel: generated,
--- compiled by the compiler that has built the emulator, and kept on disk. fusion_program.lua has
--- the programs.
+-- Tests that a chain of elementwise kernels that a graph captures becomes one generated kernel. The compiler
+-- that built the emulator compiles it, and the result is kept on disk. The programs are in
+-- fusion_program.lua.
 --
 --   TLUA_FUSION_CHAINS=500 make emulated SPEC=spec/cuda/fusion_spec.lua
 --
@@ -12,8 +12,8 @@ local emulated <const> = require("spec.support.device").is_emulated() and it or 
 
 local CHAINS <const> = tonumber(os.getenv "TLUA_FUSION_CHAINS") or 12
 
--- Runs a program with a separate cache and other settings; returns the number of kernels in the
--- cache afterwards.
+-- Runs a program with its own kernel cache and the given settings; returns the number of kernels in the cache
+-- afterwards.
 local function run(folder, program, settings, file)
    local output, status = shell.run(("TLUA_EMULATED_COMPILER=1 TLUA_CACHE=%s %s %s spec/cuda/%s.lua %s")
       :format(shell.quote(folder), settings or "", shell.start(), file or "fusion_program", program))
@@ -77,7 +77,7 @@ describe("a chain of elementwise operators in a graph", function()
       assert.equal(1, run(folder, "known"))
       local file = shell.ok(("echo %s/*.cubin"):format(folder)):match "[^\n]+"
       local code = shell.read(file)
-      -- without a compiler the cached kernel still works
+      -- the cached kernel works even without a compiler
       assert.equal(1, run(folder, "known", "TLUA_EMULATED_COMPILER=2"))
       shell.write(file, code:sub(1, -100) .. ("x"):rep(99))
       assert.equal(1, run(folder, "known", "TLUA_EMULATED_COMPILER=2"))

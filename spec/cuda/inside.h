@@ -1,19 +1,19 @@
 /*
 ** inside.h - declarations shared by the emulator's files. The emulator is CUDA without a GPU, for
-** specs: kernels run on the CPU, one fiber for each thread of a block (grid.cc), and the runtime's
-** functions use the host's memory.
+** specs: kernels run on the CPU, with one fiber for each thread of a block (grid.cc), and the
+** runtime's functions use host memory.
 **
-** Like the simulated device it is hostile on purpose. Threads and blocks run in an order that
-** depends on a seed; new and freed memory holds garbage; wrong use is an error, or, in a kernel,
-** ends the process with a message that names kernel and thread.
+** Like the simulated device, the emulator is hostile on purpose. Threads and blocks run in an order
+** that depends on a seed, and new and freed memory holds garbage. Wrong use is an error; in a
+** kernel, it ends the process with a message that names the kernel and the thread.
 **
-** Settings, from the environment: TLUA_EMULATED_SEED (1), TLUA_EMULATED_DEVICES (2),
+** Environment variables, with their defaults: TLUA_EMULATED_SEED (1), TLUA_EMULATED_DEVICES (2),
 ** TLUA_EMULATED_MEMORY (bytes of each, 4 GiB), TLUA_EMULATED_ADDRESSES (bytes of address space,
-** 2^47), TLUA_EMULATED_MULTIPROCESSORS (4),
-** TLUA_EMULATED_FAIL_AT (the number of the call that fails; 0: none), TLUA_EMULATED_DEAD_AT (from
-** that call on all fail, as after a hardware fault; 0: never), TLUA_EMULATED_LAZY (1: streams run
-** when they are waited for, 0: immediately), TLUA_EMULATED_IDLE (1: kernels are never run),
-** TLUA_EMULATED_RACES and TLUA_EMULATED_REMOVE (races.cc), TLUA_EMULATED_VERBOSE.
+** 2^47), TLUA_EMULATED_MULTIPROCESSORS (4), TLUA_EMULATED_FAIL_AT (the number of the call that
+** fails; 0: none), TLUA_EMULATED_DEAD_AT (from that call on all fail, as after a hardware fault; 0:
+** never), TLUA_EMULATED_LAZY (1: streams run when they are waited for, 0: immediately),
+** TLUA_EMULATED_IDLE (1: kernels are never run), TLUA_EMULATED_RACES and TLUA_EMULATED_REMOVE
+** (races.cc), TLUA_EMULATED_VERBOSE.
 **
 ** One lock guards everything, including the work of kernels. Globals live until the process ends,
 ** because memory on a device may be freed while the process exits.
@@ -32,12 +32,12 @@ namespace emulated {
 
 enum {
   WARP_LANES = 32,
-  MOST_THREADS = 1024,           /* threads of a block */
-  SHARED_BYTES = 48 * 1024,      /* default bytes of a block's shared memory */
-  MOST_SHARED_BYTES = 227 * 1024 /* largest number of bytes of a block's shared memory */
+  MOST_THREADS = 1024,           /* largest number of threads in a block */
+  SHARED_BYTES = 48 * 1024,      /* default size of a block's shared memory in bytes */
+  MOST_SHARED_BYTES = 227 * 1024 /* largest size of a block's shared memory in bytes */
 };
 
-/* A byte for garbage: as a number it is neither zero nor NaN, but far out of any range. */
+/* The byte for garbage. Numbers made of it are neither zero nor NaN, but far out of any range. */
 enum { GARBAGE = 0xfb };
 
 /* ---- settings (runtime.cc) ---------------------------------------------------------- */
@@ -49,7 +49,7 @@ struct Settings {
 extern Settings settings;
 /* Changes a setting by its name; returns false if no setting has that name. */
 bool configure(const char *key, int64_t value);
-/* Returns the next number of a series determined by the seed. */
+/* Returns the next number of a pseudorandom sequence, which the seed determines. */
 uint64_t draw();
 
 /* ---- calls (runtime.cc) ------------------------------------------------------------- */
@@ -57,15 +57,15 @@ uint64_t draw();
 extern std::mutex lock;
 extern thread_local int current_device;
 
-/* Returns whether a call may proceed, or the error of a call that is to fail. */
+/* Returns cudaSuccess if a call may proceed, otherwise the error with which it must fail. */
 cudaError_t may_go(const char *name);
-/* Returns whether the driver has failed permanently (dead_at). */
+/* Returns whether the driver has failed for good (dead_at). */
 bool is_dead();
-/* Stores an error for cudaGetLastError. */
+/* Stores an error for cudaGetLastError, and returns the error. */
 cudaError_t noted(cudaError_t error);
 
-/* Returns whether a call is allowed while streams are captured: calls on a list are allowed
-** (captures.cc). Any other call that the thread's mode forbids fails and invalidates the
+/* Returns cudaSuccess if a call is allowed while streams are captured: captures.cc lists the
+** calls that always are. Other calls that the thread's mode forbids fail and invalidate the
 ** captures. */
 cudaError_t may_capture(const char *name);
 
@@ -76,7 +76,7 @@ template <class Work> static inline cudaError_t call(const char *name, Work work
   if (error == cudaSuccess) error = may_capture(name);
   return noted(error == cudaSuccess ? work() : error);
 }
-/* Makes a call of a function that frees something; such a call never fails on request. */
+/* Runs the body of a function that frees something; fail_at never makes such a call fail. */
 template <class Work> static inline cudaError_t call_free(const char *name, Work work) {
   std::lock_guard<std::mutex> guard(lock);
   if (is_dead()) return noted(cudaErrorLaunchFailure);
@@ -86,19 +86,19 @@ template <class Work> static inline cudaError_t call_free(const char *name, Work
 
 /* ---- the rest has the lock held ------------------------------------------------------ */
 
-/* A kernel as the plugin's symbols describe it (symbols.cc). */
+/* A kernel, with facts from the plugin's symbol table (symbols.cc). */
 struct Kernel {
   std::string name;
   struct Shared {
-    size_t offset, bytes; /* offset in the block of thread-local variables, and bytes */
+    size_t offset, bytes; /* offset in the block of thread-local variables, and size in bytes */
   };
-  /* the shared variables of the kernel, and those of all other functions */
+  /* the shared variables of this kernel, and of functions that are not kernels */
   std::vector<Shared> shared, others;
-  size_t shared_bytes = 0;         /* bytes of the kernel's own variables */
-  int most_dynamic = SHARED_BYTES; /* set by cudaFuncSetAttribute */
+  size_t shared_bytes = 0;         /* size of the kernel's own shared variables */
+  int most_dynamic = SHARED_BYTES; /* changed by cudaFuncSetAttribute */
 };
 Kernel &kernel_of(const void *function);
-/* Returns the plugin's thread-local variables of the calling thread. */
+/* Returns the calling thread's block of the plugin's thread-local variables. */
 char *thread_variables();
 
 /* A launch of a kernel, with all its blocks (grid.cc). */
@@ -109,59 +109,59 @@ struct Launch {
   std::function<void()> thread;
 };
 void run_grid(const Launch &launch);
-/* Count the memory traffic of a launch (traffic.cc). */
+/* Begin and end counting the memory traffic of a launch (traffic.cc). */
 void begin_traffic();
 void end_traffic(const Launch &launch);
-/* `racing` tells whether races of a launch's threads are looked for, between begin_races and
-** end_races (races.cc). */
+/* `racing` is true while a launch's threads are checked for races, from begin_races to end_races
+** (races.cc). */
 extern bool racing;
 void begin_races(const Launch &launch);
 void end_races();
 void begin_block_races(size_t warps);
-/* Record that a barrier orders the accesses of a block, or of a warp, before it and after it. */
+/* Record that a barrier orders the earlier accesses of a block, or of a warp, before later ones. */
 void order_block();
 void order_warp(unsigned warp);
 void race_access(char *at, size_t bytes, bool writes, bool is_volatile);
 
 /* ---- memory (memory.cc) ---- */
 
-/* The owners of memory; memory that belongs to no device counts as host memory. */
+/* The kinds of memory. Memory that the emulator does not know counts as host memory. */
 enum Owner { HOST_MEMORY, DEVICE_MEMORY, PINNED_MEMORY };
 struct Range {
   Owner owner;
   int device;
   size_t bytes;
 };
-/* The ranges of memory by the address of their first byte. */
+/* All ranges of memory, keyed by the address of the first byte. */
 extern std::map<char *, Range> &ranges;
-extern std::map<int, size_t> &memory_used; /* bytes in use, by device */
+extern std::map<int, size_t> &memory_used; /* by device, number of bytes in use */
 
-/* Returns the range that contains all the given bytes, with its owner. */
+/* Returns the range that contains all of the given bytes. */
 Range owner_of(const void *data, size_t bytes);
 
 /* ---- streams (stream.cc) ---- */
 
 typedef std::function<void()> Work;
 
-/* Returns the stream of a handle given by a caller; NULL if there is none. */
+/* Returns the stream that a handle from a caller denotes, or NULL if there is none. */
 CUstream_st *stream_of(cudaStream_t handle);
-/* Queues work on a stream of the current device, or adds it to the graph that is captured. */
+/* Queues work on a stream of the current device, or adds it to the graph being captured. */
 cudaError_t put(cudaStream_t handle, Work work);
 cudaError_t finish(CUstream_st *stream);
 void finish_device(int device);
 bool capturing(const CUstream_st *stream);
-/* Invalidates the captures whose mode forbids a potentially unsafe call of this thread, and returns
-** the error of that call. */
+/* Invalidates the captures that forbid a potentially unsafe call of this thread, and returns the
+** error for that call. */
 cudaError_t forbidden_while_capturing();
-/* Does the same for a call that waits for the whole device, which no mode allows while one of the
-** device's streams is captured. */
+/* Does the same for a call that waits for the whole device. No mode allows such a call while one of
+** the device's streams is captured. */
 cudaError_t forbidden_beside_captures(int device);
 
 /* ---- switching (fiber.cc) ---- */
 
 struct Fiber;
 Fiber *fiber_new(void (*body)());
-/* Returns the fiber that stands for the host thread's stack. */
+/* Returns a fiber that represents the host thread's own stack. */
 Fiber *fiber_of_host();
 void fiber_switch(Fiber *from, Fiber *to);
 

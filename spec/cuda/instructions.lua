@@ -1,15 +1,15 @@
--- instructions.lua FILE.ptx... - counts the instructions of kernels per element, as nvcc's PTX has them:
--- those of the shortest loop that reads memory by the widest loads, divided by the elements of one
--- round. Prints a table with 64-bit divisions and the widest load and store; fails if a kernel that
--- streams memory divides in its loop, loads by less than 16 bytes where it should, or needs more
--- than 60 of 100 instructions that an H100 can issue while it moves the element's bytes: by its
--- data sheet 132 multiprocessors issue 4 warps a cycle of 1.755 GHz and memory has 3.35 TB/s. Run by
+-- instructions.lua FILE.ptx... - counts how many instructions kernels need for each element, in the PTX of
+-- nvcc: the instructions of the loop that streams, divided by the number of elements in one iteration.
+-- Prints a table with the 64-bit divisions and the widest load and store. Fails if a kernel that must
+-- stream divides in its loop, loads less than 16 bytes at once, or needs more than 60 % of the
+-- instructions that an H100 can issue while it moves the element's bytes. By its data sheet, 132
+-- multiprocessors issue 4 warp instructions per cycle at 1.755 GHz, and memory moves 3.35 TB/s. Run by
 -- `make instructions`.
 
-local slots <const> = 132 * 4 * 32 * 1.755e9 / 3.35e12 -- number of instructions for each byte
+local slots <const> = 132 * 4 * 32 * 1.755e9 / 3.35e12 -- instructions that can be issued while one byte moves
 local share <const> = 0.6
 
--- Kernels that have to stream: a pattern of the readable name, and the arrays that an element moves.
+-- The kernels that must stream: a pattern for the demangled name, and the number of arrays that are read or written.
 local bounds <const> = {
    {"rows_kernel<add_f32", 3}, {"rows_kernel<mul_f32", 3}, {"rows_kernel<relu_f32", 2}, {"rows_kernel<addcmul_f32", 4},
    {"finish_kernel<[48], [01], b?f[^,]*, ", 2}, {"back_kernel<[48], [01], b?f", 3}, {"bias_rows_kernel<[48]", 2},
@@ -19,7 +19,7 @@ local bounds <const> = {
 local widths <const> = {b8 = 1, u8 = 1, s8 = 1, b16 = 2, u16 = 2, s16 = 2, b32 = 4, u32 = 4, s32 = 4, f32 = 4,
    b64 = 8, u64 = 8, s64 = 8, f64 = 8}
 
--- Returns the bytes of a load or store of memory, or nil.
+-- Returns how many bytes an instruction loads from or stores to global memory, or nil for other instructions.
 local function access(line)
    local word = line:match "^%s*@%S+%s+(%S+)" or line:match "^%s*(%S+)"
    local kind, rest = word:match "^([ls][dt])%.([%w.]+)"
@@ -31,7 +31,7 @@ local function access(line)
    return (tonumber(times) or 1) * (widths[kind_of or rest:match "(%w+)$"] or 0), kind
 end
 
--- Returns the kernels of a text: {name, lines}.
+-- Returns the kernels in a PTX file as {name, lines}.
 local function kernels_of(path)
    local list, current = {}, nil
    for line in io.lines(path) do
@@ -46,7 +46,7 @@ local function kernels_of(path)
    return list
 end
 
--- Returns the loops of a kernel: {first line, last line}, by branches to a label before them.
+-- Returns the loops of a kernel as {first line, last line}; each ends with a branch back to a label.
 local function loops_of(lines)
    local labels, list = {}, {}
    for i, line in ipairs(lines) do
@@ -58,9 +58,9 @@ local function loops_of(lines)
    return list
 end
 
--- Returns the set of the lines that are in inner loops within a range, if these loops read and
--- write no memory: they compute offsets of more than one dimension, which long one-dimensional
--- loops do not.
+-- Returns the set of lines within a range that belong to inner loops without memory accesses.
+-- Such loops compute offsets in more than one dimension, and do not run in long one-dimensional
+-- loops.
 local function of_offsets(lines, loops, first, last)
    local inside = {}
    for _, loop in ipairs(loops) do
@@ -85,8 +85,8 @@ local function count(lines, loops, first, last)
    return c
 end
 
--- Returns the loop by which the kernel streams: of the loops with the widest loads the shortest
--- one.
+-- Returns the counts of the loop that streams: the loop with the widest loads, and of several such loops the
+-- shortest.
 local function streaming(lines)
    local best
    local loops = loops_of(lines)

@@ -1,7 +1,7 @@
--- Compares the GPU's kernels with the CPU's: every operator of the table, with the examples of its
--- entry, in every dtype, in layouts that take a kernel's other paths, and in unusual sizes: 0-d,
--- empty, large and odd. Errors on the CPU must be the same errors on the device. Gradients are
--- compared in some of the variants, since they take as long again.
+-- Compares the GPU's kernels with the CPU's for every operator of the table, with its examples, in every dtype, in
+-- layouts that take other paths through a kernel, and in unusual sizes: 0-d, empty, large and odd. Where the CPU raises
+-- an error, the device must raise the same error. Gradients are compared only in some variants, because they take as
+-- long again.
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"
@@ -12,7 +12,7 @@ local layouts = {}
 
 function layouts.contiguous(x) return x end
 
--- Returns every second element of adjacent rows.
+-- Puts unused elements between the elements of a tensor.
 function layouts.strided(x) return torch.stack({x, x}, -1):select(-1, 1) end
 
 -- Makes the first dimension the innermost in memory.
@@ -21,7 +21,7 @@ function layouts.transposed(x)
    return x:transpose(1, -1):contiguous():transpose(1, -1)
 end
 
--- Makes a contiguous tensor, one element after an aligned address.
+-- Makes a contiguous tensor that begins one element past an aligned address.
 function layouts.misaligned(x)
    local room = torch.empty(x:numel() + 1, {dtype = x.dtype, device = x.device})
    return room:narrow(1, 2, x:numel()):view(x.shape):copy_(x)
@@ -41,7 +41,7 @@ local function each(change)
    end
 end
 sizes.empty = each(function(n, i) return i == 1 and 0 or n end)
--- Makes sizes odd, and their product larger than a block; equal sizes stay equal.
+-- Makes all sizes odd, and the number of elements larger than a block; equal sizes stay equal.
 function sizes.large(...)
    local grow = select("#", ...) > 2 and function(n) return 2 * n + 3 end or function(n) return 11 * n - 4 end
    return each(function(n) return n == 1 and 1 or grow(n) end)(...)
@@ -72,13 +72,13 @@ local variants = {
    {"bool", "bool", "contiguous"},
 }
 
--- The spacing of numbers next to 1. A device computes sums in another order, and functions by other
--- formulas, so results may differ by a few spacings, relative to the largest number in the result.
+-- The distance of neighbouring numbers near 1. A device adds in another order and computes functions by other formulas,
+-- so results may differ by several such distances, relative to the largest number in the result.
 local spacing <const> = {float64 = 2.0 ^ -52, float32 = 2.0 ^ -23, float16 = 2.0 ^ -10, bfloat16 = 2.0 ^ -7}
 local steps <const> = {float64 = 512, float32 = 32, float16 = 2, bfloat16 = 2}
 
--- Gradients that involve the inverse of an input matrix are scaled by its condition number, which
--- is some hundreds for these random matrices.
+-- For these operators, the tolerance of gradients is multiplied by the input matrix's condition number, since the
+-- gradients involve its inverse. For these random matrices it is in the hundreds.
 local condition <const> = 128
 local inverts <const> = {}
 for name in ([[cholesky cholesky_inverse cholesky_solve cond det eigh inv inv_ex inverse ldl_solve logdet lstsq
@@ -86,22 +86,22 @@ for name in ([[cholesky cholesky_inverse cholesky_solve cond det eigh inv inv_ex
       tensorsolve]]):gmatch "%S+" do
    inverts[name] = true
 end
--- The rounding error E of a factorization changes the logarithm of a determinant by trace(inv(A)
--- E), so these results are scaled by the condition number as well. Singular vectors and eigenvectors turn by
--- the error divided by the distance to the next value; cuSOLVER finds the values by rotations.
+-- The rounding error E of a factorization changes the logarithm of a determinant by trace(inv(A) E), so the tolerance
+-- of these results is scaled by the condition number as well. Singular vectors and eigenvectors turn by the error
+-- divided by the distance to the next value; cuSOLVER finds these values by rotations.
 local sensitive <const> = {det = true, logdet = true, slogdet = true, eigh = true, svd = true, svdvals = true}
 
--- Factors by which the tolerance of half types grows: cuDNN rounds the gradient of a recurrent
--- layer's state after each step.
+-- Factors for the tolerance of gradients: in half types, cuDNN rounds the gradient of a recurrent layer's state after
+-- each step.
 local recurrent <const> = {rnn_tanh = 4, rnn_relu = 4, lstm = 4, gru = 4}
 
--- The signs of eigenvectors and singular vectors are arbitrary, and vectors without a singular value
--- are any basis. For each operator: the numbers of the results that contain vectors, and whether the
--- vectors are rows.
+-- The signs of eigenvectors and singular vectors are arbitrary, and singular vectors without a singular value may
+-- be any basis. For each operator, lists which results contain vectors, and whether these are the rows or the
+-- columns.
 local vectors <const> = {eigh = {[2] = "columns"}, svd = {[1] = "columns", [3] = "rows"}}
 
--- Returns the results of an operator with the signs of its vectors such that their elements of largest
--- magnitude are positive, and without the vectors that have no singular value.
+-- Returns an operator's results with two changes: each vector has the sign that makes its element of largest magnitude
+-- positive, and vectors without a singular value are left out.
 local function canonical(row, results)
    local kinds = row.form == "svd_torch" and {"columns", [3] = "columns"} or vectors[row.name]
    local values = kinds and results[row.name == "eigh" and 1 or 2]
@@ -119,14 +119,14 @@ local function canonical(row, results)
    return results
 end
 
--- The operators that return uninitialized memory.
+-- These operators return uninitialized memory, which cannot be compared.
 local unwritten <const> = {empty = true, empty_like = true, new_empty = true, empty_strided = true,
                            empty_permuted = true, new_empty_strided = true, resize_ = true,
                            resize_as_ = true, requires_grad_ = true}
 local function is_left_out(row) return unwritten[row.form] or unwritten[row.name] end
 
--- An error that only the CPU raises: the device does not read the offsets of bags back to check
--- them.
+-- An error that only the CPU raises, because checking the offsets of bags would require reading them back from the
+-- device.
 local unchecked <const> = "embedding_bag: offsets: expected ascending positions"
 
 local function cast(x, dtype)
@@ -134,7 +134,7 @@ local function cast(x, dtype)
    return dtype:find "float" and x:to(dtype) or (x * 4):to(dtype)
 end
 
--- Returns the arguments of an example for a variant, on a device.
+-- Returns the arguments of an example on a device, in the form that a variant prescribes.
 local function arguments(text, variant, device)
    local args = table_of.arguments(text, variant[4] and sizes[variant[4]])
    return table_of.map(args, function(x)
@@ -143,7 +143,7 @@ local function arguments(text, variant, device)
    end)
 end
 
--- A device reports a fault at the next wait; of several positions out of range it may report any.
+-- Returns an error without the parts that may differ: the call that reports it, and which bad position it names.
 local function message_of(fault)
    fault = tostring(fault):gsub("\nstack traceback.*", ""):gsub("%s*%(called at [^)]*%)", "")
    fault = fault:gsub("^.-: ", "", 1):gsub("cuda:0", "cpu"):gsub("^cuda%.synchronize: ", "")
@@ -151,7 +151,7 @@ local function message_of(fault)
    return (fault:gsub("(expected values from .*, got) %S+$", "%1 n"))
 end
 
--- Returns a description of the difference, or nil; `factor` scales the tolerance.
+-- Returns a description of how two results differ, or nil; `factor` scales the tolerance.
 local function difference(expected, actual, factor)
    if expected.dtype ~= actual.dtype then return ("%s, not %s"):format(actual.dtype, expected.dtype) end
    local e, a = expected:detach(), actual:detach():cpu()
@@ -172,7 +172,7 @@ local function compare(expected, actual, factor)
    return table_of.compare(expected, actual, function(e, a) return difference(e, a, factor) end)
 end
 
--- Returns a call's results, or false and the error. A device reports its error at the next wait.
+-- Returns true and a call's results, or false and the error. On a device, errors appear at the next wait.
 local function attempt(device, fn, ...)
    local results = table.pack(pcall(fn, ...))
    if device ~= "cpu" then
@@ -189,8 +189,8 @@ local function run(row, text, variant, device)
    return ok, ok and table.pack(canonical(row, results[1])) or results, args
 end
 
--- Returns the gradients of inputs for random gradients of the results, the same ones on each
--- device.
+-- Returns the gradients of the inputs, for random gradients of the results that are the same on both
+-- devices.
 local function gradients(args, results)
    local inputs, outputs, given = table_of.leaves(args), table_of.leaves(results), {}
    if #inputs == 0 or #outputs == 0 then return table.pack() end
@@ -201,11 +201,11 @@ local function gradients(args, results)
    return table.pack(torch.autograd.grad(outputs, inputs, {grad_outputs = given, allow_unused = true}))
 end
 
-local compared -- number of examples of the current variant that gave results on both devices
-local derived  -- number of examples of the variant whose gradients were compared
+local compared -- number of examples in this variant that gave results on both devices
+local derived  -- number of examples in this variant whose gradients were compared
 
--- Returns a description of the difference between two devices, or nil. For each device the
--- arguments are whether the call succeeded, and its results or its error.
+-- Returns a description of how the outcomes on two devices differ, or nil. An outcome is two arguments: whether the
+-- call succeeded, and its results or error.
 local function differ(factor, ok, expected, fine, actual)
    if ok ~= fine then return ok and "fails: " .. tostring(actual) or "does not fail: " .. tostring(expected) end
    if ok then return compare(expected, actual, factor) end
@@ -220,22 +220,22 @@ local function has_complex(values)
    return false
 end
 
--- Runs an example with complex tensors, which a GPU does not have yet. Returns nil if the example is
--- refused, otherwise a description of what happened.
+-- Runs an example with complex tensors, which GPUs do not support yet. Returns nil if the example raises that error,
+-- otherwise a description of what happened.
 local function refuses_complex(row, text, variant)
    local _, ok, fault = pcall(run, row, text, variant, "cuda")
    local said = tostring(ok == true and "no error" or fault or ok)
    if not said:find("complex", 1, true) then return "does not refuse complex tensors: " .. said end
 end
 
--- Returns a description of the failure of an example in a variant, or nil.
+-- Returns a description of how an example fails in a variant, or nil.
 local function check(row, text, variant)
    local made = pcall(arguments, text, variant, "cpu")
    if not made then return nil end -- the example cannot have these sizes
    local ok, expected, here = run(row, text, variant, "cpu")
    if has_complex(here) or ok and has_complex(expected) then return refuses_complex(row, text, variant) end
    local fine, actual, there = run(row, text, variant, "cuda")
-   -- transforms of real numbers to real numbers pass by complex ones
+   -- these transforms use complex numbers inside, even if arguments and results are real
    local through = not fine and row.path:find "torch%.fft%." and tostring(actual):find "no complex%d+ tensors on cuda"
    if through then return nil end
    if not ok and fine and tostring(expected):find(unchecked, 1, true) then return nil end
@@ -258,7 +258,7 @@ describe("on the GPU's kernels", function()
    end)
    teardown(function() torch.set_default_device(default) end)
 
-   -- SPEC_VARIANT names the only one to be tested, so that several processes can share them
+   -- SPEC_VARIANT limits the run to one variant, so that several processes can share the work
    local only = os.getenv "SPEC_VARIANT"
    for _, variant in ipairs(variants) do
       local test = (only == nil or only == variant[1]) and it or function() end
@@ -273,7 +273,7 @@ describe("on the GPU's kernels", function()
          end
          local list = table.concat(faults, "\n", 1, math.min(#faults, 40))
          assert(#faults == 0, ("%d faults\n%s"):format(#faults, list))
-         -- checks that not all examples are errors on both sides
+         -- guards against examples that raise errors on both sides
          assert(compared >= 500, ("only %d examples had results"):format(compared))
          assert(not variant.gradients or derived >= 300, ("only %d examples had gradients"):format(derived))
       end)

@@ -1,7 +1,7 @@
 /*
 ** library.c - replaces, in the emulated build, kernels that call cuBLAS, cuDNN and similar
-** libraries, and kernels that are not written yet: the CPU's kernels run in their place, in stream
-** order. A function in kernels/cuda by the same name takes precedence.
+** libraries, and kernels that do not exist yet: the CPU's kernels run in their place, in stream
+** order. If kernels/cuda has a function with the same name, that function is used instead.
 */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "kernels/math.h"
 #include "spec/cuda/library.h"
 
-/* All kernels' call structs begin with the same members. */
+/* In the call structs of these kernels, the loop is at the same offset. */
 _Static_assert(offsetof(struct tlk_gather, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_scatter, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
@@ -21,13 +21,13 @@ _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "
 
 typedef struct Answer {
   bool (*run)(const void *call);
-  bool iter; /* whether the call begins with a tli_Iter */
+  bool iter; /* whether the call struct has a tli_Iter after the context */
   tl_Device device;
   cuda_Word word;
   _Alignas(16) char call[];
 } Answer;
 
-/* Stores numbers among the operands where the CPU reads them. */
+/* Puts numbers that are operands where the CPU's kernels read them. */
 static void place_numbers(tli_Iter *it) {
   for (int k = 0; k < it->nargs; k++)
     if (it->args[k].data == NULL) it->args[k].data = (char *)&it->args[k].number;
@@ -39,7 +39,7 @@ static void note(const cuda_Word *word, const tlk_Fault *fault) {
   *word->fault = *fault;
 }
 
-/* Runs a call. `copy` is a separate copy for each run, because a graph has several runs. */
+/* Runs a call on the CPU. Each run has its own copy, because a graph runs a call several times. */
 static void run(void *copy) {
   Answer *a = copy;
   tlk_Fault fault = {0};
@@ -79,9 +79,9 @@ TLK_KERNELS(X)
 
 /* ---- products ------------------------------------------------------------------------------- */
 
-/* cuBLAS's order of summation depends on the shape, so products of the same numbers in other shapes
-** may differ by rounding errors. To imitate that, a product is the sum of two partial sums. Returns
-** the number of terms in the first one. */
+/* Returns how many terms to put into the first of two partial sums. cuBLAS's order of summation
+** depends on the shape, so the same rows in another shape may give other rounding errors; splitting
+** the sum by shape imitates that. */
 static int64_t terms_of(const tlk_Gemm *g) {
   uint64_t shape = (uint64_t)(g->m * 3 + g->n * 5 + g->k * 7 + g->lda * 11 + g->ldb * 13);
   int64_t k = g->k, ways[] = {k, k / 2, 1, k - 1};
@@ -101,12 +101,12 @@ static bool run_product(const void *data) {
   return cuda_host->cpu->gemm(&first) && (g->k == 0 || cuda_host->cpu->gemm(&rest));
 }
 
-/* Replaces the function of this name in kernels/cuda/lib: it computes the product on the CPU. */
+/* Replaces the function in kernels/cuda/lib; computes the product on the CPU. */
 bool cuda_lib_gemm(const struct tlk_gemm *call) {
   return put(call->cx, run_product, false, call, sizeof *call);
 }
 
-/* Returns the elements of a half-precision matrix, with rows ld apart, as float32. */
+/* Returns a matrix of a half type as float32; its rows are ld elements apart. */
 static float *widened(tl_DType dtype, const void *from, int64_t rows, int64_t ld) {
   float *to = malloc((size_t)(rows * ld) * sizeof *to);
   for (int64_t i = 0; to && i < rows * ld; i++) {
@@ -116,7 +116,7 @@ static float *widened(tl_DType dtype, const void *from, int64_t rows, int64_t ld
   return to;
 }
 
-/* Computes one product; rows have no gaps, except after the last one. */
+/* Computes one product into `out`, whose rows have the length ldc. */
 static bool multiply_wide(tlk_Gemm g, float *out) {
   int64_t rows_a = g.trans_a ? g.k : g.m, rows_b = g.trans_b ? g.n : g.k;
   float *a = widened(g.dtype, g.a, rows_a, g.lda), *b = widened(g.dtype, g.b, rows_b, g.ldb);
@@ -151,8 +151,8 @@ bool cuda_lib_gemm_wide(const struct tlk_gemm *call, float *out) {
 
 /* ---- epilogues ------------------------------------------------------------------------------ */
 
-/* Takes bfloat16 and float32 in rows of 8, so that the plugin's own second pass is tested as well:
-** by float16, float64 and other sizes. */
+/* Returns whether the fake cuBLASLt accepts a call: bfloat16 and float32 with sizes that are
+** multiples of 8. Other calls (float16, float64, other sizes) test the plugin's own second pass. */
 static bool takes_linear(const struct tlk_linear *call) {
   const tlk_Gemm *g = &call->gemm;
   bool sums_only = !call->bias && !call->inner && call->activation == TLK_ACTIVATION_NONE;
@@ -216,7 +216,7 @@ bool cuda_lib_linear(const struct tlk_linear *call, bool *done) {
                  "tlk_library");
 }
 
-/* Leaves attention to the plugin's own kernels, as without cuDNN. */
+/* Declines, as without cuDNN, so that the plugin's own kernels compute attention. */
 bool cuda_lib_attention(const struct tlk_attention *call, bool *done) {
   (void)call;
   *done = false;
@@ -230,8 +230,8 @@ bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool
 
 /* ---- convolutions --------------------------------------------------------------------------- */
 
-/* Convolutions are also left to the plugin's own kernels, except float32 ones that may be computed
-** in TF32: these use operands with 10 fraction bits, like cuDNN's on tensor cores. */
+/* Returns whether a convolution may use TF32. Only these are computed here, with operands of 10
+** fraction bits as on tensor cores; the plugin's own kernels compute all others. */
 static bool in_tf32(const tlk_Conv *c) {
   return c->dtype == TL_F32 && cuda_host->setting(TL_CUDNN_ENABLED) &&
          cuda_host->setting(TL_CUDNN_TF32);
@@ -248,7 +248,7 @@ static int64_t size_weight(const tlk_Conv *c) {
   return c->channels_out * (c->channels_in / c->groups) * volume(c->windows.kernel);
 }
 
-/* The layout of an operand's n elements: planes, or channels-last. */
+/* The order of an operand's n elements in memory: channels-first or channels-last. */
 typedef struct Order {
   bool last;
   int64_t n, channels, elements;
@@ -265,8 +265,8 @@ static Order order_out(const tlk_Conv *c) {
   return (Order){c->channels_last, size_out(c), c->channels_out, volume(c->windows.out)};
 }
 
-/* Returns the position in memory of the element that would be element i if the channels were
-** stored as planes, one after another. */
+/* Returns the offset in memory of the element that would have offset i in channels-first
+** order. */
 static int64_t place(const Order *o, int64_t i) {
   if (!o->last) return i;
   int64_t plane = i / o->elements, element = i % o->elements;
@@ -288,7 +288,7 @@ static void *rounded(const void *from, Order o) {
   return to;
 }
 
-/* Copies a result from planes to its own layout. */
+/* Copies a result from channels-first order to the operand's own order, and frees `rows`. */
 static void put_back(uint32_t *rows, Order o, void *to) {
   for (int64_t i = 0; i < o.n; i++) ((uint32_t *)to)[place(&o, i)] = rows[i];
   free(rows);
@@ -357,8 +357,8 @@ int64_t cuda_lib_cudnn_version(void) { return 0; }
 
 /* ---- batch norm ----------------------------------------------------------------------------- */
 
-/* Takes the half-precision types that cuDNN's engines support, without computing the deviation;
-** float32 is left to the plugin's own kernels, which must be tested as well. */
+/* Returns whether the fake cuDNN accepts a batch norm: half types without the deviation, as in
+** cuDNN's engines. float32 tests the plugin's own kernels. */
 static bool takes_norm(tl_DType dtype, int64_t channels, int64_t inner, const void *weight) {
   return cuda_host->setting(TL_CUDNN_ENABLED) && cuda_host->setting(TL_DETERMINISTIC) == 0 &&
          inner == 1 && weight && (dtype == TL_F16 || dtype == TL_BF16) && channels % 8 == 0;

@@ -1,5 +1,5 @@
 /*
-** library.h - the functions of the emulator that files in C call.
+** library.h - the emulator's functions that files in C call.
 */
 #ifndef TLK_EMULATED_LIBRARY_H
 #define TLK_EMULATED_LIBRARY_H
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Queues work on a stream: run(data), with a fresh copy of `bytes` bytes for each run. */
+/* Queues run(data) on a stream. Each run gets a fresh copy of the `bytes` bytes at `data`. */
 cudaError_t tlk_emulated_put(cudaStream_t stream, void (*run)(void *data), const void *data,
                              size_t bytes);
 

@@ -1,5 +1,5 @@
--- Tests factorizations on a GPU by cuSOLVER and cuBLAS: which routine is called for which matrices,
--- and that the results equal the CPU's. spec/cuda/solver.c checks the arguments of each call.
+-- Tests factorizations on a GPU with cuSOLVER and cuBLAS: which routine is called for which matrices, and that the
+-- results equal the CPU's. spec/cuda/solver.c checks the arguments of each call.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -7,14 +7,14 @@ local emulated <const> = require("spec.support.device").is_emulated() and it or 
 local linalg = torch.linalg
 local on <const> = {device = "cuda"}
 
--- Returns the calls that a program has made, one per line.
+-- Returns the library calls that a program has made, one per line.
 local function calls(program)
    local text = shell.ok(("TLUA_EMULATED_SOLVER=1 %s -e %s 2>&1"):format(shell.start(),
       shell.quote('local on = {device = "cuda"}; local linalg = torch.linalg; ' .. program)))
    return (text:gsub("\n$", ""))
 end
 
--- Returns the largest difference of two tensors.
+-- Returns the largest absolute difference between two tensors.
 local function apart(a, b) return (a:cpu() - b:cpu()):abs():max():item() end
 
 describe("linear algebra on a GPU", function()

@@ -1,19 +1,19 @@
--- Tests the memory of GPUs if the driver grants less than is requested: addresses, virtual memory,
--- segments. Each test is a separate program, whose device is emulated with other settings.
+-- Tests the memory of GPUs when the driver grants less than requested: addresses, virtual memory, and segments. Each
+-- test runs a separate program with its own settings of the emulator.
 
 local shell = require "spec.support.shell"
 local emulated <const> = require("spec.support.device").is_emulated() and it or pending
 
--- Returns the output of a program under settings of the emulator and of the allocator.
+-- Returns the output of a program that runs with tlua's own allocator and the given settings.
 local function run(settings, program)
    return shell.ok(("TLUA_CUDA_ALLOCATOR=native %s %s -e %s"):format(settings, shell.start(), shell.quote(program)))
 end
 
--- the settings of a GPU with 80 GB, in a 47-bit address space
+-- settings like those of a GPU with 80 GB; its address space has 47 bits
 local H100 <const> = "TLUA_EMULATED_MEMORY=85899345920"
 
 describe("a GPU's addresses", function()
-   -- with eight times the memory for each pool, 204 pools would be too many
+   -- if each pool reserved eight times the device's memory, the address space would suffice for fewer than 204 pools
    it("suffice for 220 pools of graphs on 80 GB", function()
       local output = run(H100, [[
          local cuda = torch.cuda
@@ -43,8 +43,8 @@ describe("a GPU's addresses", function()
    end)
 
    emulated("grow with what a stream needs", function()
-      -- The first range of addresses is a sixteenth of 2 GiB, rounded up to granules of 20 MiB. Each
-      -- further range is as large as all ranges before it.
+      -- The first address range has a sixteenth of 2 GiB, rounded up to a multiple of 20 MiB. Each further range is as
+      -- large as all earlier ranges together.
       local output = run("TLUA_EMULATED_MEMORY=" .. (2 << 30), [[
          local list = {}
          for i = 1, 7 do

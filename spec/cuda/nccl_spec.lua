@@ -1,5 +1,5 @@
--- Tests the back end "nccl" on emulated GPUs, with a replacement for NCCL (spec/cuda/nccl) that
--- logs calls and moves the bytes between processes. `make emulated` builds both.
+-- Tests the back end "nccl" on emulated GPUs, with a replacement for NCCL (spec/cuda/nccl) that logs calls and passes
+-- the data between processes. `make emulated` builds both.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -8,7 +8,7 @@ local plugins = os.getenv "TLUA_PLUGINS"
 local there = plugins and io.open(plugins .. "/libnccl.so.2")
 if there then there:close() end
 
--- The beginning of each program. `called` compares the calls of NCCL since the last comparison.
+-- The beginning of each program. `called` checks which NCCL calls were made since it was last called.
 local head = [[
 torch.cuda.set_device(tonumber(os.getenv "LOCAL_RANK"))
 function notes()
@@ -46,7 +46,7 @@ local rank, size = dist.get_rank(), dist.get_world_size()
 called(("Init %%d of %%d, blocking 0"):format(rank, size))
 ]]
 
--- Runs code on n ranks that have joined; options: alone, env, fails.
+-- Runs code on n ranks that have joined a group. Options: alone (do not join), env (settings), fails (may fail).
 local function on(n, code, options)
    options = options or {}
    return shell.with_folder(function(folder)
@@ -243,7 +243,7 @@ describe("groups by nccl", function()
       ]])
    end)
 
-   -- two ranks that both send first would deadlock, because a send ends only when it is received
+   -- Two ranks that both send first would deadlock, because a send ends only once it is received.
    by("run pipelines with one NCCL group for all simultaneous messages of a stage", function()
       for _, case in ipairs {{2, "ScheduleGPipe", 1}, {3, "Schedule1F1B", 1}, {2, "ScheduleInterleaved1F1B", 2},
          {4, "Schedule1F1B", 1}, {3, "ScheduleInterleavedZeroBubble", 1}, {2, "ScheduleInterleavedZeroBubble", 2}} do

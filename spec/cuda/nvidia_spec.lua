@@ -1,10 +1,10 @@
--- Tests NVIDIA's tools besides CUDA: statistics of NVML, from a replacement library, and ranges for
--- Nsight, which a replacement for Nsight receives from NVTX if that is installed.
+-- Tests two of NVIDIA's tools besides CUDA: NVML's statistics, from a replacement library, and ranges for Nsight, which
+-- a replacement for Nsight receives through NVTX if NVTX is installed.
 
 local shell = require "spec.support.shell"
 local emulated <const> = require("spec.support.device").is_emulated() and it or pending
 
--- A replacement for NVML. Its devices give different answers, so that they can be told apart.
+-- The source of a replacement for NVML. Each device gives different answers, so that devices can be told apart.
 local nvml <const> = [[
 #include <string.h>
 typedef struct { unsigned gpu, memory; } Rates;
@@ -29,7 +29,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *d, unsigned *n, Process *p) {
 }
 ]]
 
--- A replacement for Nsight: NVTX 3 passes it tables, whose entries it fills in.
+-- The source of a replacement for Nsight. NVTX 3 passes it tables, and it fills in their entries.
 local injection <const> = [[
 #include <stdint.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
--- Tests which of a kernel's paths a call takes, by the counters of torch.backends.cuda.stats(), and
--- that all paths of linear layers, of a convolution's bias and of elementwise operators give the
--- CPU's results.
+-- Tests which of a kernel's code paths a call takes, by the counters of torch.backends.cuda.stats(). Also
+-- tests that all paths of linear layers, of a convolution's bias and of elementwise operators give the CPU's
+-- results.
 
 local torch = require "tlua"
 local emulated <const> = require("spec.support.device").is_emulated() and it or pending
 local F = torch.nn.functional
 
--- Returns how much each counter has changed; unchanged counters are left out.
+-- Returns by how much each counter changed while fn ran; unchanged counters are left out.
 local function counted(fn)
    local before, changes = torch.backends.cuda.stats(), {}
    fn()
@@ -18,8 +18,8 @@ end
 
 local function on_cpu(dtype, ...) return torch.randn({...}, {device = "cpu"}):to(dtype) end
 
--- Checks results within half of the last bit of numbers up to `scale`; the bound is doubled for an
--- argument that is rounded as well.
+-- Checks that results differ by at most half of the last bit of numbers up to `scale`; twice that where the argument is
+-- rounded too.
 local function close(expected, actual, dtype, scale)
    local spacing = ({float32 = 2.0 ^ -22, float64 = 2.0 ^ -50, float16 = 2.0 ^ -10, bfloat16 = 2.0 ^ -7})[dtype]
    local off = (actual:cpu():double() - expected:double()):abs():max():item()
@@ -133,7 +133,7 @@ it("an elementwise operator has the CPU's bits for any length, start, stride and
 end)
 
 describe("attention of a few queries to many keys", function()
-   -- the arguments of scaled_dot_product_attention after q, k and v; {batch, heads, kv_heads, queries, keys, size}
+   -- Sizes: {batch, heads, kv_heads, queries, keys, size}; then the kind of mask, if any.
    local cases <const> = {
       {{2, 4, 4, 1, 300, 64}}, {{1, 8, 2, 1, 1500, 128}}, {{2, 6, 2, 3, 130, 40}}, {{1, 2, 2, 16, 40, 32}},
       {{3, 2, 1, 2, 1, 16}}, {{1, 4, 4, 5, 700, 8}}, {{2, 2, 2, 7, 9, 96}, "causal"},
@@ -147,7 +147,7 @@ describe("attention of a few queries to many keys", function()
       if case[2] == "float" then options.attn_mask = on_cpu(dtype, n, m) end
       if case[2] == "bool" then
          options.attn_mask = torch.rand({b, 1, n, m}, {device = "cpu"}):gt(0.4)
-         options.attn_mask[1]:fill_(false) -- a query that sees nothing
+         options.attn_mask[1]:fill_(false) -- the first sample's queries see no keys
       end
       return q, k, v, options
    end
@@ -208,7 +208,7 @@ describe("torch.backends.cuda.stats", function()
       local x, w = torch.randn(1, 2, 5, 5, {device = "cuda"}), torch.randn(3, 2, 3, 3, {device = "cuda"})
       local cudnn = torch.backends.cudnn
       local allowed = cudnn.allow_tf32
-      cudnn.allow_tf32 = true -- the emulator in place of cuDNN requires TF32
+      cudnn.allow_tf32 = true -- the emulator computes convolutions in cuDNN's place only in TF32
       assert.same({["cudnn.convolution"] = 1}, counted(function() F.conv2d(x, w) end))
       cudnn.enabled = false
       assert.same({["cudnn.convolution_own"] = 1}, counted(function() F.conv2d(x, w) end))
@@ -220,7 +220,7 @@ describe("torch.backends.cuda.stats", function()
       local q = torch.randn(1, 1, 4, 8, {device = "cuda"})
       assert.same({["cudnn.attention_own"] = 1}, counted(function() F.scaled_dot_product_attention(q, q, q) end))
       local fusion = torch.backends.cuda.fusion.stats()
-      assert.is_false(fusion.same_compiler) -- the emulator has no NVRTC
+      assert.is_false(fusion.same_compiler) -- there is no NVRTC in the emulator
       assert.is_true(fusion.kernels >= 0 and fusion.unfused >= 0)
    end)
 end)

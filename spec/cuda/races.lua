@@ -1,5 +1,5 @@
--- races.lua [NAME...] - runs kernels whose threads share memory, and compares the results with the
--- CPU's. Run by `make races` with the plugin that looks for races (races.cc).
+-- races.lua [NAME...] - runs kernels whose threads share memory, and compares the results with the CPU's. `make races`
+-- runs this with a plugin that detects races (races.cc).
 
 local torch = require "tlua"
 local F = torch.nn.functional
@@ -40,16 +40,16 @@ function programs.attention()
    end
    on_both(attend {}, torch.randn(1, 2, 70, 12), torch.randn(1, 2, 75, 12), torch.randn(1, 2, 75, 12))
    on_both(attend {is_causal = true}, torch.randn(1, 1, 68, 8), torch.randn(1, 1, 68, 8), torch.randn(1, 1, 68, 8))
-   -- first the rows of attention are so long that a tile has fewer rows than a warp has threads, then
-   -- no query sees some of the keys, then there are no keys
+   -- First, rows are so long that a tile of attention has fewer rows than a warp has threads; then some keys are seen
+   -- by no query; last, there are no keys.
    on_both(attend {}, torch.randn(1, 1, 20, 200), torch.randn(1, 1, 21, 200), torch.randn(1, 1, 21, 200))
    on_both(attend {is_causal = true}, torch.randn(1, 1, 5, 9), torch.randn(1, 1, 75, 9), torch.randn(1, 1, 75, 9))
    on_both(attend {}, torch.randn(1, 1, 40, 9), torch.randn(1, 1, 0, 9), torch.randn(1, 1, 0, 9))
 end
 
 function programs.few_queries()
-   -- The first call has one query and several blocks of keys. In the second one, heads share keys,
-   -- and a mask hides some keys.
+   -- In the first call, one query and several blocks of keys. In the second call, heads share keys, and a mask hides
+   -- some of them.
    on_both(F.scaled_dot_product_attention, torch.randn(1, 2, 1, 64), torch.randn(1, 2, 700, 64),
       torch.randn(1, 2, 700, 64))
    local k, v = torch.randn(2, 1, 300, 40), torch.randn(2, 1, 300, 40)
@@ -59,7 +59,7 @@ function programs.few_queries()
 end
 
 function programs.sort()
-   -- radix sorts in one block and over several blocks, with equal keys
+   -- radix sorts with equal keys, in one block and in several blocks
    on_both(function(x) return x:sort() end, torch.randint(0, 50, {2, 3000}):short())
    on_both(function(x) return x:sort() end, torch.randn(5000))
    on_both(function(x) return x:sort() end, torch.randint(0, 256, {5, 4500}):byte())

@@ -1,5 +1,5 @@
--- Tests that the GPU's kernels have no races, and that races.cc finds a race where a barrier is
--- removed. `make races` tries 20 orders of threads.
+-- Tests that the GPU's kernels have no races, and that races.cc detects a race when a barrier is removed. `make races`
+-- tries 20 different thread orders.
 
 local shell = require "spec.support.shell"
 
@@ -8,7 +8,7 @@ local function run(settings, name)
       "spec/cuda/races.lua %s 2>&1"):format(shell.build, settings, shell.start(), name))
 end
 
--- Returns the line of the first barrier in a source.
+-- Returns the line number of the first barrier in a source file.
 local function barrier_of(path)
    local number = 0
    for line in io.lines(path) do

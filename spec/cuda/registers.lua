@@ -1,10 +1,10 @@
--- registers.lua - reports the registers, stack and shared memory of each GPU kernel from the
--- assembler's output (ptxas -v). Run as `make registers`. Fails if a kernel spills registers to
+-- registers.lua - reports each GPU kernel's registers, stack and shared memory, from the output
+-- of the assembler (ptxas -v). Run by `make registers`. Fails if a kernel spills registers to
 -- memory.
 
 local most_rows <const> = 25
 
--- Returns the kernels in the text of one file: {file, name, registers, stack, spilled, shared}.
+-- Returns the kernels in one output file: {file, name, registers, stack, spilled, shared}.
 local function kernels_of(path)
    local list, kernel = {}, nil
    local file <close> = assert(io.open(path))
@@ -16,7 +16,7 @@ local function kernels_of(path)
       end
       local stack, stores, loads =
          line:match "(%d+) bytes stack frame, (%d+) bytes spill stores, (%d+) bytes spill loads"
-      -- skips lines of functions that kernels call
+      -- later lines are about functions that the kernel calls
       if stack and kernel and not kernel.stack then
          kernel.stack, kernel.spilled = tonumber(stack), tonumber(stores) + tonumber(loads)
       end
@@ -29,7 +29,7 @@ local function kernels_of(path)
    return list
 end
 
--- Converts the kernels' symbols to readable names, if there is a program for it.
+-- Replaces the kernels' symbols by readable names, if c++filt is installed.
 local function demangle(kernels)
    local names = os.tmpname()
    local file = assert(io.open(names, "w"))
@@ -59,7 +59,7 @@ end
 assert(#kernels > 0, "nothing is known of any kernel: make CUDA's plugin first")
 demangle(kernels)
 
--- Sorts the most expensive kernels first: by spills, by stack, by registers.
+-- Sorts the costliest kernels first: by spills, then by stack, then by registers.
 table.sort(kernels, function(a, b)
    if a.spilled ~= b.spilled then return a.spilled > b.spilled end
    if a.stack ~= b.stack then return a.stack > b.stack end

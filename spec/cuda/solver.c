@@ -1,8 +1,8 @@
 /*
-** solver.c - implements cuSOLVER and cuBLAS for the emulated build. Documented requirements on
-** arguments are checked when a routine is called: sizes, leading dimensions, work space of the
-** requested size, aligned arrays, a stream. The CPU's LAPACK computes in stream order, and only
-** then is the memory accessed; work space is overwritten.
+** solver.c - implements cuSOLVER and cuBLAS for the emulated build. Each routine checks the
+** documented requirements when it is called: sizes, leading dimensions, a workspace of the
+** requested size, aligned arrays, a stream. The CPU's LAPACK computes in stream order, and memory
+** is accessed only then; the workspace is overwritten.
 **
 ** TLUA_EMULATED_SOLVER=1 logs each call on stderr.
 */
@@ -40,7 +40,7 @@ static bool tells(void) {
   return value && strcmp(value, "0") != 0;
 }
 
-/* Returns whether Jacobi rotations must fail to converge. */
+/* Returns whether the test asks for Jacobi rotations that do not converge. */
 static bool is_stuck(void) {
   const char *value = getenv("TLUA_EMULATED_SOLVER");
   return value && strcmp(value, "stuck") == 0;
@@ -61,8 +61,8 @@ static bool refuse(const char *call, const char *what) {
 
 static bool aligned(const void *p, size_t bytes) { return p && (uintptr_t)p % bytes == 0; }
 
-/* Checks arguments common to all routines: m rows with a leading dimension, and an array of
-** elements. */
+/* Checks the arguments that all routines have: a matrix of m rows with a leading dimension ld,
+** stored at a. */
 static bool good(const char *call, bool handle, int m, int n, int ld, const void *a, size_t bytes) {
   if (!handle) return refuse(call, "the handle was not created");
   if (m < 0 || n < 0) return refuse(call, "a negative size");
@@ -70,15 +70,15 @@ static bool good(const char *call, bool handle, int m, int n, int ld, const void
   return aligned(a, bytes) || refuse(call, "an array that is NULL or not aligned");
 }
 
-/* ---- work on the stream ------------------------------------------------------------------------ */
+/* ---- work on the stream ---------------------------------------------------------------------- */
 
-/* A call. `a` and the other arrays are those of one matrix or, if `batch` is not 0, arrays of
-** pointers. */
+/* A call. If `batch` is 0, the arrays are those of one matrix; otherwise they belong to a
+** batch. */
 typedef struct Job {
   void (*run)(const struct Job *job, int64_t i, void *a, void *b);
   tl_DType dtype;
-  int m, n, k, nrhs, batch; /* sizes; batch 0 means that there are no arrays of pointers */
-  int64_t step_a, step_b;   /* bytes from one matrix to the next; -1: arrays of pointers */
+  int m, n, k, nrhs, batch; /* sizes; if batch is 0, there is one matrix */
+  int64_t step_a, step_b;   /* bytes between matrices; -1: arrays of pointers */
   bool vectors, upper, left, transpose, unit;
   char job;
   int ld_a, ld_b;
@@ -116,11 +116,11 @@ static bool put(cudaStream_t stream, const Job *job) {
   return tlk_emulated_put(stream, run, job, sizeof *job) == cudaSuccess;
 }
 
-/* Converts a result to a status of cuSOLVER or cuBLAS. */
+/* Converts a truth value to a status of cuSOLVER or cuBLAS. */
 #define SOLVED(ok) ((ok) ? CUSOLVER_STATUS_SUCCESS : CUSOLVER_STATUS_INVALID_VALUE)
 #define MULTIPLIED(ok) ((ok) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE)
 
-/* ---- handles ------------------------------------------------------------------------------------- */
+/* ---- handles --------------------------------------------------------------------------------- */
 
 cusolverStatus_t cusolverGetProperty(libraryPropertyType type, int *value) {
   *value = type == MAJOR_VERSION ? 12 : 0;
@@ -146,7 +146,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle) {
   *handle = calloc(1, sizeof **handle);
   return MULTIPLIED(*handle);
 }
-/* Sets the stream, which also resets the work space, as in cuBLAS. */
+/* Sets the stream; as in cuBLAS, this also resets the workspace. */
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
   *handle = (struct cublasContext){.stream = stream};
   return CUBLAS_STATUS_SUCCESS;
@@ -157,14 +157,14 @@ cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, siz
   return MULTIPLIED(aligned(workspace, 256));
 }
 
-/* Checks a call of cuBLAS: streams must never share the library's own work space. */
+/* Checks a call of cuBLAS. A workspace must be set, because streams would share the default. */
 static bool blas_good(const char *call, cublasHandle_t handle, int m, int n, int ld,
                       const void *a) {
   return good(call, handle, m, n, ld, a, sizeof(void *)) &&
          (handle->workspace || refuse(call, "no work space of the stream's"));
 }
 
-/* ---- the routines, when their turn has come -------------------------------------------------------- */
+/* ---- the routines, when their turn has come -------------------------------------------------- */
 
 static void run_potrf(const Job *j, int64_t i, void *a, void *b) {
   (void)b;
@@ -190,8 +190,8 @@ static void run_syevd(const Job *j, int64_t i, void *a, void *b) {
   check(cpu()->syevd(here(), j->dtype, j->vectors, j->upper, 1, j->n, a, b, j->info + i));
 }
 
-/* Computes a singular value decomposition. b is V (n, columns); LAPACK returns its transpose.
-** Without vectors both are still overwritten. */
+/* Computes a singular value decomposition. The routine returns V (n, columns) in b, but LAPACK
+** returns V^T. If no vectors are wanted, both arrays are overwritten anyway. */
 static void run_gesvdj(const Job *j, int64_t i, void *a, void *b) {
   int k = least(j->m, j->n), uc = j->job == 'S' ? k : j->m, vc = j->job == 'S' ? k : j->n;
   size_t bytes = j->dtype == TL_F64 ? 8 : 4;
@@ -214,14 +214,14 @@ static void run_gesvdj(const Job *j, int64_t i, void *a, void *b) {
   j->info[i] = j->n + 1;
 }
 
-/* Solves with columns as rows: x^T op(a)^T = b^T, in row-major matrices for the CPU. */
+/* Solves the transposed system x^T op(a)^T = b^T, because the CPU's matrices are row-major. */
 static void run_trsm(const Job *j, int64_t i, void *a, void *b) {
   (void)i;
   check(cpu()->trsm(here(), j->dtype, !j->left, !j->upper, j->transpose, j->unit, 1, j->n, j->m, a,
                     b));
 }
 
-/* ---- by precision ----------------------------------------------------------------------------------- */
+/* ---- by precision ---------------------------------------------------------------------------- */
 
 #define IN_ORDER(ld, rows) ((ld) == most(rows, 1) || refuse(name, "rows that are apart"))
 
@@ -229,7 +229,7 @@ static void run_trsm(const Job *j, int64_t i, void *a, void *b) {
 #define PASTE(a, b, c) PASTE_(a, b, c)
 #define SOLVER(name) PASTE(cusolverDn, P, name)
 #define BLAS(name) PASTE(cublas, P, name)
-/* A job that runs a routine, with the given fields. */
+/* A job that runs a routine, with the fields given. */
 #define JOB(routine, ...) ((Job){routine, DTYPE, __VA_ARGS__})
 
 #define P S

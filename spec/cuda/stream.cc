@@ -379,7 +379,7 @@ emulated_exchange(cudaStream_t handle, void (*begin)(void *), int (*ready)(void 
   });
 }
 
-/* ---- captures ---------------------------------------------------------------------------------- */
+/* ---- captures -------------------------------------------------------------------------------- */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, enum cudaStreamCaptureMode mode) {
   return with_stream(__func__, handle, [&](CUstream_st *stream) {
@@ -437,7 +437,7 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
   return cudaSuccess;
 }
 
-/* ---- events ------------------------------------------------------------------------------------ */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
   return call(__func__, [&] {
@@ -530,7 +530,7 @@ cudaError_t cudaEventElapsedTime(float *out, cudaEvent_t start, cudaEvent_t end)
   });
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------ */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
                                  unsigned long long flags) {
@@ -580,7 +580,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   });
 }
 
-/* ---- work of the host ---------------------------------------------------------------------------- */
+/* ---- work of the host ------------------------------------------------------------------------ */
 
 cudaError_t tlk_emulated_put(cudaStream_t stream, void (*run)(void *data), const void *data,
                              size_t bytes) {

@@ -1,6 +1,6 @@
--- traffic.lua - measures the bytes that the GPU's kernels move, and compares with the least
--- possible: each input read once, each result written once. Run by `make traffic` with the plugin
--- that counts them (traffic.cc); fails if a row exceeds the least by more than a tenth.
+-- traffic.lua - measures how many bytes the GPU's kernels move, and compares that with the minimum, where each input is
+-- read once and each result written once. `make traffic` runs this with a plugin that counts the bytes (traffic.cc).
+-- Fails if a row exceeds the minimum by more than a tenth.
 
 local torch = require "tlua"
 local path = assert(os.getenv "TLUA_EMULATED_TRAFFIC", "make traffic runs this")
@@ -9,7 +9,7 @@ local on <const> = {device = "cuda"}
 
 local log = assert(io.open(path, "r"))
 
--- Returns the bytes that launches since the last call have read and written.
+-- Returns how many bytes were read and written by launches since the last call.
 local function moved()
    torch.cuda.synchronize()
    local bytes, kernels = 0, {}
@@ -22,7 +22,7 @@ local function moved()
 end
 
 local rows, above = 0, 0
--- Adds a row. `least` is in bytes; `launches`, if given, is the expected number of launches.
+-- Adds a row. `least` is the minimum in bytes; `launches`, if given, is the largest number of launches.
 local function row(name, least, fn, launches)
    moved()
    fn()
@@ -74,18 +74,18 @@ end
 
 row("float32 to bfloat16", 6 * n, function() return tensor_to_cast:bfloat16() end)
 
--- Each step reads and writes the parameter and its states, and reads the gradient.
+-- A step reads and writes the parameter and the optimizer's states, and reads the gradient.
 for _, step in ipairs {{"SGD", {momentum = 0.9}, 5}, {"Adam", {}, 7}, {"AdamW", {}, 7}} do
    local p = tensor():requires_grad_()
    p.grad = tensor()
    local optimizer = torch.optim[step[1]]({p}, step[2])
-   optimizer:step() -- creates the states
+   optimizer:step() -- the first step creates the states
    row(step[1] .. " step", step[3] * 4 * n, function() optimizer:step() end)
 end
 
--- A step that divides by the scale, detects non-finite gradients and clips: the norm reads the
--- gradient once more. The launches compute the parts of the norm, the numbers of the step, the step
--- counts, and the step.
+-- A step that divides by the scale, detects non-finite gradients and clips; computing the norm reads the
+-- gradient once more. Four launches compute the parts of the norm, the scalars of the step, the step counts, and
+-- the step.
 do
    local p = tensor():requires_grad_()
    p.grad = tensor()
@@ -102,9 +102,9 @@ do
    row("AdamW step, clipped", 8 * 4 * n, function() adam:step {max_norm = 1.0} end, 4)
 end
 
--- Chains that a graph has captured, each as one kernel. The kernels need not store intermediate
--- results, but a script releases these only when garbage is collected. Values that a gradient needs
--- are stored.
+-- Chains that a graph has captured, each of which becomes one kernel. The kernels need not store intermediate
+-- results, but the script releases these only when its garbage is collected. Values needed for a gradient are
+-- stored.
 local F = torch.nn.functional
 local function chain(name, arrays, size, fn)
    local g = torch.cuda.Graph()
@@ -132,7 +132,7 @@ for _, kind in ipairs {{"float32", 4}, {"bfloat16", 2}} do
       return a, a + 1
    end)
    local leaf = tensor(dtype):requires_grad_()
-   of("gradient of dropout of silu", 4, function() -- reads leaf and y, writes result and gradient
+   of("gradient of dropout of silu", 4, function() -- reads leaf and y; writes the result and the gradient
       local result = F.dropout(F.silu(leaf), 0.2)
       return result, torch.autograd.grad(result, leaf, {grad_outputs = y})
    end)

@@ -1,6 +1,6 @@
 /*
-** pointwise_f32.cu - some elementwise kernels that compute in float, to count their memory traffic
-** (traffic.cc). Compiling all kernels would take minutes.
+** pointwise_f32.cu - a few elementwise kernels that compute in float, compiled to count their
+** memory traffic (traffic.cc). Compiling all kernels this way would take minutes.
 */
 #include "kernels/cuda/pointwise/elementwise.cuh"
 

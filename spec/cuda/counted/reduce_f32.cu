@@ -1,5 +1,5 @@
 /*
-** reduce_f32.cu - some reductions that compute in float, to count their memory traffic
+** reduce_f32.cu - a few reductions that compute in float, compiled to count their memory traffic
 ** (traffic.cc).
 */
 #include "kernels/cuda/reduce/reduce.cuh"

@@ -1,6 +1,6 @@
 /*
-** cublas_v2.h - the parts of cuBLAS that kernels/cuda/linalg uses, for machines without a GPU: the
-** names and numbers that NVIDIA documents, implemented by spec/cuda/solver.c.
+** cublas_v2.h - the parts of cuBLAS that kernels/cuda/linalg uses, for machines without a GPU. It
+** has the names and numbers that NVIDIA documents; spec/cuda/solver.c implements the functions.
 */
 #ifndef TLK_EMULATED_CUBLAS_H
 #define TLK_EMULATED_CUBLAS_H
@@ -24,7 +24,7 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t *handle);
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream);
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void *workspace, size_t bytes);
 
-/* The functions of precision P, with elements T. */
+/* Declares the functions for precision P, with elements of type T. */
 #define TLK_CUBLAS(P, T)                                                                           \
   cublasStatus_t cublas##P##getrfBatched(cublasHandle_t handle, int n, T *const a[], int lda,      \
                                          int *pivots, int *info, int batch);                       \

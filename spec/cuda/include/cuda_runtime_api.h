@@ -1,7 +1,7 @@
 /*
 ** cuda_runtime_api.h - the parts of CUDA's runtime that kernels/cuda uses, for machines without a
-** GPU: the names and numbers that CUDA documents, implemented by spec/cuda, in C and C++.
-** cuda_runtime.h has the additional parts for C++.
+** GPU. It has the names and numbers that CUDA documents, in C and C++; spec/cuda implements the
+** functions. cuda_runtime.h has the additional parts for C++.
 */
 #ifndef TLK_EMULATED_RUNTIME_API_H
 #define TLK_EMULATED_RUNTIME_API_H
@@ -246,8 +246,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
-/* Returns a stream's capture. The real function also reports nodes; this one ignores the arguments
-** after the id. */
+/* Reports a stream's capture. The real function also reports the graph's nodes; this one ignores
+** the arguments after the id. */
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                                      unsigned long long *id, cudaGraph_t *graph, const void **nodes,
                                      const void **edges, size_t *count);

@@ -1,6 +1,6 @@
 /*
-** cusolverDn.h - the parts of cuSOLVER that kernels/cuda/linalg uses, for machines without a GPU:
-** the names and numbers that NVIDIA documents, implemented by spec/cuda/solver.c.
+** cusolverDn.h - the parts of cuSOLVER that kernels/cuda/linalg uses, for machines without a GPU.
+** It has the names and numbers that NVIDIA documents; spec/cuda/solver.c implements the functions.
 */
 #ifndef TLK_EMULATED_CUSOLVER_H
 #define TLK_EMULATED_CUSOLVER_H
@@ -20,7 +20,7 @@ cusolverStatus_t cusolverDnSetStream(cusolverDnHandle_t handle, cudaStream_t str
 cusolverStatus_t cusolverDnCreateSyevjInfo(syevjInfo_t *info);
 cusolverStatus_t cusolverDnCreateGesvdjInfo(gesvdjInfo_t *info);
 
-/* The functions of precision P, with elements T. */
+/* Declares the functions for precision P, with elements of type T. */
 #define TLK_CUSOLVER(P, T)                                                                         \
   cusolverStatus_t cusolverDn##P##potrf_bufferSize(                                                \
       cusolverDnHandle_t handle, cublasFillMode_t uplo, int n, T *a, int lda, int *size);          \

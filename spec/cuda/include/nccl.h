@@ -1,6 +1,6 @@
 /*
-** nccl.h - the parts of NCCL that kernels/cuda uses, for machines without a GPU: the names and
-** numbers that NVIDIA documents (version 2.28), implemented by spec/cuda/nccl.
+** nccl.h - the parts of NCCL that kernels/cuda uses, for machines without a GPU. It has the names
+** and numbers that NVIDIA documents (version 2.28); spec/cuda/nccl implements the functions.
 */
 #ifndef TLK_EMULATED_NCCL_H
 #define TLK_EMULATED_NCCL_H

@@ -1,12 +1,12 @@
 /*
 ** nccl.c - a replacement for NCCL without a GPU. Ranks are processes, each with an emulated device;
-** bytes are passed in files of a folder, TLUA_NCCL_FOLDER. The calls of a rank are logged in the
-** folder's file log.<rank>.
+** they exchange data through files in the folder TLUA_NCCL_FOLDER. The calls of each rank are
+** logged there in the file log.<rank>.
 **
-** The library reproduces NCCL's pitfalls: communicators are non-blocking; an operation is queued on
+** The library reproduces NCCL's pitfalls. Communicators are non-blocking: an operation is queued on
 ** the stream only at the second call of ncclCommGetAsyncError, and until then every other call is
-** an error; a call that the other ranks do not make never ends. TLUA_NCCL_FAIL names a call that
-** fails immediately, TLUA_NCCL_BREAK a call after which the communicator has failed.
+** an error. A call that the other ranks do not make never ends. TLUA_NCCL_FAIL names a call that
+** fails immediately; TLUA_NCCL_BREAK names a call that breaks the communicator.
 */
 #include <nccl.h>
 
@@ -31,24 +31,24 @@ typedef struct Step {
   Kind kind;
   const char *in;
   char *out;
-  size_t n, bytes; /* number of elements, and their bytes */
+  size_t n, bytes; /* number of elements, and their size in bytes */
   ncclDataType_t type;
   ncclRedOp_t op;
   int peer;
-  unsigned number;         /* number of the message */
-  char *parts[MOST_RANKS]; /* the received parts (owned) */
+  unsigned number;         /* sequence number of the message */
+  char *parts[MOST_RANKS]; /* what each rank has sent (owned) */
 } Step;
 
 struct ncclComm {
   int rank, size, refs;
   char id[128];
   bool joining;
-  int polls; /* number of polls of the operation in progress; 0 if there is none */
+  int polls; /* how often the operation in progress was polled; 0 if there is none */
   atomic_bool aborted;
   ncclResult_t failed;
-  /* numbers of the next collective and of the next message, for each rank */
+  /* for each rank, the sequence numbers of the next collective [0] and of the next message [1] */
   unsigned seq_out[2][MOST_RANKS], seq_in[2][MOST_RANKS];
-  struct Job *job; /* a job that has begun but is not yet on the stream (owned) */
+  struct Job *job; /* a job that was begun but is not on the stream yet (owned) */
 };
 
 typedef struct Job {
@@ -89,7 +89,7 @@ static bool is(const char *variable, const char *name) {
   return value && strcmp(value, name) == 0;
 }
 
-/* Returns a stream's number, in the order in which streams were first seen. */
+/* Returns the number of a stream; streams are numbered from 1 in order of their first use. */
 static int number_of(cudaStream_t stream) {
   static cudaStream_t seen[64];
   int i = 0;
@@ -100,7 +100,7 @@ static int number_of(cudaStream_t stream) {
 
 /* ---- files ------------------------------------------------------------------------------- */
 
-/* Writes the path of a message's file. Ranks whose calls differ look for different files. */
+/* Writes the path of a message's file. If ranks make different calls, their paths differ too. */
 static void path_of(char out[500], const struct ncclComm *c, const Step *s, int from, int to,
                     unsigned number, size_t bytes) {
   snprintf(out, 500, "%s/%s-%d-%d-%s%u-%zu", folder(), c->id, from, to,
@@ -119,7 +119,7 @@ static void put(struct ncclComm *c, Step *s, int to, const char *data, size_t by
   rename(other, path);
 }
 
-/* Receives a message; its number advances once it has been received. */
+/* Receives a message, and counts it, once its file exists. */
 static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   char path[500];
   if (s->parts[from]) return true;
@@ -134,8 +134,8 @@ static bool get(struct ncclComm *c, Step *s, int from, size_t bytes) {
   return n == bytes;
 }
 
-/* Returns whether a message was received. NCCL buffers no messages: a send is complete when the
-** other rank has received it. */
+/* Returns whether the other rank has received a message. Only then is a send complete, because NCCL
+** does not buffer messages. */
 static bool taken(const struct ncclComm *c, const Step *s) {
   char path[500];
   path_of(path, c, s, c->rank, s->peer, s->number, s->bytes);
@@ -239,7 +239,7 @@ static int ready(void *data) {
   Job *j = data;
   bool all = true;
   if (j->comm->aborted) return 1;
-  /* Calls of one rank are processed in order: later ones wait. */
+  /* Steps are received in order from each rank: after a missing one, later ones wait. */
   for (int r = 0; r < j->comm->size; r++)
     for (int kind = 0; kind < 2; kind++)
       for (int i = 0; i < j->n; i++) {
@@ -272,7 +272,7 @@ static void end(void *data) {
   free(j);
 }
 
-/* Finds a function of the emulator, which is in the plugin that has loaded this library. */
+/* Finds one of the emulator's functions in the plugin that has loaded this library. */
 static bool find(const char *name, void *function) {
   char path[500];
   const char *plugins = getenv("TLUA_PLUGINS");
@@ -290,7 +290,7 @@ static bool launch(Job *j) {
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
-/* Returns the error for a call that is not allowed now. */
+/* Logs a call that is not allowed now, and returns the error for it. */
 static ncclResult_t refuse(struct ncclComm *c, const char *what) {
   char text[200];
   snprintf(text, sizeof text, "WRONG %s while something is under way", what);
@@ -411,7 +411,7 @@ API ncclResult_t ncclCommFinalize(ncclComm_t c) {
   c->polls = 1;
   return ncclInProgress;
 }
-/* Ends a communicator. It is not freed, because a stream may still have work that uses it. */
+/* Ends a communicator. The struct is not freed, because work on a stream may still use it. */
 API ncclResult_t ncclCommDestroy(ncclComm_t c) {
   note(c->rank, "Destroy");
   return c->polls > 0 ? refuse(c, "Destroy") : ncclSuccess;
@@ -422,8 +422,8 @@ API ncclResult_t ncclCommAbort(ncclComm_t c) {
   return ncclSuccess;
 }
 
-/* Registers memory. NCCL's manual, "User buffer registration": mapped memory must be made in a way
-** that lets other processes open it. */
+/* Registers memory. By NCCL's manual ("User buffer registration"), mapped memory must have been
+** created in a way that lets other processes open it. */
 API ncclResult_t ncclCommRegister(const ncclComm_t c, void *data, size_t bytes, void **handle) {
   char text[100];
   int (*is_shared)(void *);

@@ -1,6 +1,6 @@
 /*
-** emulator_test.h - code that the emulator's own tests share: a device for launch(), and calls that
-** must succeed.
+** emulator_test.h - code that the emulator's tests share: a device for launch(), and checks of
+** calls that must succeed.
 */
 #ifndef EMULATOR_TEST_H
 #define EMULATOR_TEST_H
@@ -11,10 +11,10 @@
 /* Returns a stream of device 0, for launch(). */
 const tlk_Context *context();
 cudaStream_t stream();
-/* Returns the error of the last failed call of the runtime. */
+/* Returns the error of the last runtime call that failed. */
 cudaError_t last_failure();
 
-/* Elements on device 0, initially 0. */
+/* An array on device 0 whose elements are initially 0. */
 template <class T> struct Device {
   T *data;
   size_t n;
@@ -36,10 +36,10 @@ template <class T> struct Device {
   }
 };
 
-/* The parts of the test. Each returns 0 if all checks passed. */
+/* The parts of the test. Each one returns 0 if all its checks passed. */
 int test_threads();
 int test_runtime();
-/* Runs a kernel that the emulator must report as wrong. */
+/* Runs a kernel whose error the emulator must report. */
 int do_wrong(const char *name);
 
 #endif

@@ -115,7 +115,7 @@ TEST(pinned_memory_and_peers) {
   OK(cudaFreeHost(pinned));
 }
 
-/* ---- streams that work late ------------------------------------------------------------------- */
+/* ---- streams that work late ------------------------------------------------------------------ */
 
 TEST(a_missing_wait_shows) {
   cudaStream_t first, second;
@@ -164,7 +164,7 @@ TEST(events_tell_time) {
   OK(cudaEventDestroy(silent));
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------- */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 struct Fork {
   cudaStream_t side;
@@ -267,7 +267,7 @@ TEST(calls_that_a_relaxed_thread_may_make) {
   OK(cudaEventDestroy(event));
 }
 
-/* ---- virtual memory ------------------------------------------------------------------------------ */
+/* ---- virtual memory -------------------------------------------------------------------------- */
 
 TEST(memory_is_mapped_to_addresses) {
   const size_t granule = 2 << 20;
@@ -314,7 +314,7 @@ TEST(the_drivers_functions_are_found) {
   CHECK(found == cudaDriverEntryPointSymbolNotFound && function == nullptr);
 }
 
-/* ---- failures on request ---------------------------------------------------------------------------- */
+/* ---- failures on request --------------------------------------------------------------------- */
 
 TEST(the_nth_call_fails) {
   Device<int> out(8);

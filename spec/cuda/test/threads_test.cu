@@ -69,8 +69,8 @@ TEST(barriers_count) {
   for (int got : out.read()) CHECK(got == 34 * 10000 + 1000 + 10);
 }
 
-/* A kernel in which each thread advances to the next stage only when its neighbour has reached
-** it. */
+/* A kernel in which each thread goes on to the next stage only after its neighbour has reached the
+** current one. */
 __global__ void relay(int *out, int stages) {
   int *stage = dynamic_shared<int>();
   unsigned next = (threadIdx.x + 1) % blockDim.x;
@@ -162,7 +162,7 @@ TEST(lanes_exchange_values) {
   }
 }
 
-/* A kernel that uses two halves of a warp, each separately, and lanes that have exited. */
+/* A kernel in which the halves of a warp vote separately, and then some lanes have exited. */
 __global__ void part_of_a_warp(int *out) {
   unsigned low = 0x0000ffffu, high = 0xffff0000u;
   int lane = (int)threadIdx.x % WARP;
@@ -175,7 +175,7 @@ __global__ void part_of_a_warp(int *out) {
 }
 
 TEST(masks_and_ended_lanes) {
-  Device<int> out(40); /* the last warp has eight lanes */
+  Device<int> out(40); /* the second warp has only eight lanes */
   CHECK(launch(context(), part_of_a_warp, dim3(1), 40, 0, out.data));
   std::vector<int> got = out.read();
   for (int t = 0; t < 40; t++) {
@@ -200,7 +200,7 @@ TEST(the_value_of_a_lane_outside_the_mask_is_garbage) {
 
 /* ---- atomics ------------------------------------------------------------------------------- */
 
-/* A kernel whose last block to finish sums the values that all blocks have written. */
+/* A kernel in which the last block to finish sums the values that all blocks have written. */
 __global__ void sum_by_the_last(const float *in, float *parts, unsigned *ticket, float *out) {
   __shared__ bool last;
   __shared__ float sums[WARP];

@@ -1,5 +1,5 @@
 /*
-** wrong_test.cu - kernels with errors, under the names that emulator_spec.lua uses.
+** wrong_test.cu - kernels with deliberate errors, under the names that emulator_spec.lua uses.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "spec/cuda/test/emulator_test.h"
@@ -58,8 +58,8 @@ __global__ void without_barrier(int *out) {
   out[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
 }
 
-/* A kernel in which fast threads overwrite, in the next round, values that other threads still
-** read. */
+/* A kernel without a second barrier: fast threads overwrite values for the next round that other
+** threads still have to read. */
 __global__ void without_second_barrier(int *out) {
   int *shared = dynamic_shared<int>(), sum = 0;
   for (int round = 0; round < 4; round++) {
@@ -70,7 +70,7 @@ __global__ void without_second_barrier(int *out) {
   out[threadIdx.x] = sum;
 }
 
-/* Threads of a warp do not run in lockstep. */
+/* A kernel that relies on lockstep, although the threads of a warp do not run in lockstep. */
 __global__ void without_warp_barrier(int *out) {
   int *shared = dynamic_shared<int>();
   shared[threadIdx.x] = 0;
@@ -79,7 +79,7 @@ __global__ void without_warp_barrier(int *out) {
   out[threadIdx.x] = shared[(threadIdx.x + 5) % blockDim.x];
 }
 
-/* Returns how many of several launches show the error. */
+/* Returns how many of 20 launches show the error. */
 static int shown(void (*kernel)(int *), int (*expected)(int)) {
   Device<int> out(64);
   int wrong = 0;

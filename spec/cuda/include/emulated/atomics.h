@@ -1,20 +1,20 @@
 /*
-** atomics.h - CUDA's atomic operations, for the types that support them. One host thread runs all
-** blocks of a launch, and switches between CUDA threads only at barriers, or, where races are
-** looked for (races.cc), between operations; so plain reads and writes are atomic.
+** atomics.h - CUDA's atomic operations. Plain reads and writes are atomic here, because one host
+** thread runs all blocks of a launch, and switches between CUDA threads only at barriers or, when
+** looking for races (races.cc), between operations.
 */
 #ifndef TLK_EMULATED_ATOMICS_H
 #define TLK_EMULATED_ATOMICS_H
 
 namespace emulated {
-/* An object that exists as long as an atomic operation lasts. */
+/* Marks an atomic operation as running for as long as the object exists. */
 class Atomically {
   bool removed;
 
 public:
   explicit Atomically(Line at) : removed(is_removed(at)) { place.atomic = !removed; }
   ~Atomically() { place.atomic = false; }
-  /* Marks the point between the load and the store. */
+  /* Lets other threads run between the load and the store, if atomicity was removed. */
   void halfway() const {
     if (removed) pause();
   }
@@ -33,7 +33,7 @@ public:
   ATOMIC(name, int, result)        \
   ATOMIC(name, unsigned, result)   \
   ATOMIC(name, unsigned long long, result)
-/* Sums wrap. */
+/* Integer sums wrap around. */
 ATOMIC(atomicAdd, int, (unsigned)old + (unsigned)x)
 ATOMIC(atomicAdd, unsigned, old + x)
 ATOMIC(atomicAdd, unsigned long long, old + x)
@@ -69,7 +69,7 @@ ATOMIC_CAS(unsigned short)
 ATOMIC_CAS(unsigned long long)
 #undef ATOMIC_CAS
 
-/* Loads and stores with cache hints. */
+/* Defines loads and stores with cache hints. */
 #define LOAD(name) \
   template <class T> static inline T name(const T *address) { return *address; }
 LOAD(__ldg)

@@ -10,7 +10,7 @@ namespace emulated {
 
 template <class T> struct Same { typedef T type; };
 
-/* The largest number of bytes of a kernel's arguments. */
+/* Largest size of a kernel's arguments in bytes. */
 enum { MOST_ARGUMENTS = 32764 };
 
 /* Queues a kernel on a stream; `thread` is the function that runs one thread. */

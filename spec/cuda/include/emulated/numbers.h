@@ -1,6 +1,6 @@
 /*
-** numbers.h - CUDA's numeric functions that C++ lacks, or has only in namespace std. Functions that
-** CUDA approximates (__expf) are exact in the emulator.
+** numbers.h - CUDA's numeric functions that C++ lacks or has only in namespace std. Functions that
+** CUDA approximates, such as __expf, are exact in the emulator.
 */
 #ifndef TLK_EMULATED_NUMBERS_H
 #define TLK_EMULATED_NUMBERS_H
@@ -52,7 +52,7 @@ template <class To, class From> INLINE To bits(From x) {
   memcpy(&y, &x, sizeof y);
   return y;
 }
-/* Converts a number as CUDA does: conversions saturate, and NaN becomes 0. */
+/* Converts a number as CUDA does: results saturate, and NaN becomes 0. */
 template <class To, class From> INLINE To saturated(From x) {
   if (std::isnan(x)) return 0;
   if (x <= (From)std::numeric_limits<To>::min()) return std::numeric_limits<To>::min();
@@ -117,8 +117,8 @@ INLINE double __drcp_rn(double x) { return 1 / x; }
 INLINE double __dsqrt_rn(double x) { return std::sqrt(x); }
 INLINE double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 
-/* Return the minimum and the maximum of two numbers as CUDA does: if one number is NaN, the other
-** is the result. */
+/* Return the minimum or maximum of two numbers as CUDA does: if one of them is NaN, the result is
+** the other one. */
 namespace emulated {
 template <class A, class B>
 using Common = typename std::enable_if<std::is_arithmetic<A>::value && std::is_arithmetic<B>::value,
@@ -135,7 +135,7 @@ template <class A, class B> INLINE emulated::Common<A, B> min(A a, B b) {
 
 /* ---- functions --------------------------------------------------------------------- */
 
-/* macros, because the C library declares functions of these names */
+/* macros, because the C library declares functions with these names */
 #define __expf(x) std::exp((float)(x))
 #define __exp10f(x) std::pow(10.0f, (float)(x))
 #define __logf(x) std::log((float)(x))
@@ -147,7 +147,7 @@ template <class A, class B> INLINE emulated::Common<A, B> min(A a, B b) {
 #define __tanf(x) std::tan((float)(x))
 #define __sincosf(x, sine, cosine) sincosf((x), (sine), (cosine))
 
-/* Defines a function for double, and with the suffix f for float. */
+/* Defines a function for double, and one for float whose name has the suffix f. */
 #define OF_BOTH(name, expression)                       \
   INLINE double name(double x) { return (expression); } \
   INLINE float name(float x_) {                         \

@@ -1,6 +1,6 @@
 /*
-** threads.h - a thread's position in the grid, and its communication with others: barriers,
-** shuffles and votes (implemented by grid.cc).
+** threads.h - a thread's position in the grid, and its communication with other threads: barriers,
+** shuffles and votes (implemented in grid.cc).
 */
 #ifndef TLK_EMULATED_THREADS_H
 #define TLK_EMULATED_THREADS_H
@@ -12,44 +12,44 @@ struct Place {
   dim3 threads, blocks;
   unsigned lane;
   void *shared; /* the block's dynamic shared memory */
-  bool atomic;  /* whether the thread is within an atomic operation */
+  bool atomic;  /* whether the thread is executing an atomic operation */
 };
 
 /* The position of the running CUDA thread. Only one CUDA thread runs at a time in the process. */
 extern Place place;
 
-/* A source line. A thread names the line at which it waits. */
+/* A source line, for messages about the place where a thread waits. */
 struct Line {
   const char *file;
   int line;
 };
 #define TLK_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
-/* Waits for all threads of the block. Returns how many threads gave a count other than 0. */
+/* Waits for all threads of the block; returns the number of threads whose count is not 0. */
 int meet_block(int count, const char *what, Line at);
 
 enum Meeting { SYNC, SHUFFLE, BALLOT, MATCH, ADD, MIN, MAX, UMIN, UMAX, AND, OR, XOR };
 
-/* Waits for the lanes of the mask. Returns the result that `meeting` computes from their values; a
-** shuffle returns the value of lane `source`. */
+/* Waits for all lanes in the mask. Returns the result that `meeting` computes from their values;
+** for a shuffle this is the value of lane `source`. */
 uint64_t meet_warp(Meeting meeting, unsigned mask, uint64_t x, int source, const char *what,
                    Line at);
 
 #ifdef TLK_GENERATED
-/* A kernel that is compiled while the program runs does not find the emulator's functions. Its
-** threads need not take turns: they share nothing but the word that reports a fault. */
+/* A kernel that is compiled at run time cannot call the emulator's functions. Its threads need not
+** take turns, because they share only the word in which faults are recorded. */
 static inline void pause() {}
 static inline void fence(Line) {}
 static inline bool is_removed(Line) { return false; }
 #else
 /* Lets other threads of the block run. */
 void pause();
-/* Orders the thread's earlier writes before its later ones, for all other threads (races.cc). */
+/* Makes the thread's earlier writes visible to all threads before its later ones (races.cc). */
 void fence(Line at);
-/* Returns whether the barrier, fence or atomic at a line is to have no effect (races.cc). */
+/* Returns whether the barrier, fence or atomic operation at a line was disabled (races.cc). */
 bool is_removed(Line at);
 #endif
-/* Ends the process with a message about the running thread. */
+/* Ends the process with a message that names the running thread. */
 [[noreturn]] void stop(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 template <class T> static inline uint64_t to_word(T x) {
@@ -102,7 +102,7 @@ static inline void __nanosleep(unsigned) { emulated::pause(); }
 static inline void __syncwarp(unsigned mask = 0xffffffffu, TLK_HERE) {
   emulated::meet_warp(emulated::SYNC, mask, 0, 0, "__syncwarp", {file, line});
 }
-/* Returns the smallest mask that CUDA allows, which contains no other thread. */
+/* Returns the smallest mask that CUDA permits: only the thread's own lane. */
 static inline unsigned __activemask() { return 1u << emulated::place.lane; }
 
 template <class T>
