@@ -1,4 +1,4 @@
--- DFIterDataPipe.lua - the base of pipes whose items are data frames: tables of columns by name.
+-- DFIterDataPipe.lua - the base class of pipes whose items are data frames: columns by name.
 
 local class = require "tlua.class"
 local IterDataPipe = require "tlua.datapipes.IterDataPipe"

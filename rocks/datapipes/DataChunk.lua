@@ -1,4 +1,4 @@
--- DataChunk.lua - defines the batch that pipes make, a list of items.
+-- DataChunk.lua - defines the batches that pipes return: lists of items.
 --
 --    local chunk = torch.data.DataChunk {1, 2, 3}
 --    print(#chunk, chunk[3])

@@ -1,5 +1,5 @@
--- IterDataPipe.lua - the base of iterable pipes: streams, each of which may read from others. Each
--- step has a class in torch.data.datapipes.iter and a functional form:
+-- IterDataPipe.lua - the base class of iterable pipes: a pipe is a stream, and may read from other
+-- pipes. Each step has a class in torch.data.datapipes.iter and a functional form:
 --
 --    local pipe = torch.data.datapipes.iter.IterableWrapper {1, 2, 3, 4, 5, 6}
 --    local function is_even(x) return x % 2 == 0 end
@@ -9,11 +9,11 @@
 --    --> 36
 --
 -- A user-defined class has `iter`, like an IterableDataset, and `reset` if it keeps state from one
--- iteration to the next. An item is one value or several; a first value of nil is the end. In a
--- table, such as a batch, an item of several values is stored as by table.pack.
+-- iteration to the next. An item is one value or several; a first value of nil marks the end. In a
+-- table, such as a batch, table.pack stores an item of several values.
 --
--- A pipe allows one iteration at a time: starting a second iteration ends the first one, whose next
--- item is then an error.
+-- A pipe allows one iteration at a time: starting a second iteration ends the first one, and to
+-- request its next item is an error.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -28,8 +28,8 @@ local IterableDataset = require "tlua.data.IterableDataset"
 ---@field type any  the declared type of items, for validation; see torch.data.runtime_validation
 local IterDataPipe = class.class("data.IterDataPipe", IterableDataset)
 
--- Wraps this class and derived classes: they allow one iteration at a time, and check
--- non_deterministic.
+-- Wraps this class and classes derived from it: their pipes allow one iteration at a time, and
+-- check non_deterministic.
 local info = getmetatable(IterDataPipe)
 local construct <const>, define <const> = info.__call, info.__newindex
 
@@ -52,7 +52,7 @@ function IterDataPipe:__len()
    torch.raise(("%s has no length"):format(torch.type(self)))
 end
 
---- Narrows the declared type of the items, for validation.
+--- Sets a narrower type of the items than the class declares, for validation.
 ---@param expected any  a type; see torch.data.runtime_validation
 ---@return data.IterDataPipe self
 function IterDataPipe:reinforce_type(expected)
@@ -65,8 +65,8 @@ function IterDataPipe:reinforce_type(expected)
    return self
 end
 
---- Makes a pipe that reads this one, of the class with the functional form's name, such as
---- datapipes.iter.Batcher for `batch`. The arguments are those of the class after the pipe.
+--- Makes a pipe that reads this one. The class is the one with the functional form's name, such as
+--- datapipes.iter.Batcher for `batch`. The arguments are the class's arguments after the pipe.
 ---@names data.IterDataPipe:batch data.IterDataPipe:collate data.IterDataPipe:concat
 ---@names data.IterDataPipe:demux data.IterDataPipe:filter data.IterDataPipe:fork
 ---@names data.IterDataPipe:groupby data.IterDataPipe:list_files data.IterDataPipe:map

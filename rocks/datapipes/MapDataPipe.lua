@@ -19,8 +19,8 @@ local Dataset = require "tlua.data.Dataset"
 ---@field functions table<string, function>  the functional forms
 local MapDataPipe = class.class("data.MapDataPipe", Dataset)
 
---- Makes a pipe that reads this one, of the class with the functional form's name, such as
---- datapipes.map.Batcher for `batch`. The arguments are those of the class after the pipe.
+--- Makes a pipe that reads this one. The class is the one with the functional form's name, such as
+--- datapipes.map.Batcher for `batch`. The arguments are the class's arguments after the pipe.
 ---@names data.MapDataPipe:batch data.MapDataPipe:concat data.MapDataPipe:map
 ---@names data.MapDataPipe:shuffle data.MapDataPipe:zip
 ---@param ... any  the further arguments of the class

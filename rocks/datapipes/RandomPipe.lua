@@ -1,6 +1,6 @@
--- RandomPipe.lua - the base of pipes that draw random numbers; it determines their seeds. A
--- DataLoader seeds them for each epoch, with the same seed in all workers; without a DataLoader
--- they use torch.manual_seed's generator.
+-- RandomPipe.lua - the base class of pipes that draw random numbers, which chooses the pipes'
+-- seeds. A DataLoader seeds the pipes for each epoch, with the same seed in all workers. Without a
+-- DataLoader the pipes use torch.manual_seed's generator.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local RandomPipe = class.class("data.datapipes.RandomPipe", IterDataPipe)
 
 RandomPipe.enabled = true
 
---- Sets whether items are shuffled at all.
+--- Turns shuffling on or off.
 ---@param shuffle? boolean  true by default
 ---@return data.datapipes.RandomPipe self
 function RandomPipe:set_shuffle(shuffle)
@@ -35,8 +35,8 @@ function RandomPipe:set_seed(seed)
    return self
 end
 
---- Returns a function of n that draws an integer from 1 to n. Its numbers depend on this
---- iteration's seed.
+--- Returns a function that takes n and draws an integer from 1 to n; the seed of this iteration
+--- determines the integers.
 ---@return fun(n: integer): integer
 function RandomPipe:draw()
    local seed, count = self.seed, 0

@@ -1,9 +1,9 @@
 -- branches.lua - splits a pipe into several: fork gives every item to each branch, demux gives each
 -- item to one branch.
 --
--- The branches read one source through one buffer, so they iterate together: the first iteration of
--- each belongs to the same round. When a branch that takes part in the round begins another
--- iteration, a new round begins, and iterations of the old one are over.
+-- The branches read one source through one buffer, so they iterate in common rounds: the first
+-- iterations of all branches form the first round. When a branch of the current round begins
+-- another iteration, a new round begins, and the iterations of the old round end.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,7 +15,7 @@ local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 
--- The state of each running round: the items read, and the position of each branch.
+-- The state of each running round: the buffered items, and the position of each branch.
 local rounds = setmetatable({}, {__mode = "k"})
 
 -- The pipe from which branches read; a program cannot read it directly.
@@ -38,12 +38,12 @@ end
 
 local function begin(main)
    local round = {taken = {}, buffer = {}, first = 1, last = 0, used = 0}
-   for i = 1, main.num_instances do round.taken[i] = false end -- false: the branch has not begun
+   for i = 1, main.num_instances do round.taken[i] = false end -- false: the branch has not started
    rounds[main] = round
    return round
 end
 
--- rawset bypasses the class's __newindex, because other branches can also end a branch's iteration.
+-- rawset bypasses the class's __newindex, since other branches can end this branch's iteration too.
 rawset(Branch, "iter", function(self)
    local main, id = self.main_datapipe, self.instance_id
    local round = rounds[main]
@@ -96,13 +96,13 @@ end
 local forker_signature = args.signature [[data.datapipes.iter.Forker(datapipe: any,
    num_instances: integer, buffer_size: integer = 1000, copy: string?)]]
 
---- Calling the class returns `num_instances` pipes, each with all items of a pipe; for 1 the pipe
---- itself.
+--- Calling the class returns `num_instances` pipes, each of which returns all items of the given
+--- pipe. For one instance, the given pipe itself is returned.
 ---
 --- The pipes may be read one after another or in turn; an item that one of them has read is
 --- buffered for the others. If the first pipe would get more than `buffer_size` items ahead of the
---- last one, its next item is an error until the last pipe has caught up; -1 means no limit. `copy`
---- is "shallow" or "deep" if each pipe is to get copies of tables and tensors.
+--- last one, its next item is an error until the last pipe has caught up; -1 means no limit. With
+--- `copy`, which is "shallow" or "deep", each pipe gets copies of tables and tensors.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local a, b = P.IterableWrapper {1, 2}:fork(2)
@@ -129,11 +129,11 @@ function Forker:__init(...)
    for name, value in pairs(a) do self[name] = value end
 end
 
---- Returns the number of items of the pipe, which each of the pipes has.
+--- Returns the number of items of the source; each branch has as many.
 ---@return integer
 function Forker:length() return rows.length(self.datapipe) end
 
--- Returns the number of items that the slowest branch has taken.
+-- Returns the position of the slowest branch: the number of items that it has taken.
 local function slowest(round)
    local least = math.maxinteger
    for i = 1, #round.taken do
@@ -143,8 +143,8 @@ local function slowest(round)
    return least
 end
 
--- Returns item number `at`, from the buffer or from the source. The slowest branch waits for the
--- first item in the buffer.
+-- Returns item number `at` from the buffer or the source. The first item in the buffer is the one
+-- that the slowest branch takes next.
 local function item_at(self, round, at)
    if at <= round.last then return round.buffer[at] end
    if self.buffer_size >= 0 and at - (round.first - 1) > self.buffer_size then
@@ -177,11 +177,11 @@ local demux_signature = args.signature [[data.datapipes.iter.Demultiplexer(datap
    num_instances: integer, classifier_fn: callable, drop_none: boolean = false,
    buffer_size: integer = 1000)]]
 
---- Calling the class returns `num_instances` pipes, among which it divides the items.
---- `classifier_fn` returns the number of the pipe that gets an item, from 1. With `drop_none` it
---- may return nil, and no pipe gets the item.
+--- Calling the class returns `num_instances` pipes, and the given pipe's items are divided among
+--- them. `classifier_fn` returns the number of the pipe that gets an item, from 1. With `drop_none`
+--- it may return nil, and no pipe gets the item.
 ---
---- An item that belongs to another pipe than the one being read is buffered. When more than
+--- An item is buffered if it belongs to another pipe than the one being read. When more than
 --- `buffer_size` items are buffered, further reading is an error until a buffered item is taken; -1
 --- means no limit.
 ---
@@ -207,7 +207,7 @@ function Demultiplexer:__init(...)
    for name, value in pairs(a) do self[name] = value end
 end
 
---- Raises an error: how many items each of the pipes gets is not known beforehand.
+--- Raises an error, because the number of items of each pipe is unknown beforehand.
 function Demultiplexer:length() torch.raise(demux .. " has no length") end
 
 -- Returns the number of the pipe for an item; nil for none.

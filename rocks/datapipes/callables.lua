@@ -23,7 +23,7 @@ local function key_of(col, n)
    return col
 end
 
--- Returns the values in the columns, for a function.
+-- Returns the values of the input columns, to be passed to the function.
 local function values_of(self, data, n)
    local cols = type(self.input_col) == "table" and self.input_col or {self.input_col}
    local values = {}
@@ -54,7 +54,7 @@ local function check_input(who, input_col)
    end
 end
 
--- Removes columns from a table of n values; returns the number of remaining values.
+-- Removes columns from a table of n values; returns the number of values that remain.
 local function remove(data, cols, n)
    table.sort(cols, function(a, b) return type(a) == "number" and type(b) == "number" and a > b end)
    for _, col in ipairs(cols) do
@@ -69,7 +69,7 @@ local function remove(data, cols, n)
    return n
 end
 
--- Writes a result to the output column; returns the number of values.
+-- Writes a result to the output column; returns the new number of values.
 local function write(self, data, n, result)
    local out, input = self.output_col, self.input_col
    if out == -1 then
@@ -110,11 +110,11 @@ M.Mapper = class.class("data.datapipes.iter.Mapper", IterDataPipe)
 
 local Mapper <const> = M.Mapper
 
---- Calls `fn` for each item; its results, one value or several, are the new item. With `input_col`
---- fn gets only these columns of the item: positions of several values, or keys of a table. The
---- result replaces the first of these columns, and the others are removed. With `output_col` the
---- result is stored there instead (-1 appends it), and no column is removed. A table is changed in
---- place.
+--- Calls `fn` for each item; the results, one value or several, become the new item. With
+--- `input_col`, fn gets only these columns: positions in an item of several values, or keys of a
+--- table. The result then replaces the first of these columns, and the other ones are removed. With
+--- `output_col`, the result is stored in that column instead (-1 appends one), and no column is
+--- removed. If the item is a table, it is changed in place.
 ---@param datapipe data.IterDataPipe
 ---@param fn function
 ---@param input_col? integer|string|any[]
@@ -164,8 +164,8 @@ M.Collator = class.class("data.datapipes.iter.Collator", Mapper)
 
 local collator <const> = "data.datapipes.iter.Collator"
 
--- Converts items for default_collate, which needs lists: an item of one value becomes a list of
--- one.
+-- Converts an item for default_collate, which needs a list: a single value becomes a list of one
+-- element.
 local function collate_batch(batch)
    if type(batch) ~= "table" then args.refuse(collator, "datapipe",
       "batches, which batch makes", batch) end
@@ -197,9 +197,9 @@ local function by_column(conversion)
    end
 end
 
---- Makes tensors of batches: by default_collate, which combines the values at the same position of
---- all items; by a user-defined function; or, for tables of columns, by a function for each column,
---- with default_convert for the others.
+--- Converts batches to tensors. By default, default_collate combines the values at the same
+--- position of all items. Alternatively the caller passes a function or, for tables of columns, a
+--- function for each column; default_convert then converts the columns without a function.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper({1, 2, 3, 4}):batch(2):collate()
@@ -244,9 +244,9 @@ M.Filter = class.class("data.datapipes.iter.Filter", IterDataPipe)
 
 local Filter <const> = M.Filter
 
---- Makes the pipe. It keeps the items for which `filter_fn`, which must return true or false,
---- returns true. With `input_col` the function gets only these columns of the item, as Mapper's
---- function does.
+--- Makes the pipe. An item is kept if `filter_fn` returns true; it must return true or false.
+--- With `input_col` the function gets only these columns of the item, as Mapper's function
+--- does.
 ---@param datapipe data.IterDataPipe
 ---@param filter_fn fun(...): boolean
 ---@param input_col? integer|string|any[]

@@ -7,7 +7,7 @@ local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 
--- Initializes a pipe that reads from any number of pipes, the constructor's arguments.
+-- Initializes a pipe that reads from the pipes given as the constructor's arguments.
 local function initialize(self, ...)
    if select("#", ...) == 0 then
       torch.raise(torch.type(self) .. ": expected at least one pipe, got none")
@@ -68,7 +68,7 @@ function M.Concater:__len()
    return total
 end
 
---- Takes an item from each pipe in turn, as long as all of them have one.
+--- Takes one item from each pipe in turn, until one of the pipes has ended.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {1, 2}:mux(P.IterableWrapper {3, 4})
@@ -83,7 +83,7 @@ M.Multiplexer = class.class("data.datapipes.iter.Multiplexer", IterDataPipe)
 
 M.Multiplexer.__init = initialize
 
--- Returns a list with one item of each pipe; nil once one of the pipes has ended.
+-- Returns a list with one item from each pipe, or nil once any pipe has ended.
 local function round_of(iterators, keep)
    local round = {}
    for i, next_item in ipairs(iterators) do
@@ -108,8 +108,8 @@ end
 
 function M.Multiplexer:__len() return shortest(self) * #self.datapipes end
 
---- Combines one item of each pipe into an item of several values, as long as all pipes have one. An
---- item that already has several values is packed by table.pack.
+--- Combines one item of each pipe into an item of several values, until one of the pipes has ended.
+--- An item that already has several values is packed by table.pack first.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.IterableWrapper {1, 2}:zip(P.IterableWrapper {"a", "b"})

@@ -16,8 +16,8 @@ function M.shallow(value)
    return setmetatable(copied, getmetatable(value))
 end
 
---- Copies a value and everything in it, except functions, classes, and values that are neither
---- tables nor tensors. Shared parts stay shared in the copy.
+--- Copies a value and everything inside it. Functions, classes, and values that are neither tables
+--- nor tensors are not copied. Parts that are shared stay shared in the copy.
 ---@param value any
 ---@param seen? table<any, any>  values that were copied already
 ---@return any

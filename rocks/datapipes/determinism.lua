@@ -41,9 +41,9 @@ end
 ---
 ---    local Noise = torch.data.non_deterministic(torch.class("Noise", torch.data.IterDataPipe))
 ---
---- If it depends on the constructor's arguments whether items differ, pass a function that gets
---- these arguments and returns true or false: `non_deterministic(fn)` returns a function that marks
---- a class.
+--- If the constructor's arguments determine whether items differ, pass a function that gets these
+--- arguments and returns true or false: `non_deterministic(fn)` returns a function that marks a
+--- class with this condition.
 ---@param what table|fun(...): boolean
 ---@return table|fun(cls: table): table
 function M.non_deterministic(what)
@@ -51,8 +51,8 @@ function M.non_deterministic(what)
    return function(cls) return mark(cls, what) end
 end
 
---- Makes it an error to construct pipes that are marked `non_deterministic`, while `fn` runs or,
---- without fn, until the returned scope is closed: `local _ <close> =
+--- Forbids the construction of pipes marked `non_deterministic` while `fn` runs or, without fn,
+--- until the returned scope is closed: `local _ <close> =
 --- torch.data.guaranteed_datapipes_determinism()`.
 ---@names data.guaranteed_datapipes_determinism
 ---@param fn? function

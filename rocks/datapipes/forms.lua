@@ -17,8 +17,8 @@ local function add(base, name, fn)
    base[name] = fn
 end
 
---- Gives a base class the functions `register_function` and `register_datapipe_as_function`, and
---- its own functional forms, each of whose classes is loaded when its form is used.
+--- Gives a base class `register_function` and `register_datapipe_as_function`, and the library's
+--- functional forms. The class of a form is loaded when the form is first used.
 ---@param base table
 ---@param module string  the module of the classes
 ---@param forms table<string, string>  form -> class
@@ -28,7 +28,7 @@ function M.install(base, module, forms)
       add(base, name, function(...) return require(module)[class_name](...) end)
    end
 
-   --- Makes `fn` a method of all pipes of this kind; `fn` may replace another form.
+   --- Makes `fn` a method of all pipes of this kind. It may replace another functional form.
    function base.register_function(name, fn)
       check_name(base, name)
       if base[name] ~= nil and base.functions[name] == nil then
@@ -38,8 +38,8 @@ function M.install(base, module, forms)
       add(base, name, fn)
    end
 
-   --- Makes a class, or a function that makes a pipe from a pipe and arguments, a method of all
-   --- pipes of this kind.
+   --- Makes `cls` a method of all pipes of this kind. cls is a class, or a function that takes a
+   --- pipe and further arguments and returns a pipe.
    function base.register_datapipe_as_function(name, cls)
       check_name(base, name)
       if base[name] ~= nil then

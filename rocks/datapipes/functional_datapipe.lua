@@ -5,14 +5,14 @@ local class = require "tlua.class"
 local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 local MapDataPipe = require "tlua.datapipes.MapDataPipe"
 
---- Returns a function that makes a class a method of all pipes, and returns the class:
+--- Returns a function that registers a class as a method of all pipes and returns that class:
 ---
 ---    local Pairs = torch.class("Pairs", torch.data.IterDataPipe)
 ---    torch.data.functional_datapipe "pairs"(Pairs)
 ---    pipe:pairs()      -- Pairs(pipe)
 ---
 --- The class must derive from IterDataPipe or from MapDataPipe; pipes of that kind get the method.
---- A name in use is an error. A DataLoader's worker has only the library's own forms.
+--- A name that is in use is an error. Workers of a DataLoader have only the library's own forms.
 ---@param name string
 ---@return fun(cls: table): table
 return function(name)

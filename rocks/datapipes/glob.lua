@@ -1,10 +1,10 @@
--- glob.lua - patterns for file names: * stands for any characters, ? for one, [abc] and [a-z] for
--- one of the characters in brackets, [!abc] for any other character.
+-- glob.lua - patterns for file names: * matches any characters, ? any single character, [abc] and
+-- [a-z] one of the characters in brackets, [!abc] any other single character.
 
 local M = {}
 
--- Converts one element of a pattern, at a position, to a Lua pattern; also returns the position
--- after it.
+-- Converts the element of a pattern at a position to a Lua pattern; also returns the position after
+-- this element.
 local function piece(mask, at)
    local c = mask:sub(at, at)
    if c == "*" then return ".*", at + 1 end
@@ -29,8 +29,8 @@ local function pattern(mask)
    return ("^%s$"):format(table.concat(pieces))
 end
 
---- Returns a function that tells whether a name matches one of the patterns; "", or no pattern at
---- all, matches every name.
+--- Returns a function that tells whether a name matches one of the patterns. The pattern "" and an
+--- empty list match every name.
 ---@param masks string[]
 ---@return fun(name: string): boolean
 function M.any(masks)

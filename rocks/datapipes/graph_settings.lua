@@ -13,13 +13,13 @@ local function is_pipe(value)
    return class.isinstance(value, IterDataPipe) or class.isinstance(value, MapDataPipe)
 end
 
--- Sorts numbers before strings, each in order: all interpreters must agree on the order of pipes.
+-- Sorts numbers before strings, each ascending, so that all interpreters agree on the order.
 local function before(a, b)
    if type(a) == type(b) then return a < b end
    return type(a) == "number"
 end
 
--- Adds the pipes among a table's fields, including those in plain tables among the fields.
+-- Adds the pipes that a table's fields contain, directly or in plain tables.
 local function collect(holder, leaves, found, seen)
    seen[holder] = true
    local keys = {}
@@ -38,8 +38,8 @@ local function collect(holder, leaves, found, seen)
    end
 end
 
--- Returns the pipes that a pipe reads from: those in its fields, except fields that its class
--- declares as data.
+-- Returns the pipes that a pipe reads from: the pipes in its fields, except in fields that its
+-- class declares as data.
 local function sources(pipe)
    local found = {}
    collect(pipe, pipe.leaves, found, {})
@@ -69,7 +69,7 @@ function M.get_all_graph_pipes(datapipe)
    return list
 end
 
---- Gives each sharding_filter of a pipe its shard; one filter behind another is an error.
+--- Assigns a shard to each sharding_filter of a pipe; two filters in sequence are an error.
 ---@param datapipe data.IterDataPipe
 ---@param num_of_instances integer
 ---@param instance_id integer  from 0
@@ -77,7 +77,7 @@ end
 ---@return data.IterDataPipe datapipe
 function M.apply_sharding(datapipe, num_of_instances, instance_id, sharding_group)
    check_pipe("apply_sharding", datapipe)
-   -- pipes that were visited without a filter before them, and pipes that were visited behind a
+   -- `alone`: pipes that were visited before any filter; `behind`: pipes that were visited behind a
    -- filter
    local alone, behind = {}, {}
    local function visit(pipe, applied)
@@ -99,8 +99,8 @@ function M.apply_sharding(datapipe, num_of_instances, instance_id, sharding_grou
    return datapipe
 end
 
---- Turns all shuffling in a pipe on or off. A pipe without a shuffle in which shuffling is turned
---- on gets a shuffle at its end, with a buffer of the default size.
+--- Turns all shuffling in a pipe on or off. If shuffling is turned on in a pipe without a shuffle,
+--- a shuffle with a buffer of the default size is added at the pipe's end.
 ---@param datapipe data.IterDataPipe
 ---@param shuffle? boolean  nil changes nothing
 ---@return data.IterDataPipe
@@ -121,7 +121,7 @@ function M.apply_shuffle_settings(datapipe, shuffle)
    return datapipe
 end
 
---- Seeds all pipes that have a method `set_seed`, from a generator.
+--- Seeds all pipes that have a method `set_seed`; the seeds are drawn from a generator.
 ---@param datapipe data.IterDataPipe
 ---@param rng Generator
 ---@return data.IterDataPipe datapipe

@@ -29,7 +29,7 @@ M.Batcher = class.class("data.datapipes.iter.Batcher", IterDataPipe)
 local Batcher <const> = M.Batcher
 local batcher <const> = "data.datapipes.iter.Batcher"
 
---- Lists of `batch_size` items; the last one may be shorter.
+--- Makes the pipe. Its items are lists of `batch_size` items; the last list may be shorter.
 ---@param datapipe data.IterDataPipe
 ---@param batch_size integer
 ---@param drop_last? boolean  whether to drop a shorter last batch
@@ -69,7 +69,7 @@ end
 local unbatcher_signature = args.signature [[data.datapipes.iter.UnBatcher(datapipe: any,
    unbatch_level: integer = 1)]]
 
---- Iterates over the items of batches: it unpacks lists.
+--- Unpacks batches: iterates over the items of lists.
 ---
 ---
 ---     local P = torch.data.datapipes.iter
@@ -104,7 +104,7 @@ local function is_list(value)
    return (#value > 0 or next(value) == nil) and not rows.is_packed(value)
 end
 
--- Adds a list to the set of lists that are being unpacked; a list that contains itself is an error.
+-- Adds a list to the set of lists that are being unpacked; fails if the list contains itself.
 local function enter(within, list)
    if within[list] then
       torch.raise(unbatcher .. ": unbatch_level: a list that contains itself has no last level; "
@@ -116,7 +116,7 @@ end
 function UnBatcher:iter()
    local next_item, depth = self.datapipe:iter(), self.unbatch_level
    local lists, places = {}, {} -- the lists that are being unpacked, the outermost first
-   local within = {} -- the same lists as a set, for an unlimited number of levels
+   local within = {} -- the same lists as a set, used when all levels are unpacked
    return function()
       while true do
          local level = #lists
@@ -168,8 +168,8 @@ local grouper <const> = "data.datapipes.iter.Grouper"
 
 --- Groups items with the same key into lists. A group is returned when it has `group_size` items.
 --- When the buffer is full, the largest group is returned if it has `guaranteed_group_size` items
---- (by default `group_size`); otherwise the group is dropped with `drop_remaining`, and raises an
---- error without it. At the end all remaining groups are returned.
+--- (by default `group_size`). Otherwise `drop_remaining` drops the group, and without this option
+--- an error is raised. At the end all remaining groups are returned.
 ---@param datapipe data.IterDataPipe
 ---@param group_key_fn fun(...): any  the key of an item
 ---@param options? {keep_key?: boolean, buffer_size?: integer, group_size?: integer,
@@ -197,7 +197,7 @@ function Grouper:__init(...)
    self.guaranteed_group_size = least or a.group_size
 end
 
--- Returns the largest group; of equally large ones, the oldest.
+-- Returns the largest group, or the oldest one among several groups of that size.
 local function largest(groups)
    local found
    for _, group in pairs(groups) do
@@ -207,7 +207,7 @@ local function largest(groups)
    return found
 end
 
--- Removes the largest group from a full buffer, and adds the group to `ready` unless the group is
+-- Removes the largest group from a full buffer. The group is added to `ready` or
 -- dropped.
 local function make_room(self, groups, ready)
    local group = largest(groups)
@@ -234,7 +234,7 @@ end
 function Grouper:iter()
    local next_item = self.datapipe:iter()
    local groups, serial, buffered = {}, 0, 0
-   -- groups to return, and the number of groups returned so far
+   -- ready: groups to return; given: the number of groups returned so far
    local ready, given, ended = {}, 0, false
 
    local function take(...)

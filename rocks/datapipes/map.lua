@@ -37,7 +37,7 @@ M.SequenceWrapper = class.class("data.datapipes.map.SequenceWrapper", MapDataPip
 local SequenceWrapper <const> = M.SequenceWrapper
 SequenceWrapper.leaves = {sequence = true}
 
---- Wraps a list, the rows of a tensor, a dataset, or a table, whose keys replace positions.
+--- Wraps a list, the rows of a tensor, a dataset, or a table, whose items are found by key.
 ---
 ---     local pipe = torch.data.datapipes.map.SequenceWrapper {"a", "b"}
 ---     print(#pipe, pipe:get(2))
@@ -106,8 +106,8 @@ end
 local batcher_signature = args.signature [[data.datapipes.map.Batcher(datapipe: any,
    batch_size: integer, drop_last: boolean = false, wrapper_class: callable?)]]
 
---- Groups the items into lists of `batch_size` items. The last list is shorter; with `drop_last` it
---- is left out.
+--- Groups the items into lists of `batch_size` items. The last list may be shorter, and `drop_last`
+--- omits it then.
 ---
 ---     local P = torch.data.datapipes.map
 ---     local batches = P.Batcher(P.SequenceWrapper {1, 2, 3}, 2)
@@ -181,8 +181,8 @@ function M.Concater:get(i)
    end
 end
 
---- Combines the items of several pipes at the same position into an item of several values; the
---- length is that of the shortest pipe.
+--- Combines the items that several pipes have at the same position into an item of several values.
+--- The length is that of the shortest pipe.
 ---
 ---     local P = torch.data.datapipes.map
 ---     local numbers = P.SequenceWrapper {1, 2}

@@ -1,6 +1,6 @@
 -- rows.lua - packs items into one value: an item of several values becomes a row. In a pipe's own
--- buffers a row has a metatable, so that it cannot be confused with a user's table; in a batch,
--- which the user sees, it is a table made by table.pack.
+-- buffers a row has a metatable, which distinguishes the row from a user's table. In a batch, which
+-- the user sees, a row is a table made by table.pack.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -36,7 +36,7 @@ function M.pack(first, ...)
    return table.pack(first, ...)
 end
 
---- Returns whether a value was made by table.pack from several values, the first of which is not
+--- Returns whether table.pack made the value from several values, of which the first is not
 --- nil.
 ---@param value any
 ---@return boolean
@@ -60,7 +60,7 @@ function M.unpack(value)
    return value
 end
 
---- Refuses an item whose first value is nil, which would end the loop.
+--- Raises an error for an item whose first value is nil, since nil would end the loop.
 ---@param pipe data.IterDataPipe
 ---@param what string  the origin of the item, for the message
 ---@param ... any
@@ -73,7 +73,7 @@ function M.given(pipe, what, ...)
    return ...
 end
 
---- Refuses a source that is not a stream.
+--- Raises an error for a source that is not a stream.
 ---@param who string
 ---@param what string
 ---@param source any

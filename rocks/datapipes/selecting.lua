@@ -1,4 +1,4 @@
--- selecting.lua - pipes that choose the order of items and shards of them: Shuffler, Sampler,
+-- selecting.lua - pipes that choose the order of items, or a part of the items: Shuffler, Sampler,
 -- ShardingFilter.
 
 local torch = require "tlua"
@@ -31,8 +31,8 @@ M.Shuffler = class.class("data.datapipes.iter.Shuffler", RandomPipe)
 
 local Shuffler <const> = M.Shuffler
 
---- Returns the items in random order: each further item replaces one that is drawn at random from a
---- full buffer. So the order is fully random only if the buffer has room for all items.
+--- Returns the items in random order: once the buffer is full, each new item replaces a random one,
+--- which is returned. The order is fully random only if the buffer has room for all items.
 ---@param datapipe data.IterDataPipe
 ---@param options? {buffer_size?: integer, unbatch_level?: integer}  buffer_size: 10000 by
 --- default; unbatch_level: 0 by default, any other level unpacks batches first, as UnBatcher does
@@ -85,7 +85,7 @@ local sampler_signature = args.signature [[data.datapipes.iter.Sampler(datapipe:
 ---@overload fun(datapipe, sampler?, sampler_args?, sampler_kwargs?): data.datapipes.iter.Sampler
 M.Sampler = class.class("data.datapipes.iter.Sampler", IterDataPipe)
 
---- Returns the positions that a sampler chooses for a pipe with a length.
+--- Iterates over the positions that a sampler chooses for a pipe; the pipe must have a length.
 ---
 ---     local P = torch.data.datapipes.iter
 ---     local pipe = P.Sampler(P.IterableWrapper {"a", "b"})
@@ -113,14 +113,14 @@ function M.Sampler:__len() return rows.length(self.sampler) end
 
 -- ShardingFilter ----------------------------------------------------------------------------------
 
---- The levels of sharding. Processes come first, then their workers; the default is a single level.
+--- The levels of sharding: first processes, then their workers; DEFAULT is a single level.
 ---@names data.datapipes.iter.SHARDING_PRIORITIES
 M.SHARDING_PRIORITIES = {DEFAULT = 1, DISTRIBUTED = 2, MULTIPROCESSING = 3}
 
 local sharding_signature = args.signature [[data.datapipes.iter.ShardingFilter(source_datapipe: any,
    sharding_group_filter: integer?)]]
 
---- Gives each of n instances every n-th item.
+--- Divides items among n instances: each instance gets every n-th item.
 ---
 ---
 ---     local P = torch.data.datapipes.iter
@@ -136,9 +136,9 @@ M.ShardingFilter = class.class("data.datapipes.iter.ShardingFilter", IterDataPip
 local ShardingFilter <const> = M.ShardingFilter
 local sharding <const> = "data.datapipes.iter.ShardingFilter"
 
---- Makes the pipe. In each of n instances it returns every n-th item, starting from a different
---- item. A DataLoader makes each of its workers an instance, or with a process group, the workers
---- of all processes.
+--- Makes the pipe. Each of n instances returns every n-th item, and each starts from a different
+--- item. In a DataLoader the instances are the workers or, with a process group, the workers of all
+--- processes.
 ---@param source_datapipe data.IterDataPipe
 ---@param sharding_group_filter? integer  the only level of SHARDING_PRIORITIES to use
 function ShardingFilter:__init(...)
@@ -148,7 +148,7 @@ function ShardingFilter:__init(...)
    self.groups, self.num_of_instances, self.instance_id = {}, 1, 0
 end
 
--- Numbers the instances over all levels; instances of the last level are adjacent.
+-- Numbers the instances over all levels; instances of the last level get adjacent numbers.
 local function update(self)
    self.num_of_instances, self.instance_id = 1, 0
    for group = 3, 1, -1 do
@@ -160,7 +160,7 @@ local function update(self)
    end
 end
 
---- Sets the shard to return.
+--- Sets which shard this instance returns.
 ---@param num_of_instances integer
 ---@param instance_id integer  from 0
 ---@param sharding_group? integer  a level of SHARDING_PRIORITIES; DEFAULT excludes all others

@@ -18,7 +18,7 @@ local M = {}
 local wrapper_signature = args.signature [[data.datapipes.iter.IterableWrapper(iterable: any,
    deepcopy: boolean = true)]]
 
---- Makes a pipe of a list, a tensor, or any object that can be iterated over.
+--- Makes a pipe from a list, a tensor, or any object that can be iterated over.
 ---
 ---
 ---     local P = torch.data.datapipes.iter
@@ -37,10 +37,10 @@ local function has_iter(value)
    return type(value) == "table" and getmetatable(value) and value.iter ~= nil
 end
 
---- Wraps a list, whose items may be tables (each table is one value; `map(table.unpack)` unpacks
---- it), the rows of a tensor, an object with a method `iter`, or a function that returns an
---- iterator. With `deepcopy` tables and tensors are copied when they are read, so that in-place
---- changes do not persist.
+--- Wraps a list, the rows of a tensor, an object with a method `iter`, or a function that returns
+--- an iterator. The items of a list may be tables: each is one value, and `map(table.unpack)`
+--- unpacks it. With `deepcopy` tables and tensors are copied when they are read, so that in-place
+--- changes to the copies do not persist.
 ---@param iterable any
 ---@param deepcopy? boolean  true by default
 function IterableWrapper:__init(...)
@@ -115,12 +115,12 @@ M.FileLister = class.class("data.datapipes.iter.FileLister", IterDataPipe)
 local FileLister <const> = M.FileLister
 local lister <const> = "data.datapipes.iter.FileLister"
 
---- Returns the paths of files in folders, sorted in each folder, a folder's own files before those
---- below it. `root` is a path, a list of paths or a pipe of paths; the path of a file is returned
---- unchanged. `masks` are patterns for names with *, ?, [abc] and [!abc]; "" matches all. Options:
---- recursive (false; links to folders are not followed), abspath (false: paths begin like the
---- root), non_deterministic (allows any order; the paths are sorted anyway), length (the value of
---- #).
+--- Returns the paths of files in folders. Paths are sorted within each folder, and a folder's own
+--- files come before those in its subfolders. `root` is a path, a list of paths or a pipe of paths;
+--- a root that is a file is returned unchanged. `masks` are patterns for names with *, ?, [abc] and
+--- [!abc]; "" matches all. Options: recursive (false; links to folders are not followed), abspath
+--- (false: paths begin like the root), non_deterministic (allows any order; the paths are sorted
+--- anyway), length (the value of #).
 ---@param root? string|string[]|data.IterDataPipe  "." by default
 ---@param masks? string|string[]
 ---@param options? {recursive?: boolean, abspath?: boolean, non_deterministic?: boolean,
@@ -166,7 +166,7 @@ local function collect(self, folder, fits, paths)
    end
 end
 
--- Returns the path that a pipe shows for a folder: with `abspath`, the absolute path.
+-- Returns the path of a folder as the pipe returns it: with `abspath`, the absolute path.
 local function told(self, folder)
    if not self.abspath then return folder end
    local path, message = io_folder.absolute(folder)
@@ -174,7 +174,7 @@ local function told(self, folder)
    return path
 end
 
--- Returns the path that a pipe shows for a file that is itself a root.
+-- Returns the path of a root that is a file, as the pipe returns it.
 local function told_file(self, path)
    if not self.abspath then return path end
    local folder, name = path:match "^(.-)[/\\]*([^/\\]*)$"
@@ -227,8 +227,8 @@ M.FileOpener = class.class("data.datapipes.iter.FileOpener", IterDataPipe)
 local FileOpener <const> = M.FileOpener
 local opener <const> = "data.datapipes.iter.FileOpener"
 
---- Opens the files whose paths a pipe returns; items are path and file. The reader of a file closes
---- it, as StreamReader does; an abandoned file is closed when it is collected.
+--- Opens the files whose paths a pipe returns; items are path and file. A pipe that reads a file,
+--- such as StreamReader, closes that file; an abandoned file is closed by the garbage collector.
 ---@param datapipe data.IterDataPipe
 ---@param mode? string  "r" (the default), "t" or "rt" for text, "b" or "rb" for bytes
 ---@param length? integer  the value of #
@@ -250,7 +250,7 @@ function FileOpener:iter()
       if type(path) ~= "string" then args.refuse(opener, "datapipe", "paths as items", path) end
       local file, message = io.open(path, self.mode)
       if not file then
-         collectgarbage() -- closes abandoned files, of which too many may be open
+         collectgarbage() -- closes abandoned files, in case too many files are open
          file, message = io.open(path, self.mode)
       end
       if not file then torch.raise(("%s: %s"):format(opener, message)) end
@@ -275,8 +275,8 @@ M.StreamReader = class.class("data.datapipes.iter.StreamReader", IterDataPipe)
 local StreamReader <const> = M.StreamReader
 local stream_reader <const> = "data.datapipes.iter.StreamReader"
 
---- Reads streams: an item of a label and a stream becomes items of the label and bytes. A stream is
---- a file, or an object with a method `read` and optionally `close`; the stream is closed at its
+--- Reads streams: an item with a label and a stream becomes items with the label and bytes. A
+--- stream is a file, or an object with a method `read` and optionally `close`; it is closed at the
 --- end.
 ---@param datapipe data.IterDataPipe
 ---@param chunk? integer  bytes to read at a time; all at once by default

@@ -5,8 +5,8 @@ local scopes = require "tlua.scope"
 
 local M = {validation = true, determinism = false}
 
---- Returns a function that sets a switch while `fn` runs, whose results it returns, or, without fn,
---- until the returned scope is closed.
+--- Returns a function that sets a switch while `fn` runs and returns fn's results; without fn, the
+--- switch stays set until the returned scope is closed.
 ---@param who string  the function, for messages
 ---@param name string
 ---@param value boolean

@@ -23,7 +23,7 @@ local function is_type(kind)
    return true
 end
 
---- Refuses a value that is not a type.
+--- Raises an error if a value is not a type.
 ---@param who string
 ---@param what string
 ---@param kind any
@@ -82,8 +82,8 @@ local function is_part_of_names(part, whole)
    return true
 end
 
---- Returns whether all values of one type also have another type, as far as that can be decided:
---- functions must be equal.
+--- Returns whether all values of type `part` also have type `whole`, as far as this can be decided:
+--- a function is a part only of itself.
 ---@param part any
 ---@param whole any
 ---@return boolean

@@ -16,7 +16,7 @@ local IterDataPipe = require "tlua.datapipes.IterDataPipe"
 
 local M = {}
 
---- Passes an item on; one that is not of the pipe's type is an error.
+--- Returns an item unchanged; raises an error if it does not have the pipe's type.
 function M.checked(pipe, ...)
    if (...) == nil or types.holds(pipe.type, ...) then return ... end
    local found = {}
@@ -62,7 +62,7 @@ local function parameters(fn)
    return places
 end
 
---- Refuses an argument that does not fit its hint.
+--- Raises an error if an argument does not fit its hint.
 function M.check_argument(name, hint, value)
    local expected = class.issubclass(hint, IterDataPipe) and hint or IterDataPipe
    if not class.isinstance(value, expected) then
@@ -75,8 +75,8 @@ function M.check_argument(name, hint, value)
    end
 end
 
---- Returns a function that checks arguments that are pipes, and then calls `fn`. `hints` maps the
---- names of fn's parameters to the declared type of the pipe's items, or to the class of the pipe.
+--- Returns a function that checks the arguments that are pipes, and then calls `fn`. `hints` maps
+--- the names of fn's parameters to the declared type of the pipe's items, or to the pipe's class.
 --- An argument of nil is not checked.
 ---@param fn function
 ---@param hints table<string, any>

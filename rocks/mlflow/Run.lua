@@ -1,4 +1,4 @@
--- Run.lua - a training run whose data are stored in an MLflow server or folder.
+-- Run.lua - a training run whose records are stored in an MLflow server or folder.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,8 +22,8 @@ local Run = class.class("utils.mlflow.Run")
 
 local FALLBACK <const> = "mlruns"
 
--- Continues the run in the folder FALLBACK after its store has failed, which must not end the
--- training. Prints the message.
+-- Continues the run in the folder FALLBACK after the store has failed, since a failure must not end
+-- the training. Prints the message.
 local function fall_back(self, message)
    io.stderr:write(("mlflow: %s; the run goes on in %s\n"):format(message, FALLBACK))
    self.store = files(FALLBACK)
@@ -37,8 +37,8 @@ local function fall_back(self, message)
    end
 end
 
--- Calls a method of the store; returns nil if that fails. The caller has checked the user's
--- arguments.
+-- Calls a method of the store, or of the folder that replaces a failed server; returns nil if both
+-- fail. Raises an error if the server refuses the request.
 local function ask(self, method, ...)
    if not self.store then return nil end
    local ok, result = pcall(self.store[method], self.store, ...)
@@ -73,8 +73,8 @@ function Run:__init(store, experiment, name, tags)
    end
 end
 
--- Checks a key against MLflow's rule for names of parameters, metrics and tags, which are also file
--- names.
+-- Checks that a key follows MLflow's rule for names of parameters, metrics and tags, which also
+-- serve as file names.
 local function check_key(who, key)
    local bad = type(key) ~= "string" or key == "" or #key > 250 or key:find "[^%w_%-%. :/]"
       or key:find "^/" or key:find "/$" or key:find "//"
@@ -110,14 +110,14 @@ local function number(who, value)
    return args.to_number(who, "value", value)
 end
 
---- Logs parameters of the run; each may be set once.
+--- Logs parameters of the run. Each parameter may be set only once.
 ---@param params table<string, any>
 function Run:log_params(params)
    check_open(self, "log_params")
    ask(self, "log", self, {params = sorted(params, "log_params", text)})
 end
 
---- Logs a parameter of the run, which cannot change afterwards.
+--- Logs a parameter of the run. Its value cannot change afterwards.
 ---@param key string
 ---@param value any
 function Run:log_param(key, value)
@@ -126,7 +126,7 @@ function Run:log_param(key, value)
       text)})
 end
 
---- Logs metrics as points of curves.
+--- Logs several metrics; each is a point of a curve.
 ---@param metrics table<string, number|Tensor>
 ---@param step? integer
 function Run:log_metrics(metrics, step) self:_points("log_metrics", metrics, step) end
@@ -143,7 +143,7 @@ function Run:_points(who, metrics, step)
    ask(self, "log", self, {metrics = list})
 end
 
---- Logs a point of a curve.
+--- Logs a metric, which becomes a point of a curve.
 ---@param key string
 ---@param value number|Tensor
 ---@param step? integer
@@ -171,7 +171,7 @@ local function check_path(who, path)
    return path
 end
 
---- Logs a text as a file of the run.
+--- Stores a text as a file of the run.
 ---@param contents string
 ---@param artifact_file string  the file's path in the run, such as "notes/model.txt"
 function Run:log_text(contents, artifact_file)
@@ -180,7 +180,7 @@ function Run:log_text(contents, artifact_file)
    ask(self, "put", self, check_path("log_text", artifact_file), contents)
 end
 
---- Logs a file of the run.
+--- Stores a local file among the run's files.
 ---@param local_path string
 ---@param artifact_path? string  the destination folder in the run
 function Run:log_artifact(local_path, artifact_path)

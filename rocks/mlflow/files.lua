@@ -4,8 +4,8 @@
 --    mlruns/<experiment>/<run>/meta.yaml, params/<key>, tags/<key>, artifacts/...
 --    mlruns/<experiment>/<run>/metrics/<key>      a line "timestamp value step" for each point
 --
--- The format is that of mlflow/store/tracking/file_store.py, derived from the files that this
--- module of MLflow writes.
+-- The format was derived from the files that MLflow's module mlflow/store/tracking/file_store.py
+-- writes.
 
 local torch = require "tlua"
 local folder = require "tlua.io.folder"
@@ -35,7 +35,7 @@ local function write(path, contents, mode)
    end
 end
 
--- Returns a string in YAML, in quotes that need no further escapes.
+-- Returns a YAML string in single quotes, where only the quote needs an escape.
 local function yaml(text) return "'" .. text:gsub("'", "''"):gsub("[\r\n]", " ") .. "'" end
 
 -- Formats fields as YAML, sorted by name.
@@ -47,7 +47,7 @@ local function meta(fields)
    return table.concat(lines)
 end
 
--- Returns random digits from the system: torch's generator is reserved for the training.
+-- Returns n random bytes from the system, because torch's generator is reserved for the training.
 local function random_bytes(n)
    local file = io.open("/dev/urandom", "rb")
    local bytes = file and file:read(n)
@@ -71,7 +71,7 @@ local function named(path)
    return name
 end
 
--- Returns the experiment's number; makes an experiment if there is none of that name.
+-- Returns the number of the experiment with a name; creates the experiment if necessary.
 function Files:experiment(name, time)
    for _, id in ipairs(folder.list(self.root) or {}) do
       if named(self.root .. "/" .. id) == name then return id end
@@ -96,7 +96,7 @@ local function write_meta(run, status, end_time)
       tags = "[]", user_id = yaml(about.user)})
 end
 
---- Makes a new run.
+--- Creates a run.
 function Files:begin(about)
    self.root = make_folder(self.root)
    local id = self:experiment(about.experiment, about.start_time)
@@ -114,7 +114,7 @@ function Files:begin(about)
    return run
 end
 
--- Returns the path of an entry, and makes the folders that the entry's name requires.
+-- Returns the path of an entry, and creates the folders that the entry's name requires.
 function Files:place(kind, key)
    local path = ("%s/%s/%s"):format(self.run.folder, kind, key)
    if key:find "/" then make_folder(path:match "^(.*)/") end

@@ -1,14 +1,14 @@
--- http.lua - sends HTTP/1.1 requests, one for each connection.
+-- http.lua - sends HTTP/1.1 requests, with a new connection for each request.
 
 local torch = require "tlua"
 
 local M = {}
 
-local SECONDS <const> = 30 -- timeout in seconds of a connection, and of each part of an answer
-local MOST <const> = 1 << 24 -- largest number of bytes in an answer
-local LONGEST <const> = 1 << 16 -- largest number of bytes in a line of an answer
+local SECONDS <const> = 30 -- timeout in seconds for connecting, and for each part of a response
+local MOST <const> = 1 << 24 -- largest number of bytes in a response
+local LONGEST <const> = 1 << 16 -- largest number of bytes in a line of a response
 
---- Escapes a text for use in a path or a query; with `path`, slashes are kept.
+--- Escapes a text for use in a URL's path or query. With `path`, slashes are kept.
 ---@param text string
 ---@param path? boolean
 ---@return string
@@ -18,9 +18,9 @@ function M.escape(text, path)
    end))
 end
 
--- Returns a reader of a socket, which reads lines, a number of bytes, or all bytes, up to a limit.
+-- Returns a reader of a socket. It reads a line, a number of bytes, or all bytes, up to a limit.
 local function reader(socket)
-   local waiting, at, ended, left = "", 1, false, MOST -- the received bytes are consumed up to `at`
+   local waiting, at, ended, left = "", 1, false, MOST -- bytes before `at` are consumed
    local function more()
       if ended then error("the answer ends early", 0) end
       local part = socket:take(SECONDS)
@@ -63,7 +63,7 @@ local function reader(socket)
    return self
 end
 
--- Parses a length; returns nil if it is invalid.
+-- Parses a content length; returns nil if it is invalid.
 local function length_of(text, base)
    local n = text and #text <= 12 and math.tointeger(tonumber(text, base))
    return n and n >= 0 and n or nil
@@ -105,7 +105,7 @@ local function read_answer(socket)
    return {status = status, headers = headers, body = body}
 end
 
---- Makes one request. Raises a message if there is no answer.
+--- Makes one request. Raises an error if there is no response.
 ---@param host string
 ---@param port integer
 ---@param method string

@@ -8,8 +8,8 @@
 --    run:log_metric("loss", loss:item(), step)
 --
 -- The tracking URI is that of a server or a folder; by default MLFLOW_TRACKING_URI, or else the
--- folder mlruns. A server that does not answer never ends a training: the run continues in that
--- folder, in MLflow's own format, which `mlflow ui` shows. Names are those of MLflow's Python
+-- folder mlruns. An unreachable server does not end a training: the run continues in the folder
+-- mlruns, in MLflow's own format, which `mlflow ui` shows. Names are those of MLflow's Python
 -- client.
 
 local torch = require "tlua"
@@ -53,7 +53,7 @@ end
 
 checked.queries(M, "utils.mlflow.", "get_tracking_uri")
 
---- Sets the experiment of runs that begin from now on. The experiment is made with the first run.
+--- Sets the experiment of runs that begin from now on. The first run creates the experiment.
 ---@param experiment_name string
 function M.set_experiment(...)
    local name = take_name(...).experiment_name
@@ -63,8 +63,8 @@ end
 
 local start = args.signature [[mlflow.start_run(run_name: string?, tags: table?)]]
 
---- Begins a run. The caller closes it, with `<close>` or `finish`; otherwise the run stays
---- "RUNNING".
+--- Begins a run. The caller must end the run, with `<close>` or `finish`; otherwise its status
+--- stays "RUNNING".
 ---@param options? {run_name: string, tags: table<string, string>}
 ---@return utils.mlflow.Run
 function M.start_run(...)

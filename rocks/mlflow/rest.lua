@@ -8,7 +8,7 @@ local json = require "tlua.utils.json"
 local Rest = {remote = true}
 Rest.__index = Rest
 
--- Raises an error for an answer that reports a wrong request; other failures count as network
+-- Raises an error if the response says that the request was wrong; other failures count as network
 -- failures.
 local function refuse(path, answer)
    local ok, told = pcall(json.decode, answer.body)
@@ -17,7 +17,7 @@ local function refuse(path, answer)
    error({refused = tostring(message), code = ok and type(told) == "table" and told.error_code}, 0)
 end
 
--- Calls a function of the API; returns the answer as a table.
+-- Calls an endpoint of the API; returns the response as a table.
 function Rest:call(method, path, content)
    local body = content and json.encode(content)
    local answer = http.request(self.host, self.port, method, self.prefix .. "/api/2.0/mlflow/"
@@ -39,8 +39,8 @@ local function find(self, name)
       .experiment.experiment_id
 end
 
--- Returns the experiment's number, and makes the experiment if necessary; another client may make
--- it at the same time.
+-- Returns the experiment's number, and creates the experiment if necessary. Another client may
+-- create the same experiment in the meantime.
 function Rest:experiment(name)
    local ok, id = pcall(find, self, name)
    if ok then return id end
@@ -52,7 +52,7 @@ function Rest:experiment(name)
    return find(self, name)
 end
 
---- Makes a new run.
+--- Creates a run.
 function Rest:begin(about)
    local id = self:experiment(about.experiment)
    local tags = json.as_array {{key = "mlflow.user", value = about.user}}
@@ -62,13 +62,13 @@ function Rest:begin(about)
    return {run_id = info.run_id, experiment_id = id, artifact_uri = info.artifact_uri}
 end
 
--- Returns the API's word for a number that is not finite, which JSON lacks.
+-- Returns the API's name for a number that is not finite, since JSON has no such numbers.
 local function word(x)
    if x ~= x then return "NaN" end
    return x == math.huge and "Infinity" or x == -math.huge and "-Infinity" or x
 end
 
---- Sends a run's entries to the server. No request has more entries than the API accepts.
+--- Sends a run's entries to the server, in requests of no more entries than the API accepts.
 function Rest:log(run, entries)
    for kind, most in pairs {metrics = 1000, params = 100, tags = 100} do
       local list = entries[kind] or {}
@@ -85,8 +85,8 @@ function Rest:log(run, entries)
    end
 end
 
---- Writes a file of the run: through the server if it serves files, otherwise to the location that
---- the server names.
+--- Writes a file of the run: through the server if the server stores files itself, otherwise to the
+--- location that the server names.
 function Rest:put(run, path, contents)
    local uri = run.artifact_uri
    local below = uri:match "^mlflow%-artifacts:/+(.*)$"

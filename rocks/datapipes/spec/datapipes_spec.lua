@@ -1,5 +1,5 @@
--- Tests the pipes. The expected lists are those of PyTorch 2.15's pipes for the same input, with
--- positions from 1.
+-- Tests the pipes. PyTorch 2.15's pipes returned the expected lists for the same input; positions
+-- are converted to count from 1.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -253,7 +253,7 @@ describe("data.datapipes.iter", function()
          assert.same({{"a", "a"}, {"d", "d"}, {"c"}, {"d"}},
             list(W {"a", "b", "c", "a", "a", "d", "d", "d"}:groupby(itself, {buffer_size = 3,
                group_size = 3, guaranteed_group_size = 2, drop_remaining = true})))
-         -- computed by hand: the returned group has its own key, while PyTorch returns the key of
+         -- computed by hand: a returned group has its own key, whereas PyTorch returns the key of
          -- the last item
          assert.same({{"b", {"b", "b"}}, {"a", {"a"}}, {"c", {"c"}}},
             list(W {"a", "b", "b", "c"}:groupby(itself, {buffer_size = 3, keep_key = true})))
@@ -464,7 +464,7 @@ describe("data.datapipes.iter", function()
             local order = table.concat(list(pipe))
             counts[order] = (counts[order] or 0) + 1
          end
-         -- 100 of each of the six orders are expected, with a standard deviation of 9
+         -- each of the six orders is expected 100 times, with a standard deviation of 9
          for _, order in ipairs {"123", "132", "213", "231", "312", "321"} do
             assert.is_true(counts[order] > 60 and counts[order] < 140, order)
          end

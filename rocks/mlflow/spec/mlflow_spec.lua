@@ -1,5 +1,5 @@
--- Tests torch.utils.mlflow with a small server whose answers were recorded from MLflow 3, and with
--- a folder, whose files must equal those of MLflow's file store.
+-- Tests torch.utils.mlflow with a small server whose responses were recorded from MLflow 3, and
+-- with a folder, whose files must equal those written by MLflow's file store.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -8,7 +8,7 @@ local json = torch.utils.json
 local mlflow = torch.utils.mlflow
 
 -- A program that answers HTTP requests until it is told to stop. It prints its port, and writes
--- each request into a file.
+-- each request to a file.
 local server <const> = [==[
 local torch = require "tlua"
 local listener = assert(torch._listen "127.0.0.1")
@@ -208,7 +208,7 @@ describe("a run in a folder", function()
 end)
 
 describe("an answer", function()
-   -- Returns the error of a request that is answered by `first`, and then by `again` repeatedly.
+   -- Returns the error raised when the server answers with `first`, and then always with `again`.
    local function failure(first, again)
       return shell.with_folder(function(folder)
          shell.write(folder .. "/server.lua", ([[
