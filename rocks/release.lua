@@ -3,7 +3,7 @@
 --    tlua rocks/release.lua notes [FROM]           the notes: the subjects of commits since FROM
 --    tlua rocks/release.lua rockspecs VERSION OUT  rockspecs of a version, in a folder
 --
--- FROM is the last tag by default, or else the first commit.
+-- By default FROM is the last tag, or the first commit if there is no tag.
 
 local M = {}
 
@@ -15,7 +15,7 @@ local function lines_of(command)
    return list
 end
 
--- The sections of the notes, with the verbs with which their subjects begin.
+-- The sections of the notes; each lists the verbs with which the subjects of its commits begin.
 local sections <const> = {
    {"New", "Add Let Support Write Ship Install Print Show Tell Count Read Save Load"},
    {"Mended", "Fix Mend Refuse Keep Guard Wait Raise Check Report Avoid Stop Name Say"},
@@ -29,7 +29,7 @@ for _, section in ipairs(sections) do
    for verb in section[2]:gmatch "%a+" do section_of[verb] = section[1] end
 end
 
--- Changes that users do not see: specs, comments, and moves of files.
+-- Patterns of commits that users do not notice: specs, comments, and moved files.
 local inner <const> = {
    Reword = true, Wrap = true, Rename = true, Move = true,
    Merge = true, Test = true, Correct = true, Complete = true,

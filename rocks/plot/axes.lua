@@ -2,7 +2,7 @@
 
 local M = {}
 
--- Returns the step, 1, 2 or 5 times a power of ten, that divides a range into at most n parts.
+-- Returns a step that divides a range into at most n parts: 1, 2 or 5 times a power of ten.
 local function round_step(range, n)
    local power = 10.0 ^ math.floor(math.log(range / n, 10))
    for _, factor in ipairs {1, 2, 5} do
@@ -18,8 +18,8 @@ local function label(value, step)
    return ("%." .. places .. "f"):format(value)
 end
 
--- Returns marks at powers of ten, whose exponents are `low` to `high`; omits some if there are
--- many.
+-- Returns marks at powers of ten with exponents from `low` to `high`. If there are too many, some
+-- are omitted.
 local function powers(low, high, n)
    local marks = {}
    local first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
@@ -28,7 +28,7 @@ local function powers(low, high, n)
    return marks
 end
 
---- Returns an axis for a range of values.
+--- Returns an axis for a range of values, with tick marks.
 ---@param low number
 ---@param high number
 ---@param n integer  the largest number of marks

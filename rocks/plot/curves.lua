@@ -7,7 +7,7 @@ local png = require "tlua.io.png"
 
 local M = {}
 
--- The colours of curves, in order. They also differ in brightness.
+-- The colours of the curves, in order. The colours also differ in brightness.
 local colours = {
    {31, 119, 180}, {214, 84, 14}, {44, 140, 60}, {148, 60, 170}, {120, 80, 50}, {20, 150, 160},
 }
@@ -20,7 +20,7 @@ local function finite(x)
    return x == x and x ~= math.huge and x ~= -math.huge
 end
 
--- Returns the range of the values along one axis that can be drawn.
+-- Returns the range of the drawable values along one axis.
 local function range(series, which, logarithmic)
    local low, high = math.huge, -math.huge
    for _, line in ipairs(series) do
@@ -36,7 +36,7 @@ local function range(series, which, logarithmic)
 end
 
 -- Calls visit(line number, x, y, first) for all points that can be drawn. Coordinates are fractions
--- of the frame; `first` is true if no line leads to the point.
+-- of the frame's size; `first` is true if no line segment leads to the point.
 local function each_point(series, x_axis, y_axis, visit)
    for i, line in ipairs(series) do
       local first = true
@@ -60,8 +60,8 @@ local function make_axes(figure, x_marks, y_marks)
       axes.axis(y_low, y_high, y_marks, figure.log_y)
 end
 
--- Calls point(x, y) for each point of a line between two points, in whole numbers (Bresenham's
--- algorithm).
+-- Calls point(x, y) for each point of the line between two points with integer coordinates
+-- (Bresenham's algorithm).
 local function each_step(x0, y0, x1, y1, point)
    local dx, dy = math.abs(x1 - x0), -math.abs(y1 - y0)
    local sx, sy = x0 < x1 and 1 or -1, y0 < y1 and 1 or -1
@@ -79,7 +79,7 @@ local function round(x)
    return math.floor(x + 0.5)
 end
 
--- Draws all lines on a grid of points, whose upper left point is (0, 0).
+-- Draws all curves on a grid of points; the upper left point is (0, 0).
 local function draw_lines(figure, x_axis, y_axis, width, height, point)
    local last_x, last_y
    each_point(figure.series, x_axis, y_axis, function(i, x, y, first)
@@ -92,7 +92,7 @@ end
 
 -- The terminal ----------------------------------------------------------------------------------
 
--- The bit of each point in a Braille character, [column][row].
+-- The bit of each dot in a Braille character, indexed by [column][row].
 local dots = {[0] = {[0] = 1, 2, 4, 64}, {[0] = 8, 16, 32, 128}}
 
 local function pad_left(text, width)
@@ -225,10 +225,10 @@ end
 
 -- PNG -------------------------------------------------------------------------------------------
 
--- Indices in the palette: white, ink, grid, then the curves' colours.
+-- Indices in the palette: white, ink, grid; the curves' colours follow.
 local white, ink, grid, first_line = 0, 1, 2, 3
 
---- Draws the curves as a PNG file's content.
+--- Draws the curves and returns the content of a PNG file.
 ---@param figure utils.plot.Figure
 ---@return string
 function M.png(figure)
@@ -262,7 +262,7 @@ function M.png(figure)
    end
    draw_lines(figure, x_axis, y_axis, right - left + 1, bottom - top + 1, function(i, x, y)
       local value = first_line + (i - 1) % #colours
-      set(left + x, top + y, value) -- lines are two points thick
+      set(left + x, top + y, value) -- lines are two pixels thick
       set(left + x + 1, top + y, value)
       set(left + x, top + y + 1, value)
    end)

@@ -1,9 +1,9 @@
--- font.lua - characters of 3 × 5 points for labels in PNG files. Small letters are drawn as
+-- font.lua - a font of 3 × 5 pixels for labels in PNG files. Lower-case letters are drawn as
 -- capitals.
 
 local M = {width = 3, height = 5}
 
--- The source of the font: five rows for each character, three points in each row.
+-- The source of the font: each character has five rows of three pixels.
 local source = [[
 0 ### #.# #.# #.# ###   1 .#. ##. .#. .#. ###   2 ### ..# ### #.. ###   3 ### ..# .## ..# ###
 4 #.# #.# ### ..# ..#   5 ### #.. ### ..# ###   6 ### #.. ### #.# ###   7 ### ..# .#. .#. .#.
@@ -29,14 +29,14 @@ local function load_glyphs()
    for name, a, b, c, d, e in source:gmatch(pattern) do glyphs[name] = {a, b, c, d, e} end
 end
 
---- Returns the width of a text, in points.
+--- Returns the width of a text in pixels.
 ---@param text string
 ---@return integer
 function M.measure(text)
    return math.max(0, #text * (M.width + 1) - 1)
 end
 
---- Calls point(x, y) for every point of a text whose left upper corner is (0, 0).
+--- Calls point(x, y) for every pixel of a text whose upper left corner is (0, 0).
 ---@param text string
 ---@param point fun(x: integer, y: integer)
 function M.draw(text, point)

@@ -1,5 +1,5 @@
--- images.lua - draws images from tensors: in the terminal as coloured half blocks or in shades; as
--- PNG, and as SVG with an embedded PNG.
+-- images.lua - draws images from tensors: in the terminal, as coloured half blocks or shades of
+-- grey; as PNG; and as SVG with an embedded PNG.
 
 local png = require "tlua.io.png"
 
@@ -7,8 +7,8 @@ local M = {}
 
 local shades = {[0] = "  ", "░░", "▒▒", "▓▓", "██"}
 
---- Draws the image as lines of text: in shades of grey, two characters for each pixel; in colour,
---- one character for two pixels above one another.
+--- Draws the image as lines of text. In shades of grey, two characters show a pixel; in colour, one
+--- character shows two pixels, one above the other.
 ---@param figure utils.plot.Figure
 ---@param coloured boolean
 ---@return string
@@ -38,7 +38,7 @@ function M.text(figure, coloured)
    return table.concat(out, "\n")
 end
 
---- Returns the image as a PNG file's content, with each pixel enlarged by `scale`.
+--- Returns the image as the content of a PNG file, with each pixel enlarged by `scale`.
 ---@param figure utils.plot.Figure
 ---@return string
 function M.png(figure)

@@ -5,7 +5,7 @@
 --    plot.image(digits, {save = "digits.png"})              -- (N, H, W): a grid
 --
 -- Both functions return a figure: printing it shows text; `figure:save(path)` writes SVG or PNG
--- according to the path's ending. The text is coloured on terminals, but not in files and pipes.
+-- according to the file extension. The text is coloured on terminals, but not in files and pipes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -40,7 +40,7 @@ function Figure:png()
    return self.kind.png(self)
 end
 
---- Writes the figure into a file. A failure leaves an older file unchanged.
+--- Writes the figure to a file. If this fails, an existing file stays unchanged.
 ---@param path string  ends in .svg or .png
 ---@return utils.plot.Figure self
 function Figure:save(path)
@@ -116,8 +116,8 @@ local take_curves = args.signature [[utils.plot.curves(values: any, title: strin
    log_x: boolean = false, log_y: boolean = false, columns: count = 60, lines: count = 12,
    width: count = 640, height: count = 400, save: string?)]]
 
---- Draws curves over 1, 2, 3 and so on, or over x if a curve is {x = ..., y = ...}. Gaps stand for
---- values that are NaN, or not above zero on a logarithmic axis.
+--- Draws curves. The horizontal positions are 1, 2, 3 and so on, or x if a curve is {x = ..., y =
+--- ...}. A curve has gaps where values are NaN, or not above zero on a logarithmic axis.
 ---@param values number[]|Tensor|table<string, any>  one curve, or several by name
 ---@param options? {title: string, log_x: boolean, log_y: boolean, columns: integer, lines: integer,
 --- width: integer, height: integer, save: string}  columns and lines of the text, width and height
@@ -162,7 +162,7 @@ local function as_batch(tensor)
       "(H, W), (C, H, W), (N, H, W) or (N, C, H, W) with 1 or 3 channels", tensor)
 end
 
--- Arranges all images of a batch in one large image (C, H, W), in rows, with gaps between them.
+-- Arranges all images of a batch in one large image (C, H, W), as rows with gaps in between.
 local function grid(batch, columns, gap)
    local n, channels, height, width = table.unpack(batch.shape)
    columns = math.min(columns or math.ceil(n ^ 0.5), n)

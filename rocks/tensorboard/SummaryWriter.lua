@@ -4,8 +4,8 @@
 --    writer:add_scalar("loss", loss:item(), step)
 --    writer:close()
 --
--- Each event is a record with checksums, so the file of a killed run can be read up to its last
--- complete record. Names and formats are those of PyTorch's class.
+-- Each event is a record with checksums, so the file of a killed run is readable up to its last
+-- complete record. Names and formats are those of PyTorch's class SummaryWriter.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -38,7 +38,7 @@ local function make_folder(who, path)
    if not made then fail(who, path, message) end
 end
 
--- Prints a message once, and drops later events, because a full disk must not end a training run.
+-- Prints a message once, and drops all later events, since a full disk must not end the training.
 local function lost(self, message)
    if not self.failed then
       io.stderr:write(("SummaryWriter: %s: %s; nothing more is written\n"):format(self.path,
@@ -67,7 +67,7 @@ end
 
 SummaryWriter.__tostring = nil
 
--- Writes an event with that content.
+-- Writes an event with the given content.
 function SummaryWriter:put(content, step, walltime)
    if not self.file then torch.raise "SummaryWriter: it was closed" end
    local event = double(1, walltime or torch.io.time())
@@ -108,7 +108,7 @@ function SummaryWriter:add_scalar(tag, value, step, walltime)
    self:put(summary(tag, float(2, args.to_number("add_scalar", "value", value))), step, walltime)
 end
 
--- Returns the writer of a subfolder.
+-- Returns the writer for a subfolder.
 local function below(self, name)
    self.others = self.others or {}
    local other = self.others[name]
@@ -119,7 +119,7 @@ local function below(self, name)
    return other
 end
 
---- Adds points to several curves of one plot: each name is a separate run, as in PyTorch.
+--- Adds points to several curves in one plot. Each curve is a separate run, as in PyTorch.
 ---@param tag string
 ---@param values table<string, number>
 ---@param step? integer
@@ -130,7 +130,7 @@ function SummaryWriter:add_scalars(tag, values, step)
    end
 end
 
--- Returns TensorFlow's bucket limits, which grow by a tenth on both sides of 0.
+-- Returns TensorFlow's bucket limits, which grow by 10 % per bucket on both sides of 0.
 local function limits()
    local list, v = {}, 1e-12
    while v < 1e20 do
@@ -144,8 +144,8 @@ local function limits()
 end
 local edges
 
--- Returns the list of the buckets' upper limits and the list of their counts, from the first to the
--- last bucket that is not empty.
+-- Returns two lists, from the first to the last bucket that is not empty: the buckets' upper
+-- limits, and their counts.
 local function buckets(values)
    edges = edges or limits()
    local at = torch.bucketize(values, torch.tensor(edges, {dtype = "float64"}))
@@ -208,7 +208,7 @@ local function image_proto(image)
       .. bytes(4, wire.png(image)))
 end
 
---- Adds an image: floating-point numbers from 0 to 1, or uint8.
+--- Adds an image of floating-point numbers from 0 to 1 or of uint8.
 ---@param tag string
 ---@param image Tensor  (C, H, W) with C = 1, 3 or 4
 ---@param step? integer
@@ -236,7 +236,7 @@ end
 
 local take_audio = args.signature "add_audio(sample_rate: count = 44100)"
 
---- Adds a sound, stored as 16-bit WAV. Numbers are from -1 to 1; numbers outside are clipped.
+--- Adds a sound, stored as 16-bit WAV. Samples are from -1 to 1; samples outside are clipped.
 ---@param tag string
 ---@param sound Tensor  (L), (1, L) or, of two channels, (2, L)
 ---@param step? integer
@@ -293,7 +293,7 @@ function SummaryWriter:add_text(tag, text, step)
    self:put(summary(tag .. "/text_summary", bytes(8, tensor), "text", int(1, 0)), step)
 end
 
---- Adds precision and recall for thresholds from 0 to 1.
+--- Adds the precision-recall curve, for thresholds from 0 to 1.
 ---@param tag string
 ---@param labels Tensor|number[]  0 or 1
 ---@param predictions Tensor|number[]  probabilities of 1
@@ -332,7 +332,7 @@ function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)
    self:put(summary(tag, bytes(8, tensor), "pr_curves", int(1, 0) .. int(2, n)), step)
 end
 
--- Returns a google.protobuf.Value, and the number of its type in hyperparameters.
+-- Returns a value as a google.protobuf.Value, and its type's number in hyperparameters.
 local function hparam_value(name, value)
    if torch.is_tensor(value) then value = value:item() end
    if type(value) == "boolean" then return int(4, value and 1 or 0), 2 end
@@ -348,7 +348,7 @@ local function sorted(t)
    return keys
 end
 
---- Adds a run's hyperparameters and the resulting metrics.
+--- Adds the hyperparameters of a run and the metrics that resulted.
 ---@param hparams table<string, any>
 ---@param metrics table<string, number>
 ---@param options? {run_name: string}
@@ -387,7 +387,7 @@ local function node_def(name, op, inputs, shape)
    return bytes(1, text)
 end
 
---- Adds the graph of a model's call: the nodes of its derivatives, and the parameters by their
+--- Adds the graph of one call of a model: the autograd nodes, and the parameters by their
 --- paths.
 ---@param model nn.Module
 ---@param ... any  the arguments of the call
@@ -445,8 +445,8 @@ function SummaryWriter:add_graph(model, ...)
 end
 
 --- Adds points for the projector: their positions and, for each, a label (`metadata`), or several
---- labels under the names in `metadata_header`, and an image (`label_img`, (N, C, H, W)). If they
---- cannot be written, a message is printed on stderr.
+--- labels under the names in `metadata_header`, and an image (`label_img`, (N, C, H, W)). If the
+--- files cannot be written, a message is printed on stderr.
 ---@param matrix Tensor  (N, D)
 ---@param options? table  `tag` and `global_step`, which make the embedding's name, and others
 function SummaryWriter:add_embedding(matrix, options)
@@ -465,7 +465,7 @@ function SummaryWriter:add_embedding(matrix, options)
       attempt(name, out:write(text))
       attempt(name, out:close())
    end
-   -- the file is written as a whole: the last embedding of each name counts
+   -- the file is always rewritten as a whole, and each name has only its last embedding
    local list = self.embeddings or {}
    local part, name = require "tlua.tensorboard.embedding".write(matrix, options or {},
       function(folder) attempt(folder, torch.io.make_folder(self.log_dir .. "/" .. folder)) end,

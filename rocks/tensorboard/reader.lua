@@ -61,8 +61,8 @@ local function event_of(text)
    return event
 end
 
--- Returns the events in a text from byte `at` on, and the position of the rest; also returns a
--- message if the rest is truncated or damaged.
+-- Returns the events in a text from byte `at` on, and the position after the last event. If the
+-- rest is truncated or damaged, also returns a message.
 local function events_of(text, at)
    local events = {}
    while at <= #text do
@@ -82,8 +82,8 @@ local function events_of(text, at)
    return events, at
 end
 
---- Returns the events of a file up to its end, or up to a truncated or damaged record; the second
---- result is then a message.
+--- Returns the events of a file up to its end. At a truncated or damaged record, reading stops and
+--- the second result is a message.
 ---@param path string
 ---@return table[]? events  nil if the file cannot be opened
 ---@return string? message
@@ -99,8 +99,8 @@ function M.read(path)
    return events, problem
 end
 
---- Returns a function that returns, at each call, the events added to a file since the last call:
---- none while the file's last record is incomplete or the file cannot be opened.
+--- Returns a function. Each call returns the events added to a file since the previous call; none
+--- if the file's last record is incomplete or the file cannot be opened.
 ---@param path string
 ---@return fun(): table[]
 function M.follow(path)

@@ -1,6 +1,6 @@
--- top.lua - `tlua top FOLDER`: shows in the terminal the curves that SummaryWriters write into a
--- folder, while the training runs. If the output is not a terminal that can move its cursor, it
--- prints a line for each new value of each curve.
+-- top.lua - `tlua top FOLDER`: shows the curves that SummaryWriters write into a folder, in the
+-- terminal, while the training runs. If the output is not a terminal with a movable cursor, the
+-- program prints a line for each new value of each curve.
 
 local torch = require "tlua"
 local io_folder = require "tlua.io.folder"
@@ -34,8 +34,8 @@ local function run_of(path, folder)
    return place == "" and "." or place
 end
 
---- Watches a folder: `look` reads the points written since the last call and returns them; `tags`
---- are the curves by name: {[run] = {x = steps, y = values}}.
+--- Watches a folder. `look` reads and returns the points written since the previous call; `tags`
+--- has the curves by name: {[run] = {x = steps, y = values}}.
 ---@param folder string
 function M.watch(folder)
    folder = folder:gsub("(.)/+$", "%1")
@@ -76,8 +76,8 @@ local function matches(tag, options)
    return not options.filter or tag:find(options.filter, 1, true) ~= nil
 end
 
--- Reduces a curve to at most `most` points, since the terminal has no room for more: keeps the last
--- point of each group.
+-- Reduces a curve to at most `most` points, because the terminal has no room for more: of each
+-- group of points only the last one is kept.
 local function thinned(line, most)
    if #line.x <= most then return line end
    local thin = {x = {}, y = {}}
@@ -203,8 +203,8 @@ local function show(o)
    until o.once
 end
 
---- Runs `tlua top` with its arguments and the number of the terminal's columns, 0 if there is no
---- terminal.
+--- Runs `tlua top`. `words` has the arguments; its field `columns` has the number of the terminal's
+--- columns, 0 if there is no terminal.
 ---@param words string[]
 ---@return boolean  whether all was well
 function M._top(words)

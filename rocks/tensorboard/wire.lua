@@ -23,7 +23,7 @@ function M.double(field, value) return varint(field << 3 | 1) .. ("<d"):pack(val
 function M.float(field, value) return varint(field << 3 | 5) .. ("<f"):pack(value) end
 function M.bytes(field, value) return varint(field << 3 | 2) .. varint(#value) .. value end
 
---- Encodes a packed list of doubles ("<d") or floats ("<f").
+--- Encodes a packed list of numbers, as doubles ("<d") or floats ("<f").
 function M.packed(field, format, values)
    local parts = {}
    for i, value in ipairs(values) do parts[i] = format:pack(value) end
@@ -40,8 +40,8 @@ local function read_varint(text, at)
    end
 end
 
---- Decodes the fields of a message: returns a table from numbers to lists of values, which are
---- numbers or texts; nil if the message is damaged.
+--- Decodes a message. Returns a table that maps field numbers to lists of values, each a number or
+--- a text; nil if the message is damaged.
 ---@param text string
 ---@return table<integer, any[]>?
 function M.fields(text)
@@ -92,8 +92,8 @@ function M.crc32c(text)
    return c ~ 0xffffffff
 end
 
---- Computes the masked checksum of a record. It is rotated and offset, so that data that contain
---- checksums are protected as well as other data.
+--- Computes the masked checksum of a record: the CRC is rotated and offset, so that checksums also
+--- protect data that contain checksums.
 function M.masked_crc(text)
    local c = M.crc32c(text)
    return (c >> 15 | c << 17) + 0xa282ead8 & 0xffffffff
@@ -109,7 +109,7 @@ end
 
 -- Pictures ----------------------------------------------------------------------------------------
 
---- Converts numbers from 0 to 1 to bytes; uint8 is unchanged.
+--- Converts numbers from 0 to 1 to bytes; a uint8 image stays unchanged.
 ---@param image Tensor
 ---@return Tensor
 function M.pixels(image)

@@ -1,8 +1,8 @@
--- BPE.lua - GPT-2's byte-pair encoding: text is split into words by GPT-2's pattern, and the bytes
--- of a word are merged in the order in which pairs were learnt. The results are tokens.
+-- BPE.lua - GPT-2's byte-pair encoding: text is split into words by GPT-2's pattern, and each word
+-- into bytes, which are merged to tokens in the order in which the pairs were learnt.
 --
--- Tokens are strings of bytes. The numbers of tokens count from 1, so that they are positions in an
--- embedding; in files they count from 0.
+-- A token is a string of bytes. The numbers of tokens count from 1, so that they can be used as
+-- positions in an embedding; in files the numbers count from 0.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -23,8 +23,8 @@ local BPE = class.class("text.BPE")
 
 local contractions <const> = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}
 
--- Returns the kind of the character at a byte, and the position after the character; invalid UTF-8
--- counts as "other".
+-- Returns the kind of the character at byte `at`, and the position after that character. Invalid
+-- UTF-8 is of the kind "other".
 local function character(text, at)
    local byte = text:byte(at)
    if not byte then return nil end
@@ -44,8 +44,8 @@ local function end_of_run(text, at, kind)
    end
 end
 
--- Returns the end of the word that begins at a byte, by GPT-2's pattern 's|'t|'re|'ve|'m|'ll|'d|
--- ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+-- Returns the position where a word ends that begins at byte `at`. GPT-2's pattern of a word is
+-- 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 local function word_end(text, at)
    for _, short in ipairs(contractions) do
       if text:sub(at, at + #short - 1) == short then return at + #short end
@@ -78,8 +78,8 @@ end
 
 -- Making one ------------------------------------------------------------------------------------
 
--- Makes an encoder. tokens: by number; rank(a, b): the number of the merge of a and b, nil if there
--- is none.
+-- Makes an encoder. tokens: the tokens by number; rank(a, b): the number of the merge of a and b,
+-- or nil if a and b are never merged.
 local function build(tokens, rank, merges)
    local bpe = BPE()
    bpe.tokens, bpe.numbers, bpe.rank, bpe.merges = tokens, {}, rank, merges
@@ -109,8 +109,8 @@ local function read_all(name, path)
    return text
 end
 
--- Returns the characters by which GPT-2's files represent bytes. Printable bytes represent
--- themselves; all other bytes are moved beyond 255.
+-- Returns the characters that represent bytes in GPT-2's files. A printable byte represents itself;
+-- all other bytes are represented by code points from 256 on.
 local function byte_characters()
    local to_character, to_byte, moved = {}, {}, 0
    for byte = 0, 255 do
@@ -128,7 +128,7 @@ local to_character, to_byte = byte_characters()
 local function from_characters(text)
    local bytes = {}
    for _, code in utf8.codes(text) do
-      if not to_byte[code] then return text end -- a special token, which is not encoded
+      if not to_byte[code] then return text end -- special tokens are not encoded
       bytes[#bytes + 1] = to_byte[code]
    end
    return table.concat(bytes)
@@ -136,7 +136,7 @@ end
 
 local function in_characters(token) return (token:gsub(".", to_character)) end
 
---- Reads Hugging Face's files vocab.json and merges.txt.
+--- Reads vocab.json and merges.txt, the files of Hugging Face's tokenizers.
 ---@param vocab string  a file's name
 ---@param merges string  a file's name
 ---@return text.BPE?
@@ -186,7 +186,7 @@ local function from_base64(text)
    return table.concat(bytes)
 end
 
---- Reads tiktoken's file of ranks, whose lines have a token in base64 and its number.
+--- Reads a file of ranks in tiktoken's format: each line has a token in base64 and its number.
 ---@param path string
 ---@return text.BPE?
 ---@return string? message
@@ -209,8 +209,8 @@ end
 
 -- Training --------------------------------------------------------------------------------------
 
--- Counts the different words of a text: {tokens..., count =}, in an order that depends only on the
--- text.
+-- Counts how often each word occurs in a text. Returns a list of {tokens..., count =} for the
+-- words, in an order that depends only on the text.
 local function count_words(text)
    local list, known = {}, {}
    for word in BPE.words(text) do
@@ -226,7 +226,7 @@ local function count_words(text)
    return list
 end
 
--- Counts how often each pair of adjacent tokens occurs, and records the words in which it occurs.
+-- Counts how often each pair of adjacent tokens occurs, and records the words that contain it.
 local Pairs = {}
 Pairs.__index = Pairs
 
@@ -245,7 +245,7 @@ function Pairs:add_word(word, sign)
    for i = 1, #word - 1 do self:add(word[i], word[i + 1], word, sign * word.count) end
 end
 
--- Returns the most frequent pair; of equally frequent pairs, the first one in the order of bytes.
+-- Returns the most frequent pair; among equally frequent pairs, the first in byte order.
 function Pairs:best()
    local best
    for _, row in pairs(self) do
@@ -276,8 +276,8 @@ end
 local train_arguments = args.signature
    "text.BPE.train(text: string, vocab_size: integer = 512)"
 
---- Learns tokens from a text: the 256 bytes, then repeatedly the most frequent pair, until there
---- are vocab_size tokens or no pair occurs twice.
+--- Learns tokens from a text: starts with the 256 bytes, and repeatedly merges the most frequent
+--- pair, until there are vocab_size tokens or no pair occurs twice.
 ---@param text string
 ---@param options? {vocab_size: integer}  512 by default, at least 256
 ---@return text.BPE
@@ -341,7 +341,7 @@ local function encode_word(self, word)
    return numbers
 end
 
---- Returns a text's tokens as numbers.
+--- Returns the numbers of a text's tokens.
 ---@param text string
 ---@return integer[]
 function BPE:encode(text)
@@ -356,7 +356,7 @@ function BPE:encode(text)
    return list
 end
 
---- Returns the text of tokens.
+--- Returns the text that tokens stand for.
 ---@param numbers integer[]|Tensor
 ---@return string
 function BPE:decode(numbers)
@@ -372,7 +372,7 @@ function BPE:decode(numbers)
    return table.concat(parts)
 end
 
---- Writes Hugging Face's files vocab.json and merges.txt.
+--- Writes vocab.json and merges.txt, the files of Hugging Face's tokenizers.
 ---@param vocab string  a file's name
 ---@param merges string  a file's name
 ---@return true?

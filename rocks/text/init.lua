@@ -1,4 +1,4 @@
--- init.lua - torch.text: converts text to the numbers of tokens and back.
+-- init.lua - torch.text: converts text to token numbers and back.
 
 require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"

@@ -3,8 +3,8 @@
 
 local M = {}
 
--- Ranges in order, in hexadecimal: the distance of a range's beginning from the end of the previous
--- one and, after a dash, its length minus one.
+-- Ranges in ascending order, in hexadecimal: the distance from the end of the previous range to the
+-- beginning and, after a dash, the range's length minus one.
 local letters <const> = [[
    2a a 4 5-16 1-1e 1-1c9 4-b e-4 7 1 81-4 1-1 2-3 1 6 1-2 1 1-13 1-52 1-8a 8-a5 1-25 2 6-28 47-1a
    4-3 2d-2a 23-1 1-62 1 f-1 7-1 a-2 2 10 1-1d 1d-58 b 18-20 9-1 4 5-15 4 9 3 17-18 7-a 5-17 1-5

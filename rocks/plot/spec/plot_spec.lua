@@ -1,5 +1,5 @@
--- Tests figures: their text, and their files against files that Python's zlib and struct made from
--- the same pixels.
+-- Tests figures: the text, and the files, which are compared with files that Python's zlib and
+-- struct made from the same pixels.
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 local plot = torch.utils.plot
@@ -7,7 +7,7 @@ local png = require "tlua.io.png"
 
 local function hex(bytes) return (bytes:gsub(".", function(c) return ("%02x"):format(c:byte()) end)) end
 
--- Returns the content of the file that a figure writes under a name.
+-- Returns the content of the file that a figure saves under a name.
 local function saved(figure, name)
    return shell.with_folder(function(folder)
       local path = folder .. "/" .. name
@@ -37,7 +37,7 @@ describe("PNG", function()
       end
       local content = png.encode(300, 300, rows)
       assert.equal(90373, #content)
-      -- the header of a stored block that is not the last one
+      -- deflate's header of a stored block that is not the last block
       assert.equal("\0\255\255\0\0", content:sub(44, 48))
       assert.equal(2921511532, (">I4"):unpack(content, #content - 19))
    end)
@@ -120,7 +120,7 @@ describe("plot.image", function()
       local path = folder .. "/x.svg"
       shell.write(path, "old")
       local figure = plot.curves {1, 2}
-      -- a value that cannot be written to a file
+      -- an SVG that is a table, which cannot be written to a file
       figure.kind = {svg = function() return setmetatable({}, {}) end}
       assert.is_false((pcall(figure.save, figure, path)))
       assert.equal("old", shell.read(path))

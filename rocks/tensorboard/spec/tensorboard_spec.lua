@@ -1,5 +1,5 @@
--- Tests torch.utils.tensorboard. The library's own reader reads the event files; checksums, PNG and
--- protocol buffers are compared with values from their standards.
+-- Tests torch.utils.tensorboard. The library's own reader reads the event files; checksums, PNG
+-- files and protocol buffers are compared with values from their standards.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -141,7 +141,7 @@ describe("a SummaryWriter", function()
       end)
       assert.same({"*hello*"}, values["note/text_summary"][1].strings)
       assert.equal("text", values["note/text_summary"][1].plugin)
-      -- for the thresholds 0, 0.5 and 1: tp, fp, tn, fn, precision, recall
+      -- for each of the thresholds 0, 0.5 and 1: tp, fp, tn, fn, precision, recall
       assert.close({2, 1, 0, 1, 0, 0, 0, 1, 1, 0, 1, 2, 2 / 3, 1, 0, 1, 0.5, 0}, values.pr[1].floats, 1e-6)
       local graph
       for _, event in ipairs(events) do graph = graph or event.graph_def end
@@ -149,7 +149,7 @@ describe("a SummaryWriter", function()
       assert.matches("weight", graph)
    end)
 
-   -- TensorBoard read these files as well: points, labels and pictures were unchanged
+   -- TensorBoard was used to read these files: points, labels and pictures were unchanged
    it("writes embeddings with several labels and pictures each", function()
       written(function(writer, folder)
          local points = torch.tensor {{1.5, -2}, {0.1, 4}, {1e-30, 0}}
@@ -180,7 +180,7 @@ describe("a SummaryWriter", function()
             "}\n",
          }, "\n"), shell.read(dir .. "projector_config.pbtxt"))
          local function float32(x) return (string.unpack("f", string.pack("f", x))) end
-         local read = {} -- the number of digits depends on Lua
+         local read = {} -- the number of printed digits depends on the Lua version
          for line in shell.read(dir .. '00012/a%2fb "c" %25/tensors.tsv'):gmatch "[^\n]+" do
             local x, y = line:match "^(%S+)\t(%S+)$"
             read[#read + 1] = {float32(tonumber(x)), float32(tonumber(y))}
@@ -235,7 +235,7 @@ describe("a SummaryWriter", function()
             w.file = io.open("/dev/full", "wb")
             w.file:setvbuf "no"
             for i = 1, 100 do w:add_scalar("x", i, i) end
-            io.open(w.log_dir .. "/00000", "wb"):close() -- a file blocks the path of the folder
+            io.open(w.log_dir .. "/00000", "wb"):close() -- blocks the path of the new folder
             w:add_embedding(torch.ones(2, 2))
             print "went on"]]):format(folder))
          local output = shell.ok(shell.start() .. " " .. folder .. "/a.lua")

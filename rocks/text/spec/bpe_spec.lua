@@ -12,7 +12,7 @@ local function write(path, text)
    file:close()
 end
 
--- Loads the fixture's vocabulary from files.
+-- Calls fn with files that contain the fixture's vocabulary.
 local function with_files(fn)
    shell.with_folder(function(folder)
       local vocab, merges = folder .. "/vocab.json", folder .. "/merges.txt"
@@ -52,7 +52,7 @@ describe("text.BPE", function()
 
    it("reads tiktoken's ranks", shell.in_folder(function(folder)
       local path = folder .. "/ranks"
-      -- the tokens are a, b, space, ab, space ab
+      -- the tokens are "a", "b", " ", "ab" and " ab"
       write(path, "YQ== 0\nYg== 1\nIA== 2\nYWI= 3\nIGFi 4\n")
       local bpe = assert(BPE.load_tiktoken(path))
       assert.same({4, 5, 4, 1}, bpe:encode "ab ababa")
