@@ -229,7 +229,7 @@ function SummaryWriter:add_figure(tag, figure, step)
       args.refuse("add_figure", "figure", "a result of a function of torch.utils.plot", figure)
    end
    local png = figure:png()
-   local width, height = (">I4I4"):unpack(png, 17) -- the size follows the signature and "IHDR"
+   local width, height = (">I4I4"):unpack(png, 17) -- the size follows "IHDR"
    self:put(summary(tag, bytes(4, int(1, height) .. int(2, width) .. int(3, 3) .. bytes(4, png))),
       step)
 end

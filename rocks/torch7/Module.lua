@@ -1,6 +1,6 @@
--- Module.lua - nn.Module with Torch7's protocol over tlua's gradients. A layer is defined by a list
--- of its fields and a function of tlua's operators: `updateOutput` records that function on
--- detached inputs and parameters, and each half of `backward` asks the record for gradients.
+-- Module.lua - nn.Module with Torch7's protocol on top of tlua's autograd. A layer is defined by a
+-- list of fields and a function that uses tlua's operators. `updateOutput` records this function on
+-- detached inputs and parameters; each half of `backward` gets gradients from the record.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -18,7 +18,7 @@ classes.root("nn", nn)
 
 -- Trees: a tensor, or a table of trees ------------------------------------------------------------
 
--- Returns a table's keys: its positions in order, then its names in order.
+-- Returns the keys of a table: positions in ascending order, then names in ascending order.
 local function keys_of(tree)
    local keys, n = {}, #tree
    for i = 1, n do keys[i] = i end
@@ -52,7 +52,7 @@ local function flatten(tree, into)
    return into
 end
 
---- Gives a result Torch7's type; results without dimensions become vectors of one element.
+--- Gives a result Torch7's type; a tensor without dimensions becomes a vector of one element.
 local function result(value)
    if not is_tensor(value) then return value end
    local made = detach(value)
@@ -61,14 +61,14 @@ local function result(value)
 end
 M.result = result
 
--- Returns a tensor's version, a number that changes whenever its elements do.
+-- Returns a tensor's version, a number that changes when the elements change.
 local function version(x) return is_tensor(x) and field(x, "_version") or 0 end
 
 -- Records
 -- -------------------------------------------------------------------------------------------
 
--- The record of a layer's last call: {leaves, parameters, output, inputs and their versions}.
--- Records are not fields, so they are not saved to files.
+-- The records of the layers' last calls: {leaves, parameters, output, inputs and their versions}.
+-- Records are not fields of layers, so they are not saved to files.
 local records = setmetatable({}, {__mode = "k"})
 
 local function leaf(x)
@@ -106,8 +106,8 @@ local function record(self, input)
    return made
 end
 
--- Returns whether a record was made of these inputs, and of the parameters in their present
--- versions.
+-- Returns whether a record was made for these inputs and for the current versions of the
+-- parameters.
 local function is_current(self, made, input)
    local inputs = flatten(input, {})
    if #inputs ~= #made.inputs then return false end
@@ -129,7 +129,7 @@ local function record_of(self, input)
    return made
 end
 
--- Returns the outputs that have a history, and the gradients for these outputs.
+-- Returns the outputs that have an autograd history, and the gradients of these outputs.
 local function outputs_of(made, gradOutput)
    local outputs, given, kept, grads = flatten(made.output, {}), flatten(gradOutput, {}), {}, {}
    for i, output in ipairs(outputs) do
@@ -151,7 +151,7 @@ local function outputs_of(made, gradOutput)
    return kept, grads
 end
 
--- Returns the gradients of leaves; nil for leaves without a gradient.
+-- Returns the gradient of each leaf; nil for a leaf without a gradient.
 local function gradients(made, leaves, gradOutput)
    local outputs, grads = outputs_of(made, gradOutput)
    if #outputs == 0 or #leaves == 0 then return {} end
@@ -181,8 +181,8 @@ local function check_input(self, input)
    if input == nil then tlua.raise(classes.type(self) .. ": expected an input, got nil") end
 end
 
--- Computes the output and records the call. In evaluation mode the record is made only when
--- gradients are wanted.
+-- Computes the output and records the call. In evaluation mode the call is recorded only when
+-- gradients are requested.
 function Module:updateOutput(input)
    if not self.compute then return self.output end
    check_input(self, input)
@@ -199,7 +199,7 @@ function Module:updateOutput(input)
    return self.output
 end
 
--- Returns the gradients of the inputs from a list in the order of `wanted`.
+-- Returns the inputs' gradients, taken from a list in the order of `wanted`.
 local function input_gradients(made, list)
    local at = 0
    return map(function(x)
@@ -247,7 +247,7 @@ function Module:accUpdateGradParameters(input, gradOutput, rate)
 end
 Module.sharedAccUpdateGradParameters = Module.accUpdateGradParameters
 
---- Computes the gradients of inputs and of parameters in one pass, unless the class overrides
+--- Computes the gradients of inputs and parameters in one backward pass, unless the class overrides
 --- updateGradInput or accGradParameters.
 function Module:backward(input, gradOutput, scale)
    local own = self.updateGradInput ~= Module.updateGradInput
@@ -305,7 +305,7 @@ function Module:updateParameters(rate)
    for i, w in ipairs(weights or {}) do tlua.add_(w, grads[i], {alpha = -rate}) end
 end
 
--- Returns the intervals of memory that tensors occupy, by storage. Overlapping intervals are
+-- Returns, for each storage, the intervals of memory that tensors occupy. Overlapping intervals are
 -- merged.
 local function intervals_of(tensors)
    local order, by_key = {}, {}
@@ -342,7 +342,7 @@ local function intervals_of(tensors)
    return merged
 end
 
--- Moves tensors into one vector; from then on they are views of that vector.
+-- Moves tensors into one vector; afterwards the tensors are views of the vector.
 local function flatten_tensors(tensors)
    if #tensors == 0 then return torch.Tensor() end
    local merged, total = intervals_of(tensors), 0
@@ -372,7 +372,7 @@ function Module:getParameters()
 end
 Module._flatten = flatten_tensors
 
--- Makes fields of this module share the memory of another module's fields.
+-- Makes fields of this module share memory with the same fields of another module.
 function Module:share(other, ...)
    for _, name in ipairs {...} do
       if is_tensor(self[name]) then methods.set_(self[name], other[name]) end
@@ -380,7 +380,7 @@ function Module:share(other, ...)
    return self
 end
 
---- Returns a copy; fields that are named share the module's memory.
+--- Returns a copy of the module; the named fields share memory with the original.
 function Module:clone(...)
    local made = copying.copy(self)
    if select("#", ...) > 0 then made:share(self, ...) end
@@ -478,7 +478,7 @@ end
 
 local constants = {["true"] = true, ["false"] = false}
 
--- Parses a text such as "kW kH dW=kW padW=0": names of fields with their defaults.
+-- Parses a text such as "kW kH dW=kW padW=0", a list of fields with optional defaults.
 local function parse_fields(text)
    local list = {}
    for word in text:gmatch "%S+" do
@@ -495,7 +495,7 @@ local function default_of(self, text)
    return tonumber(text)
 end
 
--- Returns an __init that sets the fields of a list.
+-- Returns a method __init that sets the fields of a list.
 local function init_of(name, parent, text)
    local list = parse_fields(text)
    return function(self, ...)
@@ -534,8 +534,8 @@ function M.layer(name, fields, compute, parent)
    return class
 end
 
---- Gives a layer its parameters and their gradients, as new tensors of the given sizes. `fan` is
---- the number of inputs of an output, by which the layer's `reset` scales.
+--- Gives a layer new parameters of the given sizes, and tensors for their gradients. `fan` is the
+--- number of inputs per output; `reset` scales the parameters by it.
 function M.parameters(self, weight, bias, fan)
    if weight then
       self.weight, self.gradWeight = torch.Tensor(table.unpack(weight)),
@@ -548,8 +548,8 @@ function M.parameters(self, weight, bias, fan)
    self:reset(nil, fan)
 end
 
---- Returns a method that draws parameters from a uniform distribution: with bounds
---- +-1/sqrt(fan_of(self)), or with the standard deviation `stdv` if it is given.
+--- Returns a method that draws parameters from a uniform distribution. The bounds are
+--- +-1/sqrt(fan_of(self)) or, if `stdv` is given, those with the standard deviation `stdv`.
 function M.reset(fan_of)
    return function(self, stdv)
       local bound = stdv and stdv * math.sqrt(3) or 1 / math.sqrt(fan_of(self))
@@ -559,7 +559,7 @@ function M.reset(fan_of)
    end
 end
 
---- Criterions use these functions, too, to record calls and find their inputs.
+--- Criterions use these functions too, to record calls and to find inputs.
 M.leaf, M.flatten, M.wanted, M.version = leaf, flatten, wanted, version
 
 return M

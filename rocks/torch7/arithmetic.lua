@@ -1,4 +1,4 @@
--- arithmetic.lua - Torch7's layers that scale and shift their input by learnt parameters or by
+-- arithmetic.lua - Torch7's layers that scale or shift their input by learnt parameters or by
 -- constants.
 
 local torch = require "tlua"
@@ -31,7 +31,7 @@ function Mul:__init(...)
    self:reset_parameters()
 end
 
---- Sets a uniform random factor from -1 to 1.
+--- Sets the factor to a uniform random number from -1 to 1.
 function Mul:reset_parameters() init.uniform_(self.weight, -1, 1) end
 
 ---@param input Tensor
@@ -63,7 +63,7 @@ function Add:__init(...)
    self:reset_parameters()
 end
 
---- Sets uniform random summands within 1/sqrt(n).
+--- Sets the summands to uniform random numbers from -1/sqrt(n) to 1/sqrt(n).
 function Add:reset_parameters()
    local bound = math.max(self.bias:numel(), 1) ^ -0.5
    init.uniform_(self.bias, -bound, bound)

@@ -1,7 +1,7 @@
 -- classes.lua - Torch7's class system: torch.class, torch.factory, torch.typename and so on.
--- Classes
--- are known by their names, such as "nn.Linear"; a class's metatable has its methods, and its
--- constructor table, which programs see, passes reads and writes on to it.
+-- Classes are known by names such as "nn.Linear". A class has a metatable, which contains the
+-- methods, and a constructor table, which programs see and which forwards reads and writes to the
+-- metatable.
 
 local torch = require "tlua"
 
@@ -17,7 +17,7 @@ for name in ([[add sub mul div mod pow unm idiv concat len eq lt le call tostrin
    metamethods["__" .. name .. "__"] = "__" .. name
 end
 
--- Sets a metamethod in a class, and in its subclasses that do not define it themselves.
+-- Sets a metamethod of a class, and of those subclasses that do not define it themselves.
 local function pass_on(meta, name, value)
    rawset(meta, name, value)
    for _, child in ipairs(children[meta] or {}) do
@@ -39,7 +39,7 @@ local function newindex_by(method)
    end
 end
 
--- Sets a field of a class. Torch7 ends the names of metamethods with two more underscores.
+-- Sets a field of a class. Torch7's names of metamethods end with two underscores, too.
 local function define(meta, key, value)
    rawset(meta, key, value)
    if metamethods[key] then
@@ -66,7 +66,7 @@ local function check_name(fname, name)
    end
 end
 
---- Makes the metatable of a class, and returns it. `make` makes objects when the class is called.
+--- Creates and returns the metatable of a class. `make` makes the objects when the class is called.
 ---@param name string
 ---@param parent? string
 ---@param make? fun(...): any
@@ -101,10 +101,10 @@ end
 
 local roots = {}
 
---- Names the table that holds the classes of a package such as "nn".
+--- Sets the table that contains the classes of a package such as "nn".
 function M.root(name, folder) roots[name] = folder end
 
--- Returns the table that holds a class named "a.b.C", and "C".
+-- For a class named "a.b.C", returns the table that contains the class, and the name "C".
 local function place_of(name, module)
    if module then return module, name:match "[^.]+$" end
    local folder, last = name:match "^(.*)%.([^.]+)$"
@@ -123,7 +123,7 @@ local function place_of(name, module)
    return at, last
 end
 
---- Makes a class. The class becomes a field of its module, or of the table `module`. Returns the
+--- Defines a class, as a field of its package's table or of the table `module`. Returns the class's
 --- constructor table and the parent's metatable.
 ---@param name string  such as "nn.Square"
 ---@param parent? string
@@ -149,7 +149,7 @@ function M.getmetatable(name) return metatables[name] end
 ---@return table? class
 function M.getconstructortable(name) return constructors[name] end
 
---- Makes a table an object of a class, and returns it.
+--- Makes a table an object of a class, and returns the table.
 ---@param object table
 ---@param name string
 ---@return table object
@@ -197,8 +197,8 @@ function M.type(object)
    return meta and meta.__typename or type(object)
 end
 
---- Returns whether the class of an object, or an ancestor of the class, has the name, fits the
---- pattern, or has the constructor table.
+--- Returns whether an object's class or an ancestor of that class is the wanted one: `wanted` is a
+--- name, a pattern for names, or a constructor table.
 ---@param object any
 ---@param wanted string|table
 ---@return boolean
@@ -222,7 +222,7 @@ end
 
 local ids, count = {}, 0
 
---- Returns a number that stands for a class's name.
+--- Returns a number that identifies a class's name.
 ---@param name string
 ---@return integer? id
 function M.typename2id(name)

@@ -1,5 +1,5 @@
--- cmdline.lua - torch.CmdLine: parses a program's options and arguments, prints help, makes a name
--- for an experiment, and writes a log.
+-- cmdline.lua - torch.CmdLine: parses a program's options and arguments, prints the help, names an
+-- experiment, and writes a log.
 
 local torch = require "tlua"
 local classes = require "tlua.torch7.classes"
@@ -7,8 +7,8 @@ local classes = require "tlua.torch7.classes"
 classes.newmetatable "torch.CmdLine"
 local CmdLine = classes.getconstructortable "torch.CmdLine"
 
---- Makes a command line. The arguments are the separators that `string` puts between options, and
---- between an option and its value.
+--- Makes a command line. The arguments are separators for `string`: the first one separates
+--- options, the second one separates an option from its value.
 function CmdLine:__init(argument_separator, key_separator)
    self.argseparator, self.keyseparator = argument_separator or ",", key_separator or "="
    self.entries, self.options, self.arguments = {}, {}, {}
@@ -16,14 +16,14 @@ end
 
 local function bare(name) return (name:gsub("^%-+", "")) end
 
---- Adds an option with its default; the default's type is the option's type.
+--- Adds an option with a default value, whose type determines the type of the option.
 function CmdLine:option(name, default, help, kind)
    local entry = {name = name, default = default, help = help or "", kind = kind or type(default)}
    self.options[bare(name)] = entry
    table.insert(self.entries, {option = entry})
 end
 
---- Adds an argument that must be given.
+--- Adds a required argument.
 function CmdLine:argument(name, help, kind)
    local entry = {name = name, help = help or "", kind = kind or "string"}
    table.insert(self.arguments, entry)
@@ -60,7 +60,7 @@ local function defaults(self)
    return params
 end
 
--- Reads the option at a position, and returns the next position.
+-- Reads the option at a position of the list, and returns the position after it.
 local function read_option(self, params, list, at)
    local name = bare(list[at])
    local entry = self.options[name]
@@ -81,7 +81,7 @@ end
 
 local function is_option(text) return text:find "^%-%-?%a" ~= nil end
 
---- Reads a program's arguments, and returns a table with a field for each.
+--- Parses a program's arguments; returns a table with a field for each option and argument.
 ---@param list? string[]  such as `arg`
 ---@return table params
 function CmdLine:parse(list)
@@ -113,8 +113,8 @@ local function shown(value)
    return tostring(value)
 end
 
---- Returns a name for an experiment: the prefix, and the options whose values differ from their
---- defaults.
+--- Returns a name for an experiment: the prefix, followed by the options whose values differ from
+--- the defaults.
 ---@param prefix string
 ---@param params table
 ---@param ignore? table<string, boolean>
@@ -172,7 +172,7 @@ function CmdLine:addTime(name, format)
    end
 end
 
---- Writes the parameters, and then all further output, into a file as well.
+--- From now on copies all output to a file, which begins with the parameters.
 ---@param path string|file*
 ---@param params? table
 function CmdLine:log(path, params)

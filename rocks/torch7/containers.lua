@@ -8,7 +8,7 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
--- The base of all containers. `container[i]` is the i-th module, `#container` their number.
+-- The base class of all containers. `container[i]` is the i-th module, and `#container` the count.
 --@class nn.Container: nn.Module
 --
 --    local module = torch.nn.ConcatTable():add(torch.nn.ReLU())

@@ -1,5 +1,5 @@
--- copying.lua - copies and converts whole objects. Tensors that share memory share memory in the
--- copy as well.
+-- copying.lua - copies and converts whole objects. If tensors share memory, so do their
+-- copies.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -8,8 +8,8 @@ local field, methods = types.field, types.methods
 
 local M = {}
 
--- Returns the new memory for the elements of a tensor or a storage. It is made once for all tensors
--- that share the memory.
+-- Returns the new memory for the elements of a tensor or storage. Tensors that share memory get the
+-- same new memory.
 local function moved(elements, kind, memo)
    local key = torch._storage_key(elements)
    local known = memo[key]
@@ -49,7 +49,7 @@ local function copy(value, memo)
    return made
 end
 
---- Returns a copy of an object, with all objects that it contains.
+--- Returns a deep copy of an object.
 ---@param object any
 ---@return any
 function M.copy(object) return copy(object, {[0] = false}) end
@@ -60,7 +60,7 @@ local function convert(value, kind, memo)
    if memo[value] then return memo[value] end
    if types.is_tensor(value) then
       local old = types.kind_of(value)
-      -- integers, such as positions of labels, only change their device
+      -- integer tensors, such as labels, keep their dtype and only change their device
       local target = kind
       if not floats[old.dtype] then return value end
       memo[value] = old == target and value or move_tensor(value, target, memo)
@@ -72,7 +72,7 @@ local function convert(value, kind, memo)
    return value
 end
 
---- Converts all tensors of floating-point numbers in an object to a kind. Tables stay themselves.
+--- Converts all floating-point tensors in an object to a kind. Tables are changed in place.
 ---@param object any
 ---@param kind torch7.Kind
 ---@param memo? table  the table of calls that shall keep sharing memory

@@ -1,4 +1,4 @@
--- cutorch.lua - Torch7's package cutorch, on tlua's devices: the GPU, or the simulated device.
+-- cutorch.lua - Torch7's package cutorch on tlua's devices: a GPU or the simulated device.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -16,7 +16,7 @@ function M.synchronize() module().synchronize() end
 M.synchronizeAll = M.synchronize
 function M.streamSynchronize() module().synchronize() end
 
---- Calls fn on another device, counted from 1.
+--- Calls fn with device i, counted from 1, as the current device.
 function M.withDevice(i, fn)
    local old = M.getDevice()
    M.setDevice(i)
@@ -32,7 +32,7 @@ function M.seed() return torch.seed() end
 M.seedAll = M.seed
 function M.initialSeed() return torch.initialSeed() end
 
--- Returns the free and the total bytes of the device's memory.
+-- Returns the free and the total memory of the device in bytes.
 function M.getMemoryUsage() return module().mem_get_info() end
 
 M.hasHalf, M.hasFastHalf = true, true

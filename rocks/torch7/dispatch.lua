@@ -1,8 +1,8 @@
--- dispatch.lua - Torch7's calling convention. Results may be given in front of the arguments, as in
--- torch.add(result, x, y), and methods of elementwise functions work in place unless they are given
--- further tensors: x:add(y), x:add(y, z). An operator is declared with its patterns of arguments.
--- Each letter of a pattern stands for an argument: T is a tensor, n a number, L sizes in a
--- LongStorage or a table, s a string, b a boolean, f a function.
+-- dispatch.lua - Torch7's calling convention. Tensors for results may precede the arguments, as in
+-- torch.add(result, x, y). Methods of elementwise functions work in place, as x:add(y), unless
+-- further tensors follow, as in x:add(y, z). An operator is declared with patterns of arguments.
+-- Each letter of a pattern is an argument: T is a tensor, n a number, L sizes in a LongStorage or a
+-- table, s a string, b a boolean, f a function.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -34,8 +34,8 @@ end
 
 -- Forms: which arguments are results ----------------------------------------------------------
 
--- A form describes a way to call an operator: how many of the first arguments are results, whether
--- the first argument is changed in place, and which function computes.
+-- A form describes a way to call an operator: how many leading arguments are results, whether the
+-- first argument is changed in place, and which function computes the result.
 
 local function add_form(where, pattern, form)
    if where[pattern] == nil then where[pattern] = form end
@@ -84,7 +84,7 @@ local function same_shape(a, b)
    return true
 end
 
---- Makes a tensor hold a result: gives the tensor the result's size and copies the elements.
+--- Stores a result in a tensor: gives the tensor the result's size and copies the elements.
 ---@param target Tensor
 ---@param result Tensor
 ---@return Tensor target
@@ -101,7 +101,7 @@ local function tag_all(first, ...)
    return first, tag_all(...)
 end
 
--- Returns the results with the types of Torch7; `meta` is the first input's metatable.
+-- Gives the results Torch7's types, and returns them. `meta` is the metatable of the first input.
 local function tagged(op, meta, first, ...)
    if not is_tensor(first) then return first, ... end
    local dtype = op.dtype_of[meta]
@@ -126,7 +126,7 @@ end
 local dtype_of = {}
 for _, kind in ipairs(types.list) do dtype_of[kind.tensor] = kind.dtype end
 
--- Returns a number without its fraction, for tensors of integers, as C converts it.
+-- Truncates a number to an integer, as C does, for tensors of integers.
 local function whole(value)
    if math.type(value) == "float" then
       return value < 0 and math.ceil(value) or math.floor(value)
@@ -167,8 +167,8 @@ local function run(op, form, first, ...)
    return tagged(op, is_tensor(first) and get_metatable(first), call(form.fn, first, ...))
 end
 
--- Finds the form that fits the arguments, and remembers it under a number made of the arguments'
--- codes.
+-- Finds the form that fits the arguments. The form is cached under a number computed from the codes
+-- of the arguments' types.
 local function finder(op, where)
    local known = {}
    return function(a, ...)
@@ -184,12 +184,12 @@ local function finder(op, where)
    end
 end
 
-local torch7 -- the table of functions, set by `into`
+local torch7 -- the table of functions, which `into` sets
 
---- Sets the table that receives the functions.
+--- Sets the table to which operators are added as functions.
 function M.into(functions) torch7 = functions end
 
---- Declares an operator: its function and its method.
+--- Declares an operator, as a function and as a method.
 ---@param name string  or several names with spaces between them
 ---@param patterns table<string, function|function[]>  functions of tlua's values, by the patterns
 --- of arguments; or a function and one that changes its first argument

@@ -63,8 +63,8 @@ function File:isWritable() return self.writable end
 function File:isOpened() return self.stream ~= nil end
 function File:hasError() return self.failed end
 
--- Reports that reading or writing has failed: raises an error or, in quiet mode, only sets the
--- field `failed`.
+-- Reports a failed read or write: raises an error or, in quiet mode, only sets the field
+-- `failed`.
 local function fail(self, format, ...)
    self.failed = true
    if not self.is_quiet then
@@ -92,7 +92,7 @@ local special = {nan = 0 / 0, ["-nan"] = 0 / 0, inf = math.huge, ["-inf"] = -mat
 
 local function number_of(word) return tonumber(word) or special[word:lower()] end
 
--- Reads up to n numbers, written as text, into a list.
+-- Reads up to n numbers in text form into a list.
 local function read_words(self, n)
    local list, stream = {}, self.stream
    for i = 1, n do
@@ -117,7 +117,7 @@ end
 local dtypes = {}
 for name in pairs(formats) do dtypes[name] = types.kinds[name].dtype end
 
--- Returns a vector of the elements in a string.
+-- Converts a string of binary data to a vector of elements.
 local function decode(self, name, text, size)
    if #text == 0 then return torch.empty(0, {dtype = dtypes[name]}) end
    text = swap(self, text, size)
@@ -135,7 +135,7 @@ local function encode(self, name, vector, size)
    return swap(self, torch.io.text(bytes, 1, field(bytes, "shape")[1]), size)
 end
 
--- Reads up to n elements, and returns a vector of them.
+-- Reads up to n elements; returns them as a vector.
 local function read_vector(self, name, n)
    check(self, "readable")
    local size = size_of(self, name)
@@ -255,7 +255,7 @@ function File:writeString(text)
    return #text
 end
 
---- Reads bytes as a string, without a length in front of them.
+--- Reads n bytes as a string, which in the file has no length in front.
 function M.read_bytes(self, n)
    check(self, "readable")
    if n < 0 or n > self.stream:left() then
@@ -346,7 +346,7 @@ end
 
 function DiskFile:noBuffer() return self end
 
---- Opens the output or the input of a command. The arguments are (command [, mode [, quiet]]).
+--- Runs a command, and opens its input or output. The arguments are (command [, mode [, quiet]]).
 function PipeFile:__init(command, mode, quiet)
    opened(self, streams.pipe, "PipeFile", command, mode, quiet)
 end
@@ -361,7 +361,7 @@ function MemoryFile:__init(first, second)
    begin(self, streams.memory(text), "MemoryFile", readable, writable)
 end
 
---- Returns all data, with a zero at the end, as a CharStorage.
+--- Returns all data as a CharStorage, with a zero appended.
 function MemoryFile:storage()
    return types.new(types.kinds.Char):storage():string(self.stream:all() .. "\0")
 end

@@ -1,5 +1,5 @@
--- gnuplot.lua - Torch7's package gnuplot, on tlua's plots: figures are printed in the terminal, or
--- written to the file that pngfigure or svgfigure has named.
+-- gnuplot.lua - Torch7's package gnuplot on top of tlua's plots: figures are printed in the
+-- terminal, or written to the file named by pngfigure or svgfigure.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -15,7 +15,7 @@ local function show(figure)
    return figure
 end
 
--- Reads {name, y}, {name, x, y} or tensors.
+-- Reads a curve: {name, y}, {name, x, y}, or tensors without a name.
 local function curve_of(entry, i)
    if types.is_tensor(entry) then return tostring(i), list(entry) end
    local name = type(entry[1]) == "string" and entry[1] or tostring(i)

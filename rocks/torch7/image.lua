@@ -13,8 +13,8 @@ local M = {}
 local function shape(x) return field(x, "shape") end
 local function tag(x) return types.tag(x) end
 
--- Runs fn with a batch of one image (1, channels, height, width), and gives the result the
--- dimensions and type of the image.
+-- Runs fn on a batch of one image (1, channels, height, width). The result gets the image's number
+-- of dimensions and type.
 local function as_batch(src, fn)
    local n, x = #shape(src), T.detach(src)
    while #shape(x) < 4 do x = T.unsqueeze(x, 1) end
@@ -34,7 +34,7 @@ local function read(path)
    return bytes
 end
 
--- Reads Netpbm's formats: P2, P3, P5, P6.
+-- Reads an image in one of Netpbm's formats P2, P3, P5 and P6.
 local function netpbm(text)
    local magic, at = text:match "^(P[2356])()"
    if not magic then return nil end
@@ -94,7 +94,7 @@ function M.load(path, depth, kind)
 end
 M.loadPNG, M.loadJPG, M.loadPPM, M.loadPGM = M.load, M.load, M.load, M.load
 
---- Reads an image from a ByteTensor of a file's bytes.
+--- Reads an image from a ByteTensor that contains a file's bytes.
 function M.decompress(bytes, depth, kind)
    return decode(bytes:byte():storage():string(), depth, kind or types.default.name:lower(),
       "decompress")
@@ -108,7 +108,7 @@ local function bytes_of(picture)
    return methods.to(T.clamp(T.round(T.mul(methods.to(x, "float64"), 255)), 0, 255), "uint8")
 end
 
---- Writes an image as PNG, PPM or PGM, by the name's ending.
+--- Writes an image as PNG, PPM or PGM, according to the file extension.
 function M.save(path, picture)
    local ending = path:match "%.(%a+)$"
    local x = bytes_of(picture)
@@ -133,7 +133,7 @@ M.savePNG, M.savePPM, M.savePGM = M.save, M.save, M.save
 -- Sizes
 -- -------------------------------------------------------------------------------------------------
 
--- Returns width and height from numbers, "WxH", "N" (the longer side), "^N" (the shorter) or "*F".
+-- Parses a size: two numbers, "WxH", "N" (the longer side), "^N" (the shorter side) or "*F".
 local function size_from(src, width, height)
    local size = shape(src)
    local h, w = size[#size - 1], size[#size]
@@ -156,7 +156,7 @@ local function size_from(src, width, height)
 end
 
 --- Scales an image: (src, width, height [, mode]) or (src, size [, mode]); the mode is "bilinear",
---- "simple" (the nearest pixel) or "bicubic". A result may come first, whose size counts.
+--- "simple" (the nearest pixel) or "bicubic". A result may precede them and sets the size.
 function M.scale(src, width, height, mode)
    local into
    if types.is_tensor(width) then
@@ -178,9 +178,9 @@ function M.scale(src, width, height, mode)
    return into and into:copy(y) or y
 end
 
---- Cuts out a part of an image. The arguments are (src, x1, y1, x2, y2), where positions count from
---- 0 and x2 and y2 are excluded; or (src, "c", width, height) for the centre, with "tl", "tr", "bl"
---- or "br" instead of "c" for a corner.
+--- Crops an image. The arguments are (src, x1, y1, x2, y2), where positions count from 0 and x2 and
+--- y2 are excluded; or (src, "c", width, height) for the centre, with "tl", "tr", "bl" or "br"
+--- instead of "c" for a corner.
 function M.crop(src, a, b, c, d)
    local size = shape(src)
    local H, W = size[#size - 1], size[#size]
@@ -220,7 +220,7 @@ function M.vflip(src) return M.flip(src, #shape(src) - 1) end
 -- Warps
 -- ------------------------------------------------------------------------------------------------
 
--- Reads an image at positions (height, width) of rows and columns, counted from 0.
+-- Samples an image at rows and columns (height, width), counted from 0.
 local function sample(x, rows, columns, mode, clamp)
    local size = shape(x)
    local function scaled(positions, n) return T.sub(T.mul(positions, 2 / math.max(n - 1, 1)), 1) end
@@ -235,8 +235,8 @@ local function mesh(h, w)
    return rows, methods.expand(T.reshape(T.arange(0, w, {dtype = "float64"}), {1, w}), {h, w})
 end
 
---- Reads each pixel at the place that a field (2, height, width) names: rows first, relative to the
---- pixel unless `offset` is false.
+--- For each pixel, samples the image at the position given by a field (2, height, width): row
+--- first, relative to the pixel unless `offset` is false.
 function M.warp(src, flow, mode, offset, clamp)
    local size = shape(flow)
    return as_batch(src, function(x)
@@ -250,8 +250,8 @@ function M.warp(src, flow, mode, offset, clamp)
    end)
 end
 
---- Transforms an image by a matrix (2, 2) and a translation: they map the position of each pixel of
---- the result, in rows and columns from the centre, to the position in the image that it shows.
+--- Transforms an image by a matrix (2, 2) and a translation. The transform maps a pixel's position
+--- in the result to the position in the source; both are rows and columns relative to the centre.
 function M.affinetransform(src, matrix, mode, translation)
    local size = shape(src)
    local H, W = size[#size - 1], size[#size]
@@ -276,7 +276,7 @@ end
 -- Colours
 -- -----------------------------------------------------------------------------------------------
 
--- Declares a linear change of colours.
+-- Defines functions for a linear conversion of colours.
 local function linear(name, rows)
    M[name] = function(src)
       local x = T.detach(src)
@@ -328,8 +328,8 @@ function M.rgb2hsl(src)
    return stacked(hue_of(r, g, b, most, spread), ratio(spread, width), light)
 end
 
--- Returns a channel's fraction of the chroma at given hues: 1 near the channel's own hue, 0 far
--- from it.
+-- Returns the fraction of the chroma that a channel gets at given hues: 1 near the channel's own
+-- hue, 0 far from it.
 local function share(hue, n)
    local k = T.remainder(T.add(T.mul(hue, 6), n), 6)
    return T.clamp(T.minimum(k, T.rsub(k, 4)), 0, 1)
@@ -349,14 +349,14 @@ function M.hsl2rgb(src)
    return stacked(channel(5), channel(3), channel(1))
 end
 
---- Converts colours to fractions of the sum of their channels.
+--- Divides each channel by the sum of the pixel's channels.
 function M.rgb2nrgb(src)
    local r, g, b = table.unpack(channels(src))
    local sum = T.add(T.add(T.add(r, g), b), 1e-6)
    return stacked(T.div(r, sum), T.div(g, sum), T.div(b, sum))
 end
 
--- matrices for the conversion to CIE L*a*b* under D65, and back
+-- matrices for conversion to CIE L*a*b* with white point D65, and back
 local to_xyz = {{0.412453, 0.357580, 0.180423}, {0.212671, 0.715160, 0.072169},
    {0.019334, 0.119193, 0.950227}}
 local white = {0.950456, 1.0, 1.088754}
@@ -432,8 +432,8 @@ local function option(args, i, name, default)
    return value
 end
 
---- Returns a Gaussian (height, width). The arguments are (size [, sigma [, amplitude [,
---- normalize]]]), or a table of them.
+--- Returns a Gaussian kernel (height, width). The arguments are (size [, sigma [, amplitude [,
+--- normalize]]]), or a table with these fields.
 function M.gaussian(...)
    local args = {...}
    local n, sigma = option(args, 1, "size", 3), option(args, 2, "sigma", 0.25)
@@ -460,7 +460,7 @@ function M.gaussian1D(...)
    return tag(g)
 end
 
---- Returns the Laplacian of a Gaussian (size, size).
+--- Returns a kernel (size, size), the Laplacian of a Gaussian.
 function M.laplacian(...)
    local args = {...}
    local n, sigma = option(args, 1, "size", 9),
@@ -472,7 +472,7 @@ function M.laplacian(...)
    return tag(T.mul(T.mul(T.sub(r, 1), T.exp(T.neg(r))), 1 / (math.pi * sigma ^ 4)))
 end
 
---- Scales numbers to a range: {tensor, min, max}; by default the smallest becomes 0, the largest 1.
+--- Clamps and scales a tensor to 0 to 1: {tensor, min, max}; the defaults are the extremes.
 function M.minmax(args)
    local x = args.tensor
    local low, high = args.min or x:min(), args.max or x:max()
@@ -500,7 +500,7 @@ function M.toDisplayTensor(args)
    return M.minmax {tensor = made, min = args.min, max = args.max}
 end
 
---- Shows images: writes them to a file, image.png or `file`, and returns its name.
+--- Writes images to a file, `file` or image.png, and returns the file's name.
 function M.display(args)
    if types.is_tensor(args) then args = {image = args} end
    local picture = M.toDisplayTensor {input = args.image or args[1], nrow = args.nrow,

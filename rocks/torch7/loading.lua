@@ -5,7 +5,7 @@ local torch = require "tlua"
 
 local M = {}
 
---- Returns the folder of a package's init.lua, searched along package.path; nil if there is none.
+--- Returns the folder that contains a package's init.lua, searched along package.path, or nil.
 ---@param name? string
 ---@return string? folder
 function M.packageLuaPath(name)

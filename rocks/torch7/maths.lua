@@ -1,5 +1,5 @@
--- maths.lua - Torch7's mathematical functions and methods, declared with the operators of tlua that
--- compute them.
+-- maths.lua - Torch7's mathematical functions and methods, each declared with the tlua operator
+-- that computes it.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -22,7 +22,7 @@ local function is_float(x) return T.is_floating_point(x) end
 
 -- Elementwise -----------------------------------------------------------------------------------
 
--- Torch7's names of the functions of one tensor; after `=`, tlua's name if it differs.
+-- Torch7's functions of one tensor. After `=` follows tlua's name, if it differs.
 local unary = [[abs sign acos asin atan ceil cos cosh exp floor log log1p frac neg round rsqrt sin
    sinh sigmoid sqrt tan tanh trunc cinv=reciprocal erf erfinv lgamma digamma]]
 for name in unary:gmatch "%S+" do
@@ -34,7 +34,7 @@ for name in unary:gmatch "%S+" do
    end}}, in_place)
 end
 
--- Reshapes tensor b to the shape of `like`, which must have as many elements.
+-- Reshapes tensor b to the shape of `like`; both must have the same number of elements.
 local function shaped(b, like)
    if not T.is_tensor(b) or T.is_same_size(like, b) then return b end
    if methods.numel(like) ~= methods.numel(b) then
@@ -44,8 +44,8 @@ local function shaped(b, like)
    return T.reshape(b, shape(like))
 end
 
--- Wraps a function of two tensors so that the second argument may also be a number, or a tensor of
--- another shape with as many elements.
+-- Wraps a function of two tensors. The second argument may then be a number, or a tensor of another
+-- shape with the same number of elements.
 local function by_elements(fn)
    return function(a, b) return fn(a, shaped(b, a)) end
 end
@@ -60,10 +60,10 @@ local subtraction = {Tn = {T.sub, T.sub_}, TT = {by_elements(T.sub), by_elements
    TnT = {scaled(T.add, -1), scaled(T.add_, -1)}}
 op("add", addition, in_place)
 op("csub", subtraction, in_place)
--- the tensor's own method `sub` returns a part of the tensor
+-- no method is declared, since the tensor's method `sub` returns a part of the tensor
 op("sub", subtraction, {in_place = true, method = false})
 
--- Divides as C does: quotients of integers lose their fraction.
+-- Divides as C does: the quotient of two integers is truncated.
 local function divide(a, b)
    if is_float(a) then return T.div(a, b) end
    return T.div(a, b, {rounding_mode = "trunc"})
@@ -107,7 +107,7 @@ end
 op("addcmul", fused(T.addcmul), in_place)
 op("addcdiv", fused(T.addcdiv), in_place)
 
--- The results of comparisons are tensors of bytes.
+-- Comparisons return tensors of bytes.
 for _, name in ipairs {"lt", "le", "gt", "ge", "eq", "ne"} do
    op(name, {Tn = T[name], TT = by_elements(T[name])})
 end
@@ -122,8 +122,8 @@ op("isnan", {T = T.isnan})
 
 -- Products --------------------------------------------------------------------------------------
 
--- Declares a function such as addmm, which returns beta x + alpha (a times b). Its arguments are
--- ([res,] [beta,] x, [alpha,] a, b).
+-- Declares a function such as addmm, which returns beta * x + alpha * (product of a and b). Its
+-- arguments are ([res,] [beta,] x, [alpha,] a, b).
 local function adding(name, product)
    op(name, {
       TTT = function(x, a, b) return T.add(x, product(a, b)) end,
@@ -180,8 +180,8 @@ end})
 
 local function keep(fn) return function(x, d) return fn(x, d, {keepdim = true}) end end
 
--- Wraps a function so that the result has the input's type: sums of bytes along a dimension are
--- bytes.
+-- Wraps a function so that the result has the type of the input: sums of bytes are bytes, for
+-- example.
 local function as_input(fn)
    return function(x, ...) return methods.to(fn(x, ...), field(x, "dtype")) end
 end
@@ -213,7 +213,7 @@ local function sort(x, d, descending)
 end
 op("sort", {["T Tn Tb Tnb"] = sort}, two)
 
--- Returns the patterns of a function such as `var`, whose divisor is n - 1, or n if the flag is
+-- Returns the patterns of a function such as `var`. Its divisor is n - 1, or n if the flag is
 -- set.
 local function spread(fn)
    return {
@@ -326,8 +326,8 @@ op("btrisolve", {TTT = function(b, lu, pivots)
    return T.squeeze(linalg.lu_solve(lu, pivots, T.unsqueeze(b, -1)), -1)
 end})
 
--- computes the Cholesky factor of a symmetric positive semidefinite matrix with complete pivoting:
--- the largest remaining diagonal element comes first
+-- pstrf computes the Cholesky factor of a symmetric positive semidefinite matrix with complete
+-- pivoting: in each step, the largest remaining diagonal element becomes the pivot
 op("pstrf", {["T Ts"] = function(x, uplo)
    local n, a = shape(x)[1], methods.tolist(x)
    local l, order = {}, {}
@@ -364,7 +364,7 @@ local function reversed(x, n)
    return T.flip(x, spatial)
 end
 
--- Returns the padding of a mode: "V" for results where the kernel is inside, "F" for all.
+-- Returns the padding for a mode: "V" keeps the kernel inside the image, "F" returns every overlap.
 local function padding_of(fname, mode, kernel, n)
    if mode == nil or mode == "V" then return 0 end
    if mode ~= "F" then
@@ -375,9 +375,9 @@ local function padding_of(fname, mode, kernel, n)
    return padding
 end
 
--- Convolves an image or volume with kernels: (spatial) with (spatial), planes (p, spatial) with
--- (spatial) or (p, spatial) each, or with (k, p, spatial). `flip` distinguishes a convolution from
--- a cross-correlation.
+-- Convolves an image or volume with one or more kernels. The shapes are (spatial) with (spatial);
+-- planes (p, spatial) with (spatial) or (p, spatial); or planes with (k, p, spatial). `flip`
+-- selects a convolution, otherwise a cross-correlation is computed.
 local function convolve(fname, n, flip)
    local conv = T["conv" .. n .. "d"]
    return function(x, kernel, mode)

@@ -4,7 +4,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 
 return function(Module)
-   --- Computes the module's output, as forward does; a module may define either method.
+   --- Computes the module's output, as forward does; modules define one of the two methods.
    ---@param ... any
    ---@return any ...
    function Module:updateOutput(...)
@@ -18,8 +18,8 @@ return function(Module)
    end
 
    --- Moves all parameters into one vector and their gradients into another, and returns both
-   --- vectors. From then on each parameter is a view of its part. Gradients must then be zeroed in
-   --- place, as by zeroGradParameters.
+   --- vectors. From then on each parameter is a view of its part. Afterwards gradients must only be
+   --- zeroed in place, as zeroGradParameters does.
    ---@return Tensor parameters
    ---@return Tensor gradients
    function Module:getParameters()
@@ -49,8 +49,8 @@ return function(Module)
       return flat, grads
    end
 
-   --- Finds the modules of a class, given by name. Returns two lists: the modules, and the module
-   --- that contains each of them (the module itself at the top).
+   --- Finds the modules of the class with the given name. Returns two lists: the modules found, and
+   --- for each the module that contains it (this module itself at the top).
    ---@param type_name string  such as "nn.Linear"
    ---@return nn.Module[] modules
    ---@return nn.Module[] containers
@@ -71,8 +71,8 @@ return function(Module)
       return modules, containers
    end
 
-   --- Calls callback with this module and all its descendants; each module is replaced by the
-   --- result.
+   --- Calls `callback` with this module and with all its descendants. The result of each call
+   --- replaces the module.
    ---@param callback fun(module: nn.Module): nn.Module
    ---@return nn.Module  the replacement of this module
    function Module:replace(callback)
@@ -93,8 +93,8 @@ return function(Module)
       return self:modules()
    end
 
-   --- Drops results that modules have stored in the fields `output` and `gradInput`, before a model
-   --- is saved. tlua's own modules store none.
+   --- Drops results stored in the modules' fields `output` and `gradInput`, to save a smaller
+   --- model. tlua's own modules store no results there.
    ---@return nn.Module self
    function Module:clearState()
       for _, module in ipairs(self:modules()) do

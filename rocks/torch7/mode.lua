@@ -14,8 +14,8 @@ local function set_mode(_, module)
 end
 
 --- Makes `m:training()` set training mode, as in Torch7, and return the module. `m.training` stays
---- true or false, as layers expect: booleans get a metatable with __call. This affects the whole
---- program, so it must be requested. Every other call of a boolean is still an error.
+--- true or false, as layers expect, because booleans get a metatable with __call. The metatable
+--- affects the whole program, so programs must request it. All other calls of booleans are errors.
 ---     require "tlua.torch7.mode".allow_call()
 function M.allow_call()
    local meta = debug.getmetatable(true)

@@ -67,7 +67,7 @@ function utils.contiguousView(result, x, ...)
    return result:view(x:contiguous(), ...)
 end
 
---- Empties fields of an object; tensors keep their type.
+--- Empties the named fields of an object. Empty tensors keep their type.
 function utils.clear(object, ...)
    local names = {...}
    if type(names[1]) == "table" then names = names[1] end
@@ -98,7 +98,7 @@ local function say(self, ...)
    if self.verbose then print(...) end
 end
 
---- Trains with each example of a dataset, which has size() and [i] = {input, target}, in turn.
+--- Trains with the examples of a dataset in turn: it has size() and [i] = {input, target}.
 function Trainer:train(dataset)
    local module, criterion = self.module, self.criterion
    local rate, n = self.learningRate, dataset:size()
@@ -132,7 +132,7 @@ end
 
 nn.Jacobian = require "tlua.torch7.nn_jacobian"
 
--- unknown names raise an error, so that a program that misspells a layer's name is told so
+-- an unknown name raises an error, so that misspelled names of layers are found
 return setmetatable(nn, {__index = function(_, name)
    if type(name) ~= "string" or name:find "^_" then return nil end
    tlua.raise(("nn: there is no %s in Torch7's nn here"):format(name))

@@ -1,6 +1,6 @@
--- nn_containers.lua - Torch7's containers. A container defines how its modules are called forward,
--- and how one half of backward passes through the modules: both halves differ only in the method
--- that is called.
+-- nn_containers.lua - Torch7's containers. A container defines how `forward` calls its modules, and
+-- how a half of `backward` passes through them: the two halves differ only in the method that is
+-- called.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -30,7 +30,7 @@ end
 function Container:get(i) return self.modules[i] end
 function Container:size() return #self.modules end
 
---- Calls a module's method; an error names the module's place.
+--- Calls a method of the i-th module; an error message names the module.
 function Container:rethrowErrors(module, i, method, ...)
    local good, first = xpcall(module[method], function(problem)
       if type(problem) ~= "string" then return problem end
@@ -43,8 +43,8 @@ end
 local halves = {"updateGradInput", "accGradParameters", "accUpdateGradParameters", "backward"}
 
 --- Defines a container. forward(self, input) returns the output; back(self, call, input,
---- gradOutput)
---- returns gradInput, and reaches each module by call(module, input, gradOutput).
+--- gradOutput) returns gradInput; it runs a module's backward by call(module, input,
+--- gradOutput).
 local function container(name, fields, forward, back, parent)
    local class = base.layer(name, fields, nil, parent or "nn.Container")
    if forward then
@@ -118,7 +118,7 @@ local function chain(self)
       table.concat(lines, "\n"))
 end
 
--- Returns the text of a container whose modules stand side by side.
+-- Returns the text of a container that prints its modules side by side.
 local function beside(self)
    local lines = {}
    for i, module in ipairs(self.modules) do
@@ -206,7 +206,7 @@ end, function(self, call, input, gradOutput)
    return grads
 end)
 
--- MapTable: applies copies of one module, which share its parameters, one for each element.
+-- MapTable: applies a module to each element; the module's copies share its parameters.
 local MapTable = container("MapTable", function(self, module)
    self.modules = {}
    self.module = nil
@@ -261,8 +261,8 @@ end, function(self, call, input, gradOutput)
    return sum_of(self, call, input, parts_of(self, gradOutput, self.dimension))
 end)
 
--- Returns the part of a tensor in the middle that has an output's sizes, except along the dimension
--- of concatenation: DepthConcat pads smaller outputs with zeros on all sides.
+-- Returns the centre of a tensor with the sizes of an output, except along the dimension of
+-- concatenation: DepthConcat pads smaller outputs with zeros on all sides.
 local function window(self, x, output)
    for d = 1, x:dim() do
       if d ~= self.dimension then
@@ -311,7 +311,7 @@ end)
 
 -- Around one module -------------------------------------------------------------------------------
 
--- Decorators contain one module: they pass inputs and gradients on to the methods of that module.
+-- A decorator contains one module, to whose methods it passes inputs and gradients on.
 local function through(self, input)
    return self:rethrowErrors(self.modules[1], 1, "updateOutput", input)
 end
@@ -389,7 +389,7 @@ function Profile:updateOutput(input)
    return self.output
 end
 
--- Merges the first dimensions of a tensor so that `dims` dimensions remain, for Bottle, whose
+-- Merges leading dimensions of a tensor so that `dims` dimensions remain. Used by Bottle, whose
 -- module takes inputs with fewer dimensions.
 local function joined(x, dims)
    local size = field(x, "shape")
@@ -417,7 +417,7 @@ end, function(self, call, input, gradOutput)
    return g and result(tlua.reshape(g, field(input, "shape")))
 end)
 
--- WeightNorm: represents a module's weight by a direction v and a length g for each output.
+-- WeightNorm: for each output, replaces the weight by a direction v and a length g.
 local WeightNorm = around "WeightNorm"
 local function rows(self, x)
    if self.outputDim ~= 1 then x = tlua.transpose(x, 1, self.outputDim) end

@@ -1,5 +1,5 @@
--- nn_convolution.lua - Torch7's layers over time, images and volumes. Arguments are in Torch7's
--- order (width before height), sizes of tensors in the opposite order.
+-- nn_convolution.lua - Torch7's layers for sequences, images and volumes. Arguments are in Torch7's
+-- order (width before height), tensor sizes in the reverse order.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -15,7 +15,7 @@ local function shape(x) return field(x, "shape") end
 
 local function row_fan(self) return self.weight:nElement() / self.weight:size(1) end
 
--- Calls fn with a batch: an input of n dimensions is a batch of one.
+-- Calls fn with a batch; an input of n dimensions becomes a batch of one.
 local function batched(n, x, fn)
    if dims(x) == n + 1 then return fn(x) end
    if dims(x) ~= n then
@@ -24,7 +24,7 @@ local function batched(n, x, fn)
    return T.squeeze(fn(T.unsqueeze(x, 1)), 1)
 end
 
--- Defines a class by its fields, and by values that are computed from the fields.
+-- Defines a class by its fields. `after` computes further values from the fields.
 local function fields_then(name, fields, after, compute, parent)
    local class = layer(name, fields, compute, parent)
    local set = class.__init
@@ -79,7 +79,7 @@ end, function(self, x, weight, bias)
    end)
 end).reset = base.reset(function(self) return self.kW end)
 
--- TemporalDynamicKMaxPooling keeps the k largest frames of each feature, in their order.
+-- TemporalDynamicKMaxPooling: keeps the k largest frames of each feature in time order.
 layer("TemporalDynamicKMaxPooling", "minK factor=0", function(self, x)
    return batched(2, x, function(frames)
       local k = math.max(self.minK, math.ceil(self.factor * shape(frames)[2]))
@@ -154,7 +154,7 @@ without_bias(fields_then("SpatialFullConvolution", conv_fields .. " adjW=0 adjH=
    parameters(self, {self.nInputPlane, self.nOutputPlane, self.kH, self.kW}, {self.nOutputPlane})
 end, function(self, x, weight, bias)
    local adjust = {self.adjH, self.adjW}
-   if not is_tensor(x) then -- the input is {input, a tensor of the output's size}
+   if not is_tensor(x) then -- x is {input, a tensor of the output's size}
       local size = shape(x[2])
       x = x[1]
       local given = shape(x)
@@ -178,7 +178,7 @@ end, function(self, x, weight, bias)
       self.nInputPlane)
 end).reset = base.reset(row_fan)
 
--- Returns the size of an output, each position of which has its own kernel.
+-- Returns an output size, for layers with a separate kernel for each output position.
 local function out_size(input, kernel, step, pad) return (input + 2 * pad - kernel) // step + 1 end
 fields_then("SpatialConvolutionLocal",
    "nInputPlane nOutputPlane iW iH kW kH dW=1 dH=1 padW=0 padH=padW",
@@ -197,8 +197,8 @@ fields_then("SpatialConvolutionLocal",
       end)
    end).reset = base.reset(function(self) return self.nInputPlane * self.kW * self.kH end)
 
--- Functions that make tables of connections between planes: a table is a tensor (n, 2), each row of
--- which has the number of an input plane and that of an output plane.
+-- Functions that make tables of connections between planes. A table is a tensor (n, 2); each row
+-- has the index of an input plane and the index of an output plane.
 nn.tables = {}
 function nn.tables.full(nin, nout)
    local list = {}
@@ -295,7 +295,7 @@ local function with_modes(class)
    return class
 end
 
--- Returns a tensor's sizes in Torch7's order of fields, such as {kH, kW} for "k".
+-- Returns a layer's fields for the given axes, such as {kH, kW} for the letter "k".
 local function sizes_of(self, letter, axes)
    local list = {}
    for i, axis in ipairs(axes) do
@@ -465,8 +465,8 @@ layer("SpatialCrossMapLRN", "size alpha=0.0001 beta=0.75 k=1", function(self, x)
    end)
 end)
 
--- Returns the kernel-weighted mean over neighbours and planes. At the border the mean is taken over
--- the neighbours that are inside the image.
+-- Returns the kernel-weighted mean over neighbouring pixels and planes. At the border only the
+-- neighbours inside the image count.
 local function mean_around(self, x)
    local kernel = T.detach(self.kernel)
    if dims(kernel) == 1 then kernel = T.outer(kernel, kernel) end

@@ -1,5 +1,5 @@
--- nn_criterion.lua - Torch7's criterions: a loss of an input and a target, as a number, and its
--- gradient for the input.
+-- nn_criterion.lua - Torch7's criterions. A criterion computes a loss of an input and a target, as
+-- a number, and the loss's gradient with respect to the input.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -115,7 +115,7 @@ local function total(self, losses)
    return self.sizeAverage == false and T.sum(losses) or T.mean(losses)
 end
 
--- Gives a target, which may be a number, the input's shape and type.
+-- Returns a target, which may be a number, with the shape and type of the input.
 local function like(x, target)
    if type(target) == "number" then target = T.tensor({target}) end
    target = methods.to(target, {dtype = field(x, "dtype"), device = field(x, "device")})
@@ -123,7 +123,7 @@ local function like(x, target)
       or target
 end
 
--- Returns labels as positions: one for each sample.
+-- Returns labels as positions, one for each sample.
 local function labels(x, target)
    if type(target) == "number" then target = T.tensor({target}) end
    target = methods.to(target, {dtype = "int64", device = field(x, "device")})
@@ -185,7 +185,7 @@ criterion("MultiMarginCriterion", "p=1 weights=nil margin=1 sizeAverage=true", f
    end)
 end)
 
--- The target of a sample is a list of labels that ends with 0.
+-- Each target is a list of labels, terminated by 0.
 criterion("MultiLabelMarginCriterion", sized, function(self, x, y)
    local single = dims(x) == 1
    if single then x, y = T.unsqueeze(x, 1), T.unsqueeze(y, 1) end
@@ -272,7 +272,7 @@ function Simplex:getTopPrediction(x)
    return at:view(-1)
 end
 
--- The inputs of these criterions are normal distributions: {mean, logarithm of the variance}.
+-- The input is a normal distribution: {mean, logarithm of the variance}.
 criterion("GaussianCriterion", "", function(_, x, y)
    local spread = T.add(x[2], math.log(2 * math.pi))
    return T.sum(T.mul(T.add(spread, T.div(T.square(T.sub(y, x[1])), T.exp(x[2]))), 0.5))
@@ -282,8 +282,8 @@ criterion("KLDCriterion", "", function(_, x)
    return T.mul(T.sum(inner), -0.5)
 end)
 
--- SpatialAutoCropMSECriterion: the mean squared error of x and the central part of y, cropped to
--- the size of x.
+-- SpatialAutoCropMSECriterion: crops the centre of y to the size of x, and returns the mean squared
+-- error.
 criterion("SpatialAutoCropMSECriterion", sized, function(self, x, y)
    local size, goal = field(x, "shape"), field(y, "shape")
    for d = #size - 1, #size do

@@ -1,11 +1,11 @@
--- nn_jacobian.lua - nn.Jacobian: compares the results of a module's backward with differences of
--- its forward.
+-- nn_jacobian.lua - nn.Jacobian: checks the gradients of a module's `backward` against finite
+-- differences of its `forward`.
 
 local torch = require "tlua.torch7.torch"
 
 local M = {}
 
---- Returns the derivatives that backward computes, (inputs or parameters, outputs).
+--- Returns the derivatives that a module's `backward` computes: (inputs or parameters, outputs).
 ---@param module table
 ---@param input any
 ---@param param? any  the tensor with respect to which the output is differentiated; nil: the input
@@ -27,7 +27,7 @@ function M.backward(module, input, param, dparam)
    return jacobian
 end
 
---- Returns the derivatives of `backward`, approximated by central differences.
+--- Approximates the derivatives that `backward` returns, by central differences.
 function M.forward(module, input, param, perturbation)
    perturbation = perturbation or 1e-6
    param = param or input
@@ -49,15 +49,15 @@ end
 
 local function difference(a, b) return (a - b):abs():max() end
 
---- Returns the largest difference between the derivatives by `forward` and by `backward` with
---- respect to the input, which is filled with random numbers between the bounds.
+--- Returns the largest difference between M.forward's and M.backward's derivatives with respect to
+--- the input, which is filled with random numbers from `low` to `high`.
 function M.testJacobian(module, input, low, high, perturbation)
    low, high = low or -2, high or 2
    input:copy(torch.rand(input:nElement()):mul(high - low):add(low))
    return difference(M.forward(module, input, nil, perturbation), M.backward(module, input))
 end
 
---- Compares the gradient of a parameter with differences.
+--- Compares the gradient of a parameter with finite differences.
 function M.testJacobianParameters(module, input, param, dparam, low, high, perturbation)
    low, high = low or -2, high or 2
    input:copy(torch.rand(input:nElement()):mul(high - low):add(low))
@@ -66,8 +66,8 @@ function M.testJacobianParameters(module, input, param, dparam, low, high, pertu
       M.backward(module, input, param, dparam))
 end
 
---- Tests accUpdateGradParameters with the rate 1: compares its updates of a parameter with
---- differences.
+--- Tests accUpdateGradParameters with learning rate 1: compares the resulting change of a parameter
+--- with finite differences.
 function M.testJacobianUpdateParameters(module, input, param, low, high, perturbation)
    low, high = low or -2, high or 2
    input:copy(torch.rand(input:nElement()):mul(high - low):add(low))
@@ -87,8 +87,8 @@ function M.testJacobianUpdateParameters(module, input, param, low, high, perturb
    return difference(M.forward(module, input, param, perturbation), updated)
 end
 
---- Returns the differences of outputs, and of gradients, after writing the module and reading it
---- again.
+--- Writes a module and reads it back; returns the resulting differences in outputs and
+--- gradients.
 function M.testIO(module, input)
    local again = torch.deserialize(torch.serialize(module))
    local output = module:forward(input):clone()

@@ -235,7 +235,7 @@ describe("a SummaryWriter", function()
             w.file = io.open("/dev/full", "wb")
             w.file:setvbuf "no"
             for i = 1, 100 do w:add_scalar("x", i, i) end
-            io.open(w.log_dir .. "/00000", "wb"):close() -- blocks the path of the new folder
+            io.open(w.log_dir .. "/00000", "wb"):close() -- a file blocks the path of the folder
             w:add_embedding(torch.ones(2, 2))
             print "went on"]]):format(folder))
          local output = shell.ok(shell.start() .. " " .. folder .. "/a.lua")

@@ -1,5 +1,5 @@
--- Trains a network over characters in the manner of char-rnn: an LSTM by nngraph, unrolled by
--- clones that share their weights, with backpropagation through time by hand, and optim.rmsprop.
+-- Trains a network over characters in the manner of char-rnn: an LSTM made with nngraph and
+-- unrolled into clones that share weights, manual backpropagation through time, and optim.rmsprop.
 -- Run it by:
 --    tlua --torch7 char_rnn.lua [-cuda]
 
@@ -60,7 +60,7 @@ for t = 1, seq do
    if opt.cuda then criterions[t]:cuda() end
 end
 
--- Returns characters as rows of one 1, and the next characters as classes.
+-- Returns one-hot rows for characters, and the class of the character that follows each.
 local function examples()
    local x, y = {}, {}
    for t = 1, seq do x[t], y[t] = torch.zeros(batch, count), torch.Tensor(batch) end

@@ -1,5 +1,5 @@
--- Fits a linear regression in the manner of Torch7: a closure that returns the loss and its
--- gradient, and optim.sgd. Run it by: tlua --torch7 linear_regression.lua
+-- Fits a linear regression in the manner of Torch7: optim.sgd calls a closure that returns the loss
+-- and its gradient. Run it by: tlua --torch7 linear_regression.lua
 
 require "torch"
 require "nn"
@@ -7,7 +7,7 @@ require "optim"
 
 torch.manualSeed(1)
 
--- Yields of corn by fertilizer and insecticide, in tens.
+-- Each row has the yield of corn, the fertilizer and the insecticide, in units of ten.
 local data = torch.Tensor {
    {40, 6, 4}, {44, 10, 4}, {46, 12, 5}, {48, 14, 7}, {52, 16, 9},
    {58, 18, 12}, {60, 22, 14}, {68, 24, 20}, {74, 26, 21}, {80, 32, 24},
@@ -42,7 +42,7 @@ for epoch = 1, 600 do
    if epoch % 200 == 0 then print(("epoch %d: loss %.4f"):format(epoch, loss)) end
 end
 
--- Compares the loss with that of the least-squares solution.
+-- Compares the loss with the least-squares solution's loss.
 local A = torch.cat(data[{{}, {2, 3}}], torch.ones(data:size(1), 1), 2)
 local y = data[{{}, {1}}]
 local best = torch.gels(y, A)
