@@ -14,8 +14,8 @@ local layer, parameters = base.layer, base.parameters
 local function dims(x) return #field(x, "shape") end
 local function shape(x) return field(x, "shape") end
 
--- Returns the number of dimension d in an input. Dimensions are counted without the batch dimension
--- if nInputDims, `n`, is given.
+-- Returns the index of a layer's dimension d in an input. If nInputDims, here `n`, is given, d does
+-- not count the batch dimension.
 local function with_batch(d, n, x)
    if d < 0 then return d end
    return n and n > 0 and dims(x) == n + 1 and d + 1 or d
@@ -64,8 +64,8 @@ function LinearWeightNorm:parameters()
    return {self.v, self.g, self.bias}, {self.gradV, self.gradG, self.gradBias}
 end
 
--- SparseLinear: a linear layer whose inputs are pairs of positions and values, (n, 2), or a table
--- of such inputs.
+-- SparseLinear: a linear layer. Its input is a list of pairs of position and value, (n, 2), or a
+-- table of such inputs.
 local SparseLinear = layer("SparseLinear", function(self, inputSize, outputSize, doGradInput)
    self.inputSize, self.outputSize, self.doGradInput = inputSize, outputSize, doGradInput or false
    parameters(self, {outputSize, inputSize}, {outputSize})
@@ -84,7 +84,7 @@ local Bilinear = layer("Bilinear", function(self, left, right, out, bias)
 end, function(_, x, weight, bias) return F.bilinear(x[1], x[2], weight, bias) end)
 Bilinear.reset = base.reset(columns)
 
--- PartialLinear: a linear layer of which setPartition selects outputs.
+-- PartialLinear: a linear layer that computes only the outputs chosen by setPartition.
 local PartialLinear = layer("PartialLinear", function(self, inputSize, outputSize, bias)
    parameters(self, {outputSize, inputSize}, bias ~= false and {outputSize} or nil)
 end, function(self, x, weight, bias)
@@ -113,7 +113,7 @@ one("Mul", function(_, x, weight) return T.mul(x, weight) end,
    function(self) parameters(self, {1}) end)
 
 -- Reshapes a learnt tensor so that it broadcasts with an input, which may have a batch dimension.
--- The tensor has one value for each element of a sample, or one for all positions of a dimension.
+-- In each dimension the tensor has either the size of a sample or the size 1.
 local function fitted(x, p)
    local sizes = shape(p)
    if dims(x) == #sizes + 1 then table.insert(sizes, 1, 1) end
@@ -130,7 +130,7 @@ one("CAdd", function(_, x, _, bias) return T.add(x, fitted(x, bias)) end, functi
    parameters(self, nil, sizes)
 end)
 
--- Returns the differences between samples and the learnt vectors, the columns of the weight.
+-- Returns the differences between samples and learnt vectors, which are the weight's columns.
 local function differences(x, weight) return T.sub(T.unsqueeze(x, -1), weight) end
 layer("Euclidean", function(self, inputSize, outputSize)
    parameters(self, {inputSize, outputSize})
@@ -166,7 +166,7 @@ end, function(_, x, weight)
    return F.linear(F.normalize(x, {dim = -1, eps = 1e-12}), directions)
 end).reset = base.reset(columns)
 
--- IndexLinear: a linear layer whose samples are sparse: {positions, values} for each.
+-- IndexLinear: a linear layer with sparse inputs: each sample is {positions, values}.
 local IndexLinear = layer("IndexLinear", function(self, inputSize, outputSize)
    parameters(self, {inputSize, outputSize}, {outputSize})
 end, function(_, x, weight, bias)
@@ -239,7 +239,7 @@ layer("ZeroGrad", "", function(_, x) return base.map(T.clone,
    return self.gradInput
 end
 
--- Copy: converts a tensor to another type, and its gradient back.
+-- Copy: converts a tensor to another type, and converts its gradient back.
 local Copy = layer("Copy", function(self, intype, outtype)
    self.intype, self.outtype = intype or self._type, outtype or self._type
 end, function(self, x)
@@ -248,7 +248,7 @@ end, function(self, x)
 end)
 function Copy:type(name) return name and self or self._type end
 
--- GradientReversal: multiplies the gradient of its input by a negative number.
+-- GradientReversal: multiplies the gradient by a negative number in the backward pass.
 local Reversal = layer("GradientReversal", "lambda=1", function(_, x) return T.mul(x, 1) end)
 function Reversal:setLambda(lambda) self.lambda = lambda end
 local function changed_gradient(class, change)
@@ -259,7 +259,7 @@ local function changed_gradient(class, change)
 end
 changed_gradient(Reversal, function(self, _, g) return types.tag(T.mul(g, -self.lambda)) end)
 
--- L1Penalty: adds l1weight * sign(x) to the gradient, and stores the penalty in the field `loss`.
+-- L1Penalty: adds l1weight * sign(x) to the gradient; the field `loss` has the penalty.
 local L1 = layer("L1Penalty", "l1weight sizeAverage=false provideOutput=true", function(self, x)
    local n = self.sizeAverage and methods.numel(x) or 1
    self.loss = self.l1weight / n * methods.item(T.sum(T.abs(x)))
@@ -293,7 +293,7 @@ end
 
 -- Views -------------------------------------------------------------------------------------------
 
--- View: gives the input other sizes, and keeps its batch dimension in front if it has one.
+-- View: gives the input other sizes. If there is a batch dimension, it remains in front.
 local View = layer("View", function(self, ...)
    local sizes = types.sizes("View", ...)
    self.size = torch.LongStorage(sizes)
@@ -383,7 +383,7 @@ layer("Collapse", "nInputDim", function(self, x)
    return T.reshape(x, batch and {shape(x)[1], -1} or {-1})
 end)
 
--- Puts |pad| values before (negative) or after the positions of a dimension.
+-- Padding: adds |pad| values before the positions of a dimension if pad < 0, otherwise after.
 layer("Padding", "dim pad nInputDim=nil value=0 index=1", function(self, x)
    local d = with_batch(self.dim, self.nInputDim, x)
    local sizes, n = shape(x), shape(x)[d]
@@ -399,8 +399,8 @@ layer("PixelShuffle", "upscaleFactor", function(self, x) return F.pixel_shuffle(
 
 -- Noise -------------------------------------------------------------------------------------------
 
--- Defines a layer whose noise is drawn before the forward call and kept, so that the backward pass
--- uses the same noise.
+-- Defines a layer with noise. The noise is drawn before the forward call and kept, so that the
+-- backward pass uses the same noise.
 local function noisy(name, fields, draw, compute)
    local class = layer(name, fields, compute)
    function class:prepare(input)
@@ -430,7 +430,7 @@ end, function(self, x) return kept(self, shape(x), x) end, scaled_noise)
 Dropout.describe = function(self) return ("nn.Dropout(%f)"):format(self.p) end
 function Dropout:setp(p) self.p = p end
 
--- whole planes are dropped; results are scaled down in evaluation, not up in training
+-- whole planes are dropped; in evaluation results are scaled down, instead of up in training
 for name, planes in pairs {SpatialDropout = 2, VolumetricDropout = 3} do
    local class = noisy(name, function(self, p)
       self.p, self.train = p or 0.5, true
@@ -506,8 +506,8 @@ end, function(_, x, weight)
 end)
 function PReLU:reset() self.weight:fill(0.25) end
 
--- Returns the dimension of softmax: the first one of a vector or an image, the second one of a
--- batch.
+-- Returns the dimension for softmax: the first dimension of a vector or an image, the second
+-- dimension of a batch.
 local function feature_dim(x)
    local n = dims(x)
    return (n == 1 or n == 3) and 1 or 2

@@ -1,5 +1,5 @@
--- nngraph.lua - Torch7's package nngraph: graphs of modules. module(node, ...), or a call with
--- {nodes}, makes a node, `-` chains modules and nodes, and nn.gModule makes one module of a graph.
+-- nngraph.lua - Torch7's package nngraph: graphs of modules. module(node, ...) makes a node, as
+-- does a call with {nodes}; `-` chains modules and nodes; nn.gModule makes a module from a graph.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -12,7 +12,7 @@ local M = {}
 local Node = classes.newmetatable "nngraph.Node"
 M.Node = classes.getconstructortable "nngraph.Node"
 
--- Makes a node of a module, or an input without a module, that follows other nodes.
+-- Makes a node from a module. The node follows its parents; an input node has no module.
 local function node_of(module, parents)
    return setmetatable({data = {module = module, annotations = {}}, parents = parents or {},
       uses = {}}, Node)
@@ -26,7 +26,7 @@ function Node:annotate(annotations)
    return self
 end
 
--- Returns the elements of a node's output, a table, as nodes.
+-- Returns n nodes, for the n elements of a node's output, which is a table.
 function Node:split(n)
    local parts = {}
    for i = 1, n do parts[i] = node_of(nn.SelectTable(i), {self}) end
@@ -45,7 +45,7 @@ local function list_of(...)
    return list
 end
 
--- module(nodes...) makes a node; called with tensors, a module still computes
+-- module(nodes...) makes a node; a call with tensors still computes the module
 local Module = base.Module
 local call = Module.__call__
 local constructor = classes.getconstructortable "nn.Module"
@@ -59,7 +59,7 @@ constructor.__call__ = function(self, ...)
    return node_of(self, list_of(...))
 end
 
--- Implements the operator -, which feeds a node, a list of nodes or a module into a module.
+-- Implements the operator -, which feeds a node, a list of nodes, or a module into a module.
 local function chain(a, b)
    if classes.isTypeOf(b, "nn.Module") then return node_of(b, list_of(a)) end
    b.parents[#b.parents + 1] = list_of(a)[1]
@@ -72,7 +72,7 @@ constructor.__mul__ = function(a, b) return chain(b, a) end
 constructor.__unm__ = function(a) return node_of(a, {}) end
 Node.__unm = function(a) return a end
 
--- Returns the nodes on which the given nodes depend, each once, in an order of computation.
+-- Returns the given nodes and all nodes that they depend on, each once, in an order of computation.
 local function ordered(outputs)
    local order, state = {}, {}
    local function visit(node)
@@ -89,7 +89,7 @@ end
 
 local gModule = classes.class("nn.gModule", "nn.Container")
 
---- Makes a module of a graph from lists of its input and output nodes.
+--- Makes a module from a graph, given the lists of its input and output nodes.
 function gModule:__init(inputs, outputs)
    nn.Container.__init(self)
    local order, state = ordered(outputs)
@@ -196,7 +196,7 @@ local function label(step, i)
    return ("%d: %s"):format(i, text)
 end
 
---- Returns a graph in the language of Graphviz.
+--- Returns a graph as text in the DOT language of Graphviz.
 local function dot(graph, title)
    local lines = {("digraph %q {"):format(title or "graph")}
    for i, step in ipairs(graph.plan) do

@@ -1,6 +1,6 @@
 -- optim.lua - Torch7's optimizers: optim.sgd(opfunc, x, config, state) and so on. opfunc(x) returns
--- the loss and its gradient; x is changed in place; `state`, or `config`, keeps a method's memory
--- between calls. Each method returns x and a table of the losses.
+-- the loss and its gradient; x is changed in place; `state` (or else `config`) keeps what an
+-- optimizer must remember between calls. Each method returns x and a table of the losses.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -8,7 +8,7 @@ local searches = require "tlua.torch7.optim_search"
 
 local M = {}
 
--- Defines a method of one evaluation a call: step(x, gradient, config, state) changes x.
+-- Defines an optimizer with one evaluation per call: step(x, gradient, config, state) changes x.
 local function method(name, defaults, step)
    M[name] = function(opfunc, x, config, state)
       config = config or {}
@@ -27,7 +27,7 @@ end
 
 local function zeros(x) return x:clone():zero() end
 
--- Returns the learning rate, reduced by the decay for the calls so far, and counts this call.
+-- Returns the learning rate after the decay of all previous calls, and counts this call.
 local function rate_of(c, state, default)
    local n = state.evalCounter or 0
    state.evalCounter = n + 1
@@ -104,7 +104,7 @@ method("adamax", {beta1 = 0.9, beta2 = 0.999, epsilon = 1e-38}, function(x, grad
    x:addcdiv(-(c.learningRate or 0.002) / (1 - c.beta1 ^ state.t), state.m, state.u)
 end)
 
--- Averages the parameters from step t0 on; the average is the third result.
+-- asgd: averages the parameters from step t0 on; the average is the third result.
 method("asgd", {eta0 = 1e-4, lambda = 1e-4, alpha = 0.75, t0 = 1e6}, function(x, gradient, c, state)
    state.t = state.t or 0
    state.eta_t = state.eta_t or c.eta0
@@ -122,7 +122,7 @@ method("asgd", {eta0 = 1e-4, lambda = 1e-4, alpha = 0.75, t0 = 1e6}, function(x,
    return state.ax
 end)
 
--- Rprop: steps by the signs of gradients, and may make several evaluations in a call.
+-- Rprop: takes steps by the signs of gradients; a call may evaluate opfunc several times.
 function M.rprop(opfunc, x, config, state)
    config = config or {}
    state = state or config
@@ -149,8 +149,8 @@ for name, fn in pairs(searches) do M[name] = fn end
 for name, fn in pairs(require "tlua.torch7.optim_population") do M[name] = fn end
 for name, class in pairs(require "tlua.torch7.optim_records") do M[name] = class end
 
--- Compares a gradient with differences. Returns their relative distance, the gradient and the
--- differences.
+-- Compares a gradient with finite differences. Returns the relative distance of the two, the
+-- gradient and the differences.
 function M.checkgrad(opfunc, x, eps)
    eps = eps or 1e-7
    local _, gradient = opfunc(x)

@@ -1,4 +1,4 @@
--- optim_records.lua - Torch7's records of a training: optim.ConfusionMatrix and optim.Logger.
+-- optim_records.lua - Torch7's tools to record a training: optim.ConfusionMatrix and optim.Logger.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -11,7 +11,7 @@ classes.root("optim", M)
 
 local Matrix = classes.class "optim.ConfusionMatrix"
 
---- Counts pairs of targets and predictions: (number of classes [, names]) or (names).
+--- Makes a matrix of counts, by target and prediction: (number of classes [, names]) or (names).
 function Matrix:__init(n, names)
    if type(n) == "table" then n, names = #n, n end
    self.nclasses, self.classes = n, names or {}
@@ -28,7 +28,7 @@ function Matrix:zero()
    return self
 end
 
--- Returns a class from a number, or from the scores of all classes.
+-- Returns a class, given as a number or as the scores of all classes.
 local function class_of(value)
    if type(value) == "number" then return math.tointeger(value) end
    if value:nElement() == 1 then return math.tointeger(value:view(-1)[1]) end
@@ -46,7 +46,7 @@ local function count(self, target, prediction)
    row[prediction] = row[prediction] + 1
 end
 
---- Counts a prediction for a target. Each is a class, or the scores of all classes.
+--- Counts a prediction for a target. Both may be classes or scores of all classes.
 function Matrix:add(prediction, target) count(self, class_of(target), class_of(prediction)) end
 
 --- Counts a batch: predictions are classes (n) or scores (n, classes).
@@ -81,7 +81,7 @@ function Matrix:matthewsCorrelation()
    return result
 end
 
---- Returns the rates of false acceptance and of false rejection of each class.
+--- Returns two rates for each class: false acceptance and false rejection.
 function Matrix:farFrr()
    local all = self.mat:sum()
    local far, frr = torch.zeros(self.nclasses):float(), torch.zeros(self.nclasses):float()
@@ -116,8 +116,8 @@ end
 
 local Logger = classes.class "optim.Logger"
 
---- Makes a logger that writes values in columns into a file; without a name, it only keeps the
---- values.
+--- Makes a logger that writes values in columns to a file. Without a path the values are only kept
+--- in memory.
 function Logger:__init(path, timestamp)
    if path and timestamp then path = path .. "-" .. os.date "%Y_%m_%d_%X" end
    self.name, self.symbols, self.idx, self.figure = path, {}, {}, nil
@@ -146,7 +146,7 @@ function Logger:setNames(names)
    return self
 end
 
---- Adds a row: a list in the order of the names, or {name = value}.
+--- Adds a row, either as a list in the order of the names or as {name = value}.
 function Logger:add(row)
    if not self.names then
       local names = {}
@@ -184,8 +184,8 @@ function Logger:setlogscale(...)
    return self
 end
 
---- Draws the columns into a file beside the log, with `.svg`, and returns the logger; `figure` has
---- the drawing.
+--- Draws the columns into a file named like the log with `.svg` appended, and returns the logger.
+--- Its field `figure` has the drawing.
 function Logger:plot()
    local curves = {}
    for i, values in ipairs(self.symbols) do

@@ -1,5 +1,5 @@
--- optim_search.lua - Torch7's optimizers that search along directions: optim.lbfgs, optim.cg,
--- optim.fista, with optim.lswolfe and optim.polyinterp.
+-- optim_search.lua - Torch7's optimizers with line searches, optim.lbfgs, optim.cg and optim.fista,
+-- and their helpers optim.lswolfe and optim.polyinterp.
 
 local torch = require "tlua.torch7.torch"
 
@@ -7,8 +7,8 @@ local M = {}
 
 -- Interpolation -----------------------------------------------------------------------------------
 
--- Returns the minimum of the cubic through two points with their derivatives; the middle if the
--- cubic has none.
+-- Returns the minimum of the cubic through two points with given derivatives, or the midpoint if
+-- the cubic has no minimum.
 local function cubic(a, b, low, high)
    if a[1] > b[1] then a, b = b, a end
    local d1 = a[3] + b[3] - 3 * (a[2] - b[2]) / (a[1] - b[1])
@@ -19,7 +19,7 @@ local function cubic(a, b, low, high)
    return math.min(math.max(t, low), high)
 end
 
--- Fits a polynomial to known values and derivatives, and returns its coefficients.
+-- Fits a polynomial to given values and derivatives; returns the coefficients.
 local function fit(points)
    local rows, right, n = {}, {}, 0
    for _, p in ipairs(points) do n = n + (p[2] and 1 or 0) + (p[3] and 1 or 0) end
@@ -37,8 +37,8 @@ local function fit(points)
    return torch.gesv(torch.Tensor(right), torch.Tensor(rows)):view(-1):totable()
 end
 
---- Returns the position of the minimum of a polynomial through points: rows of position, value and
---- derivative, NaN if one is unknown.
+--- Returns the position of the minimum of a polynomial through points. Each row has a position, a
+--- value and a derivative; NaN means that one of these is unknown.
 ---@param points Tensor
 ---@param low? number
 ---@param high? number
@@ -74,8 +74,8 @@ end
 
 -- Line search -------------------------------------------------------------------------------------
 
---- Finds a step along d that fulfils the strong Wolfe conditions, and moves x there. Returns the
---- loss, the gradient, x, the step and the number of evaluations.
+--- Finds a step along d that fulfils the strong Wolfe conditions, and moves x by this step. Returns
+--- the loss, the gradient, x, the step size and the number of evaluations.
 ---@param opfunc fun(x: Tensor): number, Tensor
 ---@param x Tensor
 ---@param t number  the first step
@@ -128,7 +128,7 @@ end
 
 -- Methods -----------------------------------------------------------------------------------------
 
--- Returns the direction of the two-loop recursion over changes of x and of the gradient.
+-- Returns L-BFGS's direction by the two-loop recursion over changes of x and of the gradient.
 local function direction(g, steps, changes)
    local q, alphas = g * -1, {}
    for i = #steps, 1, -1 do
@@ -235,7 +235,7 @@ function M.cg(opfunc, x, config, state)
 end
 
 --- Minimises f(x) + g(x) by FISTA, with f smooth. f(x, "dx") returns the loss and its gradient;
---- g(x) returns the other loss; pl(x, L) makes the proximal step of g, in place. Returns x and the
+--- g(x) returns only a loss; pl(x, L) makes a proximal step for g, in place. Returns x and the
 --- history.
 function M.FistaLS(f, g, pl, xinit, params)
    params = params or {}

@@ -61,7 +61,7 @@ function M.concat(...)
    return "/" .. table.concat(parts, "/")
 end
 
---- Returns the last component of a path, without `suffix` if that is given.
+--- Returns the last component of a path, without the given `suffix`.
 function M.basename(path, suffix)
    local name = path:gsub("/+$", ""):match "[^/]*$"
    if suffix then
@@ -78,7 +78,7 @@ function M.dirname(path)
    return folder == "" and "/" or folder
 end
 
---- Returns the ending after the last point; nil if there is none.
+--- Returns the extension after the last dot; nil if there is none.
 function M.extname(path) return M.basename(path):match "^.+%.([^.]*)$" end
 
 --- Returns the names in a folder.
@@ -99,7 +99,7 @@ local function chosen(path, keep)
    end
 end
 
---- Goes through the names in a folder that fit a pattern or a function.
+--- Iterates over the names in a folder that match a pattern or a function.
 function M.files(path, filter)
    return chosen(path, function(name)
       if filter == nil then return true end
@@ -116,7 +116,7 @@ function M.iterdirs(path)
    end)
 end
 
---- Makes a folder, and its missing parents.
+--- Makes a folder, and all missing parent folders.
 function M.mkdir(path)
    local made, problem = tlua.io.make_folder(path)
    if not made then return nil, problem end
@@ -140,7 +140,7 @@ function M.thisfile(name)
    return name and M.concat(M.dirname(path), name) or M.concat(path)
 end
 
---- Runs a file beside the one that calls.
+--- Runs a file in the folder of the calling file.
 function M.dofile(name)
    local path = debug.getinfo(2, "S").source:match "^@(.*)$"
    return _G.dofile(path and M.concat(M.dirname(path), name) or name)

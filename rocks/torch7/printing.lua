@@ -1,5 +1,5 @@
--- printing.lua - prints tensors as Torch7 did: rows of columns of one width, with a common factor
--- in front if the numbers are large or small.
+-- printing.lua - prints tensors as Torch7 did: rows of columns with equal widths, after a common
+-- factor if the numbers are large or small.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -8,14 +8,14 @@ local T, field, methods = torch, types.field, types.methods
 
 local line_width <const> = 80
 
--- Returns the number of digits in front of the decimal point: 1 for 1 to 9.99, 0 for 0.1 to 0.99.
+-- Returns the number of digits before the decimal point: 1 for 1 to 9.99, 0 for 0.1 to 0.99.
 local function exponent(value)
    if value == 0 then return 1 end
    return math.floor(math.log(value, 10) + 1e-12) + 1
 end
 
--- Chooses a format for all elements. Returns the format, its width, the common factor and whether
--- the numbers are integers.
+-- Chooses one format for all elements. Returns the format, its width, the common factor, and
+-- whether all numbers are integers.
 local function choose(values)
    local low, high, whole = math.huge, 0, true
    for _, value in ipairs(values) do

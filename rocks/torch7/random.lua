@@ -1,5 +1,5 @@
--- random.lua - Torch7's random functions, which return numbers, and methods that fill tensors with
--- random numbers.
+-- random.lua - Torch7's random functions, which return numbers, and the methods that fill tensors
+-- with random numbers.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -16,7 +16,7 @@ local Generator = classes.newmetatable("torch.Generator", nil, function()
 end)
 M.Generator = classes.getconstructortable "torch.Generator"
 
--- Takes a generator in front of the arguments.
+-- Splits off a generator, if the first argument is one.
 local function split(first, ...)
    if type(first) == "table" and getmetatable(first) == Generator then
       return first.generator, ...
@@ -31,7 +31,7 @@ local function check_number(name, value)
    return value
 end
 
--- Fills a tensor by tlua's in-place function.
+-- Fills a tensor by one of tlua's in-place methods.
 local function fill(x, method, generator, ...)
    local args = {...}
    if generator then args[#args + 1] = {generator = generator} end
@@ -90,7 +90,7 @@ function types.Tensor:bernoulli(...) return bernoulli(self, split(...)) end
 local largest = {float64 = 2 ^ 53, float32 = 2 ^ 24, float16 = 2 ^ 11, uint8 = 255, int8 = 127,
    int16 = 32767, int32 = 2147483647, int64 = 2 ^ 53}
 
--- Fills with integers from a to b, or from 1 to a.
+-- Fills x with integers from a to b, or from 1 to a.
 local function integers(x, generator, a, b)
    if a == nil then a, b = 1, largest[field(x, "dtype")] elseif b == nil then a, b = 1, a end
    a, b = math.tointeger(a), math.tointeger(b)
@@ -132,7 +132,7 @@ function M.initialSeed(...)
    return torch.initial_seed()
 end
 
--- Returns a generator's state. Torch7's states are bytes; tlua's are lists of integers.
+-- Returns a generator's state. In Torch7 a state is bytes; in tlua it is a list of integers.
 function M.getRNGState(...)
    local generator = split(...)
    local state = generator and generator:get_state() or torch.get_rng_state()

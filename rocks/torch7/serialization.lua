@@ -1,7 +1,7 @@
 -- serialization.lua - Torch7's .t7 format: values, tables, tensors and objects of classes, written
--- once and then referred to by number. Reading runs no code from a file: functions become functions
--- that raise an error, objects of unknown classes become tables with the class's name in
--- __typename.
+-- once and then referred to by number. Reading runs no code from a file: a stored function becomes
+-- a function that raises an error. An object of an unknown class becomes a table whose __typename
+-- is the class's name.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -13,12 +13,12 @@ local File = files.File
 
 local M = {}
 
--- Tags in front of each value.
+-- The tag before a value says which kind of value follows.
 local NIL <const>, NUMBER <const>, STRING <const>, TABLE <const> = 0, 1, 2, 3
 local OBJECT <const>, BOOLEAN <const>, FUNCTION <const> = 4, 5, 8
 local old_functions <const> = {[6] = true, [7] = true, [8] = true}
 
--- the largest depth of the stack in which the user's line is searched when an error is raised
+-- maximum number of stack levels in which the user's line is searched when an error is raised
 local deepest <const> = 2000
 
 local function raise(self, format, ...)
@@ -38,7 +38,7 @@ end
 
 -- Tensors and storages ----------------------------------------------------------------------------
 
--- Returns the name under which elements are written: "Float" for "Cuda".
+-- Returns the type name under which elements are written: "Float" for "Cuda".
 local function element_name(kind)
    if not kind.cuda then return kind.name end
    local rest = kind.name:match "^Cuda(.*)$"
@@ -99,7 +99,7 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
--- Returns the number of an object, and whether the object has been written already.
+-- Returns the number of an object, and whether the object was written before.
 local function number_for(self, object)
    self.written = self.written or {n = 0}
    local key = object
@@ -111,7 +111,7 @@ local function number_for(self, object)
    return self.written.n, false
 end
 
--- Writes a tag and a number; returns true if the object's content must follow.
+-- Writes a tag and a number; returns true if the object's content must be written too.
 local function write_head(self, tag, object)
    self:writeInt(tag)
    if not self.is_referenced then return true end
@@ -144,7 +144,7 @@ local function write_function(self, fn)
    self:writeObject(upvalues)
 end
 
--- Returns a plain table of an object's fields.
+-- Returns an object's fields as a plain table.
 local function fields_of(object)
    local fields = {}
    for key, value in next, object do fields[key] = value end
@@ -197,8 +197,8 @@ end
 
 -- Reading -----------------------------------------------------------------------------------------
 
--- Reads the number of an object; returns the number, and also the object if it has been read
--- already.
+-- Reads the number of an object. Returns the number, and the object itself if it was read
+-- before.
 local function read_head(self)
    if not self.is_referenced then return nil end
    self.loaded = self.loaded or {}
@@ -235,8 +235,8 @@ local function read_function(self, tag)
    return stub
 end
 
--- Returns the class that a file names. If cudnn's class is missing, it is nn's; for Cuda types
--- without a device, it is the CPU's type.
+-- Returns the class with a name found in a file. A missing class of cudnn is replaced by nn's;
+-- without a device, Cuda types are replaced by CPU types.
 local function class_named(name)
    local meta = classes.getmetatable(name)
    if not meta and name:find "^cudnn%." then
@@ -327,7 +327,7 @@ end
 
 -- Functions ---------------------------------------------------------------------------------------
 
--- Sets up a file for a format: "binary", "ascii", or "b32" and "b64" for the size of longs.
+-- Configures a file for a format: "binary", "ascii", or "b32" or "b64" for longs of that size.
 local function set_format(file, format, referenced)
    format = format or "binary"
    if format == "ascii" then
@@ -343,7 +343,7 @@ local function set_format(file, format, referenced)
    return file
 end
 
---- Writes an object to a file: the old file stays until the new one is whole.
+--- Writes an object to a file. The old file stays until the new one is complete.
 ---@param path string
 ---@param object any
 ---@param format? string  "binary" (the default), "ascii", "b32", "b64"
@@ -369,7 +369,7 @@ function M.load(path, format, referenced)
    return object
 end
 
---- Returns an object's bytes in the format.
+--- Returns the bytes of an object in a format.
 ---@param object any
 ---@param format? string
 ---@param referenced? boolean
@@ -380,7 +380,7 @@ function M.serialize(object, format, referenced)
    return file:text()
 end
 
---- Returns the object that serialize has written.
+--- Returns the object whose bytes serialize has returned.
 ---@param text string
 ---@param format? string
 ---@param referenced? boolean

@@ -1,5 +1,5 @@
--- shapes.lua - Torch7's layers that change the shape of a tensor. Layers that know the number of
--- dimensions of their inputs (numInputDims) leave an additional batch dimension in front unchanged.
+-- shapes.lua - Torch7's layers that change the shape of a tensor. If a layer knows the number of
+-- input dimensions (numInputDims), it leaves an additional batch dimension in front unchanged.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local function check_tensor(name, input)
    if not torch.is_tensor(input) then args.refuse("nn." .. name, "input", "a tensor", input) end
 end
 
--- Returns sizes given one by one or as one list.
+-- Returns sizes as a list; the caller gives them one by one or as one list.
 local function sizes_of(name, first, ...)
    local sizes = type(first) == "table" and first or {first, ...}
    if #sizes == 0 then torch.raise(("nn.%s: expected sizes"):format(name)) end
@@ -31,8 +31,8 @@ end
 
 -- View ------------------------------------------------------------------------------------------
 
---- View(sizes...): gives the input these sizes; -1 stands for a size that follows from the others.
---- If there are more elements, a batch dimension is added in front.
+--- View(sizes...): gives the input these sizes; one size may be -1 and is then computed from the
+--- others. If the input has more elements than that, a batch dimension is added in front.
 ---
 ---     print(table.unpack(torch.nn.View(6)(torch.zeros(4, 2, 3)).shape))
 ---     --> 4	6
@@ -56,7 +56,7 @@ function View:__init(...)
    end
 end
 
---- Sets the number of dimensions of an input without the batch.
+--- Sets the number of input dimensions without the batch dimension.
 ---@param n integer
 ---@return nn.View self
 function View:setNumInputDims(n)
@@ -64,7 +64,7 @@ function View:setNumInputDims(n)
    return self
 end
 
--- Returns the number of samples; nil if there is no batch.
+-- Returns the batch size of an input, or nil if there is no batch dimension.
 local function batch_of(self, input)
    local dims, shape = input:dim(), input.shape
    local inner, count, samples = self.numInputDims or dims, 1, 1
@@ -91,9 +91,9 @@ View.extra_repr = size_repr
 
 -- Reshape ---------------------------------------------------------------------------------------
 
---- Reshape(sizes..., batch_mode): gives the input these sizes. batch_mode true keeps the first
---- dimension as the batch; false means that there is no batch; nil assumes a batch if the number of
---- elements differs, or if the first dimension has size 1.
+--- Reshape(sizes..., batch_mode): gives the input these sizes. If batch_mode is true, the first
+--- dimension is the batch; if false, there is no batch. If nil, a batch is assumed when the number
+--- of elements differs or the first dimension has size 1.
 ---
 ---     print(table.unpack(torch.nn.Reshape(3, 2)(torch.zeros(4, 6)).shape))
 ---     --> 4	3	2
@@ -129,12 +129,12 @@ Reshape.extra_repr = size_repr
 
 -- Dimensions ------------------------------------------------------------------------------------
 
--- Returns the number of batch dimensions in front.
+-- Returns 1 if the input has a batch dimension in front, otherwise 0.
 local function offset_of(self, input)
    return self.numInputDims and input:dim() > self.numInputDims and 1 or 0
 end
 
---- Sets the number of dimensions of an input without batch dimension; returns the module.
+--- Sets the number of input dimensions without the batch dimension; returns the module.
 ---@names nn.Squeeze:setNumInputDims nn.Unsqueeze:setNumInputDims nn.Transpose:setNumInputDims
 ---@param n integer
 ---@return nn.Module
@@ -143,7 +143,7 @@ local function set_input_dims(self, n)
    return self
 end
 
--- Squeeze(dim): removes a dimension of size 1, or all of them.
+-- Squeeze(dim): removes a dimension of size 1; without `dim`, removes all dimensions of size 1.
 --
 --    print(table.unpack(torch.nn.Squeeze(2)(torch.zeros(3, 1, 2)).shape))
 --    --> 3	2
@@ -224,8 +224,8 @@ M.Replicate = define("Replicate", "nf: count, dim: count = 1, ndim: count?", fun
    return output:expand(shape)
 end)
 
--- Padding(dim, pad): adds |pad| elements `value` before a dimension if pad is negative, otherwise
--- after it; index - 1 elements of the input stay outside.
+-- Padding(dim, pad): adds |pad| elements `value` at the beginning of a dimension if pad is
+-- negative, otherwise at the end; index - 1 elements stay outside the padding.
 --
 --    print(torch.nn.Padding(1, -2)(torch.tensor {1, 2}))
 --    --> tensor([0, 0, 1, 2])
@@ -245,7 +245,7 @@ M.Padding = define("Padding", [[dim: integer, pad: integer, nInputDim: count?, v
       input:narrow(dim, index, n - index + 1)}, dim)
 end)
 
---- Copy(from, to): copies to another dtype or device; `from` is accepted for Torch7's programs.
+--- Copy(from, to): copies to another dtype or device; `from` is ignored.
 ---
 ---     local layer = torch.nn.Copy("float32", "int64")
 ---     print(layer(torch.tensor {1.5, 2.0}))

@@ -1,5 +1,5 @@
--- start.lua - implements `tlua --torch7`: defines Torch7's packages as globals, and under their
--- names for `require`, and the functions of Lua 5.1 that Torch7's programs use.
+-- start.lua - implements `tlua --torch7`: makes Torch7's packages available as globals and to
+-- `require`, and defines the functions of Lua 5.1 that Torch7's programs use.
 
 local classes = require "tlua.torch7.classes"
 
@@ -18,7 +18,7 @@ for _, name in ipairs {"torch", "nn", "optim", "image", "paths", "xlua", "sys"} 
    classes.root(name, value)
 end
 
--- The functions that Lua 5.1 had and Lua 5.4 lacks.
+-- These functions of Lua 5.1 are missing in Lua 5.4.
 local older = {unpack = table.unpack, loadstring = load, table = {maxn = function(list)
    local most = 0
    for key in pairs(list) do

@@ -1,5 +1,5 @@
--- streams.lua - the bytes behind Torch7's files, which are in memory, or in a file that is written.
--- Positions count from 1. A file that is read is in memory as a whole.
+-- streams.lua - byte streams for Torch7's files. A stream is in memory; a file is read into memory
+-- as a whole, and written from memory. Positions count from 1.
 
 local M = {}
 
@@ -25,18 +25,18 @@ function Memory:all()
    return self.text
 end
 
---- Returns the next n bytes, or fewer at the end.
+--- Returns the next n bytes, or fewer if the stream ends before.
 function Memory:read(n)
    local part = self:all():sub(self.at, self.at + n - 1)
    self.at = self.at + #part
    return part
 end
 
---- Returns the number of bytes after the position.
+--- Returns the number of bytes after the current position.
 function Memory:left() return self.length - self.at + 1 end
 
---- Matches a pattern, which begins with ^ and ends with (), at the present position, and moves the
---- position behind the match. Returns the match, or nil if there is none.
+--- Matches a pattern, which begins with ^ and ends with (), at the current position. Returns the
+--- match and moves the position behind the match; returns nil if nothing matches.
 function Memory:scan(pattern)
    local found, after = self:all():match(pattern, self.at)
    if found then self.at = after end
@@ -88,7 +88,7 @@ end
 function Writer:flush() return self.handle:flush() end
 function Writer:close() return self.handle:close() end
 
---- Opens a file: "r" reads, "w" writes, "rw" changes. Returns nil and a message if that fails.
+--- Opens a file: "r" reads, "w" writes, "rw" modifies. Returns nil and a message on failure.
 ---@param path string
 ---@param mode string
 ---@return torch7.Stream?
@@ -109,7 +109,7 @@ function M.disk(path, mode)
    return mode == "rw" and setmetatable(stream, Disk) or stream
 end
 
---- Runs a command, and reads its output or writes its input.
+--- Runs a command, and either reads the command's output or writes its input.
 function M.pipe(command, mode)
    local handle, problem = io.popen(command, mode)
    if not handle then return nil, problem end

@@ -1,4 +1,4 @@
--- sys.lua - Torch7's package sys: time, commands, and colours of the terminal.
+-- sys.lua - Torch7's package sys: time, commands, and colours for the terminal.
 
 local tlua = require "tlua"
 local paths = require "tlua.torch7.paths"

@@ -6,8 +6,8 @@ local define = require "tlua.nn.modules.layers".define
 
 local M = {}
 
--- Converts a dimension that counts for inputs of n dimensions; the input may have a batch dimension
--- in addition.
+-- Converts a dimension of an input of `input_dims` dimensions to a dimension of the tensor, which
+-- may have an additional batch dimension.
 local function with_batch(dim, input_dims, tensor)
    return input_dims and dim > 0 and tensor:dim() == input_dims + 1 and dim + 1 or dim
 end
@@ -46,7 +46,7 @@ M.SplitTable = define("SplitTable", "dim: integer, nInputDims: count?", function
    return input:unbind(with_batch(self.dim, self.nInputDims, input))
 end)
 
--- Returns a position in a list, counted from its end if negative; nil outside of the list.
+-- Returns a position in a list; a negative one counts from the end. Returns nil outside the list.
 local function place_in(list, index)
    if math.type(index) ~= "integer" then return index end
    return index < 0 and #list + 1 + index or index
@@ -65,8 +65,8 @@ M.SelectTable = define("SelectTable", "index: integer|string", function(self, in
    return value
 end)
 
--- NarrowTable(offset, length): returns the elements from a position on. A negative length counts
--- from the end; -1 means all elements.
+-- NarrowTable(offset, length): returns `length` elements from position `offset` on. A negative
+-- length counts from the end; -1 means all remaining elements.
 --
 --    local layer = torch.nn.NarrowTable(2, -1)
 --    print(#layer {torch.ones(1), torch.ones(2), torch.ones(3)})
@@ -100,8 +100,8 @@ M.FlattenTable = define("FlattenTable", "", function(_, input)
    return flatten(input, {})
 end)
 
--- Defines a layer that combines the tensors of a table by a function of two tensors; `count` is
--- their required number, if any.
+-- Defines a layer that combines the tensors of a table by a function of two tensors. `count` is the
+-- required number of tensors, if any.
 local function arithmetic(name, count, options, fn)
    M[name] = define(name, options, function(self, input)
       check_tensors(name, input, count)
@@ -130,14 +130,14 @@ end)
 ---     --> tensor([3, 8])
 ---@class nn.CMulTable: nn.Module
 arithmetic("CMulTable", nil, "", function(a, b) return a * b end)
---- Subtracts the second tensor of a table of two from the first.
+--- Takes a table of two tensors, and subtracts the second one from the first.
 ---
 ---     local layer = torch.nn.CSubTable()
 ---     print(layer {torch.tensor {5, 6}, torch.tensor {3, 1}})
 ---     --> tensor([2, 5])
 ---@class nn.CSubTable: nn.Module
 arithmetic("CSubTable", 2, "", function(a, b) return a - b end)
---- Divides the first tensor of a table of two by the second.
+--- Takes a table of two tensors, and divides the first one by the second.
 ---
 ---     local layer = torch.nn.CDivTable()
 ---     print(layer {torch.tensor {6, 8}, torch.tensor {3, 2}})

@@ -1,5 +1,5 @@
--- tensor.lua - the methods of Torch7's tensors that do no mathematics: sizes, views, indexing,
--- copies, types.
+-- tensor.lua - the non-mathematical methods of Torch7's tensors: sizes, views, indexing, copies,
+-- types.
 
 local torch = require "tlua"
 local types = require "tlua.torch7.types"
@@ -14,7 +14,7 @@ local function same(x, result) return set_metatable(result, get_metatable(x)) en
 
 local function numel(x) return methods.numel(x) end
 
--- Returns the sizes of a tensor; Torch7's tensors without elements have no dimensions.
+-- Returns the sizes of a tensor; in Torch7, a tensor without elements has no dimensions.
 local function shape(x)
    return numel(x) == 0 and {} or field(x, "shape")
 end
@@ -123,7 +123,7 @@ function Tensor:contiguous()
    return same(self, methods.contiguous(self))
 end
 
--- Copies the elements of a tensor with the same number of elements, of any type, shape and device.
+-- Copies the elements of `source`, which may differ in type, shape and device, not in count.
 function Tensor:copy(source)
    if is_tensor(source) and not equal_lists(field(self, "shape"), field(source, "shape")) then
       if numel(source) ~= numel(self) then
@@ -145,7 +145,7 @@ function Tensor:zero()
    return self
 end
 
--- Converts to a kind; a tensor of that kind is returned itself.
+-- Converts a tensor to a kind. A tensor that has this kind already is returned itself.
 local function convert(x, kind)
    if types.kind_of(x) == kind then return x end
    return set_metatable(methods.to(T.detach(x), types.place(kind)), kind.tensor)
@@ -185,7 +185,7 @@ end
 
 -- Views ------------------------------------------------------------------------------------------
 
--- Declares an operator that sets a tensor to a view of another; for some names Torch7's form is
+-- Declares an operator whose result is a view of another tensor. For some names Torch7's form is
 -- x:narrow([res,] ...).
 local function view_op(name, patterns) op(name, patterns, {results = 0}) end
 
@@ -201,8 +201,8 @@ function Tensor:select(d, i)
    return same(self, part)
 end
 
--- Returns a view of a range of positions in each dimension: x:sub(first1, last1, first2, last2,
--- ...).
+-- Returns a view of the range from `first` to `last` in each dimension: x:sub(first1, last1,
+-- first2, last2, ...).
 function Tensor:sub(...)
    local bounds, x = {...}, self
    for d = 1, #bounds // 2 do
@@ -241,7 +241,7 @@ op("unsqueeze", {Tn = T.unsqueeze})
 
 local function view(x, ...) return methods.view(x, types.sizes("view", ...)) end
 
--- x:view(sizes) is a view of x; result:view(x, sizes) makes a tensor a view of another.
+-- x:view(sizes) returns a view of x; result:view(x, sizes) makes `result` a view of x.
 function Tensor:view(first, ...)
    if is_tensor(first) then
       methods.set_(self, view(first, ...))
@@ -284,8 +284,8 @@ local function tag_list(x, list)
    return list
 end
 
--- Copies a list into the table that the caller has given for the results; without one, returns the
--- list itself.
+-- Copies a list into the caller's table for results; if there is no such table, returns the list
+-- itself.
 local function into(target, list)
    if not target then return list end
    for i = 1, math.max(#target, #list) do target[i] = list[i] end
@@ -363,7 +363,7 @@ op("nonzero", {T = function(x) return T.nonzero(x) end})
 
 -- Functions of elements ---------------------------------------------------------------------------
 
--- Calls fn with each element of self and of other tensors; the result of fn replaces the element.
+-- Calls fn with each element of self and the elements of other tensors; its results go to self.
 local function map(self, fn, ...)
    local flat, others = methods.tolist(T.flatten(self)), {}
    for i = 1, select("#", ...) do
@@ -390,7 +390,7 @@ function Tensor:map2(one, two, fn) return map(self, fn, one, two) end
 
 -- Indexing ----------------------------------------------------------------------------------------
 
--- Returns the part of x that x[{...}] selects; the key has an item for each dimension.
+-- Returns the part of x that x[{...}] selects. The key has one item for each dimension.
 local function part_of(x, key)
    local part, d = x, 1
    local n = #shape(x)
@@ -478,7 +478,7 @@ local function cast(x, result)
    return same(x, result)
 end
 
-local torch7 = require "tlua.torch7.torch" -- `op` has filled this table before this file is loaded
+local torch7 = require "tlua.torch7.torch" -- `op` fills this table before this file is loaded
 
 function Tensor.__add(a, b)
    if number_first(a) then a, b = b, a end
@@ -490,7 +490,7 @@ function Tensor.__sub(a, b)
 end
 function Tensor.__unm(a) return same(a, T.neg(a)) end
 
--- the product of tensors is that of linear algebra; the product of vectors is the scalar product
+-- the product of two tensors is matrix multiplication; for two vectors, the dot product
 function Tensor.__mul(a, b)
    if type(b) == "number" then return cast(a, T.mul(a, b)) end
    if number_first(a) then return cast(b, T.mul(b, a)) end

@@ -54,7 +54,7 @@ end
 
 -- Suites ------------------------------------------------------------------------------------------
 
---- Makes a table of tests that refuses a name that it already has.
+--- Makes a table of tests. Assigning to an existing name is an error.
 function M.TestSuite()
    return setmetatable({__tests = {}, __isTorchTestSuite = true}, {
       __index = function(self, key) return rawget(self, "__tests")[key] end,
@@ -88,7 +88,7 @@ local function add_one(self, fn, name)
    self.names[#self.names + 1] = name
 end
 
---- Adds a test, (function, name), or all tests of a table or suite.
+--- Adds a test (function, name), or all tests of a table or a suite.
 function Tester:add(test, name)
    if type(test) == "function" then
       add_one(self, test, name)
@@ -122,7 +122,7 @@ function Tester:setSummaryOnly(value) self.summary_only = value == nil or value 
 
 -- Assertions --------------------------------------------------------------------------------------
 
--- Counts an assertion; a failed assertion is recorded with the line of the test.
+-- Counts an assertion. If the assertion failed, records the line of the test.
 local function note(self, good, message, reason)
    self.asserts = self.asserts + 1
    self.countasserts = self.asserts
@@ -153,7 +153,7 @@ for name, order in pairs(orders) do
    end
 end
 
--- Reads the arguments ([tolerance,] [message]) as Torch7 does.
+-- Parses the arguments ([tolerance,] [message]) as Torch7 does.
 local function options(tolerance, message)
    if type(tolerance) == "string" then return 0, tolerance end
    return tolerance or 0, message
@@ -242,7 +242,7 @@ local function report(self, count)
    end
 end
 
---- Runs all tests, or the named ones, and prints a report. Raises an error if a test has failed.
+--- Runs all tests, or the named ones, and prints a report. Raises an error if any test failed.
 ---@param names? string|string[]
 function Tester:run(names)
    local wanted = names and name_set(names)

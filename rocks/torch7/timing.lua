@@ -1,4 +1,4 @@
--- timing.lua - torch.Timer: measures real and processor time.
+-- timing.lua - torch.Timer: measures elapsed time and processor time.
 
 local torch = require "tlua"
 local classes = require "tlua.torch7.classes"
@@ -10,7 +10,7 @@ local Timer = classes.getconstructortable "torch.Timer"
 
 function Timer:__init() self:reset() end
 
---- Sets the time to 0, and starts the timer.
+--- Resets the time to 0 and starts the timer.
 function Timer:reset()
    self.elapsed = {0, 0}
    self.since = {now()}
@@ -35,7 +35,7 @@ function Timer:resume()
    return self
 end
 
---- Returns the seconds that have passed while the timer ran.
+--- Returns the seconds that passed while the timer was running.
 ---@return {real: number, user: number, sys: number}
 function Timer:time()
    add_up(self)

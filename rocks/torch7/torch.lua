@@ -1,6 +1,6 @@
 -- torch.lua - Torch7's `torch`, as `require "torch7"` returns it: tensor types, mathematics, random
 -- numbers, classes, files, tests and command lines. The table is separate from tlua's torch. A
--- program may use both, since a tensor is the same value under either set of methods.
+-- program may use both, since a tensor is the same value with either set of methods.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -8,7 +8,7 @@ local classes = require "tlua.torch7.classes"
 local dispatch = require "tlua.torch7.dispatch"
 
 local M = {}
-package.loaded["tlua.torch7.torch"] = M -- the files required below require this module
+package.loaded["tlua.torch7.torch"] = M -- defined first: the files required below need it
 
 local methods, is_tensor = types.methods, types.is_tensor
 
@@ -26,7 +26,7 @@ end
 
 -- Default type -----------------------------------------------------------------------------------
 
---- Sets the type of torch.Tensor, and of torch.zeros and similar functions.
+--- Sets the type that torch.Tensor, torch.zeros and similar functions use by default.
 ---@param name string  such as "torch.FloatTensor"
 function M.setdefaulttensortype(name)
    local kind = types.kind_named(name)
@@ -53,8 +53,8 @@ end
 
 -- Constructions ----------------------------------------------------------------------------------
 
--- Returns a function that makes a tensor. Its first argument may be a tensor to store the result
--- in; otherwise the result has the default type.
+-- Returns a function that makes a tensor. The function's first argument may be a tensor that
+-- receives the result; otherwise the result has the default type.
 local function with_result(make)
    return function(first, ...)
       if is_tensor(first) then return dispatch.store(first, make(types.kind_of(first), ...)) end
@@ -109,7 +109,7 @@ function M.randperm(...)
    return debug.setmetatable(methods.to(made, types.place(types.default)), types.default.tensor)
 end
 
---- Draws positions with the probabilities of each row: ([res,] p, n [, with replacement]).
+--- Draws positions with the probabilities in each row: ([res,] p, n [, with replacement]).
 function M.multinomial(...)
    local list = {...}
    if classes.typename(list[1]) == "torch.Generator" then table.remove(list, 1) end
@@ -119,7 +119,7 @@ function M.multinomial(...)
    return types.tag(made)
 end
 
---- Prepares fast draws from one distribution, and draws: (probs) -> state; (state, result).
+--- Prepares fast draws from a distribution: (probs) -> state; or draws: (state, result).
 function M.multinomialAliasSetup(probs) return {probs:clone(), probs:clone():cumsum(1)} end
 
 function M.multinomialAlias(into, state)
@@ -127,7 +127,7 @@ function M.multinomialAlias(into, state)
    return into:copy(draws)
 end
 
-for _, name in ipairs {"zeros", "ones", "rand", "randn"} do -- x:zeros(2, 3) fills x
+for _, name in ipairs {"zeros", "ones", "rand", "randn"} do -- methods such as x:zeros(2, 3) fill x
    types.Tensor[name] = function(x, ...) return M[name](x, ...) end
 end
 for _, name in ipairs {"range", "linspace", "logspace", "eye", "randperm", "multinomial"} do
@@ -160,7 +160,7 @@ do
    types.Tensor.cat = M.cat
 end
 
--- The methods of tensors that are also functions of torch.
+-- These methods of tensors are functions of torch, too.
 for name in ([[apply map map2 narrow select sub_part=sub squeeze unsqueeze transpose t index gather
    scatter maskedSelect nonzero view expand expandAs repeatTensor split chunk unfold permute
    size stride dim clone isSameSizeAs typeAs]]):gmatch "%S+" do
@@ -178,14 +178,14 @@ types.install()
 
 local started = tlua.io.clock()
 
---- Starts the clock of torch.toc, and returns the time.
+--- Starts the clock that torch.toc reads, and returns the time.
 ---@return number seconds
 function M.tic()
    started = tlua.io.clock()
    return started
 end
 
---- Returns the seconds since torch.tic, or since the time that is given.
+--- Returns the seconds since torch.tic or since a given time.
 ---@param since? number
 ---@return number seconds
 function M.toc(since) return tlua.io.clock() - (since or started) end
@@ -195,7 +195,7 @@ function M.setnumthreads(n) tlua.set_num_threads(n) end
 function M.getnumcores() return tlua.get_num_threads() end
 function M.setheaptracking() end
 
---- Returns a number that is the same for references to the same object.
+--- Returns a number that identifies an object: the same number for every reference.
 ---@param object any
 ---@return integer
 function M.pointer(object)

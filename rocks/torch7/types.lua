@@ -1,6 +1,6 @@
--- types.lua - Torch7's tensor types and storages. A tensor of Torch7 is tlua's own value under
--- another metatable, one for each dtype and device: operators take the value without a copy.
--- Operators return results with tlua's metatable, and `tag` gives them Torch7's metatable.
+-- types.lua - Torch7's tensor types and storages. A Torch7 tensor is a tlua tensor with another
+-- metatable, one for each dtype and device, so tlua's operators take it without a copy. Operators
+-- return results with tlua's metatable, and `tag` gives them Torch7's metatable.
 
 local torch = require "tlua"
 local classes = require "tlua.torch7.classes"
@@ -10,7 +10,7 @@ local M = {}
 local native = debug.getmetatable(torch.empty(0))
 local set_metatable, get_metatable = debug.setmetatable, debug.getmetatable
 
---- Returns tlua's own field or method of a tensor, under any metatable.
+--- Returns the field or method that tlua defines for a tensor, independent of the metatable.
 ---@type fun(tensor: Tensor, name: string): any
 local field = native.__index
 M.field = field
@@ -26,7 +26,7 @@ local methods = M.methods
 
 -- Kinds of types -----------------------------------------------------------------------------
 
---- A type of Torch7's tensors.
+--- A tensor type of Torch7.
 ---@class torch7.Kind
 ---@field name string  such as "Float"
 ---@field dtype string
@@ -51,10 +51,10 @@ end
 by_dtype[false].bool, by_dtype[true].bool = M.kinds.Byte, M.kinds.CudaByte
 by_dtype[false].bfloat16 = M.kinds.Half
 
---- Maps the metatable of a tensor or a storage to its kind.
+--- Maps the metatable of a tensor or storage type to the kind.
 M.kind_of_meta = {}
 
---- Returns the device of Torch7's Cuda types: the GPU, or the simulated device where there is none.
+--- Returns the device for Torch7's Cuda types: the GPU, or the simulated device if there is no GPU.
 ---@return string
 function M.cuda_device()
    if torch.cuda.is_available() then return "cuda" end
@@ -62,7 +62,7 @@ function M.cuda_device()
    torch.raise("torch7: Cuda types need a GPU, or the simulated device (make sim)")
 end
 
---- Returns the options by which tlua makes a tensor of a kind.
+--- Returns tlua's options for making a tensor of a kind.
 function M.place(kind)
    return {dtype = kind.dtype, device = kind.cuda and M.cuda_device() or "cpu"}
 end
@@ -94,8 +94,8 @@ function M.tag(tensor)
    return set_metatable(tensor, kind.tensor)
 end
 
---- Returns a tensor of tlua that shares a Torch7 tensor's elements and has no history, for code
---- that calls tlua's methods.
+--- Returns a tlua tensor that shares the elements of a Torch7 tensor and has no autograd history,
+--- for code that calls tlua's methods.
 ---@param tensor Tensor
 ---@return Tensor
 function M.untag(tensor) return torch.detach(tensor) end
@@ -110,7 +110,7 @@ local function whole(value, name)
    return n
 end
 
---- Returns sizes, given one by one, as a table or as a LongStorage, as a list.
+--- Returns sizes as a list; the caller gives them one by one, as a table or as a LongStorage.
 function M.sizes(name, first, ...)
    local list = {}
    if type(first) == "table" then
@@ -135,13 +135,13 @@ local function check_position(self, at, name)
    return i
 end
 
---- Makes a storage over a vector of all its elements.
+--- Makes a storage; `elements` is a vector of all elements.
 ---@param kind torch7.Kind
 ---@param elements Tensor
 ---@return table
 function M.storage(kind, elements) return setmetatable({elements = elements}, kind.storage) end
 
---- Returns a LongStorage of a list of integers.
+--- Returns a LongStorage with a list's integers.
 function M.longs(list) return M.storage(M.kinds.Long, torch.tensor(list, {dtype = "int64"})) end
 
 local function new_storage(kind, first, second, third)
@@ -152,7 +152,7 @@ local function new_storage(kind, first, second, third)
       return M.storage(kind, torch.narrow(first.elements, 1, offset, third or n - offset + 1))
    elseif type(first) == "table" then
       return M.storage(kind, methods.to(torch.tensor(first, {dtype = "float64"}), kind.dtype))
-   elseif type(first) == "string" then -- a file, mapped by Torch7
+   elseif type(first) == "string" then -- a file that Torch7 would map into memory
       local file <close> = assert(io.open(first, "rb"))
       return M.storage(kind, torch.frombuffer(file:read "a", {dtype = kind.dtype}))
    end
@@ -173,8 +173,8 @@ function Storage:copy(other)
    return self
 end
 
---- Changes the number of elements by moving the storage to new memory. Tensors that were made of
---- the storage keep the old memory.
+--- Changes the number of elements by moving the storage to new memory. Existing tensors of the
+--- storage keep the old memory.
 function Storage:resize(size)
    local n, old = whole(size, "Storage:resize"), self.elements
    local count = math.min(n, field(old, "shape")[1])
@@ -197,7 +197,7 @@ end
 
 function Storage:new(...) return new_storage(M.kind_of_meta[getmetatable(self)], ...) end
 
---- Returns the storage's bytes as a string; given a string, makes its bytes the storage's elements.
+--- Returns the storage's bytes as a string. If a string is given, its bytes replace the elements.
 function Storage:string(text)
    if text then
       local bytes = #text > 0 and torch.io.bytes(text) or torch.empty(0, {dtype = "uint8"})
@@ -244,7 +244,7 @@ local function define_storage(kind)
    kind.storage, M.kind_of_meta[meta] = meta, kind
 end
 
---- Returns a value that identifies memory: storages and tensors of the same memory have equal keys.
+--- Returns a key that identifies memory: storages and tensors that share memory have equal keys.
 function M.storage_key(value)
    return torch._storage_key(is_tensor(value) and value or value.elements)
 end
@@ -258,8 +258,8 @@ end
 
 -- Tensors ------------------------------------------------------------------------------------
 
--- Returns a tensor over a storage: (storage, offset, sizes, strides) or (storage, offset, size 1,
--- stride 1, ...).
+-- Returns a tensor that views a storage: (storage, offset, sizes, strides) or (storage, offset,
+-- size 1, stride 1, ...).
 local function over_storage(kind, storage, offset, sizes, strides, ...)
    local elements = storage.elements
    if offset == nil then offset = 1 end
@@ -281,7 +281,7 @@ local function over_storage(kind, storage, offset, sizes, strides, ...)
       step = full[i] * sizes[i]
    end
    local made = torch.empty(0, {dtype = kind.dtype, device = field(elements, "device")})
-   -- the storage may be a part of another one, as new_storage makes such parts
+   -- the storage may be a part of another storage, made by new_storage
    methods.set_(made, elements, methods.storage_offset(elements) + whole(offset, "Tensor") - 1,
       sizes, full)
    return made
@@ -294,7 +294,7 @@ local function of_table(kind, list)
    return methods.to(made, M.place(kind))
 end
 
--- Returns a tensor of sizes, with strides if those are given.
+-- Returns a tensor of the given sizes and, if given, strides.
 local function of_sizes(kind, sizes, strides)
    if not strides then return torch.empty(sizes, M.place(kind)) end
    local given, count = M.sizes("Tensor", strides), 1
@@ -305,8 +305,8 @@ local function of_sizes(kind, sizes, strides)
    return over_storage(kind, storage, 1, M.longs(sizes), M.longs(given))
 end
 
---- Makes a tensor of the given kind with the arguments of Torch7's constructors: sizes, a table of
---- elements, a tensor (whose memory it shares) or a storage.
+--- Makes a tensor of the given kind. The arguments are those of Torch7's constructors: sizes, a
+--- table of elements, a tensor (whose memory is shared) or a storage.
 ---@param kind torch7.Kind
 ---@param ... any
 ---@return Tensor
@@ -334,7 +334,7 @@ function M.new(kind, first, ...)
    return set_metatable(made, kind.tensor)
 end
 
---- Methods of all tensors of Torch7. Other files add methods to the table, before `install` is
+--- The methods of all Torch7 tensors. Other files add methods to this table before `install` is
 --- called.
 M.Tensor = {}
 
@@ -352,7 +352,7 @@ for _, kind in ipairs(M.list) do
    define_tensor(kind)
 end
 
---- Gives all types the methods of M.Tensor. Names that begin with two underscores are metamethods.
+--- Gives all types the methods of M.Tensor. Names with two leading underscores are metamethods.
 function M.install()
    for _, kind in ipairs(M.list) do
       for name, method in pairs(M.Tensor) do rawset(kind.tensor, name, method) end
@@ -363,7 +363,7 @@ end
 
 M.default = M.kinds.Double
 
---- Returns the kind of a type's name, such as "torch.FloatTensor".
+--- Returns the kind for a type's name, such as "torch.FloatTensor".
 ---@param name string
 ---@return torch7.Kind?
 function M.kind_named(name)

@@ -7,7 +7,7 @@ local M = {}
 
 local began, last
 
---- Shows how much of a loop is done.
+--- Shows a progress bar for a loop.
 ---@param at integer
 ---@param total integer
 function M.progress(at, total)
@@ -27,7 +27,7 @@ end
 
 function M.log(...) print(...) end
 
--- Returns a value as text: strings in quotes inside of tables, fields in order.
+-- Returns a value as text: strings inside tables are quoted, and fields are sorted.
 local function describe(value, indent)
    if type(value) ~= "table" or classes.metatype(value) then return tostring(value) end
    local keys, lines = {}, {}
@@ -46,17 +46,17 @@ function M.print(...)
    for i = 1, select("#", ...) do print(describe((select(i, ...)), "")) end
 end
 
---- Returns a table's fields in order as text.
+--- Returns the fields of a table, sorted, as text.
 function M.tostring(value) return describe(value, "") end
 
---- Calls a function n times, and prints the seconds of a call.
+--- Calls a function n times, and prints the seconds per call.
 function M.profile(title, n, fn)
    local start = tlua.io.clock()
    for _ = 1, n do fn() end
    print(("%s: %g s"):format(title, (tlua.io.clock() - start) / n))
 end
 
---- Returns arguments, given in order or as one table of names, with their defaults:
+--- Parses arguments, which are given in order or as one table with names; fills in defaults:
 ---    local args, x, n = xlua.unpack({...}, "name", "text",
 ---       {arg = "x", type = "number", req = true}, {arg = "n", type = "number", default = 1})
 function M.unpack(given, name, help, ...)
@@ -82,7 +82,7 @@ function M.unpack(given, name, help, ...)
    return values, table.unpack(list, 1, #entries)
 end
 
---- Raises an error that shows the usage: (name, help, example, {arg, type, help}, ...).
+--- Raises an error that shows a function's usage: (name, help, example, {arg, type, help}, ...).
 function M.usage(name, help, example, ...)
    local lines = {name .. ": " .. (help or "")}
    for _, entry in ipairs {...} do

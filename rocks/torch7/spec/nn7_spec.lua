@@ -1,5 +1,5 @@
--- Tests Torch7's nn: the gradients of each layer by differences, values computed by hand, and the
--- protocol of modules.
+-- Tests Torch7's nn: the gradients of each layer against finite differences, values computed by
+-- hand, and the methods of modules.
 
 local torch = require "torch7"
 local nn = require "tlua.torch7.nn"
@@ -17,7 +17,7 @@ local function near(expected, x, tolerance)
    end
 end
 
--- Each row has a layer, and the sizes of its input, or of a table of inputs.
+-- Each row has a layer and the sizes of its input, or sizes for each tensor of an input table.
 local rows = {
    {nn.Linear(3, 4), {2, 3}}, {nn.Linear(3, 4, false), {3}}, {nn.LinearWeightNorm(3, 4), {2, 3}},
    {nn.Bilinear(2, 3, 4), {{2, 2}, {2, 3}}}, {nn.PartialLinear(3, 4), {2, 3}}, {nn.Add(3), {2, 3}},
@@ -83,7 +83,7 @@ local rows = {
    {nn.Log(), {2, 3}, positive = true},
 }
 
--- Returns random inputs, away from the kinks of the functions.
+-- Returns random inputs that avoid the kinks of the functions.
 local function fill(sizes, row)
    if type(sizes[1]) == "table" then
       local list = {}
@@ -103,7 +103,7 @@ local function flat(tree, into)
    return into
 end
 
--- Compares derivatives of a weighted sum of the outputs, along some directions, with differences.
+-- Compares directional derivatives of a weighted sum of the outputs with finite differences.
 local function check(module, input)
    local output = module:forward(input)
    local weights = torch.rand(output:nElement()):viewAs(output)
@@ -366,8 +366,8 @@ describe("Torch7's criterions", function()
       assert.equal(5.0, sum:forward(torch.Tensor {1, 2}, torch.Tensor {2, 4}))
       assert.equal(1.5, nn.AbsCriterion():forward(torch.Tensor {1, 2}, torch.Tensor {2, 4}))
       assert.equal(0.25, nn.ClassNLLCriterion():forward(torch.Tensor {-1, -0.25}, 2))
-      -- the scores are 0.1, 0.2, 0.4, 0.8, and the labels 4 and 1: the loss is the sum of margins,
-      -- over 4
+      -- The scores are 0.1, 0.2, 0.4 and 0.8, and the labels are 4 and 1: the loss is the sum of
+      -- the margins, divided by 4.
       local loss = nn.MultiLabelMarginCriterion():forward(torch.Tensor {0.1, 0.2, 0.4, 0.8}, torch.Tensor {4, 1, 0, 1})
       local expected = (1 - (0.8 - 0.2) + 1 - (0.8 - 0.4) + 1 - (0.1 - 0.2) + 1 - (0.1 - 0.4)) / 4
       assert.is_true(math.abs(expected - loss) < 1e-12)

@@ -1,4 +1,4 @@
--- Tests Torch7's torch: tensors, storages, results in front, printing, classes, random numbers.
+-- Tests Torch7's torch: tensors, storages, result arguments, printing, classes, random numbers.
 
 local torch = require "torch7"
 local tlua = require "tlua"
