@@ -9,15 +9,16 @@
 -- name. A parameter without default must be given, unless its type ends in `?`. A wrong argument
 -- is an error at the line of the user who wrote it.
 --
--- Functions without a signature read their options by over_defaults, if a table holds the options'
--- defaults, or pass a table of options to check_options. All three ways refuse an unknown option,
--- with the closest name and a list of the options.
+-- Functions without a signature read their options by over_defaults, if they have a table of
+-- defaults, or pass their table of options to check_options. All three ways refuse an unknown
+-- option, with an error that has the closest name and a list of the options.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Loads the module on demand: only errors, and tables that may be options or values, need it.
+-- Loads the module on demand: it is needed only for errors, and for tables that may be options or
+-- values.
 local function suggest() return require "tlua.utils.suggest" end
 
 --- Describes a value for messages.
@@ -39,7 +40,8 @@ function M.describe(value)
    return name == kind and "a " .. kind or "an instance of " .. name
 end
 
---- Converts a value to a number: 1 or 0 for a boolean, the element of a tensor of one.
+--- Converts a value to a number: a boolean becomes 1 or 0, and a tensor of one element becomes this
+--- element.
 ---@param who string  the function, for messages
 ---@param name string  the argument's name
 ---@param value any
@@ -81,8 +83,8 @@ local function of_type(name)
    end
 end
 
--- Maps each type to its name in messages, and to a function that converts an argument or returns
--- nil if it does not fit.
+-- Maps each type to {its name in messages, a function that converts an argument}. The function
+-- returns nil if the argument does not fit.
 local types = {
    any = {"a value", function(value) return value end},
    number = {"a number", of_type "number"},
@@ -104,7 +106,7 @@ local types = {
       local n = to_integer(value)
       return n and n >= 0 and n or nil
    end},
-   -- layers are created one by one, so a far too large number would take hours
+   -- layers are created one by one, so a number that is far too large would take hours
    layers = {"an integer from 0 to 65536", function(value)
       local n = to_integer(value)
       return n and n >= 0 and n <= 65536 and n or nil
@@ -219,7 +221,7 @@ end
 ---@param ... string[]|table<string, any>  the options: lists, or tables with the names as keys
 function M.unknown_option(title, key, ...) torch.raise(unknown_text(title, key, ...)) end
 
---- Refuses a value that is not a table of options, and unknown options.
+--- Raises an error if a value is not a table of options, or has an unknown option.
 ---@param title string  the function's name, for the message
 ---@param options any  nil passes
 ---@param ... string  the names of all options
@@ -247,11 +249,12 @@ function M.fits_default(value, default, kind)
    return type(value) == type(default), "a " .. type(default)
 end
 
---- Merges the given options with a table of defaults, which are copied.
+--- Merges the given options with a copy of a table of defaults.
 ---@param title string  the function's name, for the message
 ---@param given table
 ---@param defaults table<string, any>
----@param kinds table<string, string>  the type of options that may have another than their default
+---@param kinds table<string, string>  the types of options that accept another type than that of
+--- their default
 ---@param ... table<string, any>  tables whose keys are further options, of any type
 ---@return table options
 function M.over_defaults(title, given, defaults, kinds, ...)
@@ -300,7 +303,7 @@ local function refuse_option(signature, key, position)
    torch.raise(why)
 end
 
--- Collects arguments by name: the first n of a list, and the options.
+-- Returns a table by name of the first n arguments in a list and of the options.
 local function by_name(signature, list, n, options)
    local given = {}
    for i = 1, n do given[signature[i].name] = list[i] end
@@ -314,11 +317,11 @@ local function by_name(signature, list, n, options)
    return given
 end
 
--- Returns whether the last argument, a table, is the value of the parameter at its position rather
--- than the table of options. The parameter must accept a table, and no key may be a parameter's
--- name. For an optional parameter a table must be given by name, since otherwise misspelt options
--- would be taken for the value. The exception is the type `names`, if no key of two or more letters
--- resembles a parameter's name.
+-- The last argument is a table. Returns whether it is the value of the parameter at its position
+-- rather than the table of options. The parameter must accept a table, and no key may be a
+-- parameter's name. For an optional parameter a table must be given by name, since otherwise
+-- misspelt options would be taken for the value. The exception is the type `names`, if no key of
+-- two or more letters resembles a parameter's name.
 local function is_value(signature, position, value)
    local parameter = signature[position]
    if not parameter or next(value) == nil and parameter.optional then return false end
@@ -365,7 +368,8 @@ end
 
 --- Declares the arguments of a function.
 ---@param text string  "name(parameter: type = default, ...)"
----@return fun(...): table take  from arguments by position and name to a table by name
+---@return fun(...): table take  takes arguments by position and by name, and returns a table by
+--- name
 ---@return fun(): string[] names  returns the names of the parameters
 function M.declare(text)
    local title, list = text:match "^%s*([%w_.]+)%s*%((.*)%)%s*$"

@@ -1,7 +1,7 @@
 -- backends.lua - torch.backends and the functions that control the precision and the
--- reproducibility of kernels. The settings apply to the whole process, and affect GPUs, whose
--- tensor cores take float32 as TF32. The CPU computes in the dtype's own precision and gives the
--- same bits each time.
+-- reproducibility of kernels. The settings apply to the whole process. They affect only GPUs, whose
+-- tensor cores can compute float32 as TF32; the CPU computes in the dtype's own precision and gives
+-- the same bits each time.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -22,7 +22,7 @@ local function boolean(setting)
 end
 
 -- Makes a table of settings: reading a field returns the setting, and assigning to the field
--- changes it. `functions` are fields that cannot be assigned.
+-- changes it. `functions` are further fields, which cannot be assigned.
 local function settings(title, fields, functions)
    local names = {}
    for name in pairs(fields) do names[#names + 1] = name end
@@ -36,7 +36,7 @@ local function settings(title, fields, functions)
          table.concat(names, ", ")))
    end
    return setmetatable({}, {
-      names = known, -- torch.has reads the names
+      names = known, -- for torch.has
       __index = function(_, name)
          if functions and functions[name] then return functions[name] end
          return field_of(name).get()
@@ -94,9 +94,10 @@ local take_mode = args.signature [[use_deterministic_algorithms(mode: boolean,
    warn_only: boolean = false)]]
 
 --- Allows only algorithms that give the same bits in each run. tlua's own kernels are all
---- deterministic. Some of cuDNN's are not: then its non-deterministic convolutions, its batch norm,
---- its average pooling and the backward pass of its attention are not used, even with warn_only. On
---- all devices, uninitialised memory is then filled with NaN; see torch.utils.deterministic.
+--- deterministic. Some of cuDNN's are not, so in this mode its non-deterministic convolutions, its
+--- batch norm, its average pooling and the backward pass of its attention are not used, even with
+--- warn_only. On all devices, uninitialised memory is filled with NaN in this mode; see
+--- torch.utils.deterministic.
 ---@param mode boolean
 ---@param options? {warn_only?: boolean}
 function M.use_deterministic_algorithms(...)
@@ -143,13 +144,13 @@ local matmul = {
    allow_bf16_reduced_precision_reduction = boolean "matmul_reduced_bf16",
 }
 
--- The settings of the cache on disk, which keeps compiled kernels and measurements for the next
--- program.
+-- The settings of the cache on disk, in which programs keep compiled kernels and measurements for
+-- later programs.
 local cache = {enabled = boolean "disk_cache"}
 
 -- The settings of fusion: a graph turns each chain of elementwise operators that it captures into
--- one kernel. Elementwise are all operators that broadcast, copies between dtypes, fills, dropout,
--- swiglu, rotary_embedding, and the gradients of these and of activations.
+-- one kernel. These operators count as elementwise: all operators that broadcast, copies between
+-- dtypes, fills, dropout, swiglu, rotary_embedding, and the gradients of these and of activations.
 local fusion = {enabled = boolean "fusion"}
 
 -- Returns a function that returns the counters whose names begin with a prefix. The prefix is
@@ -164,9 +165,9 @@ local function counters(title, prefix)
    end)
 end
 
--- Returns the counters of fusion. The results of a captured chain equal those of its single
--- operators bit by bit if the run-time compiler has the version of the compiler that built the
--- operators' kernels.
+-- Returns the counters of fusion. A fused chain gives bitwise the same results as its single
+-- operators if the run-time compiler has the same version as the compiler that built the operators'
+-- kernels.
 local counts_of_fusion = counters("backends.cuda.fusion.stats", "fusion.")
 local function fusion_stats(...)
    local counts, compiler = counts_of_fusion(...), torch.cuda._library_version "nvrtc"
@@ -246,15 +247,16 @@ of_cuda.stats = counters("backends.cuda.stats", "")
 --- false} is a deprecated name of the latter.
 ---
 --- backends.cuda.stats() returns how often each path was taken on GPUs since the program's start.
---- "cudnn.convolution" counts convolutions that cuDNN has computed, "cudnn.convolution_own" those
---- that tlua's own kernels have, because cuDNN could not. Attention, batch_norm and rnn have such
---- pairs as well. "fusion.kernels" counts chains that became one kernel, "fusion.unfused"
---- those that could not be compiled; "cublaslt.epilogues" products that cuBLASLt has finished with
---- bias and activation, "cublaslt.separate_epilogues" those that needed another pass;
---- "nccl.buffers" tensors that NCCL accesses in place, "nccl.refused_buffers" those that it copies.
---- backends.cudnn.stats() and backends.cuda.fusion.stats() return their part; the latter also has
---- same_compiler: whether NVRTC has the version of the compiler of the other kernels, without which
---- bits may differ.
+--- "cudnn.convolution" counts the convolutions that cuDNN has computed, and "cudnn.convolution_own"
+--- those that tlua's own kernels have computed because cuDNN could not. Attention, batch_norm and
+--- rnn have such pairs as well. "fusion.kernels" counts the chains that became one kernel, and
+--- "fusion.unfused" the chains that could not be compiled. "cublaslt.epilogues" counts the products
+--- to which cuBLASLt itself has applied bias and activation, and "cublaslt.separate_epilogues"
+--- those that needed another pass. "nccl.buffers" counts the tensors that NCCL accesses in place,
+--- and "nccl.refused_buffers" those that it copies. backends.cudnn.stats() and
+--- backends.cuda.fusion.stats() return the counters of cuDNN and of fusion. The latter also returns
+--- same_compiler: whether NVRTC has the same version as the compiler of all other kernels; if not,
+--- results may differ in their last bits.
 ---@names torch.backends
 M.backends = group("backends", {
    cuda = group("backends.cuda", of_cuda, "backends.cuda.fusion.enabled"),

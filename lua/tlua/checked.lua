@@ -8,18 +8,19 @@ local M = {}
 
 local origins = setmetatable({}, {__mode = "k"}) -- maps each checking function to its method
 
---- Returns the method that a checking function made by this module calls, for readers of the
---- method's source. Returns any other function itself.
+--- Returns the method that a checking function made by this module calls, for those who want the
+--- method's source. Any other function is returned itself.
 ---@param fn function
 ---@return function
 function M.origin(fn) return origins[fn] or fn end
 
---- Notes that a function only calls another one, which has the doc comment.
+--- Records that a function only calls `inner`, so that the doc comment of `inner` is also that of
+--- the function.
 ---@param fn function
 ---@param inner function
 function M.wraps(fn, inner) origins[fn] = inner end
 
--- Returns a table's values for several keys.
+-- Returns the values of a table for keys[i], keys[i + 1] and so on.
 local function values(given, keys, i)
    if i > #keys then return end
    return given[keys[i]], values(given, keys, i + 1)
@@ -32,7 +33,7 @@ local function check(fn, declaration)
    return checked
 end
 
---- Returns a function without parameters that refuses arguments.
+--- Returns a function that calls fn without arguments, and refuses any argument.
 ---@param title string  its name in messages
 ---@param fn function
 ---@return function
@@ -47,7 +48,7 @@ function M.query(title, fn)
 end
 
 --- Makes functions without parameters refuse arguments.
----@param module table  that has the functions
+---@param module table  the module that has the functions
 ---@param prefix string  the beginning of their names in messages: "" or "cpu."
 ---@param names string  separated by spaces
 function M.queries(module, prefix, names)
@@ -55,7 +56,7 @@ function M.queries(module, prefix, names)
 end
 
 --- Makes functions check their arguments, which they then get by position.
----@param module table  that has the functions
+---@param module table  the module that has the functions
 ---@param prefix string  the beginning of their names in messages: "" or "amp."
 ---@param declarations string  "is_storage(value: any?)", each in the form of args.signature
 function M.functions(module, prefix, declarations)

@@ -10,8 +10,9 @@
 -- looked up when they are called, so a method that is defined or replaced later, in the class or in
 -- its ancestors, also applies to objects that exist already. Lua looks for metamethods only in the
 -- metatable itself. Therefore a class copies its parent's metamethods (all but __gc) when it is
--- made, and later additions to the parent are passed on. A class's own metatable, which makes
--- instances and sets fields of the class, is copied from its parent's when the class is made.
+-- made, and metamethods that the parent gets later are passed on to the class. A class's own
+-- metatable, which makes instances and sets fields of the class, is copied from its parent's when
+-- the class is made.
 
 local torch = require "tlua"
 
@@ -29,7 +30,8 @@ local function construct(cls, ...)
    return object
 end
 
--- Sets a new field of a class. Subclasses inherit a metamethod unless they have their own.
+-- Sets a new field of a class. If the field is a metamethod, the subclasses that do not have it yet
+-- get it, too.
 local function define(cls, name, value)
    rawset(cls, name, value)
    if not metamethods[name] then return end
@@ -44,8 +46,8 @@ end
 
 local function default_init() end
 
---- Sets a function that looks up fields that instances lack, for a class and for classes derived
---- from it later. make(class) makes a separate function for each class.
+--- Sets how a class, and all classes derived from that class later, look up a field that an
+--- instance lacks: make(cls) makes the __index function of each class.
 ---@param cls table
 ---@param make fun(cls: table): fun(self: table, key: any): any
 function M.index_by(cls, make)
@@ -96,7 +98,8 @@ local function is_device(value)
 end
 
 -- Implements isinstance for classes that torch.class has not made: torch.Tensor and other tables
--- whose metatables have a function `holds`, constructors of userdata, and lists of classes.
+-- with a metatable that has a function `holds`, torch.device, torch.Size, nn.Parameter, and lists
+-- of classes.
 local function is_of(object, cls)
    local meta = getmetatable(cls)
    if type(meta) == "table" and meta.holds then return meta.holds(object) end

@@ -44,7 +44,8 @@ function M.compile(...)
    return a.model == nil and as_it_is or a.model
 end
 
---- Returns the function unchanged. Without a function, returns a decorator, which does the same.
+--- Returns the function unchanged. Without a function, returns a decorator that returns its
+--- argument unchanged.
 ---@generic T
 ---@param fn? T
 ---@param options? {recursive: boolean, reason: string}

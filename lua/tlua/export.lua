@@ -1,7 +1,7 @@
 -- export.lua - torch.export: turns a model into a program, which runs without Lua. The model is
--- called once, and the operators that it calls are recorded (src/graph/call_recorder.c); further
--- calls, with other values and other sizes in the inputs, show that nothing but operators depends
--- on the inputs.
+-- called once, and the operators that it calls are recorded (src/graph/call_recorder.c). Further
+-- calls, whose inputs have other values and other sizes, check that only operators depend on the
+-- inputs.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,20 +15,22 @@ local trace = require "tlua.export.trace"
 
 --- A model as the operators that it calls, with its parameters and buffers. A program gives bitwise
 --- the same results as the model, in Lua or in a C program without Lua (`tl_program_load` of
---- tlua.h). Sizes and dtypes of the inputs are those of the exported call, except dimensions that
---- were made dynamic. Results have no gradients. Until it is saved, a program shares the model's
---- parameters.
+--- tlua.h). Inputs must have the sizes and dtypes of the exported call, except in dimensions that
+--- were made dynamic. Results have no gradients. A program shares the model's parameters until it
+--- is saved.
 ---
 ---     local model = nn.Sequential(nn.Linear(2, 3), nn.ReLU()):eval()
 ---     local program = torch.export(model, {torch.ones(4, 2)})
 ---     print(program(torch.ones(4, 2)):equal(model(torch.ones(4, 2))))
 ---     --> true
 ---@class export.Program
----@field training boolean  the mode of the model when it was exported; other modes are refused
+---@field training boolean  the mode of the model when it was exported; the program refuses to run
+--- in another mode
 ---@overload fun(...): Tensor
 local Program = class.class("export.Program")
 
--- Returns the number of entries of a structure that has only tensors; nil for any other.
+-- Returns the number of entries of a structure that has only tensors, and nil for a structure with
+-- tables.
 local function plain_count(structure)
    if not structure then return nil end
    for _, entry in ipairs(structure) do
@@ -57,7 +59,8 @@ end
 
 local function structure_of(value) return value == 0 and "a tensor" or "a table" end
 
--- Checks arguments against the exported ones, so that a message names the first that differs.
+-- Raises an error if the structure of the arguments is not that of the exported call. The message
+-- names the first argument that differs.
 local function check_structure(name, given, expected)
    if given == expected then return end
    if given == 0 or expected == 0 then
@@ -89,8 +92,8 @@ local function tensors_of(structure, ...)
 end
 
 --- Runs the program.
----@param ... Tensor  the arguments of the exported call, by position; tables of tensors where it
---- had tables
+---@param ... Tensor  the arguments of the exported call, by position; an argument that was a table
+--- of tensors must be such a table again
 ---@return Tensor ...  the results of the model
 function Program:__call(...)
    if self.training ~= self.traced_ then
@@ -107,7 +110,7 @@ Program.forward = Program.__call
 --- Makes a step of a program that torch.export_step has made; calling the program does the same.
 --- The step changes the parameters and the optimizer's state, which the program shares with the
 --- model until it is saved and loaded.
----@param ... Tensor  as the exported call had them
+---@param ... Tensor  arguments like those of the exported call
 ---@return Tensor ...  what the function returned
 function Program:step(...)
    if not self.step_ then
@@ -119,15 +122,15 @@ end
 function Program:__tostring() return tostring(self.graph_) end
 
 --- Saves the program as one file: safetensors with the operators in its metadata. `.tlp` is the
---- usual ending.
+--- usual file extension.
 ---@param path string  the file to write
 function Program:save(path)
    if type(path) ~= "string" then args.refuse("program.save", "path", "a path", path) end
    self.graph_:save(path)
 end
 
---- Returns the constants of the program by name: the model's parameters and buffers that it uses,
---- and `constant_1` and so on for tensors that the model makes itself.
+--- Returns the constants of the program by name: the parameters and buffers that the model uses,
+--- and tensors that the model makes itself, named `constant_1` and so on.
 ---@return table<string, Tensor>
 function Program:state_dict()
    local state = {}
@@ -145,14 +148,14 @@ end
 ---@return {name: string, dtype: string, shape: (integer|string)[]}[]
 function Program:inputs() return self.graph_:inputs() end
 
---- Returns the bytes that a run needs for its intermediate results, which later runs use again, and
---- how many of these bytes are in use at once; 0 before the first run.
+--- Returns the number of bytes that a run allocates for intermediate results, and the largest
+--- number of these bytes in use at once. Later runs use the same memory. Both numbers are 0 before
+--- the first run.
 ---@return integer bytes
 ---@return integer in_use
 function Program:memory() return self.graph_:memory() end
 
---- Changes nothing but the field `training`; a program runs only in the mode in which it was
---- exported.
+--- Changes only the field `training`. A program runs only in the mode in which it was exported.
 ---@param mode? boolean
 ---@return export.Program self
 function Program:train(mode)
@@ -166,7 +169,8 @@ function Program:eval() return self:train(false) end
 
 -- Exporting -----------------------------------------------------------------------------------
 
--- Returns {name, tensor, whether a program may change it} of a module's parameters and buffers.
+-- Returns a list with {name, tensor, whether a program may change the tensor} for each parameter
+-- and buffer of a module.
 local function named_tensors(model)
    local list = {}
    if type(model) ~= "table" or type(model.named_parameters) ~= "function" then return list end
@@ -175,7 +179,7 @@ local function named_tensors(model)
    return list
 end
 
--- Returns a function that gives the model's buffers their present values again.
+-- Returns a function that resets the model's buffers to their present values.
 local function keep_buffers(named)
    local kept = {}
    for _, entry in ipairs(named) do
@@ -210,10 +214,10 @@ end
 
 local M = {}
 
---- Returns the program of a model: the operators that it calls for these inputs. Code that depends
---- on values of tensors outside of operators, such as `if x:sum():item() > 0` or `x[mask]`, cannot
---- be recorded, and raises an error at its line; sizes are those of the inputs unless `dynamic`
---- names them. torch.export(model, inputs, options) is the same.
+--- Returns the program of a model: the operators that it calls for these inputs. Code that uses the
+--- values of tensors outside of operators, such as `if x:sum():item() > 0` or `x[mask]`, cannot be
+--- recorded, and raises an error at its line. All sizes are fixed to those of the inputs, except
+--- the dimensions that `dynamic` names. torch.export(model, inputs, options) is the same.
 ---
 ---     local function double(x) return x * 2 end
 ---     print(torch.export(double, {torch.ones(3)}))
@@ -252,7 +256,7 @@ function M.load(path)
 end
 
 lazy.load(M, {})
--- lua/tlua/export_step.lua makes programs, too.
+-- wrap is for lua/tlua/export_step.lua, which also makes programs.
 getmetatable(M).wrap = wrap
 getmetatable(M).__call = function(_, ...) return M.export(...) end
 

@@ -6,11 +6,11 @@ local trace = require "tlua.export.trace"
 
 local wrap = getmetatable(export).wrap
 
---- Returns a training step as a program: forward pass, backward pass, optimizer, schedule and
---- random numbers, which tl_program_step of tlua.h runs without Lua, with the bits of the function.
---- The function begins with zero_grad() and returns the loss, or several tensors. It is called some
---- times while it is recorded; then parameters, optimizer, scheduler, scaler and random numbers are
---- as they were.
+--- Returns a training step as a program with forward pass, backward pass, optimizer, schedule and
+--- random numbers. tl_program_step of tlua.h runs the program without Lua, with bitwise the same
+--- results as the function. The function must begin with zero_grad() and return the loss, or
+--- several tensors. It is called a few times while it is recorded; afterwards parameters,
+--- optimizer, scheduler, scaler and random numbers are restored.
 ---
 ---     local model = nn.Linear(2, 1)
 ---     local optimizer = torch.optim.SGD(model:parameters(), {lr = 0.1})
@@ -33,8 +33,9 @@ local wrap = getmetatable(export).wrap
 ---@param options {model: nn.Module|nn.Module[], optimizer: optim.Optimizer|optim.Optimizer[],
 --- scheduler: optim.LRScheduler|optim.LRScheduler[], scaler: amp.GradScaler, steps: integer, state:
 --- table<string, Tensor>, dynamic: table<string, table>, names: string[]}  what the function uses
---- and changes; steps: how many steps of the scheduler are computed, 10000 by default, after which
---- the program refuses to run; state: other tensors that the function changes, by name
+--- and changes; steps: for how many steps the scheduler's rates are computed, 10000 by default;
+--- after that many steps the program refuses to run; state: other tensors that the function
+--- changes, by name
 ---@return export.Program
 return function(fn, inputs, options)
    return wrap(step(fn, inputs, trace.check_options("export_step", options, "model", "optimizer",

@@ -1,6 +1,6 @@
--- init.lua - the Lua half of `torch`. The C half calls this chunk with the table that holds the
--- operators; this half adds the modules written in Lua. Each module is loaded when it is first
--- used, so a program does not wait for modules that it does not need.
+-- init.lua - the part of `torch` that is written in Lua. C code calls this chunk with the table of
+-- the operators, and the chunk adds the modules written in Lua. Each module is loaded when it is
+-- first used, so a program does not wait for modules that it does not need.
 
 local torch = ...
 local lazy = require "tlua.lazy"
@@ -11,7 +11,7 @@ for name in ("contiguous_format preserve_format channels_last channels_last_3d")
    torch[name] = name
 end
 
--- Defines functions also under PyTorch's other paths.
+-- Defines some functions a second time, under PyTorch's other paths.
 local autograd = torch.autograd
 for name in ("no_grad enable_grad inference_mode set_grad_enabled"):gmatch "%S+" do
    autograd[name] = torch[name]
@@ -21,7 +21,7 @@ torch.set_anomaly_enabled = autograd.set_detect_anomaly
 local old_tensors <const> = [[FloatTensor DoubleTensor HalfTensor BFloat16Tensor CharTensor
    ByteTensor ShortTensor IntTensor LongTensor BoolTensor]]
 
--- Maps modules below tlua to their fields.
+-- Maps modules in the folder lua/tlua to the fields of torch that they define.
 lazy.load(torch, lazy.modules("tlua", {
    nn = "nn",
    optim = "optim",
@@ -111,8 +111,8 @@ for kind, own in pairs {cuda = " nvtx list_gpu_processes", sim = ""} do
    end)
 end
 
--- The tables that the C half has made; a build with fewer operators lacks torch.fft. A table that
--- is loaded later gets its title at that time.
+-- Gives titles to the tables that C code has made; a build with fewer operators lacks torch.fft. A
+-- table that is loaded later gets its title when it is loaded.
 for name in ("Tensor autograd cuda fft io linalg nn.functional sim special workers"):gmatch "%S+" do
    local made = rawget(torch, name)
    if made then lazy.entitle(made, "torch." .. name) end
@@ -128,8 +128,8 @@ if package and type(package.searchers) == "table" then
    end)
 end
 
--- torch.Tensor holds the methods of tensors, constructs tensors, and is their class in
--- torch.isinstance
+-- torch.Tensor is the table of the methods of tensors, a constructor of tensors, and the class of
+-- tensors for torch.isinstance
 local of_tensor = getmetatable(torch.Tensor)
 of_tensor.holds = torch.is_tensor
 for _, name in ipairs {"storage", "untyped_storage", "is_set_to", "dim_order"} do

@@ -18,8 +18,8 @@ function M.is_tracing() return torch._tracing() end
 
 checked.queries(M, "jit.", "is_scripting is_tracing")
 
---- Traces a model, as torch.export(model, inputs) does: sizes are those of the inputs unless
---- `dynamic` names them.
+--- Traces a model, as torch.export(model, inputs) does: all sizes are fixed to those of the inputs,
+--- except the dimensions that `dynamic` names.
 ---
 ---     local program = torch.jit.trace(nn.Linear(2, 1), torch.ones(3, 2))
 ---     print(#program(torch.ones(3, 2)))

@@ -1,12 +1,12 @@
 -- lazy.lua - the library's public tables (torch, torch.nn, torch.optim, ...). Their fields are
--- loaded when they are first used, so that starting is fast. They are strict: reading a name that a
--- table lacks is an error with the closest name, since nil could silently pass for a missing
--- argument. Assigning fields works as in any table. Messages about unknown names are in names.lua,
--- which is loaded for the first such message.
+-- loaded when they are first used, so that starting is fast. The tables are strict: reading a name
+-- that a table lacks raises an error that suggests the closest name, since nil could silently pass
+-- for a missing argument. Assigning fields works as in any table. Messages about unknown names are
+-- in names.lua, which is loaded for the first such message.
 
 local M = {}
 
---- Returns the module of each field.
+--- Returns a table that maps each field to its module.
 ---@param package string  the prefix of the modules' names, such as "tlua.nn"
 ---@param names table<string, string>  the last part of a module's name -> its fields
 ---@return table<string, string> modules  field -> module
@@ -43,8 +43,8 @@ function M.check(module, title)
    if not is_embedded(module) then require "tlua.packages".check(module, title) end
 end
 
--- Returns a metatable's fields that load on first use; calls the function that lists them the first
--- time.
+-- Returns the table of fields that load on first use, from the metatable of a public table. If a
+-- function makes that table, calls the function the first time.
 local function fields_of(meta)
    local fields = meta.lazy
    if type(fields) == "function" then
@@ -54,8 +54,8 @@ local function fields_of(meta)
    return fields
 end
 
---- Returns the fields of a public table that load on first use, including those already loaded; an
---- empty table for any other value.
+--- Returns the fields of a public table that load on first use, including fields already loaded.
+--- Returns an empty table for any other value.
 ---@param value any
 ---@return table<string, string> fields  field -> module
 function M.fields(value)
@@ -63,8 +63,8 @@ function M.fields(value)
    return type(meta) == "table" and meta.lazy and fields_of(meta) or {}
 end
 
--- Returns a field's value from its module: the module's field of that name or, if it has none, as
--- when the module is a function, the module itself.
+-- Returns a field's value from its module: the module's field of that name or, if there is no such
+-- field, the module itself, which may be a function.
 local function load_field(module, name)
    local value = require(module)
    local meta = getmetatable(value)
@@ -94,8 +94,8 @@ function M.index(target, name)
    return value
 end
 
---- Implements __pairs of strict tables: it also iterates over fields that are not loaded yet, and
---- loads them. It leaves out the fields of packages that are not installed.
+--- Implements __pairs of strict tables. The iteration includes fields that are not loaded yet, and
+--- loads them; it leaves out fields of packages that are not installed.
 ---@param target table
 ---@return function iterator
 function M.each(target)
@@ -125,8 +125,8 @@ function M.load(target, modules)
    return setmetatable(target, {lazy = modules, __index = M.index, __pairs = M.each})
 end
 
--- Returns whether a value is a table of names, rather than an object, a class, a metatable or a
--- list.
+-- Returns whether a value is a plain table with string keys, rather than an object, a class, a
+-- metatable or a list.
 local function is_namespace(value)
    return type(value) == "table" and not getmetatable(value) and type(next(value)) == "string"
       and rawget(value, "__index") == nil and rawget(value, "__name") == nil
@@ -144,8 +144,8 @@ function M.entitle(target, title, unsupported)
    return target
 end
 
---- Makes a public table strict, and also the tables of names in it that have no metatable. `title`
---- is its name in messages; the fields that it loads later get titles below it.
+--- Makes a public table strict, and also the plain tables with string keys inside. `title` is the
+--- table's name in messages; fields that are loaded later get titles that begin with it.
 ---@param target table
 ---@param title string  such as "torch.nn"
 ---@return table target

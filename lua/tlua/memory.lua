@@ -1,5 +1,5 @@
--- memory.lua - statistics of memory in use on the CPU and, with the functions of torch.cuda and
--- torch.sim, on devices.
+-- memory.lua - statistics of the memory in use on the CPU and, by calling the functions of
+-- torch.cuda and torch.sim, on devices.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -7,14 +7,14 @@ local M = {}
 
 -- Unknown names -----------------------------------------------------------------------------------
 
--- Tables in which a name is searched that was not found in another table.
+-- The tables that are searched for a name that a program has looked up in the wrong table.
 local namespaces <const> = {
    "", "nn", "nn.functional", "nn.init", "nn.utils", "optim", "optim.lr_scheduler", "linalg",
    "special", "autograd", "func", "data", "utils", "io", "distributed", "cuda", "distributions",
 }
 
--- Returns the full form of a name that another public table has, such as torch.nn.Linear for
--- torch.Linear.
+-- Returns the full path of a name that another public table has: torch.nn.Linear for the name
+-- Linear.
 local function elsewhere(name)
    for _, space in ipairs(namespaces) do
       local path = space == "" and name or space .. "." .. name
@@ -48,15 +48,16 @@ local function nearest(target, key)
    return require "tlua.utils.suggest".nearest(key, names)
 end
 
--- Returns whether a missing key gives nil: positions do, so that ipairs and # work as for other
--- tables, and so do the names of metamethods, which programs read to identify a value.
+-- Returns whether reading a missing key gives nil instead of an error. Integer keys give nil, so
+-- that ipairs and # work as for other tables; so do the names of metamethods, which programs read
+-- to identify a value.
 local function may_be_nil(key)
    return type(key) == "number" or type(key) == "string" and key:find "^__%a+$" ~= nil
 end
 
---- Handles a missing field of a public table: returns nil for keys that may be absent. Otherwise
---- raises an error at the user's line, with the reason if the name is known, or with the closest
---- name.
+--- Handles reading a missing field of a public table. Returns nil for keys that may be absent. For
+--- any other key raises an error at the user's line; the error gives the reason if the name is a
+--- known one, and otherwise the closest name.
 ---@param target table
 ---@param key any
 function M.refuse(target, key)

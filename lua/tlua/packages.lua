@@ -1,8 +1,8 @@
 -- packages.lua - finds the packages beside the core, which are Lua files outside of the library.
--- Package NAME has the module tlua.NAME and its submodules. They are searched in the folder `rocks`
--- beside the library (in a checkout), in share/lua/5.4/tlua below the library's installation
--- prefix, and then along package.path, where LuaRocks installs them. A package's files are loaded
--- like the library's own, so that its errors name the user's line.
+-- Package NAME has the module tlua.NAME and its submodules. Modules are searched in the folder
+-- `rocks` beside the library (in a checkout), in share/lua/5.4/tlua below the library's
+-- installation prefix, and then along package.path, where LuaRocks installs them. A package's files
+-- are loaded like the library's own, so that their errors name the user's line.
 
 local torch = require "tlua"
 
@@ -34,7 +34,8 @@ function M.advice(name)
    return ("the package %s is not installed: luarocks install tlua-%s"):format(name, name)
 end
 
--- Returns path templates, like those in package.path, for a module's name without "tlua.".
+-- Returns path templates, like those in package.path, into which a module's name without "tlua." is
+-- inserted.
 local function templates()
    local folder = torch._library_path():match "^(.*)/" or "."
    local list = {}

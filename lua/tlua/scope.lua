@@ -1,15 +1,16 @@
--- scope.lua - scopes: values for `local _ <close>` that undo a change when they end; and functions
--- that make a change while a function runs, or until such a scope ends.
+-- scope.lua - scopes: a scope is a value for `local _ <close>` that undoes a change when its block
+-- ends. This file also has functions that make a change while another function runs, or until a
+-- scope ends.
 --
--- A debug hook that raises, as Ctrl-C does in the interactive mode, may strike at the call of
--- `__close`, which then does not run. Open scopes are therefore recorded while a line of that mode
--- runs, and if the line is interrupted, the scopes that are still open are closed.
+-- A debug hook that raises an error, as Ctrl-C does in the interactive mode, may do so at the call
+-- of `__close`, and `__close` then does not run. Open scopes are therefore recorded while a line of
+-- that mode runs, and if the line is interrupted, the scopes that are still open are closed.
 
 local args = require "tlua.args"
 
 local M = {}
 
-local open -- open scopes of the running interactive line, in order; nil while no line runs
+local open -- the open scopes of the running interactive line, in order; nil while no line runs
 
 local Scope = {}
 
@@ -20,7 +21,8 @@ function Scope.__close(self, fault)
 end
 
 --- Makes a value for `local _ <close>`. The caller makes it before making the change. `close` may
---- be called when only a part of the change is made, and again after an interruption.
+--- be called when only a part of the change has been made, and may be called again after an
+--- interruption.
 ---@param close fun(fault: any)  gets the error that has ended the scope, if any
 ---@return table scope
 function M.new(close)
@@ -29,7 +31,7 @@ function M.new(close)
    return scope
 end
 
---- Makes a scope that ends other scopes, the last of the list first.
+--- Makes a scope whose end ends the scopes in a list, the last one first.
 ---@param list table[]  values for `local _ <close>`
 ---@return table scope
 function M.all(list)

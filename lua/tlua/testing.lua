@@ -5,7 +5,7 @@ local args = require "tlua.args"
 
 local M = {}
 
--- PyTorch's tolerances by dtype, {rtol, atol}; integers are compared exactly.
+-- Maps dtypes to PyTorch's tolerances {rtol, atol}; integers are compared exactly.
 local tolerances <const> = {
    float16 = {1e-3, 1e-5}, bfloat16 = {1.6e-2, 1e-5}, float32 = {1.3e-6, 1e-5},
    float64 = {1e-7, 1e-7}, complex64 = {1.3e-6, 1e-5}, complex128 = {1e-7, 1e-7},
@@ -38,14 +38,14 @@ local function position_text(shape, k)
    return "(" .. table.concat(position, ", ") .. ")"
 end
 
--- Returns the required relation for messages; without tolerance it is equality.
+-- Returns the required relation for messages: "equal" if both tolerances are 0, otherwise "close".
 local function demand(o) return o.rtol == 0 and o.atol == 0 and "equal" or "close" end
 
 local function allowed(o, tolerance)
    return demand(o) == "equal" and "" or (" (up to %g allowed)"):format(tolerance)
 end
 
--- Describes the differences of two tensors of the same shape and dtype, on the CPU.
+-- Describes how two tensors on the CPU, of the same shape and dtype, differ.
 local function describe_mismatch(actual, expected, close, o)
    local wide = actual:is_complex() and "complex128" or "float64"
    local a, e = actual:to(wide):flatten(), expected:to(wide):flatten()
@@ -217,10 +217,10 @@ local function limits(a, floating)
    return math.max(low, info.min), math.min(high, floating and info.max or info.max + 1.0)
 end
 
---- Makes a tensor of random elements from low to high, excluding high. The defaults are -9 to 9 for
---- floating-point dtypes, -9 to 10 for signed integers, 0 to 10 for uint8, and 0 and 1 for bool.
---- The arguments are PyTorch's: noncontiguous makes a tensor with strides, exclude_zero one without
---- 0.
+--- Makes a tensor of random elements from `low` to `high`, excluding `high`. The default limits are
+--- -9 to 9 for floating-point dtypes, -9 to 10 for signed integers, 0 to 10 for uint8, and 0 and 1
+--- for bool. The arguments are PyTorch's: noncontiguous makes a tensor that is not contiguous, and
+--- exclude_zero makes one without zeros.
 ---@param ... integer|integer[]|table  sizes, and the options dtype, device, low, high,
 --- requires_grad, noncontiguous, exclude_zero; dtype and device are required
 ---@return Tensor

@@ -1,10 +1,12 @@
 -- GradScaler.lua - scales losses so that float16 gradients do not underflow to zero, and divides
--- the gradients by the scale before they are used. If gradients are not finite, the step is skipped
--- and the scale is reduced; after `growth_interval` good steps the scale is increased.
+-- the gradients by the scale before they are used. If a gradient is not finite, the step is skipped
+-- and the scale is reduced. After `growth_interval` steps with finite gradients the scale is
+-- increased.
 --
--- All numbers are on the device: the scale, whether a gradient was not finite, and the count of
--- good steps. Optimizers derived from optim.Fused read them there, so the program does not wait;
--- for other optimizers, step() reads one number on the host.
+-- Three numbers are kept on the device: the scale, a flag that tells whether a gradient was not
+-- finite, and the count of steps with finite gradients. Optimizers derived from optim.Fused read
+-- these numbers on the device, so the program does not wait; for other optimizers, step() reads the
+-- flag on the host.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,8 +15,8 @@ local class = require "tlua.class"
 local scopes = require "tlua.scope"
 local Fused = require "tlua.optim.Fused"
 
---- Multiplies a loss, so that small gradients in float16 do not become 0; `step` divides gradients
---- by the scale, and skips the step if a gradient is infinite or NaN.
+--- Multiplies a loss by a scale, so that small gradients in float16 do not become 0. `step` divides
+--- the gradients by the scale, and skips the optimizer's step if a gradient is infinite or NaN.
 ---
 ---     local w = torch.ones(1):requires_grad_()
 ---     local optimizer = torch.optim.SGD({w}, {lr = 0.5})
@@ -35,8 +37,8 @@ local Fused = require "tlua.optim.Fused"
 ---@field set_growth_interval fun(self, value: integer)  at least 1
 local GradScaler = class.class("amp.GradScaler")
 
--- The state of an optimizer's gradients since the last update(): still scaled, divided by unscale_,
--- or used by a step.
+-- The state of an optimizer's gradients since the last update(). READY: they are still scaled;
+-- UNSCALED: unscale_ has divided them; STEPPED: a step has used them.
 local READY <const>, UNSCALED <const>, STEPPED <const> = "ready", "unscaled", "stepped"
 
 local signature = args.signature [[amp.GradScaler(device: device = 'cuda',
@@ -51,8 +53,8 @@ local function is_scale(value)
    return type(value) == "number" and value > 0 and value < math.huge
 end
 
---- Makes a scaler. The scaler creates its numbers on the device of the first loss or gradient that
---- it gets.
+--- Makes a scaler. Its numbers are created on the device of the first loss or gradient that the
+--- scaler gets.
 ---@param device? string|torch.device  accepted as in PyTorch; the first loss or gradient decides
 ---@param options? {init_scale: number, growth_factor: number, backoff_factor: number,
 --- growth_interval: integer, enabled: boolean}
@@ -70,7 +72,7 @@ function GradScaler:__init(...)
    self:forget()
 end
 
--- Maps each optimizer to {stage =, found = number on the device}.
+-- Empties the table that maps each optimizer to {stage =, found = a number on the device}.
 function GradScaler:forget()
    self.optimizers = setmetatable({}, {__mode = "k"})
 end
@@ -135,8 +137,8 @@ local function gradients(optimizer)
    return lists, count
 end
 
--- Divides the gradients by the scale (multiplies them by `factor`) and records in `entry.found`
--- whether any was not finite.
+-- Multiplies the gradients by `factor`, and records in `entry.found` whether any of them was not
+-- finite.
 local function check_gradients(self, optimizer, entry, factor, method)
    local lists, count = gradients(optimizer)
    if count == 0 then
@@ -189,8 +191,9 @@ function GradScaler:unscale_(optimizer)
    entry.stage = UNSCALED
 end
 
--- Returns whether an optimizer itself divides by the scale and skips steps. Its step counts must be
--- on the parameters' device, because counts on the CPU would not show which steps were skipped.
+-- Returns whether an optimizer itself can divide by the scale and skip steps. For that, the
+-- optimizer's step counts must be on the parameters' device, because counts on the CPU would not
+-- show which steps were skipped.
 local function does_it_itself(optimizer)
    if not class.isinstance(optimizer, Fused) then return false end
    if #optimizer.clocks == 0 then return true end
@@ -202,9 +205,9 @@ local function does_it_itself(optimizer)
    return true
 end
 
--- Returns the fields that an optimizer which divides by the scale itself needs for a step,
--- including the norm of the gradients if it clips them. The gradients are only read. Gradients that
--- are split over ranks are divided by unscale_, as for any other optimizer.
+-- Returns the fields that a step needs if the optimizer itself divides by the scale, and the norm
+-- of the gradients if the step clips them. The gradients are only read, unless they must be clipped
+-- and clip_numbers cannot help; unscale_ then divides them.
 local function fields_of_step(self, optimizer, entry, options)
    local scale = self.scale_number
    local max_norm, norm_type = math.huge, math.huge
@@ -221,8 +224,8 @@ local function fields_of_step(self, optimizer, entry, options)
    return {grad_scale = scale}
 end
 
--- Makes an optimizer step with the given numbers as its fields, and removes the fields even if the
--- step fails.
+-- Sets the fields of fields_of_step in an optimizer, makes its step, and removes the fields even if
+-- the step fails.
 local function step_itself(self, optimizer, entry, options)
    local fields, norm = {}, nil
    if entry.stage == READY then
@@ -241,7 +244,7 @@ local options_of = args.signature "amp.GradScaler.step(max_norm: number, norm_ty
 
 --- Calls optimizer:step(options) unless a gradient is infinite or NaN. If unscale_ was not called,
 --- the gradients are first divided by the scale; with `max_norm` they are also clipped. An
---- optimizer that steps with one call divides and clips while it reads the gradients, and leaves
+--- optimizer derived from optim.Fused divides and clips while it reads the gradients, and leaves
 --- `grad` unchanged.
 ---@param optimizer optim.Optimizer
 ---@param options? {max_norm: number, norm_type: number}  the options of the optimizer's step

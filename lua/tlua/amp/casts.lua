@@ -8,8 +8,8 @@ local M = {}
 
 local kinds <const> = {"cpu", "cuda", "sim"}
 
---- Returns the state of autocast: a table from each kind of device for which autocast is on to its
---- dtype, or nil if it is off.
+--- Returns the state of autocast: a table that maps each kind of device for which autocast is on to
+--- autocast's dtype, or nil if autocast is off for all kinds.
 ---@return table<string, string>?
 function M.current()
    if not torch.is_autocast_enabled() then return nil end
@@ -22,7 +22,7 @@ end
 
 --- Restores a saved state until the end of the block: local _ <close> = casts.scope(state).
 ---@param state? table<string, string>  a state that M.current() has returned
----@return table?  nil if that is the present state
+---@return table?  a scope to be closed, or nil if autocast is off in both states
 function M.scope(state)
    local now = M.current()
    if not state and not now then return nil end

@@ -1,5 +1,5 @@
--- custom.lua - PyTorch's custom_fwd and custom_bwd, which set how a Function behaves under
--- torch.autocast. In tlua a Function sets that by its field `cast_inputs`.
+-- custom.lua - PyTorch's custom_fwd and custom_bwd, which determine how a Function behaves under
+-- torch.autocast. In tlua the Function's field `cast_inputs` does so, too.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,12 +12,12 @@ local fwd = args.signature [[amp.custom_fwd(fn: callable, device_type: string?,
    cast_inputs: string?)]]
 local bwd = args.signature "amp.custom_bwd(fn: callable, device_type: string?)"
 
---- Wraps a Function's forward so that, under autocast, its floating-point arguments are converted
---- to cast_inputs and it runs without autocast. Without cast_inputs the wrapper is fn itself. The
---- field `cast_inputs` of the Function does the same for all kinds of devices.
+--- Wraps a Function's forward: under autocast, the wrapper converts floating-point arguments to the
+--- dtype cast_inputs, and runs forward without autocast. Without cast_inputs, returns fn itself.
+--- The field `cast_inputs` of a Function has the same effect for all kinds of devices.
 ---@param fn fun(ctx: table, ...): any
----@param options? {device_type: string, cast_inputs: string}  the kind of device, any by default,
---- and the dtype
+---@param options? {device_type: string, cast_inputs: string}  the kind of device (any kind by
+--- default), and the dtype
 ---@return fun(ctx: table, ...): any
 function M.custom_fwd(fn, options)
    local a = fwd(fn, options or {})

@@ -18,16 +18,17 @@
 --    print(x.grad)
 --    --> tensor([1., 1.])
 --
--- forward may take and return anything; gradients flow through the tensors among its arguments and
--- results. It runs without recording. backward gets a gradient for each result and returns one, or
--- nil, for each argument; it is itself recorded if a graph of the gradient is requested.
+-- forward may take and return anything, and runs without recording; gradients flow through the
+-- tensors among its arguments and results. backward gets a gradient for each result, and returns a
+-- gradient or nil for each argument; backward itself is recorded if create_graph is set.
 --
--- With a `setup_context(ctx, inputs, output)` forward gets no ctx: inputs is the list of its
--- arguments, and output its result, or a list of several results. torch.func.jvp and forward_ad
--- call `jvp(ctx, tangents...)` instead of backward; it gets a tangent for each argument and returns
--- one for each result. `vmap(info, in_dims, arguments...)` handles all examples of torch.func.vmap
--- at once: in_dims has the dimension of the examples in each argument, or false. It returns the
--- result and its dimension of examples, or a list of each.
+-- If the class has `setup_context(ctx, inputs, output)`, forward gets no ctx; inputs is the list of
+-- forward's arguments, and output is forward's result, or a list of several results. torch.func.jvp
+-- and forward_ad call `jvp(ctx, tangents...)` instead of backward: jvp gets a tangent for each
+-- argument and returns a tangent for each result. `vmap(info, in_dims, arguments...)` handles all
+-- examples of torch.func.vmap at once: in_dims lists for each argument the dimension of the
+-- examples, or false. vmap returns the result and the dimension of the examples in the result, or a
+-- list of results and a list of dimensions.
 --
 -- Under torch.autocast, a Function with the field `cast_inputs`, a dtype, gets floating-point
 -- arguments in that dtype and runs without autocast. backward runs with the autocast state of
@@ -70,8 +71,8 @@ function Context:__init(inputs)
    self.materialize = true
 end
 
---- Saves arguments and results of forward, or other tensors, for backward. forward may call it
---- once.
+--- Saves arguments and results of forward, or other tensors, for backward. forward may call this
+--- method once.
 ---@param ... Tensor?  the tensors to save; nil is allowed
 function Context:save_for_backward(...)
    self.saved = table.pack(...)
@@ -90,15 +91,17 @@ function Context:save_for_forward(...)
    if self.saved.n == 0 then self:save_for_backward(...) end
 end
 
---- Returns the saved tensors in backward. Raises if one was changed in place since.
+--- Returns the saved tensors in backward. Raises if a saved tensor has been changed in place since
+--- it was saved.
 ---@return Tensor? ...
 function Context:saved_tensors()
    return table.unpack(self.saved, 1, self.saved.n)
 end
 
 --- Marks arguments that forward changes in place. Such arguments must also be among the results of
---- forward; they get the function's history; a leaf that requires a gradient cannot be changed in
---- place. A view must be the first argument, and the only result.
+--- forward, and then have the function as their gradient function. A leaf that requires a gradient
+--- cannot be changed in place. If a view is changed, it must be the first argument, and the only
+--- result.
 ---@param ... Tensor  the arguments that forward changes
 function Context:mark_dirty(...)
    for i, tensor in ipairs(table.pack(...)) do
@@ -176,8 +179,8 @@ local function check_tangents(cls, tangents, shapes)
    end
 end
 
--- Replaces backward in forward mode: returns zeros whose derivative with respect to the gradients
--- is jvp.
+-- Replaces backward in forward mode. Returns zeros as the gradients of the arguments, recorded so
+-- that their derivative with respect to the gradients of the results calls jvp.
 local function pushed(cls, ctx, saved, ...)
    local zeros = {n = #ctx.needs_input_grad}
    for i = 1, zeros.n do
@@ -201,8 +204,8 @@ local function pushed(cls, ctx, saved, ...)
    return table.unpack(zeros, 1, zeros.n)
 end
 
--- Returns the function that the node calls: it takes the saved tensors and the gradients of the
--- results, and returns the gradients of the arguments.
+-- Returns the function that the node in the graph calls. The function takes the saved tensors and
+-- the gradients of the results, and returns the gradients of the arguments.
 local function backward_of(cls, ctx)
    return function(saved, ...)
       if pushforward.on and cls.jvp then
@@ -231,7 +234,8 @@ local function call_forward(cls, ctx, inputs)
    return results
 end
 
--- Runs forward with its inputs cast as autocast demands; returns its results.
+-- Runs forward, with inputs that are cast if autocast is on and the class has cast_inputs; returns
+-- forward's results.
 local function run_forward(cls, ctx, inputs)
    ctx.autocast = casts.current()
    local dtype = ctx.autocast and cls.cast_inputs
@@ -256,7 +260,8 @@ local function likes(inputs)
    return list
 end
 
--- Calls the class's vmap if an argument stands for an example of a batch; otherwise returns nil.
+-- Under torch.func.vmap, if an argument stands for one example of a batch, calls the class's vmap;
+-- otherwise returns nil.
 local function mapped(cls, inputs)
    local batched = require "tlua.func.batched"
    local level, found = 0, nil
@@ -332,7 +337,7 @@ function Function:apply(...)
       local dirty = dirty_positions(self, inputs, results, ctx.dirty)
       torch.autograd.record(self.__name, inputs, results, constant, ctx.saved,
          backward_of(self, ctx), ctx.materialize, dirty)
-      ctx.saved = {n = ctx.saved.n} -- the node keeps the tensors
+      ctx.saved = {n = ctx.saved.n} -- from now on only the node holds the tensors
    end
    return table.unpack(results, 1, results.n)
 end

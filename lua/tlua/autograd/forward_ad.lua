@@ -10,7 +10,7 @@
 --
 -- It uses reverse mode, like torch.func.jvp: operations on a dual are recorded, and unpack_dual
 -- computes the derivative of v^T J with respect to v. Operations on duals are recorded even under
--- no_grad. unpack_dual passes through the nodes recorded there, but backward passes do not: as in
+-- no_grad. unpack_dual follows the nodes recorded under no_grad, but backward passes do not: as in
 -- PyTorch, no_grad stops gradients and lets tangents through.
 
 local torch = require "tlua"
@@ -23,8 +23,9 @@ local M = {}
 
 local level -- the open level {duals, tangents}, or nil
 
---- Opens the level in which tensors can be duals: while a function runs, whose results it returns,
---- or until the end of a block with `local _ <close> = dual_level()`. Levels do not nest.
+--- Opens the level in which tensors can be duals. With fn, the level is open while fn runs, and
+--- fn's results are returned; without fn, it is open until the end of a block with `local _ <close>
+--- = dual_level()`. Levels do not nest.
 ---@param fn? function
 ---@param ... any  fn's arguments
 ---@return any ...
@@ -49,7 +50,8 @@ local function check(name, tensor)
    end
 end
 
---- Makes a dual: a tensor with the values of another and a tangent, inside a dual_level.
+--- Makes a dual, a tensor with the values of `tensor` and with a tangent. A dual_level must be
+--- open.
 ---@param tensor Tensor
 ---@param tangent Tensor  a tensor of the same shape and dtype
 ---@return Tensor dual
@@ -70,7 +72,7 @@ function M.make_dual(tensor, tangent)
 end
 
 -- Returns two lists with an entry for each dual from which `tensor` was computed: the gradient for
--- the dual, which is a linear function of `seed`, and the dual's tangent.
+-- the dual, recorded as a linear function of `seed`, and the dual's tangent.
 local function pulled(tensor, seed)
    local _ <close> = pushforward()
    local before = torch.autograd._tangent_pass(true)

@@ -10,7 +10,8 @@ local recording = require "tlua.autograd.recording"
 
 local M = {}
 
--- Returns copies of the inputs that record, as a list, and whether the inputs were a list.
+-- Returns a list of copies of the inputs that require gradients, and whether the inputs were a
+-- single tensor.
 local function prepare(name, inputs, create_graph, is_complex_allowed)
    local single = torch.is_tensor(inputs)
    if not single and type(inputs) ~= "table" then
@@ -139,8 +140,9 @@ function M.hessian(...)
    return rows
 end
 
--- Returns v as a list of tensors, which must have the shapes of `tensors`. If v is nil, `tensors`
--- must be a single number, and the result is the number 1.
+-- Returns v as a list of tensors, after checking that they have the shapes of `tensors`. If v is
+-- nil, `tensors` must be a single tensor of one element, and the result is the number 1 as such a
+-- tensor.
 local function direction(name, v, tensors)
    if v == nil then
       if #tensors ~= 1 or tensors[1]:numel() ~= 1 then
@@ -168,7 +170,7 @@ end
 --- Returns the function's result and v^T J.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
----@param v? Tensor  a tensor of the result's shape; one by default if the result is a single number
+---@param v? Tensor  a tensor of the result's shape; 1 by default if the result is a single number
 ---@param options? {create_graph: boolean}
 ---@return Tensor output
 ---@return Tensor|Tensor[]
@@ -185,7 +187,8 @@ end
 --- Returns the function's result and J v, by differentiating v^T J once more.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
----@param v? Tensor|Tensor[]  tensors of the inputs' shapes; one by default for a single number
+---@param v? Tensor|Tensor[]  tensors of the inputs' shapes; 1 by default if the input is a single
+--- number
 ---@param options? {create_graph: boolean}
 ---@return Tensor output
 ---@return Tensor
@@ -206,7 +209,8 @@ function M.jvp(...)
    return a.create_graph and output or output:detach(), product
 end
 
--- Differentiates the product of v and the gradient of fn, which returns one number.
+-- Returns fn's result, and the gradient of the product of v and fn's gradient. fn must return one
+-- number.
 local function second_order(name, a)
    local _ <close> = recording()
    local list, single = prepare(name, a.inputs, a.create_graph)
@@ -223,7 +227,8 @@ local function second_order(name, a)
    return a.create_graph and output or output:detach(), finish(product, single)
 end
 
---- Returns the function's result and v^T H; the function returns one number.
+--- Returns the function's result and v^T H, where H is the Hessian; the function must return one
+--- number.
 ---@param fn fun(...: Tensor): Tensor
 ---@param inputs Tensor|Tensor[]
 ---@param v? Tensor|Tensor[]

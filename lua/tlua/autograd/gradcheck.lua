@@ -1,6 +1,7 @@
 -- gradcheck.lua - compares derivatives with finite differences, for operators, modules and
 -- user-defined functions. Inputs should be float64 or complex128: in float32 the differences are
--- too inaccurate. Complex tensors are checked as pairs of real numbers, of which both parts vary.
+-- too inaccurate. Complex tensors are checked as pairs of real numbers: the real and the imaginary
+-- parts vary separately.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,7 +16,7 @@ local function wants_gradient(value)
    return torch.is_tensor(value) and value.requires_grad
 end
 
--- Returns the results of fn that carry a gradient, by their position among all results.
+-- Returns a list of fn's floating-point results; complex results become pairs of real numbers.
 local function outputs_of(fn, inputs)
    local results = table.pack(fn(table.unpack(inputs, 1, inputs.n)))
    if results.n == 1 and type(results[1]) == "table" and not getmetatable(results[1]) then
@@ -32,8 +33,8 @@ local function outputs_of(fn, inputs)
    return outputs
 end
 
--- Returns central differences (elements of input, elements of output). Inputs are changed one
--- element at a time, in separate memory, and restored.
+-- Returns the matrix of central differences (elements of input, elements of output). Each element
+-- of the input is changed in turn, and restored.
 local function numerical_jacobian(fn, inputs, which, output, eps)
    local _ <close> = torch.no_grad()
    local input = inputs[which]
@@ -112,8 +113,8 @@ local function find_fault(a, inputs)
    if #wanted == 0 then return "no input requires a gradient" end
    local outputs = outputs_of(a.fn, inputs)
    if #outputs == 0 then return "no result is a floating-point tensor" end
-   -- all derivatives are computed first: the differences change the inputs in place, after which
-   -- the graph cannot be used
+   -- all derivatives are computed first: the numerical differences change the inputs in place, and
+   -- the graph cannot be used afterwards
    local analytical = {}
    for o, output in ipairs(outputs) do
       analytical[o] = output.requires_grad and analytical_jacobians(output, wanted) or {}

@@ -10,7 +10,8 @@ local function quoted(text) return '"' .. text:gsub('[\\"]', "\\%0"):gsub("\n", 
 
 local function shape_text(shape) return "(" .. table.concat(shape, ", ") .. ")" end
 
--- Returns names of tensors: the paths of a module's parameters, or a table's keys.
+-- Returns a sorted list of {tensor, name}. The names are the paths of a module's parameters, or the
+-- keys of a table of tensors.
 local function names_of(names)
    local list = {}
    if names == nil then return list end
@@ -28,9 +29,9 @@ local function names_of(names)
    return list
 end
 
---- Returns the graph behind a tensor in the language of Graphviz (`dot -Tsvg`). Boxes are
---- derivatives, with the shapes of their results. Ellipses are leaves, with their shapes and their
---- names, or their paths from `names`.
+--- Returns the graph that computed a tensor, in the language of Graphviz (`dot -Tsvg`). Boxes are
+--- derivatives, labelled with the shapes of their results. Ellipses are leaves, labelled with their
+--- shapes and with their paths or names in `names`.
 ---@param tensor Tensor
 ---@param names? nn.Module|table<string, Tensor>
 ---@return string
@@ -87,10 +88,10 @@ end
 
 --- Passes the tensors that operators save for their derivatives through `pack`, while fn runs with
 --- the remaining arguments, or, without fn, until the returned scope is closed. pack returns the
---- object to keep instead: a tensor, or any other value. In the backward pass, `unpack` turns that
---- object into a tensor of the same shape, dtype and device as the packed one. Parameters and
---- results are packed as well. pack runs without recording, and must not change its argument. Of
---- nested pairs of functions only the innermost is used.
+--- object to keep in place of the tensor: another tensor, or any other value. In the backward pass,
+--- `unpack` turns that object into a tensor of the same shape, dtype and device as the packed one.
+--- Parameters and results are packed as well. pack runs without recording, and must not change its
+--- argument. If such scopes are nested, only the innermost pair of functions is used.
 ---
 ---     local _ <close> = torch.autograd.graph.saved_tensors_hooks(
 ---        function(t) return t:to "bfloat16" end, function(t) return t:to "float32" end)
@@ -141,7 +142,8 @@ end
 
 --- The destination of a tensor's gradient. `autograd.grad` and `autograd.backward` accept edges in
 --- place of tensors, among outputs and inputs. An edge keeps its tensor alive only if the tensor is
---- a leaf, and still refers to the same value after the tensor is changed in place.
+--- a leaf. After the tensor is changed in place, the edge still refers to the value before the
+--- change.
 ---
 ---     local x = torch.ones(2, {requires_grad = true})
 ---     local edge = torch.autograd.graph.get_gradient_edge(x)
@@ -167,8 +169,8 @@ function M.GradientEdge(node, output_nr) return torch.autograd._gradient_edge(no
 local multi_grad = args.signature [[register_multi_grad_hook(tensors: table, fn: callable,
    mode: string = 'all')]]
 
--- Returns a function that returns a table for the running backward pass, in which hooks store
--- values between their calls.
+-- Returns a function that returns the table of the running backward pass; hooks store values in
+-- this table between their calls.
 local function per_pass()
    local kept = {}
    return function(make)
@@ -181,7 +183,8 @@ local function per_pass()
    end
 end
 
--- Returns the hook of tensor i; it calls fn when all gradients of the pass have been computed.
+-- Returns the hook of tensor i. The hook that is called last in a pass calls fn with the gradients
+-- of all tensors.
 local function all_hook(tensors, fn, state, i)
    return function(grad)
       local pass, forget = state(function()

@@ -6,8 +6,8 @@ local scopes = require "tlua.scope"
 
 local M = {}
 
---- Returns the tensor itself, or a copy of a tensor made in inference mode: such a tensor cannot be
---- saved for the backward pass.
+--- Returns the tensor itself, or a copy if the tensor was made in inference mode, because such a
+--- tensor cannot be saved for the backward pass.
 ---@param tensor Tensor
 ---@return Tensor
 function M.usable(tensor)
@@ -18,7 +18,7 @@ function M.usable(tensor)
    return pcall(own.requires_grad_, own) and tensor or tensor:clone()
 end
 
---- Returns a leaf tensor with the values of another. A tensor made in inference mode is copied,
+--- Returns a leaf tensor with the values of `tensor`. A tensor made in inference mode is copied,
 --- since it cannot take part in gradients.
 ---@param tensor Tensor
 ---@return Tensor

@@ -4,8 +4,8 @@
 --    for piece in rows:iter() do print(piece.age:float():mean(), piece.name[1]) end
 --    local images = torch.data.CSV("digits.csv", {header = false}):tensor()
 --
--- A batch is a table from the names of the columns to 1-d tensors, or to lists of strings. The file
--- is mapped, so its size does not matter.
+-- A batch is a table that maps the names of the columns to 1-d tensors, or to lists of strings. The
+-- file is mapped, so it may be larger than memory.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -30,7 +30,7 @@ local signature = args.signature [[data.CSV(path: string, delimiter: string?, qu
 ---@overload fun(path: string, options?: table): data.CSV
 local CSV, parent = class.class(name, IterableDataset)
 
--- The number of rows that are read to guess the type of a column without a dtype.
+-- The number of rows that are read to guess the type of a column whose dtype is not given.
 local looked_at <const> = 1000
 
 local function fail(self, message)
@@ -73,8 +73,8 @@ local function open(self)
    return bytes or fail(self, why)
 end
 
--- Reads up to `rows` rows from a position on, as columns of the given types; returns nil at the end
--- of the file.
+-- Reads up to `rows` rows at `place`, as columns of the given types, and moves `place` behind them;
+-- returns nil at the end of the file.
 local function read(self, bytes, types, rows, place)
    local columns, taken, at, line = torch.io.csv(bytes, place.at, self.delimiter, self.quote, types,
       rows, place.line)
@@ -89,7 +89,8 @@ local function repeated(value, n)
    return list
 end
 
--- Returns the first row as strings, and the positions of the second and the first row.
+-- Returns the first row as strings, the position of the second row, and the position of the first
+-- row.
 local function first_row(self, bytes)
    local place = {at = 1, line = 1}
    if bytes:numel() >= 3 and torch.io.text(bytes, 1, 3) == "\xEF\xBB\xBF" then place.at = 4 end
@@ -194,7 +195,7 @@ local function choose_columns(self, columns)
    return chosen
 end
 
--- Decides the type of each column; self.types is the list that torch.io.csv takes.
+-- Decides the type of each column, and sets self.types, the list of types for torch.io.csv.
 local function choose_types(self, bytes, a)
    local given, chosen = check_dtypes(self, a.dtypes), choose_columns(self, a.columns)
    local sample, types = {}, {}
@@ -218,13 +219,14 @@ local function choose_types(self, bytes, a)
    self.types = types
 end
 
---- Options: header (true: the first row has the names; false: columns are numbered; or a list of
---- names, if the file has none), delimiter (","), quote ('"', or "" for none; a quoted field may
---- hold any character, with quotes doubled), columns (a list of the names that are read; the others
---- are skipped), dtypes (one for all, or by name; "string" for text), batch_size (rows in a piece).
---- A type that is not given is guessed from the first 1,000 rows: bool, int64, the default floating
---- type, string. Numbers have C's syntax; an empty field of a floating column is nan. A file whose
---- name ends in .gz is uncompressed.
+--- Options: header (true: the first row has the names of the columns; false: columns are numbered;
+--- or a list of names, if the file has no row of names), delimiter (","), quote ('"', or "" for
+--- none; a quoted field may hold any character, with quotes doubled), columns (a list of the names
+--- that are read; the others are skipped), dtypes (one dtype for all columns, or a table of dtypes
+--- by name; "string" for text), batch_size (the number of rows in a batch). A type that is not
+--- given is guessed from the first 1,000 rows: it is the first of bool, int64, the default floating
+--- type and string that fits. Numbers have C's syntax; an empty field of a floating column is nan.
+--- A file whose name ends in .gz is uncompressed.
 ---@param path string
 ---@param options? table
 function CSV:__init(...)
@@ -260,7 +262,7 @@ function CSV:iter()
    end
 end
 
---- Returns all rows as one piece.
+--- Returns all rows as one batch.
 ---@return table<string|integer, Tensor|string[]>
 function CSV:read()
    if #self.names == 0 then return {} end

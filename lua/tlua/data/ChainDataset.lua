@@ -1,4 +1,4 @@
--- ChainDataset.lua - joins several streams: it reads the streams one after another.
+-- ChainDataset.lua - joins several datasets that are streams, and reads them one after another.
 --
 --    local Count = torch.class("ExampleCount", torch.data.IterableDataset)
 --    function Count:iter()
@@ -49,7 +49,7 @@ local function take(self, state, first, ...)
    return self:advance(state)
 end
 
--- Returns the next item, from the k-th dataset or a later one.
+-- Returns the next item, from the current dataset or, at its end, from a later one.
 function ChainDataset:advance(state)
    local dataset = self.datasets[state.k]
    if dataset == nil then return nil end

@@ -1,4 +1,5 @@
--- ConcatDataset.lua - joins several datasets: their items follow one another.
+-- ConcatDataset.lua - joins several datasets into one, which has the items of the first dataset,
+-- then those of the second, and so on.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -32,9 +32,9 @@ local signature = args.signature [[data.DataLoader(dataset: any, batch_size: int
    persistent_workers: boolean = false, pin_memory_device: device?, in_order: boolean = true)]]
 
 --- Makes batches of a dataset's items, in the calling thread or in worker threads with separate
---- interpreters. `loader:iter()` iterates over the batches of an epoch, `#loader` is their number.
---- Workers get a dataset's tables by copy, its tensors without one, functions with their upvalues
---- and the globals that they name; modules are required anew.
+--- interpreters. `loader:iter()` iterates over the batches of an epoch, and `#loader` is the number
+--- of batches. Workers get copies of a dataset's tables, its tensors without copying, functions
+--- with their upvalues and the globals that they name; modules are required anew.
 ---
 ---     local set = torch.data.TensorDataset(torch.arange(5), torch.arange(5) * 10)
 ---     for x, y in torch.data.DataLoader(set, {batch_size = 2}):iter() do
@@ -44,15 +44,16 @@ local signature = args.signature [[data.DataLoader(dataset: any, batch_size: int
 ---     --> 2 3	20 30
 ---     --> 4	40
 ---@class data.DataLoader
----@field dataset any  the dataset that it loads
----@field num_workers integer  the number of its threads; 0 loads in the calling one
+---@field dataset any  the dataset whose items are loaded
+---@field num_workers integer  the number of worker threads; with 0 the calling thread makes the
+--- batches
 ---@overload fun(dataset: data.Dataset, options?: table): data.DataLoader
 local DataLoader = class.class("data.DataLoader")
 
 DataLoader.__pairs = indexing.refuse(DataLoader,
    "for x, y in loader:iter() do, or for i, x, y in loader:enumerate() do")
 
--- Checks the options that need workers.
+-- Checks the options that have an effect only with workers.
 local function check_workers(a)
    if a.timeout ~= a.timeout or a.timeout < 0 then
       args.refuse(name, "timeout", "seconds, at least 0", a.timeout)
@@ -68,7 +69,7 @@ local function check_workers(a)
    end
 end
 
--- Checks that no two options exclude each other.
+-- Checks the values of the options, and that no two given options exclude each other.
 local function check(a)
    if a.sampler and a.shuffle then
       torch.raise(name .. ": expected a sampler or shuffle = true, got both")
@@ -117,17 +118,18 @@ local function set_up_pipe(self, settings, shuffle)
 end
 
 --- Options: batch_size (1; false gives single items), shuffle, sampler, batch_sampler, drop_last
---- (no smaller batch at the end), collate_fn (makes a batch of a list of items, each a list of
---- values), generator (of the random order and the epoch's seed), pin_memory (where there is a GPU,
---- or pin_memory_device). Workers: num_workers, prefetch_factor (2: batches ahead for each),
---- persistent_workers (they stay from epoch to epoch), worker_init_fn (called in each with its id,
---- from 0), timeout (seconds to wait for a batch; 0: no limit), in_order (true; false returns
---- batches as soon as they are ready).
+--- (no smaller batch at the end), collate_fn (makes a batch from a list of items, each of which is
+--- a list of values), generator (of the random order and the epoch's seed), pin_memory (has an
+--- effect if there is a GPU, or if pin_memory_device is given). Workers: num_workers,
+--- prefetch_factor (2: batches ahead for each), persistent_workers (the workers stay from epoch to
+--- epoch), worker_init_fn (called in each worker with the worker's id, from 0), timeout (seconds to
+--- wait for a batch; 0: no limit), in_order (true; false returns batches as soon as they are
+--- ready).
 ---
 --- For an IterDataPipe, `shuffle` switches the pipe's shuffles on or off, and nil leaves them
---- unchanged; true adds a shuffle to the end of a pipe without one. The pipe's sharding_filter
---- gives each worker a shard; without that filter each worker returns all items. In all workers the
---- shuffles are seeded with the epoch's seed.
+--- unchanged; true adds a shuffle to the end of a pipe that has no shuffle. The pipe's
+--- sharding_filter gives each worker a shard; without that filter each worker returns all items. In
+--- all workers the shuffles are seeded with the epoch's seed.
 ---@param dataset data.Dataset|data.IterableDataset|Tensor|any[]
 ---@param options? table
 function DataLoader:__init(...)
@@ -185,8 +187,9 @@ local function set_states(self, states)
    end
 end
 
---- Returns the position in the running epoch, as plain data for a checkpoint: the number of batches
---- already returned, and the state of the random generators when the epoch began.
+--- Returns the position in the running epoch, as plain data for a checkpoint. The position consists
+--- of the number of batches already returned, and the state of the random generators when the epoch
+--- began.
 ---@return {position: integer, generators: table?}
 function DataLoader:state_dict()
    local place = self.place
@@ -196,8 +199,9 @@ function DataLoader:state_dict()
 end
 
 --- Lets the next epoch continue where the state was taken: in the same order, after the batches
---- that were already returned. It does not restore the default generator, so restore that as well.
---- For a user-defined sampler, the loader restores only the field `generator`.
+--- that were already returned. This method does not restore the default generator, so the program
+--- must restore it as well. For a user-defined sampler, the loader restores only the field
+--- `generator`.
 ---@param state {position: integer, generators: table?}
 ---@return data.DataLoader self
 function DataLoader:load_state_dict(state)
@@ -285,7 +289,7 @@ Epoch.__close = Epoch.close
 
 --- Iterates over the batches of one epoch. The result is an object; calling it returns the next
 --- batch. It has a method `close` and can be a to-be-closed variable, but a loop that is left early
---- needs neither.
+--- needs neither of them.
 ---@return fun(): any ...
 function DataLoader:iter()
    local resume, now = self.resume, nil
@@ -309,7 +313,8 @@ function DataLoader:iter()
       torch.set_rng_state(now)
       for _ = 1, resume.position do epoch() end
    end
-   self.place = place -- a loop may be abandoned, so the epoch must stay collectable
+   -- only `place` is stored, not the epoch: the epoch of an abandoned loop must stay collectable
+   self.place = place
    return epoch
 end
 

@@ -5,11 +5,11 @@
 --    function Squares:__len() return 100 end
 --    function Squares:get(i) return torch.tensor(i), torch.tensor(i * i) end
 --
--- dataset[i] is the same item as one value, a list if `get` returns several; # is the length,
--- ipairs iterates over the items, and + appends another dataset.
+-- dataset[i] is the same item as one value, which is a list if `get` returns several values.
+-- #dataset is the length, ipairs iterates over the items, and + appends another dataset.
 --
--- A dataset that can fetch many items at once faster than one by one also has `get_items`: it takes
--- a 1-d int64 tensor of positions and returns whole batches.
+-- A dataset that can fetch many items faster at once than one by one also has the method
+-- `get_items`, which takes a 1-d int64 tensor of positions and returns whole batches.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -11,8 +11,9 @@ local signature = args.signature [[data.DistributedSampler(dataset: any, num_rep
 --- Gives each process a share of a dataset's positions. All processes share one order, which
 --- depends on the seed and on the epoch that `set_epoch` sets. Process `rank`, from 0, of
 --- `num_replicas` takes the positions rank + 1, rank + 1 + num_replicas and so on of this order.
---- All processes get the same number of positions: so some positions are used twice or, with
---- drop_last, not at all. By default, rank and num_replicas come from the default process group.
+--- All processes get the same number of positions. If num_replicas does not divide the dataset's
+--- size, some positions are therefore used twice or, with drop_last, not at all. By default, rank
+--- and num_replicas come from the default process group.
 ---
 ---     local options = {num_replicas = 2, rank = 1, shuffle = false}
 ---     local sampler = torch.data.DistributedSampler({"a", "b", "c", "d"}, options)

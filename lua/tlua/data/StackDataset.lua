@@ -19,7 +19,7 @@ local items = require "tlua.data.items"
 ---@overload fun(datasets: table<string, data.Dataset>): data.StackDataset
 local StackDataset, parent = class.class("data.StackDataset", Dataset)
 
--- Returns whether the datasets are given by name: as one table with string keys.
+-- Returns whether the arguments are one table of datasets with string keys.
 local function are_named(first, ...)
    if select("#", ...) > 0 or type(first) ~= "table" or getmetatable(first) then return false end
    return type(next(first)) == "string"
@@ -51,7 +51,7 @@ function StackDataset:__len()
    return self.length
 end
 
--- Packs the values of one dataset's item into one value; several become a list.
+-- Packs the values of one dataset's item into one value; several values become a list.
 local function pack(first, ...)
    if select("#", ...) == 0 then return first end
    return {first, ...}

@@ -8,7 +8,8 @@ local M = {}
 
 local collate
 
--- Returns whether a value is a table that is not an object, or a batch that pipes have made.
+-- Returns whether a value is a table without a metatable, or a batch made by a pipe
+-- (data.DataChunk).
 local function is_plain(value)
    if type(value) ~= "table" then return false end
    local meta = getmetatable(value)
@@ -31,8 +32,8 @@ local function collate_tables(values)
    return batch
 end
 
--- Makes one batch of a list of values: stacks tensors, makes a tensor of numbers, and leaves
--- strings as a list.
+-- Makes one batch from a list of values: tensors are stacked, numbers become one tensor, and
+-- strings stay a list.
 function collate(values)
    local first = values[1]
    if torch.is_tensor(first) then return torch.stack(values) end
@@ -44,8 +45,8 @@ function collate(values)
       first)
 end
 
---- Makes a batch of items, each of which is a list of values. It combines the values at the same
---- position of all items, and returns one result for each position.
+--- Makes a batch of items, each of which is a list of values. Combines the first values of all
+--- items into one result, the second values into another, and so on.
 ---
 ---     local items = {{torch.tensor {1, 2}, 5}, {torch.tensor {3, 4}, 6}}
 ---     local x, y = torch.data.default_collate(items)

@@ -1,6 +1,6 @@
 -- fetch.lua - makes batches of a dataset, in the calling thread or in a worker's.
 --
--- A `source` has the fields {dataset, collate_fn, batch_size, drop_last}; in a worker also a
+-- A `source` has the fields {dataset, collate_fn, batch_size, drop_last}; in a worker it also has a
 -- function `stopped`, which is called between items and returns whether the batch is no longer
 -- needed.
 
@@ -25,8 +25,8 @@ local function check_stopped(source)
    if source.stopped and source.stopped() then error("the worker was stopped", 0) end
 end
 
--- Returns the values of a batch. Raises an error if the first one is nil, which would end the loop
--- early.
+-- Returns the values of a batch. Raises an error if the first value is nil, because nil would end
+-- the caller's loop.
 local function given(what, first, ...)
    if first == nil then
       torch.raise(("data.DataLoader: %s, which would end the loop; expected a value"):format(what))
@@ -106,7 +106,8 @@ local function pin(value, device)
    return value
 end
 
---- Returns the values of a batch in pinned memory, from which a device copies asynchronously.
+--- Returns the values of a batch in pinned memory, so that copying them to a device can be
+--- asynchronous.
 ---@param device string|torch.device
 ---@param ... any
 ---@return any ...

@@ -1,5 +1,5 @@
--- indexing.lua - integer keys of datasets and loaders. Without such keys, `for i, x in
--- ipairs(loader)` would silently run zero times.
+-- indexing.lua - handles integer keys of datasets and loaders. If such keys just gave nil, `for i,
+-- x in ipairs(loader)` would silently run zero times.
 
 local torch = require "tlua"
 
@@ -7,9 +7,9 @@ local M = {}
 
 local iterator <const> = ipairs {}
 
---- Makes instances of a class, and of derived classes, call at(self, i, ends) for integer keys that
---- they lack. All other keys are looked up in the class. `ends` says that the caller may be ipairs,
---- which stops at the first nil; without Lua's debug library `ends` is always true.
+--- Makes instances of a class, and of derived classes, call at(self, i, ends) when an integer key
+--- is missing. All other keys are looked up in the class. `ends` is true if the caller may be
+--- ipairs, which needs nil after the last item; without Lua's debug library `ends` is always true.
 ---@param cls table
 ---@param at fun(self: table, i: integer, ends: boolean): any
 function M.define(cls, at)
@@ -21,7 +21,8 @@ function M.define(cls, at)
    end
 end
 
---- Makes integer keys and calls of a class's instances raise an error that shows the right loop.
+--- Makes instances of a class raise an error when they are indexed by an integer or called. The
+--- error shows the right loop.
 ---@param cls table
 ---@param loop string  the right loop
 ---@return fun(self: table) refuse  raises the error

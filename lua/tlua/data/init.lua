@@ -1,5 +1,5 @@
--- init.lua - torch.data: datasets, samplers, data pipes and the loader that makes batches. Each is
--- loaded when it is first used.
+-- init.lua - torch.data: datasets, samplers, data pipes and the loader that makes batches. Each
+-- file is loaded when it is first used.
 
 local lazy = require "tlua.lazy"
 

@@ -47,7 +47,8 @@ end
 
 --- Returns the functions that set the order, share and seed of a pipe of the package datapipes.
 ---@param dataset any
----@return table? settings  the module tlua.datapipes.graph_settings; nil if it is not such a pipe
+---@return table? settings  the module tlua.datapipes.graph_settings; nil if `dataset` is not such a
+--- pipe
 function M.pipe_settings(dataset)
    local pipes = package and package.loaded["tlua.datapipes.IterDataPipe"]
    if not (pipes and class.isinstance(dataset, pipes)) then return nil end

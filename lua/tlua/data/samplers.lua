@@ -2,8 +2,8 @@
 --
 -- A sampler has a length and `iter`, which returns a function that returns one position at each
 -- call. The samplers in this file also have `indices`, which returns all positions at once as a 1-d
--- int64 tensor on the CPU, whatever the default device is. A loader with such a sampler need not
--- call a Lua function for each item.
+-- int64 tensor on the CPU, whatever the default device is. With `indices`, a loader need not call a
+-- Lua function for each item.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -178,7 +178,7 @@ function M.WeightedRandomSampler:indices()
       {generator = self.generator}):cpu()
 end
 
---- Groups the positions of another sampler into lists of batch_size.
+--- Groups the positions of another sampler into lists of batch_size positions.
 ---
 ---     local order = torch.data.SequentialSampler {"a", "b", "c"}
 ---     for batch in torch.data.BatchSampler(order, 2, false):iter() do
@@ -204,7 +204,7 @@ function M.BatchSampler:__len()
    return -(-n // self.batch_size)
 end
 
--- Iterates over a tensor of positions in pieces of batch_size.
+-- Iterates over a tensor of positions, batch_size positions at a time.
 local function iterate_tensor(self)
    local positions = self.sampler:indices()
    local n, start = positions:size(1), 1
@@ -217,7 +217,8 @@ local function iterate_tensor(self)
    end
 end
 
---- Iterates over the batches: 1-d int64 tensors where the sampler has `indices`, else lists.
+--- Iterates over the batches: they are 1-d int64 tensors if the sampler has `indices`, otherwise
+--- lists.
 ---@return fun(): Tensor|integer[]?
 function M.BatchSampler:iter()
    if self.sampler.indices then return iterate_tensor(self) end

@@ -1,12 +1,13 @@
--- worker.lua - the script of a DataLoader worker's interpreter. The module is a function that the C
--- side calls once; its result is called for each job.
+-- worker.lua - the script of a DataLoader worker's interpreter. The module is a function that C
+-- code calls once; C code then calls the function that it returns, once for each job.
 
 local torch = require "tlua"
 local fetch = require "tlua.data.fetch"
 local get_worker_info = require "tlua.data.get_worker_info"
 local items = require "tlua.data.items"
 
--- Removes the standard functions that the main program lacks, so that a worker has the same ones.
+-- Removes the standard functions that the main program lacks, so that a worker has the same
+-- functions as the program.
 local function restrict(libraries)
    for name, library in pairs(package.loaded) do
       local allowed = libraries[name]
@@ -43,8 +44,8 @@ end
 ---@param stopped fun(worker): boolean
 ---@param worker any  the worker's description
 ---@param id integer  from 0
----@param source table  the source of fetch.lua, and worker_init_fn, num_workers, pin_device,
---- default_dtype, default_device, libraries
+---@param source table  the source that fetch.lua takes, with the further fields worker_init_fn,
+--- num_workers, pin_device, default_dtype, default_device, libraries
 ---@param base integer  the seed of the first epoch
 return function(stopped, worker, id, source, base)
    explain_globals()

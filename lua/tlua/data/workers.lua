@@ -1,5 +1,5 @@
--- workers.lua - manages a DataLoader's workers from the program's side: it sends them a limited
--- number of jobs ahead, and puts their answers in order.
+-- workers.lua - manages a DataLoader's workers from the program's side: sends them a limited number
+-- of jobs ahead, and puts their answers in order.
 
 local torch = require "tlua"
 
@@ -84,8 +84,8 @@ local Batches = {}
 Batches.__index = Batches
 Batches.__name = "data.Batches"
 
---- Iterates over the batches of one epoch. `order` returns the positions of one batch at each call;
---- it is nil for a stream.
+--- Iterates over the batches of one epoch. `order` returns the positions of one batch at each call,
+--- and is nil for a stream.
 ---@param loader data.DataLoader
 ---@param crew data.Crew
 ---@param base integer  the seed of the epoch
@@ -100,7 +100,7 @@ function M.batches(loader, crew, base, order)
    return crew.user
 end
 
--- Returns the next worker, in turn, whose stream has not ended; nil if all have ended.
+-- Returns the next worker in turn whose stream has not ended, or nil if all streams have ended.
 local function next_worker(self)
    for i = 0, self.crew.n - 1 do
       local id = (self.turn + i) % self.crew.n

@@ -9,13 +9,13 @@ local M = {}
 local take_buffer = args.signature [[frombuffer(buffer: string|tensor, dtype: string,
    count: integer = -1, offset: count = 0, requires_grad: boolean = false)]]
 
---- Makes a tensor (n) of the elements in a string of bytes, little-endian. For a uint8 tensor on
---- the CPU it returns a view of its memory, if that is aligned.
+--- Makes a tensor (n) of the little-endian elements in a string of bytes. If the buffer is a uint8
+--- tensor on the CPU with suitably aligned memory, the result is a view of that memory.
 ---
 ---    torch.frombuffer(file:read "a", {dtype = "float32", offset = 16})
 ---@param buffer string|Tensor
----@param options {dtype: string, count: integer, offset: integer, requires_grad: boolean}
---- count: elements, -1 (the default) for all; offset: bytes to skip
+---@param options {dtype: string, count: integer, offset: integer, requires_grad: boolean} count:
+--- the number of elements, -1 (the default) for all; offset: the number of bytes to skip
 ---@return Tensor
 function M.frombuffer(...)
    local a = take_buffer(...)
@@ -59,8 +59,9 @@ end
 
 local take_numpy = args.signature "from_numpy(data: any)"
 
---- Makes a tensor of nested tables, such as x:numpy() returns; a tensor is returned itself. It
---- exists for ported programs. torch.load "x.npy" reads NumPy's files.
+--- Makes a tensor of nested tables, such as those that x:numpy() returns; a tensor is returned
+--- unchanged. This function exists for ported programs; NumPy's files are read by torch.load
+--- "x.npy".
 ---@param data table|Tensor
 ---@return Tensor
 function M.from_numpy(...)
@@ -75,8 +76,9 @@ end
 local take_array = args.signature [[asarray(data: any, dtype: any?, device: any?, copy: boolean?,
    requires_grad: boolean = false)]]
 
---- Makes a tensor of a tensor, a number or nested tables. `copy`: nil copies a tensor only if its
---- dtype or device changes, true always copies, and false makes a necessary copy an error.
+--- Makes a tensor of a tensor, a number or nested tables. With `copy` nil, a tensor is copied only
+--- if its dtype or device changes; with true, it is always copied; with false, an error is raised
+--- if a copy is necessary.
 ---@param data any
 ---@param options? {dtype: string, device: string|torch.device, copy: boolean,
 --- requires_grad: boolean}

@@ -8,7 +8,7 @@ local M = {}
 local signature = args.signature [[histogramdd(input: tensor, bins: integer|table, range: numbers?,
    weight: tensor?, density: boolean = false)]]
 
--- Returns the lowest and the highest edge along coordinate d, which always differ.
+-- Returns the lowest and the highest edge along coordinate d; the two edges always differ.
 local function ends(points, range, d)
    local low, high
    if range then
@@ -86,9 +86,10 @@ end
 
 --- Counts the points (..., n) in each cell of an n-dimensional grid. With weight it sums the
 --- points' weights, and with density it normalizes the result so that the integral is 1. A cell
---- contains its lower edges, and the last cell also its upper edge. bins is the number of cells
---- along each coordinate, or their edges; range has the lowest and highest edge of each coordinate,
---- by default those of the points.
+--- includes its lower edges, and the last cell along a coordinate also its upper edge. bins is the
+--- number of cells along each coordinate, or a list with a tensor of edges for each; range lists
+--- the lowest and the highest edge of each coordinate, by default the smallest and largest values
+--- of the points.
 ---@param input Tensor  float32 or float64
 ---@param bins integer|integer[]|Tensor[]
 ---@param options? table  range = {low1, high1, low2, ...}, weight = Tensor (...), density = boolean
@@ -107,7 +108,8 @@ function M.histogramdd(...)
       local n, x = e:numel() - 1, points:select(2, d):contiguous()
       sizes[d] = n
       inside = inside & x:ge(e[1]) & x:le(e[n + 1])
-      -- The parts are numbered from 1; an element equal to the last edge would get number n + 1.
+      -- The cells along a coordinate are numbered from 1. An element equal to the last edge gets
+      -- the number n + 1, which the clamp changes to n.
       local part = torch.searchsorted(e, x, {right = true}) - 1
       cell = cell * n + part:clamp(1, n) - 1
    end

@@ -1,6 +1,6 @@
 -- lowrank.lua - torch.svd_lowrank, torch.pca_lowrank: approximate the largest singular values of a
--- matrix by products with a few random vectors (Halko, Martinsson and Tropp, 2009, algorithms 4.4
--- and 5.1).
+-- matrix, from the products of the matrix with a few random vectors (Halko, Martinsson and Tropp,
+-- 2009, algorithms 4.4 and 5.1).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -24,7 +24,7 @@ local function orthonormal(x)
    return (torch.linalg.qr(x))
 end
 
--- Returns an orthonormal basis, with q columns, of approximately the range of a tall A.
+-- Returns an orthonormal basis with q columns that approximately spans the range of a tall A.
 local function basis(A, q, niter)
    local Q = orthonormal(A:matmul(torch.randn(A:size(-1), q, {dtype = A.dtype, device = A.device})))
    for _ = 1, niter do

@@ -47,8 +47,8 @@ end
 
 local interop = 1
 
---- Returns the number set by set_num_interop_threads. It has no effect, since operators run one
---- after another.
+--- Returns the number that set_num_interop_threads has set. The number has no effect, since
+--- operators run one after another.
 ---@return integer
 function M.get_num_interop_threads() return interop end
 

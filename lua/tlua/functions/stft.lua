@@ -1,6 +1,6 @@
--- stft.lua - torch.stft and torch.istft, which are also methods: the short-time Fourier transform
--- and its inverse. Each column of the transform is the Fourier transform of one frame of a signal.
--- Frames overlap, and are multiplied by a window.
+-- stft.lua - torch.stft and torch.istft, which are also methods of tensors: the short-time Fourier
+-- transform and its inverse. Each column of the transform is the Fourier transform of one frame of
+-- a signal. Frames overlap, and are multiplied by a window.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -52,7 +52,8 @@ local take_stft = args.signature [[stft(input: tensor, n_fft: integer, hop_lengt
 
 local pad_modes <const> = {reflect = true, constant = true, replicate = true, circular = true}
 
--- Returns the signals as (B, length), padded at both ends as `center` and `align_to_window` demand.
+-- Returns the signals as (B, length), padded at both ends if the options `center` and
+-- `align_to_window` require it.
 local function padded(a, win)
    local x = a.input
    if not pad_modes[a.pad_mode] then
@@ -90,7 +91,8 @@ end
 ---@param normalized? boolean  whether to divide by sqrt(n_fft)
 ---@param onesided? boolean  whether to return only the first n_fft // 2 + 1 frequencies: by default
 --- for real signals
----@param return_complex? boolean  true unless given; otherwise the last dimension has the parts
+---@param return_complex? boolean  true unless given; otherwise the last dimension contains the real
+--- and the imaginary part
 ---@param align_to_window? boolean  without center: whether the first window begins at the signal's
 --- first number
 ---@return Tensor  (N, T) or (B, N, T), complex: N frequencies of T frames
@@ -122,8 +124,8 @@ local take_istft = args.signature [[istft(input: tensor, n_fft: integer, hop_len
    win_length: integer?, window: tensor?, center: boolean = true, normalized: boolean = false,
    onesided: boolean?, length: integer?, return_complex: boolean = false)]]
 
--- Adds up overlapping frames (B, T, n_fft), whose beginnings are `hop` apart. Returns signals
--- (B, n_fft + hop * (T - 1)).
+-- Adds up overlapping frames (B, T, n_fft), of which each begins `hop` numbers after the one
+-- before. Returns signals (B, n_fft + hop * (T - 1)).
 local function overlapped(frames, hop)
    local batch, count, n = frames:size(1), frames:size(2), frames:size(3)
    local columns = frames:transpose(2, 3)
@@ -173,8 +175,8 @@ local function frames_of(a, onesided)
    return torch.fft.irfft(x, a.n_fft, options)
 end
 
--- Returns the first and the last position of the signal in the `covered` numbers that the frames
--- cover, which include the padding.
+-- The frames cover `covered` numbers, including the padding. Returns the first and the last
+-- position of the signal among these numbers.
 local function range_of(a, covered)
    local first = a.center and a.n_fft // 2 or 0
    local last = a.length and first + a.length or a.center and covered - a.n_fft // 2 or covered
@@ -196,8 +198,8 @@ end
 ---@param window? Tensor  (win_length), ones unless given
 ---@param center? boolean  true unless given: whether frames had their middle at t * hop_length
 ---@param normalized? boolean  whether the transform was divided by sqrt(n_fft)
----@param onesided? boolean  whether input has n_fft // 2 + 1 frequencies: by default, unless it has
---- n_fft
+---@param onesided? boolean  whether input has n_fft // 2 + 1 frequencies instead of n_fft; by
+--- default the size of input decides
 ---@param length? integer  the length to which the signals are cut or padded with zeros
 ---@param return_complex? boolean  whether the signals are complex; false unless given
 ---@return Tensor  (L) or (B, L)

@@ -15,7 +15,7 @@ local M = {}
 ---     --> uint8	4	1
 ---@class torch.UntypedStorage
 ---@field dtype string  the elements' dtype; "uint8" for bytes
----@field device torch.device  the device that has the bytes
+---@field device torch.device  the device whose memory contains the bytes
 ---@field is_cuda boolean  whether that is a CUDA device
 local UntypedStorage = class.class "torch.UntypedStorage"
 
@@ -72,8 +72,8 @@ function M.is_set_to(self, tensor)
       and same(self.shape, tensor.shape) and same(self:stride(), tensor:stride())
 end
 
--- Returns -1 if dimension a lies inside of dimension b in memory, 1 if b lies inside of a, and 0 if
--- the strides do not show it.
+-- Returns -1 if dimension a is inner to dimension b in memory, 1 if b is inner to a, and 0 if the
+-- strides do not determine the order.
 local function compare(shape, strides, a, b)
    local first, second = strides[a], strides[b]
    if first == 0 or second == 0 then return 0 end
@@ -82,9 +82,9 @@ local function compare(shape, strides, a, b)
 end
 
 -- Returns the dimensions from the outermost to the innermost in memory. Dimensions whose strides do
--- not show their order keep it, as in PyTorch.
+-- not determine their order stay in the order of the shape, as in PyTorch.
 function M.dim_order(self)
-   -- `order` begins with the innermost dimension.
+   -- While `order` is sorted, it begins with the innermost dimension.
    local shape, strides, order = self.shape, self:stride(), {}
    local n = #shape
    local is_contiguous = self:is_contiguous()
@@ -192,7 +192,7 @@ function UntypedStorage:is_pinned() return self._elements:is_pinned() end
 ---@return integer
 function UntypedStorage:get_device() return self._elements:get_device() end
 
---- Returns whether two values are the same storage: changes of one are changes of the other.
+--- Returns whether two values are the same storage, so that a change of one also changes the other.
 function UntypedStorage:__eq(other)
    return M.is_storage(self) and M.is_storage(other)
       and torch._storage_key(self._elements) == torch._storage_key(other._elements)

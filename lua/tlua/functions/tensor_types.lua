@@ -1,7 +1,6 @@
 -- tensor_types.lua - PyTorch's legacy constructors: torch.Tensor(2, 3), torch.FloatTensor {1, 2},
--- torch.cuda.LongTensor(4). Numbers or a torch.Size are sizes, and the elements are then
--- uninitialized; any other table is data. torch.isinstance(x, torch.FloatTensor) tells whether x is
--- such a tensor.
+-- torch.cuda.LongTensor(4). Numbers or a torch.Size give the sizes of an uninitialized tensor; any
+-- other table is data. torch.isinstance(x, torch.FloatTensor) tells whether x is such a tensor.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -14,7 +13,8 @@ local dtypes <const> = {
    IntTensor = "int32", LongTensor = "int64", BoolTensor = "bool",
 }
 
--- Returns a tensor that shares another's elements, as PyTorch's constructors do for a tensor.
+-- Returns a tensor that shares the elements of x, as PyTorch's constructors do when their argument
+-- is a tensor.
 local function alias(name, x, dtype, kind)
    local fits = (not dtype or x.dtype == dtype) and (not kind or x.device.type == kind)
    if not fits then
@@ -24,7 +24,7 @@ local function alias(name, x, dtype, kind)
    return x:view_as(x)
 end
 
--- Calls torch.tensor or torch.empty, whose errors then name the constructor.
+-- Calls torch.tensor or torch.empty, and makes their errors name the constructor.
 local function make(name, operator, data, options)
    local ok, result = pcall(torch[operator], data, options)
    if ok then return result end
@@ -32,7 +32,8 @@ local function make(name, operator, data, options)
    torch.raise(name .. ": " .. why)
 end
 
--- Constructs a tensor. `dtype` nil means the default dtype, `kind` nil any device.
+-- Constructs a tensor. A `dtype` of nil means the default dtype, and a `kind` of nil means any
+-- device.
 local function construct(name, dtype, kind, ...)
    local first, n = (...), select("#", ...)
    local options = {dtype = dtype or torch.get_default_dtype(), device = kind}
@@ -80,8 +81,7 @@ local function constructor(name, dtype, kind)
 end
 
 --- Constructs a tensor of the default dtype: from sizes, from a table of data, or from a tensor,
---- whose elements the result shares. A list of sizes counts as data as well: torch.Tensor(x.shape)
---- holds the sizes.
+--- whose elements the result shares. A plain table of sizes also counts as data.
 ---@param ... integer|table|Tensor
 ---@return Tensor
 function M.Tensor(...) return construct("Tensor", nil, nil, ...) end

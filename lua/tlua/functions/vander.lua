@@ -5,8 +5,8 @@ local args = require "tlua.args"
 
 local take = args.signature "vander(x: tensor, N: count?, increasing: boolean = false)"
 
---- Returns the Vandermonde matrix of a vector x: column j is x to the power N - j, or j - 1 if
---- increasing.
+--- Returns the Vandermonde matrix of a vector x: column j is x to the power N - j or, if
+--- `increasing` is true, to the power j - 1.
 ---@param x Tensor  (n)
 ---@param N? integer  the number of columns, n by default
 ---@param increasing? boolean

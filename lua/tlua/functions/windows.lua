@@ -19,8 +19,8 @@ local function options_of(a)
       requires_grad = a.requires_grad}
 end
 
---- Returns the Hann, Bartlett or Blackman window of window_length numbers. It is that of
---- torch.signal.windows.hann, bartlett or blackman with the option sym = not periodic.
+--- Returns the Hann, Bartlett or Blackman window of window_length numbers, as
+--- torch.signal.windows.hann, bartlett or blackman do with the option sym = not periodic.
 ---@param window_length integer  the number of elements
 ---@param periodic? boolean  true unless given: the element after the last one would equal the first
 ---@param options? {dtype?: string, device?: string, requires_grad?: boolean}
