@@ -33,8 +33,8 @@ typedef struct tlk_FftPass {
   const void *roots; /* the radix's roots of unity, for radices without a loop of their own */
 } tlk_FftPass;
 
-/* The loops of an instruction set. A complex number in memory is a pair of its real and its imaginary
-** part; a row of a piece has one number for each of its `lanes` lines. */
+/* The loops of an instruction set. A complex number in memory is its real part followed by its
+** imaginary part. A row of a piece has one number for each of its lines. */
 typedef struct tlk_FftLoops {
   void (*pass)(const tlk_FftPass *pass, tlk_FftPiece from, tlk_FftPiece to);
   /* Splits rows of complex numbers in memory, `stride` numbers apart, into the two arrays of a

@@ -1,6 +1,7 @@
 /*
-** batch_norm.c - training batch norm, built on the kernels for channels. The values for each
-** channel are computed between two passes over the elements.
+** batch_norm.c - batch norm in training, built on the kernels of channels.c. One pass over the
+** elements computes the statistics, and a second pass uses the values that are computed from them
+** for each channel.
 */
 #include <math.h>
 
@@ -11,7 +12,8 @@ static double weight_at(const void *weight, int64_t i, int64_t size) {
   return weight ? tlk_number_at(weight, i, size) : 1;
 }
 
-/* Normalises by the statistics of a batch. `scale` is a buffer of one number for each channel. */
+/* Normalises with the statistics of the batch. `scale` is a buffer with one number for each
+** channel. */
 static bool normalize(const struct tlk_batch_norm *b, void *scale, int64_t size) {
   double n = (double)(b->outer * b->inner);
   struct tlk_channel_moments moments = {b->cx,    b->mean,     b->deviation, b->in,
@@ -44,8 +46,8 @@ bool tlk_batch_norm(const struct tlk_batch_norm *call) {
   return ok;
 }
 
-/* Computes grad_in = (grad_out - mean of grad_out - normal * mean of grad_out * normal) * rstd *
-** weight, with normal = (in - mean) * rstd. `room` is for three numbers for each channel. */
+/* Computes grad_in = (g - mean(g) - normal * mean(g * normal)) * rstd * weight for g = grad_out and
+** normal = (in - mean) * rstd. `room` has room for three numbers for each channel. */
 static bool spread_back(const struct tlk_batch_norm_backward *b, char *room, int64_t size) {
   double n = (double)(b->outer * b->inner);
   char *scale = room, *slope = scale + b->channels * size, *shift = slope + b->channels * size;

@@ -11,19 +11,20 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/upcast.h"
 
-/* The approximate number of elements in a part. */
+/* The approximate number of elements of a part. */
 #define PART 65536
 
-/* Runs shorter than this are slow if they are processed one by one. If a row of all channels is
-** short enough, each element of a run becomes a column with the channel's values, and columns are
-** summed. Rows of few channels are joined to rows of about JOINED elements in the same way. */
+/* Runs shorter than SHORT_RUN are slow if they are processed one by one. If a row of all channels
+** has at most MOST_COLUMNS elements, each element of a run becomes a column of its own, and columns
+** are summed. If there are at most FEW_CHANNELS channels, their rows are joined to rows of about
+** JOINED elements in the same way. */
 #define SHORT_RUN 32
 #define MOST_COLUMNS 16384
 #define FEW_CHANNELS 32
 #define JOINED 256
 
-/* Column k of channel c has index c * step + k * next; each channel has `each` columns. A row has
-** all columns; only the last row may be shorter. */
+/* Each channel has `each` columns; column k of channel c has index c * step + k * next. Every row
+** has all columns, except that the last row may be shorter. */
 typedef struct Columns {
   int64_t channels, each, step, next;
 } Columns;
@@ -36,7 +37,8 @@ static Columns columns_of(int64_t outer, int64_t channels, int64_t inner) {
   return (Columns){channels, each, 1, channels};
 }
 
-/* Repeats each channel's value for each column of the channel, if a channel has several columns. */
+/* Repeats each channel's value for each of the channel's columns. Returns `from` itself if a
+** channel has one column. */
 static const void *spread(char *to, const void *from, const Columns *s, int64_t size) {
   if (from == NULL || s->each == 1) return from;
   for (int64_t c = 0; c < s->channels; c++)
@@ -47,15 +49,15 @@ static const void *spread(char *to, const void *from, const Columns *s, int64_t 
 
 typedef struct Work {
   const tlk_ChannelLoops *loops;
-  /* sizes for the sums, in which each column counts as a channel with one element */
+  /* sizes for the sums; a column counts as a channel with one element */
   int64_t outer, channels, inner;
   int64_t elements; /* number of elements in the array */
   Columns columns;
-  int64_t size;         /* bytes of an element */
-  int64_t parts, share; /* number of parts of `outer`, and length of a part */
+  int64_t size;         /* size of an element in bytes */
+  int64_t parts, share; /* number of parts of the dimension `outer`, and length of a part */
   const char *in, *grad;
-  const void *mean_in; /* for products: means of the channels */
-  const double *mean;  /* for deviations: means of the channels */
+  const void *mean_in; /* means of the channels, for products */
+  const double *mean;  /* means of the channels, for deviations */
   double *sums;        /* sums of each part (2, parts, channels); owned */
 } Work;
 
@@ -63,7 +65,7 @@ static double *sums_of(const Work *w, int which, int64_t part) {
   return w->sums + (which * w->parts + part) * w->channels;
 }
 
-/* Adds one run of one channel, or one row of all channels if inner is 1. */
+/* Adds one run of a channel to the sums of a part. */
 static void add_run(const Work *w, int64_t part, int64_t o, int64_t c) {
   int64_t at = (o * w->channels + c) * w->inner * w->size;
   double *first = sums_of(w, 0, part), *second = sums_of(w, 1, part);
@@ -88,7 +90,7 @@ static void add_row(const Work *w, int64_t part, int64_t o) {
     w->loops->row_sum(n, w->in + at, first);
 }
 
-/* Sums parts. A task is a part or, if runs are long, a pair of part and channel. */
+/* The tasks of sum_rows are parts; the tasks of sum_runs are pairs of a part and a channel. */
 static void sum_rows(void *context, int64_t begin, int64_t end) {
   const Work *w = context;
   for (int64_t part = begin; part < end; part++) {
@@ -106,7 +108,8 @@ static void sum_runs(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Adds the sums of all parts to those of the first part, which then has the channels' totals. */
+/* Computes the sums of all parts, and adds them up in those of the first part. Then joins the
+** columns of each channel. */
 static void add_up(Work *w) {
   size_t bytes = (size_t)(2 * w->parts * w->channels) * sizeof(double);
   memset(w->sums, 0, bytes);
@@ -131,8 +134,8 @@ static void add_up(Work *w) {
   }
 }
 
-/* Divides `outer` into parts of about PART elements of one channel (of all channels, if inner is
-** 1). */
+/* Divides `outer` into parts. A part has about PART elements of one channel or, if inner is 1, of
+** all channels. */
 static bool prepare(Work *w, int64_t outer, int64_t channels, int64_t inner, tl_DType dtype) {
   w->elements = outer * channels * inner;
   w->columns = columns_of(outer, channels, inner);
@@ -253,7 +256,7 @@ bool tlk_channel_affine(const struct tlk_channel_affine *call) {
   tlk_Array to = tlk_upcast(call->out, n, false);
   Columns columns = columns_of(call->outer, call->channels, call->inner);
   int64_t channels = call->channels * columns.each, size = x.dtype == TL_F64 ? 8 : 4;
-  /* bytes of one array of the channels' values */
+  /* size in bytes of one array with a value for each column */
   size_t bytes = columns.each > 1 ? (size_t)(channels * size) : 0;
   char *room = bytes ? tli_alloc(4 * bytes) : NULL;
   bool ok = x.data && to.data && (call->other.data == NULL || y.data) && (room || bytes == 0);

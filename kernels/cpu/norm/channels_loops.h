@@ -1,7 +1,7 @@
 /*
-** channels_loops.h - sums over channels, and scaling: channels_<type>.c defines `real` and
-** includes this file. Vector lanes of the data's type sum SPAN elements and are then added to a
-** double, so that the error does not grow with n.
+** channels_loops.h - sums over channels, and scaling. channels_<type>.c defines `real` and includes
+** this file. Up to SPAN elements are summed in vector lanes of their own type, and the result is
+** then added to a double, so that the error does not grow with n.
 */
 #include "kernels/cpu/norm/channels.h"
 
@@ -20,7 +20,7 @@ static real square(const real *a, const real *b, real m, int64_t i) {
 }
 static real scaled(const real *a, const real *b, real m, int64_t i) { return a[i] * (b[i] - m); }
 
-/* Sums a term, which is a constant at each inlined call, over n elements. */
+/* Sums `term` over n elements. `term` is a constant at each inlined call. */
 static inline __attribute__((always_inline)) double sum_of(Term *term, int64_t n, const real *a,
                                                            const real *b, real m) {
   double total = 0;

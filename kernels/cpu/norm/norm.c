@@ -1,7 +1,8 @@
 /*
-** norm.c - layer normalisation of rows, and its gradients. Half types are converted row by row.
-** The gradients of weight and bias are summed for each segment of rows, in double, and the
-** segments' sums are added in order. Segments depend on the sizes alone.
+** norm.c - layer normalisation of rows, and its gradients. Half types are converted row by row. The
+** gradients of weight and bias are summed in double for each segment of rows, and the sums of the
+** segments are added in order. The segments depend on the sizes alone, so results do not depend on
+** the number of threads.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -20,16 +21,16 @@ typedef struct Call {
   tl_DType dtype, compute;
   bool convert;
   int64_t rows, n;
-  char *in, *out; /* input; result or gradient of the input, which may be NULL */
+  char *in, *out; /* the input; the result, or the gradient of the input, which may be NULL */
   const char *grad;
   const char *residual, *grad_sum; /* may be NULL */
   char *sum;                       /* receives in + residual */
   tlk_Array mean, rstd;
   bool shift;
   double eps;
-  const void *weight, *bias; /* in the compute type; NULL if absent */
+  const void *weight, *bias; /* both in the compute type; NULL if absent */
   int64_t segment;           /* number of rows in a segment */
-  double *sums;              /* sums for weight and for bias (segments, 2, n); owned */
+  double *sums;              /* sums for the gradients of weight and bias (segments, 2, n); owned */
   bool want_weight, want_bias;
   atomic_bool failed;
 } Call;
@@ -46,7 +47,7 @@ static void set_statistic(const tlk_Array *a, int64_t i, double value) {
     ((float *)a->data)[i] = (float)value;
 }
 
-/* Returns n elements starting at `src` in the compute type: src itself, or converted in
+/* Returns n elements that begin at `src` in the compute type: `src` itself, or a converted copy in
 ** `buffer`. */
 static const char *fetch(const Call *c, const char *src, int64_t n, char *buffer) {
   if (!c->convert) return src;
@@ -54,7 +55,7 @@ static const char *fetch(const Call *c, const char *src, int64_t n, char *buffer
   return buffer;
 }
 
-/* Computes out = a + b in the compute type; out may be a or b. */
+/* Computes out = a + b in the compute type; out may be the same array as a or b. */
 static void add(const Call *c, int64_t n, void *out, const void *a, const void *b) {
   if (c->compute == TL_F64)
     for (int64_t i = 0; i < n; i++)
@@ -66,7 +67,8 @@ static void add(const Call *c, int64_t n, void *out, const void *a, const void *
 
 /* ---- forward -------------------------------------------------------------------- */
 
-/* Returns row r of the data to normalise, in the compute type. `buffer` has room for 2 rows. */
+/* Returns row r of the data to normalise, in the compute type: the input, or the sum of input and
+** residual. `buffer` has room for 2 rows. */
 static const char *input_row(const Call *c, int64_t r, char *buffer) {
   int64_t at = r * c->n * (int64_t)tl_dtype_size(c->dtype);
   const char *in = fetch(c, c->in + at, c->n, buffer);
@@ -75,7 +77,8 @@ static const char *input_row(const Call *c, int64_t r, char *buffer) {
   const char *residual = fetch(c, c->residual + at, c->n, second);
   add(c, c->n, c->convert ? buffer : c->sum + at, in, residual);
   if (c->convert) c->isa->convert[c->compute][c->dtype](c->n, c->sum + at, buffer);
-  return fetch(c, c->sum + at, c->n, buffer); /* the rounded sum is read back */
+  /* reads the sum back after it was rounded to the dtype */
+  return fetch(c, c->sum + at, c->n, buffer);
 }
 
 static void run_forward(void *context, int64_t begin, int64_t end) {
@@ -104,8 +107,8 @@ static void run_forward(void *context, int64_t begin, int64_t end) {
 
 enum { AT_ONCE = 4 }; /* number of rows that are processed together */
 
-/* Computes the gradients of rows [first, first + rows), rows <= AT_ONCE. `buffers` has room for
-** 3 x AT_ONCE rows. */
+/* Computes the gradients for rows [first, first + rows); `rows` is at most AT_ONCE. `buffers` has
+** room for 3 * AT_ONCE rows. */
 static void back_rows(const Call *c, int64_t first, int64_t rows, double *sums, char *buffers) {
   int64_t size = (int64_t)tl_dtype_size(c->dtype), wide = (int64_t)tl_dtype_size(c->compute);
   int64_t at = first * c->n * size, room = AT_ONCE * c->n * wide;
@@ -124,7 +127,7 @@ static void back_rows(const Call *c, int64_t first, int64_t rows, double *sums, 
   for (int64_t k = 0; k < rows; k++)
     c->kernel->row_back(c->n, grad + k * c->n * wide, in + k * c->n * wide, c->weight, mean[k],
                         rstd[k], c->shift, result + k * c->n * wide);
-  if (c->grad_sum) /* grad has been read by now, so the buffers may hold grad_sum */
+  if (c->grad_sum) /* grad is no longer needed, so grad_sum may take its place in the buffers */
     add(c, rows * c->n, result, result, fetch(c, c->grad_sum + at, rows * c->n, buffers));
   if (c->convert) c->isa->convert[c->compute][c->dtype](rows * c->n, c->out + at, result);
 }
@@ -147,7 +150,7 @@ static void run_backward(void *context, int64_t begin, int64_t end) {
   tli_free(buffers, bytes);
 }
 
-/* Adds all segments' sums to the first segment's, and stores the gradients. */
+/* Adds the sums of all other segments to those of the first segment, and stores the gradients. */
 static void join_sums(const Call *c, int64_t segments, tlk_Array grad_weight, tlk_Array grad_bias) {
   for (int64_t g = 1; g < segments; g++)
     for (int64_t i = 0; i < 2 * c->n; i++) c->sums[i] += c->sums[g * 2 * c->n + i];
@@ -157,8 +160,8 @@ static void join_sums(const Call *c, int64_t segments, tlk_Array grad_weight, tl
 
 /* ---- entry points ---------------------------------------------------------------- */
 
-/* Chooses loops, and converts weight and bias once into *buffer, which the caller owns (*bytes
-** long, NULL if no conversion is needed). */
+/* Chooses the loops and converts weight and bias. If they need conversion, *buffer receives memory
+** of *bytes bytes for the copies, which the caller must free; otherwise *buffer is NULL. */
 static bool prepare(Call *c, tlk_Array weight, tlk_Array bias, char **buffer, size_t *bytes) {
   c->isa = tlk_isa();
   c->compute = tli_dtype_compute(c->dtype);

@@ -1,13 +1,13 @@
 /*
-** norm_loops.h - normalisation of rows: mean and variance in two passes over a row that is in the
-** cache, with sums in double. norm_<type>.c defines `real` and includes this file.
+** norm_loops.h - normalisation of rows. Mean and variance are computed in two passes over a row
+** that is in the cache, with sums in double. norm_<type>.c defines `real` and includes this file.
 */
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
 
 #define LANES 16
 
-/* Computes a term of a sum over a row of a, b and c. A term may ignore some of them, which are then
+/* Computes element i of a sum over rows a, b and c. A row that the function does not use may be
 ** NULL. */
 typedef real Term(const real *a, const real *b, const real *c, real m, int64_t i);
 
@@ -31,8 +31,8 @@ static real weighted(const real *a, const real *b, const real *c, real m, int64_
   return a[i] * c[i] * (b[i] - m);
 }
 
-/* Sums a term, which is a constant at each inlined call: four elements at a time in the row's
-** type, then in double. */
+/* Sums `term` over a row: groups of four elements in the type of the row, then the groups in
+** double. `term` is a constant at each inlined call. */
 static inline __attribute__((always_inline)) double sum_of(Term *term, int64_t n, const real *a,
                                                            const real *b, const real *c, real m) {
   double lane[LANES] = {0};
@@ -75,8 +75,8 @@ static void row(int64_t n, const void *in, void *out, const void *weight, const 
   }
 }
 
-/* Computes the input's gradient: with h = (x - mean) rstd and u = grad * weight, it is rstd (u -
-** mean of u - h * mean of u h). */
+/* Computes the gradient of the input: rstd * (u - mean(u) - h * mean(u * h)), where h = (x - mean)
+** * rstd and u = grad * weight. */
 static void row_back(int64_t n, const void *grad, const void *in, const void *weight, double mean,
                      double rstd, bool shift, void *grad_in) {
   const real *g = grad;

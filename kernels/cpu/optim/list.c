@@ -8,14 +8,14 @@
 #include "kernels/cpu/optim/optim.h"
 #include "kernels/optim.h"
 
-/* A list of tensors. Reductions and scaling process parts of TLK_LIST_PART elements, which are
+/* A list of tensors. Each tensor is processed in parts of TLK_LIST_PART elements; parts are
 ** numbered through all tensors. */
 typedef struct List {
   const tlk_Isa *isa;
   tl_DType dtype, compute;
   int count;
   const int64_t *n;
-  int64_t first[TLK_LIST_TENSORS + 1]; /* number of each tensor's first part */
+  int64_t first[TLK_LIST_TENSORS + 1]; /* number of the first part of each tensor */
   const struct tlk_list_reduce *reduce;
   const struct tlk_list_scale *scale;
   double factor;
@@ -32,7 +32,8 @@ static void prepare(List *l, tl_DType dtype, int count, const int64_t *n) {
   for (int i = 0; i < count; i++) l->first[i + 1] = l->first[i] + tlk_ceil_div(n[i], TLK_LIST_PART);
 }
 
-/* Calls `run` for the parts [begin, end): part k of tensor i has n elements. */
+/* Calls `run` for parts [begin, end) of the list, as parts k of tensors i, with the number n of
+** elements in the part. */
 static void each_part(List *l, int64_t begin, int64_t end,
                       void (*run)(List *l, int i, int64_t k, int64_t n)) {
   int i = 0;
@@ -49,8 +50,8 @@ static char *part(const List *l, const void *data, int64_t k) {
 
 /* ---- reductions ------------------------------------------------------------------- */
 
-/* Returns an accumulator as a double. Accumulators of minima and maxima have the compute type, all
-** others are doubles. */
+/* Returns the value of an accumulator as a double. The accumulator of a minimum or maximum has the
+** compute type; every other accumulator is a double. */
 static double accumulated(tlk_Reduction kernel, tl_DType compute, const void *acc) {
   bool extreme = kernel == TLK_reduction_amax_abs || kernel == TLK_reduction_amin_abs;
   return extreme && compute == TL_F32 ? (double)*(const float *)acc : *(const double *)acc;

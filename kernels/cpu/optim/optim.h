@@ -6,18 +6,19 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* Runs a rule's step on n elements, a multiple of TLK_LANES. Gradients are multiplied by
-** `factor`; coefs have the loop's type. */
+/* Runs a rule's step on n elements; n is a multiple of TLK_LANES. Gradients are multiplied by
+** `factor` first; `coefs` has the type of the loop. */
 typedef void (*tlk_OptimLoop)(int64_t n, void *param, const void *grad, void *const *state,
                               double factor, const void *coefs);
 
 typedef struct tlk_OptimLoops {
   tlk_OptimLoop step[TLK_NOPTIM_RULES];
-  /* Multiplies x[i] by factor for any n; returns whether all elements were finite before. */
+  /* Multiplies n elements by factor; n may be any number. Returns whether all elements were finite
+  ** before. */
   bool (*scale)(int64_t n, void *x, double factor);
 } tlk_OptimLoops;
 
-/* Reads a number in float32 or float64. */
+/* Returns a number that is stored as float32 or float64. */
 static inline double tlk_number(tlk_Array a) {
   return a.dtype == TL_F64 ? *(const double *)a.data : (double)*(const float *)a.data;
 }

@@ -1,9 +1,9 @@
 /*
 ** step.c - steps of optimizers over lists of parameters.
 **
-** All elements of a call are divided into chunks, numbered through all tensors, which threads
-** share. Operands in the compute type are updated in place; others go through buffers that stay
-** in the first-level cache. An element's result depends on its own operands only.
+** All elements of a call are divided into chunks, which are numbered through all tensors. Threads
+** share the chunks. Operands in the compute type are updated in place; others go through buffers
+** that stay in the first-level cache. An element's result depends on its own operands only.
 */
 #include <string.h>
 
@@ -22,7 +22,7 @@ typedef struct Step {
   int states;
   bool direct; /* whether all operands have the compute type */
   double factor;
-  int64_t first[TLK_OPTIM_TENSORS + 1]; /* number of each tensor's first chunk */
+  int64_t first[TLK_OPTIM_TENSORS + 1]; /* number of the first chunk of each tensor */
 } Step;
 
 /* The operands of a piece of one parameter, in the compute type. */
@@ -57,8 +57,8 @@ static const struct {
 #undef X
 };
 
-/* Computes coefficients. Most parameters have made the same number of steps, so coefficients are
-** reused for the next parameter if its step counts are equal. */
+/* Computes the coefficients of all tensors. Most tensors have made the same number of steps, so a
+** tensor whose clocks equal those of the tensor before gets the same coefficients. */
 bool tlk_optim_coefs(const struct tlk_optim_coefs *call) {
   if (call->found_inf && *call->found_inf != 0) return true;
   double lr = call->lr.data ? tlk_number(call->lr) : call->options[0];
@@ -81,7 +81,7 @@ bool tlk_optim_coefs(const struct tlk_optim_coefs *call) {
   return true;
 }
 
-/* Loads the coefficients of tensor i in the compute type. */
+/* Copies the coefficients of tensor i to `coefs` in the compute type. */
 static void load_coefs(const Step *s, int i, void *coefs) {
   const struct tlk_optim_step *call = s->call;
   const double *from = call->coefs ? call->coefs + i * TLK_OPTIM_COEFS : call->same;
@@ -97,7 +97,8 @@ static double sign(const Step *s, int i) {
 
 /* ---- elements --------------------------------------------------------------------- */
 
-/* Updates the last n < TLK_LANES elements in vectors that are padded with zeros. */
+/* Updates the last n < TLK_LANES elements in buffers that are padded with zeros to whole
+** vectors. */
 static void run_tail(const Step *s, int64_t n, const Operands *o, double factor,
                      const void *coefs) {
   _Alignas(64) char pad[OPERANDS][TLK_LANES * 8];
@@ -134,7 +135,8 @@ static void *element(tlk_Array a, int64_t i) {
   return (char *)a.data + i * (int64_t)tl_dtype_size(a.dtype);
 }
 
-/* Updates up to TLK_CHUNK elements, beginning at `begin`, in converted buffers. */
+/* Updates n elements, at most TLK_CHUNK, beginning with element `begin`. Operands of other types
+** are converted in buffers. */
 static void run_converted(const Step *s, const tlk_OptimTensor *t, int64_t begin, int64_t n,
                           double factor, const void *coefs) {
   _Alignas(64) char buffers[OPERANDS][TLK_CHUNK * 8];

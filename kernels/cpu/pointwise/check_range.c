@@ -16,7 +16,7 @@ static double element(const tlk_Array *in, int64_t i) {
 }
 
 static bool outside(double x, const struct tlk_check_range *call) {
-  return !(x >= call->low && x <= call->high); /* true for NaN as well */
+  return !(x >= call->low && x <= call->high); /* also true for NaN */
 }
 
 #define DEFINE_ANY(name, type)                                                      \

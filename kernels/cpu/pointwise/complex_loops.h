@@ -1,11 +1,12 @@
 /*
-** complex_loops.h - elementwise loops that compute in complex numbers, for one size of them.
-** isa/pointwise_<type>.c defines TLK_PART, the type of a number's parts, TLK_OF(name), C's function
-** of that name for the type, and TLK_TYPE, the suffix of names.
+** complex_loops.h - elementwise loops that compute in complex numbers of one type.
+** isa/pointwise_<type>.c includes this file after it has defined TLK_PART (the type of a number's
+** parts), TLK_OF(name) (the function of the C library for that type) and TLK_TYPE (the suffix of
+** names).
 **
-** Products and quotients are written out: C's own also repair infinities that became NaN, which
-** takes a call for each element. Quotients are scaled by the divisor's larger part (R. L. Smith,
-** "Algorithm 116: Complex division", 1962), as in PyTorch.
+** Products and quotients are written out. C's own operators also repair infinities that became NaN,
+** which takes a function call for each element. A quotient is scaled by the larger part of the
+** divisor (R. L. Smith, "Algorithm 116: Complex division", 1962), as in PyTorch.
 */
 #include <complex.h>
 #include <math.h>
@@ -65,7 +66,7 @@ static inline bool is_nan(T x) { return isnan(re(x)) || isnan(im(x)); }
     }                                                                              \
     return true;                                                                   \
   }
-/* Returns the first parameter, p. */
+/* Declares p, the first parameter as a complex number. */
 #define PARAMETER_(params)                                          \
   T p = pair((R)tli_to_double((params)[0]), (R)((params)[0].imag)); \
   (void)p
@@ -129,13 +130,14 @@ static inline T sinc_of(T x) {
   return nonzero(x) ? divided(TLK_OF(csin)(u), u) : pair(1, 0);
 }
 
-/* Returns silu's derivative, s + x s (1 - s) for the sigmoid s. */
+/* Returns the derivative of silu: s + x s (1 - s), where s is the sigmoid of x. */
 static inline T silu_slope(T x) {
   T s = sigmoid_of(x);
   return times(s, pair(1, 0) + times(x, pair(1, 0) - s));
 }
 
-/* Returns log(exp(a) + exp(b)); the number with the larger real part is factored out. */
+/* Returns log(exp(a) + exp(b)); factors out the number with the larger real part, to avoid
+** overflow. */
 static inline T log_sum(T a, T b) {
   T most = re(a) < re(b) ? b : a, least = re(a) < re(b) ? a : b;
   if (re(least) == -INFINITY && !isnan(re(most))) return most;
@@ -143,7 +145,7 @@ static inline T log_sum(T a, T b) {
   return most + log1p_of(TLK_OF(cexp)(least - most));
 }
 
-/* Computes from the nearer end, so that weight 1 gives the end exactly. */
+/* Computes a + c (b - a) from the end that is nearer to c, so that weight 1 gives b exactly. */
 static inline T lerp_of(T a, T b, T c) {
   bool near = re(c) * re(c) + im(c) * im(c) < (R)0.25;
   return near ? a + times(c, b - a) : b - times(b - a, pair(1, 0) - c);

@@ -1,11 +1,11 @@
 /*
 ** pointwise.c - elementwise kernels on operands of any dtype and stride.
 **
-** Contiguous operands of the compute type are passed to the loop directly, even together with
-** numbers or other operands that are constant along a row. Otherwise the work is divided into
-** blocks of up to TLK_CHUNK elements. Each operand that needs it is gathered and converted into a
-** buffer that stays in the first-level cache, the loop runs on buffers, and its output is converted
-** and scattered. Kernels of several outputs (tlk_fused) use the same paths.
+** Contiguous operands of the compute type are passed to the loop directly. The other operands of
+** such a call may be numbers, or constant along a row. Otherwise the work is divided into blocks of
+** up to TLK_CHUNK elements. Operands are gathered and converted, where necessary, into buffers that
+** stay in the first-level cache. The loop runs on these buffers, and its output is converted and
+** scattered. Kernels of several outputs (tlk_fused) use the same paths.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -20,13 +20,13 @@
 typedef struct Call {
   const tlk_Isa *isa;
   const tli_Iter *it;
-  tlk_Loop loop; /* the kernel's loop; NULL if the output is the input */
-  /* the loop for calls whose inputs except the first are single elements; may be NULL */
+  tlk_Loop loop; /* the kernel's loop; NULL if the call only converts dtypes */
+  /* the loop for calls whose inputs are single elements except the first; may be NULL */
   tlk_Loop fixed;
-  tlk_Loop rows; /* `loop` or `fixed`, whichever processes rows in place */
+  tlk_Loop rows; /* the loop that processes rows in place: `loop` or `fixed` */
   const tl_Scalar *params;
   int outputs;
-  tl_DType want[MAX_ARGS]; /* dtypes of the loop's arguments */
+  tl_DType want[MAX_ARGS]; /* dtypes that the loop expects of its arguments */
   tlk_Blocks blocks;
   atomic_bool failed;
 } Call;
@@ -37,7 +37,7 @@ static const char *const names[] = {
 #undef X
 };
 
-/* Kernels whose result for complex numbers is real. */
+/* Tells which kernels have a real result for complex inputs. */
 static const bool gives_real[TLK_NPOINTWISES] = {
 #define GIVES_REAL_SAME false
 #define GIVES_REAL_BOOL false
@@ -56,8 +56,8 @@ static const uint8_t gives[] = {
 
 /* ---- whole vectors ---------------------------------------------------------- */
 
-/* Runs the loop on the last n < TLK_LANES elements, padded with copies of the last one so that no
-** lane computes on garbage. */
+/* Runs the loop on the last n < TLK_LANES elements. They are padded with copies of the last
+** element, so that no lane computes on garbage. */
 static bool run_tail(const Call *call, tlk_Loop loop, int64_t done, int64_t n, void *const *args) {
   _Alignas(64) char pad[MAX_ARGS][TLK_LANES * 16];
   void *padded[MAX_ARGS];
@@ -111,14 +111,14 @@ static void run_direct(void *context, int64_t begin, int64_t end) {
 
 /* ---- rows ----------------------------------------------------------------------- */
 
-/* The lengths from which rows are processed in place; shorter rows are gathered into blocks.
-** PLANE_LEAST is for rows of a plane that are whole vectors, FIXED_LEAST for calls whose other
-** inputs are single elements, and ROW_LEAST for all other calls. */
+/* The smallest length of rows that are processed in place; shorter rows are gathered into blocks.
+** PLANE_LEAST is for two-dimensional calls whose rows are whole vectors, FIXED_LEAST for calls
+** whose inputs are single elements except the first, and ROW_LEAST for all other calls. */
 #define PLANE_LEAST 128
 #define ROW_LEAST 1024
 #define FIXED_LEAST 128
 
-/* Returns the loop that can process the rows in place, or NULL. */
+/* Returns the loop that can process the rows in place, or NULL if they must be gathered. */
 static tlk_Loop loop_for_rows(const Call *call) {
   const tli_Iter *it = call->it;
   if (it->ndim == 0) return NULL;
@@ -147,8 +147,8 @@ static bool run_row(void *context, char **ptrs, int64_t n) {
   return run_loop(call, call->rows, n, args);
 }
 
-/* Returns whether the operands are two-dimensional and need no conversion, so that going to the
-** next row only advances pointers. */
+/* Returns whether the operands are two-dimensional and need no conversion. To go to the next row,
+** it is then enough to advance pointers. */
 static bool is_plane(const Call *call) {
   const tli_Iter *it = call->it;
   if (it->ndim != 2) return false;
@@ -157,7 +157,7 @@ static bool is_plane(const Call *call) {
   return true;
 }
 
-/* Computes the elements from `first` to `last`, in row order. */
+/* Computes elements [first, last), counted in row-major order. */
 static bool run_plane(const Call *call, int64_t first, int64_t last) {
   const tli_Iter *it = call->it;
   int64_t width = it->sizes[0], row = first / width, at = first % width;
@@ -186,11 +186,11 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
 
 /* ---- blocks ------------------------------------------------------------------- */
 
-/* A thread's buffers and their contents: a broadcast operand that is the same for the next
-** block is not loaded again. */
+/* The buffers of a thread. `held` describes the contents of each: a broadcast operand that is the
+** same for the next block is not loaded again. */
 typedef struct Buffers {
   _Alignas(64) char data[MAX_ARGS][BUFFER_BYTES];
-  _Alignas(64) char raw[BUFFER_BYTES]; /* elements that are gathered but not yet converted */
+  _Alignas(64) char raw[BUFFER_BYTES]; /* elements that are gathered but not converted yet */
   const char *held[MAX_ARGS];
   int64_t held_cols[MAX_ARGS], held_rows[MAX_ARGS];
 } Buffers;
@@ -228,7 +228,7 @@ static const void *fetch(const Call *call, const tlk_Block *block, int k, Buffer
   return buffer;
 }
 
-/* Converts and scatters the loop's result for output k. */
+/* Stores output k: converts and scatters what the loop has computed. */
 static void deliver(const Call *call, const tlk_Block *block, int k, const void *result,
                     Buffers *buffers) {
   const tli_IterArg *arg = &call->it->args[k];
@@ -307,7 +307,7 @@ bool tlk_pointwise(const struct tlk_pointwise *call) {
   const tlk_Isa *isa = tlk_isa();
   Call p = {.isa = isa, .it = &call->it, .params = call->params, .outputs = 1};
   p.loop = isa->loops[tlk_compute_index(call->compute)][call->kernel];
-  /* for results of one byte, a `fixed` loop over sixteen elements is not worth its setup */
+  /* if results have one byte, the setup of a `fixed` loop costs more than the loop saves */
   bool test = gives[call->kernel] == GIVES_BOOL;
   const tlk_Loop *fixed = isa->fixed[tlk_compute_index(call->compute)];
   p.fixed = test || fixed == NULL ? NULL : fixed[call->kernel];
@@ -340,7 +340,7 @@ bool tlk_fused(const struct tlk_fused *call) {
   return run(&p);
 }
 
-/* Copies between dtypes: the identity, computed in the source's type. */
+/* Converts between dtypes: runs the identity in the type of the source. */
 bool tlk_convert_elements(const tli_Iter *it) {
   Call call = {.isa = tlk_isa(), .it = it, .outputs = 1};
   call.want[0] = call.want[1] = it->args[1].dtype;

@@ -1,10 +1,11 @@
 /*
-** pointwise_loops.h - the loops around one scalar function of math.h; loops.h tells who includes
-** this file. NAME, INPUTS and RESULT are the kernel's in the generated list.
+** pointwise_loops.h - the loops around one scalar function of math.h; loops.h tells how this file
+** is included. NAME, INPUTS and RESULT describe the kernel in the generated list.
 **
-** Kernels of several inputs have two loops: `loop` for arrays, `fixed` if all inputs but the first
-** are one element each. `fixed` reads these from arrays of TLK_LANES equal elements; otherwise
-** compilers hoist invariant parts of the body and then fail to vectorise the rest.
+** A kernel of several inputs has two loops: `loop` is for arrays, and `fixed` for calls whose
+** inputs are single elements except the first. `fixed` reads each single element from an array of
+** TLK_LANES copies; otherwise compilers hoist invariant parts of the body and then fail to
+** vectorise the rest.
 */
 #define RESULT_TYPE TLK_PASTE_(TLK_RESULT, RESULT)(real)
 #define OF TLK_OWN(tlm)
@@ -39,7 +40,8 @@ LOOP(loop) {
 }
 
 #elif TLK_OWN(TLK_FAST)
-/* The second input is one element if `single`, which is a constant. */
+/* `single` tells that the second input is a single element; it is a constant at each inlined
+** call. */
 static inline __attribute__((always_inline)) bool
 TLK_OWN(blocks)(int64_t n, void *const *args, const tl_Scalar *params, bool single) {
   TLK_READ_PARAMS

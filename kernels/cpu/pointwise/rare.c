@@ -1,6 +1,7 @@
 /*
-** rare.c - elementwise loops of special functions. They are long and seldom called, so all
-** instruction sets share one build of them, which the Makefile optimises without vectors.
+** rare.c - elementwise loops of special functions. These functions are long and seldom called, so
+** all instruction sets share one build of their loops, which the Makefile compiles without
+** vectorisation.
 */
 #include "kernels/cpu/loops.h"
 

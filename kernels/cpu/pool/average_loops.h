@@ -1,6 +1,6 @@
 /*
-** average_loops.h - average pooling of one plane, column by column as in max_loops.h. pool_<type>.c
-** defines `real` and includes this file.
+** average_loops.h - average pooling of one plane. The rows of a window are combined column by
+** column first, as in max_loops.h. pool_<type>.c defines `real` and includes this file.
 */
 #include <string.h>
 

@@ -1,18 +1,19 @@
 /*
 ** max_loops.h - max pooling of one plane. For each row of the result, the rows of the windows are
-** first combined into one, column by column, which vectorises; then each window combines its
-** columns. pool_<type>.c defines `Element`, its LOWEST and IS_NAN, and includes this file.
+** combined into one row first, column by column, in a loop that vectorises. Then each window
+** combines its columns. pool_<type>.c defines `Element`, its LOWEST and IS_NAN, and includes this
+** file.
 **
-** Among equal maxima the first in the plane is chosen, among several NaN the last, as in
-** PyTorch.
+** Among equal maxima the first one in the plane is chosen, and among several NaN the last one, as
+** in PyTorch.
 */
 #include <math.h>
 #include <string.h>
 
 #include "kernels/cpu/pool/pool.h"
 
-/* Computes the maximum of each column over the rows that the windows (d, h) cover, and the number
-** of the row that contains the maximum. */
+/* For each column, computes the maximum over the rows that windows (d, h, *) cover, and the number
+** of the row that contains this maximum. */
 static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t h, Element *best,
                       int32_t *rows) {
   bool first = true;
@@ -34,7 +35,7 @@ static void join_rows(const tlk_Spans *p, const Element *in, int64_t d, int64_t 
       }
       first = false;
     }
-  /* the window is entirely in the padding */
+  /* runs only if the windows cover no row, because they are entirely in the padding */
   for (int64_t w = 0; first && w < width; w++) best[w] = LOWEST, rows[w] = 0;
 }
 
@@ -57,7 +58,7 @@ static void max_row(const tlk_Spans *p, const Element *best, const int32_t *rows
   }
 }
 
-/* Pools two rows with windows of 2 x 2, without positions. */
+/* Pools two rows with windows of 2 x 2 elements, without the positions of the maxima. */
 static void max_squares(const Element *x, const Element *y, Element *out, int64_t n) {
   for (int64_t o = 0; o < n; o++) {
     Element m = x[2 * o], b = x[2 * o + 1], c = y[2 * o], d = y[2 * o + 1];

@@ -12,7 +12,7 @@
 
 /* ---- positions of windows ---- */
 
-/* The tables of windows' bounds, in one block of memory. */
+/* The bounds of all windows, in one block of memory. */
 typedef struct Tables {
   tlk_Spans spans;
   void *memory;
@@ -30,7 +30,7 @@ static void span(const tlk_Pool *p, int d, int64_t o, int64_t *begin, int64_t *e
   }
   int64_t from = o * w->stride[d] - w->padding[d];
   int64_t to = from + w->dilation[d] * (w->kernel[d] - 1) + 1;
-  /* the padding counts, but not positions beyond the padding */
+  /* the padding counts, but positions beyond the padding do not */
   *covered = tlk_min(to, w->in[d] + w->padding[d]) - from;
   int64_t skipped = from < 0 ? tlk_ceil_div(-from, w->dilation[d]) : 0;
   *begin = from + skipped * w->dilation[d];
@@ -38,7 +38,8 @@ static void span(const tlk_Pool *p, int d, int64_t o, int64_t *begin, int64_t *e
   if (!p->include_pad) *covered = *end - *begin;
 }
 
-/* Computes 1 / divisor for the sum of window (a, b, c). */
+/* Computes the number by which the sum of each window is multiplied: 1 / divisor, or 1 / number of
+** elements. */
 static void fill_shares(const tlk_Pool *p, int64_t *const covered[3], double *share) {
   const int64_t *out = p->windows.out;
   for (int64_t a = 0; a < out[0]; a++)
@@ -49,7 +50,8 @@ static void fill_shares(const tlk_Pool *p, int64_t *const covered[3], double *sh
       }
 }
 
-/* Returns whether window o along dimension d covers the n elements from n * o on, for all o. */
+/* Returns whether windows are adjacent along dimension d: window o covers elements [n * o, n * o +
+** n). */
 static bool side_by_side(const tlk_Spans *s, int d, int64_t n) {
   for (int64_t o = 0; o < s->out[d]; o++)
     if (s->begin[d][o] != n * o || s->end[d][o] != n * (o + 1)) return false;
@@ -174,7 +176,8 @@ typedef struct Columns {
   bool back; /* true for col2im, which adds cols to `in` */
 } Columns;
 
-/* Copies or adds n elements, `step` apart in memory at `in`, to or from a row of cols. */
+/* im2col: copies n elements, `step` apart in `in`, to a row of cols. col2im: adds a row of cols to
+** such elements. */
 static void join(const Columns *c, int64_t n, char *in, int64_t step, char *cols) {
   int64_t size = (int64_t)tl_dtype_size(c->dtype);
   if (!c->back) {
@@ -201,13 +204,14 @@ static void join(const Columns *c, int64_t n, char *in, int64_t step, char *cols
   }
 }
 
-/* Copies elements of the image to the row of cols that belongs to kernel element `at` (im2col) or,
-** if c->back, adds that row to the image (col2im). */
+/* Processes the row of cols that belongs to kernel element `at`: copies elements of the image to
+** the row (im2col) or, if c->back, adds the row to the image (col2im). */
 static void column_row(const Columns *c, char *in, char *cols, const int64_t at[3]) {
   const tlk_Windows *w = c->w;
   int64_t size = (int64_t)tl_dtype_size(c->dtype), row[3];
   int64_t shift = at[2] * w->dilation[2] - w->padding[2];
-  /* range of windows whose element is inside the image along the last dimension */
+  /* the range of windows in which this kernel element is inside the image, along the last
+  ** dimension */
   int64_t low = shift < 0 ? tlk_ceil_div(-shift, w->stride[2]) : 0;
   int64_t high = w->in[2] - shift > 0 ? tlk_ceil_div(w->in[2] - shift, w->stride[2]) : 0;
   low = tlk_min(low, w->out[2]);

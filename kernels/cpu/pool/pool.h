@@ -7,18 +7,20 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* Window o along dimension d covers begin[d][o] ... end[d][o] - 1 in steps of step[d], all
-** inside the plane. */
+/* The windows: window o covers elements begin[d][o] to end[d][o] - 1 along dimension d, in steps of
+** step[d]. All of these are inside the plane. */
 typedef struct tlk_Spans {
   int64_t in[3], out[3], step[3];
   const int64_t *begin[3], *end[3];
-  bool squares; /* whether window (a, b, c) covers the 2 x 2 elements at (a, 2 b, 2 c) */
-  /* for averages: the reciprocal of each window's number of elements (out...) */
+  /* whether window (a, b, c) covers the elements (a, 2b, 2c) to (a, 2b + 1, 2c + 1), for all
+  ** windows */
+  bool squares;
+  /* for averages: 1 / the number of elements of each window (out...) */
   const double *share;
 } tlk_Spans;
 
-/* The pooling loops of one compute type. `scratch` has room for a row of the input: elements and,
-** for maxima, an int32 for each. */
+/* The pooling loops of one compute type. `scratch` has room for the elements of one row of the
+** input and, for maxima, for as many int32 numbers. */
 typedef struct tlk_PoolLoops {
   /* Computes maxima; indices may be NULL. */
   void (*max)(const tlk_Spans *s, const void *in, void *out, int64_t *indices, void *scratch);

@@ -1,6 +1,6 @@
 /*
-** dropout.c - dropout in one pass; random blocks are drawn in groups. Only the result is written;
-** for the gradient the same random words are drawn again.
+** dropout.c - dropout in one pass. Random blocks are drawn in groups. The mask is not stored, since
+** the backward pass draws the same random words again.
 */
 #include <string.h>
 
@@ -15,7 +15,7 @@ typedef struct Drop {
   tlk_Loop addcmul; /* loop that computes residual + scale * in * mask */
   tl_DType dtype, compute;
   char *out;
-  const char *in, *residual; /* input; residual, which may be NULL */
+  const char *in, *residual; /* the input; the residual, which may be NULL */
   int64_t n;
   tl_Scalar keep, scale;
   uint64_t seed, block;
@@ -28,15 +28,15 @@ typedef struct Buffers {
   _Alignas(64) char out[GROUP * sizeof(double)];
 } Buffers;
 
-/* Returns n elements in the compute type. If they have another type or are fewer than a loop
-** requires, they are copied to the buffer. */
+/* Returns n elements in the compute type. They are copied to the buffer if they have another type,
+** or if there are fewer than a loop needs. */
 static const void *fetch(const Drop *d, const char *from, int64_t n, char *buffer) {
   if (d->dtype == d->compute && n == GROUP) return from;
   d->isa->convert[d->dtype][d->compute](n, buffer, from);
   return buffer;
 }
 
-/* Converts the words of a group to ones and zeros in the compute type. */
+/* Returns the mask of a group: draws ones and zeros in the compute type. */
 static const void *masks(const Drop *d, int64_t group, Buffers *b) {
   uint64_t block = d->block + (uint64_t)group * TLK_RANDOM_BLOCKS;
   char *drawn = d->compute == TL_F64 ? b->out : b->mask;

@@ -1,6 +1,6 @@
 /*
-** random.c - fills an array with random numbers, a few blocks of the stream at a time, on any
-** number of threads.
+** random.c - fills an array with random numbers, a few blocks of the stream at a time. The numbers
+** do not depend on the number of threads.
 */
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define LEAST 16 /* smallest number of blocks for a thread; fewer are not worth a thread */
+#define LEAST 16 /* smallest number of blocks for which another thread pays */
 
 typedef struct Draw {
   tlk_Distribution distribution;
@@ -18,7 +18,7 @@ typedef struct Draw {
   tl_Scalar a, b;
 } Draw;
 
-/* Draws the numbers of the groups [begin, end), of TLK_RANDOM_BLOCKS blocks each. */
+/* Draws the numbers of groups [begin, end). Each group has TLK_RANDOM_BLOCKS blocks. */
 static void run(void *context, int64_t begin, int64_t end) {
   const Draw *d = context;
   const tlk_Isa *isa = tlk_isa();

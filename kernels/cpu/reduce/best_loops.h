@@ -1,17 +1,18 @@
 /*
 ** best_loops.h - the largest or smallest element and its position. NaN wins over every number;
-** among equal elements the first wins. best_<type>.c defines `Element`, its IS_NAN, `Position`, an
-** integer of the same size, and the MEMBER of tlk_Best's value, and includes this file. `largest`
-** is a constant at each inlined call.
+** among equal elements the first wins. best_<type>.c includes this file after it has defined
+** `Element`, IS_NAN for elements, `Position` (an integer of the same size) and MEMBER (the member
+** of tlk_Best's value). `largest` is a constant at each inlined call.
 */
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
 
-#define BLOCK 1024 /* number of elements that are searched again when one of them is a new best */
+#define BLOCK 1024 /* number of elements that are searched again if one of them is a new best */
 #define STRIP 64   /* number of columns that are processed together */
 #define ALWAYS inline __attribute__((always_inline))
 
-/* Returns whether `held` stays the best element when x arrives; false if either is NaN. */
+/* Returns whether the best element so far, `held`, stays the best when x is compared with it; false
+** if either is NaN. */
 static ALWAYS bool keeps(bool largest, Element held, Element x) {
   return largest ? x <= held : x >= held;
 }
@@ -39,7 +40,8 @@ static ALWAYS Element extreme(bool largest, int64_t n, const Element *x) {
   return best;
 }
 
-/* Returns the first position of `best`, which occurs: finds the lanes, then the element. */
+/* Returns the first position of `best`, which must occur in x. Finds a group of elements first,
+** then the element. */
 static int64_t find(int64_t n, const Element *x, Element best) {
   enum { LANES = 32 };
   int64_t i = 0;

@@ -1,7 +1,7 @@
 /*
 ** moments_loops.h - mean and sum of squared deviations: moments_<type>.c defines `real` and
-** includes this file. Within a piece that stays in the cache, deviations are taken from the piece's
-** own mean, in a second pass; pieces are merged in double by the formula of Chan, Golub and
+** includes this file. In a piece that stays in the cache, a second pass sums squared deviations
+** from the mean of the piece. Pieces are merged in double by the formula of Chan, Golub and
 ** LeVeque. So no digits are lost by cancellation, even if the mean is large.
 */
 #include "kernels/cpu/cpu.h"
@@ -43,8 +43,8 @@ static real plain(real x, real m) {
 }
 static real square(real x, real m) { return (x - m) * (x - m); }
 
-/* Sums a term, which is a constant at each inlined call, over a row: four elements at a time in
-** the row's type, then in double. */
+/* Sums `term` over a row: groups of four elements in the type of the row, then the groups in
+** double. `term` is a constant at each inlined call. */
 static inline __attribute__((always_inline)) double sum_of(Term *term, int64_t n, const real *x,
                                                            real m) {
   double lane[LANES] = {0};
@@ -71,7 +71,8 @@ static void row(int64_t n, const void *x_, void *acc, const tl_Scalar *params) {
     int64_t piece = n - at < PIECE ? n - at : PIECE;
     double count = (double)piece;
     double mean = sum_of(plain, piece, x, 0) / count;
-    /* `near` is the rounded mean; the effect of the rounding error `rest` is subtracted again */
+    /* `near` is the mean, rounded to the type; the effect of its rounding error `rest` is
+    ** subtracted */
     real near = (real)mean;
     double rest = mean - (double)near;
     double deviation = sum_of(square, piece, x, near) - count * rest * rest;

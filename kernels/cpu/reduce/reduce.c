@@ -2,9 +2,9 @@
 ** reduce.c - reductions of (outer, n, inner) along n.
 **
 ** Work is divided into tasks: a batch of rows if inner is 1, otherwise a strip of adjacent columns
-** whose accumulators stay in the first-level cache. If that gives few tasks, n is divided into
-** segments as well, and the accumulators of a strip's segments are joined in order. The sizes alone
-** decide the division, so results do not depend on the number of threads.
+** whose accumulators stay in the first-level cache. If there are few such tasks, n is divided into
+** segments as well, and the accumulators of the segments of a strip are joined in order. The sizes
+** alone decide the division, so results do not depend on the number of threads.
 */
 #include <math.h>
 #include <string.h>
@@ -14,10 +14,11 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
-#define STRIP 512    /* largest number of columns in a strip, and of rows in a batch */
-#define FEW_TASKS 64 /* with fewer tasks than this, n is divided into segments */
-#define SHORT_ROW 32 /* longest row that is transposed, so that several rows are reduced together */
-#define NARROW 32    /* with fewer columns than this, several rows are reduced as one */
+#define STRIP 512 /* largest number of columns in a strip, and largest number of rows in a batch */
+#define FEW_TASKS 64 /* if there are fewer tasks than this, n is divided into segments */
+/* rows of up to this length are transposed, so that several are reduced together */
+#define SHORT_ROW 32
+#define NARROW 32 /* if there are fewer columns than this, several rows are reduced as one */
 
 typedef struct Plan Plan;
 struct Plan {
@@ -28,18 +29,18 @@ struct Plan {
   tlk_Array out, in;
   int64_t in_size;
   int64_t outer, n, inner;
-  int64_t batch;         /* number of rows in a task if inner == 1, otherwise 1 */
-  int64_t width, strips; /* number of columns in a strip, and of strips in a row */
+  int64_t batch;         /* number of rows in a task if inner is 1, otherwise 1 */
+  int64_t width, strips; /* number of columns in a strip, and number of strips in a row */
   int64_t segment, segments;
-  char *partial; /* accumulators of all tasks if n is divided (owned) */
-  /* Stores `count` results, beginning with result `first`. */
+  char *partial; /* accumulators of all tasks if n is divided into segments (owned) */
+  /* Stores the results [first, first + count). */
   void (*store)(const Plan *p, int64_t first, int64_t count, const char *acc);
   tlk_Array out2; /* the second result, if there is one */
 };
 
 typedef struct Task {
-  int64_t first, count; /* range of results, counted in memory order */
-  const char *src;      /* address of the first element */
+  int64_t first, count; /* the results [first, first + count), in memory order */
+  const char *src;      /* address of the task's first element */
   int64_t n;
 } Task;
 
@@ -58,7 +59,7 @@ static void add_row(const Plan *p, const char *src, int64_t n, void *acc) {
   }
 }
 
-/* Adds rows of `cols` elements that are `inner` elements apart. */
+/* Adds rows of `cols` elements to the accumulators; rows begin `inner` elements apart. */
 static void add_columns(const Plan *p, const char *src, int64_t rows, int64_t cols, int64_t inner,
                         void *acc) {
   if (p->in.dtype == p->compute) {
@@ -80,8 +81,8 @@ static void add_columns(const Plan *p, const char *src, int64_t rows, int64_t co
   }
 }
 
-/* Adds rows of few columns: several rows count as one wide row, whose accumulators are joined
-** in the end. */
+/* Adds rows of few columns. Several rows count as one wide row; its accumulators are joined at the
+** end. */
 static void add_narrow(const Plan *p, const char *src, int64_t rows, int64_t cols, void *acc) {
   int64_t fold = TLK_CHUNK / 8 / cols;
   int64_t wide = rows / fold;
@@ -96,7 +97,8 @@ static void add_narrow(const Plan *p, const char *src, int64_t rows, int64_t col
   add_columns(p, src, rows, cols, cols, acc);
 }
 
-/* Adds short rows, transposed so that elements with equal positions are contiguous. */
+/* Adds short rows. They are transposed first, so that the elements at one position of all rows are
+** contiguous. */
 static void add_short_rows(const Plan *p, const char *src, int64_t count, int64_t n, char *acc) {
   _Alignas(64) char turned[TLK_CHUNK * 8];
   int64_t most = TLK_CHUNK / tlk_max(1, n);
@@ -126,7 +128,8 @@ static void accumulate(const Plan *p, const Task *t, char *acc) {
 
 /* ---- tasks ------------------------------------------------------------------------ */
 
-/* Tasks are numbered by segment first, then by strip, then by row of outer. */
+/* Returns a task by its number. Segments are numbered fastest, then strips, then rows of
+** `outer`. */
 static Task task_at(const Plan *p, int64_t index) {
   int64_t g = index % p->segments;
   index /= p->segments;
@@ -242,7 +245,7 @@ static void store_best(const Plan *p, int64_t first, int64_t count, const char *
   for (int64_t i = 0; i < count; i++) indices[i] = best[i].index + 1;
   if (p->out.data == NULL) return;
   bool floating = p->compute == TL_F32 || p->compute == TL_F64;
-  double values[STRIP]; /* room for int64_t or double: the bytes of the union */
+  double values[STRIP]; /* each has room for the int64_t or the double of the union */
   for (int64_t i = 0; i < count; i++) memcpy(&values[i], &best[i].value, sizeof values[i]);
   p->isa->convert[floating ? TL_F64 : TL_I64][p->out.dtype](count, element(p->out, first), values);
 }

@@ -1,20 +1,20 @@
 /*
-** reduce.h - macros for the loops of reductions; the loops' template is reduce_loops.h.
+** reduce.h - macros for the loops of reductions, whose template is reduce_loops.h.
 */
 #ifndef TLK_REDUCE_H
 #define TLK_REDUCE_H
 
 #include "kernels/cpu/loops.h"
 
-/* The number of accumulators of a row: two vectors of the widest instruction set. */
+/* The number of accumulators for a row: two vectors of the widest instruction set. */
 #define TLK_ROW_LANES(acc) ((int)(128 / sizeof(acc)))
-/* unrolls the loop that halves 32 lanes down to 1, in registers */
+/* Unrolls the loop that halves up to 32 lanes down to 1, so that the lanes stay in registers. */
 #define TLK_UNROLL_HALVES _Pragma("GCC unroll 5")
-/* Forces the array to memory; otherwise compilers would extract single lanes of a wide register,
-** which is slower than loading short vectors from memory. */
+/* Forces the array into memory. Otherwise compilers would extract single lanes from a wide
+** register, which is slower than loading short vectors from memory. */
 #define TLK_FROM_MEMORY(array) __asm__("" : "+m"(array));
 
-/* A row of the table, used as X of TLK_REDUCTIONS by a macro that names the type. */
+/* An entry of the table. A macro that names the type passes it as X to TLK_REDUCTIONS. */
 #define TLK_REDUCER_ENTRY(s, name, types)                                                 \
   TLK_IN_##s##_##types([TLK_reduction_##name] = {sizeof(tlm_##name##_##s##_acc), false,   \
                                                  start_##name##_##s, row_##name##_##s,    \

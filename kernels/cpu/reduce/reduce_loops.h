@@ -1,9 +1,9 @@
 /*
-** reduce_loops.h - the loops of one reduction; kernels/cpu/loops.h tells who includes this file.
+** reduce_loops.h - the loops of one reduction; kernels/cpu/loops.h tells how this file is included.
 **
-** Everything is reduced "vertically", whole vectors at a time: elements LANES apart in a row
-** belong to one accumulator, and the accumulators are joined at the end. Four steps are first
-** joined among themselves (see TLM_REDUCE_).
+** A row is reduced "vertically", in whole vectors: elements that are LANES apart in the row belong
+** to one accumulator, and the accumulators are joined at the end. The elements of four steps are
+** joined to each other before they are joined to an accumulator (see TLM_REDUCE_).
 */
 #define ACC TLM_OWN(acc)
 #define ENTER TLM_OWN(enter)

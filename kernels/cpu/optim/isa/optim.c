@@ -1,8 +1,8 @@
-/* optim.c - a loop around each rule of optim.h, and scaling. */
+/* optim.c - loops for the rules of kernels/optim.h, and for scaling. */
 #include "kernels/cpu/optim/optim.h"
 #include "kernels/optim.h"
 
-/* Defines a rule's loop. A state that the rule does not have is 0. */
+/* Defines the loop of a rule. State variables that the rule does not have are 0. */
 #define STEP(rule, states, s, type)                                                           \
   static void step_##rule##_##s(int64_t n, void *param, const void *grad, void *const *state, \
                                 double factor, const void *coefs) {                           \
@@ -23,7 +23,7 @@
 #define BOTH(rule, family, states) STEP(rule, states, f32, float) STEP(rule, states, f64, double)
 TLK_OPTIM_RULES(BOTH)
 
-/* Defines the scaling loop. x - x is 0 for finite x and NaN otherwise. */
+/* Defines the loop that scales. x - x is 0 for finite x, otherwise NaN. */
 #define SCALE(s, type)                                          \
   static bool scale_##s(int64_t n, void *data, double factor) { \
     type *x = data;                                             \

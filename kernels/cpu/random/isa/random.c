@@ -1,9 +1,9 @@
 /*
 ** random.c - words of the Philox stream, and their conversion to numbers.
 **
-** The words of many blocks are computed in parallel, so that the compiler can vectorise the
-** rounds, and then stored in the order of the stream. A float takes one word, a double or an
-** integer takes two, and a pair of normal numbers takes the words of both (Box-Muller).
+** The words of many blocks are computed in parallel, so that the compiler can vectorise the rounds,
+** and then stored in the order of the stream. A float uses one word, and a double or an integer
+** uses two. Normal numbers are computed in pairs (Box-Muller) from the words of both.
 */
 #include "core/kernel/random.h"
 #include "kernels/cpu/cpu.h"
@@ -14,7 +14,7 @@
 
 #define PI2 6.28318530717958647692
 
-/* Computes the words of n blocks, beginning with `block`, equal to those of tli_philox. */
+/* Computes the words of n blocks, beginning with `block`. They equal those of tli_philox. */
 static inline void rounds(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
   uint32_t c0[BLOCKS], c1[BLOCKS], c2[BLOCKS], c3[BLOCKS];
   for (uint32_t j = 0; j < n; j++) {
@@ -44,7 +44,7 @@ static inline void rounds(uint64_t seed, uint64_t block, uint32_t n, uint32_t *o
   }
 }
 
-/* Most calls are for BLOCKS blocks; with a constant number, the counters stay in registers. */
+/* Most calls ask for BLOCKS blocks; if the number is a constant, the counters stay in registers. */
 static void philox(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
   if (n == BLOCKS)
     rounds(seed, block, BLOCKS, out);
@@ -54,8 +54,7 @@ static void philox(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
 
 /* ---- uniform numbers for the other distributions ---- */
 
-/* Returns a number in (0, 1) whose distances from 0 and 1 have a relative error of one
-** rounding. */
+/* Returns a number in (0, 1). Its distance from 0 has the relative error of a single rounding. */
 static inline float from_zero_f32(uint32_t w) { return ((float)w + 0.5f) * 0x1p-32f; }
 static inline float from_one_f32(uint32_t w) { return from_zero_f32(~w); }
 /* Returns a number in (-1/2, 1/2). */
@@ -68,7 +67,7 @@ static inline double centred_f64(uint64_t w) {
   return ((double)(int64_t)(w ^ 0x8000000000000000u) + 0.5) * 0x1p-64;
 }
 
-/* Return the logarithm, for arguments that are neither extreme nor special. */
+/* The functions of float are for arguments that are neither extreme nor special. */
 static inline float log_f32(float x) { return tlk_logf_fast(x); }
 static inline float sin_f32(float x) { return tlk_sinf_fast(x); }
 static inline float cos_f32(float x) { return tlk_cosf_fast(x); }
@@ -76,7 +75,8 @@ static inline double log_f64(double x) { return log(x); }
 static inline double sin_f64(double x) { return sin(x); }
 static inline double cos_f64(double x) { return cos(x); }
 
-/* Returns -log of a uniform number. It is computed from the nearer end, so that it is never 0. */
+/* Defines -log of a uniform number. It is computed from the nearer of 0 and 1, so that it is never
+** 0. */
 #define DEFINE_LOG(s, type, word, top)           \
   static inline type minus_log_##s(word w) {     \
     type near_zero = -log_##s(from_zero_##s(w)); \
@@ -88,9 +88,9 @@ DEFINE_LOG(f64, double, uint64_t, 63)
 
 /* ---- distributions ---- */
 
-/* Converts each word of the type's width to one number. A pair of normal numbers is a point at
-** some angle in (-pi, pi). Sine and cosine have separate loops, because compilers would join
-** them to a call that cannot be vectorised. */
+/* Converts each word of the type's width to one number. A pair of normal numbers is a point in
+** polar coordinates, with an angle in (-pi, pi). Sine and cosine have separate loops, because
+** compilers would join them to one call that cannot be vectorised. */
 #define DEFINE(s, type, word, width)                                                             \
   static void uniform_##s(int n, const word *w, type *out, int bits, type a, type b) {           \
     n &= ~31;                                                                                    \
@@ -138,7 +138,8 @@ static void geometric(int n, const uint32_t *w, double *out, double p) {
   }
 }
 
-/* Scales words to integers: an integer is the high half of the word's product with the range. */
+/* Scales words to integers: each integer is the high half of the product of a word and the
+** range. */
 static void integer(int n, const uint64_t *w, int64_t *out, int64_t a, uint64_t range) {
   for (int i = 0; i < n; i++) {
     uint64_t high = tli_multiply_high(w[i], range);
@@ -167,8 +168,8 @@ static void doubles(tlk_Distribution d, int n, const uint64_t *w, double *out, d
   }
 }
 
-/* Returns the random bits of a uniform number: as many as the dtype can represent, so that [0,
-** 1) never yields 1. */
+/* Returns the number of random bits in a uniform number: no more than the dtype can represent, so
+** that [0, 1) never yields 1. */
 static int uniform_bits(tl_DType dtype) {
   return tli_is_half(dtype) ? tli_dtype_digits[dtype] : 24;
 }
