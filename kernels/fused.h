@@ -1,20 +1,20 @@
 /*
-** fused.h - formulas of elementwise kernels that have several outputs, or more inputs than those of
-** math.h, shared by both back ends. A kernel's function is tlf_<kernel>_<f32|f64> and has pointers
-** to the outputs; TLK_FUSED in core/kernel/parts.h lists the kernels.
+** fused.h - formulas of elementwise kernels that have several outputs or more inputs than the
+** kernels of math.h. Both back ends share them. The function of a kernel is tlf_<kernel>_<f32|f64>
+** and gets pointers to its outputs; TLK_FUSED in core/kernel/parts.h lists the kernels.
 */
 #ifndef TLF_FUSED_H
 #define TLF_FUSED_H
 
 #include "kernels/math.h"
 
-/* SwiGLU (N. Shazeer, "GLU Variants Improve Transformer", 2020): a silu(b), with
-** silu(b) = b s and s = 1 / (1 + exp(-b)), so that
+/* SwiGLU (N. Shazeer, "GLU Variants Improve Transformer", 2020) is a silu(b), where silu(b) = b s
+** and s = 1 / (1 + exp(-b)). Its gradients are
 **
 **   grad_a = grad b s,  grad_b = grad a s (1 + b (1 - s))
 **
-** A rotation turns the pair (a, b) by the angle whose cosine and sine are c and s; its
-** gradient, and its inverse, is the rotation by the negative angle. */
+** A rotation turns the pair (a, b) by the angle whose cosine is c and whose sine is s. Its gradient
+** is the rotation by the negative angle, and so is its inverse. */
 #define TLF_DEFINE(k, T)                                                                    \
   TLM_FN void tlf_swiglu_##k(T a, T b, T *out) { *out = a * (b / (1 + exp(-b))); }          \
   TLM_FN void tlf_swiglu_bias_##k(T a, T b, T bias_a, T bias_b, T *out) {                   \

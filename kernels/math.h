@@ -27,20 +27,20 @@
 
 #ifdef __CUDACC__
 #define TLM_FN static __device__ __forceinline__
-/* not inlined: all kernels of a file share one copy of the function */
+/* not inlined, so that all kernels of a file share one copy of the function */
 #define TLM_LONG_FN static __device__ __noinline__
 #define TLM_ONCE_FN TLM_LONG_FN
-/* The normal distribution function in PyTorch's form; normcdf takes twice the instructions for its
-** tail. */
+/* The distribution function of the normal distribution, in PyTorch's form; normcdf takes twice as
+** many instructions, because it is also accurate in the tail. */
 #define TLM_CDF(x) ((T)0.5 + (T)0.5 * erf((x) * (T)0.70710678118654752440))
-/* In a * b + c * d a compiler may contract either product; with this macro every kernel contracts
-** the same one. */
+/* In a * b + c * d a compiler may contract either product to a fused multiply-add. This macro makes
+** every kernel contract the same product. */
 #define TLM_MULTIPLY_ADD(a, b, c) fma(a, b, c)
 #else
 #define TLM_MULTIPLY_ADD(a, b, c) ((a) * (b) + (c))
 #define TLM_FN static inline
 #define TLM_LONG_FN static inline
-/* not inlined: the loops of a kernel share one copy of a long function */
+/* not inlined, so that the loops of a kernel share one copy of a long function */
 #define TLM_ONCE_FN static __attribute__((noinline, unused))
 #define TLM_CDF normcdf
 #include "kernels/cpu/elementary.h"
@@ -103,10 +103,10 @@
 **   join     the sum, or another associative function, of two contributions or accumulators a, b
 **   result   the result of an accumulator a, of type T
 **
-** M and A are T or W, the wider type that is safe to sum in: double for both floating types,
-** int64_t for integers. If M is T and A is W, a few elements are joined in T before they go
-** into the accumulator: for a float32 sum this costs an error of one or two roundings, whatever
-** the number of elements. */
+** M and A are either T or W. W is a wider type for sums: double for both floating types, int64_t
+** for integers. If M is T and A is W, a few elements are joined in T before they go into the
+** accumulator: for a float32 sum this costs an error of one or two roundings, whatever the number
+** of elements. */
 #define TLM_REDUCE_(name, s, type, bits, wide, params, M, A, start, enter, join, ...)       \
   enum { tlm_##name##_##s##_params = params };                                              \
   typedef type tlm_##name##_##s##_T;                                                        \
@@ -147,8 +147,9 @@
   TLM_FLOATING_REDUCTION(name, params, __VA_ARGS__) \
   TLM_INTEGER_REDUCTION(name, params, __VA_ARGS__)
 
-/* Returns the larger or the smaller of two numbers, or NaN if one is NaN. Compilers turn the
-** comparison into one instruction, which gives b if either number is NaN. */
+/* Defines a function that returns the larger (or smaller) of two numbers, or NaN if one of them is
+** NaN. Compilers turn the comparison into one instruction, which gives b if either number is
+** NaN. */
 #define TLM_EXTREME_(name, type, sign) \
   TLM_FN type name(type a, type b) {   \
     type m = a sign b ? a : b;         \
@@ -212,7 +213,7 @@ TLM_FLOATING2(true_divide, 0, return a / b;)
 TLM_FLOATING3(addcmul, 1, return a + p[0] * b * c;)
 TLM_INTEGER3(addcmul, 1, return (T)((U)a + (U)p[0] * (U)b * (U)c);)
 TLM_FLOATING3(addcdiv, 1, return a + p[0] * b / c;)
-/* Computes from the nearer end, so that weight 1 gives the end exactly. */
+/* Computes a + c (b - a) from the end that is nearer to c, so that weight 1 gives b exactly. */
 TLM_FLOATING3(lerp, 0, return fabs(c) < (T)0.5 ? a + c * (b - a) : b - (b - a) * (1 - c);)
 
 TLM_FLOATING1(neg, 0, return -x;)
@@ -244,12 +245,12 @@ TLM_DIVISION2(remainder, 0, {
 
 TLM_FLOATING2(div_trunc, 0, return trunc(a / b);)
 TLM_FLOATING2(fmod, 0, return fmod(a, b);)
-/* Defines the remainder with the divisor's sign; `rest` is the result of fmod(a, b). */
+/* Computes the remainder, whose sign is that of the divisor; `rest` is the result of fmod(a, b). */
 #define TLM_REMAINDER_BODY(T, rest) \
   T r = rest;                       \
   return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-/* Divides and rounds down by Python's algorithm: a minus the remainder, divided by b, is nearly an
-** integer, to which it is rounded. */
+/* Divides and rounds down by Python's algorithm: (a - remainder) / b is an integer or nearly one,
+** so it is rounded to the nearest integer. */
 #define TLM_FLOOR_DIVIDE_BODY(T, rest)                  \
   T r = rest;                                           \
   T q = (a - r) / b;                                    \
@@ -263,7 +264,7 @@ TLM_FLOATING2(remainder, 0, TLM_REMAINDER_BODY(T, fmod(a, b)))
 TLM_FLOATING2(floor_divide, 0, TLM_FLOOR_DIVIDE_BODY(T, fmod(a, b)))
 
 TLM_FLOATING2(pow, 0, return pow(a, b);)
-/* Exponentiates by squaring; a negative exponent gives 0, except for the bases 1 and -1. */
+/* Exponentiates by squaring. A negative exponent gives 0 unless the base is 1 or -1. */
 TLM_INTEGER2(pow, 0, {
   T inverse = a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;
   U result = 1;
@@ -284,7 +285,7 @@ TLM_FLOATING1(frac, 0, return x - trunc(x);)
 TLM_INTEGER1(ceil, 0, return x;)
 TLM_INTEGER1(floor, 0, return x;)
 TLM_INTEGER1(trunc, 0, return x;)
-/* Rounds to p[0] decimals; ties go to the even neighbour. */
+/* Rounds to p[0] decimals; a tie goes to the even neighbour. */
 TLM_FLOATING1(round, 1, {
   T scale = (T)pow(10.0, (double)fabs(p[0]));
   return p[0] == 0 ? rint(x) : p[0] > 0 ? rint(x * scale) / scale : rint(x / scale) * scale;
@@ -314,8 +315,8 @@ TLM_FLOATING2(xlogy, 0, {
   T product = a * log(b);
   return isnan(b) ? b : a == 0 ? 0 : product;
 })
-/* The following functions are for real numbers; cpu/pointwise/complex_loops.h has the loops for
-** complex numbers. */
+/* The following kernels are defined for real numbers here; cpu/pointwise/complex_loops.h has their
+** loops for complex numbers. */
 TLM_NUMBER1(conj_physical, 0, return x;)
 TLM_FLOATING1(angle, 0, return isnan(x) ? x : x < 0 ? (T)TLM_PI : 0;)
 TLM_FLOATING1(sigmoid, 0, return 1 / (1 + exp(-x));)
@@ -368,7 +369,7 @@ TLM_FLOATING1(modified_bessel_k0, 0, return (T)tlm_k0((double)x, false);)
 TLM_FLOATING1(modified_bessel_k1, 0, return (T)tlm_k1((double)x, false);)
 TLM_FLOATING1(scaled_modified_bessel_k0, 0, return (T)tlm_k0((double)x, true);)
 TLM_FLOATING1(scaled_modified_bessel_k1, 0, return (T)tlm_k1((double)x, true);)
-/* p[0] is the family, p[1] the order of the derivative. */
+/* p[0] is the family of polynomials, p[1] the order of the derivative. */
 TLM_FLOATING2(orthogonal_polynomial, 2,
               return (T)tlm_orthogonal((int)p[0], (double)a, (double)b, (int)p[1]);)
 TLM_FLOATING1(erfcx, 0, return (T)tlm_erfcx(x);)
@@ -397,7 +398,7 @@ TLM_FLOATING1(trigamma, 0, {
   double result = v > 0 ? direct : wave * wave - direct;
   return (T)(v <= 0 && v == floor(v) ? (double)INFINITY : result);
 })
-/* p[0] is the order, at least 2. */
+/* p[0] is the order of the polygamma function, at least 2. */
 TLM_FLOATING1(higher_gamma, 1, return (T)tlm_higher_gamma((int)p[0], (double)x);)
 
 /* ---- bounds -------------------------------------------------------------------- */
@@ -427,8 +428,8 @@ TLM_INTEGER3(clamp, 0, {
 })
 TLM_NUMBER2(heaviside, 0, return a == 0 ? b : (T)(a > 0);)
 TLM_FLOATING2(copysign, 0, return copysign(a, b);)
-/* Returns the next number. Neighbouring floating-point numbers have neighbouring integers as their
-** bits. */
+/* Returns the floating-point number next to a in the direction of b. Seen as integers, the bits of
+** neighbouring numbers differ by 1. */
 TLM_FLOATING2(nextafter, 0, {
   U bits;
   memcpy(&bits, &a, sizeof bits);
@@ -442,9 +443,9 @@ TLM_FLOATING2(nextafter, 0, {
   next = a == b ? b : next;
   return isnan(a) ? a : isnan(b) ? b : next;
 })
-/* nextafter for values of 16-bit types, in float. From the magnitude `normal` on, neighbours
-** differ by `step` in the integer that has the float's bits; below it, neighbours are `least`
-** apart. The neighbour above the largest finite value is `infinity` or more. */
+/* Computes nextafter for the values of a 16-bit type, in float. From the magnitude `normal` on, the
+** bits of neighbours differ by `step` as integers; below it, neighbours are `least` apart. The
+** neighbour above the largest finite value is `infinity` or more. */
 TLM_FN float tlm_nextafter16(float a, float b, uint32_t step, float normal, float least,
                              float infinity) {
   bool grows = a == 0 || (a < b) == (a > 0);
@@ -514,8 +515,7 @@ TLM_INTEGER2(bitwise_and, 0, return a & b;)
 TLM_INTEGER2(bitwise_or, 0, return a | b;)
 TLM_INTEGER2(bitwise_xor, 0, return a ^ b;)
 TLM_INTEGER1(bitwise_invert, 0, return ~x;)
-/* Shifts to the left. A shift by the type's width or more, or by a negative number, shifts all bits
-** out. */
+/* Shifts to the left. The result is 0 if b is negative, or at least the width of the type. */
 TLM_INTEGER2(bitwise_left_shift, 0, {
   bool out = b < 0 || b >= (T)(8 * sizeof a);
   return out ? 0 : (T)((U)a << (out ? 0 : b));
@@ -543,7 +543,7 @@ TLM_FLOATING1(relu, 0, return x < 0 ? 0 : x;)
 TLM_INTEGER1(relu, 0, return x > 0 ? x : 0;)
 TLM_FLOATING1(relu6, 0, return x < 0 ? 0 : x > 6 ? 6 : x;)
 TLM_INTEGER1(relu6, 0, return x < 0 ? 0 : x > 6 ? 6 : x;)
-TLM_NUMBER1(threshold, 2, return x <= p[0] ? p[1] : x;) /* p: threshold, value */
+TLM_NUMBER1(threshold, 2, return x <= p[0] ? p[1] : x;) /* p[0]: threshold, p[1]: value */
 TLM_FLOATING2(threshold_backward, 1, return b <= p[0] ? 0 : a;)
 TLM_FLOATING1(leaky_relu, 1, return x > 0 ? x : x * p[0];)
 TLM_FLOATING2(leaky_relu_backward, 1, return b > 0 ? a : a * p[0];)
@@ -578,7 +578,7 @@ TLM_FLOATING2(selu_backward, 0, {
 TLM_FLOATING1(gelu, 0, return x * TLM_CDF(x);)
 TLM_FLOATING2(gelu_backward, 0, {
   T cdf = TLM_CDF(b);
-  /* avoids subnormal numbers, which would slow down later products */
+  /* gives 0 instead of subnormal numbers, which would slow down later products */
   T pdf = b * b < (T)(sizeof(T) == 4 ? 174 : 1416) ? (T)TLM_1_SQRT2PI * exp((T)-0.5 * b * b) : 0;
   return a * (cdf + b * pdf);
 })
@@ -598,8 +598,8 @@ TLM_FLOATING2(silu_backward, 0, {
   T s = 1 / (1 + exp(-b));
   return a * s * (1 + b * (1 - s));
 })
-/* Computes mish: with e = exp(x), tanh(log(1 + e)) is e (e + 2) / (e (e + 2) + 2), which is 1 from
-** x = 20 on. */
+/* Computes mish. With e = exp(x), tanh(log(1 + e)) equals e (e + 2) / (e (e + 2) + 2), which rounds
+** to 1 for x >= 20. */
 TLM_FLOATING1(mish, 0, {
   T e = exp(x > 20 ? 20 : x);
   T n = e * (e + 2);
@@ -611,7 +611,7 @@ TLM_FLOATING2(mish_backward, 0, {
   T t = n / (n + 2);
   return a * (t + b * (e / (1 + e)) * (1 - t * t));
 })
-/* p: beta, threshold */
+/* p[0]: beta, p[1]: threshold */
 TLM_FLOATING1(softplus, 2, {
   T curve = log1p(exp(x * p[0])) / p[0];
   return x * p[0] > p[1] ? x : curve;
@@ -627,7 +627,7 @@ TLM_FLOATING2(softshrink_backward, 1, return b >= -p[0] && b <= p[0] ? 0 : a;)
 TLM_FLOATING1(hardshrink, 1, return x >= -p[0] && x <= p[0] ? 0 : x;)
 TLM_FLOATING2(hardshrink_backward, 1, return b >= -p[0] && b <= p[0] ? 0 : a;)
 TLM_FLOATING1(tanhshrink, 0, return x - tanh(x);)
-/* p: lowest, highest */
+/* p[0]: lowest value, p[1]: highest value */
 TLM_NUMBER1(hardtanh, 2, return x < p[0] ? p[0] : x > p[1] ? p[1] : x;)
 TLM_FLOATING2(hardtanh_backward, 2, return b <= p[0] || b >= p[1] ? 0 : a;)
 TLM_FLOATING1(hardsigmoid, 0, {
@@ -645,7 +645,7 @@ TLM_FLOATING2(logsigmoid_backward, 0, {
   T z = exp(-fabs(b));
   return a * ((b < 0 ? 1 : z) / (1 + z));
 })
-/* In the following derivatives, b is the result of the forward kernel. */
+/* In the following derivatives, a is the gradient and b the result of the forward kernel. */
 TLM_FLOATING2(sigmoid_backward, 0, return a * (1 - b) * b;)
 TLM_FLOATING2(tanh_backward, 0, return a * (1 - b * b);)
 
@@ -695,8 +695,7 @@ TLM_FLOATING1(huber, 1, {
   T d = fabs(x);
   return d <= p[0] ? (T)0.5 * d * d : p[0] * (d - (T)0.5 * p[0]);
 })
-/* Binary cross-entropy. a is the probability, b the target; logarithms are clamped to at least
-** -100. */
+/* Binary cross-entropy: a is the probability, b the target. Logarithms below -100 count as -100. */
 TLM_FLOATING2(bce, 0, {
   T yes = log(a);
   T no = log1p(-a);
@@ -707,9 +706,9 @@ TLM_FLOATING2(bce, 0, {
 
 /* ---- positions, counted from 1 ------------------------------------------------------ */
 
-/* Makes positions positive. p[0] is the size from whose end negative positions count. */
+/* Makes negative positions, which count from the end, positive. p[0] is the size. */
 TLM_INTEGER1(unwrap_position, 1, return x < 0 ? x + p[0] + 1 : x;)
-/* Returns the flat position of (a, b) in two dimensions, the second of size p[0]. */
+/* Returns the flat position of (a, b) in a matrix with p[0] columns. */
 TLM_INTEGER2(join_positions, 1, return (T)((U)(a - 1) * (U)p[0] + (U)b);)
 
 /* ---- scans ------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /*
-** optim.h - the rules of optimizers: one scalar definition each, shared by all back ends, in
-** the language of math.h.
+** optim.h - the rules of optimizers. Each rule has one scalar definition, in the language of
+** math.h, which all back ends share.
 **
 **   TLM_FAMILY(name, body)  computes the coefficients of a family of rules in double.
 **                           `o` are the options, `lr` the learning rate, `t` the clocks,
@@ -10,13 +10,15 @@
 **                           gradient g, states a, b and d (a state that the rule does
 **                           not have is 0), coefficients c.
 **
-** c[0] is the sign of the gradient, c[1] the weight decay that is added to it, and c[2] the
-** factor by which decoupled weight decay multiplies the parameter. A rule gets g times c[0].
+** c[0] is the sign of the gradient, 1 or -1; the gradient g that a rule gets is already multiplied
+** by c[0]. c[1] is the weight decay that is added to the gradient. c[2] is the factor by which
+** decoupled weight decay multiplies the parameter.
 **
-** Clipping is tlm_clip_<f32|f64>. The macros define tlm_coefs_<family>, for a clock that
-** advances by one step, and tlm_step_<rule>_<f32|f64>. Bodies have no branches except on
-** coefficients. Options have PyTorch's names and order. Results follow PyTorch, except that a
-** mean is always beta m + (1 - beta) g, whereas PyTorch's lerp computes from the nearer end.
+** The macros define the functions tlm_coefs_<family>, which advances the clocks by one step, and
+** tlm_step_<rule>_<f32|f64>. The functions for clipping are tlm_clip_<f32|f64>. Bodies have no
+** branches except on coefficients. Options have PyTorch's names and order. Results follow PyTorch,
+** except that a mean is always beta m + (1 - beta) g, whereas PyTorch's lerp computes from the
+** nearer end.
 */
 #ifndef TLM_OPTIM_H
 #define TLM_OPTIM_H
@@ -25,13 +27,14 @@
 
 /* ---- clipping ------------------------------------------------------------------ */
 
-/* Returns the norm for a sum of powers, or for a largest value. */
+/* Returns the norm of order `power` from the sum of powers or, for order infinity, from the largest
+** magnitude. */
 TLM_FN double tlm_norm_of(double sum, double power) {
   if (power == 2) return sqrt(sum);
   return power == 1 || power == (double)INFINITY ? sum : pow(sum, 1 / power);
 }
 
-/* Returns the factor that clips gradients with this norm; NaN stays NaN. */
+/* Returns the factor that clips gradients of this norm to max_norm; NaN stays NaN. */
 TLM_FN float tlm_clip_f32(float norm, float max_norm) {
   float factor = max_norm / (norm + 1e-6f);
   return factor > 1 ? 1 : factor;
@@ -57,8 +60,8 @@ TLM_FN double tlm_clip_f64(double norm, double max_norm) {
   c[k] = (beta);      \
   c[(k) + 1] = 1 - (beta);
 
-/* SGD. Options: lr, momentum, dampening, weight_decay, decoupled, and `first`: whether the buffer
-** is new and becomes the gradient. */
+/* SGD. Options: lr, momentum, dampening, weight_decay, decoupled, and `first`, which tells whether
+** the momentum buffer is new and takes the gradient as its first value. */
 TLM_FAMILY(sgd, {
   DECAY(o[3], o[4] != 0)
   c[3] = o[5] != 0 ? 0 : o[1];
@@ -91,8 +94,8 @@ TLM_FAMILY(nadam, {
   c[9] = 1 / (1 - pow(o[2], t[0]));
   c[10] = o[3];
 })
-/* RAdam. Options and clock are those of Adam. c[8] is 0 as long as the moving mean is too short to
-** divide by. */
+/* RAdam. Options and clock are those of Adam. c[8] is 0 until the moving mean of squares is long
+** enough to divide by. */
 TLM_FAMILY(radam, {
   t[0] += 1;
   DECAY(o[4], o[5] != 0)
@@ -140,14 +143,14 @@ TLM_FAMILY(rmsprop, {
   c[6] = o[2];
   c[7] = o[4];
 })
-/* Rprop. Options: lr, which is the initial step size, the two factors of step sizes, and their two
-** bounds. Clock: the step count. */
+/* Rprop. Options: lr, which is the initial step size; the factors by which a step size shrinks and
+** grows; the smallest and the largest step size. Clock: the step count. */
 TLM_FAMILY(rprop, {
   t[0] += 1;
   for (int k = 1; k < 5; k++) c[2 + k] = o[k];
 })
 /* ASGD. Options: lr, lambd, alpha, t0, weight_decay. Clocks: the step count, the rate of the next
-** step, and that step's weight in the mean. */
+** step, and the weight of the next step's parameters in the mean. */
 TLM_FAMILY(asgd, {
   DECAY(o[4], false)
   c[2] = 1 - o[1] * t[1];
@@ -164,9 +167,9 @@ TLM_FAMILY(lion, {
   MEAN(5, o[2])
   c[7] = lr;
 })
-/* Muon. Options: lr, which this family does not use, and momentum. */
+/* Muon. Options: momentum, and lr, which this family does not use. */
 TLM_FAMILY(muon, {MEAN(3, o[1])})
-/* Linear interpolation; lr is the gradient's weight. */
+/* A moving mean by linear interpolation; lr is the weight of the gradient. */
 TLM_FAMILY(lerp, {MEAN(3, 1 - lr)})
 
 #undef DECAY
@@ -184,8 +187,8 @@ TLM_FAMILY(lerp, {MEAN(3, 1 - lr)})
   TLM_STEP_(name, f32, float, __VA_ARGS__) \
   TLM_STEP_(name, f64, double, __VA_ARGS__)
 
-/* Adds weight decay to the gradient. Without weight decay, an infinite parameter would give
-** NaN, so the product is skipped. */
+/* Adds weight decay to the gradient. The product is skipped if c[1] is 0, since an infinite
+** parameter would give NaN. */
 #define DECAYED g = c[1] != 0 ? g + c[1] * p : g;
 #define MEAN(m, x, k) m = c[k] * m + c[(k) + 1] * (x);
 #define SIGN(x) ((T)(((x) > 0) - ((x) < 0)))
@@ -202,7 +205,8 @@ TLM_RULE(sgd_nesterov, {
   return p * c[2] - c[6] * (g + c[5] * *a);
 })
 
-/* Updates moments. a, b: the means of gradients and of their squares; d: the largest b so far. */
+/* Updates moments. a and b are the moving means of gradients and of their squares; d is the largest
+** b so far. */
 #define MOMENTS \
   DECAYED       \
   MEAN(*a, g, 3) MEAN(*b, g *g, 5)
@@ -236,7 +240,7 @@ TLM_RULE(adagrad, {
   *a += g * g;
   return p - c[3] * g / (sqrt(*a) + c[4]);
 })
-/* Adadelta's step. a, b: the means of the squares of gradients and of steps. */
+/* Adadelta. a and b are the moving means of the squares of gradients and of steps. */
 TLM_RULE(adadelta, {
   DECAYED
   MEAN(*a, g * g, 3)
@@ -244,8 +248,8 @@ TLM_RULE(adadelta, {
   MEAN(*b, delta * delta, 3)
   return p - c[5] * delta;
 })
-/* RMSprop's step. a: the mean of the squares of gradients; b: the momentum buffer. In centered
-** rules b is the mean of gradients, and d the momentum buffer. */
+/* RMSprop. a is the moving mean of the squares of gradients, and b the momentum buffer. In centered
+** rules b is the moving mean of gradients, and d the momentum buffer. */
 TLM_RULE(rmsprop, {
   DECAYED
   MEAN(*a, g * g, 3)
@@ -271,7 +275,7 @@ TLM_RULE(rmsprop_centered_momentum, {
   return p - c[5] * *d;
 })
 
-/* Rprop's step. a: the previous gradient, or 0 if it was skipped; b: the step size. */
+/* Rprop. a is the previous gradient, or 0 if that gradient was skipped; b is the step size. */
 TLM_RULE(rprop, {
   T turn = g * *a;
   T factor = turn > 0 ? c[4] : turn < 0 ? c[3] : turn == 0 ? 1 : turn;
@@ -281,7 +285,7 @@ TLM_RULE(rprop, {
   *a = turn < 0 ? 0 : g;
   return p - SIGN(*a) * *b;
 })
-/* ASGD's step. a: the mean of parameters. */
+/* ASGD. a is the mean of the parameters. */
 TLM_RULE(asgd, {
   DECAYED
   p = p * c[2] - c[3] * g;
@@ -294,7 +298,7 @@ TLM_RULE(lion, {
   MEAN(*a, g, 5)
   return p * c[2] - c[7] * SIGN(along);
 })
-/* Returns the update that Muon makes orthogonal; a: the buffer. */
+/* Muon. a is the momentum buffer. Returns the update, which Muon makes orthogonal afterwards. */
 TLM_RULE(muon, {
   MEAN(*a, g, 3)
   return *a;
@@ -303,7 +307,7 @@ TLM_RULE(muon_nesterov, {
   MEAN(*a, g, 3)
   return c[4] * g + c[3] * *a;
 })
-/* Moves a mean of parameters towards g. */
+/* Moves p, a moving mean of parameters, towards g. */
 TLM_RULE(lerp, return c[3] * p + c[4] * g;)
 
 #undef DECAYED

@@ -1,6 +1,6 @@
 /*
-** special.h - the longer special functions of math.h. They are computed in double, even for float,
-** whose results are then exact up to the last digit or nearly so.
+** special.h - the longer special functions for math.h. They are computed in double, even for float.
+** So float results are exact to the last digit or nearly so.
 */
 #ifndef TLM_SPECIAL_H
 #define TLM_SPECIAL_H
@@ -13,9 +13,10 @@
 
 /* ---- sinc --------------------------------------------------------------------- */
 
-/* Return the first and second derivative of sin(u)/u. Near 0 they use the series, because the
-** closed form loses digits by cancellation. cos(u) - sin(u)/u is written with sines alone:
-** compilers join the sine and the cosine of one argument and then vectorise neither. */
+/* Return the first and the second derivative of sin(u)/u. Near 0 they use the power series, because
+** the closed form loses digits by cancellation. cos(u) - sin(u)/u is written with sines alone,
+** because compilers join the sine and the cosine of one argument to one call and then vectorise
+** neither. */
 TLM_LONG_FN double tlm_sinc_first(double u) {
   double s = u * u;
   double series =
@@ -43,9 +44,9 @@ TLM_LONG_FN double tlm_sinc_second(double u) {
 
 /* ---- inverse error function ------------------------------------------------------ */
 
-/* Computes the inverse of erf: an approximation with error 2e-3, then two steps of Halley's method,
-** each of which triples the number of correct digits. The step uses erf near 0 and erfc near 1,
-** where 1 - |y| is exact and small. */
+/* Returns the inverse of erf. An approximation with an error of 2e-3 is improved by two steps of
+** Halley's method, each of which triples the number of correct digits. A step uses erf near 0, and
+** erfc near 1, where 1 - |y| is exact and small. */
 TLM_LONG_FN double tlm_erfinv(double y) {
   double m = fabs(y);
   double l = log((1 - m) * (1 + m));
@@ -64,7 +65,7 @@ TLM_LONG_FN double tlm_erfinv(double y) {
 /* ---- polygamma ---------------------------------------------------------------- */
 
 /* Returns the polygamma function of order 0 or 1. The recurrence raises x until the asymptotic
-** series holds; negative arguments use the reflection formula. */
+** series is accurate. Negative arguments use the reflection formula. */
 TLM_LONG_FN double tlm_polygamma(int order, double x) {
   double sum = 0;
   for (int k = 0; k < 12; k++) {
@@ -92,9 +93,9 @@ TLM_LONG_FN double tlm_polygamma(int order, double x) {
   return sum + r + 0.5 * s + tail;
 }
 
-/* Returns the sum of (x + k)^-s over k from 0 (Hurwitz's zeta function) for x > 0 and whole s >= 3:
-** the first terms are added directly, the remaining ones by the Euler-Maclaurin formula. The table
-** has Bernoulli numbers divided by (2j)!. */
+/* Returns the sum of (x + k)^-s over k from 0 (Hurwitz's zeta function) for x > 0 and whole s >= 3.
+** The first terms are added directly, and the sum of the others is computed by the Euler-Maclaurin
+** formula. The table has Bernoulli numbers divided by (2j)!. */
 TLM_LONG_FN double tlm_zeta(double s, double x) {
   const double b[8] = {1.0 / 12,
                        -1.0 / 720,
@@ -123,14 +124,14 @@ TLM_LONG_FN double tlm_zeta(double s, double x) {
 TLM_LONG_FN double tlm_higher_gamma(int n, double x) {
   double s = n + 1;
   double low = floor(x);
-  double near = low + 1 - x; /* 0 < near <= 1: the last term before 0 */
+  double near = low + 1 - x; /* 0 < near <= 1; the term at -near is the last one before 0 */
   double factorial = 1;
   for (int k = 2; k <= n && k <= 171; k++) factorial *= k;
   double sign = n & 1 ? 1 : -1;
   if (x <= 0 && x == low) return sign * (double)INFINITY;
-  if (x > 0 && isinf(x)) return (double)NAN; /* NaN, as in PyTorch, which computes 0 * inf */
+  if (x > 0 && isinf(x)) return (double)NAN; /* NaN as in PyTorch, which multiplies 0 by inf */
   if (x > 0 || isnan(x)) return sign * factorial * tlm_zeta(s, x);
-  /* adds the poles on both sides of 0 first, since they may cancel */
+  /* adds the sums next to the poles on both sides of 0 first, since they may cancel */
   double poles = tlm_zeta(s, x - low) + sign * tlm_zeta(s, near);
   return sign * factorial * (poles - sign * tlm_zeta(s, 1 - x));
 }
@@ -235,8 +236,8 @@ TLM_LONG_FN double tlm_i1(double x) {
 
 #define TLM_GAMMA_LARGE 1e6
 
-/* Returns x^a exp(-x) / Gamma(a + 1). Large a use Stirling's series, since the three factors
-** overflow and their logarithms cancel. */
+/* Returns x^a exp(-x) / Gamma(a + 1). For large a it uses Stirling's series, since the factors
+** overflow and their logarithms would cancel. */
 TLM_LONG_FN double tlm_gamma_factor(double a, double x) {
   if (a < 10) return exp(a * log(x) - x - lgamma(a + 1));
   double mu = (x - a) / a;
@@ -246,7 +247,8 @@ TLM_LONG_FN double tlm_gamma_factor(double a, double x) {
   return exp(a * (ratio - mu) - stirling) / sqrt(2 * TLM_PI * a);
 }
 
-/* Returns Q, or P if `lower`. */
+/* Returns the regularized incomplete gamma function P(a, x) if `lower`, otherwise Q(a, x), by
+** Temme's expansion. */
 TLM_LONG_FN double tlm_gamma_temme(double a, double x, bool lower) {
   double mu = (x - a) / a;
   double eta = copysign(sqrt(2 * fmax(mu - log1p(mu), 0.0)), mu);
@@ -270,7 +272,7 @@ TLM_LONG_FN double tlm_gamma_share(double a, double x, bool lower) {
     for (double n = a + 1; term > 1e-17 * sum; n += 1) sum += term *= x / n;
     return lower ? factor * sum : 1 - factor * sum;
   }
-  /* uses Lentz's method */
+  /* evaluates the continued fraction by Lentz's method */
   double b = x + 1 - a;
   double c = 1e300;
   double d = 1 / b;
@@ -294,8 +296,8 @@ TLM_LONG_FN double tlm_gamma_share(double a, double x, bool lower) {
 ** F are differentiated term by term. On each side of the mean the terms of the result have one
 ** sign, so they do not cancel. They end where they change the result by less than `tolerance`. */
 
-/* Returns dx/da of the gamma distribution of shape a. Large shapes use the expansion of x by the
-** normal quantile z of the same F (E. A. Cornish and R. A. Fisher, 1938). */
+/* Returns dx/da of the gamma distribution of shape a. For large shapes, x is expanded in z, the
+** normal quantile of the same probability (E. A. Cornish and R. A. Fisher, 1938). */
 TLM_ONCE_FN double tlm_gamma_slope(double a, double x, double tolerance) {
   if (!(a > 0) || !(x >= 0) || isinf(a)) return (double)NAN;
   if (x == 0 || isinf(x)) return x;
@@ -326,7 +328,7 @@ TLM_ONCE_FN double tlm_gamma_slope(double a, double x, double tolerance) {
     }
     return x / a * (sum * (tlm_polygamma(0, a + 1) - log_x) + weighted);
   }
-  /* Lentz's method; dc and dd are the logarithmic derivatives of c and d, dh of h. */
+  /* Uses Lentz's method. dc and dd are the logarithmic derivatives of c and d; dh is that of h. */
   double b = x + 1 - a;
   double c = 1e300;
   double dc = 0;
@@ -367,7 +369,7 @@ TLM_ONCE_FN double tlm_beta_fraction(double a, double b, double x, bool by_a, do
                   (i < 3 || fabs(change - 1) > tolerance || fabs(dc + dd) > tolerance * fabs(*dh));
        i++) {
     int m = i / 2;
-    bool even = i % 2 == 1; /* the first numerator has number 1 */
+    bool even = i % 2 == 1; /* numerators are counted from 1 */
     double k = even ? m + 1 : m;
     double below = even ? (a + 2 * k - 1) * (a + 2 * k) : (a + 2 * k) * (a + 2 * k + 1);
     double numerator = (even ? k * (b - k) : -(a + k) * (a + b + k)) * x / below;
@@ -390,7 +392,8 @@ TLM_ONCE_FN double tlm_beta_fraction(double a, double b, double x, bool by_a, do
   return h;
 }
 
-/* Returns dx/da / (1 - x) of the beta distribution of a and total - a, for constant total - a. */
+/* Returns (dx/da) / (1 - x) of the beta distribution with parameters a and total - a, where the
+** second parameter stays constant. */
 TLM_ONCE_FN double tlm_beta_slope(double x, double a, double total, double tolerance) {
   double b = total - a;
   if (!(x >= 0 && x <= 1) || !(a > 0) || !(b > 0) || isinf(total)) return (double)NAN;
@@ -407,8 +410,9 @@ TLM_ONCE_FN double tlm_beta_slope(double x, double a, double total, double toler
 
 /* ---- the normal distribution ---------------------------------------------------- */
 
-/* Returns exp(x^2) erfc(x). Far from 0 it uses the asymptotic series, before either factor
-** overflows or underflows. Below -26.7, 2 exp(x^2) exceeds the largest double. */
+/* Returns exp(x^2) erfc(x). Large x use the asymptotic series, before either factor overflows or
+** underflows. For x < -26.7 the result is infinite, because 2 exp(x^2) exceeds the largest
+** double. */
 TLM_LONG_FN double tlm_erfcx(double x) {
   if (x < -27) return INFINITY;
   double square = x * x;
@@ -423,14 +427,14 @@ TLM_LONG_FN double tlm_erfcx(double x) {
   return sum * (0.5 * TLM_2_SQRTPI) / x;
 }
 
-/* Returns the log of the cumulative distribution function at x. */
+/* Returns the logarithm of the normal distribution function at x. */
 TLM_LONG_FN double tlm_log_ndtr(double x) {
   double t = x * TLM_SQRT1_2;
   return x < -1 ? log(0.5 * tlm_erfcx(-t)) - t * t : log1p(-0.5 * erfc(t));
 }
 
-/* Returns the quantile of probability p. Like tlm_erfinv it computes from the nearer end, whose
-** distance is exact. */
+/* Returns the normal quantile of probability p. Like tlm_erfinv, it computes from the nearer of 0
+** and 1, since the distance from that end is exact. */
 TLM_LONG_FN double tlm_ndtri(double p) {
   double m = p < 0.5 ? p : 1 - p;
   double l = log(4 * m * (1 - m));
@@ -445,7 +449,7 @@ TLM_LONG_FN double tlm_ndtri(double p) {
   return p < 0.5 ? -x : x;
 }
 
-/* Returns Hurwitz's zeta function for any s > 1; terms below 0 require a whole s. */
+/* Returns Hurwitz's zeta function for any s > 1. If q is negative, s must be a whole number. */
 TLM_LONG_FN double tlm_hurwitz(double s, double q) {
   if (isnan(s) || isnan(q) || s < 1) return (double)NAN;
   if (s == 1) return (double)INFINITY;

@@ -1,7 +1,7 @@
 /*
-** vector.h - the vector registers of the instruction set that a file in a folder isa is compiled
-** for. Loops choose the sizes of their tiles by the registers' number and size, so a new
-** instruction set needs no change in the loops.
+** vector.h - the number and size of the vector registers, for files in folders named isa, which are
+** compiled once for each instruction set. Loops choose the sizes of their tiles by these two
+** numbers, so a new instruction set needs no change in the loops.
 */
 #ifndef TLK_VECTOR_H
 #define TLK_VECTOR_H

@@ -1,18 +1,19 @@
 /*
 ** blocks.c - blocks of device memory. Each arena keeps its free blocks in lists by size, eight
-** lists for each power of two, and a bitmap of the lists that are not empty. So a search looks
-** at one list and then at bits (M. Masmano et al., "TLSF: a new dynamic memory allocator for
-** real-time systems", ECRTS 2004).
+** lists for each power of two, and a bitmap that tells which lists are not empty. So a search looks
+** through one list and then at the bitmap (M. Masmano et al., "TLSF: a new dynamic memory allocator
+** for real-time systems", ECRTS 2004).
 */
 #include "kernels/device/blocks.h"
 
 #include <stdlib.h>
 
 #define BINS 448 /* number of size classes, eight for each power of two */
-/* A large block is split if at least this many bytes remain. */
+/* A block for a large allocation is split if at least this many bytes remain. */
 #define SPLIT_LEAST (TLK_SMALL_BLOCK + 1)
 
-/* ORDER STATE: states of a block; only FREE and UNMAPPED blocks are kept in size lists. */
+/* ORDER STATE: the states of a block. Only FREE and UNMAPPED blocks are in the lists of an
+** arena. */
 typedef enum State { FREE, UNMAPPED, USED, PENDING } State;
 
 typedef struct Mark {
@@ -22,13 +23,13 @@ typedef struct Mark {
 
 struct tlk_Block {
   tlk_Block *before, *after; /* neighbours by address in the same arena */
-  tlk_Block *next, **link;   /* the block's place in its list of free, unmapped or pending blocks */
+  tlk_Block *next, **link;   /* links in the list of free, of unmapped or of pending blocks */
   tlk_Arena *arena;
   char *data;
   int64_t bytes, requested;
   State state;
-  bool deferred;   /* pending, but the other streams have no marks yet */
-  uint64_t others; /* bit mask of the streams, besides the arena's, that use the block */
+  bool deferred;   /* the block is pending, but its other streams have no marks yet */
+  uint64_t others; /* bit mask of the streams that use the block, except the arena's own stream */
   Mark *marks;     /* owned */
 };
 
@@ -55,7 +56,7 @@ static bool no_memory(const tlk_Blocks *b) {
   return b->source.host->fail(TL_EMEM, "%s: out of memory", b->source.name);
 }
 
-/* Adds `amount` to a statistic of all blocks and to that of large or small ones. */
+/* Adds `amount` to a statistic in its total and in its part for small or for large blocks. */
 #define COUNT(b, small, figure, amount)                                                \
   do {                                                                                 \
     int64_t amount_ = (amount);                                                        \
@@ -93,7 +94,7 @@ static int bin_of(int64_t bytes) {
   return (log - 2) * 8 + (int)(units >> (log - 3) & 7);
 }
 
-/* Puts a free block or an unmapped range into the list for its size. */
+/* Puts a free block or an unmapped range into the list where it belongs. */
 static void list(tlk_Blocks *b, tlk_Block *block) {
   tlk_Arena *a = block->arena;
   if (block->state == UNMAPPED) {
@@ -117,7 +118,7 @@ static void unlist(tlk_Blocks *b, tlk_Block *block) {
   COUNT(b, a->small, inactive_split_bytes, -block->bytes);
 }
 
-/* Returns the first list at or after `bin` that is not empty, or BINS. */
+/* Returns the number of the first non-empty list from `bin` on; BINS if there is none. */
 static int next_bin(const tlk_Arena *a, int bin) {
   for (int word = bin / 64; word < BINS / 64; word++) {
     uint64_t bits = a->full[word];
@@ -144,7 +145,7 @@ static tlk_Block *block_at(const tlk_Blocks *b, const void *data) {
 
 static bool make_room(tlk_Blocks *b) { return placed_reserve(&b->placed) || no_memory(b); }
 
-/* Registers a block in use; the caller has made room for it. */
+/* Registers a block in use in the address map, in which make_room has reserved an entry. */
 static void enter(tlk_Blocks *b, tlk_Block *block) {
   placed_add(&b->placed, block->data)->block = block;
 }
@@ -155,8 +156,8 @@ static void leave(tlk_Blocks *b, const tlk_Block *block) {
 
 /* ---- neighbours -------------------------------------------------------------------------- */
 
-/* Splits a block and returns the remainder, which gets the same state; neither block is in a list
-** afterwards. Returns NULL if host memory is exhausted. */
+/* Splits a block after `bytes` bytes and returns the remainder, which has the same state. Neither
+** of the two is in a list afterwards. Returns NULL if host memory is exhausted. */
 static tlk_Block *cut(tlk_Block *block, int64_t bytes) {
   tlk_Block *rest = calloc(1, sizeof *rest);
   if (rest == NULL) return NULL;
@@ -172,7 +173,7 @@ static tlk_Block *cut(tlk_Block *block, int64_t bytes) {
   return rest;
 }
 
-/* Merges a block with the next one; neither is in a list. */
+/* Merges a block with the next one. Neither of the two may be in a list. */
 static void swallow(tlk_Block *block) {
   tlk_Block *next = block->after;
   block->bytes += next->bytes;
@@ -205,7 +206,7 @@ static bool alike(const tlk_Arena *a, const tlk_Arena *like) {
   return a->stream == like->stream && a->pool == like->pool && a->small == like->small;
 }
 
-/* Returns the address space that an arena should have, of which `least` bytes are needed. */
+/* Returns the number of bytes of address space that a new arena should have, at least `least`. */
 static int64_t wanted(const tlk_Blocks *b, const tlk_Arena *like, int64_t least) {
   int64_t bytes = 0;
   for (const tlk_Arena *a = b->arenas; a && bytes < b->source.most; a = a->next)
@@ -215,9 +216,9 @@ static int64_t wanted(const tlk_Blocks *b, const tlk_Arena *like, int64_t least)
   return bytes > least ? bytes : least;
 }
 
-/* Reserves address space for an arena: as much as wanted or, once that was refused, the `least`
-** bytes, a multiple of the granule. Sets the arena's base and size; returns false with a message on
-** failure. */
+/* Reserves address space for an arena: as much as `wanted` returns or, once the source has refused
+** so much, only `least` bytes, a multiple of the granule. Sets the arena's base and size. Returns
+** false with a message on failure. */
 static bool reserve_addresses(tlk_Blocks *b, tlk_Arena *a, int64_t least) {
   a->bytes = b->tight ? least : round_up(wanted(b, a, least), granule_of(b, a));
   a->base = b->source.reserve(b->source.self, a->bytes);
@@ -258,9 +259,9 @@ static void count_mapped(tlk_Blocks *b, tlk_Arena *a, int64_t bytes) {
     b->stats.num_device_free++;
 }
 
-/* Maps memory at the beginning of an unmapped range, and merges it with a free block before the
-** range, to a free block of at least `bytes` bytes. Returns the block, or NULL if there is not
-** enough memory. */
+/* Maps memory at the beginning of an unmapped range. Merges it with the free block before the
+** range, if there is one, into a free block of at least `bytes` bytes. Returns that block, or NULL
+** if there is not enough memory. */
 static tlk_Block *extend(tlk_Blocks *b, tlk_Block *range, int64_t bytes) {
   tlk_Arena *a = range->arena;
   int64_t granule = granule_of(b, a);
@@ -301,14 +302,15 @@ static tlk_Block *grow(tlk_Blocks *b, tlk_Arena *a, int64_t bytes) {
   return NULL;
 }
 
-/* Returns whether the arena has an unmapped range that is large enough. */
+/* Returns whether the arena has an unmapped range for a block of `bytes` bytes. */
 static bool has_room(const tlk_Blocks *b, const tlk_Arena *a, int64_t bytes) {
   const tlk_Block *range = a->unmapped;
   while (range && range->bytes < round_up(bytes, granule_of(b, a))) range = range->next;
   return range != NULL;
 }
 
-/* Finds a free block in the arenas of this stream and pool, and maps more memory if none fits. */
+/* Finds a free block in the arenas of this stream and pool; maps more memory if no free block is
+** large enough. */
 static tlk_Block *find(tlk_Blocks *b, int64_t bytes, int stream, uint64_t pool, bool small) {
   tlk_Arena like = {.stream = stream, .pool = pool, .small = small};
   bool room = false;
@@ -339,7 +341,8 @@ static void drop_marks(tlk_Blocks *b, tlk_Block *block) {
   block->others = 0;
 }
 
-/* Marks a block, which is in no list, as free once no stream uses it. */
+/* Marks a block as free after all streams have finished with it. The block must not be in a
+** list. */
 static void complete(tlk_Blocks *b, tlk_Block *block) {
   const tlk_Arena *a = block->arena;
   COUNT(b, a->small, active, -1);
@@ -351,8 +354,8 @@ static void complete(tlk_Blocks *b, tlk_Block *block) {
   settle_down(b, block);
 }
 
-/* Records a mark on each of the block's other streams. If no mark is available, waits for the
-** device instead. */
+/* Records a mark on each of the other streams that use the block. If no mark is available, waits
+** until the device is idle instead. */
 static void ask_others(tlk_Blocks *b, tlk_Block *block) {
   block->deferred = false;
   for (int stream = 0; stream < TLK_BLOCK_STREAMS; stream++) {
@@ -375,7 +378,7 @@ static bool passed(tlk_Blocks *b, const tlk_Block *block) {
   return !block->deferred;
 }
 
-/* Frees pending blocks whose streams have passed their marks. */
+/* Frees the pending blocks for which all marks have been passed. */
 static void look_at_pending(tlk_Blocks *b) {
   if (b->captures > 0) return;
   for (tlk_Block *block = b->pending, *next; block; block = next) {
@@ -414,7 +417,8 @@ void tlk_blocks_used_by(tlk_Blocks *b, void *data, int stream) {
 
 /* ---- unmapping ------------------------------------------------------------------------------ */
 
-/* Unmaps the whole granules of a free block. Returns the last block of the resulting pieces. */
+/* Unmaps the whole granules in a free block. This cuts the block into up to three pieces; returns
+** the last of them. */
 static tlk_Block *shrink(tlk_Blocks *b, tlk_Block *block) {
   tlk_Arena *a = block->arena;
   int64_t granule = granule_of(b, a), from = block->data - a->base, to = from + block->bytes;
@@ -429,7 +433,7 @@ static tlk_Block *shrink(tlk_Blocks *b, tlk_Block *block) {
     middle = NULL;
   }
   if (block != middle) list(b, block);
-  /* host memory to describe the pieces is lacking, so the block stays as it was */
+  /* there is no host memory to describe the pieces, so the block stays as it was */
   if (middle == NULL) return block;
   if (rest) list(b, rest);
   b->source.unmap(b->source.self, middle->data, middle->bytes, granule);
@@ -439,7 +443,7 @@ static tlk_Block *shrink(tlk_Blocks *b, tlk_Block *block) {
   return settle_down(b, middle);
 }
 
-/* Removes arenas without mapped memory, together with their address space. */
+/* Removes arenas that have no mapped memory, and gives back their address space. */
 static void remove_empty(tlk_Blocks *b) {
   for (tlk_Arena **at = &b->arenas; *at;) {
     tlk_Arena *a = *at;
@@ -450,13 +454,13 @@ static void remove_empty(tlk_Blocks *b) {
     *at = a->next;
     b->source.unreserve(b->source.self, a->base, a->bytes);
     b->tight = false;
-    free(a->first); /* nothing is mapped, so the arena has one range */
+    free(a->first); /* nothing is mapped, so the arena has a single block */
     free(a);
   }
 }
 
-/* Unmaps free memory, except the free blocks of a pool that is in use, which belong to the pool's
-** graphs. */
+/* Unmaps all free memory. The free blocks of a pool in use stay mapped, because they belong to the
+** pool's graphs. */
 static void give_back(tlk_Blocks *b) {
   for (tlk_Arena *a = b->arenas; a; a = a->next)
     for (tlk_Block *block = a->pool == 0 ? a->first : NULL; block; block = block->after)
@@ -465,7 +469,7 @@ static void give_back(tlk_Blocks *b) {
 }
 
 bool tlk_blocks_trim(tlk_Blocks *b) {
-  if (b->captures > 0) return true; /* during a capture no stream can be waited for */
+  if (b->captures > 0) return true; /* during a capture it is not possible to wait for a stream */
   if (!b->source.wait(b->source.self)) return false;
   look_at_pending(b);
   give_back(b);
@@ -528,8 +532,8 @@ bool tlk_blocks_hold(tlk_Blocks *b, uint64_t number) {
   return true;
 }
 
-/* Keeps a free block of a pool that has ended, because a graph launch in flight may still use the
-** block. */
+/* Makes a free block of a pool that has ended pending, because a graph launch in flight may still
+** use the block. */
 static void keep_for(tlk_Blocks *b, tlk_Block *block, uint64_t launched) {
   block->others |= launched & ~((uint64_t)1 << block->arena->stream);
   if (block->state != FREE || block->others == 0) return;

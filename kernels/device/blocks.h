@@ -1,20 +1,20 @@
 /*
 ** blocks.h - the caching allocator of devices: it decides which stream gets which part of a
-** device's memory. A plugin connects it to memory and streams by a table of functions, its
-** source: kernels/cuda/memory.c to the driver's, kernels/sim/memory.c to those that it simulates,
-** and spec/core/blocks_test.c to counters.
+** device's memory. A plugin connects the allocator to memory and streams by a table of functions,
+** its source. kernels/cuda/memory.c is the source for CUDA, kernels/sim/memory.c for the simulated
+** device, and spec/core/blocks_test.c for tests.
 **
-** Memory is divided into arenas, which belong to one stream, pool and kind of size. An arena is a
-** range of address space; its granules are mapped to memory on demand, at any position. So a small
-** block in an unlucky place keeps one granule mapped instead of the whole range. Another arena is
-** made if no range of address space is long enough: as large as those before it together, or just
-** large enough if the source refuses so much, since a process has 47 bits of addresses for all
-** devices, streams and graphs.
+** Memory is divided into arenas. Each belongs to one stream and one pool, and is for small or for
+** large blocks. An arena is a range of address space; its granules are mapped to memory on demand,
+** at any position. So a small block in an unlucky place keeps only one granule mapped, not the
+** whole range. If no range of address space is long enough for a block, another arena is made. It
+** is as large as all earlier ones together, or just large enough if the source refuses so much
+** address space, since a process has 47 bits of addresses for all devices, streams and graphs.
 **
 ** A block belongs to its arena's stream. Once freed, it may be handed out again immediately,
-** because its next use is queued later on that stream. A block that other streams use as well
-** stays pending until they have passed the point where it was freed. Blocks allocated for a
-** pool belong to a graph (capture_begin in core/device/api.h).
+** because its next use is queued later on that stream. If other streams use the block as well, it
+** stays pending until they have passed the point where it was freed. Blocks allocated for a pool
+** belong to a graph (capture_begin in core/device/api.h).
 **
 ** Callers hold one lock around all calls for one tlk_Blocks.
 */
@@ -26,38 +26,39 @@
 #include "core/device/api.h"
 #include "core/device/host.h"
 
-#define TLK_BLOCK_UNIT 512 /* every block's size is a multiple of this number of bytes */
-/* blocks of up to this many bytes share granules that have no larger blocks */
+#define TLK_BLOCK_UNIT 512 /* the size of each block is a multiple of this number of bytes */
+/* Blocks of up to this many bytes are small. They never share a granule with larger blocks. */
 #define TLK_SMALL_BLOCK (1024 * 1024)
 #define TLK_BLOCK_STREAMS 64 /* stream numbers are smaller than this */
 
-/* The functions that the allocator calls. Each gets `self` as its first argument. */
+/* The functions that the allocator calls. `self` is the first argument of each. */
 typedef struct tlk_BlockSource {
   void *self;
-  const tl_Host *host; /* receives failures and the events of memory (borrowed) */
-  const char *name;    /* the plugin's name in messages */
+  const tl_Host *host; /* the host, which receives failures and memory events (borrowed) */
+  const char *name;    /* name of the plugin for messages */
   tl_Device device;
-  int64_t granule[2]; /* bytes of a granule, for large and for small blocks */
-  /* the smallest number of bytes to map for a large block of less than half this size */
+  int64_t granule[2]; /* size in bytes of a granule for large blocks, and for small blocks */
+  /* At least this many bytes are mapped at a time for a large block of less than half this size. */
   int64_t least;
-  /* bytes of the address space of a stream's first arena, a multiple of both granules */
+  /* size in bytes of the address space of a stream's first arena, a multiple of both granules */
   int64_t reach;
-  int64_t most; /* largest size in bytes of an arena that grows, a multiple of both granules */
+  /* largest size in bytes that is chosen for a later arena, a multiple of both granules */
+  int64_t most;
   /* Reserves address space; returns NULL with a message on failure. */
   char *(*reserve)(void *self, int64_t bytes);
   void (*unreserve)(void *self, char *at, int64_t bytes);
-  /* Maps memory to whole granules; returns false, without a message, if the memory is
-  ** exhausted. */
+  /* Maps memory at whole granules. Returns false without a message if memory is exhausted. */
   bool (*map)(void *self, char *at, int64_t bytes, int64_t granule);
   void (*unmap)(void *self, char *at, int64_t bytes, int64_t granule);
   /* Marks the current end of a stream's queue; returns NULL if no mark is available. */
   void *(*mark)(void *self, int stream);
   bool (*passed)(void *self, void *mark);
   void (*drop)(void *self, void *mark);
-  /* Waits until all streams are idle; returns false with a message on failure. It may release the
+  /* Waits until all streams are idle; returns false with a message on failure. May release the
   ** caller's lock while it waits, but not after it has found the last stream idle. */
   bool (*wait)(void *self);
-  /* Is called when a block of the pool becomes free, before the block is reused; may be NULL. */
+  /* Tells the source that a block of the pool has become free, before the block is reused. May be
+  ** NULL. */
   void (*freed)(void *self, char *data, int64_t bytes, int stream, uint64_t pool);
 } tlk_BlockSource;
 
@@ -82,8 +83,8 @@ typedef struct tlk_Blocks {
   tlk_Arena *arenas;    /* owned */
   tlk_BlockPool *pools; /* pools in use (owned) */
   tlk_Block *pending;
-  bool tight;   /* whether address space was refused, so that arenas are as small as possible */
-  int captures; /* number of open captures, during which streams cannot be queried */
+  bool tight;   /* whether address space was refused, so that new arenas are as small as possible */
+  int captures; /* number of open captures; streams cannot be queried during a capture */
   int64_t limit;
   tl_MemoryStats stats;
   placed_Map placed;
@@ -93,20 +94,21 @@ void tlk_blocks_open(tlk_Blocks *b, const tlk_BlockSource *source, int64_t limit
 /* Releases all memory; no block may be in use. Only specs call this function. */
 void tlk_blocks_close(tlk_Blocks *b);
 
-/* Allocates a block. Returns NULL on failure: with TL_EMEM if memory is exhausted, with another
-** kind of error if the device failed. */
+/* Allocates a block. Returns NULL on failure: the error is TL_EMEM if memory is exhausted, and of
+** another kind if the device failed. */
 void *tlk_blocks_alloc(tlk_Blocks *b, int64_t bytes, int stream, uint64_t pool);
 void tlk_blocks_free(tlk_Blocks *b, void *data);
-/* Notes that another stream uses a block until the block is freed. */
+/* Notes that a further stream uses a block, from now until the block is freed. */
 void tlk_blocks_used_by(tlk_Blocks *b, void *data, int stream);
 /* Waits for all streams and unmaps free granules. */
 bool tlk_blocks_trim(tlk_Blocks *b);
 
-/* Adds or removes a holder of a pool (a capture or a graph). `launched` has a bit for each
-** stream that the holder's graph was launched on. */
+/* Add or remove a holder of a pool (a capture or a graph). `launched` is the bit mask of the
+** streams on which the holder's graph was launched. */
 bool tlk_blocks_hold(tlk_Blocks *b, uint64_t pool);
 void tlk_blocks_let_go(tlk_Blocks *b, uint64_t pool, uint64_t launched);
-/* Counts the device's open captures: `change` is 1 when one begins and -1 when it ends. */
+/* Changes the number of open captures of the device: `change` is 1 when a capture begins and -1
+** when it ends. */
 void tlk_blocks_capture(tlk_Blocks *b, int change);
 
 void tlk_blocks_stats(const tlk_Blocks *b, tl_MemoryStats *out);

@@ -1,9 +1,11 @@
 /*
 ** meta.c - the meta device: tensors with a shape, a dtype and strides, but without memory.
-** Operators check, promote and allocate on it as on any other device. Its kernels compute
-** nothing, and reading values on the host fails (core/device/transfer.c).
+** Operators check arguments, promote dtypes and allocate results as on any other device. Its
+** kernels compute nothing, and an attempt to read values on the host fails
+** (core/device/transfer.c).
 **
-** TLK_KERNELS lists each kernel of core/kernel/kernel.h, so a new kernel needs no change here.
+** The table is generated from TLK_KERNELS, which lists the kernels of core/kernel/kernel.h, so a
+** new kernel needs no change in this file.
 */
 #include <stdint.h>
 #include <stdio.h>
@@ -101,8 +103,8 @@ static bool can_access_peer(int device, int peer) { return false; }
 
 static int64_t library_version(const char *name) { return 0; }
 
-/* Returns an address where no process has memory: pointers may be offset and compared, and an
-** access by mistake faults. */
+/* Returns an address at which no process can have memory. Pointers to it may be offset and
+** compared, and an access by mistake faults. */
 static void *alloc(const tlk_Context *cx, int64_t bytes) {
   return (void *)(UINTPTR_MAX / 2 + 1); /* NOLINT */
 }
@@ -111,8 +113,8 @@ static void release(tl_Device device, void *data, int64_t bytes) {}
 
 static bool record_stream(tl_Device device, void *data, tl_Stream *stream) { return true; }
 
-/* Copies nothing, because this device has no memory; core/device/transfer.c only transfers to this
-** device. */
+/* Copies nothing, because this device has no memory. core/device/transfer.c calls this function
+** only for copies to this device. */
 static bool transfer(const struct tlk_transfer *call) { return true; }
 
 static bool memory_stats(tl_Device device, tl_MemoryStats *out) {

@@ -1,7 +1,7 @@
 /*
-** capture.c - captures and graphs of the simulated device. Each stream's work in a capture is a
-** lane of the graph; only events order lanes. A launch runs the lanes in a random order that
-** respects the events, so a missing event shows as a wrong number.
+** capture.c - captures and graphs of the simulated device. The commands of one stream in a capture
+** are a lane of the graph. Only events order commands of different lanes. A launch runs the lanes
+** in a random order that respects the events, so a missing event shows as a wrong number.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 /* ---- capturing --------------------------------------------------------------------- */
 
-/* Records a command of a capture and counts it, so that the end of the capture can find work that
-** was not joined. */
+/* Records a command in a capture and counts it. The counts allow the end of the capture to find
+** work that was not joined. */
 bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                        size_t size) {
   tl_Graph *graph = stream->recording;
@@ -30,7 +30,8 @@ bool sim_locked_record_event(tl_Event *event, tl_Stream *stream) {
   return true;
 }
 
-/* Returns the capture in which an event was recorded; NULL with a message if it has ended. */
+/* Returns the open capture in which an event was recorded, or NULL with a message if that capture
+** has ended. */
 static tl_Graph *capture_of(const tl_Event *event) {
   sim_Device *d = sim_device(event->device.index);
   for (int s = 0; s < SIM_STREAMS && event->capture; s++) {
@@ -42,8 +43,7 @@ static tl_Graph *capture_of(const tl_Event *event) {
   return NULL;
 }
 
-/* Returns whether a stream may wait for an event of a capture; it then takes part in the
-** capture. */
+/* Returns whether a stream may wait for an event of this capture and so join that capture. */
 static bool may_join(const tl_Stream *stream, const tl_Graph *graph) {
   if (stream->device != graph->device)
     return sim_host->fail(TL_EDEVICE,
@@ -73,7 +73,7 @@ bool sim_locked_record_wait(tl_Stream *stream, tl_Event *event) {
 
 /* ---- the table --------------------------------------------------------------------- */
 
-static uint64_t captures; /* number of captures so far */
+static uint64_t captures; /* number of captures begun so far */
 
 static tl_Graph *graph_new(tl_Stream *stream, uint64_t pool) {
   tl_Graph *graph = calloc(1, sizeof *graph);
@@ -99,7 +99,7 @@ static void graph_free(tl_Graph *graph) {
 }
 
 bool sim_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
-  (void)mode; /* on this device no call is unsafe during a capture */
+  (void)mode; /* no call is unsafe during a capture on this device */
   sim_lock();
   bool ok = sim_locked_may_go("capture") && sim_locked_not_recording(stream, "capturing");
   tl_Graph *graph = ok ? graph_new(stream, pool) : NULL;
@@ -111,7 +111,8 @@ bool sim_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
   return graph != NULL;
 }
 
-/* Returns whether all work of the capture comes before the end of the stream that began it. */
+/* Returns whether the stream that began the capture has waited for all work of the other
+** streams. */
 static bool joined(const tl_Graph *graph) {
   const uint64_t *known = graph->done[graph->origin->id];
   for (int s = 0; s < SIM_STREAMS; s++)
@@ -155,7 +156,7 @@ uint64_t sim_capture(const tl_Stream *stream) {
 
 /* ---- launching --------------------------------------------------------------------- */
 
-/* Returns a random lane that can continue, or -1 at the end. */
+/* Returns a random lane that can continue, or -1 if there is none. */
 static int next_lane(sim_Command *const at[SIM_STREAMS], uint64_t launch) {
   int found = -1;
   uint64_t seen = 0;
@@ -167,7 +168,7 @@ static int next_lane(sim_Command *const at[SIM_STREAMS], uint64_t launch) {
   return found;
 }
 
-/* Queues the work of all lanes in an order that respects the events. */
+/* Queues the commands of all lanes in a random order that respects the events. */
 static bool in_order(tl_Graph *graph, sim_Queue *out) {
   sim_Command *at[SIM_STREAMS];
   for (int s = 0; s < SIM_STREAMS; s++) at[s] = graph->lanes[s].first;

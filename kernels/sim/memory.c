@@ -1,9 +1,9 @@
 /*
-** memory.c - the simulated device's memory. The host is given addresses that cannot be accessed;
-** kernels access the same memory at other addresses. The allocator of kernels/device divides the
-** address space, which is larger than the memory, so that the memory's fragments do not matter.
+** memory.c - the simulated device's memory. The host gets addresses that it cannot access; kernels
+** access the same memory at other addresses. The allocator of kernels/device divides the address
+** space. This is larger than the memory, so fragmentation does not matter.
 **
-** A block that becomes free is overwritten in the order of its stream.
+** A block that becomes free is overwritten by a command in the queue of its stream.
 */
 #define _GNU_SOURCE
 #include <inttypes.h>
@@ -13,15 +13,16 @@
 
 #include "kernels/sim/sim.h"
 
-#define GRANULE (2 << 20) /* size of a GPU's page */
-/* smallest address space of an arena, and memory of an arena for blocks of 1 to 10 MiB */
+#define GRANULE (2 << 20) /* size of a page of a GPU */
+/* size of an arena's address space, and of the memory that is mapped at once for blocks of 1 to 10
+** MiB */
 #define ARENA (20 << 20)
-#define REACH 8 /* the address space has this many times the memory's size, if that is available */
+#define REACH 8 /* the address space is this many times as large as the memory, if possible */
 
 /* ---- the address space -------------------------------------------------------------- */
 
-/* Returns a file whose memory can be mapped twice, or -1. Pages that are not written take no
-** memory. */
+/* Returns a file in memory that can be mapped twice, or -1. Its pages take no memory before they
+** are written. */
 static int memory_file(int64_t bytes) {
   int file = memfd_create("tlua_sim", MFD_CLOEXEC);
   if (file < 0 || ftruncate(file, (off_t)bytes) == 0) return file;
@@ -29,9 +30,9 @@ static int memory_file(int64_t bytes) {
   return -1;
 }
 
-/* Maps a second view of the file at a multiple of 4 GiB from the first, so that translating an
-** address changes only its upper half (sim_reachable says why). Returns NULL if no such address is
-** free. */
+/* Maps a second view of the file at a distance of a multiple of 4 GiB from the first. So
+** translating an address changes only its upper half (sim_reachable tells why). Returns NULL if no
+** such address is free. */
 static void *second_view(const char *first, size_t bytes, int file) {
   int flags = MAP_SHARED | MAP_NORESERVE;
 #if UINTPTR_MAX > UINT32_MAX && defined(MAP_FIXED_NOREPLACE)
@@ -49,8 +50,8 @@ static void *second_view(const char *first, size_t bytes, int file) {
 #endif
 }
 
-/* Maps two views of the same bytes: one for the host's addresses, which cannot be accessed, and one
-** for kernels. Returns false if the address space has no room for them. */
+/* Maps two views of the same bytes: one with the host's addresses, which cannot be accessed, and
+** one with the kernels' addresses. Returns false if the process has no room for them. */
 static bool map_views(sim_Device *device, int64_t size) {
   size_t bytes = (size_t)size;
   int file = memory_file(size);
@@ -68,9 +69,9 @@ static bool map_views(sim_Device *device, int64_t size) {
   return true;
 }
 
-/* Translates an address of the host's view. Words of calls are translated without knowledge of
-** their meaning. A word may be a small number beside the remaining upper half of an old address;
-** such a number is in the lower half, which does not change. */
+/* Translates an address of the host's view. Each word of a call is translated without knowing its
+** meaning, so a word may consist of a small number and padding that still holds the upper half of
+** an old address. Such a number is in the lower half, which translating does not change. */
 uintptr_t sim_reachable(uintptr_t address) {
   for (int i = 0; i < sim_device_count(); i++) {
     const sim_Device *d = sim_device(i);
@@ -89,7 +90,7 @@ const sim_Device *sim_owner(const void *address) {
 
 /* ---- what the allocator calls ------------------------------------------------------- */
 
-/* Reserves the first sufficient gap between the ranges. */
+/* Reserves the first gap between the ranges that is large enough. */
 static char *reserve(void *self, int64_t bytes) {
   sim_Device *d = self;
   sim_Range **at = &d->ranges, *range = malloc(sizeof *range);
@@ -114,15 +115,16 @@ static void unreserve(void *self, char *data, int64_t bytes) {
   free(range);
 }
 
-/* Maps nothing: all bytes can be accessed at all times, and the allocator enforces the limit. */
+/* Maps nothing, because all bytes can always be accessed. The allocator enforces the limit of
+** memory. */
 static bool map(void *self, char *at, int64_t bytes, int64_t granule) {
   (void)self, (void)at, (void)bytes, (void)granule;
   return true;
 }
 
-/* Leaves memory mapped, but overwrites the freed blocks of the range at once, since another stream
-** may get the addresses. The allocator has waited before, so queues have no other command for this
-** memory. */
+/* Leaves the memory mapped, but overwrites its freed blocks at once, since another stream may get
+** the addresses. The allocator has waited for all streams before, so queues have no other commands
+** for this memory. */
 static void unmap(void *self, char *at, int64_t bytes, int64_t granule) {
   (void)at, (void)bytes, (void)granule;
   sim_locked_poison_now(self);
@@ -157,7 +159,7 @@ static bool is_busy(const sim_Device *d) {
   return false;
 }
 
-/* Waits until all streams are idle. Other threads may queue commands meanwhile. */
+/* Waits until all streams are idle. Meanwhile, other threads may queue further commands. */
 static bool wait_for_all(void *self) {
   do {
     if (!sim_locked_finish_device(self)) return false;
@@ -165,9 +167,9 @@ static bool wait_for_all(void *self) {
   return true;
 }
 
-/* Overwrites a freed block in the order of its stream; within a capture, at each replay. Memory
-** that a graph may write again later is not overwritten. If host memory is lacking, the bytes also
-** stay unchanged. */
+/* Queues a command that overwrites a freed block. Within a capture, the command is recorded, so
+** that it runs at each replay. Memory that a graph may write again later is not overwritten. If
+** host memory is lacking, the bytes stay unchanged as well. */
 static void spoil(void *self, char *data, int64_t bytes, int stream_id, uint64_t pool) {
   tl_Stream *stream = &((sim_Device *)self)->streams[stream_id];
   sim_Command what = {.copy = {.dst = data, .bytes = bytes}};

@@ -1,9 +1,10 @@
 /*
-** plugin.c - the plugin's entry point, its table, settings and faults.
+** plugin.c - the entry point of the plugin, its table of functions, its settings, and failures on
+** request.
 **
-** Settings are read from the environment when the plugin is opened and can be changed by
-** torch.sim.configure: TLUA_SIM_DEVICES (2), TLUA_SIM_MEMORY (bytes of each device, 2 GiB),
-** TLUA_SIM_SEED (1).
+** Settings are read from the environment when the plugin is opened: TLUA_SIM_DEVICES (number of
+** devices, 2 by default), TLUA_SIM_MEMORY (memory of each device in bytes, 2 GiB by default) and
+** TLUA_SIM_SEED (1 by default). torch.sim.configure can change the memory and the seed later.
 */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -26,8 +27,9 @@ static struct {
   int ndevices;
   sim_Device devices[MAX_SIM_DEVICES];
   uint64_t random;
-  int64_t fail_at; /* number of calls until one fails; 0 means that none fails */
-  bool forked;     /* true in a forked child of the process that opened the devices */
+  /* number of calls until one fails, which is counted too; 0 means that none fails */
+  int64_t fail_at;
+  bool forked; /* whether this process is a forked child of the process that opened the devices */
 } sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void sim_lock(void) { pthread_mutex_lock(&sim.lock); }
@@ -79,8 +81,8 @@ static void say(const char *text) {
   if (write(STDERR_FILENO, text, strlen(text)) < 0) return;
 }
 
-/* Handles SIGSEGV. An operator has accessed device memory from the host, a defect that a Lua
-** error cannot report, because the host cannot continue. */
+/* Handles SIGSEGV: names the operator that has accessed device memory from the host. A Lua error
+** cannot report this defect, because the host cannot continue. */
 static void on_fault(int signal, siginfo_t *info, void *context) {
   const sim_Device *device = sim_owner(info->si_addr);
   if (device) {
@@ -94,7 +96,8 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
   }
   (void)signal;
   (void)context;
-  sigaction(SIGSEGV, &before, NULL); /* the access is repeated, and then ends the process */
+  /* the access is repeated after the return, and then ends the process */
+  sigaction(SIGSEGV, &before, NULL);
 }
 
 static void watch_host(void) {
@@ -108,7 +111,7 @@ static void watch_host(void) {
 static void before_fork(void) { sim_lock(); }
 static void in_parent(void) { sim_unlock(); }
 static void in_child(void) {
-  sim.forked = true; /* the child has no thread that runs the queues */
+  sim.forked = true; /* the child does not have the thread that runs the queues */
   sim_unlock();
 }
 
@@ -164,7 +167,7 @@ static int64_t waits(tl_Device device) {
   return n;
 }
 
-/* Returns a larger size than the CPU needs, since other devices may need more, too. */
+/* Returns a larger size than the CPU needs, since real devices may need more as well. */
 static int64_t rnn_reserve(tl_Device device, const tlk_Rnn *rnn) {
   (void)device;
   return tlk_rnn_reserve(rnn) + 4096;
@@ -214,7 +217,7 @@ static const tl_DeviceApi api = {
     .configure = configure,
 };
 
-/* Defines the table's functions, each of which queues a copy of its call. */
+/* Defines the functions of the table. Each of them queues a copy of its call. */
 enum { FLAT, ITER };
 #define X(name, operands)                                                              \
   static bool run_##name(const void *call) { return sim_host->cpu->name(call); }       \
@@ -260,7 +263,8 @@ static bool open_devices(void) {
 
 const tl_Plugin *tlua_plugin_open(const tl_Host *host) {
   sim_host = host;
-  if (host->hash != plugin.hash) return &plugin; /* the host reports the mismatch */
+  /* the host compares the hashes and reports the mismatch */
+  if (host->hash != plugin.hash) return &plugin;
   if (!open_devices()) return NULL;
   pthread_atfork(before_fork, in_parent, in_child);
   watch_host();

@@ -1,8 +1,8 @@
 /*
-** queue.c - the queues of streams, and the thread that runs their commands.
+** queue.c - the queues of commands of all streams, and the thread that runs the commands.
 **
-** The thread sleeps until the host waits for something, so work is done as late as the rules
-** allow. Then it repeatedly runs either the next command that the request needs, or the next
+** The thread sleeps until the host waits for something, so that work is done as late as the rules
+** allow. Then it repeatedly runs either the next command that the host's request needs, or the next
 ** command of a random stream.
 */
 #include <stdlib.h>
@@ -11,11 +11,11 @@
 
 #include "kernels/sim/sim.h"
 
-/* The largest number of queued commands of a stream; the host must wait before it queues another
-** one. */
+/* The largest number of queued commands of a stream. If the queue is full, the host must wait
+** before it queues another command. */
 #define MOST_QUEUED 512
 
-/* A request of the host to finish the first `upto` commands of a stream. */
+/* The host's request to finish the first `upto` commands of a stream. */
 typedef struct Request {
   tl_Stream *stream;
   uint64_t upto;
@@ -76,7 +76,7 @@ sim_Command *sim_queue_add(sim_Queue *queue, sim_Kind kind, const sim_Command *w
   return command;
 }
 
-/* Runs commands of a stream whose queue is full. */
+/* Runs some commands of the stream if its queue is full. */
 static bool relieve(tl_Stream *stream) {
   return stream->queue.length <= MOST_QUEUED ||
          sim_locked_drain(stream, stream->put - MOST_QUEUED / 2);
@@ -111,11 +111,11 @@ static int64_t nanoseconds(void) {
 
 static double seconds(void) { return (double)nanoseconds() * 1e-9; }
 
-/* function that receives activities (guarded); NULL if none is set */
+/* the function that receives activities (guarded); NULL if there is none */
 static void (*told)(const tl_Activity *activity);
 
-/* Starts or stops reports. While the lock is held, no command is running whose activity is not yet
-** reported. */
+/* Sets the function that receives activities; NULL stops the reports. While the lock is held, every
+** command that has run is also reported. */
 bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now) {
   sim_lock();
   told = note;
@@ -124,7 +124,8 @@ bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now) {
   return true;
 }
 
-/* Reports kernels and copies; overwriting freed memory is not the program's work. */
+/* Reports a kernel or a copy. Overwriting freed memory is not reported, because it is no work of
+** the program. */
 static void tell(const tl_Stream *stream, const sim_Command *command, int64_t begin) {
   bool kernel = command->kind == SIM_KERNEL;
   if (told == NULL || (!kernel && command->kind != SIM_COPY)) return;
@@ -135,14 +136,15 @@ static void tell(const tl_Stream *stream, const sim_Command *command, int64_t be
                       .end = nanoseconds()});
 }
 
-/* Returns whether a stream's next command can run now. */
+/* Returns whether the next command of the stream can run now. */
 static bool runnable(const tl_Stream *stream) {
   const sim_Command *next = stream->queue.first;
   return next && (next->kind != SIM_WAIT || next->point.event->reached >= next->point.ticket);
 }
 
-/* Returns the stream whose next command `stream` needs: itself, or the stream for which it waits.
-** Returns NULL if that stream has no commands. */
+/* Returns the stream that must run a command before `stream` can finish: `stream` itself or,
+** through any number of waits, the stream for which it waits. Returns NULL if that stream has no
+** commands. */
 static tl_Stream *needed(tl_Stream *stream) {
   for (int steps = 0; stream && steps < 64; steps++) {
     if (runnable(stream)) return stream;
@@ -152,7 +154,7 @@ static tl_Stream *needed(tl_Stream *stream) {
   return NULL;
 }
 
-/* Returns a random stream that can continue, or NULL. */
+/* Returns a random stream whose next command can run, or NULL. */
 static tl_Stream *drawn(void) {
   tl_Stream *found = NULL;
   uint64_t seen = 0;
@@ -170,16 +172,16 @@ static void note_failure(sim_Device *device) {
   strncpy(device->failure, sim_host->error(), sizeof device->failure - 1);
 }
 
-/* the loop is at the same offset in all calls that have one */
+/* run_kernel expects the tli_Iter at the same offset in all calls that have one */
 _Static_assert(offsetof(struct tlk_gather, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_scatter, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fused, it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_fill, it) == offsetof(struct tlk_copy, it), "");
 
-/* Runs a kernel on the device's own context, without the lock. Returns false if it failed or
-** found a fault. Calls are flat structs: each word that is an address in the device's memory is
-** a pointer and is translated for the kernel. */
+/* Runs a kernel in a context of its own, without the lock. Returns false if the kernel failed
+** without a fault. Calls are flat structs: each word whose value is an address in a device's memory
+** is taken as a pointer and translated for the kernel. */
 static bool run_kernel(sim_Command *command, const tlk_Context *cx) {
   for (char *at = command->call; at + sizeof(uintptr_t) <= command->call + command->size;
        at += sizeof(uintptr_t)) {
@@ -199,8 +201,7 @@ static bool run_kernel(sim_Command *command, const tlk_Context *cx) {
 
 static void *reachable(const void *address) { return (void *)sim_reachable((uintptr_t)address); }
 
-/* Overwrites bytes with 0xfb, which in every floating type makes a finite number far out of any
-** range, not NaN. */
+/* Overwrites bytes with 0xfb. In every floating type this gives a huge finite number, not NaN. */
 static void poison(void *data, int64_t bytes) { memset(reachable(data), 0xfb, (size_t)bytes); }
 
 void sim_locked_poison_now(sim_Device *device) {
@@ -243,7 +244,7 @@ static void work_off(tl_Stream *stream) {
   command_free(command);
 }
 
-/* Runs commands until the request is fulfilled. */
+/* Runs commands until the request is fulfilled, or until no stream can continue. */
 static void serve(Request *r) {
   while (r->stream->done < r->upto && !r->stuck) {
     tl_Stream *next = sim_locked_random() % 2 ? needed(r->stream) : NULL;
@@ -317,8 +318,8 @@ bool sim_locked_finish_device(sim_Device *device) {
   return ok && sim_locked_report(device);
 }
 
-/* Finishes the work before an event. Commands before the one that records the event are not counted
-** separately, so all work of the stream so far is finished. */
+/* Finishes the work before an event. The commands up to the event are not counted separately, so
+** all work that is queued on the event's stream is finished. */
 bool sim_locked_finish_event(tl_Event *event) {
   if (event->reached >= event->recorded) return true;
   return sim_locked_drain(event->stream, event->stream->put);

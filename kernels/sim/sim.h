@@ -1,7 +1,7 @@
 /*
-** sim.h - the simulated device, plugin tlua_sim.so: the CPU's kernels behind a device that is
-** hostile on purpose. Mistakes that fail on a GPU fail here, in the same way each time for one
-** seed:
+** sim.h - the simulated device (plugin tlua_sim.so). It runs the CPU's kernels, but is hostile on
+** purpose: mistakes that would fail on a GPU fail on this device, in the same way each time for one
+** seed.
 **
 **  - The host cannot read or write its memory (memory.c): an operator that tries is
 **    stopped, and named. Kernels use other addresses for the same memory.
@@ -10,8 +10,8 @@
 **  - Freed memory is overwritten in the order of its stream and reused immediately,
 **    capacity is small, and any call can be made to fail.
 **
-** One lock guards everything but the kernels' own work. Functions whose names begin with
-** sim_locked_ are called with the lock held.
+** One lock guards everything; the thread releases it while a kernel or a copy runs. Functions whose
+** names begin with sim_locked_ must be called with the lock held.
 */
 #ifndef TLK_SIM_H
 #define TLK_SIM_H
@@ -22,7 +22,7 @@
 #include "core/device/host.h"
 #include "kernels/device/blocks.h"
 
-/* number of streams: the default stream, and those that are handed out, half of them with high
+/* number of streams: the default stream, and an equal number of streams of normal and of high
 ** priority */
 #define SIM_STREAMS 17
 
@@ -37,22 +37,23 @@ typedef struct sim_Command {
   union {
     struct {
       sim_KernelFn run;
-      bool iter; /* whether the call begins with a tli_Iter */
+      bool iter; /* whether the call has a tli_Iter */
       const char *name;
     } kernel;
     struct {
       void *dst;
       const void *src;
       int64_t bytes;
-    } copy; /* SIM_POISON uses dst and bytes */
+    } copy; /* for SIM_COPY; SIM_POISON uses dst and bytes */
     struct {
-      tl_Event *event; /* the event (owned reference) */
+      tl_Event *event; /* the event, recorded or waited for (owned reference) */
       uint64_t ticket;
-      struct sim_Command *record; /* in a graph: the record for which a wait waits (borrowed) */
-      uint64_t launch; /* in a graph: number of the last launch that has passed this record */
+      /* in a graph: the SIM_RECORD command that a SIM_WAIT command waits for (borrowed) */
+      struct sim_Command *record;
+      uint64_t launch; /* in a graph: number of the last launch that has passed this SIM_RECORD */
     } point;
   };
-  size_t size; /* bytes of the call, which follows this struct */
+  size_t size; /* size in bytes of the call, which follows this struct */
   _Alignas(16) char call[];
 } sim_Command;
 
@@ -65,59 +66,60 @@ struct tl_Stream {
   struct sim_Device *device;
   int id, priority;
   sim_Queue queue;
-  uint64_t put, done; /* numbers of commands so far: queued, and finished */
-  /* the capture in which the stream takes part (borrowed); NULL if there is none */
+  uint64_t put, done; /* number of commands that were queued, and that were finished */
+  /* the open capture to which the stream belongs (borrowed); NULL if there is none */
   tl_Graph *recording;
 };
 
-/* For each stream, the number of its commands in a capture that come before some point. */
+/* A point in a capture: for each stream, the number of its commands that come before that point. */
 typedef uint64_t sim_Clock[SIM_STREAMS];
 
 struct tl_Event {
   int refs;
   tl_Device device;
   uint64_t recorded, reached; /* tickets */
-  tl_Stream *stream;          /* the stream that recorded the event last */
-  double time;                /* time in seconds at which the event was last reached */
+  tl_Stream *stream;          /* the stream on which the event was recorded last */
+  double time;                /* time at which the event was reached last, in seconds */
   bool timing;
-  uint64_t capture;    /* number of the capture that recorded the event last; 0 if none did */
-  sim_Command *record; /* the event's record in `capture` (borrowed), while that capture is open */
-  sim_Clock clock;     /* number of commands of each stream that come before `record` */
+  /* number of the capture in which the event was recorded last; 0 outside of captures */
+  uint64_t capture;
+  sim_Command *record; /* the event's SIM_RECORD command (borrowed), while the capture is open */
+  sim_Clock clock;     /* for each stream, the number of commands that come before `record` */
 };
 
-/* A range of a device's address space that an arena occupies. */
+/* A range of a device's address space in which an arena is. */
 typedef struct sim_Range {
-  struct sim_Range *next; /* the next range by address */
+  struct sim_Range *next; /* the range with the next higher address */
   char *at;
   int64_t bytes;
 } sim_Range;
 
 struct tl_Graph {
   struct sim_Device *device;
-  uint64_t number;   /* number of the capture */
+  uint64_t number;   /* number of the capture that made the graph */
   uint64_t pool;     /* number of the pool that the graph holds */
   uint64_t launched; /* bit mask of the streams on which the graph was launched */
   tl_Stream *origin;
-  sim_Queue lanes[SIM_STREAMS]; /* the commands of each stream */
-  /* during the capture: for each stream, the number of commands of each stream that must precede
-  ** its next command */
+  sim_Queue lanes[SIM_STREAMS]; /* the recorded commands of each stream */
+  /* during the capture: done[s][t] is the number of commands of stream t that come before the next
+  ** command of stream s */
   sim_Clock done[SIM_STREAMS];
   uint64_t launches;
 };
 
 typedef struct sim_Device {
   int index;
-  char *base;    /* the device's address space, as the host sees it */
-  int64_t bytes; /* bytes of the address space */
-  /* distance from the host's address of a byte to the kernels' address of the same byte */
+  char *base;    /* beginning of the device's address space in the host's view */
+  int64_t bytes; /* size of the address space in bytes */
+  /* the kernels' address of a byte minus the host's address of the same byte */
   int64_t shift;
-  int64_t total, limit; /* bytes of memory, and the limit that set_memory_limit has set */
+  int64_t total, limit; /* size of the memory in bytes, and the limit from set_memory_limit */
   sim_Range *ranges;    /* owned */
   tlk_Blocks blocks;
   tl_Stream streams[SIM_STREAMS];
-  int next_stream[2];  /* number of the next stream to hand out, of normal and of high priority */
-  tlk_Fault fault;     /* the device's fault word */
-  tl_ErrorKind failed; /* the error of a kernel that failed */
+  int next_stream[2];  /* counters for handing out streams, of normal and of high priority */
+  tlk_Fault fault;     /* the first fault that a kernel has found */
+  tl_ErrorKind failed; /* kind of error of the first kernel that failed */
   char failure[256];
   int64_t waits;
 } sim_Device;
@@ -131,15 +133,16 @@ void sim_lock(void);
 void sim_unlock(void);
 sim_Device *sim_device(int index);
 int sim_device_count(void);
-/* Returns the lock that guards the device. sim_locked_may_go counts a call that can be made
-** to fail: it returns false with a message if this call is to fail, or if this process is a fork
-** of the one that opened the devices. */
+/* sim_mutex returns the lock that guards all devices. sim_locked_may_go counts a call that can be
+** made to fail. It returns false with a message if this call is to fail, or in a forked child of
+** the process that opened the devices. */
 pthread_mutex_t *sim_mutex(void);
 bool sim_locked_may_go(const char *what);
-/* Returns false with a message in a forked process. */
+/* Returns false with a message in a forked child of the process that opened the devices. */
 bool sim_locked_is_here(const char *what);
 uint64_t sim_locked_random(void);
-/* Makes the recorded fault or failure, if there is one, the failure of this call. */
+/* If a kernel has found a fault or failed, makes this the failure of the current call and returns
+** false. */
 bool sim_locked_report(sim_Device *device);
 
 /* ---- queue.c ---- */
@@ -148,27 +151,28 @@ bool sim_locked_report(sim_Device *device);
 bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now);
 bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                     size_t size);
-/* Queues a free. A free is not part of a graph and may not wait. */
+/* Queues a command even during a capture, and never waits; for commands that free memory. */
 bool sim_locked_put_free(tl_Stream *stream, sim_Kind kind, const sim_Command *what,
                          const void *call, size_t size);
-/* Moves all commands of a queue to the stream. */
+/* Moves all commands of a queue to the queue of the stream. */
 bool sim_locked_put_all(tl_Stream *stream, sim_Queue *commands);
-/* Adds a command, which the queue owns; returns NULL with a message on failure. */
+/* Copies a command to the end of a queue, which owns the copy. Returns NULL with a message on
+** failure. */
 sim_Command *sim_queue_add(sim_Queue *queue, sim_Kind kind, const sim_Command *what,
                            const void *call, size_t size);
 void sim_queue_clear(sim_Queue *queue);
-/* Runs a stream's commands up to a number, without reporting faults. */
+/* Runs the first `upto` commands of a stream; does not report faults. */
 bool sim_locked_drain(tl_Stream *stream, uint64_t upto);
-/* Waits for a stream's commands up to a number: counts the wait and reports faults. */
+/* Runs the first `upto` commands of a stream, counts this as a wait, and reports faults. */
 bool sim_locked_finish(tl_Stream *stream, uint64_t upto);
-/* Waits for a stream, then copies to the host. If the wait fails, no command remains queued
-** that would write to the host later. */
+/* Waits for a stream, then copies to the host. If waiting fails, nothing is queued that would write
+** to the host's memory later. */
 bool sim_locked_fetch(tl_Stream *stream, const sim_Command *copy);
 bool sim_locked_finish_device(sim_Device *device);
-/* Overwrites at once the memory that queued commands would overwrite as freed. */
+/* Overwrites freed memory at once, instead of when the queues reach their SIM_POISON commands. */
 void sim_locked_poison_now(sim_Device *device);
 bool sim_locked_finish_event(tl_Event *event);
-/* Returns false with a message while the stream takes part in a capture. */
+/* Returns false with a message if the stream takes part in a capture. */
 bool sim_locked_not_recording(const tl_Stream *stream, const char *what);
 void sim_locked_event_drop(tl_Event *event);
 
@@ -192,10 +196,10 @@ bool sim_event_elapsed(tl_Event *start, tl_Event *end, double *milliseconds);
 
 /* ---- capture.c ---- */
 
-/* Records a command of a stream that takes part in a capture. */
+/* Records a command on a stream that takes part in a capture. */
 bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                        size_t size);
-/* Record an event, and a wait for it, in a capture. */
+/* Record an event in a capture, and record a wait for an event. */
 bool sim_locked_record_event(tl_Event *event, tl_Stream *stream);
 bool sim_locked_record_wait(tl_Stream *stream, tl_Event *event);
 bool sim_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode);
@@ -207,7 +211,7 @@ void sim_graph_free(tl_Graph *graph);
 /* ---- memory.c: the part of the table about memory ---- */
 
 bool sim_memory_open(sim_Device *device, int64_t total);
-/* Changes the amount of memory that the device reports. */
+/* Changes the size of the memory that the device reports, in bytes. */
 void sim_locked_set_memory(sim_Device *device, int64_t total);
 /* Translates an address in a device's memory to the address that kernels use; returns any other
 ** address unchanged. */

@@ -11,7 +11,8 @@
 
 tl_Stream *sim_default_stream(tl_Device device) { return &sim_device(device.index)->streams[0]; }
 
-/* Hands out a stream. The priority does not affect the order of work, which is random. */
+/* Hands out a stream. The priority does not change the order of work, which is random in any
+** case. */
 tl_Stream *sim_stream(tl_Device device, int priority) {
   sim_lock();
   sim_Device *d = sim_device(device.index);
@@ -39,7 +40,8 @@ bool sim_stream_sync(tl_Stream *stream) {
   return ok;
 }
 
-/* Returns whether the stream is idle. Runs a command now and then, so that repeated queries end. */
+/* Stores in *done whether the stream is idle. Sometimes runs one of its commands, so that a loop of
+** queries ends. */
 bool sim_stream_query(tl_Stream *stream, bool *done) {
   sim_lock();
   bool ok = sim_locked_may_go("query") && sim_locked_not_recording(stream, "asking a stream");
@@ -108,7 +110,8 @@ bool sim_event_record(tl_Event *event, tl_Stream *stream) {
   return ok;
 }
 
-/* Fails for an event that was recorded in a capture, since it has no time. */
+/* Returns false with a message for an event that was recorded in a capture, since such an event has
+** no time. */
 static bool locked_outside(const tl_Event *event, const char *what) {
   return event->capture == 0 ||
          sim_host->fail(TL_EDEVICE, "sim: %s: the event was recorded while a graph was captured",

@@ -1,10 +1,12 @@
 /*
-** transfer.c - copies between the simulated device's memory and the host's, and between devices.
+** transfer.c - copies between the memory of the simulated device and of the host, and between
+** simulated devices.
 */
 #include "kernels/sim/sim.h"
 
-/* Copies between two devices. The receiving stream waits for pending writes of the other
-** stream, which in turn waits for the copy before it may free the source. */
+/* Copies between two devices. The receiving stream waits for earlier commands of the sending
+** stream. The sending stream in turn waits for the copy before later commands, which may free the
+** source. */
 static bool between(const struct tlk_transfer *call, tl_Stream *from) {
   tl_Stream *to = call->cx->stream;
   if (!sim_locked_not_recording(to, "a copy between devices") ||
@@ -30,8 +32,9 @@ static bool between(const struct tlk_transfer *call, tl_Stream *from) {
   return ok;
 }
 
-/* Copies from or to the host. As with a driver, pageable memory is read immediately, and the call
-** waits for copies to pageable memory. Pinned memory is read and written in the stream's order. */
+/* Copies from or to the host. As with a GPU's driver, pageable memory is read immediately, and a
+** copy to pageable memory is finished when the call returns. Pinned memory is read and written in
+** the order of the stream. */
 static bool with_host(const struct tlk_transfer *call) {
   tl_Stream *stream = call->cx->stream;
   sim_Command copy = {.copy = {call->dst, call->src, call->bytes}};
@@ -39,7 +42,7 @@ static bool with_host(const struct tlk_transfer *call) {
       !sim_locked_not_recording(stream, "a copy from or to memory that is not pinned"))
     return false;
   if (call->to.type == TL_SIM && !call->async) {
-    copy.copy.src = NULL; /* the command itself stores the bytes */
+    copy.copy.src = NULL; /* the bytes are copied into the command now */
     return sim_locked_put(stream, SIM_COPY, &copy, call->src, (size_t)call->bytes);
   }
   if (call->async) return sim_locked_put(stream, SIM_COPY, &copy, NULL, 0);

@@ -13,12 +13,12 @@
 typedef struct Backward {
   tlk_RnnLayer layer;
   const struct tlk_rnn_backward *data;
-  char *memory; /* memory of all arrays below, after a row of zeros (owned) */
+  char *memory; /* all arrays below, after a row of zeros (owned) */
   size_t bytes;
-  char *grad_gates; /* gradients of the gates (rows, width) */
-  /* gradients of the previous states (batch, output); at first those of the last states */
+  char *grad_gates; /* gradients of the gates before activation (rows, width) */
+  /* gradients of the states (batch, output): first of the last states, then of those before */
   char *grad_states;
-  char *grad_cells;      /* for LSTM: gradients of the previous cells (batch, hidden) */
+  char *grad_cells;      /* for LSTM: gradients of the cells (batch, hidden), in the same order */
   char *grad_outs;       /* gradients of the outputs after the projection (rows, output) */
   char *grad_hidden;     /* gradients of the outputs before the projection (batch, hidden) */
   tlk_Packed weight, hr; /* owned */
@@ -27,14 +27,14 @@ typedef struct Backward {
 static char *row(const Backward *b, const void *array, int64_t i, int64_t n) {
   return (char *)(uintptr_t)array + i * n * b->layer.size;
 }
-/* Returns a row as `row` does, or a row of zeros if the array is NULL. */
+/* Returns row i of the array, or a row of zeros if the array is NULL. */
 static const char *row_or_zeros(const Backward *b, const void *array, int64_t i, int64_t n) {
   return array ? row(b, array, i, n) : b->memory;
 }
 
 /* ---- steps ------------------------------------------------------------------------ */
 
-/* Computes the gradient of the output before the projection, for samples begin to s->end. */
+/* Computes the gradients of the outputs before the projection, for samples [begin, s->end). */
 static void project_back(const Backward *b, const tlk_RnnStep *s, int64_t begin) {
   const tlk_Rnn *r = &b->layer.rnn;
   for (int64_t n = begin; n < s->end; n++)
@@ -68,7 +68,7 @@ static void gru_row(const Backward *b, const tlk_RnnStep *s, int64_t n, char *gr
                      row(b, b->grad_states, n, hidden), grad_out);
 }
 
-/* Computes the gradients of the gates of samples begin to s->end. */
+/* Computes the gradients of the gates for samples [begin, s->end). */
 static void gates_back(const Backward *b, const tlk_RnnStep *s, int64_t begin) {
   const tlk_RnnLayer *l = &b->layer;
   const tlk_Rnn *r = &l->rnn;
@@ -97,7 +97,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
     if (s.end <= begin) continue;
     if (r->weight_hr) project_back(b, &s, begin);
     gates_back(b, &s, begin);
-    /* only grad_h0 needs the gradient of the first state */
+    /* the gradient of the initial state is only needed as grad_h0 */
     if (k == 0 && b->data->grad_h0 == NULL) return;
     char *grads = row(b, b->grad_gates, s.first + begin, width);
     tlk_rnn_multiply(&b->weight, s.end - begin, row(b, grads, column, r->hidden), width,
@@ -107,7 +107,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
 
 /* ---- sums over all rows ----------------------------------------------------------- */
 
-/* Computes c = op(a) b, or adds the product to c. */
+/* Computes c = op(a) b, or adds the product to c if `add`; op transposes if `trans_a`. */
 static bool product(const tlk_Rnn *r, bool trans_a, int64_t m, int64_t n, int64_t k, const void *a,
                     int64_t lda, const void *b, int64_t ldb, bool add, void *c, int64_t ldc) {
   struct tlk_gemm call = {.gemm = {.dtype = r->dtype,
@@ -146,7 +146,7 @@ static bool inputs_back(const Backward *b) {
   return true;
 }
 
-/* Copies the state before each row to `to` (rows, output). */
+/* Copies to row i of `to` (rows, output) the state before the step of row i. */
 static void gather_states(const Backward *b, char *to) {
   const tlk_Rnn *r = &b->layer.rnn;
   size_t bytes = (size_t)(r->output * b->layer.size);
@@ -226,7 +226,7 @@ static bool allocate(Backward *b) {
   return true;
 }
 
-/* Copies the gradients of the last states, or zeros. */
+/* Initialises `to` with the gradients of the last states, or with zeros if there are none. */
 static void start(const Backward *b, char *to, const void *grad, int64_t n) {
   size_t bytes = (size_t)(b->layer.rnn.batch * n * b->layer.size);
   if (grad)

@@ -6,7 +6,7 @@
 
 #include "kernels/math.h"
 
-/* Returns tanh(x), by expm1, which keeps all digits near 0. */
+/* Returns tanh(x), computed from expm1, so that all digits are kept near 0. */
 static inline float tanh_f32(float x) {
   float m = expm1(-2 * fabs(x));
   return copysign(m / (m + 2), x);

@@ -2,9 +2,9 @@
 ** layer.h - code that the forward and backward pass of a recurrent layer share. Both compute in
 ** float or double; arrays of half types are converted as a whole.
 **
-** A row of gates belongs to one step of one sample. For GRU it is: new, reset, update, and the
-** state's part of new. In this order the gates to which the input contributes are adjacent columns,
-** and so are those to which the state contributes.
+** A row of gates belongs to one step of one sample. For GRU it has four parts: new, reset, update,
+** and the state's contribution to new. In this order the parts to which the input contributes are
+** adjacent, and the parts to which the state contributes are adjacent as well.
 */
 #ifndef TLK_LAYER_H
 #define TLK_LAYER_H
@@ -12,37 +12,39 @@
 #include "kernels/cpu/matmul/packed.h"
 #include "kernels/cpu/cpu.h"
 
-/* The smallest number of multiplications for a thread; with fewer, another thread does not pay. */
+/* The smallest number of multiplications for each thread; with fewer, another thread does not
+** pay. */
 #define TLK_RNN_SMALL (64 * 64 * 64)
 
-/* Inner loops over the n units of one row: one set for float, one for double. */
+/* Inner loops over the n hidden units of one row: one set for float, one for double. */
 typedef struct tlk_RnnLoops {
-  /* Replace the sums of gates by activations, in place. bias has one number for each column. */
+  /* Replace the sums of the gates by activations, in place. bias has one number for each column. */
   void (*rnn_relu)(int64_t n, void *gates, const void *bias);
   void (*rnn_tanh)(int64_t n, void *gates, const void *bias);
   void (*lstm)(int64_t n, void *gates, const void *bias, const void *cell_before, void *cell,
                void *tanh_cell, void *out);
   void (*gru)(int64_t n, void *gates, const void *bias, const void *before, void *out);
-  /* Compute `grad`, the gradient of the gates before activation. The gradient of the output is
+  /* Compute `grad`, the gradient of the gates before activation. The gradient of `out` is
   ** grad_state + grad_out. */
   void (*relu_back)(int64_t n, void *grad, const void *out, const void *grad_state,
                     const void *grad_out);
   void (*tanh_back)(int64_t n, void *grad, const void *out, const void *grad_state,
                     const void *grad_out);
-  /* Computes the gradients of LSTM's gates. On entry grad_cell is the gradient of the cell, on
-  ** return that of the previous cell. */
+  /* Computes the gradients of the gates of LSTM. On entry, grad_cell is the gradient of the cell;
+  ** on return, it is the gradient of the previous cell. */
   void (*lstm_back)(int64_t n, void *grad, const void *gates, const void *cell_before,
                     const void *tanh_cell, const void *grad_state, const void *grad_out,
                     void *grad_cell);
-  /* Computes the gradients of GRU's gates. grad_state becomes the part of the previous state's
-  ** gradient that does not go through the gates. */
+  /* Computes the gradients of the gates of GRU. grad_state receives the part of the previous
+  ** state's gradient that does not go through the gates. */
   void (*gru_back)(int64_t n, void *grad, const void *gates, const void *before, void *grad_state,
                    const void *grad_out);
   /* to = a + b */
   void (*add)(int64_t n, void *to, const void *a, const void *b);
 } tlk_RnnLoops;
 
-/* Rows of a weight that produce adjacent columns of a row of gates, in units of `hidden`. */
+/* Adjacent rows of a weight, and the column where their results begin in a row of gates; all in
+** units of `hidden`. */
 typedef struct tlk_RnnPart {
   int64_t row, rows, column;
 } tlk_RnnPart;
@@ -54,16 +56,16 @@ typedef struct tlk_RnnLayout {
   int inputs;           /* number of parts that weight_ih computes */
   tlk_RnnPart input[2]; /* the parts that weight_ih computes */
 } tlk_RnnLayout;
-extern const tlk_RnnLayout tlk_rnn_layouts[]; /* the layouts by tlk_RnnMode */
+extern const tlk_RnnLayout tlk_rnn_layouts[]; /* indexed by tlk_RnnMode */
 
-/* A layer and its memory, in the compute type. */
+/* A layer and its memory; all numbers are in the compute type. */
 typedef struct tlk_RnnLayer {
   tlk_Rnn rnn;
   const tlk_RnnLayout *layout;
   const tlk_RnnLoops *loops;
-  int64_t size; /* bytes of an element */
-  /* Arrays (rows, ...) that the forward pass keeps for the backward pass: the gates, and for LSTM
-  ** the cell, its tanh, and the output before projection. */
+  int64_t size; /* size of an element in bytes */
+  /* Arrays (rows, ...) that the forward pass keeps for the backward pass: the gates and, for LSTM,
+  ** the cells, tanh of the cells, and the outputs before the projection. */
   char *gates, *cell, *tanh_cell, *unprojected;
 } tlk_RnnLayer;
 
@@ -75,27 +77,27 @@ static inline int64_t tlk_rnn_count(const tlk_Rnn *r, int64_t t) {
   return r->offsets ? r->offsets[t + 1] - r->offsets[t] : r->batch;
 }
 
-/* One step of the samples below `end`, in the layer's direction. Samples below `joins` continue
-** from another step, while the others begin at this step. Samples below `stays` continue, while the
-** others end at this step. */
+/* One step of the samples below `end`. Samples below `joins` continue from a step processed before;
+** the others begin at this step. Samples below `stays` continue to a later step; the others end at
+** this step. The steps follow the layer's direction. */
 typedef struct tlk_RnnStep {
   int64_t end;
-  /* row of sample 0: in this step, and in the step from which it continues */
+  /* row of sample 0 in this step, and row of sample 0 in the step processed before */
   int64_t first, before;
   int64_t joins, stays;
 } tlk_RnnStep;
 tlk_RnnStep tlk_rnn_step(const tlk_Rnn *r, int64_t t, int64_t end);
 
-/* Returns the layer with its memory in `reserve`, or without memory if that is NULL. */
+/* Returns the layer; its arrays are in `reserve`, or NULL if `reserve` is NULL. */
 tlk_RnnLayer tlk_rnn_layer(const tlk_Rnn *rnn, void *reserve);
 
-/* Calls fn for ranges of samples on several threads if there are enough samples and work;
-** otherwise calls fn once, which may share its work by itself. */
+/* Calls fn for ranges of samples on several threads if there are enough samples and work. Otherwise
+** calls fn once for all samples; fn may then divide each product among threads. */
 bool tlk_rnn_share(const tlk_Rnn *r, void (*fn)(void *context, int64_t begin, int64_t end),
                    void *context);
 
-/* Multiplies by all panels of a matrix, like tlk_packed_product. If each thread computes whole
-** samples (tlk_rnn_share), this thread multiplies alone; otherwise threads share the panels. */
+/* Multiplies by all panels of a matrix, as tlk_packed_product does. If samples are divided among
+** threads (tlk_rnn_share), this thread multiplies alone; otherwise threads share the panels. */
 void tlk_rnn_multiply(const tlk_Packed *matrix, int64_t rows, const void *a, int64_t a_step,
                       bool add, void *c, int64_t c_step);
 
@@ -115,12 +117,12 @@ typedef struct tlk_RnnArrays {
   tlk_RnnArray v[TLK_RNN_ARRAYS];
 } tlk_RnnArrays;
 
-/* Return an array in the compute type; NULL for NULL, or after a failure. */
+/* Return the array in the compute type; NULL if `data` is NULL, or after a failure. */
 const void *tlk_rnn_operand(tlk_RnnArrays *a, const void *data, int64_t n);
 void *tlk_rnn_result(tlk_RnnArrays *a, void *data, int64_t n);
 /* Returns the layer with its weights and biases converted; its dtype is the compute type. */
 tlk_Rnn tlk_rnn_weights(tlk_RnnArrays *a, const tlk_Rnn *rnn);
-/* Writes results back if `ok`, and frees the copies. */
+/* Converts the results back to the given arrays if `ok`, and frees all copies. */
 void tlk_rnn_arrays_end(tlk_RnnArrays *a, bool ok);
 
 #endif

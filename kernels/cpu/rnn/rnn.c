@@ -1,8 +1,8 @@
 /*
-** rnn.c - the forward pass of a recurrent layer. The inputs of all steps are multiplied at
-** once. Then each thread computes some samples through all steps, with the weight of the state
-** packed once. A sample's sums do not depend on which other samples are computed with it, so
-** results do not depend on the number of threads.
+** rnn.c - the forward pass of a recurrent layer. The inputs of all steps are multiplied by their
+** weight at once. Then each thread computes some samples through all steps, with the weight of the
+** states, which is packed once. A sample's sums do not depend on which other samples are computed
+** with it, so results do not depend on the number of threads.
 */
 #include <string.h>
 
@@ -17,7 +17,7 @@ typedef struct Forward {
   const char *in, *h0, *c0; /* input and initial states; h0 and c0 are NULL for zeros */
   char *out, *hn, *cn;
   bool keeps; /* whether the backward pass will need the activations */
-  /* all arrays below, after a row of zeros as long as a row of gates (owned) */
+  /* all arrays below, after a row of zeros that is as long as a row of gates (owned) */
   char *memory;
   size_t bytes;
   char *bias, *scratch;  /* bias: one number for each column of a row of gates */
@@ -33,7 +33,7 @@ static const char *start_row(const Forward *f, const char *array, int64_t i, int
 
 /* ---- products --------------------------------------------------------------------- */
 
-/* Computes the contribution of the inputs of all steps to the gates. */
+/* Computes the contribution of the inputs to the gates, for all steps. */
 static bool multiply_inputs(const Forward *f) {
   const tlk_Rnn *r = &f->layer.rnn;
   const tlk_RnnLayout *l = f->layer.layout;
@@ -59,7 +59,7 @@ static bool multiply_inputs(const Forward *f) {
   return true;
 }
 
-/* Adds the contribution of the previous states to the gates of samples begin to s->end. */
+/* Adds the contribution of the previous states to the gates of samples [begin, s->end). */
 static void multiply_states(const Forward *f, const tlk_RnnStep *s, int64_t begin) {
   const tlk_RnnLayer *l = &f->layer;
   const tlk_Rnn *r = &l->rnn;
@@ -78,7 +78,8 @@ static void multiply_states(const Forward *f, const tlk_RnnStep *s, int64_t begi
 
 /* ---- steps ------------------------------------------------------------------------ */
 
-/* Computes LSTM's gates, cell and output before projection for one row of sample n. */
+/* Computes the gates, the cell and the output before projection of LSTM, for one step of sample
+** n. */
 static void lstm_row(const Forward *f, const tlk_RnnStep *s, int64_t n, char *out) {
   const tlk_RnnLayer *l = &f->layer;
   int64_t hidden = l->rnn.hidden, at = s->first + n;
@@ -98,7 +99,7 @@ static void gru_row(const Forward *f, const tlk_RnnStep *s, int64_t n, char *out
   l->loops->gru(hidden, row(f, l->gates, s->first + n, 4 * hidden), f->bias, before, out);
 }
 
-/* Computes one step of samples begin to s->end, except the product with the states. */
+/* Computes one step of samples [begin, s->end) from the sums of their gates. */
 static void finish_step(const Forward *f, const tlk_RnnStep *s, int64_t begin) {
   const tlk_RnnLayer *l = &f->layer;
   const tlk_Rnn *r = &l->rnn;
@@ -134,7 +135,7 @@ static void run_samples(void *context, int64_t begin, int64_t end) {
 
 /* ---- the pass --------------------------------------------------------------------- */
 
-/* Adds up the biases of each column. */
+/* Adds up the input bias and the state bias of each column. */
 static void join_biases(const Forward *f) {
   const tlk_Rnn *r = &f->layer.rnn;
   const tlk_RnnLayout *l = f->layer.layout;
@@ -147,8 +148,8 @@ static void join_biases(const Forward *f) {
   }
 }
 
-/* Allocates zeros, biases, and the arrays that the reserve does not keep; `gates` says whether the
-** gates are one of these arrays. */
+/* Allocates the row of zeros, the biases, and the arrays that are not in the reserve; `gates` tells
+** whether the gates are among these arrays. */
 static bool allocate(Forward *f, bool gates) {
   const tlk_Rnn *r = &f->layer.rnn;
   int64_t size = f->layer.size, width = f->layer.layout->width * r->hidden;
@@ -183,7 +184,7 @@ static bool forward(const tlk_Rnn *r, const struct tlk_rnn *data, void *reserve)
                .hn = data->hn,
                .cn = data->cn,
                .keeps = reserve != NULL};
-  /* the gates become the output in place */
+  /* a row of gates is as long as an output, so the gates become the output in place */
   if (f.layer.layout->width == 1) f.layer.gates = data->out;
   bool ok = allocate(&f, f.layer.gates == NULL) && pack(&f) && multiply_inputs(&f) &&
             tlk_rnn_share(r, run_samples, &f);

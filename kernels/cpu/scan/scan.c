@@ -1,19 +1,21 @@
 /*
-** scan.c - scans (running reductions) along n. One thread processes each line of elements from
-** end to end; adjacent lines are processed together in strips. Rows are transposed piece by
-** piece into adjacent columns, whose sums do not depend on each other.
+** scan.c - scans (running reductions) along n. One thread processes each line of elements from its
+** first to its last element; adjacent lines are processed together in strips. If lines are rows,
+** they are transposed piece by piece into adjacent columns, whose results do not depend on each
+** other.
 */
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/cpu.h"
 
 #define STRIP 128 /* largest number of adjacent lines in a strip */
-/* The largest number of rows that are transposed together. Rows longer than a page are separate
-** memory streams, and processors prefetch only a few streams. */
+/* The largest number of rows that are transposed together: TURNED_LONG for rows longer than a page,
+** otherwise TURNED. Long rows are separate memory streams, and processors prefetch only a few
+** streams. */
 #define TURNED 32
 #define TURNED_LONG 16
 #define PAGE 4096
-#define FEW 8 /* with fewer rows than this, rows are processed one by one */
+#define FEW 8 /* if there are fewer rows than this, rows are processed one by one */
 
 typedef struct Plan {
   const tlk_Isa *isa;
@@ -23,14 +25,14 @@ typedef struct Plan {
   int64_t *indices;
   int64_t n, inner;
   int64_t lines; /* total number of lines of elements */
-  /* number of lines in a strip, and of strips in a group of adjacent lines */
+  /* number of lines in a strip, and number of strips in a group of adjacent lines */
   int64_t width, strips;
   int64_t group;  /* number of adjacent lines: inner, or all lines if inner is 1 */
-  int64_t s0, s1; /* strides in elements, across lines and along n */
+  int64_t s0, s1; /* strides across lines and along n, in elements */
 } Plan;
 
 typedef struct Strip {
-  int64_t first; /* the strip's first element, counted in memory order */
+  int64_t first; /* number of the strip's first element, in memory order */
   int64_t cols;
   _Alignas(64) char state[STRIP * TLK_ACC_BYTES];
   int64_t where[STRIP];
@@ -40,7 +42,8 @@ static char *element(tlk_Array a, int64_t i) {
   return (char *)a.data + i * (int64_t)tl_dtype_size(a.dtype);
 }
 
-/* Copies a piece of an array, or of indices, to or from a buffer (rows, cols). */
+/* Copies a piece of an array or of the indices to a buffer (rows, cols) or, if `out`, back from
+** it. */
 static void carry(const Plan *p, const Strip *s, int64_t rows, tl_DType dtype, char *outside,
                   char *buffer, bool out) {
   int64_t size = (int64_t)tl_dtype_size(dtype);

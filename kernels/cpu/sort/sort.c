@@ -1,7 +1,7 @@
 /*
-** sort.c - sorting rows and selecting from them. The elements of a row become items: keys with
-** their positions. Elements of up to 32 bits share one word with their position. Threads share
-** the rows, or a single long row.
+** sort.c - sorting rows and selecting from them. The elements of a row become items, each of which
+** is a key and the element's position. Keys of up to 32 bits share one word with the position.
+** Threads share the rows, or a single long row.
 */
 #include "kernels/cpu/sort/sort.h"
 
@@ -34,13 +34,13 @@ static uint64_t key_of_double(double x) {
   return x != x ? UINT64_MAX : key;
 }
 
-/* Operators refuse to sort complex numbers. */
+/* The conversion must exist for all types, but operators refuse to sort complex numbers. */
 static uint64_t key_of_c64(tli_C64 x) { return key_of_float(crealf(x)); }
 static uint64_t key_of_c128(tli_C128 x) { return key_of_double(creal(x)); }
 static uint64_t key_of_i32(int32_t x) { return (uint32_t)x ^ 0x80000000u; }
 static uint64_t key_of_i64(int64_t x) { return (uint64_t)x ^ ((uint64_t)1 << 63); }
 
-/* Returns the key of an element; narrow types have keys of 32 bits. */
+/* Returns the key of an element; elements of up to 32 bits have keys of 32 bits. */
 #define KEY_OF(x)                   \
   _Generic((x), float               \
            : key_of_float, double   \
@@ -60,8 +60,8 @@ static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
   }
 }
 
-/* Calls PUT(key) for each element of a row from `begin` to `end`. There is one loop for each
-** type. */
+/* Calls the macro PUT for the keys of elements [begin, end) of a row, in a loop of its own for each
+** dtype. */
 #define KEYS(name, ...)                                                    \
   case TL_##name:                                                          \
     for (int64_t i = begin; i < end; i++) PUT(key_at(data, TL_##name, i)); \
@@ -72,9 +72,9 @@ static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
   default: break;     \
   }
 
-/* The keys of a row's items are stored as (key ^ mask) - base: the distance from the smallest key
-** or, in descending order, from the largest. Such a distance has `bits` bits; integers seldom need
-** all bits of their type. */
+/* The keys in a row's items are stored as (key ^ mask) - base. This is the distance from the
+** smallest key or, in descending order, from the largest. The distances have `bits` bits; for
+** integers, these are usually fewer than those of the type. */
 typedef struct Span {
   uint64_t mask, base;
   int bits;
@@ -145,15 +145,15 @@ static uint64_t nan_key(tl_DType dtype) {
 typedef struct Work {
   tlk_Array in, values;
   int64_t *indices;
-  int64_t rows, n, k; /* k: number of results of a row */
-  int64_t size;       /* bytes of an element */
+  int64_t rows, n, k; /* k: number of results for each row */
+  int64_t size;       /* size of an element in bytes */
   bool flip, alone;
   int64_t rank;
   bool skip_nan;
   atomic_bool failed;
 } Work;
 
-/* Stores the row's element at position `place` as result number `to`. */
+/* Stores the element at position `place` of the row, and its position, as result number `to`. */
 static inline void give(const Work *w, int64_t row, int64_t to, int64_t place) {
   if (w->values.data)
     memcpy((char *)w->values.data + (row * w->k + to) * w->size,
@@ -165,7 +165,7 @@ static const char *row_data(const Work *w, int64_t row) {
   return (const char *)w->in.data + row * w->n * w->size;
 }
 
-/* The sorted items of a row, which are in one of the two arrays. */
+/* The sorted items of a row. They are in `items` or in `wide`; the other one is NULL. */
 typedef struct Sorted {
   const Work *work;
   int64_t row;
@@ -178,7 +178,8 @@ static inline int64_t place_of(const Sorted *s, int64_t i) {
   return s->wide ? (int64_t)s->wide[i].place : (int64_t)(uint32_t)s->items[i];
 }
 
-/* Returns the sorted items of a row. `memory` has room for two lists of items. */
+/* Returns the sorted items of a row, or no items if the user interrupted the sort. `memory` has
+** room for two lists of items. */
 static Sorted sorted_row(const Work *w, int64_t row, void *memory) {
   Make m = {memory, row_data(w, row), w->in.dtype, {0}};
   m.span = span_of(m.data, m.dtype, w->n, w->flip);
@@ -196,7 +197,7 @@ static Sorted sorted_row(const Work *w, int64_t row, void *memory) {
   return s;
 }
 
-/* Stores values from begin to end of a sorted row: integers are recomputed from their keys, other
+/* Stores the values [begin, end) of a sorted row. Integers are recomputed from their keys; other
 ** values are loaded. */
 static void give_values(const Sorted *s, char *out, int64_t begin, int64_t end) {
   const void *data = row_data(s->work, s->row);
@@ -235,7 +236,8 @@ static void give_range(void *context, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; i++) indices[i] = place_of(s, i) + 1;
 }
 
-/* Sorts a row. Returns false if the user interrupted it, as the other functions on rows do. */
+/* Sorts a row. This function and the other functions on rows return false if the user interrupts
+** them. */
 static bool sort_row(const Work *w, int64_t row, void *memory) {
   Sorted s = sorted_row(w, row, memory);
   if (!s.items && !s.wide) return false;
@@ -249,7 +251,7 @@ typedef bool (*RowFn)(const Work *w, int64_t row, void *memory);
 typedef struct Rows {
   Work *work;
   RowFn fn;
-  size_t bytes; /* bytes of memory that fn needs for a row */
+  size_t bytes; /* size of the memory that fn needs for a row */
 } Rows;
 
 static void run_rows(void *context, int64_t begin, int64_t end) {
@@ -264,11 +266,12 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
   tli_free(memory, r->bytes);
 }
 
-/* The shortest row for which all threads are used, and interruption is checked. */
+/* Rows of at least this length are processed one after the other, each by all threads, and can be
+** interrupted. */
 #define LONG_ROW (1 << 22)
 
-/* Runs fn on all rows. Threads share the rows; for long rows, all threads process one row after the
-** other. */
+/* Runs fn on all rows. Threads divide the rows among themselves or, for few or long rows, divide
+** each row. */
 static bool run(Work *w, RowFn fn, size_t bytes) {
   Rows r = {w, fn, bytes};
   w->size = (int64_t)tl_dtype_size(w->in.dtype);
@@ -301,8 +304,9 @@ bool tlk_sort(const struct tlk_sort *call) {
 #define SELECT_BITS 11
 #define SELECT_BINS (1 << SELECT_BITS)
 
-/* Returns the key of rank `rank` among n keys, and the number of smaller keys. Finds one digit at a
-** time, from the highest, among the keys that share the digits found so far. Overwrites `keys`. */
+/* Returns the key of rank `rank` among n keys; *smaller receives the number of smaller keys. Finds
+** one digit at a time, beginning with the highest, and keeps only the keys that have the digits
+** found so far. Overwrites `keys`. */
 static uint64_t select_key(uint64_t *keys, int64_t n, int64_t rank, int bits, int64_t *smaller) {
   int64_t counts[SELECT_BINS];
   uint64_t found = 0;
@@ -343,17 +347,17 @@ static int64_t make_items_below(uint64_t limit, tlk_LargePair *items, const void
   return kept;
 }
 
-/* Keeps the items with keys below `last`, and the first `ties` items whose key is `last`. */
+/* Keeps the items whose key is below `last`, and the first `ties` items whose key is `last`. */
 static void keep_items(tlk_LargePair *items, int64_t n, uint64_t last, int64_t ties) {
   int64_t kept = 0;
   for (int64_t i = 0; i < n; i++)
     if (items[i].key < last || (items[i].key == last && ties-- > 0)) items[kept++] = items[i];
 }
 
-#define SAMPLE 16 /* every 16th element is sampled, to bound the search in the whole row */
+#define SAMPLE 16 /* one element in SAMPLE is sampled, to bound the search in the whole row */
 
-/* Finds the positions of the first k elements in order, and sorts only these. The k-th element of a
-** sample of the row is an upper bound for the whole row. */
+/* Finds the positions of the first k elements in sorted order, and sorts only these elements. The
+** k-th element of a sample of the row is an upper bound for them. */
 static bool select_row(const Work *w, int64_t row, void *memory) {
   const void *data = row_data(w, row);
   tlk_LargePair *items = memory;
@@ -390,7 +394,8 @@ bool tlk_topk(const struct tlk_topk *call) {
   return run(&w, select_row, bytes);
 }
 
-/* Returns the position of occurrence number `which`, from 0, of a key. */
+/* Returns the position in the row of the occurrence with number `which` of a key, counted from
+** 0. */
 static int64_t find_key(const Work *w, int64_t row, uint64_t key, int64_t which) {
   const void *data = row_data(w, row);
   for (int64_t i = 0; i < w->n; i++)

@@ -1,8 +1,8 @@
 /*
-** sort_items.h - sorting items: short lists by insertion and merging, long ones by radix sort from
-** the lowest digit of the key. Digits that all items share are skipped. How work is divided among
-** threads depends on n alone. The file that includes this one defines `Item`, its KEY and LESS, and
-** the name SORT of the function, which sort.h declares.
+** sort_items.h - sorting items. Short lists are sorted by insertion and merging, and long lists by
+** radix sort, which begins with the lowest digit of the key. Digits that all items share are
+** skipped. How work is divided among threads depends on n alone. The including file defines `Item`,
+** its macros KEY and LESS, and SORT, the name of the function, which sort.h declares.
 */
 #include <string.h>
 
@@ -11,15 +11,15 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/sort/sort.h"
 
-#define INSERTION 16      /* number of items in the sorted runs with which merging begins */
-#define RADIX 384         /* from this many items on, radix sort is faster */
+#define INSERTION 16 /* length of the runs that are sorted by insertion before they are merged */
+#define RADIX 384    /* from this many items on, radix sort is faster */
 #define WIDE_DIGITS 65536 /* from this many items on, digits of 11 bits are faster */
-#define CHUNKS 16         /* smallest number of chunks of a row that threads share */
-#define CHUNK (1 << 22)   /* largest number of items in a chunk */
+#define CHUNKS 16 /* smallest number of chunks into which a row is divided for several threads */
+#define CHUNK (1 << 22) /* largest number of items in a chunk */
 #define BINS 2048
 
-/* Returns the number of bits per digit that divides a key's bits evenly among the passes of radix
-** sort. */
+/* Returns the number of bits of a digit, so that the bits of a key are divided evenly among the
+** passes of radix sort. */
 static int digit_bits(int64_t n, int bits) {
   int most = n >= WIDE_DIGITS ? 11 : 8;
   int passes = (bits + most - 1) / most;
@@ -91,7 +91,8 @@ static void scatter(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Computes each bin's positions in `to`; returns false if all items share the digit. */
+/* Computes the positions in `to` at which each bin begins, for each chunk. Returns false if all
+** items have the same digit, so that the pass can be skipped. */
 static bool places(const Pass *p) {
   int64_t at = 0;
   for (uint32_t bin = 0; bin <= p->mask; bin++) {
@@ -128,7 +129,7 @@ Item *SORT(int64_t n, int bits, Item *x, Item *spare, bool alone) {
   int64_t chunks = alone && n >= 2 * TLK_GRAIN ? tlk_max(CHUNKS, n / CHUNK) : 1;
   size_t bytes = (size_t)chunks * BINS * sizeof(int64_t);
   int64_t(*counts)[BINS] = tli_alloc(bytes);
-  if (counts == NULL) { /* insertion and merging is slower, but needs no memory */
+  if (counts == NULL) { /* insertion and merging are slower, but need no memory */
     tli_error_clear();
     return merge_sort(n, x, spare);
   }

@@ -1,4 +1,4 @@
-/* sort_large_pairs.c - sorting pairs that store key and position in separate integers. */
+/* sort_large_pairs.c - sorts pairs that store the key and the position in separate integers. */
 #include "kernels/cpu/sort/sort.h"
 
 typedef tlk_LargePair Item;

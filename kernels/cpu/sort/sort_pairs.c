@@ -1,4 +1,4 @@
-/* sort_pairs.c - sorting pairs of a key and a position that share one number. */
+/* sort_pairs.c - sorts pairs that store the key and the position in one integer. */
 #include "kernels/cpu/sort/sort.h"
 
 typedef tlk_Pair Item;

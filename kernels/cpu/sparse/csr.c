@@ -1,9 +1,10 @@
 /*
-** csr.c - products of a sparse matrix with dense ones. One thread computes each element of a result,
-** in the order of the matrix's elements, so results do not depend on the number of threads.
+** csr.c - products of a sparse matrix in CSR form with dense matrices. One thread computes each
+** element of a result, in the order of the matrix's elements, so results do not depend on the
+** number of threads.
 **
 ** A wide dense matrix is processed in panels of columns. Each panel is copied to contiguous memory
-** first, because rows that are a power of two apart drive one another out of the cache.
+** first, because rows whose distance is a power of two evict one another from the cache.
 */
 #include "kernels/cpu/sparse/csr.h"
 
@@ -18,8 +19,8 @@
 typedef struct Call {
   const struct tlk_csr *call;
   const tlk_CsrLoops *loops;
-  int64_t bytes; /* of an element */
-  int64_t panel; /* columns of a copied panel */
+  int64_t bytes; /* size of an element in bytes */
+  int64_t panel; /* number of columns in a copied panel */
   atomic_bool exhausted;
 } Call;
 
@@ -44,7 +45,7 @@ static void product_rows(void *context, int64_t begin, int64_t end) {
   c->loops->product(&r);
 }
 
-/* Copies columns [from, from + width) of the dense matrix. */
+/* Copies columns [from, from + width) of the dense matrix to `panel`. */
 static void copy_panel(const Call *c, char *panel, int64_t from, int64_t width) {
   const struct tlk_csr *l = c->call;
   const char *in = (const char *)l->right + from * c->bytes;
@@ -75,7 +76,7 @@ static void product_panels(void *context, int64_t begin, int64_t end) {
   tli_free(panel, bytes);
 }
 
-#define STRIP 32 /* columns of a task of a transposed product */
+#define STRIP 32 /* number of columns of a transposed product that make up a task */
 
 static void transposed_strips(void *context, int64_t begin, int64_t end) {
   const Call *c = context;
@@ -96,7 +97,7 @@ static void sampled_rows(void *context, int64_t begin, int64_t end) {
   c->loops->sampled(&r, c->call->left);
 }
 
-/* Returns the number of rows that make up a task of reasonable size. */
+/* Returns the number of rows in a task. */
 static int64_t grain(const struct tlk_csr *l) {
   int64_t each = (l->nnz / tlk_max(l->rows, 1) + 1) * l->k;
   return tlk_max(65536 / tlk_max(each, 1), 1);
@@ -117,7 +118,7 @@ static void check_range(void *context, int64_t begin, int64_t end) {
   if (least < 1 || most > c->size) tlk_note_fault(&c->first, least < 1 ? least : most);
 }
 
-/* Notes a fault in *first, and returns false, if a position is not from 1 to size. */
+/* Returns whether all positions are in [1, size]. If one is not, notes that position in *first. */
 static bool within(const int64_t *positions, int64_t n, int64_t size, tlk_FirstFault *first) {
   Check c = {.positions = positions, .size = size};
   tli_parallel_pieces(n, 65536, check_range, &c);

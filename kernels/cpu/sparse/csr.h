@@ -1,5 +1,5 @@
 /*
-** csr.h - the inner loops of products with a sparse matrix, see core/kernel/kernel.h.
+** csr.h - the inner loops of products with a sparse matrix in CSR form (see core/kernel/kernel.h).
 */
 #ifndef TLK_CSR_H
 #define TLK_CSR_H
@@ -9,18 +9,21 @@
 typedef struct tlk_CsrRows {
   const int64_t *pointers, *columns;
   const void *values;
-  const void *in; /* PRODUCT: rows of the dense matrix by column; TRANSPOSED: by row */
+  /* the dense matrix: its rows belong to the sparse matrix's columns (PRODUCT) or rows
+  ** (TRANSPOSED) */
+  const void *in;
   void *out;
-  int64_t in_step, out_step; /* elements from one row to the next */
-  int64_t begin, end;        /* the rows to compute */
-  int64_t width;             /* number of columns of the dense matrix, from the pointers on */
+  int64_t in_step, out_step; /* distance between neighbouring rows, in elements */
+  int64_t begin, end;        /* the range of rows of the sparse matrix to process */
+  int64_t width; /* number of columns to compute, beginning at the pointers `in` and `out` */
 } tlk_CsrRows;
 
 typedef struct tlk_CsrLoops {
-  int64_t panel; /* number of columns that stay in registers */
+  int64_t panel; /* number of columns whose sums stay in registers */
   void (*product)(const tlk_CsrRows *r);
-  void (*transposed)(const tlk_CsrRows *r); /* adds to out */
-  /* out[e] = the product of row i of left and row columns[e] of right, both `width` long */
+  void (*transposed)(const tlk_CsrRows *r); /* adds its results to `out` */
+  /* For each element e of row i, computes out[e], the dot product of row i of left and row
+  ** columns[e] of right. Both rows have `width` elements. */
   void (*sampled)(const tlk_CsrRows *r, const void *left);
 } tlk_CsrLoops;
 

@@ -1,13 +1,13 @@
 /*
-** csr_loops.h - the loops of csr.h for the type `real`. A panel of a row of the result stays in
-** registers while the row's elements are multiplied with rows of the dense matrix.
+** csr_loops.h - the loops of csr.h for the type `real`. A panel of columns of one row of the result
+** stays in registers while the row's sparse elements are multiplied with rows of the dense matrix.
 */
 #include "kernels/cpu/sparse/csr.h"
 #include "kernels/cpu/vector.h"
 
 #include <string.h>
 
-/* Half of the registers hold sums, the others operands. */
+/* The sums of a panel take a quarter of the registers; the others are for operands. */
 #define LANES (TLK_VECTOR_BYTES / (int)sizeof(real))
 #define VECTORS (TLK_VECTOR_REGISTERS / 4)
 #define PANEL (LANES * VECTORS)
@@ -49,7 +49,8 @@ static inline void part_panel(const real *values, const int64_t *columns, int64_
   }
 }
 
-/* Returns the product of a row with a vector; four sums hide the latency of additions. */
+/* Returns the dot product of a sparse row and a vector. Four separate sums hide the latency of
+** additions. */
 static inline real with_vector(const real *values, const int64_t *columns, int64_t n,
                                const real *in) {
   real sum[4] = {0};

@@ -1,6 +1,6 @@
 /*
-** resample.c - resampling along one dimension. Whole rows of elements are summed; along the
-** last dimension elements are looked up one by one.
+** resample.c - resampling along one dimension. Along the last dimension, elements are summed one by
+** one; along other dimensions, whole rows of elements are summed.
 */
 #include "kernels/cpu/vision/resample.h"
 
@@ -11,12 +11,12 @@
 typedef struct Run {
   const tlk_Resample *r;
   const tlk_ResampleLoops *loops;
-  int64_t size; /* bytes of an element */
+  int64_t size; /* size of an element in bytes */
   const char *weights, *in;
   char *out;
 } Run;
 
-/* Computes the lines [begin, end) of the last dimension. */
+/* Resamples lines [begin, end) along the last dimension. */
 static void run_lines(void *context, int64_t begin, int64_t end) {
   const Run *s = context;
   const tlk_Resample *r = s->r;
@@ -25,7 +25,7 @@ static void run_lines(void *context, int64_t begin, int64_t end) {
                    s->out + i * r->out * s->size);
 }
 
-/* Computes the rows [begin, end), counted through the outer dimensions. */
+/* Computes rows [begin, end) of the result; rows are numbered through the outer dimensions. */
 static void run_rows(void *context, int64_t begin, int64_t end) {
   const Run *s = context;
   const tlk_Resample *r = s->r;

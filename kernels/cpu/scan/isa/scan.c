@@ -2,15 +2,15 @@
 #include "kernels/cpu/loops.h"
 
 #define TEMPLATE "kernels/cpu/scan/scan_loops.h"
-/* A row of a table, used as X of TLK_SCANS by a macro that names the type. */
+/* An entry of a table. A macro that names the type passes it as X to TLK_SCANS. */
 #define SCANNER_ENTRY(s, name, types) ENTRY_(s, name, types)
 #define ENTRY_(s, name, types) \
   TLK_IN_##s##_##types([TLK_scan_##name] = {start_##name##_##s, run_##name##_##s}, )
-/* The table of a type. */
+/* Forms the name of the table of one type. */
 #define TABLE(s) TABLE_(s)
 #define TABLE_(s) TLK_ISA_NAME(tlk_scanners_##s)
 
-/* one more than needed, because the generated list may be empty but a C array may not */
+/* one entry more than needed, because the generated list may be empty, but an array in C may not */
 #define SCANNERS (TLK_NSCANS + 1)
 
 #define real int32_t
