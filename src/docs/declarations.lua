@@ -1,6 +1,6 @@
--- declarations.lua - one table of declarations for all public names, collected from the places
--- where they are declared: the entries of operators (build/gen/operators.lua), the annotations of
--- functions in C (src/lua/types*.lua), and the doc comments of the sources in Lua. A declaration is
+-- declarations.lua - collects the declarations of all public names in one table. The sources are
+-- the entries of operators (build/gen/operators.lua), the annotations of C functions
+-- (src/lua/types*.lua), and the doc comments of Lua sources. A declaration is
 --
 --    {path =, kind = "function"|"class"|"method"|"module"|"constant", calls = {...}, text = lines,
 --     params = {{name =, type =, default =, optional =, text =}}, returns = {{type =, text =}},
@@ -103,7 +103,8 @@ local function read(path)
    return file:read "a"
 end
 
--- Reads the annotations of a file: functions, classes and constants by path.
+-- Reads a file of annotations. `found` receives the declared functions, classes and constants by
+-- path.
 local function annotated(path, found)
    local lines = {}
    for line in (read(path) .. "\n"):gmatch "([^\n]*)\n" do lines[#lines + 1] = line end

@@ -34,7 +34,7 @@ local function section_of(declared)
       and "Methods of tensors" or (owner:gsub("^torch%.", ""))
 end
 
---- Returns the sections in order, each with its declarations.
+--- Returns all sections in order, each with its declarations.
 ---@param all table[]
 ---@return {key: string, title: string, module: table?, entries: table[]}[]
 function M.sections(all)
@@ -57,7 +57,7 @@ function M.sections(all)
    for i = #list, 1, -1 do
       if #list[i].entries == 0 then table.remove(list, i) end
    end
-   local function place(title) -- families of operators come before modules
+   local function place(title) -- sections of operators precede those of modules
       return (title == "Methods of tensors" or title:find "^torch: ") and "" or "~"
    end
    table.sort(list, function(a, b)

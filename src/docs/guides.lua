@@ -1,4 +1,4 @@
--- guides.lua - collects the guides of the site: Markdown files beside the code that they describe.
+-- guides.lua - collects the guides of the site, which are Markdown files next to the sources.
 
 local html = require "html"
 

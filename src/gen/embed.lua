@@ -1,14 +1,14 @@
--- embed.lua [--bare] OUT.c ROOT FILE...: writes Lua sources, packed, as C string literals, with the
--- tables that src/lua/embed.h declares. A FILE below ROOT becomes the module of that name in
--- `tlua`, an init.lua that of its folder; MODULE=FILE names the module explicitly. Files that
--- contain only annotations for editors (`---@meta`) are left out. With --bare comments become empty
--- lines, for a library without `help`.
+-- embed.lua [--bare] OUT.c ROOT FILE...: packs Lua sources and writes them as C string literals,
+-- together with the tables that src/lua/embed.h declares. A FILE below ROOT becomes the module of
+-- the same name in `tlua`, and init.lua becomes the module of its folder. An argument MODULE=FILE
+-- names the module explicitly. Files that contain only annotations for editors (`---@meta`) are
+-- left out. With --bare, comments become empty lines, for a library without `help`.
 
 package.path = (arg[0]:match("^(.*)/[^/]*$") or ".") .. "/?.lua;" .. package.path
 local pack = require "pack"
 
--- Returns bytes as C string literals of 64 bytes each. "?" is escaped, since two of them may begin
--- a trigraph.
+-- Returns bytes as C string literals of 64 bytes each. "?" is escaped, because "??" may begin a
+-- trigraph.
 local function literal(bytes)
    local lines = {}
    for at = 1, #bytes, 64 do
@@ -86,7 +86,7 @@ local function collect(root, arguments, bare)
    for _, argument in ipairs(arguments) do
       local module, path, inner = names(root, argument)
       local text = read(path)
-      assert(load(text, "@" .. path, "t")) -- stops the build at a syntax error
+      assert(load(text, "@" .. path, "t")) -- a syntax error stops the build
       if not text:find("^%-%-%-@meta") then
          assert(not seen[module], "two files for the module " .. module)
          seen[module] = true

@@ -448,7 +448,7 @@ int tli_meta_%s(lua_State *L) {
       name, op.metamethod, fn, op.reversed and quote(op.reversed) or "NULL")
 end
 
---- Returns the C file of one family.
+--- Returns the C source of a family's binding.
 function M.family(family)
    local out = {
       "/* Generated from " .. family.file .. "; not to be edited. */",
@@ -495,7 +495,7 @@ function M.family(family)
    return table.concat(out, "\n\n") .. "\n"
 end
 
---- Returns bind.h: the tables of all families.
+--- Returns bind.h, which declares the tables of all families.
 function M.header(all)
    local out = {"/* Generated from src/ops; not to be edited. */",
                 "#ifndef TLI_BIND_H\n#define TLI_BIND_H\n",

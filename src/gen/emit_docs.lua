@@ -155,7 +155,7 @@ local function merge(all)
    return order, texts
 end
 
---- Returns manual.lua: {["torch.add"] = text, ...}.
+--- Returns manual.lua, which maps names to their texts: {["torch.add"] = text, ...}.
 function M.manual(all)
    local order, texts = merge(all)
    local out = {"-- Generated from src/ops and src/lua; not to be edited.", "return {"}
@@ -281,7 +281,7 @@ local function gradlist_row(op)
    return "   {" .. table.concat(parts, ",\n    ") .. "},"
 end
 
---- Returns gradlist.lua: {{name=, examples=, ...}, ...}, for specs that iterate over the table.
+--- Returns gradlist.lua: {{name=, examples=, ...}, ...}. Specs iterate over this table.
 function M.gradlist(all)
    local out = {"-- Generated from src/ops; not to be edited.", "return {"}
    for _, op in ipairs(visible(all)) do out[#out + 1] = gradlist_row(op) end

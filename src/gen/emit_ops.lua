@@ -328,7 +328,7 @@ local function emit_op(op, all)
    return join(parts, "\n")
 end
 
---- Returns the C file of one family.
+--- Returns the C source of a family's operators.
 function M.family(family, all)
    local out = {"/* Generated from " .. family.file .. "; not to be edited. */",
                 '#include "calls.h"\n#include "core/observe/profile.h"\n#include "ops.h"\n'

@@ -33,7 +33,7 @@ local fields = {
    -- PyTorch's name for the autograd node, unless it follows from the operator's name. For a
    -- composition that Lua calls, the last node gets this name
    node = "string",
-   module = "string",       -- the function is in torch.<module> instead of torch
+   module = "string",       -- the function is in torch.<module>, not in torch
    also = "boolean",        -- true (with `module`): the function is in torch as well
    -- false: not a method. By default an operator whose first parameter is self is a method
    method = "boolean",

@@ -1,6 +1,6 @@
 /*
-** chain.c - implements chain.h. A chain has an array for the results of most formulas. A formula
-** with a loop may have any number of steps, so a full array moves to the heap.
+** chain.c - implements chain.h. The array in a chain has room for the results of most formulas. A
+** formula with a loop may have more steps, so a full array is moved to the heap.
 */
 #include "ops/chain.h"
 

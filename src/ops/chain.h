@@ -1,7 +1,7 @@
 /*
-** chain.h - formulas of many operators in C. A chain owns every intermediate result and
-** remembers whether a step failed. So the code reads like a formula: each step is a call, steps
-** after a failure do nothing, and the end releases everything.
+** chain.h - formulas that consist of several operators, written in C. A chain owns all intermediate
+** results and remembers whether a step has failed. Code therefore reads like a formula: each step
+** is a call, steps after a failure do nothing, and the end releases everything.
 **
 **   tli_Chain c = {0};
 **   tl_Tensor *y = chain_mul(&c, a, chain_t(&c, b));
@@ -19,7 +19,7 @@ typedef struct tli_ChainBlock tli_ChainBlock;
 typedef struct tli_Chain {
   int n;
   bool failed;
-  tli_ChainBlock *full;          /* earlier results that left the full array v (owned) */
+  tli_ChainBlock *full;          /* blocks of earlier results, moved here when v was full (owned) */
   tl_Tensor *v[TLI_CHAIN_SLOTS]; /* owned */
 } tli_Chain;
 

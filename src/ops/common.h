@@ -18,9 +18,9 @@
 
 /* The dtypes in which a kernel computes. They determine how inputs are promoted. */
 typedef enum tli_Types {
-  TLI_TYPES_NUMBER,   /* computes in the inputs' common type */
-  TLI_TYPES_FLOATING, /* computes in the inputs' common type, but integers become float32 */
-  TLI_TYPES_INTEGER   /* computes in the inputs' common type, which must not be floating */
+  TLI_TYPES_NUMBER,   /* the inputs' common type */
+  TLI_TYPES_FLOATING, /* the inputs' common type, but float32 if that is an integer type */
+  TLI_TYPES_INTEGER   /* the inputs' common type, which must not be floating */
 } tli_Types;
 
 typedef struct tli_PointwiseSpec {
@@ -75,7 +75,7 @@ bool tli_refuse_complex(const char *op);
 typedef struct tli_IntsBuf {
   int64_t n;
   int64_t few[TL_MAX_DIMS];
-  int64_t *many; /* a larger buffer (owned), used when n > TL_MAX_DIMS */
+  int64_t *many; /* a larger buffer (owned), used if n > TL_MAX_DIMS */
   bool given;
 } tli_IntsBuf;
 
@@ -87,7 +87,7 @@ static inline tl_Ints tli_ints(const tli_IntsBuf *buf) {
   return buf->given ? (tl_Ints){buf->n, buf->many ? buf->many : buf->few} : TLI_NOINTS;
 }
 
-/* A short text option such as "mean" or "reflect". */
+/* The value of a short text option, such as "mean" or "reflect". */
 typedef struct tli_Name {
   char text[32];
 } tli_Name;
@@ -102,7 +102,7 @@ void *tli_release_results(tl_Tensor **slots, int n);
 void tli_apply_end(tl_Tensor **slots, int n, bool ok, tl_Tensor **out, int nout);
 /* Moves the tensors of an owned list to out[0..n) and frees the list. */
 void tli_tensors_move(tl_Tensors *list, tl_Tensor **out);
-/* Returns an owned list of n empty slots; v is NULL on failure. */
+/* Returns an owned list of n empty slots. The list's v is NULL on failure. */
 tl_Tensors tli_tensors_new(int64_t n);
 void tli_tensors_free(tl_Tensors *list);
 
@@ -142,7 +142,7 @@ bool tli_accumulate(tl_Tensor *dst, tl_Tensor *src) TL_MUSTCHECK;
 bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) TL_MUSTCHECK;
 /* Checks that a tensor may have n dimensions. */
 bool tli_check_ndim(const char *op, int64_t n) TL_MUSTCHECK;
-/* Check that `dtype` keeps the imaginary parts of a number, or of a tensor's values. */
+/* Fail if storing a complex number, or complex values, in `dtype` would drop imaginary parts. */
 bool tli_check_complex_number(const char *op, tl_Scalar value, tl_DType dtype) TL_MUSTCHECK;
 bool tli_check_complex_values(const char *op, const tl_Tensor *values, tl_DType dtype) TL_MUSTCHECK;
 /* Warns, once per process, that an explicit conversion to `dtype` drops imaginary parts. */

@@ -92,8 +92,8 @@ static bool check_groups(const tl_Tensor *t, const tl_Tensor *query) {
                   want, have);
 }
 
-/* Returns t (..., heads, n, m) with its leading dimensions broadcast to `lead` and merged: (batch,
-** heads, n, m). */
+/* Returns t (..., heads, n, m) as (batch, heads, n, m). The leading dimensions are broadcast to
+** `lead`, and the batch dimensions are merged. */
 static tl_Tensor *as_heads(tli_Chain *c, tl_Tensor *t, const Lead *lead, int64_t heads) {
   if (c->failed ||
       (t->ndim == 4 && lead->n == 2 && t->sizes[0] == lead->sizes[0] && t->sizes[1] == heads))

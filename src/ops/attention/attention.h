@@ -1,6 +1,6 @@
 /*
-** attention.h - code that attention and its gradient share. Tensors are (batch, heads,
-** positions, features).
+** attention.h - code shared by attention and its gradient. Tensors are (batch, heads, positions,
+** features).
 */
 #ifndef TLI_ATTENTION_H
 #define TLI_ATTENTION_H

@@ -1,7 +1,7 @@
 /*
 ** attention_backward.c - the gradient of attention, in two forms. Usually a kernel recomputes the
-** weights block by block. While a graph of the gradient itself is recorded, differentiable
-** operators compute the formula, and all weights are stored.
+** weights block by block. While a graph of the gradient itself is recorded, the gradient is
+** composed of differentiable operators, and all weights are stored.
 */
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /*
-** attention_math.c - attention in differentiable operators, which stores all weights: for
-** second derivatives, and if a program requests it by nn.attention.sdpa_kernel.
+** attention_math.c - attention composed of differentiable operators. This form stores all weights.
+** It is used for second derivatives, and if the user requests it with nn.attention.sdpa_kernel.
 */
 #include <math.h>
 

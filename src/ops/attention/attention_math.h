@@ -1,6 +1,6 @@
 /*
-** attention_math.h - the steps of attention as differentiable operators in a chain. Tensors are
-** (batch, heads, positions, features).
+** attention_math.h - the steps of attention as differentiable operators in a chain (see chain.h).
+** Tensors are (batch, heads, positions, features).
 */
 #ifndef TLI_ATTENTION_MATH_H
 #define TLI_ATTENTION_MATH_H

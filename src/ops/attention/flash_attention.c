@@ -1,6 +1,7 @@
 /*
-** flash_attention.c - attention that also returns the norms needed to combine parts of the keys,
-** and its gradients for one part. These operators are not recorded.
+** flash_attention.c - attention to a part of the keys. Norms are returned as well, because they are
+** needed to combine the results for several parts. The gradients are those for one part. These
+** operators are not recorded.
 */
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /*
 ** rotary_embedding.c - rotary position embedding (J. Su et al., "RoFormer: Enhanced Transformer
-** with Rotary Position Embedding", 2021): rotates pairs of features by angles that grow with the
-** position. Its gradient is the inverse rotation. Pairs are views of the input, so the kernel needs
-** no copy, whatever the layout of heads and positions.
+** with Rotary Position Embedding", 2021). Pairs of features are rotated by angles that grow with
+** the position; the gradient is the inverse rotation. The pairs are views of the input, so the
+** kernel needs no copy for any layout of heads and positions.
 */
 #include "ops/chain.h"
 
@@ -91,9 +91,9 @@ static void narrow_pairs(tli_Chain *c, tl_Tensor *t, int64_t pairs, bool interle
   *b = two ? chain_to(c, two, dtype) : NULL;
 }
 
-/* Computes the gradients of rotated pairs.
-** x = a cos - b sin and y = b cos + a sin, so cos has the gradient x' a + y' b and sin has y' a
-** - x' b. For the inverse rotation, sin's gradient is negated. */
+/* Computes the gradients of rotated pairs. The rotation is x = a cos - b sin, y = b cos + a sin.
+** With gradients x' and y', the gradient of cos is therefore x' a + y' b, and the gradient of sin
+** is y' a - x' b. For the inverse rotation, the gradient of sin is negated. */
 bool tlo_rotate_pairs_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *cos, tl_Tensor *sin,
                                bool interleaved, bool back, bool want_input, bool want_cos,
                                bool want_sin, tl_Tensor **out) {

@@ -1,5 +1,5 @@
 /*
-** softmax.c - softmax and its logarithm along a dimension, and gumbel_softmax.
+** softmax.c - softmax and log_softmax along a dimension, and gumbel_softmax.
 */
 #include "ops/common.h"
 

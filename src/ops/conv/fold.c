@@ -1,6 +1,6 @@
 /*
-** fold.c - unfold and fold: the windows of a convolution as columns of a matrix (im2col), and
-** the sum of columns at the positions of their windows (col2im).
+** fold.c - unfold and fold. unfold copies the windows of a convolution to the columns of a matrix
+** (im2col). fold adds columns at the positions of their windows (col2im).
 */
 #include <string.h>
 

@@ -1,4 +1,4 @@
--- unfold and fold: copy windows to columns (im2col), and sum columns into windows.
+-- unfold copies windows to columns (im2col), and fold sums columns into windows (col2im).
 
 local function F(entry)
    entry.module, entry.method = "nn.functional", false

@@ -238,7 +238,7 @@ bool tli_op_resize_(tl_Tensor *self, tl_Ints size) {
                     tli_shape_str((int)size.n, size.v));
   bool same = size.n == self->ndim;
   for (int d = 0; same && d < self->ndim; d++) same = size.v[d] == self->sizes[d];
-  if (same) return true; /* the tensor has these strides already */
+  if (same) return true; /* the sizes are equal, so nothing changes */
   TL_TRY(self->numel == 0 || tli_may_reshape("resize_"));
   int64_t had = (int64_t)self->storage->bytes / element - self->offset;
   if (bytes > self->storage->bytes) TL_TRY(grow(self, bytes));

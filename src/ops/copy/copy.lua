@@ -1,4 +1,4 @@
--- Copies: to another dtype or device, to another memory order, over another tensor.
+-- Copies: to another dtype or device, to another memory order, or into an existing tensor.
 
 op {"copy_(Tensor self, Tensor src, bool non_blocking=false) -> self", any_device = {src = true},
     node = "CopyBackwards",
@@ -69,7 +69,7 @@ for _, row in ipairs {
    {"bool", "bool"}, {"cfloat", "complex64"}, {"cdouble", "complex128"},
 } do
    local gradcheck
-   -- rounding to a narrow type is not a smooth function
+   -- copies that round to a narrower type are not smooth, so numerical gradients would be wrong
    if not row[1]:find "double" then gradcheck = false end
    op {row[1] .. "(Tensor self, *, string memory_format=nil) -> Tensor", node = "ToCopy",
        doc = "Converts self to " .. row[2] .. ".",

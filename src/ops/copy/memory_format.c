@@ -1,8 +1,8 @@
 /*
 ** memory_format.c - implements memory_format.h. Pooling kernels, and convolution kernels on the
-** CPU, read and write row-major memory, so their results are copied to channels-last order if the
-** input has that order. Batch norm, and convolutions on a GPU, support both orders; elementwise
-** operators preserve any order.
+** CPU, read and write only row-major memory; if the input is channels-last, the result is copied to
+** that order. Batch norm, and convolutions on a GPU, support both orders. Elementwise operators
+** preserve any order.
 */
 #include "ops/copy/memory_format.h"
 

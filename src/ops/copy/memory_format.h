@@ -10,7 +10,7 @@
 #include "ops/common.h"
 
 typedef enum tli_Format {
-  TLI_PRESERVE, /* keeps the input's format */
+  TLI_PRESERVE, /* stands for the input's format */
   TLI_ROW_MAJOR,
   TLI_CHANNELS_LAST,
   TLI_CHANNELS_LAST_3D

@@ -1,4 +1,4 @@
--- Operators that create tensors, and operators that overwrite all elements of a tensor.
+-- Operators that create tensors, and operators that overwrite all elements of an existing tensor.
 
 local options = "*, dtype dtype=nil, device device=nil"
 

@@ -127,7 +127,8 @@ tl_Tensor *tlo_fft_c2r_backward(tl_Tensor *grad, int64_t dim, double scale) {
 
 /* ---- arguments ---- */
 
-/* The dimensions to transform, each once, and the number of elements of each signal. */
+/* The dimensions to transform (each at most once) with their sizes, and the scale of the
+** results. */
 typedef struct Axes {
   const char *op;
   int64_t n;

@@ -745,7 +745,7 @@ static bool assume_masks(const tl_Tensor *self, tl_Tensors *indices, const tl_Te
   for (int64_t i = 0; ok && i < indices->n; i++) {
     tl_Tensor *index = indices->v[i];
     int rank = is_mask(index) ? index->ndim : 1;
-    if (d + rank > self->ndim) { /* the caller reports this error */
+    if (d + rank > self->ndim) { /* there are too many indices; the caller reports that */
       list.n = TL_MAX_DIMS;
       tli_tensors_free(&list);
       return true;

@@ -1,4 +1,4 @@
-/* index_call.c - implements index_call.h: prepares indices and operands for the kernels. */
+/* index_call.c - implements index_call.h: prepares indices and operands for kernel calls. */
 #include "ops/index/index_call.h"
 
 tl_Tensor *tli_index_int64(const char *op, tl_Tensor *index) {

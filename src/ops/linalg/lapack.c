@@ -52,7 +52,7 @@ tl_Tensor *tli_lapack_empty(const tl_Tensor *like, const tli_Matrices *b, tl_DTy
   return tli_empty(dtype, tli_device(like), b->nbatch + ndim, sizes);
 }
 
-/* Returns t with its last two dimensions swapped, as an unrecorded view. */
+/* Returns a view of t with its last two dimensions swapped. The view is not recorded. */
 tl_Tensor *tli_lapack_swapped(const tl_Tensor *t) {
   int64_t sizes[TL_MAX_DIMS], strides[TL_MAX_DIMS];
   for (int d = 0; d < t->ndim; d++) {

@@ -30,7 +30,7 @@ bool tli_lapack_matrices(const char *op, const tl_Tensor *t, bool square, tli_Ma
 /* Returns a new tensor with b's batch dimensions, followed by one or two sizes. */
 tl_Tensor *tli_lapack_empty(const tl_Tensor *like, const tli_Matrices *b, tl_DType dtype, int ndim,
                             int64_t size1, int64_t size2) TL_MUSTCHECK;
-/* Returns a view with the last two dimensions swapped. */
+/* Returns a view of t with its last two dimensions swapped. The view is not recorded. */
 tl_Tensor *tli_lapack_swapped(const tl_Tensor *t) TL_MUSTCHECK;
 /* Returns a column-major copy of the matrices. It is stored as a row-major tensor of their
 ** transposes. */

@@ -7,7 +7,7 @@
 #include "ops/chain.h"
 #include "ops/linalg/lapack.h"
 
-/* Returns |t|^2 elementwise. */
+/* Returns the squared magnitudes |t|^2 of all elements. */
 static tl_Tensor *squares_of(tl_Tensor *t) {
   if (!tli_is_complex((tl_DType)t->dtype)) return tlo_mul(t, t);
   tl_Tensor *size = tlo_abs(t), *squares = size ? tlo_mul(size, size) : NULL;

@@ -18,7 +18,7 @@ static tl_Tensor *by_rows(tli_Chain *c, tl_Tensor *a, tl_Tensor *s) {
   return chain_mul(c, chain_unsqueeze(c, s, -1), a);
 }
 
-/* Broadcasts the batch dimensions of a and b against each other. */
+/* Broadcasts the batch dimensions of *a and *b to their common shape. */
 static bool same_batch(tli_Chain *c, const char *op, tl_Tensor **a, tl_Tensor **b) {
   int na = (*a)->ndim - 2, nb = (*b)->ndim - 2, n = na > nb ? na : nb;
   int64_t sizes[TL_MAX_DIMS];

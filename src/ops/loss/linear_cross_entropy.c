@@ -1,7 +1,7 @@
 /*
-** linear_cross_entropy.c - the loss of a linear layer's results, computed in chunks of rows
-** (linear_cross_entropy.lua). The tensors of a chunk are released before the next chunk is
-** computed, so memory holds the logits of only one chunk.
+** linear_cross_entropy.c - the cross-entropy of a linear layer's results, computed in chunks of
+** rows (linear_cross_entropy.lua). The tensors of a chunk are released before the next chunk is
+** computed, so only one chunk's logits are in memory at a time.
 */
 #include <string.h>
 

@@ -123,7 +123,8 @@ tl_Tensor *tlo_binary_cross_entropy(tl_Tensor *input, tl_Tensor *target, tl_Tens
   return tli_chain_end(&c, chain_reduced(&c, loss, reduction));
 }
 
-/* Computes (1 - target) * input - (1 + (pos_weight - 1) * target) * logsigmoid(input). */
+/* Computes the loss for logits: (1 - target) * input - (1 + (pos_weight - 1) * target) *
+** logsigmoid(input). */
 static tl_Tensor *chain_logit_loss(tli_Chain *c, tl_Tensor *input, tl_Tensor *target,
                                    tl_Tensor *pos_weight) {
   tl_Tensor *log = TLI_STEP(c, tlo_logsigmoid(input));

@@ -140,7 +140,8 @@ static int64_t device_end(const List *l, int64_t first) {
   return end;
 }
 
-/* Returns the partial results of all tensors as one vector on the first tensor's device. */
+/* Returns the partial results of all tensors as one vector, which is on the first tensor's
+** device. */
 static tl_Tensor *reduce_all(const List *l, const Norm *norm) {
   if (device_end(l, 0) == l->n) return reduce_device(l, norm, 0, l->n);
   tl_Tensors vectors = tli_tensors_new(l->n);
@@ -158,7 +159,7 @@ static tl_Tensor *reduce_all(const List *l, const Norm *norm) {
   return all;
 }
 
-/* Reduces a float64 vector to a 0-d tensor. */
+/* Reduces a float64 vector of partial results to a 0-d tensor. */
 static tl_Tensor *join(const tl_Tensor *parts, tlk_Reduction whole) {
   tl_Device device = tli_device(parts);
   tl_Tensor *made = tli_empty(TL_F64, device, 0, NULL);

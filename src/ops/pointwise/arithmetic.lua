@@ -293,7 +293,7 @@ op {"nextafter(Tensor self, Operand other) -> Tensor",
     pointwise = {types = "floating", rare = true}, inplace = true,
     grad = {self = "keep_where(grad, ne(self, other))", other = "zeros_like(grad)"},
     gradcheck = false, examples = {"T(3), T(3)"}}
--- torch.nextafter calls these operators for 16-bit dtypes.
+-- Kernels for torch.nextafter with 16-bit dtypes.
 op {"nextafter_f16(Tensor self, Operand other) -> Tensor", name = "nextafter", internal = true,
     pointwise = {types = "floating", rare = true}}
 op {"nextafter_bf16(Tensor self, Operand other) -> Tensor", name = "nextafter", internal = true,

@@ -1,6 +1,6 @@
 /*
-** complex.c - complex tensors as pairs of real numbers, and operators that return real tensors
-** unchanged.
+** complex.c - conversions between complex tensors and pairs of real numbers, and operators that
+** return real tensors unchanged.
 */
 #include "ops/chain.h"
 

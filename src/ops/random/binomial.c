@@ -19,8 +19,8 @@ static double invert(double n, double p, tli_Source *s) {
   return k;
 }
 
-/* Draws by algorithm BTRS of W. Hoermann, The generation of binomial random variates, 1993, for
-** n p of at least 10 and p of at most 0.5. */
+/* Draws by algorithm BTRS of W. Hoermann, The generation of binomial random variates, 1993. The
+** algorithm requires n p >= 10 and p <= 0.5. */
 static double reject(double n, double p, tli_Source *s) {
   double spread = sqrt(n * p * (1 - p)), b = 1.15 + 2.53 * spread;
   double a = -0.0873 + 0.0248 * b + 0.01 * p, centre = n * p + 0.5, v_r = 0.92 - 4.2 / b;

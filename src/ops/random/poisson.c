@@ -20,7 +20,7 @@ static double invert(double rate, tli_Source *s) {
 }
 
 /* Draws by algorithm PTRS of W. Hoermann, The transformed rejection method for generating Poisson
-** random variables, 1993, for rates of at least 10. */
+** random variables, 1993. The algorithm requires a rate of at least 10. */
 static double reject(double rate, tli_Source *s) {
   double root = sqrt(rate), log_rate = log(rate);
   double b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;

@@ -108,7 +108,8 @@ bool tlo_gradient(tl_Tensor *self, tl_Floats spacing, tl_Ints dim, int64_t edge_
   *out = (tl_Tensors){0, NULL};
   int dims[TL_MAX_DIMS], n = read_dims(self, dim, edge_order, dims);
   TL_TRY(n >= 0);
-  bool one = spacing.v == NULL || spacing.n == 1; /* whether all dimensions have the same spacing */
+  /* whether the spacing is the same for all dimensions */
+  bool one = spacing.v == NULL || spacing.n == 1;
   TL_TRY(one || check_count(spacing.n, n));
   tl_Tensor *f = tli_floating(self);
   tl_Tensors list = tli_tensors_new(n);

@@ -1,5 +1,5 @@
 /*
-** scan.c - cumulative operators and their gradients, differences and integrals.
+** scan.c - cumulative operators and their gradients, differences, and integrals of samples.
 */
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
--- In-place operators that change self's own sizes, strides or memory; the views with the same names
--- return new tensors.
+-- In-place operators that change the sizes, strides or memory of self. The operators of the same
+-- names without an underscore return views instead.
 
 local function reshaping(signature, doc, node)
    op {signature .. " -> self", doc = doc, composite = true, func = false, nondiff = "see the view",

@@ -1,4 +1,5 @@
--- Splitting tensors into lists of views, and copies that join, repeat or rearrange.
+-- Operators that split tensors into lists of views, and operators that join, repeat or rearrange
+-- tensors by copying.
 
 -- Lists of views ----------------------------------------------------------------------------------
 

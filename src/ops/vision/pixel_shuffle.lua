@@ -1,4 +1,5 @@
--- Rearranges channels into pixels, pixels into channels, and channels among themselves.
+-- Operators that move elements from channels to pixels or back, and operators that permute
+-- channels.
 
 local function F(entry)
    entry.module, entry.method, entry.composite = "nn.functional", false, true
