@@ -101,7 +101,7 @@ typedef enum tl_DType {
       TL_NDTYPES
 } tl_DType;
 
-/* Returns a dtype's name in Lua, such as "float32"; "none" for TL_NODTYPE. */
+/* Returns a dtype's name as used in Lua, such as "float32"; "none" for TL_NODTYPE. */
 TL_API const char *tl_dtype_name(tl_DType dtype);
 /* Returns the number of bytes of one element. */
 TL_API size_t tl_dtype_size(tl_DType dtype);
@@ -249,8 +249,8 @@ TL_API TL_MUSTCHECK tl_Program *tl_program_load(const char *path);
 /* Destructor. No run may be in progress. Accepts NULL. */
 TL_API void tl_program_free(tl_Program *program);
 
-/* tl_program_inputs returns the number of tensors that a run takes, tl_program_outputs the number
-** that it returns. */
+/* tl_program_inputs returns the number of tensors that a run takes; tl_program_outputs returns the
+** number of tensors that a run returns. */
 TL_API int tl_program_inputs(const tl_Program *program);
 TL_API int tl_program_outputs(const tl_Program *program);
 /* Describes input i, counted from 0. Returns false if there is no such input. */
@@ -292,9 +292,9 @@ TL_API TL_MUSTCHECK bool tl_program_share(tl_Program *program, tl_Program *from)
 TL_API TL_MUSTCHECK bool tl_set_num_threads(int n);
 TL_API int tl_get_num_threads(void);
 
-/* Replaces tlua's threads by the host's own job system: `run` must call task(context, i) for every
-** 0 <= i < tasks, in any order and on any threads, and return when all are done. NULL restores the
-** default. Set it before the first operator runs. */
+/* Replaces tlua's threads by the host's own job system. `run` must call task(context, i) for every
+** 0 <= i < tasks, in any order and on any threads, and return when all calls are done. NULL
+** restores the default. Call this function before the first operator runs. */
 TL_API void tl_set_parallel_run(void (*run)(int tasks, void (*task)(void *context, int i),
                                             void *context, void *user),
                                 void *user);

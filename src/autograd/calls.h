@@ -10,7 +10,7 @@
 /* backward(tensors, gradients, inputs, retain_graph, create_graph) adds gradients to .grad. */
 extern const tli_Call tli_call_autograd_backward;
 /* grad(outputs, inputs, gradients, retain_graph, create_graph, allow_unused, materialize) returns
-** a gradient for each input, some of which may be NULL. */
+** one gradient for each input; some gradients may be NULL. */
 extern const tli_Call tli_call_autograd_grad;
 /* grad_of(tensor) returns tensor.grad. */
 extern const tli_Call tli_call_autograd_grad_of;

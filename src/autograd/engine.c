@@ -104,7 +104,8 @@ static bool give(const tl_Tensor *t, tl_Stream *to) {
 
 /* ---- complete gradients ---- */
 
-/* Stores a slot's gradients as the results for the inputs whose edges lead to the slot. */
+/* Stores a slot's gradients as the results for those inputs whose edges lead to the slot, or
+** accumulates them if the caller asked for that. */
 static bool capture(Pass *p, const tli_Slot *s, tl_Tensor *const *grads) {
   const tli_Backward *call = p->call;
   for (int32_t i = s->captures; i >= 0; i = p->plan.next[i]) {
@@ -154,7 +155,7 @@ static tl_Tensor *to_dense(tl_Tensor *grad) {
   return dense;
 }
 
-/* Returns whether a slot takes a sparse gradient as it is. */
+/* Returns whether a slot takes a sparse gradient without conversion. */
 static bool takes_sparse(const tli_Slot *s, const tl_Tensor *grad) {
   return s->leaf && s->leaf->dtype == grad->dtype && tli_same_sizes(s->leaf, grad);
 }
@@ -177,8 +178,9 @@ static bool add(tli_Slot *s, const char *from, int output, tl_Tensor *grad) {
   return *sum != NULL;
 }
 
-/* Delivers a gradient to a slot on the current stream; NULL means that this use has no gradient.
-** The last delivery finishes a leaf, or makes a node ready. Steals the gradient. */
+/* Delivers a gradient to a slot on the current stream. NULL means that this use of the forward
+** result yields no gradient. The last delivery finishes a leaf, or makes a node ready. Steals the
+** gradient. */
 static bool receive(Pass *p, const char *from, int32_t to, int output, tl_Tensor *grad) {
   tli_Slot *s = &p->plan.slots[to];
   if (s->wanted && grad)
@@ -571,7 +573,7 @@ static bool is_one_of(const tl_Tensor *t, tl_Tensor *const *list, int n) {
   return false;
 }
 
-/* Fills `edges`, which has room for one edge per root, with the edges of the roots that require
+/* Fills `edges`, which has room for one edge per root, with the edges of those roots that require
 ** gradients. */
 static bool edges_of(tl_Tensor *const *roots, int nroots, tli_Edge *edges, int *n) {
   for (int i = 0; i < nroots; i++) {

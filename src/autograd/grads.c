@@ -2,8 +2,8 @@
 ** grads.c - gradients as tensors: fitting them to a value, adding them up, and storing them in
 ** .grad.
 **
-** While no graph is recorded, gradients are added in place. That requires a tensor that no
-** other code can see: one reference to it and one to its memory.
+** While no graph is recorded, gradients are added in place. In-place addition requires a tensor
+** that no other code can see: there is only one reference to the tensor and one to its memory.
 */
 #include "autograd/grads.h"
 
@@ -103,8 +103,8 @@ tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
 
 /* ---- .grad ---- */
 
-/* Returns whether grad has the memory layout of t, so that an optimizer can process both linearly:
-** t's strides if t is dense, otherwise row-major. */
+/* Returns whether grad has the memory layout that lets an optimizer process grad and t linearly:
+** t's strides if t is dense, otherwise row-major strides. */
 static bool lies_like(const tl_Tensor *grad, const tl_Tensor *t) {
   if (tli_contiguous(t) || !tli_dense(t)) return tli_contiguous(grad);
   for (int d = 0; d < t->ndim; d++)
@@ -194,8 +194,8 @@ static const tl_Tensor *grad_of(const tl_Tensor *t) {
   return t->autograd ? t->autograd->grad : NULL;
 }
 
-/* Returns whether `grad` owns t indirectly: through its own gradient, its base and so on. If t took
-** such a gradient, neither would ever be freed. */
+/* Returns whether `grad` owns t indirectly: through its own gradient, its base and so on. If t
+** owned such a gradient, neither tensor would ever be freed. */
 static bool owns(const tl_Tensor *grad, const tl_Tensor *t) {
   if (tli_unique(t)) return false;
   for (const tl_Tensor *g = grad; g; g = grad_of(g)) {

@@ -9,8 +9,8 @@
 /* Returns a gradient whose elements are all `value`. */
 tl_Tensor *tli_grad_fill(const tli_Info *info, int64_t value) TL_MUSTCHECK;
 
-/* Returns the sum of two gradients of one value; steals both. If no graph is recorded and one of
-** the gradients has no other owner, the sum is computed in place. */
+/* Returns the sum of two gradients of the same value; steals both. If no graph is recorded and one
+** of the gradients has no other owner, the sum is computed in place. */
 tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) TL_MUSTCHECK;
 
 #endif

@@ -264,8 +264,8 @@ static bool fail_changed(const tli_Saved *s, const tli_Node *n) {
       tli_version(s->tensor));
 }
 
-/* Restores the history of a result that node n saved without history, so that second derivatives
-** can be computed. */
+/* Restores the history of a result that node n saved without its history, so that second
+** derivatives can be computed. */
 static tl_Tensor *with_history(const tli_Saved *s, tli_Node *n) {
   tl_Tensor *t = tli_detached(s->tensor);
   if (t && !tli_node_output(n, s->result, t)) {

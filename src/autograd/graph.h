@@ -76,7 +76,7 @@ struct tli_Node {
 
 /* The autograd state of a tensor. */
 typedef struct tli_Autograd {
-  tli_AutogradHead head;   /* first member, because core frees the state through this head */
+  tli_AutogradHead head;   /* first member, because src/core frees the state through this head */
   tli_Node *node;          /* the node that produced the tensor (owned); NULL for a leaf */
   int output;              /* index of this tensor among the results of `node` */
   unsigned view_version;   /* for a view: the base's `history` at the time when `node` was made */
@@ -88,7 +88,7 @@ typedef struct tli_Autograd {
   struct tli_Hook *keeper;
 } tli_Autograd;
 
-/* A tensor that a node saves for its backward pass, with its version. */
+/* A tensor that a node saves for its backward pass, and the tensor's version at that time. */
 typedef struct tli_Saved {
   /* the saved tensor (owned); for a result, a detached alias, so that the node does not own
   ** itself */
@@ -101,7 +101,7 @@ typedef struct tli_Saved {
 
 /* ---- recording, for generated code ---- */
 
-/* Returns whether operators of this thread record. */
+/* Returns whether operators called by this thread are recorded. */
 bool tli_grad_mode(void);
 bool tli_set_grad_mode(bool enabled); /* Turns grad mode on or off; returns the previous mode. */
 
@@ -136,13 +136,13 @@ static inline bool tli_requires_grad(const tl_Tensor *t) {
 ** Returns false if t is not a leaf, is not floating, or was made in inference mode. */
 bool tli_set_requires_grad(tl_Tensor *t, bool on) TL_MUSTCHECK;
 static inline bool tli_require_grad(tl_Tensor *t) { return tli_set_requires_grad(t, true); }
-/* Makes t a leaf that requires no gradient; returns false for a view. */
+/* Makes t a leaf that requires no gradient. Returns false if t is a view. */
 bool tli_forget_history(tl_Tensor *t) TL_MUSTCHECK;
 /* Returns whether a call with these inputs, some of which may be NULL, is recorded. */
 bool tli_recording(tl_Tensor *const *inputs, int64_t n);
 
-/* Returns a node with a zeroed payload; `bytes` is the size of the struct that begins with a
-** tli_Node. Returns NULL if memory is exhausted. */
+/* Returns a node with a zeroed payload. `bytes` is the size of the payload's struct, which begins
+** with a tli_Node. Returns NULL if memory is exhausted. */
 tli_Node *tli_node_new(const tli_NodeType *type, size_t bytes, int ninputs, int noutputs)
     TL_MUSTCHECK;
 static inline tli_Node *tli_node_retain(tli_Node *n) {
@@ -159,7 +159,7 @@ bool tli_node_connect(tli_Node *n, int i, tl_Tensor *input) TL_MUSTCHECK;
 ** otherwise the node only stores its properties. */
 bool tli_node_output(tli_Node *n, int k, tl_Tensor *result) TL_MUSTCHECK;
 /* Returns whether the gradient of input i is needed: the edge has a destination and, in a pass that
-** computes only certain inputs' gradients, leads towards one of them. */
+** computes the gradients of certain inputs only, leads towards one of these inputs. */
 bool tli_node_wants(const tli_Node *n, int i);
 /* Stores the present properties of a tensor. */
 void tli_info_of(const tl_Tensor *t, tli_Info *info);
@@ -177,11 +177,11 @@ void tli_entitle(const tl_Tensor *t, const char *title, uint64_t count);
 /* Writes the name that PyTorch prints for the node, as "IndexSelectBackward0" for index_select. */
 void tli_node_title(const tli_Node *n, char *out, size_t size);
 
-/* Saves a tensor; NULL saves nothing. Tensors made in inference mode are refused. Hooks that
-** pack saved tensors are called immediately. */
+/* Saves a tensor; NULL saves nothing. Fails for tensors made in inference mode. Hooks that pack
+** saved tensors are called immediately. */
 bool tli_save(tli_Saved *s, tl_Tensor *input) TL_MUSTCHECK;
-/* Saves an input of an operator that is about to overwrite `written` (which may be NULL): an
-** input that shares memory with it is copied. */
+/* Saves an input of an operator that is about to overwrite `written` (which may be NULL). An input
+** that shares memory with `written` is copied. */
 bool tli_save_before(tli_Saved *s, tl_Tensor *input, const tl_Tensor *written) TL_MUSTCHECK;
 /* Saves result k of the node. */
 bool tli_save_result(tli_Saved *s, tl_Tensor *result, int k) TL_MUSTCHECK;
@@ -199,11 +199,11 @@ bool tli_inplace_check(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
 /* Like tli_inplace_check, for an operator that makes all elements equal. The elements may share
 ** memory unless the change is recorded. */
 bool tli_inplace_check_fill(const char *op, const tl_Tensor *self) TL_MUSTCHECK;
-/* Finishes a recorded in-place operator; the caller calls it after the operator has written.
-** Increments the version. If `node` is not NULL, edge 0 of the node is self's old history, and the
-** node becomes self's history. For a view, the base's history changes and self's is rebuilt from
-** the base's. Also sets the node's info for self, since in-place operators do not call
-** tli_node_output. */
+/* Finishes a recorded in-place operator; the caller calls this function after the operator has
+** written. Increments the version. If `node` is not NULL, edge 0 of the node is self's old history,
+** and the node becomes self's history. If self is a view, the history of its base changes, and the
+** view's history is rebuilt from the base's. Also sets the node's info for self, since in-place
+** operators do not call tli_node_output. */
 bool tli_inplace_done(const char *op, tl_Tensor *self, tli_Node *node) TL_MUSTCHECK;
 /* Does the same as tli_inplace_done for result k of a node, but keeps the version. If self is a
 ** view, it must be the node's only result; edge 0 then leads to the view's old history. */
@@ -212,9 +212,9 @@ bool tli_inplace_result(const char *op, tl_Tensor *self, tli_Node *node, int k) 
 ** not change. Fails for the leaves that tli_inplace_check refuses. */
 bool tli_rebase(const char *op, tl_Tensor *self, tl_Tensor *view) TL_MUSTCHECK;
 
-/* Declares `view` a differentiable view of `of` (or of its base). Every view operator calls it
-** in every mode, because an in-place change of a view must reach the base's history even if the
-** view was made under no_grad. */
+/* Declares `view` a differentiable view of `of` (or of the base of `of`). Every view operator calls
+** this function in every mode, because an in-place change of a view must reach the base's history
+** even if the view was made under no_grad. */
 bool tli_view_of(tl_Tensor *view, tl_Tensor *of) TL_MUSTCHECK;
 
 /* Returns the tensor's autograd state and creates it if necessary; NULL if memory is exhausted. */
@@ -234,7 +234,7 @@ typedef struct tli_Backward {
   tl_Tensor *const *roots;
   /* edges of roots that are not tensors; NULL if every root is a tensor */
   const tli_Edge *root_edges;
-  /* the gradient of each root; NULL means ones, for roots with one element */
+  /* the gradient of each root; NULL means a gradient of ones, for a root with one element */
   tl_Tensor *const *grads;
   int nroots;
   bool retain_graph;
@@ -250,7 +250,7 @@ typedef struct tli_Backward {
   bool allow_unused;
   /* whether unused inputs get zeros, which require gradients if create_graph is set */
   bool materialize;
-  tl_Tensor **results; /* receives ninputs new references; NULL for unused inputs */
+  tl_Tensor **results; /* array that receives ninputs new references; NULL for unused inputs */
 } tli_Backward;
 
 /* Runs a backward pass in the calling thread. On failure, releases everything except the gradients
@@ -278,7 +278,7 @@ tl_Tensor *tli_grad_fit(const char *op, tl_Tensor *grad, const tli_Info *info) T
 ** no other owner. With create_graph, the sum is a new tensor; otherwise it is computed in
 ** place. */
 bool tli_grad_accumulate(tl_Tensor *t, tl_Tensor *grad, bool create_graph) TL_MUSTCHECK;
-/* Sets .grad to a new reference, or to NULL; refuses a gradient that does not fit t. */
+/* Sets t's .grad to a new reference to `grad`, or to NULL. Fails if the gradient does not fit t. */
 bool tli_grad_set(tl_Tensor *t, tl_Tensor *grad) TL_MUSTCHECK;
 
 /* ---- sparse gradients (sparse_grads.c) ---- */

@@ -69,7 +69,7 @@ static void list_tidy(tli_Hooks *list) {
   list->n = kept;
 }
 
-/* Appends a hook; may move the list. */
+/* Appends a hook to the list, which may move in memory. */
 static bool list_add(tli_Hooks **list, tli_Hook *h) {
   tli_Hooks *old = *list;
   if (old && old->n == old->capacity) list_tidy(old);

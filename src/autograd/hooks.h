@@ -1,9 +1,9 @@
 /*
 ** hooks.h - functions that are called with a gradient when it arrives.
 **
-** A leaf's hooks are in its autograd state. A result's hooks belong to the node that produced
-** it: they run even if the tensor is freed, and stay with the node if an in-place operator
-** gives the tensor another history.
+** A leaf's hooks are in its autograd state. A result's hooks belong to the node that produced the
+** result. These hooks run even if the result is freed, and stay with the node if an in-place
+** operator gives the result another history.
 */
 #ifndef TLI_HOOKS_H
 #define TLI_HOOKS_H
@@ -28,9 +28,9 @@ typedef struct tli_Hooks {
   tli_Hook *hooks[]; /* the hooks, as owned references */
 } tli_Hooks;
 
-/* Runs the hooks for one gradient; their results replace *grad. `hooks` may be NULL. Hooks may
-** change or free the list while it runs; hooks added during the run are called from the next
-** gradient on. `name` is for messages. */
+/* Runs the hooks for one gradient. If a hook returns a result, it replaces *grad. `hooks` may be
+** NULL. Hooks may change or free the list while it runs; hooks added during the run are first
+** called for the next gradient. `name` is for messages. */
 bool tli_hooks_run(const tli_Hooks *hooks, const char *name, int output, tl_Tensor **grad)
     TL_MUSTCHECK;
 /* Runs the hooks of a leaf that run after its gradient was accumulated into .grad. */

@@ -1,12 +1,12 @@
 /*
 ** inplace.c - in-place changes and views.
 **
-** A view v of x shares x's memory, so a recorded change of v changes x: x's new node copies x's
+** A view v of x shares x's memory, so a recorded change of v changes x. x's new node copies x's
 ** gradient, passes the slice that v covers to the operator's node, and writes the resulting
-** gradient to the slice. v's history is then as_strided of x; it is created when it is needed.
+** gradient to the slice. v's history is then as_strided of x; it is created only when it is needed.
 **
-** Invariants. A base is never a view. A view's `node` is valid only as long as its base's
-** `history` equals `view_version`.
+** Invariants. A base is never a view. A view's `node` is valid only as long as its base's `history`
+** equals `view_version`.
 */
 #include "autograd/hooks.h"
 #include "ops.h"

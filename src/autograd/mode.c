@@ -1,7 +1,7 @@
 /*
-** mode.c - the recording modes of a thread: grad mode and anomaly mode. Inference mode, which
-** marks tensors when they are made, is in core (core/tensor/tensor.h). Invariant: in inference
-** mode nothing is recorded, whatever grad mode says.
+** mode.c - the recording modes of a thread: grad mode and anomaly mode. Inference mode, which marks
+** tensors when they are made, is in src/core (core/tensor/tensor.h). Invariant: in inference mode
+** nothing is recorded, even if grad mode is on.
 */
 #include "autograd/graph.h"
 

@@ -1,6 +1,6 @@
 /*
-** pack_hooks.c - implements pack_hooks.h. An unpacked tensor has only values. A tli_Packed keeps
-** the tensor's history, which is restored while a graph of the gradient is recorded.
+** pack_hooks.c - implements pack_hooks.h. An unpacked tensor has values, but no history. Its
+** tli_Packed keeps the history, which is restored if a graph of the gradient is being recorded.
 */
 #include "autograd/pack_hooks.h"
 

@@ -1,6 +1,6 @@
 /*
-** pack_hooks.h - hooks that pack saved tensors: they receive the tensor that a node saves, store
-** something else, and recreate the tensor when the backward pass needs it.
+** pack_hooks.h - hooks that pack saved tensors. The hooks receive the tensor that a node saves,
+** store something else instead, and recreate the tensor when the backward pass needs it.
 */
 #ifndef TLI_PACK_HOOKS_H
 #define TLI_PACK_HOOKS_H
@@ -16,13 +16,13 @@ typedef struct tli_PackHooks {
   void (*release)(void *packed); /* Frees a packed value; may be called in any thread. */
 } tli_PackHooks;
 
-/* Sets the hooks that pack saved tensors of this thread from now on; NULL removes the present
+/* Sets the hooks that pack the tensors that this thread saves from now on; NULL removes the present
 ** hooks. */
 void tli_set_pack_hooks(const tli_PackHooks *hooks, void *context);
 /* Returns whether this thread has hooks that pack saved tensors. */
 bool tli_packing(void);
 
-/* Packs the tensor that was just saved; releases it on failure. */
+/* Packs the tensor that was just saved in s; releases the tensor on failure. */
 bool tli_pack(tli_Saved *s) TL_MUSTCHECK;
 /* Implements tli_saved_get for a packed tensor. The hook that it calls may cause the node's saved
 ** tensors to be released. */

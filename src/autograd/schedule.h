@@ -1,6 +1,7 @@
 /*
-** schedule.h - the plan of a backward pass, made before it starts: every node and leaf that the
-** roots lead to, how many gradients each will receive, and which of them are needed.
+** schedule.h - the plan of a backward pass, made before the pass starts. It lists every node and
+** leaf that the roots lead to, how many gradients each of these will receive, and which of them are
+** needed.
 */
 #ifndef TLI_SCHEDULE_H
 #define TLI_SCHEDULE_H

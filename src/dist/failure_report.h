@@ -43,7 +43,7 @@ bool tli_report_publish(tli_Group *g, tli_FailureReport *t, const char *why);
 /* Publishes a failure like tli_report_publish, but over a new connection, so that any thread may
 ** call it at any time. This rank notices the failure the next time it reads the store. */
 void tli_report_abort(const tli_FailureReport *t, const char *why);
-/* Ends the group for this rank alone. */
+/* Ends the group on this rank only, without a report to other ranks. */
 bool tli_report_end(tli_Group *g, tli_FailureReport *t, const char *why);
 bool tli_report_failed(const tli_FailureReport *t);
 

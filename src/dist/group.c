@@ -125,8 +125,8 @@ static void hold(tli_Group *g, bool by_thread) {
   g->by_thread = by_thread;
 }
 
-/* The time in nanoseconds for which a thread sleeps before it checks again whether the other ranks
-** are alive. */
+/* The time in nanoseconds for which a thread sleeps between two checks that the other ranks are
+** alive. */
 #define SLICE INT64_C(20000000)
 
 static bool move(tli_Group *g, bool slept) {

@@ -1,6 +1,7 @@
 /*
-** secret.h - the shared secret of a job's processes. Each side of a connection proves that it
-** knows the secret by an HMAC-SHA256 of random bytes of both sides; the secret is never sent.
+** secret.h - the shared secret of a job's processes. Each side of a connection proves that it knows
+** the secret: it sends an HMAC-SHA256 of random bytes of both sides. The secret itself is never
+** sent.
 */
 #ifndef TLI_SECRET_H
 #define TLI_SECRET_H

@@ -44,7 +44,7 @@ bool tli_store_set(tli_Store *s, const char *key, const void *value, size_t size
 char *tli_store_get(tli_Store *s, const char *key, size_t *size, int64_t timeout) TL_MUSTCHECK;
 /* Waits until the key has a value. */
 bool tli_store_wait(tli_Store *s, const char *key, int64_t timeout) TL_MUSTCHECK;
-/* Appends bytes to a key's value, which is empty if the key does not exist. */
+/* Appends bytes to the value of a key. If the key does not exist, its value counts as empty. */
 bool tli_store_append(tli_Store *s, const char *key, const void *value, size_t size) TL_MUSTCHECK;
 /* Atomically sets a key to the desired value if the key has the expected value, or if the key does
 ** not exist and `expected` is 0. `both` consists of the expected value, which has `expected` bytes,
@@ -76,8 +76,9 @@ enum {
   /* the request's value consists of the expected value, of `number` bytes, and the desired value */
   TLI_STORE_COMPARE,
   TLI_STORE_CLEAR,
-  /* The first request of a connection. The answer's number and status are TLI_STORE_MAGIC; its
-  ** value is the server's challenge if there is a secret. TLI_STORE_PROVE follows. */
+  /* The first request of a connection. The answer's number and status are TLI_STORE_MAGIC. If the
+  ** server has a secret, the answer's value is the server's challenge, and the client must send
+  ** TLI_STORE_PROVE next. */
   TLI_STORE_GREET,
   /* The second request: the client's challenge with its proof. The answer's value is the server's
   ** proof. */

@@ -145,7 +145,7 @@ static void answer_done(tli_StoreServer *s, Client *c, bool done, int64_t number
 
 /* ---- requests -------------------------------------------------------------------- */
 
-/* Concatenates two byte strings; NULL if there is no room. */
+/* Concatenates two byte strings. Returns NULL if there is no room for the result. */
 static tli_Value *join(tli_StoreServer *s, const char *a, uint32_t n, const char *b, uint32_t m) {
   tli_Value *v = n <= TLI_STORE_VALUE - m ? tli_value_new(s->table, n + m) : NULL;
   if (v && n > 0) memcpy(v->data, a, n);
@@ -259,7 +259,7 @@ static void judge(tli_StoreServer *s, Client *c, const char *value) {
 
 /* ---- serving --------------------------------------------------------------------- */
 
-/* Answers the first request in the buffer; returns false if the request must wait. */
+/* Answers the request r, the first in the buffer. Returns false if the request must wait. */
 static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int64_t now) {
   const char *key = c->data + c->begin + sizeof *r, *value = key + r->key;
   switch (r->what) {
@@ -482,7 +482,7 @@ static void turn(tli_StoreServer *s, tli_Watch *w) {
   }
   s->more = false;
   /* one connection's request may end the wait of another, so the loop repeats until no connection
-  ** gets an answer */
+  ** gets an answer, but at most four times */
   bool served = true;
   for (int pass = 0; served && pass < 4; pass++) {
     served = false;

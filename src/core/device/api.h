@@ -16,14 +16,16 @@ typedef struct tl_Graph tl_Graph;
 
 /* A call that copies bytes to or from a device, or between two devices of one kind. */
 struct tlk_transfer {
-  const tlk_Context *cx; /* the device's context; for a copy between two devices, the receiver's */
+  /* the context of the device; in a copy between two devices, that of the receiving device */
+  const tlk_Context *cx;
   /* the destination and the source: the CPU and a device, or two devices of one kind */
   tl_Device to, from;
   void *dst;
   const void *src;
   int64_t bytes;
   bool async; /* whether the copy may still run when the call returns; host memory is then pinned */
-  /* for a copy between devices: the source's stream, which wrote the bytes */
+  /* in a copy between two devices: the stream of the source device, on which the bytes were
+  ** written */
   tl_Stream *from_stream;
 };
 
@@ -162,7 +164,7 @@ typedef enum tl_CaptureMode {
 /* Flags of an event. A thread that waits for an event with TL_EVENT_BLOCKING sleeps. */
 enum { TL_EVENT_TIMING = 1, TL_EVENT_BLOCKING = 2 };
 
-/* A kernel, copy or fill that a device has run; times are in ns of the device's clock. */
+/* A kernel, copy or fill that a device has run; times are in ns on the device's clock. */
 typedef struct tl_Activity {
   const char *name; /* name of the activity, valid during the callback */
   tl_Device device;
@@ -279,8 +281,9 @@ typedef struct tl_DeviceApi {
   bool (*memory_info)(tl_Device device, int64_t *free, int64_t *total);
   /* Limits the number of bytes that are reserved from now on. */
   bool (*set_memory_limit)(tl_Device device, int64_t bytes);
-  /* Calls `visit` for each block, ordered by the address of its segment, then by its own. The
-  ** allocator's lock is held meanwhile, so `visit` must not call functions of this table. */
+  /* Calls `visit` for each block, ordered by the address of the block's segment, then by the
+  ** block's own address. The allocator's lock is held meanwhile, so `visit` must not call functions
+  ** of this table. */
   bool (*memory_blocks)(tl_Device device, void (*visit)(void *to, const tl_BlockInfo *block),
                         void *to);
   /* Allocates host memory that the device can read without a copy by the driver. */
@@ -383,7 +386,7 @@ typedef enum tl_Setting {
   TL_SYNC_DEBUG,         /* response to operators that wait for a device: 0 none, 1 warn, 2 fail */
   TL_DISK_CACHE,         /* 1 (default): compiled kernels and measurements are kept on disk */
   TL_FUSION,             /* 1 (default): graphs fuse chains of elementwise kernels */
-  /* the algorithms that attention may choose: a set of TL_SDP_...; default all of them */
+  /* the set of algorithms that attention may choose (TL_SDP_...); default: all of them */
   TL_SDP_BACKENDS,
   TL_NSETTINGS
 } tl_Setting;

@@ -59,8 +59,9 @@ static inline const tlk_Context *tli_context(tl_Device device) {
 /* Returns the calling thread's current stream of a device, initially the default stream. */
 tl_Stream *tli_stream(tl_Device device);
 void tli_set_stream(tl_Device device, tl_Stream *stream);
-/* Overrides the current stream until the guard is closed. If the calling thread's modes are loaded
-** meanwhile, they refer to the stream that was current before. Guards can be nested. */
+/* Overrides the current stream until the guard is closed. A stream set in the meantime by
+** tli_set_stream is still overridden if it is the one that was current before. Guards can be
+** nested. */
 typedef struct tli_StreamGuard {
   tl_Device device;
   tl_Stream *before, *stream;
@@ -68,8 +69,8 @@ typedef struct tli_StreamGuard {
 } tli_StreamGuard;
 void tli_stream_guard(tli_StreamGuard *s, tl_Device device, tl_Stream *stream);
 void tli_stream_guard_end(const tli_StreamGuard *s);
-/* Makes `next` wait for `first`: work queued on `next` from now on runs after the work that `first`
-** has so far. */
+/* Makes `next` wait for `first`: work that is queued on `next` from now on runs after the work that
+** is already queued on `first`. */
 bool tli_stream_follow(tl_Device device, tl_Stream *next, tl_Stream *first) TL_MUSTCHECK;
 /* Returns the device on which the calling thread creates tensors if a call names no device. */
 tl_Device tli_default_device(void);

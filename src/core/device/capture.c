@@ -1,13 +1,13 @@
 /*
-** capture.c - implements capture.h. Each generator that a capture draws from has two words on
-** the device, {seed, block}, which are written before each replay; the generator then advances
-** by the blocks that the graph draws. These words are allocated before the capture: memory
-** allocated in a capture may have been used before in the same graph, which would then
-** overwrite the words.
+** capture.c - implements capture.h. Each generator that a capture draws from has two words on the
+** device, {seed, block}. The words are written before each replay, and the generator then advances
+** by the number of blocks that the graph draws. These words are allocated before the capture. If
+** they were allocated in the capture, their memory might have been used earlier in the same graph,
+** and each replay would overwrite the words.
 **
-** A graph contains the addresses that its kernels read and write. Memory allocated in the
-** capture is in the graph's pool, which lives as long as the graph; any other storage is kept
-** alive by a reference.
+** A graph contains the addresses that its kernels read and write. Memory allocated in the capture
+** is in the graph's pool, which lives as long as the graph; any other storage is kept alive by a
+** reference.
 */
 #include "core/device/capture.h"
 

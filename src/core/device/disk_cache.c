@@ -1,7 +1,7 @@
 /*
-** disk_cache.c - implements disk_cache.h. A file begins with a line of text, "tlua cache 1 KIND
-** KEY DATA SUM", which contains the sizes of key and data and their common hash; the key and
-** the data follow.
+** disk_cache.c - implements disk_cache.h. A file begins with a line of text, "tlua cache 1 KIND KEY
+** DATA SUM". KEY and DATA are the sizes of the key and the data; SUM is the hash of both. The key
+** and the data follow the line.
 */
 #include "core/device/disk_cache.h"
 
@@ -28,7 +28,7 @@ static bool write_path(char *path, size_t size, const char *parent, const char *
   return n > 0 && (size_t)n < size;
 }
 
-/* Returns whether a path is absolute; by the XDG rules a relative path is ignored. */
+/* Returns whether a path is absolute. The XDG rules require that relative paths are ignored. */
 static bool is_absolute(const char *path) {
   return path && (path[0] == '/' || (path[0] && path[1] == ':'));
 }

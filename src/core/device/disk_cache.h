@@ -19,8 +19,8 @@
 /* the largest number of bytes in the folder; beyond it the oldest entries are removed */
 #define TLI_CACHE_MOST ((int64_t)256 << 20)
 
-/* Writes the path of the cache folder, which need not exist; returns false if the cache has no
-** folder. */
+/* Writes the path of the cache folder; the folder itself need not exist. Returns false if the cache
+** has no folder. */
 bool tli_cache_folder(char *path, size_t size);
 /* Returns the number of entries; *bytes receives their total size. */
 int tli_cache_size(int64_t *bytes);

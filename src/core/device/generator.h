@@ -1,7 +1,7 @@
 /*
-** generator.h - a program's positions in its streams of random numbers. All devices draw from
-** the CPU's stream, so a program draws the same numbers on any device. A device that is seeded
-** separately has its own stream until all devices are seeded again.
+** generator.h - a program's positions in its streams of random numbers. All devices draw from the
+** same stream as the CPU, so a program draws the same numbers on any device. A device that is
+** seeded separately has a stream of its own until all devices are seeded again.
 */
 #ifndef TLI_GENERATOR_H
 #define TLI_GENERATOR_H
@@ -35,9 +35,9 @@ static inline void tli_generator_seed(tli_Generator *g, uint64_t seed) {
 }
 /* Seeds a default generator; from now on all devices draw from it. */
 void tli_generator_seed_all(tli_Generator *g, uint64_t seed);
-/* Returns the generator that a device draws from. A default generator stands for its family: a
-** device with a generator of its own draws from that one, any other device from the default
-** generator. A generator without family serves all devices. */
+/* Returns the generator that a device draws from. If g is a default generator, a device with a
+** generator of its own draws from that generator, and any other device draws from g. A generator
+** without family serves all devices. */
 static inline tli_Generator *tli_generator_of(tli_Generator *g, tl_Device device) {
   if (g->family == NULL || device.type == TL_CPU) return g;
   tli_Generator *own = &g->family[(device.type - 1) * TL_MAX_DEVICES + device.index];
@@ -57,8 +57,8 @@ static inline tli_Generator *tli_generator_own(tli_Generator *g, tl_Device devic
 static inline uint64_t tli_generator_blocks(int64_t n, int per_block) {
   return n > 0 ? (uint64_t)((n - 1) / per_block + 1) : 0;
 }
-/* Reserves the blocks for n numbers (one block of four words yields `per_block` numbers) and
-** returns the first block's number. */
+/* Reserves the blocks for n numbers and returns the number of the first block. One block of four
+** words yields `per_block` numbers. */
 static inline uint64_t tli_generator_take(tli_Generator *g, int64_t n, int per_block) {
   uint64_t first = g->offset;
   g->offset += tli_generator_blocks(n, per_block);
@@ -71,7 +71,7 @@ static inline uint64_t tli_generator_take(tli_Generator *g, int64_t n, int per_b
 ** reset. */
 typedef struct tli_Stretch {
   uint64_t seed, block;
-  tl_Tensor *state; /* int64 (2) with {seed, block} (borrowed); NULL outside of captures */
+  tl_Tensor *state; /* int64 tensor (2) with {seed, block} (borrowed); NULL outside of captures */
 } tli_Stretch;
 /* Reserves n numbers of the generator's stream, or none if the device is the meta device. */
 bool tli_generator_stretch(tli_Generator *g, tl_Device device, int64_t n, int per_block,

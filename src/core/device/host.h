@@ -39,8 +39,9 @@ typedef struct tl_Plugin {
   const tl_Backend *backend;
 } tl_Plugin;
 
-/* The name of a plugin's only exported function. The engine calls it once; it returns the plugin's
-** table, which stays valid forever, or NULL with a message (host->fail) if it finds no device. */
+/* The name of a plugin's only exported function. The engine calls the function once. It returns the
+** plugin's table, which stays valid forever, or NULL with a message (host->fail) if no device is
+** found. */
 #define TL_PLUGIN_ENTRY "tlua_plugin_open"
 typedef const tl_Plugin *(*tl_PluginOpen)(const tl_Host *host);
 TL_API const tl_Plugin *tlua_plugin_open(const tl_Host *host);

@@ -1,7 +1,7 @@
 /*
 ** running.h - the operator that the calling thread runs: its name, the argument being processed,
-** and the line of the script that called it, for messages and for faults that a device reports
-** later.
+** and the line of the script that called the operator. The data is used in messages and for faults
+** that a device reports later.
 */
 #ifndef TLI_RUNNING_H
 #define TLI_RUNNING_H
@@ -39,7 +39,7 @@ static inline tlk_FaultSource tli_fault_source(tl_Device device, const char *op,
   return device.type == TL_CPU ? (tlk_FaultSource){op, argument, NULL}
                                : tli_fault_source_late(op, argument);
 }
-/* Records a fault as the failure of the call; returns false. */
+/* Makes a fault the failure of the running call. Returns false. */
 bool tli_fault_fail(const tlk_Fault *fault);
 
 #endif

@@ -34,7 +34,8 @@ static bool can_leave(tl_Device from, tl_Device to) {
                   "or torch.empty_like(x, {device = \"cpu\"}) makes memory, which is then filled");
 }
 
-/* Copies between devices of two plugins, which cannot read each other's memory. */
+/* Copies between devices of two different plugins, by way of host memory, because such devices
+** cannot read each other's memory. */
 static bool move_through_host(tl_Device to, void *dst, tl_Device from, const void *src,
                               int64_t bytes) {
   void *buffer = tli_alloc((size_t)bytes);

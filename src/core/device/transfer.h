@@ -24,7 +24,7 @@ bool tli_read_scalar(const tl_Tensor *t, tl_Scalar *out) TL_MUSTCHECK;
 /* Copies a buffer into a row-major tensor of the same dtype on any device. The buffer may be freed
 ** immediately. */
 bool tli_write(tl_Tensor *t, const void *buffer) TL_MUSTCHECK;
-/* Creates a tensor from a buffer of `dtype` in row-major order; the buffer may be freed
+/* Creates a tensor from a buffer of `dtype` in row-major order. The caller may free the buffer
 ** immediately. */
 tl_Tensor *tli_upload(tl_DType dtype, tl_Device device, int ndim, const int64_t *sizes,
                       const void *data) TL_MUSTCHECK;
@@ -34,8 +34,8 @@ bool tli_move_bytes(tl_Device to, void *dst, tl_Device from, const void *src, in
 /* Copies between row-major tensors of the same dtype and shape on different devices. With
 ** `async`, copies from or to pinned host memory (pinned.h) may complete later. */
 bool tli_move_into(tl_Tensor *to, const tl_Tensor *from, bool async) TL_MUSTCHECK;
-/* Returns a new reference to t, or a row-major copy on another device; with `async`, a copy on
-** the host is pinned. */
+/* Returns a new reference to t if t is on the device, otherwise a row-major copy on the device.
+** With `async`, a copy on the host is in pinned memory. */
 tl_Tensor *tli_moved(tl_Tensor *t, tl_Device device, bool async) TL_MUSTCHECK;
 
 #endif

@@ -1,6 +1,6 @@
 /*
-** element.h - the stored and the wide type of each dtype, and the conversions between them; a
-** dtype's row is in tlua.h. Floating types are read as float or double, integers as C's
+** element.h - the stored and the wide type of each dtype, and the conversions between them. The
+** list of dtypes is in tlua.h. Floating types are read as float or double, integers as C's
 ** integers, complex types as C's complex types. In C++ a complex type is a struct of its parts.
 */
 #ifndef TLI_ELEMENT_H

@@ -9,8 +9,8 @@
 #include <stdint.h>
 #endif
 
-/* The call that a fault is attributed to, for its message. The strings are static; `site` is a line
-** of a script, "script.lua:12", or NULL if the message gets the line elsewhere. */
+/* The call that a fault is attributed to, for the message. The strings are static. `site` is a line
+** of a script, such as "script.lua:12", or NULL if the message gets the line elsewhere. */
 typedef struct tlk_FaultSource {
   const char *op, *argument, *site;
 } tlk_FaultSource;
@@ -19,7 +19,7 @@ typedef struct tlk_FaultSource {
 typedef enum tlk_FaultKind {
   TLK_NO_FAULT,
   TLK_FAULT_POSITION, /* `value` is not in [1, size] */
-  /* `value` is not in [1, size] or [-size, -1], where positions may count from the end */
+  /* `value` may count from the end, but is in neither [1, size] nor [-size, -1] */
   TLK_FAULT_WRAPPED,
   TLK_FAULT_LABEL,    /* `value` is not a label of `size` classes */
   TLK_FAULT_DIVISION, /* an integer was divided by zero */

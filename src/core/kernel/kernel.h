@@ -81,9 +81,8 @@ struct tlk_fused {
 
 /* ---- sequences ---- */
 
-/* Writes an arithmetic sequence.
-** out[i] = start + i * step for i < n; in int64, wrapping around, if both are integers, otherwise
-** in float64. out is contiguous. */
+/* Writes an arithmetic sequence. out[i] = start + i * step for i < n. If both are integers, the
+** arithmetic is in int64 and wraps around; otherwise it is in float64. out is contiguous. */
 struct tlk_iota {
   const tlk_Context *cx;
   tlk_Array out;
@@ -102,10 +101,11 @@ struct tlk_linspace {
 
 /* ---- random numbers ---- */
 
-/* Writes n numbers to contiguous out. Element i is computed only from its part of block `block`
-** + i / tlk_per_block of stream `seed` (tli_philox). A graph must draw different numbers at
-** each replay: in a capture, `state` points to two words on the device, {seed, block}, which
-** are written before each replay; the first replaces `seed`, the second is added to `block`. */
+/* Writes n random numbers to contiguous out. Element i is computed only from its part of block
+** `block` + i / tlk_per_block of stream `seed` (tli_philox). A graph must draw different numbers at
+** each replay. In a capture, `state` therefore points to two words on the device, {seed, block},
+** which are written before each replay. The first word replaces `seed`, and the second is added to
+** `block`. */
 struct tlk_random {
   const tlk_Context *cx;
   tlk_Distribution distribution;
@@ -139,12 +139,12 @@ struct tlk_gemm {
   tlk_Gemm gemm;
 };
 
-/* Computes a linear layer with its activation in one pass.
-** c = activation(inner), where inner = gemm's product + bias. gemm is one product of a floating
-** dtype with k > 0 and beta 0; bias has n elements, or is NULL. inner (m, n) is written, with c's
-** row stride, unless it is NULL. sums (m) receives the sums of op(a)'s rows, for a dense a, unless
-** it is NULL. Bias and the three results have gemm's dtype; half types are rounded at the end, and
-** a GPU may round gelu's argument, by erf, before it. */
+/* Computes a linear layer with its activation in one pass. c = activation(inner), where inner =
+** gemm's product + bias. gemm is one product of a floating dtype with k > 0 and beta 0; bias has n
+** elements, or is NULL. inner (m, n), unless it is NULL, is written with c's row stride. sums (m),
+** unless it is NULL, receives the sums of op(a)'s rows, for a dense a. Bias and the three results
+** have gemm's dtype. Half types are rounded at the end; for gelu by erf, a GPU may also round the
+** argument. */
 struct tlk_linear {
   const tlk_Context *cx;
   tlk_Gemm gemm;
@@ -154,8 +154,8 @@ struct tlk_linear {
 };
 
 /* Computes the gradients before an activation: grad_in (rows, n) = grad_out * activation'(inner),
-** and grad_bias (n) = the sum of grad_in's rows, unless its data is NULL. `saved` is the result of
-** relu or the argument of gelu. All arrays are contiguous and have one floating dtype. */
+** and grad_bias (n) = the sum of grad_in's rows, unless grad_bias's data is NULL. `saved` is the
+** result of relu or the argument of gelu. All arrays are contiguous and have one floating dtype. */
 struct tlk_activation_backward {
   const tlk_Context *cx;
   tlk_Activation activation;
@@ -165,9 +165,9 @@ struct tlk_activation_backward {
 
 /* ---- Fourier transforms ---- */
 
-/* out[k] = scale times the sum over j of in[j] exp(-2 pi i j k / n), with + in the exponent if
-** `inverse`, along n > 0 of contiguous arrays. Arrays of complex numbers have dtype C64 or C128,
-** real ones the dtype of their parts.
+/* Computes Fourier transforms along n > 0 of contiguous arrays: out[k] = scale times the sum over j
+** of in[j] exp(-2 pi i j k / n), with + in the exponent if `inverse`. Complex arrays have dtype C64
+** or C128; real arrays have the dtype of the complex arrays' parts.
 **   COMPLEX: in and out (outer, n, inner); out may be in.
 **   FROM_REAL: in (outer, n) is real, out (outer, n / 2 + 1); not inverse, inner is 1.
 **   TO_REAL: in (outer, n / 2 + 1) is the first half of a Hermitian line, whose imaginary parts at 0
@@ -205,9 +205,10 @@ struct tlk_csr {
 
 /* ---- along a dimension ---- */
 
-/* out (outer, inner) = the reduction of in (outer, n, inner). The arithmetic is in `compute`, as in
-** tlk_pointwise; the error of half types' and float32's sums does not grow with n. n == 0 gives the
-** neutral element. Results do not depend on the number of threads. */
+/* Reduces along a dimension: out (outer, inner) = the reduction of in (outer, n, inner). The
+** arithmetic is in `compute`, as in tlk_pointwise. The error of sums of half types and float32 does
+** not grow with n. n == 0 gives the neutral element. Results do not depend on the number of
+** threads. */
 struct tlk_reduce {
   const tlk_Context *cx;
   tlk_Reduction kernel;
@@ -263,8 +264,8 @@ struct tlk_softmax {
   int64_t outer, n, inner;
 };
 
-/* Computes the gradient of softmax's input from softmax's result `out` and the gradient of that
-** result. */
+/* Computes the gradient of softmax's input from softmax's result `out` and the gradient of
+** `out`. */
 struct tlk_softmax_backward {
   const tlk_Context *cx;
   bool log;
@@ -376,10 +377,10 @@ struct tlk_batch_norm_backward {
 
 /* ---- classes; all arrays have in's type, norm is double ---- */
 
-/* Computes the cross-entropy or the negative log-likelihood of each sample.
-** loss (outer, inner) = -weight[target] * log-probability of target, and weights = weight[target];
-** both are 0 for ignored labels. norm (outer, inner) = log-sum-exp, for logits. A label that is no
-** class is a fault. */
+/* Computes the cross-entropy or the negative log-likelihood of each sample. loss (outer, inner) =
+** -weight[target] * log-probability of target, and weights = weight[target]; both are 0 for ignored
+** labels. norm (outer, inner) = log-sum-exp, for logits. A label outside of the classes is a
+** fault. */
 struct tlk_class_loss {
   const tlk_Context *cx;
   tlk_Classes classes;
@@ -649,11 +650,10 @@ struct tlk_optim_step {
 ** that make one partial result. */
 enum { TLK_LIST_TENSORS = 128, TLK_LIST_PART = 65536 };
 
-/* Reduces a list of tensors to partial results.
-** partials[first[i] + k] = kernel of elements [k, k + 1) * TLK_LIST_PART of tensor i, whose
-** elements are dense in any order. The kernels are those for norms: sum_abs, sum_square, sum_power,
-** amax_abs, amin_abs, count_nonzero. The parts depend on the sizes alone, and so does the order of
-** their sum. */
+/* Reduces a list of tensors to partial results. partials[first[i] + k] = kernel of elements [k, k +
+** 1) * TLK_LIST_PART of tensor i, whose elements are dense in any order. The kernels are those for
+** norms: sum_abs, sum_square, sum_power, amax_abs, amin_abs, count_nonzero. The parts, and the
+** order in which they are added, depend only on the tensors' sizes. */
 struct tlk_list_reduce {
   const tlk_Context *cx;
   tlk_Reduction kernel;

@@ -15,18 +15,18 @@
 #include "core/kernel/kernel.h"
 
 typedef struct tlk_Lapack {
-  /* Cholesky: replaces a (n, n) by the lower factor L; the upper triangle does not change. info > 0
-  ** means that a matrix is not positive definite. */
+  /* Cholesky: replaces a (n, n) by the lower factor L; the upper triangle does not change. info[i]
+  ** > 0 means that matrix i is not positive definite. */
   bool (*potrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, void *a, int *info);
   /* LU: replaces a (m, n) by L and U; pivots (min(m, n)) count from 1. info > 0 means that the
   ** matrix is singular. */
   bool (*getrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, void *a,
                 int *pivots, int *info);
-  /* Replaces b (n, nrhs) by the solution of a x = b; a is getrf's result. */
+  /* Solves a x = b: replaces b (n, nrhs) by x. a and pivots are getrf's results. */
   bool (*getrs)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, int nrhs,
                 const void *a, const int *pivots, void *b);
-  /* QR: replaces a (m, n) by R above and the reflectors below the diagonal; tau has min(m, n)
-  ** elements. */
+  /* QR: replaces a (m, n) by R on and above the diagonal and the reflectors below it; tau has
+  ** min(m, n) elements. */
   bool (*geqrf)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, void *a,
                 void *tau);
   /* Replaces a (m, n) with k reflectors by the first n columns of Q. */
@@ -40,8 +40,8 @@ typedef struct tlk_Lapack {
   ** wanted. w (n) is in ascending order. */
   bool (*syevd)(const tlk_Context *cx, tl_DType dtype, bool vectors, bool upper, int64_t batch,
                 int n, void *a, void *w, int *info);
-  /* Least squares: destroys a (m, n), and replaces b (max(m, n), nrhs) by the solution; s
-  ** receives the singular values, rank the rank of each matrix. */
+  /* Least squares: destroys a (m, n), and replaces b (max(m, n), nrhs) by the solution. s receives
+  ** the singular values, and rank the rank of each matrix. */
   bool (*gelsd)(const tlk_Context *cx, tl_DType dtype, int64_t batch, int m, int n, int nrhs,
                 void *a, void *b, void *s, double rcond, int *rank, int *info);
   /* Replaces a (n, n), of which the lower triangle is read, by the factors L and D. Their product
@@ -49,7 +49,7 @@ typedef struct tlk_Lapack {
   ** negative numbers stands for a block of D of size 2. info > 0 means that D is singular. */
   bool (*sytrf)(const tlk_Context *cx, tl_DType dtype, bool hermitian, int64_t batch, int n,
                 void *a, int *pivots, int *info);
-  /* Replaces b (n, nrhs) by the solution of a x = b; a is sytrf's result. */
+  /* Solves a x = b: replaces b (n, nrhs) by x. a and pivots are sytrf's results. */
   bool (*sytrs)(const tlk_Context *cx, tl_DType dtype, bool hermitian, int64_t batch, int n,
                 int nrhs, const void *a, const int *pivots, void *b);
   /* Triangular solve, row-major: replaces b (m, n) by the solution of op(a) x = b (left) or x op(a)

@@ -40,7 +40,8 @@ typedef enum tlk_Activation {
   TLK_ACTIVATION_GELU_TANH
 } tlk_Activation;
 
-/* Fourier transforms: of complex numbers, and from and to real ones. */
+/* The kinds of Fourier transforms: from complex to complex, real to complex, complex to real
+** numbers. */
 typedef enum tlk_FftKind { TLK_FFT_COMPLEX, TLK_FFT_FROM_REAL, TLK_FFT_TO_REAL } tlk_FftKind;
 
 /* Windows that slide over the last three dimensions of (planes, in[0], in[1], in[2]). A tensor of
@@ -61,8 +62,8 @@ typedef struct tlk_Conv {
   int64_t batch, groups, channels_in, channels_out;
 } tlk_Conv;
 
-/* Rows of (batch, heads, rows, size): the elements of a row are contiguous; the other strides
-** are in elements and may be 0. */
+/* An array (batch, heads, rows, size). The elements of a row are contiguous; the strides batch,
+** head and row are in elements and may be 0. */
 typedef struct tlk_HeadRows {
   void *data;
   int64_t batch, head, row;
@@ -113,11 +114,12 @@ typedef struct tlk_Pool {
   int64_t divisor;  /* divisor of averages; 0 means the number of elements */
 } tlk_Pool;
 
-/* A linear map along one dimension, from in (outer, in, inner) to (outer, out, inner): element
-** i is the sum over first[i] <= t < first[i + 1] of weights[t] times element at[t]. */
+/* A linear map along one dimension, from in (outer, in, inner) to out (outer, out, inner). Element
+** i of the result is the sum of weights[t] times element at[t], over first[i] <= t < first[i +
+** 1]. */
 typedef struct tlk_Resample {
   int64_t outer, in, out, inner;
-  int64_t terms; /* number of terms of every sum; 0 if the number varies */
+  int64_t terms; /* number of terms of each sum; 0 if this number varies */
   const int32_t *first, *at;
   const double *weights;
 } tlk_Resample;
@@ -137,9 +139,11 @@ typedef struct tlk_IndexCall {
 typedef struct tlk_Classes {
   int64_t outer, classes, inner;
   const int64_t *target; /* class labels, (outer, inner) */
-  const void *weight;    /* weight of each class, of the data's type; NULL means 1 */
-  int64_t ignore;        /* the label to ignore */
-  bool logits;           /* whether the data is logits; otherwise it is log-probabilities */
+  /* weight of each class, of the same dtype as the predictions; NULL means 1 */
+  const void *weight;
+  int64_t ignore; /* the label to ignore */
+  /* whether the predictions are logits; otherwise they are log-probabilities */
+  bool logits;
 } tlk_Classes;
 
 /* Sequences for connectionist temporal classification: log-probabilities (time, batch, classes),
@@ -153,8 +157,9 @@ typedef struct tlk_Ctc {
 /* The kinds of recurrent networks, in cuDNN's order. */
 typedef enum tlk_RnnMode { TLK_RNN_RELU, TLK_RNN_TANH, TLK_RNN_LSTM, TLK_RNN_GRU } tlk_RnnMode;
 
-/* Returns a kind's number of gates: weights have `gates` * hidden rows. In PyTorch's and
-** cuDNN's order, LSTM's gates are input, forget, cell, output; GRU's are reset, update, new. */
+/* Returns the number of gates of a kind of network: weights have `gates` * hidden rows. In
+** PyTorch's and cuDNN's order, LSTM's gates are input, forget, cell, output; GRU's are reset,
+** update, new. */
 static inline int64_t tlk_rnn_gates(tlk_RnnMode mode) {
   return mode == TLK_RNN_LSTM ? 4 : mode == TLK_RNN_GRU ? 3 : 1;
 }
@@ -220,7 +225,7 @@ typedef enum tlk_Join {
   TLK_JOIN_MIN
 } tlk_Join;
 
-/* Distributions of random numbers, and the meaning of their parameters. */
+/* The distributions of random numbers; their parameters are a and b. */
 typedef enum tlk_Distribution {
   TLK_UNIFORM,     /* [a, b) */
   TLK_NORMAL,      /* normal, with mean a and standard deviation b */
@@ -238,10 +243,11 @@ static inline int tlk_per_block(tlk_Distribution d, tl_DType dtype) {
   return wide ? 2 : 4;
 }
 
-/* Rules of optimizers, X(rule, family, states): a rule turns a gradient, and the given number of
-** states for each parameter, into a step. Families, X(family, options, clocks): the numeric options
-** of a rule, the learning rate first, and the counters ("clocks") that advance with each step, such
-** as the step count. kernels/optim.h describes them and has the formulas. */
+/* Rules of optimizers, X(rule, family, states): a rule turns a gradient and the given number of
+** states of each parameter into a step. Families of rules, X(family, options, clocks): the numeric
+** options of a rule, the learning rate first, and the counters ("clocks") that advance with each
+** step, such as the step count. kernels/optim.h describes rules and families and has the
+** formulas. */
 #define TLK_OPTIM_RULES(X)                 \
   X(sgd, sgd, 0)                           \
   X(sgd_momentum, sgd, 1)                  \

@@ -64,7 +64,8 @@ typedef struct Magazine {
 
 typedef struct Thread {
   struct Thread *prev, *next; /* neighbours in the list pool.threads */
-  /* bytes that the thread has allocated minus those it has freed; only this thread writes it */
+  /* bytes that this thread has allocated minus bytes that it has freed; only this thread writes
+  ** it */
   _Atomic int64_t used;
   int64_t calls;
   int64_t fail_from; /* number of the first call that fails; INT64_MAX means that none fails */

@@ -21,7 +21,7 @@ void tli_free(void *block, size_t bytes);
 typedef struct tli_AllocHook {
   /* Returns a block, or NULL to leave the request to the allocator. */
   void *(*get)(struct tli_AllocHook *hook, size_t bytes);
-  /* Called after the allocator has served a request that `get` left to it. */
+  /* Receives the block that the allocator has returned for a request that `get` did not serve. */
   void (*got)(struct tli_AllocHook *hook, void *block, size_t bytes);
   /* Takes the block back and returns true, or returns false to leave it to the allocator. */
   bool (*put)(struct tli_AllocHook *hook, void *block);

@@ -1,5 +1,5 @@
 /*
-** device_memory.h - allocates a device's memory for tensors, and handles its exhaustion.
+** device_memory.h - allocates a device's memory for tensors, and handles exhaustion of that memory.
 */
 #ifndef TLI_DEVICE_MEMORY_H
 #define TLI_DEVICE_MEMORY_H
@@ -16,8 +16,8 @@ void *tli_device_alloc(tl_Device device, int64_t bytes);
 ** failed: the function then also releases caches. Otherwise it collects a large heap only in part.
 ** The binding sets this pointer; it may be NULL. */
 extern bool (*_Atomic tli_collect_garbage)(bool lacking);
-/* Returns whether this thread's last failure came after tli_device_alloc had collected garbage, so
-** that another attempt is futile. */
+/* Returns whether this thread's last failure is that of a tli_device_alloc. Another attempt is then
+** futile, because the function has already collected garbage. */
 bool tli_device_exhausted(void);
 /* Returns the number of failures of tli_device_alloc. */
 int64_t tli_device_ooms(tl_Device device);

@@ -32,7 +32,8 @@ typedef struct Record {
   tli_Recording how;
   tli_MemoryEvent *events; /* ring buffer of events (owned) */
   int64_t room, n, first;
-  /* table of distinct stacks; owns one reference to each, besides those of events */
+  /* table of distinct stacks; it owns one reference to each stack, in addition to those of
+  ** events */
   tli_Stack *stacks[NBUCKETS];
   owners_Map owners;
 } Record;

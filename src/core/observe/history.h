@@ -28,10 +28,11 @@ typedef struct tli_MemoryEvent {
   tli_Stack *stack; /* the call stack (owned); may be NULL */
 } tli_MemoryEvent;
 
-/* Writes the running call's stack into `text` and returns its size. The binding sets it. */
+/* A function that writes the running call's stack into `text` and returns its size. The binding
+** sets this pointer. */
 extern size_t (*_Atomic tli_read_call_stack)(char *text, size_t size);
 /* An unformatted frame of the running call's stack; frames are listed innermost first. `source`
-** belongs to Lua and is valid during the call. tli_read_call_frames returns the number of frames;
+** belongs to Lua and is valid during the call. tli_call_frames returns the number of frames;
 ** the binding sets the pointer. */
 typedef struct tli_Frame {
   const char *source;

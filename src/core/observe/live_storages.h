@@ -1,6 +1,6 @@
 /*
-** live_storages.h - the storages that exist, with the line and the operator that created each,
-** while recording is on; see torch.memory_snapshot. The record covers all threads.
+** live_storages.h - the storages that exist, and the script line and the operator that created each
+** of them, while recording is on; see torch.memory_snapshot. The record covers all threads.
 */
 #ifndef TLI_LIVE_STORAGES_H
 #define TLI_LIVE_STORAGES_H
@@ -11,7 +11,8 @@
 void tli_live_record(bool on);
 bool tli_live_recording(void);
 
-/* Records that a storage was made, or freed. Called by the engine while tli_profiling(). */
+/* Records that a storage was created or freed. The engine calls it while tli_profiling() is
+** true. */
 void tli_live_note(const tl_Storage *storage, bool freed);
 void tli_live_dtype(const tl_Storage *storage, tl_DType dtype);
 

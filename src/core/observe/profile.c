@@ -228,8 +228,8 @@ static int32_t shapes_of(tli_Profile *p, const tli_SpanInput *inputs, int n) {
   return intern(p, (char *)all, sizeof *all * (size_t)used);
 }
 
-/* Computes the key of a stack: numbers of texts for the operator and, for each frame, its
-** source, its line, and the line where its function begins. */
+/* Computes the key that identifies a stack: the number of the operator's name and, for each frame,
+** the number of its source's text, its line, and the line where its function begins. */
 static int32_t frames_of(tli_Profile *p, int32_t *key) {
   tli_Frame frames[MOST_FRAMES];
   int (*call_frames)(tli_Frame *, int) = atomic_load(&tli_call_frames);
@@ -244,7 +244,8 @@ static int32_t frames_of(tli_Profile *p, int32_t *key) {
   return used;
 }
 
-/* Returns the number of the present stack's text, which is formatted only if its frames are new. */
+/* Returns the number of the present stack's text. The text is formatted only if the frames are
+** new. */
 static int32_t stack_of(tli_Profile *p) {
   int32_t key[1 + 3 * MOST_FRAMES];
   int32_t frames = intern(p, (char *)key, sizeof *key * (size_t)frames_of(p, key));
@@ -473,7 +474,7 @@ static int32_t thread_at(const tli_Profile *p, int64_t i) {
   return *(const int32_t *)at(&p->threads, i);
 }
 
-/* Returns the number of the thread with that name, a text of p; -1 if memory is exhausted. */
+/* Returns the number of the thread whose name is text `name` of p; -1 if memory is exhausted. */
 static int32_t thread_of(tli_Profile *p, int32_t name) {
   for (int64_t i = 1; i < p->threads.n; i++)
     if (thread_at(p, i) == name) return (int32_t)i;
@@ -516,7 +517,7 @@ static void append_memory(tli_Profile *p, const tli_Profile *from, int32_t first
   }
 }
 
-/* Appends the events of another record, which belong to other threads. */
+/* Appends the events of another record. These events belong to other threads. */
 static void append(tli_Profile *p, const tli_Profile *from) {
   int32_t first = (int32_t)p->events.n;
   int64_t n = from->texts.n + from->threads.n;
@@ -565,7 +566,8 @@ void tli_invitation_release(tli_Invitation *v) {
   put(v);
 }
 
-/* Returns the guests' data, owned; later data is dropped. */
+/* Ends an invitation: returns the guests' data (owned). Data that guests hand over later is
+** dropped. */
 static tli_Profile *invitation_end(tli_Invitation *v) {
   tli_mutex_lock(&v->lock);
   tli_Profile *gathered = v->gathered;
@@ -642,10 +644,10 @@ void tli_profile_add(tli_Invitation *v, const char *thread, tli_SpanKind kind, c
 
 /* ---- activities of devices ---------------------------------------------------------------- */
 
-/* Guards `watcher`: one session at a time receives the devices' activities. */
+/* Guards `watcher`. One session at a time receives the reports of the devices' activities. */
 static tli_Mutex receiver_lock = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(receiver_lock)
-/* the session that receives devices' activities (owned reference, guarded); NULL if there is
+/* the session that receives the devices' activities (owned reference, guarded); NULL if there is
 ** none */
 static tli_Invitation *watcher;
 /* offset of each device's clock: tli_now_ns minus the device's time, in ns; guarded by the lock */

@@ -2,14 +2,13 @@
 ** profile.h - records a timeline: spans of operators, derivatives, garbage collection and other
 ** named work, as a tree, for later inspection; see torch.profiler.
 **
-** A thread records while it has an open session. Other threads pay one relaxed load and a
-** branch for each call. A session's memory comes directly from the system: it does not affect
-** the allocator's statistics. If memory is exhausted, the session only counts the events that
-** it dropped.
+** A thread records while it has an open session. Other threads pay one relaxed load and a branch
+** for each call. A session's memory comes directly from the system, so that it does not affect the
+** allocator's statistics. If memory is exhausted, the session only counts the events that it drops.
 **
-** Threads that work for the session's thread get an invitation with their work. They record
-** independently, without a lock, and hand over their data when the work is done. Work that is
-** incomplete when the session ends is not recorded.
+** Threads that work for the session's thread get an invitation with their work. These threads
+** record independently, without a lock, and hand over their data when the work is done. Work that
+** is incomplete when the session ends is not recorded.
 */
 #ifndef TLI_PROFILE_H
 #define TLI_PROFILE_H
@@ -27,7 +26,7 @@ typedef enum tli_SpanKind {
   TLI_SPAN_DATA,
   TLI_SPAN_OPTIMIZER,
   TLI_SPAN_STEP,
-  TLI_SPAN_KERNEL, /* work of a device, as the device reports it; a stream counts as a thread */
+  TLI_SPAN_KERNEL, /* work of a device, as reported by the device; a stream counts as a thread */
   TLI_NSPANS
 } tli_SpanKind;
 /* names of the kinds of spans, ended by NULL */
@@ -137,7 +136,7 @@ typedef struct tli_Invitation tli_Invitation;
 tli_Invitation *tli_profile_invite(void);
 void tli_invitation_release(tli_Invitation *invitation); /* Releases an invitation. Accepts NULL. */
 /* Makes the calling thread record for the invitation's session, under the given thread name, until
-** it leaves. The thread does not record if the invitation is NULL, the session has ended, or memory
+** the thread leaves. It does not record if the invitation is NULL, the session has ended, or memory
 ** is exhausted. */
 void tli_profile_join(tli_Invitation *invitation, const char *thread);
 void tli_profile_leave(void);

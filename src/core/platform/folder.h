@@ -23,7 +23,7 @@ typedef bool tli_FolderEntry(void *context, char kind, const char *name);
 
 /* Calls `take` for each entry; stops when `take` fails. */
 bool tli_folder_each(const char *path, tli_FolderEntry *take, void *context) TL_MUSTCHECK;
-/* Creates one folder; returns true if it exists already. Fails without a message. */
+/* Creates one folder. Returns true if the folder already exists. Fails without a message. */
 bool tli_folder_make_one(const char *path) TL_MUSTCHECK;
 /* Fails with the system's message for the last error. */
 bool tli_folder_fail(void) TL_MUSTCHECK;

@@ -74,8 +74,9 @@ typedef struct tli_Optional {
 
 extern const tli_Optional tli_optional[TLI_NOPTIONAL];
 
-/* Opens the first file that exists and stores its name in *file, which may be NULL. Returns NULL if
-** none exists. The caller closes the library, or leaves it open forever. */
+/* Opens the first file of the library that exists, and stores the file's name in *file unless
+** `file` is NULL. Returns NULL if none exists. The caller closes the library, or leaves it open
+** forever. */
 void *tli_optional_open(tli_OptionalId id, const char **file);
 
 #endif

@@ -20,7 +20,7 @@ void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
 ** for each range is cheap. */
 void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
 
-/* Runs long work like tli_parallel_for, but can be interrupted: after tl_interrupt it ends early,
+/* Runs long work like tli_parallel_for, but can be interrupted. After tl_interrupt it ends early,
 ** leaves the remaining ranges undone, and returns false after tli_fail. */
 bool tli_parallel_try(int64_t n, int64_t grain, tli_RangeFn fn, void *context) TL_MUSTCHECK;
 

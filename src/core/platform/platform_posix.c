@@ -208,7 +208,7 @@ void tli_pages_put(void *block, size_t bytes) {
 
 /* ---- libraries ---- */
 
-/* with Emscripten, dlopen aborts the program unless it is linked for dlopen */
+/* with Emscripten, dlopen aborts a program that is not linked for dynamic loading */
 #ifdef __EMSCRIPTEN__
 void *tli_library_open(const char *file) {
   (void)file;

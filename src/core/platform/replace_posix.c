@@ -203,7 +203,8 @@ static void drop(tli_Replace *r) {
   free(r);
 }
 
-/* Discards buffered data in a forked child, which must not write it. */
+/* Closes the new file. A forked child first discards buffered data (on Linux), because it must not
+** write that data. */
 static void close_unwritten(tli_Replace *r) {
 #ifdef __linux__
   if (r->process != getpid()) __fpurge(r->file);

@@ -123,7 +123,7 @@ static bool is_name(const char *name) {
   return strcmp(name, again) == 0;
 }
 
-/* Returns whether an open file is memory created by tli_share_make, for this user. */
+/* Returns whether an open file is memory that tli_share_make has created for this user. */
 static bool is_share(int file) {
   struct stat info;
   return fstat(file, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == geteuid() &&

@@ -116,7 +116,8 @@ int64_t tli_position(const char *op, int64_t index, int64_t size) {
 
 /* ---- broadcasting ---- */
 
-/* Reports the first operand whose shape does not fit the shapes of the operands before it. */
+/* Reports that the shape of operand t does not broadcast with the shapes of the operands before
+** it. */
 static bool no_broadcast(const char *op, const tl_Tensor *t, int dim, int ndim,
                          const int64_t *sizes) {
   return tli_fail(TL_ESHAPE,

@@ -34,13 +34,13 @@ typedef struct tli_AutogradHead {
   tl_Tensor *(*free)(struct tli_Autograd *a);
 } tli_AutogradHead;
 
-/* Returns whether new tensors of this thread are inference tensors, which are never recorded.
-** tli_set_inference_mode returns the previous mode. */
+/* Returns whether new tensors of this thread are inference tensors. Operations on inference tensors
+** are never recorded. tli_set_inference_mode returns the previous mode. */
 bool tli_inference_mode(void);
 bool tli_set_inference_mode(bool enabled);
 
-/* Drops a reference and returns whether it was the last one. The holder of the only reference
-** may skip the atomic write, because no other thread can take one. */
+/* Drops a reference and returns whether it was the last one. The holder of the only reference may
+** skip the atomic write, because no other thread can take a reference. */
 static inline bool tli_last_reference(atomic_int *refs) {
   if (atomic_load_explicit(refs, memory_order_acquire) == 1) return true;
   return atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
@@ -63,7 +63,7 @@ void tli_ledger_release(tli_Ledger *l); /* Releases a reference to a ledger. Acc
 void tli_set_ledger(tli_Ledger *l);
 tli_Ledger *tli_ledger(void);
 
-/* CPU data of up to this many bytes is inside the storage's block. */
+/* The largest size in bytes of CPU data that is stored inside the storage's own block. */
 #define TLI_INLINE_BYTES 1024
 
 typedef struct tl_Storage {
@@ -183,7 +183,7 @@ bool tli_storage_charge(tl_Storage *s, tli_Ledger *l);
 /* Moves a storage's charge to ledger l, because the tensor moves to another interpreter. The ledger
 ** belongs to the calling thread. */
 void tli_storage_recharge(tl_Storage *s, tli_Ledger *l);
-/* Charges the storage to the ledger of this thread's caller. */
+/* Charges the tensor's storage to this thread's ledger, unless the storage already has a ledger. */
 static inline void tli_charge(const tl_Tensor *t) {
   if (atomic_load_explicit(&t->storage->ledger, memory_order_relaxed) != NULL) return;
   tli_Ledger *l = tli_ledger();

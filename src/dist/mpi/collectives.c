@@ -15,7 +15,7 @@
 #define PIECE ((int64_t)1 << 30)
 #define ELEMENTS ((int64_t)1 << 26)
 
-/* The header of a call, which every rank sends to all ranks before the call. */
+/* The header of a call. Every rank sends its header to all ranks before the call. */
 typedef struct CallInfo {
   uint64_t hash;
   int64_t bytes; /* number of bytes of the part that this rank sends to all ranks */

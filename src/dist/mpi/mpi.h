@@ -53,7 +53,7 @@ typedef struct tli_MpiPause {
 bool tli_mpi_pause(tli_MpiGroup *m, tli_Work *w, tli_MpiPause *p) TL_MUSTCHECK;
 /* Checks for failures of the group, and whether the deadline of w has passed. */
 bool tli_mpi_look(tli_MpiGroup *m, tli_Work *w) TL_MUSTCHECK;
-/* Waits for n requests. On failure, the call w and its tensors are never released. */
+/* Waits for n requests of the call w. On failure, w and its tensors are never released. */
 bool tli_mpi_finish(tli_MpiGroup *m, tli_Work *w, tli_MpiRequest *q, int n) TL_MUSTCHECK;
 /* Abandons a call. MPI may still use the call's memory, so that memory is never freed. */
 void tli_mpi_abandon(tli_MpiGroup *m, tli_Work *w);

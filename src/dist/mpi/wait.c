@@ -1,5 +1,5 @@
 /*
-** wait.c - waiting for MPI requests, which ends early at a timeout or when another rank reports
+** wait.c - waiting for MPI requests. Waiting ends early at a timeout, or when another rank reports
 ** a failure in the store.
 */
 #include <stdio.h>

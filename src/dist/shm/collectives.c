@@ -186,7 +186,8 @@ static bool compare_marks(tli_Shm *g, const tli_Work *w, int64_t mark, bool *sam
   return true;
 }
 
-/* Reduces this rank's section of all tensors in place, and writes the result to all of them. */
+/* Reduces this rank's section of all ranks' tensors in place, and writes the result to all of
+** them. */
 static bool all_reduce_common(tli_Shm *g, const tli_Work *w, tli_CommonPart part) {
   int size = g->base.size, rank = g->base.rank;
   int64_t bytes = w->out[0].bytes, section = (bytes / size + 64) / 64 * 64;
