@@ -137,7 +137,7 @@ return function(kind)
       end
    end
 
-   -- Returns a function that replays the graphs, by an autograd Function.
+   -- Returns a function that replays the graphs, implemented as an autograd Function.
    local function function_of(c)
       local Graphed = class.class("GraphedCallable", Function)
       function Graphed.forward(ctx, ...)

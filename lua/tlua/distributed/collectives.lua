@@ -245,8 +245,8 @@ end
 local take_single = taker("all_to_all_single", [[output: tensor, input: tensor,
    output_split_sizes: table?, input_split_sizes: table?]])
 
---- Exchanges parts as all_to_all does. Inputs and outputs are parts of two tensors' first
---- dimensions, of equal sizes unless sizes are given.
+--- Exchanges parts as all_to_all does. The inputs are parts of `input` along its first dimension,
+--- and the outputs are parts of `output`. Parts have equal sizes unless sizes are given.
 ---@param output Tensor
 ---@param input Tensor
 ---@param output_split_sizes? integer[]

@@ -387,9 +387,9 @@ local take_split = args.signature [[split_group(parent_pg: object?, split_ranks:
    timeout: number?, backend: string?)]]
 
 --- Splits a group, the world by default. Returns this rank's new group, or
---- GroupMember.NON_GROUP_MEMBER if no list has this rank. All ranks of the group must call it with
---- the same lists. The lists hold ranks of the group, from 0, in the order of their ranks in the
---- new groups.
+--- GroupMember.NON_GROUP_MEMBER if no list has this rank. All ranks of the group must make the call
+--- with the same lists. A list holds ranks of the group, from 0, in the order of their ranks in the
+--- new group.
 ---@param parent_pg? distributed.ProcessGroup
 ---@param split_ranks integer[][]
 ---@param options? {timeout: number, backend: string}
@@ -590,8 +590,8 @@ checked.queries(M, "distributed.", [[get_pg_count get_debug_level is_mpi_availab
 local take_barrier = args.signature [[barrier(group: object?, async_op: boolean = false,
    device_ids: integers?)]]
 
---- Returns when all ranks have called it. device_ids is accepted and ignored: a group's calls are
---- made on the device that its rank had when it joined.
+--- Waits until all ranks have called barrier. device_ids is accepted and ignored: a group's calls
+--- are made on the device that its rank had when it joined.
 ---@param group? distributed.ProcessGroup
 ---@param options? {group: distributed.ProcessGroup, async_op: boolean, device_ids: integer[]}
 ---@return distributed.Work?

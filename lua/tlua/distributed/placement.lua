@@ -7,8 +7,8 @@ local args = require "tlua.args"
 
 local M = {}
 
---- Maps each split parameter to its placement: this rank's part, and the groups that have the other
---- parts.
+--- The placement of a split parameter: this rank's part of the parameter, and the groups that have
+--- the other parts.
 ---@class distributed.Placement
 ---@field shape integer[]  the shape of the whole parameter
 ---@field offset integer[]  the first element of the box, from 0, in each dimension
@@ -93,8 +93,8 @@ local function product(list)
 end
 M.product = product
 
---- Returns the range of the box's elements that a rank of the flat's group has: the first element,
---- from 0, and the number of elements.
+--- Returns the range of the box's elements that rank `rank` of place.flat.group has: the first
+--- element, from 0, and the number of elements.
 ---@return integer first
 ---@return integer count
 function M.range(place, rank)

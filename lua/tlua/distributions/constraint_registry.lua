@@ -24,7 +24,7 @@ local Registry = class.class "distributions.ConstraintRegistry"
 function Registry:__init(title) self._title, self._factories = title, {} end
 
 --- Sets the function that makes the transform for a class of constraints.
----@param constraint table  a class of constraints, or an instance of it
+---@param constraint table  a class of constraints, or one of its instances
 ---@param factory fun(constraint: distributions.constraints.Constraint): distributions.Transform
 --- returns the transform for a constraint of the class
 function Registry:register(constraint, factory)

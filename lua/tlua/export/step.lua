@@ -82,7 +82,7 @@ local function read_options(options)
    return parts
 end
 
--- Returns `text`, which begins names of the i-th of n parts; with i and a dot appended if n > 1.
+-- Returns the prefix for names of the i-th of n parts: `text`, followed by "i." if n > 1.
 local function prefix(text, i, n) return n == 1 and text or ("%s%d."):format(text, i) end
 
 local function sorted(list)

@@ -91,7 +91,7 @@ function M.record(call, tensors)
    return result
 end
 
--- Returns tensors with other values: their elements are reversed, or 1 is added to a single one.
+-- Returns tensors with other values: elements in reverse order, or 1 added to a single element.
 local function with_other_values(tensors, changes)
    local list = {}
    for i, tensor in ipairs(tensors) do

@@ -143,7 +143,7 @@ function M.product(a, ra, b, rb, batched)
 end
 
 --- The rule for operators whose entries have a kernel for each element (`pointwise` in src/ops):
---- `batched.lua` uses it for all of them that have no other rule.
+--- `batched.lua` uses this rule for all such operators without another rule.
 ---@param c table
 ---@return any
 function M.pointwise(c)

@@ -31,7 +31,7 @@ local function is_mapped(leaf, dim)
    return torch.is_tensor(leaf) and dim ~= nil and dim ~= false
 end
 
--- Records the examples of an argument: `size`, the number of examples, `path` and `tensors`.
+-- Records an argument's mapped tensors in found.tensors, and the number of examples in found.size.
 local function plan(value, dims, path, found)
    tree.map(value, function(leaf, at, dim)
       if is_mapped(leaf, dim) then

@@ -498,7 +498,7 @@ local function pairs_of(P, node)
    return list
 end
 
--- A Sequential or ModuleDict of an OrderedDict is made from its list of pairs.
+-- Returns a handler that makes the layer `name` from the list of pairs in an OrderedDict.
 local function of_pairs(name)
    return function(P, node)
       local dict = #node.args == 1 and node.args[1]

@@ -14,7 +14,7 @@ local function torch_text(P, path)
    return library.torch_text(path)
 end
 
--- Binds a name to an imported path; nothing is written if calls of the path are translated
+-- Binds a name to an imported path. Writes nothing if calls of the path are translated
 -- individually.
 local function bind(P, stmt, name, path, bindings)
    P:set_type(name, {k = "lib", path = path})

@@ -69,10 +69,10 @@ local function script_of(path, line, python)
    }
 end
 
---- Reads several scripts by one start of Python.
+--- Reads several scripts, starting Python only once.
 ---@param paths string[]
 ---@return table[]? scripts  for each {module = node, comments = by line, blank = set of lines,
---- path}, or {message} if it could not be read; nil if there is no Python
+--- path}, or {message} if the script could not be read; nil if there is no Python
 ---@return string? message
 function M.read_all(paths)
    local python, named = find_python()

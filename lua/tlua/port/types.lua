@@ -24,7 +24,7 @@ function M.dict_of(v) return {k = "dict", v = v} end
 function M.tuple_of(es, multi) return {k = "tuple", es = es, multi = multi} end
 function M.layer(name) return {k = "nn", class = name} end
 
---- Returns whether a type is one of several kinds, given as words.
+--- Returns whether a type's kind is one of the words in `kinds`.
 function M.is(ty, kinds)
    if not ty then return false end
    for kind in kinds:gmatch "%a+" do

@@ -247,7 +247,7 @@ function Profile:key_averages(...)
    return require "tlua.profiler.averages".by_name(session_of(self, "key_averages"), ...)
 end
 
---- Returns sums by the path of the module, forward and backward; needs with_modules.
+--- Returns sums of forward and backward times by module path; needs with_modules.
 ---@return profiler.Averages
 function Profile:module_averages()
    if not self.with_modules then

@@ -105,8 +105,8 @@ local function last_path(text)
    return text:sub(open and open + 1 or start)
 end
 
--- If the text ends in a call's table of options, before a key, returns the called function or
--- class: `nn.Linear(3, 1, {bias = false, ` or `optim.Adam(model:parameters(), {`.
+-- Returns the called function or class if the text ends before a key in a call's options, as in
+-- `nn.Linear(3, 1, {bias = false, ` or `optim.Adam(model:parameters(), {`.
 local function called(before, env)
    local code = before:gsub("\\.", "__"):gsub('"[^"]*"', '""'):gsub("'[^']*'", "''")
    local open = {}

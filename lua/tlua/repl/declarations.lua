@@ -426,7 +426,7 @@ end
 --- or the file's heading, and then the constructor's comment. It is empty without comments.
 ---@param path string
 ---@param class table
----@param module? string  the module that has loaded the class, if known
+---@param module? string  the module that defines the class, if known
 ---@return table
 function M.of_class(path, class, module)
    local name, make = class.__name, class.__init

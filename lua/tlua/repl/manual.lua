@@ -40,7 +40,7 @@ local function operator(name)
    end
 end
 
---- Returns the value of a name such as "nn.Linear", and the module that it was loaded from.
+--- Returns the value of a name such as "nn.Linear", and the module that defines it.
 ---@param name string
 ---@return any value
 ---@return string? module

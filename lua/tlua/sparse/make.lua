@@ -10,7 +10,7 @@ local M = {}
 local options <const> = [[, size: integers?, dtype: string?, device: device?,
    requires_grad: boolean = false, check_invariants: boolean?)]]
 
--- Returns an argument that may be a list as a tensor.
+-- Converts an argument, which is a tensor or a list, to a tensor.
 local function to_tensor(who, what, value, positions, device, dtype)
    if V.is_sparse(value) then args.refuse(who, what, "a dense tensor", value) end
    if not torch.is_tensor(value) then value = torch.tensor(value, {dtype = dtype}) end

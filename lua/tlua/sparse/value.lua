@@ -17,7 +17,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 
--- There is one such module for an interpreter, even if a program clears package.loaded.
+-- An interpreter has only one instance of this module, even if a program clears package.loaded.
 local M = rawget(torch, "_sparse")
 if M then return M end
 M = {}

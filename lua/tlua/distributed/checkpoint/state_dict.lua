@@ -114,7 +114,7 @@ function M.set_model_state_dict(...)
       local p, tensor = named[path], fetch(given[path])
       if p and a.full_state_dict and torch.is_tensor(tensor) then
          tensor = part_of("set_model_state_dict", path, p, tensor)
-         -- a copy, so that the whole tensor can be freed
+         -- copies the part, so that the whole tensor can be freed
          if a.broadcast_from_rank0 then tensor = tensor:clone() end
       end
       state[path] = tensor
@@ -247,7 +247,7 @@ local function dict_for(title, optimizer, names, saved, groups, a, fetch)
             local cut = a.full_state_dict and tensor:dim() > 0 and tensor:numel() == whole
             if not cut then return tensor end
             local part = part_of(title, path, p, tensor)
-            -- a copy, so that the whole tensor can be freed
+            -- copies the part, so that the whole tensor can be freed
             return a.broadcast_from_rank0 and part:clone() or part
          end)
       end

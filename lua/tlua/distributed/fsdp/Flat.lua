@@ -4,8 +4,8 @@
 -- Each rank keeps one of N equal parts of the row, the last one padded. The parameter is then a
 -- one-dimensional tensor of those of its elements that lie in this rank's part; there may be none.
 -- For the duration of a forward or backward pass, the row is gathered into `full`, and the same
--- tensors become views of it with their whole shapes. A graph saves the tensors themselves, so that
--- saved values are freed and gathered together with the row. Gathering adds `unsharded` to the
+-- tensors become views of `full` with their whole shapes. A graph saves the tensors themselves, so
+-- that saved values are freed and gathered together with the row. Gathering adds `unsharded` to the
 -- tensors' versions, so that a graph which meets a shard in place of the whole parameter raises an
 -- error instead of reading freed memory.
 --

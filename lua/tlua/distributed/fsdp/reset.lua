@@ -9,7 +9,7 @@ local scopes = require "tlua.scope"
 local M = {}
 
 local flats = setmetatable({}, {__mode = "k"}) -- maps each parameter to its Flat
-local known = setmetatable({}, {__mode = "k"}) -- the modules whose method is replaced
+local known = setmetatable({}, {__mode = "k"}) -- modules whose reset_parameters is wrapped
 local lent = setmetatable({}, {__mode = "k"}) -- the parameters that are gathered now
 
 -- Copies rank 0's values to the other ranks, including the replicas.

@@ -278,7 +278,7 @@ function Zero:state_dict()
    return dict
 end
 
---- Loads a whole state. Every rank must get the whole state, of which it keeps its part.
+--- Loads a whole state. Every rank must pass the whole state, and keeps its own part.
 ---@param dict {state: table<integer, table>, param_groups: table[]}
 function Zero:load_state_dict(dict)
    if type(dict) ~= "table" or type(dict.state) ~= "table" then

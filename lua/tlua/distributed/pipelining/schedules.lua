@@ -743,7 +743,7 @@ DualPipeV.splits, DualPipeV.style = true, "v"
 
 function DualPipeV._plan(rank, ranks, _, n)
    local list, add = counting(rank, ranks)
-   local after, late = ranks - 1 - rank, {} -- late: {stage, part} whose "W" is deferred
+   local after, late = ranks - 1 - rank, {} -- late: {stage, part}s with deferred "W"
    local function add_late()
       local action = table.remove(late, 1)
       if action then list[#list + 1] = {"W", action[1], action[2]} end

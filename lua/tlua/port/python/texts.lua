@@ -1,4 +1,4 @@
--- texts.lua - implements Python's methods of strings, and format.
+-- texts.lua - implements Python's string methods and its function format.
 
 local torch = require "tlua"
 local M = require "tlua.port.python.base"
