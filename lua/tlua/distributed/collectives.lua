@@ -11,7 +11,7 @@ local groups = require "tlua.distributed.group"
 
 local M = {}
 
---- Names of the reductions that combine all ranks' values into one. Functions also accept a
+--- Constants for the reductions that combine all ranks' values into one. Functions also accept a
 --- reduction's name, such as "sum".
 ---@names distributed.ReduceOp
 M.ReduceOp = {

@@ -87,7 +87,7 @@ function Distribution._getters:stddev() return self.variance:sqrt() end
 function Distribution._getters:has_rsample() return self._rsample ~= nil end
 function Distribution._getters:has_enumerate_support() return self._enumerate_support ~= nil end
 function Distribution._getters:arg_constraints() return self._constraints or {} end
--- Returns a tensor with the dtype and device of samples.
+-- Returns a table with the dtype and the device of samples.
 function Distribution._getters:_like()
    for _, name in ipairs(self._names) do
       local x = rawget(self, name)

@@ -191,8 +191,8 @@ function TransformedDistribution:_log_prob(y)
       event_dim - #self.base_dist.event_shape)
 end
 
--- Converts a probability between the base distribution's cdf and the transformed one's. p becomes 1
--- - p if the transforms together are decreasing, since they reverse the order of values.
+-- Converts a probability between the base distribution's cdf and the transformed one's. p becomes
+-- 1 - p if the transforms together are decreasing, since they reverse the order of values.
 local function mirrored(self, p)
    local sign = 1
    for _, t in ipairs(self.transforms) do sign = t.sign * sign end

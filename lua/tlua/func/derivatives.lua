@@ -27,8 +27,8 @@ end
 -- Jacobians are defined here for real arguments and results, as in PyTorch.
 local real_only <const> = {["func.jacrev"] = true, ["func.jacfwd"] = true}
 
--- Returns a new leaf tensor with the values of `leaf`. The new leaf records operators applied to
--- it. Within vmap each example gets its own leaf, since examples have separate derivatives.
+-- Returns a new leaf tensor with the values of `leaf`. Operators applied to the new leaf are
+-- recorded. Within vmap each example gets its own leaf, since examples have separate derivatives.
 local function recording_leaf(title, leaf)
    if not leaf:is_floating_point() and (real_only[title] or not leaf:is_complex()) then
       args.refuse(title, "argument", "floating-point tensors", leaf)

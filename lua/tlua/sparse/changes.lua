@@ -1,4 +1,4 @@
--- changes.lua - masks, in-place resizing and in-place copies of sparse tensors.
+-- changes.lua - masks, in-place resizing and copying, and empty_like for sparse tensors.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -659,11 +659,11 @@ local function counting(rank, ranks)
    return list, add, count
 end
 
---- Splits the backward pass. If all actions take equal times, no rank is idle between its
---- first and its last action. Each rank uses as much memory as the first rank under 1F1B:
---- ZB-V of "Zero Bubble Pipeline Parallelism" (Qi et al., 2023), section 6. Rank i has two
---- of the 2 N stages: i and 2 N - 1 - i. Ranks are idle if n_microbatches is less than 2 N -
---- 1.
+--- Splits the backward pass. If all actions take equal times, no rank is idle between its first
+--- and its last action. Each rank uses as much memory as the first rank under 1F1B: ZB-V of "Zero
+--- Bubble Pipeline Parallelism" (Qi et al., 2023), section 6. Rank i has two of the 2 N stages:
+--- i and 2 N - 1 - i. Idle time is avoided only if n_microbatches is at least
+--- 2 N - 1.
 ---
 ---     local dist, nn = torch.distributed, torch.nn
 ---     local store = dist.HashStore()

@@ -60,7 +60,7 @@ end
 
 local function part(x, first, length) return x:narrow(3, first, length) end
 
--- Merges the results for more keys, and their weights' logarithms, into `result` and `norm`.
+-- Merges the results for more keys, and the logarithms of weight sums, into `result` and `norm`.
 local function merge(result, norm, added, added_norm)
    local weight = (added_norm - norm):sigmoid():unsqueeze(-1)
    result:lerp_(added:to(result.dtype), weight)

@@ -41,7 +41,7 @@ local reductions <const> = {mean = true, sum = true, none = true}
 
 local function text(shape) return table.concat(shape, ", ") end
 
--- Returns two numbers of classes: that of each rank and that of all ranks. Raises unless input (n,
+-- Returns the number of classes on each rank, and on all ranks together. Raises unless input (n,
 -- classes, ...), target (n, ...), weight and reduction match.
 local function check(a, ranks)
    local name <const> = "cross_entropy"
