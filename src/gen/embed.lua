@@ -45,8 +45,8 @@ local function read(path)
    return file:read("a")
 end
 
--- Returns the position at which a string, or the bracket of a long comment, that begins at `at`
--- ends. Returns nil if none begins there.
+-- If a string, or the bracket of a long comment, begins at `at`, returns the position of its last
+-- character; otherwise returns nil.
 local function end_of_string(text, at)
    local equals = text:match("^%[(=*)%[", at)
    if equals then return select(2, assert(text:find("]" .. equals .. "]", at, true))) end

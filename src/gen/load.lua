@@ -19,7 +19,7 @@ local fields = {
    reduction = "table",     -- the forward pass is a kernel of the reduce family: {types=}
    scan = "table",          -- the forward pass is a kernel of the scan family: {types=}
    view = "boolean",        -- true: the result shares self's storage
-   composite = "boolean",   -- true: hand-written C calls operators that record themselves
+   composite = "boolean",   -- true: C code that calls other operators, which record history
    expr = "string",         -- the operator is a composition, written as an expression
    -- true: the in-place form op_ copies the result to self; "native": the C function works in place
    inplace = "any",

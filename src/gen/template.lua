@@ -2,7 +2,7 @@
 --
 --    $name, ${name}   the value, a string or a number
 --    $name alone on a line: a list gives a line for each item, indented like the hole
---    ?name|line       the line appears only if the value is true, and no empty list
+--    ?name|line       the line appears unless the value is false, nil or an empty list
 
 local function lines_of(text)
    return (text .. "\n"):gmatch("(.-)\n")

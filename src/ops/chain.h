@@ -19,7 +19,7 @@ typedef struct tli_ChainBlock tli_ChainBlock;
 typedef struct tli_Chain {
   int n;
   bool failed;
-  tli_ChainBlock *full;          /* blocks of earlier results, moved here when v was full (owned) */
+  tli_ChainBlock *full;          /* earlier results, which were moved here when v was full; owned */
   tl_Tensor *v[TLI_CHAIN_SLOTS]; /* owned */
 } tli_Chain;
 

@@ -81,7 +81,7 @@ static void composed(tli_Chain *c, const Inputs *in, const tlk_Attention *a, con
   tl_Tensor *key = tli_attention_spread(c, tli_attention_widened(c, in->key), a->heads);
   tl_Tensor *value = tli_attention_spread(c, tli_attention_widened(c, in->value), a->heads);
   tl_Tensor *weights = tli_attention_weights(c, in->mask, a, query, key), *used = weights;
-  /* `into` is the gradient of the dropped-out weights */
+  /* `into` is the gradient with respect to the weights after dropout */
   tl_Tensor *into = chain_matmul(c, grad, chain_t(c, value));
   if (a->dropout > 0) {
     tl_Tensor *kept = tli_attention_kept(c, in->query, a);

@@ -353,9 +353,10 @@ static tl_Tensor *convolve_whole(tl_Tensor *input, tl_Tensor *weight, tl_Tensor 
 
 /* ---- complex convolutions as one real convolution ----
 **
-** Each complex channel becomes two real ones, its parts, and each element re + im i of the weight a
-** block: the output's real part is re times the input's real part minus im times the imaginary
-** one, its imaginary part im times the real and re times the imaginary one. */
+** Each complex channel becomes two real channels: its real and its imaginary part. Each element
+** re + im i of the weight becomes a block of four real elements. The real part of the output is
+** re * (real part of the input) - im * (imaginary part of the input), and the imaginary part of the
+** output is im * (real part of the input) + re * (imaginary part of the input). */
 
 /* Returns the real and imaginary parts of t as separate channels. The result has t's shape, except
 ** that dimension k - 1 is twice as large. */

@@ -33,7 +33,7 @@ tl_Tensor *tli_read_positions(const char *op, tl_Tensor *self, tl_Tensor *index,
 ** line. */
 typedef struct tli_Operand {
   tl_Tensor *tensor;
-  int64_t strides[TL_MAX_DIMS]; /* strides of the dimensions across lines, in elements */
+  int64_t strides[TL_MAX_DIMS]; /* strides from line to line, for each dimension, in elements */
   int64_t along;                /* stride along a line, in elements */
 } tli_Operand;
 

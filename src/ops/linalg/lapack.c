@@ -179,7 +179,7 @@ static bool check_blocks(const char *op, const tl_Tensor *order, int64_t count, 
   return true;
 }
 
-/* Solves A x = B for operands with the same batch sizes. */
+/* Solves A x = B, given the L D L^T factorization of A. All operands have the same batch sizes. */
 tl_Tensor *tli_op_ldl_solved(tl_Tensor *LD, tl_Tensor *pivots, tl_Tensor *B, bool hermitian) {
   const char *op = "linalg.ldl_solve";
   tli_Matrices b;

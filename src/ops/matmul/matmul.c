@@ -91,10 +91,11 @@ void tli_product_end(tli_Product *p) {
 
 /* ---- complex products as one real product ----
 **
-** A complex number is a pair in memory, so a (m, k) is also a real matrix (m, 2k), and the result
-** a real (m, 2n). Each element re + im i of b becomes the block ((re, im), (-im, re)), so that the
-** real product has the complex one's sums, in the accuracy of a real product of 2k terms. (Three
-** products in place of four would lose digits of the smaller part.) */
+** A complex number is stored as a pair of real numbers. A complex (m, k) is therefore also a real
+** matrix (m, 2k), and the result (m, n) is a real matrix (m, 2n). Each element re + im i of b
+** becomes the block ((re, im), (-im, re)). The real product then computes the sums of the complex
+** product, and is as accurate as any real product of 2k terms. (A method with three real products
+** instead of four would lose digits of the smaller part.) */
 
 /* Returns a complex t as row-major real numbers. Real and imaginary parts alternate along the last
 ** dimension, whose size doubles. */

@@ -40,8 +40,8 @@ static inline bool watched(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight)
   return tli_recording((tl_Tensor *[]){grad, input, weight}, 3);
 }
 
-/* Ends a chain of fused kernels, which run with recording switched off. `mode` is the mode
-** before. */
+/* Ends a chain of fused kernels, which run with recording switched off. Restores the previous grad
+** mode, which is `mode`. */
 static inline bool unrecorded_end(tli_Chain *c, bool mode, tl_Tensor **out, int n) {
   tli_set_grad_mode(mode);
   return tli_chain_end_all(c, out, n);

@@ -132,7 +132,8 @@ static tl_Tensor *reduce_device(const List *l, const Norm *norm, int64_t first, 
   return partials;
 }
 
-/* Returns the end of the tensors from `first` on that are on the same device as the first one. */
+/* Returns the index of the next tensor after `first` that is on another device, or the number of
+** tensors if there is none. */
 static int64_t device_end(const List *l, int64_t first) {
   tl_Device device = tli_device(l->used[first]);
   int64_t end = first + 1;

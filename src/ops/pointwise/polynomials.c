@@ -1,6 +1,6 @@
 /*
-** polynomials.c - derivatives of orthogonal polynomials. The kernel of the polynomials computes
-** them as well.
+** polynomials.c - derivatives of orthogonal polynomials. The kernel that computes the polynomials
+** computes these derivatives as well.
 */
 #include "ops/chain.h"
 

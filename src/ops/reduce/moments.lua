@@ -88,7 +88,7 @@ op {[[p_norm_backward(Tensor grad, Tensor self, Tensor result, Number p, dim[] d
       -> Tensor]],
     internal = true, composite = true}
 
--- Reductions that norms are computed from.
+-- Internal reductions from which norms are computed.
 for _, name in ipairs {"sum_abs", "sum_square", "amax_abs", "amin_abs"} do
    op {name .. "(Tensor self, dim[] dim, bool keepdim) -> Tensor", internal = true,
        reduction = {types = "floating"}}

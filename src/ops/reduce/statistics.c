@@ -151,7 +151,7 @@ tl_Tensor *tlo_corrcoef(tl_Tensor *self) {
   tl_Tensor *cov = TLI_STEP(&c, tlo_cov(self, tli_int(1), NULL, NULL));
   if (cov && cov->ndim == 0) return tli_chain_end(&c, chain_div(&c, cov, cov));
   tl_Tensor *variances = TLI_STEP(&c, tlo_diagonal(cov, 0, 0, 1));
-  variances = TLI_STEP(&c, tlo_real(variances)); /* a complex variance has an imaginary part of 0 */
+  variances = TLI_STEP(&c, tlo_real(variances)); /* the imaginary part of a variance is 0 */
   tl_Tensor *deviations = TLI_STEP(&c, tlo_sqrt(variances));
   tl_Tensor *of_rows = chain_div(&c, cov, chain_unsqueeze(&c, deviations, 1));
   tl_Tensor *result = chain_div(&c, of_rows, deviations);

@@ -179,7 +179,7 @@ tl_Tensor *tlo_logcumsumexp_backward(tl_Tensor *grad, tl_Tensor *self, tl_Tensor
                                      int64_t dim) {
   if (self->numel == 0) return tli_retain(grad);
   tli_Chain c = {0};
-  /* complex logarithms exist for gradients of any sign */
+  /* gradients of any sign have a complex logarithm */
   if (tli_is_complex((tl_DType)self->dtype)) {
     tl_Tensor *log = chain_conj(&c, grad);
     log = TLI_STEP(&c, tlo_log(log));

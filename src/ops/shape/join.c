@@ -361,8 +361,8 @@ static tl_Tensor *lower_mask(tl_Device device, int64_t rows, int64_t cols, int64
   return tli_chain_end(&c, TLI_STEP(&c, tli_pointwise(&le, (tl_Tensor *[]){at, of_rows}, NULL)));
 }
 
-/* Clamps the number of a diagonal to those of the matrix and one more on each side. Diagonals
-** beyond the corners are empty. */
+/* Clamps the number of a diagonal to the range from -rows to cols. The diagonals at both ends of
+** this range are empty. */
 static int64_t within(int64_t diagonal, int64_t rows, int64_t cols) {
   return diagonal < -rows ? -rows : diagonal > cols ? cols : diagonal;
 }

@@ -138,7 +138,7 @@ bool tlo_broadcast_tensors(tl_Tensors tensors, tl_Tensors *out) {
   return ok;
 }
 
-/* Returns vector number d of a grid, expanded from dimension d to all sizes of the grid. */
+/* Returns a vector that extends along dimension d, expanded to the n sizes of a grid. */
 static tl_Tensor *grid_part(tl_Tensor *vector, int64_t d, int64_t n, const int64_t *sizes) {
   int64_t line[TL_MAX_DIMS];
   for (int64_t k = 0; k < n; k++) line[k] = k == d ? sizes[k] : 1;
@@ -206,8 +206,8 @@ static int64_t count_choices(int64_t n, int64_t r) {
   int64_t count = 1;
   if (r > n) return 0;
   if (r > n - r) r = n - r; /* choosing r elements leaves out n - r */
-  /* the division is exact, because a product of i + 1 consecutive integers is divisible by (i +
-  ** 1)! */
+  /* the division is exact: any i + 1 consecutive integers have a product that is a multiple of the
+  ** factorial of i + 1 */
   for (int64_t i = 0; i < r; i++) {
     if (__builtin_mul_overflow(count, n - i, &count)) return -1;
     count /= i + 1;

@@ -256,8 +256,8 @@ static int walked(tl_Tensor *view) {
   return best;
 }
 
-/* Adds grad to the elements of `flat` at which g views it. The operators in use record
-** derivatives. */
+/* Adds grad to the elements of `flat` that the geometry g refers to. Uses operators that record
+** history. */
 static bool scatter(tl_Tensor *flat, tl_Tensor *grad, Geometry g) {
   tl_Tensor *view = seen(flat, &g);
   if (view == NULL) return false;
@@ -364,7 +364,7 @@ static bool add_windows(tl_Tensor *whole, tl_Tensor *grad, int dim, int64_t size
     tl_Tensor *to = by_window ? tli_cut(whole, dim, i * step, size, 1)
                               : tli_cut(whole, dim, i, windows, windows > 1 ? step : 1);
     tl_Tensor *turned = NULL;
-    /* grad's last dimension has the positions in a window; it moves to `dim` */
+    /* moves grad's last dimension, which has the positions in a window, to `dim` */
     if (from && to && by_window) {
       int64_t order[TL_MAX_DIMS];
       for (int d = 0; d < last; d++) order[d] = d < dim ? d : d == dim ? last - 1 : d - 1;

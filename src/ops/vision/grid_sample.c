@@ -319,9 +319,8 @@ static bool check(const tl_Tensor *input, const tl_Tensor *grid) {
   return true;
 }
 
-/* Gives samples of the nearest elements a node that connects them to the grid. The grid has a
-** gradient, which is zero, because the nearest element does not change if a coordinate moves
-** slightly. */
+/* Connects samples of the nearest elements to the grid by a node. The grid then has a gradient,
+** which is zero, because the nearest element does not change if a coordinate moves slightly. */
 static tl_Tensor *with_grid(tli_Chain *c, tl_Tensor *samples, tl_Tensor *grid) {
   if (c->failed || !tli_recording(&grid, 1)) return samples;
   tl_Tensor *x = TLI_STEP(c, tlo_select(grid, -1, 0));

@@ -26,8 +26,8 @@ typedef enum Mode {
 
 enum { MOST_TAPS = 4 };
 
-/* A dimension to resample: `in` elements become `out` elements. A step of one output element is
-** `step` input elements. */
+/* A dimension to resample: `in` elements become `out` elements. Neighbouring output elements are
+** `step` input elements apart. */
 typedef struct Axis {
   int64_t in, out;
   double step;
@@ -364,7 +364,7 @@ static bool scaled_size(int64_t in, double scale, int64_t *out) {
   return true;
 }
 
-/* Returns how many input elements a step of one output element is. */
+/* Returns the distance between neighbouring output elements, measured in input elements. */
 static double step_of(const Axis *a, bool has_scale, double scale) {
   if (a->align_corners) return a->out > 1 ? (double)(a->in - 1) / (double)(a->out - 1) : 0;
   return has_scale ? 1 / scale : (double)a->in / (double)a->out;
