@@ -152,9 +152,9 @@ bool cuda_capture_begin(tl_Stream *stream, uint64_t pool, tl_CaptureMode mode) {
   return false;
 }
 
-/* Makes an executable graph. With the flag, each node keeps the priority of the stream on which the
-** node was captured; without the flag, all nodes would get the priority of the stream on which the
-** graph is launched. */
+/* Makes an executable graph. The flag makes each node keep the priority of the stream on which the
+** node was captured; otherwise, all nodes would get the priority of the stream on which the graph
+** is launched. */
 static bool instantiate(tl_Graph *graph, cudaGraph_t recorded) {
   CUDA_RELAXED;
   CUDA_TRY(cudaGraphInstantiate(&graph->exec, recorded, cudaGraphInstantiateFlagUseNodePriority));

@@ -96,7 +96,7 @@ bool cuda_counted(cuda_Counter library, bool done);
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes);
 void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes);
 
-/* Returns 8 bytes filled with copies of one element of the given value (copy.cu). */
+/* Returns 8 bytes in which the value, converted to the dtype, is repeated (copy.cu). */
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value);
 
 /* Sums the bias's gradient, once the gradient with respect to the activation's input is known

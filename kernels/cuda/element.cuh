@@ -124,8 +124,8 @@ NARROW_INTEGER(uint8_t)
 
 template <class S, class W> __device__ __forceinline__ S narrow(W x) { return Narrow<S>::of(x); }
 
-/* Returns x, but hides from the compiler how x was computed. Without this, the compiler could
-** contract the product of one step and the sum of another step into one fma. */
+/* Returns x, but hides from the compiler how x was computed. Otherwise, the compiler could contract
+** the product of one step and the sum of another step into one fma. */
 template <class S> __device__ __forceinline__ S seal(S x, uint32_t) { return x; }
 template <> __device__ __forceinline__ float seal(float x, uint32_t zero) {
   uint32_t bits;

@@ -1,6 +1,6 @@
 /*
-** fault.h - the device's word in which kernels record faults in the data. The header is valid in C,
-** CUDA C++ and the subset that NVRTC accepts.
+** fault.h - where a device's kernels record faults that they find in the data. The header is valid
+** in C, CUDA C++ and the subset that NVRTC accepts.
 */
 #ifndef TLK_CUDA_FAULT_H
 #define TLK_CUDA_FAULT_H
@@ -21,7 +21,7 @@ static __device__ __forceinline__ void note_fault(const cuda_Word &word, const t
   tlk_Fault untold = fault;
   untold.kind = TLK_NO_FAULT;
   *word.fault = untold;
-  /* the fence is needed because the host reads the fault once its kind is set */
+  /* a fence is needed here, because the host reads the fault as soon as `kind` is set */
   __threadfence_system();
   *static_cast<volatile tlk_FaultKind *>(&word.fault->kind) = fault.kind;
 }

@@ -21,8 +21,9 @@
 #include "kernels/cuda/cuda.cuh"
 
 #define LINE_THREADS 256
-/* The number of blocks that a multiprocessor runs at the same time. With 64 registers for each
-** thread, enough loads are in flight; a large accumulator needs more registers. */
+/* The number of blocks that a multiprocessor runs at the same time. Four blocks leave 64 registers
+** for each thread, which is enough for many loads in flight; a large accumulator needs more
+** registers. */
 #define LINE_BLOCKS(A) (sizeof(A) > 16 ? 2 : 4)
 
 /* ---- elements by dtype ------------------------------------------------------------------ */
@@ -59,7 +60,8 @@ NATURAL(double, NATURAL_F64)
 NATURAL(int32_t, NATURAL_I32)
 NATURAL(int64_t, NATURAL_I64)
 
-/* Loads a vector of N adjacent elements. Its address must be aligned to its size or to 16 bytes. */
+/* Loads a vector of N adjacent elements. `from` must be aligned to the vector's size or to 16
+** bytes. */
 template <class C, class S, int N>
 __device__ __forceinline__ void load_vector(const S *from, C (&x)[N]) {
   enum { W = sizeof(S) * N < 16 ? N : 16 / sizeof(S) };

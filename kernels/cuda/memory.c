@@ -21,8 +21,7 @@
 #define LARGE_GRANULE (20 * 1024 * 1024) /* smallest granule of the arenas for large blocks */
 /* granule of the segments from cudaMalloc, for small blocks */
 #define SMALL_GRANULE (2 * 1024 * 1024)
-/* the address range of a stream's first arena has the size of the device's memory divided by
-** this */
+/* the size of a stream's first arena is the size of the device's memory divided by FIRST */
 #define FIRST 16
 
 /* ---- the driver's calls --------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /*
-** plugin.c - the plugin's entry point and function tables, and the devices and their errors.
+** plugin.c - the plugin's entry point, its function tables, the devices, and their errors.
 */
 #include <pthread.h>
 #include <stdarg.h>
@@ -117,7 +117,7 @@ static bool open_device(Device *d, int device) {
   return open_word(d) && cuda_streams_open(device) && cuda_memory_open(device);
 }
 
-/* Creates, once in the process, the objects of a device that its first use needs. */
+/* On the first use of a device, creates the objects that it needs; does nothing later. */
 static bool open_once(int device) {
   Device *d = &devices[device];
   CUDA_RELAXED;

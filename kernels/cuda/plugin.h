@@ -11,7 +11,7 @@
 
 extern const tl_Host *cuda_host;
 
-/* Makes the next wait for the device fail with this message. */
+/* Makes the next wait for the device fail with the message `why`. */
 void cuda_note_failure(int device, const char *why);
 /* Counts that the host has waited for the device. */
 void cuda_count_wait(int device);

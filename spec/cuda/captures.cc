@@ -1,17 +1,17 @@
 /*
-** captures.cc - the calls that may be made while a stream is captured.
+** captures.cc - lists the calls that are allowed while a stream is captured.
 **
 ** CUDA's manual names a few calls that a capture forbids (cudaMalloc) and calls the others
-** "potentially unsafe" without a list. Here a call is potentially unsafe unless it is in the
-** list below, so that the plugin relaxes the thread's mode (CUDA_RELAXED in cuda.h) around all
-** others.
+** "potentially unsafe" without a list. Here a call is potentially unsafe unless it is in the list
+** below. The plugin must therefore relax the thread's mode (CUDA_RELAXED in plugin.h) around all
+** other calls.
 */
 #include "spec/cuda/inside.h"
 
 namespace emulated {
 
 static const char *const allowed[] = {
-    /* what a capture records: "Programming guide", Creating a graph using stream capture */
+    /* calls that are recorded ("Programming guide", Creating a graph using stream capture) */
     "cudaLaunchKernel",
     "cudaLaunchHostFunc",
     "cudaMemcpyAsync",
@@ -25,13 +25,13 @@ static const char *const allowed[] = {
     "cudaStreamWaitEvent",
     "emulated_exchange",
     "tlk_emulated_put",
-    /* captures themselves */
+    /* calls about captures */
     "cudaStreamBeginCapture",
     "cudaStreamEndCapture",
     "cudaStreamIsCapturing",
     "cudaStreamGetCaptureInfo",
-    /* these change no device's state and wait for nothing; PyTorch, NCCL and CUTLASS make them
-    ** inside global captures */
+    /* calls that change no device state and wait for nothing; PyTorch, NCCL and CUTLASS make them
+    ** during global captures */
     "cudaSetDevice",
     "cudaEventCreateWithFlags",
     "cudaEventDestroy",

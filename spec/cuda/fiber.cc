@@ -1,6 +1,6 @@
 /*
-** fiber.cc - stacks to switch between: a few instructions where they are known, ucontext
-** elsewhere; the address sanitizer is told.
+** fiber.cc - fibers: switches between stacks with a few instructions on known processors, otherwise
+** with ucontext. Tells the address sanitizer about each switch.
 */
 #include "spec/cuda/inside.h"
 
@@ -20,16 +20,16 @@
 namespace emulated {
 
 struct Fiber {
-  void *at; /* the stack pointer while others run */
+  void *at; /* the stack pointer while another fiber runs */
   void (*body)();
-  const void *bottom; /* of the stack */
+  const void *bottom; /* lowest address of the stack */
   size_t bytes;
 #ifdef USE_UCONTEXT
   ucontext_t context;
 #endif
 };
 
-static Fiber *from_fiber; /* the one that ran before the last switch */
+static Fiber *from_fiber; /* the fiber that ran before the last switch */
 
 /* ---- the address sanitizer ------------------------------------------------------------- */
 
@@ -37,7 +37,7 @@ static Fiber *from_fiber; /* the one that ran before the last switch */
 static void leave(void **fake, const Fiber *to) {
   __sanitizer_start_switch_fiber(fake, to->bottom, to->bytes);
 }
-/* The host's stack is known from the first switch away from it on. */
+/* Learns the bounds of the host's stack at the first switch away from that stack. */
 static void arrive(void *fake) {
   const void *bottom;
   size_t bytes;
@@ -57,7 +57,7 @@ static Fiber *to_fiber;
 extern "C" __attribute__((used, visibility("hidden"), noreturn)) void tlk_emulated_begin() {
   arrive(nullptr);
   to_fiber->body();
-  abort(); /* bodies do not return */
+  abort(); /* a fiber's function must never return */
 }
 
 #ifdef USE_UCONTEXT
@@ -72,11 +72,11 @@ static void prepare(Fiber *fiber, char *stack) {
 
 #else
 
-/* Keeps what a callee must on the stack, and goes on with another stack. */
+/* Saves the registers that a callee must preserve on the stack, and continues on another stack. */
 extern "C" __attribute__((visibility("hidden"))) void tlk_emulated_switch(void **from, void *to);
 
 #ifdef __x86_64__
-enum { SAVED = 7, RETURN = 6 }; /* words; which one is the address to go on at */
+enum { SAVED = 7, RETURN = 6 }; /* number of words saved, and which of them is the return address */
 asm(".text\n"
     ".hidden tlk_emulated_switch\n"
     ".globl tlk_emulated_switch\n"
@@ -111,7 +111,7 @@ asm(".text\n"
 
 static void switch_stack(Fiber *from, Fiber *to) { tlk_emulated_switch(&from->at, to->at); }
 
-/* Lets the first switch return to where a fiber begins, as if that had been called. */
+/* Prepares a stack so that the first switch to the fiber returns into tlk_emulated_begin. */
 static void prepare(Fiber *fiber, char *stack) {
   void **top = reinterpret_cast<void **>(stack + STACK_BYTES) - 2;
   void **at = top - SAVED - SAVED % 2;
@@ -130,7 +130,7 @@ void fiber_switch(Fiber *from, Fiber *to) {
   arrive(fake);
 }
 
-/* Below the stack lies a page that cannot be touched. */
+/* Makes a fiber with a stack. The page below the stack is inaccessible, to detect overflows. */
 Fiber *fiber_new(void (*body)()) {
   size_t guard = (size_t)sysconf(_SC_PAGESIZE);
   char *stack = static_cast<char *>(mmap(nullptr, STACK_BYTES + guard, PROT_READ | PROT_WRITE,

@@ -1,7 +1,7 @@
 /*
-** grid.cc - a launch: its blocks one after the other, the threads of a block as fibers
-** that take turns. A thread runs until it must wait for others; one that never waits
-** costs no switch, since the next thread starts on the same fiber.
+** grid.cc - runs a launch: its blocks one after the other, and a block's threads as fibers that
+** take turns. A thread runs until it must wait for other threads. A thread that never waits costs
+** no switch, because the next thread starts on the same fiber.
 */
 #include "spec/cuda/inside.h"
 
@@ -19,14 +19,14 @@ enum State { RUNNING, IN_BLOCK, IN_WARP, ENDED, UNSTARTED };
 
 struct Thread {
   State state;
-  unsigned number; /* in the block */
+  unsigned number; /* index in the block */
   Fiber *fiber;
-  uint64_t result; /* of what it waited for */
+  uint64_t result; /* the result of the call in which it waited */
   const char *what;
   Line at;
 };
 
-/* Lanes that meet for one purpose. */
+/* A barrier, shuffle or vote for which lanes of a warp meet. */
 struct Slot {
   Meeting meeting;
   unsigned mask, arrived;
@@ -35,22 +35,22 @@ struct Slot {
 };
 
 struct Warp {
-  unsigned alive; /* lanes */
+  unsigned alive; /* bit mask of lanes */
   std::vector<Slot> slots;
 };
 
-/* The block that runs. */
+/* The block that is running. */
 struct Block {
   const Launch *launch;
   unsigned size;
   std::vector<Thread> threads;
   std::vector<Warp> warps;
-  std::vector<unsigned> order;  /* in which threads start */
-  std::vector<Thread *> ready;  /* have what they waited for */
-  unsigned started, ended, met; /* met: at the block's barrier */
-  int sum;                      /* of what they brought there */
-  const Thread *first;          /* who came there first */
-  bool old_first;               /* whether ready threads go before new ones */
+  std::vector<unsigned> order;  /* the order in which threads start */
+  std::vector<Thread *> ready;  /* threads that no longer have to wait */
+  unsigned started, ended, met; /* met: threads at the block's barrier */
+  int sum;                      /* sum of the counts that they passed */
+  const Thread *first;          /* the thread that arrived there first */
+  bool old_first;               /* whether ready threads run before new ones start */
 };
 
 Block &block = *new Block();
@@ -72,7 +72,7 @@ void say_where() {
   say_index(place.block);
 }
 
-/* One line for all threads that are in the same state at the same place. */
+/* Prints one line about all threads that are in the same state at the same source line. */
 void say_alike(unsigned first, std::vector<bool> &told) {
   const Thread &t = block.threads[first];
   unsigned count = 0;
@@ -91,7 +91,7 @@ void say_alike(unsigned first, std::vector<bool> &told) {
     fprintf(stderr, " wait%s in %s, %s:%d\n", count > 1 ? "" : "s", t.what, t.at.file, t.at.line);
 }
 
-/* Nobody can go on. */
+/* Ends the process with a message, because no thread can continue. */
 [[noreturn]] void stop_stuck() {
   std::vector<bool> told(block.size);
   say_where();
@@ -116,7 +116,7 @@ void switch_to(Fiber *fiber) {
   fiber_switch(from, fiber);
 }
 
-/* Takes one of those that can go on, by chance. */
+/* Removes a random thread from the ready ones, and makes it the current thread. */
 Fiber *take_ready() {
   size_t i = draw() % block.ready.size();
   Thread *thread = block.ready[i];
@@ -129,7 +129,7 @@ Fiber *take_ready() {
 
 void body();
 
-/* A fiber that will start the next thread. */
+/* Returns a fiber that is free to start the next thread. */
 Fiber *take_idle() {
   if (idle.empty()) idle.push_back(fiber_new(body));
   Fiber *fiber = idle.back();
@@ -137,7 +137,7 @@ Fiber *take_idle() {
   return fiber;
 }
 
-/* The running thread waits until somebody puts it among the ready ones. */
+/* Lets the current thread wait until another thread makes it ready. */
 void wait_as(State state, const char *what, Line at) {
   Thread *thread = self;
   bool can_start = block.started < block.size;
@@ -167,7 +167,7 @@ void run_next_thread() {
   settle(warp);
 }
 
-/* What every fiber does: starts threads, and makes place for others. */
+/* The body of each fiber: starts threads, and then yields to other fibers. */
 void body() {
   for (;;) {
     bool can_start = block.started < block.size;
@@ -206,7 +206,7 @@ uint64_t outcome(const Slot &s, unsigned lane) {
   switch (s.meeting) {
   case SYNC: return 0;
   case SHUFFLE:
-    /* The value of a lane that does not take part is undefined. */
+    /* the value of a lane that does not take part is undefined */
     if (!(s.arrived >> (s.source[lane] & 31) & 1)) return GARBAGE * 0x0101010101010101u;
     return s.x[s.source[lane] & 31];
   case BALLOT: return lanes_with(s, 1);
@@ -223,7 +223,7 @@ uint64_t outcome(const Slot &s, unsigned lane) {
   return 0;
 }
 
-/* Gives the lanes of a slot what they wait for. */
+/* Gives the lanes in a slot their results, and makes them ready. */
 void release(Warp &warp, Slot &slot) {
   unsigned first = (unsigned)(&warp - block.warps.data()) * WARP_LANES;
   bool folded = slot.meeting >= ADD || slot.meeting == BALLOT;
@@ -238,7 +238,7 @@ void release(Warp &warp, Slot &slot) {
   if (slot.meeting == SYNC) order_warp(first / WARP_LANES);
 }
 
-/* Lets those go on who waited for a lane that has ended. */
+/* Releases the lanes that were waiting for a lane that has now ended. */
 void settle(Warp &warp) {
   for (Slot &slot : warp.slots)
     if (complete(warp, slot)) release(warp, slot);
@@ -261,7 +261,7 @@ Slot &slot_of(Warp &warp, Meeting meeting, unsigned mask) {
 
 /* ---- blocks ---------------------------------------------------------------------------- */
 
-/* In which order threads start: upwards, downwards, or warps and their lanes by chance. */
+/* Chooses the order in which threads start: ascending, descending, or random warps and lanes. */
 void draw_order() {
   std::vector<unsigned> &order = block.order;
   uint64_t chance = draw();
@@ -290,7 +290,7 @@ void prepare_threads() {
   block.sum = 0;
 }
 
-/* Shared memory holds garbage when a block begins. */
+/* Fills shared memory with garbage before a block begins. */
 void spoil_shared(const Launch &launch) {
   char *variables = thread_variables();
   memset(place.shared, GARBAGE, launch.shared);
@@ -313,7 +313,7 @@ void run_block(const Launch &launch, uint3 index) {
 void *shared_alloc(size_t bytes) { return malloc(bytes ? bytes : 1); }
 void shared_free(void *data) { free(data); }
 #else
-/* It ends, but for what alignment takes, where a page begins that cannot be touched. */
+/* Returns memory that ends, except for alignment, where an inaccessible page begins. */
 void *shared_alloc(size_t bytes) {
   const size_t most = 256 * 1024, guard = 64 * 1024;
   static char *memory;
@@ -346,7 +346,7 @@ void prepare(const Launch &launch) {
 
 } // namespace
 
-/* Blocks go in steps of a number that has no factor in common with theirs. */
+/* Runs all blocks. The step from block to block is coprime to the number of blocks. */
 void run_grid(const Launch &launch) {
   const dim3 &n = launch.blocks;
   uint64_t count = (uint64_t)n.x * n.y * n.z, at = draw() % count, step = draw() % count + 1;

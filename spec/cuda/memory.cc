@@ -1,6 +1,6 @@
 /*
-** memory.cc - the device's memory, pinned memory, and copies. A block has exactly the
-** bytes that were asked for, so that the address sanitizer sees what passes its end.
+** memory.cc - device memory, pinned memory, and copies. Each block has exactly the number of bytes
+** that were requested, so that the address sanitizer detects any access beyond its end.
 */
 #include "spec/cuda/inside.h"
 
@@ -11,7 +11,7 @@ std::map<int, size_t> &memory_used = *new std::map<int, size_t>();
 
 enum { ALIGNMENT = 256 };
 
-/* The range that an address lies in, or the end. */
+/* Returns the range that contains an address, or the end of the map. */
 static std::map<char *, Range>::iterator range_at(char *at) {
   auto next = ranges.upper_bound(at);
   if (next == ranges.begin()) return ranges.end();
@@ -19,7 +19,7 @@ static std::map<char *, Range>::iterator range_at(char *at) {
   return at < found->first + found->second.bytes ? found : ranges.end();
 }
 
-/* Ranges that lie side by side are one, as those that the driver maps do. */
+/* Adjacent ranges count as one range, because the driver may map one block in several parts. */
 Range owner_of(const void *data, size_t bytes) {
   char *at = static_cast<char *>(const_cast<void *>(data)), *end = at + bytes;
   auto found = range_at(at);
@@ -68,7 +68,7 @@ static cudaError_t release(void *data, Owner owner) {
 static bool is_on_device(const void *data, size_t bytes) {
   return owner_of(data, bytes).owner == DEVICE_MEMORY;
 }
-/* Neither on a device nor half there. */
+/* Returns whether the memory is pinned, or no byte of it is on a device. */
 static bool is_on_host(const void *data, size_t bytes) {
   return owner_of(data, bytes).owner == PINNED_MEMORY || !touches(data, bytes);
 }
@@ -88,11 +88,11 @@ static cudaError_t check_copy(const void *dst, const void *src, size_t bytes,
   return fine ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-/* The most bytes of pageable memory that are copied without waiting for the stream. */
+/* The largest copy of pageable memory that does not wait for the stream. */
 enum { STAGED_BYTES = 64 * 1024 };
 
-/* Pageable memory is read before the call returns, and written before it, too; pinned
-** memory when the copy's turn comes. */
+/* Copies in stream order. Pageable memory is read, and written, before the call returns; pinned
+** memory is accessed when the stream reaches the copy. */
 static cudaError_t copy(void *dst, const void *src, size_t bytes, cudaStream_t stream) {
   CUstream_st *s = stream_of(stream);
   if (s == nullptr) return cudaErrorInvalidResourceHandle;

@@ -1,17 +1,17 @@
 /*
-** races.cc - finds races of a kernel's threads in shared and global memory.
+** races.cc - detects races between a kernel's threads in shared and global memory.
 **
-** Kernels that are to be checked are compiled with -fsanitize=thread, which calls a function before
-** each access to memory (traffic.cc). Each byte remembers who has written and who has read it last.
-** Two accesses of different threads, at least one of which writes and one of which is not atomic,
-** must have something between them that orders them: of a block __syncthreads, of a warp also
-** __syncwarp. Shuffles and votes order no memory (CUDA's programming guide, Warp shuffle
-** functions). Threads of different blocks have nothing. What a thread writes for the host, one word
-** that says that the others are there, must come after a fence.
+** The kernels to check are compiled with -fsanitize=thread, which calls a function before each
+** memory access (traffic.cc). For each byte, the last write and the last read are recorded. If two
+** threads access a byte, and at least one access writes and at least one is not atomic, a barrier
+** must order the accesses: __syncthreads or, within a warp, __syncwarp. Shuffles and votes do not
+** order memory (CUDA's programming guide, "Warp shuffle functions"), and nothing orders threads of
+** different blocks. When a thread writes data for the host, and then a word that tells that the
+** data is complete, there must be a fence before that word.
 **
-** TLUA_EMULATED_RACES=1 looks for races, and lets threads change at accesses drawn by chance.
-** TLUA_EMULATED_REMOVE=radix.cuh:59 takes the barrier, fence or atomic at that line away, to
-** prove that a race is found then.
+** TLUA_EMULATED_RACES=1 turns the checks on, and switches threads at random accesses.
+** TLUA_EMULATED_REMOVE=radix.cuh:59 disables the barrier, fence or atomic at that line, to prove
+** that the race is then detected.
 */
 #include "spec/cuda/inside.h"
 
@@ -23,7 +23,7 @@ bool racing;
 
 namespace {
 
-/* One access, or several of one kind: `thread` may stand for all of a warp or of a block. */
+/* One access, or several of the same kind. WARP_OF and BLOCK_OF stand for several threads. */
 enum { NOBODY = -1, WARP_OF = -2, BLOCK_OF = -3 };
 struct Access {
   int thread = NOBODY;
@@ -36,14 +36,14 @@ struct Byte {
   Access write, read;
 };
 
-enum { SWITCH_EACH = 61 }; /* accesses between two changes of threads, on the average */
+enum { SWITCH_EACH = 61 }; /* average number of accesses between two switches of threads */
 
 std::unordered_map<uintptr_t, Byte> &global_bytes = *new std::unordered_map<uintptr_t, Byte>();
 std::unordered_map<uintptr_t, Byte> &shared_bytes = *new std::unordered_map<uintptr_t, Byte>();
 const Launch *launch;
 uint64_t block_number, block_epoch;
 std::vector<uint64_t> &warp_epochs = *new std::vector<uint64_t>();
-/* bytes for the host that each thread has written since its last fence */
+/* for each thread, number of bytes written for the host since its last fence */
 std::map<unsigned, size_t> &unfenced = *new std::map<unsigned, size_t>();
 
 unsigned thread_number() {
@@ -72,7 +72,7 @@ bool conflict(const Access &before, const Access &now) {
   return !ordered(before, now) && !(before.atomic && now.atomic);
 }
 
-/* Joins a read with others that nothing orders. */
+/* Merges a read with earlier reads that are not ordered before it. */
 void add_read(Access &all, const Access &now) {
   if (ordered(all, now)) {
     all = now;
@@ -110,7 +110,7 @@ bool is_shared(const char *at) {
   return false;
 }
 
-/* A volatile word tells the host that the bytes before it are there. */
+/* Checks a write for the host: a volatile word tells the host that earlier bytes are complete. */
 void check_host(size_t bytes, bool is_volatile) {
   size_t &pending = unfenced[thread_number()];
   if (is_volatile && pending > 0)

@@ -1,5 +1,5 @@
 /*
-** runtime.cc - settings, errors, devices, kernels, and the way to the driver's functions.
+** runtime.cc - settings, errors, devices, kernels, and the look-up of the driver's functions.
 */
 #include "spec/cuda/inside.h"
 
@@ -52,7 +52,7 @@ bool configure(const char *key, int64_t value) {
   return true;
 }
 
-/* splitmix64, S. Vigna: each state gives a well-mixed word. */
+/* splitmix64 by S. Vigna: consecutive states give well-mixed words. */
 uint64_t draw() {
   uint64_t z = state += 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
@@ -62,7 +62,7 @@ uint64_t draw() {
 
 /* ---- errors ---------------------------------------------------------------------------- */
 
-/* Calls that are left count down to 1, where there are none. */
+/* dead_at counts the calls that are left down to 1; then no call succeeds any more. */
 bool is_dead() { return settings.dead_at == 1; }
 
 cudaError_t may_go(const char *name) {
@@ -88,7 +88,7 @@ static cudaError_t check_launch(const Launch &l) {
     return cudaErrorInvalidConfiguration;
   if (l.blocks.x > INT32_MAX || l.blocks.y > UINT16_MAX || l.blocks.z > UINT16_MAX)
     return cudaErrorInvalidConfiguration;
-  /* What cudaFuncSetAttribute allows is beside the static arrays, the default with them. */
+  /* A limit set by cudaFuncSetAttribute excludes static arrays; the default includes them. */
   bool allowed =
       l.kernel->most_dynamic != SHARED_BYTES && l.shared <= (size_t)l.kernel->most_dynamic;
   bool fits = l.kernel->shared_bytes <= SHARED_BYTES &&

@@ -1,7 +1,7 @@
 /*
-** stream.cc - streams, events and graphs. A stream is a queue that is worked off at once,
-** or, if the settings say so, when somebody waits: then streams go on in an order drawn by
-** chance, and a wait that is missing shows.
+** stream.cc - streams, events and graphs. A stream is a queue. Its work runs at once or, with
+** TLUA_EMULATED_LAZY, only when somebody waits; streams then proceed in random order, so that a
+** missing wait shows.
 */
 #include "spec/cuda/inside.h"
 #include "spec/cuda/library.h"
@@ -17,10 +17,10 @@ using namespace emulated;
 
 namespace {
 
-/* A point that a stream reaches. */
+/* A point in a stream that an event has recorded. */
 struct Point {
   bool reached = false;
-  double time = 0; /* milliseconds */
+  double time = 0; /* in milliseconds */
 };
 typedef std::shared_ptr<Point> PointRef;
 
@@ -29,13 +29,13 @@ struct Command {
   Kind kind;
   Work work;
   PointRef point;
-  std::function<bool()> open; /* of a gate: what comes from outside is there */
+  std::function<bool()> open; /* for GATE: whether other processes are ready */
 };
 
 struct Node {
   Work work;
   int priority;
-  std::set<int> after; /* nodes */
+  std::set<int> after; /* indices of the nodes that must run before */
 };
 typedef std::vector<Node> Nodes;
 
@@ -57,14 +57,14 @@ struct CUstream_st {
   unsigned long long id;
   std::deque<Command> queue;
   CaptureRef capture;
-  std::set<int> after; /* what the next node comes after */
+  std::set<int> after; /* nodes that the next node must wait for */
 };
 
 struct CUevent_st {
   int device;
   unsigned flags;
-  PointRef point;     /* recorded last; none: never */
-  CaptureRef capture; /* recorded there last */
+  PointRef point;     /* the last recorded one, or null */
+  CaptureRef capture; /* where it was recorded, or null */
   std::set<int> after;
 };
 
@@ -102,7 +102,7 @@ CUstream_st *stream_new(int device, unsigned flags, int priority) {
   return stream;
 }
 
-/* The stream that has no handle. */
+/* Returns the legacy default stream, whose handle is 0. */
 CUstream_st *legacy(int device) {
   static std::map<int, CUstream_st *> &all = *new std::map<int, CUstream_st *>();
   CUstream_st *&stream = all[device];
@@ -137,7 +137,7 @@ void work_off(CUstream_st *stream) {
   }
 }
 
-/* One that can go on, drawn by chance; null while all wait for something from outside. */
+/* Returns a random stream that can proceed; null if all of them wait for other processes. */
 CUstream_st *drawn() {
   CUstream_st *found = nullptr;
   uint64_t seen = 0;
@@ -150,7 +150,7 @@ CUstream_st *drawn() {
   return found;
 }
 
-/* Lets other threads in for a moment. */
+/* Releases the lock for a moment, so that other threads can take it. */
 void nap() {
   lock.unlock();
   std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -194,7 +194,7 @@ void leave_capture(const CaptureRef &capture) {
     }
 }
 
-/* Whether all that was captured comes before the end of the stream that began. */
+/* Returns whether all captured nodes come before the end of the stream that began the capture. */
 bool joined(const Capture &capture) {
   std::set<int> before = capture.origin->after;
   for (int i = (int)capture.nodes->size() - 1; i >= 0; i--) {
@@ -209,8 +209,8 @@ cudaError_t spoil(CUstream_st *stream, cudaError_t error) {
   return error;
 }
 
-/* Any order in which a node comes after those that it needs, and, if priorities count, after those
-** of higher priority (a lower number) that could run. */
+/* Runs nodes in a random order in which each node comes after those that it depends on and, if
+** `by_priority`, after all runnable ones of higher priority (a lower number). */
 void run_nodes(const Nodes &nodes, bool by_priority) {
   std::vector<bool> done(nodes.size());
   for (size_t left = nodes.size(); left > 0; left--) {
@@ -269,7 +269,7 @@ void finish_device(int device) {
     if (stream->device == device) work_off_all(stream);
 }
 
-/* One of this thread's own captures forbids it, or a global one of any thread. */
+/* Such a call is forbidden by this thread's own captures and by global captures of any thread. */
 cudaError_t forbidden_while_capturing() {
   cudaError_t error = cudaSuccess;
   if (thread_mode == cudaStreamCaptureModeRelaxed) return error;
@@ -310,7 +310,7 @@ cudaError_t cudaStreamCreate(cudaStream_t *out) {
   return cudaStreamCreateWithFlags(out, cudaStreamDefault);
 }
 
-/* Calls work(stream) for a stream that exists. */
+/* Calls work(stream) if the handle denotes a stream. */
 template <class W> static cudaError_t with_stream(const char *name, cudaStream_t handle, W work) {
   return call(name, [&] {
     CUstream_st *stream = stream_of(handle);
@@ -366,8 +366,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
   return call(__func__, [&] { return put(stream, [=] { fn(data); }); });
 }
 
-/* For stand-ins of other libraries, as for NCCL: work with others outside of this process.
-** `ready` is asked again and again; in a graph nothing happens but that it is noted. */
+/* Queues work that involves other processes, for replacements of libraries such as NCCL. `ready` is
+** polled until it returns true. In a graph, only `begin` is recorded. */
 extern "C" __attribute__((visibility("default"))) int
 emulated_exchange(cudaStream_t handle, void (*begin)(void *), int (*ready)(void *),
                   void (*end)(void *), void *data) {
@@ -479,7 +479,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
   });
 }
 
-/* A stream that waits for an event of a capture becomes part of it. */
+/* Makes a stream that waits for an event of a capture part of that capture. */
 static cudaError_t wait_captured(CUstream_st *stream, const CUevent_st &event) {
   if (stream->capture && stream->capture->spoilt) return cudaErrorStreamCaptureInvalidated;
   if (event.capture == nullptr) return spoil(stream, cudaErrorStreamCaptureIsolation);

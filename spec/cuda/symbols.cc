@@ -1,5 +1,5 @@
 /*
-** symbols.cc - kernels' names and shared variables, from the plugin's own symbols.
+** symbols.cc - finds kernels' names and shared variables in the plugin's own symbol table.
 */
 #include "spec/cuda/inside.h"
 
@@ -14,7 +14,7 @@
 
 namespace emulated {
 
-/* What tells where a thread's variables begin: it is one of them. */
+/* A thread-local variable whose address shows where the calling thread's variables begin. */
 extern "C" __attribute__((used, visibility("hidden"))) thread_local char tlk_emulated_anchor;
 thread_local char tlk_emulated_anchor;
 
@@ -27,9 +27,9 @@ struct Variable {
 
 struct Symbols {
   std::map<uintptr_t, std::string> functions; /* by address in the file */
-  std::vector<Variable> variables;            /* one for each thread of the host */
+  std::vector<Variable> variables;            /* thread-local variables in functions */
   size_t anchor = 0;
-  uintptr_t base = 0; /* where the file's address 0 is */
+  uintptr_t base = 0; /* the address to which the file's address 0 is mapped */
 };
 
 struct Image {
@@ -61,7 +61,7 @@ void add(Symbols &all, const ElfW(Sym) & symbol, const char *name) {
     all.functions[symbol.st_value] = name;
   else if (type == STT_TLS && strcmp(name, "tlk_emulated_anchor") == 0)
     all.anchor = symbol.st_value;
-  else if (type == STT_TLS && strncmp(name, "_ZZ", 3) == 0) /* within a function */
+  else if (type == STT_TLS && strncmp(name, "_ZZ", 3) == 0) /* a variable in a function */
     all.variables.push_back({name, symbol.st_value, symbol.st_size});
 }
 
@@ -97,8 +97,8 @@ std::string readable(const std::string &name) {
   return out;
 }
 
-/* Whether a variable is one of a function's: its name is _ZZ, the function's without _Z,
-** E, and its own. */
+/* Returns whether a variable belongs to a function: its symbol is _ZZ, then the function's symbol
+** without _Z, then E and the variable's name. */
 bool belongs(const Variable &v, const std::string &function) {
   return function.compare(0, 2, "_Z") == 0 &&
          v.name.compare(3, function.size() - 1, function.substr(2) + "E") == 0;

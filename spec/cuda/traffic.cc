@@ -1,14 +1,14 @@
 /*
-** traffic.cc - the bytes that kernels move between a device's memory and their threads.
-** Kernels that are to be counted are compiled with -fsanitize=thread, which calls a
-** function before each access to memory; those functions are here, and no sanitizer is.
+** traffic.cc - counts the bytes that kernels move between device memory and their threads. The
+** kernels are compiled with -fsanitize=thread, which calls a function before each memory access.
+** This file defines these functions; the sanitizer's library is not linked.
 **
-** Between memory and threads there is a cache, smaller than a multiprocessor's own, which
-** takes no more than what is asked for: what is read again soon costs nothing, such as the
-** weights of a layer, but a second pass over a large tensor counts as one.
+** A simulated cache between memory and threads is smaller than a multiprocessor's cache and loads
+** only the requested bytes. Reading something again soon costs nothing, for instance a layer's
+** weights, but a second pass over a large tensor is counted.
 **
-** TLUA_EMULATED_TRAFFIC names a file, to which each launch adds a line: bytes read, bytes
-** written, kernel.
+** TLUA_EMULATED_TRAFFIC names a file. Each launch appends a line to it: bytes read, bytes written,
+** and the kernel's name.
 */
 #include "spec/cuda/inside.h"
 
@@ -19,13 +19,13 @@ namespace {
 enum { UNIT = 16, UNITS = 64 * 1024 / UNIT };
 
 struct Line {
-  uintptr_t unit; /* address / UNIT; 0: none */
-  uint32_t valid; /* bytes, as bits */
+  uintptr_t unit; /* address / UNIT; 0 if unused */
+  uint32_t valid; /* bit mask of the cached bytes */
 };
 
 Line cache[UNITS];
 uint64_t bytes_read, bytes_written;
-char *begin, *end; /* the range of the last access */
+char *begin, *end; /* the range of memory last accessed */
 bool on_device;
 
 FILE *log_file() {
@@ -46,7 +46,7 @@ bool is_counted(char *at) {
   return on_device = found->second.owner == DEVICE_MEMORY;
 }
 
-/* The bytes of one unit; returns how many of them the cache did not have. */
+/* Reads or writes bytes of one unit; returns how many of them were not in the cache. */
 int pass(uintptr_t unit, uint32_t wanted) {
   Line &line = cache[unit % UNITS];
   if (line.unit != unit) line = {unit, 0};
@@ -98,7 +98,7 @@ void end_traffic(const Launch &launch) {
   void __tsan_volatile_read##bytes(void *data) { emulated::access(data, bytes, false); }  \
   void __tsan_volatile_write##bytes(void *data) { emulated::access(data, bytes, true, true); }
 
-#pragma GCC visibility push(default) /* for kernels that are loaded while it runs */
+#pragma GCC visibility push(default) /* visible to kernels loaded at run time */
 extern "C" {
 ACCESS(1)
 ACCESS(2)

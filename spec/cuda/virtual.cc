@@ -1,6 +1,6 @@
 /*
-** virtual.cc - the driver's virtual memory: addresses are reserved, memory is made, and one
-** is mapped to the other.
+** virtual.cc - the driver's virtual memory: functions that reserve addresses, create memory, and
+** map memory to addresses.
 */
 #include "spec/cuda/inside.h"
 
@@ -16,7 +16,7 @@ enum { GRANULE = 2 << 20 };
 struct Memory {
   int file, device;
   size_t bytes;
-  int uses; /* mappings, and the handle while it is held */
+  int uses; /* number of mappings, plus 1 while the handle is held */
   bool shared;
 };
 
@@ -28,7 +28,7 @@ struct Mapping {
 typedef std::map<CUmemGenericAllocationHandle, Memory> Memories;
 
 std::map<char *, size_t> &reserved = *new std::map<char *, size_t>();
-size_t reserved_bytes; /* the sum of all of them */
+size_t reserved_bytes; /* sum of all reserved sizes */
 std::map<char *, Mapping> &mapped = *new std::map<char *, Mapping>();
 Memories &memories = *new Memories();
 CUmemGenericAllocationHandle last_handle;
@@ -44,7 +44,7 @@ template <class W> CUresult driver(const char *name, W work) {
   return may_go(name) == cudaSuccess ? work() : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* Whether all of it is reserved, and, if asked, mapped or not at all. */
+/* Return whether all of these bytes are reserved, or mapped by whole mappings. */
 bool is_reserved(char *address, size_t bytes) {
   auto next = reserved.upper_bound(address);
   if (next == reserved.begin()) return false;
@@ -204,8 +204,8 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-/* For a stand-in of NCCL: whether other processes may open the memory at an address and network
-** cards reach it; memory that is not mapped is cudaMalloc's, which is as good. */
+/* For the replacement of NCCL: returns whether other processes and network cards can access the
+** memory at an address. This also holds for memory from cudaMalloc, which is not mapped. */
 extern "C" __attribute__((visibility("default"))) int emulated_is_shared(void *data) {
   std::lock_guard<std::mutex> guard(lock);
   auto next = mapped.upper_bound(static_cast<char *>(data));
@@ -215,7 +215,7 @@ extern "C" __attribute__((visibility("default"))) int emulated_is_shared(void *d
   return !inside || memories.at(found->second.handle).shared;
 }
 
-/* Only what has access is memory to the runtime. */
+/* Sets access rights. Only memory with access counts as device memory in the runtime. */
 CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc,
                         size_t count) {
   return driver(__func__, [&] {

@@ -35,7 +35,7 @@ DEVICE void split(int64_t at, const int64_t *sizes, int64_t out[3]) {
   out[0] = at / sizes[2] / sizes[1];
 }
 
-/* Returns which position of the plane element `tap` of window `at` reads, or -1 for padding. */
+/* Returns the position in the plane that element `tap` of window `at` reads, or -1 for padding. */
 DEVICE int64_t source_of(const tlk_Windows &w, const int64_t at[3], int64_t tap) {
   int64_t t[3], position = 0;
   split(tap, w.kernel, t);

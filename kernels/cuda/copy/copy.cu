@@ -236,7 +236,7 @@ bool tlk_copy(const struct tlk_copy *call) {
   return move_units(call->cx, it, size);
 }
 
-/* Returns 8 bytes that consist of copies of the value as an element of the dtype. */
+/* Returns 8 bytes in which the value, converted to the dtype, is repeated. */
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value) {
   const tl_Scalar &s = *value;
   double real = s.kind == TL_FLOATING ? s.f : (double)s.i;

@@ -1,6 +1,7 @@
 /*
 ** call.h - the argument of a kernel that was generated for a chain. The host fills it in, and the
-** generated source (source.c) reads it. The header is valid in C, CUDA C++ and NVRTC's subset.
+** generated source (source.c) reads it. The header is valid in C, CUDA C++ and the subset that
+** NVRTC accepts.
 */
 #ifndef TLK_CUDA_FUSION_CALL_H
 #define TLK_CUDA_FUSION_CALL_H
@@ -17,7 +18,7 @@ enum {
   FUSION_THREADS = 256
 };
 
-/* A number in the type in which a step computes or stores it. */
+/* A number in the type in which a step computes, or in which it is stored. */
 typedef union fusion_Number {
   double f64;
   float f32;

@@ -4,8 +4,8 @@
 ** stream. Then CUDA C is generated for the chain (source.c), compiled or loaded from disk
 ** (kernel_cache.c), and launched. If that is impossible, the calls are launched one by one.
 **
-** The results have the same bits as without fusion: each step calls the same function of math.h,
-** and its result is rounded to its dtype, and each thread runs the steps in order for each of its
+** The results have the same bits as without fusion: each step calls the same function of math.h and
+** rounds the result to the step's dtype, and each thread runs the steps in order for each of its
 ** elements.
 */
 #ifndef TLK_CUDA_FUSION_H
@@ -39,7 +39,8 @@ typedef struct fusion_Step {
   fusion_Kind kind;
   int kernel; /* number of a tlk_Pointwise or a tlk_Fused */
   tl_DType compute;
-  int outputs, out[FUSION_OUTPUTS], inputs, in[FUSION_INPUTS]; /* counts, and indices of operands */
+  /* outputs, inputs: how many there are; out, in: indices into the plan's operands */
+  int outputs, out[FUSION_OUTPUTS], inputs, in[FUSION_INPUTS];
   /* Numeric parameters. A pointwise kernel has its own; fill has the bytes that it writes; dropout
   ** has the scale, the limit below which a random word keeps an element, the first block, and the
   ** generator's state. */

@@ -19,8 +19,8 @@ static int64_t bytes_of(tl_DType dtype) {
 
 /* ---- shapes ------------------------------------------------------------------------------- */
 
-/* The common refinement of two shapes: its sizes, and for each of its dimensions and either shape,
-** the dimension of that shape that it is part of, and its stride in elements of that dimension. */
+/* The common refinement of two shapes. Dimension d of it is a part of dimension of[k][d] of shape
+** k, and has a stride of step[k][d] elements within that dimension. */
 typedef struct Common {
   int ndim;
   int64_t sizes[FUSION_DIMS];

@@ -180,8 +180,8 @@ static bool is_read_later(const fusion_Plan *plan, int step, int made) {
   return false;
 }
 
-/* In generated text, operands are named x0, x1 ..., a step's inputs in the compute type i0, i1 ...,
-** and its numbers p0, p1 .... The following functions print expressions with these names. */
+/* Prints expressions. In the generated text, operands are named x0, x1 ..., a step's inputs in the
+** compute type i0, i1 ..., and its numbers p0, p1 ... The following functions use these names. */
 
 static void say_inputs(Text *t, const fusion_Step *s) {
   for (int k = 0; k < s->inputs; k++) say(t, "%si%d", k ? ", " : "", k);

@@ -69,7 +69,7 @@ void cuda_dnn_leave(int device);
 ** calls do nothing. */
 typedef struct cuda_DnnGraph {
   const cuda_Cudnn *lib;
-  cudnnHandle_t handle; /* the device's handle; NULL if a device descriptor is used instead */
+  cudnnHandle_t handle; /* the device's handle; NULL if the graph is for a device descriptor */
   bool failed;
   int n;
   cudnnBackendDescriptor_t all[CUDNN_MOST];

@@ -23,7 +23,8 @@
 
 #include <cupti.h>
 
-/* Records of later versions begin with the same fields: new fields are only appended. */
+/* The record types. Later versions of CUPTI only append fields, so their records can be read as
+** these types. */
 #if CUPTI_API_VERSION >= 130000
 typedef CUpti_ActivityKernel10 Kernel;
 typedef CUpti_ActivityMemcpy6 Copy;

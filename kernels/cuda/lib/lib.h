@@ -1,8 +1,7 @@
 /*
-** lib.h - kernels that are built on cuBLASLt, cuDNN, cuSOLVER and NVRTC. Without a GPU, spec/cuda
-** implements these functions with the CPU's kernels. Each function does the work of a whole kernel
-** and takes that kernel's call struct. The caller must not pass arguments that the library cannot
-** handle.
+** lib.h - functions that call cuBLASLt, cuDNN and NVRTC. Without a GPU, spec/cuda implements these
+** functions with the CPU's kernels. Each function does the work of a whole kernel and takes that
+** kernel's call struct. The caller must not pass arguments that the library cannot handle.
 */
 #ifndef TLK_CUDA_LIB_H
 #define TLK_CUDA_LIB_H

@@ -206,8 +206,8 @@ static bool end(Session *s, bool ok) {
   return ok;
 }
 
-/* Gives cuBLAS a workspace for this call, because cuBLAS's own workspace would be shared by all
-** streams. */
+/* Gives cuBLAS a workspace for this call. Otherwise all streams would share cuBLAS's own
+** workspace. */
 static bool blas_workspace(Session *s) {
   void *data = room(s, BLAS_WORKSPACE);
   if (data == NULL) return false;

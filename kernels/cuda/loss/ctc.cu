@@ -106,7 +106,7 @@ template <class T> struct Gradient {
   T *grad;
   double factor, loss;
 
-  /* Stores the gradient for class k. `through` is the log of the total probability of all
+  /* Stores the gradient for class k. `through` is the logarithm of the total probability of all
   ** alignments that emit k in frame t. */
   __device__ __forceinline__ void put(const Sample<T> &x, int64_t t, int64_t k,
                                       double through) const {

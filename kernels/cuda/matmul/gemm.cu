@@ -130,8 +130,8 @@ struct Matrix {
     return rows == to_rows && cols == to_cols && aligned(data, 16) && ld % 8 == 0;
   }
   int64_t bytes() const { return fits() ? 0 : to_rows * to_cols * 2; }
-  /* If the matrix does not fit, replaces it by a padded copy in memory taken from *room; the
-  ** elements are copied only if `filled`. */
+  /* If the matrix does not fit, replaces it by a padded matrix in memory taken from *room; copies
+  ** the elements only if `filled`. */
   bool take(const tlk_Context *cx, char **room, bool filled) {
     if (fits()) return true;
     void *copy = *room;

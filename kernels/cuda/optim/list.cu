@@ -1,7 +1,7 @@
 /*
 ** list.cu - reductions and scaling of lists of tensors, and gradient clipping. Each block processes
-** one part of one tensor, which has TLK_LIST_PART elements. The elements of a part are added in the
-** same order on every device.
+** one part of one tensor; a part has TLK_LIST_PART elements. The elements of a part are added in
+** the same order on every device.
 */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/optim.h"

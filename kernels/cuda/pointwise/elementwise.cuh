@@ -56,8 +56,8 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* The number of elements that a thread processes at a time. For the most important types they fill
-** 16 bytes. */
+/* The number of elements that a thread processes at a time. For the most common types they fill 16
+** bytes. */
 template <class C, class S> struct Width {
   enum { of = sizeof(C) == 8 ? 2 : sizeof(S) == 2 ? 8 : 4 };
 };

@@ -1,6 +1,6 @@
 /*
-** drop.h - dropout of one element, given a random word of the Philox stream. The header is valid C,
-** CUDA C++, and code for NVRTC.
+** drop.h - dropout of one element, given a random word of the Philox stream. The header is valid in
+** C, CUDA C++ and the subset that NVRTC accepts.
 */
 #ifndef TLK_CUDA_RANDOM_DROP_H
 #define TLK_CUDA_RANDOM_DROP_H

@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/line_reduce.cuh"
 
-/* The number of elements, their mean, and the sum of squared deviations from it. */
+/* The number of elements, their mean, and the sum of their squared deviations from the mean. */
 struct Moments {
   double count, mean, deviation;
 };

@@ -26,7 +26,7 @@
 ** parameter or the gradient is not wanted. */
 enum { WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH, PARAMS };
 
-/* The descriptors of a layer. After the first failure, cuDNN is not called any more. */
+/* The descriptors of a layer. Once a call has failed, cuDNN is not called any more. */
 typedef struct Layer {
   const cuda_Cudnn *lib;
   const tlk_Rnn *r;

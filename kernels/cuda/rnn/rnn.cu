@@ -18,9 +18,10 @@ template <class S, class C> struct Forward {
   bool keeps; /* whether the backward pass needs the activations */
   const C *state_gates; /* the states times their weights (batch, gates) */
   const S *bias_ih, *bias_hh;
-  C *cell, *all_cells, *tanh_cells; /* cells (batch, hidden); kept ones (rows, hidden), for LSTM */
-  C *unprojected;                   /* outputs before projection (rows, hidden), if they are kept */
-  S *projects;                      /* states before projection (batch, hidden), or NULL */
+  /* cells (batch, hidden); for LSTM, also kept cells and tanh (rows, hidden) */
+  C *cell, *all_cells, *tanh_cells;
+  C *unprojected; /* outputs before projection (rows, hidden), if they are kept */
+  S *projects;    /* states before projection (batch, hidden), or NULL */
   S *out, *hn, *cn;
 };
 

@@ -47,7 +47,8 @@ static inline RnnStep rnn_step(const tlk_Rnn &r, int64_t t) {
   return {r.offsets, t, r.steps, r.batch, r.reverse};
 }
 
-/* A part of weight_ih: the rows of it that compute adjacent columns in a row of gates. */
+/* A part of weight_ih: `rows` rows, beginning at `row`, that compute adjacent columns in a row of
+** gates, beginning at `column`. */
 struct RnnPart {
   int64_t row, rows, column;
 };

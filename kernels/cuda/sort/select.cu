@@ -24,7 +24,7 @@ struct Shared {
 ** that. */
 __device__ __forceinline__ uint64_t select_key(const Keys &in, int64_t row, uint32_t rank,
                                                Shared &s, uint32_t *smaller) {
-  uint64_t found = 0, fixed = 0; /* digits found so far, and the mask of their bits */
+  uint64_t found = 0, fixed = 0; /* digits found so far, and a mask of the bits that they fill */
   uint32_t below = 0;
 #pragma unroll 1
   for (int shift = in.bits - 8; shift >= 0; shift -= 8) {

@@ -1,5 +1,5 @@
 /*
-** sort.cu - sorting rows, and the mode of rows.
+** sort.cu - sorts rows, and finds the mode of rows.
 */
 #include "kernels/cuda/line_reduce.cuh"
 #include "kernels/cuda/sort/keys.cuh"

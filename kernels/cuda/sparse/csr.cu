@@ -1,7 +1,7 @@
 /*
-** csr.cu - products of a sparse matrix with dense ones, one thread for an element of the result, which
-** adds in the order of the matrix's elements; so results are deterministic. Elements whose position is
-** outside of the matrix are skipped.
+** csr.cu - products of a sparse matrix, compressed by rows (CSR), with dense matrices. Each thread
+** adds its sums in the order of the sparse matrix's elements, so results are deterministic.
+** Elements whose column is outside of the matrix are skipped.
 */
 #include "kernels/cuda/cuda.cuh"
 
@@ -9,7 +9,7 @@ namespace {
 
 #define CSR_THREADS 256
 
-/* Element (i, c) of the product. */
+/* Computes sparse times dense; each thread computes one element of the product. */
 template <class T>
 __global__ void __launch_bounds__(CSR_THREADS)
     product_kernel(T *out, const int64_t *pointers, const int64_t *columns, const T *values,
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(CSR_THREADS)
   }
 }
 
-/* Column c of the product of the transposed matrix. */
+/* Computes the transposed sparse matrix times dense; each thread computes one column. */
 template <class T>
 __global__ void __launch_bounds__(CSR_THREADS)
     transposed_kernel(T *out, const int64_t *pointers, const int64_t *columns, const T *values,
@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(CSR_THREADS)
   }
 }
 
-/* The elements of row i, at the matrix's positions. */
+/* Computes left times transposed right, only at the positions of the sparse matrix's elements; each
+** thread computes one row. */
 template <class T>
 __global__ void __launch_bounds__(CSR_THREADS)
     sampled_kernel(T *out, const int64_t *pointers, const int64_t *columns, const T *left,

@@ -1,7 +1,7 @@
 /*
-** nvrtc.cc - the compiler of kernels that are generated while the program runs: in the emulated
-** build it is the one that has built it, and their code a shared library. It is asked for by
-** TLUA_EMULATED_COMPILER=1, since it takes a second for each; with 2 all it compiles is refused.
+** nvrtc.cc - replaces NVRTC in the emulated build: kernels that are generated at run time are
+** compiled to shared libraries by the compiler that built the emulator. TLUA_EMULATED_COMPILER=1
+** enables this, since each kernel takes a second; with 2, every compilation fails.
 */
 #include "kernels/cuda/lib/lib.h"
 #include "spec/cuda/inside.h"
@@ -18,13 +18,13 @@ using namespace emulated;
 #define MORE ""
 #endif
 #define FLAGS " -x c++ -shared" MORE
-/* Where the bytes are counted that kernels move (traffic.cc), with calls of the counters, but
-** without the sanitizer's library, which has functions of the same names. */
+/* Flags for counting the bytes that kernels move (traffic.cc): accesses call our counters. The
+** sanitizer's library is left out, because its functions have the same names. */
 #define COUNTED " -fsanitize=thread -nodefaultlibs"
 
 namespace {
 
-/* How the runner gives a thread its place: the library has variables of its own. */
+/* The function that sets a thread's place, because each library has its own variable. */
 const char runner[] = "namespace emulated { Place place; }\n"
                       "extern \"C\" void tlk_run(const void *call, const emulated::Place *at) {\n"
                       "  emulated::place = *at;\n"
@@ -62,7 +62,7 @@ int64_t mode() {
 
 bool is_counted() { return getenv("TLUA_EMULATED_TRAFFIC") != nullptr; }
 
-/* The counters are found by what is loaded later only if the plugin's names are everybody's. */
+/* Makes the plugin's symbols global, so that kernels loaded later find the counters. */
 void show_counters() {
   Dl_info info;
   if (is_counted() && dladdr(reinterpret_cast<const void *>(cuda_lib_compile), &info))

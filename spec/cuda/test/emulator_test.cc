@@ -1,7 +1,7 @@
 /*
-** emulator_test.cc - the emulator of spec/cuda does what CUDA does, and notices what is
-** wrong. Without arguments: all that must go well. With one: something wrong, which ends
-** the process; emulator_spec.lua reads what it says.
+** emulator_test.cc - tests that the emulator in spec/cuda does what CUDA does. Without arguments,
+** runs everything that must succeed. With the name of an error, makes that error, at which the
+** emulator must end the process; emulator_spec.lua checks the message.
 */
 #include "spec/cuda/test/emulator_test.h"
 

@@ -11,7 +11,7 @@
 /* Returns a stream of device 0, for launch(). */
 const tlk_Context *context();
 cudaStream_t stream();
-/* Returns the error of the last runtime call that failed. */
+/* Returns the error of the last runtime call that failed, and clears it. */
 cudaError_t last_failure();
 
 /* An array on device 0 whose elements are initially 0. */

@@ -1,6 +1,6 @@
 /*
-** runtime_test.cc - the emulator's runtime: what is refused, memory, streams, events,
-** graphs, virtual memory, failures on request.
+** runtime_test.cc - tests the emulator's runtime: refused calls, memory, streams, events, graphs,
+** virtual memory, and failures on request.
 */
 #include "spec/cuda/test/emulator_test.h"
 
