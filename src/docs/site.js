@@ -1,5 +1,5 @@
-// The menu, from `contents = [[heading, page, title], ...]` of index.js, and search over its
-// `names = [[name, page, first sentence], ...]`.
+// Builds the menu from `contents = [[heading, page, title], ...]` in index.js, and searches
+// `names = [[name, page, first sentence], ...]` in the same file.
 "use strict";
 (() => {
   const input = document.getElementById("search"), list = document.getElementById("found");

@@ -1,7 +1,7 @@
 -- torch.fft: discrete Fourier transforms, and functions that compute and reorder their frequencies.
 --
--- Users call compositions, which choose and resize dimensions; three operators transform: complex
--- numbers to complex ones, real ones to the first half of a Hermitian line, and back.
+-- Users call compositions, which select and resize dimensions. Three operators transform: from
+-- complex to complex numbers, from real numbers to the first half of a Hermitian line, and back.
 
 local function fft(entry)
    entry[1] = "fft_" .. entry[1]

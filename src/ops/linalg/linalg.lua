@@ -2,8 +2,9 @@
 -- (lapack.lua). All operators support batches: the matrices are the last two dimensions. The dtypes
 -- are float32, float64, complex64 and complex128.
 --
--- Formulas of the derivatives: M. Giles, "An extended collection of matrix derivative results for
--- forward and reverse mode algorithmic differentiation", 2008; for QR and SVD, PyTorch's.
+-- The formulas of the derivatives are from M. Giles, "An extended collection of matrix derivative
+-- results for forward and reverse mode algorithmic differentiation", 2008. Those of QR and SVD are
+-- the same as in PyTorch.
 
 local function linalg(entry)
    entry.module = entry.internal and nil or "linalg"

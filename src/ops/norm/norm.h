@@ -3,8 +3,8 @@
 ** for float64 inputs). They are a mean and a reciprocal standard deviation (rstd) for each group of
 ** elements that is normalised together.
 **
-** A derivative has two forms: fused kernels and, while a graph of the gradient is recorded, the
-** same formula in differentiable operators.
+** Derivatives have two forms. Usually fused kernels compute them. While a graph of the gradient is
+** recorded, differentiable operators compute the same formulas.
 */
 #ifndef TLI_NORM_H
 #define TLI_NORM_H

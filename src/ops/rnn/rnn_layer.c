@@ -2,8 +2,8 @@
 ** rnn_layer.c - one layer of a recurrent network in one direction over whole sequences. The input
 ** is (steps, batch, size) or, with batch sizes, packed: (rows, size).
 **
-** Its derivative has two forms: a fused kernel and, while a graph of the gradient is recorded,
-** a recomputation of the layer by differentiable operators, which is then differentiated.
+** The derivative of a layer has two forms. Usually a fused kernel computes it. While a graph of the
+** gradient is recorded, differentiable operators compute the layer again and are differentiated.
 */
 #include "ops/chain.h"
 

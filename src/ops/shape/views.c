@@ -2,7 +2,7 @@
 ** views.c - views of all elements with other sizes and strides: view, expand, and permutations.
 ** Views of a part of a tensor are in slices.c.
 **
-** Functions tli_op_* return aliases; the generated callers declare them views.
+** The functions tli_op_* return aliases, which the generated functions tlo_* mark as views.
 */
 #include <string.h>
 
