@@ -1,4 +1,4 @@
--- Tests torch.set_autocast_enabled and the related functions. The values are PyTorch's for the same
+-- Tests torch.set_autocast_enabled and the related functions. PyTorch returns the expected values for the same
 -- calls.
 
 local torch = require "tlua"

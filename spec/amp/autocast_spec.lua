@@ -1,4 +1,4 @@
--- Tests torch.autocast: the casts of each operator, scopes, cached casts, and Functions.
+-- Tests torch.autocast: which operators cast their arguments, scopes, cached casts, and Functions.
 
 local operators = require "spec.support.table"
 local torch = require "tlua"
@@ -8,8 +8,8 @@ local nn, F = torch.nn, torch.nn.functional
 
 local function autocast(...) return torch.autocast("cpu", ...) end
 
--- Maps names of operators to the names that PyTorch's lists have for them, where they differ. If
--- PyTorch composes an operator of others, the name is that of an operator that it uses.
+-- Maps an operator's name to the name in PyTorch's lists, where the two differ. If PyTorch composes the operator of
+-- others, the name is that of one of these others.
 local names_of_lists <const> = {vecdot = "linalg_vecdot", multi_dot = "linalg_multi_dot",
    vector_norm = "linalg_vector_norm", matrix_norm = "linalg_matrix_norm", grid_sample = "grid_sampler"}
 
@@ -107,7 +107,7 @@ describe("the lists of autocast", function()
          assert.equal("bfloat16", torch.addcmul(y, y, y).dtype)
          assert.raises("binary_cross_entropy: not safe under autocast",
             function() F.binary_cross_entropy(y:sigmoid(), y) end)
-         -- the CPU's autocast is off
+         -- autocast is off for the CPU
          assert.equal("float32", torch.mm(torch.ones(2, 2), torch.ones(2, 2)).dtype)
       end)
       assert.equal("float32", F.linear(x, w).dtype)
@@ -231,7 +231,7 @@ describe("gradients under autocast", function()
       end
    end)
 
-   -- the derivative with respect to the first argument saves the second one, after its cast
+   -- the derivative with respect to the first argument needs the second argument, which is saved after its cast
    local function used(w)
       local x = torch.ones(2, 2, {requires_grad = true})
       return torch.mm(x, w)
@@ -241,7 +241,7 @@ describe("gradients under autocast", function()
       local w = torch.ones(8, 8, {device = "sim", requires_grad = true})
       local x = torch.ones(1, 8, {device = "sim", dtype = "bfloat16"})
       local function blocks() return torch.sim.memory_stats()["allocation.all.allocated"] end
-      local function second(options) -- number of blocks that the second call of used() allocates
+      local function second(options) -- counts the blocks that the second call of used() allocates
          return torch.autocast("sim", options, function()
             torch.autocast("sim", F.linear, x, w)
             local before = blocks()
@@ -367,7 +367,7 @@ describe("a Function under autocast", function()
       assert.same({"float32", false}, D.back)
       assert.equal("float32", x.grad.dtype)
       assert.equal(16, x.grad:sum():item())
-      D:apply(half) -- outside of autocast nothing is cast
+      D:apply(half) -- outside of autocast no argument is cast
       assert.same({"bfloat16", false}, D.seen)
    end)
 

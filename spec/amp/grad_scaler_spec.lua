@@ -1,4 +1,4 @@
--- Tests torch.amp.GradScaler against PyTorch's.
+-- Tests torch.amp.GradScaler by comparing it with PyTorch's.
 
 local torch = require "tlua"
 local optim = torch.optim
@@ -21,7 +21,7 @@ local makers = {
 
 local function parameter(device) return torch.tensor({1.0, 2.0, -1.0}):to(device):requires_grad_() end
 
--- Compares a run with a row of the fixture; with `folded`, step() also clips the gradients.
+-- Compares a training run with a row of the fixture. With `folded`, step() also clips the gradients.
 local function follow(row, device, capturable, folded)
    local p = parameter(device)
    local optimizer = makers[row.optimizer]({p}, capturable)
@@ -102,7 +102,7 @@ describe("GradScaler", function()
       assert.equal(6, norm:item())
       assert.same({16, 16, 16}, p.grad:tolist())
       assert.close({1 - 1 / 3, 2 - 1 / 3, -1 - 1 / 3}, p, 1e-6)
-      -- after unscale_ the unscaled gradients are clipped
+      -- after unscale_ the gradients are unscaled, and can be clipped
       scaler:update()
       scaler:unscale_(sgd)
       assert.equal(6, select(2, scaler:step(sgd, {max_norm = 6.0, norm_type = 1})):item())
@@ -242,7 +242,7 @@ describe("GradScaler", function()
    end)
 end)
 
--- the states are those of PyTorch 2.15 after the same losses
+-- PyTorch 2.15 has the expected states after the same losses
 describe("the state of a GradScaler", function()
    local scales <const> = {8, 16, 16, 8, 8, 4, 4, 8}
    local trackers <const> = {1, 0, 1, 0, 1, 0, 1, 0}

@@ -1,9 +1,9 @@
--- random_programs_spec.lua - random programs of image operators give the same results and gradients
--- whatever their tensors' memory format is, and results near to those of float32 under autocast.
+-- random_programs_spec.lua - tests random programs of image operators. Results and gradients must not depend on the
+-- memory format of the tensors; under autocast the results must be close to those in float32.
 --
 --   TLUA_FORMAT_PROGRAMS=5000 make test SPEC=spec/amp/random_programs_spec.lua
 --
--- runs that many programs (100 by default), starting from program TLUA_FORMAT_FIRST (1).
+-- runs 5000 programs (100 by default), the first of which has the number TLUA_FORMAT_FIRST (1).
 
 local numbers = require "spec.support.numbers"
 local torch = require "tlua"
@@ -14,8 +14,8 @@ local FIRST = tonumber(os.getenv "TLUA_FORMAT_FIRST") or 1
 local N <const>, C <const>, SIDE <const> = 2, 4, 6
 local SLOTS <const>, STEPS <const> = 3, 7
 
--- Functions (a, b, w) of two images (N, C, SIDE, SIDE) and of weights. Each returns an image of
--- that shape.
+-- Functions of two images a and b (N, C, SIDE, SIDE) and weights w. Each function returns an image of the same
+-- shape.
 local OPERATORS = {
    function(a, _, w) return F.conv2d(a, w.full, {bias = w.bias, padding = 1}) end,
    function(a, _, w) return F.conv2d(a, w.point) end,
@@ -53,7 +53,7 @@ local function program(number)
    return steps
 end
 
--- Each format returns a tensor with the elements of another tensor, in memory of another order.
+-- Each format is a function that copies a tensor, so that the copy has another order of dimensions in memory.
 local FORMATS = {
    contiguous = function(x) return x:clone() end,
    channels_last = function(x)
@@ -63,7 +63,7 @@ local FORMATS = {
    spread = function(x) return torch.stack({x, x}, -1):select(-1, 2) end,
 }
 
--- Runs a program on leaves in a format. Returns the images in all slots and the leaves' gradients.
+-- Runs a program on leaves in a memory format. Returns the images in all slots, and the leaves' gradients.
 local function run(steps, leaves, format, autocast)
    local given, slots = {}, {}
    for name, leaf in pairs(leaves) do given[name] = format(leaf):requires_grad_() end
@@ -98,8 +98,8 @@ local function leaves_of(number, dtype)
    return leaves
 end
 
--- Returns the distance of two tensors relative to the norm of the second, or absolutely if that norm
--- is small: some gradients are sums that cancel.
+-- Returns the distance of two tensors: relative to the norm of the second, or absolute if that norm is small, since
+-- some gradients are sums whose terms cancel.
 local function distance(a, b)
    a, b = a:double(), b:double()
    return ((a - b):norm() / (b:norm() + 10)):item()
@@ -138,7 +138,7 @@ describe("a random program", function()
          for name, format in pairs(FORMATS) do
             for key, value in pairs(run(steps, leaves, format, true)) do
                local far = distance(value, expected[key])
-               -- rounding moves the maxima of some windows, and with them elements of the gradient
+               -- rounding changes which element of a window is the maximum, and so which element gets the gradient
                local bound = key:find "^gradient" and 0.5 or 0.15
                assert.is_true(far < bound, ("%s, %s: %g"):format(name, key, far))
             end

@@ -1,4 +1,4 @@
--- Tests x:backward and torch.autograd.backward: values, accumulation, refused arguments.
+-- Tests x:backward and torch.autograd.backward: values, accumulated gradients, refused arguments.
 
 local torch = require "tlua"
 

@@ -1,5 +1,5 @@
--- Tests torch.autograd.forward_ad, and Functions with setup_context, jvp, vmap and
--- once_differentiable. Expected values are closed forms.
+-- Tests torch.autograd.forward_ad, and Functions with setup_context, jvp, vmap and once_differentiable. Expected values
+-- are computed from closed-form derivatives.
 
 local torch = require "tlua"
 local fwd, func = torch.autograd.forward_ad, torch.func
@@ -39,7 +39,7 @@ describe("forward_ad", function()
       assert.close(x * 1.5, primal, 1e-12)
       assert.close(v * 1.5, tangent, 1e-12)
       assert.is_false(primal.requires_grad or tangent.requires_grad)
-      -- w is no dual, so its product is not recorded under no_grad
+      -- w is not a dual tensor, so under no_grad its product is not recorded
       local plain = torch.no_grad(function() return w * 2 end)
       assert.is_false(plain.requires_grad)
       -- a level may be opened under no_grad
@@ -109,7 +109,7 @@ describe("forward_ad", function()
 end)
 
 describe("a Function", function()
-   -- A Function for x^3 * factor that counts the calls of its jvp and vmap.
+   -- A Function for x^3 * factor; it counts the calls of its methods jvp and vmap.
    local calls = {jvp = 0, vmap = 0}
    local Cube = torch.class("spec.Cube", torch.autograd.Function)
    function Cube.forward(x, factor) return x ^ 3 * factor end

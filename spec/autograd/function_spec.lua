@@ -17,7 +17,7 @@ function Exp.backward(ctx, grad)
    return grad * y
 end
 
--- A Function for a * b + k, with a number among its arguments and results.
+-- A Function for a * b + k, whose arguments and results include a plain number.
 local MulAdd = torch.class("MulAdd", torch.autograd.Function)
 
 function MulAdd.forward(ctx, a, k, b)
@@ -86,7 +86,7 @@ describe("a Function", function()
          mode = torch.is_grad_enabled()
          return x * 2
       end
-      function F.backward(_, grad) return grad end -- a wrong derivative on purpose
+      function F.backward(_, grad) return grad end -- deliberately wrong
       local x = leaf {1, 2}
       F:apply(x):sum():backward()
       assert.is_false(mode)
@@ -179,7 +179,7 @@ describe("a Function", function()
    end)
 
    it("may run a backward pass of its own", function()
-      -- computes forward again with recording, as activation checkpointing does
+      -- A Function that computes its forward pass again with recording, as activation checkpointing does.
       local Again = torch.class("Again", torch.autograd.Function)
       function Again.forward(ctx, fn, x)
          ctx.fn = fn
@@ -223,7 +223,7 @@ describe("a Function", function()
    end)
 end)
 
--- expected values were computed by hand; PyTorch records the same histories
+-- the expected values were computed by hand; PyTorch records the same graph nodes
 describe("a Function that changes its argument in place", function()
    local Double = torch.class("Double", torch.autograd.Function)
    function Double.forward(ctx, x)

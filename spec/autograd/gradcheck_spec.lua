@@ -60,7 +60,7 @@ end)
 it("torch.autograd.gradgradcheck accepts correct second derivatives and refuses wrong ones", function()
    torch.manual_seed(1)
    assert.is_true(gradgradcheck(function(a, b) return a:tanh() * b end, {float64(3), float64(3)}))
-   -- the first derivative of Half is right; the second one lacks a factor
+   -- the first derivative of Half is right, but the second derivative lacks a factor
    local Half = torch.class("Half", torch.autograd.Function)
    function Half.forward(ctx, x)
       ctx:save_for_backward(x)

@@ -1,4 +1,4 @@
--- Tests gradient edges, and zeros for unused inputs. The values are PyTorch's for the same calls.
+-- Tests gradient edges, and zeros for unused inputs. PyTorch returns the expected values for the same calls.
 
 local torch = require "tlua"
 

@@ -1,4 +1,4 @@
--- Tests in-place operators: recording, and the errors that version counters raise.
+-- Tests in-place operators: how they are recorded, and the errors found by version counters.
 
 local torch = require "tlua"
 
@@ -126,7 +126,7 @@ describe("an in-place operator", function()
 end)
 
 describe("an in-place operator whose operand depends on its tensor", function()
-   -- Runs only forward passes, whose graphs only reference counts can free.
+   -- Runs forward passes without backward passes; only reference counts can free their graphs.
    local function used_by(fn)
       for _ = 1, 3 do fn() end
       collectgarbage()

@@ -1,11 +1,11 @@
--- Tests long and wide graphs: no function recurses, and no time is quadratic.
+-- Tests long and wide graphs: functions must not recurse, and times must not grow quadratically.
 
 local torch = require "tlua"
 
--- Graphs are on the host: a device would only add a queue of a million calls.
+-- Graphs run on the host, since a device would only add a queue of a million calls.
 torch.set_default_device("cpu")
 
--- With a sanitizer, the stack overflows at a smaller depth.
+-- With a sanitizer, the stack overflows at a smaller recursion depth.
 local million <const> = os.getenv "SPEC_SANITIZED" == "1" and 100000 or 1000000
 
 local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end

@@ -1,12 +1,12 @@
--- Tests torch.library.Library, define, impl and opcheck: operators declared by schemas. Values and
--- verdicts are PyTorch's for the same calls.
+-- Tests torch.library.Library, define, impl and opcheck: operators declared by schemas. PyTorch has the same values and
+-- verdicts for the same calls.
 
 local torch = require "tlua"
 local library = torch.library
-local cpu = {device = "cpu"} -- the test does not depend on the device that the specs use
+local cpu = {device = "cpu"} -- independent of the specs' default device
 
 local count = 0
--- Returns the name of a namespace for one test.
+-- Returns a namespace's name that no other test uses.
 local function namespace()
    count = count + 1
    return "spec_library" .. count

@@ -34,7 +34,7 @@ describe("no_grad", function()
             close(scopes[k])
          end
       end
-      -- this scope is never closed, so no_grad stays on, and nothing refers to the scope
+      -- this scope is never closed and becomes garbage, so no_grad stays on
       do local _ = torch.no_grad() end
       collectgarbage()
       local after <close> = torch.enable_grad()

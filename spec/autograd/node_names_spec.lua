@@ -1,5 +1,5 @@
--- Tests the names of nodes: they are PyTorch 2.15's, recorded from type(y.grad_fn).__name__ of the
--- same calls, except for the numbers of an operator's overloads, which are all 0 in tlua.
+-- Tests the names of nodes. The expected names were recorded from PyTorch 2.15's type(y.grad_fn).__name__ for the same
+-- calls; the number of an operator's overload in a name is always 0 in tlua.
 
 local torch = require "tlua"
 local F <const> = torch.nn.functional
@@ -172,7 +172,7 @@ describe("the node that a call ends with has PyTorch's name", function()
       {"SpecialBesselJ0", function() return torch.special.bessel_j0(x) end},
       {"SpecialEntr", function() return torch.special.entr(x) end},
       {"SpecialXlog1Py", function() return torch.special.xlog1py(x, y) end},
-      -- rows of in-place operators
+      -- the following rows are in-place operators
       {"Clamp", function() return (x * 1):clamp_(0, 1) end},
       {"Mvlgamma", function() return (x + 3):mvlgamma_(2) end},
       {"NanToNum", function() return (x * 1):nan_to_num_() end},
@@ -209,7 +209,7 @@ describe("the node that a call ends with has PyTorch's name", function()
       assert.equal("<MeanBackward0>", tostring(mean.grad_fn))
       assert.equal("<ExpandBackward0>", tostring(same.grad_fn))
       assert.equal("<MulBackward0>", tostring((x * 1).grad_fn))
-      -- an operator that returns its argument does not rename the node
+      -- an operator that returns its argument keeps the node's name
       local h = x:relu()
       F.dropout(h, 0.5, false)
       assert.equal("<ReluBackward0>", tostring(h.grad_fn))

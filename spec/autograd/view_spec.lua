@@ -1,5 +1,5 @@
--- Tests in-place changes through views, of tensors with views, and of views of views. The fixed
--- values are PyTorch's; random programs are compared with finite differences.
+-- Tests in-place changes through views, of tensors that have views, and of views of views. PyTorch returned the fixed
+-- values; random programs are compared with finite differences.
 
 local torch = require "tlua"
 
@@ -7,7 +7,7 @@ local function leaf(data) return torch.tensor(data, {dtype = "float64", requires
 
 local function constant(data) return torch.tensor(data, {dtype = "float64"}) end
 
--- Returns {{1, 2, 3}, {4, 5, 6}} and a copy that is not a leaf.
+-- Returns {{1, 2, 3}, {4, 5, 6}} as a leaf, and a copy that is not a leaf.
 local function matrix()
    local x = leaf {{1, 2, 3}, {4, 5, 6}}
    return x, x * 1
@@ -16,7 +16,7 @@ end
 local function square_sum(x) return (x * x):sum() end
 
 describe("a change of a view, recorded in its base's history", function()
-   -- Each row: the name, the change of a copy of the matrix by w, what w is, and the gradients of the
+   -- Each row has a name, a function that changes a copy of the matrix by w, the value of w, and the gradients of the
    -- sum of squares with respect to the matrix and w.
    for _, row in ipairs {
       {"works through select", function(h) h[1]:mul_(10) end, grad = {{200, 400, 600}, {8, 10, 12}}},
@@ -211,8 +211,8 @@ end)
 
 -- Random programs --------------------------------------------------------------------------------
 
--- Makes a program: a list of steps on a list of tensors. Tensor 1 is the base, and each new view is
--- appended. Steps are made with one generator and run with any input.
+-- Makes a program: a list of steps on a list of tensors. Tensor 1 is the base; each new view is added at the end. The
+-- steps are drawn from a generator, and can be run with any input.
 local function random_program(random)
    local shapes, steps = {{3, 4}}, {}
    local function pick(n) return random(1, n) end
@@ -249,7 +249,7 @@ local function random_program(random)
       end
    end
 
-   -- Returns the input in the shape of tensor `at`.
+   -- Returns w in the given shape.
    local function piece(w, shape)
       local n = 1
       for _, size in ipairs(shape) do n = n * size end
@@ -300,7 +300,7 @@ local function difference(f, args, i)
    return constant(out):view(table.unpack(at.shape))
 end
 
--- Returns random integers from low to high, the same ones on every machine.
+-- Returns a function that draws integers from low to high. The sequence is the same on every machine.
 local function generator(state)
    return function(low, high)
       state = (state * 1103515245 + 12345) & 0x7fffffff
@@ -341,9 +341,9 @@ describe("random programs of views and in-place changes", function()
          end
          local expected = difference(slope, {x}, 1)
          local at = x:clone():requires_grad_()
-         local s = slope(at) -- a constant slope requires no gradient
+         local s = slope(at) -- a constant slope does not require a gradient
          local actual = s.requires_grad and torch.autograd.grad(s, at, {allow_unused = true})
-         -- differences of the slope amplify rounding errors 1e5 times
+         -- finite differences of the slope amplify rounding errors by 1e5
          assert.close(expected, actual or torch.zeros_like(x), 1e-6 + 1e-9 * s:item())
       end
    end)

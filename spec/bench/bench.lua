@@ -1,27 +1,27 @@
--- bench.lua - measures the time of operators, layers and training steps, and compares with PyTorch
--- if a Python that has it is found:
+-- bench.lua - measures the time of operators, layers and training steps. If a Python with PyTorch is found, PyTorch is
+-- measured too:
 --
 --    make bench
 --    ./tlua spec/bench/bench.lua --group overhead,mlp --threads 1 --quick
 --    ./tlua spec/bench/bench.lua --device cuda
 --
--- Both programs run side by side and take turns, row by row and round by round, so that other load
--- on the machine affects both alike. Times are medians, in microseconds for one round of the row;
--- `ratio` is PyTorch's time divided by ours. rows.lua describes the rows; model_rows.lua has more.
+-- Both programs take turns, row by row and round by round, so that other load on the machine affects both alike. Times
+-- are medians, in microseconds for one round of the row; `ratio` is PyTorch's time divided by ours. rows.lua describes
+-- the form of rows; model_rows.lua has more rows.
 --
--- Memory-bound rows have a last column: their bandwidth divided by that of a plain copy (copy_,
--- which is memcpy divided among the threads) of as many bytes, which is measured in the same
--- rounds; 1 means that the row costs only its memory traffic. For a loader beside training steps,
--- the column has the time of the steps alone divided by that with the loader: 1 means that the
--- loader is hidden.
+-- For a memory-bound row, the last column is its bandwidth divided by the bandwidth of a plain copy of
+-- as many bytes (copy_, a memcpy split over the threads), measured in the same rounds; 1 means that
+-- the row costs only its memory traffic. For a loader that runs beside training steps, the column is
+-- the time of the steps alone divided by their time with the loader; 1 means that the loader is
+-- hidden.
 --
--- With --device all tensors are on that device, the rows are those of gpu_rows.lua, which are
--- larger, and a measurement ends when the device has finished its work.
+-- With --device all tensors are on that device, gpu_rows.lua has the rows, with larger sizes, and a measurement ends
+-- when the device has finished its work.
 --
--- With --best times are the fastest of many short measurements: on a shared machine they reflect
--- the cost of the code, while medians reflect the load. With --cpu times are processor time, summed
--- over the process's threads: on one thread these hardly depend on other load. (Loaders and
--- devices, which wait, need the wall clock.)
+-- With --best a time is the fastest of many short measurements: on a shared machine the minimum reflects the cost of
+-- the code, whereas the median reflects the load. With --cpu a time is processor time, summed over the process's
+-- threads: on one thread it hardly depends on other load. (Rows that wait for a loader or a device need the wall clock
+-- instead.)
 
 local torch = require "tlua"
 
@@ -45,7 +45,7 @@ local options = parse()
 local on_device <const> = options.device ~= "cpu"
 local wait <const> = on_device and torch[options.device:match("^%a+")].synchronize or function() end
 
--- The shortest duration of one measurement in seconds, and the number of measurements for a median.
+-- The shortest duration of a measurement in seconds, and the number of measurements from which a median is taken.
 local duration <const> = options.best and 0.002 or options.quick and 0.005 or 0.03
 local repeats <const> = options.best and (options.quick and 10 or 40) or options.quick and 3 or 7
 
@@ -76,7 +76,7 @@ local function find_python()
    end
 end
 
--- Requests are sent through a pipe, answers through a named pipe.
+-- Requests are sent through a pipe, replies through a named pipe.
 function Python:__init(command)
    local pipe = assert(io.popen("mktemp -d"))
    self.folder = pipe:read("l")
@@ -102,7 +102,7 @@ function Python:close()
    os.execute("rm -r " .. self.folder)
 end
 
--- Compiles a row as `compile` does, but returns nil and a message if PyTorch lacks a function.
+-- Compiles a row for PyTorch, as `compile` does for tlua; returns nil and a message if PyTorch lacks a function.
 function Python:compile(row)
    local function one_line(text) return (text:gsub("\n", "\x1f")) end
    local answer = self:ask("setup ", one_line(row.setup[2]), "\x1e", one_line(row.python))
@@ -122,7 +122,7 @@ end
 
 -- Measuring ---------------------------------------------------------------------------------
 
--- Returns the number of rounds that fill the duration.
+-- Returns the number of rounds that take the duration of a measurement.
 local function calibrate(run)
    local rounds = 1
    while true do
@@ -188,14 +188,14 @@ local function summary(ratios)
    print(("%d of %d rows ahead, geometric mean of ratios %.2f"):format(ahead, #ratios, math.exp(logs / #ratios)))
 end
 
--- Returns a copy that moves this many bytes: it reads half of them and writes the other half.
+-- Returns a copy operation that moves this many bytes: it reads half of them and writes the other half.
 local function copy_of(bytes)
    return compile {name = "copy", lua = "to:copy_(from)", setup = {
       ("local from, to = torch.ones(%d), torch.ones(%d)"):format(bytes // 8, bytes // 8)}}
 end
 
--- Returns the measured times of a row, the number of our functions, and PyTorch's message about a
--- missing function.
+-- Returns a row's measured times, the number of functions that are ours, and PyTorch's message about a missing
+-- function.
 local function times_of(row, python)
    local run = compile(row)
    local theirs, fault
@@ -225,7 +225,7 @@ local function bench(row, threads, python)
    return their_time and their_time / our_time
 end
 
--- Prints which paths the rows have taken on a GPU: cuDNN's and cuBLASLt's, or our own kernels.
+-- Prints which implementations the rows have used on a GPU: cuDNN's and cuBLASLt's, or our own kernels.
 local function print_paths()
    local names = {}
    local stats = torch.backends.cuda.stats()

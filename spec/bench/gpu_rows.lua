@@ -1,9 +1,9 @@
--- gpu_rows.lua - the rows that bench.lua measures on a GPU: in the form of rows.lua, with sizes
--- that fill a GPU.
+-- gpu_rows.lua - the rows that bench.lua measures on a GPU. They have the form of rows.lua, and sizes that fill a
+-- GPU.
 
 local rows = {}
 
-local group -- the group to which the next rows are added
+local group -- the group of the following rows
 
 local function row(name, setup, lua, python, bytes)
    if type(setup) == "string" then setup = {setup, setup} end

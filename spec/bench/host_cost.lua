@@ -1,6 +1,6 @@
--- host_cost.lua - counts the host's cost of an operator call on a GPU, without a GPU: kernels are
--- not executed (TLUA_EMULATED_IDLE). Run by `make host-cost`; fails if a call costs more than the
--- limit. The driver's own share of a launch is not included.
+-- host_cost.lua - measures the host's cost of an operator call on a GPU, without a GPU: the emulated driver skips
+-- kernels (TLUA_EMULATED_IDLE). `make host-cost` runs this program, which fails if a call costs more than the limit.
+-- The driver's own share of a launch is not included.
 
 local torch = require "tlua"
 

@@ -1,5 +1,5 @@
--- model_rows.lua - rows for whole models: training steps and inference; and for data loaders. The
--- form is that of rows.lua, which has the rows for layers and recurrent networks.
+-- model_rows.lua - rows for whole models (training steps and inference) and for data loaders. Rows have the form of
+-- rows.lua, which has the rows for layers and recurrent networks.
 
 local rows = {}
 
@@ -145,8 +145,8 @@ def forward():
    "sgd:zero_grad() F.cross_entropy(forward(), y):backward() sgd:step()",
    "sgd.zero_grad(); F.cross_entropy(forward(), y).backward(); sgd.step()")
 
--- The gradients of a convolutional network for each of 64 examples, by vmap and by a loop over the
--- examples: the ratio shows how much time vmap saves.
+-- Per-example gradients of a convolutional network for 64 examples, by vmap and by a loop over the examples; the ratio
+-- of the two shows how much time vmap saves.
 local convolutional = {[[
 local nn, F, func = torch.nn, torch.nn.functional, torch.func
 local net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.GroupNorm(2, 8), nn.ReLU(), nn.MaxPool2d(2),
@@ -188,8 +188,8 @@ each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))]]},
 
 group = "data"
 
--- Returns the source of a dataset whose items each take that many seconds of processor time or,
--- with `waits`, of sleep.
+-- Returns the source of a dataset of n items. Each item takes the given seconds of processor time or, with `waits`, of
+-- sleep.
 local function dataset(n, seconds, waits)
    local lua = waits and "torch.distributed._sleep(%g)"
       or "local begin = torch.io.clock()\n   while torch.io.clock() - begin < %g do end"
@@ -231,9 +231,9 @@ epoch("2 workers, 20000 small items, batches of 64", lua, python, 64)
 lua, python = dataset(320, 200e-6)
 epoch("2 workers, 320 items of 200 us, batches of 16", lua, python, 16)
 
--- Adds the row of a loader that runs beside training steps, each of which takes as long as the
--- items of a batch, 3.2 ms. With `waits`, items and steps sleep, as if they waited for a device.
--- Otherwise they compute, and need a processor for each of two workers and for the program.
+-- Adds a row for a loader beside training steps. A step takes as long as the items of a batch, 3.2 ms. With `waits`,
+-- both items and steps sleep, as if they waited for a device. Otherwise both compute, and need three processors: for
+-- the program and for two workers.
 local function behind(name, steps, waits)
    local set, python_set = dataset(16 * steps, 200e-6, waits)
    local step = waits and "torch.distributed._sleep(3.2e-3)"
@@ -253,7 +253,7 @@ end
 behind("2 workers, the same behind 20 steps of 3.2 ms", 20, false)
 behind("2 workers, items and 40 steps that wait as long", 40, true)
 
--- the file has 15 MB: 150 MB a second are 100,000 us
+-- the file has 15 MB, so 100,000 us are 150 MB per second
 rows[#rows + 1] = {group = group, name = "CSV of 15 MB, 8 columns of numbers", setup = {[[
 local path = os.tmpname()
 local file = io.open(path, "w")

@@ -1,4 +1,4 @@
--- ranks.lua - measures collectives and a DDP step on two ranks, and compares with PyTorch's gloo:
+-- ranks.lua - measures collectives and a DDP step on two ranks, and compares the times with those of PyTorch's gloo:
 --
 --    ./tlua spec/bench/ranks.lua [--python FILE] [--rounds 3]
 --
@@ -9,8 +9,8 @@ local torch = require "tlua"
 
 local here = arg[0]:match "^(.*)/" or "."
 
--- Measures the median seconds of n calls. All ranks begin each call at the same time, after
--- `before`. With `work` it also measures the processor time of all threads of the rank, as a row
+-- Measures the median seconds of n calls. For each call, `before` runs first, then all ranks begin
+-- together. With `work` it also measures the processor time of all threads of the rank, as a row
 -- NAME_cpu.
 local function time(name, n, fn, dist, before, work)
    local seconds, computed = {}, {}
@@ -52,7 +52,7 @@ local function measure()
       criterion(model(images), classes):backward()
       adam:step()
    end, dist)
-   -- a GPT of four layers, whose backward pass and exchange are measured separately and together
+   -- a GPT of four layers; its backward pass and the exchange of gradients are measured separately and together
    local gpt = nn.Sequential(nn.Embedding(256, 128), nn.TransformerEncoder(
       nn.TransformerEncoderLayer(128, 4, 512, {dropout = 0, activation = "gelu", batch_first = true}),
       4), nn.Linear(128, 256))
@@ -124,7 +124,7 @@ end
 local apart = math.max(least.gpt_backward[1], least.gpt_exchange[1])
 print(("a backward pass with its exchange costs %.2f of the larger of the two"):format(
    least.gpt_backward_ddp[1] / apart))
--- if the ranks' own threads use all processors, an exchange takes its processor time from them
+-- if the ranks' own threads use all processors, the exchange of gradients takes processor time away from them
 local alone = least.gpt_backward_cpu[1]
 print(("processor time: %.2f of a backward pass alone; the exchange's %.2f make it at least %.2f"):format(
    least.gpt_backward_ddp_cpu[1] / alone, least.gpt_exchange_cpu[1] / alone,

@@ -1,20 +1,20 @@
--- rows.lua - the measured rows: the same few lines in Lua and in Python. Lines of `setup` run once,
--- those of `lua` and `python` many times. Both see torch, nn and F (nn.functional).
+-- rows.lua - the rows that bench.lua measures. A row has the same few lines in Lua and in Python. The lines of `setup`
+-- run once, the lines of `lua` and `python` many times; all can use torch, nn and F (nn.functional).
 --
 -- A row: {group =, name =, threads = 1 for rows that need a single thread,
 --         setup = {lua text, Python text}, lua =, python =, bytes =}
 --
--- `bytes`, for memory-bound rows, is the least number of bytes that each call must read and write:
--- every operand and every result once, a broadcast operand not at all, and the result of one call
--- again if the next one reads it. So `a * 2 + b` moves 4 + 4 bytes for an element of the product
--- and 4 + 4 + 4 for the sum. It is not counted that a processor reads a line before it first writes
--- it, neither here nor in the copy with which such a row is compared.
+-- `bytes`, for memory-bound rows, is the smallest number of bytes that a run must read and write: each operator
+-- reads its operands and writes its result once; broadcast operands do not count. So `a * 2 + b` moves 4 + 4
+-- bytes for an element of the product and 4 + 4 + 4 for the sum. A processor also reads a cache line before
+-- first writing to it; these reads are not counted, neither here nor in the copy with which the row is
+-- compared.
 
 local rows = {}
 
-local group -- the group of the rows that follow
+local group -- the group of the following rows
 
--- Adds a row. A text without a separate Python version is the same in both languages.
+-- Adds a row. If Python's version of a text is missing, the text is the same in both languages.
 local function row(name, setup, lua, python, bytes)
    if type(setup) == "string" then setup = {setup, setup} end
    rows[#rows + 1] = {group = group.name, threads = group.threads, name = name, setup = setup,
@@ -132,8 +132,8 @@ adam = torch.optim.Adam(net.parameters())]]},
    "adam:zero_grad() F.cross_entropy(net(x), y):backward() adam:step()",
    "adam.zero_grad(); F.cross_entropy(net(x), y).backward(); adam.step()")
 
--- Rows for optimizer steps: for the model above, and for one with many large parameters. PyTorch
--- uses its fused optimizers if it has them.
+-- Rows for optimizer steps, with the parameters of the model above, and with many large parameters. PyTorch uses its
+-- fused optimizers if it has them.
 
 group = {name = "optim"}
 
@@ -142,7 +142,7 @@ local sets = {
    large = {"sizes(48, 512, 384)", "[(512, 384)] * 48 + [(384,)] * 48"},
 }
 
--- Returns the set-up of parameters with gradients, and of an optimizer `o` for them.
+-- Returns the setup text that makes parameters with gradients, and an optimizer `o` for them.
 local function of_parameters(set, lua, python)
    return {[[
 local function sizes(n, a, b)
@@ -266,7 +266,7 @@ row("log_softmax 4096x1024", wide, "local r = F.log_softmax(a, 2)", "r = F.log_s
 row("layer_norm 4096x1024", wide, "local r = F.layer_norm(a, {1024})", "r = F.layer_norm(a, (1024,))")
 row("layer_norm, forward and backward", wide, "F.layer_norm(x, {1024}, w, b):backward(g)",
    "F.layer_norm(x, (1024,), w, b).backward(g)")
--- operators that make one pass in tlua, and are compositions in PyTorch
+-- each row is one pass over memory in tlua, and a composition of operators in PyTorch
 local two = {wide[1] .. [[
 
 local r, y = torch.randn(4096, 1024, {requires_grad = true}), torch.randn(4096, 1024)
@@ -406,7 +406,7 @@ x, g = torch.randn(8, 64, 256), torch.randn(8, 64, 256)]]}, "layer(x):backward(g
 
 group = {name = "conv"}
 
--- each row: batch, channels in, size, channels out, kernel, stride, padding, groups
+-- each row: batch, input channels, size, output channels, kernel, stride, padding, groups
 for _, s in ipairs {
    {8, 3, 224, 64, 7, 2, 3, 1}, {8, 64, 56, 64, 3, 1, 1, 1}, {8, 64, 56, 256, 1, 1, 0, 1},
    {8, 128, 28, 128, 3, 1, 1, 1}, {8, 256, 14, 256, 3, 1, 1, 1}, {8, 512, 7, 512, 3, 1, 1, 1},
@@ -466,7 +466,7 @@ row("interpolate x2, bilinear", images,
 
 group = {name = "rnn"}
 
--- each row: class, layers of width 128, steps, batch size
+-- each row: class, number of layers of width 128, steps, batch size
 for _, s in ipairs {{"LSTM", 2, 64, 16}, {"GRU", 2, 64, 16}, {"RNN", 2, 64, 16}, {"LSTM", 1, 100, 1}} do
    local setup = {
       ("local net, x = nn.%s(128, 128, %d), torch.randn(%d, %d, 128) "):format(s[1], s[2], s[3], s[4]) ..
@@ -524,7 +524,7 @@ row("masked_fill 4M", lookup, "local r = square:masked_fill(mask, 0)", "r = squa
 
 group = {name = "sparse"}
 
--- Positions are made from a pattern, so that both sides multiply the same matrix.
+-- The positions follow a pattern, so that both languages multiply the same matrix.
 local csr = {[[
 local function csr(n, density)
    local each = math.floor(n * density)

@@ -1,7 +1,7 @@
--- step_rows.lua - whole training steps on a GPU, in the form of rows.lua: GPT-2 of 124M parameters and
--- ResNet-50 under autocast to bfloat16, and an MLP, each operator by operator and captured as a
--- graph, beside PyTorch operator by operator and compiled (torch.compile). GPU_SHORT=1 makes all of
--- them tiny.
+-- step_rows.lua - rows for whole training steps on a GPU, in the form of rows.lua: GPT-2 with 124M
+-- parameters and ResNet-50 under autocast to bfloat16, and an MLP. Each step runs eagerly and as a
+-- captured graph; PyTorch runs it eagerly and compiled (torch.compile). GPU_SHORT=1 makes all models
+-- tiny.
 
 local short <const> = os.getenv "GPU_SHORT" == "1"
 local rows = {}
@@ -10,7 +10,7 @@ local function row(name, setup, theirs, lua, python)
    rows[#rows + 1] = {group = "steps", name = name, setup = {setup, theirs}, lua = lua, python = python}
 end
 
--- Adds a row for each way of running a step: `setup` defines step() on either side.
+-- Adds a row for each way to run a step. `setup` defines the function step() in each language.
 local function ways(name, setup, theirs, inputs)
    local captured = ("local captured = torch.cuda.capture_step(step, {%s})"):format(inputs)
    row(name .. ", eager", setup, theirs, "step()", "step()")

@@ -1,5 +1,5 @@
--- Tests tensors and NumPy's arrays over the same memory, by DLPack: a Python program loads the
--- library as a shared object and passes arrays in both directions (spec/support/dlpack.py).
+-- Tests DLPack, by which tlua's tensors and NumPy's arrays share memory: a Python program loads the library as a shared
+-- object and passes arrays in both directions (spec/support/dlpack.py).
 
 local shell = require "spec.support.shell"
 

@@ -1,4 +1,4 @@
--- Tests the guides: every block of Lua in them runs and prints the lines after its `-->`.
+-- Tests the guides: every block of Lua runs and prints the lines that follow its `-->`.
 
 local shell = require "spec.support.shell"
 
@@ -11,7 +11,7 @@ local function program(block)
    return block, table.concat(expected, "\n")
 end
 
--- the guide's blocks of Lua, which show their output
+-- guides whose blocks of Lua show their output
 for _, path in ipairs {"lua/tlua/from_pytorch.md"} do
    describe(path, function()
       local n = 0

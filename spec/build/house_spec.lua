@@ -1,4 +1,4 @@
--- Tests the rules of src/README.md by reading the sources.
+-- Tests that the sources follow the rules of src/README.md.
 
 local shell = require "spec.support.shell"
 
@@ -17,8 +17,8 @@ local function folders(root)
    return set
 end
 
--- Returns a table from operators to the files that define their C functions; functions defined by
--- macros are not found.
+-- Maps operators to the files that define their C functions; functions defined by macros are not
+-- found.
 local function definitions()
    local where = {}
    for _, path in ipairs(files("src/ops/*/*.c")) do
@@ -65,8 +65,8 @@ it("kernels/cpu has no family that src/ops does not know", function()
    for name in pairs(folders("kernels/cpu")) do assert.truthy(ops[name] or name == "isa", name) end
 end)
 
--- Maps folders to the prefixes of paths that their files may include. Lower layers must not include
--- higher ones; operators and the graph share two headers.
+-- Maps each folder to the prefixes of paths that its files may include. Lower layers must not include higher ones,
+-- except that operators and the graph share two headers.
 local may_include = {
    ["src/core"] = {"core/", "tlua.h", "kernels.h"},
    ["src/io"] = {"core/", "io/"},
@@ -108,7 +108,7 @@ describe("#include", function()
    end
 end)
 
--- Returns the text of a loop whose head is line i: up to the `end` in the same column.
+-- Returns the text of a loop that begins on line i and ends with the `end` in the same column.
 local function loop_at(lines, i)
    local column, body = lines[i]:match "^ *", {lines[i]}
    if lines[i]:find "%f[%w]do%f[%W].*%f[%w]end%f[%W]" then return lines[i] end
@@ -166,7 +166,7 @@ end)
 describe("comments", function()
    local read = require("spec.support.comments").read
 
-   -- Fragments without a subject, and pronouns whose noun is not in the comment.
+   -- Patterns of fragments without a subject, and of pronouns whose noun is not in the comment.
    local headless <const> = {
       "^%s*What ", "^%s*Who ", "^%s*Whose ", "^%s*Whom ", "^%s*Which ", "^%s*Where ", "^%s*That ", "^%s*Whoever ",
       "^%s*Whatever ", "^%s*Of ", "^%s*And ", "^%s*But ", "^%s*Or ", "^%s*Also ", "^%s*Too ", "^%s*So ", "^%s*Not ",

@@ -1,9 +1,9 @@
--- Tests make install and the use of the installation: the command, pkg-config, a C program, and the
--- module in the system's Lua.
+-- Tests `make install` and the installed files: the command, pkg-config, a C program, and the module in the system's
+-- Lua.
 
 local shell = require "spec.support.shell"
 
--- The output of examples/embed.
+-- The output that the example in examples/embed prints.
 local expected = [[
 -1.162 -1.162 -1.265
 -0.387 -0.387 -0.316
@@ -152,7 +152,7 @@ describe("make install", function()
       assert.equal(prefix .. "/lib/libtlua.so.0\n", shell.ok("readlink " .. elsewhere .. "/tlua.so"))
    end))
 
-   -- the first component of the path is a file that cannot be removed
+   -- the first component of the path is an existing file that cannot be removed
    it("accepts folders with blanks, quotes and semicolons", shell.in_folder(function(folder)
       local odd, root = folder .. "/it's a; touch b \"c\"", folder .. "/stage $HOME d"
       local bystander = folder .. "/it's"

@@ -1,4 +1,4 @@
--- Tests the built libraries and the public header from outside.
+-- Tests the built libraries and the public header as their users see them.
 
 local shell = require "spec.support.shell"
 

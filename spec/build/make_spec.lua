@@ -6,10 +6,10 @@ local small_tree = require "spec.support.small_tree"
 describe("make", function()
    local tree
 
-   -- Returns make's output in the tree, one short line for each step.
+   -- Returns the output of make in the tree; make prints one short line for each step.
    local function make(arguments) return shell.ok("cd " .. tree .. " && make " .. (arguments or "")) end
 
-   -- A source must be newer than the file built from it, by more than the file system's time
+   -- Rewrites a source. Its time stamp must be newer than the built file's by more than the file system's
    -- resolution.
    local function change(path, text)
       shell.ok("sleep 0.05")

@@ -1,5 +1,5 @@
--- Tests that the options in a declaration are the options that the code reads: the error for an
--- unknown option names all options of a function.
+-- Tests that declared options are the options that the code reads. The test provokes the error for an unknown option,
+-- which names all options of the function.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -7,7 +7,7 @@ local shell = require "spec.support.shell"
 package.path = "src/docs/?.lua;" .. package.path
 local all = require "declarations".all(".", shell.build .. "/gen")
 
--- Options that a function itself adds, or that are a method's tensor: its users do not give them.
+-- Options that a function adds itself, or that are a method's tensor, so users do not pass them.
 local given <const> = {
    ["torch.cuda.amp.GradScaler"] = {device = true}, ["torch.sim.amp.GradScaler"] = {device = true},
    ["torch.Tensor.stft"] = {input = true}, ["torch.Tensor.istft"] = {input = true},
@@ -19,8 +19,8 @@ local function value_of(path)
    return value
 end
 
--- Returns the names of a declaration's parameters, the names of required ones, and whether the
--- function has options.
+-- Returns three things about a declaration: the parameters' names, the required ones' names, and whether there are
+-- options.
 local function declared_names(declared)
    local names, required, has_options = {}, {}, false
    for i, form in ipairs(declared.forms or {declared}) do
@@ -43,8 +43,8 @@ local samples <const> = {
    integer = 1, number = 0.5, boolean = true, string = "mean", ["function"] = function() end, table = {},
 }
 
--- Calls a function with an unknown option after its required arguments, or after another number of
--- arguments, and returns the message about the option.
+-- Calls a function with an unknown option after its required arguments, or after a different number of arguments, and
+-- returns the error message about the option.
 local function refusal(fn, required)
    for n = 0, 4 do
       for _, of_type in ipairs {true, false} do
@@ -77,8 +77,8 @@ local function names_in(message)
    return list and names or nil
 end
 
--- Returns whether the spec calls a function or class. It does not call profiler.script.start, which
--- would record the remaining tests.
+-- Returns whether the spec may call a function or class: all except profiler.script.start, which would record the
+-- remaining tests.
 local function is_called(declared)
    if declared.path == "torch.profiler.script.start" then return false end
    return (declared.kind == "function" or declared.kind == "class") and not declared.is_value
@@ -102,11 +102,11 @@ describe("the options in declarations", function()
                      undeclared[#undeclared + 1] = declared.path .. ": " .. name
                   end
                end
-               -- the error of an operator with several forms may show the usage of another form
+               -- for an operator with several forms, the error may show the usage of another form
                local is_one = not declared.forms or #declared.forms == 1
                for _, p in ipairs(is_one and declared.params or {}) do
                   local by_name = (p.optional or p.default ~= nil) and p.name ~= "options"
-                     and p.name ~= "fn" -- `fn` is the function that a scope runs, not a value
+                     and p.name ~= "fn" -- `fn` is the function that a scope runs
                   for _, name in ipairs {by_name and p.name or nil} do
                      if not read[name] then unread[#unread + 1] = declared.path .. ": " .. name end
                   end

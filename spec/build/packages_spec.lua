@@ -1,6 +1,6 @@
--- Tests the packages in rocks/: each rockspec names its files; LuaRocks builds each package alone,
--- and the package passes its specs with an installed core that has no packages; and programs find
--- the packages that `make install` has installed.
+-- Tests the packages in rocks/: each rockspec names its files; LuaRocks builds each package alone, and the package
+-- passes its specs with an installed core that has no other packages; programs find packages that `make install` has
+-- installed.
 
 local torch = require "tlua"
 local packages = require "tlua.packages"

@@ -5,7 +5,7 @@ local shell = require "spec.support.shell"
 local readme = shell.read("README.md")
 local tlua = shell.quote(shell.tlua)
 
--- Returns the code blocks of a language ("" for none), in order.
+-- Returns the code blocks of a language in order; "" stands for blocks without a language.
 local function blocks(language)
    local found = {}
    for name, text in readme:gmatch("\n```(%w*)\n(.-\n)```") do

@@ -1,5 +1,5 @@
--- Tests the reference: every public name has a declaration beside its code, and the generated files
--- (annotations for editors, the manual, the site) cover every name.
+-- Tests the reference: every public name is declared beside its code, and the generated files (annotations for editors,
+-- the manual, the site) cover every name.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -23,7 +23,7 @@ local function keys_of(set)
    return list
 end
 
--- Calls visit(declaration) for every name, methods included.
+-- Calls visit(declaration) for every public name, including methods.
 local function each(visit)
    for _, declared in ipairs(all) do
       visit(declared)
@@ -37,7 +37,7 @@ local sample <const> = {
    numbers = {0.5, 0.9}, any = torch.ones(2),
 }
 
--- Returns a layer made with the arguments that its signature requires; nil if it needs further
+-- Returns a layer made with the arguments that its signature requires, or nil if it needs more
 -- arguments.
 local function layer(declared)
    local arguments = {}
@@ -189,7 +189,7 @@ local basic <const> = {}
 for name in ([[nil any boolean string number integer function table thread userdata unknown self fun
    true false file* lightuserdata]]):gmatch "%S+" do basic[name] = true end
 
--- Returns the names of types in a type, without the names of parameters and fields.
+-- Returns the names of types that occur in a type, without the names of parameters and fields.
 local function names_in(type)
    local plain = type:gsub('"[^"]*"', ""):gsub("([(,]%s*)[%w_]+%??%f[,)]", "%1")
    plain = plain:gsub("[%w_]+%??%s*:", " "):gsub("%.%.%.", " ")
@@ -198,7 +198,7 @@ end
 
 describe("annotations", function()
    local text = annotations.print(all)
-   local known = {T = true} -- declared by ---@generic
+   local known = {T = true} -- names declared by ---@generic
    for name in text:gmatch "\n%-%-%-@class ([%w_.]+)" do known[name] = true end
    for name in text:gmatch "\n%-%-%-@alias ([%w_.]+)" do known[name] = true end
 

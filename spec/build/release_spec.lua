@@ -1,4 +1,4 @@
--- Tests the parts of a release in addition to its sources: the version, the rockspec and the notes.
+-- Tests what a release has besides its sources: the version, the rockspec and the notes.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"

@@ -1,6 +1,6 @@
--- Tests the rock, built and installed into a separate tree for the system's Lua. It is built with
--- two additional dtypes, from spec/support/more_dtypes.h, to save a second build: a dtype is a row
--- and its conversions, and then is supported everywhere.
+-- Tests the rock, built and installed into a separate tree for the system's Lua. To save a second build, it is built
+-- with two additional dtypes, from spec/support/more_dtypes.h: they show that a table row and conversions suffice to
+-- support a dtype everywhere.
 
 local shell = require "spec.support.shell"
 
@@ -72,7 +72,7 @@ assert(layer:forward(torch.ones(1, 2, {dtype = "float8_e5m2"})).dtype == "float8
 describe("the rock, with two more dtypes", function()
    local tree
 
-   -- the rock is built unoptimised and for one instruction set, since speed does not matter
+   -- the rock is built without optimisation and for one instruction set, since speed does not matter here
    setup(function()
       tree = shell.ok("mktemp -d"):match("[^\n]+")
       if not shell.has("luarocks") then return end
