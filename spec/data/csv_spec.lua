@@ -5,7 +5,7 @@ local path
 before_each(function() path = os.tmpname() end)
 after_each(function() os.remove(path) end)
 
--- Returns a reader of a file with that text.
+-- Returns a reader of a file that contains the text.
 local function csv(text, options)
    shell.write(path, text)
    return torch.data.CSV(path, options)
@@ -76,7 +76,7 @@ describe("data.CSV", function()
    end)
 
    it("reads numbers to the last bit", function()
-      -- difficult numbers: half-way between two doubles, with many digits, and at both ends of the
+      -- numbers that are difficult to parse: half-way between two doubles, with many digits, and at both ends of the
       -- range
       local texts = {"0.1", "123456789012345678", "9007199254740993", "1.7976931348623157e308",
          "5e-324", "2.2250738585072011e-308", "1e23", "8.5e22", "-0.0", "+3", ".5", "7.", "1E5",
@@ -160,7 +160,7 @@ describe("data.CSV", function()
    end)
 
    it("refuses a compressed file that would fill the memory", function()
-      -- a file that decompresses to 1000 times its size
+      -- a compressed file that grows by a factor of 1000 when it is decompressed
       shell.ok("head -c 300000000 /dev/zero | gzip -c > " .. shell.quote(path .. ".csv.gz"))
       assert.raises("become more than 268435456; unpack them before",
          function() torch.data.CSV(path .. ".csv.gz") end)

@@ -1,5 +1,5 @@
--- Tests DataLoader with num_workers. Each program is a string, so that a worker receives only the
--- program's values, not those of the running specs.
+-- Tests DataLoader with num_workers. Each program is a string, so that a worker receives only the values of the
+-- program, and not the values of the running specs.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -8,14 +8,14 @@ local function program(text, ...)
    return assert(load("local torch = require 'tlua'\nlocal data = torch.data\n" .. text, "=program"))(...)
 end
 
--- Checks that fn raises an error with that text.
+-- Checks that fn raises an error that contains the text.
 local function fails(text, fn)
    local ok, message = pcall(fn)
    assert.is_false(ok)
    assert.truthy(tostring(message):find(text, 1, true), message)
 end
 
--- Runs until the workers that were told to stop have left.
+-- Waits until all workers that were told to stop have ended.
 local function wait_until_gone()
    local start = torch.io.clock()
    while torch.workers.running() > 0 and torch.io.clock() - start < 120 do torch.ones(1) end
@@ -275,7 +275,7 @@ describe("data.DataLoader with workers", function()
    end)
 
    it("abandons a hanging worker after the timeout", function()
-      -- the first batch must come within the timeout even on a busy machine
+      -- even on a busy machine, the first batch must arrive within the timeout
       fails("batch 2 did not arrive within the timeout of 3 s; still at work: worker", function()
          program [[
             local Slow = torch.class("Slow", data.Dataset)

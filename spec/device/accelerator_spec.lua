@@ -1,10 +1,10 @@
--- Tests torch.accelerator, and the modules of devices that tlua does not support.
+-- Tests torch.accelerator, and the modules for devices that tlua does not support.
 
 local torch = require "tlua"
 
 local accelerator = torch.accelerator
 
--- Runs fn with that default device.
+-- Runs fn with `device` as the default device.
 local function on(device, fn)
    local before = torch.get_default_device()
    torch.set_default_device(device)

@@ -1,5 +1,5 @@
--- Tests backward on several streams: each node runs on the stream of its forward call, and
--- gradients of leaves are ready on the stream that has called backward.
+-- Tests backward on several streams: the backward pass of each node runs on the stream of its forward call, and
+-- gradients of leaves are ready on the stream that called backward.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"

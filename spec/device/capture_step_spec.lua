@@ -1,5 +1,5 @@
--- Tests training steps and modules that are captured once and replayed, by comparing them with
--- eager runs.
+-- Tests training steps and modules that are captured once and replayed. The results are compared with those of eager
+-- runs.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -18,8 +18,8 @@ local makers = {
    SGD = function(p) return optim.SGD(p, {lr = 0.05, momentum = 0.9}) end,
 }
 
--- Makes n steps on different inputs; returns the losses' bits and the final parameters. With
--- `folded`, the scaler's step also clips.
+-- Runs n training steps on different inputs. Returns the bits of the losses, and the final parameters. With `folded`,
+-- the scaler's step also clips the gradients.
 local function train(n, captured, make, scaled, folded)
    local net = model()
    local optimizer = make(net:parameters())
@@ -58,7 +58,7 @@ local function train(n, captured, make, scaled, folded)
    return {losses = losses, parameters = parameters, scale = scaler and scaler:get_scale()}, step
 end
 
-local function text(run) -- as text, so that NaN compares equal
+local function text(run) -- converts a run to text, in which NaN equals NaN
    return ("%s"):rep(3, "\n"):format(table.concat(run.losses, " "), run.scale, torch.tensor(run.parameters[1]))
 end
 
@@ -79,13 +79,13 @@ describe("a captured step", function()
             assert.equal(text(eager), text(replayed))
             assert.same(eager.parameters, replayed.parameters)
             assert.equal(eager.scale, replayed.scale)
-            -- the loss is NaN, because this step was skipped
+            -- the loss is NaN, and this step was skipped
             assert.is_true(eager.losses[20] ~= eager.losses[20])
          end)
       end
    end
 
-   -- only sim counts the waits
+   -- only the simulated device counts waits
    local counting = sim.waits and it or function() end
    counting("waits for nothing once it is captured", function()
       local _, step = train(4, true, makers.AdamW, true)
@@ -216,7 +216,7 @@ describe("a captured step", function()
          local before = p:tolist()
          local ok, found = pcall(step)
          assert.is_false(ok)
-         -- the error is raised at optimizer:step()
+         -- the error is raised on the line that calls optimizer:step()
          assert.matches("capture_step_spec.lua:%d+: " .. kind .. "%.capture_step: ", found)
          assert.truthy(found:find(message, 1, true))
          assert.same(before, p:tolist())

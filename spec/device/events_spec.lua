@@ -1,4 +1,4 @@
--- Tests events, which mark points in the work of streams, to wait for and to measure time.
+-- Tests events. An event marks a point in a stream's work, so that others can wait for the point or measure times.
 
 local torch = require "tlua"
 local sim = torch.sim
@@ -44,7 +44,7 @@ describe("an event", function()
       local x = torch.ones(10, {device = "sim"}) + 1
       e:record()
       local asked = 0
-      while not e:query() do asked = asked + 1 end -- repeated queries make progress
+      while not e:query() do asked = asked + 1 end -- each query lets the simulated device make progress
       e:synchronize()
       assert.is_true(e:query())
       assert.equal(20, x:sum():item())

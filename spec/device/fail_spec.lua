@@ -1,5 +1,5 @@
--- Tests that the n-th call of the device fails, for every n of a training step: each failure is a
--- clean error, nothing leaks, and the next step works.
+-- Tests failing calls of the device's driver: in a training step, each call in turn fails. Each failure must be a clean
+-- error, leak nothing, and leave the next step working.
 
 local torch = require "tlua"
 local sim, nn = torch.sim, torch.nn
@@ -28,7 +28,7 @@ describe("a training step whose n-th call of the device fails", function()
       end
 
       step()
-      -- if memory is exhausted, garbage is collected and the call is repeated, so such a step
+      -- when memory is exhausted, garbage is collected and the call is repeated; then the step
       -- succeeds
       local used, failures, last = nil, 0, 0
       for n = 1, 600 do
@@ -47,7 +47,7 @@ describe("a training step whose n-th call of the device fails", function()
          assert.equal(used, now, "after failure " .. n)
       end
       assert.is_true(failures >= 8, failures)
-      assert.is_true(last < 550, last) -- the step makes fewer calls than this
+      assert.is_true(last < 550, last) -- the step makes fewer than 550 calls
    end)
 
    it("leaves streams, events and graphs usable", function()

@@ -1,10 +1,10 @@
--- Tests that a fault in a kernel's data is reported at the next wait, with operator, argument,
--- position, and the line of the call.
+-- Tests faults that a kernel finds in its data: the next wait reports the operator, the argument, the position, and the
+-- line of the call.
 
 local torch = require "tlua"
 local sim = torch.sim
 
--- Runs fn, whose call is on its first line, and returns the message of the next wait.
+-- Runs fn, which calls the operator on its first line. Returns the message of the next wait.
 local function fault_of(fn)
    sim.synchronize()
    local line = debug.getinfo(fn, "S").linedefined
@@ -12,7 +12,7 @@ local function fault_of(fn)
    local ok, message = pcall(sim.synchronize)
    assert.is_false(ok)
    assert.matches(("%%(called at .*fault_spec%%.lua:%d%%)$"):format(line), message)
-   assert.is_true(pcall(sim.synchronize)) -- a fault is reported once
+   assert.is_true(pcall(sim.synchronize)) -- the fault is reported only once
    return message
 end
 

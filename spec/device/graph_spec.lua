@@ -1,4 +1,4 @@
--- Tests graphs: work that is captured once and replayed.
+-- Tests graphs, which capture work once and replay it many times.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -8,7 +8,7 @@ local sim = torch[kind]
 
 local function ones(...) return torch.ones(..., {device = kind}) end
 
--- Returns a message with the name of this kind of device in front.
+-- Returns a message that begins with the name of this kind of device.
 local function named(text) return kind .. "." .. text end
 
 describe("a graph", function()
@@ -101,7 +101,7 @@ describe("a graph", function()
          assert.matches("graph_spec.*" .. name .. ": .*while a graph is captured", message)
          assert.is_false(sim.is_current_stream_capturing())
          assert.raises(named "CUDAGraph.replay: nothing was captured", function() g:replay() end)
-         assert.equal(4, x:sum():item()) -- no capture is open
+         assert.equal(4, x:sum():item()) -- the capture is closed
          local y = sim.graph(g, function() return x + 1 end) -- the graph can still be captured
          g:replay()
          assert.equal(8, y:sum():item())
@@ -136,7 +136,7 @@ describe("a graph", function()
          before:release()
          return x + 1
       end)
-      local after = ones(64) -- this tensor gets the address of `before`
+      local after = ones(64) -- `after` gets the address that `before` had
       g:replay()
       assert.equal(64, after:sum():item())
    end)
@@ -185,7 +185,7 @@ describe("a graph", function()
       local s = sim.Stream()
       sim.stream(s, function() g:replay() end)
       g:reset()
-      local other = ones(1 << 20):mul_(50) -- at x's address, unless a replay may still read x
+      local other = ones(1 << 20):mul_(50) -- gets x's address, unless a replay may still read x
       sim.current_stream():wait_stream(s)
       assert.equal(2 << 20, sum:sum():item())
       assert.equal(50 << 20, other:sum():item())
@@ -310,7 +310,7 @@ describe("random numbers in a graph", function()
       g:reset()
       sim.empty_cache()
       local others = {}
-      -- these tensors reuse memory that the graph has freed
+      -- these tensors reuse the memory that the graph has freed
       for i = 1, 64 do others[i] = ones(2) end
       assert.same(list(before), list(torch.autograd.grad(y:sum(), value)))
       assert.equal(2, others[64]:sum():item())
@@ -330,7 +330,7 @@ describe("streams in a graph", function()
             side:wait_event(fork)
             assert.is_true(sim.is_current_stream_capturing())
             b = a + 1
-            sim.stream(third, function() -- a third stream, which waits for the second one
+            sim.stream(third, function() -- a third stream that waits for the second stream
                third:wait_stream(side)
                c = b * 10
             end)
@@ -497,7 +497,7 @@ describe("memory of graphs", function()
       return sim.memory_reserved()
    end
 
-   -- Returns a graph that needs two blocks of 16 MiB to compute a number.
+   -- Returns a graph; to compute its number, the graph needs two blocks of 16 MiB.
    local function captured(pool, x)
       local g = sim.Graph()
       local y = sim.graph(g, {pool = pool}, function()
@@ -528,7 +528,7 @@ describe("memory of graphs", function()
 
    it("is shared by graphs that name one pool", function()
       local x = ones(4 * MIB)
-      local other = captured(nil, x) -- the generator words of all graphs share a segment
+      local other = captured(nil, x) -- generator states of all graphs share a segment
       local base = settle()
       local first, y = captured(nil, x)
       local once = settle() - base
@@ -544,7 +544,7 @@ describe("memory of graphs", function()
       second:replay()
       assert.equal(12 * MIB, z:item())
       first:reset()
-      assert.equal(once, settle() - base) -- the other graph still uses it
+      assert.equal(once, settle() - base) -- the segment is still in use by the other graph
       second:replay()
       assert.equal(12 * MIB, z:item())
       second:reset()

@@ -1,4 +1,4 @@
--- Tests a device's memory: statistics, caching, releasing, and exhaustion.
+-- Tests a device's memory: statistics, the cache of free blocks, its release, and exhausted memory.
 
 local device = require "spec.support.device"
 local shell = require "spec.support.shell"
@@ -9,7 +9,7 @@ local MB = 1000 * 1000
 
 local MIB = 1 << 20
 
--- Frees all device memory that other specs have left in use.
+-- Frees all device memory that earlier specs have left in use.
 local function settle()
    collectgarbage()
    collectgarbage()
@@ -35,7 +35,7 @@ describe("memory of a device", function()
       loss:backward()
       collectgarbage()
       collectgarbage()
-      assert.equal(12, math.floor(used())) -- the tensors are x, w, the gradient of w, and the loss
+      assert.equal(12, math.floor(used())) -- memory in use: x, w, the gradient of w, and the loss
       local peak = (sim.max_memory_allocated() - base) / MIB
       assert.is_true(peak >= 20 and peak <= 28, peak)
       sim.reset_peak_memory_stats()
@@ -43,7 +43,7 @@ describe("memory of a device", function()
       x:release()
    end)
 
-   -- this test runs in a separate process, so that earlier results do not count
+   -- runs in a separate process, so that memory of earlier results does not count
    it("equals PyTorch's bytes for a small training step", function()
       local output = shell.ok(shell.start() .. [[ -e '
          local function row() print(torch.sim.memory_allocated() / (96 << 20)) end
@@ -58,7 +58,7 @@ describe("memory of a device", function()
          loss:backward() row()
          w.grad = nil row()
          assert(torch.sim.max_memory_allocated() <= 5 * (96 << 20)) ']])
-      local small = 512 / (96 << 20) -- the bytes of the loss, as a fraction of the memory
+      local small = 512 / (96 << 20) -- the size of the loss as a fraction of the memory
       local expected = {2, 4, 3 + small, 3 + small, 2 + small}
       local i = 0
       for units in output:gmatch "%S+" do
@@ -96,7 +96,7 @@ describe("memory of a device", function()
       local base = settle()
       local _, total = sim.mem_get_info()
       sim.configure {memory = sim.memory_reserved() + 40 * MB}
-      for _ = 1, 100 do torch.ones(MB, {device = "sim"}) end -- collecting garbage makes room
+      for _ = 1, 100 do torch.ones(MB, {device = "sim"}) end -- these tensors fit, since garbage is collected
       local small = torch.ones(MB * 4, {device = "sim"}) -- 16 MB
       small:release()
       local other = torch.ones(MB * 8, {device = "sim"}) -- the cached block of 16 MB is too small
@@ -126,7 +126,7 @@ describe("pinned memory", function()
       local before = sim.host_memory_stats()
       assert.equal(before["active_bytes.current"], before["allocated_bytes.current"])
       local function since(name) return sim.host_memory_stats()[name] - before[name] end
-      local a = torch.ones(300):pin_memory("sim") -- 1200 bytes, in a block of 2048
+      local a = torch.ones(300):pin_memory("sim") -- 1200 bytes, which take a block of 2048
       local b = torch.ones(300):pin_memory("sim")
       assert.equal(2, since "allocations.current")
       assert.equal(4096, since "active_bytes.current")
@@ -142,7 +142,7 @@ describe("pinned memory", function()
       local late = torch.ones(300):pin_memory("sim")
       local there = late:to("sim", {non_blocking = true})
       local from = late:data_ptr()
-      late:release() -- a copy from it may still be pending
+      late:release() -- a copy from `late` may still be pending
       local other = torch.full({300}, 7.0):pin_memory("sim")
       assert.equal(300, there:sum():item())
       sim.synchronize()
@@ -176,10 +176,10 @@ describe("pinned memory", function()
       local pinned = torch.ones(100):pin_memory("sim")
       local waits = sim.waits()
       local x = pinned:to("sim", nil, true)
-      pinned:fill_(2) -- too early, since the copy is pending
+      pinned:fill_(2) -- overwrites too early: the copy is pending
       assert.equal(200, x:sum():item())
       assert.equal(waits + 1, sim.waits())
-      x = pinned:to("sim") -- without non_blocking, x gets the present values
+      x = pinned:to("sim") -- without non_blocking, x gets the current values
       pinned:fill_(3)
       assert.equal(200, x:sum():item())
       local plain = torch.ones(100)
@@ -202,7 +202,7 @@ describe("pinned memory", function()
       sim.synchronize()
       assert.equal(500, there:sum():item())
       there = torch.zeros(100, {dtype = "float64"}):pin_memory("sim")
-      there:copy_(x, true) -- the host converts the dtype, so it waits until the data has arrived
+      there:copy_(x, true) -- the host converts the dtype, and therefore waits until the data have arrived
       assert.equal(500, there:sum():item())
       assert.equal(500, x:to("cpu", "float64", true):sum():item())
    end)

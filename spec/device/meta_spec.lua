@@ -1,15 +1,15 @@
--- Tests every operator of the table on the meta device, with the examples of its entry: results and
--- gradients have the CPU's shapes, dtypes and strides, are on meta, and draw no random numbers. An
--- operator that needs values raises an error that says so; only operators whose entry has `waits`
--- may raise it.
+-- Tests every operator of the operator table on the meta device, with the examples of the operator's entry. Results and
+-- gradients must have the CPU's shapes, dtypes and strides, be on meta, and draw no random numbers. An operator that
+-- needs the values of its arguments raises an error that says so; only operators whose entry has `waits` may raise this
+-- error.
 
 local table_of = require "spec.support.table"
 local torch = require "tlua"
 
--- Operators whose results are on another device than their inputs.
+-- Operators whose results are on a device other than that of their inputs.
 local elsewhere <const> = {to_device = true, to_device_only = true}
 
--- Overloads whose results are values, have shapes that depend on values, or are on the CPU.
+-- Overloads that return Lua values, results whose shapes depend on values, or results on the CPU.
 local VALUES <const> = {
    "allclose", "argwhere", "bincount", "cpu", "equal", "gru_data", "is_nonzero", "lstm_data", "masked_select",
    "narrow_tensor", "nonzero", "nonzero_tuple", "one_hot", "repeat_interleave_each", "repeat_interleave_positions",
@@ -23,7 +23,7 @@ local function on_meta(x) return kept(x, x:detach():to "meta") end
 
 local function as_made(x) return x end
 
--- Returns a tensor with the same values, whose dimensions have the opposite order in memory.
+-- Returns a tensor with the same values whose dimensions are stored in the opposite order in memory.
 local function reversed(x)
    local order = {}
    for d = 1, x.ndim do order[d] = x.ndim + 1 - d end
@@ -47,14 +47,14 @@ local function compare(row, expected, actual)
    end
 end
 
--- Returns a description of the failure of an example, or nil; and whether the example asked for
+-- Returns a description of an example's failure, or nil if there is none; and whether the example needed
 -- values.
 local function check(row, text, form)
    local args = table_of.map(table_of.arguments(text), form)
    local there = table_of.map(args, on_meta)
    local fits, expected = pcall(table_of.call, row, args)
    local ok, actual = pcall(table_of.call, row, there)
-   -- the operator refuses these strides on the CPU, so it must refuse them on meta
+   -- if the CPU refuses these strides, meta must refuse them too
    if not fits then return (ok or actual ~= expected) and ("%s instead of %s"):format(actual, expected) end
    if not ok then
       if tostring(actual):find "a meta tensor" then return nil, true end

@@ -1,5 +1,5 @@
--- Tests tensors on the meta device: their properties, refused operations, and the scope in which
--- new tensors are made there.
+-- Tests tensors on the meta device: their properties, the operations that are refused, and the scope in which new
+-- tensors are on meta.
 
 local numbers = require "spec.support.numbers"
 local shell = require "spec.support.shell"
@@ -272,7 +272,7 @@ end)
 describe("random programs", function()
    local PROGRAMS <const>, STEPS <const> = 300, 20
 
-   -- Functions that make a tensor from two tensors; b broadcasts to a's shape.
+   -- Functions that make a tensor from two tensors a and b; b can be broadcast to the shape of a.
    local operators <const> = {
       function(a, b) return a + b end,
       function(a) return a:transpose(1, -1) end,

@@ -1,5 +1,5 @@
--- Tests optimizers on the simulated device: results equal the CPU's bitwise, without waits, and in
--- graphs.
+-- Tests optimizers on the simulated device: results must equal the CPU's bitwise, eagerly and in graphs, and no step
+-- may wait.
 
 local torch = require "tlua"
 local problem = require "spec.support.optim"
@@ -8,7 +8,7 @@ local sim = torch.sim
 
 local here <const>, there <const> = {device = "cpu"}, {device = "sim"}
 
--- Optimizers that step with one call, with options that need no norm.
+-- Optimizers that update all parameters in one call, with options that need no norm.
 local rows = {}
 for _, row in ipairs(problem.rows) do rows[#rows + 1] = row end
 
@@ -43,7 +43,7 @@ describe("an optimizer on a device", function()
                local lr = torch.tensor(0.1, {dtype = "float64", device = "sim"})
                local optimizer = torch.optim[row[1]](params, problem.options(row[2], {capturable = true, lr = lr}))
                problem.set_gradients(params, 7)
-               optimizer:step() -- the first step creates the optimizer's states
+               optimizer:step() -- the first step creates the optimizer's state
                local graph = sim.Graph()
                if captured then sim.graph(graph, function() optimizer:step() end) end
                for t = 8, 11 do

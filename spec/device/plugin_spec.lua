@@ -1,9 +1,9 @@
--- Tests missing or invalid plugins, which cause a message and have no other effect.
+-- Tests missing or invalid plugins. Such a plugin must only cause a message.
 
 local shell = require "spec.support.shell"
 
--- Returns the output of a program that makes a tensor on the device, with a plugin file that has
--- these bytes.
+-- Returns the output of a program that makes a tensor on the device; the device's plugin file consists of these
+-- bytes.
 local function tried_with(bytes)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/tlua_sim.so", bytes)

@@ -1,11 +1,11 @@
--- Tests that random programs on two devices with two streams each, whose work is ordered only by
--- events and waits between streams, give the CPU's bits. Conversely, programs that lack a wait must
--- give other numbers, because the simulated device runs work as late as it can.
+-- Tests random programs on two devices with two streams each. Only events and waits between streams order the work;
+-- results must equal the CPU's bit for bit. Conversely, programs that lack a wait must give other numbers, because the
+-- simulated device runs work as late as possible.
 --
 --   TLUA_SIM_PROGRAMS=10000 TLUA_SIM_SEEDS=20 make test SPEC=spec/device/random_programs_spec.lua
 --
--- runs that many programs, each under that many seeds of the device (500 and 1 by default),
--- starting from program TLUA_SIM_FIRST (1).
+-- runs 10000 programs (500 by default), each with 20 seeds of the device (1 by default). The first program has the
+-- number TLUA_SIM_FIRST (1).
 
 local numbers = require "spec.support.numbers"
 local torch = require "tlua"
@@ -69,8 +69,8 @@ local function on_cpu(steps)
    return slots
 end
 
--- Runs a program on the devices. A slot has the stream that wrote it last and the streams that have
--- read it since. `careless` omits all waits between streams.
+-- Runs a program on the devices. A slot records the stream that wrote it last and the streams that have read it since
+-- then. `careless` omits all waits between streams.
 local function on_devices(steps, careless)
    local streams, slots = {}, {}
    for i = 1, 4 do streams[i] = sim.Stream {device = (i - 1) // 2} end
@@ -84,7 +84,7 @@ local function on_devices(steps, careless)
       end
    end
 
-   -- Inserts the waits that are needed before a stream reads or writes a slot's tensor.
+   -- Inserts the waits that a stream needs before reading or writing a slot's tensor.
    local function before(slot, stream, writes, by_event)
       wait(stream, slot.writer, by_event)
       if writes then
@@ -96,8 +96,8 @@ local function on_devices(steps, careless)
       if not careless then slot.tensor:record_stream(stream) end
    end
 
-   -- Returns the tensor of a slot for work on a stream: a copy if it is on the other device, sent
-   -- by that device's current stream.
+   -- Returns a slot's tensor for work on a stream. If the tensor is on the other device, returns a copy, which that
+   -- device's current stream sends.
    local function read(slot, stream, by_event)
       if slot.tensor.device == stream.device then
          before(slot, stream, false, by_event)

@@ -1,5 +1,5 @@
--- Tests recurrent layers on a device by comparing them with the CPU: all results and gradients, in
--- every dtype, with and without states, for sequences of one length and packed ones.
+-- Tests recurrent layers on a device by comparing all results and gradients with the CPU: in every dtype, with and
+-- without initial states, for sequences of equal length and packed ones.
 
 local device = require "spec.support.device"
 local torch = require "tlua"
@@ -15,8 +15,8 @@ local kinds <const> = {
    {"LSTM", {bidirectional = true, bias = false}},
    {"LSTM", {proj_size = 3, num_layers = 2}},
 }
--- Tolerances relative to the largest number of a result. Half-precision types are rounded after
--- each step on a GPU.
+-- Tolerances relative to the largest number of a result. A GPU rounds half-precision types after each
+-- step.
 local tolerance <const> = {float64 = 1e-13, float32 = 2e-6, float16 = 2e-3, bfloat16 = 1.6e-2}
 
 -- Returns all results and gradients of a layer on one device, in float64.

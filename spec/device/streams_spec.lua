@@ -1,5 +1,5 @@
--- Tests devices and streams: the current ones, and waits between streams. All run on the simulated
--- device.
+-- Tests devices and streams: which ones are current, and how streams wait for each other. All tests run on the
+-- simulated device.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -146,7 +146,7 @@ describe("a stream", function()
       local y = sim.stream(s, function() return x * 2 end)
       local waits = sim.waits()
       assert.is_false(s:query())
-      assert.equal(waits, sim.waits()) -- the host has not waited so far
+      assert.equal(waits, sim.waits()) -- the host has not waited since
       s:synchronize()
       assert.equal(waits + 1, sim.waits())
       assert.is_true(s:query())
@@ -161,7 +161,7 @@ describe("a stream", function()
          local x = torch.zeros(64, on(0))
          sim.synchronize()
          for _ = 1, 5 do x:add_(1) end
-         local y = sim.stream(s, function() return x + 0 end) -- this read lacks a necessary wait
+         local y = sim.stream(s, function() return x + 0 end) -- deliberately lacks a wait
          if sim.stream(s, function() return y:sum():item() end) ~= 5 * 64 then wrong = wrong + 1 end
          sim.synchronize()
       end
@@ -180,7 +180,7 @@ describe("a stream", function()
 end)
 
 describe("memory that another stream uses", function()
-   -- A released tensor would be overwritten at once in the order of its own stream.
+   -- If a released tensor's memory is reused in the order of its own stream, the tensor is overwritten at once.
    local function use(record)
       local wrong = 0
       for seed = 1, 20 do

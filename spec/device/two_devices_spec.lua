@@ -1,4 +1,4 @@
--- Tests tensors of several devices in one program: allowed combinations, and errors for the others.
+-- Tests tensors of several devices in one program: which combinations are allowed, and the errors for all others.
 
 local torch = require "tlua"
 local nn = torch.nn

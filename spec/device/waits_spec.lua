@@ -1,11 +1,11 @@
--- Tests every operator of the table on the simulated device, with the examples of its entry:
--- results and gradients have the CPU's bits, results are on the device, and the host waits only if
+-- Tests every operator of the operator table on the simulated device, with the examples of the operator's entry.
+-- Results and gradients must equal the CPU's bit for bit, results must be on the device, and the host may wait only if
 -- the entry says so (`waits`).
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"
 
--- The operators whose results are on another device than their inputs.
+-- Operators whose results are on a device other than that of their inputs.
 local elsewhere <const> = {cpu = true, to_device = true, to_device_only = true}
 
 local function on_sim(x)
@@ -13,14 +13,14 @@ local function on_sim(x)
    return x.requires_grad and copy:requires_grad_() or copy
 end
 
--- Copies to another device are row-major, so the CPU's tensors are made row-major before they are
--- compared.
+-- Returns row-major copies of the CPU's tensors, to compare them with copies from a device, which are row-major
+-- too.
 local function row_major(x)
    local copy = x:detach():contiguous()
    return x.requires_grad and copy:requires_grad_() or copy
 end
 
--- Returns a description of the difference of two tensors, including the sign of zeros, or nil.
+-- Returns a description of how two tensors differ, including in the sign of zeros, or nil if they are equal.
 local function difference(expected, actual)
    expected, actual = expected:detach(), actual:detach():cpu()
    local ok, fault = pcall(assert.close, expected, actual, 0)
@@ -38,7 +38,7 @@ local function compare(row, expected, actual)
    end)
 end
 
--- Returns the failure of an example, or nil, and whether the host has waited.
+-- Returns a description of an example's failure, or nil if there is none; and whether the host has waited.
 local function check(row, text)
    local args = table_of.map(table_of.arguments(text), row_major)
    local expected = table_of.call(row, args)
@@ -46,7 +46,7 @@ local function check(row, text)
    local before = torch.sim.waits()
    local actual = table_of.call(row, there)
    local waited = torch.sim.waits() > before
-   torch.sim.synchronize() -- non_blocking copies to the CPU end before the results are compared
+   torch.sim.synchronize() -- completes non_blocking copies to the CPU before their results are compared
    local fault = compare(row, expected, actual)
    local smooth = row.differentiable and not table_of.undefined[row.name]
    local grads = not fault and smooth and table_of.gradients(args, expected)

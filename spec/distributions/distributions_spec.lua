@@ -1,5 +1,5 @@
--- Tests distributions as objects: fields, shapes, dtypes, empty batches, and arguments that are
--- refused.
+-- Tests the fields, shapes and dtypes of distributions, empty batches, and refused
+-- arguments.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"

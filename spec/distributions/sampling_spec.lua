@@ -1,5 +1,5 @@
--- Tests samples of distributions: their distribution functions, moments, and gradients for the
--- parameters.
+-- Tests samples of distributions: their empirical distribution functions, their moments, and their gradients with
+-- respect to the parameters.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -9,8 +9,8 @@ local D = torch.distributions
 local options <const> = {dtype = "float64"}
 local function t(x) return torch.tensor(x, options) end
 
--- Returns the largest distance between a sample's distribution function and cdf, times the root of the
--- sample's size. It exceeds 1.95 for one in a thousand samples (Kolmogorov and Smirnov).
+-- Returns the largest distance between a sample's empirical distribution function and cdf, times the square root of the
+-- sample size. It exceeds 1.95 for one in a thousand samples (Kolmogorov and Smirnov).
 local function distance(x, cdf)
    local n = x:numel()
    local f = cdf(x:flatten():sort())
@@ -18,7 +18,7 @@ local function distance(x, cdf)
    return math.max((f - at):abs():max():item(), (f - at + 1 / n):abs():max():item()) * n ^ 0.5
 end
 
--- Returns the distribution function of a density on [low, high], by the trapezoidal rule.
+-- Returns the distribution function for a density on [low, high], computed by the trapezoidal rule.
 local function integrated(d, low, high)
    local n = 20000
    local at = torch.linspace(low, high, n, options)
@@ -54,7 +54,7 @@ local by_density <const> = {
 }
 
 describe("a sample", function()
-   local n <const> = device.name == "cuda" and 3000 or 20000 -- the emulated device is slow
+   local n <const> = device.name == "cuda" and 3000 or 20000 -- smaller on the emulated device, which is slow
 
    for _, d in ipairs(one) do
       it("has the distribution function of " .. tostring(d), function()
@@ -96,7 +96,7 @@ describe("a sample", function()
       end)
    end
 
-   -- The 256 uniform numbers of bfloat16 would make the mean of Geometric 4, and lose the tails.
+   -- In bfloat16 there are 256 uniform numbers, which would make the mean of Geometric 4 and lose the tails.
    local of_half <const> = {
       Geometric = {0.25, 3, 12 ^ 0.5}, Laplace = {0, 0, 2 ^ 0.5, 1}, Gumbel = {0, 0.5772, math.pi / 6 ^ 0.5, 1},
       LogitRelaxedBernoulli = {1, 0, math.pi / 3 ^ 0.5, 0.5},
@@ -171,8 +171,8 @@ describe("a sample", function()
 end)
 
 describe("rsample", function()
-   -- Checks implicit gradients: x = F^-1(u; p) has the derivative -(dF/dp) / (dF/dx) with respect to a
-   -- parameter p, for any distribution of numbers.
+   -- Checks implicit gradients. For any distribution of single numbers, x = F^-1(u; p) has the derivative -(dF/dp) /
+   -- (dF/dx) with respect to a parameter p.
    local function implicit(make, params, cdf)
       local inputs = {}
       for i, p in ipairs(params) do inputs[i] = t(p):requires_grad_() end

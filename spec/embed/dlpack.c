@@ -1,7 +1,7 @@
 /*
-** dlpack.c - tests exporting and importing tensors by DLPack's structs, which are declared again
-** here, from its specification, to check their layout.
-*/
+** dlpack.c - tests the export and import of tensors by DLPack's structs. The structs are declared again here, from
+** DLPack's specification, to check their layout.
+** */
 #include <stdint.h>
 
 #include "test.h"
@@ -35,7 +35,7 @@ struct DLManagedTensorVersioned {
   DLTensor dl_tensor;
 };
 
-/* If pointers have 64 bits, the size of the struct determines the positions of its fields. */
+/* With 64-bit pointers, the size of the struct determines the offsets of its fields. */
 _Static_assert(sizeof(void *) != 8 || sizeof(DLTensor) == 48, "DLPack's layout");
 
 TEST(handing_out_shares_the_memory) {
@@ -50,7 +50,7 @@ TEST(handing_out_shares_the_memory) {
   CHECK(dl->ndim == 2 && dl->shape[0] == 3 && dl->shape[1] == 2);
   CHECK(dl->strides[0] == 1 && dl->strides[1] == 3);
   tl_tensor_release(t);
-  CHECK(dl->shape[0] == 3); /* the exported struct keeps its own reference to the tensor */
+  CHECK(dl->shape[0] == 3); /* the exported struct holds its own reference to the tensor */
   m->deleter(m);
 }
 
@@ -86,7 +86,7 @@ static void delete_versioned(struct DLManagedTensorVersioned *self) {
   deleted_versioned++;
 }
 
-/* A matrix (2, 3) of int32 that begins 4 bytes after the start of its memory. */
+/* The memory of a matrix (2, 3) of int32 that begins 4 bytes after the start. */
 static int32_t ints[7] = {-1, 1, 2, 3, 4, 5, 6};
 static int64_t shape[2] = {2, 3}, strides[2] = {3, 1};
 
@@ -172,8 +172,8 @@ TEST(every_dtype_comes_back) {
   }
 }
 
-/* Checks that an import is refused. A refused struct still belongs to the caller: its deleter was
-** not called. */
+/* Checks that an import is refused. The refused struct must still belong to the caller, so its deleter must not have
+** been called. */
 static void refuse(DLTensor dl, tl_ErrorKind kind, const char *part) {
   deleted = 0;
   struct DLManagedTensor m = {dl, NULL, delete_plain};
@@ -218,7 +218,7 @@ TEST(unsupported_memory_is_refused) {
   int64_t wide[2] = {INT64_MAX, 1}, wider[2] = {1, INT64_MAX / 16};
   dl.strides = wide;
   refuse(dl, TL_EARG, "from_dlpack: strides [9223372036854775807, 1]");
-  /* the tensor has fewer than 2^63 bytes, but extends past the end of the address space */
+  /* the tensor takes fewer than 2^63 bytes, but extends past the end of the address space */
   dl.strides = wider;
   dl.data = (void *)(UINTPTR_MAX - 1023);
   dl.byte_offset = 0;

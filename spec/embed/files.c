@@ -1,6 +1,6 @@
 /*
-** files.c - tests that a file to which several processes save at the same time is always complete.
-*/
+** files.c - tests that a file is always complete while several processes save to it at the same time.
+** */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -22,8 +22,8 @@ static bool run(lua_State *L, const char *text, const char *path) {
   return ok;
 }
 
-/* A script for a child process: the child's Lua state, and so every address in the state, equals
-** its parent's. */
+/* A script for a child process. The Lua states of child and parent are equal, including every address in the
+** state. */
 static const char *save =
     "local path = ...\n"
     "for i = 1, 20 do\n"
@@ -32,7 +32,7 @@ static const char *save =
     "   assert(t.x:eq(t.y):all():item())\n"
     "end\n";
 
-/* A script that leaves an unfinished file of the parent beside the files of its children. */
+/* A script that leaves an unfinished file of the parent next to the children's files. */
 static const char *begin = "unfinished = torch.io.replace(...)\n"
                            "assert(unfinished:write('begun '))\n";
 static const char *finish = "assert(unfinished:write('and done'))\n"
@@ -56,7 +56,7 @@ TEST(forked_processes_save_to_one_file) {
     if (children[i] != 0) continue;
     alarm(600);
     bool ok = run(L, save, path);
-    lua_close(L); /* lua_close drops the unfinished file, which belongs to the parent */
+    lua_close(L); /* lua_close deletes the unfinished file, which belongs to the parent */
     _exit(ok ? 0 : 1);
   }
   for (int i = 0; i < CHILDREN; i++) {

@@ -1,7 +1,7 @@
 /*
-** lua.c - tests tlua in a host's Lua state: passing values, errors, and states and tensors that are
-** freed in any order.
-*/
+** lua.c - tests tlua in a host's Lua state: passing values, errors, and freeing states and tensors in any
+** order.
+** */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -20,7 +20,7 @@ static lua_State *new_state(void) {
   return L;
 }
 
-/* Runs Lua text, which must not fail. */
+/* Runs a Lua program that must succeed. */
 static void run(lua_State *L, const char *text) {
   if (luaL_dostring(L, text) != LUA_OK) {
     printf("# %s\n", lua_tostring(L, -1));
@@ -134,7 +134,7 @@ static int report(lua_State *L) {
   return 0;
 }
 
-/* Code that finalizers run while a state is closed. */
+/* Lua code for finalizers that run while a state is closed. */
 static const char *const at_closing =
     "local x = torch.ones(1000, 100, {requires_grad = true})\n"
     "x:register_hook(function(grad) return grad * 2 end)\n"

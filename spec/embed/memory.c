@@ -1,8 +1,8 @@
 /*
-** memory.c - tests a host's Lua state, whose collector is incremental: the scripts
-** of spec/memory, each in a separate process, and a collector that the host has
+** memory.c - tests a host's Lua state with an incremental collector: runs the scripts of
+** spec/memory, each in a separate process, and tests a collector that the host has
 ** stopped.
-*/
+** */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -12,7 +12,7 @@
 #include "test.h"
 #include "tlua.h"
 
-/* A sanitizer's own memory would be larger than the measured memory. */
+/* A sanitizer needs more memory than the limits that are tested. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { MEASURABLE = false };
 #else
@@ -26,7 +26,7 @@ static lua_State *new_state(void) {
   return L;
 }
 
-/* Runs a test in a child process, so that the peak of memory is that of the test alone. */
+/* Runs a script in a child process, so that the peak of memory belongs to this script alone. */
 static int run_script(const char *path) {
   lua_State *L = new_state();
   int status = luaL_dofile(L, path);
@@ -54,7 +54,7 @@ static void losses_leave_nothing(void) { script_runs("spec/memory/saved.lua"); }
 static void cycles_of_hooks_are_freed(void) { script_runs("spec/memory/cycles.lua"); }
 static void a_stopped_collector_stays_stopped(void) { script_runs("spec/memory/stopped.lua"); }
 
-/* A host such as a game stops the collector, and runs steps of it when there is time. */
+/* A host such as a game stops the collector, and runs collection steps when it has time. */
 static void a_stopped_host_pays_by_steps(void) {
   lua_State *L = new_state();
   lua_gc(L, LUA_GCSTOP);
@@ -69,7 +69,7 @@ static void a_stopped_host_pays_by_steps(void) {
   lua_close(L);
 }
 
-/* Tests that tlua leaves the collector in the mode that the host has chosen. */
+/* Tests that tlua does not change the collector mode that the host has chosen. */
 static void the_mode_stays_the_hosts(void) {
   lua_State *L = new_state();
   CHECK(luaL_dostring(L, "for _ = 1, 5000 do torch.ones(64, 64) end") == LUA_OK);

@@ -1,7 +1,7 @@
 /*
-** opening.c - tests a state that opens the library while memory runs out: each of Lua's allocations
-** in turn fails, then the state is closed, or the library is opened again.
-*/
+** opening.c - tests opening the library while memory runs out: each of Lua's allocations in turn fails; then the state
+** is closed, or the library is opened again.
+** */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -13,7 +13,7 @@
 
 enum { PROCESSES = 4 };
 
-/* An allocator whose calls fail from number `from` to number `until`; the first call has number
+/* An allocator that fails the calls with numbers `from` to `until`; the first call has number
 ** 1. */
 typedef struct Memory {
   long calls, from, until;
@@ -65,13 +65,13 @@ static void open_without_memory(long n) {
   lua_close(L);
 }
 
-/* Lua repeats a failed allocation after a collection, so the allocator fails twice in a row. */
+/* After a failed allocation Lua collects garbage and tries again, so the allocator fails twice in a row. */
 static void open_again(long n) {
   Memory m;
   lua_State *L = new_state(&m);
   m.from = n;
   m.until = n + 2;
-  bool opened = tl_lua_open(L); /* the state recovers from some failures */
+  bool opened = tl_lua_open(L); /* may succeed: Lua recovers from some failures */
   m.from = m.until = 0;
   CHECK_AT(n, opened || tl_lua_open(L));
   const char *script =
@@ -86,7 +86,7 @@ static void open_again(long n) {
   lua_close(L);
 }
 
-/* Calls `attempt` for each n-th allocation, in several processes. */
+/* Calls `attempt` with the number of each allocation in turn, in several processes. */
 static void for_each_allocation(void (*attempt)(long n), long step) {
   long total = allocations();
   pid_t children[PROCESSES];

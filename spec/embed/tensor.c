@@ -128,7 +128,7 @@ TEST(names) {
   CHECK(tl_set_num_threads(2) && tl_get_num_threads() == 2);
 }
 
-/* NULL arguments, as from failed calls that were not checked. */
+/* Functions accept NULL arguments, which come from failed calls whose results were not checked. */
 TEST(null_is_never_fatal) {
   tl_tensor_release(NULL);
   CHECK(tl_tensor_retain(NULL) == NULL);

@@ -1,7 +1,7 @@
 /*
-** threads.c - tests one state for each thread, all running at once, and a host that supplies its
-** own threads.
-*/
+** threads.c - tests one Lua state per thread, with all threads running at once, and a host that supplies its own
+** threads.
+** */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -15,7 +15,7 @@
 
 enum { THREADS = 4, FORKS = 40 };
 
-/* A script that trains a regression, which must find the weights 2 and -3; it returns the final
+/* A script that trains a regression and must find the weights 2 and -3. The script returns the final
 ** loss. */
 static const char *training = "local nn, optim = torch.nn, torch.optim\n"
                               "local x = torch.randn(64, 2)\n"
@@ -80,7 +80,7 @@ static void a_hosts_own_job_system(void) {
 static atomic_bool stop;
 static atomic_int rounds;
 
-/* A script that takes each of the library's locks: the locks for small and large blocks, hooks and
+/* A script that takes each lock of the library: for small blocks, for large blocks, for hooks and for
 ** callbacks. */
 static const char *busy = "local x = torch.randn(40, 50, {requires_grad = true})\n"
                           "local large = torch.ones(300, 400)\n"
@@ -113,7 +113,7 @@ static void *keep_busy(void *failures) {
   return NULL;
 }
 
-/* Code for a child process, which uses its parent's state and a new state, both with threads. */
+/* Code for a child process. The process uses its parent's state and a new state, both with threads. */
 static bool child_works(lua_State *L) {
 #ifdef __SANITIZE_THREAD__ /* the sanitizer allows no threads after a fork */
   if (!tl_set_num_threads(1)) return false;
@@ -173,7 +173,7 @@ static const char in_child[] =
     "collectgarbage()\n"
     "assert(count() == 100)\n";
 
-/* A loop over a loader whose workers are threads of the parent fails in a child process instead of
+/* If the workers of a loader are threads of the parent, a loop over the loader fails in a child process instead of
 ** waiting for the workers; a new loop works. */
 static __attribute__((unused)) void a_childs_loop_over_data(void) {
   lua_State *L = luaL_newstate();
@@ -200,7 +200,7 @@ int main(void) {
   /* this test must run before any operator starts the library's own threads */
   RUN(a_hosts_own_job_system);
   RUN(states_on_threads_of_their_own);
-/* in a child process, the sanitizer's allocator keeps its locks locked */
+/* in a child process, the locks of the sanitizer's allocator may stay locked */
 #ifndef __SANITIZE_ADDRESS__
   if (!test_emulated()) RUN(children_of_a_busy_process);
   RUN(a_childs_loop_over_data);

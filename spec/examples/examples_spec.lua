@@ -3,7 +3,7 @@ local shell = require "spec.support.shell"
 
 local tlua = shell.start()
 
--- Runs digits.lua in a separate folder; returns the output and the status of the program.
+-- Runs digits.lua in a separate folder. Returns the program's output and status.
 local function digits(arguments)
    return shell.with_folder(function(folder)
       local weights = shell.quote(folder .. "/digits.safetensors")
@@ -127,7 +127,7 @@ describe("examples/streams.lua", function()
    end)
 end)
 
--- With a sanitizer, training takes minutes, so the program makes only one pass over the data.
+-- With a sanitizer, training takes minutes, so the program trains for only one epoch.
 local sanitized = os.getenv "SPEC_SANITIZED" == "1"
 
 describe("examples/digits.lua", function()
@@ -181,7 +181,7 @@ describe("a whole training of examples/digits.lua", function()
       end)
    end
 
-   -- Returns the output of one pass over the data, without times.
+   -- Returns the output of one epoch, with times removed.
    local function result(arguments)
       local output = digits("--epochs 1 " .. arguments)
       return (output:gsub("%d+ digits/s", ""):gsub("took [%d.]+ s", "")

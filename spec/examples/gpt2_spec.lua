@@ -7,7 +7,7 @@ local GPT2 = dofile "examples/gpt2/model.lua"
 
 local tlua = shell.start()
 
--- Makes the model of spec/fixtures/gpt2_loss.py.
+-- Makes the same model as spec/fixtures/gpt2_loss.py.
 local function model(options)
    local o = {vocab = 64, context = 16, layers = 2, heads = 4, width = 32, dropout = 0.0}
    for key, value in pairs(options or {}) do o[key] = value end

@@ -3,7 +3,7 @@ local shell = require "spec.support.shell"
 
 local tlua = shell.start()
 
--- Returns the output of an example in a separate folder; `{}` in the arguments stands for that
+-- Runs an example in a separate folder and returns its output; `{}` in the arguments is replaced by that
 -- folder.
 local function run(name, arguments, check)
    return shell.with_folder(function(folder)
@@ -21,7 +21,7 @@ local function head(path, n)
    return file:read(n)
 end
 
--- Returns a check that a file of the folder is a PNG image.
+-- Returns a function that checks that a file of the folder is a PNG image.
 local function is_png(name)
    return function(folder) assert.equal("\x89PNG\r\n\x1A\n", head(folder .. "/" .. name, 8)) end
 end
@@ -123,7 +123,7 @@ describe("examples/gpt.lua", function()
    it("learns and writes text", function()
       local output = run("gpt", "--steps 30 --width 32 --layers 1 --batch 4 --write 20 --prompt 'local '")
       local loss = tonumber(output:match "not seen: (%d%.%d+)")
-      assert.is_true(loss < 3.8, output) -- guessing among 90 letters has a loss of 4.5
+      assert.is_true(loss < 3.8, output) -- a uniform guess among 90 letters has a loss of 4.5
       assert.matches("it writes:\nlocal ", output, 1, true)
    end)
 

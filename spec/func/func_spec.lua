@@ -4,7 +4,7 @@ local sorted = require "spec.support.sorted"
 local F, fn = torch.nn.functional, torch.func
 local rows = dofile "spec/fixtures/func.lua"
 
--- Returns the input of func.py.
+-- Returns input values, as func.py computes them.
 local function values(shape, shift)
    local n = 1
    for _, size in ipairs(shape) do n = n * size end
@@ -289,7 +289,7 @@ describe("torch.func", function()
       assert.raises("func.vjp: fn: expected a function, got 3", function() fn.vjp(3, two) end)
    end)
 
-   -- The CPU has complex numbers, a GPU none yet. The values are PyTorch's.
+   -- The CPU supports complex numbers; a GPU does not yet. PyTorch returns the expected values.
    local cpu <const> = {device = "cpu"}
 
    it("differentiates functions with complex results and arguments", function()

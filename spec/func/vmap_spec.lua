@@ -1,4 +1,4 @@
--- Tests torch.func.vmap: its options, and every operator of the table on a batch of its examples.
+-- Tests torch.func.vmap: its options, and every operator of the table on batches made from the operator's examples.
 local torch = require "tlua"
 local table_of = require "spec.support.table"
 local vmap = torch.func.vmap
@@ -65,7 +65,7 @@ describe("vmap", function()
       assert.close(x:matmul(x:t()), outer, 1e-6)
    end)
 
-   -- Returns how often vmap calls a function of one example of x.
+   -- Returns the number of times that vmap calls a function of one example of x.
    local function calls_of(fn, options)
       local calls = 0
       vmap(function(...)
@@ -82,7 +82,7 @@ describe("vmap", function()
       assert.equal(1, calls_of(function(a) return a[1] * a:sum() + a.shape[1] end))
       assert.equal(1, calls_of(function(a) return torch.cat({a, x[1]}):softmax(1) end))
       assert.equal(1, calls_of(function(a) return torch.trapezoid(a) end))
-      -- references to the functions from before vmap replaces them
+      -- keeps the functions from before vmap replaces them
       local scale, sum = torch.mul, torch.sum
       assert.equal(1, calls_of(function(a) return sum(scale(a, 2)) end))
    end)
@@ -194,7 +194,7 @@ describe("vmap", function()
       end
    end)
 
-   -- Layers whose parameters differ between examples, as for per-sample gradients.
+   -- Layers with separate parameters for each example, as needed for per-sample gradients.
    local F = torch.nn.functional
    local function random(...) return torch.randn(...):double() end
    local layers = {
@@ -237,7 +237,7 @@ describe("vmap", function()
          for _, average in ipairs(p:key_averages()) do
             if average.key == "select" then selects = average.count end
          end
-         assert.equal(0, selects) -- vmap calls no select, which would take single examples
+         assert.equal(0, selects) -- no example is taken by select, so vmap has not looped over the examples
          assert.close(layer(a[1], w[1], b[1]), vmap(layer, {in_dims = {false, 1, 1}})(a[1], w, b)[1], 1e-12)
       end)
    end
@@ -328,7 +328,7 @@ describe("vmap", function()
    end)
 end)
 
--- Returns whether a node, or a node that its gradient flows to, prints as `name`.
+-- Returns whether a node, or any node that its gradient flows to, prints as `name`.
 local function has_node(node, name)
    if torch.is_tensor(node) then return false end
    if tostring(node) == name then return true end
@@ -348,7 +348,7 @@ describe("vmap's rules", function()
    local images, matrix, vector, place = maps[1], square[1], vectors[1], distinct[1]
    local means, spreads = randn {4}, randn {4}:abs() + 1
 
-   -- Functions of examples; shared tensors are upvalues. A loop's results would have been stacked.
+   -- Functions of one example; shared tensors are upvalues. A loop over examples would have stacked the results.
    local cases = {
       {"einsum of both", function(a, b) return torch.einsum("ij,jk->ik", a, b) end, square, other},
       {"einsum with a shared matrix", function(a) return torch.einsum("ij, jk", {a, matrix}) end, square},
@@ -446,13 +446,13 @@ describe("vmap's rules", function()
    end)
 end)
 
--- Returns the same arguments with slightly smaller floating-point numbers.
+-- Returns the same arguments with slightly reduced floating-point numbers.
 local function smaller(args)
    return table_of.map(args, function(t) return t:is_floating_point() and (t:detach() * 0.9) or t end)
 end
 
--- Makes a batch of two examples from the arguments of two calls; returns the batch and the
--- dimensions to map, in the structure of the arguments.
+-- Makes a batch of two examples from the arguments of two calls. Returns the batch, and the dimensions to map over in
+-- the structure of the arguments.
 local function batch(first, second)
    if torch.is_tensor(first) then return torch.stack {first:detach(), second:detach()}, 1 end
    if type(first) ~= "table" then return first, false end
@@ -468,8 +468,8 @@ local function only_tensors(results)
    return results.n > 0
 end
 
--- Returns the failure of an operator on a batch, or nil. The second result tells whether there was
--- anything to compare.
+-- Returns a description of how an operator fails on a batch, or nil; and whether there was any result to
+-- compare.
 local function check(row, text)
    local args = table_of.arguments(text)
    local less = smaller(args)
@@ -491,8 +491,8 @@ local function check(row, text)
    return not ok and (type(fault) == "table" and fault.message or fault) or nil, true
 end
 
--- as_strided depends on the memory behind a view; devices of the other entries may be missing in a
--- build.
+-- These are tested elsewhere: as_strided depends on the memory behind a view, and the devices of the other operators
+-- may be missing in a build.
 local elsewhere = {as_strided = true, cuda = true, sim = true}
 
 it("vmap of every operator equals the operator on each example", function()

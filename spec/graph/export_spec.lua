@@ -1,5 +1,5 @@
--- Tests torch.export: programs compute what the model computes, to the bit, and what cannot be recorded
--- is an error at the model's line.
+-- Tests torch.export: a program must compute the model's results bit for bit, and code that cannot be recorded must
+-- raise an error at the model's line.
 
 local torch = require "tlua"
 local nn, F = torch.nn, torch.nn.functional
@@ -16,7 +16,7 @@ local function same(expected, given, path)
    for key, value in pairs(expected) do same(value, given[key], path .. "." .. tostring(key)) end
 end
 
--- Exports a model for the first list of inputs, and compares program, saved program and model for all.
+-- Exports a model for the first set of inputs, and compares the model, the program and the saved program for all sets.
 local function check(model, sets, options)
    local path <const> = os.tmpname()
    if type(model) == "table" then model:eval() end
@@ -286,7 +286,7 @@ end)
 describe("a step that a program cannot repeat", function()
    local x = torch.randn(4)
 
-   -- Expects an error at the line of the function that `fn` calls last.
+   -- Checks that fn cannot be exported, and that the error names a line inside fn.
    local function refused(pattern, fn, inputs)
       local ok, message = pcall(torch.export, fn, inputs or {x})
       assert.False(ok)

@@ -1,5 +1,5 @@
--- Tests torch.export_step: programs that train give the bits of eager training, also after they were
--- saved and loaded, and what a program cannot repeat is an error that names it.
+-- Tests torch.export_step: a program that trains must equal eager training bit for bit, also after it was saved and
+-- loaded. Code that a program cannot repeat must raise an error that names the code.
 
 local torch = require "tlua"
 local nn, optim, F = torch.nn, torch.optim, torch.nn.functional
@@ -11,7 +11,7 @@ local function convnet()
                         nn.Conv2d(4, 8, 3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.3), nn.Linear(32, 4))
 end
 
--- Returns a training step of a model, and what it uses.
+-- Returns a training step for a model, and the objects that the step uses.
 local function step_of(model, options)
    local optimizer = options.optimizer(model:parameters())
    local scheduler = options.scheduler and options.scheduler(optimizer)
@@ -43,7 +43,7 @@ local function step_of(model, options)
                  steps = scheduler and options.steps or nil}
 end
 
--- Trains for 20 steps by a program, by the program after it was saved, and eagerly.
+-- Trains for 20 steps in three ways: by a program, by the saved and reloaded program, and eagerly.
 local function check(make, options)
    torch.manual_seed(1)
    local model, twin = make(), make()

@@ -1,23 +1,23 @@
--- Tests every operator of the table in a recorded program, with the examples of its entry: the
--- program gives the operator's bits, also after it was saved and loaded, and operators that cannot
--- be recorded raise an error that says so.
+-- Tests every operator of the operator table in a recorded program, with the examples of the operator's entry. The
+-- program must return the operator's bits, also after it was saved and loaded; an operator that cannot be recorded must
+-- raise an error that says so.
 
 local table_of = require "spec.support.table"
 local torch = require "tlua"
 
--- Overloads whose results are no tensors, or have sizes that depend on values.
+-- Overloads that return values other than tensors, or results whose sizes depend on values.
 local REFUSED <const> = {
    "allclose", "argwhere", "bincount", "equal", "is_nonzero", "is_same_size", "is_signed",
    "masked_select", "nonzero", "nonzero_tuple", "one_hot", "repeat_interleave_each",
    "repeat_interleave_positions", "unique", "unique_consecutive", "where_positions",
 }
 
--- Returns the arguments with other tensors in the positions `places`.
+-- Returns the arguments with `tensors` in the positions `places`.
 local function with_tensors(args, places, tensors)
    return table_of.map(args, function(x) return tensors[places[x]] end)
 end
 
--- Returns how two lists of tensors differ in shape, dtype or a bit; nil if the lists are equal.
+-- Returns a description of how two lists of tensors differ in shape, dtype or bits, or nil if they are equal.
 local function difference(expected, actual)
    if #expected ~= #actual then return ("%d results instead of %d"):format(#actual, #expected) end
    for i, e in ipairs(expected) do
@@ -31,7 +31,7 @@ local function difference(expected, actual)
    end
 end
 
--- Returns a description of the failure of an example, or nil; and the message of a refusal.
+-- Returns a description of an example's failure, or nil if there is none; and the message if the operator was refused.
 local function check(row, text)
    local args = table_of.map(table_of.arguments(text), function(x) return x:detach():contiguous() end)
    local places, tensors = {}, table_of.tensors(args)
