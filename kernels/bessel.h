@@ -13,8 +13,8 @@
 TLM_LONG_FN double tlm_j0(double x) { return isinf(x) ? 0 : j0(x); }
 TLM_LONG_FN double tlm_j1(double x) { return isinf(x) ? 0 : j1(x); }
 
-/* Returns y, the value of a Bessel function of the second kind at x, but the limit at x = 0 and NaN
-** for negative x, since C libraries differ there. */
+/* Completes y, the C library's value of a Bessel function of the second kind at x > 0. Returns
+** -infinity for x = 0 and NaN for negative x, where C libraries differ. */
 TLM_FN double tlm_second_kind(double x, double y) {
   return x > 0 ? y : x == 0 ? -(double)INFINITY : (double)NAN;
 }
@@ -95,8 +95,8 @@ TLM_LONG_FN double tlm_k1(double x, bool scaled) {
 #define TLM_MAX_DEGREE 1e6
 
 TLM_LONG_FN double tlm_orthogonal(int family, double x, double degree, int slope) {
-  double p[TLM_MAX_SLOPE + 1] = {1}; /* P(k) and its derivatives */
-  double q[TLM_MAX_SLOPE + 1] = {0}; /* P(k-1) and its derivatives */
+  double p[TLM_MAX_SLOPE + 1] = {1}; /* polynomial of degree k, and its derivatives */
+  double q[TLM_MAX_SLOPE + 1] = {0}; /* polynomial of degree k - 1, and its derivatives */
   bool chebyshev = family < 8;
   bool laguerre = family == 10;
   bool shifted = chebyshev && family > 3;

@@ -94,8 +94,8 @@ TLM_FAMILY(nadam, {
   c[9] = 1 / (1 - pow(o[2], t[0]));
   c[10] = o[3];
 })
-/* RAdam. Options and clock are those of Adam. c[8] is 0 until the moving mean of squares is long
-** enough to divide by. */
+/* RAdam. Options and clock are those of Adam. c[8] is 0 until the moving mean of squares covers
+** enough steps to divide by. */
 TLM_FAMILY(radam, {
   t[0] += 1;
   DECAY(o[4], o[5] != 0)

@@ -131,7 +131,7 @@ TLM_LONG_FN double tlm_higher_gamma(int n, double x) {
   if (x <= 0 && x == low) return sign * (double)INFINITY;
   if (x > 0 && isinf(x)) return (double)NAN; /* NaN as in PyTorch, which multiplies 0 by inf */
   if (x > 0 || isnan(x)) return sign * factorial * tlm_zeta(s, x);
-  /* adds the sums next to the poles on both sides of 0 first, since they may cancel */
+  /* adds the sums on both sides of 0 first, since their largest terms may cancel */
   double poles = tlm_zeta(s, x - low) + sign * tlm_zeta(s, near);
   return sign * factorial * (poles - sign * tlm_zeta(s, 1 - x));
 }
@@ -217,7 +217,8 @@ TLM_LONG_FN double tlm_i1_scaled(double x) {
   double high = tlm_i1_far(16 / (m > 8 ? m : 8) - 1) / sqrt(m > 8 ? m : 8);
   return m > 8 ? copysign(high, x) : low * x;
 }
-/* Multiplies by exp in two halves, since exp overflows earlier than I0. */
+/* Returns I0(x). The factor exp(|x|) is applied in two halves, since it overflows earlier than
+** I0. */
 TLM_LONG_FN double tlm_i0(double x) {
   double half = exp(0.5 * fabs(x));
   return half * tlm_i0_scaled(x) * half;
@@ -354,8 +355,8 @@ TLM_ONCE_FN double tlm_gamma_slope(double a, double x, double tolerance) {
   return x * h * (log_x - tlm_polygamma(0, a) + dh);
 }
 
-/* Returns the continued fraction h of the incomplete beta function I_x(a, b) (DLMF 8.17.22), and
-** in *dh its logarithmic derivative by a, or by b unless `by_a`. */
+/* Returns the continued fraction h of the incomplete beta function I_x(a, b) (DLMF 8.17.22). *dh
+** receives the derivative of log h with respect to a if `by_a`, otherwise with respect to b. */
 TLM_ONCE_FN double tlm_beta_fraction(double a, double b, double x, bool by_a, double tolerance,
                                      double *dh) {
   double c = 1;

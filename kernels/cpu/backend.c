@@ -13,9 +13,10 @@
 /* ---- instruction sets ------------------------------------------------------------ */
 
 /* Conditions that tell whether this processor supports an instruction set. A new set needs its
-** condition in this list and its flags in the Makefile, which writes isas.h: TLK_ISAS(X) lists the
-** sets that are linked, best first, as X(v4) X(v3) X(v2). f16c, lzcnt and movbe have no name that
-** all compilers know; every processor with avx2 and bmi2 has them. */
+** condition in this list and its flags in the Makefile. The Makefile writes isas.h, whose
+** TLK_ISAS(X) lists the linked sets, best first, as X(v4) X(v3) X(v2). f16c, lzcnt and movbe are
+** not tested, because no name for them is known to all compilers; every processor with avx2 and
+** bmi2 has them. */
 #define TLK_HAS_base true
 #define TLK_HAS_native true
 #define TLK_HAS_v2 true

@@ -101,7 +101,7 @@ typedef struct tlk_Reducer {
 ** tlk_Moments for mean and variance. */
 typedef struct tlk_Best {
   int64_t seen;  /* number of elements so far */
-  int64_t index; /* position of the best element, from 0; -1 if there is none */
+  int64_t index; /* position of the best element, counted from 0; -1 if there is none */
   union {
     double f; /* the best element if the type is floating */
     int64_t i;
@@ -166,15 +166,15 @@ typedef struct tlk_Isa {
   /* loops for calls whose inputs are single elements except the first; NULL for kernels of one
   ** input, and for complex types */
   const tlk_Loop *fixed[TLK_NCOMPUTE];
-  const tlk_Loop *fused[2];                  /* loops by tlk_Fused, for float and for double */
-  const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* reducers by tlk_Reduction */
+  const tlk_Loop *fused[2]; /* loops for float and for double, indexed by tlk_Fused */
+  const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* indexed by compute type and by tlk_Reduction */
   /* [0]: reducer of the smallest element, [1]: of the largest */
   const tlk_Reducer *best[TLK_NCOMPUTE];
   const tlk_Reducer *moments[2];             /* moments for float and for double */
-  const tlk_Scanner *scanners[TLK_NCOMPUTE]; /* scanners by tlk_Scan */
+  const tlk_Scanner *scanners[TLK_NCOMPUTE]; /* indexed by compute type and by tlk_Scan */
   const tlk_Softmax *softmax[2];             /* softmax for float and for double */
   const tlk_Norm *norm[2];                   /* normalisation for float and for double */
-  const tlk_Convert (*convert)[TL_NDTYPES];  /* conversions by source dtype and target dtype */
+  const tlk_Convert (*convert)[TL_NDTYPES];  /* indexed by source dtype and by target dtype */
   const tlk_Move *move;                      /* move[i] moves elements of 1 << i bytes */
   tlk_RandomFn random;
   const struct tlk_IndexLoops *index;             /* gather.h */

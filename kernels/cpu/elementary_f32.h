@@ -70,13 +70,14 @@ TLK_F32_FN float tlk_expf(float x) {
 #define TLK_EXP_LIMIT 87.0f
 TLK_F32_FN float tlk_expf_fast(float x) {
   tlk_Power p = tlk_exp_parts_fast(x);
-  /* a later shift discards the high bits, so an addition can remove the bias of n */
+  /* adds back the bias that p.n has subtracted, so that compilers drop both operations; the shift
+  ** below discards the bias */
   uint32_t n = (uint32_t)p.n + 0x4b400000u;
   return tlk_from_bits(tlk_bits(1 + p.r * (1 + p.r * p.q)) + (n << 23));
 }
 
-/* Returns e^x - 1. The term 2^n - 1 is exact or nearly so; it is computed as a half, which cannot
-** overflow. */
+/* Returns e^x - 1. The term 2^n - 1 is exact or nearly so. The sum is computed at half its size, so
+** that it cannot overflow. */
 TLK_F32_FN float tlk_expm1f(float x) {
   tlk_Power p = tlk_exp_parts(x < -25 ? -25 : x);
   float half = tlk_from_bits((uint32_t)(p.n + 126) << 23);

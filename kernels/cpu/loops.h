@@ -9,8 +9,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/math.h"
 
-/* Tell which type lists (third column of the generated list) include a compute type: the macro
-** drops its arguments for a list that does not. Rare kernels are in no instruction set's table,
+/* TLK_IN_<type>_<list> expands to its arguments if a type list (third column of the generated list)
+** includes the compute type, otherwise to nothing. Rare kernels are in no instruction set's table,
 ** because rare.c has their loops. */
 #define TLK_IN_f32_NUMBER(...) __VA_ARGS__
 #define TLK_IN_f32_FLOATING(...) __VA_ARGS__

@@ -66,7 +66,7 @@ typedef struct tlk_Block tlk_Block;
 typedef struct tlk_Arena tlk_Arena;
 typedef struct tlk_BlockPool tlk_BlockPool;
 
-/* A block that is in use or pending. */
+/* An entry of the map from addresses to blocks in use. */
 typedef struct tlk_Placed {
   const void *key; /* the block's address */
   tlk_Block *block;

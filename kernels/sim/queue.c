@@ -115,7 +115,7 @@ static double seconds(void) { return (double)nanoseconds() * 1e-9; }
 static void (*told)(const tl_Activity *activity);
 
 /* Sets the function that receives activities; NULL stops the reports. While the lock is held, every
-** command that has run is also reported. */
+** command that has run is already reported. */
 bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now) {
   sim_lock();
   told = note;

@@ -68,7 +68,7 @@ typedef struct tlk_AttentionPlan {
   const tlk_AttentionLoops *loops;
   tl_DType compute;
   int64_t lanes;         /* the number of columns of a product is a multiple of this number */
-  int64_t size;          /* bytes of an element of the compute type */
+  int64_t size;          /* size of an element of the compute type in bytes */
   int64_t queries, keys; /* number of queries and number of keys in a whole block */
   int64_t query_blocks, key_blocks;
   /* row size of query and key, and row size of value, both rounded up to whole vectors */
@@ -118,7 +118,7 @@ tlk_Matrix tlk_attention_numbers(const tlk_AttentionPlan *p, const tlk_HeadRows 
 tlk_Matrix tlk_attention_rows(const tlk_AttentionPlan *p, const tlk_HeadRows *from, int64_t b,
                               int64_t h, int64_t first, int64_t n, int64_t cols, bool right,
                               void *buffer);
-/* Writes rows in the call's dtype. */
+/* Converts rows to the call's dtype and stores them as rows of a head. */
 void tlk_attention_store(const tlk_AttentionPlan *p, const tlk_HeadRows *to, int64_t b, int64_t h,
                          int64_t first, int64_t n, int64_t cols, const void *rows, int64_t pitch);
 /* Returns the transpose (size, n) of n rows, as the right side of a product. For bfloat16 it is a

@@ -22,8 +22,8 @@
 typedef struct Call {
   const struct tlk_attention_backward *call;
   tlk_AttentionPlan plan;
-  bool query, key, value, mask; /* the gradients that this pass computes */
-  /* number of batches and number of key heads in one task: all of these that share a mask's
+  bool query, key, value, mask; /* whether this pass computes each of the gradients */
+  /* number of batches and number of key heads in one task, which has all those that share a mask's
   ** gradient */
   int64_t batches, heads;
   int64_t keys; /* number of keys whose gradients a task accumulates */
@@ -262,8 +262,8 @@ static bool run(Call *c, int64_t tasks, int64_t work, tli_RangeFn fn) {
 
 /* ---- the passes ---- */
 
-/* The number of matrix products for each block if keys and queries have separate passes, and in a
-** single pass. */
+/* The number of matrix products for each block: with separate passes over keys and over queries,
+** and with a single pass. */
 enum { PRODUCTS_APART = 7, PRODUCTS_TOGETHER = 5 };
 
 /* Returns whether this number of tasks keeps the threads so busy that a single pass is faster than

@@ -1,5 +1,6 @@
 /*
-** attention_blocks.c - the steps of attention.h that its forward and its backward pass share.
+** attention_blocks.c - the steps that the forward and the backward pass of attention share
+** (attention.h).
 */
 #include <string.h>
 
@@ -12,8 +13,8 @@
 
 static int64_t whole(int64_t n, int64_t lanes) { return (n + lanes - 1) & -lanes; }
 
-/* Divides n into as few pieces of about equal size as `limit`, the largest size, allows. Returns
-** that size, a multiple of `step`. */
+/* Divides n elements into the smallest possible number of pieces of about the same size. Returns
+** that size, which is at most `limit` and a multiple of `step`. */
 static int64_t piece_of(int64_t n, int64_t limit, int64_t step) {
   int64_t pieces = tlk_ceil_div(n, limit);
   return tlk_min(whole(tlk_ceil_div(n, pieces), step), limit);

@@ -8,7 +8,8 @@
 #include "kernels/math.h"
 
 #define LANES 32
-#define UNROLL _Pragma("GCC unroll 5") /* unrolls loops that halve the step from LANES / 2 to 1 */
+/* unrolls loops whose step is halved from LANES / 2 down to 1 */
+#define UNROLL _Pragma("GCC unroll 5")
 #define SPAN (64 * LANES)
 
 static double fold(real *lane) {

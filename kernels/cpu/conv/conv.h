@@ -14,8 +14,9 @@ typedef struct tlk_ConvLoops {
   int lanes;   /* number of elements in a vector */
   int rows;    /* number of channels in a tile */
   int vectors; /* largest number of vectors of positions in a tile */
-  /* Computes out (rows, vectors * lanes), whose rows are `step` elements apart, as the sum over
-  ** taps of weights[tap][row] * in[offsets[tap] + position]; adds it to out if `add`. */
+  /* Computes out (rows, vectors * lanes) as the sum over taps of weights[tap][row] *
+  ** in[offsets[tap] + position], or adds that sum to out if `add`. Rows of out are `step` elements
+  ** apart. */
   void (*tile)(int64_t taps, const int64_t *offsets, const void *in, const void *weights,
                int vectors, bool add, void *out, int64_t step);
   /* Computes one row of `tile`; the row's weights are contiguous. */

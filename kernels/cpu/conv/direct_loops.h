@@ -1,7 +1,7 @@
 /*
 ** direct_loops.h - the loops of conv.h for one type: isa/direct_<type>.c defines `real` and
-** includes this file. A tile's sums stay in registers. Their number is the number of registers of
-** the instruction set minus the registers for inputs.
+** includes this file. A tile's sums stay in registers. The tile has as many sums as the instruction
+** set has registers, minus those for inputs.
 */
 #if defined(__aarch64__) && !defined(__clang__)
 /* without this pragma gcc hoists so many loads that it runs out of registers and spills sums to

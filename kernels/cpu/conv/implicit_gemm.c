@@ -16,7 +16,7 @@
 ** reads all weights. */
 #define BLOCK 192
 #define NEAR_BLOCK 96
-/* Number of positions whose images are prepared together. */
+/* The largest number of positions in the images that are prepared together. */
 #define POSITIONS 512
 /* Runs of positions are stored one by one if their mean length is at least this. */
 #define LONG_RUN 24

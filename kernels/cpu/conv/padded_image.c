@@ -1,4 +1,4 @@
-/* padded_image.c - implements padded_image.h. */
+/* padded_image.c - copies images to scratch memory in the layout of padded_image.h. */
 #include "kernels/cpu/conv/padded_image.h"
 
 #include <string.h>

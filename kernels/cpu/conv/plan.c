@@ -131,9 +131,8 @@ static bool plan_forward(tlk_ConvPlan *p, const char *weight) {
 /* ---- the input's gradient ---- */
 
 /* Returns whether a tap contributes to the input positions with this residue modulo the strides.
-** The gradient of the input has one grid of positions for each residue. `back` receives the
-** distance, in windows, from the window in which the tap reaches a position to the window at that
-** position. */
+** The gradient of the input has one grid of positions for each residue. If the tap contributes, it
+** reaches grid position i from window i - back[d] along dimension d. */
 static bool tap_reaches(const tlk_Windows *w, const int64_t residue[3], const int64_t tap[3],
                         int64_t back[3]) {
   for (int d = 0; d < 3; d++) {

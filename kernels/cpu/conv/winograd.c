@@ -140,7 +140,7 @@ typedef struct Sums {
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
   bool backward;
-  /* of a group: number of input channels to sum, and number of channels of the result */
+  /* number of input channels in a group, which are summed; number of result channels in a group */
   int64_t channels, rows;
   int64_t height, tiles; /* number of channels in a panel, number of panels */
   /* number of input channels that are summed together, number of such blocks of channels */

@@ -21,7 +21,7 @@ static const tlk_FftLoops *loops_of(tl_DType real) { return tlk_isa()->fft[real 
 /* The buffers for transforming lines in vector lanes, all in one allocation. */
 typedef struct Room {
   tlk_FftPiece piece, other;
-  char *rows; /* (CHUNK_ROWS, lanes) complex numbers */
+  char *rows; /* a buffer (CHUNK_ROWS, lanes) of complex numbers */
   void *memory;
   size_t bytes;
 } Room;
@@ -442,7 +442,7 @@ static bool run_call(Call *c) {
   } else if (c->lines >= tl_get_num_threads()) {
     TL_TRY(tli_parallel_try(c->lines, tlk_max(1, TLK_GRAIN / (4 * c->call->n)), run_lines, c));
   } else {
-    run_lines(c, 0, c->lines); /* the threads share the work of each line */
+    run_lines(c, 0, c->lines); /* there are few lines, so threads share the work of each line */
   }
   return !atomic_load_explicit(&c->failed, memory_order_relaxed) || no_memory();
 }

@@ -24,9 +24,9 @@ typedef struct tlk_FftPiece {
   void *re, *im;
 } tlk_FftPiece;
 
-/* One pass of Stockham's algorithm, which needs no bit reversal. It combines r = radix elements
-** that are m * span apart into r adjacent groups of `span` numbers, for each of m groups.
-** `twiddles` has r - 1 complex numbers for each group, or is NULL if all these numbers are 1. */
+/* One pass of Stockham's algorithm, which needs no bit reversal. For each of m groups, it reads r =
+** radix runs of `span` numbers that are m * span apart, and writes r runs next to each other.
+** `twiddles` has r - 1 complex numbers for each group, or is NULL if all of them are 1. */
 typedef struct tlk_FftPass {
   int64_t radix, m, span;
   const void *twiddles;
@@ -34,7 +34,7 @@ typedef struct tlk_FftPass {
 } tlk_FftPass;
 
 /* The loops of an instruction set. A complex number in memory is its real part followed by its
-** imaginary part. A row of a piece has one number for each of its lines. */
+** imaginary part. A row of a piece has one number for each line. */
 typedef struct tlk_FftLoops {
   void (*pass)(const tlk_FftPass *pass, tlk_FftPiece from, tlk_FftPiece to);
   /* Splits rows of complex numbers in memory, `stride` numbers apart, into the two arrays of a
@@ -74,7 +74,7 @@ typedef struct tlk_FftPlan {
   ** its rows are transformed. Both plans are NULL if n has no suitable divisors. */
   struct tlk_FftPlan *columns, *rows; /* owned */
   void *lane_twiddles;                /* (n1, 2, lanes) */
-  void *base_twiddles;                /* (n1, blocks of n2) */
+  void *base_twiddles;                /* (n1, blocks) */
   int64_t blocks;
   /* Bluestein's algorithm computes the transform as a convolution with a chirp. `inner` is the plan
   ** for the length of that convolution, m >= 2n - 1. */
@@ -95,7 +95,7 @@ typedef struct tlk_FftPlan {
 tlk_FftPlan *tlk_fft_plan(int64_t n, tl_DType part, bool pairs) TL_MUSTCHECK;
 void tlk_fft_give_back(tlk_FftPlan *plan);
 
-/* Transforms one line in memory; out may be in. Shares the work out to threads. */
+/* Transforms one line in memory; threads share the work. out may be the same array as in. */
 bool tlk_fft_line(const tlk_FftPlan *plan, const void *in, void *out, bool inverse, double scale)
     TL_MUSTCHECK;
 

@@ -29,8 +29,7 @@ static void store_at(void *data, int64_t i, int64_t size, double value) {
 #define LANES 16
 
 typedef struct Turned {
-  /* number of samples; number of columns: the samples rounded up to whole vectors with columns of
-  ** 0 */
+  /* number of samples, and the same number rounded up to whole vectors; the extra columns are 0 */
   int64_t samples, step;
   _Alignas(64) char x[FEW * SAMPLES * sizeof(double)];
 } Turned;

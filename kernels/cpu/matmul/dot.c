@@ -285,8 +285,8 @@ static bool has_bf16(void) {
 }
 
 /* Returns whether vdpbf16ps is faster than converting to float32. Intel's processors issue it only
-** every second cycle (uops.info), so there it is not; AMD's issue it as often as a float32
-** multiplication. */
+** every second cycle (uops.info), so that converting is faster on them. AMD's processors issue it
+** as often as a multiplication of float32. */
 static bool bf16_is_fast(void) {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx;

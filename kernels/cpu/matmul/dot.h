@@ -4,8 +4,8 @@
 ** consist of blocks of 1 KB:
 **
 **   left side   (m, k): 16 rows of 32 terms
-**   right side  (k, n): 16 pairs of terms, and of each pair 16 columns, the pair's two terms
-**                       beside each other
+**   right side  (k, n): 16 pairs of terms for 16 columns, row by row; the two terms of a pair
+**                       are beside each other in each column
 **
 ** Blocks follow one another along k, then along m or n; elements past the end of the matrix are 0.
 */

@@ -1,7 +1,7 @@
 /*
 ** packed.h - a matrix that is packed once and used for many products, as the right side b of c = a
-** b. It is divided into the panels of tile.h. The order in which an element of c is summed does not
-** depend on the number of rows.
+** b. The matrix is divided into the panels of tile.h. The order in which an element of c is summed
+** does not depend on the number of rows.
 */
 #ifndef TLK_PACKED_H
 #define TLK_PACKED_H

@@ -10,7 +10,8 @@ static bool VECTOR(const tlk_Gemm *g, const tlk_Epilogue *after, const void *a_,
                    void *c) {
   bool left = g->n == 1; /* whether the left operand is the matrix */
   int64_t ld = left ? g->lda : g->ldb, lines = left ? g->m : g->n;
-  bool by_row = left ? !g->trans_a : g->trans_b; /* whether rows are summed */
+  /* whether each result is the dot product of a row of the matrix and the vector */
+  bool by_row = left ? !g->trans_a : g->trans_b;
   int64_t step = left ? (g->trans_b ? 1 : g->ldb) : (g->trans_a ? g->lda : 1);
   for (int64_t p = 0; p < g->k; p += BLAS_MAX) {
     const real *a = (const real *)a_ + p * (g->trans_a ? g->lda : 1);

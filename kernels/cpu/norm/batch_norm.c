@@ -1,7 +1,7 @@
 /*
 ** batch_norm.c - batch norm in training, built on the kernels of channels.c. One pass over the
-** elements computes the statistics, and a second pass uses the values that are computed from them
-** for each channel.
+** elements computes the statistics, and a second pass normalises. The values for each channel are
+** computed between the two passes.
 */
 #include <math.h>
 

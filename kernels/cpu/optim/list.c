@@ -32,8 +32,8 @@ static void prepare(List *l, tl_DType dtype, int count, const int64_t *n) {
   for (int i = 0; i < count; i++) l->first[i + 1] = l->first[i] + tlk_ceil_div(n[i], TLK_LIST_PART);
 }
 
-/* Calls `run` for parts [begin, end) of the list, as parts k of tensors i, with the number n of
-** elements in the part. */
+/* Calls `run` for each part in [begin, end) of the list: part k of tensor i, which has n
+** elements. */
 static void each_part(List *l, int64_t begin, int64_t end,
                       void (*run)(List *l, int i, int64_t k, int64_t n)) {
   int i = 0;

@@ -52,8 +52,8 @@ typedef struct tlk_RnnPart {
 /* The layout of a row of gates, in units of `hidden`. */
 typedef struct tlk_RnnLayout {
   int64_t width;
-  tlk_RnnPart state;    /* the columns that weight_hh computes */
-  int inputs;           /* number of parts that weight_ih computes */
+  tlk_RnnPart state;    /* the part that weight_hh computes */
+  int inputs;           /* number of parts in `input` */
   tlk_RnnPart input[2]; /* the parts that weight_ih computes */
 } tlk_RnnLayout;
 extern const tlk_RnnLayout tlk_rnn_layouts[]; /* indexed by tlk_RnnMode */
@@ -120,7 +120,7 @@ typedef struct tlk_RnnArrays {
 /* Return the array in the compute type; NULL if `data` is NULL, or after a failure. */
 const void *tlk_rnn_operand(tlk_RnnArrays *a, const void *data, int64_t n);
 void *tlk_rnn_result(tlk_RnnArrays *a, void *data, int64_t n);
-/* Returns the layer with its weights and biases converted; its dtype is the compute type. */
+/* Returns a copy of the layer in the compute type: its weights and biases are converted. */
 tlk_Rnn tlk_rnn_weights(tlk_RnnArrays *a, const tlk_Rnn *rnn);
 /* Converts the results back to the given arrays if `ok`, and frees all copies. */
 void tlk_rnn_arrays_end(tlk_RnnArrays *a, bool ok);

@@ -42,8 +42,8 @@ static char *element(tlk_Array a, int64_t i) {
   return (char *)a.data + i * (int64_t)tl_dtype_size(a.dtype);
 }
 
-/* Copies a piece of an array or of the indices to a buffer (rows, cols) or, if `out`, back from
-** it. */
+/* Copies a piece of an array or of the indices to a buffer (rows, cols) or, if `out`, from the
+** buffer. */
 static void carry(const Plan *p, const Strip *s, int64_t rows, tl_DType dtype, char *outside,
                   char *buffer, bool out) {
   int64_t size = (int64_t)tl_dtype_size(dtype);

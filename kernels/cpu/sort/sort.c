@@ -354,7 +354,7 @@ static void keep_items(tlk_LargePair *items, int64_t n, uint64_t last, int64_t t
     if (items[i].key < last || (items[i].key == last && ties-- > 0)) items[kept++] = items[i];
 }
 
-#define SAMPLE 16 /* one element in SAMPLE is sampled, to bound the search in the whole row */
+#define SAMPLE 16 /* 1 / SAMPLE of a row is sampled first, to bound the search in the whole row */
 
 /* Finds the positions of the first k elements in sorted order, and sorts only these elements. The
 ** k-th element of a sample of the row is an upper bound for them. */
@@ -394,8 +394,7 @@ bool tlk_topk(const struct tlk_topk *call) {
   return run(&w, select_row, bytes);
 }
 
-/* Returns the position in the row of the occurrence with number `which` of a key, counted from
-** 0. */
+/* Returns the position in a row of occurrence number `which` of a key; occurrences count from 0. */
 static int64_t find_key(const Work *w, int64_t row, uint64_t key, int64_t which) {
   const void *data = row_data(w, row);
   for (int64_t i = 0; i < w->n; i++)

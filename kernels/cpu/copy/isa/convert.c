@@ -60,7 +60,8 @@ static inline int64_t c128_to_i64(tli_C128 x) { return f64_to_i64(creal(x)); }
            : c64_to_i64, tli_C128 \
            : c128_to_i64)(x)
 
-/* Converts x to type `to`, by the category of that type; x has the wide type of the source. */
+/* Convert x, which has the wide type of the source, to type `to`. The macro's suffix is the
+** category of `to`. */
 #define NARROW_FLOAT(to, x) tli_write_##to((tli_wide_##to)(x))
 #define NARROW_COMPLEX(to, x) ((tli_##to)(x))
 #define NARROW_INT(to, x) ((tli_##to)(sizeof(tli_##to) == 8 ? AS_I64(x) : AS_I32(x)))
@@ -71,7 +72,8 @@ static inline int64_t c128_to_i64(tli_C128 x) { return f64_to_i64(creal(x)); }
 extern const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES];
 #define TABLE TLK_ISA_NAME(tlk_convert)
 
-/* Both macros are constants for a given dtype d; a narrow float is one that is read into float. */
+/* Both macros are constants for a given dtype d. A narrow float has fewer than 32 bits and is read
+** into float. */
 #define IS_COMPLEX(d) _Generic((tli_wide_##d)0, tli_C64 : true, tli_C128 : true, default : false)
 #define IS_NARROW_FLOAT(d) (sizeof(tli_##d) < 4 && (tli_wide_##d)0.5 != 0 && TL_##d != TL_BOOL)
 /* The type through which d is converted to and from other dtypes: d itself if its conversions are
@@ -111,7 +113,7 @@ static void convert_by(int64_t n, void *dst, const void *src, tl_DType from, tl_
       TABLE[TL_U8][TL_##to](n, dst, src);                                                     \
       return;                                                                                 \
     }                                                                                         \
-    if (TL_##to == TL_I8) { /* the bits of uint8 */                                           \
+    if (TL_##to == TL_I8) { /* int8 has the bits of uint8 */                                  \
       TABLE[TL_##from][TL_U8](n, dst, src);                                                   \
       return;                                                                                 \
     }                                                                                         \
