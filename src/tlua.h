@@ -5,13 +5,15 @@
 ** anyway). The functions are grouped by object; each comment says what the function does, how it
 ** fails, who owns the results, and which thread may call it.
 **
-** Ownership.  A function that returns `tl_Tensor *` returns a new reference, which the caller
-** releases with tl_tensor_release. Arguments are borrowed. Errors.     A function that can fail
-** returns NULL or false and leaves a kind and one message in thread-local state: tl_error,
-** tl_error_kind. NULL.       A NULL tensor is never fatal: functions that can fail do so, others
-** return nothing (0, NULL, false, TL_NODTYPE). Positions.  C counts dimensions and indices from 0,
-** Lua from 1. Threads.    Reference counts are atomic. A tensor may be used by several threads as
-** long as none of them writes to it meanwhile.
+** Ownership.  A function that returns `tl_Tensor *` returns a new reference,
+** which the caller releases with tl_tensor_release. Arguments are borrowed.
+** Errors.     A function that can fail returns NULL or false and leaves a kind
+** and one message in thread-local state: tl_error, tl_error_kind.
+** NULL.       A NULL tensor is never fatal: functions that can fail do so,
+** others return nothing (0, NULL, false, TL_NODTYPE).
+** Positions.  C counts dimensions and indices from 0, Lua from 1.
+** Threads.    Reference counts are atomic. A tensor may be used by several
+** threads as long as none of them writes to it meanwhile.
 */
 #ifndef TLUA_H
 #define TLUA_H
@@ -233,8 +235,8 @@ tl_tensor_from_dlpack_versioned(struct DLManagedTensorVersioned *managed);
 ** constants. */
 typedef struct tl_Program tl_Program;
 
-/* An input of a program: its name (borrowed from the program), and the sizes that it must have. A
-** size of -1 may differ between runs. */
+/* An input of a program: the name, borrowed from the program, and the sizes that the input must
+** have. A size of -1 may differ between runs. */
 typedef struct tl_ProgramInput {
   const char *name;
   tl_DType dtype;

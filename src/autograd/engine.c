@@ -317,9 +317,9 @@ static void drop(tli_Node *n) {
   tli_hooks_free(hooks);
 }
 
-/* Computes the gradients of a node's inputs from the gradients of its outputs, and releases the
-** latter. Also releases saved tensors and hooks, unless they are retained. out[] receives new
-** references; its entries are NULL on entry and after a failure. */
+/* Computes the gradients of a node's inputs from the gradients of the node's outputs, and releases
+** the output gradients. Also releases saved tensors and hooks, unless they are retained. out[]
+** receives new references; its entries are NULL on entry and after a failure. */
 static bool derive(Pass *p, tli_Slot *s, tl_Tensor **out) {
   tli_Node *n = s->node;
   bool any, came_finite = true;

@@ -56,7 +56,7 @@ tl_Tensor *tli_grad_fill(const tli_Info *info, int64_t value) {
 
 /* ---- adding up ---- */
 
-/* Returns whether the caller holds the only reference to the elements. If t is a view, its base may
+/* Returns whether the caller holds the only reference to the elements. If t is a view, t's base may
 ** refer to the elements, too, provided that only t owns the base. */
 static bool sole(const tl_Tensor *t) {
   int refs = atomic_load_explicit(&t->storage->refs, memory_order_acquire);

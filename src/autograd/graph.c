@@ -77,7 +77,7 @@ void tli_node_release(tli_Node *n) {
   working = false;
 }
 
-/* In anomaly mode, notes in the node's location that its input i is not finite. */
+/* In anomaly mode, notes in the node's location that input i of the node is not finite. */
 static bool note_finite(tli_Node *n, int i, tl_Tensor *input) {
   if (n->where == NULL || strstr(n->where, "not finite")) return true;
   bool grad = tli_set_grad_mode(false), finite = true;
@@ -223,7 +223,7 @@ static bool save(tli_Saved *s, tl_Tensor *input, bool copy) {
                     "a tensor of shape %s that was made in inference mode cannot be "
                     "saved for a backward pass; clone it outside of inference mode",
                     tli_sizes_str(input));
-  /* a copy of a leaf would receive no gradient, so a leaf is saved itself */
+  /* a copy of a leaf would receive no gradient, so the leaf itself is used */
   bool leaf = input->flags & TLI_REQUIRES_GRAD;
   copy = copy && !leaf;
   s->tensor = copy || !settled(input) ? snapshot(input, copy) : tli_retain(input);

@@ -298,8 +298,8 @@ tl_Tensor *tli_sparse_grad_dense(const tl_Tensor *grad) TL_MUSTCHECK;
 /* Returns the sum of two gradients, at least one of which is sparse. The sum is sparse if both are.
 ** If `in_place` is set and `a` is dense, the sum is written to `a`. */
 tl_Tensor *tli_sparse_grad_sum(tl_Tensor *a, tl_Tensor *b, bool in_place) TL_MUSTCHECK;
-/* Copies the gradient's values unless it is their only owner, so that later changes of other
-** tensors do not affect them. Charges the bytes of values and indices to the caller's ledger. */
+/* Makes the gradient the only owner of its rows' values, copying them if other tensors share them.
+** Charges the bytes of values and indices to the caller's ledger. */
 bool tli_sparse_grad_settle(tl_Tensor *grad) TL_MUSTCHECK;
 
 /* A hook gets the gradient (borrowed). It may return a replacement (a new reference in *out) or

@@ -168,8 +168,8 @@ static bool call(tli_Hook *h, tl_Tensor *t, tl_Tensor **out) {
   return ok;
 }
 
-/* Returns an array of references to a list's hooks, since the list may change while they run; NULL
-** if memory is exhausted. */
+/* Returns an array of references to a list's hooks, since the list may change while the hooks run;
+** NULL if memory is exhausted. */
 static tli_Hook **take_all(const tli_Hooks *list) {
   tli_Hook **hooks = tli_alloc((size_t)list->n * sizeof *hooks);
   for (int i = 0; hooks && i < list->n; i++) hooks[i] = hook_retain(list->hooks[i]);

@@ -28,12 +28,12 @@ typedef struct tli_Hooks {
   tli_Hook *hooks[]; /* the hooks, as owned references */
 } tli_Hooks;
 
-/* Runs the hooks for one gradient. If a hook returns a result, it replaces *grad. `hooks` may be
-** NULL. Hooks may change or free the list while it runs; hooks added during the run are first
-** called for the next gradient. `name` is for messages. */
+/* Runs the hooks for one gradient. If a hook returns a result, the result replaces *grad. `hooks`
+** may be NULL. Hooks may change or free the list while it runs; hooks added during the run are
+** first called for the next gradient. `name` is for messages. */
 bool tli_hooks_run(const tli_Hooks *hooks, const char *name, int output, tl_Tensor **grad)
     TL_MUSTCHECK;
-/* Runs the hooks of a leaf that run after its gradient was accumulated into .grad. */
+/* Runs those hooks of a leaf that wait until the leaf's gradient is in .grad. */
 bool tli_hooks_run_after(tl_Tensor *leaf) TL_MUSTCHECK;
 /* Adds a hook that runs after accumulation to a leaf that requires a gradient; otherwise like
 ** tli_hook_add. */
@@ -41,10 +41,10 @@ tli_Hook *tli_hook_add_after(tl_Tensor *leaf, tli_HookFn fn, void *context,
                              void (*release)(void *context)) TL_MUSTCHECK;
 void tli_hooks_free(tli_Hooks *hooks); /* Frees a list of hooks. Accepts NULL. */
 
-/* Moves the hook that stores t's .grad to t's new node. The caller calls it after t's node has
+/* Moves the hook that stores t's .grad to t's new node. Must be called after t's node has
 ** changed. */
 bool tli_keeper_follow(tl_Tensor *t) TL_MUSTCHECK;
-/* Removes the hook that stores .grad. The caller calls it before the tensor is freed or becomes a
+/* Removes the hook that stores .grad. Must be called before the tensor is freed or becomes a
 ** leaf. */
 void tli_keeper_forget(tli_Autograd *a);
 

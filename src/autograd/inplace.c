@@ -167,9 +167,8 @@ static bool apply_copy_slices(tli_Node *node, tl_Tensor *const *grads, tl_Tensor
   return ok;
 }
 
-/* Releases the tensors that the node's operator has saved, unless another graph refers to the
-** operator's node as well. That is the case if the operator has saved its own result and a graph of
-** a gradient uses the result. */
+/* Releases the tensors that the operator's node has saved, unless another graph uses that node as
+** well. A graph of a gradient does so if the operator has saved its own result. */
 static void drop_copy_slices(tli_Node *node) {
   tli_Node *op = ((CopySlices *)node)->op;
   bool only = atomic_load_explicit(&op->refs, memory_order_acquire) == 1;

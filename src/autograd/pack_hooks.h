@@ -24,8 +24,8 @@ bool tli_packing(void);
 
 /* Packs the tensor that was just saved in s; releases the tensor on failure. */
 bool tli_pack(tli_Saved *s) TL_MUSTCHECK;
-/* Implements tli_saved_get for a packed tensor. The hook that it calls may cause the node's saved
-** tensors to be released. */
+/* Implements tli_saved_get for a packed tensor. The `unpack` hook may cause the node's saved
+** tensors to be released meanwhile. */
 bool tli_unpack(const tli_Saved *s, tli_Node *n, tl_Tensor **out) TL_MUSTCHECK;
 void tli_packed_release(struct tli_Packed *p);
 

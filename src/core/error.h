@@ -17,7 +17,7 @@
 #define TLI_POS_END '\2'
 #define TLI_POS "\1%" PRId64 "\2"
 
-/* GCC checks formats against C's printf; the formats of Windows differ. */
+/* GCC checks format strings by the rules of C's printf; those of Windows differ. */
 #ifdef _WIN32
 #define TLI_PRINTF gnu_printf
 #else
@@ -41,8 +41,8 @@ const char *tli_error_raw(void);
 /* Returns the number of failures in this thread so far. If the number is unchanged, no call has
 ** failed since. */
 uint64_t tli_error_number(void);
-/* Copies the message `raw` to `out` with its marked positions translated: adds `base` to positions
-** that are not negative. */
+/* Copies the message `raw` to `out` and translates its marked positions: adds `base` to each
+** position that is not negative. */
 void tli_error_translate(const char *raw, int base, char *out, size_t size);
 
 /* Marks the last failure as the failure of an earlier call; the message names that call. */

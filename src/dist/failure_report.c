@@ -10,7 +10,8 @@
 
 /* nanoseconds that the other ranks have for reporting their status */
 #define ANSWER INT64_C(1000000000)
-#define ABORT INT64_C(5000000000) /* nanoseconds that this rank tries to reach the store */
+/* the time in nanoseconds for which this rank tries to reach the store */
+#define ABORT INT64_C(5000000000)
 /* nanoseconds that this rank waits for messages in flight after the store has ended */
 #define ALONE INT64_C(1000000000)
 

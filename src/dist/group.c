@@ -190,7 +190,7 @@ static bool need_thread(tli_Group *g) {
   return g->has_thread = true;
 }
 
-/* Passes the call to the group's thread, which then holds a reference to it. */
+/* Passes the call to the group's thread, which then holds a reference to the call. */
 static void hand_over(tli_Group *g, tli_Work *w) {
   w->counted = true;
   w->invitation = tli_profile_invite();

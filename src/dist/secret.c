@@ -41,7 +41,7 @@ void tli_secret_prove(const char *secret, tli_SecretSide side,
                       const unsigned char challenge[TLI_CHALLENGE],
                       const unsigned char answer[TLI_CHALLENGE],
                       unsigned char proof[TLI_SHA256_BYTES]) {
-  /* length of a side's label; the labels differ, so that a side's own proof cannot be sent back to
+  /* length of a label. Each side has a label of its own, so that its proof cannot be sent back to
   ** it */
   enum { LABEL = 16 };
   static const char labels[][LABEL + 1] = {"tlua store asks ", "tlua store gives"};

@@ -12,7 +12,8 @@ enum { TLI_SHA256_BYTES = 32, TLI_SHA256_BLOCK = 64 };
 typedef struct tli_Sha256 {
   uint32_t state[8];
   uint64_t bytes;
-  unsigned char block[TLI_SHA256_BLOCK]; /* the last, incomplete block; it holds bytes % 64 bytes */
+  /* the last, incomplete block, which holds `bytes` % 64 bytes */
+  unsigned char block[TLI_SHA256_BLOCK];
 } tli_Sha256;
 
 void tli_sha256_begin(tli_Sha256 *s);

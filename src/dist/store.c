@@ -90,7 +90,7 @@ static Peer accept_open(const tli_Store *s, char *how, size_t size) {
       "or TLUA_SECRET=none where all of the network is trusted");
 }
 
-/* Determines whether the other side is a store; otherwise `how` describes the bytes that it has
+/* Determines whether the other side is a store. If it is not, `how` describes the bytes that it has
 ** sent. The first bytes decide, because other programs may send less than a whole answer. */
 static Peer greet(const tli_Store *s, int64_t deadline, char *how, size_t size) {
   tli_StoreRequest r = {.magic = TLI_STORE_MAGIC, .what = TLI_STORE_GREET};

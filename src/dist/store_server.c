@@ -226,7 +226,7 @@ static void compare(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, co
 /* ---- authentication ------------------------------------------------------------------ */
 
 /* Answers the first request of a connection. Without a secret, all users of this machine can reach
-** the port; connections of other users are refused if the system can tell the user. */
+** the port. Connections of other users are refused if the system tells whose they are. */
 static void greet(tli_StoreServer *s, Client *c) {
   if (!s->has_secret && !s->trusts && tli_socket_is_foreign(c->socket)) {
     c->parts = true;
@@ -284,7 +284,7 @@ static bool serve(tli_StoreServer *s, Client *c, const tli_StoreRequest *r, int6
   return true;
 }
 
-/* Returns whether a request is allowed in the connection's state, and its sizes are within the
+/* Returns whether the client may make this request now and the request's sizes are within the
 ** limits. */
 static bool is_proper(const Client *c, const tli_StoreRequest *r) {
   uint32_t proof = TLI_CHALLENGE + TLI_SHA256_BYTES;

@@ -6,8 +6,7 @@
 
 #include "tlua.h"
 
-/* A value of the table. Because it has a reference count, an answer can send the value without a
-** copy. */
+/* A value of the table. A reference count lets an answer send the value without a copy. */
 typedef struct tli_Value {
   int refs;
   uint32_t size;

@@ -26,16 +26,16 @@ typedef struct tl_Backend {
 
 /* ---- finding devices -------------------------------------------------------------- */
 
-/* Returns the table of a device, and opens its plugin if necessary. For a tensor's device the
-** result is never NULL. For any other device it may be NULL with TL_EDEVICE; the message then says
-** how to get the plugin. */
+/* Returns the table of a device, and opens the device's plugin if necessary. For a tensor's device
+** the result is never NULL. For any other device it may be NULL with TL_EDEVICE; the message then
+** says how to get the plugin. */
 const tl_Backend *tli_backend_open(tl_Device device);
 /* the table of each kind of device; NULL until the kind's plugin is opened */
 extern _Atomic(const tl_Backend *) tli_backends[TL_NDEVICETYPES];
 static inline const tl_Backend *tli_backend(tl_Device device) {
   return atomic_load_explicit(&tli_backends[device.type], memory_order_acquire);
 }
-/* False as long as no device besides the CPU was ever opened; until then all tensors are on the
+/* False until a device other than the CPU is opened. As long as it is false, all tensors are on the
 ** CPU. */
 extern atomic_bool tli_devices_opened;
 static inline bool tli_only_cpu(void) {
@@ -59,9 +59,8 @@ static inline const tlk_Context *tli_context(tl_Device device) {
 /* Returns the calling thread's current stream of a device, initially the default stream. */
 tl_Stream *tli_stream(tl_Device device);
 void tli_set_stream(tl_Device device, tl_Stream *stream);
-/* Overrides the current stream until the guard is closed. A stream set in the meantime by
-** tli_set_stream is still overridden if it is the one that was current before. Guards can be
-** nested. */
+/* Overrides the current stream of a device until the guard is closed. If tli_set_stream sets the
+** overridden stream again meanwhile, the guard overrides it, too. Guards can be nested. */
 typedef struct tli_StreamGuard {
   tl_Device device;
   tl_Stream *before, *stream;

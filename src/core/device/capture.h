@@ -38,8 +38,8 @@ tli_Capture *tli_capture_of(tl_Device device);
 /* Returns the unique number of the capture that the current stream of a device takes part in, or
 ** 0. */
 uint64_t tli_capture_number(tl_Device device);
-/* Returns whether the host may wait for the device's current stream. If it may not, there is a
-** message. */
+/* Returns whether the host may wait for the device's current stream. Returns false with a message
+** if it must not. */
 bool tli_may_wait(tl_Device device) TL_MUSTCHECK;
 /* Keeps a storage in host memory alive as long as the current stream's graph, whose copies read or
 ** write this memory at each replay. tli_data keeps device memory in the same way. */

@@ -11,7 +11,7 @@
 #include "core/device/api.h"
 
 typedef struct tli_Generator {
-  /* reference count; 0 for a generator inside an object that outlives all its users */
+  /* reference count; 0 for a generator that is part of a longer-lived object */
   atomic_int refs;
   uint64_t seed;
   uint64_t offset; /* number of the next unused block of four 32-bit numbers */
@@ -67,8 +67,8 @@ static inline uint64_t tli_generator_take(tli_Generator *g, int64_t n, int per_b
 
 /* The part of the stream from which a kernel computes n numbers (struct tlk_random). In a capture,
 ** this part is relative to the generator's position at replay. Code that draws the same numbers
-** again later holds its own reference to `state`, because the graph releases the tensor when it is
-** reset. */
+** again later holds its own reference to `state`, because a graph that is reset releases the
+** tensor. */
 typedef struct tli_Stretch {
   uint64_t seed, block;
   tl_Tensor *state; /* int64 tensor (2) with {seed, block} (borrowed); NULL outside of captures */

@@ -35,7 +35,7 @@ typedef struct tl_Host {
 } tl_Host;
 
 typedef struct tl_Plugin {
-  uint64_t hash; /* the first member in this version and in all future ones */
+  uint64_t hash; /* this member comes first in every version of the plugin interface */
   const tl_Backend *backend;
 } tl_Plugin;
 

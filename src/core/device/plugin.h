@@ -12,8 +12,8 @@
 const tl_Backend *tli_plugin_open(const char *name) TL_MUSTCHECK;
 
 #define TLI_PLUGIN_PATH 2048
-/* Writes the path of the plugin tlua_<name>.so. If the file does not exist, writes the path where
-** it is expected and returns false. */
+/* Writes the path of the plugin tlua_<name>.so. If there is no such file, writes the path where the
+** file is expected and returns false. */
 bool tli_plugin_path(const char *name, char path[TLI_PLUGIN_PATH]);
 
 #endif

@@ -12,7 +12,7 @@
 int64_t tli_setting(tl_Setting which);
 void tli_set_setting(tl_Setting which, int64_t value);
 /* Gives the calling thread settings of its own, copied from the process's. Data-loader workers call
-** it, because such threads act as processes of their own. */
+** this function, because each of these threads acts as a process of its own. */
 void tli_own_settings(void);
 
 #endif

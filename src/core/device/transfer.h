@@ -16,8 +16,8 @@ bool tli_read(const tl_Tensor *t, tl_DType dtype, void *buffer) TL_MUSTCHECK;
 static inline tl_Scalar tli_number_of(const tl_Tensor *number) {
   return tli_load(tli_data(number), (tl_DType)number->dtype);
 }
-/* Returns a new reference to an operand. An operand without dimensions may be on the CPU while
-** others are on a device; it is then copied to the device, and the host does not wait. */
+/* Returns a new reference to an operand. If an operand without dimensions is on the CPU and the
+** others are on a device, copies it to the device; the host does not wait. */
 tl_Tensor *tli_operand_on(tl_Tensor *operand, tl_Device device) TL_MUSTCHECK;
 /* Reads the number in a tensor with one element. Waits for the device. */
 bool tli_read_scalar(const tl_Tensor *t, tl_Scalar *out) TL_MUSTCHECK;

@@ -10,8 +10,8 @@
 #include "core/kernel/half.h"
 #include "core/kernel/host_device.h"
 
-/* tli_<dtype> is the type in which an element is stored; tli_wide_<dtype> is the type as which it
-** is read. */
+/* tli_<dtype> is the type in which an element is stored; tli_wide_<dtype> is the type to which a
+** read converts the element. */
 #define TLI_FLOAT_ELEMENT(name, stored, wide, read, write)    \
   typedef stored tli_##name;                                  \
   typedef wide tli_wide_##name;                               \

@@ -42,8 +42,8 @@ TLI_FN float tli_f16_to_f32(uint16_t h) {
   return tli_bits_float(sign | ((h & 0x7c00u) == 0x7c00u ? special : scaled));
 }
 
-/* Adds a power of two whose last binary place is that of the result, so the hardware rounds to
-** nearest even for normal and subnormal results. */
+/* Adds a power of two whose last binary digit has the same weight as the result's last digit, so
+** that the hardware rounds to nearest even, for normal and for subnormal results. */
 TLI_FN uint16_t tli_f32_to_f16(float f) {
   uint32_t u = tli_float_bits(f);
   uint32_t sign = (u >> 16) & 0x8000u;

@@ -20,8 +20,8 @@ static void set_strides(tli_IterArg *arg, const tl_Tensor *t, int ndim, const in
   }
 }
 
-/* Returns 1 if dimension a should be outside of b, -1 if it should be inside, 0 if that is
-** undecided. */
+/* Returns 1 if the loop over dimension a should enclose that over b, -1 if the reverse holds, and 0
+** if the order is undecided. */
 static int compare(const tli_Iter *it, int a, int b) {
   for (int k = 0; k < it->nargs; k++) {
     int64_t sa = it->args[k].strides[a], sb = it->args[k].strides[b];

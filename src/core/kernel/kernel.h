@@ -81,8 +81,9 @@ struct tlk_fused {
 
 /* ---- sequences ---- */
 
-/* Writes an arithmetic sequence. out[i] = start + i * step for i < n. If both are integers, the
-** arithmetic is in int64 and wraps around; otherwise it is in float64. out is contiguous. */
+/* Writes an arithmetic sequence.
+** out[i] = start + i * step for i < n. If start and step are integers, the arithmetic is in int64 and
+** wraps around; otherwise it is in float64. out is contiguous. */
 struct tlk_iota {
   const tlk_Context *cx;
   tlk_Array out;
@@ -118,11 +119,11 @@ struct tlk_random {
   tl_Scalar b;
 };
 
-/* Adds dropout of `in` to residual. out = residual + in * m / (1 - p). For element i, m is 1 if
-** word i % 4 of block `block` + i / 4 of stream `seed` is less than (1 - p) * 2^32, as for
-** TLK_BERNOULLI, otherwise 0. All arrays are contiguous with n elements and one floating dtype.
-** residual.data may be NULL. The residual is not scaled. If p is 1, out is residual, or NaN where
-** `in` is not finite. */
+/* Adds dropout of `in` to residual.
+** out = residual + in * m / (1 - p). For element i, m is 1 if word i % 4 of block `block` + i / 4
+** of stream `seed` is less than (1 - p) * 2^32, as for TLK_BERNOULLI, otherwise 0. All arrays are
+** contiguous with n elements and one floating dtype. residual.data may be NULL. The residual is not
+** scaled. If p is 1, out is residual, or NaN where `in` is not finite. */
 struct tlk_dropout {
   const tlk_Context *cx;
   tlk_Array out, in, residual;
@@ -139,12 +140,12 @@ struct tlk_gemm {
   tlk_Gemm gemm;
 };
 
-/* Computes a linear layer with its activation in one pass. c = activation(inner), where inner =
-** gemm's product + bias. gemm is one product of a floating dtype with k > 0 and beta 0; bias has n
-** elements, or is NULL. inner (m, n), unless it is NULL, is written with c's row stride. sums (m),
-** unless it is NULL, receives the sums of op(a)'s rows, for a dense a. Bias and the three results
-** have gemm's dtype. Half types are rounded at the end; for gelu by erf, a GPU may also round the
-** argument. */
+/* Computes a linear layer with its activation in one pass.
+** c = activation(inner), where inner = gemm's product + bias. gemm is one product of a floating
+** dtype with k > 0 and beta 0; bias has n elements, or is NULL. inner (m, n), unless it is NULL, is
+** written with c's row stride. sums (m), unless it is NULL, receives the sums of op(a)'s rows, for
+** a dense a. Bias and the three results have gemm's dtype. Half types are rounded at the end; for
+** gelu by erf, a GPU may also round the argument. */
 struct tlk_linear {
   const tlk_Context *cx;
   tlk_Gemm gemm;
@@ -273,9 +274,10 @@ struct tlk_softmax_backward {
   int64_t outer, n, inner;
 };
 
-/* Computes attention. out[i] = the sum over j of weight[i][j] * value[j]. norm (batch, heads,
-** queries) is saved for attention_backward. It holds the log-sum-exp of each query's scores, or 0
-** for a query that sees nothing, and is contiguous, in float32 (float64 for float64). */
+/* Computes attention.
+** out[i] = the sum over j of weight[i][j] * value[j]. norm (batch, heads, queries) is saved for
+** attention_backward. It holds the log-sum-exp of each query's scores, or 0 for a query that sees
+** nothing, and is contiguous, in float32 (float64 for float64). */
 struct tlk_attention {
   const tlk_Context *cx;
   tlk_Attention attention;
@@ -296,12 +298,13 @@ struct tlk_attention_backward {
   const void *norm;
 };
 
-/* Computes layer norm or RMS norm. Each of `rows` rows of n elements is shifted to mean 0 and
-** scaled to variance 1, then scaled by weight and shifted by bias (n elements each, of in's dtype,
-** or data NULL): out = (in - mean) * rstd * weight + bias with rstd = 1 / sqrt(variance + eps).
-** mean and rstd (rows) are float32, or float64 for float64. If mean.data is NULL, nothing is
-** shifted, and rstd is computed from the mean square. If residual.data is given, the input is in +
-** residual, rounded to in's dtype; this sum is stored in `sum`. */
+/* Computes layer norm or RMS norm.
+** Each of `rows` rows of n elements is shifted to mean 0 and scaled to variance 1, then scaled by
+** weight and shifted by bias (n elements each, of in's dtype, or data NULL): out = (in - mean) *
+** rstd * weight + bias with rstd = 1 / sqrt(variance + eps). mean and rstd (rows) are float32, or
+** float64 for float64. If mean.data is NULL, nothing is shifted, and rstd is computed from the mean
+** square. If residual.data is given, the input is in + residual, rounded to in's dtype; this sum is
+** stored in `sum`. */
 struct tlk_layer_norm {
   const tlk_Context *cx;
   tlk_Array out, mean, rstd, in, weight, bias;
@@ -377,10 +380,10 @@ struct tlk_batch_norm_backward {
 
 /* ---- classes; all arrays have in's type, norm is double ---- */
 
-/* Computes the cross-entropy or the negative log-likelihood of each sample. loss (outer, inner) =
-** -weight[target] * log-probability of target, and weights = weight[target]; both are 0 for ignored
-** labels. norm (outer, inner) = log-sum-exp, for logits. A label outside of the classes is a
-** fault. */
+/* Computes the cross-entropy or the negative log-likelihood of each sample.
+** loss (outer, inner) = -weight[target] * log-probability of target, and weights = weight[target];
+** both are 0 for ignored labels. norm (outer, inner) = log-sum-exp, for logits. A label outside of
+** the classes is a fault. */
 struct tlk_class_loss {
   const tlk_Context *cx;
   tlk_Classes classes;
@@ -400,9 +403,9 @@ struct tlk_class_loss_backward {
 
 /* ---- sequences of labels; all arrays are float32, or float64 ---- */
 
-/* Computes the CTC loss of each sample. loss (batch) = -log of the probability of the labels. alpha
-** (batch, time, 2 longest + 1) = log of the probability of the prefixes of the labels, with blanks
-** between the labels. */
+/* Computes the CTC loss of each sample.
+** loss (batch) = -log of the probability of the labels. alpha (batch, time, 2 longest + 1) = log of
+** the probability of the prefixes of the labels, with blanks between the labels. */
 struct tlk_ctc_loss {
   const tlk_Context *cx;
   tlk_Ctc ctc;
@@ -650,10 +653,11 @@ struct tlk_optim_step {
 ** that make one partial result. */
 enum { TLK_LIST_TENSORS = 128, TLK_LIST_PART = 65536 };
 
-/* Reduces a list of tensors to partial results. partials[first[i] + k] = kernel of elements [k, k +
-** 1) * TLK_LIST_PART of tensor i, whose elements are dense in any order. The kernels are those for
-** norms: sum_abs, sum_square, sum_power, amax_abs, amin_abs, count_nonzero. The parts, and the
-** order in which they are added, depend only on the tensors' sizes. */
+/* Reduces a list of tensors to partial results.
+** partials[first[i] + k] = kernel of elements [k, k + 1) * TLK_LIST_PART of tensor i, whose
+** elements are dense in any order. The kernels are those for norms: sum_abs, sum_square, sum_power,
+** amax_abs, amin_abs, count_nonzero. The parts, and the order in which they are added, depend only
+** on the tensors' sizes. */
 struct tlk_list_reduce {
   const tlk_Context *cx;
   tlk_Reduction kernel;
@@ -696,11 +700,12 @@ struct tlk_list_clip {
 
 /* ---- recurrent networks ---- */
 
-/* Runs one layer of a recurrent network over whole sequences. out (rows, output) = the states after
-** each step; hn (batch, output) = the states after each sample's last step; cn (batch, hidden) =
-** LSTM's final cells. h0 and c0, of the same sizes as hn and cn, are the initial states; NULL means
-** 0. reserve, of *kept bytes, may be NULL if no backward pass follows. A device that has several
-** layouts of the reserve stores the size of the chosen one in *kept before the call returns. */
+/* Runs one layer of a recurrent network over whole sequences.
+** out (rows, output) = the states after each step; hn (batch, output) = the states after each
+** sample's last step; cn (batch, hidden) = LSTM's final cells. h0 and c0, of the same sizes as hn
+** and cn, are the initial states; NULL means 0. reserve, of *kept bytes, may be NULL if no backward
+** pass follows. A device that has several layouts of the reserve stores the size of the chosen one
+** in *kept before the call returns. */
 struct tlk_rnn {
   const tlk_Context *cx;
   tlk_Rnn rnn;

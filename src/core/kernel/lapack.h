@@ -56,8 +56,8 @@ typedef struct tlk_Lapack {
   ** = b. */
   bool (*trsm)(const tlk_Context *cx, tl_DType dtype, bool left, bool upper, bool transpose,
                bool unit, int64_t batch, int m, int n, const void *a, void *b);
-  /* Destroys a (n, n). w (n) receives the eigenvalues; v (n, n) receives the eigenvectors as
-  ** columns of norm 1, if they are wanted. Both are complex, even for a real a. */
+  /* Destroys a (n, n). w (n) receives the eigenvalues. If the eigenvectors are wanted, v (n, n)
+  ** receives them as columns of norm 1. w and v are complex, even for a real a. */
   bool (*geev)(const tlk_Context *cx, tl_DType dtype, bool vectors, int64_t batch, int n, void *a,
                void *w, void *v, int *info);
 } tlk_Lapack;

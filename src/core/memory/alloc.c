@@ -49,9 +49,9 @@ typedef struct Block {
   struct Block *chain; /* first block of the next chain in the pool */
 } Block;
 
-/* A thread's free blocks of one class: two chains of at most `batch` blocks. Blocks come from and
-** go to `now`. `spare` is empty or full, so a thread that alternates between allocate and free at
-** the limit does not visit the pool each time. */
+/* A thread's free blocks of one class: two chains of at most `batch` blocks. Blocks come from `now`
+** and return to `now`. `spare` is empty or full, so a thread that alternates between allocate and
+** free at the limit does not visit the pool each time. */
 typedef struct Magazine {
   Block *now;
   Block *spare;
@@ -64,8 +64,7 @@ typedef struct Magazine {
 
 typedef struct Thread {
   struct Thread *prev, *next; /* neighbours in the list pool.threads */
-  /* bytes that this thread has allocated minus bytes that it has freed; only this thread writes
-  ** it */
+  /* number of bytes that this thread has allocated minus those freed; only this thread writes it */
   _Atomic int64_t used;
   int64_t calls;
   int64_t fail_from; /* number of the first call that fails; INT64_MAX means that none fails */

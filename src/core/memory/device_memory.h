@@ -16,8 +16,8 @@ void *tli_device_alloc(tl_Device device, int64_t bytes);
 ** failed: the function then also releases caches. Otherwise it collects a large heap only in part.
 ** The binding sets this pointer; it may be NULL. */
 extern bool (*_Atomic tli_collect_garbage)(bool lacking);
-/* Returns whether this thread's last failure is that of a tli_device_alloc. Another attempt is then
-** futile, because the function has already collected garbage. */
+/* Returns whether this thread's last failure was an allocation by tli_device_alloc. Another attempt
+** is then futile, because tli_device_alloc has already collected garbage. */
 bool tli_device_exhausted(void);
 /* Returns the number of failures of tli_device_alloc. */
 int64_t tli_device_ooms(tl_Device device);

@@ -32,8 +32,7 @@ typedef struct Record {
   tli_Recording how;
   tli_MemoryEvent *events; /* ring buffer of events (owned) */
   int64_t room, n, first;
-  /* table of distinct stacks; it owns one reference to each stack, in addition to those of
-  ** events */
+  /* table of distinct stacks; the table owns one reference to each stack */
   tli_Stack *stacks[NBUCKETS];
   owners_Map owners;
 } Record;

@@ -73,8 +73,8 @@ struct tli_Profile {
   int32_t top;   /* number of the innermost open event; -1 if there is none */
   int64_t begin; /* tli_now_ns */
   int64_t began, end, dropped, bytes;
-  /* `devices` has DeviceSpans; `threads` has the numbers of the texts that name threads, this
-  ** thread first */
+  /* `devices` has DeviceSpans; `threads` has the numbers of texts: the names of the threads, this
+  ** one first */
   List events, memory, texts, devices, threads;
   int32_t *places; /* hash table of texts with open addressing (owned); -1 marks an empty slot */
   int64_t nplaces;
@@ -82,7 +82,7 @@ struct tli_Profile {
   /* an event on each device that marks the beginning of the session (owned) */
   tl_Event *zero[TL_NDEVICETYPES][TL_MAX_DEVICES];
   int64_t zero_at[TL_NDEVICETYPES][TL_MAX_DEVICES];
-  /* the device's number of cached bytes when it was last queried */
+  /* number of bytes in the device's cache when it was last queried */
   int64_t cached[TL_NDEVICETYPES][TL_MAX_DEVICES];
   struct {
     const char *name;
@@ -229,7 +229,7 @@ static int32_t shapes_of(tli_Profile *p, const tli_SpanInput *inputs, int n) {
 }
 
 /* Computes the key that identifies a stack: the number of the operator's name and, for each frame,
-** the number of its source's text, its line, and the line where its function begins. */
+** the number of the source's text, the running line, and the first line of the function. */
 static int32_t frames_of(tli_Profile *p, int32_t *key) {
   tli_Frame frames[MOST_FRAMES];
   int (*call_frames)(tli_Frame *, int) = atomic_load(&tli_call_frames);
@@ -287,8 +287,8 @@ static void begin_on_device(tli_Profile *p, int32_t event, tl_Device device) {
   if (api->capture(stream) != 0) return;
   tl_Event **zero = &p->zero[device.type][device.index];
   if (*zero == NULL) {
-    /* Records an event on a stream without pending work, so the event's time is the host's present
-    ** time. */
+    /* The stream has no pending work when the event is recorded, so the event's time is the host's
+    ** present time. */
     if (!api->stream_sync(stream) || (*zero = record_event(device, stream)) == NULL) return;
     p->zero_at[device.type][device.index] = tli_now_ns() - p->begin;
     watch_device(p, device);
@@ -307,7 +307,7 @@ static void end_on_device(tli_Profile *p, tli_ProfileEvent *e) {
   s->end = record_event(s->device, s->stream);
 }
 
-/* Reads the times of each span's work on devices. */
+/* Reads the start and the duration of each span's work on a device. */
 static bool read_devices(tli_Profile *p) {
   bool ok = true;
   for (int64_t i = 0; i < p->devices.n; i++) {

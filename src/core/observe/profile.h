@@ -42,7 +42,7 @@ typedef struct tli_ProfileEvent {
   ** none */
   int64_t device_begin;
   int64_t device_time; /* ns */
-  /* number of floating-point operations (FLOPs) without the descendants' ones; 0 without a
+  /* number of floating-point operations (FLOPs) without those of descendants; 0 without a
   ** formula */
   double flops;
   /* number of the graph node that the span created or whose derivative it computed; 0 if there is
@@ -156,7 +156,7 @@ bool tli_profile_active(const tli_Profile *p);
 /* Frees a stopped session. Accepts NULL. */
 void tli_profile_free(tli_Profile *p);
 
-/* Returns the session's duration in ns, until now or until its end. */
+/* Returns how long the session has lasted, in ns: until now or, if it has ended, until its end. */
 int64_t tli_profile_duration(const tli_Profile *p);
 /* Returns the time at which the session began, in ns since 1970. */
 int64_t tli_profile_began(const tli_Profile *p);
@@ -171,8 +171,8 @@ const tli_ProfileMemory *tli_profile_memory_event(const tli_Profile *p, int64_t 
 int32_t tli_profile_threads(const tli_Profile *p);
 /* Returns the number of the text that names thread i. */
 int32_t tli_profile_thread(const tli_Profile *p, int32_t i);
-/* Returns a text by its number. The text of shapes is an array of int64_t: for each tensor the
-** number of dimensions and the sizes; -1 dimensions stand for an absent tensor. */
+/* Returns a text by its number. A text of shapes is an array of int64_t: for each tensor, its
+** number of dimensions (-1 for an absent tensor), followed by its sizes. */
 const char *tli_profile_text(const tli_Profile *p, int32_t i, size_t *size);
 
 #endif

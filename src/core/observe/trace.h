@@ -108,8 +108,8 @@ typedef struct tli_Tracer {
   int depth; /* nesting depth of the traced operators that are running */
 } tli_Tracer;
 
-/* Sets the calling thread's tracer (borrowed) until tli_trace_stop. Returns false, after tli_fail,
-** if the thread already has one. */
+/* Makes a tracer (borrowed) observe the calling thread until tli_trace_stop. Returns false, after
+** tli_fail, if the thread already has a tracer. */
 bool tli_trace_start(tli_Tracer *tracer) TL_MUSTCHECK;
 void tli_trace_stop(tli_Tracer *tracer);
 bool tli_tracing(void);

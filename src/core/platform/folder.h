@@ -31,8 +31,8 @@ bool tli_folder_fail(void) TL_MUSTCHECK;
 ** failure. */
 char *tli_folder_absolute(const char *path) TL_MUSTCHECK;
 bool tli_folder_separates(char c);
-/* Returns a file's size, and its modification time in an unspecified unit. Returns false, without a
-** message, if the path is not a file. */
+/* Returns a file's size and its modification time, whose unit depends on the system. Returns false,
+** without a message, if the path is not a file. */
 bool tli_folder_file(const char *path, int64_t *bytes, int64_t *written) TL_MUSTCHECK;
 /* Returns whether only this user and the system can change the object at a path: the user owns it,
 ** and not everybody may write to it. Also returns true if the path does not exist, and always on

@@ -55,7 +55,7 @@ int tl_get_num_threads(void) {
   if (own_threads) return own_threads;
   int n = atomic_load_explicit(&threads, memory_order_relaxed);
   if (n > 0) return n;
-  /* the first thread sets the number, unless tl_set_num_threads has set one meanwhile */
+  /* if tl_set_num_threads has set a number meanwhile, that number remains */
   int chosen = default_threads();
   return atomic_compare_exchange_strong(&threads, &n, chosen) ? chosen : n;
 }
@@ -108,12 +108,12 @@ static struct Pool {
   tli_Condition work; /* signals workers that there is a job */
   tli_Condition done; /* signals the owner that no worker is inside a job */
   int workers;        /* number of workers that were started; only the owner changes it */
-  /* the present job; it and the shares are written only while the pool is closed and no worker is
-  ** active */
+  /* the present job; this field and the shares change only while the pool is closed and no worker
+  ** is active */
   Job *job;
   Share shares[SHARES];
   int nshares;
-  atomic_int limit; /* only workers with numbers up to this one take part */
+  atomic_int limit; /* the largest number of a worker that takes part in the present job */
   /* number of jobs so far; idle workers poll this counter */
   _Alignas(CACHE_LINE) atomic_uint round;
   _Alignas(CACHE_LINE) atomic_bool open; /* whether tasks may be left in the present job */

@@ -20,20 +20,21 @@ void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
 ** for each range is cheap. */
 void tli_parallel_pieces(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
 
-/* Runs long work like tli_parallel_for, but can be interrupted. After tl_interrupt it ends early,
-** leaves the remaining ranges undone, and returns false after tli_fail. */
+/* Runs long work like tli_parallel_for, but can be interrupted: after tl_interrupt, the function
+** leaves the remaining ranges undone and returns false after tli_fail. */
 bool tli_parallel_try(int64_t n, int64_t grain, tli_RangeFn fn, void *context) TL_MUSTCHECK;
 
 /* Returns whether the calling thread runs a range of tli_parallel_for. */
 bool tli_parallel_inside(void);
 
 /* Makes every tli_parallel_for of the calling thread run in this thread alone. Data-loader workers
-** use it, since their group already uses all processors. Returns the previous setting. */
+** call this function, since the workers together already use all processors. Returns the previous
+** setting. */
 bool tli_parallel_set_serial(bool serial);
 
 /* Sets the number of threads that share the work of the calling thread's operators, regardless of
-** tl_set_num_threads. Data-loader workers use it, because such threads act as processes of their
-** own. */
+** tl_set_num_threads. Data-loader workers call this function, because each of these threads acts as
+** a process of its own. */
 void tli_own_threads(int n);
 
 /* Returns whether tl_interrupt was called; long kernels check this regularly. */

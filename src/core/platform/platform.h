@@ -14,8 +14,8 @@
 /* ---- locks ---- */
 
 #ifdef _WIN32
-/* Replacements for SRWLOCK, CONDITION_VARIABLE and INIT_ONCE, because the header that declares
-** those defines too many other names. */
+/* Structs that stand for SRWLOCK, CONDITION_VARIABLE and INIT_ONCE, because the system's header
+** defines too many other names. */
 typedef struct tli_Mutex {
   void *opaque;
 } tli_Mutex;

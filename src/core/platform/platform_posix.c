@@ -290,8 +290,8 @@ void tli_library_path(const void *address, char *path, size_t size) {
 
 /* ---- files, environment ---- */
 
-/* A table of mapped files that a signal handler can read, because it needs no lock. `begin` is 0 in
-** a free entry, and 1 while the entry is being filled. Files that find no free entry are not
+/* A table of mapped files. A signal handler reads the table, so there is no lock. `begin` is 0 in a
+** free entry, and 1 while the entry is being filled. Files that find no free entry are not
 ** guarded. */
 enum { MOST_MAPS = 1024 };
 static struct {

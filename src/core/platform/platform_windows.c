@@ -85,8 +85,8 @@ bool tli_thread_start(void (*fn)(void *context), void *context) {
   return true;
 }
 
-/* Uses fiber-local storage, because it calls a function when a thread ends; thread-local storage
-** does not. */
+/* Uses fiber-local storage, because thread-local storage has no callback that runs when a thread
+** ends. */
 bool tli_key_make(tli_Key *key, void (*end)(void *value)) {
   *key = FlsAlloc((PFLS_CALLBACK_FUNCTION)end);
   return *key != FLS_OUT_OF_INDEXES;

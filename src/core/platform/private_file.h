@@ -7,8 +7,8 @@
 
 #include "tlua.h"
 
-/* The result of reading a private file; all values but the first give the reason for not reading
-** it. */
+/* The result of reading a private file. All values except TLI_PRIVATE_READ say why the file was not
+** read. */
 typedef enum tli_PrivateFile {
   TLI_PRIVATE_READ,
   TLI_PRIVATE_MISSING,

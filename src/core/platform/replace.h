@@ -22,7 +22,7 @@ tli_Replace *tli_replace_begin(const char *path, bool named) TL_MUSTCHECK;
 FILE *tli_replace_file(tli_Replace *r);
 
 /* Gives the new file the old file's name, mode and, if permitted, owner. Returns false after
-** tli_fail, with the old file unchanged. If it sets *again, the caller can try again, with another
+** tli_fail, with the old file unchanged. If *again is then true, a second attempt uses another
 ** method. Frees r. */
 bool tli_replace_commit(tli_Replace *r, bool *again) TL_MUSTCHECK;
 

@@ -64,8 +64,8 @@ static char *folder_of(const char *path) {
   return strndup(path, slash == path ? 1 : (size_t)(slash - path));
 }
 
-/* Returns whether the folder's links refer to open files instead of names, as those of
-** /proc/self/fd do, to which /dev/stdout leads. */
+/* Returns whether the links in the folder refer to open files instead of names. Such links are in
+** /proc/self/fd, to which /dev/stdout leads. */
 static bool leads_to_open_files(const char *folder) {
   char real[PATH_MAX];
   return realpath(folder, real) && strncmp(real, "/proc/", 6) == 0;

@@ -33,8 +33,8 @@ static void *map_new(int file, size_t bytes) {
 }
 
 #ifdef __SANITIZE_THREAD__
-/* If several ranks are threads of one process, they all get the block at one address, so that the
-** thread sanitizer sees the accesses of all of them. */
+/* If several ranks are threads of one process, they all map the block at the same address, so that
+** the thread sanitizer sees the accesses of all of them. */
 typedef struct Mapped {
   struct Mapped *next;
   ino_t number;
@@ -94,8 +94,8 @@ static bool map(tli_Share *share, int file, size_t bytes) {
   return true;
 }
 
-/* Seals that keep both processes from truncating the file; truncation would crash the other process
-** at its next access. */
+/* Seals that keep both processes from truncating the file. A truncated file would crash the other
+** process at its next access. */
 enum { SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW };
 
 bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {

@@ -42,8 +42,8 @@ static inline bool tli_is_unsigned(tl_DType t) {
 ** "double", "half", "bfloat16", "int", "long", "short", "byte", "char". */
 tl_DType tli_dtype_from_name(const char *name);
 
-/* Returns the promoted type by PyTorch's table. For instance, float16 with bfloat16 gives float32,
-** and an unsigned type with a signed one gives the signed one that holds both. */
+/* Returns the promoted type by PyTorch's table. For instance, float16 with bfloat16 gives float32.
+** An unsigned type with a signed one gives a signed type that holds the numbers of both. */
 tl_DType tli_dtype_promote(tl_DType a, tl_DType b);
 
 /* Returns the type in which kernels compute: float32 for half types, int32 for smaller

@@ -116,8 +116,8 @@ int64_t tli_position(const char *op, int64_t index, int64_t size) {
 
 /* ---- broadcasting ---- */
 
-/* Reports that the shape of operand t does not broadcast with the shapes of the operands before
-** it. */
+/* Reports that the shape of operand t does not broadcast with the shapes of the earlier
+** operands. */
 static bool no_broadcast(const char *op, const tl_Tensor *t, int dim, int ndim,
                          const int64_t *sizes) {
   return tli_fail(TL_ESHAPE,
@@ -170,15 +170,15 @@ static tl_DType combine(tl_DType strong, tl_DType weak) {
   return weak;
 }
 
-/* Returns the type that a number has in promotion. */
+/* Returns the type that stands for a number of type `own` in promotion. */
 static tl_DType number_dtype(tl_DType own) {
   if (tli_is_complex(own)) return tli_complex_dtype(tli_default_dtype());
   return tli_is_float(own) ? tli_default_dtype() : own;
 }
 
 /* Returns the promoted type of operands. There are three groups: tensors with dimensions take
-** precedence over 0-d tensors, and these over numbers. Within a group, operands are promoted as
-** usual. */
+** precedence over 0-d tensors, and 0-d tensors take precedence over numbers. Within a group,
+** operands are promoted as usual. */
 tl_DType tli_result_dtype(tl_Tensor *const *ts, int n) {
   tl_DType dims = TL_NODTYPE, zero = TL_NODTYPE, number = TL_NODTYPE;
   for (int k = 0; k < n; k++) {

@@ -263,7 +263,8 @@ static tli_MpiOp op_of(tli_Reduction r, tl_DType dtype) {
   return ops[r];
 }
 
-/* For each half type, defines functions that convert it to float and back. */
+/* For each half type, defines one function that converts elements to float and one that converts
+** back. */
 #define X(name, text, bytes, category, ...)                                            \
   static void widen_##name(const void *from, float *to, int64_t n) {                   \
     const tli_##name *x = from;                                                        \

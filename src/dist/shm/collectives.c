@@ -29,8 +29,8 @@ static bool differs(tli_Shm *g, int rank) {
   return tli_broken(g);
 }
 
-/* Checks that the last published round of rank `who`, or of all ranks if `who` is -1, belongs to
-** the same call as this rank's. */
+/* Checks that the round that rank `who` has published, or all ranks if `who` is -1, belongs to this
+** rank's call. */
 static bool same_call(tli_Shm *g, int who) {
   for (int r = 0; r < g->base.size; r++) {
     if (r == g->base.rank || (who >= 0 && r != who)) continue;
@@ -64,7 +64,7 @@ static bool publish(tli_Shm *g, const tli_Work *w, int64_t most, int who) {
   return tli_await(g, &wait) && same_call(g, who);
 }
 
-/* Returns the maximum of the `most` that the ranks have published in this round. */
+/* Returns the largest `most` that any rank has published in this round. */
 static int64_t most_of_all(const tli_Shm *g) {
   int64_t most = 0;
   for (int r = 0; r < g->base.size; r++) {
@@ -110,8 +110,8 @@ static bool broadcast(tli_Shm *g, tli_Work *w) {
   return true;
 }
 
-/* Reduces the data that all ranks have written to their slots, beginning at position `from`. This
-** rank's own data is read from its tensor (`own`), because that is closer in the cache. */
+/* Reduces the data in all ranks' slots, beginning at position `from`. This rank's own data is read
+** from its tensor (`own`) instead of its slot, because the tensor is closer in the cache. */
 static void reduce_slots(const tli_Shm *g, const tli_Work *w, char *out, const char *own,
                          int64_t from, int64_t bytes) {
   const void *arrays[TLI_SHM_RANKS];
@@ -120,7 +120,8 @@ static void reduce_slots(const tli_Shm *g, const tli_Work *w, char *out, const c
                     bytes / tli_dtype_bytes[w->dtype]);
 }
 
-/* Reduces whole tensors. Only the root computes the result, or all ranks do if `everywhere`. */
+/* Reduces whole tensors. If `everywhere`, all ranks compute the result; otherwise only the root
+** does. */
 static bool reduce_whole(tli_Shm *g, tli_Work *w, bool everywhere) {
   tli_Part part = w->out[0];
   int64_t at = 0;
@@ -149,8 +150,8 @@ static void reduce_section(const tli_Shm *g, const tli_Work *w, char *own, int64
   }
 }
 
-/* Writes the other ranks' sections to this rank's slot, reduces this rank's section from all slots,
-** and reads the results of the other ranks. */
+/* Copies to this rank's slot the sections that the other ranks reduce. Then reduces this rank's
+** section of all slots, and reads the sections that the other ranks have reduced. */
 static bool all_reduce_shared(tli_Shm *g, tli_Work *w) {
   tli_Part part = w->out[0];
   int size = g->base.size, rank = g->base.rank;
@@ -225,7 +226,8 @@ static bool wrong_size(tli_Shm *g, const tli_Work *w, int from, int64_t came, in
   return tli_broken(g);
 }
 
-/* Gathers the parts of all ranks. Only the root gets them, or all ranks do if `everywhere`. */
+/* Gathers the parts of all ranks. If `everywhere`, all ranks get the parts; otherwise only the root
+** does. */
 static bool gather(tli_Shm *g, tli_Work *w, bool everywhere) {
   tli_Part part = w->in[0];
   int64_t at = 0, total;

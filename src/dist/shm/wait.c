@@ -148,7 +148,7 @@ static bool late(tli_Shm *g, const tli_Wait *w) {
   return tli_broken(g);
 }
 
-/* Returns a rank that this rank waits for although that rank has ended; -1 if there is none. */
+/* Returns a rank that has ended and that this rank waits for; -1 if there is none. */
 static int find_dead(const tli_Shm *g, const tli_Wait *w) {
   for (int r = 0; r < g->base.size; r++)
     if (lacks(g, w, r) &&
