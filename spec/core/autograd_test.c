@@ -10,7 +10,7 @@
 #include "ops.h"
 #include "test.h"
 
-/* The objects that a step has made. Calls that failed have left NULL. */
+/* The objects that a step has made. A call that fails returns NULL, which is not stored. */
 typedef struct Bag {
   tl_Tensor *held[64];
   int n;

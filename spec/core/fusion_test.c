@@ -260,7 +260,7 @@ static bool compiles(const fusion_Plan *plan) {
   return elf;
 }
 
-/* Compiles every kernel in every type for which it is defined, in chains as long as they may be. */
+/* Compiles every kernel in every type for which it is defined, in the longest chains allowed. */
 static void nvrtc_compiles_every_kernel(void) {
   static const tl_DType types[] = {TL_F32, TL_F64, TL_I32, TL_I64};
   static const struct {

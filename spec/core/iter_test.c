@@ -25,7 +25,7 @@ static bool record_row(void *context, char **ptrs, int64_t n) {
   for (int64_t i = 0; i < n; i++, t->n++)
     for (int k = 0; k < t->nargs; k++)
       t->tuples[t->n][k] = ptrs[k] + (t->it->ndim ? i * t->it->args[k].strides[0] : 0);
-  for (int k = 0; k < t->nargs; k++) ptrs[k] = NULL; /* since kernels may change them */
+  for (int k = 0; k < t->nargs; k++) ptrs[k] = NULL; /* kernels may change the pointers */
   return true;
 }
 

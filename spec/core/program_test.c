@@ -2,7 +2,7 @@
 ** program_test.c - tests exported programs without Lua, which is not linked here.
 ** program_models.lua exports models, inputs, and the results that must be reproduced bit for bit.
 ** Mutated files must be refused, or run without a crash. `make fuzz-programs` and `make
-** race-programs` run it with sanitizers, linked with a library of these programs alone.
+** race-programs` run this test with sanitizers, linked with a library that can only run programs.
 */
 #include <pthread.h>
 #include <stdatomic.h>

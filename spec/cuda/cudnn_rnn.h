@@ -26,7 +26,7 @@ size_t rnn_record(const RnnShape *s);
 typedef struct RnnJob {
   RnnShape shape;
   int steps, batch;
-  void *weights; /* or the gradients of the weights, in the pass that computes these */
+  void *weights; /* in the pass for weight gradients: these gradients */
   void *work;
   size_t work_bytes;
   void *reserve; /* NULL if there is none */

@@ -223,7 +223,7 @@ function M.captures()
          local t = b * 3 - 1
          return t:relu() + b
       end)
-      local d = b:exp() - 1 -- on the first stream, at the same time
+      local d = b:exp() - 1 -- runs on the first stream at the same time
       b:record_stream(side)
       local event = cuda.Event()
       event:record(side)

@@ -91,7 +91,7 @@ local activations <const> = {
 }
 local edges = torch.tensor {0 / 0, math.huge, -math.huge, 0.0, -0.0, 1e-40, -1e30, 88}
 for _, dtype in ipairs {"float32", "bfloat16"} do
-   for first = 1, #activations, 5 do -- so that a kernel has few activations
+   for first = 1, #activations, 5 do -- limits the activations in a kernel to five
       local last = math.min(first + 4, #activations)
       local x = torch.cat({torch.randn(57) * 3, edges}):to(dtype):to "cuda"
       local name = ("gradients of %s to %s, %s"):format(activations[first], activations[last], dtype)
@@ -110,7 +110,7 @@ for _, name in ipairs {"linear_relu", "linear_gelu"} do
       case(("the gradient of %s, bias %s"):format(name, bias), 1, {random(nil, 9, 6):requires_grad_(),
          random(nil, 5, 6), random(nil, 5):requires_grad_(bias), random(nil, 9, 5)}, function(x, w, b, g)
          local y = F[name](x, w, bias and b or nil)
-         g = bias and g * 2 + 1 or g * 2 - 1 -- makes this chain unlike all others
+         g = bias and g * 2 + 1 or g * 2 - 1 -- so that no other case has the same kernel
          return {torch.autograd.grad(y, bias and {x, b} or {x}, {grad_outputs = g})}
       end)
    end

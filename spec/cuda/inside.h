@@ -92,7 +92,7 @@ struct Kernel {
   struct Shared {
     size_t offset, bytes; /* offset in the block of thread-local variables, and size in bytes */
   };
-  /* the shared variables of this kernel, and of functions that are not kernels */
+  /* the shared variables of this kernel, and those of all other functions */
   std::vector<Shared> shared, others;
   size_t shared_bytes = 0;         /* size of the kernel's own shared variables */
   int most_dynamic = SHARED_BYTES; /* changed by cudaFuncSetAttribute */

@@ -78,7 +78,7 @@ typedef struct Job {
   void (*run)(const struct Job *job, int64_t i, void *a, void *b);
   tl_DType dtype;
   int m, n, k, nrhs, batch; /* sizes; if batch is 0, there is one matrix */
-  int64_t step_a, step_b;   /* bytes between matrices; -1: arrays of pointers */
+  int64_t step_a, step_b;   /* bytes from one matrix to the next; -1: arrays of pointers */
   bool vectors, upper, left, transpose, unit;
   char job;
   int ld_a, ld_b;

@@ -36,7 +36,7 @@ typedef struct Step {
   ncclRedOp_t op;
   int peer;
   unsigned number;         /* sequence number of the message */
-  char *parts[MOST_RANKS]; /* what each rank has sent (owned) */
+  char *parts[MOST_RANKS]; /* data received from each rank (owned) */
 } Step;
 
 struct ncclComm {
