@@ -303,7 +303,7 @@ local function refuse_option(signature, key, position)
    torch.raise(why)
 end
 
--- Returns a table by name of the first n arguments in a list and of the options.
+-- Returns a table that maps names to arguments: the first n arguments of a list, and the options.
 local function by_name(signature, list, n, options)
    local given = {}
    for i = 1, n do given[signature[i].name] = list[i] end

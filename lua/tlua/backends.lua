@@ -36,7 +36,7 @@ local function settings(title, fields, functions)
          table.concat(names, ", ")))
    end
    return setmetatable({}, {
-      names = known, -- for torch.has
+      names = known, -- torch.has reads this field
       __index = function(_, name)
          if functions and functions[name] then return functions[name] end
          return field_of(name).get()
@@ -238,8 +238,8 @@ of_cuda.stats = counters("backends.cuda.stats", "")
 ---
 --- torch.backends.cuda.matmul, torch.backends.cuda.fusion, torch.backends.cudnn and
 --- torch.backends.cache have settings as fields. cudnn.allow_tf32 applies to convolutions and
---- recurrent layers; with cudnn.deterministic, recurrent layers use our own kernels. The cache is a
---- folder, which `tlua doctor` shows: $XDG_CACHE_HOME/tlua, or the value of TLUA_CACHE;
+--- recurrent layers; with cudnn.deterministic, recurrent layers use tlua's own kernels. The cache
+--- is a folder, which `tlua doctor` shows: $XDG_CACHE_HOME/tlua, or the value of TLUA_CACHE;
 --- TLUA_CACHE=0 also turns the cache off. backends.cudnn.flags({enabled = false}, fn) sets cudnn's
 --- fields while fn runs. backends.cuda.enable_math_sdp(boolean), math_sdp_enabled() and the same
 --- functions for flash, mem_efficient and cudnn choose implementations of attention permanently,

@@ -55,7 +55,7 @@ function M.queries(module, prefix, names)
    for name in names:gmatch "[%w_]+" do module[name] = M.query(prefix .. name, module[name]) end
 end
 
---- Makes functions check their arguments, which they then get by position.
+--- Makes functions check their arguments. The original functions get the arguments by position.
 ---@param module table  the module that has the functions
 ---@param prefix string  the beginning of their names in messages: "" or "amp."
 ---@param declarations string  "is_storage(value: any?)", each in the form of args.signature

@@ -147,8 +147,8 @@ local function positions(results, marked)
    return found
 end
 
--- Returns the positions of results that were changed in place, and checks these results against
--- mark_dirty.
+-- Returns the positions of the results that forward has changed in place, after checking that each
+-- tensor passed to mark_dirty is an argument and a result.
 local function dirty_positions(cls, inputs, results, marked)
    for _, tensor in ipairs(marked) do
       if not next(positions(inputs, {tensor})) then
@@ -224,7 +224,7 @@ local function backward_of(cls, ctx)
    end
 end
 
--- Calls forward, and setup_context if there is one; returns forward's results as a list.
+-- Calls forward, and then setup_context if the class has it. Returns forward's results as a list.
 local function call_forward(cls, ctx, inputs)
    if not cls.setup_context then
       return table.pack(cls.forward(ctx, table.unpack(inputs, 1, inputs.n)))

@@ -8,10 +8,10 @@
 --       local value, tangent = fwd.unpack_dual(y) -- f(x), J v
 --    end
 --
--- It uses reverse mode, like torch.func.jvp: operations on a dual are recorded, and unpack_dual
--- computes the derivative of v^T J with respect to v. Operations on duals are recorded even under
--- no_grad. unpack_dual follows the nodes recorded under no_grad, but backward passes do not: as in
--- PyTorch, no_grad stops gradients and lets tangents through.
+-- This module uses reverse mode, like torch.func.jvp: operations on a dual are recorded, and
+-- unpack_dual computes the derivative of v^T J with respect to v. Operations on duals are recorded
+-- even under no_grad. unpack_dual follows the nodes recorded under no_grad, but backward passes do
+-- not: as in PyTorch, no_grad stops gradients and lets tangents through.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,8 +1,9 @@
 -- functional.lua - torch.autograd.functional: functions that return the derivatives of a function
 -- at an input.
 --
--- Each takes a function and its input, a tensor or a list of tensors, and passes the tensors to the
--- function, which returns one tensor. If the input is a list, the derivatives are lists as well.
+-- Each function here takes a function fn and an input, which is a tensor or a list of tensors, and
+-- passes the tensors to fn, which must return one tensor. If the input is a list, the derivatives
+-- are lists as well.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,8 +11,8 @@ local recording = require "tlua.autograd.recording"
 
 local M = {}
 
--- Returns a list of copies of the inputs that require gradients, and whether the inputs were a
--- single tensor.
+-- Returns a list of copies of the inputs, and whether the inputs were a single tensor. The copies
+-- require gradients.
 local function prepare(name, inputs, create_graph, is_complex_allowed)
    local single = torch.is_tensor(inputs)
    if not single and type(inputs) ~= "table" then
@@ -77,8 +78,8 @@ local function concat_shapes(first, second)
    return shape
 end
 
---- Returns all first derivatives: for each input a tensor of the output's shape followed by the
---- input's.
+--- Returns all first derivatives: for each input a tensor whose shape is the output's shape
+--- followed by the input's shape.
 ---
 ---     local square = function(x) return x * x end
 ---     print(torch.autograd.functional.jacobian(square, torch.tensor {1.0, 2.0}))

@@ -101,7 +101,7 @@ local function worst_difference(analytical, numerical, atol, rtol)
       .. "differences %.9g"):format(j, i, analytical[i][j]:item(), numerical[i][j]:item())
 end
 
--- Describes the first error in the derivatives; returns nil if there is none.
+-- Describes the first error in the derivatives; returns nil if all are right.
 local function find_fault(a, inputs)
    local wanted, places = {}, {}
    for i = 1, inputs.n do

@@ -222,11 +222,11 @@ end
 --- Options: header (true: the first row has the names of the columns; false: columns are numbered;
 --- or a list of names, if the file has no row of names), delimiter (","), quote ('"', or "" for
 --- none; a quoted field may hold any character, with quotes doubled), columns (a list of the names
---- that are read; the others are skipped), dtypes (one dtype for all columns, or a table of dtypes
---- by name; "string" for text), batch_size (the number of rows in a batch). A type that is not
---- given is guessed from the first 1,000 rows: it is the first of bool, int64, the default floating
---- type and string that fits. Numbers have C's syntax; an empty field of a floating column is nan.
---- A file whose name ends in .gz is uncompressed.
+--- of the columns that are read; others are skipped), dtypes (one dtype for all columns, or a table
+--- of dtypes by name; "string" for text), batch_size (the number of rows in a batch). A type that
+--- is not given is guessed from the first 1,000 rows: it is the first of bool, int64, the default
+--- floating type and string that fits. Numbers have C's syntax; an empty field of a floating column
+--- is nan. A file whose name ends in .gz is uncompressed.
 ---@param path string
 ---@param options? table
 function CSV:__init(...)

@@ -119,12 +119,12 @@ end
 
 --- Options: batch_size (1; false gives single items), shuffle, sampler, batch_sampler, drop_last
 --- (no smaller batch at the end), collate_fn (makes a batch from a list of items, each of which is
---- a list of values), generator (of the random order and the epoch's seed), pin_memory (has an
+--- a list of values), generator (makes the random order and the epoch's seed), pin_memory (has an
 --- effect if there is a GPU, or if pin_memory_device is given). Workers: num_workers,
---- prefetch_factor (2: batches ahead for each), persistent_workers (the workers stay from epoch to
---- epoch), worker_init_fn (called in each worker with the worker's id, from 0), timeout (seconds to
---- wait for a batch; 0: no limit), in_order (true; false returns batches as soon as they are
---- ready).
+--- prefetch_factor (2; the number of batches that each worker makes ahead), persistent_workers (the
+--- workers stay from epoch to epoch), worker_init_fn (called in each worker with the worker's id,
+--- from 0), timeout (seconds to wait for a batch; 0: no limit), in_order (true; false returns
+--- batches as soon as they are ready).
 ---
 --- For an IterDataPipe, `shuffle` switches the pipe's shuffles on or off, and nil leaves them
 --- unchanged; true adds a shuffle to the end of a pipe that has no shuffle. The pipe's
@@ -288,8 +288,8 @@ end
 Epoch.__close = Epoch.close
 
 --- Iterates over the batches of one epoch. The result is an object; calling it returns the next
---- batch. It has a method `close` and can be a to-be-closed variable, but a loop that is left early
---- needs neither of them.
+--- batch. The object has a method `close` and can be a to-be-closed variable, but a loop that is
+--- left early needs neither of them.
 ---@return fun(): any ...
 function DataLoader:iter()
    local resume, now = self.resume, nil
@@ -318,8 +318,8 @@ function DataLoader:iter()
    return epoch
 end
 
---- Iterates over the numbers, from 1, and the batches of one epoch:
---- `for i, x, y in loader:enumerate() do`.
+--- Iterates over the batches of one epoch and their numbers, which count from 1: `for i, x, y in
+--- loader:enumerate() do`.
 ---@return fun(): integer, any ...
 function DataLoader:enumerate()
    local epoch, number = self:iter(), 0

@@ -48,7 +48,7 @@ function M.frombuffer(...)
    return a.requires_grad and tensor:requires_grad_(true) or tensor
 end
 
---- Makes a tensor of nested tables, like torch.tensor; x:tolist() is the inverse.
+--- Makes a tensor from nested tables, like torch.tensor; x:tolist() is the inverse.
 ---@param data table
 ---@param options? {dtype: string, device: string|torch.device, requires_grad: boolean}
 ---@return Tensor
@@ -59,7 +59,7 @@ end
 
 local take_numpy = args.signature "from_numpy(data: any)"
 
---- Makes a tensor of nested tables, such as those that x:numpy() returns; a tensor is returned
+--- Makes a tensor from nested tables, such as those that x:numpy() returns; a tensor is returned
 --- unchanged. This function exists for ported programs; NumPy's files are read by torch.load
 --- "x.npy".
 ---@param data table|Tensor
@@ -76,9 +76,9 @@ end
 local take_array = args.signature [[asarray(data: any, dtype: any?, device: any?, copy: boolean?,
    requires_grad: boolean = false)]]
 
---- Makes a tensor of a tensor, a number or nested tables. With `copy` nil, a tensor is copied only
---- if its dtype or device changes; with true, it is always copied; with false, an error is raised
---- if a copy is necessary.
+--- Makes a tensor from a tensor, a number or nested tables. With `copy` nil, a tensor is copied
+--- only if its dtype or device changes; with true, it is always copied; with false, an error is
+--- raised if a copy is necessary.
 ---@param data any
 ---@param options? {dtype: string, device: string|torch.device, copy: boolean,
 --- requires_grad: boolean}

@@ -12,7 +12,7 @@ local svd_signature = args.signature [[svd_lowrank(A: tensor, q: integer = 6,
 local pca_signature = args.signature [[pca_lowrank(A: tensor, q: integer?, center: boolean = true,
    niter: count = 2)]]
 
--- Checks the matrix A, and returns the smaller one of its last two sizes.
+-- Checks the matrix A, and returns the smaller of its last two sizes.
 local function check(who, A)
    if A:dim() < 2 or A.dtype ~= "float32" and A.dtype ~= "float64" then
       args.refuse(who, "A", "matrices (..., m, n) of float32 or float64", A)
@@ -51,10 +51,10 @@ local function check_count(who, q, least)
    end
 end
 
---- Returns the q largest singular values of A, or of A - M, with their vectors: A is approximately
---- U diag(S) V^T. The result is exact if A's rank is at most q; otherwise the error is smaller if
---- niter is larger or the singular values decay faster. The result is differentiable; random
---- numbers come from the generator of torch.manual_seed.
+--- Returns the q largest singular values of A, or of A - M, and their singular vectors: A is
+--- approximately U diag(S) V^T. The result is exact if A's rank is at most q; otherwise the error
+--- is smaller if niter is larger or the singular values decay faster. The result is differentiable;
+--- random numbers come from the generator of torch.manual_seed.
 ---@param A Tensor  (..., m, n), float32 or float64
 ---@param q? integer  the number of singular values, 6 unless given, at most min(m, n)
 ---@param niter? integer  number of subspace iterations, 2 by default

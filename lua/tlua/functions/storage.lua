@@ -44,12 +44,12 @@ local function of(tensor, untyped)
       torch._storage_view(tensor, untyped))
 end
 
---- Returns the bytes of the memory that a tensor uses. Views of one another have the same storage.
+--- Returns the storage of a tensor as bytes. All views of a tensor have the same storage.
 ---@param tensor Tensor
 ---@return torch.UntypedStorage
 function M.untyped_storage(tensor) return of(tensor, true) end
 
---- Returns the tensor's memory as a list of elements of its dtype.
+--- Returns the storage of a tensor as elements of the tensor's dtype.
 ---@param tensor Tensor
 ---@return torch.TypedStorage
 function M.storage(tensor) return of(tensor, false) end
@@ -171,7 +171,7 @@ end
 ---@return integer
 function UntypedStorage:nbytes() return self._elements.nbytes end
 
---- Returns the number of elements in the storage; an untyped one counts bytes.
+--- Returns the number of elements in the storage; the elements of an untyped storage are bytes.
 ---@return integer
 function UntypedStorage:size() return self._elements:numel() end
 UntypedStorage.__len = UntypedStorage.size
@@ -267,7 +267,8 @@ end
 ---@return torch.UntypedStorage
 function UntypedStorage:clone() return adopt(getmetatable(self), self._elements:clone()) end
 
---- Returns a copy of the storage on a device; the storage itself if it is there already.
+--- Returns a copy of the storage on a device; the storage itself is returned if it is already
+--- there.
 ---@param device string|torch.device
 ---@return torch.UntypedStorage
 function UntypedStorage:to(device)
@@ -277,11 +278,13 @@ function UntypedStorage:to(device)
    return adopt(getmetatable(self), self._elements:to(device))
 end
 
---- Returns a copy of the storage in the CPU's memory; the storage itself if it is there already.
+--- Returns a copy of the storage in the CPU's memory; the storage itself is returned if it is
+--- already there.
 ---@return torch.UntypedStorage
 function UntypedStorage:cpu() return self:to "cpu" end
 
---- Returns a copy of the storage on a CUDA device; the storage itself if it is there already.
+--- Returns a copy of the storage on a CUDA device; the storage itself is returned if it is already
+--- there.
 ---@return torch.UntypedStorage
 function UntypedStorage:cuda() return self:to "cuda" end
 

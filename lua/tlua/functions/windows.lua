@@ -22,7 +22,8 @@ end
 --- Returns the Hann, Bartlett or Blackman window of window_length numbers, as
 --- torch.signal.windows.hann, bartlett or blackman do with the option sym = not periodic.
 ---@param window_length integer  the number of elements
----@param periodic? boolean  true unless given: the element after the last one would equal the first
+---@param periodic? boolean  true unless given; the window then has the period window_length,
+--- otherwise it is symmetric
 ---@param options? {dtype?: string, device?: string, requires_grad?: boolean}
 ---@return Tensor
 ---@names torch.hann_window torch.bartlett_window torch.blackman_window
@@ -38,7 +39,8 @@ local take_hamming = take("hamming_window", ", alpha: number = 0.54, beta: numbe
 
 --- Returns the Hamming window, alpha - beta cos(x), for x from 0 to 2 pi.
 ---@param window_length integer  the number of elements
----@param periodic? boolean  true unless given: the element after the last one would equal the first
+---@param periodic? boolean  true unless given; the window then has the period window_length,
+--- otherwise it is symmetric
 ---@param alpha? number  0.54 unless given
 ---@param beta? number  0.46 unless given
 ---@param options? {dtype?: string, device?: string, requires_grad?: boolean}
@@ -53,7 +55,8 @@ local take_kaiser = take("kaiser_window", ", beta: number = 12.0")
 
 --- Returns the Kaiser window; see torch.signal.windows.kaiser.
 ---@param window_length integer  the number of elements
----@param periodic? boolean  true unless given: the element after the last one would equal the first
+---@param periodic? boolean  true unless given; the window then has the period window_length,
+--- otherwise it is symmetric
 ---@param beta? number  12 unless given
 ---@param options? {dtype?: string, device?: string, requires_grad?: boolean}
 ---@return Tensor

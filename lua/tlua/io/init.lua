@@ -32,14 +32,14 @@ end
 --- * `.safetensors`, `.st` or none: tensors by value, on the CPU. `metadata`, a table of strings,
 ---   is kept in the header, where other programs may read it.
 --- * `.pt`, `.pth`, `.bin`, `.ckpt`, `.tar`: the format of PyTorch's torch.save. PyTorch's
---- torch.load reads the file with `weights_only=True`. Tensors that share memory also share memory
---- in the file. A table with the keys 1 to n is a list, any other table is a dictionary with the
---- same keys, and a table that has only string keys and tensors is an OrderedDict;
---- torch.io.as_dict(t) and torch.io.as_list(t) mark a table for which these rules are wrong. For
---- modules and optimizers, save state_dict{names = "pytorch"}, in which positions count from 0 as
---- in PyTorch. * `.npy` takes one tensor, `.npz` a table of them, `.png`, `.jpg` and `.jpeg` an
---- image of uint8,
----   (channels, height, width).
+---   torch.load reads the file with `weights_only=True`. Tensors that share memory also share it in
+---   the file. A table with the keys 1 to n is a list, any other table is a dictionary with the
+---   same keys, and a table that has only string keys and tensors is an OrderedDict;
+---   torch.io.as_dict(t) and torch.io.as_list(t) mark a table for which these rules are wrong. For
+---   modules and optimizers, save state_dict{names = "pytorch"}, in which positions count from 0 as
+---   in PyTorch.
+--- * `.npy`: one tensor; `.npz`: a table of tensors; `.png`, `.jpg` and `.jpeg`: an image, which is
+---   a uint8 tensor (channels, height, width).
 ---
 --- Any other extension is an error, and so is a tensor without values: one on the meta device, or
 --- one that was released. The old file stays intact until the new one is complete.

@@ -58,7 +58,7 @@ function Machine:pop()
    return value
 end
 
--- Pops the values above the last mark, and returns them as a sequence with its length.
+-- Pops the values above the last mark, and returns a sequence of them and its length.
 function Machine:pop_to_mark()
    local first = self.top
    while first > 0 and self.stack[first] ~= mark do first = first - 1 end

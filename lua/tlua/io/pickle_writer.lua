@@ -1,5 +1,5 @@
--- pickle_writer.lua - writes plain data as a pickle of protocol 2, the format of PyTorch's
--- checkpoints and of the input of its visualization tools. Strings, numbers and booleans are
+-- pickle_writer.lua - writes plain data as a pickle of protocol 2, the format that PyTorch's
+-- checkpoints use, and that PyTorch's visualization tools read. Strings, numbers and booleans are
 -- written as such, except that strings that are not UTF-8 become bytes. Tables become lists,
 -- dictionaries or tuples according to kinds.lua; `json.null` becomes None. A table that has only
 -- string keys and tensors, such as a state dict, becomes an OrderedDict, as in PyTorch. A value

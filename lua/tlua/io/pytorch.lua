@@ -22,7 +22,7 @@ local alignment <const> = 64
 
 -- Reading --------------------------------------------------------------------------------------
 
--- Returns the name of the folder in the archive, with its slash.
+-- Returns the name of the folder in the archive, with a slash at the end.
 local function prefix_of(archive)
    local found
    for name in pairs(archive) do

@@ -8,7 +8,8 @@ local source = require "tlua.io.source"
 
 local M = {}
 
--- Finds the central directory; returns its position from 1, its length, and the number of files.
+-- Finds the central directory, and returns its position (from 1), its length, and the number of
+-- files.
 local function find_list(s)
    local tail = math.min(s.size, 65557)
    local text = torch.io.text(s.bytes, s.size - tail + 1, tail)

@@ -30,7 +30,7 @@ function M.kind(value)
    return kinds[value]
 end
 
---- Marks a copy as a buffer of the same kind as its original.
+--- Marks a copy as a buffer of the same kind as the original.
 ---@param copy Tensor
 ---@param original Tensor
 function M.mark(copy, original)

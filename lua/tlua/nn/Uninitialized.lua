@@ -38,7 +38,7 @@ function M.UninitializedBuffer(...)
    return buffer
 end
 
---- Returns whether a tensor has not got its shape yet.
+--- Returns whether a tensor is a parameter or buffer that still has no shape.
 ---@param tensor any
 ---@return boolean
 function M.is_lazy(tensor)

@@ -151,7 +151,8 @@ function Module:type(dtype)
    return self:to(dtype)
 end
 
---- Returns the module. Nothing is compiled yet; the options of torch.compile are checked.
+--- Returns the module itself, since nothing is compiled yet. The options are checked as by
+--- torch.compile.
 ---@param options? table
 ---@return nn.Module self
 function Module:compile(options)

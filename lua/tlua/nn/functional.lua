@@ -1,6 +1,6 @@
 -- functional.lua - torch.nn.functional: the computations of layers as functions. Most functions are
--- operators, which C code registers in this table. This file adds functions that torch has under
--- the same name, and functions that are written in Lua.
+-- operators, which C code registers in this table. This file adds the functions that torch also has
+-- under the same names, and those that are written in Lua.
 
 local torch = require "tlua"
 local lazy = require "tlua.lazy"

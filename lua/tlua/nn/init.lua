@@ -76,7 +76,7 @@ for field, file in pairs(lazy.modules("tlua.torch7", {
    files[field] = file
 end
 
--- Classes of tensors that a module registers when they are assigned.
+-- Parameters and buffers, which a module registers when they are assigned to its fields.
 files.Parameter = "tlua.nn.Parameter"
 files.Buffer = "tlua.nn.Buffer"
 files.UninitializedParameter = "tlua.nn.Uninitialized"

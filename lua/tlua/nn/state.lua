@@ -115,8 +115,8 @@ local function check_data(own, state)
    end
 end
 
--- Returns advice for a state that does not fit, but that would fit if its positions counted from 0
--- or from 1.
+-- Returns advice for a state that does not fit, but fits better if its positions are taken to count
+-- from 0 instead of 1, or from 1 instead of 0.
 local function guess(module, state, shift, faults)
    local own, lazy = state_of(module, "", 1 - shift)
    local missing, unexpected, mismatched = differences(own, lazy, state)

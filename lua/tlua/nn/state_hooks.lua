@@ -156,9 +156,8 @@ function Module:register_state_dict_post_hook(hook)
    return add(self, "save_post", "register_state_dict_post_hook", hook)
 end
 
---- Calls `hook(module, state, prefix)` before load_state_dict reads a state. The hook may change
---- the table, for instance to rename entries of older versions, since it is a copy of the
---- caller's table.
+--- Calls `hook(module, state, prefix)` before load_state_dict reads a state. The table is a copy of
+--- the caller's table, so the hook may change it, for instance to rename entries of older versions.
 ---@param hook fun(module: nn.Module, state: table<string, any>, prefix: string)
 ---@return {remove: fun(self: table)} handle
 function Module:register_load_state_dict_pre_hook(hook)

@@ -81,8 +81,8 @@ local function watch(model, rows)
    return handles
 end
 
--- Makes inputs of given sizes: from one list of sizes, or from a list of such lists. Tensors are
--- used unchanged.
+-- Returns the inputs for a list of sizes, or for a list of such lists, as zeros. Tensors are used
+-- unchanged.
 local function inputs_of(size, dtype)
    if torch.is_tensor(size) then return {size} end
    if type(size) ~= "table" or #size == 0 then

@@ -41,13 +41,14 @@ local zero_grad = require "tlua.autograd.zero_grad"
 ---@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}
 ---@field state table<integer, table>  each parameter's state, by its number
 ---@field defaults table<string, any>  the defaults of the groups' options
----@field grad_scale Tensor?  a step divides gradients by it; float32, of one element
----@field found_inf Tensor?  a flag; if it is not 0, a step changes nothing; float32, of one element
----@field needs_whole boolean?  a step needs the whole of a parameter, not a rank's part
----@field takes_rows boolean?  whether a part of whole rows is accepted, too
----@field needs_real boolean?  whether it refuses complex parameters
----@field needs_all boolean?  whether it needs all parameters at once
----@field clip Tensor?  a step multiplies gradients by it; of one element
+---@field grad_scale Tensor?  a float32 tensor of one element by which a step divides gradients
+---@field found_inf Tensor?  a float32 tensor of one element; if the element is not 0, a step
+--- changes nothing
+---@field needs_whole boolean?  whether a step needs whole parameters, not a rank's parts
+---@field takes_rows boolean?  whether parts that consist of whole rows are accepted, too
+---@field needs_real boolean?  whether complex parameters are refused
+---@field needs_all boolean?  whether a step needs all parameters at once
+---@field clip Tensor?  a tensor of one element by which a step multiplies gradients
 local Optimizer = class.class("optim.Optimizer")
 
 -- The names of options that are accepted but not stored; see check_implementation.

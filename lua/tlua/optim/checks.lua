@@ -14,7 +14,7 @@ function M.is_number(value, least)
    return type(value) == "number" and value >= (least or 0)
 end
 
---- Checks that all named options are numbers of at least 0.
+--- Checks that all options in `names` are numbers of at least 0.
 ---@param o table<string, any>
 ---@param names string[]
 ---@return string? option

@@ -141,7 +141,7 @@ local function adopt(self, saved, parameter, group)
 end
 
 -- Copies the options of a saved group. If this optimizer's learning rate is a tensor, the saved
--- rate is written into it, because a captured step holds its address.
+-- rate is written into it, because a captured step reads the rate at the tensor's address.
 local function take_options(group, saved)
    for key, value in pairs(saved) do
       local own = group[key]

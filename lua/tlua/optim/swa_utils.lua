@@ -103,7 +103,7 @@ local AveragedModel = class.class("optim.swa_utils.AveragedModel", Module)
 local take = args.signature [[optim.swa_utils.AveragedModel(model: any, device: device?,
    avg_fn: callable?, multi_avg_fn: callable?, use_buffers: boolean = false)]]
 
---- Makes the copy, on the given device or that of the model.
+--- Makes the copy, on the given device or, without one, on the model's device.
 ---@param model nn.Module
 ---@param options? table  device; avg_fn(averaged, current, count) gives a tensor's new average;
 --- multi_avg_fn(averaged, current, count) changes lists of tensors in place; use_buffers: whether
@@ -279,8 +279,8 @@ end, function(self, name)
    self.steps = -1
 end)
 
--- Converts the state: PyTorch counts the steps from 1, and stores the target rates in the
--- optimizer's groups.
+-- Converts the state to PyTorch's form: PyTorch counts the steps from 1, and stores the target
+-- rates in the optimizer's groups.
 function M.SWALR:to_pytorch()
    local state = LRScheduler.to_pytorch(self)
    state.swa_lr, state.anneal_strategy = nil, nil

@@ -9,7 +9,7 @@ local class = require "tlua.class"
 
 local M = {}
 
---- Counts the floating-point operations of the operators that run while it is on.
+--- Counts the floating-point operations of all operators that run while the counter is on.
 ---
 ---     local counter = torch.utils.flop_counter.FlopCounterMode(function()
 ---        return torch.ones(2, 3):matmul(torch.ones(3, 4))

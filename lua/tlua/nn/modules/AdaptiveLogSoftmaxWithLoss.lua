@@ -107,8 +107,9 @@ local function check_input(self, input, wants_target, target)
    end
 end
 
---- Returns the log probability of each row's class, and the loss: the negative of their mean. The
---- function waits for the device, because it must know which rows belong to each cluster.
+--- Returns the log probability of each row's class, and the loss, which is the negative mean of
+--- these log probabilities. The function waits for the device, because it must know which rows
+--- belong to each cluster.
 ---@param input Tensor  (N, in_features) or (in_features)
 ---@param target Tensor  (N) or ()
 ---@return Tensor output  the log probabilities, of the target's shape

@@ -1,5 +1,5 @@
--- AffineNorm.lua - the base of normalisation layers. It has a learnt affine map, which begins as
--- the identity.
+-- AffineNorm.lua - the base class of normalisation layers with a learnt affine map, which is the
+-- identity at first.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -7,8 +7,8 @@ local class = require "tlua.class"
 local F = require "tlua.nn.functional"
 local AffineNorm = require "tlua.nn.modules.AffineNorm"
 
--- The base class of batch and instance normalisation, with their parameters, running statistics and
--- text when printed.
+-- The base class of batch and instance normalisation, which handles the parameters, the running
+-- statistics and printing.
 local Norm, parent = class.class("nn.Norm", AffineNorm)
 
 function Norm:__init(a)

@@ -81,9 +81,8 @@ end
 
 local M = {}
 
---- Transposed convolution over (N, C, L). With a stride above 1
---- several output sizes are possible; `forward` takes the wanted sizes as a second argument or as
---- the option output_size.
+--- Transposed convolution over (N, C, L). With a stride above 1 several output sizes are possible.
+--- `forward` takes the wanted sizes as a second argument or as the option output_size.
 ---
 ---     local layer = torch.nn.ConvTranspose1d(4, 2, 2, {stride = 2})
 ---     print(table.unpack(layer(torch.zeros(1, 4, 5)).shape))

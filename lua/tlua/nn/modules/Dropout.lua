@@ -37,7 +37,7 @@ local M = {}
 
 -- Defines Dropout1d, Dropout2d and Dropout3d, which drop whole channels of (N, C, ...);
 -- AlphaDropout, which keeps the mean and the variance of SELU's outputs; and FeatureAlphaDropout,
--- which does both.
+-- which drops whole channels and keeps both.
 for name, drop in pairs {
    Dropout = "dropout", Dropout1d = "dropout1d", Dropout2d = "dropout2d",
    Dropout3d = "dropout3d", AlphaDropout = "alpha_dropout",

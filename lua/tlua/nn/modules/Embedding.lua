@@ -13,8 +13,8 @@ local signature = args.signature [[nn.Embedding(num_embeddings: count, embedding
    scale_grad_by_freq: boolean = false, sparse: boolean = false, device: device?,
    dtype: string?)]]
 
---- A table of num_embeddings vectors, which are looked up by positions from 1. The result has the
---- shape of the positions followed by embedding_dim.
+--- A table of num_embeddings vectors, which are looked up by their positions, counted from 1. The
+--- shape of the result is the shape of the positions followed by embedding_dim.
 ---
 ---     local layer = torch.nn.Embedding(10, 3) -- ten words of three features
 ---     print(table.unpack(layer(torch.tensor {{1, 10}, {2, 2}}).shape)) -- from 1
@@ -25,9 +25,9 @@ local signature = args.signature [[nn.Embedding(num_embeddings: count, embedding
 local Embedding, parent = class.class("nn.Embedding", Module)
 
 --- Positions count from 1. The row at `padding_idx` starts as zeros and is never learnt. With
---- `max_norm`, rows that are looked up are first scaled down to that norm. With `sparse` the
---- gradient of the weight is a sparse tensor with only the rows that were looked up; SparseAdam,
---- SGD and Adagrad accept such a gradient.
+--- `max_norm`, rows that are looked up are first scaled down to the norm max_norm if theirs is
+--- larger. With `sparse` the gradient of the weight is a sparse tensor with only the rows that were
+--- looked up; SparseAdam, SGD and Adagrad accept such a gradient.
 ---@param num_embeddings integer
 ---@param embedding_dim integer
 ---@param options? {padding_idx: integer, max_norm: number, norm_type: number, sparse: boolean}

@@ -8,7 +8,7 @@ local define = require "tlua.nn.modules.layers".define
 local M = {}
 
 --- Takes the largest element of each window of (N, C, H, W); the distances between windows are
---- random (Graham, Fractional Max-Pooling, 2014). Either output_size or output_ratio gives the
+--- random (Graham, Fractional Max-Pooling, 2014). Either output_size or output_ratio determines the
 --- result's size.
 ---
 ---     local layer = torch.nn.FractionalMaxPool2d(2, {output_size = 3})
@@ -17,7 +17,7 @@ local M = {}
 ---@class nn.FractionalMaxPool2d: nn.Module
 
 --- Takes the largest element of each window of (N, C, D, H, W); the distances between windows are
---- random (Graham, Fractional Max-Pooling, 2014). Either output_size or output_ratio gives the
+--- random (Graham, Fractional Max-Pooling, 2014). Either output_size or output_ratio determines the
 --- result's size.
 ---
 ---     local layer = torch.nn.FractionalMaxPool3d(2, {output_size = 3})
@@ -78,8 +78,8 @@ local function positions(samples, lengths, sizes, kernel)
       local shape = {samples:size(1), samples:size(2)}
       for k = 1, 2 * n do shape[k + 2] = 1 end
       local inside = torch.arange(kernel[d], {dtype = samples.dtype, device = samples.device})
-      -- as in PyTorch, sample 1 is for the last dimension if there are two, and for the first
-      -- dimension if there are three
+      -- as in PyTorch, random number 1 is for the last dimension if there are two, and for the
+      -- first dimension if there are three
       local sample = samples:select(3, n == 2 and 3 - d or d)
       local along = starts(sample, lengths[d], sizes[d], kernel[d]):unsqueeze(4) + inside
       shape[2 + d], shape[2 + n + d] = sizes[d], kernel[d]
@@ -89,7 +89,7 @@ local function positions(samples, lengths, sizes, kernel)
    return place
 end
 
--- Checks `samples` and returns those of the batch; `samples` may have more rows.
+-- Checks `samples` and returns its first rows, one for each sample of the batch.
 local function check_samples(name, samples, batch, channels, n)
    if samples:dim() ~= 3 or samples:size(1) < batch or samples:size(2) ~= channels
       or samples:size(3) ~= n then

@@ -10,8 +10,8 @@ local signature = args.signature [[nn.GroupNorm(num_groups: count, num_channels:
    eps: number = 1e-5, affine: boolean = true, device: device?, dtype: string?,
    bias: boolean = true)]]
 
---- Normalizes the channels of each group of each sample to mean 0 and variance 1, then multiplies
---- each channel by its weight and adds its bias.
+--- In each sample, normalizes each group of channels to mean 0 and variance 1, then multiplies each
+--- channel by its weight and adds its bias.
 ---
 ---     local layer = torch.nn.GroupNorm(2, 4) -- two groups of two channels
 ---     print(layer(torch.tensor {{{1.0}, {3.0}, {5.0}, {9.0}}}):detach():flatten())

@@ -1,5 +1,5 @@
 -- LinearCrossEntropyLoss.lua - the last linear layer of a classifier together with its
--- cross-entropy. Without out_features only the logits of a few rows exist at a time
+-- cross-entropy. Without out_features, only the logits of a few rows are in memory at a time
 -- (F.linear_cross_entropy).
 
 local torch = require "tlua"
@@ -16,7 +16,7 @@ local signature = args.signature(name .. [[(in_features: count, num_classes: cou
    label_smoothing: number = 0, options: table?)]])
 
 --- The last linear layer of a classifier together with its cross-entropy: only the logits of a few
---- rows exist at a time.
+--- rows are in memory at a time.
 ---
 ---
 ---     local loss = torch.nn.LinearCrossEntropyLoss(4, 10)
@@ -48,8 +48,9 @@ end
 
 --- Makes the loss. With `out_features`, a sample has a grid of targets of that size, each with its
 --- own loss, as in cross_entropy. In the table `options`, batch_chunk_size is the number of rows
---- whose logits exist at a time, by default as many as fit into 16 MB; allow_retain_graph has no
---- effect, since the graph can always be retained. The other options are those of cross_entropy.
+--- whose logits are in memory at a time, by default as many as fit into 16 MB; allow_retain_graph
+--- has no effect, since the graph can always be retained. The other options are those of
+--- cross_entropy.
 ---@param in_features integer
 ---@param num_classes integer
 ---@param options? table

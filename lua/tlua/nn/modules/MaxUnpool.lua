@@ -1,5 +1,5 @@
--- MaxUnpool.lua - inverts a max pooling: puts its outputs back at their positions in the pooling's
--- input, with zeros elsewhere.
+-- MaxUnpool.lua - inverts a max pooling: puts the pooled elements back at their positions in the
+-- pooling's input, and zeros everywhere else.
 
 local F = require "tlua.nn.functional"
 local define = require "tlua.nn.modules.layers".define

@@ -30,7 +30,7 @@ local packages = require "tlua.packages"
 ---@field bfloat16 fun(self): nn.Module  casts floating parameters and buffers to bfloat16
 ---@field float fun(self): nn.Module  casts floating parameters and buffers to float32
 ---@field double fun(self): nn.Module  casts floating parameters and buffers to float64
----@field training boolean  whether it is in training mode; initially true
+---@field training boolean  whether the module is in training mode; initially true
 ---@field forward fun(self: nn.Module, ...): any  computes the result; calling the module calls it
 local Module = class.class("nn.Module")
 members.Module = Module
@@ -122,7 +122,7 @@ end
 local function check_mode(module)
    local mode = rawget(module, "training")
    if type(mode) ~= "boolean" then refuse_mode(module, mode) end
-   set_mode(module, mode) -- true was assigned in evaluation mode
+   set_mode(module, mode) -- the program has assigned training = true in evaluation mode
 end
 
 function Module:__newindex(name, value)
@@ -188,9 +188,10 @@ function Module:parameters(...)
    return values(collect(self, members.own_parameters, of_parameters(...)))
 end
 
---- Iterates over the names and values of all parameters: `for name, p in m:named_parameters()`.
---- Options by position or name: prefix, put before the names; recurse (true), whether to
---- include submodules; remove_duplicate (true), whether a shared parameter comes once.
+--- Iterates over the names and values of all parameters: `for name, p in m:named_parameters()`. The
+--- options, by position or by name, are: prefix, which is put before the names; recurse (true),
+--- whether to include submodules; and remove_duplicate (true), whether a shared parameter comes
+--- only once.
 ---@param ... string|{prefix: string, recurse: boolean, remove_duplicate: boolean}
 ---@return fun(): string, Tensor
 function Module:named_parameters(...)
@@ -204,7 +205,7 @@ function Module:buffers(...)
    return values(collect(self, members.own_buffers, of_buffers(...)))
 end
 
---- Iterates over the names and values of all buffers; options as those of named_parameters.
+--- Iterates over the names and values of all buffers; the options are those of named_parameters.
 ---@param ... string|{prefix: string, recurse: boolean, remove_duplicate: boolean}
 ---@return fun(): string, Tensor
 function Module:named_buffers(...)
@@ -219,7 +220,8 @@ function Module:modules()
    return list
 end
 
---- Iterates over the paths and values of this module (its path is "") and its descendants.
+--- Iterates over this module, whose path is "", and its descendants; yields each module's path and
+--- the module.
 ---@param ... string|{prefix: string, remove_duplicate: boolean}  the options of named_parameters
 ---@return fun(): string, nn.Module
 function Module:named_modules(...)
@@ -303,7 +305,7 @@ local function descend(root, path)
    return object
 end
 
---- Returns the module at a path such as "encoder.3.conv"; the module itself for "".
+--- Returns the module at a path such as "encoder.3.conv"; for the path "", returns this module.
 ---@param path string
 ---@return nn.Module
 function Module:get_submodule(path)

@@ -1,4 +1,4 @@
--- RMSNorm.lua - normalises the last dimensions of each sample to a mean square of one.
+-- RMSNorm.lua - scales the last dimensions of each sample so that their mean square is one.
 
 local args = require "tlua.args"
 local class = require "tlua.class"

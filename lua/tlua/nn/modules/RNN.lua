@@ -34,7 +34,7 @@ local options <const> = [[num_layers: layers = 1, %sbias: boolean = true,
 ---@field mode string  "RNN_TANH", "RNN_RELU", "LSTM" or "GRU"
 ---@field proj_size integer  the size of the outputs of an LSTM with projections; 0 for none
 ---@field weight_ih_l0 Tensor  (gates * hidden_size, input_size) of layer 0; l1, l2, ... follow, and
---- with `bidirectional` each has a twin `..._reverse`
+--- with `bidirectional` each has a counterpart whose name ends in `_reverse`
 ---@field weight_hh_l0 Tensor  (gates * hidden_size, hidden_size)
 ---@field bias_ih_l0 Tensor?  (gates * hidden_size)
 ---@field bias_hh_l0 Tensor?  (gates * hidden_size)

@@ -188,7 +188,7 @@ function Sequential:extend(modules)
    return self
 end
 
---- Calls the modules in order. A Linear and the activation after it are computed in one pass.
+--- Calls the modules in order. A Linear and an activation that follows are computed in one pass.
 ---@param input any
 ---@return any
 function Sequential:forward(input, ...)

@@ -175,7 +175,7 @@ function DecoderLayer:forward(...)
    return self:residual(3, x, function(y) return self:feed_forward(y) end)
 end
 
--- Makes a stack of copies of a layer, and an optional norm at its end.
+-- Makes a stack of copies of a layer, with an optional norm after the last copy.
 local function stack(name, self, layer, a)
    module.__init(self)
    if not class.isinstance(layer, Module) then args.refuse(name, "layer", "a module", layer) end

@@ -88,12 +88,12 @@ local rows = {
    ---     print(torch.nn.Tanhshrink()(torch.tensor {-1.0, 1.0}))
    ---     --> tensor([-0.2384,  0.2384])
    {"Tanhshrink", "", "tanhshrink"},
-   --- Moves elements towards 0 by lambd; elements within lambd of 0 become 0.
+   --- Moves elements towards 0 by lambd; elements whose distance from 0 is at most lambd become 0.
    ---
    ---     print(torch.nn.Softshrink()(torch.tensor {-2.0, 0.25, 2.0}))
    ---     --> tensor([-1.5000,  0.0000,  1.5000])
    {"Softshrink", "lambd: number = 0.5", "softshrink"},
-   --- Replaces elements within lambd of 0 by 0.
+   --- Replaces elements whose distance from 0 is at most lambd by 0.
    ---
    ---     print(torch.nn.Hardshrink()(torch.tensor {-2.0, 0.25, 2.0}))
    ---     --> tensor([-2.,  0.,  2.])

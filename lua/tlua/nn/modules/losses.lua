@@ -9,14 +9,14 @@ local define = require "tlua.nn.modules.layers".define
 -- Each row is {class, options, function, number of tensors that forward takes}. `weight` and
 -- `pos_weight` are buffers. Every loss has the option `reduction`: "mean", "sum" or "none".
 local rows = {
-   --- Computes squared differences of two tensors of one shape: their mean, their sum, or each of
-   --- them.
+   --- Computes the squared differences of two tensors of the same shape; returns their mean, their
+   --- sum, or all of them.
    ---
    ---     local loss = torch.nn.MSELoss()
    ---     print(loss(torch.tensor {1.0, 3.0}, torch.tensor {0.0, 1.0}):item())
    ---     --> 2.5
    {"MSELoss", "", "mse_loss", 2},
-   --- The mean of absolute differences of two tensors of one shape.
+   --- The mean of the absolute differences of two tensors of the same shape.
    ---
    ---     local loss = torch.nn.L1Loss()
    ---     print(loss(torch.tensor {1.0, 3.0}, torch.tensor {0.0, 1.0}):item())

@@ -90,7 +90,8 @@ function M.define(cls, make, admit, what)
       return function(self, key)
          -- key 1 is missing only in an empty list: ipairs then runs zero times
          if key == 1 then return nil end
-         local value = own[key] -- every look-up of a method passes through this function
+         -- methods come first, since every method call looks its method up here
+         local value = own[key]
          if value ~= nil then return value end
          return lookup(self, key, make)
       end

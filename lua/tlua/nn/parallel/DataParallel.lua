@@ -24,9 +24,9 @@ local name <const> = "DataParallel"
 local take = args.signature [[nn.DataParallel(module: any, device_ids: table,
    output_device: device?, dim: dim = 1)]]
 
---- Makes the wrapper. device_ids: the devices, {"sim:0", "sim:1"}, the first of which has the
---- module's parameters; output_device: the device of the result, by default the first one; dim: the
---- batch dimension.
+--- Makes the wrapper. device_ids lists the devices, such as {"sim:0", "sim:1"}; the first device
+--- must have the module's parameters. output_device is the device of the result, by default the
+--- first device. dim is the batch dimension.
 function DataParallel:__init(...)
    parent.__init(self)
    local a = take(...)

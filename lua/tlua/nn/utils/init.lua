@@ -26,8 +26,8 @@ local function check_parameters(name, parameters)
    return check_list(name, "parameters", parameters)
 end
 
--- Returns the gradients of one tensor or of a list of tensors; tensors without a gradient are left
--- out. A sparse gradient is coalesced first, and its values are returned.
+-- Returns the gradients of one tensor or of a list of tensors; tensors without a gradient are
+-- skipped. A sparse gradient is coalesced first, and its values are returned.
 local function gradients(name, parameters)
    parameters = check_parameters(name, parameters)
    local list = {}

@@ -159,11 +159,11 @@ end
 local take_orthogonal = args.signature [[nn.utils.parametrizations.orthogonal(module: table,
    name: string = 'weight', orthogonal_map: string?, use_trivialization: boolean = true)]]
 
---- Keeps a matrix, or each of a batch (..., n, k), orthogonal: its columns, or its rows if it is
---- wider than high, are orthonormal. The maps are `matrix_exp` (of a skew-symmetric matrix; the
---- default for square weights), `cayley`, and `householder` (the default for all other weights).
---- With `use_trivialization` the map's result is multiplied by a matrix that is stored, so that a
---- matrix can be assigned with every map (M. Lezcano-Casado, arXiv:1909.09501).
+--- Keeps a matrix, or each of a batch (..., n, k), orthogonal: its columns, or its rows if there
+--- are more columns than rows, are orthonormal. The maps are `matrix_exp` (of a skew-symmetric
+--- matrix; the default for square weights), `cayley`, and `householder` (the default for all other
+--- weights). With `use_trivialization` the map's result is multiplied by a matrix that is stored,
+--- so that a matrix can be assigned with every map (M. Lezcano-Casado, arXiv:1909.09501).
 ---@param module nn.Module
 ---@param name? string  "weight" by default
 ---@param options? {orthogonal_map: string, use_trivialization: boolean}
@@ -205,7 +205,7 @@ local take_weight_norm = args.signature [[nn.utils.parametrizations.weight_norm(
    name: string = 'weight', dim: integer|boolean = 1)]]
 
 --- Splits a weight into its length and its direction, w = g v / |v| (arXiv:1602.07868):
---- `parametrizations.weight.original0` is g, `original1` v.
+--- `parametrizations.weight.original0` is g, and `original1` is v.
 ---@param module nn.Module
 ---@param name? string  "weight" by default
 ---@param dim? integer|false  the dimension whose positions have separate lengths, 1 by

@@ -1,6 +1,7 @@
--- prune.lua - torch.nn.utils.prune: holds some elements of parameters at zero. The parameter moves
--- to `name_orig`, and a mask of zeros and ones is the buffer `name_mask`; parameter and mask are
--- saved with the model. A hook computes their product `name` before each forward call.
+-- prune.lua - torch.nn.utils.prune: holds some elements of parameters at zero. The parameter `name`
+-- moves to `name_orig`, and the buffer `name_mask` is a mask of zeros and ones; parameter and mask
+-- are saved with the model. Before each forward call a hook sets `name` to the product of parameter
+-- and mask.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -219,7 +220,7 @@ local function remaining(method, mask)
       function(tensor, part) tensor:index_copy_(dim, kept, part) end
 end
 
---- Returns the mask after one more method, which sees only the elements that `mask` keeps.
+--- Returns the mask after applying one more method, which sees only the elements that `mask` keeps.
 ---@param method nn.utils.prune.BasePruningMethod
 ---@param scores Tensor
 ---@param mask Tensor

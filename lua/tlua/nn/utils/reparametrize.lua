@@ -39,7 +39,7 @@ local function install(title, kind, a, setup)
    return module
 end
 
--- Removes the hook; the weight becomes a parameter again, with its last value.
+-- Removes the hook. The weight becomes a parameter again, and keeps its last value.
 local function uninstall(title, kind, module, name)
    name = name or "weight"
    if not class.isinstance(module, Module) then args.refuse(title, "module", "a module", module) end

@@ -1,8 +1,8 @@
 -- rnn.lua - torch.nn.utils.rnn: pads and packs sequences of different lengths.
 --
--- A packed sequence has no padding: it has the rows of all samples at step 1, then all at step 2,
--- and so on. Samples are ordered by length, longest first. batch_sizes has the number of samples at
--- each step.
+-- A packed sequence has no padding: it consists of the rows of all samples at step 1, then the rows
+-- at step 2, and so on. Samples are ordered by length, longest first. batch_sizes has the number of
+-- samples at each step.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -61,8 +61,8 @@ end
 ---@return nn.utils.rnn.PackedSequence
 function PackedSequence:to(...) return with_data(self, self.data:to(...)) end
 
---- Converts the data as the tensors' method of that name does. Returns the object itself if nothing
---- changes.
+--- Converts the data as the method of tensors with the same name does. Returns the object itself if
+--- nothing changes.
 ---@names nn.utils.rnn.PackedSequence:cpu nn.utils.rnn.PackedSequence:cuda
 ---@names nn.utils.rnn.PackedSequence:double nn.utils.rnn.PackedSequence:float
 ---@names nn.utils.rnn.PackedSequence:half nn.utils.rnn.PackedSequence:bfloat16

@@ -9,7 +9,7 @@ local Module = require "tlua.nn.modules.Module"
 
 local M = {}
 
--- Merges a table from paths to tensors, or a list of such tables, into one table.
+-- Returns one table from paths to tensors; the argument is such a table or a list of such tables.
 local function merge(title, dicts)
    if type(dicts) ~= "table" or getmetatable(dicts) then
       args.refuse(title, "parameters", "a table of tensors by path, or a list of such", dicts)
@@ -75,8 +75,8 @@ local function arguments(list)
    return {n = list.n or #list, table.unpack(list, 1, list.n or #list)}
 end
 
---- Calls a module with other parameters and buffers, without changing its own. Paths that are not
---- given use the module's own tensors.
+--- Calls a module with other parameters and buffers, without changing the module's own. For paths
+--- that are not given the module's own tensors are used.
 ---
 ---     local layer = torch.nn.Linear(1, 1)
 ---     local weight, bias = torch.tensor {{2.0}}, torch.tensor {1.0}

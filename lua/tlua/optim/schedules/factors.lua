@@ -61,7 +61,7 @@ for _, name in ipairs {"LambdaLR", "MultiplicativeLR"} do
    end
 end
 
---- Begins at epoch 0 with the present rate, since this schedule stores no first rate.
+--- Begins at epoch 0 with the present rate, since this schedule stores no initial rate.
 function M.MultiplicativeLR:restart()
    self.last_epoch = -1
    self:step()
@@ -85,7 +85,7 @@ end, function(self, name)
    if self.step_size == 0 then args.refuse(name, "step_size", "at least 1", 0) end
 end)
 
---- Multiplies the rate by gamma at each epoch in the list.
+--- Multiplies the rate by gamma at each epoch in the list `milestones`.
 ---
 ---     local optimizer = torch.optim.SGD({torch.zeros(1)}, {lr = 1})
 ---     local schedules = torch.optim.lr_scheduler
@@ -117,7 +117,7 @@ local function milestones_of(counts)
    return list
 end
 
---- Loads a saved state, which may come from PyTorch.
+--- Converts a saved state, which may come from PyTorch, to this schedule's form.
 ---@param state_dict table
 function M.MultiStepLR:from_pytorch(state)
    local own = {}
