@@ -200,8 +200,7 @@ template <> struct __align__(16) Unit<16> { uint32_t at[4]; };
 
 static inline bool aligned(const void *p, size_t bytes) { return (uintptr_t)p % bytes == 0; }
 
-/* ---- division by an invariant number
-** ------------------------------------------------------------ */
+/* ---- division by an invariant number --------------------------------------------------------- */
 
 /* Computes n / d for 0 <= n < 2^31 by a multiplication (T. Granlund, P. Montgomery, "Division
 ** by invariant integers using multiplication", PLDI 1994, figure 4.1). */

@@ -416,8 +416,7 @@ void cuda_memory_capture(int device, int change) {
   unlock(m);
 }
 
-/* ---- statistics
-** --------------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 bool cuda_memory_stats(tl_Device device, tl_MemoryStats *out) {
   Memory *m = lock(device.index);

@@ -16,7 +16,7 @@
 enum { STREAMS = 4, MIB = 1 << 20, GRANULE = 2 * MIB, MEMORY = 256 * MIB };
 #define REACH ((int64_t)4 * MEMORY)
 
-/* ---- memory and streams that are made up --------------------------------------------------- */
+/* ---- simulated memory and streams ---------------------------------------------------------- */
 
 typedef struct World {
   uint64_t given[STREAMS], done[STREAMS];
@@ -262,7 +262,7 @@ static void random_calls(uint64_t seed, int steps, int64_t fail_each, int64_t re
   free(m.held);
 }
 
-/* ---- what is promised ------------------------------------------------------------------------ */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 TEST(a_freed_block_is_handed_out_at_once) {
   World w;

@@ -77,7 +77,7 @@ static const cuda_Cudnn recorder = {.cudnnBackendCreateDescriptor = note_create,
                                     .cudnnBackendFinalize = note_finalize,
                                     .cudnnBackendSetAttribute = note_set};
 
-/* ---- reading what was recorded --------------------------------------------------------------- */
+/* ---- reading recorded descriptors ------------------------------------------------------------ */
 
 static const Fact *fact(const Described *d, cudnnBackendAttributeName_t name) {
   for (int i = 0; i < d->n; i++)

@@ -16,7 +16,7 @@
 #include "core/device/backend.h"
 #include "kernels/cuda/lib/cudnn.h"
 
-/* ---- what the plugin has elsewhere ----------------------------------------------------------- */
+/* ---- replacements for the plugin's functions ------------------------------------------------- */
 
 static const tl_Host host = {.alloc = tli_alloc,
                              .free = tli_free,
@@ -73,7 +73,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-/* ---- a device that is described -------------------------------------------------------------- */
+/* ---- the description of a device ------------------------------------------------------------- */
 
 /* The properties of an H200, in the form of cudaDeviceProp. */
 static const char h200[] =

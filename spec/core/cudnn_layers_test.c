@@ -180,7 +180,7 @@ static void deterministic_layers_use_our_kernels(void) {
   CHECK(cuda_dnn_may_differ() == known);
 }
 
-/* ---- how plans are kept ---------------------------------------------------------------------- */
+/* ---- caching plans --------------------------------------------------------------------------- */
 
 /* Functions of a library that has one engine for every graph; its plans need 48 bytes. */
 static int executed;

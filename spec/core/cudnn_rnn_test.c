@@ -18,7 +18,7 @@
 #include "kernels/cuda/lib/cudnn.c"
 #include "kernels/cuda/rnn/cudnn_rnn.c"
 
-/* ---- what the plugin has elsewhere; memory is the host's ------------------------------------- */
+/* ---- replacements for the plugin's functions, on host memory --------------------------------- */
 
 static int copies;
 static double time_of_last(void) { return 1; }

@@ -197,7 +197,7 @@ static void attention_that_is_left_to_our_kernels(void) {
   CHECK(attention_plans(&a, false) == -2);
 }
 
-/* ---- what the graphs compute ----------------------------------------------------------------- */
+/* ---- results of the graphs ------------------------------------------------------------------- */
 
 enum { BATCH = 2, HEADS = 4, QUERIES = 9, KEYS = 7, SIZE = 8, VALUES = 16 };
 #define MOST (BATCH * HEADS * 16 * VALUES)

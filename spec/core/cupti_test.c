@@ -114,7 +114,7 @@ static void *stand_in_symbol(void *library, const char *name) {
   return NULL;
 }
 
-/* ---- what it records ---------------------------------------------------------------------- */
+/* ---- records ------------------------------------------------------------------------------ */
 
 static void put(const void *record, size_t size) {
   size_t most;

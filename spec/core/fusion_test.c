@@ -21,7 +21,7 @@
 #define touches source_touches
 #include "kernels/cuda/fusion/source.c"
 
-/* ---- what the plugin has elsewhere ----------------------------------------------------------- */
+/* ---- replacements for the plugin's functions ------------------------------------------------- */
 
 static const tl_Host host = {.alloc = tli_alloc, .free = tli_free};
 const tl_Host *cuda_host = &host;

@@ -2,7 +2,7 @@
 ** program_test.c - tests exported programs without Lua, which is not linked here.
 ** program_models.lua exports models, inputs, and the results that must be reproduced bit for bit.
 ** Mutated files must be refused, or run without a crash. `make fuzz-programs` and `make
-** race-programs` run this test with sanitizers, linked with a library that can only run programs.
+** race-programs` run this test with sanitizers, linked with a library made for these programs.
 */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -390,7 +390,7 @@ TEST(failing_allocations_leave_nothing_behind) {
   failing_allocations_of("train_mlp");
 }
 
-/* ---- hostile files ---- */
+/* ---- damaged files ---- */
 
 static uint64_t state = 88172645463325252u;
 

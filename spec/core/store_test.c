@@ -199,7 +199,7 @@ TEST(a_store_proves_that_it_knows_it) {
   end(&other);
 }
 
-/* ---- strangers ------------------------------------------------------------------- */
+/* ---- clients without the secret -------------------------------------------------- */
 
 static int knock(const tli_StoreServer *server) {
   int socket = tli_socket_connect("127.0.0.1", tli_store_server_port(server), tli_now_ns() + LONG);
@@ -256,7 +256,7 @@ TEST(silent_clients_do_not_keep_others_out) {
   tli_store_server_stop(server);
 }
 
-/* ---- who knows the secret and behaves badly ------------------------------------------- */
+/* ---- misbehaving clients -------------------------------------------------------------- */
 
 enum { LARGE = 8 << 20 };
 

@@ -43,7 +43,7 @@ struct cudnnRNNDataStruct {
   int steps, batch, size;
 };
 
-/* ---- what is told, refused and made to fail -------------------------------------------------- */
+/* ---- logging, refusing, and failing on request ----------------------------------------------- */
 
 static atomic_int descriptors;
 

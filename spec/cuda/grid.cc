@@ -101,7 +101,7 @@ void say_alike(unsigned first, std::vector<bool> &told) {
   abort();
 }
 
-/* ---- turns -------------------------------------------------------------------------- */
+/* ---- switching threads -------------------------------------------------------------- */
 
 void enter(Thread *thread) {
   self = thread;
@@ -365,7 +365,7 @@ void run_grid(const Launch &launch) {
   self = nullptr;
 }
 
-/* ---- what threads call ------------------------------------------------------------------- */
+/* ---- functions that threads call --------------------------------------------------------- */
 
 [[noreturn]] void stop(const char *format, ...) {
   va_list args;

@@ -84,7 +84,7 @@ template <class Work> static inline cudaError_t call_free(const char *name, Work
   return noted(error == cudaSuccess ? work() : error);
 }
 
-/* ---- the rest has the lock held ------------------------------------------------------ */
+/* ---- all functions below require the lock -------------------------------------------- */
 
 /* A kernel, with facts from the plugin's symbol table (symbols.cc). */
 struct Kernel {

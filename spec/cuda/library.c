@@ -388,7 +388,7 @@ bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bo
   return !*done || put(call->cx, run_norm_backward, false, call, sizeof *call);
 }
 
-/* ---- which they are ----------------------------------------------------------------- */
+/* ---- listing the replaced kernels --------------------------------------------------- */
 
 typedef void (*Function)(void);
 

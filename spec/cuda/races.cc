@@ -156,7 +156,7 @@ void race_access(char *at, size_t bytes, bool writes, bool is_volatile) {
     check_byte(all[reinterpret_cast<uintptr_t>(at) + i], now, writes, shared ? "shared" : "global");
 }
 
-/* ---- mutants --------------------------------------------------------------------------------- */
+/* ---- disabling barriers ---------------------------------------------------------------------- */
 
 bool is_removed(Line at) {
   static const char *const wanted = getenv("TLUA_EMULATED_REMOVE");

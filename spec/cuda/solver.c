@@ -33,7 +33,7 @@ struct gesvdjInfo {
 static int least(int a, int b) { return a < b ? a : b; }
 static int most(int a, int b) { return a > b ? a : b; }
 
-/* ---- what is told and refused ---------------------------------------------------------------- */
+/* ---- logging and refusing -------------------------------------------------------------------- */
 
 static bool tells(void) {
   const char *value = getenv("TLUA_EMULATED_SOLVER");
@@ -164,7 +164,7 @@ static bool blas_good(const char *call, cublasHandle_t handle, int m, int n, int
          (handle->workspace || refuse(call, "no work space of the stream's"));
 }
 
-/* ---- the routines, when their turn has come -------------------------------------------------- */
+/* ---- the routines, in stream order ----------------------------------------------------------- */
 
 static void run_potrf(const Job *j, int64_t i, void *a, void *b) {
   (void)b;
@@ -221,7 +221,7 @@ static void run_trsm(const Job *j, int64_t i, void *a, void *b) {
                     b));
 }
 
-/* ---- by precision ---------------------------------------------------------------------------- */
+/* ---- the routines for each precision --------------------------------------------------------- */
 
 #define IN_ORDER(ld, rows) ((ld) == most(rows, 1) || refuse(name, "rows that are apart"))
 

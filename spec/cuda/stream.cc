@@ -13,7 +13,7 @@
 
 using namespace emulated;
 
-/* ---- what handles stand for ------------------------------------------------------------- */
+/* ---- types ------------------------------------------------------------------------------ */
 
 namespace {
 
@@ -116,7 +116,7 @@ double milliseconds() {
       .count();
 }
 
-/* ---- working ------------------------------------------------------------------------------ */
+/* ---- running queued work ------------------------------------------------------------------ */
 
 enum { MOST_QUEUED = 256 };
 
@@ -231,7 +231,7 @@ void run_nodes(const Nodes &nodes, bool by_priority) {
 
 } // namespace
 
-/* ---- for other files ----------------------------------------------------------------------- */
+/* ---- functions for other files ------------------------------------------------------------- */
 
 namespace emulated {
 
@@ -580,7 +580,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   });
 }
 
-/* ---- work of the host ------------------------------------------------------------------------ */
+/* ---- host functions -------------------------------------------------------------------------- */
 
 cudaError_t tlk_emulated_put(cudaStream_t stream, void (*run)(void *data), const void *data,
                              size_t bytes) {

@@ -88,7 +88,7 @@ void end_traffic(const Launch &launch) {
 
 } // namespace emulated
 
-/* ---- what -fsanitize=thread calls ------------------------------------------------------- */
+/* ---- the functions that -fsanitize=thread calls ----------------------------------------- */
 
 #define ACCESS(bytes)                                                                     \
   void __tsan_read##bytes(void *data) { emulated::access(data, bytes, false); }           \

@@ -18,8 +18,7 @@ static int64_t volume(const int64_t *sizes) { return sizes[0] * sizes[1] * sizes
 template <class S> struct Sum { typedef float type; };
 template <> struct Sum<double> { typedef double type; };
 
-/* ---- kernels of grouped convolutions
-** --------------------------------------------------------- */
+/* ---- kernels of grouped convolutions --------------------------------------------------------- */
 
 /* A convolution as the kernels see it: the sizes of one group, and the windows. */
 struct Groups {
@@ -260,8 +259,7 @@ static bool add_bias(const struct tlk_conv *call) {
   return true;
 }
 
-/* ---- im2col and matrix products
-** --------------------------------------------------------------- */
+/* ---- im2col and matrix products -------------------------------------------------------------- */
 
 /* The sizes of the im2col matrix (terms, windows) of a convolution without groups. */
 struct Columns {
@@ -505,8 +503,7 @@ static bool weight_in_rows(const struct tlk_conv_weight *call) {
          tlk_conv_weight(&rows) && r.move_weight(call->grad_weight, r.weight, false);
 }
 
-/* ---- entries of the kernel table
-** ---------------------------------------------------------------- */
+/* ---- entries of the kernel table ------------------------------------------------------------- */
 
 static bool fill_zero(const tlk_Context *cx, void *out, int64_t bytes) {
   return cuda_ok(cudaMemsetAsync(out, 0, (size_t)bytes, cx->stream->handle), "cudaMemsetAsync");

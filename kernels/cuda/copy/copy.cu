@@ -210,8 +210,7 @@ static bool convert(const tlk_Context *cx, const tli_Iter &it) {
   });
 }
 
-/* ---- entries of the kernel table
-** ------------------------------------------------------------------ */
+/* ---- entries of the kernel table ------------------------------------------------------------- */
 
 static bool contiguous(const tli_Iter &it, int k, int64_t size) {
   return it.args[k].data && (it.ndim == 0 || (it.ndim == 1 && it.args[k].strides[0] == size));

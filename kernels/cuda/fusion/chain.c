@@ -46,8 +46,7 @@ static Chain *chain_of(const tl_Stream *stream) {
   return c;
 }
 
-/* ---- launching a chain
-** ----------------------------------------------------------------------------- */
+/* ---- launching a chain ----------------------------------------------------------------------- */
 
 static bool run_call(Call *call, const tlk_Context *cx) {
   call->copy.cx = cx; /* every call struct begins with the context */
@@ -130,8 +129,7 @@ void fusion_freed(int device, const void *data, int64_t bytes) {
   pthread_mutex_unlock(&lock);
 }
 
-/* ---- collecting calls
-** ------------------------------------------------------------------------------ */
+/* ---- collecting calls ------------------------------------------------------------------------ */
 
 static Chain *chain_new(const tlk_Context *cx) {
   Chain *c = cuda_host->alloc(sizeof *c);
@@ -202,7 +200,7 @@ bool fusion_take_activation(const struct tlk_activation_backward *call, bool *ta
   return fusion_take(FUSION_POINTWISE, &step, taken);
 }
 
-/* ---- the engine's question ------------------------------------------------------------------ */
+/* ---- pending results ------------------------------------------------------------------------ */
 
 /* Returns whether a call fits a plan; if so, adds the call to the plan. */
 static bool joins(fusion_Plan *plan, int kernel, const void *call) {

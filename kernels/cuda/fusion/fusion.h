@@ -57,7 +57,7 @@ typedef struct fusion_Plan {
   fusion_Step steps[FUSION_STEPS];
 } fusion_Plan;
 
-/* ---- grouping.c: what goes together ---- */
+/* ---- grouping.c: which calls share a loop ---- */
 
 /* Adds a call to a plan, which may be empty. Returns false and leaves the plan unchanged if the
 ** call does not fit: if its shape differs, if its memory overlaps the plan's memory without being

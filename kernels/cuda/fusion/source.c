@@ -11,8 +11,7 @@
 #include "kernels/cuda/fusion/fusion.h"
 #include "kernels/math.h"
 
-/* ---- the included files
-** ------------------------------------------------------------------------- */
+/* ---- the included files ---------------------------------------------------------------------- */
 
 /* The header files that the source includes, as X(symbol, name in #include, file). */
 #define FILES(X)                                                          \
@@ -118,8 +117,7 @@ static int64_t size_of(tl_DType dtype) {
   return bytes[dtype];
 }
 
-/* ---- the kernel's shape
-** ------------------------------------------------------------------------ */
+/* ---- the kernel's shape ---------------------------------------------------------------------- */
 
 static bool touches(const fusion_Operand *o) { return o->loaded || (o->written && !o->dead); }
 

@@ -34,8 +34,7 @@ template <class T> __device__ __forceinline__ T joined(tlk_Join join, T a, T b) 
   }
 }
 
-/* ---- one thread for each line
-** -------------------------------------------------------------------- */
+/* ---- one thread for each line ---------------------------------------------------------------- */
 
 template <class T>
 __global__ void __launch_bounds__(SCATTER_THREADS, 4)
@@ -72,8 +71,7 @@ template <class T> bool along_lines(const tlk_Context *cx, const tli_Iter &it, c
   });
 }
 
-/* ---- sorted positions
-** ------------------------------------------------------------------------------ */
+/* ---- sorted positions ------------------------------------------------------------------------ */
 
 /* Writes the items to sort. Element k of line l becomes item l * count + k. Its key is l * n +
 ** position - 1, or `none` if the position is out of range. If all lines share an index, only one

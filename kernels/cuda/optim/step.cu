@@ -53,8 +53,7 @@ template <int family, int nclocks> static bool launch_coefs(const struct tlk_opt
   return launch(call->cx, coefs_kernel<family, nclocks>, dim3(1), 64, 0, *call);
 }
 
-/* ---- the step of one element
-** ------------------------------------------------------------------- */
+/* ---- the step of one element ----------------------------------------------------------------- */
 
 #define X(rule, family, n)                                                                        \
   struct rule##_rule {                                                                            \

@@ -187,8 +187,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* ---- choosing a variant
-** ---------------------------------------------------------------------- */
+/* ---- choosing a variant ---------------------------------------------------------------------- */
 
 /* Returns whether operand k can be accessed in vectors of N elements: each N elements, counted from
 ** the start of a row, must be contiguous and aligned. */

@@ -137,8 +137,7 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
   }
 }
 
-/* ---- choosing a variant
-** ------------------------------------------------------------------------ */
+/* ---- choosing a variant ---------------------------------------------------------------------- */
 
 /* Returns whether each of the inputs first .. last - 1, stored as S, is constant or can be loaded
 ** as vectors. */

@@ -56,8 +56,7 @@ static void note_status(Layer *l, cudnnStatus_t status, const char *call) {
 /* For each device, whether cuDNN has run a layer outside of captures. */
 static atomic_bool ready[CUDA_MAX_DEVICES];
 
-/* ---- conditions
-** ------------------------------------------------------------------------------ */
+/* ---- conditions ------------------------------------------------------------------------------ */
 
 static bool covers(int device, const tlk_Rnn *r) {
   const int64_t sizes[] = {r->steps, r->batch, r->input, r->hidden, r->output};

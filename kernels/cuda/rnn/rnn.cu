@@ -186,8 +186,7 @@ template <class S> bool forward(const struct tlk_rnn *call) {
          multiply_inputs<S>(call, f.gates) && run_steps(call, f, state_gates, at);
 }
 
-/* ---- flipping sequences in time
-** ---------------------------------------------------------------- */
+/* ---- flipping sequences in time -------------------------------------------------------------- */
 
 template <class T>
 __global__ void __launch_bounds__(RNN_THREADS)

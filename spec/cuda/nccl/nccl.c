@@ -68,7 +68,7 @@ static const char *const kinds[] = {"AllReduce",     "Reduce", "Broadcast", "All
 static _Thread_local int depth;
 static _Thread_local Job *grouped;
 
-/* ---- notes ----------------------------------------------------------------------------- */
+/* ---- the log --------------------------------------------------------------------------- */
 
 static const char *folder(void) {
   const char *name = getenv("TLUA_NCCL_FOLDER");
@@ -201,7 +201,7 @@ static void reduce(const Step *s, int size, char *out) {
   }
 }
 
-/* ---- a job, on its stream ------------------------------------------------------------------ */
+/* ---- a job's work on the stream ------------------------------------------------------------ */
 
 static bool sends_to(const struct ncclComm *c, const Step *s, int r) {
   switch (s->kind) {

@@ -4,7 +4,7 @@
 #include "kernels/cuda/cuda.cuh"
 #include "spec/cuda/test/emulator_test.h"
 
-/* ---- where a thread is --------------------------------------------------------------- */
+/* ---- positions of threads ------------------------------------------------------------ */
 
 __global__ void write_places(int *out) {
   int block = (int)(blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z));

@@ -4,7 +4,7 @@
 #include "kernels/cuda/cuda.cuh"
 #include "spec/cuda/test/emulator_test.h"
 
-/* ---- what ends the process -------------------------------------------------------------- */
+/* ---- errors that end the process -------------------------------------------------------- */
 
 __global__ void barrier_of_half(int *out) {
   if (threadIdx.x < 48) __syncthreads();
@@ -37,7 +37,7 @@ __global__ void gives_up(int *out) {
   out[threadIdx.x] = 1;
 }
 
-/* ---- what the address sanitizer sees ------------------------------------------------------ */
+/* ---- errors that the address sanitizer detects -------------------------------------------- */
 
 __global__ void past_the_end(const int *in, int *out, int n) {
   int i = (int)threadIdx.x;
@@ -50,7 +50,7 @@ __global__ void past_shared(int *out) {
   out[threadIdx.x] = shared[threadIdx.x + 1];
 }
 
-/* ---- what gives wrong numbers --------------------------------------------------------------- */
+/* ---- errors that give wrong results --------------------------------------------------------- */
 
 __global__ void without_barrier(int *out) {
   int *shared = dynamic_shared<int>();
