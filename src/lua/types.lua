@@ -1,27 +1,27 @@
 -- types.lua - annotations, for editors that use LuaLS, of the binding's functions that are not
--- operators. The manual's text on these functions comes from this file. The file is never run.
--- Annotations of functions for devices are in types_devices.lua, those of files and of threads with
--- an interpreter of their own in types_io.lua.
+-- operators. The manual takes its text on these functions from this file. The file is never run.
+-- Functions for devices are annotated in types_devices.lua; functions for files, and for threads
+-- with interpreters of their own, in types_io.lua.
 
 -- Modules ---------------------------------------------------------------------------------------
 
---- The library: tensors, operators on them, and the modules below as fields. `local torch = require
+--- The library: tensors, operators on tensors, and modules such as torch.nn. `local torch = require
 --- "tlua"` loads it.
 torch = {}
 
 --- The methods of tensors: `x:sum(1)` is `torch.sum(x, 1)`.
 torch.Tensor = {}
 
---- Gradients: torch.autograd.grad, Function, derivatives of functions, and checks of them.
+--- Gradients: torch.autograd.grad, Function, derivatives of Lua functions, and checks of gradients.
 torch.autograd = {}
 
---- Several processes that train together: groups of ranks, collectives, and what is built on them.
+--- Training by several processes: groups of ranks, collectives, and data-parallel training.
 torch.distributed = {}
 
 --- Discrete Fourier transforms.
 torch.fft = {}
 
---- Files of tensors and arrays: safetensors, NumPy's and PyTorch's, CSV and others.
+--- Files of tensors and arrays: safetensors, NumPy's and PyTorch's formats, CSV and others.
 torch.io = {}
 
 --- Linear algebra: decompositions, solvers and norms.
@@ -33,21 +33,21 @@ torch.nn.functional = {}
 --- Special functions of mathematics.
 torch.special = {}
 
---- Threads with interpreters of their own, which data loaders use.
+--- Threads that each have an interpreter; data loaders use such threads.
 torch.workers = {}
 
 -- Tensors ---------------------------------------------------------------------------------------
 
---- Makes a tensor from a number, a boolean or nested tables of them; a tensor is copied without
---- history. The dtype is int64 for integers, the default dtype (float32) for floats, complex64 for
---- complex numbers, and bool for booleans, unless dtype is given. A ragged table raises an error that says where it is ragged.
+--- Makes a tensor from a number, a boolean or nested tables of them. A tensor is copied without
+--- history. Without dtype, integers give int64, floats the default dtype (float32), complex numbers
+--- complex64, booleans bool. An error for a ragged table says where it is ragged.
 ---@param data number|boolean|table|torch.Tensor
 ---@param options? {dtype?: string, device?: string|torch.device, requires_grad?: boolean}
 ---@return torch.Tensor
 function torch.tensor(data, options) end
 
---- Makes a tensor like torch.tensor, but returns a tensor itself if it already has the dtype and
---- device.
+--- Makes a tensor like torch.tensor, but returns `data` itself if that is a tensor with the wanted
+--- dtype and device.
 ---@param data number|boolean|table|torch.Tensor
 ---@param options? {dtype?: string, device?: string|torch.device}
 ---@return torch.Tensor
@@ -100,34 +100,34 @@ function Tensor:stride(dim) end
 ---@return boolean
 function Tensor:is_inference() end
 
---- Returns whether another tensor has the same memory, sizes and strides.
+--- Returns whether the other tensor has the same memory, sizes and strides as x.
 ---@param tensor torch.Tensor
 ---@return boolean
 function Tensor:is_set_to(tensor) end
 
---- Returns the dimensions in the order of their strides, the outermost first: {1, 3, 4, 2} in the
---- memory format channels_last.
+--- Returns the dimensions in the order of their strides, the largest stride first: {1, 3, 4, 2} in
+--- the memory format channels_last.
 ---@return integer[]
 function Tensor:dim_order() end
 
---- Returns the short-time Fourier transform of signals: torch.stft.
+--- Returns the short-time Fourier transform of signals, as torch.stft does.
 ---@param n_fft integer  the size of a frame
 ---@param options? {hop_length?: integer, win_length?: integer, window?: torch.Tensor, center?: boolean, pad_mode?: string, normalized?: boolean, onesided?: boolean, return_complex?: boolean, align_to_window?: boolean}
 ---@return torch.Tensor
 function Tensor:stft(n_fft, options) end
 
---- Returns the signals of a short-time Fourier transform: torch.istft.
+--- Returns the signals that have this short-time Fourier transform, as torch.istft does.
 ---@param n_fft integer  the size of a frame
 ---@param options? {hop_length?: integer, win_length?: integer, window?: torch.Tensor, center?: boolean, normalized?: boolean, onesided?: boolean, length?: integer, return_complex?: boolean}
 ---@return torch.Tensor
 function Tensor:istft(n_fft, options) end
 
---- Returns the bytes of the memory that x and its views share.
+--- Returns the memory that x and its views share, as an object that gives access to the bytes.
 ---@return torch.UntypedStorage
 function Tensor:untyped_storage() end
 
---- Returns the tensor in a sparse layout, sparse_coo unless given: the elements that are not zero. With
---- sparse_dim the dimensions after that one stay dense. Gradients pass.
+--- Converts the tensor to a sparse layout, by default sparse_coo, which stores the nonzero
+--- elements. With sparse_dim = n, dimensions after the n-th stay dense. Gradients are passed on.
 ---
 ---     local x = torch.tensor {{0.0, 3.0}, {4.0, 0.0}}
 ---     print(x:to_sparse():values())
@@ -136,74 +136,74 @@ function Tensor:untyped_storage() end
 ---@param options? {layout: string, blocksize: integer[]}
 ---@return torch.Tensor
 function Tensor:to_sparse(sparse_dim, options) end
---- Returns the tensor in layout sparse_coo.
+--- Converts the tensor to the layout sparse_coo.
 ---@return torch.Tensor
 function Tensor:to_sparse_coo() end
---- Returns the matrix in layout sparse_csr.
+--- Converts the matrix to the layout sparse_csr.
 ---@return torch.Tensor
 function Tensor:to_sparse_csr() end
---- Returns the matrix in layout sparse_csc.
+--- Converts the matrix to the layout sparse_csc.
 ---@return torch.Tensor
 function Tensor:to_sparse_csc() end
---- Returns the matrix in layout sparse_bsr.
+--- Converts the matrix to the layout sparse_bsr.
 ---@param blocksize? integer[]  rows and columns of a block; a matrix with blocks keeps its own unless given
 ---@return torch.Tensor
 function Tensor:to_sparse_bsr(blocksize) end
---- Returns the matrix in layout sparse_bsc.
+--- Converts the matrix to the layout sparse_bsc.
 ---@param blocksize? integer[]  rows and columns of a block; a matrix with blocks keeps its own unless given
 ---@return torch.Tensor
 function Tensor:to_sparse_bsc(blocksize) end
---- Returns a sparse tensor as a dense one; a dense tensor is returned as it is.
+--- Converts a sparse tensor to a dense one. A dense tensor is returned unchanged.
 ---@param dtype? string
 ---@return torch.Tensor
 function Tensor:to_dense(dtype) end
---- Returns a sparse_coo tensor whose positions ascend and differ; values at equal ones are added up.
+--- Returns a sparse_coo tensor with sorted, unique positions; adds values at the same position.
 ---
 ---     local s = torch.sparse_coo_tensor({{2, 1, 2}}, {1.0, 2.0, 3.0}, {3})
 ---     print(s:coalesce():values())
 ---     --> tensor([2., 4.])
 ---@return torch.Tensor
 function Tensor:coalesce() end
---- Returns whether a sparse_coo tensor's positions ascend and differ.
+--- Returns whether the positions of a sparse_coo tensor are sorted and without duplicates.
 ---@return boolean
 function Tensor:is_coalesced() end
---- Returns the positions (sparse_dim, n) of a coalesced sparse_coo tensor, from 1.
+--- Returns the positions of a coalesced sparse_coo tensor, (sparse_dim, n), counted from 1.
 ---@return torch.Tensor
 function Tensor:indices() end
---- Returns the values of a sparse tensor; one of layout sparse_coo must be coalesced.
+--- Returns the values of a sparse tensor. A tensor in the layout sparse_coo must be coalesced.
 ---@return torch.Tensor
 function Tensor:values() end
---- Returns the positions at which the rows of a sparse_csr or sparse_bsr tensor begin, from 1, and one behind the last.
+--- Returns each row's first position, from 1, and one past the end; for sparse_csr, sparse_bsr.
 ---@return torch.Tensor
 function Tensor:crow_indices() end
---- Returns the columns of the elements of a sparse_csr or sparse_bsr tensor, from 1.
+--- Returns the column, from 1, of each element of a sparse_csr tensor or block of a sparse_bsr one.
 ---@return torch.Tensor
 function Tensor:col_indices() end
---- Returns the positions at which the columns of a sparse_csc or sparse_bsc tensor begin, from 1, and one behind the last.
+--- Returns each column's first position, from 1, and one past the end; for sparse_csc, sparse_bsc.
 ---@return torch.Tensor
 function Tensor:ccol_indices() end
---- Returns the rows of the elements of a sparse_csc or sparse_bsc tensor, from 1.
+--- Returns the row, from 1, of each element of a sparse_csc tensor or block of a sparse_bsc one.
 ---@return torch.Tensor
 function Tensor:row_indices() end
---- Returns the number of a sparse tensor's dimensions that have positions.
+--- Returns the number of sparse dimensions, for which a sparse tensor stores positions.
 ---@return integer
 function Tensor:sparse_dim() end
---- Returns the number of dimensions of a sparse tensor's values.
+--- Returns the number of dense dimensions of a sparse tensor: dimensions of each stored value.
 ---@return integer
 function Tensor:dense_dim() end
---- Gives a sparse_coo tensor another size, in which its elements keep their positions.
+--- Gives a sparse_coo tensor another shape, in which all elements keep their positions.
 ---@param size integer[]  the new size
 ---@param sparse_dim integer  number of sparse dimensions
 ---@param dense_dim integer  number of dense dimensions
 ---@return torch.Tensor self
 function Tensor:sparse_resize_(size, sparse_dim, dense_dim) end
---- Gives a sparse_coo tensor another size, and removes its elements.
+--- Gives a sparse_coo tensor another shape, and removes all elements.
 ---@param size integer[]  the new size
 ---@param sparse_dim integer  number of sparse dimensions
 ---@param dense_dim integer  number of dense dimensions
 ---@return torch.Tensor self
 function Tensor:sparse_resize_and_clear_(size, sparse_dim, dense_dim) end
---- Returns the elements at the positions of a sparse tensor of the same shape, in its layout.
+--- Returns a sparse tensor of the elements at the positions that `mask`, a sparse tensor, stores.
 ---@param mask torch.Tensor
 ---@return torch.Tensor
 function Tensor:sparse_mask(mask) end
@@ -220,8 +220,8 @@ function Tensor:storage_offset() end
 ---@return integer
 function Tensor:element_size() end
 
---- Returns the address of the first element as a number, for debugging and for other libraries in
---- C.
+--- Returns the address of the first element as a number, for debugging and for passing the tensor
+--- to other C libraries.
 ---@return integer
 function Tensor:data_ptr() end
 
@@ -251,12 +251,12 @@ function Tensor:item() end
 ---@return number|boolean|table
 function Tensor:tolist() end
 
---- Returns all elements like tolist, for a tensor on the CPU that requires no gradient. There is no
---- NumPy in Lua: the tensor itself computes, and torch.save(x, "x.npy") writes a file for Python.
+--- Returns all elements like tolist, for a tensor on the CPU that requires no gradient. Lua has no
+--- NumPy: compute with the tensor itself; torch.save(x, "x.npy") writes a file for Python.
 ---@return number|boolean|table
 function Tensor:numpy() end
 
---- Iterates over the first dimension: for row in x:iter() do.
+--- Returns an iterator over the first dimension, for use as `for row in x:iter() do`.
 ---@return function
 function Tensor:iter() end
 
@@ -265,18 +265,18 @@ function Tensor:iter() end
 ---@return torch.Tensor self
 function Tensor:apply_(fn) end
 
---- Replaces every element of x by the result of the function for that element and for the element
---- of `other` at the same position.
+--- Replaces every element of x by fn(element, other element), where the other element is at the
+--- same position in `other`.
 ---@param other torch.Tensor of a shape that broadcasts to self's
 ---@param fn fun(element: number|boolean, other: number|boolean): number|boolean
 ---@return torch.Tensor self
 function Tensor:map_(other, fn) end
 
---- Releases the memory now, without waiting for the collector; using the tensor afterwards is an
---- error. `local x <close> = ...` does it at the end of the block.
+--- Releases the tensor's memory now, without waiting for the garbage collector. Using the tensor
+--- afterwards is an error. `local x <close> = ...` releases x at the end of the block.
 function Tensor:release() end
 
---- Returns the dtype's name, or the tensor converted to another dtype.
+--- Returns the dtype's name or, if a dtype is given, the tensor converted to that dtype.
 ---@param dtype? string
 ---@return string|torch.Tensor
 function Tensor:type(dtype) end
@@ -343,26 +343,26 @@ torch.int = "int32"
 ---Another name of int64.
 ---@type string
 torch.long = "int64"
---- The key of a new dimension of size 1 in an index: `x[{torch.newaxis, 1}]`.
+--- The item of an index that adds a dimension of size 1: `x[{torch.newaxis, 1}]`.
 ---@type lightuserdata
 torch.newaxis = nil
 
 --- The layout of dense tensors.
 ---@type string
 torch.strided = "strided"
---- The layout of sparse tensors by positions; torch.sparse_coo_tensor makes them.
+--- The layout of sparse tensors with a position for each value (COO): torch.sparse_coo_tensor.
 ---@type string
 torch.sparse_coo = "sparse_coo"
---- The layout of sparse matrices by rows; torch.sparse_csr_tensor makes them.
+--- The layout of sparse matrices compressed by rows (CSR): torch.sparse_csr_tensor.
 ---@type string
 torch.sparse_csr = "sparse_csr"
---- The layout of sparse matrices by columns; torch.sparse_csc_tensor makes them.
+--- The layout of sparse matrices compressed by columns (CSC): torch.sparse_csc_tensor.
 ---@type string
 torch.sparse_csc = "sparse_csc"
---- The layout of sparse matrices by rows of blocks; torch.sparse_bsr_tensor makes them.
+--- The layout of sparse matrices of blocks, compressed by rows (BSR): torch.sparse_bsr_tensor.
 ---@type string
 torch.sparse_bsr = "sparse_bsr"
---- The layout of sparse matrices by columns of blocks; torch.sparse_bsc_tensor makes them.
+--- The layout of sparse matrices of blocks, compressed by columns (BSC): torch.sparse_bsc_tensor.
 ---@type string
 torch.sparse_bsc = "sparse_bsc"
 
@@ -383,7 +383,7 @@ torch.e = 2.718281828459045
 torch.__version__ = ""
 
 --- Records a call whose derivative is a Lua function; torch.autograd.Function is the usual way to
---- do so. Tables of tensors have a field `n`, their count.
+--- do so. Each table of tensors has a field `n`, the number of tensors.
 ---@param name string  the node's name in graphs and messages
 ---@param inputs table
 ---@param outputs table  the tensors that get the node as their grad_fn
@@ -405,28 +405,28 @@ function torch.set_default_dtype(dtype) end
 ---@return torch.device
 function torch.get_default_device() end
 
---- Sets the device of new tensors for which no device is given, for the calling thread. `tlua
---- --device sim` does so before a script begins.
+--- Sets, for the calling Lua thread, the device of new tensors for which no device is given. The
+--- option `--device sim` of tlua does so before a script begins.
 ---@param device string|torch.device such as "cpu", "sim", "cuda:1" or "meta"
 function torch.set_default_device(device) end
 
---- Within the scope, new tensors for which no device is given are made on this device, in this
---- thread. The scope is opened as torch.no_grad's is: `torch.default_device("meta", fn)`, or `local
---- _ <close> = torch.default_device "meta"` until the end of the block. `torch.device("meta", fn)`
---- does the same.
+--- Opens a scope in which this Lua thread makes new tensors on this device, if no other device is
+--- given. As with torch.no_grad, the scope is a function's call, `torch.default_device("meta",
+--- fn)`, or the rest of a block, `local _ <close> = torch.default_device "meta"`.
+--- `torch.device("meta", fn)` does the same.
 ---@param device string|torch.device such as "meta", "cpu" or "cuda:1"
 ---@param fn? function
 ---@param ... any  passed to fn
 ---@return any ... what fn returns, or the scope
 function torch.default_device(device, fn, ...) end
 
---- Returns the limits of a floating-point dtype, or of the parts of a complex one: bits, eps, max,
---- min, tiny, smallest_normal, resolution.
+--- Returns the limits of a floating-point dtype, or of the parts of a complex dtype, as a table
+--- with bits, eps, max, min, tiny, smallest_normal and resolution.
 ---@param dtype? string
 ---@return table
 function torch.finfo(dtype) end
 
---- Returns the limits of an integer dtype: bits, max, min.
+--- Returns the limits of an integer dtype, as a table with bits, max and min.
 ---@param dtype string
 ---@return table
 function torch.iinfo(dtype) end
@@ -437,8 +437,8 @@ function torch.iinfo(dtype) end
 ---@return string
 function torch.promote_types(a, b) end
 
---- Returns whether values of one dtype may be written to another: not from floating-point to
---- integer dtypes, nor from numbers to bool.
+--- Returns whether values of the first dtype may be written to tensors of the second.
+--- Floating-point values may not be written to integer tensors, nor numbers to tensors of booleans.
 ---@param from string
 ---@param to string
 ---@return boolean
@@ -450,9 +450,9 @@ function torch.can_cast(from, to) end
 ---@return string
 function torch.result_type(a, b) end
 
---- Copies a list of integers as a torch.Size, the type of x.shape and x:size(). As in PyTorch, ==
---- compares the sizes, also with those of a plain list, and print shows the sizes; negative
---- positions count from the end, and position 0 is an error. `numel` multiplies the sizes.
+--- Copies a list of integers to a torch.Size, the type of x.shape and x:size(). As in PyTorch, ==
+--- compares the sizes, also with a plain list, and print shows the sizes. Negative positions count
+--- from the end, and position 0 is an error. The method `numel` returns the product of the sizes.
 ---
 ---     local x = torch.zeros(2, 3)
 ---     print(x.shape == torch.Size {2, 3}, x.shape[-1], x.shape:numel())
@@ -470,10 +470,10 @@ function torch.broadcast_shapes(...) end
 
 -- Gradients -------------------------------------------------------------------------------------
 
---- Computes the gradients of x with respect to all leaves that require one, and adds them to their
---- grad. `gradient`, of x's shape, is needed unless x has one element. retain_graph keeps the saved
---- tensors for another pass; create_graph records this pass, for second derivatives; inputs
---- restricts the pass to some tensors.
+--- Computes the gradient of x with respect to each leaf that requires a gradient, and adds it to
+--- the leaf's field `grad`. The option `gradient`, of x's shape, is needed unless x has one
+--- element. retain_graph keeps the saved tensors for another pass. create_graph records this pass,
+--- for second derivatives. `inputs` restricts the pass to some tensors.
 ---@param options? {gradient?: torch.Tensor, retain_graph?: boolean, create_graph?: boolean, inputs?: torch.Tensor[]}
 function Tensor:backward(options) end
 
@@ -484,16 +484,16 @@ function Tensor:backward(options) end
 function torch.autograd.backward(tensors, grad_tensors, options) end
 
 --- Returns the gradients of outputs with respect to inputs, as several values (a table for a table
---- of inputs); no grad is changed. An input on which the outputs do not depend is an error, or nil
---- with allow_unused, or zeros with materialize_grads. Outputs and inputs may be gradient edges,
---- see torch.autograd.graph.get_gradient_edge.
+--- of inputs); no field `grad` is changed. If an input does not contribute, an error is raised;
+--- with allow_unused its gradient is nil, with materialize_grads zeros. Outputs and inputs may be
+--- gradient edges, see torch.autograd.graph.get_gradient_edge.
 ---@param outputs torch.Tensor|torch.Tensor[]
 ---@param inputs torch.Tensor|torch.Tensor[]
 ---@param options? {grad_outputs?: torch.Tensor|torch.Tensor[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean, is_grads_batched?: boolean, materialize_grads?: boolean}
 ---@return torch.Tensor ...
 function torch.autograd.grad(outputs, inputs, options) end
 
---- Sets whether x requires a gradient. Only for leaves of floating-point dtypes.
+--- Sets whether x requires a gradient. x must be a leaf of a floating-point dtype.
 ---@param requires_grad? boolean true unless given
 ---@return torch.Tensor self
 function Tensor:requires_grad_(requires_grad) end
@@ -501,12 +501,12 @@ function Tensor:requires_grad_(requires_grad) end
 --- Makes x, which is not a leaf, keep its gradient in x.grad.
 function Tensor:retain_grad() end
 
---- Calls fn with x's gradient as soon as a backward pass has computed it; a tensor that it returns
---- replaces the gradient. The handle's remove method removes the hook.
+--- Calls fn with x's gradient as soon as a backward pass has computed it. If fn returns a tensor,
+--- that replaces the gradient. The method `remove` of the returned handle removes the hook.
 ---
---- A function that refers to x itself is collected together with x. A function that refers to
---- another tensor derived from x (a view, or a result computed from x) keeps both tensors alive
---- until it is removed.
+--- If fn refers to x itself, fn is collected together with x. If fn refers to another tensor
+--- derived from x (a view, or a result computed from x), both tensors stay alive until the hook is
+--- removed.
 ---@param fn fun(grad: torch.Tensor): torch.Tensor?
 ---@return table handle
 function Tensor:register_hook(fn) end
@@ -514,10 +514,10 @@ function Tensor:register_hook(fn) end
 ---Turns recording off: torch.no_grad(fn, ...) calls fn without recording and returns its results;
 ---local _ <close> = torch.no_grad() turns it off until the end of the block.
 ---
---- Modes (this one, inference_mode, detect_anomaly) belong to the coroutine that sets them. They
---- also apply to the coroutines that it resumes, unless those have set their own. A mode has no
---- effect while its coroutine is suspended, and none after the coroutine has ended or failed or was
---- abandoned.
+--- A mode (such as no_grad, inference_mode or detect_anomaly) belongs to the coroutine that has set
+--- the mode. It also applies in coroutines that this coroutine resumes, unless they have set the
+--- mode themselves. A mode has no effect while its coroutine is suspended, nor after the coroutine
+--- has ended, has failed or was abandoned.
 ---@param fn? function
 ---@param ... any
 ---@return any ...
@@ -536,32 +536,32 @@ function torch.enable_grad(fn, ...) end
 ---@return any ...
 function torch.set_grad_enabled(enabled, fn, ...) end
 
---- Turns recording off like torch.no_grad. In addition, results can never take part in recording,
---- which is a little faster.
+--- Turns recording off like torch.no_grad, and is a little faster. In addition, results can never
+--- be used later where a gradient is recorded.
 ---@param fn? function
 ---@param ... any
 ---@return any ...
 function torch.inference_mode(fn, ...) end
 
---- Mixed precision: operators on that kind of device that benefit from a lower precision get
---- float32 arguments in the scope's dtype, and operators that need float32 get float32, by
---- PyTorch's lists for the CPU and for GPUs; the manual's entries describe each operator. The scope
---- is opened as torch.no_grad's is, with options in front:
+--- Opens a scope for mixed precision on one kind of device. Operators that benefit from a lower
+--- precision get float32 arguments in the scope's dtype, and operators that need float32 get
+--- float32, as in PyTorch. The manual says it for each operator. The scope is opened like that of
+--- torch.no_grad, with options in front:
 ---
 ---    torch.autocast({device = "cuda", dtype = "bfloat16"}, function() ... end)
 ---    local _ <close> = torch.autocast("cpu")
 ---
 --- Options: `device` ("cpu", "cuda", "sim"), `dtype` ("bfloat16", "float16"; by default that of the
 --- enclosing scope, or else bfloat16 on the CPU and float16 on GPUs), `enabled` (false turns
---- autocast off), `cache_enabled` (true: a parameter is cast once until the outermost scope ends).
---- In-place operators and calls with out= are unaffected. Run backward() outside the scope.
+--- autocast off), `cache_enabled` (unless false, a parameter is cast once until the outermost scope
+--- ends). In-place operators and calls with out= are unaffected. Run backward() outside the scope.
 ---@param options table|string
 ---@param fn? function
 ---@param ... any
 ---@return any ...
 function torch.autocast(options, fn, ...) end
 
---- Returns whether torch.autocast is on for a kind of device, or for any.
+--- Returns whether torch.autocast is on for a kind of device; without an argument, for any kind.
 ---@param device? string|torch.device
 ---@return boolean
 function torch.is_autocast_enabled(device) end
@@ -571,8 +571,8 @@ function torch.is_autocast_enabled(device) end
 ---@return string
 function torch.get_autocast_dtype(device) end
 
---- Turns autocast on or off for a kind of device, until the next call. torch.autocast does so for a
---- block, which also ends when an error is raised.
+--- Turns autocast on or off for a kind of device, until the next call of this function.
+--- torch.autocast does so for a scope, which also ends when an error is raised.
 ---@param device? string|torch.device  "cuda" unless given
 ---@param enabled boolean
 function torch.set_autocast_enabled(device, enabled) end
@@ -582,18 +582,18 @@ function torch.set_autocast_enabled(device, enabled) end
 ---@param dtype "bfloat16"|"float16"
 function torch.set_autocast_dtype(device, dtype) end
 
---- Sets whether casts of parameters are kept.
+--- Sets whether autocast keeps the casts of parameters for further use.
 ---@param enabled boolean
 function torch.set_autocast_cache_enabled(enabled) end
 
---- Returns whether casts of parameters are cached.
+--- Returns whether autocast keeps the casts of parameters for further use.
 ---@return boolean
 function torch.is_autocast_cache_enabled() end
 
---- Clears the cache of parameter casts.
+--- Releases the casts of parameters that autocast has kept.
 function torch.clear_autocast_cache() end
 
---- Returns whether operators are recorded now.
+--- Returns whether autograd records operators now.
 ---@return boolean
 function torch.is_grad_enabled() end
 
@@ -602,7 +602,7 @@ function torch.is_grad_enabled() end
 function torch.is_inference_mode_enabled() end
 
 --- Turns on anomaly mode: an error in a backward pass names the Lua line of the forward call, and
---- NaN in a gradient is an error. The scope is opened as torch.no_grad's is.
+--- NaN in a gradient is an error. The scope is opened like that of torch.no_grad.
 ---@param fn? function
 ---@param ... any
 ---@return any ...
@@ -616,15 +616,15 @@ function torch.autograd.set_detect_anomaly(mode) end
 ---@return boolean
 function torch.autograd.is_anomaly_enabled() end
 
---- Calls a function once when the running backward pass has ended without an error, for hooks that
---- accumulate values until all gradients are known.
+--- Calls a function once, when the running backward pass has ended without an error. Hooks use this
+--- to accumulate values until all gradients are known.
 ---@param fn fun()
 function torch.autograd.queue_callback(fn) end
 
 -- Random numbers --------------------------------------------------------------------------------
 
---- Seeds the random numbers: the same seed gives the same numbers, on every device and for any
---- number of threads.
+--- Seeds the random number generator. The same seed gives the same numbers, on every device and for
+--- any number of threads.
 ---@param seed integer
 function torch.manual_seed(seed) end
 
@@ -632,11 +632,11 @@ function torch.manual_seed(seed) end
 ---@return integer
 function torch.seed() end
 
---- Returns the seed of the random numbers.
+--- Returns the seed of the random number generator.
 ---@return integer
 function torch.initial_seed() end
 
---- Returns the state of the random numbers, as plain data for torch.set_rng_state.
+--- Returns the state of the random number generator, as plain data for torch.set_rng_state.
 ---@return {seed: integer, offset: integer}
 function torch.get_rng_state() end
 
@@ -644,7 +644,7 @@ function torch.get_rng_state() end
 ---@param state table
 function torch.set_rng_state(state) end
 
---- A random number generator: a seed, and the number of random numbers drawn so far.
+--- A random number generator. Its state is a seed and the number of random numbers drawn so far.
 ---
 ---     local generator = torch.Generator():manual_seed(1)
 ---     local a = torch.rand(2, {generator = generator})
@@ -673,10 +673,10 @@ function torch.set_rng_state(state) end
 ---@field wait fun(self, timeout?: number)  waits until it has ended; raises if it has failed
 ---@field is_completed fun(self): boolean  whether it has ended
 
---- Makes a separate random number generator for the option `generator`. It has the field `device`
---- and the methods manual_seed, seed, initial_seed, get_state, set_state, clone_state, get_offset
---- and set_offset (the count of numbers drawn, rounded up to blocks of four), graphsafe_get_state
---- (a generator that shares the state) and graphsafe_set_state (shares another generator's state).
+--- Makes a separate random number generator, which operators take as the option `generator`. It has
+--- the field `device` and the methods manual_seed, seed, initial_seed, get_state, set_state,
+--- clone_state, get_offset and set_offset (count of numbers drawn, rounded up to blocks of four),
+--- graphsafe_get_state (a generator that shares the state), graphsafe_set_state (shares another's).
 ---@param device? string|torch.device|{device: string|torch.device}  "cpu" by default
 ---@return torch.Generator
 function torch.Generator(device) end
@@ -687,8 +687,8 @@ torch.default_generator = nil
 
 -- Threads and memory ----------------------------------------------------------------------------
 
---- Sets the number of threads that an operator may use, for the whole process. Results do not
---- depend on the number.
+--- Sets, for the whole process, the number of threads that an operator may use. Results do not
+--- depend on this number.
 ---@param threads integer
 function torch.set_num_threads(threads) end
 
@@ -696,34 +696,34 @@ function torch.set_num_threads(threads) end
 ---@return integer
 function torch.get_num_threads() end
 
---- Calls fn, and frees every tensor made meanwhile except those that fn returns. This covers
---- tensors of the calling coroutine and of coroutines that it resumes, unless those have their own
---- scope. Closing a coroutine ends its scopes.
+--- Calls fn, and then frees every tensor that was made in the meantime, except those that fn
+--- returns. This concerns tensors of the calling coroutine and of coroutines that it resumes,
+--- unless they have a scope of their own. Closing a coroutine ends its scopes.
 ---@param fn function
 ---@param ... any
 ---@return any ...
 function torch.scope(fn, ...) end
 
---- Returns the bytes of tensor memory on the CPU: used by the process, cached for reuse, and live
---- in this Lua state; also under PyTorch's names ("allocated_bytes.all.peak"). For another device,
---- returns that device's statistics.
+--- Returns numbers of bytes of tensor memory on the CPU: `used` by the process, `cached` for reuse,
+--- and `live` in this Lua state. The table also has PyTorch's names, such as
+--- "allocated_bytes.all.peak". For another device, returns that device's statistics.
 ---@param device? string|torch.device
 ---@return {used: integer, cached: integer, live: integer}
 function torch.memory_stats(device) end
 
---- Returns the statistics of memory_stats as a text. If the history is recorded, the text names the
---- lines whose tensors are alive.
+--- Returns the statistics of memory_stats as a text. If record_memory_history is on, the text also
+--- names the lines that have allocated live tensors.
 ---@param device? string|torch.device
 ---@return string
 function torch.memory_summary(device) end
 
---- Starts or stops recording which lines allocate the tensors that are alive. Recording costs about
---- a microsecond for each tensor; out-of-memory messages then name the lines that hold most memory.
+--- Starts or stops recording which lines have allocated the live tensors, at about a microsecond
+--- per tensor. While it is on, out-of-memory messages name the lines whose tensors use most memory.
 ---@param on? boolean
 function torch.record_memory_history(on) end
 
---- Returns the live tensors made since record_memory_history, in groups of the same size, dtype,
---- line and operator, those with the most bytes first.
+--- Returns the live tensors that were made since record_memory_history was called. Tensors of the
+--- same size, dtype, line and operator form a group; the groups with the most bytes come first.
 ---@param device? string|torch.device
 ---@return {bytes: integer, count: integer, size: integer, dtype: string, line: string}[]
 function torch.memory_snapshot(device) end
@@ -733,8 +733,8 @@ function torch.memory_snapshot(device) end
 ---@return integer
 function torch.memory_allocated(device) end
 
---- Returns the maximum of memory_allocated since reset_peak_memory_stats; on the CPU it is accurate
---- to some KB.
+--- Returns the maximum of memory_allocated since reset_peak_memory_stats. On the CPU the number is
+--- accurate to a few KB.
 ---@param device? string|torch.device
 ---@return integer
 function torch.max_memory_allocated(device) end
@@ -746,20 +746,20 @@ function torch.reset_peak_memory_stats(device) end
 --- Returns cached memory to the system.
 function torch.memory_trim() end
 
---- Sets a limit in bytes beyond which allocations fail; 0: no limit.
+--- Sets a limit, in bytes, beyond which allocations of tensor memory fail; 0 means no limit.
 ---@param bytes integer
 function torch.set_memory_limit(bytes) end
 
 -- The library -----------------------------------------------------------------------------------
 
---- Sets how tensors are printed: precision (digits), threshold (number of elements above which the
---- middle is omitted), edgeitems, linewidth, sci_mode.
+--- Sets how tensors are printed: precision (digits); threshold (the number of elements above which
+--- only edgeitems at each end of a dimension are printed); edgeitems; linewidth; sci_mode.
 ---@param options {precision?: integer, threshold?: integer, edgeitems?: integer, linewidth?: integer, sci_mode?: boolean, profile?: string}
 function torch.set_printoptions(options) end
 
---- Calls hook(self) whenever a gradient was added to .grad of this leaf. The hook may step an
---- optimizer for this parameter and drop the gradient at once. The handle's `remove` removes the
---- hook.
+--- Calls hook(self) whenever a backward pass has added a gradient to the field `grad` of this leaf.
+--- The hook may, for example, step an optimizer for this parameter and drop the gradient at once.
+--- The method `remove` of the returned handle removes the hook.
 ---@param hook fun(leaf: torch.Tensor)
 ---@return {remove: fun(self: table)}
 function Tensor:register_post_accumulate_grad_hook(hook) end
@@ -768,8 +768,8 @@ function Tensor:register_post_accumulate_grad_hook(hook) end
 ---@return {precision: integer, threshold: integer, edgeitems: integer, linewidth: integer}
 function torch.get_printoptions() end
 
---- Sets which operators may be non-deterministic: "default" allows all, "warn" and "error" only
---- deterministic ones; or 0, 1, 2. On the CPU results are always bitwise reproducible.
+--- Sets whether operators may be non-deterministic: "default" allows that, "warn" and "error" allow
+--- only deterministic ones; or 0, 1, 2. On the CPU results are always bitwise reproducible.
 ---@param mode "default"|"warn"|"error"|integer
 function torch.set_deterministic_debug_mode(mode) end
 
@@ -777,7 +777,7 @@ function torch.set_deterministic_debug_mode(mode) end
 ---@return integer mode
 function torch.get_deterministic_debug_mode() end
 
---- Returns the configuration of the build, and the libraries found at run time.
+--- Returns the configuration of the build, and the libraries that were found at run time.
 ---@return table
 function torch.config() end
 

@@ -3,16 +3,16 @@
 
 -- Modules ---------------------------------------------------------------------------------------
 
---- NVIDIA's GPUs: devices, streams, events, graphs and memory. The plugin with the kernels is loaded
---- when it is first needed; is_available() tells whether there is a GPU.
+--- NVIDIA's GPUs: devices, streams, events, graphs and memory. A plugin contains the kernels and is
+--- loaded when it is first needed. is_available() tells whether there is a GPU.
 torch.cuda = {}
 
 -- Devices ---------------------------------------------------------------------------------------
 
---- A device as a value, such as x.device. There is one value for each name, so that == compares
---- devices, and tostring gives the name. Functions that accept a device's name also accept this
---- value. A string never equals such a value in Lua: compare x.device.type with "cuda", or x.device
---- with torch.device "cuda:0".
+--- A device as a value, such as x.device. There is only one value for each name, so == compares
+--- devices; tostring gives the name. Functions that accept a device's name also accept this value.
+--- It never equals a string: compare x.device.type with "cuda", or x.device with torch.device
+--- "cuda:0".
 ---
 ---     local device = torch.device "cuda:1"
 ---     print(device.type, device.index)
@@ -21,14 +21,14 @@ torch.cuda = {}
 ---@field type string  "cpu", "cuda" or "sim"
 ---@field index integer?  from 0; nil for "cuda", which means the current device
 
---- Returns the device of a name, of a type and an index, or of an index, which means a CUDA device.
---- The function does not check that the machine has such a device.
+--- Returns the device with a name, with a type and an index, or with an index alone (a CUDA
+--- device). The function does not check that the machine has this device.
 ---@param type string|torch.device|integer|{type: string, index?: integer} such as "cuda:1"
 ---@param index? integer
 ---@return torch.device
 function torch.device(type, index) end
 
---- A queue of a device's work. The work is done in the order in which it was queued.
+--- A queue of work for a device, which does the work in the order in which it was queued.
 ---
 ---     local stream = torch.sim.Stream()
 ---     local x = torch.ones(2, {device = "sim"})
@@ -66,7 +66,7 @@ function torch.device(type, index) end
 ---@field synchronize fun(self)  waits until the work before the event is done
 ---@field elapsed_time fun(self, stop: torch.Event): number  milliseconds from this event to another
 
---- Captured work of a device, which can be replayed.
+--- Work of a device that was captured and can be replayed.
 ---
 ---     local x = torch.zeros(2, {device = "sim"})
 ---     local graph = torch.sim.Graph()
@@ -82,8 +82,8 @@ function torch.device(type, index) end
 ---@field pool fun(self): integer  the memory pool, for graphs that share it
 ---@field reset fun(self)  frees the captured work
 
---- The simulated device, with the functions of torch.cuda: it finds mistakes that only a GPU would
---- show, on any machine.
+--- The simulated device, with the functions of torch.cuda. On any machine it finds mistakes that
+--- otherwise only a GPU would show.
 torch.sim = torch.cuda
 
 --- Returns whether a device of this kind is available.
@@ -94,7 +94,7 @@ function torch.cuda.is_available() end
 ---@return integer
 function torch.cuda.device_count() end
 
---- Returns the index, from 0, of the current device, which a kind's name without an index means.
+--- Returns the index, from 0, of the current device, the one that the name "cuda" means.
 ---@return integer
 function torch.cuda.current_device() end
 
@@ -102,8 +102,8 @@ function torch.cuda.current_device() end
 ---@param device integer|string|torch.device
 function torch.cuda.set_device(device) end
 
---- Makes a device current while fn runs or, without fn, until the returned value is closed: local _
---- <close> = torch.cuda.device(1).
+--- Makes a device current while fn runs. Without fn, the device is current until the returned value
+--- is closed: local _ <close> = torch.cuda.device(1).
 ---@param device integer|string|torch.device
 ---@param fn? function
 ---@param ... any  arguments of fn
@@ -115,7 +115,7 @@ function torch.cuda.device(device, fn, ...) end
 ---@return string
 function torch.cuda.get_device_name(device) end
 
---- Returns the compute capability; 0, 0 for devices without one.
+--- Returns the compute capability as two numbers; 0, 0 for devices that have none.
 ---@param device? integer|string|torch.device
 ---@return integer major, integer minor
 function torch.cuda.get_device_capability(device) end
@@ -125,8 +125,8 @@ function torch.cuda.get_device_capability(device) end
 ---@return table
 function torch.cuda.get_device_properties(device) end
 
---- Waits until all work of a device is done. Faults that kernels have found are raised by this
---- call.
+--- Waits until all work of a device is done. If kernels have found faults, such as an index out of
+--- range, raises an error.
 ---@param device? integer|string|torch.device
 function torch.cuda.synchronize(device) end
 
@@ -136,32 +136,32 @@ function torch.cuda.synchronize(device) end
 ---@return boolean
 function torch.cuda.can_device_access_peer(device, peer) end
 
---- Returns the fraction of the device's memory that may be reserved.
+--- Returns the fraction of the device's memory that the allocator may reserve.
 ---@param device? integer|string|torch.device
 ---@return number
 function torch.cuda.get_per_process_memory_fraction(device) end
 
---- Limits the reserved memory to a fraction of the device's memory.
+--- Limits the memory that the allocator may reserve to a fraction of the device's memory.
 ---@param fraction number from 0 to 1
 ---@param device? integer|string|torch.device
 function torch.cuda.set_per_process_memory_fraction(fraction, device) end
 
---- Returns the state of the device's random numbers, for set_rng_state.
+--- Returns the state of the device's random number generator, for set_rng_state.
 ---@param device? integer|string|torch.device
 ---@return table state
 function torch.cuda.get_rng_state(device) end
 
---- Returns a list of the states of all devices' random numbers.
+--- Returns a list of the states of all devices' random number generators.
 ---@return table[]
 function torch.cuda.get_rng_state_all() end
 
---- Restores a state returned by get_rng_state; from then on, until the next torch.manual_seed, the
---- device uses a separate stream of random numbers.
+--- Restores a state returned by get_rng_state. Until the next torch.manual_seed, the device then
+--- draws from a separate sequence of random numbers.
 ---@param state table
 ---@param device? integer|string|torch.device
 function torch.cuda.set_rng_state(state, device) end
 
---- Restores the states of all devices' random numbers.
+--- Restores the states of all devices' random number generators.
 ---@param states table[]
 function torch.cuda.set_rng_state_all(states) end
 
@@ -176,22 +176,22 @@ function torch.cuda.init() end
 ---@return boolean
 function torch.cuda.is_initialized() end
 
---- Returns the seed of the device's random numbers.
+--- Returns the seed of the device's random number generator.
 ---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.initial_seed(device) end
 
---- Returns whether the device computes in bfloat16.
+--- Returns whether the device supports bfloat16.
 ---@return boolean
 function torch.cuda.is_bf16_supported() end
 
---- Gives the current device a separate stream of random numbers, which begins with this seed. By
---- default all devices draw from the stream of torch.manual_seed, so that a program draws the same
---- numbers on any device.
+--- Seeds a separate sequence of random numbers for the current device. By default all devices draw
+--- from the sequence that torch.manual_seed seeds, so that a program draws the same numbers on any
+--- device.
 ---@param seed integer
 function torch.cuda.manual_seed(seed) end
 
---- Gives each device a separate stream of random numbers, which begins with this seed.
+--- Seeds a separate sequence of random numbers for each device, all with this seed.
 ---@param seed integer
 function torch.cuda.manual_seed_all(seed) end
 
@@ -203,7 +203,7 @@ function torch.cuda.seed() end
 ---@return integer seed
 function torch.cuda.seed_all() end
 
---- Resets the totals in memory_stats (bytes allocated and freed so far) to 0.
+--- Resets to 0 the totals in memory_stats: the numbers of bytes allocated and freed so far.
 ---@param device? integer|string|torch.device
 function torch.cuda.reset_accumulated_memory_stats(device) end
 
@@ -217,15 +217,15 @@ function torch.cuda.stream_priority_range(device) end
 ---@return integer
 function torch.cuda.waits(device) end
 
---- Wraps a stream that another library or the host program has made, given by its handle (a
---- cudaStream_t; 0 is the driver's default stream). The stream must not be destroyed while tlua
+--- Wraps a stream of another library or of the host program. stream_ptr is the stream's handle, a
+--- cudaStream_t (0 is the driver's default stream). The stream must not be destroyed while tlua
 --- uses it.
 ---@param stream_ptr integer|lightuserdata
 ---@param device? integer|string|torch.device
 ---@return torch.Stream
 function torch.cuda.ExternalStream(stream_ptr, device) end
 
---- Makes a stream of a device; several streams may share a queue.
+--- Makes a stream of a device. Several such streams may be one queue of the device.
 ---@param options? {device?: integer|string, priority?: integer}
 ---@return torch.Stream
 function torch.cuda.Stream(options) end
@@ -235,17 +235,17 @@ function torch.cuda.Stream(options) end
 ---@return torch.Stream
 function torch.cuda.current_stream(device) end
 
---- Returns the default stream of a device, which is current initially.
+--- Returns the default stream of a device, which is the current stream at first.
 ---@param device? integer|string|torch.device
 ---@return torch.Stream
 function torch.cuda.default_stream(device) end
 
---- Makes a stream, and its device, current for the calling Lua thread.
+--- Makes a stream and the stream's device current for the calling Lua thread.
 ---@param stream torch.Stream
 function torch.cuda.set_stream(stream) end
 
---- Makes a stream, and its device, current while fn runs or, without fn, until the returned value
---- is closed.
+--- Makes a stream and the stream's device current while fn runs or, without fn, until the returned
+--- value is closed.
 ---@param stream torch.Stream
 ---@param fn? function
 ---@param ... any  arguments of fn
@@ -256,18 +256,18 @@ function torch.cuda.stream(stream, fn, ...) end
 ---@return boolean
 function torch.cuda.is_current_stream_capturing() end
 
---- Makes an event, to be recorded on a stream.
+--- Makes an event, which can then be recorded on a stream.
 ---@param options? {enable_timing?: boolean, blocking?: boolean}
 ---@return torch.Event
 function torch.cuda.Event(options) end
 
 --- Makes an empty graph. Capture it by torch.cuda.graph, or between g:capture_begin() and
 --- g:capture_end() on a stream other than the default one; g:replay() runs it on the current
---- stream. The tensors that it reads must live as long as the graph. Each replay draws new random
---- numbers. If NVRTC is available, successive elementwise operators become one kernel, with bitwise
---- equal results if it has nvcc's version, see torch.backends.cuda.fusion. Intermediate results
---- that are garbage are not written at all; to find these, garbage is collected for each such kernel
---- during the capture.
+--- stream. The tensors that the graph reads must live as long as the graph. Each replay draws new
+--- random numbers. If NVRTC is available, successive elementwise operators become one kernel; the
+--- results are bitwise equal if NVRTC has nvcc's version, see torch.backends.cuda.fusion.
+--- Intermediate results that are garbage are not written; to find them, garbage is collected for
+--- each such kernel during the capture.
 ---@return torch.Graph
 function torch.cuda.Graph() end
 
@@ -275,7 +275,7 @@ function torch.cuda.Graph() end
 ---@return torch.Graph
 function torch.cuda.CUDAGraph() end
 
---- Captures the device work of a function into a graph; the work is recorded and not run. The
+--- Captures into a graph the device work that a function queues; the work is recorded, not run. The
 --- capture uses a separate stream. An operator that waits for the device cannot be captured: it
 --- raises an error, which ends the capture.
 ---@param graph torch.Graph
@@ -284,7 +284,7 @@ function torch.cuda.CUDAGraph() end
 ---@return any ...
 function torch.cuda.graph(graph, fn, ...) end
 
---- Returns the bytes of the device's memory that tensors use.
+--- Returns the number of bytes of the device's memory that tensors use.
 ---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.memory_allocated(device) end
@@ -294,7 +294,7 @@ function torch.cuda.memory_allocated(device) end
 ---@return integer
 function torch.cuda.max_memory_allocated(device) end
 
---- Returns the bytes that tensors use or that are kept for reuse.
+--- Returns the number of bytes that tensors use or that are kept for reuse.
 ---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.memory_reserved(device) end
@@ -304,21 +304,21 @@ function torch.cuda.memory_reserved(device) end
 ---@return integer
 function torch.cuda.max_memory_reserved(device) end
 
---- Returns the free bytes and the total bytes of the device.
+--- Returns the numbers of free bytes and of all bytes of the device's memory.
 ---@param device? integer|string|torch.device
 ---@return integer free, integer total
 function torch.cuda.mem_get_info(device) end
 
 --- Returns all memory statistics under PyTorch's names, such as "allocated_bytes.all.peak". There
---- are also expandable_segments, which is 1 if memory is mapped to reserved addresses on demand and
---- 0 if it is allocated in fixed segments, because the driver has no virtual memory or
---- TLUA_CUDA_ALLOCATOR asks for that; reserved_addresses, the bytes of these addresses; and
---- num_address_retries, how often fewer had to be reserved than wanted.
+--- are also expandable_segments: 1 if memory is mapped on demand to reserved addresses, 0 if it is
+--- allocated in fixed segments, because the driver has no virtual memory or TLUA_CUDA_ALLOCATOR
+--- asks for that; reserved_addresses: the size of the reserved addresses in bytes; and
+--- num_address_retries: how often fewer addresses were reserved than wanted.
 ---@param device? integer|string|torch.device
 ---@return table<string, integer>
 function torch.cuda.memory_stats(device) end
 
---- Returns the memory statistics as a text for people.
+--- Returns the memory statistics as a readable text.
 ---@param device? integer|string|torch.device
 ---@return string
 function torch.cuda.memory_summary(device) end
@@ -327,25 +327,25 @@ function torch.cuda.memory_summary(device) end
 ---@param device? integer|string|torch.device
 function torch.cuda.reset_peak_memory_stats(device) end
 
---- Describes the device's memory in PyTorch's form: a list of segments, each with its blocks.
---- Blocks name their allocating lines once torch.cuda.memory._record_memory_history() was called.
+--- Describes the device's memory in PyTorch's form: a list of segments, each with a list of blocks.
+--- After a call of torch.cuda.memory._record_memory_history(), new blocks name the allocating line.
 ---@return table[]
 function torch.cuda.memory_snapshot() end
 
---- Returns memory_stats with a nested table for each part of a name:
+--- Returns memory_stats as nested tables, one level for each part of a name, as in
 --- stats.allocated_bytes.all.peak.
 ---@param device? integer|string|torch.device
 ---@return table
 function torch.cuda.memory_stats_as_nested_dict(device) end
 
---- Returns statistics of the host's pinned memory (pin_memory, copies with non_blocking):
---- allocations and allocated_bytes count memory requested from the driver, which is kept and reused
+--- Returns statistics of the host's pinned memory (pin_memory, copies with non_blocking).
+--- allocations and allocated_bytes count memory requested from the driver, which is kept for reuse
 --- in sizes that are powers of two; active_requests and active_bytes count memory in use. Each has
---- current, peak, allocated and freed. There are also num_host_alloc and num_host_free.
+--- the fields current, peak, allocated and freed. There are also num_host_alloc and num_host_free.
 ---@return table<string, integer>
 function torch.cuda.host_memory_stats() end
 
---- Returns host_memory_stats with a nested table for each part of a name.
+--- Returns host_memory_stats as nested tables, one level for each part of a name.
 ---@return table
 function torch.cuda.host_memory_stats_as_nested_dict() end
 
@@ -355,7 +355,7 @@ function torch.cuda.reset_peak_host_memory_stats() end
 ---Resets the sums of host_memory_stats, allocated and freed, to 0.
 function torch.cuda.reset_accumulated_host_memory_stats() end
 
---- Returns the host's pinned memory that is kept for reuse to the driver.
+--- Gives pinned host memory that is kept for reuse back to the driver.
 function torch.cuda.empty_host_cache() end
 
 --- Returns the same number as memory_reserved.
@@ -380,13 +380,13 @@ function torch.cuda.reset_max_memory_cached(device) end
 ---@return string
 function torch.cuda.get_allocator_backend() end
 
---- Does nothing. In PyTorch this function frees memory shared between processes, which tlua does
---- not have.
+--- Does nothing. In PyTorch this function frees device memory that processes share; tlua does not
+--- share such memory.
 function torch.cuda.ipc_collect() end
 
 --- Sets the reaction to operators that make the host wait for a device (item, nonzero, a copy to
---- the CPU; not the explicit synchronize): nothing, a warning (Lua's: `warn "@on"` shows them) or
---- an error. It applies to all kinds of devices.
+--- the CPU; not the explicit synchronize): none, a warning (shown after `warn "@on"`) or an error.
+--- The mode applies to all kinds of devices.
 ---@param debug_mode "default"|"warn"|"error"|integer  or 0, 1, 2
 function torch.cuda.set_sync_debug_mode(debug_mode) end
 
@@ -394,14 +394,14 @@ function torch.cuda.set_sync_debug_mode(debug_mode) end
 ---@return integer mode
 function torch.cuda.get_sync_debug_mode() end
 
---- Returns the percentage of recent time in which a kernel was running. The functions about
---- utilization, temperature, power and clock rates use NVML, which is part of the driver; without
---- it they raise an error.
+--- Returns the percentage of recent time in which a kernel was running. The functions for
+--- utilization, temperature, power and clock rates use NVML, a part of the driver; if NVML is
+--- missing, they raise an error.
 ---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.utilization(device) end
 
---- Returns the percentage of recent time in which memory was read or written.
+--- Returns the percentage of recent time in which the device's memory was read or written.
 ---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.memory_usage(device) end
@@ -421,17 +421,17 @@ function torch.cuda.power_draw(device) end
 ---@return integer
 function torch.cuda.clock_rate(device) end
 
---- Returns the bytes of the device's memory that all processes use.
+--- Returns the number of bytes of the device's memory that all processes together use.
 ---@param device? integer|string|torch.device
 ---@return integer
 function torch.cuda.device_memory_used(device) end
 
---- Returns the processes that use a device's memory, as a text for people.
+--- Returns a readable list of the processes that use a device's memory.
 ---@param device? integer|string|torch.device
 ---@return string
 function torch.cuda.list_gpu_processes(device) end
 
---- Ranges and marks for Nsight by NVTX, which is part of the CUDA toolkit.
+--- Ranges and marks for Nsight, made by NVTX, a part of the CUDA toolkit.
 torch.cuda.nvtx = {}
 
 --- Opens a named range of this thread, for tools such as Nsight Systems.
@@ -468,7 +468,7 @@ function torch.cuda.nvtx.range(msg, fn, ...) end
 function torch.cuda.is_tf32_supported() end
 
 --- Makes the device of a tensor current while fn runs or, without fn, until the returned value is
---- closed. A tensor on the CPU changes nothing.
+--- closed. For a tensor on the CPU nothing changes.
 ---@param tensor torch.Tensor
 ---@param fn? function
 ---@param ... any  arguments of fn
@@ -490,23 +490,23 @@ function torch.cuda.get_device_index(device, options) end
 ---@type torch.Generator[]
 torch.cuda.default_generators = {}
 
---- The functions about memory, and snapshots: _record_memory_history(), _snapshot(), and
---- _dump_snapshot(filename), whose files https://pytorch.org/memory_viz opens.
+--- The functions for memory, and for snapshots: _record_memory_history(), _snapshot(), and
+--- _dump_snapshot(filename), which writes a file for https://pytorch.org/memory_viz.
 torch.cuda.memory = {}
 
 ---The functions about random numbers.
 torch.cuda.random = {}
 
---- Returns memory that is kept for reuse to the driver.
+--- Gives memory that is kept for reuse back to the driver.
 function torch.cuda.empty_cache() end
 
---- Configures the simulated device: seed (of the order in which streams run), memory (bytes of each
---- device), fail_at (the n-th call from now fails; 0: none).
+--- Configures the simulated device: seed determines the order in which streams run; memory is each
+--- device's size in bytes; fail_at = n lets the n-th call from now fail, 0 none.
 ---@param settings {seed?: integer, memory?: integer, fail_at?: integer}
 function torch.sim.configure(settings) end
 
---- Returns a copy in pinned memory, for copies with non_blocking, during which the host continues;
---- returns the tensor itself if it is pinned already.
+--- Returns a copy in pinned memory, from which non_blocking copies do not make the host wait.
+--- Returns the tensor itself if it is pinned already.
 ---@param device? string|torch.device the kind of device that it is for
 ---@return torch.Tensor
 function Tensor:pin_memory(device) end
@@ -515,7 +515,7 @@ function Tensor:pin_memory(device) end
 ---@return boolean
 function Tensor:is_pinned() end
 
---- Records that another stream uses the tensor: after its release, its memory is not reused before
---- that stream has passed the point of the release.
+--- Records that another stream uses the tensor. After the tensor is released, its memory is not
+--- reused before that stream has done the work that was queued until the release.
 ---@param stream torch.Stream
 function Tensor:record_stream(stream) end

@@ -1,5 +1,5 @@
--- types_io.lua - annotations of the binding's functions for files, and for threads with an
--- interpreter of their own, in the form that types.lua describes.
+-- types_io.lua - annotations of the binding's functions for files, and for threads with
+-- interpreters of their own. types.lua describes the form.
 
 -- Files -----------------------------------------------------------------------------------------
 
@@ -16,16 +16,16 @@ function torch.io.read(file, shape, dtype) end
 ---@return boolean?, string?
 function torch.io.write(file, tensor) end
 
---- Makes a file that replaces the file at `path` when it is committed. If it is closed before, the
---- old file is unchanged. Returns nil and a message if the file cannot be made. With `named`, the
---- new file is visible in the folder before it is committed, as .tlua-PROCESS-COUNT-TIME.tmp.
+--- Makes a file that replaces the file at `path` when the new file is committed. If the new file is
+--- closed before, the old file stays unchanged. Returns nil and a message if the file cannot be
+--- made. With `named`, the file is .tlua-PROCESS-COUNT-TIME.tmp until the commit.
 ---@param path string
 ---@param named? boolean
 ---@return file*?, string?
 function torch.io.replace(path, named) end
 
---- Closes a file made by `replace`, moves it into place, and returns once it is on the disk. On
---- failure returns nil, a message, and whether another attempt may succeed.
+--- Closes a file made by `replace` and moves it into place; returns once the file is on the disk.
+--- On failure returns nil, a message, and whether another attempt may succeed.
 ---@param file file*
 ---@return boolean?, string?, boolean?
 function torch.io.commit(file) end
@@ -39,13 +39,13 @@ function torch.io.is_terminal(file) end
 ---@return number
 function torch.io.clock() end
 
---- Returns the seconds since 1970, with their fraction, by the system's clock, which may be
+--- Returns the seconds since 1970, including the fraction, by the system's clock, which may be
 --- adjusted.
 ---@return number
 function torch.io.time() end
 
---- Maps a file and returns its bytes, (n) uint8, which the system reads from disk on first use.
---- Returns nil and a message if the file cannot be opened.
+--- Maps a file into memory and returns its bytes, (n) uint8. The system reads them from disk on
+--- first use. Returns nil and a message if the file cannot be opened.
 ---@param path string
 ---@return torch.Tensor?, string?
 function torch.io.map(path) end
@@ -55,8 +55,8 @@ function torch.io.map(path) end
 ---@return torch.Tensor bytes (n) uint8
 function torch.io.bytes(text) end
 
---- Returns bytes as elements of another dtype, little-endian and row-major: a view if the bytes are
---- aligned, otherwise a copy. Returns nil and a message if there are too few bytes.
+--- Interprets bytes as a tensor of another dtype, little-endian and row-major. Returns a view if
+--- the bytes are aligned, otherwise a copy; nil and a message if there are too few bytes.
 ---@param bytes torch.Tensor  (n) uint8, contiguous
 ---@param first integer  the position of the first byte, from 1
 ---@param shape integer[]
@@ -78,15 +78,15 @@ function torch.io.text(bytes, first, n) end
 ---@return torch.Tensor?, string?
 function torch.io.inflate(bytes, kind, expected) end
 
---- Compresses the bytes of the text followed by those of the tensor by deflate, as in .npz files;
---- returns nil and a message on failure.
+--- Compresses the text's bytes, followed by the tensor's bytes, with deflate, as in .npz files. On
+--- failure returns nil and a message.
 ---@param text string
 ---@param tensor torch.Tensor  contiguous, on the CPU
 ---@return torch.Tensor? bytes  (n) uint8
 ---@return string?
 function torch.io.deflate(text, tensor) end
 
---- Converts the blocks of a GGUF quantization to float32; nil and a message for unknown ones.
+--- Converts quantized blocks of a GGUF file to float32. For an unknown kind returns nil, message.
 ---@param bytes torch.Tensor  (n) uint8, contiguous
 ---@param first integer  from 1
 ---@param shape integer[]
@@ -95,21 +95,21 @@ function torch.io.deflate(text, tensor) end
 function torch.io.dequantize(bytes, first, shape, kind) end
 
 --- Returns the pixels of a PNG or JPEG file, (channels, height, width) uint8. Returns nil and a
---- message if the file is damaged or its library is missing.
+--- message if the file is damaged or the library for the format is missing.
 ---@param bytes string|torch.Tensor  the file's; a tensor is (n) uint8, contiguous
 ---@return torch.Tensor?, string?
 function torch.io.decode_image(bytes) end
 
---- Returns the CRC-32 checksum, as in zip and PNG files, of a text, or of the bytes that
---- torch.io.write would write for a tensor.
+--- Returns the CRC-32 checksum, as in zip and PNG files, of a text; for a tensor, the checksum of
+--- the bytes that torch.io.write would write.
 ---@param data string|torch.Tensor
 ---@param crc? integer  the checksum of the data before
 ---@return integer
 function torch.io.crc32(data, crc) end
 
---- Lists a folder's contents, except "." and "..", in no order. Each entry is "d" for a folder, "l"
---- for a link to a folder or "f" for anything else, the name, and a zero byte.
---- torch.data.DatasetFolder uses it.
+--- Lists a folder's contents, except "." and "..", in no particular order. Each entry consists of
+--- "d" for a folder, "l" for a link to a folder or "f" for anything else; the name; and a zero
+--- byte. torch.data.DatasetFolder uses this function.
 ---@param path string
 ---@return torch.Tensor? bytes  (n) uint8; nil with a message where the folder cannot be read
 ---@return string? message
@@ -121,8 +121,8 @@ function torch.io.folder(path) end
 ---@return string? message
 function torch.io.make_folder(path) end
 
---- Reads up to `rows` rows of fields, which may be quoted, beginning at the byte `first`; `line` is
---- that byte's line number. torch.data.CSV uses this function.
+--- Reads up to `rows` rows of a CSV file, beginning at the byte `first`, which is in line number
+--- `line`. Fields may be quoted. torch.data.CSV uses this function.
 ---@param bytes torch.Tensor  (n) uint8, contiguous, on the CPU
 ---@param first integer  from 1
 ---@param delimiter string
@@ -136,7 +136,7 @@ function torch.io.make_folder(path) end
 ---@return integer? line
 function torch.io.csv(bytes, first, delimiter, quote, types, rows, line) end
 
---- Returns the number of fields of the row that begins at a byte; 0 at the end.
+--- Returns the number of fields of the row that begins at the byte `first`; 0 at the end.
 ---@param bytes torch.Tensor  (n) uint8, contiguous, on the CPU
 ---@param first integer  from 1
 ---@param delimiter string
@@ -147,8 +147,8 @@ function torch.io.csv_fields(bytes, first, delimiter, quote) end
 
 -- Threads with an interpreter of their own ---------------------------------------------------------
 
---- Starts n threads. Each calls the function that the module returns with `stopped`, its handle,
---- its number from 0 and the values; the function's result is called for each job.
+--- Starts n threads. Each loads the module, a function f, and calls f(stopped, handle, number from
+--- 0, ...). The function that f returns is then called for each job.
 ---@param name string  the beginning of messages about values that cannot be sent
 ---@param n integer
 ---@param module string
