@@ -79,8 +79,8 @@ TLM_FAMILY(adam, {
   c[8] = 1 / sqrt(1 - pow(o[2], t[0]));
   c[9] = o[3];
 })
-/* NAdam. Options: those of Adam, and momentum_decay. Clocks: the step count, and the product of all
-** momenta. */
+/* NAdam. Options: those of Adam, then momentum_decay. Clocks: the step count, and the product of
+** all momenta. */
 TLM_FAMILY(nadam, {
   t[0] += 1;
   DECAY(o[4], o[5] != 0)

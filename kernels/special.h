@@ -237,7 +237,7 @@ TLM_LONG_FN double tlm_i1(double x) {
 
 #define TLM_GAMMA_LARGE 1e6
 
-/* Returns x^a exp(-x) / Gamma(a + 1). For large a it uses Stirling's series, since the factors
+/* Returns x^a exp(-x) / Gamma(a + 1). Stirling's series is used for large a, since the factors
 ** overflow and their logarithms would cancel. */
 TLM_LONG_FN double tlm_gamma_factor(double a, double x) {
   if (a < 10) return exp(a * log(x) - x - lgamma(a + 1));
@@ -434,8 +434,8 @@ TLM_LONG_FN double tlm_log_ndtr(double x) {
   return x < -1 ? log(0.5 * tlm_erfcx(-t)) - t * t : log1p(-0.5 * erfc(t));
 }
 
-/* Returns the normal quantile of probability p. Like tlm_erfinv, it computes from the nearer of 0
-** and 1, since the distance from that end is exact. */
+/* Returns the normal quantile of probability p. The quantile is computed from the nearer of 0 and
+** 1, as in tlm_erfinv, since the distance from that end is exact. */
 TLM_LONG_FN double tlm_ndtri(double p) {
   double m = p < 0.5 ? p : 1 - p;
   double l = log(4 * m * (1 - m));

@@ -49,8 +49,8 @@ enum { NSETS = sizeof sets / sizeof sets[0] };
 
 static _Atomic(const tlk_Isa *) chosen;
 
-/* Returns the instruction set that the environment variable TLUA_ISA names if it was built and is
-** supported, otherwise the best supported one. */
+/* Returns the instruction set named by the environment variable TLUA_ISA if that set was built and
+** is supported, otherwise the best supported set. */
 static const tlk_Isa *choose(void) {
 #ifdef __x86_64__
   __builtin_cpu_init();

@@ -120,7 +120,7 @@ typedef struct tlk_Softmax {
   void (*columns)(bool log, int64_t n, int64_t cols, const void *in, int64_t in_step, void *out,
                   int64_t out_step);
   /* Computes grad_in from `out` and from `grad`, the gradient of out. grad_in may be the same array
-  ** as either of them. */
+  ** as `out` or `grad`. */
   void (*rows_back)(bool log, int64_t rows, int64_t n, const void *grad, const void *out,
                     void *grad_in);
   void (*columns_back)(bool log, int64_t n, int64_t cols, const void *grad, const void *out,
@@ -219,13 +219,13 @@ static inline int tlk_log2_size(tl_DType dtype) {
 #define TLK_STRING_(x) TLK_STRING2_(x)
 #endif
 
-/* Must precede a loop whose iterations are independent. Unlike `restrict`, it allows operands that
-** are the same array.
+/* Must precede a loop whose iterations are independent. Unlike `restrict`, this allows operands
+** that are the same array.
 **
 ** clang has no pragma that only asserts independence: its pragma also demands vectors, and clang
-** warns where vectors are impossible. Which loops those are (loops with calls of exp and similar
-** functions, or with an inner loop) depends on clang's version, the processor and the C library, so
-** the warning says nothing about our code. */
+** warns if it cannot make them. This happens for loops with calls of exp and similar functions, or
+** with an inner loop. It depends on clang's version, the processor and the C library, so the
+** warning says nothing about our code. */
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define TLK_IVDEP _Pragma("clang loop vectorize(assume_safety)")

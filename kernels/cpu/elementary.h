@@ -2,10 +2,11 @@
 ** elementary.h - the elementary functions that math.h uses, for C: type-generic names (exp,
 ** log, sqrt ...) over float and double.
 **
-** If the C library has vector forms of the double functions (glibc from 2.35 on, x86-64), their
-** declarations say so, and the compiler calls them in loops; otherwise loops call the scalar
-** functions. Most float functions are our own (elementary_f32.h). The others round the result of
-** the double function to float, which adds an error of at most half a unit in the last place.
+** If the C library has vector forms of the double functions (glibc from 2.35 on, x86-64), the
+** declarations in this file announce these forms, and the compiler calls them in loops; otherwise
+** loops call the scalar functions. Most float functions are our own (elementary_f32.h). The others
+** round the result of the double function to float, which adds an error of at most half a unit in
+** the last place.
 */
 #ifndef TLK_ELEMENTARY_H
 #define TLK_ELEMENTARY_H
@@ -42,7 +43,7 @@ TLK_VECTOR1(X)
 #define X(name) TLK_SIMD double name(double, double);
 TLK_VECTOR2(X)
 #undef X
-/* libmvec has only these two float functions with errors of at most 1.4 units in the last place. */
+/* Only these two float functions of libmvec have errors of at most 1.4 units in the last place. */
 TLK_SIMD float exp2f(float);
 TLK_SIMD float tanhf(float);
 

@@ -56,7 +56,7 @@ static bool no_memory(const tlk_Blocks *b) {
   return b->source.host->fail(TL_EMEM, "%s: out of memory", b->source.name);
 }
 
-/* Adds `amount` to a statistic in its total and in its part for small or for large blocks. */
+/* Adds `amount` to a statistic: to its total, and to its value for small or for large blocks. */
 #define COUNT(b, small, figure, amount)                                                \
   do {                                                                                 \
     int64_t amount_ = (amount);                                                        \
@@ -418,7 +418,7 @@ void tlk_blocks_used_by(tlk_Blocks *b, void *data, int stream) {
 /* ---- unmapping ------------------------------------------------------------------------------ */
 
 /* Unmaps the whole granules in a free block. This cuts the block into up to three pieces; returns
-** the last of them. */
+** the last piece. */
 static tlk_Block *shrink(tlk_Blocks *b, tlk_Block *block) {
   tlk_Arena *a = block->arena;
   int64_t granule = granule_of(b, a), from = block->data - a->base, to = from + block->bytes;
@@ -615,7 +615,7 @@ void tlk_blocks_visit(const tlk_Blocks *b, void (*visit)(void *to, const tl_Bloc
     }
 }
 
-/* ---- opening and closing ---------------------------------------------------------------------- */
+/* ---- opening and closing ------------------------------------------------------------------ */
 
 void tlk_blocks_open(tlk_Blocks *b, const tlk_BlockSource *source, int64_t limit) {
   *b = (tlk_Blocks){.source = *source, .limit = limit};

@@ -142,9 +142,9 @@ static bool runnable(const tl_Stream *stream) {
   return next && (next->kind != SIM_WAIT || next->point.event->reached >= next->point.ticket);
 }
 
-/* Returns the stream that must run a command before `stream` can finish: `stream` itself or,
-** through any number of waits, the stream for which it waits. Returns NULL if that stream has no
-** commands. */
+/* Returns the stream whose next command must run before `stream` can continue. This is `stream`
+** itself or, if it waits for an event, the stream on which the event is recorded, and so on.
+** Returns NULL if that stream has no commands. */
 static tl_Stream *needed(tl_Stream *stream) {
   for (int steps = 0; stream && steps < 64; steps++) {
     if (runnable(stream)) return stream;

@@ -66,7 +66,7 @@ struct tl_Stream {
   struct sim_Device *device;
   int id, priority;
   sim_Queue queue;
-  uint64_t put, done; /* number of commands that were queued, and that were finished */
+  uint64_t put, done; /* number of commands queued so far, and number of commands finished so far */
   /* the open capture to which the stream belongs (borrowed); NULL if there is none */
   tl_Graph *recording;
 };

@@ -101,7 +101,7 @@ typedef struct tlk_AttentionBlock {
 
 /* tlk_attention_queries returns block i of the queries of head h, without keys. tlk_attention_keys
 ** sets the block's keys to the j-th block of keys, or returns false if no query of the block sees
-** any of them. */
+** any of these keys. */
 tlk_AttentionBlock tlk_attention_queries(const tlk_AttentionPlan *p, int64_t b, int64_t h,
                                          int64_t i);
 bool tlk_attention_keys(const tlk_AttentionPlan *p, int64_t j, tlk_AttentionBlock *block);

@@ -11,7 +11,7 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* The number of positions that a dot product sums before it is added to the result. */
+/* A dot product is added to the result after this number of positions. */
 #define DOT_POSITIONS 1024
 /* The number of bytes of images that are prepared at a time. If there are many groups, it is
 ** NEAR_BYTES, so that the images stay in the second-level cache. */

@@ -11,7 +11,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* The size in bytes of a row of real parts, which has one number for each line that is transformed
+/* The size in bytes of a row of real parts. A row has one number for each line that is transformed
 ** at once. */
 #define TLK_FFT_LANE_BYTES 64
 /* An int64_t has at most this many prime factors. */

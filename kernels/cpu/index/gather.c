@@ -1,7 +1,7 @@
 /*
 ** gather.c - gather, scatter, nonzero and binary search. The division of work does not depend on
-** the number of threads. One thread computes each element of a result; if several elements of the
-** index scatter to it, they are applied in order.
+** the number of threads. One thread computes each element of a result; if several elements are
+** scattered to one position, they are applied in the order of the index.
 */
 #include "kernels/cpu/index/gather.h"
 

@@ -1,8 +1,9 @@
 /*
 ** ctc.c - connectionist temporal classification (Graves et al., ICML 2006). The states are the
-** labels with a blank before, between and after them. alpha is the log-probability of all
-** alignments of the frames up to frame t that end in a state; beta is that of all alignments of the
-** frames from t on that begin in the state. Sums are computed in double. Threads share the samples.
+** labels with a blank before, between and after them. For a frame t and a state, alpha is the
+** log-probability of all alignments of the frames up to t that end in the state. beta is the
+** log-probability of all alignments of the frames from t on that begin in the state. Sums are
+** computed in double. Threads share the samples.
 */
 #include "kernels/cpu/cpu.h"
 

@@ -1,7 +1,8 @@
 /*
 ** blas.h - BLAS and LAPACK, which are found on first use. OpenBLAS starts threads and allocates
-** buffers as soon as it is loaded. A program that does not use it should not pay for that, so the
-** library is opened at run time. Hosts that link everything statically build with -DTLK_LINK_BLAS.
+** buffers as soon as it is loaded. A program that does not use OpenBLAS should not pay this cost,
+** so the library is opened at run time. Hosts that link everything statically build with
+** -DTLK_LINK_BLAS.
 */
 #ifndef TLK_BLAS_H
 #define TLK_BLAS_H

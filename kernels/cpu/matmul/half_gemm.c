@@ -30,7 +30,8 @@ typedef struct Half {
   int64_t size;             /* size of an element of `out` in bytes */
   const tlk_DotLoops *dots; /* loops for bfloat16 pairs; NULL if factors are converted to float32 */
   int64_t m, n, k; /* rows and columns of a tile, and number of terms that are summed at a time */
-  int64_t down, across; /* number of tiles of a product along its rows and its columns */
+  /* number of tiles in a column of tiles and in a row of tiles of a product */
+  int64_t down, across;
   atomic_bool failed;
 } Half;
 

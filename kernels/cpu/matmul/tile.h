@@ -11,8 +11,8 @@
 
 /* The largest number of rows in a tile of any instruction set. */
 #define TLK_TILE_ROWS 8
-/* Number of terms that are summed before they are added to the result. So many terms of a panel
-** stay in the first-level cache, and long sums keep their accuracy. */
+/* Number of terms that are summed before they are added to the result. This number of terms of a
+** panel stays in the first-level cache, and long sums keep their accuracy. */
 #define TLK_TILE_DEPTH 128
 
 /* The smallest number of multiplications of a product for which another thread pays. */

@@ -108,8 +108,8 @@ static void sum_runs(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Computes the sums of all parts, and adds them up in those of the first part. Then joins the
-** columns of each channel. */
+/* Computes the sums of each part, and adds up all parts in the sums of the first part. Then adds up
+** the columns of each channel. */
 static void add_up(Work *w) {
   size_t bytes = (size_t)(2 * w->parts * w->channels) * sizeof(double);
   memset(w->sums, 0, bytes);

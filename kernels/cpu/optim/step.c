@@ -58,7 +58,7 @@ static const struct {
 };
 
 /* Computes the coefficients of all tensors. Most tensors have made the same number of steps, so a
-** tensor whose clocks equal those of the tensor before gets the same coefficients. */
+** tensor gets the coefficients of the previous tensor if the clocks of both are equal. */
 bool tlk_optim_coefs(const struct tlk_optim_coefs *call) {
   if (call->found_inf && *call->found_inf != 0) return true;
   double lr = call->lr.data ? tlk_number(call->lr) : call->options[0];

@@ -1,7 +1,8 @@
 /*
 ** fast_path.h - shorter algorithms of some kernels, for all but extreme arguments. A loop first
 ** examines a block of arguments. If tlk_fast_range_<kernel> is less than TLK_FAST_LIMIT_<kernel>
-** for each of them, it computes the block by tlk_fast_<kernel>, which gives the same results.
+** for every argument, the loop computes the block by tlk_fast_<kernel>, which gives the same
+** results.
 */
 #ifndef TLK_FAST_PATH_H
 #define TLK_FAST_PATH_H

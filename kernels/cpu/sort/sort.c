@@ -73,8 +73,8 @@ static inline uint64_t key_at(const void *data, tl_DType dtype, int64_t i) {
   }
 
 /* The keys in a row's items are stored as (key ^ mask) - base. This is the distance from the
-** smallest key or, in descending order, from the largest. The distances have `bits` bits; for
-** integers, these are usually fewer than those of the type. */
+** smallest key or, in descending order, from the largest. A distance has at most `bits` bits; for
+** integers, this is usually less than the width of the type. */
 typedef struct Span {
   uint64_t mask, base;
   int bits;

@@ -11,8 +11,9 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/sort/sort.h"
 
-#define INSERTION 16 /* length of the runs that are sorted by insertion before they are merged */
-#define RADIX 384    /* from this many items on, radix sort is faster */
+/* length of the runs that are sorted by insertion; merging begins with these runs */
+#define INSERTION 16
+#define RADIX 384         /* from this many items on, radix sort is faster */
 #define WIDE_DIGITS 65536 /* from this many items on, digits of 11 bits are faster */
 #define CHUNKS 16 /* smallest number of chunks into which a row is divided for several threads */
 #define CHUNK (1 << 22) /* largest number of items in a chunk */

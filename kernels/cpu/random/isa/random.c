@@ -14,7 +14,8 @@
 
 #define PI2 6.28318530717958647692
 
-/* Computes the words of n blocks, beginning with `block`. They equal those of tli_philox. */
+/* Computes the words of n blocks, beginning with `block`. The words equal those that tli_philox
+** computes. */
 static inline void rounds(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
   uint32_t c0[BLOCKS], c1[BLOCKS], c2[BLOCKS], c3[BLOCKS];
   for (uint32_t j = 0; j < n; j++) {
@@ -75,8 +76,8 @@ static inline double log_f64(double x) { return log(x); }
 static inline double sin_f64(double x) { return sin(x); }
 static inline double cos_f64(double x) { return cos(x); }
 
-/* Defines -log of a uniform number. It is computed from the nearer of 0 and 1, so that it is never
-** 0. */
+/* Defines -log of a uniform number. The logarithm is computed from the nearer end of (0, 1), so
+** that it is never 0. */
 #define DEFINE_LOG(s, type, word, top)           \
   static inline type minus_log_##s(word w) {     \
     type near_zero = -log_##s(from_zero_##s(w)); \
