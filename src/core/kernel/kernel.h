@@ -82,8 +82,8 @@ struct tlk_fused {
 /* ---- sequences ---- */
 
 /* Writes an arithmetic sequence.
-** out[i] = start + i * step for i < n. If start and step are integers, the arithmetic is in int64 and
-** wraps around; otherwise it is in float64. out is contiguous. */
+** out[i] = start + i * step for i < n. If start and step are integers, the arithmetic is in int64
+** and wraps around; otherwise it is in float64. out is contiguous. */
 struct tlk_iota {
   const tlk_Context *cx;
   tlk_Array out;
