@@ -12,7 +12,7 @@ static bool fits(tl_Tensors list) {
   return list.n <= INT32_MAX || tli_fail(TL_EARG, "backward: too many tensors");
 }
 
-/* Returns false if a tensor of the list is missing. */
+/* Returns false if a tensor in the list is missing. */
 static bool complete(const char *op, tl_Tensors list) {
   for (int64_t i = 0; i < list.n; i++)
     if (list.v[i] == NULL) return tli_fail(TL_EARG, "%s: expected a tensor, got none", op);
@@ -26,8 +26,8 @@ static bool read_gradients(const char *op, tl_Tensors roots, tl_Tensors grads) {
                   op, roots.n, grads.n);
 }
 
-/* Runs a backward pass. Records no graph of the gradients unless `create` is set, as the binding
-** does. */
+/* Runs a backward pass. Unless `create` is set, the pass records no graph of the gradients, as in
+** the binding. */
 static bool run_pass(const tli_Backward *call) {
   bool before = tli_set_grad_mode(call->create_graph);
   bool ok = tli_backward(call);

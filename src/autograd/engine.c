@@ -94,7 +94,7 @@ static tl_Stream *stream_of(const Pass *p, const tli_Slot *s, tl_Device device) 
   return own ? info->stream : callers_stream(p, device);
 }
 
-/* Lets a stream use a tensor that the current stream has written. */
+/* Lets stream `to` use a tensor that the current stream has written. */
 static bool give(const tl_Tensor *t, tl_Stream *to) {
   tl_Device device = tli_device(t);
   if (to == tli_stream(device) || t->storage->data == NULL) return true;
@@ -290,7 +290,7 @@ static bool apply_profiled(tli_Node *n, tl_Tensor *const *grads, tl_Tensor **out
   return ok;
 }
 
-/* Calls the derivative. out[] is empty on entry and after a failure. */
+/* Calls the node's derivative. All entries of out[] are NULL on entry and after a failure. */
 static bool apply(Pass *p, tli_Slot *s, tl_Tensor **out) {
   tli_Node *n = s->node;
   if (!tli_node_usable(n)) return false;
@@ -339,7 +339,7 @@ static bool derive(Pass *p, tli_Slot *s, tl_Tensor **out) {
 
 #define FEW 8
 
-/* Lets the caller's stream use captured gradients. */
+/* Lets the caller's stream use the gradients that `capture` returns to the caller. */
 static bool give_captured(const Pass *p, const tli_Slot *s, tl_Tensor *const *grads) {
   if (s->captures < 0 || p->running == NULL) return true;
   for (int k = 0; k < s->node->noutputs; k++)

@@ -43,7 +43,7 @@ typedef struct tli_NodeType {
   ** times. */
   void (*drop)(tli_Node *node);
   bool materialize;
-  /* Frees the remaining fields of the payload before the node is freed. May be NULL. */
+  /* Frees the other fields of the payload before the node is freed. May be NULL. */
   void (*free)(tli_Node *node);
   const char *title; /* PyTorch's name of the node; NULL if it can be derived from `name` */
 } tli_NodeType;
@@ -55,7 +55,7 @@ struct tli_Node {
   atomic_int refs;
   int ninputs; /* number of edges */
   int noutputs;
-  bool dropped; /* whether saved tensors were released */
+  bool dropped; /* whether the saved tensors have been released */
   bool dual;    /* whether the node was made from duals of forward-mode derivatives */
   /* whether the node was recorded only for a tangent, while recording was off
   ** (tli_set_dual_level) */
@@ -79,7 +79,7 @@ typedef struct tli_Autograd {
   tli_AutogradHead head;   /* first member, because src/core frees the state through this head */
   tli_Node *node;          /* the node that produced the tensor (owned); NULL for a leaf */
   int output;              /* index of this tensor among the results of `node` */
-  unsigned view_version;   /* for a view: the base's `history` at the time when `node` was made */
+  unsigned view_version;   /* for a view: the value of the base's `history` when `node` was made */
   unsigned history;        /* for a base: how many times in-place operators have replaced `node` */
   bool dual;               /* whether the tensor itself is a dual */
   tl_Tensor *grad;         /* owned */
@@ -112,7 +112,8 @@ bool tli_set_grad_mode(bool enabled); /* Turns grad mode on or off; returns the 
 bool tli_set_dual_level(bool open);
 bool tli_set_tangent_pass(bool on);
 bool tli_tangent_pass(void);
-/* Returns whether operators record for tangents alone: a level is open, and recording is off. */
+/* Returns whether operators record only for tangents: a forward-mode level is open, and recording
+** is off. */
 bool tli_tangents_only(void);
 /* Marks t as a dual. */
 bool tli_make_dual(tl_Tensor *t) TL_MUSTCHECK;
@@ -302,8 +303,8 @@ tl_Tensor *tli_sparse_grad_sum(tl_Tensor *a, tl_Tensor *b, bool in_place) TL_MUS
 ** Charges the bytes of values and indices to the caller's ledger. */
 bool tli_sparse_grad_settle(tl_Tensor *grad) TL_MUSTCHECK;
 
-/* A hook gets the gradient (borrowed). It may return a replacement (a new reference in *out) or
-** leave *out NULL. It returns false with a message on failure. */
+/* A hook gets the gradient (borrowed). The hook may return a replacement (a new reference in *out)
+** or leave *out NULL. It returns false with a message on failure. */
 typedef bool (*tli_HookFn)(void *context, tl_Tensor *grad, tl_Tensor **out);
 /* Adds a hook to a tensor that requires a gradient. Returns a new reference to the hook, or NULL.
 ** `release` frees the context: on failure, and when the hook can no longer be called because it was

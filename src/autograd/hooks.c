@@ -241,7 +241,7 @@ typedef struct Weak {
 
 static void weak_free(void *context) { tli_free(context, sizeof(Weak)); }
 
-/* Returns a new reference, or NULL if the tensor is freed or being freed. */
+/* Returns a new reference to the tensor, or NULL if the tensor is freed or being freed. */
 static tl_Tensor *weak_get(const Weak *w) {
   tli_mutex_lock(&guard);
   tl_Tensor *t = w->tensor;
@@ -277,7 +277,7 @@ void tli_keeper_forget(tli_Autograd *a) {
   a->keeper = NULL;
   if (h == NULL) return;
   tli_mutex_lock(&guard);
-  /* if no tensor was stored, the context has been released already */
+  /* if `release` is NULL, the context has already been freed */
   if (h->release) ((Weak *)h->context)->tensor = NULL;
   tli_mutex_unlock(&guard);
   tli_hook_remove(h);
@@ -296,7 +296,8 @@ bool tli_retain_grad(tl_Tensor *t) {
     return tli_fail(TL_EAUTOGRAD, "retain_grad: the tensor requires no gradient");
   if (t->flags & TLI_REQUIRES_GRAD) return true;
   bool ok = true;
-  tli_grad_fn(t, &ok); /* updates the tensor's node, and moves an older keeper to the new node */
+  /* updates the tensor's node, and moves an earlier hook that stores .grad to the new node */
+  tli_grad_fn(t, &ok);
   if (!ok) return false;
   return t->autograd->keeper || add_keeper(t);
 }

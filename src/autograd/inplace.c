@@ -109,7 +109,7 @@ static int64_t end_of(const Geometry *g) {
   return end;
 }
 
-/* Returns a tensor in new memory with the base's strides. The memory also has room for the view's
+/* Returns a tensor in new memory with the base's strides. The memory is large enough for the view's
 ** geometry, moved by *shift. */
 static tl_Tensor *like_base(const CopySlices *c, int64_t *shift) {
   const Geometry *b = &c->base, *v = &c->view;
@@ -188,7 +188,7 @@ const tli_NodeType *tli_node_type(const tli_Node *n) {
   return n->type == &copy_slices ? ((const CopySlices *)n)->op->type : n->type;
 }
 
-/* Returns the node for base's history that represents the change of `view` by `op`. */
+/* Returns a node for the base's history that represents the in-place change of `view` by `op`. */
 static tli_Node *copy_slices_new(tl_Tensor *base, const tl_Tensor *view, tli_Node *op) {
   tli_Node *n = tli_node_new(&copy_slices, sizeof(CopySlices), op->ninputs, 1);
   TL_TRY_NULL(n);

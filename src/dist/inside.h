@@ -59,7 +59,8 @@ struct tli_Work {
   /* lets the group's thread join the caller's profile (owned); may be NULL */
   tli_Invitation *invitation;
   int64_t begun; /* tli_now_ns */
-  bool counted;  /* whether the group's thread runs the call and holds a reference */
+  /* whether the call counts as outstanding: the group's thread runs it and holds a reference */
+  bool counted;
   int nevents;
   struct tl_Event *events[TLI_MOST_EVENTS]; /* events that mark the copies to the host (owned) */
   tl_Device event_devices[TLI_MOST_EVENTS];

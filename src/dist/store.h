@@ -73,7 +73,8 @@ enum {
   TLI_STORE_DELETE,
   TLI_STORE_COUNT,
   TLI_STORE_APPEND,
-  /* the request's value consists of the expected value, of `number` bytes, and the desired value */
+  /* compare and set: the value consists of the expected value, which has `number` bytes, and the
+  ** desired value */
   TLI_STORE_COMPARE,
   TLI_STORE_CLEAR,
   /* The first request of a connection. The answer's number and status are TLI_STORE_MAGIC. If the

@@ -153,7 +153,8 @@ static tli_Value *join(tli_StoreServer *s, const char *a, uint32_t n, const char
   return v;
 }
 
-/* Returns the number that a value contains as decimal text, or 0 if the value is not a number. */
+/* Returns the number in a value, which is stored as decimal text; 0 if the value is not a
+** number. */
 static int64_t number_in(const tli_Value *v) {
   char text[32];
   if (v == NULL || v->size >= sizeof text) return 0;

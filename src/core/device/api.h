@@ -90,7 +90,7 @@ typedef struct tl_MemoryStats {
   int64_t num_sync_all_streams; /* number of allocations that waited for all streams */
   /* number of allocations and number of frees by the driver */
   int64_t num_device_alloc, num_device_free;
-  /* number of address reservations that the driver refused at first and granted at a smaller
+  /* number of address reservations that the driver refused at first and granted for a smaller
   ** size */
   int64_t num_address_retries;
   /* number of bytes of reserved address space, most of which has no memory */
@@ -176,7 +176,7 @@ typedef struct tl_Activity {
 /* A communicator such as NCCL's: one rank of a group of devices. */
 typedef struct tl_Comm tl_Comm;
 
-/* ORDER COMMSTEP in the plugin. SEND ignores `out`, RECV ignores `in`. */
+/* The kinds of steps. SEND ignores `out`; RECV ignores `in`. */
 typedef enum tl_CommKind {
   TL_COMM_ALL_REDUCE,     /* in, out: count elements each; in and out may be the same array */
   TL_COMM_REDUCE,         /* like TL_COMM_ALL_REDUCE, but only the root's `out` is written */
@@ -225,7 +225,7 @@ typedef struct tl_CommApi {
   ** communicator can then only be closed. The next wait for the device fails with the message
   ** `why`. May be called from any thread. */
   void (*abort)(tl_Comm *comm, const char *why);
-  /* Begins an orderly shutdown. */
+  /* Begins an orderly shutdown of the communicator. */
   bool (*finalize)(tl_Comm *comm);
   void (*close)(tl_Comm *comm);
   /* Registers memory that will often be sent or received, so that it can be used without copies.
@@ -292,8 +292,8 @@ typedef struct tl_DeviceApi {
 
   /* Streams are never destroyed: a device has a few and hands them out in turn. */
   tl_Stream *(*default_stream)(tl_Device device);
-  /* Returns a stream of a priority: lower numbers mean higher priority. Numbers out of range are
-  ** clamped. */
+  /* Returns a stream with a given priority. Lower numbers mean higher priority; numbers out of
+  ** range are clamped. */
   tl_Stream *(*stream)(tl_Device device, int priority);
   void (*priority_range)(tl_Device device, int *least, int *greatest);
   /* Convert the driver's handle to a stream, and a stream to the driver's handle. A handle may come
@@ -330,7 +330,7 @@ typedef struct tl_DeviceApi {
   ** work cannot be replayed: some stream's work was not joined, or a call of the driver has
   ** invalidated the capture. */
   tl_Graph *(*capture_end)(tl_Stream *stream);
-  /* Returns the number of the capture that a stream takes part in, or 0. It is fast. */
+  /* Returns the number of the capture that a stream takes part in, or 0. The function is fast. */
   uint64_t (*capture)(const tl_Stream *stream);
   /* Returns whether a call would queue pending elementwise calls of a capture as a kernel that
   ** stores results which might be unnecessary after a garbage collection. `kernel` is the call's
@@ -338,7 +338,7 @@ typedef struct tl_DeviceApi {
   ** then NULL. The pointer to this function may be NULL. */
   bool (*pending)(const tl_Stream *stream, int kernel, const void *call);
   bool (*graph_launch)(tl_Graph *graph, tl_Stream *stream);
-  /* Frees a graph, after a launch that is in flight has completed. */
+  /* Frees a graph. If a launch is in flight, the graph is freed after the launch. */
   void (*graph_free)(tl_Graph *graph);
 
   /* Returns the largest size of the array that the kernel rnn keeps for rnn_backward. If the

@@ -74,16 +74,18 @@ bool tli_stream_follow(tl_Device device, tl_Stream *next, tl_Stream *first) TL_M
 /* Returns the device on which the calling thread creates tensors if a call names no device. */
 tl_Device tli_default_device(void);
 void tli_set_default_device(tl_Device device);
-/* Returns the number of the device that "cuda" without a number means in the calling thread. */
+/* Returns the number of the device that the name "cuda" (without a number) means in the calling
+** thread. */
 int tli_current_device(tl_DeviceType type);
 void tli_set_current_device(tl_DeviceType type, int index);
 
-/* The CPU's table of kernels. The first call of a kernel chooses the best instruction set. */
+/* The CPU's table of kernels. The first call of a kernel chooses the best instruction set of this
+** CPU. */
 extern const tl_Backend tlk_cpu_backend;
-/* The meta device's table: kernels that compute nothing, on tensors without memory. */
+/* The meta device's table of kernels. They compute nothing; their tensors have no memory. */
 extern const tl_Backend tlk_meta_backend;
-/* Return the instruction set of the CPU's kernels ("x86-64-v3") and the BLAS ("OpenBLAS 0.3.21
-** ..."), as text for users. */
+/* Return texts for users: the instruction set of the CPU's kernels ("x86-64-v3") and the BLAS
+** library ("OpenBLAS 0.3.21 ..."). */
 const char *tlk_cpu_isa(void);
 const char *tlk_blas_config(void);
 

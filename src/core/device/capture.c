@@ -36,7 +36,7 @@ typedef struct Draws {
 /* A storage that a graph keeps alive. */
 typedef struct Kept {
   const void *key;
-  tl_Storage *storage; /* the key of the map, an owned reference */
+  tl_Storage *storage; /* the storage (owned reference), which is the key of the map */
 } Kept;
 
 #define MAP kept
@@ -52,9 +52,10 @@ struct tli_Capture {
   uint64_t number;   /* number of the capture while it is open; otherwise 0 */
   uint64_t pool;     /* the graph's memory pool; 0 if nothing was captured */
   tl_Stream *stream; /* the stream that began the capture (borrowed) */
-  tl_Stream *last;   /* the stream of the last replay or, before that, of the capture (borrowed) */
-  tl_Graph *graph;   /* the captured graph (owned); NULL if nothing was captured */
-  Draws *draws;      /* owned */
+  /* the stream of the last replay or, before the first replay, of the capture (borrowed) */
+  tl_Stream *last;
+  tl_Graph *graph;                    /* the captured graph (owned); NULL if nothing was captured */
+  Draws *draws;                       /* owned */
   tl_Tensor *states[MOST_GENERATORS]; /* two words on the device for each generator (owned) */
   kept_Map kept;                      /* guarded */
   bool lost; /* whether a storage could not be kept because memory was exhausted */

@@ -65,7 +65,8 @@ bool tli_move_bytes(tl_Device to, void *dst, tl_Device from, const void *src, in
                              .from_stream = from.type == TL_CPU ? NULL : tli_stream(from)});
 }
 
-/* Returns t in row-major order and in `dtype`, on t's device: t itself or a copy. */
+/* Returns t's elements in row-major order and in `dtype`, on t's device. The result is t itself or
+** a copy. */
 static tl_Tensor *plain_of(const tl_Tensor *t, tl_DType dtype) {
   if ((tl_DType)t->dtype == dtype && tli_contiguous(t)) return tli_retain((tl_Tensor *)t);
   tl_Tensor *plain = tli_empty(dtype, tli_device(t), t->ndim, t->sizes);
@@ -142,7 +143,8 @@ bool tli_move_into(tl_Tensor *to, const tl_Tensor *from, bool async) {
   return move(to, from, async);
 }
 
-/* Allocates pinned memory for a copy to the host that arrives later. */
+/* Returns a tensor for the result of a copy; pinned if it is on the host and the copy is
+** asynchronous. */
 static tl_Tensor *place_for(const tl_Tensor *t, tl_Device device, bool async) {
   if (async && device.type == TL_CPU)
     return tli_pinned_empty(tli_device(t).type, (tl_DType)t->dtype, t->ndim, t->sizes);

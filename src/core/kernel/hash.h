@@ -1,5 +1,5 @@
 /*
-** hash.h - the hash of bytes that tables of keys share: FNV-1a, 64 bits wide.
+** hash.h - the hash function for bytes that all tables of keys use: FNV-1a, 64 bits wide.
 */
 #ifndef TLI_HASH_H
 #define TLI_HASH_H

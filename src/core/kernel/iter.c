@@ -42,8 +42,8 @@ static void swap_dims(tli_Iter *it, int a, int b) {
   for (int k = 0; k < it->nargs; k++) swap_int64(it->args[k].strides, a, b);
 }
 
-/* Insertion sort that skips undecided pairs, because `compare` is no total order if operands
-** are broadcast. */
+/* Insertion sort that skips undecided pairs, because `compare` is not a total order if operands are
+** broadcast. */
 static void sort_dims(tli_Iter *it) {
   for (int i = 1; i < it->ndim; i++) {
     int at = i;
@@ -57,7 +57,7 @@ static void sort_dims(tli_Iter *it) {
   }
 }
 
-/* Returns whether dimension b continues a: a step of b spans all of a. */
+/* Returns whether dimensions a and b can be merged: a step of b must be as long as all of a. */
 static bool mergeable(const tli_Iter *it, int a, int b) {
   for (int k = 0; k < it->nargs; k++)
     if (it->args[k].strides[b] != it->args[k].strides[a] * it->sizes[a]) return false;
@@ -92,7 +92,7 @@ static bool set_args(tli_Iter *it, tl_Tensor *const *args) {
   return linear;
 }
 
-/* Passes numbers on the CPU by value, since the result is on a device. */
+/* Passes operands that are numbers on the CPU by value, since the result is on a device. */
 static void take_numbers(tli_Iter *it, tl_Tensor *const *args) {
   for (int k = 1; k < it->nargs; k++) {
     if (tli_device(args[k]).type != TL_CPU) continue;

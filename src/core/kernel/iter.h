@@ -11,7 +11,7 @@
 
 #define TLI_ITER_MAX 8
 
-/* An operand of the loop. A 0-d tensor on the CPU among operands on a device is passed by
+/* An operand of the loop. If the operands are on a device, a 0-d tensor on the CPU is passed by
 ** value, with data NULL. */
 typedef struct tli_IterArg {
   char *data;

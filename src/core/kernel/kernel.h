@@ -51,7 +51,7 @@ struct tlk_copy {
   tli_Iter it;
 };
 
-/* Sets every element of args[0] to the value. */
+/* Sets every element of args[0] to `value`. */
 struct tlk_fill {
   const tlk_Context *cx;
   tli_Iter it;

@@ -1,6 +1,6 @@
 /*
-** parts.h - components of kernels' calls (kernel.h): arrays, sizes of products, convolutions,
-** windows, attention and recurrent networks, and enumerations of kernels' variants.
+** parts.h - components of the calls in kernel.h: arrays, the sizes of products, convolutions,
+** windows, attention and recurrent networks, and enumerations of variants of kernels.
 */
 #ifndef TLI_KERNEL_PARTS_H
 #define TLI_KERNEL_PARTS_H
@@ -110,7 +110,7 @@ typedef struct tlk_Pool {
   tlk_Windows windows;
   int64_t planes;
   bool adaptive;    /* adaptive pooling: window o is [floor(o in / out), ceil((o + 1) in / out)) */
-  bool include_pad; /* whether averages count positions in the padding, as zeros */
+  bool include_pad; /* whether averages count positions in the padding as zeros */
   int64_t divisor;  /* divisor of averages; 0 means the number of elements */
 } tlk_Pool;
 
@@ -229,7 +229,7 @@ typedef enum tlk_Join {
 typedef enum tlk_Distribution {
   TLK_UNIFORM,     /* [a, b) */
   TLK_NORMAL,      /* normal, with mean a and standard deviation b */
-  TLK_LOG_NORMAL,  /* exp of a normal number with the same parameters */
+  TLK_LOG_NORMAL,  /* exp of a normal number with mean a and standard deviation b */
   TLK_EXPONENTIAL, /* exponential, with rate a; never 0 */
   TLK_CAUCHY,      /* Cauchy, with median a and half width b */
   TLK_GEOMETRIC,   /* number of trials until the first success of probability a */

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #endif
 
-/* Returns the high half of a product. Needs no type that holds the whole product. */
+/* Returns the high half of a product, computed without a type as wide as the whole product. */
 TLI_FN uint64_t tli_multiply_high_parts(uint64_t a, uint64_t b) {
   uint64_t a0 = (uint32_t)a, a1 = a >> 32, b0 = (uint32_t)b, b1 = b >> 32;
   uint64_t low = a0 * b1 + (a0 * b0 >> 32); /* this sum cannot overflow */

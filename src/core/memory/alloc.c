@@ -342,7 +342,7 @@ static inline bool quick_put(void *block, size_t bytes) {
   return true;
 }
 
-/* Makes `now`, a full chain, the spare chain, and gives an earlier spare chain to the pool. */
+/* Makes the full chain `now` the spare chain, and gives the previous spare chain to the pool. */
 static void small_spill(Magazine *m, int cls) {
   if (m->spare) {
     tli_mutex_lock(&pool.lock);
@@ -613,7 +613,7 @@ static void *out_of_memory(size_t bytes, bool refused) {
 tli_AllocHook *tli_alloc_divert(tli_AllocHook *to) {
   tli_AllocHook *before = hook;
   Thread *thread = thread_get();
-  /* memory is exhausted, so the allocator goes on without a record of the thread */
+  /* memory is exhausted, so the allocator continues without a record of the thread */
   if (thread == NULL) return before;
   hook = to;
   self = to ? NULL : thread;

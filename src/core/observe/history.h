@@ -52,7 +52,7 @@ typedef struct tli_Recording {
 /* Chooses the data to record for a kind of device; `clear` drops earlier records. */
 void tli_history_record(tl_DeviceType type, const tli_Recording *recording, bool clear);
 
-/* Records an event. Called by the engine and by plugins (tl_Host). */
+/* Records a memory event. The engine and plugins (tl_Host) call this function. */
 void tli_memory_event(tl_Device device, tl_MemoryAction action, const void *data, int64_t bytes,
                       int64_t stream_id);
 

@@ -21,7 +21,7 @@ typedef struct tli_LiveGroup {
   const char *site, *op; /* line and operator, static texts; NULL if unknown */
   tl_Device device;
   int8_t dtype; /* tl_DType */
-  int64_t size; /* bytes of each storage of the group */
+  int64_t size; /* size in bytes of each storage in the group */
   int64_t count;
 } tli_LiveGroup;
 

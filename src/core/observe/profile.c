@@ -22,7 +22,7 @@
 
 #define CHUNK 8192     /* entries */
 #define MOST_TEXT 4096 /* the largest number of bytes in a stack's text */
-#define MOST_FRAMES 96 /* the largest number of frames that distinguish stacks */
+#define MOST_FRAMES 96 /* the largest number of frames that are compared to distinguish stacks */
 /* only storages of at least this many bytes make the profiler query the device's cache */
 #define CACHED_LEAST 4096
 #define CACHE 1024 /* number of entries in the cache of names by address; a power of two */

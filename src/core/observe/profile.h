@@ -103,8 +103,8 @@ typedef struct tli_SpanInput {
   int64_t n;
 } tli_SpanInput;
 
-/* Opens a span. `name` is copied. The functions on spans do nothing in a thread without a
-** session. */
+/* Opens a span; `name` is copied. In a thread without a session, the functions on spans do
+** nothing. */
 tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n);
 /* Ends the span and all open spans inside it. `flops`, computed by the operator's formula, is
 ** ignored if the inner spans account for as many FLOPs. */
@@ -136,8 +136,8 @@ typedef struct tli_Invitation tli_Invitation;
 tli_Invitation *tli_profile_invite(void);
 void tli_invitation_release(tli_Invitation *invitation); /* Releases an invitation. Accepts NULL. */
 /* Makes the calling thread record for the invitation's session, under the given thread name, until
-** the thread leaves. It does not record if the invitation is NULL, the session has ended, or memory
-** is exhausted. */
+** the thread leaves. Nothing is recorded if the invitation is NULL, the session has ended, or
+** memory is exhausted. */
 void tli_profile_join(tli_Invitation *invitation, const char *thread);
 void tli_profile_leave(void);
 /* Adds one finished span to the data of a guest thread; times are those of tli_now_ns. */

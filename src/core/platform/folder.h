@@ -25,7 +25,7 @@ typedef bool tli_FolderEntry(void *context, char kind, const char *name);
 bool tli_folder_each(const char *path, tli_FolderEntry *take, void *context) TL_MUSTCHECK;
 /* Creates one folder. Returns true if the folder already exists. Fails without a message. */
 bool tli_folder_make_one(const char *path) TL_MUSTCHECK;
-/* Fails with the system's message for the last error. */
+/* Returns false with the system's message for the last error. */
 bool tli_folder_fail(void) TL_MUSTCHECK;
 /* Returns the absolute path of an existing folder in a block for free(); NULL with a message on
 ** failure. */

@@ -57,7 +57,7 @@ void tli_condition_wait_for(tli_Condition *condition, tli_Mutex *mutex, int64_t 
 void tli_condition_signal(tli_Condition *condition);
 void tli_condition_broadcast(tli_Condition *condition);
 
-/* Calls fn once: later calls with the same `once` do nothing. */
+/* Calls fn once; later calls with the same `once` do nothing. */
 void tli_once(tli_Once *once, void (*fn)(void));
 
 /* ---- threads ---- */
@@ -94,7 +94,7 @@ void tli_fork_safe(tli_ForkLock *held);
 
 /* Returns the number of processors that this process may use, at least 1. */
 int tli_processors(void);
-/* Writes the machine's name, or "". */
+/* Writes the name of this machine; "" if it is unknown. */
 void tli_host_name(char *out, size_t size);
 
 /* ---- clocks ---- */

@@ -6,7 +6,8 @@
 
 #include "tlua.h"
 
-/* Categories of dtypes. ORDER CATEGORY: promotion chooses the higher category. */
+/* Categories of dtypes, in ascending order (ORDER CATEGORY). Promotion chooses the higher
+** category. */
 typedef enum tli_Category { TLI_BOOL, TLI_INT, TLI_FLOAT, TLI_COMPLEX } tli_Category;
 
 /* The size in bytes of an element of each dtype, for code in which calling tl_dtype_size would be

@@ -9,7 +9,7 @@
 /* ---- geometry ---- */
 
 int64_t tli_numel(int ndim, const int64_t *sizes, size_t element) {
-  /* sizes of 0 count as 1, because strides must not overflow either */
+  /* sizes of 0 count as 1, because the strides must not overflow either */
   int64_t room = (int64_t)element;
   int64_t numel = 1;
   for (int d = 0; d < ndim; d++) {

@@ -156,7 +156,7 @@ typedef struct tl_Floats {
   const double *v; /* borrowed */
 } tl_Floats;
 #define TLI_NOFLOATS ((tl_Floats){0, NULL})
-/* The value of an optional integer argument that was not given. */
+/* stands for an optional integer argument that was not given */
 #define TLI_NOINT INT64_MIN
 
 typedef struct tl_Tensors {
@@ -202,7 +202,7 @@ tl_Tensor *tli_on_meta(const tl_Tensor *like) TL_MUSTCHECK;
 tl_Tensor *tli_wrap(const char *op, tl_Device device, void *data, tl_DType dtype, int ndim,
                     const int64_t *sizes, const int64_t *strides,
                     void (*release)(void *data, void *context), void *context) TL_MUSTCHECK;
-/* Returns a 0-d tensor on the CPU that counts as a number in type promotion (flag TLI_NUMBER). */
+/* Returns a 0-d tensor on the CPU that type promotion treats as a number (flag TLI_NUMBER). */
 tl_Tensor *tli_number(tl_Scalar s) TL_MUSTCHECK;
 /* Returns a 0-d tensor of the given dtype and device. */
 tl_Tensor *tli_scalar_tensor(tl_Scalar s, tl_DType dtype, tl_Device device) TL_MUSTCHECK;

@@ -293,7 +293,8 @@ static void divide(tli_MpiType type, void *data, int64_t n, int size) {
     for (int64_t i = 0; i < n; i++) ((float *)data)[i] /= (float)size;
 }
 
-/* Reduces to all ranks if root is -1, otherwise to the root. */
+/* Reduces the ranks' tensors. If root is -1, all ranks get the result; otherwise only the root
+** does. */
 static bool reduce(tli_MpiGroup *m, tli_Work *w, int root) {
   tli_Part part = w->out[0];
   bool half = tli_is_half(w->dtype), takes = root < 0 || root == m->base.rank;

@@ -36,7 +36,7 @@ static inline tli_MpiGroup *tli_mpi_group(tli_Group *g) { return (tli_MpiGroup *
 const tli_Mpi *tli_mpi_open(int *rank, int *size) TL_MUSTCHECK;
 /* Returns whether MPI can be used; if it cannot, leaves a message. Does not initialise MPI. */
 bool tli_mpi_available(void);
-/* Serialises calls of MPI by all threads and groups. */
+/* The lock that serialises the calls of MPI by all threads and groups. */
 extern tli_Mutex tli_mpi_lock;
 /* Returns true if code is 0, otherwise false with MPI's error text. */
 bool tli_mpi_ok(const tli_Mpi *mpi, int code) TL_MUSTCHECK;

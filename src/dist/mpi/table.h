@@ -41,7 +41,7 @@ typedef enum tli_MpiOp {
 typedef struct tli_MpiComm tli_MpiComm;
 
 typedef struct tli_MpiRequest {
-  int64_t word; /* the bits of an MPI_Request */
+  int64_t word; /* the bits of an MPI_Request, stored as an integer */
 } tli_MpiRequest;
 
 typedef struct tli_Mpi {

@@ -198,7 +198,7 @@ static bool receive_some(tli_Shm *g, int from) {
       i->has_head = moved = true;
       if (i->head.bytes < 0) damaged(g, from);
     }
-    if (i->head.bytes < 0) break; /* after an invalid header no data of the ring can be trusted */
+    if (i->head.bytes < 0) break; /* no data of the ring can be trusted after an invalid header */
     if (i->to == NULL && i->stash == NULL && !place(g, from, i)) break;
     char *to = i->to ? i->to->out[0].data : i->stash->data;
     int64_t n = ring_take(ring, to + i->at, i->head.bytes - i->at);

@@ -178,7 +178,7 @@ bool tli_wait_goes_on(tli_Shm *g, const tli_Wait *w, bool slept) {
     return false;
   }
   int rank = find_dead(g, w);
-  /* the messages that the dead rank has sent are read first */
+  /* first receives the messages that the dead rank had sent */
   while (rank >= 0 && tli_messages_move(g)) continue;
   if (rank >= 0 && !over(g, w)) return dead(g, w, rank);
   return tli_now_ns() < w->work->deadline || over(g, w) || late(g, w);
