@@ -390,7 +390,8 @@ function M.signature(text)
    return (M.declare(text))
 end
 
---- Returns the signature of a function that is already declared: a list of parameters.
+--- Returns the signature of a function that is already declared. A signature is a list of
+--- parameters.
 ---@param title string|table  the function's name in messages, or a signature
 ---@return {title: string, by_name: table, [integer]: table}?
 function M.declaration(title)

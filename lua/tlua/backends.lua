@@ -244,7 +244,7 @@ of_cuda.stats = counters("backends.cuda.stats", "")
 --- fields while fn runs. backends.cuda.enable_math_sdp(boolean), math_sdp_enabled() and the same
 --- functions for flash, mem_efficient and cudnn choose implementations of attention permanently,
 --- while nn.attention.sdpa_kernel chooses them for a scope; backends.cuda.sdp_kernel{enable_math =
---- false} is a deprecated name of the latter.
+--- false} is a deprecated name of nn.attention.sdpa_kernel.
 ---
 --- backends.cuda.stats() returns how often each path was taken on GPUs since the program's start.
 --- "cudnn.convolution" counts the convolutions that cuDNN has computed, and "cudnn.convolution_own"

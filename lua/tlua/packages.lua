@@ -45,7 +45,7 @@ local function templates()
    return table.concat(list, ";")
 end
 
-local own_path -- computed on first use
+local own_path -- path templates of the packages beside the library; computed on first use
 
 --- Returns the file of a package's module; nil if the package is not installed, or if the host's
 --- Lua state has no package library.

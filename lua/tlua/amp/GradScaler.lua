@@ -224,8 +224,8 @@ local function fields_of_step(self, optimizer, entry, options)
    return {grad_scale = scale}
 end
 
--- Sets the fields of fields_of_step in an optimizer, makes its step, and removes the fields even if
--- the step fails.
+-- Sets the fields that fields_of_step returns in an optimizer, makes the optimizer's step, and
+-- removes the fields even if the step fails.
 local function step_itself(self, optimizer, entry, options)
    local fields, norm = {}, nil
    if entry.stage == READY then

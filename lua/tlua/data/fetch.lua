@@ -1,4 +1,4 @@
--- fetch.lua - makes batches of a dataset, in the calling thread or in a worker's.
+-- fetch.lua - makes batches of a dataset, in the calling thread or in the thread of a worker.
 --
 -- A `source` has the fields {dataset, collate_fn, batch_size, drop_last}; in a worker it also has a
 -- function `stopped`, which is called between items and returns whether the batch is no longer

@@ -1,5 +1,5 @@
 -- image.lua - writes image files from uint8 tensors (channels, height, width), the layout that
--- torch.load returns. Its public functions are fields of torch.io.
+-- torch.load returns. The public functions of this file are fields of torch.io.
 
 local torch = require "tlua"
 local args = require "tlua.args"

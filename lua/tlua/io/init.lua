@@ -94,7 +94,8 @@ local function read_own(file, a)
    return object, metadata
 end
 
--- Reads a file of any other format, and returns {the object in the file, its metadata}.
+-- Reads a file of any format but safetensors, and returns {the object in the file, the file's
+-- metadata}.
 local function read_other(file, a, name, packed)
    local format = formats.formats[name]
    local bytes, mapped = source.bytes(file, a.path, a.mmap)
@@ -132,8 +133,8 @@ local function read(file, a)
    return result[1], result[2]
 end
 
---- Loads a file written by `save` or by another program. A safetensors file without this library's
---- structure gives a table from names to tensors, as do .npz and .gguf. .pt and .pth give the
+--- Loads a file written by `save` or by another program. Files in the formats .npz and .gguf, and
+--- safetensors files from other programs, give a table from names to tensors. .pt and .pth give the
 --- tables, tensors and plain data of a PyTorch checkpoint; classes are refused. .npy, .png and .jpg
 --- give one tensor; an image is (channels, height, width) of uint8.
 ---

@@ -244,7 +244,7 @@ local function sorted(entries)
    return list
 end
 
--- Returns the header's text for tensors in this order.
+-- Returns the header's text for the tensors of `list`, in this order.
 local function compose(list, metadata)
    local header, position = {}, 0
    for _, entry in ipairs(list) do

@@ -25,7 +25,7 @@ end
 
 local is_module <const>, is_parameter <const> = M.is_module, M.is_parameter
 
---- Returns the path of a field of the object at `path`.
+--- Returns the path of the field `name` of the object at `path`.
 ---@param path string
 ---@param name string|integer
 ---@return string

@@ -232,7 +232,7 @@ function Fused:update_rows(parameter, rows, values, state, group) -- luacheck: n
       .. "take sparse gradients"):format(torch.type(self), table.concat(parameter.shape, ", ")))
 end
 
--- Returns whether found_inf tells the optimizer to skip the step.
+-- Returns whether the flag found_inf is set, so that the step must be skipped.
 local function skips(self)
    return self.found_inf and self.found_inf:item() ~= 0
 end

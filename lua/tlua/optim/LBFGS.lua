@@ -56,8 +56,8 @@ function LBFGS:__init(params, options)
    end
 end
 
---- Converts options to PyTorch's values: None for "none", and the computed number for a max_eval of
---- 0.
+--- Converts options to PyTorch's values: "none" becomes None, and a max_eval of 0 becomes 1.25 *
+--- max_iter.
 function LBFGS:options_to_pytorch(group)
    if group.line_search_fn == "none" then group.line_search_fn = json.null end
    if group.max_eval == 0 then group.max_eval = group.max_iter * 5 // 4 end

@@ -36,7 +36,8 @@ end
 
 -- Reading ------------------------------------------------------------------------------------
 
--- Raises an error about the text as a table, to distinguish it from an error in this module.
+-- Raises an error about the JSON text. The error is a table, which distinguishes it from an error
+-- in this module.
 local function fail(position, why)
    error({json = ("at byte %d: %s"):format(position, why)}, 0)
 end

@@ -1,4 +1,5 @@
--- CrossMapLRN2d.lua - Torch7's name for the response norm across the channels of images.
+-- CrossMapLRN2d.lua - local response normalisation across the channels of images, under Torch7's
+-- name.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -61,7 +61,7 @@ function Linear:forward(input, activation)
 end
 
 local forward = Linear.forward
-local relu, gelu -- the forward methods of nn.ReLU and nn.GELU
+local relu, gelu -- the methods `forward` of nn.ReLU and nn.GELU, set on first use
 local watched <const> = Module._watched
 local gelus = {none = "gelu", tanh = "gelu_tanh"}
 

@@ -25,8 +25,8 @@ local function activation_of(name, activation)
    return F[activation]
 end
 
--- The base of encoder and decoder layers: the feed-forward part, and a norm and a dropout for each
--- sublayer.
+-- The base class of encoder and decoder layers, with the feed-forward part, and with a norm and a
+-- dropout for each sublayer.
 local Layer, module = class.class("nn.TransformerLayer", Module)
 
 function Layer:__init(name, sublayers, a)
@@ -43,7 +43,7 @@ function Layer:__init(name, sublayers, a)
    end
 end
 
--- Makes the attention of a layer.
+-- Makes an attention module for a layer.
 function Layer:make_attention(a)
    return MultiheadAttention(a.d_model, a.nhead, {dropout = a.dropout, bias = a.bias,
       batch_first = a.batch_first, device = a.device, dtype = a.dtype})

@@ -28,7 +28,7 @@ local function bounds(self, range)
    return first, last
 end
 
--- Converts a negative position into a positive one.
+-- Converts a negative position, counted from the end, into a positive one.
 local function from_end(self, key)
    local position = #self + 1 + key
    if position >= 1 then return position end

@@ -9,7 +9,7 @@ local Plateau = require "tlua.optim.schedules.plateau".ReduceLROnPlateau
 
 local M = {}
 
--- The base of both classes: a list of schedulers of one optimizer.
+-- The base class of both classes, which hold a list of schedulers of one optimizer.
 local Compound = class.class("optim.lr_scheduler.Compound", LRScheduler)
 
 -- Raises unless all are schedules of the same optimizer whose `step` takes no metric.

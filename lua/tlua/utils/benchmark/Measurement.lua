@@ -74,7 +74,7 @@ function Measurement.unit(seconds)
    return 1e-9, "ns"
 end
 
---- Formats a number with this many significant digits.
+--- Formats a number with `digits` significant digits.
 function Measurement.rounded(value, digits)
    if value == 0 then return "0" end
    local decimals = digits - 1 - math.floor(math.log(math.abs(value), 10))
