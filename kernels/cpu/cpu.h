@@ -103,7 +103,7 @@ typedef struct tlk_Best {
   int64_t seen;  /* number of elements so far */
   int64_t index; /* position of the best element, counted from 0; -1 if there is none */
   union {
-    double f; /* the best element if the type is floating */
+    double f; /* value of the best element, for floating types */
     int64_t i;
   } value;
 } tlk_Best;

@@ -70,8 +70,9 @@ static bool map_views(sim_Device *device, int64_t size) {
 }
 
 /* Translates an address of the host's view. Each word of a call is translated without knowing its
-** meaning, so a word may consist of a small number and padding that still holds the upper half of
-** an old address. Such a number is in the lower half, which translating does not change. */
+** meaning. A word may consist of a small number and padding, and the padding may still hold the
+** upper half of an old address. The translation does not change the lower half, which is the
+** number. */
 uintptr_t sim_reachable(uintptr_t address) {
   for (int i = 0; i < sim_device_count(); i++) {
     const sim_Device *d = sim_device(i);

@@ -132,8 +132,8 @@ static void sum_tile(const tlk_AttentionPlan *p, int rows, int vectors, int64_t 
   } while (t < terms);
 }
 
-/* Returns the length of the longest side of any factor of a product, rounded up to whole blocks of
-** dot.h. */
+/* Returns the length of the longest side that a factor of a product can have, rounded up to whole
+** blocks of dot.h. */
 static int64_t longest(const tlk_AttentionPlan *p) {
   int64_t side = tlk_max(tlk_max(p->width, p->value_width), TLK_ATTENTION_KEYS);
   return whole(side, TLK_DOT_TERMS);

@@ -10,10 +10,10 @@
 #include "kernels/cpu/block_walk.h"
 #include "kernels/cpu/conv/plan.h"
 
-/* BLOCK is the largest number of positions whose sums are computed together, in whole tiles.
-** NEAR_BLOCK positions stay in the first-level cache beside a piece of the weights. If the weights
-** come from a more distant cache, twice as many positions (BLOCK) are faster, because each block
-** reads all weights. */
+/* BLOCK is the largest number of positions whose sums are computed together; blocks are whole
+** tiles. NEAR_BLOCK positions stay in the first-level cache beside a piece of the weights. If the
+** weights come from a more distant cache, BLOCK positions are faster, because each block reads all
+** weights. */
 #define BLOCK 192
 #define NEAR_BLOCK 96
 /* The largest number of positions in the images that are prepared together. */

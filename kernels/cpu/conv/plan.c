@@ -149,8 +149,8 @@ static void residue_grid(const tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t re
   const tlk_Windows *w = &p->conv->windows;
   int64_t strides[] = {w->in[1] * w->in[2], w->in[2], 1};
   for (int d = 0; d < 3; d++) {
-    /* positions of the grid are i * stride - begin; `first` is the smallest i whose position is not
-    ** negative */
+    /* the grid's positions are i * stride - begin for i = 0, 1 ...; `first` is the smallest i whose
+    ** position is not negative */
     int64_t begin = w->padding[d] - residue[d];
     first[d] = begin > 0 ? tlk_ceil_div(begin, w->stride[d]) : 0;
     int64_t last = w->padding[d] + w->in[d] - 1 - residue[d];

@@ -27,8 +27,8 @@ tlk_Segment tlk_segment(const tlk_Segments *s, int64_t index);
 /* Returns how many segments, from `index` on, lie below one another in one image, but at most n.
 ** One step can transform these segments. */
 int64_t tlk_segments_below(const tlk_Segments *s, int64_t index, int64_t n);
-/* Returns the best number of segments for a chunk, at most `most`. The tiles of a chunk are rounded
-** up to groups of `rows`; the best number wastes the fewest tiles. */
+/* Returns the number of segments in a chunk, at most `most`. The tiles of a chunk are rounded up to
+** groups of `rows`, and the number is chosen so that this adds the fewest tiles. */
 int64_t tlk_segments_together(const tlk_Segments *s, int64_t most, int64_t rows);
 
 /* Copies a part of `channels` planes of `sizes`, beginning at (row, col), to dst (rows, cols,

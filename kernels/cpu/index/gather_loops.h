@@ -1,6 +1,6 @@
 /*
 ** gather_loops.h - the loop of gather for elements of one size. isa/gather.c includes this file
-** after it has defined BITS and Word, an integer of that size.
+** after it has defined BITS (the size of an element in bits) and Word (an integer of that size).
 */
 #define OF_BITS(name) TLK_PASTE_(name, BITS)
 

@@ -1,6 +1,6 @@
 /*
 ** scatter_loops.h - the loops of scatter for one type. isa/gather.c includes this file for each
-** type after it has defined `real`, the type, and TYPE, the suffix of its names. Integers are
+** type after it has defined `real` (the type) and TYPE (the suffix of its names). Integers are
 ** joined as UNSIGNED, which wraps around. Complex numbers are not ORDERED, so they have no maximum.
 */
 #define OWN(name) TLK_PASTE_(name, TYPE)

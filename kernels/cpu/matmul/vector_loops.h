@@ -1,7 +1,7 @@
 /*
 ** vector_loops.h - matrix-vector products by BLAS. gemm.c includes this template for each type
-** after it has defined `real`, the type, VECTOR, the name of the function, and GEMV, the routine of
-** BLAS.
+** after it has defined `real` (the type), VECTOR (the name of the function) and GEMV (the routine
+** of BLAS).
 */
 
 /* Computes the product in one pass over the matrix, row by row. Sizes that exceed BLAS's ints are

@@ -1,6 +1,6 @@
 /*
 ** scan_table.h - the scans of one compute type and their table. scan.c includes this file for each
-** type after it has defined `real`, the type, and TYPE, the name of the type.
+** type after it has defined `real` (the type) and TYPE (the name of the type).
 */
 #include "each_scan.h"
 

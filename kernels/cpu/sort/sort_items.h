@@ -2,7 +2,7 @@
 ** sort_items.h - sorting items. Short lists are sorted by insertion and merging, and long lists by
 ** radix sort, which begins with the lowest digit of the key. Digits that all items share are
 ** skipped. How work is divided among threads depends on n alone. The including file defines `Item`,
-** its macros KEY and LESS, and SORT, the name of the function, which sort.h declares.
+** its macros KEY and LESS, and SORT (the name of the function, as declared in sort.h).
 */
 #include <string.h>
 

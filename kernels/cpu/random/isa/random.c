@@ -68,7 +68,7 @@ static inline double centred_f64(uint64_t w) {
   return ((double)(int64_t)(w ^ 0x8000000000000000u) + 0.5) * 0x1p-64;
 }
 
-/* The functions of float are for arguments that are neither extreme nor special. */
+/* The float functions accept only arguments that are neither extreme nor special. */
 static inline float log_f32(float x) { return tlk_logf_fast(x); }
 static inline float sin_f32(float x) { return tlk_sinf_fast(x); }
 static inline float cos_f32(float x) { return tlk_cosf_fast(x); }
