@@ -40,8 +40,8 @@ static uint64_t pool_of(unsigned long long id) {
 
 bool cuda_capture_is_open(uint64_t number) { return pool_of(number) != 0; }
 
-/* Asks the driver for a stream's capture. The function of CUDA 13 also returns the edges of the
-** graph. */
+/* Asks the driver for a stream's capture. In CUDA 13, the driver's function also returns the edges
+** of the captured graph. */
 static cudaError_t capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                                 unsigned long long *id) {
 #if CUDART_VERSION >= 13000

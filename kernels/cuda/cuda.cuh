@@ -72,8 +72,8 @@ DEVICE int64_t thread_count() { return (int64_t)gridDim.x * blockDim.x; }
 
 /* ---- scratch memory ------------------------------------------------------------------- */
 
-/* Scratch memory on the stream that is freed at the end of the scope. On failure `data` is NULL and
-** an error message is set. */
+/* Scratch memory on the stream; the destructor frees it. On failure, `data` is NULL and an error
+** message is set. */
 struct Scratch {
   const tlk_Context *cx;
   int64_t bytes;

@@ -91,8 +91,8 @@ bool cuda_counted(cuda_Counter library, bool done);
 /* ---- memory (memory.c) ----------------------------------------------------------- */
 
 /* Allocates memory for the next calls on the context's stream. The caller may free the memory as
-** soon as these calls are queued, because the stream runs any later user after them. Returns NULL
-** with a message on failure. */
+** soon as these calls are queued, because the memory is reused only by later work on that stream.
+** Returns NULL with a message on failure. */
 void *cuda_scratch(const tlk_Context *cx, int64_t bytes);
 void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes);
 

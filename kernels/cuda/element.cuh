@@ -1,7 +1,7 @@
 /*
-** element.cuh - elements of any dtype on the device, and vectors of them. Kernels include it
-** through cuda.cuh. Code that is compiled at run time (fusion/) includes it directly, so it
-** uses no system header.
+** element.cuh - elements of any dtype on the device, and vectors of them. Kernels include this file
+** through cuda.cuh. Code that is compiled at run time (fusion/) includes this file directly; for
+** that reason, there are no system headers here.
 */
 #ifndef TLK_CUDA_ELEMENT_CUH
 #define TLK_CUDA_ELEMENT_CUH

@@ -396,8 +396,8 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 
 /* ---- choosing a kernel ------------------------------------------------------------------- */
 
-/* busy_threads returns how many threads keep the device busy; busy_blocks returns how many blocks
-** do. */
+/* busy_threads returns the number of threads that keep the device busy; busy_blocks returns the
+** number of blocks of LINE_THREADS threads that do. */
 static inline int64_t busy_threads(const tlk_Context *cx) {
   return (int64_t)cuda_multiprocessors(cx->device.index) * 2048;
 }

@@ -345,8 +345,8 @@ TLK_KERNELS(X)
 #undef X
 #endif
 
-/* Defines the table's functions. Each one first launches the chain of elementwise calls that is
-** pending on the stream. */
+/* Defines the functions of the kernel table. Each one first launches the chain of elementwise calls
+** that is pending on the stream. */
 #define X(name, operands)                                       \
   static bool launch_##name(const struct tlk_##name *call) {    \
     return fusion_settle(call->cx->stream) && tlk_##name(call); \
@@ -354,7 +354,8 @@ TLK_KERNELS(X)
 TLK_KERNELS(X)
 #undef X
 
-/* Defines the table's functions for elementwise calls, which may join a pending chain. */
+/* Defines the functions of the kernel table for elementwise calls, which may join a pending
+** chain. */
 #define JOIN(name, kind)                                                   \
   static bool join_##name(const struct tlk_##name *call) {                 \
     bool taken;                                                            \

@@ -32,9 +32,9 @@ static bool is_pinned(const void *host) {
 ** driver waits until the stream's work is done, and copies in pieces. */
 #define STAGED (64 * 1024)
 
-/* Copies from or to the host. With pageable memory, the driver has read or written it when the call
-** returns. Pinned memory is copied asynchronously; the call waits for the copy unless the caller
-** allows it to complete later. */
+/* Copies from or to the host. Pageable memory has been read or written when the call returns.
+** Pinned memory is copied asynchronously; the call waits for the copy unless the caller allows it
+** to complete later. */
 static bool with_host(const struct tlk_transfer *call) {
   tl_Stream *stream = call->cx->stream;
   bool out = call->to.type == TL_CPU;

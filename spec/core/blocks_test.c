@@ -148,7 +148,7 @@ typedef struct Held {
   int64_t bytes;
   int stream;
   bool used;
-  /* after freeing: the streams that used the bytes, and what each of them must finish */
+  /* once freed: the streams that used the bytes, and the work that each must have done */
   uint64_t others, until[STREAMS];
 } Held;
 

@@ -7,8 +7,8 @@
 
 #include "test.h"
 
-/* Decodes the bits of a format with `m` fraction bits and exponent bias `bias`, in a simple
-** way. */
+/* Decodes a number with `m` fraction bits and exponent bias `bias` from its bits, as plainly as
+** possible. */
 static double decode(unsigned h, int m, int bias) {
   unsigned exponents = 1u << (15 - m);
   unsigned exponent = (h >> m) & (exponents - 1), fraction = h & ((1u << m) - 1);

@@ -153,8 +153,8 @@ bool capturing(const CUstream_st *stream);
 /* Invalidates the captures that forbid a potentially unsafe call of this thread, and returns the
 ** error for that call. */
 cudaError_t forbidden_while_capturing();
-/* Does the same for a call that waits for the whole device. No mode allows such a call while one of
-** the device's streams is captured. */
+/* For a call that waits for the whole device, which no mode allows during a capture: invalidates
+** all captures of the device's streams, and returns the error for that call. */
 cudaError_t forbidden_beside_captures(int device);
 
 /* ---- switching (fiber.cc) ---- */

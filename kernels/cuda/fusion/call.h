@@ -18,7 +18,7 @@ enum {
   FUSION_THREADS = 256
 };
 
-/* A number in the type in which a step computes, or in which it is stored. */
+/* A number in any of the types in which steps compute or store numbers. */
 typedef union fusion_Number {
   double f64;
   float f32;

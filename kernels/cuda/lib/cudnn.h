@@ -1,7 +1,7 @@
 /*
 ** cudnn.h - cuDNN's functions, a handle for each device, and helpers for its graph interface:
-** graphs that own their descriptors, and plans. The library is loaded on first use. If it is
-** missing, no function fails; each one tells its caller that cuDNN is absent.
+** graphs that own their descriptors, and plans. The library is loaded on first use. Without the
+** library, no function fails; each one tells its caller that cuDNN is absent.
 */
 #ifndef TLK_CUDA_CUDNN_H
 #define TLK_CUDA_CUDNN_H

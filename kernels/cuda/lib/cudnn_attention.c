@@ -39,7 +39,7 @@ typedef struct AttentionKey {
 } AttentionKey;
 _Static_assert(sizeof(AttentionKey) <= CUDNN_KEY, "");
 
-/* A graph for attention that is under construction. */
+/* A graph for attention while it is being built. */
 typedef struct Maker {
   cuda_DnnGraph *g;
   const AttentionKey *key;

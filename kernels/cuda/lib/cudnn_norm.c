@@ -1,7 +1,7 @@
 /*
 ** cudnn_norm.c - training batch norm by cuDNN, forward and backward, for channels-last data. cuDNN
-** compiles a kernel for the given sizes, which keeps the elements in registers or shared memory
-** while it sums them.
+** compiles a kernel for the given sizes; the kernel keeps the elements in registers or shared
+** memory while it sums them.
 **
 ** Our own kernels, not cuDNN, compute these cases:
 **  - channels-first data: cuDNN's engines copy the tensor to channels-last and back;

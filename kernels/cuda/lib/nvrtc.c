@@ -1,7 +1,7 @@
 /*
 ** nvrtc.c - compiles CUDA C at run time with NVRTC, and loads and launches the result. The library
-** is loaded on first use. If it is missing, no function fails; each one tells its caller that there
-** is no compiler.
+** is loaded on first use. Without the library, no function fails; each one tells its caller that
+** there is no compiler.
 */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -150,7 +150,7 @@ static bool status_ok(int status, const char *call) {
   bool memory = status == alloc_failed || (status == 3 && strncmp(call, "cublas", 6) == 0);
   return cuda_fail(memory ? TL_EMEM : TL_EDEVICE, "%.*s: status %d", (int)name, call, status);
 }
-#define OK(call) OK_(call) /* expands macros in the call before it becomes text */
+#define OK(call) OK_(call) /* expands macros in `call` before OK_ turns the call into text */
 #define OK_(call) status_ok((int)lib.call, #call)
 #define TRY(call) \
   if (!OK(call)) return false

@@ -102,7 +102,7 @@ template <class T> struct ClassLossBackward {
   const double *norm;
   T *out;
 
-  /* Returns the sample's weight times the gradient of its loss; *label becomes 0 for ignored
+  /* Returns the gradient of a sample's loss times the sample's weight; *label becomes 0 for ignored
   ** samples. */
   __device__ __forceinline__ T factor_of(int64_t sample, int64_t *label) const {
     *label = k.target[sample];

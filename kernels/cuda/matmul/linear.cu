@@ -22,7 +22,7 @@ template <class S> struct Wide {
     }
   }
   /* Returns the gradient with respect to the activation's argument, from the gradient g with
-  ** respect to its result and the value that was saved. */
+  ** respect to the activation's result and from the saved value. */
   __device__ __forceinline__ static float backward(int activation, float g, float saved) {
     const float zero = 0;
     switch (activation) {

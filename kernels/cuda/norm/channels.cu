@@ -171,8 +171,8 @@ __global__ void __launch_bounds__(CHANNEL_THREADS)
   }
 }
 
-/* Recovers the sum of squared deviations from rstd. This is precise enough: the rounding error is
-** that of deviation / n + eps. */
+/* Recovers the sum of squared deviations from rstd. This is precise enough, because the only error
+** is the rounding error of deviation / n + eps. */
 __global__ void __launch_bounds__(CHANNEL_THREADS)
     deviation_kernel(int64_t channels, double n, double eps, const float *rstd, float *deviation) {
   for (int64_t c = thread_index(); c < channels; c += thread_count()) {

@@ -6,7 +6,8 @@
 
 namespace {
 
-/* statistic reads a statistic of row i; put stores one, if the caller wants it. */
+/* statistic() reads the value of row i from an array of statistics; put() stores a value unless the
+** caller has passed no array. */
 template <class C> __device__ __forceinline__ C statistic(const Result &a, int64_t i) {
   return a.dtype == TL_F64 ? (C) reinterpret_cast<const double *>(a.data)[i]
                            : (C) reinterpret_cast<const float *>(a.data)[i];

@@ -1,5 +1,5 @@
 /*
-** pointwise.cu - the function that launches elementwise kernels, for the device's table.
+** pointwise.cu - the entry of the device's kernel table that launches elementwise kernels.
 */
 #include "kernels/cuda/pointwise/pointwise.h"
 

@@ -276,7 +276,7 @@ int64_t cuda_dnn_rnn_reserve(tl_Device device, const tlk_Rnn *r) {
   return bytes;
 }
 
-/* Arrays of the forward pass besides those of the call. */
+/* The arrays of the forward pass that the call does not contain. */
 typedef struct Forward {
   void *weights, *work, *x, *y; /* x, y: the input and output sequences in reverse order */
 } Forward;

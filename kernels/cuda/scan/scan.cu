@@ -1,5 +1,5 @@
 /*
-** scan.cu - the function that launches scans, for the device's table.
+** scan.cu - the entry of the device's kernel table that launches scans.
 */
 #include "kernels/cuda/scan/scan.h"
 

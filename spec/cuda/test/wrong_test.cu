@@ -58,8 +58,8 @@ __global__ void without_barrier(int *out) {
   out[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
 }
 
-/* A kernel without a second barrier: fast threads overwrite values for the next round that other
-** threads still have to read. */
+/* A kernel that lacks a second barrier: fast threads begin the next round, and overwrite values
+** that other threads have yet to read. */
 __global__ void without_second_barrier(int *out) {
   int *shared = dynamic_shared<int>(), sum = 0;
   for (int round = 0; round < 4; round++) {
