@@ -193,7 +193,7 @@ bool tli_save_result(tli_Saved *s, tl_Tensor *result, int k) TL_MUSTCHECK;
 bool tli_saved_get(const tli_Saved *s, tli_Node *n, tl_Tensor **out) TL_MUSTCHECK;
 void tli_saved_drop(tli_Saved *s);
 
-/* Checks whether an in-place operator `op` may write to self; the caller calls it before the write.
+/* Checks whether an in-place operator `op` may write to self; must be called before the write.
 ** Fails for memory that overlaps itself and, while recording, for a leaf that requires a gradient
 ** and for a view of such a leaf. */
 bool tli_inplace_check(const char *op, const tl_Tensor *self) TL_MUSTCHECK;

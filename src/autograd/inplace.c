@@ -172,7 +172,7 @@ static bool apply_copy_slices(tli_Node *node, tl_Tensor *const *grads, tl_Tensor
 static void drop_copy_slices(tli_Node *node) {
   tli_Node *op = ((CopySlices *)node)->op;
   bool only = atomic_load_explicit(&op->refs, memory_order_acquire) == 1;
-  /* the operator has nothing to release, so the node may run again */
+  /* an operator without `drop` has nothing to release, so the node may run again */
   if (op->type->drop == NULL) node->dropped = false;
   if (!only || op->dropped || op->type->drop == NULL) return;
   op->dropped = true;

@@ -44,7 +44,7 @@ typedef struct tli_Plan {
   int32_t nslots, slot_room;
   int32_t *targets; /* for each edge of each node: the number of the destination's slot, or -1 */
   int32_t ntargets, target_room;
-  int32_t *next; /* for each input: the next input with the same slot, or -1 */
+  int32_t *next; /* for each input: the next input whose edge leads to the same slot, or -1 */
   int ninputs;
   tli_places_Map places;
 } tli_Plan;
@@ -57,7 +57,8 @@ bool tli_plan_build(tli_Plan *p, const tli_Edge *roots, int nroots, const tli_Ed
 /* Frees the plan and the gradients that it still holds. */
 void tli_plan_free(tli_Plan *p);
 
-/* Returns the slot's gradients, one for each output; NULL if none has arrived. */
+/* Returns an array of the slot's gradients, one for each output; the array may be NULL if no
+** gradient has arrived. */
 static inline tl_Tensor **tli_slot_grads(tli_Slot *s) {
   return s->node && s->node->noutputs != 1 ? s->many : &s->one;
 }

@@ -32,8 +32,8 @@ static int64_t bytes_of(const tli_Part *parts, int n) {
   return bytes;
 }
 
-/* Returns the number of bytes in all sections of a part except section `rank`; a part has `size`
-** sections. A rank sends that many bytes when the part passes around the ring. */
+/* A part has `size` sections. Returns the number of bytes in all sections except section `rank`: a
+** rank sends that many bytes when the part passes around the ring. */
 static int64_t ring_bytes(int64_t bytes, int size, int rank) {
   int64_t section = (bytes + size - 1) / size, at = section * rank;
   int64_t own = at >= bytes ? 0 : (bytes - at < section ? bytes - at : section);

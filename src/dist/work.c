@@ -191,8 +191,8 @@ static void let_go(tli_Work *w) {
   w->npieces = 0;
 }
 
-/* Makes the current stream wait for a call that the device runs. Memory that was allocated on
-** another stream must not be reused until then, so the current stream is registered as a user. */
+/* Makes the current stream wait for a call that the device runs. The call's tensors may have been
+** allocated on another stream, so the current stream is registered as a user of their memory. */
 static bool follow(tli_Work *w) {
   const tl_DeviceApi *api = tli_backend(w->device)->device;
   tl_Stream *now = tli_stream(w->device);

@@ -63,14 +63,14 @@ static inline void tl_stat_add(tl_Stat *s, int64_t amount) {
     s->freed -= amount;
 }
 
-/* The allocator's pools: small blocks are packed into segments of their own. TL_POOL_ALL stands for
-** the sum of both pools. */
+/* The allocator's pools. Small blocks are packed into segments of their own. TL_POOL_ALL is the
+** index of the sum of both pools' statistics. */
 typedef enum tl_Pool { TL_POOL_ALL, TL_POOL_LARGE, TL_POOL_SMALL, TL_NPOOLS } tl_Pool;
 
 /* X(name): the statistics, with the names and the meaning that torch.cuda.memory_stats gives them.
-** A block is active from its allocation until it can be reused, which is later than its release if
-** another stream uses it. inactive_split counts free blocks of segments that are in use; a segment
-** is one allocation of the driver. */
+** A block is active from its allocation until it can be reused. If another stream uses the block,
+** that is later than its release. inactive_split counts free blocks of segments that are in use; a
+** segment is one allocation of the driver. */
 #define TL_MEMORY_STATS(X) \
   X(allocation)            \
   X(segment)               \
@@ -368,7 +368,7 @@ typedef struct tl_DeviceApi {
 
 /* ---- settings for kernels ---- */
 
-/* The settings that host->setting returns. */
+/* The settings that the engine's function host->setting returns. */
 typedef enum tl_Setting {
   /* precision of float32 matrix products: 0 exact, 1 TF32, 2 bfloat16 or TF32 */
   TL_MATMUL_PRECISION,

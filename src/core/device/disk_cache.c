@@ -90,7 +90,8 @@ static int by_age(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* If the cache exceeds its limit, removes the oldest files until a quarter of the limit is free. */
+/* If the cache exceeds its limit, removes the oldest files until the rest has at most three
+** quarters of the limit. */
 static void sweep(const char *folder) {
   int n;
   int64_t sum = 0;

@@ -77,8 +77,8 @@ static void merge_dims(tli_Iter *it) {
   it->ndim = last + 1;
 }
 
-/* Records the operands' memory. Returns whether one dimension is enough, because all operands are
-** row-major or have one element. */
+/* Records the operands' memory. Returns whether the loop needs only one dimension, because each
+** operand is row-major or has one element. */
 static bool set_args(tli_Iter *it, tl_Tensor *const *args) {
   bool linear = true;
   for (int k = 0; k < it->nargs; k++) {

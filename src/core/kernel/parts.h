@@ -105,7 +105,7 @@ typedef struct tlk_Attention {
   const uint64_t *state; /* state of the random words, see tlk_random; may be NULL */
 } tlk_Attention;
 
-/* Pooling windows over a number of planes. */
+/* The windows of a pooling operator, and the number of planes that they slide over. */
 typedef struct tlk_Pool {
   tlk_Windows windows;
   int64_t planes;

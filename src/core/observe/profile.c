@@ -25,7 +25,8 @@
 #define MOST_FRAMES 96 /* the largest number of frames that are compared to distinguish stacks */
 /* only storages of at least this many bytes make the profiler query the device's cache */
 #define CACHED_LEAST 4096
-#define CACHE 1024 /* number of entries in the cache of names by address; a power of two */
+/* number of entries in the cache that finds names by their addresses; a power of two */
+#define CACHE 1024
 
 const char *const tli_span_kinds[TLI_NSPANS + 1] = {"operator",  "backward", "user",      "module",
                                                     "collector", "data",     "optimizer", "step",

@@ -6,10 +6,10 @@
 **
 ** The pool runs one job at a time. A caller that finds the pool busy does all of its work itself,
 ** which suits many interpreters that run in parallel. Each thread, including the caller, has a
-** share of the tasks: the same part of every job, because its cache may still hold the data. When
-** its share is done, the thread takes tasks from other shares, so nothing waits for a thread that
-** is still waking up. Invariant: a range always runs to its end. With one thread, or inside another
-** range, everything runs in the calling thread.
+** share of the tasks. It is the same part of every job, because the thread's cache may still hold
+** that data. When its share is done, the thread takes tasks from other shares, so nothing waits for
+** a thread that is still waking up. Invariant: a range always runs to its end. With one thread, or
+** inside another range, everything runs in the calling thread.
 */
 #include "core/platform/parallel.h"
 

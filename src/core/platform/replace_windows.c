@@ -111,7 +111,7 @@ static FILE *open_file(tli_Replace *r, const char *path) {
 }
 
 tli_Replace *tli_replace_begin(const char *path, bool named) {
-  (void)named; /* without unnamed files, the file always has a name */
+  (void)named; /* the temporary file always has a name, since unnamed files are not used here */
   tli_Replace *r = calloc(1, sizeof *r);
   if (r == NULL) return tli_fail_null(TL_EMEM, "out of memory");
   r->file = open_file(r, path);

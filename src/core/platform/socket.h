@@ -48,8 +48,8 @@ typedef struct tli_Watch {
   bool sends; /* whether to wait until the socket can send; otherwise until it can receive */
   bool ready;
 } tli_Watch;
-/* Waits until a socket is ready, or until the deadline. If memory is exhausted, it may report all
-** sockets as ready. */
+/* Waits until one of the sockets is ready, or until the deadline. If memory is exhausted, all
+** sockets may be reported as ready. */
 void tli_socket_watch(tli_Watch *watches, int n, int64_t deadline);
 
 #endif

@@ -89,7 +89,8 @@ typedef struct tl_Storage {
 enum {
   TLI_REQUIRES_GRAD = 1, /* flag of a leaf that requires a gradient */
   TLI_PARAMETER = 2,     /* flag of an nn.Parameter */
-  /* flag of an operand made from a Lua number; it does not change a dtype of the same category */
+  /* flag of an operand made from a Lua number: its dtype does not change a dtype of the same
+  ** category */
   TLI_NUMBER = 4,
   /* flag of a row-major tensor; every function that sets sizes or strides updates it */
   TLI_CONTIGUOUS = 8,
@@ -161,7 +162,8 @@ typedef struct tl_Floats {
 
 typedef struct tl_Tensors {
   int64_t n;
-  tl_Tensor **v; /* the tensors; an argument is borrowed, a result owns the array and each tensor */
+  /* the tensors: borrowed in an argument; in a result, the array and each tensor are owned */
+  tl_Tensor **v;
 } tl_Tensors;
 
 /* Constructors: each returns a new reference, or NULL with a message. */

@@ -139,7 +139,7 @@ static Step advance(tli_MpiGroup *m, tli_MpiMessage *s) {
   return all ? ENDED : step;
 }
 
-/* Ends a message that has no pending request, or whose requests MPI never completes. */
+/* Ends a message that has no pending request, or whose pending requests MPI will never complete. */
 static void end(tli_MpiMessage **at, bool ok) {
   tli_MpiMessage *s = *at;
   tli_Work *w = s->work;

@@ -95,8 +95,8 @@ static bool launch_steps(tli_Nccl *n) {
   return true;
 }
 
-/* Launches a call. A call with wrong arguments is not launched, and only that call fails. If the
-** launch itself fails, the group fails, since the other ranks wait for the call. */
+/* Launches a call. If its arguments are wrong, only that call fails, and it is not launched. If the
+** launch itself fails, the whole group fails, since the other ranks wait for the call. */
 static bool launch_or_fail(tli_Nccl *n) {
   if (launch_steps(n)) return true;
   fail(&n->base);

@@ -90,7 +90,8 @@ typedef struct tli_Shm {
   bool checked;
   /* number of shared memories (tli_group_common) created so far; equal on all ranks */
   int64_t commons;
-  tli_Work *posted, *sends[TLI_SHM_RANKS]; /* messages in flight, in order */
+  /* messages in flight, in the order in which they began */
+  tli_Work *posted, *sends[TLI_SHM_RANKS];
   tli_Incoming incoming[TLI_SHM_RANKS];
 } tli_Shm;
 

@@ -8,8 +8,8 @@
 #include "core/platform/parallel.h"
 #include "dist/shm/shm.h"
 
-/* The number of polls before a rank sleeps. A sleeping rank wakes after each SLICE, in nanoseconds,
-** to check whether all ranks are alive. */
+/* The number of times that a rank polls before it sleeps. A sleeping rank wakes every SLICE
+** nanoseconds to check whether all ranks are alive. */
 #define TURNS 2000
 #define SLICE INT64_C(20000000)
 
