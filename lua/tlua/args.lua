@@ -93,7 +93,7 @@ local types = {
    boolean = {"a boolean", of_type "boolean"},
    ["function"] = {"a function", of_type "function"},
    table = {"a table", of_type "table"},
-   -- this type accepts a table by position even for an optional parameter
+   -- an argument of the type `names` may be a table by position even for an optional parameter
    names = {"a table", function(value)
       return type(value) == "table" and value or nil
    end},
@@ -101,7 +101,7 @@ local types = {
       return type(value) == "table" and getmetatable(value) and value or nil
    end},
    integer = {"an integer", to_integer},
-   dim = {"an integer", to_integer}, -- a dimension, which counts from 1
+   dim = {"an integer", to_integer}, -- a dimension; dimensions count from 1
    count = {"an integer of at least 0", function(value)
       local n = to_integer(value)
       return n and n >= 0 and n or nil

@@ -72,7 +72,8 @@ function M.class(name, parent)
    local cls = {__name = name}
    local info = {
       ancestors = {[cls] = true}, parent = parent,
-      children = setmetatable({}, {__mode = "k"}), -- weak keys let unused subclasses be collected
+      -- weak keys, so that unused subclasses can be collected
+      children = setmetatable({}, {__mode = "k"}),
       __index = parent, __call = parent and parent_info.__call or construct,
       __newindex = parent and parent_info.__newindex or define, __tostring = describe,
    }

@@ -37,7 +37,7 @@ local function list(path)
    return folders, files
 end
 
--- Adds the valid files of a folder and of all folders inside it.
+-- Adds the valid files in a folder and in all its subfolders to `samples`.
 local function collect(path, is_valid, target, samples)
    local folders, files = list(path)
    for _, file in ipairs(files) do

@@ -16,7 +16,8 @@ local function is_plain(value)
    return not meta or meta.__name == "data.DataChunk"
 end
 
--- Turns a list of tables of values by name into one table of batches by name.
+-- Makes one table of batches from a list of tables with the same string keys: the values under each
+-- key become a batch.
 local function collate_tables(values)
    local batch = {}
    for key in pairs(values[1]) do

@@ -24,7 +24,7 @@ local modules = lazy.modules("tlua.data", {
    random_split = "random_split",
 })
 
--- the pipes are in a separate package, datapipes
+-- data pipes are in a separate package, datapipes
 for field, module in pairs(lazy.modules("tlua", {
    datapipes = "datapipes",
    ["datapipes.IterDataPipe"] = "IterDataPipe",

@@ -14,7 +14,8 @@ function M.is_dataset(dataset)
    if torch.is_tensor(dataset) then return dataset:dim() > 0 end
    if type(dataset) == "userdata" then return false end
    if getmetatable(dataset) then return dataset.get ~= nil end
-   return #dataset > 0 or next(dataset) == nil -- a table that has only other keys has no positions
+   -- a table whose keys are all other than positions is no dataset
+   return #dataset > 0 or next(dataset) == nil
 end
 
 --- Returns whether a dataset can give whole batches.

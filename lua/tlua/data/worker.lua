@@ -68,7 +68,7 @@ return function(stopped, worker, id, source, base)
       return ...
    end
 
-   local epoch, next_batch -- the stream's current epoch and its iterator
+   local epoch, next_batch -- the current epoch of a stream, and the iterator over its batches
    return function(epoch_base, number, positions)
       get_worker_info.info.seed = epoch_base + id
       seed(fetch.seed(epoch_base, number))

@@ -14,7 +14,7 @@ Crew.__index = Crew
 local standard <const> = {"_G", "string", "table", "math", "utf8", "io", "os", "coroutine", "debug",
    "package"}
 
--- Returns the names of this program's standard libraries and of their functions.
+-- Returns the names of this program's standard libraries and of the functions in each.
 local function libraries()
    local there = {standard = {}}
    for _, name in ipairs(standard) do
@@ -35,7 +35,8 @@ end
 ---@param base integer  the seed of the first epoch
 ---@return data.Crew
 function M.start(loader, base)
-   if next(open) ~= nil then collectgarbage() end -- collects the crews of abandoned loops
+   -- the garbage collector stops the crews of abandoned loops
+   if next(open) ~= nil then collectgarbage() end
    local source = {
       dataset = loader.dataset, collate_fn = loader.collate_fn, batch_size = loader.batch_size,
       drop_last = loader.drop_last, worker_init_fn = loader.worker_init_fn,
@@ -134,7 +135,7 @@ local function fail(self, worker, message)
    torch.raise(("data.DataLoader: worker %d of %d: %s"):format(worker, self.crew.n, message))
 end
 
--- Receives one answer; drops answers to abandoned loops.
+-- Receives one answer from a worker, and drops it if it belongs to an abandoned loop.
 local function receive(self)
    local answer = table.pack(self.crew.pool:take(self.loader.timeout))
    local worker, job, done = answer[1], answer[2], answer[3]

@@ -35,7 +35,7 @@ local function check_edges(edges, points)
    return edges:detach():clone()
 end
 
--- Returns the edges along each coordinate, one tensor each.
+-- Returns a list of tensors: the edges of the cells along each coordinate.
 local function edges_of(points, bins, range)
    local edges, listed = {}, type(bins) == "table"
    for d = 1, points:size(2) do

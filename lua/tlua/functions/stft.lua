@@ -164,7 +164,7 @@ local function check_transform(a)
    return onesided
 end
 
--- Returns the frames of the signals, (B, T, n_fft): the inverse transform of each column.
+-- Returns the frames (B, T, n_fft) of the signals, by the inverse transform of each column.
 local function frames_of(a, onesided)
    local x = a.input
    if x:dim() == 2 then x = x:unsqueeze(1) end

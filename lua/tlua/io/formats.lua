@@ -58,7 +58,8 @@ end
 
 ---@type table<string, io.Format>
 M.formats = {
-   safetensors = {metadata = true}, -- torch.load itself reads these options
+   -- torch.load itself reads safetensors files, so there is no reader here
+   safetensors = {metadata = true},
    pytorch = {places = true}, npy = {}, npz = {}, png = {}, jpeg = {}, gguf = {}, idx = {},
 }
 local formats <const> = M.formats

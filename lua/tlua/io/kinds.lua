@@ -13,7 +13,7 @@ local M = {}
 --- The metatable that marks tables as dictionaries.
 M.dict = {__name = "io.dict"}
 
---- The metatable that marks tables as lists; it is the same as JSON's.
+--- The metatable that marks tables as lists, which is also the metatable of JSON's arrays.
 M.list = json.array
 
 --- The metatable that marks tables as tuples.

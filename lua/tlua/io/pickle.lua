@@ -88,7 +88,7 @@ function Machine:plain(value)
    return value
 end
 
--- Pushes a new container of a kind.
+-- Pushes a new, empty container of a kind.
 function Machine:push_new(kind)
    local value = {}
    self.kind[value] = kind
@@ -258,7 +258,8 @@ local steps = {
    Q = function(m) m:load_storage() end,
    R = function(m) m:call() end,
    ["\x81"] = function(m) m:call() end,
-   b = function(m) m:pop() end, -- drops attributes of an object, such as a state dict's _metadata
+   -- BUILD: drops the attributes of an object, such as a state dict's _metadata
+   b = function(m) m:pop() end,
 }
 steps["\x90"] = steps.e
 

@@ -105,7 +105,8 @@ function flatten_value(value, path, state)
    local parts = torch._sparse_parts(value)
    if parts then return flatten_sparse(parts, path, state) end
    if torch.is_tensor(value) then
-      if path == "" then path = "tensor" end -- the object itself is a tensor
+      -- an empty path means that the saved object itself is a tensor
+      if path == "" then path = "tensor" end
       if not utf8.len(path) then fail(path, "a name that is not UTF-8") end
       if path == "__metadata__" then fail(path, "the name is the format's own") end
       if state.names[path] then fail(path, "two tensors of this name") end

@@ -185,7 +185,7 @@ function Writer:add(name, text, tensor, compress)
    end
    local extra = long_sizes(entry)
    if extra ~= "" then extra = ("<I2s2"):pack(1, extra) end
-   if self.alignment then -- padded by a field "FB", as in PyTorch
+   if self.alignment then -- an extra field "FB" aligns the file's bytes, as in PyTorch
       local begin = self.at + 30 + #name + #extra + 4
       extra = extra .. ("<c2s2"):pack("FB", ("Z"):rep(-begin % self.alignment))
    end

@@ -202,7 +202,7 @@ function M.xavier_normal_(...)
    end)
 end
 
--- Returns the standard deviation of Kaiming's rule.
+-- Returns the standard deviation that Kaiming's rule gives for a weight.
 local function kaiming_std(name, tensor, o)
    local fan_in, fan_out = M.calculate_fan(tensor)
    if o.mode ~= "fan_in" and o.mode ~= "fan_out" then

@@ -100,7 +100,8 @@ local function differences(own, lazy, state)
    return missing, unexpected, mismatched
 end
 
--- Raises if a tensor on either side of a copy has no memory (meta device).
+-- Raises if only one of the two tensors of a copy is on the meta device, where tensors have no
+-- memory.
 local function check_data(own, state)
    for _, path in ipairs(sorted_keys(own)) do
       local value = state[path]

@@ -24,7 +24,7 @@ local defaults = {
    decoupled_weight_decay = false,
 }
 
-NAdam.clocks = {"step", "mu_product"} -- mu_product: the product of all momenta
+NAdam.clocks = {"step", "mu_product"} -- mu_product is the product of all momenta so far
 
 local function check(o)
    local option, expected = checks.not_negative(o, {"momentum_decay"})

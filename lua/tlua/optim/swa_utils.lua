@@ -193,7 +193,7 @@ local function each_batch(loader, fn)
    end
 end
 
--- Returns the batch norm layers of a model that keep statistics.
+-- Returns those batch norm layers of a model that keep running statistics.
 local function norms_of(model)
    local list = {}
    for _, module in ipairs(model:modules()) do

@@ -76,7 +76,8 @@ local function count(self, events)
          or event.parent and paths[event.parent] or false
       if event.kind == "module" then
          called[path] = true
-         row_of(self, path) -- outer modules come before the modules inside them
+         -- makes the row now, so that outer modules come before the modules inside them
+         row_of(self, path)
       end
       if event.sequence then
          if event.kind == "backward" then

@@ -238,7 +238,7 @@ local function by_class(name, measure)
       if self.average == "weighted" then
          return (each * actual):sum():item() / actual:sum():item()
       end
-      local seen = (predicted + actual):gt(0) -- the classes that occur in either
+      local seen = (predicted + actual):gt(0) -- the classes that occur in predictions or targets
       return (each * seen):sum():item() / seen:sum():item()
    end
 end

@@ -118,7 +118,7 @@ function Adaptive:forward(input, target)
    check_input(self, input, true, target)
    local single = input:dim() == 1
    if single then input, target = input:unsqueeze(1), target:unsqueeze(1) end
-   local column = target -- the column of each row's class in the head's output
+   local column = target -- for each row, the column of its class in the head's output
    local output = input:new_zeros({input:size(1)})
    for i = 1, self.n_clusters do
       local low, high = self.cutoffs[i], self.cutoffs[i + 1]

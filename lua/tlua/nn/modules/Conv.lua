@@ -13,7 +13,8 @@ local modes = {
    zeros = "constant", reflect = "reflect", replicate = "replicate", circular = "circular",
 }
 
--- Returns the padding before and after each dimension, in the order of F.pad: last dimension first.
+-- Returns the padding before and after each dimension in F.pad's order, which begins with the last
+-- dimension.
 local function pad_list(conv)
    local list = {}
    for i = #conv.kernel_size, 1, -1 do

@@ -108,7 +108,7 @@ end
 -- Lets pairs(dict) iterate over names and items, as items() does.
 function ModuleDict:__pairs() return self:items() end
 
--- #dict is the number of names.
+-- Makes #dict the number of names.
 function ModuleDict:__len() return #self:keys() end
 
 --- Returns the names, in the order in which they were set.

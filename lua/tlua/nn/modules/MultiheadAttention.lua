@@ -191,7 +191,8 @@ function MultiheadAttention:forward(...)
    end
    if extra > 0 then
       k, v = with_extra(self, k, self.bias_k), with_extra(self, v, self.bias_v)
-      mask = mask and F.pad(mask, {0, extra}) -- the appended keys are never hidden
+      -- the mask is padded for the appended keys, which are never hidden
+      mask = mask and F.pad(mask, {0, extra})
    end
 
    local heads, weights

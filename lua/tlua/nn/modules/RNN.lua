@@ -44,7 +44,7 @@ local RNNBase, parent = class.class("nn.RNNBase", Module)
 local take_base = args.signature("nn.RNNBase(mode: string, input_size: count, hidden_size: count, "
    .. options:format "" .. ")")
 
--- Refuses options that describe no network.
+-- Raises an error for options that describe no valid network.
 local function check(name, a)
    local function want(what, fits, expected)
       if not fits then args.refuse(name, what, expected, a[what]) end
@@ -142,7 +142,7 @@ local function flat_weights(self)
    return list
 end
 
--- Permutes the samples of the states.
+-- Permutes the samples in each of the states.
 local function permute(states, permutation)
    if not permutation then return end
    for i, state in ipairs(states) do states[i] = state:index_select(2, permutation) end

@@ -5,7 +5,8 @@ local lazy = require "tlua.lazy"
 
 local fields = {}
 for name, module in pairs(lazy.fields(require "tlua.nn")) do
-   if name:find "^%u" then fields[name] = module end -- leaves out functions
+   -- names of classes begin with a capital, so functions are left out
+   if name:find "^%u" then fields[name] = module end
 end
 for file in ([[activation adaptive batchnorm channelshuffle container conv distance dropout flatten
    fold instancenorm lazy linear loss module normalization padding pixelshuffle pooling rnn sparse

@@ -115,7 +115,8 @@ function M.define(cls, make, admit, what)
       if not position then return set(self, key, value) end
       local n = #self
       if position < 0 then position = from_end(self, position) end
-      if position == n + 1 and value == nil then return end -- table.remove makes this assignment
+      -- table.remove assigns nil to the position after the end
+      if position == n + 1 and value == nil then return end
       if position < 1 or position > n + 1 then
          torch.raise(("%s: expected a position from 1 to %d, got %s"):format(torch.type(self),
             n + 1, tostring(key)))

@@ -41,7 +41,8 @@ function DataParallel:__init(...)
       if not torch._to_device(device) then
          args.refuse(name, ("device_ids[%d]"):format(i), "a device", device)
       end
-      ids[i] = torch.empty(0, {device = device}).device -- turns "sim" into "sim:0"
+      -- gives the device a number: "sim" becomes "sim:0"
+      ids[i] = torch.empty(0, {device = device}).device
    end
    for path, tensor in a.module:named_parameters() do
       if tensor.device ~= ids[1] then

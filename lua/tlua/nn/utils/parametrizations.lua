@@ -115,7 +115,7 @@ function Orthogonal:forward(X)
       local A = X:tril(-1)
       local tau = 2 / (1 + (A * A):sum(-2))
       Q = householder_product(A, tau)
-      -- signs of 1 and -1, which are not learnt
+      -- the signs on the diagonal, 1 or -1, are not learnt
       Q = Q * X:diagonal(0, -2, -1):detach():trunc():unsqueeze(-2)
    else
       Q = of_skew_symmetric(X, self.orthogonal_map)

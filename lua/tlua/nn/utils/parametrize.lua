@@ -50,7 +50,7 @@ local function set(tensor, value)
    if rawequal(tensor, value) then return end
    local _ <close> = torch.no_grad()
    if same_shape(tensor, value) then
-      tensor:copy_(value:clone()) -- the value may be a view of the tensor
+      tensor:copy_(value:clone()) -- the value is cloned, because it may be a view of the tensor
    else
       tensor.grad = nil
       tensor.data = value:detach()
@@ -115,7 +115,7 @@ function ParametrizationList:__init(modules, original, unsafe)
             ("a %s tensor on %s"):format(original.dtype, original.device), value)
       end
       if original.is_parameter then
-         self.original = original -- optimizers hold this object
+         self.original = original -- `original` stays the same object, because optimizers hold it
       else
          self:register_buffer("original", original)
       end

@@ -86,7 +86,7 @@ local function check_parameter(title, module, name)
    end
 end
 
--- Applies a method to a parameter, after the methods that were applied before.
+-- Applies a method to a parameter. Methods that were applied before stay in force.
 local function apply(method, module, name, scores)
    local _ <close> = torch.no_grad()
    method.tensor_name = name

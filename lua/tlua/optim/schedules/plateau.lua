@@ -55,7 +55,8 @@ local function is_better(self, value)
 end
 
 local function lower(self)
-   self:check_lists("min_lr") -- groups may have been added since the schedule was made
+   -- checked here again: groups may have been added since the schedule was made
+   self:check_lists("min_lr")
    for g, group in ipairs(self.optimizer.param_groups) do
       local rate = torch.is_tensor(group.lr) and group.lr:item() or group.lr
       local lowered = math.max(rate * self.factor, LRScheduler.of_group(self.min_lr, g))

@@ -103,7 +103,7 @@ local function check_calls(who, number)
    return number
 end
 
--- Checks that seconds and shares are neither below 0 nor NaN.
+-- Raises an error if any of the options a[name] is below 0 or NaN.
 local function check_figures(who, a, ...)
    for _, name in ipairs {...} do
       local value = a[name]
