@@ -129,7 +129,7 @@ static void freed_memory_is_used_again(void) {
   fusion_forget(&plan, (char *)(uintptr_t)(0x100000 + 1000), 512);
   CHECK(add_pointwise(&plan, test));
   CHECK(plan.operands[1].dead && plan.noperands == 4 && plan.operands[3].written);
-  /* memory that is written again is no longer dead */
+  /* an array that is written again after it was freed must be stored again */
   fusion_Plan same = {0};
   CHECK(add_pointwise(&same, call1(TLK_exp, 100, F(1000), F(0))));
   fusion_forget(&same, (char *)(uintptr_t)(0x100000 + 1000), 512);

@@ -1,7 +1,7 @@
 /*
 ** cudnn.h - the parts of cuDNN that kernels/cuda uses, for machines without a GPU. It has the names
 ** and numbers that NVIDIA documents (version 9). spec/cuda/cudnn.c implements the functions for
-** recurrent layers; of the graph interface, there are only types.
+** recurrent layers; for the graph interface, this file has only the types.
 */
 #ifndef TLK_EMULATED_CUDNN_H
 #define TLK_EMULATED_CUDNN_H
