@@ -166,7 +166,7 @@ static int store_add(lua_State *L) {
   return 1;
 }
 
-/* Calls a function for a key, or for each key in a list. */
+/* Calls a function with the key at a stack index, or with each key of the list there. */
 static int each_key(lua_State *L, const char *name,
                     bool (*fn)(lua_State *L, Store *s, const char *key)) {
   Store *s = check_store(L, 1, name);
@@ -217,7 +217,7 @@ static int store_num_keys(lua_State *L) {
   return 1;
 }
 
-/* store:clear(prefix) deletes the keys with a prefix and returns their number. */
+/* store:clear(prefix) deletes all keys with this prefix and returns the number of deleted keys. */
 static int store_clear(lua_State *L) {
   Store *s = check_store(L, 1, "clear");
   int64_t n;

@@ -20,9 +20,10 @@ void tli_embedded_text(const tli_Embedded *e, char *text);
 
 struct lua_State;
 
-/* Saves the present contents of the standard libraries for the embedded files, unless an earlier
-** call has done so. Opening the library calls it; a host that runs a script before it opens the
-** library calls it first. May raise an error if memory is exhausted. */
+/* Makes the environment of the embedded Lua files, with the present contents of the standard
+** libraries. Does nothing if the environment exists. The function is called when the library is
+** opened; a host that first runs a script calls it before the script. May raise an error if memory
+** is exhausted. */
 void tli_open_environment(struct lua_State *L);
 
 /* The embedded files, sorted by module name; the last entry consists of NULLs. */

@@ -74,8 +74,9 @@ static void young(lua_State *L, tli_State *S) {
   S->pacer.collecting = false;
 }
 
-/* Adapts the threshold of young steps. It rises at once and falls slowly, because each attempt to
-** lower it may promote live objects to the old generation. */
+/* Adapts the threshold of young steps, after a step that freed `dead` of `young` bytes. The
+** threshold rises at once and falls slowly, because each attempt to lower it may promote live
+** objects to the old generation. */
 static void adapt(tli_Pacer *p, int64_t young, int64_t dead) {
   int64_t alive = young - dead, at = p->young_at;
   if (alive > young / 4)

@@ -178,13 +178,13 @@ static inline void tli_note_owner(lua_State *L) {
 ** the function may raise an error for lack of memory. */
 tli_Box *tli_new_box(lua_State *L, tli_State *S);
 static inline tli_Box *tli_push_box(lua_State *L) { return tli_new_box(L, tli_state(L)); }
-/* Puts a tensor into a box, which takes over the reference, and charges its bytes to the ledger.
-** Never raises an error. */
+/* Puts a tensor into a box and charges the tensor's bytes to the ledger. The box takes over the
+** reference. Never raises an error. */
 void tli_fill_box(tli_State *S, tli_Box *box, tl_Tensor *steals);
 /* Pushes a tensor as a value. Takes over the reference, even if Lua raises an error. */
 void tli_push_tensor(lua_State *L, tl_Tensor *steals);
 
-/* Returns the box at an index, or NULL if there is no tensor value. */
+/* Returns the box at an index, or NULL if the value there is no tensor. */
 static inline tli_Box *tli_to_box(lua_State *L, const tli_State *S, int index) {
   tli_Box *box = (tli_Box *)lua_touserdata(L, index);
   bool ours = box && lua_rawlen(L, index) == sizeof *box && box->state == S;
@@ -222,7 +222,7 @@ int tli_raise(lua_State *L);
 int tli_raise_as(lua_State *L, const char *name);
 /* Raises an error with a message of the binding. */
 int tli_error(lua_State *L, const char *format, ...);
-/* Raises an error with a text of any length, which stays the caller's. */
+/* Raises an error with a text of any length. The text still belongs to the caller. */
 int tli_error_text(lua_State *L, const char *message);
 /* Finds the user's line (short_src and currentline); returns false if there is no Lua code on
 ** the stack. Never raises an error. */

@@ -335,7 +335,7 @@ int tli_args_raise(tli_Args *a) {
 
 /* ---- parameters ---- */
 
-/* Returns the name for messages: "tensors[2]" or "self". */
+/* Returns the name of a tensor argument for messages, such as "self" or "tensors[2]". */
 static const char *tensor_name(const tli_Args *a, int i, int64_t item, char *text, size_t size) {
   const char *name = a->signature->params[i].name;
   if (item == 0) return name;

@@ -96,9 +96,10 @@ tl_Tensor *tli_arg_operand(tli_Args *a, int i); /* Converts a number to a tempor
 tl_Tensors tli_arg_tensors(tli_Args *a, int i);
 tl_Scalar tli_arg_number(tli_Args *a, int i, tl_Scalar otherwise);
 int64_t tli_arg_int(tli_Args *a, int i, int64_t otherwise);
-/* Converts a dimension from Lua's count to C's, which starts from 0. */
+/* Reads a dimension, which counts from 1 or from the end, and converts it to count from 0. */
 int64_t tli_arg_dim(tli_Args *a, int i, int64_t otherwise);
-/* Converts a position from Lua's count to C's, which starts from 0. */
+/* Reads a position, which counts from 1 or from the end, and converts the position to count from
+** 0. */
 int64_t tli_arg_index(tli_Args *a, int i, int64_t otherwise);
 bool tli_arg_bool(tli_Args *a, int i, bool otherwise);
 double tli_arg_float(tli_Args *a, int i, double otherwise);
@@ -119,12 +120,12 @@ void tli_args_fail(tli_Args *a, int i, const char *expected);
 ** so that the caller tries the operator again. */
 bool tli_args_retry(tli_Args *a);
 
-/* Allocates n 8-byte elements that live until tli_args_end; returns NULL and records a failure
-** on lack of memory. */
+/* Allocates n 8-byte elements that live until tli_args_end. If memory is exhausted, records a
+** failure and returns NULL. */
 void *tli_args_room(tli_Args *a, int64_t n);
 
-/* Returns an array of n tensor pointers, all NULL at first; tli_args_end releases the tensors put
-** there. */
+/* Returns an array of n tensor pointers, all NULL at first; tli_args_end releases the tensors that
+** the caller has put into the array. */
 tl_Tensor **tli_args_owned(tli_Args *a, int64_t n);
 
 /* Releases temporary tensors and lists. Must be called before a result is pushed or an error is

@@ -114,8 +114,8 @@ int tli_batched(lua_State *L, const tli_Signature *sig, lua_CFunction fn) {
   return status == LUA_OK ? lua_gettop(L) - top : lua_error(L);
 }
 
-/* torch._batched_call(fn, ...) returns the results of pcall. The function must not yield: an
-** abandoned coroutine would leave batching on. */
+/* torch._batched_call(fn, ...) calls fn in protected mode and returns what pcall would return. The
+** function must not yield: if the coroutine were then abandoned, batching would stay on. */
 static int batched_call(lua_State *L) {
   bool ok = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0) == LUA_OK;
   lua_pushboolean(L, ok);

@@ -7,8 +7,9 @@
 
 #include "lua/args/args.h"
 
-/* Ends a call whose parameter i is out=: releases the contents of `a`, assigns `steals` (NULL:
-** the operator failed) to out and returns out to Lua. */
+/* Ends a call whose parameter i is `out`: releases the contents of `a`, writes the result `steals`
+** to the tensor `out`, and returns that tensor to Lua. `steals` is NULL if the operator has
+** failed. */
 int tli_return_out(tli_Args *a, int i, tl_Tensor *steals);
 /* Moves n results into the boxes on top of the stack. A missing result becomes nil; missing results
 ** after the last one are left out. */

@@ -45,7 +45,8 @@ int tli_sparse_call(lua_State *L, const char *name, int n) {
 
 /* ---- gradients ---- */
 
-/* Pushes the function that makes a sparse tensor from a gradient; loads it at the first call. */
+/* Pushes the Lua function that makes a sparse tensor from a gradient. The first call loads the
+** module with that function. */
 static void push_maker(lua_State *L) {
   if (lua_rawgetp(L, LUA_REGISTRYINDEX, &maker_key) == LUA_TFUNCTION) return;
   lua_pop(L, 1);

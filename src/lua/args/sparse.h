@@ -21,7 +21,7 @@ int tli_sparse_call(lua_State *L, const char *name, int n);
 /* Pushes a sparse tensor whose user value, the table of components, is still missing. */
 void tli_new_sparse(lua_State *L);
 
-/* Pushes a gradient, which may be a sparse one. Takes over the reference, also if Lua raises an
+/* Pushes a gradient, which may be a sparse one. Takes over the reference, even if Lua raises an
 ** error. */
 void tli_push_grad(lua_State *L, tl_Tensor *steals);
 

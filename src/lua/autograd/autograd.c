@@ -25,8 +25,8 @@ static tl_Tensor **new_list(tli_Args *a, int64_t n) {
   return v;
 }
 
-/* The tensors or edges at which a backward pass begins, or whose gradients it returns. All are
-** borrowed. */
+/* The tensors or edges at which a backward pass begins, or those with respect to which the pass
+** returns gradients. All are borrowed. */
 typedef struct Ends {
   int64_t n;
   tl_Tensor **tensors; /* the tensors; a NULL entry stands for an edge in `edges` */
@@ -136,7 +136,7 @@ static bool run_in_modes(lua_State *L, tli_Settings *of, const tli_Backward *cal
   return ok;
 }
 
-/* Runs a backward pass in a thread that is being traced, as a call that the tracer sees. */
+/* Runs a backward pass in a thread that is being traced: the trace gets the pass as one call. */
 static bool run_traced(lua_State *L, tli_Settings *of, const tli_Backward *call) {
   if (call->root_edges || call->input_edges)
     return tli_fail(TL_EARG, "backward: torch.export_step records no gradient edges; give tensors");
@@ -255,8 +255,8 @@ static void count_failure(lua_State *L) {
   lua_pop(L, 2);
 }
 
-/* Calls the queued functions, including functions that they queue; after a failure, clears the
-** queue instead. */
+/* Called at the end of a pass: calls the queued functions, and also the functions that these queue.
+** If the pass has failed (not `ok`), clears the queue instead. */
 static void end_pass(lua_State *L, bool ok) {
   if (!ok) count_failure(L);
   while (lua_rawgetp(L, LUA_REGISTRYINDEX, &queue_key) == LUA_TTABLE) {
@@ -391,7 +391,8 @@ static bool select_examples(tl_Tensor *const *grads, int n, int64_t b, tl_Tensor
   return true;
 }
 
-/* Stacks the results of n passes for each input, rows[i * n + b], and releases the results. */
+/* For each input i, stacks the results of the n passes, rows[i * n] to rows[i * n + n - 1], into
+** results[i]. Releases the rows. */
 static bool stack_rows(tl_Tensor **rows, int ninputs, int64_t n, tl_Tensor **results) {
   bool ok = true;
   for (int i = 0; i < ninputs; i++) {
@@ -545,8 +546,8 @@ typedef struct Handle {
   tli_Hook *hook; /* owned */
 } Handle;
 
-/* Adds a hook to the tensor at index 1. With `after`, the hook is called after a gradient was added
-** to .grad. */
+/* Adds a hook to the tensor at index 1. If `after`, the hook is called after a gradient was added
+** to the tensor's field `grad`, otherwise as soon as the gradient is computed. */
 static bool add_hook(lua_State *L, Handle *handle, tli_Callback *callback, bool after) {
   bool ok = true;
   tl_Tensor *t = tli_to_tensor(L, tli_state(L), 1);
@@ -762,9 +763,9 @@ static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
   return 0;
 }
 
-/* autograd._lend(x, y, version) gives x the memory of y, like x.data = y. y must hold the values of
-** x at that version, so graphs that have saved x remain valid. The function is for parameters whose
-** data is elsewhere while they are unused. */
+/* autograd._lend(x, y, version) gives x the memory of y, like x.data = y. y must have the values
+** that x had at that version, so that graphs that have saved x remain valid. The function serves
+** parameters whose data are moved elsewhere while they are unused. */
 static int autograd_lend(lua_State *L) {
   tli_State *S = tli_state(L);
   tl_Tensor *t = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;

@@ -6,8 +6,8 @@
 
 #include "lua/state.h"
 
-/* Each function adds the functions of one file to the table `torch` on top of the stack, or to
-** torch.autograd. */
+/* Each of these functions adds the Lua functions of one file to the table torch, which is on top of
+** the stack, or to torch.autograd. */
 void tli_open_modes(lua_State *L);    /* defined in modes/grad_modes.c */
 void tli_open_autocast(lua_State *L); /* autocast.c */
 void tli_open_nodes(lua_State *L);    /* node.c */

@@ -36,7 +36,7 @@ typedef struct Home {
   /* Only the state's own thread uses the fields below. */
   tli_Callback *all;   /* list of all callbacks (owned) */
   tli_Callback *spare; /* memory for the next callback (owned) */
-  /* the number of callbacks, and the number at which a search for cycles begins */
+  /* n is the number of callbacks; when it reaches `limit`, a search for cycles begins */
   int64_t n, limit;
   int64_t stayed; /* number of loosened callbacks that survived the last search for cycles */
   bool watching; /* whether the watcher exists, an object whose finalizer notices each collection */
@@ -54,9 +54,10 @@ struct tli_Callback {
   tli_Callback *next_dropped;
 };
 
-/* Keys of the registry: the Home; the last error; [callback] = function; [callback + i] = the
-** i-th value that holds the callback's tensor or node, weakly; while callbacks are loosened,
-** [value] = {[callback] = function}, with weak keys. */
+/* Keys of the registry. home_key: the Home. error_key: the last error. functions_key: a table
+** [callback] = function. values_key: a table with weak values, [callback + i] = the i-th value that
+** holds the callback's tensor or node. loose_key: while callbacks are loosened, a table with weak
+** keys, [value] = {[callback] = function}. */
 static const char home_key = 0, error_key = 0, functions_key = 0, values_key = 0, loose_key = 0;
 
 _Static_assert(sizeof(tli_Callback) >= MOST_VALUES, "addresses inside of it are keys");
@@ -162,7 +163,7 @@ void tli_open_callbacks(lua_State *L) {
   lua_rawsetp(L, LUA_REGISTRYINDEX, &functions_key);
   weak_table(L, "v");
   lua_rawsetp(L, LUA_REGISTRYINDEX, &values_key);
-  /* the entry is created now, so that a later assignment needs no memory */
+  /* the entry is made now, so that a later assignment to it needs no memory */
   lua_pushboolean(L, false);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &loose_key);
   lua_pushboolean(L, false);
@@ -361,8 +362,8 @@ void tli_callbacks_fasten(lua_State *L) {
 }
 
 /* Runs when the watcher is collected, which happens in each cycle of the collector, and creates the
-** next watcher. Requests a full collection if more callbacks could be loosened than survived the
-** last search. */
+** next watcher. Requests a full collection if the callbacks that could be loosened are more than
+** 1.5 times as many as survived the last search for cycles. */
 static int watcher_gc(lua_State *L) {
   tli_State *S = tli_state(L);
   const Home *h = home_of(L);
@@ -392,7 +393,8 @@ typedef struct Call {
   void *argument;
 } Call;
 
-/* Calls `run` with the upvalues of this function. The arguments are (value, call). */
+/* Calls the function `run` of the call; `run` sees the same upvalues as this function. The
+** arguments are (value, call). */
 static int enter(lua_State *L) {
   const Call *call = lua_touserdata(L, 2);
   lua_settop(L, 1);

@@ -1,6 +1,6 @@
 /*
-** function.c - nodes of the graph whose derivative is a Lua function.
-** lua/tlua/autograd/Function.lua uses them.
+** function.c - autograd nodes whose derivative is a Lua function, for
+** lua/tlua/autograd/Function.lua.
 */
 #include <stdio.h>
 #include <string.h>
@@ -109,7 +109,8 @@ static tl_Tensor *tensor_in(lua_State *L, int table, lua_Integer i) {
   return t;
 }
 
-/* A limit for counts: more values than a call can have, but so few that no size overflows. */
+/* The largest accepted field n: larger than the number of values of any call, but small enough that
+** no size in bytes overflows. */
 #define COUNT_MAX 1000000
 
 /* Returns field n of the table; may raise an error. */
@@ -124,8 +125,8 @@ static int count_in(lua_State *L, int table, const char *name) {
   return (int)n;
 }
 
-/* Returns whether t itself cannot become the node's result, because t is a view, has a history, or
-** is an input. */
+/* Returns whether an alias of t must become the node's result instead of t, because t is a view,
+** has a history, or is an input. */
 static bool needs_alias(lua_State *L, const tl_Tensor *t, int inputs, int n) {
   if (t->base || tli_requires_grad(t)) return true;
   for (int i = 1; i <= n; i++)
@@ -229,10 +230,10 @@ static LuaNode *new_node(lua_State *L, tli_Node **box) {
 /* record(name, inputs, outputs, constant, saved, backward, materialize, dirty?)
 **
 ** Records that `outputs` were computed from `inputs`. Both are tables with a field n and may
-** contain any values. History is recorded for inputs that require a gradient and for
-** floating-point outputs, except those with constant[k]. dirty[k] says that output k is an
-** input that was changed in place. `saved`, also a table with n, is passed to backward(saved,
-** gradients...), which returns a gradient or nil for each input. */
+** contain any values. History is recorded from the inputs that require a gradient to the
+** floating-point outputs, except outputs k for which constant[k] is true. dirty[k] says that output
+** k is an input that was changed in place. `saved`, also a table with n, is passed to
+** backward(saved, gradients...), which returns a gradient or nil for each input. */
 static int autograd_record(lua_State *L) {
   static const char *const tables[] = {"record: inputs", "record: outputs", "record: constant",
                                        "record: saved"};

@@ -1,7 +1,7 @@
 /*
 ** node.c - the recorded graph as Lua values: nodes (x.grad_fn) and gradient edges. An edge is the
-** destination of a tensor's gradient. It can outlive the tensor, and keeps a tensor alive only if
-** the tensor is a leaf.
+** destination of a tensor's gradient. An edge can outlive its tensor: it keeps the tensor alive
+** only if that is a leaf.
 */
 #include <string.h>
 
@@ -55,8 +55,8 @@ static int node_tostring(lua_State *L) {
   return 1;
 }
 
-/* Pushes a list of {node or leaf, index of its result}, one entry for each input; an entry is {} if
-** the input gets no gradient. */
+/* Pushes a list with one entry for each input: {node or leaf that receives the gradient, position
+** of the input among that node's results}, or {} if the input gets no gradient. */
 static void push_next_functions(lua_State *L, const tli_Node *node) {
   lua_createtable(L, node->ninputs, 0);
   for (int i = 0; i < node->ninputs; i++) {
@@ -207,19 +207,21 @@ static int autograd_gradient_edge(lua_State *L) {
 
 /* ---- forward-mode derivatives ---- */
 
-/* _dual_level(open) opens or closes a level; it returns the previous setting. */
+/* _dual_level(open) opens or closes a level of forward-mode differentiation, and returns whether
+** one was open before. */
 static int autograd_dual_level(lua_State *L) {
   lua_pushboolean(L, tli_set_dual_level(lua_toboolean(L, 1)));
   return 1;
 }
 
-/* _tangent_pass(on) starts or ends a pass for tangents; it returns the previous setting. */
+/* _tangent_pass(on) starts or ends a pass that computes tangents, and returns whether one was
+** running before. */
 static int autograd_tangent_pass(lua_State *L) {
   lua_pushboolean(L, tli_set_tangent_pass(lua_toboolean(L, 1)));
   return 1;
 }
 
-/* _make_dual(tensor) marks a tensor as a dual. */
+/* _make_dual(tensor) marks a tensor as a dual tensor, which has a tangent. */
 static int autograd_make_dual(lua_State *L) {
   return tli_make_dual(tli_check_tensor(L, 1, "make_dual")) ? 0 : tli_raise(L);
 }

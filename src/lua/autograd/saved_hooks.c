@@ -1,8 +1,9 @@
 /*
-** saved_hooks.c - torch.autograd.graph.saved_tensors_hooks: Lua functions that pack the tensors
-** which operators save. The function `pack` runs in the middle of an operator, which will still
-** read its own arguments. Until pack has returned, no tensor is finalized, explicitly released
-** tensors keep their memory, and new tensors belong to no torch.scope.
+** saved_hooks.c - implements torch.autograd.graph.saved_tensors_hooks: pairs of Lua functions that
+** pack and unpack the tensors that operators save. The function `pack` runs in the middle of an
+** operator, which will still read its own arguments. Until pack has returned, no tensor is
+** finalized, explicitly released tensors keep their memory, and new tensors belong to no
+** torch.scope.
 **
 ** Pairs of functions are in numbered slots, and a mode of the Lua thread is the number of the
 ** current slot. A slot becomes free once no thread's mode and no open scope refers to that slot.
@@ -17,7 +18,8 @@
 
 #define SLOTS 100
 
-/* A pair of functions, with the number of slots and packed tensors that use it. */
+/* A pair of functions, with a reference count: the number of slots and packed tensors that use the
+** pair. */
 typedef struct Pair {
   atomic_int refs;
   tli_Callback *functions; /* the table {pack, unpack} (owned) */
@@ -32,10 +34,10 @@ typedef struct Slot {
 } Slot;
 
 typedef struct tli_SavedHooks {
-  /* number of pack and unpack functions that are running; tensors that they save are not packed */
+  /* number of pack and unpack functions that are running; tensors saved meanwhile are not packed */
   int masked;
   int current; /* the running thread's slot, from 1; 0 if it has none */
-  int n;       /* one more than the number of the last slot in use */
+  int n;       /* number of slots up to the last one in use */
   Slot slots[SLOTS];
 } tli_SavedHooks;
 

@@ -29,10 +29,10 @@ static inline void tli_device_only(lua_State *L, int n, const char *name) {
 }
 /* Raises the engine's failure as an error of the function `name`. */
 int tli_device_fail(lua_State *L, tl_DeviceType type, const char *name);
-/* Raises the error that an argument is not the expected value. */
+/* Raises an error: the value at a stack index is not what the argument was expected to be. */
 int tli_device_refuse(lua_State *L, tl_DeviceType type, const char *name, const char *argument,
                       const char *expected, int index);
-/* Replaces a table of options, the first argument, by positional arguments. */
+/* If the first argument is a table of options, replaces it by positional arguments. */
 void tli_device_options(lua_State *L, tl_DeviceType type, const char *name,
                         const char *const *options, int n);
 /* Returns the current device; raises an error if the machine does not have it. */
@@ -40,7 +40,8 @@ tl_Device tli_check_current(lua_State *L, tl_DeviceType type, const char *name);
 /* Returns the device at a stack index; nil stands for the current device. Raises an error if the
 ** machine does not have the device. */
 tl_Device tli_check_device(lua_State *L, int index, tl_DeviceType type, const char *name);
-/* Returns the object of a method call; raises an error if the state is closing. */
+/* Returns the object, of the given class, on which a method was called. Raises an error if the
+** state is closing. */
 void *tli_device_self(lua_State *L, const char *class, const char *name);
 /* Returns the device at an index, which is the function's last argument: raises an error if a
 ** further argument is given. */

@@ -56,8 +56,8 @@ static int device_mem_get_info(lua_State *L) {
   return 2;
 }
 
-/* Sets "allocation.all.current" and the three similar fields; `pool` is "" or a name such as
-** "all.". */
+/* Sets the four fields of a statistic, such as "allocation.all.current", "allocation.all.peak" and
+** so on. `pool` is "" or a name such as "all.". */
 static void set_stat(lua_State *L, const char *figure, const char *pool, const tl_Stat *s) {
   const struct {
     const char *name;
@@ -188,8 +188,8 @@ static int device_get_fraction(lua_State *L) {
 #define BLOCKS "torch.Blocks"
 #define HISTORY "torch.History"
 
-/* A list of copies of the blocks. The visitor runs with a lock held, so it must not raise an
-** error. */
+/* A list of copies of memory blocks. The function that collects them is called with a lock held, so
+** it must not raise an error. */
 typedef struct Blocks {
   tl_BlockInfo *list; /* owned */
   int64_t n, room;

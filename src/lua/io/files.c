@@ -23,7 +23,7 @@ static FILE *check_file(lua_State *L, int index, const char *what) {
 
 #define BIG_ENDIAN_HOST (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__)
 
-/* Converts elements to the file's byte order, or back. */
+/* Swaps the bytes of n elements on a big-endian machine, since files are little-endian. */
 static void swap(char *data, int64_t n, size_t bytes) {
   if (!BIG_ENDIAN_HOST) return;
   for (int64_t i = 0; i < n; i++, data += bytes)
@@ -82,15 +82,15 @@ static tl_Tensor *in_file_order(const char *name, tl_Tensor *t) {
   if (tli_device(t).type != TL_CPU)
     return tli_fail_null(TL_EDEVICE, "%s: expected a tensor of the CPU, got one of %s", name,
                          tli_device_str(tli_device(t)));
-  /* on a big-endian machine a copy is swapped, never the user's memory */
+  /* on a big-endian machine the bytes of a copy are swapped, never those of the user's tensor */
   tl_Tensor *plain =
       BIG_ENDIAN_HOST ? tli_clone_for(name, t) : tli_contiguous_as(t, (tl_DType)t->dtype);
   if (plain) swap((char *)tli_data(plain), plain->numel, tl_dtype_size((tl_DType)t->dtype));
   return plain;
 }
 
-/* Pushes the reason for a failed write. The system reports EFAULT for memory whose mapped file was
-** truncated. */
+/* Pushes the reason why a write has failed. If the tensor is a mapped file that was truncated, the
+** system reports EFAULT. */
 static void push_write_failure(lua_State *L, const tl_Tensor *t, int error) {
   const char *path = error == EFAULT ? tli_file_mapped(tli_data(t)) : NULL;
   if (path == NULL)

@@ -160,8 +160,8 @@ static int profile_text(lua_State *L) {
   return 1;
 }
 
-/* shapes(id) returns the shapes of an operator's tensors, as in "[8, 8], [8]"; "-" stands for a
-** missing tensor. */
+/* shapes(id) returns the shapes of the tensors of an operator's call, such as "[8, 8], [8]", where
+** "-" stands for a missing tensor. */
 static int profile_shapes(lua_State *L) {
   size_t size;
   const char *bytes = tli_profile_text(check(L), (int32_t)luaL_checkinteger(L, 2), &size);

@@ -1,7 +1,7 @@
 /*
-** new.c - makes tensors from Lua values: a first pass finds the shape and the dtype, a second pass
-** stores the elements. For a ragged table the error gives the path of the first element that does
-** not fit.
+** new.c - makes tensors from Lua values: a first pass finds the shape and the kind of elements, a
+** second pass stores the elements. For a ragged table the error gives the path of the first element
+** that does not fit.
 */
 #include <stdio.h>
 #include <string.h>

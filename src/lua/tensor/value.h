@@ -75,8 +75,8 @@ void tli_set_size(lua_State *L);
 /* Returns whether the value at an index is a torch.Size. */
 bool tli_is_size(lua_State *L, int index);
 
-/* Each of the following functions adds the functions of one file to the module table on top of the
-** stack. */
+/* Each of the following functions adds the Lua functions of one file to the module table, which is
+** on top of the stack. */
 void tli_open_tensor(lua_State *L);
 void tli_open_size(lua_State *L);
 void tli_open_autograd(lua_State *L);
@@ -97,7 +97,7 @@ void tli_open_programs(lua_State *L); /* functions for traces and programs (src/
 /* Writes the path of the modules that are being called, such as "Sequential.1", or "" if there are
 ** none (raise.c). Raises no error. */
 void tli_module_path(lua_State *L, char *text, size_t size);
-void tli_open_call_site(void);       /* finds call sites for the reports of devices */
+void tli_open_call_site(void);       /* lets reports of devices name the calling line */
 void tli_open_library(lua_State *L); /* makes the embedded Lua files available */
 void tli_open_workers(lua_State *L); /* functions for threads, each of which has an interpreter */
 /* functions that pack values into strings, for other processes */
