@@ -1,4 +1,4 @@
--- Tests checkpoints that many ranks write and others read.
+-- Tests checkpoints that one set of ranks writes and another set reads.
 
 local torch = require "tlua"
 local ranks = require "spec.dist.ranks"
@@ -318,7 +318,7 @@ describe("distributed.checkpoint", function()
       end
    end)
 
-   -- The reference values are the state of the same optimizers in one process, and their next step.
+   -- The reference values are the states of the same optimizers in one process, and the results of their next step.
    it("gives and takes whole states of optimizers, by the paths of parameters", function()
       for _, kind in ipairs {"both", "ddp"} do
          ranks.ok(4, code(("local KIND = %q "):format(kind) .. [==[
@@ -409,7 +409,7 @@ describe("boxes", function()
                   for d, s in ipairs(size) do flat = flat * s + box.offset[d] end
                   assert.equal(at, flat)
                   at = at + boxes.product(box.size)
-                  -- the dimensions after the first one in which the box has several rows are complete
+                  -- after the first dimension in which the box has several rows, the box contains whole dimensions
                   local open = false
                   for d, s in ipairs(size) do
                      if open then assert.equal(s, box.size[d]) end
@@ -426,8 +426,8 @@ end)
 describe("parts of a save that was killed", function()
    local function listing(id) return shell.ok("ls -A " .. shell.quote(id)) end
 
-   -- The script saves a checkpoint until its files are written, and is killed before the index is
-   -- put in place.
+   -- The script saves a checkpoint until all data files are written, and is killed before the index replaces the old
+   -- index.
    local killed <const> = [==[
       local torch = require "tlua"
       local writer = require "tlua.distributed.checkpoint.files"

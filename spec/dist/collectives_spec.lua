@@ -1,5 +1,5 @@
--- Tests collectives. Expected values are sums computed by hand: rank r usually has r + 1 or a
--- multiple of it.
+-- Tests collectives. Expected values are sums computed by hand; the data of rank r are usually r + 1 or a multiple of r
+-- + 1.
 
 local ranks = require "spec.dist.ranks"
 
@@ -353,8 +353,8 @@ describe("groups", function()
 end)
 
 describe("torch.distributed.nn", function()
-   -- Gradients computed by hand: the gradient of data sent to a rank returns with that rank's
-   -- weights.
+   -- The expected gradients were computed by hand: for data sent to a rank, the gradient comes back multiplied by that
+   -- rank's weights.
    it("lets gradients through lists and to one rank", ranks:case(3, [[
       local nn = dist.nn
       local function leaf(...) return torch.tensor({...}, {requires_grad = true}) end

@@ -1,5 +1,5 @@
--- Tests the shared memory of ranks, which holds DDP's buckets. Reference values are closed forms,
--- and the all_reduce of ordinary tensors, which uses another algorithm.
+-- Tests the memory that ranks share, in which DDP keeps its buckets. Reference values are closed forms, and the results
+-- of all_reduce on ordinary tensors, which uses another algorithm.
 
 local ranks = require "spec.dist.ranks"
 

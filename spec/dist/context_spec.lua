@@ -1,4 +1,4 @@
--- Tests sequences and experts that are split over ranks. Reference values are those of one process.
+-- Tests sequences and experts that are split over ranks. One process computes the reference values.
 
 local ranks = require "spec.dist.ranks"
 

@@ -1,4 +1,4 @@
--- Tests DistributedDataParallel. Reference values: the same model in one process with the whole
+-- Tests DistributedDataParallel. For the reference values, one process trains the same model on the whole
 -- batch.
 
 local ranks = require "spec.dist.ranks"

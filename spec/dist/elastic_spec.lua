@@ -1,5 +1,5 @@
--- Tests ranks that are killed at random moments: the result has the bits of an undisturbed
--- training, and leaves nothing behind. SPEC_KILLS is the number of kills (up to 3).
+-- Tests ranks that are killed at random moments. The result must equal that of an undisturbed training bit for bit, and
+-- no files or processes may be left. SPEC_KILLS is the number of kills (up to 3).
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -14,8 +14,8 @@ end
 
 local function last_line(output) return output:match "%[0%] (step %d+: %d+ of %d+ digits right, weights %x+)" end
 
--- Trains undisturbed, and then with ranks that are killed; returns whether enough were killed
--- before the training ended.
+-- Trains without disturbance, and then with ranks that are killed. Returns whether enough ranks were killed before the
+-- training ended.
 local function train_and_kill(folder, steps)
    local expected = last_line(shell.ok(("cd %s && %s --fresh --checkpoint alone"):format(folder, train(steps, ""))))
    assert.truthy(expected)
@@ -56,7 +56,7 @@ describe("a training whose ranks are killed", function()
       while not enough do
          assert.truthy(steps < 1e6)
          enough = shell.with_folder(function(folder) return train_and_kill(folder, steps) end)
-         steps = 4 * steps -- a fast machine needs more steps to be interrupted
+         steps = 4 * steps -- on a fast machine the training must be longer to be interrupted
       end
    end)
 

@@ -1,4 +1,4 @@
--- Tests ranks that fail, end early or make other calls than the rest: all ranks get errors, in
+-- Tests ranks that fail, end early or make calls that differ from the other ranks' calls: all ranks must get errors in
 -- time.
 
 local ranks = require "spec.dist.ranks"
@@ -8,8 +8,8 @@ local shell = require "spec.support.shell"
 local function assert_told(count, output) assert.equal(count, select(2, output:gsub("told", "")), output) end
 
 describe("a rank that has ended", function()
-   -- The rank ends without a failure; after a failure, the launcher would end the other ranks after
-   -- some seconds. The messages of the other ranks show that they did not wait for the timeout.
+   -- The rank ends without a failure, since the launcher ends all other ranks some seconds after a failure. The
+   -- messages of the other ranks show that they did not wait for the timeout.
    it("is named by all others at once", function()
       assert_told(2, ranks.ok(3, [[
          local t = torch.ones(10)

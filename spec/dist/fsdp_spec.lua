@@ -1,4 +1,4 @@
--- Tests fully_shard. Reference values: the same model in one process with the whole batch.
+-- Tests fully_shard. For the reference values, one process trains the same model on the whole batch.
 
 local ranks = require "spec.dist.ranks"
 
@@ -482,9 +482,9 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   -- Hooks that refer to their own parameters are collected only from time to time, so one model,
-   -- but not two, may wait for the collector. With MPI, garbage of other code exists at first: the
-   -- collector must not run in the meantime.
+   -- Hooks that refer to their own parameters are collected only from time to time, so one model may wait for the
+   -- collector, but not two. With MPI, other code leaves garbage at first, so the collector is stopped in the
+   -- meantime.
    it("is freed with its model", case(2, [==[
       collectgarbage() collectgarbage()
       local before, alive = torch.memory_allocated(), 0

@@ -1,5 +1,5 @@
--- Tests a GPT on data, tensor and pipeline parallel ranks at once. Reference values: the same model
--- in one process with the whole batch.
+-- Tests a GPT that uses data, tensor and pipeline parallel ranks at once. For the reference values, one process trains
+-- the same model on the whole batch.
 
 local ranks = require "spec.dist.ranks"
 

@@ -44,7 +44,7 @@ describe("tlua run", function()
    it("names the first of several ranks that ended between two of its checks", function()
       local major, minor = shell.ok "uname -sr":match "^Linux (%d+)%.(%d+)"
       if not major or major * 1000 + minor < 5003 then
-         -- pidfds, which report the end of a process, need Linux 5.3
+         -- pidfds, which report that a process has ended, need Linux 5.3
          return pending "needs Linux 5.3"
       end
       local output, status = alone(2, [[
@@ -111,7 +111,7 @@ describe("tlua run", function()
       end
    end)
 
-   -- Starts two launchers, as on two machines, at a free port of this machine.
+   -- Starts two launchers as if on two machines; they meet at a free port of this machine.
    local function two_nodes(folder, code, options)
       shell.write(folder .. "/a.lua", code)
       local start = ("%s run -n 2 --nnodes 2 --rdzv 127.0.0.1:%d --timeout 120 %s --node-rank"):format(
@@ -252,7 +252,7 @@ describe("tlua run", function()
       local output, status = shell.run("ulimit -Sn 40; " .. run)
       assert.equal(0, status, output)
       assert.equal(12, select(2, output:gsub("limit 40", "")), output)
-      -- Thirty open files are too few: the launcher raises an error instead of hanging.
+      -- Thirty open files are too few. The launcher must raise an error instead of hanging.
       output, status = shell.run("ulimit -n 30; " .. run)
       assert.equal(1, status, output)
       assert.matches("run: a process could not be started: Too many open files", output, nil, true)
@@ -260,7 +260,7 @@ describe("tlua run", function()
 
    it("reads nothing from standard input if a rank could not be started", shell.in_folder(function(folder)
       shell.write(folder .. "/a.lua", "print(torch.distributed.is_available())")
-      -- the launcher opens this input, which never ends
+      -- the launcher opens this input, whose end is never reached
       shell.ok(("mkfifo %s/input"):format(folder))
       local output, status = shell.run(("ulimit -n 16; timeout 60 %s run -n 8 %s/a.lua <>%s/input")
          :format(ranks.tlua, folder, folder))

@@ -1,4 +1,4 @@
--- Tests device meshes, and the optimizer whose state is sharded.
+-- Tests device meshes, and the optimizer that shards its state over ranks.
 
 local ranks = require "spec.dist.ranks"
 

@@ -1,4 +1,4 @@
--- Tests tensors that are sent from one rank to another.
+-- Tests sending and receiving tensors between two ranks.
 
 local ranks = require "spec.dist.ranks"
 

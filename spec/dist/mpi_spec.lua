@@ -1,5 +1,5 @@
--- Tests the back end "mpi" with Open MPI and MPICH: runs the cases that other specs have for groups
--- in shared memory, and tests the behaviour that only "mpi" has.
+-- Tests the back end "mpi" with Open MPI and MPICH: runs other specs' cases for groups in shared memory, and tests the
+-- behaviour that only "mpi" has.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -20,8 +20,8 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
       end
 
       by("give the results of groups in shared memory", function()
-         -- Both libraries are called at the same places of one back end, so one of them is enough for
-         -- the modules that stand on groups.
+         -- The back end calls both libraries at the same places, so modules that use groups are tested with only one of
+         -- the two.
          local files = {"collectives", "messages", "mesh"}
          if mpi == "openmpi" then
             for _, name in ipairs {"ddp", "fsdp", "tensor", "context", "optim", "pipelining"} do
@@ -34,7 +34,7 @@ for _, mpi in ipairs {"openmpi", "mpich"} do
 
       local function once(...) if mpi == "openmpi" then by(...) end end
       once("write checkpoints that other numbers of ranks read, and train a GPT on 2 x 2 x 2", function()
-         -- These tests make groups in different ways; files are the same with any back end.
+         -- These tests make groups in different ways. Files do not depend on the back end.
          assert.equal(5, ranks.each_by_mpi(mpi, "spec/dist/checkpoint_spec.lua", {
             "meta device", "^writes each element once", "^is written by async_save", "^leaves the old files if a rank",
             "^gives and takes whole states$"}))

@@ -1,5 +1,5 @@
--- Tests optimizers of split parameters. The reference is the same steps along the same gradients
--- with whole parameters, in one process.
+-- Tests optimizers of split parameters. The reference is one process that makes the same steps with the same gradients
+-- on whole parameters.
 
 local ranks = require "spec.dist.ranks"
 

@@ -1,4 +1,4 @@
--- Tests pipelines. Reference values: the same layers in one process.
+-- Tests pipelines. For the reference values, one process runs the same layers.
 
 local torch = require "tlua"
 local ranks = require "spec.dist.ranks"
@@ -202,8 +202,8 @@ describe("a pipeline", function()
 end)
 
 describe("the orders of schedules", function()
-   -- Calls fn(plan, ranks, stages of each rank, micro-batches) for every schedule and for all of
-   -- the given numbers that the schedule supports.
+   -- Calls fn(plan, ranks, stages of each rank, micro-batches) for every schedule, with those of the given numbers that
+   -- the schedule supports.
    local function for_all_plans(numbers_of_ranks, numbers_of_parts, fn)
       local pipe = torch.distributed.pipelining
       for _, n_ranks in ipairs(numbers_of_ranks) do
@@ -221,9 +221,9 @@ describe("the orders of schedules", function()
       end
    end
 
-   -- Simulates all ranks in steps of equal time for each action ("B" takes two steps); an action
-   -- waits for the actions on which it depends. Returns the total time, and the longest idle time
-   -- of a rank between its first and its last action.
+   -- Simulates all ranks in steps of equal time, one for each action ("B" takes two). An action waits for the actions
+   -- on which it depends. Returns the total time, and the longest idle time of any rank between its first and its last
+   -- action.
    local function simulate(plan, n_ranks, here, n)
       local ends, at, free, lists, began, idle = {}, {}, {}, {}, {}, 0
       for r = 0, n_ranks - 1 do lists[r], at[r], free[r] = plan(r, n_ranks, here, n), 1, 0 end
@@ -270,9 +270,9 @@ describe("the orders of schedules", function()
       for_all_plans({1, 2, 3, 4, 8}, {1, 2, 3, 5, 8, 16}, simulate)
    end)
 
-   -- Simulates ranks, each of which runs its batches of messages in order. A batch ends when, for
-   -- each of its messages, the peer has begun the batch with that message. Returns the total
-   -- numbers of batches and of messages.
+   -- Simulates ranks that run their batches of messages in order. A batch ends when, for each message, the peer has
+   -- begun the batch that contains the message. Returns the total number of batches and the total number of
+   -- messages.
    local function exchange(plan, n_ranks, here, n)
       local lists, batches, stages, owners = {}, {}, n_ranks * here, {}
       for r = 0, n_ranks - 1 do
@@ -331,18 +331,18 @@ describe("the orders of schedules", function()
 
    it("cause no deadlock if sends wait for their receivers", function()
       for_all_plans({2, 3, 4, 8}, {1, 2, 3, 8, 16}, exchange)
-      -- two ranks: except for the first and the last ones, each batch sends and receives
+      -- with two ranks, every batch except the first and the last both sends and receives
       local batches, messages = exchange(torch.distributed.pipelining.Schedule1F1B._plan, 2, 1, 16)
       assert.equal(4 * 16, messages)
       assert.truthy(batches <= 2 * (16 + 1))
    end)
 
-   -- A micro-batch takes time 1 forward and 2 backward. The papers' idle times are (p - 1) (F + B)
-   -- for 1F1B, divided by the stages of a rank if they are interleaved, in either order; (p - 1) (F
-   -- + I - W) for ZB-H1; and none for ZB-V once a rank has begun. DualPipeV's is at most (p - 1) (F
-   -- + B + B
-   -- - 3 W), where F and B of a pair end together; here the next rank has F's result earlier: (p -
-   -- 1) W.
+   -- A micro-batch takes time 1 forward and 2 backward. The idle times in the papers
+   -- are (p - 1) (F + B) for 1F1B, divided by the stages of a rank if they are
+   -- interleaved, in either order; (p - 1) (F + I - W) for ZB-H1; and none for ZB-V
+   -- once a rank has begun. DualPipeV's is at most (p - 1) (F + B + B - 3 W), where F
+   -- and B of a pair end together; here the next rank has F's result earlier: (p - 1)
+   -- W.
    it("take as long as their papers say", function()
       local pipe = torch.distributed.pipelining
       for _, p in ipairs {2, 4, 8} do
@@ -364,7 +364,7 @@ describe("the orders of schedules", function()
       end
    end)
 
-   -- The orders of PyTorch 2.15 for 2 ranks with 2 stages each and 4 micro-batches (2 for
+   -- PyTorch 2.15's orders for 2 ranks with 2 stages each and 4 micro-batches (2 micro-batches for
    -- ScheduleLoopedBFS).
    it("are PyTorch's", function()
       local expected = {
@@ -389,7 +389,7 @@ describe("the orders of schedules", function()
       end
    end)
 
-   -- Each stage of ZB-V has half the size of one of 1F1B: each rank has two of them.
+   -- A stage of ZB-V is half the size of a stage of 1F1B, because each rank has two stages.
    for name, row in sorted {
       ["ZB-V"] = {"ScheduleZBVZeroBubble", stages = 2}, ["ZB-H1"] = {"ScheduleInterleavedZeroBubble", stages = 1},
    } do

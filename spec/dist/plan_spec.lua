@@ -1,4 +1,4 @@
--- Tests plans for many devices against published results.
+-- Tests the plans for many devices against published results.
 
 local torch = require "tlua"
 local dist = torch.distributed
@@ -21,7 +21,7 @@ local function model(heads, width, layers, batch, sequence)
    return {layers = layers, width = width, heads = heads, vocab = 51200, batch = batch, sequence = sequence or 2048}
 end
 
--- Returns the published layout, with the best micro-batch size and number of stages.
+-- Returns the published layout, completed by the best micro-batch size and number of stages.
 local function best_of(row)
    local _, heads, width, layers, tensor, pipeline, devices, batch = table.unpack(row)
    local data, best = devices // (tensor * pipeline), nil
@@ -49,7 +49,7 @@ describe("distributed.plan", function()
       end
    end)
 
-   -- Figure 1 of the paper on ZeRO: 7.5e9 parameters on 64 ranks take 120, 31.4, 16.6 and 1.9 GB.
+   -- From Figure 1 of the ZeRO paper: for 7.5e9 parameters on 64 ranks, a rank needs 120, 31.4, 16.6 and 1.9 GB.
    it("computes the bytes of parameters, gradients and state as the paper on ZeRO", function()
       local m = model(32, 4096, 36, 64, 1)
       for zero, gigabytes in pairs {[0] = 120, 31.4, 16.6, 1.9} do
@@ -58,8 +58,8 @@ describe("distributed.plan", function()
       end
    end)
 
-   -- Section 5 of "Reducing Activation Recomputation": without the weights of attention GPT-3 needs
-   -- 70 % and MT-NLG 65 % less for activations.
+   -- From section 5 of "Reducing Activation Recomputation": activations without the attention weights need 70 % less
+   -- memory for GPT-3, and 65 % less for MT-NLG.
    it("computes the bytes of activations", function()
       for _, case in ipairs {{96, 12288, 0.70}, {128, 20480, 0.65}} do
          local function held(flash)
@@ -90,11 +90,11 @@ describe("distributed.plan", function()
       end
       assert.equal(12, lines)
       assert.matches("layouts, of which %d+ fit the memory", tostring(found))
-      -- with less memory, a step takes longer; with too little memory there is no layout
+      -- with less memory, a step takes longer; with too little memory, no layout fits
       local small = dist.plan(m, {devices = 512, memory = 8e9})
       assert.is_true(small.rows[1].seconds > found.rows[1].seconds)
       assert.equal(0, #dist.plan(m, {devices = 512, memory = 1e8}).rows)
-      -- a plan for long sequences uses context parallel ranks
+      -- for long sequences, the plan has context parallel ranks
       local long = {layers = 32, width = 4096, heads = 32, vocab = 51200, sequence = 1 << 20, batch = 8}
       assert.equal(0, #dist.plan(long, {devices = 64, checkpointing = false}).rows)
       local split = dist.plan(long, {devices = 64, max_context = 64})

@@ -1,4 +1,4 @@
--- ranks.lua - runs Lua code on several ranks, like `tlua run`.
+-- ranks.lua - runs Lua code on several ranks, as `tlua run` does.
 
 local shell = require "spec.support.shell"
 
@@ -6,18 +6,18 @@ local M = {}
 
 local programs <const> = shell.ok("realpath spec/dist/programs"):match "[^\n]+"
 
--- Returns a statement that runs a file of spec/dist/programs. The statement fits into the first
--- line of a program, so that errors name the lines of the spec's text.
+-- Returns a statement that runs a file of spec/dist/programs. The statement is put into the first line of a program, so
+-- that errors have the line numbers of the spec's text.
 local function running(name) return ("dofile %q; "):format(("%s/%s.lua"):format(programs, name)) end
 
--- Writes the file that all programs of the folder run first.
+-- Writes the file that every program in the folder runs first.
 local function write_head(folder, text)
    shell.write(folder .. "/head.lua", ("%s\nFOLDER, PROGRAMS = %q, %q\n%s"):format(running "head", folder,
       programs, text))
 end
 
--- Timeout of ranks in seconds; ranks may have to wait for a processor. A spec that tests the
--- timeout gives a shorter timeout to a group or a call that begins when all ranks have arrived.
+-- The ranks' timeout in seconds; a rank may have to wait for a processor. A spec that tests timeouts passes a shorter
+-- one to a group or a call that begins after all ranks have arrived.
 local patience <const> = 120
 
 local joined <const> = ([[
@@ -25,7 +25,7 @@ dist.init_process_group {backend = BACKEND, timeout = %d}
 rank, size = dist.get_rank(), dist.get_world_size()
 ]]):format(patience)
 
---- Runs code on n ranks that have joined, or, with `alone`, that have not.
+--- Runs code on n ranks of a process group or, with `alone`, on ranks without a group.
 ---@param n integer
 ---@param code string  with `dist`, `rank` and `size`, `check`, `refused`, `near` and `told`
 ---@param options? {alone: boolean, env: string, launch: string, breaks: boolean}  `breaks`: leaves a
@@ -44,7 +44,7 @@ end
 
 M.tlua = shell.ok("realpath " .. shell.quote(shell.tlua)):match "[^\n]+"
 
---- Runs code that must succeed.
+--- Runs code that must succeed on all ranks.
 ---@return string output
 function M.ok(n, code, options)
    local output, status = M.run(n, code, options)
@@ -52,12 +52,12 @@ function M.ok(n, code, options)
    return output
 end
 
---- Returns a function that puts a file of spec/dist/programs before a text.
+--- Returns a function that takes a text, and prepends a file of spec/dist/programs.
 ---@param name string
 ---@return fun(text: string): string
 function M.following(name) return function(text) return running(name) .. text end end
 
--- Returns a function that calls run(n, code) for a number of ranks, or for each of a list.
+-- Returns a function that calls run(n, code); `numbers` is one number of ranks or a list of numbers.
 local function each_number(run, numbers, code)
    return function()
       for _, n in ipairs(type(numbers) == "table" and numbers or {numbers}) do run(n, code) end
@@ -70,16 +70,16 @@ end
 ---@return fun()
 function M:case(n, code) return each_number(function(...) self.ok(...) end, n, code) end
 
---- Returns functions like `ok` and `case` that put a file of spec/dist/programs before the code of the
---- program.
+--- Returns functions like `ok` and `case` that run a file of spec/dist/programs before the program's
+--- code.
 ---@param name string
 function M:run_after(name)
    local function run(n, code, options) return self.ok(n, running(name) .. code, options) end
    return run, function(n, code) return each_number(run, n, code) end
 end
 
--- Calls the cases of a spec file whose names match one of the patterns, all without patterns, with
--- `runner` in place of this module; after(name, ok, message) is called for each.
+-- Calls those cases of a spec file whose names match one of the patterns, or all cases without patterns. `runner`
+-- replaces this module; after(name, ok, message) is called for each case.
 local function each_case(file, runner, after, patterns)
    local function chosen(name)
       for _, pattern in ipairs(patterns or {""}) do
@@ -102,7 +102,7 @@ end
 
 local function left_out() error("left out", 0) end
 
---- Returns whether no process listens at a port of this machine.
+--- Returns whether no process listens on a port of this machine.
 ---@param port integer
 ---@return boolean
 function M.is_free(port)
@@ -112,8 +112,8 @@ function M.is_free(port)
    return ok
 end
 
---- Returns a port that is free and stays free, because the port is below those that the system
---- assigns.
+--- Returns a port that is free and stays free, because it is below the range from which the system assigns
+--- ports.
 ---@return integer
 function M.free_port()
    for _ = 1, 1000 do
@@ -123,9 +123,9 @@ function M.free_port()
    error "no port is free"
 end
 
--- Collects the arguments that a spec file passes to `ok`, for each number of ranks, instead of
--- running the programs: {n =, name =, code =}. Calls with options are left out, such as calls that
--- leave a broken group.
+-- Collects the arguments {n =, name =, code =} that a spec file passes to `ok`, for each number of ranks,
+-- instead of running the programs. Calls with options are left out, such as those that leave a broken
+-- group.
 local function record(file)
    local list, recorder = {}, setmetatable({run = left_out}, {__index = M})
    function recorder.ok(n, code, options)
@@ -137,13 +137,13 @@ local function record(file)
    return list
 end
 
--- The command lines of `mpirun`, all of which allow more processes than the machine has cores.
+-- Command lines of `mpirun`; each allows more processes than the machine has cores.
 local mpirun = {
    openmpi = "mpirun.openmpi --allow-run-as-root --oversubscribe -q -x SPEC_DIST_BACKEND -n %d",
    mpich = "mpirun.mpich -n %d",
 }
 
---- Runs code by mpirun on n ranks that have joined by MPI, or, with `alone`, that have not.
+--- Runs code by mpirun on n ranks of an MPI group or, with `alone`, on ranks without a group.
 ---@param mpi "openmpi"|"mpich"
 ---@param n integer
 ---@param code string
@@ -160,9 +160,9 @@ function M.mpirun(mpi, n, code, options)
    end)
 end
 
---- Runs the cases of a spec file by mpirun. Each program runs alone, on the number of ranks that the
---- case gives, so that it can read the files of earlier programs. Cases that are meant to fail are
---- left out.
+--- Runs the cases of a spec file by mpirun. Each program runs separately, on as many ranks as its
+--- case requires, so that it can read files of earlier programs. Cases that must fail are left
+--- out.
 ---@param mpi "openmpi"|"mpich"
 ---@param file string
 ---@param patterns? string[]  of the cases' names; default: all
@@ -186,7 +186,7 @@ function M.each_by_mpi(mpi, file, patterns)
    return passed
 end
 
---- Runs the cases of spec files for n ranks by mpirun, all in one program for each n.
+--- Runs the cases of spec files by mpirun: for each number n of ranks, one program runs all cases for n ranks.
 ---@param mpi "openmpi"|"mpich"
 ---@param files string[]
 ---@return integer count  number of codes that passed on all of their ranks

@@ -1,5 +1,5 @@
--- Tests the back end "record": one process plays ranks of large worlds. Expected counts were
--- computed by hand from the formulas of ring algorithms.
+-- Tests the back end "record", in which one process plays the ranks of a large world. The expected counts were computed
+-- by hand from the formulas of ring algorithms.
 
 local torch = require "tlua"
 local dist = torch.distributed
@@ -20,7 +20,7 @@ describe("groups that record", function()
          local t = torch.ones(1000)
          dist.all_reduce(t)
          dist.broadcast(t, 0)
-         dist.broadcast(t, 2) -- rank 1 is the last rank of the chain that starts at rank 2
+         dist.broadcast(t, 2) -- rank 1 is the last rank in the chain from rank 2
          local all = torch.empty(4000)
          dist.all_gather_into_tensor(all, t)
          dist.reduce_scatter_tensor(torch.empty(1000), all)
@@ -67,9 +67,9 @@ describe("groups that record", function()
       end
    end)
 
-   -- By section 7.2 of the ZeRO paper, stage 3 gathers a unit's parameters before the forward and
-   -- before the backward pass, and scatters the sums of its gradients once; each collective moves
-   -- (N - 1) / N of the unit's bytes.
+   -- From section 7.2 of the ZeRO paper: stage 3 gathers a unit's parameters before the forward and before the backward
+   -- pass, and reduces and scatters its gradients once. Each of these collectives moves (N - 1) / N of the unit's
+   -- bytes.
    it("run fully_shard's step: messages and bytes are the formulas'", function()
       local units <const>, width <const> = 3, 64
       local count <const> = width * width + width -- number of parameters in a unit
@@ -81,11 +81,11 @@ describe("groups that record", function()
                for _ = 1, units do net:append(torch.nn.Linear(width, width)) end
                for i = 1, units do dist.fsdp.fully_shard(net[i]) end
                dist.fsdp.fully_shard(net)
-               -- DDP's constructor compares the model on all ranks; those messages are not counted
+               -- DDP's constructor compares the model across ranks; those messages do not count
                before = dist.group.WORLD:traffic()
                net(torch.ones(1, width)):sum():backward()
             end)
-            -- bytes of all of a unit's parameters, padded to a multiple of the number of ranks
+            -- the bytes of a unit's parameters, whose number is padded to a multiple of the number of ranks
             local unit = (count + size - 1) // size * size * 4
             for name, n in pairs(t.all_gather) do t.all_gather[name] = n - before.all_gather[name] end
             assert.same({calls = 2 * units, bytes = 2 * units * unit, messages = 2 * units * (size - 1),
@@ -96,7 +96,7 @@ describe("groups that record", function()
       end
    end)
 
-   -- Each micro-batch crosses each border between stages once as activations and once as gradients.
+   -- Each micro-batch crosses each border between stages twice: once as activations, once as gradients.
    it("run a pipeline's step: messages and bytes are the formulas'", function()
       local nn, pipe = torch.nn, dist.pipelining
       local parts <const>, width <const> = 4, 6

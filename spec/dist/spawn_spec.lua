@@ -1,4 +1,4 @@
--- Tests torch.multiprocessing.spawn: ranks that run a function.
+-- Tests torch.multiprocessing.spawn, which runs a function on several ranks.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -36,7 +36,7 @@ describe("spawn", function()
       assert.equal(0, status, output)
       assert.matches("[0] rank 0 of 2: 33 63, float64\n", output, 1, true) -- (10 t + 1) (1 + 2)
       assert.matches("[1] rank 1 of 2: 33 63, float64\n", output, 1, true)
-      assert.matches("over\n$", output) -- the folder of the ranks is removed at the end
+      assert.matches("over\n$", output) -- at the end, the ranks' folder is removed
       assert.equal(1, select(2, output:gsub('"gloo" is the back end "shm" here', "")), output)
    end)
 

@@ -1,4 +1,4 @@
--- Tests stores, and the ways in which processes find one another.
+-- Tests stores, and the ways in which processes find each other.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -50,7 +50,7 @@ describe("TCPStore", function()
 
    -- The cases are those of PyTorch's documentation of compare_set.
    it("sets a key if it has the expected value", function()
-      -- a key that does not exist yet gets the second value
+      -- if the key does not exist yet, it gets the second value
       assert.equal("first", store:compare_set("c", "first", "second"))
       assert.is_false(store:check({"c"}))
       assert.equal("first", store:compare_set("c", "", "first"))
@@ -137,14 +137,14 @@ describe("the secret of a store", function()
    end)
 end)
 
--- Wraps a command to run as another user, which only root can do.
+-- Wraps a command so that it runs as another user, which only root may do.
 local function as_other(command) return "setpriv --reuid=12345 --regid=12345 --clear-groups " .. command end
 
 local function has_other()
    return shell.ok "id -u" == "0\n" and shell.has "setpriv" and select(2, shell.run(as_other "true")) == 0
 end
 
--- Another user cannot run a program that lies in a private folder; setpriv itself still can.
+-- Another user cannot run a program in a private folder, but setpriv itself can still be run.
 local function other_runs_program()
    return has_other() and select(2, shell.run(as_other("env " .. ranks.tlua .. " -v"))) == 0
 end
@@ -160,8 +160,8 @@ describe("users without the secret", function()
          print(s.port) io.stdout:flush() io.read()]])
       shell.with_folder(function(folder)
          shell.ok("chmod 755 " .. folder)
-         -- Processes of root may do anything; but a user must not be served by another user's
-         -- process.
+         -- Processes of root may do anything, but a process of an ordinary user must not be served by a process of
+         -- another user.
          local output = run(([[cd %s; mkfifo hold; (%s <hold >port) & exec 3>hold
             until [ -s port ]; do sleep 0.01; done
             setpriv --reuid=12346 --regid=12346 --clear-groups %s %s; echo "status $?"

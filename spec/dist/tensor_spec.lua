@@ -1,4 +1,4 @@
--- Tests tensor parallelism. Reference values are those of the same layers in one process.
+-- Tests tensor parallelism. For the reference values, one process runs the same layers.
 
 local ranks = require "spec.dist.ranks"
 
@@ -102,7 +102,7 @@ describe("parallelize_module", function()
       near_model(by_columns, alone, 2e-5)
    ]==]))
 
-   -- The reference values are those of F.cross_entropy for all classes in one process.
+   -- For the reference values, F.cross_entropy runs on all classes in one process.
    it("has cross_entropy take a rank's classes within loss_parallel", case(2, [==[
       torch.manual_seed(4)
       local plain, mesh = F.cross_entropy, dist.init_device_mesh("cpu", {2})
@@ -204,7 +204,7 @@ describe("parallelize_module", function()
    ]==]))
 end)
 
--- The reference is the tensor before it was split, and results computed from it in one process.
+-- The reference is the tensor before the split, and results that one process computes from that tensor.
 describe("DTensor", function()
    it("gives each rank its part, and the whole", case(4, [==[
       local T, Partial = dist.tensor, dist.tensor.Partial

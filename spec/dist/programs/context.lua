@@ -1,4 +1,4 @@
--- context.lua - makes the mesh of the ranks.
+-- context.lua - makes the device mesh of the ranks.
 
 nn, F = torch.nn, torch.nn.functional
 x = dist.tensor.experimental

@@ -1,5 +1,5 @@
--- experts.lua - defines a mixture of experts, and `plain`, a function that calls each position's
--- experts one after another.
+-- experts.lua - defines a mixture of experts, and the reference function `plain`, which calls the experts of each
+-- position one after another.
 
 nn = torch.nn
 MoE = dist.tensor.experimental.MixtureOfExperts

@@ -1,5 +1,5 @@
--- optim.lua - defines a model, ways to split the model over ranks, and training beside an unsplit
--- copy of the model.
+-- optim.lua - defines a model, ways to split the model over ranks, and a training that compares the split model with an
+-- unsplit copy.
 
 nn, optim = torch.nn, torch.optim
 placement = require "tlua.distributed.placement"

@@ -1,4 +1,4 @@
--- pipelining.lua - a model of blocks, a batch, and training beside the whole model.
+-- pipelining.lua - defines a model of blocks, a batch, and a training that is compared with the whole model.
 
 nn, F = torch.nn, torch.nn.functional
 pipe = dist.pipelining
