@@ -16,7 +16,7 @@ local function read()
    return file:read("a")
 end
 
--- Returns a file's content with that header and data.
+-- Returns the content of a file that has this header and these data.
 local function file_of(header, data) return string.pack("<I8", #header) .. header .. (data or "") end
 
 describe("torch.save and torch.load", function()
@@ -335,8 +335,8 @@ it("torch.io.write and crc32 refuse a tensor of a device", function()
 end)
 
 describe("torch.load of a damaged file", function()
-   -- Returns the error message of a failed load, which must begin with the file's name; nil if the
-   -- load succeeded.
+   -- Returns the error message of a failed load, which must begin with the file's name, or nil if the load
+   -- succeeded.
    local function refusal()
       local ok, message = pcall(torch.load, path)
       if ok then return nil end

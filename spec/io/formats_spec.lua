@@ -1,4 +1,4 @@
--- Tests files of other programs, made by spec/fixtures/formats/make.py.
+-- Tests reading the files of other programs, which spec/fixtures/formats/make.py has made.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -9,7 +9,7 @@ local path
 before_each(function() path = os.tmpname() end)
 after_each(function() os.remove(path) end)
 
--- Loads a text as a file whose name has that ending.
+-- Loads a text as a file with the given extension.
 local function load_text(ending, text, options)
    local name = path .. ending
    shell.write(name, text)
@@ -18,7 +18,7 @@ local function load_text(ending, text, options)
    return table.unpack(results, 1, results.n)
 end
 
--- Sets every checksum in a zip file's text to 0, as PyTorch does when it computes no checksums.
+-- Sets every checksum in the text of a zip file to 0, as PyTorch does when it does not compute checksums.
 local function without_checksums(text)
    for _, entry in pairs(require "tlua.io.zip".open(torch.io.bytes(text))) do
       text = text:gsub(("<I4"):pack(entry.crc):gsub("%W", "%%%0"), "\0\0\0\0")
@@ -164,8 +164,8 @@ describe("torch.load of images", function()
    it("reads JPEG files of three channels", function() check("color.jpg", 1) end)
    it("reads gray JPEG files", function() check("gray.jpg", 1) end)
 
-   -- Lua code that replaces dlopen by a function that does not find any library whose name contains
-   -- one of these words.
+   -- Lua code that replaces dlopen by a function that does not find libraries whose names contain one of these
+   -- words.
    local hidden <const> = [[
       #define _GNU_SOURCE
       #include <dlfcn.h>
@@ -244,12 +244,12 @@ end)
 -- SPEC_MUTATIONS=10000 runs 10,000 mutations of each kind.
 describe("a damaged file", function()
    local seed = 7
-   local function random(n) -- random numbers that are the same in every run
+   local function random(n) -- returns the same random numbers in every run
       seed = (seed * 6364136223846793005 + 1442695040888963407) & math.maxinteger
       return (seed >> 33) % n
    end
 
-   -- Changes one or several bytes, removes a piece, or truncates the text.
+   -- Changes one or more bytes of a text, removes a piece, or truncates the text.
    local function mutated(text)
       for _ = 1, random(8) == 0 and 8 or 1 do
          local at = random(#text) + 1
@@ -268,7 +268,7 @@ describe("a damaged file", function()
       return csv:read()
    end
 
-   -- Returns a table from each file ending to a file's text and the function that loads the file.
+   -- Maps each file extension to the text of a file, and to the function that loads the file.
    local function kinds()
       local own, packed = path .. ".safetensors", path .. ".npz"
       torch.save({a = torch.arange(0, 6):view(2, 3), b = {1, "x", torch.ones(2):bfloat16()}}, own)

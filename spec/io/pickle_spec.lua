@@ -1,5 +1,5 @@
--- Tests malicious checkpoints, each built here: a file must not run code, nor take more time or
--- memory than its size explains, nor raise a raw error of Lua.
+-- Tests malicious checkpoints, which this spec builds: a file must not run code, must not take more time or memory than
+-- its size explains, and must not cause an internal error of Lua.
 
 local torch = require "tlua"
 local pickle = require "tlua.io.pickle"
@@ -9,11 +9,11 @@ local zip = require "tlua.io.zip"
 
 local function bytes_of(text) return torch.frombuffer(text, {dtype = "uint8"}) end
 
--- Returns a storage of ones in place of the archive's.
+-- Returns a storage of ones, which replaces the storage in the archive.
 local function ones(_, dtype, n) return torch.ones({n}, {dtype = dtype}) end
 
--- Returns the result of a pickle, or nil and the message of an error in the file; errors of any
--- other kind are raised.
+-- Returns the result of a pickle, or nil and the message of an error in the file. Any other error is
+-- raised.
 local function run(text, storage) return source.protect(pickle.run, bytes_of("\x80\2" .. text), storage or ones) end
 
 local function refused(message, text, storage)
@@ -22,7 +22,7 @@ local function refused(message, text, storage)
    assert.matches(message, why, 1, true)
 end
 
--- Returns the number of Lua instructions that a call takes, in thousands.
+-- Returns how many thousand Lua instructions a call executes.
 local function work_of(fn)
    local count = 0
    debug.sethook(function() count = count + 1 end, "", 1000)
@@ -84,7 +84,7 @@ describe("a malicious pickle", function()
       refused("calls a value that is not a class", "X\1\0\0\0x)R.")
       refused("calls a value that is not a class", "})R.")
       refused("name of a class is not text", "K\1K\2\x93.")
-      -- the argument of the class is a list
+      -- the class is called with a list
       refused("calls a value that is not a class", ordered .. "]R.")
    end)
 
@@ -117,7 +117,7 @@ describe("a malicious pickle", function()
          refused(message, "]" .. inner .. "K\1\x86\x85a.")
          refused(message, ordered .. "]K\1" .. inner .. "\x86a\x85R.")
       end
-      -- the value is a tuple, which cannot be appended to
+      -- adds items to a tuple
       refused("adds items to a value that is not a list", ")K\1a.")
       refused("adds items to a value that is not a dict", "]K\1K\2s.")
       refused("adds items to a value that is not a list", storage .. "K\1a.")
@@ -130,14 +130,14 @@ describe("a malicious pickle", function()
       local function bomb(copies)
          return ordered .. "q\0](" .. ("K\1K\1\x86"):rep(entries) .. "eq\1" .. ("h\0h\1\x85R0"):rep(copies) .. "N."
       end
-      -- the limit on memory depends on the number of bytes in the file
+      -- the limit on memory is a multiple of the number of bytes in the file
       assert.is_nil(select(2, run(bomb(3))))
       local used = collectgarbage "count"
       local work = work_of(function() refused("the pickle copies more than its", bomb(20000)) end)
-      -- 20,000 copies of 3,000 entries would take more than 300,000
+      -- without a limit, 20,000 copies of 3,000 entries would take more than 300,000
       assert.truthy(work < 20000, work)
       assert.truthy(collectgarbage "count" - used < 50000)
-      -- The pickle repeatedly makes bytes from a text.
+      -- The pickle converts a text to bytes many times.
       local text = ("x"):rep(5000)
       refused("the pickle copies more than its", "c_codecs\nencode\nq\0X" .. ("<s4"):pack(text) .. "q\1N\x86q\2"
          .. ("h\0h\2R0"):rep(10) .. "N.")
@@ -155,7 +155,7 @@ describe("a malicious pickle", function()
          end
          local few, many = work(20000), work(160000)
          assert.truthy(many < 2 * few + 0.01, piece)
-         assert.truthy(many < 1, piece) -- each byte would take thousands of Lua instructions
+         assert.truthy(many < 1, piece) -- a loop over the bytes in Lua would take far more
       end
    end)
 
@@ -246,7 +246,7 @@ end)
 -- SPEC_MUTATIONS=10000 runs 10,000 random pickles.
 it("a pickle of random steps gives data or an error", function()
    local seed = 11
-   local function random(n) -- random numbers that are the same in every run
+   local function random(n) -- returns the same random numbers in every run
       seed = (seed * 6364136223846793005 + 1442695040888963407) & math.maxinteger
       return (seed >> 33) % n
    end

@@ -1,5 +1,5 @@
--- Tests how torch.save replaces a file: permitted kinds of files, preserved properties, and the
--- state after a failure.
+-- Tests how torch.save replaces a file: which kinds of files may be replaced, which properties are kept, and which
+-- state a failure leaves.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"
@@ -12,7 +12,7 @@ after_each(function() shell.ok("rm -rf " .. quote(folder)) end)
 
 local function path(name) return folder .. "/" .. name end
 
--- Returns the names in the folder, including hidden ones.
+-- Returns the names of all files in the folder, including hidden files.
 local function names()
    local found = {}
    for name in shell.ok("ls -A " .. quote(folder)):gmatch("[^\n]+") do found[#found + 1] = name end
@@ -23,7 +23,7 @@ local function stat(format, name)
    return shell.ok(("stat -c %s %s"):format(format, quote(path(name)))):match("[^\n]+")
 end
 
--- Saves a tensor of that value to `name`, and returns whether the file then contains the value.
+-- Saves a tensor with the given value to `name`. Returns whether the file contains the value afterwards.
 local function save(name, value)
    torch.save(torch.tensor {value}, path(name))
    return torch.load(path(name))[1]:item() == value
@@ -61,7 +61,7 @@ describe("torch.save over a file", function()
    it("replaces the target of a link, not the link", function()
       shell.ok(("cd %s; mkdir a b; ln -s ../b/file a/link; ln -s a/link link; ln -s %s/b/file absolute")
          :format(quote(folder), quote(folder)))
-      assert.is_true(save("link", 1)) -- the target of the link does not exist yet
+      assert.is_true(save("link", 1)) -- the link's target does not exist yet
       assert.is_true(save("link", 2))
       assert.equal(2, torch.load(path "b/file")[1]:item())
       assert.is_true(save("absolute", 3))
@@ -160,8 +160,8 @@ describe("a failure of torch.save", function()
    end)
 
    it("leaves no file after a signal, if the system supports files without names", function()
-      -- Some file systems, such as older ones of containers, have no unnamed files.
-      -- core/replace_test tests the state after a failure on such file systems.
+      -- Some file systems, such as older ones of containers, do not support unnamed files. For these, core/replace_test
+      -- tests the state after a failure.
       do
          local file <close> = assert(torch.io.replace(path "try"))
          file:write "1"

@@ -1,8 +1,8 @@
--- Tests training that is saved in the middle of an epoch and continued in another process.
+-- Tests a training that is saved in the middle of an epoch and continued in another process.
 
 local shell = require "spec.support.shell"
 
--- Trains from step `first` to `last`; saves at the end, or in the middle of a longer training.
+-- Trains from step `first` to step `last`. The checkpoint is saved at the end, or in the middle of a longer training.
 local program <const> = [[
 local torch = require "tlua"
 local nn, optim, data = torch.nn, torch.optim, torch.data
@@ -83,7 +83,7 @@ describe("a process that is killed while it saves", function()
       local rounds = tonumber(os.getenv "SPEC_KILLS") or 4
       for round = 1, rounds do
          local seconds = rounds > 4 and round * 0.0618 % 0.5 or round / 5
-         -- the time starts with the first save, which on a busy machine begins long after the
+         -- the time to the kill starts with the first save, which on a busy machine begins long after the
          -- process
          shell.run(([[%s %s %s %s & saver=$!
                until [ -e %s ] || ! kill -0 $saver; do sleep 0.01; done
@@ -97,8 +97,8 @@ describe("a process that is killed while it saves", function()
          last = math.max(last, saved.n)
       end
       assert.truthy(last > 1)
-      -- The next save removes the temporary files that killed processes have left, if they are
-      -- complete.
+      -- The next save removes complete temporary files that killed processes have
+      -- left.
       for name in shell.ok("ls -A " .. shell.quote(folder)):gmatch "[^\n]+" do
          if name ~= "save.lua" and name ~= "saved" then
             assert.matches("^%.tlua%-[%w-]+%.tmp$", name)

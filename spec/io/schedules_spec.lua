@@ -1,5 +1,5 @@
--- Tests schedules of learning rates that PyTorch begins and tlua continues, and the reverse; the same
--- schedules and metrics are in spec/fixtures/formats/schedules.py.
+-- Tests learning rate schedules that PyTorch begins and tlua continues, and the reverse. The same schedules and metrics
+-- are in spec/fixtures/formats/schedules.py.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
@@ -52,7 +52,7 @@ local make <const> = {
    end,
 }
 
--- The same schedules with other options, which a state of PyTorch replaces.
+-- The same schedules with different options, which are replaced when a state of PyTorch is loaded.
 local plain <const> = {
    StepLR = function(o) return S.StepLR(o, 1) end, MultiStepLR = function(o) return S.MultiStepLR(o, {1}) end,
    ConstantLR = function(o) return S.ConstantLR(o) end, LinearLR = function(o) return S.LinearLR(o) end,
@@ -91,7 +91,7 @@ local function steps(name, optimizer, schedule, first, last)
    return rates
 end
 
--- Rates are computed from the previous rate, so errors of rounding add up.
+-- Each rate is computed from the previous rate, so rounding errors accumulate.
 local tolerance <const> = 1e-12
 
 local function check_begun(saved, at, name, makers)
@@ -128,13 +128,13 @@ describe("a schedule's state with names = \"pytorch\"", function()
             assert.equal("table", type(got), path)
             for key, value in pairs(expected) do compare(value, got[key], path .. "." .. tostring(key)) end
             for key, value in pairs(got) do
-               -- reading PyTorch's file has dropped this field
+               -- a null field is dropped when PyTorch's file is read
                local is_none = value == torch.utils.json.null
                assert.is_true(expected[key] ~= nil or is_none, path .. "." .. tostring(key))
             end
          end
-         -- PyTorch counts the steps of some schedules only for a warning, and keeps the last rate of a schedule
-         -- inside of another one
+         -- For some schedules PyTorch counts steps only for a warning. Inside of another schedule, PyTorch keeps a
+         -- schedule's last rate.
          local expected, got = fixture.states[name].schedule, schedule:state_dict {names = "pytorch"}
          local function without_counts(state)
             if name ~= "SWALR" then state._step_count = nil end

@@ -1,5 +1,5 @@
--- Tests apply_ and map_, which call a Lua function for each element: it may raise errors, yield, or
--- change the tensor.
+-- Tests apply_ and map_, which call a Lua function for each element. This function may raise errors, yield, or change
+-- the tensor.
 
 local torch = require "tlua"
 

@@ -1,7 +1,7 @@
 /*
-** callback_test.c - tests hooks and derivatives written in Lua whose graphs outlive their state,
-** are freed by other threads, or reach another state.
-*/
+** callback_test.c - tests hooks and derivatives written in Lua. Their graphs outlive the state, are
+** freed by other threads, or reach another state.
+** */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -33,7 +33,7 @@ static void run(lua_State *L, const char *code) {
   FAIL("no error");
 }
 
-/* Returns the result of `make`, which the caller owns. */
+/* Returns the tensor that `make` has returned; the caller owns the reference. */
 static tl_Tensor *result_of(lua_State *L) {
   run(L, make);
   tl_Tensor *y = tl_lua_to(L, -1);
@@ -83,7 +83,7 @@ TEST(another_thread_frees_a_graph) {
     tl_Tensor *y = result_of(L);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, release, y) == 0);
-    run(L, make); /* making another hook frees the callbacks that were dropped meanwhile */
+    run(L, make); /* registering another hook frees the callbacks dropped meanwhile */
     lua_settop(L, 0);
     pthread_join(thread, NULL);
   }
@@ -91,7 +91,7 @@ TEST(another_thread_frees_a_graph) {
   lua_close(L);
 }
 
-/* Tests that Lua values of a graph become garbage when the graph is freed. */
+/* Tests that the Lua values in a graph become garbage when the graph is freed. */
 TEST(lua_forgets) {
   lua_State *L = new_state();
   run(L, "weak = setmetatable({}, {__mode = 'k'})\n"

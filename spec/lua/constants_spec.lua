@@ -1,4 +1,4 @@
--- Tests names of constants: dtypes, devices and numbers, and the errors for unknown ones.
+-- Tests constants: dtypes, devices and numbers, and the errors for unknown names.
 
 local torch = require "tlua"
 
@@ -92,7 +92,7 @@ describe("torch.device", function()
       for _ = 1, 1000 do _ = x.device end
       local after = collectgarbage "count"
       collectgarbage "restart"
-      -- the limit is in KB; if each name had a value of its own, the difference would be 40
+      -- the limit is in KB; if each name had its own value, the difference would be 40 KB
       assert.is_true(after - before < 4)
    end)
 

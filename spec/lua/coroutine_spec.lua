@@ -7,8 +7,8 @@ local x = torch.ones(2, {requires_grad = true})
 
 local function records() return (x * 2).requires_grad end
 
--- Returns a coroutine that opens a scope and yields, at each resume, the modes in force inside the
--- coroutine.
+-- Returns a coroutine that opens a scope. At each resume, the coroutine yields the modes in force inside
+-- it.
 local function in_scope(open)
    return coroutine.create(function()
       local _ <close> = open()
@@ -80,9 +80,9 @@ describe("a mode set in a coroutine", function()
       assert.is_true(resume(plain))
    end)
 
-   -- Two coroutines each set a mode and are suspended; then the first coroutine resumes the second,
-   -- which resumes a third without calling the library. The test repeats this for each way of
-   -- resuming.
+   -- Two coroutines each set a mode and are suspended; then the first coroutine resumes the second, which
+   -- resumes a third without calling the library in between. The test is repeated for each way to resume a
+   -- coroutine.
    local ways = {
       resume = resume,
       wrap = function(co) return coroutine.wrap(function() return resume(co) end)() end,
@@ -117,7 +117,7 @@ describe("a mode set in a coroutine", function()
       local first = coroutine.create(function()
          local _ <close> = outer()
          coroutine.yield()
-         records() -- the library's last call before the third coroutine runs
+         records() -- the last call of the library before the third coroutine runs
          return way(second)
       end)
       resume(second)
@@ -170,7 +170,7 @@ describe("a mode set in a coroutine", function()
       w:register_hook(function()
          seen[#seen + 1] = records()
          seen[#seen + 1] = resume(coroutine.create(records))
-         resume(in_scope(torch.enable_grad)) -- the coroutine stays suspended inside its scope
+         resume(in_scope(torch.enable_grad)) -- the coroutine is never resumed inside its scope
          seen[#seen + 1] = records()
       end)
       resume(coroutine.create(function()
@@ -251,7 +251,7 @@ describe("anomaly mode", function()
             local base = torch.ones(4, {requires_grad = true}) * 1
             local view = base:view(2, 2)
             base:mul_(2)
-            assert(view.grad_fn ~= nil) -- reading grad_fn creates a node
+            assert(view.grad_fn ~= nil) -- reading grad_fn creates the node
          end
       end)
    end)
@@ -285,7 +285,7 @@ describe("torch.scope", function()
       end)
       resume(a)
       resume(b)
-      resume(b) -- the resumed coroutine ends its own scope
+      resume(b) -- when b is resumed, it ends its own scope
       assert.equal(2, kept:sum():item())
       resume(a)
       assert.equal("tensor(released)", tostring(kept))

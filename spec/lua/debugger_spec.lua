@@ -1,15 +1,15 @@
--- Tests debuggers written in Lua, such as MobDebug. A debugger sets a hook for calls, lines and
--- returns of the main thread; in the hook, a coroutine talks to the debugger's other side over a
--- socket. Debuggers must be able to stop wherever the program's Lua code runs, including code that
--- the engine has called. The spec always tests a stub that works like MobDebug, and MobDebug itself
--- if it is installed.
+-- Tests debuggers written in Lua, such as MobDebug. A debugger sets a hook for calls, lines and returns
+-- of the main thread; in this hook, a coroutine communicates with the debugger's other side over a
+-- socket. A debugger must be able to stop wherever the program's Lua code runs, including code that the
+-- engine calls. The spec tests a stub that works like MobDebug and, if it is installed, MobDebug
+-- itself.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 
-local seconds <const> = 60 -- time limit for a side that does not answer, in seconds
+local seconds <const> = 60 -- seconds to wait for the other side
 
--- The stub in the debugged program: it sets breakpoints from arg, and obeys commands at each stop.
+-- The stub, which runs in the debugged program: it sets the breakpoints given in arg, and obeys commands at each stop.
 local stub <const> = [[
 local socket = assert(torch._connect("127.0.0.1", math.tointeger(os.getenv "DEBUG_PORT"), 30))
 local breakpoints, stepping = {}, false
@@ -106,7 +106,7 @@ y:sum():backward()
 print(("%.17g %.17g"):format(x.grad:sum():item(), net.linear.weight.grad:sum():item()))
 ]]
 
--- Returns a table from marks in the program's text to the numbers of their lines.
+-- Maps marks in the text of the program to the line numbers of the marks.
 local function lines_of(text)
    local lines, n = {}, 0
    for line in text:gmatch "([^\n]*)\n" do
@@ -120,7 +120,7 @@ end
 local function connect(pipe, socket)
    local pending = ""
    local program_side = {}
-   -- Returns the next line that the program sends; nil at the end of the connection.
+   -- Returns the next line that the program sends, or nil if the connection has ended.
    function program_side.hear()
       while not pending:find "\n" do
          local more = socket:take(seconds)
@@ -132,7 +132,7 @@ local function connect(pipe, socket)
       pending = rest
       return line
    end
-   -- Reads n bytes that the program sends after a line with their number.
+   -- Reads a line with a number n, and then n bytes that the program sends.
    function program_side.hear_bytes(n)
       while #pending < n do pending = pending .. assert(socket:take(seconds)) end
       local text = pending:sub(1, n)
@@ -152,8 +152,8 @@ local function connect(pipe, socket)
    return program_side
 end
 
--- Runs the program, with this process as the program's debugger; `debugger` is the module that the
--- program loads.
+-- Runs the program while this process acts as its debugger; `debugger` is the module that the program
+-- loads.
 local function debugged(debugger, lines, fn)
    shell.with_folder(function(folder)
       shell.write(folder .. "/program.lua", program)
@@ -182,7 +182,7 @@ describe("a debugger in Lua", function()
          end
          assert.same({at["forward"], at["forward hook"], at["function forward"], at["tensor hook"],
             at["function backward"], at["accumulated"], at["module hook"]}, stops)
-         -- a stepped run gives the same bits as a run without a debugger
+         -- a single-stepped run gives the same bits as a run without a debugger
          assert.equal(alone, program_side.output())
       end)
    end)
@@ -194,7 +194,7 @@ describe("a debugger in Lua", function()
          assert.equal("Net", program_side.ask "EVAL torch.type(self)")
          assert.matches("program.lua:" .. at["forward"], program_side.ask "STACK", 1, true)
          local stop = program_side.ask "STEP"
-         -- the debugger steps into functions that forward calls
+         -- the debugger also steps into the functions that `forward` calls
          assert.matches("^" .. at["forward hook"], stop)
          assert.equal("4", program_side.ask "EVAL output:size(1)")
          assert.equal(at["tensor hook"], math.tointeger(program_side.ask "GO":match "^%d+"))
@@ -219,7 +219,7 @@ describe("a debugger in Lua", function()
             assert.equal("200 OK", program_side.ask(command))
             return program_side.hear()
          end
-         -- Returns the results of a chunk, each as text: {"12.0"}.
+         -- Returns the results of a chunk as texts, such as {"12.0"}.
          local function eval(chunk)
             local size = program_side.ask("EXEC " .. chunk):match "^200 OK (%d+)$"
             return load(program_side.hear_bytes(math.tointeger(size)))()
@@ -228,7 +228,7 @@ describe("a debugger in Lua", function()
          for _, line in pairs(at) do assert.equal("200 OK", program_side.ask("SETB program.lua " .. line)) end
          assert.equal("202 Paused program.lua " .. at["forward"], go "RUN")
          assert.same({"12", '"Net"'}, eval "return x:sum():item(), torch.type(self)")
-         -- the debugger steps into the layer that forward calls
+         -- the debugger steps into the layer that `forward` calls
          assert.matches("nn/modules/Module.lua", go "STEP")
          assert.matches("program.lua " .. at["forward hook"], go "RUN")
          assert.same({"4"}, eval "return output:size(1)")
@@ -239,7 +239,7 @@ describe("a debugger in Lua", function()
          assert.same({"1"}, eval "return grad:max():item()")
          local stack = program_side.ask "STACK"
          assert.matches('"backward"', stack, 1, true)
-         -- the stack contains y of the main chunk
+         -- the stack includes y, a variable of the main chunk
          assert.matches("grad_fn=<TwiceBackward>", stack, 1, true)
          assert.matches("program.lua " .. at["function backward"], go "RUN")
          assert.same({"3"}, eval "return grad:max():item()")
@@ -247,7 +247,7 @@ describe("a debugger in Lua", function()
          assert.matches("program.lua " .. at["module hook"], go "RUN")
          assert.equal("200 OK", program_side.ask "RUN")
          assert.is_nil(program_side.hear())
-         -- a stepped run gives the same bits as a run without a debugger
+         -- a single-stepped run gives the same bits as a run without a debugger
          assert.equal(alone, program_side.output())
       end)
    end)

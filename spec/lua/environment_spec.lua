@@ -1,12 +1,12 @@
--- Tests that changes of scripts to Lua's globals, and to its string methods, do not affect the
--- library.
+-- Tests that the library is not affected when scripts change Lua's globals or string
+-- methods.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"
 
 local tlua = shell.start()
 
--- Runs a script, with the path of a file as its argument, and returns the script's output.
+-- Runs a script whose argument is the path of a file. Returns the script's output.
 local function run(script)
    return shell.with_folder(function(folder)
       shell.write(folder .. "/script.lua", script)

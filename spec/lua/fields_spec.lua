@@ -1,4 +1,4 @@
--- Tests that nonexistent names are errors that suggest existing ones.
+-- Tests that reading or calling a nonexistent name is an error that suggests existing names.
 
 local torch = require "tlua"
 
@@ -24,7 +24,7 @@ end)
 
 describe("torch.is_tensor", function()
    it("is false for other userdata, even with a tensor's metatable", function()
-      local file = assert(io.tmpfile()) -- a userdata that has the size of a tensor's userdata
+      local file = assert(io.tmpfile()) -- a userdata as large as that of a tensor
       local metatable = debug.getmetatable(file)
       assert.is_false(torch.is_tensor(file))
       assert.raises("expected a Tensor", "got userdata", function() x.add(file, 1) end)

@@ -1,18 +1,18 @@
--- Tests finalizers, which run wherever Lua allocates, even in the middle of a library call: they
--- may release or change the tensors that the call is reading.
+-- Tests finalizers. They run wherever Lua allocates, even in the middle of a library call, and may release or change
+-- tensors that the call is reading.
 
 local torch = require "tlua"
 
--- Number of times that each call is repeated; a repeated call takes a cycle of the collector for
--- almost every allocation. Errors may occur once in a hundred calls, so a search for errors with a
--- sanitizer needs a larger number.
+-- How often each call is repeated. During a repeated call, almost every allocation runs a collection cycle. An
+-- error may occur in only one of a hundred calls, so a search for errors with a sanitizer needs a larger
+-- number.
 local asked <const> = tonumber(os.getenv "SPEC_TIMES")
 local many <const>, few <const> = asked or 25, asked or 3
--- Calls that make many allocations.
+-- These calls make many allocations.
 local long_calls <const> = {jacobians = true, ["saving and loading"] = true, ["NumPy's files"] = true,
    vmap = true, checkpoint = true, collating = true}
 
--- Calls fn(x) again and again, while finalizers call `disturb` with the tensor that fn works on.
+-- Calls fn(x) repeatedly, while finalizers call `disturb` with the tensor x.
 local function under_fire(make, fn, disturb, times)
    local current
    local stop = false
@@ -23,7 +23,7 @@ local function under_fire(make, fn, disturb, times)
          arm()
       end})
    end
-   -- the collector runs a cycle at almost every allocation
+   -- from now on, almost every allocation runs a collection cycle
    local mode = collectgarbage("incremental", 1, 10000, 0)
    arm()
    for _ = 1, times or few do
@@ -67,7 +67,7 @@ local Rows = torch.class("SpecRows", torch.data.Dataset)
 function Rows:__len() return 6 end
 function Rows:get(i) return {self.x, i} end
 
--- Makes a batch of a tensor in each way that a loader supports.
+-- Makes a batch from a tensor in each way that a loader supports.
 local function collate(x)
    local set = Rows()
    set.x = x
@@ -222,7 +222,7 @@ it("a collection for lack of memory keeps the operator's inputs", function()
 end)
 
 describe("a collection during an operator", function()
-   -- Calls fn while there is no memory for fn's results, and returns the results of pcall.
+   -- Calls fn when there is no memory for the results of fn. Returns the results of pcall.
    local function without_memory(fn, finalizer)
       setmetatable({}, {__gc = finalizer})
       torch.set_memory_limit(torch.memory_stats().used + 100000)
@@ -244,7 +244,7 @@ describe("a collection during an operator", function()
       if ok then assert.equal(100000, result:sum():item()) end
       assert.equal(3, #refusals)
       for _, message in ipairs(refusals) do assert.matches("an operator has called in its midst", message) end
-      x.data = torch.ones(1) -- the second attempt has enough memory
+      x.data = torch.ones(1) -- the second attempt finds enough memory
       assert.same({1}, x:tolist())
    end)
 

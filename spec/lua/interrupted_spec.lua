@@ -1,6 +1,6 @@
--- Tests scopes that a debug hook interrupts, as Ctrl-C does in the interactive mode. The hook
--- interrupts each event in turn, including the call that closes the scope: the interactive mode
--- must restore all modes after the line.
+-- Tests scopes that a debug hook interrupts, as Ctrl-C does in the interactive mode. Each event is interrupted
+-- in turn, including the call that closes the scope. After the line, the interactive mode must restore all
+-- modes.
 
 local torch = require "tlua"
 local repl = require "tlua.repl"
@@ -98,7 +98,7 @@ local scopes = {
    end,
 }
 
--- Runs fn, and raises an error at the given event. Returns the number of events.
+-- Runs fn, and raises an error when the given event occurs. Returns the number of events.
 local function interrupted_at(event, fn)
    local count = 0
    local function strike()
@@ -121,7 +121,7 @@ describe("all modes are restored after an interrupted line:", function()
 
    for name, fn in require "spec.support.sorted"(scopes) do
       it(name, function()
-         fn() -- the first call loads modules that are loaded on first use
+         fn() -- the first call loads the modules that fn requires
          local total = interrupted_at(math.huge, fn)
          assert.is_true(total > 3)
          local step = math.max(1, total // 700)

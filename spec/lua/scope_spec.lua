@@ -1,4 +1,4 @@
--- Tests tlua.scope: changes that last while a function runs, or until a scope ends.
+-- Tests tlua.scope, which changes a setting while a function runs or until a scope ends.
 
 local torch = require "tlua"
 local scopes = require "tlua.scope"

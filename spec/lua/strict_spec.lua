@@ -1,13 +1,13 @@
--- Tests public tables: an unknown name is an error at the line that reads it, with the closest
--- name.
+-- Tests that an unknown name in a public table is an error, which points at the line that reads the name and suggests
+-- the closest name.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"
 
 local lists <const> = {[torch.cuda.default_generators] = true, [torch.sim.default_generators] = true}
 
--- Returns every table of names reachable from torch, by its path. Classes, objects, lists of
--- values, metatables and tables whose fields are settings are not tables of names.
+-- Maps the path of every namespace, a table of names that is reachable from torch, to the table. Classes, objects,
+-- lists of values, metatables and tables with settings as fields are not namespaces.
 local function namespaces()
    local found, seen = {}, {}
    local function visit(path, value)
@@ -23,7 +23,7 @@ local function namespaces()
          end
       end
    end
-   visit("torch.data", torch.data) -- torch.data is also reachable as torch.utils.data
+   visit("torch.data", torch.data) -- torch.data has a second path, torch.utils.data
    visit("torch", torch)
    return found
 end
@@ -49,7 +49,7 @@ describe("a public table", function()
          local line
          local ok, message = pcall(function()
             line = line_of(1)
-            return value.no_such_name_at_all -- the error is at the line after `line`
+            return value.no_such_name_at_all -- `line` is the line before this one, on which the error is raised
          end)
          assert.is_false(ok, path)
          local where, text = message:match "^(.-:%d+): (.*)$"

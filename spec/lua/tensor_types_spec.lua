@@ -1,4 +1,4 @@
--- Tests PyTorch's legacy constructors, and their use in torch.isinstance.
+-- Tests PyTorch's legacy constructors, and torch.isinstance with these constructors.
 
 local torch = require "tlua"
 

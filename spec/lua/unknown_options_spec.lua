@@ -1,4 +1,4 @@
--- Tests methods called with an unknown option. PyTorch raises a TypeError for each.
+-- Tests methods that are called with an unknown option, for which PyTorch raises a TypeError.
 
 local torch = require "tlua"
 local nn = torch.nn
@@ -6,7 +6,7 @@ local nn = torch.nn
 local function model() return nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)) end
 local function nothing() end
 
--- Maps methods to the arguments that come before the option.
+-- Maps each method to the arguments before the option.
 local of_modules <const> = {
    modules = {}, children = {}, named_children = {}, parameters = {}, named_parameters = {}, buffers = {},
    named_buffers = {}, named_modules = {}, train = {true}, eval = {}, evaluate = {}, zero_grad = {},
@@ -116,7 +116,7 @@ describe("a module's mode", function()
    it("is refused at the next call after an assignment in evaluation mode", function()
       for i = 1, 3 do
          local m = model():eval()
-         m.training = ({1, "eval"})[i] -- the third value is nil
+         m.training = ({1, "eval"})[i] -- for i = 3 the value is nil
          assert.raises("nn.Sequential: training: expected true or false, got", "m:train(mode)",
             function() m(torch.ones(2, 2)) end)
       end

@@ -1,4 +1,4 @@
--- Tests the command line, which is like that of `lua`.
+-- Tests the command line of `tlua`, which is like that of `lua`.
 
 local session = require "spec.main.session"
 local shell = require "spec.support.shell"
@@ -252,7 +252,7 @@ describe("a file that reaches the limit of its size", function()
          folder, shell.start(), folder, folder))
       assert.equal(0, status)
       assert.matches("^false\t[^\n]*save: [^\n]*x.safetensors: File too large\n", out)
-      -- programs that the script starts are not affected by the setting
+      -- the setting does not affect programs that the script starts
       assert.matches("\nnil\t%a+\t%d+\n$", out)
    end))
 end)

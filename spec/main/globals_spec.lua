@@ -1,4 +1,4 @@
--- Tests the globals torch, nn and optim, which load when they are used.
+-- Tests the globals torch, nn and optim, which load on first use.
 
 local session = require "spec.main.session"
 local script = session.script

@@ -1,11 +1,11 @@
--- Tests Ctrl-C in a script, sent as the signal that the terminal sends.
+-- Tests Ctrl-C in a script, by sending the same signal as the terminal.
 
 local session = require "spec.main.session"
 
--- A script that sends SIGINT `times` times, each time after the program has computed for another
--- quarter of a second of processor time, which may take long on a busy machine. By then the program
--- is inside the code to interrupt, and has handled the previous signal. With `waits`, or if the
--- system does not report processor time, the script waits for a fixed time instead.
+-- A script that sends SIGINT `times` times, each time after the program has used another quarter of a second of
+-- processor time, which may take long on a busy machine. By then the program is inside the code to be interrupted, and
+-- has handled the previous signal. With `waits`, or if the system does not report processor time, the script waits for
+-- a fixed time before each signal.
 local sender <const> = [[
    pid=$1 times=$2 waits=$3
    used() { # of processors, in ticks
@@ -24,8 +24,8 @@ local sender <const> = [[
       times=$(( times - 1 ))
    done]]
 
--- Runs the program, which begins in line 3 of a script, while SIGINT is sent to the program `times`
--- times.
+-- Runs the program, which begins in line 3 of a script, and sends it SIGINT `times` times
+-- meanwhile.
 local function interrupted(program, times, waits)
    local text = ("%q"):format(("set -- $PID %d %s\n%s"):format(times or 1, waits or false, sender))
    return session.script(([[
@@ -75,8 +75,8 @@ describe("SIGINT", function()
       assert.matches("^false\t[^\n]*interrupted!?\n0%.?0?\n$", result.out)
    end)
 
-   -- Each of these calls would take many seconds. The test measures processor time, which does not
-   -- depend on other programs.
+   -- Each of these calls would take many seconds. The test measures processor time, since elapsed time would depend on
+   -- other programs.
    it("ends a long operator at any point", function()
       local calls = {
          "local x = torch.ones(3500, 3500, {dtype = 'int64'}) return x:matmul(x)",

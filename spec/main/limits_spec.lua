@@ -1,14 +1,14 @@
--- Tests low limits of the system (ulimit): each ends in a result, or in an error that names what
--- was lacking.
+-- Tests low system limits (ulimit). Under each limit, a program must succeed, or raise an error that names the resource
+-- that was lacking.
 
 local shell = require "spec.support.shell"
 
 local tlua <const> = shell.ok("realpath " .. shell.quote(shell.tlua)):match "[^\n]+"
 
--- Sanitizers and valgrind need a stack and files of their own.
+-- Sanitizers and valgrind need additional stack and files.
 local watched <const> = os.getenv "SPEC_SANITIZED" == "1" or (os.getenv "SPEC_WRAP" or "") ~= ""
 
--- The deepest recursion that Lua allows through functions in C, with operators at its bottom.
+-- The deepest recursion through C functions that Lua allows. The innermost call runs operators.
 local deep <const> = [[
    local depth = 0
    local function deeper(text)
@@ -53,8 +53,8 @@ describe("a limit of the stack", function()
 end)
 
 describe("too few open files", function()
-   -- Runs a command with several limits at once, and checks that each run succeeds or names the
-   -- limit; returns how many of them failed.
+   -- Runs a command under several limits at the same time. Each run must succeed or name the limit. Returns the number
+   -- of failed runs.
    local function with_few_files(command, folder)
       local most = 24
       shell.run(([[cd %s

@@ -29,10 +29,10 @@
 
 enum { PATIENCE_MS = 120000, SHOWN = 1 << 20 }; /* other programs may use the processors */
 
-static char shown[SHOWN + 1]; /* the output of the command so far */
+static char shown[SHOWN + 1]; /* the command's output so far */
 static size_t length, matched;
 
-/* Reads further output. Returns false at the end or on a timeout. */
+/* Reads more output. Returns false if the output has ended or a timeout has passed. */
 static bool take(int terminal) {
   struct pollfd wait = {.fd = terminal, .events = POLLIN};
   if (poll(&wait, 1, PATIENCE_MS) <= 0 || length == SHOWN) return false;
@@ -56,8 +56,8 @@ static bool await(int terminal, const char *text) {
   }
 }
 
-/* Waits until the terminal's mode is that of an editor. The mode can be queried at this end of the
-** terminal as well. */
+/* Waits until the terminal is in an editor's mode. The mode can also be queried at this end of the
+** terminal. */
 static bool await_editor(int terminal) {
   enum { STEP_MS = 5 };
   for (int waited = 0; waited < PATIENCE_MS; waited += STEP_MS) {
@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
   pid_t child = forkpty(&terminal, NULL, NULL, &size);
   if (child < 0) return 2;
   if (child == 0) {
-    signal(SIGINT, SIG_DFL); /* background jobs may have been started with SIGINT ignored */
+    signal(SIGINT, SIG_DFL); /* a parent may have ignored SIGINT, as for background jobs */
     execvp(argv[2], argv + 2);
     _exit(127);
   }
@@ -119,7 +119,7 @@ int main(int argc, char **argv) {
   if (!good) kill(child, SIGKILL);
   while (take(terminal)) continue;
   int status;
-  kill(child, SIGHUP); /* the signal ends a command that still waits for input */
+  kill(child, SIGHUP); /* ends a command that still waits for input */
   waitpid(child, &status, 0);
   fwrite(shown, 1, length, stdout);
   if (!good) return 99;

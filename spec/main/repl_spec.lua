@@ -1,4 +1,4 @@
--- Tests the interactive mode, with its lines from a pipe.
+-- Tests the interactive mode with lines that come from a pipe.
 
 local session = require "spec.main.session"
 local ask = session.ask

@@ -1,4 +1,4 @@
--- Runs sessions with the command, through a pipe or at a terminal, for the specs beside this file.
+-- Runs sessions of the command, through a pipe or at a terminal, for the specs in this folder.
 
 local shell = require "spec.support.shell"
 
@@ -6,11 +6,11 @@ local M = {}
 
 local tlua = shell.quote(shell.tlua)
 
--- Words for `env` that separate the user's settings and history from those of the specs.
+-- Arguments for `env` that keep the user's settings and history away from the specs.
 local clean <const> = "env -u LUA_INIT -u LUA_INIT_5_4 -u LUA_PATH -u LUA_PATH_5_4 " ..
    "-u INPUTRC -u EDITRC LC_ALL=C.UTF-8 TERM=vt100 "
 
---- Runs `tlua ARGUMENTS` with `input` as stdin; `env` holds NAME=VALUE words for the shell.
+--- Runs `tlua ARGUMENTS` with `input` as stdin. `env` holds NAME=VALUE words, which set environment variables.
 ---@param arguments string  as the shell reads them
 ---@param options? {input: string?, env: string?}
 ---@return {out: string, err: string, status: integer}
@@ -25,7 +25,7 @@ function M.run(arguments, options)
    end)
 end
 
---- Runs a script, written to a file, with the arguments.
+--- Runs a script with the arguments; `text` is written to a file.
 ---@param text string
 ---@param arguments? string
 ---@return {out: string, err: string, status: integer, path: string}
@@ -39,7 +39,7 @@ function M.script(text, arguments)
    end)
 end
 
---- Returns the answers of the interactive mode to lines from a pipe, without the banner and the
+--- Sends lines to the interactive mode through a pipe, and returns the replies without the banner and the
 --- prompts.
 ---@param input string
 ---@param env? string
@@ -57,7 +57,7 @@ local function build_pty()
    if pty then return pty end
    local folder = shell.ok("mktemp -d"):match("[^\n]+")
    local function remove() os.execute("rm -rf " .. shell.quote(folder)) end
-   M.cleaner = setmetatable({}, {__gc = remove}) -- the folder is removed after the specs have run
+   M.cleaner = setmetatable({}, {__gc = remove}) -- removes the folder after the specs have run
    local command = ("%s -o %s spec/main/pty.c"):format(os.getenv("CC") or "cc", shell.quote(folder .. "/pty"))
    local output, status = shell.run(command)
    -- older systems need -lutil
@@ -69,9 +69,9 @@ end
 
 
 --- Runs a session at a terminal. The lines say what to wait for and what to type, as described in
---- spec/main/pty.c. `libraries` is a folder that is searched for shared libraries before all other
---- folders, `state` is the folder of the history, and `env` contains words NAME=VALUE. With
---- `plain`, the session does not wait for an editor.
+--- spec/main/pty.c. `libraries` is a folder that is searched first for shared libraries, `state` is the
+--- folder of the history, and `env` holds NAME=VALUE words. With `plain`, the session does not wait for an
+--- editor.
 ---@param lines string[]
 ---@param options? {libraries: string?, state: string?, plain: boolean?, arguments: string?, env: string?}
 ---@return string shown

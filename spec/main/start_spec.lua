@@ -1,10 +1,10 @@
--- Tests that the command starts fast, because shells start scripts in loops, and people wait for
--- scripts. `make bench` shows the time; this spec tests the causes: the command opens, loads and
--- starts nothing that the program does not use.
+-- Tests that the command starts fast, because shells start scripts in loops, and users wait for scripts. `make bench`
+-- measures the time. This spec tests the causes: the command must not open, load or start anything that the program
+-- does not use.
 
 local shell = require "spec.support.shell"
 
--- Code that prints the program's libraries except the system's own, its threads and its Lua
+-- Code that prints three facts about a program: its libraries except the system's own, its threads, and its Lua
 -- modules.
 local look <const> = [[
 local libraries, known = {}, {}
@@ -32,8 +32,8 @@ print(("libraries: %s; threads: %s; modules: %s"):format(table.concat(libraries,
    io.open "/proc/self/status":read "a":match "Threads:%s*(%d+)", table.concat(modules, " ")))
 ]]
 
--- The programs run on Linux, in a separate process; programs that watch the process, such as
--- sanitizers, load additional libraries.
+-- Each program runs in a separate process, on Linux only. Programs that watch the process, such as sanitizers, load
+-- additional libraries.
 local function starts(name, expected, code)
    it(name, function()
       local maps = io.open "/proc/self/maps"

@@ -1,11 +1,11 @@
--- Tests the interactive mode at a terminal: editing, history, completion and Ctrl-C. Each session
--- says what to wait for (?) and what to type (!); pty.c describes the syntax. Typed text is echoed,
--- so sessions wait for results that differ from the typed text.
+-- Tests the interactive mode at a terminal: editing, history, completion and Ctrl-C. In a session, a line with ? says
+-- which text to wait for, and a line with ! says what to type; pty.c describes the syntax. The terminal echoes typed
+-- text, so sessions wait for results that differ from it.
 
 local session = require "spec.main.session"
 local shell = require "spec.support.shell"
 
--- Returns the path at which the dynamic linker finds a library; nil if no library has that name.
+-- Returns the path where the dynamic linker finds a library, or nil if there is no library with that name.
 local function find_library(name)
    local program = ("package.loadlib(%q, '*') for line in io.lines('/proc/self/maps') do " ..
       "local path = line:match('(/%%S*%s%%S*)') if path then print(path) break end end"):
@@ -24,7 +24,7 @@ local function plays(lines, options)
    return shown
 end
 
--- Appends the end of every session. ~ waits until the editor reads: before that Ctrl-D is not a
+-- Appends the last lines of every session. ~ waits until the editor reads keys: before that, Ctrl-D is not treated as a
 -- key.
 local function closing(lines)
    table.insert(lines, "? > ")

@@ -1,9 +1,9 @@
--- Tests a file that is truncated while its bytes are a tensor.
+-- Tests a file that is truncated while a tensor uses the file's bytes.
 
 local session = require "spec.main.session"
 
--- Uses one thread: if another thread reads the missing pages, the error is raised in the main
--- coroutine.
+-- Uses only one thread: if another thread reads the missing pages, the error is raised in the main coroutine
+-- instead.
 local head <const> = [[
 torch.set_num_threads(1)
 local path = os.tmpname()
@@ -34,7 +34,7 @@ describe("a mapped file that was cut", function()
       for line in result.out:gmatch "[^\n]+" do lines[#lines + 1] = line end
       assert.matches("^false\t[^\n]*script.lua:%d+: a file has become shorter while it was mapped", lines[1])
       assert.matches("^1.0\tfalse\t[^\n]*a file has become shorter", lines[2])
-      assert.matches("^true\t%d", lines[3]) -- the missing pages are read as zeros
+      assert.matches("^true\t%d", lines[3]) -- the missing pages read as zeros
    end)
 
    it("raises an error in a coroutine, and ends a program that does not catch it", function()

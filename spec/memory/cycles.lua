@@ -1,5 +1,5 @@
--- Makes hooks and functions that refer to the tensor to which they are attached, with 4 MB for each
--- cycle.
+-- Makes hooks and functions that refer to the tensor to which they are attached. Each of these cycles holds 4
+-- MB.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

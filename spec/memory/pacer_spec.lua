@@ -1,11 +1,11 @@
--- Tests that Lua's collector keeps up with tensors, whose memory the collector does not see, in
--- each of its modes: that of `tlua`, which does not change the mode, that of the lua5.4 command
--- (generational) and that of a host's state (spec/embed/memory.c, incremental). Each test measures
--- the resident memory of a separate process.
+-- Tests that Lua's collector keeps up with tensors, whose memory the collector does not see. The test covers the
+-- modes of the collector: the default mode of `tlua`, the mode of the lua5.4 command (generational) and that of
+-- a host's state (spec/embed/memory.c, incremental). Each test measures the resident memory of a separate
+-- process.
 
 local shell = require "spec.support.shell"
 
--- Sanitizers delay the release of freed memory.
+-- With a sanitizer, freed memory is released late.
 local sanitized = shell.build:find("asan") or shell.build:find("tsan")
 
 local hosts = {
@@ -32,7 +32,7 @@ for name, command in pairs(hosts) do
 end
 
 describe("the digits example", function()
-   -- LUA_INIT makes any program print its peak memory at its end.
+   -- LUA_INIT makes every program print its peak memory when it ends.
    local function peak(epochs)
       return shell.with_folder(function(folder)
          local output = shell.ok(("env LUA_INIT=%s %s examples/digits.lua --epochs %d --save %s/w"):
@@ -43,9 +43,9 @@ describe("the digits example", function()
 
    it("needs no more memory for more epochs", function()
       if sanitized then return pending("a sanitizer holds freed memory back") end
-      -- The timing of collections changes the peak by up to 4 MB, and longer runs tend to the upper
-      -- end. A leak of a batch of images (16 kB) in each of 132 further steps would not be noticed;
-      -- a leak of one layer's activations (512 kB) would be seven times the limit.
+      -- The timing of collections changes the peak by up to 4 MB, and longer runs tend to reach the upper end. The test
+      -- would not notice a leak of one batch of images (16 kB) in each of 132 more steps, but a leak of one layer's
+      -- activations (512 kB) would be seven times the limit.
       local short, long = peak(2), peak(8)
       if not short then return pending "the system does not tell the largest resident size" end
       assert(long - short <= 9000, ("%d kB for 2 epochs, %d kB for 8"):format(short, long))

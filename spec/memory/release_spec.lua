@@ -1,9 +1,9 @@
--- Tests memory that a program releases explicitly, and that the library keeps no objects by
+-- Tests that a program can release memory explicitly, and that the library does not keep objects by
 -- accident.
 
 local torch = require "tlua"
 
--- Collects several times: objects released by a finalizer are freed by the next collection.
+-- Collects garbage several times, because objects that a finalizer releases are freed only by the next collection.
 local function used()
    for _ = 1, 4 do
       collectgarbage()
@@ -12,16 +12,16 @@ local function used()
    return torch.memory_stats().used
 end
 
--- Returns the bytes that fn leaves allocated.
+-- Returns how many bytes are still allocated after fn has returned.
 local function leaves(fn)
-   fn() -- the first call creates the objects that are made once and kept
+   fn() -- the first call creates objects that are kept for later calls
    local before = used()
    fn()
    return used() - before
 end
 
--- Returns whether most of the 3000 tables that were passed to fn are finally collected, although
--- the tables' tensors are small.
+-- Passes 3000 tables to fn. Returns whether most of these tables are finally collected, even though their tensors are
+-- small.
 local function few_stay(fn)
    local tokens = setmetatable({}, {__mode = "k"})
    for _ = 1, 3000 do

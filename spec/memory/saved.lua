@@ -1,5 +1,5 @@
--- Computes losses that are never differentiated: the tensors that a graph has saved are freed with
--- the loss.
+-- Computes losses that are never differentiated. The tensors that a graph has saved must be freed together with the
+-- loss.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

@@ -1,4 +1,4 @@
--- Computes 500,000 sums of 8x8 tensors, each of which Lua's collector counts as 16 bytes.
+-- Computes 500,000 sums of 8x8 tensors. For Lua's collector, each tensor counts as only 16 bytes.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"

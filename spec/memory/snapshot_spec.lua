@@ -1,4 +1,4 @@
--- Tests memory reports: statistics, peaks, the lines that allocated live tensors, leaks.
+-- Tests memory reports: statistics, peaks, the lines that allocated live tensors, and leaks.
 
 local torch = require "tlua"
 

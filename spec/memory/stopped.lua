@@ -1,5 +1,5 @@
--- Checks that a collector that the program has stopped stays stopped, even if the program allocates
--- a large amount of memory.
+-- Checks that a collector stopped by the program stays stopped, even if the program allocates a large amount of
+-- memory.
 
 local torch = require "tlua"
 

@@ -1,5 +1,5 @@
--- Makes 150 training steps with 8 MB of activations each, whose memory must be freed with the graph
--- of the step.
+-- Makes 150 training steps. Each step has 8 MB of activations, which must be freed together with the step's
+-- graph.
 
 local measure = dofile("spec/memory/measure.lua")
 local torch = require "tlua"
