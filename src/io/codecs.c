@@ -207,7 +207,7 @@ uint32_t tli_crc32(uint32_t crc, const void *data, size_t n) {
 
 /* ---- PNG: libpng's simplified interface ---- */
 
-typedef struct Png { /* the png_image of libpng */
+typedef struct Png { /* libpng's struct png_image */
   void *opaque;
   uint32_t version, width, height, format, flags, colormap_entries, warning_or_error;
   char message[64];

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The layout of a block: its name, bytes and elements. */
+/* The layout of a block: the layout's name, the block's size in bytes, and its number of
+** elements. */
 typedef struct tli_Quantization {
   const char *name;
   int bytes, elements;

@@ -169,7 +169,7 @@ static void prepare(lua_State *L) {
   check_environment(L);
 }
 
-/* Pushes the loader of an embedded module, for a searcher of `require`. */
+/* Pushes the function that loads an embedded module, as a searcher of `require` returns it. */
 static void push_loader(lua_State *L, const tli_Embedded *e) {
   lua_pushlightuserdata(L, (void *)e);
   lua_pushcclosure(L, loader, 1);

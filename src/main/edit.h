@@ -23,8 +23,8 @@ tli_EditResult tli_edit_read(const char *prompt, char **line);
 /* Adds a line to the history and to the history's file. Does nothing if no library edits lines. */
 void tli_edit_remember(const char *entry);
 
-/* Returns the file name of the library that edits lines if stdin is a terminal; NULL if there is
-** none. For `tlua doctor`. */
+/* Returns the file name of the library that edits lines when stdin is a terminal; NULL if no
+** library was found. `tlua doctor` reports the name. */
 const char *tli_edit_library(void);
 
 #endif

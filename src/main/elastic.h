@@ -16,8 +16,9 @@
 #include "dist/store.h"
 
 typedef struct tli_Elastic {
-  int least, most;           /* launchers */
-  const char *host, *secret; /* the address, and the secret in the form of tli_store_serve */
+  int least, most; /* launchers */
+  /* the store's address, and the job's secret as tli_store_serve takes it */
+  const char *host, *secret;
   int port;
   int64_t timeout; /* how long to wait for a round to close, in ns */
   /* number of the current round */

@@ -23,8 +23,8 @@
 #include "main/terminal.h"
 #include "tlua.h"
 
-/* The main Lua state. It is set before the SIGINT handler is installed, and the handler reads
-** it. */
+/* The main Lua state. The SIGINT handler reads this variable, which is set before the handler is
+** installed. */
 static lua_State *main_state; /* borrowed */
 
 /* The number of SIGINTs since the last one that had an effect. */

@@ -363,7 +363,8 @@ static void keep_tail(Rank *r, const char *data, size_t n) {
   r->ntail += n;
 }
 
-/* Forwards the output of a rank that is available. At the end of the output closes the stream. */
+/* Forwards the output that a rank has written so far. When the output has ended, closes the
+** stream. */
 static void pass_on(const Launch *l, int i, Stream *s) {
   char data[8192];
   while (s->file >= 0) {

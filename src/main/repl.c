@@ -22,8 +22,8 @@
 #include "main/script.h"
 #include "main/terminal.h"
 
-/* The session's state. The completion callback, which has no context argument, reads it; it is set
-** while the loop runs. */
+/* The state of the session, set while the loop runs. The completion callback reads this variable,
+** since the callback gets no context argument. */
 static lua_State *session; /* borrowed */
 
 /* The addresses are registry keys: module_key of the table of the module `tlua.repl`, chunk_key of

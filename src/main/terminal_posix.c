@@ -16,8 +16,8 @@
 
 #include "core/platform/platform.h"
 
-/* The state of a caught signal. It is set before the handler is installed, and the handler reads
-** it. */
+/* The state of a caught signal. The signal handler reads the state, which is set before the handler
+** is installed. */
 typedef struct Caught {
   tli_InterruptFn volatile current;
   struct sigaction before; /* the previous action of the signal, while `current` is set */

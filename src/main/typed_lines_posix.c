@@ -1,6 +1,6 @@
 /*
-** typed_lines_posix.c - the history file: $XDG_STATE_HOME/tlua/history, one entry a line, readable
-** only by its owner.
+** typed_lines_posix.c - the history file: $XDG_STATE_HOME/tlua/history, with one entry per line;
+** only the owner can read the file.
 **
 ** An entry is appended as soon as it is typed, with a single write. So concurrent sessions keep
 ** each other's entries, and no entry is lost in a crash. Failures are ignored silently, since the

@@ -25,8 +25,8 @@ void tli_autocast(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensor **const *te
 /* Casts the tensors of a list, which is an argument of the call, as tli_autocast casts single
 ** tensors. */
 void tli_autocast_list(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensors *list);
-/* Casts a float32 result to autocast's dtype on its device; returns the result unchanged if
-** autocast is off. The result is owned; it is NULL if the call has failed. */
+/* Casts a float32 result to the dtype that autocast uses on the result's device. If autocast is
+** off, returns the result unchanged. The result is owned; if the call has failed, it is NULL. */
 tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result);
 
 /* Releases the kept casts of parameters. */

@@ -16,7 +16,7 @@
 
 #define SCOPE "torch.Scope"
 
-/* A scope as a userdata; its user value 1 keeps the settings alive. */
+/* A scope as a userdata. The userdata's user value 1 keeps the thread's settings alive. */
 typedef tli_ModeScope Scope;
 
 static void scope_link(Scope *scope, tli_Settings *of) {

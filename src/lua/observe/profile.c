@@ -179,7 +179,8 @@ static int profile_shapes(lua_State *L) {
   return 1;
 }
 
-/* _span_open(kind, name) returns session and event, for _span_close. */
+/* _span_open(kind, name) opens a span and returns two numbers, session and event, for
+** _span_close. */
 static int span_open(lua_State *L) {
   int kind = luaL_checkoption(L, 1, NULL, tli_span_kinds);
   const char *name = luaL_checkstring(L, 2);

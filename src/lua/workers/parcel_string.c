@@ -1,7 +1,7 @@
 /*
-** parcel_string.c - parcels as strings, for processes of the same program: torch._pack and
-** torch._unpack, by which lua/tlua/multiprocessing sends functions. Only trusted strings may be
-** unpacked, because they contain bytecode.
+** parcel_string.c - torch._pack and torch._unpack, which convert parcels to and from strings, for
+** processes of the same program. lua/tlua/multiprocessing sends functions in this way. Only trusted
+** strings may be unpacked, because they contain bytecode.
 */
 #include <stdlib.h>
 #include <string.h>
