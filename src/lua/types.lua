@@ -95,8 +95,8 @@ function Tensor:size(dim) end
 ---@return integer|integer[]
 function Tensor:stride(dim) end
 
---- Returns whether the tensor was made in inference mode, so that it cannot be used where a gradient
---- is recorded.
+--- Returns whether the tensor was made in inference mode. Such a tensor cannot be used where a
+--- gradient is recorded.
 ---@return boolean
 function Tensor:is_inference() end
 
@@ -146,11 +146,11 @@ function Tensor:to_sparse_csr() end
 ---@return torch.Tensor
 function Tensor:to_sparse_csc() end
 --- Converts the matrix to the layout sparse_bsr.
----@param blocksize? integer[]  rows and columns of a block; a matrix with blocks keeps its own unless given
+---@param blocksize? integer[]  rows and columns of a block; by default a block matrix keeps its block size
 ---@return torch.Tensor
 function Tensor:to_sparse_bsr(blocksize) end
 --- Converts the matrix to the layout sparse_bsc.
----@param blocksize? integer[]  rows and columns of a block; a matrix with blocks keeps its own unless given
+---@param blocksize? integer[]  rows and columns of a block; by default a block matrix keeps its block size
 ---@return torch.Tensor
 function Tensor:to_sparse_bsc(blocksize) end
 --- Converts a sparse tensor to a dense one. A dense tensor is returned unchanged.
@@ -387,8 +387,8 @@ torch.__version__ = ""
 ---@param name string  the node's name in graphs and messages
 ---@param inputs table
 ---@param outputs table  the tensors that get the node as their grad_fn
----@param constant table  the positions of outputs without gradient
----@param saved table  the tensors that backward gets, with checks of versions
+---@param constant table  the positions of outputs that get no gradient
+---@param saved table  the tensors saved for backward; later changes of them are detected
 ---@param backward fun(saved: table, ...: torch.Tensor?): torch.Tensor? ...
 ---@param dirty? table  inputs that the call has changed in place
 function torch.autograd.record(name, inputs, outputs, constant, saved, backward, dirty) end
@@ -652,11 +652,11 @@ function torch.set_rng_state(state) end
 ---     print(a:equal(torch.rand(2, {generator = generator})))
 ---     --> true
 ---@class torch.Generator
----@field manual_seed fun(self, seed: integer): torch.Generator  starts the numbers anew
----@field seed fun(self): integer  starts them anew from a seed of the system's
+---@field manual_seed fun(self, seed: integer): torch.Generator  restarts the numbers with this seed
+---@field seed fun(self): integer  restarts the numbers with an unpredictable seed; returns the seed
 ---@field initial_seed fun(self): integer  the generator's seed
----@field get_state fun(self): table  plain data for set_state
----@field set_state fun(self, state: table): torch.Generator  continues from a state of get_state
+---@field get_state fun(self): table  returns the state, as plain data for set_state
+---@field set_state fun(self, state: table): torch.Generator  continues from a state that get_state has returned
 
 --- A collective call or message in progress, started with async_op = true.
 ---
@@ -670,8 +670,8 @@ function torch.set_rng_state(state) end
 ---     dist.destroy_process_group()
 ---     --> true	tensor([1., 1.])
 ---@class distributed.Work
----@field wait fun(self, timeout?: number)  waits until it has ended; raises if it has failed
----@field is_completed fun(self): boolean  whether it has ended
+---@field wait fun(self, timeout?: number)  waits until the call has ended; raises an error if the call has failed
+---@field is_completed fun(self): boolean  whether the call has ended
 
 --- Makes a separate random number generator, which operators take as the option `generator`. It has
 --- the field `device` and the methods manual_seed, seed, initial_seed, get_state, set_state,

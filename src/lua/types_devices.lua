@@ -38,15 +38,15 @@ function torch.device(type, index) end
 ---     print(x:cpu(), stream:query())
 ---     --> tensor([2., 2.])	true
 ---@class torch.Stream
----@field device torch.device  the device that runs its work
+---@field device torch.device  the device that does the stream's work
 ---@field stream_id integer  0 for the default stream
----@field priority integer  the smaller, the sooner
----@field cuda_stream integer  the stream's address in CUDA
+---@field priority integer  smaller numbers are more urgent
+---@field cuda_stream integer  the stream's handle in CUDA
 ---@field synchronize fun(self)  waits until all work of the stream is done
 ---@field query fun(self): boolean  whether all work of the stream is done
----@field wait_stream fun(self, stream: torch.Stream)  lets later work wait for the other's so far
----@field wait_event fun(self, event: torch.Event)  lets later work wait for an event
----@field record_event fun(self, event?: torch.Event): torch.Event  records an event, or a new one
+---@field wait_stream fun(self, stream: torch.Stream)  lets later work wait for all present work of the other stream
+---@field wait_event fun(self, event: torch.Event)  lets later work of the stream wait for an event
+---@field record_event fun(self, event?: torch.Event): torch.Event  records the given event, or a new one, on the stream
 
 ---A point in the work of a stream, which other streams can wait for and which measures time.
 ---
@@ -60,7 +60,7 @@ function torch.device(type, index) end
 ---     print(done:query())
 ---     --> true
 ---@class torch.Event
----@field record fun(self, stream?: torch.Stream)  puts the event behind a stream's work so far
+---@field record fun(self, stream?: torch.Stream)  puts the event behind all present work of a stream
 ---@field wait fun(self, stream?: torch.Stream)  lets a stream's later work wait for the event
 ---@field query fun(self): boolean  whether the work before the event is done
 ---@field synchronize fun(self)  waits until the work before the event is done
@@ -76,10 +76,10 @@ function torch.device(type, index) end
 ---     print(x:cpu())
 ---     --> tensor([2., 2.])
 ---@class torch.Graph
----@field capture_begin fun(self, options?: table)  captures the work that follows instead of doing it
+---@field capture_begin fun(self, options?: table)  from now on work is captured, not done
 ---@field capture_end fun(self)  ends the capture
 ---@field replay fun(self)  does the captured work once more
----@field pool fun(self): integer  the memory pool, for graphs that share it
+---@field pool fun(self): integer  the graph's memory pool, which other graphs can share
 ---@field reset fun(self)  frees the captured work
 
 --- The simulated device, with the functions of torch.cuda. On any machine it finds mistakes that
@@ -436,7 +436,7 @@ torch.cuda.nvtx = {}
 
 --- Opens a named range of this thread, for tools such as Nsight Systems.
 ---@param msg string
----@return integer depth how many were open
+---@return integer depth  the number of ranges that were open before
 function torch.cuda.nvtx.range_push(msg) end
 
 ---Closes the range opened last.
@@ -481,8 +481,8 @@ function torch.cuda.device_of(tensor, fn, ...) end
 function torch.cuda.get_arch_list() end
 
 --- Returns the index of a device: 1 for "cuda:1", the current device's index for "cuda".
----@param device? integer|string|torch.device  nil is the current device if `optional` is true
----@param options? {optional?: boolean, allow_cpu?: boolean}  allow_cpu: the CPU is -1, no error
+---@param device? integer|string|torch.device  nil means the current device if `optional` is true
+---@param options? {optional?: boolean, allow_cpu?: boolean}  with allow_cpu the CPU has the index -1; otherwise it is an error
 ---@return integer
 function torch.cuda.get_device_index(device, options) end
 
@@ -507,7 +507,7 @@ function torch.sim.configure(settings) end
 
 --- Returns a copy in pinned memory, from which non_blocking copies do not make the host wait.
 --- Returns the tensor itself if it is pinned already.
----@param device? string|torch.device the kind of device that it is for
+---@param device? string|torch.device the kind of device that the copies are for
 ---@return torch.Tensor
 function Tensor:pin_memory(device) end
 

@@ -96,14 +96,14 @@ function torch.io.dequantize(bytes, first, shape, kind) end
 
 --- Returns the pixels of a PNG or JPEG file, (channels, height, width) uint8. Returns nil and a
 --- message if the file is damaged or the library for the format is missing.
----@param bytes string|torch.Tensor  the file's; a tensor is (n) uint8, contiguous
+---@param bytes string|torch.Tensor  the file's bytes; a tensor must be (n) uint8, contiguous
 ---@return torch.Tensor?, string?
 function torch.io.decode_image(bytes) end
 
 --- Returns the CRC-32 checksum, as in zip and PNG files, of a text; for a tensor, the checksum of
 --- the bytes that torch.io.write would write.
 ---@param data string|torch.Tensor
----@param crc? integer  the checksum of the data before
+---@param crc? integer  the checksum of the preceding data; 0 by default
 ---@return integer
 function torch.io.crc32(data, crc) end
 
@@ -111,7 +111,7 @@ function torch.io.crc32(data, crc) end
 --- "d" for a folder, "l" for a link to a folder or "f" for anything else; the name; and a zero
 --- byte. torch.data.DatasetFolder uses this function.
 ---@param path string
----@return torch.Tensor? bytes  (n) uint8; nil with a message where the folder cannot be read
+---@return torch.Tensor? bytes  (n) uint8; nil with a message if the folder cannot be read
 ---@return string? message
 function torch.io.folder(path) end
 
@@ -130,7 +130,7 @@ function torch.io.make_folder(path) end
 ---@param types string[]  for each column a dtype, "string" or "skip"
 ---@param rows integer
 ---@param line integer
----@return (torch.Tensor|string[]|false)[]? columns  nil with a message where the text is wrong
+---@return (torch.Tensor|string[]|false)[]? columns  nil with a message if the text is malformed
 ---@return integer|string rows  the number of rows read
 ---@return integer? first  the first byte of the next row
 ---@return integer? line
@@ -141,15 +141,15 @@ function torch.io.csv(bytes, first, delimiter, quote, types, rows, line) end
 ---@param first integer  from 1
 ---@param delimiter string
 ---@param quote string  "": no quoting
----@return integer? fields  nil with a message where the text is wrong
+---@return integer? fields  nil with a message if the text is malformed
 ---@return string? message
 function torch.io.csv_fields(bytes, first, delimiter, quote) end
 
--- Threads with an interpreter of their own ---------------------------------------------------------
+-- Threads with an interpreter of their own --------------------------------------------------------
 
 --- Starts n threads. Each loads the module, a function f, and calls f(stopped, handle, number from
 --- 0, ...). The function that f returns is then called for each job.
----@param name string  the beginning of messages about values that cannot be sent
+---@param name string  the beginning of error messages about values that cannot be sent
 ---@param n integer
 ---@param module string
 ---@param ... any
