@@ -242,7 +242,7 @@ static bool wrong_count(const tli_Csv *c, int64_t got) {
                   c->columns, got > c->columns ? "at least " : "", got);
 }
 
-/* Reads the row at p; returns the beginning of the next row, or NULL. */
+/* Reads the row at p. Returns a pointer to the next row; NULL after an error. */
 static const char *read_row(tli_Csv *c, const char *p, int64_t row) {
   const char *end = c->data + c->bytes;
   int64_t lines = 1;

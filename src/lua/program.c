@@ -119,7 +119,7 @@ static tl_Program *check_program(lua_State *L, int index) {
   return p;
 }
 
-/* Returns the graph of a new program, which may be changed because no other code refers to it
+/* Returns the graph of a new program. The graph may be changed, because no other code refers to it
 ** yet. */
 static tli_Graph *own_graph(lua_State *L, int index) {
   return (tli_Graph *)tli_program_graph(check_program(L, index));

@@ -125,8 +125,8 @@ void tli_set_functions(lua_State *L, const luaL_Reg *list) {
   lua_settop(L, table);
 }
 
-/* Pushes a function with the upvalues of tli_push_function, for the metatable on top of the
-** stack. */
+/* Pushes a C function with the library's two upvalues. The second of them, the tensor metatable, is
+** on top of the stack. */
 static void push_method(lua_State *L, tli_State *S, lua_CFunction fn) {
   lua_pushlightuserdata(L, S);
   lua_pushvalue(L, -2);

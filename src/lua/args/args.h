@@ -65,8 +65,8 @@ typedef struct tli_Args {
   const tli_Signature *signature;
   int top; /* number of arguments on the stack */
   bool failed;
-  /* index of the first tensor parameter, whose device applies to all tensors; -1 if there is
-  ** none */
+  /* index of the parameter with the first tensor, whose device all tensors must have; -1 if there
+  ** is none */
   int8_t first;
   /* position of the first tensor in its list, from 1; 0 if that tensor is not in a list */
   int64_t first_item;
@@ -200,7 +200,7 @@ const char *tli_to_device_name(lua_State *L, int index);
 /* Pushes the state's torch.device for a device; nil for TLI_NODEVICE. */
 int tli_push_device(lua_State *L, tl_Device device);
 tli_Generator *tli_to_generator(lua_State *L, int index);
-/* Returns the device of the generator at an index. */
+/* Returns the device of the torch.Generator at a stack index. */
 tl_Device tli_generator_device(lua_State *L, int index);
 
 /* A function that the operator table exports to Lua. The list is generated. */

@@ -108,7 +108,7 @@ static bool read_rows(lua_State *L, int index, tl_Tensor **indices, tl_Tensor **
   return *indices && *values && (*indices)->ndim == 2 && (*indices)->sizes[0] == 1;
 }
 
-/* Returns the first size of the sparse tensor at an index. */
+/* Returns the size of the first dimension of the sparse tensor at an index. */
 static int64_t first_size(lua_State *L, int index) {
   int top = lua_gettop(L);
   lua_getiuservalue(L, index, 1);

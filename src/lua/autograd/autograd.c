@@ -181,9 +181,9 @@ static bool fits_int(const Ends *list) { return list->n <= INT32_MAX; }
 
 /* ---- callbacks at the end of a pass ---- */
 
-/* its address is the key of the queue of functions in the registry */
+/* its address is the registry's key of the list of queued functions */
 static const char queue_key = 0;
-/* its address is the key of the number of failed passes in the registry */
+/* its address is the registry's key of the number of failed passes */
 static const char failures_key = 0;
 
 /* queue_callback(fn) calls fn when the running backward pass has succeeded. */

@@ -43,8 +43,8 @@ void tli_callback_push(lua_State *L, const tli_Callback *callback);
 /* Returns whether the engine's last failure is a Lua error of a callback. */
 bool tli_caught(void);
 
-/* Sets the Lua state from which this thread calls the engine, for callbacks. Returns the
-** previous one, which must be restored before any error is raised. */
+/* Sets the Lua state from which this thread calls the engine, for callbacks. Returns the previous
+** state, which must be restored before any error is raised. */
 lua_State *tli_set_running(lua_State *L);
 
 /* Returns the Lua state that calls the engine in this thread; NULL if there is none. */

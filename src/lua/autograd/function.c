@@ -144,8 +144,8 @@ static bool is_dirty(lua_State *L, int k) {
   return dirty;
 }
 
-/* Increments the version of outputs that are changed inputs, before any tensor is saved. May raise
-** an error. */
+/* Increments the versions of outputs that are inputs changed in place. Must be called before any
+** tensor is saved. May raise an error. */
 static void bump_dirty(lua_State *L, const LuaNode *n) {
   for (int k = 0; k < n->node.noutputs; k++) {
     tl_Tensor *t = is_dirty(L, k) ? tensor_in(L, OUTPUTS, k + 1) : NULL;

@@ -72,7 +72,8 @@ static int nothing(lua_State *L, const Graph *g, const char *name) {
 static int graph_capture_end(lua_State *L) {
   const Graph *g = tli_device_self(L, GRAPH, "capture_end");
   lua_State *before = tli_calling;
-  tli_calling = L; /* the last kernel need not store results that are garbage in this state */
+  /* the last kernel of the capture need not store results that are garbage in this Lua state */
+  tli_calling = L;
   bool ok = g->capture && tli_capture_end(g->capture);
   tli_calling = before;
   if (ok) return 0;

@@ -114,7 +114,7 @@ static int device_reset_sums(lua_State *L) {
   return 0;
 }
 
-/* Returns statistics of host memory that devices of this type access directly. */
+/* Returns statistics of pinned memory: host memory that devices of this type access directly. */
 static int device_host_memory_stats(lua_State *L) {
   tli_device_only(L, 0, "host_memory_stats");
   tli_check_current(L, tli_kind(L), "host_memory_stats");

@@ -53,7 +53,7 @@ tl_Stream *tli_stream_of(tl_Device device, int number) {
   return atomic_load_explicit(&streams[device.type][device.index][number], memory_order_acquire);
 }
 
-/* Returns a stream's number; -1 with a message if there are too many. */
+/* Returns a stream's number. If there are too many streams, fails with a message and returns -1. */
 static int number_of(tl_Device device, tl_Stream *stream) {
   if (stream == tli_api(device)->default_stream(device)) return 0;
   for (int i = 1; i <= MOST_STREAMS; i++) {

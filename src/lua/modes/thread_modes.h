@@ -4,8 +4,8 @@
 **
 ** A thread inherits the modes that it has not set from the thread that resumed it, and so on up to
 ** the main thread. Settings of suspended or dead threads affect no other thread. The engine reads
-** thread-local variables of C. A call of the library loads these variables from the settings when
-** it finds that they are outdated or belong to another state or coroutine.
+** thread-local variables of C. If these variables are outdated, or belong to another Lua state or
+** coroutine, a call of the library first loads them from the settings.
 */
 #ifndef TLI_COROUTINE_H
 #define TLI_COROUTINE_H

@@ -1,8 +1,7 @@
 /*
 ** call_site.c - finds the line that called the library. A device reports a fault in data only
-** later, when that line is no longer on the Lua stack. So the text of each line that has called is
-** stored; there is one copy for each line, which is never freed. The history of memory stores whole
-** call stacks.
+** later, when that line is no longer on the Lua stack. So the text of each calling line is stored,
+** once for each line, and never freed. For the history of memory, whole call stacks are stored.
 */
 #include <stdio.h>
 #include <stdlib.h>

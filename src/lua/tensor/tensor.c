@@ -345,7 +345,8 @@ static int get_imag(lua_State *L, tli_State *S, tl_Tensor *t) {
   return push_result(L, tlo_imag(t));
 }
 
-/* x.real = y and x.imag = y copy a tensor or a number into that part of x, a view of x's memory. */
+/* Implements x.real = y and x.imag = y: copies a tensor or a number into `part`, a view of the real
+** or the imaginary parts of x. */
 static int set_part(lua_State *L, tli_State *S, tl_Tensor *part, const char *name, int value) {
   tl_Tensor *source = NULL, *owned = NULL;
   bool ok =
