@@ -159,7 +159,7 @@ end)
 
 describe("nn.RotaryEmbedding", function()
    local function leaf(...) return torch.randn({...}, {dtype = "float64"}) end
-   -- Rotates a row's features at position p by the definition; positions and features count from 1.
+   -- Rotates the features of a row at position p by the definition. Positions and features count from 1.
    local function turned(row, p, dim, base, interleaved)
       local out = {}
       for i, value in ipairs(row) do out[i] = value end
@@ -407,7 +407,7 @@ end)
 
 it("CrossMapLRN2d divides by the squares of neighbouring channels, as in Torch7", function()
    local x = torch.tensor {1.0, 2, 3, 4}:view(1, 4, 1, 1)
-   -- the base of the denominator is k plus the sum of squares
+   -- the denominator is a power of k plus the sum of squares
    local y = nn.CrossMapLRN2d(3, 3, 1, 1)(x):flatten():tolist()
    for i, square_sum in ipairs {1 + 4, 1 + 4 + 9, 4 + 9 + 16, 9 + 16} do
       assert.close(i / (1 + square_sum), y[i], 1e-7)
@@ -469,7 +469,7 @@ it("TripletMarginWithDistanceLoss takes any function or module for its distance"
 end)
 
 describe("LinearCrossEntropyLoss", function()
-   -- Compares the loss and the gradients with those of a linear layer followed by cross_entropy.
+   -- Compares the loss and the gradients with those of a linear layer that is followed by cross_entropy.
    local function both(options, dims, target)
       local loss = nn.LinearCrossEntropyLoss(3, 5, options):double()
       local x = torch.randn(dims, {dtype = "float64", requires_grad = true})

@@ -1,4 +1,4 @@
--- Tests the order in which a module lists its children, and the keys that pairs gives for a module.
+-- Tests the order in which a module lists its children, and the keys over which pairs(module) iterates.
 
 local torch = require "tlua"
 local nn = torch.nn

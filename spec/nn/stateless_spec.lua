@@ -1,4 +1,4 @@
--- Tests modules as functions of their parameters.
+-- Tests calls of modules as functions of their parameters.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local nn = torch.nn

@@ -1,15 +1,15 @@
--- cases.lua - runs the cases written by modules.py: a module with given weights, 20 steps of an
--- optimizer, the rates of a schedule. Each check returns nil, or a difference.
+-- cases.lua - runs the cases that modules.py has written: modules with given weights, 20 steps of an optimizer, or the
+-- learning rates of a schedule. Each check returns nil, or a description of the difference.
 --
--- Arguments without a default are passed by position; Python's keyword arguments go into the table
--- of options.
+-- Arguments without a default are passed by position; Python's keyword arguments become fields of the options
+-- table.
 
 local torch = require "tlua"
 local values = require "spec.opinfo.values"
 
 local nn, F <const> = torch.nn, torch.nn.functional
 
--- Represents a module, a function or a packed sequence in a case.
+-- The class of objects that stand for a module, a function or a packed sequence in a case.
 local Made <const> = {}
 local function made(kind)
    return function(name, a, k) return setmetatable({kind = kind, name = name, a = a, k = k}, Made) end
@@ -182,7 +182,7 @@ local function fault_of(check, case)
    if ok then return fault or "no error" end
 end
 
--- Reads one case, or a list of cases, from the text of a file.
+-- Reads one case or a list of cases from a file's text.
 local function read(text, name) return assert(load("return " .. text, name, "t", ENVIRONMENT))() end
 
 return {

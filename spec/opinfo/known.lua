@@ -1,6 +1,6 @@
--- The intended differences from PyTorch 2.15. A row applies to calls of `ops` (all operators if
--- nil) whose fault, tag, dtype and, if PyTorch refuses them, message match the given patterns; the
--- first matching row is used. Rows with `device` are about differences between the CPU and another
+-- Lists the intended differences from PyTorch 2.15. A row applies to calls of `ops` (to all operators if nil)
+-- whose fault, tag and dtype match the row's patterns; if PyTorch refuses a call, its message must match too.
+-- The first matching row is used. Rows with `device` are about differences between the CPU and another
 -- device.
 
 local DTYPES <const> = "dtypes, or mixes of them, that PyTorch's kernels refuse"
@@ -24,7 +24,7 @@ local POOLS <const> = [[nn.functional.adaptive_avg_pool1d nn.functional.adaptive
    nn.functional.adaptive_max_pool3d]]
 
 return {
-   -- the following rows are about calls that tlua accepts and PyTorch refuses
+   -- the following rows are calls that tlua accepts, but PyTorch refuses
    {fault = "^no error", refused = "not implemented for", why = DTYPES},
    {fault = "^no error", refused = "must be Tensor, not", why = "a number where PyTorch wants a tensor"},
    {ops = "linspace logspace", fault = "^no error", refused = "combination", why = "a whole float as a count"},
@@ -44,7 +44,7 @@ return {
    {fault = "^no error", refused = "view size is not compatible", why = EMPTY},
    {fault = "^no error", refused = "contiguous", why = EMPTY},
 
-   -- the following rows are about calls that tlua refuses
+   -- the following rows are calls that tlua refuses
    {fault = "expected a Tensor, got [%-%d]", why = "numbers alone are left to Lua"},
    {fault = "share memory", why = "no write to elements that share memory"},
    {ops = "addbmm", fault = "does not fit self", why = "no change of shape in place"},
@@ -103,7 +103,7 @@ return {
    {ops = "nn.functional.hinge_embedding_loss", fault = "^dtype", why = MIXED},
    {ops = "__rdiv__ trapezoid trapz", fault = "^dtype", why = FIRST},
 
-   -- the following rows are about the names of nodes
+   -- the following rows are different names of graph nodes
    {ops = "fft.fft2 fft.fftn fft.ifft fft.ifft2 fft.ifftn", fault = "^node: FftR2CBackward",
       why = "real numbers are made complex inside the transform"},
    {ops = "fft.ihfft fft.ihfft2 fft.ihfftn", fault = "^node: ConjPhysical", why = "conjugates are written to memory"},
@@ -125,7 +125,7 @@ return {
       einsum gradient kron logdet matmul trapezoid trapz var]], fault = "^node: ",
     why = "it is made of other operators than in PyTorch, and ends with another one"},
 
-   -- the following rows are about differences on another device
+   -- the following rows are differences between the CPU and another device
    {device = true, fault = "^order of checks", why = "a device looks at positions after everything else was checked"},
    {device = true, ops = "linspace logspace", fault = "^message",
     why = "a tensor as a number is read, for which a device would have to be waited for"},

@@ -1,20 +1,20 @@
--- modules.lua FOLDER [name...]: makes the modules, optimizers and schedules that modules.py has
--- written to FOLDER, with the same weights, and compares results, gradients, buffers and 20 steps
--- with PyTorch's. Prints differences, missing public names, and as the last line the totals. With
--- the name "names" it checks only the names.
+-- modules.lua FOLDER [name...]: rebuilds the modules, optimizers and schedules that modules.py has written to
+-- FOLDER, with the same weights, and compares results, gradients, buffers and 20 steps with PyTorch's. Prints
+-- differences, missing public names, and the totals as the last line. With the argument "names" only names are
+-- checked.
 
 local torch = require "tlua"
 local cases_of = require "spec.opinfo.cases"
 
 local folder, wanted = arg[1], {table.unpack(arg, 2)}
 
--- Names that are public in PyTorch, but have no meaning in tlua.
+-- Public names of PyTorch that have no meaning in tlua.
 local OTHER <const> = {
    factory_kwargs = "a helper of theirs",
    Tensor = "an import", Module = "an import", Optimizer = "an import", LRScheduler = "an import",
 }
 
--- The names that belong to a feature that does not exist yet, or to PyTorch's internals.
+-- Names that belong to a feature that tlua does not have yet, or to PyTorch's internals.
 local LATER <const> = {
    {"complex", "complex numbers"}, {"^is_conj", "complex numbers"}, {"^is_neg$", "complex numbers"},
    {"^conj", "complex numbers"}, {"^resolve_", "complex numbers"}, {"^real$", "complex numbers"},
@@ -44,7 +44,7 @@ local function is_wanted(name)
    return #wanted == 0
 end
 
--- Returns the numbers of classes and cases in a folder, and of the cases that differ.
+-- Returns three numbers: of classes in a folder, of cases, and of cases that differ.
 local function run(kind, check)
    local classes, cases, bad_classes, bad_cases = 0, 0, 0, 0
    local pipe <close> = assert(io.popen(("ls '%s/%s'"):format(folder, kind)))
@@ -72,8 +72,8 @@ local function run(kind, check)
    return ("%s: %d of %d differ (%d of %d cases)"):format(kind, bad_classes, classes, bad_cases, cases)
 end
 
--- Returns whether a table or tensor has a name; public tables and tensors raise an error for
--- missing names.
+-- Returns whether a table or tensor has a field; reading a missing field of a public table or a tensor is an
+-- error.
 local function has(place, name)
    local ok, value = pcall(function() return place[name] end)
    return ok and value ~= nil
@@ -89,7 +89,7 @@ local function place_of(row)
    return place
 end
 
--- Returns the reason why a name is not needed, or the feature to which the name belongs.
+-- Returns the reason why tlua does not need a name, or the feature to which the name belongs.
 local function reason_of(name)
    if OTHER[name] then return OTHER[name] end
    for _, row in ipairs(LATER) do

@@ -1,10 +1,10 @@
--- run.lua FOLDER [operator...]: makes the calls that calls.py has written to FOLDER and compares
--- the results with PyTorch's. Prints the differences, a row for each family of operators, intended
--- differences (known.lua), and as the last line the totals. Every operator runs in a separate
--- process, so that a crash affects only that operator.
+-- run.lua FOLDER [operator...]: repeats the calls that calls.py has written to FOLDER, and compares the results
+-- with PyTorch's. Prints the differences, a row for each family of operators, intended differences (known.lua), and
+-- the totals as the last line. Every operator runs in a separate process, so that a crash affects only that
+-- operator.
 --
--- With TLUA_SPEC_DEVICE=sim each call is made on the CPU and on that device instead, and both are
--- compared: results and gradients, or the messages of errors, must be bitwise equal.
+-- With TLUA_SPEC_DEVICE=sim, each call is made on the CPU and on that device, and these two are compared instead:
+-- results and gradients, or the messages of errors, must be bitwise equal.
 
 local torch = require "tlua"
 
@@ -26,8 +26,8 @@ local function show_call(call)
    return (call.form == "f" and "torch." or "x:") .. name .. "(" .. table.concat(parts, ", ") .. ")"
 end
 
--- Compares vectors that are determined only up to their signs; both tensors are made positive along
--- `along` first.
+-- Prepares singular vectors for a comparison: keeps the k vectors that belong to singular values, and takes absolute
+-- values, since the signs of these vectors are arbitrary.
 local function without_signs(r, along)
    local k = r[2].shape[r[2]:dim()]
    r[1], r[3] = r[1]:narrow(-1, 1, k):abs(), r[3]:narrow(along, 1, k):abs()
@@ -39,8 +39,8 @@ local SIGNLESS <const> = {
    ["linalg.eigh"] = function(r) r[2] = r[2]:abs() end,
 }
 
--- Returns whether the positions in a result select, along dimension call.ties, elements that equal
--- the expected ones: ties may be broken differently.
+-- Returns whether the positions in a result select elements that equal the expected ones along dimension call.ties,
+-- since ties may be broken differently.
 local function only_tied(call, arguments, results, which)
    local ok, same = pcall(function()
       local x, positions = arguments[1]:detach(), results[which]
@@ -55,7 +55,7 @@ end
 
 ---- calls ---------------------------------------------------------------------------
 
--- Functions whose first arguments are in reverse order in the database.
+-- Functions whose first arguments have the opposite order in the database.
 local SWAPPED <const> = {
    einsum = true, where = true, ["nn.functional.embedding"] = true, ["nn.functional.embedding_bag"] = true,
 }
@@ -73,7 +73,7 @@ local OPERATORS <const> = {
 
 local probe = torch.zeros(2, 2)
 
--- Returns the function that makes the call; nil if tlua lacks the operator.
+-- Returns the function for a call, or nil if tlua lacks the operator.
 local function callable(call)
    local of_module = call.name:find(".", 1, true)
    local name = call.name .. (call.form == "i" and not of_module and "_" or "")
@@ -92,7 +92,7 @@ local function callable(call)
    end
 end
 
--- Appends all results to one list, including results in tables.
+-- Appends all results to a flat list, including results inside tables.
 local function flatten(list, from, count, into)
    for i = from, count do
       if type(list[i]) == "table" then
@@ -127,7 +127,7 @@ local function compare_gradients(call, leaves, results)
    end
 end
 
--- Compares the names of the results' nodes with PyTorch's.
+-- Compares the names of the results' graph nodes with PyTorch's.
 local function compare_nodes(call, results)
    for i, want in ipairs(call.nodes or {}) do
       local node = is_tensor(results[i]) and results[i].grad_fn
@@ -146,14 +146,14 @@ local function compare_results(call, arguments, results)
       local given = call.tag == "first64" and TOLERANCE[call.dtype] and call.dtype or nil
       local fault, at = compare(results[i], call.r[i], call.x and call.x[i], call.random, given)
       if fault == "value" and call.ties and only_tied(call, arguments, results, i) then
-         call.g = nil -- a gradient of 0 stands for an equal element that got the gradient instead
+         call.g = nil -- a gradient of 0 means that an equal element got the gradient instead
       elseif fault then
          return fault, call.r[i], results[i], at
       end
    end
 end
 
--- Returns the arguments of a call in order, their number, and the arguments that require gradients.
+-- Returns three values: a call's arguments in order, their number, and the arguments that require gradients.
 local function arguments_of(call)
    local leaves, count, options = {}, call.a.n, {}
    local arguments = built(call.a, leaves)
@@ -169,11 +169,11 @@ local function arguments_of(call)
    return arguments, count, leaves
 end
 
--- Returns an error message without its prefix, the location of the call.
+-- Returns an error message without the location of the call, which is its prefix.
 local function in_short(message) return (tostring(message):gsub("\n.*", ""):gsub("^%S+:%d+: ", "")) end
 
--- Returns the kind of difference, the expected and the actual value, and the element; nil if there
--- is no difference.
+-- Returns the kind of difference, the expected value, the actual value and the element; nil if the call
+-- agrees.
 local function check(call)
    local f = callable(call)
    if not f then return "missing" end
@@ -197,14 +197,14 @@ end
 
 ---- two devices ---------------------------------------------------------------------
 
--- Returns a text without the device of a tensor, and without line breaks, which depend on the
--- length of the device's name.
+-- Returns a text without the names of devices, and without line breaks, whose positions depend on the length of these
+-- names.
 local function without_device(text)
    return (text:gsub(",%s+device='%w+:0'", ""):gsub(" on %w+:0", ""):gsub("%s+", " "))
 end
 
--- Returns the outcome of a call with tensors on a device: the call's results and the gradients of
--- their sum, or an error message.
+-- Returns what a call gives on a device: the results and the gradients of their sum, or an error
+-- message.
 local function outcome(call, f, on)
    torch.set_default_device(on)
    torch.manual_seed(1)
@@ -222,7 +222,7 @@ local function outcome(call, f, on)
    return values
 end
 
--- Returns a complete text of a value; the text lacks the elements if they are undefined.
+-- Returns a text that shows every bit of a value; undefined elements are left out.
 local function bits(v, undefined)
    if not is_tensor(v) then return math.type(v) == "float" and ("%a"):format(v) or without_device(tostring(v)) end
    local format = v:is_floating_point() and "%a " or "%s "
@@ -274,8 +274,8 @@ local function reason_of(call, fault)
    end
 end
 
--- Prints a line for each call that differs: location, fault, the reason of an intended difference,
--- the call, both results.
+-- Prints a line for each call that differs: location, fault, the reason if the difference is intended, the call, both
+-- results.
 local function run_operator(path)
    torch.set_num_threads(1)
    torch.manual_seed(1)
@@ -301,8 +301,8 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
--- Returns the number of calls in a file, the faults of these calls, each as a list of fields, and
--- the overloads that were called.
+-- Returns the number of calls in a file, the calls' faults, each as a list of fields, and the overloads that were
+-- called.
 local function run_apart(path)
    local pipe <close> = assert(io.popen(("%s spec/opinfo/run.lua --operator %s"):format(quote(arg[-1]), quote(path))))
    local calls, faults, forms, last = 0, {}, {}, nil
@@ -320,7 +320,7 @@ local function run_apart(path)
    return calls, faults, forms
 end
 
--- Prints the faults briefly, and equal ones once.
+-- Prints the faults of an operator briefly, and equal faults only once.
 local function report(name, faults)
    local seen, order = {}, {}
    for _, f in ipairs(faults) do
@@ -342,12 +342,12 @@ local function sorted_keys(t)
    return keys
 end
 
-local totals = {} -- totals of each family: operators, calls, differences, known differences
--- totals of each overload: operators that have it, operators that differ, operators that differ on
--- purpose
+local totals = {} -- totals for each family: operators, calls, differences, known differences
+-- Totals for each kind of overload: operators that have one, operators that differ, and operators that differ
+-- intentionally.
 local forms = {f = {"functions", 0, 0, 0}, m = {"methods", 0, 0, 0}, i = {"in place", 0, 0, 0}}
-local reasons = {} -- number of times that each row of known.lua applied
-local missing = {} -- names of operators that tlua lacks
+local reasons = {} -- for each row of known.lua: how often the row applied
+local missing = {} -- names of the operators that tlua lacks
 
 local function run_file(path)
    local family, name = path:match("([^/]+)/([^/]+)%.lua$")

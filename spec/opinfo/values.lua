@@ -1,10 +1,10 @@
--- values.lua - defines functions for the runners in this folder: they build tensors that Python has
--- written, format values, and compare them.
+-- values.lua - functions for the runners in this folder: they build tensors from what Python has written, format
+-- values, and compare values.
 
 local torch = require "tlua"
 
--- The tolerances for an element: relative to the element, absolute, and relative to the largest
--- element. The tolerance is the sum of the three.
+-- The tolerance for an element is the sum of three parts: relative to the element, absolute, and relative to the
+-- largest element.
 local TOLERANCE <const> = {
    float32 = {1e-5, 1e-5, 2e-6}, float64 = {1e-7, 1e-8, 1e-10}, float16 = {2e-3, 1e-3, 1e-3},
    bfloat16 = {1.6e-2, 1e-3, 8e-3}, complex64 = {1e-5, 1e-5, 2e-6}, complex128 = {1e-7, 1e-8, 1e-10},
@@ -12,8 +12,8 @@ local TOLERANCE <const> = {
 
 ---- tensors -----------------------------------------------------------------------
 
--- The class of values that the function T returns; such a value describes a tensor that is not
--- built yet.
+-- The class of the values that the function T returns. Such a value describes a tensor that has not been built
+-- yet.
 local Written = {}
 
 local function T(dtype, sizes, strides, values, grad)
@@ -24,7 +24,7 @@ local function is_written(v) return getmetatable(v) == Written end
 
 local function is_tensor(v) return torch.is_tensor(v) end
 
--- Builds a tensor with strides inside a larger one, from its second element on.
+-- Builds a strided tensor inside a larger one, starting at the larger one's second element.
 local function build_strided(t)
    local last = 0
    for d, size in ipairs(t.sizes) do last = last + (size - 1) * t.strides[d] end
@@ -54,7 +54,7 @@ local function build(t)
    return t.grad and x:requires_grad_() or x
 end
 
--- Returns v with every described tensor built; the tensors that require gradients are collected in
+-- Returns v with every description replaced by a new tensor. Tensors that require gradients are added to
 -- `leaves`.
 local function built(v, leaves)
    if is_written(v) then
@@ -103,7 +103,7 @@ local function largest(values)
    return most
 end
 
--- Returns whether v equals w, is close to w, or is as close to `exact` as w is.
+-- Returns whether v equals w, is close to w, or is as close to the exact value as w is.
 local function near(v, w, exact, tolerance, most)
    if v == w or v ~= v and w ~= w then return true end
    local function within(target, room)
@@ -114,8 +114,8 @@ local function near(v, w, exact, tolerance, most)
    return within(w, 0) or exact and within(exact, 1.5 * math.abs(w - exact)) or false
 end
 
--- Returns the elements of a list, in which each complex number is replaced by its real and its
--- imaginary part.
+-- Returns the elements of a list; each complex number is replaced by two elements, its real and imaginary
+-- part.
 local function parts_of(values)
    if type(values[1]) ~= "userdata" then return values end
    local parts = {}
@@ -123,8 +123,8 @@ local function parts_of(values)
    return parts
 end
 
--- Returns the difference between the result v and the expected one, or nil. The tolerance is that
--- of the dtype `given`, if set.
+-- Returns a description of the difference between the result v and the expected value, or nil. The tolerance is that of
+-- the dtype `given`, if that is set.
 local function compare_tensors(v, want, exact, random, given)
    if not is_tensor(v) then return "no tensor" end
    if table.concat(v.shape, ",") ~= table.concat(want.sizes, ",") then return "shape" end
@@ -148,7 +148,7 @@ local function compare(v, want, exact, random, given)
    if v ~= want then return "value" end
 end
 
--- Returns the sum of all results that require a gradient, each element with a weight; nil if none does.
+-- Returns the weighted sum of all elements of the results that require a gradient; nil if no result does.
 local function weighted_sum(results)
    local total
    for k = 1, results.n do

@@ -1,10 +1,10 @@
--- Tests optimizers on complex parameters, whose parts they step as real numbers, against PyTorch's
--- results (spec/fixtures/complex.py).
+-- Tests optimizers on complex parameters against PyTorch's results (spec/fixtures/complex.py). The optimizers treat the
+-- real and imaginary parts as real numbers.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
 
-if device.name == "cuda" then return end -- a GPU has no complex tensors
+if device.name == "cuda" then return end -- complex tensors are not supported on a GPU
 
 local reference = dofile "spec/fixtures/complex.lua"
 

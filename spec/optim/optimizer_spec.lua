@@ -4,7 +4,7 @@ local optim = torch.optim
 
 local function parameter(value) return torch.tensor({value}, {dtype = "float64"}):requires_grad_() end
 
--- Makes one step down x^2.
+-- Makes one optimizer step to minimise x^2.
 local function descend(optimizer, ...)
    optimizer:zero_grad()
    for _, p in ipairs {...} do (p * p):sum():backward() end

@@ -30,7 +30,7 @@ it("a trace is JSON with every event, in order and within its parent", function(
       end
       local n = 0
       for i, event in prof:events() do
-         -- events of devices come after all other events
+         -- events of devices come last
          if event.kind == "kernel" then break end
          n = i
          assert.equal(event.name, spans[i].name)
@@ -47,8 +47,8 @@ it("a trace is JSON with every event, in order and within its parent", function(
    end)
 end)
 
--- The fields that each kind of event must have for readers of the Trace Event Format
--- (chrome://tracing, Perfetto, TensorBoard), according to the format's description.
+-- The fields that each kind of event must have, according to the description of the Trace Event Format, for its readers
+-- (chrome://tracing, Perfetto, TensorBoard).
 local asked <const> = {
    X = {name = "string", cat = "string", ts = "number", dur = "number", args = "table"},
    M = {name = "string", args = "table"},
@@ -91,7 +91,7 @@ describe("a trace for its viewers", function()
          if e.ph == "M" and e.name == "thread_name" then
             threads[e.pid .. " " .. e.tid] = e.args.name
          elseif e.ph == "X" and e.pid == 1 then
-            -- the event that names a thread comes before the thread's other events
+            -- the event that names a thread precedes the thread's other events
             assert.is_string(threads["1 " .. e.tid])
          end
       end
@@ -175,7 +175,7 @@ describe("a page", function()
       end)
    end)
 
-   -- Uses a small replacement for the browser's document, which records the shapes drawn in each
+   -- Replaces the browser's document by a small table, which records the shapes drawn in each
    -- colour.
    it("draws memory by category, and cached memory if there is room or on request", function()
       if not shell.has "node" then return pending "no node" end
@@ -243,7 +243,7 @@ describe("a disk that fills up", function()
             assert.is_false(ok)
             assert.matches(method .. ": " .. path .. ": No space left on device", message, 1, true)
             assert.equal("old", shell.read(path))
-            assert.equal("old\n", shell.ok("ls " .. folder)) -- the write leaves no incomplete file
+            assert.equal("old\n", shell.ok("ls " .. folder)) -- the failed write leaves no incomplete file
          end
          assert.equal(2000, prof:key_averages():row("add").count)
       end)
@@ -318,8 +318,8 @@ describe("tlua --profile", function()
       assert.matches("the script has begun a profile of its own", err)
    end))
 
-   -- Runs a program that is ended by a signal, in a shell whose status shows the signal: 128 plus
-   -- the signal's number.
+   -- Runs a program that a signal ends. The program runs in a shell, whose status shows the signal: 128 plus the
+   -- signal's number.
    local function ended_by(signal, text, html)
       return shell.with_folder(function(folder)
          shell.write(folder .. "/a.lua", ([[

@@ -1,4 +1,4 @@
--- Tests the events of threads that work for the profiled thread.
+-- Tests the events of threads that work on behalf of the profiled thread.
 
 local torch = require "tlua"
 local json = torch.utils.json
@@ -16,7 +16,7 @@ local function load_all(n)
    return sum
 end
 
--- Returns the events of all threads but the profiled one, by the threads' names.
+-- Returns the events of all threads except the profiled one; keys are the threads' names.
 local function by_thread(prof)
    local found = {}
    for i, event in prof:events() do
@@ -139,7 +139,7 @@ it("the memory timeline has the memory that the allocator caches", function()
       for _ = 1, 3 do
          local t = torch.empty(size / 4)
          t:release()
-         torch.empty(2048) -- the allocation triggers another sample
+         torch.empty(2048) -- this allocation triggers another sample
       end
    end)
    local timeline = require "tlua.profiler.timeline"
@@ -149,6 +149,6 @@ it("the memory timeline has the memory that the allocator caches", function()
       assert.is_true(point.bytes[6] >= 0)
       most = math.max(most, point.bytes[6])
    end
-   -- a build with sanitizers has no cache, so that uses of freed memory are detected
+   -- builds with sanitizers do not cache freed memory, so that uses after a free are detected
    assert.is_true(most >= size or os.getenv "SPEC_SANITIZED" == "1", most)
 end)

@@ -1,5 +1,5 @@
--- Tests `make runtime PROGRAM=model.tlp`: a library with the operators of one program, which is
--- small, starts fast and gives the program's results.
+-- Tests `make runtime PROGRAM=model.tlp`: it builds a library with only the operators of one program. The library must
+-- be small, start fast and give the program's results.
 
 local shell = require "spec.support.shell"
 
@@ -19,7 +19,7 @@ describe("make runtime", function()
       local size = tonumber(output:match "(%d+) bytes, stripped")
       assert(size and size <= SIZE, output)
 
-      -- the best time, since other programs may be running
+      -- the best time counts, since other programs may be running
       local best, answer = math.huge, nil
       for _ = 1, 20 do
          local text = shell.ok(("%s/runtime/answer %s"):format(shell.build, network))
@@ -47,7 +47,7 @@ describe("make runtime", function()
          local right = torch.export.load(%q)(images):argmax(2):eq(rows:select(2, 65) + 1):sum():item()
          print(("%%d of %%d digits read right"):format(right, #images))]]):format(network)))), right)
 
-      -- a training step brings derivatives and optimizers
+      -- a training step adds derivatives and optimizers to the library
       output, status = make(shell.quote(step .. " " .. network))
       assert.equal(0, status, output)
       local saved = {}

@@ -1,4 +1,4 @@
--- Tests sparse gradients of embeddings: the engine, the optimizers that take them, clipping, files and
+-- Tests sparse gradients of embeddings: how autograd computes them, optimizers that accept them, clipping, files and
 -- batches of sparse tensors.
 
 local torch = require "tlua"
@@ -9,7 +9,7 @@ local function weight(rows, width)
    return ((torch.arange(n) * 1.3 + 0.5):sin()):reshape(rows, width)
 end
 
--- Returns a layer's two copies, with a sparse gradient and with a dense one.
+-- Returns two equal layers, one with sparse and one with dense gradients.
 local function pair(rows, width, options)
    local made = {}
    for i, sparse in ipairs {true, false} do
@@ -134,7 +134,7 @@ end)
 describe("optimizers with sparse gradients", function()
    local optim = torch.optim
 
-   -- Trains both copies for three steps and compares the weights.
+   -- Trains both layers for three steps and compares their weights.
    local function compare(name, options, tol)
       local a, b = pair(8, 3)
       for i, layer in ipairs {a, b} do
@@ -263,7 +263,7 @@ describe("sparse tensors in files and batches", function()
    end)
 
    it("are stacked by the loader, also from workers", function()
-      if require "spec.support.device".name then return end -- workers send tensors of the CPU alone
+      if require "spec.support.device".name then return end -- workers send only CPU tensors
       for _, workers in ipairs {0, 2} do
          local items = {}
          for i = 1, 6 do items[i] = {torch.sparse_coo_tensor({{i}}, {i + 0.5}, {6}), i} end
