@@ -1,11 +1,11 @@
--- Tests the accuracy of results in cases in which a plain loop would be inaccurate.
+-- Tests the accuracy of results where a plain loop would be inaccurate.
 
 local device = require "spec.support.device"
 local torch = require "tlua"
 local F = torch.nn.functional
 
--- Reference functions in float64, whose formulas are accurate near 0; the functions of math come
--- from the C library.
+-- Reference functions in float64, by formulas that are accurate near 0. The functions of `math` are the C
+-- library's.
 local exp, log, sqrt, abs = math.exp, math.log, math.sqrt, math.abs
 
 local function expm1(x)
@@ -47,15 +47,15 @@ local functions = {
    {"reciprocal", function(x) return 1 / x end, 1e-10, 1e10},
 }
 
--- Returns the distance between neighbouring float32 numbers near x.
+-- Returns the distance between adjacent float32 numbers near x.
 local function unit(x)
    local exponent = x == 0 and -149 or math.floor(log(abs(x), 2))
    return 2.0 ^ math.max(exponent - 23, -149)
 end
 
--- The errors in units in the last place that the CUDA C++ Programming Guide ("Mathematical
--- Functions") documents for some functions; all other results must be the nearest float32, half a
--- unit from the true value.
+-- The maximum errors, in units in the last place, that the CUDA C++ Programming Guide ("Mathematical Functions")
+-- documents for some functions. All other results must be the nearest float32, at most half a unit from the true
+-- value.
 local promised <const> = {tan = 4, sinh = 3, asinh = 3, acosh = 4, atanh = 3, sigmoid = 4}
 local function limit(name) return device.name == "cuda" and (promised[name] or 2) + 0.5 or 2 end
 
@@ -81,10 +81,10 @@ end)
 describe("gelu in float32", function()
    it("is accurate near 0 too", function()
       local x = torch.linspace(-6.4, 8, 20000, {dtype = "float64"}):float():double()
-      -- F.gelu of float64 calls C's erfc
+      -- for float64, F.gelu calls C's erfc
       local expected, actual = F.gelu(x), F.gelu(x:float()):double()
       if device.name == "cuda" then
-         -- the form x * (1 + erf(x / sqrt(2))) / 2 of PyTorch has an error relative to x
+         -- PyTorch computes x * (1 + erf(x / sqrt(2))) / 2, whose error is relative to x
          assert.is_true(((actual - expected) / x):abs():max():item() < 2.4e-7)
          return
       end
@@ -108,7 +108,7 @@ describe("sums in float32", function()
       torch.manual_seed(12)
       local x = torch.rand(10000000)
       local truth = x:double():sum():item()
-      -- each element has a mean of 0.5; the standard deviation of the sum is 913
+      -- the elements have a mean of 0.5, and the standard deviation of their sum is 913
       assert.is_true(abs(truth - 5e6) < 1e4)
       for _, sum in ipairs {x:sum(), x:view(1000, 10000):sum(1):double():sum(),
                             x:view(10000, 1000):sum(2):double():sum(),
@@ -143,7 +143,7 @@ describe("large inputs of", function()
    end)
 
    it("variances cause no cancellation", function()
-      local near = torch.arange(1000) % 10 + 1000000.0 -- the variance of 0, 1, ... 9 is 8.25
+      local near = torch.arange(1000) % 10 + 1000000.0 -- the population variance of 0, 1, ... 9 is 8.25
       assert.equal("float32", near.dtype)
       assert.close(8.25, near:var {correction = 0}, 1e-5)
       assert.close(sqrt(8.25), near:std {correction = 0}, 1e-5)

@@ -1,6 +1,6 @@
--- Multiplies bfloat16 matrices of small integers, and convolves images of them: their sums are
--- exact in float32, so each result is known to the bit. Attention is compared with its formula.
--- Prints the instruction set, the number of results and the names of those that differ.
+-- Multiplies and convolves bfloat16 matrices and images of small integers. Their sums are exact in float32, so every
+-- bit of a result is known. Attention is compared with its formula. Prints the instruction set, the number of results,
+-- and the names of the results that differ.
 
 local torch = require "tlua"
 torch.manual_seed(1)
@@ -29,7 +29,7 @@ for _, size in ipairs {{1, 1, 1}, {1, 33, 5}, {7, 1, 3}, {16, 32, 16}, {17, 31, 
          "addmm", m, k, n, i)
    end
    compare(torch.nn.functional.linear(a, bt:t(), bias), exact(a, b) + bias:double(), "linear", m, k, n)
-   local far = integers(m, 2 * k)[{{}, {1, k}}] -- far is a view whose row stride exceeds k
+   local far = integers(m, 2 * k)[{{}, {1, k}}] -- `far` is a view with a row stride above k
    compare(far:matmul(b), exact(far, b), "rows with gaps", m, k, n)
 end
 
@@ -38,7 +38,7 @@ compare(a:bmm(b), exact(a, b), "bmm")
 local bt = b:narrow(2, 1, 20)
 compare(a:transpose(2, 3):bmm(bt), exact(a:transpose(2, 3), bt), "bmm of a transpose")
 
--- NaN and infinity affect only the rows of the result that use them.
+-- NaN and infinity may affect only those rows of the result that depend on them.
 a, b = integers(18, 40):abs() + 1, integers(40, 20):abs() + 1
 a[{2, 40}] = 0 / 0
 a[{18, 1}] = math.huge
@@ -47,8 +47,8 @@ check(c[2]:isnan():all():item(), "a row of NaN")
 check(c[18]:eq(math.huge):all():item(), "a row of infinity")
 check(torch.cat({c:narrow(1, 1, 1), c:narrow(1, 3, 15)}):isfinite():all():item(), "rows beside them")
 
--- A row for each convolution: batch, groups, input and output channels of a group, height, width,
--- kernel, stride, padding, dilation. Each convolution is computed with and without a bias.
+-- Each row is a convolution: batch, groups, input and output channels per group, height, width, kernel, stride,
+-- padding, dilation. Each convolution is computed with and without a bias.
 for _, case in ipairs {{2, 1, 16, 16, 9, 11, {3, 3}, 1, 1, 1}, {1, 2, 20, 17, 8, 7, {3, 2}, 1, {0, 1}, 1},
                        {3, 1, 64, 16, 9, 8, {1, 1}, 1, 0, 1}, {2, 3, 20, 40, 20, 31, {1, 1}, 1, 0, 1},
                        {2, 1, 70, 33, 9, 8, {1, 1}, 2, 0, 1}, {5, 1, 6, 7, 8, 8, {1, 1}, 1, 0, 1},
@@ -72,9 +72,9 @@ for _, case in ipairs {{2, 1, 16, 16, 9, 11, {3, 3}, 1, 1, 1}, {1, 2, 20, 17, 8,
       compare(results.bfloat16[i], results.float64[i], name, "of", channels, rows, height, width)
    end
 end
--- A row for each attention: batch, heads, heads of keys, queries, keys, size, size of values,
--- causal, masked. The weights may be rounded to bfloat16 before they are multiplied, so results may
--- differ by a few units of the largest result.
+-- Each row is an attention: batch, heads, heads of keys, queries, keys, size, size of values, causal, masked. Weights
+-- may be rounded to bfloat16 before they are multiplied, so a result may differ by a few units in the last place of the
+-- largest element.
 local function formula(q, k, v, mask)
    local scores = q:matmul(k:transpose(-2, -1)) / math.sqrt(q:size(-1))
    if mask then scores = scores + mask end

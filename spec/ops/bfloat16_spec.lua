@@ -1,5 +1,5 @@
--- Tests products, convolutions and attention of bfloat16 with each instruction set that this
--- processor has.
+-- Tests bfloat16 products, convolutions and attention with every instruction set that this processor
+-- supports.
 
 local session = require "spec.main.session"
 

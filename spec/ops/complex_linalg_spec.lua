@@ -1,12 +1,12 @@
--- Tests torch.linalg on complex matrices: values and gradients against PyTorch's results
--- (spec/fixtures/complex_linalg.py), and gradients against finite differences of functions that do
--- not depend on the phases of singular and eigenvectors.
+-- Tests torch.linalg on complex matrices. Values and gradients are compared with PyTorch's results
+-- (spec/fixtures/complex_linalg.py), and gradients also with finite differences of functions that do not depend on the
+-- phases of singular vectors and eigenvectors.
 
 local torch = require "tlua"
 
 local device = require "spec.support.device"
 
-if device.name == "cuda" then return end -- a GPU has no complex tensors
+if device.name == "cuda" then return end -- complex tensors are not supported on a GPU
 
 local linalg = torch.linalg
 local reference = dofile "spec/fixtures/complex_linalg.lua"
@@ -109,7 +109,7 @@ local values = {
    end,
 }
 
--- Real functions that do not depend on phases: {function, input}.
+-- Real-valued functions that do not depend on phases, with their inputs.
 local losses = {
    inv = {function(x) return linalg.inv(x):abs():sum() end, a},
    det = {function(x) return torch.real(linalg.det(x) * torch.complex(1, 2)) end, a},
@@ -143,7 +143,7 @@ local losses = {
    end, tall},
 }
 
--- Returns a function that stays Hermitian when finite differences perturb its argument.
+-- Wraps a function so that its argument stays Hermitian when finite differences change an element.
 local function symmetrised(fn) return function(x) return fn(x + x.mH) end end
 
 describe("linalg on complex matrices", function()

@@ -1,5 +1,5 @@
--- Tests complex numbers against PyTorch's results (spec/fixtures/complex.py): values, dtypes,
--- views, printing, files and refusals. spec/ops/table_spec.lua tests their gradients.
+-- Tests complex numbers against PyTorch's results (spec/fixtures/complex.py): values, dtypes, views, printing, files
+-- and refusals. spec/ops/table_spec.lua tests gradients.
 
 local torch = require "tlua"
 
@@ -21,13 +21,13 @@ end
 local reference = dofile "spec/fixtures/complex.lua"
 local i = torch.complex(0, 1)
 
--- Returns complex numbers for a list of real and imaginary parts.
+-- Returns a complex tensor from a list that alternates real and imaginary parts.
 local function numbers(list, dtype)
    local pairs_of = torch.tensor(list, {dtype = "float64"}):reshape(-1, 2)
    return pairs_of:view_as_complex():to(dtype or "complex128")
 end
 
--- Returns the elements as a list; each complex number gives its real and then its imaginary part.
+-- Returns the elements as a list; each complex number becomes two elements, its real and imaginary part.
 local function elements(t)
    if t:is_complex() then t = t:view_as_real() end
    return t:reshape(-1):tolist()
@@ -376,7 +376,7 @@ describe("a module of complex parameters", function()
    it("computes, is cast and compared", function()
       local m = nn.Linear(3, 2):to "complex64"
       assert.equal("complex64", m.weight.dtype)
-      assert.equal("complex64", m:double().weight.dtype) -- casts real numbers only
+      assert.equal("complex64", m:double().weight.dtype) -- double() converts only real parameters
       assert.equal("complex128", m:to("complex128").weight.dtype)
       assert.equal("complex64", nn.Conv2d(3, 2, 3, {dtype = "complex64"}).weight.dtype)
       local u = nn.init.orthogonal_(torch.zeros(3, 2, {dtype = "complex128"}))
@@ -429,7 +429,7 @@ it("printing complex numbers is PyTorch's", function()
    end
 end)
 
--- Files are read and written on the CPU.
+-- Files are read and written through the CPU.
 describe("files of complex numbers", device.name and function() end or function()
    it("are read as they were written", function()
       local name = os.tmpname()

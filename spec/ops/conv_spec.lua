@@ -1,4 +1,4 @@
--- Tests convolutions, beyond the values of functional_spec.
+-- Tests properties of convolutions that functional_spec does not test.
 
 local torch = require "tlua"
 local F = torch.nn.functional
@@ -6,7 +6,7 @@ local F = torch.nn.functional
 describe("convolution", function()
    before_each(function() torch.manual_seed(1) end)
 
-   -- Computes a convolution by its definition, one product at a time.
+   -- Computes a convolution by its definition, with one multiplication at a time.
    local function reference(x, w, stride, padding, dilation)
       local n, c, height, width = table.unpack(x.shape)
       local out, _, kh, kw = table.unpack(w.shape)

@@ -1,4 +1,4 @@
--- Tests making tensors from sizes and numbers, copies, and conversions.
+-- Tests creating tensors from sizes and numbers, copies, and conversions.
 
 local torch = require "tlua"
 

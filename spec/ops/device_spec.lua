@@ -1,4 +1,4 @@
--- Tests devices that this build lacks.
+-- Tests error messages for devices that this build lacks.
 
 local torch = require "tlua"
 
@@ -6,7 +6,7 @@ local has_cuda <const> = torch.cuda.is_available()
 
 it("torch.cuda counts the devices", function() assert.equal(has_cuda, torch.cuda.device_count() > 0) end)
 
--- The reason in the message is that there is no plugin or, if there is a plugin, no driver or no
+-- The message says why: there is no plugin or, with a plugin, no driver or no
 -- GPU.
 describe("a machine without a GPU", function()
    local function refuses(name, fn)

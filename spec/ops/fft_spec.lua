@@ -1,6 +1,6 @@
--- Tests Fourier transforms, short-time transforms and windows against PyTorch's results
--- (spec/fixtures/fft.py), and the kernel's accuracy at many lengths beside a matrix product. The
--- operators' gradients, layouts and dtypes are in spec/ops/table_spec.lua.
+-- Tests Fourier transforms, short-time transforms and windows against PyTorch's results (spec/fixtures/fft.py), and the
+-- kernel's accuracy for many lengths against a matrix product. spec/ops/table_spec.lua tests the operators' gradients,
+-- layouts and dtypes.
 
 local torch = require "tlua"
 
@@ -18,7 +18,7 @@ end
 
 local reference = dofile "spec/fixtures/fft.lua"
 
--- Returns the k-th signal of fft.py, of n numbers.
+-- Returns the k-th signal of fft.py, which has n numbers.
 local function signal(n, k)
    local i = torch.arange(n, {dtype = "float64"})
    return (i * 1.3 + i * (i % 7) * 0.01 + 0.7 * k):sin() + 0.25 * k
@@ -31,7 +31,7 @@ local function shaped(shape, is_complex)
    return x:reshape(shape)
 end
 
--- Compares a tensor with a list of numbers, real and imaginary parts in turn.
+-- Compares a tensor with a list of numbers, which alternates real and imaginary parts.
 local function close(expected, actual, tol, what)
    if actual:is_complex() then actual = actual:view_as_real() end
    local want = torch.tensor(expected, {dtype = "float64"}):reshape(actual.shape)
@@ -39,7 +39,7 @@ local function close(expected, actual, tol, what)
    assert(far <= tol, ("%s: off by %g"):format(what, far))
 end
 
--- Returns the root of the mean square of the differences, relative to that of the expected values.
+-- Returns the root mean square of the differences, relative to the root mean square of the expected values.
 local function distance(expected, actual)
    local function size(t) return t:abs():square():mean():sqrt():item() end
    return size(expected - actual:to(expected.dtype)) / size(expected)

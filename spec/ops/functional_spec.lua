@@ -1,19 +1,19 @@
--- Tests torch.nn.functional, indexing and sorting against PyTorch: results and gradients in
--- spec/fixtures/functional.lua (written by functional.py), each reduced to one number. Calls that
--- PyTorch refuses must raise errors.
+-- Tests torch.nn.functional, indexing and sorting against PyTorch. Each result and gradient is reduced to one
+-- number, which is in spec/fixtures/functional.lua (written by functional.py). Calls that PyTorch refuses must raise
+-- errors.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 local families = dofile "spec/fixtures/functional.lua"
 
--- The tolerances are relative to the number, or absolute for numbers below 1. PyTorch has some
--- constants in float32 even when it computes in float64; the numbers are sums of rounded elements.
+-- Tolerances are relative to the number, or absolute for numbers below 1. PyTorch stores some constants in float32 even
+-- for computations in float64; the numbers are sums of rounded elements.
 local tolerance <const> = {float64 = 1e-7, float32 = 2e-4}
 
 -- Inputs and sums, as in functional.py ---------------------------------------------------------
 
--- Returns a number in [0, 1) for element k of input `seed`.
+-- Returns a number in [0, 1) for element k of the input with number `seed`.
 local function fraction(k, seed)
    local word <const> = 0xffffffff
    local h = k * 2654435761 + seed * 40503 * 65537 + 12345 & word
@@ -32,7 +32,7 @@ local kinds = {
 }
 local dtypes = {f = "float64", p = "float64", s = "float64", g = "float64", i = "int64", m = "bool"}
 
--- Returns `length` of the numbers 1 to n for each row, in a different order in each.
+-- Returns a list: for each row, `length` different numbers from 1 to n, in an order that differs from row to row.
 local function distinct(n, length, rows, seed)
    local values = {}
    for row = 0, rows - 1 do
@@ -79,7 +79,7 @@ local function same_number(expected, actual, tol)
    return expected == actual or math.abs(expected - actual) <= tol * math.max(1, math.abs(expected))
 end
 
--- Returns a description of a mismatch, or nil. `narrow`: the tensor was computed in float32.
+-- Returns a description of a mismatch, or nil. `narrow` says that the tensor was computed in float32.
 local function compare(what, expected, x, narrow)
    local dtype, shape, number = table.unpack(expected)
    if narrow and dtype == "float64" then dtype = "float32" end
@@ -105,14 +105,14 @@ local function loss_of(outputs)
    return loss
 end
 
--- Calls a row's function with the row's inputs, each changed by fn.
+-- Calls a row's function with the row's inputs after fn has changed each input.
 local function call(row, fn)
    local inputs, seed = {}, 0
    for text in (row[2] .. ";"):gmatch("(.-);") do
       seed = seed + 1
       inputs[seed] = fn(make(text, seed))
    end
-   -- Only the CPU checks that probabilities are valid; PyTorch's devices do not check, either.
+   -- Only on the CPU are probabilities checked; PyTorch's devices do not check them either.
    if not row[3] and row[1]:find("binary_cross_entropy(", 1, true) then
       for k, input in ipairs(inputs) do inputs[k] = input:cpu() end
    end
@@ -147,7 +147,7 @@ local function check(row, fn, narrow)
    end
 end
 
--- Each way makes leaves with the same values.
+-- Each function makes leaves with the same values in a different way.
 local ways = {
    plain = function(x) return x end,
    strided = function(x)

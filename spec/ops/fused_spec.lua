@@ -1,16 +1,16 @@
--- Tests fused operators against the separate ones: swiglu, rotary_embedding, dropout and
--- dropout_add, add_layer_norm and add_rms_norm.
+-- Tests fused operators against compositions of separate operators: swiglu, rotary_embedding, dropout and dropout_add,
+-- add_layer_norm and add_rms_norm.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 
 local dtypes <const> = {"float64", "float32", "float16", "bfloat16"}
--- The tolerances: a single rounding at the end differs from one at each step; for float64 and
--- float32 only the order of sums differs.
+-- Tolerances. A fused operator rounds once at the end, separate ones at each step; for float64 and float32 only the
+-- order of sums differs.
 local tolerance <const> = {float64 = 1e-13, float32 = 2e-6, float16 = 6e-3, bfloat16 = 5e-2}
 
--- Returns leaves of these sizes, with the same random numbers in each call.
+-- Returns leaves with these sizes; every call draws the same random numbers.
 local function leaves(dtype, ...)
    torch.manual_seed(3)
    local out = {}
@@ -18,7 +18,7 @@ local function leaves(dtype, ...)
    return table.unpack(out)
 end
 
--- Returns the results and gradients of fn at the inputs; the weights in the sum are fixed.
+-- Returns the results and the gradients of fn. The differentiated sum has fixed weights.
 local function all_of(fn, inputs)
    local results = {fn(table.unpack(inputs))}
    local sum
@@ -43,7 +43,7 @@ local function compare(expected, actual, inputs, tol)
    end
 end
 
--- Checks that fn on a device gives the bits and gradients of the CPU, without a wait.
+-- Checks that fn's results and gradients on a device equal the CPU's bit for bit, and that the host does not wait.
 local function is_as_on_the_cpu(fn, inputs)
    local here, there = {}, {}
    for i, x in ipairs(inputs) do

@@ -1,19 +1,19 @@
--- Tests every operator with wrong calls: values of every kind as every argument. A call must
--- succeed, or raise an error that names the operator at a line of this file; no call may crash,
--- leak, or take long. Sanitizers, with which the spec also runs, turn stray reads into crashes.
+-- Tests wrong calls of every operator: values of every kind are passed as every argument. A call must succeed, or raise
+-- an error at a line of this file that names the operator; no call may crash, leak, or take long. The spec also runs
+-- with sanitizers, which turn stray reads into crashes.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
 local table_of = require "spec.support.table"
 
--- Most of the code runs on the host, the same for every device.
+-- Fewer calls on a device, since most of the code runs on the host and is the same for every device.
 local calls_per_form <const> = device.name and 50 or 200
 local memory_limit <const> = 256 << 20
--- time limit for a call: far more than any call takes, even with sanitizers, and far less than a
--- hang
+-- Time limit for a call. No call takes nearly as long, even with sanitizers, and a call that hangs takes far
+-- longer.
 local seconds_per_call <const> = 5
 
--- Uses Lua's random numbers, so that torch's own generator can be tested.
+-- Random numbers come from Lua, so that calls can use torch's own generator.
 local random = math.random
 
 local function pick(list) return list[random(#list)] end
@@ -106,7 +106,7 @@ makers = {
    tensor, tensor, tensor,
 }
 
--- Plausible values for a parameter of each type, in source text.
+-- For each type of parameter: plausible values as source text.
 local plausible = {
    Tensor = tensor,
    Operand = function() return random(3) == 1 and pick(floats) or tensor() end,
@@ -135,7 +135,7 @@ local plausible = {
 
 -- Calls -------------------------------------------------------------------------------------
 
--- Returns arguments of the right types, but of any shape; a few by name.
+-- Returns arguments that have the right types, but any shapes. A few arguments are passed by name.
 local function by_types(row)
    local args = {n = 0}
    local options = {}
@@ -157,7 +157,7 @@ local function by_types(row)
    return args
 end
 
--- Returns an example of the entry with one or two arguments replaced.
+-- Returns the arguments of an example of the entry, after one or two were replaced.
 local function by_example(row)
    if #row.examples == 0 then return by_types(row) end
    local args = table_of.arguments(pick(row.examples))
@@ -181,8 +181,8 @@ local function arguments(row)
    return kind <= 2 and by_types(row) or kind <= 4 and by_example(row) or by_chance()
 end
 
--- `count` is the number of arguments, some of which may be nil; the option of an operator may also
--- be called n.
+-- `count` is the number of arguments, including nil ones; n is not the name, since options may be called
+-- n.
 local function describe_value(value, count)
    if type(value) == "string" then return ("%q"):format(value) end
    if type(value) ~= "table" then
@@ -201,12 +201,12 @@ local function describe_value(value, count)
    return count and table.concat(texts, ", ") or "{" .. table.concat(texts, ", ") .. "}"
 end
 
--- The file that an error message must name.
+-- An error message must name this file.
 local here <const> = debug.getinfo(1, "S").short_src
 
 local function call(fn, args) fn(table.unpack(args, 1, args.n)) end
 
--- Returns the functions and methods that call the row's operator.
+-- Returns all functions and methods that call the operator of a row.
 local function entrances(row)
    local list = {}
    if row.func then list[#list + 1] = table_of.find(row) end
@@ -218,7 +218,7 @@ local function entrances(row)
    return list
 end
 
--- Returns a description of a call's fault, or nil if there was none.
+-- Returns a description of what is wrong with a call's outcome, or nil.
 local function fault_of(row, fn, args)
    local text = describe_value(args, args.n)
    local start = os.clock()
@@ -240,7 +240,7 @@ local function used()
    device.synchronize()
    collectgarbage()
    collectgarbage()
-   device.synchronize() -- memory that was just collected may have waited for a copy
+   device.synchronize() -- a copy may still have used the memory that was just collected
    return torch.memory_stats().used
 end
 
@@ -258,8 +258,8 @@ local function check(row)
    assert(#faults == 0, "\n" .. table.concat(faults, "\n"))
 end
 
--- Calls visit(put) for each integer in a table, at any depth: put(value) replaces that integer. In
--- a tensor of integers, put replaces the last element.
+-- Calls visit(put) for each integer in a table, at any depth; put(value) replaces this integer. In a tensor of
+-- integers, put replaces the last element.
 local function each_integer(args, visit)
    for key, value in pairs(args) do
       if math.type(value) == "integer" and not (key == "n" and args[1] ~= nil) then
@@ -277,7 +277,7 @@ local function each_integer(args, visit)
    end
 end
 
--- Checks the examples of a row with each integer replaced by the ends of the integer range.
+-- Checks the calls of a row's examples with each integer replaced by the smallest and the largest one.
 local function check_extremes(row)
    local faults = {}
    for _, text in ipairs(row.examples) do

@@ -1,13 +1,13 @@
--- Tests torch.linalg by the equation that defines each factorization, and derivatives by finite
--- differences. If a result is unique only up to signs, the differentiated function does not depend
--- on the signs.
+-- Tests each factorization of torch.linalg by the equation that defines it, and derivatives by finite
+-- differences. If a result is unique only up to signs, the differentiated function does not depend on the
+-- signs.
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local linalg = torch.linalg
 
 local function random(...) return torch.randn({...}, {dtype = "float64"}) end
 
-local function spread(n) -- Returns a symmetric matrix with distinct eigenvalues 1, 2, ... n.
+local function spread(n) -- Returns a symmetric matrix whose eigenvalues are 1, 2, ... n.
    local q = linalg.qr(random(n, n))
    return q:matmul(torch.diag(torch.range(1, n, {dtype = "float64"}))):matmul(q:t())
 end
@@ -117,7 +117,7 @@ describe("torch.linalg", function()
    end)
 
    it("svd differentiates through singular vectors", function()
-      local function projections(x) -- the signs of the vectors cancel in the projections
+      local function projections(x) -- the vectors' signs cancel in projections
          local u, s, vh = linalg.svd(x, false)
          local weight = torch.range(1, 3, {dtype = "float64"})
          return u:matmul(torch.diag(s * weight)):matmul(vh), u:narrow(2, 1, 1):matmul(u:narrow(2, 1, 1):t())
@@ -183,7 +183,7 @@ describe("torch.linalg", function()
    end)
 
    it("pinv fulfils Penrose's conditions", function()
-      local a = random(4, 2):matmul(random(2, 3)) -- the rank of the matrix a is 2
+      local a = random(4, 2):matmul(random(2, 3)) -- a has rank 2
       local p = linalg.pinv(a)
       assert.close(a, a:matmul(p):matmul(a), 1e-10)
       assert.close(p, p:matmul(a):matmul(p), 1e-10)
@@ -258,8 +258,8 @@ describe("torch.linalg", function()
    end)
 
    it("matrix_power takes exponents of many bits, all of them set", function()
-      -- cycle is a rotation of 7 rows, whose powers depend only on the exponent modulo 7, and are
-      -- exact
+      -- `cycle` rotates 7 rows. Its powers are exact, and depend only on the exponent modulo
+      -- 7.
       local cycle = torch.eye(7, {dtype = "float64"}):roll(1, 1)
       for _, n in ipairs {2^50 - 1, 2^62 - 1, math.maxinteger, -(2^50 - 1)} do
          n = math.tointeger(n)
@@ -422,7 +422,7 @@ describe("ormqr", function()
 end)
 
 describe("L D L^T", function()
-   -- PyTorch's factorization; the diagonal is zero, so a block has size 2
+   -- PyTorch computed the factorization; the diagonal is zero, so there is a block of size 2
    local indefinite = torch.tensor({{2.0, 9, 9}, {1, 0, 9}, {3, -1, -4}}, {dtype = "float64"})
 
    it("of indefinite matrices is LAPACK's", function()
@@ -493,7 +493,7 @@ it("older names of solvers take the right side first", function()
 end)
 
 describe("svd_lowrank and pca_lowrank", function()
-   -- Returns a matrix of rank 3 with the singular values 5, 2 and 1.
+   -- Returns a matrix of rank 3 whose singular values are 5, 2 and 1.
    local function of_rank_3(m, n)
       local u = linalg.qr(random(m, 3))
       local v = linalg.qr(random(n, 3))

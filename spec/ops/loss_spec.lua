@@ -1,4 +1,4 @@
--- Tests edge cases of the losses; their values are in spec/fixtures/functional.lua.
+-- Tests edge cases of losses; functional_spec tests ordinary values (spec/fixtures/functional.lua).
 
 local torch = require "tlua"
 local F = torch.nn.functional
@@ -38,8 +38,8 @@ describe("cross_entropy", function()
       end
    end)
 
-   -- Rows with few classes are processed several at a time: the test compares sizes around both
-   -- limits with the definition.
+   -- Rows with few classes are processed several at a time. The test compares sizes around both limits with the
+   -- definition.
    it("computes each sample's loss from that sample alone, for any number of samples and classes", function()
       for _, dtype in ipairs {"float32", "float64"} do
          for _, samples in ipairs {1, 15, 16, 17, 63, 64, 65, 130} do
@@ -67,7 +67,7 @@ describe("cross_entropy", function()
       end
    end)
 
-   -- As in PyTorch's log_softmax, adding a number to all logits changes nothing.
+   -- Adding a constant to all logits changes nothing, as in PyTorch's log_softmax.
    it("is as exact for large logits, and NaN with an infinite one", function()
       for _, classes in ipairs {2, 33} do
          for _, inner in ipairs {1, 3} do

@@ -1,8 +1,8 @@
--- Tests products of matrices and vectors of all ranks, layouts and dtypes.
+-- Tests products of matrices and vectors for all ranks, layouts and dtypes.
 
 local torch = require "tlua"
 
--- Computes the product by sums of elementwise products.
+-- Computes a matrix product as a sum of elementwise products.
 local function slow(a, b) return (a:unsqueeze(-1) * b:unsqueeze(-3)):sum(-2) end
 
 local function normal(...) return torch.randn(..., {dtype = "float64"}) end
@@ -74,7 +74,7 @@ describe("matmul", function()
       end
    end)
 
-   -- Sums of small integers are exact in any order.
+   -- Sums of small integers are exact in every order.
    it("multiplies matrices larger than a block, with remainders on each side", function()
       for _, s in ipairs {{391, 70, 389}, {391, 1061, 20}, {67, 530, 131}} do
          local m, n, k = table.unpack(s)
@@ -152,7 +152,7 @@ describe("addmm and its like", function()
 
    it("write over self", function()
       local x = torch.ones(2, 2)
-      x:addmm_(torch.ones(2, 2), x) -- self is overwritten and is also an operand
+      x:addmm_(torch.ones(2, 2), x) -- x is an operand and is overwritten
       assert.close({{3, 3}, {3, 3}}, x, 0)
    end)
 end)

@@ -1,5 +1,5 @@
--- Tests memory formats. Strides are those of PyTorch 2.15 for the same calls; values are those of
--- the calls with row-major inputs.
+-- Tests memory formats. The expected strides are PyTorch 2.15's for the same calls; the expected values are those of
+-- calls with row-major inputs.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -16,8 +16,8 @@ end
 
 local function strides(values) return each(values, function(t) return table.concat(t:stride(), ",") end) end
 
--- Returns the inputs: x (2, 3, 4, 6) and v (2, 3, 4, 6, 5) are channels-last; c has the elements of
--- x, but is row-major.
+-- Returns the inputs: x (2, 3, 4, 6) and v (2, 3, 4, 6, 5), which are channels-last, and c, which has the same elements
+-- as x but is row-major.
 local function inputs()
    torch.manual_seed(3)
    local x, v = torch.randn(2, 3, 4, 6), torch.randn(2, 3, 4, 6, 5)
@@ -25,7 +25,7 @@ local function inputs()
    return {x = x:contiguous(last), v = v:contiguous(last3), c = torch.randn(2, 3, 4, 6), w = w}
 end
 
--- The calls, each with the strides of its result.
+-- Calls, each with the strides that its result must have.
 local CASES <const> = {
    {"add", "72,1,18,3", function(t) return t.x + t.x end},
    {"add a row-major one", "72,1,18,3", function(t) return t.x + t.c end},
@@ -172,7 +172,7 @@ describe("memory formats", function()
       assert.is_false(t.x[1]:is_contiguous(last))
       assert.is_true(t.v:is_contiguous(last3))
       assert.is_false(t.v:is_contiguous(last))
-      -- the sizes are those of tensors that have both memory formats
+      -- tensors of these sizes have both memory formats
       for _, sizes in ipairs {{2, 1, 4, 4}, {2, 3, 1, 1}} do
          local y = torch.randn(sizes)
          assert.is_true(y:is_contiguous() and y:is_contiguous(last))
@@ -202,7 +202,7 @@ describe("memory formats", function()
       assert.close(torch.full_like(c, 2), c.grad, 0)
    end)
 
-   -- Each row has the inputs x, weight and bias, and the call of the convolution.
+   -- Each row has the inputs x, weight and bias, and a function that calls the convolution.
    local convolutions <const> = {
       {{2, 3, 5, 6}, {4, 3, 3, 2}, 4, function(x, w, b) return F.conv2d(x, w, b, {2, 1}, 1) end},
       {{2, 4, 5, 6}, {6, 2, 3, 3}, 6, function(x, w, b) return F.conv2d(x, w, b, 1, {0, 1}, 1, 2) end},

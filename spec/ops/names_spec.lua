@@ -1,6 +1,6 @@
--- Tests the names of operators in errors and in grad_fn: an error has the name that the user
--- called, grad_fn has PyTorch's name of the node, and neither has a name of the table's internal
--- entries.
+-- Tests the names of operators in errors and in grad_fn. An error must have the name that the user called,
+-- grad_fn must have PyTorch's name of the node, and neither may have the name of an internal entry of the
+-- operator table.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -8,7 +8,7 @@ local table_of = require "spec.support.table"
 local F <const> = torch.nn.functional
 local rows <const> = table_of.rows()
 
--- A GPU has no complex tensors yet: the examples that take or give complex tensors are left out
+-- A GPU does not support complex tensors yet, so examples that take or return complex tensors are left out
 -- there.
 local has_complex <const> = device.name ~= "cuda"
 local gives_complex <const> = {complex = true, polar = true, view_as_complex = true}
@@ -21,7 +21,7 @@ for _, row in ipairs(has_complex and {} or rows) do
    row.examples = kept
 end
 
--- Returns values that the operator refuses, at least in some arguments.
+-- Returns values that operators refuse for at least some of their arguments.
 local function wrong_tensors(x)
    local function ones(...) return torch.ones({...}, {dtype = x.dtype}) end
    return {
@@ -55,7 +55,7 @@ function wrong.table(value)
    return list
 end
 
--- Splits "file:12: torch.op: argument: text" into a list of the words before the text: {"op",
+-- Splits "file:12: torch.op: argument: text" into the names before the text, here {"op",
 -- "argument"}.
 local function heads_of(message)
    local heads, rest = {}, message:gsub("^.-:%d+: ", ""):gsub("^torch%.", "")
@@ -66,7 +66,7 @@ local function heads_of(message)
    end
 end
 
--- x[...] and index_put give the same messages about indices.
+-- x[...] and index_put have the same messages about indices.
 local shared <const> = {index_put = {index = true}}
 
 -- Returns the parameters of all overloads of an operator.
@@ -80,7 +80,7 @@ local function params_of(path)
    return known
 end
 
--- Returns a description of a wrong name in a message, or nil.
+-- Returns a description of a wrong name in a message, or nil if the names are right.
 local function fault_in(row, message)
    local heads = heads_of(message)
    local name = row.path:gsub("^torch%.", "")
@@ -93,8 +93,8 @@ local function fault_in(row, message)
    end
 end
 
--- Returns the position of the first argument that may be wrong. The first argument of a method
--- decides which function is called, so it must be right.
+-- Returns the position of the first argument that may be wrong. A method's first argument must be right, since it
+-- decides which function is called.
 local function first_of(row) return row.func and 1 or 2 end
 
 local function check(row, text, faults)
@@ -150,7 +150,7 @@ describe("grad_fn", function()
    local square = torch.eye(3):requires_grad_()
    local labels = torch.tensor {1, 2}
 
-   -- PyTorch 1.13 prints these names of nodes for the same calls.
+   -- PyTorch 1.13 prints these node names for the same calls.
    local nodes = {
       {"AddBackward0", function() return x + x end},
       {"DivBackward0", function() return x / 2 end},
@@ -194,8 +194,8 @@ describe("grad_fn", function()
    end
 
    it("has the name of an operator that users know", function()
-      -- the names in messages of x[...], of conv1d to conv_transpose3d, and of torch.special's
-      -- polynomials
+      -- further names in messages: of x[...], of conv1d to conv_transpose3d, and of the polynomials in
+      -- torch.special
       local known = {index = true, convolution = true, orthogonal_polynomial = true}
       for _, row in ipairs(rows) do
          known[row.name] = true

@@ -7,7 +7,7 @@ local nan <const>, inf <const> = 0 / 0, math.huge
 
 local function leaf(data) return torch.tensor(data, {dtype = "float64", requires_grad = true}) end
 
--- Returns the gradients of sum(fn(...)).
+-- Returns the gradients of sum(fn(...)) with respect to the arguments.
 local function gradients(fn, ...) return torch.autograd.grad(fn(...):sum(), {...}) end
 
 describe("promotion", function()
@@ -214,7 +214,7 @@ describe("a matrix beside a row, a column or a part of another", function()
          torch.set_num_threads(count)
          for _, width in ipairs {64, 100, 128, 144, 200, 1040} do
             local rows = 70000 // width + 3
-            -- element (i, j) of the sum is 1000 i + j, with i and j from 0
+            -- the element (i, j) of the sum is 1000 i + j, where i and j count from 0
             local at = torch.arange(rows * width)
             local expected = (at // width * 1000 + at % width):float():view(rows, width)
             local column = (torch.arange(rows):view(rows, 1) * 1000):float()
@@ -349,8 +349,8 @@ end)
 
 describe("polygamma", function()
    local zeta3 <const>, pi4 <const> = 1.2020569031595942854, math.pi ^ 4
-   -- each row has the order, the point and the value; closed forms give the values at 1 and 1/2,
-   -- and the other values follow by recurrence
+   -- each row has the order, the point and the value; the values at 1 and 1/2 are closed forms, and the other values
+   -- follow from them by recurrence
    local known = {
       {2, 1, -2 * zeta3}, {2, 0.5, -14 * zeta3}, {2, -0.5, 16 - 14 * zeta3}, {2, 0, -inf}, {2, -3, -inf},
       {3, 1, pi4 / 15}, {3, 0.5, pi4}, {3, -0.5, pi4 + 96}, {3, -1, inf}, {4, 2, 24 - 24 * 1.0369277551433699263},
@@ -437,7 +437,7 @@ describe("PyTorch's special cases", function()
       assert.close({0.0, 1, 1}, gradients(function(a) return torch.nextafter(a, y:detach()) end, x), 0)
    end)
 
-   -- Numbers of one sign have the order of their bit patterns.
+   -- For numbers of the same sign, the order of absolute values is that of bit patterns.
    for _, dtype in ipairs {"float16", "bfloat16"} do
       it("nextafter goes to the next of all " .. dtype .. " values", function()
          local infinity = torch.tensor({inf}, {dtype = dtype}):view("int16"):item()

@@ -1,10 +1,10 @@
--- Tests torch.poisson against the distribution's closed form.
+-- Tests torch.poisson against the closed form of the Poisson distribution.
 
 local torch = require "tlua"
 
--- Returns the largest distance between a sample's distribution function and that of rate `rate`,
--- times the root of the sample's size. The result is below 1.95 in all but one of a thousand
--- samples, and smaller for discrete distributions.
+-- Returns the largest distance between the distribution function of a sample and that of rate `rate`, times the square
+-- root of the sample size. The result is below 1.95 in all but one of a thousand samples, and smaller for discrete
+-- distributions.
 local function distance(x, rate)
    local n, counts, largest = x:numel(), {}, 0
    for _, k in ipairs(x:flatten():tolist()) do
@@ -26,7 +26,7 @@ describe("torch.poisson", function()
          torch.manual_seed(5)
          local x = torch.full({40000}, rate, {dtype = "float64"}):poisson()
          assert.is_true(distance(x, rate) < 1.95)
-         assert.is_true(distance(x, rate * 1.2 + 0.05) > 1.95) -- the check detects a wrong rate
+         assert.is_true(distance(x, rate * 1.2 + 0.05) > 1.95) -- a wrong rate is detected
       end)
    end
 

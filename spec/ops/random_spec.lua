@@ -1,4 +1,4 @@
--- Tests random numbers: they are reproducible with any number of threads, and have the right
+-- Tests that random numbers are the same for every number of threads, and have the right
 -- distributions.
 
 local torch = require "tlua"
@@ -57,7 +57,7 @@ describe("a seed", function()
    end)
 end)
 
--- Compares mean and variance of a large sample with the distribution's.
+-- Compares the mean and the variance of a large sample with those of the distribution.
 local function check(x, mean, variance)
    x = x:double()
    local n = x:numel()
@@ -74,7 +74,7 @@ describe("distributions", function()
          torch.manual_seed(11)
          local x = torch.empty(n, {dtype = dtype})
          local half = dtype ~= "float32" and dtype ~= "float64"
-         -- bfloat16 has few values in [0, 1), which shifts the mean by half a step
+         -- bfloat16 has few values in [0, 1), so the mean is shifted by half a step
          if dtype ~= "bfloat16" then check(x:uniform_(), 0.5, 1 / 12) end
          check(x:uniform_(-2, 4), 1, 3)
          check(x:normal_(), 0, 1)
@@ -87,8 +87,8 @@ describe("distributions", function()
       end)
    end
 
-   -- Returns the Kolmogorov-Smirnov distance between a sample's distribution and the true one.
-   -- Multiplied by the root of n, it exceeds 1.95 for one in a thousand samples.
+   -- Returns the Kolmogorov-Smirnov distance between the distributions of a sample and of the generator. Multiplied by
+   -- the square root of n, it exceeds 1.95 for one in a thousand samples.
    local function distance(x, cdf)
       local values, worst = x:double():flatten():sort():tolist(), 0
       for i, value in ipairs(values) do
@@ -117,7 +117,7 @@ describe("distributions", function()
             local d = distance(table.unpack(case))
             assert.is_true(d < 1.95, ("%s of %s: %g"):format(name, dtype, d))
          end
-         -- the check detects a wrong deviation
+         -- a wrong standard deviation is detected
          assert.is_true(distance(x:normal_(0, 1.1), normal) > 1.95)
       end
    end)

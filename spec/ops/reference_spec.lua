@@ -1,12 +1,12 @@
--- Tests operators against PyTorch: values, dtypes and shapes in spec/fixtures/ops.lua (written by
--- ops.py), with the inputs in several layouts. Calls that PyTorch refuses must raise errors.
+-- Tests operators against PyTorch. The expected values, dtypes and shapes are in spec/fixtures/ops.lua (written by
+-- ops.py); inputs are tested in several layouts. Calls that PyTorch refuses must raise errors.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
 local rows = dofile "spec/fixtures/ops.lua"
 
--- The tolerances are relative to the value, or absolute for values below 1. The fixture has nine
--- digits; a half-precision result may differ in its last place, and PyTorch rounds some results
+-- Tolerances are relative to the value, or absolute for values below 1. The fixture has nine
+-- digits. A half-precision result may differ in the last place, because PyTorch rounds some results
 -- twice.
 local tolerance <const> = {float32 = 1e-5, float64 = 1e-8, float16 = 4e-3, bfloat16 = 7e-2}
 
@@ -28,7 +28,7 @@ local layouts = {
 
 local function read(item) return torch.tensor(item[3], {dtype = item[1]}):reshape(item[2]) end
 
--- Returns all results as one list, with lists of tensors flattened.
+-- Returns all results as a flat list, including the tensors of lists.
 local function collect(...)
    local list = {}
    for _, result in ipairs(table.pack(...)) do
@@ -49,7 +49,7 @@ local function compare(expected, actual)
    return not ok and (type(fault) == "table" and fault.message or tostring(fault)) or nil
 end
 
--- Returns the failure of a row in a layout, or nil.
+-- Returns a description of how a row fails in a layout, or nil.
 local function check(row, change)
    local text, inputs, expected = row.text, row.inputs, row.expected
    local args = {}
@@ -78,7 +78,7 @@ local function describe_inputs(inputs)
    return table.concat(texts, ", ")
 end
 
--- Returns the calls by operator, in the order of the fixture.
+-- Returns the fixture's calls grouped by operator, in the order of the fixture.
 local function by_name()
    local groups, order = {}, {}
    for _, row in ipairs(rows) do

@@ -1,10 +1,10 @@
--- Tests padding, interpolation and sampling: values are PyTorch 1.13's.
+-- Tests padding, interpolation and sampling. PyTorch 1.13 returned the expected values.
 local torch = require "tlua"
 local F = torch.nn.functional
 
 local function row(x) return x:reshape(-1) end
 
--- Returns 1, 4, 9, ... in a shape.
+-- Returns a tensor of the given shape with the elements 1, 4, 9, ...
 local function squares(first, ...)
    local n = 1
    for _, size in ipairs {...} do n = n * size end
@@ -126,8 +126,8 @@ describe("interpolate", function()
    end)
 
    describe("with antialias", function()
-      -- The input is ((arange(30) * 7) % 11) as (1, 1, 5, 6); the expected values are those of
-      -- PyTorch 2.15.
+      -- The input is ((arange(30) * 7) % 11) with the shape (1, 1, 5, 6). PyTorch 2.15 returned the expected
+      -- values.
       local x = ((torch.arange(30) * 7) % 11):to("float32"):reshape(1, 1, 5, 6)
       for _, case in ipairs {
          {"bilinear", {2, 3}, false, {5.07143, 5.625, 4.14286, 5.14286, 5.3125, 4.85714}},

@@ -1,4 +1,4 @@
--- Tests sorting, selecting and sets, beyond the values of functional_spec.
+-- Tests properties of sorting, selecting and sets that functional_spec does not test.
 
 local torch = require "tlua"
 

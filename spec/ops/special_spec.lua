@@ -1,4 +1,4 @@
--- Tests torch.special; functions that it shares with torch are tested elsewhere.
+-- Tests torch.special. Functions that are also in torch are tested elsewhere.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -26,7 +26,7 @@ describe("torch.special", function()
    end)
 end)
 
--- The reference values were computed by mpmath with 30 digits.
+-- mpmath computed the reference values with 30 digits.
 local function f64(values) return torch.tensor(values, {dtype = "float64"}) end
 
 describe("the incomplete gamma functions", function()
@@ -101,7 +101,7 @@ describe("Bessel functions", function()
    local x <const> = f64 {1e-8, 0.3, 1, 2.404825557695773, 5, 8, 30, 1000}
    local y <const> = f64 {1e-8, 0.3, 1, 2, 2.5, 8, 30, 600}
 
-   -- CUDA's documentation promises an absolute error of 5e-12 from 8 on
+   -- for arguments from 8 on, CUDA's documentation promises an absolute error of 5e-12
    local precise <const> = device.name == "cuda" and not device.is_emulated() and 5e-12 / 0.01 or 1e-13
 
    it("of the first and second kind have known values", function()
@@ -213,7 +213,7 @@ describe("orthogonal polynomials", function()
 
    it("are differentiated by their argument, up to eight times", function()
       local x = f64 {0.3}:requires_grad_()
-      local y = special.hermite_polynomial_h(x, 9) -- the derivative of H9 is 18 H8, and so on
+      local y = special.hermite_polynomial_h(x, 9) -- the derivative of H9 is 18 H8, and so on for higher derivatives
       local factor = 1
       for order = 1, 8 do
          y = torch.autograd.grad(y, x, {create_graph = true})[1]

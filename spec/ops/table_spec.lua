@@ -1,12 +1,12 @@
--- Tests every operator of the table, with the examples of its entry: gradients and second gradients
--- by finite differences, and agreement of its overloads, memory layouts and dtypes. The failures of
--- an operator are reported as one list, each with the aspect and the example.
+-- Tests every operator of the operator table, with the examples of the operator's entry: first and second gradients
+-- against finite differences, and whether overloads, memory layouts and dtypes agree. All failures of an operator are
+-- reported as one list, each with its aspect and its example.
 
 local torch = require "tlua"
 local table_of = require "spec.support.table"
 local sorted = require "spec.support.sorted"
 
--- Aspects that do not apply to an operator, with the reason.
+-- Aspects that an operator is exempt from, with the reason.
 local exceptions = {
    as_strided = {layouts = "it is about the memory's layout", expanded = "it is about the memory's layout"},
    view = {layouts = "it refuses layouts that need a copy", expanded = "it refuses layouts that need a copy"},
@@ -23,24 +23,24 @@ local exceptions = {
    instance_norm = {arguments = "it updates the running statistics"},
 }
 
--- Operators whose results are on a device that a build may lack: see spec/ops/device_spec.lua.
+-- Operators whose results are on a device that a build may lack; spec/ops/device_spec.lua tests these.
 local elsewhere <const> = {cuda = true, sim = true}
 
--- Tolerances relative to the larger of 1 and the value. An operator may round every intermediate
--- result.
+-- Tolerances, relative to the larger of 1 and the value. An operator may round each of its intermediate
+-- results.
 local tolerance <const> = {float32 = 2e-5, float16 = 1e-2, bfloat16 = 6e-2}
 
 local function floating(x) return x:is_floating_point() end
 
 -- Comparing results -------------------------------------------------------------------------
 
--- Returns the values as float64 or complex128, for a comparison across dtypes.
+-- Converts a tensor to float64 or complex128, for comparisons across dtypes.
 local function widen(x)
    if x:is_complex() then return x:detach():to "complex128" end
    return floating(x) and x:detach():to "float64" or x
 end
 
--- Returns complex numbers as pairs of real ones, whose NaN are compared one by one.
+-- Returns complex numbers as pairs of real numbers, so that NaN parts are compared separately.
 local function parts(t) return torch.is_tensor(t) and t:is_complex() and t:view_as_real() or t end
 
 local function difference(expected, actual, tol)
@@ -60,7 +60,7 @@ local aspects = {}
 
 local function aspect(name, check) aspects[#aspects + 1] = {name = name, check = check} end
 
--- Returns the operator as a function of the arguments that require a gradient.
+-- Returns the operator as a function of only those arguments that require a gradient.
 local function as_function(args, call)
    local position = {}
    for i, x in ipairs(table_of.leaves(args)) do position[x] = i end
@@ -71,9 +71,9 @@ local function as_function(args, call)
    end
 end
 
--- An entry may have these options for the gradient check besides gradcheck's own: `second = false`
--- leaves out second derivatives; `symmetric = true` is for operators that read one triangle of a
--- symmetric matrix, whose derivative is defined along symmetric matrices.
+-- For the gradient check, an entry may have gradcheck's own options and these: `second = false` leaves out second
+-- derivatives; `symmetric = true` is for operators that read one triangle of a symmetric matrix, whose derivative is
+-- defined along symmetric matrices.
 local function check_gradient(which, row, args, call)
    local inputs = table_of.leaves(args)
    if #inputs == 0 then return end
@@ -91,8 +91,8 @@ aspect("gradient", function(row, args)
    return check_gradient("gradcheck", row, args, function(a) return table_of.call(row, a) end)
 end)
 
--- With a sanitizer, one pass over the second derivatives suffices, since their values are not
--- tested.
+-- With a sanitizer, one backward pass through the derivatives is enough, since the values of second derivatives are not
+-- tested then.
 local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"
 
 local function second_pass(row, args)
@@ -131,7 +131,7 @@ aspect("arguments", function(row, args)
    return compare(copy, args, 0)
 end)
 
--- Returns whether the result can be written over the first argument.
+-- Returns whether the result can overwrite the first argument.
 local function fits(x, result)
    if #x.shape ~= #result.shape then return false end
    for d, size in ipairs(x.shape) do
@@ -168,7 +168,7 @@ aspect("in place", function(row, args)
          end)
 end)
 
--- Returns a copy of the arguments in which the table of options at the end has one more option.
+-- Returns a copy of the arguments whose last argument, the table of options, has one more option.
 local function with_option(args, key, value)
    local copy = {n = args.n + 1, table.unpack(args, 1, args.n)}
    local last = args[args.n]
@@ -193,7 +193,7 @@ aspect("out", function(row, args)
    return compare({n = 1, expected}, {n = 1, out}, 0)
 end)
 
--- Functions that change the layout of values.
+-- Functions that change the memory layout of a tensor.
 local layouts = {
    transposed = function(x)
       if x:dim() < 2 then return x end
@@ -218,7 +218,7 @@ aspect("layouts", function(row, args)
    end
 end)
 
--- Expands tensors, so that several positions share memory.
+-- Expands tensors, so that several positions refer to the same memory.
 aspect("expanded", function(row, args)
    if row.name:find("_$") then return end
    local expanded = table_of.map(args, function(x)
@@ -227,20 +227,20 @@ aspect("expanded", function(row, args)
       return x:narrow(1, 1, 1):expand_as(x)
    end)
    local plain = table_of.map(expanded, function(x) return x:contiguous() end)
-   -- with these values, a matrix may be singular
+   -- these values may make a matrix singular
    local ok, expected = pcall(table_of.call, row, plain)
    return ok and compare(expected, table_of.call(row, expanded), 1e-12) or nil
 end)
 
 local function to_dtype(dtype) return function(x) return floating(x) and x:detach():to(dtype) or x end end
 
--- The inputs are restricted to values that the narrow type represents.
+-- The inputs are restricted to values that the dtype can represent.
 local function check_dtype(row, args, dtype)
    local narrow = table_of.map(args, to_dtype(dtype))
    local wide = table_of.map(narrow, to_dtype("float64"))
    local ok, actual = pcall(table_of.call, row, narrow)
    if not ok then
-      -- a missing kernel for half-precision types is acceptable if the error says so
+      -- a half-precision kernel may be missing if the error says so
       return (dtype == "float32" or not tostring(actual):find(dtype)) and tostring(actual) or nil
    end
    local expected = table_of.tensors(table_of.call(row, wide))
@@ -258,8 +258,8 @@ for _, dtype in ipairs {"float32", "float16", "bfloat16"} do
    end)
 end
 
--- Whether empty inputs work depends on the operator; a call must not crash, and an error must be
--- one of the library's.
+-- An operator may accept or refuse empty inputs. A call must not crash, and an error must be one of the library's
+-- own.
 aspect("empty", function(row, args)
    for i = 1, args.n do
       local x = args[i]
@@ -300,8 +300,8 @@ local function gives_floats(row, args)
    return false
 end
 
--- Checks that an operator on tensors has a derivative, says why it has none, or returns no
--- floating-point tensor.
+-- Checks that an operator on tensors has a derivative, gives a reason for having none, or returns no floating-point
+-- tensor.
 local function check_entry(row)
    if not table_of.takes(row, "Tensor", "Operand", "Tensor[]") or row.nondiff then return end
    if #row.examples == 0 then return not elsewhere[row.name] and "the entry has no examples" or nil end
@@ -320,7 +320,7 @@ local function check_entry(row)
    end
 end
 
--- The aspects of complex numbers; the other aspects are about dtypes and messages.
+-- The aspects that are tested with complex numbers; all other aspects concern dtypes and messages.
 local of_complex <const> = {
    gradient = true, ["second gradient"] = true, ["in place"] = true, layouts = true, expanded = true,
    ["function and method"] = true, arguments = true,
@@ -351,7 +351,7 @@ local function check_example(row, text, faults)
       if not excepted then
          local ok, fault = xpcall(a.check, debug.traceback, row, table_of.arguments(text))
          if fault then faults[#faults + 1] = ("%s: %s(%s): %s"):format(a.name, row.path, text, fault) end
-         if not ok then break end -- further aspects would fail in the same way
+         if not ok then break end -- the other aspects would fail in the same way
       end
    end
 end
@@ -370,8 +370,8 @@ describe("operator", function()
    end
 end)
 
--- The operators that take complex numbers, but not as the arguments that are floating tensors in
--- their examples.
+-- Operators that accept complex numbers, but not for those arguments that are floating-point tensors in their
+-- examples.
 local real_only <const> = {
    complex = "its parts are real", polar = "its magnitudes and angles are real",
    view_as_complex = "it views real numbers",

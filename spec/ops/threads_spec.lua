@@ -1,5 +1,5 @@
--- Tests that results and gradients have the same bits for every number of threads. Sizes are large
--- enough that each operator divides its work, and odd, so that the threads' shares differ.
+-- Tests that results and gradients are bitwise equal for every number of threads. Sizes are so large that each operator
+-- divides its work among threads, and odd, so that the shares of the threads differ.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -20,7 +20,7 @@ local names = {torch = torch, F = F, select = select,
    -- the weights are larger than a cache
    small = normal(9, 240, 7, 5), heavy = normal(280, 240, 3, 3),
    squares = normal(37, 41, 41), tall = normal(37, 53, 29),
-   -- the heads are fewer than the threads
+   -- there are fewer heads than threads
    few = normal(1, 1, 261, 30), heads = normal(1, 3, 150, 30), bias = normal(150, 261),
    labels = torch.randint(1, 1032, {517}), ids = torch.randint(1, 518, {6001}),
    places = torch.randint(1, 518, {517, 1031}), mask = torch.randn(517, 1031):gt(0.5),
@@ -61,7 +61,7 @@ local families = {
       "F.scaled_dot_product_attention(heads:bfloat16(), few:bfloat16(), few:bfloat16(), {enable_gqa = true})"},
 }
 
--- Returns the result and all gradients, computed with a given number of threads.
+-- Computes the result and all gradients with a given number of threads.
 local function run(text, threads)
    torch.set_num_threads(threads)
    for _, leaf in ipairs(leaves) do leaf.grad = nil end

@@ -1,4 +1,4 @@
--- Tests views, and copies that join and rearrange: shared memory, and refused calls.
+-- Tests views and copies that join and rearrange tensors: which ones share memory, and refused calls.
 
 local torch = require "tlua"
 

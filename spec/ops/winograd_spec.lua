@@ -1,6 +1,6 @@
--- Tests Winograd's transforms of tiles (kernels/cpu/conv/winograd.c), which large float32
--- convolutions use. All convolutions of this file are large enough for Winograd's method. Expected
--- values are im2col matrix products in float64.
+-- Tests Winograd's transforms of tiles (kernels/cpu/conv/winograd.c), which large float32 convolutions use. All
+-- convolutions in this file are large enough for this method. Expected values are computed by im2col and a matrix
+-- product in float64.
 
 local torch = require "tlua"
 local device = require "spec.support.device"
@@ -8,13 +8,13 @@ local F = torch.nn.functional
 
 local on_gpu <const> = device.name == "cuda" and not device.is_emulated()
 
--- cuDNN adds up a weight's gradient in a fixed order of its own, without pairs.
+-- For the weight's gradient, cuDNN has its own fixed order of summation, which is not pairwise.
 local factor <const> = on_gpu and 3 or 1
 
 -- With a sanitizer, large convolutions take minutes.
 local sanitized = os.getenv "SPEC_SANITIZED" == "1"
 
--- Returns a convolution with stride 1, and the gradients of the sum of y * g.
+-- Returns a convolution with stride 1, and the gradients of the sum of (result * g).
 local function by_columns(x, w, bias, padding, groups, g)
    x, w = x:detach():double():requires_grad_(), w:detach():double():requires_grad_()
    local n, out, c = x:size(1), w:size(1) // groups, w:size(2)
@@ -24,8 +24,8 @@ local function by_columns(x, w, bias, padding, groups, g)
    return y:detach(), torch.autograd.grad((y * g:double()):sum(), {x, w})
 end
 
--- Returns the largest and the root mean square error, relative to the standard deviation of the
--- expected values.
+-- Returns the largest error and the root mean square error, relative to the standard deviation of the expected
+-- values.
 local function errors(expected, actual)
    local difference = (actual:double() - expected) / expected:std()
    return difference:abs():max():item(), difference:square():mean():sqrt():item()
@@ -54,7 +54,7 @@ describe("convolution in tiles", function()
    it("agrees with products of columns, with odd sizes and any padding", function()
       compare(1, 40, 41, 50, 40, 1, 1)
       compare(1, 64, 34, 33, 40, 0, 1)
-      compare(3, 17, 5, 150, 70, 1, 1) -- a segment is too small for all tiles
+      compare(3, 17, 5, 150, 70, 1, 1) -- a segment cannot hold all tiles
       compare(2, 48, 22, 25, 50, 4, 1)
       compare(3, 32, 21, 22, 64, {2, 0}, 1)
       compare(2, 96, 25, 26, 66, 1, 2)
@@ -73,8 +73,8 @@ describe("convolution in tiles", function()
       compare(1, 48, 30, 28, 48, 1, 1, function(x) return x:expand(3, -1, -1, -1) end)
    end)
 
-   -- The measured error is at most 9e-6 of the standard deviation of the result, and 9e-7 in the
-   -- root of the mean square; plain sums have errors of 2e-6 and 2e-7.
+   -- The measured errors, relative to the standard deviation of the result, are at most 9e-6, and 9e-7 as a root mean
+   -- square. Plain sums have errors of 2e-6 and 2e-7.
    it("keeps its accuracy with 512 channels", function()
       if not sanitized then compare(8, 512, 7, 7, 512, 1, 1) end
    end)
@@ -85,7 +85,7 @@ describe("convolution in tiles", function()
       local expected = by_columns(x, w, zero, 1, 1, torch.zeros(2, 64, 24, 24))
       local y = F.conv2d(x, w, nil, 1, 1)
       assert.equal("float16", y.dtype)
-      -- the limit is half a unit in the last place of a float16, plus the error of float32
+      -- the limit is half a unit in the last place of float16, plus the error of the computation in float32
       assert.is_true(((y:double() - expected):abs() - expected:abs() * 2 ^ -11):max():item() < 1e-3)
    end)
 
@@ -127,7 +127,7 @@ describe("convolution in tiles", function()
       assert.equal(2 * 63 * 1600, F.conv2d(x, w, bias, 1, 1):isfinite():sum():item())
    end)
 
-   -- cuDNN's engines may use atomic additions
+   -- not on a GPU, since some of cuDNN's engines add atomically
    local on_cpu <const> = on_gpu and pending or it
    on_cpu("gives the same bits for every number of threads", function()
       local before = torch.get_num_threads()

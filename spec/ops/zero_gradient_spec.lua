@@ -1,5 +1,5 @@
--- Tests gradients that are zero for all inputs. As in PyTorch, such a gradient is a tensor of zeros
--- instead of nil.
+-- Tests gradients that are zero for all inputs. Such a gradient must be a tensor of zeros, as in PyTorch, and not
+-- nil.
 
 local torch = require "tlua"
 local F = torch.nn.functional
