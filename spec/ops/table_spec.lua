@@ -53,8 +53,8 @@ local function compare(expected, actual, tol)
    return table_of.compare(expected, actual, function(e, a) return difference(e:detach(), a:detach(), tol) end)
 end
 
--- Aspects ----------------------------------------------------------------------------------- Each
--- is called with the row and an example's arguments and returns a failure, or nil.
+-- Aspects -----------------------------------------------------------------------------------------
+-- Each aspect is a function of the row and an example's arguments. It returns a description of a failure, or nil.
 
 local aspects = {}
 

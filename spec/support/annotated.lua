@@ -1,16 +1,16 @@
--- annotated.lua - reads the annotations for editors, and checks programs by them: names in tables
--- below torch, methods, and the options in calls.
+-- annotated.lua - reads the annotations for editors, and checks programs against them: names in tables below torch,
+-- methods, and the options in calls.
 
 local M = {}
 
--- Adds the names of parameters and options in an annotation: "fun(params: any, options?: {lr?:
--- number})".
+-- Adds the names of parameters and options in an annotation such as "fun(params: any, options?: {lr?: number})" to a
+-- set.
 local function add_names(set, text)
    for name in text:gsub('"[^"]*"', ""):gmatch "([%a_][%w_]*)%??%s*:" do set[name] = true end
 end
 
---- Returns the names that annotations declare: tables, classes, functions and constants by path,
---- each with its options; and all methods and fields.
+--- Returns the names that annotations declare: tables, classes, functions and constants by path, each with its options;
+--- and the names of all methods and fields.
 ---@param text string
 ---@return {paths: table<string, table>, members: table<string, true>}
 function M.read(text)
@@ -38,7 +38,7 @@ function M.read(text)
    return {paths = paths, members = members}
 end
 
--- Replaces comments and the contents of strings by blanks, so that positions stay.
+-- Replaces comments and the contents of strings by spaces, so that all positions stay the same.
 local function plain(source)
    local function blank(text) return (text:gsub("[^\n]", " ")) end
    local out, at = {}, 1
@@ -70,7 +70,7 @@ local function plain(source)
    return table.concat(out)
 end
 
--- Returns the local names that stand for a path: `local nn, F = torch.nn, torch.nn.functional`.
+-- Returns the local variables that are short for a path, as in `local nn, F = torch.nn, torch.nn.functional`.
 local function aliases_in(code)
    local found = {torch = "torch"}
    for left, right, after in code:gmatch "local%s+([%w_,%s]-)%s*=%s*([%w_.,%s]+)(.?)" do
@@ -88,7 +88,7 @@ local function aliases_in(code)
    return found
 end
 
--- Returns the keys at the first level of the table at the end of a call's arguments.
+-- Returns the top-level keys of the table that is the last argument of a call.
 local function keys_in(arguments)
    local last = arguments:match "^{.*}$" or arguments:match "^%(.*(%b{})%s*%)$"
    local keys = {}
@@ -97,7 +97,7 @@ local function keys_in(arguments)
    return keys
 end
 
--- Returns the methods that a program defines, and the methods of strings and files.
+-- Returns the methods that a program itself defines, and the methods of strings and files.
 local function own_members(code)
    local own = {}
    for name in code:gmatch "function%s+[%w_.]+[.:]([%w_]+)" do own[name] = true end
@@ -107,7 +107,7 @@ local function own_members(code)
    return own
 end
 
---- Returns the unknown names of a program, each as a text with its line.
+--- Returns the unknown names in a program; each is a text that includes the line number.
 ---@param known table  of `read`
 ---@param source string
 ---@param beside string  the programs whose methods the program may call

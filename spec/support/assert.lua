@@ -1,4 +1,4 @@
--- Assertions for specs, in addition to luassert's own; busted loads this file first.
+-- Defines assertions for specs, in addition to luassert's own. busted loads this file first.
 --
 --   assert.close(expected, actual, tol)   numbers, nested lists, tensors
 --   assert.raises(text..., fn)            an error at the user's line that contains each text
@@ -8,8 +8,8 @@ local luassert = require "luassert.assert"
 
 local device = require "spec.support.device"
 if device.name then require("tlua").set_default_device(device.name) end
--- Comparisons need all digits of float32, which PyTorch's default settings do not guarantee for
--- convolutions.
+-- Comparisons need all digits of float32. PyTorch's default settings, which allow TF32, do not guarantee these digits
+-- for convolutions.
 if device.name == "cuda" then require("tlua").backends.cudnn.allow_tf32 = false end
 
 local say = require "say"
@@ -20,7 +20,7 @@ local function is_tensor(value) return type(value) == "userdata" and torch().is_
 
 -- Arrays: {data = leaves in row-major order, shape = sizes, dtype = of a tensor} -------------
 
--- Appends the leaves of nested lists; returns false if the lists are no regular array.
+-- Appends the leaves of nested lists to `data`; returns false if the lists are not a regular array.
 local function gather(list, depth, shape, data)
    if shape[depth] == nil then
       shape[depth] = #list
@@ -40,7 +40,7 @@ local function gather(list, depth, shape, data)
    return true
 end
 
--- Returns a tensor, a list or a number as an array; nil if a list is ragged or has other keys.
+-- Converts a tensor, a list or a number to an array; returns nil if a list is ragged or has other keys.
 local function to_array(value)
    if is_tensor(value) then
       local flat = value:detach():cpu():contiguous():view(-1)
@@ -61,7 +61,7 @@ local function shape_text(array)
    return array.dtype and sizes .. " " .. array.dtype or sizes
 end
 
--- The sizes of the dimensions after an empty one are unknown, so all sizes match.
+-- After an empty dimension the sizes of further dimensions are unknown, so any sizes match.
 local function same_shape(a, b)
    local empty = #a.data == 0 and #b.data == 0 and not (a.dtype and b.dtype)
    for i = 1, math.max(#a.shape, #b.shape) do
@@ -70,7 +70,7 @@ local function same_shape(a, b)
    return true
 end
 
--- Returns "[2][3]" for the k-th leaf of an array of that shape.
+-- Returns the position of the k-th leaf of an array as a text such as "[2][3]".
 local function position(k, shape)
    local text = ""
    k = k - 1
@@ -87,8 +87,8 @@ local function magnitude(value)
    return type(value) == "userdata" and getmetatable(value) == "torch.complex" and value:abs() or nil
 end
 
--- Returns the distance of two leaves: 0 if the leaves are equal or both NaN, infinite if they
--- cannot be compared.
+-- Returns the distance between two leaves: 0 if both are equal or both are NaN, infinite if they cannot be
+-- compared.
 local function distance(expected, actual)
    if not magnitude(expected) or not magnitude(actual) then return expected == actual and 0 or math.huge end
    if expected == actual then return 0 end
@@ -98,7 +98,7 @@ local function distance(expected, actual)
    return magnitude(expected - actual)
 end
 
--- Compares arrays: returns nil if all values are close, otherwise a description of the difference.
+-- Compares arrays. Returns nil if all values are close, otherwise a description of the difference.
 local function compare_arrays(expected, actual, tol, path)
    if not same_shape(expected, actual) or
       (expected.dtype and actual.dtype and expected.dtype ~= actual.dtype) then
@@ -108,7 +108,7 @@ local function compare_arrays(expected, actual, tol, path)
    for k, e in ipairs(expected.data) do
       local off = distance(e, actual.data[k])
       local excess = off / math.max(1, magnitude(e) or 1)
-      -- the comparison is false for NaN, which results from an infinite expected value
+      -- an infinite expected value makes `excess` NaN, for which this comparison is false
       local within = excess <= tol
       if off ~= 0 and not within then
          wrong = wrong + 1
@@ -144,8 +144,8 @@ local function compare(expected, actual, tol, path)
    return nil
 end
 
--- Registers an assertion. The message of a failed assertion is the one in the state, without
--- luassert's own text.
+-- Registers an assertion. If the assertion fails, its message is the one stored in the state, without luassert's own
+-- text.
 local function register(name, callback)
    say:set("assertion." .. name, " ")
    luassert:register("assertion", name, callback, "assertion." .. name, "assertion." .. name)
@@ -156,8 +156,8 @@ local function fail(state, message)
    return false
 end
 
--- Asserts that |actual - expected| <= tol * max(1, |expected|) for each element; NaN equals NaN.
--- Shapes must be equal, and dtypes must be equal if both values are tensors.
+-- Asserts that |actual - expected| <= tol * max(1, |expected|) for each element; NaN equals NaN. Shapes must be equal
+-- and, if both values are tensors, so must dtypes.
 register("close", function(state, arguments)
    local tol = arguments[3] or 1e-6
    assert(type(tol) == "number", "close: the third argument is the tolerance")
@@ -165,7 +165,7 @@ register("close", function(state, arguments)
    return message == nil or fail(state, message)
 end)
 
--- Asserts that an error is raised at a line of fn, where the user's mistake is, and returns the
+-- Asserts that an error is raised with a position inside fn, which is the user's code. Returns the
 -- message.
 register("raises", function(state, arguments)
    local fn = arguments[arguments.n]

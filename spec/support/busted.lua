@@ -1,8 +1,8 @@
--- busted's command line, which the interpreter under test runs: the `busted` command would run this
--- machine's `lua`.
+-- Implements busted's command line, for the interpreter under test: the command `busted` would run this machine's `lua`
+-- instead.
 
--- busted uses lua-term to find out whether it writes to a terminal. Debian has lua-term's C module
--- for one processor at a time, so an emulated program would lack the module.
+-- busted uses lua-term to find out whether its output is a terminal. Debian installs lua-term's C module for only one
+-- processor at a time, so the module would be missing in an emulated program.
 if os.getenv "SPEC_EMULATED" then
    package.preload.term = function() return {isatty = function() return false end} end
 end

@@ -26,7 +26,7 @@ local function without_strings(line)
    return (line:gsub('\\.', ".."):gsub('"[^"]*"', function(s) return ("."):rep(#s) end))
 end
 
--- Calls found(first, last, text) for each comment in C with its line numbers and the text within
+-- Calls found(first, last, text) for each C comment, with the numbers of its first and last line, and its text without
 -- the marks.
 local function each_c_comment(lines, found)
    local i = 1
@@ -46,12 +46,12 @@ local function each_c_comment(lines, found)
    end
 end
 
--- Calls found for each comment in Lua; adjacent lines that contain only a comment are one comment.
+-- Calls `found` for each Lua comment; adjacent lines that consist only of a comment are one comment.
 local function each_lua_comment(lines, found)
    local i = 1
    while i <= #lines do
       local text = lines[i]:match "^%s*%-%-%-?(.*)"
-      if text and text:find "^%a" then text = nil end -- the line is an option in a program's help
+      if text and text:find "^%a" then text = nil end -- skips options in a program's help
       local at = not text and without_strings(lines[i]):find "%s%-%- "
       if at then text = lines[i]:sub(at + 4) end
       local first = i
@@ -67,10 +67,10 @@ local function each_lua_comment(lines, found)
    end
 end
 
--- Returns whether a comment has prose: two words or more that are not addressed to a tool.
+-- Returns whether a comment has prose: at least two words that are not a directive to a tool.
 local function has_prose(text)
    if text:find "^%s*clang%-format" or text:find "^%s*luacheck:" then return false end
-   if text:find "^>" then return false end -- the comment is the output of an example
+   if text:find "^>" then return false end -- skips the output of an example
    local ruler = text:find "^%-+%s" or text:find "^%s*%-%-" or text:find "%-%-%-%-%s*$"
    if ruler then return false end
    local words = 0
@@ -82,8 +82,8 @@ local function has_prose(text)
    return words > 1
 end
 
--- Returns the comments in `folders` that contain prose, as {path, line, text, code}: `code` is the
--- line of code beside or below the comment.
+-- Returns the comments in `folders` that contain prose, as {path, line, text, code}. `code` is the line of code beside
+-- or below the comment.
 function comments.read(folders)
    local all = {}
    for _, path in ipairs(tracked_files(folders)) do

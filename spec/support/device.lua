@@ -1,12 +1,12 @@
---- The device on which specs run: that of TLUA_SPEC_DEVICE, as in TLUA_SPEC_DEVICE=sim make check.
+--- Defines the device on which specs run: TLUA_SPEC_DEVICE names it, as in TLUA_SPEC_DEVICE=sim make check.
 
 local M = {}
 
---- The device's name; nil for the CPU.
+--- Name of the device; nil for the CPU.
 M.name = os.getenv "TLUA_SPEC_DEVICE"
 
---- Waits for the device, and returns the fault that it has found in the data of earlier calls,
---- worded like the CPU's error, or nil.
+--- Waits for the device. If the device has found a fault in the data of earlier calls, returns the fault in the words
+--- of the CPU's error, otherwise nil.
 ---@return string?
 function M.fault()
    if not M.name then return nil end
@@ -17,7 +17,7 @@ function M.fault()
    return line and line .. ": " .. text or message
 end
 
---- Waits for all work of the device; then its memory is free again, and so is cached pinned memory.
+--- Waits for all work of the device, so that its memory, including cached pinned memory, is free again.
 function M.synchronize()
    if not M.name then return end
    local functions = require("tlua")[M.name]
@@ -25,8 +25,8 @@ function M.synchronize()
    functions.empty_host_cache()
 end
 
---- Returns whether CUDA's device is the emulated one: tests that set the emulator's variables, or count
---- its calls, are pending on a GPU.
+--- Returns whether CUDA's device is emulated. Tests that set the emulator's variables, or count its calls, are pending
+--- on a GPU.
 ---@return boolean
 function M.is_emulated()
    local cuda = require("tlua").cuda

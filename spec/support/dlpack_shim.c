@@ -1,7 +1,7 @@
 /*
-** dlpack_shim.c - runs a Lua chunk for dlpack.py: the chunk gets the tensors of two managed
-** tensors, and its result is returned as another managed tensor.
-*/
+** dlpack_shim.c - runs a Lua chunk for dlpack.py. The chunk gets tensors made from two managed
+** tensors, and the chunk's result is returned as another managed tensor.
+** */
 #include <lauxlib.h>
 #include <lua.h>
 #include <lualib.h>
@@ -15,8 +15,8 @@ static const char *fail(const char *message) {
   return message;
 }
 
-/* Imports the managed tensor, `plain` or `versioned`, and calls a chunk of Lua with it. Exports the
-** chunk's result to *out or *out_versioned. Returns NULL on success, or a message. */
+/* Imports a managed tensor, `plain` or `versioned`, and calls a chunk of Lua with the tensor.
+** Exports the chunk's result to *out or *out_versioned. Returns NULL on success, or a message. */
 __attribute__((visibility("default"))) const char *
 shim_run(const char *text, struct DLManagedTensor *plain,
          struct DLManagedTensorVersioned *versioned, struct DLManagedTensor **out,

@@ -1,12 +1,12 @@
--- examples.lua - finds and runs the example programs in declarations: indented lines of a comment,
--- which must print the text after `--> ` in these lines.
+-- examples.lua - finds and runs the example programs in declarations. An example is indented lines of a comment, and
+-- must print the texts that follow `--> ` in these lines.
 
 local shell = require "spec.support.shell"
 
 local M = {}
 
--- Runs every example of a file of examples in a separate environment, and writes the example's
--- output after its number.
+-- Runs every example of a file in a separate environment, and writes each example's output after the example's
+-- number.
 local runner <const> = [[
 local out = assert(io.open("output.txt", "w"))
 for number, text in ipairs(dofile "examples.lua") do
@@ -25,8 +25,8 @@ end
 out:close()
 ]]
 
---- Returns the example in a declaration's text and its expected output; nil if the text has no
---- example. Indented lines without output are not an example.
+--- Returns the example in the text of a declaration, and the expected output; nil if there is no example. Indented
+--- lines without output are not an example.
 ---@param lines? string[]
 ---@return string? program
 ---@return string? expected
@@ -49,7 +49,7 @@ function M.of(lines)
    return table.concat(program, "\n") .. "\n", table.concat(expected, "\n")
 end
 
---- Runs programs in one process, in a folder that is removed afterwards.
+--- Runs programs in one process. The process works in a folder that is removed afterwards.
 ---@param programs string[]
 ---@return string[] outputs  without blanks at the ends of lines
 function M.run(programs)

@@ -1,7 +1,7 @@
 /*
-** more_dtypes.h - two dtypes that tlua lacks, for spec/build/rock_spec.lua: a new dtype needs only
-** its row and its conversions.
-*/
+** more_dtypes.h - two dtypes that tlua lacks, which spec/build/rock_spec.lua adds: a new dtype
+** needs only its table row and its conversions.
+** */
 #ifndef MORE_DTYPES_H
 #define MORE_DTYPES_H
 
@@ -9,7 +9,7 @@
   X(U16, "uint16", 2, INT, 16, 0, __VA_ARGS__) \
   X(F8, "float8_e5m2", 1, FLOAT, 3, 16, __VA_ARGS__)
 
-/* float8_e5m2 is the upper half of a float16, rounded to even. */
+/* A float8_e5m2 is the upper half of a float16, rounded to nearest even. */
 #define TL_MORE_ELEMENTS                                                                       \
   static inline float more_f8_to_f32(uint8_t x) { return tli_f16_to_f32((uint16_t)(x << 8)); } \
   static inline uint8_t more_f32_to_f8(float x) {                                              \

@@ -1,25 +1,25 @@
--- nn_utils.lua - makes inputs and parameters, and reduces results to numbers, by the formulas of nn.py,
+-- nn_utils.lua - makes inputs and parameters, and reduces results to numbers, by the same formulas as nn.py,
 -- nn_utils.py and rnn.py in spec/fixtures.
 
 local torch = require "tlua"
 
 local M = {}
 
---- Returns fn(0), ... fn(n - 1) as a float64 tensor.
+--- Returns a float64 tensor with the elements fn(0), ... fn(n - 1).
 function M.sequence(n, fn)
    local list = {}
    for k = 0, n - 1 do list[k + 1] = fn(k) end
    return torch.tensor(list, {dtype = "float64"})
 end
 
---- Fills a tensor with float64 numbers.
+--- Fills a tensor with the float64 numbers of a formula.
 function M.fill(tensor, shift)
    local values = M.sequence(tensor:numel(), function(k) return 0.5 * math.cos(0.61 * k + (shift or 0)) end)
    torch.no_grad(function() tensor:copy_(values:view(tensor.shape)) end)
    return tensor
 end
 
---- Fills all parameters of a module.
+--- Fills all parameters of a module by the formula.
 ---@param dtype? string  of the module: float64
 function M.filled(module, dtype)
    module:to(dtype or "float64")
@@ -27,7 +27,7 @@ function M.filled(module, dtype)
    return module
 end
 
---- Returns a number that differs for almost any two tensors.
+--- Reduces a tensor to a number, which differs for almost any two tensors.
 function M.projection(tensor, step)
    local sum = 0
    for k, value in ipairs(tensor:detach():double():reshape(-1):tolist()) do
@@ -36,7 +36,7 @@ function M.projection(tensor, step)
    return sum
 end
 
---- Returns the sum of all floating results, each element with a weight.
+--- Returns the weighted sum of all elements of the floating-point results.
 function M.weighted_sum(outputs)
    local total = 0
    for _, output in ipairs(outputs) do

@@ -1,4 +1,4 @@
---- Returns a separate generator of random numbers, so that its seed identifies a generated program.
+--- Returns a new generator of random numbers, so that its seed alone determines a generated program.
 --@param seed integer
 --@return fun(n: integer): integer  from 1 to n
 return function(seed)

@@ -1,5 +1,5 @@
--- optim.lua - defines the problem of spec/fixtures/optim_steps.py: the same parameters and
--- gradients, which are small multiples of 1/8.
+-- optim.lua - defines the optimization problem of spec/fixtures/optim_steps.py: the same parameters and gradients,
+-- which are small multiples of 1/8.
 
 local torch = require "tlua"
 
@@ -7,7 +7,7 @@ local M = {steps = 20}
 
 local fixture <const> = dofile "spec/fixtures/optim_steps.lua"
 
---- The rows {name, options, values...}; the rows of Muon and of ASGD's means have no name.
+--- Rows {name, options, values...}; the rows of Muon and of ASGD's means lack the name.
 M.rows, M.muon, M.means = fixture.others, fixture.muon, fixture.means
 
 local sizes <const> = {{2, 3}, {}, {2, 3}, {4}}
@@ -36,7 +36,7 @@ function M.gradient(k, size, t, place)
    return tensor(size, eighths(count_of(size), 2 * k + 1 + 4 * t, 11 * t + k - 1), place)
 end
 
---- Returns the parameters; for the third one, a transposed view is stepped.
+--- Returns the parameters. The optimizer gets a transposed view of the third one.
 ---@param place table  {dtype =, device =}
 function M.parameters(place)
    local list = {}
@@ -45,7 +45,7 @@ function M.parameters(place)
    return list
 end
 
---- Sets the gradients of step t, each changed by `change`, if given.
+--- Sets the gradients of step t. If `change` is given, it is applied to each gradient.
 function M.set_gradients(params, t, change)
    for k, p in ipairs(params) do
       local grad = M.gradient(k, sizes[k], t, {dtype = p.dtype, device = p.device})
@@ -56,14 +56,14 @@ function M.set_gradients(params, t, change)
    if t < 6 then params[4].grad = nil end
 end
 
---- Returns the options of a row, with additional ones.
+--- Returns the options of a row, extended by further options.
 function M.options(text, more)
    local options = load("return " .. text)()
    for key, value in pairs(more or {}) do options[key] = value end
    return options
 end
 
---- Makes an optimizer of the parameters in two groups.
+--- Makes an optimizer with the parameters in two groups.
 function M.make(name, params, options)
    options.lr = options.lr or 0.01
    return torch.optim[name]({
@@ -71,12 +71,12 @@ function M.make(name, params, options)
    }, options)
 end
 
--- Halves the learning rate of a group, in place if the rate is a tensor.
+-- Halves a group's learning rate; a tensor is changed in place.
 local function halve(group)
    if torch.is_tensor(group.lr) then group.lr:mul_(0.5) else group.lr = group.lr / 2 end
 end
 
---- Makes the steps `from` to `to`.
+--- Makes the optimizer steps with numbers `from` to `to`.
 function M.step(optimizer, params, from, to, change)
    for t = from, to do
       if t == 10 then
@@ -87,7 +87,7 @@ function M.step(optimizer, params, from, to, change)
    end
 end
 
---- Returns all elements in one list.
+--- Returns the elements of all parameters as one list.
 function M.values(params)
    local list = {}
    for _, p in ipairs(params) do
@@ -96,7 +96,7 @@ function M.values(params)
    return list
 end
 
---- Returns the parameters after 20 steps.
+--- Returns the values of the parameters after 20 steps.
 ---@param name string  of the optimizer
 ---@param text string  the optimizer's options
 ---@param place table  {dtype =, device =}

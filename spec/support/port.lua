@@ -1,14 +1,14 @@
--- Ports Python programs in specs; the functions return the translated lines, or the output of the
--- programs.
+-- Ports Python programs for specs. The functions return the translated lines, or the programs'
+-- output.
 
 local shell = require "spec.support.shell"
 
 local M = {}
 
---- The path of a Python that `tlua port` can use, quoted for the shell; nil if there is none.
+--- The path of a Python that `tlua port` can use, quoted for the shell, or nil if there is none.
 M.python = shell.python "import ast, sys; sys.exit(sys.version_info < (3, 8))"
 
---- Translates programs, all read by one start of Python.
+--- Translates several programs, which one Python process reads.
 ---@param texts string[]
 ---@return {text: string, notes: table[]}[]
 function M.translate(texts)
@@ -28,8 +28,8 @@ function M.translate(texts)
    end)
 end
 
---- Removes the lines at the top that load torch and the runtime, and the return statement at the
---- end of a file of definitions.
+--- Removes the lines at the top that load torch and the runtime, and the return statement at the end, which a file of
+--- definitions has.
 ---@param text string
 ---@return string
 function M.strip(text)
@@ -38,8 +38,8 @@ function M.strip(text)
    return (text:gsub("^\n", ""):gsub("\n$", ""):gsub("\n\nreturn %b{}$", ""))
 end
 
---- Returns the output of a program in Python, and the output of its translation in tlua; true,
---- false and None have the same spelling in both texts.
+--- Returns two texts: the output of a program in Python, and that of its translation in tlua. true, false and None are
+--- spelled in the same way in both.
 ---@param text string
 ---@return string expected
 ---@return string got

@@ -1,8 +1,8 @@
--- run.lua [OPTION...] [FILE or FOLDER...]: runs specs, each file in a separate process, several at
--- a time, so that a crash fails only one file. Without files: every *_spec.lua of spec and of the
--- packages in rocks, and the C programs of spec/embed, spec/core and spec/lua, which make has
--- built. Prints a line for each file, all output of those that fail, and as the last line the
--- totals.
+-- run.lua [OPTION...] [FILE or FOLDER...]: runs specs, several at a time. Each file has a separate
+-- process, so that a crash fails only one file. Without files, runs every *_spec.lua of spec and of
+-- the packages in rocks, and the C programs of spec/embed, spec/core and spec/lua, which make has
+-- built. Prints a line for each file, the whole output of failed files, and the totals as the last
+-- line.
 --
 --   --jobs N           how many at a time (1), of which each is to have a gigabyte of memory
 --   --filter PATTERN   only tests whose names match
@@ -10,8 +10,8 @@
 --   --wrap COMMAND     before the program, as in --wrap 'valgrind -q'
 --   --within SECONDS   files that have not begun or ended by then have failed
 --
--- The environment names the program under test, TLUA (./tlua), the build folder, TLUA_BUILD
--- (build), and a time limit for each file, SPEC_TIMEOUT (1800 s). Specs find the value of --wrap in
+-- Environment variables name the program under test, TLUA (./tlua by default), the build folder, TLUA_BUILD
+-- (build), and the time limit for each file, SPEC_TIMEOUT (1800 s). Specs find the value of --wrap in
 -- SPEC_WRAP.
 
 local function parse(arguments)
@@ -62,7 +62,7 @@ local function excluded(path, prefixes)
    return false
 end
 
--- Returns the spec files below the roots, in order.
+-- Returns the spec files below the given roots, sorted.
 local function find(options)
    local roots = options.roots
    local all = #roots == 0
@@ -80,10 +80,10 @@ end
 local tlua = os.getenv("TLUA") or "./tlua"
 local build = os.getenv("TLUA_BUILD") or "build"
 local timeout = os.getenv("SPEC_TIMEOUT") or "1800"
-local within -- whether there is a common time limit for all files
+local within -- whether all files share one time limit
 
--- Unsets the environment variables of Lua, of the user's language, of a cluster's job and of
--- mpirun, so that they do not reach the programs of specs.
+-- Unsets environment variables that must not reach the programs of specs: those of Lua, of the user's language, of a
+-- cluster's job and of mpirun.
 local clean <const> = [[
 unset LUA_INIT LUA_INIT_5_4 LUA_INIT_5_5 LANGUAGE RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE \
    GROUP_RANK MASTER_ADDR MASTER_PORT PMIX_RANK PMIX_NAMESPACE \
@@ -110,7 +110,7 @@ local function command_for(path, options)
       clean, text, quote(options.wrap), limit, options.wrap, program)
 end
 
--- Returns a text for the exit status of a program that has ended without a report.
+-- Describes the exit status of a program that has ended without a report.
 local function fate(status)
    if status == 124 or status == 137 then
       return within and "no time was left" or "stopped after " .. timeout .. " s"
@@ -119,7 +119,7 @@ local function fate(status)
    return "ended with status " .. status
 end
 
--- Counts of one file: passed, failed, skipped, and a remark.
+-- Returns the counts of a file, which are passed, failed and skipped tests, and a remark.
 local function judge_busted(output, status, filtered)
    local passed, failures, errors, skipped =
       output:match("(%d+) success%a* / (%d+) failure%a* / (%d+) error%a* / (%d+) pending")
@@ -133,7 +133,7 @@ local function judge_busted(output, status, filtered)
    return passed, failed, skipped
 end
 
--- Judges a C program by its output, which has lines "ok ..." and "not ok ...", or is empty.
+-- Judges a C program by its output, which is empty or consists of lines "ok ..." and "not ok ...".
 local function judge_program(output, status)
    local _, passed = ("\n" .. output):gsub("\nok ", "")
    local _, failed = ("\n" .. output):gsub("\nnot ok ", "")
@@ -146,7 +146,7 @@ local function report(path, output, passed, failed, remark)
    print(("%-4s %4d  %6s  %s%s"):format(failed == 0 and "ok" or "FAIL", passed,
       seconds and ("%.1f s"):format(seconds) or "", path, remark and ": " .. remark or ""))
    for name in output:gmatch("\nPending %-> [^\n]*\n([^\n]*)") do print("        skipped: " .. name) end
-   -- Prints failures in a few lines each, because readers of a long log look for the text near a
+   -- Prints each failure in a few adjacent lines, because readers of a long log look for the text near the
    -- failure.
    for kind, rest in (output .. "\n\n"):gsub("\n\n", "\n\n\n"):gmatch "\n(%u%l+) %-> (.-)\n\n" do
       if kind == "Failure" or kind == "Error" then
@@ -161,8 +161,8 @@ local function report(path, output, passed, failed, remark)
    io.stdout:flush()
 end
 
--- Returns the requested number of jobs, limited to one for each free gigabyte of the machine or
--- container: there may be many processors and little memory.
+-- Returns the requested number of jobs, limited to one per free gigabyte of the machine or container, which may have
+-- many processors but little memory.
 local function jobs_for(asked)
    local left = math.huge
    local function at_most(path, pattern, unit)
@@ -186,7 +186,7 @@ local function run(files, options, folder)
 
    local passed, failed, skipped = 0, 0, 0
    local broken = {}
-   -- Each job writes one line at its end: its number and its status.
+   -- Each job writes one line when it ends: the job's number and status.
    local jobs <close> = assert(io.popen(("xargs -P %d -I{} sh -c "):format(jobs_for(options.jobs)) ..
       quote(("sh %s/{} >%s/{}.out 2>&1 </dev/null; echo {} $?"):format(folder, folder)) .. " <" .. folder .. "/list"))
    for line in jobs:lines() do

@@ -1,13 +1,13 @@
--- Runs programs from a spec.
+-- Runs programs for specs.
 
 local shell = {}
 
---- The path of the program under test, and of the folder of its build.
+--- Paths of the program under test and of the folder with its build.
 shell.tlua = os.getenv("TLUA") or "./tlua"
 shell.build = os.getenv("TLUA_BUILD") or "build"
 
---- Returns the command that starts the program. If this process runs in a wrapper, for example in
---- an emulator, the command starts the wrapper.
+--- Returns the command that starts the program under test. If this process runs in a wrapper, such as an emulator, the
+--- command uses the same wrapper.
 ---@param anywhere? boolean  from another folder, too
 ---@return string
 function shell.start(anywhere)
@@ -20,7 +20,7 @@ end
 ---@return string
 function shell.quote(text) return "'" .. tostring(text):gsub("'", "'\\''") .. "'" end
 
---- Runs a command line, and returns the text that the command writes to both streams.
+--- Runs a command line. Returns the combined text of its stdout and stderr.
 ---@param command string
 ---@return string output
 ---@return integer status  the shell's status: 128 + n for a program ended by signal n
@@ -29,12 +29,12 @@ function shell.run(command)
    local text = pipe:read("a")
    pipe:close()
    local output, status = text:match("^(.*)=(%d+)\n$")
-   -- the command line has ended the shell itself, so there is no status
+   -- the command line ended the shell itself, so the status is unknown
    if not output then return text, -1 end
    return output, tonumber(status)
 end
 
---- Runs a command that must succeed: if the command fails, raises an error with its output.
+--- Runs a command that must succeed. If the command fails, raises an error that contains the output.
 ---@param command string
 ---@return string output
 function shell.ok(command)
@@ -48,7 +48,7 @@ end
 ---@return boolean
 function shell.has(name) return select(2, shell.run("command -v " .. name .. " >/dev/null")) == 0 end
 
---- Returns a Python that can run the code, quoted for the shell; nil if there is none.
+--- Returns a Python that can run the code, quoted for the shell, or nil if there is none.
 ---@param code string  such as "import numpy"
 ---@return string?
 function shell.python(code)
@@ -59,7 +59,7 @@ function shell.python(code)
    return nil
 end
 
---- Calls fn with the path of a new folder, which is removed afterwards.
+--- Calls fn with the path of a new folder, and removes the folder afterwards.
 ---@param fn fun(folder: string): ...
 function shell.with_folder(fn)
    local folder = shell.ok("mktemp -d"):match("[^\n]+")
@@ -69,12 +69,12 @@ function shell.with_folder(fn)
    return table.unpack(results, 2, results.n)
 end
 
---- Returns a test that calls fn with the path of a new folder, which is removed afterwards.
+--- Returns a test that calls fn with the path of a new folder, and removes the folder afterwards.
 ---@param fn fun(folder: string): ...
 ---@return fun()
 function shell.in_folder(fn) return function() return shell.with_folder(fn) end end
 
---- Reads a file whole.
+--- Returns the content of a file.
 ---@param path string
 ---@return string
 function shell.read(path)
@@ -82,7 +82,7 @@ function shell.read(path)
    return file:read("a")
 end
 
---- Writes a file whole.
+--- Replaces the content of a file by a text.
 ---@param path string
 ---@param text string
 function shell.write(path, text)

@@ -1,11 +1,11 @@
--- A small library that the Makefile builds in seconds: the whole library would take minutes for
--- each test.
+-- Defines a small library, which the Makefile builds in seconds. Building the whole library would take minutes in each
+-- test.
 
 local shell = require "spec.support.shell"
 
 local small_tree = {}
 
--- Returns Lua text that is hard to pack: all bytes, runs, copies from near and far, of many
+-- Returns Lua text that is hard to compress: it has all bytes, runs, and near and far copies of many
 -- lengths.
 local function odd_text()
    local bytes = {}
@@ -18,7 +18,7 @@ local function odd_text()
    return table.concat(parts)
 end
 
---- The text of each source file, by path.
+--- Maps the path of each source file to its text.
 small_tree.sources = {
    ["src/tlua.h"] = [[
 #define TL_VERSION "0.1.0"
@@ -74,12 +74,12 @@ int main(void) { return printf("%d\n", tl_answer()) < 0; }
 int CAT(tlk_add_, TLK_ISA)(int a);
 int CAT(tlk_add_, TLK_ISA)(int a) { return a + 1; }
 ]],
-   -- the plugin is built if there is an MPI
+   -- the plugin is built if an MPI is installed
    ["src/dist/mpi/plugin.c"] = "extern int tli_mpi;\nint tli_mpi = 1;\n",
    ["src/dist/mpi/table.h"] = "",
    ["src/ops/pointwise/pointwise.lua"] = "return {}\n",
-   -- A generator that, as the whole library's generator does, leaves a file alone if its text is
-   -- unchanged.
+   -- This generator leaves a file alone if its text is unchanged, as the whole library's generator
+   -- does.
    ["src/gen/main.lua"] = [[
 local function write(name, text)
    local path = arg[1] .. "/" .. name
@@ -103,7 +103,7 @@ end
    ["lua/tlua/odd.lua"] = odd_text(),
 }
 
---- Writes the files, with our Makefile, into a folder.
+--- Writes the source files and our Makefile into a folder.
 ---@param folder string
 function small_tree.write(folder)
    for path, text in pairs(small_tree.sources) do

@@ -1,9 +1,9 @@
--- sorted.lua - iterates over the pairs of a table in a fixed order. The order of `pairs` differs
--- from run to run, and the random numbers that a loop draws would depend on that order, so that a
--- failure could not be reproduced.
+-- sorted.lua - iterates over the pairs of a table in a fixed order. The order of `pairs` differs from run to
+-- run. If a loop draws random numbers, they would depend on that order, and a failure could not be
+-- reproduced.
 
---- Iterates over a table like `pairs`, but in alphabetical order of its keys: strings, numbers,
---- booleans.
+--- Iterates over a table like `pairs`, but sorts the keys: strings, numbers and booleans in alphabetical
+--- order.
 ---@param t table
 ---@return fun(): any, any
 return function(t)

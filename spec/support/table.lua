@@ -1,5 +1,5 @@
--- table.lua - the operator table for specs: its rows, their example arguments, and calls of every
--- form of a row.
+-- table.lua - gives specs access to the operator table: the rows, their example arguments, and calls of every form of a
+-- row.
 
 local shell = require "spec.support.shell"
 local torch = require "tlua"
@@ -11,7 +11,7 @@ local M = {}
 ---   gradcheck, nondiff, params = {{name, type, optional}, ...}, examples = {text, ...}}
 function M.rows() return dofile(shell.build .. "/gen/gradlist.lua") end
 
---- Returns the manual's text for a row.
+--- Returns the manual's entry for a row.
 ---@param row table
 ---@return string
 function M.doc(row)
@@ -19,7 +19,7 @@ function M.doc(row)
    return M.manual[row.path]
 end
 
---- Returns whether the row has a parameter of one of the types.
+--- Returns whether a row has a parameter of one of the types.
 ---@param row table
 ---@param ... string  types as the schemas write them
 ---@return boolean
@@ -34,7 +34,7 @@ end
 
 -- Examples ----------------------------------------------------------------------------------
 
--- Returns the sizes of an example's tensors unchanged, the default.
+-- The default: returns the sizes of an example's tensors unchanged.
 local function as_written(...) return {...} end
 local resize = as_written
 
@@ -47,7 +47,7 @@ local function uniform(from, to)
    end
 end
 
--- Returns symmetric positive definite matrices (..., n, n), where n is the last of the numbers.
+-- Returns symmetric positive definite matrices of the shape (..., n, n); the arguments are the sizes up to n.
 local function positive_definite(...)
    local sizes = {...}
    sizes[#sizes + 1] = sizes[#sizes]
@@ -67,7 +67,7 @@ local names = {
 }
 local environment = setmetatable(names, {__index = _G})
 
--- The examples' names for tensors, with complex tensors in place of floating ones.
+-- The names by which examples make tensors, redefined so that floating-point tensors become complex.
 local function as_complex(make)
    return function(...)
       local parts = {make(...):detach(), make(...):detach()}
@@ -85,7 +85,7 @@ local complex_names = setmetatable({
    T = names.Z, P = as_complex(names.P), U = as_complex(names.U), SPD = hermitian_positive_definite,
 }, {__index = environment})
 
---- Replaces each tensor in a value, at any depth in tables, by fn(tensor).
+--- Replaces each tensor in a value, including in nested tables, by fn(tensor).
 ---@param value any
 ---@param fn fun(x: Tensor): Tensor
 ---@return any
@@ -97,7 +97,7 @@ function M.map(value, fn)
    return copy
 end
 
---- Returns the tensors in a value, in order.
+--- Returns all tensors in a value, in order.
 ---@param value any
 ---@return Tensor[]
 function M.tensors(value)
@@ -119,7 +119,7 @@ function M.tensors(value)
    return list
 end
 
---- Returns the tensors in a value that require a gradient, in order.
+--- Returns all tensors in a value that require a gradient, in order.
 ---@param value any
 ---@return Tensor[]
 function M.leaves(value)
@@ -130,8 +130,8 @@ function M.leaves(value)
    return list
 end
 
---- Compares packed results with the expected ones: their number, their tensors by `difference`, and the
---- other values. Returns a description of the difference, or nil.
+--- Compares packed results with the expected ones: their number, their tensors (by `difference`), and all other values.
+--- Returns a description of a difference, or nil.
 ---@param expected table
 ---@param actual table
 ---@param difference fun(expected: Tensor, actual: Tensor): string?
@@ -162,7 +162,7 @@ function M.fresh(args)
    end)
 end
 
---- Evaluates the text of an example; the random arguments are the same each time.
+--- Evaluates the text of an example. Random arguments are the same in every call.
 ---@param text string
 ---@param sizes? fun(...: integer): integer[]  changes the sizes of tensors
 ---@param complex? boolean  complex tensors in place of floating ones
@@ -180,7 +180,7 @@ end
 
 -- Calls -------------------------------------------------------------------------------------
 
---- Returns the row's function, in torch or in a table below it.
+--- Returns the function of a row, which is in torch or in a table below torch.
 ---@param row table
 ---@return function
 function M.find(row)
@@ -191,9 +191,9 @@ function M.find(row)
    return value
 end
 
---- Calls the operator as a function if there is one, otherwise as a method, and packs the results.
---- Random operators draw the same numbers each time. A tensor that an operator overwrites (its name
---- ends in an underscore) is copied first.
+--- Calls an operator as a function if it has one, otherwise as a method, and packs the results. Random operators draw
+--- the same numbers in every call. If the operator overwrites a tensor (its name ends with an underscore), the tensor
+--- is copied first.
 ---@param row table
 ---@param args table  packed
 ---@return table results  packed
@@ -205,8 +205,8 @@ function M.call(row, args)
    return table.pack(M.find(row)(self, table.unpack(args, 2, args.n)))
 end
 
---- Calls the operator as a method of its first argument; the other arguments are passed in the same
---- way as by M.call.
+--- Calls an operator as a method of the first argument. The other arguments are treated as by
+--- M.call.
 ---@param row table
 ---@param name string
 ---@param args table
@@ -218,11 +218,11 @@ function M.call_method(row, name, args)
    return table.pack(self[name](self, table.unpack(args, 2, args.n)))
 end
 
---- The operators whose results' sum has no gradient, with the reason.
+--- Operators for which the sum of the results has no gradient, with the reason.
 M.undefined = {eig = "the sum of eigenvectors depends on their phases"}
 
---- Returns the gradients of the sum of all results (of their real and imaginary parts), or nil if
---- nothing is recorded; false stands for an input without one.
+--- Returns the gradients of the sum of all results, including real and imaginary parts; nil if the results are not
+--- recorded. In the list, false stands for an input without a gradient.
 function M.gradients(args, results)
    local inputs, loss = M.leaves(args), nil
    for _, x in ipairs(M.tensors(results)) do

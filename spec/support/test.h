@@ -1,10 +1,10 @@
 /*
-** test.h - the harness of the specs in C: spec/embed, which includes only tlua.h,
-** and spec/core, for internal functions. Each .c file there is a program, linked
-** with libtlua.a. TEST defines a test, which checks facts with CHECK; test_all() runs
-** all tests of the file in order. The last line says how many passed; the exit status
-** is 0 if all did.
-*/
+** test.h - the test harness for specs in C: spec/embed, which includes only tlua.h, and
+** spec/core, which tests internal functions. Each .c file there is a program, linked with
+** libtlua.a. TEST defines a test, which checks conditions with CHECK; test_all() runs all tests
+** of the file in order. The last line of output says how many tests passed; the exit status is 0
+** if all passed.
+** */
 #ifndef TEST_H
 #define TEST_H
 
@@ -17,11 +17,11 @@
 
 static int test_passed, test_failed, test_faults;
 
-/* Checks a fact; the first few violations of a test are printed. */
+/* Checks a condition. The first few failed checks of a test are printed. */
 #define CHECK(fact) test_fact((fact), __FILE__, __LINE__, #fact)
-/* Reports a failure unconditionally. */
+/* Reports a failed check unconditionally. */
 #define FAIL(what) test_fact(false, __FILE__, __LINE__, what)
-/* Checks a fact in a loop; a violation is printed with its index. */
+/* Checks a condition in a loop. A failed check is printed with the index i. */
 #define CHECK_AT(i, fact)                                          \
   do {                                                             \
     if (!(fact)) {                                                 \
@@ -29,7 +29,7 @@ static int test_passed, test_failed, test_faults;
       test_fact(false, __FILE__, __LINE__, #fact);                 \
     }                                                              \
   } while (0)
-/* Checks that the last failure is of kind `kind` and that its message contains `part`. */
+/* Checks that the last error is of kind `kind` and that its message contains `part`. */
 #define CHECK_ERROR(kind, part) test_error((kind), (part), __FILE__, __LINE__)
 #define RUN(test) test_run(#test, test)
 /* Defines a test that test_all() runs: TEST(name) {...}. */
@@ -52,8 +52,8 @@ static inline void test_error(tl_ErrorKind kind, const char *part, const char *f
            (int)tl_error_kind(), tl_error());
 }
 
-/* Returns whether the program runs in qemu-user (make test-arm), which cannot start threads in a
-** forked child. */
+/* Returns whether the program runs in qemu-user (make test-arm), where a forked child cannot start
+** threads. */
 static inline bool test_emulated(void) { return getenv("SPEC_EMULATED") != NULL; }
 
 static inline void test_run(const char *name, void (*test)(void)) {
@@ -67,7 +67,7 @@ static inline void test_run(const char *name, void (*test)(void)) {
     test_failed++;
 }
 
-/* A test that TEST has defined; the list is in order of lines. */
+/* A test defined by TEST. The list has the tests in the order of their lines. */
 struct test_Entry {
   const char *name;
   void (*test)(void);
@@ -93,7 +93,7 @@ static inline int test_all(void) {
   return test_end();
 }
 
-/* State of a small random generator for test cases, which gives the same numbers in every run. */
+/* State of a small random number generator for test cases; the numbers never change. */
 static unsigned long long test_state = 88172645463325252ull;
 
 static inline long long test_random(long long below) {

@@ -3,7 +3,7 @@ local sorted = require "spec.support.sorted"
 local nn = torch.nn
 local checkpoint = torch.utils.checkpoint
 
--- Returns the gradients of a loss with respect to a parameter and the input; `run` makes the call.
+-- Returns the gradients of a loss with respect to a parameter and to the input. `run` calls the layer.
 local function gradients(run)
    torch.manual_seed(3)
    local block = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 2))
@@ -62,7 +62,7 @@ describe("torch.utils.checkpoint", function()
       assert.matches("stack overflow", select(2, pcall(torch.no_grad, endless, x)))
       assert.is_true(torch.is_grad_enabled())
 
-      -- Makes a checkpoint whose recomputation makes another one, endlessly.
+      -- Makes a checkpoint whose recomputation makes another checkpoint, without end.
       local function again(a)
          if torch.is_grad_enabled() then return checkpoint(again, a) end
          return a * 2

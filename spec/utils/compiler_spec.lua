@@ -1,4 +1,4 @@
--- Tests torch.compile, torch.compiler and torch.jit, which compile nothing yet.
+-- Tests torch.compile, torch.compiler and torch.jit. So far, these do not compile anything.
 local torch = require "tlua"
 
 describe("torch.compile", function()

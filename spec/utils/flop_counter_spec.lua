@@ -1,4 +1,4 @@
--- Tests FlopCounterMode: the numbers are PyTorch 2.15's for the same modules.
+-- Tests FlopCounterMode. The expected counts are PyTorch 2.15's for the same modules.
 local torch = require "tlua"
 local nn, F = torch.nn, torch.nn.functional
 local FlopCounterMode = torch.utils.flop_counter.FlopCounterMode

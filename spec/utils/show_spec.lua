@@ -1,4 +1,4 @@
--- Tests output for people: progress, confusion matrices, suggestions.
+-- Tests texts for users: progress bars, confusion matrices, suggestions.
 local torch = require "tlua"
 local suggest = torch.utils.suggest
 

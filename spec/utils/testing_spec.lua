@@ -1,4 +1,4 @@
--- Tests torch.testing. Messages and tolerances are PyTorch 2's.
+-- Tests torch.testing. The expected messages and tolerances are PyTorch 2's.
 
 local torch = require "tlua"
 

@@ -1,30 +1,30 @@
--- wrong_arguments.lua OPERATORS SEED - calls every function of torch that is not an operator with
--- wrong arguments, and prints problems with the error messages, then their number. The file
--- OPERATORS lists the operators. wrong_arguments_spec.lua runs this program.
+-- wrong_arguments.lua OPERATORS SEED - calls every function of torch that is not an operator with wrong arguments.
+-- Prints problems with the error messages, and then the number of problems. The file OPERATORS lists the operators.
+-- wrong_arguments_spec.lua runs this program.
 
 local torch = require "tlua"
 local lazy = require "tlua.lazy"
 
--- number of calls with random arguments, which follow the calls with fixed arguments
+-- number of calls with random arguments, which follow calls with fixed arguments
 local calls <const> = 12
--- The weights of nn.Transformer have 177 MB, and the collector may not have freed the last one.
+-- The weights of nn.Transformer take 177 MB, and those of an earlier instance may not be collected yet.
 local memory_limit <const> = 512 << 20
--- limit on the processor time of a call in seconds, far more than any call takes
+-- limit on the processor time of one call in seconds, far more than any call needs
 local seconds <const> = 5
 local seed <const> = math.tointeger(arg[2])
 
 local operators = {}
 for path in io.lines(arg[1]) do operators[path] = true end
 
--- The functions that are not called, because they wait for others, take a message as an argument,
--- or are called by derived classes.
+-- Functions that are not called here, because they wait for other processes, take a message as an argument, or are
+-- called only by derived classes.
 local passed_over <const> = {
    ["torch.distributed.FileStore"] = true, ["torch.distributed.TCPStore"] = true,
    ["torch.distributed.device_mesh.group_of"] = true, ["torch.raise"] = true, ["torch.optim.Optimizer"] = true,
 }
 
--- The functions that are aliases of other functions, or use their checks: the last component of the
--- path, or a pattern for the whole path, and the name in their messages.
+-- Functions that are aliases of other functions, or use the checks of others. The key is the last component of the
+-- path, or a pattern for the whole path; the value is the name in their messages.
 local others <const> = {
    gradgradcheck = "gradcheck", all_gather_single = "all_gather_into_tensor",
    reduce_scatter_single = "reduce_scatter_tensor", async_save = "save", isend = "send", irecv = "recv",
@@ -94,7 +94,7 @@ local function callable(value)
    return type(meta) == "table" and meta.__call ~= nil
 end
 
--- Calls fn(path, value) for each function and class below a table.
+-- Calls fn(path, value) for each function and class in a table and in the tables below it.
 local function walk(path, t, fn, seen)
    if seen[t] then return end
    seen[t] = true
@@ -107,8 +107,8 @@ end
 
 local here <const> = "^" .. arg[0]:gsub("%p", "%%%0") .. ":%d+: (.*)"
 
--- Returns whether a message names the called function. A function in C may be an operator under
--- another name, and then its message uses the table's name.
+-- Returns whether a message names the called function. A function in C may be an operator under another name; then the
+-- message has the operator's name.
 local function names(path, value, text)
    local name = path:match "[%w_]+$"
    local head = text:match "^([%w_.]+):"
@@ -125,8 +125,8 @@ local function has_released(list)
    return false
 end
 
--- Returns the problem with an error message of a function, or nil. Released tensors may be reported
--- by an operator that the function calls; a missing process group by whichever function asks first.
+-- Returns what is wrong with a function's error message, or nil. An operator that the function calls may report a
+-- released tensor, and any function may report a missing process group.
 local function fault(path, value, list, message)
    if type(message) ~= "string" then return "is no text" end
    local text = message:match(here)
@@ -147,8 +147,8 @@ local errors, told = 0, {}
 
 local function call(path, value, list)
    local begin = os.clock()
-   -- pcall itself calls the value, so that an error cannot show a variable's name as the function's
-   -- name
+   -- pcall calls the value directly, so that the error cannot show a variable's name as the name of the
+   -- function
    local results = table.pack(pcall(value, table.unpack(list, 1, list.n)))
    local what
    if results[1] then
@@ -170,7 +170,7 @@ end
 
 walk("torch", torch, function(path, value)
    if operators[path] or passed_over[path] then return end
-   -- The number depends only on the path, so that one function's arguments do not depend on other
+   -- The number depends only on the path, so a function's arguments do not depend on other
    -- functions.
    local number = 0
    for i = 1, #path do number = number * 31 + path:byte(i) end

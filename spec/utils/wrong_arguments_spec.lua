@@ -1,13 +1,13 @@
--- Tests errors about wrong arguments of all public functions that are not operators;
--- spec/ops/names_spec.lua and fuzz_spec.lua test operators.
+-- Tests the errors about wrong arguments for all public functions that are not operators. spec/ops/names_spec.lua and
+-- fuzz_spec.lua test operators.
 
 local shell = require "spec.support.shell"
 local table_of = require "spec.support.table"
 
 local here <const> = shell.ok("pwd"):match "[^\n]+"
 
--- Returns the output of wrong_arguments.lua, which calls the functions in a separate folder, since
--- some functions write files.
+-- Returns the output of wrong_arguments.lua. The program works in a separate folder, since some functions write
+-- files.
 local function calls(seed)
    return shell.with_folder(function(folder)
       local operators = {}
