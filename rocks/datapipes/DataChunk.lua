@@ -35,7 +35,7 @@ end
 DataChunk.raw_iterator = DataChunk.iter
 
 --- Returns the items as text, such as "[1, 2, 3]".
----@param indent? string  a text in front of the items
+---@param indent? string  a text before the list
 ---@return string
 function DataChunk:as_str(indent)
    local texts = {}

@@ -73,7 +73,7 @@ end
 ---@names data.IterDataPipe:mux data.IterDataPipe:open_files data.IterDataPipe:read_from_stream
 ---@names data.IterDataPipe:sharding_filter data.IterDataPipe:shuffle data.IterDataPipe:unbatch
 ---@names data.IterDataPipe:zip
----@param ... any  the further arguments of the class
+---@param ... any  the class's arguments after the pipe
 ---@return data.IterDataPipe
 forms.install(IterDataPipe, "tlua.datapipes.iter", {
    batch = "Batcher", collate = "Collator", concat = "Concater", demux = "Demultiplexer",

@@ -23,7 +23,7 @@ local MapDataPipe = class.class("data.MapDataPipe", Dataset)
 --- datapipes.map.Batcher for `batch`. The arguments are the class's arguments after the pipe.
 ---@names data.MapDataPipe:batch data.MapDataPipe:concat data.MapDataPipe:map
 ---@names data.MapDataPipe:shuffle data.MapDataPipe:zip
----@param ... any  the further arguments of the class
+---@param ... any  the class's arguments after the pipe
 ---@return data.MapDataPipe
 forms.install(MapDataPipe, "tlua.datapipes.map", {
    batch = "Batcher", concat = "Concater", map = "Mapper", shuffle = "Shuffler", zip = "Zipper",

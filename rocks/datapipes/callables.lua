@@ -118,7 +118,7 @@ local Mapper <const> = M.Mapper
 ---@param datapipe data.IterDataPipe
 ---@param fn function
 ---@param input_col? integer|string|any[]
----@param output_col? integer|string|any[]  a list must have one element
+---@param output_col? integer|string|any[]  a list must have exactly one element
 function Mapper:__init(...)
    local a = mapper_signature(...)
    local who, out = torch.type(self), a.output_col
@@ -208,7 +208,7 @@ end
 ---     --> tensor([3, 4])
 ---@param datapipe data.IterDataPipe
 ---@param conversion? function|table<string, function>
----@param collate_fn? function  a function that is called before `conversion`
+---@param collate_fn? function  a function to be used instead of `conversion`
 function M.Collator:__init(...)
    local a = collator_signature(...)
    local fn = a.collate_fn or a.conversion or collate_batch

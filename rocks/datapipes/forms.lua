@@ -20,8 +20,8 @@ end
 --- Gives a base class `register_function` and `register_datapipe_as_function`, and the library's
 --- functional forms. The class of a form is loaded when the form is first used.
 ---@param base table
----@param module string  the module of the classes
----@param forms table<string, string>  form -> class
+---@param module string  the module that defines the classes
+---@param forms table<string, string>  maps each form to the name of its class
 function M.install(base, module, forms)
    base.functions = {}
    for name, class_name in pairs(forms) do

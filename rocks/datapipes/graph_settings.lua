@@ -102,7 +102,7 @@ end
 --- Turns all shuffling in a pipe on or off. If shuffling is turned on in a pipe without a shuffle,
 --- a shuffle with a buffer of the default size is added at the pipe's end.
 ---@param datapipe data.IterDataPipe
----@param shuffle? boolean  nil changes nothing
+---@param shuffle? boolean  nil leaves the settings unchanged
 ---@return data.IterDataPipe
 function M.apply_shuffle_settings(datapipe, shuffle)
    check_pipe("apply_shuffle_settings", datapipe)

@@ -32,8 +32,8 @@ local batcher <const> = "data.datapipes.iter.Batcher"
 --- Makes the pipe. Its items are lists of `batch_size` items; the last list may be shorter.
 ---@param datapipe data.IterDataPipe
 ---@param batch_size integer
----@param drop_last? boolean  whether to drop a shorter last batch
----@param wrapper_class? function  makes the batch of a list; DataChunk by default
+---@param drop_last? boolean  whether to drop the last batch if it is shorter
+---@param wrapper_class? function  makes a batch from a list; DataChunk by default
 function Batcher:__init(...)
    local a = batcher_signature(...)
    rows.check_stream(batcher, "datapipe", a.datapipe)
@@ -171,7 +171,7 @@ local grouper <const> = "data.datapipes.iter.Grouper"
 --- (by default `group_size`). Otherwise `drop_remaining` drops the group, and without this option
 --- an error is raised. At the end all remaining groups are returned.
 ---@param datapipe data.IterDataPipe
----@param group_key_fn fun(...): any  the key of an item
+---@param group_key_fn fun(...): any  returns the key of an item
 ---@param options? {keep_key?: boolean, buffer_size?: integer, group_size?: integer,
 --- guaranteed_group_size?: integer, drop_remaining?: boolean}  keep_key: items are key and list
 function Grouper:__init(...)

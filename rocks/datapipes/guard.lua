@@ -14,7 +14,7 @@ local starting = setmetatable({}, weak) -- pipes whose `iter` is running
 
 --- Raises an error if an iterator cannot be called.
 ---@param pipe data.IterDataPipe
----@param from string  the method that has returned it
+---@param from string  the method that has returned the iterator
 ---@param next_item any
 function M.check_next(pipe, from, next_item)
    local meta = getmetatable(next_item)
@@ -25,7 +25,7 @@ end
 
 --- Returns an iterator over the items of `next_item`. After the end, every further call returns
 --- nil. While `is_valid` returns false, a call raises an error.
----@param pipe data.IterDataPipe  the pipe, for the message
+---@param pipe data.IterDataPipe  the pipe that messages name
 ---@param next_item fun(): any ...
 ---@param is_valid fun(): boolean
 ---@return fun(): any ...

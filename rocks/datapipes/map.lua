@@ -43,7 +43,7 @@ SequenceWrapper.leaves = {sequence = true}
 ---     print(#pipe, pipe:get(2))
 ---     --> 2	b
 ---@param sequence any
----@param deepcopy? boolean  whether to copy it and its contents first; true by default
+---@param deepcopy? boolean  whether to copy the sequence and its contents first; true by default
 function SequenceWrapper:__init(...)
    local a = wrapper_signature(...)
    local plain = type(a.sequence) == "table" and not getmetatable(a.sequence)

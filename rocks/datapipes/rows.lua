@@ -62,7 +62,7 @@ end
 
 --- Raises an error for an item whose first value is nil, since nil would end the loop.
 ---@param pipe data.IterDataPipe
----@param what string  the origin of the item, for the message
+---@param what string  the origin of the item, which the message names
 ---@param ... any
 ---@return any ...
 function M.given(pipe, what, ...)

@@ -140,7 +140,7 @@ local sharding <const> = "data.datapipes.iter.ShardingFilter"
 --- item. In a DataLoader the instances are the workers or, with a process group, the workers of all
 --- processes.
 ---@param source_datapipe data.IterDataPipe
----@param sharding_group_filter? integer  the only level of SHARDING_PRIORITIES to use
+---@param sharding_group_filter? integer  if given, the only level of SHARDING_PRIORITIES used
 function ShardingFilter:__init(...)
    local a = sharding_signature(...)
    rows.check_stream(sharding, "source_datapipe", a.source_datapipe)

@@ -231,7 +231,7 @@ local opener <const> = "data.datapipes.iter.FileOpener"
 --- such as StreamReader, closes that file; an abandoned file is closed by the garbage collector.
 ---@param datapipe data.IterDataPipe
 ---@param mode? string  "r" (the default), "t" or "rt" for text, "b" or "rb" for bytes
----@param length? integer  the value of #
+---@param length? integer  the length that # returns
 function FileOpener:__init(...)
    local a = opener_signature(...)
    rows.check_stream(opener, "datapipe", a.datapipe)

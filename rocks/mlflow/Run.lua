@@ -13,10 +13,10 @@ local files = require "tlua.mlflow.files"
 ---     run:finish()
 ---     --> first	RUNNING
 ---@class utils.mlflow.Run
----@field run_id string  the server's name of it
+---@field run_id string  the run's id in the store
 ---@field experiment_id string  the id of the experiment that has the run
----@field run_name string  the name shown
----@field artifact_uri string  the place of the run's files
+---@field run_name string  the name that user interfaces show
+---@field artifact_uri string  the location of the run's files
 ---@field status "RUNNING"|"FINISHED"|"FAILED"|"KILLED"  "RUNNING", "FINISHED" or "FAILED"
 local Run = class.class("utils.mlflow.Run")
 
@@ -173,7 +173,7 @@ end
 
 --- Stores a text as a file of the run.
 ---@param contents string
----@param artifact_file string  the file's path in the run, such as "notes/model.txt"
+---@param artifact_file string  the file's path among the run's files, such as "notes/model.txt"
 function Run:log_text(contents, artifact_file)
    check_open(self, "log_text")
    if type(contents) ~= "string" then args.refuse("log_text", "text", "a string", contents) end
@@ -182,7 +182,7 @@ end
 
 --- Stores a local file among the run's files.
 ---@param local_path string
----@param artifact_path? string  the destination folder in the run
+---@param artifact_path? string  the destination folder among the run's files
 function Run:log_artifact(local_path, artifact_path)
    check_open(self, "log_artifact")
    if type(local_path) ~= "string" then

@@ -111,7 +111,7 @@ end
 ---@param method string
 ---@param path string
 ---@param body? string
----@param kind? string  the body's type
+---@param kind? string  the body's Content-Type
 ---@param authorization? string
 ---@return {status: integer, headers: table<string, string>, body: string}
 function M.request(host, port, method, path, body, kind, authorization)

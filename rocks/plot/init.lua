@@ -23,7 +23,7 @@ local M = {}
 local Figure = class.class("utils.plot.Figure")
 
 --- Returns the figure as text.
----@param coloured? boolean  whether to use a terminal's colours; by default if stdout is a terminal
+---@param coloured? boolean  whether to use colours; by default, whether stdout is a terminal
 ---@return string
 function Figure:text(coloured)
    if coloured == nil then coloured = torch.io.is_terminal(io.stdout) end
@@ -41,7 +41,7 @@ function Figure:png()
 end
 
 --- Writes the figure to a file. If this fails, an existing file stays unchanged.
----@param path string  ends in .svg or .png
+---@param path string  a path that ends with .svg or .png
 ---@return utils.plot.Figure self
 function Figure:save(path)
    local format = type(path) == "string" and path:lower():match "%.(%l+)$"
@@ -118,7 +118,7 @@ local take_curves = args.signature [[utils.plot.curves(values: any, title: strin
 
 --- Draws curves. The horizontal positions are 1, 2, 3 and so on, or x if a curve is {x = ..., y =
 --- ...}. A curve has gaps where values are NaN, or not above zero on a logarithmic axis.
----@param values number[]|Tensor|table<string, any>  one curve, or several by name
+---@param values number[]|Tensor|table<string, any>  one curve, or several curves by name
 ---@param options? {title: string, log_x: boolean, log_y: boolean, columns: integer, lines: integer,
 --- width: integer, height: integer, save: string}  columns and lines of the text, width and height
 --- of files in pixels, and the path of a file to write

@@ -238,7 +238,7 @@ local take_audio = args.signature "add_audio(sample_rate: count = 44100)"
 
 --- Adds a sound, stored as 16-bit WAV. Samples are from -1 to 1; samples outside are clipped.
 ---@param tag string
----@param sound Tensor  (L), (1, L) or, of two channels, (2, L)
+---@param sound Tensor  (L) or (1, L); (2, L) for two channels
 ---@param step? integer
 ---@param options? {sample_rate: integer}  44100 a second by default
 function SummaryWriter:add_audio(tag, sound, step, options)
@@ -296,7 +296,7 @@ end
 --- Adds the precision-recall curve, for thresholds from 0 to 1.
 ---@param tag string
 ---@param labels Tensor|number[]  0 or 1
----@param predictions Tensor|number[]  probabilities of 1
+---@param predictions Tensor|number[]  probabilities of the label 1
 ---@param step? integer
 ---@param options? {num_thresholds: integer}
 function SummaryWriter:add_pr_curve(tag, labels, predictions, step, options)

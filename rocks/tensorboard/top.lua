@@ -206,7 +206,7 @@ end
 --- Runs `tlua top`. `words` has the arguments; its field `columns` has the number of the terminal's
 --- columns, 0 if there is no terminal.
 ---@param words string[]
----@return boolean  whether all was well
+---@return boolean  whether the command succeeded
 function M._top(words)
    local o, message = parse(words)
    if not o then

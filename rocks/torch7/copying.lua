@@ -75,7 +75,7 @@ end
 --- Converts all floating-point tensors in an object to a kind. Tables are changed in place.
 ---@param object any
 ---@param kind torch7.Kind
----@param memo? table  the table of calls that shall keep sharing memory
+---@param memo? table  passed to several calls: objects that share memory keep sharing it
 ---@return any
 function M.convert(object, kind, memo) return convert(object, kind, memo or {}) end
 

@@ -190,7 +190,7 @@ local torch7 -- the table of functions, which `into` sets
 function M.into(functions) torch7 = functions end
 
 --- Declares an operator, as a function and as a method.
----@param name string  or several names with spaces between them
+---@param name string  one name, or several names separated by spaces
 ---@param patterns table<string, function|function[]>  functions of tlua's values, by the patterns
 --- of arguments; or a function and one that changes its first argument
 ---@param options? {results: integer?, in_place: boolean?, method: boolean?}

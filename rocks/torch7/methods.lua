@@ -74,7 +74,7 @@ return function(Module)
    --- Calls `callback` with this module and with all its descendants. The result of each call
    --- replaces the module.
    ---@param callback fun(module: nn.Module): nn.Module
-   ---@return nn.Module  the replacement of this module
+   ---@return nn.Module  the module that replaces this one
    function Module:replace(callback)
       if type(callback) ~= "function" then
          args.refuse("replace", "callback", "a function", callback)

@@ -8,8 +8,8 @@ local M = {}
 --- Returns the derivatives that a module's `backward` computes: (inputs or parameters, outputs).
 ---@param module table
 ---@param input any
----@param param? any  the tensor with respect to which the output is differentiated; nil: the input
----@param dparam? any  its gradient
+---@param param? any  the tensor by which the output is differentiated; the input by default
+---@param dparam? any  the gradient of `param`
 ---@return any
 function M.backward(module, input, param, dparam)
    local output = module:forward(input)

@@ -78,11 +78,11 @@ end
 --- the loss, the gradient, x, the step size and the number of evaluations.
 ---@param opfunc fun(x: Tensor): number, Tensor
 ---@param x Tensor
----@param t number  the first step
+---@param t number  the step size to try first
 ---@param d Tensor
 ---@param f number
 ---@param g Tensor
----@param gtd number  the derivative along d
+---@param gtd number  the directional derivative along d
 ---@param options? {c1: number?, c2: number?, maxIter: integer?, tolX: number?}
 function M.lswolfe(opfunc, x, t, d, f, g, gtd, options)
    options = options or {}

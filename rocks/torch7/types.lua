@@ -31,8 +31,8 @@ local methods = M.methods
 ---@field name string  such as "Float"
 ---@field dtype string
 ---@field cuda boolean
----@field tensor table  the metatable of its tensors
----@field storage table  the metatable of its storages
+---@field tensor table  the metatable of the type's tensors
+---@field storage table  the metatable of the type's storages
 
 --- The types ("kinds") by name, and a list of them.
 M.kinds, M.list = {}, {}

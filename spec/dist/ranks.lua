@@ -27,10 +27,10 @@ rank, size = dist.get_rank(), dist.get_world_size()
 
 --- Runs code on n ranks of a process group or, with `alone`, on ranks without a group.
 ---@param n integer
----@param code string  with `dist`, `rank` and `size`, `check`, `refused`, `near` and `told`
+---@param code string  may use `dist`, `rank`, `size`, `check`, `refused`, `near` and `told`
 ---@param options? {alone: boolean, env: string, launch: string, breaks: boolean}  `breaks`: leaves a
 --- group that cannot be used
----@return string output  of all, with the rank in front
+---@return string output  the output of all ranks, each line after its rank
 ---@return integer status
 function M.run(n, code, options)
    options = options or {}
@@ -65,7 +65,7 @@ local function each_number(run, numbers, code)
 end
 
 --- Returns a test that runs code on n ranks: `it(name, ranks:case(2, code))`.
----@param n integer|integer[]  a list: one run for each
+---@param n integer|integer[]  for a list, the code runs once for each number
 ---@param code string
 ---@return fun()
 function M:case(n, code) return each_number(function(...) self.ok(...) end, n, code) end
@@ -165,7 +165,7 @@ end
 --- out.
 ---@param mpi "openmpi"|"mpich"
 ---@param file string
----@param patterns? string[]  of the cases' names; default: all
+---@param patterns? string[]  patterns of the cases' names; by default all cases run
 ---@return integer count  number of cases that passed
 function M.each_by_mpi(mpi, file, patterns)
    local passed, runner = 0, setmetatable({run = left_out}, {__index = M})
@@ -189,7 +189,7 @@ end
 --- Runs the cases of spec files by mpirun: for each number n of ranks, one program runs all cases for n ranks.
 ---@param mpi "openmpi"|"mpich"
 ---@param files string[]
----@return integer count  number of codes that passed on all of their ranks
+---@return integer count  number of programs that passed on all their ranks
 function M.all_by_mpi(mpi, files)
    local by_n, numbers, passed = {}, {}, 0
    for _, file in ipairs(files) do

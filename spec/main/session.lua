@@ -11,7 +11,7 @@ local clean <const> = "env -u LUA_INIT -u LUA_INIT_5_4 -u LUA_PATH -u LUA_PATH_5
    "-u INPUTRC -u EDITRC LC_ALL=C.UTF-8 TERM=vt100 "
 
 --- Runs `tlua ARGUMENTS` with `input` as stdin. `env` holds NAME=VALUE words, which set environment variables.
----@param arguments string  as the shell reads them
+---@param arguments string  the arguments, in the shell's syntax
 ---@param options? {input: string?, env: string?}
 ---@return {out: string, err: string, status: integer}
 function M.run(arguments, options)

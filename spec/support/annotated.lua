@@ -108,9 +108,9 @@ local function own_members(code)
 end
 
 --- Returns the unknown names in a program; each is a text that includes the line number.
----@param known table  of `read`
+---@param known table  the names that `read` returned
 ---@param source string
----@param beside string  the programs whose methods the program may call
+---@param beside string  other programs whose methods the program may call
 ---@return string[]
 function M.check(known, source, beside)
    local code, problems = plain(source), {}

@@ -51,7 +51,7 @@ end
 
 --- Runs programs in one process. The process works in a folder that is removed afterwards.
 ---@param programs string[]
----@return string[] outputs  without blanks at the ends of lines
+---@return string[] outputs  with trailing spaces removed from lines
 function M.run(programs)
    local outputs = {}
    shell.with_folder(function(folder)

@@ -20,7 +20,7 @@ function M.fill(tensor, shift)
 end
 
 --- Fills all parameters of a module by the formula.
----@param dtype? string  of the module: float64
+---@param dtype? string  the module's dtype; float64 by default
 function M.filled(module, dtype)
    module:to(dtype or "float64")
    for i, parameter in ipairs(module:parameters()) do M.fill(parameter, i - 1) end

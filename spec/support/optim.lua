@@ -97,7 +97,7 @@ function M.values(params)
 end
 
 --- Returns the values of the parameters after 20 steps.
----@param name string  of the optimizer
+---@param name string  the optimizer's name
 ---@param text string  the optimizer's options
 ---@param place table  {dtype =, device =}
 ---@param how? table  {more = further options, change = a function applied to each gradient}

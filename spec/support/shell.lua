@@ -8,7 +8,7 @@ shell.build = os.getenv("TLUA_BUILD") or "build"
 
 --- Returns the command that starts the program under test. If this process runs in a wrapper, such as an emulator, the
 --- command uses the same wrapper.
----@param anywhere? boolean  from another folder, too
+---@param anywhere? boolean  whether the command must work in any folder
 ---@return string
 function shell.start(anywhere)
    local program = anywhere and shell.ok("realpath " .. shell.quote(shell.tlua)):match("[^\n]+")

@@ -21,7 +21,7 @@ end
 
 --- Returns whether a row has a parameter of one of the types.
 ---@param row table
----@param ... string  types as the schemas write them
+---@param ... string  types, written as in schemas
 ---@return boolean
 function M.takes(row, ...)
    for _, param in ipairs(row.params) do
@@ -164,9 +164,9 @@ end
 
 --- Evaluates the text of an example. Random arguments are the same in every call.
 ---@param text string
----@param sizes? fun(...: integer): integer[]  changes the sizes of tensors
----@param complex? boolean  complex tensors in place of floating ones
----@return table args  packed, with n
+---@param sizes? fun(...: integer): integer[]  maps the sizes of each tensor to other sizes
+---@param complex? boolean  whether floating-point tensors become complex
+---@return table args  packed by table.pack
 function M.arguments(text, sizes, complex)
    torch.manual_seed(42)
    local names_of = complex and complex_names or environment
@@ -195,8 +195,8 @@ end
 --- the same numbers in every call. If the operator overwrites a tensor (its name ends with an underscore), the tensor
 --- is copied first.
 ---@param row table
----@param args table  packed
----@return table results  packed
+---@param args table  packed by table.pack
+---@return table results  packed by table.pack
 function M.call(row, args)
    if not row.func then return M.call_method(row, row.name, args) end
    local self = args[1]
