@@ -41,7 +41,7 @@ static int call_model(lua_State *L) {
   tl_Tensor *input = tl_tensor_wrap(images, TL_F32, 4, sizes, NULL, NULL, NULL);
   if (input == NULL) return luaL_error(L, "%s", tl_error());
   lua_pushvalue(L, 1);
-  tl_lua_push(L, input); /* the Lua value has its own reference */
+  tl_lua_push(L, input); /* the Lua value holds its own reference */
   tl_tensor_release(input);
   lua_call(L, 1, 1);
   return 1;

@@ -180,7 +180,7 @@ end
 ---@param tensor Tensor
 ---@param options? {title: string, range: number[], columns: integer, gap: integer, scale: integer,
 --- save: string}  range: the values of black and white, {0, 1} by default, {0, 255} for integers;
---- columns: of the grid; gap: between its images; scale: the size of a pixel in files
+--- columns: columns of the grid; gap: pixels between images; scale: enlargement of pixels in files
 ---@return utils.plot.Figure
 function M.image(...)
    local a = take_image(...)

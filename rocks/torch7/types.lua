@@ -146,7 +146,7 @@ function M.longs(list) return M.storage(M.kinds.Long, torch.tensor(list, {dtype 
 
 local function new_storage(kind, first, second, third)
    local place = M.place(kind)
-   if type(first) == "table" and first.elements then -- a part of another storage
+   if type(first) == "table" and first.elements then -- makes a part of another storage
       local n = field(first.elements, "shape")[1]
       local offset = second or 1
       return M.storage(kind, torch.narrow(first.elements, 1, offset, third or n - offset + 1))

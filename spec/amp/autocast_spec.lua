@@ -284,7 +284,7 @@ describe("gradients under autocast", function()
          local y = used(w)
          y:sum():backward()
          assert.equal(8, w.grad:sum():item())
-         used(w):sum():backward() -- a second pass, with the cached casts
+         used(w):sum():backward() -- a second pass uses the cached casts
          assert.equal(16, w.grad:sum():item())
       end)
    end)

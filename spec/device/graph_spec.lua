@@ -256,7 +256,7 @@ describe("random numbers in a graph", function()
       }
       for name, draw in sorted(draws) do
          local g = sim.Graph()
-         torch.manual_seed(99) -- has no effect on later numbers
+         torch.manual_seed(99) -- does not affect later random numbers
          local y = sim.graph(g, draw)
          torch.manual_seed(5)
          g:replay()

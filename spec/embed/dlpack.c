@@ -153,7 +153,7 @@ TEST(empty_and_zero_dimensional_tensors) {
 }
 
 TEST(every_dtype_comes_back) {
-  /* codes and bits of DLPack's types */
+  /* tlua's dtypes, with their codes and bits in DLPack */
   static const struct {
     tl_DType dtype;
     int code, bits;

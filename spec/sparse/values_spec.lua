@@ -115,7 +115,7 @@ describe("conversions of layouts", function()
       end
    end)
 
-   -- values of PyTorch 2.15, with positions from 0: torch.tensor(x).to_sparse_bsr((2, 2))
+   -- PyTorch 2.15's torch.tensor(x).to_sparse_bsr((2, 2)) has these values, with positions from 0
    it("make PyTorch's components, counted from 1", function()
       local x = torch.tensor {{0.0, 1, 0, 0}, {3, 0, 0, 0}, {0, 0, 0, 0}, {0, 4, 5, 0}}
       local csr, csc, bsr = x:to_sparse_csr(), x:to_sparse_csc(), x:to_sparse_bsr {2, 2}

@@ -26,7 +26,7 @@ typedef struct tli_Json {
     const char *text; /* the text of a string, zero-terminated */
     struct tli_Json *first;
   };
-  const char *key;       /* the key, for an element of an object */
+  const char *key;       /* the key if this is an element of an object */
   struct tli_Json *next; /* the next element of the same array or object */
 } tli_Json;
 

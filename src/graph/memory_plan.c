@@ -228,7 +228,7 @@ void tli_run_plan_end(tli_RunPlan *p) {
     return;
   }
   if (p->out != 0) {
-    /* other code still uses a block of the arena, which therefore must not be freed */
+    /* the arena must not be freed, since other code still uses one of its blocks */
     p->arena = NULL;
     p->arena_bytes = 0;
   }

@@ -14,7 +14,7 @@
 
 /* The position of an integer argument, and the integer in each graph at that position. */
 typedef struct Place {
-  int32_t call, param, element; /* the position, as in tli_GraphHole */
+  int32_t call, param, element; /* the position, in the form of tli_GraphHole */
   const char *op, *name;
   int64_t at[MOST];
 } Place;
