@@ -1,4 +1,4 @@
--- Trains a convolutional network on 1,797 real handwritten digits (data/digits.csv), in seconds:
+-- Trains a convolutional network on 1,797 real handwritten digits (data/digits.csv) within seconds:
 --
 --    tlua examples/digits.lua
 --    tlua examples/digits.lua --epochs 20 --seed 3 --save /tmp/digits.safetensors

@@ -47,7 +47,7 @@ local probe = torch.randn(5, {dtype = "float64", requires_grad = true})
 assert(torch.autograd.gradcheck(function(x) return Swish:apply(x) end, {probe}))
 print "gradcheck of Swish: ok"
 
--- A layer that stores ordinary weights and computes with rounded ones.
+-- A linear layer that stores ordinary weights, but computes with rounded weights.
 local TernaryLinear, parent = torch.class("TernaryLinear", nn.Linear)
 
 function TernaryLinear:forward(input)

@@ -30,8 +30,8 @@ function Parallel:part(model)
    return model:part(self.mesh.pp:get_local_rank(), stages)
 end
 
--- Shards a part of the model over the ranks, after an optimizer's groups were made of its
--- parameters.
+-- Shards this rank's part of the model. An optimizer's parameter groups must be made
+-- before.
 function Parallel:split(model)
    local o, mesh = self.options, self.mesh
    self.model = model

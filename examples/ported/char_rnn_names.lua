@@ -1,4 +1,4 @@
--- A recurrent network learns to which of three artificial languages a word belongs:
+-- A recurrent network learns to recognise which of three artificial languages a word comes from:
 --
 --    tlua examples/ported/char_rnn_names.lua
 local torch = require "tlua"

@@ -24,7 +24,7 @@ for name, p in net:named_parameters() do params[name] = p end
 
 local function predict(weights, x) return func.functional_call(net, weights, x) end
 
--- Returns the loss on a task's second points after one step on its first points.
+-- Returns a task's loss on the points (x2, y2) after one gradient step on the points (x1, y1).
 local function task_loss(weights, x1, y1, x2, y2)
    local function inner_loss(w) return F.mse_loss(predict(w, x1), y1) end
    local gradients = func.grad(inner_loss)(weights)

@@ -1,4 +1,4 @@
--- nn.Transformer learns to sort numbers: the encoder reads the row, the decoder writes it in order:
+-- nn.Transformer learns to sort numbers: the encoder reads them, the decoder writes them in order:
 --
 --    tlua examples/ported/transformer.lua
 local torch = require "tlua"

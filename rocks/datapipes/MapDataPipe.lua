@@ -1,5 +1,5 @@
--- MapDataPipe.lua - the base of map-style pipes, whose items have positions or other keys. Each
--- step has a class in torch.data.datapipes.map and a functional form:
+-- MapDataPipe.lua - the base class of map-style pipes, whose items have positions or other keys.
+-- Each step has a class in torch.data.datapipes.map and a functional form:
 --
 --    local pipe = torch.data.datapipes.map.SequenceWrapper {1, 2, 3}
 --    pipe = pipe:map(function(x) return x * x end):batch(2)

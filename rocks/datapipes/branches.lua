@@ -18,10 +18,10 @@ local M = {}
 -- The state of each running round: the buffered items, and the position of each branch.
 local rounds = setmetatable({}, {__mode = "k"})
 
--- The pipe from which branches read; a program cannot read it directly.
+-- The pipe from which all branches read; programs must not read it directly.
 local Container = class.class("data.datapipes.Container", IterDataPipe)
 
--- A pipe that reads one of the branches.
+-- A pipe that returns the items of one branch.
 local Branch = class.class("data.datapipes.Branch", IterDataPipe)
 
 M.Container, M.Branch = Container, Branch
@@ -210,7 +210,7 @@ end
 --- Raises an error, because the number of items of each pipe is unknown beforehand.
 function Demultiplexer:length() torch.raise(demux .. " has no length") end
 
--- Returns the number of the pipe for an item; nil for none.
+-- Returns the number of the pipe that gets an item, or nil if no pipe gets it.
 local function classify(self, item)
    local number = self.classifier_fn(rows.release(item))
    if number == nil and self.drop_none then return nil end

@@ -36,7 +36,7 @@ local function values_of(self, data, n)
    return table.unpack(values, 1, #cols)
 end
 
--- Calls fn with an item, or with its columns.
+-- Calls fn with an item, or with the item's input columns.
 local function call(self, fn, first, ...)
    if self.input_col == nil then return fn(first, ...) end
    if select("#", ...) > 0 then
@@ -177,8 +177,8 @@ local function collate_batch(batch)
    return collate.default_collate(list)
 end
 
--- Returns a function that converts each column of a table by its own function, or by
--- default_convert.
+-- Returns a function that converts each column of a table by that column's function in
+-- `conversion`, or else by default_convert.
 local function by_column(conversion)
    return function(frame)
       if type(frame) ~= "table" then

@@ -91,7 +91,7 @@ end
 
 -- Files -------------------------------------------------------------------------------------------
 
--- Returns the pipe's `length` option. Without one it raises an error.
+-- Returns the pipe's `length` option. Raises an error if the option is not set.
 local function nominal_length(self)
    if self.length < 0 then torch.raise(("%s has no length"):format(torch.type(self))) end
    return self.length

@@ -56,7 +56,7 @@ local function holds_one(kind, value)
    return false
 end
 
---- Returns whether an item, one value or several, has a type.
+--- Returns whether an item, which is one value or several, has the type `kind`.
 ---@param kind any
 ---@param ... any
 ---@return boolean
@@ -71,7 +71,7 @@ function M.holds(kind, ...)
    return true
 end
 
--- Returns whether all alternatives in one string are also in another string.
+-- Returns whether all alternatives listed in the text `part` are also listed in `whole`.
 local function is_part_of_names(part, whole)
    local names = {}
    for name in whole:gmatch "[^|%s]+" do names[name] = true end

@@ -151,7 +151,7 @@ function Run:log_metric(key, value, step)
    self:_points("log_metric", {[check_key("log_metric", key)] = number("log_metric", value)}, step)
 end
 
---- Sets tags of the run.
+--- Sets several tags of the run.
 ---@param tags table<string, any>
 function Run:set_tags(tags)
    check_open(self, "set_tags")

@@ -121,7 +121,7 @@ function Files:place(kind, key)
    return path
 end
 
---- Stores entries.
+--- Stores entries of a run.
 function Files:log(_, entries)
    for _, e in ipairs(entries.params or {}) do write(self:place("params", e.key), e.value) end
    for _, e in ipairs(entries.tags or {}) do write(self:place("tags", e.key), e.value) end

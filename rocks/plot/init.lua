@@ -14,7 +14,7 @@ local replace_file = require "tlua.io.replace"
 
 local M = {}
 
---- A drawing made of characters, for a terminal, which can also be saved as an image.
+--- A figure, which is shown in a terminal as text and can be saved as an image.
 ---
 ---     local figure = torch.utils.plot.curves({1, 4, 9}, {title = "squares"})
 ---     print(figure:text(false):find "squares" ~= nil, #figure:png() > 100)

@@ -89,7 +89,7 @@ local function check(who, tag, step)
    return step and math.tointeger(step)
 end
 
--- Returns a summary's value; `metadata` names the plugin that shows it.
+-- Returns a summary's value; `metadata` names the TensorBoard plugin that shows the value.
 local function summary(tag, content, plugin, plugin_content)
    local metadata = ""
    if plugin then
@@ -181,7 +181,7 @@ function SummaryWriter:add_histogram(tag, values, step)
    self:put(summary(tag, bytes(5, histogram)), step)
 end
 
--- Returns an image as (H, W, C) of uint8.
+-- Converts an image to (H, W, C) of uint8.
 local function picture(who, image, dataformats)
    if not torch.is_tensor(image) then args.refuse(who, "img_tensor", "a tensor", image) end
    image = image:detach():to "cpu"
@@ -262,7 +262,7 @@ function SummaryWriter:add_audio(tag, sound, step, options)
    self:put(summary(tag, bytes(6, audio)), step)
 end
 
---- Adds images side by side, up to 8 in a row.
+--- Adds a batch of images as one image, with up to 8 images in a row.
 ---@param tag string
 ---@param images Tensor  (N, C, H, W)
 ---@param step? integer
@@ -492,7 +492,7 @@ function SummaryWriter:flush()
    if not ok then lost(self, message) end
 end
 
---- Ends the file; nothing can be added afterwards.
+--- Closes the file; nothing can be added afterwards.
 function SummaryWriter:close()
    for _, other in pairs(self.others or {}) do other:close() end
    if not self.file then return end

@@ -98,7 +98,7 @@ local function latest(runs)
    return table.concat(list, ", ")
 end
 
---- Draws the curves of a watched folder.
+--- Draws the curves of a watched folder as text.
 ---@param watched table
 ---@param options {columns: integer, lines: integer, filter?: string, coloured?: boolean}
 ---@return string
@@ -146,7 +146,7 @@ local function number_after(words, i, least)
    return n
 end
 
--- Returns the options, or nil and a message.
+-- Parses the arguments; returns the options, or nil and a message.
 local function parse(words)
    local o, i = {every = 2, lines = 10, columns = words.columns}, 1
    while i <= #words do

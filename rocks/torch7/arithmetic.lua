@@ -90,7 +90,7 @@ local function check_tensor(name, input)
    if not torch.is_tensor(input) then args.refuse(name, "input", "a tensor", input) end
 end
 
---- Multiplies the input by a number, in place with `inplace`.
+--- Multiplies the input by a number. With `inplace` the input is changed in place.
 ---
 ---     print(torch.nn.MulConstant(3)(torch.tensor {1.0, 2.0}))
 ---     --> tensor([3., 6.])
@@ -102,7 +102,7 @@ M.MulConstant = define("MulConstant", "constant_scalar: number, inplace: boolean
       return input * self.constant_scalar
    end)
 
---- Adds a number to the input, in place with `inplace`.
+--- Adds a number to the input. With `inplace` the input is changed in place.
 ---
 ---     print(torch.nn.AddConstant(3)(torch.tensor {1.0, 2.0}))
 ---     --> tensor([4., 5.])

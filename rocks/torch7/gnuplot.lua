@@ -26,7 +26,7 @@ local function curve_of(entry, i)
    return name, list(tensors[2] or tensors[1])
 end
 
---- Draws curves: tensors, or {name, [x,] y [, style]}.
+--- Draws curves. Each argument is a tensor or {name, [x,] y [, style]}.
 function M.plot(...)
    local curves, entries = {}, {...}
    if type(entries[1]) == "string" then entries = {entries} end

@@ -24,7 +24,7 @@ function utils.recursiveType(object, name, memo)
    return require "tlua.torch7.copying".convert(object, types.kind_named(name), memo)
 end
 
--- Calls fn with each tensor of a tree.
+-- Calls fn with each tensor in nested tables.
 local function each(tree, fn)
    base.map(fn, tree)
    return tree

@@ -96,7 +96,7 @@ end
 
 -- Definitions -------------------------------------------------------------------------------------
 
--- Defines a criterion by the names of its arguments and its loss.
+-- Defines a criterion; `fields` are the names of its arguments, and `compute` returns the loss.
 local function criterion(name, fields, compute)
    local class = base.layer(name, fields, compute, "nn.Criterion")
    if type(fields) == "function" then

@@ -210,7 +210,7 @@ local function dot(graph, title)
 end
 
 M.graph = {}
---- Writes a graph to `name`.dot, if a name is given, and returns its text.
+--- Returns a graph's text in the DOT language; if a name is given, also writes `name`.dot.
 function M.graph.dot(graph, title, name)
    local text = dot(graph, title)
    if name then

@@ -49,7 +49,7 @@ end
 --- Counts a prediction for a target. Both may be classes or scores of all classes.
 function Matrix:add(prediction, target) count(self, class_of(target), class_of(prediction)) end
 
---- Counts a batch: predictions are classes (n) or scores (n, classes).
+--- Counts a batch of predictions, given as classes (n) or as scores (n, classes).
 function Matrix:batchAdd(predictions, targets)
    for i = 1, predictions:size(1) do self:add(predictions[i], targets[i]) end
 end

@@ -41,8 +41,8 @@ end
 
 local double = {dtype = "float64"}
 
--- Declares a function that returns a number and a method that fills a tensor. `prepare` checks the
--- arguments and fills in their defaults.
+-- Declares a function that returns a random number, and a method that fills a tensor with random
+-- numbers. `prepare` checks the arguments and fills in their defaults.
 local function distribution(name, method, prepare)
    M[name] = function(...)
       local function sample(generator, first, ...)

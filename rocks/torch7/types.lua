@@ -17,7 +17,7 @@ M.field = field
 M.native_newindex = native.__newindex
 
 local sample = torch.empty(0)
--- The methods of tlua's tensors by name.
+-- The methods of tlua's tensors, indexed by name.
 M.methods = setmetatable({}, {__index = function(self, name)
    self[name] = field(sample, name)
    return self[name]
@@ -34,7 +34,7 @@ local methods = M.methods
 ---@field tensor table  the metatable of the type's tensors
 ---@field storage table  the metatable of the type's storages
 
---- The types ("kinds") by name, and a list of them.
+--- `kinds` maps names to types, which are called kinds here; `list` has all kinds.
 M.kinds, M.list = {}, {}
 local by_dtype = {[false] = {}, [true] = {}}
 

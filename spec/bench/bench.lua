@@ -139,7 +139,7 @@ local function typical(list)
    return (list[half] + list[#list + 1 - half]) / 2
 end
 
--- Returns the microseconds for one round of each function; the functions take turns.
+-- Returns the microseconds that each function takes for one round. The functions take turns.
 local function measure(runs)
    local rounds, times = {}, {}
    for i, run in ipairs(runs) do rounds[i], times[i] = calibrate(run), {} end
@@ -209,7 +209,7 @@ end
 
 local failures = 0
 
--- Times one row and returns the ratio, if there is one.
+-- Measures one row and prints the times. Returns the ratio to PyTorch's time, if there is one.
 local function bench(row, threads, python)
    local ok, times, count, theirs, fault = pcall(times_of, row, python)
    if not ok then

@@ -39,7 +39,7 @@ x = torch.randn(1, 64)]]},
    "local _ <close> = torch.inference_mode() local r = net(x)",
    "with torch.inference_mode(): r = net(x)")
 
--- A GPT for a vocabulary of 65 characters.
+-- This GPT has a vocabulary of 65 characters.
 local gpt = {[[
 local C, H, T, V = 128, 4, 64, 65
 local token, place, norm, head = nn.Embedding(V, C), nn.Embedding(T, C), nn.LayerNorm(C),

@@ -201,7 +201,7 @@ for _, size in ipairs {{"1K", 32}, {"64K", 256}, {"4M", 2048}} do
        "at, line, column = b.t(), torch.randn(%d), torch.randn(%d, 1)"):format(
          n, n, n, n, n, n, n, n),
    }
-   -- Adds a row. `moved` is the number of bytes that the row moves for each element.
+   -- Adds a row; `moved` is the number of bytes read and written per element.
    local function at(name, lua, python, moved)
       row(name .. ", " .. size[1], setup, lua, python, size[1] == "4M" and moved and moved * n * n)
    end

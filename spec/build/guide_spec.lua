@@ -4,7 +4,7 @@ local shell = require "spec.support.shell"
 
 local tlua = shell.start(true)
 
--- Returns the program of a block, and the lines that it should print.
+-- Returns a block's program, and the lines that the program should print.
 local function program(block)
    local expected = {}
    for line in block:gmatch "[^\n]+" do expected[#expected + 1] = line:match "^%-%-> (.*)" end

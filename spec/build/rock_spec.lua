@@ -83,7 +83,7 @@ describe("the rock, with two more dtypes", function()
 
    teardown(function() shell.ok("rm -rf " .. shell.quote(tree)) end)
 
-   -- Returns the output of plain Lua that finds modules in the tree.
+   -- Returns the output of plain Lua, for which the tree's modules are on the search path.
    local function lua(arguments)
       if not shell.has("luarocks") then pending("no luarocks") end
       return shell.ok(([[cd %s && eval "$(luarocks --lua-version 5.4 path --tree %s)" && ]] ..

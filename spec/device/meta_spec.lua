@@ -36,7 +36,7 @@ local function told(x)
       "{" .. table.concat(x.shape, ", ") .. "}", x.dtype, table.concat(x:stride(), ", "), x.device)
 end
 
--- Compares packed results; returns nil if they agree.
+-- Compares packed results. Returns a description of a difference, or nil if they agree.
 local function compare(row, expected, actual)
    local e, a = table_of.tensors(expected), table_of.tensors(actual)
    if expected.n ~= actual.n or #e ~= #a then return ("%d results instead of %d"):format(#a, #e) end

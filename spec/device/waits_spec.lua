@@ -30,7 +30,7 @@ local function difference(expected, actual)
    end
 end
 
--- Compares packed results with the expected ones; returns nil if they agree.
+-- Compares packed results with the expected ones. Returns a description of a difference, or nil.
 local function compare(row, expected, actual)
    return table_of.compare(expected, actual, function(e, a)
       if not elsewhere[row.form] and a.device ~= torch.device "sim:0" then return "is on " .. tostring(a.device) end

@@ -4,9 +4,9 @@ local torch = require "tlua"
 local dist = torch.distributed
 
 -- The rows of Table 1 of "Efficient Large-Scale Language Model Training on GPU Clusters Using
--- Megatron-LM" (Narayanan et al., 2021): parameters in 1e9, heads, width, layers, tensor and
--- pipeline parallel sizes, GPUs, batch, teraflop/s for each GPU. Sequences have 2048 tokens, of a
--- vocabulary of 51200.
+-- Megatron-LM" (Narayanan et al., 2021): parameters in 1e9, heads, width, layers, tensor and pipeline
+-- parallel sizes, GPUs, batch, teraflop/s for each GPU. Sequences have 2048 tokens; the vocabulary has
+-- 51200 tokens.
 local published <const> = {
    {1.7, 24, 2304, 24, 1, 1, 32, 512, 137}, {3.6, 32, 3072, 30, 2, 1, 64, 512, 138},
    {7.5, 32, 4096, 36, 4, 1, 128, 512, 142}, {18.4, 48, 6144, 40, 8, 1, 256, 1024, 135},

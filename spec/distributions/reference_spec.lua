@@ -7,7 +7,7 @@ local reference = dofile "spec/fixtures/distributions.lua"
 
 local function t(x) return torch.tensor(x, {dtype = "float64"}) end
 
--- Compares two values; the message of a failed comparison begins with `where`.
+-- Compares two values. If they differ, the error message begins with `where`.
 local function compare(where, expected, actual, tolerance)
    local ok, message = pcall(assert.close, t(expected), actual:detach():double(), tolerance)
    if not ok then error(("%s: %s"):format(where, tostring(message)), 0) end

@@ -45,7 +45,7 @@ local one <const> = {
    D.MixtureSameFamily(D.Categorical(t {0.3, 0.7}), D.Normal(t {-2, 1}, 1)),
    D.TransformedDistribution(D.Normal(t(0), 1), {D.AffineTransform(1, -2), D.SigmoidTransform()}),
 }
--- Distributions without a cdf, each with an interval that contains nearly all of its draws.
+-- Distributions without a cdf. For each, an interval contains nearly all draws.
 local by_density <const> = {
    {D.Beta(t(2), 3), 0, 1}, {D.Beta(t(5), 1.5), 0, 1}, {D.StudentT(t(5), 1, 2), -120, 120},
    {D.FisherSnedecor(t(4), 9), 1e-9, 120}, {D.VonMises(t(1), 2), -math.pi, math.pi},

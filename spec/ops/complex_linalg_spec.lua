@@ -35,7 +35,7 @@ local function check(expected, actual, what)
    end
 end
 
--- Returns eigenvalues in the fixture's order.
+-- Sorts eigenvalues in the order that the fixture uses.
 local function by_size(w) return w[(w.real * 8 + w.imag):argsort()] end
 
 local function flat(...)

@@ -48,7 +48,7 @@ local function difference(expected, actual, tol)
    return not ok and (type(fault) == "table" and fault.message or tostring(fault)) or nil
 end
 
--- Compares packed results with the expected ones; returns nil if they agree.
+-- Compares packed results with the expected ones. Returns a description of a difference, or nil.
 local function compare(expected, actual, tol)
    return table_of.compare(expected, actual, function(e, a) return difference(e:detach(), a:detach(), tol) end)
 end

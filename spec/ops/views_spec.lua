@@ -4,7 +4,7 @@ local torch = require "tlua"
 
 local function matrix() return torch.arange(12):view(3, 4) end
 
--- Returns whether a write to b changes a.
+-- Returns whether a and b share memory: whether a write to b changes a.
 local function shares(a, b)
    local before = a:clone()
    b:fill_(-7)

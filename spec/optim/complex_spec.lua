@@ -31,7 +31,7 @@ describe("an optimizer of complex parameters", function()
                return loss
             end)
          end
-         -- PyTorch keeps NAdam's and ASGD's factors in float32
+         -- PyTorch stores NAdam's and ASGD's factors in float32
          local tolerance = (name == "NAdam" or name == "ASGD") and 1e-8 or 1e-12
          assert.close(expected, p:detach():view_as_real():reshape(-1):tolist(), tolerance)
       end)

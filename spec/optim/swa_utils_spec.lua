@@ -2,7 +2,7 @@ local torch = require "tlua"
 local nn = torch.nn
 local swa = torch.optim.swa_utils
 
--- A model with one weight of 2 numbers and a buffer of one number, all equal to `value`.
+-- This model has a weight of two numbers and a buffer of one number, all equal to `value`.
 local Model = torch.class("swa_spec.Model", nn.Module)
 function Model:__init(value)
    self.weight = nn.Parameter(torch.full({2}, value))

@@ -66,7 +66,7 @@ typedef struct tli_GraphPlace {
   int32_t call, param, element;
 } tli_GraphPlace;
 
-/* The numbers of a program that differ from step to step, such as learning rates. */
+/* The numbers of a program that change from step to step, such as learning rates. */
 typedef struct tli_GraphSchedule {
   /* indices of two constants, -1 for none: the numbers of all steps, float64 (steps, nplaces), and
   ** the count of steps made so far, int64 */

@@ -350,7 +350,7 @@ static uint64_t written_params(const tli_Call *call) {
   return call->flags & TLI_CALL_WRITES ? 1 : 0;
 }
 
-/* Calls fn with each tensor that a call changes, according to its row. */
+/* Calls fn with each tensor that a call changes, as written_params tells. */
 static bool each_written(tli_Trace *t, const tli_Call *call, const tli_CallArg *args,
                          bool (*fn)(tli_Trace *t, const tli_Call *call, tl_Tensor *tensor)) {
   uint64_t params = written_params(call);
@@ -371,7 +371,7 @@ static bool check_written(tli_Trace *t, const tli_Call *call, tl_Tensor *written
   return may_change(t, call, memory_of(t, written));
 }
 
-/* Makes a changed constant a part of the program's state. */
+/* Marks a changed constant as part of the program's state. */
 static bool note_state(const tli_Trace *t, const tli_Call *call, const Memory *memory) {
   TL_TRY(may_change(t, call, memory));
   if (memory->kind != TLI_VALUE_CONSTANT) return true;
@@ -432,7 +432,7 @@ static bool left_out(const tli_Trace *t, const tli_Call *call) {
   return !t->step && call == &tli_call_autograd_requires_grad_;
 }
 
-/* Checks a call that uses gradients. */
+/* Refuses uses of gradients that a program cannot repeat. */
 static bool begin_gradients(const tli_Trace *t, const tli_Call *call, const tli_CallArg *args) {
   bool pass = call == &tli_call_autograd_backward || call == &tli_call_autograd_grad;
   if (!t->step && (pass || call == &tli_call_autograd_set_grad))

@@ -414,7 +414,7 @@ static bool wrong(const char *what) { return tli_fail(TL_EIO, "expected %s", wha
 
 static bool is_list(const tli_Json *j) { return j && j->kind == TLI_JSON_ARRAY; }
 
-/* Returns the i-th element of a list, or NULL. */
+/* Returns the i-th element of a list, or NULL if there is none. */
 static const tli_Json *at(const tli_Json *list, int64_t i) {
   if (!is_list(list)) return NULL;
   const tli_Json *j = list->first;
@@ -795,7 +795,7 @@ static bool read_state(Loader *l, const tli_Json *p) {
   return read_indices(l, leaves, true);
 }
 
-/* Reads the numbers that differ from step to step; j is NULL if there are none. */
+/* Reads the schedule: the numbers that change from step to step. j is NULL if there are none. */
 static bool read_schedule(Loader *l, const tli_Json *j) {
   tli_Graph *g = l->g;
   tli_GraphSchedule *s = &g->schedule;

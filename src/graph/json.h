@@ -33,7 +33,8 @@ typedef struct tli_Json {
 /* Parses a text. Returns a value allocated in the region; on failure returns NULL and sets a
 ** message. */
 const tli_Json *tli_json_read(tli_Region *r, const char *text, size_t size) TL_MUSTCHECK;
-/* Returns a field of the given kind; NULL if j is not an object or lacks such a field. */
+/* Returns the field `key` if it has the given kind; NULL if j is no object or lacks such a
+** field. */
 const tli_Json *tli_json_field(const tli_Json *j, const char *key, tli_JsonKind kind);
 
 #endif

@@ -28,7 +28,7 @@ typedef struct tli_ProgramMemory {
 } tli_ProgramMemory;
 tli_ProgramMemory tli_program_memory(tl_Program *p);
 
-/* Writes a program for people (show.c). */
+/* Writes a program as text for people to read; implemented in show.c. */
 void tli_program_show(tl_Program *p, tli_Text *out);
 
 #endif

@@ -484,8 +484,8 @@ static void drop_gradients(const tl_Program *p) {
   }
 }
 
-/* Gives an output to the caller: copies it to the tensor that the caller passed, or returns a new
-** tensor. */
+/* Gives an output to the caller: copies it to the tensor in *out or, if *out is NULL, stores a new
+** tensor there. */
 static bool hand_over(const tli_Graph *g, int32_t i, tl_Tensor *value, tl_Tensor **out) {
   if (value == NULL) return tli_fail(TL_EARG, "program: output %d was not computed", i + 1);
   if (*out == NULL) return (*out = tli_clone_for("program", value)) != NULL;
@@ -595,7 +595,7 @@ bool tli_program_save(tl_Program *p, const tli_Generator *generator, const char 
   return ok;
 }
 
-/* Checks that constant `i` can take the memory of another program's constant. */
+/* Checks that constant `i` can use the memory of a constant of another program. */
 static bool can_share(const tl_Program *p, int32_t i, const tl_Tensor *of) {
   const tl_Tensor *to = p->graph->constants[i].tensor;
   const char *name = p->graph->constants[i].name;

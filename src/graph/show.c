@@ -22,7 +22,7 @@ static void show_number(Printer *p, tl_Scalar s) {
     tli_text_format(p->out, "%.14g", s.f);
 }
 
-/* Shows the integer that a hole computes: "2 * batch + 1". */
+/* Shows the integer that a hole computes, such as "2 * batch + 1". */
 static void show_hole(Printer *p, const tli_GraphHole *h) {
   bool any = false;
   for (int32_t s = 0; s < p->g->nsymbols; s++) {
@@ -149,7 +149,8 @@ static void show_arg(Printer *p, int32_t call, int param, int kind, const tli_Ca
     tli_text_quote(p->out, tl_dtype_name(arg->dtype), strlen(tl_dtype_name(arg->dtype)));
 }
 
-/* Shows a call: its tensors by position, its other arguments by name if they were given. */
+/* Shows a call: tensors by position, other arguments by name. Arguments that were not given are
+** left out. */
 static void show_call(Printer *p, int32_t i) {
   const tli_GraphCall *c = &p->g->calls[i];
   bool any = false;

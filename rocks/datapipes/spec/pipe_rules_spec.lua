@@ -12,7 +12,7 @@ local function list(pipe)
    return items
 end
 
--- Defines a class of pipes that return 1 to n.
+-- Defines a class of pipes whose items are the integers 1 to n.
 local function counter(name)
    local Counter = torch.class(name or "Counter", data.IterDataPipe)
    function Counter:__init(n) self.n = n end

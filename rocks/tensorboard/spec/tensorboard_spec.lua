@@ -6,7 +6,7 @@ local shell = require "spec.support.shell"
 local wire = require "tlua.tensorboard.wire"
 local board = torch.utils.tensorboard
 
--- Returns the values that fn(writer) writes, by tag, and the events.
+-- Returns the values that fn(writer) writes, indexed by tag, and the list of events.
 local function written(fn)
    local values, events = {}, nil
    shell.with_folder(function(folder)

@@ -1,5 +1,5 @@
--- Trains a siamese network: two towers that share their parameters, and a loss of distances. Run it
--- by:
+-- Trains a siamese network: two towers that share their parameters, and a loss that depends on the
+-- distance of their outputs. Run it by:
 --    tlua --torch7 siamese.lua
 
 require "torch"
