@@ -1,6 +1,6 @@
 /*
-** dlpack.c - tests the export and import of tensors by DLPack's structs. The structs are declared again here, from
-** DLPack's specification, to check their layout.
+** dlpack.c - tests the export and import of tensors by DLPack's structs. The structs are declared
+** again here, from DLPack's specification, to check their layout.
 ** */
 #include <stdint.h>
 
@@ -172,8 +172,8 @@ TEST(every_dtype_comes_back) {
   }
 }
 
-/* Checks that an import is refused. The refused struct must still belong to the caller, so its deleter must not have
-** been called. */
+/* Checks that an import is refused. The refused struct must still belong to the caller, so its
+** deleter must not have been called. */
 static void refuse(DLTensor dl, tl_ErrorKind kind, const char *part) {
   deleted = 0;
   struct DLManagedTensor m = {dl, NULL, delete_plain};

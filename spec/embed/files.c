@@ -1,5 +1,5 @@
 /*
-** files.c - tests that a file is always complete while several processes save to it at the same time.
+** files.c - tests that a file is always complete while several processes save to the file.
 ** */
 #include <lauxlib.h>
 #include <lua.h>
@@ -22,8 +22,8 @@ static bool run(lua_State *L, const char *text, const char *path) {
   return ok;
 }
 
-/* A script for a child process. The Lua states of child and parent are equal, including every address in the
-** state. */
+/* A script for a child process. The Lua states of child and parent are equal, including every
+** address in the state. */
 static const char *save =
     "local path = ...\n"
     "for i = 1, 20 do\n"

@@ -1,6 +1,6 @@
 /*
-** lua.c - tests tlua in a host's Lua state: passing values, errors, and freeing states and tensors in any
-** order.
+** lua.c - tests tlua in a host's Lua state: passing values, errors, and freeing states and tensors
+** in any order.
 ** */
 #include <lauxlib.h>
 #include <lua.h>

@@ -1,6 +1,6 @@
 /*
-** opening.c - tests opening the library while memory runs out: each of Lua's allocations in turn fails; then the state
-** is closed, or the library is opened again.
+** opening.c - tests opening the library while memory runs out: each of Lua's allocations in turn
+** fails; then the state is closed, or the library is opened again.
 ** */
 #include <lauxlib.h>
 #include <lua.h>
@@ -65,7 +65,7 @@ static void open_without_memory(long n) {
   lua_close(L);
 }
 
-/* After a failed allocation Lua collects garbage and tries again, so the allocator fails twice in a row. */
+/* Lua repeats a failed allocation after a collection, so the allocator must fail twice in a row. */
 static void open_again(long n) {
   Memory m;
   lua_State *L = new_state(&m);
