@@ -3,8 +3,8 @@
 **
 ** A tensor is recognized by its address, so the trace keeps every tensor that it has seen until the
 ** end. Effects that an operator does not report are found through storages: a tensor that shares
-** the storage of a known one is a view of it, and a storage whose version has changed was written
-** to by something that a graph cannot repeat.
+** its storage with a known tensor is a view of that tensor, and a storage whose version has changed
+** was written to by something that a graph cannot repeat.
 **
 ** A training step is recorded with its backward passes, as calls of autograd/calls.h. A gradient is
 ** recorded when the traced code uses it: if an unknown tensor is the gradient of a known tensor, a
