@@ -439,8 +439,8 @@ function torch.promote_types(a, b) end
 
 --- Returns whether values of the first dtype may be written to tensors of the second.
 --- Floating-point values may not be written to integer tensors, nor numbers to tensors of booleans.
----@param from string
----@param to string
+---@param from string  the dtype of the values
+---@param to string  the dtype of the tensors
 ---@return boolean
 function torch.can_cast(from, to) end
 

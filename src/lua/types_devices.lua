@@ -188,7 +188,7 @@ function torch.cuda.is_bf16_supported() end
 --- Seeds a separate sequence of random numbers for the current device. By default all devices draw
 --- from the sequence that torch.manual_seed seeds, so that a program draws the same numbers on any
 --- device.
----@param seed integer
+---@param seed integer  the number that determines the sequence
 function torch.cuda.manual_seed(seed) end
 
 --- Seeds a separate sequence of random numbers for each device, all with this seed.
