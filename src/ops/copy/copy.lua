@@ -75,7 +75,8 @@ for _, row in ipairs {
        doc = "Converts self to " .. row[2] .. ".",
        expr = "to(self, '" .. row[2] .. "', nil, nil, nil, memory_format)",
        func = false, out = false, examples = {"T(3)"},
-       gradcheck = gradcheck, nondiff = not (row[2]:find "float" or row[2]:find "complex") and "no floating result" or nil}
+       gradcheck = gradcheck,
+       nondiff = not (row[2]:find "float" or row[2]:find "complex") and "no floating result" or nil}
 end
 op {"type_as(Tensor self, Tensor other) -> Tensor", any_device = {other = true},
     node = "ToCopy", doc = "Converts self to other's dtype.",

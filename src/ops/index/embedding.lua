@@ -22,9 +22,11 @@ example("embedding", [=[
 op {"embedding_rows(Tensor weight, Tensor index, index padding_idx, bool scale_grad) -> Tensor",
     name = "embedding", internal = true,
     grad = {weight = "embedding_backward(grad, index, sizes(weight), padding_idx, scale_grad)"}}
-op {"embedding_sparse_rows(Tensor weight, Tensor index, index padding_idx, bool scale_grad) -> Tensor",
+op {[[embedding_sparse_rows(Tensor weight, Tensor index, index padding_idx, bool scale_grad)
+      -> Tensor]],
     name = "embedding", internal = true, node = "Embedding",
-    grad = {weight = "embedding_sparse_backward(grad, index, sizes(weight), padding_idx, scale_grad)"}}
+    grad = {weight = [[embedding_sparse_backward(grad, index, sizes(weight), padding_idx,
+      scale_grad)]]}}
 op {[[embedding_sparse_backward(Tensor grad_output, Tensor index, int[] size, index padding_idx,
       bool scale_grad) -> Tensor]],
     internal = true, composite = true}

@@ -48,7 +48,8 @@ op {"matmul.linalg(Tensor input, Tensor other) -> Tensor", module = "linalg", me
     autocast = "lower",
     examples = {"T(2, 3), T(3, 4)"}}
 op {"vecdot(Tensor x, Tensor y, *, dim dim=-1) -> Tensor", module = "linalg", method = false,
-    doc = "Returns inner products of vectors along dim; for complex numbers those of conj(x) and y.",
+    doc = [[Returns inner products of vectors along dim; for complex numbers those of conj(x) and
+    y.]],
     composite = true, autocast = "lower",
     examples = {"T(2, 3), T(2, 3)", "T(3, 2), T(3, 1), {dim = 1}"}}
 op {"diagonal.linalg(Tensor A, *, int offset=0, dim dim1=-2, dim dim2=-1) -> Tensor",

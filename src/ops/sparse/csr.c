@@ -75,11 +75,12 @@ tl_Tensor *tli_op__csr_mm(tl_Tensor *pointers, tl_Tensor *columns, tl_Tensor *va
   TL_TRY_NULL(check_pattern("_csr_mm", pointers, columns));
   TL_TRY_NULL(check_operands("_csr_mm", values, 1, dense));
   int64_t lines = transposed ? dense->sizes[0] : rows;
-  if (rows < 0 || pointers->numel != lines + 1 || values->numel != columns->numel)
+  if (rows < 0 || pointers->numel - 1 != lines || values->numel != columns->numel)
     return tli_fail_null(TL_ESHAPE,
-                         "_csr_mm: expected %" PRId64 " pointers and as many values as columns, "
-                         "got %" PRId64 ", %" PRId64 " and %" PRId64,
-                         lines + 1, pointers->numel, values->numel, columns->numel);
+                         "_csr_mm: expected pointers for %" PRId64
+                         " rows and as many values as columns, got %" PRId64 ", %" PRId64
+                         " and %" PRId64,
+                         lines, pointers->numel, values->numel, columns->numel);
   tl_DType dtype = (tl_DType)values->dtype, compute = dtype == TL_F64 ? TL_F64 : TL_F32;
   tl_Tensor *t[] = {pointers, columns, values, dense};
   TL_TRY_NULL(prepare(t, 4, compute));

@@ -10,7 +10,8 @@ op {[[_csr_mm(Tensor pointers, Tensor columns, Tensor values, Tensor dense, int 
     examples = {"torch.tensor{1, 3, 3, 4}, torch.tensor{1, 2, 1}, T(3), T(2, 5), 3",
                 "torch.tensor{1, 3, 3, 4}, torch.tensor{1, 2, 1}, T(3), T(3, 5), 2, true"},
     grad = {values = "csr_values_backward(grad, pointers, columns, dense, transposed)",
-            dense = "csr_dense_backward(grad, pointers, columns, values, sizes(dense), transposed)"}}
+            dense = [[csr_dense_backward(grad, pointers, columns, values, sizes(dense),
+              transposed)]]}}
 op {[[csr_values_backward(Tensor grad, Tensor pointers, Tensor columns, Tensor dense,
       bool transposed) -> Tensor]],
     internal = true, composite = true}
