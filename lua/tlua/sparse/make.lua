@@ -13,7 +13,11 @@ local options <const> = [[, size: integers?, dtype: string?, device: device?,
 -- Converts an argument, which is a tensor or a list, to a tensor.
 local function to_tensor(who, what, value, positions, device, dtype)
    if V.is_sparse(value) then args.refuse(who, what, "a dense tensor", value) end
-   if not torch.is_tensor(value) then value = torch.tensor(value, {dtype = dtype}) end
+   if not torch.is_tensor(value) then
+      local fits, made = pcall(torch.tensor, value, {dtype = dtype})
+      if not fits then args.refuse(who, what, "a tensor or a list of numbers", value) end
+      value = made
+   end
    if positions and value:numel() == 0 and value.dtype == "float32" then
       value = value:to "int64"
    end
