@@ -11,7 +11,9 @@ local rows <const> = table_of.rows()
 -- A GPU does not support complex tensors yet, so examples that take or return complex tensors are left out
 -- there.
 local has_complex <const> = device.name ~= "cuda"
-local gives_complex <const> = {complex = true, polar = true, view_as_complex = true}
+local gives_complex <const> = {
+   complex = true, polar = true, view_as_complex = true, cfloat = true, cdouble = true, eig = true, eigvals = true,
+}
 for _, row in ipairs(has_complex and {} or rows) do
    local kept = {}
    for _, text in ipairs(row.examples) do
