@@ -169,7 +169,8 @@ TL_CPPFLAGS := -Isrc -I. -I$(BUILD)/gen $(LUA_CFLAGS) $(if $(SANITIZE),-DTLI_DEB
 ifneq ($(PROFILE),)
 TL_CFLAGS += -ffunction-sections -fdata-sections
 TL_CPPFLAGS += -DTLI_INFER $(if $(filter runtime,$(PROFILE)),-DTLI_RUNTIME $(if $(filter train,$(MODE)),-DTLI_TRAIN))
-override LDFLAGS += -Wl,--gc-sections
+# noseparate-code: code and constants share pages, which saves up to three pages of the file.
+override LDFLAGS += -Wl,--gc-sections -Wl,-z,noseparate-code
 endif
 TL_LDFLAGS := $(if $(SANITIZE),-fsanitize=$(SANITIZE)) $(if $(WINDOWS)$(WASM),,-pthread) $(LDFLAGS)
 TL_LIBS := $(if $(WINDOWS)$(WASM),,-ldl -lpthread) -lm $(LDLIBS)
