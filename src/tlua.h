@@ -74,9 +74,10 @@ TL_API tl_ErrorKind tl_error_kind(void);
 
 /* X(name, text, bytes, category, digits, exponent, ...): `digits` is the number of bits without the
 ** sign (for a float, the bits of its significand). Floats are less than 2 to the power of
-** `exponent`. Further arguments are the caller's. A type needs only an entry in this list and the
-** conversions in core/kernel/element.h. ORDER DTYPE: files and kernel tables may rely on the order,
-** so a new type goes to the end; a build may add dtypes with TL_MORE_DTYPES. */
+** `exponent`. The arguments after X in TL_DTYPES(X, ...) become the last arguments of X. A type
+** needs only an entry in this list and the conversions in core/kernel/element.h. ORDER DTYPE: files
+** and kernel tables may rely on the order, so a new type goes to the end; a build may add dtypes
+** with TL_MORE_DTYPES. */
 #define TL_DTYPES(X, ...)                                   \
   X(F32, "float32", 4, FLOAT, 24, 128, __VA_ARGS__)         \
   X(F64, "float64", 8, FLOAT, 53, 1024, __VA_ARGS__)        \

@@ -104,8 +104,9 @@ static bool give(const tl_Tensor *t, tl_Stream *to) {
 
 /* ---- complete gradients ---- */
 
-/* Stores a slot's gradients as the results for those inputs whose edges lead to the slot, or
-** accumulates them if the caller asked for that. */
+/* Delivers a slot's gradients for the inputs (tli_Backward.inputs) whose edges lead to the slot:
+** adds each gradient to the leaf's .grad if the caller has set `accumulate`, otherwise returns it
+** in `results`. */
 static bool capture(Pass *p, const tli_Slot *s, tl_Tensor *const *grads) {
   const tli_Backward *call = p->call;
   for (int32_t i = s->captures; i >= 0; i = p->plan.next[i]) {

@@ -171,8 +171,9 @@ const tli_NodeType *tli_node_type(const tli_Node *n);
 static inline const char *tli_node_name(const tli_Node *n) { return tli_node_type(n)->name; }
 /* Returns false with a message if the node's saved tensors are released. */
 bool tli_node_usable(const tli_Node *n) TL_MUSTCHECK;
-/* After a composition, tli_entitle gives the node that produced t the composition's name, as
-** PyTorch does, if the node was created after tli_node_count returned `count`. t may be NULL. */
+/* A composition calls tli_node_count before its first operator and tli_entitle at its end. If the
+** node that produced t was created in between, tli_entitle names the node after the composition, as
+** PyTorch does. t may be NULL. */
 uint64_t tli_node_count(void);
 void tli_entitle(const tl_Tensor *t, const char *title, uint64_t count);
 /* Writes the name that PyTorch prints for the node, as "IndexSelectBackward0" for index_select. */

@@ -1,6 +1,7 @@
 /*
 ** hooks.c - lists of hooks, and .grad of tensors that are not leaves. Invariant: the caller holds a
-** reference to the hook that it calls, so a hook may remove itself, and its whole list.
+** reference to the hook that it calls, so a hook may remove itself and even free the list that
+** contains it.
 **
 ** A tensor and its node may be freed by two different threads, so a lock guards the hooks that both
 ** refer to. Lists are not locked, because adding a hook counts as writing to the tensor.
@@ -27,8 +28,9 @@ void tli_hook_release(tli_Hook *h) {
 static tli_Mutex guard = TLI_MUTEX_INIT;
 TLI_FORK_SAFE(guard)
 
-/* Adds to a hook's counts of lists and of calls, and removes the hook if `remove` is set. Releases
-** the context when the hook can no longer be called. */
+/* Adds `lists` and `calls`, which may be negative, to the hook's counters of these names, and
+** removes the hook if `remove` is set. Releases the context when the hook can no longer be
+** called. */
 static void hook_change(tli_Hook *h, int lists, int calls, bool remove) {
   void (*release)(void *context) = NULL;
   tli_mutex_lock(&guard);

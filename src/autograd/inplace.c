@@ -168,7 +168,8 @@ static bool apply_copy_slices(tli_Node *node, tl_Tensor *const *grads, tl_Tensor
 }
 
 /* Releases the tensors that the operator's node has saved, unless another graph uses that node as
-** well. A graph of a gradient does so if the operator has saved its own result. */
+** well. For example, the graph of a gradient uses the node if the operator has saved its own
+** result. */
 static void drop_copy_slices(tli_Node *node) {
   tli_Node *op = ((CopySlices *)node)->op;
   bool only = atomic_load_explicit(&op->refs, memory_order_acquire) == 1;

@@ -11,7 +11,7 @@
 
 /* Marks a position (dimension or index) in a message. The engine counts positions from 0; a binding
 ** that counts from 1 finds the mark and translates the number. Negative numbers count from the end
-** in both. Example:
+** in either case, and stay unchanged. Example:
 **   tli_fail(TL_EINDEX, "select: index " TLI_POS " is out of range", i) */
 #define TLI_POS_BEGIN '\1'
 #define TLI_POS_END '\2'

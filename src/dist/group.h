@@ -74,7 +74,8 @@ int tli_group_size(const tli_Group *g);
 
 /* The recorded traffic of one rank, for one kind of calls. */
 typedef struct tli_Traffic {
-  /* number of calls; number of bytes of their inputs or of their outputs, whichever is larger */
+  /* number of calls, and the larger of two numbers: bytes of the calls' inputs, bytes of the calls'
+  ** outputs */
   int64_t calls, bytes;
   /* number of messages to other ranks, and number of bytes in these messages */
   int64_t messages, sent;

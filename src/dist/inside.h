@@ -28,14 +28,16 @@ typedef struct tli_Part {
   int64_t bytes;
 } tli_Part;
 
-/* A tensor of a call, and its copy on the device where the group runs calls (usually the host). */
+/* A tensor passed to a collective call or a message, and the tensor's copy on the device where the
+** group runs calls (usually the host). */
 typedef struct tli_Piece {
   tl_Tensor *target, *staged; /* owned */
   bool in, out;
 } tli_Piece;
 
-/* At least this many bytes: an all_reduce in shared memory needs an extra barrier, which pays only
-** for larger tensors. TLI_COMMON_MOST is the largest size, so that an offset is below 2^40. */
+/* TLI_COMMON_FROM is the smallest size in bytes of a tensor in shared memory (tli_group_common): an
+** all_reduce of such tensors needs an extra barrier, which pays only for large tensors.
+** TLI_COMMON_MOST is the largest size, so that an offset is below 2^40. */
 #define TLI_COMMON_FROM ((int64_t)256 << 10)
 #define TLI_COMMON_MOST ((int64_t)1 << 39)
 

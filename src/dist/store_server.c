@@ -462,7 +462,7 @@ static void wait_for_some(tli_StoreServer *s, tli_Watch *w) {
   for (int i = 0; i < s->n; i++) {
     Client *c = s->clients[i];
     tli_StoreRequest r;
-    /* a complete request is left for the next turn */
+    /* whether the buffer still holds a complete request, to be answered in the next turn */
     bool full = !is_sending(c) && !c->waits && whole(c, &r);
     w[i + 2] = (tli_Watch){full ? TLI_NOSOCKET : c->socket, is_sending(c), false};
     if (c->waits) deadline = least(deadline, c->deadline);

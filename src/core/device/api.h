@@ -68,9 +68,9 @@ static inline void tl_stat_add(tl_Stat *s, int64_t amount) {
 typedef enum tl_Pool { TL_POOL_ALL, TL_POOL_LARGE, TL_POOL_SMALL, TL_NPOOLS } tl_Pool;
 
 /* X(name): the statistics, with the names and the meaning that torch.cuda.memory_stats gives them.
-** A block is active from its allocation until it can be reused. If another stream uses the block,
-** that is later than its release. inactive_split counts free blocks of segments that are in use; a
-** segment is one allocation of the driver. */
+** A block is active from its allocation until it can be reused. A released block that another
+** stream still uses remains active. inactive_split counts free blocks of segments that are in use;
+** a segment is one allocation of the driver. */
 #define TL_MEMORY_STATS(X) \
   X(allocation)            \
   X(segment)               \
@@ -153,8 +153,8 @@ typedef enum tl_MemoryAction {
   TL_MEMORY_SNAPSHOT /* a snapshot was taken; the engine records this event */
 } tl_MemoryAction;
 
-/* Modes as in cudaStreamCaptureMode: the threads that must not make unsafe calls while a stream
-** captures. */
+/* The modes of cudaStreamCaptureMode. The mode determines which threads must not make unsafe calls
+** while a stream captures. */
 typedef enum tl_CaptureMode {
   TL_CAPTURE_GLOBAL,
   TL_CAPTURE_THREAD_LOCAL,
@@ -178,13 +178,13 @@ typedef struct tl_Comm tl_Comm;
 
 /* The kinds of steps. SEND ignores `out`; RECV ignores `in`. */
 typedef enum tl_CommKind {
-  TL_COMM_ALL_REDUCE,     /* in, out: count elements each; in and out may be the same array */
+  TL_COMM_ALL_REDUCE,     /* `in` and `out` have `count` elements each, and may be one array */
   TL_COMM_REDUCE,         /* like TL_COMM_ALL_REDUCE, but only the root's `out` is written */
   TL_COMM_BROADCAST,      /* like TL_COMM_ALL_REDUCE, but only the root's `in` is read */
-  TL_COMM_ALL_GATHER,     /* in: count elements; out: count elements for each rank */
-  TL_COMM_REDUCE_SCATTER, /* in: count elements for each rank; out: count elements */
-  TL_COMM_SEND,           /* sends count elements to rank `peer` */
-  TL_COMM_RECV            /* receives count elements from rank `peer` */
+  TL_COMM_ALL_GATHER,     /* `in` has `count` elements, `out` has `count` for each rank */
+  TL_COMM_REDUCE_SCATTER, /* `in` has `count` elements for each rank, `out` has `count` */
+  TL_COMM_SEND,           /* sends `count` elements to rank `peer` */
+  TL_COMM_RECV            /* receives `count` elements from rank `peer` */
 } tl_CommKind;
 
 typedef enum tl_CommOp {
@@ -239,9 +239,9 @@ typedef struct tl_CommApi {
 ** finds in the device's fault word.
 **
 ** A wait (stream_sync, sync, event_sync, a transfer to the host that is not async) for a stream
-** that takes part in a capture fails before the driver is called, because the driver's call would
-** invalidate the capture: TL_EDEVICE, "not possible while a graph is captured". The binding adds
-** the operator's name and the line. */
+** that takes part in a capture fails with TL_EDEVICE and the message "not possible while a graph is
+** captured". It fails before the driver is called, because the driver's call would invalidate the
+** capture. The binding adds the operator's name and the line. */
 typedef struct tl_DeviceApi {
   int (*count)(void);
   bool (*properties)(int index, tl_DeviceProperties *out);
@@ -332,10 +332,11 @@ typedef struct tl_DeviceApi {
   tl_Graph *(*capture_end)(tl_Stream *stream);
   /* Returns the number of the capture that a stream takes part in, or 0. The function is fast. */
   uint64_t (*capture)(const tl_Stream *stream);
-  /* Returns whether a call would queue pending elementwise calls of a capture as a kernel that
-  ** stores results which might be unnecessary after a garbage collection. `kernel` is the call's
-  ** tlk_Kernel; -1 stands for the end of the capture and for work other than kernels, and `call` is
-  ** then NULL. The pointer to this function may be NULL. */
+  /* Returns whether a call would make the device queue the pending elementwise calls of a capture
+  ** (pending.h) as a kernel that stores some of their results, although a garbage collection might
+  ** first free these results. `kernel` is the call's tlk_Kernel; -1 stands for the end of the
+  ** capture and for work other than kernels, and `call` is then NULL. The pointer to this function
+  ** may be NULL. */
   bool (*pending)(const tl_Stream *stream, int kernel, const void *call);
   bool (*graph_launch)(tl_Graph *graph, tl_Stream *stream);
   /* Frees a graph. If a launch is in flight, the graph is freed after the launch. */
@@ -354,7 +355,7 @@ typedef struct tl_DeviceApi {
   ** some delay, and *now receives the present time of the device's clock. If `note` is NULL, the
   ** function reports all activities that end before it returns, then stops the reports. Returns
   ** false, without a message, if reports are unavailable. The pointer to this function is NULL if
-  ** they always are. */
+  ** the kind of device never reports activities. */
   bool (*activities)(void (*note)(const tl_Activity *activity), int64_t *now);
   /* Changes a setting of this kind of device. The pointer is NULL if the kind has no settings. */
   bool (*configure)(const char *key, int64_t value);

@@ -59,8 +59,9 @@ static inline const tlk_Context *tli_context(tl_Device device) {
 /* Returns the calling thread's current stream of a device, initially the default stream. */
 tl_Stream *tli_stream(tl_Device device);
 void tli_set_stream(tl_Device device, tl_Stream *stream);
-/* Overrides the current stream of a device until the guard is closed. If tli_set_stream sets the
-** overridden stream again meanwhile, the guard overrides it, too. Guards can be nested. */
+/* Overrides the current stream of a device until the guard is closed. Until then, a call of
+** tli_set_stream with the overridden stream sets the guard's stream instead. Guards can be
+** nested. */
 typedef struct tli_StreamGuard {
   tl_Device device;
   tl_Stream *before, *stream;

@@ -41,8 +41,9 @@ uint64_t tli_capture_number(tl_Device device);
 /* Returns whether the host may wait for the device's current stream. Returns false with a message
 ** if it must not. */
 bool tli_may_wait(tl_Device device) TL_MUSTCHECK;
-/* Keeps a storage in host memory alive as long as the current stream's graph, whose copies read or
-** write this memory at each replay. tli_data keeps device memory in the same way. */
+/* Keeps a storage in host memory alive as long as the graph that the current stream is capturing,
+** because the graph's copies read or write this memory at each replay. tli_data keeps device memory
+** in the same way. */
 void tli_capture_keep_host(tl_Storage *s, tl_Device device);
 /* Gives a captured kernel the next `blocks` blocks of the generator's random numbers. */
 bool tli_capture_draw(tli_Capture *c, tli_Generator *g, uint64_t blocks, tli_Stretch *out)

@@ -9,8 +9,9 @@
 
 #include "core/device/api.h"
 
-/* Makes the kernels of a kind of device ask the device about pending results before they run, or
-** stops that. The caller holds the lock of the list of captures. */
+/* If `on`, makes the kernels of a kind of device ask the device about pending results before they
+** run; otherwise makes the kernels run without asking again. The caller holds the lock of the list
+** of captures. */
 void tli_watch_pending(tl_DeviceType type, bool on);
 /* Collects garbage if work other than a kernel, such as an event on the stream, would make the
 ** device store pending results that are perhaps not needed. */

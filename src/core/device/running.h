@@ -27,9 +27,9 @@ extern const char *(*_Atomic tli_call_site)(void);
 /* A function that shows a warning about the running call. The binding sets this pointer; it may be
 ** NULL. */
 extern void (*_Atomic tli_warn)(const char *text);
-/* Sets the name, a static string, of the argument that messages about faults in the data blame
-** until the name is set to NULL. Operators that call other operators use this function. Returns the
-** previous name. */
+/* Sets the name (a static string) of an argument. Until the name is set to NULL, messages about
+** faults in the data say that the fault is in this argument. Operators that call other operators
+** use this function. Returns the previous name. */
 const char *tli_set_fault_argument(const char *argument);
 /* Returns the source of a fault. The CPU reports a fault immediately, while operator and script
 ** line are known; a device reports it later and needs a copy of both. */

@@ -221,8 +221,8 @@ struct tlk_reduce {
 
 /* Finds the largest element of in (outer, n, inner) along n, or the smallest without `largest`.
 ** values (outer, inner) has the elements, in in's dtype; indices (outer, inner) has their
-** positions, counted from 1. The first of several equal elements counts, and if an element is NaN,
-** NaN is the result. n is at least 1. `values` may have data NULL. */
+** positions, counted from 1. Of equal elements, the first is found; NaN is found before any number.
+** n is at least 1. If the data of `values` is NULL, only the positions are stored. */
 struct tlk_reduce_index {
   const tlk_Context *cx;
   bool largest;
@@ -233,8 +233,8 @@ struct tlk_reduce_index {
 };
 
 /* For a floating in (outer, n, inner), computes the mean along n and the sum of squared deviations
-** from that mean, both (outer, inner) in float32 or float64. The sum may have data NULL. n == 0
-** gives NaN and 0. */
+** from that mean, both (outer, inner) in float32 or float64. If the sum's data is NULL, only the
+** mean is stored. n == 0 gives NaN and 0. */
 struct tlk_moments {
   const tlk_Context *cx;
   tlk_Array mean, deviation, in;
@@ -285,10 +285,10 @@ struct tlk_attention {
   void *norm;
 };
 
-/* Computes the gradients of attention; each of them may have data NULL. The mask's gradient is
-** added to grad_mask, in float32 (float64 for float64). A stride of 0 in grad_mask sums over that
-** dimension; the dimension of keys must have a stride other than 0. The results do not depend on
-** the number of threads. */
+/* Computes the gradients of attention; a gradient whose `data` is NULL is not computed. The mask's
+** gradient is added to grad_mask, in float32 (float64 for float64). A stride of 0 in grad_mask sums
+** over that dimension; the dimension of keys must have a stride other than 0. The results do not
+** depend on the number of threads. */
 struct tlk_attention_backward {
   const tlk_Context *cx;
   tlk_Attention attention;
@@ -313,9 +313,9 @@ struct tlk_layer_norm {
   double eps;
 };
 
-/* Computes the gradients of layer_norm; grad_in, grad_weight and grad_bias may have data NULL. `in`
-** is the normalised input; grad_sum, unless its data is NULL, is added to grad_in. The results do
-** not depend on the number of threads. */
+/* Computes the gradients of layer_norm; a gradient whose `data` is NULL is not computed. `in` is
+** the input that was normalised; grad_sum, unless its data is NULL, is added to grad_in. The
+** results do not depend on the number of threads. */
 struct tlk_layer_norm_backward {
   const tlk_Context *cx;
   tlk_Array grad_in, grad_weight, grad_bias, grad_out, in, mean, rstd, weight;
@@ -368,7 +368,7 @@ struct tlk_batch_norm {
   int64_t outer, channels, inner;
 };
 
-/* Computes the gradients of batch_norm. grad_in may have data NULL. */
+/* Computes the gradients of batch_norm. If the data of grad_in is NULL, grad_in is not computed. */
 struct tlk_batch_norm_backward {
   const tlk_Context *cx;
   tlk_Array grad_in;
@@ -494,7 +494,7 @@ struct tlk_search {
 /* ---- order; NaN is larger than every number, -0 equals 0 ---- */
 
 /* Sorts each of `rows` rows of n elements stably. Also returns the positions of the elements,
-** counted from 1. Either result may be absent (data NULL). */
+** counted from 1. A result whose `data` is NULL is not stored. */
 struct tlk_sort {
   const tlk_Context *cx;
   bool descending;
@@ -528,7 +528,7 @@ struct tlk_select_rank {
 };
 
 /* Finds the most frequent element of each row, and the last position of that element. If several
-** elements are equally frequent, the smallest counts. n > 0. */
+** elements are equally frequent, the smallest of them is the result. n > 0. */
 struct tlk_mode {
   const tlk_Context *cx;
   tlk_Array values;
@@ -620,7 +620,7 @@ struct tlk_col2im {
 
 /* Computes the coefficients (count, TLK_OPTIM_COEFS) of an optimizer's rule, one row for each
 ** parameter, and advances the parameters' clocks (their step counts). If *found_inf is not 0,
-** nothing changes. lr, float32 or float64, replaces options[0] unless its data is NULL. */
+** nothing changes. Unless lr's data is NULL, lr (float32 or float64) replaces options[0]. */
 struct tlk_optim_coefs {
   const tlk_Context *cx;
   tlk_OptimRule rule;
@@ -702,10 +702,10 @@ struct tlk_list_clip {
 
 /* Runs one layer of a recurrent network over whole sequences.
 ** out (rows, output) = the states after each step; hn (batch, output) = the states after each
-** sample's last step; cn (batch, hidden) = LSTM's final cells. h0 and c0, of the same sizes as hn
-** and cn, are the initial states; NULL means 0. reserve, of *kept bytes, may be NULL if no backward
-** pass follows. A device that has several layouts of the reserve stores the size of the chosen one
-** in *kept before the call returns. */
+** sample's last step; cn (batch, hidden) = an LSTM's final cell states. h0 and c0, of the same sizes
+** as hn and cn, are the initial states; NULL means 0. `reserve` receives *kept bytes for the
+** backward pass; it may be NULL if no backward pass follows. A device that has several layouts of
+** the reserve stores the size of the chosen one in *kept before the call returns. */
 struct tlk_rnn {
   const tlk_Context *cx;
   tlk_Rnn rnn;
@@ -714,9 +714,10 @@ struct tlk_rnn {
   const void *in, *h0, *c0;
 };
 
-/* Computes the gradients of a recurrent layer. Any gradient may be NULL: an output gradient that is
-** not wanted, or the gradient of a result that is 0. `kept` is the value of *kept after the forward
-** pass. Sums over rows do not depend on the number of threads. */
+/* Computes the gradients of a recurrent layer. Any gradient may be NULL: a NULL among the results
+** means that this gradient is not computed, and a NULL in place of grad_out, grad_hn or grad_cn
+** counts as a gradient of 0. `kept` is the value of *kept after the forward pass. Sums over rows do
+** not depend on the number of threads. */
 struct tlk_rnn_backward {
   const tlk_Context *cx;
   tlk_Rnn rnn;

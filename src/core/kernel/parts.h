@@ -186,10 +186,11 @@ typedef struct tlk_Rnn {
   const void *bias_ih, *bias_hh; /* biases, (gates * hidden); NULL means 0 */
 } tlk_Rnn;
 
-/* Returns the number of bytes that the forward pass keeps for the backward pass, unless the device
-** has its own size (tl_DeviceApi). For each row, in float32 (float64 for float64), these are LSTM's
-** gates, the cell, the cell's tanh and, with a projection, the output before the projection; or
-** GRU's new, reset and update gates, and the state's part of the new gate. */
+/* Returns the number of bytes that the forward pass stores for the backward pass, unless the device
+** defines a size itself (tl_DeviceApi). The values stored for each row, in float32 (float64 for
+** float64), are: for an LSTM, the gates, the cell, the cell's tanh and, with a projection, the
+** output before the projection; for a GRU, the new, reset and update gates, and the state's part of
+** the new gate. */
 static inline int64_t tlk_rnn_reserve(const tlk_Rnn *r) {
   int64_t lstm = r->weight_hr ? 7 : 6;
   int64_t sizes = r->mode == TLK_RNN_LSTM ? lstm : r->mode == TLK_RNN_GRU ? 4 : 0;

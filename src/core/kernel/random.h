@@ -19,8 +19,8 @@ TLI_FN uint64_t tli_multiply_high_parts(uint64_t a, uint64_t b) {
   return a1 * b1 + (low >> 32) + (middle >> 32);
 }
 
-/* Returns the high half of a product. For a random word `a`, the result is one of b numbers from
-** 0. */
+/* Returns the high half of a product. If `a` is a random word, the result is a random integer in
+** [0, b). */
 TLI_FN uint64_t tli_multiply_high(uint64_t a, uint64_t b) {
 #ifdef __SIZEOF_INT128__
   return (uint64_t)(((unsigned __int128)a * b) >> 64);

@@ -64,7 +64,8 @@ typedef struct Magazine {
 
 typedef struct Thread {
   struct Thread *prev, *next; /* neighbours in the list pool.threads */
-  /* number of bytes that this thread has allocated minus those freed; only this thread writes it */
+  /* number of bytes that this thread has allocated minus the number that it has freed; no other
+  ** thread writes this field */
   _Atomic int64_t used;
   int64_t calls;
   int64_t fail_from; /* number of the first call that fails; INT64_MAX means that none fails */
@@ -435,9 +436,9 @@ static void cache_insert(Cached *c, int cls) {
   pool.large_bytes += (int64_t)class_size(cls);
 }
 
-/* Removes the oldest blocks from the cache until `most` bytes are left. The removed blocks are
-** linked through `older`, so that cache_drop can free them without the lock. The caller holds the
-** lock. */
+/* Removes the oldest blocks from the cache until the cache has at most `most` bytes. The removed
+** blocks are linked through `older`, so that cache_drop can free them without the lock. The caller
+** holds the lock. */
 static Cached *cache_shrink(int64_t most) {
   Cached *out = NULL;
   while (pool.oldest && pool.large_bytes > most) {

@@ -1,6 +1,6 @@
 /*
-** pinned.c - implements pinned.h. A list holds a reference to each memory that a pending copy uses,
-** together with the event recorded after the copy.
+** pinned.c - implements pinned.h. For each pending copy, a list holds a reference to the storage
+** that the copy uses, and the event recorded after the copy.
 */
 #include "core/memory/pinned.h"
 

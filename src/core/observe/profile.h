@@ -42,8 +42,8 @@ typedef struct tli_ProfileEvent {
   ** none */
   int64_t device_begin;
   int64_t device_time; /* ns */
-  /* number of floating-point operations (FLOPs) without those of descendants; 0 without a
-  ** formula */
+  /* number of floating-point operations (FLOPs) without those of descendants; 0 if the operator has
+  ** no formula for this number */
   double flops;
   /* number of the graph node that the span created or whose derivative it computed; 0 if there is
   ** none */
@@ -106,8 +106,9 @@ typedef struct tli_SpanInput {
 /* Opens a span; `name` is copied. In a thread without a session, the functions on spans do
 ** nothing. */
 tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n);
-/* Ends the span and all open spans inside it. `flops`, computed by the operator's formula, is
-** ignored if the inner spans account for as many FLOPs. */
+/* Ends the span and all open spans inside it. `flops` is the result of the operator's formula; it
+** is ignored if the inner spans already account for at least that many FLOPs, within 0.1
+** percent. */
 void tli_span_close(tli_Span span, double flops);
 /* Returns whether the calling thread's session wants the FLOP formulas of operators evaluated. */
 bool tli_span_flops(void);

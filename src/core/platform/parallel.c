@@ -113,7 +113,7 @@ static struct Pool {
   Job *job;
   Share shares[SHARES];
   int nshares;
-  atomic_int limit; /* the largest number of a worker that takes part in the present job */
+  atomic_int limit; /* workers with numbers above this limit do not take part in the present job */
   /* number of jobs so far; idle workers poll this counter */
   _Alignas(CACHE_LINE) atomic_uint round;
   _Alignas(CACHE_LINE) atomic_bool open; /* whether tasks may be left in the present job */

@@ -65,8 +65,8 @@ void tli_once(tli_Once *once, void (*fn)(void));
 /* The stack size in bytes that a thread needs to call operators inside Lua's deepest recursion. */
 #define TLI_LEAST_STACK ((size_t)1 << 20)
 
-/* Starts a detached thread. Signals are blocked in the thread, because they belong to the program.
-** Returns false if the system cannot start more threads. */
+/* Starts a detached thread. Signals are blocked in the thread, so that the program's own threads
+** handle them. Returns false if the system cannot start more threads. */
 bool tli_thread_start(void (*fn)(void *context), void *context) TL_MUSTCHECK;
 
 /* Creates a key, which holds one value for each thread. When a thread ends, `end` is called with

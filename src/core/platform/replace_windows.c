@@ -1,8 +1,8 @@
 /*
 ** replace_windows.c - implements replace.h. If the program is killed, the temporary file,
 ** .tlua-PROCESS-COUNT-TIME.tmp in the target's folder, stays. The next program that saves into the
-** folder removes it if the process with the number in the name does not run any more, or began
-** later than the file and merely has the same number.
+** folder removes the file if the process whose ID is in the name is no longer running, or if it
+** started after the file was made and so only reuses the ID.
 */
 #include <errno.h>
 #include <fcntl.h>

@@ -94,8 +94,8 @@ static bool map(tli_Share *share, int file, size_t bytes) {
   return true;
 }
 
-/* Seals that keep both processes from truncating the file. A truncated file would crash the other
-** process at its next access. */
+/* Seals that prevent every process from truncating the file, since a process that has mapped a
+** truncated file crashes at its next access. */
 enum { SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW };
 
 bool tli_share_make(tli_Share *share, size_t bytes, char name[TLI_SHARE_NAME]) {

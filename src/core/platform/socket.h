@@ -14,7 +14,7 @@
 ** addresses. If *port is 0, the system chooses a free port, which *port receives. */
 int tli_socket_listen(const char *host, int *port) TL_MUSTCHECK;
 /* Returns whether only this machine can reach a listener, because its address is a loopback
-** address. For a connection, returns whether the other side's address is one. */
+** address. For a connection, returns whether the other side's address is a loopback address. */
 bool tli_socket_is_local(int socket);
 /* Returns whether the other side of a connection within this machine belongs to another user who is
 ** not root. Returns false if the system does not tell the user. */

@@ -31,8 +31,8 @@ typedef struct tli_MpiGroup {
 static inline tli_MpiGroup *tli_mpi_group(tli_Group *g) { return (tli_MpiGroup *)(void *)g; }
 
 /* Returns the table of the MPI library that has started this process; loads its plugin on first use
-** (open.c). Returns NULL with a message that names the missing part. *rank and *size refer to all
-** processes that MPI has started. */
+** (find_mpi.c). Returns NULL with a message that names the missing part. *rank and *size refer to
+** all processes that MPI has started. */
 const tli_Mpi *tli_mpi_open(int *rank, int *size) TL_MUSTCHECK;
 /* Returns whether MPI can be used; if it cannot, leaves a message. Does not initialise MPI. */
 bool tli_mpi_available(void);

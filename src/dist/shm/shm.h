@@ -17,9 +17,9 @@
 
 #include "dist/inside.h"
 
-/* The size in bytes of a slot for one round. Slots are so large that ranks that do not run at the
-** same time seldom wait for one another, and so small that the slots of a few ranks stay in the
-** last-level cache. */
+/* The size in bytes of a slot for one round. Slots are large enough that ranks scheduled at
+** different times seldom wait for one another, and small enough that the slots of a few ranks stay
+** in the last-level cache. */
 #define TLI_SLOT ((int64_t)2 << 20)
 #define TLI_RING ((int64_t)128 << 10)
 
