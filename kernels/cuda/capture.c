@@ -97,8 +97,8 @@ static enum cudaStreamCaptureMode mode_of(tl_CaptureMode mode) {
                                            : cudaStreamCaptureModeRelaxed;
 }
 
-/* Registers a capture. Fails if the driver does not report the capture's id, by which captures are
-** found. */
+/* Registers a capture. Fails if the driver does not report the capture's id, because captures are
+** looked up by their ids. */
 static bool add(Capture *c, tl_Stream *stream, uint64_t pool) {
   *c = (Capture){.id = id_of(stream), .pool = pool, .stream = stream};
   if (c->id == 0)

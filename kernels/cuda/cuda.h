@@ -44,8 +44,8 @@ bool cuda_ok(cudaError_t error, const char *call);
 bool cuda_enter(int device);
 /* Returns the word in which kernels of the context's device record faults. */
 cuda_Word cuda_word(const tlk_Context *cx);
-/* Reports a fault that the device's kernels have recorded, by returning false with its message. The
-** caller must have waited for the device. */
+/* Returns false with a message if the device's kernels have recorded a fault. The caller must have
+** waited for the device. */
 bool cuda_report(int device);
 /* Returns the number of multiprocessors of a device. */
 int cuda_multiprocessors(int device);

@@ -1,6 +1,6 @@
 /*
-** fault.h - where a device's kernels record faults that they find in the data. The header is valid
-** in C, CUDA C++ and the subset that NVRTC accepts.
+** fault.h - the memory in which a device's kernels record faults that they find in the data. The
+** header is valid in C, CUDA C++ and the subset that NVRTC accepts.
 */
 #ifndef TLK_CUDA_FAULT_H
 #define TLK_CUDA_FAULT_H

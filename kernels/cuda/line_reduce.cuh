@@ -397,7 +397,7 @@ __global__ void __launch_bounds__(LINE_THREADS, Op::blocks)
 /* ---- choosing a kernel ------------------------------------------------------------------- */
 
 /* busy_threads returns the number of threads that keep the device busy; busy_blocks returns the
-** number of blocks of LINE_THREADS threads that do. */
+** number of blocks that have this many threads, if each block has LINE_THREADS threads. */
 static inline int64_t busy_threads(const tlk_Context *cx) {
   return (int64_t)cuda_multiprocessors(cx->device.index) * 2048;
 }

@@ -15,8 +15,8 @@ namespace {
 
 /* The rows of a key/value head are the queries of all heads that share it; a block computes R rows.
 ** The partial results of row r, one for each split, begin at `partial` + r * splits * (size + 2),
-** where r counts the rows of all heads. Each partial result has a weighted sum of values, the
-** largest score, and the sum of the weights. */
+** where r counts the rows of all heads. Each partial result consists of the weighted sum of the
+** values, the largest score, and the sum of the weights. */
 struct Work {
   int64_t rows, groups, splits, share; /* share: number of keys in each split */
   int lanes;                           /* number of threads that share one key, a power of two */
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
 #pragma unroll
   for (int r = 0; r < R; r++) {
     int64_t row = group * R + r;
-    /* the last row is then computed twice, but stored only once */
+    /* a row past the end repeats the last row, which is then computed twice but stored once */
     if (row >= w.rows) row = w.rows - 1;
     head[r] = kv * ratio + row / a.queries;
     place[r] = row % a.queries;
@@ -128,7 +128,8 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
                         : score<float>(a, product, batch, head[r], place[r], j);
         now = Larger()(now, s[u]);
       }
-      if (now == -INFINITY) continue; /* allowed, because no shuffles follow */
+      /* a thread may skip the rest of the iteration, because no shuffles follow there */
+      if (now == -INFINITY) continue;
       run[r].rescale(now);
 #pragma unroll
       for (int u = 0; u < UNROLL; u++) {

@@ -8,7 +8,7 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/lib/lib.h"
 
-/* largest size of the windows in bytes; a chunk has as many samples as fit */
+/* largest size of a chunk's im2col matrices in bytes; each chunk has as many samples as fit */
 #define SCRATCH_MOST ((int64_t)256 << 20)
 #define THREADS 256
 

@@ -67,10 +67,11 @@ static bool move_units(const tlk_Context *cx, tli_Iter it, int64_t size) {
 /* ---- transposed copies ---------------------------------------------------------------------- */
 
 /* A transposing copy. Elements are contiguous along `cols` in dst and along `rows` in src. `rest`
-** is a loop over the other dimensions; each of its elements is a whole matrix. */
+** is a loop over the other dimensions; each iteration copies one matrix. */
 struct Transpose {
-  int64_t cols, rows, dst_row, src_col; /* sizes in elements, strides in bytes */
-  int64_t across, down;                 /* number of tiles in each direction */
+  /* cols, rows: sizes in elements; dst_row, src_col: strides in bytes */
+  int64_t cols, rows, dst_row, src_col;
+  int64_t across, down; /* number of tiles in each direction */
   Strided<2> rest;
 };
 

@@ -10,7 +10,7 @@
 
 enum {
   FUSION_STEPS = 16,    /* largest number of calls in a chain */
-  FUSION_OPERANDS = 16, /* largest number of arrays and numbers that the steps use, together */
+  FUSION_OPERANDS = 16, /* largest total number of arrays and numbers that the steps use */
   FUSION_DIMS = 6,
   FUSION_OUTPUTS = 2, /* largest number of outputs of a step */
   FUSION_INPUTS = 5,
@@ -39,7 +39,7 @@ typedef struct fusion_Call {
   fusion_Size sizes[FUSION_DIMS];
   int64_t strides[FUSION_DIMS][FUSION_OPERANDS]; /* bytes */
   char *data[FUSION_OPERANDS];
-  /* value of each operand without data, as stored bytes */
+  /* for each operand whose `data` is NULL: its value, as the bytes of its dtype */
   fusion_Number number[FUSION_OPERANDS];
   fusion_Number params[FUSION_STEPS * FUSION_PARAMS];
   cuda_Word word;

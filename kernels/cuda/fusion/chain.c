@@ -37,7 +37,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* linked list (owned) with one chain for each stream that ever had one; guarded by the lock */
 static Chain *chains;
 static atomic_int waiting; /* number of chains that are not empty */
-/* whether this thread is launching a chain; memory freed meanwhile belongs to no pending chain */
+/* whether this thread is launching a chain; if so, fusion_freed does nothing, because memory that
+** is freed meanwhile belongs to no pending chain */
 static _Thread_local bool settling;
 
 static Chain *chain_of(const tl_Stream *stream) {

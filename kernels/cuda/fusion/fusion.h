@@ -67,8 +67,8 @@ typedef struct fusion_Plan {
 bool fusion_add(fusion_Plan *plan, fusion_Kind kind, const void *call);
 /* Tells a plan that the values in these bytes will not be read after the chain. */
 void fusion_forget(fusion_Plan *plan, const char *data, int64_t bytes);
-/* Returns whether any step reads an earlier step's result that the kernel would still have to
-** store. */
+/* Returns whether any step reads an earlier step's result whose memory has not been freed, so that
+** the kernel would have to store this result as well. */
 bool fusion_keeps(const fusion_Plan *plan);
 /* Merges dimensions that are contiguous for all operands. */
 void fusion_merge(fusion_Plan *plan);

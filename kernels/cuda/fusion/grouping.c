@@ -19,8 +19,8 @@ static int64_t bytes_of(tl_DType dtype) {
 
 /* ---- shapes ------------------------------------------------------------------------------- */
 
-/* The common refinement of two shapes. Dimension d of it is a part of dimension of[k][d] of shape
-** k, and has a stride of step[k][d] elements within that dimension. */
+/* The common refinement of two shapes. Its dimension d is a part of dimension of[k][d] of shape k,
+** and has a stride of step[k][d] elements within that dimension. */
 typedef struct Common {
   int ndim;
   int64_t sizes[FUSION_DIMS];
@@ -54,7 +54,7 @@ static void spread(const Common *c, int which, const int64_t *strides, int64_t *
   memcpy(out, spread_out, sizeof spread_out);
 }
 
-/* Copies all sizes except those equal to 1. */
+/* Copies all sizes other than 1 to `sizes` and their dimensions to `from`; returns their number. */
 static int without_ones(const tli_Iter *it, int64_t *sizes, int *from) {
   int n = 0;
   for (int d = 0; d < it->ndim; d++) {

@@ -59,7 +59,7 @@ template <int N, class S> __device__ __forceinline__ Vector<S, N> all_of(S x) {
   return v;
 }
 
-/* Loads a vector; one of more than 16 bytes is loaded in several pieces. */
+/* Loads a vector; a vector of more than 16 bytes is loaded in several pieces. */
 template <int N, class S> __device__ __forceinline__ Vector<S, N> vector_of(const char *p) {
   return *reinterpret_cast<const Vector<S, N> *>(p);
 }

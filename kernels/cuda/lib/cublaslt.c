@@ -282,7 +282,8 @@ static bool run(const struct tlk_gemm *call, void *out, const Table *t, const Pl
   return true;
 }
 
-/* Multiplies. *done becomes false if the library has no algorithm with the epilogue. */
+/* Computes a product into `out`. *done becomes false if the library has no algorithm with the
+** epilogue. */
 static bool multiply(const struct tlk_gemm *call, void *out, bool wide, const Extra *extra,
                      bool *done) {
   Table *t = &tables[call->cx->device.index];

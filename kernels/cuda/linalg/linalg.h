@@ -1,5 +1,5 @@
 /*
-** linalg.h - kernels that cusolver.c uses for steps for which the libraries have no routines.
+** linalg.h - kernels for those steps of cusolver.c that the libraries have no routines for.
 */
 #ifndef TLK_CUDA_LINALG_H
 #define TLK_CUDA_LINALG_H

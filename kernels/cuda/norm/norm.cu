@@ -6,8 +6,7 @@
 
 namespace {
 
-/* statistic() reads the value of row i from an array of statistics; put() stores a value unless the
-** caller has passed no array. */
+/* Returns the value of row i from an array of statistics. */
 template <class C> __device__ __forceinline__ C statistic(const Result &a, int64_t i) {
   return a.dtype == TL_F64 ? (C) reinterpret_cast<const double *>(a.data)[i]
                            : (C) reinterpret_cast<const float *>(a.data)[i];

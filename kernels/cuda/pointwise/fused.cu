@@ -1,5 +1,5 @@
 /*
-** fused.cu - elementwise kernels of several outputs, in the variants of elementwise.cuh:
+** fused.cu - elementwise kernels with several outputs, each in several variants:
 **
 ** rows: operands that are contiguous or constant along the innermost dimension, 16 bytes at a
 **   time; all have one stored type S, except tables of angles of type P.
@@ -139,8 +139,8 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
 
 /* ---- choosing a variant ---------------------------------------------------------------------- */
 
-/* Returns whether each of the inputs first .. last - 1, stored as S, is constant or can be loaded
-** as vectors. */
+/* Returns whether inputs `first` to `last` - 1 are all stored as S, and each of them is constant or
+** can be loaded as vectors. */
 template <class S>
 bool inputs_fit(const tli_Iter &it, int outputs, int first, int last, int n, unsigned *steady) {
   for (int k = first; k < last; k++) {

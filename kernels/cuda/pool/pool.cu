@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(WINDOW_THREADS, 3)
   }
 }
 
-/* Reduces a whole plane; global average pooling is the same as a reduction of rows. */
+/* Computes the average of a whole plane. Global average pooling reduces each plane as one row. */
 template <class T> struct WholePlane {
   typedef T C;
   typedef double A;

@@ -1,7 +1,7 @@
 /*
 ** random.cu - random numbers. Each thread takes blocks of the Philox stream and converts their
-** words to the same numbers as the CPU. A float takes one word, a double or an integer takes
-** two, and a pair of normal numbers takes the words of both (Box-Muller).
+** words to the same numbers as the CPU. A float takes one word, and a double or an integer takes
+** two. A pair of normal numbers takes the words of two numbers (Box-Muller).
 */
 #include "core/kernel/random.h"
 #include "kernels/cpu/elementary_f32.h"
@@ -130,7 +130,9 @@ struct Target {
   bool vectors; /* whether the output of each block of numbers is aligned for vectors */
   int64_t n;
   uint64_t seed, block;
-  const uint64_t *state; /* in a graph: {seed, block} to add; written before each replay */
+  /* in a graph: the seed, and a number to add to `block`, both written before each replay;
+  ** otherwise NULL */
+  const uint64_t *state;
 };
 
 template <class Maker>

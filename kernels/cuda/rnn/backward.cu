@@ -4,9 +4,10 @@
 ** product computes the gradients of the previous states. Afterwards, the gradients of inputs,
 ** weights and biases are products and sums over all rows at once.
 **
-** The gradients of the states have shape (batch, output). The kernel reads entries and sets them to
-** zero, and the product adds to them. For samples that do not take part in a step, the step's rows
-** are zero, so that the product does not change their entries.
+** The gradients of the states have shape (batch, output). In each step, the kernel reads them and
+** replaces them by the parts that bypass the gates (0 except for GRU); the product then adds the
+** other parts. For a sample that does not take part in a step, the row of the gates' gradients is
+** zero, so the product does not change the gradient of the sample's state.
 */
 #include "kernels/cuda/rnn/cudnn_rnn.h"
 #include "kernels/cuda/rnn/rnn.cuh"
@@ -21,11 +22,12 @@ template <class S, class C> struct Backward {
   const S *out, *h0, *c0, *grad_out;
   /* gradients of the states (batch, output) and of the cells (batch, hidden) */
   C *grad_states, *grad_cells;
-  C *grad_hidden; /* gradients of outputs before projection (batch, hidden), or NULL */
-  S *grad_gates;  /* gradients of the gates (rows, width) */
-  S *step_gates;  /* gradients of one step's gates (batch, width) */
-  /* with a projection, the gradients of its results: those of all rows (rows, output), and those of
-  ** one step (batch, output) */
+  /* gradients of outputs before projection (batch, hidden); NULL without a projection */
+  C *grad_hidden;
+  S *grad_gates; /* gradients of the gates (rows, width) */
+  S *step_gates; /* gradients of one step's gates (batch, width) */
+  /* with a projection, the gradients of the projected outputs: grad_outs has those of all rows
+  ** (rows, output), and step_outs has those of one step (batch, output) */
   S *grad_outs, *step_outs;
 };
 

@@ -4,7 +4,7 @@
 ** As in PyTorch, cuDNN is used whenever possible, because it fuses work that our kernels launch
 ** separately for each step. cuDNN requires that all sequences have the same length and that the
 ** dtype is float32 or a half type. cuDNN is not used if results must be deterministic, because it
-** does not promise that (PyTorch's documentation warns of this under "cudnn_rnn_determinism").
+** does not promise determinism (see "cudnn_rnn_determinism" in PyTorch's documentation).
 ** During a capture, cuDNN is used only if it has already run once outside of captures, because its
 ** initialisation is not allowed in a capture.
 **

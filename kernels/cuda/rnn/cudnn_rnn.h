@@ -1,5 +1,5 @@
 /*
-** cudnn_rnn.h - the functions by which rnn.cu and backward.cu compute recurrent layers with cuDNN.
+** cudnn_rnn.h - computing recurrent layers with cuDNN, for rnn.cu and backward.cu.
 */
 #ifndef TLK_CUDA_CUDNN_RNN_H
 #define TLK_CUDA_CUDNN_RNN_H

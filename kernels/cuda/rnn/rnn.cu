@@ -18,10 +18,12 @@ template <class S, class C> struct Forward {
   bool keeps; /* whether the backward pass needs the activations */
   const C *state_gates; /* the states times their weights (batch, gates) */
   const S *bias_ih, *bias_hh;
-  /* cells (batch, hidden); for LSTM, also kept cells and tanh (rows, hidden) */
+  /* for LSTM only: `cell` has the current cells (batch, hidden); `all_cells` has the cells after
+  ** each step and `tanh_cells` their tanh, kept for the backward pass (rows, hidden) */
   C *cell, *all_cells, *tanh_cells;
-  C *unprojected; /* outputs before projection (rows, hidden), if they are kept */
-  S *projects;    /* states before projection (batch, hidden), or NULL */
+  /* outputs before projection (rows, hidden), kept for the backward pass */
+  C *unprojected;
+  S *projects; /* states before projection (batch, hidden); NULL without a projection */
   S *out, *hn, *cn;
 };
 

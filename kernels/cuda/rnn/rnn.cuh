@@ -20,7 +20,7 @@
 
 /* ---- steps ------------------------------------------------------------------------------ */
 
-/* Step t of a layer, on the device. */
+/* Step `t` of a layer, as kernels see it. */
 struct RnnStep {
   const int64_t *offsets; /* first row of each step; NULL if all sequences have the same length */
   int64_t t, steps, batch;
