@@ -79,7 +79,7 @@ TEST(test_adding_and_removing_at_random) {
     test_Map map = {0};
     bool there[KEYS] = {false};
     for (int step = 0; step < 20000; step++) {
-      /* the map becomes nearly full and nearly empty by turns */
+      /* the map alternately becomes nearly full and nearly empty */
       int i = (int)test_random(KEYS);
       bool add = test_random(4) != 0;
       if (step / 3000 % 2 == 1) add = !add;

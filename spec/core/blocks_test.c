@@ -22,7 +22,7 @@ typedef struct World {
   uint64_t given[STREAMS], done[STREAMS];
   int64_t granted; /* most bytes of address space to grant */
   int64_t mapped, reserved, marks, waits;
-  /* bytes of blocks that were freed: in the general pool, and in graph pools */
+  /* number of bytes in freed blocks: of the general pool [0], and of graph pools [1] */
   int64_t freed[2];
   int64_t fail_at; /* number of calls until one fails; 0: none fails */
   uintptr_t next;  /* the next unused address */

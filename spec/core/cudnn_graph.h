@@ -257,8 +257,8 @@ static bool compute_reshape(const Memory *m, const Described *o) {
 
 /* ---- batch norm ------------------------------------------------------------------------------ */
 
-/* Returns the memory of an operation's tensor if the tensor has the sizes of `like` or, if that is
-** NULL, one number for each channel of `of`. Otherwise returns NULL. */
+/* Returns the memory of an operation's tensor. The tensor must have the sizes of `like` or, if
+** `like` is NULL, one number for each channel of `of`; otherwise returns NULL. */
 static float *laid(const Memory *m, const Described *o, cudnnBackendAttributeName_t name,
                    const Described *like, const Described *of) {
   const Described *t = part(o, name);

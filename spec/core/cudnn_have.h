@@ -1,6 +1,6 @@
 /*
 ** cudnn_have.h - defines HAVE_CUDNN if the tests can run. They need cuDNN's headers and no address
-** sanitizer, which reports cuDNN's own leaks. Otherwise it defines a main that says why not.
+** sanitizer, which reports cuDNN's own leaks. Otherwise defines a main that prints why they cannot.
 */
 #ifndef CUDNN_HAVE_H
 #define CUDNN_HAVE_H

@@ -2,9 +2,9 @@
 ** cudnn_test.c - tests that cuDNN accepts the CUDA plugin's graphs for convolutions and attention,
 ** and has plans for them. cuDNN is given a description of an H200, so no GPU is needed. Also tests
 ** that attention's graphs compute the right values, that plans are stored on disk when they should
-** be (with a replacement for cuDNN), and that cuDNN can read them back. Without cuDNN's headers or
-** library, or with the address sanitizer, which would report cuDNN's own leaks, a single test says
-** so.
+** be (with a replacement for cuDNN), and that cuDNN can read them back. Tests that cannot run are
+** skipped with a message: all of them without cuDNN's headers or with the address sanitizer, which
+** would report cuDNN's own leaks, and most of them without the library.
 */
 #include "spec/core/cudnn_have.h"
 

@@ -1,7 +1,7 @@
 /*
 ** cupti_test.c - tests how the CUDA plugin reads CUPTI's records. A replacement for CUPTI
-** delivers made-up records, so no GPU is needed. Without CUPTI's headers, a single test says
-** so.
+** delivers made-up records, so no GPU is needed. Without CUPTI's headers, the tests are skipped
+** with a message.
 */
 #include "test.h"
 

@@ -1,6 +1,6 @@
 /*
-** device_test.c - tests what needs separate processes on the simulated device: the host accessing
-** the device's memory, forks, and threads that wait for each other.
+** device_test.c - tests of the simulated device that need separate processes: the host accesses the
+** device's memory, processes fork, and threads wait for each other.
 */
 #include <pthread.h>
 #include <sched.h>
