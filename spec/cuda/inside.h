@@ -64,9 +64,9 @@ bool is_dead();
 /* Stores an error for cudaGetLastError, and returns the error. */
 cudaError_t noted(cudaError_t error);
 
-/* Returns cudaSuccess if a call is allowed while streams are captured: captures.cc lists the
-** calls that always are. Other calls that the thread's mode forbids fail and invalidate the
-** captures. */
+/* Returns cudaSuccess if a call is allowed while streams are captured. The calls that are always
+** allowed are listed in captures.cc. Other calls that the thread's mode forbids fail and invalidate
+** the captures. */
 cudaError_t may_capture(const char *name);
 
 /* Runs the body of a runtime function with the lock held. */
@@ -95,7 +95,7 @@ struct Kernel {
   /* the shared variables of this kernel, and those of all other functions */
   std::vector<Shared> shared, others;
   size_t shared_bytes = 0;         /* size of the kernel's own shared variables */
-  int most_dynamic = SHARED_BYTES; /* changed by cudaFuncSetAttribute */
+  int most_dynamic = SHARED_BYTES; /* limit on dynamic memory; cudaFuncSetAttribute changes it */
 };
 Kernel &kernel_of(const void *function);
 /* Returns the calling thread's block of the plugin's thread-local variables. */
@@ -134,7 +134,7 @@ struct Range {
 };
 /* All ranges of memory, keyed by the address of the first byte. */
 extern std::map<char *, Range> &ranges;
-extern std::map<int, size_t> &memory_used; /* by device, number of bytes in use */
+extern std::map<int, size_t> &memory_used; /* number of bytes in use, keyed by device */
 
 /* Returns the range that contains all of the given bytes. */
 Range owner_of(const void *data, size_t bytes);

@@ -13,7 +13,7 @@
 #include "kernels/math.h"
 #include "spec/cuda/library.h"
 
-/* In the call structs of these kernels, the loop is at the same offset. */
+/* run() relies on this: in all call structs with a loop, the loop is at the same offset. */
 _Static_assert(offsetof(struct tlk_gather, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_scatter, index.it) == offsetof(struct tlk_copy, it), "");
 _Static_assert(offsetof(struct tlk_pointwise, it) == offsetof(struct tlk_copy, it), "");
@@ -27,7 +27,7 @@ typedef struct Answer {
   _Alignas(16) char call[];
 } Answer;
 
-/* Puts numbers that are operands where the CPU's kernels read them. */
+/* Makes `data` of each operand that is a number point to this number, as CPU kernels expect. */
 static void place_numbers(tli_Iter *it) {
   for (int k = 0; k < it->nargs; k++)
     if (it->args[k].data == NULL) it->args[k].data = (char *)&it->args[k].number;

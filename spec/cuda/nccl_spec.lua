@@ -1,5 +1,5 @@
 -- Tests the back end "nccl" on emulated GPUs, with a replacement for NCCL (spec/cuda/nccl) that logs calls and passes
--- the data between processes. `make emulated` builds both.
+-- the data between processes. `make emulated` builds the emulator and the replacement.
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"

@@ -18,8 +18,8 @@ end
 
 local function on_cpu(dtype, ...) return torch.randn({...}, {device = "cpu"}):to(dtype) end
 
--- Checks that results differ by at most half of the last bit of numbers up to `scale`; twice that where the argument is
--- rounded too.
+-- Checks that results differ by at most `scale` times a tolerance: the distance of neighbouring numbers near 1, doubled
+-- for float32 and quadrupled for float64.
 local function close(expected, actual, dtype, scale)
    local spacing = ({float32 = 2.0 ^ -22, float64 = 2.0 ^ -50, float16 = 2.0 ^ -10, bfloat16 = 2.0 ^ -7})[dtype]
    local off = (actual:cpu():double() - expected:double()):abs():max():item()

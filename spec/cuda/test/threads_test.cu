@@ -162,7 +162,7 @@ TEST(lanes_exchange_values) {
   }
 }
 
-/* A kernel in which each half of a warp votes, and then all lanes that have not exited. */
+/* A kernel in which each half of a warp votes, and then all lanes that have not exited vote. */
 __global__ void part_of_a_warp(int *out) {
   unsigned low = 0x0000ffffu, high = 0xffff0000u;
   int lane = (int)threadIdx.x % WARP;
