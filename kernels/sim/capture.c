@@ -1,7 +1,7 @@
 /*
 ** capture.c - captures and graphs of the simulated device. The commands of one stream in a capture
-** are a lane of the graph. Only events order commands of different lanes. A launch runs the lanes
-** in a random order that respects the events, so a missing event shows as a wrong number.
+** are a lane of the graph. Commands of different lanes are ordered by events only. A launch runs
+** the lanes in a random order that respects the events, so a missing event shows as a wrong number.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 /* ---- capturing --------------------------------------------------------------------- */
 
-/* Records a command in a capture and counts it. The counts allow the end of the capture to find
-** work that was not joined. */
+/* Records a command in a capture and counts it. At the end of the capture, the counts show whether
+** work was not joined. */
 bool sim_locked_record(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                        size_t size) {
   tl_Graph *graph = stream->recording;

@@ -1,7 +1,7 @@
 /*
 ** memory.c - the simulated device's memory. The host gets addresses that it cannot access; kernels
 ** access the same memory at other addresses. The allocator of kernels/device divides the address
-** space. This is larger than the memory, so fragmentation does not matter.
+** space, which is larger than the memory, so fragmentation does not matter.
 **
 ** A block that becomes free is overwritten by a command in the queue of its stream.
 */
@@ -14,8 +14,8 @@
 #include "kernels/sim/sim.h"
 
 #define GRANULE (2 << 20) /* size of a page of a GPU */
-/* size of an arena's address space, and of the memory that is mapped at once for blocks of 1 to 10
-** MiB */
+/* size of an arena's address space, and of each mapping from which blocks of 1 to 10 MiB are
+** taken */
 #define ARENA (20 << 20)
 #define REACH 8 /* the address space is this many times as large as the memory, if possible */
 
@@ -30,7 +30,7 @@ static int memory_file(int64_t bytes) {
   return -1;
 }
 
-/* Maps a second view of the file at a distance of a multiple of 4 GiB from the first. So
+/* Maps a second view of the file, whose distance from the first is a multiple of 4 GiB. So
 ** translating an address changes only its upper half (sim_reachable tells why). Returns NULL if no
 ** such address is free. */
 static void *second_view(const char *first, size_t bytes, int file) {

@@ -17,7 +17,7 @@
 #include "core/device/host.h"
 
 #define MAX_SIM_DEVICES 8
-/* larger than any address space, but so small that rounding up does not overflow */
+/* larger than any address space, but small enough to be rounded up without overflow */
 #define MOST_MEMORY ((int64_t)1 << 62)
 
 const tl_Host *sim_host;
@@ -27,7 +27,7 @@ static struct {
   int ndevices;
   sim_Device devices[MAX_SIM_DEVICES];
   uint64_t random;
-  /* number of calls until one fails, which is counted too; 0 means that none fails */
+  /* number of calls up to and including the next one that fails; 0 if none is to fail */
   int64_t fail_at;
   bool forked; /* whether this process is a forked child of the process that opened the devices */
 } sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -96,7 +96,7 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
   }
   (void)signal;
   (void)context;
-  /* the access is repeated after the return, and then ends the process */
+  /* after this function returns, the access is repeated and ends the process */
   sigaction(SIGSEGV, &before, NULL);
 }
 

@@ -1,7 +1,7 @@
 /*
 ** sim.h - the simulated device (plugin tlua_sim.so). It runs the CPU's kernels, but is hostile on
-** purpose: mistakes that would fail on a GPU fail on this device, in the same way each time for one
-** seed.
+** purpose: mistakes that would fail on a GPU fail on this device, in the same way whenever the seed
+** is the same.
 **
 **  - The host cannot read or write its memory (memory.c): an operator that tries is
 **    stopped, and named. Kernels use other addresses for the same memory.
@@ -87,7 +87,7 @@ struct tl_Event {
   sim_Clock clock;     /* for each stream, the number of commands that come before `record` */
 };
 
-/* A range of a device's address space in which an arena is. */
+/* A range of a device's address space that holds an arena. */
 typedef struct sim_Range {
   struct sim_Range *next; /* the range with the next higher address */
   char *at;
