@@ -12,8 +12,7 @@
 /* A block for a large allocation is split if at least this many bytes remain. */
 #define SPLIT_LEAST (TLK_SMALL_BLOCK + 1)
 
-/* ORDER STATE: the states of a block. Only FREE and UNMAPPED blocks are in the lists of an
-** arena. */
+/* The states of a block. Only FREE and UNMAPPED blocks are in the lists of an arena. */
 typedef enum State { FREE, UNMAPPED, USED, PENDING } State;
 
 typedef struct Mark {
@@ -145,7 +144,7 @@ static tlk_Block *block_at(const tlk_Blocks *b, const void *data) {
 
 static bool make_room(tlk_Blocks *b) { return placed_reserve(&b->placed) || no_memory(b); }
 
-/* Registers a block in use in the address map, in which make_room has reserved an entry. */
+/* Adds a block in use to the address map; make_room has reserved the entry. */
 static void enter(tlk_Blocks *b, tlk_Block *block) {
   placed_add(&b->placed, block->data)->block = block;
 }
@@ -532,8 +531,8 @@ bool tlk_blocks_hold(tlk_Blocks *b, uint64_t number) {
   return true;
 }
 
-/* Makes a free block of a pool that has ended pending, because a graph launch in flight may still
-** use the block. */
+/* Changes the state of a free block to PENDING after its pool has ended, because a graph launch in
+** flight may still use the block. */
 static void keep_for(tlk_Blocks *b, tlk_Block *block, uint64_t launched) {
   block->others |= launched & ~((uint64_t)1 << block->arena->stream);
   if (block->state != FREE || block->others == 0) return;
