@@ -8,8 +8,8 @@
 
 #include "kernels/math.h"
 
-/* SwiGLU (N. Shazeer, "GLU Variants Improve Transformer", 2020) is a silu(b), where silu(b) = b s
-** and s = 1 / (1 + exp(-b)). Its gradients are
+/* SwiGLU (N. Shazeer, "GLU Variants Improve Transformer", 2020) is a * silu(b), where silu(b) = b *
+** s and s = 1 / (1 + exp(-b)). Its gradients are
 **
 **   grad_a = grad b s,  grad_b = grad a s (1 + b (1 - s))
 **

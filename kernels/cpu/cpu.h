@@ -27,7 +27,7 @@
 ** slower. */
 #define TLK_GRAIN 32768
 
-/* Types that kernels compute in. ORDER COMPUTE */
+/* The types that kernels compute in; tables of loops are indexed by them. */
 enum { TLK_C_I32, TLK_C_I64, TLK_C_F32, TLK_C_F64, TLK_C_C64, TLK_C_C128, TLK_NCOMPUTE };
 
 static inline int tlk_compute_index(tl_DType compute) {
@@ -65,8 +65,8 @@ static inline bool tlk_no_fault(const tlk_Context *cx, tlk_FirstFault *first, tl
 typedef bool (*tlk_Loop)(int64_t n, void *const *args, const tl_Scalar *params);
 
 /* The loops of rare kernels in float and in double. tlk_rare_fixed has the loops for calls whose
-** inputs are single elements except the first; NULL for kernels of one input. All instruction sets
-** share one build of these loops. */
+** inputs, except the first, are single elements; its entries are NULL for kernels of one input. All
+** instruction sets share one build of these loops. */
 extern const tlk_Loop tlk_rare_loops[2][TLK_NPOINTWISES], tlk_rare_fixed[2][TLK_NPOINTWISES];
 
 /* Converts an element type: dst[i] = (type) src[i], for any n. */
@@ -161,9 +161,9 @@ typedef tl_DType (*tlk_RandomFn)(tlk_Distribution d, tl_DType dtype, uint64_t se
 
 typedef struct tlk_Isa {
   const char *name;
-  /* loops by tlk_Pointwise; NULL for kernels that are rare or not defined for the type */
+  /* loops indexed by tlk_Pointwise; NULL for kernels that are rare or not defined for the type */
   const tlk_Loop *loops[TLK_NCOMPUTE];
-  /* loops for calls whose inputs are single elements except the first; NULL for kernels of one
+  /* loops for calls whose inputs, except the first, are single elements; NULL for kernels of one
   ** input, and for complex types */
   const tlk_Loop *fixed[TLK_NCOMPUTE];
   const tlk_Loop *fused[2]; /* loops for float and for double, indexed by tlk_Fused */
@@ -212,7 +212,8 @@ static inline int tlk_log2_size(tl_DType dtype) {
 #define TLK_PASTE_3_(a, b, c) TLK_PASTE3_(a, b, c)
 #define TLK_PASTE4_(a, b, c, d) a##_##b##_##c##_##d
 #define TLK_PASTE_4_(a, b, c, d) TLK_PASTE4_(a, b, c, d)
-/* Forms names in files that are compiled once for each instruction set. */
+/* TLK_ISA_NAME appends the name of the instruction set; it is for files that are compiled once for
+** each instruction set. */
 #ifdef TLK_ISA
 #define TLK_ISA_NAME(name) TLK_PASTE_(name, TLK_ISA)
 #define TLK_STRING2_(x) #x

@@ -63,7 +63,8 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
 #define TLK_VECTOR _Pragma("GCC unroll 1") _Pragma("GCC ivdep")
 #endif
 
-/* Entries of tables. A macro that names the type passes them as X to TLK_POINTWISES. */
+/* Expand to the entry of one kernel in the table of loops of type s, or to nothing if the kernel
+** has no such loop. */
 #define TLK_LOOP_ENTRY(s, name, types) TLK_IN_##s##_##types([TLK_##name] = loop_##name##_##s, )
 #define TLK_FIXED1_(s, name)
 #define TLK_FIXED2_(s, name) [TLK_##name] = fixed_##name##_##s,

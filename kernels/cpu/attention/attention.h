@@ -122,7 +122,7 @@ tlk_Matrix tlk_attention_rows(const tlk_AttentionPlan *p, const tlk_HeadRows *fr
 void tlk_attention_store(const tlk_AttentionPlan *p, const tlk_HeadRows *to, int64_t b, int64_t h,
                          int64_t first, int64_t n, int64_t cols, const void *rows, int64_t pitch);
 /* Returns the transpose (size, n) of n rows, as the right side of a product. For bfloat16 it is a
-** view of the rows with exchanged strides; otherwise it is a copy in `out`, padded with zeros to
+** view of the rows with swapped strides; otherwise it is a copy in `out`, padded with zeros to
 ** (size, cols). */
 tlk_Matrix tlk_attention_turn(const tlk_AttentionPlan *p, tlk_Matrix rows, int64_t n, int64_t size,
                               int64_t cols, void *out);

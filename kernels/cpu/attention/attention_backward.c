@@ -23,8 +23,8 @@ typedef struct Call {
   const struct tlk_attention_backward *call;
   tlk_AttentionPlan plan;
   bool query, key, value, mask; /* whether this pass computes each of the gradients */
-  /* number of batches and number of key heads in one task, which has all those that share a mask's
-  ** gradient */
+  /* number of batches and number of key heads in one task; all that add to the same elements of the
+  ** mask's gradient are in one task */
   int64_t batches, heads;
   int64_t keys; /* number of keys whose gradients a task accumulates */
   atomic_bool failed, stopped;

@@ -27,7 +27,7 @@ typedef struct Call {
   char *array[ARRAYS];
   int arrays;
   int64_t outer, n, inner;
-  int64_t batch; /* number of rows in a task if inner is 1 */
+  int64_t batch; /* number of rows in a task if inner is 1, otherwise 1 */
   int64_t width, strips;
   atomic_bool failed;
 } Call;

@@ -67,7 +67,7 @@ static bool choose(const tlk_Conv *c, Which which, void *to, const void *a, cons
 static bool dispatch(const tlk_Conv *c, Which which, void *to, const void *a, const void *b,
                      const void *bias) {
   bool ok = choose(c, which, to, a, b, bias);
-  /* the functions called above set no message when the user interrupts them, so tli_go_on does */
+  /* when the user interrupts this call, `choose` sets no message, so tli_go_on sets it */
   return tli_go_on() && ok;
 }
 

@@ -15,9 +15,9 @@
 #define POSITIONS 64
 /* Number of rows of a product that a thread processes at a time. */
 #define ROWS 96
-/* A product that writes more than it reads, in rows of at least LONG_ROW elements, must have at
-** least ROWS_WRITTEN channels. Such rows are written in parallel, and the processor prefetches only
-** a limited number of streams. */
+/* Number of rows that a thread processes at a time if the product writes more than it reads and its
+** rows have at least LONG_ROW elements. These rows are written in parallel, and the processor
+** prefetches only a limited number of streams. */
 #define ROWS_WRITTEN 24
 #define LONG_ROW 512
 

@@ -1,8 +1,8 @@
 /*
 ** padded_image.h - an image in scratch memory, in the form that convolution reads, with its
 ** padding. If windows move in steps of s > 1, the image is split into s planes ("phases"), each of
-** which has every s-th element. One tap (an element of the kernel) then reads contiguous elements
-** in neighbouring windows, and each tap is a single offset into the image.
+** which has every s-th element. A tap (an element of the kernel) then reads contiguous elements for
+** neighbouring windows, so a single offset into the image describes each tap.
 */
 #ifndef TLK_PADDED_IMAGE_H
 #define TLK_PADDED_IMAGE_H

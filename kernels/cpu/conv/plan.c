@@ -47,7 +47,7 @@ typedef struct Packing {
   const tlk_ConvJob *job;
   const char *weight;
   int64_t kernel;
-  const int64_t *used; /* numbers of the kernel elements that the job needs */
+  const int64_t *used; /* indices of the kernel elements that the job needs */
   int64_t nused;
 } Packing;
 
@@ -161,7 +161,7 @@ static void residue_grid(const tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t re
   }
 }
 
-/* Fills in the weights of a job whose grid is known; `used` is scratch memory for the numbers of
+/* Fills in the weights of a job whose grid is known; `used` is scratch memory for the indices of
 ** all kernel elements. */
 static bool residue_weights(tlk_ConvPlan *p, tlk_ConvJob *j, const int64_t residue[3],
                             const int64_t first[3], const char *weight, int64_t *used) {

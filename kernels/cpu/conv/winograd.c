@@ -140,7 +140,8 @@ typedef struct Sums {
   const tlk_WinogradLoops *loops;
   const tlk_TileLoops *tile;
   bool backward;
-  /* number of input channels in a group, which are summed; number of result channels in a group */
+  /* number of input channels in a group, over which sums run; number of result channels in a
+  ** group */
   int64_t channels, rows;
   int64_t height, tiles; /* number of channels in a panel, number of panels */
   /* number of input channels that are summed together, number of such blocks of channels */
@@ -242,8 +243,8 @@ static void prepare_segments(void *context, int64_t begin, int64_t end) {
   tli_free(strip, bytes);
 }
 
-/* Computes the sums (point, tile, height) over one block of channels, or adds them if `block` >
-** 0. */
+/* Stores the sums over one block of channels in `sums` (point, tile, height), or adds them to
+** `sums` if `block` > 0. */
 static void multiply(const Chunk *c, int64_t block, const float *kernels, float *sums) {
   const Sums *s = c->sums;
   const tlk_TileLoops *f = s->tile;

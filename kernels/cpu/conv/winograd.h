@@ -28,11 +28,12 @@ tlk_Segment tlk_segment(const tlk_Segments *s, int64_t index);
 ** One step can transform these segments. */
 int64_t tlk_segments_below(const tlk_Segments *s, int64_t index, int64_t n);
 /* Returns the number of segments in a chunk, at most `most`. The tiles of a chunk are rounded up to
-** groups of `rows`, and the number is chosen so that this adds the fewest tiles. */
+** groups of `rows`, and the number of segments is chosen so that rounding adds the fewest tiles. */
 int64_t tlk_segments_together(const tlk_Segments *s, int64_t most, int64_t rows);
 
-/* Copies a part of `channels` planes of `sizes`, beginning at (row, col), to dst (rows, cols,
-** lanes). `channels` is at most `lanes`. Elements outside of the planes are read as zero. */
+/* Copies to dst (rows, cols, lanes) the part of each plane that begins at (row, col). There are
+** `channels` planes, at most `lanes`; `sizes` is the size of a plane. Elements outside of the
+** planes are read as zero. */
 void tlk_channels_last(float *dst, int64_t lanes, int64_t rows, int64_t cols, const float *src,
                        int64_t channels, const int64_t sizes[2], int64_t row, int64_t col);
 

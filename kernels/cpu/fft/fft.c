@@ -1,8 +1,8 @@
 /*
-** fft.c - Fourier transforms along n. Many lines are transformed at once, one in each vector lane.
-** A single long line is arranged as a matrix, whose columns and rows are then transformed as lines.
-** Lines are independent, so a NaN stays in its line. Results do not depend on the number of
-** threads.
+** fft.c - Fourier transforms along one dimension, of length n. Many lines are transformed at once,
+** one in each vector lane. A single long line is arranged as a matrix, whose columns and rows are
+** then transformed as lines. Lines are independent, so a NaN stays in its line. Results do not
+** depend on the number of threads.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -26,8 +26,8 @@ typedef struct Room {
   size_t bytes;
 } Room;
 
-/* The gap between two arrays, in bytes. Without it, equal elements of arrays that are a power of
-** two apart would share a cache set and evict one another. */
+/* The gap between two arrays, in bytes. Without it, the arrays could be a power of two apart, and
+** elements at the same position in both would evict one another from the cache. */
 #define APART 192
 
 static bool room_open(Room *room, const tlk_FftPlan *plan) {

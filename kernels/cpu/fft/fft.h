@@ -3,7 +3,7 @@
 **
 ** The loops transform TLK_FFT_LANES lines of numbers at once, a line in each lane of the vectors. A
 ** piece of lines is an array (n, lanes) of real parts and another one of imaginary parts, so that
-** no loop needs shuffles. Exchanging the two arrays before and after a transform gives the inverse
+** no loop needs shuffles. Swapping the two arrays before and after a transform gives the inverse
 ** transform.
 */
 #ifndef TLK_FFT_H
@@ -24,9 +24,10 @@ typedef struct tlk_FftPiece {
   void *re, *im;
 } tlk_FftPiece;
 
-/* One pass of Stockham's algorithm, which needs no bit reversal. For each of m groups, it reads r =
-** radix runs of `span` numbers that are m * span apart, and writes r runs next to each other.
-** `twiddles` has r - 1 complex numbers for each group, or is NULL if all of them are 1. */
+/* One pass of Stockham's algorithm, which needs no bit reversal. For each of m groups, it reads
+** `radix` runs of `span` numbers, where each run begins m * span numbers after the one before, and
+** writes `radix` runs next to each other. `twiddles` has radix - 1 complex numbers for each group,
+** or is NULL if all of them are 1. */
 typedef struct tlk_FftPass {
   int64_t radix, m, span;
   const void *twiddles;
@@ -63,7 +64,7 @@ typedef struct tlk_FftLoops {
   void (*line_multiply)(int64_t n, const void *in, const void *factors, void *out);
 } tlk_FftLoops;
 
-/* A transform of n elements. Its tables are computed in double and kept in the data's type. */
+/* A transform of n elements. Its tables are computed in double and converted to the data's type. */
 typedef struct tlk_FftPlan {
   int64_t n;
   tl_DType part; /* dtype of the real and the imaginary parts: F32 or F64 */

@@ -163,7 +163,7 @@ bool tlk_scatter(const struct tlk_scatter *call) {
 typedef struct Nonzero {
   tlk_Array in;
   int64_t n;
-  /* number of nonzero elements in each part; later, number of those before each part */
+  /* number of nonzero elements in each part; later, number of nonzero elements before each part */
   int64_t *counts;
   int64_t *out;
   int ndim;

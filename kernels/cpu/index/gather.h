@@ -29,7 +29,7 @@ typedef struct tlk_IndexLoops {
   void (*range)(int64_t n, const int64_t *x, int64_t *least, int64_t *most);
   tlk_GatherLoop gather[5]; /* gather[i] moves elements of 1 << i bytes */
   tlk_ScatterLoop set[5];   /* set[i] moves elements of 1 << i bytes */
-  /* loops by tlk_Join (except TLK_JOIN_SET) and by compute type */
+  /* loops indexed by tlk_Join (except TLK_JOIN_SET) and by compute type */
   tlk_ScatterLoop join[TLK_JOIN_MIN + 1][TLK_NCOMPUTE];
 } tlk_IndexLoops;
 

@@ -1,5 +1,5 @@
 /*
-** lapack_call.h - a call of a LAPACK routine for a batch of matrices of any type of numbers.
+** lapack_call.h - calls a LAPACK routine for each matrix of a batch, for any element type.
 */
 #ifndef TLK_LAPACK_CALL_H
 #define TLK_LAPACK_CALL_H
@@ -23,7 +23,7 @@ typedef struct tlk_LapackCall {
 /* Processes matrices [begin, end) of the batch. Returns false if memory is exhausted. */
 typedef bool (*tlk_LapackRoutine)(const tlk_LapackCall *c, int64_t begin, int64_t end);
 
-/* LAPACK's routines for one type of numbers. */
+/* LAPACK's routines for one element type. */
 typedef struct tlk_LapackRoutines {
   bool (*open)(void); /* finds the routines in the library that blas.c has opened */
   tlk_LapackRoutine potrf, getrf, getrs, geqrf, orgqr, gesdd, syevd, gelsd, sytrf, sytrs, trsm,

@@ -1,5 +1,5 @@
 /*
-** lapack_routines.h - the routines of LAPACK for one type of numbers. lapack_<type>.c includes this
+** lapack_routines.h - the routines of LAPACK for one element type. lapack_<type>.c includes this
 ** file after it has defined `number`, `real` (the type of a number's parts), P (the letter with
 ** which the routines' names begin) and, for complex numbers, TLK_COMPLEX. Fortran's calling
 ** convention passes everything by address, and a hidden length for each character argument.

@@ -27,8 +27,8 @@ void *tlk_blas_symbol(const char *name) {
 }
 
 static void open_library(void) {
-/* a library built for one program does not open BLAS, which takes longer than such a program
-** runs */
+/* a library built for one program does not open BLAS, since opening it takes longer than such a
+** program runs */
 #if !defined(TLK_LINK_BLAS) && !defined(TLI_RUNTIME)
   library = tli_optional_open(TLI_OPTIONAL_BLAS, NULL);
 #endif

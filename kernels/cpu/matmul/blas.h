@@ -21,8 +21,8 @@ typedef struct tlk_Blas {
   void(*dgemv) TLK_GEMV_ARGS(double);
 } tlk_Blas;
 
-/* Returns the table, or NULL if no BLAS was found. The first call opens the library and limits it
-** to one thread, because our own threads call it (gemm.c). */
+/* Returns the table of BLAS functions, or NULL if no BLAS was found. The first call opens the
+** library and limits it to one thread, because our own threads call it (gemm.c). */
 const tlk_Blas *tlk_blas(void);
 
 /* Returns the address of another function of the library, such as "dgetrf_"; NULL if the library

@@ -65,7 +65,7 @@ static ALWAYS AVX512 void read_terms(const uint16_t *from, int64_t step, int64_t
   }
 }
 
-/* Transposes 16 x 16 elements of 32 bits: first exchanges single elements, then pairs, then 128
+/* Transposes 16 x 16 elements of 32 bits: first swaps single elements, then pairs, then 128
 ** bits. */
 static ALWAYS AVX512 void transpose(__m512i z[LINES]) {
   __m512i t[LINES];
@@ -104,7 +104,7 @@ static ALWAYS AVX512 void pack_block(bool by_term, bool turn, const uint16_t *fr
   for (int i = 0; i < LINES; i++) _mm512_storeu_si512(to + i * TERMS, z[i]);
 }
 
-/* Packs all blocks in the order in which the rows of the source are read from end to end. */
+/* Packs all blocks, in an order that reads each row of the source from end to end. */
 static ALWAYS AVX512 void pack(bool by_term, bool turn, int64_t lines, int64_t k,
                                const uint16_t *from, int64_t step, uint16_t *to) {
   int64_t blocks = tlk_ceil_div(k, TERMS);

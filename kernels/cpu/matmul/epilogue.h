@@ -8,7 +8,7 @@
 #include "kernels/cpu/cpu.h"
 
 typedef struct tlk_Epilogue {
-  const void *bias; /* the bias for column 0 and following; NULL if there is none */
+  const void *bias; /* one number for each column of c; NULL if there is no bias */
   tlk_Activation activation;
   /* receives the argument of the activation; rows are as far apart as in c; may be NULL */
   void *inner;

@@ -30,7 +30,7 @@ typedef struct Half {
   int64_t size;             /* size of an element of `out` in bytes */
   const tlk_DotLoops *dots; /* loops for bfloat16 pairs; NULL if factors are converted to float32 */
   int64_t m, n, k; /* rows and columns of a tile, and number of terms that are summed at a time */
-  /* number of tiles in a column of tiles and in a row of tiles of a product */
+  /* number of tiles into which the rows of c are divided, and number for its columns */
   int64_t down, across;
   atomic_bool failed;
 } Half;

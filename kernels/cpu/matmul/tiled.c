@@ -46,7 +46,8 @@ typedef struct Product {
   int64_t width; /* number of columns in a panel */
   int64_t depth; /* number of terms in a panel */
   int64_t offsets[TLK_TILE_DEPTH];
-  int64_t piece; /* bytes from one group of TLK_TILE_DEPTH terms of a row to the next */
+  /* distance in bytes from one group of TLK_TILE_DEPTH terms of a row to the next group */
+  int64_t piece;
   double alpha, beta;
   const char *a, *b;
   char *c;
@@ -122,7 +123,8 @@ static Rows rows_of(const Product *p, int64_t begin, int64_t rows, int64_t at, i
   return (Rows){p->rows, rows, p->depth};
 }
 
-/* Combines sums with c: alpha, beta or the width did not allow the loop to write to c directly. */
+/* Combines sums with c if alpha, beta or the width did not allow the loop to write to c
+** directly. */
 static void store_tile(const Product *p, int64_t rows, int64_t cols, bool first, const char *sums,
                        char *c) {
   double alpha = p->alpha, beta = first ? p->beta : 1;

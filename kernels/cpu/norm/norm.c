@@ -23,8 +23,9 @@ typedef struct Call {
   int64_t rows, n;
   char *in, *out; /* the input; the result, or the gradient of the input, which may be NULL */
   const char *grad;
-  const char *residual, *grad_sum; /* may be NULL */
-  char *sum;                       /* receives in + residual */
+  /* residual is added to `in`, and grad_sum to the gradient of `in`; both may be NULL */
+  const char *residual, *grad_sum;
+  char *sum; /* receives in + residual */
   tlk_Array mean, rstd;
   bool shift;
   double eps;

@@ -7,7 +7,7 @@
 
 #define LANES 16
 
-/* Computes element i of a sum over rows a, b and c. A row that the function does not use may be
+/* Computes term i of a sum over rows a, b and c. A row that the function does not use may be
 ** NULL. */
 typedef real Term(const real *a, const real *b, const real *c, real m, int64_t i);
 

@@ -1,11 +1,11 @@
 /*
 ** pointwise.c - elementwise kernels on operands of any dtype and stride.
 **
-** Contiguous operands of the compute type are passed to the loop directly. The other operands of
-** such a call may be numbers, or constant along a row. Otherwise the work is divided into blocks of
-** up to TLK_CHUNK elements. Operands are gathered and converted, where necessary, into buffers that
-** stay in the first-level cache. The loop runs on these buffers, and its output is converted and
-** scattered. Kernels of several outputs (tlk_fused) use the same paths.
+** Contiguous operands of the compute type are passed to the loop directly. Such a call may also
+** have operands that are single elements or constant along each row. Otherwise the work is divided
+** into blocks of up to TLK_CHUNK elements. Operands are gathered and converted, where necessary,
+** into buffers that stay in the first-level cache. The loop runs on these buffers, and its output
+** is converted and scattered. Kernels of several outputs (tlk_fused) use the same paths.
 */
 #include <stdatomic.h>
 #include <string.h>
@@ -21,7 +21,8 @@ typedef struct Call {
   const tlk_Isa *isa;
   const tli_Iter *it;
   tlk_Loop loop; /* the kernel's loop; NULL if the call only converts dtypes */
-  /* the loop for calls whose inputs are single elements except the first; may be NULL */
+  /* the loop for calls whose inputs, except the first, are single elements; NULL if there is
+  ** none */
   tlk_Loop fixed;
   tlk_Loop rows; /* the loop that processes rows in place: `loop` or `fixed` */
   const tl_Scalar *params;
@@ -112,8 +113,9 @@ static void run_direct(void *context, int64_t begin, int64_t end) {
 /* ---- rows ----------------------------------------------------------------------- */
 
 /* The smallest length of rows that are processed in place; shorter rows are gathered into blocks.
-** PLANE_LEAST is for two-dimensional calls whose rows are whole vectors, FIXED_LEAST for calls
-** whose inputs are single elements except the first, and ROW_LEAST for all other calls. */
+** PLANE_LEAST is for two-dimensional calls whose row length is a multiple of TLK_LANES. FIXED_LEAST
+** is for calls whose inputs, except the first, are single elements. ROW_LEAST is for all other
+** calls. */
 #define PLANE_LEAST 128
 #define ROW_LEAST 1024
 #define FIXED_LEAST 128

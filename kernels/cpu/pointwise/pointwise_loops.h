@@ -3,7 +3,7 @@
 ** is included. NAME, INPUTS and RESULT describe the kernel in the generated list.
 **
 ** A kernel of several inputs has two loops: `loop` is for arrays, and `fixed` for calls whose
-** inputs are single elements except the first. `fixed` reads each single element from an array of
+** inputs, except the first, are single elements. `fixed` reads each single element from an array of
 ** TLK_LANES copies; otherwise compilers hoist invariant parts of the body and then fail to
 ** vectorise the rest.
 */

@@ -30,7 +30,7 @@ static void span(const tlk_Pool *p, int d, int64_t o, int64_t *begin, int64_t *e
   }
   int64_t from = o * w->stride[d] - w->padding[d];
   int64_t to = from + w->dilation[d] * (w->kernel[d] - 1) + 1;
-  /* the padding counts, but positions beyond the padding do not */
+  /* positions in the padding are counted, but positions beyond the padding are not */
   *covered = tlk_min(to, w->in[d] + w->padding[d]) - from;
   int64_t skipped = from < 0 ? tlk_ceil_div(-from, w->dilation[d]) : 0;
   *begin = from + skipped * w->dilation[d];

@@ -14,7 +14,8 @@
 ** register, which is slower than loading short vectors from memory. */
 #define TLK_FROM_MEMORY(array) __asm__("" : "+m"(array));
 
-/* An entry of the table. A macro that names the type passes it as X to TLK_REDUCTIONS. */
+/* Expands to the entry of one reduction in the table of type s, or to nothing if the reduction does
+** not take that type. */
 #define TLK_REDUCER_ENTRY(s, name, types)                                                 \
   TLK_IN_##s##_##types([TLK_reduction_##name] = {sizeof(tlm_##name##_##s##_acc), false,   \
                                                  start_##name##_##s, row_##name##_##s,    \

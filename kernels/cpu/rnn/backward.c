@@ -16,10 +16,11 @@ typedef struct Backward {
   char *memory; /* all arrays below, after a row of zeros (owned) */
   size_t bytes;
   char *grad_gates; /* gradients of the gates before activation (rows, width) */
-  /* gradients of the states (batch, output): first of the last states, then of those before */
+  /* gradients of the states (batch, output): at first those of the last states, later those of the
+  ** states before the current step */
   char *grad_states;
-  char *grad_cells;      /* for LSTM: gradients of the cells (batch, hidden), in the same order */
-  char *grad_outs;       /* gradients of the outputs after the projection (rows, output) */
+  char *grad_cells; /* for LSTM: gradients of the cells (batch, hidden), updated like grad_states */
+  char *grad_outs;  /* gradients of the outputs after the projection (rows, output) */
   char *grad_hidden;     /* gradients of the outputs before the projection (batch, hidden) */
   tlk_Packed weight, hr; /* owned */
 } Backward;

@@ -64,12 +64,13 @@ typedef struct tlk_RnnLayer {
   const tlk_RnnLayout *layout;
   const tlk_RnnLoops *loops;
   int64_t size; /* size of an element in bytes */
-  /* Arrays (rows, ...) that the forward pass keeps for the backward pass: the gates and, for LSTM,
-  ** the cells, tanh of the cells, and the outputs before the projection. */
+  /* Arrays (rows, ...) that the forward pass keeps for the backward pass. All but `gates` are for
+  ** LSTM only. `unprojected` holds the outputs before the projection. */
   char *gates, *cell, *tanh_cell, *unprojected;
 } tlk_RnnLayer;
 
-/* tlk_rnn_first returns the first row of step t, tlk_rnn_count the number of rows of step t. */
+/* tlk_rnn_first returns the first row of step t, and tlk_rnn_count returns the number of its
+** rows. */
 static inline int64_t tlk_rnn_first(const tlk_Rnn *r, int64_t t) {
   return r->offsets ? r->offsets[t] : t * r->batch;
 }

@@ -14,7 +14,8 @@
 
 typedef struct Forward {
   tlk_RnnLayer layer;
-  const char *in, *h0, *c0; /* input and initial states; h0 and c0 are NULL for zeros */
+  /* input and initial states; h0 and c0 are NULL if the initial states are 0 */
+  const char *in, *h0, *c0;
   char *out, *hn, *cn;
   bool keeps; /* whether the backward pass will need the activations */
   /* all arrays below, after a row of zeros that is as long as a row of gates (owned) */

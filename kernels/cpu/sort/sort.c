@@ -1,7 +1,7 @@
 /*
-** sort.c - sorting rows and selecting from them. The elements of a row become items, each of which
-** is a key and the element's position. Keys of up to 32 bits share one word with the position.
-** Threads share the rows, or a single long row.
+** sort.c - sorting rows and selecting from them. Each element of a row becomes an item, which
+** consists of a key and the element's position. Keys of up to 32 bits share one word with the
+** position. Threads share the rows, or a single long row.
 */
 #include "kernels/cpu/sort/sort.h"
 

@@ -42,8 +42,8 @@ static inline void patch_line(const Vec d[6], Vec v[6]) {
   v[5] = d[5] - (PP + QQ) * d[3] + PP * QQ * d[1];
 }
 
-/* Evaluates the polynomial with coefficients g at the points, and multiplies by the points'
-** weights. */
+/* Evaluates the polynomial with coefficients g at the points, and multiplies each value by the
+** weight of its point. */
 static inline void kernel_line(const Vec g[3], Vec v[6]) {
   Vec even_p = AT_P * (g[0] + PP * g[2]), odd_p = AT_P * P * g[1];
   Vec even_q = AT_Q * (g[0] + QQ * g[2]), odd_q = AT_Q * Q * g[1];
@@ -55,7 +55,7 @@ static inline void kernel_line(const Vec g[3], Vec v[6]) {
   v[5] = g[2];
 }
 
-/* Evaluates the polynomial whose coefficients are one row or column of a tile at the points. */
+/* Evaluates, at the points, the polynomial whose coefficients g are one row or column of a tile. */
 static inline void tile_line(const Vec g[4], Vec v[6]) {
   Vec even_p = g[0] + PP * g[2], odd_p = P * (g[1] + PP * g[3]);
   Vec even_q = g[0] + QQ * g[2], odd_q = Q * (g[1] + QQ * g[3]);

@@ -132,8 +132,8 @@ static void convert_by(int64_t n, void *dst, const void *src, tl_DType from, tl_
 #define ENTRY(to, text, bytes, category, digits, exponent, from, from_category) \
   ENTRY_##from_category(ENTRY_##category([TL_##from][TL_##to] = from##_to_##to, ))
 
-/* Table entries by the category of either type. PROFILE=infer has no complex tensors, so it drops
-** the entries of complex types. */
+/* ENTRY_<category> expands to a table entry whose source or target type has that category.
+** PROFILE=infer has no complex tensors, so it drops the entries of complex types. */
 #define ENTRY_FLOAT(...) __VA_ARGS__
 #define ENTRY_INT(...) __VA_ARGS__
 #define ENTRY_BOOL(...) __VA_ARGS__

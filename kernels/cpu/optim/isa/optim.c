@@ -23,7 +23,8 @@
 #define BOTH(rule, family, states) STEP(rule, states, f32, float) STEP(rule, states, f64, double)
 TLK_OPTIM_RULES(BOTH)
 
-/* Defines the loop that scales. x - x is 0 for finite x, otherwise NaN. */
+/* Defines the loop that scales. It finds infinities and NaN by x - x, which is 0 only for finite
+** x. */
 #define SCALE(s, type)                                          \
   static bool scale_##s(int64_t n, void *data, double factor) { \
     type *x = data;                                             \

@@ -45,7 +45,8 @@ static inline void rounds(uint64_t seed, uint64_t block, uint32_t n, uint32_t *o
   }
 }
 
-/* Most calls ask for BLOCKS blocks; if the number is a constant, the counters stay in registers. */
+/* Computes the words of n blocks. Most calls ask for BLOCKS blocks; passing this number as a
+** constant keeps the counters in registers. */
 static void philox(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
   if (n == BLOCKS)
     rounds(seed, block, BLOCKS, out);

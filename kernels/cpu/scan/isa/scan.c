@@ -2,7 +2,8 @@
 #include "kernels/cpu/loops.h"
 
 #define TEMPLATE "kernels/cpu/scan/scan_loops.h"
-/* An entry of a table. A macro that names the type passes it as X to TLK_SCANS. */
+/* Expands to the entry of one scan in the table of type s, or to nothing if the scan does not take
+** that type. */
 #define SCANNER_ENTRY(s, name, types) ENTRY_(s, name, types)
 #define ENTRY_(s, name, types) \
   TLK_IN_##s##_##types([TLK_scan_##name] = {start_##name##_##s, run_##name##_##s}, )
