@@ -1,6 +1,6 @@
 -- Trains on several processes, any of which may be killed at any time: `tlua run` ends the other
--- processes and restarts all of them. They continue from the last checkpoint, and reach bitwise the
--- results of an undisturbed training:
+-- processes and restarts all of them. They continue from the last checkpoint, and their results are
+-- bitwise equal to those of an uninterrupted training:
 --
 --    tlua run -n 2 --max-restarts 3 examples/elastic.lua --die-at 50
 --    tlua run -n 2 examples/elastic.lua --fresh       never stops: the same last line

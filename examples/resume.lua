@@ -1,5 +1,5 @@
 -- Trains a network in a program that can be killed at any time. It continues from its last
--- checkpoint, and reaches bitwise the results of an undisturbed training:
+-- checkpoint, and its results are bitwise equal to those of an uninterrupted training:
 --
 --    tlua examples/resume.lua --die-at 130       kills itself in the middle
 --    tlua examples/resume.lua                    goes on from step 120

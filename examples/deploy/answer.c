@@ -23,7 +23,7 @@ static void release(void *data, void *context) {
   free(data);
 }
 
-/* Returns zeros for input i; a dynamic size is 1. */
+/* Returns a tensor of zeros for input i. Each dynamic size is set to 1. */
 static tl_Tensor *zeros(const tl_Program *program, int i) {
   tl_ProgramInput in;
   size_t count = 1;

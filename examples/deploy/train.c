@@ -49,7 +49,7 @@ static bool step(tl_Program *program, int64_t first, int64_t n, tl_Tensor *loss)
   return ok;
 }
 
-/* Returns how many of the n digits from `first` on the network recognises; -1 on failure. */
+/* Counts the digits that the network recognises, among n digits from `first` on; -1 on failure. */
 static int count_right(tl_Program *network, int64_t first, int64_t n) {
   static float scores[MOST][CLASSES];
   tl_Tensor *in =

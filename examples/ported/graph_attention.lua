@@ -1,5 +1,5 @@
 -- A graph attention network (Velickovic et al. 2018) assigns ninety people to three groups of
--- friends. Only for six of them is the group known:
+-- friends. Only six of them have a known group:
 --
 --    tlua examples/ported/graph_attention.lua
 local torch = require "tlua"

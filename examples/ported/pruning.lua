@@ -1,4 +1,4 @@
--- Prunes a trained network step by step until a tenth of its weights is left, and trains these
+-- Prunes a trained network step by step until only a tenth of its weights remains, and trains these
 -- weights further:
 --
 --    tlua examples/ported/pruning.lua
