@@ -12,8 +12,8 @@
 -- iteration to the next. An item is one value or several; a first value of nil marks the end. In a
 -- table, such as a batch, table.pack stores an item of several values.
 --
--- A pipe allows one iteration at a time: starting a second iteration ends the first one, and to
--- request its next item is an error.
+-- A pipe allows one iteration at a time: starting a second iteration ends the first one, whose
+-- iterator then raises an error if it is called.
 
 local torch = require "tlua"
 local class = require "tlua.class"

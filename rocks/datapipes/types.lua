@@ -1,8 +1,8 @@
 -- types.lua - declared types of a pipe's items. A type is
 --    a string: "integer", "float", "number", "string", "boolean", "table", "Tensor", "any" or the
---       name of a class, and with | several of them: "integer|string";
---    a class, which holds for its instances and those of classes that derive from it;
---    a function, which is called with the value and returns whether it is one;
+--       name of a class, or alternatives separated by |: "integer|string";
+--    a class, which includes the instances of classes that derive from it;
+--    a function, which is called with a value and returns whether the value has the type;
 --    a list of types, for items of that many values.
 
 local args = require "tlua.args"
@@ -23,7 +23,7 @@ local function is_type(kind)
    return true
 end
 
---- Raises an error if a value is not a type.
+--- Raises an error if `kind` does not describe a type.
 ---@param who string
 ---@param what string
 ---@param kind any

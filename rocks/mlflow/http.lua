@@ -8,7 +8,7 @@ local SECONDS <const> = 30 -- timeout in seconds for connecting, and for each pa
 local MOST <const> = 1 << 24 -- largest number of bytes in a response
 local LONGEST <const> = 1 << 16 -- largest number of bytes in a line of a response
 
---- Escapes a text for use in a URL's path or query. With `path`, slashes are kept.
+--- Escapes a text for use in a URL's path or query. With `path`, slashes are not escaped.
 ---@param text string
 ---@param path? boolean
 ---@return string

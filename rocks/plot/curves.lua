@@ -228,7 +228,7 @@ end
 -- Indices in the palette: white, ink, grid; the curves' colours follow.
 local white, ink, grid, first_line = 0, 1, 2, 3
 
---- Draws the curves and returns the content of a PNG file.
+--- Draws the curves as a PNG image; returns the bytes of the file.
 ---@param figure utils.plot.Figure
 ---@return string
 function M.png(figure)

@@ -38,7 +38,7 @@ function M.text(figure, coloured)
    return table.concat(out, "\n")
 end
 
---- Returns the image as the content of a PNG file, with each pixel enlarged by `scale`.
+--- Encodes the image as PNG, with each pixel enlarged by `scale`; returns the bytes of the file.
 ---@param figure utils.plot.Figure
 ---@return string
 function M.png(figure)

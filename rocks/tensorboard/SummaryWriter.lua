@@ -444,11 +444,11 @@ function SummaryWriter:add_graph(model, ...)
    self:flush()
 end
 
---- Adds points for the projector: their positions and, for each, a label (`metadata`), or several
---- labels under the names in `metadata_header`, and an image (`label_img`, (N, C, H, W)). If the
---- files cannot be written, a message is printed on stderr.
+--- Adds points for the projector. The rows of `matrix` are their positions. `metadata` has a label
+--- for each point, or several labels, which `metadata_header` names. `label_img`, an (N, C, H, W)
+--- tensor, has an image for each point. If the files cannot be written, prints a message on stderr.
 ---@param matrix Tensor  (N, D)
----@param options? table  `tag` and `global_step`, which make the embedding's name, and others
+---@param options? table  those above, and `tag` and `global_step`, which form the embedding's name
 function SummaryWriter:add_embedding(matrix, options)
    if options ~= nil and type(options) ~= "table" then
       args.refuse("add_embedding", "options", "a table", options)

@@ -44,7 +44,7 @@ local function end_of_run(text, at, kind)
    end
 end
 
--- Returns the position where a word ends that begins at byte `at`. GPT-2's pattern of a word is
+-- Returns the position after the word that begins at byte `at`. GPT-2's pattern for words is
 -- 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 local function word_end(text, at)
    for _, short in ipairs(contractions) do

@@ -1,6 +1,7 @@
 -- Module.lua - nn.Module with Torch7's protocol on top of tlua's autograd. A layer is defined by a
 -- list of fields and a function that uses tlua's operators. `updateOutput` records this function on
--- detached inputs and parameters; each half of `backward` gets gradients from the record.
+-- detached inputs and parameters. The two halves of `backward`, updateGradInput and
+-- accGradParameters, compute gradients from this record.
 
 local tlua = require "tlua"
 local torch = require "tlua.torch7.torch"
@@ -515,8 +516,8 @@ end
 
 --- Defines a layer.
 ---@param name string
----@param fields string|fun(self: table, ...)  names of its arguments, or its constructor after
---- Module's
+---@param fields string|fun(self: table, ...)  the names of its arguments, or a constructor,
+--- which is called after Module's constructor
 ---@param compute? fun(self: table, input: any, weight: Tensor?, bias: Tensor?): any
 ---@param parent? string
 ---@return table class
@@ -549,7 +550,7 @@ function M.parameters(self, weight, bias, fan)
 end
 
 --- Returns a method that draws parameters from a uniform distribution. The bounds are
---- +-1/sqrt(fan_of(self)) or, if `stdv` is given, those with the standard deviation `stdv`.
+--- +-1/sqrt(fan_of(self)). If `stdv` is given, the distribution has this standard deviation.
 function M.reset(fan_of)
    return function(self, stdv)
       local bound = stdv and stdv * math.sqrt(3) or 1 / math.sqrt(fan_of(self))

@@ -172,7 +172,7 @@ function CmdLine:addTime(name, format)
    end
 end
 
---- From now on copies all output to a file, which begins with the parameters.
+--- Starts a log: writes the parameters to a file, and from then on also all printed output.
 ---@param path string|file*
 ---@param params? table
 function CmdLine:log(path, params)

@@ -255,7 +255,7 @@ function File:writeString(text)
    return #text
 end
 
---- Reads n bytes as a string, which in the file has no length in front.
+--- Reads a string of n bytes. The file contains only the bytes, not the string's length.
 function M.read_bytes(self, n)
    check(self, "readable")
    if n < 0 or n > self.stream:left() then

@@ -156,7 +156,7 @@ local function size_from(src, width, height)
 end
 
 --- Scales an image: (src, width, height [, mode]) or (src, size [, mode]); the mode is "bilinear",
---- "simple" (the nearest pixel) or "bicubic". A result may precede them and sets the size.
+--- "simple" (the nearest pixel) or "bicubic". If a result tensor precedes src, it sets the size.
 function M.scale(src, width, height, mode)
    local into
    if types.is_tensor(width) then

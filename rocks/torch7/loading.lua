@@ -5,7 +5,8 @@ local torch = require "tlua"
 
 local M = {}
 
---- Returns the folder that contains a package's init.lua, searched along package.path, or nil.
+--- Searches package.path for a package, and returns the folder of its file, or nil. Without a name,
+--- returns the folder of the calling file.
 ---@param name? string
 ---@return string? folder
 function M.packageLuaPath(name)

@@ -50,7 +50,7 @@ return function(Module)
    end
 
    --- Finds the modules of the class with the given name. Returns two lists: the modules found, and
-   --- for each the module that contains it (this module itself at the top).
+   --- for each the module that contains it (for this module itself, this module again).
    ---@param type_name string  such as "nn.Linear"
    ---@return nn.Module[] modules
    ---@return nn.Module[] containers

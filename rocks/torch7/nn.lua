@@ -98,7 +98,7 @@ local function say(self, ...)
    if self.verbose then print(...) end
 end
 
---- Trains with the examples of a dataset in turn: it has size() and [i] = {input, target}.
+--- Trains with the examples of a dataset in turn. The dataset has size() and [i] = {input, target}.
 function Trainer:train(dataset)
    local module, criterion = self.module, self.criterion
    local rate, n = self.learningRate, dataset:size()

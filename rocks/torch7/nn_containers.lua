@@ -1,6 +1,6 @@
 -- nn_containers.lua - Torch7's containers. A container defines how `forward` calls its modules, and
--- how a half of `backward` passes through them: the two halves differ only in the method that is
--- called.
+-- how gradients pass back through them. The same definition serves updateGradInput,
+-- accGradParameters and `backward`, which differ only in the method that they call on the modules.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -42,9 +42,9 @@ end
 
 local halves = {"updateGradInput", "accGradParameters", "accUpdateGradParameters", "backward"}
 
---- Defines a container. forward(self, input) returns the output; back(self, call, input,
---- gradOutput) returns gradInput; it runs a module's backward by call(module, input,
---- gradOutput).
+--- Defines a container. forward(self, input) returns the output. back(self, call, input,
+--- gradOutput) returns gradInput, and uses call(module, input, gradOutput) to pass gradients back
+--- through a module.
 local function container(name, fields, forward, back, parent)
    local class = base.layer(name, fields, nil, parent or "nn.Container")
    if forward then
@@ -261,8 +261,8 @@ end, function(self, call, input, gradOutput)
    return sum_of(self, call, input, parts_of(self, gradOutput, self.dimension))
 end)
 
--- Returns the centre of a tensor with the sizes of an output, except along the dimension of
--- concatenation: DepthConcat pads smaller outputs with zeros on all sides.
+-- Returns the central part of `x`, which has the sizes of `output` in all dimensions except that of
+-- concatenation. DepthConcat pads smaller outputs with zeros on all sides.
 local function window(self, x, output)
    for d = 1, x:dim() do
       if d ~= self.dimension then
@@ -311,7 +311,7 @@ end)
 
 -- Around one module -------------------------------------------------------------------------------
 
--- A decorator contains one module, to whose methods it passes inputs and gradients on.
+-- A decorator contains one module, and passes inputs and gradients on to this module's methods.
 local function through(self, input)
    return self:rethrowErrors(self.modules[1], 1, "updateOutput", input)
 end

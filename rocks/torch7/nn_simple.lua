@@ -383,7 +383,8 @@ layer("Collapse", "nInputDim", function(self, x)
    return T.reshape(x, batch and {shape(x)[1], -1} or {-1})
 end)
 
--- Padding: adds |pad| values before the positions of a dimension if pad < 0, otherwise after.
+-- Padding: inserts |pad| elements along a dimension. If pad < 0, they precede position `index`;
+-- otherwise they follow the position with this number from the end.
 layer("Padding", "dim pad nInputDim=nil value=0 index=1", function(self, x)
    local d = with_batch(self.dim, self.nInputDim, x)
    local sizes, n = shape(x), shape(x)[d]
@@ -430,7 +431,7 @@ end, function(self, x) return kept(self, shape(x), x) end, scaled_noise)
 Dropout.describe = function(self) return ("nn.Dropout(%f)"):format(self.p) end
 function Dropout:setp(p) self.p = p end
 
--- whole planes are dropped; in evaluation results are scaled down, instead of up in training
+-- These layers drop whole planes. They scale results down in evaluation, and not up in training.
 for name, planes in pairs {SpatialDropout = 2, VolumetricDropout = 3} do
    local class = noisy(name, function(self, p)
       self.p, self.train = p or 0.5, true

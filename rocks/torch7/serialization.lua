@@ -327,7 +327,8 @@ end
 
 -- Functions ---------------------------------------------------------------------------------------
 
--- Configures a file for a format: "binary", "ascii", or "b32" or "b64" for longs of that size.
+-- Configures a file for a format: "ascii", "binary", or "b32" or "b64", which are binary with longs
+-- of 32 or 64 bits.
 local function set_format(file, format, referenced)
    format = format or "binary"
    if format == "ascii" then
@@ -380,7 +381,7 @@ function M.serialize(object, format, referenced)
    return file:text()
 end
 
---- Returns the object whose bytes serialize has returned.
+--- Rebuilds an object from `text`, a string that `serialize` returned.
 ---@param text string
 ---@param format? string
 ---@param referenced? boolean

@@ -32,7 +32,7 @@ end
 -- View ------------------------------------------------------------------------------------------
 
 --- View(sizes...): gives the input these sizes; one size may be -1 and is then computed from the
---- others. If the input has more elements than that, a batch dimension is added in front.
+--- others. If the input has more elements, a batch dimension is added in front.
 ---
 ---     print(table.unpack(torch.nn.View(6)(torch.zeros(4, 2, 3)).shape))
 ---     --> 4	6
@@ -224,8 +224,8 @@ M.Replicate = define("Replicate", "nf: count, dim: count = 1, ndim: count?", fun
    return output:expand(shape)
 end)
 
--- Padding(dim, pad): adds |pad| elements `value` at the beginning of a dimension if pad is
--- negative, otherwise at the end; index - 1 elements stay outside the padding.
+-- Padding(dim, pad): inserts |pad| elements `value` at the beginning of a dimension if pad is
+-- negative, otherwise at the end. The outermost index - 1 elements of the input stay outside of them.
 --
 --    print(torch.nn.Padding(1, -2)(torch.tensor {1, 2}))
 --    --> tensor([0, 0, 1, 2])

@@ -123,7 +123,7 @@ function Tensor:contiguous()
    return same(self, methods.contiguous(self))
 end
 
--- Copies the elements of `source`, which may differ in type, shape and device, not in count.
+-- Copies the elements of `source`. Its type, shape and device may differ, but not its size.
 function Tensor:copy(source)
    if is_tensor(source) and not equal_lists(field(self, "shape"), field(source, "shape")) then
       if numel(source) ~= numel(self) then
@@ -145,7 +145,7 @@ function Tensor:zero()
    return self
 end
 
--- Converts a tensor to a kind. A tensor that has this kind already is returned itself.
+-- Converts a tensor to a kind. If the tensor already has this kind, returns it without a copy.
 local function convert(x, kind)
    if types.kind_of(x) == kind then return x end
    return set_metatable(methods.to(T.detach(x), types.place(kind)), kind.tensor)
@@ -185,8 +185,8 @@ end
 
 -- Views ------------------------------------------------------------------------------------------
 
--- Declares an operator whose result is a view of another tensor. For some names Torch7's form is
--- x:narrow([res,] ...).
+-- Declares an operator that returns a view of its argument. No result tensor can be passed to it,
+-- unlike in some of Torch7's forms, such as x:narrow([res,] ...).
 local function view_op(name, patterns) op(name, patterns, {results = 0}) end
 
 function Tensor:narrow(d, first, size)
@@ -363,7 +363,7 @@ op("nonzero", {T = function(x) return T.nonzero(x) end})
 
 -- Functions of elements ---------------------------------------------------------------------------
 
--- Calls fn with each element of self and the elements of other tensors; its results go to self.
+-- Calls fn with each element of self and of the other tensors; stores the results of fn in self.
 local function map(self, fn, ...)
    local flat, others = methods.tolist(T.flatten(self)), {}
    for i = 1, select("#", ...) do

@@ -119,7 +119,7 @@ function M.multinomial(...)
    return types.tag(made)
 end
 
---- Prepares fast draws from a distribution: (probs) -> state; or draws: (state, result).
+--- Returns a state for the given probabilities; multinomialAlias(result, state) draws with it.
 function M.multinomialAliasSetup(probs) return {probs:clone(), probs:clone():cumsum(1)} end
 
 function M.multinomialAlias(into, state)
