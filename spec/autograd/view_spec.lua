@@ -1,5 +1,5 @@
--- Tests in-place changes through views, of tensors that have views, and of views of views. PyTorch returned the fixed
--- values; random programs are compared with finite differences.
+-- Tests in-place changes of views, of tensors that have views, and of views of views. The constants are PyTorch's
+-- results; random programs are compared with finite differences.
 
 local torch = require "tlua"
 

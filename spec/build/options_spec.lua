@@ -7,7 +7,7 @@ local shell = require "spec.support.shell"
 package.path = "src/docs/?.lua;" .. package.path
 local all = require "declarations".all(".", shell.build .. "/gen")
 
--- Options that a function adds itself, or that are a method's tensor, so users do not pass them.
+-- Options that users do not pass: the function adds them itself, or they are the tensor of a method.
 local given <const> = {
    ["torch.cuda.amp.GradScaler"] = {device = true}, ["torch.sim.amp.GradScaler"] = {device = true},
    ["torch.Tensor.stft"] = {input = true}, ["torch.Tensor.istft"] = {input = true},

@@ -497,7 +497,7 @@ describe("memory of graphs", function()
       return sim.memory_reserved()
    end
 
-   -- Returns a graph; to compute its number, the graph needs two blocks of 16 MiB.
+   -- Returns a graph and its result, a number. To compute this number, the graph needs two blocks of 16 MiB.
    local function captured(pool, x)
       local g = sim.Graph()
       local y = sim.graph(g, {pool = pool}, function()

@@ -1,4 +1,4 @@
--- Tests missing or invalid plugins. Such a plugin must only cause a message.
+-- Tests missing or invalid plugins. Such a plugin must cause a message and nothing worse.
 
 local shell = require "spec.support.shell"
 

@@ -1,5 +1,5 @@
--- Tests ranks that are killed at random moments. The result must equal that of an undisturbed training bit for bit, and
--- no files or processes may be left. SPEC_KILLS is the number of kills (up to 3).
+-- Tests ranks that are killed at random moments. The result must equal that of an uninterrupted training bit for bit,
+-- and no files or processes may remain. SPEC_KILLS is the number of kills (up to 3).
 
 local ranks = require "spec.dist.ranks"
 local shell = require "spec.support.shell"
@@ -14,7 +14,7 @@ end
 
 local function last_line(output) return output:match "%[0%] (step %d+: %d+ of %d+ digits right, weights %x+)" end
 
--- Trains without disturbance, and then with ranks that are killed. Returns whether enough ranks were killed before the
+-- Trains without interruption, and then with ranks that are killed. Returns whether enough ranks were killed before the
 -- training ended.
 local function train_and_kill(folder, steps)
    local expected = last_line(shell.ok(("cd %s && %s --fresh --checkpoint alone"):format(folder, train(steps, ""))))

@@ -482,9 +482,9 @@ describe("fully_shard", function()
       ]==])
    end)
 
-   -- Hooks that refer to their own parameters are collected only from time to time, so one model may wait for the
-   -- collector, but not two. With MPI, other code leaves garbage at first, so the collector is stopped in the
-   -- meantime.
+   -- Hooks that refer to their own parameters are collected only from time to time. Therefore one earlier model may
+   -- still be in memory, but not two. With MPI, other code leaves garbage at first, which is collected before the
+   -- measurement.
    it("is freed with its model", case(2, [==[
       collectgarbage() collectgarbage()
       local before, alive = torch.memory_allocated(), 0

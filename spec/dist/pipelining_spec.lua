@@ -337,12 +337,12 @@ describe("the orders of schedules", function()
       assert.truthy(batches <= 2 * (16 + 1))
    end)
 
-   -- A micro-batch takes time 1 forward and 2 backward. The idle times in the papers
-   -- are (p - 1) (F + B) for 1F1B, divided by the stages of a rank if they are
-   -- interleaved, in either order; (p - 1) (F + I - W) for ZB-H1; and none for ZB-V
-   -- once a rank has begun. DualPipeV's is at most (p - 1) (F + B + B - 3 W), where F
-   -- and B of a pair end together; here the next rank has F's result earlier: (p - 1)
-   -- W.
+   -- A micro-batch takes time F = 1 forward and B = 2 backward: I = 1 for the gradients of its inputs and W = 1 for
+   -- those of the weights. The papers give these idle times. 1F1B: (p - 1) (F + B). Both interleaved schedules: the
+   -- same, divided by the number of stages per rank. ZB-H1: (p - 1) (F + I - W). ZB-V: none once a rank has begun.
+   -- DualPipeV: at most (p - 1) (F + B + B - 3 W), because F and B of a pair end together.
+   -- In this simulation of DualPipeV, the next rank gets the result of F before B ends, so the idle time is only
+   -- (p - 1) W.
    it("take as long as their papers say", function()
       local pipe = torch.distributed.pipelining
       for _, p in ipairs {2, 4, 8} do

@@ -28,8 +28,8 @@ rank, size = dist.get_rank(), dist.get_world_size()
 --- Runs code on n ranks of a process group or, with `alone`, on ranks without a group.
 ---@param n integer
 ---@param code string  may use `dist`, `rank`, `size`, `check`, `refused`, `near` and `told`
----@param options? {alone: boolean, env: string, launch: string, breaks: boolean}  `breaks`: leaves a
---- group that cannot be used
+---@param options? {alone: boolean, env: string, launch: string, breaks: boolean}  `breaks`: whether
+--- the code makes the group unusable
 ---@return string output  the output of all ranks, each line after its rank
 ---@return integer status
 function M.run(n, code, options)
@@ -70,8 +70,8 @@ end
 ---@return fun()
 function M:case(n, code) return each_number(function(...) self.ok(...) end, n, code) end
 
---- Returns functions like `ok` and `case` that run a file of spec/dist/programs before the program's
---- code.
+--- Returns variants of `ok` and `case`: they first run the file `name` from spec/dist/programs, and then the code
+--- passed to them.
 ---@param name string
 function M:run_after(name)
    local function run(n, code, options) return self.ok(n, running(name) .. code, options) end

@@ -85,7 +85,7 @@ describe("groups that record", function()
                before = dist.group.WORLD:traffic()
                net(torch.ones(1, width)):sum():backward()
             end)
-            -- the bytes of a unit's parameters, whose number is padded to a multiple of the number of ranks
+            -- a unit's bytes: the number of its parameters is padded to a multiple of the number of ranks
             local unit = (count + size - 1) // size * size * 4
             for name, n in pairs(t.all_gather) do t.all_gather[name] = n - before.all_gather[name] end
             assert.same({calls = 2 * units, bytes = 2 * units * unit, messages = 2 * units * (size - 1),

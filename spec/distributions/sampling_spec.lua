@@ -96,7 +96,7 @@ describe("a sample", function()
       end)
    end
 
-   -- In bfloat16 there are 256 uniform numbers, which would make the mean of Geometric 4 and lose the tails.
+   -- bfloat16 has 256 uniform numbers. With only these, Geometric would have the mean 4, and tails would be missing.
    local of_half <const> = {
       Geometric = {0.25, 3, 12 ^ 0.5}, Laplace = {0, 0, 2 ^ 0.5, 1}, Gumbel = {0, 0.5772, math.pi / 6 ^ 0.5, 1},
       LogitRelaxedBernoulli = {1, 0, math.pi / 3 ^ 0.5, 0.5},

@@ -134,7 +134,7 @@ describe("a malicious pickle", function()
       assert.is_nil(select(2, run(bomb(3))))
       local used = collectgarbage "count"
       local work = work_of(function() refused("the pickle copies more than its", bomb(20000)) end)
-      -- without a limit, 20,000 copies of 3,000 entries would take more than 300,000
+      -- without a limit, 20,000 copies of 3,000 entries would take more than 300,000 thousand instructions
       assert.truthy(work < 20000, work)
       assert.truthy(collectgarbage "count" - used < 50000)
       -- The pickle converts a text to bytes many times.

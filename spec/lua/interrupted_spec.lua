@@ -1,6 +1,6 @@
 -- Tests scopes that a debug hook interrupts, as Ctrl-C does in the interactive mode. Each event is interrupted
--- in turn, including the call that closes the scope. After the line, the interactive mode must restore all
--- modes.
+-- in turn, including the call that closes the scope. After the interrupted line has ended, the interactive mode
+-- must have restored all modes.
 
 local torch = require "tlua"
 local repl = require "tlua.repl"

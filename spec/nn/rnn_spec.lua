@@ -166,7 +166,7 @@ describe("gradients of a recurrent layer", function()
          inputs[#inputs + 1] = torch.randn(2, 1, 1, f64):requires_grad_()
          local function run() return results_of(layer, inputs[#inputs]) end
          assert.gradcheck(run, inputs)
-         -- One layer suffices, since several take long, and only combine the same operators.
+         -- One layer suffices: several layers take long, and only combine the same operators.
          if not options.num_layers then assert.is_true(torch.autograd.gradgradcheck(run, inputs)) end
       end)
    end

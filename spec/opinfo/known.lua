@@ -1,5 +1,5 @@
 -- Lists the intended differences from PyTorch 2.15. A row applies to calls of `ops` (to all operators if nil)
--- whose fault, tag and dtype match the row's patterns; if PyTorch refuses a call, its message must match too.
+-- whose fault, tag and dtype match the row's patterns; if PyTorch refuses a call, PyTorch's message must match too.
 -- The first matching row is used. Rows with `device` are about differences between the CPU and another
 -- device.
 

@@ -1,7 +1,7 @@
 -- modules.lua FOLDER [name...]: rebuilds the modules, optimizers and schedules that modules.py has written to
 -- FOLDER, with the same weights, and compares results, gradients, buffers and 20 steps with PyTorch's. Prints
--- differences, missing public names, and the totals as the last line. With the argument "names" only names are
--- checked.
+-- differences, missing public names, and the totals as the last line. If the argument is the word `names`, only
+-- the public names are checked.
 
 local torch = require "tlua"
 local cases_of = require "spec.opinfo.cases"

@@ -301,8 +301,8 @@ end
 
 local function quote(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
--- Returns the number of calls in a file, the calls' faults, each as a list of fields, and the overloads that were
--- called.
+-- Returns three values: the number of calls in a file; a list of the calls' faults, each of which is a list of fields;
+-- and the overloads that were called.
 local function run_apart(path)
    local pipe <close> = assert(io.popen(("%s spec/opinfo/run.lua --operator %s"):format(quote(arg[-1]), quote(path))))
    local calls, faults, forms, last = 0, {}, {}, nil

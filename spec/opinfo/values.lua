@@ -123,8 +123,8 @@ local function parts_of(values)
    return parts
 end
 
--- Returns a description of the difference between the result v and the expected value, or nil. The tolerance is that of
--- the dtype `given`, if that is set.
+-- Returns a description of the difference between the result v and the expected value, or nil. If the dtype `given` is
+-- set, its tolerance is used.
 local function compare_tensors(v, want, exact, random, given)
    if not is_tensor(v) then return "no tensor" end
    if table.concat(v.shape, ",") ~= table.concat(want.sizes, ",") then return "shape" end

@@ -369,8 +369,8 @@ describe("scaled_dot_product_attention", function()
       end)
    end)
 
-   -- The tests cover every combination of shared or separate heads, hidden keys and dropout. Sizes are odd, and there
-   -- are more queries than keys or fewer.
+   -- The tests cover every combination of shared or separate heads, hidden keys and dropout. Sizes are odd, and the
+   -- number of queries is sometimes above, sometimes below the number of keys.
    describe("with several of its options", function()
       local hidden = {
          none = function() end,

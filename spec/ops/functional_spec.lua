@@ -112,7 +112,7 @@ local function call(row, fn)
       seed = seed + 1
       inputs[seed] = fn(make(text, seed))
    end
-   -- Only on the CPU are probabilities checked; PyTorch's devices do not check them either.
+   -- Probabilities are checked only on the CPU, as in PyTorch.
    if not row[3] and row[1]:find("binary_cross_entropy(", 1, true) then
       for k, input in ipairs(inputs) do inputs[k] = input:cpu() end
    end

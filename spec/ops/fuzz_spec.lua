@@ -13,7 +13,7 @@ local memory_limit <const> = 256 << 20
 -- longer.
 local seconds_per_call <const> = 5
 
--- Random numbers come from Lua, so that calls can use torch's own generator.
+-- The test draws its random choices from Lua, which leaves torch's generator to the tested calls.
 local random = math.random
 
 local function pick(list) return list[random(#list)] end
@@ -181,8 +181,8 @@ local function arguments(row)
    return kind <= 2 and by_types(row) or kind <= 4 and by_example(row) or by_chance()
 end
 
--- `count` is the number of arguments, including nil ones; n is not the name, since options may be called
--- n.
+-- `count`, for a list of arguments, is their number, including nil ones. A field n would not do, since an option may be
+-- called n.
 local function describe_value(value, count)
    if type(value) == "string" then return ("%q"):format(value) end
    if type(value) ~= "table" then

@@ -38,8 +38,8 @@ describe("cross_entropy", function()
       end
    end)
 
-   -- Rows with few classes are processed several at a time. The test compares sizes around both limits with the
-   -- definition.
+   -- If there are at most 32 classes, up to 64 samples are processed at a time. The sizes of the test are around
+   -- both limits; the definition is the reference.
    it("computes each sample's loss from that sample alone, for any number of samples and classes", function()
       for _, dtype in ipairs {"float32", "float64"} do
          for _, samples in ipairs {1, 15, 16, 17, 63, 64, 65, 130} do

@@ -1,5 +1,5 @@
--- Tests that results and gradients are bitwise equal for every number of threads. Sizes are so large that each operator
--- divides its work among threads, and odd, so that the shares of the threads differ.
+-- Tests that results and gradients are bitwise equal for every number of threads. Sizes are large enough for each
+-- operator to divide its work among threads; they are odd, so that the shares of the threads differ.
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"

@@ -1,5 +1,5 @@
 -- Tests 20 steps of every optimizer, with every option, against PyTorch. The values are in
--- spec/fixtures/optim_steps.lua, which optim_steps.py there has written.
+-- spec/fixtures/optim_steps.lua, written by optim_steps.py in the same folder.
 
 local torch = require "tlua"
 local problem = require "spec.support.optim"

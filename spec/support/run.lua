@@ -119,7 +119,7 @@ local function fate(status)
    return "ended with status " .. status
 end
 
--- Returns the counts of a file, which are passed, failed and skipped tests, and a remark.
+-- Returns the numbers of a file's passed, failed and skipped tests, and a remark.
 local function judge_busted(output, status, filtered)
    local passed, failures, errors, skipped =
       output:match("(%d+) success%a* / (%d+) failure%a* / (%d+) error%a* / (%d+) pending")

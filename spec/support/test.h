@@ -93,7 +93,7 @@ static inline int test_all(void) {
   return test_end();
 }
 
-/* State of a small random number generator for test cases; the numbers never change. */
+/* State of a small random number generator for test cases; every run draws the same numbers. */
 static unsigned long long test_state = 88172645463325252ull;
 
 static inline long long test_random(long long below) {

@@ -18,8 +18,8 @@ end
 target, binary = torch.tensor(target), torch.tensor(binary)
 scores, rounded = torch.tensor(scores, {dtype = "float64"}), torch.tensor(rounded)
 
--- Returns the value of a metric for all data. The data are added in three batches of different sizes, after other data
--- were added and a reset.
+-- Returns the value of a metric for all data. The data are added in three batches of different sizes. This is done
+-- twice, each time after a reset.
 local function stream(metric, predictions, targets)
    for _ = 1, 2 do
       metric:reset()
