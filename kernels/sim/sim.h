@@ -44,7 +44,7 @@ typedef struct sim_Command {
       void *dst;
       const void *src;
       int64_t bytes;
-    } copy; /* for SIM_COPY; SIM_POISON uses dst and bytes */
+    } copy; /* for SIM_COPY; SIM_POISON uses only dst and bytes */
     struct {
       tl_Event *event; /* the event, recorded or waited for (owned reference) */
       uint64_t ticket;
@@ -151,7 +151,7 @@ bool sim_locked_report(sim_Device *device);
 bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now);
 bool sim_locked_put(tl_Stream *stream, sim_Kind kind, const sim_Command *what, const void *call,
                     size_t size);
-/* Queues a command even during a capture, and never waits; for commands that free memory. */
+/* Queues a command that frees memory. Does so even during a capture, and never waits. */
 bool sim_locked_put_free(tl_Stream *stream, sim_Kind kind, const sim_Command *what,
                          const void *call, size_t size);
 /* Moves all commands of a queue to the queue of the stream. */
