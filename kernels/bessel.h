@@ -13,8 +13,8 @@
 TLM_LONG_FN double tlm_j0(double x) { return isinf(x) ? 0 : j0(x); }
 TLM_LONG_FN double tlm_j1(double x) { return isinf(x) ? 0 : j1(x); }
 
-/* Completes y, the C library's value of a Bessel function of the second kind at x > 0. Returns
-** -infinity for x = 0 and NaN for negative x, where C libraries differ. */
+/* Returns y, the C library's value of a Bessel function of the second kind at x, if x > 0. Returns
+** -infinity for x = 0 and NaN for negative x, since C libraries differ there. */
 TLM_FN double tlm_second_kind(double x, double y) {
   return x > 0 ? y : x == 0 ? -(double)INFINITY : (double)NAN;
 }

@@ -695,7 +695,8 @@ TLM_FLOATING1(huber, 1, {
   T d = fabs(x);
   return d <= p[0] ? (T)0.5 * d * d : p[0] * (d - (T)0.5 * p[0]);
 })
-/* Binary cross-entropy: a is the probability, b the target. Logarithms below -100 count as -100. */
+/* Binary cross-entropy: a is the probability, b the target. Logarithms below -100 are replaced by
+** -100. */
 TLM_FLOATING2(bce, 0, {
   T yes = log(a);
   T no = log1p(-a);

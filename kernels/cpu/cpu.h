@@ -168,7 +168,7 @@ typedef struct tlk_Isa {
   const tlk_Loop *fixed[TLK_NCOMPUTE];
   const tlk_Loop *fused[2]; /* loops for float and for double, indexed by tlk_Fused */
   const tlk_Reducer *reducers[TLK_NCOMPUTE]; /* indexed by compute type and by tlk_Reduction */
-  /* [0]: reducer of the smallest element, [1]: of the largest */
+  /* indexed by compute type; in each array, [0] finds the smallest element and [1] the largest */
   const tlk_Reducer *best[TLK_NCOMPUTE];
   const tlk_Reducer *moments[2];             /* moments for float and for double */
   const tlk_Scanner *scanners[TLK_NCOMPUTE]; /* indexed by compute type and by tlk_Scan */

@@ -21,7 +21,7 @@
 /* Runs of positions are stored one by one if their mean length is at least this. */
 #define LONG_RUN 24
 /* The number of bytes of images that are prepared together if each image has few positions. Weights
-** larger than this count as too large for the second-level cache. */
+** of more bytes are considered too large for the second-level cache. */
 #define IMAGES_BYTES ((int64_t)2 << 20)
 
 typedef struct Panels {

@@ -26,7 +26,7 @@ typedef struct Dots {
   const tlk_ConvLoops *loops;
   int64_t size;
   tlk_ConvLayout layout;
-  /* number of input channels, of rows (output channels) and of taps of a group */
+  /* for one group: number of input channels, number of rows (output channels), number of taps */
   int64_t channels, rows, taps;
   int64_t height, width; /* number of rows and number of taps of a tile */
   int64_t row_tiles, tap_tiles;

@@ -21,7 +21,7 @@ typedef struct Outer {
   const tlk_TileLoops *loops;
   int64_t size; /* size of an element in bytes */
   tlk_ConvLayout layout;
-  /* number of input channels, of rows (output channels) and of taps of a group */
+  /* for one group: number of input channels, number of rows (output channels), number of taps */
   int64_t channels, rows, taps;
   int64_t tiles, height; /* number of tiles of a group's rows, number of rows in a tile */
   int64_t blocks, block; /* number of blocks of taps, number of taps in a block */

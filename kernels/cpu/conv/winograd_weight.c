@@ -136,7 +136,7 @@ static bool finish(const Outer *o, int64_t tile, int64_t block, const float *sum
 
 /* ---- drivers ---- */
 
-/* Adds the products of a chunk. Each item of the range is one pair of block and panel at one
+/* Adds the products of a chunk. Each item of the range is one pair of a block and a panel, at one
 ** point. */
 static void add_points(void *context, int64_t begin, int64_t end) {
   const Outer *o = context;
@@ -146,8 +146,8 @@ static void add_points(void *context, int64_t begin, int64_t end) {
   }
 }
 
-/* Transforms sums to gradients. Each item of the range is one pair of block and panel; its sums are
-** computed in scratch memory if no sums are kept. */
+/* Transforms sums to gradients. Each item of the range is one pair of a block and a panel; its sums
+** are computed in scratch memory if no sums are kept. */
 static void finish_pairs(void *context, int64_t begin, int64_t end) {
   Outer *o = context;
   int64_t all = TLK_POINTS * sums_plane(o), turned = KERNELS * 9 * o->height;

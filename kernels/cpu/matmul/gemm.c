@@ -21,7 +21,7 @@
 #include "kernels/cpu/matmul/tile.h"
 
 /* The smallest number of multiplications for each thread in a matrix-vector product. Memory
-** bandwidth limits such products, so a thread with a smaller share would not pay. */
+** bandwidth limits such products, so a thread with a smaller share would not be worthwhile. */
 #define SMALL_VECTOR (256 * 1024)
 /* PIECE is the number of rows or columns that one call of BLAS multiplies with a vector. BLAS_MAX
 ** is the largest size that we pass to BLAS, whose sizes are ints. */

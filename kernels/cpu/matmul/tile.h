@@ -15,7 +15,7 @@
 ** panel stays in the first-level cache, and long sums keep their accuracy. */
 #define TLK_TILE_DEPTH 128
 
-/* The smallest number of multiplications of a product for which another thread pays. */
+/* The smallest number of multiplications of a product for which another thread is worthwhile. */
 #define TLK_PRODUCT_GRAIN (64 * 64 * 64)
 
 /* Loops of the register tile: one set for float, one for double. */

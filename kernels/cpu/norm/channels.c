@@ -49,7 +49,7 @@ static const void *spread(char *to, const void *from, const Columns *s, int64_t 
 
 typedef struct Work {
   const tlk_ChannelLoops *loops;
-  /* sizes for the sums; a column counts as a channel with one element */
+  /* sizes for the sums; a column is treated as a channel with one element */
   int64_t outer, channels, inner;
   int64_t elements; /* number of elements in the array */
   Columns columns;

@@ -21,7 +21,9 @@ typedef struct Call {
   tl_DType dtype, compute;
   bool convert;
   int64_t rows, n;
-  char *in, *out; /* the input; the result, or the gradient of the input, which may be NULL */
+  /* `in` is the input; `out` is the result or, in the backward pass, the gradient of `in`, which
+  ** may be NULL */
+  char *in, *out;
   const char *grad;
   /* residual is added to `in`, and grad_sum to the gradient of `in`; both may be NULL */
   const char *residual, *grad_sum;

@@ -12,8 +12,8 @@
 #include "kernels/cpu/matmul/packed.h"
 #include "kernels/cpu/cpu.h"
 
-/* The smallest number of multiplications for each thread; with fewer, another thread does not
-** pay. */
+/* The smallest number of multiplications for each thread; with fewer, another thread is not
+** worthwhile. */
 #define TLK_RNN_SMALL (64 * 64 * 64)
 
 /* Inner loops over the n hidden units of one row: one set for float, one for double. */
