@@ -99,8 +99,8 @@ void cuda_scratch_free(const tlk_Context *cx, void *data, int64_t bytes);
 /* Returns 8 bytes in which the value, converted to the dtype, is repeated (copy.cu). */
 int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value);
 
-/* Sums the bias's gradient, once the gradient with respect to the activation's input is known
-** (linear.cu). */
+/* Computes the bias's gradient: sums the gradient with respect to the activation's input, which
+** must already be in grad_in (linear.cu). */
 bool cuda_bias_gradient(const struct tlk_activation_backward *call);
 
 /* ---- all kernels ------------------------------------------------------------------- */

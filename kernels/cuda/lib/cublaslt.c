@@ -337,7 +337,8 @@ static bool extra_of(const struct tlk_linear *call, Extra *out) {
     break;
   default: return false;
   }
-  if (call->sums) { /* the rows of op(a) are the columns of the library's B */
+  if (call->sums) {
+    /* the epilogue BGRADB sums each column of the library's B, which is a row of op(a) */
     if (out->epilogue != CUBLASLT_EPILOGUE_DEFAULT) return false;
     *out = (Extra){CUBLASLT_EPILOGUE_BGRADB, call->sums, NULL};
   }

@@ -189,8 +189,8 @@ __global__ void __launch_bounds__(POINTWISE_THREADS)
 
 /* ---- choosing a variant ---------------------------------------------------------------------- */
 
-/* Returns whether operand k can be accessed in vectors of N elements: each N elements, counted from
-** the start of a row, must be contiguous and aligned. */
+/* Returns whether operand k can be accessed in vectors of n elements: each group of n elements,
+** counted from the start of a row, must be contiguous and aligned. */
 static inline bool vectors_of(const tli_Iter &it, int k, int64_t bytes, int n) {
   const tli_IterArg &a = it.args[k];
   if (a.strides[0] != bytes || !aligned(a.data, (size_t)(bytes * n < 16 ? bytes * n : 16)))

@@ -58,7 +58,7 @@ template <> struct Lowest<int64_t> {
 };
 
 /* Returns the maximum in a window, and sets *at to its index in the plane. Of equal maxima the
-** first is taken; if there are NaN, the last NaN is. */
+** first is taken; if elements are NaN, the last NaN is taken. */
 template <class C, class I, class Load>
 __device__ __forceinline__ C largest(const I (&in)[3], const Span<I> (&s)[3], const I (&step)[3],
                                      I *at, Load load) {

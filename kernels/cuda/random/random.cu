@@ -14,8 +14,8 @@ namespace {
 
 /* ---- uniform numbers for the other distributions ---- */
 
-/* Converts a word to a number in (0, 1). Its distance from 0 and its distance from 1 each have a
-** relative error of at most one rounding. */
+/* Converts a word to a number in (0, 1). The number's distance from 0 and its distance from 1 each
+** have a relative error of at most one rounding. */
 DEVICE float from_zero(uint32_t w) { return ((float)w + 0.5f) * 0x1p-32f; }
 DEVICE double from_zero(uint64_t w) { return ((double)(w >> 1) + 0.5) * 0x1p-63; }
 /* Converts a word to a number in (-1/2, 1/2). */

@@ -80,7 +80,7 @@ struct Picked {
     put(in, row * in.n + place, row * k + to, place);
   }
   /* Stores element `from` of the whole input at index `at` of the output, together with `place`,
-  ** its position in its row. */
+  ** the element's position in the row. */
   __device__ __forceinline__ void put(const Keys &in, int64_t from, int64_t at,
                                       int64_t place) const {
     if (indices) indices[at] = place + 1;
