@@ -1,6 +1,6 @@
 /*
 ** alloc_test.c - tests the allocator: sizes, alignment, counters, limits, faults and threads.
-** Builds with sanitizers run this test too; they cache nothing.
+** Builds with sanitizers run this test too; their allocator caches nothing.
 */
 #include "core/memory/alloc.h"
 

@@ -440,7 +440,7 @@ TEST(blocks_below_half_of_the_least_share_it) {
   CHECK(w.mapped == 20 * MIB && b.stats.active_bytes[TL_POOL_ALL].current == 4 * MIB);
   void *second = tlk_blocks_alloc(&b, 9 * MIB, 0, 0);
   CHECK(w.mapped == 20 * MIB && second == (char *)first + 4 * MIB);
-  void *large = tlk_blocks_alloc(&b, 11 * MIB, 0, 0); /* at least half of an arena */
+  void *large = tlk_blocks_alloc(&b, 11 * MIB, 0, 0); /* more than half of an arena */
   CHECK(w.mapped == 32 * MIB);
   tlk_blocks_free(&b, first);
   /* unmaps all granules except those of `second` */

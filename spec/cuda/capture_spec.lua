@@ -157,7 +157,7 @@ end)
 
 describe("a captured graph", function()
    emulated("keeps the priorities of the streams that it was captured on", function()
-      -- two writes in no defined order: the one on the stream of higher priority goes first
+      -- the order of the two writes is undefined, but the stream of higher priority goes first
       assert.equal("true\n", shell.ok("TLUA_EMULATED_LAZY=1 " .. shell.start() .. " -e " .. shell.quote [[
          local cuda = torch.cuda
          local x, g = torch.zeros(4, {device = "cuda"}), cuda.Graph()

@@ -100,9 +100,9 @@ static void apply_transposed(const Matrix *m, const double *v, double *to) {
 /* The values for one step of one sample. Each array has `hidden` elements, except before and
 ** grad_out, which have `output` elements. */
 typedef struct Record {
-  double *gates[4]; /* gates after activation; for GRU the last one is R h + d in h~ */
+  double *gates[4]; /* gates after activation; for GRU, gates[3] is R h + d in h~ */
   double *cell, *cell_before, *unprojected;
-  double *grads[4], *grad_state; /* gradients of the gates' sums; grad_state: of GRU's R h + d */
+  double *grads[4], *grad_state; /* gradients of the gates' sums, and of GRU's R h + d */
   double *before, *grad_out;
 } Record;
 

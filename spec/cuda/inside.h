@@ -8,12 +8,12 @@
 ** kernel, it ends the process with a message that names the kernel and the thread.
 **
 ** Environment variables, with their defaults: TLUA_EMULATED_SEED (1), TLUA_EMULATED_DEVICES (2),
-** TLUA_EMULATED_MEMORY (bytes of each, 4 GiB), TLUA_EMULATED_ADDRESSES (bytes of address space,
-** 2^47), TLUA_EMULATED_MULTIPROCESSORS (4), TLUA_EMULATED_FAIL_AT (the number of the call that
-** fails; 0: none), TLUA_EMULATED_DEAD_AT (from that call on all fail, as after a hardware fault; 0:
-** never), TLUA_EMULATED_LAZY (1: streams run when they are waited for, 0: immediately),
-** TLUA_EMULATED_IDLE (1: kernels are never run), TLUA_EMULATED_RACES and TLUA_EMULATED_REMOVE
-** (races.cc), TLUA_EMULATED_VERBOSE.
+** TLUA_EMULATED_MEMORY (bytes of each device, 4 GiB), TLUA_EMULATED_ADDRESSES (bytes of address
+** space, 2^47), TLUA_EMULATED_MULTIPROCESSORS (4), TLUA_EMULATED_FAIL_AT (the number of the call
+** that fails; 0: none), TLUA_EMULATED_DEAD_AT (the number of the call from which on all calls fail,
+** as after a hardware fault; 0: never), TLUA_EMULATED_LAZY (1: streams run when they are waited
+** for, 0: immediately), TLUA_EMULATED_IDLE (1: kernels are never run), TLUA_EMULATED_RACES and
+** TLUA_EMULATED_REMOVE (races.cc), TLUA_EMULATED_VERBOSE.
 **
 ** One lock guards everything, including the work of kernels. Globals live until the process ends,
 ** because memory on a device may be freed while the process exits.

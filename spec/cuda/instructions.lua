@@ -85,8 +85,8 @@ local function count(lines, loops, first, last)
    return c
 end
 
--- Returns the counts of the loop that streams: the loop with the widest loads, and of several such loops the
--- shortest.
+-- Returns the counts of the loop that streams: the loop with the widest loads, or the shortest one if there
+-- are several such loops.
 local function streaming(lines)
    local best
    local loops = loops_of(lines)
