@@ -259,13 +259,13 @@ TL_API int tl_program_outputs(const tl_Program *program);
 /* Describes input i, counted from 0. Returns false if there is no such input. */
 TL_API TL_MUSTCHECK bool tl_program_input(const tl_Program *program, int i, tl_ProgramInput *out);
 
-/* Runs the program. outputs[i] is a tensor that receives the values of output i. If it is NULL, it
-** is set to a new tensor, whose reference belongs to the caller. The first run plans its memory,
-** and later runs with the same sizes and given outputs allocate nothing. Returns false if an input
-** does not fit, or an operator fails; outputs that were NULL are then NULL, and the values of the
-** other outputs are undefined. Several threads may run a program at once, each with its own output
-** tensors. If the program changes its own buffers, such as running statistics, these runs wait for
-** one another. */
+/* Runs the program. outputs[i] is a tensor that receives the values of output i. If outputs[i] is
+** NULL, it is set to a new tensor, whose reference belongs to the caller. The first run plans its
+** memory, and later runs with the same sizes and given outputs allocate nothing. Returns false if
+** an input does not fit, or an operator fails; outputs that were NULL are then NULL, and the values
+** of the other outputs are undefined. Several threads may run a program at once, each with its own
+** output tensors. If the program changes its own buffers, such as running statistics, these runs
+** wait for one another. */
 TL_API TL_MUSTCHECK bool tl_program_run(tl_Program *program, tl_Tensor *const *inputs, int ninputs,
                                         tl_Tensor **outputs, int noutputs);
 
@@ -277,7 +277,7 @@ TL_API TL_MUSTCHECK bool tl_program_step(tl_Program *program, tl_Tensor *const *
                                          tl_Tensor **outputs, int noutputs);
 /* Seeds the random numbers of a training step, as torch.manual_seed does in Lua. */
 TL_API TL_MUSTCHECK bool tl_program_seed(tl_Program *program, uint64_t seed);
-/* Saves the program with its present parameters and state, so that a program loaded from the file
+/* Saves the program with its current parameters and state, so that a program loaded from the file
 ** continues from there. The file appears atomically, once it is complete. */
 TL_API TL_MUSTCHECK bool tl_program_save(tl_Program *program, const char *path);
 /* Makes a program use the state of another program, `from`, in place of its own constants of the

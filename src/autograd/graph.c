@@ -190,9 +190,9 @@ static tl_Tensor *copy_of(tl_Tensor *t) {
   return copy;
 }
 
-/* Returns a tensor with input's values (the same memory, or a copy) and its present history. Later
-** changes of input's history do not affect the returned tensor. If a node held input itself, an
-** in-place operator that made input (or input's base) depend on the node would make the node own
+/* Returns a tensor with input's values (the same memory, or a copy) and input's current history.
+** Later changes of input's history do not affect the returned tensor. If a node held input itself,
+** an in-place operator that made input (or input's base) depend on the node would make the node own
 ** itself. */
 static tl_Tensor *snapshot(tl_Tensor *input, bool copy) {
   bool ok = true;

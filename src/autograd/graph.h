@@ -162,7 +162,7 @@ bool tli_node_output(tli_Node *n, int k, tl_Tensor *result) TL_MUSTCHECK;
 /* Returns whether the gradient of input i is needed: the edge has a destination and, in a pass that
 ** computes the gradients of certain inputs only, leads towards one of these inputs. */
 bool tli_node_wants(const tli_Node *n, int i);
-/* Stores the present properties of a tensor. */
+/* Stores the current properties of a tensor. */
 void tli_info_of(const tl_Tensor *t, tli_Info *info);
 /* Returns the type of the operator's node. If n represents an in-place change of a view, this is
 ** the type of the in-place operator. */

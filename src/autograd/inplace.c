@@ -41,7 +41,7 @@ bool tli_view_of(tl_Tensor *view, tl_Tensor *of) {
   return true;
 }
 
-/* Recreates the view's history from the present history of its base. */
+/* Recreates the view's history from the current history of its base. */
 static bool rebuild(tl_Tensor *view) {
   tl_Tensor *base = view->base;
   tli_Autograd *a = tli_autograd(view);

@@ -17,7 +17,7 @@ typedef struct tli_PackHooks {
   void (*release)(void *packed); /* Frees a packed value; may be called in any thread. */
 } tli_PackHooks;
 
-/* Sets the hooks that pack the tensors that this thread saves from now on; NULL removes the present
+/* Sets the hooks that pack the tensors that this thread saves from now on; NULL removes the current
 ** hooks. */
 void tli_set_pack_hooks(const tli_PackHooks *hooks, void *context);
 /* Returns whether this thread has hooks that pack saved tensors. */

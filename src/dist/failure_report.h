@@ -20,7 +20,7 @@ typedef struct tli_FailureReport {
   bool answered; /* whether this rank has published its status because another rank has asked */
   /* the time when the store was found to have ended; 0 while the store is alive */
   int64_t store_lost_at;
-  /* A function that is called once when the group has failed; may be NULL. */
+  /* The function to call once when the group has failed, or NULL. */
   void (*ended)(tli_Group *g);
 } tli_FailureReport;
 

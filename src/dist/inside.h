@@ -14,7 +14,7 @@
 
 /* The call that a rank is making, for messages. */
 typedef struct tli_Status {
-  /* number of the rank's present collective, counted from 1; 0 before the first call */
+  /* number of the rank's current collective, counted from 1; 0 before the first call */
   int64_t number;
   int64_t pass; /* number of the rank's training pass */
   int8_t kind, dtype, active, ndim;
@@ -58,7 +58,8 @@ struct tli_Work {
   uint64_t hash;
   tli_Status status;
   bool finished;
-  /* lets the group's thread join the caller's profile (owned); may be NULL */
+  /* lets the group's thread join the caller's profile (owned); NULL if the caller records no
+  ** profile */
   tli_Invitation *invitation;
   int64_t begun; /* tli_now_ns */
   /* whether the call counts as outstanding: the group's thread runs it and holds a reference */
@@ -99,7 +100,7 @@ typedef struct tli_Transport {
   void (*leave)(tli_Group *g);
   /* Returns false with a message if the group has failed. */
   bool (*usable)(tli_Group *g);
-  /* Publishes this rank's present call, and whether the rank waits for others in it. */
+  /* Publishes this rank's current call, and whether the rank waits for other ranks in that call. */
   void (*note)(tli_Group *g, const tli_Status *s, bool active);
   /* Runs a collective from beginning to end. */
   bool (*collective)(tli_Group *g, tli_Work *w);

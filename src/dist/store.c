@@ -25,10 +25,10 @@ struct tli_Store {
 
 /* ---- meeting --------------------------------------------------------------------- */
 
-/* GREETING is the time in nanoseconds for the greeting. It does not depend on the connection's
-** timeout: a store may be waiting for a processor, and another program may never answer. AGAIN is
-** the delay before another attempt if the other side closes the connection first, as a store does
-** while it ends. */
+/* A greeting may take the rest of the connection's timeout, but at least GREETING nanoseconds,
+** since a store may be waiting for a processor, and at most LONGEST_GREETING, since another program
+** may never answer. AGAIN is the delay before another attempt if the other side closes the
+** connection first, as a store does while it ends. */
 #define GREETING INT64_C(3000000000)
 #define LONGEST_GREETING INT64_C(30000000000)
 #define AGAIN INT64_C(500000000)
@@ -122,7 +122,8 @@ static bool open_socket(tli_Store *s, int64_t timeout) {
     if (s->socket == TLI_NOSOCKET) return false;
     int64_t now = tli_now_ns();
     if (taken == 0) taken = now;
-    int64_t left = begun + timeout - now; /* a sum, since the timeout may be the largest int64 */
+    /* timeouts are at most INT64_MAX / 4, so the sum does not overflow */
+    int64_t left = begun + timeout - now;
     if (left < GREETING) left = GREETING;
     if (left > LONGEST_GREETING) left = LONGEST_GREETING;
     Peer peer = greet(s, now + left, how, sizeof how);

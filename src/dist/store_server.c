@@ -73,7 +73,7 @@ struct tli_StoreServer {
   Client **clients;
   int n, room, most, most_strangers;
   int64_t pause;         /* the time before which no connections are accepted */
-  bool more;             /* whether some requests were left for the next turn */
+  bool more;             /* whether complete requests may remain for the next turn */
   tli_StoreTable *table; /* owned */
 };
 

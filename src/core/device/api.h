@@ -48,7 +48,7 @@ typedef struct tl_DeviceProperties {
 
 /* ---- memory statistics ---- */
 
-/* One statistic: the present value, the maximum so far, and the sums of all increases and of all
+/* One statistic: the current value, the maximum so far, and the sums of all increases and of all
 ** decreases. */
 typedef struct tl_Stat {
   int64_t current, peak, allocated, freed;
@@ -102,7 +102,7 @@ typedef struct tl_MemoryStats {
   int64_t limit; /* the limit on reserved bytes, see set_memory_limit */
 } tl_MemoryStats;
 
-/* Resets the peaks to the present values. */
+/* Resets the peaks to the current values. */
 static inline void tl_stats_reset_peaks(tl_MemoryStats *s) {
   for (int pool = 0; pool < TL_NPOOLS; pool++) {
 #define X(name) s->name[pool].peak = s->name[pool].current;
@@ -336,23 +336,24 @@ typedef struct tl_DeviceApi {
   ** (pending.h) as a kernel that stores some of their results, although a garbage collection might
   ** first free these results. `kernel` is the call's tlk_Kernel; -1 stands for the end of the
   ** capture and for work other than kernels, and `call` is then NULL. The pointer to this function
-  ** may be NULL. */
+  ** is NULL if the kind of device never keeps calls pending. */
   bool (*pending)(const tl_Stream *stream, int kernel, const void *call);
   bool (*graph_launch)(tl_Graph *graph, tl_Stream *stream);
   /* Frees a graph. If a launch is in flight, the graph is freed after the launch. */
   void (*graph_free)(tl_Graph *graph);
 
-  /* Returns the largest size of the array that the kernel rnn keeps for rnn_backward. If the
-  ** pointer to this function is NULL, tlk_rnn_reserve gives the size. */
+  /* Returns the largest size in bytes of the array that the kernel rnn writes for rnn_backward
+  ** (tlk_rnn.reserve). If the pointer to this function is NULL, tlk_rnn_reserve gives the size. */
   int64_t (*rnn_reserve)(tl_Device device, const tlk_Rnn *rnn);
   /* Returns the name of counter `index`, such as "cudnn.convolution" or "cudnn.convolution_own",
   ** and sets *count to the number of times that all devices of this kind have taken that path.
-  ** Returns NULL after the last counter. The pointer to this function may be NULL. */
+  ** Returns NULL after the last counter. The pointer to this function is NULL if the kind of device
+  ** has no counters. */
   const char *(*counter)(int index, int64_t *count);
   /* Returns how often the host has waited for the device. */
   int64_t (*waits)(tl_Device device);
   /* Makes the devices report what they run from now on: `note` is called from any thread and with
-  ** some delay, and *now receives the present time of the device's clock. If `note` is NULL, the
+  ** some delay, and *now receives the current time of the device's clock. If `note` is NULL, the
   ** function reports all activities that end before it returns, then stops the reports. Returns
   ** false, without a message, if reports are unavailable. The pointer to this function is NULL if
   ** the kind of device never reports activities. */
@@ -360,10 +361,10 @@ typedef struct tl_DeviceApi {
   /* Changes a setting of this kind of device. The pointer is NULL if the kind has no settings. */
   bool (*configure)(const char *key, int64_t value);
   /* Returns the functions for groups of devices, or NULL with a message. The pointer to this
-  ** function may be NULL. */
+  ** function is NULL if devices of this kind cannot form groups. */
   const tl_CommApi *(*comms)(void);
   /* Returns the table of factorizations, or NULL, without a message, if their library is missing.
-  ** The pointer to this function may be NULL. */
+  ** The pointer to this function is NULL if the kind of device has no such table. */
   const struct tlk_Lapack *(*lapack)(void);
 } tl_DeviceApi;
 

@@ -22,10 +22,10 @@ const char *tli_operator(void);
 bool tli_set_inside_operator(bool inside);
 bool tli_may_reshape(const char *op) TL_MUSTCHECK;
 /* A function that returns the line of the script that made the running call, as a static string
-** such as "script.lua:12". The binding sets this pointer; it may be NULL. */
+** such as "script.lua:12". The binding sets this pointer; NULL means that lines are unknown. */
 extern const char *(*_Atomic tli_call_site)(void);
-/* A function that shows a warning about the running call. The binding sets this pointer; it may be
-** NULL. */
+/* A function that shows a warning about the running call. The binding sets this pointer; if it is
+** NULL, warnings are not shown. */
 extern void (*_Atomic tli_warn)(const char *text);
 /* Sets the name (a static string) of an argument. Until the name is set to NULL, messages about
 ** faults in the data say that the fault is in this argument. Operators that call other operators

@@ -122,8 +122,8 @@ struct tlk_random {
 /* Adds dropout of `in` to residual.
 ** out = residual + in * m / (1 - p). For element i, m is 1 if word i % 4 of block `block` + i / 4
 ** of stream `seed` is less than (1 - p) * 2^32, as for TLK_BERNOULLI, otherwise 0. All arrays are
-** contiguous with n elements and one floating dtype. residual.data may be NULL. The residual is not
-** scaled. If p is 1, out is residual, or NaN where `in` is not finite. */
+** contiguous with n elements and one floating dtype. If residual.data is NULL, the residual is 0.
+** The residual is not scaled. If p is 1, out is residual, or NaN where `in` is not finite. */
 struct tlk_dropout {
   const tlk_Context *cx;
   tlk_Array out, in, residual;
@@ -169,10 +169,10 @@ struct tlk_activation_backward {
 /* Computes Fourier transforms along n > 0 of contiguous arrays: out[k] = scale times the sum over j
 ** of in[j] exp(-2 pi i j k / n), with + in the exponent if `inverse`. Complex arrays have dtype C64
 ** or C128; real arrays have the dtype of the complex arrays' parts.
-**   COMPLEX: in and out (outer, n, inner); out may be in.
+**   COMPLEX: in and out (outer, n, inner) may be one array.
 **   FROM_REAL: in (outer, n) is real, out (outer, n / 2 + 1); not inverse, inner is 1.
-**   TO_REAL: in (outer, n / 2 + 1) is the first half of a Hermitian line, whose imaginary parts at 0
-**   and at n / 2 count as 0; out (outer, n) is real; inverse, inner is 1. */
+**   TO_REAL: in (outer, n / 2 + 1) is the first half of a Hermitian line; its imaginary parts at 0
+**   and at n / 2 are taken as 0. out (outer, n) is real; inverse, inner is 1. */
 struct tlk_fft {
   const tlk_Context *cx;
   tlk_FftKind kind;
@@ -186,10 +186,10 @@ struct tlk_fft {
 
 typedef enum tlk_CsrKind { TLK_CSR_PRODUCT, TLK_CSR_TRANSPOSED, TLK_CSR_SAMPLED } tlk_CsrKind;
 
-/* Products with a sparse matrix (rows, across) that is compressed by rows (CSR). Row i has the
-** elements e from pointers[i] to pointers[i + 1] - 1, and element e is in column columns[e]. All
-** count from 1: pointers are from 1 to nnz + 1, columns from 1 to across. The dense matrices are
-** row-major and have out's dtype, F32 or F64.
+/* Products with a sparse matrix (rows, across) in CSR form (compressed sparse rows). Row i has the
+** elements e from pointers[i] to pointers[i + 1] - 1, and element e is in column columns[e].
+** Positions count from 1: pointers are from 1 to nnz + 1, columns from 1 to `across`. The dense
+** matrices are row-major and have out's dtype, F32 or F64.
 **   PRODUCT: out (rows, k) = the matrix, with values (nnz), times right (across, k).
 **   TRANSPOSED: out (across, k) = its transpose times left (rows, k).
 **   SAMPLED: out (nnz): the product of row i of left (rows, k) and row j of right (across, k) for
@@ -300,11 +300,12 @@ struct tlk_attention_backward {
 
 /* Computes layer norm or RMS norm.
 ** Each of `rows` rows of n elements is shifted to mean 0 and scaled to variance 1, then scaled by
-** weight and shifted by bias (n elements each, of in's dtype, or data NULL): out = (in - mean) *
-** rstd * weight + bias with rstd = 1 / sqrt(variance + eps). mean and rstd (rows) are float32, or
-** float64 for float64. If mean.data is NULL, nothing is shifted, and rstd is computed from the mean
-** square. If residual.data is given, the input is in + residual, rounded to in's dtype; this sum is
-** stored in `sum`. */
+** weight and shifted by bias: out = (in - mean) * rstd * weight + bias with rstd = 1 /
+** sqrt(variance + eps). weight and bias have n elements each, of in's dtype; data NULL means a
+** weight of 1 or a bias of 0. mean and rstd (rows) are float32, or float64 for float64. If
+** mean.data is NULL, nothing is shifted, and rstd is computed from the mean square. If
+** residual.data is given, the input is in + residual, rounded to in's dtype; this sum is stored in
+** `sum`. */
 struct tlk_layer_norm {
   const tlk_Context *cx;
   tlk_Array out, mean, rstd, in, weight, bias;
@@ -344,8 +345,8 @@ struct tlk_channel_products {
 };
 
 /* Applies an affine map to each channel.
-** out = (in - mean) * scale + shift + other * factor; mean, shift, other.data and factor may be
-** NULL. All arrays have one dtype. */
+** out = (in - mean) * scale + shift + other * factor. If mean, shift, other.data or factor is NULL,
+** its values are 0. All arrays have one dtype. */
 struct tlk_channel_affine {
   const tlk_Context *cx;
   tlk_Array out, in;
@@ -357,7 +358,8 @@ struct tlk_channel_affine {
 
 /* Computes training batch norm with n = outer * inner elements for each channel:
 **   rstd = 1 / sqrt(deviation / n + eps), out = (in - mean) * rstd * weight + bias
-** mean and deviation are the results of channel_moments; weight and bias may be NULL. */
+** mean and deviation are the results of channel_moments. A weight of NULL means 1, a bias of NULL
+** means 0. */
 struct tlk_batch_norm {
   const tlk_Context *cx;
   tlk_Array out;
@@ -547,7 +549,8 @@ struct tlk_row_order {
 
 /* ---- windows; arrays are contiguous ---- */
 
-/* Computes a convolution: out = in * weight + bias; bias (channels_out) may be NULL. */
+/* Computes a convolution: out = in * weight + bias; bias (channels_out) is NULL if there is
+** none. */
 struct tlk_conv {
   const tlk_Context *cx;
   tlk_Conv conv;
@@ -636,7 +639,7 @@ struct tlk_optim_coefs {
 /* Steps `count` parameters by a rule, in float64 if the parameters are float64, otherwise in
 ** float32. If *found_inf is not 0, nothing changes. Each tensor has its own coefficients or, if
 ** coefs is NULL, all use `same`. Gradients are first divided by grad_scale and multiplied by clip;
-** both are numbers in float32 or float64, and their data may be NULL. */
+** both are numbers in float32 or float64, and count as 1 if their data is NULL. */
 struct tlk_optim_step {
   const tlk_Context *cx;
   tlk_OptimRule rule;
@@ -702,8 +705,8 @@ struct tlk_list_clip {
 
 /* Runs one layer of a recurrent network over whole sequences.
 ** out (rows, output) = the states after each step; hn (batch, output) = the states after each
-** sample's last step; cn (batch, hidden) = an LSTM's final cell states. h0 and c0, of the same sizes
-** as hn and cn, are the initial states; NULL means 0. `reserve` receives *kept bytes for the
+** sample's last step; cn (batch, hidden) = an LSTM's final cell states. h0 and c0, of the same
+** sizes as hn and cn, are the initial states; NULL means 0. `reserve` receives *kept bytes for the
 ** backward pass; it may be NULL if no backward pass follows. A device that has several layouts of
 ** the reserve stores the size of the chosen one in *kept before the call returns. */
 struct tlk_rnn {

@@ -102,7 +102,7 @@ typedef struct tlk_Attention {
   bool causal;
   double scale, dropout;
   uint64_t seed, block;
-  const uint64_t *state; /* state of the random words, see tlk_random; may be NULL */
+  const uint64_t *state; /* {seed, block} on the device, see tlk_random; NULL outside of captures */
 } tlk_Attention;
 
 /* The windows of a pooling operator, and the number of planes that they slide over. */
@@ -312,7 +312,8 @@ typedef struct tlk_OptimTensor {
   void *param;
   const void *grad;
   void *state[TLK_OPTIM_STATES];
-  float *master; /* the parameter in full precision, from which `param` is rounded; may be NULL */
+  /* the parameter in full precision, from which `param` is rounded; NULL if there is none */
+  float *master;
   int64_t n;
 } tlk_OptimTensor;
 

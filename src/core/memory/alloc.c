@@ -29,8 +29,8 @@
 #define CACHING 1
 #endif
 
-/* The largest request. No present address space is larger; the limit prevents arithmetic
-** overflow. */
+/* The largest request in bytes. No system has a larger address space today; the limit prevents
+** arithmetic overflow. */
 #define REQUEST_MAX ((size_t)1 << (sizeof(size_t) > 4 ? 46 : 31))
 
 #define SMALL_MAX 4096

@@ -28,7 +28,7 @@ typedef struct tli_PinnedStats {
   tl_Stat allocations, allocated_bytes, active_requests, active_bytes;
 } tli_PinnedStats;
 tli_PinnedStats tli_pinned_stats(tl_DeviceType type);
-/* tli_pinned_reset_peaks sets the peaks of a device type's statistics to the present values;
+/* tli_pinned_reset_peaks sets the peaks of a device type's statistics to the current values;
 ** tli_pinned_reset_sums sets the sums to 0. */
 void tli_pinned_reset_peaks(tl_DeviceType type);
 void tli_pinned_reset_sums(tl_DeviceType type);

@@ -25,7 +25,7 @@ typedef struct tli_MemoryEvent {
   const void *data;
   int64_t bytes, stream_id;
   int64_t time;     /* time of the event, in ns since 1970 */
-  tli_Stack *stack; /* the call stack (owned); may be NULL */
+  tli_Stack *stack; /* the call stack (owned); NULL if none was recorded */
 } tli_MemoryEvent;
 
 /* A function that writes the running call's stack into `text` and returns its size. The binding

@@ -245,8 +245,8 @@ static int32_t frames_of(tli_Profile *p, int32_t *key) {
   return used;
 }
 
-/* Returns the number of the present stack's text. The text is formatted only if the frames are
-** new. */
+/* Returns the number of the text of the thread's current call stack. The text is formatted only if
+** the frames are new. */
 static int32_t stack_of(tli_Profile *p) {
   int32_t key[1 + 3 * MOST_FRAMES];
   int32_t frames = intern(p, (char *)key, sizeof *key * (size_t)frames_of(p, key));
@@ -289,7 +289,7 @@ static void begin_on_device(tli_Profile *p, int32_t event, tl_Device device) {
   tl_Event **zero = &p->zero[device.type][device.index];
   if (*zero == NULL) {
     /* The stream has no pending work when the event is recorded, so the event's time is the host's
-    ** present time. */
+    ** current time. */
     if (!api->stream_sync(stream) || (*zero = record_event(device, stream)) == NULL) return;
     p->zero_at[device.type][device.index] = tli_now_ns() - p->begin;
     watch_device(p, device);

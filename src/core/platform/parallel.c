@@ -104,21 +104,22 @@ static void run_range(void *context, int i);
 
 static struct Pool {
   tli_Mutex owner;    /* held by the thread whose job is running */
-  tli_Mutex lock;     /* guards both conditions */
+  tli_Mutex lock;     /* guards the conditions `work` and `done` */
   tli_Condition work; /* signals workers that there is a job */
   tli_Condition done; /* signals the owner that no worker is inside a job */
   int workers;        /* number of workers that were started; only the owner changes it */
-  /* the present job; this field and the shares change only while the pool is closed and no worker
+  /* the current job; this field and the shares change only while the pool is closed and no worker
   ** is active */
   Job *job;
   Share shares[SHARES];
   int nshares;
-  atomic_int limit; /* workers with numbers above this limit do not take part in the present job */
+  atomic_int limit; /* workers with numbers above this limit do not take part in the current job */
   /* number of jobs so far; idle workers poll this counter */
   _Alignas(CACHE_LINE) atomic_uint round;
-  _Alignas(CACHE_LINE) atomic_bool open; /* whether tasks may be left in the present job */
-  atomic_int active;                     /* number of workers that may access the job */
-  atomic_int asleep;                     /* number of workers that sleep on `work` */
+  /* whether the current job may still have tasks that no thread has taken */
+  _Alignas(CACHE_LINE) atomic_bool open;
+  atomic_int active; /* number of workers that may access the job */
+  atomic_int asleep; /* number of workers that sleep on `work` */
 } pool = {
     .owner = TLI_MUTEX_INIT,
     .lock = TLI_MUTEX_INIT,

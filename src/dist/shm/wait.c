@@ -121,7 +121,7 @@ static void list_lacking(const tli_Shm *g, const tli_Wait *w, char *out, size_t 
   }
 }
 
-/* Lists the present call of each rank. */
+/* Lists the current call of each rank. */
 static void list_all(const tli_Shm *g, const tli_Wait *w, char *out, size_t size) {
   int at = 0;
   out[0] = '\0';
