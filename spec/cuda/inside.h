@@ -37,7 +37,7 @@ enum {
   MOST_SHARED_BYTES = 227 * 1024 /* largest size of a block's shared memory in bytes */
 };
 
-/* The byte for garbage. Numbers made of it are neither zero nor NaN, but far out of any range. */
+/* The byte that fills garbage. A number of such bytes is not 0 or NaN, but far out of any range. */
 enum { GARBAGE = 0xfb };
 
 /* ---- settings (runtime.cc) ---------------------------------------------------------- */

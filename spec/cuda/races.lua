@@ -48,7 +48,7 @@ function programs.attention()
 end
 
 function programs.few_queries()
-   -- In the first call, one query and several blocks of keys. In the second call, heads share keys, and a mask hides
+   -- The first call has one query and several blocks of keys. In the second call, heads share keys, and a mask hides
    -- some of them.
    on_both(F.scaled_dot_product_attention, torch.randn(1, 2, 1, 64), torch.randn(1, 2, 700, 64),
       torch.randn(1, 2, 700, 64))

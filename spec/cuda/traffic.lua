@@ -83,7 +83,7 @@ for _, step in ipairs {{"SGD", {momentum = 0.9}, 5}, {"Adam", {}, 7}, {"AdamW", 
    row(step[1] .. " step", step[3] * 4 * n, function() optimizer:step() end)
 end
 
--- A step that divides by the scale, detects non-finite gradients and clips; computing the norm reads the
+-- The step divides by the scale, detects non-finite gradients and clips; computing the norm reads the
 -- gradient once more. Four launches compute the parts of the norm, the scalars of the step, the step counts, and
 -- the step.
 do
