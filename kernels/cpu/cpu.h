@@ -137,7 +137,8 @@ typedef struct tlk_Scanner {
               int64_t indices_step, int64_t *indices, int64_t at, void *state, int64_t *where);
 } tlk_Scanner;
 
-/* largest number of columns in a strip: data that is read twice stays in the cache */
+/* largest number of columns in a strip, chosen so that data that is read twice stays in the
+** cache */
 #define TLK_SOFTMAX_COLS 128
 
 /* Normalisation of one row; see layer_norm in core/kernel/kernel.h. weight and bias may be NULL;

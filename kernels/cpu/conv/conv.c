@@ -1,6 +1,6 @@
 /*
 ** conv.c - convolution and its gradients for any floating dtype; half types are computed in
-** float32, except in dot1x1.c. conv1x1.c handles kernels of one element, winograd.c large
+** float32, except in dot1x1.c. conv1x1.c handles kernels of one element; winograd.c handles large
 ** convolutions in float32 with 3 x 3 kernels. plan.c describes all other convolutions, and the
 ** gradient of the input, as weighted sums. weight_direct.c and weight_gemm.c compute the gradient
 ** of the weight. One thread sums each output element in an order that depends on the sizes alone.

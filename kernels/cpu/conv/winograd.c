@@ -157,8 +157,8 @@ typedef struct Sums {
   atomic_bool failed, not_finite;
 } Sums;
 
-/* Return the number of elements in one plane: kernels_plane for a panel of transformed kernels,
-** sums_plane for sums, patches_plane for transformed patches. */
+/* Return the number of elements in one plane of a panel of transformed kernels, of sums, and of
+** transformed patches. */
 static int64_t kernels_plane(const Sums *s) { return s->terms * s->height + GAP; }
 static int64_t sums_plane(const Sums *s) {
   return s->together * s->segments.tiles * s->height + GAP;

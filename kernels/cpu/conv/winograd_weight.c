@@ -16,8 +16,8 @@
 #include "kernels/cpu/matmul/tile.h"
 #include "kernels/cpu/conv/winograd_loops.h"
 
-/* The number of input channels in a block: a multiple of a vector's lanes and of the rows of a tile
-** of tile.h. */
+/* The number of input channels in a block. It is a multiple of the number of lanes of a vector and
+** of the number of rows of a tile (tile.h). */
 #define CHANNELS 48
 /* The number of bytes of a chunk, unless the sums need larger chunks. */
 #define CHUNK_BYTES ((int64_t)8 << 20)

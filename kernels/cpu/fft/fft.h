@@ -85,7 +85,8 @@ typedef struct tlk_FftPlan {
   bool pairs;                /* whether the plan also serves signals of 2n real numbers */
   void *half_roots;          /* exp(-pi i k / n) for k <= n if `pairs` */
   void *tables;              /* memory of all tables above (owned) */
-  /* size of `tables` in bytes, without and with the tables of the other plans */
+  /* bytes: size of `tables`; all_bytes: the same, plus the tables of the plans that this plan
+  ** owns */
   size_t bytes, all_bytes;
   int64_t users; /* number of calls that use the plan; guarded by the cache's lock */
   int64_t age;

@@ -292,8 +292,8 @@ static bool bf16_is_fast(void) {
   return __get_cpuid(0, &a, &b, &c, &d) && b == signature_AMD_ebx;
 }
 
-/* Chooses the loops. The environment variable TLUA_ISA can name one set, as x86-64-v4+bf16 or
-** x86-64-v4+amx, or none, as x86-64-v4. */
+/* Chooses the loops. The environment variable TLUA_ISA can ask for one set of loops (x86-64-v4+bf16
+** or x86-64-v4+amx) or for none (x86-64-v4). */
 static const tlk_DotLoops *choose(void) {
   const char *wish = getenv("TLUA_ISA"), *extra = wish ? strchr(wish, '+') : NULL;
   if (strstr(tlk_isa()->name, "x86-64-") == NULL || !__builtin_cpu_supports("avx512bw") ||

@@ -10,7 +10,8 @@
 typedef struct tlk_Epilogue {
   const void *bias; /* one number for each column of c; NULL if there is no bias */
   tlk_Activation activation;
-  /* receives the argument of the activation; rows are as far apart as in c; may be NULL */
+  /* receives the argument of the activation, in rows that are as far apart as those of c; may be
+  ** NULL */
   void *inner;
 } tlk_Epilogue;
 

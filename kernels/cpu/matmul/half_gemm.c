@@ -30,7 +30,7 @@ typedef struct Half {
   int64_t size;             /* size of an element of `out` in bytes */
   const tlk_DotLoops *dots; /* loops for bfloat16 pairs; NULL if factors are converted to float32 */
   int64_t m, n, k; /* rows and columns of a tile, and number of terms that are summed at a time */
-  /* number of tiles into which the rows of c are divided, and number for its columns */
+  /* number of tiles of c from top to bottom, and number of tiles from left to right */
   int64_t down, across;
   atomic_bool failed;
 } Half;
