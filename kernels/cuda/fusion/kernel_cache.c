@@ -1,7 +1,7 @@
 /*
 ** kernel_cache.c - finds the kernel of a chain by the chain's source. Kernels that this program has
-** used are in a list. Others are looked up on disk (core/device/disk_cache.h); their key consists of
-** the source with all its includes, the architecture and the compiler's version.
+** used are in a list. Others are looked up on disk (core/device/disk_cache.h); their key consists
+** of the source with all its includes, the architecture and the compiler's version.
 */
 #include <pthread.h>
 #include <stdio.h>
