@@ -52,7 +52,7 @@ local kind = opt.device:match "^%a+"
 local config = assert(sizes[opt.size], "--size: expected tiny, small or gpt2, got " .. opt.size)
 config.dropout, config.checkpoint = opt.dropout, opt.checkpoint
 
--- true for several processes (tlua run), which split the batch or the model among them
+-- true if several processes (tlua run) share the work: they split the batch or the model
 local many = opt.fsdp or opt.tp > 1 or opt.pp > 1 or (tonumber(os.getenv "WORLD_SIZE") or 1) > 1
 local parallel = many and dofile(here .. "/gpt2/parallel.lua")(opt)
 local first_process = not many or torch.distributed.get_rank() == 0

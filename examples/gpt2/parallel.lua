@@ -7,8 +7,7 @@ local styles, pipelining = dist.tensor.parallel, dist.pipelining
 
 local Parallel = torch.class("gpt2.Parallel")
 
---- Arranges the ranks. o: device, tp, pp, fsdp, accumulate (the number of parts of a batch that a
---- pipeline computes at a time)
+--- Arranges the ranks. o: device, tp, pp, fsdp, accumulate (the number of micro-batches in a batch)
 function Parallel:__init(o)
    if not dist.is_initialized() then dist.init_process_group() end
    local world = dist.get_world_size()

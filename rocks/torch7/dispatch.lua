@@ -192,7 +192,7 @@ function M.into(functions) torch7 = functions end
 --- Declares an operator, as a function and as a method.
 ---@param name string  one name, or several names separated by spaces
 ---@param patterns table<string, function|function[]>  maps patterns to functions of tlua's
---- values, or to pairs: such a function, and one that changes its first argument
+--- values, or to pairs of such a function and a function that changes its first argument
 ---@param options? {results: integer?, in_place: boolean?, method: boolean?}
 function M.op(name, patterns, options)
    options = options or {}

@@ -80,7 +80,7 @@ function M.kind_of(tensor)
       or by_dtype[not is_cpu(tensor)][field(tensor, "dtype")]
 end
 
---- Gives a tensor the metatable of its type, and returns it.
+--- Gives a tensor the metatable of its type, and returns the tensor.
 ---@param tensor Tensor
 ---@return Tensor
 function M.tag(tensor)

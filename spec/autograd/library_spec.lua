@@ -6,7 +6,7 @@ local library = torch.library
 local cpu = {device = "cpu"} -- independent of the specs' default device
 
 local count = 0
--- Returns a namespace's name that no other test uses.
+-- Returns a name for a namespace that no other test uses.
 local function namespace()
    count = count + 1
    return "spec_library" .. count

@@ -194,8 +194,8 @@ local function copy_of(bytes)
       ("local from, to = torch.ones(%d), torch.ones(%d)"):format(bytes // 8, bytes // 8)}}
 end
 
--- Returns a row's measured times, the number of functions that are ours, and PyTorch's message about a missing
--- function.
+-- Returns a list of times, the number of them that are not PyTorch's (these come first), PyTorch's function, and its
+-- message if PyTorch lacks a function.
 local function times_of(row, python)
    local run = compile(row)
    local theirs, fault

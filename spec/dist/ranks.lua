@@ -123,9 +123,9 @@ function M.free_port()
    error "no port is free"
 end
 
--- Collects the arguments {n =, name =, code =} that a spec file passes to `ok`, for each number of ranks,
--- instead of running the programs. Calls with options are left out, such as those that leave a broken
--- group.
+-- Records a spec file's calls of `ok` as a list of {n =, name =, code =}, where n is the number of ranks, instead of
+-- running the programs. Calls with options are left out, because some of these programs make the group
+-- unusable.
 local function record(file)
    local list, recorder = {}, setmetatable({run = left_out}, {__index = M})
    function recorder.ok(n, code, options)

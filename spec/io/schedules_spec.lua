@@ -133,8 +133,8 @@ describe("a schedule's state with names = \"pytorch\"", function()
                assert.is_true(expected[key] ~= nil or is_none, path .. "." .. tostring(key))
             end
          end
-         -- For some schedules PyTorch counts steps only for a warning. Inside of another schedule, PyTorch keeps a
-         -- schedule's last rate.
+         -- Some of PyTorch's schedules count steps only for a warning. A schedule that is part of another one also has
+         -- its last rate in PyTorch's state.
          local expected, got = fixture.states[name].schedule, schedule:state_dict {names = "pytorch"}
          local function without_counts(state)
             if name ~= "SWALR" then state._step_count = nil end

@@ -7,8 +7,8 @@ local sorted = require "spec.support.sorted"
 local F = torch.nn.functional
 local families = dofile "spec/fixtures/functional.lua"
 
--- Tolerances are relative to the number, or absolute for numbers below 1. PyTorch stores some constants in float32 even
--- for computations in float64; the numbers are sums of rounded elements.
+-- Tolerances are relative to the number, or absolute for numbers below 1. They allow for constants that PyTorch stores
+-- in float32 even for computations in float64, and for sums of rounded elements.
 local tolerance <const> = {float64 = 1e-7, float32 = 2e-4}
 
 -- Inputs and sums, as in functional.py ---------------------------------------------------------
