@@ -130,8 +130,8 @@ void *tli_inflate(const void *data, size_t n, tli_Deflated kind, int64_t expecte
 
 enum { LEVEL = 6, DEFLATED = 8, FINISH = 4 };
 
-/* Compresses n bytes and adds the result to `block`, after its first *made bytes. With `last`, ends
-** the stream. */
+/* Compresses n bytes and appends the result to the first *made bytes of `block`. If `last` is true,
+** ends the stream. */
 static bool pack(Stream *s, const unsigned char *data, size_t n, bool last, unsigned char *block,
                  size_t room, size_t *made) {
   int status = 0;

@@ -198,12 +198,12 @@ static void add_searcher(lua_State *L) {
   lua_rawseti(L, -2, at);
 }
 
-/* Enters the modules in package.preload. If the host opens Lua's package library later, that
-** library keeps these entries. */
+/* Adds the modules to package.preload. If the host opens Lua's package library later, that library
+** keeps these entries. */
 static void fill_preload(lua_State *L) {
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_PRELOAD_TABLE);
   for (const tli_Embedded *e = tli_embedded; e->module; e++) {
-    /* "tlua" itself is entered later, once it can be required */
+    /* "tlua" itself is added later, once it can be required */
     if (strcmp(e->module, "tlua") == 0) continue;
     push_loader(L, e);
     lua_setfield(L, -2, e->module);

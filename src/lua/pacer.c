@@ -32,7 +32,7 @@
 #define FLOOR_BYTES ((int64_t)8 << 20)
 #define FLOOR_PER_HEAP_BYTE 16
 /* During the capture of a graph, a full collection for each chain of kernels is affordable if Lua's
-** heap is at most this large: it takes at most 8 ms. */
+** heap is at most this large: the collection then takes at most 8 ms. */
 #define OFTEN_HEAP_KB (32 << 10)
 
 static int64_t live(const tli_State *S) {
@@ -43,9 +43,9 @@ static int64_t live(const tli_State *S) {
   return bytes;
 }
 
-/* Returns by how much live bytes may grow before a full collection: by a quarter of the bytes that
-** are left, so that the number of collections is logarithmic in the growth, but at least by an
-** amount that is worth the time of a collection. */
+/* Returns by how much live bytes may grow before a full collection: by a quarter of `left`, the
+** bytes that are still live, so that the number of collections is logarithmic in the growth, but at
+** least by an amount that is worth the time of a collection. */
 static int64_t allowance(lua_State *L, int64_t left) {
   int64_t heap = (int64_t)lua_gc(L, LUA_GCCOUNT, 0) * 1024;
   int64_t least = heap * FLOOR_PER_HEAP_BYTE;

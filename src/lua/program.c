@@ -140,8 +140,8 @@ static int program_dynamic(lua_State *L) {
 }
 
 /* program:fit(symbol, size1, other1, size2, other2) finds which integers of the graph depend on a
-** symbol, and how, by comparison with two other programs. These were traced with size1 and size2
-** for the symbol. */
+** symbol, and how, by comparison with the programs other1 and other2. These were traced with size1
+** and size2 for the symbol. */
 static int program_fit(lua_State *L) {
   bool ok =
       tli_graph_fit(own_graph(L, 1), (int)luaL_checkinteger(L, 2) - 1, luaL_checkinteger(L, 3),
@@ -172,7 +172,7 @@ static int program_range(lua_State *L) {
   return 0;
 }
 
-/* program:ready() returns a program of the graph once it is complete. */
+/* program:ready() returns a new program with the same graph, which must be complete. */
 static int program_ready(lua_State *L) {
   tli_Graph *g = tli_graph_retain(own_graph(L, 1));
   lua_settop(L, 1);

@@ -236,7 +236,7 @@ void tli_crew_dismiss(struct tli_Crew *crew);
 
 /* ---- memory (pacer.c) ---- */
 
-/* Adds to the counts a tensor that a Lua value now keeps alive. */
+/* Adds a tensor that a Lua value now keeps alive to the pacer's counts. */
 void tli_pacer_note(tli_State *S, const tl_Tensor *tensor);
 /* Runs the collection that is due. Called before a box is made, when nothing is owned outside of
 ** Lua. */

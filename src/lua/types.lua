@@ -100,7 +100,7 @@ function Tensor:stride(dim) end
 ---@return boolean
 function Tensor:is_inference() end
 
---- Returns whether the other tensor has the same memory, sizes and strides as x.
+--- Returns whether `tensor` has the same memory, sizes and strides as this tensor.
 ---@param tensor torch.Tensor
 ---@return boolean
 function Tensor:is_set_to(tensor) end
@@ -122,7 +122,8 @@ function Tensor:stft(n_fft, options) end
 ---@return torch.Tensor
 function Tensor:istft(n_fft, options) end
 
---- Returns the memory that x and its views share, as an object that gives access to the bytes.
+--- Returns the memory that this tensor and its views share, as an object that gives access to the
+--- bytes.
 ---@return torch.UntypedStorage
 function Tensor:untyped_storage() end
 
@@ -157,7 +158,8 @@ function Tensor:to_sparse_bsc(blocksize) end
 ---@param dtype? string
 ---@return torch.Tensor
 function Tensor:to_dense(dtype) end
---- Returns a sparse_coo tensor with sorted, unique positions; adds values at the same position.
+--- Returns a sparse_coo tensor with sorted, unique positions; values that share a position are
+--- summed.
 ---
 ---     local s = torch.sparse_coo_tensor({{2, 1, 2}}, {1.0, 2.0, 3.0}, {3})
 ---     print(s:coalesce():values())
@@ -173,22 +175,27 @@ function Tensor:indices() end
 --- Returns the values of a sparse tensor. A tensor in the layout sparse_coo must be coalesced.
 ---@return torch.Tensor
 function Tensor:values() end
---- Returns each row's first position, from 1, and one past the end; for sparse_csr, sparse_bsr.
+--- Returns, for each row of a sparse_csr or sparse_bsr tensor, the position, from 1, of the row's
+--- first value or block. The last entry is one past the end.
 ---@return torch.Tensor
 function Tensor:crow_indices() end
---- Returns the column, from 1, of each element of a sparse_csr tensor or block of a sparse_bsr one.
+--- Returns the column, from 1, of each element of a sparse_csr tensor, or of each block of a
+--- sparse_bsr tensor.
 ---@return torch.Tensor
 function Tensor:col_indices() end
---- Returns each column's first position, from 1, and one past the end; for sparse_csc, sparse_bsc.
+--- Returns, for each column of a sparse_csc or sparse_bsc tensor, the position, from 1, of the
+--- column's first value or block. The last entry is one past the end.
 ---@return torch.Tensor
 function Tensor:ccol_indices() end
---- Returns the row, from 1, of each element of a sparse_csc tensor or block of a sparse_bsc one.
+--- Returns the row, from 1, of each element of a sparse_csc tensor, or of each block of a
+--- sparse_bsc tensor.
 ---@return torch.Tensor
 function Tensor:row_indices() end
 --- Returns the number of sparse dimensions, for which a sparse tensor stores positions.
 ---@return integer
 function Tensor:sparse_dim() end
---- Returns the number of dense dimensions of a sparse tensor: dimensions of each stored value.
+--- Returns the number of dense dimensions of a sparse tensor, that is, of the dimensions of each
+--- stored value.
 ---@return integer
 function Tensor:dense_dim() end
 --- Gives a sparse_coo tensor another shape, in which all elements keep their positions.
@@ -208,7 +215,7 @@ function Tensor:sparse_resize_and_clear_(size, sparse_dim, dense_dim) end
 ---@return torch.Tensor
 function Tensor:sparse_mask(mask) end
 
---- Returns x's memory as a list of elements of x's dtype.
+--- Returns the tensor's memory as a list of elements of the tensor's dtype.
 ---@return torch.TypedStorage
 function Tensor:storage() end
 
@@ -242,8 +249,8 @@ function Tensor:is_complex() end
 ---@return boolean
 function torch.is_floating_point(self) end
 
---- Returns the only element, as a number, a complex number or a boolean. Raises if there is not
---- exactly one element.
+--- Returns the only element, as a number, a complex number or a boolean. Raises an error unless
+--- there is exactly one element.
 ---@return number|boolean|torch.ComplexNumber
 function Tensor:item() end
 
@@ -265,8 +272,8 @@ function Tensor:iter() end
 ---@return torch.Tensor self
 function Tensor:apply_(fn) end
 
---- Replaces every element of x by fn(element, other element), where the other element is at the
---- same position in `other`.
+--- Replaces every element by fn(element, other element), where the other element is at the same
+--- position in `other`.
 ---@param other torch.Tensor of a shape that broadcasts to self's
 ---@param fn fun(element: number|boolean, other: number|boolean): number|boolean
 ---@return torch.Tensor self
@@ -470,10 +477,11 @@ function torch.broadcast_shapes(...) end
 
 -- Gradients -------------------------------------------------------------------------------------
 
---- Computes the gradient of x with respect to each leaf that requires a gradient, and adds it to
---- the leaf's field `grad`. The option `gradient`, of x's shape, is needed unless x has one
---- element. retain_graph keeps the saved tensors for another pass. create_graph records this pass,
---- for second derivatives. `inputs` restricts the pass to some tensors.
+--- Computes the gradient of this tensor with respect to each leaf that requires a gradient, and
+--- adds the gradient to the leaf's field `grad`. The option `gradient`, a tensor of the same shape
+--- as this one, is required unless this tensor has only one element. retain_graph keeps the saved
+--- tensors for another pass. create_graph records this pass, for second derivatives. `inputs`
+--- restricts the pass to some tensors.
 ---@param options? {gradient?: torch.Tensor, retain_graph?: boolean, create_graph?: boolean, inputs?: torch.Tensor[]}
 function Tensor:backward(options) end
 
@@ -483,26 +491,28 @@ function Tensor:backward(options) end
 ---@param options? {retain_graph?: boolean, create_graph?: boolean, inputs?: torch.Tensor[]}
 function torch.autograd.backward(tensors, grad_tensors, options) end
 
---- Returns the gradients of outputs with respect to inputs, as several values (a table for a table
---- of inputs); no field `grad` is changed. If an input does not contribute, an error is raised;
---- with allow_unused its gradient is nil, with materialize_grads zeros. Outputs and inputs may be
---- gradient edges, see torch.autograd.graph.get_gradient_edge.
+--- Returns the gradients of outputs with respect to inputs, as several values, or as a table if
+--- `inputs` is a table; no field `grad` is changed. If an input does not contribute, an error is
+--- raised; but with allow_unused the gradient of that input is nil, and with materialize_grads it
+--- is zeros. Outputs and inputs may be gradient edges; see torch.autograd.graph.get_gradient_edge.
 ---@param outputs torch.Tensor|torch.Tensor[]
 ---@param inputs torch.Tensor|torch.Tensor[]
 ---@param options? {grad_outputs?: torch.Tensor|torch.Tensor[], retain_graph?: boolean, create_graph?: boolean, allow_unused?: boolean, is_grads_batched?: boolean, materialize_grads?: boolean}
 ---@return torch.Tensor ...
 function torch.autograd.grad(outputs, inputs, options) end
 
---- Sets whether x requires a gradient. x must be a leaf of a floating-point dtype.
+--- Sets whether the tensor requires a gradient. The tensor must be a leaf of a floating-point
+--- dtype.
 ---@param requires_grad? boolean true unless given
 ---@return torch.Tensor self
 function Tensor:requires_grad_(requires_grad) end
 
---- Makes x, which is not a leaf, keep its gradient in x.grad.
+--- Makes a tensor x that is not a leaf keep its gradient in x.grad.
 function Tensor:retain_grad() end
 
---- Calls fn with x's gradient as soon as a backward pass has computed it. If fn returns a tensor,
---- that replaces the gradient. The method `remove` of the returned handle removes the hook.
+--- Registers a hook on a tensor x: fn is called with x's gradient as soon as a backward pass has
+--- computed it. If fn returns a tensor, that tensor replaces the gradient. The method `remove` of
+--- the returned handle removes the hook.
 ---
 --- If fn refers to x itself, fn is collected together with x. If fn refers to another tensor
 --- derived from x (a view, or a result computed from x), both tensors stay alive until the hook is
@@ -543,10 +553,10 @@ function torch.set_grad_enabled(enabled, fn, ...) end
 ---@return any ...
 function torch.inference_mode(fn, ...) end
 
---- Opens a scope for mixed precision on one kind of device. Operators that benefit from a lower
---- precision get float32 arguments in the scope's dtype, and operators that need float32 get
---- float32, as in PyTorch. The manual says it for each operator. The scope is opened like that of
---- torch.no_grad, with options in front:
+--- Opens a scope for mixed precision on one kind of device. As in PyTorch, float32 arguments are
+--- cast to the scope's dtype for operators that benefit from a lower precision, and arguments are
+--- cast to float32 for operators that need it. The manual says for each operator to which dtype its
+--- arguments are cast. The scope is opened like that of torch.no_grad, with options in front:
 ---
 ---    torch.autocast({device = "cuda", dtype = "bfloat16"}, function() ... end)
 ---    local _ <close> = torch.autocast("cpu")
@@ -616,8 +626,8 @@ function torch.autograd.set_detect_anomaly(mode) end
 ---@return boolean
 function torch.autograd.is_anomaly_enabled() end
 
---- Calls a function once, when the running backward pass has ended without an error. Hooks use this
---- to accumulate values until all gradients are known.
+--- Registers fn, which is called once, when the running backward pass has ended without an error.
+--- Hooks use this to accumulate values until all gradients are known.
 ---@param fn fun()
 function torch.autograd.queue_callback(fn) end
 
@@ -675,8 +685,10 @@ function torch.set_rng_state(state) end
 
 --- Makes a separate random number generator, which operators take as the option `generator`. It has
 --- the field `device` and the methods manual_seed, seed, initial_seed, get_state, set_state,
---- clone_state, get_offset and set_offset (count of numbers drawn, rounded up to blocks of four),
---- graphsafe_get_state (a generator that shares the state), graphsafe_set_state (shares another's).
+--- clone_state, get_offset, set_offset, graphsafe_get_state and graphsafe_set_state. An offset is
+--- the number of random numbers drawn so far, rounded up to blocks of four. graphsafe_get_state
+--- returns a generator that shares this one's state; graphsafe_set_state makes this generator share
+--- the state of another.
 ---@param device? string|torch.device|{device: string|torch.device}  "cpu" by default
 ---@return torch.Generator
 function torch.Generator(device) end
@@ -757,9 +769,10 @@ function torch.set_memory_limit(bytes) end
 ---@param options {precision?: integer, threshold?: integer, edgeitems?: integer, linewidth?: integer, sci_mode?: boolean, profile?: string}
 function torch.set_printoptions(options) end
 
---- Calls hook(self) whenever a backward pass has added a gradient to the field `grad` of this leaf.
---- The hook may, for example, step an optimizer for this parameter and drop the gradient at once.
---- The method `remove` of the returned handle removes the hook.
+--- Registers a hook on a leaf: hook(self) is called whenever a backward pass has added a gradient
+--- to the field `grad` of this leaf. The hook may, for example, step an optimizer for this
+--- parameter and drop the gradient at once. The method `remove` of the returned handle removes the
+--- hook.
 ---@param hook fun(leaf: torch.Tensor)
 ---@return {remove: fun(self: table)}
 function Tensor:register_post_accumulate_grad_hook(hook) end

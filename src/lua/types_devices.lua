@@ -11,7 +11,7 @@ torch.cuda = {}
 
 --- A device as a value, such as x.device. There is only one value for each name, so == compares
 --- devices; tostring gives the name. Functions that accept a device's name also accept this value.
---- It never equals a string: compare x.device.type with "cuda", or x.device with torch.device
+--- A device never equals a string: compare x.device.type with "cuda", or x.device with torch.device
 --- "cuda:0".
 ---
 ---     local device = torch.device "cuda:1"
@@ -225,7 +225,7 @@ function torch.cuda.waits(device) end
 ---@return torch.Stream
 function torch.cuda.ExternalStream(stream_ptr, device) end
 
---- Makes a stream of a device. Several such streams may be one queue of the device.
+--- Makes a stream of a device. Several such streams may share one queue of the device.
 ---@param options? {device?: integer|string, priority?: integer}
 ---@return torch.Stream
 function torch.cuda.Stream(options) end
@@ -309,11 +309,12 @@ function torch.cuda.max_memory_reserved(device) end
 ---@return integer free, integer total
 function torch.cuda.mem_get_info(device) end
 
---- Returns all memory statistics under PyTorch's names, such as "allocated_bytes.all.peak". There
---- are also expandable_segments: 1 if memory is mapped on demand to reserved addresses, 0 if it is
---- allocated in fixed segments, because the driver has no virtual memory or TLUA_CUDA_ALLOCATOR
---- asks for that; reserved_addresses: the size of the reserved addresses in bytes; and
---- num_address_retries: how often fewer addresses were reserved than wanted.
+--- Returns all memory statistics under PyTorch's names, such as "allocated_bytes.all.peak". In
+--- addition, expandable_segments is 1 if memory is mapped on demand to reserved addresses; it is 0
+--- if memory is allocated in fixed segments, because the driver has no virtual memory or
+--- TLUA_CUDA_ALLOCATOR asks for fixed segments. reserved_addresses is the number of bytes of
+--- reserved addresses. num_address_retries is the number of times that fewer addresses were
+--- reserved than wanted.
 ---@param device? integer|string|torch.device
 ---@return table<string, integer>
 function torch.cuda.memory_stats(device) end
@@ -501,7 +502,8 @@ torch.cuda.random = {}
 function torch.cuda.empty_cache() end
 
 --- Configures the simulated device: seed determines the order in which streams run; memory is each
---- device's size in bytes; fail_at = n lets the n-th call from now fail, 0 none.
+--- device's size in bytes; fail_at = n makes the n-th call from now fail; with fail_at = 0 no call
+--- fails.
 ---@param settings {seed?: integer, memory?: integer, fail_at?: integer}
 function torch.sim.configure(settings) end
 

@@ -17,8 +17,9 @@ function torch.io.read(file, shape, dtype) end
 function torch.io.write(file, tensor) end
 
 --- Makes a file that replaces the file at `path` when the new file is committed. If the new file is
---- closed before, the old file stays unchanged. Returns nil and a message if the file cannot be
---- made. With `named`, the file is .tlua-PROCESS-COUNT-TIME.tmp until the commit.
+--- closed without a commit, the old file stays unchanged. Returns nil and a message if the file
+--- cannot be made. If `named` is true, the new file has the name .tlua-PROCESS-COUNT-TIME.tmp until
+--- the commit.
 ---@param path string
 ---@param named? boolean
 ---@return file*?, string?
@@ -86,7 +87,8 @@ function torch.io.inflate(bytes, kind, expected) end
 ---@return string?
 function torch.io.deflate(text, tensor) end
 
---- Converts quantized blocks of a GGUF file to float32. For an unknown kind returns nil, message.
+--- Converts quantized blocks of a GGUF file to float32. If the kind is unknown, returns nil and a
+--- message.
 ---@param bytes torch.Tensor  (n) uint8, contiguous
 ---@param first integer  from 1
 ---@param shape integer[]
@@ -147,8 +149,9 @@ function torch.io.csv_fields(bytes, first, delimiter, quote) end
 
 -- Threads with an interpreter of their own --------------------------------------------------------
 
---- Starts n threads. Each loads the module, a function f, and calls f(stopped, handle, number from
---- 0, ...). The function that f returns is then called for each job.
+--- Starts n threads. Each thread loads the module, whose value is a function f, and calls
+--- f(stopped, handle, number, ...), where `number` is the number of the thread, from 0. The
+--- function that f returns is then called for each job.
 ---@param name string  the beginning of error messages about values that cannot be sent
 ---@param n integer
 ---@param module string

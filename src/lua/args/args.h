@@ -1,8 +1,8 @@
 /*
 ** args.h - reads the arguments of an operator from the Lua stack. Generated functions declare a
 ** signature and read one parameter after another. The first failure is recorded, and its error is
-** raised after tli_args_end. Only a list for which memory is exhausted may raise an error earlier,
-** so lists are read before operands.
+** raised after tli_args_end. An error is raised earlier only if there is no memory for a list, so
+** lists are read before operands.
 **
 ** Arguments are positional; a trailing table with string keys contains options, which name the
 ** remaining parameters or all of them. A parameter marked `vararg` also takes its list as
@@ -132,8 +132,8 @@ tl_Tensor **tli_args_owned(tli_Args *a, int64_t n);
 ** raised. */
 void tli_args_end(tli_Args *a);
 
-/* Raises the failure as an error of the function that the user called, even if the failed operator
-** is one that this function calls. Sparse tensors among the arguments are first passed to their
+/* Raises the failure as an error of the function that the user called, even if another operator,
+** called by that function, has failed. Sparse tensors among the arguments are first passed to their
 ** handler, whose results are then returned. */
 int tli_args_raise(tli_Args *a);
 int tli_raise_call(lua_State *L, const tli_Signature *sig);
@@ -146,7 +146,8 @@ int tli_raise_call(lua_State *L, const tli_Signature *sig);
 typedef enum tli_Last { TLI_LAST_VALUE, TLI_LAST_EMPTY, TLI_LAST_OPTIONS } tli_Last;
 tli_Last tli_last_argument(lua_State *L, int top);
 static inline bool tli_takes_list(const tli_Param *p) {
-  if (!(p->flags & TLI_P_OPTIONAL)) return true; /* a required list, as in torch.tensor({}) */
+  /* {} is the value of a required parameter, as in torch.tensor({}) */
+  if (!(p->flags & TLI_P_OPTIONAL)) return true;
   return p->kind == TLI_A_FLOATS || p->kind == TLI_A_INTS || p->kind == TLI_A_DIMS ||
          p->kind == TLI_A_INDICES || p->kind == TLI_A_TENSORS;
 }

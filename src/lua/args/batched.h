@@ -18,7 +18,7 @@ bool tli_is_batched(lua_State *L, int index);
 ** examples of the batch share. */
 int tli_batched(lua_State *L, const tli_Signature *sig, lua_CFunction fn);
 
-/* Raises an error if a function mapped by vmap is running, in which the operator `name` must not
+/* Raises an error if a function mapped by vmap is running, because the operator `name` would then
 ** write to a tensor that all examples share. */
 void tli_check_shared(lua_State *L, const char *name);
 

@@ -12,8 +12,8 @@
 
 _Static_assert(TLI_MAX_PARAMS <= 32, "given parameters are bits of a uint32_t");
 
-/* Returns whether the value is a list of tensors, or if not `tensors` a list of other values. Only
-** the first element is checked; an empty table is a list of either kind. */
+/* Returns whether the value is a list: of tensors if `tensors` is true, otherwise of other values.
+** Only the first element is checked; an empty table is a list of either kind. */
 static bool is_list(lua_State *L, int index, bool tensors) {
   if (lua_type(L, index) != LUA_TTABLE || tli_is_batched(L, index)) return false;
   int type = lua_rawgeti(L, index, 1);

@@ -12,7 +12,7 @@
 ** failed. */
 int tli_return_out(tli_Args *a, int i, tl_Tensor *steals);
 /* Moves n results into the boxes on top of the stack. A missing result becomes nil; missing results
-** after the last one are left out. */
+** at the end are left out. */
 int tli_return_several(lua_State *L, tli_State *S, tli_Box **boxes, tl_Tensor **steals, int n);
 
 #endif

@@ -186,7 +186,7 @@ static const char queue_key = 0;
 /* its address is the registry's key of the number of failed passes */
 static const char failures_key = 0;
 
-/* queue_callback(fn) calls fn when the running backward pass has succeeded. */
+/* queue_callback(fn) registers fn, which is called once the running backward pass has succeeded. */
 static int autograd_queue_callback(lua_State *L) {
   if (lua_type(L, 1) != LUA_TFUNCTION)
     return tli_error(L, "queue_callback: expected a function, got %s",
@@ -765,7 +765,7 @@ static int set_data(lua_State *L, tli_State *S, tl_Tensor *t, int value) {
 
 /* autograd._lend(x, y, version) gives x the memory of y, like x.data = y. y must have the values
 ** that x had at that version, so that graphs that have saved x remain valid. The function serves
-** parameters whose data are moved elsewhere while they are unused. */
+** parameters whose data are moved elsewhere while the parameters are unused. */
 static int autograd_lend(lua_State *L) {
   tli_State *S = tli_state(L);
   tl_Tensor *t = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;

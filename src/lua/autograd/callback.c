@@ -2,12 +2,12 @@
 ** callback.c - implements callback.h. Invariant: the engine calls Lua only through
 ** tli_callback_call, which runs in protected mode.
 **
-** The functions are in a table of the registry, because Lua sees neither the graphs that need them
+** The functions are in a table of the registry, because Lua does not know which graphs need them,
 ** nor when a graph is freed. A function that refers to the tensor to which it is attached would
 ** therefore never be collected. To prevent that, before each full collection the pacer loosens
-** every callback whose tensor (or node) only Lua values hold: during the collection an ephemeron
-** table lets these values keep the function alive, and the registry does not refer to the function.
-** In the meantime the engine runs nothing that could acquire the tensor.
+** every callback whose tensor (or node) is held only by Lua values: during the collection an
+** ephemeron table lets these values keep the function alive, and the registry does not refer to the
+** function. In the meantime the engine runs nothing that could acquire the tensor.
 */
 #include "core/observe/trace.h"
 #include "lua/autograd/callback.h"
@@ -362,8 +362,8 @@ void tli_callbacks_fasten(lua_State *L) {
 }
 
 /* Runs when the watcher is collected, which happens in each cycle of the collector, and creates the
-** next watcher. Requests a full collection if the callbacks that could be loosened are more than
-** 1.5 times as many as survived the last search for cycles. */
+** next watcher. Requests a full collection if the number of callbacks that could be loosened is
+** more than 1.5 times the number of those that survived the last search for cycles. */
 static int watcher_gc(lua_State *L) {
   tli_State *S = tli_state(L);
   const Home *h = home_of(L);

@@ -69,7 +69,8 @@ typedef struct PackCall {
   Packed *packed;
 } PackCall;
 
-/* Calls pack. The arguments are ({pack, unpack}, call). */
+/* Calls the Lua function pack with a tensor, and stores the result. Stack index 1 has the table
+** {pack, unpack}; index 2 has the PackCall, as a light userdata. */
 static int call_pack(lua_State *L) {
   PackCall *call = lua_touserdata(L, 2);
   tli_State *S = tli_state(L);
@@ -151,7 +152,8 @@ typedef struct UnpackCall {
   tl_Tensor *out; /* owned */
 } UnpackCall;
 
-/* Calls unpack. The arguments are ({pack, unpack}, call). */
+/* Calls the Lua function unpack with a packed tensor. Stack index 1 has the table {pack, unpack};
+** index 2 has the UnpackCall, as a light userdata. */
 static int call_unpack(lua_State *L) {
   UnpackCall *call = lua_touserdata(L, 2);
   tli_State *S = tli_state(L);

@@ -332,8 +332,9 @@ static int tensor_record_stream(lua_State *L) {
   return 0;
 }
 
-/* Returns the device type for which memory is pinned: the argument's; without an argument, the
-** default device's, or else the first type that is available. */
+/* Returns the device type for which memory is pinned: the type of the argument; without an
+** argument, the type of the default device or, if that is not an accelerator, the first available
+** type. */
 static tl_DeviceType pinned_for(lua_State *L, int index) {
   tl_Device device = tli_default_device();
   if (device.type == TL_META) device = TLI_CPU;

@@ -1,7 +1,7 @@
 /*
 ** bytes.c - the part of torch.io that handles a file's bytes as a tensor: mapping a file, viewing
-** bytes as elements, and decompressing them. For invalid data functions return nil and a message;
-** for wrong arguments they raise an error.
+** bytes as elements, and decompressing them. If the data are invalid, these functions return nil
+** and a message; if an argument is wrong, they raise an error.
 */
 #include <errno.h>
 #include <stdlib.h>
@@ -336,7 +336,8 @@ static int io_make_folder(lua_State *L) {
 
 enum { MOST_COLUMNS = 1 << 16 };
 
-/* Returns the one character of the string at an index. If `none`, the string may also be empty. */
+/* Returns the only character of the string at an index. If `none` is true, the string may also be
+** empty. */
 static char check_char(lua_State *L, int index, const char *what, bool none) {
   size_t n = 2;
   const char *text = lua_type(L, index) == LUA_TSTRING ? lua_tolstring(L, index, &n) : "";
@@ -401,7 +402,7 @@ static void make_column(lua_State *L, tli_CsvColumn *column, int i, int64_t rows
   lua_rawseti(L, results, i + 1);
 }
 
-/* Pushes a field in which each doubled quote becomes one. */
+/* Pushes the text of a quoted field, with one quote character in place of each doubled one. */
 static void push_single(lua_State *L, const char *at, int64_t n, char quote) {
   luaL_Buffer b;
   luaL_buffinit(L, &b);

@@ -29,7 +29,7 @@ void tli_autocast_list(tli_Args *a, tli_Cast cpu, tli_Cast gpu, tl_Tensors *list
 ** off, returns the result unchanged. The result is owned; if the call has failed, it is NULL. */
 tl_Tensor *tli_autocast_result(tli_Args *a, tl_Tensor *result);
 
-/* Releases the kept casts of parameters. */
+/* Releases the casts of parameters that autocast has kept. */
 void tli_autocast_forget(tli_State *S);
 
 #endif

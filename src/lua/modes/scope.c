@@ -16,7 +16,7 @@
 /* Closes the scope if the coroutine is closed while the scope's function is suspended. User
 ** value 1 keeps the settings alive. */
 typedef struct Guard {
-  /* the settings of the thread that opened the scope (borrowed); NULL once it is closed */
+  /* the settings of the thread that opened the scope (borrowed); NULL once the scope is closed */
   tli_Settings *of;
 } Guard;
 
@@ -42,9 +42,9 @@ static void open_scope(lua_State *L, tli_State *S) {
   guard->of = of;
 }
 
-/* Pops a value. A tensor, or a table that is not yet in the set at `kept`, is added to that set;
-** such a table is also appended to the queue at `queue`. A sparse tensor is treated as the table of
-** its components. */
+/* Pops a value. If the value is a tensor or a table, adds it to the set at `kept`. A table that was
+** not in the set before is also appended to the queue at `queue`. A sparse tensor is treated as the
+** table of its components. */
 static void keep(lua_State *L, tli_State *S, int kept, int queue) {
   if (tli_is_sparse(L, lua_gettop(L))) {
     lua_getiuservalue(L, -1, 1);
@@ -83,8 +83,8 @@ static void keep_nested(lua_State *L, tli_State *S, int kept, int queue) {
   lua_pop(L, 1);
 }
 
-/* Releases the tensors in the scope's table on top of the stack, except the kept ones, which
-** are moved to the enclosing scope. */
+/* Releases the tensors in the scope's table on top of the stack, except those in the set at `kept`,
+** which are moved to the enclosing scope. */
 static void empty_scope(lua_State *L, tli_State *S, int kept) {
   int scope = lua_gettop(L);
   lua_Integer n = (lua_Integer)lua_rawlen(L, scope);

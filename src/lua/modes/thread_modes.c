@@ -324,7 +324,7 @@ void tli_set_state_device(lua_State *L, tli_State *S, tl_Device device) {
 
 /* ---- scopes ---- */
 
-/* Pushes the userdata that is the settings of a coroutine; nil if the userdata is being
+/* Pushes the userdata that holds a coroutine's settings, or nil if that userdata is being
 ** collected. */
 static int push_userdata(lua_State *L, tli_Settings *s) {
   lua_rawgetp(L, LUA_REGISTRYINDEX, &by_address_key);

@@ -32,9 +32,8 @@ static tli_Generator *self(lua_State *L, const char *name) {
   return g;
 }
 
-/* Returns the generator of the box at index 1, because the caller is about to change that
-** generator. If it is the default generator of a device, makes it independent of the CPU's
-** generator. */
+/* Returns the generator of the box at index 1, for a caller that will change that generator. The
+** default generator of a device is first made independent of the CPU's generator. */
 static tli_Generator *changed(lua_State *L, const char *name) {
   tli_Generator *g = self(L, name);
   const Box *box = lua_touserdata(L, 1);

@@ -21,7 +21,7 @@ typedef enum ItemKind { ITEM_POSITION, ITEM_RANGE, ITEM_NEWAXIS, ITEM_REST, ITEM
 
 typedef struct Item {
   ItemKind kind;
-  /* positions, counted from 0; `last` is included in a range; an ITEM_POSITION has only `first` */
+  /* positions count from 0; a range includes `last`; an ITEM_POSITION uses only `first` */
   int64_t first, last, step;
   bool whole;        /* ITEM_RANGE: {} */
   tl_Tensor *tensor; /* borrowed */

@@ -47,8 +47,8 @@ static tli_Parcel **push_holder(lua_State *L) {
 
 /* ---- writing -------------------------------------------------------------------- */
 
-/* The location of a value, for error messages; `outer` is the location of the table or function in
-** which the value is. */
+/* The location of a value, for error messages; `outer` is the location of the table or function
+** that contains the value. */
 typedef struct Place {
   const struct Place *outer;
   const char *kind; /* the kind of location: "field", "upvalue", ... */
@@ -166,9 +166,9 @@ static bool is_class(lua_State *L, int index) {
   return is;
 }
 
-/* Enters the fields of a module that the receiver can be assumed to have as well: functions and
-** classes. Of the globals only C functions are entered, since other functions belong to the
-** program. Of the library's own modules all tables are entered, too. */
+/* Adds to the table `known` the functions and classes of a module, because the receiver presumably
+** has them, too. Of the globals, only C functions are added, since other functions belong to the
+** program. Of the library's own modules, all tables are added as well. */
 static void enter_fields(lua_State *L, int known, const char *module, int table) {
   bool globals = strcmp(module, LUA_GNAME) == 0;
   bool ours = strncmp(module, "tlua", 4) == 0;
@@ -192,7 +192,7 @@ static void find_known(Packer *k) {
   int known = lua_gettop(L);
   luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
   int loaded = lua_gettop(L);
-  /* the first pass enters modules, the second the fields of modules */
+  /* the first pass adds modules, the second adds the fields of modules */
   for (int pass = 0; pass < 2; pass++) {
     lua_pushnil(L);
     while (lua_next(L, loaded)) {
@@ -468,7 +468,7 @@ static void write_userdata(Packer *k, int index, const Place *place) {
 }
 
 /* Returns whether a value may have a known name. In parcels after the first, a table without a
-** metatable is data, so the search, which would be done for very many tables, is left out. */
+** metatable is data, so such tables, which may be very many, are not searched for. */
 static bool may_be_known(Packer *k, int index) {
   if (k->first_one || lua_type(k->L, index) != LUA_TTABLE) return true;
   if (!lua_getmetatable(k->L, index)) return false;
@@ -526,8 +526,8 @@ static void write_value(Packer *k, int index, const Place *place) {
 /* ---- globals ---- */
 
 /* Returns whether bytecode in the parcel may refer to a global: whether it contains the global's
-** name, in Lua 5.4 after the name's length. If a local variable has the same name, the global is
-** packed without need. */
+** name, which in Lua 5.4 must follow the name's length. If a local variable has the same name, the
+** global is packed without need. */
 static bool named(const tli_Parcel *p, const char *name, size_t n) {
   const char *at = p->bytes, *end = p->bytes + p->n;
   while (n > 0 && (at = (const char *)memchr(at, name[0], (size_t)(end - at))) != NULL) {

@@ -20,7 +20,7 @@ typedef struct tli_Parcel tli_Parcel;
 ** For a value that cannot be packed, raises an error "<what>: ..." that names the value's location.
 ** If memory is exhausted, fails with a message and returns NULL. `classes` is the stack index of a
 ** table of classes, or 0. If `first_one`, this is the first parcel for the receiver: classes that
-** are sent in full are entered in the table. Otherwise classes in the table, which the receiver
+** are sent in full are added to the table. Otherwise classes in the table, which the receiver
 ** already has, are sent by number. */
 tli_Parcel *tli_parcel_pack(lua_State *L, const char *what, int first, int classes, bool first_one);
 

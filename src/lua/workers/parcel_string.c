@@ -84,7 +84,7 @@ static int torch_unpack(lua_State *L) {
   return tli_parcel_unpack(L, *owner, 0, true);
 }
 
-/* _keep(file) keeps processes that are started later from inheriting the open file. */
+/* _keep(file) prevents processes that are started later from inheriting the open file. */
 static int torch_keep(lua_State *L) {
   luaL_Stream *stream = luaL_checkudata(L, 1, LUA_FILEHANDLE);
   if (stream->closef) tli_file_keep(stream->f);

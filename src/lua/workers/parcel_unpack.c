@@ -221,7 +221,7 @@ static void read_value(Reader *r) {
   }
 }
 
-/* Reads the globals. The names of globals that could not be packed are entered in the table
+/* Reads the globals. The names of globals that could not be packed are added to the table
 ** `missing`. */
 static void read_globals(Reader *r) {
   lua_State *L = r->L;
