@@ -188,7 +188,7 @@ static void report_device(tl_DeviceType type, const char *gives) {
 }
 
 /* Reports whether the GPU has two features: memory that is mapped on demand, and a run-time
-** compiler of the version that has compiled the library's kernels, so that fused kernels give
+** compiler of the same version as the compiler of the library's kernels, so that fused kernels give
 ** bitwise equal results. */
 static void report_cuda(void) {
   tl_Device first = {TL_CUDA, 0};

@@ -57,7 +57,7 @@ static struct {
 
 static tli_EditComplete complete_word;
 static volatile sig_atomic_t interrupted, resized, continued;
-/* signal masks: let_in is set while read_byte waits, kept_out at all other times */
+/* signal masks: let_in applies while read_byte waits, kept_out at all other times */
 static sigset_t let_in, kept_out;
 
 /* ---- keys ------------------------------------------------------------------ */

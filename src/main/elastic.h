@@ -1,9 +1,9 @@
 /*
 ** elastic.h - `tlua run --nnodes 1:4`, where the number of launchers may change while a program
 ** runs. Launchers meet in rounds, by a store; the launcher that could bind the store's address
-** serves it. A round closes when the maximum number of launchers has joined, or when the minimum
-** has joined and no further launcher joins for a while. A round ends when ranks fail, when a
-** launcher stops responding, or when a new launcher waits for the next round. The remaining
+** serves the store. A round closes when the maximum number of launchers has joined, or when the
+** minimum has joined and no further launcher joins for a while. A round ends when ranks fail, when
+** a launcher stops responding, or when a new launcher waits for the next round. The remaining
 ** launchers then meet in the next round.
 **
 ** If the launcher that serves the store ends, another launcher on the same machine serves a new
@@ -34,7 +34,7 @@ enum { TLI_MOST_NODES = 1024 };
 
 typedef enum tli_ElasticState {
   TLI_ELASTIC_ON,
-  TLI_ELASTIC_FAILED, /* ranks of another launcher, another launcher, or the store failed */
+  TLI_ELASTIC_FAILED, /* the store, another launcher, or a rank of another launcher failed */
   TLI_ELASTIC_GROWS   /* another launcher waits for the next round */
 } tli_ElasticState;
 

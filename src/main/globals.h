@@ -8,8 +8,8 @@
 #include <lua.h>
 #include <stdbool.h>
 
-/* Makes `require "tlua"` work, and lets torch, nn and optim, and with `help` also the function
-** `help`, be defined on first use. */
+/* Makes `require "tlua"` work, and lets the globals torch, nn and optim be defined on first use; if
+** `help` is true, also the global function `help`. */
 void tli_globals_open(lua_State *L, bool help);
 
 /* Loads a module and pushes it. Uses the `require` from the program's start, because the program

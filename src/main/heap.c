@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP 16 /* alignment of all blocks: Lua relies on that of malloc */
+#define STEP 16 /* alignment of all blocks; Lua expects the alignment that malloc guarantees */
 #define LIMIT 256
 #define CHUNK 65536
 

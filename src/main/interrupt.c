@@ -107,9 +107,9 @@ static lua_State *resumed_by(lua_State *L) {
 }
 
 /* Stops the running coroutines as well. A hook belongs to one coroutine, and a signal first sets
-** only the hook of the main thread. If that hook has had no effect a tenth of a second later, or
-** when the next signal arrives, the main thread must be inside a C function, so a signal handler
-** can inspect its stack. */
+** only the hook of the main thread. If that hook has had no effect after a tenth of a second, or by
+** the time of the next signal, then the main thread is inside a C function. It is therefore safe
+** for a signal handler to inspect the main thread's stack. */
 static void stop_coroutines(lua_State *L) {
   enum { MAX_NESTED = 200 }; /* LUAI_MAXCCALLS */
   for (int i = 0; i < MAX_NESTED; i++) {

@@ -37,7 +37,7 @@
 
 /* How long, in ns, ranks may continue before they are killed: GRACE after a rank has failed, so
 ** that the others can report their status and end by themselves; HASTE if an elastic round ends;
-** PATIENCE after a signal that asks for the end. */
+** PATIENCE after a signal that asks the launcher to end. */
 #define GRACE INT64_C(5000000000)
 #define HASTE INT64_C(1000000000)
 #define PATIENCE INT64_C(3000000000)
@@ -423,7 +423,7 @@ static void signal_all(const Launch *l, int number) {
 }
 
 /* Reaps the ranks that have ended. If no rank had failed before (*failed < 0), sets *failed to the
-** first that has failed. */
+** number of the first rank that has failed. */
 static void reap(Launch *l, int *failed) {
   int status, list[2 * TLI_SHM_RANKS], n = list_ends(l, list);
   for (int k = 0; k < n; k++) {

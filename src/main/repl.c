@@ -26,8 +26,8 @@
 ** since the callback gets no context argument. */
 static lua_State *session; /* borrowed */
 
-/* The addresses are registry keys: module_key of the table of the module `tlua.repl`, chunk_key of
-** the last chunk's text. */
+/* The addresses are keys of the registry: module_key is the key of the table of the module
+** `tlua.repl`, chunk_key that of the last chunk's text. */
 static const char module_key = 0, chunk_key = 0;
 
 /* ---- the module in Lua ------------------------------------------------------- */

@@ -9,7 +9,7 @@
 
 #include "main/options.h"
 
-/* Sets the program name that begins every message, or none with NULL. The string is not copied. */
+/* Sets the program name that begins every message; NULL means no name. The string is not copied. */
 void tli_script_set_name(const char *name);
 
 /* Prints a message on stderr, after the command's name. */
@@ -32,15 +32,17 @@ bool tli_script_help(lua_State *L, int argc, char **argv);
 /* Runs `tlua port` with the arguments argv[2], argv[3], ... */
 bool tli_script_port(lua_State *L, int argc, char **argv);
 
-/* Implements --profile: calls the function `start`, with the path `html`, or `finish` of
-** torch.profiler.script. */
+/* Implements --profile: calls a function of torch.profiler.script with the argument `html`. The
+** function is "start", where `html` is the path of the profile's page, or "finish", where `html` is
+** NULL. */
 bool tli_script_profile(lua_State *L, const char *function, const char *html);
 
 /* Sets the global `arg` to a table of all arguments. argv[script] is arg[0], and the arguments
 ** before it have negative positions. Without a script arg[0] is the program. */
 void tli_script_set_arg(lua_State *L, int argc, char **argv, int script);
 
-/* Each of these functions runs code, reports its error, and returns whether it succeeded. */
+/* Each of these functions runs code, reports an error of that code, and returns whether the code
+** succeeded. */
 bool tli_script_init(lua_State *L); /* Runs the code of LUA_INIT_5_4 or LUA_INIT. */
 bool tli_script_step(lua_State *L, tli_Step step);
 bool tli_script_stdin(lua_State *L);
