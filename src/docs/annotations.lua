@@ -145,8 +145,8 @@ local function add_class(out, class)
    end
 end
 
--- The beginning of Tensor's annotations. Complex numbers are values without a table of their own;
--- torch.complex creates them.
+-- The beginning of Tensor's annotations. It also declares complex numbers, which torch.complex
+-- creates; they have no class table such as torch.Tensor.
 local tensor_head <const> = [[
 ---@class torch.ComplexNumber
 ---@field real number

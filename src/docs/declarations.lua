@@ -65,7 +65,8 @@ local function unread(signature, tags, fn)
    return list
 end
 
--- Adds the source file and the undeclared parameters to the declaration of a Lua function.
+-- Adds two fields to the declaration of a Lua function: its source file, and the parameters that
+-- its doc comment describes but the function does not use.
 local function in_repository(declared)
    if not declared then return nil end
    declared.file = file_of(declared.chunk)

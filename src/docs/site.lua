@@ -34,8 +34,8 @@ local function sentence(declared)
    return comments.first_sentence(table.concat(declared.text, " "))
 end
 
--- Returns a table that maps each name to its location, which is a page or page#anchor, and the rows
--- of the search index.
+-- Returns two tables. The first maps each name to its location, which is a page or page#anchor. The
+-- second has the rows of the search index.
 local function index(sections)
    local links, rows = {}, {}
    local function add(path, at, declared)

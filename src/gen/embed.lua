@@ -19,7 +19,7 @@ local function literal(bytes)
    return table.concat(lines, "\n")
 end
 
--- Returns the C definition of a code's decoding table.
+-- Returns the C definition of the decoding table of a Huffman code.
 local function code(name, entries)
    local lines = {}
    for at = 1, #entries, 16 do
@@ -45,8 +45,8 @@ local function read(path)
    return file:read("a")
 end
 
--- If a string, or the bracket of a long comment, begins at `at`, returns the position of its last
--- character; otherwise returns nil.
+-- If a string or a long bracket begins at `at`, returns the position at which it ends; otherwise
+-- returns nil.
 local function end_of_string(text, at)
    local equals = text:match("^%[(=*)%[", at)
    if equals then return select(2, assert(text:find("]" .. equals .. "]", at, true))) end

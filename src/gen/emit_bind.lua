@@ -100,8 +100,8 @@ local function emit_signature(op, name, cname, extra, inplace)
          count, op.pointwise and "true" or "false")
 end
 
--- Writes the code that reads the arguments. Operands are read last, because the call owns the
--- temporary tensors that are made from numbers.
+-- Writes the code that reads the arguments. Operands are read last, because reading a number as an
+-- operand creates a temporary tensor, which the call must release.
 local function emit_reading(op, line)
    local order = {}
    for _, operands in ipairs {false, true} do
@@ -420,7 +420,7 @@ local function table_rows(list, cname)
 end
 
 -- Returns whether the family has an operator that autocast casts only under a condition. Such a
--- condition may compare strings.
+-- condition may compare strings, so the C file then includes <string.h>.
 local function has_conditions(family)
    for _, op in ipairs(family.ops) do
       if op.autocast and op.autocast.when then return true end
@@ -430,7 +430,8 @@ end
 
 -- Writes the metamethod of a binary operator. For x + y the metamethod calls the operator's C
 -- function directly, with numbers converted to tensors; other cases go through the operator's Lua
--- function. Error messages use the name of Lua's operator if an operator has that name.
+-- function. Error messages use the name of Lua's operator, such as "add", if a tensor operator has
+-- the same name, and otherwise the tensor operator's name.
 local function emit_metamethod(op, names)
    local args = {"a", "b"}
    for i = 3, #op.params do args[i] = default_c(op.params[i]) end

@@ -53,7 +53,7 @@ local function kernel_list(macro, rows)
    return table.concat(out, " \\\n") .. "\n"
 end
 
--- Sets the types of all kernels that the build leaves out to NONE.
+-- Sets the types to NONE for each kernel that the build leaves out.
 local function leave_out(rows, kept)
    for i, row in ipairs(rows) do
       if not kept[row:match "^[%w_]+"] then

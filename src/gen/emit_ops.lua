@@ -208,7 +208,7 @@ end
 
 -- Compositions ------------------------------------------------------------------------------------
 
--- Writes a composition that the entry gives as an expression.
+-- Writes the C function of a composite operator whose definition is an expression.
 local function emit_expr(op, all)
    local env = {table = all, what = "expression of " .. op.cname}
    function env.lookup(name)
@@ -262,9 +262,9 @@ $prototype {
    })
 end
 
--- Writes tlo_<op> for a hand-written operator that is always observed. Such an operator has its own
--- row in profiles, or the binding calls its C function and a tracer must see the operator as a
--- whole.
+-- Writes tlo_<op> for a hand-written operator that is always observed. This is necessary if the
+-- operator has its own row in profiles, or if the binding calls the C function and a tracer must
+-- see the operator as a whole.
 local function emit_counted(op)
    local args = names(op)
    if op.results.kind == "tensors" or op.results.kind == "value" then args[#args + 1] = "out" end
@@ -277,8 +277,8 @@ end
 -- Files -------------------------------------------------------------------------------------------
 
 -- Writes the functions of an operator that the build leaves out. They fail with a message that
--- names the operator. They are weak symbols, because the build may still contain the C code of a
--- composition.
+-- names the operator. They are weak symbols, because the build may still contain the hand-written C
+-- code of a composition, which defines the same function.
 local function emit_left_out(op)
    local functions = {{M.prototype(op), op.results.kind == "tensor" and "NULL" or "false"}}
    if op.inplace_form then functions = {{inplace_prototype(op):gsub("_%(", "("), "false"}} end

@@ -64,8 +64,9 @@ local function inputs_c(op)
    return ("(const tli_SpanInput[]){%s}, %d"):format(table.concat(list, ", "), #list)
 end
 
--- Returns the parts of an operator's wrapper that depend on its kind of result: the arguments, and
--- the C code that passes the results to the tracer and that releases them.
+-- Returns the parts of an operator's wrapper that depend on the operator's kind of result: the
+-- wrapper's arguments, the C code that passes the results to the tracer, and the C code that
+-- releases the results.
 local function parts_of(op, inplace)
    local kind = op.results.kind
    local in_place = inplace and not op.inplace_form
@@ -91,7 +92,7 @@ end
 --- Writes the function observed_<op>, which calls another function with the same arguments and
 --- notifies the tracer and the profiler before and after the call.
 ---@param op table
----@param inner string  that function's name without the operator's: "plain" or "tlo"
+---@param inner string  the prefix of that function's name: "plain" or "tlo"
 ---@param inplace? boolean  whether it is the in-place form
 ---@param traced_only? boolean  whether the profiler sees only the operators that this one calls
 ---@return string

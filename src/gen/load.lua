@@ -8,18 +8,18 @@ local schema = require "schema"
 local M = {}
 
 local fields = {
-   doc = "string",          -- shapes, dtypes and errors for users; internal entries need none
+   doc = "string",          -- text for users: shapes, dtypes and errors; internal entries need none
    -- The forward pass is an elementwise kernel: {types=, out=, kernel=, bool=, truncates=, check=,
    -- real=, rare=}. With `real`, complex inputs give a real result. With `rare`, the CPU has one
    -- loop for all instruction sets.
    pointwise = "table",
    -- true: the operator takes complex tensors and dtypes. Without this field they are refused,
-   -- except that an expression takes them if all its operators do
+   -- unless the operator is an expression whose operators all take them
    complex = "boolean",
    reduction = "table",     -- the forward pass is a kernel of the reduce family: {types=}
    scan = "table",          -- the forward pass is a kernel of the scan family: {types=}
    view = "boolean",        -- true: the result shares self's storage
-   composite = "boolean",   -- true: C code that calls other operators, which record history
+   composite = "boolean",   -- true: the C code calls other operators, and these record history
    expr = "string",         -- the operator is a composition, written as an expression
    -- true: the in-place form op_ copies the result to self; "native": the C function works in place
    inplace = "any",
@@ -27,7 +27,7 @@ local fields = {
    -- maps an input's name to an expression for its gradient, or several names "a, b" to one
    -- expression with several results
    grad = "table",
-   materialize = "boolean", -- false: undefined gradients reach the derivative as nil
+   materialize = "boolean", -- false: undefined gradients reach the derivative as nil, not as zeros
    -- the name in Lua, if it differs from the name in C; for an internal entry, the name in messages
    name = "string",
    -- PyTorch's name for the autograd node, unless it follows from the operator's name. For a
@@ -39,8 +39,8 @@ local fields = {
    method = "boolean",
    func = "boolean",        -- false: only a method, not a function
    -- true: the binding calls the C function, and programs can contain the operator even if it is
-   -- internal. The C function of a composition is then tli_op_<name>, and the generated tlo_<name>
-   -- is observed
+   -- internal. If the operator is a composition, its C code is then named tli_op_<name>; the
+   -- generated tlo_<name> calls this code and is observed
    hooked = "boolean",
    creation = "boolean",    -- true: the operator takes the option requires_grad
    internal = "boolean",    -- C only
@@ -48,7 +48,7 @@ local fields = {
    -- become equal
    overlap = "boolean",
    alias = "table",         -- further names in Lua
-   metamethod = "string",   -- the Lua operator, such as "add", whose metamethod calls this
+   metamethod = "string",   -- the Lua operator, such as "add", whose metamethod calls this function
    reversed = "string",     -- with metamethod: the node's name if the left operand is a number
    examples = "table",      -- argument lists for the gradient check and the fuzzer
    -- how torch.autocast casts tensors: to "lower" (autocast's dtype), to "float32", to "widest"
@@ -59,7 +59,7 @@ local fields = {
    -- set of tensor parameters that may be on a different device than the others
    any_device = "table",
    -- the formula for a call's number of FLOPs, see emit_profile.lua. Without a formula, a pointwise
-   -- operator counts one FLOP for each element
+   -- operator is counted as one FLOP for each element
    flops = "string",
    -- the reason why every call makes the host wait for the device, so that a graph cannot capture
    -- the call

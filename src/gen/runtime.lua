@@ -34,8 +34,8 @@ local function fail(path, what)
    os.exit(1)
 end
 
--- Appends the names of the operators that a program calls. Sets names.train if the program is a
--- training step.
+-- Appends the names of the operators that a program calls to `names`. Sets names.train if the
+-- program is a training step.
 local function add_operators(names, seen, path)
    local file <close> = io.open(path, "rb") or fail(path, "a readable file")
    local size = string.unpack("<I8", file:read(8) or fail(path, "a file of torch.export"))
@@ -109,8 +109,8 @@ end
 -- Operators ---------------------------------------------------------------------------------------
 
 local all = load.load(paths(here .. "/../ops/*/*.lua"))
--- `files` maps each file to its functions; `home` maps each name that other files can use to the
--- files that define the name
+-- `files` maps each file to its functions; `home` maps a name to the files that define it, if other
+-- files can use the name
 local files, home = {}, {}
 for _, path in ipairs(paths(here .. "/../ops/*.[ch] " .. here .. "/../ops/*/*.[ch]")) do
    local file = path:match "ops/(.*)$"
@@ -130,8 +130,8 @@ local function operator_named(word)
    return name and (all.byname[name] or all.byname[name:gsub("_$", "")])
 end
 
--- Returns those functions in a macro's text that may define the operator `name`: tlo_max_pool##n##d
--- can define max_pool2d.
+-- Returns the functions in a macro's text that may define the operator `name`. For example,
+-- tlo_max_pool##n##d may define max_pool2d.
 local function definitions(text, name)
    local list = {}
    local marked = text:gsub("(%f[%w_]tlo_[%w_]*##)", "\0%1")
@@ -156,7 +156,7 @@ local function reach(names)
       if ops[op.cname] then return end
       ops[op.cname] = true
       for _, form in ipairs {"tlo_%s", "tlo_%s_", "tli_op_%s"} do visit(form:format(op.cname)) end
-      -- the operator's generated functions call these
+      -- the operator's generated functions call the following C functions
       if op.pointwise then visit "tli_pointwise" end
       if op.pointwise and (op.inplace or op.inplace_form) then visit "tli_pointwise_into" end
       if op.inplace then visit "tlo_copy_" end
@@ -221,14 +221,15 @@ local function reach(names)
       local op = all.byname[name] or all.byname[name:gsub("_$", "")]
       if op then visit_op(op) end
    end
-   -- The functions that run a program call further functions.
+   -- Every program is read by src/graph/file.c and run by src/graph/run.c, so the functions that
+   -- these files call are needed as well.
    for _, path in ipairs {"run", "file"} do
       each_word(read(("%s/../graph/%s.c"):format(here, path)), visit)
    end
    for _, path in ipairs(paths(here .. "/../core/*/*.c")) do note_kernels(read(path)) end
    if names.train then
-      -- derivatives of the operators reached so far; second derivatives, which only a graph of
-      -- gradients needs, are left out
+      -- adds the derivatives of the operators reached so far, but no second derivatives, which only
+      -- a graph of gradients needs
       local recorded = {}
       for name in pairs(ops) do recorded[#recorded + 1] = all.byname[name] end
       for _, op in ipairs(recorded) do
@@ -249,8 +250,8 @@ end
 
 -- Kernels -----------------------------------------------------------------------------------------
 
---- Returns the kernel families that contain these kernels, and the families whose headers they
---- include.
+--- Returns the kernel families that contain these kernels, and the families whose headers these
+--- families include.
 local function families_of(ops, kernels)
    local cpu = here .. "/../../kernels/cpu"
    local texts, found, order = {}, {}, {}
