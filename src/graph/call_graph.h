@@ -61,15 +61,16 @@ typedef struct tli_GraphConstant {
 } tli_GraphConstant;
 
 /* Locates a number that changes from step to step, such as a learning rate: the number is element
-** `element` of a list of reals, an argument of a call. */
+** `element` of an argument that is a list of reals. */
 typedef struct tli_GraphPlace {
   int32_t call, param, element;
 } tli_GraphPlace;
 
 /* The numbers of a program that change from step to step, such as learning rates. */
 typedef struct tli_GraphSchedule {
-  /* indices of two constants, -1 for none: the numbers of all steps, float64 (steps, nplaces), and
-  ** the count of steps made so far, int64 */
+  /* indices of two constants, or -1 if there is no schedule: the constant `rates` has the numbers
+  ** of all steps, as float64 (steps, nplaces), and the constant `count` has the number of steps
+  ** made so far, as int64 */
   int32_t rates, count;
   int32_t nplaces;
   tli_GraphPlace *places;
@@ -165,8 +166,8 @@ typedef struct tli_Trace tli_Trace;
 tli_Trace *tli_trace_new(bool step) TL_MUSTCHECK;
 /* Declares an input of the traced code. Its name is copied; `symbols` may be NULL. */
 bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTCHECK;
-/* Names a tensor. `changes` says whether the traced code may change the tensor, which then is part
-** of the program's state. */
+/* Names a tensor. `changes` says whether the traced code may change the tensor. A tensor that may
+** change is part of the program's state. */
 bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor, bool changes) TL_MUSTCHECK;
 /* Starts recording. */
 bool tli_trace_record(tli_Trace *t) TL_MUSTCHECK;
@@ -193,7 +194,7 @@ bool tli_graph_fits(const tli_Graph *g, int symbol, int64_t size, const tli_Grap
 
 /* Returns whether runs change constants. */
 bool tli_graph_has_state(const tli_Graph *g);
-/* Gives a schedule to a graph without one. `rates` is float64 (steps, n): row i has the numbers
+/* Gives a schedule to a graph that has none. `rates` is float64 (steps, n): row i has the numbers
 ** that step i writes to the n places. */
 bool tli_graph_schedule(tli_Graph *g, tl_Tensor *rates, const tli_GraphPlace *places, int32_t n)
     TL_MUSTCHECK;

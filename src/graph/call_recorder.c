@@ -109,7 +109,8 @@ static Memory *memory_of(const tli_Trace *t, const tl_Tensor *tensor) {
   return i < 0 ? NULL : &t->memories[i];
 }
 
-/* Adds the storage of a kept tensor to the list, unless the storage is known. */
+/* Adds a tensor's storage to `memories`, unless the storage is there already. The tensor must be in
+** `kept`. */
 static bool note_memory(tli_Trace *t, tl_Tensor *tensor, tli_ValueKind kind) {
   if (memory_of(t, tensor)) return true;
   if (!tli_region_grow(&t->region, (void **)&t->memories, t->nmemories, sizeof *t->memories))
@@ -208,8 +209,8 @@ static bool no_old_gradient(const tli_Trace *t, const tl_Tensor *tensor) {
                   named >= 0 ? t->named[named].name : "a tensor");
 }
 
-/* Finds the tensor whose gradient `tensor` is, and records a read of that gradient. Returns the
-** gradient's value, -1 after a failure, or -2 if `tensor` is not a gradient. */
+/* If `tensor` is the gradient of a known tensor, records a read of that gradient and returns the
+** gradient's value. Returns -1 after a failure, or -2 if `tensor` is not a gradient. */
 static int32_t as_gradient(tli_Trace *t, const tl_Tensor *tensor) {
   for (int32_t i = 0; t->step && i < t->nkept; i++) {
     tl_Tensor *owner = t->kept[i];
@@ -350,7 +351,7 @@ static uint64_t written_params(const tli_Call *call) {
   return call->flags & TLI_CALL_WRITES ? 1 : 0;
 }
 
-/* Calls fn with each tensor that a call changes, as written_params tells. */
+/* Calls fn with each tensor that a call changes, as determined by written_params. */
 static bool each_written(tli_Trace *t, const tli_Call *call, const tli_CallArg *args,
                          bool (*fn)(tli_Trace *t, const tli_Call *call, tl_Tensor *tensor)) {
   uint64_t params = written_params(call);
@@ -411,7 +412,7 @@ static bool read_arg(tli_Trace *t, const tli_Call *call, int i, const tli_CallAr
   if (kind == TLI_CALL_TENSORS) return read_list(t, given->tensors, out);
   if (kind == TLI_CALL_GENERATOR) {
     bool own = given->generator && given->generator->family == NULL;
-    out->generator = NULL; /* a generator is left out, because a run has its own */
+    out->generator = NULL; /* not stored, because each run has its own generator */
     return !own || refuse(call, "it uses a generator of its own");
   }
   bool on_cpu = (given->device.type < 0 ? tli_default_device() : given->device).type == TL_CPU;

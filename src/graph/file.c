@@ -10,7 +10,7 @@
 ** parameter, element or null, base, [factor, ...]], ...], "training", "dtype", "structure"}. Values
 ** are numbered: inputs, constants, numbers, then the results of the calls in their order. An
 ** argument is a value's number, a list of them, or plain data by the parameter's kind; null stands
-** for none.
+** for an absent argument.
 **
 ** Version 2 is a program that changes its constants. It has "state": [index of a constant, ...] as
 ** well, and a training step also "leaves": [index, ...], "random": [seed, offset], "schedule": null
@@ -672,7 +672,8 @@ static bool may_change(const tli_Graph *g, int64_t value) {
          (v->kind == TLI_VALUE_CONSTANT && g->constants[v->index].state);
 }
 
-/* Checks that an operator that changes its first argument is given a result or state there. */
+/* Checks a call of an operator that changes its first argument: that argument must be a result or
+** part of the state. */
 static bool check_writes(const Loader *l, const tli_Call *call, const tli_CallArg *args) {
   if (!(call->flags & TLI_CALL_WRITES)) return true;
   bool list = call->params[0].kind == TLI_CALL_TENSORS;
@@ -721,7 +722,7 @@ static bool read_calls(Loader *l, const tli_Json *calls, const tli_Json *outputs
   return true;
 }
 
-/* Returns whether the position of a hole is that of an integer in the graph. */
+/* Returns whether a hole's position refers to an integer in the graph. */
 static bool hole_fits(const tli_Graph *g, const tli_GraphHole *h) {
   if (h->call < 0) return h->param < g->nnumbers && g->numbers[h->param].kind == TL_INTEGER;
   const tli_GraphCall *c = &g->calls[h->call];
@@ -795,7 +796,8 @@ static bool read_state(Loader *l, const tli_Json *p) {
   return read_indices(l, leaves, true);
 }
 
-/* Reads the schedule: the numbers that change from step to step. j is NULL if there are none. */
+/* Reads the schedule: the numbers that change from step to step. j is NULL if there is no
+** schedule. */
 static bool read_schedule(Loader *l, const tli_Json *j) {
   tli_Graph *g = l->g;
   tli_GraphSchedule *s = &g->schedule;

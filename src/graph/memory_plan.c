@@ -17,7 +17,8 @@ typedef struct Block {
   size_t bytes;  /* the requested size */
   int64_t size;  /* rounded */
   int64_t place; /* offset in the arena; -1 if the allocator serves the block */
-  /* lifetime, in counts of requests and returns; `end` is -1 while the block is in use */
+  /* lifetime: the values of the plan's `time` when the block was requested and returned; `end` is
+  ** -1 while the block is in use */
   int64_t begin, end;
   void *address; /* address of the block in the recorded run, while it is in use */
 } Block;
@@ -31,12 +32,14 @@ struct tli_RunPlan {
   int64_t time; /* number of requests and returns in the recorded run so far */
   char *arena;
   int64_t arena_bytes, live;
-  /* in the current run: index of the next request, and number of blocks in use */
+  /* in the current run: `next` is the index of the next request, `out` the number of blocks in
+  ** use */
   int64_t next, out;
   bool diverged; /* whether the run has requested a block that the recorded run had not requested */
 };
 
-/* Rounds a size up as the allocator does: from 64 bytes on, to a multiple of 64. */
+/* Rounds a size up as the allocator does: sizes below 64 to a multiple of 16, all others to a
+** multiple of 64. */
 static int64_t rounded(size_t bytes) {
   int64_t align = bytes < TLI_ALIGN ? 16 : TLI_ALIGN;
   int64_t size = ((int64_t)bytes + align - 1) / align * align;

@@ -25,8 +25,8 @@ void tli_run_plan_resume(tli_RunPlan *p);
 /* Forgets the plan, because the next run will request other blocks. */
 void tli_run_plan_forget(tli_RunPlan *p);
 
-/* Return the bytes of the arena, and the largest number of bytes that were in use at once in the
-** planned run. Both are 0 before a plan exists. */
+/* tli_run_plan_arena returns the size of the arena in bytes. tli_run_plan_live returns the largest
+** number of bytes that were in use at once in the planned run. Both are 0 before a plan exists. */
 int64_t tli_run_plan_arena(const tli_RunPlan *p);
 int64_t tli_run_plan_live(const tli_RunPlan *p);
 

@@ -53,7 +53,8 @@ struct tl_Program {
   int32_t *last_use;
   bool *patched;         /* for each number: whether it depends on sizes */
   tl_Tensor **constants; /* the constants' tensors, or leaves that share memory with them (owned) */
-  int32_t nconstants;    /* length of `constants`; a schedule added later adds graph constants */
+  /* length of `constants`; a schedule that is added later adds constants only to the graph */
+  int32_t nconstants;
   bool has_state;
   tli_Mutex busy;          /* held during runs that change state; also guards the generator */
   tli_Generator generator; /* draws the random numbers of a program that trains */
@@ -473,7 +474,7 @@ static void count_step(const tl_Program *p) {
   if (count >= 0) ++*(int64_t *)tli_data(p->graph->constants[count].tensor);
 }
 
-/* Drops the gradients that a step has left. */
+/* Releases the gradients of the leaves, which a step has computed. */
 static void drop_gradients(const tl_Program *p) {
   const tli_Graph *g = p->graph;
   for (int32_t i = 0; i < g->nconstants; i++) {

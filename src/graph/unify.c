@@ -25,7 +25,8 @@ typedef struct Walk {
   /* called for each position where the graphs' integers differ */
   bool (*integer)(struct Walk *w, const Place *p);
   const char *over; /* the property in which the inputs differ: "values" or the symbol's name */
-  bool rates;       /* whether an optimizer's options may differ, as from step to step */
+  /* whether an optimizer's options may differ, because they may change from step to step */
+  bool rates;
   /* the graph to change; only tli_graph_fit uses it */
   tli_Graph *target;
   int symbol;
@@ -240,8 +241,8 @@ bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, 
   return walk(&w);
 }
 
-/* Checks a hole against the other trace: computed for that trace's size, it must equal that trace's
-** integer. */
+/* Checks that a hole's integer, computed for the size in the other trace, equals the integer in the
+** other trace. */
 static bool check_hole(Walk *w, const Place *p) {
   const tli_GraphHole *h = find_hole(w->graphs[0], p);
   int64_t step = w->sizes[1] - w->sizes[0];
