@@ -35,9 +35,9 @@ tl_Tensor *tli_chain_end(tli_Chain *c, tl_Tensor *result);
 ** returns false. */
 bool tli_chain_end_all(tli_Chain *c, tl_Tensor **out, int n) TL_MUSTCHECK;
 
-/* Makes the result of any operator a step. The arguments of `call` must not be calls of chain_
-** functions, because they would be evaluated after the check for an earlier failure. In contrast,
-** the arguments of the chain_ functions below may be such calls. */
+/* Adds the result of any operator to the chain, as a step. The arguments of `call` must not be
+** calls of chain_ functions, because they would be evaluated after the check for an earlier
+** failure. In contrast, the arguments of the chain_ functions below may be such calls. */
 #define TLI_STEP(c, call) ((c)->failed ? NULL : tli_keep((c), (call)))
 /* Runs a step that may fail but has no tensor as result, such as an in-place operator. */
 #define TLI_DO(c, call) ((c)->failed = (c)->failed || !(call))

@@ -1,7 +1,7 @@
 /*
-** attention.c - scaled_dot_product_attention. Its arguments are converted to (batch, heads,
-** positions, features), as views if the strides allow this, for the recorded operator. The kernel
-** of that operator stores no scores.
+** attention.c - scaled_dot_product_attention. Its arguments are converted to the shape (batch,
+** heads, positions, features), as views if the strides allow this, and passed to the operator
+** `attention`. That operator is recorded, and its kernel stores no scores.
 */
 #include <math.h>
 
@@ -157,7 +157,8 @@ typedef struct Operands {
 static Operands operands(tli_Chain *c, tl_Tensor *query, tl_Tensor *key, tl_Tensor *value,
                          tl_Tensor *mask, bool gqa, const Lead *lead) {
   int64_t heads = lead->n > 0 ? lead->sizes[lead->n - 1] : 1, few = heads_of(key);
-  /* several query heads share a key/value head; without gqa, this is ordinary broadcasting */
+  /* whether query heads can share key/value heads; without gqa, they do so by ordinary
+  ** broadcasting */
   bool shared = few == heads_of(value) && few > 0 && heads % few == 0;
   if (gqa && !shared) {
     key = repeat_heads(c, key, heads);

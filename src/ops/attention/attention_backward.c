@@ -28,8 +28,8 @@ static bool new_gradients(const Inputs *in, const bool *want, tl_Tensor **out) {
   return out[MASK] && zeros(out[MASK]);
 }
 
-/* Describes the rows of a gradient for the kernel. A gradient that is not wanted has `data`
-** NULL. */
+/* Describes the rows of a gradient for the kernel. If the gradient is not wanted, t is NULL and so
+** is the result's `data`. */
 static tlk_HeadRows rows_of(tl_Tensor *t) {
   if (t == NULL) return (tlk_HeadRows){.data = NULL};
   return (tlk_HeadRows){tli_data(t), t->strides[0], t->strides[1], t->strides[2]};

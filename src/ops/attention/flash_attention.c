@@ -1,6 +1,6 @@
 /*
 ** flash_attention.c - attention to a part of the keys. Norms are returned as well, because they are
-** needed to combine the results for several parts. The gradients are those for one part. These
+** needed to combine the results for several parts. The gradients are those of one part. These
 ** operators are not recorded.
 */
 #include <math.h>

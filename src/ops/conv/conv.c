@@ -278,7 +278,7 @@ bool tli_op_convolution_backward(tl_Tensor *grad_output, tl_Tensor *input, tl_Te
   return ok;
 }
 
-/* Adds `term` to *sum and steals it. `term` and *sum may be NULL. */
+/* Adds `term` to *sum, which may be NULL. Steals `term`. Returns false if `term` is NULL. */
 static bool accumulate(tl_Tensor **sum, tl_Tensor *term) {
   if (term == NULL) return false;
   if (*sum == NULL) {
@@ -369,9 +369,9 @@ static tl_Tensor *channel_parts(tli_Chain *c, tl_Tensor *t, int k) {
   return TLI_STEP(c, tlo_reshape(moved, (tl_Ints){t->ndim, sizes}));
 }
 
-/* Returns the weight's blocks, in which the first two dimensions are twice as large as in the
-** weight. The first dimension belongs to the outputs or, for a transposed convolution, to the
-** inputs. */
+/* Returns a real weight in which each complex element has become a 2 x 2 block of the first two
+** dimensions, so these dimensions are twice as large. The first dimension belongs to the outputs
+** or, for a transposed convolution, to the inputs. */
 static tl_Tensor *weight_blocks(tli_Chain *c, tl_Tensor *weight, bool transposed) {
   int64_t sizes[TL_MAX_DIMS];
   tl_Tensor *re = TLI_STEP(c, tlo_real(weight)), *im = TLI_STEP(c, tlo_imag(weight));

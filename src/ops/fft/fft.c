@@ -79,8 +79,8 @@ tl_Tensor *tli_op_fft_c2r(tl_Tensor *self, int64_t dim, int64_t n, double scale)
 
 /* ---- gradients ---- */
 
-/* Multiplies those elements of a half line that represent two elements of the whole line by
-** `factor`. These are all elements except those at 0 and n / 2. */
+/* Multiplies by `factor` all elements of a half line that represent two elements of the whole line,
+** which are all except those at 0 and n / 2. */
 static tl_Tensor *weigh_pairs(tl_Tensor *half, int64_t dim, int64_t n, double factor) {
   int d = tli_dim("rfft", dim, half->ndim);
   if (d < 0) return NULL;

@@ -216,7 +216,7 @@ static tl_Scalar identity_of(tlk_Join join, tl_DType dtype) {
   return tli_int(join == TLK_JOIN_MAX ? tli_int_min(dtype) : tli_int_max(dtype));
 }
 
-/* Divides each element of self by the number of elements that were added there. Integers are
+/* Divides each element of self by the number of elements that were added to it. Integers are
 ** rounded down. */
 static bool divide_by_count(tl_Tensor *self, int64_t dim, tl_Tensor *index, bool include_self) {
   tl_DType dtype = tli_is_float((tl_DType)self->dtype) ? (tl_DType)self->dtype : TL_I64;

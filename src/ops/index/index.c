@@ -570,8 +570,8 @@ static bool bring_forward(Entries *e) {
   return true;
 }
 
-/* Combines the positions in `count` dimensions, which are broadcast, into positions in the
-** dimension that results from flattening these dimensions. */
+/* Combines the positions in `count` dimensions, after broadcasting them, into positions in the
+** dimension to which these dimensions are flattened. */
 static tl_Tensor *join_entries(const Entries *e, int first, int count) {
   tl_Tensor *joined = tli_retain(e->v[first]);
   for (int d = first + 1; joined && d < first + count; d++) {

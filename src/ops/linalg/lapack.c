@@ -42,7 +42,8 @@ bool tli_lapack_matrices(const char *op, const tl_Tensor *t, bool square, tli_Ma
   return true;
 }
 
-/* Returns a new tensor with b's batch dimensions, followed by one or two sizes. */
+/* Returns a new tensor with b's batch dimensions, followed by `ndim` (1 or 2) dimensions of the
+** given sizes. */
 tl_Tensor *tli_lapack_empty(const tl_Tensor *like, const tli_Matrices *b, tl_DType dtype, int ndim,
                             int64_t size1, int64_t size2) {
   int64_t sizes[TL_MAX_DIMS];
@@ -245,8 +246,8 @@ static bool solve_columns(const char *op, tl_Tensor *A, const tli_Matrices *b, t
   return ok;
 }
 
-/* Finishes a solve: converts x to rows and stores it in out[0]. After a failure releases both
-** results. Steals x. */
+/* Finishes a solve: converts x, which is column-major, and stores it in out[0]. After a failure,
+** releases both results in `out`. Steals x. */
 static bool solved(bool ok, tl_Tensor *x, tl_Tensor **out) {
   out[0] = tli_lapack_rows(x);
   if (ok && out[0]) return true;

@@ -27,7 +27,8 @@ bool tli_lapack_dtype(const char *op, tl_DType dtype) TL_MUSTCHECK;
 /* Reads t as a batch of matrices. Fails unless the dtype is float32, float64 or complex. */
 bool tli_lapack_matrices(const char *op, const tl_Tensor *t, bool square, tli_Matrices *b)
     TL_MUSTCHECK;
-/* Returns a new tensor with b's batch dimensions, followed by one or two sizes. */
+/* Returns a new tensor with b's batch dimensions, followed by `ndim` (1 or 2) dimensions of the
+** given sizes. */
 tl_Tensor *tli_lapack_empty(const tl_Tensor *like, const tli_Matrices *b, tl_DType dtype, int ndim,
                             int64_t size1, int64_t size2) TL_MUSTCHECK;
 /* Returns a view of t with its last two dimensions swapped. The view is not recorded. */

@@ -126,8 +126,8 @@ tl_Tensor *tlo_pinv_backward(tl_Tensor *grad, tl_Tensor *pinv, tl_Tensor *A) {
 /* ---- least squares ---- */
 
 /* Computes the gradients of A and B from gX, the gradient of X = pinv(A) B, and from gR, the
-** gradient of R = |A X - B|^2. For R the solution X counts as constant, because R is minimal at X
-** and its derivative there is 0. */
+** gradient of R = |A X - B|^2. For R the solution X is treated as a constant, because R is minimal
+** at X and its derivative there is 0. */
 bool tlo_lstsq_backward(tl_Tensor *gX, tl_Tensor *gR, tl_Tensor *A, tl_Tensor *B, tl_Tensor *X,
                         tl_Tensor **out) {
   tli_Chain c = {0};

@@ -24,7 +24,7 @@ static tlk_Classes classes_of(const int64_t *sizes, int ndim, const tl_Tensor *t
   return k;
 }
 
-/* The kernel's operands: row-major, and input and weight in the compute dtype. */
+/* The kernel's operands. All are row-major; input and weight have the compute dtype. */
 typedef struct Operands {
   tl_Tensor *input, *target, *weight;
 } Operands;
@@ -251,7 +251,8 @@ static tl_Tensor *chain_smooth(tli_Chain *c, tl_Tensor *input, tl_Tensor *target
   return TLI_STEP(c, tlo_masked_fill(all, ignored, zero));
 }
 
-/* Adds a batch dimension to the operands of a single sample. Returns whether it did. */
+/* Adds a batch dimension to the operands of a single sample. Returns whether a dimension was
+** added. */
 static bool batched(tli_Chain *c, tl_Tensor **input, tl_Tensor **target) {
   if ((*input)->ndim > 1) return false;
   *input = TLI_STEP(c, tlo_unsqueeze(*input, 0));
@@ -389,7 +390,7 @@ tl_Tensor *tlo_multi_margin_loss(tl_Tensor *input, tl_Tensor *target, int64_t p,
   return tli_chain_end(&c, chain_unbatched(&c, loss, single, reduction));
 }
 
-/* Returns a mask of the labels (N, C) that count. A label counts if it comes before the first -1 in
+/* Returns a mask of the valid labels (N, C). A label is valid if it comes before the first -1 in
 ** its row. All other labels are replaced by 1. */
 static tl_Tensor *chain_counting(tli_Chain *c, tl_Tensor **labels) {
   tl_Tensor *ends = chain_equals(c, *labels, -1);

@@ -176,7 +176,7 @@ tl_Tensor *tlo_multilabel_soft_margin_loss(tl_Tensor *input, tl_Tensor *target, 
 /* ---- distances ---- */
 
 /* Computes the sum over dim of the products of x1 and x2 after each is divided by its norm. A norm
-** below eps counts as eps; the gradient ignores this limit. */
+** below eps is replaced by eps; the gradient ignores this limit. */
 tl_Tensor *tlo_cosine_similarity(tl_Tensor *x1, tl_Tensor *x2, int64_t dim, double eps) {
   int ndim;
   int64_t sizes[TL_MAX_DIMS];

@@ -13,7 +13,8 @@
 typedef struct Matrix {
   tl_Tensor *t; /* owned */
   bool trans;
-  int64_t ld, step; /* elements between rows (leading dimension), and between matrices */
+  /* in elements: `ld` is the distance between rows (leading dimension), `step` between matrices */
+  int64_t ld, step;
 } Matrix;
 
 /* Returns whether BLAS accepts a leading dimension. Rows must not overlap, and the value must fit

@@ -144,8 +144,9 @@ tl_Tensor *tlo_vecdot(tl_Tensor *x, tl_Tensor *y, int64_t dim) {
   return tli_chain_end(&c, sum);
 }
 
-/* Computes the Kronecker product. Views are multiplied in which the dimensions of a and b
-** alternate; then each pair of dimensions is merged. */
+/* Computes the Kronecker product. Both operands are viewed with added dimensions of size 1, so that
+** the dimensions of self and other alternate in the product. Then each pair of dimensions is
+** merged. */
 tl_Tensor *tlo_kron(tl_Tensor *self, tl_Tensor *other) {
   int n = self->ndim > other->ndim ? self->ndim : other->ndim;
   TL_TRY_NULL(tli_check_ndim("kron", 2 * n));

@@ -16,7 +16,7 @@ static tl_Tensor *chain_reshape(tli_Chain *c, tl_Tensor *t, int ndim, const int6
   return TLI_STEP(c, tlo_reshape(t, (tl_Ints){ndim, sizes}));
 }
 
-/* Returns 1 / sqrt(t + eps). */
+/* Returns 1 / sqrt(variance + eps). */
 static tl_Tensor *chain_rstd(tli_Chain *c, tl_Tensor *variance, double eps) {
   tl_Tensor *sum = chain_add(c, variance, chain_number(c, eps));
   return TLI_STEP(c, tlo_rsqrt(sum));

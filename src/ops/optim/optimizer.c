@@ -194,7 +194,7 @@ typedef struct Run {
   int64_t first;
   int count;
   tl_Device device;
-  /* each is a tensor on the device, or NULL (borrowed) */
+  /* each is a tensor on the device (borrowed), or NULL if the step does not use it */
   tl_Tensor *lr, *grad_scale, *found_inf, *clip;
 } Run;
 
@@ -294,8 +294,8 @@ static bool alike(const Step *s, const Item *a, const Item *b) {
          clocks_on(s, a, device) == clocks_on(s, b, device);
 }
 
-/* Returns whether the device of the parameters computes the coefficients. It does so if its memory
-** holds the step counts or, for a rule without step counts, the learning rate. */
+/* Returns whether the device of the parameters computes the coefficients. The device does so if its
+** memory holds the step counts or, for a rule without step counts, the learning rate. */
 static bool device_computes(const Step *s, const Item *item, tl_Device device) {
   if (device.type == TL_CPU) return false;
   if (rules[s->rule].clocks > 0) return clocks_on(s, item, device);

@@ -51,8 +51,9 @@ tl_Tensor *tli_op_view_as_complex(tl_Tensor *self) {
                       strides, self->offset / 2);
 }
 
-/* Converts pairs of real numbers to complex numbers. Unlike in view_as_complex, the pairs need not
-** be adjacent in memory; in the gradient of view_as_real they may not be. */
+/* Converts pairs of real numbers to complex numbers. Unlike in view_as_complex, the two numbers of
+** a pair need not be adjacent in memory, because the gradient of view_as_real may have any
+** strides. */
 tl_Tensor *tlo_complex_of_pairs(tl_Tensor *self) {
   tli_Chain c = {0};
   tl_Tensor *pairs = TLI_STEP(&c, tlo_contiguous(self));

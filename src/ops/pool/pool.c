@@ -1,7 +1,7 @@
 /*
-** pool.c - pooling. Windows slide over the last n dimensions, which form a plane; all leading
-** dimensions count planes. Maxima are returned with their positions in the plane. The gradient and
-** max_unpool gather and scatter elements by these positions.
+** pool.c - pooling. Windows slide over the last n dimensions, which form a plane; there is one
+** plane for each index into the leading dimensions. Maxima are returned with their positions in the
+** plane. The gradient and max_unpool gather and scatter elements by these positions.
 */
 #include <stdlib.h>
 #include <string.h>

@@ -37,7 +37,7 @@ static double reject(double n, double p, tli_Source *s) {
 }
 
 typedef struct Draw {
-  double *counts; /* number of trials; replaced by the number of successes */
+  double *counts; /* each number of trials is replaced by a number of successes */
   const double *probs;
   uint64_t seed, block;
 } Draw;

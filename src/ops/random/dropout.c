@@ -25,8 +25,8 @@ static bool stretch_for(const tl_Tensor *self, tli_Generator *generator, tli_Str
   return tli_generator_stretch(generator, tli_device(self), self->numel, 4, from);
 }
 
-/* Returns a mask with one element for each channel, which is an index of the first `lead`
-** dimensions: 1 with probability 1 - p, otherwise 0. */
+/* Returns a mask with one element for each channel: 1 with probability 1 - p, otherwise 0. Each
+** index into the first `lead` dimensions is a channel. */
 static tl_Tensor *channel_mask(tl_Tensor *self, int lead, double p, tli_Generator *generator) {
   int64_t sizes[TL_MAX_DIMS];
   for (int d = 0; d < self->ndim; d++) sizes[d] = d < lead ? self->sizes[d] : 1;
@@ -39,7 +39,7 @@ static tl_Tensor *channel_mask(tl_Tensor *self, int lead, double p, tli_Generato
   return mask;
 }
 
-/* Sets each channel (an index of the first `lead` dimensions) to 0 with probability p, and scales
+/* Sets each channel (an index into the first `lead` dimensions) to 0 with probability p, and scales
 ** all others by 1 / (1 - p). */
 static tl_Tensor *drop_lead(tl_Tensor *self, int lead, double p, tli_Generator *generator) {
   tli_Chain c = {0};

@@ -15,9 +15,9 @@ static double normal(tli_Source *s) {
   return radius * cos(6.283185307179586477 * source_uniform(s));
 }
 
-/* Draws the logarithm of a gamma number by the method of G. Marsaglia and W. W. Tsang, A simple
-** method for generating gamma variables, 2000. For a shape below 1, a number for shape + 1 is drawn
-** and multiplied by a power of a uniform number. */
+/* Draws the logarithm of a gamma-distributed number by the method of G. Marsaglia and W. W. Tsang,
+** A simple method for generating gamma variables, 2000. For a shape below 1, a number for shape + 1
+** is drawn and multiplied by a power of a uniform number. */
 static double draw_log(double shape, tli_Source *s) {
   double less = shape < 1 ? log(source_uniform(s)) / shape : 0;
   double d = (shape < 1 ? shape + 1 : shape) - 1.0 / 3, c = 1 / sqrt(9 * d);
@@ -48,7 +48,8 @@ static bool draw_all(tl_Tensor *shapes, tli_Generator *g) {
   return tli_parallel_try(shapes->numel, GRAIN, draw, &d);
 }
 
-/* Returns the logarithms of gamma numbers for the shapes in self, as float64 on the CPU. */
+/* Returns the logarithms of gamma-distributed numbers for the shapes in self, as float64 on the
+** CPU. */
 static tl_Tensor *logs(tli_Chain *c, const char *op, tl_Tensor *self, tli_Generator *generator) {
   TLI_DO(c, tli_check_range(op, "self", self, 0, INFINITY));
   tl_Tensor *shapes = TLI_STEP(c, tlo_to(self, TL_F64, false, true, TLI_CPU, NULL));

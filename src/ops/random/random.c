@@ -102,7 +102,7 @@ bool tli_op_geometric_(tl_Tensor *self, double p, tli_Generator *generator) {
 
 /* ---- integers ---- */
 
-/* Draws integers from `from` to `to` - 1. The dtype must hold both of these. */
+/* Draws integers from `from` to `to` - 1. The dtype must hold both bounds. */
 static bool draw_integers(const char *op, tl_Tensor *self, int64_t from, int64_t to,
                           tli_Generator *g) {
   if (from >= to)

@@ -50,7 +50,7 @@ static void add_run(tli_Axes *a, int64_t n, bool reduced) {
 ** elements. */
 static void shape_result(tli_Axes *a, const tl_Tensor *self, const bool *reduced, bool keepdim,
                          const int *order, int norder) {
-  int at[TL_MAX_DIMS]; /* each dimension of self: its dimension in the result */
+  int at[TL_MAX_DIMS]; /* for each dimension of self: its dimension in the result */
   for (int d = 0; d < self->ndim; d++) {
     at[d] = a->ndim;
     if (reduced[d] && !keepdim) continue;
@@ -82,7 +82,7 @@ bool tli_axes_begin(tli_Axes *a, const char *op, tl_Tensor *self, tl_Ints dims, 
   tli_release(seen);
   if (a->in == NULL) return false;
 
-  int from[TL_MAX_DIMS]; /* each dimension of `in`: its dimension in self */
+  int from[TL_MAX_DIMS]; /* for each dimension of `in`: its dimension in self */
   int n = 0;
   for (int d = 0; d < self->ndim; d++)
     if (kept[d]) from[n++] = d;

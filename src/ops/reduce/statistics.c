@@ -75,8 +75,8 @@ static bool check_weights(const char *name, tl_Tensor *w, int64_t n, bool whole)
                   tl_dtype_name((tl_DType)w->dtype));
 }
 
-/* Returns the total weight of each observation. Returns NULL, without an error, if all weights are
-** 1. */
+/* Returns the total weight of each observation. Returns NULL, without an error, if no weights are
+** given. */
 static tl_Tensor *joint_weights(tl_Tensor *fweights, tl_Tensor *aweights, tl_DType dtype) {
   if (fweights && aweights) return tlo_mul(fweights, aweights);
   return fweights ? tlo_to_dtype(fweights, dtype) : tli_retain(aweights);
@@ -88,7 +88,8 @@ static bool number_of(tl_Tensor *t, double *out) { return tli_read(t, TL_F64, ou
 ** in NumPy, the divisor is sum(w) - correction * sum(w * aweights) / sum(w). The tensors belong to
 ** a chain. */
 typedef struct Weighing {
-  tl_Tensor *w, *total, *divisor; /* w is NULL if every observation counts once */
+  /* w is NULL if no weights are given; each observation then has weight 1 */
+  tl_Tensor *w, *total, *divisor;
 } Weighing;
 
 static Weighing weighed(tli_Chain *c, tl_Tensor *fweights, tl_Tensor *aweights, double correction,
@@ -165,8 +166,8 @@ tl_Tensor *tlo_corrcoef(tl_Tensor *self) {
 
 /* ---- counting ---- */
 
-/* Returns n sums. Each element of src, or 1 if src is NULL, is added to the sum at its position,
-** counted from 1. */
+/* Returns n sums. Each src[i], or 1 if src is NULL, is added to the sum at positions[i], which
+** counts from 1. */
 static tl_Tensor *add_up(tl_Tensor *positions, tl_Tensor *src, int64_t n, tl_DType dtype) {
   tli_Chain c = {0};
   tl_Tensor *zeros = TLI_STEP(&c, tlo_zeros((tl_Ints){1, &n}, dtype, tli_device(positions)));

@@ -12,9 +12,11 @@
 enum { INPUT, HX, CX, WEIGHT_IH, WEIGHT_HH, WEIGHT_HR, BIAS_IH, BIAS_HH, NINPUTS };
 
 typedef struct Layer {
-  tl_Tensor *v[NINPUTS];  /* the inputs (borrowed); absent ones are NULL */
-  tl_Tensor *batch_sizes; /* number of rows in each step (borrowed), int64 on the CPU; or NULL */
-  /* the running sums of batch_sizes, beginning with 0, on the device (borrowed); or NULL */
+  tl_Tensor *v[NINPUTS]; /* the inputs (borrowed); absent ones are NULL */
+  /* number of rows in each step (borrowed), int64 on the CPU; NULL if the input is not packed */
+  tl_Tensor *batch_sizes;
+  /* the running sums of batch_sizes, beginning with 0, on the device (borrowed); NULL if the input
+  ** is not packed */
   tl_Tensor *offsets;
   tlk_RnnMode mode;
   bool reverse;

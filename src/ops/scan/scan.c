@@ -84,7 +84,7 @@ static tl_Tensor *cumsum(tl_Tensor *self, int64_t dim) { return tlo_cumsum(self,
 /* Doubles the number of elements that S and F cover. The comment on `carried` defines S and F. */
 static bool reach_further(tl_Tensor *const *state, int d, int64_t n, int64_t s, tl_Tensor **out) {
   tli_Chain c = {0};
-  tl_Tensor *heads[2], *far[2], *tails[2]; /* no elements follow the tails */
+  tl_Tensor *heads[2], *far[2], *tails[2]; /* the tails already cover all elements to the end */
   for (int i = 0; i < 2; i++) {
     heads[i] = chain_slice(&c, state[i], d, 0, n - s);
     far[i] = chain_slice(&c, state[i], d, s, n);
@@ -108,9 +108,9 @@ static tl_Tensor *shifted(tl_Tensor *self, int d) {
 }
 
 /* Computes S with S_i = g_i + x_{i+1} S_{i+1}, by doubling. After the step with a given s, S_i
-** holds the contribution of the 2s elements from i on. F_i is the factor with which the
-** contribution of the elements after them is multiplied. The function consists of operators, so it
-** is differentiable. */
+** holds the contribution of the 2s elements from i on. F_i is the factor by which the contribution
+** of all later elements is multiplied. The function consists of operators, so it is
+** differentiable. */
 static tl_Tensor *carried(tl_Tensor *grad, tl_Tensor *self, int d) {
   int64_t n = self->sizes[d];
   tl_Tensor *state[] = {tli_retain(grad), shifted(self, d)}; /* owned */

@@ -1,6 +1,6 @@
 /*
-** views.c - views of all elements with other sizes and strides: view, expand, and permutations.
-** Views of a part of a tensor are in slices.c.
+** views.c - views that keep all elements but change the sizes and strides: view, expand, and
+** permutations. Views of a part of a tensor are in slices.c.
 **
 ** The functions tli_op_* return aliases, which the generated functions tlo_* mark as views.
 */

@@ -173,8 +173,8 @@ static tl_Tensor *cubic_far(tl_Tensor *t) {
   return tli_chain_end(&c, chain_add(&c, product, chain_number(&c, -4 * a)));
 }
 
-/* Finds the taps of cubic interpolation. Each of the four neighbours is clamped or reflected by
-** itself; the coordinate is not. */
+/* Finds the taps of cubic interpolation. Each of the four neighbours is clamped or reflected
+** separately; the coordinate itself is not. */
 static void cubic_taps(tli_Chain *c, const Sampling *s, tl_Tensor *x, int64_t size, Taps *taps) {
   tl_Tensor *first = TLI_STEP(c, tlo_floor(x));
   tl_Tensor *t = chain_sub(c, x, first);

@@ -38,8 +38,8 @@ example("interpolate", [=[
    --> tensor([[1., 1., 2., 2.],
    -->         [1., 1., 2., 2.]])]=])
 
--- `resample` resizes dimension `dim` to that of `size`; `resample_spread` is the transpose of
--- `resample`.
+-- `resample` resizes dimension `dim` to the size that the list `size` has for this dimension;
+-- `resample_spread` is the transpose of `resample`.
 local axis = [[(Tensor self, int dim, int[] size, int mode, float step, bool exact, bool
    align_corners) -> Tensor]]
 op {"resample" .. axis, name = "interpolate", internal = true,
