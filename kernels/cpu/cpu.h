@@ -154,8 +154,8 @@ typedef struct tlk_Norm {
                       const double *rstd, double *grad_weight, double *grad_bias);
 } tlk_Norm;
 
-/* Computes the random numbers of up to TLK_RANDOM_BLOCKS blocks of the stream `seed`, to be
-** converted to `dtype`. Returns the type of the numbers in out: F32, F64 or I64. */
+/* Computes random numbers, which the caller converts to `dtype`, from up to TLK_RANDOM_BLOCKS
+** blocks of the stream `seed`. Returns the type of the numbers in `out`: F32, F64 or I64. */
 enum { TLK_RANDOM_BLOCKS = 64 };
 typedef tl_DType (*tlk_RandomFn)(tlk_Distribution d, tl_DType dtype, uint64_t seed, uint64_t block,
                                  int blocks, tl_Scalar a, tl_Scalar b, void *out);

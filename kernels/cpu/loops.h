@@ -48,7 +48,7 @@ static inline int32_t tlk_param_i32(tl_Scalar s) { return (int32_t)tlk_param_i64
 /* Forms the name of a function or constant that math.h defines for the kernel and the type. */
 #define TLM_OWN(name) TLK_PASTE_4_(tlm, NAME, TYPE, name)
 
-/* Reads the parameters at the start of a loop: p has them in the loop's type. */
+/* Begins the body of a loop: converts the parameters to the loop's type and stores them in p. */
 #define TLK_READ_PARAMS                                                            \
   enum { nparams = TLM_OWN(params) };                                              \
   real p[nparams + 1];                                                             \

@@ -114,8 +114,8 @@ static double seconds(void) { return (double)nanoseconds() * 1e-9; }
 /* the function that receives activities (guarded); NULL if there is none */
 static void (*told)(const tl_Activity *activity);
 
-/* Sets the function that receives activities; NULL stops the reports. While the lock is held, every
-** command that has run is already reported. */
+/* Sets the function that receives activities; NULL stops the reports. Whenever the lock is held,
+** every command that has run has already been reported. */
 bool sim_activities(void (*note)(const tl_Activity *activity), int64_t *now) {
   sim_lock();
   told = note;

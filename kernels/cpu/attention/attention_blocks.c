@@ -13,8 +13,8 @@
 
 static int64_t whole(int64_t n, int64_t lanes) { return (n + lanes - 1) & -lanes; }
 
-/* Divides n elements into the smallest possible number of pieces of about the same size. Returns
-** that size, which is at most `limit` and a multiple of `step`. */
+/* Divides n elements into as few pieces as possible, all of about the same size. Returns the size
+** of a piece, which is at most `limit` and a multiple of `step`. */
 static int64_t piece_of(int64_t n, int64_t limit, int64_t step) {
   int64_t pieces = tlk_ceil_div(n, limit);
   return tlk_min(whole(tlk_ceil_div(n, pieces), step), limit);

@@ -68,7 +68,7 @@ typedef struct tlk_FftLoops {
 typedef struct tlk_FftPlan {
   int64_t n;
   tl_DType part; /* dtype of the real and the imaginary parts: F32 or F64 */
-  /* the passes that transform a piece; npasses is -1 if a prime factor of n has no pass */
+  /* number of passes that transform a piece; -1 if a prime factor of n has no pass */
   int npasses;
   tlk_FftPass passes[TLK_FFT_FACTORS];
   /* A long line is a matrix (n1, n2): its columns are transformed, multiplied by twiddles, and then

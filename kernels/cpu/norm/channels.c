@@ -16,8 +16,8 @@
 
 /* Runs shorter than SHORT_RUN are slow if they are processed one by one. If a row of all channels
 ** has at most MOST_COLUMNS elements, each element of a run becomes a column of its own, and columns
-** are summed. If there are at most FEW_CHANNELS channels, their rows are joined to rows of about
-** JOINED elements in the same way. */
+** are summed. If inner is 1 and there are at most FEW_CHANNELS channels, several rows are treated
+** as one row of about JOINED elements, whose columns are summed. */
 #define SHORT_RUN 32
 #define MOST_COLUMNS 16384
 #define FEW_CHANNELS 32

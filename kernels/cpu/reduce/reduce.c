@@ -245,7 +245,7 @@ static void store_best(const Plan *p, int64_t first, int64_t count, const char *
   for (int64_t i = 0; i < count; i++) indices[i] = best[i].index + 1;
   if (p->out.data == NULL) return;
   bool floating = p->compute == TL_F32 || p->compute == TL_F64;
-  double values[STRIP]; /* each has room for the int64_t or the double of the union */
+  double values[STRIP]; /* holds values of either member of tlk_Best's union: int64_t or double */
   for (int64_t i = 0; i < count; i++) memcpy(&values[i], &best[i].value, sizeof values[i]);
   p->isa->convert[floating ? TL_F64 : TL_I64][p->out.dtype](count, element(p->out, first), values);
 }

@@ -72,8 +72,8 @@ static inline int64_t c128_to_i64(tli_C128 x) { return f64_to_i64(creal(x)); }
 extern const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES];
 #define TABLE TLK_ISA_NAME(tlk_convert)
 
-/* Both macros are constants for a given dtype d. A narrow float has fewer than 32 bits and is read
-** into float. */
+/* IS_COMPLEX and IS_NARROW_FLOAT are constants for a given dtype d. A narrow float has fewer than
+** 32 bits and is converted to float when it is read. */
 #define IS_COMPLEX(d) _Generic((tli_wide_##d)0, tli_C64 : true, tli_C128 : true, default : false)
 #define IS_NARROW_FLOAT(d) (sizeof(tli_##d) < 4 && (tli_wide_##d)0.5 != 0 && TL_##d != TL_BOOL)
 /* The type through which d is converted to and from other dtypes: d itself if its conversions are
