@@ -11,9 +11,9 @@
 #include "kernels/cpu/conv/plan.h"
 
 /* BLOCK is the largest number of positions whose sums are computed together; blocks are whole
-** tiles. NEAR_BLOCK positions stay in the first-level cache beside a piece of the weights. If the
-** weights come from a more distant cache, BLOCK positions are faster, because each block reads all
-** weights. */
+** tiles. A block of NEAR_BLOCK positions stays in the first-level cache beside a piece of the
+** weights. If the weights come from a more distant cache, a block of BLOCK positions is faster,
+** because each block reads all weights. */
 #define BLOCK 192
 #define NEAR_BLOCK 96
 /* The largest number of positions in the images that are prepared together. */

@@ -146,7 +146,7 @@ typedef struct Sums {
   int64_t height, tiles; /* number of channels in a panel, number of panels */
   /* number of input channels that are summed together, number of such blocks of channels */
   int64_t terms, blocks;
-  int64_t sizes[2], first[2]; /* sizes of the images; position of the first window */
+  int64_t sizes[2], first[2]; /* height and width of an image; position of the first window */
   tlk_Segments segments;
   int64_t together; /* number of segments in a chunk */
   int64_t group;

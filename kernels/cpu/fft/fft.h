@@ -60,7 +60,8 @@ typedef struct tlk_FftLoops {
   /* Do the same as from_pairs and to_pairs for one line of complex numbers in memory. */
   void (*line_from_pairs)(int64_t h, const void *roots, void *line);
   void (*line_to_pairs)(int64_t h, const void *roots, void *line);
-  /* Computes out = in * factors for the n complex numbers of a line; out may be in. */
+  /* Computes out = in * factors for the n complex numbers of a line; `out` may be the same array as
+  ** `in`. */
   void (*line_multiply)(int64_t n, const void *in, const void *factors, void *out);
 } tlk_FftLoops;
 

@@ -1,7 +1,7 @@
 /*
 ** fft_loops.h - the loops of Fourier transforms for one type `real`: see fft.h. Each number in a
-** loop is in a lane of its own, so loops process whole vectors only. They are written with the
-** compilers' vector types, because compilers vectorise such loops only in part. isa/fft_<type>.c
+** loop is in a lane of its own, so loops process whole vectors only. The loops use the compilers'
+** vector types, because compilers would vectorise plain loops only in part. isa/fft_<type>.c
 ** includes this file.
 */
 #include "kernels/cpu/fft/fft.h"
