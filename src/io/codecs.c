@@ -54,8 +54,8 @@ static void open_zlib(void) {
 
 enum { STREAM_END = 1, BUFFER_ERROR = -5, PIECE = 1 << 30 };
 
-/* n compressed bytes may become at most n * MOST_TIMES bytes: deflate can compress data to a
-** thousandth of their size, but real data rarely to less than a twentieth. Results of up to
+/* n compressed bytes may decompress to at most n * MOST_TIMES bytes. Deflate can compress data to a
+** thousandth of their size, but real data rarely shrink to less than a twentieth. Results of up to
 ** ALWAYS_FINE bytes are never refused. */
 enum { MOST_TIMES = 100, ALWAYS_FINE = 1 << 28 };
 

@@ -18,8 +18,8 @@ static tli_Trace *check_trace(lua_State *L) {
   return t;
 }
 
-/* _trace(step) returns a trace that records nothing yet; with `step`, it will record backward
-** passes. */
+/* _trace(step) returns a trace that records nothing yet. If `step` is true, the trace will also
+** record backward passes. */
 static int trace_new(lua_State *L) {
   bool step = lua_toboolean(L, 1);
   tli_Trace **t = lua_newuserdatauv(L, sizeof *t, 0);

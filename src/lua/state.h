@@ -38,7 +38,7 @@ typedef struct tli_PrintOptions {
   int scientific; /* scientific notation: 0 never, 1 always, -1 if the numbers need it */
 } tli_PrintOptions;
 
-/* Flags in the value of TLI_MODE_AUTOCAST; both are above all dtypes. */
+/* Flags in the value of TLI_MODE_AUTOCAST; both flags are larger than the number of any dtype. */
 enum { TLI_CAST_OFF = 32, TLI_CAST_IDLE = 64 };
 
 typedef enum tli_Mode {

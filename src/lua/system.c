@@ -36,9 +36,9 @@ static void set_bytes(lua_State *L, const char *name, int64_t value) {
   lua_setfield(L, -2, name);
 }
 
-/* memory_stats() returns {used =, cached =, live =, ...}: numbers of bytes that tensors of the
-** process use, that are cached for reuse, and that this Lua state keeps alive. The table has the
-** same figures also under PyTorch's names. */
+/* memory_stats() returns {used =, cached =, live =, ...}, in bytes: the memory that tensors of the
+** process use, the memory that is cached for reuse, and the memory that this Lua state keeps alive.
+** The table also has fields with PyTorch's names. */
 static int torch_memory_stats(lua_State *L) {
   tli_State *S = tli_state(L);
   if (S->pacer.wants_full && S->ledger) tli_pacer_work(L, S);

@@ -730,7 +730,8 @@ function torch.memory_stats(device) end
 function torch.memory_summary(device) end
 
 --- Starts or stops recording which lines have allocated the live tensors, at about a microsecond
---- per tensor. While it is on, out-of-memory messages name the lines whose tensors use most memory.
+--- per tensor. While recording is on, out-of-memory messages name the lines whose tensors use the
+--- most memory.
 ---@param on? boolean
 function torch.record_memory_history(on) end
 
@@ -764,8 +765,11 @@ function torch.set_memory_limit(bytes) end
 
 -- The library -----------------------------------------------------------------------------------
 
---- Sets how tensors are printed: precision (digits); threshold (the number of elements above which
---- only edgeitems at each end of a dimension are printed); edgeitems; linewidth; sci_mode.
+--- Sets how tensors are printed. precision is the number of digits after the decimal point. A
+--- tensor with more than `threshold` elements is summarized: only `edgeitems` positions at each end
+--- of a dimension are printed. linewidth is the width of a line in characters. sci_mode turns
+--- scientific notation on or off; by default it is used if the numbers need it. profile is
+--- "default", "short" or "full".
 ---@param options {precision?: integer, threshold?: integer, edgeitems?: integer, linewidth?: integer, sci_mode?: boolean, profile?: string}
 function torch.set_printoptions(options) end
 

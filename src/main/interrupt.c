@@ -147,8 +147,8 @@ static void on_termination(void) {
   if (terminations == 2) stop_coroutines(main_state);
 }
 
-/* Reports a read beyond the end of a truncated file. If this thread itself has read there, it is
-** inside a C function, so the stack of each coroutine can be inspected at once. */
+/* Reports a read beyond the end of a truncated file. If this thread itself made the read, this
+** thread is inside a C function, so the stack of each coroutine can be inspected at once. */
 static void on_truncated(bool here) {
   truncated = 1;
   stop_state(main_state);

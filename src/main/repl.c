@@ -123,9 +123,9 @@ static bool wants_more(lua_State *L, int status) {
   return message && length >= n && strcmp(message + length - n, mark) == 0;
 }
 
-/* Compiles the prefix followed by the text. Pushes the function, or the error message. Because of
-** the newline that is added, an unfinished string is an error in its line, not an incomplete
-** text. */
+/* Compiles the prefix followed by the text. Pushes the function, or the error message. A newline is
+** appended, so an unfinished string is an error in its own line and does not make the text
+** incomplete. */
 static int compile_as(lua_State *L, const char *prefix, const char *text) {
   const char *chunk = lua_pushfstring(L, "%s%s\n", prefix, text);
   int status = luaL_loadbuffer(L, chunk, strlen(chunk), "=stdin");

@@ -87,8 +87,8 @@ static Ends read_ends(tli_Args *a, int i) {
   return ends;
 }
 
-/* Reads parameter i, a list of n tensors, in which nil and false mean no tensor. The tensors are
-** borrowed. */
+/* Reads parameter i, a list with n entries. An entry is a tensor (borrowed), or nil or false if
+** there is no tensor. */
 static tl_Tensor **tensors_or_none(tli_Args *a, int i, int64_t n) {
   if (!tli_args_given(a, i) || a->failed) return NULL;
   lua_State *L = a->L;

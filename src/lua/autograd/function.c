@@ -26,7 +26,7 @@ typedef struct BackwardCall {
   tl_Tensor **out;
 } BackwardCall;
 
-/* Pushes a table of the saved tensors, with nil where none was given. */
+/* Pushes a table of the saved tensors. An entry is nil if no tensor was given for it. */
 static void push_saved(lua_State *L, LuaNode *n) {
   tli_State *S = tli_state(L);
   lua_createtable(L, n->nsaved, 0);

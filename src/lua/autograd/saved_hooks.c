@@ -199,8 +199,8 @@ static void slot_clear(Slot *s) {
   pair_release(pair);
 }
 
-/* Marks the slot with number `mode` as used, and likewise the slots that will be current again when
-** the open scopes end. */
+/* Marks the slot with number `mode` as used, and also the slots that become current again when the
+** open scopes end. */
 static void mark(const tli_SavedHooks *h, int mode, bool *used) {
   while (mode > 0 && !used[mode - 1]) {
     used[mode - 1] = true;

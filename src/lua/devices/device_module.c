@@ -273,8 +273,8 @@ static int device_can_access_peer(lua_State *L) {
   return 1;
 }
 
-/* _library_version(name) returns the version of a library that the backend uses; nil if it is
-** missing. */
+/* _library_version(name) returns the version of a library that the backend uses; nil if the library
+** is missing. */
 static int device_library_version(lua_State *L) {
   const tl_Backend *backend = tli_device_count(tli_kind(L)) > 0
                                   ? tli_backend_open((tl_Device){(int8_t)tli_kind(L), 0})

@@ -45,7 +45,8 @@ static Library nvml = {TLI_OPTIONAL_NVML, TLI_MUTEX_INIT, NULL};
 
 /* The following types are those of nvml.h. */
 typedef struct NvmlUtilization {
-  unsigned gpu, memory; /* percentages of the time in which the GPU, and its memory, were busy */
+  /* percentage of time in which the GPU was busy; percentage in which its memory was busy */
+  unsigned gpu, memory;
 } NvmlUtilization;
 typedef struct NvmlMemory {
   unsigned long long total, free, used;

@@ -223,8 +223,8 @@ static char *where(void *context) {
   return copy;
 }
 
-/* Sets S->L to the calling thread, and keeps that thread alive. If the caller does not matter, sets
-** S->L to the main thread instead. */
+/* Sets S->L to the calling thread, and keeps that thread alive. If `matters` is false, sets S->L to
+** the main thread instead. */
 static void set_caller(lua_State *L, tli_State *S, bool matters) {
   lua_State *caller = matters ? L : S->main.thread;
   if (S->L == caller || !lua_checkstack(L, 1)) return;

@@ -424,8 +424,8 @@ static tl_Tensor *table_tensor(lua_State *L, const tl_Tensor *self) {
   return there;
 }
 
-/* Converts the assigned value, at index 3, to a tensor; returns a new reference. As in PyTorch,
-** leading dimensions of size 1 that exceed `ndim` are removed. */
+/* Converts the assigned value, at index 3, to a tensor; returns a new reference. As in PyTorch, if
+** the value has more than `ndim` dimensions, leading dimensions of size 1 are removed. */
 static tl_Tensor *value_tensor(lua_State *L, const tl_Tensor *self, int ndim) {
   tl_Scalar s;
   if (tli_to_scalar(L, 3, &s)) return tli_number(s);

@@ -594,7 +594,8 @@ static int make_tensor(lua_State *L, const tli_Signature *sig, tl_DType dtype, t
   if (lua_isnone(L, 1)) return tli_error(L, "%s: data is missing; usage: %s", sig->name, sig->text);
   tli_Args a;
   tli_args_begin(&a, L, sig);
-  /* tli_args_begin has taken the data for options, since it is a table with only string keys */
+  /* tli_args_begin has taken the data for options, since the data are a table with only string
+  ** keys */
   if (!a.failed && a.at[0] == 0)
     return tli_error(L,
                      "%s: data: expected a number, a boolean or a table of them, got a table "
