@@ -26,8 +26,8 @@ static bool read_gradients(const char *op, tl_Tensors roots, tl_Tensors grads) {
                   op, roots.n, grads.n);
 }
 
-/* Runs a backward pass. Unless `create` is set, the pass records no graph of the gradients, as in
-** the binding. */
+/* Runs a backward pass. Unless create_graph is set, the pass records no graph of the gradients; the
+** binding's functions do the same. */
 static bool run_pass(const tli_Backward *call) {
   bool before = tli_set_grad_mode(call->create_graph);
   bool ok = tli_backward(call);

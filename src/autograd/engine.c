@@ -32,7 +32,7 @@ typedef struct Pass {
   int nends;
   int32_t *heap; /* ready nodes, as a heap ordered by sequence number */
   int32_t nheap, heap_room;
-  /* the stream guard of the running node (borrowed); NULL on the caller's streams */
+  /* the stream guard of the running node (borrowed); NULL while the caller's streams are current */
   tli_StreamGuard *running;
 } Pass;
 
@@ -149,7 +149,7 @@ static bool finish_leaf(Pass *p, tli_Slot *s) {
   return s->leaf->autograd->hooks == NULL || tli_hooks_run_after(s->leaf);
 }
 
-/* Returns a dense gradient. Steals grad. */
+/* Returns the gradient as a dense tensor. Steals grad. */
 static tl_Tensor *to_dense(tl_Tensor *grad) {
   tl_Tensor *dense = tli_sparse_grad_dense(grad);
   tli_release(grad);

@@ -13,7 +13,8 @@
 
 /* ---- fitting ---- */
 
-/* Converts a gradient. If the value is real and the gradient complex, the real part remains. */
+/* Converts a gradient. If the value is real and the gradient complex, the result is the gradient's
+** real part. */
 static tl_Tensor *converted(tl_Tensor *grad, tl_DType dtype) {
   bool part = tli_is_complex((tl_DType)grad->dtype) && !tli_is_complex(dtype);
   tl_Tensor *real = part ? tlo_real(grad) : tli_retain(grad);

@@ -153,7 +153,8 @@ void tli_entitle(const tl_Tensor *t, const char *title, uint64_t count) {
 void tli_node_title(const tli_Node *n, char *out, size_t size) {
   const tli_NodeType *type = tli_node_type(n);
   const char *suffix = "Backward0", *title = n->title;
-  /* a node without title whose type differs represents an in-place change of a view */
+  /* if tli_node_type differs from the node's own type, the node represents an in-place change of a
+  ** view */
   if (title == NULL) title = type != n->type ? "CopySlices" : type->title;
   if (title) {
     bool whole = strstr(title, "Backward") || strcmp(title, "CopySlices") == 0;
@@ -223,7 +224,7 @@ static bool save(tli_Saved *s, tl_Tensor *input, bool copy) {
                     "a tensor of shape %s that was made in inference mode cannot be "
                     "saved for a backward pass; clone it outside of inference mode",
                     tli_sizes_str(input));
-  /* a copy of a leaf would receive no gradient, so the leaf itself is used */
+  /* a leaf itself is saved instead of a copy, since a copy would receive no gradient */
   bool leaf = input->flags & TLI_REQUIRES_GRAD;
   copy = copy && !leaf;
   s->tensor = copy || !settled(input) ? snapshot(input, copy) : tli_retain(input);

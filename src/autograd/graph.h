@@ -247,7 +247,8 @@ typedef struct tli_Backward {
   const tli_Edge *input_edges;
   int ninputs; /* number of inputs; 0 means that gradients accumulate into leaves */
   bool
-      /* whether the inputs' gradients accumulate in leaves, to which all inputs' edges must lead */
+      /* whether the inputs' gradients are added to .grad; each input's edge must then lead to a
+      ** leaf */
       accumulate;
   bool allow_unused;
   /* whether unused inputs get zeros, which require gradients if create_graph is set */

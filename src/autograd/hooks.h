@@ -35,8 +35,8 @@ bool tli_hooks_run(const tli_Hooks *hooks, const char *name, int output, tl_Tens
     TL_MUSTCHECK;
 /* Runs those hooks of a leaf that wait until the leaf's gradient is in .grad. */
 bool tli_hooks_run_after(tl_Tensor *leaf) TL_MUSTCHECK;
-/* Adds a hook that runs after accumulation to a leaf that requires a gradient; otherwise like
-** tli_hook_add. */
+/* Adds a hook to a leaf that requires a gradient, as tli_hook_add does. The hook runs once the
+** leaf's gradient is in .grad. */
 tli_Hook *tli_hook_add_after(tl_Tensor *leaf, tli_HookFn fn, void *context,
                              void (*release)(void *context)) TL_MUSTCHECK;
 void tli_hooks_free(tli_Hooks *hooks); /* Frees a list of hooks. Accepts NULL. */

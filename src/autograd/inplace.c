@@ -109,8 +109,8 @@ static int64_t end_of(const Geometry *g) {
   return end;
 }
 
-/* Returns a tensor in new memory with the base's strides. The memory is large enough for the view's
-** geometry, moved by *shift. */
+/* Returns a tensor in new memory with the base's strides. The memory has room for the view's
+** elements as well; the caller adds *shift to the view's offset. */
 static tl_Tensor *like_base(const CopySlices *c, int64_t *shift) {
   const Geometry *b = &c->base, *v = &c->view;
   int64_t begin = v->offset < b->offset ? v->offset : b->offset;

@@ -53,7 +53,8 @@ static bool absent(tli_Group *g, tli_FailureReport *t) {
                   (double)g->timeout / 1e9, list);
 }
 
-/* Joins through the store. Unlike MPI and NCCL, the store has a timeout for waiting. */
+/* Waits for all ranks in the store, because waiting there has a timeout, unlike joining in MPI or
+** NCCL. */
 bool tli_report_join(tli_Group *g, tli_FailureReport *t) {
   char key[300];
   int64_t came;

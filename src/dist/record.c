@@ -4,8 +4,9 @@
 ** on thousands of ranks.
 **
 ** This rank's own data replaces that of other ranks: sums and broadcast data stay as they are,
-** gathered parts are copies of this rank's part, received messages are zeros. Messages and bytes
-** are those of ring algorithms (Patarasuk and Yuan 2009), which send the fewest bytes.
+** gathered parts are copies of this rank's part, received messages are zeros. The numbers of
+** messages and bytes are those of ring algorithms (Patarasuk and Yuan 2009), which send the fewest
+** bytes.
 */
 #include <string.h>
 

@@ -74,7 +74,7 @@ enum { BLOCK = 2048 };
   }                                             \
   break;
 
-/* Computes acc = acc o b for each reduction of a category. */
+/* Computes acc = acc o b, where "o" is the operation, for each reduction of a category. */
 #define CASES(name, SUM_, PRODUCT_, MIN_, MAX_, BAND_, BOR_, BXOR_) \
   switch (r) {                                                      \
   case TLI_REDUCE_SUM:                                              \

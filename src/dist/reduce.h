@@ -7,8 +7,8 @@
 #include "core/tensor/dtype.h"
 
 /* Reductions, X(name, text), in the order of all tables marked ORDER REDUCE. Bitwise reductions are
-** for integers and bool, the mean is for floating types. For bool, sum and max are logical "or",
-** product and min are logical "and". */
+** for integers and bool, the mean is for floating types. Among bool values, the sum and the maximum
+** are logical "or", the product and the minimum logical "and". */
 #define TLI_REDUCTIONS(X) \
   X(SUM, "sum")           \
   X(AVG, "avg")           \
@@ -30,9 +30,10 @@ extern const char *const tli_reduction_names[TLI_NREDUCTIONS];
 /* Returns false with a message if the reduction does not support the dtype. */
 bool tli_reduction_fits(const char *op, tli_Reduction r, tl_DType dtype) TL_MUSTCHECK;
 
-/* Computes out[i] = from[0][i] o from[1][i] o ..., always in this order, so that all ranks get the
-** same bits. float16 and bfloat16 are rounded once, at the end. Integers wrap around. min and max
-** are NaN if an operand is. `out` may be one of the k > 0 arrays. */
+/* Computes out[i] = from[0][i] o from[1][i] o ..., where "o" is the reduction's operation, always
+** in this order, so that all ranks get the same bits. float16 and bfloat16 are rounded once, at the
+** end. Integers wrap around. The minimum and the maximum are NaN if an operand is NaN. `out` may be
+** one of the k > 0 arrays. */
 void tli_reduce_arrays(tl_DType dtype, tli_Reduction r, void *out, const void *const *from, int k,
                        int64_t n);
 

@@ -1,5 +1,6 @@
 /*
-** secret.c - implements secret.h: reads secrets, and computes the proofs that a process knows one.
+** secret.c - implements secret.h: reads secrets, and computes the proofs that a process knows a
+** secret.
 */
 #include "dist/secret.h"
 
@@ -41,8 +42,8 @@ void tli_secret_prove(const char *secret, tli_SecretSide side,
                       const unsigned char challenge[TLI_CHALLENGE],
                       const unsigned char answer[TLI_CHALLENGE],
                       unsigned char proof[TLI_SHA256_BYTES]) {
-  /* length of a label. Each side has a label of its own, so that its proof cannot be sent back to
-  ** it */
+  /* length of a label. Each side's proof contains a label of its own, so that no program can return
+  ** a side's own proof to that side */
   enum { LABEL = 16 };
   static const char labels[][LABEL + 1] = {"tlua store asks ", "tlua store gives"};
   unsigned char text[LABEL + 2 * TLI_CHALLENGE];

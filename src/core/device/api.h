@@ -97,7 +97,7 @@ typedef struct tl_MemoryStats {
   int64_t reserved_addresses;
   /* 1 if memory is mapped into segments, 0 if the driver allocates each segment */
   int64_t expandable_segments;
-  /* bytes in the largest free block that needs no call of the driver */
+  /* size in bytes of the largest block that can be allocated without a call of the driver */
   int64_t largest_free;
   int64_t limit; /* the limit on reserved bytes, see set_memory_limit */
 } tl_MemoryStats;
@@ -332,11 +332,12 @@ typedef struct tl_DeviceApi {
   tl_Graph *(*capture_end)(tl_Stream *stream);
   /* Returns the number of the capture that a stream takes part in, or 0. The function is fast. */
   uint64_t (*capture)(const tl_Stream *stream);
-  /* Returns whether a call would make the device queue the pending elementwise calls of a capture
-  ** (pending.h) as a kernel that stores some of their results, although a garbage collection might
-  ** first free these results. `kernel` is the call's tlk_Kernel; -1 stands for the end of the
-  ** capture and for work other than kernels, and `call` is then NULL. The pointer to this function
-  ** is NULL if the kind of device never keeps calls pending. */
+  /* Returns whether garbage should be collected before a call. The result is true if the call would
+  ** make the device queue the pending elementwise calls of a capture (pending.h), and the kernel
+  ** for these calls would store results that are perhaps garbage. `kernel` is the call's
+  ** tlk_Kernel; -1 stands for the end of the capture and for work other than kernels, and `call` is
+  ** then NULL. The pointer to this function is NULL if the kind of device never keeps calls
+  ** pending. */
   bool (*pending)(const tl_Stream *stream, int kernel, const void *call);
   bool (*graph_launch)(tl_Graph *graph, tl_Stream *stream);
   /* Frees a graph. If a launch is in flight, the graph is freed after the launch. */

@@ -86,8 +86,8 @@ typedef struct tlk_HeadPairs {
 ** if word j % 4 of block `block` + r * ceil(keys / 4) + j / 4 of stream `seed` (tli_philox) is
 ** less than (1 - dropout) * 2^32, otherwise by 0.
 **
-** All arrays except the mask have one floating dtype; half types are computed in float32. No
-** size but `size` is 0. */
+** All arrays except the mask have one floating dtype; half types are computed in float32. Only
+** `size` may be 0; all other sizes are positive. */
 typedef struct tlk_Attention {
   tl_DType dtype;
   int64_t batch, heads;
@@ -109,7 +109,7 @@ typedef struct tlk_Attention {
 typedef struct tlk_Pool {
   tlk_Windows windows;
   int64_t planes;
-  bool adaptive;    /* adaptive pooling: window o is [floor(o in / out), ceil((o + 1) in / out)) */
+  bool adaptive; /* adaptive pooling: window o is [floor(o * in / out), ceil((o + 1) * in / out)) */
   bool include_pad; /* whether averages count positions in the padding as zeros */
   int64_t divisor;  /* divisor of averages; 0 means the number of elements */
 } tlk_Pool;

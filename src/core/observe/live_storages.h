@@ -11,8 +11,8 @@
 void tli_live_record(bool on);
 bool tli_live_recording(void);
 
-/* Records that a storage was created or freed. The engine calls it while tli_profiling() is
-** true. */
+/* Records that a storage was created or freed. The engine calls this function while tli_profiling()
+** is true. */
 void tli_live_note(const tl_Storage *storage, bool freed);
 void tli_live_dtype(const tl_Storage *storage, tl_DType dtype);
 

@@ -452,8 +452,8 @@ void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category) {
 
 /* ---- records ----------------------------------------------------------------------- */
 
-/* Returns a new record of the thread with that name. If `thread` is NULL, the record has no thread
-** of its own. */
+/* Returns a new record of the thread with the name `thread`. If `thread` is NULL, the record has no
+** thread of its own. */
 static tli_Profile *record_new(const tli_ProfileOptions *options, const char *thread) {
   tli_Profile *p = tli_memory_get(16, sizeof *p);
   if (p == NULL) return NULL;

@@ -218,8 +218,8 @@ __attribute__((constructor)) static void watch_forks(void) {
   tli_at_fork(NULL, NULL, forget_workers);
 }
 
-/* Starts workers until there are `wanted`. If the system cannot start more threads, the existing
-** ones do the work. */
+/* Starts workers until the pool has `wanted` workers. If the system cannot start more threads, the
+** existing ones do the work. */
 static void start_workers(int wanted) {
   while (pool.workers < wanted && tli_thread_start(work, (void *)(intptr_t)(pool.workers + 1)))
     pool.workers++;

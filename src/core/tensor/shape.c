@@ -170,7 +170,7 @@ static tl_DType combine(tl_DType strong, tl_DType weak) {
   return weak;
 }
 
-/* Returns the type that stands for a number of type `own` in promotion. */
+/* Returns the type that promotion uses for a number, given the number's own type. */
 static tl_DType number_dtype(tl_DType own) {
   if (tli_is_complex(own)) return tli_complex_dtype(tli_default_dtype());
   return tli_is_float(own) ? tli_default_dtype() : own;

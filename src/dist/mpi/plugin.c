@@ -15,7 +15,8 @@ struct tli_MpiComm {
 };
 
 static bool started, ours, given_up;
-/* MPI operations for the minimum and the maximum of floats; the result is NaN if an operand is */
+/* MPI operations for the minimum and the maximum of floats; the result is NaN if an operand is
+** NaN */
 static MPI_Op least, greatest;
 
 /* ---- initialising and ending MPI -------------------------------------------------------- */

@@ -27,7 +27,7 @@ typedef enum tli_MpiType {
 } tli_MpiType;
 
 /* Reductions; op_of in plugin.c has the same order (ORDER MPIOP). The minimum and the maximum are
-** NaN if an operand is. */
+** NaN if an operand is NaN. */
 typedef enum tli_MpiOp {
   TLI_MPI_SUM,
   TLI_MPI_PRODUCT,

@@ -32,8 +32,8 @@ static bool move(tli_Nccl *n, tl_CommKind kind, int peer, const void *in, void *
 
 /* ---- arithmetic ------------------------------------------------------------------------ */
 
-/* Sets *op to NCCL's operation for a reduction. For bool, sum and max are logical "or", product and
-** min are logical "and". */
+/* Sets *op to NCCL's operation for a reduction. Among bool values, the sum and the maximum are
+** logical "or", the product and the minimum logical "and". */
 static bool op_of(const tli_Work *w, tl_CommOp *op) {
   bool truth = w->dtype == TL_BOOL;
   switch (w->reduce) {
