@@ -231,8 +231,8 @@ local function declare(entry, context)
       or known and setmetatable({path = path}, {__index = known})
 end
 
--- Returns the library's loaded modules and, transitively, the modules whose names appear in their
--- source code.
+-- Returns the library's loaded modules and, transitively, all modules that the source code of a
+-- returned module names.
 local function modules_named()
    local found, waiting = {}, {}
    local function add(module)

@@ -210,8 +210,8 @@ local function save(op, f, rules)
    return ("node_->%s = %s;"):format(f.name, value)
 end
 
--- Returns the name of the tensor list if the operator's input is a list. Returns nil if the inputs
--- are single tensors.
+-- If the operator's input is a list of tensors, returns the name of this input. Returns nil if the
+-- inputs are single tensors.
 local function input_list(edges)
    return edges[1] and edges[1].type == "Tensor[]" and edges[1].name or nil
 end

@@ -1,9 +1,9 @@
 -- runtime.lua - finds the parts of the library that programs of torch.export need, for
 -- `make runtime PROGRAM=model.tlp`: `lua src/gen/runtime.lua WHAT MODEL.tlp...` prints
---   ops       the operators that the programs, and the C code of these operators, call
+--   ops       the operators that the programs call, directly or through other operators' C code
 --   families  the kernel families of these operators
 --   header    a header that replaces all unused kernels in the CPU's table
---   sources   the C code of these operators and families, which names elementwise kernels
+--   sources   the C code of these operators and families, to be searched for names of kernels
 --   mode      "train" if one of the programs is a training step, otherwise "infer"
 --
 -- The C sources must be formatted: a function begins at an unindented line that ends with "{", and
@@ -57,8 +57,8 @@ end
 
 -- Sources -----------------------------------------------------------------------------------------
 
--- The key for code outside of any recognized function, macro or table. Using any name of a file
--- counts as using this code, too.
+-- The key for code outside of any recognized function, macro or table. If any name of a file is
+-- used, this code is taken to be used as well.
 local REST <const> = "@rest"
 
 -- Returns the functions, macros and tables of a C file as name -> text. Definitions with the same
