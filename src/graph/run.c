@@ -361,7 +361,7 @@ static bool fill_holes(const tl_Program *p, Context *c, const int64_t *sizes) {
     const tli_GraphHole *h = &g->holes[i];
     int64_t value;
     TL_TRY(hole_value(g, h, sizes, &value));
-    if (h->call < 0) continue; /* the hole is a number; put_values handles those */
+    if (h->call < 0) continue; /* a number of the graph, which put_numbers handles */
     tli_CallArg *arg = &c->steps[h->call].args[h->param];
     if (h->element >= 0)
       ((int64_t *)arg->ints.v)[h->element] = value;

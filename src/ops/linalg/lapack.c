@@ -311,8 +311,8 @@ static void store_number(tl_Tensor *t, int64_t i, double value) {
     ((double *)tli_data(t))[i] = value;
 }
 
-/* Computes log_dets by operators, for batches that are complex or not on the CPU. Each exchange of
-** two rows flips the sign of a determinant. */
+/* Computes the results of log_dets with operators, for batches that are complex or not on the CPU.
+** Each exchange of two rows flips the sign of a determinant. */
 static bool log_dets_by_operators(tl_Tensor *lu, tl_Tensor *pivots, tl_Tensor **out) {
   tl_Ints last = {1, (int64_t[]){-1}};
   tl_Scalar one = tli_int(1), end = tli_int(lu->sizes[lu->ndim - 1] + 1);

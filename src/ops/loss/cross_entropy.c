@@ -105,7 +105,7 @@ bool tli_op_class_total(tl_Tensor *input, tl_Tensor *target, tl_Tensor *weight,
   return tli_chain_end_all(&c, out, 3);
 }
 
-/* Computes the gradient of the input, which has shape `size`. `input` and `norm` are read only if
+/* Computes the gradient of the input, which has shape `size`. `input` and `norm` are used only if
 ** `logits` is set. */
 static tl_Tensor *run_backward(tl_Tensor *grad, tl_Tensor *input, tl_Tensor *target,
                                tl_Tensor *weight, tl_Tensor *norm, tl_Ints size, int64_t ignore,

@@ -47,8 +47,8 @@ static inline bool unrecorded_end(tli_Chain *c, bool mode, tl_Tensor **out, int 
   return tli_chain_end_all(c, out, n);
 }
 
-/* Returns the first of n results and releases the others, which the operator returns only for its
-** node to save. */
+/* Returns the first of n results and releases the others, which the operator returns only so that
+** its node can save them. */
 static inline tl_Tensor *first_of(bool ok, tl_Tensor **out, int n) {
   if (!ok) return NULL;
   for (int i = 1; i < n; i++) tli_release(out[i]);
@@ -56,9 +56,9 @@ static inline tl_Tensor *first_of(bool ok, tl_Tensor **out, int n) {
 }
 
 /* Computes the gradients of result = normal * weight + bias by differentiable operators, where
-** normal = (input - mean) * rstd over dims. If `centre` is false, the mean counts as 0. `weight`
-** may be NULL and broadcasts to input; `like` has the shape of weight and bias, even if these are
-** absent. */
+** normal = (input - mean) * rstd over dims. If `centre` is false, the mean is taken to be 0.
+** `weight` may be NULL and broadcasts to input; `like` has the shape of weight and bias, even if
+** these are absent. */
 bool tli_norm_gradients(tli_Chain *c, tl_Tensor *grad, tl_Tensor *input, tl_Tensor *weight,
                         const tl_Tensor *like, tl_Ints dims, double eps, bool centre, Wanted want,
                         tl_Tensor **out);

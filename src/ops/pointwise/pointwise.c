@@ -170,7 +170,7 @@ static const tl_Tensor *model(const tli_PointwiseSpec *spec, tl_Tensor *const *i
   return NULL;
 }
 
-/* Returns the device of the inputs. Numbers and 0-d CPU tensors do not count. */
+/* Returns the device of the inputs. Numbers and 0-d CPU tensors are ignored. */
 static tl_Device device_of(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
   for (int i = 0; i < spec->ninputs; i++)
     if (tli_device(in[i]).type != TL_CPU) return tli_device(in[i]);

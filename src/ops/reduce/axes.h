@@ -45,8 +45,8 @@ typedef struct tli_ReduceSpec {
   tlk_Reduction kernel;
   tlk_Reduction again; /* the reduction for intermediate results */
   tl_DType compute, result;
-  /* How an element that a broadcast dimension repeats k times counts: k times (EACH), once (ONCE),
-  ** or once, after which the result is multiplied by k (TIMES). */
+  /* How often an element enters the result if a broadcast dimension repeats it k times: k times
+  ** (EACH), once (ONCE), or once, after which the result is multiplied by k (TIMES). */
   enum { TLI_EACH, TLI_ONCE, TLI_TIMES } repeats;
   bool nonempty;   /* whether a reduction over no elements is an error */
   tl_Scalar param; /* the kernel's parameter, if it has one */

@@ -211,7 +211,7 @@ static tl_Tensor *chain_without(tli_Chain *c, const char *op, tl_Tensor *t, tl_I
 }
 
 /* Computes the logarithm of a sum of exponentials. The maximum is subtracted first and added to the
-** result, so it cancels and counts as a constant. An infinite maximum is not subtracted. */
+** result, so it cancels and is treated as a constant. An infinite maximum is not subtracted. */
 tl_Tensor *tlo_logsumexp(tl_Tensor *self, tl_Ints dim, bool keepdim) {
   tli_Chain c = {0};
   tl_Tensor *x = TLI_STEP(&c, tli_floating(self));

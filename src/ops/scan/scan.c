@@ -227,7 +227,7 @@ tl_Tensor *tlo_diff(tl_Tensor *self, int64_t n, int64_t dim, tl_Tensor *prepend,
   parts[count++] = self;
   if (append) parts[count++] = append;
   tl_Tensor *current = count > 1 ? tlo_cat((tl_Tensors){count, parts}, d) : tli_retain(self);
-  /* if n reaches the number of elements, no differences are left and the result is empty */
+  /* if n reaches the number of elements, there are no differences and the result is empty */
   if (current && n > current->sizes[d]) n = current->sizes[d];
   for (int64_t i = 0; current && i < n; i++) {
     tl_Tensor *next = difference(current, d);
