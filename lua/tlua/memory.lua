@@ -60,7 +60,7 @@ end
 
 --- Formats the groups of a snapshot as a table.
 ---@param groups table[]
----@param most integer  rows
+---@param most integer  the largest number of rows
 ---@return string
 function M.table(groups, most)
    local lines = {}

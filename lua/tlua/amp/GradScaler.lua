@@ -72,7 +72,8 @@ function GradScaler:__init(...)
    self:forget()
 end
 
--- Empties the table that maps each optimizer to {stage =, found = a number on the device}.
+-- Empties the table that maps each optimizer to {stage =, found =}; `found` is a number on the
+-- device.
 function GradScaler:forget()
    self.optimizers = setmetatable({}, {__mode = "k"})
 end
@@ -119,7 +120,7 @@ local function entry_of(self, optimizer, method)
    return entry
 end
 
--- Returns an optimizer's gradients by device and dtype.
+-- Returns an optimizer's gradients, grouped by device and dtype.
 local function gradients(optimizer)
    local lists, count = {}, 0
    for _, group in ipairs(optimizer.param_groups) do
@@ -166,7 +167,7 @@ local function check_gradients(self, optimizer, entry, factor, method)
 end
 
 --- Divides an optimizer's gradients by the scale, so that they may be clipped or read before
---- step(). It may be called once between two calls of update().
+--- step(). This method may be called once between two calls of update().
 ---@param optimizer optim.Optimizer
 function GradScaler:unscale_(optimizer)
    if not self.enabled then return end

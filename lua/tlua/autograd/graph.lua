@@ -175,7 +175,7 @@ local function per_pass()
    local kept = {}
    return function(make)
       local number, depth = torch.autograd._pass()
-      for other in pairs(kept) do -- removes the tables that failed passes have left
+      for other in pairs(kept) do -- removes the tables of failed passes
          if other > number or depth == 0 and other ~= number then kept[other] = nil end
       end
       kept[number] = kept[number] or make()
@@ -211,9 +211,10 @@ local function any_hook(fn, state)
    end
 end
 
---- Calls fn once in each backward pass. With mode "all" it is called when the gradients of all
---- given tensors that the pass visits have been computed, and gets a table of the gradients by
---- position (nil for tensors that are not visited); with "any" it is called at the first gradient.
+--- Registers fn, which is called once in each backward pass. With mode "all" it is called when the
+--- gradients of all given tensors that the pass visits have been computed, and gets a table of the
+--- gradients by position (nil for tensors that are not visited); with "any" it is called at the
+--- first gradient.
 ---@param tensors Tensor[]
 ---@param fn fun(grads: table<integer, Tensor>)|fun(grad: Tensor)
 ---@param options? {mode: "all"|"any"}

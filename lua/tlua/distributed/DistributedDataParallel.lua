@@ -108,8 +108,8 @@ function DDP:__init(...)
    keep("broadcast_buffers", a.broadcast_buffers and #a.module:buffers() > 0)
    keep("sync", true)
    keep("passes", 0)
-   -- awaits: from a forward pass until its backward pass ends, the number of backward passes that
-   -- had failed before the forward pass; otherwise nil
+   -- awaits: set while the backward pass of a forward pass has not ended: the number of backward
+   -- passes that had failed before that forward pass; otherwise nil
    keep("awaits", nil)
    local params, names, sparse, is_sparse = {}, {}, {}, sparse_grads.find(a.module)
    for path, parameter in a.module:named_parameters() do
@@ -164,7 +164,7 @@ local function begin(self)
    return pass
 end
 
--- After the first pass, makes the table `static` for static_graph. `unused` lists the numbers of
+-- After the first pass, makes the table `static` for static_graph. `unused` lists the indices of
 -- parameters without a gradient on this rank, and `is_unused` is that list as a set. `used` flags
 -- parameters with a gradient on some rank. Unused parameters do not delay their buckets.
 local function gather_static(self, pass, gather)

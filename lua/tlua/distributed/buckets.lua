@@ -20,7 +20,7 @@ local M = {}
 ---     --> 1	2	true
 ---@class distributed.GradBucket
 ---@field flat Tensor  (n) all gradients, concatenated
----@field list integer[]  numbers of the bucket's parameters, in the order of `flat`
+---@field list integer[]  indices of the bucket's parameters, in the order of `flat`
 ---@field views Tensor[]  parts of `flat` of the parameters' shapes
 local Bucket = torch.class("distributed.GradBucket")
 

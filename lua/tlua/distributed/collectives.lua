@@ -51,7 +51,8 @@ local function parts(name, what, tensor, n)
    return list
 end
 
--- Returns views of parts of a tensor that have the given sizes, or equal sizes if none are given.
+-- Splits a tensor into parts of the given sizes, or of equal size if none are given. Returns views
+-- of the parts.
 local function split(name, what, tensor, sizes, n)
    if not sizes then return parts(name, what, tensor, n) end
    if type(sizes) ~= "table" or #sizes ~= n then

@@ -194,7 +194,7 @@ local function count(a, name)
    if n and n < -1 then args.refuse("init_process_group", name, "an integer from 0 on", n) end
 end
 
--- Joins the world's group by the store that rendezvous returns.
+-- Joins the world's group through the store that rendezvous returns.
 local function try_to_join(a, name)
    local rank, size, found = store.rendezvous(a)
    if size < 1 then args.refuse("init_process_group", "world_size", "at least 1", size) end

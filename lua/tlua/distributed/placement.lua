@@ -17,7 +17,7 @@ local M = {}
 ---@field dim_group distributed.ProcessGroup?  the ranks that have the parts along `dim`, in order
 ---@field owners distributed.ProcessGroup?  ranks that have different parameters
 ---@field first integer?  the first element of the range within the box, from 0
----@field count integer?  the range's elements
+---@field count integer?  the number of elements in the range
 ---@field flat table?  {group, per, at}: the ranks that have the ranges; see ranges
 
 local placements = setmetatable({}, {__mode = "k"})

@@ -32,7 +32,8 @@ local function gather(group, mine, counts)
    return torch.cat(list)
 end
 
---- Replaces a parameter's gradient by the mean of all ranks' gradients. All ranks must call it.
+--- Replaces a parameter's gradient by the mean of all ranks' gradients. All ranks must call the
+--- function.
 ---@param group distributed.ProcessGroup
 ---@param parameter Tensor
 ---@return boolean any  whether any rank has rows

@@ -90,7 +90,8 @@ function Store:num_keys()
    return self.raw:num_keys()
 end
 
--- Returns the job's secret in the form for C: "" trusts every client, nil means that there is none.
+-- Returns the job's secret as the C functions expect it: "" trusts every client, nil means that
+-- there is no secret.
 local function secret_of(name, given)
    if given == false then return "" end
    if given ~= nil and type(given) ~= "string" then

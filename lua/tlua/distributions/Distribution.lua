@@ -109,7 +109,8 @@ function Distribution.set_default_validate_args(value)
    Distribution._validate_args = value
 end
 
--- Describes the first element that does not satisfy a constraint, or else the whole tensor.
+-- Describes the first element that violates a constraint, or the whole tensor if `valid` has one
+-- flag for several elements.
 local function offender(value, valid)
    if valid:dim() ~= value:dim() then return args.describe(value) end
    return ("%g"):format(value:masked_select(valid:logical_not())[1]:item())

@@ -146,7 +146,7 @@ define("LKJCholesky", "dim: integer, concentration: any = 1", {
    end,
    event = function(self) return {self.dim, self.dim} end,
    cached = {
-      -- The distribution, for each row, of the sum of squares of the row's n elements before the
+      -- For each row, the distribution of the sum of the squares of the row's n elements before the
       -- diagonal: Beta(n / 2, ...) (D. Lewandowski et al., Generating random correlation matrices,
       -- 2009). PyTorch's first parameter is n - 1 / 2 instead, which makes the correlations in
       -- later rows too large.

@@ -392,7 +392,7 @@ end
 local sizes = {}
 
 --- Begins to map a function: until `leave` is called, its operators may be given stand-ins.
----@param n integer  examples
+---@param n integer  the number of examples
 ---@param mapped table<Tensor|func.Batched, any>  the arguments that have examples
 function M.enter(n, mapped)
    local level = depth + 1

@@ -115,10 +115,10 @@ local function kept(recorded, outputs, inputs)
    return torch.autograd._reaches_others(lifted(outputs, level), lifted(inputs, level))
 end
 
--- Returns the gradients of the outputs, weighted by seeds, with respect to the inputs; a missing
--- gradient is zero. Outputs and inputs were made inside `level` nested calls of vmap. If more calls
--- of vmap are active now, only seeds may have examples of the additional calls, and each of these
--- examples needs one backward pass.
+-- Returns the gradients of the outputs, weighted by `seeds`, with respect to the inputs; a missing
+-- gradient is zero. The outputs and inputs were made inside `level` nested calls of vmap. If more
+-- calls of vmap are active now, only the seeds may differ between the examples of these additional
+-- calls, and each of these examples needs one backward pass.
 local function pull(outputs, seeds, inputs, keep, level)
    local recorded, weights = {}, {}
    for i, output in ipairs(outputs) do

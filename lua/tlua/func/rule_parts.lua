@@ -80,7 +80,7 @@ function M.only_batched(c, name)
    return c.batched[name]
 end
 
---- Returns a copy of the table of arguments by name.
+--- Returns a copy of the call's arguments, a table from names to values.
 ---@param c table
 ---@return table<string, any>
 function M.copied(c)

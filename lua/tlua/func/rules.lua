@@ -389,7 +389,8 @@ define("take_along_dim", function(c)
 end)
 
 -- Expands each example's positions for gather: the result has the sizes of `like`, except for the
--- number of positions along `dim`. `dim` counts the examples' dimension.
+-- number of positions along `dim`. `dim` is a dimension of the batch, whose first dimension is that
+-- of the examples.
 local function spread(c, like, dim)
    local sizes, ones = like.shape, {c.n}
    for d = 2, #sizes do ones[d] = 1 end

@@ -84,7 +84,7 @@ end
 -- Returns the dimensions from the outermost to the innermost in memory. Dimensions whose strides do
 -- not determine their order stay in the order of the shape, as in PyTorch.
 function M.dim_order(self)
-   -- While `order` is sorted, it begins with the innermost dimension.
+   -- `order` begins with the innermost dimension until it is reversed at the end.
    local shape, strides, order = self.shape, self:stride(), {}
    local n = #shape
    local is_contiguous = self:is_contiguous()

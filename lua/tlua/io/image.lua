@@ -29,7 +29,7 @@ local function pixels_of(kind, image, channels, listed)
    return planes:detach():cpu():permute({2, 3, 1}):contiguous()
 end
 
---- Returns the content of a PNG file with an image.
+--- Encodes an image as PNG and returns the file's content.
 ---@param image any  (channels, height, width) or (height, width), uint8; 1 channel is grey, 2 are
 --- grey with opacity, 3 are RGB, 4 are RGBA
 ---@return string? content
@@ -44,7 +44,7 @@ function M.png(image)
    return require "tlua.io.png".encode(width, height, rows)
 end
 
---- Returns the bytes of a JPEG file with an image.
+--- Encodes an image as JPEG and returns the file's content.
 ---@param image any  (channels, height, width) or (height, width), uint8; 1 channel is grey, 3 are
 --- RGB
 ---@param quality integer  from 1 to 100
@@ -66,8 +66,8 @@ end
 local take_jpeg = args.signature "io.encode_jpeg(input: any, quality: integer = 75)"
 local take_png = args.signature "io.encode_png(input: any)"
 
---- Returns the bytes of a JPEG file, as torchvision.io.encode_jpeg does. This needs libturbojpeg.
---- torch.save writes such bytes to a file whose name ends in .jpg.
+--- Encodes an image as JPEG and returns the file's bytes, as torchvision.io.encode_jpeg does. This
+--- needs libturbojpeg. torch.save writes such bytes to a file whose name ends in .jpg.
 ---
 ---     local image = torch.zeros(3, 8, 8, {dtype = "uint8"})
 ---     local bytes = torch.io.encode_jpeg(image, 90)
@@ -82,8 +82,8 @@ function M.encode_jpeg(...)
    return bytes or torch.raise("io.encode_jpeg: " .. message)
 end
 
---- Returns the bytes of a PNG file, as torchvision.io.encode_png does, but uncompressed. torch.save
---- writes such bytes to a file whose name ends in .png.
+--- Encodes an image as PNG and returns the file's bytes, as torchvision.io.encode_png does, but
+--- without compression. torch.save writes such bytes to a file whose name ends in .png.
 ---
 ---     local bytes = torch.io.encode_png(torch.zeros(3, 8, 8, {dtype = "uint8"}))
 ---     print(torch.io.decode_image(bytes).shape)

@@ -34,7 +34,7 @@ local function chunk(kind, data)
    return (">I4"):pack(#data) .. kind .. data .. (">I4"):pack(torch.io.crc32(kind .. data))
 end
 
---- Returns the content of a PNG file.
+--- Encodes rows of pixels as PNG and returns the file's content.
 ---@param width integer
 ---@param height integer
 ---@param rows string[]  a string for each row, in which a pixel takes one byte (grey), two (grey

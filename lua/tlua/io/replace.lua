@@ -3,7 +3,8 @@
 
 local torch = require "tlua"
 
--- Replaces the file once. Returns an error message or nil, and whether the caller should try again.
+-- Makes one attempt to replace the file. Returns an error message or nil, and whether the caller
+-- should try again.
 local function write_once(path, write)
    local file <close>, message = torch.io.replace(path)
    if not file then return message end

@@ -148,7 +148,7 @@ end
 local take_dirac = args.signature "nn.init.dirac_(tensor: tensor, groups: count = 1)"
 
 --- Fills a convolution's weight so that output channel i of each group is a copy of the group's
---- input channel i, as far as both exist.
+--- input channel i, if both channels exist.
 ---@param tensor Tensor  (out, in, *kernel)
 ---@param options? {groups: integer}
 ---@return Tensor tensor

@@ -38,7 +38,7 @@ local function record(module, names)
    names.count = #module
 end
 
---- Returns the names of a module's items by position; nil if no item has a name.
+--- Returns a table from positions to the names of a module's items; nil if no item has a name.
 ---@param module nn.Module
 ---@return table<integer, string>?
 function M.of(module)

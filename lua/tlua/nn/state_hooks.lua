@@ -140,32 +140,33 @@ function Module:set_extra_state(state) -- luacheck: ignore 212
       :format(torch.type(self)))
 end
 
---- Calls `hook(module, prefix)` before state_dict takes this module's state; the prefix is the
---- module's path with a dot behind it, or "".
+--- Registers `hook(module, prefix)`, which is called before state_dict takes this module's state;
+--- the prefix is the module's path with a dot behind it, or "".
 ---@param hook fun(module: nn.Module, prefix: string)
 ---@return {remove: fun(self: table)} handle
 function Module:register_state_dict_pre_hook(hook)
    return add(self, "save_pre", "register_state_dict_pre_hook", hook)
 end
 
---- Calls `hook(module, state, prefix)` when state_dict has taken the state of this module and of
---- its descendants; the hook may change the table.
+--- Registers `hook(module, state, prefix)`, which is called when state_dict has taken the state of
+--- this module and of its descendants; the hook may change the table.
 ---@param hook fun(module: nn.Module, state: table<string, any>, prefix: string)
 ---@return {remove: fun(self: table)} handle
 function Module:register_state_dict_post_hook(hook)
    return add(self, "save_post", "register_state_dict_post_hook", hook)
 end
 
---- Calls `hook(module, state, prefix)` before load_state_dict reads a state. The table is a copy of
---- the caller's table, so the hook may change it, for instance to rename entries of older versions.
+--- Registers `hook(module, state, prefix)`, which is called before load_state_dict reads a state.
+--- The table is a copy of the caller's table, so the hook may change it, for instance to rename
+--- entries of older versions.
 ---@param hook fun(module: nn.Module, state: table<string, any>, prefix: string)
 ---@return {remove: fun(self: table)} handle
 function Module:register_load_state_dict_pre_hook(hook)
    return add(self, "load_pre", "register_load_state_dict_pre_hook", hook)
 end
 
---- Calls `hook(module, incompatible)` after a state was loaded; `incompatible` has the lists
---- missing_keys and unexpected_keys.
+--- Registers `hook(module, incompatible)`, which is called after a state was loaded; `incompatible`
+--- has the lists missing_keys and unexpected_keys.
 ---@param hook fun(module: nn.Module, incompatible: table)
 ---@return {remove: fun(self: table)} handle
 function Module:register_load_state_dict_post_hook(hook)

@@ -41,8 +41,8 @@ end
 
 -- Returns a layer's operations: two for each use of a weight. A linear layer uses all its weights
 -- for each row, a convolution uses them for each position of its output, and a transposed
--- convolution for each position of its input. Other layers with parameters count one multiplication
--- and one addition for each element of their output; layers without parameters count nothing.
+-- convolution for each position of its input. For other layers with parameters, one multiplication
+-- and one addition are counted for each element of the output; for layers without parameters, none.
 local function operations_of(module, input, output)
    local weight = rawget(module, "weight")
    if not torch.is_tensor(output) or not torch.is_tensor(input) then return 0 end

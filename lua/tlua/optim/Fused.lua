@@ -127,7 +127,8 @@ local function gather(self, lists, params, states, offset, names, group)
       lists.states, lists.clocks)
 end
 
--- Removes the entries at the end of the lists that an earlier call with more parameters has left.
+-- Removes surplus entries from the end of the lists; an earlier call with more parameters added
+-- them.
 local function trim(self, lists, states)
    local n = lists.n
    if n == lists.last and states == lists.last_states then return end

@@ -39,7 +39,7 @@ local zero_grad = require "tlua.autograd.zero_grad"
 ---@field register_load_state_dict_post_hook fun(self, hook: function, options?: table): table
 --- returns a handle; the hook is called with the optimizer after a state was loaded
 ---@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}
----@field state table<integer, table>  each parameter's state, by its number
+---@field state table<integer, table>  maps each parameter's number to its state
 ---@field defaults table<string, any>  the defaults of the groups' options
 ---@field grad_scale Tensor?  a float32 tensor of one element by which a step divides gradients
 ---@field found_inf Tensor?  a float32 tensor of one element; if the element is not 0, a step
@@ -391,13 +391,15 @@ local kinds <const> = {
    load_state_dict_post = "register_load_state_dict_post_hook",
 }
 
---- register_step_pre_hook(hook) calls `hook(optimizer, closure)` before each step; a closure that
---- it returns replaces the given one. register_step_post_hook calls the hook after each step.
---- register_state_dict_pre_hook calls `hook(optimizer)` before state_dict; ..._post_hook calls
---- `hook(optimizer, dict)` with its result, and a table that the hook returns replaces it.
---- register_load_state_dict_pre_hook calls `hook(optimizer, dict)` with the state to be loaded, and
---- a returned table replaces it; ..._post_hook calls `hook(optimizer)` after loading. All return a
---- handle with the method `remove`.
+--- Registers a hook and returns a handle with the method `remove`. A hook of register_step_pre_hook
+--- is called as `hook(optimizer, closure)` before each step; a closure that it returns replaces the
+--- given one. A hook of register_step_post_hook is called in the same way after each step. A hook
+--- of register_state_dict_pre_hook is called as `hook(optimizer)` before state_dict, one of
+--- register_state_dict_post_hook as `hook(optimizer, dict)` with the result of state_dict; a table
+--- that the hook returns replaces the result. A hook of register_load_state_dict_pre_hook is called
+--- as `hook(optimizer, dict)` with the state to be loaded; a table that the hook returns replaces
+--- the state. A hook of register_load_state_dict_post_hook is called as `hook(optimizer)` after
+--- loading.
 ---@names optim.Optimizer:register_step_pre_hook optim.Optimizer:register_step_post_hook
 ---@names optim.Optimizer:register_state_dict_pre_hook optim.Optimizer:register_state_dict_post_hook
 ---@names optim.Optimizer:register_load_state_dict_pre_hook

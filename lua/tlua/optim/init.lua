@@ -12,15 +12,15 @@ end
 
 local M = {}
 
---- Calls `hook(optimizer, closure)` before each step of every optimizer; a closure that the hook
---- returns replaces the given one.
+--- Registers `hook(optimizer, closure)`, which is called before each step of every optimizer; a
+--- closure that the hook returns replaces the given one.
 ---@param hook fun(optimizer: optim.Optimizer, closure?: function): function?
 ---@return {remove: fun(self: table)} handle
 function M.register_optimizer_step_pre_hook(hook)
    return require "tlua.optim.Optimizer".register_for_all("step_pre", hook)
 end
 
---- Calls `hook(optimizer, closure)` after each step of every optimizer.
+--- Registers `hook(optimizer, closure)`, which is called after each step of every optimizer.
 ---@param hook fun(optimizer: optim.Optimizer, closure?: function)
 ---@return {remove: fun(self: table)} handle
 function M.register_optimizer_step_post_hook(hook)

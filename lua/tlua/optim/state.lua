@@ -156,10 +156,10 @@ local function take_options(group, saved)
 end
 
 return function(Optimizer)
-   --- Returns the state as plain data: `state`, by the parameters' positions (its tensors are
-   --- shared, not copied), and `param_groups`, with positions in place of parameters. With `{names
-   --- = "pytorch"}` positions count from 0 and the state has PyTorch's form, for torch.save(...,
-   --- "x.pt").
+   --- Returns the state as plain data: `state`, indexed by the parameters' positions (its tensors
+   --- are shared, not copied), and `param_groups`, with positions in place of parameters. With
+   --- `{names = "pytorch"}` positions count from 0 and the state has PyTorch's form, for
+   --- torch.save(..., "x.pt").
    ---@param options? {names: string}
    ---@return {state: table<integer, table>, param_groups: table[]}
    function Optimizer:state_dict(options)

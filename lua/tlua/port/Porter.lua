@@ -84,7 +84,7 @@ function Porter.comment(comment)
    return (comment.text:sub(1, 1) == "[" and "-- " or "--") .. comment.text
 end
 
---- Returns a name for a temporary variable that is unused in the function.
+--- Returns a name for a temporary variable. The name is not used in the function yet.
 function Porter:fresh(base)
    local scope = self:function_scope()
    scope.temporaries = scope.temporaries or {}
@@ -107,7 +107,7 @@ end
 -- Notes -------------------------------------------------------------------------------------------
 
 --- Adds a note that the user must translate something by hand.
----@param node table|integer  where
+---@param node table|integer  a node or a source line
 ---@param text string
 function Porter:note(node, text)
    local line = type(node) == "table" and (node.line or self.current_line) or node or 0

@@ -60,7 +60,8 @@ local function choose_form(forms, node, has_self)
       for _, parameter in ipairs(form) do names[parameter.name] = parameter.kind end
       local fits = #node.args + (has_self and 1 or 0) <= #form
       local variadic = #form > 0 and form[#form].kind:find "%.%.%."
-      for i, parameter in ipairs(form) do -- a parameter of kind `true` decides the overload
+      -- a parameter of kind `true` must be among the keywords of the call
+      for i, parameter in ipairs(form) do
          if parameter.kind == "true" and i > #node.args + (has_self and 1 or 0) then
             fits = fits and keyword_of(node, parameter.name)
          end

@@ -1,5 +1,5 @@
 -- comprehensions.lua - translates list, set and dict comprehensions to loops that fill a table
--- before the statement, or inside a function if the statement may not evaluate them.
+-- before the statement, or inside a function if the statement does not always evaluate them.
 
 local loops = require "tlua.port.loops"
 local types = require "tlua.port.types"
@@ -51,7 +51,7 @@ end
 -- Translates a comprehension to an expression.
 local function emit(P, node, kind, start, fill)
    local wanted = node.wanted_name
-   -- the statement has translated the comprehension already
+   -- the comprehension was already translated, ahead of the statement that contains it
    if P.hoisted[node] then return P.hoisted[node] end
    if P.can_hoist then
       local name = wanted or P:fresh(kind == "dict" and "map" or "list")

@@ -23,8 +23,8 @@ local function returned_by(value)
    return #value.elts
 end
 
--- Returns the number of values that a function returns, if each of its returns has a tuple of the
--- same length.
+-- Returns the number of values that a function returns, if each of its return statements returns a
+-- tuple of the same length.
 local function returned_count(node)
    local count
    local function visit(child)

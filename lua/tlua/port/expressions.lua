@@ -36,7 +36,8 @@ function Porter:emit(node, least)
    return self:text(e, least or "or"), e
 end
 
---- Translates an expression that may not be evaluated, and so writes no statements before it.
+--- Translates an expression that a program evaluates only in some cases, so that no statements can
+--- be written before it.
 function Porter:inline(node)
    local could = self.can_hoist
    self.can_hoist = false

@@ -44,7 +44,8 @@ local function argument(P, e, kind)
    return e.t
 end
 
--- Appends arguments to the beginning of a call, on separate lines if one line would be too long.
+-- Completes a call whose first part is already written (`taken` columns): returns the text of the
+-- arguments, on separate lines if one line would be too long.
 local function filled(P, taken, arguments)
    local list = table.concat(arguments, ", ")
    if 3 * P.level + taken + #list <= Porter.width - 10 or #arguments < 2 then return list end

@@ -11,8 +11,8 @@ local M = {}
 
 -- Hints -----------------------------------------------------------------------------------------
 
--- Advice for names without a counterpart, by the beginning of the path; the longest match is used.
--- The runtime's `missing` raises the same text if a program uses such a name.
+-- Advice for names without a counterpart, indexed by the beginning of their path; the longest match
+-- is used. The runtime's `missing` raises the same text if a program uses such a name.
 local hints = {
    ["torchvision.datasets.MNIST"] = "torch.load reads IDX files into tensors, "
       .. "torch.data.TensorDataset makes a dataset of them; class labels count from 1, so add 1",

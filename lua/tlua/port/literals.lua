@@ -85,7 +85,7 @@ end
 ---@param nodes table[]  the items' nodes, for their lines
 ---@param texts fun(i: integer): string  the i-th item's text
 ---@param before integer  columns taken before the items
----@param around? {first: integer, last: integer}  the source's lines of the whole
+---@param around? {first: integer, last: integer}  first and last source line of the whole list
 ---@return string
 function M.layout(P, nodes, texts, before, around)
    local function one_line()

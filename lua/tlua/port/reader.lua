@@ -71,7 +71,7 @@ end
 
 --- Reads several scripts, starting Python only once.
 ---@param paths string[]
----@return table[]? scripts  for each {module = node, comments = by line, blank = set of lines,
+---@return table[]? scripts  for each {module = node, comments by line, blank = set of lines,
 --- path}, or {message} if the script could not be read; nil if there is no Python
 ---@return string? message
 function M.read_all(paths)

@@ -65,7 +65,8 @@ function M.plain_truth(ty)
       optimizer module dataset loader]]))
 end
 
---- Returns whether no value of this type is false or nil, so that `c and a or b` is correct.
+--- Returns true if a value of this type can never be false or nil; then `c and a or b` is correct
+--- if a has this type.
 function M.never_false(ty)
    return ty and not ty.maybe and M.is(ty, [[tensor int pos float num str list tuple dict set file
       loader optimizer device dtype nn inst class fn lib]])

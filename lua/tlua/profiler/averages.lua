@@ -37,7 +37,7 @@ local Averages = class.class("profiler.Averages")
 ---@field self_cpu_time_total number  without nested events
 ---@field device_time_total number  microseconds of kernels, including those of nested events
 ---@field self_device_time_total number  without nested events
----@field cpu_memory_usage integer  bytes allocated less freed
+---@field cpu_memory_usage integer  bytes allocated minus bytes freed
 ---@field self_cpu_memory_usage integer  without nested events
 ---@field flops number  floating-point operations, as far as they are known
 ---@field input_shapes? string  the shapes, if rows are grouped by shapes
@@ -134,7 +134,7 @@ local function modules_of_events(session, n)
    return module_of
 end
 
---- Returns rows by module: `cpu_time_total` is the time of the module's forward calls,
+--- Returns one row for each module: `cpu_time_total` is the time of the module's forward calls,
 --- `backward_time_total` the time of their derivatives; `self_...` leaves out the modules inside.
 ---@return profiler.Averages
 function M.by_module(session)
@@ -191,7 +191,7 @@ end
 function Averages:__len() return #self.rows end
 
 -- Returns the sum of the devices' time. The device time of operators includes the time of their
--- kernels, so kernels count only if no operator has a device time.
+-- kernels, so kernels are counted only if no operator has a device time.
 local function device_sum(self)
    local of_kernels, others = 0, 0
    for _, row in ipairs(self.rows) do

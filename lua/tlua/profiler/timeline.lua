@@ -24,8 +24,8 @@ local function optimizer_steps(session)
    return step_of
 end
 
--- Returns the times at which each storage was allocated and freed, and its category. The life of a
--- storage that existed before the profile begins at 0.
+-- Returns the times at which each storage was allocated and freed, and its category. A storage that
+-- already existed when the profile began has the time 0.
 local function lives(session)
    local state, change = session:state(), {}
    local step_of, alive, list = optimizer_steps(session), {}, {}
@@ -73,8 +73,8 @@ local function add_cached(session, changes, category)
    changes[#changes + 1] = {state.duration, category, -all}
 end
 
---- Returns bytes by category at up to `most` moments: {time =, bytes = {each category}}, times in
---- ns.
+--- Returns the memory in use at up to `most` moments: {time =, bytes =}. The time is in ns, and
+--- `bytes` is a list with the bytes of each category.
 ---@param session any
 ---@param most integer
 ---@return {time: integer, bytes: integer[]}[]

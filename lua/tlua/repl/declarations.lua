@@ -212,7 +212,7 @@ end
 -- class is defined, so the loaded modules are searched for the definition.
 local definitions, searched = {}, {}
 
--- Functions and values that a loop or another function makes. Maps a path to {comment, line,
+-- Maps the path of each function or value that a loop or another function makes to {comment, line,
 -- module}. The comment names the paths by tags: `---@names jit.ignore jit.unused`.
 local named = {}
 

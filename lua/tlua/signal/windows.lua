@@ -92,8 +92,8 @@ function M.bartlett(...)
    end)
 end
 
--- Returns the size of the symmetric window of which this window is the beginning: with sym = false
--- its last element is left out.
+-- Returns the size of the symmetric window that contains this window: with sym = false, this window
+-- is the symmetric one without its last element.
 local function span(a) return not a.sym and a.M > 1 and a.M + 1 or a.M end
 
 local take_cosine = take "cosine"
@@ -111,7 +111,7 @@ local take_exponential = take("exponential", ", center: number?, tau: number = 1
 
 --- Returns the exponential window, exp(-|i - center| / tau) for element i, counted from 0.
 ---@param M integer  the number of elements
----@param center? number  the middle unless given, which takes sym = false
+---@param center? number  the middle unless given; a given center requires sym = false
 ---@param tau? number  a number above 0, 1 unless given
 ---@param options? {sym?: boolean, dtype?: string, device?: string, requires_grad?: boolean}
 ---@return Tensor

@@ -1,8 +1,9 @@
 -- pointwise.lua - elementwise operators of sparse tensors.
 --
--- A function of one tensor computes with the values; only functions that map 0 to 0 are defined. A
--- sum of sparse tensors has every position of either, a product those that both have. A product
--- with a dense tensor has the sparse tensor's positions; a sum with a dense tensor is dense.
+-- A function of one tensor computes with the values; only functions that map 0 to 0 are defined.
+-- The sum of two sparse tensors has all positions of both; their product has only the positions
+-- that both tensors have. A product with a dense tensor has the sparse tensor's positions; a sum
+-- with a dense tensor is dense.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -165,8 +165,8 @@ end
 
 local take_softmax = args.signature "sparse.softmax(input: tensor, dim: integer, dtype: string?)"
 
---- Applies softmax along a dimension of a sparse tensor. Elements that are not stored count as
---- minus infinity, so the result has the same positions.
+--- Applies softmax along a dimension of a sparse tensor. Elements that are not stored are treated
+--- as minus infinity, so the result has the same positions.
 ---@param input Tensor
 ---@param dim integer
 ---@param options? {dtype: string}

@@ -61,7 +61,7 @@ function M.coo(indices, values, size, coalesced)
    }
 end
 
---- Returns a tensor with these components except for its values, which are the given ones.
+--- Returns a tensor that has the components `p`, except that its values are `values`.
 ---@param p table
 ---@param values Tensor
 ---@return Tensor

@@ -53,8 +53,8 @@ local function walk(title, value, path, visit, owner, key, open)
    open[value] = nil
 end
 
--- Returns an optimizer's state for one parameter. If the state is sharded and another rank has this
--- parameter's, returns nil.
+-- Returns an optimizer's state for one parameter. Returns nil if another rank has the state of this
+-- parameter, because the state is sharded.
 local function state_at(optimizer, position)
    if optimizer.local_state then return optimizer:local_state(position) end
    return optimizer:state_of(position)
@@ -65,7 +65,7 @@ end
 ---@param title string  the function's name, for messages
 ---@param state table
 ---@return distributed.checkpoint.Entry[] entries
----@return table optimizers  {path, optimizer, names by position}
+---@return table optimizers  {path, optimizer, names indexed by position}
 ---@return table plain  {path, value, owner, key}
 function M.collect(title, state)
    local list, optimizers, plain, names, seen = {}, {}, {}, {}, {}

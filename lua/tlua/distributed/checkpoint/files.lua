@@ -108,8 +108,8 @@ function M.new_token(folder)
    return ("part%d"):format(number + 1)
 end
 
---- Begins a save: makes the file that will become the index. Until then it marks a running save.
---- Returns nil and a message if the file cannot be made.
+--- Begins a save: makes the file that will become the index. Until then its temporary name marks a
+--- running save. Returns nil and a message if the file cannot be made.
 function M.begin(folder)
    return torch.io.replace(M.path(folder, "index.json"), true)
 end

@@ -32,8 +32,8 @@ local function check(list, index)
 end
 
 -- Creates the tensors into which the saved state of an optimizer is to be loaded. Returns a list of
--- these tensors with their names and placements, and the optimizer's state, a table by parameter
--- positions that holds the same tensors.
+-- these tensors with their names and placements, and the optimizer's state: a table, indexed by
+-- parameter position, that holds the same tensors.
 local function optimizer_entries(entry, index)
    local path, optimizer, names = table.unpack(entry)
    local list, states, positions = {}, {}, {}

@@ -62,11 +62,11 @@ local function part_of(title, path, p, tensor)
    return placement.part(p, tensor)
 end
 
---- Returns a model's state by paths. With full_state_dict every rank gets the whole tensors, as
---- before the model was split, and all ranks must call the function; otherwise each rank gets its
---- own parts. With cpu_offload tensors are on the CPU, and only rank 0 gets whole tensors: the
---- other ranks get an empty table. ignore_frozen_params leaves out parameters that require no
---- gradient. `options`, a StateDictOptions, replaces these options.
+--- Returns a model's state, a table from paths to tensors. With full_state_dict every rank gets the
+--- whole tensors, as before the model was split, and all ranks must call the function; otherwise
+--- each rank gets its own parts. With cpu_offload tensors are on the CPU, and only rank 0 gets
+--- whole tensors: the other ranks get an empty table. ignore_frozen_params leaves out parameters
+--- that require no gradient. `options`, a StateDictOptions, replaces these options.
 ---@param model nn.Module
 ---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean,
 ---@     options: distributed.checkpoint.StateDictOptions}
@@ -169,10 +169,10 @@ local function map(value, change)
    return copy
 end
 
---- Returns the states of a model's optimizers as one table: `state`, by the parameters' paths, and
---- `param_groups`, with paths in place of parameters. With full_state_dict every rank gets the
---- whole tensors, and all ranks must call the function; otherwise each rank gets its own parts.
---- cpu_offload and options are those of get_model_state_dict.
+--- Returns the states of a model's optimizers as one table: `state`, indexed by the parameters'
+--- paths, and `param_groups`, with paths in place of parameters. With full_state_dict every rank
+--- gets the whole tensors, and all ranks must call the function; otherwise each rank gets its own
+--- parts. cpu_offload and options are those of get_model_state_dict.
 ---@param model nn.Module
 ---@param optimizers optim.Optimizer|optim.Optimizer[]
 ---@param options? {full_state_dict: boolean, cpu_offload: boolean, ignore_frozen_params: boolean,

@@ -118,7 +118,8 @@ end
 --- Begins to gather the row, unless it is already gathered or being gathered.
 function Flat:gather()
    if self.full and not self.lent and self.full_version ~= version_of(self) then
-      -- a forward pass without a backward pass has left the row, and a step has outdated the row
+      -- no backward pass has freed the row of an earlier forward pass, and a step has changed the
+      -- parameters since
       self:free()
    end
    if self.full or self.gathering then return end
@@ -175,7 +176,7 @@ function Flat:take_back()
    if not self.lent then return end
    local version = version_of(self)
    for i, p in ipairs(self.params) do
-      if p.grad then -- a failed pass has left the gradient
+      if p.grad then -- a remnant of a failed pass
          p.grad = nil
       end
       torch.autograd._lend(p, self.pieces[i], version)

@@ -152,7 +152,7 @@ local function leave_backward(unit)
    if unit.open and (unit.reduced or complete(unit)) then settle(unit) end
 end
 
--- Handles the gradient of a parameter that has been computed.
+-- Handles a parameter's gradient once it has been computed.
 local function arrived(unit, flat, i)
    -- the gradient belongs to the shard itself, and comes from the user's own code
    if not flat.lent then return end

@@ -119,7 +119,8 @@ local function operation(self, op, tensor, stage, number)
    return torch.distributed.P2POp(op, tensor, peer(self, stage), {group = self.group, tag = number})
 end
 
--- Adds the P2POp that sends a tensor, or leaves the tensor for another stage of this rank.
+-- Appends the P2POp that sends a tensor to another stage. If that stage is on this rank, stores the
+-- tensor in `mail` instead.
 local function add_send(self, ops, tensor, stage, number)
    if is_here(self, stage) then
       self.mail[number] = tensor
@@ -134,7 +135,8 @@ local function add_receive(self, ops, like, stage, number)
    ops[#ops + 1], self.arriving[number] = op, op
 end
 
--- Returns a tensor that add_receive has received, or that another stage of this rank has left.
+-- Returns a tensor that add_receive has received, or that another stage of this rank has stored in
+-- `mail`.
 local function take_tensor(self, number)
    local op = self.arriving[number]
    if op then

@@ -85,7 +85,7 @@ local function arrivals_of(lists, times, rank, last)
    return arrivals
 end
 
--- Returns the actions of all ranks, by rank + 1.
+-- Returns a list of all ranks' actions; those of rank r are at position r + 1.
 local function lists_of(self, forward_only)
    local stage, lists = self.stages[1], {}
    local ranks = #stage.group.ranks
@@ -642,8 +642,9 @@ end
 
 -- V-shaped schedules: each rank has a stage on the way down, `a`, and one on the way back up, `b`.
 
--- Returns a list that counts each stage's parts. add("FaIbWb", times) appends actions, each for the
--- next part of its stage.
+-- Returns an empty list of actions, a function that appends to the list, and a function that counts
+-- actions. add("FaIbWb", times) appends "F" on stage a, "I" and "W" on stage b, each for the next
+-- part of the batch; count "Fa" returns how often "Fa" was appended.
 local function counting(rank, ranks)
    local stages, counts, list = {a = rank, b = 2 * ranks - 1 - rank}, {}, {}
    local function count(what) return counts[what] or 0 end

@@ -118,7 +118,7 @@ end
 local take_redistribute = args.signature [[DTensor.redistribute(device_mesh: object?,
    placements: any)]]
 
---- Returns the same tensor with other placements. All ranks of the mesh must call it.
+--- Returns the same tensor with other placements. All ranks of the mesh must call this method.
 ---@param device_mesh? distributed.DeviceMesh  this tensor's mesh
 ---@param placements distributed.tensor.Placement[]  Shard or Replicate; Partial stays Partial
 ---@return distributed.tensor.DTensor
@@ -139,7 +139,7 @@ function DTensor:redistribute(...)
       self.shape)
 end
 
---- Returns the whole tensor. All ranks of the mesh must call it.
+--- Returns the whole tensor. All ranks of the mesh must call this method.
 ---@return Tensor
 function DTensor:full_tensor()
    return self:redistribute {placements = check_placements("DTensor.full_tensor", nil,

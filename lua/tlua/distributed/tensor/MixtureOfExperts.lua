@@ -24,7 +24,7 @@ local ModuleDict = require "tlua.nn.modules.ModuleDict"
 ---     --> torch.Size([2, 3, 8])	4
 ---@class distributed.tensor.MixtureOfExperts: nn.Module
 ---@field router nn.Linear  the layer that chooses experts, the same on all ranks
----@field experts nn.ModuleDict  this rank's experts, by their numbers among all experts
+---@field experts nn.ModuleDict  this rank's experts, indexed by their numbers among all experts
 ---@field aux_loss Tensor?  the load-balancing loss of the last call; 1 if the load is even
 ---@overload fun(width: integer, hidden: integer, num_experts: integer, options?: table):
 ---@     distributed.tensor.MixtureOfExperts
@@ -45,8 +45,8 @@ end
 local take = args.signature [[MixtureOfExperts(width: count, hidden: count, num_experts: count,
    top_k: count = 2, mesh: object?)]]
 
--- Divides an expert's gradient by the number of ranks. The gradient is summed over all ranks'
--- losses, but other parameters get the mean over ranks.
+-- Divides an expert's gradient by the number of ranks. This gradient is a sum over all ranks'
+-- losses, whereas other parameters get the mean over ranks.
 local function average(parameter, n)
    parameter:register_hook(function(grad) return grad / n end)
 end

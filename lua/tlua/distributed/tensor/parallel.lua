@@ -406,9 +406,10 @@ local function find(module, plan)
 end
 
 --- Splits the layers of a module that a plan names over the ranks of a one-dimensional mesh. All
---- these ranks must call it. Parameters of split layers take the values of the mesh's first rank;
---- other parameters must already be equal on all ranks. A split layer refuses reset_parameters,
---- which needs the whole shapes: call it before, or load a state.
+--- these ranks must call this function. Parameters of split layers take the values of the mesh's
+--- first rank; other parameters must already be equal on all ranks. A split layer refuses
+--- reset_parameters, which needs the whole shapes: call that method before the split, or load a
+--- state.
 ---@param module nn.Module
 ---@param mesh distributed.DeviceMesh
 ---@param plan table<string, distributed.tensor.ParallelStyle>|distributed.tensor.ParallelStyle

@@ -378,8 +378,8 @@ function Module:__call(...)
    return self:forward(...)
 end
 
---- Calls `hook(module, ...)` before every forward call with its arguments; a value that the hook
---- returns replaces the arguments.
+--- Registers `hook(module, ...)`, which is called with the arguments of every forward call before
+--- the call; a value that the hook returns replaces the arguments.
 ---@param hook fun(module: nn.Module, ...): any
 ---@param options? {prepend: boolean}  prepend: whether to call the hook before the others
 ---@return {remove: fun(self: table)} handle
@@ -387,8 +387,8 @@ function Module:register_forward_pre_hook(hook, options)
    return require "tlua.nn.hooks".add(self, "pre", hook, options)
 end
 
---- Calls `hook(module, inputs, ...)` after every forward call, with the list of arguments and
---- then the results; a value that the hook returns replaces the results.
+--- Registers `hook(module, inputs, ...)`, which is called after every forward call, with the list
+--- of arguments and then the results; a value that the hook returns replaces the results.
 ---@param hook fun(module: nn.Module, inputs: any[], ...): any
 ---@param options? {prepend: boolean, always_call: boolean}  always_call: also call the hook if
 --- forward raises, without results; errors of the hook are then ignored
@@ -397,9 +397,9 @@ function Module:register_forward_hook(hook, options)
    return require "tlua.nn.hooks".add(self, "post", hook, options)
 end
 
---- Calls `hook(module, grad_inputs, grad_outputs)` when the gradients of the module's inputs are
---- known. Both are lists by position (nil where an argument has no gradient). A list that the hook
---- returns replaces grad_inputs.
+--- Registers `hook(module, grad_inputs, grad_outputs)`, which is called when the gradients of the
+--- module's inputs are known. Both are lists by position (nil where an argument has no gradient). A
+--- list that the hook returns replaces grad_inputs.
 ---@param hook fun(module: nn.Module, grad_inputs: Tensor[], grad_outputs: Tensor[]): Tensor[]?
 ---@param options? {prepend: boolean}
 ---@return {remove: fun(self: table)} handle
@@ -407,8 +407,8 @@ function Module:register_full_backward_hook(hook, options)
    return require "tlua.nn.hooks".add(self, "backward", hook, options)
 end
 
---- Calls `hook(module, grad_outputs)` before the module's backward pass, when the gradients of its
---- results are known. A list that the hook returns replaces grad_outputs.
+--- Registers `hook(module, grad_outputs)`, which is called before the module's backward pass, when
+--- the gradients of its results are known. A list that the hook returns replaces grad_outputs.
 ---@param hook fun(module: nn.Module, grad_outputs: Tensor[]): Tensor[]?
 ---@param options? {prepend: boolean}
 ---@return {remove: fun(self: table)} handle

@@ -38,8 +38,8 @@ local rows = {
    {"HuberLoss", "delta: number = 1", "huber_loss", 2},
    --- Cross entropy of logits (N, C) or (N, C, ...). The target contains classes from 1 to C, as
    --- (N) or (N, ...), or class probabilities in the logits' shape. weight (C) scales the loss of
-   --- each class; targets equal to ignore_index do not count. The mean divides by the sum of the
-   --- weights of the targets that count.
+   --- each class; targets equal to ignore_index are ignored. The mean divides by the sum of the
+   --- weights of all other targets.
    ---
    ---     local loss = torch.nn.CrossEntropyLoss()
    ---     local value = loss(torch.tensor {{0.0, 0.0}}, torch.tensor {2})

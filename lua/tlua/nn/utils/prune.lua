@@ -43,8 +43,8 @@ end
 local Base = class.class("nn.utils.prune.BasePruningMethod")
 M.BasePruningMethod = Base
 
---- Returns the mask of kept elements: ones and zeros in the shape of default_mask, with ones only
---- where default_mask has ones.
+--- Returns the mask of the elements to keep: ones and zeros in the shape of default_mask, with ones
+--- only where default_mask has ones.
 function Base:compute_mask()
    torch.raise(("%s has no method compute_mask"):format(torch.type(self)))
 end

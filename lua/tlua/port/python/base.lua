@@ -83,8 +83,8 @@ function M.iterator(thing)
    end
 end
 
---- Returns whether a is less than b in sorting order: numbers, texts, tensors of one element, and
---- lists by their items.
+--- Returns whether a sorts before b. Both are numbers, strings or one-element tensors, or lists,
+--- which are compared item by item.
 function M.less(a, b)
    if torch.is_tensor(a) then a = a:item() end
    if torch.is_tensor(b) then b = b:item() end

@@ -128,8 +128,8 @@ function Timer:timeit(...)
    end)
 end
 
--- Returns a number of calls that takes at least `least` seconds, and so long that reading the clock
--- costs at most a thousandth of the time.
+-- Returns the number of calls in a block. The block takes at least `least` seconds, and long enough
+-- that reading the clock costs at most a thousandth of its time.
 local function block_size(self, least)
    local overhead = math.huge
    for _ = 1, 5 do
@@ -149,8 +149,8 @@ end
 local take_blocked = args.signature [[blocked_autorange(min_run_time: number = 0.2,
    callback: callable?)]]
 
---- Times blocks of calls for at least min_run_time seconds. Each block is so long that the time for
---- reading the clock is negligible.
+--- Times blocks of calls for at least min_run_time seconds. Each block takes long enough that the
+--- time for reading the clock is negligible.
 ---@param options? {min_run_time: number}
 ---@return utils.benchmark.Measurement
 function Timer:blocked_autorange(...)
