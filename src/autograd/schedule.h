@@ -1,7 +1,7 @@
 /*
 ** schedule.h - the plan of a backward pass, made before the pass starts: every node and leaf that
-** the roots lead to, the number of gradients that each of them will receive, and whether its
-** gradient is needed.
+** the roots lead to and, for each of them, the number of gradients that will arrive and whether its
+** own gradient is needed.
 */
 #ifndef TLI_SCHEDULE_H
 #define TLI_SCHEDULE_H

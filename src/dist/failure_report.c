@@ -145,8 +145,7 @@ bool tli_report_check(tli_Group *g, tli_FailureReport *t) {
   return read_why(g, t, 0) && answer(g, t, false);
 }
 
-/* Collects the ranks' status texts in `all`, and a list of the ranks that do not answer in
-** `who`. */
+/* Writes the ranks' status texts to `all`, and to `who` a list of the ranks that do not answer. */
 static void collect(tli_Group *g, tli_FailureReport *t, char *who, size_t room, char *all,
                     size_t size) {
   int64_t deadline = tli_now_ns() + ANSWER;

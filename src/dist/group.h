@@ -128,8 +128,8 @@ void tli_group_next_pass(tli_Group *g);
 bool tli_group_buffer(tli_Group *g, tl_Tensor *t, bool add) TL_MUSTCHECK;
 /* Creates a tensor of n zeros on the CPU in memory that the group's ranks share. An all_reduce of
 ** such tensors, or of parts of them, needs no copies. *out is NULL if no shared memory is
-** available, or if n is too small or too large for it. This is a collective: every rank calls it
-** with the same arguments, and either all ranks get a tensor or all get NULL. */
+** available, or if n is too small or too large. This is a collective: every rank calls it with the
+** same arguments, and either all ranks get a tensor or all get NULL. */
 bool tli_group_common(tli_Group *g, tl_DType dtype, int64_t n, tl_Tensor **out) TL_MUSTCHECK;
 /* Waits up to `timeout` nanoseconds (0: no limit) for the end of a call, and stores its results.
 ** Later work on the devices' current streams sees the results. If the device runs the call, the

@@ -277,7 +277,7 @@ typedef struct tl_DeviceApi {
   /* Resets the sums of the statistics; see tl_stats_reset_sums. */
   bool (*reset_sums)(tl_Device device);
   /* Returns the numbers of free and of total bytes that the driver reports for the whole device;
-  ** the memory of other programs is not free. */
+  ** memory that other programs use does not count as free. */
   bool (*memory_info)(tl_Device device, int64_t *free, int64_t *total);
   /* Limits the number of bytes that are reserved from now on. */
   bool (*set_memory_limit)(tl_Device device, int64_t bytes);

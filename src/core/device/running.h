@@ -15,10 +15,10 @@
 void tli_set_operator(const char *op);
 const char *tli_operator(void);
 /* A finalizer, or a hook that packs saved tensors, may run in the middle of an operator. The code
-** that runs the finalizer or the hook calls tli_set_inside_operator(true) before it and passes the
-** result of that call to the function afterwards. The interrupted operator continues with sizes
-** that it has read before. Until then no tensor may change its memory, sizes or strides, and
-** tli_may_reshape fails with a message that names `op`. */
+** that runs the finalizer or the hook first calls tli_set_inside_operator(true), and afterwards
+** calls it again with the value that the first call returned. The interrupted operator continues
+** with sizes that it has read before. Until then no tensor may change its memory, sizes or strides,
+** and tli_may_reshape fails with a message that names `op`. */
 bool tli_set_inside_operator(bool inside);
 bool tli_may_reshape(const char *op) TL_MUSTCHECK;
 /* A function that returns the line of the script that made the running call, as a static string

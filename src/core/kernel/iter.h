@@ -32,7 +32,7 @@ typedef struct tli_Iter {
 } tli_Iter;
 
 /* Builds the loop over `shape` (ndim sizes in tensor order). The caller has checked that each
-** operand's shape can be broadcast to it. */
+** operand's shape can be broadcast to `shape`. */
 void tli_iter_build(tli_Iter *it, int ndim, const int64_t *shape, tl_Tensor *const *args,
                     int nargs);
 

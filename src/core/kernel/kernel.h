@@ -191,7 +191,7 @@ typedef enum tlk_CsrKind { TLK_CSR_PRODUCT, TLK_CSR_TRANSPOSED, TLK_CSR_SAMPLED 
 ** Positions count from 1: pointers are from 1 to nnz + 1, columns from 1 to `across`. The dense
 ** matrices are row-major and have out's dtype, F32 or F64.
 **   PRODUCT: out (rows, k) = the matrix, with values (nnz), times right (across, k).
-**   TRANSPOSED: out (across, k) = its transpose times left (rows, k).
+**   TRANSPOSED: out (across, k) = the matrix's transpose times left (rows, k).
 **   SAMPLED: out (nnz): the product of row i of left (rows, k) and row j of right (across, k) for
 **   each element (i, j). */
 struct tlk_csr {
@@ -206,7 +206,7 @@ struct tlk_csr {
 
 /* ---- along a dimension ---- */
 
-/* Reduces along a dimension: out (outer, inner) = the reduction of in (outer, n, inner). The
+/* Reduces along a dimension: `out` (outer, inner) is the reduction of `in` (outer, n, inner). The
 ** arithmetic is in `compute`, as in tlk_pointwise. The error of sums of half types and float32 does
 ** not grow with n. n == 0 gives the neutral element. Results do not depend on the number of
 ** threads. */
@@ -219,10 +219,10 @@ struct tlk_reduce {
   tl_Scalar params[TLK_PARAMS];
 };
 
-/* Finds the largest element of in (outer, n, inner) along n, or the smallest without `largest`.
-** values (outer, inner) has the elements, in in's dtype; indices (outer, inner) has their
-** positions, counted from 1. Of equal elements, the first is found; NaN is found before any number.
-** n is at least 1. If the data of `values` is NULL, only the positions are stored. */
+/* Finds the largest element of `in` (outer, n, inner) along n, or the smallest without `largest`.
+** `values` (outer, inner) has the elements, with the dtype of `in`; `indices` (outer, inner) has
+** their positions, counted from 1. Of equal elements, the first is found; NaN is found before any
+** number. n is at least 1. If the data of `values` is NULL, only the positions are stored. */
 struct tlk_reduce_index {
   const tlk_Context *cx;
   bool largest;
@@ -232,20 +232,20 @@ struct tlk_reduce_index {
   int64_t outer, n, inner;
 };
 
-/* For a floating in (outer, n, inner), computes the mean along n and the sum of squared deviations
-** from that mean, both (outer, inner) in float32 or float64. If the sum's data is NULL, only the
-** mean is stored. n == 0 gives NaN and 0. */
+/* For a floating array `in` (outer, n, inner), computes the mean along n and the sum of squared
+** deviations from that mean, both (outer, inner) in float32 or float64. If the sum's data is NULL,
+** only the mean is stored. n == 0 gives NaN and 0. */
 struct tlk_moments {
   const tlk_Context *cx;
   tlk_Array mean, deviation, in;
   int64_t outer, n, inner;
 };
 
-/* Computes the scan of in along n: element i of out combines elements 0 to i. Both arrays are
-** (outer, n, inner). The arithmetic is in `compute`, but sums and products of floating types are in
-** float64, and those of integers in int64. For kernels that pick an element, `indices`, of the same
-** shape, receives the element's position, counted from 1 (the last position of equal elements); for
-** other kernels it is NULL. */
+/* Computes the scan of `in` along n: element i of `out` combines elements 0 to i of `in`. Both
+** arrays are (outer, n, inner). The arithmetic is in `compute`, but sums and products of floating
+** types are in float64, and those of integers in int64. For kernels that pick an element,
+** `indices`, of the same shape, receives the element's position, counted from 1 (the last position
+** of equal elements); for other kernels it is NULL. */
 struct tlk_scan {
   const tlk_Context *cx;
   tlk_Scan kernel;
@@ -304,8 +304,8 @@ struct tlk_attention_backward {
 ** sqrt(variance + eps). weight and bias have n elements each, of in's dtype; data NULL means a
 ** weight of 1 or a bias of 0. mean and rstd (rows) are float32, or float64 for float64. If
 ** mean.data is NULL, nothing is shifted, and rstd is computed from the mean square. If
-** residual.data is given, the input is in + residual, rounded to in's dtype; this sum is stored in
-** `sum`. */
+** residual.data is given, the input is the sum of `in` and residual, rounded to in's dtype; this
+** sum is stored in `sum`. */
 struct tlk_layer_norm {
   const tlk_Context *cx;
   tlk_Array out, mean, rstd, in, weight, bias;
@@ -436,8 +436,8 @@ struct tlk_check_index {
   tlk_FaultSource source;
 };
 
-/* Finds a fault unless all n elements of in, float32 or float64, are in [low, high]. NaN counts as
-** out of range. */
+/* Finds a fault unless all n elements of the float32 or float64 array `in` are in [low, high]. NaN
+** counts as out of range. */
 struct tlk_check_range {
   const tlk_Context *cx;
   tlk_Array in;
@@ -446,8 +446,8 @@ struct tlk_check_range {
   tlk_FaultSource source;
 };
 
-/* Gathers elements: out receives the element of `in` at the position in index. The operands are
-** out, index (int64) and in. A position out of range is a fault. */
+/* Gathers elements: `out` receives the elements of `in` at the positions in `index`. The operands
+** are `out`, `index` (int64) and `in`. A position out of range is a fault. */
 struct tlk_gather {
   const tlk_Context *cx;
   tlk_IndexCall index;
@@ -455,8 +455,9 @@ struct tlk_gather {
 };
 
 /* Combines elements of `out`, at the positions in `index` (int64), with elements of `in`. The
-** operands are out, index, in. The elements of a line are combined in their order. Different lines
-** must not share elements of out. Positions out of range are skipped; check_index finds them. */
+** operands are `out`, `index` and `in`. The elements of a line are combined in their order.
+** Different lines must not share elements of out. Positions out of range are skipped; check_index
+** finds them. */
 struct tlk_scatter {
   const tlk_Context *cx;
   tlk_IndexCall index;
@@ -603,7 +604,7 @@ struct tlk_resample {
 };
 
 /* Copies windows to columns: cols (planes, kernel..., out...) receives the elements of each window
-** of in (planes, in...), and 0 in the padding. col2im adds the elements of cols to `in`, at the
+** of `in` (planes, in...), and 0 in the padding. col2im adds the elements of cols to `in`, at the
 ** windows' positions. */
 struct tlk_im2col {
   const tlk_Context *cx;

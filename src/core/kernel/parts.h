@@ -114,9 +114,9 @@ typedef struct tlk_Pool {
   int64_t divisor;  /* divisor of averages; 0 means the number of elements */
 } tlk_Pool;
 
-/* A linear map along one dimension, from in (outer, in, inner) to out (outer, out, inner). Element
-** i of the result is the sum of weights[t] times element at[t], over first[i] <= t < first[i +
-** 1]. */
+/* A linear map along one dimension, from an array (outer, in, inner) to an array (outer, out,
+** inner). Element i of the result is the sum of weights[t] times element at[t] of the input, over
+** first[i] <= t < first[i + 1]. */
 typedef struct tlk_Resample {
   int64_t outer, in, out, inner;
   int64_t terms; /* number of terms of each sum; 0 if this number varies */

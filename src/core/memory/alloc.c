@@ -50,8 +50,8 @@ typedef struct Block {
 } Block;
 
 /* A thread's free blocks of one class: two chains of at most `batch` blocks. Blocks come from `now`
-** and return to `now`. `spare` is empty or full, so a thread that alternates between allocate and
-** free at the limit does not visit the pool each time. */
+** and return to `now`. `spare` is empty or full, so a thread that alternates between allocating and
+** freeing, just where a chain becomes empty or full, does not visit the pool each time. */
 typedef struct Magazine {
   Block *now;
   Block *spare;
@@ -110,8 +110,8 @@ static tli_Key key; /* thread-specific key whose destructor runs when a thread e
 static bool have_key;
 static _Thread_local Thread *self;
 
-/* While a hook is set, `self` is NULL and `aside` holds the thread. Every call then takes the slow
-** path, which calls the hook. */
+/* While a hook is set, `self` is NULL and `aside` holds the thread's record. Every call then takes
+** the slow path, which calls the hook. */
 static _Thread_local tli_AllocHook *hook;
 static _Thread_local Thread *aside;
 

@@ -11,10 +11,10 @@
 /* Allocates a device's memory for the current stream. If memory is exhausted even after garbage
 ** collection, returns NULL with TL_EMEM and the statistics. */
 void *tli_device_alloc(tl_Device device, int64_t bytes);
-/* A function that collects garbage which may hold tensors, while the calling thread runs an
-** operator. It returns false if that is impossible now. `lacking` means that an allocation has
-** failed: the function then also releases caches. Otherwise it collects a large heap only in part.
-** The binding sets this pointer; it may be NULL. */
+/* A function that collects garbage, since garbage may hold tensors, while the calling thread runs
+** an operator. It returns false if no garbage can be collected now. `lacking` means that an
+** allocation has failed: the function then also releases caches. Otherwise it collects a large heap
+** only in part. The binding sets this pointer; NULL means that there is no garbage to collect. */
 extern bool (*_Atomic tli_collect_garbage)(bool lacking);
 /* Returns whether this thread's last failure was an allocation by tli_device_alloc. Another attempt
 ** is then futile, because tli_device_alloc has already collected garbage. */

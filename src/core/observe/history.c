@@ -56,8 +56,8 @@ static tli_Stack *stack_retain(tli_Stack *s) {
   return s;
 }
 
-/* Returns a new reference to the stack with that text, which is stored only once; NULL if memory is
-** exhausted. */
+/* Returns a new reference to the stack with that text; NULL if memory is exhausted. Each text is
+** stored only once. */
 static tli_Stack *intern(Record *r, const char *text, size_t size) {
   uint64_t hash = tli_hash(TLI_HASH_SEED, text, size);
   tli_Stack **bucket = &r->stacks[hash % NBUCKETS];

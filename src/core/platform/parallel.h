@@ -12,7 +12,7 @@ typedef void (*tli_RangeFn)(void *context, int64_t begin, int64_t end);
 /* Calls fn on ranges of [0, n) with at least `grain` elements, on up to tl_get_num_threads()
 ** threads. Everything runs in the calling thread if n <= grain, with one thread, or inside another
 ** tli_parallel_for. The ranges depend on the number of threads, so a kernel whose result depends on
-** the division must divide its work by sizes only. */
+** how the work is divided must derive its own division from the sizes alone. */
 void tli_parallel_for(int64_t n, int64_t grain, tli_RangeFn fn, void *context);
 
 /* Like tli_parallel_for, but with more ranges than threads, if there is enough work. Other threads

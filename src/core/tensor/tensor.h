@@ -251,7 +251,7 @@ int tli_dim(const char *op, int64_t dim, int ndim);
 int64_t tli_position(const char *op, int64_t index, int64_t size);
 
 /* Writes the shape to which n tensors are broadcast together. Returns false, with a message that
-** names `op`, if there is none. */
+** names `op`, if there is no such shape. */
 bool tli_broadcast_shape(const char *op, tl_Tensor *const *ts, int n, int *ndim, int64_t *sizes);
 bool tli_expandable(int ndim, const int64_t *sizes, int to_ndim, const int64_t *to_sizes);
 
