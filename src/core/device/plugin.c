@@ -1,8 +1,8 @@
 /*
 ** plugin.c - opens tlua_<name>.so. The engine looks for the file in the folder of the library or
-** program that contains this code, in that folder's subfolder tlua, and in its neighbour ../lib. If
-** TLUA_PLUGINS names a folder, the engine looks only there. A plugin is never closed: its memory
-** and threads live as long as the process.
+** program that contains this code and, relative to that folder, in tlua, ../lib/tlua and
+** ../../tlua. If TLUA_PLUGINS names a folder, the engine looks only there. A plugin is never
+** closed: its memory and threads live as long as the process.
 */
 #include "core/device/plugin.h"
 
