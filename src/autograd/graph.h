@@ -43,7 +43,8 @@ typedef struct tli_NodeType {
   ** times. */
   void (*drop)(tli_Node *node);
   bool materialize;
-  /* Frees the other fields of the payload before the node is freed. May be NULL. */
+  /* Frees the other fields of the payload before the node is freed. The pointer is NULL if there is
+  ** nothing else to free. */
   void (*free)(tli_Node *node);
   const char *title; /* PyTorch's name of the node; NULL if it can be derived from `name` */
 } tli_NodeType;

@@ -74,7 +74,7 @@ bool tli_pack(tli_Saved *s) {
 
 /* ---- unpacking ---- */
 
-/* Passes the gradient of the tensor that stands for a leaf to the leaf. */
+/* Derivative of the tensor that stands for a leaf: passes the tensor's gradient on to the leaf. */
 static bool hand_on(tli_Node *node, tl_Tensor *const *grads, tl_Tensor **out) {
   (void)node;
   out[0] = tli_retain(grads[0]);

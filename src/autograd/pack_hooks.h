@@ -8,7 +8,7 @@
 #include "autograd/graph.h"
 
 typedef struct tli_PackHooks {
-  /* Stores a substitute for the tensor in *packed. The tensor is borrowed, the substitute is
+  /* Stores in *packed a substitute for the tensor. The tensor is borrowed, the substitute is
   ** owned. */
   bool (*pack)(void *context, tl_Tensor *tensor, void **packed);
   /* Recreates the packed tensor: *out receives a new reference to a tensor of the original shape,

@@ -275,8 +275,8 @@ void tli_group_abort(tli_Group *g, const char *why) {
 
 #define DRAIN INT64_C(5000000000)
 
-/* Waits for calls that the devices have not completed, since nobody may have waited for these
-** calls. */
+/* Waits for calls that the devices have not completed, since possibly no caller has waited for
+** these calls. */
 static void drain(tli_Group *g) {
   int64_t deadline = tli_now_ns() + DRAIN;
   atomic_uint none = 0;

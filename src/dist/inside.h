@@ -104,7 +104,8 @@ typedef struct tli_Transport {
   void (*note)(tli_Group *g, const tli_Status *s, bool active);
   /* Runs a collective from beginning to end. */
   bool (*collective)(tli_Group *g, tli_Work *w);
-  /* Begins a message. A later call of `collective`, `move` or `await` ends it by tli_work_end. */
+  /* Begins a message. A later call of `collective`, `move` or `await` ends the message by calling
+  ** tli_work_end. */
   void (*post)(tli_Group *g, tli_Work *w);
   /* Makes progress on pending messages, and returns whether there was any. With `slept`, also
   ** checks for late calls and failed ranks. */

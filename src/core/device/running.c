@@ -39,8 +39,8 @@ const char *tli_set_fault_argument(const char *argument) {
   return previous;
 }
 
-/* Returns the last component of a dotted name, since messages call "nn.functional.linear"
-** linear. */
+/* Returns the last component of a dotted name, since messages write "linear" for
+** "nn.functional.linear". */
 static const char *last_part(const char *name) {
   const char *dot = strrchr(name, '.');
   return dot ? dot + 1 : name;

@@ -39,7 +39,7 @@ static inline tlk_FaultSource tli_fault_source(tl_Device device, const char *op,
   return device.type == TL_CPU ? (tlk_FaultSource){op, argument, NULL}
                                : tli_fault_source_late(op, argument);
 }
-/* Makes a fault the failure of the running call. Returns false. */
+/* Makes the running call fail with the message of a fault. Returns false. */
 bool tli_fault_fail(const tlk_Fault *fault);
 
 #endif

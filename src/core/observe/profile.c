@@ -79,7 +79,8 @@ struct tli_Profile {
   List events, memory, texts, devices, threads;
   int32_t *places; /* hash table of texts with open addressing (owned); -1 marks an empty slot */
   int64_t nplaces;
-  bool watches[TL_NDEVICETYPES]; /* the device types whose activity reports this record receives */
+  /* for each device type: whether this record receives the activity reports */
+  bool watches[TL_NDEVICETYPES];
   /* an event on each device that marks the beginning of the session (owned) */
   tl_Event *zero[TL_NDEVICETYPES][TL_MAX_DEVICES];
   int64_t zero_at[TL_NDEVICETYPES][TL_MAX_DEVICES];
@@ -716,7 +717,7 @@ tli_Profile *tli_profile_start(const tli_ProfileOptions *options) {
   return p;
 }
 
-/* An event of memory and its index. */
+/* A memory event and its index. */
 typedef struct Moment {
   tli_ProfileMemory event;
   int64_t at;

@@ -29,7 +29,7 @@ static bool differs(tli_Shm *g, int rank) {
   return tli_broken(g);
 }
 
-/* Checks that the round that rank `who` has published, or all ranks if `who` is -1, belongs to this
+/* Checks that the published round of rank `who`, or of all ranks if `who` is -1, belongs to this
 ** rank's call. */
 static bool same_call(tli_Shm *g, int who) {
   for (int r = 0; r < g->base.size; r++) {
