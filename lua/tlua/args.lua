@@ -368,8 +368,8 @@ end
 
 --- Declares the arguments of a function.
 ---@param text string  "name(parameter: type = default, ...)"
----@return fun(...): table take  takes arguments by position and by name, and returns a table by
---- name
+---@return fun(...): table take  takes arguments by position and by name, and returns a
+--- table from names to values
 ---@return fun(): string[] names  returns the names of the parameters
 function M.declare(text)
    local title, list = text:match "^%s*([%w_.]+)%s*%((.*)%)%s*$"

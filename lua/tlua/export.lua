@@ -129,8 +129,8 @@ function Program:save(path)
    self.graph_:save(path)
 end
 
---- Returns the constants of the program by name: the parameters and buffers that the model uses,
---- and tensors that the model makes itself, named `constant_1` and so on.
+--- Returns a table from names to the constants of the program: the parameters and buffers that the
+--- model uses, and tensors that the model makes itself, named `constant_1` and so on.
 ---@return table<string, Tensor>
 function Program:state_dict()
    local state = {}

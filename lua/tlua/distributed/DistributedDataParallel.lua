@@ -63,8 +63,8 @@ local function broadcast(self, tensors, from)
    end)
 end
 
--- Checks device_ids and output_device: a process has one replica of the model, on the device of its
--- parameters.
+-- Checks device_ids and output_device: a process has one replica of the model, on the device of the
+-- model's parameters.
 local function check_devices(module, ids, what)
    if not ids then return end
    if #ids ~= 1 then
@@ -85,9 +85,10 @@ local function check_devices(module, ids, what)
 end
 
 --- device_ids and output_device: nil, or the one device of the module. gradient_as_bucket_view =
---- false gives each gradient separate memory, which costs a copy. static_graph: the same parameters
---- lack a gradient in all passes. The first pass finds these as find_unused_parameters does, later
---- passes do not search, and a change is an error.
+--- false gives each gradient separate memory, which costs a copy. static_graph promises that the
+--- same parameters lack a gradient in all passes. The first pass finds these parameters as
+--- find_unused_parameters does. Later passes do not search, and raise an error if other parameters
+--- lack a gradient.
 function DDP:__init(...)
    parent.__init(self)
    local a = take(...)

@@ -21,7 +21,7 @@ local M = {}
 ---@class distributed.GradBucket
 ---@field flat Tensor  (n) all gradients, concatenated
 ---@field list integer[]  indices of the bucket's parameters, in the order of `flat`
----@field views Tensor[]  parts of `flat` of the parameters' shapes
+---@field views Tensor[]  parts of `flat`, in the parameters' shapes
 local Bucket = torch.class("distributed.GradBucket")
 
 function Bucket:__init(parameters, list, number, group)

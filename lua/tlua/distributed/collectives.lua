@@ -19,8 +19,8 @@ M.ReduceOp = {
    BAND = "band", BOR = "bor", BXOR = "bxor",
 }
 
--- Returns a function that parses the arguments of a collective. That function returns a table of
--- the arguments by name, and the group, or nil if this rank is not in the group.
+-- Returns a function that parses the arguments of a collective. That function returns a table from
+-- names to arguments, and the group; in place of the group, nil if this rank is not in it.
 local function taker(name, list)
    local take = args.signature(("%s(%s, group: object?, async_op: boolean = false)"):format(name,
       list))

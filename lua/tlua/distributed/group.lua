@@ -133,7 +133,7 @@ function M.resolve(name, group)
    return group
 end
 
---- Returns the position in a group of a rank of the world.
+--- Returns the position that a rank of the world has in a group.
 function M.position(name, what, group, rank)
    local number = math.tointeger(rank)
    local position = number and group.position[number]

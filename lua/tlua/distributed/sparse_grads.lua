@@ -20,7 +20,8 @@ function M.find(module)
    return found
 end
 
--- Gathers a tensor (n, ...) from each rank; counts lists the n of all ranks, which may differ.
+-- Gathers a tensor (n, ...) from each rank. `counts` lists the sizes n, which may differ between
+-- ranks.
 local function gather(group, mine, counts)
    local list = {}
    for r, n in ipairs(counts) do

@@ -23,8 +23,8 @@ local M = {}
 local Store = class.class("distributed.Store")
 M.Store = Store
 
---- Calls the store with a key, before which a PrefixStore puts its prefix: `set(key, value)` sets a
---- value; `get(key)` waits for it; `add(key, n)` adds an integer to a count and returns it;
+--- Operations on one key; a PrefixStore first puts its prefix before the key. `set(key, value)`
+--- sets a value; `get(key)` waits for it; `add(key, n)` adds an integer to a count and returns it;
 --- `append(key, value)` adds bytes; `compare_set(key, expected, desired)` sets the key if it has
 --- the expected value, and returns its value; `check(keys)` tells whether all the keys are set;
 --- `delete_key(key)` tells whether the key existed.

@@ -56,8 +56,8 @@ end
 
 -- Calls of operators --------------------------------------------------------------------------
 
--- Returns arguments by name: {self = x, dim = 2}. Sizes or dimensions that were passed as several
--- arguments become one list.
+-- Returns a table from names to arguments: {self = x, dim = 2}. Sizes or dimensions that were
+-- passed as several arguments become one list.
 local function by_name(signature, ...)
    local given, named = table.pack(...), {}
    local n, options = given.n, nil
@@ -94,7 +94,7 @@ local function by_name(signature, ...)
    return named
 end
 
--- Calls the operator with arguments by name.
+-- Calls the operator with the arguments in `named`, a table from names to arguments.
 local function call(fn, signature, named)
    local positional, n, options = {}, 0, nil
    for i, param in ipairs(signature) do
@@ -185,8 +185,8 @@ local function highest(named)
    return level, found
 end
 
--- Describes a call for a rule. In the result, `a` has the arguments by name. `batched[name]` is
--- true if a tensor argument is a batch of examples, stacked along dimension 1; `rank[name]` is the
+-- Describes a call for a rule. In the result, `a` maps names to arguments. `batched[name]` is true
+-- if a tensor argument is a batch of examples, stacked along dimension 1; `rank[name]` is the
 -- number of dimensions of one example.
 local function describe(signature, named, level, n)
    local c = {a = {}, rank = {}, batched = {}, n = n, level = level, signature = signature}

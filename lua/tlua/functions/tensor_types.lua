@@ -86,7 +86,8 @@ end
 ---@return Tensor
 function M.Tensor(...) return construct("Tensor", nil, nil, ...) end
 
---- Returns the constructors of one kind of device, by name: FloatTensor, LongTensor, ...
+--- Returns a table from names (FloatTensor, LongTensor, ...) to the constructors for one kind of
+--- device.
 ---@param kind string  "cpu", "cuda" or "sim"
 ---@return table<string, table>
 function M.of(kind)

@@ -72,7 +72,7 @@ local function read_tensor(s, info, data)
    return tensor or source.fail("tensor %q: %s", info.name, why)
 end
 
---- Returns the tensors of a file by name, and the file's metadata.
+--- Returns a table from names to a file's tensors, and the file's metadata.
 ---@param bytes Tensor  (n) uint8
 ---@return table<string, Tensor> tensors
 ---@return table<string, any> metadata

@@ -84,7 +84,7 @@ function M.array(bytes)
    return tensor:permute(dims)
 end
 
---- Returns the arrays in a .npz file by name.
+--- Returns a table from names to the arrays in a .npz file.
 ---@param bytes Tensor  (n) uint8
 ---@return table<string, Tensor>
 function M.arrays(bytes)

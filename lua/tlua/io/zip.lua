@@ -69,7 +69,7 @@ local function read_entry(s)
    return name, entry
 end
 
---- Returns the files of a zip file by name.
+--- Returns a table from names to the files inside a zip file.
 ---@param bytes Tensor  (n) uint8
 ---@return table<string, table> entries
 function M.open(bytes)

@@ -157,7 +157,7 @@ function M.read(who, text)
    return schema
 end
 
--- Returns whether a value is a table of arguments by name.
+-- Returns whether a value is a table from names to arguments.
 local function has_names(value)
    return type(value) == "table" and not getmetatable(value) and type(next(value)) == "string"
 end

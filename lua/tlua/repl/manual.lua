@@ -10,7 +10,7 @@ local lazy = require "tlua.lazy"
 
 local M = {}
 
--- Returns the texts of operators by path, such as "torch.add".
+-- Returns a table from the operators' paths, such as "torch.add", to their texts.
 local function operators()
    local found, texts = pcall(require, "tlua.manual")
    return found and texts or {}

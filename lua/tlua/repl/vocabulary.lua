@@ -714,7 +714,8 @@ local keys <const> = {}
 for key in pairs(groups) do keys[#keys + 1] = key end
 table.sort(keys, function(a, b) return #a > #b end)
 
--- Returns a group's texts by parameter name. The texts are parsed when first needed.
+-- Returns a group's table from parameter names to texts. The texts are parsed when they are first
+-- needed.
 local function words_of(key)
    local group = groups[key]
    if type(group) == "string" then

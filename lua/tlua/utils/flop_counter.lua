@@ -124,7 +124,8 @@ function FlopCounterMode:get_total_flops()
    return sum
 end
 
---- Returns the number of operations by module and operator. The module "Global" has the totals.
+--- Returns a table that maps each module's path to a table from operators to their numbers of
+--- operations. The key "Global" has the totals.
 ---@return table<string, table<string, integer>>
 function FlopCounterMode:get_flop_counts()
    self:_check "get_flop_counts"

@@ -209,7 +209,7 @@ local function read(self, list)
    return result
 end
 
---- Returns the options by name, or nil and a message.
+--- Returns a table from names to the values of the options, or nil and a message.
 ---@param list string[]  such as Lua's `arg`
 ---@return table? result  nil for a wrong command line
 ---@return string? message
@@ -220,8 +220,8 @@ function Options:pparse(list)
    error(result, 0)
 end
 
---- Returns the options by name. A wrong command line, or --help, prints a message and ends the
---- program.
+--- Returns a table from names to the values of the options. A wrong command line, or --help, prints
+--- a message and ends the program.
 ---@param list? string[]  the global `arg` by default
 ---@return table
 function Options:parse(list)

@@ -117,7 +117,7 @@ local take_local = args.signature [[PostLocalSGDState(process_group: object?, su
    start_localSGD_iter: count = 1000, post_local_gradient_allreduce: boolean = true)]]
 
 --- Makes a state. From pass start_localSGD_iter on, gradients are averaged over `subgroup` only, or
---- not at all unless post_local_gradient_allreduce is set.
+--- not at all if there is no subgroup or post_local_gradient_allreduce is false.
 function Local:__init(...)
    for key, value in pairs(take_local(...)) do self[key] = value end
    self.iter = 0

@@ -12,7 +12,8 @@ local M = {}
 
 local function text_of(shape) return "(" .. table.concat(shape, ", ") .. ")" end
 
--- Returns messages about tensors that are missing or have another shape.
+-- Returns messages about tensors that the checkpoint lacks or has in another shape, and about
+-- tensors without memory.
 local function check(list, index)
    local faults = {}
    for _, entry in ipairs(list) do

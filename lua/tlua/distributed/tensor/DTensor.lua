@@ -90,8 +90,9 @@ local function move(part, from, to, group)
    return layouts.move(part, from:is_partial() and "sum_part" or "split", to.dim, group)
 end
 
--- Returns whether the parts along mesh dimension i must be gathered: if its placement changes, or
--- that of an earlier mesh dimension that splits the same tensor dimension.
+-- Returns whether the parts along mesh dimension i must be gathered. They must be if the placement
+-- along dimension i changes, or the placement along an earlier mesh dimension that splits the same
+-- tensor dimension.
 local function gathers(from, to, i)
    if not from[i]:is_shard() then return false end
    for k = 1, i do

@@ -171,11 +171,12 @@ local function attend(title, group, a)
       :reshape(q.shape)
 end
 
---- Computes softmax(query @ key^T * scale) @ value over a whole sequence of which each rank has the
---- part that context_parallel gives it: (..., positions, features), with the same shape on all
---- ranks. The memory holds this rank's positions and one other rank's keys; weights are never
---- stored. With enable_gqa the number of heads (dimension -3) of query may be a multiple of key's
---- and value's. Returns the result for this rank's queries; there is no second derivative.
+--- Computes softmax(query @ key^T * scale) @ value over a whole sequence. The arguments are this
+--- rank's part of the sequence, as context_parallel cuts it: (..., positions, features), with the
+--- same shape on all ranks. The memory holds this rank's positions and one other rank's keys;
+--- weights are never stored. With enable_gqa the number of heads (dimension -3) of query may be a
+--- multiple of key's and value's. Returns the result for this rank's queries; there is no second
+--- derivative.
 ---@param query Tensor
 ---@param key Tensor
 ---@param value Tensor

@@ -91,7 +91,7 @@ end
 
 function Module:__init() end
 
--- Returns whether a module is `part`, or whether one of its descendants is.
+-- Returns whether `part` is the module itself or one of its descendants.
 local function has(module, part, seen)
    if module == part then return true end
    if seen[module] then return false end

@@ -116,7 +116,7 @@ local function gather(self, results)
    return whole
 end
 
--- Copies the module's tensors to another device. Returns them by path.
+-- Copies the module's tensors to another device. Returns a table from paths to the copies.
 local function replicate(self, device)
    local tensors = {}
    for path, parameter in self.module:named_parameters() do tensors[path] = parameter:to(device) end
