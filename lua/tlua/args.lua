@@ -17,8 +17,8 @@ local torch = require "tlua"
 
 local M = {}
 
--- Loads the module on demand: it is needed only for errors, and for tables that may be options or
--- values.
+-- Loads tlua.utils.suggest on demand: it is needed only for errors, and for tables that may be
+-- options or values.
 local function suggest() return require "tlua.utils.suggest" end
 
 --- Describes a value for messages.
@@ -93,7 +93,8 @@ local types = {
    boolean = {"a boolean", of_type "boolean"},
    ["function"] = {"a function", of_type "function"},
    table = {"a table", of_type "table"},
-   -- an argument of the type `names` may be a table by position even for an optional parameter
+   -- a table for a parameter of the type `names` may be given by position, even if the parameter is
+   -- optional
    names = {"a table", function(value)
       return type(value) == "table" and value or nil
    end},
@@ -132,7 +133,7 @@ local types = {
    end},
 }
 
--- The signatures of all functions declared so far, by their titles.
+-- Maps the titles of all functions declared so far to their signatures.
 local declared = {}
 
 local function parse_literal(text)

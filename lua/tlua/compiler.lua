@@ -83,7 +83,7 @@ function M.is_exporting() return torch._tracing() end
 --- Does nothing: there is no compiled code to discard.
 function M.reset() end
 
---- Does nothing. In PyTorch it marks the beginning of an iteration.
+--- Does nothing. In PyTorch this function marks the beginning of an iteration.
 function M.cudagraph_mark_step_begin() end
 
 --- Returns the list of names that `backend` accepts, which is empty.

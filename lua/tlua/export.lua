@@ -256,7 +256,7 @@ function M.load(path)
 end
 
 lazy.load(M, {})
--- wrap is for lua/tlua/export_step.lua, which also makes programs.
+-- lua/tlua/export_step.lua, which also makes programs, needs `wrap`.
 getmetatable(M).wrap = wrap
 getmetatable(M).__call = function(_, ...) return M.export(...) end
 

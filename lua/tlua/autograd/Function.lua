@@ -337,7 +337,7 @@ function Function:apply(...)
       local dirty = dirty_positions(self, inputs, results, ctx.dirty)
       torch.autograd.record(self.__name, inputs, results, constant, ctx.saved,
          backward_of(self, ctx), ctx.materialize, dirty)
-      ctx.saved = {n = ctx.saved.n} -- from now on only the node holds the tensors
+      ctx.saved = {n = ctx.saved.n} -- only the graph's node holds the tensors now
    end
    return table.unpack(results, 1, results.n)
 end

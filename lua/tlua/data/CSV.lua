@@ -73,8 +73,8 @@ local function open(self)
    return bytes or fail(self, why)
 end
 
--- Reads up to `rows` rows at `place`, as columns of the given types, and moves `place` behind them;
--- returns nil at the end of the file.
+-- Reads up to `rows` rows at `place`, as columns of the given types, and moves `place` behind these
+-- rows. Returns nil at the end of the file.
 local function read(self, bytes, types, rows, place)
    local columns, taken, at, line = torch.io.csv(bytes, place.at, self.delimiter, self.quote, types,
       rows, place.line)

@@ -39,7 +39,7 @@ function ConcatDataset:__len()
    return self.ends[#self.ends]
 end
 
---- Returns an item by its position in the joined dataset.
+--- Returns the item at a position of the joined dataset.
 ---@param i integer
 ---@return any ...
 function ConcatDataset:get(i)

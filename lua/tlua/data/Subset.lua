@@ -32,7 +32,7 @@ function Subset:__init(dataset, indices)
       args.refuse("data.Subset", "indices", "a list of positions or a 1-d int64 tensor", indices)
    end
    self.dataset, self.indices = dataset, indices
-   -- if the dataset can return whole batches, so can the subset
+   -- the subset can return whole batches if the dataset can
    if items.gives_batches(dataset) then
       self.get_items = function(subset, positions)
          local own = subset.indices

@@ -106,8 +106,7 @@ local function pin(value, device)
    return value
 end
 
---- Returns the values of a batch in pinned memory, so that copying them to a device can be
---- asynchronous.
+--- Returns the values of a batch in pinned memory, so that a copy to a device can be asynchronous.
 ---@param device string|torch.device
 ---@param ... any
 ---@return any ...

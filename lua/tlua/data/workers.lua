@@ -35,7 +35,7 @@ end
 ---@param base integer  the seed of the first epoch
 ---@return data.Crew
 function M.start(loader, base)
-   -- the garbage collector stops the crews of abandoned loops
+   -- stops the crews of abandoned loops
    if next(open) ~= nil then collectgarbage() end
    local source = {
       dataset = loader.dataset, collate_fn = loader.collate_fn, batch_size = loader.batch_size,

@@ -237,7 +237,7 @@ end
 function DDP:_arrived(i)
    if not self.sync then return end
    local pass = current(self)
-   -- in a nested backward pass .grad is already the view and contains the sum
+   -- in a nested backward pass, .grad is already the bucket's view and contains the sum
    if pass.ready[i] then return end
    local static = rawget(self, "static")
    if static and static.is_unused[i] then refuse_change(self, i, "got a gradient") end
@@ -320,7 +320,7 @@ function DDP:_finish()
       if not self.as_view and (not used or used[i] ~= 0) then
          parameter.grad = self.place[i][3]:clone()
       elseif not pass.ready[i] and (not used or used[i] ~= 0) then
-         parameter.grad = self.place[i][3] -- the .grad of a ready parameter is this view already
+         parameter.grad = self.place[i][3] -- a ready parameter's .grad already is this view
       end
    end
    for _, parameter in ipairs(self.sparse) do sparse_grads.average(self.group, parameter) end
@@ -351,7 +351,7 @@ function DDP:forward(...)
 end
 
 --- Accumulates gradients on each rank without averaging them, while fn runs or until the scope is
---- closed. Programs use it for all but the last of several backward passes that make one step.
+--- closed. Programs use no_sync for all but the last of several backward passes that make one step.
 ---@param fn? function
 ---@param ... any  fn's arguments
 ---@return any ...  fn's results, or the scope

@@ -60,7 +60,7 @@ end
 local take_fields = args.signature [[DeviceMesh(device_type: string, shape: table,
    coordinate: table, groups: table, ranks: table, mesh_dim_names: table?)]]
 
--- Makes a mesh; `init_device_mesh` calls it.
+-- Makes a mesh; `init_device_mesh` calls this constructor.
 function DeviceMesh:__init(...)
    local fields = take_fields(...)
    for name, value in pairs(fields) do rawset(self, name, value) end
@@ -134,7 +134,7 @@ function DeviceMesh:get_rank()
    return torch.distributed.get_rank()
 end
 
---- Returns the number of ranks of the mesh or along one of its dimensions.
+--- Returns the number of ranks of the mesh, or of one dimension of the mesh.
 ---@param mesh_dim? integer|string
 ---@return integer
 function DeviceMesh:size(mesh_dim)

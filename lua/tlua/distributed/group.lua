@@ -23,7 +23,8 @@ local M = {}
 ---@field store distributed.Store  the store by which the ranks found one another
 local ProcessGroup = class.class("distributed.ProcessGroup")
 
---- new_group returns this on ranks that are outside of the group. Collectives do nothing with it.
+--- new_group returns NON_GROUP_MEMBER on ranks that are outside of the group. Collectives with this
+--- value as the group do nothing.
 ---@names distributed.GroupMember.NON_GROUP_MEMBER
 M.GroupMember = {NON_GROUP_MEMBER = setmetatable({}, {
    __tostring = function() return "GroupMember.NON_GROUP_MEMBER" end,
@@ -100,8 +101,8 @@ function ProcessGroup:rank()
 end
 
 --- For a group of the back end "record": returns, for each kind of call made, {calls =, bytes =,
---- messages =, sent =}. messages and sent count the messages to other ranks and their bytes, under
---- ring algorithms. The barrier has no bytes.
+--- messages =, sent =}. `messages` is the number of messages that ring algorithms send to other
+--- ranks, and `sent` the number of bytes in these messages. The barrier has no bytes.
 ---@return table<string, {calls: integer, bytes: integer, messages: integer, sent: integer}>
 function ProcessGroup:traffic()
    local traffic = self.raw:traffic()
@@ -293,7 +294,7 @@ local take_new = args.signature [[new_group(ranks: integers?, timeout: number?, 
 ---@return distributed.ProcessGroup
 function M.new_group(...)
    local first = ...
-   -- take_new would read an empty table as the options
+   -- an empty list of ranks: take_new would read the empty table as options
    if type(first) == "table" and next(first) == nil then
       args.refuse("new_group", "ranks", "at least one rank", first)
    end

@@ -62,7 +62,7 @@ local take_gather = args.signature [[gather_object(obj: any, object_gather_list:
 function M.gather_object(obj, object_gather_list, ...)
    local empty = type(object_gather_list) == "table" and next(object_gather_list) == nil
    local a = take_gather(obj, not empty and object_gather_list or nil, ...)
-   -- an empty table is taken for the list, not for the options
+   -- an empty table is the list to be filled, not a table of options
    if empty then a.object_gather_list = object_gather_list end
    local group = groups.resolve("gather_object", a.group)
    if not group then return end

@@ -286,7 +286,8 @@ local function each_layout(m, o, fn)
             local parts = m.batch // data // micro
             if interleave == 1 or parts % pipeline == 0 then
                for _, zero in ipairs(data * context > 1 and {0, 1, 2, 3} or {0}) do
-                  -- stages 2 and 3 would communicate for each part of a pipeline's batch
+                  -- ZeRO's stages 2 and 3 would have to communicate for each part of a pipeline's
+                  -- batch
                   if zero < 2 or pipeline == 1 then
                      for _, again in ipairs {false, true} do
                         if o.checkpointing == nil or o.checkpointing == again then

@@ -398,7 +398,7 @@ local function first_call(parts, call, tensors)
       keep_values(named_tensors(parts)), keep_fields(parts), keep_random(),
    }
    local fine, message = pcall(trace.call, call, tensors)
-   -- tensors that a scaler has created stay
+   -- `restore` must not discard the tensors that a scaler has created
    local made = {}
    for i, scaler in ipairs(parts.scalers) do made[i] = {scaler.scale_number, scaler.growth} end
    for _, undo in ipairs(restore) do undo() end

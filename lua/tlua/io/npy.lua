@@ -66,7 +66,7 @@ function M.array(bytes)
    end
    local size = math.tointeger(tonumber(kind:sub(2)))
    local tensor
-   -- each part of a complex number has its own byte order
+   -- the bytes of a complex number's two parts are swapped separately
    if order == ">" and kind:sub(1, 1) == "c" then
       local pairs_shape = table.move(shape, 1, #shape, 1, {})
       pairs_shape[#pairs_shape + 1] = 2

@@ -36,7 +36,7 @@ local function private_folder()
    local pipe <close>, why = io.popen "umask 077 && mktemp -d 2>&1"
    local path = pipe and pipe:read "l"
    if not path and pipe then
-      local _, how, number = pipe:close() -- no message if it could open no file
+      local _, how, number = pipe:close() -- a shell that can open no file prints no error
       why = ("mktemp gave none (%s %d); may too few files be open (ulimit -n)?"):format(how, number)
    end
    if not path or path:sub(1, 1) ~= "/" then

@@ -70,8 +70,8 @@ local function rank(module, name)
    return integer and name or birth[rawget(module, name)], integer
 end
 
---- Adds the name of a field to the list of a module's fields. The module's __newindex calls it
---- after it has set the field.
+--- Adds the name of a field to the list of a module's fields. The module's __newindex calls this
+--- function after setting the field.
 ---@param module nn.Module
 ---@param list any[]  names
 ---@param name any

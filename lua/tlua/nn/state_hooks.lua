@@ -64,8 +64,8 @@ function M.after_save(root, state, prefix, shift)
    end, function(module, at) run(module, "save_post", state, at) end)
 end
 
---- Calls the hooks that run before a state is loaded. They get a copy of the table, which they may
---- change. Then removes the extra states from the copy.
+--- Calls the hooks that run before a state is loaded. The hooks get a copy of the state's table,
+--- and may change the copy. Then removes the extra states from the copy.
 ---@param root nn.Module
 ---@param state table<string, any>
 ---@param shift integer

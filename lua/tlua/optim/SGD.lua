@@ -73,7 +73,7 @@ local function is_old(state) return not is_new(state) end
 
 function SGD:update_group(o, offset)
    if o.momentum == 0 or o.dampening == 0 then
-      return self:step_group(o, offset, rule(o, 0)) -- a new momentum buffer is 0
+      return self:step_group(o, offset, rule(o, 0)) -- a new buffer starts as 0
    end
    self:step_sparse(o, offset)
    local name, names, options = rule(o, 0)

@@ -482,7 +482,7 @@ function emit.IfExp(P, node)
       return {t = ("%s and %s or %s"):format(P:text(test, "and"), P:text(yes, "compare"),
          P:text(no, "compare")), p = prec["or"], ty = ty}
    end
-   -- in Lua `c and a or b` gives b if a is false or nil
+   -- `c and a or b` would give b if a is false or nil
    return {t = ("%s(%s, function() return %s end, function() return %s end)"):format(
       P:py "choose", test.t, yes.t, no.t), p = prec.prefix, ty = ty}
 end

@@ -96,7 +96,8 @@ function Porter:block(statements, same_level)
       end
       self.source_line = math.max(self.source_line, stmt.last + 1)
    end
-   -- comments at the end of the block, recognized by their column
+   -- comments after the last statement belong to the block if they begin at the block's column or
+   -- beyond
    local column = statements[1] and statements[1].col or 0
    local at, last = self.source_line, nil
    while self.comments[at] or self.blank[at] do

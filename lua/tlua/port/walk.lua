@@ -121,7 +121,7 @@ function M.assigned(body)
    return names, outer
 end
 
---- Returns the names from outside that a node with its own scope uses.
+--- Returns the names of enclosing scopes that a node with its own scope uses.
 ---@param node table
 ---@return table<string, true>
 function M.free_names(node)

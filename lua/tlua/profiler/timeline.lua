@@ -48,7 +48,8 @@ local function lives(session)
          life.to, alive[storage] = time, nil
       end
    end
-   for _, life in ipairs(list) do -- a tensor that outlives its optimizer's step is state
+   -- a tensor that outlives the optimizer's step in which it was made is optimizer state
+   for _, life in ipairs(list) do
       if life.step and life.category == "temporary" then
          local step = session:event(life.step)
          if life.to > step.begin + step.duration then life.category = "optimizer state" end

@@ -53,7 +53,7 @@ local function call_step(step, optimizer, closure, options)
    return spans.call("optimizer", name, step, optimizer, closure, options)
 end
 
-local collect -- the program's own collectgarbage, while watched_collect replaces it
+local collect -- saves the program's own collectgarbage while watched_collect replaces it
 
 local function watched_collect(what, ...)
    if what == nil or what == "collect" or what == "step" then

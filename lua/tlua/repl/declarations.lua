@@ -20,8 +20,8 @@ local M = {}
 
 local cache = {}
 
---- Returns the lines of an embedded source or a package's. Returns nil if it cannot be found: the
---- library in a host has no sources.
+--- Returns the lines of an embedded source or a package's. Returns nil if the source cannot be
+--- found: the library in a host program has no sources.
 ---@param name string  the name of a chunk, such as "=tlua:nn/Linear.lua", or of a module
 ---@return string[]? lines
 function M.source_lines(name)
@@ -368,7 +368,7 @@ local function function_of(name)
    if not short then return nil end
    short = short:lower():gsub("loss2d$", "loss")
    for other in pairs(torch.nn.functional) do
-      local flat = other:find "_$" and other or other:gsub("_", "") -- ends in _: an in-place form
+      local flat = other:find "_$" and other or other:gsub("_", "") -- keeps in-place forms
       if flat == short or flat .. "loss" == short then return "torch.nn.functional." .. other end
    end
 end
@@ -383,7 +383,7 @@ local function methods_of(class, path)
          and not for_the_library[key] then
          local declared = M.of_function(path .. ":" .. key, value, "object:" .. key)
          local parent = getmetatable(class).parent
-         -- an override keeps its parent's text
+         -- an overriding method without a text gets its parent's text
          while not (declared and declared.text[1]) and parent do
             local inherited = rawget(parent, key)
             local above = inherited and M.of_function(path .. ":" .. key, inherited,

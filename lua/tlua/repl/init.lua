@@ -56,7 +56,7 @@ function M.end_line(interrupted)
    local torch = require "tlua"
    scopes.end_line(interrupted)
    if interrupted then torch._set_modes(modes) end
-   -- a collection ends a profile to which nothing refers any more
+   -- a garbage collection ends a profile to which nothing refers any more
    if interrupted and torch._profiling() and not profiling then collectgarbage() end
    modes = nil
 end

@@ -157,7 +157,7 @@ local function class_text(class, module)
    local declared = declarations.of_class(class.__name, class, module)
    if not declarations.source_lines(declared.chunk) then return nil end
    local is_optimizer = issubclass(class, torch.optim.Optimizer)
-   local with_methods = is_optimizer -- users of an optimizer call the methods of its base class
+   local with_methods = is_optimizer -- an optimizer's text lists the methods of the base class
       and declarations.of_class("optim.Optimizer", torch.optim.Optimizer) or declared
    local computed = declared.is_twin and operator(declared.see)
    return join {

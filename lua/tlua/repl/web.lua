@@ -31,7 +31,7 @@ function M.page(program)
    end
 end
 
--- Opens a page by the system's own command; returns false if it has none.
+-- Opens a page by the system's own command; returns false if the system has none.
 local function open(path)
    for _, command in ipairs {"xdg-open", "open"} do
       if os.execute(("command -v %s >/dev/null 2>&1"):format(command)) then

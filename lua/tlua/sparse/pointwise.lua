@@ -16,7 +16,7 @@ local operators <const> = V.operators
 
 -- Functions of one tensor -------------------------------------------------------------------------
 
--- Returns the tensor with equal positions joined, if it has any.
+-- Returns the tensor with elements at equal positions summed, if there are any.
 local function joined(s)
    local p = V.parts(s)
    return p.layout == "sparse_coo" and C.coalesced(p) or p

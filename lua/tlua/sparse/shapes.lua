@@ -229,7 +229,7 @@ V.define("index_select", function(s, dim, index)
    if dim > sparse_dim then
       return V.coo(p.indices, p.values:index_select(dim - sparse_dim + 1, index), size, p.coalesced)
    end
-   -- sorted by their position along dim, the elements at one index form a range
+   -- after sorting by position along dim, the elements at one index form a range
    local row, order = torch.sort(p.indices[dim], {stable = true})
    local first = torch.searchsorted(row, index)
    local counts = torch.searchsorted(row, index, {right = true}) - first

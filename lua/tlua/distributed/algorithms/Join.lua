@@ -50,7 +50,7 @@ function M.Join(model, fn, ...)
       model:_shadow(first)
       n, first = count(model, false)
    end
-   -- all ranks know the same last active rank
+   -- `last` is the last active rank, the same on all ranks
    for _, tensors in ipairs {model.module:parameters(), model.module:buffers()} do
       coalesce.each(tensors, function(flat)
          model.group:run("broadcast", {outputs = flat, root = last})

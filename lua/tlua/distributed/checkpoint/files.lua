@@ -148,9 +148,9 @@ function M.commit(file, folder, token, tensors, values, ranks)
    sweep(folder, token)
 end
 
---- Returns functions with which the ranks exchange objects; without a group they serve one process.
---- gather(object) returns the list of all ranks' objects on the first rank; share(object) returns
---- the first rank's object on all ranks.
+--- Returns two functions with which the ranks exchange objects; without a group the functions serve
+--- this process alone. gather(object) returns the list of all ranks' objects on the first rank;
+--- share(object) returns the first rank's object on all ranks.
 ---@return {rank: integer, first: boolean, gather: function, share: function}
 function M.talk(group)
    if not group then

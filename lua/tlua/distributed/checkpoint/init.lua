@@ -11,6 +11,6 @@ local modules = lazy.modules("tlua.distributed.checkpoint", {
 })
 -- a second name of the module, as in PyTorch
 modules.state_dict = "tlua.distributed.checkpoint.state_dict"
-modules._boxes = "tlua.distributed.checkpoint.boxes" -- for a spec only
+modules._boxes = "tlua.distributed.checkpoint.boxes" -- used only by a spec
 
 return lazy.load({}, modules)

@@ -127,7 +127,7 @@ end
 -- Moves the index into place if no rank has failed. `failed` is this rank's error message or nil.
 local function finish(title, plan, failed)
    local talk, result = plan.talk, {}
-   -- on the first rank: closing the file removes it unless it was committed
+   -- on the first rank, closing this file removes the file unless it was committed
    local _ <close> = plan.output
    local failures = talk.gather {why = failed}
    if talk.first then

@@ -34,7 +34,8 @@ local function parameters(model)
    return list
 end
 
--- Returns whether this rank gets no whole tensors, because rank 0 alone keeps them on the CPU.
+-- Returns true if this rank gets no whole tensors, because only rank 0 keeps whole tensors, on the
+-- CPU.
 local function leaves_to_rank0(a)
    return a.full_state_dict and a.cpu_offload and torch.distributed.is_initialized()
       and torch.distributed.get_rank() ~= 0

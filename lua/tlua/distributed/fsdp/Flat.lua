@@ -92,7 +92,7 @@ local function version_of(self)
    return self.shard._version
 end
 
---- Raises an error if a parameter's memory is no longer its part of the shard.
+--- Raises an error if a parameter's memory is no longer the parameter's part of the shard.
 function Flat:check()
    if self.shard.is_meta then leave_meta(self) end
    for i, p in ipairs(self.params) do
@@ -191,7 +191,7 @@ end
 --- Releases the memory of the gathered row.
 function Flat:free()
    self:take_back()
-   local g = self.gathering -- the row was gathered but never used
+   local g = self.gathering -- a row that was gathered but never used
    if g then
       g.work:wait()
       drop(self, g.input)

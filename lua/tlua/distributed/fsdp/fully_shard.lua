@@ -401,8 +401,8 @@ function Unit:__init(module, fields)
    end
 end
 
--- Methods added to a sharded module. With `recurse` (true by default) they also apply to the units
--- below.
+-- Methods added to a sharded module. With `recurse` (true by default) a method also applies to the
+-- units below the module.
 local methods = {}
 
 local function units_of(module, recurse)
@@ -493,7 +493,7 @@ function methods.set_modules_to_forward_prefetch(module, modules)
 end
 
 --- Sets the modules that are gathered while this module computes its backward pass. The default is
---- the module that preceded it in the forward pass.
+--- the module that preceded this module in the forward pass.
 function methods.set_modules_to_backward_prefetch(module, modules)
    set_prefetch(module, "backward_prefetch", modules)
 end

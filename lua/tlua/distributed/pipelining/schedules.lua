@@ -164,7 +164,7 @@ function Schedule:setup(name, a, stages)
    self.first, self.last = stages[1].is_first, stages[#stages].is_last
    self.by_index = {}
    for _, stage in ipairs(stages) do self.by_index[stage.stage_index] = stage end
-   -- programs with backward passes have the key true, programs without have the key false
+   -- maps true to the programs with backward passes, and false to those without
    self.programs = {}
 end
 
@@ -471,7 +471,7 @@ local Interleaved = define_interleaved("ScheduleInterleaved1F1B", function(name,
 end)
 
 function Interleaved._plan(rank, ranks, here, n)
-   -- number of parts that are computed before the next stage's turn
+   -- the number of parts computed before the next stage's turn
    local round = math.min(n, ranks)
    local function part(i) return i // (round * here) * round + i % round + 1 end
    local function forward(i) return {"F", i // round % here * ranks + rank, part(i)} end

@@ -78,7 +78,7 @@ function Ring.forward(ctx, q, k, v, group, causal, scale)
    for step = 0, n - 1 do
       local message = step < n - 1 and pass_on(pair, group, step)
       local keys, values = pair[1], pair[2]
-      if step == 0 then -- the keys are this rank's own, whose two chunks are in sequence order
+      if step == 0 then -- this rank's own keys; their two chunks are in sequence order
          result, norm = torch._scaled_dot_product_flash_attention(q, k, v,
             {is_causal = causal, scale = scale})
          if n > 1 and result.dtype ~= norm.dtype then result = result:to(norm.dtype) end

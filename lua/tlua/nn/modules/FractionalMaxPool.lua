@@ -70,8 +70,8 @@ local function starts(samples, length, size, kernel)
    return torch.cat({((steps + u) * alpha):trunc() - (u * alpha):trunc(), last}, 3)
 end
 
--- Returns the position in its plane of each element of each window, counted from 1, as a tensor (N,
--- C, *sizes, *kernel).
+-- Returns the positions of all windows' elements within their planes, counted from 1, as a tensor
+-- (N, C, *sizes, *kernel).
 local function positions(samples, lengths, sizes, kernel)
    local n, place, stride = #sizes, 1, 1
    for d = n, 1, -1 do

@@ -95,7 +95,7 @@ local rows = {
    ---     print(loss(torch.tensor {0.0}, torch.tensor {2.0}, torch.tensor {1.0}))
    ---     --> tensor(2.)
    {"GaussianNLLLoss", "full: boolean = false, eps: number = 1e-6", "gaussian_nll_loss", 3},
-   --- The mean of x where the label is 1, and of max(0, margin - x) where it is -1.
+   --- The mean of x where the label is 1, and of max(0, margin - x) where the label is -1.
    ---
    ---     local loss = torch.nn.HingeEmbeddingLoss()
    ---     print(loss(torch.tensor {0.5, 0.25}, torch.tensor {1.0, -1.0}))

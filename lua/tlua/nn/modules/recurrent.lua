@@ -100,7 +100,7 @@ function M.states(self, input, names, shapes, usage, ...)
    return list
 end
 
---- Returns the output, and the list of the states that follow it among the arguments.
+--- Returns the first argument, the output, and a list of all other arguments, the states.
 ---@return Tensor output
 ---@return Tensor[] states
 function M.split(output, ...) return output, {...} end

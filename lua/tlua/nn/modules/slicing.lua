@@ -88,7 +88,7 @@ function M.define(cls, make, admit, what)
 
    class.index_by(cls, function(own)
       return function(self, key)
-         -- key 1 is missing only in an empty list: ipairs then runs zero times
+         -- key 1 is missing only in an empty list, for which ipairs is to run zero times
          if key == 1 then return nil end
          -- methods come first, since every method call looks its method up here
          local value = own[key]

@@ -428,7 +428,7 @@ for name, Class in pairs {
    end
 end
 
---- Prunes the elements of several parameters that have the smallest scores among all of them.
+--- Prunes the elements with the smallest scores among all elements of several parameters.
 ---@param parameters table[]  {module, name} each
 ---@param pruning_method table  an unstructured class, such as prune.L1Unstructured; or all by name:
 --- {pruning_method = prune.L1Unstructured, amount = 0.2}

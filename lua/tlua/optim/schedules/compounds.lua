@@ -119,8 +119,8 @@ function SequentialLR:__init(...)
       torch.raise("optim.lr_scheduler.SequentialLR: expected one milestone less than schedulers")
    end
    self.milestones, self.last_epoch, self.base_lrs = milestones, -1, {}
-   -- all constructors have made their first step, but only the first scheduler's step is to have an
-   -- effect
+   -- the constructors of all schedulers have made a first step; only the first scheduler's step may
+   -- have an effect
    for g, group in ipairs(optimizer.param_groups) do
       self.base_lrs[g] = group.initial_lr
       self:set_lr(group, group.initial_lr)

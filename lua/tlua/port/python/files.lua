@@ -24,7 +24,7 @@ end
 
 function M.exists(path)
    local good, _, code = os.rename(path, path)
-   return good ~= nil or code == 13 -- the file exists but cannot be opened
+   return good ~= nil or code == 13 -- error 13: the file exists, but access is denied
 end
 
 --- Makes a folder and its missing parents.

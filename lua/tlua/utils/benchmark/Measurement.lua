@@ -64,7 +64,7 @@ end
 
 local units = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}, {1e-9, "ns"}}
 
---- Returns the unit that suits a time: the unit's length in seconds, and its name.
+--- Returns the unit that suits a time: its length in seconds, and its name.
 ---@param seconds number
 ---@return number, string
 function Measurement.unit(seconds)

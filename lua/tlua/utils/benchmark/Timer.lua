@@ -95,7 +95,7 @@ end
 
 local function prepare(self)
    self.setup()
-   self.run(1) -- this call keeps the extra work of a first call out of the times
+   self.run(1) -- an untimed call, because the first call does extra work
 end
 
 local function check_calls(who, number)
