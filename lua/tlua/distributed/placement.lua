@@ -116,8 +116,8 @@ function M.groups(parameter)
    return list
 end
 
---- Raises an error if one of the parameters is split over ranks of the group. All its ranks must
---- have the whole parameters.
+--- Raises an error if one of the parameters is split over ranks of the group. All ranks of the
+--- group must have the whole parameters.
 ---@param name string  the function's name, for the message
 ---@param parameters Tensor[]
 ---@param group distributed.ProcessGroup

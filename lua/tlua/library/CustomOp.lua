@@ -251,7 +251,8 @@ function CustomOp:_function()
    return Call
 end
 
--- Returns the innermost level of vmap at which an argument has examples, and their number.
+-- Returns the innermost level of vmap at which an argument has examples, and the number of
+-- examples.
 local function innermost(given)
    local level, size
    for i = 1, given.n do

@@ -25,7 +25,7 @@ end
 
 local function call(op, given) return table.pack(op(table.unpack(given, 1, given.n))) end
 
--- Calls fn with each tensor of a list of arguments and its position.
+-- Calls fn with each tensor in a list of arguments and with the tensor's position.
 local function each_tensor(given, fn)
    for i = 1, given.n do
       local value = given[i]

@@ -360,8 +360,8 @@ function Optimizer:run_hooks(kind, fn)
    for hook in hooks.each(hooks_of(self, kind)) do fn(hook) end
 end
 
---- A function that the profiler sets, or nil. If set, it makes the calls of steps: around(step,
---- optimizer, closure, options).
+--- A function that the profiler sets, or nil. If set, this function makes the calls of steps:
+--- around(step, optimizer, closure, options).
 Optimizer.around = nil
 
 local function step_with_hooks(self, closure, options)

@@ -80,8 +80,9 @@ local function comments_around(P, first, last, next_line)
    return above, behind
 end
 
---- Formats the items of a list, a table or a call on one line, or each on a separate line if one
---- line would be too long, or if the source has a line for each and comments between them.
+--- Formats the items of a list, a table or a call on one line. Each item gets a separate line if
+--- one line would be too long, or if the source has a line for each item and comments between the
+--- items.
 ---@param nodes table[]  the items' nodes, for their lines
 ---@param texts fun(i: integer): string  the i-th item's text
 ---@param before integer  columns taken before the items

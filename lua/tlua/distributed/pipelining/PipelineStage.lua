@@ -186,8 +186,8 @@ function Stage:send_note()
    end
 end
 
---- Returns the operations that receive a part's arguments; none if they come from a stage of this
---- rank.
+--- Returns the operations that receive a part's arguments. There are none if the arguments come
+--- from a stage of this rank.
 ---@param chunk integer
 ---@return distributed.P2POp[]
 function Stage:get_fwd_recv_ops(chunk)

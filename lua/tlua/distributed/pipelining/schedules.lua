@@ -43,8 +43,8 @@ local function owners_of(lists)
    return owners
 end
 
--- Returns {[action] = the time at which it ends}, if each rank starts each of its actions as early
--- as it can. `lists` has the actions of rank i - 1 at position i.
+-- Returns a table from actions to the times at which they end, if each rank starts each of its
+-- actions as early as it can. `lists` has the actions of rank i - 1 at position i.
 local function times_of(lists, last)
    local times, of_name, at, free, left = {}, {}, {}, {}, 0
    for r, list in ipairs(lists) do at[r], free[r], left = 1, 0, left + #list end
@@ -100,8 +100,9 @@ local function lists_of(self, forward_only)
    return lists
 end
 
--- Returns one rank's actions. Each has two lists of messages: `before` are received before the
--- action, `after` between the action and its sends. A message is {kind, stage, part}.
+-- Returns one rank's actions. Each action has two lists of messages: those in `before` are received
+-- before the action, those in `after` between the action and its sends. A message is {kind, stage,
+-- part}.
 function Schedule.program(lists, rank, last)
    local owners = owners_of(lists)
    local times = times_of(lists, last)
@@ -168,8 +169,8 @@ function Schedule:setup(name, a, stages)
    self.programs = {}
 end
 
--- Returns equal parts of a tensor along its first dimension; nil and a message if it cannot be
--- divided.
+-- Returns equal parts of a tensor along its first dimension; nil and a message if the tensor cannot
+-- be divided.
 local function split(self, what, tensor)
    local n = self.n_microbatches
    if not torch.is_tensor(tensor) or tensor:dim() == 0 or tensor:size(1) % n ~= 0 then
