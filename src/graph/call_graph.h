@@ -189,6 +189,10 @@ bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, 
 /* Returns whether a trace with another size for the symbol has the same integers as the graph
 ** computes for that size. */
 bool tli_graph_fits(const tli_Graph *g, int symbol, int64_t size, const tli_Graph *other);
+/* Fails unless a trace in which each symbol s has sizes[s] has the same integers as the graph
+** computes for these sizes: a product of two sizes is linear in each of them, but not in both. */
+bool tli_graph_fits_all(const tli_Graph *g, const int64_t *sizes, const tli_Graph *other)
+    TL_MUSTCHECK;
 
 /* ---- files, texts ---- */
 

@@ -31,6 +31,8 @@ typedef struct Walk {
   tli_Graph *target;
   int symbol;
   int64_t sizes[MOST];
+  const int64_t
+      *joint; /* the sizes of all symbols in the second graph; only in tli_graph_fits_all */
 } Walk;
 
 static bool differs(const Walk *w, const Place *p) {
@@ -48,6 +50,7 @@ static bool other_calls(const Walk *w) {
 }
 
 static bool visit(Walk *w, const Place *p) {
+  if (w->joint) return w->integer(w, p);
   for (int k = 1; k < w->n; k++)
     if (p->at[k] != p->at[0]) return w->integer(w, p);
   return true;
@@ -254,5 +257,21 @@ bool tli_graph_fits(const tli_Graph *g, int symbol, int64_t size, const tli_Grap
   w.over = g->symbols[symbol].name;
   w.sizes[0] = g->symbols[symbol].example;
   w.sizes[1] = size;
+  return walk(&w);
+}
+
+/* Checks that the integer that the graph computes for all sizes of the other trace equals the integer
+** in the other trace. */
+static bool check_joint(Walk *w, const Place *p) {
+  const tli_Graph *g = w->graphs[0];
+  const tli_GraphHole *h = find_hole(g, p);
+  int64_t expected = h ? h->base : p->at[0];
+  for (int s = 0; h && s < g->nsymbols; s++) expected += h->factors[s] * w->joint[s];
+  return expected == p->at[1] ? true : differs(w, p);
+}
+
+bool tli_graph_fits_all(const tli_Graph *g, const int64_t *sizes, const tli_Graph *other) {
+  Walk w = {.graphs = {g, other}, .n = 2, .integer = check_joint, .joint = sizes};
+  w.over = "several sizes";
   return walk(&w);
 }

@@ -158,6 +158,20 @@ static int program_fits(lua_State *L) {
   return tli_graph_fits(g, symbol, size, own_graph(L, 4)) ? 0 : tli_raise(L);
 }
 
+/* program:fits_all(sizes, other) raises an error unless the integers that the graph computes for
+** these sizes of all symbols are those of `other`, which was traced with the sizes. */
+static int program_fits_all(lua_State *L) {
+  tli_Graph *g = own_graph(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  int64_t *sizes = lua_newuserdatauv(L, (size_t)(g->nsymbols + 1) * sizeof *sizes, 0);
+  for (int s = 0; s < g->nsymbols; s++) {
+    lua_rawgeti(L, 2, s + 1);
+    sizes[s] = luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  return tli_graph_fits_all(g, sizes, own_graph(L, 3)) ? 0 : tli_raise(L);
+}
+
 /* program:range(symbol, least, most, other) sets the sizes that a symbol may have. The range begins
 ** at `least` if `other` is true, or if `other` is a trace with this smallest size and fits. If the
 ** trace does not fit, or is nil, the range begins at least + 1. */
@@ -357,23 +371,16 @@ void tli_open_programs(lua_State *L) {
                                    {"stop", trace_stop},     {"input", trace_input},
                                    {"name", trace_name},     {"record", trace_record},
                                    {"finish", trace_finish}, {NULL, NULL}};
-  static const luaL_Reg program[] = {{"__gc", program_gc},
-                                     {"__tostring", program_text},
-                                     {"same", program_same},
-                                     {"dynamic", program_dynamic},
-                                     {"fit", program_fit},
-                                     {"fits", program_fits},
-                                     {"range", program_range},
-                                     {"ready", program_ready},
-                                     {"run", program_run},
-                                     {"inputs", program_inputs},
-                                     {"constants", program_constants},
-                                     {"state", program_state},
-                                     {"memory", program_memory},
-                                     {"save", program_save},
-                                     {"rates", program_rates},
-                                     {"schedule", program_schedule},
-                                     {NULL, NULL}};
+  static const luaL_Reg program[] = {
+      {"__gc", program_gc},           {"__tostring", program_text},
+      {"same", program_same},         {"dynamic", program_dynamic},
+      {"fit", program_fit},           {"fits_all", program_fits_all},
+      {"fits", program_fits},         {"range", program_range},
+      {"ready", program_ready},       {"run", program_run},
+      {"inputs", program_inputs},     {"constants", program_constants},
+      {"state", program_state},       {"memory", program_memory},
+      {"save", program_save},         {"rates", program_rates},
+      {"schedule", program_schedule}, {NULL, NULL}};
   static const luaL_Reg functions[] = {
       {"_trace", trace_new}, {"_program_load", program_load}, {"_tracing", tracing}, {NULL, NULL}};
   tli_open_class(L, TRACE, trace);

@@ -377,7 +377,7 @@ local function record(call, parts, tensors, symbols)
    local other = trace.record_other_values(next_step, tensors)
    graph:same(other)
    if #parts.schedulers == 0 then check_rates(graph, other) end
-   for _, symbol in ipairs(symbols) do trace.make_dynamic(graph, call, tensors, symbol) end
+   trace.make_dynamic(graph, call, tensors, symbols)
    call.begin()
    if #parts.schedulers > 0 then add_schedule(graph, parts, order, increments) end
    graph = graph:ready()

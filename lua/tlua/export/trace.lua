@@ -235,8 +235,9 @@ end
 
 -- Finds the integers of the graph that depend on a size. The function is called with other sizes:
 -- near the example's, at both ends of the range, and between. A size of 1, for which many models
--- behave differently, is left out of the range if the operators then differ.
-function M.make_dynamic(graph, call, tensors, symbol)
+-- behave differently, is left out of the range if the operators then differ. Returns the size in the
+-- example, and the largest size.
+local function find_integers(graph, call, tensors, symbol)
    local number
    for _, place in ipairs(symbol) do
       number = graph:dynamic(place.input, place.dim, symbol.name)
@@ -265,6 +266,27 @@ function M.make_dynamic(graph, call, tensors, symbol)
       check_size(graph, number, symbol, least, at(least))
       graph:range(number, least, most, true)
    end
+   return size, most
+end
+
+--- Makes sizes of a graph dynamic. If there are several, the function is also called with all of
+--- them changed, since an integer such as their product depends on each in a linear way only as
+--- long as the others stay.
+function M.make_dynamic(graph, call, tensors, symbols)
+   local found = {}
+   for i, symbol in ipairs(symbols) do
+      local size, most = find_integers(graph, call, tensors, symbol)
+      found[i] = {size = size, most = most}
+   end
+   if #symbols < 2 then return end
+   for _, more in ipairs {1, 3} do
+      local list, sizes = tensors, {}
+      for i, symbol in ipairs(symbols) do
+         sizes[i] = math.min(found[i].size + more + i, found[i].most)
+         list = with_size(list, symbol, sizes[i])
+      end
+      graph:fits_all(sizes, M.record(call, list))
+   end
 end
 
 --- Returns the graph of a function for some inputs: what its calls with other values, and with
@@ -272,7 +294,7 @@ end
 function M.graph(call, tensors, symbols)
    local graph = M.record(call, tensors)
    graph:same(M.record_other_values(call, tensors))
-   for _, symbol in ipairs(symbols) do M.make_dynamic(graph, call, tensors, symbol) end
+   M.make_dynamic(graph, call, tensors, symbols)
    return graph
 end
 
