@@ -223,6 +223,8 @@ describe("operators that sparse tensors lack", function()
       assert.raises("mm: out: sparse tensors neither give", function() torch.mm(x, x:t(), {out = s}) end)
       assert.raises("mv: expected at most 2 arguments, got 3", function() torch.mv(s, x[1], 3) end)
       assert.raises("transpose: expected at most 3 arguments, got 4", function() s:transpose(1, 2, 3) end)
+      assert.raises("sparse.mm: mat1: expected a sparse matrix, or a dense one with a sparse mat2",
+         function() S.mm(torch.ones(2, 2), torch.ones(2, 2)) end)
       assert.raises("mm: inner sizes differ: (2, 3) x (2, 3)", function() torch.mm(s, x) end)
       assert.raises("mm: expected one dtype, got float32 and float64", function() torch.mm(s, x:t():double()) end)
       assert.raises("add: expected tensors of one shape", function() return s + example():t() end)
@@ -249,6 +251,26 @@ describe("the gradient of a sparse leaf", function()
       local g = torch.autograd.grad((s * s):sum(), s)
       assert.close({{0, 0, 6}, {8, 0, 10}}, g:to_dense())
       assert.raises("in place", function() s:add_(s) end)
+   end)
+
+   it("may be set to zero in place, and takes no other positions", function()
+      local s = torch.eye(2):to_sparse():requires_grad_()
+      for _ = 1, 3 do
+         if s.grad then s.grad:zero_() end
+         s:sum():backward()
+      end
+      assert.close({{1, 0}, {0, 1}}, s.grad:to_dense())
+      assert.raises("add_: cannot change .grad in place in this way", function() s.grad:add_(s.grad) end)
+   end)
+
+   it("is required after the leaf has changed in place", function()
+      local s = torch.eye(2):to_sparse():requires_grad_()
+      for round = 1, 3 do
+         s:sum():backward()
+         torch.no_grad(function() s:sub_(s.grad * 0.25) end)
+         assert.is_true(s.requires_grad and s.is_leaf)
+         assert.close({{1 - round / 4, 0}, {0, 1 - round / 4}}, s:detach():to_dense())
+      end
    end)
 
    it("reaches the values of which it was made", function()

@@ -22,7 +22,8 @@ local function joined(s)
    return p.layout == "sparse_coo" and C.coalesced(p) or p
 end
 
---- Replaces the components of a sparse tensor by those of another.
+--- Replaces the components of a sparse tensor by those of another. A leaf that requires a gradient
+--- goes on requiring it, without the gradient that it had.
 ---@param who string
 ---@param s Tensor
 ---@param other Tensor
@@ -45,8 +46,10 @@ function M.assign(who, s, other)
       torch.raise(("%s: the result has shape %s, which a tensor of shape %s cannot take")
          :format(who, V.shape_text(q.size), V.shape_text(p.size)))
    end
+   local leaf = p.values.is_leaf and p.values.requires_grad
    for key in pairs(p) do p[key] = nil end
    for key, value in pairs(q) do p[key] = value end
+   if leaf then p.values = p.values:detach():requires_grad_() end
    return s
 end
 

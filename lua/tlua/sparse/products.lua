@@ -90,6 +90,9 @@ local function product(who, a, b)
    check_inner(who, a, b)
    if p and q then return sparse_sparse(who, p, q) end
    if p then return sparse_dense(who, p, b, false) end
+   if not q then
+      args.refuse(who, "mat1", "a sparse matrix, or a dense one with a sparse mat2", a)
+   end
    return sparse_dense(who, q, a:t(), true):t()
 end
 

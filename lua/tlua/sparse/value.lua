@@ -163,10 +163,14 @@ function properties.ndim(p) return #p.size end
 function properties.itemsize(p) return p.values.itemsize end
 function properties.data(p) return M.with_values(p, p.values:detach()) end
 
--- The gradient of a leaf, with the leaf's positions.
+-- The gradient of a leaf, with the leaf's positions. It shares the values of the leaf's gradient,
+-- so its values may change in place, but not its positions.
 function properties.grad(p)
    local grad = p.values.grad
-   return grad and M.with_values(p, grad) or nil
+   if not grad then return nil end
+   local s = M.with_values(p, grad)
+   M.parts(s).engine = true
+   return s
 end
 
 local function names()
