@@ -178,6 +178,18 @@ describe("torch.export", function()
 end)
 
 describe("a program's dynamic sizes", function()
+   it("may be added, but are refused where two of them are multiplied", function()
+      local dynamic = {dynamic = {x = {{name = "a", max = 9}, {name = "b", max = 9}}}}
+      check(function(x) return x * (x:size(1) + 2 * x:size(2)) end,
+            {{torch.randn(4, 5)}, {torch.randn(7, 3)}, {torch.randn(2, 8)}}, dynamic)
+      for _, fn in ipairs {
+         function(x) return x:sum() / x:numel() end, function(x) return torch.zeros(x:size(1) * x:size(2)) end,
+      } do
+         assert.error_matches(function() torch.export(fn, {torch.randn(4, 5)}, dynamic) end,
+            "depends on several sizes of the inputs")
+      end
+   end)
+
    it("fit other batches and lengths", function()
       local batches = {{torch.randn(2, 1, 8, 8)}, {torch.randn(1, 1, 8, 8)}, {torch.randn(9, 1, 8, 8)}}
       check(convnet(), batches, {dynamic = {input = {1}}})

@@ -281,6 +281,29 @@ describe("a training step that a program cannot repeat", function()
       end)
    end)
 
+   it("reads a value that a step changes", function()
+      local count, model = torch.zeros(1), nn.BatchNorm1d(3, {momentum = false})
+      local optimizer = optim.SGD(model:parameters(), {lr = 0.1})
+      local function step(t)
+         optimizer:zero_grad()
+         local loss = model(t):square():mean()
+         loss:backward()
+         optimizer:step()
+         return loss:detach()
+      end
+      local data = torch.randn(4, 3)
+      assert.error_matches(function() torch.export_step(step, {data}, {model = model, optimizer = optimizer}) end,
+         "item: expected no use of the values of a parameter, a buffer or a state that a run of the program may change")
+      model.momentum = 0.1
+      local function counted(t)
+         count:add_(1)
+         return step(t) + count:item()
+      end
+      assert.error_matches(function()
+         torch.export_step(counted, {data}, {model = model, optimizer = optimizer, state = {count = count}})
+      end, "item: expected no use of the values of a parameter, a buffer or a state")
+   end)
+
    it("is past the end of its schedule", function()
       local step, parts = step_of(mlp(), {optimizer = sgd, steps = 3, scheduler = function(o)
          return optim.lr_scheduler.ExponentialLR(o, {gamma = 0.9})

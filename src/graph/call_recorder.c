@@ -36,6 +36,7 @@ typedef struct Memory {
   unsigned version; /* the storage's version after the last recorded call */
   int32_t constant; /* the constant's index in the graph; -1 before its first use */
   bool copied;      /* whether the graph's constant is a copy or a permutation of `first` */
+  bool changes;     /* whether runs of the program may change the values */
 } Memory;
 
 typedef struct Named {
@@ -115,7 +116,7 @@ static bool note_memory(tli_Trace *t, tl_Tensor *tensor, tli_ValueKind kind) {
   if (memory_of(t, tensor)) return true;
   if (!tli_region_grow(&t->region, (void **)&t->memories, t->nmemories, sizeof *t->memories))
     return false;
-  t->memories[t->nmemories] = (Memory){kind, tensor, tli_version(tensor), -1, false};
+  t->memories[t->nmemories] = (Memory){kind, tensor, tli_version(tensor), -1, false, false};
   return put(&t->region, &t->memories_at, tensor->storage, t->nmemories++);
 }
 
@@ -503,6 +504,12 @@ static bool end(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *arg
 }
 
 static bool read(tli_Tracer *tracer, const tl_Tensor *tensor) {
+  const Memory *memory = memory_of((tli_Trace *)tracer, tensor);
+  if (memory && memory->changes)
+    return tli_fail(TL_EARG,
+                    "expected no use of the values of a parameter, a buffer or a state that a run "
+                    "of the program may change: a program records operators, and would repeat the "
+                    "values of the example");
   if (!computed((tli_Trace *)tracer, tensor)) return true;
   return tli_fail(TL_EARG,
                   "expected no use of a tensor's values, which are known only when the program "
@@ -545,8 +552,12 @@ bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor, bool chan
   name = tli_region_text(&t->region, name, strlen(name));
   if (name == NULL || !keep(t, tensor)) return false;
   t->named[t->nnamed] = (Named){name, tensor, changes};
-  return put(&t->region, &t->named_at, tensor, t->nnamed++) &&
-         note_memory(t, tensor, TLI_VALUE_CONSTANT);
+  if (!put(&t->region, &t->named_at, tensor, t->nnamed++) ||
+      !note_memory(t, tensor, TLI_VALUE_CONSTANT))
+    return false;
+  Memory *memory = memory_of(t, tensor);
+  if (memory && changes) memory->changes = true;
+  return true;
 }
 
 bool tli_trace_record(tli_Trace *t) { return tli_trace_start(&t->tracer); }

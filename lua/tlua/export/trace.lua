@@ -235,8 +235,8 @@ end
 
 -- Finds the integers of the graph that depend on a size. The function is called with other sizes:
 -- near the example's, at both ends of the range, and between. A size of 1, for which many models
--- behave differently, is left out of the range if the operators then differ. Returns the size in the
--- example, and the largest size.
+-- behave differently, is left out of the range if the operators then differ. Returns the size in
+-- the example, and the largest size.
 local function find_integers(graph, call, tensors, symbol)
    local number
    for _, place in ipairs(symbol) do
