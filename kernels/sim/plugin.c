@@ -217,7 +217,7 @@ static const tl_DeviceApi api = {
     .configure = configure,
 };
 
-/* Defines the functions of the table. Each of them queues a copy of its call. */
+/* The macros below define the functions of the kernel table; each queues a copy of its call. */
 enum { FLAT, ITER };
 #define X(name, operands)                                                              \
   static bool run_##name(const void *call) { return sim_host->cpu->name(call); }       \

@@ -71,7 +71,7 @@ local function named(path)
    return name
 end
 
--- Returns the number of the experiment with a name; creates the experiment if necessary.
+-- Returns the number of the experiment with the given name; creates it if it does not exist.
 function Files:experiment(name, time)
    for _, id in ipairs(folder.list(self.root) or {}) do
       if named(self.root .. "/" .. id) == name then return id end

@@ -68,7 +68,7 @@ TEST(parts_are_the_whole) {
   }
 }
 
-/* Tests cases 1, 2, 3, 6 (with a key longer than a block) and 7 of RFC 4231. */
+/* Checks test cases 1, 2, 3, 6 (with a key longer than a block) and 7 of RFC 4231. */
 TEST(codes_are_those_of_the_rfc) {
   char key[131], data[50];
   memset(key, 0x0b, 20);

@@ -57,7 +57,7 @@ local function input(draw, dtype, shape)
    if not dtype:find "float" then values = values:nan_to_num(0, 7, -7) end
    values = values:to(dtype):to "cuda"
    local layout = draw(4)
-   if layout == 1 then -- begins one element past an aligned address
+   if layout == 1 then -- the tensor begins one element past an aligned address
       local room = torch.empty(values:numel() + 1, {dtype = dtype, device = "cuda"})
       return room:narrow(1, 2, values:numel()):view(shape):copy_(values)
    elseif layout == 2 then -- every second element of a larger tensor

@@ -27,7 +27,7 @@ typedef struct Answer {
   _Alignas(16) char call[];
 } Answer;
 
-/* Makes `data` of each operand that is a number point to this number, as CPU kernels expect. */
+/* If an operand is a number, sets its `data` to that number's address, as CPU kernels expect. */
 static void place_numbers(tli_Iter *it) {
   for (int k = 0; k < it->nargs; k++)
     if (it->args[k].data == NULL) it->args[k].data = (char *)&it->args[k].number;

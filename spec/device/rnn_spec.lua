@@ -15,7 +15,7 @@ local kinds <const> = {
    {"LSTM", {bidirectional = true, bias = false}},
    {"LSTM", {proj_size = 3, num_layers = 2}},
 }
--- Tolerances relative to the largest number of a result. A GPU rounds half-precision types after each
+-- Tolerances relative to the largest absolute value in a result. A GPU rounds half-precision types after each
 -- step.
 local tolerance <const> = {float64 = 1e-13, float32 = 2e-6, float16 = 2e-3, bfloat16 = 1.6e-2}
 

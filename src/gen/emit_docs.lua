@@ -281,7 +281,8 @@ local function gradlist_row(op)
    return "   {" .. table.concat(parts, ",\n    ") .. "},"
 end
 
---- Returns gradlist.lua: {{name=, examples=, ...}, ...}. Specs iterate over this table.
+--- Returns the text of gradlist.lua, which returns {{name=, examples=, ...}, ...}. Specs iterate
+--- over this table.
 function M.gradlist(all)
    local out = {"-- Generated from src/ops; not to be edited.", "return {"}
    for _, op in ipairs(visible(all)) do out[#out + 1] = gradlist_row(op) end

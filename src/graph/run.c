@@ -449,7 +449,7 @@ static void drop_values(const tl_Program *p, Context *c) {
   }
 }
 
-/* Writes the numbers of the current step into the arguments. */
+/* Writes the scheduled numbers of the current step, such as its rate, into the arguments. */
 static bool put_schedule(const tl_Program *p, Context *c) {
   const tli_Graph *g = p->graph;
   const tli_GraphSchedule *s = &g->schedule;

@@ -82,7 +82,7 @@ static bool in_place(const tlk_Gemm *g, int64_t size) {
   return row <= CLOSE_BYTES || g->m <= VERY_FEW || (g->m <= FEW && row % CLOSE_BYTES != 0);
 }
 
-/* Packs terms [at, at + n) of columns [col, col + cols) of b into panels. Each row of b is read
+/* Packs rows [at, at + n) and columns [col, col + cols) of b into panels. Each row of b is read
 ** from end to end. */
 static void pack_panels(const Product *p, int64_t at, int64_t n, int64_t col, int64_t cols,
                         char *panels) {

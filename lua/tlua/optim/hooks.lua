@@ -23,8 +23,8 @@ function M.add(list, name, hook, prepend)
    }
 end
 
---- Iterates over the functions that the lists have at the beginning, so that functions may remove
---- themselves meanwhile.
+--- Iterates over the functions that are in the lists when the iteration starts, so that a function
+--- may remove itself while it runs.
 ---@param ... function[]
 ---@return fun(): function?
 function M.each(...)

@@ -1,7 +1,7 @@
 /*
 ** node.c - the recorded graph as Lua values: nodes (x.grad_fn) and gradient edges. An edge is the
-** destination of a tensor's gradient. An edge can outlive its tensor: it keeps the tensor alive
-** only if that is a leaf.
+** destination of a tensor's gradient. An edge can outlive its tensor, because it keeps
+** only leaf tensors alive.
 */
 #include <string.h>
 

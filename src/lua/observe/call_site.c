@@ -12,8 +12,8 @@
 #include "core/kernel/hash.h"
 #include "lua/tensor/value.h"
 
-/* The largest number of stored lines, as texts such as "script.lua:12". The texts are never
-** freed. */
+/* The largest number of source lines that are stored, each as a text such as "script.lua:12". The
+** texts are never freed. */
 #define MOST_SITES 4096
 static _Atomic(char *) sites[MOST_SITES];
 
