@@ -59,8 +59,8 @@ local function loops_of(lines)
 end
 
 -- Returns the set of lines within a range that belong to inner loops without memory accesses.
--- Such loops compute offsets in more than one dimension, and do not run in long one-dimensional
--- loops.
+-- The offsets of loops in more than one dimension are computed there; long one-dimensional loops do
+-- not run them.
 local function of_offsets(lines, loops, first, last)
    local inside = {}
    for _, loop in ipairs(loops) do

@@ -13,7 +13,7 @@ local trace = require "tlua.export.trace"
 
 local DEFAULT_STEPS <const> = 10000
 
--- What the function uses --------------------------------------------------------------------------
+-- The objects that the function uses --------------------------------------------------------------
 
 -- Returns an option's values as a list; raises an error unless `check` accepts each of them.
 local function list_option(options, name, expected, check)
