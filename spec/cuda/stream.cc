@@ -269,8 +269,8 @@ void finish_device(int device) {
     if (stream->device == device) work_off_all(stream);
 }
 
-/* Spoils captures that forbid the present call, and returns an error if there are any: this thread's,
-** and global captures of any thread. */
+/* Spoils captures that forbid the present call, and returns an error if there are any: this
+** thread's, and global captures of any thread. */
 cudaError_t forbidden_while_capturing() {
   cudaError_t error = cudaSuccess;
   if (thread_mode == cudaStreamCaptureModeRelaxed) return error;
