@@ -1,0 +1,32 @@
+#!/bin/sh
+# run.sh [PORT] - starts lighttpd with the network of this folder, sends it the last 360 digits of
+# the data, prints the number of right answers, and stops it.
+set -eu
+HERE=$(cd "$(dirname "$0")" && pwd) PORT=${1:-8077}
+root=$(cd "$HERE/../../.." && pwd)
+data=$root/examples/data work=$(mktemp -d)
+LOG=$work/log DIGITS_WEIGHTS=$data/digits_mlp.safetensors
+# This checkout's library, if it is built, else the installed one.
+library=${TLUA_BUILD:-$root/build}
+LUA_PATH="$HERE/?.lua;;" LUA_CPATH="$library/lib?.so;;"
+export HERE PORT LOG DIGITS_WEIGHTS LUA_PATH LUA_CPATH
+
+PATH=$PATH:/usr/sbin
+lighttpd -D -f "$HERE/lighttpd.conf" &
+server=$!
+trap 'kill $server; wait $server || true; rm -r "$work"' EXIT
+site=http://127.0.0.1:$PORT
+
+tail -n 360 "$data/digits.csv" | cut -d, -f1-64 >"$work/images"
+tail -n 360 "$data/digits.csv" | cut -d, -f65 >"$work/digits"
+curl -sf --retry 20 --retry-connrefused --retry-delay 1 --data-binary @"$work/images" $site/recognise >"$work/answers"
+echo "right: $(paste "$work/digits" "$work/answers" | awk '$1 == $2' | wc -l) of 360"
+
+# The network learns that the first of these is a 7, which it is not, until it says so.
+head -n 1 "$work/images" >"$work/one"
+echo "before: $(curl -sf --data-binary @"$work/one" $site/recognise)"
+for step in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+  loss=$(curl -sf --data-binary @"$work/one" $site/learn/7)
+done
+echo "after: $(curl -sf --data-binary @"$work/one" $site/recognise), loss $loss"
+echo "a bad request: $(curl -s -d 1,2,3 $site/recognise)"

@@ -1,0 +1,43 @@
+-- Tests examples/hosts: each host that is installed runs its one command, and its answers are right.
+local shell = require "spec.support.shell"
+
+shell.start()
+local sanitized <const> = os.getenv "SPEC_SANITIZED" == "1"
+
+-- Returns the output of a host's command.
+local function run(host, arguments)
+   local output, status = shell.run(("sh examples/hosts/%s/run.sh %s 2>&1"):format(host, arguments))
+   assert.equal(0, status, output)
+   return output
+end
+
+-- Returns whether the shell finds all of these programs or files.
+local function has(...)
+   for _, name in ipairs {...} do
+      local _, status = shell.run(("PATH=$PATH:/usr/sbin; command -v %s || test -e %s"):format(name, name))
+      if status ~= 0 then return false end
+   end
+   return true
+end
+
+it("lighttpd recognises digits, learns one, and refuses a bad request", function()
+   if sanitized then return pending "the host would need the sanitizer's options" end
+   if not has("lighttpd", "curl", "/usr/lib/lighttpd/mod_magnet.so") then
+      return pending("lighttpd, its module for Lua, or curl is not installed")
+   end
+   local output = run("lighttpd", tostring(20000 + shell.run("echo $$"):match "%d+" % 20000))
+   local right = tonumber(output:match "right: (%d+) of 360")
+   assert.is_true(right > 300, output)
+   assert.matches("before: %d", output)
+   assert.matches("after: 7, loss 0%.000", output)
+   assert.matches("line 1 has 3 numbers; expected 64 grey levels", output, 1, true)
+end)
+
+it("the robot balances its pole without Lua", function()
+   if sanitized then return pending "the host would need the sanitizer's options" end
+   local output = run("robot", "2")
+   assert.matches("the controller took", output, 1, true)
+   assert.matches("\nbalanced\n", output, 1, true)
+   local lean = tonumber(output:match "by (%d+%.%d+) rad in the last quarter")
+   assert.is_true(lean < 0.05, output)
+end)
