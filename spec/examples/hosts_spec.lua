@@ -41,3 +41,17 @@ it("the robot balances its pole without Lua", function()
    local lean = tonumber(output:match "by (%d+%.%d+) rad in the last quarter")
    assert.is_true(lean < 0.05, output)
 end)
+
+it("the game's creatures learn to walk within its frames", function()
+   if sanitized then return pending "the host would need the sanitizer's options" end
+   if not has("/usr/include/chipmunk/chipmunk.h", "/usr/include/SDL2/SDL.h") then
+      return pending "Chipmunk or SDL is not installed"
+   end
+   shell.with_folder(function(folder)
+      local output = run("game", "7300 " .. shell.quote(folder .. "/walk.bmp"))
+      assert.is_true(tonumber(output:match "round 20: the mean came (%-?%d+) far") > 20, output)
+      assert.matches("a call of the script took %d+ us", output)
+      local file <close> = assert(io.open(folder .. "/walk.bmp", "rb"))
+      assert.is_true(#file:read "a" > 960 * 360 * 3, "the picture is too small")
+   end)
+end)
