@@ -333,6 +333,25 @@ TL_API int luaopen_tlua(lua_State *L);
 ** message in tl_error, on failure; never raises a Lua error. */
 TL_API TL_MUSTCHECK bool tl_lua_open(lua_State *L);
 
+/* Flags of tl_lua_open_with: each denies scripts a part of the system. With any of these flags, scripts also lack
+** bytecode, the debug library but for debug.traceback, and the workers of a DataLoader. */
+enum {
+  TL_DENY_FILES = 1,     /* files and folders, save and load, modules and programs from files */
+  TL_DENY_LIBRARIES = 2, /* shared libraries and modules in C */
+  TL_DENY_PROCESSES = 4, /* other processes; the exit, the environment variables, the locale, the
+                         ** number of threads and the memory limit of this one */
+  TL_DENY_NETWORK = 8,   /* sockets, process groups and their store */
+  TL_SANDBOX = 15        /* all of these */
+};
+
+/* Opens the library as tl_lua_open does, in a state whose scripts are not trusted. Functions that a
+** flag of `denied` excludes raise an error, in Lua's standard libraries as well, which the host
+** opens first; a script cannot get them back. The library itself still opens the libraries that
+** belong to it (OpenBLAS, its plugins). The host sets limits of time (tl_interrupt, lua_sethook) and
+** of memory (tl_set_memory_limit, its own allocator of the Lua state). Returns false, with a
+** message in tl_error, for unknown flags, and if the library is open in this state with others. */
+TL_API TL_MUSTCHECK bool tl_lua_open_with(lua_State *L, unsigned denied);
+
 /* Pushes a tensor as a Lua value; the value holds a reference of its own. Raises a Lua error for
 ** NULL and on lack of memory, so the caller must be protected code. */
 TL_API void tl_lua_push(lua_State *L, tl_Tensor *tensor);

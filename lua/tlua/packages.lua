@@ -47,12 +47,12 @@ end
 
 local own_path -- path templates of the packages beside the library; computed on first use
 
---- Returns the file of a package's module; nil if the package is not installed, or if the host's
---- Lua state has no package library.
+--- Returns the file of a package's module; nil if the package is not installed, if the host's Lua
+--- state has no package library, or if its scripts may not use files.
 ---@param module string  such as "tlua.text.BPE"
 ---@return string? path
 function M.find(module)
-   if not (package and io and M.of(module)) then return nil end
+   if not (package and io and M.of(module)) or rawget(torch, "_no_files") then return nil end
    own_path = own_path or templates()
    return package.searchpath(module:gsub("^tlua%.", ""), own_path)
       or package.searchpath(module, package.path)

@@ -13,6 +13,7 @@
 #include "lua/args/batched.h"
 #include "lua/args/sparse.h"
 #include "lua/embed.h"
+#include "lua/sandbox.h"
 #include "lua/tensor/value.h"
 
 /* ---- the environment ---- */
@@ -267,7 +268,9 @@ static const char module_key = 0; /* its address is the module table's key in th
 
 /* Creates the module table and returns it. */
 static int open_module(lua_State *L) {
+  tli_deny_standard(L);
   prepare(L);
+  tli_deny_scripts(L);
   tli_state_open(L);
   lua_createtable(L, 0, 1024);
   tli_open_tensor(L);
@@ -301,6 +304,7 @@ static int open_module(lua_State *L) {
   lua_pushvalue(L, -2);
   lua_setfield(L, -2, "tlua");
   lua_pop(L, 1);
+  tli_deny_module(L);
   complete(L);
   lua_pushvalue(L, -1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &module_key);
@@ -322,19 +326,36 @@ int luaopen_tlua(lua_State *L) {
   return status == LUA_OK ? 1 : lua_error(L);
 }
 
+/* Opens the library and sets the global `torch`. The argument has the flags of the functions that
+** scripts are denied. */
 static int open_global(lua_State *L) {
+  unsigned flags = (unsigned)lua_tointeger(L, 1);
+  if (flags & ~(unsigned)TL_SANDBOX)
+    return luaL_error(L, "lua_open_with: expected flags of TL_SANDBOX, got %d", (int)flags);
+  if (flags != tli_denied(L)) {
+    if (lua_rawgetp(L, LUA_REGISTRYINDEX, &environment_key) != LUA_TNIL)
+      return luaL_error(L, "lua_open_with: the library is open in this Lua state already, with "
+                           "other flags");
+    tli_set_denied(L, flags);
+  }
   luaL_requiref(L, "tlua", luaopen_tlua, 0);
   lua_setglobal(L, "torch");
   return 0;
 }
 
-bool tl_lua_open(lua_State *L) {
-  if (L == NULL) return tli_fail(TL_EARG, "lua_open: expected a Lua state, got NULL");
-  if (!lua_checkstack(L, LUA_MINSTACK)) return tli_fail(TL_EMEM, "lua_open: no room on the stack");
+/* Opens the library for the function of tlua.h with the given name. */
+static bool open_in(lua_State *L, unsigned denied, const char *name) {
+  if (L == NULL) return tli_fail(TL_EARG, "%s: expected a Lua state, got NULL", name);
+  if (!lua_checkstack(L, LUA_MINSTACK)) return tli_fail(TL_EMEM, "%s: no room on the stack", name);
   lua_pushcfunction(L, open_global);
-  if (lua_pcall(L, 0, 0, 0) == LUA_OK) return true;
+  lua_pushinteger(L, (lua_Integer)denied);
+  if (lua_pcall(L, 1, 0, 0) == LUA_OK) return true;
   const char *message = lua_tostring(L, -1);
   tli_fail(TL_EINTERNAL, "%s", message ? message : "the library could not be opened");
   lua_pop(L, 1);
   return false;
 }
+
+bool tl_lua_open(lua_State *L) { return open_in(L, L ? tli_denied(L) : 0, "lua_open"); }
+
+bool tl_lua_open_with(lua_State *L, unsigned denied) { return open_in(L, denied, "lua_open_with"); }

@@ -1,0 +1,199 @@
+/*
+** sandbox.c - states whose scripts may not do everything (tl_lua_open_with). Functions that a flag
+** denies are replaced, in Lua's standard libraries and in the module table, by functions that raise
+** an error. This happens while the library is opened, before its Lua files run, so those cannot be
+** made to call the original functions either.
+*/
+#include "lua/sandbox.h"
+
+#include <lauxlib.h>
+#include <string.h>
+
+#include "lua/state.h"
+#include "tlua.h"
+
+/* A function that is denied if the state's flags have one of `flags`. */
+typedef struct Denied {
+  const char *library; /* the standard library, or torch's table; NULL for torch itself */
+  const char *name;
+  unsigned flags;
+} Denied;
+
+enum { ANY = TL_SANDBOX };
+
+/* Any denial excludes the functions that could undo it: bytecode and packed values reach memory that
+** is not theirs, the debug library reaches other functions' variables, and a worker would have a
+** state of its own, without denials. */
+static const Denied standard[] = {{"_G", "dofile", TL_DENY_FILES},
+                                  {"_G", "loadfile", TL_DENY_FILES},
+                                  {"io", "open", TL_DENY_FILES},
+                                  {"io", "lines", TL_DENY_FILES},
+                                  {"io", "input", TL_DENY_FILES},
+                                  {"io", "output", TL_DENY_FILES},
+    {"io", "read", TL_DENY_FILES},
+    {"io", "close", TL_DENY_FILES},
+                                  {"io", "tmpfile", TL_DENY_FILES},
+                                  {"io", "popen", TL_DENY_PROCESSES},
+                                  {"os", "remove", TL_DENY_FILES},
+                                  {"os", "rename", TL_DENY_FILES},
+                                  {"os", "tmpname", TL_DENY_FILES},
+                                  {"os", "execute", TL_DENY_PROCESSES},
+                                  {"os", "exit", TL_DENY_PROCESSES},
+                                  {"os", "setlocale", TL_DENY_PROCESSES},
+                                  {"package", "loadlib", TL_DENY_LIBRARIES},
+                                  {"package", "searchpath", TL_DENY_FILES},
+                                  {NULL, NULL, 0}};
+
+static const Denied module[] = {{NULL, "_program_load", TL_DENY_FILES},
+                                {NULL, "_connect", TL_DENY_NETWORK},
+                                {NULL, "_listen", TL_DENY_NETWORK},
+                                {NULL, "set_memory_limit", TL_DENY_PROCESSES},
+                                {NULL, "set_num_threads", TL_DENY_PROCESSES},
+                                {NULL, "_pack", ANY},
+                                {NULL, "_unpack", ANY},
+                                {NULL, "_keep", ANY},
+                                {"io", "map", TL_DENY_FILES},
+                                {"io", "replace", TL_DENY_FILES},
+                                {"io", "folder", TL_DENY_FILES},
+                                {"io", "make_folder", TL_DENY_FILES},
+                                {"workers", "start", ANY},
+                                {"distributed", "_store", TL_DENY_NETWORK},
+                                {"distributed", "_join", TL_DENY_NETWORK},
+                                {"distributed", "_mpi", TL_DENY_NETWORK | TL_DENY_LIBRARIES},
+                                {"distributed", "_private_read", TL_DENY_FILES},
+                                {"distributed", "_private_write", TL_DENY_FILES},
+                                {NULL, NULL, 0}};
+
+static const char *action(unsigned flags) {
+  if (flags == ANY) return "start threads or exchange functions with them";
+  if (flags & TL_DENY_FILES) return "use files";
+  if (flags & TL_DENY_NETWORK) return "use the network";
+  if (flags & TL_DENY_LIBRARIES) return "load libraries";
+  return "start processes or change this one";
+}
+
+/* Raises the error of a denied function: upvalue 1 is its name, upvalue 2 the action. */
+static int refuse(lua_State *L) {
+  lua_pushfstring(L, "%s: this Lua state may not %s (tl_lua_open_with)",
+                  lua_tostring(L, lua_upvalueindex(1)), lua_tostring(L, lua_upvalueindex(2)));
+  return tli_state_find(L) ? tli_error_text(L, lua_tostring(L, -1)) : lua_error(L);
+}
+
+/* Replaces a function in the table on top of the stack, if it is there. */
+static void deny(lua_State *L, const char *prefix, const char *name, unsigned flags) {
+  if (lua_getfield(L, -1, name) == LUA_TFUNCTION) {
+    lua_pushfstring(L, "%s%s", prefix, name);
+    lua_pushstring(L, action(flags));
+    lua_pushcclosure(L, refuse, 2);
+    lua_setfield(L, -3, name);
+  }
+  lua_pop(L, 1);
+}
+
+/* Implements load without bytecode: calls the original function, upvalue 1, with the mode "t". */
+static int load_text(lua_State *L) {
+  bool has_environment = lua_gettop(L) >= 4;
+  lua_settop(L, has_environment ? 4 : 3);
+  lua_pushliteral(L, "t");
+  lua_replace(L, 3);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/* Removes the searchers that look for files: all that follow those of package.preload and of this
+** library. */
+static void remove_searchers(lua_State *L) {
+  if (lua_getfield(L, -1, "searchers") == LUA_TTABLE)
+    for (lua_Integer i = (lua_Integer)lua_rawlen(L, -1); i > 1; i--) {
+      lua_pushnil(L);
+      lua_rawseti(L, -2, i);
+    }
+  lua_pop(L, 1);
+}
+
+/* Empties the debug library but for debug.traceback. */
+static void empty_debug(lua_State *L) {
+  lua_pushnil(L);
+  while (lua_next(L, -2)) {
+    lua_pop(L, 1);
+    if (lua_type(L, -1) == LUA_TSTRING && strcmp(lua_tostring(L, -1), "traceback") == 0) continue;
+    lua_pushvalue(L, -1);
+    lua_pushnil(L);
+    lua_rawset(L, -4);
+  }
+}
+
+/* Pushes a loaded module's table, or nil. */
+static bool push_loaded(lua_State *L, const char *name) {
+  luaL_getsubtable(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
+  bool there = lua_getfield(L, -1, name) == LUA_TTABLE;
+  lua_remove(L, -2);
+  return there;
+}
+
+static const char denied_key = 0; /* its address is the key of the flags in the registry */
+
+void tli_set_denied(lua_State *L, unsigned flags) {
+  lua_pushinteger(L, (lua_Integer)flags);
+  lua_rawsetp(L, LUA_REGISTRYINDEX, &denied_key);
+}
+
+unsigned tli_denied(lua_State *L) {
+  lua_rawgetp(L, LUA_REGISTRYINDEX, &denied_key);
+  unsigned flags = (unsigned)lua_tointeger(L, -1);
+  lua_pop(L, 1);
+  return flags;
+}
+
+void tli_deny_standard(lua_State *L) {
+  unsigned flags = tli_denied(L);
+  int top = lua_gettop(L);
+  if (flags == 0) return;
+  for (const Denied *d = standard; d->name; d++) {
+    if ((d->flags & flags) == 0) continue;
+    const char *prefix = strcmp(d->library, "_G") == 0 ? "" : lua_pushfstring(L, "%s.", d->library);
+    if (push_loaded(L, d->library)) deny(L, prefix, d->name, d->flags);
+    lua_settop(L, top);
+  }
+  if (push_loaded(L, "_G") && lua_getfield(L, -1, "load") == LUA_TFUNCTION) {
+    lua_pushcclosure(L, load_text, 1);
+    lua_setfield(L, -2, "load");
+  }
+  lua_settop(L, top);
+  if ((flags & (TL_DENY_FILES | TL_DENY_LIBRARIES)) && push_loaded(L, "package"))
+    remove_searchers(L);
+  lua_settop(L, top);
+}
+
+void tli_deny_scripts(lua_State *L) {
+  unsigned flags = tli_denied(L);
+  int top = lua_gettop(L);
+  if (flags == 0) return;
+  if (push_loaded(L, "debug")) empty_debug(L);
+  lua_settop(L, top);
+  if ((flags & TL_DENY_PROCESSES) && push_loaded(L, "os"))
+    deny(L, "os.", "getenv", TL_DENY_PROCESSES);
+  lua_settop(L, top);
+}
+
+void tli_deny_module(lua_State *L) {
+  unsigned flags = tli_denied(L);
+  int table = lua_gettop(L);
+  if (flags == 0) return;
+  for (const Denied *d = module; d->name; d++) {
+    if ((d->flags & flags) == 0) continue;
+    const char *prefix = d->library ? lua_pushfstring(L, "torch.%s.", d->library) : "torch.";
+    lua_pushvalue(L, table);
+    if (d->library) lua_getfield(L, -1, d->library);
+    deny(L, prefix, d->name, d->flags);
+    lua_settop(L, table);
+  }
+  if ((flags & TL_DENY_FILES) == 0) return;
+  if (luaL_getmetatable(L, "torch.Program") == LUA_TTABLE)
+    deny(L, "program:", "save", TL_DENY_FILES);
+  lua_settop(L, table);
+  lua_pushboolean(L, 1);
+  lua_setfield(L, -2, "_no_files"); /* packages.lua looks for no files then */
+}
