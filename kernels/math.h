@@ -315,6 +315,10 @@ TLM_FLOATING2(xlogy, 0, {
   T product = a * log(b);
   return isnan(b) ? b : a == 0 ? 0 : product;
 })
+TLM_FLOATING2(xlog1py, 0, {
+  T product = a * log1p(b);
+  return isnan(b) ? b : a == 0 ? 0 : product;
+})
 /* The following kernels are defined for real numbers here; cpu/pointwise/complex_loops.h has their
 ** loops for complex numbers. */
 TLM_NUMBER1(conj_physical, 0, return x;)
@@ -369,6 +373,8 @@ TLM_FLOATING1(modified_bessel_k0, 0, return (T)tlm_k0((double)x, false);)
 TLM_FLOATING1(modified_bessel_k1, 0, return (T)tlm_k1((double)x, false);)
 TLM_FLOATING1(scaled_modified_bessel_k0, 0, return (T)tlm_k0((double)x, true);)
 TLM_FLOATING1(scaled_modified_bessel_k1, 0, return (T)tlm_k1((double)x, true);)
+TLM_FLOATING1(airy_ai, 0, return (T)tlm_airy((double)x, false);)
+TLM_FLOATING1(airy_ai_slope, 0, return (T)tlm_airy((double)x, true);)
 /* p[0] is the family of polynomials, p[1] the order of the derivative. */
 TLM_FLOATING2(orthogonal_polynomial, 2,
               return (T)tlm_orthogonal((int)p[0], (double)a, (double)b, (int)p[1]);)

@@ -450,18 +450,34 @@ TLM_LONG_FN double tlm_ndtri(double p) {
   return p < 0.5 ? -x : x;
 }
 
-/* Returns Hurwitz's zeta function for any s > 1. If q is negative, s must be a whole number. */
+/* Returns the sum of (q + k)^-s over k from 0 for q > 0 and s > 1. For large s, few terms count. */
+TLM_LONG_FN double tlm_hurwitz_positive(double s, double q) {
+  if (s < 500) return tlm_zeta(s, q);
+  double sum = pow(q, -s);
+  double term = sum;
+  for (int k = 1; k < 1000 && term > 1e-17 * sum; k++) sum += term = pow(q + k, -s);
+  return sum;
+}
+
+/* Returns Hurwitz's zeta function for any s > 1. If q is negative, s must be a whole number; the
+** terms on both sides of 0 are then summed separately. */
 TLM_LONG_FN double tlm_hurwitz(double s, double q) {
   if (isnan(s) || isnan(q) || s < 1) return (double)NAN;
   if (s == 1) return (double)INFINITY;
   if (q <= 0 && q == floor(q)) return (double)INFINITY;
-  if (q <= 0 && s != floor(s)) return (double)NAN;
-  double sum = 0;
-  for (; q < 0 && q > -1e5; q += 1) sum += pow(q, -s);
-  if (q > 0 && s < 500) return sum + tlm_zeta(s, q);
-  double term = 1;
-  for (int k = 0; k < 1000 && term > 1e-17 * fabs(sum); k++, q += 1) sum += term = pow(q, -s);
-  return sum;
+  if (q > 0) return tlm_hurwitz_positive(s, q);
+  if (s != floor(s)) return (double)NAN;
+  double low = floor(q);
+  double above = q - low;     /* the first term above 0 */
+  double below = low + 1 - q; /* the last term below 0 is at -below */
+  double sign = s == 2 * floor(s / 2) ? 1 : -1;
+  double rest = tlm_hurwitz_positive(s, 1 - q);
+  double up = tlm_hurwitz_positive(s, above);
+  double down = tlm_hurwitz_positive(s, below);
+  /* powers of the terms around 0 may exceed the largest number, and for odd s they cancel */
+  if (sign < 0 && isinf(up) && isinf(down))
+    return above < below ? up : above > below ? -down : rest;
+  return up + sign * down - sign * rest;
 }
 
 /* ---- integers ----------------------------------------------------------------- */

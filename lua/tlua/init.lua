@@ -56,6 +56,7 @@ lazy.load(torch, lazy.modules("tlua", {
    ["amp.settings"] = [[get_autocast_cpu_dtype get_autocast_gpu_dtype set_autocast_cpu_dtype
       set_autocast_gpu_dtype is_autocast_cpu_enabled set_autocast_cpu_enabled]],
    ["functions.vander"] = "vander",
+   ["functions.aten"] = "grid_sampler grid_sampler_2d grid_sampler_3d constant_pad_nd",
    ["functions.stft"] = "stft istft",
    ["functions.windows"] = [[bartlett_window blackman_window hamming_window hann_window
       kaiser_window]],

@@ -393,6 +393,9 @@ describe("Householder's reflections", function()
    it("are the identity for no reflections; errors name the argument that does not fit", function()
       local q = linalg.householder_product(random(2, 3, 2), torch.zeros(2, 0, {dtype = "float64"}))
       assert.same({{{1, 0}, {0, 1}, {0, 0}}, {{1, 0}, {0, 1}, {0, 0}}}, q:tolist())
+      local A, tau = random(3, 2):requires_grad_(), torch.zeros(0, {dtype = "float64", requires_grad = true})
+      linalg.householder_product(A, tau):sum():backward()
+      assert.close(torch.zeros(3, 2, {dtype = "float64"}), A.grad, 0)
       assert.raises("linalg.householder_product: expected reflectors (..., m, n) with m >= n", "[2, 3]",
          function() linalg.householder_product(random(2, 3), random(2)) end)
       assert.raises("linalg.householder_product: expected scales (..., k) with k <= n", "[3]",
@@ -545,5 +548,59 @@ describe("svd_lowrank and pca_lowrank", function()
          function() torch.svd_lowrank(random(5, 3), {q = 2, M = random(2, 3)}) end)
       assert.raises("svd_lowrank: A: expected matrices",
          function() torch.svd_lowrank(torch.ones(3, 3, {dtype = "int64"}), 2) end)
+   end)
+end)
+
+describe("linalg.matrix_sqrth", function()
+   local function mean_of_both(a) return (a + a.mT) / 2 end
+
+   it("is the positive-definite square root", function()
+      local a = torch.randn(2, 3, 3, {dtype = "float64"})
+      a = a:matmul(a.mT) + torch.eye(3, {dtype = "float64"})
+      local x = linalg.matrix_sqrth(a)
+      assert.close(a, x:matmul(x), 1e-12)
+      local lower = a:tril() + torch.ones(3, 3, {dtype = "float64"}):triu(1) * 7
+      assert.close(x, linalg.matrix_sqrth(lower), 1e-12)
+      a:requires_grad_()
+      assert.is_true(torch.autograd.gradcheck(function(b) return linalg.matrix_sqrth(mean_of_both(b)) end, {a}))
+      assert.is_true(torch.autograd.gradgradcheck(function(b) return linalg.matrix_sqrth(mean_of_both(b)) end, {a}))
+   end)
+
+   it("has a gradient if eigenvalues are equal", function()
+      local a = torch.eye(3, {dtype = "float64", requires_grad = true})
+      linalg.matrix_sqrth(a):sum():backward()
+      assert.close(torch.full({3, 3}, 0.5, {dtype = "float64"}), a.grad, 1e-15)
+   end)
+
+   it("takes empty matrices, and refuses others than square ones of floats", function()
+      assert.same({0, 3, 3}, linalg.matrix_sqrth(torch.zeros(0, 3, 3)).shape)
+      assert.same({0, 0}, linalg.matrix_sqrth(torch.zeros(0, 0)).shape)
+      assert.raises("linalg.matrix_sqrth: A: expected matrices (..., n, n), got shape [2, 3]",
+         function() linalg.matrix_sqrth(torch.zeros(2, 3)) end)
+      assert.raises("linalg.matrix_sqrth: A: expected float32, float64 or complex, got int64",
+         function() linalg.matrix_sqrth(torch.zeros(2, 2):long()) end)
+      assert.is_true(linalg.matrix_sqrth(-torch.eye(2)):isnan():all():item())
+   end)
+end)
+
+describe("linalg.polar", function()
+   it("splits a matrix into orthonormal columns and a positive matrix", function()
+      local a = torch.randn(2, 4, 3, {dtype = "float64", requires_grad = true})
+      local u, h = linalg.polar(a)
+      assert.close(a, u:matmul(h), 1e-13)
+      assert.close(torch.eye(3, {dtype = "float64"}):expand(2, 3, 3), u.mT:matmul(u), 1e-13)
+      assert.close(h.mT, h, 1e-13)
+      assert.is_true(torch.autograd.gradcheck(linalg.polar, {a}))
+      assert.is_true(torch.autograd.gradgradcheck(linalg.polar, {a}))
+   end)
+
+   it("takes complex and empty matrices, and refuses wide ones", function()
+      local a = torch.randn(3, 3, {dtype = "complex128", requires_grad = true})
+      local u, h = linalg.polar(a)
+      assert.close(torch.view_as_real(a), torch.view_as_real(u:matmul(h)), 1e-13)
+      assert.is_true(torch.autograd.gradcheck(linalg.polar, {a}))
+      assert.same({4, 0}, linalg.polar(torch.zeros(4, 0)).shape)
+      assert.raises("linalg.polar: A: expected matrices (..., m, n) with m >= n, got shape [2, 3]",
+         function() linalg.polar(torch.zeros(2, 3)) end)
    end)
 end)

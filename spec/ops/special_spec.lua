@@ -95,6 +95,52 @@ it("zeta is Hurwitz's", function()
    assert.close({1, 1, 1, 1, 1, 1}, z / f64 {2.612375348685, 1.644934066848, 64.66386996877,
       0.0001088258420687, 1.003000602732e-61, 2.214341332528e-106}, 1e-11)
    assert.close({inf, nan, inf, nan}, special.zeta(f64 {1, 0.5, 2, 2.5}, f64 {3, 3, -2, -0.5}), 0)
+   assert.close({1.6449340668482, 0.6449340668482}, special.zeta(2, f64 {1, 2}), 1e-12)
+end)
+
+it("zeta sums the terms on both sides of 0", function()
+   -- mpmath, 40 digits: the sums of (q + k)^-s
+   local z = special.zeta(f64 {3, 3, 200, 8, 3}, f64 {-2.5, -1e6 - 0.25, -20.05, -300.2, -1e6 - 0.5})
+   local expected = f64 {0.0541020258208637, -62.012553360599, 1.606938044258990e260, 390631.20432544521}
+   assert.close({1, 1, 1, 1}, z[{{1, 4}}] / expected, 1e-11)
+   assert.close(5e-13, z[5], 1e-15)
+   assert.close({inf, -inf, inf, 0}, special.zeta(f64 {400, 401, 401, 3}, f64 {-20.001, -20.001, -20.999, inf}), 0)
+end)
+
+it("orthogonal polynomials of negative degrees are 0, however large", function()
+   for _, name in ipairs {"chebyshev_polynomial_t", "shifted_chebyshev_polynomial_w", "hermite_polynomial_he",
+      "laguerre_polynomial_l", "legendre_polynomial_p"} do
+      assert.close({0, 0, 0}, special[name](torch.tensor {0.5, 2, nan}, torch.tensor {-1e20, -inf, -3e9}), 0)
+   end
+end)
+
+it("xlog1py has a gradient where its first argument is 0", function()
+   local x, y = f64 {0, 1, 0, 0}:requires_grad_(), f64 {0.5, 2, -1, -2}:requires_grad_()
+   special.xlog1py(x, y):sum():backward()
+   assert.close({math.log(1.5), math.log(3), 0, 0}, x.grad, 1e-15)
+   assert.close({0, 1 / 3, nan, 0}, y.grad, 1e-15)
+   assert.close({2 * math.log(2), 2 * math.log(3)}, special.xlog1py(2, f64 {1, 2}), 1e-15)
+end)
+
+describe("airy_ai", function()
+   it("has known values", function()
+      -- mpmath, 30 digits
+      local x = f64 {-12, -5, -3.0001, -3, -1, 0, 1, 2, 2.0001, 5, 103.9}
+      assert.close({
+         -0.06655517505437313, 0.3507610090241143, -0.378845746372145, -0.3788142936776581, 0.5355608832923521,
+         0.3550280538878172,
+         0.1352924163128814, 0.03492413042327438, 0.03491882173406043, 0.0001083444281360744, 2.065269046357012e-308,
+      }, special.airy_ai(x), 1e-15)
+      assert.close({2.0652690463570e-308 * 1e300}, special.airy_ai(f64 {103.9}) * 1e300, 1e-20)
+      assert.close({0, 0, nan}, special.airy_ai(torch.tensor {inf, -inf, nan}), 0)
+      assert.same({0}, special.airy_ai(torch.tensor({}, {dtype = "float32"})).shape)
+   end)
+
+   it("has gradients of all orders", function()
+      local x = torch.linspace(-9, 9, 25, {dtype = "float64"}):requires_grad_()
+      assert.is_true(torch.autograd.gradcheck(special.airy_ai, {x}))
+      assert.is_true(torch.autograd.gradgradcheck(special.airy_ai, {x}))
+   end)
 end)
 
 describe("Bessel functions", function()

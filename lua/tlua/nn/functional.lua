@@ -19,5 +19,6 @@ end
 return lazy.load(F, lazy.modules("tlua.nn.modules", {
    FractionalMaxPool = [[fractional_max_pool2d fractional_max_pool3d
       fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices]],
+   multi_head_attention_forward = "multi_head_attention_forward",
    TripletMarginWithDistanceLoss = "triplet_margin_with_distance_loss",
 }))

@@ -20,12 +20,12 @@ static bool check_reflectors(const tl_Tensor *A, const tl_Tensor *tau) {
                   tl_dtype_name((tl_DType)tau->dtype), tli_sizes_str(tau));
 }
 
-/* Applies the i-th reflection: returns Q - tau v (v^H Q), where v and tau are the i-th columns of V
-** and of `tau`. */
-static tl_Tensor *reflected(tl_Tensor *Q, tl_Tensor *V, tl_Tensor *tau, int64_t i) {
+/* Applies reflection i: returns Q - tau v (v^H Q), where v and tau are column i of V and of `tau`.
+** If `end` equals i, there is no reflection: the result equals Q, with history from V and tau. */
+static tl_Tensor *reflected(tl_Tensor *Q, tl_Tensor *V, tl_Tensor *tau, int64_t i, int64_t end) {
   tli_Chain c = {0};
-  tl_Tensor *v = chain_slice(&c, V, -1, i, i + 1);
-  tl_Tensor *scaled = chain_mul(&c, v, chain_slice(&c, tau, -1, i, i + 1));
+  tl_Tensor *v = chain_slice(&c, V, -1, i, end);
+  tl_Tensor *scaled = chain_mul(&c, v, chain_slice(&c, tau, -1, i, end));
   tl_Tensor *shares = chain_matmul(&c, chain_h(&c, v), Q);
   return tli_chain_end(&c, chain_sub(&c, Q, chain_matmul(&c, scaled, shares)));
 }
@@ -55,8 +55,9 @@ tl_Tensor *tlo_householder_product(tl_Tensor *A, tl_Tensor *tau) {
   tl_Tensor *scales = chain_unsqueeze(&c, tau, -2);
   tl_Tensor *start = TLI_STEP(&c, tlo_eye(m, n, (tl_DType)A->dtype, tli_device(A)));
   tl_Tensor *Q = TLI_STEP(&c, tlo_expand(start, (tl_Ints){A->ndim, A->sizes}));
-  for (int64_t i = k - 1; i >= 0; i--) Q = TLI_STEP(&c, reflected(Q, V, scales, i));
-  return tli_chain_end(&c, k == 0 ? TLI_STEP(&c, tlo_clone(Q)) : Q);
+  for (int64_t i = k - 1; i >= 0; i--) Q = TLI_STEP(&c, reflected(Q, V, scales, i, i + 1));
+  if (k == 0) Q = TLI_STEP(&c, reflected(Q, V, scales, 0, 0));
+  return tli_chain_end(&c, Q);
 }
 
 static bool check_ormqr(const tl_Tensor *A, const tl_Tensor *tau, const tl_Tensor *other,
@@ -91,8 +92,10 @@ tl_Tensor *tlo_ormqr(tl_Tensor *self, tl_Tensor *tau, tl_Tensor *other, bool lef
   tl_Tensor *V = reflectors(&c, self, k), *scales = chain_unsqueeze(&c, tau, -2);
   if (forward) scales = chain_conj(&c, scales);
   tl_Tensor *x = left ? other : chain_h(&c, other);
-  for (int64_t i = 0; i < k; i++)
-    x = TLI_STEP(&c, reflected(x, V, scales, forward ? i : k - 1 - i));
+  for (int64_t i = 0; i < k; i++) {
+    int64_t at = forward ? i : k - 1 - i;
+    x = TLI_STEP(&c, reflected(x, V, scales, at, at + 1));
+  }
   if (k == 0) x = TLI_STEP(&c, tlo_clone(x));
   return tli_chain_end(&c, left ? x : chain_h(&c, x));
 }

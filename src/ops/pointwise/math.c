@@ -7,17 +7,25 @@
 
 #include "ops/chain.h"
 
-/* Computes the derivative of xlogy with respect to self: log(other), but 0 where self is 0 and
-** other is at most 0. */
-tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
+/* Computes fn(1, other), but 0 where self is 0 and other is at most `limit`. */
+static tl_Tensor *masked(tl_Tensor *self, tl_Tensor *other, int64_t limit, tli_Binary fn) {
   tl_DType dtype = tli_result_dtype((tl_Tensor *[]){self, other}, 2);
   if (!tli_is_float(dtype)) dtype = tli_default_dtype();
   tli_Chain c = {0};
   tl_Tensor *zero = chain_with_int(&c, tlo_eq, self, 0);
-  tl_Tensor *nowhere = chain_with_int(&c, tlo_le, other, 0);
+  tl_Tensor *nowhere = chain_with_int(&c, tlo_le, other, limit);
   tl_Tensor *both = TLI_STEP(&c, tlo_logical_and(zero, nowhere));
   tl_Tensor *mask = chain_to(&c, TLI_STEP(&c, tlo_logical_not(both)), dtype);
-  return tli_chain_end(&c, TLI_STEP(&c, tlo_xlogy(mask, other)));
+  return tli_chain_end(&c, TLI_STEP(&c, fn(mask, other)));
+}
+
+/* Compute the derivatives of xlogy and xlog1py with respect to the first argument: the logarithm,
+** but 0 where this argument is 0 and the logarithm is not finite. */
+tl_Tensor *tlo_masked_log(tl_Tensor *self, tl_Tensor *other) {
+  return masked(self, other, 0, tlo_xlogy);
+}
+tl_Tensor *tlo_masked_log1p(tl_Tensor *input, tl_Tensor *other) {
+  return masked(input, other, -1, tlo_xlog1py);
 }
 
 /* Computes f0(x) - f1(x) / x, where f0 and f1 are functions of order 0 and 1. The value at 0 is

@@ -220,6 +220,7 @@ example("xlogy", [[
    print(x:xlogy(torch.tensor {0.0, math.exp(1)})) -- 0 * log(0) counts as 0
    --> tensor([0., 1.])]])
 op {"masked_log(Tensor self, Tensor other) -> Tensor", internal = true, composite = true}
+op {"masked_log1p(Tensor input, Tensor other) -> Tensor", internal = true, composite = true}
 op {"logaddexp(Tensor self, Operand other) -> Tensor",
     doc = "Computes log(exp(self) + exp(other)) without overflow.",
     pointwise = {types = "floating"},

@@ -49,11 +49,12 @@ torch.xlogy.]],
    {"T(3, 4), P(3, 4)"})
 
 -- Others.
-special("xlog1py(Tensor input, Tensor other)",
-   "where(eq(input, 0):logical_and(logical_not(isnan(other))), 0, input * log1p(other))",
-   "Computes input * log(1 + other); 0 where input is 0 and other is not NaN.",
-   {"T(3, 4), P(4)"}, nil,
-   "SpecialXlog1Py")
+op {"xlog1py(Operand input, Operand other) -> Tensor", module = "special", method = false,
+    node = "SpecialXlog1Py",
+    doc = "Computes input * log(1 + other); 0 where input is 0, NaN where other is NaN.",
+    pointwise = {types = "floating", rare = true},
+    grad = {input = "grad * masked_log1p(input, other)", other = "grad * input / (other + 1)"},
+    examples = {"T(3, 4), P(4)", "T(3), 2", "2, P(3)"}}
 special("entr(Tensor input)", "where(lt(input, 0), -inf, 0 - xlogy(input, input))",
    "Computes -input * log(input); 0 at 0, -inf below 0.", {"P(3, 4)"}, nil, "SpecialEntr")
 special("ndtr(Tensor input)", "erfc(input * -0.7071067811865476) * 0.5",
@@ -105,6 +106,11 @@ bessel("bessel_y0",
 bessel("bessel_y1",
    "Computes the Bessel function of the second kind, order 1; -inf at 0, NaN below.",
    "grad * (bessel_y0(input) - result / input)", "P(3, 4)")
+bessel("airy_ai", "Computes Airy's function Ai; 0 at both infinities.",
+   "grad * airy_ai_slope(input)", "T(3, 4)")
+op {"airy_ai_slope(Tensor input) -> Tensor", internal = true,
+    pointwise = {types = "floating", rare = true}, node = "SpecialAiryAi",
+    grad = {input = "grad * input * airy_ai(input)"}}
 special("modified_bessel_i0(Tensor input)", "i0(input)",
    "The same as torch.special.i0.", {"T(3, 4)"}, nil, node_of "modified_bessel_i0")
 special("modified_bessel_i1(Tensor input)", "i1(input)",
@@ -125,10 +131,10 @@ bessel("spherical_bessel_j0",
    "Computes the spherical Bessel function of the first kind, order 0: sin(input) / input, 1 at 0.",
    "grad * spherical_j0_derivative(input)", "T(3, 4)")
 
-op {"zeta(Tensor input, Tensor other) -> Tensor", module = "special", method = false,
+op {"zeta(Operand input, Operand other) -> Tensor", module = "special", method = false,
     doc = [[Computes Hurwitz's zeta function, the sum of (k + other)^-input over k = 0, 1, ...;
     infinite at input = 1, NaN below. Differentiable with respect to other only.]],
     pointwise = {types = "floating", rare = true},
     grad = {input = "no_derivative(grad, 'special.zeta', 'input')",
             other = "neg(grad * input * zeta(input + 1, other))"},
-    examples = {"P(3, 4):detach() + 1.5, P(3, 4)"}}
+    examples = {"P(3, 4):detach() + 1.5, P(3, 4)", "3, P(4)"}}

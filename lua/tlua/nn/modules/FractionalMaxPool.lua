@@ -108,6 +108,9 @@ local function pool(name, a, input, n)
    local batch = input:dim() == n + 2 and input or input:unsqueeze(1)
    local samples = a._random_samples or torch.rand(batch:size(1), batch:size(2), n,
       {dtype = input.dtype, device = input.device})
+   if samples.dtype ~= input.dtype then
+      args.refuse(name, "_random_samples", ("the input's dtype, %s"):format(input.dtype), samples)
+   end
    samples = check_samples(name, samples, batch:size(1), batch:size(2), n)
    local lengths = {table.unpack(batch.shape, 3)}
    local place = positions(samples, lengths, sizes, kernel):flatten(3 + n, 2 + 2 * n)

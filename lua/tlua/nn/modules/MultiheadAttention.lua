@@ -170,8 +170,11 @@ end
 ---@param options? table
 ---@return Tensor output  the result, of the query's shape
 ---@return Tensor? weights  (N, L, S), (N, num_heads, L, S) if not averaged; nil if not needed
-function MultiheadAttention:forward(...)
-   local a = take_call(...)
+function MultiheadAttention:forward(...) return self:_attend(take_call(...)) end
+
+-- Computes the layer for the arguments of a call. Keys and values in the fields static_k and
+-- static_v, (N, num_heads, S, E / num_heads), replace the projected ones.
+function MultiheadAttention:_attend(a)
    local query, key, value = a.query, a.key, a.value
    local single = query:dim() == 2
    local function to_batch(x)
@@ -182,6 +185,7 @@ function MultiheadAttention:forward(...)
    key = rawequal(key, query) and batch or to_batch(key)
    value = rawequal(value, a.key) and key or rawequal(value, query) and batch or to_batch(value)
    local q, k, v = project_all(self, batch, key, value)
+   k, v = a.static_k or k, a.static_v or v
    local mask, dropout = join_masks(self, a, q), self.training and self.dropout or 0
    local causal, extra = a.is_causal and not a.attn_mask, extra_keys(self)
    if causal and (mask or a.need_weights or extra > 0) then

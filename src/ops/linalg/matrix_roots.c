@@ -1,0 +1,93 @@
+/*
+** matrix_roots.c - the principal square root of a matrix, the polar decomposition, and the Lyapunov
+** equation X Y + Y X = B, by which both are differentiated.
+*/
+#include "ops/chain.h"
+
+static bool check(const char *op, const tl_Tensor *A, bool square) {
+  int64_t m = A->ndim < 2 ? 0 : A->sizes[A->ndim - 2], n = A->ndim < 2 ? 1 : A->sizes[A->ndim - 1];
+  if (A->ndim < 2 || (square ? m != n : m < n))
+    return tli_fail(TL_ESHAPE, "%s: A: expected matrices %s, got shape %s", op,
+                    square ? "(..., n, n)" : "(..., m, n) with m >= n", tli_sizes_str(A));
+  return A->dtype == TL_F32 || A->dtype == TL_F64 || tli_is_complex((tl_DType)A->dtype) ||
+         tli_fail(TL_EDTYPE, "%s: A: expected float32, float64 or complex, got %s", op,
+                  tl_dtype_name((tl_DType)A->dtype));
+}
+
+/* Sets eigenvalues L (..., n) and eigenvectors V (..., n, n) of a Hermitian matrix. */
+static void eigen(tli_Chain *c, tl_Tensor *A, tl_Tensor *lv[2]) {
+  lv[0] = lv[1] = NULL;
+  TLI_DO(c, tlo_eigh(A, "L", lv));
+  for (int i = 0; i < 2 && !c->failed; i++) tli_keep(c, lv[i]);
+}
+
+tl_Tensor *tli_op_matrix_sqrth(tl_Tensor *A) {
+  TL_TRY_NULL(check("linalg.matrix_sqrth", A, true));
+  bool mode = tli_set_grad_mode(false);
+  tli_Chain c = {0};
+  tl_Tensor *lv[2];
+  eigen(&c, A, lv);
+  tl_Tensor *roots = TLI_STEP(&c, tlo_sqrt(lv[0]));
+  tl_Tensor *scaled = chain_mul(&c, lv[1], chain_unsqueeze(&c, roots, -2));
+  tl_Tensor *result = tli_chain_end(&c, chain_matmul(&c, scaled, chain_h(&c, lv[1])));
+  tli_set_grad_mode(mode);
+  return result;
+}
+
+/* Solves X Y + Y X = B for Hermitian positive-definite X, in the basis of X's eigenvectors. */
+tl_Tensor *tli_op_solve_lyapunov(tl_Tensor *B, tl_Tensor *X) {
+  bool mode = tli_set_grad_mode(false);
+  tli_Chain c = {0};
+  tl_Tensor *lv[2];
+  eigen(&c, X, lv);
+  tl_Tensor *turned = chain_matmul(&c, chain_matmul(&c, chain_h(&c, lv[1]), B), lv[1]);
+  tl_Tensor *sums = chain_add(&c, chain_unsqueeze(&c, lv[0], -1), chain_unsqueeze(&c, lv[0], -2));
+  tl_Tensor *solved = chain_div(&c, turned, sums);
+  tl_Tensor *result =
+      tli_chain_end(&c, chain_matmul(&c, chain_matmul(&c, lv[1], solved), chain_h(&c, lv[1])));
+  tli_set_grad_mode(mode);
+  return result;
+}
+
+/* Computes the gradient of X from that of Y: -(Z Y^H + Y^H Z), where Z solves the equation for the
+** gradient. */
+tl_Tensor *tlo_lyapunov_backward(tl_Tensor *grad, tl_Tensor *X, tl_Tensor *Y) {
+  tli_Chain c = {0};
+  tl_Tensor *z = TLI_STEP(&c, tlo_solve_lyapunov(grad, X)), *yh = chain_h(&c, Y);
+  return tli_chain_end(
+      &c, chain_neg(&c, chain_add(&c, chain_matmul(&c, z, yh), chain_matmul(&c, yh, z))));
+}
+
+/* Computes U = W V^H and H = V S V^H from the singular values of A = W S V^H. */
+bool tli_op_polar_linalg(tl_Tensor *A, tl_Tensor **out) {
+  out[0] = out[1] = NULL;
+  TL_TRY(check("linalg.polar", A, false));
+  bool mode = tli_set_grad_mode(false);
+  tli_Chain c = {0};
+  tl_Tensor *usv[3] = {NULL, NULL, NULL};
+  TLI_DO(&c, tlo_svd_full(A, false, usv));
+  for (int i = 0; i < 3 && !c.failed; i++) tli_keep(&c, usv[i]);
+  out[0] = chain_matmul(&c, usv[0], usv[2]);
+  tl_Tensor *scaled = chain_mul(&c, chain_unsqueeze(&c, usv[1], -1), usv[2]);
+  out[1] = chain_matmul(&c, chain_h(&c, usv[2]), scaled);
+  tli_set_grad_mode(mode);
+  return tli_chain_end_all(&c, out, 2);
+}
+
+/* From dA = dU H + U dH and H dH + dH H = dA^H A + A^H dA: with G = gH - U^H gU H^-1 and the
+** solution Y of H Y + Y H = G, the gradient is gU H^-1 + A (Y + Y^H). */
+tl_Tensor *tlo_polar_backward(tl_Tensor *gU, tl_Tensor *gH, tl_Tensor *A, tl_Tensor *U,
+                              tl_Tensor *H) {
+  tli_Chain c = {0};
+  tl_Tensor *first = NULL, *g = gH;
+  if (gU) {
+    tl_Tensor *gt = chain_h(&c, gU);
+    first = chain_h(&c, TLI_STEP(&c, tlo_solve(H, gt, true)));
+    tl_Tensor *share = chain_matmul(&c, chain_h(&c, U), first);
+    g = gH ? chain_sub(&c, gH, share) : chain_neg(&c, share);
+  }
+  if (g == NULL) return tli_chain_end(&c, NULL);
+  tl_Tensor *y = TLI_STEP(&c, tlo_solve_lyapunov(g, H));
+  tl_Tensor *rest = chain_matmul(&c, A, chain_add(&c, y, chain_h(&c, y)));
+  return tli_chain_end(&c, first ? chain_add(&c, first, rest) : rest);
+}
