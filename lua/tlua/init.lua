@@ -27,6 +27,7 @@ lazy.load(torch, lazy.modules("tlua", {
    optim = "optim",
    amp = "amp",
    text = "text",
+   onnx = "onnx",
    data = "data",
    multiprocessing = "multiprocessing",
    distributions = "distributions",

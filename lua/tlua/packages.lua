@@ -13,6 +13,7 @@ local M = {}
 M.names = {
    datapipes = "torch.utils.data.datapipes",
    mlflow = "torch.utils.mlflow",
+   onnx = "torch.onnx",
    plot = "torch.utils.plot",
    tensorboard = "torch.utils.tensorboard",
    text = "torch.text",

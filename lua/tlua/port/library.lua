@@ -30,7 +30,6 @@ local hints = {
    ["torchtext"] = "torchtext has no counterpart; torch.text has tokenizers",
    ["torch.distributions"] = "write the distribution by its formula; torch.multinomial draws "
       .. "classes",
-   ["torch.onnx"] = "ONNX files are not written",
    ["torch.jit"] = "there is no TorchScript: the function itself serves",
    ["numpy"] = "NumPy's arrays become tensors: find the function of torch that does the same",
    ["matplotlib"] = "torch.utils.plot draws curves and images",
