@@ -333,8 +333,9 @@ TL_API int luaopen_tlua(lua_State *L);
 ** message in tl_error, on failure; never raises a Lua error. */
 TL_API TL_MUSTCHECK bool tl_lua_open(lua_State *L);
 
-/* Flags of tl_lua_open_with: each denies scripts a part of the system. With any of these flags, scripts also lack
-** bytecode, the debug library but for debug.traceback, and the workers of a DataLoader. */
+/* Flags of tl_lua_open_with: each denies scripts a part of the system. With any of these flags,
+** scripts also lack bytecode, the debug library but for debug.traceback, and the workers of a
+** DataLoader. */
 enum {
   TL_DENY_FILES = 1,     /* files and folders, save and load, modules and programs from files */
   TL_DENY_LIBRARIES = 2, /* shared libraries and modules in C */
