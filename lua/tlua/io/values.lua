@@ -1,5 +1,5 @@
 -- values.lua - finds tensors whose values a file cannot store: tensors on the meta device, and
--- released ones.
+-- released ones; and sparse tensors, which most formats do not have.
 
 local torch = require "tlua"
 local kinds = require "tlua.io.kinds"
@@ -7,7 +7,8 @@ local kinds = require "tlua.io.kinds"
 local M = {}
 
 local function fault_of(tensor)
-   local parts = torch._sparse_parts(tensor)
+   local parts, version = torch._sparse_parts(tensor)
+   if parts and not version then return "the tensor was released" end
    if parts then tensor = parts.values end
    if not pcall(tensor.dim, tensor) then return "the tensor was released" end
    if not tensor.is_meta then return nil end
@@ -15,16 +16,23 @@ local function fault_of(tensor)
       .. "makes memory, which a load or an initializer then fills; save it then"
 end
 
+local function sparse_fault(tensor)
+   if not torch._sparse_parts(tensor) then return nil end
+   return ("a tensor of layout %s cannot be saved in this format: .safetensors and .pt files take "
+      .. "it, and to_dense() makes a dense one"):format(tensor.layout)
+end
+
 --- Returns a message about the first tensor in nested tables that has no values, such as
 --- `model.weight: the tensor was released`, or nil. Tables with a metatable are skipped: the format
 --- refuses them.
 ---@param object any
+---@param takes_sparse boolean  whether the format has sparse tensors
 ---@return string?
-function M.missing(object)
+function M.missing(object, takes_sparse)
    local seen = {}
    local function look(value, path)
       if torch.is_tensor(value) then
-         local why = fault_of(value)
+         local why = fault_of(value) or not takes_sparse and sparse_fault(value)
          return why and (path and path .. ": " .. why or why)
       end
       if type(value) ~= "table" or seen[value] or not kinds.of(value) then return nil end

@@ -134,4 +134,32 @@ function M.check_compressed(who, p, names, lines, across)
    end
 end
 
+local names_of <const> = {
+   [false] = {"crow_indices", "col_indices"}, [true] = {"ccol_indices", "row_indices"},
+}
+
+--- Checks the positions of a tensor that were changed in place. A tensor whose positions no longer
+--- ascend is no longer coalesced.
+---@param p table
+function M.check_changed(p)
+   local who <const> = "sparse tensor with positions changed in place"
+   local blocks, columns = V.kind_of(p.layout)
+   local nnz = p.values:size(1)
+   for _, key in ipairs {"indices", "plain"} do
+      if p[key] and p[key]:size(-1) ~= nnz then
+         refuse(who, "expected as many positions as values, %d, got %d", nnz, p[key]:size(-1))
+      end
+   end
+   if p.layout ~= "sparse_coo" then
+      local block = blocks and {p.values:size(2), p.values:size(3)} or {1, 1}
+      local counts = {p.size[1] // block[1], p.size[2] // block[2]}
+      local lines, across = counts[columns and 2 or 1], counts[columns and 1 or 2]
+      return M.check_compressed(who, p, names_of[columns], lines, across)
+   end
+   M.check_coo(who, {indices = p.indices, size = p.size})
+   if not p.coalesced or nnz < 2 then return end
+   local keys = require "tlua.sparse.convert".keys_of(p)
+   p.coalesced = not any(keys:narrow(1, 2, nnz - 1):le(keys:narrow(1, 1, nnz - 1)))
+end
+
 return M

@@ -46,9 +46,10 @@ function M.assign(who, s, other)
       torch.raise(("%s: the result has shape %s, which a tensor of shape %s cannot take")
          :format(who, V.shape_text(q.size), V.shape_text(p.size)))
    end
-   local leaf = p.values.is_leaf and p.values.requires_grad
+   local leaf, is_parameter = p.values.is_leaf and p.values.requires_grad, p.is_parameter
    for key in pairs(p) do p[key] = nil end
    for key, value in pairs(q) do p[key] = value end
+   p.is_parameter = is_parameter
    if leaf then p.values = p.values:detach():requires_grad_() end
    return s
 end
@@ -227,6 +228,11 @@ local function mul(x, y)
 end
 V.define("mul multiply", mul, true, 2)
 
+V.define("remainder fmod", function(s, other)
+   local p = V.parts(s)
+   V.unsupported("remainder", p and p.layout or V.parts(other).layout)
+end)
+
 local take_div = args.signature "div(self: any, other: any, rounding_mode: string?)"
 
 -- Defines a division, by a number or by a dense tensor.
@@ -251,8 +257,10 @@ end
 V.define("div divide true_divide", division("div", take_div, function(x, y, a)
    return torch.div(x, y, {rounding_mode = a.rounding_mode})
 end))
-V.define("floor_divide", division("floor_divide",
-   args.signature "floor_divide(self: any, other: any)", torch.floor_divide))
+local floor_divide = division("floor_divide",
+   args.signature "floor_divide(self: any, other: any)",
+   function(x, y) return torch.floor_divide(x, y) end)
+V.define("floor_divide", floor_divide)
 
 local function pow(x, exponent)
    if not V.is_sparse(x) or type(exponent) ~= "number" or exponent <= 0 then

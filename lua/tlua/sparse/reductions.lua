@@ -93,6 +93,12 @@ end
 V.define("norm", function(s, order, ...)
    if select("#", ...) > 0 then V.unsupported("norm along dimensions", V.parts(s).layout) end
    local values = all_values(s)
+   if values:numel() == 0 and (order == math.huge or order == -math.huge) then
+      -- a tensor with elements, none of which is stored, contains zeros only
+      if order > 0 and s:numel() > 0 then return values:abs():sum() end
+      torch.raise(("norm: a tensor without stored elements has no norm of order %s, got shape %s")
+         :format(order, V.shape_text(V.parts(s).size)))
+   end
    return order == nil and values:norm() or values:norm(order)
 end)
 

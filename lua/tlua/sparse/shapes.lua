@@ -16,7 +16,7 @@ local function mapped(s, of_positions, of_values)
    local p, copy = V.parts(s), {}
    for key, value in pairs(p) do copy[key] = value end
    for _, key in ipairs(keys) do copy[key] = p[key] and of_positions(p[key]) end
-   copy.values, copy.engine = of_values(p.values), nil
+   copy.values, copy.engine, copy.is_parameter = of_values(p.values), nil, nil
    return V.new(copy)
 end
 

@@ -10,6 +10,8 @@
 --    pointers    others: positions in plain at which rows (csr, bsr) or columns (csc, bsc) begin,
 --                and one behind the last
 --    plain       others: position of each element in its row or column
+--    version     sum of the versions of the tensors of positions when they were last checked
+--    is_parameter  whether the tensor is an nn.Parameter; copies are not
 --
 -- All positions count from 1. Gradients flow through `values`: the tensor requires a gradient if
 -- its values do, and its own gradient has the same positions.
@@ -34,19 +36,48 @@ M.methods = {}
 
 local operators <const>, methods <const> = M.operators, M.methods
 
+local raw <const> = torch._sparse_parts
+
+-- Checks positions that were changed in place since the last check, and whether they still ascend
+-- if the tensor is coalesced.
+local function check_again(p, version)
+   if not version then
+      torch.raise(("sparse tensor of shape %s: its %s"):format(M.shape_text(p.size),
+         "indices or values were released"))
+   end
+   if not p.values.is_meta then require "tlua.sparse.invariants".check_changed(p) end
+   p.version = version
+end
+
 --- Returns the components of a sparse tensor; nil for any other value.
----@type fun(value: any): table?
-M.parts = torch._sparse_parts
+---@param value any
+---@return table?
+function M.parts(value)
+   local p, version = raw(value)
+   if p and version ~= p.version then check_again(p, version) end
+   return p
+end
 
 --- Returns whether a value is a sparse tensor.
 ---@param value any
 ---@return boolean
-function M.is_sparse(value) return M.parts(value) ~= nil end
+function M.is_sparse(value) return raw(value) ~= nil end
 
 --- Returns a sparse tensor with the given components, which are not checked.
 ---@param parts table
 ---@return Tensor
-function M.new(parts) return torch._sparse_new(parts) end
+function M.new(parts)
+   if parts.is_parameter then
+      local copy = {}
+      for key, value in pairs(parts) do copy[key] = value end
+      copy.is_parameter = nil
+      parts = copy
+   end
+   local s = torch._sparse_new(parts)
+   local _, version = raw(s)
+   parts.version = version
+   return s
+end
 
 --- Returns a sparse_coo tensor with the given components, which are not checked.
 ---@param indices Tensor
@@ -155,6 +186,17 @@ function properties.is_leaf(p) return p.values.is_leaf end
 function properties.grad_fn(p) return p.values.grad_fn end
 function properties.is_sparse(p) return p.layout == "sparse_coo" end
 function properties.is_sparse_csr(p) return p.layout == "sparse_csr" end
+function properties.retains_grad(p) return p.values.retains_grad end
+function properties.is_parameter(p) return p.is_parameter or false end
+function properties.real(p) return M.with_values(p, p.values.real) end
+function properties.imag(p) return M.with_values(p, p.values.imag) end
+function properties.nbytes(p)
+   local bytes = 0
+   for _, key in ipairs {"values", "indices", "pointers", "plain"} do
+      if p[key] then bytes = bytes + p[key].nbytes end
+   end
+   return bytes
+end
 function properties.is_quantized() return false end
 function properties.is_nested() return false end
 function properties.is_cuda(p) return p.values.is_cuda end
@@ -173,6 +215,18 @@ function properties.grad(p)
    return s
 end
 
+-- Returns the tensor with its last two dimensions exchanged; for .T and .H it must be a matrix.
+for name, conjugate in pairs {T = false, mT = false, H = true, mH = true} do
+   properties[name] = function(p, s)
+      local n = #p.size
+      if n < 2 or n > 2 and #name == 1 then
+         torch.raise(("%s: expected a matrix, got shape %s"):format(name, M.shape_text(p.size)))
+      end
+      local t = methods.transpose(s, -2, -1)
+      return conjugate and operators.conj(t) or t
+   end
+end
+
 local function names()
    local list = {}
    for _, from in ipairs {methods, properties} do
@@ -188,17 +242,44 @@ function meta.__index(s, key)
    if method then return method end
    local p = M.parts(s)
    local property = properties[key]
-   if property then return property(p) end
+   if property then return property(p, s) end
    if math.type(key) == "integer" then return operators.select(s, 1, key) end
-   local dense = type(key) == "string" and rawget(torch.Tensor, key)
+   if type(key) ~= "string" then
+      torch.raise(("sparse tensor: indexing takes a position along the first dimension, got %s; use "
+         .. "select, narrow or index_select"):format(args.describe(key)))
+   end
+   local dense = rawget(torch.Tensor, key)
    if dense then M.unsupported(key, p.layout) end
-   local hint = type(key) == "string" and require "tlua.utils.suggest".hint(key, names()) or ""
+   local hint = require "tlua.utils.suggest".hint(key, names())
    torch.raise(("sparse tensor: there is no %s%s"):format(args.describe(key), hint))
 end
 
 local settable = {}
 
 function settable.requires_grad(p, value) p.values.requires_grad = value end
+function settable.is_parameter(p, value) p.is_parameter = value and true or false end
+
+function settable.data(p, value)
+   local q = M.parts(value)
+   if not q or q.layout ~= p.layout then
+      args.refuse("data", "value", "a tensor of layout " .. p.layout, value)
+   end
+   local wanted = p.values.requires_grad and p.values.is_leaf
+   for _, key in ipairs {"size", "indices", "pointers", "plain", "coalesced", "version"} do
+      p[key] = q[key]
+   end
+   p.values = q.values:detach()
+   if wanted then p.values:requires_grad_() end
+end
+
+-- Returns whether two tensors of one layout have the same positions in the same order.
+local function same_positions(p, q)
+   for _, key in ipairs {"indices", "pointers", "plain"} do
+      local a, b = p[key], q[key]
+      if a ~= b and not (M.same(a.shape, b.shape) and a:eq(b):all():item()) then return false end
+   end
+   return true
+end
 
 function settable.grad(p, value)
    local q = M.parts(value)
@@ -206,10 +287,8 @@ function settable.grad(p, value)
       args.refuse("grad", "value", ("nil or a tensor of layout %s and shape %s"):format(p.layout,
          M.shape_text(p.size)), value)
    end
-   if q and q.indices ~= p.indices then
-      local same = q.indices and q.indices:size(2) == p.indices:size(2) and
-         q.indices:eq(p.indices):all():item()
-      if not same then torch.raise "grad: expected the positions of the tensor itself" end
+   if q and not same_positions(p, q) then
+      torch.raise "grad: expected the positions of the tensor itself"
    end
    p.values.grad = q and q.values
 end
@@ -227,7 +306,11 @@ function meta.__len(s)
    return size or torch.raise "#: a 0-d Tensor has no length"
 end
 
-function meta.__tostring(s) return require "tlua.sparse.print".text(M.parts(s)) end
+function meta.__tostring(s)
+   local _, version = raw(s)
+   if not version then return "tensor(released)" end
+   return require "tlua.sparse.print".text(M.parts(s))
+end
 
 -- Operators ---------------------------------------------------------------------------------------
 
@@ -257,7 +340,7 @@ function M.call(name, ...)
    torch.raise(("%s: is not defined for sparse tensors; to_dense() makes a dense one"):format(name))
 end
 
-for name in ("add sub mul div pow floor_divide:idiv neg:unm"):gmatch "%S+" do
+for name in ("add sub mul div pow floor_divide:idiv remainder:mod neg:unm"):gmatch "%S+" do
    local operator, metamethod = name:match "^(.*):(.*)$"
    operator = operator or name
    meta["__" .. (metamethod or name)] = function(a, b) return M.call(operator, a, b) end
@@ -396,7 +479,7 @@ function methods.register_hook(s, hook)
 end
 
 function methods.release(s)
-   local p = M.parts(s)
+   local p = raw(s)
    for _, key in ipairs {"values", "indices", "pointers", "plain"} do
       if p[key] then p[key]:release() end
    end
@@ -431,5 +514,6 @@ end
 torch._sparse_open(meta, M.call, of_gradient)
 package.loaded["tlua.sparse.value"] = M
 load_all()
+methods.real, methods.imag = nil, nil -- these are fields
 
 return M

@@ -101,9 +101,12 @@ static bool read_rows(lua_State *L, int index, tl_Tensor **indices, tl_Tensor **
   lua_getfield(L, top + 1, "indices");
   lua_getfield(L, top + 1, "values");
   lua_getfield(L, top + 1, "coalesced");
+  lua_getfield(L, top + 1, "version");
   *indices = lua_type(L, top + 2) == LUA_TUSERDATA ? tli_to_tensor(L, S, top + 2) : NULL;
   *values = lua_type(L, top + 3) == LUA_TUSERDATA ? tli_to_tensor(L, S, top + 3) : NULL;
-  *coalesced = lua_toboolean(L, top + 4);
+  /* positions that have changed in place may no longer ascend */
+  *coalesced = lua_toboolean(L, top + 4) && *indices != NULL &&
+               lua_tointeger(L, top + 5) == (lua_Integer)tli_version(*indices);
   lua_settop(L, top); /* the table of components keeps the tensors alive */
   return *indices && *values && (*indices)->ndim == 2 && (*indices)->sizes[0] == 1;
 }
@@ -169,13 +172,33 @@ static int sparse_new(lua_State *L) {
   return 1;
 }
 
-/* torch._sparse_parts(x) returns the table of components; nil unless x is a sparse tensor. */
+/* Adds the version of the component `name` of the table on top of the stack, if it has one, to
+** *sum. Returns false if that component was released. */
+static bool add_version(lua_State *L, const tli_State *S, const char *name, lua_Integer *sum) {
+  lua_getfield(L, -1, name);
+  const tl_Tensor *t = lua_type(L, -1) == LUA_TUSERDATA ? tli_to_tensor(L, S, -1) : NULL;
+  bool is = lua_isnil(L, -1) || t != NULL;
+  if (t != NULL) *sum += tli_version(t);
+  lua_pop(L, 1);
+  return is;
+}
+
+/* torch._sparse_parts(x) returns the table of components, and the sum of the versions of the
+** tensors of positions, or nil if a component was released; nil unless x is a sparse tensor. */
 static int sparse_parts(lua_State *L) {
-  if (tli_is_sparse(L, 1))
-    lua_getiuservalue(L, 1, 1);
+  if (!tli_is_sparse(L, 1)) {
+    lua_pushnil(L);
+    return 1;
+  }
+  const tli_State *S = tli_state(L);
+  lua_Integer sum = 0, of_values = 0;
+  lua_getiuservalue(L, 1, 1);
+  if (add_version(L, S, "indices", &sum) && add_version(L, S, "pointers", &sum) &&
+      add_version(L, S, "plain", &sum) && add_version(L, S, "values", &of_values))
+    lua_pushinteger(L, sum);
   else
     lua_pushnil(L);
-  return 1;
+  return 2;
 }
 
 void tli_open_sparse(lua_State *L) {
