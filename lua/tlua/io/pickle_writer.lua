@@ -203,7 +203,7 @@ local writers <const> = {
 --- Appends the opcodes that make a value.
 ---@param value any
 function Pickler:put(value)
-   if torch._sparse_parts(value) then
+   if torch._sparse_parts(value) and not self.tensor then
       self:fail "a sparse tensor cannot be saved in this format; .safetensors files take it"
    end
    if self.tensor and torch.is_tensor(value) then

@@ -13,6 +13,7 @@ local pickle = require "tlua.io.pickle"
 local pickle_writer = require "tlua.io.pickle_writer"
 local rebuild = require "tlua.io.rebuild"
 local source = require "tlua.io.source"
+local sparse = require "tlua.io.sparse"
 local storages = require "tlua.io.storages"
 local zip = require "tlua.io.zip"
 
@@ -88,7 +89,10 @@ local function tensor_writer(places)
    local function put_dictionary(out)
       out:call("collections", "OrderedDict", function() end)
    end
-   local function put_plain(out, tensor, requires_grad)
+   local put_plain
+   function put_plain(out, tensor, requires_grad)
+      local parts = torch._sparse_parts(tensor)
+      if parts then return sparse.put(out, parts, put_plain) end
       local class = rebuild.storages[tensor.dtype]
          or out:fail("PyTorch's files have no storage of %s", tensor.dtype)
       local place = places[tensor]

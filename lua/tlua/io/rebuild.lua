@@ -110,6 +110,19 @@ known["torch._utils _rebuild_parameter"] = function(_, data, requires_grad)
    return torch.nn.Parameter(data, requires_grad == true)
 end
 
+known["torch.serialization _get_layout"] = function(_, name)
+   local layout = type(name) == "string" and name:match "^torch%.(sparse_%l+)$"
+   return layout or source.fail "a tensor of an unknown layout"
+end
+
+known["torch._utils _rebuild_sparse_tensor"] = function(m, layout, data)
+   local kind = m.kind[data]
+   if kind ~= "tuple" and kind ~= "inner" then source.fail "a sparse tensor is made of no tuple" end
+   m:charge(m.length[data])
+   local s, why = require "tlua.io.sparse".rebuild(layout, data)
+   return s or source.fail(why)
+end
+
 -- Builds a tensor that has attributes or belongs to a class derived from Tensor; the result is a
 -- plain tensor.
 known["torch._tensor _rebuild_from_type_v2"] = function(m, class, _, arguments)

@@ -32,7 +32,7 @@ local function tensors_in(object)
       if torch.is_tensor(value) then
          local parts = torch._sparse_parts(value)
          if parts then
-            waiting[#waiting + 1] = parts
+            waiting[#waiting + 1] = require "tlua.io.sparse".tensors(parts)
          elseif not seen[value] then
             list[#list + 1] = value
          end

@@ -89,6 +89,9 @@ local function differences(own, lazy, state)
       elseif not lazy[path] and shape_text(tensor) ~= shape_text(value) then
          mismatched[#mismatched + 1] = ("%s: expected shape %s, got %s"):format(
             path, shape_text(tensor), shape_text(value))
+      elseif torch._sparse_parts(tensor) and tensor.layout ~= value.layout then
+         mismatched[#mismatched + 1] = ("%s: expected layout %s, got %s"):format(
+            path, tensor.layout, value.layout)
       end
    end
    for path in pairs(state) do

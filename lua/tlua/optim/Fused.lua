@@ -101,7 +101,7 @@ local function complete(self, params, states, offset, names, group)
    for i = 1, #params do
       local parameter = params[i]
       local grad = parameter.grad
-      if grad and not grad.is_sparse then
+      if grad and grad.layout == "strided" then
          local state = states[offset + i]
          if not state then
             state = {}
@@ -120,7 +120,7 @@ end
 -- Puts the parameters that have a gradient, and their states, into `lists`.
 local function gather(self, lists, params, states, offset, names, group)
    lists.n = torch._gather_step(params, states, offset, names, self.clocks, lists.params,
-      lists.states, lists.clocks) -- n is -1 if a gradient is sparse
+      lists.states, lists.clocks) -- n is -1 if a parameter or a gradient is sparse
    if lists.n then return end
    complete(self, params, states, offset, names, group)
    lists.n = torch._gather_step(params, states, offset, names, self.clocks, lists.params,
@@ -145,7 +145,7 @@ local function gradients(self)
       for _, parameter in ipairs(group.params) do
          local grad = parameter.grad
          list[#list + 1] = grad
-         sparse = sparse or grad and grad.is_sparse
+         sparse = sparse or grad and grad.layout ~= "strided"
       end
    end
    return list, sparse
@@ -198,7 +198,7 @@ local function select(self, group, offset, wanted)
    local params, states = {}, {}
    for i, parameter in ipairs(group.params) do
       local grad = parameter.grad
-      if grad and not grad.is_sparse then
+      if grad and grad.layout == "strided" then
          local state = self:state_of(offset + i)
          if wanted(parameter, state) then
             params[#params + 1] = parameter
@@ -233,24 +233,49 @@ function Fused:update_rows(parameter, rows, values, state, group) -- luacheck: n
       .. "take sparse gradients"):format(torch.type(self), table.concat(parameter.shape, ", ")))
 end
 
+--- Updates a sparse parameter, whose gradient has the parameter's positions. Optimizers that accept
+--- such parameters override this method.
+---@param parameter Tensor
+---@param values Tensor  the parameter's values
+---@param grad Tensor  the gradient's values
+---@param state table
+---@param group table
+function Fused:update_sparse(parameter, values, grad, state, group) -- luacheck: no unused args
+   local name = torch.type(self)
+   torch.raise(("%s: parameter of layout %s and shape (%s): %s does not support sparse gradients%s")
+      :format(name, parameter.layout, table.concat(parameter.shape, ", "), name:match "[^.]+$",
+      name:find "Adam" and ", please consider SparseAdam with dense parameters, or SGD, instead"
+      or "; SGD takes such parameters"))
+end
+
+-- Returns the values of a gradient as the step needs them: divided by the scale, clipped, negated.
+local function step_values(self, values, group)
+   if self.grad_scale then values = values / self.grad_scale end
+   if self.clip then values = values * self.clip end
+   return group.maximize and -values or values
+end
+
 -- Returns whether the flag found_inf is set, so that the step must be skipped.
 local function skips(self)
    return self.found_inf and self.found_inf:item() ~= 0
 end
 
---- Updates the parameters of a group that have a sparse gradient.
+--- Updates the parameters of a group that are sparse or have a sparse gradient.
 ---@param group table
 ---@param offset integer
 function Fused:step_sparse(group, offset)
    for i, parameter in ipairs(group.params) do
       local grad = parameter.grad
-      if grad and grad.is_sparse and not skips(self) then
-         grad = grad:coalesce()
-         local values = grad:values()
-         if self.grad_scale then values = values / self.grad_scale end
-         if self.clip then values = values * self.clip end
-         if group.maximize then values = -values end
-         self:update_rows(parameter, grad:indices()[1], values, self:state_of(offset + i), group)
+      if grad and grad.layout ~= "strided" and not skips(self) then
+         local state, parts = self:state_of(offset + i), torch._sparse_parts(parameter)
+         if parts then
+            self:update_sparse(parameter, parts.values:detach(),
+               step_values(self, grad:_values(), group), state, group)
+         else
+            grad = grad:coalesce()
+            self:update_rows(parameter, grad:indices()[1], step_values(self, grad:values(), group),
+               state, group)
+         end
       end
    end
 end

@@ -68,6 +68,26 @@ function SGD:update_rows(parameter, rows, values, state, o)
    end
 end
 
+-- Makes a step along the gradient of a sparse parameter. The momentum buffer has the parameter's
+-- positions.
+function SGD:update_sparse(parameter, values, grad, state, o)
+   local lr = torch.is_tensor(o.lr) and o.lr:item() or o.lr
+   if o.weight_decay ~= 0 then grad = grad:add(values, {alpha = o.weight_decay}) end
+   if o.momentum ~= 0 then
+      local average = state.momentum_buffer
+      if average then
+         average:_values():mul_(o.momentum):add_(grad, {alpha = 1 - o.dampening})
+      else
+         average = parameter:detach():clone()
+         average:_values():copy_(grad)
+         state.momentum_buffer = average
+      end
+      average = average:_values()
+      grad = o.nesterov and grad:add(average, {alpha = o.momentum}) or average
+   end
+   values:add_(grad, {alpha = -lr})
+end
+
 local function is_new(state) return not state.momentum_buffer end
 local function is_old(state) return not is_new(state) end
 

@@ -1,16 +1,16 @@
 -- SparseAdam.lua - Adam for embeddings: rows that had no part in the loss keep their values and
--- their averages. A sparse gradient lists the rows that had a part. In a dense gradient, which
--- F.embedding computes unless its option sparse is set, a row of zeros counts as a row without a
--- part.
+-- their averages. A sparse gradient lists the rows that had a part. Dense gradients, which
+-- F.embedding computes unless its option sparse is set, are refused, as PyTorch refuses them.
 
 local torch = require "tlua"
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"
 
---- Adam for embeddings: rows without a gradient keep their values and their averages.
+--- Adam for embeddings: rows without a gradient keep their values and their averages. Parameters
+--- are dense and gradients sparse, as F.embedding computes them with its option sparse.
 ---
----     local layer = torch.nn.Embedding(3, 1)
+---     local layer = torch.nn.Embedding(3, 1, {sparse = true})
 ---     local before = layer.weight:detach():clone()
 ---     local optimizer = torch.optim.SparseAdam(layer:parameters(), {lr = 0.1})
 ---     layer(torch.tensor {2}):sum():backward()
@@ -38,6 +38,10 @@ end
 
 function SparseAdam:check_parameter(i, parameter)
    parent.check_parameter(self, i, parameter)
+   if torch._sparse_parts(parameter) then
+      torch.raise(("%s: parameter %d: SparseAdam requires dense parameter tensors, got layout %s")
+         :format(torch.type(self), i, parameter.layout))
+   end
    if parameter:dim() == 0 then
       torch.raise(("%s: parameter %d: expected a tensor with rows, got a 0-d one"):format(
          torch.type(self), i))
@@ -51,20 +55,13 @@ local function moved(average, rows, values, beta)
    return new
 end
 
--- Returns the gradient's rows that had a part in the loss, and their positions.
-local function rows_of(grad)
-   if grad.is_sparse then
-      grad = grad:coalesce()
-      return grad:values(), grad:indices()[1]
-   end
-   local any = grad:ne(0)
-   if any:dim() > 1 then any = any:flatten(2):any(2) end
-   local rows = any:nonzero():view(-1)
-   return grad:index_select(1, rows), rows
-end
-
 local function update(parameter, state, o)
-   local values, rows = rows_of(parameter.grad)
+   if not parameter.grad.is_sparse then
+      torch.raise(("optim.SparseAdam: parameter of shape (%s): SparseAdam does not support dense "
+         .. "gradients, please consider Adam instead"):format(table.concat(parameter.shape, ", ")))
+   end
+   local grad = parameter.grad:coalesce()
+   local values, rows = grad:values(), grad:indices()[1]
    if o.maximize then values = -values end
    state.step = (state.step or 0) + 1
    state.exp_avg = state.exp_avg or torch.zeros_like(parameter)

@@ -2,6 +2,7 @@
 ** optim.c - collects the tensors for an optimizer's step from the optimizer's tables. In Lua this
 ** would take as long as the whole step of a small model.
 */
+#include "lua/args/sparse.h"
 #include "lua/tensor/value.h"
 
 /* Stack indices of _gather_step's arguments. */
@@ -29,7 +30,7 @@ static bool copy_fields(lua_State *L, int names, lua_Integer count, int to, lua_
 ** to_params, the parameters that have a gradient. From the state of each, states[offset + i], it
 ** collects the fields listed in `names` (tensors) in to_states, and those listed in `clocks` (step
 ** counts) in to_clocks. Returns the number of collected parameters; nil if a state or one of its
-** fields is missing; -1 if a gradient is sparse. */
+** fields is missing; -1 if a parameter or a gradient is sparse. */
 static int gather_step(lua_State *L) {
   tli_State *S = tli_state(L);
   lua_settop(L, ARGUMENTS - 1);
@@ -41,6 +42,10 @@ static int gather_step(lua_State *L) {
   lua_Integer n = 0;
   for (lua_Integer i = 1; i <= count; i++) {
     lua_rawgeti(L, PARAMS, i);
+    if (tli_is_sparse(L, -1)) {
+      lua_pushinteger(L, -1);
+      return 1;
+    }
     const tl_Tensor *t = tli_to_tensor(L, S, -1);
     if (t == NULL) return refuse(L, PARAMS);
     if (t->autograd && t->autograd->grad) {
