@@ -77,7 +77,7 @@ TL_API tl_ErrorKind tl_error_kind(void);
 ** `exponent`. The arguments after X in TL_DTYPES(X, ...) become the last arguments of X. A type
 ** needs only an entry in this list and the conversions in core/kernel/element.h. ORDER DTYPE: files
 ** and kernel tables may rely on the order, so a new type goes to the end; a build may add dtypes
-** with TL_MORE_DTYPES. */
+** with TL_MORE_DTYPES. Loops of kernels are built for each dtype of this list. */
 #define TL_DTYPES(X, ...)                                   \
   X(F32, "float32", 4, FLOAT, 24, 128, __VA_ARGS__)         \
   X(F64, "float64", 8, FLOAT, 53, 1024, __VA_ARGS__)        \
@@ -96,10 +96,27 @@ TL_API tl_ErrorKind tl_error_kind(void);
 #define TL_MORE_DTYPES(X, ...)
 #endif
 
+/* The dtypes for which kernels have no loops of their own: tensors of these dtypes are stored, moved
+** and converted, and a few operators compute with them after a conversion. The fields are those of
+** TL_DTYPES. Builds for inference alone lack these dtypes. */
+#ifdef TLI_INFER
+#define TL_STORED_DTYPES(X, ...)
+#else
+#define TL_STORED_DTYPES(X, ...)                              \
+  X(F8E4M3, "float8_e4m3fn", 1, FLOAT, 4, 9, __VA_ARGS__)     \
+  X(F8E5M2, "float8_e5m2", 1, FLOAT, 3, 16, __VA_ARGS__)      \
+  X(F8E4M3Z, "float8_e4m3fnuz", 1, FLOAT, 4, 8, __VA_ARGS__)  \
+  X(F8E5M2Z, "float8_e5m2fnuz", 1, FLOAT, 3, 16, __VA_ARGS__) \
+  X(F8E8M0, "float8_e8m0fnu", 1, FLOAT, 1, 128, __VA_ARGS__)  \
+  X(U16, "uint16", 2, INT, 16, 0, __VA_ARGS__)                \
+  X(U32, "uint32", 4, INT, 32, 0, __VA_ARGS__)                \
+  X(U64, "uint64", 8, INT, 64, 0, __VA_ARGS__)
+#endif
+
 typedef enum tl_DType {
   TL_NODTYPE = -1, /* stands for "not given" where a dtype is optional */
 #define X(name, ...) TL_##name,
-  TL_DTYPES(X, )
+  TL_DTYPES(X, ) TL_STORED_DTYPES(X, )
 #undef X
       TL_NDTYPES
 } tl_DType;

@@ -44,7 +44,8 @@ TEST(promotion_is_pytorchs) {
   for (int i = 0; i < OPERANDS; i++)
     for (int j = 0; j < OPERANDS; j++) {
       tl_Tensor *pair[] = {operand(i), operand(j)};
-      CHECK_AT(i * 100 + j, tli_result_dtype(pair, 2) == (tl_DType)(expected[i][j] - '0'));
+      char want = expected[i][j];
+      CHECK_AT(i * 100 + j, tli_result_dtype(pair, 2) == (want == 'x' ? TL_NODTYPE : want - '0'));
       tli_release(pair[0]);
       tli_release(pair[1]);
     }

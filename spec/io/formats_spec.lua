@@ -30,7 +30,7 @@ describe("torch.load of NumPy's files", function()
    it("reads every dtype and both orders", function()
       local expected = torch.arange(0, 6):view(2, 3):double() * 1.5
       local dtypes = {f2 = "float16", f4 = "float32", f8 = "float64", i1 = "int8", i2 = "int16",
-         i4 = "int32", i8 = "int64", u1 = "uint8", u2 = "int32", u4 = "int64", u8 = "int64",
+         i4 = "int32", i8 = "int64", u1 = "uint8", u2 = "uint16", u4 = "uint32", u8 = "uint64",
          b1 = "bool", big_f4 = "float32", big_i8 = "int64", fortran = "float64"}
       local arrays = torch.load(folder .. "arrays.npz")
       for name, dtype in sorted(dtypes) do

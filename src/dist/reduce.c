@@ -15,6 +15,8 @@ const char *const tli_reduction_names[] = {
 
 bool tli_reduction_fits(const char *op, tli_Reduction r, tl_DType dtype) {
   bool floating = tli_is_inexact(dtype), bitwise = r >= TLI_REDUCE_BAND;
+  if (tli_is_stored(dtype))
+    return tli_fail(TL_EDTYPE, "%s: not implemented for '%s'", op, tl_dtype_name(dtype));
   if (tli_is_complex(dtype) && (r == TLI_REDUCE_MIN || r == TLI_REDUCE_MAX))
     return tli_fail(TL_EDTYPE, "%s: op: '%s' does not take complex tensors", op,
                     tli_reduction_names[r]);

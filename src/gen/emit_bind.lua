@@ -95,9 +95,9 @@ local function emit_signature(op, name, cname, extra, inplace)
    if count == 0 then rows[1] = "  {NULL, 0, 0, 0}," end
    return ("static const tli_Param params_%s[] = {\n%s\n};\n"):format(
       cname, table.concat(rows, "\n"))
-      .. ("static const tli_Signature sig_%s = {%s, %s,\n  params_%s, %d, %s};"):format(
+      .. ("static const tli_Signature sig_%s = {%s, %s,\n  params_%s, %d, %s, %s};"):format(
          cname, quote(full_name(op, name)), quote(M.usage(op, full_name(op, name), inplace)), cname,
-         count, op.pointwise and "true" or "false")
+         count, op.pointwise and "true" or "false", (op.view or op.stored) and "true" or "false")
 end
 
 -- Writes the code that reads the arguments. Operands are read last, because reading a number as an

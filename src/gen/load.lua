@@ -1,7 +1,8 @@
 -- load.lua - reads the operator table. Every src/ops/FAMILY/*.lua is a list of entries, which are
 -- pure data: an entry with a field that `fields` does not list is refused. Below an entry,
 -- example(name, text) adds a short program to the manual; its output follows `--> `, and a spec
--- runs it. takes_complex(names) lists those entries of the file that take complex tensors.
+-- runs it. takes_complex(names) lists those entries of the file that take complex tensors,
+-- takes_stored(names) those that take the dtypes of TL_STORED_DTYPES (tlua.h).
 
 local schema = require "schema"
 
@@ -16,6 +17,8 @@ local fields = {
    -- true: the operator takes complex tensors and dtypes. Without this field they are refused,
    -- unless the operator is an expression whose operators all take them
    complex = "boolean",
+   -- true: the operator takes the dtypes of TL_STORED_DTYPES. All views do
+   stored = "boolean",
    reduction = "table",     -- the forward pass is a kernel of the reduce family: {types=}
    scan = "table",          -- the forward pass is a kernel of the scan family: {types=}
    view = "boolean",        -- true: the result shares self's storage
@@ -187,20 +190,23 @@ local function load_family(path)
       end
       op.example = text:gsub("^\n", ""):gsub("^   ", ""):gsub("\n   ", "\n"):gsub("%s+$", "")
    end
-   -- Marks entries of this file as taking complex tensors. `names` has the names of these entries,
-   -- separated by blanks; without it, all entries of the file are marked.
-   function env.takes_complex(names)
+   local function mark(field, names)
       local left = {}
       for word in (names or ""):gmatch "%S+" do left[word] = true end
       for _, op in ipairs(family.ops) do
          local named = left[op.cname] or not op.internal and left[op.lua]
-         if named or not names then op.complex = true end
+         if named or not names then op[field] = true end
       end
       for _, op in ipairs(family.ops) do left[op.cname], left[op.lua] = nil, nil end
       if next(left) then
-         error(("%s: takes_complex: there is no entry %s"):format(family.file, next(left)), 0)
+         error(("%s: takes_%s: there is no entry %s"):format(family.file, field, next(left)), 0)
       end
    end
+   -- Marks entries of this file as taking complex tensors. `names` has the names of these entries,
+   -- separated by blanks; without it, all entries of the file are marked.
+   function env.takes_complex(names) mark("complex", names) end
+   -- Marks entries of this file as taking the dtypes of TL_STORED_DTYPES.
+   function env.takes_stored(names) mark("stored", names) end
    assert(loadfile(path, "t", env))()
    return family
 end

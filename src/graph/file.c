@@ -24,6 +24,7 @@
 ** the file, and that required arguments are present; the operators check everything else, as they
 ** do for any caller.
 ** */
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -50,6 +51,10 @@ static const char *code_of(tl_DType dtype, char out[16]) {
     size_t n = strlen(letters[i][0]);
     if (strncmp(name, letters[i][0], n) != 0) continue;
     snprintf(out, 16, "%s%s", letters[i][1], name + n);
+#ifndef TLI_INFER /* float8_e4m3fn is F8_E4M3, and float8_e8m0fnu F8_E8M0 */
+    for (char *at = out; *at; at++) *at = (char)toupper((unsigned char)*at);
+    if (dtype == TL_F8E4M3 || dtype == TL_F8E8M0) out[7] = '\0';
+#endif
     return out;
   }
   return name;

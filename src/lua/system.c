@@ -248,7 +248,9 @@ static tl_DType check_dtype(lua_State *L, int index, const char *what) {
 
 static int torch_promote_types(lua_State *L) {
   tl_DType a = check_dtype(L, 1, "promote_types"), b = check_dtype(L, 2, "promote_types");
-  lua_pushstring(L, tl_dtype_name(tli_dtype_promote(a, b)));
+  tl_DType both = tli_dtype_promote(a, b);
+  if (both == TL_NODTYPE) return tli_error(L, "promote_types: %s", tl_error());
+  lua_pushstring(L, tl_dtype_name(both));
   return 1;
 }
 
@@ -273,6 +275,7 @@ static int torch_result_type(lua_State *L) {
   tli_release(owned[0]);
   tli_release(owned[1]);
   if (!ok) return tli_error(L, "result_type: expected two Tensors or numbers");
+  if (dtype == TL_NODTYPE) return tli_error(L, "result_type: %s", tl_error());
   lua_pushstring(L, tl_dtype_name(dtype));
   return 1;
 }
@@ -338,7 +341,8 @@ static int torch_finfo(lua_State *L) {
   set_whole(L, "bits", 8 * tli_dtype_bytes[dtype]);
   set_number(L, "eps", tli_float_epsilon(dtype));
   set_number(L, "max", tli_float_max(dtype));
-  set_number(L, "min", -tli_float_max(dtype));
+  bool no_sign = tli_dtype_digits[dtype] == 1; /* float8_e8m0fnu */
+  set_number(L, "min", no_sign ? tli_float_tiny(dtype) : -tli_float_max(dtype));
   set_number(L, "tiny", tli_float_tiny(dtype));
   set_number(L, "smallest_normal", tli_float_tiny(dtype));
   set_number(L, "resolution", resolution(dtype));
@@ -353,7 +357,10 @@ static int torch_iinfo(lua_State *L) {
     return tli_error(L, "iinfo: expected an integer dtype, got %s", tl_dtype_name(dtype));
   lua_createtable(L, 0, 4);
   set_whole(L, "bits", 8 * tli_dtype_bytes[dtype]);
-  set_whole(L, "max", tli_int_max(dtype));
+  if (tli_dtype_digits[dtype] > 63)
+    set_number(L, "max", 0x1p64); /* no integer of Lua; 2^64 - 1 as Lua reads this numeral */
+  else
+    set_whole(L, "max", tli_int_max(dtype));
   set_whole(L, "min", tli_int_min(dtype));
   lua_pushstring(L, tl_dtype_name(dtype));
   lua_setfield(L, -2, "dtype");

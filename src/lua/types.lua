@@ -320,6 +320,38 @@ torch.uint8 = "uint8"
 ---The dtype of booleans, a byte each.
 ---@type string
 torch.bool = "bool"
+--- The dtype of 16-bit unsigned integers. As in PyTorch, few operators take it: conversions, views,
+--- moves, comparisons for equality, products, sums, sorting and functions with a floating result.
+---@type string
+torch.uint16 = "uint16"
+--- The dtype of 32-bit unsigned integers; see torch.uint16.
+---@type string
+torch.uint32 = "uint32"
+--- The dtype of 64-bit unsigned integers; see torch.uint16. In Lua, numbers of 2^63 or more are
+--- floats, as numerals of that size are.
+---@type string
+torch.uint64 = "uint64"
+--- The dtype of 8-bit floating numbers with four bits of exponent, from -448 to 448. Conversions to
+--- it give the nearest number, and 448 for larger ones. As in PyTorch, few operators take float8:
+--- conversions, views, moves, comparisons for equality, and products of two such tensors.
+---@type string
+torch.float8_e4m3fn = "float8_e4m3fn"
+--- The dtype of 8-bit floating numbers with five bits of exponent, from -57344 to 57344, and
+--- infinity; see torch.float8_e4m3fn.
+---@type string
+torch.float8_e5m2 = "float8_e5m2"
+--- The dtype of 8-bit floating numbers from -240 to 240, without infinity and negative zero; see
+--- torch.float8_e4m3fn. Larger numbers become NaN.
+---@type string
+torch.float8_e4m3fnuz = "float8_e4m3fnuz"
+--- The dtype of 8-bit floating numbers from -57344 to 57344, without infinity and negative zero; see
+--- torch.float8_e4m3fn. Larger numbers become NaN.
+---@type string
+torch.float8_e5m2fnuz = "float8_e5m2fnuz"
+--- The dtype of powers of two from 2^-127 to 2^127, which are scales of blocks of numbers; see
+--- torch.float8_e4m3fn. There is no zero and no sign.
+---@type string
+torch.float8_e8m0fnu = "float8_e8m0fnu"
 --- The dtype of complex numbers whose two parts are float32.
 ---@type string
 torch.complex64 = "complex64"

@@ -244,7 +244,8 @@ bool tli_check_sizes(const char *op, tl_Ints size, tl_DType dtype) {
 ** negative numbers, which wrap around as in PyTorch. */
 static void whole_bounds(tl_DType dtype, double *low, double *high) {
   double most = (double)tli_int_max(dtype);
-  *high = dtype == TL_I64 ? 0x1p63 : most + 1;
+  int digits = tli_dtype_digits[dtype];
+  *high = digits >= 63 ? ldexp(1, digits) : most + 1;
   *low = tli_is_unsigned(dtype) ? -*high : -most - 2;
 }
 

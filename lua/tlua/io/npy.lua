@@ -1,7 +1,6 @@
 -- npy.lua - NumPy's arrays: .npy files, and .npz files, which are zip files of .npy files. Versions
--- 1 to 3 of numpy.lib.format can be read; version 1 is written. Unsigned integers without a
--- matching dtype become wider integers. Arrays of objects are refused, because building them would
--- run code from the file.
+-- 1 to 3 of numpy.lib.format can be read; version 1 is written. Arrays of objects are refused,
+-- because building them would run code from the file.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
@@ -9,14 +8,12 @@ local zip = require "tlua.io.zip"
 
 local M = {}
 
--- Maps a kind and a size in bytes to the dtype as which elements are read. `wider` has the dtypes
--- of the results for unsigned integers.
+-- Maps a kind and a size in bytes to the dtype as which elements are read.
 local dtypes <const> = {
    f2 = "float16", f4 = "float32", f8 = "float64", i1 = "int8", i2 = "int16", i4 = "int32",
-   i8 = "int64", u1 = "uint8", b1 = "bool", u2 = "int16", u4 = "int32", u8 = "int64",
+   i8 = "int64", u1 = "uint8", b1 = "bool", u2 = "uint16", u4 = "uint32", u8 = "uint64",
    c8 = "complex64", c16 = "complex128",
 }
-local wider <const> = {u2 = {"int32", 0xFFFF}, u4 = {"int64", 0xFFFFFFFF}}
 
 -- Reads the header, a dictionary in Python's syntax.
 local function read_header(text)
@@ -34,14 +31,6 @@ local function read_header(text)
    end
    if #shape > 16 then source.fail("%d dimensions; expected at most 16", #shape) end
    return descr, order == "True", shape
-end
-
-local function widen(tensor, kind)
-   if wider[kind] then return tensor:to(wider[kind][1]):bitwise_and(wider[kind][2]) end
-   if kind == "u8" and tensor:numel() > 0 and tensor:min():item() < 0 then
-      source.fail "a uint64 of 2^63 or more; there is no dtype for it"
-   end
-   return tensor
 end
 
 --- Returns the array in a file's bytes.
@@ -77,7 +66,6 @@ function M.array(bytes)
    else
       tensor = s:elements(s.at, shape, dtype)
    end
-   tensor = widen(tensor, kind)
    if not fortran or #shape < 2 then return tensor end
    local dims = {}
    for i = 1, #shape do dims[i] = #shape + 1 - i end
@@ -105,6 +93,7 @@ end
 local descriptions <const> = {
    float16 = "<f2", float32 = "<f4", float64 = "<f8", int8 = "|i1", int16 = "<i2", int32 = "<i4",
    int64 = "<i8", uint8 = "|u1", bool = "|b1", complex64 = "<c8", complex128 = "<c16",
+   uint16 = "<u2", uint32 = "<u4", uint64 = "<u8",
 }
 
 -- Returns a .npy header with NumPy's padding, which leaves room for a first size of 21 digits and

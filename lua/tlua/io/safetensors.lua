@@ -17,12 +17,17 @@ local max_header <const> = 100000000
 local max_dims <const> = 16
 
 -- The format names a dtype by the letters of its kind and the number of its bits: F32 for float32,
--- BF16, U8; only BOOL has no number.
+-- BF16, U8; only BOOL has no number. Two names leave out what the dtype's name says of special
+-- values.
 local letters = {float = "F", bfloat = "BF", int = "I", uint = "U", bool = "BOOL", complex = "C"}
 local kinds = {}
 for kind, code in pairs(letters) do kinds[code] = kind end
 
+local shortened <const> = {float8_e4m3fn = "F8_E4M3", float8_e8m0fnu = "F8_E8M0"}
+local full <const> = {F8_E4M3 = "float8_e4m3fn", F8_E8M0 = "float8_e8m0fnu"}
+
 local function code_of(dtype)
+   if shortened[dtype] then return shortened[dtype] end
    local kind, rest = dtype:match("^(%l+)(.*)$")
    return letters[kind] and letters[kind] .. rest:upper()
 end
@@ -34,7 +39,7 @@ local function dtype_of(code)
    if type(code) ~= "string" then return nil end
    local kind, rest = code:match("^(%u+)(.*)$")
    if not known[code] and kinds[kind] then
-      local name = kinds[kind] .. rest:lower()
+      local name = full[code] or kinds[kind] .. rest:lower()
       local there, sample = pcall(torch.empty, {0}, {dtype = name})
       if there and sample.dtype == name and code_of(name) == code then
          known[code] = {name, sample:element_size()}

@@ -7,6 +7,7 @@
 #define TLI_ELEMENT_H
 
 #include "tlua.h"
+#include "core/kernel/float8.h"
 #include "core/kernel/half.h"
 #include "core/kernel/host_device.h"
 
@@ -47,6 +48,16 @@ TLI_INT_ELEMENT(U8, uint8_t, int32_t)
 TLI_INT_ELEMENT(BOOL, uint8_t, int32_t)
 TLI_COMPLEX_ELEMENT(C64, float)
 TLI_COMPLEX_ELEMENT(C128, double)
+#ifndef TLI_INFER
+TLI_FLOAT_ELEMENT(F8E4M3, uint8_t, float, tli_f8e4m3_to_f32, tli_f32_to_f8e4m3)
+TLI_FLOAT_ELEMENT(F8E5M2, uint8_t, float, tli_f8e5m2_to_f32, tli_f32_to_f8e5m2)
+TLI_FLOAT_ELEMENT(F8E4M3Z, uint8_t, float, tli_f8e4m3z_to_f32, tli_f32_to_f8e4m3z)
+TLI_FLOAT_ELEMENT(F8E5M2Z, uint8_t, float, tli_f8e5m2z_to_f32, tli_f32_to_f8e5m2z)
+TLI_FLOAT_ELEMENT(F8E8M0, uint8_t, float, tli_f8e8m0_to_f32, tli_f32_to_f8e8m0)
+TLI_INT_ELEMENT(U16, uint16_t, int32_t)
+TLI_INT_ELEMENT(U32, uint32_t, int64_t)
+TLI_INT_ELEMENT(U64, uint64_t, uint64_t)
+#endif
 #ifdef TL_MORE_ELEMENTS
 TL_MORE_ELEMENTS
 #endif

@@ -13,10 +13,19 @@ static const struct {
   tl_DType dtype;
   uint8_t code, bits;
 } types[] = {
-    {TL_F32, DLPACK_FLOAT, 32}, {TL_F64, DLPACK_FLOAT, 64},   {TL_F16, DLPACK_FLOAT, 16},
-    {TL_I8, DLPACK_INT, 8},     {TL_BF16, DLPACK_BFLOAT, 16}, {TL_I16, DLPACK_INT, 16},
-    {TL_I32, DLPACK_INT, 32},   {TL_I64, DLPACK_INT, 64},     {TL_U8, DLPACK_UINT, 8},
-    {TL_BOOL, DLPACK_BOOL, 8},  {TL_C64, DLPACK_COMPLEX, 64}, {TL_C128, DLPACK_COMPLEX, 128}};
+    {TL_F32, DLPACK_FLOAT, 32},       {TL_F64, DLPACK_FLOAT, 64},
+    {TL_F16, DLPACK_FLOAT, 16},       {TL_I8, DLPACK_INT, 8},
+    {TL_BF16, DLPACK_BFLOAT, 16},     {TL_I16, DLPACK_INT, 16},
+    {TL_I32, DLPACK_INT, 32},         {TL_I64, DLPACK_INT, 64},
+    {TL_U8, DLPACK_UINT, 8},          {TL_BOOL, DLPACK_BOOL, 8},
+    {TL_C64, DLPACK_COMPLEX, 64},     {TL_C128, DLPACK_COMPLEX, 128},
+#ifndef TLI_INFER
+    {TL_U16, DLPACK_UINT, 16},        {TL_U32, DLPACK_UINT, 32},
+    {TL_U64, DLPACK_UINT, 64},        {TL_F8E4M3, DLPACK_E4M3FN, 8},
+    {TL_F8E4M3Z, DLPACK_E4M3FNUZ, 8}, {TL_F8E5M2, DLPACK_E5M2, 8},
+    {TL_F8E5M2Z, DLPACK_E5M2FNUZ, 8}, {TL_F8E8M0, DLPACK_E8M0FNU, 8},
+#endif
+};
 
 enum { TYPES = sizeof types / sizeof types[0] };
 

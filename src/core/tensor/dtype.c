@@ -8,29 +8,30 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/error.h"
 #include "core/kernel/element.h"
 
 const uint8_t tli_dtype_bytes[TL_NDTYPES] = {
 #define X(name, text, bytes, ...) bytes,
-    TL_DTYPES(X, )
+    TL_DTYPES(X, ) TL_STORED_DTYPES(X, )
 #undef X
 };
 
 const uint8_t tli_dtype_categories[TL_NDTYPES] = {
 #define X(name, text, bytes, category, ...) TLI_##category,
-    TL_DTYPES(X, )
+    TL_DTYPES(X, ) TL_STORED_DTYPES(X, )
 #undef X
 };
 
 const uint8_t tli_dtype_digits[TL_NDTYPES] = {
 #define X(name, text, bytes, category, digits, ...) digits,
-    TL_DTYPES(X, )
+    TL_DTYPES(X, ) TL_STORED_DTYPES(X, )
 #undef X
 };
 
 static const char *const names[TL_NDTYPES] = {
 #define X(name, text, ...) text,
-    TL_DTYPES(X, )
+    TL_DTYPES(X, ) TL_STORED_DTYPES(X, )
 #undef X
 };
 
@@ -61,8 +62,19 @@ static tl_DType signed_of(int bytes) {
   return bytes <= 1 ? TL_I8 : bytes == 2 ? TL_I16 : bytes <= 4 ? TL_I32 : TL_I64;
 }
 
+/* Promotes a pair with a stored dtype: a float8 with no other dtype, an unsigned integer with
+** floating dtypes alone. */
+static tl_DType promote_stored(tl_DType a, tl_DType b) {
+  tl_DType other = tli_is_stored(a) ? b : a, stored = other == b ? a : b;
+  if (!tli_is_float(stored) && tli_is_float(other) && !tli_is_stored(other)) return other;
+  tli_fail(TL_EDTYPE, "%s and %s have no common dtype; convert one of them", tl_dtype_name(a),
+           tl_dtype_name(b));
+  return TL_NODTYPE;
+}
+
 tl_DType tli_dtype_promote(tl_DType a, tl_DType b) {
   if (a == b) return a;
+  if (tli_is_stored(a) || tli_is_stored(b)) return promote_stored(a, b);
   tli_Category ca = tli_dtype_category(a), cb = tli_dtype_category(b);
   if (ca == TLI_COMPLEX || cb == TLI_COMPLEX)
     return a == TL_C128 || b == TL_C128 || a == TL_F64 || b == TL_F64 ? TL_C128 : TL_C64;
@@ -77,7 +89,8 @@ tl_DType tli_dtype_promote(tl_DType a, tl_DType b) {
 }
 
 tl_DType tli_dtype_compute(tl_DType dtype) {
-  if (tli_dtype_bytes[dtype] >= 4) return dtype;
+  if (tli_dtype_bytes[dtype] >= 4 && !tli_is_stored(dtype)) return dtype;
+  if (tli_dtype_bytes[dtype] >= 4) return TL_I64;
   return tli_is_float(dtype) ? TL_F32 : TL_I32;
 }
 
@@ -98,21 +111,37 @@ int64_t tli_int_min(tl_DType dtype) {
 
 double tli_float_epsilon(tl_DType dtype) { return EPSILON(tli_dtype_digits[dtype]); }
 
+#ifndef TLI_INFER /* the formats whose largest exponent also has NaN or does not have subnormals */
+#define EXTRAORDINARY(x)                             \
+  if (dtype == TL_F8E4M3) return x(448, 0x1p-6);     \
+  if (dtype == TL_F8E4M3Z) return x(240, 0x1p-7);    \
+  if (dtype == TL_F8E5M2Z) return x(57344, 0x1p-15); \
+  if (dtype == TL_F8E8M0) return x(0x1p127, 0x1p-127);
+#else
+#define EXTRAORDINARY(x)
+#endif
+#define MOST(most, tiny) most
+#define TINY(most, tiny) tiny
+
 double tli_float_max(tl_DType dtype) {
+  EXTRAORDINARY(MOST)
   switch (dtype) {
 #define X(name, text, bytes, category, digits, exponent, ...) \
   case TL_##name: return ldexp(2 - EPSILON(digits), (exponent)-1);
     TL_DTYPES(X, )
+    TL_STORED_DTYPES(X, )
 #undef X
   default: return 0;
   }
 }
 
 double tli_float_tiny(tl_DType dtype) {
+  EXTRAORDINARY(TINY)
   switch (dtype) {
 #define X(name, text, bytes, category, digits, exponent, ...) \
   case TL_##name: return ldexp(1, 2 - (exponent));
     TL_DTYPES(X, )
+    TL_STORED_DTYPES(X, )
 #undef X
   default: return 0;
   }
@@ -201,9 +230,19 @@ tl_Scalar tli_scalar_neg(tl_Scalar a) {
 
 /* ---- single elements at any address, hence memcpy ---- */
 
+/* Numbers of 2^63 or more become floats, as numerals of Lua do. */
+static tl_Scalar load_whole(uint64_t x, bool is_unsigned) {
+  return is_unsigned && x > INT64_MAX ? tli_float((double)x) : tli_int((int64_t)x);
+}
+
+static int64_t store_whole(tl_Scalar s) {
+  if (tli_is_fractional(s) && s.f >= 0x1p63 && s.f < 0x1p64) return (int64_t)(uint64_t)s.f;
+  return tli_to_int(s);
+}
+
 #define LOAD_FLOAT(name, x) tli_float((double)tli_read_##name(x))
 #define LOAD_COMPLEX(name, x) tli_complex((double)creal(x), (double)cimag(x))
-#define LOAD_INT(name, x) tli_int((int64_t)(x))
+#define LOAD_INT(name, x) load_whole((uint64_t)(x), (tli_##name) - 1 > 0)
 #define LOAD_BOOL(name, x) tli_bool((x) != 0)
 
 tl_Scalar tli_load(const void *p, tl_DType dtype) {
@@ -215,6 +254,7 @@ tl_Scalar tli_load(const void *p, tl_DType dtype) {
     return LOAD_##category(name, x);        \
   }
     TL_DTYPES(X, )
+    TL_STORED_DTYPES(X, )
 #undef X
   default: return tli_none();
   }
@@ -222,7 +262,8 @@ tl_Scalar tli_load(const void *p, tl_DType dtype) {
 
 #define STORE_FLOAT(name, s) tli_write_##name((tli_wide_##name)tli_to_double(s))
 #define STORE_COMPLEX(name, s) (tli_##name) complex_of(s)
-#define STORE_INT(name, s) (tli_##name) tli_to_int(s)
+#define STORE_INT(name, s) \
+  (tli_##name)(sizeof(tli_##name) == 8 && (tli_##name) - 1 > 0 ? store_whole(s) : tli_to_int(s))
 #define STORE_BOOL(name, s) tli_to_bool(s)
 
 void tli_store(void *p, tl_DType dtype, tl_Scalar s) {
@@ -234,6 +275,7 @@ void tli_store(void *p, tl_DType dtype, tl_Scalar s) {
     break;                                    \
   }
     TL_DTYPES(X, )
+    TL_STORED_DTYPES(X, )
 #undef X
   default: break;
   }

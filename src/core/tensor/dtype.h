@@ -20,6 +20,12 @@ static inline tli_Category tli_dtype_category(tl_DType dtype) {
 }
 extern const uint8_t tli_dtype_digits[TL_NDTYPES];
 
+/* Returns whether a dtype is one of TL_STORED_DTYPES. */
+#ifdef TLI_INFER
+static inline bool tli_is_stored(int t) { return (void)t, false; }
+#else
+static inline bool tli_is_stored(int t) { return t >= TL_F8E4M3; }
+#endif
 static inline bool tli_is_float(tl_DType t) { return tli_dtype_category(t) == TLI_FLOAT; }
 static inline bool tli_is_complex(tl_DType t) { return tli_dtype_category(t) == TLI_COMPLEX; }
 /* Returns whether a type has fractions and can have a gradient: floating or complex. */
@@ -44,7 +50,8 @@ static inline bool tli_is_unsigned(tl_DType t) {
 tl_DType tli_dtype_from_name(const char *name);
 
 /* Returns the promoted type by PyTorch's table. For instance, float16 with bfloat16 gives float32.
-** An unsigned type with a signed one gives a signed type that holds the numbers of both. */
+** An unsigned type with a signed one gives a signed type that holds the numbers of both. Fails with
+** TL_NODTYPE if the types have no common type, as float8 and every other type have none. */
 tl_DType tli_dtype_promote(tl_DType a, tl_DType b);
 
 /* Returns the type in which kernels compute: float32 for half types, int32 for smaller

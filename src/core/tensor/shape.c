@@ -166,6 +166,9 @@ static tl_DType promote_given(tl_DType a, tl_DType b) {
 static tl_DType combine(tl_DType strong, tl_DType weak) {
   if (strong == TL_NODTYPE) return weak;
   if (weak == TL_NODTYPE || tli_dtype_category(weak) <= tli_dtype_category(strong)) return strong;
+  if ((tli_is_stored(strong) || tli_is_stored(weak)) &&
+      !(tli_is_complex(weak) && !tli_is_float(strong)))
+    return tli_dtype_promote(strong, weak);
   if (tli_is_complex(weak) && tli_is_float(strong)) return tli_complex_dtype(strong);
   return weak;
 }

@@ -5,6 +5,7 @@
 */
 #include "lua/args/batched.h"
 #include "lua/args/sparse.h"
+#include "lua/args/stored.h"
 #include "lua/tensor/value.h"
 #include "core/memory/device_memory.h"
 
@@ -254,7 +255,7 @@ void tli_args_begin(tli_Args *a, lua_State *L, const tli_Signature *signature) {
   a->S = S;
   a->signature = signature;
   tli_set_operator(signature->name);
-  a->failed = false;
+  a->failed = a->refused = false;
   a->first = -1;
   a->nlist = 0;
   a->npool = 0;
@@ -329,7 +330,8 @@ void tli_only(lua_State *L, int n, const char *name) {
 }
 
 int tli_args_raise(tli_Args *a) {
-  int results = tli_sparse_call(a->L, a->signature->name, a->top);
+  int results = a->refused ? tli_stored_call(a->L, a->signature->name, a->top)
+                           : tli_sparse_call(a->L, a->signature->name, a->top);
   return results >= 0 ? results : tli_raise_call(a->L, a->signature);
 }
 
@@ -372,7 +374,20 @@ static void compare_devices(tli_Args *a, int i, int64_t item, const tl_Tensor *t
   }
 }
 
-static inline void check_device(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
+/* Refuses a dtype of TL_STORED_DTYPES. After the refusal of a tensor, tli_args_raise passes the call
+** to Lua. */
+static void refuse_stored(tli_Args *a, int dtype) {
+  if (!a->failed)
+    tli_fail(TL_EDTYPE, "%s: not implemented for '%s'", a->signature->name,
+             tl_dtype_name((tl_DType)dtype));
+  a->failed = true;
+}
+
+static inline void check_tensor(tli_Args *a, int i, int64_t item, const tl_Tensor *t) {
+  if (tli_is_stored(t->dtype) && !a->signature->stored) {
+    a->refused = a->refused || !a->failed;
+    refuse_stored(a, t->dtype);
+  }
   if (!tli_only_cpu()) compare_devices(a, i, item, t);
 }
 
@@ -380,7 +395,7 @@ tl_Tensor *tli_arg_tensor(tli_Args *a, int i) {
   if (a->at[i] == 0 || a->failed) return NULL;
   tl_Tensor *t = a->type[i] == LUA_TUSERDATA ? tli_to_tensor(a->L, a->S, a->at[i]) : NULL;
   if (t)
-    check_device(a, i, 0, t);
+    check_tensor(a, i, 0, t);
   else
     tli_args_fail(a, i, "a Tensor");
   return t;
@@ -390,7 +405,7 @@ tl_Tensor *tli_arg_operand(tli_Args *a, int i) {
   if (a->at[i] == 0 || a->failed) return NULL;
   tl_Tensor *t = a->type[i] == LUA_TUSERDATA ? tli_to_tensor(a->L, a->S, a->at[i]) : NULL;
   if (t) {
-    check_device(a, i, 0, t);
+    check_tensor(a, i, 0, t);
   } else {
     tl_Scalar s;
     if (tli_to_scalar(a->L, a->at[i], &s)) {
@@ -442,7 +457,7 @@ static tl_Tensors read_tensors(tli_Args *a, int i) {
   if (list.v == NULL) return (tl_Tensors){0, NULL};
   for (int k = 0; k < a->nlist; k++) {
     list.v[k] = tli_to_tensor(a->L, a->S, a->at[i] + k);
-    if (list.v[k]) check_device(a, i, k + 1, list.v[k]);
+    if (list.v[k]) check_tensor(a, i, k + 1, list.v[k]);
     if (list.v[k] || a->failed) continue;
     tli_fail(TL_EARG, "%s: %s: expected Tensors, got %s", a->signature->name,
              a->signature->params[i].name, tli_describe(a->L, a->S, a->at[i] + k));
@@ -466,7 +481,7 @@ tl_Tensors tli_arg_tensors(tli_Args *a, int i) {
   for (int64_t k = 0; k < list.n; k++) {
     lua_rawgeti(L, a->at[i], k + 1);
     list.v[k] = tli_to_tensor(L, a->S, -1);
-    if (list.v[k]) check_device(a, i, k + 1, list.v[k]);
+    if (list.v[k]) check_tensor(a, i, k + 1, list.v[k]);
     if (list.v[k] == NULL && !a->failed) {
       tli_fail(TL_EARG, "%s: %s[%lld]: expected a Tensor, got %s", a->signature->name,
                a->signature->params[i].name, (long long)k + 1,
@@ -688,6 +703,8 @@ tl_DType tli_arg_dtype(tli_Args *a, int i, tl_DType otherwise) {
   if (dtype == TL_NODTYPE) {
     const char *word = tli_to_word(a->L, a->at[i]);
     fail_with_hint(a, i, "a dtype such as \"float32\"", word ? tli_dtype_hint(word) : "");
+  } else if (tli_is_stored(dtype) && !a->signature->stored) {
+    refuse_stored(a, dtype);
   }
   return dtype;
 }

@@ -56,6 +56,7 @@ typedef struct tli_Signature {
   const tli_Param *params;
   int nparams;
   bool pointwise; /* whether each element of the result depends on one element of each tensor */
+  bool stored;    /* whether the operator takes the dtypes of TL_STORED_DTYPES */
 } tli_Signature;
 
 typedef struct tli_Args {
@@ -65,6 +66,7 @@ typedef struct tli_Args {
   const tli_Signature *signature;
   int top; /* number of arguments on the stack */
   bool failed;
+  bool refused; /* whether an argument had a dtype of TL_STORED_DTYPES that was refused */
   /* index of the parameter with the first tensor, whose device all tensors must have; -1 if there
   ** is none */
   int8_t first;

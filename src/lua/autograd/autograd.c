@@ -229,7 +229,8 @@ static int autograd_pass_visits(lua_State *L) {
 static int autograd_reaches_others(lua_State *L) {
   static const tli_Param params[] = {{"tensors", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0},
                                      {"own", TLI_A_TENSORS, TLI_P_ANY_DEVICE, 0}};
-  static const tli_Signature sig = {"autograd._reaches_others", "(tensors, own)", params, 2, false};
+  static const tli_Signature sig = {
+      "autograd._reaches_others", "(tensors, own)", params, 2, false, true};
   tli_Args a;
   tli_args_begin(&a, L, &sig);
   tl_Tensors tensors = tli_arg_tensors(&a, 0), own = tli_arg_tensors(&a, 1);
@@ -318,8 +319,8 @@ static int tensor_backward(lua_State *L) {
   static const tli_Param params[] = {{"self", TLI_A_TENSOR, 0, 0},
                                      {"gradient", TLI_A_TENSOR, TLI_P_OPTIONAL, 0},
                                      BACKWARD_OPTIONS};
-  static const tli_Signature sig = {"backward", "x:backward(gradient?, " BACKWARD_USAGE, params, 5,
-                                    false};
+  static const tli_Signature sig = {
+      "backward", "x:backward(gradient?, " BACKWARD_USAGE, params, 5, false, true};
   tli_Args a;
   tli_args_begin(&a, L, &sig);
   tli_Settings *of = tli_push_settings(L, a.S);
@@ -334,8 +335,12 @@ static int autograd_backward(lua_State *L) {
       {"grad_tensors", TLI_A_TENSORS, TLI_P_OPTIONAL | TLI_P_ANY_DEVICE, 0},
       BACKWARD_OPTIONS};
   static const tli_Signature sig = {
-      "autograd.backward", "torch.autograd.backward(tensors, grad_tensors?, " BACKWARD_USAGE,
-      params, 5, false};
+      "autograd.backward",
+      "torch.autograd.backward(tensors, grad_tensors?, " BACKWARD_USAGE,
+      params,
+      5,
+      false,
+      true};
   tli_Args a;
   tli_args_begin(&a, L, &sig);
   tli_Settings *of = tli_push_settings(L, a.S);
@@ -471,7 +476,10 @@ static int autograd_grad(lua_State *L) {
       "torch.autograd.grad(outputs, inputs, {grad_outputs?, retain_graph = create_graph, "
       "create_graph = false, allow_unused = materialize_grads, is_grads_batched = false, "
       "materialize_grads = false})",
-      params, 8, false};
+      params,
+      8,
+      false,
+      true};
   tli_Args a;
   tli_args_begin(&a, L, &sig);
   tli_Settings *of = tli_push_settings(L, a.S);

@@ -45,8 +45,8 @@ static void normalize(tl_Tensor *t) {
 static int io_read(lua_State *L) {
   static const tli_Param params[] = {
       {"file", TLI_A_TENSOR, 0, 0}, {"shape", TLI_A_INTS, 0, 0}, {"dtype", TLI_A_DTYPE, 0, 0}};
-  static const tli_Signature sig = {"io.read", "torch.io.read(file, shape, dtype)", params, 3,
-                                    false};
+  static const tli_Signature sig = {
+      "io.read", "torch.io.read(file, shape, dtype)", params, 3, false, true};
   check_file(L, 1, "io.read");
   tli_Args a;
   tli_args_begin(&a, L, &sig);

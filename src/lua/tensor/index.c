@@ -441,9 +441,32 @@ static tl_Tensor *value_tensor(lua_State *L, const tl_Tensor *self, int ndim) {
   return extra ? tlo_reshape(t, (tl_Ints){t->ndim - extra, t->sizes + extra}) : tli_retain(t);
 }
 
+static tl_Tensor *as_bits(const tl_Tensor *t, tl_DType bits) {
+  return tli_alias_as(t, bits, t->ndim, t->sizes, t->strides, t->offset);
+}
+
+/* Writes a value into a tensor with a dtype of TL_STORED_DTYPES, as integers with the same bits. */
+static bool put_bits(tl_Tensor *target, tl_Tensors indices, tl_Tensor *value) {
+  static const tl_DType of_size[] = {TL_U8, TL_I16, TL_I32, TL_I64};
+  int bytes = tli_dtype_bytes[target->dtype];
+  tl_DType bits = of_size[bytes == 8 ? 3 : bytes / 2];
+  tl_Tensor *cast =
+      value->flags & TLI_NUMBER
+          ? tli_scalar_tensor(tli_number_of(value), (tl_DType)target->dtype, tli_device(target))
+          : tlo_to_dtype(value, (tl_DType)target->dtype);
+  tl_Tensor *from = cast ? as_bits(cast, bits) : NULL;
+  tl_Tensor *to = from ? as_bits(target, bits) : NULL;
+  bool ok = to && tlo_index_put_(to, indices, from, false);
+  tli_release(to);
+  tli_release(from);
+  tli_release(cast);
+  return ok;
+}
+
 /* Writes the value at the positions that the index tensors select. A 0-d value on the CPU is first
 ** moved to the target's device. */
 static bool put_at(tl_Tensor *target, tl_Tensors indices, tl_Tensor *value) {
+  if (tli_is_stored(target->dtype)) return put_bits(target, indices, value);
   if (tli_same_device(tli_device(target), tli_device(value)) || value->flags & TLI_NUMBER)
     return tlo_index_put_(target, indices, value, false);
   if (tli_device(value).type != TL_CPU || value->ndim > 0)

@@ -8,15 +8,17 @@
 #include "core/memory/device_memory.h"
 #include "lua/args/batched.h"
 #include "lua/args/sparse.h"
+#include "lua/args/stored.h"
 #include "lua/tensor/value.h"
 
 /* Reads the operand at an index. A number is converted to a tensor, which the caller must release:
-** *owned is set to that tensor. */
+** *owned is set to that tensor. Returns false, without a message, for a tensor of a dtype of
+** TL_STORED_DTYPES. */
 static inline bool tli_operand(lua_State *L, tli_State *S, int index, const char *name,
                                tl_Tensor **out, tl_Tensor **owned) {
   tl_Scalar s;
   *out = tli_to_tensor(L, S, index);
-  if (*out) return true;
+  if (*out) return !tli_is_stored((*out)->dtype);
   if (tli_to_scalar(L, index, &s)) return (*out = *owned = tli_number(s)) != NULL;
   return tli_fail(TL_EARG, "%s: expected Tensors or numbers, got %s", name,
                   tli_describe(L, S, index));
@@ -47,7 +49,8 @@ static inline int tli_metamethod(lua_State *L, const char *name,
   tli_calling = outer;
   tli_release(owned);
   if (result == NULL) {
-    int results = ok ? -1 : tli_sparse_call(L, name, 2);
+    bool stored = !ok && ((a && tli_is_stored(a->dtype)) || (b && tli_is_stored(b->dtype)));
+    int results = ok ? -1 : stored ? tli_stored_call(L, name, 2) : tli_sparse_call(L, name, 2);
     return results >= 0 ? results : tli_raise(L);
   }
   if (reversed && lua_type(L, 1) == LUA_TNUMBER) tli_entitle(result, reversed, count);

@@ -23,14 +23,23 @@ typedef struct Format {
 static tl_Scalar element(const Format *f, int64_t offset) {
   tl_DType dtype = (tl_DType)f->t->dtype;
   size_t bytes = tl_dtype_size(dtype);
-  tl_Scalar s = tli_load((const char *)tli_data(f->t) + offset * (int64_t)bytes, dtype);
+  const char *at = (const char *)tli_data(f->t) + offset * (int64_t)bytes;
+  tl_Scalar s = tli_load(at, dtype);
+#ifndef TLI_INFER
+  if (dtype == TL_U64) { /* tli_load gives floats for large numbers */
+    s.kind = TL_INTEGER;
+    memcpy(&s.i, at, sizeof s.i);
+  }
+#endif
   return s.kind == TL_COMPLEX ? tli_float(f->part ? s.imag : s.f) : s;
 }
 
 static int format_element(const Format *f, tl_Scalar s, char *out, size_t size) {
   int precision = f->options->precision;
   if (s.kind == TL_BOOLEAN) return snprintf(out, size, "%s", s.i ? "True" : "False");
-  if (s.kind == TL_INTEGER) return snprintf(out, size, "%lld", (long long)s.i);
+  if (s.kind == TL_INTEGER)
+    return snprintf(out, size, tli_is_unsigned((tl_DType)f->t->dtype) ? "%llu" : "%lld",
+                    (long long)s.i);
   if (isnan(s.f)) return snprintf(out, size, "nan");
   if (isinf(s.f)) return snprintf(out, size, s.f > 0 ? "inf" : "-inf");
   if (f->scientific) return snprintf(out, size, "%.*e", precision, s.f);

@@ -638,18 +638,19 @@ static const tli_Param data_params[] = {
     {"requires_grad", TLI_A_BOOL, TLI_P_OPTIONAL | TLI_P_KEYWORD, 0}};
 
 static int torch_tensor(lua_State *L) {
-  static const tli_Signature sig = {"tensor",
-                                    "torch.tensor(data, {dtype, device, requires_grad = false})",
-                                    data_params, 4, false};
+  static const tli_Signature sig = {
+      "tensor", "torch.tensor(data, {dtype, device, requires_grad = false})", data_params, 4, false,
+      true};
   tli_State *S = tli_state(L);
   tl_Tensor *from = lua_type(L, 1) == LUA_TUSERDATA ? tli_to_tensor(L, S, 1) : NULL;
   return make_tensor(L, &sig, TL_NODTYPE, from ? tli_device(from) : tli_default_device());
 }
 
 static int tensor_new_tensor(lua_State *L) {
-  static const tli_Signature sig = {"new_tensor",
-                                    "x:new_tensor(data, {dtype, device, requires_grad = false})",
-                                    data_params, 4, false};
+  static const tli_Signature sig = {
+      "new_tensor", "x:new_tensor(data, {dtype, device, requires_grad = false})",
+      data_params,  4,
+      false,        true};
   tl_Tensor *t = tli_check_tensor(L, 1, "new_tensor");
   tl_DType dtype = (tl_DType)t->dtype;
   tl_Device device = tli_device(t);
@@ -661,8 +662,8 @@ static int torch_as_tensor(lua_State *L) {
   static const tli_Param params[] = {{"data", TLI_A_TENSOR, 0, 0},
                                      {"dtype", TLI_A_DTYPE, TLI_P_OPTIONAL, 0},
                                      {"device", TLI_A_DEVICE, TLI_P_OPTIONAL, 0}};
-  static const tli_Signature sig = {"as_tensor", "torch.as_tensor(data, dtype?, device?)", params,
-                                    3, false};
+  static const tli_Signature sig = {
+      "as_tensor", "torch.as_tensor(data, dtype?, device?)", params, 3, false, true};
   tli_State *S = tli_state(L);
   tli_Args a;
   tli_args_begin(&a, L, &sig);

@@ -107,3 +107,5 @@ example("detach", [[
 
 
 takes_complex()
+
+takes_stored()

@@ -34,3 +34,5 @@ op {"laid_out(Tensor self, int format) -> Tensor",
     name = "contiguous", node = "Clone", internal = true, grad = {self = "grad"}}
 
 takes_complex()
+
+takes_stored()

@@ -138,3 +138,6 @@ op {"fill_diagonal_(Tensor self, Number fill_value, bool wrap=false) -> self",
 takes_complex [[linspace logspace empty zeros ones full scalar_tensor eye empty_like zeros_like
    ones_like full_like new_empty new_zeros new_ones new_full fill_ fill__tensor fill fill_tensor
    zero_ fill_diagonal_]]
+
+takes_stored [[empty zeros ones full scalar_tensor empty_like zeros_like ones_like full_like new_empty
+   new_zeros new_ones new_full fill_ fill__tensor fill fill_tensor zero_]]

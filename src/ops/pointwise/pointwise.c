@@ -31,6 +31,9 @@ static bool check_bool(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_D
 }
 
 static bool check_dtype(const tli_PointwiseSpec *spec, tl_Tensor *const *in, tl_DType *dtype) {
+  if (tli_is_stored(*dtype) || *dtype == TL_NODTYPE)
+    return tli_fail(TL_EDTYPE, "%s: not implemented for '%s'", spec->name,
+                    tl_dtype_name((tl_DType)in[0]->dtype));
   if (!spec->takes_bool) TL_TRY(check_bool(spec, in, *dtype));
   if (tli_is_complex(*dtype) && spec->on_complex == TLI_COMPLEX_REFUSED)
     return tli_refuse_complex(spec->name);
@@ -183,7 +186,9 @@ static tl_Device device_of(const tli_PointwiseSpec *spec, tl_Tensor *const *in) 
 static bool alike(const tli_PointwiseSpec *spec, tl_Tensor *const *in) {
   const tl_Tensor *first = in[0];
   if ((first->flags & (TLI_CONTIGUOUS | TLI_NUMBER)) != TLI_CONTIGUOUS) return false;
-  if (!tli_is_float((tl_DType)first->dtype) || spec->types == TLI_TYPES_INTEGER) return false;
+  if (!tli_is_float((tl_DType)first->dtype) || tli_is_stored(first->dtype) ||
+      spec->types == TLI_TYPES_INTEGER)
+    return false;
   for (int i = 1; i < spec->ninputs; i++) {
     const tl_Tensor *t = in[i];
     bool fits = t->flags & TLI_NUMBER

@@ -28,3 +28,5 @@ op {"resize_as_(Tensor self, Tensor the_template) -> self",
     composite = true, nondiff = "it changes the storage"}
 
 takes_complex()
+
+takes_stored()

@@ -121,3 +121,5 @@ example("triu", [=[
    -->         [0., 0., 0.]])]=])
 
 takes_complex()
+
+takes_stored [[split split_with_sizes chunk unbind]]

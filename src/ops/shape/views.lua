@@ -139,3 +139,6 @@ example("unsqueeze", [[
    --> 3	1]])
 
 takes_complex()
+
+takes_stored [[view reshape view_as reshape_as flatten unflatten ravel expand expand_as broadcast_to permute
+   transpose t adjoint movedim squeeze unsqueeze]]

@@ -176,5 +176,21 @@ static void floats_to_halves(int64_t n, void *dst, const void *src) {
 #define F32_to_F16 floats_to_halves
 #endif
 
+/* Conversions from and to the dtypes of TL_STORED_DTYPES are shared by the instruction sets. */
+#define STORED_NAME() TL_STORED_DTYPES
+#define DECLARE(to, text, bytes, category, digits, exponent, from) \
+  extern void tlk_##from##_to_##to(int64_t n, void *dst, const void *src);
+#define ENTER(to, text, bytes, category, digits, exponent, from) \
+  [TL_##from][TL_##to] = tlk_##from##_to_##to,
+#define STORED_FROM(from, ...) STORED_NAME NOTHING()(WHAT, from)
+#define ANY_FROM(from, ...) DTYPES_NAME NOTHING()(WHAT, from) STORED_FROM(from, )
+
+#define WHAT DECLARE
+AGAIN(TL_DTYPES(STORED_FROM, ))
+AGAIN(TL_STORED_DTYPES(ANY_FROM, ))
+#undef WHAT
+#define WHAT ENTER
+
 const tlk_Convert TLK_ISA_NAME(tlk_convert)[TL_NDTYPES][TL_NDTYPES] = {
-    AGAIN(TL_DTYPES(ENTRIES_FROM, ))};
+    AGAIN(TL_DTYPES(ENTRIES_FROM, )) AGAIN(TL_DTYPES(STORED_FROM, ))
+        AGAIN(TL_STORED_DTYPES(ANY_FROM, ))};
