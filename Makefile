@@ -940,6 +940,8 @@ export PC_TEXT
 # Other Lua files go below LUA_DIR, where `require` of that prefix finds them.
 PACKAGES ?= $(patsubst rocks/%/,%,$(sort $(wildcard rocks/*/)))
 LUA_DIR ?= $(PREFIX)/share/lua/5.4
+# Prints a package's modules, as paths in its folder. Specs and programs in examples/ are none.
+package_files = find . -name '*.lua' ! -path './spec/*' ! -path './examples/*' | sort
 install install-debug uninstall: export AT_LUA_DIR = $(DESTDIR)$(LUA_DIR)
 
 ifneq ($(PROFILE),)
@@ -960,8 +962,9 @@ install: all $(REFERENCE)
 	ln -sf "$$($(library_from_lua))/$(SONAME)" "$$AT_LUA_CDIR/tlua.so"
 	@for name in $(PACKAGES); do \
 	  test -f "rocks/$$name/init.lua" || { echo "install: PACKAGES: there is no package $$name" >&2; exit 1; }; \
-	  echo "install rocks/$$name"; mkdir -p "$$AT_LUA_DIR/tlua/$$name" && \
-	  install -m 644 "rocks/$$name"/*.lua "$$AT_LUA_DIR/tlua/$$name/" || exit 1; done
+	  echo "install rocks/$$name"; for file in $$(cd "rocks/$$name" && $(package_files)); do \
+	  mkdir -p "$$(dirname "$$AT_LUA_DIR/tlua/$$name/$$file")" && \
+	  install -m 644 "rocks/$$name/$$file" "$$AT_LUA_DIR/tlua/$$name/$$file" || exit 1; done; done
 	$(if $(REFERENCE),install -m 644 $(BUILD)/reference/tlua.lua "$$AT_PREFIX/share/tlua/types/tlua.lua")
 	install -m 644 LICENSE $(filter %.md,$(REFERENCE)) "$$AT_PREFIX/share/doc/tlua/"
 	@! test -f $(BUILD)/docs/index.html || { mkdir -p "$$AT_PREFIX/share/doc/tlua/html" && \
@@ -1052,9 +1055,9 @@ uninstall:
 	  "$$AT_PREFIX/share/doc/tlua/LICENSE"
 	rm -rf "$$AT_PREFIX/bin/.debug/tlua.debug" "$$AT_LIBDIR/.debug/$(SONAME).debug" "$$AT_LIBDIR/tlua/.debug"
 	@rmdir "$$AT_PREFIX/bin/.debug" "$$AT_LIBDIR/.debug" 2>/dev/null || true
-	@for folder in rocks/*/; do name=$$(basename "$$folder"); for file in "rocks/$$name"/*.lua; do \
-	  rm -f "$$AT_LUA_DIR/tlua/$$name/$$(basename "$$file")"; done; \
-	  rmdir "$$AT_LUA_DIR/tlua/$$name" 2>/dev/null || true; done
+	@for folder in rocks/*/; do name=$$(basename "$$folder"); for file in $$(cd "rocks/$$name" && $(package_files)); do \
+	  rm -f "$$AT_LUA_DIR/tlua/$$name/$$file"; done; \
+	  ! test -d "$$AT_LUA_DIR/tlua/$$name" || find "$$AT_LUA_DIR/tlua/$$name" -depth -type d -empty -delete; done
 	@rmdir "$$AT_LUA_DIR/tlua" "$$AT_LUA_DIR" "$${AT_LUA_DIR%/*}" 2>/dev/null || true
 	rm -rf "$$AT_PREFIX/share/doc/tlua/html"
 	@rmdir "$$AT_LIBDIR/tlua" "$$AT_PREFIX/share/tlua/types" "$$AT_PREFIX/share/tlua" "$$AT_PREFIX/share/doc/tlua" 2>/dev/null || true

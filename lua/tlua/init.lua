@@ -28,6 +28,7 @@ lazy.load(torch, lazy.modules("tlua", {
    amp = "amp",
    text = "text",
    onnx = "onnx",
+   vision = "vision",
    data = "data",
    multiprocessing = "multiprocessing",
    distributions = "distributions",

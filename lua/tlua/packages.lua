@@ -18,6 +18,7 @@ M.names = {
    tensorboard = "torch.utils.tensorboard",
    text = "torch.text",
    torch7 = "torch.nn, for Torch7's layers and methods",
+   vision = "torch.vision",
 }
 
 --- Returns the package of a module.

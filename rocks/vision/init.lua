@@ -1,0 +1,9 @@
+-- init.lua - torch.vision: models, operators, transforms and pictures by torchvision's names.
+
+require "tlua" -- defines the core's modules for `require`
+local lazy = require "tlua.lazy"
+
+return lazy.load({}, {
+   models = "tlua.vision.models",
+   ops = "tlua.vision.ops",
+})

@@ -1,0 +1,121 @@
+-- define.lua - what all families of models share: builders with checked options, channel numbers,
+-- and initial values.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local nn = torch.nn
+
+local M = {}
+
+-- Loads the weights of a file or of a table into a model.
+local function load_weights(title, model, weights)
+   local state = weights
+   if type(weights) == "string" then
+      state = torch.load(weights)
+   elseif type(weights) ~= "table" then
+      args.refuse(title, "weights", "a file's path or a table of tensors", weights)
+   end
+   model:load_state_dict(state, {names = "pytorch"})
+end
+
+--- Returns a table of builders. A builder takes a table of options and returns a model.
+---@param defaults table<string, any>  the options of the family
+---@param rows table<string, table>  name -> the variant's row, passed to make; its field
+--- `defaults` replaces defaults
+---@param make fun(options: table, row: table, title: string): nn.Module
+---@param has_norm? boolean  whether there is the option norm_layer
+---@return table<string, function>
+function M.builders(defaults, rows, make, has_norm)
+   local builders, others = {}, {weights = true, norm_layer = has_norm or nil}
+   for name, row in pairs(rows) do
+      local title, own = "vision.models." .. name, {num_classes = 1000}
+      for _, given in ipairs {defaults, row.defaults or {}} do
+         for key, value in pairs(given) do own[key] = value end
+      end
+      builders[name] = function(options)
+         if options == nil then options = {} end
+         if type(options) ~= "table" or getmetatable(options) then
+            args.refuse(title, "options", "a table such as {num_classes = 10}", options)
+         end
+         options = args.over_defaults(title, options, own, {}, others)
+         if math.type(options.num_classes) ~= "integer" or options.num_classes < 0 then
+            args.refuse(title, "num_classes", "an integer of at least 0", options.num_classes)
+         end
+         local norm = options.norm_layer
+         if norm ~= nil and not args.is_callable(norm) then
+            args.refuse(title, "norm_layer", "a function that makes a layer", norm)
+         end
+         local model = make(options, row, title)
+         if options.weights ~= nil then load_weights(title, model, options.weights) end
+         return model
+      end
+   end
+   return builders
+end
+
+--- Rounds a number of channels to a multiple of `divisor`, but not down by more than a tenth.
+---@param value number
+---@param divisor integer
+---@return integer
+function M.divisible(value, divisor)
+   local rounded = math.max(divisor, math.floor(value + divisor / 2) // divisor * divisor)
+   if rounded < 0.9 * value then rounded = rounded + divisor end
+   return math.tointeger(rounded)
+end
+
+--- Returns a function that makes BatchNorm2d with other options than its defaults.
+---@param options {eps: number?, momentum: number?}
+---@return fun(channels: integer): nn.Module
+function M.batch_norm(options)
+   return function(channels) return nn.BatchNorm2d(channels, options) end
+end
+
+--- Calls a function with each convolution and another with each linear layer of a model, without
+--- recording gradients. Biases become 0, unless the field `bias` is "keep".
+---@param model nn.Module
+---@param calls {conv: function?, linear: function?, bias: string?}
+function M.initialize(model, calls)
+   local is_kept = calls.bias == "keep"
+   torch.no_grad(function()
+      for _, layer in ipairs(model:modules()) do
+         local kind = torch.type(layer)
+         local call = (kind == "nn.Conv2d" or kind == "nn.Conv3d") and calls.conv
+            or kind == "nn.Linear" and calls.linear
+         if call then
+            call(layer.weight, layer)
+            if layer.bias and not is_kept then layer.bias:zero_() end
+         end
+      end
+   end)
+end
+
+--- Fills a weight with normal values for layers before a ReLU, by the number of outputs.
+---@param weight Tensor
+function M.kaiming_fan_out(weight)
+   nn.init.kaiming_normal_(weight, {mode = "fan_out", nonlinearity = "relu"})
+end
+
+--- Returns a function that fills a weight with normal values of a standard deviation.
+---@param std number
+---@return fun(weight: Tensor)
+function M.normal(std)
+   return function(weight) nn.init.normal_(weight, 0, std) end
+end
+
+--- Returns a function that fills a weight with normal values inside an interval.
+---@param std number
+---@return fun(weight: Tensor)
+function M.truncated(std)
+   return function(weight) nn.init.trunc_normal_(weight, 0, std, -2, 2) end
+end
+
+--- Defines a model's forward: the features, their means, and the classifier.
+---@param self nn.Module
+---@param input Tensor  (N, 3, H, W)
+---@return Tensor  (N, num_classes)
+function M.classify(self, input)
+   return self.classifier(self.avgpool(self.features(input)):flatten(2))
+end
+
+return M

@@ -1,0 +1,111 @@
+-- init.lua - torch.vision.models: builders of models by torchvision's names, and the functions that
+-- look builders up. A builder makes a model with random weights; with `weights = "file"` the model
+-- has those of a state dict as torchvision saves it.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local lazy = require "tlua.lazy"
+local suggest = require "tlua.utils.suggest"
+
+-- Maps files to the builders that they define.
+local builders = lazy.modules("tlua.vision.models", {
+   alexnet = "alexnet",
+   vgg = "vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn",
+   resnet = [[resnet18 resnet34 resnet50 resnet101 resnet152 resnext50_32x4d resnext101_32x8d
+      resnext101_64x4d wide_resnet50_2 wide_resnet101_2]],
+   densenet = "densenet121 densenet161 densenet169 densenet201",
+   inception = "googlenet inception_v3",
+   squeezenet = "squeezenet1_0 squeezenet1_1",
+   shufflenet = "shufflenet_v2_x0_5 shufflenet_v2_x1_0 shufflenet_v2_x1_5 shufflenet_v2_x2_0",
+   mobilenet = "mobilenet_v2 mobilenet_v3_large mobilenet_v3_small",
+   mnasnet = "mnasnet0_5 mnasnet0_75 mnasnet1_0 mnasnet1_3",
+   efficientnet = [[efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4
+      efficientnet_b5 efficientnet_b6 efficientnet_b7 efficientnet_v2_s efficientnet_v2_m
+      efficientnet_v2_l]],
+   regnet = [[regnet_y_400mf regnet_y_800mf regnet_y_1_6gf regnet_y_3_2gf regnet_y_8gf
+      regnet_y_16gf regnet_y_32gf regnet_y_128gf regnet_x_400mf regnet_x_800mf regnet_x_1_6gf
+      regnet_x_3_2gf regnet_x_8gf regnet_x_16gf regnet_x_32gf]],
+   convnext = "convnext_tiny convnext_small convnext_base convnext_large",
+   vit = "vit_b_16 vit_b_32 vit_l_16 vit_l_32 vit_h_14",
+   swin = "swin_t swin_s swin_b swin_v2_t swin_v2_s swin_v2_b",
+   maxvit = "maxvit_t",
+})
+
+local names = {}
+for name in pairs(builders) do names[#names + 1] = name end
+table.sort(names)
+
+local M = {}
+
+-- Returns a pattern of Lua for a name in which * stands for any letters.
+local function pattern_of(glob)
+   return "^" .. glob:gsub("[%-%.%+%[%]%(%)%$%^%%%?]", "%%%0"):gsub("%*", ".*") .. "$"
+end
+
+local function matches(name, globs)
+   for _, glob in ipairs(type(globs) == "table" and globs or {globs}) do
+      if name:find(pattern_of(glob)) then return true end
+   end
+   return false
+end
+
+local take_list = args.signature [[vision.models.list_models(include: string|table?,
+   exclude: string|table?)]]
+
+--- Returns the names of all models in alphabetical order. In a name of the options, * stands for
+--- any letters.
+---
+---     local names = torch.vision.models.list_models {include = "vit_b*"}
+---     print(table.concat(names, " "))
+---     --> vit_b_16 vit_b_32
+---@param options? {include: string|string[], exclude: string|string[]}  include: which names;
+--- exclude: which of them not
+---@return string[]
+function M.list_models(...)
+   local a, list = take_list(...), {}
+   for _, name in ipairs(names) do
+      if (not a.include or matches(name, a.include))
+            and not (a.exclude and matches(name, a.exclude)) then
+         list[#list + 1] = name
+      end
+   end
+   return list
+end
+
+local models -- the public table, defined below
+
+local function find(title, name)
+   if type(name) ~= "string" then args.refuse(title, "name", "a model's name", name) end
+   local key = name:lower()
+   if not builders[key] then
+      torch.raise(("%s: there is no model %q%s"):format(title, name, suggest.hint(key, names)))
+   end
+   return models[key]
+end
+
+--- Returns the function that builds the models of a name.
+---
+---     local build = torch.vision.models.get_model_builder "resnet18"
+---     print(build == torch.vision.models.resnet18)
+---     --> true
+---@param name string
+---@return fun(options?: table): nn.Module
+function M.get_model_builder(name)
+   return find("vision.models.get_model_builder", name)
+end
+
+--- Builds a model by its name, with the options of its builder.
+---
+---     local models = torch.vision.models
+---     local model = models.get_model("squeezenet1_1", {num_classes = 2})
+---     print(table.unpack(model(torch.zeros(1, 3, 32, 32)).shape))
+---     --> 1	2
+---@param name string
+---@param options? table
+---@return nn.Module
+function M.get_model(name, options)
+   return find("vision.models.get_model", name)(options)
+end
+
+models = lazy.load(M, builders)
+return models
