@@ -8,6 +8,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local lazy = require "tlua.lazy"
 local json = require "tlua.utils.json"
+local follow = require "tlua.export.follow"
 local nested = require "tlua.export.nested"
 local trace = require "tlua.export.trace"
 
@@ -100,8 +101,11 @@ function Program:__call(...)
       torch.raise(("program: expected training = %s, the mode in which the model was exported, "
          .. "got %s"):format(self.traced_, tostring(self.training)))
    end
-   local structure = self.structure_
-   local outputs = self.graph_:run(tensors_of(structure, ...))
+   local structure, link = self.structure_, rawget(self, "link_")
+   local tensors = tensors_of(structure, ...)
+   if link then follow.before(link) end
+   local outputs = self.graph_:run(tensors)
+   if link then follow.after(link) end
    if structure.plain_outputs or not structure.outputs then return table.unpack(outputs) end
    return table.unpack(nested.unflatten(structure.outputs, outputs, 1), 1, #structure.outputs)
 end
@@ -232,8 +236,9 @@ local M = {}
 --- name, its dimensions that may have another size, `{x = {1}}`, or `{x = {[1] = "n"}, y =
 --- {[1] = "n"}}` for one size in two inputs, or `{x = {[1] = {name = "n", min = 1, max = 512}}}`;
 --- the model is called with sizes at both ends of the range and between, and the program refuses
---- others; without `max` it ends at 16 times the example's size, at least at 64; names: those of
---- the inputs, in place of the names of forward's parameters
+--- others; an argument of an operator may be a sum of products of up to three sizes; without `max`
+--- it ends at 16 times the example's size, at least at 64; names: those of the inputs, in place of
+--- the names of forward's parameters
 ---@return export.Program
 function M.export(model, inputs, options) return make(model, inputs, options) end
 

@@ -12,6 +12,12 @@ local wrap = getmetatable(export).wrap
 --- several tensors. It is called a few times while it is recorded; afterwards parameters,
 --- optimizer, scheduler, scaler and random numbers are restored.
 ---
+--- As long as the program is not loaded from a file, it stays in step with the script: a run
+--- advances the schedulers, eager steps and runs may alternate, and options of the optimizers that
+--- the script changes, such as `lr`, apply to the next run. What a run cannot follow, such as
+--- another rate than the schedule's or a model in evaluation mode, is an error. A loaded program
+--- goes on from the state and the rates of the moment at which it was saved, by itself.
+---
 ---     local model = nn.Linear(2, 1)
 ---     local optimizer = torch.optim.SGD(model:parameters(), {lr = 0.1})
 ---     local function step(x, y)
@@ -38,6 +44,10 @@ local wrap = getmetatable(export).wrap
 --- changes, by name
 ---@return export.Program
 return function(fn, inputs, options)
-   return wrap(step(fn, inputs, trace.check_options("export_step", options, "model", "optimizer",
-      "scheduler", "scaler", "steps", "state")))
+   local given = trace.check_options("export_step", options, "model", "optimizer", "scheduler",
+      "scaler", "steps", "state")
+   local graph, link = step(fn, inputs, given)
+   local program = wrap(graph)
+   rawset(program, "link_", link)
+   return program
 end

@@ -26,6 +26,18 @@ export('digits', nn.Sequential(nn.Unflatten(2, {1, 8, 8}), nn.Conv2d(1, 16, 3, {
 export('lstm', nn.LSTM(8, 16, {num_layers = 2, batch_first = true}), torch.randn(2, 7, 8))
 export('transformer', nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4,
    {dim_feedforward = 64, batch_first = true}), 2), torch.randn(2, 9, 32))
+-- integers that depend on a product of sizes
+local tokens = nn.Linear(4, 4)
+function tokens.forward(self, x)
+   local y = x:reshape(x:size(1) * x:size(2), 4)
+   return nn.functional.linear(y, self.weight, self.bias):view(x:size(1), x:size(2) * 4) * (x:size(1) * x:size(1))
+end
+export('products', tokens, torch.randn(3, 5, 4), {dynamic = {x = {1, 2}}})
+do
+   local x = torch.randn(4, 4, 4) -- the sizes of program_test.c
+   put('products.in', x)
+   put('products.out', tokens(x))
+end
 
 -- Exports a training step, the losses of 20 steps, and the results of the trained model.
 local function train(name, make, x, optimizer_of, schedule_of)

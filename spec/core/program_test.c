@@ -134,10 +134,10 @@ static void drop(tl_Tensor **outputs, int n) {
   for (int i = 0; i < n; i++) tl_tensor_release(outputs[i]);
 }
 
-static const char *const names[] = {"mlp", "digits", "lstm", "transformer", NULL};
+static const char *const names[] = {"mlp", "digits", "lstm", "transformer", "products", NULL};
 static const char *const trained[] = {"train_mlp", "train_convnet", NULL};
-static const char *const all_names[] = {"mlp",         "digits",    "lstm",
-                                        "transformer", "train_mlp", "train_convnet"};
+static const char *const all_names[] = {"mlp",      "digits",    "lstm",         "transformer",
+                                        "products", "train_mlp", "train_convnet"};
 enum { STEPS = 20, NAMES = sizeof all_names / sizeof *all_names };
 
 TEST(models_have_the_bits_of_lua) {

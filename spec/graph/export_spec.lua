@@ -102,6 +102,16 @@ describe("torch.export", function()
       end, {{torch.randn(4, 4)}})
    end)
 
+   it("records one cast of a parameter that autocast casts for two uses", function()
+      local layer = nn.Linear(3, 3)
+      local function model(x)
+         local _ <close> = torch.autocast "cpu"
+         return layer(layer(x))
+      end
+      local program = check(model, {{torch.randn(2, 3)}})
+      assert.equal(3, select(2, tostring(program):gsub("to_dtype", "")))
+   end)
+
    it("records casts of parameters that an outer autocast keeps", function()
       local _ <close> = torch.autocast("cpu", {dtype = "bfloat16"})
       local model, x = nn.Linear(3, 2):eval(), torch.randn(4, 3)
@@ -178,15 +188,29 @@ describe("torch.export", function()
 end)
 
 describe("a program's dynamic sizes", function()
-   it("may be added, but are refused where two of them are multiplied", function()
+   it("may be added and multiplied", function()
       local dynamic = {dynamic = {x = {{name = "a", max = 9}, {name = "b", max = 9}}}}
       check(function(x) return x * (x:size(1) + 2 * x:size(2)) end,
             {{torch.randn(4, 5)}, {torch.randn(7, 3)}, {torch.randn(2, 8)}}, dynamic)
+      local sets = {{torch.randn(4, 5)}, {torch.randn(7, 3)}, {torch.randn(2, 8)}, {torch.randn(9, 9)}}
+      check(function(x) return x:sum() / x:numel() end, sets, dynamic)
+      check(function(x)
+         return torch.zeros(x:size(1) * x:size(2)) + (x:size(1) - 1) * (x:size(2) + 3)
+      end, sets, dynamic)
+      local sizes = {dynamic = {x = {{name = "b", max = 6}, {name = "h", max = 6}, {name = "w", max = 6}}}}
+      local program = check(function(x)
+         local b, h, w = x:size(1), x:size(2), x:size(3)
+         return x:view(b * h * w, 2), x:view(b, h * w * 2), x:view(b * h, -1), torch.ones(h * h)
+      end, {{torch.randn(2, 3, 4, 2)}, {torch.randn(1, 6, 5, 2)}, {torch.randn(6, 1, 6, 2)}, {torch.randn(3, 3, 3, 2)}},
+      sizes)
+      assert.matches("view(x, size = {b * h * w, 2})", tostring(program), 1, true)
+      assert.matches("ones(size = {h * h}", tostring(program), 1, true)
       for _, fn in ipairs {
-         function(x) return x:sum() / x:numel() end, function(x) return torch.zeros(x:size(1) * x:size(2)) end,
+         function(x) return x * (x:size(1) * x:size(2) * x:size(2)) end,
+         function(x) return torch.ones(x:size(1) // 2) end,
+         function(x) return torch.ones(x:size(1) * x:size(2) // 2) end,
       } do
-         assert.error_matches(function() torch.export(fn, {torch.randn(4, 5)}, dynamic) end,
-            "depends on several sizes of the inputs")
+         assert.error_matches(function() torch.export(fn, {torch.randn(4, 5)}, dynamic) end, "of the inputs")
       end
    end)
 
@@ -223,7 +247,7 @@ describe("a program's dynamic sizes", function()
          assert.error_matches(function() torch.export(fn, {torch.randn(4, 6)}, {dynamic = {x = {1}}}) end, pattern)
       end
       refused("depends on x_1", function(x) return x / math.sqrt(x.shape[1]) end)
-      refused("depends on x_1", function(x) return x:reshape(-1):tile(x.shape[1] * x.shape[1]):sum() end)
+      refused("depends on x_1", function(x) return x:reshape(-1):tile(x.shape[1] ^ 3 // 1 | 0):sum() end)
       refused("other operators for other x_1", function(x)
          local sum = 0
          for i = 1, x.shape[1] do sum = sum + x[i] end

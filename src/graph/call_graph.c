@@ -148,6 +148,23 @@ tli_GraphHole *tli_graph_hole(tli_Graph *g) {
   return hole->factors ? hole : NULL;
 }
 
+bool tli_graph_hole_value(const tli_Graph *g, const tli_GraphHole *h, const int64_t *sizes,
+                          int64_t *out) {
+  int64_t sum = h->base, term;
+  bool over = false;
+  for (int32_t s = 0; s < g->nsymbols; s++)
+    over |= __builtin_mul_overflow(h->factors[s], sizes[s], &term) ||
+            __builtin_add_overflow(sum, term, &sum);
+  for (int32_t i = 0; i < h->nterms; i++) {
+    term = h->terms[i].factor;
+    for (int32_t k = 0; k < h->terms[i].n; k++)
+      over |= __builtin_mul_overflow(term, sizes[h->terms[i].symbols[k]], &term);
+    over |= __builtin_add_overflow(sum, term, &sum);
+  }
+  *out = sum;
+  return (!over && sum != TLI_NOINT) || tli_fail(TL_ESHAPE, "program: a size overflows");
+}
+
 static bool keep_list(tli_Graph *g, const void **list, int64_t n, size_t size) {
   if (*list == NULL) return true;
   void *copy = tli_region_get(&g->region, n, size);

@@ -92,14 +92,27 @@ typedef struct tli_GraphCall {
   bool records; /* whether gradients are recorded during the call; only in programs that train */
 } tli_GraphCall;
 
+/* A product of two or three sizes: factor * (size of symbols[0]) * (size of symbols[1]) and so on.
+** The symbols ascend; a symbol may occur twice. */
+typedef struct tli_GraphTerm {
+  int64_t factor;
+  int32_t n;
+  int32_t symbols[3];
+} tli_GraphTerm;
+
+enum { TLI_SYMBOLS_MOST = 64 }; /* the largest number of symbols of a program */
+enum { TLI_TERM_MOST = 3 };     /* the largest number of sizes in a product */
+
 /* An integer argument that depends on the inputs' sizes: each run computes it as base + the sum of
-** factors[s] * (size of symbol s). */
+** factors[s] * (size of symbol s) + the sum of the terms. */
 typedef struct tli_GraphHole {
   int32_t call; /* index of the call; -1 if the hole is a number, whose index is `param` */
   int32_t param;
   int32_t element; /* index in a list argument; -1 if the hole is the argument itself */
   int64_t base;
   int64_t *factors;
+  int32_t nterms;
+  tli_GraphTerm *terms;
 } tli_GraphHole;
 
 typedef struct tli_Graph {
@@ -139,6 +152,9 @@ bool tli_graph_output(tli_Graph *g, int32_t value) TL_MUSTCHECK;
 /* Adds a call with zeros as arguments and new values as results; returns NULL on failure. */
 tli_GraphCall *tli_graph_call(tli_Graph *g, const tli_Call *call, int32_t nresults) TL_MUSTCHECK;
 tli_GraphHole *tli_graph_hole(tli_Graph *g) TL_MUSTCHECK;
+/* Computes the integer of a hole for given sizes of all symbols. Fails on overflow. */
+bool tli_graph_hole_value(const tli_Graph *g, const tli_GraphHole *h, const int64_t *sizes,
+                          int64_t *out) TL_MUSTCHECK;
 /* Copies an argument's list or text into the graph. */
 bool tli_graph_keep(tli_Graph *g, tli_CallKind kind, tli_CallArg *arg) TL_MUSTCHECK;
 
@@ -183,14 +199,19 @@ bool tli_graph_same(const tli_Graph *g, const tli_Graph *other) TL_MUSTCHECK;
 /* Makes dimension `dim` of input `input` dynamic: its size becomes the named symbol. */
 bool tli_graph_dynamic(tli_Graph *g, int input, int dim, const char *symbol) TL_MUSTCHECK;
 /* Finds the integers of g that depend on a symbol, by comparing two traces with different sizes for
-** that symbol. A third trace checks that the dependence is linear. */
+** that symbol. The dependence is linear or quadratic. */
 bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, int64_t second,
                    const tli_Graph *b) TL_MUSTCHECK;
 /* Returns whether a trace with another size for the symbol has the same integers as the graph
 ** computes for that size. */
 bool tli_graph_fits(const tli_Graph *g, int symbol, int64_t size, const tli_Graph *other);
+/* Finds the integers of g that depend on the product of the n given symbols, by comparison with a
+** trace in which each symbol s has sizes[s]: the example's size, except for the given symbols. All
+** products of fewer of these symbols must have been found before. */
+bool tli_graph_fit_product(tli_Graph *g, const int32_t *symbols, int n, const int64_t *sizes,
+                           const tli_Graph *other) TL_MUSTCHECK;
 /* Fails unless a trace in which each symbol s has sizes[s] has the same integers as the graph
-** computes for these sizes: a product of two sizes is linear in each of them, but not in both. */
+** computes for these sizes. */
 bool tli_graph_fits_all(const tli_Graph *g, const int64_t *sizes, const tli_Graph *other)
     TL_MUSTCHECK;
 

@@ -140,11 +140,23 @@ static int32_t add_view(tli_Trace *t, const tli_Call *call, int32_t of, const tl
   return made->results[0];
 }
 
+static bool same_geometry(const tl_Tensor *a, const tl_Tensor *b) {
+  if (!tli_same_sizes(a, b) || a->offset != b->offset) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->strides[d] != b->strides[d]) return false;
+  return true;
+}
+
 /* Records that a tensor is a view of another value with the same storage. */
 static int32_t alias(tli_Trace *t, const tl_Tensor *tensor, const tl_Tensor *base, int32_t value) {
   if (tensor->dtype != base->dtype) {
     tli_fail(TL_EARG, "export: a tensor shares memory with another one of a different dtype");
     return -1;
+  }
+  bool cut = (base->flags & TLI_REQUIRES_GRAD) && !(tensor->flags & TLI_REQUIRES_GRAD);
+  if (t->step && cut) { /* x.data or x:detach(), through which a leaf may be changed */
+    value = add_view(t, &tli_call_detach, value, NULL, 0);
+    if (value < 0 || same_geometry(tensor, base)) return value;
   }
   const tl_Ints geometry[] = {{tensor->ndim, tensor->sizes}, {tensor->ndim, tensor->strides}};
   int32_t made = add_view(t, &tli_call_as_strided, value, geometry, 2);
@@ -206,7 +218,7 @@ static bool no_old_gradient(const tli_Trace *t, const tl_Tensor *tensor) {
   int32_t named = find(&t->named_at, tensor);
   return tli_fail(TL_EARG,
                   "export_step: %s has a gradient of an earlier step; begin the step with "
-                  "zero_grad()",
+                  "zero_grad(), without set_to_none = false, which keeps the gradient",
                   named >= 0 ? t->named[named].name : "a tensor");
 }
 

@@ -17,6 +17,9 @@
 ** or [index of the rates, index of the step count, [[call, parameter, element], ...]]; a call
 ** during which gradients are recorded has `true` as its fourth element.
 **
+** Version 3 is a program with integers that depend on products of sizes: a hole may have a sixth
+** element, [[factor, [symbol, ...]], ...]. It may have all fields of version 2.
+**
 ** Each tensor's data begins at a multiple of 64 bytes. As safetensors has no gaps, entries named
 ** "__padding__.1" and so on fill the bytes in between.
 **
@@ -37,7 +40,7 @@
 #include "graph/text.h"
 #include "ops/common.h"
 
-enum { PLAIN = 1, WITH_STATE = 2 }; /* versions */
+enum { PLAIN = 1, WITH_STATE = 2, WITH_PRODUCTS = 3 }; /* versions */
 #define ALIGNMENT 64
 #define HEADER_MAX ((uint64_t)100000000) /* the largest header that the format allows, in bytes */
 
@@ -207,6 +210,23 @@ static void put_index(Writer *w, int32_t index) {
   tli_text_format(&w->text, index < 0 ? "null" : "%d", (int)index);
 }
 
+static void put_terms(Writer *w, const tli_GraphHole *h) {
+  for (int32_t i = 0; i < h->nterms; i++) {
+    const tli_GraphTerm *t = &h->terms[i];
+    tli_text_format(&w->text, "%s[%" PRId64 ",[%d,%d", i == 0 ? ",[" : ",", t->factor,
+                    (int)t->symbols[0], (int)t->symbols[1]);
+    if (t->n > 2) tli_text_format(&w->text, ",%d", (int)t->symbols[2]);
+    tli_text_put(&w->text, "]]");
+  }
+  tli_text_put(&w->text, "]");
+}
+
+static bool has_products(const tli_Graph *g) {
+  for (int32_t i = 0; i < g->nholes; i++)
+    if (g->holes[i].nterms > 0) return true;
+  return false;
+}
+
 static void put_holes(Writer *w) {
   const tli_Graph *g = w->g;
   tli_text_put(&w->text, ",\"holes\":[");
@@ -222,7 +242,9 @@ static void put_holes(Writer *w) {
       comma(w, s);
       put_int(w, h->factors[s]);
     }
-    tli_text_put(&w->text, "]]");
+    tli_text_put(&w->text, "]");
+    if (h->nterms > 0) put_terms(w, h);
+    tli_text_put(&w->text, "]");
   }
   tli_text_put(&w->text, "]");
 }
@@ -264,7 +286,8 @@ static void put_state(Writer *w) {
 static void put_program(Writer *w) {
   const tli_Graph *g = w->g;
   bool state = g->step || tli_graph_has_state(g);
-  tli_text_format(&w->text, "{\"version\":%d,", state ? WITH_STATE : PLAIN);
+  int version = has_products(g) ? WITH_PRODUCTS : state ? WITH_STATE : PLAIN;
+  tli_text_format(&w->text, "{\"version\":%d,", version);
   put_inputs(w);
   tli_text_put(&w->text, ",\"constants\":[");
   for (int32_t i = 0; i < g->nconstants; i++) {
@@ -745,6 +768,27 @@ static bool index_of(const tli_Json *j, int32_t high, int32_t *out) {
   return ok;
 }
 
+/* Reads the products of sizes in a hole; `list` is NULL if there are none. */
+static bool read_terms(Loader *l, const tli_Json *list, tli_GraphHole *h) {
+  if (list == NULL) return true;
+  if (!is_list(list)) return false;
+  h->terms = tli_region_get(&l->g->region, list->count, sizeof *h->terms);
+  if (h->terms == NULL) return false;
+  for (const tli_Json *j = list->first; j; j = j->next) {
+    tli_GraphTerm *t = &h->terms[h->nterms++];
+    const tli_Json *symbols = at(j, 1);
+    if (!int_of(at(j, 0), -INT32_MAX, INT32_MAX, &t->factor) || !is_list(symbols) ||
+        symbols->count < 2 || symbols->count > TLI_TERM_MOST)
+      return false;
+    for (const tli_Json *s = symbols->first; s; s = s->next) {
+      int64_t symbol;
+      if (!int_of(s, 0, (int64_t)l->g->nsymbols - 1, &symbol)) return false;
+      t->symbols[t->n++] = (int32_t)symbol;
+    }
+  }
+  return true;
+}
+
 static bool read_holes(Loader *l, const tli_Json *list) {
   tli_Graph *g = l->g;
   if (!is_list(list)) return wrong("\"holes\"");
@@ -759,7 +803,8 @@ static bool read_holes(Loader *l, const tli_Json *list) {
     const tli_Json *factor = ok ? factors->first : NULL;
     for (int32_t s = 0; ok && s < g->nsymbols; s++, factor = factor->next)
       ok = int_of(factor, -INT32_MAX, INT32_MAX, &h->factors[s]);
-    if (!ok || !hole_fits(g, h)) return wrong("a place, a base and factors as a hole");
+    if (!ok || !hole_fits(g, h) || !read_terms(l, at(j, 5), h))
+      return wrong("a place, a base, factors and products as a hole");
   }
   return true;
 }
@@ -834,9 +879,11 @@ static bool read_program(Loader *l, const tli_Json *p) {
   tli_Graph *g = l->g;
   const tli_Json *version = tli_json_field(p, "version", TLI_JSON_INTEGER);
   if (version == NULL) return wrong("a program with a version");
-  if (version->integer != PLAIN && version->integer != WITH_STATE)
-    return tli_fail(TL_EIO, "expected a program of version %d or %d, got version %" PRId64, PLAIN,
-                    WITH_STATE, version->integer);
+  if (version->integer < PLAIN || version->integer > WITH_PRODUCTS)
+    return tli_fail(TL_EIO, "expected a program of version %d to %d, got version %" PRId64, PLAIN,
+                    WITH_PRODUCTS, version->integer);
+  const tli_Json *state = tli_json_field(p, "state", TLI_JSON_ARRAY);
+  bool plain = version->integer == PLAIN || (version->integer == WITH_PRODUCTS && state == NULL);
   const tli_Json *training = tli_json_field(p, "training", TLI_JSON_BOOLEAN);
   const tli_Json *structure = tli_json_field(p, "structure", TLI_JSON_STRING);
   const tli_Json *dtype = tli_json_field(p, "dtype", TLI_JSON_STRING);
@@ -850,7 +897,7 @@ static bool read_program(Loader *l, const tli_Json *p) {
   return read_symbols(l, tli_json_field(p, "symbols", TLI_JSON_ARRAY)) &&
          read_inputs(l, tli_json_field(p, "inputs", TLI_JSON_ARRAY)) &&
          read_constants(l, tli_json_field(p, "constants", TLI_JSON_ARRAY)) &&
-         (version->integer == PLAIN || read_state(l, p)) &&
+         (plain || read_state(l, p)) &&
          read_numbers(l, tli_json_field(p, "numbers", TLI_JSON_ARRAY)) &&
          read_calls(l, tli_json_field(p, "calls", TLI_JSON_ARRAY),
                     tli_json_field(p, "outputs", TLI_JSON_ARRAY)) &&

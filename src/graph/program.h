@@ -17,6 +17,9 @@ const tli_Graph *tli_program_graph(const tl_Program *p);
 bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *inputs, int ninputs,
                      tl_Tensor **outputs, int noutputs) TL_MUSTCHECK;
 
+/* Changes a number of a program that is in a list of reals, such as a learning rate. */
+bool tli_program_set_real(tl_Program *p, const tli_GraphPlace *at, double value) TL_MUSTCHECK;
+
 /* Saves a program as tl_program_save does. Unless `generator` is NULL, the saved program continues
 ** the generator's random numbers. */
 bool tli_program_save(tl_Program *p, const tli_Generator *generator, const char *path) TL_MUSTCHECK;

@@ -342,25 +342,13 @@ static bool check_input(const tli_Graph *g, const tli_GraphInput *in, const tl_T
 
 /* ---- dynamic sizes ---- */
 
-static bool hole_value(const tli_Graph *g, const tli_GraphHole *h, const int64_t *sizes,
-                       int64_t *out) {
-  *out = h->base;
-  for (int32_t s = 0; s < g->nsymbols; s++) {
-    int64_t term;
-    if (__builtin_mul_overflow(h->factors[s], sizes[s], &term) ||
-        __builtin_add_overflow(*out, term, out) || *out == TLI_NOINT)
-      return tli_fail(TL_ESHAPE, "program: a size overflows");
-  }
-  return true;
-}
-
 /* Writes the integers that depend on sizes into the arguments. */
 static bool fill_holes(const tl_Program *p, Context *c, const int64_t *sizes) {
   const tli_Graph *g = p->graph;
   for (int32_t i = 0; i < g->nholes; i++) {
     const tli_GraphHole *h = &g->holes[i];
     int64_t value;
-    TL_TRY(hole_value(g, h, sizes, &value));
+    TL_TRY(tli_graph_hole_value(g, h, sizes, &value));
     if (h->call < 0) continue; /* a number of the graph, which put_numbers handles */
     tli_CallArg *arg = &c->steps[h->call].args[h->param];
     if (h->element >= 0)
@@ -381,7 +369,7 @@ static bool put_numbers(const tl_Program *p, Context *c) {
   for (int32_t i = 0; i < g->nholes; i++) {
     int64_t value;
     if (g->holes[i].call >= 0) continue;
-    TL_TRY(hole_value(g, &g->holes[i], c->sizes, &value));
+    TL_TRY(tli_graph_hole_value(g, &g->holes[i], c->sizes, &value));
     for (int32_t v = 0; v < g->nvalues; v++)
       if (g->values[v].kind == TLI_VALUE_NUMBER && g->values[v].index == g->holes[i].param &&
           c->values[v] == NULL && (c->values[v] = tli_number(tli_int(value))) == NULL)
@@ -552,8 +540,6 @@ static bool run_with_sizes(tl_Program *p, Context *c, const int64_t *sizes,
   return run(p, c, inputs, outputs);
 }
 
-enum { MOST_SYMBOLS = 64 };
-
 /* Sets a generator to the seed and the position of another generator. */
 static void follow(tli_Generator *g, const tli_Generator *from) {
   g->seed = from->seed;
@@ -595,6 +581,21 @@ bool tli_program_save(tl_Program *p, const tli_Generator *generator, const char 
   tli_mutex_unlock(&p->busy);
   return ok;
 }
+
+#ifndef TLI_RUNTIME
+bool tli_program_set_real(tl_Program *p, const tli_GraphPlace *at, double value) {
+  if (!tli_graph_place_fits(p->graph, at))
+    return tli_fail(TL_EARG, "program: expected the place of a real number in a list");
+  tli_mutex_lock(&p->busy);
+  tli_mutex_lock(&p->lock);
+  ((double *)p->graph->calls[at->call].args[at->param].reals.v)[at->element] = value;
+  for (Context *c = p->idle; c; c = c->next)
+    ((double *)c->steps[at->call].args[at->param].reals.v)[at->element] = value;
+  tli_mutex_unlock(&p->lock);
+  tli_mutex_unlock(&p->busy);
+  return true;
+}
+#endif
 
 /* Checks that constant `i` can use the memory of a constant of another program. */
 static bool can_share(const tl_Program *p, int32_t i, const tl_Tensor *of) {
@@ -646,14 +647,14 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *
                      tl_Tensor **outputs, int noutputs) {
   if (p == NULL) return tli_fail(TL_EARG, "program: expected a program, got NULL");
   const tli_Graph *g = p->graph;
-  int64_t sizes[MOST_SYMBOLS];
+  int64_t sizes[TLI_SYMBOLS_MOST];
   if (ninputs != g->ninputs || noutputs != g->noutputs)
     return tli_fail(TL_EARG, "program: expected %d inputs and %d outputs, got %d and %d",
                     (int)g->ninputs, (int)g->noutputs, ninputs, noutputs);
   if ((ninputs > 0 && inputs == NULL) || (noutputs > 0 && outputs == NULL))
     return tli_fail(TL_EARG, "program: expected lists of inputs and outputs, got NULL");
-  if (g->nsymbols > MOST_SYMBOLS)
-    return tli_fail(TL_EARG, "program: expected at most %d dynamic sizes, got %d", MOST_SYMBOLS,
+  if (g->nsymbols > TLI_SYMBOLS_MOST)
+    return tli_fail(TL_EARG, "program: expected at most %d dynamic sizes, got %d", TLI_SYMBOLS_MOST,
                     (int)g->nsymbols);
   for (int32_t s = 0; s < g->nsymbols; s++) sizes[s] = -1;
   for (int i = 0; i < ninputs; i++) TL_TRY(check_input(g, &g->inputs[i], inputs[i], sizes));

@@ -32,6 +32,15 @@ static void show_hole(Printer *p, const tli_GraphHole *h) {
     tli_text_put(p->out, p->g->symbols[s].name);
     any = true;
   }
+  for (int32_t i = 0; i < h->nterms; i++) {
+    const tli_GraphTerm *t = &h->terms[i];
+    if (t->factor == 0) continue;
+    if (any) tli_text_put(p->out, " + ");
+    if (t->factor != 1) tli_text_format(p->out, "%" PRId64 " * ", t->factor);
+    for (int32_t k = 0; k < t->n; k++)
+      tli_text_format(p->out, k == 0 ? "%s" : " * %s", p->g->symbols[t->symbols[k]].name);
+    any = true;
+  }
   if (any && h->base != 0)
     tli_text_format(p->out, " %c %" PRId64, h->base < 0 ? '-' : '+',
                     h->base < 0 ? -h->base : h->base);

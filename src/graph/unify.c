@@ -1,6 +1,7 @@
 /*
 ** unify.c - compares traces of one model. Traces whose inputs differ in values must be equal; if
-** the inputs differ in sizes, an integer may differ if it is base + factor * size in all traces.
+** the inputs differ in sizes, an integer may differ if it is a polynomial of the sizes in all
+** traces.
 **
 ** A walk visits the same position of several graphs at a time, and fails where anything but an
 ** integer differs.
@@ -31,8 +32,10 @@ typedef struct Walk {
   tli_Graph *target;
   int symbol;
   int64_t sizes[MOST];
-  const int64_t
-      *joint; /* the sizes of all symbols in the second graph; only in tli_graph_fits_all */
+  const int64_t *joint; /* the sizes of all symbols in the second graph, if the walk needs them */
+  /* the symbols whose product is looked for; only tli_graph_fit_product uses them */
+  const int32_t *product;
+  int nproduct;
 } Walk;
 
 static bool differs(const Walk *w, const Place *p) {
@@ -198,6 +201,8 @@ bool tli_graph_dynamic(tli_Graph *g, int input, int dim, const char *symbol) {
   tli_GraphInput *in = &g->inputs[input];
   int32_t s = symbol_of(g, symbol, in->sizes[dim]);
   if (s < 0) return false;
+  if (s >= TLI_SYMBOLS_MOST)
+    return tli_fail(TL_EARG, "export: dynamic: expected at most %d sizes", TLI_SYMBOLS_MOST);
   if (g->symbols[s].example != in->sizes[dim])
     return tli_fail(TL_ESHAPE,
                     "export: dynamic: %s is dimension " TLI_POS " of %s, of size %" PRId64
@@ -215,23 +220,53 @@ static tli_GraphHole *find_hole(const tli_Graph *g, const Place *p) {
   return NULL;
 }
 
-static bool fit(Walk *w, const Place *p) {
-  int64_t run = w->sizes[1] - w->sizes[0], rise = p->at[1] - p->at[0];
-  int64_t factor = rise / run;
-  if (rise % run != 0 || p->at[2] - p->at[0] != factor * (w->sizes[2] - w->sizes[0]))
-    return differs(w, p);
-  tli_GraphHole *hole = find_hole(w->target, p);
-  if (hole == NULL) {
-    hole = tli_graph_hole(w->target);
-    if (hole == NULL) return false;
-    hole->call = p->call;
-    hole->param = p->param;
-    hole->element = p->element;
-    hole->base = p->at[0];
+/* Adds factor * (the sizes of n symbols, which ascend) to a hole. */
+static bool add_term(tli_Graph *g, tli_GraphHole *h, const int32_t *symbols, int n,
+                     int64_t factor) {
+  if (n == 0) h->base += factor;
+  if (n == 1) h->factors[symbols[0]] += factor;
+  if (n < 2 || factor == 0) return true;
+  for (int32_t i = 0; i < h->nterms; i++) {
+    tli_GraphTerm *t = &h->terms[i];
+    if (t->n != n || memcmp(t->symbols, symbols, (size_t)n * sizeof *symbols) != 0) continue;
+    t->factor += factor;
+    return true;
   }
-  hole->factors[w->symbol] = factor;
-  hole->base -= factor * w->sizes[0];
+  if (!tli_region_grow(&g->region, (void **)&h->terms, h->nterms, sizeof *h->terms)) return false;
+  tli_GraphTerm *t = &h->terms[h->nterms++];
+  *t = (tli_GraphTerm){.factor = factor, .n = n};
+  memcpy(t->symbols, symbols, (size_t)n * sizeof *symbols);
   return true;
+}
+
+static tli_GraphHole *hole_for(Walk *w, const Place *p) {
+  tli_GraphHole *hole = find_hole(w->target, p);
+  if (hole) return hole;
+  hole = tli_graph_hole(w->target);
+  if (hole == NULL) return NULL;
+  hole->call = p->call;
+  hole->param = p->param;
+  hole->element = p->element;
+  hole->base = p->at[0];
+  return hole;
+}
+
+/* Finds the polynomial through three traces: at[0] + slope * d + curve * d * d, where d is the
+** difference of the size from the example's. */
+static bool fit(Walk *w, const Place *p) {
+  int64_t first = w->sizes[1] - w->sizes[0], second = w->sizes[2] - w->sizes[0];
+  int64_t rise = p->at[1] - p->at[0], other = p->at[2] - p->at[0], size = w->sizes[0];
+  if (first == 0 || rise % first != 0 || (second != 0 && other % second != 0)) return differs(w, p);
+  int64_t bend = second == 0 || second == first ? 0 : other / second - rise / first;
+  int64_t curve = bend == 0 ? 0 : bend / (second - first);
+  if (bend != curve * (second - first)) return differs(w, p);
+  int64_t slope = rise / first - curve * first;
+  tli_GraphHole *hole = hole_for(w, p);
+  if (hole == NULL) return false;
+  const int32_t symbols[] = {w->symbol, w->symbol};
+  return add_term(w->target, hole, symbols, 2, curve) &&
+         add_term(w->target, hole, symbols, 1, slope - 2 * curve * size) &&
+         add_term(w->target, hole, symbols, 0, (curve * size - slope) * size);
 }
 
 bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, int64_t second,
@@ -244,34 +279,65 @@ bool tli_graph_fit(tli_Graph *g, int symbol, int64_t first, const tli_Graph *a, 
   return walk(&w);
 }
 
-/* Checks that a hole's integer, computed for the size in the other trace, equals the integer in the
-** other trace. */
-static bool check_hole(Walk *w, const Place *p) {
+/* Returns in *out the integer that the graph computes at a place for the sizes w->joint. */
+static bool computed(const Walk *w, const Place *p, int64_t *out) {
   const tli_GraphHole *h = find_hole(w->graphs[0], p);
-  int64_t step = w->sizes[1] - w->sizes[0];
-  return h && p->at[0] + h->factors[w->symbol] * step == p->at[1] ? true : differs(w, p);
+  *out = p->at[0];
+  return h == NULL || tli_graph_hole_value(w->graphs[0], h, w->joint, out);
 }
 
-bool tli_graph_fits(const tli_Graph *g, int symbol, int64_t size, const tli_Graph *other) {
-  Walk w = {.graphs = {g, other}, .n = 2, .integer = check_hole, .symbol = symbol};
-  w.over = g->symbols[symbol].name;
-  w.sizes[0] = g->symbols[symbol].example;
-  w.sizes[1] = size;
-  return walk(&w);
-}
-
-/* Checks that the integer that the graph computes for all sizes of the other trace equals the integer
-** in the other trace. */
 static bool check_joint(Walk *w, const Place *p) {
-  const tli_Graph *g = w->graphs[0];
-  const tli_GraphHole *h = find_hole(g, p);
-  int64_t expected = h ? h->base : p->at[0];
-  for (int s = 0; h && s < g->nsymbols; s++) expected += h->factors[s] * w->joint[s];
-  return expected == p->at[1] ? true : differs(w, p);
+  int64_t value;
+  return computed(w, p, &value) && value == p->at[1] ? true : differs(w, p);
+}
+
+/* Adds the product of the walk's symbols to the hole at a place, if the other trace differs from
+** what the graph computes. The product is one of differences from the example's sizes, so it is 0
+** unless all of the symbols differ from the example's. */
+static bool fit_product(Walk *w, const Place *p) {
+  tli_Graph *g = w->target;
+  int64_t value, product = 1;
+  TL_TRY(computed(w, p, &value));
+  for (int k = 0; k < w->nproduct; k++)
+    product *= w->joint[w->product[k]] - g->symbols[w->product[k]].example;
+  if (value == p->at[1]) return true;
+  if (product == 0 || (p->at[1] - value) % product != 0) return differs(w, p);
+  tli_GraphHole *hole = hole_for(w, p);
+  if (hole == NULL) return false;
+  for (int subset = 0; subset < 1 << w->nproduct; subset++) {
+    int32_t symbols[TLI_TERM_MOST];
+    int n = 0;
+    int64_t factor = (p->at[1] - value) / product;
+    for (int k = 0; k < w->nproduct; k++)
+      if (subset >> k & 1)
+        symbols[n++] = w->product[k];
+      else
+        factor *= -g->symbols[w->product[k]].example;
+    TL_TRY(add_term(g, hole, symbols, n, factor));
+  }
+  return true;
+}
+
+bool tli_graph_fit_product(tli_Graph *g, const int32_t *symbols, int n, const int64_t *sizes,
+                           const tli_Graph *other) {
+  Walk w = {.graphs = {g, other}, .n = 2, .integer = fit_product, .target = g, .joint = sizes};
+  w.over = "several sizes";
+  w.product = symbols;
+  w.nproduct = n;
+  return walk(&w);
 }
 
 bool tli_graph_fits_all(const tli_Graph *g, const int64_t *sizes, const tli_Graph *other) {
   Walk w = {.graphs = {g, other}, .n = 2, .integer = check_joint, .joint = sizes};
   w.over = "several sizes";
+  return walk(&w);
+}
+
+bool tli_graph_fits(const tli_Graph *g, int symbol, int64_t size, const tli_Graph *other) {
+  int64_t sizes[TLI_SYMBOLS_MOST];
+  for (int32_t s = 0; s < g->nsymbols && s < TLI_SYMBOLS_MOST; s++)
+    sizes[s] = s == symbol ? size : g->symbols[s].example;
+  Walk w = {.graphs = {g, other}, .n = 2, .integer = check_joint, .joint = sizes};
+  w.over = g->symbols[symbol].name;
   return walk(&w);
 }

@@ -158,17 +158,41 @@ static int program_fits(lua_State *L) {
   return tli_graph_fits(g, symbol, size, own_graph(L, 4)) ? 0 : tli_raise(L);
 }
 
+/* Reads the list of sizes of all symbols at a stack index, into memory that it pushes. */
+static int64_t *push_sizes(lua_State *L, int index, const tli_Graph *g) {
+  luaL_checktype(L, index, LUA_TTABLE);
+  int64_t *sizes = lua_newuserdatauv(L, (size_t)(g->nsymbols + 1) * sizeof *sizes, 0);
+  for (int s = 0; s < g->nsymbols; s++) {
+    lua_rawgeti(L, index, s + 1);
+    sizes[s] = luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+  }
+  return sizes;
+}
+
+/* program:fit_product(symbols, sizes, other) finds which integers of the graph depend on the
+** product of two or three symbols, by comparison with `other`, which was traced with these sizes of
+** all symbols. */
+static int program_fit_product(lua_State *L) {
+  tli_Graph *g = own_graph(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  int n = (int)lua_rawlen(L, 2);
+  int32_t symbols[TLI_TERM_MOST];
+  if (n < 2 || n > TLI_TERM_MOST) return tli_error(L, "export: expected two or three symbols");
+  for (int k = 0; k < n; k++) {
+    lua_rawgeti(L, 2, k + 1);
+    symbols[k] = (int32_t)lua_tointeger(L, -1) - 1;
+    lua_pop(L, 1);
+  }
+  const int64_t *sizes = push_sizes(L, 3, g);
+  return tli_graph_fit_product(g, symbols, n, sizes, own_graph(L, 4)) ? 0 : tli_raise(L);
+}
+
 /* program:fits_all(sizes, other) raises an error unless the integers that the graph computes for
 ** these sizes of all symbols are those of `other`, which was traced with the sizes. */
 static int program_fits_all(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  int64_t *sizes = lua_newuserdatauv(L, (size_t)(g->nsymbols + 1) * sizeof *sizes, 0);
-  for (int s = 0; s < g->nsymbols; s++) {
-    lua_rawgeti(L, 2, s + 1);
-    sizes[s] = luaL_checkinteger(L, -1);
-    lua_pop(L, 1);
-  }
+  const int64_t *sizes = push_sizes(L, 2, g);
   return tli_graph_fits_all(g, sizes, own_graph(L, 3)) ? 0 : tli_raise(L);
 }
 
@@ -302,6 +326,25 @@ static int program_rates(lua_State *L) {
   return 1;
 }
 
+/* program:set_rate(call, element, value) changes a numeric option of an optimizer's step. */
+static int program_set_rate(lua_State *L) {
+  tl_Program *p = check_program(L, 1);
+  tli_GraphPlace at = {(int32_t)luaL_checkinteger(L, 2) - 1, 5,
+                       (int32_t)luaL_checkinteger(L, 3) - 1};
+  return tli_program_set_real(p, &at, luaL_checknumber(L, 4)) ? 0 : tli_raise(L);
+}
+
+/* _same_memory(a, b) returns the first position at which two lists of tensors differ in memory or
+** dtype; 0 if they differ at none. */
+static int same_memory(lua_State *L) {
+  int n, m;
+  tl_Tensor **a = push_tensors(L, 1, &n), **b = push_tensors(L, 2, &m);
+  int i = 0;
+  while (i < n && i < m && a[i]->dtype == b[i]->dtype && tli_data(a[i]) == tli_data(b[i])) i++;
+  lua_pushinteger(L, i < n ? i + 1 : 0);
+  return 1;
+}
+
 /* program:schedule(rates, places) sets numeric options of optimizers, such as the learning rate,
 ** that differ from step to step. Column i of `rates` has the values for places[i] = {call,
 ** element}. */
@@ -371,18 +414,31 @@ void tli_open_programs(lua_State *L) {
                                    {"stop", trace_stop},     {"input", trace_input},
                                    {"name", trace_name},     {"record", trace_record},
                                    {"finish", trace_finish}, {NULL, NULL}};
-  static const luaL_Reg program[] = {
-      {"__gc", program_gc},           {"__tostring", program_text},
-      {"same", program_same},         {"dynamic", program_dynamic},
-      {"fit", program_fit},           {"fits_all", program_fits_all},
-      {"fits", program_fits},         {"range", program_range},
-      {"ready", program_ready},       {"run", program_run},
-      {"inputs", program_inputs},     {"constants", program_constants},
-      {"state", program_state},       {"memory", program_memory},
-      {"save", program_save},         {"rates", program_rates},
-      {"schedule", program_schedule}, {NULL, NULL}};
-  static const luaL_Reg functions[] = {
-      {"_trace", trace_new}, {"_program_load", program_load}, {"_tracing", tracing}, {NULL, NULL}};
+  static const luaL_Reg program[] = {{"__gc", program_gc},
+                                     {"__tostring", program_text},
+                                     {"same", program_same},
+                                     {"dynamic", program_dynamic},
+                                     {"fit", program_fit},
+                                     {"fits_all", program_fits_all},
+                                     {"fit_product", program_fit_product},
+                                     {"fits", program_fits},
+                                     {"range", program_range},
+                                     {"ready", program_ready},
+                                     {"run", program_run},
+                                     {"inputs", program_inputs},
+                                     {"constants", program_constants},
+                                     {"state", program_state},
+                                     {"memory", program_memory},
+                                     {"save", program_save},
+                                     {"rates", program_rates},
+                                     {"schedule", program_schedule},
+                                     {"set_rate", program_set_rate},
+                                     {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"_trace", trace_new},
+                                       {"_program_load", program_load},
+                                       {"_tracing", tracing},
+                                       {"_same_memory", same_memory},
+                                       {NULL, NULL}};
   tli_open_class(L, TRACE, trace);
   tli_open_class(L, PROGRAM, program);
   tli_set_functions(L, functions);

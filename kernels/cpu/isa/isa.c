@@ -21,6 +21,14 @@
 #define ROW extern
 #endif
 
+/* a program's library has the loops of layer_norm only if it has one of their kernels */
+#ifdef TLI_RUNTIME
+#include "runtime_kernels.h"
+#define HAS_NORM (TLK_KEEPS_layer_norm || TLK_KEEPS_layer_norm_backward)
+#else
+#define HAS_NORM 1
+#endif
+
 ROW const tlk_Loop TLK_ISA_NAME(tlk_loops_i32)[];
 ROW const tlk_Loop TLK_ISA_NAME(tlk_loops_i64)[];
 ROW const tlk_Loop TLK_ISA_NAME(tlk_loops_f32)[];
@@ -95,7 +103,9 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
                  [TLK_C_F32] = TLK_ISA_NAME(tlk_scanners_f32),
                  [TLK_C_F64] = TLK_ISA_NAME(tlk_scanners_f64)},
     .softmax = {&TLK_ISA_NAME(tlk_softmax_f32), &TLK_ISA_NAME(tlk_softmax_f64)},
+#if HAS_NORM
     .norm = {&TLK_ISA_NAME(tlk_norm_f32), &TLK_ISA_NAME(tlk_norm_f64)},
+#endif
     .convert = TLK_ISA_NAME(tlk_convert),
     .move = TLK_ISA_NAME(tlk_move),
     .random = TLK_ISA_NAME(tlk_random),

@@ -9,6 +9,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local Fused = require "tlua.optim.Fused"
 local Optimizer = require "tlua.optim.Optimizer"
+local follow = require "tlua.export.follow"
 local trace = require "tlua.export.trace"
 
 local DEFAULT_STEPS <const> = 10000
@@ -286,15 +287,17 @@ local function columns_of(graph, order, rates, steps)
    return columns, places
 end
 
+-- Returns the schedule's places and the rates of all steps, or nil if no option changes.
 local function add_schedule(graph, parts, order, increments)
    local columns, places = columns_of(graph, order, rates_of_steps(parts, increments), parts.steps)
-   if #places == 0 then return end
+   if #places == 0 then return nil end
    local rows = {}
    for s = 1, parts.steps do
       rows[s] = {}
       for c, column in ipairs(columns) do rows[s][c] = column(s) end
    end
    graph:schedule(torch.tensor(rows, {dtype = "float64"}), places)
+   return {places = places, rates = rows}
 end
 
 -- Raises if two successive steps have different options and no scheduler has changed them.
@@ -379,10 +382,13 @@ local function record(call, parts, tensors, symbols)
    if #parts.schedulers == 0 then check_rates(graph, other) end
    trace.make_dynamic(graph, call, tensors, symbols)
    call.begin()
-   if #parts.schedulers > 0 then add_schedule(graph, parts, order, increments) end
+   local schedule
+   if #parts.schedulers > 0 then schedule = add_schedule(graph, parts, order, increments) end
    graph = graph:ready()
    check_step(call, graph, tensors)
-   return graph
+   return graph, function()
+      return follow.new(graph, parts, order, increments, call.named, schedule)
+   end
 end
 
 local function keep_random()
@@ -425,9 +431,9 @@ return function(fn, inputs, options)
    local values, fields, random = keep_values(call.named), keep_fields(parts), keep_random()
    call.begin = function() fields() random() end
    call.reset = function() values() call.begin() end
-   local fine, graph = pcall(record, call, parts, tensors, symbols)
+   local fine, graph, link = pcall(record, call, parts, tensors, symbols)
    call.reset()
    gradients()
    if not fine then error(graph, 0) end
-   return graph
+   return graph, link()
 end

@@ -236,12 +236,8 @@ end
 -- Finds the integers of the graph that depend on a size. The function is called with other sizes:
 -- near the example's, at both ends of the range, and between. A size of 1, for which many models
 -- behave differently, is left out of the range if the operators then differ. Returns the size in
--- the example, and the largest size.
-local function find_integers(graph, call, tensors, symbol)
-   local number
-   for _, place in ipairs(symbol) do
-      number = graph:dynamic(place.input, place.dim, symbol.name)
-   end
+-- the example, the largest size, and the least.
+local function find_integers(graph, call, tensors, symbol, number)
    local size, least, most = range_of(tensors, symbol)
    local function at(n) return M.record(call, with_size(tensors, symbol, n)) end
    local largest
@@ -266,7 +262,28 @@ local function find_integers(graph, call, tensors, symbol)
       check_size(graph, number, symbol, least, at(least))
       graph:range(number, least, most, true)
    end
-   return size, most
+   return size, most, math.min(math.max(least, 2), size)
+end
+
+-- Calls fn with each increasing list of k of the numbers 1 to n.
+local function each_choice(n, k, fn, chosen)
+   chosen = chosen or {}
+   if #chosen == k then return fn {table.unpack(chosen)} end
+   for i = (chosen[#chosen] or 0) + 1, n do
+      chosen[#chosen + 1] = i
+      each_choice(n, k, fn, chosen)
+      chosen[#chosen] = nil
+   end
+end
+
+-- Most sizes that may be multiplied, and the most dynamic sizes among which products are looked
+-- for.
+local FACTORS <const>, MOST_SIZES <const> = 3, 8
+
+-- Returns a size that differs by `more` from the example's if the range has such a size.
+local function size_beside(found, more)
+   if found.size + more <= found.most then return found.size + more end
+   return math.max(found.size - more, found.least)
 end
 
 --- Makes sizes of a graph dynamic. If there are several, the function is also called with all of
@@ -274,19 +291,39 @@ end
 --- long as the others stay.
 function M.make_dynamic(graph, call, tensors, symbols)
    local found = {}
+   for _, symbol in ipairs(symbols) do
+      for _, place in ipairs(symbol) do graph:dynamic(place.input, place.dim, symbol.name) end
+   end
    for i, symbol in ipairs(symbols) do
-      local size, most = find_integers(graph, call, tensors, symbol)
-      found[i] = {size = size, most = most}
+      local size, most, least = find_integers(graph, call, tensors, symbol, i)
+      found[i] = {size = size, most = most, least = least}
    end
    if #symbols < 2 then return end
-   for _, more in ipairs {1, 3} do
+   -- Records a call in which some sizes are those that size(i) returns.
+   local function record_sizes(size)
       local list, sizes = tensors, {}
       for i, symbol in ipairs(symbols) do
-         sizes[i] = math.min(found[i].size + more + i, found[i].most)
-         list = with_size(list, symbol, sizes[i])
+         sizes[i] = size(i)
+         if sizes[i] ~= found[i].size then list = with_size(list, symbol, sizes[i]) end
       end
-      graph:fits_all(sizes, M.record(call, list))
+      return sizes, M.record(call, list)
    end
+   local function check()
+      for _, more in ipairs {1, 3} do
+         graph:fits_all(record_sizes(function(i) return size_beside(found[i], more + i) end))
+      end
+   end
+   if #symbols > MOST_SIZES or pcall(check) then return check() end
+   for k = 2, math.min(FACTORS, #symbols) do
+      each_choice(#symbols, k, function(chosen)
+         local changed = {}
+         for _, i in ipairs(chosen) do changed[i] = true end
+         graph:fit_product(chosen, record_sizes(function(i)
+            return changed[i] and size_beside(found[i], 1) or found[i].size
+         end))
+      end)
+   end
+   check()
 end
 
 --- Returns the graph of a function for some inputs: what its calls with other values, and with

@@ -5,11 +5,14 @@
 #include "core/observe/trace.h"
 
 static _Thread_local tli_Tracer *tracer;
+static _Thread_local uint64_t number; /* the number of this thread's last trace */
 
 bool tli_trace_start(tli_Tracer *t) {
   if (tracer) return tli_fail(TL_EARG, "export: the model is already being traced");
   tracer = t;
   t->depth = 0;
+  static _Atomic uint64_t last;
+  number = atomic_fetch_add(&last, 1) + 1;
   atomic_fetch_add(&tli_profiles, 1);
   return true;
 }
@@ -21,6 +24,8 @@ void tli_trace_stop(tli_Tracer *t) {
 }
 
 bool tli_tracing(void) { return tracer != NULL; }
+
+uint64_t tli_trace_number(void) { return tracer ? number : 0; }
 
 tli_Traced tli_trace_begin(const tli_Call *call, const tli_CallArg *args) {
   tli_Tracer *t = tracer;

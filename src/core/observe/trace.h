@@ -113,6 +113,8 @@ typedef struct tli_Tracer {
 bool tli_trace_start(tli_Tracer *tracer) TL_MUSTCHECK;
 void tli_trace_stop(tli_Tracer *tracer);
 bool tli_tracing(void);
+/* Returns the number of the calling thread's trace, which no other trace has; 0 without one. */
+uint64_t tli_trace_number(void);
 
 typedef enum tli_Traced { TLI_UNTRACED, TLI_TRACED, TLI_TRACE_REFUSED } tli_Traced;
 

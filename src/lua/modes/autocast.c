@@ -94,11 +94,12 @@ static bool is_parameter(const tl_Tensor *t) {
 /* Returns the cast of t as a new reference. */
 static tl_Tensor *cast(const tli_Args *a, tl_Tensor *t, tl_DType dtype) {
   tli_State *S = a->S;
-  /* while tracing, no cast is kept: the traced program must contain the cast, and the parameter
-  ** itself must be a constant of that program */
-  bool keeps = S->cast_cache && is_parameter(t) && tli_is_half(dtype) && !tli_tracing();
+  bool keeps = S->cast_cache && is_parameter(t) && tli_is_half(dtype);
   if (!keeps) return convert(a, t, dtype);
-  uint64_t capture = tli_capture_number(tli_device(t));
+  /* a trace uses only its own casts: the traced program must contain the cast, and the parameter
+  ** itself must be a constant of that program */
+  uint64_t capture =
+      tli_tracing() ? ~tli_trace_number() : (uint64_t)tli_capture_number(tli_device(t));
   Kept *k = find_cast(S, t);
   if (k && serves(k, t, dtype, capture)) return tli_retain(k->cast);
   tl_Tensor *made = convert(a, t, dtype);

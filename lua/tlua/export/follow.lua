@@ -1,0 +1,203 @@
+-- follow.lua - keeps a program of torch.export_step in step with the objects of Lua that it was
+-- made from: before a run, the program takes over what the script has changed since, or refuses to
+-- run; after a run, the schedulers advance as the function would have advanced them. A program
+-- that was loaded from a file has no such objects.
+
+local torch = require "tlua"
+
+local M = {}
+
+-- What the refusals end with.
+local AGAIN <const> = "export the step again"
+
+-- Options of scalers that a program has recorded as numbers.
+local SCALER_OPTIONS <const> = {"growth_factor", "backoff_factor", "growth_interval", "enabled"}
+
+-- Returns the optimizer, and the group in it, to which a parameter belongs.
+local function owner_of(optimizers, parameter)
+   for _, optimizer in ipairs(optimizers) do
+      for _, group in ipairs(optimizer.param_groups) do
+         for _, other in ipairs(group.params) do
+            if rawequal(other, parameter) then return optimizer, group end
+         end
+      end
+   end
+end
+
+-- Returns the numeric options of a group as a step of its optimizer has them. A rate that is a
+-- tensor is returned separately.
+local function options_of(optimizer, group)
+   local options
+   -- in place of the optimizer, gets the options of the step and makes none
+   local asked = setmetatable({
+      step_group = function(_, _, _, _, _, given) options = options or given end,
+      step_sparse = function() end,
+   }, {__index = optimizer})
+   optimizer.update_group(asked, group, 0)
+   local rate = torch.is_tensor(options[1]) and options[1] or nil
+   if rate then options[1] = 0 end
+   return options, rate
+end
+
+-- Returns a list of the program's calls of optimizers: the position of the call, its optimizer and
+-- group, and for each option that the group determines, the number that the program has.
+local function calls_of(graph, parts, order)
+   local calls = {}
+   for k, rates in ipairs(graph:rates()) do
+      local optimizer, group = owner_of(parts.optimizers, order[k])
+      if optimizer then
+         local options, rate = options_of(optimizer, group)
+         local numbers = {}
+         for e, number in ipairs(rates[2]) do
+            if options[e] == number then numbers[e] = number end
+         end
+         calls[#calls + 1] = {
+            at = rates[1], optimizer = optimizer, group = group, numbers = numbers, rate = rate,
+            maximize = group.maximize,
+         }
+      end
+   end
+   return calls
+end
+
+-- Returns a list of {table, key, value, name}: fields that must keep their values.
+local function fixed_fields(parts)
+   local list = {}
+   local function add(owner, key, name) list[#list + 1] = {owner, key, owner[key], name} end
+   for _, model in ipairs(parts.models) do add(model, "training", "the model's training mode") end
+   for _, scaler in ipairs(parts.scalers) do
+      for _, name in ipairs(SCALER_OPTIONS) do add(scaler, name, "the scaler's " .. name) end
+   end
+   for _, optimizer in ipairs(parts.optimizers) do
+      add(optimizer, "state", "the optimizer's state")
+      for position, state in pairs(optimizer.state) do
+         for name in pairs(state) do
+            add(state, name, "the optimizer's state " .. name)
+         end
+         add(optimizer.state, position, "the optimizer's state")
+      end
+   end
+   return list
+end
+
+local function check_fields(fields)
+   for _, entry in ipairs(fields) do
+      if not rawequal(entry[1][entry[2]], entry[3]) then
+         torch.raise(("program: %s is another one than in the export; %s"):format(entry[4], AGAIN))
+      end
+   end
+end
+
+-- Returns the number of parameters in each group of all optimizers.
+local function count_parameters(parts)
+   local counts = {}
+   for _, optimizer in ipairs(parts.optimizers) do
+      for _, group in ipairs(optimizer.param_groups) do counts[#counts + 1] = #group.params end
+   end
+   return table.concat(counts, " ")
+end
+
+-- Returns two lists: the script's tensors that the program changes, and the program's tensors with
+-- the same memory.
+local function shared_tensors(graph, named)
+   local constants, own, kept, names = {}, {}, {}, {}
+   for _, pair in ipairs(graph:constants()) do constants[pair[1]] = pair[2] end
+   for _, entry in ipairs(named) do
+      local constant = constants[entry[1]]
+      if constant and torch._same_memory({entry[2]}, {constant}) == 0 then
+         own[#own + 1], kept[#kept + 1], names[#names + 1] = entry[2], constant, entry[1]
+      end
+   end
+   return own, kept, names
+end
+
+-- Sets the program's step count to the schedulers' position, which is `increments[i]` epochs a step
+-- for scheduler i. Returns the number of steps since the export.
+local function follow_schedulers(link)
+   local steps
+   for i, scheduler in ipairs(link.schedulers) do
+      local epochs = scheduler.last_epoch - link.first[i]
+      local made = epochs // link.increments[i]
+      if epochs < 0 or epochs % link.increments[i] ~= 0 or steps and made ~= steps then
+         torch.raise(("program: the scheduler is at epoch %s, where no step of the program begins; "
+            .. AGAIN):format(scheduler.last_epoch))
+      end
+      steps = made
+   end
+   if link.count and steps and link.count:item() ~= steps then link.count:fill_(steps) end
+   return steps
+end
+
+-- Returns the number that the schedule has for an option in a step, or nil if it is not scheduled
+-- or the schedule has ended.
+local function scheduled(link, at, element, steps)
+   local column = link.columns[at .. "." .. element]
+   if not column then return nil, false end
+   return link.rates[steps + 1] and link.rates[steps + 1][column], true
+end
+
+-- Takes over an option of an optimizer, or raises if the schedule has another number.
+local function follow_option(link, call, element, number, steps)
+   local planned, is_planned = scheduled(link, call.at, element, steps)
+   if is_planned then
+      if planned == nil or planned == number then return end
+      torch.raise(("program: option %d of %s is %.9g, but the schedule of the export has %.9g; %s")
+         :format(element, torch.type(call.optimizer), number, planned, AGAIN))
+   end
+   if call.numbers[element] == number then return end
+   link.graph:set_rate(call.at, element, number)
+   call.numbers[element] = number
+end
+
+--- Returns the link of a new program to the objects in `parts`. `order` has the first parameter of
+--- each call of an optimizer, `increments` the epochs by which a step advances each scheduler, and
+--- `schedule`, if not nil, the schedule's places and its rates for each step.
+function M.new(graph, parts, order, increments, named, schedule)
+   local link = {
+      graph = graph, calls = calls_of(graph, parts, order), fields = fixed_fields(parts),
+      schedulers = parts.schedulers, increments = increments, first = {}, columns = {},
+      rates = schedule and schedule.rates or {}, parts = parts, counts = count_parameters(parts),
+   }
+   for i, scheduler in ipairs(parts.schedulers) do link.first[i] = scheduler.last_epoch end
+   for column, place in ipairs(schedule and schedule.places or {}) do
+      link.columns[place[1] .. "." .. place[2]] = column
+   end
+   for _, pair in ipairs(graph:constants()) do
+      if pair[1] == "schedule.step" then link.count = pair[2] end
+   end
+   link.own, link.kept, link.names = shared_tensors(graph, named)
+   return link
+end
+
+--- Called before a run: follows the script's changes, or raises an error that names the change.
+function M.before(link)
+   check_fields(link.fields)
+   if count_parameters(link.parts) ~= link.counts then
+      torch.raise("program: the optimizer has other parameters than in the export; " .. AGAIN)
+   end
+   local moved = torch._same_memory(link.own, link.kept)
+   if moved > 0 then
+      torch.raise(("program: %s has another memory or dtype than in the export; %s"):format(
+         link.names[moved], AGAIN))
+   end
+   local steps = follow_schedulers(link)
+   for _, call in ipairs(link.calls) do
+      local options, rate = options_of(call.optimizer, call.group)
+      if not rawequal(rate, call.rate) or call.group.maximize ~= call.maximize then
+         torch.raise(("program: %s of the optimizer is another one than in the export; %s"):format(
+            rawequal(rate, call.rate) and "maximize" or "lr", AGAIN))
+      end
+      for element in pairs(call.numbers) do
+         follow_option(link, call, element, options[element], steps)
+      end
+   end
+end
+
+--- Called after a run: advances the schedulers.
+function M.after(link)
+   for i, scheduler in ipairs(link.schedulers) do
+      for _ = 1, link.increments[i] do scheduler:step() end
+   end
+end
+
+return M
