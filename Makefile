@@ -40,7 +40,12 @@ FILTER ?=
 # and the compute capabilities that it is built for: A100, H100, B200 and GeForce 50 unless
 # given, as far as nvcc knows them. Other GPUs from the lowest one on compile its PTX when they
 # first run it. CUDA_ARCH=90 builds in little more than half of the time.
-CUDA ?= $(patsubst %/bin/nvcc,%,$(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc)))
+# `make install` and `make deb` leave it out if the last `make CUDA=0` did.
+ifneq ($(filter install install-debug deb,$(MAKECMDGOALS)),)
+CUDA ?= $(if $(wildcard $(BUILD)/without_cuda),0,$(FOUND_CUDA))
+endif
+FOUND_CUDA = $(patsubst %/bin/nvcc,%,$(firstword $(wildcard $(shell command -v nvcc 2>/dev/null) /usr/local/cuda/bin/nvcc)))
+CUDA ?= $(FOUND_CUDA)
 CUDA_ARCH ?= $(filter $(shell $(CUDA)/bin/nvcc --list-gpu-code 2>/dev/null | sed -n 's/^sm_//p'),80 90 100 120)
 # Found by themselves if not given: LUA, an interpreter of version 5.4 or 5.5 for the
 # generators (empty: a small host is built first); LUA_INCDIR or LUA_CFLAGS;
@@ -291,7 +296,7 @@ endif
 # ---- a person's day --------------------------------------------------------------
 
 .PHONY: all demo test sim emulated clang cross test-arm wasm asan emulated-asan tsan valgrind bench \
-  registers traffic instructions races host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes rockspecs deps config help \
+  registers traffic instructions races host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes deb rockspecs deps config help \
   install install-debug uninstall size infer runtime fuzz-programs race-programs clean
 
 all: $(if $(PROFILE),$(STATIC_LIB) $(if $(filter runtime,$(PROFILE)),,$(BUILD)/digits),$(TLUA) $(LIBRARIES) $(PLUGINS)) ## build ./tlua and the libraries (default)
@@ -323,6 +328,7 @@ lint: ## luacheck, clang-format, cppcheck
 tidy-format: ## let clang-format lay out our C
 docs: ## the reference as a site, in build/docs
 notes: ## the notes of a release, from the subjects of commits: FROM=v0.9.0
+deb: ## Debian packages of this build, in build/deb: DEBEMAIL=you@host
 rockspecs: ## rockspecs of this version, in build/rockspecs
 deps: ## install the missing packages (Debian) or list them
 config: ## what was found on this machine
@@ -402,6 +408,7 @@ $(PAGE)/tlua.js: examples/wasm/host.c $(STATIC_LIB) examples/digits.lua examples
 
 ifeq ($(BUILD),build)
 all: tlua
+	@$(if $(filter 0,$(CUDA)),touch,rm -f) $(BUILD)/without_cuda
 tlua: $(TLUA)
 	@ln -sf $(TLUA) $@
 endif
@@ -487,6 +494,7 @@ endef
 $(foreach isa,$(ISAS),$(eval $(call isa_rule,$(isa))))
 $(foreach isa,$(ISAS),$(OBJ)/kernels/cpu/reduce/isa/reduce_i32.$(isa).o \
   $(OBJ)/kernels/cpu/reduce/isa/reduce_i64.$(isa).o): FLAGS_OF_FILE := $(FEWER_UNROLLED)
+$(OBJ)/src/core/device/plugin.o: FLAGS_OF_FILE = -DTLI_MULTIARCH='"$(shell $(CC) -print-multiarch 2>/dev/null)"'
 $(OBJ)/kernels/cpu/pointwise/rare.o: FLAGS_OF_FILE := -O2 -fno-tree-vectorize
 
 # The command and the libraries find the packages of a checkout by this link; it is relative, so that
@@ -893,6 +901,12 @@ $(BUILD)/reference/tlua.lua: $(BUILD)/reference/manual.md
 
 notes: $(TLUA)
 	@$(TLUA) rocks/release.lua notes $(FROM)
+DEB := $(abspath $(BUILD)/deb)
+deb: all
+	@rm -rf '$(DEB)'
+	@+$(MAKE) --no-print-directory -o all install DESTDIR='$(DEB)/root' PREFIX=/usr STATIC=1 \
+	  LIBDIR="/usr/lib/$$(dpkg-architecture -qDEB_HOST_MULTIARCH)" >/dev/null
+	@$(TLUA) rocks/deb.lua '$(DEB)' $(VERSION)
 rockspecs: $(TLUA)
 	@mkdir -p $(BUILD)/$@ && $(TLUA) rocks/release.lua rockspecs $(VERSION) $(BUILD)/$@ && ls $(BUILD)/$@
 

@@ -1,7 +1,7 @@
 /*
 ** plugin.c - opens tlua_<name>.so. The engine looks for the file in the folder of the library or
-** program that contains this code and, relative to that folder, in tlua, ../lib/tlua and
-** ../../tlua. If TLUA_PLUGINS names a folder, the engine looks only there. A plugin is never
+** program that contains this code and, relative to that folder, in tlua, ../lib/tlua,
+** ../lib/TRIPLET/tlua (Debian's place, such as x86_64-linux-gnu), ../lib64/tlua and ../../tlua. If TLUA_PLUGINS names a folder, the engine looks only there. A plugin is never
 ** closed: its memory and threads live as long as the process.
 */
 #include "core/device/plugin.h"
@@ -51,7 +51,12 @@ static bool readable(const char *path) {
 
 bool tli_plugin_path(const char *name, char path[TLI_PLUGIN_PATH]) {
   char folder[PATH_BYTES];
-  static const char *const places[] = {"", "/tlua", "/../lib/tlua", "/../../tlua"};
+  static const char *const places[] = {"",          "/tlua",
+                                       "/../lib/tlua",
+#ifdef TLI_MULTIARCH
+                                       "/../lib/" TLI_MULTIARCH "/tlua",
+#endif
+                                       "/../lib64/tlua", "/../../tlua"};
   const char *given = getenv("TLUA_PLUGINS");
   int n = given ? 1 : (int)(sizeof places / sizeof *places);
   if (given)
