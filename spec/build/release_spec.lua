@@ -54,4 +54,44 @@ describe("a release", function()
          "src/README: Add a row",
       })
    end)
+
+   -- Makes Debian packages of a tree with these files, and returns the command's output and status.
+   local function debian_packages(folder, paths)
+      for _, path in ipairs(paths) do
+         local target = folder .. "/root/usr/" .. path
+         local place = shell.quote(target:match "^(.*)/")
+         shell.ok(("mkdir -p %s && cp -L /bin/true %s"):format(place, shell.quote(target)))
+      end
+      return shell.run(("%s rocks/deb.lua %s %s"):format(shell.start(), shell.quote(folder), version))
+   end
+
+   it("has Debian packages, one for each use", shell.in_folder(function(folder)
+      if not shell.has "dpkg-deb" then return pending "there is no dpkg-deb" end
+      local output, status = debian_packages(folder, {"bin/tlua", "include/tlua.h", "share/doc/tlua/LICENSE",
+         "lib/any-linux/libtlua.so.0", "lib/any-linux/libtlua.a", "lib/any-linux/lua/5.4/tlua.so",
+         "lib/any-linux/tlua/tlua_sim.so", "lib/any-linux/tlua/tlua_cuda.so", "share/lua/5.4/tlua/text/init.lua"})
+      assert.equal(0, status, output)
+      local function contents(name)
+         return shell.ok(("cd %s && dpkg-deb -c %s_*.deb && dpkg-deb -I %s_*.deb")
+            :format(shell.quote(folder), name, name))
+      end
+      for name, patterns in pairs {
+         tlua = {"usr/bin/tlua\n", "lua/5.4/tlua.so\n", "tlua/text/init.lua\n", "man1/tlua.1.gz\n",
+                 "doc/tlua/copyright\n", "Depends: libc6 (>= "},
+         libtlua0 = {"any-linux/libtlua.so.0\n", "tlua/tlua_sim.so\n", "Recommends: libopenblas0\n"},
+         ["libtlua-dev"] = {"include/tlua.h\n", "libtlua.a\n", ("libtlua0 (= %s-1)"):format(version)},
+         ["tlua-cuda"] = {"tlua/tlua_cuda.so\n"},
+      } do
+         local text = contents(name)
+         for _, pattern in ipairs(patterns) do assert.matches(pattern, text, 1, true) end
+         assert.matches(("Version: %s-1\n"):format(version), text, 1, true)
+         assert.not_matches("LICENSE", text, 1, true)
+      end
+   end))
+
+   it("refuses a Debian package for a file that has no place", shell.in_folder(function(folder)
+      local output, status = debian_packages(folder, {"games/tlua"})
+      assert.equal(1, status)
+      assert.matches("/usr/games/tlua belongs to no package; see the list in rocks/deb.lua", output, 1, true)
+   end))
 end)
