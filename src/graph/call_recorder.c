@@ -463,6 +463,13 @@ static bool begin_gradients(const tli_Trace *t, const tli_Call *call, const tli_
   return true;
 }
 
+/* Clears the option `sparse` of an embedding: the optimizers of a program take dense gradients, whose
+** steps have the same results. */
+static void with_dense_gradient(const tli_Call *call, tli_CallArg *args) {
+  for (int i = 0; i < call->nparams; i++)
+    if (strcmp(call->params[i].name, "sparse") == 0) args[i].flag = false;
+}
+
 static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *args) {
   tli_Trace *t = (tli_Trace *)tracer;
   if (call->flags & TLI_CALL_VALUE) return begin_value(t, call, args);
@@ -473,6 +480,8 @@ static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *a
   t->pending = tli_region_get(&t->graph->region, call->nparams, sizeof *t->pending);
   if (t->pending == NULL) return false;
   for (int i = 0; i < call->nparams; i++) TL_TRY(read_arg(t, call, i, &args[i], &t->pending[i]));
+  if (call == &tli_call_embedding || call == &tli_call_embedding_bag)
+    with_dense_gradient(call, t->pending);
   return true;
 }
 

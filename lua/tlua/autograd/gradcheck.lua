@@ -1,7 +1,7 @@
 -- gradcheck.lua - compares derivatives with finite differences, for operators, modules and
 -- user-defined functions. Inputs should be float64 or complex128: in float32 the differences are
 -- too inaccurate. Complex tensors are checked as pairs of real numbers: the real and the imaginary
--- parts vary separately.
+-- parts vary separately. Of sparse tensors the values vary; the positions stay.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,7 @@ local M = {}
 
 local signature = args.signature [[gradcheck(fn: callable, inputs: any, eps: number = 1e-6,
    atol: number = 1e-5, rtol: number = 1e-3, raise_exception: boolean = true,
-   check_undefined_grad: boolean = true)]]
+   check_undefined_grad: boolean = true, masked: boolean?)]]
 
 local function wants_gradient(value)
    return torch.is_tensor(value) and value.requires_grad
@@ -25,6 +25,7 @@ local function outputs_of(fn, inputs)
    local outputs = {}
    for i = 1, results.n do
       local result = results[i]
+      if torch.is_tensor(result) and torch._sparse_parts(result) then result = result:to_dense() end
       if torch.is_tensor(result) and result:is_complex() then result = result:view_as_real() end
       if torch.is_tensor(result) and result:is_floating_point() then
          outputs[#outputs + 1] = result
@@ -140,6 +141,31 @@ local function to_list(inputs)
    return {n = inputs.n or #inputs, table.unpack(inputs, 1, inputs.n or #inputs)}
 end
 
+-- Replaces sparse inputs that require a gradient by their values, from which fn gets sparse inputs
+-- again. The gradient of a sparse tensor has the tensor's positions only, so with masked = false,
+-- which asks for the gradients of all other positions as well, such inputs are refused.
+local function with_values(a, inputs)
+   local fn, values, changed = a.fn, {n = inputs.n, table.unpack(inputs, 1, inputs.n)}, {}
+   for i = 1, inputs.n do
+      local parts = wants_gradient(inputs[i]) and torch._sparse_parts(inputs[i])
+      if parts then
+         if a.masked == false then
+            torch.raise(("gradcheck: masked: expected true or nil with the sparse input %d, whose "
+               .. "gradient has its positions only; got false"):format(i))
+         end
+         changed[i] = parts
+         values[i] = parts.values:detach():clone():requires_grad_()
+      end
+   end
+   if not next(changed) then return fn, inputs end
+   local make = require "tlua.sparse.value".with_values
+   return function(...)
+      local list = table.pack(...)
+      for i, parts in pairs(changed) do list[i] = make(parts, list[i]) end
+      return fn(table.unpack(list, 1, list.n))
+   end, values
+end
+
 -- Replaces complex inputs that require a gradient by their real and imaginary parts, from which fn
 -- gets complex inputs again.
 local function with_parts(fn, inputs)
@@ -167,20 +193,22 @@ end
 
 --- Checks the derivatives of fn's results with respect to the inputs that require a gradient. A
 --- mismatch raises an error that describes it, or, with `raise_exception = false`, returns false
---- and the message.
+--- and the message. Of a sparse input only the stored elements vary, as with PyTorch's option
+--- masked.
 ---
 ---     local x = torch.randn(3, {dtype = torch.float64}):requires_grad_()
 ---     print(torch.autograd.gradcheck(torch.sin, {x}))
 ---     --> true
 ---@param fn function
 ---@param inputs Tensor|any[]
----@param options? {eps: number, atol: number, rtol: number, raise_exception: boolean}
+---@param options? {eps: number, atol: number, rtol: number, raise_exception: boolean,
+--- masked: boolean}
 ---@return boolean
 ---@return string? fault
 function M.gradcheck(...)
    local a = signature(...)
    local inputs
-   a.fn, inputs = with_parts(a.fn, to_list(a.inputs))
+   a.fn, inputs = with_parts(with_values(a, to_list(a.inputs)))
    return judge(a, inputs)
 end
 
@@ -188,13 +216,14 @@ end
 --- results' gradients, which are random.
 ---@param fn function
 ---@param inputs Tensor|any[]
----@param options? {eps: number, atol: number, rtol: number, raise_exception: boolean}
+---@param options? {eps: number, atol: number, rtol: number, raise_exception: boolean,
+--- masked: boolean}
 ---@return boolean
 ---@return string? fault
 function M.gradgradcheck(...)
    local a = signature(...)
    local inputs
-   a.fn, inputs = with_parts(a.fn, to_list(a.inputs))
+   a.fn, inputs = with_parts(with_values(a, to_list(a.inputs)))
    local n = inputs.n
    local seeds = {}
    for _, output in ipairs(outputs_of(a.fn, inputs)) do

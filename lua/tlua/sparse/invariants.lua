@@ -78,13 +78,14 @@ function M.check_size(who, size)
    end
 end
 
---- Returns whether positions shall be checked.
+--- Returns whether positions shall be checked. While torch.export records a program, they are not
+--- known.
 ---@param option? boolean  the option check_invariants
 ---@param values Tensor
 ---@return boolean
 function M.wanted(option, values)
    if option == nil then option = V.checks end
-   return option and values.device.type ~= "meta"
+   return option and values.device.type ~= "meta" and not torch._tracing()
 end
 
 --- Checks the positions of a sparse_coo tensor, and their order if it is marked as coalesced.

@@ -49,9 +49,11 @@ local function gathered(p, x, transposed)
    return C.sum_groups(to, rows, p.size[transposed and 2 or 1])
 end
 
--- Returns the product of a sparse matrix, or of its transpose, with a dense one.
+-- Returns the product of a sparse matrix, or of its transpose, with a dense one. A program that
+-- torch.export records cannot coalesce, since the number of results would depend on values.
 local function sparse_dense(who, p, x, transposed)
-   if not kernels[p.values.dtype] or p.values.device.type == "cuda" then
+   local traced = p.coalesced == false and torch._tracing()
+   if traced or not kernels[p.values.dtype] or p.values.device.type == "cuda" then
       return gathered(p, x, transposed)
    end
    local pointers, plain, values, flipped = compressed(who, p)
@@ -85,7 +87,16 @@ local function sparse_sparse(who, p, q)
    return V.new(C.to_layout(who, coo, layout))
 end
 
+-- Returns a tensor in the dtype to which autocast casts the operands of matrix products.
+local function cast(x)
+   local type = torch.is_tensor(x) and x.device.type
+   if not type or type == "meta" or not torch.is_autocast_enabled(type) then return x end
+   if not x:is_floating_point() or x.dtype == "float64" then return x end
+   return x:to(torch.get_autocast_dtype(type))
+end
+
 local function product(who, a, b)
+   a, b = cast(a), cast(b)
    local p, q = matrix(who, "self", a), matrix(who, "mat2", b)
    check_inner(who, a, b)
    if p and q then return sparse_sparse(who, p, q) end
@@ -175,7 +186,7 @@ function M.addmm(...)
    if not torch.is_tensor(a.input) then
       args.refuse("sparse.addmm", "input", "a tensor", a.input)
    end
-   return combine(a.input, product("sparse.addmm", a.mat1, a.mat2), a.beta, a.alpha)
+   return combine(cast(a.input), product("sparse.addmm", a.mat1, a.mat2), a.beta, a.alpha)
 end
 V.define("addmm", M.addmm)
 
