@@ -29,6 +29,7 @@ lazy.load(torch, lazy.modules("tlua", {
    text = "text",
    onnx = "onnx",
    vision = "vision",
+   trainer = "trainer",
    data = "data",
    multiprocessing = "multiprocessing",
    distributions = "distributions",

@@ -17,6 +17,7 @@ M.names = {
    plot = "torch.utils.plot",
    tensorboard = "torch.utils.tensorboard",
    text = "torch.text",
+   trainer = "torch.trainer",
    torch7 = "torch.nn, for Torch7's layers and methods",
    vision = "torch.vision",
 }

@@ -24,6 +24,14 @@ describe("examples/tour.lua", function()
    end)
 end)
 
+describe("examples/digits_trainer.lua", function()
+   it("trains, saves the best epoch and tests with it", shell.in_folder(function(folder)
+      local output = shell.ok(("%s examples/digits_trainer.lua --epochs 4 --logs %s"):format(tlua, folder))
+      assert.truthy(tonumber(output:match "test_accuracy +([%d.]+)") > 0.85, output)
+      assert.matches("epoch=%d%-step=%d+%.ckpt\n$", shell.ok(("ls %s/tlua_logs/version_0/checkpoints"):format(folder)))
+   end))
+end)
+
 describe("examples/deploy", function()
    it("reads the same digits in Lua and in a C program without Lua", function()
       if os.getenv "SPEC_SANITIZED" == "1" then return pending "the program would need the sanitizer's options" end

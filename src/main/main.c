@@ -6,6 +6,7 @@
 **   tlua run -n 4 script [args]      runs a script as several processes
 **   tlua help name                   prints the manual's text on a name; --web opens the reference
 **   tlua top folder                  shows the curves that a SummaryWriter writes
+**   tlua fit config.lua              trains by a configuration
 **   tlua port script.py              translates a PyTorch script to Lua
 */
 #include <lauxlib.h>
@@ -38,9 +39,10 @@ static void print_usage(FILE *out, const char *name) {
           "       %s doctor    what was found on this machine, and what is missing\n"
           "       %s top folder    the curves of a training, while it runs; see top --help\n"
           "       %s help name    the manual's text on a name; help --web opens the reference\n"
+          "       %s fit config.lua    a training by a configuration; see fit --help\n"
           "       %s port script.py    the Lua that a PyTorch script becomes; see port --help\n"
           "Options:\n%s",
-          name, name, name, name, name, name, tli_options_usage);
+          name, name, name, name, name, name, name, tli_options_usage);
   fflush(out);
 }
 
@@ -140,6 +142,12 @@ static bool run_port(lua_State *L, int argc, char **argv) {
   return tli_script_port(L, argc, argv);
 }
 
+static bool run_fit(lua_State *L, int argc, char **argv) {
+  luaL_openlibs(L);
+  tli_globals_open(L, false);
+  return tli_script_fit(L, argc, argv);
+}
+
 /* The whole program, as a protected call. The Lua arguments are (argc, argv); the result tells
 ** whether the program succeeded. */
 static int protected_main(lua_State *L) {
@@ -154,6 +162,8 @@ static int protected_main(lua_State *L) {
     good = run_top(L, argc, argv);
   else if (strcmp(word, "help") == 0)
     good = run_help(L, argc, argv);
+  else if (strcmp(word, "fit") == 0)
+    good = run_fit(L, argc, argv);
   else if (strcmp(word, "port") == 0)
     good = run_port(L, argc, argv);
   else

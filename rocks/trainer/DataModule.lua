@@ -1,0 +1,17 @@
+-- DataModule.lua - the base of classes that prepare data and make its loaders.
+
+local class = require "tlua.class"
+
+--- The base of classes that bring their data: prepare_data (called on the first rank of a machine),
+--- setup(stage), train_dataloader, val_dataloader, test_dataloader, predict_dataloader, teardown.
+---
+---     local Digits = torch.class("Digits", torch.trainer.DataModule)
+---     function Digits:train_dataloader()
+---        return torch.data.DataLoader(torch.arange(6), {batch_size = 2})
+---     end
+---     print(#Digits():train_dataloader())
+---     --> 3
+---@class trainer.DataModule
+local DataModule = class.class("trainer.DataModule")
+
+return DataModule

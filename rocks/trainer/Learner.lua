@@ -1,0 +1,100 @@
+-- Learner.lua - makes a trainable module from a model and a loss function, as fast.ai's Learner.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local NN = require "tlua.nn.modules.Module"
+local Module = require "tlua.trainer.Module"
+
+local signature = args.signature [[trainer.Learner(model: any, loss: callable,
+   optimizer: string|callable = 'Adam', lr: number = 1e-3, metrics: table?, schedule: callable?,
+   interval: string = 'epoch')]]
+
+--- Makes a trainable module from a model and a loss function. A batch is {input, target}. It logs
+--- `train_loss`, `val_loss`, `test_loss`, and each metric with the same prefixes.
+---
+---     local model = torch.nn.Linear(1, 1)
+---     local learner = torch.trainer.Learner(model, torch.nn.MSELoss(), {lr = 0.1})
+---     print(torch.type(learner:configure_optimizers()))
+---     --> optim.Adam
+---@class trainer.Learner: trainer.Module
+---@field model nn.Module  the model
+local Learner = class.class("trainer.Learner", Module)
+
+---@param model nn.Module
+---@param loss fun(output: Tensor, target: Tensor): Tensor  such as nn.CrossEntropyLoss()
+---@param options? {optimizer: string|function, lr: number, metrics: table<string, function>,
+--- schedule: function, interval: string}  optimizer: a class of torch.optim, or its name; metrics:
+--- functions of output and target by name; schedule(optimizer) returns a schedule of learning
+--- rates, which moves on after each "epoch" or "step" (interval)
+function Learner:__init(...)
+   local a = signature(...)
+   if not class.isinstance(a.model, NN) then
+      args.refuse("trainer.Learner", "model", "a module", a.model)
+   end
+   if type(a.optimizer) == "string" then a.optimizer = torch.optim[a.optimizer] end
+   for name, metric in pairs(a.metrics or {}) do
+      if type(name) ~= "string" or not args.is_callable(metric) then
+         args.refuse("trainer.Learner", "metrics", "functions by name", metric)
+      end
+   end
+   if a.interval ~= "epoch" and a.interval ~= "step" then
+      args.refuse("trainer.Learner", "interval", "epoch or step", a.interval)
+   end
+   self.model = a.model
+   self.loss = a.loss -- a loss with weights is a module, and moves to the device with this one
+   for _, name in ipairs {"optimizer", "lr", "metrics", "schedule", "interval"} do
+      rawset(self, name, a[name])
+   end
+end
+
+function Learner:forward(...) return self.model(...) end
+
+local function step(self, batch, stage)
+   if type(batch) ~= "table" or #batch < 2 then
+      args.refuse("trainer.Learner", "batch", "a list of input and target", batch)
+   end
+   local output = self.model(batch[1])
+   local loss = self.loss(output, batch[2])
+   self:log(stage .. "_loss", loss)
+   if self.metrics then
+      torch.no_grad(function()
+         for name, metric in pairs(self.metrics) do
+            self:log(stage .. "_" .. name, metric(output:detach(), batch[2]))
+         end
+      end)
+   end
+   return loss
+end
+
+--- Computes the loss of a batch.
+---@param batch any  the batch
+---@return any
+function Learner:training_step(batch) return step(self, batch, "train") end
+
+--- Computes the values of a validation for a batch.
+---@param batch any  the batch
+---@return any
+function Learner:validation_step(batch) return step(self, batch, "val") end
+
+--- Computes the values of a test for a batch.
+---@param batch any  the batch
+---@return any
+function Learner:test_step(batch) return step(self, batch, "test") end
+
+--- Computes the prediction for a batch: the result of the model.
+---@param batch any  the batch
+---@return any
+function Learner:predict_step(batch)
+   return self.model(type(batch) == "table" and batch[1] or batch)
+end
+
+--- Makes the optimizer and the schedule.
+function Learner:configure_optimizers()
+   local optimizer = self.optimizer(self:parameters(), {lr = self.lr})
+   if not self.schedule then return optimizer end
+   return {optimizer = optimizer,
+      lr_scheduler = {scheduler = self.schedule(optimizer), interval = self.interval}}
+end
+
+return Learner

@@ -1,0 +1,218 @@
+-- Module.lua - the base of modules that know how they are trained.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local NN = require "tlua.nn.modules.Module"
+
+--- A module that knows how it is trained. A class derived from it defines training_step(batch,
+--- number), which returns the loss, and configure_optimizers; it may define validation_step,
+--- test_step, predict_step and the hooks of Lightning's LightningModule. A batch of several values
+--- is a list.
+---
+---     local Line = torch.class("Line", torch.trainer.Module)
+---     function Line:__init() self.layer = torch.nn.Linear(1, 1) end
+---     function Line:training_step(batch)
+---        local loss = (self.layer(batch[1]) - batch[2]):pow(2):mean()
+---        self:log("loss", loss)
+---        return loss
+---     end
+---     function Line:configure_optimizers()
+---        return torch.optim.SGD(self:parameters(), {lr = 0.1})
+---     end
+---     local x = torch.ones(8, 1)
+---     local loader = torch.data.DataLoader(torch.data.TensorDataset(x, 2 * x))
+---     local run = torch.trainer.Trainer {max_epochs = 1, logger = false,
+---        enable_checkpointing = false, enable_model_summary = false}
+---     run:fit(Line(), loader)
+---     print(run.global_step)
+---     --> 8
+---@class trainer.Module: nn.Module
+---@field automatic_optimization boolean  false if training_step steps the optimizers itself
+---@field hparams table  what save_hyperparameters has kept
+local Module = class.class("trainer.Module", NN)
+
+Module.automatic_optimization = true
+
+local function trainer_of(self, method)
+   local trainer = rawget(self, "trainer")
+   if not trainer then
+      torch.raise(("%s.%s: the module is not attached to a trainer; Trainer:fit, validate, test "
+         .. "and predict attach it"):format(torch.type(self), method))
+   end
+   return trainer
+end
+
+local take_log = args.signature [[trainer.Module.log(name: string, value: any,
+   prog_bar: boolean = false, logger: boolean = true, on_step: boolean?, on_epoch: boolean?,
+   reduce_fx: string = 'mean', sync_dist: boolean = false, batch_size: count?)]]
+
+--- Logs a value under a name, for loggers, the progress bar and callbacks that monitor it.
+---@param name string  the name of the value
+---@param value number|Tensor  a number, or a tensor of one element
+---@param options? {prog_bar: boolean, logger: boolean, on_step: boolean, on_epoch: boolean,
+--- reduce_fx: string, sync_dist: boolean, batch_size: integer}  on_step is true by default in
+--- training_step and the hooks of training batches, on_epoch elsewhere. reduce_fx ("mean", "sum",
+--- "min", "max") makes an epoch's value; the mean weights each batch by its size. sync_dist reduces
+--- over the ranks, too
+function Module:log(name, ...)
+   local trainer = trainer_of(self, "log")
+   if type(name) == "table" and not getmetatable(name) and name.name == nil then
+      torch.raise(("%s.log: name: expected a name and a value; log_dict takes a table of them")
+         :format(torch.type(self)))
+   end
+   trainer.logged:add(trainer, select("#", ...) == 1 and {name = name, value = (...)}
+      or take_log(name, ...))
+end
+
+--- Logs several values.
+---@param values table<string, number|Tensor>
+---@param options? table  as for log
+function Module:log_dict(values, options)
+   if type(values) ~= "table" then
+      args.refuse("trainer.Module.log_dict", "values", "a table of values by name", values)
+   end
+   local names = {}
+   for name in pairs(values) do names[#names + 1] = name end
+   table.sort(names)
+   for _, name in ipairs(names) do self:log(name, values[name], options or {}) end
+end
+
+--- Keeps options, which are then in `hparams`, in checkpoints and in loggers.
+---@param values table<string, any>
+function Module:save_hyperparameters(values)
+   if type(values) ~= "table" then
+      args.refuse("trainer.Module.save_hyperparameters", "values", "a table of options", values)
+   end
+   local kept = rawget(self, "hparams") or {}
+   for name, value in pairs(values) do kept[name] = value end
+   rawset(self, "hparams", kept)
+end
+
+--- Makes a module of this class from a checkpoint: calls the class with the saved hyperparameters,
+--- and loads the weights.
+---@param path string  a file that a trainer has saved
+---@param overrides? table<string, any>  hyperparameters that replace saved ones
+---@return trainer.Module
+function Module:load_from_checkpoint(path, overrides)
+   if type(path) ~= "string" then
+      args.refuse("trainer.Module.load_from_checkpoint", "path", "a file's path", path)
+   end
+   local checkpoint = torch.load(path)
+   if type(checkpoint) ~= "table" or not checkpoint.state_dict then
+      torch.raise(("trainer.Module.load_from_checkpoint: %s: expected a trainer's checkpoint")
+         :format(path))
+   end
+   local options = checkpoint.hyper_parameters or {}
+   for name, value in pairs(overrides or {}) do options[name] = value end
+   local cls = rawget(self, "__name") and self or getmetatable(self)
+   local module = cls(next(options) and options or nil)
+   module:load_state_dict(checkpoint.state_dict)
+   return module
+end
+
+--- Returns the optimizers, for programs with automatic_optimization = false.
+---@return optim.Optimizer ...
+function Module:optimizers() return table.unpack(trainer_of(self, "optimizers").optimizers) end
+
+--- Returns the schedules of learning rates.
+---@return optim.LRScheduler ...
+function Module:lr_schedulers()
+   local list = {}
+   for i, entry in ipairs(trainer_of(self, "lr_schedulers").schedules) do
+      list[i] = entry.scheduler
+   end
+   return table.unpack(list)
+end
+
+--- Computes gradients of a loss, scaled if the precision needs it; for programs with
+--- automatic_optimization = false.
+---@param loss Tensor
+function Module:manual_backward(loss)
+   if self.automatic_optimization then
+      torch.raise(torch.type(self) .. ".manual_backward: expected automatic_optimization = false")
+   end
+   trainer_of(self, "manual_backward"):_backward(loss)
+end
+
+-- The steps that a class may replace --------------------------------------------------------------
+
+--- Computes gradients; a class may replace it.
+---@param loss Tensor
+function Module:backward(loss) loss:backward() end
+
+--- Steps an optimizer; a class may replace it. The closure computes the loss and its gradients.
+---@param epoch integer  the number of finished epochs
+---@param batch_idx integer  the number of the batch, from 1
+---@param optimizer optim.Optimizer
+---@param closure fun(): Tensor?
+function Module:optimizer_step(epoch, batch_idx, optimizer, closure) -- luacheck: no unused args
+   optimizer:step(closure)
+end
+
+--- Drops the gradients of an optimizer; a class may replace it.
+---@param epoch integer  the number of finished epochs
+---@param batch_idx integer  the number of the batch, from 1
+---@param optimizer optim.Optimizer
+function Module:optimizer_zero_grad(epoch, batch_idx, optimizer) -- luacheck: no unused args
+   optimizer:zero_grad()
+end
+
+--- Moves a schedule on; a class may replace it.
+---@param scheduler optim.LRScheduler
+---@param metric number?  the value that the schedule monitors
+function Module:lr_scheduler_step(scheduler, metric)
+   if metric ~= nil then scheduler:step(metric) else scheduler:step() end
+end
+
+--- Clips gradients before a step; a class may replace it, and call clip_gradients.
+---@param optimizer optim.Optimizer
+---@param gradient_clip_val number?  the trainer's option
+---@param gradient_clip_algorithm string?  "norm" or "value"
+function Module:configure_gradient_clipping(optimizer, gradient_clip_val, gradient_clip_algorithm)
+   self:clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+end
+
+--- Clips the gradients of an optimizer's parameters.
+---@param optimizer optim.Optimizer
+---@param gradient_clip_val number?  the highest norm or value; nil leaves the gradients as they are
+---@param gradient_clip_algorithm string?  "norm" or "value"
+function Module:clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+   if not gradient_clip_val or gradient_clip_val <= 0 then return end
+   local parameters = {}
+   for _, group in ipairs(optimizer.param_groups) do
+      table.move(group.params, 1, #group.params, #parameters + 1, parameters)
+   end
+   if gradient_clip_algorithm == "value" then
+      torch.nn.utils.clip_grad_value_(parameters, gradient_clip_val)
+   else
+      torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
+   end
+end
+
+local function move(value, device)
+   if torch.is_tensor(value) then return value.device == device and value or value:to(device) end
+   if type(value) ~= "table" or getmetatable(value) then return value end
+   local moved = {}
+   for key, item in pairs(value) do moved[key] = move(item, device) end
+   return moved
+end
+
+--- Moves a batch to the trainer's device; a class may replace it.
+---@param batch any
+---@param device string
+---@param dataloader_idx integer  the number of the data loader, from 1
+---@return any batch
+function Module:transfer_batch_to_device(batch, device, dataloader_idx) -- luacheck: no unused args
+   return move(batch, device)
+end
+
+--- Computes the prediction for a batch: the result of forward; a class may replace it.
+---@param batch any
+---@param batch_idx integer  the number of the batch, from 1
+---@return any
+function Module:predict_step(batch, batch_idx) -- luacheck: no unused args
+   return self(batch)
+end
+
+return Module

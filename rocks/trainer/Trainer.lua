@@ -1,0 +1,458 @@
+-- Trainer.lua - trains, validates, tests and predicts with a module.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Module = require "tlua.trainer.Module"
+local DataModule = require "tlua.trainer.DataModule"
+local Results = require "tlua.trainer.results"
+local checkpoint = require "tlua.trainer.checkpoint"
+local dispatch = require "tlua.trainer.dispatch"
+local evaluate = require "tlua.trainer.evaluate"
+local fit_loop = require "tlua.trainer.fit_loop"
+local hooks = require "tlua.trainer.hooks"
+local optimizers = require "tlua.trainer.optimizers"
+local setup = require "tlua.trainer.setup"
+
+local NAME <const> = "trainer.Trainer"
+
+local signature = args.signature [[trainer.Trainer(accelerator: string = 'auto',
+   strategy: string = 'auto', devices: integer|string = 'auto', num_nodes: integer = 1,
+   precision: string|integer = '32-true', logger: any?, callbacks: any?,
+   fast_dev_run: boolean|integer = false, max_epochs: integer?, min_epochs: integer?,
+   max_steps: integer = -1, min_steps: integer?, max_time: number?,
+   limit_train_batches: number?, limit_val_batches: number?,
+   limit_test_batches: number?, limit_predict_batches: number?,
+   overfit_batches: number?, val_check_interval: number?,
+   check_val_every_n_epoch: integer|boolean = 1, num_sanity_val_steps: integer = 2,
+   log_every_n_steps: integer = 50, enable_checkpointing: boolean = true,
+   enable_progress_bar: boolean = true, enable_model_summary: boolean = true,
+   accumulate_grad_batches: integer = 1, gradient_clip_val: number?,
+   gradient_clip_algorithm: string?, deterministic: boolean|string?, benchmark: boolean?,
+   profiler: string?, use_distributed_sampler: boolean = true, default_root_dir: string = '.')]]
+
+--- Trains, validates, tests and predicts with a trainer.Module, by the options, methods and order
+--- of hooks of Lightning's Trainer.
+---
+---     local trainer = torch.trainer
+---     local x = torch.arange(8):view(8, 1) / 8
+---     local loader = torch.data.DataLoader(torch.data.TensorDataset(x, 3 * x))
+---     local model, loss = torch.nn.Linear(1, 1), torch.nn.MSELoss()
+---     local learner = trainer.Learner(model, loss, {lr = 0.1})
+---     local run = trainer.Trainer {max_epochs = 30, logger = false,
+---        enable_checkpointing = false, enable_model_summary = false}
+---     run:fit(learner, loader)
+---     print(run.current_epoch, run.global_step)
+---     --> 30	240
+---@class trainer.Trainer
+---@field current_epoch integer  the number of finished epochs
+---@field global_step integer  the number of steps of optimizers
+---@field callback_metrics table<string, number|Tensor>  the values that were logged last
+---@field logged_metrics table<string, number|Tensor>  the values that loggers got last
+---@field progress_bar_metrics table<string, number|Tensor>  the values for the progress bar
+---@field should_stop boolean  a callback sets it to end the training after this batch
+---@field callbacks table[]  the callbacks, those that save last
+---@field loggers table[]  the loggers
+---@field optimizers optim.Optimizer[]  the optimizers of the module
+---@field num_training_batches number  the number of batches in an epoch
+---@field sanity_checking boolean  whether the validation before the training runs
+---@overload fun(options?: table): trainer.Trainer
+local Trainer = class.class(NAME)
+
+---@param options? {accelerator: string, strategy: string, devices: integer|string,
+--- num_nodes: integer, precision: string|integer, logger: any, callbacks: any,
+--- fast_dev_run: boolean|integer, max_epochs: integer, min_epochs: integer, max_steps: integer,
+--- min_steps: integer, max_time: number, limit_train_batches: number, limit_val_batches: number,
+--- limit_test_batches: number, limit_predict_batches: number, overfit_batches: number,
+--- val_check_interval: number, check_val_every_n_epoch: integer|boolean,
+--- num_sanity_val_steps: integer, log_every_n_steps: integer, enable_checkpointing: boolean,
+--- enable_progress_bar: boolean, enable_model_summary: boolean, accumulate_grad_batches: integer,
+--- gradient_clip_val: number, gradient_clip_algorithm: string, deterministic: boolean|string,
+--- benchmark: boolean, profiler: string, use_distributed_sampler: boolean,
+--- default_root_dir: string}  max_epochs is 1000 unless max_steps or max_time is given; -1: no
+--- limit. max_time: in seconds. A limit_ is a number of batches
+--- (integer) or a share (float, 1.0 by default).
+--- precision: "32-true", "64-true", "bf16-mixed", "16-mixed" or "bf16-true". devices: with
+--- `tlua run -n N`, N or "auto". logger: false, a logger or a list of them; nil makes event files
+--- for TensorBoard below default_root_dir. profiler: "simple" prints the time of each hook.
+--- check_val_every_n_epoch: false counts the batches of val_check_interval over all epochs
+function Trainer:__init(...)
+   local a = signature(...)
+   setup.check(NAME, a)
+   for name, value in pairs(a) do self[name] = value end
+   self.accumulate = a.accumulate_grad_batches
+   self.sanity_checking, self.should_stop = false, false
+   self.current_epoch, self.global_step = 0, 0
+   self.callback_metrics, self.logged_metrics, self.progress_bar_metrics = {}, {}, {}
+   self.optimizers, self.schedules, self.times = {}, {}, {}
+   self.progress = {batch = 0, stepped = 0, total_batches = 0, accumulated = 0}
+   self.fire, self.fire_savers, self.fire_monitors =
+      dispatch.fire, dispatch.fire_savers, dispatch.fire_monitors
+   setup.place(NAME, self)
+   setup.callbacks(NAME, self)
+   self.loggers = setup.loggers(self)
+   self.logger = self.loggers[1]
+end
+
+-- What the loops use ------------------------------------------------------------------------------
+
+function Trainer:_autocast(fn)
+   if not self.autocast then return fn() end
+   return torch.autocast(self.autocast, fn)
+end
+
+function Trainer:_backward(loss)
+   if self.scaler then loss = self.scaler:scale(loss) end
+   self.module:backward(loss)
+end
+
+function Trainer:_log_metrics(values)
+   local plain = {}
+   for name, value in pairs(values) do
+      plain[name] = torch.is_tensor(value) and value:item() or value
+      self.logged_metrics[name] = value
+   end
+   if not self.is_global_zero then return end
+   for _, logger in ipairs(self.loggers) do
+      logger:log_metrics(plain, math.max(self.progress.stepped - 1, 0))
+   end
+end
+
+-- Returns the end of a message that lists what was logged.
+function Trainer:_logged_names()
+   local names = {}
+   for name in pairs(self.callback_metrics) do names[#names + 1] = name end
+   table.sort(names)
+   if #names == 0 then return "; nothing was" end
+   return "; there are " .. table.concat(names, ", ")
+end
+
+function Trainer:_restore_random()
+   if self.random_states then
+      torch.random.set_states(self.random_states)
+      self.random_states = nil
+   end
+end
+
+function Trainer:_save_pending()
+   local path = self.pending_save
+   self.pending_save = nil
+   if path then checkpoint.save(self, path) end
+end
+
+--- Returns whether this is the first of all ranks.
+---@return boolean
+function Trainer:is_first_rank() return self.is_global_zero end
+
+-- Checkpoints -------------------------------------------------------------------------------------
+
+--- Saves a checkpoint: weights, optimizers, schedules, callbacks, loops, random states and the
+--- loader's place. While a batch is being processed, the file is written at the batch's end, so
+--- that a training can go on from it without a difference.
+---@param path string  the file
+---@param weights_only? boolean  whether only the weights and hyperparameters are saved
+function Trainer:save_checkpoint(path, weights_only)
+   if type(path) ~= "string" or path == "" then
+      args.refuse(NAME .. ".save_checkpoint", "path", "a file's path", path)
+   end
+   if not self.module then
+      torch.raise(NAME .. ".save_checkpoint: there is no module yet; fit, validate or test "
+         .. "attach one")
+   end
+   if self.in_batch and not weights_only then
+      self.pending_save = path
+   else
+      checkpoint.save(self, path, weights_only)
+   end
+end
+
+-- Entries -----------------------------------------------------------------------------------------
+
+local function loaders_of(self, kind, given)
+   local loaders = given
+   local name = kind .. "_dataloader"
+   if loaders == nil then
+      local owner = self.datamodule and self.datamodule[name] and self.datamodule or self.module
+      if owner[name] then loaders = owner[name](owner) end
+   end
+   if loaders == nil then return nil end
+   local is_one = type(loaders) == "function" or loaders.iter or kind == "train"
+      or type(loaders[1]) ~= "table" or not (loaders[1].iter)
+   if type(loaders) ~= "table" and type(loaders) ~= "function" then
+      args.refuse(NAME, name, "a data loader or a list of them", loaders)
+   end
+   return is_one and {loaders} or loaders
+end
+
+local function limits_of(loaders, limit)
+   local list = {}
+   for i, loader in ipairs(loaders) do
+      list[i] = fit_loop.limited(fit_loop.length_of(loader), limit)
+   end
+   return list
+end
+
+-- Attaches module and data, and calls the hooks of their preparation.
+local function begin(self, stage, module, datamodule)
+   local who = ("%s.%s"):format(NAME, stage)
+   if not class.isinstance(module, Module) then
+      args.refuse(who, "module",
+         "a trainer.Module, or trainer.Learner(model, loss) for a plain module", module)
+   end
+   hooks.check(module, Module, "module")
+   self.module, self.datamodule, self.stage = module, datamodule, stage
+   rawset(module, "trainer", self)
+   self.log_stage, self.log_place = nil, "setup"
+   self.logged = Results()
+   if module.configure_callbacks then
+      setup.add_callbacks(NAME, self, module:configure_callbacks() or {})
+   end
+   dispatch.prepare(self)
+   if self.node_rank == 0 then
+      if datamodule and datamodule.prepare_data then datamodule:prepare_data() end
+      if module.prepare_data then module:prepare_data() end
+   end
+   setup.barrier(self)
+   if datamodule and datamodule.setup then datamodule:setup(stage) end
+   self.fire(self, "setup", stage)
+   if module.configure_model then module:configure_model() end
+   setup.module(self, module)
+end
+
+local function finish(self)
+   if self.datamodule and self.datamodule.teardown then self.datamodule:teardown(self.stage) end
+   self.fire(self, "teardown", self.stage)
+   for _, logger in ipairs(self.loggers) do
+      if self.is_global_zero and logger.flush then logger:flush() end
+   end
+   if self.profiler then setup.print_times(self) end
+   rawset(self.module, "trainer", nil)
+end
+
+-- Runs fn; after an error, on_exception is called, and the error goes on.
+local function guarded(self, fn)
+   local ok, message = xpcall(fn, function(message)
+      if type(message) == "string" and not message:find "\n" then return message end
+      return message
+   end)
+   if ok then return end
+   self.in_batch, self.pending_save = false, nil
+   for _, callback in ipairs(self.callbacks) do
+      if callback.on_exception then callback:on_exception(self, self.module, message) end
+   end
+   for _, logger in ipairs(self.loggers) do
+      if self.is_global_zero and logger.flush then logger:flush() end
+   end
+   if self.module then rawset(self.module, "trainer", nil) end
+   error(message, 0)
+end
+
+local function find_val_loaders(self, given)
+   if self.val_loaders or self.limit_val_batches == 0 then return end
+   local loaders = loaders_of(self, "val", given)
+   if not loaders then return end
+   if not self.module.validation_step then
+      torch.raise(("%s.fit: there are validation data, but %s has no validation_step"):format(NAME,
+         torch.type(self.module)))
+   end
+   self.val_loaders = setup.distributed_loaders(self, loaders, false)
+   self.num_val_batches = limits_of(self.val_loaders, self.limit_val_batches)
+end
+
+-- Validates for some batches before the training, so that a mistake shows early.
+local function sanity_check(self, given)
+   local n = self.num_sanity_val_steps
+   local data = self.datamodule
+   local has_data = given or data and data.val_dataloader or self.module.val_dataloader
+   if n == 0 or self.resumed or not has_data or self.limit_val_batches == 0 then return end
+   local states, metrics = torch.random.get_states(), self.callback_metrics
+   self.sanity_checking, self.callback_metrics = true, {}
+   self.fire(self, "on_sanity_check_start")
+   find_val_loaders(self, given)
+   local limits = {}
+   for i, limit in ipairs(self.num_val_batches or {}) do
+      limits[i] = n < 0 and limit or math.min(limit, n)
+   end
+   if self.val_loaders then evaluate.run(self, "validation", self.val_loaders, limits) end
+   self.fire(self, "on_sanity_check_end")
+   self.sanity_checking, self.callback_metrics = false, metrics
+   self.progress_bar_metrics = {}
+   torch.random.set_states(states)
+end
+
+local function find_train_loader(self, given)
+   local loaders = loaders_of(self, "train", given)
+   if not loaders then
+      torch.raise(NAME .. ".fit: train_dataloaders: expected a data loader, as an argument, or "
+         .. "as the "
+         .. "result of train_dataloader of the module or the data module; got none")
+   end
+   self.train_loader = setup.distributed_loaders(self, loaders, true)[1]
+   self.num_training_batches = fit_loop.limited(fit_loop.length_of(self.train_loader),
+      self.limit_train_batches)
+   if self.num_training_batches == 0 and self.limit_train_batches ~= 0 then
+      io.stderr:write(("trainer: the training loader has %s batches, and limit_train_batches = %s "
+         .. "leaves none\n"):format(fit_loop.length_of(self.train_loader),
+         self.limit_train_batches))
+   end
+   local interval = self.val_check_interval
+   if math.type(interval) == "integer" then
+      if self.check_val_every_n_epoch and interval > self.num_training_batches then
+         torch.raise(("%s.fit: val_check_interval: expected at most the %d batches of an epoch, "
+            .. "got %d; check_val_every_n_epoch = false counts over epochs"):format(NAME,
+            self.num_training_batches, interval))
+      end
+      self.val_check_batch = interval
+   elseif self.num_training_batches == math.huge then
+      if interval ~= 1.0 then
+         torch.raise(NAME .. ".fit: val_check_interval: expected 1.0 or an integer for a loader "
+            .. "without a length")
+      end
+      self.val_check_batch = math.huge
+   else
+      self.val_check_batch = math.max(1, math.floor(self.num_training_batches * interval))
+   end
+end
+
+local function split(who, first, datamodule)
+   if datamodule ~= nil and not class.isinstance(datamodule, DataModule) then
+      args.refuse(who, "datamodule", "a trainer.DataModule", datamodule)
+   end
+   if class.isinstance(first, DataModule) then first, datamodule = nil, first end
+   if first ~= nil and datamodule then
+      torch.raise(who .. ": expected data loaders or a datamodule, got both")
+   end
+   if datamodule then hooks.check(datamodule, DataModule, "data") end
+   return first, datamodule
+end
+
+local take_fit = args.signature [[trainer.Trainer.fit(module: any, train_dataloaders: any?,
+   val_dataloaders: any?, datamodule: any?, ckpt_path: string?)]]
+
+--- Trains a module.
+---@param module trainer.Module
+---@param train_dataloaders? any  a data loader, or a trainer.DataModule; nil: the module's
+--- train_dataloader()
+---@param val_dataloaders? any  a data loader or a list of them
+---@param options? {datamodule: trainer.DataModule, ckpt_path: string}  ckpt_path: the checkpoint
+--- from
+--- which the training goes on; "last": the newest one in the folders of ModelCheckpoint, if any
+function Trainer:fit(...)
+   local a = take_fit(...)
+   local train, datamodule = split(NAME .. ".fit", a.train_dataloaders, a.datamodule)
+   guarded(self, function()
+      local path = checkpoint.find(self, a.ckpt_path)
+      begin(self, "fit", a.module, datamodule)
+      local module = self.module
+      if not module.training_step then
+         torch.raise(("%s.fit: %s has no training_step"):format(NAME, torch.type(module)))
+      elseif not module.configure_optimizers then
+         torch.raise(("%s.fit: %s has no configure_optimizers"):format(NAME, torch.type(module)))
+      end
+      path = path or checkpoint.find(self, a.ckpt_path)
+      local state = path and checkpoint.read(self, path)
+      if state then checkpoint.load_module(self, state) end
+      self.val_loaders = nil
+      optimizers.configure(self)
+      self.scaler = setup.scaler(self)
+      self.fire(self, "on_fit_start")
+      self.train_results = self.train_results or Results()
+      if state then
+         checkpoint.load_rest(self, state)
+      elseif self.progress.place == "done" then
+         self.progress.place = nil
+      end
+      self.resumed = state ~= nil
+      for _, logger in ipairs(self.loggers) do
+         if self.is_global_zero and logger.log_hyperparams and rawget(module, "hparams") then
+            logger:log_hyperparams(module.hparams)
+         end
+      end
+      sanity_check(self, a.val_dataloaders)
+      find_train_loader(self, train)
+      find_val_loaders(self, a.val_dataloaders)
+      if state then checkpoint.load_loader(self, state) end
+      module:train()
+      self.logged = self.train_results
+      fit_loop.run(self)
+      self.fire(self, "on_fit_end")
+      finish(self)
+   end)
+end
+
+local function print_metrics(self, title, list)
+   if not self.is_global_zero then return end
+   for i, metrics in ipairs(list) do
+      local names = {}
+      for name in pairs(metrics) do names[#names + 1] = name end
+      table.sort(names)
+      if #list > 1 then print(("%s, loader %d"):format(title, i)) else print(title) end
+      for _, name in ipairs(names) do print(("   %-24s %.6g"):format(name, metrics[name])) end
+   end
+end
+
+local take_eval = args.signature [[trainer.Trainer.validate(module: any, dataloaders: any?,
+   datamodule: any?, ckpt_path: string?, verbose: boolean = true)]]
+
+local function run_eval(self, stage, kind, short, ...)
+   local a = take_eval(...)
+   local who = ("%s.%s"):format(NAME, stage)
+   local given, datamodule = split(who, a.dataloaders, a.datamodule)
+   local result
+   guarded(self, function()
+      local path = checkpoint.find(self, a.ckpt_path)
+      begin(self, stage, a.module, datamodule)
+      if not self.module[kind .. "_step"] then
+         torch.raise(("%s: %s has no %s_step"):format(who, torch.type(self.module), kind))
+      end
+      if path then checkpoint.load_module(self, checkpoint.read(self, path)) end
+      local loaders = loaders_of(self, short, given)
+      if not loaders then
+         torch.raise(("%s: dataloaders: expected a data loader, as an argument, or as the result "
+            .. "of "
+            .. "%s_dataloader; got none"):format(who, short))
+      end
+      loaders = setup.distributed_loaders(self, loaders, false)
+      result = evaluate.run(self, kind, loaders,
+         limits_of(loaders, self[("limit_%s_batches"):format(short)]))
+      finish(self)
+   end)
+   if stage ~= "predict" and a.verbose then print_metrics(self, stage, result) end
+   return result
+end
+
+--- Validates a module; returns the logged values of each data loader.
+---@param module trainer.Module
+---@param dataloaders? any  a data loader, a list of them, or a trainer.DataModule; nil: the
+--- module's
+--- val_dataloader()
+---@param options? {datamodule: trainer.DataModule, ckpt_path: string, verbose: boolean}
+--- ckpt_path: a checkpoint whose weights are used, "best" or "last"; verbose: whether the values
+--- are printed
+---@return table<string, number>[]
+function Trainer:validate(...) return run_eval(self, "validate", "validation", "val", ...) end
+
+--- Tests a module; returns the logged values of each data loader.
+---@param module trainer.Module
+---@param dataloaders? any  a data loader, a list of them, or a trainer.DataModule; nil: the
+--- module's
+--- test_dataloader()
+---@param options? {datamodule: trainer.DataModule, ckpt_path: string, verbose: boolean}
+--- ckpt_path: a checkpoint whose weights are used, "best" or "last"; verbose: whether the values
+--- are printed
+---@return table<string, number>[]
+function Trainer:test(...) return run_eval(self, "test", "test", "test", ...) end
+
+--- Predicts: returns the results of predict_step for all batches.
+---@param module trainer.Module
+---@param dataloaders? any  a data loader, a list of them, or a trainer.DataModule; nil: the
+--- module's
+--- predict_dataloader()
+---@param options? {datamodule: trainer.DataModule, ckpt_path: string}  ckpt_path: a checkpoint
+--- whose
+--- weights are used, "best" or "last"
+---@return any[] results  for several data loaders a list for each
+function Trainer:predict(...) return run_eval(self, "predict", "predict", "predict", ...) end
+
+
+return Trainer

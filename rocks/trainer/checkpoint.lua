@@ -1,0 +1,237 @@
+-- checkpoint.lua - saves a training and goes on with it. A checkpoint has all that later steps
+-- depend on: weights, gradients that are being accumulated, optimizers, schedules, the scaler,
+-- callbacks, the loop's progress, what was logged in the epoch, the random states of each rank, and
+-- the place of the training loader.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+local VERSION <const> = 1
+
+-- Returns a value of each rank, in the order of ranks.
+local function of_ranks(self, value)
+   if self.world_size == 1 then return {value} end
+   local list = {}
+   torch.distributed.all_gather_object(list, value)
+   return list
+end
+
+local function loader_state(self)
+   local loader = self.train_loader
+   if type(loader) ~= "table" or not loader.state_dict then return nil end
+   local state = loader:state_dict()
+   if self.read_ahead and state.position then
+      state.position = math.max(state.position - self.read_ahead, 0)
+   end
+   return state
+end
+
+local function key_of(callback, i)
+   return callback.state_key and callback:state_key() or ("%d %s"):format(i, torch.type(callback))
+end
+
+local function gradients(self)
+   if self.progress.accumulated == 0 then return nil end
+   local list = {}
+   for name, parameter in self.module:named_parameters() do
+      if parameter.grad then list[name] = parameter.grad end
+   end
+   return list
+end
+
+local function dump(self, weights_only)
+   local module = self.module
+   local state = {
+      trainer_version = VERSION, epoch = self.current_epoch, global_step = self.global_step,
+      state_dict = module:state_dict(), hyper_parameters = rawget(module, "hparams"),
+   }
+   if weights_only then return state end
+   local progress = {}
+   for name, value in pairs(self.progress) do progress[name] = value end
+   progress.accumulate, progress.should_stop = self.accumulate, self.should_stop
+   state.loops = progress
+   state.optimizer_states, state.lr_schedulers, state.callbacks = {}, {}, {}
+   for i, optimizer in ipairs(self.optimizers) do
+      state.optimizer_states[i] = optimizer:state_dict()
+   end
+   for i, entry in ipairs(self.schedules) do
+      state.lr_schedulers[i] = entry.scheduler:state_dict()
+   end
+   for i, callback in ipairs(self.callbacks) do
+      if callback.state_dict then
+         state.callbacks[key_of(callback, i)] = callback:state_dict(self, module)
+      end
+   end
+   state.scaler = self.scaler and self.scaler:state_dict() or nil
+   state.gradients = gradients(self)
+   state.results = self.train_results and self.train_results:state_dict() or nil
+   state.metrics = {callback = self.callback_metrics, logged = self.logged_metrics,
+      bar = self.progress_bar_metrics}
+   local data = self.datamodule
+   state.data = data and data.state_dict and data:state_dict() or nil
+   return state
+end
+
+--- Saves a checkpoint; the first rank writes the file.
+function M.save(self, path, weights_only)
+   local state = dump(self, weights_only)
+   if not weights_only then
+      state.ranks = of_ranks(self, {random = torch.random.get_states(), loader = loader_state(self),
+         gradients = state.gradients, results = state.results})
+      for _, callback in ipairs(self.callbacks) do
+         if callback.on_save_checkpoint then
+            callback:on_save_checkpoint(self, self.module, state)
+         end
+      end
+      if self.module.on_save_checkpoint then self.module:on_save_checkpoint(state) end
+   end
+   if self.is_global_zero then
+      local folder = path:match "^(.*)/[^/]*$"
+      if folder and folder ~= "" then
+         local made, message = torch.io.make_folder(folder)
+         if not made then torch.raise(("trainer: %s: %s"):format(folder, message)) end
+      end
+      torch.save(state, path)
+   end
+   if self.world_size > 1 then torch.distributed.barrier() end
+end
+
+--- Returns the path that ckpt_path names.
+function M.find(self, path)
+   if path == nil then return nil end
+   if path ~= "last" and path ~= "best" then
+      local file, message = io.open(path, "rb")
+      if not file then
+         torch.raise(("trainer.Trainer: ckpt_path: %s"):format(message))
+      end
+      file:close()
+      return path
+   end
+   local found
+   for _, callback in ipairs(self.callbacks) do
+      if callback.is_checkpoint then
+         found = found or (path == "best" and callback.best_model_path or nil)
+         if path == "last" then found = found or callback:find_last(self) end
+      end
+   end
+   if found == "" then found = nil end
+   if not found and path == "best" then
+      torch.raise('trainer.Trainer: ckpt_path: "best": no ModelCheckpoint has saved a checkpoint')
+   end
+   if not found then
+      io.stderr:write 'trainer: ckpt_path = "last": there is no checkpoint yet; it begins anew\n'
+   end
+   return found
+end
+
+--- Reads a checkpoint.
+function M.read(self, path)
+   local state = torch.load(path)
+   if type(state) ~= "table" or not state.state_dict or not state.trainer_version then
+      torch.raise(("trainer.Trainer: ckpt_path: %s: expected a trainer's checkpoint"):format(path))
+   elseif state.trainer_version > VERSION then
+      torch.raise(("trainer.Trainer: ckpt_path: %s: was written by a newer version (%d, this one "
+         .. "reads %d)"):format(path, state.trainer_version, VERSION))
+   end
+   if self.stage == "fit" and not state.loops then
+      torch.raise(("trainer.Trainer.fit: ckpt_path: %s has only weights; load them by "
+         .. "load_from_checkpoint"):format(path))
+   end
+   return state
+end
+
+--- Loads the weights.
+function M.load_module(self, state)
+   if self.module.on_load_checkpoint then self.module:on_load_checkpoint(state) end
+   self.module:load_state_dict(state.state_dict)
+   if state.loops then
+      for _, callback in ipairs(self.callbacks) do
+         if callback.on_load_checkpoint then
+            callback:on_load_checkpoint(self, self.module, state)
+         end
+      end
+   end
+end
+
+local function check_count(what, expected, got)
+   if expected == got then return end
+   torch.raise(("trainer.Trainer.fit: ckpt_path: the checkpoint has %d %s, the module has "
+      .. "%d"):format(
+      expected, what, got))
+end
+
+--- Loads everything but the weights and the loader's place.
+function M.load_rest(self, state)
+   check_count("optimizers", #state.optimizer_states, #self.optimizers)
+   check_count("schedules", #state.lr_schedulers, #self.schedules)
+   if #(state.ranks or {}) ~= self.world_size then
+      torch.raise(("trainer.Trainer.fit: ckpt_path: the checkpoint is of %d ranks, there are %d; "
+         .. "weights can be loaded by load_from_checkpoint"):format(#state.ranks, self.world_size))
+   end
+   for i, optimizer in ipairs(self.optimizers) do
+      optimizer:load_state_dict(state.optimizer_states[i])
+   end
+   for i, entry in ipairs(self.schedules) do
+      entry.scheduler:load_state_dict(state.lr_schedulers[i])
+   end
+   if (state.scaler ~= nil) ~= (self.scaler ~= nil) then
+      torch.raise(("trainer.Trainer.fit: ckpt_path: precision: the checkpoint %s a scaler's state"
+         ):format(state.scaler and "has" or "lacks"))
+   end
+   if self.scaler then self.scaler:load_state_dict(state.scaler) end
+   local used = {}
+   for i, callback in ipairs(self.callbacks) do
+      local key = key_of(callback, i)
+      if state.callbacks[key] ~= nil and callback.load_state_dict then
+         callback:load_state_dict(state.callbacks[key], self)
+         used[key] = true
+      end
+   end
+   for key in pairs(state.callbacks) do
+      if not used[key] then
+         io.stderr:write(("trainer: the checkpoint has the state of the callback %q, which this "
+            .. "trainer lacks\n"):format(key))
+      end
+   end
+   local own = state.ranks[self.global_rank + 1]
+   self.progress = state.loops
+   self.accumulate = self.progress.accumulate
+   self.should_stop = self.progress.place ~= "done" and self.progress.should_stop
+   self.progress.accumulate, self.progress.should_stop = nil, nil
+   self.current_epoch, self.global_step = state.epoch, state.global_step
+   self.random_states = own.random
+   if own.results then self.train_results:load_state_dict(own.results) end
+   self.callback_metrics, self.logged_metrics = state.metrics.callback, state.metrics.logged
+   self.progress_bar_metrics = state.metrics.bar
+   if own.gradients then
+      for name, parameter in self.module:named_parameters() do
+         local gradient = own.gradients[name]
+         parameter.grad = gradient and gradient:to(parameter.device) or nil
+      end
+   end
+   local data = self.datamodule
+   if data and data.load_state_dict and state.data then data:load_state_dict(state.data) end
+   if self.progress.place == "done" then self.progress.place = nil end
+end
+
+--- Puts the training loader where it was.
+function M.load_loader(self, state)
+   local own = state.ranks[self.global_rank + 1]
+   local loader = self.train_loader
+   local place = self.progress.place
+   self.loader_continues = false
+   local within = (place == "batch" or place == "validated") and not self.progress.is_last
+      and self.progress.batch < self.num_training_batches
+   if within and own.loader then
+      if type(loader) ~= "table" or not loader.load_state_dict then
+         args.refuse("trainer.Trainer.fit", "train_dataloaders",
+            "a loader that load_state_dict can put where it was", loader)
+      end
+      loader:load_state_dict(own.loader)
+      self.loader_continues = own.loader.generators ~= nil
+   end
+end
+
+return M

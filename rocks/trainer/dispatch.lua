@@ -1,0 +1,80 @@
+-- dispatch.lua - calls hooks of callbacks and of the module.
+--
+-- Callbacks that save (their field `is_checkpoint`) come after the module in those hooks after
+-- which a training can be continued; callbacks that monitor (`is_monitor`) come after the module at
+-- an epoch's end, as in Lightning.
+
+local torch = require "tlua"
+
+local M = {}
+
+local after_module <const> = {on_train_batch_end = true, on_validation_end = true,
+   on_train_epoch_end = true}
+
+-- Returns lists of callables of a hook: {callbacks..., module = fn}.
+local function lists_of(self, hook)
+   local before, monitors, savers = {}, {}, {}
+   for _, callback in ipairs(self.callbacks) do
+      if callback[hook] then
+         local list = before
+         if after_module[hook] and callback.is_checkpoint then
+            list = savers
+         elseif hook == "on_train_epoch_end" and callback.is_monitor then
+            list = monitors
+         end
+         list[#list + 1] = callback
+      end
+   end
+   return {before = before, monitors = monitors, savers = savers, module = self.module[hook]}
+end
+
+--- Prepares a run: the lists are made when a hook is first called.
+function M.prepare(self)
+   self.hook_lists = setmetatable({}, {__index = function(lists, hook)
+      lists[hook] = lists_of(self, hook)
+      return lists[hook]
+   end})
+end
+
+local function call(self, hook, list, ...)
+   local result
+   for i = 1, #list do
+      local callback = list[i]
+      local value = callback[hook](callback, self, self.module, ...)
+      if value ~= nil then result = value end
+   end
+   return result
+end
+
+local function fire(self, hook, ...)
+   local lists = self.hook_lists[hook]
+   if not self.log_stage then self.log_place = hook end
+   local result = call(self, hook, lists.before, ...)
+   if lists.module then
+      local value = lists.module(self.module, ...)
+      if value ~= nil then result = value end
+   end
+   return result
+end
+
+--- Calls a hook of callbacks and of the module. Returns -1 if one of them did.
+function M.fire(self, hook, ...)
+   if not self.profiler then return fire(self, hook, ...) end
+   local begun = torch.io.clock()
+   local result = fire(self, hook, ...)
+   local entry = self.times[hook] or {count = 0, seconds = 0}
+   self.times[hook] = entry
+   entry.count, entry.seconds = entry.count + 1, entry.seconds + torch.io.clock() - begun
+   return result
+end
+
+--- Calls a hook of callbacks that save.
+function M.fire_savers(self, hook, ...) call(self, hook, self.hook_lists[hook].savers, ...) end
+
+--- Calls a hook of callbacks that monitor, and then of those that save.
+function M.fire_monitors(self, hook, ...)
+   call(self, hook, self.hook_lists[hook].monitors, ...)
+   call(self, hook, self.hook_lists[hook].savers, ...)
+end
+
+return M

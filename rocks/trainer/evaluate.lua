@@ -1,0 +1,136 @@
+-- evaluate.lua - the loops of validation, test and prediction.
+
+local torch = require "tlua"
+local Results = require "tlua.trainer.results"
+
+local M = {}
+
+--- Returns an iterator over a loader: an object with `iter`, a list of batches, or a function that
+--- returns an iterator.
+function M.iterate(loader)
+   if type(loader) == "function" then return loader() end
+   if loader.iter then return loader:iter() end
+   local i = 0
+   return function()
+      i = i + 1
+      return loader[i]
+   end
+end
+
+--- Moves a batch to the device, by the module's hooks.
+function M.transfer(self, batch, loader)
+   local module, data = self.module, self.datamodule
+   local function owner(name) return data and data[name] and data or module end
+   local who = owner "on_before_batch_transfer"
+   if who.on_before_batch_transfer then batch = who:on_before_batch_transfer(batch, loader) end
+   batch = owner "transfer_batch_to_device":transfer_batch_to_device(batch, self.device, loader)
+   who = owner "on_after_batch_transfer"
+   if who.on_after_batch_transfer then batch = who:on_after_batch_transfer(batch, loader) end
+   return batch
+end
+
+-- Returns a function that restores the modes of all modules.
+local function keep_modes(module)
+   local modes = {}
+   for _, part in ipairs(module:modules()) do modes[part] = part.training end
+   return function()
+      for part, mode in pairs(modes) do part.training = mode end
+   end
+end
+
+local function mode_hook(module, name, default)
+   if module[name] then module[name](module) else default() end
+end
+
+local function run_loader(self, kind, loader, i, limit, outputs)
+   local module, fire = self.module, self.fire
+   local step, many = module[kind .. "_step"], #self.eval_loaders > 1
+   local epoch <close> = setmetatable({next = M.iterate(loader)}, {__close = function(epoch)
+      if type(epoch.next) == "table" and epoch.next.close then epoch.next:close() end
+   end})
+   for number = 1, limit do
+      local values = table.pack(epoch.next())
+      if values[1] == nil then break end
+      local batch = values.n > 1 and values or values[1]
+      self.batch = nil
+      batch = M.transfer(self, batch, i)
+      self.batch = batch
+      fire(self, "on_" .. kind .. "_batch_start", batch, number, i)
+      local result = self:_autocast(function()
+         if many then return step(module, batch, number, i) end
+         return step(module, batch, number)
+      end)
+      fire(self, "on_" .. kind .. "_batch_end", result, batch, number, i)
+      if outputs then outputs[#outputs + 1] = result end
+   end
+   self.batch = nil
+end
+
+local function metrics_of(self, results, list)
+   local values = {}
+   for i, one in ipairs(results) do
+      list[i] = {}
+      one:each_epoch(self, function(name, value, entry, forked)
+         self.callback_metrics[name] = value
+         if entry.prog_bar then self.progress_bar_metrics[name] = value end
+         if entry.logger and (forked or not entry.forked) then values[name] = value end
+         list[i][name] = torch.is_tensor(value) and value:item() or value
+      end)
+   end
+   return values
+end
+
+--- Runs a loop. kind: "validation", "test" or "predict". Returns the metrics of each loader, or for
+--- predict the lists of results.
+function M.run(self, kind, loaders, limits)
+   local module, fire = self.module, self.fire
+   local hook = function(name, ...) fire(self, "on_" .. kind .. name, ...) end
+   local outer_stage, outer_logged = self.log_stage, self.logged
+   self.eval_loaders = loaders
+   local in_fit = kind == "validation" and self.stage == "fit"
+   -- gradients that are being accumulated stay
+   if in_fit and not self.sanity_checking and self.progress.accumulated == 0 then
+      mode_hook(module, "on_validation_model_zero_grad", function() module:zero_grad() end)
+   end
+   local restore = keep_modes(module)
+   mode_hook(module, "on_" .. kind .. "_model_eval", function() module:eval() end)
+   local results, outputs = {}, {}
+   for i = 1, #loaders do
+      results[i] = Results(#loaders > 1 and "/dataloader_idx_" .. i or "")
+      outputs[i] = {}
+   end
+   torch.no_grad(function()
+      self.log_stage, self.log_place = nil, "on_" .. kind .. "_start"
+      hook "_start"
+      self.log_stage, self.logged = kind ~= "predict" and "eval" or nil, results[1]
+      self.log_place = "a predict loop"
+      hook "_epoch_start"
+      for i, loader in ipairs(loaders) do
+         self.logged = results[i]
+         run_loader(self, kind, loader, i, limits[i], kind == "predict" and outputs[i])
+      end
+      self.logged = results[1]
+      hook "_epoch_end"
+      local list = {}
+      local values = metrics_of(self, results, list)
+      self.log_stage = nil
+      if not self.sanity_checking then
+         if next(values) then
+            if in_fit then values.epoch = self.current_epoch end
+            self:_log_metrics(values)
+         end
+      end
+      results.metrics = list
+      hook "_end"
+   end)
+   if kind ~= "predict" then
+      mode_hook(module, "on_" .. kind .. "_model_train", restore)
+   else
+      restore()
+   end
+   self.log_stage, self.logged = outer_stage, outer_logged
+   if kind == "predict" then return #loaders > 1 and outputs or outputs[1] end
+   return results.metrics
+end
+
+return M

@@ -1,0 +1,379 @@
+-- fit_loop.lua - the loop of training: epochs, batches, optimizers and validation, in the order of
+-- Lightning's hooks.
+--
+-- `progress` says what is done, so that a saved training goes on behind the last thing done:
+-- `batch` batches of the epoch; `place` is "batch" after a batch, "validated" after the validation
+-- that follows it, and "epoch" after the hooks of an epoch's end. Callbacks that save are called
+-- last at each place, so that what they save holds the work of all other hooks.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local evaluate = require "tlua.trainer.evaluate"
+
+local M = {}
+
+-- Returns the number of batches of an epoch; math.huge for a loader without a length.
+local function length_of(loader)
+   local ok, n = pcall(function() return #loader end)
+   return ok and n or math.huge
+end
+
+-- Returns how many of n batches a limit allows: an integer is a number, a fraction a share.
+local function limited(n, limit)
+   if math.type(limit) == "integer" then return math.min(n, limit) end
+   if n == math.huge then return limit == 1.0 and n or limit == 0.0 and 0 or n end
+   return math.floor(n * limit)
+end
+
+M.length_of, M.limited = length_of, limited
+
+-- Steps -------------------------------------------------------------------------------------------
+
+-- Returns the loss that a result of training_step has, or nil; checks it.
+local function loss_of(self, result)
+   if result == nil then return nil end
+   local name = torch.type(self.module) .. ".training_step"
+   local loss = result
+   if type(result) == "table" and not torch.is_tensor(result) then
+      loss = result.loss
+      if loss == nil then
+         torch.raise(name .. ": expected a loss, a table with the field loss, or nil; got a table "
+            .. "without it")
+      end
+   end
+   if not torch.is_tensor(loss) then args.refuse(name, "loss", "a tensor of one element", loss) end
+   if loss:numel() ~= 1 then args.refuse(name, "loss", "a tensor of one element", loss) end
+   if self.module.automatic_optimization and not loss.requires_grad then
+      torch.raise(name .. ": loss: expected a tensor with a graph, got one that needs no gradient; "
+         .. "was it detached, or computed without gradients?")
+   end
+   return loss
+end
+
+local function training_step(self, batch, number)
+   local result = self:_autocast(function()
+      if self.ddp then return self.ddp(batch, number) end
+      return self.module:training_step(batch, number)
+   end)
+   self.step_result = result
+   return loss_of(self, result)
+end
+
+-- Returns the function that computes the loss and its gradients.
+local function closure_of(self, batch, number, first)
+   local module, fire = self.module, self.fire
+   return function()
+      local loss = training_step(self, batch, number)
+      if first then
+         for _, optimizer in ipairs(self.optimizers) do
+            fire(self, "on_before_zero_grad", optimizer)
+            module:optimizer_zero_grad(self.current_epoch, number, optimizer)
+         end
+      end
+      if loss == nil then
+         if self.world_size > 1 then
+            torch.raise(("%s.training_step: returned nil, but all ranks must average gradients in "
+               .. "each step"):format(torch.type(module)))
+         end
+         return nil
+      end
+      if self.accumulate > 1 then loss = loss / self.accumulate end
+      fire(self, "on_before_backward", loss)
+      self:_backward(loss)
+      fire(self, "on_after_backward")
+      return loss
+   end
+end
+
+local function optimizer_step(self, optimizer, number, closure)
+   local module, scaler = self.module, self.scaler
+   local ran = false
+   local function wrapped()
+      ran = true
+      local loss = closure()
+      if scaler and loss ~= nil then scaler:unscale_(optimizer) end
+      self.fire(self, "on_before_optimizer_step", optimizer)
+      module:configure_gradient_clipping(optimizer, self.gradient_clip_val,
+         self.gradient_clip_algorithm)
+      return loss
+   end
+   if scaler then -- a scaler decides about the step after the closure
+      local loss = wrapped()
+      if loss ~= nil then
+         scaler:step(optimizer)
+         scaler:update()
+      end
+      return
+   end
+   module:optimizer_step(self.current_epoch, number, optimizer, wrapped)
+   if not ran then
+      torch.raise(torch.type(module) .. ".optimizer_step: the closure was not called, so the batch "
+         .. "was not used; call optimizer:step(closure), or closure()")
+   end
+end
+
+local function manual_step(self, batch, number)
+   training_step(self, batch, number)
+end
+
+-- Schedules ---------------------------------------------------------------------------------------
+
+local function monitored(self, entry)
+   local value = self.callback_metrics[entry.monitor]
+   if value == nil then
+      if not entry.strict then return nil end
+      torch.raise(("trainer: the schedule %s monitors %q, which was not logged%s"):format(
+         entry.name, entry.monitor, self:_logged_names()))
+   end
+   return args.to_number("trainer", entry.monitor, value)
+end
+
+-- Moves on the schedules of an interval.
+local function move_schedules(self, interval, count, plateau)
+   for _, entry in ipairs(self.schedules) do
+      if entry.interval == interval and entry.reduce_on_plateau == plateau and not entry.paused
+         and count % entry.frequency == 0 then
+         local metric
+         if plateau then metric = monitored(self, entry) end
+         if not plateau or metric ~= nil then
+            self.module:lr_scheduler_step(entry.scheduler, metric)
+         end
+      end
+   end
+end
+
+-- Logs --------------------------------------------------------------------------------------------
+
+local function log_step(self)
+   local values
+   local due = self.progress.accumulated == 0
+      and self.progress.stepped % self.log_every_n_steps == 0
+   self.train_results:each_step(self, function(name, value, entry, forked)
+      self.callback_metrics[name] = value
+      if entry.prog_bar then self.progress_bar_metrics[name] = value end
+      if due and entry.logger and (forked or not entry.forked) then
+         values = values or {}
+         values[name] = value
+      end
+   end)
+   if values then self:_log_metrics(values) end
+end
+
+local function log_epoch(self)
+   local values = {}
+   self.train_results:each_epoch(self, function(name, value, entry, forked)
+      self.callback_metrics[name] = value
+      if entry.prog_bar then self.progress_bar_metrics[name] = value end
+      if entry.logger and (forked or not entry.forked) then values[name] = value end
+   end)
+   if next(values) then
+      values.epoch = self.current_epoch
+      self:_log_metrics(values)
+   end
+end
+
+-- The loop ----------------------------------------------------------------------------------------
+
+local function can_stop(self)
+   local enough = not self.min_epochs or self.current_epoch >= self.min_epochs
+   return enough and (not self.min_steps or self.global_step >= self.min_steps)
+end
+
+local function steps_done(self)
+   return self.max_steps >= 0 and self.global_step >= self.max_steps
+end
+
+local function stops(self) return self.should_stop and can_stop(self) end
+
+-- Returns whether validation follows a batch.
+local function is_due(self, number, is_last)
+   if not self.val_loaders or self.progress.place == "validated" then return false end
+   local every = self.check_val_every_n_epoch
+   if every then
+      if (self.current_epoch + 1) % every ~= 0 then return false end
+      if self.val_check_batch == math.huge then return is_last end
+      if is_last and self.val_check_batch == self.num_training_batches then return true end
+      return number % self.val_check_batch == 0
+   end
+   return self.progress.total_batches % self.val_check_batch == 0
+end
+
+-- Moves on the schedules that monitor a value, after a step and the validation that follows it.
+local function move_plateaus(self)
+   if self.progress.steps_plateau then
+      move_schedules(self, "step", self.progress.stepped, true)
+      self.progress.steps_plateau = false
+   end
+end
+
+local function validate(self)
+   self.in_batch = true
+   evaluate.run(self, "validation", self.val_loaders, self.num_val_batches)
+   move_plateaus(self)
+   self.progress.place, self.in_batch = "validated", false
+   self.fire_savers(self, "on_validation_end")
+   self:_save_pending()
+end
+
+local function run_batch(self, batch, number, is_last)
+   local fire, progress = self.fire, self.progress
+   self.batch, self.log_stage = nil, "train_batch"
+   self.in_batch = true
+   batch = evaluate.transfer(self, batch, 1)
+   self.batch, self.step_result = batch, nil
+   local skip = fire(self, "on_train_batch_start", batch, number) == -1
+   if skip then
+      self.in_batch = false
+      return "skip"
+   end
+   if not self.module.automatic_optimization then
+      manual_step(self, batch, number)
+   else
+      local first = progress.accumulated == 0
+      local closure = closure_of(self, batch, number, first)
+      progress.accumulated = progress.accumulated + 1
+      local steps = progress.accumulated >= self.accumulate or is_last
+      if not steps then
+         if self.ddp then self.ddp:no_sync(closure) else closure() end
+      else
+         local optimizer = self.optimizers[1]
+         if optimizer then optimizer_step(self, optimizer, number, closure) else closure() end
+         progress.accumulated = 0
+         self.global_step = self.global_step + 1
+      end
+   end
+   if progress.accumulated == 0 then
+      progress.stepped = progress.stepped + 1
+      if self.module.automatic_optimization then
+         move_schedules(self, "step", progress.stepped, false)
+      end
+   end
+   progress.batch, progress.total_batches, progress.place = number, progress.total_batches + 1,
+      "batch"
+   progress.steps_plateau = progress.accumulated == 0 and self.module.automatic_optimization
+   if is_last and self.module.automatic_optimization then
+      move_schedules(self, "epoch", self.current_epoch + 1, false)
+   end
+   log_step(self)
+   if not is_due(self, number, is_last) then move_plateaus(self) end
+   fire(self, "on_train_batch_end", self.step_result, batch, number)
+   self.in_batch = false
+   log_step(self)
+   self.fire_savers(self, "on_train_batch_end", self.step_result, batch, number)
+   self:_save_pending()
+   self.batch = nil
+end
+
+-- Returns an iterator over batches; a batch of several values becomes a list. With a loader
+-- without a length, one batch is read ahead, so that the last one is known.
+-- Unless the loader itself continues where it was saved, `skip` batches are read and dropped.
+local function batches_of(self, loader, skip)
+   local epoch = evaluate.iterate(loader)
+   local function read()
+      local values = table.pack(epoch())
+      if values[1] == nil then return nil end
+      return values.n > 1 and values or values[1]
+   end
+   if not self.loader_continues then
+      for _ = 1, skip do read() end
+   end
+   self.loader_continues = false
+   self.read_ahead = 0
+   if self.num_training_batches ~= math.huge then return read, epoch end
+   local ahead = read()
+   self.read_ahead = ahead ~= nil and 1 or 0
+   return function()
+      local batch = ahead
+      if batch == nil then return nil end
+      ahead = read()
+      self.read_ahead = ahead ~= nil and 1 or 0
+      return batch, ahead == nil
+   end, epoch
+end
+
+local function set_epoch(self, loader)
+   local sampler = type(loader) == "table" and (rawget(loader, "sampler")
+      or rawget(loader, "batch_sampler"))
+   if type(sampler) == "table" and sampler.set_epoch then sampler:set_epoch(self.current_epoch) end
+end
+
+local function run_epoch(self)
+   local progress, fire = self.progress, self.fire
+   if progress.place == "epoch" then return end
+   local loader = self.train_loader
+   local begins = progress.place == nil
+   if begins then
+      progress.batch, progress.accumulated = 0, 0
+      self.train_results:reset()
+      set_epoch(self, loader)
+      self.log_stage = "train_epoch"
+      fire(self, "on_train_epoch_start")
+   else
+      set_epoch(self, loader)
+   end
+   self.logged = self.train_results
+   local function finished()
+      return progress.batch >= self.num_training_batches or steps_done(self) or stops(self)
+   end
+   local resumed = not begins
+   if resumed and is_due(self, progress.batch, progress.is_last) then validate(self) end
+   if not finished() and not progress.is_last then
+      local now = resumed and torch.random.get_states()
+      local read, epoch = batches_of(self, loader, resumed and progress.batch or 0)
+      if now then torch.random.set_states(now) end
+      while not finished() do
+         local batch, is_last = read()
+         if batch == nil then
+            if progress.batch == 0 and self.num_training_batches ~= math.huge then
+               torch.raise "trainer: the training loader gave no batch"
+            end
+            break
+         end
+         local number = progress.batch + 1
+         is_last = is_last or number == self.num_training_batches
+         progress.is_last = is_last
+         if run_batch(self, batch, number, is_last) == "skip" then break end
+         if is_due(self, number, is_last) then validate(self) end
+         if is_last then break end
+      end
+      if type(epoch) == "table" and epoch.close then epoch:close() end
+   end
+   self.log_stage = "train_epoch"
+   self.logged = self.train_results
+   self.in_batch = true
+   fire(self, "on_train_epoch_end")
+   log_epoch(self)
+   if self.module.automatic_optimization then
+      move_schedules(self, "epoch", self.current_epoch + 1, true)
+   end
+   progress.place, self.in_batch = "epoch", false
+   self.fire_monitors(self, "on_train_epoch_end")
+   self:_save_pending()
+end
+
+--- Trains until an end is reached.
+function M.run(self)
+   local progress = self.progress
+   self.log_stage, self.log_place = nil, "on_train_start"
+   self.fire(self, "on_train_start")
+   self:_restore_random()
+   local function ended()
+      return self.max_epochs >= 0 and self.current_epoch >= self.max_epochs or steps_done(self)
+         or stops(self)
+   end
+   if progress.place == "epoch" then
+      progress.place = nil
+      self.current_epoch = self.current_epoch + 1
+   end
+   progress.is_last = progress.place ~= nil and progress.is_last or false
+   while self.num_training_batches > 0 and (progress.place ~= nil or not ended()) do
+      run_epoch(self)
+      progress.place, progress.is_last = nil, false
+      self.current_epoch = self.current_epoch + 1
+   end
+   progress.place = "done"
+   self.log_stage, self.log_place = nil, "on_train_end"
+   self.fire(self, "on_train_end")
+end
+
+return M

@@ -1,0 +1,160 @@
+-- results.lua - collects the values that a module logs during a loop.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local Results = class.class("trainer.Results")
+
+-- The stages in which values may be logged, with the defaults of on_step and on_epoch; batches of
+-- training are logged at once, everything else as a mean over the epoch.
+local defaults <const> = {
+   train_batch = {true, false}, train_epoch = {false, true}, eval = {false, true},
+}
+
+local reductions <const> = {mean = true, sum = true, min = true, max = true}
+
+function Results:__init(suffix)
+   self.suffix = suffix or ""
+   self:reset()
+end
+
+--- Forgets the values, at the beginning of an epoch.
+function Results:reset()
+   self.entries, self.order = {}, {}
+end
+
+-- Returns the number of examples in a batch: the size of its first tensor.
+local function size_of(batch)
+   if torch.is_tensor(batch) then return batch:dim() > 0 and batch:size(1) or 1 end
+   if type(batch) ~= "table" then return nil end
+   for i = 1, #batch do
+      local n = size_of(batch[i])
+      if n then return n end
+   end
+   for _, item in pairs(batch) do
+      local n = size_of(item)
+      if n then return n end
+   end
+end
+
+local function refuse(trainer, name, text)
+   torch.raise(("%s.log: %s: %s"):format(torch.type(trainer.module), name, text))
+end
+
+local function begin(self, trainer, a)
+   local standard = defaults[trainer.log_stage or ""]
+   if not standard then
+      refuse(trainer, a.name, ("values are logged in steps and in hooks of batches and epochs, "
+         .. "not in "
+         .. "%s"):format(trainer.log_place or "this hook"))
+   end
+   local entry = {name = a.name, prog_bar = a.prog_bar or false, logger = a.logger ~= false,
+      on_step = a.on_step, on_epoch = a.on_epoch, reduce_fx = a.reduce_fx or "mean",
+      sync_dist = a.sync_dist, count = 0}
+   if entry.on_step == nil then entry.on_step = standard[1] and not a.on_epoch or false end
+   if a.on_step == nil and standard[1] then entry.on_step = true end
+   if entry.on_epoch == nil then entry.on_epoch = standard[2] end
+   if not reductions[entry.reduce_fx] then
+      args.refuse("trainer.Module.log", "reduce_fx", "mean, sum, min or max", a.reduce_fx)
+   end
+   if not entry.on_step and not entry.on_epoch then
+      refuse(trainer, a.name, "expected on_step or on_epoch, got neither")
+   end
+   entry.forked = entry.on_step and entry.on_epoch
+   self.entries[a.name] = entry
+   self.order[#self.order + 1] = entry
+   return entry
+end
+
+local function accumulate(entry, value, weight)
+   if entry.reduce_fx == "mean" then
+      entry.sum = entry.sum and entry.sum + value * weight or value * weight
+      entry.count = entry.count + weight
+   elseif entry.reduce_fx == "sum" then
+      entry.sum = entry.sum and entry.sum + value or value
+   else
+      local number = args.to_number("trainer.Module.log", entry.name, value)
+      entry.sum = entry.sum and math[entry.reduce_fx](entry.sum, number) or number
+   end
+end
+
+--- Adds a value; `a` has the arguments of Module:log.
+function Results:add(trainer, a)
+   local name, value = a.name, a.value
+   if type(name) ~= "string" or name == "" then
+      args.refuse("trainer.Module.log", "name", "a name", name)
+   end
+   if torch.is_tensor(value) then
+      if value:numel() ~= 1 then
+         args.refuse("trainer.Module.log", "value",
+            ("a number or a tensor of one element for %q"):format(name), value)
+      end
+      value = value:detach()
+      if value:dim() > 0 then value = value:view({}) end
+   elseif type(value) ~= "number" then
+      args.refuse("trainer.Module.log", "value",
+         ("a number or a tensor of one element for %q"):format(name), value)
+   end
+   local entry = self.entries[name] or begin(self, trainer, a)
+   entry.value, entry.fresh = value, true
+   if entry.on_epoch then
+      local _ <close> = torch.no_grad()
+      -- a value that changes in place later must not change the log
+      accumulate(entry, value, a.batch_size or size_of(trainer.batch) or 1)
+   end
+end
+
+local function reduced(trainer, entry, value)
+   if not entry.sync_dist or trainer.world_size == 1 then return value end
+   local dist = torch.distributed
+   local op = entry.reduce_fx == "mean" and "avg" or entry.reduce_fx
+   local tensor = torch.tensor(args.to_number("log", entry.name, value), {dtype = "float64"})
+   tensor = tensor:to(trainer.device)
+   dist.all_reduce(tensor, op == "avg" and "sum" or op)
+   return op == "avg" and tensor:item() / trainer.world_size or tensor:item()
+end
+
+--- Calls visit(name, value, entry) for each value of this step.
+function Results:each_step(trainer, visit)
+   for _, entry in ipairs(self.order) do
+      if entry.on_step and entry.fresh then
+         entry.fresh = false
+         local value = reduced(trainer, entry, entry.value)
+         visit(entry.name, value, entry)
+         if entry.forked then visit(entry.name .. "_step" .. self.suffix, value, entry, true) end
+      end
+   end
+end
+
+--- Calls visit(name, value, entry) for each value of this epoch.
+function Results:each_epoch(trainer, visit)
+   for _, entry in ipairs(self.order) do
+      if entry.on_epoch and entry.sum ~= nil then
+         local value = entry.sum
+         if entry.reduce_fx == "mean" then value = value / entry.count end
+         value = reduced(trainer, entry, value)
+         visit(entry.name .. self.suffix, value, entry)
+         if entry.forked then visit(entry.name .. "_epoch" .. self.suffix, value, entry, true) end
+      end
+   end
+end
+
+--- Returns the entries as plain data.
+function Results:state_dict()
+   local list = {}
+   for i, entry in ipairs(self.order) do
+      list[i] = {}
+      for key, value in pairs(entry) do list[i][key] = value end
+   end
+   return list
+end
+
+function Results:load_state_dict(list)
+   self:reset()
+   for i, entry in ipairs(list) do
+      self.order[i], self.entries[entry.name] = entry, entry
+   end
+end
+
+return Results

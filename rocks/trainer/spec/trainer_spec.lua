@@ -1,0 +1,468 @@
+-- Tests the trainer: results, logs, callbacks, loggers, the tuner, and what it says about misuse.
+
+local torch = require "tlua"
+local trainer = require "tlua.trainer"
+local shell = require "spec.support.shell"
+local nn = torch.nn
+
+local x = torch.randn(12, 3, {generator = torch.Generator():manual_seed(1)})
+local set = torch.data.TensorDataset(x, x:sum(2, {keepdim = true}))
+
+local function loader(size, shuffle) return torch.data.DataLoader(set, {batch_size = size or 4, shuffle = shuffle}) end
+
+local function quiet(options)
+   for name, value in pairs {logger = false, enable_checkpointing = false, enable_progress_bar = false,
+      enable_model_summary = false, max_epochs = 1} do
+      if options[name] == nil then options[name] = value end
+   end
+   return trainer.Trainer(options)
+end
+
+local function net(methods)
+   local Net = torch.class("Net", trainer.Module)
+   function Net:__init() self.layer = nn.Linear(3, 1) end
+   function Net:training_step(batch)
+      local loss = nn.functional.mse_loss(self.layer(batch[1]), batch[2])
+      self:log("loss", loss)
+      return loss
+   end
+   function Net:configure_optimizers() return torch.optim.SGD(self:parameters(), {lr = 0.1}) end
+   for name, method in pairs(methods or {}) do Net[name] = method end
+   return Net()
+end
+
+describe("Trainer.fit", function()
+   it("takes the steps of a hand-written loop", function()
+      torch.manual_seed(4)
+      local module = net()
+      local hand = nn.Linear(3, 1)
+      hand:load_state_dict(module.layer:state_dict())
+      local optimizer = torch.optim.SGD(hand:parameters(), {lr = 0.1})
+      for _ = 1, 3 do
+         for input, target in loader():iter() do
+            optimizer:zero_grad()
+            nn.functional.mse_loss(hand(input), target):backward()
+            torch.nn.utils.clip_grad_norm_(hand:parameters(), 0.7)
+            optimizer:step()
+         end
+      end
+      local run = quiet {max_epochs = 3, gradient_clip_val = 0.7}
+      run:fit(module, loader())
+      assert.same(hand.weight:tolist(), module.layer.weight:tolist())
+      assert.equal(9, run.global_step)
+      assert.equal(3, run.current_epoch)
+   end)
+
+   it("accumulates gradients to those of a larger batch", function()
+      local one, two = net(), net()
+      two:load_state_dict(one:state_dict())
+      quiet({max_epochs = 2}):fit(one, loader(4))
+      local run = quiet {max_epochs = 2, accumulate_grad_batches = 2}
+      run:fit(two, loader(2))
+      assert.equal(6, run.global_step)
+      assert.is_true(torch.allclose(one.layer.weight, two.layer.weight, {atol = 1e-6}))
+   end)
+
+   it("skips a batch for which training_step returns nil, as Lightning does", function()
+      local module = net {training_step = function() end}
+      local before = module.layer.weight:tolist()
+      local run = quiet {}
+      run:fit(module, loader())
+      assert.same(before, module.layer.weight:tolist())
+      assert.equal(3, run.global_step)
+   end)
+
+   it("keeps steps, epochs, limits and fast_dev_run", function()
+      local run = quiet {max_steps = 5, max_epochs = -1}
+      run:fit(net(), loader())
+      assert.equal(5, run.global_step)
+      run = quiet {limit_train_batches = 0.5, max_epochs = 4}
+      run:fit(net(), loader(2))
+      assert.equal(12, run.global_step)
+      run = quiet {fast_dev_run = 2, max_epochs = 9}
+      run:fit(net(), loader())
+      assert.equal(2, run.global_step)
+   end)
+
+   it("does not shuffle with overfit_batches", function()
+      local seen = {}
+      local module = net {on_train_batch_start = function(_, batch) seen[#seen + 1] = batch[1][{1, 1}]:item() end}
+      quiet({overfit_batches = 1, max_epochs = 3}):fit(module, loader(4, true))
+      assert.same({seen[1], seen[1], seen[1]}, seen)
+      assert.equal(x[{1, 1}]:item(), seen[1])
+   end)
+
+   it("trains with several optimizers that training_step steps itself", function()
+      local module = net {automatic_optimization = false}
+      function module:configure_optimizers()
+         return {torch.optim.SGD({self.layer.weight}, {lr = 0.1}), torch.optim.SGD({self.layer.bias}, {lr = 0.01})}
+      end
+      function module:training_step(batch)
+         local first, second = self:optimizers()
+         local loss = nn.functional.mse_loss(self.layer(batch[1]), batch[2])
+         first:zero_grad()
+         second:zero_grad()
+         self:manual_backward(loss)
+         first:step()
+         second:step()
+      end
+      local run = quiet {}
+      run:fit(module, loader())
+      assert.equal(6, run.global_step)
+   end)
+
+   it("moves schedules on by their interval", function()
+      local steps = {}
+      for _, interval in ipairs {"step", "epoch"} do
+         local schedule
+         local module = net {configure_optimizers = function(self)
+            local optimizer = torch.optim.SGD(self:parameters(), {lr = 1e-3})
+            schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+            return {optimizer = optimizer, lr_scheduler = {scheduler = schedule, interval = interval}}
+         end}
+         quiet({max_epochs = 2}):fit(module, loader())
+         steps[interval] = schedule.last_epoch
+      end
+      assert.same({step = 6, epoch = 2}, steps)
+   end)
+end)
+
+describe("values that are logged", function()
+   it("are means over an epoch, weighted by the sizes of batches", function()
+      local module = net {validation_step = function(self, batch) self:log("mean", batch[1]:sum() / #batch[1]) end}
+      local result = quiet({}):validate(module, loader(5), {verbose = false})
+      assert.is_true(math.abs(x:sum():item() / 12 - result[1].mean) < 1e-6)
+   end)
+
+   it("have the names of steps and epochs", function()
+      local module = net {training_step = function(self, batch, number)
+         self:log("number", number, {on_step = true, on_epoch = true, batch_size = 1})
+         return self.layer(batch[1]):sum()
+      end}
+      local run = quiet {}
+      run:fit(module, loader())
+      local m = run.callback_metrics
+      assert.equal(3, m.number_step)
+      assert.equal(2, m.number_epoch)
+      assert.equal(2, m.number)
+   end)
+
+   it("reach a CSV file at every n-th step", function()
+      shell.with_folder(function(folder)
+         local logger = trainer.CSVLogger(folder)
+         local run = quiet {logger = logger, log_every_n_steps = 2, max_epochs = 2}
+         run:fit(net(), loader())
+         local text = shell.read(logger.log_dir .. "/metrics.csv")
+         assert.matches("^loss,step\n[%d.e-]+,1\n[%d.e-]+,3\n[%d.e-]+,5\n$", text)
+         assert.equal(folder .. "/tlua_logs/version_1", trainer.CSVLogger(folder).log_dir)
+      end)
+   end)
+
+   it("reach TensorBoard's files and MLflow", function()
+      shell.with_folder(function(folder)
+         local board = trainer.TensorBoardLogger(folder)
+         local flow = trainer.MLFlowLogger("digits", {tracking_uri = folder .. "/runs"})
+         local module = net()
+         module:save_hyperparameters {width = 3}
+         quiet({logger = {board, flow}, log_every_n_steps = 1}):fit(module, loader())
+         flow:finish()
+         local count = 0
+         local path = shell.ok("ls " .. board.log_dir .. "/*tfevents*"):match "[^\n]+"
+         for _, event in ipairs(torch.utils.tensorboard.read(path)) do
+            for _, value in ipairs(event.values) do if value.tag == "loss" then count = count + 1 end end
+         end
+         assert.equal(3, count)
+         assert.matches("3", shell.ok("wc -l " .. folder .. "/runs/*/*/metrics/loss"))
+      end)
+   end)
+end)
+
+describe("callbacks", function()
+   it("save the best checkpoints and load the best one", function()
+      shell.with_folder(function(folder)
+         local values = {5, 3, 4, 1, 2}
+         local module = net {validation_step = function(self)
+            self:log("score", values[self.trainer.current_epoch + 1])
+         end}
+         local checkpoint = trainer.ModelCheckpoint {dirpath = folder, monitor = "score", save_top_k = 2,
+            save_last = true, filename = "{epoch}-{score:.1f}"}
+         quiet({max_epochs = 5, callbacks = {checkpoint}, enable_checkpointing = true})
+            :fit(module, loader(), loader())
+         assert.equal("epoch=3-score=1.0.ckpt\nepoch=4-score=2.0.ckpt\nlast.ckpt\n", shell.ok("ls " .. folder))
+         assert.equal(folder .. "/epoch=3-score=1.0.ckpt", checkpoint.best_model_path)
+         local loaded = getmetatable(module):load_from_checkpoint(checkpoint.last_model_path)
+         assert.same(module.layer.weight:tolist(), loaded.layer.weight:tolist())
+      end)
+   end)
+
+   it("stop early, and do not before min_epochs", function()
+      local module = net {validation_step = function(self) self:log("score", 1.0) end}
+      local stopping = trainer.EarlyStopping("score", {patience = 2})
+      local run = quiet {max_epochs = 20, callbacks = {stopping}}
+      run:fit(module, loader(), loader())
+      assert.equal(3, run.current_epoch)
+      run = quiet {max_epochs = 20, min_epochs = 6, callbacks = {trainer.EarlyStopping("score", {patience = 2})}}
+      run:fit(module, loader(), loader())
+      assert.equal(6, run.current_epoch)
+   end)
+
+   it("log learning rates", function()
+      local monitor = trainer.LearningRateMonitor()
+      local learner = trainer.Learner(nn.Linear(3, 1), nn.MSELoss(), {lr = 1, schedule = function(optimizer)
+         return torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+      end})
+      local logger = {log_metrics = function() end}
+      quiet({max_epochs = 3, callbacks = {monitor}, logger = logger}):fit(learner, loader())
+      assert.same({1, 0.5, 0.25}, monitor.lrs["lr-Adam"])
+   end)
+
+   it("average weights", function()
+      local weights = {}
+      local module = net {on_train_epoch_end = function(self)
+         weights[#weights + 1] = self.layer.weight:detach():clone()
+      end}
+      local swa = trainer.StochasticWeightAveraging(0.05, {swa_epoch_start = 2})
+      quiet({max_epochs = 4, callbacks = {swa}}):fit(module, loader())
+      assert.is_true(torch.allclose(module.layer.weight, (weights[3] + weights[4]) / 2))
+   end)
+
+   it("end a training after a time", function()
+      local timer = trainer.Timer(0.0, {verbose = false})
+      local run = quiet {max_epochs = 50, callbacks = {timer}}
+      run:fit(net(), loader())
+      assert.equal(1, run.global_step)
+   end)
+end)
+
+describe("test and predict", function()
+   it("return values and results", function()
+      local module = trainer.Learner(nn.Linear(3, 1), nn.MSELoss())
+      local run = quiet {}
+      local result = run:test(module, loader(), {verbose = false})
+      assert.is_true(result[1].test_loss > 0)
+      local list = run:predict(module, loader())
+      assert.equal(3, #list)
+      assert.same({4, 1}, {table.unpack(list[1].shape)})
+      assert.is_true(module.training)
+   end)
+
+   it("keep the values of several loaders apart", function()
+      local module = trainer.Learner(nn.Linear(3, 1), nn.MSELoss())
+      local result = quiet({}):validate(module, {loader(), loader(6)}, {verbose = false})
+      assert.truthy(result[1]["val_loss/dataloader_idx_1"])
+      assert.truthy(result[2]["val_loss/dataloader_idx_2"])
+   end)
+end)
+
+describe("the tuner", function()
+   it("suggests a learning rate and leaves the weights", function()
+      local learner = trainer.Learner(nn.Linear(3, 1), nn.MSELoss())
+      local before = learner.model.weight:tolist()
+      local found = trainer.lr_find(learner, loader(12), {update_attr = true})
+      assert.same(before, learner.model.weight:tolist())
+      assert.equal(found.suggestion, learner.lr)
+      assert.is_true(found.suggestion > 1e-6 and found.suggestion < 1)
+   end)
+
+   it("doubles a batch until memory is out, and searches between", function()
+      local learner = trainer.Learner(nn.Linear(3, 1), nn.MSELoss())
+      local function make(size)
+         if size > 11 then return {{torch.ones(1, 3), {}}} end
+         return loader(size)
+      end
+      local step = learner.training_step
+      learner.training_step = function(self, batch)
+         if type(batch[2]) == "table" then error "out of memory: tried to allocate 9 GB" end
+         return step(self, batch)
+      end
+      assert.equal(8, trainer.scale_batch_size(learner, make))
+      assert.equal(11, trainer.scale_batch_size(learner, make, {mode = "binsearch"}))
+   end)
+end)
+
+describe("a mistake", function()
+   local function refuses(text, fn) assert.raises(text, fn) end
+
+   it("in a name is told", function()
+      refuses("trainer.Trainer: unknown option max_epoch; did you mean max_epochs?",
+         function() trainer.Trainer {max_epoch = 3} end)
+      refuses("trainer: Net.on_train_epoch_ends: there is no such hook; did you mean on_train_epoch_end?",
+         function() quiet({}):fit(net {on_train_epoch_ends = function() end}, loader()) end)
+      refuses("trainer: Net.trainning_step: there is no such hook; did you mean training_step?",
+         function() quiet({}):fit(net {trainning_step = function() end}, loader()) end)
+      refuses("there is no such hook; did you mean on_train_end?",
+         function() quiet {callbacks = {{on_train_ended = function() end}}} end)
+      refuses("callbacks: expected hooks such as on_train_end, got a table without any",
+         function() quiet {callbacks = {{patience = 3}}} end)
+      refuses("callbacks: expected an instance, got the class trainer.ModelSummary",
+         function() quiet {callbacks = {trainer.ModelSummary}} end)
+   end)
+
+   it("in a module is told", function()
+      local Bare = torch.class("Bare", trainer.Module)
+      function Bare:__init() self.layer = nn.Linear(1, 1) end
+      refuses("trainer.Trainer.fit: Bare has no training_step", function() quiet({}):fit(Bare(), loader()) end)
+      function Bare:training_step() end
+      refuses("trainer.Trainer.fit: Bare has no configure_optimizers",
+         function() quiet({}):fit(Bare(), loader()) end)
+      refuses("trainer.Trainer.fit: module: expected a trainer.Module, or trainer.Learner(model, loss) for a plain "
+         .. "module, got an instance of nn.Linear", function() quiet({}):fit(nn.Linear(1, 1), loader()) end)
+      refuses("Net.training_step: loss: expected a tensor of one element, got a float32 tensor of shape (4, 1)",
+         function()
+            quiet({}):fit(net {training_step = function(self, batch) return self.layer(batch[1]) end}, loader())
+         end)
+      refuses("Net.training_step: loss: expected a tensor of one element, got 0.5",
+         function() quiet({}):fit(net {training_step = function() return 0.5 end}, loader()) end)
+      refuses("expected a tensor with a graph, got one that needs no gradient", function()
+         quiet({}):fit(net {training_step = function() return torch.ones({}) end}, loader())
+      end)
+      refuses("there are validation data, but Net has no validation_step",
+         function() quiet({}):fit(net(), loader(), loader()) end)
+      refuses("configure_optimizers: the optimizer has none of the module's parameters", function()
+         quiet({}):fit(net {configure_optimizers = function()
+            return torch.optim.SGD({torch.ones(1):requires_grad_()}, {lr = 1})
+         end}, loader())
+      end)
+      refuses("expected one optimizer, got 2; with several, set automatic_optimization = false", function()
+         quiet({}):fit(net {configure_optimizers = function(self)
+            return {torch.optim.SGD(self:parameters()), torch.optim.SGD(self:parameters())}
+         end}, loader())
+      end)
+      refuses("optimizer_step: the closure was not called",
+         function() quiet({}):fit(net {optimizer_step = function() end}, loader()) end)
+   end)
+
+   it("in what is monitored is told", function()
+      refuses('trainer.EarlyStopping: monitor: "val_los" was not logged; there are loss',
+         function() quiet({callbacks = {trainer.EarlyStopping "val_los"}}):fit(net(), loader()) end)
+      refuses('trainer.ModelCheckpoint: monitor: "acc" was not logged; there are loss', function()
+         quiet({callbacks = {trainer.ModelCheckpoint {monitor = "acc"}}, enable_checkpointing = true})
+            :fit(net(), loader())
+      end)
+      refuses('ReduceLROnPlateau monitors "v", which was not logged', function()
+         quiet({}):fit(net {configure_optimizers = function(self)
+            local optimizer = torch.optim.SGD(self:parameters())
+            return {optimizer = optimizer, lr_scheduler = {monitor = "v",
+               scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)}}
+         end}, loader())
+      end)
+      refuses("Net.log: loss: values are logged in steps and in hooks of batches and epochs, not in on_fit_start",
+         function() quiet({}):fit(net {on_fit_start = function(self) self:log("loss", 1) end}, loader()) end)
+      refuses("log_dict takes a table of them", function()
+         quiet({}):fit(net {training_step = function(self) self:log {loss = 1} end}, loader())
+      end)
+      refuses("Net.log: the module is not attached to a trainer", function() net():log("loss", 1) end)
+   end)
+
+   it("in devices, checkpoints and limits is told", function()
+      refuses("devices: expected as many as ranks, got 2 on 1 machine with 1 rank; start the program by "
+         .. "`tlua run -n 2 script.lua`", function() quiet {devices = 2} end)
+      refuses("limit_train_batches: expected an integer (batches) of at least 0, or a float (share) from 0.0 to 1.0, "
+         .. "got 1.5", function() quiet {limit_train_batches = 1.5} end)
+      refuses("ckpt_path: nowhere.ckpt: No such file or directory",
+         function() quiet({}):fit(net(), loader(), {ckpt_path = "nowhere.ckpt"}) end)
+      shell.with_folder(function(folder)
+         local run, module = quiet {}, net()
+         run:fit(module, loader())
+         run:save_checkpoint(folder .. "/w.ckpt", true)
+         run:save_checkpoint(folder .. "/a.ckpt")
+         refuses("has only weights", function() quiet({}):fit(net(), loader(), {ckpt_path = folder .. "/w.ckpt"}) end)
+         refuses("the checkpoint has 0 schedules, the module has 1", function()
+            quiet({max_epochs = 2}):fit(net {configure_optimizers = function(self)
+               local optimizer = torch.optim.SGD(self:parameters())
+               return {optimizer}, {torch.optim.lr_scheduler.StepLR(optimizer, 1)}
+            end}, loader(), {ckpt_path = folder .. "/a.ckpt"})
+         end)
+         refuses("precision: the checkpoint lacks a scaler's state", function()
+            quiet({max_epochs = 2, precision = "16-mixed"}):fit(net(), loader(), {ckpt_path = folder .. "/a.ckpt"})
+         end)
+      end)
+   end)
+end)
+
+describe("on two ranks", function()
+   it("gives the gradients of the whole batch, and the same weights on each", function()
+      local program = [[
+         local torch = require "tlua"
+         local trainer, nn = torch.trainer, torch.nn
+         torch.manual_seed(1)
+         local x = torch.randn(16, 3)
+         local set = torch.data.TensorDataset(x, x:sum(2, {keepdim = true}))
+         local learner = trainer.Learner(nn.Linear(3, 1), nn.MSELoss(), {optimizer = "SGD", lr = 0.1})
+         local size = tonumber(os.getenv "WORLD_SIZE" or "1")
+         local run = trainer.Trainer {max_epochs = 2, logger = false, enable_checkpointing = false,
+            enable_model_summary = false, accumulate_grad_batches = 2}
+         run:fit(learner, torch.data.DataLoader(set, {batch_size = 4 // size}))
+         local list = {}
+         for _, w in ipairs(learner.model.weight:view(-1):tolist()) do list[#list + 1] = ("%.5f"):format(w) end
+         print(run.global_step .. " " .. table.concat(list, " "))]]
+      shell.with_folder(function(folder)
+         local file <close> = assert(io.open(folder .. "/p.lua", "w"))
+         file:write(program)
+         file:flush()
+         local tlua = shell.start()
+         local one = shell.ok(("%s %s/p.lua"):format(tlua, folder))
+         local two = shell.ok(("%s run -n 2 %s/p.lua"):format(shell.quote(shell.build .. "/tlua"), folder))
+         for line in two:gmatch "[^\n]+" do
+            assert.equal(one, line:gsub("^%[%d%] ", "") .. "\n")
+         end
+      end)
+   end)
+end)
+
+describe("tlua fit", function()
+   local tlua = shell.start()
+   local config <const> = [[
+      local torch = require "tlua"
+      return {
+         build = function(model, data)
+            local x = torch.randn(data.count, 3)
+            local set = torch.data.TensorDataset(x, x:sum(2, {keepdim = true}))
+            local net = torch.nn.Sequential(torch.nn.Linear(3, model.width), torch.nn.Linear(model.width, 1))
+            return torch.trainer.Learner(net, torch.nn.MSELoss(), {lr = model.lr}),
+               torch.data.DataLoader(set, {batch_size = data.batch})
+         end,
+         model = {width = 4, lr = 0.01}, data = {count = 8, batch = 4}, seed = 1,
+         trainer = {max_epochs = 2, logger = false, enable_checkpointing = false},
+      }]]
+
+   local function fit(words)
+      return shell.with_folder(function(folder)
+         local file <close> = assert(io.open(folder .. "/config.lua", "w"))
+         file:write(config)
+         file:flush()
+         return shell.run(("%s fit %s/config.lua %s 2>&1"):format(tlua, folder, words))
+      end)
+   end
+
+   it("trains with values of the command line", function()
+      local said = fit "--trainer.max_epochs 3 --model.width=64 --data.batch 2"
+      assert.matches("nn.Sequential +321\n", said)
+      assert.matches("\n3 epochs, 12 steps\n   train_loss +[%d.e-]+\n$", said)
+   end)
+
+   it("prints the configuration as Lua", function()
+      local said = fit "--print-config --model.lr 0.5 --trainer.precision bf16-mixed"
+      local read = assert(load(said))()
+      assert.same({width = 4, lr = 0.5}, read.model)
+      assert.equal("bf16-mixed", read.trainer.precision)
+      assert.equal(50, read.trainer.log_every_n_steps)
+   end)
+
+   it("names a wrong option", function()
+      for words, text in pairs {
+         ["--trainer.max_epoch 3"] = "unknown option --trainer.max_epoch; did you mean max_epochs?",
+         ["--model.widht 3"] = "the configuration's table model has no such field; did you mean width?",
+         ["--model.width 3.5"] = "--model.width: expected an integer, got 3.5",
+         ["--model.width wide"] = "--model.width: expected a number, got wide",
+         ["--modell.width 3"] = "expected --trainer., --model. or --data.",
+         ["more"] = "unexpected argument 'more'",
+      } do
+         local said, status = fit(words)
+         assert.equal(1, status)
+         assert.matches("tlua fit: ", said, 1, true)
+         assert.matches(text, said, 1, true)
+      end
+      assert.matches("usage: tlua fit", shell.ok(tlua .. " fit --help"))
+   end)
+end)
