@@ -44,7 +44,7 @@ function Learner:__init(...)
    self.model = a.model
    self.loss = a.loss -- a loss with weights is a module, and moves to the device with this one
    for _, name in ipairs {"optimizer", "lr", "metrics", "schedule", "interval"} do
-      rawset(self, name, a[name])
+      rawset(self, name, a[name] or false)
    end
 end
 

@@ -193,8 +193,18 @@ end
 local function move(value, device)
    if torch.is_tensor(value) then return value.device == device and value or value:to(device) end
    if type(value) ~= "table" or getmetatable(value) then return value end
-   local moved = {}
-   for key, item in pairs(value) do moved[key] = move(item, device) end
+   local moved
+   for key, item in pairs(value) do
+      local there = move(item, device)
+      if there ~= item then
+         moved = moved or {}
+         moved[key] = there
+      end
+   end
+   if not moved then return value end
+   for key, item in pairs(value) do
+      if moved[key] == nil then moved[key] = item end
+   end
    return moved
 end
 

@@ -208,6 +208,7 @@ local function begin(self, stage, module, datamodule)
       setup.add_callbacks(NAME, self, module:configure_callbacks() or {})
    end
    dispatch.prepare(self)
+   evaluate.prepare(self)
    if self.node_rank == 0 then
       if datamodule and datamodule.prepare_data then datamodule:prepare_data() end
       if module.prepare_data then module:prepare_data() end

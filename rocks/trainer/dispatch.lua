@@ -34,6 +34,12 @@ function M.prepare(self)
       lists[hook] = lists_of(self, hook)
       return lists[hook]
    end})
+   -- whether anything hears a hook, so that a loop need not call fire for each batch in vain
+   self.heard = setmetatable({}, {__index = function(heard, hook)
+      local lists = self.hook_lists[hook]
+      heard[hook] = self.profiler ~= nil or #lists.before > 0 or lists.module ~= nil
+      return heard[hook]
+   end})
 end
 
 local function call(self, hook, list, ...)

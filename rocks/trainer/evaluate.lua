@@ -17,15 +17,24 @@ function M.iterate(loader)
    end
 end
 
---- Moves a batch to the device, by the module's hooks.
-function M.transfer(self, batch, loader)
+--- Finds the functions that move batches: those of the data module or of the module.
+function M.prepare(self)
    local module, data = self.module, self.datamodule
-   local function owner(name) return data and data[name] and data or module end
-   local who = owner "on_before_batch_transfer"
-   if who.on_before_batch_transfer then batch = who:on_before_batch_transfer(batch, loader) end
-   batch = owner "transfer_batch_to_device":transfer_batch_to_device(batch, self.device, loader)
-   who = owner "on_after_batch_transfer"
-   if who.on_after_batch_transfer then batch = who:on_after_batch_transfer(batch, loader) end
+   local function method(name)
+      local owner = data and data[name] and data or module
+      local fn = owner[name]
+      return fn and function(...) return fn(owner, ...) end
+   end
+   self.before_transfer = method "on_before_batch_transfer"
+   self.move_batch = method "transfer_batch_to_device"
+   self.after_transfer = method "on_after_batch_transfer"
+end
+
+--- Moves a batch to the device, by the hooks of the module or the data module.
+function M.transfer(self, batch, loader)
+   if self.before_transfer then batch = self.before_transfer(batch, loader) end
+   batch = self.move_batch(batch, self.device, loader)
+   if self.after_transfer then batch = self.after_transfer(batch, loader) end
    return batch
 end
 

@@ -31,7 +31,9 @@ M.length_of, M.limited = length_of, limited
 
 -- Returns the loss that a result of training_step has, or nil; checks it.
 local function loss_of(self, result)
-   if result == nil then return nil end
+   if torch.is_tensor(result) and result.requires_grad and result:numel() == 1 or result == nil then
+      return result
+   end
    local name = torch.type(self.module) .. ".training_step"
    local loss = result
    if type(result) == "table" and not torch.is_tensor(result) then
@@ -51,22 +53,27 @@ local function loss_of(self, result)
 end
 
 local function training_step(self, batch, number)
-   local result = self:_autocast(function()
-      if self.ddp then return self.ddp(batch, number) end
-      return self.module:training_step(batch, number)
-   end)
+   local result
+   if self.autocast or self.ddp then
+      result = self:_autocast(function()
+         if self.ddp then return self.ddp(batch, number) end
+         return self.module:training_step(batch, number)
+      end)
+   else
+      result = self.module:training_step(batch, number)
+   end
    self.step_result = result
    return loss_of(self, result)
 end
 
 -- Returns the function that computes the loss and its gradients.
 local function closure_of(self, batch, number, first)
-   local module, fire = self.module, self.fire
+   local module, fire, heard = self.module, self.fire, self.heard
    return function()
       local loss = training_step(self, batch, number)
       if first then
          for _, optimizer in ipairs(self.optimizers) do
-            fire(self, "on_before_zero_grad", optimizer)
+            if heard.on_before_zero_grad then fire(self, "on_before_zero_grad", optimizer) end
             module:optimizer_zero_grad(self.current_epoch, number, optimizer)
          end
       end
@@ -78,9 +85,9 @@ local function closure_of(self, batch, number, first)
          return nil
       end
       if self.accumulate > 1 then loss = loss / self.accumulate end
-      fire(self, "on_before_backward", loss)
+      if heard.on_before_backward then fire(self, "on_before_backward", loss) end
       self:_backward(loss)
-      fire(self, "on_after_backward")
+      if heard.on_after_backward then fire(self, "on_after_backward") end
       return loss
    end
 end
@@ -92,7 +99,9 @@ local function optimizer_step(self, optimizer, number, closure)
       ran = true
       local loss = closure()
       if scaler and loss ~= nil then scaler:unscale_(optimizer) end
-      self.fire(self, "on_before_optimizer_step", optimizer)
+      if self.heard.on_before_optimizer_step then
+         self.fire(self, "on_before_optimizer_step", optimizer)
+      end
       module:configure_gradient_clipping(optimizer, self.gradient_clip_val,
          self.gradient_clip_algorithm)
       return loss
@@ -216,12 +225,13 @@ local function validate(self)
 end
 
 local function run_batch(self, batch, number, is_last)
-   local fire, progress = self.fire, self.progress
+   local fire, heard, progress = self.fire, self.heard, self.progress
    self.batch, self.log_stage = nil, "train_batch"
    self.in_batch = true
    batch = evaluate.transfer(self, batch, 1)
    self.batch, self.step_result = batch, nil
-   local skip = fire(self, "on_train_batch_start", batch, number) == -1
+   local skip = heard.on_train_batch_start
+      and fire(self, "on_train_batch_start", batch, number) == -1
    if skip then
       self.in_batch = false
       return "skip"
@@ -256,11 +266,13 @@ local function run_batch(self, batch, number, is_last)
    end
    log_step(self)
    if not is_due(self, number, is_last) then move_plateaus(self) end
-   fire(self, "on_train_batch_end", self.step_result, batch, number)
+   if heard.on_train_batch_end then
+      fire(self, "on_train_batch_end", self.step_result, batch, number)
+      log_step(self)
+   end
    self.in_batch = false
-   log_step(self)
    self.fire_savers(self, "on_train_batch_end", self.step_result, batch, number)
-   self:_save_pending()
+   if self.pending_save then self:_save_pending() end
    self.batch = nil
 end
 
