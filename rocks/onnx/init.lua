@@ -23,6 +23,36 @@ function M.load(path)
    end)
 end
 
+--- Writes a model as an ONNX file, for the operators of versions 17 to 23. The model is traced in
+--- evaluation mode with these inputs; all sizes are fixed to theirs but those that dynamic_axes
+--- names. Each node is run for the inputs and for other sizes, and the file is written only if the
+--- results are the model's. Positions, such as labels and tokens, count from 1 in the file too.
+---
+---     local path = os.tmpname()
+---     local model = nn.Sequential(nn.Linear(2, 3), nn.ReLU()):eval()
+---     local options = {
+---        input_names = {"x"}, dynamic_axes = {x = {[1] = "batch"}},
+---     }
+---     torch.onnx.export(model, {torch.ones(1, 2)}, path, options)
+---     local loaded = torch.onnx.load(path)
+---     print(loaded)
+---     --> onnx.Module(x: float32 {batch, 2} -> output; 3 nodes)
+---     local x = torch.randn(5, 2)
+---     print(torch.allclose(loaded(x), model(x)))
+---     --> true
+---     os.remove(path)
+---@param model nn.Module|function
+---@param inputs Tensor|table  the arguments of the call, in a list
+---@param path string  the file to write
+---@param options? {input_names: string[], output_names: string[], dynamic_axes: table<string,
+--- table>, opset_version: integer, external_data: boolean}  dynamic_axes: for each input by name,
+--- its dimensions that may have another size, as torch.export's option `dynamic` has them: `{x =
+--- {[1] = "batch"}}`; opset_version: 17 to 23, 18 by default; external_data: whether the weights
+--- are written into a file beside the model's, as they always are beyond 2 GiB
+function M.export(model, inputs, path, options)
+   return require "tlua.onnx.export".export(model, inputs, path, options)
+end
+
 --- Reads a tensor from a file of test data, such as `input_0.pb`, which has a TensorProto.
 ---@param path string
 ---@param kind? "TensorProto"|"SequenceProto"|"OptionalProto"

@@ -97,7 +97,8 @@ function Bytes:string(at, n)
    return text:sub(i, i + n - 1)
 end
 
--- Where a message is read: its bytes from `at` to `last`, and the path to it in messages of errors.
+-- Readers take the position `at`, the `last` byte of the message around, and the path to it.
+
 local function broken(path, at, format, ...)
    M.fail("%s: byte %d: " .. format, table.concat(path, "."), at - 1, ...)
 end

@@ -278,6 +278,161 @@ static int program_constants(lua_State *L) {
   return 1;
 }
 
+/* ---- a program's calls as tables ---- */
+
+static void push_number(lua_State *L, tl_Scalar s) {
+  if (s.kind == TL_BOOLEAN)
+    lua_pushboolean(L, s.i != 0);
+  else if (s.kind == TL_INTEGER)
+    lua_pushinteger(L, s.i);
+  else
+    lua_pushnumber(L, s.f);
+}
+
+/* Pushes {base =, factors = {...}, terms = {{factor =, symbols...}, ...}} for an integer that
+** depends on sizes, and returns true; returns false for any other argument. */
+static bool push_hole(lua_State *L, const tli_Graph *g, int32_t call, int32_t param,
+                      int32_t element) {
+  const tli_GraphHole *h = g->holes, *last = h + g->nholes;
+  while (h < last && (h->call != call || h->param != param || h->element != element)) h++;
+  if (h == last) return false;
+  lua_createtable(L, 0, 2);
+  lua_pushinteger(L, h->base);
+  lua_setfield(L, -2, "base");
+  lua_createtable(L, g->nsymbols, 0);
+  for (int32_t s = 0; s < g->nsymbols; s++) {
+    lua_pushinteger(L, h->factors[s]);
+    lua_rawseti(L, -2, s + 1);
+  }
+  lua_setfield(L, -2, "factors");
+  lua_createtable(L, h->nterms, 0);
+  for (int32_t i = 0; i < h->nterms; i++) {
+    lua_createtable(L, h->terms[i].n, 1);
+    for (int32_t k = 0; k < h->terms[i].n; k++) {
+      lua_pushinteger(L, h->terms[i].symbols[k] + 1);
+      lua_rawseti(L, -2, k + 1);
+    }
+    lua_pushinteger(L, h->terms[i].factor);
+    lua_setfield(L, -2, "factor");
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, -2, "terms");
+  return true;
+}
+
+/* Pushes the list of all values: {kind =, index =}, and for a number its `number`. */
+static void push_values(lua_State *L, const tli_Graph *g) {
+  static const char *const kinds[] = {"input", "constant", "number", "result"};
+  lua_createtable(L, g->nvalues, 0);
+  for (int32_t v = 0; v < g->nvalues; v++) {
+    const tli_GraphValue *value = &g->values[v];
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, kinds[value->kind]);
+    lua_setfield(L, -2, "kind");
+    lua_pushinteger(L, value->index + 1);
+    lua_setfield(L, -2, "index");
+    if (value->kind == TLI_VALUE_NUMBER) {
+      if (!push_hole(L, g, -1, value->index, -1)) push_number(L, g->numbers[value->index]);
+      lua_setfield(L, -2, "number");
+    }
+    lua_rawseti(L, -2, v + 1);
+  }
+}
+
+/* Pushes an element of a list argument: a value of the list at index `values`, or an integer as the
+** program is printed, with positions counted from 1. */
+static void push_element(lua_State *L, int values, const tli_Graph *g, int32_t call, int param,
+                         int element, int kind, int64_t i) {
+  bool counts = kind == TLI_CALL_DIM || kind == TLI_CALL_INDEX || kind == TLI_CALL_DIMS ||
+                kind == TLI_CALL_DIM_LISTS || kind == TLI_CALL_INDICES;
+  if (tli_kind_is_tensor(kind) || kind == TLI_CALL_TENSORS)
+    lua_rawgeti(L, values, i + 1);
+  else if (!push_hole(L, g, call, param, element))
+    lua_pushinteger(L, counts && i >= 0 ? i + 1 : i);
+}
+
+/* Pushes an argument; nil if it was not given. */
+static void push_argument(lua_State *L, int values, const tli_Graph *g, int32_t call, int param) {
+  int kind = g->calls[call].call->params[param].kind;
+  const tli_CallArg *arg = &g->calls[call].args[param];
+  if (kind == TLI_CALL_TENSORS || tli_kind_is_ints(kind) || kind == TLI_CALL_FLOATS) {
+    bool reals = kind == TLI_CALL_FLOATS;
+    if (kind != TLI_CALL_TENSORS && (reals ? arg->reals.v == NULL : arg->ints.v == NULL)) {
+      lua_pushnil(L);
+      return;
+    }
+    lua_newtable(L);
+    for (int64_t i = 0; i < (reals ? arg->reals.n : arg->ints.n); i++) {
+      if (reals)
+        lua_pushnumber(L, arg->reals.v[i]);
+      else
+        push_element(L, values, g, call, param, (int)i, kind, arg->ints.v[i]);
+      lua_rawseti(L, -2, i + 1);
+    }
+  } else if (tli_kind_is_tensor(kind) ? arg->integer >= 0
+                                      : tli_kind_is_int(kind) && arg->integer != TLI_NOINT)
+    push_element(L, values, g, call, param, -1, kind, arg->integer);
+  else if (kind == TLI_CALL_NUMBER && arg->number.kind != TL_NONE) {
+    if (!push_hole(L, g, call, param, -1)) push_number(L, arg->number);
+  } else if (kind == TLI_CALL_BOOL || kind == TLI_CALL_TRUE)
+    lua_pushboolean(L, arg->flag);
+  else if (kind == TLI_CALL_FLOAT && arg->real == arg->real)
+    lua_pushnumber(L, arg->real);
+  else if (kind == TLI_CALL_STRING && arg->text != NULL)
+    lua_pushstring(L, arg->text);
+  else if (kind == TLI_CALL_DTYPE && arg->dtype != TL_NODTYPE)
+    lua_pushstring(L, tl_dtype_name(arg->dtype));
+  else
+    lua_pushnil(L);
+}
+
+/* Pushes a list of values by their numbers. */
+static void push_numbered(lua_State *L, int values, const int32_t *list, int32_t n) {
+  lua_createtable(L, n, 0);
+  for (int32_t i = 0; i < n; i++) {
+    lua_rawgeti(L, values, list[i] + 1);
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
+/* program:calls() returns {calls = {{name =, args = {name = argument}, results = {values}}, ...},
+** values =, outputs = {values}, symbols = {names}}. An argument that is a tensor is its value; an
+** integer that depends on sizes is {base =, factors =, terms =}: base, plus each factor times the size
+** of its symbol, plus each term's factor times the sizes of its symbols. */
+static int program_calls(lua_State *L) {
+  const tli_Graph *g = own_graph(L, 1);
+  lua_createtable(L, 0, 4);
+  push_values(L, g);
+  int values = lua_gettop(L);
+  lua_createtable(L, g->ncalls, 0);
+  for (int32_t i = 0; i < g->ncalls; i++) {
+    const tli_GraphCall *c = &g->calls[i];
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, c->call->name);
+    lua_setfield(L, -2, "name");
+    lua_newtable(L);
+    for (int k = 0; k < c->call->nparams; k++) {
+      push_argument(L, values, g, i, k);
+      lua_setfield(L, -2, c->call->params[k].name);
+    }
+    lua_setfield(L, -2, "args");
+    push_numbered(L, values, c->results, c->nresults);
+    lua_setfield(L, -2, "results");
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_setfield(L, values - 1, "calls");
+  push_numbered(L, values, g->outputs, g->noutputs);
+  lua_setfield(L, values - 1, "outputs");
+  lua_createtable(L, g->nsymbols, 0);
+  for (int32_t s = 0; s < g->nsymbols; s++) {
+    lua_pushstring(L, g->symbols[s].name);
+    lua_rawseti(L, -2, s + 1);
+  }
+  lua_setfield(L, values - 1, "symbols");
+  lua_setfield(L, values - 1, "values");
+  return 1;
+}
+
 /* program:state() returns three values: the text that describes how the outputs are nested, or ""
 ** if there is none; whether the model was in training mode when it was traced; and whether the
 ** program is a training step. */
@@ -433,6 +588,7 @@ void tli_open_programs(lua_State *L) {
                                      {"rates", program_rates},
                                      {"schedule", program_schedule},
                                      {"set_rate", program_set_rate},
+                                     {"calls", program_calls},
                                      {NULL, NULL}};
   static const luaL_Reg functions[] = {{"_trace", trace_new},
                                        {"_program_load", program_load},

@@ -188,7 +188,8 @@ describe("onnx.load", function()
          local y = torch.onnx.load(folder .. "/m.onnx")(torch.ones(1, 2))
          assert.same({{3, 4}}, y:tolist())
          for _, case in ipairs {
-            {"../w.bin", "0", 'initializer 0 "w": external_data: expected a file in the model\'s folder, got "../w.bin"'},
+            {"../w.bin", "0",
+               'initializer 0 "w": external_data: expected a file in the model\'s folder, got "../w.bin"'},
             {"/etc/passwd", "0", "external_data: expected a file in the model's folder"},
             {"a/../../w.bin", "0", "external_data: expected a file in the model's folder"},
             {"w.bin", "12", "has 16 bytes; offset 12 and length 8 lie outside"},

@@ -1,0 +1,276 @@
+-- Builder.lua - makes a graph of ONNX, node by node. Each node is also run, by the functions that
+-- run loaded models, with two examples of the inputs whose dynamic sizes differ. So the shape and
+-- the dtype of every value are known, and which of its sizes are dynamic.
+
+local torch = require "tlua"
+local Node = require "tlua.onnx.Node"
+local operators = require "tlua.onnx.operators"
+local schema = require "tlua.onnx.schema"
+local support = require "tlua.onnx.support"
+local values = require "tlua.onnx.values"
+local wire = require "tlua.onnx.wire"
+
+---@class onnx.Value
+---@field name string
+---@field examples Tensor[]  the value for the first and for the second example
+---@field root onnx.Value?  for a view: the value whose memory it shows
+---@class onnx.Builder
+local Builder = {}
+Builder.__index = Builder
+
+--- Returns a builder of a graph for a version of the operators.
+---@param opset integer
+---@return onnx.Builder
+function Builder.new(opset)
+   return setmetatable({opset = opset, nodes = {}, initializers = {}, count = 0, sizes = {},
+      constants = {}, names = {}}, Builder)
+end
+
+-- Returns a name that no other value has.
+local function fresh(self, wanted)
+   local name = wanted
+   while not name or self.names[name] do
+      self.count = self.count + 1
+      name = ("v%d"):format(self.count)
+   end
+   self.names[name] = true
+   return name
+end
+
+--- Adds an input.
+function Builder:input(name, first, second)
+   return {name = fresh(self, name), examples = {first, second}}
+end
+
+--- Adds a tensor to the file: a constant with this name, or a new one.
+function Builder:initializer(tensor, name)
+   local value = {name = fresh(self, name), examples = {tensor, tensor}, constant = tensor}
+   self.initializers[#self.initializers + 1] = {value.name, tensor}
+   return value
+end
+
+--- Returns a constant of few numbers; equal constants are one.
+function Builder:const(data, dtype)
+   local tensor = torch.is_tensor(data) and data or type(data) == "table" and #data == 0
+      and torch.empty({0}, {dtype = dtype}) or torch.tensor(data, {dtype = dtype})
+   if tensor:numel() > 64 then return self:initializer(tensor) end
+   local flat = tensor:numel() > 0 and tensor:reshape(-1):tolist() or {}
+   for i, number in ipairs(flat) do
+      flat[i] = type(number) == "number" and ("%q"):format(number) or tostring(number)
+   end
+   local key = ("%s|%s|%s"):format(tensor.dtype, table.concat(tensor.shape, ","),
+      table.concat(flat, ","))
+   self.constants[key] = self.constants[key] or self:initializer(tensor)
+   return self.constants[key]
+end
+
+local function attribute(name, value)
+   if math.type(value) == "integer" then return {name = name, type = 2, i = value} end
+   if math.type(value) == "float" then return {name = name, type = 1, f = value} end
+   if type(value) == "string" then return {name = name, type = 3, s = value} end
+   if torch.is_tensor(value) then return {name = name, type = 4, t = values.write(nil, value)} end
+   if type(value[1]) == "string" then return {name = name, type = 8, strings = value} end
+   for _, item in ipairs(value) do
+      if math.type(item) == "float" then return {name = name, type = 6, floats = value} end
+   end
+   return {name = name, type = 7, ints = value}
+end
+
+-- Runs the node for an example, as a loaded model would.
+local function run(self, node, inputs, example)
+   local arguments = {}
+   for i, input in ipairs(inputs) do arguments[i] = input and input.examples[example] or nil end
+   local results = table.pack(pcall(node.op, node, table.unpack(arguments, 1, #inputs)))
+   if not results[1] then
+      local why = results[2]
+      why = type(why) == "table" and why.onnx or tostring(why):gsub("^[^\n:]*:%d+: ", "")
+      wire.fail("the call %s: %s", self.call or "?", why)
+   end
+   return table.move(results, 2, results.n, 1, {})
+end
+
+--- Adds a node, and returns its outputs.
+---@param op string
+---@param inputs (onnx.Value|false)[]
+---@param attributes? table<string, any>
+---@param count? integer  the number of outputs; 1 by default
+---@return onnx.Value ...
+function Builder:node(op, inputs, attributes, count)
+   local node = setmetatable({type = op, domain = "", version = self.opset, attributes = {},
+      title = op, inputs = {}, outputs = {}}, Node)
+   node.op = operators.find("")[op]
+   local proto = {op_type = op, input = {}, output = {}, attribute = {}}
+   for name, value in pairs(attributes or {}) do
+      local written = attribute(name, value)
+      proto.attribute[#proto.attribute + 1] = written
+      node.attributes[name] = {kind = schema.attribute_fields[written.type], value = value}
+   end
+   table.sort(proto.attribute, function(a, b) return a.name < b.name end)
+   for i, input in ipairs(inputs) do
+      node.inputs[i] = input and input.name or ""
+      proto.input[i] = node.inputs[i]
+   end
+   local outputs = {}
+   for i = 1, count or 1 do
+      outputs[i] = {name = fresh(self), examples = {}}
+      proto.output[i], node.outputs[i] = outputs[i].name, outputs[i].name
+   end
+   proto.name = ("%s_%d"):format(op, #self.nodes)
+   for example = 1, 2 do
+      for i, result in ipairs(run(self, node, inputs, example)) do
+         if outputs[i] then outputs[i].examples[example] = result end
+      end
+   end
+   self.nodes[#self.nodes + 1] = proto
+   return table.unpack(outputs)
+end
+
+-- What is known of values -------------------------------------------------------------------------
+
+function Builder.rank(_, x) return x.examples[1]:dim() end
+function Builder.dtype(_, x) return x.examples[1].dtype end
+function Builder.is_float(_, x) return x.examples[1]:is_floating_point() end
+
+--- Returns a size, or nil if it is dynamic. The dimension counts from 1.
+function Builder.known(_, x, dim)
+   local a, b = x.examples[1]:size(dim), x.examples[2]:size(dim)
+   return a == b and a or nil
+end
+
+--- Returns a dimension that counts from 1 as an axis that counts from 0.
+function Builder:axis(x, dim)
+   return dim < 0 and dim + self:rank(x) or dim - 1
+end
+
+--- Returns a size as a value {1} of int64.
+function Builder:size(x, dim)
+   local known = self:known(x, dim)
+   if known then return self:const({known}, "int64") end
+   local shape = self:node("Shape", {x})
+   return self:node("Slice", {shape, self:const({dim - 1}, "int64"), self:const({dim}, "int64")})
+end
+
+--- Returns an integer argument of a call as a number, or as a value {1} if it depends on sizes.
+function Builder:integer(argument)
+   if type(argument) ~= "table" or not argument.factors then return argument end
+   local sum = argument.base ~= 0 and self:const({argument.base}, "int64") or nil
+   local function add(factor, symbols)
+      if factor == 0 then return end
+      local part = factor ~= 1 and self:const({factor}, "int64") or nil
+      for _, i in ipairs(symbols) do
+         local symbol = self.symbols[i]
+         self.sizes[i] = self.sizes[i] or self:size(symbol.value, symbol.dim)
+         part = part and self:node("Mul", {part, self.sizes[i]}) or self.sizes[i]
+      end
+      sum = sum and self:node("Add", {sum, part}) or part
+   end
+   for i, factor in ipairs(argument.factors) do add(factor, {i}) end
+   for _, term in ipairs(argument.terms or {}) do add(term.factor, term) end
+   return sum or self:const({argument.base}, "int64")
+end
+
+--- Returns the integer for an example.
+function Builder:example_integer(argument, example)
+   if type(argument) ~= "table" or not argument.factors then return argument end
+   local sum = argument.base
+   local function add(factor, symbols)
+      for _, i in ipairs(symbols) do
+         local symbol = self.symbols[i]
+         factor = factor * symbol.value.examples[example]:size(symbol.dim)
+      end
+      sum = sum + factor
+   end
+   for i, factor in ipairs(argument.factors) do
+      if factor ~= 0 then add(factor, {i}) end
+   end
+   for _, term in ipairs(argument.terms or {}) do add(term.factor, term) end
+   return sum
+end
+
+--- Returns a list of integers and values {1} as one value of int64.
+function Builder:ints(list)
+   local parts, plain = {}, true
+   for i, item in ipairs(list) do
+      parts[i] = self:integer(item)
+      plain = plain and math.type(parts[i]) == "integer"
+   end
+   if plain then return self:const(parts, "int64") end
+   for i, part in ipairs(parts) do
+      if math.type(part) == "integer" then parts[i] = self:const({part}, "int64") end
+   end
+   return #parts == 1 and parts[1] or self:node("Concat", parts, {axis = 0})
+end
+
+--- Returns an integer that must not depend on sizes.
+function Builder.fixed(_, argument, what)
+   if type(argument) == "table" and argument.factors then
+      wire.fail("%s depends on a dynamic size, which ONNX cannot express", what)
+   end
+   return argument
+end
+
+-- Nodes that many translations need ---------------------------------------------------------------
+
+function Builder:cast(x, dtype)
+   if self:dtype(x) == dtype then return x end
+   return self:node("Cast", {x}, {to = schema.numbers[dtype]})
+end
+
+function Builder:number(value, dtype)
+   if dtype == "bool" then value = value ~= 0 and value ~= false end
+   if dtype:find "^u?int" then value = math.tointeger(value) or value end
+   return self:const(value, dtype)
+end
+
+function Builder:unsqueeze(x, axes)
+   return self:node("Unsqueeze", {x, self:const(axes, "int64")})
+end
+function Builder:squeeze(x, axes) return self:node("Squeeze", {x, self:const(axes, "int64")}) end
+
+function Builder:reshape(x, list)
+   return self:node("Reshape", {x, self:ints(list)})
+end
+
+function Builder:transpose(x, perm)
+   for i, axis in ipairs(perm) do
+      if axis ~= i - 1 then return self:node("Transpose", {x}, {perm = perm}) end
+   end
+   return x
+end
+
+--- Returns a part of an axis, from 0; `last` may be nil for the end.
+function Builder:slice(x, axis, first, last, step)
+   return self:node("Slice", {x, self:ints {first}, self:ints {last or math.maxinteger},
+      self:const({axis}, "int64"), step and step ~= 1 and self:const({step}, "int64") or nil})
+end
+
+--- Returns a reduction over axes, which are attributes in old versions.
+function Builder:reduce(op, x, axes, keep)
+   local attributes = {keepdims = keep and 1 or 0}
+   if op == "ReduceSum" or self.opset >= 18 then
+      return self:node(op, {x, axes and self:const(axes, "int64") or nil}, attributes)
+   end
+   attributes.axes = axes
+   return self:node(op, {x}, attributes)
+end
+
+--- Returns the parts of an axis.
+function Builder:split(x, axis, lengths)
+   return {self:node("Split", {x, self:const(lengths, "int64")}, {axis = axis}, #lengths)}
+end
+
+--- Adds a recurrent layer. `relu` is the number of directions whose activation is Relu.
+function Builder:recurrent(kind, inputs, attributes, relu)
+   if relu then attributes.activations = relu == 2 and {"Relu", "Relu"} or {"Relu"} end
+   return self:node(kind, inputs, attributes, kind == "LSTM" and 3 or 2)
+end
+
+--- Marks a value as a view of another's memory, whose strides it does not share.
+function Builder.view(_, value, of)
+   value.root = of.root or of
+   return value
+end
+
+Builder.product = support.product
+
+return Builder

@@ -1,0 +1,401 @@
+-- export.lua - torch.onnx.export: writes a model as an ONNX file. The model becomes a program
+-- (torch.export), whose calls are translated one by one.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local schema = require "tlua.onnx.schema"
+local values = require "tlua.onnx.values"
+local wire = require "tlua.onnx.wire"
+local Builder = require "tlua.onnx.Builder"
+
+local M = {}
+
+local OLDEST <const>, NEWEST <const>, USUAL <const> = 17, 23, 18
+-- Models of more bytes are written with their weights in a second file: a message of Protocol
+-- Buffers has at most 2 GiB.
+local LARGEST <const> = 1 << 31
+
+-- Returns torch.export's option `dynamic` for dynamic_axes, which may name outputs as well, as in
+-- PyTorch; sizes of outputs follow from those of the inputs.
+local function read_dynamic(options)
+   local given = options.dynamic_axes
+   if given == nil then return nil end
+   if type(given) ~= "table" then args.refuse("onnx.export", "dynamic_axes", "a table", given) end
+   local dynamic, outputs, inputs = {}, {}, {}
+   for _, name in ipairs(options.output_names or {}) do outputs[name] = true end
+   for _, name in ipairs(options.input_names or {}) do inputs[name] = true end
+   for name, axes in pairs(given) do
+      if options.input_names and not inputs[name] and not outputs[name] then
+         args.unknown_option("onnx.export: dynamic_axes", name, options.input_names)
+      end
+      if not outputs[name] then dynamic[name] = axes end
+   end
+   return dynamic
+end
+
+-- Returns tensors with other sizes in the dynamic dimensions, and other values.
+local function other_inputs(inputs, program, tensors)
+   local list, sizes = {}, {}
+   for i, input in ipairs(inputs) do
+      local x = tensors[i]
+      for dim, size in ipairs(input.shape) do
+         if type(size) == "string" then
+            local old = x:size(dim)
+            sizes[size] = sizes[size] or old + 1 + #input.name % 2
+            local positions = torch.arange(0, sizes[size], {dtype = "int64"}):remainder(old) + 1
+            x = x:index_select(dim, positions)
+         end
+      end
+      list[i] = x:contiguous()
+   end
+   local fine = pcall(program, table.unpack(list))
+   if fine then return list end
+   for i, input in ipairs(inputs) do -- the range ends at the example's size
+      local x = tensors[i]
+      for dim, size in ipairs(input.shape) do
+         if type(size) == "string" and x:size(dim) > 1 then
+            x = x:narrow(dim, 1, x:size(dim) - 1)
+         end
+      end
+      list[i] = x:contiguous()
+   end
+   return list
+end
+
+-- Returns the values of the program's inputs and constants in the file.
+local function begin(b, graph, inputs, names, first, second, constants)
+   local known = {}
+   for i in ipairs(inputs) do known[i] = b:input(names[i], first[i], second[i]) end
+   local made = {}
+   b.symbols = {}
+   for i, name in ipairs(graph.symbols) do
+      for k, input in ipairs(inputs) do
+         for dim, size in ipairs(input.shape) do
+            if size == name and not b.symbols[i] then
+               b.symbols[i] = {value = known[k], dim = dim, name = name}
+            end
+         end
+      end
+   end
+   return function(value)
+      if value.kind == "input" then return known[value.index] end
+      if value.kind == "number" then return value.number end
+      if value.kind == "constant" then
+         local pair = constants[value.index]
+         if not made[value.index] then
+            made[value.index] = b:initializer(pair[2]:detach():contiguous(), pair[1])
+         end
+         return made[value.index]
+      end
+      return value.translated
+   end
+end
+
+-- Returns the arguments of a call, with values of the file in place of the program's.
+local function arguments(call, find)
+   local list = {}
+   for name, argument in pairs(call.args) do
+      if type(argument) == "table" and argument.kind then
+         argument = find(argument)
+      elseif type(argument) == "table" and type(argument[1]) == "table" and argument[1].kind then
+         local copy = {}
+         for i, value in ipairs(argument) do copy[i] = find(value) end
+         argument = copy
+      end
+      list[name] = argument
+   end
+   return list
+end
+
+local function translate(b, graph, find)
+   local translations = require "tlua.onnx.layer_translations"
+   local used = {}
+   for _, call in ipairs(graph.calls) do
+      for _, argument in pairs(call.args) do
+         if type(argument) == "table" then
+            used[argument] = true
+            for _, item in ipairs(argument) do used[item] = true end
+         end
+      end
+   end
+   for _, value in ipairs(graph.outputs) do used[value] = true end
+   for i, call in ipairs(graph.calls) do
+      local name = call.name:gsub("_$", "")
+      local translation = translations[name]
+      if not translation then
+         wire.fail("call %d, %s: there is no translation of this operator", i, call.name)
+      end
+      local list = arguments(call, find)
+      list.wanted = {}
+      for k, result in ipairs(call.results) do list.wanted[k] = used[result] or false end
+      b.call = ("%d, %s"):format(i, call.name)
+      local fine, results = pcall(function() return table.pack(translation(b, list)) end)
+      if not fine then
+         local why = type(results) == "table" and results.onnx
+         if not why then error(results, 0) end
+         wire.fail("%s", why:find "^the call " and why or ("the call %s: %s"):format(b.call, why))
+      end
+      for k, result in ipairs(call.results) do result.translated = results[k] end
+      if call.name:find "_$" then -- an operator that changes its first argument
+         wire.fail("the call %s changes a tensor in place; only models without such calls can be "
+            .. "exported", b.call)
+      end
+   end
+end
+
+-- The file ----------------------------------------------------------------------------------------
+
+local function type_of(b, value, symbols, name)
+   local dims = {}
+   for i = 1, b:rank(value) do
+      local known = b:known(value, i)
+      local symbol = symbols[i] or ("%s_%d"):format(name, i)
+      dims[i] = known and {dim_value = known} or {dim_param = symbol}
+   end
+   local number = schema.numbers[b:dtype(value)]
+      or wire.fail("%s: ONNX has no dtype %s", name, b:dtype(value))
+   return {tensor_type = {elem_type = number, shape = {dim = dims}}}
+end
+
+-- Returns the names of the dynamic sizes of each input's dimensions.
+local function symbols_of(input)
+   local list = {}
+   for dim, size in ipairs(input.shape) do list[dim] = type(size) == "string" and size or nil end
+   return list
+end
+
+local function compose(b, inputs, names, outputs, output_names, opset, title)
+   local graph = {name = title, node = b.nodes, input = {}, output = {}, initializer = {}}
+   for i, input in ipairs(inputs) do
+      local kind = type_of(b, input.value, symbols_of(input), names[i])
+      graph.input[i] = {name = names[i], type = kind}
+   end
+   for i, output in ipairs(outputs) do
+      -- an output has its own name: a node passes the value on
+      b.nodes[#b.nodes + 1] = {op_type = "Identity", name = ("output_%d"):format(i),
+         input = {output.name}, output = {output_names[i]}}
+      local same = {} -- sizes that are an input's in both examples keep its name
+      for k = 1, b:rank(output) do
+         for _, input in ipairs(inputs) do
+            for dim, symbol in pairs(symbols_of(input)) do
+               if input.value.examples[1]:size(dim) == output.examples[1]:size(k)
+                  and input.value.examples[2]:size(dim) == output.examples[2]:size(k) then
+                  same[k] = symbol
+               end
+            end
+         end
+      end
+      graph.output[i] = {name = output_names[i], type = type_of(b, output, same, output_names[i])}
+   end
+   for i, pair in ipairs(b.initializers) do
+      graph.initializer[i] = values.write(pair[1], pair[2])
+   end
+   return {ir_version = 8, producer_name = "tlua", producer_version = torch.__version__,
+      opset_import = {{domain = "", version = opset}}, graph = graph}
+end
+
+-- Removes initializers that no node uses.
+local function drop_unused(proto)
+   local used, list = {}, {}
+   for _, node in ipairs(proto.graph.node) do
+      for _, name in ipairs(node.input) do used[name] = true end
+   end
+   for _, tensor in ipairs(proto.graph.initializer) do
+      if used[tensor.name] then list[#list + 1] = tensor end
+   end
+   proto.graph.initializer = list
+end
+
+-- Removes nodes whose outputs nothing uses.
+local function drop_dead(proto)
+   local used, kept = {}, {}
+   for _, output in ipairs(proto.graph.output) do used[output.name] = true end
+   for i = #proto.graph.node, 1, -1 do
+      local node, needed = proto.graph.node[i], false
+      for _, name in ipairs(node.output) do needed = needed or used[name] end
+      if needed then
+         table.insert(kept, 1, node)
+         for _, name in ipairs(node.input) do used[name] = true end
+      end
+   end
+   proto.graph.node = kept
+end
+
+-- Moves the weights into a file beside the model's.
+local function make_external(proto, path)
+   local name = (path:match "[^/\\]+$") .. ".data"
+   local parts, offset = {}, 0
+   for _, tensor in ipairs(proto.graph.initializer) do
+      local data = tensor.raw_data
+      local n = data:numel() * data:element_size()
+      if n >= 1024 then
+         local pad = -offset % 64
+         if pad > 0 then parts[#parts + 1] = ("\0"):rep(pad) end
+         offset = offset + pad
+         tensor.raw_data, tensor.data_location = nil, 1
+         tensor.external_data = {{key = "location", value = name},
+            {key = "offset", value = tostring(offset)}, {key = "length", value = tostring(n)}}
+         parts[#parts + 1], offset = data, offset + n
+      end
+   end
+   return parts, path .. ".data"
+end
+
+local function write(path, parts)
+   local file, why = torch.io.replace(path)
+   if not file then wire.fail("%s", why) end
+   why = wire.write(file, parts)
+   if why then
+      file:close()
+      wire.fail("%s: %s", path, why)
+   end
+   local done, failure = torch.io.commit(file)
+   if not done then wire.fail("%s: %s", path, failure) end
+end
+
+-- Compares a graph's results with the program's for the example's sizes and for others.
+local function verify(outputs, program, first, second)
+   for example, list in ipairs {first, second} do
+      local expected = {}
+      local function gather(value)
+         if torch.is_tensor(value) then
+            expected[#expected + 1] = value
+         elseif type(value) == "table" then
+            local keys = {}
+            for key in pairs(value) do keys[#keys + 1] = key end
+            table.sort(keys, function(x, y) return tostring(x) < tostring(y) end)
+            for _, key in ipairs(keys) do gather(value[key]) end
+         end
+      end
+      for _, value in ipairs(program.graph_:run(list)) do gather(value) end
+      for i, output in ipairs(outputs) do
+         local got, wanted = output.examples[example], expected[i]
+         local same = got.dtype == wanted.dtype
+            and table.concat(got.shape, ",") == table.concat(wanted.shape, ",")
+         if same and got:numel() > 0 and got:is_floating_point() then
+            local scale = wanted:abs():nan_to_num(0, 0, 0):max():item()
+            same = torch.allclose(got:double(), wanted:double(),
+               {rtol = 1e-3, atol = 1e-4 * (scale + 1e-3), equal_nan = true})
+         elseif same and got:numel() > 0 then
+            same = got:eq(wanted):all():item()
+         end
+         if not same then
+            wire.fail("output %d: expected %s as the model computes it, got %s with other values",
+               i, values.describe(wanted), values.describe(got))
+         end
+      end
+   end
+end
+
+local function default_names(inputs)
+   local names = {}
+   for i, input in ipairs(inputs) do names[i] = input.name end
+   return names
+end
+
+local function check_names(what, names, n)
+   if names == nil then return end
+   if type(names) ~= "table" or #names ~= n then
+      torch.raise(("onnx.export: %s: expected a list of %d names, got %s"):format(what, n,
+         type(names) == "table" and #names or args.describe(names)))
+   end
+   local seen = {}
+   for _, name in ipairs(names) do
+      if type(name) ~= "string" or name == "" or seen[name] then
+         args.refuse("onnx.export", what, "names that differ", name)
+      end
+      seen[name] = true
+   end
+end
+
+local function in_eval(model, fn)
+   if type(model) ~= "table" or type(model.train) ~= "function" or not model.training then
+      return fn()
+   end
+   local modes = {}
+   for _, module in ipairs(model:modules()) do modes[module] = module.training end
+   model:eval()
+   local results = table.pack(pcall(fn))
+   for module, mode in pairs(modes) do
+      if module.training ~= mode then module.training = mode end
+   end
+   if not results[1] then error(results[2], 0) end
+   return table.unpack(results, 2, results.n)
+end
+
+local function make(model, inputs, path, options)
+   if torch.is_tensor(inputs) then inputs = {inputs} end
+   local program = torch.export(model, inputs,
+      {dynamic = read_dynamic(options), names = options.input_names})
+   local opset = options.opset_version or USUAL
+   local described = program:inputs()
+   check_names("input_names", options.input_names, #described)
+   local names = options.input_names or default_names(described)
+   local first = {}
+   local function collect(value)
+      if torch.is_tensor(value) then
+         first[#first + 1] = value:detach():cpu():contiguous()
+      else
+         for _, key in ipairs(require "tlua.export.nested".sorted_keys(value)) do
+            collect(value[key])
+         end
+      end
+   end
+   for _, value in ipairs(inputs) do collect(value) end
+   local second = other_inputs(described, function(...) return program.graph_:run {...} end, first)
+   local graph = program.graph_:calls()
+   local b = Builder.new(opset)
+   check_names("output_names", options.output_names, #graph.outputs)
+   local output_names = options.output_names or {}
+   for i = 1, #graph.outputs do
+      local usual = #graph.outputs == 1 and "output" or ("output_%d"):format(i)
+      output_names[i] = output_names[i] or usual
+      b.names[output_names[i]] = true
+   end
+   local find = begin(b, graph, described, names, first, second, program.graph_:constants())
+   translate(b, graph, find)
+   local outputs = {}
+   for i, value in ipairs(graph.outputs) do
+      outputs[i] = find(value)
+      if not (type(outputs[i]) == "table" and outputs[i].examples) then
+         outputs[i] = b:number(outputs[i], "float32")
+      end
+   end
+   for _, input in ipairs(described) do input.value = nil end
+   for i, input in ipairs(described) do input.value = find {kind = "input", index = i} end
+   verify(outputs, program, first, second)
+   local proto = compose(b, described, names, outputs, output_names, opset,
+      type(model) == "table" and torch.type(model) or "function")
+   drop_dead(proto)
+   drop_unused(proto)
+   local bytes = 0
+   for _, tensor in ipairs(proto.graph.initializer) do
+      bytes = bytes + tensor.raw_data:numel() * tensor.raw_data:element_size()
+   end
+   if options.external_data or bytes >= LARGEST - (1 << 26) then
+      local parts, data = make_external(proto, path)
+      write(data, parts)
+   end
+   write(path, wire.encode(proto, "ModelProto"))
+end
+
+--- Writes a model as an ONNX file.
+function M.export(model, inputs, path, options)
+   if type(path) ~= "string" then args.refuse("onnx.export", "path", "a path", path) end
+   if not args.is_callable(model) then
+      args.refuse("onnx.export", "model", "a module or a function", model)
+   end
+   args.check_options("onnx.export", options, "input_names", "output_names", "dynamic_axes",
+      "opset_version", "external_data")
+   options = options or {}
+   local opset = options.opset_version
+   if opset ~= nil and (math.type(opset) ~= "integer" or opset < OLDEST or opset > NEWEST) then
+      args.refuse("onnx.export", "opset_version", ("%d to %d"):format(OLDEST, NEWEST), opset)
+   end
+   return wire.protect("onnx.export", function()
+      local _ <close> = torch.no_grad()
+      return in_eval(model, function() return make(model, inputs, path, options) end)
+   end)
+end
+
+return M

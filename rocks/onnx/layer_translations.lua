@@ -1,0 +1,739 @@
+-- layer_translations.lua - how the layers' operators and the losses of a program are written in
+-- ONNX. See translations.lua.
+
+local torch = require "tlua"
+local support = require "tlua.onnx.support"
+local base = require "tlua.onnx.translations"
+local wire = require "tlua.onnx.wire"
+
+local op <const>, zero_based <const> = base._op, base._zero_based
+
+local M = {}
+
+local function float(x) return x + 0.0 end
+
+-- Products ----------------------------------------------------------------------------------------
+
+function M.linear(b, a)
+   local x = a.input
+   if b:rank(x) == 2 and a.bias and b:rank(a.bias) == 1 and b:rank(a.weight) == 2 then
+      return b:node("Gemm", {x, a.weight, a.bias}, {transB = 1})
+   end
+   local weight = b:rank(a.weight) == 2 and b:transpose(a.weight, {1, 0}) or a.weight
+   local y = op(b, "MatMul", x, weight)
+   return a.bias and op(b, "Add", y, a.bias) or y
+end
+M.linear_relu = function(b, a) return op(b, "Relu", M.linear(b, a)) end
+M.linear_gelu = function(b, a)
+   return base.gelu(b, {self = M.linear(b, a), approximate = a.approximate})
+end
+
+function M.bilinear(b, a)
+   -- (N, i), (o, i, j), (N, j) -> (N, o)
+   local y = b:node("Einsum", {a.input1, a.weight, a.input2}, {equation = "...i,oij,...j->...o"})
+   return a.bias and op(b, "Add", y, a.bias) or y
+end
+
+-- Convolutions and pools --------------------------------------------------------------------------
+
+-- Adds the dimension of a batch where it lacks; returns what removes it.
+local function batched(b, x, n)
+   if b:rank(x) == n + 2 then return x, function(y) return y end end
+   return b:unsqueeze(x, {0}), function(y) return b:squeeze(y, {0}) end
+end
+
+local function twice(list)
+   local pads = table.move(list, 1, #list, 1, {})
+   return table.move(list, 1, #list, #list + 1, pads)
+end
+
+for n = 1, 3 do
+   M[("conv%dd"):format(n)] = function(b, a)
+      local x, undo = batched(b, a.input, n)
+      return undo(b:node("Conv", {x, a.weight, a.bias}, {strides = a.stride,
+         pads = twice(a.padding), dilations = a.dilation, group = a.groups}))
+   end
+   M[("conv%dd_padding"):format(n)] = function(b, a)
+      local x, undo = batched(b, a.input, n)
+      local pads = support.fill(2 * n, 0)
+      if a.padding == "same" then
+         for i = 1, n do
+            local total = a.dilation[i] * (a.weight.examples[1]:size(2 + i) - 1)
+            pads[i], pads[n + i] = total // 2, total - total // 2
+         end
+      end
+      return undo(b:node("Conv", {x, a.weight, a.bias}, {strides = a.stride, pads = pads,
+         dilations = a.dilation, group = a.groups}))
+   end
+   M[("conv_transpose%dd"):format(n)] = function(b, a)
+      local x, undo = batched(b, a.input, n)
+      return undo(b:node("ConvTranspose", {x, a.weight, a.bias}, {strides = a.stride,
+         pads = twice(a.padding), dilations = a.dilation, group = a.groups,
+         output_padding = a.output_padding}))
+   end
+
+   -- Positions of tlua count from 1 within a plane; those of ONNX go on over planes.
+   local function positions(b, x, places)
+      local plane
+      for i = 1, n do
+         local size = b:size(x, 2 + i)
+         plane = plane and op(b, "Mul", plane, size) or size
+      end
+      local inner = b:node("Mod", {places, plane})
+      return op(b, "Add", inner, b:number(1, "int64"))
+   end
+   M[("max_pool%dd"):format(n)] = function(b, a)
+      local x, undo = batched(b, a.input, n)
+      local attributes = {kernel_shape = a.kernel_size, strides = a.stride or a.kernel_size,
+         pads = twice(a.padding), dilations = a.dilation, ceil_mode = a.ceil_mode and 1 or 0}
+      if not a.wanted[2] then return undo(b:node("MaxPool", {x}, attributes)) end
+      local y, places = b:node("MaxPool", {x}, attributes, 2)
+      return undo(y), undo(positions(b, x, places))
+   end
+   M[("max_pool%dd_with_indices"):format(n)] = M[("max_pool%dd"):format(n)]
+   M[("avg_pool%dd"):format(n)] = function(b, a)
+      if a.divisor_override then wire.fail "divisor_override cannot be exported" end
+      if a.ceil_mode and b.opset < 19 then wire.fail "ceil_mode needs opset_version 19" end
+      local x, undo = batched(b, a.input, n)
+      return undo(b:node("AveragePool", {x}, {kernel_shape = a.kernel_size,
+         strides = a.stride or a.kernel_size, pads = twice(a.padding),
+         ceil_mode = a.ceil_mode and 1 or 0, count_include_pad = a.count_include_pad and 1 or 0}))
+   end
+   M[("lp_pool%dd"):format(n)] = function(b, a)
+      local x, undo = batched(b, a.input, n)
+      local p = math.tointeger(a.norm_type) or wire.fail "norm_type: expected an integer"
+      return undo(b:node("LpPool", {x}, {kernel_shape = a.kernel_size, p = p,
+         strides = a.stride or a.kernel_size,
+         ceil_mode = b.opset >= 18 and a.ceil_mode and 1 or nil}))
+   end
+
+   local function adaptive(pool)
+      return function(b, a)
+         local x, undo = batched(b, a.input, n)
+         local ones, kernel, strides = true, {}, {}
+         for i, size in ipairs(a.output_size) do
+            ones = ones and size == 1
+            local old = b:known(x, 2 + i)
+            if size == -1 then size = old end
+            if old and old % size == 0 then kernel[i], strides[i] = old // size, old // size end
+         end
+         if ones and not a.wanted[2] then
+            return undo(b:node("Global" .. pool, {x}))
+         end
+         if #kernel < n then
+            wire.fail "an adaptive pool whose sizes do not divide the input's"
+         end
+         local attributes = {kernel_shape = kernel, strides = strides}
+         if not a.wanted[2] then return undo(b:node(pool, {x}, attributes)) end
+         local y, places = b:node(pool, {x}, attributes, 2)
+         return undo(y), undo(positions(b, x, places))
+      end
+   end
+   M[("adaptive_avg_pool%dd"):format(n)] = adaptive "AveragePool"
+   M[("adaptive_max_pool%dd"):format(n)] = adaptive "MaxPool"
+   M[("adaptive_max_pool%dd_with_indices"):format(n)] = adaptive "MaxPool"
+
+   M[("max_unpool%dd"):format(n)] = function(b, a)
+      local x, places = a.input, zero_based(b, a.indices)
+      local sizes, inner = {}, 1
+      for i = 1, n do
+         local old = b:known(x, 2 + i) or wire.fail "max_unpool of a dynamic size"
+         local given = a.output_size and a.output_size[#a.output_size - n + i]
+         sizes[i] = given or (old - 1) * (a.stride or a.kernel_size)[i] - 2 * a.padding[i]
+            + a.kernel_size[i]
+         inner = inner * sizes[i]
+      end
+      local flat = {b:known(x, 1) or b:size(x, 1), b:known(x, 2), -1}
+      local zeros = b:node("ConstantOfShape", {b:ints {flat[1], flat[2], inner}},
+         {value = torch.tensor({0}, {dtype = b:dtype(x)})})
+      local y = b:node("ScatterElements", {zeros, b:reshape(places, flat), b:reshape(x, flat)},
+         {axis = 2})
+      return b:reshape(y, {flat[1], flat[2], table.unpack(sizes)})
+   end
+end
+
+function M.unfold_windows(b, a)
+   local x = a.input
+   local channels = b:known(x, 2)
+   local area = a.kernel_size[1] * a.kernel_size[2]
+   -- a convolution with one kernel for each element of the window
+   local weight = torch.zeros(channels * area, 1, a.kernel_size[1], a.kernel_size[2])
+   for c = 0, channels - 1 do
+      for k = 0, area - 1 do
+         weight[{c * area + k + 1, 1, k // a.kernel_size[2] + 1, k % a.kernel_size[2] + 1}] = 1
+      end
+   end
+   local y = b:node("Conv", {x, b:initializer(weight:to(b:dtype(x)))}, {strides = a.stride,
+      pads = twice(a.padding), dilations = a.dilation, group = channels})
+   return b:reshape(y, {0, channels * area, -1})
+end
+
+function M.fold(b, a)
+   if b.opset < 18 then wire.fail "fold needs opset_version 18" end
+   return b:node("Col2Im", {a.input, b:ints(a.output_size), b:ints(a.kernel_size)},
+      {strides = a.stride, pads = twice(a.padding), dilations = a.dilation})
+end
+
+local pads_of <const> = {constant = "constant", reflect = "reflect", replicate = "edge",
+   circular = "wrap"}
+
+function M.pad(b, a)
+   local mode = pads_of[a.mode or "constant"]
+   local rank = b:rank(a.input)
+   if mode == "wrap" and b.opset < 19 then -- by parts of the input
+      local y = a.input
+      for k = 1, #a.pad, 2 do
+         local axis = rank - (k + 1) // 2
+         local before, after = a.pad[k], a.pad[k + 1]
+         local list = {y}
+         if before > 0 then table.insert(list, 1, b:slice(y, axis, -before)) end
+         if after > 0 then list[#list + 1] = b:slice(y, axis, 0, after) end
+         if #list > 1 then y = b:node("Concat", list, {axis = axis}) end
+      end
+      return y
+   end
+   local list = support.fill(2 * rank, 0)
+   for k = 1, #a.pad, 2 do
+      local axis = rank - (k + 1) // 2
+      list[axis + 1], list[rank + axis + 1] = a.pad[k], a.pad[k + 1]
+   end
+   return b:node("Pad", {a.input, b:ints(list),
+      mode == "constant" and b:number(a.value or 0, b:dtype(a.input)) or nil}, {mode = mode})
+end
+M.constant_pad = function(b, a)
+   return M.pad(b, {input = a.self, pad = a.pad, value = a.value})
+end
+
+-- Normalization -----------------------------------------------------------------------------------
+
+-- Returns a tensor or, without it, one of the same number for each channel.
+local function or_full(b, given, x, number)
+   return given or b:const(torch.full({b:known(x, 2)}, number, {dtype = b:dtype(x)}))
+end
+
+function M.batch_norm(b, a)
+   local x = a.input
+   if a.training or not a.running_mean then
+      wire.fail "batch_norm with the statistics of its input cannot be exported"
+   end
+   return b:node("BatchNormalization", {x, or_full(b, a.weight, x, 1), or_full(b, a.bias, x, 0),
+      a.running_mean, a.running_var}, {epsilon = float(a.eps)})
+end
+
+function M.instance_norm(b, a)
+   local x = a.input
+   if a.use_input_stats == false and a.running_mean then return M.batch_norm(b, a) end
+   return b:node("InstanceNormalization", {x, or_full(b, a.weight, x, 1), or_full(b, a.bias, x, 0)},
+      {epsilon = float(a.eps)})
+end
+
+function M.layer_norm(b, a)
+   local x, n = a.input, #a.normalized_shape
+   local weight = a.weight
+   if not weight then
+      weight = b:const(torch.ones(a.normalized_shape, {dtype = b:dtype(x)}))
+   end
+   return b:node("LayerNormalization", {x, weight, a.bias}, {axis = -n, epsilon = float(a.eps)})
+end
+
+function M.rms_norm(b, a)
+   local x, axes = a.input, {}
+   for i = 1, #a.normalized_shape do axes[i] = b:rank(x) - #a.normalized_shape + i - 1 end
+   local eps = a.eps or torch.finfo(b:dtype(x)).eps
+   local mean = b:reduce("ReduceMean", op(b, "Mul", x, x), axes, true)
+   local root = op(b, "Sqrt", op(b, "Add", mean, b:number(eps, b:dtype(x))))
+   local y = op(b, "Div", x, root)
+   return a.weight and op(b, "Mul", y, a.weight) or y
+end
+
+function M.group_norm(b, a)
+   local x, groups = a.input, a.num_groups
+   local ones = b:const(torch.ones({groups}, {dtype = b:dtype(x)}))
+   local zeros = b:const(torch.zeros({groups}, {dtype = b:dtype(x)}))
+   local y = b:node("InstanceNormalization", {b:reshape(x, {0, groups, -1}), ones, zeros},
+      {epsilon = float(a.eps)})
+   y = b:node("Reshape", {y, b:node("Shape", {x})})
+   local shape = support.fill(b:rank(x), 1)
+   shape[2] = -1
+   shape = table.move(shape, 2, #shape, 1, {})
+   if a.weight then y = op(b, "Mul", y, b:reshape(a.weight, shape)) end
+   if a.bias then y = op(b, "Add", y, b:reshape(a.bias, shape)) end
+   return y
+end
+
+function M.local_response_norm(b, a)
+   if a.size % 2 == 1 then
+      return b:node("LRN", {a.input}, {size = a.size, alpha = float(a.alpha), beta = float(a.beta),
+         bias = float(a.k)})
+   end
+   -- an even window has one more channel before than after
+   local x, dtype = a.input, b:dtype(a.input)
+   local pads = support.fill(2 * b:rank(x), 0)
+   pads[2], pads[b:rank(x) + 2] = a.size // 2, (a.size - 1) // 2
+   local squares = b:node("Pad", {op(b, "Mul", x, x), b:ints(pads)}, {mode = "constant"})
+   local sum
+   for k = 0, a.size - 1 do
+      local part = b:slice(squares, 1, k, k + b:known(x, 2))
+      sum = sum and op(b, "Add", sum, part) or part
+   end
+   local inner = op(b, "Mul", sum, b:number(a.alpha / a.size, dtype))
+   inner = op(b, "Pow", op(b, "Add", inner, b:number(a.k, dtype)), b:number(a.beta, dtype))
+   return op(b, "Div", x, inner)
+end
+
+function M.normalize(b, a)
+   local size = base.norm(b, {self = a.input, p = a.p, dim = a.dim, keepdim = true})
+   return op(b, "Div", a.input, op(b, "Max", size, b:number(a.eps, b:dtype(size))))
+end
+
+function M.prelu(b, a)
+   local x, weight = a.input or a.self, a.weight
+   if b:known(weight, 1) ~= 1 and b:rank(x) > 2 then
+      local shape = support.fill(b:rank(x) - 1, 1)
+      shape[1] = -1
+      weight = b:reshape(weight, shape)
+   end
+   return op(b, "PRelu", x, weight)
+end
+
+function M.glu(b, a)
+   local x = a.self or a.input
+   local axis = b:axis(x, a.dim or -1)
+   local half = (b:known(x, axis + 1) or wire.fail "glu of a dynamic size") // 2
+   local parts = b:split(x, axis, {half, half})
+   return op(b, "Mul", parts[1], op(b, "Sigmoid", parts[2]))
+end
+
+-- Embeddings --------------------------------------------------------------------------------------
+
+function M.embedding(b, a)
+   if a.max_norm then wire.fail "max_norm changes the weight, and cannot be exported" end
+   return b:node("Gather", {a.weight, zero_based(b, a.input)}, {axis = 0})
+end
+
+function M.embedding_bag(b, a)
+   if a.max_norm or a.offsets or a.padding_idx or b:rank(a.input) ~= 2 then
+      wire.fail "embedding_bag can be exported for {batch, length} without max_norm and padding_idx"
+   end
+   local rows = M.embedding(b, a)
+   if a.per_sample_weights then
+      rows = op(b, "Mul", rows, b:unsqueeze(a.per_sample_weights, {2}))
+   end
+   local how = ({sum = "ReduceSum", mean = "ReduceMean", max = "ReduceMax"})[a.mode]
+   return b:reduce(how, rows, {1}, false)
+end
+
+-- Attention ---------------------------------------------------------------------------------------
+
+function M.scaled_dot_product_attention(b, a)
+   if a.dropout_p and a.dropout_p > 0 and a.training then
+      wire.fail "dropout in training mode cannot be exported"
+   end
+   local q, k, v = a.query, a.key, a.value
+   local dtype, rank = b:dtype(q), b:rank(q)
+   local scale = a.scale or 1 / math.sqrt(b:known(q, rank))
+   if a.enable_gqa and b:known(q, rank - 2) ~= b:known(k, rank - 2) then
+      local times = b:known(q, rank - 2) // b:known(k, rank - 2)
+      k = base.repeat_interleave(b, {self = k, repeats = times, dim = rank - 2})
+      v = base.repeat_interleave(b, {self = v, repeats = times, dim = rank - 2})
+   end
+   local scores = op(b, "MatMul", op(b, "Mul", q, b:number(scale, dtype)),
+      base.transpose(b, {self = k, dim0 = -2, dim1 = -1}))
+   local lowest = b:number(-math.huge, dtype)
+   if a.is_causal then
+      local shape = b:ints {b:known(q, rank - 1) or b:size(q, rank - 1),
+         b:known(k, rank - 1) or b:size(k, rank - 1)}
+      local cell = torch.tensor({1.0}, {dtype = dtype})
+      local ones = b:node("ConstantOfShape", {shape}, {value = cell})
+      local allowed = b:cast(b:node("Trilu", {ones}, {upper = 0}), "bool")
+      scores = op(b, "Where", allowed, scores, lowest)
+   end
+   if a.attn_mask then
+      if b:dtype(a.attn_mask) == "bool" then
+         scores = op(b, "Where", a.attn_mask, scores, lowest)
+      else
+         scores = op(b, "Add", scores, a.attn_mask)
+      end
+   end
+   return op(b, "MatMul", b:node("Softmax", {scores}, {axis = -1}), v)
+end
+
+function M.rotate_pairs(b, a)
+   local x, axis = a.input, b:rank(a.input) - 1
+   local half = b:known(x, axis + 1) // 2
+   local first, second
+   if a.interleaved then
+      first = b:slice(x, axis, 0, math.maxinteger, 2)
+      second = b:slice(x, axis, 1, math.maxinteger, 2)
+   else
+      first, second = table.unpack(b:split(x, axis, {half, half}))
+   end
+   local real = op(b, "Sub", op(b, "Mul", first, a.cos), op(b, "Mul", second, a.sin))
+   local other = op(b, "Add", op(b, "Mul", first, a.sin), op(b, "Mul", second, a.cos))
+   if not a.interleaved then return b:node("Concat", {real, other}, {axis = axis}) end
+   local both = b:node("Concat", {b:unsqueeze(real, {axis + 1}), b:unsqueeze(other, {axis + 1})},
+      {axis = axis + 1})
+   return b:node("Reshape", {both, b:node("Shape", {x})})
+end
+M.rotary_embedding = M.rotate_pairs
+
+-- Recurrent layers --------------------------------------------------------------------------------
+
+-- The order of ONNX's gates in tlua's rows: LSTM i f g o -> i o f g; GRU r z n -> z r n.
+local orders <const> = {LSTM = {1, 4, 2, 3}, GRU = {2, 1, 3}, RNN = {1}}
+
+-- Returns a weight or a bias with its gates in ONNX's order.
+local function gates(b, x, kind)
+   local order = orders[kind]
+   if #order == 1 then return x end
+   local size = b:known(x, 1) // #order
+   local parts = b:split(x, 0, support.fill(#order, size))
+   local list = {}
+   for i, k in ipairs(order) do list[i] = parts[k] end
+   return b:node("Concat", list, {axis = 0})
+end
+
+-- Adds a dimension of directions, and joins what they have.
+local function stacked(b, list)
+   local rows = {}
+   for i, x in ipairs(list) do rows[i] = b:unsqueeze(x, {0}) end
+   return #rows == 1 and rows[1] or b:node("Concat", rows, {axis = 0})
+end
+
+-- Returns the outputs {T, N, directions * H} of one layer, and its states {directions, N, H}.
+local function one_layer(b, kind, activation, x, params, states)
+   local w, r, bias = {}, {}, {}
+   for d, p in ipairs(params) do
+      w[d], r[d] = gates(b, p[1], kind), gates(b, p[2], kind)
+      if p[3] then
+         bias[d] = b:node("Concat", {gates(b, p[3], kind), gates(b, p[4], kind)}, {axis = 0})
+      end
+   end
+   local attributes = {hidden_size = b:known(params[1][2], 2),
+      direction = #params == 2 and "bidirectional" or "forward"}
+   if kind == "GRU" then attributes.linear_before_reset = 1 end
+   local inputs = {x, stacked(b, w), stacked(b, r), #bias > 0 and stacked(b, bias) or false, false,
+      states[1] or false, states[2] or nil}
+   while inputs[#inputs] == false do inputs[#inputs] = nil end
+   local y, h, c = b:recurrent(kind, inputs, attributes, activation == "relu" and #params or nil)
+   y = b:transpose(y, {0, 2, 1, 3})
+   return b:reshape(y, {0, 0, -1}), h, c
+end
+
+local function recurrent(kind, activation)
+   return function(b, a)
+      local x, flat = a.input, b:rank(a.input) == 2
+      if flat then
+         x = b:unsqueeze(x, {1})
+      elseif a.batch_first then
+         x = b:transpose(x, {1, 0, 2})
+      end
+      if #a.params == 0 then wire.fail "a recurrent layer without weights" end
+      local directions = a.bidirectional and 2 or 1
+      local per = a.has_biases and 4 or 2
+      if #a.params ~= a.num_layers * directions * per then
+         wire.fail "recurrent layers with projections cannot be exported"
+      end
+      local given = a.hx or {}
+      if given.examples then given = {given} end
+      local hs, cs = {}, {}
+      for layer = 0, a.num_layers - 1 do
+         local params, states = {}, {}
+         for d = 0, directions - 1 do
+            local at = (layer * directions + d) * per
+            params[d + 1] = table.move(a.params, at + 1, at + per, 1, {})
+         end
+         for i, state in ipairs(given) do
+            if flat then state = b:unsqueeze(state, {1}) end
+            states[i] = a.num_layers == 1 and state
+               or b:slice(state, 0, layer * directions, (layer + 1) * directions)
+         end
+         x, hs[#hs + 1], cs[#cs + 1] = one_layer(b, kind, activation, x, params, states)
+      end
+      local function all(list)
+         local y = #list == 1 and list[1] or b:node("Concat", list, {axis = 0})
+         return flat and b:squeeze(y, {1}) or y
+      end
+      if flat then x = b:squeeze(x, {1}) elseif a.batch_first then x = b:transpose(x, {1, 0, 2}) end
+      if kind == "LSTM" then return x, all(hs), all(cs) end
+      return x, all(hs)
+   end
+end
+
+M.lstm, M.gru = recurrent "LSTM", recurrent "GRU"
+M.rnn_tanh, M.rnn_relu = recurrent("RNN", "tanh"), recurrent("RNN", "relu")
+
+local function cell(kind, activation)
+   return function(b, a)
+      local x, given = b:unsqueeze(a.input, {0}), a.hx or {}
+      if given.examples then given = {given} end
+      local states = {}
+      local flat = b:rank(a.input) == 1
+      if flat then x = b:unsqueeze(x, {0}) end
+      for i, state in ipairs(given) do
+         states[i] = b:unsqueeze(state, flat and {0, 1} or {0})
+      end
+      local params = {{a.w_ih, a.w_hh, a.b_ih, a.b_hh}}
+      local _, h, c = one_layer(b, kind, activation, x, params, states)
+      local axes = flat and {0, 1} or {0}
+      if kind == "LSTM" then return b:squeeze(h, axes), b:squeeze(c, axes) end
+      return b:squeeze(h, axes)
+   end
+end
+M.lstm_cell, M.gru_cell = cell "LSTM", cell "GRU"
+M.rnn_tanh_cell, M.rnn_relu_cell = cell("RNN", "tanh"), cell("RNN", "relu")
+
+-- Images ------------------------------------------------------------------------------------------
+
+function M.interpolate(b, a)
+   local x, mode = a.input, a.mode or "nearest"
+   local n = b:rank(x) - 2
+   local kind = ({nearest = "nearest", linear = "linear", bilinear = "linear", trilinear = "linear",
+      bicubic = "cubic", ["nearest-exact"] = "nearest"})[mode]
+      or wire.fail("interpolate with mode %s cannot be exported", mode)
+   if a.antialias and b.opset < 18 then wire.fail "antialias needs opset_version 18" end
+   local attributes = {mode = kind, cubic_coeff_a = kind == "cubic" and -0.75 or nil,
+      antialias = a.antialias and 1 or nil,
+      coordinate_transformation_mode = a.align_corners and "align_corners"
+         or mode == "nearest" and "asymmetric" or mode == "nearest-exact" and "half_pixel"
+         or "pytorch_half_pixel",
+      nearest_mode = kind == "nearest" and (mode == "nearest" and "floor" or "round_prefer_ceil")
+         or nil}
+   if a.size then
+      local list = {b:known(x, 1) or b:size(x, 1), b:known(x, 2) or b:size(x, 2)}
+      table.move(a.size, 1, #a.size, 3, list)
+      return b:node("Resize", {x, false, false, b:ints(list)}, attributes)
+   end
+   local scales = {1.0, 1.0}
+   for i = 1, n do scales[2 + i] = float(a.scale_factor[i] or a.scale_factor[1]) end
+   return b:node("Resize", {x, false, b:const(scales, "float32")}, attributes)
+end
+M.upsample = M.interpolate
+M.upsample_nearest = M.interpolate
+M.upsample_bilinear = function(b, a)
+   return M.interpolate(b, {input = a.input, size = a.size, scale_factor = a.scale_factor,
+      mode = "bilinear", align_corners = true})
+end
+
+function M.pixel_shuffle(b, a)
+   return b:node("DepthToSpace", {a.input}, {blocksize = a.upscale_factor, mode = "CRD"})
+end
+function M.pixel_unshuffle(b, a)
+   local x, r = a.input, a.downscale_factor
+   local c, h, w = b:known(x, 2), b:known(x, 3), b:known(x, 4)
+   if not (h and w) then wire.fail "pixel_unshuffle of a dynamic size" end
+   local y = b:reshape(x, {b:known(x, 1) or b:size(x, 1), c, h // r, r, w // r, r})
+   return b:reshape(b:transpose(y, {0, 1, 3, 5, 2, 4}), {0, c * r * r, h // r, w // r})
+end
+function M.channel_shuffle(b, a)
+   local x, c = a.input, b:known(a.input, 2)
+   local y = b:transpose(b:reshape(x, {0, a.groups, c // a.groups, -1}), {0, 2, 1, 3})
+   return b:node("Reshape", {y, b:node("Shape", {x})})
+end
+
+function M.grid_sample(b, a)
+   local mode = a.mode or "bilinear"
+   if b.opset >= 20 then mode = ({bilinear = "linear", bicubic = "cubic"})[mode] or mode end
+   return b:node("GridSample", {a.input, a.grid}, {mode = mode,
+      padding_mode = a.padding_mode or "zeros", align_corners = a.align_corners and 1 or 0})
+end
+
+-- Distances and losses ----------------------------------------------------------------------------
+
+local function reduced(b, x, reduction)
+   if reduction == "none" then return x end
+   return b:reduce(reduction == "sum" and "ReduceSum" or "ReduceMean", x, nil, false)
+end
+
+-- Returns a loss of elements that are computed one by one.
+local function loss(fn)
+   return function(b, a)
+      local x = a.input or a.input1
+      local function n(value) return b:number(value, b:dtype(x)) end
+      return reduced(b, fn(b, a, n), a.reduction)
+   end
+end
+
+M.mse_loss = loss(function(b, a)
+   local d = op(b, "Sub", a.input, a.target)
+   return op(b, "Mul", d, d)
+end)
+M.l1_loss = loss(function(b, a) return op(b, "Abs", op(b, "Sub", a.input, a.target)) end)
+M.smooth_l1_loss = loss(function(b, a, n)
+   local d = op(b, "Abs", op(b, "Sub", a.input, a.target))
+   if a.beta == 0 then return d end
+   local square = op(b, "Mul", op(b, "Mul", d, d), n(0.5 / a.beta))
+   return op(b, "Where", op(b, "Less", d, n(a.beta)), square, op(b, "Sub", d, n(0.5 * a.beta)))
+end)
+M.huber_loss = loss(function(b, a, n)
+   local d = op(b, "Abs", op(b, "Sub", a.input, a.target))
+   local linear = op(b, "Mul", op(b, "Sub", d, n(0.5 * a.delta)), n(a.delta))
+   local square = op(b, "Mul", op(b, "Mul", d, d), n(0.5))
+   return op(b, "Where", op(b, "LessOrEqual", d, n(a.delta)), square, linear)
+end)
+M.soft_margin_loss = loss(function(b, a)
+   return op(b, "Softplus", op(b, "Neg", op(b, "Mul", a.target, a.input)))
+end)
+M.margin_ranking_loss = loss(function(b, a, n)
+   local d = op(b, "Mul", op(b, "Neg", a.target), op(b, "Sub", a.input1, a.input2))
+   return op(b, "Relu", op(b, "Add", d, n(a.margin)))
+end)
+M.hinge_embedding_loss = loss(function(b, a, n)
+   local far = op(b, "Relu", op(b, "Sub", n(a.margin), a.input))
+   return op(b, "Where", op(b, "Equal", a.target, n(1)), a.input, far)
+end)
+M.binary_cross_entropy = loss(function(b, a, n)
+   local function log(x) return op(b, "Max", op(b, "Log", x), n(-100)) end
+   local y = op(b, "Add", op(b, "Mul", a.target, log(a.input)),
+      op(b, "Mul", op(b, "Sub", n(1), a.target), log(op(b, "Sub", n(1), a.input))))
+   y = op(b, "Neg", y)
+   return a.weight and op(b, "Mul", y, a.weight) or y
+end)
+M.binary_cross_entropy_with_logits = loss(function(b, a, n)
+   local logistic = op(b, "Softplus", op(b, "Neg", a.input))
+   local rest = op(b, "Sub", n(1), a.target)
+   local y
+   if a.pos_weight then
+      local factor = op(b, "Add", n(1), op(b, "Mul", op(b, "Sub", a.pos_weight, n(1)), a.target))
+      y = op(b, "Add", op(b, "Mul", rest, a.input), op(b, "Mul", factor, logistic))
+   else
+      y = op(b, "Add", op(b, "Mul", rest, a.input), logistic)
+   end
+   return a.weight and op(b, "Mul", y, a.weight) or y
+end)
+M.multilabel_soft_margin_loss = function(b, a)
+   local y = M.binary_cross_entropy_with_logits(b, {input = a.input, target = a.target,
+      weight = a.weight, reduction = "none"})
+   return reduced(b, b:reduce("ReduceMean", y, {-1}, false), a.reduction)
+end
+function M.multi_margin_loss(b, a)
+   local x, dtype = a.input, b:dtype(a.input)
+   if b:rank(x) ~= 2 or a.weight then
+      wire.fail "multi_margin_loss without a batch or with weights cannot be exported"
+   end
+   local target = b:unsqueeze(zero_based(b, a.target), {1})
+   local own = b:node("GatherElements", {x, target}, {axis = 1})
+   local margin = op(b, "Relu", op(b, "Add", op(b, "Sub", x, own), b:number(a.margin, dtype)))
+   if a.p == 2 then margin = op(b, "Mul", margin, margin) end
+   local classes = b:const(torch.arange(0, b:known(x, 2), {dtype = "int64"}))
+   local others = b:cast(op(b, "Not", op(b, "Equal", target, classes)), dtype)
+   return reduced(b, b:reduce("ReduceMean", op(b, "Mul", margin, others), {1}, false), a.reduction)
+end
+M.kl_div = function(b, a)
+   local function n(value) return b:number(value, b:dtype(a.input)) end
+   local y
+   if a.log_target then
+      y = op(b, "Mul", op(b, "Exp", a.target), op(b, "Sub", a.target, a.input))
+   else
+      local positive = op(b, "Greater", a.target, n(0))
+      local safe = op(b, "Where", positive, a.target, n(1))
+      y = op(b, "Mul", a.target, op(b, "Sub", op(b, "Log", safe), a.input))
+   end
+   if a.reduction ~= "batchmean" then return reduced(b, y, a.reduction) end
+   local batch = b:cast(b:squeeze(b:size(a.input, 1), {0}), b:dtype(a.input))
+   return op(b, "Div", reduced(b, y, "sum"), batch)
+end
+M.poisson_nll_loss = loss(function(b, a, n)
+   local y
+   if a.log_input then
+      y = op(b, "Sub", op(b, "Exp", a.input), op(b, "Mul", a.target, a.input))
+   else
+      local log = op(b, "Log", op(b, "Add", a.input, n(a.eps)))
+      y = op(b, "Sub", a.input, op(b, "Mul", a.target, log))
+   end
+   if not a.full then return y end
+   local least = op(b, "Max", a.target, n(1))
+   local root = op(b, "Mul", n(0.5), op(b, "Log", op(b, "Mul", n(2 * math.pi), least)))
+   local stirling = op(b, "Add", root,
+      op(b, "Sub", op(b, "Mul", a.target, op(b, "Log", least)), a.target))
+   return op(b, "Add", y, op(b, "Where", op(b, "Greater", a.target, n(1)), stirling, n(0)))
+end)
+M.gaussian_nll_loss = loss(function(b, a, n)
+   local var = op(b, "Max", base._operands(b, a.var, a.input), n(a.eps))
+   local d = op(b, "Sub", a.input, a.target)
+   local y = op(b, "Add", op(b, "Log", var), op(b, "Div", op(b, "Mul", d, d), var))
+   y = op(b, "Mul", y, n(0.5))
+   return a.full and op(b, "Add", y, n(0.5 * math.log(2 * math.pi))) or y
+end)
+
+function M.nll_loss(b, a)
+   if b:rank(a.input) == 1 then
+      wire.fail "a loss of one example without a batch cannot be exported"
+   end
+   -- labels lose 1, and so does the label to ignore
+   return b:node("NegativeLogLikelihoodLoss", {a.input, zero_based(b, a.target), a.weight},
+      {reduction = a.reduction, ignore_index = a.ignore_index and a.ignore_index - 1})
+end
+function M.cross_entropy(b, a)
+   if b:rank(a.input) == 1 then
+      wire.fail "a loss of one example without a batch cannot be exported"
+   end
+   local logs = b:node("LogSoftmax", {a.input}, {axis = 1})
+   local smooth = a.label_smoothing or 0
+   if b:is_float(a.target) or smooth > 0 and (a.weight or a.reduction == "none") then
+      wire.fail("cross_entropy of probabilities, or with label_smoothing and weights, cannot be "
+         .. "exported")
+   end
+   local exact = M.nll_loss(b, {input = logs, target = a.target, weight = a.weight,
+      ignore_index = a.ignore_index, reduction = a.reduction})
+   if smooth == 0 then return exact end
+   local function n(value) return b:number(value, b:dtype(logs)) end
+   local uniform = op(b, "Neg", b:reduce("ReduceMean", logs, {1}, false)) -- over the classes
+   local counted = b:cast(op(b, "Not", op(b, "Equal", a.target,
+      b:number(a.ignore_index, b:dtype(a.target)))), b:dtype(logs))
+   uniform = b:reduce("ReduceSum", op(b, "Mul", uniform, counted), nil, false)
+   if a.reduction == "mean" then
+      uniform = op(b, "Div", uniform, b:reduce("ReduceSum", counted, nil, false))
+   end
+   return op(b, "Add", op(b, "Mul", exact, n(1 - smooth)), op(b, "Mul", uniform, n(smooth)))
+end
+
+function M.cosine_similarity(b, a)
+   local x, y = a.x1, a.x2
+   local axes, dtype = {b:axis(x, a.dim)}, b:dtype(x)
+   local function unit(v)
+      local size = b:reduce("ReduceL2", v, axes, true)
+      return op(b, "Div", v, op(b, "Max", size, b:number(a.eps, dtype)))
+   end
+   return b:reduce("ReduceSum", op(b, "Mul", unit(x), unit(y)), axes, false)
+end
+function M.pairwise_distance(b, a)
+   local dtype = b:dtype(a.x1)
+   local d = op(b, "Add", op(b, "Sub", a.x1, a.x2), b:number(a.eps, dtype))
+   return base.norm(b, {self = d, p = a.p, dim = -1, keepdim = a.keepdim})
+end
+function M.triplet_margin_loss(b, a)
+   local function distance(x, y)
+      return M.pairwise_distance(b, {x1 = x, x2 = y, p = a.p, eps = a.eps})
+   end
+   local near, far = distance(a.anchor, a.positive), distance(a.anchor, a.negative)
+   if a.swap then far = op(b, "Min", far, distance(a.positive, a.negative)) end
+   local y = op(b, "Add", op(b, "Sub", near, far), b:number(a.margin, b:dtype(near)))
+   return reduced(b, op(b, "Relu", y), a.reduction)
+end
+function M.cosine_embedding_loss(b, a)
+   local dtype = b:dtype(a.input1)
+   local cosine = M.cosine_similarity(b, {x1 = a.input1, x2 = a.input2, dim = -1, eps = 1e-8})
+   local target = b:cast(a.target, dtype)
+   local near = op(b, "Sub", b:number(1, dtype), cosine)
+   local far = op(b, "Relu", op(b, "Sub", cosine, b:number(a.margin, dtype)))
+   return reduced(b, op(b, "Where", op(b, "Greater", target, b:number(0, dtype)), near, far),
+      a.reduction)
+end
+
+function M.swiglu(b, a)
+   local x, gate = a.input, a.gate
+   if not gate then
+      local axis = b:axis(x, a.dim or -1)
+      local half = b:known(x, axis + 1) // 2
+      x, gate = table.unpack(b:split(x, axis, {half, half}))
+   end
+   if a.bias or a.gate_bias then wire.fail "swiglu with biases cannot be exported" end
+   return op(b, "Mul", op(b, "Mul", x, op(b, "Sigmoid", x)), gate)
+end
+
+for name, translation in pairs(base) do
+   if M[name] == nil then M[name] = translation end
+end
+
+return M

@@ -1,0 +1,101 @@
+-- Tests torch.onnx.export: every layer of torch.nn that has a translation, the written file, and what is refused.
+-- layers.py compares the same models with onnxruntime.
+
+local shell = require "spec.support.shell"
+local torch = require "tlua"
+local layers = dofile "rocks/onnx/spec/layers.lua"
+local schema = require "tlua.onnx.schema"
+local wire = require "tlua.onnx.wire"
+
+local nn = torch.nn
+
+local function refused(text, ...)
+   local arguments = table.pack(...)
+   local fine, why = pcall(function() torch.onnx.export(table.unpack(arguments, 1, arguments.n)) end)
+   assert.is_false(fine)
+   assert.matches(text, why, 1, true)
+end
+
+local untranslated <const> = {MultiLabelMarginLoss = true, RotaryEmbedding = true}
+
+describe("onnx.export", function()
+   for _, opset in ipairs {17, 23} do
+      it("writes the layers of nn, which load and give the same results, for version " .. opset, function()
+         shell.with_folder(function(folder)
+            local failures = {}
+            for _, case in ipairs(layers.cases) do
+               if not untranslated[case[1]] and not (case[1] == "Fold" and opset == 17) then
+                  local why = layers.export(case, folder, opset)
+                  if why then failures[#failures + 1] = case[1] .. ": " .. why end
+               end
+            end
+            assert.equal("", table.concat(failures, "\n"))
+            assert.is_true(#layers.cases > 190)
+         end)
+      end)
+   end
+
+   it("writes names, dynamic sizes and the version into the file", shell.in_folder(function(folder)
+      local path = folder .. "/m.onnx"
+      torch.onnx.export(nn.Linear(2, 3), {torch.ones(4, 2)}, path, {input_names = {"x"}, output_names = {"y"},
+         dynamic_axes = {x = {[1] = "batch"}}, opset_version = 20})
+      local proto = wire.read(wire.open(path), "ModelProto")
+      assert.equal(20, proto.opset_import[1].version)
+      assert.equal("tlua", proto.producer_name)
+      local input, output = proto.graph.input[1], proto.graph.output[1]
+      assert.equal("x", input.name)
+      assert.equal("batch", input.type.tensor_type.shape.dim[1].dim_param)
+      assert.equal(2, input.type.tensor_type.shape.dim[2].dim_value)
+      assert.equal("y", output.name)
+      assert.equal("batch", output.type.tensor_type.shape.dim[1].dim_param)
+      local names = {}
+      for _, tensor in ipairs(proto.graph.initializer) do names[tensor.name] = true end
+      assert.is_true(names.weight and names.bias)
+      assert.equal(1, schema.numbers.float32)
+   end))
+
+   it("writes weights into a second file, which moves with the first", shell.in_folder(function(folder)
+      local model, x = nn.Linear(64, 64), torch.randn(2, 64)
+      torch.onnx.export(model, {x}, folder .. "/m.onnx", {external_data = true})
+      assert.is_true(#shell.read(folder .. "/m.onnx") < 2000)
+      shell.ok(("mkdir %s/moved && mv %s/m.onnx %s/m.onnx.data %s/moved"):format(folder, folder, folder, folder))
+      local loaded = torch.onnx.load(folder .. "/moved/m.onnx")
+      assert.is_true(torch.allclose(loaded(x), model(x)))
+   end))
+
+   it("exports a model that was loaded, and a trained one", shell.in_folder(function(folder)
+      local model, x = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2)), torch.randn(5, 3)
+      torch.onnx.export(model, {x}, folder .. "/a.onnx")
+      local loaded = torch.onnx.load(folder .. "/a.onnx")
+      local optimizer = torch.optim.SGD(loaded:parameters(), {lr = 0.5})
+      loaded(x):pow(2):mean():backward()
+      optimizer:step()
+      torch.onnx.export(loaded, {x}, folder .. "/b.onnx", {input_names = {"input"}})
+      assert.is_true(torch.allclose(torch.onnx.load(folder .. "/b.onnx")(x), loaded(x), {atol = 1e-6}))
+      assert.is_false(torch.allclose(loaded(x), model(x)))
+   end))
+
+   it("leaves the model's mode and its file alone when it fails", shell.in_folder(function(folder)
+      local path = folder .. "/m.onnx"
+      local model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5))
+      torch.onnx.export(model, {torch.ones(1, 3)}, path)
+      assert.is_true(model.training)
+      local before = shell.read(path)
+      refused("onnx.export: call 1, digamma: there is no translation of this operator", torch.digamma,
+         {torch.ones(2)}, path)
+      assert.equal(before, shell.read(path))
+   end))
+
+   it("refuses wrong arguments", function()
+      local model, x = nn.ReLU(), {torch.ones(2)}
+      refused("onnx.export: path: expected a path, got 3", model, x, 3)
+      refused("onnx.export: model: expected a module or a function, got 3", 3, x, "m.onnx")
+      refused("onnx.export: opset_version: expected 17 to 23, got 9", model, x, "m.onnx", {opset_version = 9})
+      refused("onnx.export: unknown option opset; did you mean", model, x, "m.onnx", {opset = 18})
+      refused("onnx.export: input_names: expected a list of 1 names, got 2", model, x, "m.onnx",
+         {input_names = {"a", "b"}})
+      refused("onnx.export: dynamic_axes: unknown option y", model, x, "m.onnx", {input_names = {"x"},
+         dynamic_axes = {y = {[1] = "n"}}})
+      refused("No such file or directory", model, x, "/none/m.onnx")
+   end)
+end)

@@ -1,0 +1,868 @@
+-- translations.lua - for each operator of a program, how it is written in ONNX: elementwise
+-- functions, reductions and shapes. A translation gets the builder, the call's arguments by name,
+-- and returns the values of the results. Positions of tlua count from 1, in a model's inputs and
+-- outputs too, so translations subtract and add 1.
+
+local torch = require "tlua"
+local wire = require "tlua.onnx.wire"
+
+local M = {}
+
+local function float(x) return x + 0.0 end
+
+-- Elementwise -------------------------------------------------------------------------------------
+
+-- Operators of one input with the same meaning.
+for name, op in pairs {
+   relu = "Relu", abs = "Abs", exp = "Exp", log = "Log", sqrt = "Sqrt", sin = "Sin", cos = "Cos",
+   tan = "Tan", asin = "Asin", acos = "Acos", atan = "Atan", sinh = "Sinh", cosh = "Cosh",
+   asinh = "Asinh", acosh = "Acosh", atanh = "Atanh", tanh = "Tanh", sigmoid = "Sigmoid",
+   erf = "Erf", neg = "Neg", reciprocal = "Reciprocal", floor = "Floor", ceil = "Ceil",
+   round = "Round", sign = "Sign", isnan = "IsNaN", isinf = "IsInf", softsign = "Softsign",
+   hardswish = "HardSwish", clone = "Identity", contiguous = "Identity", detach = "Identity",
+   det = "Det", positive = "Identity", alias = "Identity",
+} do
+   M[name] = function(b, a)
+      local x = a.self or a.input or a.A
+      if not b:is_float(x) and op ~= "Identity" and op ~= "Abs" and op ~= "Neg" and op ~= "Relu"
+         and op ~= "Sign" then
+         if op == "Floor" or op == "Ceil" or op == "Round" then return x end
+         x = b:cast(x, "float32")
+      end
+      return b:node(op, {x})
+   end
+end
+
+local function f32(b, x) return b:is_float(x) and x or b:cast(x, "float32") end
+
+-- Returns a translation of one input, made of other operators.
+local function of_one(fn)
+   return function(b, a)
+      local x = f32(b, a.self or a.input)
+      local function n(value) return b:number(value, b:dtype(x)) end
+      return fn(b, x, n, a)
+   end
+end
+
+local function op(b, name, ...) return b:node(name, {...}) end
+
+M.logical_not = function(b, a) return op(b, "Not", b:cast(a.self, "bool")) end
+M.bitwise_not = function(b, a)
+   return op(b, b:dtype(a.self) == "bool" and "Not" or "BitwiseNot", a.self)
+end
+M.silu = of_one(function(b, x) return op(b, "Mul", x, op(b, "Sigmoid", x)) end)
+M.mish = of_one(function(b, x) return op(b, "Mul", x, op(b, "Tanh", op(b, "Softplus", x))) end)
+M.relu6 = of_one(function(b, x, n) return op(b, "Clip", x, n(0), n(6)) end)
+M.hardtanh = of_one(function(b, x, n, a) return op(b, "Clip", x, n(a.min_val), n(a.max_val)) end)
+M.hardsigmoid = of_one(function(b, x)
+   return b:node("HardSigmoid", {x}, {alpha = 1 / 6, beta = 0.5})
+end)
+M.leaky_relu = of_one(function(b, x, _, a)
+   return b:node("LeakyRelu", {x}, {alpha = float(a.negative_slope)})
+end)
+M.elu = of_one(function(b, x, _, a) return b:node("Elu", {x}, {alpha = float(a.alpha)}) end)
+M.celu = of_one(function(b, x, _, a) return b:node("Celu", {x}, {alpha = float(a.alpha)}) end)
+M.selu = of_one(function(b, x)
+   return b:node("Selu", {x}, {alpha = 1.67326324235437728, gamma = 1.05070098735548049})
+end)
+M.rrelu = of_one(function(b, x, _, a)
+   return b:node("LeakyRelu", {x}, {alpha = (a.lower + a.upper) / 2})
+end)
+M.softplus = of_one(function(b, x, n, a)
+   if a.beta == 1 then return op(b, "Softplus", x) end
+   return op(b, "Div", op(b, "Softplus", op(b, "Mul", x, n(a.beta))), n(a.beta))
+end)
+M.logsigmoid = of_one(function(b, x) return op(b, "Neg", op(b, "Softplus", op(b, "Neg", x))) end)
+M.tanhshrink = of_one(function(b, x) return op(b, "Sub", x, op(b, "Tanh", x)) end)
+M.softshrink = of_one(function(b, x, _, a)
+   return b:node("Shrink", {x}, {lambd = float(a.lambd), bias = float(a.lambd)})
+end)
+M.hardshrink = of_one(function(b, x, _, a)
+   return b:node("Shrink", {x}, {lambd = float(a.lambd), bias = 0.0})
+end)
+M.threshold = of_one(function(b, x, n, a)
+   return op(b, "Where", op(b, "Greater", x, n(a.threshold)), x, n(a.value))
+end)
+M.gelu = of_one(function(b, x, n, a)
+   if b.opset >= 20 then return b:node("Gelu", {x}, {approximate = a.approximate or "none"}) end
+   local half = op(b, "Mul", x, n(0.5))
+   if a.approximate == "tanh" then
+      local cube = op(b, "Mul", op(b, "Mul", x, x), x)
+      local inner = op(b, "Add", x, op(b, "Mul", cube, n(0.044715)))
+      inner = op(b, "Tanh", op(b, "Mul", inner, n(math.sqrt(2 / math.pi))))
+      return op(b, "Mul", half, op(b, "Add", inner, n(1)))
+   end
+   return op(b, "Mul", half, op(b, "Add", op(b, "Erf", op(b, "Mul", x, n(math.sqrt(0.5)))), n(1)))
+end)
+M.rsqrt = of_one(function(b, x) return op(b, "Reciprocal", op(b, "Sqrt", x)) end)
+M.square = function(b, a) return op(b, "Mul", a.self, a.self) end
+M.expm1 = of_one(function(b, x, n) return op(b, "Sub", op(b, "Exp", x), n(1)) end)
+M.log1p = of_one(function(b, x, n) return op(b, "Log", op(b, "Add", x, n(1))) end)
+M.log2 = of_one(function(b, x, n) return op(b, "Div", op(b, "Log", x), n(math.log(2))) end)
+M.log10 = of_one(function(b, x, n) return op(b, "Div", op(b, "Log", x), n(math.log(10))) end)
+M.exp2 = of_one(function(b, x, n) return op(b, "Pow", n(2), x) end)
+M.trunc = of_one(function(b, x)
+   return op(b, "Mul", op(b, "Sign", x), op(b, "Floor", op(b, "Abs", x)))
+end)
+M.frac = of_one(function(b, x) return op(b, "Sub", x, M.trunc(b, {self = x})) end)
+M.erfc = of_one(function(b, x, n) return op(b, "Sub", n(1), op(b, "Erf", x)) end)
+
+-- Returns both operands as values of one dtype, which is the result's. A number takes the tensor's
+-- dtype, unless it is a fraction and the tensor has integers.
+local function operands(b, x, y)
+   local function is_value(v) return type(v) == "table" and v.examples ~= nil end
+   if not is_value(x) and not is_value(y) then wire.fail "a call of two numbers" end
+   local function kind(v)
+      return is_value(v) and v.examples[1] or v
+   end
+   local function rank_of(dtype)
+      return dtype == "bool" and 0 or dtype:find "int" and 1 or 2
+   end
+   local dtype
+   if is_value(x) and is_value(y) then
+      dtype = torch.result_type(kind(x), kind(y))
+   else
+      local tensor, number = is_value(x) and x or y, is_value(x) and y or x
+      dtype = b:dtype(tensor)
+      local category = type(number) == "boolean" and 0
+         or (math.type(number) == "float" and 2 or 1)
+      if type(number) == "table" then category = 1 end
+      if category > rank_of(dtype) then dtype = category == 2 and "float32" or "int64" end
+   end
+   local function value(v)
+      if is_value(v) then return b:cast(v, dtype) end
+      if type(v) == "table" then return b:cast(b:squeeze(b:integer(v), {0}), dtype) end
+      return b:number(v, dtype)
+   end
+   return value(x), value(y), dtype
+end
+
+local function binary(name, cast)
+   return function(b, a)
+      local x, y, dtype = operands(b, a.self, a.other)
+      if cast and not dtype:find "float" then x, y = b:cast(x, cast), b:cast(y, cast) end
+      return b:node(name, {x, y})
+   end
+end
+
+local function scaled(b, y, alpha)
+   if alpha == nil or alpha == 1 then return y end
+   return b:node("Mul", {y, b:number(alpha, b:dtype(y))})
+end
+
+function M.add(b, a)
+   local x, y = operands(b, a.self, a.other)
+   return op(b, "Add", x, scaled(b, y, a.alpha))
+end
+function M.sub(b, a)
+   local x, y = operands(b, a.self, a.other)
+   return op(b, "Sub", x, scaled(b, y, a.alpha))
+end
+function M.rsub(b, a)
+   local x, y = operands(b, a.self, a.other)
+   return op(b, "Sub", y, scaled(b, x, a.alpha))
+end
+M.mul = function(b, a)
+   local x, y, dtype = operands(b, a.self, a.other)
+   return op(b, dtype == "bool" and "And" or "Mul", x, y)
+end
+M.true_divide = binary("Div", "float32")
+M.div = function(b, a)
+   if a.rounding_mode == "floor" then return M.floor_divide(b, a) end
+   if a.rounding_mode == "trunc" then
+      local x, y, dtype = operands(b, a.self, a.other)
+      local q = op(b, "Div", x, y)
+      return dtype:find "float" and M.trunc(b, {self = q}) or q
+   end
+   return M.true_divide(b, a)
+end
+M.floor_divide = function(b, a)
+   local x, y, dtype = operands(b, a.self, a.other)
+   if dtype:find "float" then return op(b, "Floor", op(b, "Div", x, y)) end
+   return op(b, "Div", op(b, "Sub", x, op(b, "Mod", x, y)), y)
+end
+M.remainder = function(b, a)
+   local x, y, dtype = operands(b, a.self, a.other)
+   if not dtype:find "float" then return op(b, "Mod", x, y) end
+   return op(b, "Sub", x, op(b, "Mul", op(b, "Floor", op(b, "Div", x, y)), y))
+end
+M.fmod = function(b, a)
+   local x, y = operands(b, a.self, a.other)
+   return b:node("Mod", {x, y}, {fmod = 1})
+end
+M.maximum, M.minimum = binary "Max", binary "Min"
+M.max_other, M.min_other = M.maximum, M.minimum
+M.eq, M.lt, M.le = binary "Equal", binary "Less", binary "LessOrEqual"
+M.gt, M.ge = binary "Greater", binary "GreaterOrEqual"
+M.ne = function(b, a) return op(b, "Not", M.eq(b, a)) end
+
+local function logical(name)
+   return function(b, a)
+      return op(b, name, b:cast(a.self, "bool"), b:cast(a.other, "bool"))
+   end
+end
+M.logical_and, M.logical_or, M.logical_xor = logical "And", logical "Or", logical "Xor"
+
+local function bitwise(on_bool, on_ints)
+   return function(b, a)
+      local x, y, dtype = operands(b, a.self, a.other)
+      return op(b, dtype == "bool" and on_bool or on_ints, x, y)
+   end
+end
+M.bitwise_and = bitwise("And", "BitwiseAnd")
+M.bitwise_or = bitwise("Or", "BitwiseOr")
+M.bitwise_xor = bitwise("Xor", "BitwiseXor")
+
+function M.pow(b, a)
+   local x, y = operands(b, a.self, a.exponent)
+   if a.exponent == 2 then return op(b, "Mul", x, x) end
+   return op(b, "Pow", x, y)
+end
+
+function M.clamp(b, a)
+   local x = a.self
+   for _, pair in ipairs {{a.min, "Max"}, {a.max, "Min"}} do
+      local limit = pair[1]
+      if limit ~= nil then
+         local left, right = operands(b, x, limit)
+         x = op(b, pair[2], left, right)
+      end
+   end
+   return x
+end
+M.clamp_min = function(b, a) return M.clamp(b, {self = a.self, min = a.min}) end
+M.clamp_max = function(b, a) return M.clamp(b, {self = a.self, max = a.max}) end
+
+function M.where_self(b, a)
+   local x, y = operands(b, a.self, a.other)
+   return op(b, "Where", b:cast(a.condition, "bool"), x, y)
+end
+function M.where(b, a)
+   local x, y = operands(b, a.self or a.input, a.other)
+   return op(b, "Where", b:cast(a.condition, "bool"), x, y)
+end
+function M.masked_fill(b, a)
+   local dtype = b:dtype(a.self)
+   local value = a.value
+   value = type(value) == "table" and value.examples and b:cast(value, dtype)
+      or b:number(value, dtype)
+   return op(b, "Where", b:cast(a.mask, "bool"), value, a.self)
+end
+function M.lerp(b, a)
+   local difference = op(b, "Sub", a["end"] or a["end_"], a.self)
+   return op(b, "Add", a.self, M.mul(b, {self = difference, other = a.weight}))
+end
+
+-- Casts.
+function M.to(b, a) return b:cast(a.self, a.dtype or b:dtype(a.self)) end
+M.to_dtype = M.to
+function M.to_like(b, a) return b:cast(a.self, b:dtype(a.other)) end
+M.type_as = M.to_like
+for name, dtype in pairs {float = "float32", double = "float64", half = "float16", long = "int64",
+   int = "int32", short = "int16", char = "int8", byte = "uint8", bool = "bool",
+   bfloat16 = "bfloat16"} do
+   M[name] = function(b, a) return b:cast(a.self, dtype) end
+end
+
+for _, name in ipairs {"dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout",
+   "feature_alpha_dropout"} do
+   M[name] = function(_, a)
+      if a.training then wire.fail("%s in training mode cannot be exported", name) end
+      return a.self
+   end
+end
+
+-- Reductions --------------------------------------------------------------------------------------
+
+local function axes_of(b, x, dims)
+   if dims == nil then return nil end
+   if type(dims) == "number" then dims = {dims} end
+   local axes = {}
+   for i, dim in ipairs(dims) do axes[i] = b:axis(x, dim) end
+   return #axes > 0 and axes or nil
+end
+
+local function reduction(name, cast)
+   return function(b, a)
+      local x = a.self
+      if a.dtype then x = b:cast(x, a.dtype) end
+      if cast and not b:is_float(x) then x = b:cast(x, cast) end
+      return b:reduce(name, x, axes_of(b, x, a.dim), a.keepdim)
+   end
+end
+
+M.sum, M.mean = reduction("ReduceSum", "int64"), reduction("ReduceMean", "float32")
+M.amax, M.amin = reduction "ReduceMax", reduction "ReduceMin"
+M.prod = reduction("ReduceProd", "int64")
+M.max, M.min = M.amax, M.amin
+M.logsumexp = reduction("ReduceLogSumExp", "float32")
+M.any = function(b, a)
+   local x = b:cast(b:cast(a.self, "bool"), "int32")
+   return b:cast(b:reduce("ReduceMax", x, axes_of(b, x, a.dim), a.keepdim), "bool")
+end
+M.all = function(b, a)
+   local x = b:cast(b:cast(a.self, "bool"), "int32")
+   return b:cast(b:reduce("ReduceMin", x, axes_of(b, x, a.dim), a.keepdim), "bool")
+end
+
+local function one(b, dtype) return b:number(1, dtype or "int64") end
+
+local function search(name)
+   return function(b, a)
+      local x, dim = a.self, a.dim
+      if dim == nil then
+         if a.keepdim then wire.fail("%s of all elements with keepdim", name) end
+         x, dim = b:reshape(x, {-1}), 1
+      end
+      local y = b:node(name, {x}, {axis = b:axis(x, dim), keepdims = a.keepdim and 1 or 0})
+      return op(b, "Add", y, one(b))
+   end
+end
+M.argmax, M.argmin = search "ArgMax", search "ArgMin"
+
+local function extreme(reduce, arg)
+   return function(b, a)
+      return b:reduce(reduce, a.self, {b:axis(a.self, a.dim)}, a.keepdim), search(arg)(b, a)
+   end
+end
+M.max_dim, M.min_dim = extreme("ReduceMax", "ArgMax"), extreme("ReduceMin", "ArgMin")
+
+-- Returns the number of elements that a reduction joins, as a value of a dtype.
+local function count(b, x, axes, dtype)
+   local list = axes
+   if not list then
+      list = {}
+      for i = 1, b:rank(x) do list[i] = i - 1 end
+   end
+   local n
+   for _, axis in ipairs(list) do
+      local size = b:size(x, axis + 1)
+      n = n and op(b, "Mul", n, size) or size
+   end
+   return b:cast(b:squeeze(n, {0}), dtype)
+end
+
+function M.var(b, a)
+   local x = f32(b, a.self)
+   local axes = axes_of(b, x, a.dim)
+   local centred = op(b, "Sub", x, b:reduce("ReduceMean", x, axes, true))
+   local squares = op(b, "Mul", centred, centred)
+   local correction = a.unbiased == false and 0 or a.correction or 1
+   if correction == 0 then return b:reduce("ReduceMean", squares, axes, a.keepdim) end
+   local dtype = b:dtype(x)
+   local n = op(b, "Sub", count(b, x, axes, dtype), b:number(correction, dtype))
+   return op(b, "Div", b:reduce("ReduceSum", squares, axes, a.keepdim), n)
+end
+M.std = function(b, a) return op(b, "Sqrt", M.var(b, a)) end
+M.var_mean = function(b, a) return M.var(b, a), M.mean(b, a) end
+M.std_mean = function(b, a) return M.std(b, a), M.mean(b, a) end
+
+function M.norm(b, a)
+   local p, x = a.p or a.ord or 2, a.self or a.x
+   local axes = axes_of(b, x, a.dim)
+   if p == 2 then return b:reduce("ReduceL2", x, axes, a.keepdim) end
+   if p == 1 then return b:reduce("ReduceL1", x, axes, a.keepdim) end
+   local size = op(b, "Abs", x)
+   if p == math.huge then return b:reduce("ReduceMax", size, axes, a.keepdim) end
+   if p == -math.huge then return b:reduce("ReduceMin", size, axes, a.keepdim) end
+   local dtype = b:dtype(x)
+   local sum = b:reduce("ReduceSum", op(b, "Pow", size, b:number(p, dtype)), axes, a.keepdim)
+   return op(b, "Pow", sum, b:number(1 / p, dtype))
+end
+M.linalg_vector_norm, M.vector_norm = M.norm, M.norm
+
+function M.softmax(b, a)
+   local x = a.dtype and b:cast(a.self, a.dtype) or f32(b, a.self)
+   return b:node("Softmax", {x}, {axis = b:axis(x, a.dim)})
+end
+function M.log_softmax(b, a)
+   local x = a.dtype and b:cast(a.self, a.dtype) or f32(b, a.self)
+   return b:node("LogSoftmax", {x}, {axis = b:axis(x, a.dim)})
+end
+function M.softmin(b, a) return M.softmax(b, {self = op(b, "Neg", a.self), dim = a.dim}) end
+
+function M.cumsum(b, a)
+   local x = a.dtype and b:cast(a.self, a.dtype) or b:is_float(a.self) and a.self
+      or b:cast(a.self, "int64")
+   return b:node("CumSum", {x, b:const(b:axis(x, a.dim), "int64")})
+end
+
+local function ordered(b, x, k, dim, largest)
+   local attributes = {axis = b:axis(x, dim), largest = largest and 1 or 0}
+   local values, places = b:node("TopK", {x, k}, attributes, 2)
+   return values, op(b, "Add", places, one(b))
+end
+function M.topk(b, a)
+   return ordered(b, a.self, b:ints {a.k}, a.dim or -1, a.largest)
+end
+function M.sort(b, a)
+   local dim = a.dim or -1
+   local axis = b:axis(a.self, dim)
+   return ordered(b, a.self, b:size(a.self, axis + 1), dim, a.descending)
+end
+M.argsort = function(b, a) return (select(2, M.sort(b, a))) end
+
+-- Shapes ------------------------------------------------------------------------------------------
+
+function M.view(b, a)
+   local list = a.size or a.shape
+   local y = b:reshape(a.self, list)
+   -- a size of 0 in ONNX keeps the input's
+   return y
+end
+M.reshape = M.view
+
+function M.flatten(b, a)
+   local x = a.self
+   local rank = b:rank(x)
+   if rank == 0 then return b:reshape(x, {1}) end
+   local first, last = b:axis(x, a.start_dim or 1), b:axis(x, a.end_dim or -1)
+   if first == last then return x end
+   local list = {}
+   for i = 1, first do list[i] = b:known(x, i) or 0 end -- 0 keeps the size
+   list[first + 1] = -1
+   local free = true
+   for i = last + 2, rank do
+      list[#list + 1] = b:known(x, i) or b:size(x, i)
+   end
+   return free and b:reshape(x, list)
+end
+M.ravel = function(b, a) return b:reshape(a.self, {-1}) end
+
+function M.unflatten(b, a)
+   local x, list = a.self, {}
+   local axis = b:axis(x, a.dim)
+   for i = 1, b:rank(x) do
+      if i == axis + 1 then
+         table.move(a.sizes, 1, #a.sizes, #list + 1, list)
+      else
+         list[#list + 1] = b:known(x, i) or b:size(x, i)
+      end
+   end
+   return b:reshape(x, list)
+end
+
+function M.permute(b, a)
+   local perm = axes_of(b, a.self, a.dims) or {}
+   return b:view(b:transpose(a.self, perm), a.self)
+end
+function M.transpose(b, a)
+   local perm = {}
+   for i = 1, b:rank(a.self) do perm[i] = i - 1 end
+   if #perm == 0 then return a.self end
+   local i, j = b:axis(a.self, a.dim0) + 1, b:axis(a.self, a.dim1) + 1
+   perm[i], perm[j] = perm[j], perm[i]
+   return b:view(b:node("Transpose", {a.self}, {perm = perm}), a.self)
+end
+function M.t(b, a)
+   if b:rank(a.self) < 2 then return a.self end
+   return M.transpose(b, {self = a.self, dim0 = 1, dim1 = 2})
+end
+function M.adjoint(b, a) return M.transpose(b, {self = a.self, dim0 = -2, dim1 = -1}) end
+function M.movedim(b, a)
+   local rank, to = b:rank(a.self), {}
+   local from_axes, to_axes = axes_of(b, a.self, a.source), axes_of(b, a.self, a.destination)
+   local used, perm = {}, {}
+   for i, axis in ipairs(from_axes) do
+      to[to_axes[i] + 1], used[axis] = axis, true
+   end
+   local rest = 0
+   for i = 1, rank do
+      if to[i] then
+         perm[i] = to[i]
+      else
+         while used[rest] do rest = rest + 1 end
+         perm[i], rest = rest, rest + 1
+      end
+   end
+   return b:view(b:transpose(a.self, perm), a.self)
+end
+
+function M.squeeze(b, a)
+   local axes = axes_of(b, a.self, a.dim)
+   local kept = {}
+   for i = 1, b:rank(a.self) do
+      local chosen = axes == nil
+      for _, axis in ipairs(axes or {}) do chosen = chosen or axis == i - 1 end
+      if chosen and b:known(a.self, i) == 1 then kept[#kept + 1] = i - 1 end
+   end
+   if #kept == 0 then return a.self end
+   return b:view(b:squeeze(a.self, kept), a.self)
+end
+function M.unsqueeze(b, a)
+   local axis = a.dim < 0 and a.dim + b:rank(a.self) + 1 or a.dim - 1
+   return b:view(b:unsqueeze(a.self, {axis}), a.self)
+end
+
+function M.expand(b, a)
+   local list, x = {}, a.self
+   local more = #a.size - b:rank(x)
+   for i, size in ipairs(a.size) do list[i] = size == -1 and (b:known(x, i - more) or 1) or size end
+   return b:view(b:node("Expand", {x, b:ints(list)}), x)
+end
+M.broadcast_to = M.expand
+M.expand_as = function(b, a)
+   return b:view(b:node("Expand", {a.self, b:node("Shape", {a.other})}), a.self)
+end
+
+M["repeat"] = function(b, a)
+   local x = a.self
+   local more = #(a.sizes or a.dims) - b:rank(x)
+   if more > 0 then
+      local axes = {}
+      for i = 1, more do axes[i] = i - 1 end
+      x = b:unsqueeze(x, axes)
+   end
+   return b:node("Tile", {x, b:ints(a.sizes or a.dims)})
+end
+M.tile = function(b, a)
+   local dims, rank = a.dims, b:rank(a.self)
+   local list = {}
+   for _ = #dims + 1, rank do list[#list + 1] = 1 end
+   table.move(dims, 1, #dims, #list + 1, list)
+   return M["repeat"](b, {self = a.self, sizes = list})
+end
+M.repeat_interleave = function(b, a)
+   local x = a.self
+   if a.dim == nil then x = b:reshape(x, {-1}) end
+   local axis = b:axis(x, a.dim or 1)
+   local wide, sizes, shape = b:unsqueeze(x, {axis + 1}), {}, {}
+   for i = 1, b:rank(x) + 1 do sizes[i] = i == axis + 2 and a.repeats or 1 end
+   for i = 1, b:rank(x) do shape[i] = i == axis + 1 and -1 or b:known(x, i) or b:size(x, i) end
+   return b:reshape(b:node("Tile", {wide, b:ints(sizes)}), shape)
+end
+
+function M.cat(b, a)
+   local list, dtype = {}, nil
+   for _, x in ipairs(a.tensors) do
+      dtype = dtype and torch.promote_types(dtype, b:dtype(x)) or b:dtype(x)
+   end
+   for i, x in ipairs(a.tensors) do list[i] = b:cast(x, dtype) end
+   return b:node("Concat", list, {axis = b:axis(a.tensors[1], a.dim or 1)})
+end
+function M.stack(b, a)
+   local dim, list = a.dim or 1, {}
+   local axis = dim < 0 and dim + b:rank(a.tensors[1]) + 1 or dim - 1
+   for i, x in ipairs(a.tensors) do list[i] = b:unsqueeze(x, {axis}) end
+   return b:node("Concat", list, {axis = axis})
+end
+
+-- Returns parts of an axis with these lengths, as views.
+local function parts(b, x, axis, lengths)
+   local list = #lengths == 1 and {x} or b:split(x, axis, lengths)
+   for _, part in ipairs(list) do
+      if part ~= x then b:view(part, x) end
+   end
+   return table.unpack(list)
+end
+local function need_known(b, x, axis)
+   return b:known(x, axis + 1) or wire.fail("parts of axis %d, whose size is dynamic", axis)
+end
+local function in_parts_of(b, x, axis, length)
+   local size, lengths = need_known(b, x, axis), {}
+   for first = 0, size - 1, length do lengths[#lengths + 1] = math.min(length, size - first) end
+   return parts(b, x, axis, lengths)
+end
+function M.split(b, a)
+   return in_parts_of(b, a.self, b:axis(a.self, a.dim or 1), b:fixed(a.split_size, "split_size"))
+end
+function M.split_sizes(b, a)
+   local lengths = {}
+   for i, n in ipairs(a.split_sizes) do lengths[i] = b:fixed(n, "split_sizes") end
+   return parts(b, a.self, b:axis(a.self, a.dim or 1), lengths)
+end
+M.split_with_sizes = M.split_sizes
+function M.chunk(b, a)
+   local axis = b:axis(a.self, a.dim or 1)
+   local size = need_known(b, a.self, axis)
+   return in_parts_of(b, a.self, axis, (size + a.chunks - 1) // a.chunks)
+end
+function M.unbind(b, a)
+   local axis, list = b:axis(a.self, a.dim or 1), {}
+   for i = 1, need_known(b, a.self, axis) do
+      list[i] = b:view(b:node("Gather", {a.self, b:const(i - 1, "int64")}, {axis = axis}), a.self)
+   end
+   return table.unpack(list)
+end
+
+-- Returns a position that counts from 1, or from the end, as one that counts from 0.
+local function from_zero(position)
+   if type(position) == "table" then
+      return {base = position.base, factors = position.factors, terms = position.terms}
+   end
+   return position > 0 and position - 1 or position
+end
+
+function M.select(b, a)
+   local index = from_zero(a.index)
+   index = type(index) == "table" and b:squeeze(b:integer(index), {0}) or b:const(index, "int64")
+   return b:view(b:node("Gather", {a.self, index}, {axis = b:axis(a.self, a.dim)}), a.self)
+end
+function M.narrow(b, a)
+   local axis, first = b:axis(a.self, a.dim), from_zero(a.start)
+   local last
+   if type(first) == "table" or type(a.length) == "table" then
+      local x, y = type(first) == "table" and first or {base = first, factors = {}},
+         type(a.length) == "table" and a.length or {base = a.length, factors = {}}
+      last = {base = x.base + y.base, factors = {}, terms = {}}
+      for i = 1, math.max(#x.factors, #y.factors) do
+         last.factors[i] = (x.factors[i] or 0) + (y.factors[i] or 0)
+      end
+      for _, one_of in ipairs {x, y} do
+         for _, term in ipairs(one_of.terms or {}) do last.terms[#last.terms + 1] = term end
+      end
+   else
+      if first < 0 then first = first + need_known(b, a.self, axis) end
+      last = first + a.length
+   end
+   return b:view(b:slice(a.self, axis, first, last), a.self)
+end
+M.narrow_copy = M.narrow
+function M.slice(b, a) -- positions are C's, from 0
+   return b:view(b:slice(a.self, b:axis(a.self, a.dim), a.start, a.stop, a.step), a.self)
+end
+function M.slice_range(b, a)
+   return b:view(b:slice(a.self, b:axis(a.self, a.dim or 1), a.start and from_zero(a.start) or 0,
+      a.stop, a.step), a.self)
+end
+
+-- Returns the strides of a row-major shape.
+local function strides_of(shape)
+   local strides, n = {}, 1
+   for i = #shape, 1, -1 do strides[i], n = n, n * shape[i] end
+   return strides
+end
+
+-- Returns for an example how a view of row-major memory takes parts of its axes: lists of {axis,
+-- first, size, step} for axes that stay, and of {axis, first} for those that do not. Returns nil if
+-- the view cannot be taken so.
+local function find_parts(b, root, a, example)
+   local shape = root.examples[example].shape
+   local strides, starts = strides_of(shape), {}
+   local rest = b:example_integer(a.storage_offset or 0, example)
+   for i = 1, #shape do
+      starts[i] = shape[i] == 1 and 0 or rest // strides[i]
+      if shape[i] ~= 1 then rest = rest % strides[i] end
+   end
+   if rest ~= 0 then return nil end
+   local list, axis = {}, 0
+   for k = 1, #a.size do
+      local size = b:example_integer(a.size[k], example)
+      local stride = b:example_integer(a.stride[k], example)
+      local found
+      for i = axis + 1, #shape do
+         local step = strides[i] > 0 and stride % strides[i] == 0 and stride // strides[i] or 0
+         local fits = step >= 1 and starts[i] + (size - 1) * step < shape[i]
+         if fits and (step == 1 or shape[i] > step) then
+            found = {axis = i, first = starts[i], size = size, step = step,
+               whole = step == 1 and starts[i] + size == shape[i]}
+            break
+         end
+      end
+      if not found then return nil end
+      list[k], axis = found, found.axis
+   end
+   local kept = {}
+   for _, part in ipairs(list) do kept[part.axis] = part end
+   for i = 1, #shape do
+      if starts[i] >= shape[i] and not kept[i] then return nil end
+   end
+   return list, starts, kept
+end
+
+-- Writes a view as slices, if both examples allow the same ones.
+local function by_slices(b, root, a)
+   local one_, first_starts, kept = find_parts(b, root, a, 1)
+   local two, second_starts = find_parts(b, root, a, 2)
+   if not one_ or not two then return nil end
+   for i, start in ipairs(first_starts) do
+      if start ~= second_starts[i] then return nil end
+   end
+   for k, part in ipairs(one_) do
+      local other = two[k]
+      if part.axis ~= other.axis or part.step ~= other.step or part.whole ~= other.whole
+         or not part.whole and part.size ~= other.size then
+         return nil
+      end
+   end
+   local y, gone = root, {}
+   for i, start in ipairs(first_starts) do
+      local part = kept[i]
+      if not part then
+         if root.examples[1]:size(i) ~= 1 or b:known(root, i) ~= 1 then
+            y = b:slice(y, i - 1, start, start + 1)
+         end
+         gone[#gone + 1] = i - 1
+      elseif not (part.whole and start == 0) then
+         y = b:slice(y, i - 1, start, part.whole and math.maxinteger
+            or start + (part.size - 1) * part.step + 1, part.step)
+      end
+   end
+   return #gone > 0 and b:squeeze(y, gone) or y
+end
+
+-- Writes any view: gathers the elements at computed places.
+local function by_places(b, root, a)
+   local n = #a.size
+   local places = b:const(0, "int64")
+   local offset = a.storage_offset or 0
+   if type(offset) == "table" or offset ~= 0 then
+      places = b:squeeze(b:ints {offset}, {0})
+   end
+   for k = 1, n do
+      local size = b:squeeze(b:ints {a.size[k]}, {0})
+      local range = b:node("Range", {b:const(0, "int64"), size, b:const(1, "int64")})
+      range = b:node("Mul", {range, b:ints {a.stride[k]}})
+      local axes = {}
+      for i = k + 1, n do axes[#axes + 1] = i - k end
+      if #axes > 0 then range = b:unsqueeze(range, axes) end
+      places = b:node("Add", {places, range})
+   end
+   return b:node("Gather", {b:reshape(root, {-1}), places}, {axis = 0})
+end
+
+function M.as_strided(b, a)
+   local root = a.self.root or a.self
+   return b:view(by_slices(b, root, a) or by_places(b, root, a), root)
+end
+
+-- Indices -----------------------------------------------------------------------------------------
+
+local function zero_based(b, index)
+   return op(b, "Sub", b:cast(index, "int64"), one(b))
+end
+
+function M.index_select(b, a)
+   return b:node("Gather", {a.self, zero_based(b, a.index)}, {axis = b:axis(a.self, a.dim)})
+end
+function M.gather(b, a)
+   return b:node("GatherElements", {a.self, zero_based(b, a.index)}, {axis = b:axis(a.self, a.dim)})
+end
+M.take_along_dim = function(b, a)
+   if a.dim == nil then wire.fail "take_along_dim without dim" end
+   return M.gather(b, {self = a.self, dim = a.dim, index = a.indices})
+end
+function M.scatter(b, a)
+   return b:node("ScatterElements", {a.self, zero_based(b, a.index), a.src},
+      {axis = b:axis(a.self, a.dim)})
+end
+function M.scatter_add(b, a)
+   return b:node("ScatterElements", {a.self, zero_based(b, a.index), a.src},
+      {axis = b:axis(a.self, a.dim), reduction = "add"})
+end
+function M.index(b, a)
+   if #a.indices == 1 then
+      return b:node("Gather", {a.self, zero_based(b, a.indices[1])}, {axis = 0})
+   end
+   local shape, list = nil, {}
+   for i, index in ipairs(a.indices) do
+      list[i] = zero_based(b, index)
+      shape = shape and op(b, "Add", shape, list[i]) or list[i]
+   end
+   for i, index in ipairs(list) do
+      index = b:node("Expand", {index, b:node("Shape", {shape})})
+      list[i] = b:unsqueeze(index, {b:rank(index)})
+   end
+   return b:node("GatherND", {a.self, b:node("Concat", list, {axis = b:rank(list[1]) - 1})})
+end
+function M.flip(b, a)
+   local y = a.self
+   for _, axis in ipairs(axes_of(b, y, a.dims) or {}) do
+      y = b:slice(y, axis, -1, math.mininteger, -1)
+   end
+   return y
+end
+function M.roll(b, a)
+   local y = a.self
+   if not a.dims then wire.fail "roll without dims" end
+   for i, axis in ipairs(axes_of(b, y, a.dims)) do
+      local size = need_known(b, y, axis)
+      local shift = a.shifts[i] % size
+      if shift > 0 then
+         y = b:node("Concat", {b:slice(y, axis, size - shift), b:slice(y, axis, 0, size - shift)},
+            {axis = axis})
+      end
+   end
+   return y
+end
+function M.one_hot(b, a)
+   local hot = b:const({0, 1}, "int64")
+   return b:node("OneHot", {zero_based(b, a.self), b:ints {a.num_classes}, hot}, {axis = -1})
+end
+local function triangle(upper)
+   return function(b, a)
+      return b:node("Trilu", {a.self, b:const(a.diagonal or 0, "int64")}, {upper = upper})
+   end
+end
+M.tril, M.triu = triangle(0), triangle(1)
+
+-- New tensors -------------------------------------------------------------------------------------
+
+local function filled(b, sizes, value, dtype)
+   dtype = dtype or "float32"
+   local cell = torch.tensor({value}, {dtype = dtype})
+   return b:node("ConstantOfShape", {b:ints(sizes)}, {value = cell})
+end
+function M.full(b, a)
+   local dtype = a.dtype or math.type(a.fill_value) == "integer" and "int64" or "float32"
+   return filled(b, a.size, a.fill_value, dtype)
+end
+function M.zeros(b, a) return filled(b, a.size, 0, a.dtype) end
+function M.ones(b, a) return filled(b, a.size, 1, a.dtype) end
+M.empty = M.zeros
+local function like(value)
+   return function(b, a)
+      local dtype = a.dtype or b:dtype(a.self)
+      local cell = torch.tensor({value or a.fill_value}, {dtype = dtype})
+      return b:node("ConstantOfShape", {b:node("Shape", {a.self})}, {value = cell})
+   end
+end
+M.full_like, M.zeros_like, M.ones_like, M.empty_like = like(), like(0), like(1), like(0)
+M.new_zeros = function(b, a) return filled(b, a.size, 0, a.dtype or b:dtype(a.self)) end
+M.new_ones = function(b, a) return filled(b, a.size, 1, a.dtype or b:dtype(a.self)) end
+M.new_full = function(b, a) return filled(b, a.size, a.fill_value, a.dtype or b:dtype(a.self)) end
+function M.scalar_tensor(b, a) return b:number(a.s, a.dtype or "float32") end
+
+function M.arange(b, a)
+   local first, last, step = a.start, a["end"] or a.end_, a.step or 1
+   if last == nil then first, last = 0, first end
+   local dtype = a.dtype
+   if not dtype then
+      local real = math.type(first) == "float" or math.type(last) == "float"
+         or math.type(step) == "float"
+      dtype = real and "float32" or "int64"
+   end
+   local function scalar(x)
+      if type(x) == "table" then return b:squeeze(b:integer(x), {0}) end
+      return b:number(x, "int64")
+   end
+   if type(first) ~= "table" and type(last) ~= "table" then
+      return b:const(torch.arange(first, last, step, {dtype = dtype}))
+   end
+   return b:cast(b:node("Range", {scalar(first), scalar(last), scalar(step)}), dtype)
+end
+
+-- Products ----------------------------------------------------------------------------------------
+
+function M.matmul(b, a) return op(b, "MatMul", a.self, a.other or a.mat2 or a.vec or a.batch2) end
+M.mm, M.bmm, M.mv, M.dot = M.matmul, M.matmul, M.matmul, M.matmul
+M.dot = function(b, a) return op(b, "MatMul", a.self, a.other or a.tensor) end
+function M.outer(b, a)
+   return op(b, "Mul", b:unsqueeze(a.self, {1}), b:unsqueeze(a.vec2, {0}))
+end
+M.ger = M.outer
+local function add_product(first, second)
+   return function(b, a)
+      local y = scaled(b, op(b, "MatMul", a[first], a[second]), a.alpha)
+      return op(b, "Add", scaled(b, a.self, a.beta), y)
+   end
+end
+M.addmm, M.baddbmm, M.addmv = add_product("mat1", "mat2"), add_product("batch1", "batch2"),
+   add_product("mat", "vec")
+function M.einsum(b, a)
+   return b:node("Einsum", a.operands or a.tensors, {equation = a.equation})
+end
+
+M._operands, M._axes_of, M._zero_based, M._op = operands, axes_of, zero_based, op
+
+return M
