@@ -30,7 +30,13 @@ build = {
       ["tlua.vision.models.vgg"] = "models/vgg.lua",
       ["tlua.vision.models.vit"] = "models/vit.lua",
       ["tlua.vision.models.windows"] = "models/windows.lua",
+      ["tlua.vision.ops.boxes"] = "ops/boxes.lua",
+      ["tlua.vision.ops.deform"] = "ops/deform.lua",
+      ["tlua.vision.ops.drop_block"] = "ops/drop_block.lua",
       ["tlua.vision.ops"] = "ops/init.lua",
       ["tlua.vision.ops.layers"] = "ops/layers.lua",
+      ["tlua.vision.ops.losses"] = "ops/losses.lua",
+      ["tlua.vision.ops.pyramid"] = "ops/pyramid.lua",
+      ["tlua.vision.ops.roi"] = "ops/roi.lua",
    },
 }

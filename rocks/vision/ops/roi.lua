@@ -1,0 +1,407 @@
+-- roi.lua - cuts regions of interest out of feature maps and brings them to one size: by averages
+-- of interpolated values (align), or by maxima or means of whole pixels (pool). The
+-- position-sensitive forms (ps_) take each cell of the result from channels of its own.
+--
+-- The interpolation is that of grid_sample, which also computes the gradient for the feature map.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local nn = torch.nn
+local F = nn.functional
+
+local M = {}
+
+-- Arguments ---------------------------------------------------------------------------------------
+
+local function pair(title, name, value)
+   local list = args.expand(title, name, value, 2)
+   if list[1] < 1 or list[2] < 1 then args.refuse(title, name, "sizes of at least 1", value) end
+   return list[1], list[2]
+end
+
+-- Returns the boxes of each image, a list of {positions, boxes}. Boxes are a list of tensors
+-- (n, 4), one for each image, or one tensor (n, 5), whose first column has the positions of images.
+local function by_image(title, input, boxes)
+   local count, parts, first = input:size(1), {}, 1
+   if torch.is_tensor(boxes) then
+      if boxes:dim() ~= 2 or boxes:size(2) ~= 5 then
+         args.refuse(title, "boxes", "a tensor of shape (n, 5) or a list of tensors (n, 4)", boxes)
+      end
+      local images = boxes:select(2, 1)
+      if boxes:size(1) > 0 then
+         local low, high = images:min():item(), images:max():item()
+         if low < 1 or high > count then
+            torch.raise(("%s: boxes: expected images from 1 to %d in the first column, got %g")
+               :format(title, count, low < 1 and low or high))
+         end
+      end
+      for i = 1, count do
+         local own = images:eq(i):nonzero():squeeze(2)
+         parts[i] = {own, boxes:index_select(1, own):narrow(2, 2, 4)}
+      end
+      return parts, boxes:size(1)
+   end
+   if type(boxes) ~= "table" or #boxes ~= count then
+      args.refuse(title, "boxes",
+         ("a tensor (n, 5), or a list of tensors for %d images"):format(count),
+         type(boxes) == "table" and #boxes .. " of them" or boxes)
+   end
+   for i, own in ipairs(boxes) do
+      if not torch.is_tensor(own) or own:dim() ~= 2 or own:size(2) ~= 4 then
+         args.refuse(title, ("boxes[%d]"):format(i), "a tensor of shape (n, 4)", own)
+      end
+      local n = own:size(1)
+      parts[i] = {torch.arange(first, first + n, {dtype = "int64", device = own.device}), own}
+      first = first + n
+   end
+   return parts, first - 1
+end
+
+local function check_input(title, input)
+   if input:dim() ~= 4 or not input:is_floating_point() then
+      args.refuse(title, "input", "floating numbers of shape (N, C, H, W)", input)
+   end
+end
+
+-- Returns the pieces in the order of their boxes. A piece is {positions, result}.
+local function in_order(pieces, input, shape)
+   if #pieces == 0 then return input:new_zeros(shape) + input:sum() * 0 end
+   local positions, results = {}, {}
+   for i, piece in ipairs(pieces) do positions[i], results[i] = piece[1], piece[2] end
+   local order = select(2, torch.cat(positions):sort())
+   return torch.cat(results):index_select(1, order)
+end
+
+-- Aligned regions ---------------------------------------------------------------------------------
+
+-- Returns the coordinates of samples, (n, cells * samples), and the marks of those inside. `low`
+-- and `cell` have each region's first coordinate and the size of a cell.
+local function samples(low, cell, cells, per_cell, size)
+   local steps = (torch.arange(cells * per_cell, {dtype = low.dtype, device = low.device}) + 0.5)
+      / per_cell
+   local at = low:unsqueeze(2) + cell:unsqueeze(2) * steps:unsqueeze(1)
+   return at, at:ge(-1):logical_and(at:le(size))
+end
+
+-- Returns the averages of n regions of one image: (n, C, height, width).
+local function average(image, boxes, height, width, ny, nx, is_aligned)
+   local n, channels = boxes:size(1), image:size(2)
+   local rows, columns = image:size(3), image:size(4)
+   local x1, y1, x2, y2 = table.unpack(boxes:unbind(2))
+   local w, h = x2 - x1, y2 - y1
+   if not is_aligned then w, h = w:clamp_min(1), h:clamp_min(1) end
+   local y, is_y_inside = samples(y1, h / height, height, ny, rows)
+   local x, is_x_inside = samples(x1, w / width, width, nx, columns)
+   -- grid_sample's coordinates from -1 to 1 are those of the image's edges
+   local gy = ((y * 2 + 1) / rows - 1):unsqueeze(3):expand(-1, -1, width * nx)
+   local gx = ((x * 2 + 1) / columns - 1):unsqueeze(2):expand(-1, height * ny, -1)
+   local grid = torch.stack({gx, gy}, 4):view(1, n * height * ny, width * nx, 2)
+   local values = F.grid_sample(image, grid:to(image.dtype),
+      {mode = "bilinear", padding_mode = "border", align_corners = false})
+   values = values:view(channels, n, height * ny, width * nx)
+   local inside = is_y_inside:unsqueeze(3):logical_and(is_x_inside:unsqueeze(2))
+   values = values * inside:to(image.dtype)
+   if ny > 1 or nx > 1 then values = F.avg_pool2d(values, {ny, nx}) end
+   return values:transpose(1, 2)
+end
+
+-- Returns lists of the boxes that need the same numbers of samples: {ny, nx, positions}. Without a
+-- ratio a cell has a sample for each pixel of its height and width.
+local function by_samples(boxes, height, width, ratio)
+   if ratio > 0 then return {{ratio, ratio}} end
+   local groups, list = {}, {}
+   local sides = (boxes:narrow(2, 3, 2) - boxes:narrow(2, 1, 2)):double():cpu()
+   for i = 1, boxes:size(1) do
+      local nx = math.max(1, math.ceil(sides[{i, 1}]:item() / width))
+      local ny = math.max(1, math.ceil(sides[{i, 2}]:item() / height))
+      local key = ny * 65536 + nx
+      if not groups[key] then
+         groups[key] = {ny, nx, {}}
+         list[#list + 1] = groups[key]
+      end
+      table.insert(groups[key][3], i)
+   end
+   return list
+end
+
+-- Computes aligned regions of all images.
+local function align(title, input, boxes, height, width, scale, ratio, is_aligned)
+   check_input(title, input)
+   local pieces = {}
+   local parts = by_image(title, input, boxes)
+   for i, part in ipairs(parts) do
+      local positions, own = part[1], part[2]
+      if own:size(1) > 0 then
+         own = own:detach():to(input.dtype) * scale - (is_aligned and 0.5 or 0)
+         local image = input:narrow(1, i, 1)
+         local real = own
+         if not is_aligned then
+            local low, high = own:narrow(2, 1, 2), own:narrow(2, 3, 2)
+            real = torch.cat({low, torch.maximum(high, low + 1)}, 2)
+         end
+         for _, group in ipairs(by_samples(real, height, width, ratio)) do
+            local which = group[3] and torch.tensor(group[3], {device = own.device})
+            local chosen = which and own:index_select(1, which) or own
+            pieces[#pieces + 1] = {which and positions:index_select(1, which) or positions,
+               average(image, chosen, height, width, group[1], group[2], is_aligned)}
+         end
+      end
+   end
+   return in_order(pieces, input, {0, input:size(2), height, width})
+end
+
+local take_align = args.signature [[vision.ops.roi_align(input: tensor, boxes: any,
+   output_size: integers, spatial_scale: number = 1, sampling_ratio: integer = -1,
+   aligned: boolean = false)]]
+
+--- Returns regions of feature maps as cells, each the average of values interpolated at its
+--- `sampling_ratio`^2 points; without a ratio above 0, at a point for each pixel. `aligned` shifts
+--- boxes by half a pixel, so that pixels have their centres at whole numbers. The gradient is that
+--- of `input`.
+---
+---     local x = torch.arange(0, 16, {dtype = "float32"}):view(1, 1, 4, 4)
+---     local boxes = {torch.tensor {{0.0, 0, 2, 2}}}
+---     print(torch.vision.ops.roi_align(x, boxes, 1, {sampling_ratio = 2}))
+---     --> tensor([[[[5.]]]])
+---@param input Tensor  (N, C, H, W)
+---@param boxes Tensor|Tensor[]  a tensor (n, 4) x1, y1, x2, y2 for each image, or (n, 5) with the
+--- image's position, from 1, in the first column
+---@param output_size integer|integer[]  the cells of a result
+---@param options? {spatial_scale: number, sampling_ratio: integer, aligned: boolean}
+--- spatial_scale: multiplies the boxes, 1 by default; sampling_ratio: -1 by default; aligned: false
+--- by default
+---@return Tensor  (n, C, *output_size)
+function M.roi_align(...)
+   local title, a = "vision.ops.roi_align", take_align(...)
+   local height, width = pair(title, "output_size", a.output_size)
+   return align(title, a.input, a.boxes, height, width, a.spatial_scale, a.sampling_ratio,
+      a.aligned)
+end
+
+-- Returns the number of channels of a position-sensitive result.
+local function divided(title, input, height, width)
+   local channels = input:size(2)
+   if channels % (height * width) ~= 0 then
+      torch.raise(("%s: input: expected a multiple of %d x %d channels, got %d"):format(title,
+         height, width, channels))
+   end
+   return channels // (height * width)
+end
+
+-- Takes each cell of a result from its own channels.
+local function own_channels(result, channels, height, width)
+   local cells = height * width
+   return result:reshape(-1, channels, cells, cells):diagonal({dim1 = 3, dim2 = 4})
+      :reshape(-1, channels, height, width)
+end
+
+local take_ps_align = args.signature [[vision.ops.ps_roi_align(input: tensor, boxes: any,
+   output_size: integers, spatial_scale: number = 1, sampling_ratio: integer = -1)]]
+
+--- As roi_align with `aligned`, but each cell has channels of its own: cell (i, j) of channel c is
+--- computed from the input's channel (c * height + i) * width + j, all counted from 0.
+---
+---     local x = torch.arange(0, 4, {dtype = "float32"}):view(1, 4, 1, 1)
+---     local boxes = {torch.tensor {{0.0, 0, 1, 1}}}
+---     local cells = torch.vision.ops.ps_roi_align(x:expand(1, 4, 3, 3), boxes, 2)
+---     print(cells:flatten())
+---     --> tensor([0., 1., 2., 3.])
+---@param input Tensor  (N, C * height * width, H, W)
+---@param boxes Tensor|Tensor[]  as those of roi_align
+---@param output_size integer|integer[]  the cells of a result
+---@param options? {spatial_scale: number, sampling_ratio: integer}  spatial_scale: multiplies the
+--- boxes, 1 by default; sampling_ratio: as that of roi_align
+---@return Tensor  (n, C, *output_size)
+function M.ps_roi_align(...)
+   local title, a = "vision.ops.ps_roi_align", take_ps_align(...)
+   local height, width = pair(title, "output_size", a.output_size)
+   check_input(title, a.input)
+   local channels = divided(title, a.input, height, width)
+   local all = align(title, a.input, a.boxes, height, width, a.spatial_scale, a.sampling_ratio,
+      true)
+   return own_channels(all, channels, height, width)
+end
+
+-- Pooled regions ----------------------------------------------------------------------------------
+
+-- Returns the first pixels and the ends of the cells of regions along one side, as two tables.
+-- Coordinates are rounded; float32 decides at cells' borders, as in torchvision.
+local function cells_of(low, high, cells, size, is_ps)
+   local function round(x) return torch.where(x:ge(0), (x + 0.5):floor(), (x - 0.5):ceil()) end
+   local first = round(low)
+   local extent = (round(high) - first + (is_ps and 0 or 1)):clamp_min(1)
+   local cell = (extent / cells):unsqueeze(2)
+   local steps = torch.arange(cells + 1, {dtype = low.dtype, device = low.device}):unsqueeze(1)
+   local edges = cell * steps
+   local last = is_ps and size - 1 or size
+   local from = (edges:narrow(2, 1, cells):floor() + first:unsqueeze(2)):clamp(0, last)
+   local to = (edges:narrow(2, 2, cells):ceil() + first:unsqueeze(2)):clamp(0, last)
+   return from:long():cpu():tolist(), to:long():cpu():tolist()
+end
+
+-- Calls cell(image, top, bottom, left, right, i, j) for the cells of each region, and returns the
+-- results, (n, channels, height, width).
+local function pool(title, input, boxes, sizes, channels, is_ps, cell)
+   local height, width, scale = table.unpack(sizes)
+   local pieces = {}
+   for number, part in ipairs(by_image(title, input, boxes)) do
+      local image = input[number]
+      local own = part[2]:detach():to(input.dtype == "float64" and "float64" or "float32")
+      if own:size(1) > 0 then
+         own = own * scale
+         local x1, y1, x2, y2 = table.unpack(own:unbind(2))
+         local tops, bottoms = cells_of(y1, y2, height, input:size(3), is_ps)
+         local lefts, rights = cells_of(x1, x2, width, input:size(4), is_ps)
+         local results = {}
+         for k = 1, own:size(1) do
+            for i = 1, height do
+               for j = 1, width do
+                  local top, bottom = tops[k][i], bottoms[k][i]
+                  local left, right = lefts[k][j], rights[k][j]
+                  local is_empty = bottom <= top or right <= left
+                  results[#results + 1] = is_empty and input:new_zeros(channels)
+                     or cell(image, top + 1, bottom, left + 1, right, i, j)
+               end
+            end
+         end
+         pieces[#pieces + 1] = {part[1], torch.stack(results):view(-1, height, width, channels)
+            :permute {1, 4, 2, 3}}
+      end
+   end
+   return in_order(pieces, input, {0, channels, height, width})
+end
+
+local take_pool = args.signature [[vision.ops.roi_pool(input: tensor, boxes: any,
+   output_size: integers, spatial_scale: number = 1)]]
+
+--- Returns regions of feature maps as cells, each the largest value of its pixels. Boxes are
+--- rounded to whole pixels and include their ends; a cell outside of the map is 0.
+---
+---     local x = torch.arange(0, 16, {dtype = "float32"}):view(1, 1, 4, 4)
+---     local boxes = {torch.tensor {{0.0, 0, 1, 1}}}
+---     print(torch.vision.ops.roi_pool(x, boxes, 1))
+---     --> tensor([[[[5.]]]])
+---@param input Tensor  (N, C, H, W)
+---@param boxes Tensor|Tensor[]  as those of roi_align
+---@param output_size integer|integer[]  the cells of a result
+---@param options? {spatial_scale: number}  spatial_scale: multiplies the boxes, 1 by default
+---@return Tensor  (n, C, *output_size)
+function M.roi_pool(...)
+   local title, a = "vision.ops.roi_pool", take_pool(...)
+   local height, width = pair(title, "output_size", a.output_size)
+   check_input(title, a.input)
+   return pool(title, a.input, a.boxes, {height, width, a.spatial_scale}, a.input:size(2), false,
+      function(image, top, bottom, left, right)
+         return (image[{{}, {top, bottom}, {left, right}}]:flatten(2):max(2))
+      end)
+end
+
+local take_ps_pool = args.signature [[vision.ops.ps_roi_pool(input: tensor, boxes: any,
+   output_size: integers, spatial_scale: number = 1)]]
+
+--- Returns regions of feature maps as cells, each the mean of its pixels in the cell's own
+--- channels, which are those of ps_roi_align. A cell without pixels is 0.
+---
+---     local x = torch.arange(0, 4, {dtype = "float32"}):view(1, 4, 1, 1)
+---     local boxes = {torch.tensor {{0.0, 0, 2, 2}}}
+---     local cells = torch.vision.ops.ps_roi_pool(x:expand(1, 4, 3, 3), boxes, 2)
+---     print(cells:flatten())
+---     --> tensor([0., 1., 2., 3.])
+---@param input Tensor  (N, C * height * width, H, W)
+---@param boxes Tensor|Tensor[]  as those of roi_align
+---@param output_size integer|integer[]  the cells of a result
+---@param options? {spatial_scale: number}  spatial_scale: multiplies the boxes, 1 by default
+---@return Tensor  (n, C, *output_size)
+function M.ps_roi_pool(...)
+   local title, a = "vision.ops.ps_roi_pool", take_ps_pool(...)
+   local height, width = pair(title, "output_size", a.output_size)
+   check_input(title, a.input)
+   local channels = divided(title, a.input, height, width)
+   local cells = height * width
+   return pool(title, a.input, a.boxes, {height, width, a.spatial_scale}, channels, true,
+      function(image, top, bottom, left, right, i, j)
+         local own = image[{{(i - 1) * width + j, -1, cells}, {top, bottom}, {left, right}}]
+         return own:mean({2, 3})
+      end)
+end
+
+-- Layers ------------------------------------------------------------------------------------------
+
+-- Defines the layer of a function.
+local function layer(Class, name, parameters, fn)
+   local take = args.signature(("vision.ops.%s(%s)"):format(name, parameters))
+
+   function Class:__init(...)
+      for key, value in pairs(take(...)) do self[key] = value end
+   end
+
+   function Class:forward(input, boxes)
+      local options = {self.output_size, self.spatial_scale, self.sampling_ratio, self.aligned}
+      return fn(input, boxes, table.unpack(options))
+   end
+
+   M[name] = Class
+end
+
+--- The layer of roi_align, with its `output_size`, `spatial_scale`, `sampling_ratio` and `aligned`:
+--- layer(input, boxes).
+---
+---     local layer = torch.vision.ops.RoIAlign(2, 1, 2)
+---     local boxes = {torch.tensor {{0.0, 0, 4, 4}}}
+---     print(table.unpack(layer(torch.zeros(1, 3, 8, 8), boxes).shape))
+---     --> 1	3	2	2
+---@class vision.ops.RoIAlign: nn.Module
+---@field output_size integer|integer[]  the cells of a result
+---@field spatial_scale number  multiplies the boxes
+---@field sampling_ratio integer  points of a cell along each side
+---@field aligned boolean  whether boxes are shifted by half a pixel
+---@overload fun(...): nn.Module
+local RoIAlign = class.class("vision.ops.RoIAlign", nn.Module)
+layer(RoIAlign, "RoIAlign", [[output_size: integers, spatial_scale: number,
+   sampling_ratio: integer, aligned: boolean = false]], M.roi_align)
+
+--- The layer of roi_pool, with its `output_size` and `spatial_scale`: layer(input, boxes).
+---
+---     local layer = torch.vision.ops.RoIPool(2, 1)
+---     local boxes = {torch.tensor {{0.0, 0, 4, 4}}}
+---     print(table.unpack(layer(torch.zeros(1, 3, 8, 8), boxes).shape))
+---     --> 1	3	2	2
+---@class vision.ops.RoIPool: nn.Module
+---@field output_size integer|integer[]  the cells of a result
+---@field spatial_scale number  multiplies the boxes
+---@overload fun(output_size: integer|integer[], spatial_scale: number): nn.Module
+local RoIPool = class.class("vision.ops.RoIPool", nn.Module)
+layer(RoIPool, "RoIPool", "output_size: integers, spatial_scale: number", M.roi_pool)
+
+--- The layer of ps_roi_align, with its `output_size`, `spatial_scale` and `sampling_ratio`:
+--- layer(input, boxes).
+---
+---     local layer = torch.vision.ops.PSRoIAlign(2, 1, 2)
+---     local boxes = {torch.tensor {{0.0, 0, 4, 4}}}
+---     print(table.unpack(layer(torch.zeros(1, 12, 8, 8), boxes).shape))
+---     --> 1	3	2	2
+---@class vision.ops.PSRoIAlign: nn.Module
+---@field output_size integer|integer[]  the cells of a result
+---@field spatial_scale number  multiplies the boxes
+---@field sampling_ratio integer  points of a cell along each side
+---@overload fun(...): nn.Module
+local PSRoIAlign = class.class("vision.ops.PSRoIAlign", nn.Module)
+layer(PSRoIAlign, "PSRoIAlign", [[output_size: integers, spatial_scale: number,
+   sampling_ratio: integer]], M.ps_roi_align)
+
+--- The layer of ps_roi_pool, with its `output_size` and `spatial_scale`: layer(input, boxes).
+---
+---     local layer = torch.vision.ops.PSRoIPool(2, 1)
+---     local boxes = {torch.tensor {{0.0, 0, 4, 4}}}
+---     print(table.unpack(layer(torch.zeros(1, 12, 8, 8), boxes).shape))
+---     --> 1	3	2	2
+---@class vision.ops.PSRoIPool: nn.Module
+---@field output_size integer|integer[]  the cells of a result
+---@field spatial_scale number  multiplies the boxes
+---@overload fun(output_size: integer|integer[], spatial_scale: number): nn.Module
+local PSRoIPool = class.class("vision.ops.PSRoIPool", nn.Module)
+layer(PSRoIPool, "PSRoIPool", "output_size: integers, spatial_scale: number", M.ps_roi_pool)
+
+return M

@@ -1,0 +1,222 @@
+-- Tests torch.vision.ops: results and gradients equal those that fixtures/ops.py has written with torchvision; wrong
+-- arguments are refused.
+
+local torch = require "tlua"
+local device = require "spec.support.device"
+
+local ops = torch.vision.ops
+
+local folder <const> = "rocks/vision/spec/fixtures/"
+local saved = torch.load(folder .. "ops.pt")
+
+local function place(x) return x:to(device.name or "cpu") end
+local F = setmetatable({}, {__index = function(_, key)
+   return place(assert(saved[key], "no " .. key))
+end})
+
+local function near(expected, actual, tolerance, what)
+   actual = actual:detach():cpu()
+   assert.same({table.unpack(expected.shape)}, {table.unpack(actual.shape)})
+   if expected:numel() == 0 then return end
+   local difference = (expected:cpu():double() - actual:double()):abs():max():item()
+   assert.is_true(difference <= (tolerance or 1e-5), ("%s differs by %g"):format(what or "it", difference))
+end
+
+local function message_of(fn, ...) return select(2, pcall(fn, ...)) end
+
+describe("boxes", function()
+   it("have torchvision's overlaps", function()
+      for _, name in ipairs {"box_iou", "generalized_box_iou", "distance_box_iou", "complete_box_iou"} do
+         near(saved[name], ops[name](F.a, F.b), 1e-6, name)
+      end
+   end)
+
+   it("have torchvision's losses and their gradients", function()
+      for _, name in ipairs {"generalized_box_iou_loss", "distance_box_iou_loss", "complete_box_iou_loss"} do
+         local x = F.a:clone():requires_grad_()
+         local loss = ops[name](x, F.pair)
+         loss:sum():backward()
+         near(saved[name], loss, 1e-6, name)
+         near(saved[name .. "_grad"], x.grad, 1e-6, name)
+      end
+      assert.is_true(math.abs(ops.generalized_box_iou_loss(F.a, F.pair, {reduction = "mean"}):item()
+         - saved.generalized_box_iou_loss:mean():item()) < 1e-6)
+   end)
+
+   it("are converted, clipped, measured and found in masks", function()
+      near(saved.cxcywh, ops.box_convert(F.a, "xyxy", "cxcywh"))
+      near(saved.xywh, ops.box_convert(F.a, "xyxy", "xywh"))
+      near(saved.a, ops.box_convert(F.cxcywh, "cxcywh", "xyxy"))
+      near(saved.a, ops.box_convert(F.xywh, "xywh", "xyxy"))
+      near(saved.cxcywh, ops.box_convert(F.xywh, "xywh", "cxcywh"))
+      near(saved.clipped, ops.clip_boxes_to_image(F.a, {20, 25}))
+      near(saved.mask_boxes, ops.masks_to_boxes(F.masks))
+      assert.same({1}, ops.remove_small_boxes(torch.tensor {{0, 0, 5, 5}, {0, 0, 1, 9}}, 2):tolist())
+      assert.same({300 * 300}, ops.box_area(torch.tensor({{0, 0, 300, 300}}, {dtype = "int16"})):tolist())
+   end)
+
+   it("remain after suppression as in torchvision", function()
+      assert.same(saved.nms:tolist(), ops.nms(F.many, F.scores, 0.4):cpu():tolist())
+      assert.same(saved.batched_nms:tolist(), ops.batched_nms(F.many, F.scores, F.classes, 0.4):cpu():tolist())
+      assert.equal(0, ops.nms(torch.zeros(0, 4), torch.zeros(0), 0.5):numel())
+      assert.equal(0, ops.batched_nms(torch.zeros(0, 4), torch.zeros(0), torch.zeros(0), 0.5):numel())
+   end)
+end)
+
+describe("focal loss", function()
+   it("has torchvision's values and gradients", function()
+      local x = F.logits:clone():requires_grad_()
+      local loss = ops.sigmoid_focal_loss(x, F.targets, {alpha = 0.3, gamma = 1.5})
+      loss:sum():backward()
+      near(saved.focal, loss, 1e-6)
+      near(saved.focal_grad, x.grad, 1e-6)
+   end)
+end)
+
+describe("regions of interest", function()
+   for key, fn in pairs {
+      align = function(x) return ops.roi_align(x, F.rois, {3, 2}, 0.4, 2, false) end,
+      align_all = function(x) return ops.roi_align(x, F.rois, {3, 2}, 0.4, -1, true) end,
+      align_old = function(x) return ops.roi_align(x, F.rois, {3, 2}, 0.4, 0, false) end,
+      pool = function(x) return ops.roi_pool(x, F.rois, {3, 2}, 0.4) end,
+      ps_align = function(x) return ops.ps_roi_align(x, F.rois, {3, 2}, 0.4, 2) end,
+      ps_align_all = function(x) return ops.ps_roi_align(x, F.rois, {3, 2}, 0.4, -1) end,
+      ps_pool = function(x) return ops.ps_roi_pool(x, F.rois, {3, 2}, 0.4) end,
+   } do
+      it("are those of torchvision: " .. key, function()
+         local x = F.x:clone():requires_grad_()
+         local y = fn(x)
+         near(saved[key], y, 2e-5, key)
+         local weight = torch.arange(0, 7 * 12 * 6, {dtype = "float32"}):sin()
+         local own = place(weight:narrow(1, 1, y:numel()):view_as(y))
+         torch.sum(y * own):backward()
+         -- torchvision's backward of ps_roi_pool has other cells at the edge than its forward
+         if key ~= "ps_pool" then near(saved[key .. "_grad"], x.grad, 5e-5, key .. "'s gradient") end
+      end)
+   end
+
+   it("have the gradient of ps_roi_pool by finite differences", function()
+      local x = torch.randn(1, 4, 6, 6, {dtype = "float64", requires_grad = true})
+      local boxes = {torch.tensor {{1.0, 0, 4, 5}, {3.0, 3, 9, 9}}}
+      assert.is_true(torch.autograd.gradcheck(function(leaf) return ops.ps_roi_pool(leaf, boxes, 2) end, {x}))
+   end)
+
+   it("may be a list with the boxes of each image, or none", function()
+      local x, rois = F.x, saved.rois
+      local first, second = {}, {}
+      for i = 1, rois:size(1) do table.insert(rois[{i, 1}]:item() == 1 and first or second, i) end
+      local function rows(list) return rois:index_select(1, torch.tensor(list, {device = "cpu"})):narrow(2, 2, 4) end
+      local listed = ops.roi_align(x, {place(rows(first)), place(rows(second))}, {3, 2}, 0.4, 2)
+      local order = torch.tensor(table.move(second, 1, #second, #first + 1, {table.unpack(first)}), {device = "cpu"})
+      near(saved.align:index_select(1, order), listed, 2e-5)
+      for _, name in ipairs {"roi_align", "roi_pool"} do
+         local none = ops[name](x:clone():requires_grad_(), {place(torch.zeros(0, 4)), place(torch.zeros(0, 4))}, 2)
+         assert.same({0, 12, 2, 2}, {table.unpack(none.shape)})
+      end
+   end)
+
+   it("are cut out of the levels of a pyramid", function()
+      local pool = ops.MultiScaleRoIAlign({"0", "1"}, 2, 2, {canonical_scale = 20, canonical_level = 3})
+      local boxes = {F.levels[1], F.levels[2]}
+      near(saved.multi, pool({["0"] = F.m1, ["1"] = F.m2}, boxes, {{64, 60}, {50, 64}}), 2e-5)
+   end)
+end)
+
+describe("deformable convolution", function()
+   it("has torchvision's values and gradients", function()
+      local x = {}
+      for _, key in ipairs {"dx", "offset", "dw", "db", "mask"} do x[key] = F[key]:clone():requires_grad_() end
+      local y = ops.deform_conv2d(x.dx, x.offset, x.dw, x.db,
+         {stride = 2, padding = 1, dilation = {1, 2}, mask = x.mask})
+      near(saved.deform, y, 2e-5)
+      local weight = torch.arange(0, y:numel(), {dtype = "float32"}):sin():view_as(y)
+      torch.sum(y * place(weight)):backward()
+      for key, leaf in pairs(x) do near(saved[key .. "_grad"], leaf.grad, 1e-4, key) end
+   end)
+
+   it("equals a convolution where nothing is moved", function()
+      local layer = ops.DeformConv2d(4, 6, 3, {padding = 1, groups = 2})
+      local x = torch.randn(2, 4, 5, 6)
+      local y = layer(x, torch.zeros(2, 18, 5, 6))
+      near(torch.nn.functional.conv2d(x, layer.weight, layer.bias, {padding = 1, groups = 2}):detach(), y, 1e-5)
+   end)
+end)
+
+describe("layers", function()
+   it("of a pyramid have torchvision's values and states", function()
+      local fpn, state = ops.FeaturePyramidNetwork({4, 6}, 3), {}
+      for key, value in pairs(saved) do
+         if key:find "^fpn%." then state[key:sub(5)] = value end
+      end
+      fpn:load_state_dict(state, {names = "pytorch"})
+      local levels = fpn {F.map1, F.map2}
+      near(saved.level1, levels[1])
+      near(saved.level2, levels[2])
+   end)
+
+   it("drop samples or blocks at the given rate", function()
+      torch.manual_seed(1)
+      local x = torch.ones(4000, 2)
+      local y = ops.stochastic_depth(x, 0.25, "row")
+      assert.is_true(math.abs(y:mean():item() - 1) < 0.05)
+      assert.same({0, 4 / 3}, (y * 3):round():div(3):unique():double():mul(3):round():div(3):tolist())
+      assert.is_true(torch.equal(y:select(2, 1), y:select(2, 2)))
+      local maps = ops.drop_block2d(torch.ones(200, 4, 12, 12), 0.1, 3)
+      local zeros = maps:eq(0):double():mean():item()
+      assert.is_true(zeros > 0.07 and zeros < 0.13, zeros)
+      assert.is_true(math.abs(maps:mean():item() - 1) < 1e-4)
+      local volumes = ops.drop_block3d(torch.ones(50, 2, 8, 8, 8), 0.1, 2)
+      assert.is_true(math.abs(volumes:mean():item() - 1) < 1e-4)
+      local layer = ops.DropBlock2d(0.5, 3):eval()
+      assert.is_true(layer(x) == x)
+   end)
+
+   it("freeze a batch normalisation and load its state", function()
+      local norm, frozen = torch.nn.BatchNorm2d(3), ops.FrozenBatchNorm2d(3)
+      norm.running_mean:normal_()
+      norm.running_var:uniform_(1, 2)
+      norm:eval()
+      frozen:load_state_dict(norm:state_dict())
+      local x = torch.randn(2, 3, 4, 4)
+      near(norm(x):detach(), frozen(x))
+   end)
+end)
+
+describe("errors of torch.vision.ops", function()
+   it("name the argument, its shape and the expected one", function()
+      local x = torch.zeros(1, 4, 8, 8)
+      for expected, fn in pairs {
+         ["ops_spec.lua:%d+: vision.ops.box_iou: boxes1: expected a tensor of shape %(n, 4%), got a float32 tensor of "
+            .. "shape %(4%)"] = function() ops.box_iou(torch.zeros(4), torch.zeros(1, 4)) end,
+         ['vision.ops.box_convert: in_fmt: expected "xyxy", "xywh" or "cxcywh", got "xxyy"'] = function()
+            ops.box_convert(torch.zeros(1, 4), "xxyy", "xywh")
+         end,
+         ["vision.ops.nms: scores: expected a tensor of shape %(2%)"] = function()
+            ops.nms(torch.zeros(2, 4), torch.zeros(3), 0.5)
+         end,
+         ["vision.ops.masks_to_boxes: masks: expected a pixel that is not 0 in each, got an empty mask"] = function()
+            ops.masks_to_boxes(torch.zeros(2, 3, 3))
+         end,
+         ["vision.ops.roi_align: boxes: expected images from 1 to 1 in the first column, got 0"] = function()
+            ops.roi_align(x, torch.zeros(1, 5), 2)
+         end,
+         ["vision.ops.roi_align: boxes: expected a tensor %(n, 5%), or a list of tensors for 1 images"] = function()
+            ops.roi_align(x, {torch.zeros(1, 4), torch.zeros(1, 4)}, 2)
+         end,
+         ["vision.ops.ps_roi_pool: input: expected a multiple of 3 x 3 channels, got 4"] = function()
+            ops.ps_roi_pool(x, {torch.zeros(1, 4)}, 3)
+         end,
+         ["vision.ops.deform_conv2d: offset: expected a tensor of shape %(1, 18 %* groups, 6, 6%)"] = function()
+            ops.deform_conv2d(x, torch.zeros(1, 18, 8, 8), torch.zeros(2, 4, 3, 3))
+         end,
+         ["vision.ops.stochastic_depth: p: expected a number from 0 to 1, got 2"] = function()
+            ops.stochastic_depth(x, 2, "row")
+         end,
+         ["vision.ops.FeaturePyramidNetwork: maps: expected a list of 2 feature maps"] = function()
+            ops.FeaturePyramidNetwork({4, 6}, 3) {x}
+         end,
+      } do
+         assert.matches(expected, message_of(fn))
+      end
+   end)
+end)
