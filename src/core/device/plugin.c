@@ -20,6 +20,10 @@
 
 #define PATH_BYTES (TLI_PLUGIN_PATH / 2)
 
+#ifndef TLI_MULTIARCH /* the Makefile asks the compiler; others have no such folder */
+#define TLI_MULTIARCH ""
+#endif
+
 static const tl_Host host = {
     .hash = TL_PLUGIN_HASH,
     .cpu = &tlk_cpu_backend,
@@ -51,12 +55,9 @@ static bool readable(const char *path) {
 
 bool tli_plugin_path(const char *name, char path[TLI_PLUGIN_PATH]) {
   char folder[PATH_BYTES];
-  static const char *const places[] = {"",          "/tlua",
-                                       "/../lib/tlua",
-#ifdef TLI_MULTIARCH
-                                       "/../lib/" TLI_MULTIARCH "/tlua",
-#endif
-                                       "/../lib64/tlua", "/../../tlua"};
+  static const char *const places[] = {
+      "",           "/tlua", "/../lib/tlua", "/../lib/" TLI_MULTIARCH "/tlua", "/../lib64/tlua",
+      "/../../tlua"};
   const char *given = getenv("TLUA_PLUGINS");
   int n = given ? 1 : (int)(sizeof places / sizeof *places);
   if (given)
