@@ -13,10 +13,10 @@ M.Or = binary(function(a, b) return torch.logical_or(a, b) end)
 M.Xor = binary(function(a, b) return torch.logical_xor(a, b) end)
 function M.Not(_, x) return torch.logical_not(x) end
 
-M.Greater = binary(function(a, b) return a:gt(b) end)
-M.GreaterOrEqual = binary(function(a, b) return a:ge(b) end)
-M.Less = binary(function(a, b) return a:lt(b) end)
-M.LessOrEqual = binary(function(a, b) return a:le(b) end)
+M.Greater = binary(function(a, b) return a:gt(b) end, "order")
+M.GreaterOrEqual = binary(function(a, b) return a:ge(b) end, "order")
+M.Less = binary(function(a, b) return a:lt(b) end, "order")
+M.LessOrEqual = binary(function(a, b) return a:le(b) end, "order")
 
 local equal = binary(function(a, b) return a:eq(b) end)
 function M.Equal(node, a, b)
@@ -27,18 +27,19 @@ end
 M.BitwiseAnd = binary(function(a, b) return torch.bitwise_and(a, b) end)
 M.BitwiseOr = binary(function(a, b) return torch.bitwise_or(a, b) end)
 M.BitwiseXor = binary(function(a, b) return torch.bitwise_xor(a, b) end)
-function M.BitwiseNot(_, x) return torch.bitwise_not(x) end
+function M.BitwiseNot(_, x)
+   return support.unsigned(torch.bitwise_not(support.signed(x)), x.dtype)
+end
 
-M.BitShift = binary(function(a, b, node)
+M.BitShift = binary(function(a, b, node, bits)
    local direction = node:need("text", "direction")
    if direction ~= "LEFT" and direction ~= "RIGHT" then
       node:fail("attribute direction: expected LEFT or RIGHT, got %q", direction)
    end
    local shift = direction == "LEFT" and torch.bitwise_left_shift or torch.bitwise_right_shift
    -- a shift by all bits gives 0, and -1 for negative numbers that are shifted right
-   local bits = a:element_size() * 8
    local rest = direction == "RIGHT" and a:lt(0):to(a.dtype) * -1 or torch.zeros_like(a)
    return torch.where(b:ge(bits), rest, shift(a, b:clamp {max = bits - 1}))
-end)
+end, "divide")
 
 return M

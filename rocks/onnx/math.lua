@@ -106,13 +106,13 @@ M.Div = binary(function(a, b, node)
    if not is_integer(a) then return a / b end
    if b:eq(0):any():item() then node:fail "division of integers by 0" end
    return torch.div(a, b, {rounding_mode = "trunc"})
-end)
+end, "divide")
 
 M.Mod = binary(function(a, b, node)
    if is_integer(a) and b:eq(0):any():item() then node:fail "division of integers by 0" end
    if node:int("fmod", 0) ~= 0 then return torch.fmod(a, b) end
    return torch.remainder(a, b)
-end)
+end, "divide")
 
 function M.Pow(node, a, b)
    b = support.beside(node, a, b)
@@ -126,12 +126,12 @@ end
 
 -- Returns an operator of any number of inputs.
 local function fold(fn, last)
+   fn = binary(fn, "order")
    return function(node, first, ...)
       local sum = first
       for i = 1, select("#", ...) do
          local x = select(i, ...)
-         node:same_dtype(sum, x)
-         sum = fn(sum, x)
+         sum = fn(node, sum, x)
       end
       return last and last(sum, select("#", ...) + 1) or sum
    end
@@ -139,8 +139,8 @@ end
 
 M.Sum = fold(function(a, b) return a + b end)
 M.Mean = fold(function(a, b) return a + b end, function(sum, n) return sum / n end)
-M.Max = fold(torch.maximum)
-M.Min = fold(torch.minimum)
+M.Max = fold(function(a, b) return torch.maximum(a, b) end)
+M.Min = fold(function(a, b) return torch.minimum(a, b) end)
 
 -- Returns a limit of Clip as a number, or as a tensor if it is trained.
 local function limit_of(node, x, limit, name)
@@ -216,6 +216,24 @@ local function to_strings(x)
    return values.strings(list, support.shape(x))
 end
 
+-- Returns numbers as powers of two, the only values of float8_e8m0fnu.
+local function as_powers(node, x)
+   local mode = node:text("round_mode", "up")
+   local y = x:to "float64":abs()
+   local _, exponent = torch.frexp(y)
+   exponent = exponent:to "float64"
+   local below = torch.exp2(exponent - 1)
+   if mode == "up" then
+      y = torch.where(y:eq(below), y, torch.exp2(exponent))
+   elseif mode == "down" then
+      y = torch.where(y:isfinite(), below, y)
+   elseif mode ~= "nearest" then
+      node:fail("attribute round_mode: %q is unknown", mode)
+   end
+   if node:int("saturate", 1) ~= 0 then y = y:clamp(2.0 ^ -127, 2.0 ^ 127) end
+   return y:to "float32"
+end
+
 local function convert(node, x, dtype)
    if values.is_strings(x) then
       return dtype == "string" and x or from_strings(node, x, dtype)
@@ -225,8 +243,12 @@ local function convert(node, x, dtype)
       node:fail("attribute to: the dtype %s is not supported", dtype)
    end
    if x.dtype == dtype then return x end
+   if dtype == "float8_e8m0fnu" then x = as_powers(node, x) end
    if largest[dtype] and node:int("saturate", 1) ~= 0 then
       x = x:to "float32":clamp(-largest[dtype], largest[dtype])
+   elseif dtype == "float8_e4m3fn" then -- 464 still rounds to the largest, 448
+      x = x:to "float32"
+      x = x:masked_fill(x:abs():gt(464), 0 / 0)
    end
    return x:to(dtype)
 end

@@ -15,11 +15,48 @@ function M.beside(node, a, b)
    return b:reshape(shape)
 end
 
---- Returns an operator of two inputs of one dtype, which are broadcast.
-function M.binary(fn)
+local wide <const> = {uint16 = true, uint32 = true, uint64 = true}
+
+--- Returns integers of a dtype without arithmetic as int64: uint64 by its bits.
+function M.signed(x)
+   if not wide[x.dtype] then return x end
+   return x.dtype == "uint64" and x:contiguous():view "int64" or x:to "int64"
+end
+
+--- Returns the integers of int64 as a dtype, modulo its range.
+function M.unsigned(x, dtype)
+   if x.dtype ~= "int64" or not wide[dtype] then return x end
+   if dtype == "uint64" then return x:contiguous():view "uint64" end
+   return torch.bitwise_and(x, dtype == "uint16" and 0xffff or 0xffffffff):to(dtype)
+end
+
+-- Calls fn for integers of a dtype without arithmetic. Numbers of 2^63 and more are negative in
+-- int64: for an order, the sign bit is flipped; a division refuses them.
+local function call_wide(fn, how, node, a, b)
+   local x, y = M.signed(a), M.signed(b)
+   if a.dtype == "uint64" and how == "order" then
+      x = torch.bitwise_xor(x, math.mininteger)
+      y = torch.bitwise_xor(y, math.mininteger)
+   elseif a.dtype == "uint64" and how == "divide" and (x:lt(0):any() or y:lt(0):any()):item() then
+      node:fail "numbers of 2^63 and more are not supported"
+   end
+   local result = fn(x, y, node, a:element_size() * 8)
+   if how == "order" and a.dtype == "uint64" and result.dtype == "int64" then
+      result = torch.bitwise_xor(result, math.mininteger)
+   end
+   return M.unsigned(result, a.dtype)
+end
+
+--- Returns an operator of two inputs of one dtype, which are broadcast. fn gets both, the node, and
+--- the number of bits of an element.
+---@param fn function
+---@param how? "order"|"divide"  if fn depends on the order of numbers, or divides them
+function M.binary(fn, how)
    return function(node, a, b)
       node:same_dtype(a, b)
-      return fn(a, M.beside(node, a, b), node)
+      b = M.beside(node, a, b)
+      if wide[a.dtype] then return call_wide(fn, how, node, a, b) end
+      return fn(a, b, node, a:element_size() * 8)
    end
 end
 

@@ -140,6 +140,7 @@ local function as_pattern(node, regex)
       if c == "\\" then
          i = i + 1
          local escaped = regex:sub(i, i)
+         if not classes[escaped] and escaped:find "[%w]" then return nil end
          out[#out + 1] = classes[escaped] or "%" .. escaped
       elseif c:find "[(){}|]" then
          return nil
@@ -167,7 +168,7 @@ function M.RegexFullMatch(node, x)
    check(node, x)
    local regex = node:need("text", "pattern")
    local pattern = as_pattern(node, regex)
-      or node:fail("attribute pattern: groups, alternatives and counts are not supported, got %q",
+      or node:fail("attribute pattern: not supported: groups, alternatives, counts, in %q",
          regex)
    local list = {}
    for i, text in ipairs(x) do list[i] = text:find(pattern) ~= nil end

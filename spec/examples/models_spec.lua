@@ -56,6 +56,15 @@ it("examples/vae.lua lowers its loss and draws", function()
    assert.is_true(tonumber(last) < tonumber(first) - 1, output)
 end)
 
+it("examples/onnx.lua writes a trained model that loads with the same scores, and trains on", function()
+   local output = run("onnx", "--epochs 3 --save {}/digits.onnx")
+   local before, after = output:match "trained: accuracy ([%d.]+).*loaded: accuracy ([%d.]+)"
+   local difference, last = output:match "largest difference ([%d.e+-]+).*further: accuracy ([%d.]+)"
+   assert.is_true(tonumber(before) > 0.8 and tonumber(last) > 0.8, output)
+   assert.equal(before, after)
+   assert.is_true(tonumber(difference) < 1e-4, output)
+end)
+
 it("examples/fft.lua finds the tones, removes noise and draws", function()
    local output = run("fft", "--save {}/spectrogram.png", is_png "spectrogram.png")
    assert.truthy(output:find("strongest tones: 440 and 660 Hz", 1, true), output)
