@@ -7,7 +7,7 @@ local torch = require "tlua"
 
 local M = {}
 
--- What the refusals end with.
+-- The end of each refusal.
 local AGAIN <const> = "export the step again"
 
 -- Options of scalers that a program has recorded as numbers.

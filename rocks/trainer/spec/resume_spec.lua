@@ -42,7 +42,7 @@ local function loaders(options)
       torch.data.DataLoader(set, {batch_size = 8})
 end
 
--- Trains; dies in a callback after so many batches, if `dies` is given. Returns the state of all
+-- Trains, and dies in a callback after `dies` batches if that is given. Returns the state of all
 -- weights as a text, and what was logged.
 local function train(folder, options, dies, resumes)
    torch.manual_seed(resumes and 99 or 1)
