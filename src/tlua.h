@@ -266,6 +266,10 @@ typedef struct tl_ProgramInput {
 ** Returns NULL for a file that cannot be read, is damaged, or names an operator that this library
 ** lacks. */
 TL_API TL_MUSTCHECK tl_Program *tl_program_load(const char *path);
+/* Constructor. Reads a program from the bytes of such a file, which `tlua build` writes as C. The
+** program uses the bytes in place and does not change them; they must stay until it is freed, and
+** should begin at a multiple of 64. Returns NULL as tl_program_load does. */
+TL_API TL_MUSTCHECK tl_Program *tl_program_read(const void *bytes, size_t size);
 /* Destructor. No run may be in progress. Accepts NULL. */
 TL_API void tl_program_free(tl_Program *program);
 

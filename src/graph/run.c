@@ -143,6 +143,19 @@ tl_Program *tl_program_load(const char *path) {
   return p;
 }
 
+static void keep_bytes(void *data, void *context) {
+  (void)data;
+  (void)context;
+}
+
+tl_Program *tl_program_read(const void *bytes, size_t size) {
+  if (bytes == NULL) return tli_fail_null(TL_EARG, "export.load: expected bytes, got NULL");
+  tli_Graph *g = tli_graph_read((void *)bytes, size, keep_bytes, NULL);
+  tl_Program *p = g ? tli_program_new(g) : NULL;
+  tli_graph_release(g);
+  return p;
+}
+
 static void context_free(Context *c) {
   if (c == NULL) return;
   tli_run_plan_free(c->plan);

@@ -25,6 +25,11 @@ tl_Program *tl_program_load(const char *path) {
   return NULL;
 }
 
+tl_Program *tl_program_read(const void *bytes, size_t size) {
+  (void)bytes, (void)size, (void)no_programs();
+  return NULL;
+}
+
 void tl_program_free(tl_Program *program) { (void)program; }
 
 int tl_program_inputs(const tl_Program *program) {

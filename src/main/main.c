@@ -8,6 +8,7 @@
 **   tlua top folder                  shows the curves that a SummaryWriter writes
 **   tlua fit config.lua              trains by a configuration
 **   tlua port script.py              translates a PyTorch script to Lua
+**   tlua build model.tlp -o model.c  writes a program of torch.export as C
 */
 #include <lauxlib.h>
 #include <lua.h>
@@ -41,8 +42,9 @@ static void print_usage(FILE *out, const char *name) {
           "       %s help name    the manual's text on a name; help --web opens the reference\n"
           "       %s fit config.lua    a training by a configuration; see fit --help\n"
           "       %s port script.py    the Lua that a PyTorch script becomes; see port --help\n"
+          "       %s build model.tlp -o model.c    its program as C; see build --help\n"
           "Options:\n%s",
-          name, name, name, name, name, name, name, tli_options_usage);
+          name, name, name, name, name, name, name, name, tli_options_usage);
   fflush(out);
 }
 
@@ -148,6 +150,12 @@ static bool run_fit(lua_State *L, int argc, char **argv) {
   return tli_script_fit(L, argc, argv);
 }
 
+static bool run_build(lua_State *L, int argc, char **argv) {
+  luaL_openlibs(L);
+  tli_globals_open(L, false);
+  return tli_script_build(L, argc, argv);
+}
+
 /* The whole program, as a protected call. The Lua arguments are (argc, argv); the result tells
 ** whether the program succeeded. */
 static int protected_main(lua_State *L) {
@@ -166,6 +174,8 @@ static int protected_main(lua_State *L) {
     good = run_fit(L, argc, argv);
   else if (strcmp(word, "port") == 0)
     good = run_port(L, argc, argv);
+  else if (strcmp(word, "build") == 0)
+    good = run_build(L, argc, argv);
   else
     good = run_command(L, argc, argv);
   lua_pushboolean(L, good);

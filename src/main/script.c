@@ -177,6 +177,10 @@ bool tli_script_port(lua_State *L, int argc, char **argv) {
   return run_command_of(L, "tlua.port", argc, argv);
 }
 
+bool tli_script_build(lua_State *L, int argc, char **argv) {
+  return run_command_of(L, "tlua.export.source", argc, argv);
+}
+
 bool tli_script_step(lua_State *L, tli_Step step) {
   switch (step.letter) {
   case 'W': lua_warning(L, "@on", 0); return true;

@@ -35,6 +35,9 @@ bool tli_script_fit(lua_State *L, int argc, char **argv);
 /* Runs `tlua port` with the arguments argv[2], argv[3], ... */
 bool tli_script_port(lua_State *L, int argc, char **argv);
 
+/* Runs `tlua build` with the arguments argv[2], argv[3], ... */
+bool tli_script_build(lua_State *L, int argc, char **argv);
+
 /* Implements --profile: calls a function of torch.profiler.script with the argument `html`. The
 ** function is "start", where `html` is the path of the profile's page, or "finish", where `html` is
 ** NULL. */
