@@ -38,7 +38,7 @@ static const _Alignas(64) unsigned char bytes[%d] = {
 tl_Program *%s_load(void);
 tl_Program *%s_load(void) { return tl_program_read(bytes, sizeof bytes); }
 ]]
-   local function in_comment(part) return (part:gsub("%%*/", "* /"):gsub("/%%*", "/ *")) end
+   local function in_comment(part) return (part:gsub("%*/", "* /"):gsub("/%*", "/ *")) end
    return text:format(in_comment(path:match "[^/\\]*$"), in_comment(listing), #bytes,
       table.concat(lines, "\n"), name, name)
 end
