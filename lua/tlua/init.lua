@@ -60,6 +60,11 @@ lazy.load(torch, lazy.modules("tlua", {
       set_autocast_gpu_dtype is_autocast_cpu_enabled set_autocast_cpu_enabled]],
    ["functions.vander"] = "vander",
    ["functions.aten"] = "grid_sampler grid_sampler_2d grid_sampler_3d constant_pad_nd",
+   ["ao.fake_quantize"] = [[fake_quantize_per_tensor_affine fake_quantize_per_channel_affine
+      _fake_quantize_learnable_per_tensor_affine _fake_quantize_learnable_per_channel_affine]],
+   ao = "ao",
+   ["ao.quantized"] = "quantize_per_tensor quantize_per_channel dequantize",
+   ["functions.narrow_products"] = "_int_mm _scaled_mm",
    ["functions.stft"] = "stft istft",
    ["functions.windows"] = [[bartlett_window blackman_window hamming_window hann_window
       kaiser_window]],

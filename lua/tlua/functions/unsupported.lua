@@ -22,7 +22,7 @@ end
 M.lobpcg = "torch.linalg.eigh and torch.svd_lowrank find eigenvalues and singular values"
 M.from_file = "torch.load(path, {mmap = true}) maps a file"
 M.hub = "tlua loads no models from the network; torch.load reads a file of weights"
-M.quantization = "tlua has no quantized tensors; torch.load reads those of .gguf files"
+M.quantization = "torch.ao.quantization has observers, FakeQuantize and quantize_dynamic"
 M.nested = "tlua has no nested tensors; nn.utils.rnn.pad_sequence joins sequences of any lengths"
 M.dtype = 'a dtype is a string here: torch.isinstance(x, torch.FloatTensor), x.dtype == "float32"'
 M.layout = 'a layout is a string here: x.layout == "strided"'

@@ -1,0 +1,181 @@
+-- modules.lua - FakeQuantize, which rounds as a quantized tensor does while a model is trained, and
+-- layers with integers of 8 bits.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local nn = require "tlua.nn"
+local observers = require "tlua.ao.observers"
+local Module = require "tlua.nn.modules.Module"
+
+local M = {}
+
+--- Notes the range of tensors by an observer, and rounds them to the numbers that quantized tensors
+--- of that range have. Gradients pass where no element was clamped.
+---
+---     local fake = torch.ao.quantization.FakeQuantize()
+---     print(fake(torch.tensor {-1.0, 2, 3}))
+---     --> tensor([-1.0039,  1.9922,  2.9961])
+---@class ao.quantization.FakeQuantize: nn.Module
+---@field scale Tensor  the distance of two numbers, of the last call
+---@field zero_point Tensor  the integer of 0, of the last call
+---@overload fun(options?: {observer: table, dtype: string, qscheme: string, quant_min: integer,
+--- quant_max: integer, reduce_range: boolean, averaging_constant: number, ch_axis: integer,
+--- eps: number}): ao.quantization.FakeQuantize
+local FakeQuantize, parent = class.class("ao.quantization.FakeQuantize", Module)
+
+function FakeQuantize:__init(options)
+   parent.__init(self)
+   local rest = {}
+   for key, value in pairs(options or {}) do rest[key] = value end
+   local observer = rest.observer or observers.MovingAverageMinMaxObserver
+   rest.observer = nil
+   self.activation_post_process = observer(rest)
+   self.fake_quant_enabled, self.observer_enabled = true, true
+   self:register_buffer("scale", torch.tensor {1.0})
+   self:register_buffer("zero_point", torch.tensor({0}, {dtype = "int32"}))
+end
+
+--- Sets whether tensors are rounded.
+---@param enabled? boolean  true by default
+---@return ao.quantization.FakeQuantize
+function FakeQuantize:enable_fake_quant(enabled)
+   self.fake_quant_enabled = enabled ~= false
+   return self
+end
+
+--- Sets whether ranges are noted.
+---@param enabled? boolean  true by default
+---@return ao.quantization.FakeQuantize
+function FakeQuantize:enable_observer(enabled)
+   self.observer_enabled = enabled ~= false
+   return self
+end
+
+--- Returns the scale and the zero point of the ranges noted so far.
+---@return Tensor
+---@return Tensor
+function FakeQuantize:calculate_qparams()
+   return self.activation_post_process:calculate_qparams()
+end
+
+---@param x Tensor  floating
+---@return Tensor
+function FakeQuantize:forward(x)
+   local observer = self.activation_post_process
+   if self.observer_enabled then
+      observer(x:detach())
+      local scale, zero = observer:calculate_qparams()
+      self.scale, self.zero_point = scale:to(x.device), zero:to(x.device, "int32")
+   end
+   if not self.fake_quant_enabled then return x end
+   local low, high = observer.quant_min, observer.quant_max
+   if observer.ch_axis then
+      return torch.fake_quantize_per_channel_affine(x, self.scale, self.zero_point,
+         observer.ch_axis, low, high)
+   end
+   return torch.fake_quantize_per_tensor_affine(x, self.scale, self.zero_point, low, high)
+end
+
+M.FakeQuantize = FakeQuantize
+
+-- Returns the scale and the zero point with which activations are rounded to seven bits, so that
+-- sums of two products fit in 16 bits on any processor; 0 has an integer.
+local function seven_bits(x)
+   local low, high = math.min(x:min():item(), 0), math.max(x:max():item(), 0)
+   local scale = torch.tensor((high - low) / 127):item()
+   if scale == 0 or 1 / scale == math.huge then scale = torch.tensor(0.1):item() end
+   local from_low, from_high = -low / scale, 127 - high / scale
+   local low_error, high_error = math.abs(low / scale), 127 + math.abs(high / scale)
+   local zero = low_error < high_error and from_low or from_high
+   local whole = torch.tensor(zero, {dtype = "float64"}):round():clamp(0, 127)
+   return scale, math.tointeger(whole:item())
+end
+
+--- A Linear whose weight has integers of 8 bits. The input is rounded to integers for each call,
+--- and the product is that of integers (torch._int_mm). quantize_dynamic makes such layers.
+---
+---     local layer = torch.nn.Linear(4, 3)
+---     local small = torch.ao.quantization.DynamicQuantizedLinear(layer)
+---     print(small(torch.ones(2, 4)).shape)
+---     --> torch.Size([2, 3])
+---@class ao.quantization.DynamicQuantizedLinear: nn.Module
+---@field in_features integer  the last size of inputs
+---@field out_features integer  the last size of results
+local Linear, linear_parent = class.class("ao.quantization.DynamicQuantizedLinear", Module)
+
+function Linear:__init(layer)
+   linear_parent.__init(self)
+   if not class.isinstance(layer, nn.Linear) then
+      args.refuse("ao.quantization.DynamicQuantizedLinear", "layer", "an nn.Linear", layer)
+   end
+   self.in_features, self.out_features = layer.in_features, layer.out_features
+   local observer = observers.MinMaxObserver {dtype = "qint8", qscheme = "per_tensor_symmetric"}
+   local weight = layer.weight:detach():float()
+   observer(weight)
+   local scale = observer:calculate_qparams()
+   self.scale = scale:item()
+   self:register_buffer("integers",
+      torch.quantize_per_tensor(weight, self.scale, 0, "qint8"):int_repr())
+   if layer.bias then self:register_buffer("bias", layer.bias:detach():float():clone()) end
+end
+
+--- Returns the weight as a quantized tensor.
+---@return ao.QuantizedTensor
+function Linear:weight()
+   return torch.quantize_per_tensor(self.integers:float() * self.scale, self.scale, 0, "qint8")
+end
+
+---@param x Tensor  (*, in_features) float32
+---@return Tensor  (*, out_features)
+function Linear:forward(x)
+   if not torch.is_tensor(x) or x.dtype ~= "float32" or x:size(-1) ~= self.in_features then
+      args.refuse("DynamicQuantizedLinear", "x",
+         ("a float32 tensor with a last size of %d"):format(self.in_features), x)
+   end
+   local shape = {table.unpack(x.shape)}
+   shape[#shape] = self.out_features
+   if x:numel() == 0 then return torch.zeros(shape, {device = x.device}) end
+   local flat = x:detach():reshape(-1, self.in_features)
+   local scale, zero = seven_bits(flat)
+   local q = torch.quantize_per_tensor(flat, scale, zero, "quint8").integers:clamp_max(127)
+   local sum = torch._int_mm(q, self.integers:t())
+   local correction = self.integers:sum(2, {dtype = "int32"}) * zero
+   local y = (sum - correction):float() * (torch.tensor(scale, {device = x.device}) * self.scale)
+   if self.bias then y = y + self.bias end
+   return y:reshape(shape)
+end
+
+function Linear:extra_repr()
+   return ("in_features=%d, out_features=%d, dtype=torch.qint8, qscheme=torch.per_tensor_affine")
+      :format(self.in_features, self.out_features)
+end
+
+M.DynamicQuantizedLinear = Linear
+
+--- Returns a copy of a model in which each Linear has a weight of 8-bit integers. The model is for
+--- inference: the layers have no gradients.
+---
+---     local model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
+---     local small = torch.ao.quantization.quantize_dynamic(model)
+---     print(small[1]:weight().dtype, small(torch.ones(2, 4)).shape)
+---     --> qint8	torch.Size([2, 3])
+---@param model nn.Module
+---@param kinds? table  a list of the classes to replace: {nn.Linear}, the only one so far
+---@return nn.Module
+function M.quantize_dynamic(model, kinds)
+   local who = "quantize_dynamic"
+   if not class.isinstance(model, Module) then args.refuse(who, "model", "an nn.Module", model) end
+   for _, kind in ipairs(kinds or {}) do
+      if kind ~= nn.Linear then args.refuse(who, "kinds", "a list of nn.Linear", kind) end
+   end
+   if class.isinstance(model, nn.Linear) then return Linear(model) end
+   local copy, found = model:clone(), {}
+   for path, module in copy:named_modules() do
+      if class.isinstance(module, nn.Linear) then found[#found + 1] = {path, module} end
+   end
+   for _, pair in ipairs(found) do copy:set_submodule(pair[1], Linear(pair[2])) end
+   return copy
+end
+
+return M

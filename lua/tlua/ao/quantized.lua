@@ -1,0 +1,311 @@
+-- quantized.lua - quantized tensors: integers q of 8 or 32 bits that stand for the numbers
+-- (q - zero_point) * scale. A quantized tensor is an object with the integers, one scale and zero
+-- point (per_tensor_affine) or one for each position of a dimension (per_channel_affine). It has
+-- the methods below; operators take the tensors that `dequantize` and `int_repr` return.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+local stored <const> = {quint8 = "uint8", qint8 = "int8", qint32 = "int32"}
+
+--- A tensor of integers that stand for the numbers (q - zero_point) * scale, as
+--- torch.quantize_per_tensor and torch.quantize_per_channel make it.
+---
+---     local x = torch.tensor {-1, 0.26, 300}
+---     local q = torch.quantize_per_tensor(x, 0.1, 10, "quint8")
+---     print(q:int_repr(), q:q_scale())
+---     --> tensor([  0,  13, 255], dtype=torch.uint8)	0.1
+---@class ao.QuantizedTensor
+---@field dtype string  "quint8", "qint8" or "qint32"
+---@field shape integer[]  the sizes
+---@field device torch.device  the device of the integers
+---@field is_quantized boolean  true
+local Quantized = class.class("ao.QuantizedTensor")
+
+-- Returns a quantized tensor with the parameters of `like`.
+local function with_integers(like, integers, axis)
+   local q = Quantized()
+   q.integers, q.dtype, q.is_quantized = integers, like.dtype, true
+   q.shape, q.device = integers.shape, integers.device
+   q.scale, q.zero_point, q.axis = like.scale, like.zero_point, axis or like.axis
+   return q
+end
+
+local function is_quantized(value) return class.isinstance(value, Quantized) end
+
+local function limits(dtype)
+   local info = torch.iinfo(stored[dtype])
+   return info.min, info.max
+end
+
+-- Rounds x to integers. NaN counts as the largest number, as in PyTorch.
+local function integers_of(x, scale, zero_point, dtype)
+   local low, high = limits(dtype)
+   local q = (x * scale:float():reciprocal()):round():double() + zero_point
+   q = torch.where(q:isnan(), math.huge, q)
+   return q:clamp(low, high):to(stored[dtype])
+end
+
+local function check(who, a)
+   if a.input.dtype ~= "float32" then args.refuse(who, "input", "a float32 tensor", a.input) end
+   if not stored[a.dtype] then
+      args.refuse(who, "dtype", '"quint8", "qint8" or "qint32"', a.dtype)
+   end
+end
+
+local function check_zero(who, value, dtype)
+   local low, high = limits(dtype)
+   if value < low or value > high or value ~= math.floor(value) then
+      args.refuse(who, "zero_point", ("an integer from %d to %d for %s"):format(low, high, dtype),
+         value)
+   end
+end
+
+local take_tensor = args.signature [[quantize_per_tensor(input: tensor, scale: any,
+   zero_point: any, dtype: string)]]
+
+--- Rounds a tensor to integers that stand for the numbers (q - zero_point) * scale.
+---
+---     local x = torch.tensor {-1, 0.26, 300}
+---     local q = torch.quantize_per_tensor(x, 0.1, 10, "quint8")
+---     print(q:int_repr())
+---     --> tensor([  0,  13, 255], dtype=torch.uint8)
+---@param input Tensor  float32
+---@param scale number|Tensor  above 0
+---@param zero_point integer|Tensor  the integer of 0
+---@param dtype string  "quint8", "qint8" or "qint32"
+---@return ao.QuantizedTensor
+function M.quantize_per_tensor(...)
+   local who = "quantize_per_tensor"
+   local a = take_tensor(...)
+   check(who, a)
+   local scale = args.to_number(who, "scale", a.scale)
+   local zero = args.to_number(who, "zero_point", a.zero_point)
+   if not (scale > 0 and scale < math.huge) then
+      args.refuse(who, "scale", "a number above 0", a.scale)
+   end
+   check_zero(who, zero, a.dtype)
+   local like = {dtype = a.dtype, scale = scale, zero_point = math.tointeger(zero)}
+   local x = a.input:detach()
+   return with_integers(like, integers_of(x, torch.tensor(scale, {dtype = "float32",
+      device = x.device}), like.zero_point, a.dtype))
+end
+
+-- Returns a vector in a shape that broadcasts along the axis of an ndim-dimensional tensor.
+local function along(vector, ndim, axis)
+   local shape = {}
+   for d = 1, ndim do shape[d] = d == axis and vector:size(1) or 1 end
+   return vector:reshape(shape)
+end
+
+local take_channel = args.signature [[quantize_per_channel(input: tensor, scales: tensor,
+   zero_points: tensor, axis: integer, dtype: string)]]
+
+--- Does what quantize_per_tensor does, with a scale and a zero point for each position of one
+--- dimension.
+---
+---     local scales, zeros = torch.tensor {0.1, 0.5}, torch.tensor {0, 3}
+---     local x = torch.ones(2, 2)
+---     local q = torch.quantize_per_channel(x, scales, zeros, 1, "quint8")
+---     print(q:int_repr())
+---     --> tensor([[10, 10],
+---     -->         [ 5,  5]], dtype=torch.uint8)
+---@param input Tensor  float32
+---@param scales Tensor  (n), above 0
+---@param zero_points Tensor  (n)
+---@param axis integer  the dimension, of size n
+---@param dtype string  "quint8", "qint8" or "qint32"
+---@return ao.QuantizedTensor
+function M.quantize_per_channel(...)
+   local who = "quantize_per_channel"
+   local a = take_channel(...)
+   check(who, a)
+   local x, n = a.input:detach(), a.input:dim()
+   local axis = a.axis < 0 and a.axis + n + 1 or a.axis
+   if axis < 1 or axis > n then args.refuse(who, "axis", ("1 to %d"):format(n), a.axis) end
+   for _, name in ipairs {"scales", "zero_points"} do
+      if a[name]:dim() ~= 1 or a[name]:size(1) ~= x:size(axis) then
+         args.refuse(who, name, ("a vector of %d, the size of the axis"):format(x:size(axis)),
+            a[name])
+      end
+   end
+   if not a.scales:gt(0):all():item() then
+      args.refuse(who, "scales", "numbers above 0", a.scales)
+   end
+   local zeros = a.zero_points:detach():to "int64"
+   for _, zero in ipairs(a.zero_points:tolist()) do check_zero(who, zero, a.dtype) end
+   local like = {
+      dtype = a.dtype, scale = a.scales:detach():double(), zero_point = zeros, axis = axis,
+   }
+   return with_integers(like, integers_of(x, along(like.scale, n, axis), along(zeros, n, axis),
+      a.dtype))
+end
+
+--- Returns the numbers that a quantized tensor stands for. A tensor that is not quantized is
+--- returned in float32.
+---
+---     local q = torch.quantize_per_tensor(torch.tensor {0.26}, 0.1, 10, "quint8")
+---     print(torch.dequantize(q))
+---     --> tensor([0.3000])
+---@param tensor ao.QuantizedTensor|Tensor
+---@return Tensor  float32
+function M.dequantize(tensor)
+   if torch.is_tensor(tensor) then return tensor:float() end
+   if not is_quantized(tensor) then
+      args.refuse("dequantize", "tensor", "a quantized tensor", tensor)
+   end
+   return tensor:dequantize()
+end
+
+--- Returns the numbers that the integers stand for.
+---@return Tensor  float32
+function Quantized:dequantize()
+   local scale, zero, n = self.scale, self.zero_point, self.integers:dim()
+   if self.axis then
+      scale, zero = along(scale, n, self.axis):float(), along(zero, n, self.axis)
+   else
+      scale = torch.tensor(scale, {dtype = "float32", device = self.device})
+   end
+   return (self.integers:to "int64" - zero):float() * scale
+end
+
+--- Returns a copy of the integers.
+---@return Tensor  uint8, int8 or int32
+function Quantized:int_repr() return self.integers:clone() end
+
+local function expect(who, q, channels)
+   if (q.axis ~= nil) ~= channels then
+      torch.raise(("%s: expected a tensor quantized per %s, got one of %s"):format(who,
+         channels and "channel" or "tensor", q:qscheme()))
+   end
+end
+
+--- Returns the scale of a tensor that is quantized per tensor.
+---@return number
+function Quantized:q_scale()
+   expect("q_scale", self, false)
+   return self.scale
+end
+
+--- Returns the integer of 0 of a tensor that is quantized per tensor.
+---@return integer
+function Quantized:q_zero_point()
+   expect("q_zero_point", self, false)
+   return self.zero_point
+end
+
+--- Returns the scales of a tensor that is quantized per channel.
+---@return Tensor  (n) float64
+function Quantized:q_per_channel_scales()
+   expect("q_per_channel_scales", self, true)
+   return self.scale
+end
+
+--- Returns the integers of 0 of a tensor that is quantized per channel.
+---@return Tensor  (n) int64
+function Quantized:q_per_channel_zero_points()
+   expect("q_per_channel_zero_points", self, true)
+   return self.zero_point
+end
+
+--- Returns the dimension along which the scales of a tensor that is quantized per channel differ.
+---@return integer
+function Quantized:q_per_channel_axis()
+   expect("q_per_channel_axis", self, true)
+   return self.axis
+end
+
+--- Returns "per_tensor_affine" or "per_channel_affine".
+---@return string
+function Quantized:qscheme() return self.axis and "per_channel_affine" or "per_tensor_affine" end
+
+--- Returns the sizes, or the size of one dimension.
+---@param dim? integer  the dimension; all sizes if it is not given
+---@return integer[]|integer
+function Quantized:size(dim) return self.integers:size(dim) end
+
+--- Returns the number of dimensions.
+---@return integer
+function Quantized:dim() return self.integers:dim() end
+
+--- Returns the number of elements.
+---@return integer
+function Quantized:numel() return self.integers:numel() end
+
+--- Returns a copy.
+---@return ao.QuantizedTensor
+function Quantized:clone() return with_integers(self, self.integers:clone()) end
+
+--- Returns the tensor with rows in order in memory.
+---@return ao.QuantizedTensor
+function Quantized:contiguous() return with_integers(self, self.integers:contiguous()) end
+
+--- Returns the elements in another shape. The tensor is quantized per tensor.
+---@param ... integer  sizes
+---@return ao.QuantizedTensor
+function Quantized:reshape(...)
+   expect("reshape", self, false)
+   return with_integers(self, self.integers:reshape(...))
+end
+
+--- Returns the tensor with two dimensions exchanged.
+---@param dim0 integer  one of the dimensions
+---@param dim1 integer  the other one
+---@return ao.QuantizedTensor
+function Quantized:transpose(dim0, dim1)
+   local turned = self.integers:transpose(dim0, dim1)
+   local n, axis = turned:dim(), self.axis
+   if dim0 < 0 then dim0 = dim0 + n + 1 end
+   if dim1 < 0 then dim1 = dim1 + n + 1 end
+   axis = axis == dim0 and dim1 or axis == dim1 and dim0 or axis
+   return with_integers(self, turned, axis)
+end
+
+--- Returns the tensor with negative numbers replaced by 0.
+---@return ao.QuantizedTensor
+function Quantized:relu()
+   expect("relu", self, false)
+   return with_integers(self, self.integers:clamp_min(self.zero_point))
+end
+
+--- Returns whether another quantized tensor has the same dtype, scales, zero points and integers.
+---@param other ao.QuantizedTensor  the tensor to compare with
+---@return boolean
+function Quantized:equal(other)
+   if not is_quantized(other) then args.refuse("equal", "other", "a quantized tensor", other) end
+   local function same(a, b)
+      if torch.is_tensor(a) and torch.is_tensor(b) then return a:equal(b) end
+      return a == b
+   end
+   return self.dtype == other.dtype and self.axis == other.axis and same(self.scale, other.scale)
+      and same(self.zero_point, other.zero_point) and same(self.integers, other.integers)
+end
+
+--- Returns the text that PyTorch prints.
+---@return string
+function Quantized:__tostring()
+   local text = tostring(self:dequantize()):gsub(", device='[^']*'", ""):gsub("%)$", "")
+   local sizes = table.concat(self.shape, ", ")
+   if self:dim() == 1 then sizes = sizes .. "," end
+   local device = self.integers.is_cpu and "" or (", device='%s'"):format(self.device)
+   local rest = self.axis
+      and ("scale=%s,\n       zero_point=%s,\n       axis=%d"):format(self.scale, self.zero_point,
+         self.axis)
+      or ("scale=%s, zero_point=%d"):format(("%.17g"):format(self.scale) + 0.0, self.zero_point)
+   return ("%s, size=(%s)%s, dtype=torch.%s,\n       quantization_scheme=torch.%s%s%s)")
+      :format(text, sizes, device, self.dtype, self:qscheme(), self.axis and ",\n       " or ", ",
+         rest)
+end
+
+for event, name in pairs {__add = "add", __sub = "sub", __mul = "mul", __div = "div",
+   __unm = "neg", __pow = "pow"} do
+   Quantized[event] = function(a, b)
+      local q = is_quantized(a) and a or b
+      torch.raise(("%s: not implemented for '%s'; call dequantize() first"):format(name, q.dtype))
+   end
+end
+
+return M

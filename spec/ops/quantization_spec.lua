@@ -1,0 +1,160 @@
+-- Tests products of 8-bit numbers, fake quantization, quantized tensors and torch.ao.quantization. The values are those
+-- that PyTorch 2.15 computes.
+
+local torch = require "tlua"
+local Q = torch.ao.quantization
+
+-- Returns n integers from -128 to 127.
+local function ints(n, seed)
+   local i = torch.arange(n)
+   return ((i * i * 7919 + i * seed) % 256 - 128):to "int8"
+end
+
+local function pattern(step, modulus, shift, divisor) return (torch.arange(24) * step % modulus - shift) / divisor end
+
+local function same(expected, value, tolerance) assert.close(torch.tensor(expected), value, tolerance or 1e-6) end
+
+describe("products of 8-bit numbers", function()
+   it("_int_mm is exact", function()
+      for _, case in ipairs {{3, 5, 7, -7276, 25340, 64764}, {20, 1500, 9, 1761176, 17824800, -51828192},
+         {1, 33, 1, -26688, -26688, 22976}} do
+         local m, k, n, first, sum, unsigned_sum = table.unpack(case)
+         local a, b = ints(m * k, 3):view(m, k), ints(k * n, 11):view(k, n)
+         local product = torch._int_mm(a, b)
+         assert.equal("int32", product.dtype)
+         assert.equal(first, product:flatten()[1]:item())
+         assert.equal(sum, product:sum():item())
+         assert.equal(unsigned_sum, torch._int_mm(a:view "uint8", b):sum():item())
+      end
+      assert.same({2, 3}, torch._int_mm(ints(0, 1):view(2, 0), ints(0, 1):view(0, 3)).shape)
+      assert.raises("_int_mm: self: expected int8 or uint8", function() torch._int_mm(torch.ones(2, 2), ints(4, 1)) end)
+      assert.raises("_int_mm: shapes (2, 3) and (2, 3) do not fit: 3 columns and 2 rows",
+         function() torch._int_mm(ints(6, 1):view(2, 3), ints(6, 1):view(2, 3)) end)
+   end)
+
+   it("_scaled_mm multiplies by scales of tensors or of rows and columns", function()
+      local a = (ints(48, 3):view(3, 16):float() / 16):to "float8_e4m3fn"
+      local b = (ints(32, 5):view(16, 2):float() / 32):to "float8_e5m2"
+      local half, two = torch.tensor(0.5), torch.tensor(2.0)
+      assert.same({{101, 233}, {88, 203}, {221, 93}}, torch._scaled_mm(a, b, half, two):view "uint8":tolist())
+      same({{53.1640625, -7.15625}, {33.59375, 0.5703125}, {-106.84375, 15.28125}},
+         torch._scaled_mm(a, b, torch.tensor {{0.5}, {1.0}, {2.0}}, torch.tensor {{2.0, 0.25}},
+            {bias = torch.tensor {1.0, 2.0}, out_dtype = "float32"}))
+      assert.same({{89, 220}, {75, 191}, {209, 81}},
+         torch._scaled_mm(a, b, half, two, {scale_result = torch.tensor(3.0)}):view "uint8":tolist())
+      assert.raises("_scaled_mm: scale_a: expected one number or a shape of (3, 1)",
+         function() torch._scaled_mm(a, b, torch.ones(3), two) end)
+      assert.raises("_scaled_mm: self: expected a float8 matrix",
+         function() torch._scaled_mm(a:float(), b, half, two) end)
+   end)
+end)
+
+describe("fake quantization", function()
+   local x, grad
+
+   before_each(function()
+      x = pattern(37, 48, 20, 7.0):view(2, 3, 4):requires_grad_()
+      grad = pattern(11, 13, 5, 3.0):view(2, 3, 4)
+   end)
+
+   local function sums(y)
+      y:backward(grad)
+      return torch.stack {y:double():sum(), (y:double() * grad):sum(), x.grad:double():sum()}
+   end
+
+   it("rounds per tensor and per channel, and passes gradients inside the range", function()
+      local y = torch.fake_quantize_per_tensor_affine(x, 0.1, 3, -8, 15)
+      same({5.200000338256359, 5.600000119705991, 7.333333283662796}, sums(y):float())
+      x.grad = nil
+      y = torch.fake_quantize_per_channel_affine(x, torch.tensor {0.1, 0.3, 0.07},
+         torch.tensor({1, -2, 0}, {dtype = "int32"}), 2, -8, 15)
+      same({9.5999995470047, 3.959999759594597, 4.3333331644535065}, sums(y):float())
+      same({0.0, 25.5, 0.0}, torch.fake_quantize_per_tensor_affine(torch.tensor {0 / 0, 1 / 0, -1 / 0}, 0.1, 0, 0, 255))
+      assert.raises("zero_point: expected quant_min to quant_max, 0 to 255, got 300",
+         function() torch.fake_quantize_per_tensor_affine(x, 0.1, 300, 0, 255) end)
+   end)
+
+   it("learns scales and zero points", function()
+      local scale, zero = torch.tensor({0.1}, {requires_grad = true}), torch.tensor({1.3}, {requires_grad = true})
+      torch._fake_quantize_learnable_per_tensor_affine(x, scale, zero, -8, 15, 0.5):backward(grad)
+      same({33.47618865966797}, scale.grad)
+      same({-0.15}, zero.grad)
+      scale = torch.tensor({0.1, 0.3, 0.07}, {requires_grad = true})
+      zero = torch.tensor({1.0, -2.4, 0.2}, {requires_grad = true})
+      torch._fake_quantize_learnable_per_channel_affine(x, scale, zero, 2, -8, 15, 0.5):backward(grad)
+      same({47.833335876464844, 0.6825391054153442, 6.687075138092041}, scale.grad, 1e-5)
+      same({0.016666673123836517, 0.0, -0.21000000834465027}, zero.grad)
+   end)
+end)
+
+describe("quantized tensors", function()
+   it("have integers, scales and PyTorch's text", function()
+      local x = torch.tensor({{-1, 0, 1}, {2, 0.25, 300}}, {device = "cpu"})
+      local q = torch.quantize_per_tensor(x, 0.1, 10, "quint8")
+      assert.equal([==[
+tensor([[-1.0000,  0.0000,  1.0000],
+        [ 2.0000,  0.2000, 24.5000]], size=(2, 3), dtype=torch.quint8,
+       quantization_scheme=torch.per_tensor_affine, scale=0.1, zero_point=10)]==], tostring(q))
+      assert.same({{0, 10, 20}, {30, 12, 255}}, q:int_repr():tolist())
+      assert.same({{0, 10, 20}, {30, 12, 127}}, torch.quantize_per_tensor(x, 0.1, 10, "qint8"):int_repr():tolist())
+      assert.same({{0, 10, 20}, {30, 12, 3010}}, torch.quantize_per_tensor(x, 0.1, 10, "qint32"):int_repr():tolist())
+      assert.equal("per_tensor_affine", q:qscheme())
+      assert.same({0.1, 10, "quint8"}, {q:q_scale(), q:q_zero_point(), q.dtype})
+      local c = torch.quantize_per_channel(x, torch.tensor {0.1, 0.5}, torch.tensor {0, 3}, 1, "quint8")
+      assert.same({{0, 0, 10}, {7, 3, 255}}, c:int_repr():tolist())
+      same({{0.0, 0.0, 1.0}, {2.0, 0.0, 126.0}}, c:dequantize())
+      same({{0.0, 2.0}, {0.0, 0.0}, {1.0, 126.0}}, c:transpose(1, 2):dequantize())
+      same({{-1.0, 0.0, 1.0}, {2.0, 0.2, 24.5}}, torch.dequantize(q))
+      assert.is_true(q:equal(q:clone()))
+      assert.is_false(q:equal(c))
+      assert.raises("add: not implemented for 'quint8'; call dequantize() first", function() local _ = q + q end)
+      assert.raises("q_scale: expected a tensor quantized per tensor, got one of per_channel_affine",
+         function() c:q_scale() end)
+      assert.raises("quantize_per_tensor: zero_point: expected an integer from 0 to 255 for quint8, got 300",
+         function() torch.quantize_per_tensor(x, 0.1, 300, "quint8") end)
+   end)
+end)
+
+describe("torch.ao.quantization", function()
+   local function check(observer, inputs, scale, zero, low, high)
+      for _, x in ipairs(inputs) do observer(torch.tensor(x)) end
+      local s, z = observer:calculate_qparams()
+      same(scale, s)
+      assert.same(zero, z:tolist())
+      assert.same({low or 0, high or 255}, {observer.quant_min, observer.quant_max})
+   end
+
+   it("observes ranges", function()
+      local one, two = {-1.0, 2, 3}, {{-1.0, 2, 3}, {1, 2, 8}}
+      check(Q.MinMaxObserver(), {one}, {4 / 255}, {64})
+      local symmetric = {dtype = "qint8", qscheme = "per_tensor_symmetric"}
+      check(Q.MinMaxObserver(symmetric), {one}, {3 / 127.5}, {0}, -128, 127)
+      symmetric.reduce_range = true
+      check(Q.MinMaxObserver(symmetric), {one}, {3 / 63.5}, {0}, -64, 63)
+      check(Q.MinMaxObserver {qscheme = "per_tensor_symmetric"}, {one}, {3 / 127.5}, {128})
+      check(Q.MinMaxObserver {quant_min = 0, quant_max = 127}, {one}, {4 / 127}, {32}, 0, 127)
+      check(Q.MinMaxObserver(), {}, {1.0}, {0})
+      check(Q.MovingAverageMinMaxObserver(), {one, {-2.0, 2, 7}}, {(3.04 + 1.01) / 255}, {64})
+      check(Q.PerChannelMinMaxObserver(), {two}, {4 / 255, 8 / 255}, {64, 0})
+      check(Q.PerChannelMinMaxObserver {ch_axis = 2}, {two}, {2 / 255, 2 / 255, 8 / 255}, {127, 0, 0})
+      check(Q.MovingAveragePerChannelMinMaxObserver(), {two, {{-2.0, 2, 3}, {1, 2, 9}}},
+         {4.01 / 255, 8.01 / 255}, {64, 0})
+      assert.raises("unknown option foo", function() Q.MinMaxObserver {foo = 1} end)
+   end)
+
+   it("rounds and quantizes models", function()
+      local fake = Q.FakeQuantize()
+      same({-1.0039216, 1.9921569, 2.9960785}, fake(torch.tensor {-1.0, 2, 3}), 1e-5)
+      local linear = torch.nn.Linear(8, 3)
+      torch.no_grad(function()
+         linear.weight:copy_((torch.arange(24) * 37 % 48 - 20):view(3, 8) / 17.0)
+         linear.bias:copy_(torch.tensor {0.1, -0.2, 0.3})
+      end)
+      local model = torch.nn.Sequential(linear, torch.nn.Identity())
+      local small = Q.quantize_dynamic(model, {torch.nn.Linear})
+      same({{2.59655166, 5.46144438, 1.53543031}, {-0.648436546, 5.33110094, 4.55562305}},
+         small((torch.arange(16) * 11 % 13 - 5):view(2, 8) / 3.0))
+      assert.equal(linear, model[1])
+      assert.close(0.011995386332273, small[1]:weight():q_scale(), 1e-9)
+   end)
+end)
