@@ -33,7 +33,7 @@ local function reader(kind)
       local attribute = self.attributes[name]
       if not attribute then return default end
       if attribute.kind ~= kind then
-         if #attribute.value == 0 and type(attribute.value) == "table" then return default end
+         if type(attribute.value) == "table" and #attribute.value == 0 then return default end
          self:fail("attribute %s: expected %s, got %s", name, expected[kind],
             expected[attribute.kind])
       end

@@ -346,9 +346,19 @@ local function make(model, inputs, path, options)
    local graph = program.graph_:calls()
    local b = Builder.new(opset)
    check_names("output_names", options.output_names, #graph.outputs)
-   local output_names = options.output_names or {}
+   local output_names = table.move(options.output_names or {}, 1, #graph.outputs, 1, {})
+   for _, name in ipairs(output_names) do
+      for _, input in ipairs(names) do
+         if name == input then
+            args.refuse("onnx.export", "output_names", "names that no input has", name)
+         end
+      end
+   end
    for i = 1, #graph.outputs do
       local usual = #graph.outputs == 1 and "output" or ("output_%d"):format(i)
+      for _, input in ipairs(names) do
+         if input == usual then usual = "result_" .. usual end
+      end
       output_names[i] = output_names[i] or usual
       b.names[output_names[i]] = true
    end

@@ -302,11 +302,18 @@ local function move(inputs, n)
    end
 end
 
--- Raises the error of an operator, with the node's name.
-local function explain(node, failure)
+-- Raises the error of an operator, with the node's name. An operator whose inputs are missing or of
+-- another kind fails anywhere, so the message lists what it got.
+local function explain(node, failure, inputs, n)
    if type(failure) == "table" and failure.onnx then error(failure, 0) end
    if type(failure) ~= "string" then error(failure, 0) end
-   wire.fail("%s: %s", node.title, (failure:gsub("^[^\n:]*:%d+: ", "")))
+   if not failure:find "tlua:onnx/[%w_]+%.lua:%d+: " then
+      wire.fail("%s: %s", node.title, (failure:gsub("^[^\n:]*:%d+: ", "")))
+   end
+   local list = {}
+   for i = 1, n do list[i] = values.describe(inputs[i]) end
+   wire.fail("%s: the operator cannot take its inputs, %s", node.title, n > 0
+      and table.concat(list, ", ") or "of which there are none")
 end
 
 local function run_node(node, env)
@@ -319,7 +326,7 @@ local function run_node(node, env)
    node.scope = env
    local results = table.pack(pcall(node.op, node, table.unpack(inputs, 1, n)))
    node.scope = nil
-   if not results[1] then explain(node, results[2]) end
+   if not results[1] then explain(node, results[2], inputs, n) end
    for i, name in ipairs(node.outputs) do
       if name then env[name] = results[i + 1] end
    end

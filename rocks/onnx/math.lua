@@ -230,6 +230,7 @@ local function as_powers(node, x)
    elseif mode ~= "nearest" then
       node:fail("attribute round_mode: %q is unknown", mode)
    end
+   y = y:masked_fill(x:eq(0), 0)
    if node:int("saturate", 1) ~= 0 then y = y:clamp(2.0 ^ -127, 2.0 ^ 127) end
    return y:to "float32"
 end

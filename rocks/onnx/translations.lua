@@ -111,7 +111,11 @@ M.erfc = of_one(function(b, x, n) return op(b, "Sub", n(1), op(b, "Erf", x)) end
 -- dtype, unless it is a fraction and the tensor has integers.
 local function operands(b, x, y)
    local function is_value(v) return type(v) == "table" and v.examples ~= nil end
-   if not is_value(x) and not is_value(y) then wire.fail "a call of two numbers" end
+   if not is_value(x) and not is_value(y) then
+      local whole = math.type(x) == "integer" and math.type(y) == "integer"
+      local dtype = whole and "int64" or type(x) == "boolean" and "bool" or "float32"
+      return b:number(x, dtype), b:number(y, dtype), dtype
+   end
    local function kind(v)
       return is_value(v) and v.examples[1] or v
    end
@@ -772,6 +776,19 @@ function M.flip(b, a)
    end
    return y
 end
+function M.unfold(b, a)
+   local x, axis = a.self, b:axis(a.self, a.dimension)
+   local size = need_known(b, x, axis)
+   local count_of = (size - a.size) // a.step + 1
+   local places = torch.arange(0, count_of, {dtype = "int64"}):unsqueeze(2) * a.step
+      + torch.arange(0, a.size, {dtype = "int64"})
+   local y, perm = b:node("Gather", {x, b:const(places)}, {axis = axis}), {}
+   for i = 0, b:rank(y) - 1 do -- the elements of a window come last
+      if i ~= axis + 1 then perm[#perm + 1] = i end
+   end
+   perm[#perm + 1] = axis + 1
+   return b:transpose(y, perm)
+end
 function M.roll(b, a)
    local y = a.self
    if not a.dims then wire.fail "roll without dims" end
@@ -821,6 +838,10 @@ M.full_like, M.zeros_like, M.ones_like, M.empty_like = like(), like(0), like(1),
 M.new_zeros = function(b, a) return filled(b, a.size, 0, a.dtype or b:dtype(a.self)) end
 M.new_ones = function(b, a) return filled(b, a.size, 1, a.dtype or b:dtype(a.self)) end
 M.new_full = function(b, a) return filled(b, a.size, a.fill_value, a.dtype or b:dtype(a.self)) end
+function M.eye(b, a)
+   local n, m = b:fixed(a.n, "eye"), b:fixed(a.m or a.n, "eye")
+   return b:const(torch.eye(n, m, {dtype = a.dtype or "float32"}))
+end
 function M.scalar_tensor(b, a) return b:number(a.s, a.dtype or "float32") end
 
 function M.arange(b, a)

@@ -96,6 +96,9 @@ describe("onnx.export", function()
          {input_names = {"a", "b"}})
       refused("onnx.export: dynamic_axes: unknown option y", model, x, "m.onnx", {input_names = {"x"},
          dynamic_axes = {y = {[1] = "n"}}})
+      refused("onnx.export: output_names: expected names that no input has", model, x, "m.onnx",
+         {input_names = {"x"}, output_names = {"x"}})
+      refused("add_ changes a tensor in place", function(y) return y:clone():add_(1) end, x, "m.onnx")
       refused("No such file or directory", model, x, "/none/m.onnx")
    end)
 end)
