@@ -233,12 +233,14 @@ local M = {}
 ---@param inputs Tensor|table  the arguments of the call, in a list; an argument may be a table of
 --- tensors
 ---@param options? {dynamic: table<string, table>, names: string[]}  dynamic: for each input by
---- name, its dimensions that may have another size, `{x = {1}}`, or `{x = {[1] = "n"}, y =
---- {[1] = "n"}}` for one size in two inputs, or `{x = {[1] = {name = "n", min = 1, max = 512}}}`;
---- the model is called with sizes at both ends of the range and between, and the program refuses
---- others; an argument of an operator may be a sum of products of up to three sizes; without `max`
---- it ends at 16 times the example's size, at least at 64; names: those of the inputs, in place of
---- the names of forward's parameters
+--- name, its dimensions that may have another size, `{x = {1}}`, or `{x = {[1] = "n"}, y = {[1] =
+--- "n"}}` for one size in two inputs, or `{x = {[1] = {name = "n", min = 1, max = 512}}}`; the
+--- model is called with sizes at both ends of the range and between, the smallest first, up to 256
+--- of them and as long as the calls are short, and the program refuses sizes out of the range; a
+--- branch that only one size takes is not seen if the model was not called with that size; an
+--- argument of an operator may be a sum of products of up to three sizes; without `max` it ends at
+--- 16 times the example's size, at least at 64; names: those of the inputs, in place of the names
+--- of forward's parameters
 ---@return export.Program
 function M.export(model, inputs, options) return make(model, inputs, options) end
 

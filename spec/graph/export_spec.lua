@@ -234,6 +234,23 @@ describe("a program's dynamic sizes", function()
       end, {{torch.randn(4, 4)}, {torch.randn(9, 9)}}, {dynamic = {x = {[1] = "n", [2] = "n"}}})
    end)
 
+   it("are tried one by one while calls are short", function()
+      for _, size in ipairs {9, 37, 64} do
+         assert.error_matches(function()
+            torch.export(function(x)
+               if x:size(1) == size then return x + 1 end
+               return x * 2
+            end, {torch.randn(4, 6)}, {dynamic = {x = {1}}})
+         end, ("x_1 of the inputs.*; the call with x_1 = %d differs"):format(size))
+      end
+      local layer, calls = nn.Linear(1000, 1000), 0
+      torch.export(function(x)
+         calls = calls + 1
+         return layer(x)
+      end, {torch.randn(4, 1000)}, {dynamic = {x = {1}}})
+      assert(calls < 20, calls)
+   end)
+
    it("are one size in several inputs by name", function()
       local x, y = torch.randn(4, 2), torch.randn(4, 2)
       local program = check(function(a, b) return a + b end, {{x, y}, {x[{{1, 3}}], y[{{1, 3}}]}},

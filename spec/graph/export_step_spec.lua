@@ -316,6 +316,14 @@ describe("a program and the objects of the script", function()
       refused("program: the optimizer has other parameters than in the export", function(parts)
          parts.optimizer:add_param_group {params = {torch.ones(2):requires_grad_()}}
       end)
+      refused("program: the rule of the optimizer is another one than in the export", function(parts)
+         parts.optimizer.param_groups[1].momentum = 0.9
+      end, {optimizer = function(params) return optim.SGD(params, {lr = 0.1}) end})
+      refused("program: the requires_grad of 1.weight is another one than in the export", function(parts)
+         parts.model[1].weight:requires_grad_(false)
+      end)
+      refused("program: the model's training mode is another one than in the export",
+         function(parts) parts.model[3]:eval() end)
       refused("program: maximize of the optimizer is another one", function(parts)
          parts.optimizer.param_groups[1].maximize = true
       end)

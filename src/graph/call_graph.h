@@ -127,6 +127,7 @@ typedef struct tli_Graph {
   int32_t *outputs; /* values */
   tli_GraphSymbol *symbols;
   tli_GraphHole *holes;
+  int64_t work;          /* elements of the arguments and results of all traced calls */
   const char *structure; /* describes to the front end how outputs are nested; may be NULL */
   bool training;         /* whether the model was in training mode when it was traced */
   tl_DType dtype;        /* the default dtype of the traced code */

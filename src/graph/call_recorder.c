@@ -504,11 +504,27 @@ static bool note_versions(tli_Trace *t, const tli_Call *call, const tli_CallArg 
   return true;
 }
 
+/* Adds the elements of a call's arguments and results to the graph's work. */
+static void add_work(tli_Trace *t, const tli_Call *call, const tli_CallArg *args,
+                     tl_Tensor *const *results, int64_t n) {
+  int64_t work = 1;
+  for (int i = 0; i < call->nparams; i++) {
+    if (tli_kind_is_tensor(call->params[i].kind) && args[i].tensor) work += args[i].tensor->numel;
+    if (call->params[i].kind != TLI_CALL_TENSORS) continue;
+    for (int64_t k = 0; k < args[i].tensors.n; k++)
+      if (args[i].tensors.v[k]) work += args[i].tensors.v[k]->numel;
+  }
+  for (int64_t i = 0; i < n; i++)
+    if (results[i]) work += results[i]->numel;
+  t->graph->work += work;
+}
+
 static bool end(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *args,
                 tl_Tensor *const *results, int64_t n) {
   tli_Trace *t = (tli_Trace *)tracer;
   if (call->flags & TLI_CALL_VALUE) return true;
   if (left_out(t, call)) return true;
+  add_work(t, call, args, results, n);
   TL_TRY(note_versions(t, call, args) && each_written(t, call, args, note_written));
   tli_GraphCall *made = tli_graph_call(t->graph, call, (int32_t)n);
   if (made == NULL) return false;

@@ -453,6 +453,12 @@ static int program_memory(lua_State *L) {
   return 2;
 }
 
+/* program:work() returns the number of elements that the traced calls read and wrote. */
+static int program_work(lua_State *L) {
+  lua_pushinteger(L, own_graph(L, 1)->work);
+  return 1;
+}
+
 static int program_save(lua_State *L) {
   tl_Program *p = check_program(L, 1);
   return tli_program_save(p, &tli_state(L)->generator, luaL_checkstring(L, 2)) ? 0 : tli_raise(L);
@@ -586,6 +592,7 @@ void tli_open_programs(lua_State *L) {
                                      {"memory", program_memory},
                                      {"save", program_save},
                                      {"rates", program_rates},
+                                     {"work", program_work},
                                      {"schedule", program_schedule},
                                      {"set_rate", program_set_rate},
                                      {"calls", program_calls},

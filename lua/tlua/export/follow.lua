@@ -25,18 +25,20 @@ local function owner_of(optimizers, parameter)
 end
 
 -- Returns the numeric options of a group as a step of its optimizer has them. A rate that is a
--- tensor is returned separately.
+-- tensor is returned separately; the third result is the name of the step's rule.
 local function options_of(optimizer, group)
-   local options
+   local options, name
    -- in place of the optimizer, gets the options of the step and makes none
    local asked = setmetatable({
-      step_group = function(_, _, _, _, _, given) options = options or given end,
+      step_group = function(_, _, _, rule, _, given)
+         options, name = options or given, name or rule
+      end,
       step_sparse = function() end,
    }, {__index = optimizer})
    optimizer.update_group(asked, group, 0)
    local rate = torch.is_tensor(options[1]) and options[1] or nil
    if rate then options[1] = 0 end
-   return options, rate
+   return options, rate, name
 end
 
 -- Returns a list of the program's calls of optimizers: the position of the call, its optimizer and
@@ -46,14 +48,14 @@ local function calls_of(graph, parts, order)
    for k, rates in ipairs(graph:rates()) do
       local optimizer, group = owner_of(parts.optimizers, order[k])
       if optimizer then
-         local options, rate = options_of(optimizer, group)
+         local options, rate, rule = options_of(optimizer, group)
          local numbers = {}
          for e, number in ipairs(rates[2]) do
             if options[e] == number then numbers[e] = number end
          end
          calls[#calls + 1] = {
             at = rates[1], optimizer = optimizer, group = group, numbers = numbers, rate = rate,
-            maximize = group.maximize,
+            maximize = group.maximize, rule = rule,
          }
       end
    end
@@ -64,7 +66,14 @@ end
 local function fixed_fields(parts)
    local list = {}
    local function add(owner, key, name) list[#list + 1] = {owner, key, owner[key], name} end
-   for _, model in ipairs(parts.models) do add(model, "training", "the model's training mode") end
+   for _, model in ipairs(parts.models) do
+      for _, module in model:named_modules() do
+         add(module, "training", "the model's training mode")
+      end
+      for name, parameter in model:named_parameters() do
+         add(parameter, "requires_grad", ("the requires_grad of %s"):format(name))
+      end
+   end
    for _, scaler in ipairs(parts.scalers) do
       for _, name in ipairs(SCALER_OPTIONS) do add(scaler, name, "the scaler's " .. name) end
    end
@@ -182,10 +191,12 @@ function M.before(link)
    end
    local steps = follow_schedulers(link)
    for _, call in ipairs(link.calls) do
-      local options, rate = options_of(call.optimizer, call.group)
-      if not rawequal(rate, call.rate) or call.group.maximize ~= call.maximize then
+      local options, rate, rule = options_of(call.optimizer, call.group)
+      local changed = not rawequal(rate, call.rate) and "lr" or rule ~= call.rule and "the rule"
+         or call.group.maximize ~= call.maximize and "maximize"
+      if changed then
          torch.raise(("program: %s of the optimizer is another one than in the export; %s"):format(
-            rawequal(rate, call.rate) and "maximize" or "lr", AGAIN))
+            changed, AGAIN))
       end
       for element in pairs(call.numbers) do
          follow_option(link, call, element, options[element], steps)

@@ -233,6 +233,24 @@ local function record_largest(at, symbol, size, most)
    end
 end
 
+-- Limits of the calls that try all sizes of a range: their number, and the elements that their
+-- operators read and write.
+local MOST_CALLS <const>, MOST_ELEMENTS <const> = 256, 1 << 22
+
+-- Checks calls with the sizes of a range that no other call has had, the smallest first, until the
+-- calls have taken enough time.
+local function check_range(graph, number, symbol, at, least, most, tried)
+   local calls, elements = 0, 0
+   for n = least, most do
+      if calls == MOST_CALLS or elements > MOST_ELEMENTS then return end
+      if not tried[n] then
+         local other = at(n)
+         check_size(graph, number, symbol, n, other)
+         calls, elements = calls + 1, elements + other:work()
+      end
+   end
+end
+
 -- Finds the integers of the graph that depend on a size. The function is called with other sizes:
 -- near the example's, at both ends of the range, and between. A size of 1, for which many models
 -- behave differently, is left out of the range if the operators then differ. Returns the size in
@@ -262,6 +280,11 @@ local function find_integers(graph, call, tensors, symbol, number)
       check_size(graph, number, symbol, least, at(least))
       graph:range(number, least, most, true)
    end
+   local tried = {[1] = true, [2] = true, [3] = true}
+   for _, n in ipairs {least, size, second, third, size // 2, (size + most) // 2, most} do
+      tried[n] = true
+   end
+   check_range(graph, number, symbol, at, least, most, tried)
    return size, most, math.min(math.max(least, 2), size)
 end
 
