@@ -124,3 +124,43 @@ describe("sparse tensors", function()
       assert.raises("T: expected a matrix, got shape (2, 3, 4)", function() return cube.T end)
    end)
 end)
+
+describe("the option out of operators with sparse tensors", function()
+   local eye = torch.eye(3)
+
+   it("takes dense and sparse results", function()
+      local a = matrix {is_coalesced = true}
+      for _, x in ipairs {a, a:to_sparse_csr()} do
+         local out = torch.empty(0)
+         assert.equal(out, torch.mm(x, eye, {out = out}))
+         assert.close(a:to_dense(), out)
+         torch.addmm(eye, x, out, {beta = 2, out = out})
+         assert.close(2 * eye + a:to_dense():mm(a:to_dense()), out)
+         torch.add(eye, x, {out = out})
+         assert.close(eye + a:to_dense(), out)
+         local sparse = torch.zeros_like(x)
+         for name, expected in pairs {add = a:to_dense() * 2, sub = torch.zeros(3, 3), mul = a:to_dense():pow(2)} do
+            assert.equal(sparse, torch[name](x, x, {out = sparse}))
+            assert.close(expected, sparse:to_dense())
+         end
+         torch.sin(x, {out = sparse})
+         assert.close(a:to_dense():sin(), sparse:to_dense())
+         torch.add(x, x, {out = x})
+         assert.close(matrix():to_dense() * 2, x:to_dense())
+         x:mul_(0.5)
+      end
+   end)
+
+   it("is refused if it does not fit", function()
+      local a = matrix()
+      assert.raises("mm: a result of dtype float32 cannot be stored in a tensor of dtype int64",
+         function() torch.mm(a, eye, {out = torch.empty(3, 3, {dtype = "int64"})}) end)
+      assert.raises("sin: out: expected a tensor of layout sparse_coo, got a float32 tensor",
+         function() torch.sin(a, {out = torch.empty(3, 3)}) end)
+      assert.raises("add: out: expected a dense tensor for the result of dense tensors",
+         function() torch.add(eye, eye, {out = a}) end)
+      assert.raises("mm: out: expected a tensor of layout strided, got 3", function() torch.mm(a, eye, {out = 3}) end)
+      assert.raises("mm: with out= no gradient can be recorded",
+         function() torch.mm(matrix():requires_grad_(), eye, {out = torch.empty(3, 3)}) end)
+   end)
+end)

@@ -34,8 +34,9 @@ function M.keys_of(p)
    if sparse_dim == 0 then
       return torch.ones(indices:size(2), {dtype = "int64", device = indices.device}), 1
    end
-   local keys = indices[1]
-   for d = 2, sparse_dim do keys = (keys - 1) * p.size[d] + indices[d] end
+   if sparse_dim == 1 then return indices[1], total end
+   local keys = indices[1]:clone()
+   for d = 2, sparse_dim do keys:sub_(1):mul_(p.size[d]):add_(indices[d]) end
    return keys, total
 end
 
@@ -45,19 +46,17 @@ end
 ---@param sparse_dim integer
 ---@return Tensor
 function M.positions_of(keys, size, sparse_dim)
-   local rows, rest = {}, keys - 1
-   for d = sparse_dim, 1, -1 do
-      if d == 1 then
-         rows[d] = rest + 1
-      else
-         rows[d] = rest % size[d] + 1
-         rest = rest // size[d]
-      end
+   local rows = torch.empty(sparse_dim, keys:numel(), {dtype = "int64", device = keys.device})
+   if sparse_dim == 0 then return rows end
+   local rest = rows[1]:copy_(keys)
+   if sparse_dim == 1 then return rows end
+   rest:sub_(1)
+   for d = sparse_dim, 2, -1 do
+      rows[d]:copy_(rest):remainder_(size[d]):add_(1)
+      rest:floor_divide_(size[d])
    end
-   if sparse_dim == 0 then
-      return torch.zeros(0, keys:numel(), {dtype = "int64", device = keys.device})
-   end
-   return torch.stack(rows)
+   rest:add_(1)
+   return rows
 end
 
 --- Returns the sum of each group's values. Group numbers count from 1.
@@ -77,8 +76,9 @@ end
 
 -- Coalescing --------------------------------------------------------------------------------------
 
---- Sorts the keys, and sums the values that have equal keys.
----@param keys Tensor
+--- Sorts the keys, and sums the values that have equal keys. Large intermediate results are
+--- released at once, not when they are collected.
+---@param keys Tensor  released, if there are several
 ---@param values Tensor
 ---@return Tensor keys  ascending, without duplicates
 ---@return Tensor values
@@ -86,13 +86,23 @@ function M.merge(keys, values)
    local n = keys:numel()
    if n < 2 then return keys, values end
    local sorted, order = torch.sort(keys, {stable = true})
-   local first = torch.ones(n, {dtype = "bool", device = keys.device})
+   keys:release()
+   local first = torch.ones(n, {dtype = "bool", device = sorted.device})
    first:narrow(1, 2, n - 1):copy_(sorted:narrow(1, 2, n - 1):ne(sorted:narrow(1, 1, n - 1)))
+   local count = first:sum():item()
+   if count == n then
+      values = values:index_select(1, order)
+      order:release()
+      return sorted, values
+   end
+   local merged = sorted:masked_select(first)
+   sorted:release()
    local groups = first:cumsum(1)
-   local count = groups[-1]:item()
    values = values:index_select(1, order)
-   if count == n then return sorted, values end
-   return sorted:masked_select(first), M.sum_groups(groups, values, count)
+   order:release()
+   local sums = M.sum_groups(groups, values, count)
+   if not sums.requires_grad then groups:release() end
+   return merged, sums
 end
 
 --- Returns the components of a coalesced sparse_coo tensor.
@@ -103,7 +113,10 @@ function M.coalesced(p)
    local sparse_dim, keys = p.indices:size(1), (M.keys_of(p))
    local merged, values = M.merge(keys, p.values)
    local indices = p.indices
-   if merged ~= keys then indices = M.positions_of(merged, p.size, sparse_dim) end
+   if not rawequal(merged, keys) then
+      indices = M.positions_of(merged, p.size, sparse_dim)
+      merged:release()
+   end
    return {
       layout = "sparse_coo", size = p.size, indices = indices, values = values, coalesced = true,
    }

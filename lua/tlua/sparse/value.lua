@@ -245,8 +245,8 @@ function meta.__index(s, key)
    if property then return property(p, s) end
    if math.type(key) == "integer" then return operators.select(s, 1, key) end
    if type(key) ~= "string" then
-      torch.raise(("sparse tensor: indexing takes a position along the first dimension, got %s; use "
-         .. "select, narrow or index_select"):format(args.describe(key)))
+      torch.raise(("sparse tensor: indexing takes a position along the first dimension, got %s; "
+         .. "use select, narrow or index_select"):format(args.describe(key)))
    end
    local dense = rawget(torch.Tensor, key)
    if dense then M.unsupported(key, p.layout) end
@@ -321,6 +321,49 @@ local function load_all()
    end
 end
 
+-- Puts a result into the tensor of the option `out`, and returns that tensor.
+local function give(name, result, out)
+   local layout = torch.is_tensor(result) and result.layout
+   if not layout then torch.raise(name .. ": out: expected nil, since the result is no tensor") end
+   if not torch.is_tensor(out) or out.layout ~= layout then
+      args.refuse(name, "out", "a tensor of layout " .. layout, out)
+   end
+   if result.requires_grad or torch.is_grad_enabled() and out.requires_grad then
+      torch.raise(name .. ": with out= no gradient can be recorded; use torch.no_grad")
+   end
+   if not torch.can_cast(result.dtype, out.dtype) then
+      torch.raise(("%s: a result of dtype %s cannot be stored in a tensor of dtype %s"):format(
+         name, result.dtype, out.dtype))
+   end
+   if result.dtype ~= out.dtype then result = result:to(out.dtype) end
+   if layout ~= "strided" then
+      M.parts(out).size = M.parts(result).size
+      return require "tlua.sparse.pointwise".assign(name, out, result)
+   end
+   if not M.same(out.shape, result.shape) then out:resize_(result.shape) end
+   return out:copy_(result)
+end
+
+-- Returns the arguments of a call without the option `out`, and their number.
+local function without_out(...)
+   local given, rest = table.pack(...), {}
+   for key, value in pairs(given[given.n]) do
+      if key ~= "out" then rest[key] = value end
+   end
+   given[given.n] = next(rest) ~= nil and rest or nil
+   return given, next(rest) ~= nil and given.n or given.n - 1
+end
+
+-- Returns whether any of the first n values is a sparse tensor, or a list that contains one.
+local function has_sparse(list, n)
+   for i = 1, n do
+      local value = list[i]
+      if M.is_sparse(value) then return true end
+      if type(value) == "table" and has_sparse(value, #value) then return true end
+   end
+   return false
+end
+
 --- Calls an operator that has a sparse tensor among its arguments.
 ---@param name string
 ---@param ... any
@@ -328,8 +371,11 @@ end
 function M.call(name, ...)
    local fn, last = operators[name], select(-1, ...)
    if type(last) == "table" and rawget(last, "out") ~= nil then
-      torch.raise(("%s: out: sparse tensors neither give nor take results in this way"):format(
-         name))
+      local given, n = without_out(...)
+      if not has_sparse(given, n) then
+         args.refuse(name, "out", "a dense tensor for the result of dense tensors", last.out)
+      end
+      return give(name, M.call(name, table.unpack(given, 1, n)), last.out)
    end
    if fn then return fn(...) end
    for i = 1, select("#", ...) do
