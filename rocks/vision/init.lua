@@ -6,4 +6,5 @@ local lazy = require "tlua.lazy"
 return lazy.load({}, {
    models = "tlua.vision.models",
    ops = "tlua.vision.ops",
+   transforms = "tlua.vision.transforms",
 })

@@ -38,5 +38,10 @@ build = {
       ["tlua.vision.ops.losses"] = "ops/losses.lua",
       ["tlua.vision.ops.pyramid"] = "ops/pyramid.lua",
       ["tlua.vision.ops.roi"] = "ops/roi.lua",
+      ["tlua.vision.transforms.classes"] = "transforms/classes.lua",
+      ["tlua.vision.transforms.functional"] = "transforms/functional.lua",
+      ["tlua.vision.transforms"] = "transforms/init.lua",
+      ["tlua.vision.transforms.resample"] = "transforms/resample.lua",
+      ["tlua.vision.transforms.v2"] = "transforms/v2.lua",
    },
 }

@@ -268,7 +268,7 @@ local function suppress(boxes, scores, threshold)
       column(sorted, 3):contiguous(), column(sorted, 4):contiguous()
    local areas = (x2 - x1) * (y2 - y1)
    local n = order:numel()
-   local alive, kept = torch.ones(n, {dtype = "bool"}), {}
+   local alive, kept = torch.ones(n, {dtype = "bool", device = "cpu"}), {}
    for i = 1, n do
       if alive[i]:item() then
          kept[#kept + 1] = i
@@ -282,7 +282,7 @@ local function suppress(boxes, scores, threshold)
          after(alive):masked_fill_(iou:gt(threshold), false)
       end
    end
-   return order:index_select(1, torch.tensor(kept, {dtype = "int64"}))
+   return order:index_select(1, torch.tensor(kept, {dtype = "int64", device = "cpu"}))
 end
 
 local function check_scores(title, a)

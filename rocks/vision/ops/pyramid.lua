@@ -82,9 +82,9 @@ local take_align = args.signature [[vision.ops.MultiScaleRoIAlign(featmap_names:
    canonical_level: number = 4)]]
 
 --- roi_align over a pyramid, with its `output_size` and `sampling_ratio`; `featmap_names` has the
---- keys of the maps, the largest map first. A box is cut from the level that fits its size; `canonical_level` is
---- that of boxes whose side is `canonical_scale`. The call takes a table of feature maps, a list of
---- boxes (n, 4) for each image, and a list of the images' {height, width}.
+--- keys of the maps, the largest map first. A box is cut from the level that fits its size;
+--- `canonical_level` is that of boxes whose side is `canonical_scale`. The call takes a table of
+--- feature maps, a list of boxes (n, 4) for each image, and a list of the images' {height, width}.
 ---
 ---     local pool = torch.vision.ops.MultiScaleRoIAlign({1, 2}, 2, 2)
 ---     local maps = {torch.zeros(1, 3, 64, 64), torch.zeros(1, 3, 32, 32)}

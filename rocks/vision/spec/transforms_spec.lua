@@ -1,0 +1,117 @@
+-- Tests torch.vision.transforms.v2: results equal those that fixtures/transforms.py has written with torchvision, uint8
+-- to the last bit.
+
+local torch = require "tlua"
+local device = require "spec.support.device"
+
+local v2 = torch.vision.transforms.v2
+local f = v2.functional
+local saved = torch.load "rocks/vision/spec/fixtures/transforms.pt"
+
+local calls <const> = {
+   resize = function(x) return f.resize(x, {11, 40}) end,
+   resize_short = function(x) return f.resize(x, 10) end,
+   resize_max = function(x) return f.resize(x, 20, {max_size = 25}) end,
+   resize_plain = function(x) return f.resize(x, {11, 40}, {antialias = false}) end,
+   resize_cubic = function(x) return f.resize(x, {12, 17}, {interpolation = "bicubic"}) end,
+   resize_nearest = function(x) return f.resize(x, {12, 40}, {interpolation = "nearest"}) end,
+   crop = function(x) return f.crop(x, -2, 5, 30, 10) end,
+   center = function(x) return f.center_crop(x, {10, 36}) end,
+   resized_crop = function(x) return f.resized_crop(x, 2, 3, 15, 20, {12, 12}) end,
+   pad = function(x) return f.pad(x, {1, 2, 3, 4}, {fill = 5}) end,
+   pad_edge = function(x) return f.pad(x, {1, 2}, {padding_mode = "edge"}) end,
+   pad_reflect = function(x) return f.pad(x, 3, {padding_mode = "reflect"}) end,
+   gray = function(x) return f.rgb_to_grayscale(x, 3) end,
+   brightness = function(x) return f.adjust_brightness(x, 1.37) end,
+   saturation = function(x) return f.adjust_saturation(x, 1.7) end,
+   contrast = function(x) return f.adjust_contrast(x, 0.61) end,
+   hue = function(x) return f.adjust_hue(x, 0.23) end,
+   hue_back = function(x) return f.adjust_hue(x, -0.4) end,
+   blur = function(x) return f.gaussian_blur(x, {5, 3}) end,
+   blur_sigma = function(x) return f.gaussian_blur(x, 7, 1.3) end,
+   invert = function(x) return f.invert(x) end,
+}
+
+local function place(x) return x:to(device.name or "cpu") end
+
+local function largest(expected, actual)
+   assert.same({table.unpack(expected.shape)}, {table.unpack(actual.shape)})
+   assert.equal(expected.dtype, actual.dtype)
+   return (expected:double() - actual:cpu():double()):abs():max():item()
+end
+
+describe("transforms of images", function()
+   for key, fn in pairs(calls) do
+      it("are those of torchvision: " .. key, function()
+         local most = key == "resize_plain" and 1 or 0 -- without antialiasing, the core's kernel rounds once
+         assert.is_true(largest(saved[key], fn(place(saved.image))) <= most, "uint8")
+         assert.is_true(largest(saved[key .. "_real"], fn(place(saved.real))) < 2e-6, "float32")
+      end)
+   end
+
+   it("convert and normalise", function()
+      assert.equal(0, largest(saved.to_float, f.to_dtype(place(saved.image), "float32", true)))
+      assert.equal(0, largest(saved.to_uint8, f.to_dtype(place(saved.real), "uint8", true)))
+      assert.is_true(largest(saved.normalized,
+         f.normalize(place(saved.real), {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225})) < 1e-6)
+   end)
+
+   it("take batches and leave their input unchanged", function()
+      local image = place(saved.image)
+      local batch = torch.stack {image, image:flip {3}}
+      local copy = batch:clone()
+      for key, fn in pairs(calls) do
+         assert.is_true(torch.equal(fn(image), fn(batch)[1]), key)
+         assert.is_true(torch.equal(copy, batch), key)
+      end
+   end)
+end)
+
+describe("random transforms", function()
+   it("draw the same values after the same seed", function()
+      local transform = v2.Compose {
+         v2.RandomResizedCrop(12), v2.RandomHorizontalFlip(), v2.RandomVerticalFlip(),
+         v2.ColorJitter {brightness = 0.4, contrast = 0.4, saturation = 0.4, hue = 0.1},
+         v2.ToDtype("float32", true), v2.Normalize({0.5, 0.5, 0.5}, {0.2, 0.2, 0.2}),
+      }
+      torch.manual_seed(4)
+      local first = transform(place(saved.image))
+      local second = transform(place(saved.image))
+      torch.manual_seed(4)
+      assert.is_true(torch.equal(first, transform(place(saved.image))))
+      assert.is_false(torch.equal(first, second))
+      assert.same({3, 12, 12}, {table.unpack(first.shape)})
+   end)
+
+   it("reach every place of a crop", function()
+      local seen, x = {}, torch.arange(0, 5, {dtype = "float32"}):view(1, 1, 5)
+      for _ = 1, 100 do seen[v2.RandomCrop({1, 3})(x)[{1, 1, 1}]:item()] = true end
+      assert.same({[0.0] = true, [1.0] = true, [2.0] = true}, seen)
+   end)
+end)
+
+describe("errors of transforms", function()
+   it("name the argument", function()
+      local image = torch.zeros(3, 8, 8)
+      for expected, fn in pairs {
+         ["transforms_spec.lua:%d+: vision.transforms.v2.functional.resize: inpt: expected an image"] = function()
+            f.resize(torch.zeros(8, 8), 4)
+         end,
+         ["resize: inpt: expected an image with pixels"] = function() f.resize(torch.zeros(3, 0, 4), 4) end,
+         ["normalize: mean: expected 1 or 3 numbers, got 2"] = function() f.normalize(image, {1, 2}, {1}) end,
+         ["normalize: inpt: expected floating numbers"] = function() f.normalize(image:long(), {1}, {1}) end,
+         ["adjust_hue: hue_factor: expected a number from %-0.5 to 0.5, got 1"] = function() f.adjust_hue(image, 1) end,
+         ["gaussian_blur: kernel_size: expected odd sizes, got 4"] = function() f.gaussian_blur(image, 4) end,
+         ["adjust_brightness: inpt: expected 1 or 3 channels"] = function()
+            f.adjust_brightness(torch.zeros(2, 4, 4), 1)
+         end,
+         ["RandomCrop: image: expected at least 9 x 9 pixels"] = function() v2.RandomCrop(9)(image) end,
+         ["erase: the rectangle of 4 x 4 pixels at %(6, 6%) is not inside"] = function()
+            f.erase(image, 6, 6, 4, 4, torch.zeros(1))
+         end,
+         ["ColorJitter: hue: expected increasing numbers from %-0.5"] = function() v2.ColorJitter {hue = 0.7} end,
+      } do
+         assert.matches(expected, select(2, pcall(fn)))
+      end
+   end)
+end)

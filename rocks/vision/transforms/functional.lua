@@ -1,0 +1,565 @@
+-- functional.lua - transforms of images (..., C, H, W), of uint8 or of floating numbers from 0 to
+-- 1. The arithmetic follows torchvision's step by step, so that uint8 results are the same numbers.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local resample = require "tlua.vision.transforms.resample"
+
+local F = torch.nn.functional
+
+local M = {}
+
+local prefix <const> = "vision.transforms.v2.functional."
+
+-- Refuses a value that is no image.
+local function check(title, image)
+   if not torch.is_tensor(image) or image:dim() < 3 then
+      args.refuse(title, "inpt", "an image of shape (..., C, H, W)", image)
+   end
+   return image
+end
+
+local function check_channels(title, image)
+   local channels = image:size(-3)
+   if channels ~= 1 and channels ~= 3 then
+      args.refuse(title, "inpt", "1 or 3 channels", image)
+   end
+   return channels
+end
+
+local largest <const> = {uint8 = 255, int8 = 127, int16 = 32767, int32 = 2147483647,
+   int64 = math.maxinteger, bool = 1}
+
+local function bound_of(image) return largest[image.dtype] or 1 end
+
+-- Calls fn with the image as a batch (N, C, H, W) and gives the result the leading dimensions back.
+local function as_batch(image, fn)
+   local shape = {table.unpack(image.shape)}
+   local result = fn(image:reshape(-1, table.unpack(shape, #shape - 2)))
+   local rest = {table.unpack(result.shape, 2)}
+   local full = table.move(shape, 1, #shape - 3, 1, {})
+   table.move(rest, 1, 3, #full + 1, full)
+   return result:reshape(full)
+end
+
+-- Rounds to the nearest integer, halves to the even one.
+local function round_even(x)
+   local rounded = math.floor(x + 0.5)
+   return x % 1 == 0.5 and rounded % 2 == 1 and rounded - 1 or rounded
+end
+
+local function pair(title, name, value)
+   if type(value) == "table" and #value == 1 then value = value[1] end
+   local list = args.expand(title, name, value, 2)
+   for i = 1, 2 do
+      if list[i] < 1 then args.refuse(title, name, "sizes of at least 1", list[i]) end
+   end
+   return list[1], list[2]
+end
+
+-- Geometry ----------------------------------------------------------------------------------------
+
+local take_resize = args.signature(prefix .. [[resize(inpt: tensor, size: integers,
+   interpolation: string = 'bilinear', max_size: integer?, antialias: boolean = true)]])
+
+-- Returns the new height and width: those of a list of two, or the smaller side's.
+local function new_size(title, height, width, size, max_size)
+   if type(size) == "table" and #size == 2 then
+      if max_size then
+         torch.raise(title .. ": max_size is for one size, that of the smaller side")
+      end
+      return pair(title, "size", size)
+   end
+   size = pair(title, "size", size)
+   local short, long = math.min(height, width), math.max(height, width)
+   local new_long = math.floor(size * long / short)
+   if max_size then
+      if max_size <= size then args.refuse(title, "max_size", "more than size", max_size) end
+      if new_long > max_size then size, new_long = max_size * size // new_long, max_size end
+   end
+   if width <= height then return new_long, size end
+   return size, new_long
+end
+
+local modes <const> = {nearest = true, bilinear = true, bicubic = true}
+
+--- Resizes images. One `size` is that of the smaller side, of which the larger follows, at most
+--- `max_size`; two are height and width.
+---
+---     local image = torch.zeros(3, 20, 30, {dtype = "uint8"})
+---     local resize = torch.vision.transforms.v2.functional.resize
+---     print(resize(image, 10).shape, resize(image, {8, 9}).shape)
+---     --> torch.Size([3, 10, 15])	torch.Size([3, 8, 9])
+---@param inpt Tensor  (..., C, H, W)
+---@param size integer|integer[]
+---@param options? {interpolation: string, max_size: integer, antialias: boolean}  interpolation:
+--- "bilinear" by default, "bicubic" or "nearest"; max_size: of the larger side; antialias: whether
+--- all pixels count when the size shrinks, true by default
+---@return Tensor
+function M.resize(...)
+   local title, a = prefix .. "resize", take_resize(...)
+   local image = check(title, a.inpt)
+   if not modes[a.interpolation] then
+      args.refuse(title, "interpolation", '"nearest", "bilinear" or "bicubic"', a.interpolation)
+   end
+   local height, width = image:size(-2), image:size(-1)
+   if height == 0 or width == 0 then args.refuse(title, "inpt", "an image with pixels", image) end
+   local rows, columns = new_size(title, height, width, a.size, a.max_size)
+   if rows == height and columns == width then return image end
+   local options = {size = {rows, columns}, mode = a.interpolation}
+   if a.interpolation ~= "nearest" then
+      options.align_corners, options.antialias = false, a.antialias
+   end
+   local is_exact = image.dtype == "uint8" and options.antialias
+   local is_native = image:is_floating_point() or image.dtype == "uint8"
+   return as_batch(image, function(batch)
+      if is_exact then return resample(batch, rows, columns, a.interpolation) end
+      if is_native then return F.interpolate(batch, options) end
+      return F.interpolate(batch:float(), options):round():to(image.dtype)
+   end)
+end
+
+local take_pad = args.signature(prefix .. [[pad(inpt: tensor, padding: integers, fill: number = 0,
+   padding_mode: string = 'constant')]])
+
+local pad_modes <const> = {constant = "constant", edge = "replicate", reflect = "reflect"}
+
+local function pad(image, left, top, right, bottom, fill, mode)
+   return as_batch(image, function(batch)
+      local list = {left, right, top, bottom}
+      if mode == "constant" then return F.pad(batch, list, mode, fill) end
+      local is_float = batch:is_floating_point()
+      local result = F.pad(is_float and batch or batch:float(), list, mode)
+      return is_float and result or result:to(batch.dtype)
+   end)
+end
+
+--- Adds pixels around images: `padding` is one number, {horizontal, vertical} or {left, top, right,
+--- bottom}.
+---
+---     local image = torch.ones(1, 2, 2)
+---     local pad = torch.vision.transforms.v2.functional.pad
+---     print(pad(image, {1, 0})[1])
+---     --> tensor([[0., 1., 1., 0.],
+---     -->         [0., 1., 1., 0.]])
+---@param inpt Tensor  (..., C, H, W)
+---@param padding integer|integer[]
+---@param options? {fill: number, padding_mode: string}  fill: the new pixels' value, 0 by default;
+--- padding_mode: "constant" by default, "edge" or "reflect"
+---@return Tensor
+function M.pad(...)
+   local title, a = prefix .. "pad", take_pad(...)
+   check(title, a.inpt)
+   local mode, p = pad_modes[a.padding_mode], a.padding
+   if not mode then
+      args.refuse(title, "padding_mode", '"constant", "edge" or "reflect"', a.padding_mode)
+   end
+   if type(p) == "number" then p = {p} end
+   local count = #p
+   if count ~= 1 and count ~= 2 and count ~= 4 then
+      args.refuse(title, "padding", "1, 2 or 4 numbers", p)
+   end
+   return pad(a.inpt, p[1], p[2] or p[1], p[3] or p[1], p[4] or p[2] or p[1], a.fill, mode)
+end
+
+local take_crop = args.signature(prefix .. [[crop(inpt: tensor, top: integer, left: integer,
+   height: integer, width: integer)]])
+
+local function crop(title, image, top, left, height, width)
+   check(title, image)
+   if height < 1 or width < 1 then
+      args.refuse(title, "size", "at least 1 x 1 pixels", ("%d x %d"):format(height, width))
+   end
+   local rows, columns = image:size(-2), image:size(-1)
+   local before_y, before_x = math.max(-top, 0), math.max(-left, 0)
+   local after_y, after_x = math.max(top + height - rows, 0), math.max(left + width - columns, 0)
+   if before_y > 0 or before_x > 0 or after_y > 0 or after_x > 0 then
+      image = pad(image, before_x, before_y, after_x, after_y, 0, "constant")
+      top, left = top + before_y, left + before_x
+   end
+   return image:narrow(-2, top + 1, height):narrow(-1, left + 1, width)
+end
+
+--- Cuts a part out of images. `top` and `left` count pixels before it, from 0; what lies outside of
+--- the image is 0.
+---
+---     local image = torch.arange(0, 9, {dtype = "float32"}):view(1, 3, 3)
+---     local crop = torch.vision.transforms.v2.functional.crop
+---     print(crop(image, 1, 1, 2, 2)[1])
+---     --> tensor([[4., 5.],
+---     -->         [7., 8.]])
+---@param inpt Tensor  (..., C, H, W)
+---@param top integer  rows above the part
+---@param left integer  columns before the part
+---@param height integer  of the part
+---@param width integer  of the part
+---@return Tensor
+function M.crop(...)
+   local a = take_crop(...)
+   return crop(prefix .. "crop", a.inpt, a.top, a.left, a.height, a.width)
+end
+
+local take_center = args.signature(prefix .. "center_crop(inpt: tensor, output_size: integers)")
+
+--- Cuts the middle out of images; a smaller image is first padded with 0.
+---
+---     local image = torch.zeros(3, 10, 9)
+---     local crop = torch.vision.transforms.v2.functional.center_crop
+---     print(crop(image, 4).shape)
+---     --> torch.Size([3, 4, 4])
+---@param inpt Tensor  (..., C, H, W)
+---@param output_size integer|integer[]  the height and width
+---@return Tensor
+function M.center_crop(...)
+   local title, a = prefix .. "center_crop", take_center(...)
+   local image = check(title, a.inpt)
+   local height, width = pair(title, "output_size", a.output_size)
+   local y, x = math.max(height - image:size(-2), 0), math.max(width - image:size(-1), 0)
+   if y > 0 or x > 0 then
+      image = pad(image, x // 2, y // 2, (x + 1) // 2, (y + 1) // 2, 0, "constant")
+   end
+   return crop(title, image, round_even((image:size(-2) - height) / 2),
+      round_even((image:size(-1) - width) / 2), height, width)
+end
+
+local take_resized = args.signature(prefix .. [[resized_crop(inpt: tensor, top: integer,
+   left: integer, height: integer, width: integer, size: integers,
+   interpolation: string = 'bilinear', antialias: boolean = true)]])
+
+--- Cuts a part out of images, as crop does, and resizes it.
+---
+---     local image = torch.zeros(3, 10, 9)
+---     local resized = torch.vision.transforms.v2.functional.resized_crop
+---     print(resized(image, 0, 0, 5, 5, {8, 8}).shape)
+---     --> torch.Size([3, 8, 8])
+---@param inpt Tensor  (..., C, H, W)
+---@param top integer  rows above the part
+---@param left integer  columns before the part
+---@param height integer  of the part
+---@param width integer  of the part
+---@param size integer|integer[]  the new size
+---@param options? {interpolation: string, antialias: boolean}  interpolation: as that of resize;
+--- antialias: as that of resize
+---@return Tensor
+function M.resized_crop(...)
+   local a = take_resized(...)
+   local part = crop(prefix .. "resized_crop", a.inpt, a.top, a.left, a.height, a.width)
+   return M.resize(part, a.size, {interpolation = a.interpolation, antialias = a.antialias})
+end
+
+--- Mirrors images: left and right change places (horizontal_flip), or above and below
+--- (vertical_flip).
+---
+---     local image = torch.tensor {{{1, 2, 3}}}
+---     print(torch.vision.transforms.v2.functional.horizontal_flip(image))
+---     --> tensor([[[3, 2, 1]]])
+---@names vision.transforms.v2.functional.horizontal_flip
+---@names vision.transforms.v2.functional.vertical_flip
+---@param inpt Tensor  (..., C, H, W)
+---@return Tensor
+
+for name, dim in pairs {horizontal_flip = -1, vertical_flip = -2} do
+   local title = prefix .. name
+   local take = args.signature(title .. "(inpt: tensor)")
+   M[name] = function(...) return check(title, take(...).inpt):flip {dim} end
+end
+
+-- Colours -----------------------------------------------------------------------------------------
+
+-- Returns the brightness of each pixel as floating numbers, (..., 1, H, W).
+local function brightness_of(image)
+   local r, g, b = image:select(-3, 1), image:select(-3, 2), image:select(-3, 3)
+   return r:mul(0.2989):add_(g, {alpha = 0.587}):add_(b, {alpha = 0.114}):unsqueeze(-3)
+end
+
+local take_gray = args.signature(prefix .. [[rgb_to_grayscale(inpt: tensor,
+   num_output_channels: integer = 1)]])
+
+--- Returns the brightness of images, in 1 channel or in 3 equal ones.
+---
+---     local image = torch.full({3, 1, 1}, 100, {dtype = "uint8"})
+---     local gray = torch.vision.transforms.v2.functional.rgb_to_grayscale
+---     print(gray(image).shape)
+---     --> torch.Size([1, 1, 1])
+---@param inpt Tensor  (..., 3, H, W), or with 1 channel
+---@param num_output_channels? integer  1 by default, or 3
+---@return Tensor
+function M.rgb_to_grayscale(...)
+   local title, a = prefix .. "rgb_to_grayscale", take_gray(...)
+   local image, count = check(title, a.inpt), a.num_output_channels
+   if count ~= 1 and count ~= 3 then args.refuse(title, "num_output_channels", "1 or 3", count) end
+   local gray = image
+   if check_channels(title, image) == 3 then gray = brightness_of(image):to(image.dtype) end
+   if count == 1 then return gray:clone() end
+   return torch.cat({gray, gray, gray}, -3)
+end
+
+local function finish(output, image)
+   output = output:clamp(0, bound_of(image))
+   return image:is_floating_point() and output or output:to(image.dtype)
+end
+
+local function blend(image, other, ratio)
+   return finish(image:mul(ratio + 0.0):add(other, {alpha = 1.0 - ratio}), image)
+end
+
+-- Defines a function of an image and a factor of at least 0.
+local function define_adjust(name, parameter, fn)
+   local title = prefix .. name
+   local take = args.signature(("%s(inpt: tensor, %s: number)"):format(title, parameter))
+   M[name] = function(...)
+      local a = take(...)
+      local image, factor = check(title, a.inpt), a[parameter]
+      if factor < 0 or factor ~= factor or factor == math.huge then
+         args.refuse(title, parameter, "a number of at least 0", factor)
+      end
+      return fn(image, factor, check_channels(title, image))
+   end
+end
+
+--- Multiplies the brightness of images by a factor.
+---
+---     local image = torch.full({3, 1, 1}, 100, {dtype = "uint8"})
+---     local adjust = torch.vision.transforms.v2.functional.adjust_brightness
+---     print(adjust(image, 1.5):flatten())
+---     --> tensor([150, 150, 150], dtype=torch.uint8)
+---@names vision.transforms.v2.functional.adjust_brightness
+---@param inpt Tensor  (..., 1 or 3, H, W)
+---@param brightness_factor number  1 changes nothing
+---@return Tensor
+define_adjust("adjust_brightness", "brightness_factor", function(image, factor)
+   return finish(image:mul(factor + 0.0), image)
+end)
+
+--- Blends images with their brightness: 0 leaves no colours, 2 doubles them.
+---@names vision.transforms.v2.functional.adjust_saturation
+---@param inpt Tensor  (..., 1 or 3, H, W)
+---@param saturation_factor number  1 changes nothing
+---@return Tensor
+define_adjust("adjust_saturation", "saturation_factor", function(image, factor, channels)
+   if channels == 1 then return image end
+   local gray = brightness_of(image)
+   return blend(image, image:is_floating_point() and gray or gray:floor_(), factor)
+end)
+
+--- Blends images with their mean brightness: 0 leaves a uniform grey, 2 doubles the contrast.
+---@names vision.transforms.v2.functional.adjust_contrast
+---@param inpt Tensor  (..., 1 or 3, H, W)
+---@param contrast_factor number  1 changes nothing
+---@return Tensor
+define_adjust("adjust_contrast", "contrast_factor", function(image, factor, channels)
+   local is_float = image:is_floating_point()
+   local gray = channels == 3 and brightness_of(image) or is_float and image or image:float()
+   if channels == 3 and not is_float then gray = gray:floor_() end
+   return blend(image, gray:mean({-3, -2, -1}, true), factor)
+end)
+
+local take_hue = args.signature(prefix .. "adjust_hue(inpt: tensor, hue_factor: number)")
+
+-- Returns hue, saturation and value.
+local function to_hsv(image)
+   local r, g, b = image:select(-3, 1), image:select(-3, 2), image:select(-3, 3)
+   local low, high = image:amin(-3), image:amax(-3)
+   local is_gray, range = high:eq(low), high - low
+   local ones = torch.ones_like(high)
+   local s = range / torch.where(is_gray, ones, high)
+   local divisor = torch.where(is_gray, ones, range)
+   local rc, gc, bc = (high - r) / divisor, (high - g) / divisor, (high - b) / divisor
+   local not_r, is_g = high:ne(r), high:eq(g)
+   local dtype = image.dtype
+   local h = (bc - gc) * not_r:logical_not():to(dtype)
+      + (rc + 2 - bc) * is_g:logical_and(not_r):to(dtype)
+      + (gc + 4 - rc) * not_r:logical_and(is_g:logical_not()):to(dtype)
+   return (h * (1 / 6) + 1):fmod(1), s, high
+end
+
+-- Returns the image of a hue, a saturation and a value.
+local function from_hsv(h, s, v)
+   local h6 = h * 6
+   local i = h6:floor()
+   local f = h6 - i
+   local sf, rest = s * f, 1 - s
+   local q, t = ((1 - sf) * v):clamp(0, 1), ((sf + rest) * v):clamp(0, 1)
+   local p = (rest * v):clamp(0, 1)
+   local choice = torch.stack({v, p, q, t}, -3)
+   local sector = i:long():remainder(6) + 1
+   local rows = {{1, 3, 2, 2, 4, 1}, {4, 1, 1, 3, 2, 2}, {2, 2, 4, 1, 1, 3}}
+   local planes = {}
+   for c, row in ipairs(rows) do
+      planes[c] = torch.tensor(row, {device = h.device}):index_select(1, sector:flatten())
+         :view(sector.shape)
+   end
+   return choice:gather(-3, torch.stack(planes, -3))
+end
+
+--- Turns the colours of images around the circle of hues, by a part of the circle.
+---
+---     local red = torch.tensor({1.0, 0, 0}):view(3, 1, 1)
+---     local adjust = torch.vision.transforms.v2.functional.adjust_hue
+---     print(adjust(red, 0.5):flatten())
+---     --> tensor([0., 1., 1.])
+---@param inpt Tensor  (..., 1 or 3, H, W)
+---@param hue_factor number  from -0.5 to 0.5; 0 changes nothing
+---@return Tensor
+function M.adjust_hue(...)
+   local title, a = prefix .. "adjust_hue", take_hue(...)
+   local image = check(title, a.inpt)
+   if not (a.hue_factor >= -0.5 and a.hue_factor <= 0.5) then
+      args.refuse(title, "hue_factor", "a number from -0.5 to 0.5", a.hue_factor)
+   end
+   if check_channels(title, image) == 1 or image:numel() == 0 then return image end
+   local h, s, v = to_hsv(M.to_dtype(image, "float32", true))
+   return M.to_dtype(from_hsv((h + a.hue_factor):remainder(1), s, v), image.dtype, true)
+end
+
+local take_invert = args.signature(prefix .. "invert(inpt: tensor)")
+
+--- Returns the negative of images.
+---
+---     local image = torch.tensor({{{0, 200}}}, {dtype = "uint8"})
+---     print(torch.vision.transforms.v2.functional.invert(image):flatten())
+---     --> tensor([255,  55], dtype=torch.uint8)
+---@param inpt Tensor  (..., C, H, W)
+---@return Tensor
+function M.invert(...)
+   local image = check(prefix .. "invert", take_invert(...).inpt)
+   if image:is_floating_point() then return 1 - image end
+   if image.dtype == "uint8" then return image:bitwise_not() end
+   return image:bitwise_xor(bound_of(image))
+end
+
+-- Values ------------------------------------------------------------------------------------------
+
+local take_normalize = args.signature(prefix .. [[normalize(inpt: tensor, mean: numbers,
+   std: numbers)]])
+
+--- Subtracts a mean from each channel and divides by a standard deviation.
+---
+---     local image = torch.ones(1, 1, 2)
+---     print(torch.vision.transforms.v2.functional.normalize(image, {0.5}, {0.25}))
+---     --> tensor([[[2., 2.]]])
+---@param inpt Tensor  (..., C, H, W) of floating numbers
+---@param mean number[]  of each channel
+---@param std number[]  of each channel
+---@return Tensor
+function M.normalize(...)
+   local title, a = prefix .. "normalize", take_normalize(...)
+   local image = check(title, a.inpt)
+   if not image:is_floating_point() then
+      args.refuse(title, "inpt", "floating numbers (to_dtype makes them)", image)
+   end
+   for _, name in ipairs {"mean", "std"} do
+      if #a[name] ~= 1 and #a[name] ~= image:size(-3) then
+         args.refuse(title, name, ("1 or %d numbers"):format(image:size(-3)), #a[name])
+      end
+   end
+   for _, value in ipairs(a.std) do
+      if value == 0 then args.refuse(title, "std", "numbers other than 0", value) end
+   end
+   local place = {dtype = image.dtype, device = image.device}
+   return image:sub(torch.tensor(a.mean, place):view(-1, 1, 1))
+      :div_(torch.tensor(a.std, place):view(-1, 1, 1))
+end
+
+local take_dtype = args.signature(prefix .. [[to_dtype(inpt: tensor, dtype: string = 'float32',
+   scale: boolean = false)]])
+
+--- Converts images to another dtype. With `scale` the range of values follows: floating numbers
+--- from 0 to 1, integers from 0 to the largest.
+---
+---     local image = torch.full({1, 1, 1}, 255, {dtype = "uint8"})
+---     local to_dtype = torch.vision.transforms.v2.functional.to_dtype
+---     print(to_dtype(image, "float32", true))
+---     --> tensor([[[1.]]])
+---@param inpt Tensor  an image
+---@param dtype? string  "float32" by default
+---@param scale? boolean  false by default
+---@return Tensor
+function M.to_dtype(...)
+   local title, a = prefix .. "to_dtype", take_dtype(...)
+   local image, dtype = a.inpt, a.dtype
+   if image.dtype == dtype then return image end
+   if not a.scale then return image:to(dtype) end
+   local is_float, to_integer = image:is_floating_point(), largest[dtype]
+   if is_float and not to_integer then return image:to(dtype) end
+   if is_float then
+      if dtype == "int64" or dtype == "int32" and image.dtype ~= "float64" then
+         torch.raise(("%s: %s cannot hold the values of %s"):format(title, image.dtype, dtype))
+      end
+      return image:mul(to_integer + 1.0 - 1e-3):to(dtype)
+   end
+   if not to_integer then return image:to(dtype):mul_(1.0 / bound_of(image)) end
+   local bits = math.log((to_integer + 1.0) / (bound_of(image) + 1.0), 2)
+   local shift = math.floor(bits + 0.5)
+   if shift < 0 then return image:bitwise_right_shift(-shift):to(dtype) end
+   return image:to(dtype):bitwise_left_shift(shift)
+end
+
+local take_blur = args.signature(prefix .. [[gaussian_blur(inpt: tensor, kernel_size: integers,
+   sigma: number|numbers?)]])
+
+--- Blurs images by a bell curve of `kernel_size` pixels, width and height, both odd, and of the
+--- standard deviation `sigma`: 0.15 * kernel_size + 0.35 by default.
+---
+---     local image = torch.zeros(1, 3, 3)
+---     image[{1, 2, 2}] = 1
+---     print(torch.vision.transforms.v2.functional.gaussian_blur(image, 3):sum())
+---     --> tensor(2.1844)
+---@param inpt Tensor  (..., C, H, W)
+---@param kernel_size integer|integer[]
+---@param sigma? number|number[]
+---@return Tensor
+function M.gaussian_blur(...)
+   local title, a = prefix .. "gaussian_blur", take_blur(...)
+   local image, curves = check(title, a.inpt), {}
+   local kernels = {pair(title, "kernel_size", a.kernel_size)}
+   local sigma = a.sigma and (type(a.sigma) == "number" and {a.sigma, a.sigma} or a.sigma)
+   if sigma and #sigma == 1 then sigma = {sigma[1], sigma[1]} end
+   if sigma and #sigma ~= 2 then args.refuse(title, "sigma", "1 or 2 numbers", #sigma) end
+   local is_float = image:is_floating_point()
+   local place = {dtype = is_float and image.dtype or "float32", device = image.device}
+   for i, size in ipairs(kernels) do
+      if size % 2 == 0 then args.refuse(title, "kernel_size", "odd sizes", size) end
+      local s = sigma and sigma[i] or size * 0.15 + 0.35
+      if s <= 0 or s ~= s then args.refuse(title, "sigma", "numbers above 0", s) end
+      local limit = (size - 1) / (2 * math.sqrt(2))
+      curves[i] = torch.linspace(-limit, limit, size, place):div(s):pow(2):neg():softmax(1)
+   end
+   return as_batch(image, function(batch)
+      local channels = batch:size(2)
+      local kernel = (curves[2]:unsqueeze(2) * curves[1])
+         :expand(channels, 1, kernels[2], kernels[1]):contiguous()
+      local x, y = kernels[1] // 2, kernels[2] // 2
+      local padded = F.pad(is_float and batch or batch:float(), {x, x, y, y}, "reflect")
+      local result = F.conv2d(padded, kernel, nil, 1, 0, 1, channels)
+      return is_float and result or result:round():to(batch.dtype)
+   end)
+end
+
+local take_erase = args.signature(prefix .. [[erase(inpt: tensor, i: integer, j: integer,
+   h: integer, w: integer, v: tensor)]])
+
+--- Returns images in which a rectangle has the values v. i and j count the pixels above and before
+--- it, from 0.
+---@param inpt Tensor  (..., C, H, W)
+---@param i integer  rows above
+---@param j integer  columns before
+---@param h integer  its height
+---@param w integer  its width
+---@param v Tensor  values, broadcast to the rectangle
+---@return Tensor
+function M.erase(...)
+   local title, a = prefix .. "erase", take_erase(...)
+   local image = check(title, a.inpt)
+   if a.i < 0 or a.j < 0 or a.h < 1 or a.w < 1 or a.i + a.h > image:size(-2)
+         or a.j + a.w > image:size(-1) then
+      torch.raise(("%s: the rectangle of %d x %d pixels at (%d, %d) is not inside of the image, %s")
+         :format(title, a.h, a.w, a.i, a.j, args.describe(image)))
+   end
+   local result = image:clone()
+   result:narrow(-2, a.i + 1, a.h):narrow(-1, a.j + 1, a.w):copy_(a.v)
+   return result
+end
+
+return M

@@ -1,0 +1,86 @@
+-- resample.lua - resizes uint8 images with antialiasing in the arithmetic of PyTorch: weights are
+-- rounded to 16 bits, and each side is resized by sums of integers, the width before the height.
+
+local torch = require "tlua"
+
+-- The curve of each interpolation, and how many pixels it reaches to either side.
+local curves <const> = {
+   bilinear = {1, function(x)
+      x = math.abs(x)
+      return x < 1 and 1 - x or 0
+   end},
+   bicubic = {2, function(x)
+      x = math.abs(x)
+      if x < 1 then return (1.5 * x - 2.5) * x * x + 1 end
+      return x < 2 and ((-0.5 * x + 2.5) * x - 4) * x + 2 or 0
+   end},
+}
+
+-- Returns the first pixels of each result, counted from 0, and the weights of pixels from there.
+local function weights_of(size, new, interpolation)
+   local reach, curve = table.unpack(curves[interpolation])
+   local scale = size / new
+   local widen = math.max(scale, 1)
+   local support = reach * widen
+   local first, weights, most, largest = {}, {}, 0, 0
+   for i = 1, new do
+      local centre = scale * (i - 0.5)
+      local low = math.max(math.floor(centre - support + 0.5), 0)
+      local count = math.min(math.floor(centre + support + 0.5), size) - low
+      local row, total = {}, 0
+      for j = 1, count do
+         row[j] = curve((j - 1 + low - centre + 0.5) * (1 / widen))
+         total = total + row[j]
+      end
+      for j = 1, count do
+         row[j] = row[j] / total
+         largest = math.max(largest, row[j])
+      end
+      first[i], weights[i], most = low, row, math.max(most, count)
+   end
+   return first, weights, most, largest
+end
+
+-- Returns the number of binary digits after the point: as many as 16 bits hold.
+local function digits_of(largest)
+   local digits = 0
+   while digits < 22 and math.floor(0.5 + largest * (1 << (digits + 1))) < 1 << 15 do
+      digits = digits + 1
+   end
+   return digits
+end
+
+-- Resizes the last dimension (dim = 2) or the one before (dim = 1) of an image (n, H, W) of int32.
+local function resize_side(image, dim, new, interpolation)
+   local size = image:size(dim + 1)
+   local first, weights, most, largest = weights_of(size, new, interpolation)
+   local digits = digits_of(largest)
+   local shape = dim == 2 and {1, 1, new} or {1, new, 1}
+   local sum
+   for k = 1, most do
+      local places, factors = {}, {}
+      for i = 1, new do
+         local weight = (weights[i][k] or 0) * (1 << digits)
+         places[i] = math.min(first[i] + k, size)
+         factors[i] = weight < 0 and math.ceil(weight - 0.5) or math.floor(weight + 0.5)
+      end
+      local place = {device = image.device}
+      local part = image:index_select(dim + 1, torch.tensor(places, place))
+         :mul_(torch.tensor(factors, {dtype = "int32", device = image.device}):view(shape))
+      sum = sum and sum:add_(part) or part:add_(1 << (digits - 1))
+   end
+   return sum:bitwise_right_shift(digits):clamp_(0, 255)
+end
+
+--- Returns a resized batch.
+---@param batch Tensor  (N, C, H, W) uint8
+---@param height integer
+---@param width integer
+---@param interpolation string  "bilinear" or "bicubic"
+---@return Tensor
+return function(batch, height, width, interpolation)
+   local image = batch:flatten(1, 2):int()
+   if width ~= image:size(3) then image = resize_side(image, 2, width, interpolation) end
+   if height ~= image:size(2) then image = resize_side(image, 1, height, interpolation) end
+   return image:to("uint8"):view(batch:size(1), batch:size(2), height, width)
+end
