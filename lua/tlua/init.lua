@@ -30,6 +30,7 @@ lazy.load(torch, lazy.modules("tlua", {
    onnx = "onnx",
    vision = "vision",
    trainer = "trainer",
+   rl = "rl",
    data = "data",
    multiprocessing = "multiprocessing",
    distributions = "distributions",

@@ -15,6 +15,7 @@ M.names = {
    mlflow = "torch.utils.mlflow",
    onnx = "torch.onnx",
    plot = "torch.utils.plot",
+   rl = "torch.rl",
    tensorboard = "torch.utils.tensorboard",
    text = "torch.text",
    trainer = "torch.trainer",

@@ -32,6 +32,17 @@ describe("examples/digits_trainer.lua", function()
    end))
 end)
 
+describe("examples/agents.lua", function()
+   for agent, steps in pairs {ppo = 2000, dqn = 1500, sac = 200} do
+      it("learns for some steps: " .. agent, shell.in_folder(function(folder)
+         local output = shell.ok(("%s examples/agents.lua --agent %s --steps %d --save %s/agent.safetensors"):format(
+            tlua, agent, steps, folder))
+         assert.matches("\n20 other episodes: %-?[%d.]+, deviation [%d.]+\n$", output)
+         assert.matches("agent.safetensors", shell.ok("ls " .. folder), 1, true)
+      end))
+   end
+end)
+
 describe("examples/deploy", function()
    it("reads the same digits in Lua and in a C program without Lua", function()
       if os.getenv "SPEC_SANITIZED" == "1" then return pending "the program would need the sanitizer's options" end

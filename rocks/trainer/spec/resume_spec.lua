@@ -42,8 +42,7 @@ local function loaders(options)
       torch.data.DataLoader(set, {batch_size = 8})
 end
 
--- Trains, and dies in a callback after `dies` batches if that is given. Returns the state of all
--- weights as a text, and what was logged.
+-- Trains a net, and raises an error in a callback after `dies` batches. Returns its state and its logs as a text.
 local function train(folder, options, dies, resumes)
    torch.manual_seed(resumes and 99 or 1)
    local batches = 0

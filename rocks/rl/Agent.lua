@@ -1,0 +1,139 @@
+-- Agent.lua - what agents have in common: environments, networks, acting, saving.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local VectorEnv = require "tlua.rl.VectorEnv"
+local nn = torch.nn
+
+--- The base of agents: it makes them learn, act, be saved and be loaded.
+---
+---     local rl = torch.rl
+---     local agent = rl.A2C(rl.make "CartPole-v1", {seed = 1})
+---     agent:learn(10)
+---     print(torch.isinstance(agent, rl.Agent), agent.num_timesteps)
+---     --> true	10
+---@class rl.Agent
+---@field num_timesteps integer  the number of steps so far
+---@field episode_returns number[]  the returns of the last 100 episodes
+local Agent = class.class("rl.Agent")
+
+--- Takes the environments, and finds the sizes of observations and actions.
+function Agent:_take_env(env)
+   local name = torch.type(self)
+   if type(env) ~= "table" or not env.action_space or not env.step then
+      args.refuse(name, "env", "an environment, or several of rl.make_vec", env)
+   end
+   self.env = class.isinstance(env, VectorEnv) and env or VectorEnv {env}
+   local actions, observations = env.action_space, env.observation_space
+   self.is_discrete = actions.n ~= nil
+   self.action_size = actions.n or #actions.low
+   self.observation_size = observations.n or #observations.low
+   self.positions = observations.n ~= nil
+   self.num_timesteps, self.episode_returns = 0, {}
+end
+
+--- Returns observations as the input of networks: a position becomes one of n.
+function Agent:_encode(observations)
+   if not self.positions then return observations:float() end
+   return nn.functional.one_hot(observations:long(), self.observation_size):float()
+end
+
+--- Returns a network.
+function Agent._mlp(from, sizes, to, activation)
+   local list, size = {}, from
+   for _, hidden in ipairs(sizes) do
+      list[#list + 1], list[#list + 2] = nn.Linear(size, hidden), activation()
+      size = hidden
+   end
+   list[#list + 1] = nn.Linear(size, to)
+   return nn.Sequential(table.unpack(list))
+end
+
+--- Notes the episodes that ended, and keeps the newest 100 returns.
+function Agent:_note(info)
+   for _, value in ipairs(info.returns) do
+      table.insert(self.episode_returns, value)
+      if #self.episode_returns > 100 then table.remove(self.episode_returns, 1) end
+   end
+end
+
+--- Returns the mean of the returns of the last 100 episodes; nil before the first one has ended.
+---@return number?
+function Agent:mean_return()
+   local sum = 0
+   for _, value in ipairs(self.episode_returns) do sum = sum + value end
+   return #self.episode_returns > 0 and sum / #self.episode_returns or nil
+end
+
+--- Returns the action for an observation.
+---@param observation any  of one environment
+---@param deterministic? boolean  whether it is the best one instead of a random one; true by
+--- default
+---@return integer|number[] action
+function Agent:predict(observation, deterministic)
+   local batch = self:_encode(torch.tensor {observation})
+   local _ <close> = torch.no_grad()
+   return self:_act(batch, deterministic ~= false)[1]
+end
+
+local function check_steps(self, steps)
+   if math.type(steps) ~= "integer" or steps < 1 then
+      args.refuse(torch.type(self) .. ".learn", "total_timesteps", "an integer of at least "
+         .. "1", steps)
+   end
+end
+
+--- Learns for a number of steps of all environments together.
+---@param total_timesteps integer  the number of steps
+---@param callback? fun(agent: table): boolean?  called after each update; true ends the learning
+---@return table self
+function Agent:learn(total_timesteps, callback)
+   check_steps(self, total_timesteps)
+   if callback ~= nil and not args.is_callable(callback) then
+      args.refuse(torch.type(self) .. ".learn", "callback", "a function", callback)
+   end
+   self.goal = self.num_timesteps + total_timesteps
+   self.observations = self.observations or self.env:reset(self.seed and {seed = self.seed} or {})
+   while self.num_timesteps < self.goal do
+      self:_iterate()
+      if callback and callback(self) == true then break end
+   end
+   return self
+end
+
+--- Saves networks and optimizers.
+---@param path string  the file
+function Agent:save(path)
+   local state = {kind = torch.type(self), num_timesteps = self.num_timesteps, parts = {}}
+   for name, part in pairs(self:_parts()) do
+      state.parts[name] = torch.is_tensor(part) and part:detach() or part:state_dict()
+   end
+   torch.save(state, path)
+end
+
+--- Loads what `save` has saved into an agent that was made with the same options.
+---@param path string  the file
+---@return table self
+function Agent:load(path)
+   local state = torch.load(path)
+   local name = torch.type(self)
+   if type(state) ~= "table" or state.kind ~= name then
+      torch.raise(("%s.load: %s: expected the state of an %s, got that of %s"):format(name, path,
+         name, type(state) == "table" and tostring(state.kind) or type(state)))
+   end
+   for part_name, part in pairs(self:_parts()) do
+      if state.parts[part_name] == nil then
+         torch.raise(("%s.load: %s: lacks %s; was it saved with the same options?"):format(name,
+            path, part_name))
+      elseif torch.is_tensor(part) then
+         torch.no_grad(function() part:copy_(state.parts[part_name]) end)
+      else
+         part:load_state_dict(state.parts[part_name])
+      end
+   end
+   self.num_timesteps = state.num_timesteps
+   return self
+end
+
+return Agent

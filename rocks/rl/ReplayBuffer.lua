@@ -1,0 +1,102 @@
+-- ReplayBuffer.lua - keeps the newest transitions, and draws batches of them.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local take = args.signature [[rl.ReplayBuffer(capacity: count, observation_size: count,
+   action_size: count, prioritized: boolean = false, alpha: number = 0.6)]]
+
+--- Keeps the newest transitions, and draws batches of them: uniformly, or by priorities (Schaul et
+--- al., 2016).
+---
+---     local buffer = torch.rl.ReplayBuffer(10, 2, 1)
+---     local x = torch.ones(3, 2)
+---     buffer:add(x, torch.ones(3, 1), torch.ones(3), 2 * x, torch.zeros(3))
+---     print(#buffer, buffer:sample(5).next_observations[1])
+---     --> 3	tensor([2., 2.])
+---@class rl.ReplayBuffer
+---@overload fun(capacity: integer, observation_size: integer, action_size: integer,
+--- options?: table): rl.ReplayBuffer
+local ReplayBuffer = class.class("rl.ReplayBuffer")
+
+---@param capacity integer  the greatest number of transitions
+---@param observation_size integer  the numbers of an observation
+---@param action_size integer  the numbers of an action
+---@param options? {prioritized: boolean, alpha: number}  alpha: how much priorities count, from 0
+function ReplayBuffer:__init(...)
+   local a = take(...)
+   if a.capacity < 1 then args.refuse("rl.ReplayBuffer", "capacity", "at least 1", a.capacity) end
+   self.capacity, self.size, self.at = a.capacity, 0, 0
+   self.prioritized, self.alpha = a.prioritized, a.alpha
+   self.columns = {
+      torch.zeros(a.capacity, a.observation_size), torch.zeros(a.capacity, a.action_size),
+      torch.zeros(a.capacity), torch.zeros(a.capacity, a.observation_size),
+      torch.zeros(a.capacity),
+   }
+   if a.prioritized then
+      self.priorities, self.highest = torch.zeros(a.capacity), 1.0
+   end
+end
+
+--- Returns the number of transitions.
+function ReplayBuffer:__len() return self.size end
+
+--- Adds transitions; the oldest ones make room.
+---@param observations Tensor  (N, observation_size)
+---@param actions Tensor  (N, action_size)
+---@param rewards Tensor  (N)
+---@param next_observations Tensor  (N, observation_size)
+---@param terminated Tensor  (N), 1 where the task has ended
+function ReplayBuffer:add(observations, actions, rewards, next_observations, terminated)
+   local n, given = observations:size(1), {observations, actions, rewards, next_observations,
+      terminated}
+   local _ <close> = torch.no_grad()
+   local from = 0
+   while from < n do
+      local count = math.min(n - from, self.capacity - self.at)
+      for i, column in ipairs(self.columns) do
+         column:narrow(1, self.at + 1, count):copy_(given[i]:narrow(1, from + 1, count))
+      end
+      if self.prioritized then self.priorities:narrow(1, self.at + 1, count):fill_(self.highest) end
+      self.at, from = (self.at + count) % self.capacity, from + count
+      self.size = math.min(self.size + count, self.capacity)
+   end
+end
+
+--- Draws transitions.
+---@param batch_size integer  how many
+---@param beta? number  with priorities: how much the weights correct the draw, 1 by default
+---@return {observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor,
+--- terminated: Tensor, indices: Tensor, weights: Tensor?} batch
+function ReplayBuffer:sample(batch_size, beta)
+   if self.size == 0 then torch.raise("rl.ReplayBuffer.sample: the buffer is empty") end
+   local indices, weights
+   if self.prioritized then
+      local chances = self.priorities:narrow(1, 1, self.size):pow(self.alpha)
+      indices = torch.multinomial(chances, batch_size, true)
+      local p = chances:index_select(1, indices) / chances:sum()
+      weights = (p * self.size):pow(-(beta or 1))
+      weights = weights / weights:max()
+   else
+      indices = torch.randint(1, self.size + 1, {batch_size})
+   end
+   local list = {}
+   for i, column in ipairs(self.columns) do list[i] = column:index_select(1, indices) end
+   return {observations = list[1], actions = list[2], rewards = list[3],
+      next_observations = list[4], terminated = list[5], indices = indices, weights = weights}
+end
+
+--- Sets the priorities of drawn transitions.
+---@param indices Tensor  those of a batch
+---@param priorities Tensor  such as the absolute errors
+function ReplayBuffer:update_priorities(indices, priorities)
+   if not self.prioritized then
+      torch.raise("rl.ReplayBuffer.update_priorities: expected prioritized = true")
+   end
+   local values = priorities:detach():abs() + 1e-6
+   self.priorities:index_copy_(1, indices, values)
+   self.highest = math.max(self.highest, values:max():item())
+end
+
+return ReplayBuffer

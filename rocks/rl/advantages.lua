@@ -1,0 +1,36 @@
+-- advantages.lua - estimates of advantages.
+
+local torch = require "tlua"
+
+local M = {}
+
+--- Computes generalised advantage estimates (Schulman et al., 2016).
+---
+---     local ones = torch.ones(3, 1)
+---     local advantages, returns = torch.rl.compute_gae(ones, torch.zeros(3, 1),
+---        torch.zeros(3, 1), torch.zeros(1), 1.0, 1.0)
+---     print(advantages:view(-1), returns:view(-1))
+---     --> tensor([3., 2., 1.])	tensor([3., 2., 1.])
+---@param rewards Tensor  (T, N)
+---@param values Tensor  (T, N), the estimates of the observations before each step
+---@param dones Tensor  (T, N), 1 where an episode has ended with the step
+---@param last_values Tensor  (N), the estimates after the last step
+---@param gamma number  the discount
+---@param gae_lambda number  from 0 (one step) to 1 (whole returns)
+---@return Tensor advantages  (T, N)
+---@return Tensor returns  (T, N)
+function M.compute_gae(rewards, values, dones, last_values, gamma, gae_lambda)
+   local _ <close> = torch.no_grad()
+   local steps = rewards:size(1)
+   local list, next_values, sum = {}, last_values, torch.zeros_like(last_values)
+   for t = steps, 1, -1 do
+      local goes_on = 1 - dones[t]
+      local delta = rewards[t] + gamma * next_values * goes_on - values[t]
+      sum = delta + gamma * gae_lambda * goes_on * sum
+      list[t], next_values = sum, values[t]
+   end
+   local advantages = torch.stack(list)
+   return advantages, advantages + values
+end
+
+return M

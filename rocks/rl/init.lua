@@ -1,0 +1,26 @@
+-- init.lua - torch.rl: environments with Gymnasium's interface, and agents that learn in them:
+--
+--    local rl = torch.rl
+--    local agent = rl.PPO(rl.make_vec("CartPole-v1", 8))
+--    agent:learn(50000)
+--    print(rl.evaluate_policy(agent, rl.make "CartPole-v1"))
+--
+-- Actions and observations of Discrete spaces count from 1.
+
+require "tlua" -- defines the core's modules for `require`
+local lazy = require "tlua.lazy"
+
+return lazy.load({}, lazy.modules("tlua.rl", {
+   make = "make make_vec",
+   Env = "Env",
+   spaces = "Discrete Box",
+   TimeLimit = "TimeLimit",
+   VectorEnv = "VectorEnv",
+   ReplayBuffer = "ReplayBuffer",
+   advantages = "compute_gae",
+   on_policy = "PPO A2C",
+   Agent = "Agent",
+   DQN = "DQN",
+   SAC = "SAC",
+   evaluation = "evaluate_policy",
+}))
