@@ -14,7 +14,8 @@ parser:option("--save", "where the agent goes", "agent.safetensors")
 local opt = parser:parse()
 
 local id = opt.agent == "sac" and "Pendulum-v1" or "CartPole-v1"
-local env, agent, steps = rl.make(id), nil, opt.steps
+local env, steps = rl.make(id), opt.steps
+local agent
 
 if opt.agent == "ppo" then
    agent = rl.PPO(rl.make_vec(id, 8), {n_steps = 32, batch_size = 256, n_epochs = 20,
