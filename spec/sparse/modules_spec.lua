@@ -129,6 +129,23 @@ describe("optimizers with a sparse leaf", function()
       end
    end)
 
+   -- PyTorch 2.15: two elements at one position take one step together
+   it("coalesce it first", function()
+      local w = torch.sparse_coo_tensor({{1, 1, 3}, {2, 2, 3}}, {1.0, 2.0, 3.0}, {3, 3}):requires_grad_()
+      torch.sparse.mm(w, torch.eye(3)):sum():backward()
+      torch.optim.SGD({w}, {lr = 0.1}):step()
+      assert.close({{0, 2.9, 0}, {0, 0, 0}, {0, 0, 2.9}}, w:detach():to_dense())
+      w = torch.sparse_coo_tensor({{1, 1, 3}, {2, 2, 3}}, {1.0, 2.0, 3.0}, {3, 3}):requires_grad_()
+      torch.sparse.mm(w, torch.eye(3)):pow(2):sum():backward()
+      assert.close(8.485281, nn.utils.clip_grad_norm_({w}, 1.0):item(), 1e-5)
+      assert.close({0.707107, 0.707107}, w.grad:values(), 1e-5)
+      for _, layout in ipairs {"sparse_csr", "sparse_csc"} do
+         local c = matrix():to_sparse {layout = layout}:requires_grad_()
+         torch.sparse.mm(c, torch.eye(3)):sum():backward()
+         assert.close(1.7320508, nn.utils.clip_grad_norm_({c}, 1.0):item(), 1e-5)
+      end
+   end)
+
    it("refuse it: Adam, Adagrad and others", function()
       for name, text in pairs {Adam = "Adam does not support sparse gradients, please consider SparseAdam",
          AdamW = "please consider SparseAdam", Adagrad = "Adagrad does not support sparse gradients",

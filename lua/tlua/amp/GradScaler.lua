@@ -127,7 +127,7 @@ local function gradients(optimizer)
       for _, parameter in ipairs(group.params) do
          local grad = parameter.grad
          if grad then
-            if grad.is_sparse then grad = grad:_values() end
+            if torch._sparse_parts(grad) then grad = grad:_values() end
             local key = grad.device .. grad.dtype
             lists[key] = lists[key] or {}
             table.insert(lists[key], grad)

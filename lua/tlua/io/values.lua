@@ -9,7 +9,10 @@ local M = {}
 local function fault_of(tensor)
    local parts, version = torch._sparse_parts(tensor)
    if parts and not version then return "the tensor was released" end
-   if parts then tensor = parts.values end
+   if parts then
+      -- checks positions that were changed in place
+      tensor = require "tlua.sparse.value".parts(tensor).values
+   end
    if not pcall(tensor.dim, tensor) then return "the tensor was released" end
    if not tensor.is_meta then return nil end
    return "the tensor is on the meta device and has no values; module:to_empty{device = \"cpu\"} "

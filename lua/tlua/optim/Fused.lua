@@ -267,10 +267,11 @@ function Fused:step_sparse(group, offset)
    for i, parameter in ipairs(group.params) do
       local grad = parameter.grad
       if grad and grad.layout ~= "strided" and not skips(self) then
-         local state, parts = self:state_of(offset + i), torch._sparse_parts(parameter)
-         if parts then
-            self:update_sparse(parameter, parts.values:detach(),
-               step_values(self, grad:_values(), group), state, group)
+         local state = self:state_of(offset + i)
+         if torch._sparse_parts(parameter) then
+            require "tlua.sparse.changes".coalesce_leaf(parameter)
+            self:update_sparse(parameter, parameter:_values(),
+               step_values(self, parameter.grad:_values(), group), state, group)
          else
             grad = grad:coalesce()
             self:update_rows(parameter, grad:indices()[1], step_values(self, grad:values(), group),

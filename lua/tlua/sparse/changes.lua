@@ -26,6 +26,23 @@ end
 checked.functions(M, "", "sparse_mask(self: tensor, mask: tensor)")
 V.define("sparse_mask", M.sparse_mask)
 
+--- Coalesces a leaf and its gradient before an optimizer's step. Each of several elements at one
+--- position has the position's gradient, which must be applied once.
+---@param s Tensor
+function M.coalesce_leaf(s)
+   local p = V.parts(s)
+   local grad = p.values.grad
+   if p.layout ~= "sparse_coo" or p.coalesced or not grad then return end
+   local function joined(values)
+      return C.coalesced {
+         layout = p.layout, size = p.size, indices = p.indices, values = values, coalesced = false,
+      }
+   end
+   local sums, counts = joined(grad:detach()).values, joined(torch.ones_like(grad)).values
+   s.data = V.new(joined(p.values:detach()))
+   V.parts(s).values.grad = sums / counts
+end
+
 -- Checks the arguments of sparse_resize_.
 local function check_resize(who, p, size, sparse_dim, dense_dim)
    V.expect(who, p, "sparse_coo")

@@ -27,13 +27,17 @@ local function check_parameters(name, parameters)
 end
 
 -- Returns the gradients of one tensor or of a list of tensors; tensors without a gradient are
--- skipped. A sparse gradient is coalesced first, and its values are returned.
+-- skipped. A sparse gradient is coalesced first, and its values are returned; the gradient of a
+-- sparse parameter keeps the parameter's positions.
 local function gradients(name, parameters)
    parameters = check_parameters(name, parameters)
    local list = {}
    for i = 1, #parameters do
       local grad = parameters[i].grad
-      if grad and grad.is_sparse then
+      if grad and torch._sparse_parts(parameters[i]) then
+         require "tlua.sparse.changes".coalesce_leaf(parameters[i])
+         grad = parameters[i].grad:_values()
+      elseif grad and grad.is_sparse then
          if not grad:is_coalesced() then
             grad = grad:coalesce()
             parameters[i].grad = grad
