@@ -143,7 +143,7 @@ function M.writer(object)
    if not text then return nil, message end
    return function(file)
       local archive = zip.new(file, alignment)
-      local empty = torch.empty({0}, {dtype = "uint8"})
+      local empty = torch.empty({0}, {dtype = "uint8", device = "cpu"})
       local function add(name, content, tensor)
          return archive:add("archive/" .. name, content, tensor or empty)
       end

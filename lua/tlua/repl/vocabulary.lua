@@ -447,6 +447,7 @@ values: the value of each curve
    ["torch.autograd."] = [[
 ...: the tensors
 check_undefined_grad: whether backward is tried without some gradients
+masked: true or nil: only stored elements of sparse inputs are checked
 eps: the step of the differences
 error_message: the error of an operator that saves a tensor
 grad_tensors: the gradient of each tensor
