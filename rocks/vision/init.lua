@@ -7,4 +7,5 @@ return lazy.load({}, {
    models = "tlua.vision.models",
    ops = "tlua.vision.ops",
    transforms = "tlua.vision.transforms",
+   utils = "tlua.vision.utils",
 })

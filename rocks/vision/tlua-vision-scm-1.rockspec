@@ -43,5 +43,6 @@ build = {
       ["tlua.vision.transforms"] = "transforms/init.lua",
       ["tlua.vision.transforms.resample"] = "transforms/resample.lua",
       ["tlua.vision.transforms.v2"] = "transforms/v2.lua",
+      ["tlua.vision.utils"] = "utils.lua",
    },
 }
