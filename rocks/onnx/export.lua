@@ -137,8 +137,12 @@ local function translate(b, graph, find)
       end
       for k, result in ipairs(call.results) do result.translated = results[k] end
       if call.name:find "_$" then -- an operator that changes its first argument
-         wire.fail("the call %s changes a tensor in place; only models without such calls can be "
-            .. "exported", b.call)
+         local changed = call.args.self or call.args.input
+         if not changed or changed.kind ~= "result" or changed.translated.root then
+            wire.fail("the call %s changes an input, a constant or a view in place, which cannot "
+               .. "be exported", b.call)
+         end
+         changed.translated = results[1]
       end
    end
 end
