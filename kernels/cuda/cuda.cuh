@@ -103,6 +103,19 @@ struct Scratch {
   X(U8, uint8_t)        \
   X(BOOL, bool8)
 
+/* Stops the device: a kernel got a dtype that it does not know. The host checks dtypes before it
+** launches a kernel (operands.h), so this happens only if that check is wrong. */
+DEVICE void unknown_dtype() { __trap(); }
+
+/* Loads and stores elements whose dtype is not in STORED_TYPES: fails, but see complex.cuh. */
+template <class C> struct OtherTypes {
+  __device__ __forceinline__ static C load(const void *, int) {
+    unknown_dtype();
+    return C(0);
+  }
+  __device__ __forceinline__ static void store(void *, int, C) { unknown_dtype(); }
+};
+
 /* Loads one element of any dtype and converts it to C. */
 template <class C> __device__ __forceinline__ C load_here(const void *p, int dtype) {
   switch (dtype) {
@@ -110,7 +123,7 @@ template <class C> __device__ __forceinline__ C load_here(const void *p, int dty
   case TL_##name: return narrow<C>(widen(*static_cast<const S *>(p)));
     STORED_TYPES(X)
 #undef X
-  default: return C(0);
+  default: return OtherTypes<C>::load(p, dtype);
   }
 }
 
@@ -126,7 +139,7 @@ template <class C> __device__ __forceinline__ void store_here(void *p, int dtype
   case TL_##name: *static_cast<S *>(p) = narrow<S>(x); return;
     STORED_TYPES(X)
 #undef X
-  default: return;
+  default: OtherTypes<C>::store(p, dtype, x);
   }
 }
 
@@ -154,13 +167,14 @@ template <class C> __device__ __noinline__ void store_any(void *p, int dtype, C 
     STORED_AS(TL_I64, int64_t, S, __VA_ARGS__) \
     STORED_AS(TL_U8, uint8_t, S, __VA_ARGS__)  \
     STORED_AS(TL_BOOL, bool8, S, __VA_ARGS__)  \
-  default: break;                              \
+  default: return cuda_no_dtype(dtype);        \
   }
-/* Runs the code with S defined as the stored type of a floating dtype; does nothing for others. */
-#define WITH_FLOATING(dtype, S, ...) \
-  switch (dtype) {                   \
-    FLOATING_TYPES(S, __VA_ARGS__)   \
-  default: break;                    \
+/* Runs the code with S defined as the stored type of a floating dtype. For other dtypes the calling
+** function fails, as it does after WITH_STORED for dtypes that are not in STORED_TYPES. */
+#define WITH_FLOATING(dtype, S, ...)    \
+  switch (dtype) {                      \
+    FLOATING_TYPES(S, __VA_ARGS__)      \
+  default: return cuda_no_dtype(dtype); \
   }
 
 static inline int64_t dtype_bytes(int dtype) {
@@ -190,7 +204,7 @@ __device__ __forceinline__ void store_vector(void *to, int dtype, const W (&x)[N
     return;
     STORED_TYPES(X)
 #undef X
-  default: return;
+  default: unknown_dtype();
   }
 }
 
@@ -228,7 +242,7 @@ template <int N> struct Strided {
   Divider sizes[TL_MAX_DIMS];
   int64_t strides[TL_MAX_DIMS][N];
   char *data[N];
-  int64_t number[N];
+  __align__(16) int64_t number[N][2]; /* the 16 bytes of tli_IterArg.stored */
   int8_t dtype[N];
 
   __device__ __forceinline__ void offsets(uint32_t i, int64_t (&out)[N]) const {
@@ -245,7 +259,7 @@ template <int N> struct Strided {
     }
   }
   __device__ __forceinline__ const void *source(int k, int64_t offset) const {
-    return data[k] ? data[k] + offset : reinterpret_cast<const char *>(&number[k]);
+    return data[k] ? data[k] + offset : reinterpret_cast<const char *>(number[k]);
   }
 };
 
@@ -286,7 +300,7 @@ template <int N, class Run> static bool for_parts(const tli_Iter &it, Run run) {
   }
   for (int k = 0; k < N; k++) {
     s.data[k] = it.args[k].data;
-    s.number[k] = it.args[k].number;
+    memcpy(s.number[k], it.args[k].stored, sizeof s.number[k]);
     s.dtype[k] = (int8_t)it.args[k].dtype;
   }
   return run(s);
@@ -308,13 +322,12 @@ template <class T> __device__ __forceinline__ T shuffle_xor(T x, int mask) {
 
 /* Returns the value of x in a given lane. */
 template <class T> __device__ __forceinline__ T of_lane(T x, int lane) {
-  uint64_t bits = 0;
-  static_assert(sizeof x <= sizeof bits, "one word");
-  memcpy(&bits, &x, sizeof x);
-  uint32_t low = (uint32_t)__shfl_sync(ALL_LANES, (int)(uint32_t)bits, lane), high = 0;
-  if (sizeof x > 4) high = (uint32_t)__shfl_sync(ALL_LANES, (int)(bits >> 32), lane);
-  bits = (uint64_t)high << 32 | low;
-  memcpy(&x, &bits, sizeof x);
+  int words[(sizeof(T) + 3) / 4] = {};
+  memcpy(words, &x, sizeof x);
+#pragma unroll
+  for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
+    words[i] = __shfl_sync(ALL_LANES, words[i], lane);
+  memcpy(&x, words, sizeof x);
   return x;
 }
 

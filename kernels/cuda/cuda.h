@@ -103,6 +103,12 @@ int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value);
 ** must already be in grad_in (linear.cu). */
 bool cuda_bias_gradient(const struct tlk_activation_backward *call);
 
+/* Fails because no kernel reads elements of the dtype; returns false. */
+bool cuda_no_dtype(int dtype);
+/* Returns whether the kernels of the device read the dtype of each operand; fails otherwise. With
+** `complex`, complex types are among them. */
+bool cuda_takes_loop(const char *kernel, const tli_Iter *it, bool complex);
+
 /* ---- all kernels ------------------------------------------------------------------- */
 
 #define X(name, operands) bool tlk_##name(const struct tlk_##name *call);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/cuda/fusion/fusion.h"
+#include "kernels/cuda/operands.h"
 #include "kernels/cuda/lib/lib.h"
 #include "kernels/cuda/plugin.h"
 #include "kernels/cuda/rnn/cudnn_rnn.h"
@@ -345,33 +346,81 @@ TLK_KERNELS(X)
 #undef X
 #endif
 
+/* ---- dtypes -------------------------------------------------------------------------------- */
+
+static const char *dtype_name(int dtype) {
+  static const char *const names[] = {
+#define X(name, text, ...) [TL_##name] = text,
+      TL_DTYPES(X, ) TL_STORED_DTYPES(X, )
+#undef X
+  };
+  return dtype >= 0 && dtype < TL_NDTYPES ? names[dtype] : "no dtype";
+}
+
+bool cuda_no_dtype(int dtype) {
+  return cuda_fail(TL_EDTYPE, "there is no kernel for %s", dtype_name(dtype));
+}
+
+static bool takes(const char *kernel, int dtype, bool complex) {
+  bool known =
+      (dtype >= TL_F32 && dtype <= TL_BOOL) || (complex && (dtype == TL_C64 || dtype == TL_C128));
+  return known || cuda_fail(TL_EDTYPE, "%s: there is no kernel for %s", kernel, dtype_name(dtype));
+}
+
+bool cuda_takes_loop(const char *kernel, const tli_Iter *it, bool complex) {
+  for (int k = 0; k < it->nargs; k++)
+    if (!takes(kernel, it->args[k].dtype, complex)) return false;
+  return true;
+}
+
+#define X(name, dtype)                                      \
+  static bool takes_##name(const struct tlk_##name *call) { \
+    (void)call;                                             \
+    return takes(#name, dtype, false);                      \
+  }
+CUDA_FLAT_DTYPES(X)
+#undef X
+#define X(name, dtype) \
+  static bool takes_##name(const struct tlk_##name *call) { return takes(#name, dtype, true); }
+CUDA_FLAT_ANY_DTYPES(X)
+#undef X
+#define TAKES_FLAT(name, call) takes_##name(call)
+#define TAKES_ITER(name, call) cuda_takes_loop(#name, &(call)->TLK_LOOP_##name, true)
+#define TAKES_REAL(name, call) cuda_takes_loop(#name, &(call)->TLK_LOOP_##name, false)
+#define TLK_LOOP_copy it
+#define TLK_LOOP_fill it
+#define TLK_LOOP_pointwise it
+#define TLK_LOOP_fused it
+#define TLK_LOOP_gather index.it
+#define TLK_LOOP_scatter index.it
+
 /* Defines the functions of the kernel table. Each one first launches the chain of elementwise calls
 ** that is pending on the stream. */
-#define X(name, operands)                                       \
-  static bool launch_##name(const struct tlk_##name *call) {    \
-    return fusion_settle(call->cx->stream) && tlk_##name(call); \
+#define X(name, operands)                                                                       \
+  static bool launch_##name(const struct tlk_##name *call) {                                    \
+    return TAKES_##operands(name, call) && fusion_settle(call->cx->stream) && tlk_##name(call); \
   }
 TLK_KERNELS(X)
 #undef X
 
 /* Defines the functions of the kernel table for elementwise calls, which may join a pending
 ** chain. */
-#define JOIN(name, kind)                                                   \
-  static bool join_##name(const struct tlk_##name *call) {                 \
-    bool taken;                                                            \
-    return fusion_take(kind, call, &taken) && (taken || tlk_##name(call)); \
+#define JOIN(name, kind, TAKES)                                                                 \
+  static bool join_##name(const struct tlk_##name *call) {                                      \
+    bool taken;                                                                                 \
+    return TAKES(name, call) && fusion_take(kind, call, &taken) && (taken || tlk_##name(call)); \
   }
-JOIN(pointwise, FUSION_POINTWISE)
-JOIN(fused, FUSION_FUSED)
-JOIN(copy, FUSION_COPY)
-JOIN(fill, FUSION_FILL)
-JOIN(dropout, FUSION_DROPOUT)
+JOIN(pointwise, FUSION_POINTWISE, TAKES_ITER)
+JOIN(fused, FUSION_FUSED, TAKES_REAL)
+JOIN(copy, FUSION_COPY, TAKES_ITER)
+JOIN(fill, FUSION_FILL, TAKES_ITER)
+JOIN(dropout, FUSION_DROPOUT, TAKES_FLAT)
 #undef JOIN
 
 /* Computes the activation's gradient, which may join a chain, and then sums the bias's gradient. */
 static bool join_activation_backward(const struct tlk_activation_backward *call) {
   bool taken;
-  if (!fusion_take_activation(call, &taken)) return false;
+  if (!takes_activation_backward(call) || !fusion_take_activation(call, &taken)) return false;
   if (!taken) return tlk_activation_backward(call);
   return call->grad_bias.data == NULL ||
          (fusion_settle(call->cx->stream) && cuda_bias_gradient(call));

@@ -77,7 +77,7 @@ local may_include = {
    ["src/lua"] = {"core/", "io/", "ops/", "autograd/", "dist/", "graph/", "lua/", "ops.h", "bind.h", "tlua.h"},
    ["src/main"] = {"core/", "dist/", "lua/", "main/", "tlua.h"},
    ["kernels/cpu"] = {
-      "core/", "kernels/cpu/", "kernels/fused.h", "kernels/math.h", "kernels/optim.h",
+      "core/", "kernels/cpu/", "kernels/complex.h", "kernels/fused.h", "kernels/math.h", "kernels/optim.h",
       "kernels/special.h", "isas.h", "runtime_kernels.h", "each_pointwise.h", "each_reduction.h", "each_scan.h",
    },
    ["kernels/meta"] = {"core/"},

@@ -388,6 +388,55 @@ bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bo
   return !*done || put(call->cx, run_norm_backward, false, call, sizeof *call);
 }
 
+/* ---- Fourier transforms ---------------------------------------------------------------------- */
+
+/* Copies a line of n elements of `size` bytes between memory where they are `stride` apart and a
+** buffer. */
+static void carry(char *line, int64_t stride, char *buffer, int64_t n, int64_t size, bool out) {
+  for (int64_t i = 0; i < n; i++)
+    memcpy(out ? line + i * stride * size : buffer + i * size,
+           out ? buffer + i * size : line + i * stride * size, (size_t)size);
+}
+
+/* Transforms one line after the other on the CPU. Like cuFFT, it overwrites half lines that become
+** real. */
+static void run_lines(void *copy) {
+  const cuda_Fft *f = copy;
+  int64_t part = f->wide ? 8 : 4, half = f->n / 2 + 1;
+  int64_t in_size = f->kind == TLK_FFT_FROM_REAL ? part : 2 * part;
+  int64_t out_size = f->kind == TLK_FFT_TO_REAL ? part : 2 * part;
+  int64_t in_n = f->kind == TLK_FFT_TO_REAL ? half : f->n;
+  int64_t out_n = f->kind == TLK_FFT_FROM_REAL ? half : f->n;
+  tl_DType real = f->wide ? TL_F64 : TL_F32, complex = f->wide ? TL_C128 : TL_C64;
+  char *from = malloc((size_t)(in_n * in_size)), *to = malloc((size_t)(out_n * out_size));
+  struct tlk_fft call = {.cx = &(tlk_Context){.device = {TL_CPU, 0}},
+                         .kind = f->kind,
+                         .inverse = f->inverse,
+                         .in = {from, f->kind == TLK_FFT_FROM_REAL ? real : complex},
+                         .out = {to, f->kind == TLK_FFT_TO_REAL ? real : complex},
+                         .outer = 1,
+                         .n = f->n,
+                         .inner = 1,
+                         .scale = 1};
+  for (int64_t l = 0; l < f->lines; l++) {
+    char *in = (char *)f->in + l * f->in_distance * in_size;
+    carry(in, f->stride, from, in_n, in_size, false);
+    if (f->kind == TLK_FFT_TO_REAL) memset(in, 0xfb, (size_t)(in_n * in_size));
+    if (from == NULL || to == NULL || !cuda_host->cpu->fft(&call)) abort();
+    carry((char *)f->out + l * f->out_distance * out_size, f->stride, to, out_n, out_size, true);
+  }
+  free(from);
+  free(to);
+}
+
+bool cuda_lib_fft(const tlk_Context *cx, const cuda_Fft *f) {
+  uintptr_t size = f->wide ? 16 : 8;
+  if ((uintptr_t)f->in % size != 0 || (uintptr_t)f->out % size != 0 || f->n < 1 || f->lines < 1)
+    return cuda_fail(TL_EINTERNAL, "emulated cuFFT: a bad call");
+  if (!cuda_enter(cx->device.index)) return false;
+  return cuda_ok(tlk_emulated_put(cx->stream->handle, run_lines, f, sizeof *f), "tlk_library");
+}
+
 /* ---- listing the replaced kernels --------------------------------------------------- */
 
 typedef void (*Function)(void);

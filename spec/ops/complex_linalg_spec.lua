@@ -4,16 +4,6 @@
 
 local torch = require "tlua"
 
-local device = require "spec.support.device"
-
-if device.name == "cuda" then
-   it("linear algebra of complex matrices waits for complex tensors on a GPU", function()
-      assert.raises("there are no complex64 tensors on cuda:0 yet",
-         function() torch.linalg.inv(torch.eye(2, {dtype = "complex64"})) end)
-   end)
-   return
-end
-
 local linalg = torch.linalg
 local reference = dofile "spec/fixtures/complex_linalg.lua"
 

@@ -6,18 +6,6 @@ local torch = require "tlua"
 local device = require "spec.support.device"
 local shell = require "spec.support.shell"
 
-if device.name == "cuda" then
-   it("complex tensors on a GPU are refused, since it has no kernels for them yet", function()
-      for _, call in ipairs {
-         function() torch.zeros(1, {dtype = "complex64"}) end,
-         function() torch.zeros(1, {dtype = "float64"}):view "complex64" end,
-      } do
-         assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU", call)
-      end
-   end)
-   return
-end
-
 local reference = dofile "spec/fixtures/complex.lua"
 local i = torch.complex(0, 1)
 

@@ -4,18 +4,6 @@
 
 local torch = require "tlua"
 
-local device = require "spec.support.device"
-
-if device.name == "cuda" then
-   it("Fourier transforms on a GPU are refused, since it has no complex numbers yet", function()
-      assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU",
-         function() torch.fft.fft(torch.ones(4)) end)
-      assert.raises("there are no complex64 tensors on cuda:0 yet; use the CPU",
-         function() torch.fft.rfft(torch.ones(4)) end)
-   end)
-   return
-end
-
 local reference = dofile "spec/fixtures/fft.lua"
 
 -- Returns the k-th signal of fft.py, which has n numbers.

@@ -95,7 +95,7 @@ local function emit_host(op)
 static $prototype {
   tl_Device device_ = tli_device($first);
 ?elsewhere|  if (device_.type == TL_CPU || device_.type == TL_META) return tli_op_$op($args);
-?own|  if (tli_lapack(device_)) return tli_op_$op($args);
+?own|  if (tli_has_lapack($first)) return tli_op_$op($args);
 ?single|  tl_Tensor *out[1];
   tl_Tensor *moved_[$count];
   bool ok_ = tli_to_host((tl_Tensor *[]){$tensors}, moved_, $count);

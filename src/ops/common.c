@@ -11,6 +11,11 @@
 
 /* ---- complex tensors ---- */
 
+bool tli_has_lapack(const tl_Tensor *t) {
+  bool real_only = tli_device(t).type == TL_CUDA;
+  return tli_lapack(tli_device(t)) != NULL && !(real_only && tli_is_complex((tl_DType)t->dtype));
+}
+
 bool tli_refuse_complex(const char *op) {
   return tli_fail(TL_EDTYPE, "%s: does not take complex numbers", op);
 }

@@ -67,6 +67,9 @@ static inline bool tli_any_complex(tl_Tensor *const *ts, int n) {
 static inline bool tli_complex_wanted(tl_DType dtype) {
   return dtype != TL_NODTYPE && tli_is_complex(dtype);
 }
+/* Returns whether the matrix's device has LAPACK's routines for its dtype. A GPU has them for real
+** matrices; otherwise the CPU computes. */
+bool tli_has_lapack(const tl_Tensor *t);
 /* Fails with a message that the operator takes no complex tensors, numbers or dtypes. */
 bool tli_refuse_complex(const char *op);
 

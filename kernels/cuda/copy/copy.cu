@@ -3,6 +3,7 @@
 ** in units as large as the strides allow. If both sides are contiguous, the driver copies. If one
 ** side is transposed, a kernel copies tile by tile through shared memory.
 */
+#include "kernels/cuda/complex.cuh"
 #include "kernels/cuda/line_reduce.cuh"
 
 #define COPY_THREADS 256
@@ -135,7 +136,8 @@ static bool transpose(const tlk_Context *cx, const tli_Iter &it, int64_t size, i
   t.down = divide_up(t.rows, side);
   rest.sizes[cols] = rest.sizes[rows] = 1;
   rest.numel = it.numel / t.cols / t.rows;
-  auto kernel = size == 8   ? transpose_kernel<Unit<8>, 32>
+  auto kernel = size == 16  ? transpose_kernel<Unit<16>, 32>
+                : size == 8 ? transpose_kernel<Unit<8>, 32>
                 : size == 4 ? transpose_kernel<Unit<4>, 32>
                 : size == 2 ? transpose_kernel<Unit<2>, 64>
                             : transpose_kernel<Unit<1>, 64>;
@@ -158,7 +160,7 @@ static bool transpose(const tlk_Context *cx, const tli_Iter &it, int64_t size, i
   __device__ __forceinline__ void read_vector(const void *from, int dtype, W(&x)[N]) { \
     switch (dtype) {                                                                   \
       __VA_ARGS__                                                                      \
-    default: return;                                                                   \
+    default: unknown_dtype();                                                          \
     }                                                                                  \
   }
 READER(float, READ_CASE(F32, float) READ_CASE(F16, f16) READ_CASE(BF16, bf16))
@@ -187,6 +189,32 @@ __global__ void __launch_bounds__(COPY_THREADS)
   }
 }
 
+/* Converts from or to complex numbers, one element at a time. W is the complex type of the source,
+** or of the destination if the source is real. */
+template <class W>
+__global__ void __launch_bounds__(COPY_THREADS)
+    convert_complex_kernel(const __grid_constant__ Strided<2> s) {
+  uint32_t step = (uint32_t)thread_count();
+  for (uint32_t i = (uint32_t)thread_index(); i < s.numel; i += step) {
+    int64_t offset[2];
+    s.offsets(i, offset);
+    W x = load_any<W>(s.source(1, offset[1]), s.dtype[1]);
+    store_any<W>(s.data[0] + offset[0], s.dtype[0], x);
+  }
+}
+
+static bool is_complex(int dtype) { return dtype == TL_C64 || dtype == TL_C128; }
+
+static bool convert_complex(const tlk_Context *cx, const tli_Iter &it) {
+  int through = is_complex(it.args[1].dtype) ? it.args[1].dtype : it.args[0].dtype;
+  auto kernel = through == TL_C64 ? convert_complex_kernel<Complex<float>>
+                                  : convert_complex_kernel<Complex<double>>;
+  return for_parts<2>(it, [&](const Strided<2> &s) {
+    unsigned grid = blocks_for(cx, s.numel, COPY_THREADS, 32);
+    return launch(cx, kernel, dim3(grid), COPY_THREADS, 0, s);
+  });
+}
+
 /* Returns whether all of an operand can be read or written as vectors. */
 static bool vectors_of(const tli_Iter &it, int k) {
   const tli_IterArg &a = it.args[k];
@@ -200,6 +228,7 @@ static bool vectors_of(const tli_Iter &it, int k) {
 
 static bool convert(const tlk_Context *cx, const tli_Iter &it) {
   int from = it.args[1].dtype;
+  if (is_complex(from) || is_complex(it.args[0].dtype)) return convert_complex(cx, it);
   bool half = from == TL_F16 || from == TL_BF16, vectors = vectors_of(it, 0) && vectors_of(it, 1);
   auto kernel = from == TL_F32 || half ? convert_kernel<float>
                 : from == TL_F64       ? convert_kernel<double>
@@ -261,12 +290,22 @@ int64_t cuda_fill_pattern(int dtype, const tl_Scalar *value) {
   return (int64_t)bits;
 }
 
+/* Stores the 16 bytes in which the value, converted to the dtype, is repeated. */
+static void fill_pattern(int dtype, const tl_Scalar &value, int64_t (&out)[2]) {
+  out[0] = out[1] = is_complex(dtype) ? 0 : cuda_fill_pattern(dtype, &value);
+  if (!is_complex(dtype)) return;
+  double parts[2] = {value.kind == TL_INTEGER ? (double)value.i : value.f,
+                     value.kind == TL_COMPLEX ? value.imag : 0};
+  float narrow_parts[4] = {(float)parts[0], (float)parts[1], (float)parts[0], (float)parts[1]};
+  memcpy(out, dtype == TL_C64 ? (const void *)narrow_parts : parts, sizeof out);
+}
+
 bool tlk_fill(const struct tlk_fill *call) {
   tli_Iter it = call->it;
-  int64_t size = dtype_bytes(it.args[0].dtype),
-          pattern = cuda_fill_pattern(it.args[0].dtype, &call->value);
+  int64_t size = dtype_bytes(it.args[0].dtype), pattern[2];
+  fill_pattern(it.args[0].dtype, call->value, pattern);
   if (it.numel == 0) return true;
-  if (pattern == 0 && contiguous(it, 0, size)) {
+  if (pattern[0] == 0 && pattern[1] == 0 && contiguous(it, 0, size)) {
     if (!cuda_enter(call->cx->device.index)) return false;
     CUDA_TRY(
         cudaMemsetAsync(it.args[0].data, 0, (size_t)(it.numel * size), call->cx->stream->handle));
@@ -275,7 +314,7 @@ bool tlk_fill(const struct tlk_fill *call) {
   it.nargs = 2;
   it.args[1] = it.args[0];
   it.args[1].data = NULL;
-  it.args[1].number = pattern;
+  memcpy(it.args[1].stored, pattern, sizeof pattern);
   for (int d = 0; d < it.ndim; d++) it.args[1].strides[d] = 0;
   return move_units(call->cx, it, size);
 }

@@ -61,8 +61,8 @@ typedef struct fusion_Plan {
 
 /* Adds a call to a plan, which may be empty. Returns false and leaves the plan unchanged if the
 ** call does not fit: if its shape differs, if its memory overlaps the plan's memory without being
-** the same elements in the same order, if there are too many operands, or if its random numbers are
-** the same at each replay. `kind` tells which struct `call` is: tlk_pointwise, tlk_fused, tlk_copy,
+** the same elements in the same order, if there are too many operands, if an operand is complex, or
+** if its random numbers are the same at each replay. `kind` tells which struct `call` is: tlk_pointwise, tlk_fused, tlk_copy,
 ** tlk_fill or tlk_dropout. */
 bool fusion_add(fusion_Plan *plan, fusion_Kind kind, const void *call);
 /* Tells a plan that the values in these bytes will not be read after the chain. */

@@ -252,6 +252,7 @@ static bool meet_shape(fusion_Plan *plan, const int64_t *sizes, int ndim, int64_
 static int enter_argument(fusion_Plan *plan, const tli_Iter *it, int k, const Common *common,
                           int ndim, const int *from, bool written) {
   const tli_IterArg *a = &it->args[k];
+  if (a->dtype == TL_C64 || a->dtype == TL_C128) return -1; /* the chains' kernels are real */
   fusion_Operand o = {.data = a->data, .number = a->data ? 0 : a->number, .dtype = a->dtype};
   int64_t strides[TL_MAX_DIMS] = {0};
   for (int d = 0; d < ndim && a->data; d++) strides[d] = a->strides[from[d]];

@@ -2,6 +2,7 @@
 ** nonzero.cu - counts the nonzero elements, and lists their positions in order. Each tile's output
 ** offset is the number of nonzero elements in the tiles before it.
 */
+#include "kernels/cuda/complex.cuh"
 #include "kernels/cuda/cuda.cuh"
 
 namespace {
@@ -22,6 +23,8 @@ struct Elements {
     case TL_F64: return *reinterpret_cast<const double *>(at) != 0;
     case TL_F16:
     case TL_BF16: return (*reinterpret_cast<const uint16_t *>(at) & 0x7fff) != 0;
+    case TL_C64: return *reinterpret_cast<const Complex<float> *>(at) != 0;
+    case TL_C128: return *reinterpret_cast<const Complex<double> *>(at) != 0;
     default: break;
     }
     switch (bytes) {

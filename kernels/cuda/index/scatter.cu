@@ -3,6 +3,7 @@
 ** there are many lines, or the lines are short, one thread walks along each line. Otherwise the
 ** positions are sorted, and each run of equal positions is combined separately.
 */
+#include "kernels/cuda/complex.cuh"
 #include "kernels/cuda/index/line_loop.h"
 #include "kernels/cuda/sort/radix.cuh"
 
@@ -32,6 +33,11 @@ template <class T> __device__ __forceinline__ T joined(tlk_Join join, T a, T b) 
   case TLK_JOIN_MIN: return a < b || a != a ? a : b;
   default: return b;
   }
+}
+/* Complex numbers have no maximum; the operators refuse it. */
+template <class R>
+__device__ __forceinline__ Complex<R> joined(tlk_Join join, Complex<R> a, Complex<R> b) {
+  return join == TLK_JOIN_ADD ? a + b : join == TLK_JOIN_MUL ? a * b : b;
 }
 
 /* ---- one thread for each line ---------------------------------------------------------------- */
@@ -162,7 +168,9 @@ __device__ __forceinline__ T join_run(const Strided<3> &s, const Line &line, con
   }
 #pragma unroll
   for (int step = 1; step < WARP; step *= 2) {
-    uint64_t bits = 0;
+    struct {
+      int words[(sizeof(T) + 3) / 4];
+    } bits = {};
     memcpy(&bits, &own, sizeof own);
     bits = shuffle_xor(bits, step);
     bool others = __shfl_xor_sync(ALL_LANES, (int)any, step) != 0;
@@ -281,6 +289,8 @@ bool tlk_scatter(const struct tlk_scatter *call) {
   case TL_F64: return run<double>(call);
   case TL_I32: return run<int32_t>(call);
   case TL_I64: return run<int64_t>(call);
+  case TL_C64: return run<Complex<float>>(call);
+  case TL_C128: return run<Complex<double>>(call);
   default: break;
   }
   return dtype_bytes(dtype) == 2 ? run<uint16_t>(call) : run<uint8_t>(call);

@@ -1,5 +1,5 @@
 /*
-** lib.h - functions that call cuBLASLt, cuDNN and NVRTC. Without a GPU, spec/cuda implements these
+** lib.h - functions that call cuBLASLt, cuDNN, cuFFT and NVRTC. Without a GPU, spec/cuda implements these
 ** functions with the CPU's kernels. Each function does the work of a whole kernel and takes that
 ** kernel's call struct. The caller must not pass arguments that the library cannot handle.
 */
@@ -38,6 +38,18 @@ bool cuda_lib_attention_backward(const struct tlk_attention_backward *call, bool
 ** *done stays false if cuDNN is absent or cannot compute the call. */
 bool cuda_lib_batch_norm(const struct tlk_batch_norm *call, bool *done);
 bool cuda_lib_batch_norm_backward(const struct tlk_batch_norm_backward *call, bool *done);
+
+/* Fourier transforms of `lines` lines of n > 0 numbers, without a scale. Line l begins at element
+** l * in_distance of `in` and l * out_distance of `out`; its elements are `stride` apart, which is
+** 1 unless the kind is COMPLEX. in and out may be one array if the kind is COMPLEX; the kind
+** TO_REAL overwrites `in`. Addresses are aligned to a complex number. */
+typedef struct cuda_Fft {
+  tlk_FftKind kind;
+  bool inverse, wide; /* wide: the numbers' parts are double, otherwise float */
+  int64_t n, lines, stride, in_distance, out_distance;
+  void *in, *out;
+} cuda_Fft;
+bool cuda_lib_fft(const tlk_Context *cx, const cuda_Fft *call);
 
 /* Returns the name and version of the compiler that compiles kernels at run time, or NULL if there
 ** is none. */

@@ -259,11 +259,13 @@ static cublasDiagType_t diag_of(Triangle t) {
 
 /* ---- the table ----------------------------------------------------------------------------- */
 
-/* Calls the routine for the dtype's precision. */
-#define CALL(name, ...)           \
-  Session s;                      \
-  return batch == 0 ||            \
-         (begin(&s, cx, batch) && \
+/* Calls the routine for the dtype's precision. LAPACK on the host computes with complex matrices
+** (tli_has_lapack). */
+#define CALL(name, ...)                                                \
+  Session s;                                                           \
+  if (dtype != TL_F32 && dtype != TL_F64) return cuda_no_dtype(dtype); \
+  return batch == 0 ||                                                 \
+         (begin(&s, cx, batch) &&                                      \
           end(&s, dtype == TL_F32 ? name##_S(&s, __VA_ARGS__) : name##_D(&s, __VA_ARGS__)))
 
 static bool potrf(const tlk_Context *cx, tl_DType dtype, int64_t batch, int n, void *a, int *info) {

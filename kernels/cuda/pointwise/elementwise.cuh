@@ -29,12 +29,14 @@ template <class F>
 __device__ __forceinline__ auto apply(const typename F::C *x, const Numbers<typename F::C> &numbers,
                                       const cuda_Word &word, const tlk_FaultSource &source) {
   typedef decltype(F::of(x, numbers.p)) Result;
-  if (F::divides && x[F::inputs - 1] == 0) {
-    tlk_Fault fault = {};
-    fault.kind = TLK_FAULT_DIVISION;
-    fault.source = source;
-    note_fault(word, fault);
-    return Result(0);
+  if constexpr (F::divides != 0) {
+    if (x[F::inputs - 1] == 0) {
+      tlk_Fault fault = {};
+      fault.kind = TLK_FAULT_DIVISION;
+      fault.source = source;
+      note_fault(word, fault);
+      return Result(0);
+    }
   }
   return F::of(x, numbers.p);
 }

@@ -3,12 +3,23 @@
 */
 #include "kernels/cuda/pointwise/pointwise.h"
 
+static const tlk_PointwiseFn *table_of(tl_DType compute) {
+  switch (compute) {
+  case TL_F32: return tlk_pointwise_f32;
+  case TL_F64: return tlk_pointwise_f64;
+  case TL_I32: return tlk_pointwise_i32;
+  case TL_I64: return tlk_pointwise_i64;
+  case TL_C64: return tlk_pointwise_c64;
+  case TL_C128: return tlk_pointwise_c128;
+  default: return NULL;
+  }
+}
+
 bool tlk_pointwise(const struct tlk_pointwise *call) {
-  const tlk_PointwiseFn *table = call->compute == TL_F32   ? tlk_pointwise_f32
-                                 : call->compute == TL_F64 ? tlk_pointwise_f64
-                                 : call->compute == TL_I64 ? tlk_pointwise_i64
-                                                           : tlk_pointwise_i32;
+  const tlk_PointwiseFn *table = table_of(call->compute);
+  bool complex = call->compute == TL_C64 || call->compute == TL_C128;
   if (call->it.numel == 0) return true;
-  if (table[call->kernel]) return table[call->kernel](call);
+  if (!cuda_takes_loop("pointwise", &call->it, complex)) return false;
+  if (table && table[call->kernel]) return table[call->kernel](call);
   return cuda_fail(TL_EDTYPE, "there is no elementwise kernel %d for this type", (int)call->kernel);
 }

@@ -13,5 +13,7 @@ extern const tlk_PointwiseFn tlk_pointwise_f32[TLK_NPOINTWISES];
 extern const tlk_PointwiseFn tlk_pointwise_f64[TLK_NPOINTWISES];
 extern const tlk_PointwiseFn tlk_pointwise_i32[TLK_NPOINTWISES];
 extern const tlk_PointwiseFn tlk_pointwise_i64[TLK_NPOINTWISES];
+extern const tlk_PointwiseFn *const tlk_pointwise_c64;
+extern const tlk_PointwiseFn *const tlk_pointwise_c128;
 
 #endif

@@ -34,8 +34,8 @@ static void tensor_init(tl_Tensor *t, tl_Storage *storage, tl_DType dtype) {
   t->base = NULL;
 }
 
-/* Fails if the dtype is complex or one of TL_STORED_DTYPES and the device is a GPU, whose kernels
-** have loops for the other dtypes only. Steals `storage`. */
+/* Fails if the dtype is one of TL_STORED_DTYPES and the device is a GPU, whose kernels have loops
+** for the other dtypes only. Steals `storage`. */
 static tl_Tensor *refuse_dtype(tl_Storage *storage, tl_DType dtype) {
   tli_fail(TL_EDTYPE, "tensor: there are no %s tensors on %s yet; use the CPU",
            tl_dtype_name(dtype), tli_device_str(storage->device));
@@ -50,9 +50,7 @@ static tl_Tensor *tensor_new(tl_Storage *storage, tl_DType dtype) {
     tli_storage_release(storage);
     return NULL;
   }
-  if ((dtype == TL_C64 || dtype == TL_C128 || tli_is_stored(dtype)) &&
-      storage->device.type == TL_CUDA)
-    return refuse_dtype(storage, dtype);
+  if (tli_is_stored(dtype) && storage->device.type == TL_CUDA) return refuse_dtype(storage, dtype);
   if (tli_profiling()) tli_live_dtype(storage, dtype);
   tl_Tensor *t = tli_alloc(sizeof *t);
   if (t)
