@@ -392,6 +392,15 @@ describe("groups by nccl", function()
       assert.equal(3, select(2, output:gsub("told", "")), output)
    end)
 
+   by("sum complex numbers by their parts, and refuse their products", function()
+      on(2, [[
+         local t = torch.tensor({torch.complex(rank + 1, 2), torch.complex(0, -rank)}, {device = "cuda"})
+         dist.all_reduce(t)
+         assert(t[1]:item() == torch.complex(3, 4) and t[2]:item() == torch.complex(0, -1), tostring(t))
+         refused("all_reduce: op: nccl has no 'product' of complex64", dist.all_reduce, t, "product")
+      ]])
+   end)
+
    by("refuse dtypes that NCCL cannot sum", function()
       on(1, [[
          refused("all_reduce: op: nccl has no 'bxor' of int32", dist.all_reduce,

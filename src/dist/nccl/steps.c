@@ -54,8 +54,12 @@ static bool op_of(const tli_Work *w, tl_CommOp *op) {
 static bool reduce(tli_Nccl *n, const tli_Work *w, tl_CommKind kind, int root, const void *in,
                    void *out, int64_t bytes) {
   tl_CommStep step = {.kind = kind, .peer = root, .in = in, .out = out};
-  step.dtype = w->dtype == TL_BOOL ? TL_U8 : (int)w->dtype;
-  step.count = bytes / tli_dtype_bytes[w->dtype];
+  tl_DType real = tli_real_dtype(w->dtype); /* sums of complex numbers are sums of their parts */
+  step.dtype = real == TL_BOOL ? TL_U8 : (int)real;
+  step.count = bytes / tli_dtype_bytes[real];
+  if (real != w->dtype && w->reduce != TLI_REDUCE_SUM && w->reduce != TLI_REDUCE_AVG)
+    return tli_fail(TL_EARG, "%s: op: nccl has no '%s' of %s", tli_collective_names[w->kind],
+                    tli_reduction_names[w->reduce], tl_dtype_name(w->dtype));
   if (w->dtype == TL_I16)
     return tli_fail(TL_EDTYPE, "%s: nccl reduces no int16", tli_collective_names[w->kind]);
   return op_of(w, &step.op) && add(n, step);
