@@ -71,6 +71,7 @@ lazy.load(torch, lazy.modules("tlua", {
       kaiser_window]],
    signal = "signal",
    sparse = "sparse",
+   masked = "masked",
    ["sparse.make"] = [[sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor
       sparse_bsc_tensor sparse_compressed_tensor]],
    ["repl.manual"] = "help",

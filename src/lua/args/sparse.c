@@ -1,13 +1,15 @@
 /*
-** sparse.c - recognizes sparse tensors, and passes operators that are called with them to Lua.
-** Calls with dense tensors cost nothing extra: the arguments are searched for sparse tensors only
-** after an operator has refused them.
+** sparse.c - recognizes sparse and other wrapped tensors, and passes operators that are called with
+** them to Lua. Calls with dense tensors cost nothing extra: the arguments are searched for wrapped
+** tensors only after an operator has refused them.
 */
 #include "lua/args/sparse.h"
 
 #include "lua/tensor/value.h"
 
-static const char meta_key = 0, handler_key = 0, maker_key = 0;
+/* Keys of the registry. `kinds_key` has a table that maps the metatable of each kind of wrapped
+** tensors to its handler; `meta_key` has the metatable of sparse tensors. */
+static const char kinds_key = 0, meta_key = 0, maker_key = 0;
 
 bool tli_is_sparse(lua_State *L, int index) {
   if (lua_type(L, index) != LUA_TUSERDATA || lua_rawlen(L, index) != 0) return false;
@@ -17,26 +19,49 @@ bool tli_is_sparse(lua_State *L, int index) {
   return is;
 }
 
-/* Returns whether a list or a table of options contains a sparse tensor. */
-static bool holds_one(lua_State *L, int index) {
+/* Pushes the handler of the wrapped tensor at an index; pushes nothing for any other value. */
+static bool push_handler(lua_State *L, int index) {
+  if (lua_type(L, index) != LUA_TUSERDATA || lua_rawlen(L, index) != 0) return false;
+  if (!lua_getmetatable(L, index)) return false;
+  int top = lua_gettop(L);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &kinds_key) == LUA_TTABLE) {
+    lua_pushvalue(L, top);
+    lua_rawget(L, -2);
+  }
+  bool is = lua_isfunction(L, -1);
+  if (is) lua_replace(L, top);
+  lua_settop(L, is ? top : top - 1);
+  return is;
+}
+
+bool tli_is_wrapped(lua_State *L, int index) {
+  bool is = push_handler(L, index);
+  if (is) lua_pop(L, 1);
+  return is;
+}
+
+/* Pushes the handler of a wrapped tensor in a list or a table of options. */
+static bool push_handler_inside(lua_State *L, int index) {
   if (lua_type(L, index) != LUA_TTABLE) return false;
-  bool found = false;
+  int top = lua_gettop(L);
   lua_pushnil(L);
-  while (!found && lua_next(L, index)) {
-    found = tli_is_sparse(L, lua_gettop(L));
+  while (lua_next(L, index)) {
+    if (push_handler(L, lua_gettop(L))) {
+      lua_replace(L, top + 1);
+      lua_settop(L, top + 1);
+      return true;
+    }
     lua_pop(L, 1);
   }
-  if (found) lua_pop(L, 1);
-  return found;
+  return false;
 }
 
 int tli_sparse_call(lua_State *L, const char *name, int n) {
   luaL_checkstack(L, n + 8, "sparse arguments");
-  bool any = false;
-  for (int i = 1; i <= n && !any; i++) any = tli_is_sparse(L, i) || holds_one(L, i);
-  if (!any) return -1;
   int top = lua_gettop(L);
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &handler_key);
+  bool any = false;
+  for (int i = 1; i <= n && !any; i++) any = push_handler(L, i) || push_handler_inside(L, i);
+  if (!any) return -1;
   lua_pushstring(L, name);
   for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
   lua_call(L, n + 1, LUA_MULTRET);
@@ -149,16 +174,64 @@ tl_Tensor *tli_to_grad(lua_State *L, int index, const tl_Tensor *of, const char 
 
 /* ---- opening ---- */
 
-/* torch._sparse_open(metatable, handler, maker) is called once, by lua/tlua/sparse. */
-static int sparse_open(lua_State *L) {
+/* Makes the metatable at stack index 1 that of a kind of wrapped tensors, with the handler at
+** index 2. */
+static void add_kind(lua_State *L) {
   luaL_checktype(L, 1, LUA_TTABLE);
   luaL_checktype(L, 2, LUA_TFUNCTION);
+  if (lua_rawgetp(L, LUA_REGISTRYINDEX, &kinds_key) != LUA_TTABLE) {
+    lua_pop(L, 1);
+    lua_newtable(L);
+    lua_pushvalue(L, -1);
+    lua_rawsetp(L, LUA_REGISTRYINDEX, &kinds_key);
+  }
+  lua_pushvalue(L, 1);
+  lua_pushvalue(L, 2);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+/* torch._sparse_open(metatable, handler, maker) is called once, by lua/tlua/sparse. */
+static int sparse_open(lua_State *L) {
   luaL_checktype(L, 3, LUA_TFUNCTION);
   lua_settop(L, 3);
+  add_kind(L);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &maker_key);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &handler_key);
+  lua_pop(L, 1);
   lua_rawsetp(L, LUA_REGISTRYINDEX, &meta_key);
   return 0;
+}
+
+/* torch._wrapped_open(metatable, handler) is called once for each other kind, by
+** lua/tlua/wrapped.lua. */
+static int wrapped_open(lua_State *L) {
+  add_kind(L);
+  return 0;
+}
+
+/* torch._wrapped_new(parts, metatable) returns a wrapped tensor with a table of components. */
+static int wrapped_new(lua_State *L) {
+  luaL_checktype(L, 1, LUA_TTABLE);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_newuserdatauv(L, 0, 1);
+  lua_pushvalue(L, 1);
+  lua_setiuservalue(L, -2, 1);
+  lua_pushvalue(L, 2);
+  lua_setmetatable(L, -2);
+  return 1;
+}
+
+/* torch._wrapped_parts(x, metatable) returns the table of components; nil unless x has that
+** metatable. */
+static int wrapped_parts(lua_State *L) {
+  lua_settop(L, 2);
+  bool is = lua_type(L, 1) == LUA_TUSERDATA && lua_rawlen(L, 1) == 0 && lua_getmetatable(L, 1) &&
+            lua_rawequal(L, 2, 3);
+  if (is)
+    lua_getiuservalue(L, 1, 1);
+  else
+    lua_pushnil(L);
+  return 1;
 }
 
 /* torch._sparse_new(parts) returns a sparse tensor with a table of components. */
@@ -205,6 +278,9 @@ void tli_open_sparse(lua_State *L) {
   static const luaL_Reg functions[] = {{"_sparse_open", sparse_open},
                                        {"_sparse_new", sparse_new},
                                        {"_sparse_parts", sparse_parts},
+                                       {"_wrapped_open", wrapped_open},
+                                       {"_wrapped_new", wrapped_new},
+                                       {"_wrapped_parts", wrapped_parts},
                                        {NULL, NULL}};
   tli_set_functions(L, functions);
 }

@@ -1,7 +1,8 @@
 /*
-** sparse.h - the binding's part of sparse tensors. A sparse tensor is a userdata without content;
-** its user value is a Lua table with its component tensors, which lua/tlua/sparse reads. When an
-** operator has refused its arguments and one of them is sparse, a handler in Lua is called with the
+** sparse.h - the binding's part of wrapped tensors: sparse and masked ones. A wrapped tensor
+** is a userdata without content; its user value is a Lua table with its component tensors, which
+** lua/tlua/sparse or masked reads. Each kind has a metatable and a handler. When an operator
+** has refused its arguments and one of them is wrapped, its handler in Lua is called with the
 ** arguments.
 */
 #ifndef TLI_SPARSE_VALUES_H
@@ -12,9 +13,12 @@
 /* Returns whether the value at an index is a sparse tensor. */
 bool tli_is_sparse(lua_State *L, int index);
 
+/* Returns whether the value at an index is a wrapped tensor of any kind. */
+bool tli_is_wrapped(lua_State *L, int index);
+
 /* Calls the handler with an operator's name and its arguments, the first n stack values, and
 ** returns the number of results; returns -1 if no argument, and no element of a list or a table of
-** options, is a sparse tensor. Called before an error would be raised, when the caller owns
+** options, is a wrapped tensor. Called before an error would be raised, when the caller owns
 ** nothing. */
 int tli_sparse_call(lua_State *L, const char *name, int n);
 

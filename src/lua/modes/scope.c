@@ -43,10 +43,10 @@ static void open_scope(lua_State *L, tli_State *S) {
 }
 
 /* Pops a value. If the value is a tensor or a table, adds it to the set at `kept`. A table that was
-** not in the set before is also appended to the queue at `queue`. A sparse tensor is treated as the
-** table of its components. */
+** not in the set before is also appended to the queue at `queue`. A wrapped tensor is treated as
+** the table of its components. */
 static void keep(lua_State *L, tli_State *S, int kept, int queue) {
-  if (tli_is_sparse(L, lua_gettop(L))) {
+  if (tli_is_wrapped(L, lua_gettop(L))) {
     lua_getiuservalue(L, -1, 1);
     lua_remove(L, -2);
   }

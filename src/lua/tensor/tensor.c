@@ -685,7 +685,7 @@ static int torch_as_tensor(lua_State *L) {
 static int torch_is_tensor(lua_State *L) {
   tli_only(L, 1, "is_tensor");
   lua_pushboolean(L, tli_to_box(L, tli_state(L), 1) != NULL || tli_is_batched(L, 1) ||
-                         tli_is_sparse(L, 1));
+                         tli_is_wrapped(L, 1));
   return 1;
 }
 

@@ -1,0 +1,356 @@
+-- operations.lua - reductions and normalisations that leave out the elements at which a mask is
+-- false. Such an element is replaced by the identity of the operation, such as 0 for a sum, so it
+-- also gets no gradient, and may be NaN.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local F = require "tlua.nn.functional"
+
+local M = {}
+
+-- Returns the data of a MaskedTensor and its mask; a dense tensor and nil.
+local function split(x)
+   local V = package.loaded["tlua.masked.MaskedTensor"]
+   local p = V and V.kind.parts(x)
+   if p then return p.data, p.mask end
+   return x, nil
+end
+
+-- Returns the dense input and the mask, broadcast to the input's shape; nil without a mask.
+local function input_and_mask(who, input, given, name)
+   local data, mask = split(input)
+   if given then
+      if torch._wrapped_parts and select(2, split(given)) then
+         args.refuse(who, name or "mask", "a dense tensor", given)
+      end
+      if given.dtype ~= "bool" then
+         args.refuse(who, name or "mask", "a tensor of bool, true where elements count", given)
+      end
+      local ok, wide = given:dim() <= data:dim(), nil
+      if ok then ok, wide = pcall(given.expand, given, data.shape) end
+      if not ok then
+         torch.raise(("%s: %s: shape (%s) does not broadcast to the input's shape (%s)"):format(who,
+            name or "mask", table.concat(given.shape, ", "), table.concat(data.shape, ", ")))
+      end
+      mask = mask and mask:logical_and(wide) or wide
+   end
+   return data, mask
+end
+
+-- Returns x with `value` where the mask is false.
+local function filled(x, mask, value)
+   if not mask then return x end
+   return torch.where(mask, x, torch.full({}, value, {dtype = x.dtype, device = x.device}))
+end
+
+-- Return the smallest and the largest value of a tensor's dtype.
+local function least(x)
+   if x.dtype == "bool" then return false end
+   return x:is_floating_point() and -math.huge or math.tointeger(torch.iinfo(x.dtype).min)
+end
+local function largest(x)
+   if x.dtype == "bool" then return true end
+   return x:is_floating_point() and math.huge or math.tointeger(torch.iinfo(x.dtype).max)
+end
+
+local function is_real(who, x)
+   if x:is_complex() then args.refuse(who, "input", "a tensor of real numbers", x) end
+end
+
+-- Returns the dimensions as a list, counted from 1: all of them for nil or an empty list.
+local function dims_of(who, dim, x)
+   local n, list, seen = x:dim(), {}, {}
+   if dim == nil or type(dim) == "table" and #dim == 0 then
+      for d = 1, n do list[d] = d end
+      return list
+   end
+   for i, d in ipairs(type(dim) == "table" and dim or {dim}) do
+      local at, most = d < 0 and math.max(n, 1) + 1 + d or d, math.max(n, 1)
+      if at < 1 or at > most then
+         args.refuse(who, "dim", ("1 to %d or -%d to -1"):format(most, most), d)
+      end
+      if seen[at] then
+         torch.raise(("%s: dim: dimension %d is given twice"):format(who, d))
+      end
+      seen[at], list[i] = true, at
+   end
+   if n == 0 then return {} end
+   table.sort(list)
+   return list
+end
+
+-- Returns how many elements count, (sizes with 1 at the reduced dimensions) if keepdim.
+local function count_of(x, mask, dims, keepdim)
+   if mask then return mask:sum(dims, {keepdim = keepdim}) end
+   local n, shape = 1, {}
+   local reduced = {}
+   for _, d in ipairs(dims) do reduced[d] = true end
+   for d = 1, x:dim() do
+      if reduced[d] then n = n * x:size(d) end
+      if keepdim or not reduced[d] then shape[#shape + 1] = reduced[d] and 1 or x:size(d) end
+   end
+   return torch.full(shape, n, {dtype = "int64", device = x.device})
+end
+
+-- Sums and products of integers are of int64.
+local function wide_dtype(x, dtype)
+   if dtype then return dtype end
+   local inexact = x:is_floating_point() or x:is_complex()
+   return inexact and x.dtype or "int64"
+end
+
+local function sum_over(x, dims, keepdim, dtype)
+   if #dims == 0 then return x:to(dtype):clone() end
+   return torch.sum(x, dims, {keepdim = keepdim, dtype = dtype})
+end
+
+-- Defines a reduction over any dimensions: fn(input, mask, dims, keepdim, a).
+local function reduction(name, fn, own)
+   local who = "masked." .. name
+   local take = args.signature(("%s(input: tensor, %sdim: integers?, keepdim: boolean = false, "
+      .. "dtype: string?, mask: tensor?)"):format(who, own or ""))
+   M[name] = function(...)
+      local a = take(...)
+      local x, mask = input_and_mask(who, a.input, a.mask)
+      return fn(x, mask, dims_of(who, a.dim, x), a.keepdim, a, who)
+   end
+end
+
+--- Returns the sum, product, largest or smallest element, or logarithm of the sum of exponentials
+--- of the elements at which the mask is true. Where all are left out, the result is the identity:
+--- 0, 1, the dtype's smallest or largest value, and -inf. Sums and products of integers are int64.
+---
+---     local x = torch.tensor {{1.0, 2.0}, {3.0, 0 / 0}}
+---     print(torch.masked.sum(x, 2, {mask = x:isnan():logical_not()}))
+---     --> tensor([3., 3.])
+---@param input Tensor  or a MaskedTensor
+---@param dim? integer|integer[]  all dimensions unless given
+---@param options? {keepdim?: boolean, dtype?: string, mask?: Tensor}  the mask is of bool and
+--- broadcasts to the input
+---@return Tensor
+---@names masked.sum masked.prod masked.amax masked.amin masked.logsumexp
+reduction("sum", function(x, mask, dims, keepdim, a)
+   return sum_over(filled(x, mask, 0), dims, keepdim, wide_dtype(x, a.dtype))
+end)
+reduction("prod", function(x, mask, dims, keepdim, a)
+   local y = filled(x, mask, 1):to(wide_dtype(x, a.dtype))
+   for i = #dims, 1, -1 do y = y:prod(dims[i], {keepdim = keepdim}) end
+   return #dims == 0 and y:clone() or y
+end)
+
+-- Returns y in dtype, or in that of x.
+local function cast(y, x, dtype) return y:to(dtype or x.dtype) end
+
+reduction("amax", function(x, mask, dims, keepdim, a, who)
+   is_real(who, x)
+   return cast(torch.amax(filled(x, mask, least(x)), dims, {keepdim = keepdim}), x, a.dtype)
+end)
+reduction("amin", function(x, mask, dims, keepdim, a, who)
+   is_real(who, x)
+   return cast(torch.amin(filled(x, mask, largest(x)), dims, {keepdim = keepdim}), x, a.dtype)
+end)
+reduction("logsumexp", function(x, mask, dims, keepdim, a, who)
+   is_real(who, x)
+   if not x:is_floating_point() then x = x:to(a.dtype or torch.get_default_dtype()) end
+   return cast(torch.logsumexp(filled(x, mask, -math.huge), dims, {keepdim = keepdim}), x, a.dtype)
+end)
+
+local function check_inexact(who, x, dtype)
+   local like = dtype and torch.empty({0}, {dtype = dtype}) or x
+   if not (like:is_floating_point() or like:is_complex()) then
+      args.refuse(who, dtype and "dtype" or "input", "a floating or complex type",
+         dtype or x)
+   end
+end
+
+--- Returns the mean of the elements at which the mask is true; NaN if all are left out.
+---@param input Tensor  or a MaskedTensor, of a floating or complex dtype unless dtype is given
+---@param dim? integer|integer[]  all dimensions unless given
+---@param options? {keepdim?: boolean, dtype?: string, mask?: Tensor}
+---@return Tensor
+---@names masked.mean
+reduction("mean", function(x, mask, dims, keepdim, a, who)
+   check_inexact(who, x, a.dtype)
+   local total = sum_over(filled(x, mask, 0), dims, keepdim, a.dtype or x.dtype)
+   return total / count_of(x, mask, dims, keepdim)
+end)
+
+--- Returns the norm of the elements at which the mask is true: (sum of |x|^ord)^(1/ord), the
+--- largest or smallest magnitude for ord = inf or -inf, and the number of nonzero ones for 0.
+---@param input Tensor  or a MaskedTensor
+---@param ord? number  2 unless given
+---@param dim? integer|integer[]  all dimensions unless given
+---@param options? {keepdim?: boolean, dtype?: string, mask?: Tensor}
+---@return Tensor
+---@names masked.norm
+reduction("norm", function(x, mask, dims, keepdim, a)
+   local y = filled(x, mask, a.ord < 0 and math.huge or 0)
+   return torch.linalg.vector_norm(y, a.ord, dims, {keepdim = keepdim, dtype = a.dtype})
+end, "ord: number = 2, ")
+
+local function variance(x, mask, dims, keepdim, a, who)
+   if a.unbiased ~= nil and a.correction ~= nil then
+      torch.raise(("%s: expected either unbiased or correction, got both"):format(who))
+   end
+   local correction = a.correction or a.unbiased == false and 0 or 1
+   local dtype = a.dtype
+   local inexact = x:is_floating_point() or x:is_complex()
+   if not dtype then dtype = inexact and x.dtype or torch.get_default_dtype() end
+   check_inexact(who, x, dtype)
+   local y = filled(x, mask, 0):to(dtype)
+   local count = count_of(x, mask, dims, true)
+   local distance = filled(y - sum_over(y, dims, true, dtype) / count, mask, 0)
+   local square = x:is_complex() and torch.real(distance * distance:conj()) or distance:square()
+   local total = sum_over(square, dims, keepdim, square.dtype)
+   local rest = (count:reshape(total.shape) - correction):clamp_min(0)
+   return total / rest
+end
+
+--- Returns the variance, or the standard deviation, of the elements at which the mask is true.
+--- NaN where fewer elements than `correction` + 1 are left, or none.
+---@param input Tensor  or a MaskedTensor; integers are taken as the default dtype
+---@param dim? integer|integer[]  all dimensions unless given
+---@param unbiased? boolean  false for a correction of 0
+---@param options? {correction?: number, keepdim?: boolean, dtype?: string, mask?: Tensor}  the
+--- correction, 1 unless given, is subtracted from the number of elements
+---@return Tensor
+---@names masked.var masked.std
+for name, of in pairs {
+   var = function(v) return v end, std = function(v) return v:sqrt() end,
+} do
+   local who = "masked." .. name
+   local take = args.signature(who .. [[(input: tensor, dim: integers?, unbiased: boolean?,
+      correction: number?, keepdim: boolean = false, dtype: string?, mask: tensor?)]])
+   M[name] = function(...)
+      local a = take(...)
+      local x, mask = input_and_mask(who, a.input, a.mask)
+      return of(variance(x, mask, dims_of(who, a.dim, x), a.keepdim, a, who))
+   end
+end
+
+--- Returns the position, from 1, of the largest or smallest element at which the mask is true, as
+--- int64 unless dtype is given. Where all are left out, the position means nothing.
+---@param input Tensor  or a MaskedTensor
+---@param dim? integer  the flattened tensor unless given
+---@param options? {keepdim?: boolean, dtype?: string, mask?: Tensor}
+---@return Tensor
+---@names masked.argmax masked.argmin
+for name, identity in pairs {argmax = least, argmin = largest} do
+   local who = "masked." .. name
+   local take = args.signature(who .. [[(input: tensor, dim: dim?, keepdim: boolean = false,
+      dtype: string?, mask: tensor?)]])
+   M[name] = function(...)
+      local a = take(...)
+      local x, mask = input_and_mask(who, a.input, a.mask)
+      is_real(who, x)
+      local at = torch[name](filled(x, mask, identity(x)), a.dim, {keepdim = a.keepdim})
+      return a.dtype and at:to(a.dtype) or at
+   end
+end
+
+local take_median = args.signature [[masked.median(input: tensor, dim: dim = -1,
+   keepdim: boolean = false, dtype: string?, mask: tensor?)]]
+
+--- Returns the lower median of the elements at which the mask is true and which are not NaN; NaN if
+--- none is left, which is an error for integers.
+---@param input Tensor  or a MaskedTensor
+---@param dim? integer  the last one unless given
+---@param options? {keepdim?: boolean, dtype?: string, mask?: Tensor}
+---@return Tensor
+function M.median(...)
+   local a = take_median(...)
+   local who = "masked.median"
+   local x, mask = input_and_mask(who, a.input, a.mask)
+   local floats = x:is_floating_point()
+   is_real(who, x)
+   local y = filled(floats and x or x:double(), mask, 0 / 0)
+   local values = torch.nanmedian(y, dims_of(who, a.dim, x)[1] or 1, {keepdim = a.keepdim})
+   if floats then return a.dtype and values:to(a.dtype) or values end
+   if values:isnan():any():item() then
+      torch.raise "masked.median: integers have no median where all elements are left out"
+   end
+   return values:to(a.dtype or x.dtype)
+end
+
+-- Defines a function along one dimension: fn(filled input, dim, dtype).
+local function along(name, identity, fn)
+   local who = "masked." .. name
+   local take = args.signature(who .. "(input: tensor, dim: dim, dtype: string?, mask: tensor?)")
+   M[name] = function(...)
+      local a = take(...)
+      local x, mask = input_and_mask(who, a.input, a.mask)
+      local dim = dims_of(who, a.dim, x)[1] or 1
+      return fn(filled(x, mask, identity(x)), dim, a.dtype or x.dtype)
+   end
+end
+
+--- Returns the running sum or product along a dimension, to which elements at which the mask is
+--- false add nothing.
+---@param input Tensor  or a MaskedTensor
+---@param dim integer
+---@param options? {dtype?: string, mask?: Tensor}  the result has the input's dtype unless given
+---@return Tensor
+---@names masked.cumsum masked.cumprod
+along("cumsum", function() return 0 end, function(x, dim, dtype)
+   return torch.cumsum(x, dim, {dtype = dtype ~= "bool" and dtype or nil}):to(dtype)
+end)
+along("cumprod", function() return 1 end, function(x, dim, dtype)
+   return torch.cumprod(x, dim, {dtype = dtype ~= "bool" and dtype or nil}):to(dtype)
+end)
+
+local function minus_infinity() return -math.huge end
+local function infinity() return math.huge end
+
+--- Returns softmax, log_softmax or softmin along a dimension, in which elements at which the mask is
+--- false have the probability 0. NaN where all are left out.
+---@param input Tensor  or a MaskedTensor, of a floating dtype
+---@param dim integer
+---@param options? {dtype?: string, mask?: Tensor}
+---@return Tensor
+---@names masked.softmax masked.log_softmax masked.softmin
+along("softmax", minus_infinity, function(x, dim, dtype) return torch.softmax(x, dim, dtype) end)
+along("log_softmax", minus_infinity, function(x, dim, dtype)
+   return torch.log_softmax(x, dim, dtype)
+end)
+along("softmin", infinity, function(x, dim, dtype) return F.softmin(x, dim, {dtype = dtype}) end)
+
+local take_normalize = args.signature [[masked.normalize(input: tensor, ord: number, dim: dim,
+   eps: number = 1e-12, dtype: string?, mask: tensor?)]]
+
+--- Divides vectors along a dimension by their masked norm. Elements at which the mask is false
+--- become 0.
+---@param input Tensor  or a MaskedTensor
+---@param ord number  the order of the norm
+---@param dim integer
+---@param options? {eps?: number, dtype?: string, mask?: Tensor}  eps: the smallest divisor
+---@return Tensor
+function M.normalize(...)
+   local a = take_normalize(...)
+   local who = "masked.normalize"
+   local x, mask = input_and_mask(who, a.input, a.mask)
+   local dims = dims_of(who, a.dim, x)
+   local norm = torch.linalg.vector_norm(filled(x, mask, a.ord < 0 and math.huge or 0), a.ord, dims,
+      {keepdim = true, dtype = a.dtype})
+   return filled(x, mask, 0) / norm:clamp_min(a.eps)
+end
+
+local take_logaddexp = args.signature [[masked.logaddexp(input: tensor, other: tensor,
+   dtype: string?, input_mask: tensor?, other_mask: tensor?)]]
+
+--- Returns log(exp(input) + exp(other)), to which elements at which a mask is false add nothing.
+---@param input Tensor  or a MaskedTensor
+---@param other Tensor  or a MaskedTensor
+---@param options? {dtype?: string, input_mask?: Tensor, other_mask?: Tensor}
+---@return Tensor
+function M.logaddexp(...)
+   local a = take_logaddexp(...)
+   local who = "masked.logaddexp"
+   local x, mask = input_and_mask(who, a.input, a.input_mask, "input_mask")
+   local y, other_mask = input_and_mask(who, a.other, a.other_mask, "other_mask")
+   if not x:is_floating_point() then args.refuse(who, "input", "a floating dtype", x) end
+   if not y:is_floating_point() then args.refuse(who, "other", "a floating dtype", y) end
+   local sum = torch.logaddexp(filled(x, mask, -math.huge), filled(y, other_mask, -math.huge))
+   return cast(sum, x, a.dtype)
+end
+
+return M
