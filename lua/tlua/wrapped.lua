@@ -151,7 +151,8 @@ function M.kind(kind)
          return q and q[kind.main] or nil
       end)
    end)
-   for name in ("detach clone contiguous to float double half bfloat16 cpu cuda type"):gmatch "%S+" do
+   for name in ([[detach clone contiguous to float double half bfloat16 cpu cuda
+      type]]):gmatch "%S+" do
       kind.define(name, function(x, ...)
          local p = kind.parts(x)
          if not p then kind.unsupported(name) end

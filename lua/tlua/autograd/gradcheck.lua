@@ -217,7 +217,7 @@ end
 ---@param fn function
 ---@param inputs Tensor|any[]
 ---@param options? {eps: number, atol: number, rtol: number, raise_exception: boolean,
---- masked: boolean}
+--- masked: boolean}  masked: nil or true; false is refused for sparse inputs, as by gradcheck
 ---@return boolean
 ---@return string? fault
 function M.gradgradcheck(...)

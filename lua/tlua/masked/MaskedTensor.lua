@@ -41,10 +41,10 @@ end
 local take = args.signature [[masked.masked_tensor(data: tensor, mask: tensor,
    requires_grad: boolean = false)]]
 
---- Makes a MaskedTensor of copies of data and mask. Elements at which the mask is false are left out
---- of reductions and print as `--`. Operators of one tensor apply to the data; of two, both must
---- have the same mask. The methods are those of tensors, get_data(), get_mask() and
---- to_tensor(value), which replaces the elements that are left out.
+--- Makes a MaskedTensor of copies of data and mask. Elements at which the mask is false are left
+--- out of reductions and print as `--`. Operators of one tensor apply to the data; for operators of
+--- two, both must have the same mask. The methods are those of tensors, and get_data(), get_mask()
+--- and to_tensor(value), which replaces the elements that are left out.
 ---
 ---     local x = torch.tensor {1.0, -4.0, 9.0}
 ---     local m = torch.masked.masked_tensor(x, x:gt(0))
@@ -218,14 +218,14 @@ end
 
 -- Reads dim, keepdim and a table of options.
 local function read(...)
-   local given, dim, keepdim = table.pack(...), nil, nil
+   local given = table.pack(...)
    local last = given[given.n]
    local options = {}
    if type(last) == "table" and #last == 0 and next(last) then
       options = last
       given.n = given.n - 1
    end
-   dim, keepdim = given[1], given[2]
+   local dim, keepdim = given[1], given[2]
    if given.n < 1 then dim = options.dim end
    if given.n < 2 then keepdim = options.keepdim end
    return dim, keepdim or false

@@ -301,8 +301,8 @@ end)
 local function minus_infinity() return -math.huge end
 local function infinity() return math.huge end
 
---- Returns softmax, log_softmax or softmin along a dimension, in which elements at which the mask is
---- false have the probability 0. NaN where all are left out.
+--- Returns softmax, log_softmax or softmin along a dimension, in which elements at which the mask
+--- is false have the probability 0. NaN where all are left out.
 ---@param input Tensor  or a MaskedTensor, of a floating dtype
 ---@param dim integer
 ---@param options? {dtype?: string, mask?: Tensor}
@@ -340,7 +340,8 @@ local take_logaddexp = args.signature [[masked.logaddexp(input: tensor, other: t
 --- Returns log(exp(input) + exp(other)), to which elements at which a mask is false add nothing.
 ---@param input Tensor  or a MaskedTensor
 ---@param other Tensor  or a MaskedTensor
----@param options? {dtype?: string, input_mask?: Tensor, other_mask?: Tensor}
+---@param options? {dtype?: string, input_mask?: Tensor, other_mask?: Tensor}  input_mask: true
+--- where elements of input count; other_mask: true where elements of other count
 ---@return Tensor
 function M.logaddexp(...)
    local a = take_logaddexp(...)
