@@ -168,6 +168,15 @@ end
 
 -- Entries -----------------------------------------------------------------------------------------
 
+-- Refuses what is no data loader. A dataset would give items instead of batches.
+local function check_loader(name, loader)
+   local is_loader = type(loader) == "function"
+      or type(loader) == "table" and rawget(loader, "__name") == nil
+   if is_loader and not class.isinstance(loader, torch.data.Dataset) then return end
+   args.refuse(NAME, name,
+      "a data loader, such as torch.data.DataLoader(dataset), or a list of them", loader)
+end
+
 local function loaders_of(self, kind, given)
    local loaders = given
    local name = kind .. "_dataloader"
@@ -176,12 +185,12 @@ local function loaders_of(self, kind, given)
       if owner[name] then loaders = owner[name](owner) end
    end
    if loaders == nil then return nil end
+   check_loader(name, loaders)
    local is_one = type(loaders) == "function" or loaders.iter or kind == "train"
       or type(loaders[1]) ~= "table" or not (loaders[1].iter)
-   if type(loaders) ~= "table" and type(loaders) ~= "function" then
-      args.refuse(NAME, name, "a data loader or a list of them", loaders)
-   end
-   return is_one and {loaders} or loaders
+   if is_one then return {loaders} end
+   for _, loader in ipairs(loaders) do check_loader(name, loader) end
+   return loaders
 end
 
 local function limits_of(loaders, limit)
@@ -327,6 +336,13 @@ local function split(who, first, datamodule)
    return first, datamodule
 end
 
+-- Refuses a call with a point instead of a colon.
+local function check_self(self, method)
+   if class.isinstance(self, Trainer) then return end
+   torch.raise(("%s.%s: expected a call as a method, trainer:%s(...), of an instance"):format(NAME,
+      method, method))
+end
+
 local take_fit = args.signature [[trainer.Trainer.fit(module: any, train_dataloaders: any?,
    val_dataloaders: any?, datamodule: any?, ckpt_path: string?)]]
 
@@ -339,6 +355,7 @@ local take_fit = args.signature [[trainer.Trainer.fit(module: any, train_dataloa
 --- from
 --- which the training goes on; "last": the newest one in the folders of ModelCheckpoint, if any
 function Trainer:fit(...)
+   check_self(self, "fit")
    local a = take_fit(...)
    local train, datamodule = split(NAME .. ".fit", a.train_dataloaders, a.datamodule)
    guarded(self, function()
@@ -396,6 +413,7 @@ local take_eval = args.signature [[trainer.Trainer.validate(module: any, dataloa
    datamodule: any?, ckpt_path: string?, verbose: boolean = true)]]
 
 local function run_eval(self, stage, kind, short, ...)
+   check_self(self, stage)
    local a = take_eval(...)
    local who = ("%s.%s"):format(NAME, stage)
    local given, datamodule = split(who, a.dataloaders, a.datamodule)

@@ -114,6 +114,11 @@ local function optimizer_step(self, optimizer, number, closure)
       end
       return
    end
+   if self.steps_plainly then
+      wrapped()
+      optimizer:step()
+      return
+   end
    module:optimizer_step(self.current_epoch, number, optimizer, wrapped)
    if not ran then
       torch.raise(torch.type(module) .. ".optimizer_step: the closure was not called, so the batch "

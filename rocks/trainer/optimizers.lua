@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local Module = require "tlua.trainer.Module"
 
 local M = {}
 
@@ -95,6 +96,9 @@ function M.configure(self)
          .. "false, and step them in training_step"):format(who, #optimizers))
    end
    self.optimizers, self.schedules = optimizers, schedules
+   -- a step that needs no closure is cheaper without one
+   self.steps_plainly = module.optimizer_step == Module.optimizer_step
+      and #optimizers == 1 and not class.isinstance(optimizers[1], torch.optim.LBFGS)
    local known = {}
    for _, parameter in ipairs(module:parameters()) do known[parameter] = true end
    local ours = false

@@ -332,6 +332,18 @@ describe("a mistake", function()
          function() quiet({}):fit(net {optimizer_step = function() end}, loader()) end)
    end)
 
+   it("in what is passed as data is told", function()
+      local expected <const> = "train_dataloader: expected a data loader, such as torch.data.DataLoader(dataset), or a "
+         .. "list of them, got "
+      refuses(expected .. "an instance of data.TensorDataset", function() quiet({}):fit(net(), set) end)
+      refuses(expected .. "3", function() quiet({}):fit(net(), 3) end)
+      local Data = torch.class("Data", trainer.DataModule)
+      refuses(expected .. "the class Data", function() quiet({}):fit(net(), Data) end)
+      refuses("train_dataloaders: expected a data loader, as an argument", function() quiet({}):fit(net()) end)
+      refuses("trainer.Trainer.fit: expected a call as a method, trainer:fit(...)",
+         function() quiet({}).fit(net(), loader()) end)
+   end)
+
    it("in what is monitored is told", function()
       refuses('trainer.EarlyStopping: monitor: "val_los" was not logged; there are loss',
          function() quiet({callbacks = {trainer.EarlyStopping "val_los"}}):fit(net(), loader()) end)
