@@ -59,6 +59,9 @@ function Env:step(action)
    if self.running == nil then
       torch.raise(torch.type(self) .. ".step: call reset before the first step")
    end
+   if not self.running then
+      torch.raise(torch.type(self) .. ".step: the episode has ended; call reset")
+   end
    local reward, terminated
    if type(action) == "number" and math.tointeger(action) then action = math.tointeger(action) end
    if self.action_space.n then
@@ -76,6 +79,7 @@ function Env:step(action)
       end
    end
    reward, terminated = self:advance(action)
+   self.running = not terminated
    return self:observe(), reward, terminated, false, empty
 end
 

@@ -1,5 +1,6 @@
 -- TimeLimit.lua - ends episodes of an environment after a number of steps.
 
+local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 
@@ -49,6 +50,9 @@ end
 ---@return boolean truncated
 ---@return table info
 function TimeLimit:step(action)
+   if self.count >= self.limit then
+      torch.raise "rl.TimeLimit.step: the episode was cut off; call reset"
+   end
    local observation, reward, terminated, truncated, info = self.env:step(action)
    self.count = self.count + 1
    return observation, reward, terminated, truncated or self.count >= self.limit, info

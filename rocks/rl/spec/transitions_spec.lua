@@ -16,8 +16,8 @@ describe("the transitions of", function()
    for _, name in ipairs {"CartPole-v1", "Acrobot-v1", "MountainCar-v0", "MountainCarContinuous-v0", "Pendulum-v1"} do
       it(name .. " are Gymnasium's", function()
          local env = bare(name)
-         env:reset {seed = 1}
          for i, row in ipairs(recorded[name]) do
+            env:reset {seed = 1}
             env.state = {table.unpack(row[1])}
             local observation, reward, terminated = env:step(row[2])
             for k, x in ipairs(row[3]) do
@@ -97,6 +97,11 @@ describe("an environment", function()
    it("refuses what it does not know", function()
       local env = rl.make "CartPole-v1"
       assert.raises("rl.CartPole.step: call reset before the first step", function() env:step(1) end)
+      env:reset()
+      for _ = 1, 20 do
+         if select(3, env:step(1)) then break end
+      end
+      assert.raises("rl.CartPole.step: the episode has ended; call reset", function() env:step(1) end)
       env:reset()
       assert.raises("rl.CartPole.step: action: expected an integer from 1 to 2, got 0", function() env:step(0) end)
       assert.raises('there is no environment "CartPole-v2"; did you mean CartPole-v',
