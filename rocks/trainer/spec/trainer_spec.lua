@@ -159,6 +159,9 @@ describe("values that are logged", function()
    end)
 
    it("reach TensorBoard's files and MLflow", function()
+      if not (torch.has "utils.tensorboard" and torch.has "utils.mlflow") then
+         return pending "needs the packages tensorboard and mlflow"
+      end
       shell.with_folder(function(folder)
          local board = trainer.TensorBoardLogger(folder)
          local flow = trainer.MLFlowLogger("digits", {tracking_uri = folder .. "/runs"})
