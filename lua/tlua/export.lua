@@ -142,6 +142,24 @@ function Program:state_dict()
    return state
 end
 
+--- Returns the program's graph as nodes that can be walked and rewritten; graph:program() makes a
+--- program of it. Programs of training steps have no such graph.
+---
+---     local function double(x) return x * 2 end
+---     local graph = torch.export(double, {torch.ones(3)}):graph()
+---     for _, node in ipairs(graph.nodes) do
+---        if node.target == "mul" then node.args.other = 3 end
+---     end
+---     print(graph:program()(torch.ones(3)))
+---     --> tensor([3., 3., 3.])
+---@return export.Graph
+function Program:graph()
+   if self.step_ then
+      torch.raise "program.graph: expected a program of torch.export, got one of torch.export_step"
+   end
+   return require "tlua.export.graph"(self.graph_)
+end
+
 --- Returns the inputs in order. A dynamic dimension has its name in place of a size.
 ---
 ---     local program = torch.export(nn.ReLU(), {torch.ones(4, 2)},

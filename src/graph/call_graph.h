@@ -17,6 +17,7 @@
 
 #include "core/observe/trace.h"
 #include "core/tensor/tensor.h"
+#include "graph/text.h"
 
 /* A memory region: blocks are allocated one by one, and all are freed together. */
 typedef struct tli_Region {
@@ -226,6 +227,13 @@ bool tli_graph_schedule(tli_Graph *g, tl_Tensor *rates, const tli_GraphPlace *pl
     TL_MUSTCHECK;
 /* Returns whether a place refers to a real number in a list. */
 bool tli_graph_place_fits(const tli_Graph *g, const tli_GraphPlace *p);
+
+/* Writes the graph as the JSON text of a file's field "program". */
+bool tli_graph_describe(const tli_Graph *g, tli_Text *out) TL_MUSTCHECK;
+/* Reads a graph from such a text. The constants are the given tensors, in the text's order; the
+** graph shares them. */
+tli_Graph *tli_graph_parse(const char *text, size_t size, tl_Tensor *const *constants, int n)
+    TL_MUSTCHECK;
 
 bool tli_graph_save(const tli_Graph *g, const char *path) TL_MUSTCHECK;
 tli_Graph *tli_graph_load(const char *path) TL_MUSTCHECK;

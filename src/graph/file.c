@@ -404,6 +404,17 @@ static bool write_all(Writer *w, const char *path, bool *again) {
   return false;
 }
 
+#ifndef TLI_RUNTIME
+bool tli_graph_describe(const tli_Graph *g, tli_Text *out) {
+  Writer w = {.g = g};
+  bool ok = number_values(&w);
+  if (ok) put_program(&w);
+  tli_free(w.numbers, (size_t)g->nvalues * sizeof *w.numbers + 1);
+  *out = w.text;
+  return ok && !w.text.failed;
+}
+#endif
+
 bool tli_graph_save(const tli_Graph *g, const char *path) {
   Writer w = {.g = g};
   bool again = false;
@@ -436,6 +447,8 @@ typedef struct Loader {
   const tli_Json *header;
   const char *data; /* the tensors' bytes, which follow the header */
   size_t data_bytes;
+  tl_Tensor *const *given; /* the constants, if they are not in a file; NULL otherwise */
+  int ngiven;
 } Loader;
 
 static bool wrong(const char *what) { return tli_fail(TL_EIO, "expected %s", what); }
@@ -533,7 +546,8 @@ static bool read_constants(Loader *l, const tli_Json *list) {
   if (!is_list(list)) return wrong("\"constants\"");
   for (const tli_Json *j = list->first; j; j = j->next) {
     if (j->kind != TLI_JSON_STRING) return wrong("names of constants");
-    tl_Tensor *t = read_tensor(l, j->text);
+    if (l->given && l->g->nconstants >= l->ngiven) return wrong("a tensor for each constant");
+    tl_Tensor *t = l->given ? tli_retain(l->given[l->g->nconstants]) : read_tensor(l, j->text);
     int32_t value = t ? tli_graph_constant(l->g, j->text, t) : -1;
     tli_release(t);
     if (value < 0) return false;
@@ -825,7 +839,7 @@ static bool read_indices(Loader *l, const tli_Json *list, bool leaves) {
     if (!int_of(j, 0, (int64_t)l->g->nconstants - 1, &i)) return wrong("constants as state");
     tli_GraphConstant *c = &l->g->constants[i];
     if (leaves && !tli_is_float((tl_DType)c->tensor->dtype)) return wrong("floating leaves");
-    if (!leaves && !c->state) TL_TRY(own_memory(c));
+    if (!leaves && !c->state && l->given == NULL) TL_TRY(own_memory(c));
     *(leaves ? &c->leaf : &c->state) = true;
   }
   return true;
@@ -941,6 +955,19 @@ tli_Graph *tli_graph_read(void *data, size_t bytes, void (*release)(void *data, 
   file_release(NULL, l.file);
   return l.g;
 }
+
+#ifndef TLI_RUNTIME
+tli_Graph *tli_graph_parse(const char *text, size_t size, tl_Tensor *const *constants, int n) {
+  Loader l = {.g = tli_graph_new(), .given = constants, .ngiven = n};
+  if (l.g == NULL) return NULL;
+  const tli_Json *program = tli_json_read(&l.region, text, size);
+  bool ok = program && read_program(&l, program);
+  tli_region_free(&l.region);
+  if (ok) return l.g;
+  tli_graph_release(l.g);
+  return NULL;
+}
+#endif
 
 tli_Graph *tli_graph_load(const char *path) {
   size_t bytes;

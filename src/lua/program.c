@@ -539,10 +539,62 @@ static int program_load(lua_State *L) {
   return 1;
 }
 
+/* _program_parse(text, constants) returns the program that a text of program:describe() describes,
+** with the tensors of a list as its constants. */
+static int program_parse(lua_State *L) {
+  size_t size;
+  int n;
+  const char *text = luaL_checklstring(L, 1, &size);
+  tl_Program **p = new_program(L);
+  tl_Tensor **constants = push_tensors(L, 2, &n);
+  tli_Graph *g = tli_graph_parse(text, size, constants, n);
+  lua_pop(L, 1);
+  push_program(L, p, g);
+  return 1;
+}
+
 static int push_text(lua_State *L) {
   const tli_Text *text = lua_touserdata(L, 1);
   lua_pushlstring(L, text->data, text->size);
   return 1;
+}
+
+/* program:describe() returns the graph as JSON; the comment of src/graph/file.c has its form. */
+static int program_describe(lua_State *L) {
+  tli_Text text = {0};
+  bool ok = tli_graph_describe(own_graph(L, 1), &text);
+  lua_pushcfunction(L, push_text);
+  lua_pushlightuserdata(L, &text);
+  int status = ok ? lua_pcall(L, 1, 1, 0) : LUA_OK;
+  tli_text_free(&text);
+  if (!ok) return tli_raise(L);
+  return status == LUA_OK ? 1 : lua_error(L);
+}
+
+/* _operator_parameters(name) returns the parameters of a program's operator,
+** {{name =, kind =, optional =}, ...}, and its number of results, -1 for a list; nil if programs
+** have no such operator. */
+static int operator_parameters(lua_State *L) {
+  static const char *const kinds[] = {
+#define X(kind, member) [TLI_CALL_##kind] = #kind,
+      TLI_CALL_KINDS(X)
+#undef X
+  };
+  const tli_Call *call = tli_call_find(luaL_checkstring(L, 1));
+  if (call == NULL) return 0;
+  lua_createtable(L, call->nparams, 0);
+  for (int i = 0; i < call->nparams; i++) {
+    lua_createtable(L, 0, 3);
+    lua_pushstring(L, call->params[i].name);
+    lua_setfield(L, -2, "name");
+    lua_pushstring(L, kinds[call->params[i].kind]);
+    lua_setfield(L, -2, "kind");
+    lua_pushboolean(L, call->params[i].optional);
+    lua_setfield(L, -2, "optional");
+    lua_rawseti(L, -2, i + 1);
+  }
+  lua_pushinteger(L, call->nresults);
+  return 2;
 }
 
 static int program_text(lua_State *L) {
@@ -592,6 +644,7 @@ void tli_open_programs(lua_State *L) {
                                      {"memory", program_memory},
                                      {"save", program_save},
                                      {"rates", program_rates},
+                                     {"describe", program_describe},
                                      {"work", program_work},
                                      {"schedule", program_schedule},
                                      {"set_rate", program_set_rate},
@@ -601,6 +654,8 @@ void tli_open_programs(lua_State *L) {
                                        {"_program_load", program_load},
                                        {"_tracing", tracing},
                                        {"_same_memory", same_memory},
+                                       {"_program_parse", program_parse},
+                                       {"_operator_parameters", operator_parameters},
                                        {NULL, NULL}};
   tli_open_class(L, TRACE, trace);
   tli_open_class(L, PROGRAM, program);

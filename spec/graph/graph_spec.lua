@@ -1,0 +1,144 @@
+-- Tests program:graph(): a graph that is not changed must become the same program again, and a rewritten graph must
+-- compute what its nodes say.
+
+local torch = require "tlua"
+local nn = torch.nn
+
+local function text_of(program) return (tostring(program):gsub("; [^\n]*$", "")) end
+
+-- Folds batch_norm calls into the convolutions before them, with the formula in float64.
+local function fold_batch_norm(program)
+   local graph, state = program:graph(), program:state_dict()
+   local function value(node) return state[node.target]:double() end
+   for _, node in ipairs({table.unpack(graph.nodes)}) do
+      local conv = node.target == "batch_norm" and node.args.input
+      if conv and conv.target == "conv2d" and #conv:users() == 1 then
+         local scale = value(node.args.weight) / (value(node.args.running_var) + node.args.eps):sqrt()
+         local weight = value(conv.args.weight) * scale:view(-1, 1, 1, 1)
+         local bias = (value(conv.args.bias) - value(node.args.running_mean)) * scale + value(node.args.bias)
+         conv.args.weight = graph:create_node("get_attr", conv.args.weight.target .. ".folded", weight:float())
+         conv.args.bias = graph:create_node("get_attr", conv.args.bias.target .. ".folded", bias:float())
+         node:replace_all_uses_with(conv)
+         graph:erase_node(node)
+      end
+   end
+   graph:eliminate_dead_code()
+   return graph:program()
+end
+
+describe("a program's graph", function()
+   before_each(function() torch.manual_seed(1) end)
+
+   it("becomes the same program again", function()
+      local function check(model, sets, options)
+         if type(model) == "table" then model:eval() end
+         local program = torch.export(model, sets[1], options)
+         local graph = program:graph()
+         graph:lint()
+         local again = graph:program()
+         assert.equal(text_of(program), text_of(again))
+         local path <const> = os.tmpname()
+         again:save(path)
+         local loaded = torch.export.load(path)
+         os.remove(path)
+         for _, set in ipairs(sets) do
+            local expected = table.pack(program(table.unpack(set)))
+            for _, p in ipairs {again, loaded} do
+               for i, result in ipairs {p(table.unpack(set))} do assert(expected[i]:equal(result)) end
+            end
+         end
+      end
+      local lstm = nn.LSTM(4, 6, {batch_first = true})
+      check(function(input) return (lstm(input)) end, {{torch.randn(2, 5, 4)}, {torch.randn(3, 2, 4)}},
+            {dynamic = {input = {1, 2}}})
+      check(nn.TransformerEncoderLayer(16, 4, {dim_feedforward = 32, batch_first = true}), {{torch.randn(2, 5, 16)}})
+      check(function(x)
+         local values, at = x:topk(2)
+         return values * x:size(1) + 0.5, at, x:view(x:size(1) * x:size(2)):sum(), 2 ^ x, torch.cat {x, x}, x:clamp(-1)
+      end, {{torch.randn(4, 5)}, {torch.randn(3, 7)}}, {dynamic = {x = {1, 2}}})
+      check(function(x) return x:masked_fill(x:gt(0), -math.huge):softmax(2), x[torch.tensor {1, -1}] end,
+            {{torch.randn(3, 3)}})
+   end)
+
+   it("has nodes with names, arguments and users", function()
+      local program = torch.export(nn.Sequential(nn.Linear(3, 2), nn.Sigmoid()):eval(), {torch.ones(4, 3)})
+      local graph, ops = program:graph(), {}
+      for _, node in ipairs(graph.nodes) do ops[#ops + 1] = node.op .. " " .. node.target end
+      assert.same({"placeholder input", "get_attr 1.weight", "get_attr 1.bias", "call_function linear",
+                   "call_function sigmoid", "output output"}, ops)
+      local linear = graph.nodes[4]
+      assert.equal("1.weight", linear.args.weight.target)
+      assert.equal("sigmoid", linear:users()[1].name)
+      assert.equal("sigmoid", graph.nodes[6].args[1].name)
+   end)
+
+   it("counts dimensions from 1", function()
+      local program = torch.export(function(x) return x:sum {1, -1}:add(x:select(2, 3):sum(1)) end, {torch.ones(2, 4)})
+      local graph = program:graph()
+      for _, node in ipairs(graph.nodes) do
+         if node.target == "select" then
+            assert.same({2, 3}, {node.args.dim, node.args.index})
+            node.args.index = 4
+         end
+      end
+      local x = torch.randn(2, 4)
+      assert(graph:program()(x):allclose(x:sum() + x:select(2, 4):sum()))
+      for _, node in ipairs(graph.nodes) do
+         if node.target == "select" then node.args.dim = 0 end
+      end
+      assert.error_matches(function() graph:program() end, "expected dimensions and positions from 1, got 0")
+   end)
+
+   it("is rewritten", function()
+      local program = torch.export(nn.Sequential(nn.Linear(3, 2), nn.Sigmoid()):eval(), {torch.randn(4, 3)})
+      local graph = program:graph()
+      local linear, relu = graph.nodes[4], graph.nodes[5]
+      local other = graph:inserting_before(relu):create_node("call_function", "tanh", {self = linear})
+      assert.equal(1, relu:replace_all_uses_with(other))
+      graph:erase_node(relu)
+      local x = torch.randn(4, 3)
+      local state = program:state_dict()
+      assert(graph:program()(x):equal(nn.functional.linear(x, state["1.weight"], state["1.bias"]):tanh()))
+   end)
+
+   it("folds batch norm into convolutions", function()
+      local model = nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 3, 3),
+                                  nn.BatchNorm2d(3))
+      for _ = 1, 3 do model(torch.randn(4, 2, 8, 8) * 3 + 1) end
+      model:eval()
+      local x = torch.randn(2, 2, 8, 8)
+      local program = torch.export(model, {x}, {dynamic = {input = {1}}})
+      local folded = fold_batch_norm(program)
+      assert.falsy(tostring(folded):find "batch_norm")
+      assert(folded(x):allclose(program(x), {rtol = 1e-5, atol = 1e-5}))
+      x = torch.randn(5, 2, 8, 8)
+      assert(folded(x):allclose(model(x):detach(), {rtol = 1e-5, atol = 1e-5}))
+   end)
+
+   it("refuses what is no graph", function()
+      local program = torch.export(nn.Sequential(nn.Linear(3, 2), nn.Sigmoid()):eval(), {torch.randn(4, 3)})
+      local graph = program:graph()
+      local linear, relu = graph.nodes[4], graph.nodes[5]
+      local function refused(pattern, fn) assert.error_matches(fn, pattern, 1, true) end
+      refused("export.Graph.erase_node: linear is an argument of sigmoid", function() graph:erase_node(linear) end)
+      refused("programs have no operator sigmoidx", function() graph:create_node("call_function", "sigmoidx", {}) end)
+      refused("did you mean self", function() graph:create_node("call_function", "tanh", {self_ = linear}) end)
+      refused("expected a node of the same graph", function() relu:replace_all_uses_with(3) end)
+      linear.args.input = relu
+      refused("linear has the argument sigmoid, which does not come before it", function() graph:program() end)
+      linear.args.input = program:graph().nodes[1]
+      refused("which belongs to another graph", function() graph:program() end)
+      linear.args.inputs = 3
+      refused("did you mean input", function() graph:program() end)
+      linear.args.inputs = nil
+      graph.nodes[6].args[1] = nil
+      linear.args.input = graph.nodes[1]
+      refused("expected 1 outputs, as in the exported call, got 0", function() graph:program() end)
+      graph.nodes[6].args[1] = relu
+      linear.target = "linearx"
+      refused("programs have no operator linearx", function() graph:program() end)
+      linear.target = "linear"
+      linear.args.input = nil
+      refused("argument input does not fit", function() graph:program() end)
+   end)
+end)
