@@ -58,7 +58,7 @@ end
 ---@field args table  of a call, the arguments by name: nodes, lists of nodes, or plain data, where
 --- dimensions and positions count from 1; of the output, the list of nodes that the program returns
 ---@field name string  a name that no other node of the graph has
----@field graph export.Graph
+---@field graph export.Graph  the graph to which the node belongs
 local Node = class.class "export.Node"
 
 function Node:__init() -- luacheck: ignore self
@@ -126,7 +126,7 @@ end
 ---     print(graph:program()(torch.zeros(2)))
 ---     --> tensor([0.5000, 0.5000])
 ---@class export.Graph
----@field nodes export.Node[]
+---@field nodes export.Node[]  the nodes, each after its arguments
 local Graph = class.class "export.Graph"
 
 function Graph:__init() -- luacheck: ignore self
