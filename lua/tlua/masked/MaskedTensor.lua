@@ -70,17 +70,16 @@ M.MaskedTensor = M.masked_tensor
 
 local take_as = args.signature "masked.as_masked_tensor(data: tensor, mask: tensor)"
 
---- Makes a MaskedTensor of data, to which gradients are passed on; elements that are left out get a
---- gradient of 0.
+--- Makes a MaskedTensor of a copy of data, to which gradients are passed on; elements that are left
+--- out get a gradient of 0.
 ---@param data Tensor
 ---@param mask Tensor  of bool, of the same shape
 ---@return Tensor
 function M.as_masked_tensor(...)
    local a = take_as(...)
    check("masked.as_masked_tensor", a.data, a.mask)
-   local data, mask = a.data, a.mask
+   local data, mask = a.data:clone(), a.mask:clone()
    if data.requires_grad and torch.is_grad_enabled() then
-      data = data:view_as(data)
       data:register_hook(function(grad)
          return torch.where(mask, grad, torch.zeros({}, {dtype = grad.dtype, device = grad.device}))
       end)
@@ -177,13 +176,22 @@ local function common_mask(name, p, q, shape)
    return (p or q).mask:expand(shape)
 end
 
+-- Operators of Lua, which take a number as the first operand.
+local of_number <const> = {
+   add = function(a, b) return a + b end, sub = function(a, b) return a - b end,
+   mul = function(a, b) return a * b end, div = function(a, b) return a / b end,
+   pow = function(a, b) return a ^ b end, remainder = function(a, b) return a % b end,
+   floor_divide = function(a, b) return a // b end,
+}
+
 for name in wrapped.binary:gmatch "%S+" do
    local fn = wrapped.of(name)
    if fn then
       define(name, function(a, b, ...)
          local p, q = parts(a), parts(b)
          if not (p or q) then kind.unsupported(name) end
-         local data = fn(p and p.data or a, q and q.data or b, ...)
+         local compute = not p and type(a) == "number" and of_number[name] or fn
+         local data = compute(p and p.data or a, q and q.data or b, ...)
          return kind.new {data = data, mask = common_mask(name, p, q, data.shape)}
       end)
       in_place(name)
