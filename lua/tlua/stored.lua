@@ -167,11 +167,13 @@ local function common_dtype(name, arguments)
    return dtype
 end
 
-local function move(name, positions, dtype, arguments)
+local function move(name, plain, positions, dtype, arguments)
    local bits = bits_of[dtype]
    local function to_bits(value)
       if type(value) == "number" then
-         return torch.full({}, value, {dtype = dtype}):view(bits):item()
+         -- beside a list of tensors, a number is a dimension
+         return shares_first[plain] and value
+            or torch.full({}, value, {dtype = dtype}):view(bits):item()
       end
       if value.dtype ~= dtype then
          torch.raise(("%s: expected tensors of one dtype, got %s and %s"):format(name, dtype,
@@ -180,7 +182,7 @@ local function move(name, positions, dtype, arguments)
       return value:view(bits)
    end
    local function back(value) return value.dtype == bits and value:view(dtype) or value end
-   local chosen = positions_of(positions, shares_first[name] and arguments.n or 1)
+   local chosen = positions_of(positions, shares_first[plain] and arguments.n or 1)
    local made = map(arguments, chosen, to_bits)
    return convert_results(back, function_of(name)(table.unpack(made, 1, made.n)))
 end
@@ -194,7 +196,7 @@ local function call(name, arguments, fn, numbers)
 end
 
 -- Computes with a float8.
-local function compute_float(name, dtype, arguments)
+local function compute_float(full, name, dtype, arguments)
    local function widen(value)
       if type(value) == "number" then
          return torch.full({}, value, {dtype = "float64"}):to(dtype):to "float32":item()
@@ -202,25 +204,28 @@ local function compute_float(name, dtype, arguments)
       return value:to(dtype):to "float32"
    end
    if float_tests[name] then
-      return call(name, arguments, widen, {[2] = name == "eq" or name == "ne"})
+      return call(full, arguments, widen, {[2] = name == "eq" or name == "ne"})
    end
    local scalar = dtype == "float8_e8m0fnu"
-   if name == "abs" and not scalar then return call(name, arguments, widen):to(dtype) end
+   if name == "abs" and not scalar then return call(full, arguments, widen):to(dtype) end
    local products = float_products[name] and not (scalar and name ~= "mul")
    if products and is_stored(arguments[1]) and is_stored(arguments[2]) then
-      return call(name, arguments, widen):to(dtype)
+      return call(full, arguments, widen):to(dtype)
    end
-   refuse(name, dtype)
+   refuse(full, dtype)
 end
 
 -- Computes with an unsigned integer.
-local function compute_whole(name, dtype, arguments)
+local function compute_whole(full, name, dtype, arguments)
    local wide = wider[dtype]
    local flips = dtype == "uint64" and ordered[name]
-   local function widen(value)
+   local widen
+   function widen(value)
       if type(value) == "number" then
-         value = torch.full({}, value, {dtype = dtype})
-         return widen(value):item()
+         if ordered[name] and value < 0 then
+            torch.raise(("%s: %s does not fit in a tensor of dtype %s"):format(full, value, dtype))
+         end
+         return widen(torch.full({}, value, {dtype = dtype})):item()
       end
       value = value:to(dtype):to(wide)
       return flips and value:bitwise_xor(lowest) or value
@@ -232,30 +237,30 @@ local function compute_whole(name, dtype, arguments)
    end
    if unchanged[name] then return arguments[1]:clone() end
    if sums[name] then
-      return call(name, arguments, function(t) return t:to "int64" end)
+      return call(full, arguments, function(t) return t:to "int64" end)
    end
-   if tests[name] then return call(name, arguments, function(t) return t:to(wide) end) end
+   if tests[name] then return call(full, arguments, function(t) return t:to(wide) end) end
    if close[name] then
-      return call(name, arguments, function(t) return t:to "float64" end)
+      return call(full, arguments, function(t) return t:to "float64" end)
    end
    if as_floats[name] then
       local floating = torch.get_default_dtype()
-      return call(name, arguments, function(t) return is_stored(t) and t:to(floating) or t end)
+      return call(full, arguments, function(t) return is_stored(t) and t:to(floating) or t end)
    end
    if same_bits[name] or ordered[name] then
       if (name == "max" or name == "min") and not torch.is_tensor(arguments[2]) then
-         refuse(name, dtype)
+         refuse(full, dtype)
       end
       local numbers = {[2] = name ~= "sort" and name ~= "argsort" and not name:find "unique",
                        [3] = name == "clamp"}
       if name == "sort" or name == "argsort" or name == "unique" then
-         local first, second, third = call(name, arguments, widen, {})
+         local first, second, third = call(full, arguments, widen, {})
          if name == "argsort" then return first end
          return back(first), second, third
       end
-      return convert_results(back, call(name, arguments, widen, numbers))
+      return convert_results(back, call(full, arguments, widen, numbers))
    end
-   refuse(name, dtype)
+   refuse(full, dtype)
 end
 
 local function compute(name, arguments)
@@ -288,13 +293,14 @@ local function compute(name, arguments)
          end
          first = dtype
       end
-      return move(name, positions, first, arguments)
+      return move(name, plain, positions, first, arguments)
    end
    local dtype = common_dtype(plain, arguments)
    if not bits_of[dtype] then
       return call(name, arguments, function(t) return is_stored(t) and t:to(dtype) or t end)
    end
-   return (bits_of[dtype] == "uint8" and compute_float or compute_whole)(name, dtype, arguments)
+   return (bits_of[dtype] == "uint8" and compute_float or compute_whole)(name, plain, dtype,
+      arguments)
 end
 
 local in_place <const> = set [[abs_ eq_ ne_ mul_ bitwise_and_ bitwise_or_ bitwise_xor_ ceil_ clamp_

@@ -289,7 +289,7 @@ static int torch_get_default_dtype(lua_State *L) {
 
 static int torch_set_default_dtype(lua_State *L) {
   tl_DType dtype = check_dtype(L, 1, "set_default_dtype");
-  if (!tli_is_float(dtype))
+  if (!tli_is_float(dtype) || tli_is_stored(dtype))
     return tli_error(L, "set_default_dtype: expected a floating dtype, got %s",
                      tl_dtype_name(dtype));
   tli_set_state_dtype(L, tli_state(L), dtype);

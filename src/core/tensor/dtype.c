@@ -236,7 +236,8 @@ static tl_Scalar load_whole(uint64_t x, bool is_unsigned) {
 }
 
 static int64_t store_whole(tl_Scalar s) {
-  if (tli_is_fractional(s) && s.f >= 0x1p63 && s.f < 0x1p64) return (int64_t)(uint64_t)s.f;
+  if (tli_is_fractional(s) && s.f >= 0x1p64) return -1; /* the bits of the largest number */
+  if (tli_is_fractional(s) && s.f >= 0x1p63) return (int64_t)(uint64_t)s.f;
   return tli_to_int(s);
 }
 

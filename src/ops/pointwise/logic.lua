@@ -173,3 +173,5 @@ example("equal", [[
 
 takes_complex [[eq ne where where_self select_where isnan isinf isfinite isreal isclose allclose
    equal is_nonzero is_same_size is_signed logical_and logical_or logical_xor logical_not]]
+
+takes_stored "is_signed is_same_size"
