@@ -91,5 +91,5 @@ op {"diagonal_backward(Tensor grad, int[] size, int offset, dim dim1, dim dim2) 
 
 takes_complex()
 
-takes_stored [[empty_strided new_empty_strided empty_permuted select narrow narrow_copy slice as_strided unfold
-   diagonal]]
+takes_stored [[empty_strided new_empty_strided empty_permuted select narrow narrow_copy slice
+   as_strided unfold diagonal]]

@@ -140,5 +140,5 @@ example("unsqueeze", [[
 
 takes_complex()
 
-takes_stored [[view reshape view_as reshape_as flatten unflatten ravel expand expand_as broadcast_to permute
-   transpose t adjoint movedim squeeze unsqueeze]]
+takes_stored [[view reshape view_as reshape_as flatten unflatten ravel expand expand_as
+   broadcast_to permute transpose t adjoint movedim squeeze unsqueeze]]
