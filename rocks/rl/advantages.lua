@@ -1,8 +1,12 @@
 -- advantages.lua - estimates of advantages.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 
 local M = {}
+
+local take = args.signature [[rl.compute_gae(rewards: tensor, values: tensor, dones: tensor,
+   last_values: tensor, gamma: number, gae_lambda: number)]]
 
 --- Computes generalised advantage estimates (Schulman et al., 2016).
 ---
@@ -19,7 +23,18 @@ local M = {}
 ---@param gae_lambda number  from 0 (one step) to 1 (whole returns)
 ---@return Tensor advantages  (T, N)
 ---@return Tensor returns  (T, N)
-function M.compute_gae(rewards, values, dones, last_values, gamma, gae_lambda)
+function M.compute_gae(...)
+   local a = take(...)
+   local rewards, values, dones, last_values = a.rewards, a.values, a.dones, a.last_values
+   local gamma, gae_lambda = a.gamma, a.gae_lambda
+   for _, name in ipairs {"rewards", "values", "dones"} do
+      if a[name]:dim() < 1 or a[name]:size(1) ~= (rewards:dim() > 0 and rewards:size(1)) then
+         args.refuse("rl.compute_gae", name, "a tensor with a row for each step", a[name])
+      end
+   end
+   if rewards:size(1) == 0 then
+      args.refuse("rl.compute_gae", "rewards", "at least one step", rewards)
+   end
    local _ <close> = torch.no_grad()
    local steps = rewards:size(1)
    local list, next_values, sum = {}, last_values, torch.zeros_like(last_values)

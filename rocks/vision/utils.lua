@@ -20,6 +20,11 @@ end
 local function batch_of(title, images)
    if type(images) == "table" and not torch.is_tensor(images) then
       if #images == 0 then args.refuse(title, "tensor", "at least one image", images) end
+      for _, image in ipairs(images) do
+         if not torch.is_tensor(image) or image:size() ~= images[1]:size() then
+            args.refuse(title, "tensor", "images of one shape", image)
+         end
+      end
       images = torch.stack(images)
    end
    local is_tensor = torch.is_tensor(images)

@@ -46,6 +46,8 @@ describe("the lists of autocast", function()
          if row.autocast_cpu and row.examples[1] then
             local known = expected.cpu[row.form] or row.form:find "^cholesky" or row.form:find "several$"
                or row.form:find "^eig" -- the fixture has no complex results
+               -- the fixture is older than these
+               or row.form == "matrix_sqrth" or row.form == "polar_linalg"
                or row.form == "qr_torch" or row.form == "lu_solve" or row.form == "ctc_loss_lists"
                -- PyTorch has the operator only for GPUs
                or row.form == "_scaled_dot_product_flash_attention"

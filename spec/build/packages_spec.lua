@@ -154,7 +154,7 @@ describe("make install", function()
                if other:find "^tlua%-" then luarocks_make(other:match "^tlua%-(%w+)", tree) end
             end
             local said = shell.ok(("TLUA=%s/bin/tlua lua5.4 spec/support/run.lua rocks/%s"):format(tree, name))
-            assert.matches("%d+ passed, 0 failed\n$", said)
+            assert.matches("%d+ passed, 0 failed[^\n]*\n$", said)
          end)
       end
    end)

@@ -9,10 +9,10 @@ local torch = require "tlua"
 local folder = ...
 
 -- creation, arithmetic, wrapping
-local a = torch.tensor({1, 65535, 40000}, {dtype = "natural16"})
-assert(a.dtype == "natural16" and a:element_size() == 2)
+local a = torch.tensor({1, 65535, 40000}, {dtype = "int16u"})
+assert(a.dtype == "int16u" and a:element_size() == 2)
 local sum = a + 1
-assert(sum.dtype == "natural16" and table.concat(sum:tolist(), " ") == "2 0 40001")
+assert(sum.dtype == "int16u" and table.concat(sum:tolist(), " ") == "2 0 40001")
 assert(table.concat((a - 2):tolist(), " ") == "65535 65533 39998")
 assert(a:sum():item() == 105536 and a:amax():item() == 65535)
 assert(not a:is_signed() and not a:is_floating_point())
@@ -21,16 +21,16 @@ assert(not a:is_signed() and not a:is_floating_point())
 local function both(x, y)
    return (torch.ones(2, {dtype = x}) + torch.ones(2, {dtype = y})).dtype
 end
-assert(both("natural16", "int8") == "int32" and both("natural16", "int16") == "int32")
-assert(both("natural16", "uint8") == "natural16" and both("natural16", "int64") == "int64")
-assert(both("natural16", "float8_half") == "float8_half")
+assert(both("int16u", "int8") == "int32" and both("int16u", "int16") == "int32")
+assert(both("int16u", "uint8") == "int16u" and both("int16u", "int64") == "int64")
+assert(both("int16u", "float8_half") == "float8_half")
 assert(both("float8_half", "float16") == "float16" and both("float8_half", "float32") == "float32")
 
 -- limits
-local i, f = torch.iinfo("natural16"), torch.finfo("float8_half")
+local i, f = torch.iinfo("int16u"), torch.finfo("float8_half")
 assert(i.min == 0 and i.max == 65535 and i.bits == 16)
 assert(f.max == 57344 and f.eps == 0.25 and f.bits == 8 and f.tiny == 2.0^-14)
-assert(not pcall(torch.full, {2}, 65536, {dtype = "natural16"}))
+assert(not pcall(torch.full, {2}, 65536, {dtype = "int16u"}))
 assert(not pcall(torch.full, {2}, 1e5, {dtype = "float8_half"}))
 assert(torch.nan_to_num(torch.tensor({math.huge}, {dtype = "float8_half"})):item() == 57344)
 
@@ -44,24 +44,24 @@ local rounded = torch.tensor({1.125, 1.126, 1.375, -3.5, 0.3}):to("float8_half")
 assert(table.concat(rounded:tolist(), " ") == "1.0 1.25 1.5 -3.5 0.3125", tostring(rounded))
 
 -- The following lines test order, indices, products, gradients and random numbers.
-local sorted, places = torch.tensor({3, 60000, 2}, {dtype = "natural16"}):sort()
+local sorted, places = torch.tensor({3, 60000, 2}, {dtype = "int16u"}):sort()
 assert(table.concat(sorted:tolist(), " ") == "2 3 60000" and places:tolist()[3] == 2)
 assert(numbers:sort():equal(numbers:to("float64"):sort():to("float8_half")))
-assert(torch.eye(3, 3, {dtype = "natural16"}):matmul(a:reshape(3, 1)):flatten():equal(a))
+assert(torch.eye(3, 3, {dtype = "int16u"}):matmul(a:reshape(3, 1)):flatten():equal(a))
 local m = torch.tensor({{1.0, 2.0}, {0.5, -1.0}}, {dtype = "float8_half", requires_grad = true})
 m:matmul(m):sum():backward()
 assert(m.grad.dtype == "float8_half" and m.grad:equal(torch.tensor({{4.5, 1}, {4, 0.5}}):to("float8_half")))
-local best = torch.zeros(1, {dtype = "natural16"}):scatter_reduce(1, torch.tensor {1, 1},
-   torch.tensor({7, 60000}, {dtype = "natural16"}), "amin", {include_self = false})
+local best = torch.zeros(1, {dtype = "int16u"}):scatter_reduce(1, torch.tensor {1, 1},
+   torch.tensor({7, 60000}, {dtype = "int16u"}), "amin", {include_self = false})
 assert(best:item() == 7)
 local u = torch.rand(1000, {dtype = "float8_half"})
 assert(u:amax():item() < 1 and u:amin():item() >= 0)
 
 -- the new dtypes are printed, saved and loaded
-assert(tostring(a):find("natural16") and tostring(rounded):find("float8_half"))
+assert(tostring(a):find("int16u") and tostring(rounded):find("float8_half"))
 torch.save({a = a, f = bytes}, folder .. "/more.safetensors")
 local back = torch.load(folder .. "/more.safetensors")
-assert(back.a:equal(a) and back.a.dtype == "natural16" and back.f.dtype == "float8_half")
+assert(back.a:equal(a) and back.a.dtype == "int16u" and back.f.dtype == "float8_half")
 assert(back.f:view("uint8"):equal(bytes:view("uint8")))
 
 -- modules

@@ -2,6 +2,7 @@
 -- that PyTorch 2.15 computes.
 
 local torch = require "tlua"
+local device = require "spec.support.device"
 local Q = torch.ao.quantization
 
 -- Returns n integers from -128 to 127.
@@ -33,6 +34,7 @@ describe("products of 8-bit numbers", function()
    end)
 
    it("_scaled_mm multiplies by scales of tensors or of rows and columns", function()
+      if device.name == "cuda" then return pending "float8 tensors are on the CPU alone" end
       local a = (ints(48, 3):view(3, 16):float() / 16):to "float8_e4m3fn"
       local b = (ints(32, 5):view(16, 2):float() / 32):to "float8_e5m2"
       local half, two = torch.tensor(0.5), torch.tensor(2.0)
@@ -100,7 +102,8 @@ tensor([[-1.0000,  0.0000,  1.0000],
       assert.same({{0, 10, 20}, {30, 12, 3010}}, torch.quantize_per_tensor(x, 0.1, 10, "qint32"):int_repr():tolist())
       assert.equal("per_tensor_affine", q:qscheme())
       assert.same({0.1, 10, "quint8"}, {q:q_scale(), q:q_zero_point(), q.dtype})
-      local c = torch.quantize_per_channel(x, torch.tensor {0.1, 0.5}, torch.tensor {0, 3}, 1, "quint8")
+      local scales, zeros = torch.tensor({0.1, 0.5}, {device = "cpu"}), torch.tensor({0, 3}, {device = "cpu"})
+      local c = torch.quantize_per_channel(x, scales, zeros, 1, "quint8")
       assert.same({{0, 0, 10}, {7, 3, 255}}, c:int_repr():tolist())
       same({{0.0, 0.0, 1.0}, {2.0, 0.0, 126.0}}, c:dequantize())
       same({{0.0, 2.0}, {0.0, 0.0}, {1.0, 126.0}}, c:transpose(1, 2):dequantize())

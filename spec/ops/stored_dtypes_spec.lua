@@ -11,6 +11,16 @@ for _, name in ipairs(float8) do is_float8[name] = true end
 for _, name in ipairs(unsigned) do is_unsigned[name] = true end
 for name in ("float32 float64 float16 bfloat16"):gmatch "%S+" do is_float[name] = true end
 
+if device.name == "cuda" then
+   it("dtypes without loops of their own are refused on a GPU by their names", function()
+      for _, name in ipairs {"float8_e4m3fn", "float8_e8m0fnu", "uint16", "uint64"} do
+         assert.raises(("there are no %s tensors on cuda:0 yet"):format(name),
+            function() torch.zeros(2, {dtype = name}) end)
+      end
+   end)
+   return
+end
+
 local function hash_of(t)
    local h = 0xcbf29ce484222325
    local list = t:clone():untyped_storage():tolist()

@@ -2,15 +2,6 @@
 -- real and imaginary parts as real numbers.
 
 local torch = require "tlua"
-local device = require "spec.support.device"
-
-if device.name == "cuda" then
-   it("an optimizer of complex parameters waits for complex tensors on a GPU", function()
-      assert.raises("there are no complex128 tensors on cuda:0 yet",
-         function() torch.tensor({torch.complex(1, 2)}, {dtype = "complex128"}) end)
-   end)
-   return
-end
 
 local reference = dofile "spec/fixtures/complex.lua"
 

@@ -17,7 +17,8 @@ describe("optim.SparseAdam", function()
    local function train(optimizer, w, ...)
       for _, rows in ipairs {...} do
          optimizer:zero_grad()
-         local loss = F.embedding(torch.tensor(rows), w, {sparse = true}) ^ 2 * torch.tensor({1.0, 2, 3}, {dtype = "float64"})
+         local loss = F.embedding(torch.tensor(rows), w, {sparse = true}) ^ 2
+         loss = loss * torch.tensor({1.0, 2, 3}, {dtype = "float64"})
          loss:sum():backward()
          optimizer:step()
       end

@@ -5,8 +5,8 @@
 #ifndef MORE_DTYPES_H
 #define MORE_DTYPES_H
 
-#define TL_MORE_DTYPES(X, ...)                    \
-  X(N16, "natural16", 2, INT, 16, 0, __VA_ARGS__) \
+#define TL_MORE_DTYPES(X, ...)                 \
+  X(N16, "int16u", 2, INT, 16, 0, __VA_ARGS__) \
   X(F8, "float8_half", 1, FLOAT, 3, 16, __VA_ARGS__)
 
 /* A float8_half is the upper half of a float16, rounded to nearest even. */

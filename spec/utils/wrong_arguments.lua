@@ -23,6 +23,11 @@ local passed_over <const> = {
    ["torch.distributed.device_mesh.group_of"] = true, ["torch.raise"] = true, ["torch.optim.Optimizer"] = true,
 }
 
+-- Only one builder of models is called; all builders read their arguments by the same function.
+for _, name in ipairs(torch.vision.models.list_models()) do
+   if name ~= "squeezenet1_1" then passed_over["torch.vision.models." .. name] = true end
+end
+
 -- Functions that are aliases of other functions, or use the checks of others. The key is the last component of the
 -- path, or a pattern for the whole path; the value is the name in their messages.
 local others <const> = {
@@ -42,6 +47,7 @@ local others <const> = {
    find = "near", asarray = "as_tensor", from_numpy = "tensor", from_table = "tensor", frombuffer = "empty",
    sdp_kernel = "sdpa_kernel", is_dynamo_compiling = "is_compiling", identity_transform = "ComposeTransform",
    data_parallel = "DataParallel", set_anomaly_enabled = "set_detect_anomaly", set_states = "set_rng_state",
+   MaskedTensor = "masked_tensor",
 }
 
 -- Values ------------------------------------------------------------------------------------------

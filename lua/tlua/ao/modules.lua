@@ -26,9 +26,14 @@ local FakeQuantize, parent = class.class("ao.quantization.FakeQuantize", Module)
 
 function FakeQuantize:__init(options)
    parent.__init(self)
+   args.check_options("ao.quantization.FakeQuantize", options, "observer", "dtype", "qscheme",
+      "quant_min", "quant_max", "reduce_range", "averaging_constant", "ch_axis", "eps")
    local rest = {}
    for key, value in pairs(options or {}) do rest[key] = value end
    local observer = rest.observer or observers.MovingAverageMinMaxObserver
+   if not args.is_callable(observer) then
+      args.refuse("ao.quantization.FakeQuantize", "observer", "an observer's class", observer)
+   end
    rest.observer = nil
    self.activation_post_process = observer(rest)
    self.fake_quant_enabled, self.observer_enabled = true, true

@@ -20,8 +20,10 @@ function Observer:__init(who, options, defaults)
    parent.__init(self)
    local given = {}
    for key, value in pairs(defaults) do given[key] = value end
-   args.check_options(who, options, "dtype", "qscheme", "reduce_range", "quant_min", "quant_max",
-      "eps", defaults.averaging_constant and "averaging_constant", defaults.ch_axis and "ch_axis")
+   local known = {"dtype", "qscheme", "reduce_range", "quant_min", "quant_max", "eps"}
+   if defaults.averaging_constant then known[#known + 1] = "averaging_constant" end
+   if defaults.ch_axis then known[#known + 1] = "ch_axis" end
+   args.check_options(who, options, table.unpack(known))
    for key, value in pairs(options or {}) do given[key] = value end
    local range = ranges[given.dtype]
    if not range then args.refuse(who, "dtype", '"quint8", "qint8" or "qint32"', given.dtype) end

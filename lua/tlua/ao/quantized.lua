@@ -127,6 +127,9 @@ function M.quantize_per_channel(...)
    local axis = a.axis < 0 and a.axis + n + 1 or a.axis
    if axis < 1 or axis > n then args.refuse(who, "axis", ("1 to %d"):format(n), a.axis) end
    for _, name in ipairs {"scales", "zero_points"} do
+      if a[name].device ~= x.device then
+         args.refuse(who, name, ("a tensor on %s, as input is"):format(x.device), a[name].device)
+      end
       if a[name]:dim() ~= 1 or a[name]:size(1) ~= x:size(axis) then
          args.refuse(who, name, ("a vector of %d, the size of the axis"):format(x:size(axis)),
             a[name])

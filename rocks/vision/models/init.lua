@@ -63,6 +63,13 @@ local take_list = args.signature [[vision.models.list_models(include: string|tab
 ---@return string[]
 function M.list_models(...)
    local a, list = take_list(...), {}
+   for _, option in ipairs {"include", "exclude"} do
+      for _, glob in ipairs(type(a[option]) == "table" and a[option] or {}) do
+         if type(glob) ~= "string" then
+            args.refuse("vision.models.list_models", option, "names", a[option])
+         end
+      end
+   end
    for _, name in ipairs(names) do
       if (not a.include or matches(name, a.include))
             and not (a.exclude and matches(name, a.exclude)) then

@@ -139,5 +139,5 @@ takes_complex [[linspace logspace empty zeros ones full scalar_tensor eye empty_
    ones_like full_like new_empty new_zeros new_ones new_full fill_ fill__tensor fill fill_tensor
    zero_ fill_diagonal_]]
 
-takes_stored [[empty zeros ones full scalar_tensor empty_like zeros_like ones_like full_like new_empty
-   new_zeros new_ones new_full fill_ fill__tensor fill fill_tensor zero_]]
+takes_stored [[empty zeros ones full scalar_tensor empty_like zeros_like ones_like full_like
+   new_empty new_zeros new_ones new_full fill_ fill__tensor fill fill_tensor zero_]]
