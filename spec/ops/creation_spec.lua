@@ -421,3 +421,15 @@ describe("a size", function()
       assert.same({1, 2, 3}, torch.zeros(grown).shape)
    end)
 end)
+
+it("tensor refuses numbers that an integer dtype cannot hold, as PyTorch does", function()
+   for _, case in ipairs {{300, "int8"}, {-129, "int8"}, {256, "uint8"}, {-256, "uint8"}, {1 << 31, "int32"},
+                          {300.5, "int8"}, {0 / 0, "int32"}, {math.huge, "int32"}, {1e19, "int64"}} do
+      local value, dtype = table.unpack(case)
+      assert.raises("does not fit in a tensor of dtype " .. dtype,
+         function() torch.tensor({0, value}, {dtype = dtype}) end)
+   end
+   assert.same({255, 1, 255}, torch.tensor({-1, -255, 255}, {dtype = "uint8"}):tolist())
+   assert.same({-128, 127, 2}, torch.tensor({-128, 127, 2.5}, {dtype = "int8"}):tolist())
+   assert.equal(math.huge, torch.tensor({1e10}, {dtype = "float16"}):item())
+end)

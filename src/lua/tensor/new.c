@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lua/tensor/value.h"
+#include "ops/common.h"
 
 typedef struct Scan {
   lua_State *L;
@@ -16,6 +17,7 @@ typedef struct Scan {
   int64_t path[TL_MAX_DIMS + 1]; /* path to the current value, counted from 1 */
   bool integers, floats, booleans, complexes;
   tl_DType tensors; /* dtype of the 0-d tensors among the leaves */
+  tl_DType whole;   /* the integer dtype that all elements must fit; TL_NODTYPE for another one */
 } Scan;
 
 static const char *path_str(const Scan *s, int depth) {
@@ -45,6 +47,9 @@ static bool scan_leaf(Scan *s, int depth) {
     return tli_fail(TL_EARG, "tensor: %s: expected a number, a boolean or a table, got %s",
                     path_str(s, depth), tli_describe(s->L, s->S, lua_gettop(s->L)));
   }
+  if (s->whole != TL_NODTYPE && value.kind != TL_COMPLEX &&
+      !tli_check_holds("tensor", value, s->whole))
+    return false;
   if (s->ndim < 0) s->ndim = depth;
   if (depth != s->ndim)
     return tli_fail(TL_ESHAPE, "tensor: %s: expected a table of %lld elements, got a number",
@@ -127,7 +132,8 @@ static char *store(lua_State *L, const tli_State *S, char *to, tl_DType dtype) {
 }
 
 tl_Tensor *tli_from_lua(lua_State *L, int index, tl_DType dtype) {
-  Scan s = {.L = L, .S = tli_state(L), .ndim = -1, .tensors = TL_NODTYPE};
+  Scan s = {.L = L, .S = tli_state(L), .ndim = -1, .tensors = TL_NODTYPE, .whole = TL_NODTYPE};
+  if (dtype != TL_NODTYPE && dtype != TL_BOOL && !tli_is_inexact(dtype)) s.whole = dtype;
   for (int d = 0; d < TL_MAX_DIMS; d++) s.sizes[d] = -1;
   lua_pushvalue(L, index);
   if (!scan(&s, 0)) return NULL;
