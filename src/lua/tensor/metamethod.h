@@ -47,9 +47,9 @@ static inline int tli_metamethod(lua_State *L, const char *name,
     result = call(a, b);
   }
   tli_calling = outer;
+  bool stored = !ok && ((a && tli_is_stored(a->dtype)) || (b && tli_is_stored(b->dtype)));
   tli_release(owned);
   if (result == NULL) {
-    bool stored = !ok && ((a && tli_is_stored(a->dtype)) || (b && tli_is_stored(b->dtype)));
     int results = ok ? -1 : stored ? tli_stored_call(L, name, 2) : tli_sparse_call(L, name, 2);
     return results >= 0 ? results : tli_raise(L);
   }
