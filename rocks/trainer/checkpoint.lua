@@ -5,6 +5,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local setup = require "tlua.trainer.setup"
 
 local M = {}
 
@@ -26,10 +27,6 @@ local function loader_state(self)
       state.position = math.max(state.position - self.read_ahead, 0)
    end
    return state
-end
-
-local function key_of(callback, i)
-   return callback.state_key and callback:state_key() or ("%d %s"):format(i, torch.type(callback))
 end
 
 local function gradients(self)
@@ -59,9 +56,9 @@ local function dump(self, weights_only)
    for i, entry in ipairs(self.schedules) do
       state.lr_schedulers[i] = entry.scheduler:state_dict()
    end
-   for i, callback in ipairs(self.callbacks) do
+   for _, callback in ipairs(self.callbacks) do
       if callback.state_dict then
-         state.callbacks[key_of(callback, i)] = callback:state_dict(self, module)
+         state.callbacks[setup.key_of(callback)] = callback:state_dict(self, module)
       end
    end
    state.scaler = self.scaler and self.scaler:state_dict() or nil
@@ -182,8 +179,8 @@ function M.load_rest(self, state)
    end
    if self.scaler then self.scaler:load_state_dict(state.scaler) end
    local used = {}
-   for i, callback in ipairs(self.callbacks) do
-      local key = key_of(callback, i)
+   for _, callback in ipairs(self.callbacks) do
+      local key = setup.key_of(callback)
       if state.callbacks[key] ~= nil and callback.load_state_dict then
          callback:load_state_dict(state.callbacks[key], self)
          used[key] = true

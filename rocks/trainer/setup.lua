@@ -277,6 +277,32 @@ local function has(self, kind)
    return false
 end
 
+--- Returns the key of a callback's state in a checkpoint: its state_key (a method or a string), or
+--- its type.
+function M.key_of(callback)
+   local key = callback.state_key
+   if type(key) == "function" then key = key(callback) end
+   return key or torch.type(callback)
+end
+
+-- Refuses a callback that is there twice, and two states with one key.
+local function check_unique(name, callbacks)
+   local seen, keys = {}, {}
+   for _, callback in ipairs(callbacks) do
+      if seen[callback] then
+         torch.raise(("%s: callbacks: expected each callback once, got one %s twice"):format(name,
+            torch.type(callback)))
+      end
+      seen[callback] = true
+      local key = callback.state_dict and M.key_of(callback)
+      if key and keys[key] then
+         torch.raise(("%s: callbacks: expected a state_key of its own for each callback with a "
+            .. "state, got two with %q"):format(name, key))
+      end
+      if key then keys[key] = true end
+   end
+end
+
 --- Makes the list of callbacks, with those that options ask for.
 function M.callbacks(name, self)
    local callbacks = require "tlua.trainer.callbacks"
@@ -284,6 +310,7 @@ function M.callbacks(name, self)
    local given = self.callbacks or {}
    self.callbacks = {}
    M.add_callbacks(name, self, given)
+   check_unique(name, self.callbacks)
    if has(self, ModelCheckpoint) and not self.enable_checkpointing then
       torch.raise(name .. ": enable_checkpointing: expected true with a ModelCheckpoint, got false")
    end

@@ -297,6 +297,12 @@ describe("a mistake", function()
          function() quiet {callbacks = {{on_train_ended = function() end}}} end)
       refuses("callbacks: expected hooks such as on_train_end, got a table without any",
          function() quiet {callbacks = {{patience = 3}}} end)
+      local twice = {on_train_end = function() end}
+      refuses("callbacks: expected each callback once, got one table twice",
+         function() quiet {callbacks = {twice, twice}} end)
+      local function stateful() return {on_train_end = twice.on_train_end, state_dict = function() return {} end} end
+      refuses("expected a state_key of its own for each callback with a state, got two with \"table\"",
+         function() quiet {callbacks = {stateful(), stateful()}} end)
       refuses("callbacks: expected an instance, got the class trainer.ModelSummary",
          function() quiet {callbacks = {trainer.ModelSummary}} end)
    end)
