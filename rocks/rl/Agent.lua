@@ -68,10 +68,18 @@ end
 
 --- Returns the action for an observation.
 ---@param observation any  of one environment
----@param deterministic? boolean  whether it is the best one instead of a random one; true by
---- default
+---@param deterministic? boolean|{deterministic: boolean}  whether it is the best one instead of a
+--- random one; true by default
 ---@return integer|number[] action
 function Agent:predict(observation, deterministic)
+   if type(deterministic) == "table" then
+      args.check_options("rl.Agent.predict", deterministic, "deterministic")
+      deterministic = deterministic.deterministic
+   end
+   if deterministic ~= nil and type(deterministic) ~= "boolean" then
+      args.refuse("rl.Agent.predict", "deterministic", "a boolean", deterministic)
+   end
+   if torch.is_tensor(observation) then observation = observation:tolist() end
    local batch = self:_encode(torch.tensor {observation})
    local _ <close> = torch.no_grad()
    return self:_act(batch, deterministic ~= false)[1]

@@ -51,6 +51,16 @@ function ReplayBuffer:__len() return self.size end
 function ReplayBuffer:add(observations, actions, rewards, next_observations, terminated)
    local n, given = observations:size(1), {observations, actions, rewards, next_observations,
       terminated}
+   local names <const> = {"observations", "actions", "rewards", "next_observations", "terminated"}
+   for i, column in ipairs(self.columns) do
+      local shape = column:dim() == 1 and ("(%d)"):format(n)
+         or ("(%d, %d)"):format(n, column:size(2))
+      local x = given[i]
+      if not torch.is_tensor(x) or x:dim() ~= column:dim() or x:size(1) ~= n
+            or column:dim() == 2 and x:size(2) ~= column:size(2) then
+         args.refuse("rl.ReplayBuffer.add", names[i], "a tensor of shape " .. shape, x)
+      end
+   end
    local _ <close> = torch.no_grad()
    local from = 0
    while from < n do
@@ -71,6 +81,9 @@ end
 --- terminated: Tensor, indices: Tensor, weights: Tensor?} batch
 function ReplayBuffer:sample(batch_size, beta)
    if self.size == 0 then torch.raise("rl.ReplayBuffer.sample: the buffer is empty") end
+   if math.type(batch_size) ~= "integer" or batch_size < 1 then
+      args.refuse("rl.ReplayBuffer.sample", "batch_size", "an integer of at least 1", batch_size)
+   end
    local indices, weights
    if self.prioritized then
       local chances = self.priorities:narrow(1, 1, self.size):pow(self.alpha)
@@ -95,6 +108,9 @@ function ReplayBuffer:update_priorities(indices, priorities)
       torch.raise("rl.ReplayBuffer.update_priorities: expected prioritized = true")
    end
    local values = priorities:detach():abs() + 1e-6
+   if not values:isfinite():all():item() then
+      args.refuse("rl.ReplayBuffer.update_priorities", "priorities", "finite numbers", priorities)
+   end
    self.priorities:index_copy_(1, indices, values)
    self.highest = math.max(self.highest, values:max():item())
 end

@@ -26,6 +26,13 @@ function VectorEnv:__init(envs)
    if type(envs) ~= "table" or #envs == 0 or type(envs[1]) ~= "table" or not envs[1].step then
       args.refuse("rl.VectorEnv", "envs", "a list of environments", envs)
    end
+   for i, env in ipairs(envs) do
+      for k = 1, i - 1 do
+         if rawequal(envs[k], env) then
+            torch.raise(("rl.VectorEnv: envs: %d and %d are the same environment"):format(k, i))
+         end
+      end
+   end
    self.envs, self.num_envs = envs, #envs
    self.action_space, self.observation_space = envs[1].action_space, envs[1].observation_space
    self.returns, self.lengths = {}, {}
@@ -53,7 +60,8 @@ end
 ---@return Tensor truncated  of booleans
 ---@return table info  final_observation, and lists of the finished episodes: returns, lengths
 function VectorEnv:step(actions)
-   if not torch.is_tensor(actions) or actions:size(1) ~= self.num_envs then
+   if not torch.is_tensor(actions) or actions:dim() == 0
+         or actions:size(1) ~= self.num_envs then
       args.refuse("rl.VectorEnv.step", "actions", ("a tensor of %d actions"):format(self.num_envs),
          actions)
    end

@@ -27,10 +27,17 @@ function M.compute_gae(...)
    local a = take(...)
    local rewards, values, dones, last_values = a.rewards, a.values, a.dones, a.last_values
    local gamma, gae_lambda = a.gamma, a.gae_lambda
-   for _, name in ipairs {"rewards", "values", "dones"} do
-      if a[name]:dim() < 1 or a[name]:size(1) ~= (rewards:dim() > 0 and rewards:size(1)) then
-         args.refuse("rl.compute_gae", name, "a tensor with a row for each step", a[name])
+   if rewards:dim() < 1 then
+      args.refuse("rl.compute_gae", "rewards", "a tensor of shape (T, N)", rewards)
+   end
+   for _, name in ipairs {"values", "dones"} do
+      if a[name]:size() ~= rewards:size() then
+         args.refuse("rl.compute_gae", name, "a tensor of the shape of rewards", a[name])
       end
+   end
+   if rewards:numel() > 0 and last_values:size() ~= rewards[1]:size() then
+      args.refuse("rl.compute_gae", "last_values", "a tensor of the shape of one step of rewards",
+         last_values)
    end
    if rewards:size(1) == 0 then
       args.refuse("rl.compute_gae", "rewards", "at least one step", rewards)

@@ -54,13 +54,14 @@ end
 ---     --> 3 4
 ---@param id string  such as "CartPole-v1"
 ---@param num_envs integer  how many
+---@param options? {max_episode_steps: integer}  those of `make`
 ---@return rl.VectorEnv
-function M.make_vec(id, num_envs)
+function M.make_vec(id, num_envs, options)
    if math.type(num_envs) ~= "integer" or num_envs < 1 then
       args.refuse("rl.make_vec", "num_envs", "an integer of at least 1", num_envs)
    end
    local list = {}
-   for i = 1, num_envs do list[i] = M.make(id) end
+   for i = 1, num_envs do list[i] = M.make(id, options) end
    return require "tlua.rl.VectorEnv"(list)
 end
 

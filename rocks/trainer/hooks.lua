@@ -42,6 +42,26 @@ M.data = set [[prepare_data setup teardown train_dataloader val_dataloader test_
    predict_dataloader state_dict load_state_dict on_exception
    on_before_batch_transfer transfer_batch_to_device on_after_batch_transfer]]
 
+-- Returns the hook that a name means in another spelling, or nil: without `on_`, with `val` or
+-- `valid` for `validation`, `train` for `training`, other letters' case or underscores, or by
+-- Lightning 1.
+local function meant(name, known)
+   local plain = name:lower():gsub("_", "")
+   plain = plain:gsub("^on", ""):gsub("^validation", "val"):gsub("^valid", "val")
+      :gsub("^training", "train"):gsub("loader$", "dataloader"):gsub("datadata", "data")
+   for hook in pairs(known) do
+      local other = hook:gsub("_", ""):gsub("^on", ""):gsub("^validation", "val")
+         :gsub("^training", "train")
+      if other == plain then return hook end
+   end
+   local stem = plain:match "^(%a+)epochend$" or plain:match "^(%a+)stepend$"
+   if stem == "val" or stem == "train" or stem == "test" or stem == "predict" then
+      local full = ({val = "validation"})[stem] or stem
+      return ("on_%s_%s_end"):format(full, plain:find "epochend$" and "epoch" or "batch")
+   end
+   return nil
+end
+
 -- Calls visit(name) for each function that an object or its classes below `base` define.
 local function each_function(object, base, visit)
    local owner = object
@@ -74,8 +94,9 @@ function M.check(object, base, kind)
          return
       end
       if base and base[name] ~= nil then return end
-      local near = suggest.nearest(name, known)
-      local is_hook = name:find "^on_"
+      local other = meant(name, known)
+      local near = other or suggest.nearest(name, known)
+      local is_hook = name:find "^on_" or other
       local close = near and math.abs(#near - #name) <= 2 and near:find("_", 1, true)
       if is_hook or close then
          torch.raise(("trainer: %s.%s: there is no such hook%s"):format(torch.type(object), name,

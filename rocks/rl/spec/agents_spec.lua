@@ -132,3 +132,40 @@ describe("a replay buffer", function()
       assert.is_true(batch.weights:max():item() <= 1)
    end)
 end)
+
+describe("misuse of torch.rl", function()
+   it("is an error that names the argument", function()
+      local ones, buffer = torch.ones(3, 2), rl.ReplayBuffer(4, 3, 1)
+      local env = rl.make "CartPole-v1"
+      for text, call in pairs {
+         ["rl.compute_gae: values: expected a tensor of the shape of rewards"] = function()
+            rl.compute_gae(ones, torch.ones(3, 1), ones, torch.ones(2), 0.9, 0.9)
+         end,
+         ["rl.compute_gae: last_values: expected a tensor of the shape of one step"] = function()
+            rl.compute_gae(ones, ones, ones, torch.ones(1), 0.9, 0.9)
+         end,
+         ["rl.ReplayBuffer.add: observations: expected a tensor of shape (2, 3)"] = function()
+            buffer:add(torch.ones(2, 1), torch.ones(2, 1), torch.ones(2), torch.ones(2, 3), torch.zeros(2))
+         end,
+         ["rl.ReplayBuffer.add: rewards: expected a tensor of shape (2)"] = function()
+            buffer:add(torch.ones(2, 3), torch.ones(2, 1), torch.ones(5), torch.ones(2, 3), torch.zeros(2))
+         end,
+         ["rl.VectorEnv: envs: 1 and 2 are the same environment"] = function() rl.VectorEnv {env, env} end,
+         ["rl.make: unknown option max_steps"] = function() rl.make_vec("CartPole-v1", 2, {max_steps = 3}) end,
+      } do
+         assert.matches(text, select(2, pcall(call)), 1, true)
+      end
+   end)
+
+   it("is not what options of make_vec and predict are", function()
+      local envs = rl.make_vec("CartPole-v1", 2, {max_episode_steps = 2})
+      envs:reset {seed = 1}
+      envs:step(torch.tensor {1, 1})
+      local _, _, _, truncated = envs:step(torch.tensor {1, 1})
+      assert.same({true, true}, truncated:tolist())
+      torch.manual_seed(1)
+      local agent, seen = rl.PPO(rl.make_vec("CartPole-v1", 1)), {}
+      for _ = 1, 60 do seen[agent:predict({0, 0, 0, 0}, {deterministic = false})] = true end
+      assert.same({true, true}, seen)
+   end)
+end)

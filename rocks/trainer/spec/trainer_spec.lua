@@ -291,6 +291,14 @@ describe("a mistake", function()
          function() trainer.Trainer {max_epoch = 3} end)
       refuses("trainer: Net.on_train_epoch_ends: there is no such hook; did you mean on_train_epoch_end?",
          function() quiet({}):fit(net {on_train_epoch_ends = function() end}, loader()) end)
+      for wrong, right in pairs {
+         validation_epoch_end = "on_validation_epoch_end", training_step_end = "on_train_batch_end",
+         train_start = "on_train_start", setUp = "setup", tear_down = "teardown", train_step = "training_step",
+         val_step = "validation_step", train_loader = "train_dataloader",
+      } do
+         refuses(("trainer: Net.%s: there is no such hook; did you mean %s?"):format(wrong, right),
+            function() quiet {}:fit(net {[wrong] = function() end}, loader()) end)
+      end
       refuses("trainer: Net.trainning_step: there is no such hook; did you mean training_step?",
          function() quiet({}):fit(net {trainning_step = function() end}, loader()) end)
       refuses("there is no such hook; did you mean on_train_end?",
@@ -485,5 +493,22 @@ describe("tlua fit", function()
          assert.matches(text, said, 1, true)
       end
       assert.matches("usage: tlua fit", shell.ok(tlua .. " fit --help"))
+   end)
+end)
+
+it("a checkpoint's states go to the callbacks with their keys, or to none", function()
+   local function counting(key, n)
+      return {state_key = key, on_train_start = function() end, state_dict = function() return {n = n} end,
+         load_state_dict = function(self, state) self.loaded = state.n end}
+   end
+   shell.with_folder(function(folder)
+      local path = folder .. "/state.ckpt"
+      local first = quiet {callbacks = {counting("a", 2), counting("b", 20)}}
+      first:fit(net(), loader())
+      first:save_checkpoint(path)
+      local a, b, c = counting("a", 0), counting("b", 0), counting("c", 0)
+      quiet {max_epochs = 2, callbacks = {b, a, c}}:fit(net(), loader(), nil, nil, path)
+      assert.same({2, 20}, {a.loaded, b.loaded})
+      assert.is_nil(c.loaded)
    end)
 end)

@@ -115,3 +115,11 @@ describe("errors of transforms", function()
       end
    end)
 end)
+
+it("transforms pass labels through, and Compose names one that returns nothing", function()
+   local image, label = v2.Compose {v2.Resize(8), v2.CenterCrop(6)}(torch.zeros(3, 10, 12), 7)
+   assert.same({3, 6, 6}, image.shape)
+   assert.equal(7, label)
+   assert.raises("vision.transforms.v2.Compose: transforms[2] returned nothing",
+      function() v2.Compose {v2.Resize(8), function() end}(torch.zeros(3, 10, 12)) end)
+end)

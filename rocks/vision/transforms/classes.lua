@@ -31,7 +31,8 @@ local function define(name, parameters, call, check)
       for key, value in pairs(a) do self[key] = value end
    end
 
-   Class.forward = call
+   -- Other values beside the image, such as its label, are passed through, as torchvision does.
+   function Class:forward(image, ...) return call(self, image), ... end
 end
 
 local function check_p(title, a)
@@ -49,16 +50,24 @@ end
 ---@overload fun(transforms: function[]): nn.Module
 M.Compose = class.class(prefix .. "Compose", nn.Module)
 
-define("Compose", "transforms: table", function(self, image)
-   for _, transform in ipairs(self.transforms) do image = transform(image) end
-   return image
-end, function(title, a)
+define("Compose", "transforms: table", nil, function(title, a)
    for i, transform in ipairs(a.transforms) do
       if not args.is_callable(transform) then
          args.refuse(title, ("transforms[%d]"):format(i), "a transform", transform)
       end
    end
 end)
+
+function M.Compose:forward(...)
+   local values = table.pack(...)
+   for i, transform in ipairs(self.transforms) do
+      values = table.pack(transform(table.unpack(values, 1, values.n)))
+      if values[1] == nil then
+         torch.raise(("%sCompose: transforms[%d] returned nothing"):format(prefix, i))
+      end
+   end
+   return table.unpack(values, 1, values.n)
+end
 
 --- Resizes images, as functional.resize does, with its `size`, `interpolation`, `max_size` and
 --- `antialias`.
