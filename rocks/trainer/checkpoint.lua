@@ -198,6 +198,10 @@ function M.load_rest(self, state)
    self.should_stop = self.progress.place ~= "done" and self.progress.should_stop
    self.progress.accumulate, self.progress.should_stop = nil, nil
    self.current_epoch, self.global_step = state.epoch, state.global_step
+   if self.max_epochs and self.max_epochs >= 0 and state.epoch > self.max_epochs then
+      torch.raise(("trainer.Trainer.fit: ckpt_path: the checkpoint is at epoch %d, but max_epochs "
+         .. "is %d"):format(state.epoch, self.max_epochs))
+   end
    self.random_states = own.random
    if own.results then self.train_results:load_state_dict(own.results) end
    self.callback_metrics, self.logged_metrics = state.metrics.callback, state.metrics.logged

@@ -75,7 +75,9 @@ local function accumulate(entry, value, weight)
       entry.sum = entry.sum and entry.sum + value or value
    else
       local number = args.to_number("trainer.Module.log", entry.name, value)
-      entry.sum = entry.sum and math[entry.reduce_fx](entry.sum, number) or number
+      local sum = entry.sum or number
+      -- NaN stays, as in torch.max, in whichever order the numbers come
+      entry.sum = (sum ~= sum or number ~= number) and 0 / 0 or math[entry.reduce_fx](sum, number)
    end
 end
 
@@ -96,7 +98,19 @@ function Results:add(trainer, a)
       args.refuse("trainer.Module.log", "value",
          ("a number or a tensor of one element for %q"):format(name), value)
    end
+   if a.batch_size ~= nil and (type(a.batch_size) ~= "number" or a.batch_size <= 0) then
+      args.refuse("trainer.Module.log", "batch_size", "a number above 0", a.batch_size)
+   end
    local entry = self.entries[name] or begin(self, trainer, a)
+   for _, option in ipairs {"reduce_fx", "on_step", "on_epoch"} do
+      local given = entry.given
+      if given and given.place == trainer.log_place and a[option] ~= given[option] then
+         refuse(trainer, name, ("was logged with %s = %s before, and with %s now"):format(option,
+            tostring(given[option]), tostring(a[option])))
+      end
+   end
+   entry.given = entry.given or {reduce_fx = a.reduce_fx, on_step = a.on_step,
+      on_epoch = a.on_epoch, place = trainer.log_place}
    entry.value, entry.fresh = value, true
    if entry.on_epoch then
       local _ <close> = torch.no_grad()

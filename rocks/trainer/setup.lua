@@ -185,6 +185,15 @@ function M.module(self, module)
    module:to(self.device)
    if precision.dtype then module:to(precision.dtype) end
    self.ddp = nil
+   if self.stage == "fit" and not module.automatic_optimization then
+      for option, none in pairs {gradient_clip_val = 0, accumulate_grad_batches = 1} do
+         local value = self[option]
+         if value and value ~= none then
+            torch.raise(("trainer.Trainer.fit: %s: has no effect with automatic_optimization = "
+               .. "false; do this in training_step"):format(option))
+         end
+      end
+   end
    if self.world_size > 1 and self.stage == "fit" then
       if not module.automatic_optimization then
          torch.raise("trainer.Trainer: automatic_optimization = false needs a single rank")

@@ -496,6 +496,49 @@ describe("tlua fit", function()
    end)
 end)
 
+describe("what would be ignored", function()
+   local function refuses(text, options, methods, resume)
+      local ok, message = pcall(function() quiet(options):fit(net(methods), loader(), nil, nil, resume) end)
+      assert.is_false(ok)
+      assert.matches(text, message, 1, true)
+   end
+
+   it("is an error: options of a manual optimisation, other options of one name, a batch size of 0", function()
+      local manual = {automatic_optimization = false}
+      refuses("gradient_clip_val: has no effect with automatic_optimization = false", {gradient_clip_val = 1}, manual)
+      refuses("accumulate_grad_batches: has no effect", {accumulate_grad_batches = 2}, manual)
+      local function step(self, batch, number)
+         self:log("a", number, {reduce_fx = number == 1 and "mean" or "sum"})
+         return nn.functional.mse_loss(self.layer(batch[1]), batch[2])
+      end
+      refuses("Net.log: a: was logged with reduce_fx = mean before, and with sum now", {}, {training_step = step})
+      refuses("batch_size: expected a number above 0", {},
+         {training_step = function(self) self:log("a", 1, {batch_size = 0}) end})
+   end)
+
+   it("is an error: a checkpoint beyond max_epochs", function()
+      shell.with_folder(function(folder)
+         local path = folder .. "/state.ckpt"
+         local first = quiet {max_epochs = 3}
+         first:fit(net(), loader())
+         first:save_checkpoint(path)
+         refuses("the checkpoint is at epoch 3, but max_epochs is 1", {max_epochs = 1}, nil, path)
+      end)
+   end)
+
+   it("is not: NaN in a maximum, wherever it comes", function()
+      for _, values in ipairs {{1, 0 / 0, 3}, {0 / 0, 2, 3}} do
+         local run = quiet {}
+         run:fit(net {training_step = function(self, batch, number)
+            self:log("most", values[number], {reduce_fx = "max", on_step = false, on_epoch = true})
+            return nn.functional.mse_loss(self.layer(batch[1]), batch[2])
+         end}, loader())
+         local most = run.callback_metrics.most
+         assert.is_true(most ~= nil and tonumber(tostring(torch.is_tensor(most) and most:item() or most)) ~= 3)
+      end
+   end)
+end)
+
 it("a checkpoint's states go to the callbacks with their keys, or to none", function()
    local function counting(key, n)
       return {state_key = key, on_train_start = function() end, state_dict = function() return {n = n} end,
