@@ -52,6 +52,9 @@ static const char *const file_uses[] = {
     "io.tmpfile()",
     "io.read('a')",
     "io.close()",
+    "io.stdin:read('l')",
+    "for l in io.stdin:lines() do end",
+    "io.stdout:close()",
     "os.remove('/tmp/tlua_sandbox')",
     "os.rename('/tmp/tlua_sandbox', '/tmp/tlua_sandbox2')",
     "os.tmpname()",
@@ -121,6 +124,25 @@ TEST(escapes) {
           "local s = setmetatable({}, {__gc = function() X = pcall(io.open, '/etc/passwd') end})\n"
           "s = nil collectgarbage() assert(X == true, 'may not use files')",
           FILES);
+  lua_close(L);
+}
+
+/* The handles of programs and traces check their arguments. */
+TEST(handles) {
+  lua_State *L = open_with(TL_SANDBOX);
+  works(L, "x = torch.ones(3, 2)\n"
+           "g = torch.export(function(x) return x + 1 end, {x}).graph_");
+  refuses(L, "g:range(1, 1, 5, true)", "expected the number of one of 0 dynamic sizes, got 1");
+  refuses(L, "g:range(1 << 40, 1, 5, true)", "expected the number of one of 0 dynamic sizes");
+  refuses(L, "g:fits(1, 1, g)", "dynamic sizes, got 1");
+  refuses(L, "g:fit(1, 3, g, 4, g)", "dynamic sizes, got 1");
+  refuses(L, "g:fit_product({1, 2}, {3, 4}, g)", "dynamic sizes, got 1");
+  refuses(L, "g:dynamic(1 << 40, 1, 'n')", "there is no dimension 1 of an input 1099511627776");
+  refuses(L, "g:dynamic(1, 3, 'n')", "there is no dimension 3 of an input 1");
+  refuses(L,
+          "local r = torch._trace(false) r:input('a', x) r:record() local y = x + 1\n"
+          "r:finish({y}, false, '') r:finish({x}, false, '')",
+          "the trace has ended");
   lua_close(L);
 }
 

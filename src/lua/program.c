@@ -107,6 +107,7 @@ static int trace_finish(lua_State *L) {
     }
   }
   lua_pop(L, 1);
+  if (g) (void)trace_stop(L); /* the trace ends here */
   push_program(L, p, g);
   return 1;
 }
@@ -129,11 +130,24 @@ static int program_same(lua_State *L) {
   return tli_graph_same(own_graph(L, 1), own_graph(L, 2)) ? 0 : tli_raise(L);
 }
 
+/* Reads the number of a symbol, counted from 1 in Lua, and returns its position. */
+static int check_symbol(lua_State *L, int index, const tli_Graph *g) {
+  lua_Integer symbol = luaL_checkinteger(L, index);
+  if (symbol < 1 || symbol > g->nsymbols)
+    tli_error(L, "program: expected the number of one of %d dynamic sizes, got %lld",
+              (int)g->nsymbols, (long long)symbol);
+  return (int)symbol - 1;
+}
+
 /* program:dynamic(input, dim, symbol) gives a dimension of an input a symbolic size and returns the
 ** symbol's number. Inputs, dimensions and symbols are counted from 1. */
 static int program_dynamic(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
-  int input = (int)luaL_checkinteger(L, 2) - 1, dim = (int)luaL_checkinteger(L, 3) - 1;
+  lua_Integer given = luaL_checkinteger(L, 2), of = luaL_checkinteger(L, 3);
+  if (given < 1 || given > g->ninputs || of < 1 || of > g->inputs[given - 1].ndim)
+    return tli_error(L, "program: there is no dimension %lld of an input %lld", (long long)of,
+                     (long long)given);
+  int input = (int)given - 1, dim = (int)of - 1;
   if (!tli_graph_dynamic(g, input, dim, luaL_checkstring(L, 4))) return tli_raise(L);
   lua_pushinteger(L, g->inputs[input].symbols[dim] + 1);
   return 1;
@@ -143,9 +157,9 @@ static int program_dynamic(lua_State *L) {
 ** symbol, and how, by comparison with the programs other1 and other2. These were traced with size1
 ** and size2 for the symbol. */
 static int program_fit(lua_State *L) {
-  bool ok =
-      tli_graph_fit(own_graph(L, 1), (int)luaL_checkinteger(L, 2) - 1, luaL_checkinteger(L, 3),
-                    own_graph(L, 4), luaL_checkinteger(L, 5), own_graph(L, 6));
+  tli_Graph *g = own_graph(L, 1);
+  bool ok = tli_graph_fit(g, check_symbol(L, 2, g), luaL_checkinteger(L, 3), own_graph(L, 4),
+                          luaL_checkinteger(L, 5), own_graph(L, 6));
   return ok ? 0 : tli_raise(L);
 }
 
@@ -153,7 +167,7 @@ static int program_fit(lua_State *L) {
 ** this size of the symbol are those of `other`, which was traced with this size. */
 static int program_fits(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
-  int symbol = (int)luaL_checkinteger(L, 2) - 1;
+  int symbol = check_symbol(L, 2, g);
   int64_t size = luaL_checkinteger(L, 3);
   return tli_graph_fits(g, symbol, size, own_graph(L, 4)) ? 0 : tli_raise(L);
 }
@@ -181,7 +195,7 @@ static int program_fit_product(lua_State *L) {
   if (n < 2 || n > TLI_TERM_MOST) return tli_error(L, "export: expected two or three symbols");
   for (int k = 0; k < n; k++) {
     lua_rawgeti(L, 2, k + 1);
-    symbols[k] = (int32_t)lua_tointeger(L, -1) - 1;
+    symbols[k] = check_symbol(L, lua_gettop(L), g);
     lua_pop(L, 1);
   }
   const int64_t *sizes = push_sizes(L, 3, g);
@@ -201,7 +215,7 @@ static int program_fits_all(lua_State *L) {
 ** trace does not fit, or is nil, the range begins at least + 1. */
 static int program_range(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
-  int symbol = (int)luaL_checkinteger(L, 2) - 1;
+  int symbol = check_symbol(L, 2, g);
   int64_t least = luaL_checkinteger(L, 3);
   bool fits = lua_isboolean(L, 5) ||
               (!lua_isnil(L, 5) && tli_graph_fits(g, symbol, least, own_graph(L, 5)));

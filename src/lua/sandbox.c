@@ -7,6 +7,7 @@
 #include "lua/sandbox.h"
 
 #include <lauxlib.h>
+#include <lualib.h>
 #include <string.h>
 
 #include "lua/state.h"
@@ -157,6 +158,14 @@ void tli_deny_standard(lua_State *L) {
     if (push_loaded(L, d->library)) deny(L, prefix, d->name, d->flags);
     lua_settop(L, top);
   }
+  /* the host's own streams, such as io.stdin, remain values */
+  if ((flags & TL_DENY_FILES) && luaL_getmetatable(L, LUA_FILEHANDLE) == LUA_TTABLE &&
+      lua_getfield(L, -1, "__index") == LUA_TTABLE) {
+    deny(L, "file:", "read", TL_DENY_FILES);
+    deny(L, "file:", "lines", TL_DENY_FILES);
+    deny(L, "file:", "close", TL_DENY_FILES);
+  }
+  lua_settop(L, top);
   if (push_loaded(L, "_G") && lua_getfield(L, -1, "load") == LUA_TFUNCTION) {
     lua_pushcclosure(L, load_text, 1);
     lua_setfield(L, -2, "load");
