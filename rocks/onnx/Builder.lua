@@ -125,7 +125,7 @@ function Builder:node(op, inputs, attributes, count)
    return table.unpack(outputs)
 end
 
--- What is known of values -------------------------------------------------------------------------
+-- Known shapes and values -------------------------------------------------------------------------
 
 function Builder.rank(_, x) return x.examples[1]:dim() end
 function Builder.dtype(_, x) return x.examples[1].dtype end

@@ -94,7 +94,7 @@ function Trainer:__init(...)
    self.logger = self.loggers[1]
 end
 
--- What the loops use ------------------------------------------------------------------------------
+-- Functions that the loops call -------------------------------------------------------------------
 
 function Trainer:_autocast(fn)
    if not self.autocast then return fn() end

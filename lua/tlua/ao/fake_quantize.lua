@@ -28,8 +28,8 @@ end
 
 function Rounded.backward(ctx, grad) return grad * ctx:saved_tensors() end
 
--- As Rounded, with derivatives for the scale and the zero point. `over` lists the dimensions that
--- share a scale.
+-- Rounds like Rounded, with derivatives for the scale and the zero point. `over` lists the
+-- dimensions that share a scale.
 local Learned = class.class("ao.quantization.Learned", torch.autograd.Function)
 
 function Learned.forward(ctx, x, scale, zero_point, low, high, factor, over)

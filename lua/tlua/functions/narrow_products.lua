@@ -17,7 +17,7 @@ end
 
 local take_int = args.signature "_int_mm(self: tensor, mat2: tensor)"
 
--- As many products of two bytes, up to 255 * 128, have a sum that float32 represents exactly.
+-- The number of products of two bytes, up to 255 * 128, whose sum float32 represents exactly.
 local exact_terms <const> = 2 ^ 24 // (255 * 128) | 0
 
 --- Returns the product of two matrices of 8-bit integers in int32, without rounding. The products

@@ -320,7 +320,7 @@ function M.nms(...)
    return suppress(prepared(a.boxes), prepared(a.scores), a.iou_threshold):to(a.boxes.device)
 end
 
---- As nms, for boxes of several classes at once: only boxes of the same class remove one another.
+--- Chooses boxes like nms, for several classes at once: only boxes of one class remove one another.
 ---
 ---     local boxes = torch.tensor {{0.0, 0, 4, 4}, {0.0, 0, 4, 5}}
 ---     local scores, classes = torch.tensor {0.5, 0.9}, torch.tensor {1, 2}

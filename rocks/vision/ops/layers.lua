@@ -73,7 +73,7 @@ function Conv2dNormActivation:__init(...)
    self.out_channels = a.out_channels
 end
 
---- As Conv2dNormActivation, for videos and volumes (N, C, D, H, W): a convolution from
+--- Does the work of Conv2dNormActivation for videos and volumes (N, C, D, H, W): a convolution from
 --- `in_channels` to `out_channels` in `groups`, with BatchNorm3d unless `norm_layer` makes another
 --- normalisation, and ReLU unless `activation_layer` makes another activation.
 ---
