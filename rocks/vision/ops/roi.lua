@@ -201,7 +201,8 @@ local take_ps_align = args.signature [[vision.ops.ps_roi_align(input: tensor, bo
    output_size: integers, spatial_scale: number = 1, sampling_ratio: integer = -1)]]
 
 --- Pools regions like roi_align with `aligned`, but each cell has channels of its own: cell (i, j)
---- of channel c is computed from the input's channel (c * height + i) * width + j, all counted from 0.
+--- of channel c is computed from the input's channel (c * height + i) * width + j, all counted
+--- from 0.
 ---
 ---     local x = torch.arange(0, 4, {dtype = "float32"}):view(1, 4, 1, 1)
 ---     local boxes = {torch.tensor {{0.0, 0, 1, 1}}}
