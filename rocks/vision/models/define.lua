@@ -24,10 +24,14 @@ end
 ---@param rows table<string, table>  name -> the variant's row, passed to make; its field
 --- `defaults` replaces defaults
 ---@param make fun(options: table, row: table, title: string): nn.Module
----@param has_norm? boolean  whether there is the option norm_layer
+---@param further? boolean|table<string, boolean>  options without a default; true stands for
+--- norm_layer
 ---@return table<string, function>
-function M.builders(defaults, rows, make, has_norm)
-   local builders, others = {}, {weights = true, norm_layer = has_norm or nil}
+function M.builders(defaults, rows, make, further)
+   local builders, others = {}, {weights = true}
+   for key in pairs(further == true and {norm_layer = true} or further or {}) do
+      others[key] = true
+   end
    for name, row in pairs(rows) do
       local title, own = "vision.models." .. name, {num_classes = 1000}
       for _, given in ipairs {defaults, row.defaults or {}} do

@@ -31,11 +31,27 @@ local builders = lazy.modules("tlua.vision.models", {
    maxvit = "maxvit_t",
 })
 
-local names = {}
-for name in pairs(builders) do names[#names + 1] = name end
-table.sort(names)
+-- Maps the tables for other tasks than classification to their models.
+local tasks <const> = {
+   segmentation = [[fcn_resnet50 fcn_resnet101 deeplabv3_resnet50 deeplabv3_resnet101
+      deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large]],
+}
+
+-- The names of all models in alphabetical order, and the task of each, "" for classification.
+local names, places = {}, {}
 
 local M = {}
+
+for name in pairs(builders) do names[#names + 1], places[name] = name, "" end
+for task, list in pairs(tasks) do
+   builders[task] = "tlua.vision.models." .. task
+   for name in list:gmatch "%S+" do
+      names[#names + 1], places[name] = name, task
+   end
+end
+table.sort(names)
+
+builders.IntermediateLayerGetter = "tlua.vision.models.backbones"
 
 -- Returns a pattern of Lua for a name in which * stands for any letters.
 local function pattern_of(glob)
@@ -79,15 +95,14 @@ function M.list_models(...)
    return list
 end
 
-local models -- the public table, defined below
-
 local function find(title, name)
    if type(name) ~= "string" then args.refuse(title, "name", "a model's name", name) end
    local key = name:lower()
-   if not builders[key] then
+   if not places[key] then
       torch.raise(("%s: there is no model %q%s"):format(title, name, suggest.hint(key, names)))
    end
-   return models[key]
+   local place = places[key]
+   return (place == "" and M or M[place])[key]
 end
 
 --- Returns the function that builds the models of a name.
@@ -114,5 +129,4 @@ function M.get_model(name, options)
    return find("vision.models.get_model", name)(options)
 end
 
-models = lazy.load(M, builders)
-return models
+return lazy.load(M, builders)

@@ -73,7 +73,7 @@ describe("torch.vision.models", function()
       torch.set_default_device(previous)
       if not ok then error(message, 0) end
       for _, name in ipairs(seen) do assert.is_true(#models.list_models {include = name} == 1, name) end
-      assert.equal(80, #seen)
+      assert.equal(86, #seen)
       assert.is_true(#listed >= #seen)
    end)
 
@@ -82,10 +82,16 @@ describe("torch.vision.models", function()
          it("computes outputs and gradients of " .. row.name, function()
             local options = {num_classes = 4}
             if row.name:find "^vit" then options.image_size = row.size end
+            if row.name:find "^deeplab" then options.aux_loss = true end
             local model = models.get_model(row.name, options)
             model:load_state_dict(state_of(model), {names = "pytorch"})
             model:eval()
             local output = model(wave({1, 3, row.size, row.size}, 0.3, 1):float())
+            if type(output) == "table" then -- segmentation: means of the pixels
+               local maps = output
+               output = maps.out:mean {3, 4}
+               if maps.aux then output = output + maps.aux:mean {3, 4} end
+            end
             for i, expected in ipairs(row.outputs) do
                local difference = math.abs(output[{1, i}]:item() - expected)
                assert.is_true(difference < 1e-5, ("%d: %g"):format(i, difference))
@@ -126,6 +132,26 @@ describe("torch.vision.models", function()
       assert.same({1, 2048, 8, 8}, {table.unpack(x.shape)})
    end)
 
+   it("gives scores to each pixel, by an auxiliary classifier too", function()
+      local make = models.segmentation.deeplabv3_mobilenet_v3_large
+      local model = make {num_classes = 3, aux_loss = true}
+      local state = model:state_dict {names = "pytorch"}
+      model:eval()
+      local maps = model(torch.zeros(1, 3, 33, 40))
+      assert.same({1, 3, 33, 40}, {table.unpack(maps.out.shape)})
+      assert.same({1, 3, 33, 40}, {table.unpack(maps.aux.shape)})
+      assert.is_nil(make {num_classes = 3}.aux_classifier)
+      assert.is_true(make {num_classes = 3, weights = state}.aux_classifier ~= nil)
+   end)
+
+   it("takes the outputs of layers out of a model", function()
+      local body = models.IntermediateLayerGetter(models.squeezenet1_1().features, {[3] = "a", [7] = "b"})
+      local maps = body(torch.zeros(1, 3, 32, 32))
+      assert.equal(64, maps.a:size(2))
+      assert.equal(256, maps.b:size(2))
+      assert.equal(7, #body:children())
+   end)
+
    it("lists names by patterns", function()
       assert.same({"vit_b_16", "vit_b_32"}, models.list_models {include = "vit_b*"})
       assert.same({"vgg11", "vgg13", "vgg16", "vgg19"},
@@ -141,6 +167,12 @@ describe("errors of torch.vision.models", function()
          .. 'resnet50%?', message_of(function() models.get_model "resnet51" end))
       assert.matches("Did you mean torch.vision.models.resnet18%?", message_of(function() return models.resnet81 end))
       assert.matches("name: expected a model's name, got 3", message_of(function() models.get_model(3) end))
+   end)
+
+   it("name a layer that is not there", function()
+      assert.matches("vision.models.IntermediateLayerGetter: return_layers: there is no layer layer5 in "
+         .. "vision.models.ResNet",
+         message_of(function() models.IntermediateLayerGetter(models.resnet18(), {layer5 = 1}) end))
    end)
 
    it("name an unknown or wrong option", function()
