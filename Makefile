@@ -979,8 +979,11 @@ install: all $(REFERENCE)
 	  echo "install rocks/$$name"; for file in $$(cd "rocks/$$name" && $(package_files)); do \
 	  mkdir -p "$$(dirname "$$AT_LUA_DIR/tlua/$$name/$$file")" && \
 	  install -m 644 "rocks/$$name/$$file" "$$AT_LUA_DIR/tlua/$$name/$$file" || exit 1; done; done
-	$(if $(REFERENCE),install -m 644 $(BUILD)/reference/tlua.lua "$$AT_PREFIX/share/tlua/types/tlua.lua")
-	install -m 644 LICENSE $(filter %.md,$(REFERENCE)) "$$AT_PREFIX/share/doc/tlua/"
+	$(if $(REFERENCE),@for name in tlua $(PACKAGES); do ! test -f "$(BUILD)/reference/$$name.lua" || \
+	  install -m 644 "$(BUILD)/reference/$$name.lua" "$$AT_PREFIX/share/tlua/types/" || exit 1; done)
+	$(if $(REFERENCE),gzip -9nc $(BUILD)/reference/manual.md >"$$AT_PREFIX/share/doc/tlua/manual.md.gz" && \
+	  rm -f "$$AT_PREFIX/share/doc/tlua/manual.md")
+	install -m 644 LICENSE "$$AT_PREFIX/share/doc/tlua/"
 	@! test -f $(BUILD)/docs/index.html || { mkdir -p "$$AT_PREFIX/share/doc/tlua/html" && \
 	  install -m 644 $(BUILD)/docs/* "$$AT_PREFIX/share/doc/tlua/html/"; }
 	@printf '%s\n' "$$PC_TEXT" >"$$AT_PCDIR/tlua.pc"
@@ -1002,7 +1005,7 @@ endif
 # limit: a user chooses among them (PACKAGES), while everybody installs the rest.
 SIZED := $(abspath $(BUILD)/size)
 MOST_TEXT := 7
-MOST_INSTALLED := 17.5
+MOST_INSTALLED := 16.45
 MOST_CUDA := 30
 within = awk '{printf "%6.2f MB  $(1), at most $(2)\n", $$1 / 1e6; exit $$1 > $(2) * 1e6}'
 size: all
@@ -1012,8 +1015,9 @@ size: all
 	  awk '{printf "%9.1f MB  %s\n", $$1 / 1e6, $$2}'
 	@$(if $(CUDA_PLUGIN),wc -c <'$(SIZED)/lib/tlua/$(notdir $(CUDA_PLUGIN))' | \
 	  $(call within,the GPU plugin for $(CUDA_ARCH),$(MOST_CUDA)) && rm '$(SIZED)/lib/tlua/$(notdir $(CUDA_PLUGIN))')
-	@for name in $(PACKAGES); do echo "$$name $$(du -sk '$(SIZED)/share/lua/5.4/tlua/'$$name | cut -f1)"; \
-	  rm -rf '$(SIZED)/share/lua/5.4/tlua/'$$name; done | awk '{all += $$2} END {printf "%6.2f MB  the packages of rocks/\n", all * 1024 / 1e6}'
+	@for name in $(PACKAGES); do for part in 'lua/5.4/tlua/'$$name 'tlua/types/'$$name.lua; do \
+	  ! test -e '$(SIZED)/share/'$$part || { du -sk '$(SIZED)/share/'$$part && rm -rf '$(SIZED)/share/'$$part; }; done; done | \
+	  awk '{all += $$1} END {printf "%6.2f MB  the packages of rocks/\n", all * 1024 / 1e6}'
 	@du -sk '$(SIZED)' | awk '{print $$1 * 1024}' | \
 	  $(call within,an installation without the GPU plugin and the packages,$(MOST_INSTALLED))
 	@rm -rf '$(SIZED)'
@@ -1065,11 +1069,13 @@ uninstall:
 	rm -f "$$AT_PREFIX/bin/tlua" "$$AT_PREFIX/include/tlua.h" "$$AT_LIBDIR/libtlua.a" "$$AT_LIBDIR/libtlua.so" \
 	  "$$AT_LIBDIR/$(SONAME)" "$$AT_LIBDIR/tlua/tlua_sim.so" "$$AT_LIBDIR/tlua/tlua_cuda.so" \
 	  "$$AT_LIBDIR/tlua/tlua_mpi_openmpi.so" "$$AT_LIBDIR/tlua/tlua_mpi_mpich.so" "$$AT_LUA_CDIR/tlua.so" \
-	  "$$AT_PCDIR/tlua.pc" "$$AT_PREFIX/share/tlua/types/tlua.lua" "$$AT_PREFIX/share/doc/tlua/manual.md" \
+	  "$$AT_PCDIR/tlua.pc" "$$AT_PREFIX/share/doc/tlua/manual.md" "$$AT_PREFIX/share/doc/tlua/manual.md.gz" \
 	  "$$AT_PREFIX/share/doc/tlua/LICENSE"
 	rm -rf "$$AT_PREFIX/bin/.debug/tlua.debug" "$$AT_LIBDIR/.debug/$(SONAME).debug" "$$AT_LIBDIR/tlua/.debug"
 	@rmdir "$$AT_PREFIX/bin/.debug" "$$AT_LIBDIR/.debug" 2>/dev/null || true
-	@for folder in rocks/*/; do name=$$(basename "$$folder"); for file in $$(cd "rocks/$$name" && $(package_files)); do \
+	@rm -f "$$AT_PREFIX/share/tlua/types/tlua.lua"
+	@for folder in rocks/*/; do name=$$(basename "$$folder"); rm -f "$$AT_PREFIX/share/tlua/types/$$name.lua"; \
+	  for file in $$(cd "rocks/$$name" && $(package_files)); do \
 	  rm -f "$$AT_LUA_DIR/tlua/$$name/$$file"; done; \
 	  ! test -d "$$AT_LUA_DIR/tlua/$$name" || find "$$AT_LUA_DIR/tlua/$$name" -depth -type d -empty -delete; done
 	@rmdir "$$AT_LUA_DIR/tlua" "$$AT_LUA_DIR" "$${AT_LUA_DIR%/*}" 2>/dev/null || true

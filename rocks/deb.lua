@@ -148,8 +148,10 @@ prints;
 .I name
 prints the manual's text on a name.
 .SH FILES
-.I /usr/share/doc/tlua/manual.md
-has the whole reference,
+.I /usr/share/doc/tlua/manual.md.gz
+has the whole reference, which
+.B zless
+shows,
 .I /usr/share/tlua/types
 the annotations for editors.
 ]==]

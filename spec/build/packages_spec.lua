@@ -98,6 +98,10 @@ describe("make install", function()
          tlua(prefix, "print(pcall(function() torch.ones(1); require 'tlua.text' end))"), 1, true)
    end)
 
+   it("leaves the annotations of omitted packages out", function()
+      assert.equal("tlua.lua\n", shell.ok(("ls %s/share/tlua/types"):format(prefix)))
+   end)
+
    it("hides omitted packages in torch.has and pairs, and trains without them", function()
       assert.equal("false\tfalse\ttrue\tnil\n", tlua(prefix, [[
          local seen
@@ -116,6 +120,7 @@ describe("make install", function()
          install(folder .. "/first", "text datapipes")
          shell.ok(("mv %s/first %s/moved"):format(folder, folder))
          local moved = folder .. "/moved"
+         assert.equal("text.lua\ntlua.lua\n", shell.ok(("ls %s/share/tlua/types"):format(moved)))
          local script = [[
             local torch = require "tlua"
             local pipe = torch.data.datapipes.iter.IterableWrapper {1, 2, 3, 4}

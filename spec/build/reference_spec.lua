@@ -207,6 +207,37 @@ describe("annotations", function()
       assert.matches("^%-%-%-@meta", text)
    end)
 
+   it("give a function with several paths its text once", function()
+      assert.matches("\nfunction torch.nn.functional.softmax(self, dim, dtype, options) end\n", text, 1, true)
+      for _, path in ipairs {"torch.softmax", "torch.Tensor.softmax"} do
+         assert.matches("\n" .. path .. " = torch.nn.functional.softmax\n", text, 1, true)
+      end
+      assert.not_matches("torch.Tensor:softmax(", text, 1, true)
+   end)
+
+   it("are in a file of the library and one of each package, which together declare the same", function()
+      local function declared(source)
+         local set = {}
+         for line in source:gmatch "[^\n]+" do
+            if line:find "^function " or line:find "^torch[%w_.]* = " or line:find "^%-%-%-@class " then
+               set[line] = true
+            end
+         end
+         return set
+      end
+      local files, union = annotations.files(all), {}
+      for name, source in pairs(files) do
+         assert.truthy(load(source), name)
+         for line in pairs(declared(source)) do union[line] = true end
+         local table_of_package = "torch." .. name
+         assert.equal(name ~= "tlua", source:find("\n" .. table_of_package .. " = {}\n", 1, true) ~= nil, name)
+         assert.matches(name == "tlua" and "\nreturn torch\n$" or "\nreturn torch%." .. name .. "\n$", source)
+      end
+      assert.same(declared(text), union)
+      assert.matches("^%-%-%-@meta tlua%.vision\n", files.vision)
+      assert.not_matches("torch.vision.ops = ", files.tlua, 1, true)
+   end)
+
    it("have a class for each class, with its fields and options", function()
       for _, declared in ipairs(all) do
          if declared.kind == "class" and not declared.missing then

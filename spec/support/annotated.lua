@@ -28,6 +28,7 @@ function M.read(text)
       end
       if name == nil and value then
          paths[value] = paths[is_table] or {is_table = is_table == "{}", options = names, is_class = is_class}
+         if value:find "^torch%.Tensor%." and paths[is_table] then members[value:match "[^.]+$"] = true end
       elseif name then
          local entry = {options = names}
          if separator == ":" then members[name] = true else paths[owner .. "." .. name] = entry end

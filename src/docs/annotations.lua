@@ -1,5 +1,7 @@
 -- annotations.lua - prints the declarations as LuaLS annotations for editors.
 
+local packages = require "tlua.packages"
+
 local M = {}
 
 local reserved = {
@@ -89,10 +91,30 @@ local function add_function(out, header, declared, skip_self)
    out[#out + 1] = ("function %s(%s) end\n"):format(header, table.concat(names, ", "))
 end
 
--- Adds a function under one of its paths. A path below torch.Tensor makes the function a method.
-local function add_path(out, path, declared)
-   local method = path:match "^torch%.Tensor%.(.*)$"
-   add_function(out, method and "torch.Tensor:" .. method or path, declared, method ~= nil)
+-- Adds a function under its first path that is a valid Lua name. A path below torch.Tensor makes
+-- the function a method. The other paths are assignments, which editors follow to the text and the
+-- types of the first path, so that no text is repeated. The same holds for a function whose name
+-- and text are those of an earlier function, such as torch.relu and torch.nn.functional.relu;
+-- `printed` has the paths by text.
+local function add_paths(out, declared, printed)
+   local first
+   for i = 0, #declared.aliases do
+      local path = i == 0 and declared.path or declared.aliases[i]
+      local method = path:match "^torch%.Tensor%.(.*)$"
+      if is_writable(path) and not first and not method then
+         local text = {}
+         add_function(text, path:match "[^.]+$", declared, false)
+         text = table.concat(text, "\n")
+         first = printed[text]
+         printed[text] = first or path
+      end
+      if is_writable(path) and first then
+         out[#out + 1] = ("%s = %s\n"):format(path, first)
+      elseif is_writable(path) then
+         first = path
+         add_function(out, method and "torch.Tensor:" .. method or path, declared, method ~= nil)
+      end
+   end
 end
 
 -- Returns the parameters for a constructor call with an options table: the required parameters,
@@ -184,15 +206,21 @@ local tensor_head <const> = [[
 torch.Tensor = {}
 ]]
 
---- Returns the annotations of all declarations as one text.
+--- Returns the annotations of declarations as one text.
 ---@param all table[]  declarations
+---@param package? string  the package that they belong to; the library by default
 ---@return string
-function M.print(all)
+function M.print(all, package)
    local out = {
-      "---@meta tlua", "-- Printed from the declarations beside the code; not to be edited.\n",
-      "---@alias Tensor torch.Tensor", "---@alias Generator torch.Generator\n",
-      "---@class torch", "local torch = {}\n", tensor_head,
+      "---@meta tlua" .. (package and "." .. package or ""),
+      "-- Printed from the declarations beside the code; not to be edited.\n",
+      "---@class torch", "local torch = {}\n",
    }
+   if not package then
+      out[#out + 1] = "---@alias Tensor torch.Tensor\n---@alias Generator torch.Generator\n"
+      out[#out + 1] = tensor_head
+   end
+   local printed = {}
    for _, kind in ipairs {"module", "class", "function", "constant"} do
       for _, declared in ipairs(all) do
          local path = declared.path
@@ -210,14 +238,32 @@ function M.print(all)
                out[#out + 1] = ("---@type %s\n%s = nil\n"):format(
                   quoted and "string" or value and "number" or "any", path)
             else
-               add_path(out, path, declared)
-               for _, alias in ipairs(declared.aliases or {}) do add_path(out, alias, declared) end
+               add_paths(out, declared, printed)
             end
          end
       end
    end
-   out[#out + 1] = "return torch\n"
+   out[#out + 1] = ("return torch%s\n"):format(package and "." .. package or "")
    return table.concat(out, "\n")
+end
+
+--- Returns the annotations as files by name: "tlua" for the library, and one for each package that
+--- is a table in torch, such as "vision" for torch.vision. Editors merge the class torch of them.
+---@param all table[]  declarations
+---@return table<string, string>
+function M.files(all)
+   local lists = {tlua = {}}
+   for _, declared in ipairs(all) do
+      local name = declared.path:gsub("^torch%.", ""):match "^[%w_]+"
+      if packages.names[name] ~= "torch." .. name then name = "tlua" end
+      lists[name] = lists[name] or {}
+      table.insert(lists[name], declared)
+   end
+   local files = {}
+   for name, list in pairs(lists) do
+      files[name] = M.print(list, name ~= "tlua" and name or nil)
+   end
+   return files
 end
 
 return M

@@ -1,5 +1,6 @@
 -- main.lua - `tlua src/docs/main.lua OUT GEN [site]` collects the declarations in the sources and
--- writes OUT/tlua.lua (annotations for editors), OUT/manual.md and, if `site` is given, the site.
+-- writes OUT/manual.md and the annotations for editors, which are OUT/tlua.lua and a file for each
+-- package, or, if `site` is given, the site.
 
 local here = arg[0]:match "^(.*)/[^/]*$" or "."
 package.path = here .. "/?.lua;" .. package.path
@@ -20,6 +21,8 @@ if site then
    print(("%d names, %d of them with an example and its output; %d of %d parameters have words")
       :format(n.names, n.examples, n.told, n.parameters))
 else
-   write(out .. "/tlua.lua", require "annotations".print(all))
+   for name, text in pairs(require "annotations".files(all)) do
+      write(("%s/%s.lua"):format(out, name), text)
+   end
    write(out .. "/manual.md", require "manual".print(all))
 end
