@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local checks = require "tlua.rl.checks"
 local VectorEnv = require "tlua.rl.VectorEnv"
 local nn = torch.nn
 
@@ -21,10 +22,11 @@ local Agent = class.class("rl.Agent")
 --- Takes the environments, and finds the sizes of observations and actions.
 function Agent:_take_env(env)
    local name = torch.type(self)
-   if type(env) ~= "table" or not env.action_space or not env.step then
+   if type(env) ~= "table" or not getmetatable(env) or not env.step then
       args.refuse(name, "env", "an environment, or several of rl.make_vec", env)
    end
-   self.env = class.isinstance(env, VectorEnv) and env or VectorEnv {env}
+   if not class.isinstance(env, VectorEnv) then env = VectorEnv {env} end
+   self.env = env
    local actions, observations = env.action_space, env.observation_space
    self.is_discrete = actions.n ~= nil
    self.action_size = actions.n or #actions.low
@@ -61,9 +63,27 @@ end
 --- Returns the mean of the returns of the last 100 episodes; nil before the first one has ended.
 ---@return number?
 function Agent:mean_return()
+   checks.method(self, Agent, "mean_return", "agent")
    local sum = 0
    for _, value in ipairs(self.episode_returns) do sum = sum + value end
    return #self.episode_returns > 0 and sum / #self.episode_returns or nil
+end
+
+-- Returns an observation as a list or an integer; checks that it is one of the space.
+local function checked(self, observation)
+   if torch.is_tensor(observation) then observation = observation:tolist() end
+   local n = self.observation_size
+   local fits
+   if self.positions then
+      fits = math.type(observation) and math.tointeger(observation)
+         and observation >= 1 and observation <= n
+   else
+      fits = type(observation) == "table" and #observation == n
+      for i = 1, fits and n or 0 do fits = fits and type(observation[i]) == "number" end
+   end
+   if fits then return observation end
+   args.refuse(torch.type(self) .. ".predict", "observation", self.positions
+      and "an integer from 1 to " .. n or ("%d numbers of one environment"):format(n), observation)
 end
 
 --- Returns the action for an observation.
@@ -72,6 +92,7 @@ end
 --- random one; true by default
 ---@return integer|number[] action
 function Agent:predict(observation, deterministic)
+   checks.method(self, Agent, "predict", "agent")
    if type(deterministic) == "table" then
       args.check_options("rl.Agent.predict", deterministic, "deterministic")
       deterministic = deterministic.deterministic
@@ -79,8 +100,7 @@ function Agent:predict(observation, deterministic)
    if deterministic ~= nil and type(deterministic) ~= "boolean" then
       args.refuse("rl.Agent.predict", "deterministic", "a boolean", deterministic)
    end
-   if torch.is_tensor(observation) then observation = observation:tolist() end
-   local batch = self:_encode(torch.tensor {observation})
+   local batch = self:_encode(torch.tensor {checked(self, observation)})
    local _ <close> = torch.no_grad()
    return self:_act(batch, deterministic ~= false)[1]
 end
@@ -97,6 +117,7 @@ end
 ---@param callback? fun(agent: table): boolean?  called after each update; true ends the learning
 ---@return table self
 function Agent:learn(total_timesteps, callback)
+   checks.method(self, Agent, "learn", "agent")
    check_steps(self, total_timesteps)
    if callback ~= nil and not args.is_callable(callback) then
       args.refuse(torch.type(self) .. ".learn", "callback", "a function", callback)
@@ -113,6 +134,7 @@ end
 --- Saves networks and optimizers.
 ---@param path string  the file
 function Agent:save(path)
+   checks.method(self, Agent, "save", "agent")
    local state = {kind = torch.type(self), num_timesteps = self.num_timesteps, parts = {}}
    for name, part in pairs(self:_parts()) do
       state.parts[name] = torch.is_tensor(part) and part:detach() or part:state_dict()
@@ -124,6 +146,7 @@ end
 ---@param path string  the file
 ---@return table self
 function Agent:load(path)
+   checks.method(self, Agent, "load", "agent")
    local state = torch.load(path)
    local name = torch.type(self)
    if type(state) ~= "table" or state.kind ~= name then

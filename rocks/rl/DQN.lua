@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Agent = require "tlua.rl.Agent"
+local checks = require "tlua.rl.checks"
 local ReplayBuffer = require "tlua.rl.ReplayBuffer"
 local nn = torch.nn
 
@@ -54,12 +55,16 @@ function DQN:__init(...)
    if not self.is_discrete then
       args.refuse("rl.DQN", "env", "an environment with a Discrete space of actions", a.env)
    end
+   checks.ranges("rl.DQN", a)
+   if a.batch_size > a.buffer_size then
+      torch.raise(("rl.DQN: batch_size: expected at most buffer_size (%d), got %d"):format(
+         a.buffer_size, a.batch_size))
+   end
    for name, value in pairs(a) do
       if name ~= "env" then self[name] = value end
    end
    if a.seed then torch.manual_seed(a.seed) end
-   local hidden = a.hidden or {64, 64}
-   if type(hidden) == "number" then hidden = {hidden} end
+   local hidden = checks.hidden("rl.DQN", a.hidden, {64, 64})
    local function net()
       if not a.dueling then
          return self._mlp(self.observation_size, hidden, self.action_size, nn.ReLU)

@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local checks = require "tlua.rl.checks"
 
 --- The base of environments. A class derived from it sets action_space and observation_space, and
 --- defines start(), which begins an episode, observe(), and advance(action), which returns the
@@ -31,21 +32,92 @@ local take_reset = args.signature "rl.Env.reset(seed: integer?)"
 local empty <const> = setmetatable({}, {__tostring = function() return "{}" end,
    __newindex = function() error("info: is shared, and cannot be changed", 2) end})
 
+-- Methods of the user's class -------------------------------------------------------------------
+
+local function lacking(self, method, what)
+   torch.raise(("%s.%s: is not defined; a class derived from rl.Env defines %s"):format(
+      torch.type(self), method, what))
+end
+
+--- Begins an episode; a class defines it.
+function Env:start() lacking(self, "start", "start(), which begins an episode") end
+
+--- Returns the observation of the present state; a class defines it.
+---@return any observation  a list of numbers for a Box, an integer for a Discrete space
+function Env:observe() lacking(self, "observe", "observe(), which returns the observation") end
+
+--- Acts; a class defines it.
+---@param action integer|number[]  an element of action_space
+---@return number reward
+---@return boolean terminated  whether the task has ended
+function Env:advance(action) -- luacheck: no unused args
+   lacking(self, "advance", "advance(action), which returns the reward and whether the episode has "
+      .. "terminated")
+end
+
+--- Returns a picture of the state, as a text: letters, or an SVG document; a class may define it.
+---@return string
+function Env:render()
+   lacking(self, "render", "render(), which returns a picture, if it has one")
+end
+
+--- Frees what an environment holds; a class may define it.
+function Env:close() end
+
+-- Returns an observation as a list or an integer; checks that it is one of the space.
+local function checked(self, observation)
+   local space = self.observation_space
+   if torch.is_tensor(observation) then observation = observation:tolist() end
+   local n = space.n
+   if n then
+      local position = math.type(observation) and math.tointeger(observation)
+      if position and position >= 1 and position <= n then return position end
+      args.refuse(torch.type(self) .. ".observe", "observation", "an integer from 1 to " .. n,
+         observation)
+   end
+   n = #space.low
+   if type(observation) ~= "table" or #observation ~= n then
+      torch.raise(("%s.observe: observation: expected a list of %d numbers, got %s"):format(
+         torch.type(self), n, type(observation) == "table"
+         and ("a list of %d values"):format(#observation) or args.describe(observation)))
+   end
+   for i = 1, n do
+      local x = observation[i]
+      if type(x) ~= "number" or x ~= x then
+         torch.raise(("%s.observe: observation: expected numbers, got %s at position %d"):format(
+            torch.type(self), args.describe(x), i))
+      end
+   end
+   return observation
+end
+
+local function check_spaces(self)
+   for _, name in ipairs {"action_space", "observation_space"} do
+      local space = self[name]
+      if type(space) ~= "table" or space.n == nil and space.low == nil then
+         args.refuse(torch.type(self), name, "a rl.Discrete or a rl.Box, set in __init", space)
+      end
+   end
+end
+
 --- Begins an episode.
 ---@param options? {seed: integer}  seed: what the environment's random numbers start from
 ---@return any observation  a list of numbers for a Box, an integer for a Discrete space
 ---@return table info
 function Env:reset(...)
+   if type(self) ~= "table" or not self.advance then checks.method(self, Env, "reset", "env") end
    local seed = take_reset(...).seed
+   check_spaces(self)
    if seed then
       self.generator = torch.Generator():manual_seed(seed)
    elseif not self.generator then
       self.generator = torch.Generator():manual_seed(torch.randint(0, 1 << 40, {1},
          {dtype = "int64", device = "cpu"}):item())
    end
-   self.running = true
+   self.last_action = nil
    self:start()
-   return self:observe(), empty
+   self.running = true
+   return checked(self, self:observe()), empty
 end
 
 --- Acts, and returns what follows.
@@ -56,31 +128,41 @@ end
 ---@return boolean truncated  whether the episode was cut off
 ---@return table info
 function Env:step(action)
+   if type(self) ~= "table" or not self.advance then checks.method(self, Env, "step", "env") end
    if self.running == nil then
       torch.raise(torch.type(self) .. ".step: call reset before the first step")
    end
    if not self.running then
       torch.raise(torch.type(self) .. ".step: the episode has ended; call reset")
    end
-   local reward, terminated
-   if type(action) == "number" and math.tointeger(action) then action = math.tointeger(action) end
-   if self.action_space.n then
-      if not self.action_space:contains(action) then
-         args.refuse(torch.type(self) .. ".step", "action", "an integer from 1 to "
-            .. self.action_space.n, action)
+   if torch.is_tensor(action) then action = action:tolist() end
+   local space = self.action_space
+   if space.n then
+      action = math.type(action) and math.tointeger(action) or action
+      if math.type(action) ~= "integer" or action < 1 or action > space.n then
+         args.refuse(torch.type(self) .. ".step", "action", "an integer from 1 to " .. space.n,
+            action)
       end
    else
-      if torch.is_tensor(action) then action = action:tolist() end
-      local count = #self.action_space.low
-      if type(action) ~= "table" or #action ~= count or type(action[1]) ~= "number"
-         or action[1] ~= action[1] then
+      local count = #space.low
+      local fits = type(action) == "table" and #action == count
+      for i = 1, fits and count or 0 do
+         fits = fits and type(action[i]) == "number" and action[i] == action[i]
+      end
+      if not fits then
          args.refuse(torch.type(self) .. ".step", "action", ("a list of %d numbers"):format(count),
             action)
       end
    end
-   reward, terminated = self:advance(action)
-   self.running = not terminated
-   return self:observe(), reward, terminated, false, empty
+   local reward, terminated = self:advance(action)
+   if type(reward) ~= "number" or reward ~= reward then
+      args.refuse(torch.type(self) .. ".advance", "reward", "a number as its first result", reward)
+   elseif type(terminated) ~= "boolean" then
+      args.refuse(torch.type(self) .. ".advance", "terminated", "a boolean as its second result",
+         terminated)
+   end
+   self.last_action, self.running = action, not terminated
+   return checked(self, self:observe()), reward, terminated, false, empty
 end
 
 --- Returns uniform random numbers of the environment's generator.

@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local checks = require "tlua.rl.checks"
 
 local take = args.signature [[rl.ReplayBuffer(capacity: count, observation_size: count,
    action_size: count, prioritized: boolean = false, alpha: number = 0.6)]]
@@ -26,6 +27,7 @@ local ReplayBuffer = class.class("rl.ReplayBuffer")
 ---@param options? {prioritized: boolean, alpha: number}  alpha: how much priorities count, from 0
 function ReplayBuffer:__init(...)
    local a = take(...)
+   checks.ranges("rl.ReplayBuffer", a)
    if a.capacity < 1 then args.refuse("rl.ReplayBuffer", "capacity", "at least 1", a.capacity) end
    self.capacity, self.size, self.at = a.capacity, 0, 0
    self.prioritized, self.alpha = a.prioritized, a.alpha
@@ -49,6 +51,11 @@ function ReplayBuffer:__len() return self.size end
 ---@param next_observations Tensor  (N, observation_size)
 ---@param terminated Tensor  (N), 1 where the task has ended
 function ReplayBuffer:add(observations, actions, rewards, next_observations, terminated)
+   checks.method(self, ReplayBuffer, "add", "buffer")
+   if not torch.is_tensor(observations) or observations:dim() ~= 2 then
+      args.refuse("rl.ReplayBuffer.add", "observations", ("a tensor of shape (N, %d)"):format(
+         self.columns[1]:size(2)), observations)
+   end
    local n, given = observations:size(1), {observations, actions, rewards, next_observations,
       terminated}
    local names <const> = {"observations", "actions", "rewards", "next_observations", "terminated"}
@@ -80,9 +87,13 @@ end
 ---@return {observations: Tensor, actions: Tensor, rewards: Tensor, next_observations: Tensor,
 --- terminated: Tensor, indices: Tensor, weights: Tensor?} batch
 function ReplayBuffer:sample(batch_size, beta)
+   checks.method(self, ReplayBuffer, "sample", "buffer")
    if self.size == 0 then torch.raise("rl.ReplayBuffer.sample: the buffer is empty") end
    if math.type(batch_size) ~= "integer" or batch_size < 1 then
       args.refuse("rl.ReplayBuffer.sample", "batch_size", "an integer of at least 1", batch_size)
+   end
+   if beta ~= nil and not (type(beta) == "number" and beta >= 0) then
+      args.refuse("rl.ReplayBuffer.sample", "beta", "a number of at least 0", beta)
    end
    local indices, weights
    if self.prioritized then
@@ -104,6 +115,7 @@ end
 ---@param indices Tensor  those of a batch
 ---@param priorities Tensor  such as the absolute errors
 function ReplayBuffer:update_priorities(indices, priorities)
+   checks.method(self, ReplayBuffer, "update_priorities", "buffer")
    if not self.prioritized then
       torch.raise("rl.ReplayBuffer.update_priorities: expected prioritized = true")
    end

@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Agent = require "tlua.rl.Agent"
+local checks = require "tlua.rl.checks"
 local ReplayBuffer = require "tlua.rl.ReplayBuffer"
 local nn = torch.nn
 
@@ -37,13 +38,19 @@ function SAC:__init(...)
    self:_take_env(a.env)
    if self.is_discrete then
       args.refuse("rl.SAC", "env", "an environment with a Box of actions", a.env)
+   elseif not self.env.action_space:is_bounded() then
+      torch.raise "rl.SAC: env: expected actions with finite bounds, got a Box with an infinite one"
+   end
+   checks.ranges("rl.SAC", a)
+   if a.batch_size > a.buffer_size then
+      torch.raise(("rl.SAC: batch_size: expected at most buffer_size (%d), got %d"):format(
+         a.buffer_size, a.batch_size))
    end
    for name, value in pairs(a) do
       if name ~= "env" then self[name] = value end
    end
    if a.seed then torch.manual_seed(a.seed) end
-   local hidden = a.hidden or {256, 256}
-   if type(hidden) == "number" then hidden = {hidden} end
+   local hidden = checks.hidden("rl.SAC", a.hidden, {256, 256})
    local space = self.env.action_space
    local low, high = torch.tensor(space.low):float(), torch.tensor(space.high):float()
    self.middle, self.half = (high + low) / 2, (high - low) / 2

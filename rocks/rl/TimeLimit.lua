@@ -3,6 +3,8 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local checks = require "tlua.rl.checks"
+local Wrapper = require "tlua.rl.Wrapper"
 
 local take = args.signature "rl.TimeLimit(env: object, max_episode_steps: count)"
 
@@ -14,23 +16,17 @@ local take = args.signature "rl.TimeLimit(env: object, max_episode_steps: count)
 ---     print(select(4, env:step {0.0}))
 ---     --> false	{}
 ---     --> true	{}
----@class rl.TimeLimit
----@field env rl.Env  the environment
----@field action_space rl.Discrete|rl.Box  the set of actions
----@field observation_space rl.Discrete|rl.Box  the set of observations
+---@class rl.TimeLimit: rl.Wrapper
 ---@overload fun(env: rl.Env, max_episode_steps: integer): rl.TimeLimit
-local TimeLimit = class.class("rl.TimeLimit")
+local TimeLimit = class.class("rl.TimeLimit", Wrapper)
 
 ---@param env rl.Env  the environment
 ---@param max_episode_steps integer  the number of steps, at least 1
 function TimeLimit:__init(...)
    local a = take(...)
-   if a.max_episode_steps < 1 then
-      args.refuse("rl.TimeLimit", "max_episode_steps", "at least 1", a.max_episode_steps)
-   end
-   self.env, self.limit = a.env, a.max_episode_steps
-   self.action_space, self.observation_space = a.env.action_space, a.env.observation_space
-   self.count = 0
+   checks.ranges("rl.TimeLimit", a)
+   Wrapper.__init(self, a.env)
+   self.limit, self.count = a.max_episode_steps, 0
 end
 
 --- Begins an episode, as rl.Env.reset does.
@@ -38,6 +34,7 @@ end
 ---@return any observation
 ---@return table info
 function TimeLimit:reset(options)
+   checks.method(self, TimeLimit, "reset", "env")
    self.count = 0
    return self.env:reset(options or {})
 end
@@ -50,6 +47,7 @@ end
 ---@return boolean truncated
 ---@return table info
 function TimeLimit:step(action)
+   if type(self) ~= "table" or not self.limit then checks.method(self, TimeLimit, "step", "env") end
    if self.count >= self.limit then
       torch.raise "rl.TimeLimit.step: the episode was cut off; call reset"
    end

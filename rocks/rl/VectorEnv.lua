@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local checks = require "tlua.rl.checks"
 
 --- Several environments of one kind that step together: observations, rewards and ends are tensors.
 --- An environment whose episode ends begins a new one at once; info.final_observation has the last
@@ -21,12 +22,41 @@ local class = require "tlua.class"
 ---@overload fun(envs: rl.Env[]): rl.VectorEnv
 local VectorEnv = class.class("rl.VectorEnv")
 
+-- Returns what tells a space from others of its kind: the number of elements or of bounds.
+local function size_of(space)
+   if type(space) ~= "table" then return nil end
+   return space.n and "Discrete " .. space.n or space.low and "Box " .. #space.low
+end
+
+-- Refuses an environment without spaces, and one whose spaces are not those of the first.
+local function check_spaces(i, env, first)
+   for _, name in ipairs {"action_space", "observation_space"} do
+      local size = size_of(env[name])
+      if not size then
+         args.refuse(torch.type(env), name, "a rl.Discrete or a rl.Box, set in __init", env[name])
+      elseif size ~= size_of(first[name]) then
+         torch.raise(("rl.VectorEnv: envs: expected environments of one kind, got %s (%s) and, at "
+            .. "position %d, %s (%s)"):format(name, size_of(first[name]), i, name, size))
+      end
+   end
+end
+
+-- Returns an observation without tensors.
+local function plain(observation)
+   if torch.is_tensor(observation) then return observation:tolist() end
+   return observation
+end
+
 ---@param envs rl.Env[]  the environments
 function VectorEnv:__init(envs)
-   if type(envs) ~= "table" or #envs == 0 or type(envs[1]) ~= "table" or not envs[1].step then
+   if type(envs) ~= "table" or #envs == 0 then
       args.refuse("rl.VectorEnv", "envs", "a list of environments", envs)
    end
    for i, env in ipairs(envs) do
+      if type(env) ~= "table" or not getmetatable(env) or not env.step then
+         args.refuse("rl.VectorEnv", "envs", "a list of environments", env)
+      end
+      check_spaces(i, env, envs[1])
       for k = 1, i - 1 do
          if rawequal(envs[k], env) then
             torch.raise(("rl.VectorEnv: envs: %d and %d are the same environment"):format(k, i))
@@ -43,10 +73,11 @@ end
 ---@return Tensor observations
 ---@return table info
 function VectorEnv:reset(options)
+   checks.method(self, VectorEnv, "reset", "envs")
    args.check_options("rl.VectorEnv.reset", options, "seed")
    local seed, list = options and options.seed, {}
    for i, env in ipairs(self.envs) do
-      list[i] = env:reset(seed and {seed = seed + i - 1} or {})
+      list[i] = plain((env:reset(seed and {seed = seed + i - 1} or {})))
       self.returns[i], self.lengths[i] = 0, 0
    end
    return torch.tensor(list), {}
@@ -60,6 +91,7 @@ end
 ---@return Tensor truncated  of booleans
 ---@return table info  final_observation, and lists of the finished episodes: returns, lengths
 function VectorEnv:step(actions)
+   checks.method(self, VectorEnv, "step", "envs")
    if not torch.is_tensor(actions) or actions:dim() == 0
          or actions:size(1) ~= self.num_envs then
       args.refuse("rl.VectorEnv.step", "actions", ("a tensor of %d actions"):format(self.num_envs),
@@ -71,6 +103,14 @@ function VectorEnv:step(actions)
    local any = false
    for i, env in ipairs(self.envs) do
       local observation, reward, terminated, truncated = env:step(list[i])
+      if type(reward) ~= "number" or reward ~= reward then
+         args.refuse(torch.type(env) .. ".step", "reward", "a number as its second result", reward)
+      elseif type(terminated) ~= "boolean" or type(truncated) ~= "boolean" then
+         args.refuse(torch.type(env) .. ".step", "terminated and truncated",
+            "booleans as its third and fourth result", type(terminated) ~= "boolean" and terminated
+            or truncated)
+      end
+      observation = plain(observation)
       self.returns[i], self.lengths[i] = self.returns[i] + reward, self.lengths[i] + 1
       final[i] = observation
       if terminated or truncated then
@@ -78,7 +118,7 @@ function VectorEnv:step(actions)
          table.insert(info.returns, self.returns[i])
          table.insert(info.lengths, self.lengths[i])
          self.returns[i], self.lengths[i] = 0, 0
-         observation = env:reset()
+         observation = plain((env:reset()))
       end
       observations[i], rewards[i] = observation, reward + 0.0
       ends[i], cuts[i] = terminated, truncated
@@ -86,6 +126,23 @@ function VectorEnv:step(actions)
    local batch = torch.tensor(observations)
    info.final_observation = any and torch.tensor(final) or batch
    return batch, torch.tensor(rewards), torch.tensor(ends), torch.tensor(cuts), info
+end
+
+--- Closes all environments.
+function VectorEnv:close()
+   checks.method(self, VectorEnv, "close", "envs")
+   for _, env in ipairs(self.envs) do
+      if env.close then env:close() end
+   end
+end
+
+--- Returns the pictures of all environments.
+---@return string[]
+function VectorEnv:render()
+   checks.method(self, VectorEnv, "render", "envs")
+   local list = {}
+   for i, env in ipairs(self.envs) do list[i] = env:render() end
+   return list
 end
 
 return VectorEnv

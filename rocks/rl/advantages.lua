@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checks = require "tlua.rl.checks"
 
 local M = {}
 
@@ -25,6 +26,7 @@ local take = args.signature [[rl.compute_gae(rewards: tensor, values: tensor, do
 ---@return Tensor returns  (T, N)
 function M.compute_gae(...)
    local a = take(...)
+   checks.ranges("rl.compute_gae", a)
    local rewards, values, dones, last_values = a.rewards, a.values, a.dones, a.last_values
    local gamma, gae_lambda = a.gamma, a.gae_lambda
    if rewards:dim() < 1 then

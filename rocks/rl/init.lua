@@ -14,6 +14,7 @@ return lazy.load({}, lazy.modules("tlua.rl", {
    make = "make make_vec",
    Env = "Env",
    spaces = "Discrete Box",
+   Wrapper = "Wrapper",
    TimeLimit = "TimeLimit",
    VectorEnv = "VectorEnv",
    ReplayBuffer = "ReplayBuffer",

@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Agent = require "tlua.rl.Agent"
+local checks = require "tlua.rl.checks"
 local compute_gae = require "tlua.rl.advantages".compute_gae
 local nn = torch.nn
 
@@ -32,12 +33,16 @@ local function begin(self, env, a)
    for name, value in pairs(a) do
       if name ~= "env" then self[name] = value end
    end
-   if a.n_steps < 1 or a.batch_size < 1 then
-      args.refuse(torch.type(self), "n_steps", "at least 1", a.n_steps)
+   checks.ranges(torch.type(self), a)
+   if a.normalize_advantage and a.n_steps * self.env.num_envs < 2 then
+      torch.raise(("%s: n_steps: expected at least 2 steps of all environments together with "
+         .. "normalize_advantage, got %d of %d"):format(torch.type(self), a.n_steps,
+         self.env.num_envs))
+   elseif a.normalize_advantage and a.batch_size == 1 then
+      args.refuse(torch.type(self), "batch_size", "at least 2 with normalize_advantage", 1)
    end
    if a.seed then torch.manual_seed(a.seed) end
-   local hidden = a.hidden or {64, 64}
-   if type(hidden) == "number" then hidden = {hidden} end
+   local hidden = checks.hidden(torch.type(self), a.hidden, {64, 64})
    self.actor = orthogonal(
       self._mlp(self.observation_size, hidden, self.action_size, nn.Tanh), 0.01)
    self.critic = orthogonal(self._mlp(self.observation_size, hidden, 1, nn.Tanh), 1)
@@ -211,7 +216,6 @@ local take_a2c = args.signature("rl.A2C(env: object, "
 --- hidden: integer[], seed: integer}  n_steps: the steps of each environment between updates
 function M.A2C:__init(...)
    local a = take_a2c(...)
-   a.batch_size = 1
    begin(self, a.env, a)
    self.optimizer = torch.optim.RMSprop(self.parameters, {lr = a.learning_rate, alpha = 0.99,
       eps = 1e-5})

@@ -59,18 +59,38 @@ function M.Box:__init(...)
       torch.raise(("rl.Box: high: expected as many bounds as low, got %d and %d"):format(#a.low,
          #a.high))
    end
+   for i, low in ipairs(a.low) do
+      local high = a.high[i]
+      if low > high or low ~= low or high ~= high then
+         torch.raise(("rl.Box: high: expected bounds of at least low, got %s for %s at position "
+            .. "%d"):format(high, low, i))
+      end
+   end
    self.low, self.high = a.low, a.high
 end
 
---- Returns a random element; an unbounded number is normal.
+--- Returns whether all bounds are finite.
+---@return boolean
+function M.Box:is_bounded()
+   for i, low in ipairs(self.low) do
+      if low == -math.huge or self.high[i] == math.huge then return false end
+   end
+   return true
+end
+
+--- Returns a random element; an unbounded number is normal, and one with a single bound has an
+--- exponential distance from it.
 ---@param generator? torch.Generator
 ---@return number[]
 function M.Box:sample(generator)
    local list = {}
    for i, low in ipairs(self.low) do
       local high = self.high[i]
-      if low == -math.huge or high == math.huge then
+      if low == -math.huge and high == math.huge then
          list[i] = torch.randn(1, {generator = generator}):item()
+      elseif low == -math.huge or high == math.huge then
+         local distance = -math.log(1 - torch.rand(1, {generator = generator}):item())
+         list[i] = low == -math.huge and high - distance or low + distance
       else
          list[i] = low + (high - low) * torch.rand(1, {generator = generator}):item()
       end

@@ -1,0 +1,68 @@
+-- checks.lua - what environments and agents have in common in checking what a user gives.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+--- Raises an error if a method was called without an instance, such as env.step(1) for
+--- env:step(1).
+---@param self any  what the method got
+---@param cls table  the class of the method
+---@param method string  its name
+---@param word string  what a program calls such an object
+function M.method(self, cls, method, word)
+   local meta = getmetatable(self)
+   if type(self) == "table" and meta and class.isinstance(self, cls) then return end
+   torch.raise(("%s.%s: expected a call as a method of an instance, %s:%s(...); it was called with "
+      .. "%s as the object"):format(cls.__name, method, word, method, args.describe(self)))
+end
+
+-- Maps the name of an interval to a test and to its words.
+local intervals <const> = {
+   positive = {function(x) return x > 0 and x < math.huge end, "a number above 0"},
+   not_negative = {function(x) return x >= 0 and x < math.huge end, "a number of at least 0"},
+   share = {function(x) return x >= 0 and x <= 1 end, "a number from 0 to 1"},
+   part = {function(x) return x > 0 and x <= 1 end, "a number above 0, at most 1"},
+   count = {function(x) return x >= 1 end, "an integer of at least 1"},
+}
+
+local options <const> = {
+   learning_rate = "positive", n_steps = "count", batch_size = "count", n_epochs = "count",
+   gamma = "share", gae_lambda = "share", clip_range = "positive", ent_coef = "not_negative",
+   vf_coef = "not_negative", max_grad_norm = "positive", buffer_size = "count", tau = "part",
+   train_freq = "count", gradient_steps = "count", target_update_interval = "count",
+   exploration_fraction = "share", exploration_initial_eps = "share",
+   exploration_final_eps = "share", policy_delay = "count", target_policy_noise = "not_negative",
+   target_noise_clip = "not_negative", alpha = "not_negative", epsilon = "positive",
+   stack_size = "count", buffer_length = "count", max_episode_steps = "count",
+}
+
+--- Raises an error if an option of an agent, a buffer or a wrapper is out of its range.
+---@param title string  the function's name, for the message
+---@param a table<string, any>  the options
+function M.ranges(title, a)
+   for name, interval in pairs(options) do
+      local value, row = a[name], intervals[interval]
+      if type(value) == "number" and not row[1](value) then
+         args.refuse(title, name, row[2], value)
+      end
+   end
+end
+
+--- Returns the sizes of hidden layers; checks them.
+---@param title string  the function's name, for the message
+---@param hidden? integer|integer[]
+---@param default integer[]
+---@return integer[]
+function M.hidden(title, hidden, default)
+   if hidden == nil then return default end
+   if type(hidden) == "number" then hidden = {hidden} end
+   for _, size in ipairs(hidden) do
+      if size < 1 then args.refuse(title, "hidden", "sizes of at least 1", size) end
+   end
+   return hidden
+end
+
+return M
