@@ -4,9 +4,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local Agent = require "tlua.rl.Agent"
-local checks = require "tlua.rl.checks"
-local ReplayBuffer = require "tlua.rl.ReplayBuffer"
+local off_policy = require "tlua.rl.off_policy"
 local nn = torch.nn
 
 local Duel = class.class("rl.Duel", nn.Module)
@@ -33,15 +31,13 @@ end
 ---@field num_timesteps integer  the number of steps so far
 ---@field net nn.Module  the network
 ---@overload fun(env: rl.VectorEnv, options?: table): rl.DQN
-local DQN = class.class("rl.DQN", Agent)
+local DQN = class.class("rl.DQN", off_policy.OffPolicy)
 
-local take = args.signature [[rl.DQN(env: object, learning_rate: number = 1e-4,
-   buffer_size: count = 100000, learning_starts: count = 100, batch_size: count = 32,
-   tau: number = 1, gamma: number = 0.99, train_freq: count = 4, gradient_steps: count = 1,
-   target_update_interval: count = 10000, exploration_fraction: number = 0.1,
+local take = args.signature("rl.DQN(env: object, " .. off_policy.OPTIONS:format("1e-4", 32, "1", 4)
+   .. [[, target_update_interval: count = 10000, exploration_fraction: number = 0.1,
    exploration_initial_eps: number = 1, exploration_final_eps: number = 0.05,
    max_grad_norm: number = 10, double: boolean = true, dueling: boolean = false,
-   prioritized: boolean = false, hidden: integers?, seed: integer?)]]
+   prioritized: boolean = false, hidden: integers?, seed: integer?)]])
 
 ---@param env rl.VectorEnv|rl.Env  the environments
 ---@param options? {learning_rate: number, buffer_size: integer, learning_starts: integer,
@@ -51,20 +47,8 @@ local take = args.signature [[rl.DQN(env: object, learning_rate: number = 1e-4,
 --- prioritized: boolean, hidden: integer[], seed: integer}  train_freq: the steps between updates
 function DQN:__init(...)
    local a = take(...)
-   self:_take_env(a.env)
-   if not self.is_discrete then
-      args.refuse("rl.DQN", "env", "an environment with a Discrete space of actions", a.env)
-   end
-   checks.ranges("rl.DQN", a)
-   if a.batch_size > a.buffer_size then
-      torch.raise(("rl.DQN: batch_size: expected at most buffer_size (%d), got %d"):format(
-         a.buffer_size, a.batch_size))
-   end
-   for name, value in pairs(a) do
-      if name ~= "env" then self[name] = value end
-   end
-   if a.seed then torch.manual_seed(a.seed) end
-   local hidden = checks.hidden("rl.DQN", a.hidden, {64, 64})
+   self:_begin(a.env, a, "Discrete", {64, 64}, 1)
+   local hidden = self.hidden
    local function net()
       if not a.dueling then
          return self._mlp(self.observation_size, hidden, self.action_size, nn.ReLU)
@@ -76,9 +60,7 @@ function DQN:__init(...)
    self.net, self.target = net(), net()
    self.target:load_state_dict(self.net:state_dict())
    self.optimizer = torch.optim.Adam(self.net:parameters(), {lr = a.learning_rate})
-   self.buffer = ReplayBuffer(a.buffer_size, self.observation_size, 1,
-      {prioritized = a.prioritized})
-   self.updates, self.since_target = 0, 0
+   self.since_target = 0
 end
 
 function DQN:_parts() return {net = self.net, target = self.target, optimizer = self.optimizer} end
@@ -92,15 +74,16 @@ local function epsilon(self)
    return first + (last - first) * math.min(1, part)
 end
 
-local function explore(self, input)
-   local _ <close> = torch.no_grad()
+function DQN:_explore(input)
    local n = self.env.num_envs
    local random = torch.randint(1, self.action_size + 1, {n})
    if self.num_timesteps < self.learning_starts then return random end
    return torch.where(torch.rand(n):lt(epsilon(self)), random, self.net(input):argmax(2))
 end
 
-local function update(self)
+function DQN:_to_env(actions) return actions end
+
+function DQN:_update()
    local beta = 0.4 + 0.6 * math.min(1, self.num_timesteps / self.goal)
    local batch = self.buffer:sample(self.batch_size, beta)
    local goals = torch.no_grad(function()
@@ -125,33 +108,12 @@ local function update(self)
    self.optimizer:step()
 end
 
-local function follow(self)
-   local _ <close> = torch.no_grad()
-   local own = self.net:parameters()
-   for i, parameter in ipairs(self.target:parameters()) do
-      parameter:lerp_(own[i]:detach(), self.tau)
+function DQN:_stepped(n)
+   self.since_target = self.since_target + n
+   if self.since_target >= self.target_update_interval then
+      self.since_target = 0
+      self:_follow(self.target, self.net)
    end
-end
-
-function DQN:_iterate()
-   local n = self.env.num_envs
-   for _ = 1, math.max(1, self.train_freq // n) do
-      local input = self:_encode(self.observations)
-      local actions = explore(self, input)
-      local observations, rewards, ends, _, info = self.env:step(actions)
-      self.buffer:add(input, actions:view(-1, 1), rewards, self:_encode(info.final_observation),
-         ends)
-      self.observations = observations
-      self:_note(info)
-      self.num_timesteps, self.since_target = self.num_timesteps + n, self.since_target + n
-      if self.since_target >= self.target_update_interval then
-         self.since_target = 0
-         follow(self)
-      end
-      if self.num_timesteps >= self.goal then break end
-   end
-   if self.num_timesteps <= self.learning_starts then return end
-   for _ = 1, self.gradient_steps do update(self) end
 end
 
 return DQN

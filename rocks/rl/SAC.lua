@@ -4,9 +4,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local Agent = require "tlua.rl.Agent"
-local checks = require "tlua.rl.checks"
-local ReplayBuffer = require "tlua.rl.ReplayBuffer"
+local off_policy = require "tlua.rl.off_policy"
 local nn = torch.nn
 
 --- Learns a policy by soft actor-critic, in continuous spaces of actions.
@@ -22,12 +20,10 @@ local nn = torch.nn
 ---@field actor nn.Module  the policy's network
 ---@field critics nn.Module[]  the networks of values
 ---@overload fun(env: rl.VectorEnv, options?: table): rl.SAC
-local SAC = class.class("rl.SAC", Agent)
+local SAC = class.class("rl.SAC", off_policy.OffPolicy)
 
-local take = args.signature [[rl.SAC(env: object, learning_rate: number = 3e-4,
-   buffer_size: count = 100000, learning_starts: count = 100, batch_size: count = 256,
-   tau: number = 0.005, gamma: number = 0.99, train_freq: count = 1, gradient_steps: count = 1,
-   hidden: integers?, seed: integer?)]]
+local take = args.signature("rl.SAC(env: object, "
+   .. off_policy.OPTIONS:format("3e-4", 256, "0.005", 1) .. ", hidden: integers?, seed: integer?)")
 
 ---@param env rl.VectorEnv|rl.Env  the environments
 ---@param options? {learning_rate: number, buffer_size: integer, learning_starts: integer,
@@ -35,22 +31,8 @@ local take = args.signature [[rl.SAC(env: object, learning_rate: number = 3e-4,
 --- hidden: integer[], seed: integer}  train_freq: the steps between updates
 function SAC:__init(...)
    local a = take(...)
-   self:_take_env(a.env)
-   if self.is_discrete then
-      args.refuse("rl.SAC", "env", "an environment with a Box of actions", a.env)
-   elseif not self.env.action_space:is_bounded() then
-      torch.raise "rl.SAC: env: expected actions with finite bounds, got a Box with an infinite one"
-   end
-   checks.ranges("rl.SAC", a)
-   if a.batch_size > a.buffer_size then
-      torch.raise(("rl.SAC: batch_size: expected at most buffer_size (%d), got %d"):format(
-         a.buffer_size, a.batch_size))
-   end
-   for name, value in pairs(a) do
-      if name ~= "env" then self[name] = value end
-   end
-   if a.seed then torch.manual_seed(a.seed) end
-   local hidden = checks.hidden("rl.SAC", a.hidden, {256, 256})
+   self:_begin(a.env, a, "Box", {256, 256})
+   local hidden = self.hidden
    local space = self.env.action_space
    local low, high = torch.tensor(space.low):float(), torch.tensor(space.high):float()
    self.middle, self.half = (high + low) / 2, (high - low) / 2
@@ -70,7 +52,6 @@ function SAC:__init(...)
    self.actor_optimizer = torch.optim.Adam(self.actor:parameters(), lr)
    self.critic_optimizer = torch.optim.Adam(parameters, lr)
    self.alpha_optimizer = torch.optim.Adam({self.log_alpha}, lr)
-   self.buffer = ReplayBuffer(a.buffer_size, self.observation_size, self.action_size)
 end
 
 function SAC:_parts()
@@ -101,14 +82,14 @@ function SAC:_act(input, deterministic)
    else
       actions = draw(self, input)
    end
-   return (actions * self.half + self.middle):tolist()
+   return self:_to_env(actions):tolist()
 end
 
 local function least(nets, input)
    return torch.minimum(nets[1](input), nets[2](input)):view(-1)
 end
 
-local function update(self)
+function SAC:_update()
    local batch = self.buffer:sample(self.batch_size)
    local alpha = self.log_alpha:detach():exp()
    local goals = torch.no_grad(function()
@@ -135,33 +116,16 @@ local function update(self)
    (-(self.log_alpha * (log_p:detach() - self.action_size)):mean()):backward()
    self.alpha_optimizer:step()
 
-   local _ <close> = torch.no_grad()
-   for i = 1, 2 do
-      local own = self.critics[i]:parameters()
-      for k, parameter in ipairs(self.targets[i]:parameters()) do
-         parameter:lerp_(own[k]:detach(), self.tau)
-      end
-   end
+   for i = 1, 2 do self:_follow(self.targets[i], self.critics[i]) end
 end
 
-function SAC:_iterate()
-   local n = self.env.num_envs
-   for _ = 1, math.max(1, self.train_freq // n) do
-      local input = self:_encode(self.observations)
-      local actions
-      if self.num_timesteps < self.learning_starts then
-         actions = torch.rand(n, self.action_size) * 2 - 1
-      else
-         actions = torch.no_grad(function() return (draw(self, input)) end)
-      end
-      local observations, rewards, ends, _, info = self.env:step(actions * self.half + self.middle)
-      self.buffer:add(input, actions, rewards, self:_encode(info.final_observation), ends)
-      self.observations = observations
-      self:_note(info)
-      self.num_timesteps = self.num_timesteps + n
+function SAC:_explore(input)
+   if self.num_timesteps < self.learning_starts then
+      return torch.rand(self.env.num_envs, self.action_size) * 2 - 1
    end
-   if self.num_timesteps <= self.learning_starts then return end
-   for _ = 1, self.gradient_steps do update(self) end
+   return (draw(self, input))
 end
+
+function SAC:_to_env(actions) return actions * self.half + self.middle end
 
 return SAC

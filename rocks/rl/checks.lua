@@ -25,6 +25,8 @@ local intervals <const> = {
    not_negative = {function(x) return x >= 0 and x < math.huge end, "a number of at least 0"},
    share = {function(x) return x >= 0 and x <= 1 end, "a number from 0 to 1"},
    part = {function(x) return x > 0 and x <= 1 end, "a number above 0, at most 1"},
+   updates = {function(x) return x >= 1 or x == -1 end,
+      "an integer of at least 1, or -1 for one update a step"},
    count = {function(x) return x >= 1 end, "an integer of at least 1"},
 }
 
@@ -32,7 +34,7 @@ local options <const> = {
    learning_rate = "positive", n_steps = "count", batch_size = "count", n_epochs = "count",
    gamma = "share", gae_lambda = "share", clip_range = "positive", ent_coef = "not_negative",
    vf_coef = "not_negative", max_grad_norm = "positive", buffer_size = "count", tau = "part",
-   train_freq = "count", gradient_steps = "count", target_update_interval = "count",
+   train_freq = "count", gradient_steps = "updates", target_update_interval = "count",
    exploration_fraction = "share", exploration_initial_eps = "share",
    exploration_final_eps = "share", policy_delay = "count", target_policy_noise = "not_negative",
    target_noise_clip = "not_negative", alpha = "not_negative", epsilon = "positive",

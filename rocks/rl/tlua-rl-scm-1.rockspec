@@ -25,6 +25,7 @@ build = {
       ["tlua.rl.evaluation"] = "evaluation.lua",
       ["tlua.rl"] = "init.lua",
       ["tlua.rl.make"] = "make.lua",
+      ["tlua.rl.off_policy"] = "off_policy.lua",
       ["tlua.rl.on_policy"] = "on_policy.lua",
       ["tlua.rl.spaces"] = "spaces.lua",
       ["tlua.rl.toys"] = "toys.lua",
