@@ -1,6 +1,8 @@
 -- classic.lua - the environments of classic control: CartPole (Barto, Sutton, Anderson 1983),
 -- Acrobot (Sutton 1996), MountainCar (Moore 1990) and Pendulum.
 
+local torch = require "tlua"
+local args = require "tlua.args"
 local class = require "tlua.class"
 local Env = require "tlua.rl.Env"
 local spaces = require "tlua.rl.spaces"
@@ -12,9 +14,18 @@ local INF <const> = math.huge
 
 local function clip(x, low, high) return math.max(low, math.min(high, x)) end
 
-local function define(name, actions, low, high)
+-- Defines an environment; `signature` has the options that it takes.
+local function define(name, actions, low, high, signature)
    local cls = class.class("rl." .. name, Env)
-   function cls:__init()
+   local take, names = args.declare(("rl.%s(%s)"):format(name, signature or ""))
+   cls.render_mode, cls.option_names = "svg", names
+   function cls:__init(...)
+      for option, value in pairs(take(...)) do
+         if type(value) == "number" and not (value > -INF and value < INF) then
+            args.refuse("rl." .. name, option, "a finite number", value)
+         end
+         self[option] = value
+      end
       self.action_space = type(actions) == "number" and spaces.Discrete(actions)
          or spaces.Box(actions[1], actions[2])
       self.observation_space = spaces.Box(low, high)
@@ -24,11 +35,39 @@ local function define(name, actions, low, high)
    return cls
 end
 
+-- Pictures ----------------------------------------------------------------------------------------
+
+-- Returns an SVG document of 600 by 400 with some shapes; y grows upwards from 0 at the bottom.
+local function picture(self, shapes)
+   if not self.state then
+      torch.raise(torch.type(self) .. ".render: call reset before the first picture")
+   end
+   return '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 600 400" width="600" height="400">'
+      .. '\n<rect width="600" height="400" fill="white"/>\n' .. table.concat(shapes, "\n")
+      .. "\n</svg>\n"
+end
+
+local function line(x1, y1, x2, y2, color, width)
+   return ('<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%d" '
+      .. 'stroke-linecap="round"/>'):format(x1, 400 - y1, x2, 400 - y2, color, width)
+end
+
+local function circle(x, y, radius, color)
+   return ('<circle cx="%.1f" cy="%.1f" r="%d" fill="%s"/>'):format(x, 400 - y, radius, color)
+end
+
+-- Draws a rectangle around a point, turned by an angle.
+local function rectangle(x, y, width, height, color, angle)
+   return ('<rect x="%.1f" y="%.1f" width="%d" height="%d" fill="%s" transform="rotate(%.1f %.1f '
+      .. '%.1f)"/>'):format(x - width / 2, 400 - y - height / 2, width, height, color,
+      -math.deg(angle or 0), x, 400 - y)
+end
+
 -- CartPole ----------------------------------------------------------------------------------------
 
 local angle_limit <const> = 12 * 2 * pi / 360
 local CartPole = define("CartPole", 2, {-4.8, -INF, -2 * angle_limit, -INF},
-   {4.8, INF, 2 * angle_limit, INF})
+   {4.8, INF, 2 * angle_limit, INF}, "sutton_barto_reward: boolean = false")
 
 function CartPole:start() self.state = self:uniform(4, -0.05, 0.05) end
 
@@ -42,7 +81,17 @@ function CartPole:advance(action)
    local t = 0.02
    self.state = {x + t * dx, dx + t * ddx, angle + t * turn, turn + t * dturn}
    local new_x, new_angle = self.state[1], self.state[3]
-   return 1.0, new_x < -2.4 or new_x > 2.4 or new_angle < -angle_limit or new_angle > angle_limit
+   local fallen = new_x < -2.4 or new_x > 2.4 or new_angle < -angle_limit or new_angle > angle_limit
+   if self.sutton_barto_reward then return fallen and -1.0 or 0.0, fallen end
+   return 1.0, fallen
+end
+
+function CartPole:render()
+   local x, angle = 0, 0
+   if self.state then x, angle = 300 + self.state[1] * 125, self.state[3] end
+   return picture(self, {line(0, 100, 600, 100, "black", 1), rectangle(x, 100, 50, 30, "black"),
+      line(x, 107, x + 125 * sin(angle), 107 + 125 * cos(angle), "#ca9865", 10),
+      circle(x, 107, 5, "#8184cb")})
 end
 
 -- Acrobot -----------------------------------------------------------------------------------------
@@ -95,6 +144,16 @@ function Acrobot:advance(action)
    return terminated and 0.0 or -1.0, terminated
 end
 
+function Acrobot:render()
+   local a, b = 0, 0
+   if self.state then a, b = self.state[1], self.state[2] end
+   local x, y = 300 + 90 * sin(a), 200 - 90 * cos(a)
+   local x2, y2 = x + 90 * sin(a + b), y - 90 * cos(a + b)
+   return picture(self, {line(0, 290, 600, 290, "black", 1), line(300, 200, x, y, "#00cccc", 18),
+      line(x, y, x2, y2, "#00cccc", 18), circle(300, 200, 9, "#cccc00"),
+      circle(x, y, 9, "#cccc00")})
+end
+
 -- MountainCar -------------------------------------------------------------------------------------
 
 local function start_in_valley(self) self.state = {self:uniform(1, -0.6, -0.4)[1], 0.0} end
@@ -106,16 +165,36 @@ local function drive(self, push, goal)
    x = clip(x + speed, -1.2, 0.6)
    if x == -1.2 and speed < 0 then speed = 0.0 end
    self.state = {x, speed}
-   return x >= goal and speed >= 0
+   return x >= goal and speed >= self.goal_velocity
 end
 
-local MountainCar = define("MountainCar", 3, {-1.2, -0.07}, {0.6, 0.07})
+local function draw_valley(self, goal)
+   local function place(x) return (x + 1.2) * 600 / 1.8, (sin(3 * x) * 0.45 + 0.55) * 333 end
+   local points = {}
+   for i = 0, 90 do
+      local x, y = place(-1.2 + i * 0.02)
+      points[i + 1] = ("%.1f,%.1f"):format(x, 400 - y)
+   end
+   local x, y = place(self.state and self.state[1] or 0)
+   local angle = math.atan(cos(3 * (self.state and self.state[1] or 0)) * 0.45 * 333 * 3, 600 / 1.8)
+   local flag_x, flag_y = place(goal)
+   return picture(self, {('<polyline points="%s" fill="none" stroke="black"/>'):format(
+      table.concat(points, " ")), line(flag_x, flag_y, flag_x, flag_y + 50, "black", 1),
+      rectangle(flag_x + 12, flag_y + 43, 24, 14, "#cccc00"),
+      rectangle(x - 12 * sin(angle), y + 12 * cos(angle), 40, 20, "black", angle)})
+end
+
+local MountainCar = define("MountainCar", 3, {-1.2, -0.07}, {0.6, 0.07},
+   "goal_velocity: number = 0")
 
 MountainCar.start = start_in_valley
 
 function MountainCar:advance(action) return -1.0, drive(self, (action - 2) * 0.001, 0.5) end
 
-local Continuous = define("MountainCarContinuous", {{-1.0}, {1.0}}, {-1.2, -0.07}, {0.6, 0.07})
+function MountainCar:render() return draw_valley(self, 0.5) end
+
+local Continuous = define("MountainCarContinuous", {{-1.0}, {1.0}}, {-1.2, -0.07}, {0.6, 0.07},
+   "goal_velocity: number = 0")
 
 Continuous.start = start_in_valley
 
@@ -124,9 +203,11 @@ function Continuous:advance(action)
    return (terminated and 100.0 or 0.0) - action[1] ^ 2 * 0.1, terminated
 end
 
+function Continuous:render() return draw_valley(self, 0.45) end
+
 -- Pendulum ----------------------------------------------------------------------------------------
 
-local Pendulum = define("Pendulum", {{-2.0}, {2.0}}, {-1, -1, -8}, {1, 1, 8})
+local Pendulum = define("Pendulum", {{-2.0}, {2.0}}, {-1, -1, -8}, {1, 1, 8}, "g: number = 10.0")
 
 function Pendulum:start() self.state = {self:uniform(1, -pi, pi)[1], self:uniform(1, -1, 1)[1]} end
 
@@ -138,9 +219,15 @@ function Pendulum:advance(action)
    local angle, speed = self.state[1], self.state[2]
    local u = clip(action[1], -2, 2)
    local cost = ((angle + pi) % (2 * pi) - pi) ^ 2 + 0.1 * speed ^ 2 + 0.001 * u ^ 2
-   speed = clip(speed + (15 * sin(angle) + 3 * u) * 0.05, -8, 8)
+   speed = clip(speed + (1.5 * self.g * sin(angle) + 3 * u) * 0.05, -8, 8)
    self.state = {angle + speed * 0.05, speed}
    return -cost, false
+end
+
+function Pendulum:render()
+   local angle = self.state and self.state[1] or 0
+   return picture(self, {line(300, 200, 300 - 150 * sin(angle), 200 + 150 * cos(angle), "#cc4d4d",
+      30), circle(300, 200, 8, "black")})
 end
 
 return M

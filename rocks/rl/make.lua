@@ -9,18 +9,41 @@ local TimeLimit = require "tlua.rl.TimeLimit"
 
 local M = {}
 
--- Maps names to classes and the number of steps of an episode, if it is limited.
+-- Maps names to classes, the number of steps of an episode, if it is limited, and the options that
+-- differ from the class's defaults.
 local registry <const> = {
    ["CartPole-v0"] = {classic.CartPole, 200}, ["CartPole-v1"] = {classic.CartPole, 500},
    ["Acrobot-v1"] = {classic.Acrobot, 500}, ["MountainCar-v0"] = {classic.MountainCar, 200},
    ["MountainCarContinuous-v0"] = {classic.MountainCarContinuous, 999},
    ["Pendulum-v1"] = {classic.Pendulum, 200}, ["FrozenLake-v1"] = {toys.FrozenLake, 100},
-   ["FrozenLake8x8-v1"] = {toys.FrozenLake8x8, 200}, ["Taxi-v3"] = {toys.Taxi, 200},
-   ["Taxi-v4"] = {toys.Taxi, 200}, ["CliffWalking-v1"] = {toys.CliffWalking},
-   ["Blackjack-v1"] = {toys.Blackjack},
+   ["FrozenLake8x8-v1"] = {toys.FrozenLake, 200, {map_name = "8x8"}},
+   ["Taxi-v3"] = {toys.Taxi, 200}, ["Taxi-v4"] = {toys.Taxi, 200},
+   ["CliffWalking-v1"] = {toys.CliffWalking},
+   ["CliffWalkingSlippery-v1"] = {toys.CliffWalking, nil, {is_slippery = true}},
+   ["Blackjack-v1"] = {toys.Blackjack, nil, {sab = true}},
 }
 
-local take = args.signature "rl.make(id: string, max_episode_steps: count?)"
+local take, names_of_all = args.declare [[rl.make(id: string, max_episode_steps: count?,
+   render_mode: string?, map_name: string?, desc: table?, is_slippery: boolean?,
+   success_rate: number?, reward_schedule: numbers?, natural: boolean?, sab: boolean?, g: number?,
+   goal_velocity: number?, sutton_barto_reward: boolean?)]]
+
+-- Returns the options of an environment; refuses those of others.
+local function options_of(a, names, defaults)
+   local known, options = {id = true, max_episode_steps = true, render_mode = true}, {}
+   for _, name in ipairs(names) do
+      known[name] = true
+      if a[name] ~= nil then options[name] = a[name] else options[name] = defaults[name] end
+   end
+   for _, name in ipairs(names_of_all()) do
+      if a[name] ~= nil and not known[name] then
+         torch.raise(("rl.make: %s: %s has no such option; it takes max_episode_steps, "
+            .. "render_mode%s"):format(name, a.id, #names > 0 and ", " .. table.concat(names, ", ")
+            or ""))
+      end
+   end
+   return options
+end
 
 --- Makes an environment by Gymnasium's name.
 ---
@@ -30,7 +53,17 @@ local take = args.signature "rl.make(id: string, max_episode_steps: count?)"
 ---     print(#observation, reward, terminated)
 ---     --> 4	1.0	false
 ---@param id string  such as "CartPole-v1"
----@param options? {max_episode_steps: integer}  max_episode_steps: another limit of an episode
+---@param options? {max_episode_steps: integer, render_mode: string, map_name: string,
+--- desc: string[], is_slippery: boolean, success_rate: number, reward_schedule: number[],
+--- natural: boolean, sab: boolean, g: number, goal_velocity: number, sutton_barto_reward: boolean}
+--- max_episode_steps: another limit of an episode; render_mode: the form of pictures: "ansi" for
+--- toys, "svg" for classic control; map_name: "4x4" or "8x8", of FrozenLake; desc: its map: rows
+--- of S (start), F (ice), H (hole), G (goal); is_slippery: whether FrozenLake and CliffWalking
+--- move sideways, too; success_rate: the probability of the direction meant; reward_schedule: the
+--- rewards of goal, hole and ice; natural: whether Blackjack pays 1.5 for two winning cards; sab:
+--- whether it has the rules of Sutton and Barto; g: the Pendulum's gravity; goal_velocity: the
+--- least speed of a car at its goal; sutton_barto_reward: whether CartPole gives 0, and -1 at the
+--- end
 ---@return rl.Env|rl.TimeLimit
 function M.make(...)
    local a = take(...)
@@ -42,8 +75,13 @@ function M.make(...)
       torch.raise(("rl.make: id: there is no environment %q%s; there are %s"):format(a.id,
          suggest.hint(a.id, names), table.concat(names, ", ")))
    end
-   local limit = a.max_episode_steps or entry[2]
-   local env = entry[1]()
+   local cls, limit = entry[1], a.max_episode_steps or entry[2]
+   local options = options_of(a, cls.option_names(), entry[3] or {})
+   if a.render_mode and a.render_mode ~= cls.render_mode then
+      args.refuse("rl.make", "render_mode", ("%q for %s"):format(cls.render_mode, a.id),
+         a.render_mode)
+   end
+   local env = cls(options)
    return limit and TimeLimit(env, limit) or env
 end
 
@@ -54,7 +92,11 @@ end
 ---     --> 3 4
 ---@param id string  such as "CartPole-v1"
 ---@param num_envs integer  how many
----@param options? {max_episode_steps: integer}  those of `make`
+---@param options? {max_episode_steps: integer, render_mode: string, map_name: string,
+--- desc: string[], is_slippery: boolean, success_rate: number, reward_schedule: number[],
+--- natural: boolean, sab: boolean, g: number, goal_velocity: number, sutton_barto_reward: boolean}
+--- max_episode_steps: as for `make`; render_mode, map_name, desc, is_slippery, success_rate,
+--- reward_schedule, natural, sab, g, goal_velocity, sutton_barto_reward: as for `make`
 ---@return rl.VectorEnv
 function M.make_vec(id, num_envs, options)
    if math.type(num_envs) ~= "integer" or num_envs < 1 then
