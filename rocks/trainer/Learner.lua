@@ -60,7 +60,12 @@ local function step(self, batch, stage)
    if self.metrics then
       torch.no_grad(function()
          for name, metric in pairs(self.metrics) do
-            self:log(stage .. "_" .. name, metric(output:detach(), batch[2]))
+            local value = metric(output:detach(), batch[2])
+            if type(value) ~= "number" and not (torch.is_tensor(value) and value:numel() == 1) then
+               args.refuse("trainer.Learner", "metrics." .. name,
+                  "a number or a tensor of one element as its result", value)
+            end
+            self:log(stage .. "_" .. name, value)
          end
       end)
    end

@@ -213,9 +213,7 @@ local function begin(self, stage, module, datamodule)
    rawset(module, "trainer", self)
    self.log_stage, self.log_place = nil, "setup"
    self.logged = Results()
-   if module.configure_callbacks then
-      setup.add_callbacks(NAME, self, module:configure_callbacks() or {})
-   end
+   setup.module_callbacks(self, module)
    dispatch.prepare(self)
    evaluate.prepare(self)
    if self.node_rank == 0 then
@@ -462,7 +460,8 @@ function Trainer:validate(...) return run_eval(self, "validate", "validation", "
 ---@return table<string, number>[]
 function Trainer:test(...) return run_eval(self, "test", "test", "test", ...) end
 
---- Predicts: returns the results of predict_step for all batches.
+--- Predicts: returns the results of predict_step for all batches. The field n is their number; the
+--- place of a batch for which predict_step returned nil stays empty.
 ---@param module trainer.Module
 ---@param dataloaders? any  a data loader, a list of them, or a trainer.DataModule; nil: the
 --- module's

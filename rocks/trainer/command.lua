@@ -45,6 +45,13 @@ end
 local function set(config, path, text)
    local group, name = path:match "^(%w+)%.([%w_.]+)$"
    if not group then
+      if path == "model" or path == "data" or path == "trainer" then
+         fail(("--%s: expected the name of one option, such as --%s.%s=%s; got --%s"):format(path,
+            path, path == "trainer" and "max_epochs" or "width", path == "trainer" and "3" or "64",
+            path))
+      elseif path == "print-config" then
+         fail(("--print-config: expected no value, got %s"):format(text))
+      end
       if path ~= "seed" and path ~= "ckpt_path" then
          fail(("unknown option --%s%s"):format(path, suggest.hint(path, {"seed", "ckpt_path",
             "trainer", "model", "data", "print-config"})))

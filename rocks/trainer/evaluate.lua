@@ -57,6 +57,7 @@ local function run_loader(self, kind, loader, i, limit, outputs)
    local epoch <close> = setmetatable({next = M.iterate(loader)}, {__close = function(epoch)
       if type(epoch.next) == "table" and epoch.next.close then epoch.next:close() end
    end})
+   local told = false
    for number = 1, limit do
       local values = table.pack(epoch.next())
       if values[1] == nil then break end
@@ -70,7 +71,14 @@ local function run_loader(self, kind, loader, i, limit, outputs)
          return step(module, batch, number)
       end)
       fire(self, "on_" .. kind .. "_batch_end", result, batch, number, i)
-      if outputs then outputs[#outputs + 1] = result end
+      if outputs then -- a batch without a result keeps its place
+         outputs[number], outputs.n = result, number
+         if result == nil and not told then
+            told = true
+            io.stderr:write(("trainer: %s.predict_step returned nil for batch %d; the places of "
+               .. "such batches in the results stay empty\n"):format(torch.type(module), number))
+         end
+      end
    end
    self.batch = nil
 end
@@ -106,7 +114,7 @@ function M.run(self, kind, loaders, limits)
    local results, outputs = {}, {}
    for i = 1, #loaders do
       results[i] = Results(#loaders > 1 and "/dataloader_idx_" .. i or "")
-      outputs[i] = {}
+      outputs[i] = {n = 0}
    end
    torch.no_grad(function()
       self.log_stage, self.log_place = nil, "on_" .. kind .. "_start"

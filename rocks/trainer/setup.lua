@@ -312,6 +312,38 @@ local function check_unique(name, callbacks)
    end
 end
 
+--- Adds the callbacks that a module's configure_callbacks returns, for those that it has returned
+--- before. One of a class replaces the trainer's callbacks of this class, as in Lightning.
+function M.module_callbacks(self, module)
+   local old = self.from_module or {}
+   local kept = {}
+   for _, callback in ipairs(self.callbacks) do
+      if not old[callback] then kept[#kept + 1] = callback end
+   end
+   self.callbacks, self.from_module = kept, {}
+   if not module.configure_callbacks then return end
+   local who, given = torch.type(module) .. ".configure_callbacks", module:configure_callbacks()
+   if given == nil then return end
+   if type(given) ~= "table" then
+      args.refuse(who, "result", "a callback, a list of callbacks, or nil", given)
+   end
+   if not is_list(given) then given = {given} end
+   for _, callback in ipairs(given) do check_callback(who, callback) end
+   local replaced = {}
+   for _, callback in ipairs(given) do
+      self.from_module[callback] = true
+      local meta = getmetatable(callback)
+      if meta then replaced[meta] = true end
+   end
+   kept = {}
+   for _, callback in ipairs(self.callbacks) do
+      if not replaced[getmetatable(callback) or false] then kept[#kept + 1] = callback end
+   end
+   self.callbacks = kept
+   M.add_callbacks(who, self, given)
+   check_unique(who, self.callbacks)
+end
+
 --- Makes the list of callbacks, with those that options ask for.
 function M.callbacks(name, self)
    local callbacks = require "tlua.trainer.callbacks"

@@ -237,6 +237,24 @@ describe("callbacks", function()
    end)
 end)
 
+describe("the callbacks of configure_callbacks", function()
+   it("replace those of the same class, and are not there twice after a second fit", function()
+      local count, own = 0, nil
+      local module = net {configure_callbacks = function()
+         own = trainer.EarlyStopping("loss", {patience = 7})
+         return {own, {on_train_start = function() count = count + 1 end}}
+      end}
+      local run = quiet {max_epochs = 1, callbacks = {trainer.EarlyStopping "loss"}}
+      for i = 1, 2 do
+         run.max_epochs = i
+         run:fit(module, loader())
+         assert.equal(i, count)
+         assert.equal(2, #run.callbacks)
+         assert.equal(own, run.callbacks[1])
+      end
+   end)
+end)
+
 describe("test and predict", function()
    it("return values and results", function()
       local module = trainer.Learner(nn.Linear(3, 1), nn.MSELoss())
@@ -247,6 +265,14 @@ describe("test and predict", function()
       assert.equal(3, #list)
       assert.same({4, 1}, {table.unpack(list[1].shape)})
       assert.is_true(module.training)
+   end)
+
+   it("keep the place of a batch for which predict_step returns nil", function()
+      local module = net {predict_step = function(_, _, number) return number ~= 2 and number or nil end}
+      local list = quiet({}):predict(module, loader())
+      assert.same({1, nil, 3, n = 3}, list)
+      list = quiet({}):predict(net {predict_step = function() end}, {loader(), loader(6)})
+      assert.same({{n = 3}, {n = 2}, n = nil}, {list[1], list[2]})
    end)
 
    it("keep the values of several loaders apart", function()
@@ -347,6 +373,33 @@ describe("a mistake", function()
       end)
       refuses("optimizer_step: the closure was not called",
          function() quiet({}):fit(net {optimizer_step = function() end}, loader()) end)
+   end)
+
+   it("in what a metric returns is told", function()
+      for _, value in ipairs {false, "0.5", torch.ones(2)} do
+         local learner = trainer.Learner(nn.Linear(3, 1), nn.MSELoss(),
+            {metrics = {accuracy = function() return value or nil end}})
+         refuses("trainer.Learner: metrics.accuracy: expected a number or a tensor of one element as its result, got ",
+            function() quiet({}):fit(learner, loader()) end)
+      end
+   end)
+
+   it("in what configure_callbacks returns is told", function()
+      local function fit(result) quiet({}):fit(net {configure_callbacks = function() return result end}, loader()) end
+      local stop = trainer.EarlyStopping "loss"
+      fit(nil)
+      fit {}
+      for _, case in ipairs {
+         {5, "Net.configure_callbacks: result: expected a callback, a list of callbacks, or nil, got 5"},
+         {{5}, "Net.configure_callbacks: callbacks: expected callbacks: objects or tables with hooks, got 5"},
+         {trainer.EarlyStopping, "Net.configure_callbacks: callbacks: expected an instance"},
+         {{{on_train_ends = function() end}}, "on_train_ends: there is no such hook; did you mean on_train_end?"},
+         {{stop, stop}, "expected each callback once, got one trainer.EarlyStopping twice"},
+      } do
+         refuses(case[2], function()
+            quiet({}):fit(net {configure_callbacks = function() return case[1] end}, loader())
+         end)
+      end
    end)
 
    it("in what is passed as data is told", function()
@@ -485,6 +538,10 @@ describe("tlua fit", function()
          ["--model.width 3.5"] = "--model.width: expected an integer, got 3.5",
          ["--model.width wide"] = "--model.width: expected a number, got wide",
          ["--modell.width 3"] = "expected --trainer., --model. or --data.",
+         ["--model=3"] = "--model: expected the name of one option, such as --model.width=64; got --model",
+         ["--data 3"] = "--data: expected the name of one option",
+         ["--trainer=3"] = "--trainer: expected the name of one option, such as --trainer.max_epochs=3; got --trainer",
+         ["--print-config=yes"] = "--print-config: expected no value, got yes",
          ["more"] = "unexpected argument 'more'",
       } do
          local said, status = fit(words)
