@@ -8,15 +8,48 @@ local nn = torch.nn
 
 local M = {}
 
--- Loads the weights of a file or of a table into a model.
-local function load_weights(title, model, weights)
+-- Returns whether two tables have the same keys.
+local function same_keys(one, two)
+   for key in pairs(one) do
+      if two[key] == nil then return false end
+   end
+   for key in pairs(two) do
+      if one[key] == nil then return false end
+   end
+   return true
+end
+
+-- Refuses what is no state with PyTorch's names: the names of torchvision's weights, which would
+-- have to be fetched, and states whose names count from 1.
+local function read_weights(title, model, weights)
    local state = weights
    if type(weights) == "string" then
+      local file, message = io.open(weights, "rb")
+      if not file and (weights == "DEFAULT" or weights:find "^[%w_]*_V%d+$"
+            or weights:find "_Weights%f[%W]") then
+         torch.raise(("%s: weights: expected the path of a file, got %q; no weights are fetched: "
+            .. "download torchvision's file for this name, and pass its path"):format(title, weights))
+      elseif not file then
+         torch.raise(("%s: weights: %s"):format(title, message))
+      end
+      file:close()
       state = torch.load(weights)
-   elseif type(weights) ~= "table" then
-      args.refuse(title, "weights", "a file's path or a table of tensors", weights)
    end
-   model:load_state_dict(state, {names = "pytorch"})
+   if type(state) ~= "table" then
+      args.refuse(title, "weights", "a file's path or a table of tensors", state)
+   end
+   if not same_keys(state, model:state_dict {names = "pytorch"})
+         and same_keys(state, model:state_dict()) then
+      torch.raise(title .. ': weights: expected names that count from 0, as PyTorch\'s do, got '
+         .. 'those of tlua\'s state_dict(), which count from 1: pass them to '
+         .. 'model:load_state_dict(state), or save state_dict {names = "pytorch"}')
+   end
+   return state
+end
+
+-- Loads the weights of a file or of a table into a model.
+local function load_weights(title, model, weights)
+   model:load_state_dict(read_weights(title, model, weights), {names = "pytorch"})
 end
 
 --- Returns a table of builders. A builder takes a table of options and returns a model.

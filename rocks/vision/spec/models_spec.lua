@@ -188,6 +188,22 @@ describe("errors of torch.vision.models", function()
          message_of(function() models.resnet18 {weights = true} end))
    end)
 
+   it("tell what weights may be: a file, whose names count from 0", function()
+      for _, name in ipairs {"DEFAULT", "IMAGENET1K_V1", "COCO_WITH_VOC_LABELS_V1", "SqueezeNet1_1_Weights.DEFAULT"} do
+         assert.matches(("vision.models.squeezenet1_1: weights: expected the path of a file, got %q; no weights are "
+            .. "fetched: download torchvision's file for this name, and pass its path"):format(name),
+            message_of(function() models.squeezenet1_1 {weights = name} end), 1, true)
+      end
+      assert.matches("vision.models.squeezenet1_1: weights: nowhere.pth: No such file or directory",
+         message_of(function() models.squeezenet1_1 {weights = "nowhere.pth"} end), 1, true)
+      local own = models.squeezenet1_1 {num_classes = 2}
+      assert.matches('vision.models.squeezenet1_1: weights: expected names that count from 0, as PyTorch\'s do, got '
+         .. 'those of tlua\'s state_dict(), which count from 1: pass them to model:load_state_dict(state), or save '
+         .. 'state_dict {names = "pytorch"}',
+         message_of(function() models.squeezenet1_1 {num_classes = 2, weights = own:state_dict()} end), 1, true)
+      models.squeezenet1_1 {num_classes = 2, weights = own:state_dict {names = "pytorch"}}
+   end)
+
    it("name a missing key, a wrong shape and wrong channels", function()
       local model = models.squeezenet1_1 {num_classes = 2}
       local state = model:state_dict {names = "pytorch"}
