@@ -1,6 +1,6 @@
 -- Builder.lua - makes a graph of ONNX, node by node. Each node is also run, by the functions that
--- run loaded models, with two examples of the inputs whose dynamic sizes differ. So the shape and
--- the dtype of every value are known, and which of its sizes are dynamic.
+-- run loaded models, with several examples of the inputs, in which the dynamic sizes differ. So the
+-- shape and the dtype of every value are known, and which of its sizes are dynamic.
 
 local torch = require "tlua"
 local Node = require "tlua.onnx.Node"
@@ -12,7 +12,7 @@ local wire = require "tlua.onnx.wire"
 
 ---@class onnx.Value
 ---@field name string
----@field examples Tensor[]  the value for the first and for the second example
+---@field examples Tensor[]  the value for each example
 ---@field root onnx.Value?  for a view: the value whose memory it shows
 ---@class onnx.Builder
 local Builder = {}
@@ -20,10 +20,11 @@ Builder.__index = Builder
 
 --- Returns a builder of a graph for a version of the operators.
 ---@param opset integer
+---@param examples integer  the number of examples of the inputs
 ---@return onnx.Builder
-function Builder.new(opset)
-   return setmetatable({opset = opset, nodes = {}, initializers = {}, count = 0, sizes = {},
-      constants = {}, names = {}}, Builder)
+function Builder.new(opset, examples)
+   return setmetatable({opset = opset, examples = examples, nodes = {}, initializers = {},
+      count = 0, sizes = {}, constants = {}, names = {}}, Builder)
 end
 
 -- Returns a name that no other value has.
@@ -38,13 +39,14 @@ local function fresh(self, wanted)
 end
 
 --- Adds an input.
-function Builder:input(name, first, second)
-   return {name = fresh(self, name), examples = {first, second}}
+function Builder:input(name, examples)
+   return {name = fresh(self, name), examples = examples}
 end
 
 --- Adds a tensor to the file: a constant with this name, or a new one.
 function Builder:initializer(tensor, name)
-   local value = {name = fresh(self, name), examples = {tensor, tensor}, constant = tensor}
+   local value = {name = fresh(self, name), examples = support.fill(self.examples, tensor),
+      constant = tensor}
    self.initializers[#self.initializers + 1] = {value.name, tensor}
    return value
 end
@@ -116,7 +118,7 @@ function Builder:node(op, inputs, attributes, count)
       proto.output[i], node.outputs[i] = outputs[i].name, outputs[i].name
    end
    proto.name = ("%s_%d"):format(op, #self.nodes)
-   for example = 1, 2 do
+   for example = 1, self.examples do
       for i, result in ipairs(run(self, node, inputs, example)) do
          if outputs[i] then outputs[i].examples[example] = result end
       end
@@ -133,8 +135,11 @@ function Builder.is_float(_, x) return x.examples[1]:is_floating_point() end
 
 --- Returns a size, or nil if it is dynamic. The dimension counts from 1.
 function Builder.known(_, x, dim)
-   local a, b = x.examples[1]:size(dim), x.examples[2]:size(dim)
-   return a == b and a or nil
+   local size = x.examples[1]:size(dim)
+   for _, example in ipairs(x.examples) do
+      if example:size(dim) ~= size then return nil end
+   end
+   return size
 end
 
 --- Returns a dimension that counts from 1 as an axis that counts from 0.

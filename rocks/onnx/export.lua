@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local json = require "tlua.utils.json"
 local schema = require "tlua.onnx.schema"
 local values = require "tlua.onnx.values"
 local wire = require "tlua.onnx.wire"
@@ -33,28 +34,28 @@ local function read_dynamic(options)
    return dynamic
 end
 
--- Returns tensors with other sizes in the dynamic dimensions, and other values.
-local function other_inputs(inputs, program, tensors)
-   local list, sizes = {}, {}
+-- From this size on, an example with another size is smaller, so that it takes less time.
+local LARGE <const> = 16
+
+-- Returns another value of a dynamic size, {name, size in the first example, least, most}, which is
+-- far enough away that a quotient of sizes changes as well.
+local function other_size(symbol)
+   local _, size, least, most = table.unpack(symbol)
+   if size >= LARGE and size // 2 >= least then return size // 2 end
+   local larger = math.min(2 * size + 1, most)
+   return larger - size >= size - least and larger or least
+end
+
+-- Returns the inputs with other sizes in the dynamic dimensions; elements are repeated.
+local function with_sizes(inputs, tensors, sizes)
+   local list = {}
    for i, input in ipairs(inputs) do
       local x = tensors[i]
-      for dim, size in ipairs(input.shape) do
-         if type(size) == "string" then
-            local old = x:size(dim)
-            sizes[size] = sizes[size] or old + 1 + #input.name % 2
-            local positions = torch.arange(0, sizes[size], {dtype = "int64"}):remainder(old) + 1
+      for dim, name in ipairs(input.shape) do
+         local old = x:size(dim)
+         if sizes[name] and sizes[name] ~= old then
+            local positions = torch.arange(0, sizes[name], {dtype = "int64"}):remainder(old) + 1
             x = x:index_select(dim, positions)
-         end
-      end
-      list[i] = x:contiguous()
-   end
-   local fine = pcall(program, table.unpack(list))
-   if fine then return list end
-   for i, input in ipairs(inputs) do -- the range ends at the example's size
-      local x = tensors[i]
-      for dim, size in ipairs(input.shape) do
-         if type(size) == "string" and x:size(dim) > 1 then
-            x = x:narrow(dim, 1, x:size(dim) - 1)
          end
       end
       list[i] = x:contiguous()
@@ -62,10 +63,28 @@ local function other_inputs(inputs, program, tensors)
    return list
 end
 
+-- Returns examples of the inputs: the given ones, for each dynamic size inputs in which this size
+-- alone differs, and inputs in which all differ. A size that depends on a dynamic one so differs
+-- between two examples, also where it depends on several, as a difference of two does.
+local function find_examples(inputs, tensors, symbols)
+   local examples, all = {tensors}, {}
+   for i, symbol in ipairs(symbols) do
+      local name, size, least, most = table.unpack(symbol)
+      examples[#examples + 1] = with_sizes(inputs, tensors, {[name] = other_size(symbol)})
+      all[name] = size + i <= most and size + i or math.max(size - i, least)
+   end
+   if #symbols > 1 then examples[#examples + 1] = with_sizes(inputs, tensors, all) end
+   return examples
+end
+
 -- Returns the values of the program's inputs and constants in the file.
-local function begin(b, graph, inputs, names, first, second, constants)
+local function begin(b, graph, inputs, names, examples, constants)
    local known = {}
-   for i in ipairs(inputs) do known[i] = b:input(names[i], first[i], second[i]) end
+   for i in ipairs(inputs) do
+      local list = {}
+      for k, tensors in ipairs(examples) do list[k] = tensors[i] end
+      known[i] = b:input(names[i], list)
+   end
    local made = {}
    b.symbols = {}
    for i, name in ipairs(graph.symbols) do
@@ -97,9 +116,12 @@ local function arguments(call, find)
    for name, argument in pairs(call.args) do
       if type(argument) == "table" and argument.kind then
          argument = find(argument)
-      elseif type(argument) == "table" and type(argument[1]) == "table" and argument[1].kind then
-         local copy = {}
-         for i, value in ipairs(argument) do copy[i] = find(value) end
+      elseif type(argument) == "table" then
+         local copy = {} -- a list of values may have gaps
+         for i, value in pairs(argument) do
+            if type(value) == "table" and value.kind then value = find(value) end
+            copy[i] = value
+         end
          argument = copy
       end
       list[name] = argument
@@ -114,7 +136,7 @@ local function translate(b, graph, find)
       for _, argument in pairs(call.args) do
          if type(argument) == "table" then
             used[argument] = true
-            for _, item in ipairs(argument) do used[item] = true end
+            for _, item in pairs(argument) do used[item] = true end
          end
       end
    end
@@ -161,6 +183,14 @@ local function type_of(b, value, symbols, name)
    return {tensor_type = {elem_type = number, shape = {dim = dims}}}
 end
 
+-- Returns whether a dimension of a value has the size of another's dimension in all examples.
+local function same_size(x, dim, y, other)
+   for k, example in ipairs(x.examples) do
+      if example:size(dim) ~= y.examples[k]:size(other) then return false end
+   end
+   return true
+end
+
 -- Returns the names of the dynamic sizes of each input's dimensions.
 local function symbols_of(input)
    local list = {}
@@ -178,14 +208,11 @@ local function compose(b, inputs, names, outputs, output_names, opset, title)
       -- an output has its own name: a node passes the value on
       b.nodes[#b.nodes + 1] = {op_type = "Identity", name = ("output_%d"):format(i),
          input = {output.name}, output = {output_names[i]}}
-      local same = {} -- sizes that are an input's in both examples keep its name
+      local same = {} -- sizes that are an input's in all examples keep its name
       for k = 1, b:rank(output) do
          for _, input in ipairs(inputs) do
             for dim, symbol in pairs(symbols_of(input)) do
-               if input.value.examples[1]:size(dim) == output.examples[1]:size(k)
-                  and input.value.examples[2]:size(dim) == output.examples[2]:size(k) then
-                  same[k] = symbol
-               end
+               if same_size(input.value, dim, output, k) then same[k] = symbol end
             end
          end
       end
@@ -247,7 +274,7 @@ end
 
 local function write(path, parts)
    local file, why = torch.io.replace(path)
-   if not file then wire.fail("%s", why) end
+   if not file then wire.fail("%s: %s", path, why) end
    why = wire.write(file, parts)
    if why then
       file:close()
@@ -257,9 +284,9 @@ local function write(path, parts)
    if not done then wire.fail("%s: %s", path, failure) end
 end
 
--- Compares a graph's results with the program's for the example's sizes and for others.
-local function verify(outputs, program, first, second)
-   for example, list in ipairs {first, second} do
+-- Compares a graph's results with the program's for each example.
+local function verify(outputs, program, examples)
+   for example, list in ipairs(examples) do
       local expected = {}
       local function gather(value)
          if torch.is_tensor(value) then
@@ -346,9 +373,10 @@ local function make(model, inputs, path, options)
       end
    end
    for _, value in ipairs(inputs) do collect(value) end
-   local second = other_inputs(described, function(...) return program.graph_:run {...} end, first)
+   local symbols = json.decode(program.graph_:describe()).symbols
+   local examples = find_examples(described, first, symbols)
    local graph = program.graph_:calls()
-   local b = Builder.new(opset)
+   local b = Builder.new(opset, #examples)
    check_names("output_names", options.output_names, #graph.outputs)
    local output_names = table.move(options.output_names or {}, 1, #graph.outputs, 1, {})
    for _, name in ipairs(output_names) do
@@ -366,7 +394,7 @@ local function make(model, inputs, path, options)
       output_names[i] = output_names[i] or usual
       b.names[output_names[i]] = true
    end
-   local find = begin(b, graph, described, names, first, second, program.graph_:constants())
+   local find = begin(b, graph, described, names, examples, program.graph_:constants())
    translate(b, graph, find)
    local outputs = {}
    for i, value in ipairs(graph.outputs) do
@@ -377,7 +405,7 @@ local function make(model, inputs, path, options)
    end
    for _, input in ipairs(described) do input.value = nil end
    for i, input in ipairs(described) do input.value = find {kind = "input", index = i} end
-   verify(outputs, program, first, second)
+   verify(outputs, program, examples)
    local proto = compose(b, described, names, outputs, output_names, opset,
       type(model) == "table" and torch.type(model) or "function")
    drop_dead(proto)
@@ -395,7 +423,9 @@ end
 
 --- Writes a model as an ONNX file.
 function M.export(model, inputs, path, options)
-   if type(path) ~= "string" then args.refuse("onnx.export", "path", "a path", path) end
+   if type(path) ~= "string" or path:find "%z" then
+      args.refuse("onnx.export", "path", "a path", path)
+   end
    if not args.is_callable(model) then
       args.refuse("onnx.export", "model", "a module or a function", model)
    end

@@ -14,7 +14,9 @@ local function folder_of(path) return path:match "^(.*[/\\])" or "" end
 ---@param path string
 ---@return onnx.Module
 function M.load(path)
-   if type(path) ~= "string" then args.refuse("onnx.load", "path", "a path", path) end
+   if type(path) ~= "string" or path:find "%z" then
+      args.refuse("onnx.load", "path", "a path", path)
+   end
    return wire.protect("onnx.load: " .. path, function()
       local reader = wire.open(path)
       local proto = wire.read(reader, "ModelProto")

@@ -339,7 +339,7 @@ function M.scaled_dot_product_attention(b, a)
    end
    local scores = op(b, "MatMul", op(b, "Mul", q, b:number(scale, dtype)),
       base.transpose(b, {self = k, dim0 = -2, dim1 = -1}))
-   local lowest = b:number(-math.huge, dtype)
+   local zero, lowest = b:number(0, dtype), b:number(-math.huge, dtype)
    if a.is_causal then
       local shape = b:ints {b:known(q, rank - 1) or b:size(q, rank - 1),
          b:known(k, rank - 1) or b:size(k, rank - 1)}
@@ -348,14 +348,15 @@ function M.scaled_dot_product_attention(b, a)
       local allowed = b:cast(b:node("Trilu", {ones}, {upper = 0}), "bool")
       scores = op(b, "Where", allowed, scores, lowest)
    end
-   if a.attn_mask then
-      if b:dtype(a.attn_mask) == "bool" then
-         scores = op(b, "Where", a.attn_mask, scores, lowest)
-      else
-         scores = op(b, "Add", scores, a.attn_mask)
-      end
-   end
-   return op(b, "MatMul", b:node("Softmax", {scores}, {axis = -1}), v)
+   local mask = a.attn_mask
+   if not mask then return op(b, "MatMul", b:node("Softmax", {scores}, {axis = -1}), v) end
+   if b:dtype(mask) == "bool" then mask = op(b, "Where", mask, zero, lowest) end
+   scores = op(b, "Add", scores, mask)
+   -- a row without any key has weights of 0
+   local out = b:cast(op(b, "Equal", scores, lowest), "int32")
+   local none = b:cast(b:reduce("ReduceMin", out, {-1}, true), "bool")
+   local weights = op(b, "Where", none, zero, b:node("Softmax", {scores}, {axis = -1}))
+   return op(b, "MatMul", weights, v)
 end
 
 function M.rotate_pairs(b, a)
@@ -508,8 +509,6 @@ function M.interpolate(b, a)
    for i = 1, n do scales[2 + i] = float(a.scale_factor[i] or a.scale_factor[1]) end
    return b:node("Resize", {x, false, b:const(scales, "float32")}, attributes)
 end
-M.upsample = M.interpolate
-M.upsample_nearest = M.interpolate
 M.upsample_bilinear = function(b, a)
    return M.interpolate(b, {input = a.input, size = a.size, scale_factor = a.scale_factor,
       mode = "bilinear", align_corners = true})
@@ -661,8 +660,14 @@ function M.nll_loss(b, a)
       wire.fail "a loss of one example without a batch cannot be exported"
    end
    -- labels lose 1, and so does the label to ignore
-   return b:node("NegativeLogLikelihoodLoss", {a.input, zero_based(b, a.target), a.weight},
-      {reduction = a.reduction, ignore_index = a.ignore_index and a.ignore_index - 1})
+   local labels, ignored = zero_based(b, a.target), a.ignore_index
+   if ignored and ignored < 1 then
+      local target = b:cast(a.target, "int64")
+      labels = op(b, "Where", op(b, "Equal", target, b:number(ignored, "int64")),
+         b:number(ignored - 1, "int64"), labels)
+   end
+   return b:node("NegativeLogLikelihoodLoss", {a.input, labels, a.weight},
+      {reduction = a.reduction, ignore_index = ignored and ignored - 1})
 end
 function M.cross_entropy(b, a)
    if b:rank(a.input) == 1 then
@@ -731,6 +736,30 @@ function M.swiglu(b, a)
    if a.bias or a.gate_bias then wire.fail "swiglu with biases cannot be exported" end
    return op(b, "Mul", op(b, "Mul", x, op(b, "Sigmoid", x)), gate)
 end
+
+-- Options with a number for each dimension of a plane, or one number for all.
+local of_plane <const> = {"kernel_size", "stride", "padding", "dilation", "output_padding",
+   "output_size", "size"}
+
+-- Returns a translation whose options of n dimensions all have n numbers.
+local function with_all_numbers(translation, n)
+   return function(b, a)
+      local dims = n or b:rank(a.input) - 2
+      for _, name in ipairs(of_plane) do
+         local list = a[name]
+         if type(list) == "table" and #list == 1 then a[name] = support.fill(dims, list[1]) end
+      end
+      return translation(b, a)
+   end
+end
+
+for name, translation in pairs(M) do
+   local n = math.tointeger(name:match "([123])d")
+   if n then M[name] = with_all_numbers(translation, n) end
+end
+M.unfold_windows, M.fold = with_all_numbers(M.unfold_windows, 2), with_all_numbers(M.fold, 2)
+M.interpolate = with_all_numbers(M.interpolate)
+M.upsample, M.upsample_nearest = M.interpolate, M.interpolate
 
 for name, translation in pairs(base) do
    if M[name] == nil then M[name] = translation end

@@ -68,6 +68,30 @@ local function weights(x, old, kernel, reach, stretch, options)
    return row
 end
 
+-- Limits of what is computed one by one: the largest new size of a dimension, how many times its
+-- old size an element's place may lie outside, and the weights of a matrix.
+local LARGEST <const>, FARTHEST <const>, MOST_WEIGHTS <const> = 1 << 24, 1 << 24, 1 << 30
+
+-- Returns the matrix {new, old} with the weights of the old elements for the new ones' places.
+local function weight_matrix(node, places, old, stretch, dtype, options)
+   if #places * old > MOST_WEIGHTS then
+      node:fail("sizes: expected at most %d weights from %d to %d elements", MOST_WEIGHTS, old,
+         #places)
+   end
+   local cells, numbers = {}, {}
+   for i, place in ipairs(places) do
+      local row = weights(place, old, options.kernel, options.reach, stretch, options)
+      for at, weight in pairs(row) do
+         cells[#cells + 1], numbers[#numbers + 1] = (i - 1) * old + at + 1, weight
+      end
+   end
+   local matrix = torch.zeros({#places * old}, {dtype = dtype})
+   if #cells > 0 then
+      matrix:index_copy_(1, support.integers(cells), torch.tensor(numbers, {dtype = dtype}))
+   end
+   return matrix:reshape(#places, old)
+end
+
 -- Resizes one dimension.
 local function resize_dim(node, x, dim, new, scale, options)
    local old = x:size(dim)
@@ -77,6 +101,9 @@ local function resize_dim(node, x, dim, new, scale, options)
    for i = 0, new - 1 do
       local place = source(options.mode, i, old, new, scale, options.roi)
          or node:fail("attribute coordinate_transformation_mode: %q is unknown", options.mode)
+      if place ~= place or math.abs(place) > FARTHEST * old then
+         node:fail("roi: dimension %d: the place %g of an element lies too far outside", dim, place)
+      end
       places[i + 1] = place
       outside[i + 1] = options.mode == "tf_crop_and_resize" and (place < 0 or place > old - 1)
    end
@@ -89,13 +116,8 @@ local function resize_dim(node, x, dim, new, scale, options)
       y = x:index_select(dim, (support.integers(index) + 1):to(x.device))
    else
       local stretch = options.antialias and math.min(scale, 1) or 1
-      local matrix = support.fill(new * old, 0.0)
-      for i, place in ipairs(places) do
-         local row = weights(place, old, options.kernel, options.reach, stretch, options)
-         for at, weight in pairs(row) do matrix[(i - 1) * old + at + 1] = weight end
-      end
       local exact = x:is_floating_point() and x.dtype or "float32"
-      local rows = torch.tensor(matrix, {dtype = exact}):reshape(new, old):to(x.device)
+      local rows = weight_matrix(node, places, old, stretch, exact, options):to(x.device)
       local moved = support.cast(x, exact):movedim(dim, -1)
       y = torch.matmul(moved, rows:t()):movedim(-1, dim)
    end
@@ -107,6 +129,14 @@ local function resize_dim(node, x, dim, new, scale, options)
    return y:masked_fill(torch.tensor(outside):reshape(shape):to(x.device), options.extrapolation)
 end
 
+-- Returns a new size, after a check that it is one.
+local function check_size(node, name, size)
+   if not (size >= 0 and size <= LARGEST) then
+      node:fail("%s: expected new sizes of 0 to %d, got %.14g", name, LARGEST, size)
+   end
+   return math.tointeger(size)
+end
+
 -- Returns the new sizes and the scales of the dimensions `dims`, as the policy wants them.
 local function read_sizes(node, x, scales, sizes, dims)
    local new, factors = {}, {}
@@ -114,22 +144,26 @@ local function read_sizes(node, x, scales, sizes, dims)
       local policy = node:text("keep_aspect_ratio_policy", "stretch")
       local least, most = math.huge, 0
       for i, dim in ipairs(dims) do
-         least = math.min(least, sizes[i] / x:size(dim))
-         most = math.max(most, sizes[i] / x:size(dim))
+         local size = check_size(node, "sizes", sizes[i])
+         factors[i] = size == x:size(dim) and 1 or size / x:size(dim)
+         least, most = math.min(least, factors[i]), math.max(most, factors[i])
       end
       for i, dim in ipairs(dims) do
          if policy == "stretch" then
-            new[i], factors[i] = sizes[i], sizes[i] / x:size(dim)
+            new[i] = sizes[i]
          else
             factors[i] = policy == "not_larger" and least or most
-            new[i] = math.floor(factors[i] * x:size(dim) + 0.5)
+            new[i] = check_size(node, "sizes", math.floor(factors[i] * x:size(dim) + 0.5))
          end
       end
       return new, factors
    end
    for i, dim in ipairs(dims) do
-      if scales[i] <= 0 then node:fail("scales: expected more than 0, got %g", scales[i]) end
-      new[i], factors[i] = math.floor(x:size(dim) * scales[i] + 1e-6), scales[i]
+      if scales[i] ~= scales[i] or scales[i] <= 0 then
+         node:fail("scales: expected more than 0, got %g", scales[i])
+      end
+      local size = math.floor(x:size(dim) * scales[i] + 1e-6)
+      new[i], factors[i] = check_size(node, "scales", size), scales[i]
    end
    return new, factors
 end

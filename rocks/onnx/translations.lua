@@ -18,7 +18,7 @@ for name, op in pairs {
    tan = "Tan", asin = "Asin", acos = "Acos", atan = "Atan", sinh = "Sinh", cosh = "Cosh",
    asinh = "Asinh", acosh = "Acosh", atanh = "Atanh", tanh = "Tanh", sigmoid = "Sigmoid",
    erf = "Erf", neg = "Neg", reciprocal = "Reciprocal", floor = "Floor", ceil = "Ceil",
-   round = "Round", sign = "Sign", isnan = "IsNaN", isinf = "IsInf", softsign = "Softsign",
+   sign = "Sign", isnan = "IsNaN", isinf = "IsInf", softsign = "Softsign",
    hardswish = "HardSwish", clone = "Identity", contiguous = "Identity", detach = "Identity",
    det = "Det", positive = "Identity", alias = "Identity",
 } do
@@ -26,7 +26,7 @@ for name, op in pairs {
       local x = a.self or a.input or a.A
       if not b:is_float(x) and op ~= "Identity" and op ~= "Abs" and op ~= "Neg" and op ~= "Relu"
          and op ~= "Sign" then
-         if op == "Floor" or op == "Ceil" or op == "Round" then return x end
+         if op == "Floor" or op == "Ceil" then return x end
          x = b:cast(x, "float32")
       end
       return b:node(op, {x})
@@ -96,8 +96,34 @@ M.gelu = of_one(function(b, x, n, a)
 end)
 M.rsqrt = of_one(function(b, x) return op(b, "Reciprocal", op(b, "Sqrt", x)) end)
 M.square = function(b, a) return op(b, "Mul", a.self, a.self) end
-M.expm1 = of_one(function(b, x, n) return op(b, "Sub", op(b, "Exp", x), n(1)) end)
-M.log1p = of_one(function(b, x, n) return op(b, "Log", op(b, "Add", x, n(1))) end)
+
+-- Returns `small(x, u, d)` where -0.5 < x < 0.5, and `large` elsewhere. u = outer(x), and d = u - 1
+-- is exact; where d is 0, the function is x.
+local function near_zero(b, x, n, outer, small, large)
+   local near = op(b, "Less", op(b, "Abs", x), n(0.5))
+   local inner = op(b, "Where", near, x, n(0))
+   local u = outer(inner)
+   local d = op(b, "Sub", u, n(1))
+   local none = op(b, "Equal", d, n(0))
+   local safe = op(b, "Where", none, n(1), d)
+   local y = op(b, "Where", none, inner, small(inner, u, safe))
+   return op(b, "Where", near, y, large)
+end
+
+-- The errors of u and of log(u) near 1 cancel: these are the formulas of W. Kahan.
+M.expm1 = of_one(function(b, x, n)
+   local function small(y, u, d)
+      local log = op(b, "Where", op(b, "Equal", u, n(1)), n(1), op(b, "Log", u))
+      return op(b, "Mul", d, op(b, "Div", y, log))
+   end
+   return near_zero(b, x, n, function(y) return op(b, "Exp", y) end, small,
+      op(b, "Sub", op(b, "Exp", x), n(1)))
+end)
+M.log1p = of_one(function(b, x, n)
+   local function small(y, u, d) return op(b, "Mul", op(b, "Log", u), op(b, "Div", y, d)) end
+   return near_zero(b, x, n, function(y) return op(b, "Add", y, n(1)) end, small,
+      op(b, "Log", op(b, "Add", x, n(1))))
+end)
 M.log2 = of_one(function(b, x, n) return op(b, "Div", op(b, "Log", x), n(math.log(2))) end)
 M.log10 = of_one(function(b, x, n) return op(b, "Div", op(b, "Log", x), n(math.log(10))) end)
 M.exp2 = of_one(function(b, x, n) return op(b, "Pow", n(2), x) end)
@@ -105,6 +131,18 @@ M.trunc = of_one(function(b, x)
    return op(b, "Mul", op(b, "Sign", x), op(b, "Floor", op(b, "Abs", x)))
 end)
 M.frac = of_one(function(b, x) return op(b, "Sub", x, M.trunc(b, {self = x})) end)
+function M.round(b, a)
+   local x, decimals = a.self or a.input, a.decimals or 0
+   if not b:is_float(x) then return x end
+   if decimals == 0 then return op(b, "Round", x) end
+   local dtype = b:dtype(x)
+   local wide = dtype == "float64" and dtype or "float32" -- a product would overflow in 16 bits
+   local scale = b:number(10.0 ^ math.abs(decimals), wide)
+   local first, last = "Mul", "Div"
+   if decimals < 0 then first, last = last, first end
+   local y = op(b, "Round", op(b, first, b:cast(x, wide), scale))
+   return b:cast(op(b, last, y, scale), dtype)
+end
 M.erfc = of_one(function(b, x, n) return op(b, "Sub", n(1), op(b, "Erf", x)) end)
 
 -- Returns both operands as values of one dtype, which is the result's. A number takes the tensor's
@@ -674,23 +712,31 @@ local function find_parts(b, root, a, example)
    return list, starts, kept
 end
 
--- Writes a view as slices, if both examples allow the same ones.
-local function by_slices(b, root, a)
-   local one_, first_starts, kept = find_parts(b, root, a, 1)
-   local two, second_starts = find_parts(b, root, a, 2)
-   if not one_ or not two then return nil end
-   for i, start in ipairs(first_starts) do
-      if start ~= second_starts[i] then return nil end
+-- Returns whether two examples take the same parts.
+local function same_parts(list, starts, others, other_starts)
+   for i, start in ipairs(starts) do
+      if start ~= other_starts[i] then return false end
    end
-   for k, part in ipairs(one_) do
-      local other = two[k]
+   for k, part in ipairs(list) do
+      local other = others[k]
       if part.axis ~= other.axis or part.step ~= other.step or part.whole ~= other.whole
          or not part.whole and part.size ~= other.size then
-         return nil
+         return false
       end
    end
+   return true
+end
+
+-- Writes a view as slices, if all examples allow the same ones.
+local function by_slices(b, root, a)
+   local list, starts, kept = find_parts(b, root, a, 1)
+   if not list then return nil end
+   for example = 2, b.examples do
+      local others, other_starts = find_parts(b, root, a, example)
+      if not (others and same_parts(list, starts, others, other_starts)) then return nil end
+   end
    local y, gone = root, {}
-   for i, start in ipairs(first_starts) do
+   for i, start in ipairs(starts) do
       local part = kept[i]
       if not part then
          if root.examples[1]:size(i) ~= 1 or b:known(root, i) ~= 1 then
@@ -732,42 +778,98 @@ end
 
 -- Indices -----------------------------------------------------------------------------------------
 
-local function zero_based(b, index)
-   return op(b, "Sub", b:cast(index, "int64"), one(b))
+-- A position that no tensor has.
+local NOWHERE <const> = (1 << 31) - 1
+
+-- Returns positions that count from 1 as positions that count from 0. A position 0, and a negative
+-- one unless it may count from the end, becomes one that ONNX refuses: there, they would count from
+-- the end.
+local function zero_based(b, index, from_end)
+   if index.constant then -- these are valid, since the program has run
+      local x = index.constant:to "int64"
+      return b:const(torch.where(x:gt(0), x - 1, x))
+   end
+   index = b:cast(index, "int64")
+   local zero, rest = b:number(0, "int64"), b:number(NOWHERE, "int64")
+   if from_end then rest = op(b, "Where", op(b, "Equal", index, zero), rest, index) end
+   return op(b, "Where", op(b, "Greater", index, zero), op(b, "Sub", index, one(b)), rest)
 end
 
 function M.index_select(b, a)
    return b:node("Gather", {a.self, zero_based(b, a.index)}, {axis = b:axis(a.self, a.dim)})
 end
-function M.gather(b, a)
-   return b:node("GatherElements", {a.self, zero_based(b, a.index)}, {axis = b:axis(a.self, a.dim)})
+local function gather(b, x, index, dim)
+   return b:node("GatherElements", {x, index}, {axis = b:axis(x, dim)})
+end
+function M.gather(b, a) return gather(b, a.self, zero_based(b, a.index), a.dim) end
+
+-- Broadcasts a value to another's sizes, except those of an axis.
+local function broadcast_except(b, x, other, axis)
+   local sizes, same = {}, true
+   for i = 1, b:rank(other) do
+      local size = i == axis + 1 and 1 or b:known(other, i) or b:size(other, i)
+      same = same and (i == axis + 1 or size == b:known(x, i))
+      sizes[i] = size
+   end
+   return same and x or b:node("Expand", {x, b:ints(sizes)})
 end
 M.take_along_dim = function(b, a)
    if a.dim == nil then wire.fail "take_along_dim without dim" end
-   return M.gather(b, {self = a.self, dim = a.dim, index = a.indices})
+   local index, axis = zero_based(b, a.indices, true), b:axis(a.self, a.dim)
+   return gather(b, broadcast_except(b, a.self, index, axis),
+      broadcast_except(b, index, a.self, axis), a.dim)
 end
-function M.scatter(b, a)
-   return b:node("ScatterElements", {a.self, zero_based(b, a.index), a.src},
-      {axis = b:axis(a.self, a.dim)})
-end
-function M.scatter_add(b, a)
-   return b:node("ScatterElements", {a.self, zero_based(b, a.index), a.src},
-      {axis = b:axis(a.self, a.dim), reduction = "add"})
-end
-function M.index(b, a)
-   if #a.indices == 1 then
-      return b:node("Gather", {a.self, zero_based(b, a.indices[1])}, {axis = 0})
+local function scatter(how)
+   return function(b, a)
+      local index, src = a.index, a.src
+      for i = 1, b:rank(index) do -- ONNX wants one source for each index
+         local size = b:known(index, i)
+         if not size or size ~= b:known(src, i) then
+            src = b:slice(src, i - 1, 0, size or b:size(index, i))
+         end
+      end
+      return b:node("ScatterElements", {a.self, zero_based(b, index), src},
+         {axis = b:axis(a.self, a.dim), reduction = how})
    end
+end
+M.scatter, M.scatter_add = scatter(), scatter "add"
+
+-- Gathers by several indices, which are broadcast, from the first axes.
+local function gather_first(b, x, indices)
    local shape, list = nil, {}
-   for i, index in ipairs(a.indices) do
-      list[i] = zero_based(b, index)
+   for i, index in ipairs(indices) do
+      list[i] = zero_based(b, index, true)
       shape = shape and op(b, "Add", shape, list[i]) or list[i]
    end
+   local rank = b:rank(shape)
    for i, index in ipairs(list) do
       index = b:node("Expand", {index, b:node("Shape", {shape})})
-      list[i] = b:unsqueeze(index, {b:rank(index)})
+      list[i] = b:unsqueeze(index, {rank})
    end
-   return b:node("GatherND", {a.self, b:node("Concat", list, {axis = b:rank(list[1]) - 1})})
+   return b:node("GatherND", {x, b:node("Concat", list, {axis = rank})}), rank
+end
+
+function M.index(b, a)
+   local x, last, indices, axes = a.self, 0, {}, {}
+   for i in pairs(a.indices) do last = math.max(last, i) end
+   for i = 1, last do
+      if a.indices[i] then indices[#indices + 1], axes[#axes + 1] = a.indices[i], i - 1 end
+   end
+   if #axes == 1 then
+      return b:node("Gather", {x, zero_based(b, indices[1], true)}, {axis = axes[1]})
+   end
+   local perm = table.move(axes, 1, #axes, 1, {})
+   for axis = 0, b:rank(x) - 1 do
+      if axis >= last or not a.indices[axis + 1] then perm[#perm + 1] = axis end
+   end
+   local y, n = gather_first(b, b:transpose(x, perm), indices)
+   local together = axes[#axes] - axes[1] == #axes - 1
+   if not together or axes[1] == 0 then return y end
+   local order = {} -- the indices' dimensions go where the indices are
+   for axis = n, n + axes[1] - 1 do order[#order + 1] = axis end
+   for axis = 0, n - 1 do order[#order + 1] = axis end
+   for axis = n + axes[1], b:rank(y) - 1 do order[#order + 1] = axis end
+   return b:transpose(y, order)
 end
 function M.flip(b, a)
    local y = a.self
@@ -803,8 +905,11 @@ function M.roll(b, a)
    return y
 end
 function M.one_hot(b, a)
-   local hot = b:const({0, 1}, "int64")
-   return b:node("OneHot", {zero_based(b, a.self), b:ints {a.num_classes}, hot}, {axis = -1})
+   local hot, n = b:const({0, 1}, "int64"), b:fixed(a.num_classes, "num_classes")
+   -- OneHot gives zeros for labels out of range, and Gather refuses them
+   local labels = b:const(torch.arange(0, n, {dtype = "int64"}))
+   labels = b:node("Gather", {labels, zero_based(b, a.self)}, {axis = 0})
+   return b:node("OneHot", {labels, b:const({n}, "int64"), hot}, {axis = -1})
 end
 local function triangle(upper)
    return function(b, a)

@@ -89,6 +89,88 @@ describe("onnx.export", function()
       for i = 1, 2 do assert.is_true(torch.allclose(loaded[i], expected[i], {atol = 1e-6})) end
    end))
 
+   it("keeps sizes dynamic that depend on several dynamic sizes", shell.in_folder(function(folder)
+      local function fn(x, y)
+         local z = x:narrow(1, 1, x:size(1) - y:size(1))
+         return z:var(), z:unsqueeze(1):expand(2, -1):unsqueeze(3):repeat_interleave(2, 3), (z:sort())
+      end
+      torch.onnx.export(fn, {torch.arange(8.0), torch.ones(3)}, folder .. "/m.onnx", {input_names = {"x", "y"},
+         dynamic_axes = {x = {[1] = {name = "n", min = 8, max = 32}}, y = {[1] = {name = "m", min = 1, max = 7}}}})
+      local loaded = torch.onnx.load(folder .. "/m.onnx")
+      for _, sizes in ipairs {{8, 3}, {9, 3}, {9, 4}, {32, 1}, {20, 6}} do
+         local x, y = torch.arange(sizes[1] + 0.0), torch.ones(sizes[2])
+         local got, expected = {loaded(x, y)}, {fn(x, y)}
+         for i = 1, 3 do assert.is_true(torch.allclose(got[i], expected[i])) end
+      end
+   end))
+
+   it("keeps sizes dynamic that are rounded quotients of one", shell.in_folder(function(folder)
+      local function fn(x) return nn.functional.max_pool1d(x, 4):var() end
+      torch.onnx.export(fn, {torch.randn(1, 2, 17)}, folder .. "/m.onnx", {input_names = {"x"},
+         dynamic_axes = {x = {[3] = {name = "n", min = 4}}}})
+      local loaded = torch.onnx.load(folder .. "/m.onnx")
+      for n = 4, 40 do
+         local x = torch.randn(1, 2, n)
+         assert.is_true(torch.allclose(loaded(x), fn(x), {equal_nan = true}))
+      end
+   end))
+
+   it("counts negative positions from the end, and refuses position 0 in the file", shell.in_folder(function(folder)
+      local function int(list) return torch.tensor(list, {dtype = "int64"}) end
+      local F = nn.functional
+      local cases = {
+         {function(x, i) return x[i] end, true}, {function(x, i) return x[{{}, i}] end, true},
+         {function(x, i) return x[{i, i}] end, true}, {function(x, i) return x:index_select(1, i) end},
+         {function(x, i) return F.embedding(i, x) end}, {function(x, i) return x + F.one_hot(i, 3) end},
+         {function(x, i) return F.cross_entropy(x, i) end},
+      }
+      local x = torch.randn(3, 3)
+      for _, case in ipairs(cases) do
+         torch.onnx.export(case[1], {x, int {3, 1, 2}}, folder .. "/m.onnx", {input_names = {"x", "i"}})
+         local loaded = torch.onnx.load(folder .. "/m.onnx")
+         local function run(list) return pcall(loaded, table.unpack(#loaded:input_names() == 2 and {x, int(list)}
+            or {int(list)})) end
+         assert.is_true(torch.allclose(select(2, run {2, 3, 1}), case[1](x, int {2, 3, 1})))
+         if case[2] then
+            assert.is_true(select(2, run {-1, -3, 2}):equal(case[1](x, int {-1, -3, 2})))
+         else
+            assert.is_false((run {-1, 1, 2}))
+         end
+         for _, bad in ipairs {0, 4, -4} do
+            local fine, why = run {1, 2, bad}
+            assert.is_false(fine)
+            assert.matches("indices: expected %-3 to 2, got", why)
+         end
+      end
+   end))
+
+   it("writes log1p and expm1 that are exact near 0", shell.in_folder(function(folder)
+      local function fn(x) return torch.log1p(x), torch.expm1(x) end
+      local list = {0, 0.5, -0.5, -1, 88, -100, math.huge, -math.huge, 0 / 0}
+      for exponent = -38, 1, 0.37 do
+         for _, sign in ipairs {1, -1} do list[#list + 1] = sign * 10 ^ exponent end
+      end
+      local x = torch.tensor(list)
+      torch.onnx.export(fn, {x}, folder .. "/m.onnx")
+      local got, exact = {torch.onnx.load(folder .. "/m.onnx")(x)}, {fn(x:double())}
+      for i = 1, 2 do
+         assert.is_true(torch.allclose(got[i]:double(), exact[i], {rtol = 1e-6, atol = 0, equal_nan = true}))
+      end
+   end))
+
+   it("writes attention whose rows without a key are 0", shell.in_folder(function(folder)
+      local attention = nn.functional.scaled_dot_product_attention
+      local function fn(q, mask) return attention(q, q, q, {attn_mask = mask}) end
+      local q = torch.randn(1, 1, 3, 4)
+      local mask = torch.tensor {{true, false, false}, {false, false, false}, {true, true, true}}
+      for _, given in ipairs {mask, torch.zeros(3, 3):masked_fill(~mask, -math.huge)} do
+         torch.onnx.export(fn, {q, given}, folder .. "/m.onnx")
+         local y = torch.onnx.load(folder .. "/m.onnx")(q, given)
+         assert.same({0, 0, 0, 0}, y[{1, 1, 2}]:tolist())
+         assert.is_true(torch.allclose(y, fn(q, given)))
+      end
+   end))
+
    it("leaves the model's mode and its file alone when it fails", shell.in_folder(function(folder)
       local path = folder .. "/m.onnx"
       local model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5))
@@ -117,6 +199,8 @@ describe("onnx.export", function()
          z:narrow(1, 1, 1):add_(1)
          return z
       end, x, "m.onnx")
-      refused("No such file or directory", model, x, "/none/m.onnx")
+      refused("onnx.export: /none/m.onnx: No such file or directory", model, x, "/none/m.onnx")
+      refused("onnx.export: /tmp: Is a directory", model, x, "/tmp")
+      refused("onnx.export: path: expected a path, got", model, x, "a\0b")
    end)
 end)

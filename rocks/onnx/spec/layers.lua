@@ -226,6 +226,41 @@ case("arithmetic", function()
    end
 end, x2)
 
+-- Options that have one number for all dimensions, as a number and as a list.
+case("one_number", function()
+   local F = nn.functional
+   local w2, w3 = torch.randn(3, 4, 2, 2), torch.randn(4, 3, 2, 2)
+   return function(x)
+      return F.max_pool2d(x, 2), F.max_pool2d(x, {2}, {padding = {1}}), F.avg_pool2d(x, {2}, {stride = {1}}),
+         F.lp_pool2d(x:abs(), 2, {2}), F.conv2d(x, w2, nil, {stride = {2}, padding = {1}, dilation = {2}}),
+         F.conv_transpose2d(x, w3, nil, {stride = {2}, output_padding = {1}}), F.unfold(x, {2}),
+         F.interpolate(x, {size = {16}})
+   end
+end, x4)
+case("rounding", function()
+   return function(x)
+      return x:round(), x:round {decimals = 2}, (x * 1000):round {decimals = -2}, x:mul(9):int():round()
+   end
+end, x2)
+case("log1p", function()
+   return function(x) return torch.log1p(x), torch.expm1(x) end
+end, function(n) return torch.logspace(-9, -6, n) end)
+case("masked_rows", function()
+   return function(x)
+      local q, mask = x:unsqueeze(2), x:select(3, 1):gt(0):unsqueeze(2):unsqueeze(4):logical_and(x[{1, {}, 1}]:gt(-9))
+      local F = nn.functional
+      return F.scaled_dot_product_attention(q, q, q, {attn_mask = mask}),
+         F.scaled_dot_product_attention(q, q, q, {attn_mask = mask:logical_not():float() * -1e38 * 1e38})
+   end
+end, x3)
+case("positions", function()
+   return function(x, i)
+      return x[i], x[{{}, i}], x[{i, i}], x[{{}, i, i:unsqueeze(2)}], x[{i, {}, i}],
+         x:take_along_dim(i:reshape(-1, 1, 1), 1), x:index_select(2, i:abs()), nn.functional.one_hot(i:abs(), 5),
+         x:scatter(1, i:abs():reshape(-1, 1, 1), x), nn.functional.nll_loss(x:select(3, 1), i:abs())
+   end
+end, function(n) return torch.randn(n, 4, 5), torch.arange(0, n, {dtype = "int64"}):remainder(2) - 2 end)
+
 M.cases = cases
 
 --- Exports a case. Returns why it fails, or nil.

@@ -260,8 +260,37 @@ describe("onnx.load", function()
       end)
    end)
 
+   it("refuses sizes, scales and regions of Resize that are no sizes", function()
+      local function resize(position, list, dtype, region)
+         local inputs = {"x", "", "", ""}
+         inputs[position] = "list"
+         local numbers = torch.tensor(list, {dtype = dtype})
+         local initializers = {{name = "list", dims = {2}, data_type = dtype == "int64" and 7 or 1, raw_data = numbers}}
+         local attributes = {{name = "mode", type = 3, s = "linear"}}
+         if region then
+            inputs[2] = "roi"
+            initializers[2] = {name = "roi", dims = {4}, data_type = 1, raw_data = torch.tensor(region)}
+            attributes[2] = {name = "coordinate_transformation_mode", type = 3, s = "tf_crop_and_resize"}
+         end
+         if position == 3 then inputs[4] = nil end
+         return load(model({op_type = "Resize", input = inputs, output = {"y"}, attribute = attributes},
+            {initializer = initializers})), torch.ones(3, 2)
+      end
+      assert.same({3, 5}, table.move((resize(4, {3, 5}, "int64"))(torch.ones(3, 2)).shape, 1, 2, 1, {}))
+      refused_call("node 0 (Resize): sizes: expected new sizes of 0 to 16777216, got 4.61",
+         resize(4, {3, 1 << 62}, "int64"))
+      refused_call("node 0 (Resize): sizes: expected new sizes of 0 to 16777216, got -5", resize(4, {3, -5}, "int64"))
+      refused_call("node 0 (Resize): scales: expected new sizes of 0 to 16777216, got inf",
+         resize(3, {1, math.huge}, "float32"))
+      refused_call("node 0 (Resize): scales: expected more than 0, got", resize(3, {1, 0 / 0}, "float32"))
+      refused_call("node 0 (Resize): roi: dimension 2: the place 5e+29 of an element lies too far outside",
+         resize(4, {3, 3}, "int64", {0, 0, 1, 1e30}))
+      refused_call("node 0 (Resize): roi: dimension 2: the place", resize(4, {3, 3}, "int64", {0, 0, 1, math.huge}))
+   end)
+
    it("refuses wrong arguments", function()
       assert.raises("onnx.load: path: expected a path, got 3", function() torch.onnx.load(3) end)
+      assert.raises("onnx.load: path: expected a path, got", function() torch.onnx.load "a\0b" end)
       assert.raises("onnx.load: /none.onnx: /none.onnx: No such file or directory", function()
          torch.onnx.load "/none.onnx"
       end)
