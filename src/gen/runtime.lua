@@ -221,9 +221,9 @@ local function reach(names)
       local op = all.byname[name] or all.byname[name:gsub("_$", "")]
       if op then visit_op(op) end
    end
-   -- Every program is read by src/graph/file.c and run by src/graph/run.c, so the functions that
-   -- these files call are needed as well.
-   for _, path in ipairs {"run", "file"} do
+   -- Every program is read, run and saved by these files of src/graph, so the functions that they
+   -- call are needed as well.
+   for _, path in ipairs {"run", "file_read", "file_write"} do
       each_word(read(("%s/../graph/%s.c"):format(here, path)), visit)
    end
    for _, path in ipairs(paths(here .. "/../core/*/*.c")) do note_kernels(read(path)) end

@@ -573,7 +573,7 @@ static int push_text(lua_State *L) {
   return 1;
 }
 
-/* program:describe() returns the graph as JSON; the comment of src/graph/file.c has its form. */
+/* program:describe() returns the graph as JSON; the comment of src/graph/file.h has its form. */
 static int program_describe(lua_State *L) {
   tli_Text text = {0};
   bool ok = tli_graph_describe(own_graph(L, 1), &text);

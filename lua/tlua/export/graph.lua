@@ -1,5 +1,5 @@
 -- graph.lua - the graph of a program as nodes in Lua, which can be walked and rewritten. A graph is
--- made from the text that describes a program in its file (src/graph/file.c), and becomes a program
+-- made from the text that describes a program in its file (src/graph/file.h), and becomes a program
 -- again through such a text; so a rewritten graph is checked as a file is.
 
 local torch = require "tlua"
