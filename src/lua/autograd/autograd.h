@@ -13,6 +13,9 @@ void tli_open_autocast(lua_State *L); /* autocast.c */
 void tli_open_nodes(lua_State *L);    /* node.c */
 void tli_open_function(lua_State *L); /* function.c */
 void tli_open_saved_hooks(lua_State *L);
+void tli_open_tensor_history(lua_State *L);
+
+int tli_tensor_backward(lua_State *L); /* the method of tensors, defined in autograd.c */
 
 /* Sets the hooks of this C thread that pack saved tensors. `mode` is the number of their slot
 ** (saved_hooks.c). */

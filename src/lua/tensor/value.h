@@ -63,8 +63,8 @@ typedef struct tli_Property {
 
 /* Lists of properties. The last entry of each list has NULL as its name. */
 extern const tli_Property tli_tensor_properties[];   /* tensor.c */
-extern const tli_Property tli_autograd_properties[]; /* autograd.c */
-extern const luaL_Reg tli_autograd_methods[];        /* methods for gradients, in autograd.c */
+extern const tli_Property tli_autograd_properties[]; /* tensor_history.c */
+extern const luaL_Reg tli_autograd_methods[];        /* methods for gradients, in the same file */
 extern const luaL_Reg tli_apply_methods[];           /* apply.c */
 extern const luaL_Reg tli_storage_functions[];       /* functions of storage.c for torch */
 extern const luaL_Reg tli_bytes_functions[];         /* functions of bytes.c for torch.io */
