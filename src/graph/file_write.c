@@ -8,11 +8,9 @@
 #include <string.h>
 
 #include "core/memory/alloc.h"
-#include "core/platform/platform.h"
 #include "core/platform/replace.h"
 #include "graph/json.h"
 #include "graph/text.h"
-#include "ops/common.h"
 
 /* Maps prefixes of dtype names to the format's letters. */
 static const char *const letters[][2] = {

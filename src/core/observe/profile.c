@@ -1,7 +1,6 @@
 /*
-** profile.c - implements profile.h. Events are stored in chunks that never move. Each distinct text
-** (name, shapes, stack) is stored once, and events refer to it by number. The open spans of a
-** thread are linked by `parent`.
+** profile.c - implements profile.h. profile_record.h has the data. The open spans of a thread are
+** linked by `parent`.
 **
 ** A guest thread records into its own tli_Profile. When the guest leaves, its record is appended,
 ** under the invitation's lock, to the record `gathered`, which the host appends to its own record
@@ -18,15 +17,13 @@
 #include "core/error.h"
 #include "core/observe/history.h"
 #include "core/observe/live_storages.h"
+#include "core/observe/profile_record.h"
 #include "core/platform/platform.h"
 
-#define CHUNK 8192     /* entries */
 #define MOST_TEXT 4096 /* the largest number of bytes in a stack's text */
 #define MOST_FRAMES 96 /* the largest number of frames that are compared to distinguish stacks */
 /* only storages of at least this many bytes make the profiler query the device's cache */
 #define CACHED_LEAST 4096
-/* number of entries in the cache that finds names by their addresses; a power of two */
-#define CACHE 1024
 
 const char *const tli_span_kinds[TLI_NSPANS + 1] = {"operator",  "backward", "user",      "module",
                                                     "collector", "data",     "optimizer", "step",
@@ -34,180 +31,24 @@ const char *const tli_span_kinds[TLI_NSPANS + 1] = {"operator",  "backward", "us
 
 atomic_int tli_profiles;
 
-/* An array that grows by chunks, so that its items never move. */
-typedef struct List {
-  size_t item;
-  int64_t n;
-  char **chunks; /* array of chunks (owned); each chunk has CHUNK items */
-  int64_t nchunks, room;
-} List;
-
-typedef struct Text {
-  uint64_t hash;
-  size_t size;
-  char *text; /* the text (owned), ended by '\0' */
-  /* for a key of frames: the number of the formatted text; -1 as long as it is not formatted */
-  int32_t in_words;
-} Text;
-
-/* The work of a span on a device, measured between two events. */
-typedef struct DeviceSpan {
-  int32_t event;
-  tl_Device device;
-  tl_Stream *stream;
-  tl_Event *begin, *end; /* events before and after the work (owned); NULL if not used */
-} DeviceSpan;
-
 struct tli_Invitation {
   atomic_int refs;
   tli_Mutex lock;
   tli_Profile *gathered; /* the guests' data (owned, guarded); NULL after the session has ended */
 };
 
-struct tli_Profile {
-  tli_ProfileOptions options;
-  /* invitation of this session's guests (owned reference); NULL in a record of guests' data */
-  tli_Invitation *invitation;
-  bool guest;
-  uint64_t serial;
-  bool active;
-  int32_t top;   /* number of the innermost open event; -1 if there is none */
-  int64_t begin; /* tli_now_ns */
-  int64_t began, end, dropped, bytes;
-  /* `devices` has DeviceSpans; `threads` has the numbers of texts: the names of the threads, this
-  ** one first */
-  List events, memory, texts, devices, threads;
-  int32_t *places; /* hash table of texts with open addressing (owned); -1 marks an empty slot */
-  int64_t nplaces;
-  /* for each device type: whether this record receives the activity reports */
-  bool watches[TL_NDEVICETYPES];
-  /* an event on each device that marks the beginning of the session (owned) */
-  tl_Event *zero[TL_NDEVICETYPES][TL_MAX_DEVICES];
-  int64_t zero_at[TL_NDEVICETYPES][TL_MAX_DEVICES];
-  /* number of bytes in the device's cache when it was last queried */
-  int64_t cached[TL_NDEVICETYPES][TL_MAX_DEVICES];
-  struct {
-    const char *name;
-    int32_t id;
-  } cache[CACHE];
-};
-
 static _Thread_local tli_Profile *mine; /* borrowed */
 static _Atomic uint64_t next_serial = 1;
-
-/* ---- memory outside of the allocator ---------------------------------------------------- */
-
-static void *get(tli_Profile *p, size_t bytes) {
-  void *block = tli_memory_get(16, bytes);
-  if (block) p->bytes += (int64_t)bytes;
-  return block;
-}
-
-static void put(void *block) {
-  if (block) tli_memory_put(block);
-}
-
-static void *at(const List *l, int64_t i) {
-  return l->chunks[i / CHUNK] + (size_t)(i % CHUNK) * l->item;
-}
-
-static bool grow_chunks(tli_Profile *p, List *l) {
-  int64_t room = l->room ? 2 * l->room : 64;
-  char **chunks = get(p, (size_t)room * sizeof *chunks);
-  TL_TRY(chunks);
-  if (l->nchunks) memcpy(chunks, l->chunks, (size_t)l->nchunks * sizeof *chunks);
-  put(l->chunks);
-  l->chunks = chunks;
-  l->room = room;
-  return true;
-}
-
-/* Makes room for one more item; returns NULL if memory is exhausted. */
-static void *push(tli_Profile *p, List *l) {
-  if (l->n == INT32_MAX) return NULL;
-  if (l->n == l->nchunks * CHUNK) {
-    if (l->nchunks == l->room) TL_TRY_NULL(grow_chunks(p, l));
-    char *chunk = get(p, CHUNK * l->item);
-    TL_TRY_NULL(chunk);
-    l->chunks[l->nchunks++] = chunk;
-  }
-  return at(l, l->n++);
-}
-
-static void list_free(List *l) {
-  for (int64_t i = 0; i < l->nchunks; i++) put(l->chunks[i]);
-  put(l->chunks);
-  *l = (List){.item = l->item};
-}
-
-/* ---- texts ------------------------------------------------------------------------- */
-
-static uint64_t hash_of(const char *text, size_t size) {
-  uint64_t hash = 0xcbf29ce484222325u + size;
-  while (size > 0) {
-    uint64_t word = 0;
-    size_t n = size < sizeof word ? size : sizeof word;
-    memcpy(&word, text, n);
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
-    hash ^= hash >> 29;
-    text += n;
-    size -= n;
-  }
-  return hash;
-}
-
-static int32_t *place_of(const tli_Profile *p, uint64_t hash, const char *text, size_t size) {
-  for (uint64_t i = hash;; i++) {
-    int32_t *place = &p->places[i & (uint64_t)(p->nplaces - 1)];
-    if (*place < 0) return place;
-    const Text *t = at(&p->texts, *place);
-    if (t->hash == hash && t->size == size && memcmp(t->text, text, size) == 0) return place;
-  }
-}
-
-static bool grow_places(tli_Profile *p) {
-  if (2 * (p->texts.n + 1) <= p->nplaces) return true;
-  int64_t n = p->nplaces ? 2 * p->nplaces : 512;
-  int32_t *old = p->places, *places = get(p, (size_t)n * sizeof *places);
-  TL_TRY(places);
-  memset(places, -1, (size_t)n * sizeof *places);
-  p->places = places;
-  p->nplaces = n;
-  for (int64_t i = 0; i < p->texts.n; i++) {
-    const Text *t = at(&p->texts, i);
-    *place_of(p, t->hash, t->text, t->size) = (int32_t)i;
-  }
-  put(old);
-  return true;
-}
-
-/* Returns the number of a text; -1 if memory is exhausted. */
-static int32_t intern(tli_Profile *p, const char *text, size_t size) {
-  if (!grow_places(p)) return -1;
-  uint64_t hash = hash_of(text, size);
-  int32_t *place = place_of(p, hash, text, size);
-  if (*place >= 0) return *place;
-  char *copy = get(p, size + 1);
-  Text *t = copy ? push(p, &p->texts) : NULL;
-  if (t == NULL) {
-    put(copy);
-    return -1;
-  }
-  memcpy(copy, text, size);
-  copy[size] = '\0';
-  *t = (Text){hash, size, copy, -1};
-  return *place = (int32_t)(p->texts.n - 1);
-}
 
 /* Returns the number of a name's text. Names are usually constants, so a cache by address avoids
 ** most look-ups. The cache compares the texts as well, since an address may have been reused. */
 static int32_t name_of(tli_Profile *p, const char *name) {
-  size_t slot = (uintptr_t)name / 4 & (CACHE - 1);
+  size_t slot = (uintptr_t)name / 4 & (TLI_NAME_CACHE - 1);
   if (p->cache[slot].name == name) {
-    const Text *t = at(&p->texts, p->cache[slot].id);
+    const tli_RecordText *t = tli_record_at(&p->texts, p->cache[slot].id);
     if (strcmp(t->text, name) == 0) return p->cache[slot].id;
   }
-  int32_t id = intern(p, name, strlen(name));
+  int32_t id = tli_record_text(p, name, strlen(name));
   if (id < 0) return id;
   p->cache[slot].name = name;
   p->cache[slot].id = id;
@@ -223,11 +64,12 @@ static int32_t shapes_of(tli_Profile *p, const tli_SpanInput *inputs, int n) {
     for (int64_t k = 0; k < inputs[i].n; k++) {
       const tl_Tensor *t = inputs[i].v[k];
       int ndim = t ? t->ndim : 0;
-      if (used + 1 + ndim > MOST_SHAPES) return intern(p, (char *)all, sizeof *all * (size_t)used);
+      if (used + 1 + ndim > MOST_SHAPES)
+        return tli_record_text(p, (char *)all, sizeof *all * (size_t)used);
       all[used++] = t ? ndim : -1;
       for (int d = 0; d < ndim; d++) all[used++] = t->sizes[d];
     }
-  return intern(p, (char *)all, sizeof *all * (size_t)used);
+  return tli_record_text(p, (char *)all, sizeof *all * (size_t)used);
 }
 
 /* Computes the key that identifies a stack: the number of the operator's name and, for each frame,
@@ -250,13 +92,13 @@ static int32_t frames_of(tli_Profile *p, int32_t *key) {
 ** the frames are new. */
 static int32_t stack_of(tli_Profile *p) {
   int32_t key[1 + 3 * MOST_FRAMES];
-  int32_t frames = intern(p, (char *)key, sizeof *key * (size_t)frames_of(p, key));
+  int32_t frames = tli_record_text(p, (char *)key, sizeof *key * (size_t)frames_of(p, key));
   if (frames < 0) return -1;
-  Text *known = at(&p->texts, frames);
+  tli_RecordText *known = tli_record_at(&p->texts, frames);
   if (known->in_words >= 0) return known->in_words;
   char text[MOST_TEXT];
   size_t (*stack)(char *, size_t) = atomic_load(&tli_read_call_stack);
-  return known->in_words = intern(p, text, stack ? stack(text, sizeof text) : 0);
+  return known->in_words = tli_record_text(p, text, stack ? stack(text, sizeof text) : 0);
 }
 
 /* ---- devices ----------------------------------------------------------------------- */
@@ -295,16 +137,16 @@ static void begin_on_device(tli_Profile *p, int32_t event, tl_Device device) {
     p->zero_at[device.type][device.index] = tli_now_ns() - p->begin;
     watch_device(p, device);
   }
-  DeviceSpan *s = push(p, &p->devices);
+  tli_DeviceSpan *s = tli_record_push(p, &p->devices);
   if (s == NULL) return;
-  *s = (DeviceSpan){event, device, stream, record_event(device, stream), NULL};
-  /* until the session stops, device_time is the index of the event's DeviceSpan */
-  ((tli_ProfileEvent *)at(&p->events, event))->device_time = p->devices.n;
+  *s = (tli_DeviceSpan){event, device, stream, record_event(device, stream), NULL};
+  /* until the session stops, device_time is the index of the event's tli_DeviceSpan */
+  ((tli_ProfileEvent *)tli_record_at(&p->events, event))->device_time = p->devices.n;
 }
 
 static void end_on_device(tli_Profile *p, tli_ProfileEvent *e) {
   if (e->device_time == 0) return;
-  DeviceSpan *s = at(&p->devices, e->device_time - 1);
+  tli_DeviceSpan *s = tli_record_at(&p->devices, e->device_time - 1);
   e->device_time = 0;
   s->end = record_event(s->device, s->stream);
 }
@@ -313,9 +155,9 @@ static void end_on_device(tli_Profile *p, tli_ProfileEvent *e) {
 static bool read_devices(tli_Profile *p) {
   bool ok = true;
   for (int64_t i = 0; i < p->devices.n; i++) {
-    DeviceSpan *s = at(&p->devices, i);
+    tli_DeviceSpan *s = tli_record_at(&p->devices, i);
     const tl_DeviceApi *api = tli_backend(s->device)->device;
-    tli_ProfileEvent *e = at(&p->events, s->event);
+    tli_ProfileEvent *e = tli_record_at(&p->events, s->event);
     tl_Event *zero = p->zero[s->device.type][s->device.index];
     double since = 0, took = 0;
     if (ok && s->begin && s->end) {
@@ -341,13 +183,15 @@ static bool read_devices(tli_Profile *p) {
 
 /* ---- spans ------------------------------------------------------------------------- */
 
-static tli_ProfileEvent *event_at(const tli_Profile *p, int32_t i) { return at(&p->events, i); }
+static tli_ProfileEvent *event_at(const tli_Profile *p, int32_t i) {
+  return tli_record_at(&p->events, i);
+}
 
 tli_Span tli_span_open(tli_SpanKind kind, const char *name, const tli_SpanInput *inputs, int n) {
   tli_Profile *p = mine;
   if (p == NULL) return (tli_Span){0, -1};
   int32_t id = name_of(p, name);
-  tli_ProfileEvent *e = id >= 0 ? push(p, &p->events) : NULL;
+  tli_ProfileEvent *e = id >= 0 ? tli_record_push(p, &p->events) : NULL;
   if (e == NULL) {
     p->dropped++;
     return (tli_Span){0, -1};
@@ -418,7 +262,7 @@ static int64_t cached_on(tli_Profile *p, const tl_Storage *s) {
 
 static void note_memory(tli_Profile *p, const tl_Storage *s, int64_t bytes,
                         tli_MemoryCategory category) {
-  tli_ProfileMemory *m = push(p, &p->memory);
+  tli_ProfileMemory *m = tli_record_push(p, &p->memory);
   if (m == NULL) {
     p->dropped++;
     return;
@@ -451,108 +295,13 @@ void tli_profile_mark(const tl_Tensor *t, tli_MemoryCategory category) {
     note_memory(p, t->storage, t->storage->bytes, category);
 }
 
-/* ---- records ----------------------------------------------------------------------- */
-
-/* Returns a new record of the thread with the name `thread`. If `thread` is NULL, the record has no
-** thread of its own. */
-static tli_Profile *record_new(const tli_ProfileOptions *options, const char *thread) {
-  tli_Profile *p = tli_memory_get(16, sizeof *p);
-  if (p == NULL) return NULL;
-  memset(p, 0, sizeof *p);
-  *p = (tli_Profile){.options = *options, .top = -1, .bytes = sizeof *p};
-  p->events.item = sizeof(tli_ProfileEvent);
-  p->memory.item = sizeof(tli_ProfileMemory);
-  p->texts.item = sizeof(Text);
-  p->devices.item = sizeof(DeviceSpan);
-  p->threads.item = sizeof(int32_t);
-  int32_t name = thread ? intern(p, thread, strlen(thread)) : -1, *first = push(p, &p->threads);
-  if (first) *first = name;
-  if (first && (name >= 0 || thread == NULL)) return p;
-  tli_profile_free(p);
-  return NULL;
-}
-
-static int32_t thread_at(const tli_Profile *p, int64_t i) {
-  return *(const int32_t *)at(&p->threads, i);
-}
-
-/* Returns the number of the thread whose name is text `name` of p; -1 if memory is exhausted. */
-static int32_t thread_of(tli_Profile *p, int32_t name) {
-  for (int64_t i = 1; i < p->threads.n; i++)
-    if (thread_at(p, i) == name) return (int32_t)i;
-  int32_t *t = name < 0 || p->threads.n > UINT16_MAX ? NULL : push(p, &p->threads);
-  if (t == NULL) return -1;
-  *t = name;
-  return (int32_t)(p->threads.n - 1);
-}
-
-static int32_t moved(const int32_t *texts, int32_t i) { return i < 0 ? i : texts[i]; }
-
-static void append_events(tli_Profile *p, const tli_Profile *from, const int32_t *texts,
-                          const int32_t *threads) {
-  int32_t first = (int32_t)p->events.n;
-  for (int64_t i = 0; i < from->events.n; i++) {
-    const tli_ProfileEvent *e = at(&from->events, i);
-    tli_ProfileEvent *copy = push(p, &p->events);
-    if (copy == NULL) {
-      p->dropped += from->events.n - i;
-      return;
-    }
-    *copy = *e;
-    copy->name = moved(texts, e->name);
-    copy->shapes = moved(texts, e->shapes);
-    copy->stack = moved(texts, e->stack);
-    copy->parent = e->parent < 0 ? -1 : first + e->parent;
-    copy->thread = (uint16_t)threads[e->thread];
-  }
-}
-
-static void append_memory(tli_Profile *p, const tli_Profile *from, int32_t first) {
-  for (int64_t i = 0; i < from->memory.n; i++) {
-    tli_ProfileMemory *copy = push(p, &p->memory);
-    if (copy == NULL) {
-      p->dropped += from->memory.n - i;
-      return;
-    }
-    *copy = *(const tli_ProfileMemory *)at(&from->memory, i);
-    if (copy->event >= 0) copy->event += first;
-  }
-}
-
-/* Appends the events of another record. These events belong to other threads. */
-static void append(tli_Profile *p, const tli_Profile *from) {
-  int32_t first = (int32_t)p->events.n;
-  int64_t n = from->texts.n + from->threads.n;
-  int32_t *texts = get(p, (size_t)n * sizeof *texts);
-  int32_t *threads = texts ? texts + from->texts.n : NULL;
-  bool ok = texts != NULL;
-  for (int64_t i = 0; ok && i < from->texts.n; i++) {
-    const Text *t = at(&from->texts, i);
-    ok = (texts[i] = intern(p, t->text, t->size)) >= 0;
-  }
-  for (int64_t i = 0; ok && i < from->threads.n; i++) {
-    int32_t name = thread_at(from, i);
-    threads[i] = name < 0 ? 0 : thread_of(p, texts[name]);
-    ok = threads[i] >= 0;
-  }
-  p->dropped += from->dropped;
-  if (ok) {
-    append_events(p, from, texts, threads);
-    if (p->events.n == first + from->events.n) append_memory(p, from, first);
-  } else {
-    p->dropped += from->events.n;
-  }
-  p->bytes -= texts ? n * (int64_t)sizeof *texts : 0;
-  put(texts);
-}
-
 /* ---- other threads ----------------------------------------------------------------- */
 
 static tli_Invitation *invitation_new(const tli_ProfileOptions *options) {
   tli_Invitation *v = tli_memory_get(16, sizeof *v);
-  tli_Profile *gathered = v ? record_new(options, NULL) : NULL;
+  tli_Profile *gathered = v ? tli_record_new(options, NULL) : NULL;
   if (gathered == NULL) {
-    put(v);
+    tli_record_put(v);
     return NULL;
   }
   atomic_init(&v->refs, 1);
@@ -565,7 +314,7 @@ void tli_invitation_release(tli_Invitation *v) {
   if (v == NULL || !tli_last_reference(&v->refs)) return;
   tli_profile_free(v->gathered);
   tli_mutex_destroy(&v->lock);
-  put(v);
+  tli_record_put(v);
 }
 
 /* Ends an invitation: returns the guests' data (owned). Data that guests hand over later is
@@ -596,7 +345,7 @@ void tli_profile_join(tli_Invitation *v, const char *thread) {
   }
   tli_mutex_unlock(&v->lock);
   options.devices = false; /* measuring devices would make the guest thread wait for its events */
-  tli_Profile *p = open ? record_new(&options, thread) : NULL;
+  tli_Profile *p = open ? tli_record_new(&options, thread) : NULL;
   if (p == NULL) return;
   atomic_fetch_add(&v->refs, 1);
   p->invitation = v;
@@ -614,7 +363,7 @@ void tli_profile_leave(void) {
   while (p->top >= 0) close_top(p, now);
   tli_Invitation *v = p->invitation;
   tli_mutex_lock(&v->lock);
-  if (v->gathered) append(v->gathered, p);
+  if (v->gathered) tli_record_append(v->gathered, p);
   tli_mutex_unlock(&v->lock);
   tli_profile_free(p);
 }
@@ -624,9 +373,10 @@ void tli_profile_add(tli_Invitation *v, const char *thread, tli_SpanKind kind, c
   if (v == NULL) return;
   tli_mutex_lock(&v->lock);
   tli_Profile *p = v->gathered;
-  int32_t id = p ? intern(p, name, strlen(name)) : -1;
-  int32_t number = id >= 0 ? thread_of(p, intern(p, thread, strlen(thread))) : -1;
-  tli_ProfileEvent *e = number >= 0 ? push(p, &p->events) : NULL;
+  int32_t id = p ? tli_record_text(p, name, strlen(name)) : -1;
+  int32_t number =
+      id >= 0 ? tli_record_thread_of(p, tli_record_text(p, thread, strlen(thread))) : -1;
+  tli_ProfileEvent *e = number >= 0 ? tli_record_push(p, &p->events) : NULL;
   bool kernel = kind == TLI_SPAN_KERNEL;
   if (e)
     *e = (tli_ProfileEvent){.begin = begin - p->begin,
@@ -702,7 +452,7 @@ static void watch_no_more(tli_Profile *p) {
 
 tli_Profile *tli_profile_start(const tli_ProfileOptions *options) {
   if (mine) return tli_fail_null(TL_EARG, "profile: a profile runs in this thread already");
-  tli_Profile *p = record_new(options, "main");
+  tli_Profile *p = tli_record_new(options, "main");
   if (p) p->invitation = invitation_new(options);
   if (p == NULL || p->invitation == NULL) {
     tli_profile_free(p);
@@ -740,10 +490,11 @@ static void sort_memory(tli_Profile *p, int64_t own) {
     return;
   }
   for (int64_t i = 0; i < n; i++)
-    moments[i] = (Moment){*(const tli_ProfileMemory *)at(&p->memory, i), i};
+    moments[i] = (Moment){*(const tli_ProfileMemory *)tli_record_at(&p->memory, i), i};
   qsort(moments, (size_t)n, sizeof *moments, by_time);
-  for (int64_t i = 0; i < n; i++) *(tli_ProfileMemory *)at(&p->memory, i) = moments[i].event;
-  put(moments);
+  for (int64_t i = 0; i < n; i++)
+    *(tli_ProfileMemory *)tli_record_at(&p->memory, i) = moments[i].event;
+  tli_record_put(moments);
 }
 
 bool tli_profile_stop(tli_Profile *p) {
@@ -759,7 +510,7 @@ bool tli_profile_stop(tli_Profile *p) {
   watch_no_more(p);
   tli_Profile *gathered = invitation_end(p->invitation);
   int64_t own = p->memory.n;
-  append(p, gathered);
+  tli_record_append(p, gathered);
   tli_profile_free(gathered);
   if (p->memory.n > own) sort_memory(p, own);
   return ok;
@@ -769,15 +520,9 @@ bool tli_profile_active(const tli_Profile *p) { return p->active; }
 
 void tli_profile_free(tli_Profile *p) {
   if (p == NULL || p->active) return; /* a thread that still records owns the profile */
-  for (int64_t i = 0; i < p->texts.n; i++) put(((Text *)at(&p->texts, i))->text);
-  list_free(&p->events);
-  list_free(&p->memory);
-  list_free(&p->texts);
-  list_free(&p->devices);
-  list_free(&p->threads);
-  put(p->places);
+  tli_record_clear(p);
   tli_invitation_release(p->invitation);
-  put(p);
+  tli_record_put(p);
 }
 
 int64_t tli_profile_duration(const tli_Profile *p) {
@@ -790,18 +535,18 @@ int64_t tli_profile_count(const tli_Profile *p) { return p->events.n; }
 int64_t tli_profile_memory_count(const tli_Profile *p) { return p->memory.n; }
 
 int32_t tli_profile_threads(const tli_Profile *p) { return (int32_t)p->threads.n; }
-int32_t tli_profile_thread(const tli_Profile *p, int32_t i) { return thread_at(p, i); }
+int32_t tli_profile_thread(const tli_Profile *p, int32_t i) { return tli_record_thread(p, i); }
 
 const tli_ProfileEvent *tli_profile_event(const tli_Profile *p, int64_t i) {
-  return at(&p->events, i);
+  return tli_record_at(&p->events, i);
 }
 
 const tli_ProfileMemory *tli_profile_memory_event(const tli_Profile *p, int64_t i) {
-  return at(&p->memory, i);
+  return tli_record_at(&p->memory, i);
 }
 
 const char *tli_profile_text(const tli_Profile *p, int32_t i, size_t *size) {
-  const Text *t = at(&p->texts, i);
+  const tli_RecordText *t = tli_record_at(&p->texts, i);
   *size = t->size;
   return t->text;
 }

@@ -1,0 +1,93 @@
+/*
+** profile_record.h - the data of a profile: events in lists that grow, and the texts to which events
+** refer by number. The memory comes directly from the system.
+*/
+#ifndef TLI_PROFILE_RECORD_H
+#define TLI_PROFILE_RECORD_H
+
+#include "core/device/api.h"
+#include "core/observe/profile.h"
+
+#define TLI_RECORD_CHUNK 8192 /* entries */
+/* number of entries in the cache that finds names by their addresses; a power of two */
+#define TLI_NAME_CACHE 1024
+
+/* An array that grows by chunks, so that its items never move. */
+typedef struct tli_RecordList {
+  size_t item;
+  int64_t n;
+  char **chunks; /* array of chunks (owned); each chunk has TLI_RECORD_CHUNK items */
+  int64_t nchunks, room;
+} tli_RecordList;
+
+typedef struct tli_RecordText {
+  uint64_t hash;
+  size_t size;
+  char *text; /* the text (owned), ended by '\0' */
+  /* for a key of frames: the number of the formatted text; -1 as long as it is not formatted */
+  int32_t in_words;
+} tli_RecordText;
+
+/* The work of a span on a device, measured between two events. */
+typedef struct tli_DeviceSpan {
+  int32_t event;
+  tl_Device device;
+  tl_Stream *stream;
+  tl_Event *begin, *end; /* events before and after the work (owned); NULL if not used */
+} tli_DeviceSpan;
+
+struct tli_Profile {
+  tli_ProfileOptions options;
+  /* invitation of this session's guests (owned reference); NULL in a record of guests' data */
+  tli_Invitation *invitation;
+  bool guest;
+  uint64_t serial;
+  bool active;
+  int32_t top;   /* number of the innermost open event; -1 if there is none */
+  int64_t begin; /* tli_now_ns */
+  int64_t began, end, dropped, bytes;
+  /* `devices` has tli_DeviceSpans; `threads` has the numbers of texts: the names of the threads, this
+  ** one first */
+  tli_RecordList events, memory, texts, devices, threads;
+  int32_t *places; /* hash table of texts with open addressing (owned); -1 marks an empty slot */
+  int64_t nplaces;
+  /* for each device type: whether this record receives the activity reports */
+  bool watches[TL_NDEVICETYPES];
+  /* an event on each device that marks the beginning of the session (owned) */
+  tl_Event *zero[TL_NDEVICETYPES][TL_MAX_DEVICES];
+  int64_t zero_at[TL_NDEVICETYPES][TL_MAX_DEVICES];
+  /* number of bytes in the device's cache when it was last queried */
+  int64_t cached[TL_NDEVICETYPES][TL_MAX_DEVICES];
+  struct {
+    const char *name;
+    int32_t id;
+  } cache[TLI_NAME_CACHE];
+};
+
+/* Returns a new record of the thread with the name `thread`. If `thread` is NULL, the record has no
+** thread of its own. */
+tli_Profile *tli_record_new(const tli_ProfileOptions *options, const char *thread);
+/* Releases a record's lists and texts. */
+void tli_record_clear(tli_Profile *p);
+/* Appends the events of another record. These events belong to other threads. */
+void tli_record_append(tli_Profile *p, const tli_Profile *from);
+
+/* Returns memory that counts as the record's; NULL if memory is exhausted. */
+void *tli_record_get(tli_Profile *p, size_t bytes);
+void tli_record_put(void *block);
+
+static inline void *tli_record_at(const tli_RecordList *l, int64_t i) {
+  return l->chunks[i / TLI_RECORD_CHUNK] + (size_t)(i % TLI_RECORD_CHUNK) * l->item;
+}
+
+/* Makes room for one more item; returns NULL if memory is exhausted. */
+void *tli_record_push(tli_Profile *p, tli_RecordList *l);
+/* Returns the number of a text; -1 if memory is exhausted. */
+int32_t tli_record_text(tli_Profile *p, const char *text, size_t size);
+
+/* Returns the number of the text with the name of thread i. */
+int32_t tli_record_thread(const tli_Profile *p, int64_t i);
+/* Returns the number of the thread whose name is text `name` of p; -1 if memory is exhausted. */
+int32_t tli_record_thread_of(tli_Profile *p, int32_t name);
+
+#endif
