@@ -11,10 +11,11 @@ dependencies = {"lua ~> 5.4", "tlua"}
 build = {
    type = "builtin",
    modules = {
-      ["tlua.mlflow"] = "init.lua",
       ["tlua.mlflow.Run"] = "Run.lua",
       ["tlua.mlflow.files"] = "files.lua",
       ["tlua.mlflow.http"] = "http.lua",
+      ["tlua.mlflow"] = "init.lua",
       ["tlua.mlflow.rest"] = "rest.lua",
+      ["tlua.mlflow.vocabulary"] = "vocabulary.lua",
    },
 }

@@ -29,5 +29,6 @@ build = {
       ["tlua.rl.on_policy"] = "on_policy.lua",
       ["tlua.rl.spaces"] = "spaces.lua",
       ["tlua.rl.toys"] = "toys.lua",
+      ["tlua.rl.vocabulary"] = "vocabulary.lua",
    },
 }

@@ -11,11 +11,12 @@ dependencies = {"lua ~> 5.4", "tlua", "tlua-plot"}
 build = {
    type = "builtin",
    modules = {
-      ["tlua.tensorboard"] = "init.lua",
       ["tlua.tensorboard.SummaryWriter"] = "SummaryWriter.lua",
       ["tlua.tensorboard.embedding"] = "embedding.lua",
+      ["tlua.tensorboard"] = "init.lua",
       ["tlua.tensorboard.reader"] = "reader.lua",
       ["tlua.tensorboard.top"] = "top.lua",
+      ["tlua.tensorboard.vocabulary"] = "vocabulary.lua",
       ["tlua.tensorboard.wire"] = "wire.lua",
    },
 }

@@ -11,8 +11,9 @@ dependencies = {"lua ~> 5.4", "tlua"}
 build = {
    type = "builtin",
    modules = {
-      ["tlua.text"] = "init.lua",
       ["tlua.text.BPE"] = "BPE.lua",
+      ["tlua.text"] = "init.lua",
       ["tlua.text.unicode"] = "unicode.lua",
+      ["tlua.text.vocabulary"] = "vocabulary.lua",
    },
 }

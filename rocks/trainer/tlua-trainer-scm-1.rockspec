@@ -32,5 +32,6 @@ build = {
       ["tlua.trainer.results"] = "results.lua",
       ["tlua.trainer.setup"] = "setup.lua",
       ["tlua.trainer.tuner"] = "tuner.lua",
+      ["tlua.trainer.vocabulary"] = "vocabulary.lua",
    },
 }

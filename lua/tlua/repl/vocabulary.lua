@@ -2,6 +2,8 @@
 -- declaration without a text for such a parameter gets the text of this file. A group applies to
 -- declarations whose path begins with the group's key; the longest key wins.
 
+local packages = require "tlua.packages"
+
 local M = {}
 
 local groups <const> = {
@@ -434,16 +436,6 @@ weights: the weight of each position; they need not sum to 1
 what: the function or class that is called
 wrapper_class: is called with each batch
 ]],
-   ["torch.utils.tensorboard."] = [[
-comment: is appended to the name of the folder
-filename_suffix: is appended to the name of the file
-flush_secs: the number of seconds between two writes to the file
-hparams: the hyperparameters by name
-max_queue: the number of events that may wait
-sample_rate: the number of samples in a second
-tag: the curve's name
-values: the value of each curve
-]],
    ["torch.autograd."] = [[
 ...: the tensors
 check_undefined_grad: whether backward is tried without some gradients
@@ -511,102 +503,6 @@ mode: only "bilinear"
 ]],
    ["torch.nn.UpsamplingNearest2d"] = [[
 mode: only "nearest"
-]],
-   ["torch.utils.mlflow."] = [[
-contents: the text
-experiment_name: the name of the experiment
-local_path: the file or folder to copy
-run_name: the name of the run
-status: the state in which the run ends
-tags: the tags by name
-]],
-   ["torch.rl."] = [[
-batch_size: the number of transitions in a step of the optimizer
-buffer_size: the number of transitions that are kept
-clip_range: the greatest change of a probability's ratio
-double: whether the network chooses the action that the target network values
-dueling: whether the network has separate parts for values and advantages
-ent_coef: the weight of the entropy
-env: the environment, or several
-exploration_final_eps: the probability of a random action at the end
-exploration_fraction: the share of the steps in which that probability falls
-exploration_initial_eps: the probability of a random action at the beginning
-gae_lambda: the parameter of the advantages' estimate, from 0 to 1
-gamma: the discount
-gradient_steps: the number of updates each time
-hidden: the widths of hidden layers
-learning_rate: the optimizer's learning rate
-learning_starts: the number of steps before the first update
-max_grad_norm: the highest norm of gradients
-n_epochs: the number of passes over the collected steps
-n_eval_episodes: the number of episodes
-normalize_advantage: whether advantages get mean 0 and deviation 1
-deterministic: whether the agent takes the best action
-prioritized: whether transitions are drawn by their errors
-seed: what the random numbers start from
-target_update_interval: the number of steps between updates of the target network
-tau: how far the target network follows, from 0 to 1
-vf_coef: the weight of the values' loss
-]],
-   ["torch.trainer."] = [[
-accelerator: the kind of device: "auto", "cpu", "cuda" or "sim"
-accumulate_grad_batches: the number of batches whose gradients make a step
-annealing_epochs: the number of epochs in which the rate moves
-annealing_strategy: how the rate moves: "cos" or "linear"
-attr_name: the field that has the learning rate
-auto_insert_metric_name: whether the name stands before each value in a file's name
-batch_size: the weight of the value in the mean; the size of the batch by default
-benchmark: torch.backends.cudnn.benchmark
-callbacks: callbacks, or a list of them
-check_finite: whether NaN and infinity end the training
-check_on_train_epoch_end: whether it checks at the end of an epoch's training
-datamodule: the data module, instead of loaders
-deterministic: whether only deterministic algorithms are used; "warn" warns of others
-enable_progress_bar: whether a terminal shows the progress
-every_n_epochs: the number of epochs from one checkpoint to the next
-every_n_train_steps: the number of steps from one checkpoint to the next
-experiment_name: the experiment's name
-fast_dev_run: true or a number of batches: a short trial without logs and checkpoints
-filename: the name, with values in braces
-flush_logs_every_n_steps: the number of new rows after which the file is written
-gradient_clip_algorithm: what is clipped: "norm" or "value"
-gradient_clip_val: the highest norm, or value, of gradients
-init_val: the first size
-interval: when the schedule moves on: "step" or "epoch"
-limit_predict_batches: the batches of a prediction
-limit_test_batches: the batches of a test
-limit_train_batches: the batches of an epoch
-limit_val_batches: the batches of a validation
-log_every_n_steps: the number of steps from one row in the logs to the next
-log_momentum: whether momenta are logged, too
-log_weight_decay: whether weight decays are logged, too
-logger: whether loggers get the value
-loss: the loss
-max_lr: the highest learning rate
-min_epochs: the least number of epochs before the training may be stopped
-min_lr: the lowest learning rate
-min_steps: the least number of steps before the training may be stopped
-mode: whether the least ("min") or the greatest ("max") value is the best
-module: the module
-num_nodes: the number of machines
-num_sanity_val_steps: the number of batches that are validated before the training; -1: all
-optimizer: the optimizer
-overfit_batches: the batches that are trained and validated again and again
-prog_bar: whether the progress bar shows the value
-run_name: the run's name
-save_last: whether the newest checkpoint is also kept as last.ckpt
-save_on_train_epoch_end: whether it saves at the end of an epoch's training
-save_top_k: the number of checkpoints that are kept; -1: all
-save_weights_only: whether only the weights are saved
-schedule: a function that makes the optimizer's schedule
-scheduler: the schedule of learning rates
-steps_per_trial: the number of steps with each size
-stopping_threshold: the value that ends the training
-strategy: "auto" or "ddp"
-tags: the run's tags by name
-trainer: the trainer
-use_distributed_sampler: whether each rank gets its share of the data
-verbose: whether it tells what it does
 ]],
    ["torch.utils.benchmark."] = [[
 description: the text of the row
@@ -707,9 +603,6 @@ mode: whether tiny numbers become 0
    ["torch.use_deterministic_algorithms"] = [[
 mode: whether only reproducible algorithms are used
 ]],
-   ["torch.text."] = [[
-numbers: the numbers of the tokens
-]],
    ["torch.record_memory_history"] = [[
 on: whether allocations are recorded from now on
 ]],
@@ -799,14 +692,25 @@ num_threads: the number of threads; has no effect
 ]],
 }
 
+-- A package has the words of its own names, in its module `vocabulary`.
+local packaged <const> = {
+   ["torch.utils.mlflow."] = "mlflow", ["torch.rl."] = "rl", ["torch.text."] = "text",
+   ["torch.utils.tensorboard."] = "tensorboard", ["torch.trainer."] = "trainer",
+}
+
 local keys <const> = {}
 for key in pairs(groups) do keys[#keys + 1] = key end
+for key in pairs(packaged) do keys[#keys + 1] = key end
 table.sort(keys, function(a, b) return #a > #b end)
 
 -- Returns a group's table from parameter names to texts. The texts are parsed when they are first
 -- needed.
 local function words_of(key)
    local group = groups[key]
+   if group == nil then
+      local module = ("tlua.%s.vocabulary"):format(packaged[key])
+      group = packages.has(module) and require(module) or ""
+   end
    if type(group) == "string" then
       local words = {}
       for name, text in group:gmatch "([^\n:]+): ([^\n]+)" do words[name] = text end

@@ -1,0 +1,62 @@
+-- vocabulary.lua - the meaning of parameters in torch.trainer, for help and the manual; see
+-- lua/tlua/repl/vocabulary.lua.
+return [[
+accelerator: the kind of device: "auto", "cpu", "cuda" or "sim"
+accumulate_grad_batches: the number of batches whose gradients make a step
+annealing_epochs: the number of epochs in which the rate moves
+annealing_strategy: how the rate moves: "cos" or "linear"
+attr_name: the field that has the learning rate
+auto_insert_metric_name: whether the name stands before each value in a file's name
+batch_size: the weight of the value in the mean; the size of the batch by default
+benchmark: torch.backends.cudnn.benchmark
+callbacks: callbacks, or a list of them
+check_finite: whether NaN and infinity end the training
+check_on_train_epoch_end: whether it checks at the end of an epoch's training
+datamodule: the data module, instead of loaders
+deterministic: whether only deterministic algorithms are used; "warn" warns of others
+enable_progress_bar: whether a terminal shows the progress
+every_n_epochs: the number of epochs from one checkpoint to the next
+every_n_train_steps: the number of steps from one checkpoint to the next
+experiment_name: the experiment's name
+fast_dev_run: true or a number of batches: a short trial without logs and checkpoints
+filename: the name, with values in braces
+flush_logs_every_n_steps: the number of new rows after which the file is written
+gradient_clip_algorithm: what is clipped: "norm" or "value"
+gradient_clip_val: the highest norm, or value, of gradients
+init_val: the first size
+interval: when the schedule moves on: "step" or "epoch"
+limit_predict_batches: the batches of a prediction
+limit_test_batches: the batches of a test
+limit_train_batches: the batches of an epoch
+limit_val_batches: the batches of a validation
+log_every_n_steps: the number of steps from one row in the logs to the next
+log_momentum: whether momenta are logged, too
+log_weight_decay: whether weight decays are logged, too
+logger: whether loggers get the value
+loss: the loss
+max_lr: the highest learning rate
+min_epochs: the least number of epochs before the training may be stopped
+min_lr: the lowest learning rate
+min_steps: the least number of steps before the training may be stopped
+mode: whether the least ("min") or the greatest ("max") value is the best
+module: the module
+num_nodes: the number of machines
+num_sanity_val_steps: the number of batches that are validated before the training; -1: all
+optimizer: the optimizer
+overfit_batches: the batches that are trained and validated again and again
+prog_bar: whether the progress bar shows the value
+run_name: the run's name
+save_last: whether the newest checkpoint is also kept as last.ckpt
+save_on_train_epoch_end: whether it saves at the end of an epoch's training
+save_top_k: the number of checkpoints that are kept; -1: all
+save_weights_only: whether only the weights are saved
+schedule: a function that makes the optimizer's schedule
+scheduler: the schedule of learning rates
+steps_per_trial: the number of steps with each size
+stopping_threshold: the value that ends the training
+strategy: "auto" or "ddp"
+tags: the run's tags by name
+trainer: the trainer
+use_distributed_sampler: whether each rank gets its share of the data
+verbose: whether it tells what it does
+]]
