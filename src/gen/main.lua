@@ -67,7 +67,7 @@ local function main(out, names, reached, mode)
          or sources {here .. "/../ops", here .. "/../../kernels/cpu"}
    end
    all.types = ""
-   for _, name in ipairs {"types", "types_devices", "types_io"} do
+   for _, name in ipairs {"types", "types_devices", "types_dtypes", "types_io"} do
       all.types = all.types .. read(("%s/../lua/%s.lua"):format(here, name))
    end
    os.execute(("mkdir -p '%s'"):format(out))
