@@ -5,6 +5,7 @@ local torch = require "tlua.torch7.torch"
 local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
 local base = require "tlua.torch7.Module"
+local records = require "tlua.torch7.records"
 
 local nn = base.nn
 local is_tensor = types.is_tensor
@@ -26,7 +27,7 @@ end
 
 -- Calls fn with each tensor in nested tables.
 local function each(tree, fn)
-   base.map(fn, tree)
+   records.map(fn, tree)
    return tree
 end
 

@@ -6,9 +6,10 @@ local tlua = require "tlua"
 local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
 local base = require "tlua.torch7.Module"
+local records = require "tlua.torch7.records"
 
 local methods, is_tensor = types.methods, types.is_tensor
-local Module, result, map = base.Module, base.result, base.map
+local Module, result, map = base.Module, records.result, records.map
 local field = types.field
 
 local Container = classes.class("nn.Container", "nn.Module")
@@ -447,7 +448,7 @@ function WeightNorm:accGradParameters(input, gradOutput, scale)
    local inner = self.modules[1]
    inner.gradWeight:zero()
    inner:accGradParameters(input, gradOutput, scale)
-   local v, g = base.leaf(self.v), base.leaf(self.g)
+   local v, g = records.leaf(self.v), records.leaf(self.g)
    local gv, gg = tlua.autograd.grad({scaled(self, v, g)}, {v, g}, {inner.gradWeight})
    tlua.add_(self.gradV, gv)
    tlua.add_(self.gradG, gg)

@@ -7,10 +7,11 @@ local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
 local copying = require "tlua.torch7.copying"
 local base = require "tlua.torch7.Module"
+local records = require "tlua.torch7.records"
 
 local T, F = tlua, tlua.nn.functional
 local field, methods, is_tensor = types.field, types.methods, types.is_tensor
-local map, nn = base.map, base.nn
+local map, nn = records.map, base.nn
 
 local function dims(x) return #field(x, "shape") end
 
@@ -22,24 +23,25 @@ function Criterion:__init()
    self._type = torch.getdefaulttensortype()
 end
 
-local records = setmetatable({}, {__mode = "k"})
+-- The records of the criterions' last calls.
+local last = setmetatable({}, {__mode = "k"})
 
 local function record(self, input, target)
-   local leaves = map(base.leaf, input)
+   local leaves = map(records.leaf, input)
    local loss = self:compute(leaves, map(function(x) return is_tensor(x) and T.detach(x) or x end,
       target))
-   local inputs, versions = base.flatten(input, {}), {}
-   for i, x in ipairs(inputs) do versions[i] = base.version(x) end
-   records[self] = {leaves = leaves, loss = loss, inputs = inputs, versions = versions,
+   local inputs, versions = records.flatten(input, {}), {}
+   for i, x in ipairs(inputs) do versions[i] = records.version(x) end
+   last[self] = {leaves = leaves, loss = loss, inputs = inputs, versions = versions,
       target = target}
-   return records[self]
+   return last[self]
 end
 
 local function is_current(made, input, target)
    if not made or not rawequal(made.target, target) then return false end
-   local inputs = base.flatten(input, {})
+   local inputs = records.flatten(input, {})
    for i, x in ipairs(inputs) do
-      if not rawequal(x, made.inputs[i]) or base.version(x) ~= made.versions[i] then
+      if not rawequal(x, made.inputs[i]) or records.version(x) ~= made.versions[i] then
          return false
       end
    end
@@ -54,9 +56,9 @@ end
 
 function Criterion:updateGradInput(input, target)
    if not self.compute then return self.gradInput end
-   local made = records[self]
+   local made = last[self]
    if not is_current(made, input, target) then made = record(self, input, target) end
-   local leaves = base.wanted(made.leaves, {})
+   local leaves = records.wanted(made.leaves, {})
    local list = {}
    if field(made.loss, "requires_grad") then
       list = {T.autograd.grad({made.loss}, leaves, nil, {retain_graph = true, allow_unused = true})}

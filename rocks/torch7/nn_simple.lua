@@ -6,6 +6,7 @@ local torch = require "tlua.torch7.torch"
 local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
 local base = require "tlua.torch7.Module"
+local records = require "tlua.torch7.records"
 
 local T, F = tlua, tlua.nn.functional
 local field, methods, is_tensor = types.field, types.methods, types.is_tensor
@@ -54,7 +55,7 @@ end
 function LinearWeightNorm:accGradParameters(input, gradOutput, scale)
    self.gradWeight:zero()
    base.nn.Linear.accGradParameters(self, input, gradOutput, scale)
-   local v, g = base.leaf(self.v), base.leaf(self.g)
+   local v, g = records.leaf(self.v), records.leaf(self.g)
    local made = T.mul(v, T.div(g, T.linalg.vector_norm(v, 2, 2, {keepdim = true})))
    local gv, gg = T.autograd.grad({made}, {v, g}, {self.gradWeight})
    T.add_(self.gradV, gv)
@@ -149,7 +150,7 @@ end)
 Weighted.reset = base.reset(function(self) return self.weight:size(1) end)
 function Weighted:accGradParameters(input, gradOutput, scale)
    base.Module.accGradParameters(self, input, gradOutput, scale)
-   local diagonal = base.leaf(self.diagCov)
+   local diagonal = records.leaf(self.diagCov)
    local output = T.linalg.vector_norm(T.mul(differences(T.detach(input), T.detach(self.weight)),
       diagonal), 2, -2)
    T.add_(self.gradDiagCov, T.autograd.grad({output}, {diagonal}, {gradOutput}),
@@ -233,9 +234,9 @@ layer("PrintSize", "prefix=nil", function(self, x)
       and table.concat(shape(x), "x") or "table"))
    return x
 end)
-layer("ZeroGrad", "", function(_, x) return base.map(T.clone,
+layer("ZeroGrad", "", function(_, x) return records.map(T.clone,
    x) end).updateGradInput = function(self, input)
-   self.gradInput = base.map(function(x) return types.tag(T.zeros_like(x)) end, input)
+   self.gradInput = records.map(function(x) return types.tag(T.zeros_like(x)) end, input)
    return self.gradInput
 end
 
@@ -531,7 +532,7 @@ end, function(self, x, weight, bias)
    if single then x = T.unsqueeze(x, 1) end
    local training = self.train ~= false
    local mean, var
-   if not (training and base.again) then
+   if not (training and records.again) then
       mean, var = T.detach(self.running_mean), T.detach(self.running_var)
    end
    local y = F.batch_norm(x, mean, var, weight, bias, training, self.momentum, self.eps)

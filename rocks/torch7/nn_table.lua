@@ -3,6 +3,7 @@
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
 local base = require "tlua.torch7.Module"
+local records = require "tlua.torch7.records"
 local with_batch = require "tlua.torch7.nn_simple".with_batch
 
 local T = tlua
@@ -33,7 +34,7 @@ layer("NarrowTable", "offset length=1", function(self, x)
    local last = self.length < 0 and #x + 1 + self.length or first + self.length - 1
    return table.move(x, first, last, 1, {})
 end)
-layer("FlattenTable", "", function(_, x) return base.flatten(x, {}) end)
+layer("FlattenTable", "", function(_, x) return records.flatten(x, {}) end)
 layer("ZipTable", "", function(_, x)
    local made = {}
    for i = 1, #x[1] do

@@ -42,6 +42,7 @@ build = {
       ["tlua.torch7.paths"] = "paths.lua",
       ["tlua.torch7.printing"] = "printing.lua",
       ["tlua.torch7.random"] = "random.lua",
+      ["tlua.torch7.records"] = "records.lua",
       ["tlua.torch7.serialization"] = "serialization.lua",
       ["tlua.torch7.shapes"] = "shapes.lua",
       ["tlua.torch7.start"] = "start.lua",
