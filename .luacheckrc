@@ -11,6 +11,7 @@ files["src/lua/types*.lua"] = {globals = {"torch", "Tensor"}, ignore = {"212"}, 
 -- Rows of examples are wider; fixtures are written by a program.
 files["spec"] = {std = "+busted", max_line_length = 120}
 files["rocks/*/spec"] = {std = "+busted", max_line_length = 120}
+files["rocks/torch7/spec/speed.lua"] = {read_globals = {"torch", "nn", "optim"}}
 files["rocks/*/spec/fixtures"] = {max_line_length = false}
 files["spec/fixtures"] = {max_line_length = false}
 -- Programs of ranks, which share their names with the code of specs.

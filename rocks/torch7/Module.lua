@@ -16,8 +16,8 @@ local detach = tlua.detach
 
 local M = {nn = {}}
 local nn = M.nn
-local map, result, wanted = records.map, records.result, records.wanted
-local gradients, input_gradients = records.gradients, records.input_gradients
+local map, result = records.map, records.result
+local grad_names <const> = {weight = "gradWeight", bias = "gradBias"}
 classes.root("nn", nn)
 
 -- Module
@@ -56,38 +56,18 @@ end
 
 function Module:updateGradInput(input, gradOutput)
    if not self.compute then return self.gradInput end
-   local made = records.record_of(self, input)
-   self.gradInput = input_gradients(made, gradients(made, wanted(made.leaves, {}), gradOutput))
+   self.gradInput = records.grad_input(self, input, gradOutput)
    return self.gradInput
 end
 
-local grad_names = {weight = "gradWeight", bias = "gradBias"}
-
-local function add_gradient(self, name, gradient, scale)
-   local sum = self[grad_names[name]]
-   if gradient == nil or sum == nil then return end
-   if scale == 1 then tlua.add_(sum, gradient) else tlua.add_(sum, gradient, {alpha = scale}) end
-end
-
-local function parameter_leaves(made, into)
-   for _, name in ipairs(made.names) do into[#into + 1] = made.parameters[name] end
-   return into
-end
-
 function Module:accGradParameters(input, gradOutput, scale)
-   if not self.compute or #records.parameters_of(self) == 0 then return end
-   local made = records.record_of(self, input)
-   local list = gradients(made, parameter_leaves(made, {}), gradOutput)
-   for i, name in ipairs(made.names) do add_gradient(self, name, list[i], scale or 1) end
+   if not self.compute or not records.has_parameters(self) then return end
+   records.add_gradients(self, input, gradOutput, scale or 1)
 end
 
 function Module:accUpdateGradParameters(input, gradOutput, rate)
    if not self.compute then return end
-   local made = records.record_of(self, input)
-   local list = gradients(made, parameter_leaves(made, {}), gradOutput)
-   for i, name in ipairs(made.names) do
-      if list[i] then tlua.add_(self[name], list[i], {alpha = -rate}) end
-   end
+   records.update_parameters(self, input, gradOutput, -rate)
 end
 Module.sharedAccUpdateGradParameters = Module.accUpdateGradParameters
 
@@ -101,13 +81,10 @@ function Module:backward(input, gradOutput, scale)
       self:accGradParameters(input, gradOutput, scale or 1)
       return self.gradInput
    end
-   local made = records.record_of(self, input)
-   local list = gradients(made, parameter_leaves(made, wanted(made.leaves, {})), gradOutput)
-   local at
-   self.gradInput, at = input_gradients(made, list)
-   for i, name in ipairs(made.names) do add_gradient(self, name, list[at + i], scale or 1) end
+   self.gradInput = records.backward(self, input, gradOutput, scale or 1)
    return self.gradInput
 end
+records.join(Module)
 
 function Module:backwardUpdate(input, gradOutput, rate)
    self:updateGradInput(input, gradOutput)

@@ -33,7 +33,8 @@ function Container:size() return #self.modules end
 
 --- Calls a method of the i-th module; an error message names the module.
 function Container:rethrowErrors(module, i, method, ...)
-   local good, first = xpcall(module[method], function(problem)
+   local fn = method == "updateOutput" and records.forward or module[method]
+   local good, first = xpcall(fn, function(problem)
       if type(problem) ~= "string" then return problem end
       return ("In %d module of %s:\n%s"):format(i, classes.type(self), problem)
    end, module, ...)
@@ -45,18 +46,23 @@ local halves = {"updateGradInput", "accGradParameters", "accUpdateGradParameters
 
 --- Defines a container. forward(self, input) returns the output. back(self, call, input,
 --- gradOutput) returns gradInput, and uses call(module, input, gradOutput) to pass gradients back
---- through a module.
-local function container(name, fields, forward, back, parent)
+--- through a module. If `gather` is given, `forward` only passes tensors on between modules, and
+--- gather(self) returns gradInput from the modules' gradInput.
+local function container(name, fields, forward, back, parent, gather)
    local class = base.layer(name, fields, nil, parent or "nn.Container")
    if forward then
       function class:updateOutput(input)
-         self.output = forward(self, input)
+         self.output = gather and records.run(self, forward, input, true) or forward(self, input)
          return self.output
       end
    end
    if not back then return class end
    for _, method in ipairs(halves) do
       class[method] = function(self, input, gradOutput, scale)
+         if gather and method == "backward"
+            and records.backward_run(self, input, gradOutput, scale or 1) then
+            return self.gradInput
+         end
          local gradInput = back(self, function(module, x, g)
             module[method](module, x, g, scale)
             return module.gradInput
@@ -67,6 +73,7 @@ local function container(name, fields, forward, back, parent)
          end
       end
    end
+   if gather then records.join(class, gather) end
    return class
 end
 
@@ -155,7 +162,7 @@ end, function(self, call, input, gradOutput)
       gradOutput = call(list[i], i > 1 and list[i - 1].output or input, gradOutput)
    end
    return gradOutput
-end)
+end, nil, function(self) return self.modules[1].gradInput end)
 Sequential.describe = chain
 
 function Sequential:insert(module, at)
@@ -197,13 +204,19 @@ end
 
 container("ConcatTable", nil, function(self, input)
    return outputs_of(self, function() return input end)
-end, sum_of)
+end, sum_of, nil, function(self)
+   return sum_of(self, function(module) return module.gradInput end, nil, {})
+end)
 
 container("ParallelTable", nil, function(self, input)
    return outputs_of(self, function(i) return input[i] end)
 end, function(self, call, input, gradOutput)
    local grads = {}
    for i, module in ipairs(self.modules) do grads[i] = call(module, input[i], gradOutput[i]) end
+   return grads
+end, nil, function(self)
+   local grads = {}
+   for i, module in ipairs(self.modules) do grads[i] = module.gradInput end
    return grads
 end)
 

@@ -5,6 +5,7 @@ local tlua = require "tlua"
 local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
 local base = require "tlua.torch7.Module"
+local records = require "tlua.torch7.records"
 local nn = require "tlua.torch7.nn"
 
 local M = {}
@@ -123,7 +124,7 @@ local function inputs_of(step, values)
    return list
 end
 
-function gModule:updateOutput(input)
+local function forward(self, input)
    local values = {}
    self.given = {}
    for i, step in ipairs(self.plan) do
@@ -134,11 +135,15 @@ function gModule:updateOutput(input)
          x = inputs_of(step, values)
       end
       self.given[i] = x
-      values[i] = step.module and step.module:updateOutput(x) or x
+      values[i] = step.module and records.forward(step.module, x) or x
    end
    local outputs = {}
    for i, at in ipairs(self.ends) do outputs[i] = values[at] end
-   self.output = #outputs == 1 and outputs[1] or outputs
+   return #outputs == 1 and outputs[1] or outputs
+end
+
+function gModule:updateOutput(input)
+   self.output = records.run(self, forward, input, false)
    return self.output
 end
 
@@ -181,7 +186,8 @@ end
 function gModule:accUpdateGradParameters(_, gradOutput, rate)
    back(self, "accUpdateGradParameters", gradOutput, rate)
 end
-function gModule:backward(_, gradOutput, scale)
+function gModule:backward(input, gradOutput, scale)
+   if records.backward_run(self, input, gradOutput, scale or 1) then return self.gradInput end
    self.gradInput = back(self, "backward", gradOutput, scale)
    return self.gradInput
 end

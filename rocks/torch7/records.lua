@@ -1,5 +1,6 @@
 -- records.lua - Records of the layers' calls. `updateOutput` records a layer's function on detached
--- inputs and parameters; the two halves of `backward` compute gradients from this record.
+-- inputs and parameters; the two halves of `backward` compute gradients from this record. The
+-- records of all layers of a container form a run, whose gradients one pass computes.
 
 local tlua = require "tlua"
 local types = require "tlua.torch7.types"
@@ -11,169 +12,430 @@ local M = {}
 
 -- Trees: a tensor, or a table of trees ------------------------------------------------------------
 
--- Returns the keys of a table: positions in ascending order, then names in ascending order.
-local function keys_of(tree)
-   local keys, n = {}, #tree
-   for i = 1, n do keys[i] = i end
+-- Returns the keys of a table that are not positions, in ascending order; nil if there are none.
+local function names_of(tree, n)
+   local count = 0
+   for _ in next, tree do count = count + 1 end
+   if count == n then return nil end
+   local names = {}
    for key in next, tree do
-      if not (math.type(key) == "integer" and key >= 1 and key <= n) then keys[#keys + 1] = key end
+      local is_position = math.type(key) == "integer" and key >= 1 and key <= n
+      if not is_position then names[#names + 1] = key end
    end
-   if #keys > n then
-      local names = table.move(keys, n + 1, #keys, 1, {})
-      table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
-      table.move(names, 1, #names, n + 1, keys)
-   end
-   return keys
+   table.sort(names, function(a, b) return tostring(a) < tostring(b) end)
+   return names
 end
 
 local function is_branch(tree) return type(tree) == "table" and not getmetatable(tree) end
 
+--- Returns a tree with fn(value) for each value: of a table, first those at positions.
 local function map(fn, tree)
    if not is_branch(tree) then return fn(tree) end
-   local made = {}
-   for _, key in ipairs(keys_of(tree)) do made[key] = map(fn, tree[key]) end
+   local made, n = {}, #tree
+   for i = 1, n do
+      local value = tree[i]
+      if type(value) == "table" then made[i] = map(fn, value) else made[i] = fn(value) end
+   end
+   local names = names_of(tree, n)
+   if names then
+      for _, key in ipairs(names) do made[key] = map(fn, tree[key]) end
+   end
    return made
 end
 M.map = map
 
+--- Appends the values of a tree to a list, in the order of `map`.
 local function flatten(tree, into)
    if not is_branch(tree) then
       into[#into + 1] = tree
       return into
    end
-   for _, key in ipairs(keys_of(tree)) do flatten(tree[key], into) end
+   local n = #tree
+   for i = 1, n do
+      local value = tree[i]
+      if type(value) == "table" then flatten(value, into) else into[#into + 1] = value end
+   end
+   local names = names_of(tree, n)
+   if names then
+      for _, key in ipairs(names) do flatten(tree[key], into) end
+   end
    return into
 end
-
---- Gives a result Torch7's type; a tensor without dimensions becomes a vector of one element.
-local function result(value)
-   if not is_tensor(value) then return value end
-   local made = detach(value)
-   if #field(made, "shape") == 0 then made = tlua.unsqueeze(made, 1) end
-   return types.tag(made)
-end
-M.result = result
 
 -- Returns a tensor's version, a number that changes when the elements change.
 local function version(x) return is_tensor(x) and field(x, "_version") or 0 end
 
--- Records
--- -------------------------------------------------------------------------------------------
+-- Runs --------------------------------------------------------------------------------------------
 
--- The records of the layers' last calls: {leaves, parameters, output, inputs and their versions}.
--- Records are not fields of layers, so they are not saved to files.
-local records = setmetatable({}, {__mode = "k"})
+-- While a container computes its output, each output of a layer is linked to the tensor with the
+-- autograd history, and the next layer continues this history. So the container's `backward`
+-- computes the gradients of all layers in one pass. If the container contains a module that defines
+-- its own gradients, the run is not whole, and each module computes its gradients by itself.
 
---- Forgets the record of a layer's last call.
-function M.forget(self) records[self] = nil end
+local run -- the run that is being recorded; nil outside a container
+local ending = setmetatable({}, {__close = function() run = nil end})
+
+-- The runs and records of the modules' last calls. They are not fields of modules, so they are not
+-- saved to files.
+local runs, records = setmetatable({}, {__mode = "k"}), setmetatable({}, {__mode = "k"})
+
+-- Maps the function updateOutput of a module class whose calls belong to runs to the methods that
+-- must be those of the class.
+local members = {}
+local methods_of_gradients <const> = {"updateGradInput", "accGradParameters", "backward"}
+
+--- Declares that modules of a class belong to the run of their container.
+---@param class table
+---@param gather? fun(self: table): any  returns a container's gradInput from its modules'
+function M.join(class, gather)
+   local own = {gather = gather or false}
+   for _, name in ipairs(methods_of_gradients) do own[name] = class[name] end
+   members[class.updateOutput] = own
+end
+
+-- Returns whether a module's call belongs to the run of its container.
+local function is_member(module)
+   local own = members[module.updateOutput]
+   return own and module.train ~= false and module.updateGradInput == own.updateGradInput
+      and module.accGradParameters == own.accGradParameters and module.backward == own.backward
+      and (own.gather or rawget(module, "modules") == nil)
+end
+
+--- Computes the output of a container's module.
+---@param module table
+---@param input any
+---@return any output
+function M.forward(module, input)
+   local outer = run
+   if outer == nil then return module:updateOutput(input) end
+   if is_member(module) then
+      local output = module:updateOutput(input)
+      if rawget(module, "modules") then table.insert(outer.containers, module) end
+      return output
+   end
+   outer.whole, run = false, nil
+   local output = module:updateOutput(input)
+   run = outer
+   return output
+end
 
 local function leaf(x)
    if not is_tensor(x) then return x end
+   local linked = run and run.links[x]
+   -- each layer gets a view of its own, so that the gradient of this view is the layer's gradInput
+   if linked then return run.views and methods.view_as(linked, linked) or linked end
    local made = detach(x)
    if tlua.is_floating_point(made) then made.requires_grad = true end
    return made
 end
 
-local function parameters_of(self)
-   local list = {}
-   for _, name in ipairs {"weight", "bias"} do
-      local value = rawget(self, name)
-      if is_tensor(value) and methods.numel(value) > 0 then list[#list + 1] = name end
-   end
-   return list
-end
-
-local empty <const> = {}
-
-local function record(self, input)
-   local leaves = map(leaf, input)
-   local names = rawget(self, "weight") == nil and rawget(self, "bias") == nil and empty
-      or parameters_of(self)
-   local parameters = {}
-   for _, name in ipairs(names) do parameters[name] = leaf(self[name]) end
-   local output = self.compute(self, leaves, parameters.weight, parameters.bias)
-   local inputs, versions = flatten(input, {}), {}
-   for i, x in ipairs(inputs) do versions[i] = version(x) end
-   local made = {leaves = leaves, names = names, parameters = parameters, output = output,
-      inputs = inputs,
-      versions = versions, parameter_versions = {}}
-   for i, name in ipairs(names) do made.parameter_versions[i] = version(self[name]) end
-   records[self] = made
+--- Gives a result Torch7's type; a tensor without dimensions becomes a vector of one element.
+local function result(value)
+   if not is_tensor(value) then return value end
+   if methods.dim(value) == 0 then value = tlua.unsqueeze(value, 1) end
+   local made = types.tag(detach(value))
+   if run and field(value, "requires_grad") then run.links[made] = value end
    return made
 end
+M.result = result
 
--- Returns whether a record was made for these inputs and for the current versions of the
--- parameters.
-local function is_current(self, made, input)
+-- Stores the tensors of a call's input and their versions in a record.
+local function note_inputs(made, input)
+   if is_tensor(input) then
+      made.input, made.version = input, version(input)
+      return
+   end
+   made.inputs, made.versions = flatten(input, {}), {}
+   for i, x in ipairs(made.inputs) do made.versions[i] = version(x) end
+end
+
+-- Returns whether a record was made for this input, and the input's elements are the same.
+local function has_input(made, input)
+   if made.input ~= nil then
+      return rawequal(made.input, input) and version(input) == made.version
+   end
+   if is_tensor(input) then return false end
    local inputs = flatten(input, {})
    if #inputs ~= #made.inputs then return false end
    for i, x in ipairs(inputs) do
       if not rawequal(x, made.inputs[i]) or version(x) ~= made.versions[i] then return false end
    end
-   for i, name in ipairs(made.names) do
-      if version(self[name]) ~= made.parameter_versions[i] then return false end
+   return true
+end
+
+-- Returns whether the elements of a record's inputs are those of the call.
+local function inputs_are_unchanged(made)
+   if made.input ~= nil then return version(made.input) == made.version end
+   for i, x in ipairs(made.inputs) do
+      if version(x) ~= made.versions[i] then return false end
    end
    return true
 end
 
-local function record_of(self, input)
-   local made = records[self]
-   if made and is_current(self, made, input) then return made end
-   M.again = true
-   made = record(self, input)
-   M.again = false
+--- Computes a container's output, `forward(self, input)`, and records the run.
+---@param self table
+---@param forward fun(self: table, input: any): any
+---@param input any
+---@param inner boolean  whether `backward` computes gradInput of the container's modules too
+---@return any output
+function M.run(self, forward, input, inner)
+   if run or self.train == false then return forward(self, input) end
+   local made = {links = {}, calls = {}, containers = {}, whole = true, inner = inner,
+      views = inner}
+   note_inputs(made, input)
+   made.leaves = map(leaf, input)
+   local leaves = flatten(made.leaves, {})
+   for i, x in ipairs(made.inputs or {input}) do
+      if is_tensor(x) and field(leaves[i], "requires_grad") then
+         if made.links[x] then made.whole = false end
+         made.links[x] = leaves[i]
+      end
+   end
+   run, runs[self] = made, made
+   local _ <close> = ending
+   made.output = forward(self, input)
+   return made.output
+end
+
+-- Records
+-- -------------------------------------------------------------------------------------------
+
+--- Forgets the record of a module's last call.
+function M.forget(self) records[self], runs[self] = nil, nil end
+
+local function parameter(self, name)
+   local value = rawget(self, name)
+   return value ~= nil and is_tensor(value) and methods.numel(value) > 0 and value or nil
+end
+
+--- Returns whether a layer has parameters.
+function M.has_parameters(self) return parameter(self, "weight") or parameter(self, "bias") end
+
+local function has_duplicates(list)
+   for i = 2, #list do
+      for k = 1, i - 1 do
+         if rawequal(list[i], list[k]) then return true end
+      end
+   end
+   return false
+end
+
+-- Returns the inputs for a layer's function.
+local function leaves_of(made, input)
+   if made.input ~= nil then return leaf(input) end
+   if not run or run.inner or not has_duplicates(made.inputs) then return map(leaf, input) end
+   run.views = true
+   local leaves = map(leaf, input)
+   run.views = false
+   return leaves
+end
+
+--- Records a layer's call.
+---@param self table
+---@param input any
+---@return table record
+function M.record(self, input)
+   local made = {run = run}
+   note_inputs(made, input)
+   made.leaves = leaves_of(made, input)
+   local weight, bias = parameter(self, "weight"), parameter(self, "bias")
+   if weight then made.weight, made.weight_version = weight, version(weight) end
+   if bias then made.bias, made.bias_version = bias, version(bias) end
+   made.weight_leaf, made.bias_leaf = leaf(weight), leaf(bias)
+   made.output = self.compute(self, made.leaves, made.weight_leaf, made.bias_leaf)
+   records[self] = made
+   if run then
+      local calls = run.calls
+      calls[#calls + 1], calls[#calls + 2] = self, made
+   end
    return made
 end
 
+local function is_unchanged(self, name, value, noted)
+   return value == nil or rawequal(self[name], value) and version(value) == noted
+end
+
+local function parameters_are_unchanged(self, made)
+   return is_unchanged(self, "weight", made.weight, made.weight_version)
+      and is_unchanged(self, "bias", made.bias, made.bias_version)
+end
+
+--- Returns the record of a layer's last call if it is of this input, these parameters, and has its
+--- autograd history; otherwise records the call again.
+---@param self table
+---@param input any
+---@return table record
+function M.record_of(self, input)
+   local made = records[self]
+   if made and not made.spent and not (made.run and made.run.spent) and has_input(made, input)
+      and parameters_are_unchanged(self, made) then
+      return made
+   end
+   local outer = run
+   M.again, run = true, nil
+   made = M.record(self, input)
+   M.again, run = false, outer
+   return made
+end
+
+-- Gradients ---------------------------------------------------------------------------------------
+
 -- Returns the outputs that have an autograd history, and the gradients of these outputs.
-local function outputs_of(made, gradOutput)
-   local outputs, given, kept, grads = flatten(made.output, {}), flatten(gradOutput, {}), {}, {}
-   for i, output in ipairs(outputs) do
-      if is_tensor(output) and field(output, "requires_grad") and is_tensor(given[i]) then
+local function outputs_of(output, gradOutput)
+   local outputs, given, kept, grads = flatten(output, {}), flatten(gradOutput, {}), {}, {}
+   for i, one in ipairs(outputs) do
+      if is_tensor(one) and field(one, "requires_grad") and is_tensor(given[i]) then
          local n = #kept + 1
          local g = given[i]
-         local dtype = field(output, "dtype")
+         local dtype = field(one, "dtype")
          if field(g, "dtype") ~= dtype then g = methods.to(g, dtype) end
-         if not tlua.is_same_size(g, output) then
-            if methods.numel(g) ~= methods.numel(output) then
+         if not tlua.is_same_size(g, one) then
+            if methods.numel(g) ~= methods.numel(one) then
                tlua.raise(("backward: gradOutput %d: expected %d elements, got %d"):format(i,
-                  methods.numel(output), methods.numel(g)))
+                  methods.numel(one), methods.numel(g)))
             end
-            g = tlua.reshape(g, field(output, "shape"))
+            g = tlua.reshape(g, field(one, "shape"))
          end
-         kept[n], grads[n] = output, g
+         kept[n], grads[n] = one, g
       end
    end
    return kept, grads
 end
 
 -- Returns the gradient of each leaf; nil for a leaf without a gradient.
-local function gradients(made, leaves, gradOutput)
-   local outputs, grads = outputs_of(made, gradOutput)
+local function gradients(output, leaves, gradOutput, retain)
+   local outputs, grads = outputs_of(output, gradOutput)
    if #outputs == 0 or #leaves == 0 then return {} end
-   return {grad(outputs, leaves, grads, {retain_graph = true, allow_unused = true})}
+   return {grad(outputs, leaves, grads, {retain_graph = retain, allow_unused = true})}
 end
 
 local function wanted(leaves, into)
+   if is_tensor(leaves) then
+      if field(leaves, "requires_grad") then into[#into + 1] = leaves end
+      return into
+   end
    for _, x in ipairs(flatten(leaves, {})) do
       if is_tensor(x) and field(x, "requires_grad") then into[#into + 1] = x end
    end
    return into
 end
 
--- Returns the inputs' gradients, taken from a list in the order of `wanted`.
-local function input_gradients(made, list)
-   local at = 0
+local function parameter_leaves(made, into)
+   if made.weight_leaf then into[#into + 1] = made.weight_leaf end
+   if made.bias_leaf then into[#into + 1] = made.bias_leaf end
+   return into
+end
+
+-- Returns the gradients of a call's inputs, which begin at a position of a list, and the position
+-- after them.
+local function input_gradients(made, list, at)
    return map(function(x)
       if not is_tensor(x) then return x end
       if not field(x, "requires_grad") then return types.tag(tlua.zeros_like(x)) end
       at = at + 1
-      return types.tag(list[at] or tlua.zeros_like(x))
+      return types.tag(list[at - 1] or tlua.zeros_like(x))
    end, made.leaves), at
 end
 
+local function add_gradient(sum, gradient, scale)
+   if not gradient or not sum then return end
+   if scale == 1 then tlua.add_(sum, gradient) else tlua.add_(sum, gradient, {alpha = scale}) end
+end
+
+-- Adds the gradients of a call's parameters, which begin at a position of a list, to a layer's
+-- sums, and returns the position after them.
+local function add_gradients(self, made, list, at, scale)
+   if made.weight_leaf then
+      add_gradient(self.gradWeight, list[at], scale)
+      at = at + 1
+   end
+   if made.bias_leaf then
+      add_gradient(self.gradBias, list[at], scale)
+      at = at + 1
+   end
+   return at
+end
+
+--- Returns the gradients of a layer's inputs.
+function M.grad_input(self, input, gradOutput)
+   local made = M.record_of(self, input)
+   local list = gradients(made.output, wanted(made.leaves, {}), gradOutput, true)
+   return (input_gradients(made, list, 1))
+end
+
+--- Adds the gradients of a layer's parameters, times `scale`, to the layer's sums.
+function M.add_gradients(self, input, gradOutput, scale)
+   local made = M.record_of(self, input)
+   local list = gradients(made.output, parameter_leaves(made, {}), gradOutput, true)
+   add_gradients(self, made, list, 1, scale)
+end
+
+--- Adds the gradients of a layer's parameters, times `scale`, to the parameters.
+function M.update_parameters(self, input, gradOutput, scale)
+   local made = M.record_of(self, input)
+   local list = gradients(made.output, parameter_leaves(made, {}), gradOutput, true)
+   add_gradient(made.weight, list[1], scale)
+   add_gradient(made.bias, list[made.weight and 2 or 1], scale)
+end
+
+--- Computes all gradients of a layer in one pass, and returns those of its inputs.
+function M.backward(self, input, gradOutput, scale)
+   local made = M.record_of(self, input)
+   local retain = made.run ~= nil -- later layers of a run share the history
+   local list = gradients(made.output, parameter_leaves(made, wanted(made.leaves, {})), gradOutput,
+      retain)
+   if not retain and #list > 0 then made.spent = true end
+   local gradInput, at = input_gradients(made, list, 1)
+   add_gradients(self, made, list, at, scale)
+   return gradInput
+end
+
+local function is_current(self, made, input)
+   if not made or made.spent or not made.whole or not rawequal(made.output, self.output)
+      or not has_input(made, input) then
+      return false
+   end
+   local calls = made.calls
+   for i = 1, #calls, 2 do
+      if not (inputs_are_unchanged(calls[i + 1])
+         and parameters_are_unchanged(calls[i], calls[i + 1])) then
+         return false
+      end
+   end
+   return true
+end
+
+--- Computes the gradients of all layers of a container in one pass, if the last run allows it.
+---@param self table
+---@param input any
+---@param gradOutput any
+---@param scale number
+---@return boolean done
+function M.backward_run(self, input, gradOutput, scale)
+   local made = runs[self]
+   if not is_current(self, made, input) then return false end
+   local leaves, calls = wanted(made.leaves, {}), made.calls
+   for i = 2, #calls, 2 do
+      if made.inner then wanted(calls[i].leaves, leaves) end
+      parameter_leaves(calls[i], leaves)
+   end
+   local output = map(function(x) return is_tensor(x) and made.links[x] or false end, made.output)
+   local list = gradients(output, leaves, gradOutput, false)
+   if #list == 0 then return false end
+   made.spent, made.links = true, nil
+   local at, gradInput
+   self.gradInput, at = input_gradients(made, list, 1)
+   for i = 1, #calls, 2 do
+      if made.inner then gradInput, at = input_gradients(calls[i + 1], list, at) end
+      calls[i].gradInput = gradInput
+      at = add_gradients(calls[i], calls[i + 1], list, at, scale)
+   end
+   for _, module in ipairs(made.containers) do
+      module.gradInput = made.inner and members[module.updateOutput].gather(module) or nil
+   end
+   return true
+end
+
 M.leaf, M.flatten, M.wanted, M.version = leaf, flatten, wanted, version
-M.parameters_of, M.record, M.record_of = parameters_of, record, record_of
-M.gradients, M.input_gradients = gradients, input_gradients
 
 return M

@@ -1,0 +1,211 @@
+-- Tests the backward pass of a whole container against the two halves of backward, which each layer
+-- computes by itself.
+
+local torch = require "torch7"
+local nn = require "tlua.torch7.nn"
+require "tlua.torch7.nngraph"
+
+torch.manualSeed(5)
+
+-- Returns all numbers in a tree of tensors.
+local function numbers(tree, into)
+   into = into or {}
+   if torch.isTensor(tree) then
+      for _, value in ipairs(tree:clone():view(-1):totable()) do into[#into + 1] = value end
+   else
+      for i = 1, #tree do numbers(tree[i], into) end
+   end
+   return into
+end
+
+local function same(expected, got)
+   local a, b = numbers(expected), numbers(got)
+   assert.equal(#a, #b)
+   assert.is_true(#a > 0)
+   for i = 1, #a do
+      assert.is_true(math.abs(a[i] - b[i]) <= 1e-9 * (1 + math.abs(a[i])),
+         ("%d: expected %s, got %s"):format(i, a[i], b[i]))
+   end
+end
+
+local function drawn(tree)
+   if torch.isTensor(tree) then return torch.randn(tree:size()) end
+   local made = {}
+   for i, x in ipairs(tree) do made[i] = drawn(x) end
+   return made
+end
+
+-- Checks one model: `backward` must give the gradients of the two halves.
+local function check(model, input, scale)
+   local halves = model:clone()
+   local _, sums = model:getParameters()
+   local _, expected = halves:getParameters()
+   sums:zero()
+   expected:zero()
+   local g = drawn(model:forward(input))
+   same(halves:forward(input), model.output)
+   for _ = 1, 2 do -- the second pass adds to the sums of the first
+      halves:updateGradInput(input, g)
+      halves:accGradParameters(input, g, scale)
+      assert.is_true(rawequal(model:backward(input, g, scale), model.gradInput))
+      same(halves.gradInput, model.gradInput)
+      if sums:nElement() > 0 then same(expected, sums) end
+   end
+   return halves
+end
+
+local function mlp()
+   return nn.Sequential():add(nn.Linear(3, 4)):add(nn.Tanh()):add(nn.Linear(4, 3))
+end
+
+describe("The backward pass of a container", function()
+   it("gives the gradients of the halves in nested containers", function()
+      local model = nn.Sequential():add(nn.Linear(3, 3))
+         :add(nn.ConcatTable():add(nn.Sequential():add(nn.Sigmoid()):add(nn.Linear(3, 3))):add(nn.Identity())
+            :add(nn.Linear(3, 3)))
+         :add(nn.ParallelTable():add(nn.Tanh()):add(nn.Square()):add(nn.Identity()))
+         :add(nn.CMulTable()):add(nn.Linear(3, 2))
+      local halves = check(model, torch.randn(5, 3))
+      check(model, torch.randn(5, 3), 0.3)
+      halves:forward(torch.randn(5, 3))
+      for i, module in ipairs(model.modules) do
+         assert.is_not_nil(module.gradInput, torch.type(module) .. i)
+      end
+   end)
+
+   it("gives gradInput of each layer and container inside", function()
+      local model = nn.Sequential():add(nn.Linear(3, 3)):add(nn.ConcatTable():add(nn.Tanh()):add(nn.Sigmoid()))
+         :add(nn.CAddTable()):add(nn.Sequential():add(nn.Square()))
+      local halves, x = model:clone(), torch.randn(2, 3)
+      local g = drawn(model:forward(x))
+      halves:forward(x)
+      model:backward(x, g)
+      halves:updateGradInput(x, g)
+      local ours, theirs = model:listModules(), halves:listModules()
+      for i, module in ipairs(theirs) do same(module.gradInput, ours[i].gradInput) end
+   end)
+
+   it("gives the gradients of the halves in graphs whose nodes are used twice", function()
+      local a, b = nn.Identity()(), nn.Identity()()
+      local h = nn.Tanh()(nn.Linear(3, 4)(a))
+      local both = nn.CAddTable() {nn.CMulTable() {h, h}, nn.Linear(4, 4)(h), nn.Linear(3, 4)(b)}
+      local first, second = nn.SplitTable(2)(nn.Reshape(2, 2)(both)):split(2)
+      check(nn.gModule({a, b}, {nn.CMulTable() {first, second}, h, second}), {torch.randn(5, 3), torch.randn(5, 3)})
+      local only = nn.Linear(3, 3)()
+      check(nn.gModule({only}, {nn.CDivTable() {nn.Exp()(only), nn.AddConstant(9)(only)}}), torch.randn(4, 3))
+   end)
+
+   it("gives the gradients of the halves beside modules with gradients of their own", function()
+      check(nn.Sequential():add(mlp()):add(nn.GradientReversal(2)):add(mlp()), torch.randn(2, 3))
+      check(nn.Sequential():add(nn.Concat(2):add(mlp()):add(mlp())):add(nn.Linear(6, 2)), torch.randn(2, 3))
+      check(nn.Sequential():add(nn.Bottle(mlp())):add(mlp()), torch.randn(2, 4, 3))
+      check(nn.Sequential():add(nn.LinearWeightNorm(3, 3)):add(mlp()), torch.randn(2, 3))
+      local patched = mlp()
+      local inner = patched:get(2)
+      function inner:updateGradInput(_, g)
+         self.gradInput = g:clone():mul(7)
+         return self.gradInput
+      end
+      local x, g = torch.randn(1, 3), torch.randn(1, 3)
+      patched:forward(x)
+      same(torch.mm(torch.mm(g, patched:get(3).weight):mul(7), patched:get(1).weight), patched:backward(x, g))
+   end)
+
+   it("uses the noise of the forward pass each time, and updates averages once", function()
+      local model = nn.Sequential():add(nn.Linear(3, 50)):add(nn.Dropout(0.5)):add(nn.BatchNormalization(50))
+      local x = torch.randn(8, 3)
+      local g = drawn(model:forward(x))
+      local mean = model:get(3).running_mean:clone()
+      local first = model:backward(x, g):clone()
+      same(first, model:backward(x, g))
+      same(mean, model:get(3).running_mean)
+   end)
+
+   it("follows changes of inputs, parameters and inner outputs after the forward pass", function()
+      for _, change in ipairs {
+         function(model) model:get(3).weight:mul(2) end, function(_, x) x:add(1) end,
+         function(model) model:get(1).output:fill(0.5) end,
+         function(model) model:get(1).bias = torch.ones(4) end,
+      } do
+         local model = mlp()
+         local halves, x = model:clone(), torch.randn(2, 3)
+         local other = x:clone()
+         local g = drawn(model:forward(x))
+         halves:forward(other)
+         change(model, x)
+         change(halves, other)
+         model:zeroGradParameters()
+         halves:zeroGradParameters()
+         model:backward(x, g)
+         halves:updateGradInput(other, g)
+         halves:accGradParameters(other, g)
+         same(halves.gradInput, model.gradInput)
+         local _, ours = model:parameters()
+         local _, theirs = halves:parameters()
+         same(theirs, ours)
+      end
+   end)
+
+   it("takes an input that occurs twice, and a module that is called twice", function()
+      local x = torch.randn(2, 3)
+      check(nn.Sequential():add(nn.ParallelTable():add(nn.Linear(3, 3)):add(nn.Square())):add(nn.CAddTable()), {x, x})
+      local shared = nn.Linear(3, 3)
+      local model = nn.Sequential():add(shared):add(nn.Tanh()):add(shared)
+      model:zeroGradParameters()
+      local g = drawn(model:forward(x))
+      model:backward(x, g)
+      local hidden = torch.mm(x, shared.weight:t()):add(shared.bias:view(1, 3):expand(2, 3)):tanh()
+      local inner = torch.mm(g, shared.weight):cmul(hidden:clone():pow(2):mul(-1):add(1))
+      same(torch.mm(g:t(), hidden):add(torch.mm(inner:t(), x)), shared.gradWeight)
+   end)
+
+   it("passes frozen layers, and layers without gradients", function()
+      local model = nn.Sequential():add(nn.BatchNormalization(3)):add(mlp())
+      model:get(1):evaluate()
+      model:get(1).running_mean:fill(2)
+      check(model, torch.randn(4, 3))
+      local lookup = nn.Sequential():add(nn.LookupTable(5, 3)):add(mlp())
+      check(lookup, torch.Tensor {1, 5, 5, 2})
+   end)
+
+   it("leaves nothing behind when a layer raises", function()
+      local bad = nn.Sequential():add(nn.Linear(3, 3)):add(nn.Linear(2, 2))
+      assert.is_false(pcall(bad.forward, bad, torch.randn(2, 3)))
+      check(mlp(), torch.randn(2, 3))
+      assert.has_error(function() bad:backward(torch.randn(2, 3), torch.randn(2, 2)) end)
+      local coroutines = {}
+      for i = 1, 2 do
+         local Pause = i == 1 and torch.class("nn.SpecPause", "nn.Module")
+         if Pause then
+            function Pause:updateOutput(x)
+               coroutine.yield()
+               self.output = x
+               return x
+            end
+            function Pause:updateGradInput(_, g)
+               self.gradInput = g
+               return g
+            end
+         end
+         coroutines[i] = coroutine.wrap(function()
+            local model, x = nn.Sequential():add(mlp()):add(nn.SpecPause()):add(mlp()), torch.randn(2, 3)
+            local g = drawn(model:forward(x))
+            local first = model:get(3):updateGradInput(model:get(2).output, g)
+            model:backward(x, g)
+            same(first, model:get(3).gradInput)
+            return "done"
+         end)
+      end
+      coroutines[1]()
+      coroutines[2]()
+      assert.equal("done", coroutines[1]())
+      assert.equal("done", coroutines[2]())
+   end)
+
+   it("computes a layer's gradient only from the layer's own output", function()
+      local model, x = mlp(), torch.randn(2, 3)
+      model:forward(x)
+      local g = torch.randn(2, 4)
+      same(torch.mm(g, model:get(1).weight), model:get(1):updateGradInput(x, g))
+   end)
+end)
