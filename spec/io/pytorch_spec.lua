@@ -71,6 +71,11 @@ describe("torch.save to a .pt file", function()
       end
    end)
 
+   it("writes the shape of a tensor without dimensions as an empty list", function()
+      torch.save({shape = torch.tensor(1.0).shape}, path)
+      assert.equal(0, #torch.load(path).shape)
+   end)
+
    it("writes shared memory once", function()
       if not plain_python then return pending "needs Python 3" end
       local x = torch.arange(0, 1000):float()

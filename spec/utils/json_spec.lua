@@ -78,6 +78,13 @@ describe("json.encode", function()
       assert.equal('{"a":{},"b":[],"c":null}', json.encode {c = json.null, b = json.as_array {}, a = {}})
    end)
 
+   it("writes sizes of tensors as arrays", function()
+      local torch = require "tlua"
+      local value = {a = torch.ones(2, 3).shape, b = torch.tensor(1.0).shape, c = {torch.ones(0):size()}}
+      assert.equal('{"a":[2,3],"b":[],"c":[[0]]}', json.encode(value))
+      assert.equal("[]", json.encode(torch.Size {}))
+   end)
+
    it("refuses values that JSON cannot represent", function()
       for _, value in ipairs {0 / 0, math.huge, print, {[1.5] = 1}, "\255", {a = 1, [true] = 2}} do
          assert.has_error(function() json.encode(value) end)

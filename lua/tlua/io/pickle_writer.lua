@@ -163,7 +163,7 @@ end
 local table_writers <const> = {list = put_list, tuple = put_tuple, dict = put_dict}
 
 local function put_table(out, value)
-   if value == json.null then return out:raw "N" end
+   if rawequal(value, json.null) then return out:raw "N" end
    if out.open[value] then out:fail "the table contains itself" end
    if again(out, out.number, value) then return end
    local kind = kinds.of(value)

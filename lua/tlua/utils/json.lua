@@ -231,11 +231,11 @@ function write_value(value, depth)
    local kind = type(value)
    if kind == "string" then return write_string(value) end
    if kind == "number" then return write_number(value) end
-   if kind == "boolean" or value == M.null then return tostring(value) end
+   if kind == "boolean" or rawequal(value, M.null) then return tostring(value) end
    if torch.type(value) == "torch.device" then return write_string(tostring(value)) end
    if kind ~= "table" then torch.raise("json.encode: a " .. torch.type(value)) end
    if depth == 0 then torch.raise("json.encode: nested too deeply") end
-   local is_list = M.is_array(value) or #value > 0
+   local is_list = M.is_array(value) or #value > 0 or torch._is_size(value)
    return (is_list and write_array or write_object)(value, depth - 1)
 end
 
