@@ -198,6 +198,10 @@ local function named_tensors(model)
    if type(model) ~= "table" or type(model.named_parameters) ~= "function" then return list end
    for name, tensor in model:named_parameters() do list[#list + 1] = {name, tensor, false} end
    for name, tensor in model:named_buffers() do list[#list + 1] = {name, tensor, true} end
+   for _, entry in ipairs(list) do
+      local what = (entry[3] and "buffer " or "parameter ") .. entry[1]
+      nested.check_dense("export", what, entry[2])
+   end
    return list
 end
 
@@ -254,8 +258,9 @@ local M = {}
 --- name, its dimensions that may have another size, `{x = {1}}`, or `{x = {[1] = "n"}, y = {[1] =
 --- "n"}}` for one size in two inputs, or `{x = {[1] = {name = "n", min = 1, max = 512}}}`; the
 --- model is called with sizes at both ends of the range and between, the smallest first, up to 256
---- of them and as long as the calls are short, and the program refuses sizes out of the range; a
---- branch that only one size takes is not seen if the model was not called with that size; an
+--- of them and as long as the calls are short, and with all sizes at their ends; the program refuses
+--- sizes out of the range; a branch that only one size takes, or one combination of several, is not
+--- seen if the model was not called with it; an
 --- argument of an operator may be a sum of products of up to three sizes; without `max` it ends at
 --- 16 times the example's size, at least at 64; names: those of the inputs, in place of the names
 --- of forward's parameters

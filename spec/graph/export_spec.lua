@@ -319,6 +319,26 @@ describe("a program's dynamic sizes", function()
       refused(function(x) return x.shape[1] % 2 == 0 and x * 2 or x + 1 end, 8)
    end)
 
+   it("are refused if the model branches where several are at their limits", function()
+      local function refused(fn, dynamic, text)
+         assert.error_matches(function()
+            torch.export(fn, {torch.ones(4), torch.ones(3)}, {dynamic = dynamic})
+         end, text)
+      end
+      local dynamic = {x = {[1] = {max = 32}}, y = {[1] = {min = 2, max = 16}}}
+      refused(function(x, y) return x:size(1) == 32 and y:size(1) == 16 and x:sum() + y or x:sum() - y end, dynamic,
+         "sizes of the inputs.*the call with x_1 = 32, y_1 = 16 differs from that of the example")
+      refused(function(x, y) return x:size(1) * y:size(1) > 500 and x:sum() + y or x:sum() - y end, dynamic,
+         "the call with x_1 = 32, y_1 = 16 differs")
+      refused(function(x, y) return x:size(1) + y:size(1) == 4 and x:sum() + y or x:sum() - y end, dynamic,
+         "the call with x_1 = 2, y_1 = 2 differs")
+      local program = torch.export(function(x, y)
+         assert(x:size(1) * y:size(1) < 500)
+         return x:sum() + y
+      end, {torch.ones(4), torch.ones(3)}, {dynamic = dynamic})
+      assert.equal(10, program(torch.ones(9), torch.ones(5))[1]:item())
+   end)
+
    it("begin where the model's ways agree", function()
       local program = torch.export(function(x)
          if x.shape[1] == 1 then return x * 2 end
@@ -385,6 +405,19 @@ describe("a step that a program cannot repeat", function()
             return t * calls
          end, {x})
       end, "depends on values of the inputs")
+   end)
+
+   it("is a sparse buffer, input or result", function()
+      local model = nn.Sequential(nn.Linear(3, 3))
+      model.graph = nn.Buffer(torch.eye(3):to_sparse_csr())
+      local sparse, dense = torch.eye(3):to_sparse(), torch.ones(3, 3)
+      for text, call in pairs {
+         ["buffer graph: expected a dense tensor, got one of layout sparse_csr"] = {model, {dense}},
+         ["a: expected a dense tensor, got one of layout sparse_coo"] = {function(a) return a:sum() end, {sparse}},
+         ["result.1: expected a dense tensor, got one of layout sparse_coo"] = {function() return sparse end, {dense}},
+      } do
+         assert.error_matches(function() torch.export(call[1], call[2]) end, "export: " .. text)
+      end
    end)
 
    it("is a change that no operator made", function()

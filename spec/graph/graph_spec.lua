@@ -89,6 +89,26 @@ describe("a program's graph", function()
       assert.error_matches(function() graph:program() end, "expected dimensions and positions from 1, got 0")
    end)
 
+   it("counts positions that depend on sizes from 1", function()
+      local program = torch.export(function(x)
+         return x:select(1, x:size(1)), x:narrow(1, x:size(1) - 1, 2), torch.ones(x:size(1) * 2)
+      end, {torch.ones(7)}, {dynamic = {x = {[1] = {name = "n", min = 3, max = 20}}}})
+      assert.matches("select(x, dim = 1, index = n)", tostring(program), 1, true)
+      assert.matches("narrow(x, dim = 1, start = n - 1, length = 2)", tostring(program), 1, true)
+      local graph = program:graph()
+      local select, narrow, ones = graph.nodes[2], graph.nodes[3], graph.nodes[4]
+      assert.same({"n", "n - 1", "2 * n"}, {tostring(select.args.index), tostring(narrow.args.start),
+         tostring(ones.args.size[1])})
+      assert.equal(text_of(program), text_of(graph:program()))
+      -- a size means the same where positions are counted and where they are not
+      ones.args.size[1], select.args.index = select.args.index, narrow.args.start
+      local again = graph:program()
+      local x = torch.arange(9.0)
+      local a, _, c = again(x)
+      assert.equal(7, a:item())
+      assert.same({9}, table.move(c.shape, 1, 1, 1, {}))
+   end)
+
    it("is rewritten", function()
       local program = torch.export(nn.Sequential(nn.Linear(3, 2), nn.Sigmoid()):eval(), {torch.randn(4, 3)})
       local graph = program:graph()

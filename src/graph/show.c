@@ -22,8 +22,9 @@ static void show_number(Printer *p, tl_Scalar s) {
     tli_text_format(p->out, "%.14g", s.f);
 }
 
-/* Shows the integer that a hole computes, such as "2 * batch + 1". */
-static void show_hole(Printer *p, const tli_GraphHole *h) {
+/* Shows the integer that a hole computes, such as "2 * batch + 1", plus `more`. */
+static void show_hole(Printer *p, const tli_GraphHole *h, int64_t more) {
+  int64_t base = h->base + more;
   bool any = false;
   for (int32_t s = 0; s < p->g->nsymbols; s++) {
     if (h->factors[s] == 0) continue;
@@ -41,11 +42,10 @@ static void show_hole(Printer *p, const tli_GraphHole *h) {
       tli_text_format(p->out, k == 0 ? "%s" : " * %s", p->g->symbols[t->symbols[k]].name);
     any = true;
   }
-  if (any && h->base != 0)
-    tli_text_format(p->out, " %c %" PRId64, h->base < 0 ? '-' : '+',
-                    h->base < 0 ? -h->base : h->base);
+  if (any && base != 0)
+    tli_text_format(p->out, " %c %" PRId64, base < 0 ? '-' : '+', base < 0 ? -base : base);
   else if (!any)
-    tli_text_format(p->out, "%" PRId64, h->base);
+    tli_text_format(p->out, "%" PRId64, base);
 }
 
 static const tli_GraphHole *hole_at(const tli_Graph *g, int32_t call, int32_t param,
@@ -71,7 +71,7 @@ static void show_value(Printer *p, int64_t v) {
   case TLI_VALUE_NUMBER:
     h = hole_at(g, -1, value->index, -1);
     if (h)
-      show_hole(p, h);
+      show_hole(p, h, 0);
     else
       show_number(p, g->numbers[value->index]);
     break;
@@ -93,7 +93,7 @@ static int64_t from_one(int kind, int64_t i) {
 static void show_int(Printer *p, int32_t call, int param, int element, int kind, int64_t i) {
   const tli_GraphHole *h = hole_at(p->g, call, param, element);
   if (h)
-    show_hole(p, h);
+    show_hole(p, h, from_one(kind, i) - i);
   else
     tli_text_format(p->out, "%" PRId64, from_one(kind, i));
 }
@@ -145,7 +145,7 @@ static void show_arg(Printer *p, int32_t call, int param, int kind, const tli_Ca
   else if (tli_kind_is_int(kind))
     show_int(p, call, param, -1, kind, arg->integer);
   else if (kind == TLI_CALL_NUMBER && hole_at(p->g, call, param, -1))
-    show_hole(p, hole_at(p->g, call, param, -1));
+    show_hole(p, hole_at(p->g, call, param, -1), 0);
   else if (kind == TLI_CALL_NUMBER)
     show_number(p, arg->number);
   else if (kind == TLI_CALL_FLOAT)

@@ -321,7 +321,7 @@ static bool fit_product(Walk *w, const Place *p) {
 bool tli_graph_fit_product(tli_Graph *g, const int32_t *symbols, int n, const int64_t *sizes,
                            const tli_Graph *other) {
   Walk w = {.graphs = {g, other}, .n = 2, .integer = fit_product, .target = g, .joint = sizes};
-  w.over = "several sizes";
+  w.over = "sizes";
   w.product = symbols;
   w.nproduct = n;
   return walk(&w);
@@ -329,7 +329,7 @@ bool tli_graph_fit_product(tli_Graph *g, const int32_t *symbols, int n, const in
 
 bool tli_graph_fits_all(const tli_Graph *g, const int64_t *sizes, const tli_Graph *other) {
   Walk w = {.graphs = {g, other}, .n = 2, .integer = check_joint, .joint = sizes};
-  w.over = "several sizes";
+  w.over = "sizes";
   return walk(&w);
 }
 

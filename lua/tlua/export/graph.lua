@@ -11,24 +11,45 @@ local null <const> = json.null
 
 -- Sizes -------------------------------------------------------------------------------------------
 
--- An integer argument that depends on dynamic sizes: the hole of the file's form.
+-- An integer argument that depends on dynamic sizes: the hole of the file's form, and its constant
+-- part as Lua counts.
 local Size = {}
 Size.__index = Size
 Size.__name = "export.Size"
-function Size:__tostring() return self.text end
+function Size:__tostring()
+   if self.text == "" then return tostring(self.base) end
+   if self.base == 0 then return self.text end
+   return ("%s %s %d"):format(self.text, self.base < 0 and "-" or "+", math.abs(self.base))
+end
+
+local function product_text(factor, names)
+   if factor ~= 1 then table.insert(names, 1, tostring(factor)) end
+   return table.concat(names, " * ")
+end
 
 local function size_of(hole, symbols)
    local parts = {}
    for s, factor in ipairs(hole[5]) do
-      if factor ~= 0 then parts[#parts + 1] = ("%d * %s"):format(factor, symbols[s][1]) end
+      if factor ~= 0 then parts[#parts + 1] = product_text(factor, {symbols[s][1]}) end
    end
    for _, term in ipairs(hole[6] or {}) do
-      local names = {tostring(term[1])}
+      local names = {}
       for _, s in ipairs(term[2]) do names[#names + 1] = symbols[s + 1][1] end
-      parts[#parts + 1] = table.concat(names, " * ")
+      parts[#parts + 1] = product_text(term[1], names)
    end
-   parts[#parts + 1] = tostring(hole[4])
-   return setmetatable({hole = hole, text = table.concat(parts, " + ")}, Size)
+   return setmetatable({hole = hole, base = hole[4], text = table.concat(parts, " + ")}, Size)
+end
+
+-- Returns the integer of a size in the exported call, as Lua counts.
+local function example_of(size, symbols)
+   local hole, sum = size.hole, size.base
+   for s, factor in ipairs(hole[5]) do sum = sum + factor * symbols[s][2] end
+   for _, term in ipairs(hole[6] or {}) do
+      local product = term[1]
+      for _, s in ipairs(term[2]) do product = product * symbols[s + 1][2] end
+      sum = sum + product
+   end
+   return sum
 end
 
 local function is_size(value) return getmetatable(value) == Size end
@@ -173,18 +194,25 @@ local function from_1(kind, value)
    return counts[kind] and math.type(value) == "integer" and value > 0 and value - 1 or value
 end
 
+-- Returns a size of an argument of this kind, whose integer in the exported call is `value`.
+local function size_from_0(kind, value, size)
+   size.base = size.base + (from_0(kind, value) - value)
+   return size
+end
+
 -- Returns a call's argument as a value of Lua; `holes` has the sizes of this argument.
 local function read_arg(kind, value, values, holes)
    if value == null then return nil end
    if is_tensor_kind(kind) then return values[value] end
-   if holes and holes[0] then return holes[0] end
+   if holes and holes[0] then return size_from_0(kind, value, holes[0]) end
    local real = kind == "NUMBER" or kind == "FLOAT" or kind == "FLOATS"
    if type(value) ~= "table" then return real and from_text[value] or from_0(kind, value) end
    local list = {}
    for i, item in ipairs(value) do
+      local size = holes and holes[i]
+      if size then size_from_0(kind, item, size) end
       if real then item = from_text[item] or item else item = from_0(kind, item) end
-      list[i] = kind == "TENSORS" and (item == null and null or values[item]) or item
-      if holes and holes[i] then list[i] = holes[i] end
+      list[i] = size or kind == "TENSORS" and (item == null and null or values[item]) or item
    end
    return list
 end
@@ -384,29 +412,18 @@ end
 
 -- Programs ----------------------------------------------------------------------------------------
 
--- Returns the integer of a size in the exported call.
-local function example_of(size, symbols)
-   local hole = size.hole
-   local sum = hole[4]
-   for s, factor in ipairs(hole[5]) do sum = sum + factor * symbols[s][2] end
-   for _, term in ipairs(hole[6] or {}) do
-      local product = term[1]
-      for _, s in ipairs(term[2]) do product = product * symbols[s + 1][2] end
-      sum = sum + product
-   end
-   return sum
-end
-
 -- A description in the making.
 local Writer = {}
 Writer.__index = Writer
 
--- Returns an integer of an argument, and notes it if it depends on sizes.
-function Writer:integer(value, call, parameter, element)
-   if not is_size(value) then return to_text(value) end
-   local hole = value.hole
-   table.insert(self.holes, json.as_array {call, parameter, element, hole[4], hole[5], hole[6]})
-   return example_of(value, self.symbols)
+-- Returns an integer of an argument in the file's form, and notes it if it depends on sizes.
+function Writer:integer(kind, value, call, parameter, element)
+   if not is_size(value) then return to_text(from_1(kind, value)) end
+   local hole, example = value.hole, example_of(value, self.symbols)
+   local integer = from_1(kind, example)
+   table.insert(self.holes, json.as_array {call, parameter, element,
+      value.base + integer - example, hole[5], hole[6]})
+   return integer
 end
 
 -- Returns the number of a value that is a node, or a number in the place of a tensor.
@@ -425,7 +442,7 @@ function Writer:collect_numbers(nodes)
          local is_number = type(value) == "number" or type(value) == "boolean" or is_size(value)
          if is_tensor_kind(parameter.kind) and is_number then
             local at = #self.numbers
-            self.numbers[at + 1] = self:integer(value, null, at, null)
+            self.numbers[at + 1] = self:integer(parameter.kind, value, null, at, null)
             self.numbers_of[node] = self.numbers_of[node] or {}
             self.numbers_of[node][parameter.name] = at
          end
@@ -442,12 +459,12 @@ function Writer:arg(node, call, p, parameter)
          parameter.name))
    end
    if type(value) ~= "table" or is_size(value) then
-      return self:integer(from_1(parameter.kind, value), call, p, null)
+      return self:integer(parameter.kind, value, call, p, null)
    end
    local list = {}
    for i, item in ipairs(value) do
       list[i] = parameter.kind == "TENSORS" and self:value(node, parameter.name, item)
-         or self:integer(from_1(parameter.kind, item), call, p, i - 1)
+         or self:integer(parameter.kind, item, call, p, i - 1)
    end
    return json.as_array(list)
 end

@@ -36,8 +36,17 @@ local function check_depth(title, name, value, outer)
    end
 end
 
+--- Raises an error that names a sparse tensor and its layout: programs have none.
+function M.check_dense(title, name, tensor)
+   if torch._sparse_parts(tensor) then
+      torch.raise(("%s: %s: expected a dense tensor, got one of layout %s"):format(title, name,
+         tensor.layout))
+   end
+end
+
 local function flatten(title, name, value, out, names, outer)
    if torch.is_tensor(value) then
+      M.check_dense(title, name, value)
       out[#out + 1] = value
       if names then names[#names + 1] = name end
       return 0

@@ -10,6 +10,7 @@ local class = require "tlua.class"
 local Fused = require "tlua.optim.Fused"
 local Optimizer = require "tlua.optim.Optimizer"
 local follow = require "tlua.export.follow"
+local nested = require "tlua.export.nested"
 local trace = require "tlua.export.trace"
 
 local DEFAULT_STEPS <const> = 10000
@@ -116,6 +117,7 @@ local function named_tensors(parts)
    local list, seen = {}, {}
    local function add(name, tensor)
       if seen[tensor] then return end
+      nested.check_dense("export_step", "the tensor " .. name, tensor)
       seen[tensor] = true
       list[#list + 1] = {name, tensor, true}
    end
@@ -267,7 +269,8 @@ end
 -- Returns the options that differ from step to step, as functions of the step, and their positions.
 local function columns_of(graph, order, rates, steps)
    local columns, places = {}, {}
-   for k, call in ipairs(graph:rates()) do
+   local calls = graph:rates()
+   for k, call in ipairs(calls) do
       local rows = rates[order[k]]
       if not rows or #rows ~= steps then
          torch.raise "export_step: scheduler: expected one step of each optimizer in each step"
@@ -284,10 +287,15 @@ local function columns_of(graph, order, rates, steps)
          end
       end
    end
+   if #places == 0 and calls[1] then
+      -- A rate may change after these steps. A program with a schedule refuses to run beyond it.
+      places[1], columns[1] = {calls[1][1], 1}, function() return calls[1][2][1] end
+   end
    return columns, places
 end
 
--- Returns the schedule's places and the rates of all steps, or nil if no option changes.
+-- Adds the schedule, and returns its places and the rates of all steps; nil if the program has no
+-- call of an optimizer.
 local function add_schedule(graph, parts, order, increments)
    local columns, places = columns_of(graph, order, rates_of_steps(parts, increments), parts.steps)
    if #places == 0 then return nil end

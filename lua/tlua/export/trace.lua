@@ -222,6 +222,16 @@ local function check_size(graph, number, symbol, size, other)
       tostring(message):gsub("^[^:]*:%d+: ", ""), symbol.name, size))
 end
 
+-- Checks that a call with other values of all dynamic sizes has the graph's operators.
+local function check_sizes(graph, symbols, sizes, other)
+   local fine, message = pcall(graph.fits_all, graph, sizes, other)
+   if fine then return end
+   local list = {}
+   for i, symbol in ipairs(symbols) do list[i] = ("%s = %d"):format(symbol.name, sizes[i]) end
+   torch.raise(("%s; the call with %s differs from that of the example"):format(
+      tostring(message):gsub("^[^:]*:%d+: ", ""), table.concat(list, ", ")))
+end
+
 -- Records a call with the largest size. If the user gave no limit and the function fails, for
 -- example beyond a table of positions, smaller sizes are tried.
 local function record_largest(at, symbol, size, most)
@@ -253,8 +263,8 @@ end
 
 -- Finds the integers of the graph that depend on a size. The function is called with other sizes:
 -- near the example's, at both ends of the range, and between. A size of 1, for which many models
--- behave differently, is left out of the range if the operators then differ. Returns the size in
--- the example, the largest size, and the least.
+-- behave differently, is left out of the range if the operators then differ. Returns the sizes of
+-- the example and at both ends, and how many times the example's work the largest takes.
 local function find_integers(graph, call, tensors, symbol, number)
    local size, least, most = range_of(tensors, symbol)
    local function at(n) return M.record(call, with_size(tensors, symbol, n)) end
@@ -285,7 +295,10 @@ local function find_integers(graph, call, tensors, symbol, number)
       tried[n] = true
    end
    check_range(graph, number, symbol, at, least, most, tried)
-   return size, most, math.min(math.max(least, 2), size)
+   return {
+      size = size, most = most, least = math.min(math.max(least, symbol.min or 2), size),
+      growth = math.max(1, largest:work() / graph:work()),
+   }
 end
 
 -- Calls fn with each increasing list of k of the numbers 1 to n.
@@ -309,6 +322,34 @@ local function size_beside(found, more)
    return math.max(found.size - more, found.least)
 end
 
+-- The most elements that a call with several sizes at their limits reads and writes.
+local MOST_TOGETHER <const> = 1 << 26
+
+-- Returns how far sizes may move from the example's to their largest, of 1, so that a call in which
+-- all do is short.
+local function common_part(graph, found)
+   local part = 1
+   while part > 1e-3 do
+      local work = graph:work()
+      for _, range in ipairs(found) do work = work * (1 + (range.growth - 1) * part) end
+      if work <= MOST_TOGETHER then break end
+      part = part / 2
+   end
+   return part
+end
+
+-- Returns the calls in which all sizes differ from the example's: functions of a size's range and
+-- its number.
+local function joint_sizes(graph, found)
+   local part = common_part(graph, found)
+   return {
+      function(range, i) return size_beside(range, 1 + i) end,
+      function(range, i) return size_beside(range, 3 + i) end,
+      function(range) return range.least end,
+      function(range) return range.size + math.floor((range.most - range.size) * part) end,
+   }
+end
+
 --- Makes sizes of a graph dynamic. If there are several, the function is also called with all of
 --- them changed, since an integer such as their product depends on each in a linear way only as
 --- long as the others stay.
@@ -318,8 +359,7 @@ function M.make_dynamic(graph, call, tensors, symbols)
       for _, place in ipairs(symbol) do graph:dynamic(place.input, place.dim, symbol.name) end
    end
    for i, symbol in ipairs(symbols) do
-      local size, most, least = find_integers(graph, call, tensors, symbol, i)
-      found[i] = {size = size, most = most, least = least}
+      found[i] = find_integers(graph, call, tensors, symbol, i)
    end
    if #symbols < 2 then return end
    -- Records a call in which some sizes are those that size(i) returns.
@@ -331,9 +371,15 @@ function M.make_dynamic(graph, call, tensors, symbols)
       end
       return sizes, M.record(call, list)
    end
+   local joint, calls = joint_sizes(graph, found), {}
    local function check()
-      for _, more in ipairs {1, 3} do
-         graph:fits_all(record_sizes(function(i) return size_beside(found[i], more + i) end))
+      for k, size in ipairs(joint) do
+         if calls[k] == nil then
+            local fine, sizes, other = pcall(record_sizes, function(i) return size(found[i], i) end)
+            if not fine and k <= 2 then error(sizes, 0) end
+            calls[k] = fine and {sizes, other} -- the function may refuse all limits at once
+         end
+         if calls[k] then check_sizes(graph, symbols, table.unpack(calls[k])) end
       end
    end
    if #symbols > MOST_SIZES or pcall(check) then return check() end
