@@ -72,6 +72,8 @@ lazy.load(torch, lazy.modules("tlua", {
    signal = "signal",
    sparse = "sparse",
    masked = "masked",
+   nested = "nested",
+   ["functions.segment_reduce"] = "segment_reduce",
    ["sparse.make"] = [[sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor
       sparse_bsc_tensor sparse_compressed_tensor]],
    ["repl.manual"] = "help",

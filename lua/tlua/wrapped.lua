@@ -35,7 +35,8 @@ end
 --- and of several in messages, what to call for a dense tensor, and the main tensor's key
 ---@return table kind  with the tables operators, methods and properties, and the functions below
 function M.kind(kind)
-   local operators, methods, properties, meta = {}, {}, {}, {__name = "Tensor"}
+   local operators, methods, properties, meta = {}, {}, {},
+      {__name = "Tensor", title = kind.title}
    kind.operators, kind.methods, kind.properties = operators, methods, properties
    for name, of in pairs(fields) do
       properties[name] = function(p) return of(kind, p) end
@@ -151,12 +152,13 @@ function M.kind(kind)
          return q and q[kind.main] or nil
       end)
    end)
-   for name in ([[detach clone contiguous to float double half bfloat16 cpu cuda
+   for name in ([[detach clone contiguous to float double half bfloat16 int long bool cpu cuda sim
       type]]):gmatch "%S+" do
       kind.define(name, function(x, ...)
          local p = kind.parts(x)
          if not p then kind.unsupported(name) end
-         return kind.moved(p, p[kind.main][name](p[kind.main], ...))
+         local main = p[kind.main][name](p[kind.main], ...)
+         return torch.is_tensor(main) and kind.moved(p, main) or main
       end)
    end
 
@@ -196,6 +198,14 @@ M.binary = [[add sub subtract mul multiply div divide true_divide floor_divide r
    eq ne lt le gt ge less less_equal greater greater_equal not_equal logical_and logical_or
    logical_xor bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift nextafter
    heaviside rsub]]
+
+--- Operators of Lua, which take a number as the first operand.
+M.of_number = {
+   add = function(a, b) return a + b end, sub = function(a, b) return a - b end,
+   mul = function(a, b) return a * b end, div = function(a, b) return a / b end,
+   pow = function(a, b) return a ^ b end, remainder = function(a, b) return a % b end,
+   floor_divide = function(a, b) return a // b end,
+}
 
 --- Returns torch's function of that name, or nn.functional's; nil if this build has none.
 ---@param name string

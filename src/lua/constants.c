@@ -48,9 +48,8 @@ void tli_open_constants(lua_State *L) {
     lua_pushnumber(L, numbers[i].value);
     lua_setfield(L, -2, numbers[i].name);
   }
-  set_word(L, "strided", "strided");
-  static const char *const sparse[] = {"sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr",
-                                       "sparse_bsc"};
-  for (size_t i = 0; i < sizeof sparse / sizeof *sparse; i++) set_word(L, sparse[i], sparse[i]);
+  static const char *const layouts[] = {"strided",    "sparse_coo", "sparse_csr", "sparse_csc",
+                                        "sparse_bsr", "sparse_bsc", "jagged"};
+  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) set_word(L, layouts[i], layouts[i]);
   set_word(L, "__version__", tl_version());
 }

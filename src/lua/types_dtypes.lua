@@ -100,6 +100,9 @@ torch.newaxis = nil
 --- The layout of dense tensors.
 ---@type string
 torch.strided = "strided"
+--- The layout of nested tensors: torch.nested.
+---@type string
+torch.jagged = "jagged"
 --- The layout of sparse tensors with a position for each value (COO): torch.sparse_coo_tensor.
 ---@type string
 torch.sparse_coo = "sparse_coo"

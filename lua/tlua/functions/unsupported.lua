@@ -23,7 +23,6 @@ M.lobpcg = "torch.linalg.eigh and torch.svd_lowrank find eigenvalues and singula
 M.from_file = "torch.load(path, {mmap = true}) maps a file"
 M.hub = "tlua loads no models from the network; torch.load reads a file of weights"
 M.quantization = "torch.ao.quantization has observers, FakeQuantize and quantize_dynamic"
-M.nested = "tlua has no nested tensors; nn.utils.rnn.pad_sequence joins sequences of any lengths"
 M.dtype = 'a dtype is a string here: torch.isinstance(x, torch.FloatTensor), x.dtype == "float32"'
 M.layout = 'a layout is a string here: x.layout == "strided"'
 M.memory_format = "a memory format is a string here, such as torch.channels_last"

@@ -1,5 +1,5 @@
--- values.lua - finds tensors whose values a file cannot store: tensors on the meta device, and
--- released ones; and sparse tensors, which most formats do not have.
+-- values.lua - finds tensors whose values a file cannot store: tensors on the meta device, released
+-- ones, masked and nested ones; and sparse tensors, which most formats do not have.
 
 local torch = require "tlua"
 local kinds = require "tlua.io.kinds"
@@ -12,6 +12,10 @@ local function fault_of(tensor)
    if parts then
       -- checks positions that were changed in place
       tensor = require "tlua.sparse.value".parts(tensor).values
+   end
+   local meta = getmetatable(tensor)
+   if not parts and torch._wrapped_parts(tensor, meta) then
+      return ("a %s cannot be saved; save the tensors that it is made of"):format(meta.title)
    end
    if not pcall(tensor.dim, tensor) then return "the tensor was released" end
    if not tensor.is_meta then return nil end

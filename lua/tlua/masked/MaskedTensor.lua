@@ -176,21 +176,13 @@ local function common_mask(name, p, q, shape)
    return (p or q).mask:expand(shape)
 end
 
--- Operators of Lua, which take a number as the first operand.
-local of_number <const> = {
-   add = function(a, b) return a + b end, sub = function(a, b) return a - b end,
-   mul = function(a, b) return a * b end, div = function(a, b) return a / b end,
-   pow = function(a, b) return a ^ b end, remainder = function(a, b) return a % b end,
-   floor_divide = function(a, b) return a // b end,
-}
-
 for name in wrapped.binary:gmatch "%S+" do
    local fn = wrapped.of(name)
    if fn then
       define(name, function(a, b, ...)
          local p, q = parts(a), parts(b)
          if not (p or q) then kind.unsupported(name) end
-         local compute = not p and type(a) == "number" and of_number[name] or fn
+         local compute = not p and type(a) == "number" and wrapped.of_number[name] or fn
          local data = compute(p and p.data or a, q and q.data or b, ...)
          return kind.new {data = data, mask = common_mask(name, p, q, data.shape)}
       end)

@@ -108,7 +108,11 @@ const char *tli_describe(lua_State *L, const tli_State *S, int index) {
       return text;
     }
     if (tli_is_sparse(L, index)) return "a sparse Tensor";
-    if (tli_is_wrapped(L, index)) return "a masked Tensor";
+    if (tli_is_wrapped(L, index) && luaL_getmetafield(L, index, "title") == LUA_TSTRING) {
+      snprintf(text, sizeof text, "a %s", lua_tostring(L, -1));
+      lua_pop(L, 1);
+      return text;
+    }
     if (tli_to_device_name(L, index) == NULL) return luaL_typename(L, index);
     snprintf(text, sizeof text, "the device %s", tli_to_device_name(L, index));
     return text;

@@ -1,7 +1,7 @@
 /*
-** sparse.h - the binding's part of wrapped tensors: sparse and masked ones. A wrapped tensor
-** is a userdata without content; its user value is a Lua table with its component tensors, which
-** lua/tlua/sparse or masked reads. Each kind has a metatable and a handler. When an operator
+** sparse.h - the binding's part of wrapped tensors: sparse, masked and nested ones. A wrapped
+** tensor is a userdata without content; its user value is a Lua table with its component tensors,
+** which lua/tlua/sparse, masked or nested reads. Each kind has a metatable and a handler. When an operator
 ** has refused its arguments and one of them is wrapped, its handler in Lua is called with the
 ** arguments.
 */

@@ -161,9 +161,19 @@ local function weighted(q, k, v, mask, dropout)
    return weights:matmul(v), weights
 end
 
+-- Refuses what nested tensors, whose sequences need no masks, cannot have.
+local function check_nested(self, a)
+   local wrong = a.need_weights and "need_weights: expected false"
+      or not self.batch_first and "batch_first: expected true"
+      or (a.key_padding_mask or a.attn_mask) and "masks: expected none"
+      or (self.bias_k or self.add_zero_attn) and "add_bias_kv and add_zero_attn: expected false"
+   if wrong then torch.raise(("nn.MultiheadAttention: %s for nested tensors"):format(wrong)) end
+end
+
 --- Sequences have the shape (L, N, E), with `batch_first` (N, L, E), and a single sequence has (L,
---- E). The options are: key_padding_mask (N, S) and attn_mask (L, S) or (N * num_heads, L, S),
---- which are true or -inf at hidden positions; is_causal; need_weights; and average_attn_weights.
+--- E); they may be nested tensors, with batch_first and without weights. The options are:
+--- key_padding_mask (N, S) and attn_mask (L, S) or (N * num_heads, L, S), which are true or -inf at
+--- hidden positions; is_causal; need_weights; and average_attn_weights.
 ---@param query Tensor
 ---@param key Tensor
 ---@param value Tensor
@@ -176,6 +186,7 @@ function MultiheadAttention:forward(...) return self:_attend(take_call(...)) end
 -- static_v, (N, num_heads, S, E / num_heads), replace the projected ones.
 function MultiheadAttention:_attend(a)
    local query, key, value = a.query, a.key, a.value
+   if query.is_nested then check_nested(self, a) end
    local single = query:dim() == 2
    local function to_batch(x)
       if single then return x:unsqueeze(1) end

@@ -1,0 +1,377 @@
+-- operators.lua - elementwise operators, reductions, softmax and normalisations of nested tensors.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local wrapped = require "tlua.wrapped"
+local segments = require "tlua.functions.segment_reduce"
+local V = require "tlua.nested.value"
+
+local fail <const>, kind <const> = V.fail, V.kind
+local define <const>, parts <const> = kind.define, kind.parts
+
+-- Elementwise -------------------------------------------------------------------------------------
+
+-- Returns a tensor that broadcasts to p.values as t does to the nested tensor.
+local function lift(who, t, p)
+   local q = parts(t)
+   if q then
+      if q.ragged ~= p.ragged or q.dim ~= p.dim or q.values:dim() ~= p.values:dim()
+         or q.values:size(q.dim - 1) ~= p.values:size(p.dim - 1) then
+         fail("%s: expected nested tensors of the same raggedness, got shapes %s and %s", who,
+            V.shown(p), V.shown(q))
+      end
+      return q.values
+   end
+   if torch._wrapped_parts(t, getmetatable(t)) or torch._sparse_parts(t) then
+      args.refuse(who, "other", "a dense or nested tensor", t)
+   end
+   local n, m, b = p.values:dim() + 1, t:dim(), #p.ragged.lengths
+   local at = m - (n - p.dim) -- the dimension of t beside the ragged one
+   if at < 1 then return t end
+   local own = m == n and t:size(1) or 1
+   local padded = t:size(at) == p.ragged.most and own == b and not p.ragged.holes
+   if m > n or own ~= 1 and own ~= b or t:size(at) ~= 1 and not padded then
+      fail("%s: shape (%s) does not broadcast to the shape %s of a nested tensor", who,
+         table.concat(t.shape, ", "), V.shown(p))
+   end
+   if t:size(at) ~= 1 then return V.unpad(t, p.ragged, at) end
+   if m < n then return t end
+   if own == 1 then return t:squeeze(1) end
+   return t:squeeze(at):movedim(1, at - 1):index_select(at - 1, V.owners(p))
+end
+
+-- Calls an elementwise function, and wraps its results.
+local function pointwise(who, fn, ...)
+   local given, p = table.pack(...), nil
+   for i = 1, given.n do p = p or parts(given[i]) end
+   if not p then kind.unsupported(who .. " with a nested option") end
+   for i = 1, given.n do
+      if torch.is_tensor(given[i]) then given[i] = lift(who, given[i], p) end
+   end
+   local results = table.pack(fn(table.unpack(given, 1, given.n)))
+   for i = 1, results.n do results[i] = kind.like(p, results[i]) end
+   return table.unpack(results, 1, results.n)
+end
+
+local function is_number(x) return x ~= nil and not torch.is_tensor(x) end
+
+for name in (wrapped.unary .. " " .. wrapped.binary .. [[ lerp addcmul addcdiv masked_fill isclose
+   float_power ldexp frexp xlog1py real imag conj angle rrelu glu_ conj_physical]]):gmatch "%S+" do
+   local fn, of_number = wrapped.of(name), wrapped.of_number[name]
+   if fn then
+      define(name, function(...)
+         return pointwise(name, of_number and is_number((...)) and of_number or fn, ...)
+      end)
+   end
+   local in_place = rawget(torch.Tensor, name .. "_")
+   if in_place then
+      define(name .. "_", function(x, ...)
+         if not parts(x) then
+            fail("%s_: a dense tensor cannot take a nested result", name)
+         end
+         pointwise(name .. "_", in_place, x, ...)
+         return x
+      end)
+   end
+end
+function kind.operators.where(condition, ...)
+   return pointwise("where", torch.where, condition, ...)
+end
+function kind.methods.where(x, condition, other)
+   return kind.operators.where(condition, x, other)
+end
+define("prelu", function(x, weight)
+   local p = parts(x)
+   if not p or weight:numel() ~= 1 then
+      kind.unsupported "prelu with several weights"
+   end
+   return kind.like(p, torch.prelu(p.values, weight))
+end)
+
+for name in ("zeros_like ones_like full_like empty_like rand_like randn_like randint_like")
+   :gmatch "%S+" do
+   define(name, function(x, ...)
+      local p = parts(x)
+      if not p then kind.unsupported(name) end
+      return kind.like(p, torch[name](p.values, ...))
+   end, false)
+end
+for name in ("new_zeros new_ones new_full new_empty new_tensor"):gmatch "%S+" do
+   kind.methods[name] = function(x, ...)
+      local values = parts(x).values
+      return values[name](values, ...)
+   end
+end
+for name in ("zero fill copy normal uniform bernoulli exponential random"):gmatch "%S+" do
+   define(name .. "_", function(x, ...)
+      if not parts(x) then
+         fail("%s_: a dense tensor cannot take a nested result", name)
+      end
+      pointwise(name .. "_", torch.Tensor[name .. "_"], x, ...)
+      return x
+   end)
+end
+
+define("equal", function(a, b)
+   local p, q = parts(a), parts(b)
+   return p ~= nil and q ~= nil and kind.same(p, q)
+      and torch.equal(V.packed(p).values, V.packed(q).values)
+end)
+define("allclose", function(a, b, ...)
+   local p, q = parts(a), parts(b)
+   if not (p and q) then kind.unsupported "allclose with a dense tensor" end
+   lift("allclose", b, p)
+   return torch.allclose(V.packed(p).values, V.packed(q).values, ...)
+end)
+
+-- Reductions along the ragged dimension -----------------------------------------------------------
+
+local function low(dtype)
+   local info = dtype:find "float" and torch.finfo(dtype) or torch.iinfo(dtype)
+   return info.min, info.max
+end
+
+-- Each gets the rows of the sequences (rows, ...), the sequences' numbers and their count, and the
+-- lengths.
+local along = {}
+function along.sum(rows, owners, b)
+   return segments.combine("sum", segments.wide(rows), owners, b)
+end
+function along.prod(rows, owners, b)
+   return segments.combine("prod", segments.wide(rows), owners, b, 1)
+end
+function along.mean(rows, owners, b, lengths)
+   if not (rows:is_floating_point() or rows:is_complex()) then
+      args.refuse("mean", "input", "a floating or complex dtype", rows)
+   end
+   local sum = along.sum(rows, owners, b)
+   local shape = {b}
+   for d = 2, sum:dim() do shape[d] = 1 end
+   return sum / V.integers(lengths, rows.device):view(shape)
+end
+function along.amax(rows, owners, b)
+   return segments.combine("amax", rows, owners, b, (low(rows.dtype)))
+end
+function along.amin(rows, owners, b)
+   return segments.combine("amin", rows, owners, b, (select(2, low(rows.dtype))))
+end
+function along.any(rows, owners, b)
+   return segments.combine("sum", rows:ne(0):long(), owners, b):gt(0)
+end
+function along.all(rows, owners, b)
+   return segments.combine("sum", rows:eq(0):long(), owners, b):eq(0)
+end
+
+-- Returns rows of a packed tensor, (rows, ...).
+local function rows_of(p) return p.values:movedim(p.dim - 1, 1) end
+
+-- Reduces along the ragged dimension, which is kept with a size of 1.
+local function along_ragged(name, p, dtype)
+   p = V.packed(p)
+   local rows, lengths = rows_of(p), p.ragged.lengths
+   local result = along[name](rows, V.owners(p), #lengths, lengths):unsqueeze(2):movedim(2, p.dim)
+   local exact = name == "any" or name == "all" or result.dtype == "int64" and not dtype
+   return exact and result or result:to(rows.dtype)
+end
+
+-- Reductions --------------------------------------------------------------------------------------
+
+-- Returns given arguments as a list, without the table of options, a copy of which comes second.
+local function read(...)
+   local given = table.pack(...)
+   local last, options = given[given.n], nil
+   if type(last) == "table" and #last == 0 and next(last) then
+      options = {}
+      for key, value in pairs(last) do options[key] = value end
+      given[given.n] = nil
+      given.n = given.n - 1
+   end
+   return given, options
+end
+
+-- Calls fn with the options last, if there are any.
+local function call(fn, x, given, first, options)
+   local list = table.move(given, first, given.n, 1, {})
+   local n = math.max(given.n - first + 1, 0)
+   if options and next(options) then
+      n = n + 1
+      list[n] = options
+   end
+   return fn(x, table.unpack(list, 1, n))
+end
+
+-- Wraps the results of a reduction of the values along dense dimensions.
+local function rewrap(p, removed, ...)
+   local results = table.pack(...)
+   for i = 1, results.n do
+      local kept = results[i]:dim() == p.values:dim()
+      results[i] = V.new(results[i], p.ragged, kept and p.dim or p.dim - removed)
+   end
+   return table.unpack(results, 1, results.n)
+end
+
+local takes_dtype <const> = {sum = true, mean = true, prod = true}
+
+-- max, min and their positions along the ragged dimension: those of a padded batch
+local padding <const> = {max = true, min = false, argmax = true, argmin = false}
+
+local function of_padded(name, fn, p, given, options)
+   for i, n in ipairs(p.ragged.lengths) do
+      if n == 0 then
+         fail("%s: sequence %d is empty and has no position; amax and amin take it", name, i)
+      end
+   end
+   local dtype = p.values.dtype
+   local least, most = -math.huge, math.huge
+   if not p.values:is_floating_point() then least, most = low(dtype) end
+   given[1] = p.dim
+   return call(fn, V.pad(p, padding[name] and least or most, p.ragged.most), given, 1, options)
+end
+
+for name in ([[sum prod mean amax amin any all var std logsumexp max min argmax argmin median
+   cumsum cumprod logcumsumexp cummax cummin count_nonzero]]):gmatch "%S+" do
+   local fn = torch[name]
+   local other = ({max = "maximum", min = "minimum"})[name]
+   define(name, function(x, ...)
+      local p = parts(x)
+      if other and torch.is_tensor((...)) then return kind.operators[other](x, ...) end
+      if not p then kind.unsupported(name) end
+      local given, options = read(...)
+      local dims = given[1]
+      if given.n < 1 and options then dims, options.dim = options.dim, nil end
+      if dims == nil or type(dims) == "boolean" or type(dims) == "table" and #dims == 0 then
+         given[1] = type(dims) == "boolean" and dims or nil
+         local result = call(fn, V.packed(p).values, given, given[1] == nil and 2 or 1, options)
+         return result:dim() > 0 and result:unsqueeze(1) or result
+      end
+      given.n = math.max(given.n, 1)
+      local several, n = type(dims) == "table", p.values:dim() + 1
+      local list, removed, batch, ragged = {}, 0, false, false
+      for _, dim in ipairs(several and dims or {dims}) do
+         local d = V.dim_of(name, dim, n)
+         batch, ragged = batch or d == 1, ragged or d == p.dim
+         if d > 1 then list[#list + 1] = d - 1 end
+         if d < p.dim then removed = removed + 1 end
+      end
+      if batch and not (ragged and several) then
+         fail("%s: dim: is defined along dimension 1, the batch, only together with the ragged "
+            .. "dimension, %d", name, p.dim)
+      end
+      if ragged and not batch then
+         if padding[name] ~= nil then return of_padded(name, fn, p, given, options) end
+         if not along[name] then
+            fail("%s: dim: is not defined along the ragged dimension, %d", name, p.dim)
+         end
+         options = options or {}
+         local keepdim = given[2]
+         if keepdim == nil then keepdim, options.keepdim = options.keepdim, nil end
+         args.check_options(name, options, "keepdim", takes_dtype[name] and "dtype" or nil)
+         local dense, dtype = {}, options.dtype
+         if dtype then p = parts(kind.like(p, p.values:to(dtype))) end
+         for _, d in ipairs(list) do
+            if d ~= p.dim - 1 then dense[#dense + 1] = d end
+         end
+         if #dense > 0 then p = parts(kind.like(p, p.values[name](p.values, dense, true))) end
+         local result = along_ragged(name, p, dtype)
+         if keepdim then return result end
+         for i, d in ipairs(list) do list[i] = d + 1 end
+         table.sort(list, function(a, b) return a > b end)
+         for _, d in ipairs(list) do result = result:squeeze(d) end
+         return result
+      end
+      given[1] = several and list or list[1]
+      if batch then
+         local result = call(fn, V.packed(p).values, given, 1, options)
+         return result:dim() == p.values:dim() and result:unsqueeze(1) or result
+      end
+      return rewrap(p, removed, call(fn, p.values, given, 1, options))
+   end)
+end
+
+-- Softmax and normalisations ----------------------------------------------------------------------
+
+local function softmax(p, dtype, logarithm)
+   p = V.packed(p)
+   local rows, owners, b = rows_of(p), V.owners(p), #p.ragged.lengths
+   if dtype then rows = rows:to(dtype) end
+   local own = rows.dtype
+   if not own:find "float" then args.refuse("softmax", "input", "a floating dtype", rows) end
+   rows = segments.wide(rows)
+   local most = segments.combine("amax", rows:detach(), owners, b, -math.huge)
+      :index_select(1, owners)
+   local shifted = rows - most
+   local e = shifted:exp()
+   local sums = segments.combine("sum", e, owners, b):index_select(1, owners)
+   local result = logarithm and shifted - sums:log() or e / sums
+   return V.new(result:to(own):movedim(1, p.dim - 1), p.ragged, p.dim)
+end
+
+local ragged_softmax <const> = {
+   softmax = softmax,
+   log_softmax = function(p, dtype) return softmax(p, dtype, true) end,
+   softmin = function(p, dtype) return softmax(parts(kind.like(p, -p.values)), dtype) end,
+}
+
+-- Functions along one dimension, and the position of that argument.
+for name, at in pairs {softmax = 1, log_softmax = 1, softmin = 1, glu = 1, normalize = 2} do
+   local fn = wrapped.of(name)
+   define(name, function(x, ...)
+      local p = parts(x)
+      local given, options = read(...)
+      local dim = given[at]
+      if dim == nil and options then dim, options.dim = options.dim, nil end
+      if dim == nil then dim = name == "normalize" and 2 or name == "glu" and -1 or nil end
+      local d = V.dim_of(name, dim, p.values:dim() + 1)
+      if d == p.dim and ragged_softmax[name] then
+         args.check_options(name, options, "dtype")
+         return ragged_softmax[name](p, given[2] or options and options.dtype)
+      end
+      if d == 1 or d == p.dim then
+         fail("%s: dim: is not defined along the %s, %d", name,
+            d == 1 and "dimension of the batch" or "ragged dimension", d)
+      end
+      if given.n < at then
+         options = options or {}
+         options.dim = d - 1
+      else
+         given[at] = d - 1
+      end
+      return kind.like(p, call(fn, p.values, given, 1, options))
+   end)
+end
+
+for name, fn in pairs {layer_norm = torch.layer_norm, rms_norm = torch.nn.functional.rms_norm} do
+   define(name, function(x, shape, ...)
+      local p = parts(x)
+      if not p then kind.unsupported(name .. " with a nested weight") end
+      if type(shape) == "table" and #shape > p.values:dim() + 1 - p.dim then
+         fail("%s: normalized_shape: expected sizes of dimensions after the ragged one, %d, got %d "
+            .. "sizes", name, p.dim, #shape)
+      end
+      return kind.like(p, fn(p.values, shape, ...))
+   end)
+end
+
+for name in ("embedding one_hot"):gmatch "%S+" do
+   local fn = torch.nn.functional[name]
+   define(name, function(x, ...)
+      local p = parts(x)
+      if not p then kind.unsupported(name .. " with a nested weight") end
+      p = V.packed(p)
+      return V.new(fn(p.values, ...), p.ragged, p.dim)
+   end, false)
+end
+
+define("masked_select", function(x, mask)
+   local p, q = parts(x), parts(mask)
+   if not (p and q and p.values:dim() == 1) then
+      kind.unsupported "masked_select, unless both tensors are nested and have two dimensions"
+   end
+   lift("masked_select", mask, p)
+   p, q = V.packed(p), V.packed(q)
+   if q.values.dtype ~= "bool" then
+      args.refuse("masked_select", "mask", "a tensor of bool", mask)
+   end
+   local counts = along.sum(q.values, V.owners(q), #q.ragged.lengths)
+   return V.new(p.values:masked_select(q.values), V.ragged(nil, counts:tolist()), 2)
+end)
