@@ -123,6 +123,41 @@ describe("torch.save to a .pt file", function()
          function() torch.save({1}, path, {metadata = {a = "b"}}) end)
    end)
 
+   it("takes float8 and wide unsigned integers, as PyTorch's files have them", function()
+      local d = torch.load "spec/fixtures/formats/stored.pt"
+      assert.is_true(d.e4m3.is_parameter)
+      local function check(read)
+         assert.same({"float8_e4m3fn", "uint16", "uint64"}, {read.e4m3.dtype, read.uint16.dtype, read.uint64.dtype})
+         assert.same({1, 448}, read.e4m3:float():tolist())
+         assert.same({0, 1, 65535}, read.uint16:tolist())
+         assert.same({{1}, {-1}}, read.uint64:view "int64":tolist())
+         read.part[1] = 7
+         assert.equal(7, read.uint16[2]:item())
+         read.part[1] = 1
+      end
+      check(d)
+      check(round_trip(d))
+      check(round_trip(d, {map_location = "sim"}))
+      if pytorch then
+         assert.equal("torch.uint16 [0, 1, 65535] [1, 65535] [[1], [18446744073709551615]] [1.0, 448.0] True\n",
+            in_pytorch("print(d['uint16'].dtype, d['uint16'].tolist(), d['part'].tolist(), d['uint64'].tolist(), "
+               .. "d['e4m3'].tolist(), type(d['e4m3']) is torch.nn.Parameter)"))
+      end
+      for dtype in ("float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu uint32"):gmatch "%S+" do
+         local x = torch.tensor {1.0, 2.0}:to(dtype)
+         assert.equal(dtype, round_trip(x).dtype)
+         assert.same({1, 2}, torch.load(path):float():tolist())
+      end
+   end)
+
+   it("refuses masked tensors", function()
+      local m = torch.masked.masked_tensor(torch.ones(2), torch.tensor {true, false})
+      for _, name in ipairs {path, path .. ".st", path .. ".npz"} do
+         assert.raises("m: a masked tensor cannot be saved; save the tensors that it is made of",
+            function() torch.save({m = m}, name) end)
+      end
+   end)
+
    it("takes tensors of another device", function()
       local x = torch.arange(0, 4):float():to "sim"
       local loaded = round_trip {x, x:narrow(1, 3, 2)}

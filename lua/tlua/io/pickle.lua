@@ -154,14 +154,19 @@ end
 function Machine:load_storage()
    local id = self:pop()
    local class = self.kind[id] == "inner" and id[2]
-   local dtype = getmetatable(class) == Special and class.dtype
+   local dtype = getmetatable(class) == Special and (class.dtype or class.untyped)
    if not dtype or id[1] ~= "storage" then source.fail "a storage of an unknown kind" end
    local key, location, n = id[3], id[4], id[5]
    if type(key) ~= "string" and math.type(key) ~= "integer" or type(location) ~= "string" then
       source.fail "a storage has no name"
    end
    if math.type(n) ~= "integer" or n < 0 then source.fail "a storage has no length" end
-   self:push(rebuild.storage(self.storage(tostring(key), dtype, n, location)))
+   if dtype ~= true then
+      return self:push(rebuild.storage(self.storage(tostring(key), dtype, n, location)))
+   end
+   self:push(setmetatable({
+      bytes = function(of, width) return self.storage(tostring(key), of, n // width, location) end,
+   }, Special))
 end
 
 function Machine:call()

@@ -93,22 +93,21 @@ local function tensor_writer(places)
    function put_plain(out, tensor, requires_grad)
       local parts = torch._sparse_parts(tensor)
       if parts then return sparse.put(out, parts, put_plain) end
-      local class = rebuild.storages[tensor.dtype]
-         or out:fail("PyTorch's files have no storage of %s", tensor.dtype)
-      local place = places[tensor]
-      out:call("torch._utils", "_rebuild_tensor_v2", function()
+      local class, place = rebuild.storages[tensor.dtype], places[tensor]
+      out:call("torch._utils", class and "_rebuild_tensor_v2" or "_rebuild_tensor_v3", function()
          out:raw "("
          out:string "storage"
-         out:global("torch", class)
+         out:global(class and "torch" or "torch.storage", class or "UntypedStorage")
          out:string(number_of(place.storage))
          out:string "cpu"
-         out:integer(place.storage.n)
+         out:integer(place.storage.n * (class and 1 or tensor:element_size()))
          out:raw "tQ"
          out:integer(place.offset)
          out:integers(tensor.shape)
          out:integers(tensor:stride())
          out:put(requires_grad)
          put_dictionary(out)
+         if not class then out:global("torch", tensor.dtype) end
       end)
    end
    return function(out, tensor)

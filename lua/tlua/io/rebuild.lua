@@ -23,6 +23,12 @@ M.storages = {
    complex64 = "ComplexFloatStorage", complex128 = "ComplexDoubleStorage",
 }
 
+-- Maps the dtypes that have no such class, since their storages are of bytes, to their widths.
+local untyped <const> = {
+   float8_e4m3fn = 1, float8_e5m2 = 1, float8_e4m3fnuz = 1, float8_e5m2fnuz = 1,
+   float8_e8m0fnu = 1, uint16 = 2, uint32 = 4, uint64 = 8,
+}
+
 --- Returns an object of the pickle machine that represents a storage.
 ---@param tensor Tensor  all of the storage's elements, (n)
 ---@return table
@@ -100,6 +106,15 @@ known["torch._utils _rebuild_tensor_v2"] = function(m, storage, offset, size, st
    local tensor = known["torch._utils _rebuild_tensor"](m, storage, offset, size, stride)
    if m.kind[bits] == "dict" and bits.neg == true then tensor = tensor:neg() end
    return with_gradient(tensor, grad)
+end
+
+-- Builds a view of a storage that is named without a dtype.
+known["torch._utils _rebuild_tensor_v3"] = function(m, storage, offset, size, stride, grad, _, of)
+   local bytes = getmetatable(storage) == M.Special and storage.bytes
+   local width = untyped[of]
+   if not bytes or not width then source.fail "a tensor has no storage of bytes, or no dtype" end
+   local all = M.storage(bytes(of, width))
+   return known["torch._utils _rebuild_tensor_v2"](m, all, offset, size, stride, grad)
 end
 
 known["torch._utils _rebuild_parameter"] = function(_, data, requires_grad)
@@ -212,8 +227,11 @@ for _, name in ipairs {"torch Tensor", "torch.nn.parameter Parameter"} do
    specials[name] = setmetatable({}, M.Special)
 end
 
+specials["torch.storage UntypedStorage"] = setmetatable({untyped = true}, M.Special)
+
 local dtypes <const> = {}
 for dtype in pairs(M.storages) do dtypes["torch " .. dtype] = dtype end
+for dtype in pairs(untyped) do dtypes["torch " .. dtype] = dtype end
 
 --- Returns the machine's object for a class or function that the pickle names, or a dtype's name.
 ---@param module string

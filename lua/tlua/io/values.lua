@@ -1,5 +1,5 @@
 -- values.lua - finds tensors whose values a file cannot store: tensors on the meta device, released
--- ones, masked and nested ones; and sparse tensors, which most formats do not have.
+-- ones, masked, quantized and nested ones; and sparse tensors, which most formats do not have.
 
 local torch = require "tlua"
 local kinds = require "tlua.io.kinds"
