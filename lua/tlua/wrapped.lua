@@ -9,6 +9,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local shells = require "tlua.autograd.shells"
 
 local M = {}
 
@@ -60,6 +61,21 @@ function M.kind(kind)
       return kind.new(copy)
    end
 
+   -- See lua/tlua/autograd/shells.lua.
+   function meta.shell(x)
+      local rest = {}
+      for key, value in pairs(kind.parts(x)) do rest[key] = value end
+      rest[kind.main] = nil
+      return {
+         title = ("%s with the same %s"):format(kind.title, kind.rest or "sequences"),
+         wrap = function(main) return kind.like(rest, main) end,
+         main = function(value)
+            local p = kind.parts(value)
+            return p and kind.same(rest, p) and p[kind.main] or nil
+         end,
+      }
+   end
+
    -- Refuses an operator.
    function kind.unsupported(who)
       torch.raise(("%s: is not defined for %s; %s"):format(who, kind.plural, kind.hint))
@@ -106,6 +122,9 @@ function M.kind(kind)
    end
 
    function meta.__newindex(x, key, value)
+      if type(key) ~= "string" and operators.__newindex then
+         return operators.__newindex(x, key, value)
+      end
       local p = kind.parts(x)
       local main = p[kind.main]
       if key == "requires_grad" then
@@ -162,23 +181,8 @@ function M.kind(kind)
       end)
    end
 
-   -- Calls autograd.grad with the main tensors; the gradients of wrapped inputs are wrapped.
-   operators["autograd.grad"] = function(outputs, inputs, ...)
-      if kind.parts(outputs) then
-         torch.raise(("autograd.grad: outputs: expected a dense tensor, got a %s"):format(
-            kind.title))
-      end
-      local list, of, one = {}, {}, torch.is_tensor(inputs)
-      for i, input in ipairs(one and {inputs} or inputs) do
-         of[i] = kind.parts(input)
-         list[i] = of[i] and of[i][kind.main] or input
-      end
-      local grads = table.pack(torch.autograd.grad(outputs, list, ...))
-      for i, p in pairs(of) do
-         if torch.is_tensor(grads[i]) then grads[i] = kind.like(p, grads[i]) end
-      end
-      return table.unpack(grads, 1, grads.n)
-   end
+   operators["autograd.grad"] = shells.grad
+   methods.backward = shells.backward
 
    torch._wrapped_open(meta, kind.call)
    return kind

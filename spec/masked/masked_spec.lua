@@ -155,6 +155,57 @@ describe("MaskedTensor", function()
       assert.close({0, 1 / 6}, dense.grad, 1e-7)
    end)
 
+   it("runs the backward pass, from masked gradients too", function()
+      local function leaf() return masked.masked_tensor(torch.tensor {1.0, 2}, torch.tensor {true, false},
+         {requires_grad = true}) end
+      local function seed(second) return masked.masked_tensor(torch.tensor {1.0, 5},
+         torch.tensor {true, second or false}) end
+      local function check(first, run)
+         local m = leaf()
+         local grad = run(m * 2) or m.grad
+         assert.close({first, 0}, grad:to_tensor(0), 0)
+         assert.same({true, false}, grad:get_mask():tolist())
+      end
+      check(2, function(m) m:sum():backward() end)
+      check(6, function(m) m:mean():backward(torch.tensor(3.0)) end)
+      check(2, function(m) m:backward {gradient = seed()} end)
+      local m = leaf()
+      assert.close({2, 0}, torch.autograd.grad((m * 2):prod(), m):to_tensor(0), 0)
+      assert.close({4, 0}, torch.autograd.grad({m * 4}, {m}, {grad_outputs = {seed()}}):to_tensor(0), 0)
+      assert.raises("backward: expected a masked tensor with the same mask as gradient, got a float32 tensor",
+         function() leaf():backward(seed(true)) end)
+      assert.raises("backward: only a tensor with one element", function() leaf():backward() end)
+   end)
+
+   it("prints on the meta device", function()
+      assert.equal("MaskedTensor(tensor(..., device='meta', size=(2, 3)), tensor(..., device='meta', size=(2, 3), "
+         .. "dtype=torch.bool))", tostring(masked.masked_tensor(x:to "meta", mask:to "meta")))
+   end)
+
+   it("passes through a Function and a checkpoint", function()
+      local Double = torch.class("Double", torch.autograd.Function)
+      function Double.forward(ctx, m)
+         ctx:save_for_backward(m)
+         return m * 2
+      end
+      function Double.backward(ctx, grad)
+         local m = ctx:saved_tensors()
+         assert.same({true, false}, m:get_mask():tolist())
+         return grad * 2
+      end
+      local function double(m) return Double:apply(m) end
+      for _, fn in ipairs {double, function(m) return torch.utils.checkpoint(double, m) end} do
+         local m = masked.masked_tensor(torch.tensor {1.0, 2}, torch.tensor {true, false}, {requires_grad = true})
+         fn(m):sum():backward()
+         assert.close({2, 0}, m.grad:to_tensor(0), 0)
+      end
+      function Double.backward() return masked.masked_tensor(torch.ones(2), torch.tensor {true, true}) end
+      assert.raises("Double: backward: expected a masked tensor with the same mask as gradient", function()
+         local m = masked.masked_tensor(torch.ones(2), torch.tensor {true, false}, {requires_grad = true})
+         double(m):sum():backward()
+      end)
+   end)
+
    it("refuses what has no masked form, by name", function()
       local m = masked.masked_tensor(x, mask)
       assert.raises("matmul: is not defined for masked tensors; to_tensor(value) makes a dense one",

@@ -68,6 +68,39 @@ describe("autocast", function()
    end)
 end)
 
+describe("a sparse argument", function()
+   it("of a Function and of a checkpoint is saved and gets a gradient", function()
+      local Product = torch.class("Product", torch.autograd.Function)
+      function Product.forward(ctx, s, x)
+         ctx:save_for_backward(s, x)
+         return torch.sparse.mm(s, x)
+      end
+      function Product.backward(ctx, grad)
+         local s, x = ctx:saved_tensors()
+         return torch.sparse.sampled_addmm(s, grad, x:t(), {beta = 0}), s:t():mm(grad)
+      end
+      local x = torch.arange(9):reshape(3, 3):float()
+      local function product(s, y) return Product:apply(s, y) end
+      for _, fn in ipairs {torch.sparse.mm, product, function(...) return torch.utils.checkpoint(product, ...) end} do
+         local s, y = pair_sums():coalesce():requires_grad_(), x:clone():requires_grad_()
+         fn(s, y):square():sum():backward()
+         assert.same({300, 894}, s.grad:values():tolist())
+         assert.close(0, (y.grad - torch.autograd.grad(torch.sparse.mm(s, y):square():sum(), y)):abs():max(), 0)
+      end
+   end)
+
+   it("of a checkpoint may be a result as well", function()
+      local s = pair_sums():coalesce():requires_grad_()
+      local values, double = torch.utils.checkpoint(function(a) return a:to_dense() * 3, a * 2 end, s)
+      torch.add(values:sum(), double:sum()):backward()
+      assert.same({5, 5}, s.grad:values():tolist())
+      double = s * 2
+      double:backward(s:detach())
+      assert.raises("backward: expected a sparse tensor with the same positions as gradient",
+         function() double:backward(s:detach():t():coalesce()) end)
+   end)
+end)
+
 describe("gradcheck", function()
    it("varies the values of sparse inputs, and takes sparse results", function()
       local check, twice = torch.autograd.gradcheck, torch.autograd.gradgradcheck

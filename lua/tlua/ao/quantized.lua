@@ -1,13 +1,19 @@
 -- quantized.lua - quantized tensors: integers q of 8 or 32 bits that stand for the numbers
--- (q - zero_point) * scale. A quantized tensor is an object with the integers, one scale and zero
--- point (per_tensor_affine) or one for each position of a dimension (per_channel_affine). It has
--- the methods below; operators take the tensors that `dequantize` and `int_repr` return.
+-- (q - zero_point) * scale. A quantized tensor is a wrapped tensor (wrapped.lua) whose parts are
+-- integers, the dtype, one scale and zero point (per_tensor_affine) or one for each position of a
+-- dimension (per_channel_affine). It has the methods below, which get the parts; other operators
+-- take the tensors that `dequantize` and `int_repr` return.
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local class = require "tlua.class"
+local wrapped = require "tlua.wrapped"
 
 local M = {}
+
+local kind = wrapped.kind {
+   title = "quantized tensor", plural = "quantized tensors", main = "integers", rest = "scale",
+   hint = "dequantize() makes a dense one",
+}
 
 local stored <const> = {quint8 = "uint8", qint8 = "int8", qint32 = "int32"}
 
@@ -23,30 +29,44 @@ local stored <const> = {quint8 = "uint8", qint8 = "int8", qint32 = "int32"}
 ---@field shape integer[]  the sizes
 ---@field device torch.device  the device of the integers
 ---@field is_quantized boolean  true
-local Quantized = class.class("ao.QuantizedTensor")
+local Quantized = {}
+local of_parts <const> = {__index = Quantized}
 
 -- Returns a quantized tensor with the parameters of `like`.
 local function with_integers(like, integers, axis)
-   local q = Quantized()
-   q.integers, q.dtype, q.is_quantized = integers, like.dtype, true
-   q.shape, q.device = integers.shape, integers.device
-   q.scale, q.zero_point, q.axis = like.scale, like.zero_point, axis or like.axis
-   return q
+   return kind.new(setmetatable({
+      integers = integers, dtype = like.dtype, scale = like.scale, zero_point = like.zero_point,
+      axis = axis or like.axis,
+   }, of_parts))
 end
-
-local function is_quantized(value) return class.isinstance(value, Quantized) end
 
 local function limits(dtype)
    local info = torch.iinfo(stored[dtype])
    return info.min, info.max
 end
 
+-- Returns a vector in a shape that broadcasts along the axis of an ndim-dimensional tensor.
+local function along(vector, ndim, axis)
+   local shape = {}
+   for d = 1, ndim do shape[d] = d == axis and vector:size(1) or 1 end
+   return vector:reshape(shape)
+end
+
+-- Returns the scale in float32 and the zero point, which broadcast to x.
+local function parameters(p, x)
+   if not p.axis then
+      return torch.tensor(p.scale, {dtype = "float32", device = x.device}), p.zero_point
+   end
+   return along(p.scale, x:dim(), p.axis):float(), along(p.zero_point, x:dim(), p.axis)
+end
+
 -- Rounds x to integers. NaN counts as the largest number, as in PyTorch.
-local function integers_of(x, scale, zero_point, dtype)
-   local low, high = limits(dtype)
-   local q = (x * scale:float():reciprocal()):round():double() + zero_point
+local function integers_of(p, x)
+   local low, high = limits(p.dtype)
+   local scale, zero_point = parameters(p, x)
+   local q = (x * scale:reciprocal()):round():double() + zero_point
    q = torch.where(q:isnan(), math.huge, q)
-   return q:clamp(low, high):to(stored[dtype])
+   return q:clamp(low, high):to(stored[p.dtype])
 end
 
 local function check(who, a)
@@ -89,16 +109,7 @@ function M.quantize_per_tensor(...)
    end
    check_zero(who, zero, a.dtype)
    local like = {dtype = a.dtype, scale = scale, zero_point = math.tointeger(zero)}
-   local x = a.input:detach()
-   return with_integers(like, integers_of(x, torch.tensor(scale, {dtype = "float32",
-      device = x.device}), like.zero_point, a.dtype))
-end
-
--- Returns a vector in a shape that broadcasts along the axis of an ndim-dimensional tensor.
-local function along(vector, ndim, axis)
-   local shape = {}
-   for d = 1, ndim do shape[d] = d == axis and vector:size(1) or 1 end
-   return vector:reshape(shape)
+   return with_integers(like, integers_of(like, a.input:detach()))
 end
 
 local take_channel = args.signature [[quantize_per_channel(input: tensor, scales: tensor,
@@ -143,8 +154,7 @@ function M.quantize_per_channel(...)
    local like = {
       dtype = a.dtype, scale = a.scales:detach():double(), zero_point = zeros, axis = axis,
    }
-   return with_integers(like, integers_of(x, along(like.scale, n, axis), along(zeros, n, axis),
-      a.dtype))
+   return with_integers(like, integers_of(like, x))
 end
 
 --- Returns the numbers that a quantized tensor stands for. A tensor that is not quantized is
@@ -156,22 +166,14 @@ end
 ---@param tensor ao.QuantizedTensor|Tensor
 ---@return Tensor  float32
 function M.dequantize(tensor)
-   if torch.is_tensor(tensor) then return tensor:float() end
-   if not is_quantized(tensor) then
-      args.refuse("dequantize", "tensor", "a quantized tensor", tensor)
-   end
-   return tensor:dequantize()
+   if not torch.is_tensor(tensor) then args.refuse("dequantize", "tensor", "a tensor", tensor) end
+   return kind.parts(tensor) and tensor:dequantize() or tensor:float()
 end
 
 --- Returns the numbers that the integers stand for.
 ---@return Tensor  float32
 function Quantized:dequantize()
-   local scale, zero, n = self.scale, self.zero_point, self.integers:dim()
-   if self.axis then
-      scale, zero = along(scale, n, self.axis):float(), along(zero, n, self.axis)
-   else
-      scale = torch.tensor(scale, {dtype = "float32", device = self.device})
-   end
+   local scale, zero = parameters(self, self.integers)
    return (self.integers:to "int64" - zero):float() * scale
 end
 
@@ -278,7 +280,7 @@ end
 ---@param other ao.QuantizedTensor  the tensor to compare with
 ---@return boolean
 function Quantized:equal(other)
-   if not is_quantized(other) then args.refuse("equal", "other", "a quantized tensor", other) end
+   other = kind.parts(other) or args.refuse("equal", "other", "a quantized tensor", other)
    local function same(a, b)
       if torch.is_tensor(a) and torch.is_tensor(b) then return a:equal(b) end
       return a == b
@@ -287,28 +289,72 @@ function Quantized:equal(other)
       and same(self.zero_point, other.zero_point) and same(self.integers, other.integers)
 end
 
---- Returns the text that PyTorch prints.
----@return string
-function Quantized:__tostring()
-   local text = tostring(self:dequantize()):gsub(", device='[^']*'", ""):gsub("%)$", "")
-   local sizes = table.concat(self.shape, ", ")
-   if self:dim() == 1 then sizes = sizes .. "," end
-   local device = self.integers.is_cpu and "" or (", device='%s'"):format(self.device)
-   local rest = self.axis
-      and ("scale=%s,\n       zero_point=%s,\n       axis=%d"):format(self.scale, self.zero_point,
-         self.axis)
-      or ("scale=%s, zero_point=%d"):format(("%.17g"):format(self.scale) + 0.0, self.zero_point)
-   return ("%s, size=(%s)%s, dtype=torch.%s,\n       quantization_scheme=torch.%s%s%s)")
-      :format(text, sizes, device, self.dtype, self:qscheme(), self.axis and ",\n       " or ", ",
-         rest)
+for name, method in pairs(Quantized) do
+   kind.define(name, function(x, ...)
+      return method(kind.parts(x) or args.refuse(name, "self", "a quantized tensor", x), ...)
+   end)
+end
+for name in ("requires_grad_ retain_grad register_hook"):gmatch "%a+[_%a]*" do
+   kind.methods[name], kind.operators[name] = nil, nil
 end
 
-for event, name in pairs {__add = "add", __sub = "sub", __mul = "mul", __div = "div",
-   __unm = "neg", __pow = "pow"} do
-   Quantized[event] = function(a, b)
-      local q = is_quantized(a) and a or b
-      torch.raise(("%s: not implemented for '%s'; call dequantize() first"):format(name, q.dtype))
+local properties <const> = kind.properties
+function properties.dtype(p) return p.dtype end
+function properties.shape(p) return p.integers.shape end
+function properties.ndim(p) return p.integers.ndim end
+function properties.layout(p) return p.integers.layout end
+function properties.is_quantized() return true end
+
+function kind.length(p) return #p.integers end
+function kind.like(p, integers) return with_integers(p, integers) end
+function kind.same() return false end -- quantized tensors have no gradients
+
+function kind.moved(p, integers)
+   if integers.dtype ~= p.integers.dtype then
+      torch.raise(("to: a quantized tensor has no conversion to %s; %s"):format(integers.dtype,
+         kind.hint))
    end
+   local q = with_integers(p, integers)
+   if p.axis then
+      local parts, device = kind.parts(q), integers.device
+      parts.scale, parts.zero_point = p.scale:to(device), p.zero_point:to(device)
+   end
+   return q
+end
+
+-- A position of the channels' dimension, if that is the first one, is quantized per tensor.
+kind.operators.__index = function(x, key)
+   local p = kind.parts(x)
+   if not p.axis then return with_integers(p, p.integers[key]) end
+   if p.axis > 1 or math.type(key) ~= "integer" then
+      torch.raise("index: a tensor quantized per channel takes a position on the first dimension, "
+         .. "if that is the axis; dequantize() makes a dense one")
+   end
+   local integers = p.integers[key]
+   return with_integers({
+      dtype = p.dtype, scale = p.scale[key]:item(), zero_point = p.zero_point[key]:item(),
+   }, integers)
+end
+
+-- Rounds the assigned numbers by the scales of the elements that they replace.
+kind.operators.__newindex = function(x, key, value)
+   local p = kind.parts(x)
+   local numbers, chosen = p:dequantize(), torch.zeros_like(p.integers, {dtype = "bool"})
+   numbers[key] = kind.parts(value) and value:dequantize() or value
+   chosen[key] = true
+   p.integers:copy_(torch.where(chosen, integers_of(p, numbers), p.integers))
+end
+
+function kind.text(p)
+   local text = tostring(p:dequantize()):gsub(", device='[^']*'", ""):gsub("%)$", "")
+   local sizes = table.concat(p.integers.shape, ", ")
+   if p:dim() == 1 then sizes = sizes .. "," end
+   local device = p.integers.is_cpu and "" or (", device='%s'"):format(p.integers.device)
+   local rest = p.axis
+      and ("scale=%s,\n       zero_point=%s,\n       axis=%d"):format(p.scale, p.zero_point, p.axis)
+      or ("scale=%s, zero_point=%d"):format(("%.17g"):format(p.scale) + 0.0, p.zero_point)
+   return ("%s, size=(%s)%s, dtype=torch.%s,\n       quantization_scheme=torch.%s%s%s)")
+      :format(text, sizes, device, p.dtype, p:qscheme(), p.axis and ",\n       " or ", ", rest)
 end
 
 return M

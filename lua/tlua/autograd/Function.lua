@@ -39,6 +39,7 @@ local args = require "tlua.args"
 local casts = require "tlua.amp.casts"
 local class = require("tlua.class").class
 local pushforward = require "tlua.autograd.pushforward"
+local shells = require "tlua.autograd.shells"
 
 ---@class autograd.Function
 ---@field cast_inputs string?  "float32", "bfloat16" or "float16"
@@ -206,7 +207,7 @@ end
 
 -- Returns the function that the node in the graph calls. The function takes the saved tensors and
 -- the gradients of the results, and returns the gradients of the arguments.
-local function backward_of(cls, ctx)
+local function backward_of(cls, ctx, of_inputs, of_results, of_saved)
    return function(saved, ...)
       if pushforward.on and cls.jvp then
          saved.n = ctx.saved.n
@@ -216,10 +217,17 @@ local function backward_of(cls, ctx)
          torch.raise(("%s: backward is missing; expected a method of that name"):format(cls.__name))
       end
       saved.n = ctx.saved.n
-      ctx.saved = saved
+      ctx.saved = shells.wrap(saved, of_saved)
+      local given = of_results and shells.wrap(table.pack(...), of_results)
       local _ <close> = casts.scope(ctx.autocast)
-      local grads = table.pack(cls.backward(ctx, ...))
+      local grads
+      if given then
+         grads = table.pack(cls.backward(ctx, table.unpack(given, 1, given.n)))
+      else
+         grads = table.pack(cls.backward(ctx, ...))
+      end
       ctx.saved = {n = saved.n}
+      if of_inputs then grads = shells.open(grads, cls.__name .. ": backward", of_inputs) end
       return table.unpack(grads, 1, grads.n)
    end
 end
@@ -335,8 +343,14 @@ function Function:apply(...)
    if needs_recording(ctx) then
       local constant = positions(results, ctx.constant)
       local dirty = dirty_positions(self, inputs, results, ctx.dirty)
-      torch.autograd.record(self.__name, inputs, results, constant, ctx.saved,
-         backward_of(self, ctx), ctx.materialize, dirty)
+      local saved = ctx.saved
+      local of_inputs, of_results = shells.of(inputs), shells.of(results)
+      local of_saved = shells.of(saved)
+      if of_results then results = shells.open(results) end
+      torch.autograd.record(self.__name, of_inputs and shells.open(inputs) or inputs, results,
+         constant, of_saved and shells.open(saved) or saved,
+         backward_of(self, ctx, of_inputs, of_results, of_saved), ctx.materialize, dirty)
+      shells.wrap(results, of_results)
       ctx.saved = {n = ctx.saved.n} -- only the graph's node holds the tensors now
    end
    return table.unpack(results, 1, results.n)

@@ -9,13 +9,13 @@ local M = {}
 
 local kind = wrapped.kind {
    title = "masked tensor", plural = "masked tensors",
-   hint = "to_tensor(value) makes a dense one", main = "data",
+   hint = "to_tensor(value) makes a dense one", main = "data", rest = "mask",
 }
 M.kind = kind
 
 local define <const>, parts <const> = kind.define, kind.parts
 
-function kind.same(p, q) return torch.equal(p.mask, q.mask) and p.data:dim() == q.data:dim() end
+function kind.same(p, q) return torch.equal(p.mask, q.mask) end
 function kind.length(p) return #p.data end
 function kind.moved(p, data)
    return kind.new {data = data, mask = p.mask:to(data.device)}
@@ -288,6 +288,7 @@ local function text_of(data, mask)
 end
 
 function kind.text(p)
+   if p.data.is_meta then return ("MaskedTensor(%s, %s)"):format(p.data, p.mask) end
    local data, mask = p.data:detach():cpu(), p.mask:cpu()
    if data:dim() == 0 then
       local counts = mask:item()

@@ -18,6 +18,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local shells = require "tlua.autograd.shells"
 
 -- An interpreter has only one instance of this module, even if a program clears package.loaded.
 local M = rawget(torch, "_sparse")
@@ -281,9 +282,26 @@ local function same_positions(p, q)
    return true
 end
 
+local function same_shape(p, q) return q and q.layout == p.layout and M.same(q.size, p.size) end
+
+-- See lua/tlua/autograd/shells.lua.
+function meta.shell(s)
+   local rest = {}
+   for key, value in pairs(M.parts(s)) do rest[key] = value end
+   rest.values = nil
+   return {
+      title = "sparse tensor with the same positions",
+      wrap = function(values) return M.with_values(rest, values) end,
+      main = function(value)
+         local q = M.parts(value)
+         return same_shape(rest, q) and same_positions(rest, q) and q.values or nil
+      end,
+   }
+end
+
 function settable.grad(p, value)
    local q = M.parts(value)
-   if value ~= nil and not (q and q.layout == p.layout and M.same(q.size, p.size)) then
+   if value ~= nil and not same_shape(p, q) then
       args.refuse("grad", "value", ("nil or a tensor of layout %s and shape %s"):format(p.layout,
          M.shape_text(p.size)), value)
    end
@@ -532,22 +550,8 @@ function methods.release(s)
 end
 meta.__close = methods.release
 
--- Calls autograd.grad with the values of sparse inputs; their gradients have the inputs' positions.
-operators["autograd.grad"] = function(outputs, inputs, ...)
-   local list, of, one = {}, {}, torch.is_tensor(inputs)
-   for i, input in ipairs(one and {inputs} or inputs) do
-      of[i] = M.parts(input)
-      list[i] = of[i] and of[i].values or input
-   end
-   if M.is_sparse(outputs) then
-      torch.raise "autograd.grad: outputs: expected a dense tensor, got a sparse one"
-   end
-   local grads = table.pack(torch.autograd.grad(outputs, list, ...))
-   for i, p in pairs(of) do
-      if torch.is_tensor(grads[i]) then grads[i] = M.with_values(p, grads[i]) end
-   end
-   return table.unpack(grads, 1, grads.n)
-end
+operators["autograd.grad"] = shells.grad
+methods.backward = shells.backward
 
 -- Makes a sparse tensor of a gradient that the engine has computed.
 local function of_gradient(indices, values, size, coalesced)

@@ -8,6 +8,7 @@ local lazy = require "tlua.lazy"
 local Function = require "tlua.autograd.Function"
 local scopes = require "tlua.scope"
 local random = require "tlua.random"
+local shells = require "tlua.autograd.shells"
 local tree = require "tlua.func.tree"
 
 local M = {}
@@ -67,14 +68,16 @@ function Checkpoint.backward(ctx, ...)
    local outputs = repeat_forward(ctx, inputs)
    if ctx.options.determinism_check ~= "none" then check_again(ctx.shapes, outputs) end
    local roots, seeds = {}, {}
+   local grads = shells.open(table.pack(...), "utils.checkpoint", shells.of(outputs))
+   outputs = shells.open(outputs)
    for k = 1, outputs.n do
-      local output, grad = outputs[k], select(k, ...)
+      local output, grad = outputs[k], grads[k]
       if output.requires_grad and grad then
          roots[#roots + 1], seeds[#seeds + 1] = output, grad
       end
    end
    if #roots > 0 then torch.autograd.backward(roots, seeds) end
-   local grads = {}
+   grads = {}
    for i = 1, inputs.n do grads[i] = inputs[i].grad end
    return nil, nil, nil, table.unpack(grads, 1, inputs.n)
 end
