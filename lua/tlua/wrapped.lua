@@ -71,7 +71,7 @@ function M.kind(kind)
          wrap = function(main) return kind.like(rest, main) end,
          main = function(value)
             local p = kind.parts(value)
-            return p and kind.same(rest, p) and p[kind.main] or nil
+            return p and (kind.fits or kind.same)(rest, p) and p[kind.main] or nil
          end,
       }
    end

@@ -110,11 +110,36 @@ tensor([[-1.0000,  0.0000,  1.0000],
       same({{-1.0, 0.0, 1.0}, {2.0, 0.2, 24.5}}, torch.dequantize(q))
       assert.is_true(q:equal(q:clone()))
       assert.is_false(q:equal(c))
-      assert.raises("add: not implemented for 'quint8'; call dequantize() first", function() local _ = q + q end)
+      for _, fn in ipairs {function() return q + q end, function() return q:add(1) end,
+         function() return torch.add(q, 1) end} do
+         assert.raises("add: is not defined for quantized tensors; dequantize() makes a dense one", fn)
+      end
       assert.raises("q_scale: expected a tensor quantized per tensor, got one of per_channel_affine",
          function() c:q_scale() end)
       assert.raises("quantize_per_tensor: zero_point: expected an integer from 0 to 255 for quint8, got 300",
          function() torch.quantize_per_tensor(x, 0.1, 300, "quint8") end)
+   end)
+end)
+
+describe("an element of a quantized tensor", function()
+   it("is read as a quantized tensor, and takes the rounded value", function()
+      local q = torch.quantize_per_tensor(torch.tensor {1.0, 2.0}, 0.1, 10, torch.quint8)
+      q[1] = 0.5
+      assert.same({15, 30}, q:int_repr():tolist())
+      assert.equal(10, q[1]:q_zero_point())
+      same(0.5, q[1]:dequantize())
+      q[{{1, 2}}] = torch.tensor {0.7, 100}
+      assert.same({17, 255}, q:int_repr():tolist())
+      q[1] = torch.quantize_per_tensor(torch.tensor(1.0), 0.2, 3, "quint8")
+      q[torch.tensor {false, true}] = -0.52
+      assert.same({20, 5}, q:int_repr():tolist())
+      local c = torch.quantize_per_channel(torch.ones(2, 2), torch.tensor {0.1, 0.2}, torch.tensor {0, 1}, 1, "quint8")
+      c[1] = 0.5
+      assert.same({{5, 5}, {6, 6}}, c:int_repr():tolist())
+      assert.close(0.1, c[1]:q_scale(), 1e-8)
+      assert.raises("cannot assign to \"scale\"", function() q.scale = 2 end)
+      assert.raises("to: a quantized tensor has no conversion to float32", function() q:float() end)
+      assert.raises("q: a quantized tensor cannot be saved", function() torch.save({q = q}, "q.pt") end)
    end)
 end)
 
@@ -159,5 +184,45 @@ describe("torch.ao.quantization", function()
          small((torch.arange(16) * 11 % 13 - 5):view(2, 8) / 3.0))
       assert.equal(linear, model[1])
       assert.close(0.011995386332273, small[1]:weight():q_scale(), 1e-9)
+   end)
+
+   it("keeps the scale of a layer in its state", function()
+      local a, b = torch.nn.Linear(8, 3), torch.nn.Linear(8, 3)
+      local small, other = Q.DynamicQuantizedLinear(a), Q.DynamicQuantizedLinear(b)
+      other:load_state_dict(small:state_dict())
+      local x = torch.randn(2, 8)
+      assert.close(small(x), other(x), 0)
+      local message = "DynamicQuantizedLinear: x: expected finite numbers, got inf or NaN among them"
+      for _, value in ipairs {0 / 0, 1 / 0, -1 / 0} do
+         x[1][2] = value
+         assert.raises(message, function() small(x) end)
+      end
+   end)
+
+   it("quantize_dynamic takes PyTorch's arguments and keeps hooks", function()
+      local nn = torch.nn
+      local layer = nn.Linear(4, 4)
+      local model, calls = nn.Sequential(layer, nn.Dropout(0.5), layer), 0
+      layer:register_forward_hook(function() calls = calls + 1 end)
+      local small = Q.quantize_dynamic(model, {nn.Linear}, torch.qint8)
+      assert.is_true(model.training)
+      assert.is_false(small.training or small[1].training or small[2].training)
+      assert.equal(small[1], small[3])
+      small(torch.ones(1, 4))
+      assert.equal(2, calls)
+      assert.equal(nn.Linear, getmetatable(Q.quantize_dynamic(model, {})[1]))
+      assert.raises('quantize_dynamic: dtype: expected "qint8", got "float16"',
+         function() Q.quantize_dynamic(model, {nn.Linear}, "float16") end)
+      assert.raises("quantize_dynamic: qconfig_spec: expected a list of nn.Linear, got",
+         function() Q.quantize_dynamic(model, {nn.Conv2d}) end)
+      local Double = torch.class("Double", nn.Linear)
+      function Double:forward(x) return 2 * nn.Linear.forward(self, x) end
+      assert.equal(Double, getmetatable(Q.quantize_dynamic(nn.Sequential(Double(2, 2)))[1]))
+      local encoder = nn.TransformerEncoderLayer(8, 2, 16):eval()
+      local y = torch.randn(3, 2, 8)
+      assert.close(encoder(y), Q.quantize_dynamic(encoder)(y), 0.1)
+      assert.equal(model, Q.quantize_dynamic(model, nil, {inplace = true}))
+      assert.equal(model[1], model[3])
+      assert.not_equal(layer, model[1])
    end)
 end)

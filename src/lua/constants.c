@@ -48,8 +48,9 @@ void tli_open_constants(lua_State *L) {
     lua_pushnumber(L, numbers[i].value);
     lua_setfield(L, -2, numbers[i].name);
   }
-  static const char *const layouts[] = {"strided",    "sparse_coo", "sparse_csr", "sparse_csc",
-                                        "sparse_bsr", "sparse_bsc", "jagged"};
-  for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) set_word(L, layouts[i], layouts[i]);
+  static const char *const words[] = {"strided",    "sparse_coo", "sparse_csr", "sparse_csc",
+                                      "sparse_bsr", "sparse_bsc", "jagged",     "qint8",
+                                      "quint8",     "qint32"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) set_word(L, words[i], words[i]);
   set_word(L, "__version__", tl_version());
 }

@@ -93,6 +93,15 @@ torch.int = "int32"
 ---Another name of int64.
 ---@type string
 torch.long = "int64"
+--- The dtype of quantized tensors of 8-bit integers: torch.quantize_per_tensor.
+---@type string
+torch.qint8 = "qint8"
+--- The dtype of quantized tensors of unsigned 8-bit integers: torch.quantize_per_tensor.
+---@type string
+torch.quint8 = "quint8"
+--- The dtype of quantized tensors of 32-bit integers: torch.quantize_per_tensor.
+---@type string
+torch.qint32 = "qint32"
 --- The item of an index that adds a dimension of size 1: `x[{torch.newaxis, 1}]`.
 ---@type lightuserdata
 torch.newaxis = nil

@@ -87,7 +87,11 @@ M.FakeQuantize = FakeQuantize
 -- Returns the scale and the zero point with which activations are rounded to seven bits, so that
 -- sums of two products fit in 16 bits on any processor; 0 has an integer.
 local function seven_bits(x)
-   local low, high = math.min(x:min():item(), 0), math.max(x:max():item(), 0)
+   local low, high = x:min():item(), x:max():item()
+   if low - low ~= 0 or high - high ~= 0 then
+      torch.raise "DynamicQuantizedLinear: x: expected finite numbers, got inf or NaN among them"
+   end
+   low, high = math.min(low, 0), math.max(high, 0)
    local scale = torch.tensor((high - low) / 127):item()
    if scale == 0 or 1 / scale == math.huge then scale = torch.tensor(0.1):item() end
    local from_low, from_high = -low / scale, 127 - high / scale
@@ -119,22 +123,22 @@ function Linear:__init(layer)
    local weight = layer.weight:detach():float()
    observer(weight)
    local scale = observer:calculate_qparams()
-   self.scale = scale:item()
-   self:register_buffer("integers",
-      torch.quantize_per_tensor(weight, self.scale, 0, "qint8"):int_repr())
+   self:register_buffer("scale", scale:squeeze():clone())
+   self:register_buffer("integers", torch.quantize_per_tensor(weight, scale, 0, "qint8"):int_repr())
    if layer.bias then self:register_buffer("bias", layer.bias:detach():float():clone()) end
 end
 
 --- Returns the weight as a quantized tensor.
 ---@return ao.QuantizedTensor
 function Linear:weight()
-   return torch.quantize_per_tensor(self.integers:float() * self.scale, self.scale, 0, "qint8")
+   local scale = self.scale:float()
+   return torch.quantize_per_tensor(self.integers:float() * scale, scale, 0, "qint8")
 end
 
 ---@param x Tensor  (*, in_features) float32
 ---@return Tensor  (*, out_features)
 function Linear:forward(x)
-   if not torch.is_tensor(x) or x.dtype ~= "float32" or x:size(-1) ~= self.in_features then
+   if not torch.is_tensor(x) or x.dtype ~= "float32" or x.shape[x:dim()] ~= self.in_features then
       args.refuse("DynamicQuantizedLinear", "x",
          ("a float32 tensor with a last size of %d"):format(self.in_features), x)
    end
@@ -143,10 +147,10 @@ function Linear:forward(x)
    if x:numel() == 0 then return torch.zeros(shape, {device = x.device}) end
    local flat = x:detach():reshape(-1, self.in_features)
    local scale, zero = seven_bits(flat)
-   local q = torch.quantize_per_tensor(flat, scale, zero, "quint8").integers:clamp_max(127)
+   local q = torch.quantize_per_tensor(flat, scale, zero, "quint8"):int_repr():clamp_max_(127)
    local sum = torch._int_mm(q, self.integers:t())
    local correction = self.integers:sum(2, {dtype = "int32"}) * zero
-   local y = (sum - correction):float() * (torch.tensor(scale, {device = x.device}) * self.scale)
+   local y = (sum - correction):float() * (self.scale:float() * scale)
    if self.bias then y = y + self.bias end
    return y:reshape(shape)
 end
@@ -158,29 +162,54 @@ end
 
 M.DynamicQuantizedLinear = Linear
 
+local take_dynamic = args.signature [[quantize_dynamic(model: object, qconfig_spec: names?,
+   dtype: string = 'qint8', inplace: boolean = false)]]
+
 --- Returns a copy of a model in which each Linear has a weight of 8-bit integers. The model is for
---- inference: the layers have no gradients.
+--- inference: it is in evaluation mode, and the layers have no gradients. Classes derived from
+--- Linear are left as they are.
 ---
 ---     local model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU())
 ---     local small = torch.ao.quantization.quantize_dynamic(model)
 ---     print(small[1]:weight().dtype, small(torch.ones(2, 4)).shape)
 ---     --> qint8	torch.Size([2, 3])
 ---@param model nn.Module
----@param kinds? table  a list of the classes to replace: {nn.Linear}, the only one so far
+---@param qconfig_spec? table  a list of the classes to replace: {nn.Linear}, the only one so far
+---@param dtype? string  "qint8", the only one so far
+---@param options? {inplace?: boolean}  whether to change the model itself
 ---@return nn.Module
-function M.quantize_dynamic(model, kinds)
-   local who = "quantize_dynamic"
+function M.quantize_dynamic(...)
+   local who, a, second = "quantize_dynamic", take_dynamic(...), select(2, ...)
+   -- an empty table is a list of no classes here, not of no options
+   local model, chosen = a.model, not a.qconfig_spec
+   if type(second) == "table" and next(second) == nil then chosen = false end
    if not class.isinstance(model, Module) then args.refuse(who, "model", "an nn.Module", model) end
-   for _, kind in ipairs(kinds or {}) do
-      if kind ~= nn.Linear then args.refuse(who, "kinds", "a list of nn.Linear", kind) end
+   if a.dtype ~= "qint8" then args.refuse(who, "dtype", '"qint8"', a.dtype) end
+   for key, kind in pairs(a.qconfig_spec or {}) do
+      if kind ~= nn.Linear or math.type(key) ~= "integer" then
+         args.refuse(who, "qconfig_spec", "a list of nn.Linear", kind)
+      end
+      chosen = true
    end
-   if class.isinstance(model, nn.Linear) then return Linear(model) end
-   local copy, found = model:clone(), {}
-   for path, module in copy:named_modules() do
-      if class.isinstance(module, nn.Linear) then found[#found + 1] = {path, module} end
+   if not a.inplace then model = model:clone() end
+   local small = {}
+   local function replacement(layer)
+      if not small[layer] then
+         small[layer] = Linear(layer)
+         rawset(small[layer], "_hooks", rawget(layer, "_hooks"))
+      end
+      return small[layer]
    end
-   for _, pair in ipairs(found) do copy:set_submodule(pair[1], Linear(pair[2])) end
-   return copy
+   local found = {}
+   for path, module in model:named_modules {remove_duplicate = false} do
+      if chosen and getmetatable(module) == nn.Linear then found[#found + 1] = {path, module} end
+   end
+   for _, pair in ipairs(found) do
+      local path, layer = table.unpack(pair)
+      if layer == model then return replacement(layer):eval() end
+      model:set_submodule(path, replacement(layer))
+   end
+   return model:eval()
 end
 
 return M

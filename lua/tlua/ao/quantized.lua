@@ -307,7 +307,6 @@ function properties.is_quantized() return true end
 
 function kind.length(p) return #p.integers end
 function kind.like(p, integers) return with_integers(p, integers) end
-function kind.same() return false end -- quantized tensors have no gradients
 
 function kind.moved(p, integers)
    if integers.dtype ~= p.integers.dtype then

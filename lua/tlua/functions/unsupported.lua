@@ -3,10 +3,10 @@
 local M = {}
 
 local function dtypes(names, of)
-   for name in names:gmatch "%S+" do M[name] = ("tlua has no dtype %s yet"):format(of or name) end
+   for name in names:gmatch "%S+" do M[name] = ("tlua has no dtype %s"):format(of or name) end
 end
 
-dtypes [[complex32 float4_e2m1fn_x2 qint8 qint32 quint8 quint4x2 quint2x4 bits8 bits16]]
+dtypes [[complex32 float4_e2m1fn_x2 quint4x2 quint2x4 bits8 bits16]]
 for n = 1, 7 do dtypes(("int%d uint%d"):format(n, n)) end
 dtypes("chalf", "complex32")
 

@@ -185,8 +185,9 @@ function kind.properties.layout() return "jagged" end
 function kind.properties.is_nested() return true end
 
 function kind.length(p) return #p.ragged.lengths end
+function kind.fits(p, q) return p.ragged == q.ragged and p.dim == q.dim end
 function kind.same(p, q)
-   return p.ragged == q.ragged and p.dim == q.dim
+   return kind.fits(p, q)
       and table.concat(p.values.shape, " ") == table.concat(q.values.shape, " ")
 end
 kind.moved = kind.like
