@@ -199,6 +199,16 @@ describe("MaskedTensor", function()
          fn(m):sum():backward()
          assert.close({2, 0}, m.grad:to_tensor(0), 0)
       end
+      local q = torch.quantize_per_tensor(torch.ones(2), 0.5, 1, "qint8")
+      local Keeper = torch.class("Keeper", torch.autograd.Function)
+      function Keeper.forward(ctx, a, b)
+         ctx:save_for_backward(a, b)
+         return a:dequantize() * b
+      end
+      function Keeper.backward(ctx, grad) return nil, (ctx:saved_tensors()):dequantize() * grad end
+      local y = torch.ones(2):requires_grad_()
+      Keeper:apply(q, y):sum():backward()
+      assert.close({1, 1}, y.grad, 0)
       function Double.backward() return masked.masked_tensor(torch.ones(2), torch.tensor {true, true}) end
       assert.raises("Double: backward: expected a masked tensor with the same mask as gradient", function()
          local m = masked.masked_tensor(torch.ones(2), torch.tensor {true, false}, {requires_grad = true})

@@ -307,6 +307,7 @@ function properties.is_quantized() return true end
 
 function kind.length(p) return #p.integers end
 function kind.like(p, integers) return with_integers(p, integers) end
+function kind.same(p, q) return rawequal(p.scale, q.scale) and p.zero_point == q.zero_point end
 
 function kind.moved(p, integers)
    if integers.dtype ~= p.integers.dtype then
