@@ -4,7 +4,7 @@
 ** vector types, because compilers would vectorise plain loops only in part. isa/fft_<type>.c
 ** includes this file.
 */
-#include "kernels/cpu/fft/fft.h"
+#include "kernels/cpu/fft/transform.h"
 #include "kernels/cpu/vector.h"
 
 enum { LANES = TLK_FFT_LANE_BYTES / sizeof(real), WIDTH = TLK_VECTOR_BYTES / sizeof(real) };

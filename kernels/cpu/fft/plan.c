@@ -2,13 +2,15 @@
 ** plan.c - plans of Fourier transforms: the division of a length, the tables of roots of unity, and
 ** a cache of recently used plans.
 */
+#include "kernels/cpu/fft/plan.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "core/memory/alloc.h"
 #include "core/platform/platform.h"
 #include "kernels/cpu/block_walk.h"
-#include "kernels/cpu/fft/fft.h"
+#include "kernels/cpu/fft/line.h"
 
 /* The largest length that is transformed by passes alone. Longer lines are arranged as a matrix
 ** (n1, n2) if n has suitable divisors. */

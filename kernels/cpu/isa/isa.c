@@ -4,7 +4,7 @@
 #include "kernels/cpu/loss/cross_entropy.h"
 #include "kernels/cpu/conv/conv.h"
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/fft/fft.h"
+#include "kernels/cpu/fft/transform.h"
 #include "kernels/cpu/sparse/csr.h"
 #include "kernels/cpu/index/gather.h"
 #include "kernels/cpu/matmul/tile.h"

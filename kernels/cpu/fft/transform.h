@@ -1,13 +1,14 @@
 /*
-** fft.h - discrete Fourier transforms on the CPU: plans, and the loops of an instruction set.
+** transform.h - data of discrete Fourier transforms on the CPU: plans, and the loops of an
+** instruction set.
 **
 ** The loops transform TLK_FFT_LANES lines of numbers at once, a line in each lane of the vectors. A
 ** piece of lines is an array (n, lanes) of real parts and another one of imaginary parts, so that
 ** no loop needs shuffles. Swapping the two arrays before and after a transform gives the inverse
 ** transform.
 */
-#ifndef TLK_FFT_H
-#define TLK_FFT_H
+#ifndef TLK_FFT_TRANSFORM_H
+#define TLK_FFT_TRANSFORM_H
 
 #include "kernels/cpu/cpu.h"
 
@@ -92,15 +93,6 @@ typedef struct tlk_FftPlan {
   int64_t users; /* number of calls that use the plan; guarded by the cache's lock */
   int64_t age;
 } tlk_FftPlan;
-
-/* Returns the plan for n > 0 complex numbers whose parts are F32 or F64. The plan is taken from the
-** cache or made; NULL after a failure. The caller must give every plan back. */
-tlk_FftPlan *tlk_fft_plan(int64_t n, tl_DType part, bool pairs) TL_MUSTCHECK;
-void tlk_fft_give_back(tlk_FftPlan *plan);
-
-/* Transforms one line in memory; threads share the work. out may be the same array as in. */
-bool tlk_fft_line(const tlk_FftPlan *plan, const void *in, void *out, bool inverse, double scale)
-    TL_MUSTCHECK;
 
 static inline int64_t tlk_fft_lanes(tl_DType part) {
   return TLK_FFT_LANE_BYTES / (int64_t)tl_dtype_size(part);

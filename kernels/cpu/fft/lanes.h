@@ -1,0 +1,60 @@
+/*
+** lanes.h - transforms lines of numbers at once, one in each vector lane.
+*/
+#ifndef TLK_FFT_LANES_H
+#define TLK_FFT_LANES_H
+
+#include "kernels/cpu/fft/transform.h"
+
+#define TLK_FFT_CHUNK 64 /* number of rows of lanes that are transposed at once */
+
+/* The buffers for transforming lines in vector lanes, all in one allocation. */
+typedef struct tlk_FftRoom {
+  tlk_FftPiece piece, other;
+  char *rows; /* a buffer (TLK_FFT_CHUNK, lanes) of complex numbers */
+  void *memory;
+  size_t bytes;
+} tlk_FftRoom;
+
+/* Lines in memory that are transformed at once. Element j of line l is element at[l] + j * step; an
+** element has `size` bytes. */
+typedef struct tlk_FftLines {
+  int64_t size, step, lanes, all; /* lanes: number of lines; all: number of lanes in a vector */
+  bool adjacent;                  /* whether at[l] is at[0] + l for all l */
+  int64_t at[TLK_FFT_LANE_BYTES / 4];
+} tlk_FftLines;
+
+static inline const tlk_FftLoops *tlk_fft_loops(tl_DType real) {
+  return tlk_isa()->fft[real == TL_F64];
+}
+
+static inline void tlk_fft_exchange(tlk_FftPiece *piece) {
+  *piece = (tlk_FftPiece){piece->im, piece->re};
+}
+
+static inline void *tlk_fft_row(void *array, int64_t row) {
+  return (char *)array + row * TLK_FFT_LANE_BYTES;
+}
+
+/* Opens the workspace of a plan; returns false, without a message, if memory is exhausted. */
+bool tlk_fft_room_open(tlk_FftRoom *room, const tlk_FftPlan *plan) TL_MUSTCHECK;
+void tlk_fft_room_close(tlk_FftRoom *room);
+
+/* Sets the rows [from, to) of a piece to zero. */
+void tlk_fft_clear(tlk_FftPiece piece, int64_t from, int64_t to);
+/* Copies elements [from, from + rows) of the lines to rows of lanes or, if `out`, back from rows of
+** lanes. */
+void tlk_fft_carry(const tlk_FftLines *k, char *data, int64_t from, int64_t rows, char *lanes,
+                   bool out);
+/* Copies `rows` elements of the lines to a piece. */
+void tlk_fft_load(const tlk_FftLoops *loops, const tlk_FftLines *k, const void *data, int64_t rows,
+                  tlk_FftRoom *room, tlk_FftPiece to);
+/* Copies `rows` elements of a piece, multiplied by scale, to the lines. */
+void tlk_fft_store(const tlk_FftLoops *loops, const tlk_FftLines *k, void *data, int64_t rows,
+                   tlk_FftRoom *room, tlk_FftPiece from, double scale);
+/* Returns whether the plan can transform lines in lanes. */
+bool tlk_fft_has_lanes(const tlk_FftPlan *p);
+/* Transforms the lines in room->piece. */
+void tlk_fft_run(const tlk_FftLoops *loops, const tlk_FftPlan *p, tlk_FftRoom *room);
+
+#endif
