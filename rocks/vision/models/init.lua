@@ -35,6 +35,11 @@ local builders = lazy.modules("tlua.vision.models", {
 local tasks <const> = {
    segmentation = [[fcn_resnet50 fcn_resnet101 deeplabv3_resnet50 deeplabv3_resnet101
       deeplabv3_mobilenet_v3_large lraspp_mobilenet_v3_large]],
+   detection = [[fasterrcnn_resnet50_fpn fasterrcnn_resnet50_fpn_v2
+      fasterrcnn_mobilenet_v3_large_fpn fasterrcnn_mobilenet_v3_large_320_fpn
+      maskrcnn_resnet50_fpn maskrcnn_resnet50_fpn_v2 keypointrcnn_resnet50_fpn
+      retinanet_resnet50_fpn retinanet_resnet50_fpn_v2 fcos_resnet50_fpn ssd300_vgg16
+      ssdlite320_mobilenet_v3_large]],
 }
 
 -- The names of all models in alphabetical order, and the task of each, "" for classification.

@@ -11,7 +11,7 @@ return lazy.load({}, lazy.modules("tlua.vision.ops", {
    roi = "roi_align roi_pool ps_roi_align ps_roi_pool RoIAlign RoIPool PSRoIAlign PSRoIPool",
    deform = "deform_conv2d DeformConv2d",
    drop_block = "drop_block2d drop_block3d DropBlock2d DropBlock3d",
-   pyramid = "FeaturePyramidNetwork MultiScaleRoIAlign",
+   pyramid = [[FeaturePyramidNetwork MultiScaleRoIAlign LastLevelMaxPool LastLevelP6P7]],
    layers = [[Conv2dNormActivation Conv3dNormActivation SqueezeExcitation MLP Permute
       FrozenBatchNorm2d stochastic_depth StochasticDepth]],
 }))

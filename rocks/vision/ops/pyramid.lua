@@ -5,6 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local layers = require "tlua.vision.ops.layers"
+local old_names = require "tlua.vision.old_names"
 local roi = require "tlua.vision.ops.roi"
 
 local nn = torch.nn
@@ -41,14 +42,22 @@ function FeaturePyramidNetwork:__init(...)
          norm_layer = a.norm_layer or false, activation_layer = false})
    end
    self.inner_blocks, self.layer_blocks = nn.ModuleList(), nn.ModuleList()
-   for _, channels in ipairs(list) do
+   local names = {}
+   for i, channels in ipairs(list) do
       if channels < 1 then
          args.refuse("vision.ops.FeaturePyramidNetwork", "in_channels_list", "numbers above 0",
             channels)
       end
       self.inner_blocks:append(conv(channels, 1))
       self.layer_blocks:append(conv(a.out_channels, 3))
+      for _, block in ipairs {"inner_blocks", "layer_blocks"} do
+         for _, kind in ipairs {"weight", "bias"} do
+            local position = ("%s.%d."):format(block, i - 1)
+            names[position .. kind] = position .. "0." .. kind
+         end
+      end
    end
+   old_names(self, names)
    self.extra_blocks = a.extra_blocks
    for _, module in ipairs(self:modules()) do
       if torch.type(module) == "nn.Conv2d" then
@@ -75,6 +84,63 @@ function FeaturePyramidNetwork:forward(maps)
       above = inner
    end
    return self.extra_blocks and self.extra_blocks(results, maps) or results
+end
+
+--- Adds a level of half the size to the results of FeaturePyramidNetwork: every second cell of the
+--- last. It is an `extra_blocks`.
+---
+---     local ops = torch.vision.ops
+---     local fpn = ops.FeaturePyramidNetwork({4}, 2,
+---        {extra_blocks = ops.LastLevelMaxPool()})
+---     local maps = fpn {torch.zeros(1, 4, 8, 8)}
+---     print(#maps, table.unpack(maps[2].shape))
+---     --> 2	1	2	4	4
+---@class vision.ops.LastLevelMaxPool: nn.Module
+---@overload fun(): nn.Module
+local LastLevelMaxPool = class.class("vision.ops.LastLevelMaxPool", nn.Module)
+M.LastLevelMaxPool = LastLevelMaxPool
+
+function LastLevelMaxPool:forward(results)
+   results[#results + 1] = F.max_pool2d(results[#results], 1, {stride = 2})
+   return results
+end
+
+local take_levels = args.signature [[vision.ops.LastLevelP6P7(in_channels: count,
+   out_channels: count)]]
+
+--- Adds two levels to the results of FeaturePyramidNetwork, by convolutions of stride 2 to
+--- `out_channels`: of the last result or, if `in_channels` differs from `out_channels`, of the last
+--- map of the body. It is an `extra_blocks`.
+---
+---     local ops = torch.vision.ops
+---     local fpn = ops.FeaturePyramidNetwork({4}, 2,
+---        {extra_blocks = ops.LastLevelP6P7(2, 2)})
+---     local maps = fpn {torch.zeros(1, 4, 8, 8)}
+---     print(#maps, table.unpack(maps[3].shape))
+---     --> 3	1	2	2	2
+---@class vision.ops.LastLevelP6P7: nn.Module
+---@field p6 nn.Conv2d  to the first level
+---@field p7 nn.Conv2d  to the second level
+---@overload fun(in_channels: integer, out_channels: integer): nn.Module
+local LastLevelP6P7 = class.class("vision.ops.LastLevelP6P7", nn.Module)
+M.LastLevelP6P7 = LastLevelP6P7
+
+function LastLevelP6P7:__init(...)
+   local a = take_levels(...)
+   self.p6 = nn.Conv2d(a.in_channels, a.out_channels, 3, {stride = 2, padding = 1})
+   self.p7 = nn.Conv2d(a.out_channels, a.out_channels, 3, {stride = 2, padding = 1})
+   for _, conv in ipairs {self.p6, self.p7} do
+      nn.init.kaiming_uniform_(conv.weight, {a = 1})
+      nn.init.zeros_(conv.bias)
+   end
+   self.uses_results = a.in_channels == a.out_channels
+end
+
+function LastLevelP6P7:forward(results, maps)
+   local p6 = self.p6(self.uses_results and results[#results] or maps[#maps])
+   results[#results + 1] = p6
+   results[#results + 1] = self.p7(p6:relu())
+   return results
 end
 
 local take_align = args.signature [[vision.ops.MultiScaleRoIAlign(featmap_names: table,

@@ -73,7 +73,7 @@ describe("torch.vision.models", function()
       torch.set_default_device(previous)
       if not ok then error(message, 0) end
       for _, name in ipairs(seen) do assert.is_true(#models.list_models {include = name} == 1, name) end
-      assert.equal(86, #seen)
+      assert.equal(98, #seen)
       assert.is_true(#listed >= #seen)
    end)
 
