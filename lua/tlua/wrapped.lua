@@ -46,6 +46,7 @@ function M.kind(kind)
    function properties.is_sparse_csr() return false end
    function properties.is_quantized() return false end
    function properties.is_nested() return false end
+   function properties.is_parameter() return false end
 
    -- Returns the components of a tensor of this kind; nil for any other value.
    function kind.parts(value) return torch._wrapped_parts(value, meta) end

@@ -155,12 +155,19 @@ describe("torch.nested", function()
       assert.close({{1, 4, 13}, {2, 5, 14}, {3, 6, 15}}, (q + torch.tensor {{{1}}, {{2}}, {{3}}}):values(), 0)
       assert.raises("add: shape (9, 3) does not broadcast to the shape (3, " .. x:size(2) .. ", 3) of a nested tensor",
          function() return x + torch.ones(9, 3) end)
+      assert.raises("add: shape (2) does not broadcast",
+         function() return N.nested_tensor {{1, 2}} + torch.ones(2) end)
+      assert.close({3, 4}, (N.nested_tensor {{1, 2}} + torch.full({1, 2}, 2)):values(), 0)
       assert.raises("add: expected nested tensors of the same raggedness",
          function() return x + N.as_nested_tensor(torch.zeros(3, 1, 3)) end)
       assert.raises("add_: a dense tensor cannot take a nested result", function() torch.zeros(3, 2, 3):add_(x) end)
       local y = x:clone()
       y:add_(1):mul_(y)
       assert.close((x:values() + 1):square(), y:values(), 0)
+      local each = torch.randn(3, 1, 3, {dtype = "float64"}):requires_grad_()
+      local padded = torch.randn(3, 2, 1, {dtype = "float64"}):requires_grad_()
+      local z = x:double()
+      assert.is_true(torch.autograd.gradcheck(function(a, b) return (z * a / (b + 5)):values() end, {each, padded}))
       assert.close({{1, 1, 2}, {3, 3, 3}, {3, 3, 3}}, torch.clamp(x, {min = 1, max = 3}):values(), 0)
    end)
 
@@ -190,7 +197,27 @@ describe("torch.nested", function()
       assert.raises("sum: dim: is defined along dimension 1, the batch, only together with", function() x:sum(1) end)
       assert.raises("var: dim: is not defined along the ragged dimension, 2", function() x:var(2) end)
       assert.raises("sum: unknown option nonsense", function() x:sum(2, {nonsense = 1}) end)
+      assert.raises("sum: keepdim: expected true or false", function() x:sum(2, "yes") end)
+      assert.raises("sum: dim: dimension 2 is given twice", function() x:sum {2, -2} end)
+      assert.raises("amax: input: expected a tensor of real numbers", function() x:to("complex64"):amax(2) end)
+      assert.same({{true, true, true}, {false, false, false}, {true, true, true}}, x:bool():amax(2):tolist())
+      assert.raises("to_padded_tensor: padding: expected an integer", function() x:int():to_padded_tensor(0.5) end)
       assert.raises("softmax: dim: is not defined along the dimension of the batch", function() x:softmax(1) end)
+   end)
+
+   it("computes softmax alike with and without padding", function()
+      local values = torch.randn(3, 6, {dtype = "float64"})
+      local even = N.nested_tensor_from_jagged(values, torch.tensor {1, 3, 7}, {jagged_dim = 3})
+      local odd = N.nested_tensor_from_jagged(values, torch.tensor {1, 3, 3, 3, 3, 3, 3, 7}, {jagged_dim = 3})
+      for _, name in ipairs {"softmax", "log_softmax"} do
+         local expected = torch.cat({values:narrow(2, 1, 2)[name](values:narrow(2, 1, 2), 2),
+            values:narrow(2, 3, 4)[name](values:narrow(2, 3, 4), 2)}, 2)
+         assert.close(expected, even[name](even, 3):values(), 1e-12)
+         assert.close(expected, odd[name](odd, 3):values(), 1e-12)
+      end
+      assert.is_true(torch.autograd.gradgradcheck(function(v)
+         return N.nested_tensor_from_jagged(v, torch.tensor {1, 3, 7}, {jagged_dim = 3}):softmax(3):values()
+      end, {values:requires_grad_()}))
    end)
 
    it("sums half types without rounding each step", function()
@@ -219,6 +246,8 @@ describe("torch.nested", function()
       assert.close(h:contiguous():to_padded_tensor(0), h:to_padded_tensor(0), 0)
       assert.same(14, torch.cat({h, h}):numel() // 2)
       assert.is_true(torch.equal(h, h:clone()))
+      assert.raises("zero_: would change rows outside the sequences", function() h:zero_() end)
+      assert.raises("add_: would change rows outside the sequences", function() h:add_(1) end)
       local ids = N.nested_tensor_from_jagged(torch.tensor {1, 99, 2}, torch.tensor {1, 3, 4}, torch.tensor {1, 1})
       assert.close({{1, 0}, {0, 1}}, F.embedding(ids, torch.eye(2)):values(), 0)
    end)
@@ -295,22 +324,45 @@ describe("torch.nested", function()
       refuses("offsets[2]: expected at most 5", of, zeros(4), torch.tensor {1, 9})
       refuses("lengths[1]: expected at most 2, the distance to the next offset, got 3", of, zeros(4),
          torch.tensor {1, 3, 5}, torch.tensor {3, 1})
-      refuses("lengths[2]: expected at least 0, got -1", of, zeros(4), torch.tensor {1, 3, 5}, torch.tensor {1, -1})
+      refuses("lengths[2]: expected 0 to 4, got -1", of, zeros(4), torch.tensor {1, 3, 5}, torch.tensor {1, -1})
       refuses("lengths: expected 2, one fewer than offsets", of, zeros(4), torch.tensor {1, 3, 5}, torch.tensor {1})
       refuses("lengths: expected a sum of 4, the number of rows, got 3", of, zeros(4), nil, torch.tensor {1, 2})
+      refuses("lengths[1]: expected 0 to 4, got 9223372036854775807", of, zeros(4), nil,
+         torch.tensor {math.maxinteger, math.maxinteger, 6})
+      refuses("nested.narrow: element 1: 3 rows from row 9223372036854775807 on are outside 1 to 4", N.narrow,
+         zeros(3, 4), 2, math.maxinteger, 3)
       refuses("offsets: expected a tensor of int64 with one dimension", of, zeros(4), torch.tensor {1.0, 5})
       refuses("expected offsets, lengths or both, got neither", of, zeros(4))
       refuses("jagged_dim: dimension 1, the batch, cannot be ragged", of, zeros(4), torch.tensor {1, 5},
          {jagged_dim = 1})
       refuses("max_seqlen: expected at least the largest length, 4, got 3", of, zeros(4), torch.tensor {1, 5},
          {max_seqlen = 3})
-      refuses("nested.narrow: element 3: rows 4 to 7 are outside 1 to 4", N.narrow, zeros(3, 4), 2,
+      refuses("nested.narrow: element 3: 4 rows from row 4 on are outside 1 to 4", N.narrow, zeros(3, 4), 2,
          torch.tensor {1, 2, 4}, torch.tensor {2, 3, 4})
       refuses("nested.narrow: dim: expected 2, got 3", N.narrow, zeros(3, 4, 2), 3, 1, 2)
       refuses("nested.narrow: start: expected 3, the size of the batch, got 2", N.narrow, zeros(3, 4), 2,
          torch.tensor {1, 2}, 1)
       refuses("nested.masked_select: mask: expected a tensor of bool", N.masked_select, zeros(2), zeros(2))
       refuses("nested.masked_select: mask: shape (3) does not broadcast", N.masked_select, zeros(2), zeros(3):bool())
+   end)
+
+   it("refuses nonsense by the operator's name", function()
+      local x = sample()
+      for message, fn in pairs {
+         ["view: sizes: ()"] = function() x:view() end,
+         ["permute: dims: expected 3 dimensions"] = function() x:permute() end,
+         ["index: item 1: expected a position"] = function() return x[{}] end,
+         ["matmul: other: expected a tensor, got 2"] = function() x:matmul(2) end,
+         ["matmul: other: expected a tensor, got nil"] = function() x:matmul() end,
+         ["cat: expected at most 2 arguments, got 3"] = function() torch.cat({x}, 1, 2) end,
+         ["transpose: expected at most 3 arguments, got 4"] = function() x:transpose(2, 3, 4) end,
+      } do
+         assert.raises(message, fn)
+      end
+      local values = torch.ones(3)
+      local y = N.nested_tensor_from_jagged(values, torch.tensor {1, 2, 4})
+      values:resize_(1)
+      assert.raises("nested tensor: values: expected 3 rows, got 1", function() return y + 1 end)
    end)
 
    it("is refused by name where nothing else is defined", function()

@@ -102,7 +102,10 @@ describe("segment_reduce", function()
       refuses("segment_reduce: reduce: expected sum, mean, max, min or prod", x, "foo", {lengths = torch.tensor {6}})
       refuses("segment_reduce: lengths: expected a sum of 6, the size of the axis, got 5", x, "sum",
          {lengths = torch.tensor {2, 3}})
-      refuses("segment_reduce: lengths: expected no negative ones", x, "sum", {lengths = torch.tensor {7, -1}})
+      refuses("segment_reduce: lengths: expected 0 to 6, the size of the axis", x, "sum",
+         {lengths = torch.tensor {7, -1}})
+      refuses("segment_reduce: lengths: expected 0 to 6", x, "sum",
+         {lengths = torch.tensor {math.maxinteger, math.maxinteger, 8}})
       refuses("segment_reduce: lengths is missing; expected lengths or offsets", x, "sum")
       refuses("segment_reduce: offsets: expected either lengths or offsets, got both", x, "sum",
          {lengths = torch.tensor {6}, offsets = torch.tensor {1, 7}})

@@ -53,7 +53,9 @@ local identities <const> = {sum = 0, mean = 0, prod = 1, max = -math.huge, min =
 -- Checks the values of lengths or offsets, which waits for the device.
 local function check(a, list, n)
    if a.lengths then
-      if list:lt(0):any():item() then fail "lengths: expected no negative ones" end
+      if list:lt(0):any():item() or list:gt(n):any():item() then
+         fail("lengths: expected 0 to %d, the size of the axis", n)
+      end
       local sums = list:sum(-1)
       local wrong = sums[sums:ne(n)]
       if wrong:numel() > 0 then

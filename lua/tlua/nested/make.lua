@@ -161,9 +161,11 @@ local function to_list(who, name, x, values)
    return x:tolist()
 end
 
-local function check_lengths(who, name, list)
+local function check_lengths(who, name, list, rows)
    for i, n in ipairs(list) do
-      if n < 0 then fail("%s: %s[%d]: expected at least 0, got %d", who, name, i, n) end
+      if n < 0 or n > rows then
+         fail("%s: %s[%d]: expected 0 to %d, got %d", who, name, i, rows, n)
+      end
    end
 end
 
@@ -201,7 +203,7 @@ function M.nested_tensor_from_jagged(...)
    end
    local rows = values:size(dim - 1)
    local lengths = a.lengths and to_list(who, "lengths", a.lengths, values)
-   if lengths then check_lengths(who, "lengths", lengths) end
+   if lengths then check_lengths(who, "lengths", lengths, rows) end
    local ragged
    if a.offsets then
       local offsets = to_list(who, "offsets", a.offsets, values)
@@ -296,11 +298,11 @@ function M.narrow(...)
       return list
    end
    local starts, lengths = each "start", each "length"
-   check_lengths(who, "length", lengths)
+   check_lengths(who, "length", lengths, rows)
    for i, start in ipairs(starts) do
-      if start < 1 or start + lengths[i] - 1 > rows then
-         fail("%s: element %d: rows %d to %d are outside 1 to %d", who, i, start,
-            start + lengths[i] - 1, rows)
+      if start < 1 or start > rows + 1 - lengths[i] then
+         fail("%s: element %d: %d rows from row %d on are outside 1 to %d", who, i, lengths[i],
+            start, rows)
       end
       starts[i] = (i - 1) * rows + start
    end
@@ -350,7 +352,11 @@ function M.to_padded_tensor(...)
    local a = take_padded(...)
    local p = parts(a.input)
    if not p then args.refuse(who, "input", "a nested tensor", a.input) end
-   local size, length = a.output_size, p.ragged.most
+   local size, length, values = a.output_size, p.ragged.most, p.values
+   if not math.tointeger(a.padding)
+      and not (values:is_floating_point() or values:is_complex()) then
+      args.refuse(who, "padding", "an integer, as the dtype is " .. values.dtype, a.padding)
+   end
    if not size then return V.pad(p, a.padding, length) end
    local shape = V.shape(p)
    shape[p.dim] = length

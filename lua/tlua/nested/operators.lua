@@ -29,7 +29,7 @@ local function lift(who, t, p)
    local at = m - (n - p.dim) -- the dimension of t beside the ragged one
    if at < 1 then return t end
    local own = m == n and t:size(1) or 1
-   local padded = t:size(at) == p.ragged.most and own == b and not p.ragged.holes
+   local padded = m == n and t:size(at) == p.ragged.most and own == b and not p.ragged.holes
    if m > n or own ~= 1 and own ~= b or t:size(at) ~= 1 and not padded then
       fail("%s: shape (%s) does not broadcast to the shape %s of a nested tensor", who,
          table.concat(t.shape, ", "), V.shown(p))
@@ -53,6 +53,19 @@ local function pointwise(who, fn, ...)
    return table.unpack(results, 1, results.n)
 end
 
+local function in_place(name)
+   local fn = torch.Tensor[name]
+   define(name, function(x, ...)
+      local p = parts(x)
+      if not p then fail("%s: a dense tensor cannot take a nested result", name) end
+      if p.ragged.holes then
+         fail("%s: would change rows outside the sequences; unbind() gives the sequences", name)
+      end
+      pointwise(name, fn, x, ...)
+      return x
+   end)
+end
+
 local function is_number(x) return x ~= nil and not torch.is_tensor(x) end
 
 for name in (wrapped.unary .. " " .. wrapped.binary .. [[ lerp addcmul addcdiv masked_fill isclose
@@ -63,16 +76,7 @@ for name in (wrapped.unary .. " " .. wrapped.binary .. [[ lerp addcmul addcdiv m
          return pointwise(name, of_number and is_number((...)) and of_number or fn, ...)
       end)
    end
-   local in_place = rawget(torch.Tensor, name .. "_")
-   if in_place then
-      define(name .. "_", function(x, ...)
-         if not parts(x) then
-            fail("%s_: a dense tensor cannot take a nested result", name)
-         end
-         pointwise(name .. "_", in_place, x, ...)
-         return x
-      end)
-   end
+   if rawget(torch.Tensor, name .. "_") then in_place(name .. "_") end
 end
 function kind.operators.where(condition, ...)
    return pointwise("where", torch.where, condition, ...)
@@ -80,7 +84,7 @@ end
 function kind.methods.where(x, condition, other)
    return kind.operators.where(condition, x, other)
 end
-define("prelu", function(x, weight)
+V.define("prelu", 2, function(x, weight)
    local p = parts(x)
    if not p or weight:numel() ~= 1 then
       kind.unsupported "prelu with several weights"
@@ -102,17 +106,11 @@ for name in ("new_zeros new_ones new_full new_empty new_tensor"):gmatch "%S+" do
       return values[name](values, ...)
    end
 end
-for name in ("zero fill copy normal uniform bernoulli exponential random"):gmatch "%S+" do
-   define(name .. "_", function(x, ...)
-      if not parts(x) then
-         fail("%s_: a dense tensor cannot take a nested result", name)
-      end
-      pointwise(name .. "_", torch.Tensor[name .. "_"], x, ...)
-      return x
-   end)
+for name in ("zero_ fill_ copy_ normal_ uniform_ bernoulli_ exponential_ random_"):gmatch "%S+" do
+   in_place(name)
 end
 
-define("equal", function(a, b)
+V.define("equal", 2, function(a, b)
    local p, q = parts(a), parts(b)
    return p ~= nil and q ~= nil and kind.same(p, q)
       and torch.equal(V.packed(p).values, V.packed(q).values)
@@ -126,8 +124,10 @@ end)
 
 -- Reductions along the ragged dimension -----------------------------------------------------------
 
-local function low(dtype)
-   local info = dtype:find "float" and torch.finfo(dtype) or torch.iinfo(dtype)
+-- Returns the smallest and the largest number of the dtype of real numbers.
+local function limits(name, x)
+   if x:is_complex() then args.refuse(name, "input", "a tensor of real numbers", x) end
+   local info = x:is_floating_point() and torch.finfo(x.dtype) or torch.iinfo(x.dtype)
    return info.min, info.max
 end
 
@@ -149,17 +149,19 @@ function along.mean(rows, owners, b, lengths)
    for d = 2, sum:dim() do shape[d] = 1 end
    return sum / V.integers(lengths, rows.device):view(shape)
 end
-function along.amax(rows, owners, b)
-   return segments.combine("amax", rows, owners, b, (low(rows.dtype)))
-end
-function along.amin(rows, owners, b)
-   return segments.combine("amin", rows, owners, b, (select(2, low(rows.dtype))))
-end
 function along.any(rows, owners, b)
    return segments.combine("sum", rows:ne(0):long(), owners, b):gt(0)
 end
 function along.all(rows, owners, b)
    return segments.combine("sum", rows:eq(0):long(), owners, b):eq(0)
+end
+function along.amax(rows, owners, b)
+   if rows.dtype == "bool" then return along.any(rows, owners, b) end
+   return segments.combine("amax", rows, owners, b, (limits("amax", rows)))
+end
+function along.amin(rows, owners, b)
+   if rows.dtype == "bool" then return along.all(rows, owners, b) end
+   return segments.combine("amin", rows, owners, b, (select(2, limits("amin", rows))))
 end
 
 -- Returns rows of a packed tensor, (rows, ...).
@@ -221,9 +223,9 @@ local function of_padded(name, fn, p, given, options)
          fail("%s: sequence %d is empty and has no position; amax and amin take it", name, i)
       end
    end
-   local dtype = p.values.dtype
    local least, most = -math.huge, math.huge
-   if not p.values:is_floating_point() then least, most = low(dtype) end
+   if p.values.dtype == "bool" then least, most = false, true
+   elseif not p.values:is_floating_point() then least, most = limits(name, p.values) end
    given[1] = p.dim
    return call(fn, V.pad(p, padding[name] and least or most, p.ragged.most), given, 1, options)
 end
@@ -246,9 +248,11 @@ for name in ([[sum prod mean amax amin any all var std logsumexp max min argmax 
       end
       given.n = math.max(given.n, 1)
       local several, n = type(dims) == "table", p.values:dim() + 1
-      local list, removed, batch, ragged = {}, 0, false, false
+      local list, removed, batch, ragged, seen = {}, 0, false, false, {}
       for _, dim in ipairs(several and dims or {dims}) do
          local d = V.dim_of(name, dim, n)
+         if seen[d] then fail("%s: dim: dimension %d is given twice", name, d) end
+         seen[d] = true
          batch, ragged = batch or d == 1, ragged or d == p.dim
          if d > 1 then list[#list + 1] = d - 1 end
          if d < p.dim then removed = removed + 1 end
@@ -265,6 +269,9 @@ for name in ([[sum prod mean amax amin any all var std logsumexp max min argmax 
          options = options or {}
          local keepdim = given[2]
          if keepdim == nil then keepdim, options.keepdim = options.keepdim, nil end
+         if given.n > 2 or keepdim ~= nil and type(keepdim) ~= "boolean" then
+            args.refuse(name, "keepdim", "true or false, as the last argument", given[3] or keepdim)
+         end
          args.check_options(name, options, "keepdim", takes_dtype[name] and "dtype" or nil)
          local dense, dtype = {}, options.dtype
          if dtype then p = parts(kind.like(p, p.values:to(dtype))) end
@@ -292,18 +299,23 @@ end
 
 local function softmax(p, dtype, logarithm)
    p = V.packed(p)
-   local rows, owners, b = rows_of(p), V.owners(p), #p.ragged.lengths
-   if dtype then rows = rows:to(dtype) end
-   local own = rows.dtype
-   if not own:find "float" then args.refuse("softmax", "input", "a floating dtype", rows) end
-   rows = segments.wide(rows)
+   local ragged, b = p.ragged, #p.ragged.lengths
+   local x = dtype and p.values:to(dtype) or p.values
+   if not x.dtype:find "float" then args.refuse("softmax", "input", "a floating dtype", x) end
+   -- sequences of similar lengths are padded; an empty one would be a row of NaN
+   if b > 0 and ragged.least > 0 and b * ragged.most <= 4 * ragged.total then
+      local padded = V.pad({values = x, ragged = ragged, dim = p.dim}, -math.huge, ragged.most)
+      local fn = logarithm and torch.log_softmax or torch.softmax
+      return V.new(V.unpad(fn(padded, p.dim), ragged, p.dim), ragged, p.dim)
+   end
+   local owners, rows = V.owners(p), segments.wide(x:movedim(p.dim - 1, 1))
    local most = segments.combine("amax", rows:detach(), owners, b, -math.huge)
       :index_select(1, owners)
    local shifted = rows - most
    local e = shifted:exp()
    local sums = segments.combine("sum", e, owners, b):index_select(1, owners)
    local result = logarithm and shifted - sums:log() or e / sums
-   return V.new(result:to(own):movedim(1, p.dim - 1), p.ragged, p.dim)
+   return V.new(result:to(x.dtype):movedim(1, p.dim - 1), ragged, p.dim)
 end
 
 local ragged_softmax <const> = {
@@ -362,7 +374,7 @@ for name in ("embedding one_hot"):gmatch "%S+" do
    end, false)
 end
 
-define("masked_select", function(x, mask)
+V.define("masked_select", 2, function(x, mask)
    local p, q = parts(x), parts(mask)
    if not (p and q and p.values:dim() == 1) then
       kind.unsupported "masked_select, unless both tensors are nested and have two dimensions"

@@ -36,6 +36,9 @@ local function products(a, list)
 end
 
 local function matmul(a, b)
+   for name, x in pairs {input = a or false, other = b or false} do
+      if not torch.is_tensor(x) then args.refuse("matmul", name, "a tensor", x or nil) end
+   end
    local p, q = parts(a), parts(b)
    local n, m = p and p.values:dim() + 1, q and q.values:dim() + 1
    if p and q then
@@ -61,10 +64,12 @@ local function matmul(a, b)
    end
    refuse(a, b)
 end
-define("matmul", matmul)
-define("bmm", function(a, b)
+V.define("matmul", 2, matmul)
+V.define("bmm", 2, function(a, b)
    for _, x in ipairs {a, b} do
-      if x:dim() ~= 3 then args.refuse("bmm", "input", "tensors of 3 dimensions", x) end
+      if not torch.is_tensor(x) or x:dim() ~= 3 then
+         args.refuse("bmm", "input", "tensors of 3 dimensions", x)
+      end
    end
    return matmul(a, b)
 end)
@@ -102,6 +107,11 @@ define("scaled_dot_product_attention", function(...)
    local keys, values, results = V.sequences(q), V.sequences(v), {}
    for i, query in ipairs(V.sequences(p)) do
       results[i] = F.scaled_dot_product_attention(query, keys[i], values[i], options)
+   end
+   if #results == 0 then
+      local sizes = {table.unpack(p.values.shape)}
+      sizes[p.dim] = v.values:size(-1)
+      results[1] = p.values:new_zeros(sizes)
    end
    return V.new(torch.cat(results, p.dim - 1), p.ragged, p.dim)
 end, false)

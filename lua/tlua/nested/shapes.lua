@@ -32,7 +32,7 @@ local function dense_dim(who, x, dim, name)
    return p, d, n
 end
 
-define("transpose swapaxes swapdims", function(x, dim0, dim1)
+V.define("transpose swapaxes swapdims", 3, function(x, dim0, dim1)
    local p, a = read("transpose", x, dim0, "dim0")
    local _, b = read("transpose", x, dim1, "dim1")
    if a == b then return x end
@@ -42,7 +42,7 @@ define("transpose swapaxes swapdims", function(x, dim0, dim1)
 end)
 
 define("permute", function(x, ...)
-   local dims = type(...) == "table" and ... or {...}
+   local dims = type((...)) == "table" and ... or {...}
    local p, n = parts(x), #dims
    if n ~= p.values:dim() + 1 then
       args.refuse("permute", "dims", ("%d dimensions"):format(p.values:dim() + 1), dims)
@@ -57,18 +57,18 @@ define("permute", function(x, ...)
    return V.new(p.values:permute(inner), p.ragged, dim)
 end)
 
-define("unsqueeze", function(x, dim)
+V.define("unsqueeze", 2, function(x, dim)
    local p, d = read("unsqueeze", x, dim, "dim", 1)
    if d == 1 then refuse_batch "unsqueeze" end
    return V.new(p.values:unsqueeze(d - 1), p.ragged, d <= p.dim and p.dim + 1 or p.dim)
 end)
-define("squeeze", function(x, dim)
+V.define("squeeze", 2, function(x, dim)
    local p, d = dense_dim("squeeze", x, dim)
    local values = p.values:squeeze(d - 1)
    return V.new(values, p.ragged, d < p.dim and p.dim - (p.values:dim() - values:dim()) or p.dim)
 end)
 
-define("flatten", function(x, start_dim, end_dim)
+V.define("flatten", 3, function(x, start_dim, end_dim)
    local p, a = read("flatten", x, start_dim or 1, "start_dim")
    local _, b = read("flatten", x, end_dim or -1, "end_dim")
    if a == b then return x end
@@ -76,14 +76,14 @@ define("flatten", function(x, start_dim, end_dim)
    if a <= p.dim and p.dim <= b then refuse_ragged("flatten", p) end
    return V.new(p.values:flatten(a - 1, b - 1), p.ragged, b < p.dim and p.dim - (b - a) or p.dim)
 end)
-define("unflatten", function(x, dim, sizes)
+V.define("unflatten", 3, function(x, dim, sizes)
    local p, d = dense_dim("unflatten", x, dim)
    local values = p.values:unflatten(d - 1, sizes)
    return V.new(values, p.ragged, d < p.dim and p.dim + values:dim() - p.values:dim() or p.dim)
 end)
 
 define("view reshape", function(x, ...)
-   local sizes = type(...) == "table" and ... or {...}
+   local sizes = type((...)) == "table" and ... or {...}
    local p = parts(x)
    local shape, at = V.shape(p), nil
    local function refuse()
@@ -140,14 +140,14 @@ local function sequence(p, i)
    return p.values:narrow(p.dim - 1, ragged.starts[i], ragged.lengths[i])
 end
 
-define("select", function(x, dim, index)
+V.define("select", 3, function(x, dim, index)
    local p, d = read("select", x, dim)
    if d == 1 then return sequence(p, position("select", index, #p.ragged.lengths, "index")) end
    if d == p.dim then refuse_ragged("select", p) end
    return V.new(p.values:select(d - 1, index), p.ragged, d < p.dim and p.dim - 1 or p.dim)
 end)
 
-define("narrow", function(x, dim, start, length)
+V.define("narrow", 4, function(x, dim, start, length)
    local p, d = read("narrow", x, dim)
    if d == p.dim then refuse_ragged("narrow", p) end
    if d > 1 then return kind.like(p, p.values:narrow(d - 1, start, length)) end
@@ -163,7 +163,7 @@ define("narrow", function(x, dim, start, length)
    return batch_range(p, first, first + length - 1)
 end)
 
-define("split", function(x, size, dim)
+V.define("split", 3, function(x, size, dim)
    local p, d = read("split", x, dim or 1)
    if d == p.dim then refuse_ragged("split", p) end
    local list, sizes, b = {}, size, #p.ragged.lengths
@@ -186,7 +186,7 @@ define("split", function(x, size, dim)
    end
    return list
 end)
-define("chunk", function(x, chunks, dim)
+V.define("chunk", 3, function(x, chunks, dim)
    local p, d = read("chunk", x, dim or 1)
    if d == p.dim then refuse_ragged("chunk", p) end
    if math.type(chunks) ~= "integer" or chunks < 1 then
@@ -206,6 +206,7 @@ kind.operators.__index = function(x, key)
       if #rest == 0 then return row end
       return row[rest]
    end
+   if first == nil then args.refuse("index", "item 1", "a position or {first, last}", key) end
    local items, at = {}, p.dim
    for i = 1, #list do
       local item = list[i]
@@ -268,7 +269,7 @@ local function joined(who, list, d, dim)
    return V.new(torch[who](values, d - 1), list[1].ragged, dim)
 end
 
-define("cat concat concatenate", function(tensors, dim)
+V.define("cat concat concatenate", 2, function(tensors, dim)
    local list, d = list_of("cat", tensors, dim)
    if d > 1 then
       if d == list[1].dim then refuse_ragged("cat", list[1]) end
@@ -282,7 +283,7 @@ define("cat concat concatenate", function(tensors, dim)
    end
    return V.new(torch.cat(values, list[1].dim - 1), V.ragged(nil, lengths), list[1].dim)
 end, false)
-define("stack", function(tensors, dim)
+V.define("stack", 2, function(tensors, dim)
    local list, d = list_of("stack", tensors, dim, 1)
    if d == 1 then refuse_batch "stack" end
    return joined("stack", list, d, d <= list[1].dim and list[1].dim + 1 or list[1].dim)

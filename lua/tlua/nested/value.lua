@@ -59,7 +59,24 @@ end
 ---@param dim integer  the ragged dimension; dimension 1 is that of the batch
 ---@return Tensor
 function M.new(values, ragged, dim)
+   local rows, own = values:size(dim - 1), ragged.last - 1
+   if rows ~= own and (rows < own or not ragged.holes) then
+      M.fail("nested tensor: values: expected %d rows, got %d; their size must not change", own,
+         rows)
+   end
    return kind.new {values = values, ragged = ragged, dim = dim}
+end
+function kind.like(p, values) return M.new(values, p.ragged, p.dim) end
+
+--- Defines an operator with a largest number of arguments.
+function M.define(names, most, fn, method)
+   define(names, function(...)
+      if select("#", ...) > most then
+         M.fail("%s: expected at most %d arguments, got %d", names:match "%S+", most,
+            select("#", ...))
+      end
+      return fn(...)
+   end, method)
 end
 
 --- Returns a tensor of integers on a device.
@@ -206,30 +223,30 @@ function M.offsets(p, device)
 end
 function M.is_contiguous(p) return not p.ragged.holes and p.values:is_contiguous() end
 
-define("size", function(x, dim)
+M.define("size", 2, function(x, dim)
    local shape = M.shape(parts(x))
    if dim == nil then return shape end
    return shape[M.dim_of("size", dim, #shape)]
 end)
-define("dim ndimension", function(x) return parts(x).values:dim() + 1 end)
-define("numel nelement", function(x)
+M.define("dim ndimension", 1, function(x) return parts(x).values:dim() + 1 end)
+M.define("numel nelement", 1, function(x)
    local p = parts(x)
    local rows = p.values:size(p.dim - 1)
    return rows == 0 and 0 or p.values:numel() // rows * p.ragged.total
 end)
-define("is_contiguous", function(x) return M.is_contiguous(parts(x)) end)
-define("values", function(x) return parts(x).values end)
-define("offsets", function(x) return M.offsets(parts(x)) end)
-define("lengths", function(x)
+M.define("is_contiguous", 2, function(x) return M.is_contiguous(parts(x)) end)
+M.define("values", 1, function(x) return parts(x).values end)
+M.define("offsets", 1, function(x) return M.offsets(parts(x)) end)
+M.define("lengths", 1, function(x)
    local p = parts(x)
    return p.ragged.holes and integers(p.ragged.lengths, p.values.device) or nil
 end)
-define("release", function(x) parts(x).values:release() end)
-define("contiguous", function(x)
+M.define("release", 1, function(x) parts(x).values:release() end)
+M.define("contiguous", 2, function(x)
    local p = M.packed(parts(x))
    return M.new(p.values:contiguous(), p.ragged, p.dim)
 end)
-define("unbind", function(x, dim)
+M.define("unbind", 2, function(x, dim)
    local p = parts(x)
    local d = M.dim_of("unbind", dim or 1, p.values:dim() + 1)
    if d == 1 then return M.sequences(p) end
@@ -242,12 +259,12 @@ define("unbind", function(x, dim)
    end
    return list
 end)
-define("tolist", function(x)
+M.define("tolist", 1, function(x)
    local list = M.sequences(parts(x))
    for i, sequence in ipairs(list) do list[i] = sequence:tolist() end
    return list
 end)
-define("item", function(x)
+M.define("item", 1, function(x)
    local values = M.packed(parts(x)).values
    return values:item()
 end)
