@@ -242,8 +242,9 @@ local M = {}
 
 --- Returns the program of a model: the operators that it calls for these inputs. Code that uses the
 --- values of tensors outside of operators, such as `if x:sum():item() > 0` or `x[mask]`, cannot be
---- recorded, and raises an error at its line. All sizes are fixed to those of the inputs, except
---- the dimensions that `dynamic` names. torch.export(model, inputs, options) is the same.
+--- recorded, and raises an error at its line; torch.cond records both ways. All sizes are fixed to
+--- those of the inputs, except the dimensions that `dynamic` names. torch.export(model, inputs,
+--- options) is the same.
 ---
 ---     local function double(x) return x * 2 end
 ---     print(torch.export(double, {torch.ones(3)}))
@@ -258,12 +259,11 @@ local M = {}
 --- name, its dimensions that may have another size, `{x = {1}}`, or `{x = {[1] = "n"}, y = {[1] =
 --- "n"}}` for one size in two inputs, or `{x = {[1] = {name = "n", min = 1, max = 512}}}`; the
 --- model is called with sizes at both ends of the range and between, the smallest first, up to 256
---- of them and as long as the calls are short, and with all sizes at their ends; the program refuses
---- sizes out of the range; a branch that only one size takes, or one combination of several, is not
---- seen if the model was not called with it; an
---- argument of an operator may be a sum of products of up to three sizes; without `max` it ends at
---- 16 times the example's size, at least at 64; names: those of the inputs, in place of the names
---- of forward's parameters
+--- of them and as long as the calls are short, and with all sizes at their ends; the program
+--- refuses sizes out of the range; a branch that only one size takes, or one combination of
+--- several, is not seen if the model was not called with it; an argument of an operator may be a
+--- sum of products of up to three sizes; without `max` it ends at 16 times the example's size, at
+--- least at 64; names: those of the inputs, in place of the names of forward's parameters
 ---@return export.Program
 function M.export(model, inputs, options) return make(model, inputs, options) end
 

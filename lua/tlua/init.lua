@@ -80,6 +80,7 @@ lazy.load(torch, lazy.modules("tlua", {
    testing = "testing",
    version = "version",
    compiler = "compile compiler",
+   cond = "cond",
    export = "export",
    export_step = "export_step",
    jit = "jit",

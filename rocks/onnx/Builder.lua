@@ -67,6 +67,7 @@ function Builder:const(data, dtype)
 end
 
 local function attribute(name, value)
+   if type(value) == "table" and value.node then return {name = name, type = 5, g = value} end
    if math.type(value) == "integer" then return {name = name, type = 2, i = value} end
    if math.type(value) == "float" then return {name = name, type = 1, f = value} end
    if type(value) == "string" then return {name = name, type = 3, s = value} end
@@ -121,6 +122,47 @@ function Builder:node(op, inputs, attributes, count)
    for example = 1, self.examples do
       for i, result in ipairs(run(self, node, inputs, example)) do
          if outputs[i] then outputs[i].examples[example] = result end
+      end
+   end
+   self.nodes[#self.nodes + 1] = proto
+   return table.unpack(outputs)
+end
+
+-- Branches ----------------------------------------------------------------------------------------
+
+--- Begins a graph within the graph, whose nodes may use the values around.
+function Builder:enter()
+   self.outer = {nodes = self.nodes, sizes = self.sizes, outer = self.outer}
+   self.nodes, self.sizes = {}, table.move(self.sizes, 1, #self.symbols, 1, {})
+end
+
+--- Ends the inner graph, and returns it as GraphProto.
+---@param name string
+---@param results onnx.Value[]
+function Builder:leave(name, results)
+   local graph = {name = name, output = {}}
+   for i, value in ipairs(results) do
+      local passed, dims = self:node("Identity", {value}), {}
+      for dim = 1, self:rank(value) do dims[dim] = {dim_value = self:known(value, dim)} end
+      local kind = {elem_type = schema.numbers[self:dtype(value)], shape = {dim = dims}}
+      graph.output[i] = {name = passed.name, type = {tensor_type = kind}}
+   end
+   graph.node = self.nodes
+   self.nodes, self.sizes, self.outer = self.outer.nodes, self.outer.sizes, self.outer.outer
+   return graph
+end
+
+--- Adds a node If, and returns its outputs. The branches are inner graphs, and lists of results.
+function Builder:choose(pred, first, results, second, others)
+   local outputs, proto = {}, {op_type = "If", input = {pred.name}, output = {}}
+   proto.name = ("If_%d"):format(#self.nodes)
+   proto.attribute = {attribute("else_branch", second), attribute("then_branch", first)}
+   for i in ipairs(results) do
+      outputs[i] = {name = fresh(self), examples = {}}
+      proto.output[i] = outputs[i].name
+      for example = 1, self.examples do
+         local list = pred.examples[example]:item() and results or others
+         outputs[i].examples[example] = list[i].examples[example]
       end
    end
    self.nodes[#self.nodes + 1] = proto

@@ -77,6 +77,18 @@ local function find_examples(inputs, tensors, symbols)
    return examples
 end
 
+-- Adds examples with other values to those of a program with branches, so that some take the other
+-- branch.
+local function add_other_ways(examples, graph, run)
+   local branches = false
+   for _, call in ipairs(graph.calls) do branches = branches or call.name == "cond_begin" end
+   for _, change in ipairs(branches and {torch.neg, torch.zeros_like} or {}) do
+      local list = {}
+      for i, x in ipairs(examples[1]) do list[i] = x:is_floating_point() and change(x) or x end
+      if pcall(run, table.unpack(list)) then examples[#examples + 1] = list end
+   end
+end
+
 -- Returns the values of the program's inputs and constants in the file.
 local function begin(b, graph, inputs, names, examples, constants)
    local known = {}
@@ -129,7 +141,41 @@ local function arguments(call, find)
    return list
 end
 
+-- Returns values of the program as values of the file.
+local function found(b, find, list)
+   local values_ = {}
+   for i, value in ipairs(list) do
+      local item = find(value)
+      values_[i] = type(item) == "table" and item.examples and item or b:number(item, "float32")
+   end
+   return values_
+end
+
+-- The marks of torch.cond's branches. `open` lists the branches that have not ended.
+local marks <const> = {
+   cond_begin = function(b, find, call, open)
+      local pred = b:cast(find(call.args.pred), "bool")
+      if b:rank(pred) > 0 then pred = b:reshape(pred, {}) end
+      open[#open + 1] = {pred = pred}
+      b:enter()
+   end,
+   cond_else = function(b, find, call, open)
+      local branch = open[#open]
+      branch.results = found(b, find, call.args.results)
+      branch.first = b:leave("then_branch", branch.results)
+      b:enter()
+   end,
+   cond_end = function(b, find, call, open)
+      local branch = table.remove(open)
+      local others = found(b, find, call.args.results)
+      local second = b:leave("else_branch", others)
+      local results = {b:choose(branch.pred, branch.first, branch.results, second, others)}
+      for i, result in ipairs(call.results) do result.translated = results[i] end
+   end,
+}
+
 local function translate(b, graph, find)
+   local open = {}
    local translations = require "tlua.onnx.layer_translations"
    local used = {}
    for _, call in ipairs(graph.calls) do
@@ -143,6 +189,11 @@ local function translate(b, graph, find)
    for _, value in ipairs(graph.outputs) do used[value] = true end
    for i, call in ipairs(graph.calls) do
       local name = call.name:gsub("_$", "")
+      if marks[name] then
+         b.call = ("%d, cond"):format(i)
+         marks[name](b, find, call, open)
+         goto continue
+      end
       local translation = translations[name]
       if not translation then
          wire.fail("call %d, %s: there is no translation of this operator", i, call.name)
@@ -157,15 +208,22 @@ local function translate(b, graph, find)
          if not why then error(results, 0) end
          wire.fail("%s", why:find "^the call " and why or ("the call %s: %s"):format(b.call, why))
       end
-      for k, result in ipairs(call.results) do result.translated = results[k] end
+      for k, result in ipairs(call.results) do
+         result.translated, result.branch = results[k], open[#open]
+      end
       if call.name:find "_$" then -- an operator that changes its first argument
          local changed = call.args.self or call.args.input
          if not changed or changed.kind ~= "result" or changed.translated.root then
             wire.fail("the call %s changes an input, a constant or a view in place, which cannot "
                .. "be exported", b.call)
          end
+         if changed.branch ~= open[#open] then
+            wire.fail("the call %s in a branch of a cond changes a value outside of it, which "
+               .. "cannot be exported", b.call)
+         end
          changed.translated = results[1]
       end
+      ::continue::
    end
 end
 
@@ -225,12 +283,24 @@ local function compose(b, inputs, names, outputs, output_names, opset, title)
       opset_import = {{domain = "", version = opset}}, graph = graph}
 end
 
+local function inner_graphs(node)
+   local list = {}
+   for _, attribute in ipairs(node.attribute or {}) do list[#list + 1] = attribute.g end
+   return list
+end
+
+-- Adds the names of the values that a node uses, and those that its inner graphs use.
+local function add_inputs(node, used)
+   for _, name in ipairs(node.input) do used[name] = true end
+   for _, graph in ipairs(inner_graphs(node)) do
+      for _, inner in ipairs(graph.node) do add_inputs(inner, used) end
+   end
+end
+
 -- Removes initializers that no node uses.
 local function drop_unused(proto)
    local used, list = {}, {}
-   for _, node in ipairs(proto.graph.node) do
-      for _, name in ipairs(node.input) do used[name] = true end
-   end
+   for _, node in ipairs(proto.graph.node) do add_inputs(node, used) end
    for _, tensor in ipairs(proto.graph.initializer) do
       if used[tensor.name] then list[#list + 1] = tensor end
    end
@@ -238,18 +308,19 @@ local function drop_unused(proto)
 end
 
 -- Removes nodes whose outputs nothing uses.
-local function drop_dead(proto)
+local function drop_dead(graph)
    local used, kept = {}, {}
-   for _, output in ipairs(proto.graph.output) do used[output.name] = true end
-   for i = #proto.graph.node, 1, -1 do
-      local node, needed = proto.graph.node[i], false
+   for _, output in ipairs(graph.output) do used[output.name] = true end
+   for i = #graph.node, 1, -1 do
+      local node, needed = graph.node[i], false
       for _, name in ipairs(node.output) do needed = needed or used[name] end
       if needed then
+         for _, inner in ipairs(inner_graphs(node)) do drop_dead(inner) end
          table.insert(kept, 1, node)
-         for _, name in ipairs(node.input) do used[name] = true end
+         add_inputs(node, used)
       end
    end
-   proto.graph.node = kept
+   graph.node = kept
 end
 
 -- Moves the weights into a file beside the model's.
@@ -376,6 +447,7 @@ local function make(model, inputs, path, options)
    local symbols = json.decode(program.graph_:describe()).symbols
    local examples = find_examples(described, first, symbols)
    local graph = program.graph_:calls()
+   add_other_ways(examples, graph, function(...) return program.graph_:run {...} end)
    local b = Builder.new(opset, #examples)
    check_names("output_names", options.output_names, #graph.outputs)
    local output_names = table.move(options.output_names or {}, 1, #graph.outputs, 1, {})
@@ -408,7 +480,7 @@ local function make(model, inputs, path, options)
    verify(outputs, program, examples)
    local proto = compose(b, described, names, outputs, output_names, opset,
       type(model) == "table" and torch.type(model) or "function")
-   drop_dead(proto)
+   drop_dead(proto.graph)
    drop_unused(proto)
    local bytes = 0
    for _, tensor in ipairs(proto.graph.initializer) do

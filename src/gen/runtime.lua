@@ -223,7 +223,7 @@ local function reach(names)
    end
    -- Every program is read, run and saved by these files of src/graph, so the functions that they
    -- call are needed as well.
-   for _, path in ipairs {"run", "file_read", "file_write"} do
+   for _, path in ipairs {"run", "branches", "file_read", "file_write"} do
       each_word(read(("%s/../graph/%s.c"):format(here, path)), visit)
    end
    for _, path in ipairs(paths(here .. "/../core/*/*.c")) do note_kernels(read(path)) end

@@ -7,6 +7,7 @@
 
 #include "autograd/calls.h"
 #include "core/memory/alloc.h"
+#include "graph/branches.h"
 
 /* ---- regions ---- */
 
@@ -216,6 +217,8 @@ bool tli_graph_schedule(tli_Graph *g, tl_Tensor *rates, const tli_GraphPlace *pl
 }
 
 const tli_Call *tli_call_find(const char *name) {
+  for (int i = 0; i < tli_branch_calls_count; i++)
+    if (strcmp(name, tli_branch_calls[i]->name) == 0) return tli_branch_calls[i];
 #if !defined(TLI_INFER) || defined(TLI_TRAIN) /* builds for inference alone lack autograd's calls */
   for (int i = 0; i < tli_autograd_calls_count; i++)
     if (strcmp(name, tli_autograd_calls[i]->name) == 0) return tli_autograd_calls[i];

@@ -6,6 +6,7 @@
 **   unify.c          compares traces, and finds the integers that depend on the inputs' sizes
 **   file.c           writes and reads a graph as a file; json.c, text.c: its text
 **   run.c            runs a graph's calls; implements tl_program_* of tlua.h
+**   branches.c       the marks of conditional calls
 **   memory_plan.c    plans a run's memory: an arena offset for each block, from the blocks' lifetimes
 **   show.c           prints a graph for people
 **
@@ -189,6 +190,12 @@ bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) TL_MUSTC
 bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor, bool changes) TL_MUSTCHECK;
 /* Starts recording. */
 bool tli_trace_record(tli_Trace *t) TL_MUSTCHECK;
+/* Record the marks of a cond: its beginning, the results of the first branch, and those of the
+** second one. A tensor that one branch makes is not known outside of the branch. The last function
+** sets `results` to n new tensors, which stand for the results of either branch. */
+bool tli_trace_branch(tli_Trace *t, tl_Tensor *pred) TL_MUSTCHECK;
+bool tli_trace_otherwise(tli_Trace *t, tl_Tensors given) TL_MUSTCHECK;
+bool tli_trace_join(tli_Trace *t, tl_Tensors given, tl_Tensor **results) TL_MUSTCHECK;
 /* Ends the trace and returns its graph, or NULL on failure. */
 tli_Graph *tli_trace_finish(tli_Trace *t, tl_Tensor *const *outputs, int n) TL_MUSTCHECK;
 void tli_trace_free(tli_Trace *t); /* Ends the trace and frees it. Accepts NULL. */

@@ -18,7 +18,7 @@
 #include "autograd/graph.h"
 #include "calls.h"
 #include "core/memory/alloc.h"
-#include "graph/call_graph.h"
+#include "graph/branches.h"
 #include "ops/common.h"
 
 /* A hash map from addresses to numbers, with open addressing; the number of slots is a power of
@@ -45,6 +45,19 @@ typedef struct Named {
   bool changes;      /* whether the traced code may change the tensor */
 } Named;
 
+/* A tensor that became known in a branch, and the tensor's value before; -1 for none. */
+typedef struct Change {
+  tl_Tensor *tensor; /* borrowed from `kept` */
+  int32_t value;
+} Change;
+
+/* The lengths of `changes` and `memories` at the beginning of a branch. */
+typedef struct Branch {
+  int32_t changes, memories;
+} Branch;
+
+enum { LOCAL = -2 }; /* in place of a value: the tensor was made in a branch that has ended */
+
 struct tli_Trace {
   tli_Tracer tracer;
   tli_Graph *graph; /* the graph that is being recorded (owned); NULL once the trace is finished */
@@ -58,6 +71,9 @@ struct tli_Trace {
   Memory *memories;
   Named *named;
   int32_t nkept, nmemories, nnamed, unnamed;
+  Change *changes;
+  Branch *branches; /* branches that have not ended, the innermost last */
+  int32_t nchanges, nbranches;
   tli_CallArg *pending; /* arguments of the running call, in the form that the graph stores */
 };
 
@@ -120,9 +136,18 @@ static bool note_memory(tli_Trace *t, tl_Tensor *tensor, tli_ValueKind kind) {
   return put(&t->region, &t->memories_at, tensor->storage, t->nmemories++);
 }
 
+/* Within a branch, stores the value that a tensor had before. */
+static bool note_change(tli_Trace *t, tl_Tensor *tensor) {
+  if (t->nbranches == 0) return true;
+  if (!tli_region_grow(&t->region, (void **)&t->changes, t->nchanges, sizeof *t->changes))
+    return false;
+  t->changes[t->nchanges++] = (Change){tensor, find(&t->values, tensor)};
+  return true;
+}
+
 /* Records that a tensor is the value with the given number. */
 static bool note(tli_Trace *t, tl_Tensor *tensor, int32_t value, tli_ValueKind kind) {
-  return value >= 0 && keep(t, tensor) && note_memory(t, tensor, kind) &&
+  return value >= 0 && keep(t, tensor) && note_memory(t, tensor, kind) && note_change(t, tensor) &&
          put(&t->region, &t->values, tensor, value);
 }
 
@@ -288,6 +313,11 @@ static int32_t known(tli_Trace *t, tl_Tensor *tensor) {
     const char *writer = tensor->storage->writer;
     tli_fail(TL_EARG, "export: a tensor was changed by %s, which a program cannot repeat",
              writer ? writer : "something");
+    return -1;
+  }
+  if (value == LOCAL) {
+    tli_fail(TL_EARG, "cond: a tensor that a branch has made is used outside of the branch; the "
+                      "branch must return it");
     return -1;
   }
   return value >= 0 ? value : first_use(t, tensor);
@@ -551,6 +581,74 @@ static bool read(tli_Tracer *tracer, const tl_Tensor *tensor) {
   return tli_fail(TL_EARG,
                   "expected no use of a tensor's values, which are known only when the program "
                   "runs: torch.export records operators, not branches and loops on data");
+}
+
+/* ---- branches ---- */
+
+static bool enter_branch(tli_Trace *t) {
+  if (!tli_region_grow(&t->region, (void **)&t->branches, t->nbranches, sizeof *t->branches))
+    return false;
+  t->branches[t->nbranches++] = (Branch){t->nchanges, t->nmemories};
+  return true;
+}
+
+/* Restores the value that a tensor had before the branch. Views that the branch has recorded are
+** recorded again when they are used outside; constants belong to no branch. */
+static bool undo(tli_Trace *t, const Change *change, int32_t memories) {
+  int32_t now = find(&t->values, change->tensor), value = change->value;
+  int32_t at = find(&t->memories_at, change->tensor->storage);
+  bool made_here = value == -1 && at >= memories;
+  if (now >= 0 && t->graph->values[now].kind == TLI_VALUE_CONSTANT) return true;
+  if (made_here && t->memories[at].kind == TLI_VALUE_CONSTANT &&
+      t->memories[at].first == change->tensor)
+    return tli_fail(TL_EARG, "cond: expected row-major parameters and constants in the branches "
+                             "(x:contiguous())");
+  if (made_here && t->memories[at].kind == TLI_VALUE_RESULT) value = LOCAL;
+  return put(&t->region, &t->values, change->tensor, value);
+}
+
+static bool leave_branch(tli_Trace *t) {
+  Branch *b = &t->branches[--t->nbranches];
+  for (int32_t k = t->nchanges - 1; k >= b->changes; k--)
+    TL_TRY(undo(t, &t->changes[k], b->memories));
+  t->nchanges = b->changes;
+  return true;
+}
+
+static tli_GraphCall *mark(tli_Trace *t, const tli_Call *call, tli_CallArg arg, int32_t nresults) {
+  tli_GraphCall *made = tli_graph_call(t->graph, call, nresults);
+  if (made) made->args[0] = arg;
+  return made;
+}
+
+bool tli_trace_branch(tli_Trace *t, tl_Tensor *pred) {
+  bool ok = true;
+  tli_CallArg arg = {.integer = value_of(t, pred, &ok)};
+  return ok && mark(t, &tli_call_cond_begin, arg, 0) && enter_branch(t);
+}
+
+static bool in_branch(const tli_Trace *t) {
+  return t->nbranches > 0 || tli_fail(TL_EARG, "cond: the trace is in no branch");
+}
+
+bool tli_trace_otherwise(tli_Trace *t, tl_Tensors given) {
+  tli_CallArg arg;
+  return in_branch(t) && read_list(t, given, &arg) && leave_branch(t) &&
+         mark(t, &tli_call_cond_else, arg, 0) && enter_branch(t);
+}
+
+bool tli_trace_join(tli_Trace *t, tl_Tensors given, tl_Tensor **results) {
+  tli_CallArg arg;
+  TL_TRY(in_branch(t) && read_list(t, given, &arg) && leave_branch(t));
+  tli_GraphCall *made = mark(t, &tli_call_cond_end, arg, (int32_t)given.n);
+  bool ok = made != NULL;
+  t->tracer.depth++; /* the copies are not part of the model */
+  for (int64_t i = 0; ok && i < given.n; i++)
+    ok = (results[i] = tli_clone_for("cond", given.v[i])) != NULL;
+  t->tracer.depth--;
+  for (int64_t i = 0; ok && i < given.n; i++)
+    ok = note(t, results[i], made->results[i], TLI_VALUE_RESULT);
+  return ok;
 }
 
 /* ---- the interface ---- */

@@ -221,6 +221,8 @@ void tli_run_plan_pause(tli_RunPlan *p) {
 
 void tli_run_plan_resume(tli_RunPlan *p) { tli_alloc_divert(&p->hook); }
 
+void tli_run_plan_diverge(tli_RunPlan *p) { p->diverged = p->state == SERVING; }
+
 void tli_run_plan_end(tli_RunPlan *p) {
   tli_alloc_divert(NULL);
   if (p->state == RECORDING) {

@@ -18,6 +18,8 @@ void tli_run_plan_free(tli_RunPlan *p); /* Frees a plan. Accepts NULL. */
 /* Begin and end a run in one thread. In between, the plan either records blocks or serves them. The
 ** run must return all blocks before its end. */
 void tli_run_plan_begin(tli_RunPlan *p);
+/* The run takes another way than the recorded one: the allocator serves all its further blocks. */
+void tli_run_plan_diverge(tli_RunPlan *p);
 void tli_run_plan_end(tli_RunPlan *p);
 /* Pause and resume the plan during a run, for work whose blocks outlive the run. */
 void tli_run_plan_pause(tli_RunPlan *p);

@@ -10,6 +10,7 @@
 
 #include "autograd/graph.h"
 #include "core/platform/platform.h"
+#include "graph/branches.h"
 #include "graph/memory_plan.h"
 #include "graph/program.h"
 #include "ops/common.h"
@@ -41,6 +42,7 @@ typedef struct Context {
   tl_Tensor **values; /* owned during a run, except that the program owns constants and numbers */
   bool *made;         /* for each output: whether the run has created the tensor */
   int64_t *sizes;     /* the sizes of the symbols in the last run */
+  bool *taken;        /* for each cond_begin: whether its first branch ran in the last run */
   tli_RunPlan *plan;
   tli_Generator generator; /* the generator from which the run draws random numbers */
 } Context;
@@ -51,6 +53,7 @@ struct tl_Program {
   tl_Tensor **numbers;
   /* for each value: index of the last call that takes it; -1 for no call, ncalls for an output */
   int32_t *last_use;
+  int32_t *jumps;        /* ends of branches (branches.h); NULL without branches */
   bool *patched;         /* for each number: whether it depends on sizes */
   tl_Tensor **constants; /* the constants' tensors, or leaves that share memory with them (owned) */
   /* length of `constants`; a schedule that is added later adds constants only to the graph */
@@ -125,7 +128,7 @@ tl_Program *tli_program_new(tli_Graph *g) {
   p->generator.seed = g->seed;
   p->generator.offset = g->offset;
   if (p->numbers && p->patched && p->last_use && p->constants && make_numbers(p) &&
-      make_constants(p)) {
+      make_constants(p) && tli_branch_jumps(g, &p->region, &p->jumps)) {
     find_last_uses(p);
     return p;
   }
@@ -262,9 +265,10 @@ static Context *context_new(const tl_Program *p) {
   c->values = tli_region_get(&c->region, g->nvalues, sizeof(tl_Tensor *));
   c->made = tli_region_get(&c->region, g->noutputs, sizeof *c->made);
   c->sizes = tli_region_get(&c->region, g->nsymbols, sizeof *c->sizes);
+  c->taken = tli_region_get(&c->region, p->jumps ? g->ncalls : 0, sizeof *c->taken);
   c->plan = tli_run_plan_new();
   tli_generator_seed(&c->generator, DEFAULT_SEED);
-  bool ok = c->steps && c->values && c->made && c->sizes && c->plan;
+  bool ok = c->steps && c->values && c->made && c->sizes && c->taken && c->plan;
   for (int32_t i = 0; ok && i < g->ncalls; i++) ok = make_step(p, c, i);
   for (int32_t s = 0; ok && s < g->nsymbols; s++) c->sizes[s] = g->symbols[s].example;
   if (ok) return c;
@@ -416,7 +420,8 @@ static bool put_values(const tl_Program *p, Context *c, tl_Tensor *const *inputs
   return true;
 }
 
-static bool make_step_call(Context *c, Step *s) {
+/* Puts the tensors of a call's arguments into their places. */
+static bool put_tensors(Context *c, Step *s) {
   for (int32_t i = 0; i < s->nslots; i++) {
     int32_t value = s->slots[i].value;
     *s->slots[i].place = value < 0 ? NULL : c->values[value];
@@ -424,18 +429,60 @@ static bool make_step_call(Context *c, Step *s) {
       return tli_fail(TL_EARG, "%s: an argument is a result that was not computed",
                       s->call->call->name);
   }
-  for (int32_t r = 0; r < s->call->nresults; r++) s->results[r] = NULL;
+  return true;
+}
+
+/* Makes a call, whose results are those of the call `to`. */
+static bool make_call(Context *c, Step *s, Step *to) {
+  TL_TRY(put_tensors(c, s));
+  for (int32_t r = 0; r < to->call->nresults; r++) to->results[r] = NULL;
   tli_set_grad_mode(s->call->records);
-  bool ok = s->call->call->run(s->args, &(tl_Tensors){s->call->nresults, s->results});
-  for (int32_t r = 0; r < s->call->nresults; r++)
+  bool ok = s->call->call->run(s->args, &(tl_Tensors){to->call->nresults, to->results});
+  for (int32_t r = 0; r < to->call->nresults; r++)
     if (ok)
-      c->values[s->call->results[r]] = s->results[r];
+      c->values[to->call->results[r]] = to->results[r];
     else
-      tli_release(s->results[r]);
+      tli_release(to->results[r]);
   for (int32_t i = 0; ok && i < s->ndead; i++) {
     tli_release(c->values[s->dead[i]]);
     c->values[s->dead[i]] = NULL;
   }
+  return ok;
+}
+
+/* Goes on after the first branch's end if a condition is false. */
+static bool choose_branch(const tl_Program *p, Context *c, int32_t *i) {
+  Step *s = &c->steps[*i];
+  TL_TRY(put_tensors(c, s));
+  const tl_Tensor *pred = s->args[0].tensor;
+  if (pred == NULL || pred->numel != 1)
+    return tli_fail(TL_ESHAPE, "cond: pred: expected a tensor of one element, got %s",
+                    pred ? tli_sizes_str(pred) : "none");
+  tl_Scalar value = tli_load(tli_data(pred), pred->dtype);
+  bool first = value.kind == TL_FLOATING ? value.f != 0 : value.i != 0;
+  if (c->taken[*i] != first) tli_run_plan_diverge(c->plan); /* lifetimes differ */
+  c->taken[*i] = first;
+  TL_TRY(make_call(c, s, s)); /* releases dead values */
+  if (!first) *i = p->jumps[*i];
+  return true;
+}
+
+/* Makes the call *i of a program with branches. At their marks, *i becomes another call. */
+static bool make_branch_call(const tl_Program *p, Context *c, int32_t *i) {
+  Step *s = &c->steps[*i];
+  if (s->call->call == &tli_call_cond_begin) return choose_branch(p, c, i);
+  if (s->call->call != &tli_call_cond_else) return make_call(c, s, s);
+  *i = p->jumps[*i];
+  return make_call(c, s, &c->steps[*i]);
+}
+
+static bool make_calls(const tl_Program *p, Context *c) {
+  bool ok = true;
+  if (p->jumps)
+    for (int32_t i = 0; ok && i < p->graph->ncalls; i++) ok = make_branch_call(p, c, &i);
+  else
+    for (int32_t i = 0; ok && i < p->graph->ncalls; i++)
+      ok = make_call(c, &c->steps[i], &c->steps[i]);
   return ok;
 }
 
@@ -525,7 +572,7 @@ static bool run(tl_Program *p, Context *c, tl_Tensor *const *inputs, tl_Tensor *
   bool recording = tli_set_grad_mode(false);
   tli_run_plan_begin(c->plan);
   bool ok = put_values(p, c, inputs) && put_schedule(p, c);
-  for (int32_t i = 0; ok && i < g->ncalls; i++) ok = make_step_call(c, &c->steps[i]);
+  if (ok) ok = make_calls(p, c);
   tli_set_grad_mode(false);
   tli_run_plan_pause(c->plan);
   if (ok) ok = hand_over_all(p, c, outputs);

@@ -4,12 +4,14 @@
 */
 #include <string.h>
 
+#include "graph/branches.h"
 #include "graph/program.h"
 #include "ops/common.h"
 
 typedef struct Printer {
   const tli_Graph *g;
   tli_Text *out;
+  int depth;      /* the number of branches around the call */
   int32_t *names; /* for each result: the number in its name, t1, t2, ... */
 } Printer;
 
@@ -163,7 +165,9 @@ static void show_arg(Printer *p, int32_t call, int param, int kind, const tli_Ca
 static void show_call(Printer *p, int32_t i) {
   const tli_GraphCall *c = &p->g->calls[i];
   bool any = false;
-  tli_text_put(p->out, "  ");
+  if (c->call == &tli_call_cond_else || c->call == &tli_call_cond_end) p->depth--;
+  for (int k = 0; k <= p->depth; k++) tli_text_put(p->out, "  ");
+  if (c->call == &tli_call_cond_begin || c->call == &tli_call_cond_else) p->depth++;
   for (int32_t r = 0; r < c->nresults; r++) {
     comma(p, &any);
     show_value(p, c->results[r]);
@@ -222,7 +226,7 @@ static void show_memory(Printer *p, tli_ProgramMemory memory) {
 void tli_program_show(tl_Program *program, tli_Text *out) {
   const tli_Graph *g = tli_program_graph(program);
   size_t bytes = (size_t)g->nvalues * sizeof(int32_t) + 1;
-  Printer p = {g, out, tli_alloc(bytes)};
+  Printer p = {g, out, 0, tli_alloc(bytes)};
   if (p.names == NULL) {
     out->failed = true;
     return;

@@ -88,6 +88,33 @@ static tl_Tensor **push_tensors(lua_State *L, int index, int *n) {
   return list;
 }
 
+/* trace:branch(pred) begins the first branch of a cond. */
+static int trace_branch(lua_State *L) {
+  tli_Trace *t = check_trace(L);
+  return tli_trace_branch(t, tli_check_tensor(L, 2, "cond")) ? 0 : tli_raise(L);
+}
+
+/* trace:otherwise(results) ends the first branch, and begins the second one. */
+static int trace_otherwise(lua_State *L) {
+  tli_Trace *t = check_trace(L);
+  int n;
+  tl_Tensor **list = push_tensors(L, 2, &n);
+  return tli_trace_otherwise(t, (tl_Tensors){n, list}) ? 0 : tli_raise(L);
+}
+
+/* trace:join(results) ends the second branch. Returns a list of tensors that stand for the results
+** of either branch. */
+static int trace_join(lua_State *L) {
+  tli_Trace *t = check_trace(L);
+  int n;
+  tl_Tensors *results = tli_push_list(L);
+  tl_Tensor **list = push_tensors(L, 2, &n);
+  *results = tli_tensors_new(n);
+  bool ok = (results->v != NULL || n == 0) && tli_trace_join(t, (tl_Tensors){n, list}, results->v);
+  lua_pop(L, 1);
+  return ok ? tli_finish_list(L, results) : tli_raise(L);
+}
+
 /* trace:finish(outputs, training, structure) ends the trace and returns its program. */
 static int trace_finish(lua_State *L) {
   tli_Trace *t = check_trace(L);
@@ -637,10 +664,17 @@ static int tracing(lua_State *L) {
 }
 
 void tli_open_programs(lua_State *L) {
-  static const luaL_Reg trace[] = {{"__gc", trace_stop},     {"__close", trace_stop},
-                                   {"stop", trace_stop},     {"input", trace_input},
-                                   {"name", trace_name},     {"record", trace_record},
-                                   {"finish", trace_finish}, {NULL, NULL}};
+  static const luaL_Reg trace[] = {{"__gc", trace_stop},
+                                   {"__close", trace_stop},
+                                   {"stop", trace_stop},
+                                   {"input", trace_input},
+                                   {"name", trace_name},
+                                   {"record", trace_record},
+                                   {"branch", trace_branch},
+                                   {"otherwise", trace_otherwise},
+                                   {"join", trace_join},
+                                   {"finish", trace_finish},
+                                   {NULL, NULL}};
   static const luaL_Reg program[] = {{"__gc", program_gc},
                                      {"__tostring", program_text},
                                      {"same", program_same},

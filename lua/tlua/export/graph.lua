@@ -336,6 +336,9 @@ function Graph:inserting_after(node)
    return self
 end
 
+-- The marks of torch.cond's branches, between which the calls of the branches are.
+local marks <const> = {cond_begin = true, cond_else = true, cond_end = true}
+
 --- Removes a node that no other node uses.
 ---@param node export.Node
 function Graph:erase_node(node)
@@ -343,6 +346,10 @@ function Graph:erase_node(node)
    if node.op == "output" or node.op == "placeholder" then
       torch.raise(("export.Graph.erase_node: expected a call or a constant, got %s"):format(
          node.op))
+   end
+   if marks[node.target] then
+      torch.raise(("export.Graph.erase_node: %s marks a branch of a cond, which must stay"):format(
+         node.name))
    end
    local user = node:users()[1]
    if user then
@@ -353,16 +360,20 @@ function Graph:erase_node(node)
    if node.op == "get_attr" then self.constants_[node.target] = nil end
 end
 
--- Returns whether a call changes a tensor: the names of such operators end in "_".
-local function writes(node) return node.op == "call_function" and node.target:sub(-1) == "_" end
+-- Returns whether a call stays although nobody uses its result: one that changes a tensor, whose
+-- name ends in "_", or a mark.
+local function stays(node)
+   return node.op == "call_function" and (node.target:sub(-1) == "_" or marks[node.target])
+end
 
---- Removes calls whose results nobody uses, and such constants. Calls that change tensors stay.
+--- Removes calls whose results nobody uses, and such constants. Calls that change tensors stay, and
+--- so do the marks of branches.
 ---@return integer count  the number of nodes that were removed
 function Graph:eliminate_dead_code()
    local count = 0
    for i = #self.nodes, 1, -1 do
       local node = self.nodes[i]
-      local removable = node.op == "get_attr" or node.op == "call_function" and not writes(node)
+      local removable = node.op == "get_attr" or node.op == "call_function" and not stays(node)
       if removable and #node:users() == 0 then
          self:erase_node(node)
          count = count + 1

@@ -7,7 +7,7 @@ local args = require "tlua.args"
 local json = require "tlua.utils.json"
 local nested = require "tlua.export.nested"
 
-local M = {}
+local M = {} -- `recorder` is the trace of the running call, and `step` whether it is a step's
 
 -- Returns the names of a function's parameters, without `self` for a method.
 local function parameter_names(model)
@@ -64,6 +64,7 @@ function M.call(call, tensors) return call.model(arguments(call, tensors)) end
 local function record(call, tensors)
    if call.begin then call.begin() end
    local recorder <close> = torch._trace(call.step or false)
+   M.recorder, M.step = recorder, call.step
    for i, tensor in ipairs(tensors) do recorder:input(call.names[i], tensor) end
    for _, entry in ipairs(call.named) do recorder:name(entry[1], entry[2], entry[3] or false) end
    local inputs = table.pack(arguments(call, tensors))
@@ -86,6 +87,7 @@ end
 --- Records a call. call.reset(), if any, is called afterwards, to undo the call's effects.
 function M.record(call, tensors)
    local fine, result = pcall(record, call, tensors)
+   M.recorder = nil
    if call.reset then call.reset() end
    if not fine then error(result, 0) end
    return result

@@ -171,6 +171,32 @@ describe("onnx.export", function()
       end
    end))
 
+   it("writes torch.cond as If, nested and with views, for versions 17 and 23", shell.in_folder(function(folder)
+      local one, other = nn.Linear(4, 4), nn.Linear(4, 4)
+      local function fn(x)
+         local v = x[{{}, {1, 2}}]
+         local y, z = torch.cond(x:mean():gt(0), function(u)
+            local inner = torch.cond(u[{1, 1}]:lt(0), function() return v + 1 end, function() return v * 2 end)
+            return one(u):var({1}), inner
+         end, function(u) return (other(u) + v:sum()):var({1}), v end, {x})
+         return y + x:var({1}), z, torch.cond(x:sum():gt(0), torch.clone, torch.sin, {x}), v
+      end
+      for _, opset in ipairs {17, 23} do
+         torch.onnx.export(fn, {torch.randn(3, 4)}, folder .. "/m.onnx", {input_names = {"x"}, opset_version = opset,
+            dynamic_axes = {x = {[1] = {name = "n", max = 9}}}})
+         local loaded = torch.onnx.load(folder .. "/m.onnx")
+         for i = 1, 20 do
+            local x = torch.randn(2 + i % 5, 4)
+            local got, expected = {loaded(x)}, {fn(x)}
+            for k = 1, 4 do assert.is_true(torch.allclose(got[k], expected[k], {atol = 1e-6})) end
+         end
+      end
+      refused("add_ in a branch of a cond changes a value outside of it", function(x)
+         local y = x * 2
+         return torch.cond(x:sum():gt(0), function() return y:add_(1) end, function() return y - 1 end)
+      end, {torch.ones(2)}, folder .. "/m.onnx")
+   end))
+
    it("leaves the model's mode and its file alone when it fails", shell.in_folder(function(folder)
       local path = folder .. "/m.onnx"
       local model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5))

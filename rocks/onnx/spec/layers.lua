@@ -261,6 +261,16 @@ case("positions", function()
    end
 end, function(n) return torch.randn(n, 4, 5), torch.arange(0, n, {dtype = "int64"}):remainder(2) - 2 end)
 
+case("cond", function()
+   local one, other = nn.Linear(4, 4), nn.Linear(4, 4)
+   return function(x)
+      local v = x[{{}, {1, 2}}]
+      return torch.cond(x:mean():gt(0), function(u)
+         return one(u):var({1}), torch.cond(u[{1, 1}]:lt(0), function() return v + 1 end, function() return v * 2 end)
+      end, function(u) return other(u):var({1}), v end, {x}), v
+   end
+end, x2)
+
 M.cases = cases
 
 --- Exports a case. Returns why it fails, or nil.

@@ -1,0 +1,78 @@
+/*
+** branches.c - the calls that mark the branches of torch.cond in a graph. The calls between
+** cond_begin and cond_else run if the condition is true, those between cond_else and cond_end if
+** not. Both marks at the ends of branches take the branch's results; the results of cond_end are
+** copies of those of the branch that has run. Branches may be nested.
+*/
+#include "graph/branches.h"
+
+#include "ops/common.h"
+
+static bool run_nothing(const tli_CallArg *args, tl_Tensors *out) {
+  (void)args;
+  (void)out;
+  return true;
+}
+
+static bool run_copies(const tli_CallArg *args, tl_Tensors *out) {
+  for (int64_t i = 0; i < out->n; i++) {
+    tl_Tensor *t = i < args[0].tensors.n ? args[0].tensors.v[i] : NULL;
+    if (t == NULL) return tli_fail(TL_EARG, "cond: a result of a branch is missing");
+    if ((out->v[i] = tli_clone_for("cond", t)) == NULL) return false;
+  }
+  return true;
+}
+
+static const tli_CallParam condition[] = {{"pred", TLI_CALL_TENSOR, false}};
+static const tli_CallParam results[] = {{"results", TLI_CALL_TENSORS, false}};
+const tli_Call tli_call_cond_begin = {"cond_begin", condition, 1, 0, 0, run_nothing};
+const tli_Call tli_call_cond_else = {"cond_else", results, 1, 0, 0, run_copies};
+const tli_Call tli_call_cond_end = {"cond_end", results, 1, -1, 0, run_copies};
+
+const tli_Call *const tli_branch_calls[] = {&tli_call_cond_begin, &tli_call_cond_else,
+                                            &tli_call_cond_end};
+const int tli_branch_calls_count = sizeof tli_branch_calls / sizeof *tli_branch_calls;
+
+static bool is_mark(const tli_Call *call) {
+  return call == &tli_call_cond_begin || call == &tli_call_cond_else || call == &tli_call_cond_end;
+}
+
+/* Pairs the mark `i` with the innermost mark that is open, open[depth - 1]. */
+static bool pair(const tli_Graph *g, int32_t i, int32_t *jumps, int32_t *open, int32_t *depth) {
+  const tli_Call *call = g->calls[i].call;
+  if (call == &tli_call_cond_begin) {
+    open[(*depth)++] = i;
+    return true;
+  }
+  const tli_Call *before = call == &tli_call_cond_else ? &tli_call_cond_begin : &tli_call_cond_else;
+  int32_t from = *depth > 0 ? open[*depth - 1] : -1;
+  if (from < 0 || g->calls[from].call != before) return false;
+  jumps[from] = i;
+  if (call == &tli_call_cond_else) {
+    open[*depth - 1] = i;
+    return true;
+  }
+  --*depth;
+  return g->calls[i].args[0].ints.n == g->calls[i].nresults &&
+         g->calls[from].args[0].ints.n == g->calls[i].nresults;
+}
+
+bool tli_branch_jumps(const tli_Graph *g, tli_Region *region, int32_t **out) {
+  int32_t depth = 0, *open = NULL, *jumps = NULL;
+  bool ok = true;
+  *out = NULL;
+  for (int32_t i = 0; ok && i < g->ncalls; i++) {
+    if (!is_mark(g->calls[i].call)) continue;
+    if (jumps == NULL) {
+      jumps = tli_region_get(region, g->ncalls, sizeof *jumps);
+      open = tli_region_get(region, g->ncalls, sizeof *open);
+      if (jumps == NULL || open == NULL) return false;
+    }
+    ok = pair(g, i, jumps, open, &depth);
+  }
+  if (!ok || depth != 0)
+    return tli_fail(TL_EARG, "program: expected two branches with the same number of results in "
+                             "each cond");
+  *out = jumps;
+  return true;
+}
