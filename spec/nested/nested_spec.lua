@@ -273,6 +273,35 @@ describe("torch.nested", function()
          function() F.scaled_dot_product_attention(q, k, torch.ones(2)) end)
    end)
 
+   it("attends at once in sequences of equal lengths", function()
+      for _, heads in ipairs {0, 2} do
+         local function batch(lengths)
+            local list = {}
+            for i, n in ipairs(lengths) do
+               list[i] = torch.randn(heads > 0 and {heads, n, 4} or {n, 4}, {dtype = "float64"})
+            end
+            return list
+         end
+         local q, k = batch {3, 1, 3, 0, 3, 1, 0, 2}, batch {2, 5, 2, 0, 2, 5, 0, 0}
+         local function attend(v, ...)
+            local key = N.as_nested_tensor {...}
+            local query = N.nested_tensor_from_jagged(v, N.as_nested_tensor(q):offsets(),
+               {jagged_dim = heads > 0 and 3 or 2})
+            return F.scaled_dot_product_attention(query, key, key * 2, {is_causal = true})
+         end
+         local flat = N.as_nested_tensor(q):values()
+         local y = attend(flat, table.unpack(k))
+         for i, s in ipairs(y:unbind()) do
+            assert.close(F.scaled_dot_product_attention(q[i], k[i], k[i] * 2, {is_causal = true}), s, 1e-12)
+         end
+         flat:requires_grad_()
+         k[1]:requires_grad_()
+         assert.is_true(torch.autograd.gradcheck(function(v, first)
+            return attend(v, first, table.unpack(k, 2)):values()
+         end, {flat, k[1]}))
+      end
+   end)
+
    it("passes through modules", function()
       local x = sample()
       local function shape(m, ...) return table.concat(m(...).shape, " ") end

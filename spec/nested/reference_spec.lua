@@ -115,6 +115,56 @@ describe("nested tensors", function()
       end
    end)
 
+   it("keep sequences apart", function()
+      -- NaN in the first sequence reaches neither the results of the others nor the gradients by them
+      for name, fn in sorted(cases) do
+         local clean, dirty = wave(5, 4), wave(5, 4)
+         dirty[1][2] = 0 / 0
+         local of_clean = not name:find "^h_" and fn(input(name, clean))
+         if of_clean and of_clean.is_nested then
+            local of_dirty = fn(input(name, dirty:requires_grad_()))
+            assert.is_true(torch.equal(of_clean[3], of_dirty[3]:detach()), name)
+            of_dirty[3]:sum():backward()
+            assert.is_false(dirty.grad[{{4, 5}}]:isnan():any():item(), name)
+         end
+      end
+   end)
+
+   it("take every floating dtype", function()
+      local products = {multihead = true, encoder = true, linear = true, matmul = true, matmul_batch = true,
+         layer_norm = true, rms_norm = true}
+      for name, expected in sorted(reference) do
+         local values = name:find "^h_" and wave(8, 2) or wave(5, 4)
+         for dtype, tolerance in pairs {float32 = 1e-4, float16 = 0.03, bfloat16 = 0.2} do
+            if not products[name] then
+               local y = cases[name](input(name, values:to(dtype)))
+               assert.close(expected.value, (y.is_nested and y:values() or y):double():flatten(), tolerance, name)
+            end
+         end
+      end
+   end)
+
+   it("apply elementwise functions to the values", function()
+      local wrapped = require "tlua.wrapped"
+      local count, values, others = 0, wave(5, 4), wave(5, 4) + 2
+      local x, other = input("", values), input("", others)
+      for _, binary in ipairs {false, true} do
+         for name in wrapped[binary and "binary" or "unary"]:gmatch "%S+" do
+            local fn = wrapped.of(name)
+            for _, dtype in ipairs {"float64", "int64"} do
+               local v, w = values:to(dtype), others:to(dtype)
+               local ok, expected = pcall(fn, v, binary and w or nil)
+               if ok and not name:find "dropout" then
+                  local y = fn(x:to(dtype), binary and other:to(dtype) or nil)
+                  assert.close(expected, y:values(), 0, name)
+                  count = count + 1
+               end
+            end
+         end
+      end
+      assert.is_true(count > 120, count)
+   end)
+
    it("have gradients that can be differentiated", function()
       local skipped = {multihead = true, encoder = true, attention_pytorch = true}
       for name, fn in sorted(cases) do

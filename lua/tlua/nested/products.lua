@@ -78,6 +78,49 @@ local take = args.signature [[scaled_dot_product_attention(query: tensor, key: t
    value: tensor, attn_mask: tensor?, dropout_p: number = 0, is_causal: boolean = false,
    scale: number?, enable_gqa: boolean = false)]]
 
+-- Groups the numbers of the sequences by the lengths of query and key.
+local function groups_of(queries, keys)
+   local list, by = {}, {}
+   for i, n in ipairs(queries) do
+      local key = n .. " " .. keys[i]
+      if not by[key] then
+         by[key] = {}
+         list[#list + 1] = by[key]
+      end
+      table.insert(by[key], i)
+   end
+   return list
+end
+
+-- Computes attention for each group of sequences at once. Returns the values of the result.
+local function grouped(groups, p, q, v, options)
+   local order, starts, at, d = {}, {}, 1, p.dim - 1
+   for _, group in ipairs(groups) do
+      for _, i in ipairs(group) do
+         order[#order + 1], starts[i] = i, at
+         at = at + p.ragged.lengths[i]
+      end
+   end
+   local device, rows_of = p.values.device, {}
+   local function batches(x)
+      local ragged, sizes = x.ragged, {}
+      rows_of[ragged] = rows_of[ragged] or V.rows(ragged, order, device)
+      for g, group in ipairs(groups) do sizes[g] = #group * ragged.lengths[group[1]] end
+      local list = x.values:movedim(d, 1):index_select(1, rows_of[ragged]):split(sizes, 1)
+      for g, group in ipairs(groups) do
+         list[g] = list[g]:unflatten(1, {#group, ragged.lengths[group[1]]}):movedim(2, d + 1)
+      end
+      return list
+   end
+   local queries, keys, values, results = batches(p), batches(q), batches(v), {}
+   for g, query in ipairs(queries) do
+      local y = F.scaled_dot_product_attention(query, keys[g], values[g], options)
+      results[g] = y:movedim(d + 1, 2):flatten(1, 2)
+   end
+   local back = V.rows({starts = starts, lengths = p.ragged.lengths}, nil, device)
+   return torch.cat(results, 1):index_select(1, back):movedim(1, d)
+end
+
 -- Attention within each sequence: no padding is computed.
 define("scaled_dot_product_attention", function(...)
    local who <const> = "scaled_dot_product_attention"
@@ -104,6 +147,10 @@ define("scaled_dot_product_attention", function(...)
    p = V.packed(p)
    local options = {dropout_p = a.dropout_p, is_causal = a.is_causal, scale = a.scale,
       enable_gqa = a.enable_gqa}
+   local groups = groups_of(p.ragged.lengths, q.ragged.lengths)
+   if 2 * #groups <= #p.ragged.lengths and #groups > 0 then
+      return V.new(grouped(groups, p, q, v, options), p.ragged, p.dim)
+   end
    local keys, values, results = V.sequences(q), V.sequences(v), {}
    for i, query in ipairs(V.sequences(p)) do
       results[i] = F.scaled_dot_product_attention(query, keys[i], values[i], options)

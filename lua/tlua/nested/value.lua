@@ -91,23 +91,25 @@ local function spread(list, lengths, total, device)
       {output_size = total})
 end
 
--- Returns for each sequence the number of rows before it, if there are no holes.
-local function before(ragged)
-   local list, total = {}, 0
-   for i, n in ipairs(ragged.lengths) do list[i], total = total, total + n end
-   return list
+--- Returns the rows of the sequences whose numbers are listed, or of all.
+---@param ragged nested.Ragged
+---@param order integer[]?
+function M.rows(ragged, order, device)
+   local shift, lengths, total = {}, {}, 0
+   for k = 1, #(order or ragged.lengths) do
+      local i = order and order[k] or k
+      shift[k], lengths[k] = ragged.starts[i] - 1 - total, ragged.lengths[i]
+      total = total + lengths[k]
+   end
+   return spread(shift, lengths, total, device) + torch.arange(1, total + 1, {device = device})
 end
 
 --- Returns the components without the rows that belong to no sequence.
 function M.packed(p)
-   local ragged = p.ragged
-   if not ragged.holes then return p end
-   local shift, device = before(ragged), p.values.device
-   for i, n in ipairs(shift) do shift[i] = ragged.starts[i] - 1 - n end
-   local rows = spread(shift, ragged.lengths, ragged.total, device)
-      + torch.arange(1, ragged.total + 1, {device = device})
+   if not p.ragged.holes then return p end
+   local rows = M.rows(p.ragged, nil, p.values.device)
    return {values = p.values:index_select(p.dim - 1, rows), dim = p.dim,
-      ragged = M.ragged(nil, ragged.lengths)}
+      ragged = M.ragged(nil, p.ragged.lengths)}
 end
 
 --- Returns for each row of the values the number of its sequence. A row outside the sequences
@@ -129,10 +131,9 @@ end
 --- Returns the row of each row of the values in a padded batch, whose first two dimensions are
 --- joined. There must be no holes.
 function M.padded_rows(ragged, length, device)
-   local shift = before(ragged)
-   for i, n in ipairs(shift) do shift[i] = (i - 1) * length - n end
-   return spread(shift, ragged.lengths, ragged.total, device)
-      + torch.arange(1, ragged.total + 1, {device = device})
+   local starts = {}
+   for i = 1, #ragged.lengths do starts[i] = (i - 1) * length + 1 end
+   return M.rows({starts = starts, lengths = ragged.lengths}, nil, device)
 end
 
 --- Returns the dense tensor in which each sequence is padded to `length` rows.
