@@ -311,6 +311,19 @@ op("symeig", {["T Ts Tss"] = function(x, want, uplo)
    local values, vectors = linalg.eigh(x, uplo or "U")
    return values, want == "V" and vectors or T.empty(0, {dtype = field(x, "dtype")})
 end}, two)
+-- eig returns eigenvalues as rows of a real and an imaginary part. The eigenvectors of a complex pair
+-- are two columns, the real and the imaginary part of the first of them, as LAPACK's geev returns.
+op("eig", {["T Ts"] = function(x, want)
+   if want ~= nil and want ~= "N" and want ~= "V" then
+      torch.raise(("torch.eig: expected \"N\" or \"V\", got %s"):format(want))
+   end
+   local place = {dtype = field(x, "dtype"), device = field(x, "device")}
+   if want ~= "V" then return T.clone(T.view_as_real(linalg.eigvals(x))), T.empty(0, place) end
+   local values, vectors = linalg.eig(x)
+   local second = T.lt(T.imag(values), 0)
+   return T.clone(T.view_as_real(values)),
+      T.where(second, T.neg(T.imag(vectors)), T.real(vectors))
+end}, two)
 op("qr", {T = linalg.qr}, two)
 op("geqrf", {T = T.geqrf}, two)
 op("orgqr", {TT = linalg.householder_product})

@@ -170,6 +170,18 @@ describe("Torch7's tensors", function()
       same({{2}, {3}}, torch.nonzero(torch.Tensor {0, 1, 2}))
    end)
 
+   it("find eigenvalues and eigenvectors of matrices that are not symmetric", function()
+      local a = torch.Tensor {{0, 1, 0}, {-1, 0, 0}, {0, 0, 2}}
+      local e, v = torch.eig(a, "V")
+      same({{0.0, 1.0}, {0.0, -1.0}, {2.0, 0.0}}, e)
+      local re, im = v:select(2, 1), v:select(2, 2) -- a (re + i im) = i (re + i im)
+      assert.is_true((torch.mv(a, re) + im):abs():max() < 1e-12)
+      assert.is_true((torch.mv(a, im) - re):abs():max() < 1e-12)
+      assert.equal(0, (select(2, torch.eig(a:float(), "N"))):nElement())
+      assert.equal("torch.FloatTensor", torch.eig(a:float()):type())
+      assert.raises('torch.eig: expected "N" or "V", got X', function() torch.eig(a, "X") end)
+   end)
+
    it("solve, factor and multiply", function()
       local a = torch.Tensor {{4, 1}, {1, 3}}
       local x = torch.gesv(torch.Tensor {{1}, {2}}, a)
