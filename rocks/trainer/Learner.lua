@@ -50,25 +50,28 @@ end
 
 function Learner:forward(...) return self.model(...) end
 
+local function log_metrics(self, output, target, stage)
+   local _ <close> = torch.no_grad()
+   for name, metric in pairs(self.metrics) do
+      local value = metric(output, target)
+      if type(value) ~= "number" and not (torch.is_tensor(value) and value:numel() == 1) then
+         args.refuse("trainer.Learner", "metrics." .. name,
+            "a number or a tensor of one element as its result", value)
+      end
+      self:log(stage .. "_" .. name, value)
+   end
+end
+
+local loss_names <const> = {train = "train_loss", val = "val_loss", test = "test_loss"}
+
 local function step(self, batch, stage)
    if type(batch) ~= "table" or #batch < 2 then
       args.refuse("trainer.Learner", "batch", "a list of input and target", batch)
    end
    local output = self.model(batch[1])
    local loss = self.loss(output, batch[2])
-   self:log(stage .. "_loss", loss)
-   if self.metrics then
-      torch.no_grad(function()
-         for name, metric in pairs(self.metrics) do
-            local value = metric(output:detach(), batch[2])
-            if type(value) ~= "number" and not (torch.is_tensor(value) and value:numel() == 1) then
-               args.refuse("trainer.Learner", "metrics." .. name,
-                  "a number or a tensor of one element as its result", value)
-            end
-            self:log(stage .. "_" .. name, value)
-         end
-      end)
-   end
+   self:log(loss_names[stage], loss)
+   if self.metrics then log_metrics(self, output:detach(), batch[2], stage) end
    return loss
 end
 

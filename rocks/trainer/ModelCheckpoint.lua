@@ -273,6 +273,11 @@ function ModelCheckpoint:on_train_batch_end(trainer)
    save(self, trainer)
 end
 
+function ModelCheckpoint:_ignores(hook)
+   return hook == "on_train_batch_end" and self[hook] == ModelCheckpoint[hook]
+      and self.every_n_train_steps < 1
+end
+
 --- The hook at the end of a validation.
 ---@param trainer trainer.Trainer
 function ModelCheckpoint:on_validation_end(trainer)

@@ -55,14 +55,16 @@ local take_log = args.signature [[trainer.Module.log(name: string, value: any,
 --- training_step and the hooks of training batches, on_epoch elsewhere. reduce_fx ("mean", "sum",
 --- "min", "max") makes an epoch's value; the mean weights each batch by its size. sync_dist reduces
 --- over the ranks, too
-function Module:log(name, ...)
-   local trainer = trainer_of(self, "log")
+function Module:log(name, value, ...)
+   local trainer = rawget(self, "trainer") or trainer_of(self, "log")
+   local plain = select("#", ...) == 0
+   if plain and trainer.logged:add_again(trainer, name, value) then return end
    if type(name) == "table" and not getmetatable(name) and name.name == nil then
       torch.raise(("%s.log: name: expected a name and a value; log_dict takes a table of them")
          :format(torch.type(self)))
    end
-   trainer.logged:add(trainer, select("#", ...) == 1 and {name = name, value = (...)}
-      or take_log(name, ...))
+   trainer.logged:add(trainer, plain and value ~= nil and {name = name, value = value}
+      or take_log(name, value, ...))
 end
 
 --- Logs several values.
@@ -190,23 +192,34 @@ function Module:clip_gradients(optimizer, gradient_clip_val, gradient_clip_algor
    end
 end
 
+local is_tensor <const> = torch.is_tensor
+
+-- Returns a value with its tensors on a device; the value itself if they are there.
 local function move(value, device)
-   if torch.is_tensor(value) then return value.device == device and value or value:to(device) end
+   if is_tensor(value) then return value.device == device and value or value:to(device) end
    if type(value) ~= "table" or getmetatable(value) then return value end
    local moved
-   for key, item in pairs(value) do
-      local there = move(item, device)
-      if there ~= item then
-         moved = moved or {}
-         moved[key] = there
+   for key, item in next, value do
+      if not is_tensor(item) or item.device ~= device then
+         local there = move(item, device)
+         if there ~= item then
+            moved = moved or {}
+            moved[key] = there
+         end
       end
    end
    if not moved then return value end
-   for key, item in pairs(value) do
+   for key, item in next, value do
       if moved[key] == nil then moved[key] = item end
    end
    return moved
 end
+
+-- Maps names to devices: a tensor's device is equal to no name.
+local devices <const> = setmetatable({}, {__index = function(known, name)
+   known[name] = torch.device(name)
+   return known[name]
+end})
 
 --- Moves a batch to the trainer's device; a class may replace it.
 ---@param batch any
@@ -214,7 +227,7 @@ end
 ---@param dataloader_idx integer  the number of the data loader, from 1
 ---@return any batch
 function Module:transfer_batch_to_device(batch, device, dataloader_idx) -- luacheck: no unused args
-   return move(batch, device)
+   return move(batch, devices[device])
 end
 
 --- Computes the prediction for a batch: the result of forward; a class may replace it.

@@ -290,6 +290,11 @@ function ProgressBar:on_train_epoch_end(trainer)
    end
 end
 
+function ProgressBar:_ignores(hook, trainer)
+   return hook == "on_train_batch_end" and self[hook] == ProgressBar[hook]
+      and (not trainer.is_global_zero or not torch.io.is_terminal(io.stdout))
+end
+
 -- ModelSummary ------------------------------------------------------------------------------------
 
 --- Prints the parts of a module and their numbers of parameters before a training.

@@ -2,7 +2,8 @@
 --
 -- Callbacks that save (their field `is_checkpoint`) come after the module in those hooks after
 -- which a training can be continued; callbacks that monitor (`is_monitor`) come after the module at
--- an epoch's end, as in Lightning.
+-- an epoch's end, as in Lightning. A callback's method _ignores(hook, trainer) tells hooks in which
+-- it would do nothing during a run, so that a batch need not call them.
 
 local torch = require "tlua"
 
@@ -15,7 +16,7 @@ local after_module <const> = {on_train_batch_end = true, on_validation_end = tru
 local function lists_of(self, hook)
    local before, monitors, savers = {}, {}, {}
    for _, callback in ipairs(self.callbacks) do
-      if callback[hook] then
+      if callback[hook] and not (callback._ignores and callback:_ignores(hook, self)) then
          local list = before
          if after_module[hook] and callback.is_checkpoint then
             list = savers

@@ -17,24 +17,28 @@ function M.iterate(loader)
    end
 end
 
---- Finds the functions that move batches: those of the data module or of the module.
+--- Finds the objects that move batches: the data module or the module; nil for a hook that neither
+--- has.
 function M.prepare(self)
    local module, data = self.module, self.datamodule
-   local function method(name)
-      local owner = data and data[name] and data or module
-      local fn = owner[name]
-      return fn and function(...) return fn(owner, ...) end
+   local function owner(name)
+      local found = data and data[name] and data or module
+      return found[name] and found or nil
    end
-   self.before_transfer = method "on_before_batch_transfer"
-   self.move_batch = method "transfer_batch_to_device"
-   self.after_transfer = method "on_after_batch_transfer"
+   self.before_transfer = owner "on_before_batch_transfer"
+   self.mover = owner "transfer_batch_to_device"
+   self.after_transfer = owner "on_after_batch_transfer"
 end
 
 --- Moves a batch to the device, by the hooks of the module or the data module.
 function M.transfer(self, batch, loader)
-   if self.before_transfer then batch = self.before_transfer(batch, loader) end
-   batch = self.move_batch(batch, self.device, loader)
-   if self.after_transfer then batch = self.after_transfer(batch, loader) end
+   if self.before_transfer then
+      batch = self.before_transfer:on_before_batch_transfer(batch, loader)
+   end
+   batch = self.mover:transfer_batch_to_device(batch, self.device, loader)
+   if self.after_transfer then
+      batch = self.after_transfer:on_after_batch_transfer(batch, loader)
+   end
    return batch
 end
 

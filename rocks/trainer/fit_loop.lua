@@ -8,9 +8,13 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local evaluate = require "tlua.trainer.evaluate"
+local Module = require "tlua.trainer.Module"
 
 local M = {}
+
+local is_tensor <const> = torch.is_tensor
 
 -- Returns the number of batches of an epoch; math.huge for a loader without a length.
 local function length_of(loader)
@@ -66,64 +70,101 @@ local function training_step(self, batch, number)
    return loss_of(self, result)
 end
 
--- Returns the function that computes the loss and its gradients.
-local function closure_of(self, batch, number, first)
-   local module, fire, heard = self.module, self.fire, self.heard
-   return function()
-      local loss = training_step(self, batch, number)
-      if first then
-         for _, optimizer in ipairs(self.optimizers) do
-            if heard.on_before_zero_grad then fire(self, "on_before_zero_grad", optimizer) end
-            module:optimizer_zero_grad(self.current_epoch, number, optimizer)
+-- Computes the loss and its gradients; `first` tells whether gradients begin anew.
+local function compute(self, batch, number, first)
+   local heard, plan = self.heard, self.plan
+   local loss = training_step(self, batch, number)
+   if first then
+      for i = 1, #self.optimizers do
+         local optimizer = self.optimizers[i]
+         if heard.on_before_zero_grad then self.fire(self, "on_before_zero_grad", optimizer) end
+         if plan.zeroes_plainly then
+            optimizer:zero_grad()
+         else
+            self.module:optimizer_zero_grad(self.current_epoch, number, optimizer)
          end
       end
-      if loss == nil then
-         if self.world_size > 1 then
-            torch.raise(("%s.training_step: returned nil, but all ranks must average gradients in "
-               .. "each step"):format(torch.type(module)))
-         end
-         return nil
-      end
-      if self.accumulate > 1 then loss = loss / self.accumulate end
-      if heard.on_before_backward then fire(self, "on_before_backward", loss) end
-      self:_backward(loss)
-      if heard.on_after_backward then fire(self, "on_after_backward") end
-      return loss
    end
+   if loss == nil then
+      if self.world_size > 1 then
+         torch.raise(("%s.training_step: returned nil, but all ranks must average gradients in "
+            .. "each step"):format(torch.type(self.module)))
+      end
+      return nil
+   end
+   if self.accumulate > 1 then loss = loss / self.accumulate end
+   if heard.on_before_backward then self.fire(self, "on_before_backward", loss) end
+   if plan.computes_plainly then loss:backward() else self:_backward(loss) end
+   if heard.on_after_backward then self.fire(self, "on_after_backward") end
+   return loss
 end
 
-local function optimizer_step(self, optimizer, number, closure)
-   local module, scaler = self.module, self.scaler
-   local ran = false
-   local function wrapped()
-      ran = true
-      local loss = closure()
-      if scaler and loss ~= nil then scaler:unscale_(optimizer) end
-      if self.heard.on_before_optimizer_step then
-         self.fire(self, "on_before_optimizer_step", optimizer)
-      end
-      module:configure_gradient_clipping(optimizer, self.gradient_clip_val,
-         self.gradient_clip_algorithm)
-      return loss
+-- Computes gradients, and prepares them for the step.
+local function prepare_step(self, optimizer, batch, number, first)
+   local loss, scaler = compute(self, batch, number, first), self.scaler
+   if scaler and loss ~= nil then scaler:unscale_(optimizer) end
+   if self.heard.on_before_optimizer_step then
+      self.fire(self, "on_before_optimizer_step", optimizer)
    end
-   if scaler then -- a scaler decides about the step after the closure
-      local loss = wrapped()
-      if loss ~= nil then
+   if self.plan.clips then
+      self.module:configure_gradient_clipping(optimizer, self.gradient_clip_val,
+         self.gradient_clip_algorithm)
+   end
+   return loss
+end
+
+local function optimizer_step(self, optimizer, batch, number, first)
+   local scaler = self.scaler
+   if scaler then -- a scaler decides about the step after the gradients
+      if prepare_step(self, optimizer, batch, number, first) ~= nil then
          scaler:step(optimizer)
          scaler:update()
       end
-      return
-   end
-   if self.steps_plainly then
-      wrapped()
+   elseif self.steps_plainly then
+      prepare_step(self, optimizer, batch, number, first)
       optimizer:step()
-      return
+   else
+      local ran, module = false, self.module
+      module:optimizer_step(self.current_epoch, number, optimizer, function()
+         ran = true
+         return prepare_step(self, optimizer, batch, number, first)
+      end)
+      if not ran then
+         torch.raise(torch.type(module) .. ".optimizer_step: the closure was not called, so the "
+            .. "batch was not used; call optimizer:step(closure), or closure()")
+      end
    end
-   module:optimizer_step(self.current_epoch, number, optimizer, wrapped)
-   if not ran then
-      torch.raise(torch.type(module) .. ".optimizer_step: the closure was not called, so the batch "
-         .. "was not used; call optimizer:step(closure), or closure()")
+end
+
+-- Returns whether anything but the module's step has to do with a batch.
+local function is_watched(self)
+   for _, hook in ipairs {"on_train_batch_start", "on_before_zero_grad", "on_before_backward",
+      "on_after_backward", "on_before_optimizer_step", "on_train_batch_end"} do
+      if self.heard[hook] then return true end
    end
+   return #self.hook_lists.on_train_batch_end.savers > 0 or self.before_transfer
+      or self.after_transfer
+end
+
+-- Notes, at the beginning of an epoch, which methods of the module are the defaults, so that a step
+-- need not call them. With `is_plain` a batch is used by plain_batch.
+local function make_plan(self)
+   local module = self.module
+   local clips_plainly = module.configure_gradient_clipping == Module.configure_gradient_clipping
+      and module.clip_gradients == Module.clip_gradients
+   local clip = self.gradient_clip_val
+   local plan = {
+      zeroes_plainly = module.optimizer_zero_grad == Module.optimizer_zero_grad,
+      computes_plainly = module.backward == Module.backward and not self.scaler,
+      clips = not clips_plainly or clip ~= nil and clip > 0,
+      savers = #self.hook_lists.on_train_batch_end.savers > 0,
+   }
+   plan.moves_plainly = self.mover == module
+      and module.transfer_batch_to_device == Module.transfer_batch_to_device
+   plan.is_plain = plan.zeroes_plainly and plan.computes_plainly and not plan.clips
+      and self.steps_plainly and module.automatic_optimization and self.accumulate == 1
+      and not self.autocast and not self.ddp and #self.schedules == 0 and not is_watched(self)
+   self.plan = plan
 end
 
 local function manual_step(self, batch, number)
@@ -159,17 +200,32 @@ end
 -- Logs --------------------------------------------------------------------------------------------
 
 local function log_step(self)
-   local values
-   local due = self.progress.accumulated == 0
-      and self.progress.stepped % self.log_every_n_steps == 0
-   self.train_results:each_step(self, function(name, value, entry, forked)
-      self.callback_metrics[name] = value
-      if entry.prog_bar then self.progress_bar_metrics[name] = value end
-      if due and entry.logger and (forked or not entry.forked) then
-         values = values or {}
-         values[name] = value
+   local results, progress = self.train_results, self.progress
+   if not results.is_fresh then return end
+   results.is_fresh = false
+   local due = progress.accumulated == 0 and progress.stepped % self.log_every_n_steps == 0
+   local values, order = nil, results.order
+   for i = 1, #order do
+      local entry = order[i]
+      if entry.fresh and entry.on_step then
+         entry.fresh = false
+         local name, value = entry.name, entry.value
+         if entry.sync_dist then value = results:step_value(self, entry) end
+         self.callback_metrics[name] = value
+         if entry.prog_bar then self.progress_bar_metrics[name] = value end
+         if entry.forked then
+            if due and entry.logger then
+               values = values or {}
+               values[entry.step_name] = value
+            end
+            self.callback_metrics[entry.step_name] = value
+            if entry.prog_bar then self.progress_bar_metrics[entry.step_name] = value end
+         elseif due and entry.logger then
+            values = values or {}
+            values[name] = value
+         end
       end
-   end)
+   end
    if values then self:_log_metrics(values) end
 end
 
@@ -230,55 +286,68 @@ local function validate(self)
 end
 
 local function run_batch(self, batch, number, is_last)
-   local fire, heard, progress = self.fire, self.heard, self.progress
+   local heard, progress = self.heard, self.progress
+   local automatic = self.module.automatic_optimization
    self.batch, self.log_stage = nil, "train_batch"
    self.in_batch = true
    batch = evaluate.transfer(self, batch, 1)
    self.batch, self.step_result = batch, nil
-   local skip = heard.on_train_batch_start
-      and fire(self, "on_train_batch_start", batch, number) == -1
-   if skip then
+   if heard.on_train_batch_start
+         and self.fire(self, "on_train_batch_start", batch, number) == -1 then
       self.in_batch = false
       return "skip"
    end
-   if not self.module.automatic_optimization then
+   if not automatic then
       manual_step(self, batch, number)
    else
       local first = progress.accumulated == 0
-      local closure = closure_of(self, batch, number, first)
       progress.accumulated = progress.accumulated + 1
-      local steps = progress.accumulated >= self.accumulate or is_last
-      if not steps then
-         if self.ddp then self.ddp:no_sync(closure) else closure() end
+      if progress.accumulated < self.accumulate and not is_last then
+         if self.ddp then
+            self.ddp:no_sync(function() return compute(self, batch, number, first) end)
+         else
+            compute(self, batch, number, first)
+         end
       else
          local optimizer = self.optimizers[1]
-         if optimizer then optimizer_step(self, optimizer, number, closure) else closure() end
+         if optimizer then
+            optimizer_step(self, optimizer, batch, number, first)
+         else
+            compute(self, batch, number, first)
+         end
          progress.accumulated = 0
          self.global_step = self.global_step + 1
       end
    end
-   if progress.accumulated == 0 then
+   local stepped, scheduled = progress.accumulated == 0, automatic and #self.schedules > 0
+   if stepped then
       progress.stepped = progress.stepped + 1
-      if self.module.automatic_optimization then
-         move_schedules(self, "step", progress.stepped, false)
-      end
+      if scheduled then move_schedules(self, "step", progress.stepped, false) end
    end
    progress.batch, progress.total_batches, progress.place = number, progress.total_batches + 1,
       "batch"
-   progress.steps_plateau = progress.accumulated == 0 and self.module.automatic_optimization
-   if is_last and self.module.automatic_optimization then
-      move_schedules(self, "epoch", self.current_epoch + 1, false)
-   end
+   progress.steps_plateau = stepped and scheduled
+   if is_last and scheduled then move_schedules(self, "epoch", self.current_epoch + 1, false) end
    log_step(self)
-   if not is_due(self, number, is_last) then move_plateaus(self) end
+   if progress.steps_plateau and not is_due(self, number, is_last) then move_plateaus(self) end
    if heard.on_train_batch_end then
-      fire(self, "on_train_batch_end", self.step_result, batch, number)
+      self.fire(self, "on_train_batch_end", self.step_result, batch, number)
       log_step(self)
    end
    self.in_batch = false
-   self.fire_savers(self, "on_train_batch_end", self.step_result, batch, number)
+   if self.plan.savers then
+      self.fire_savers(self, "on_train_batch_end", self.step_result, batch, number)
+   end
    if self.pending_save then self:_save_pending() end
    self.batch = nil
+end
+
+-- Returns a batch; several values become a list. The third result tells whether they did.
+local function pack(first, second, ...)
+   if second ~= nil or select("#", ...) > 0 then
+      return first ~= nil and {first, second, ...} or nil, nil, true
+   end
+   return first
 end
 
 -- Returns an iterator over batches; a batch of several values becomes a list. With a loader
@@ -286,11 +355,7 @@ end
 -- Unless the loader itself continues where it was saved, `skip` batches are read and dropped.
 local function batches_of(self, loader, skip)
    local epoch = evaluate.iterate(loader)
-   local function read()
-      local values = table.pack(epoch())
-      if values[1] == nil then return nil end
-      return values.n > 1 and values or values[1]
-   end
+   local function read() return pack(epoch()) end
    if not self.loader_continues then
       for _ = 1, skip do read() end
    end
@@ -314,6 +379,66 @@ local function set_epoch(self, loader)
    if type(sampler) == "table" and sampler.set_epoch then sampler:set_epoch(self.current_epoch) end
 end
 
+-- Returns whether an epoch needs no further batch.
+local function finished(self)
+   local progress = self.progress
+   return progress.is_last or progress.batch >= self.num_training_batches
+      or self.max_steps >= 0 and steps_done(self) or self.should_stop and stops(self)
+end
+
+-- Uses batches until the epoch ends; returns whether the loader had no more.
+local function watched_batches(self, read)
+   local progress = self.progress
+   repeat
+      local batch, is_last = read()
+      if batch == nil then return true end
+      local number = progress.batch + 1
+      progress.is_last = is_last or number == self.num_training_batches
+      if run_batch(self, batch, number, progress.is_last) == "skip" then return false end
+      if self.val_loaders and is_due(self, number, progress.is_last) then validate(self) end
+   until finished(self)
+   return false
+end
+
+-- Does what watched_batches does, for batches that only the module's step has to do with.
+local function plain_batches(self, read)
+   local module, optimizer, progress = self.module, self.optimizers[1], self.progress
+   local step, results, limit = module.training_step, self.train_results, self.num_training_batches
+   local zero_grad = checked.origin(optimizer.zero_grad)
+   local device = self.plan.moves_plainly and torch.device(self.device)
+   self.log_stage = "train_batch"
+   repeat
+      local batch, is_last, is_list = read()
+      if batch == nil then return true end
+      local number = progress.batch + 1
+      if is_last or number == limit then is_last, progress.is_last = true, true end
+      self.in_batch = true
+      local first = is_list and device and batch[1]
+      local second = first and batch[2]
+      -- most batches are a list of two tensors that are on the device
+      if not first or batch[3] ~= nil or not is_tensor(first) or not is_tensor(second)
+            or first.device ~= device or second.device ~= device then
+         batch = self.mover:transfer_batch_to_device(batch, self.device, 1)
+      end
+      self.batch = batch
+      local loss = step(module, batch, number)
+      if not is_tensor(loss) or not loss.requires_grad or loss:numel() ~= 1 then
+         loss = loss_of(self, loss)
+      end
+      zero_grad(optimizer, true)
+      if loss then loss:backward() end
+      optimizer:step()
+      self.global_step = self.global_step + 1
+      progress.batch, progress.total_batches = number, progress.total_batches + 1
+      progress.stepped, progress.place = progress.stepped + 1, "batch"
+      if results.is_fresh then log_step(self) end
+      self.in_batch, self.batch = false, nil
+      if self.pending_save then self:_save_pending() end
+      if self.val_loaders and is_due(self, number, is_last) then validate(self) end
+   until is_last or self.should_stop and stops(self) or self.max_steps >= 0 and steps_done(self)
+   return false
+end
+
 local function run_epoch(self)
    local progress, fire = self.progress, self.fire
    if progress.place == "epoch" then return end
@@ -329,29 +454,17 @@ local function run_epoch(self)
       set_epoch(self, loader)
    end
    self.logged = self.train_results
-   local function finished()
-      return progress.batch >= self.num_training_batches or steps_done(self) or stops(self)
-   end
+   make_plan(self)
    local resumed = not begins
    if resumed and is_due(self, progress.batch, progress.is_last) then validate(self) end
-   if not finished() and not progress.is_last then
+   if not finished(self) then
       local now = resumed and torch.random.get_states()
       local read, epoch = batches_of(self, loader, resumed and progress.batch or 0)
       if now then torch.random.set_states(now) end
-      while not finished() do
-         local batch, is_last = read()
-         if batch == nil then
-            if progress.batch == 0 and self.num_training_batches ~= math.huge then
-               torch.raise "trainer: the training loader gave no batch"
-            end
-            break
-         end
-         local number = progress.batch + 1
-         is_last = is_last or number == self.num_training_batches
-         progress.is_last = is_last
-         if run_batch(self, batch, number, is_last) == "skip" then break end
-         if is_due(self, number, is_last) then validate(self) end
-         if is_last then break end
+      local use = self.plan.is_plain and progress.accumulated == 0 and plain_batches
+         or watched_batches
+      if use(self, read) and progress.batch == 0 and self.num_training_batches ~= math.huge then
+         torch.raise "trainer: the training loader gave no batch"
       end
       if type(epoch) == "table" and epoch.close then epoch:close() end
    end

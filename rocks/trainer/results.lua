@@ -4,6 +4,8 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 
+local is_tensor <const> = torch.is_tensor
+
 local Results = class.class("trainer.Results")
 
 -- The stages in which values may be logged, with the defaults of on_step and on_epoch; batches of
@@ -21,7 +23,7 @@ end
 
 --- Forgets the values, at the beginning of an epoch.
 function Results:reset()
-   self.entries, self.order = {}, {}
+   self.entries, self.order, self.is_fresh = {}, {}, false
 end
 
 -- Returns the number of examples in a batch: the size of its first tensor.
@@ -62,6 +64,7 @@ local function begin(self, trainer, a)
       refuse(trainer, a.name, "expected on_step or on_epoch, got neither")
    end
    entry.forked = entry.on_step and entry.on_epoch
+   entry.step_name = a.name .. "_step" .. self.suffix
    self.entries[a.name] = entry
    self.order[#self.order + 1] = entry
    return entry
@@ -81,23 +84,52 @@ local function accumulate(entry, value, weight)
    end
 end
 
+-- Returns a value as it is kept: a number, or a tensor of one element without a graph.
+local function checked(name, value)
+   if torch.is_tensor(value) and value:numel() == 1 then
+      value = value:detach()
+      return value:dim() > 0 and value:view({}) or value
+   elseif type(value) == "number" then
+      return value
+   end
+   args.refuse("trainer.Module.log", "value",
+      ("a number or a tensor of one element for %q"):format(name), value)
+end
+
+local function keep(self, trainer, entry, value, batch_size)
+   entry.value, entry.fresh, self.is_fresh = value, true, true
+   if entry.on_epoch then
+      local _ <close> = torch.no_grad()
+      -- a value that changes in place later must not change the log
+      accumulate(entry, value, batch_size or size_of(trainer.batch) or 1)
+   end
+end
+
+--- Adds a value under a name that was logged without options, in the same hook; returns whether it
+--- was.
+function Results:add_again(trainer, name, value)
+   local entry = self.entries[name]
+   if not entry or entry.plain_place ~= trainer.log_place then return false end
+   if is_tensor(value) and value:dim() == 0 then
+      value = value:detach()
+   else
+      value = checked(name, value)
+   end
+   if entry.on_epoch then
+      keep(self, trainer, entry, value)
+   else
+      entry.value, entry.fresh, self.is_fresh = value, true, true
+   end
+   return true
+end
+
 --- Adds a value; `a` has the arguments of Module:log.
 function Results:add(trainer, a)
-   local name, value = a.name, a.value
+   local name = a.name
    if type(name) ~= "string" or name == "" then
       args.refuse("trainer.Module.log", "name", "a name", name)
    end
-   if torch.is_tensor(value) then
-      if value:numel() ~= 1 then
-         args.refuse("trainer.Module.log", "value",
-            ("a number or a tensor of one element for %q"):format(name), value)
-      end
-      value = value:detach()
-      if value:dim() > 0 then value = value:view({}) end
-   elseif type(value) ~= "number" then
-      args.refuse("trainer.Module.log", "value",
-         ("a number or a tensor of one element for %q"):format(name), value)
-   end
+   local value = checked(name, a.value)
    if a.batch_size ~= nil and (type(a.batch_size) ~= "number" or a.batch_size <= 0) then
       args.refuse("trainer.Module.log", "batch_size", "a number above 0", a.batch_size)
    end
@@ -111,12 +143,10 @@ function Results:add(trainer, a)
    end
    entry.given = entry.given or {reduce_fx = a.reduce_fx, on_step = a.on_step,
       on_epoch = a.on_epoch, place = trainer.log_place}
-   entry.value, entry.fresh = value, true
-   if entry.on_epoch then
-      local _ <close> = torch.no_grad()
-      -- a value that changes in place later must not change the log
-      accumulate(entry, value, a.batch_size or size_of(trainer.batch) or 1)
-   end
+   local given = entry.given
+   entry.plain_place = given.reduce_fx == nil and given.on_step == nil and given.on_epoch == nil
+      and given.place
+   keep(self, trainer, entry, value, a.batch_size)
 end
 
 local function reduced(trainer, entry, value)
@@ -129,16 +159,9 @@ local function reduced(trainer, entry, value)
    return op == "avg" and tensor:item() / trainer.world_size or tensor:item()
 end
 
---- Calls visit(name, value, entry) for each value of this step.
-function Results:each_step(trainer, visit)
-   for _, entry in ipairs(self.order) do
-      if entry.on_step and entry.fresh then
-         entry.fresh = false
-         local value = reduced(trainer, entry, entry.value)
-         visit(entry.name, value, entry)
-         if entry.forked then visit(entry.name .. "_step" .. self.suffix, value, entry, true) end
-      end
-   end
+--- Returns the value of an entry for this step.
+function Results:step_value(trainer, entry) -- luacheck: no self
+   return reduced(trainer, entry, entry.value)
 end
 
 --- Calls visit(name, value, entry) for each value of this epoch.
@@ -168,6 +191,7 @@ function Results:load_state_dict(list)
    self:reset()
    for i, entry in ipairs(list) do
       self.order[i], self.entries[entry.name] = entry, entry
+      self.is_fresh = self.is_fresh or entry.fresh or false
    end
 end
 

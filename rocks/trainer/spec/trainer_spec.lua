@@ -53,6 +53,64 @@ describe("Trainer.fit", function()
       assert.equal(3, run.current_epoch)
    end)
 
+   it("does the same whether or not a callback hears of each batch", function()
+      local results = {}
+      for i, callbacks in ipairs {{}, {{on_train_batch_end = function() end}}} do
+         torch.manual_seed(4)
+         local module = net {validation_step = function(self, batch) self:log("val", self.layer(batch[1]):sum()) end}
+         local run = quiet {max_epochs = 3, callbacks = callbacks, limit_train_batches = 5, val_check_interval = 2}
+         run:fit(module, loader(2), loader())
+         results[i] = {module.layer.weight:tolist(), run.global_step, run.progress, run.callback_metrics.loss:item(),
+            run.callback_metrics.val:item()}
+      end
+      assert.same(results[1], results[2])
+      assert.equal(15, results[1][2])
+   end)
+
+   it("calls what a class replaces in each step", function()
+      for _, name in ipairs {"backward", "optimizer_zero_grad", "optimizer_step", "clip_gradients",
+         "configure_gradient_clipping", "transfer_batch_to_device", "on_after_backward", "on_before_zero_grad",
+         "on_before_backward", "on_before_optimizer_step", "on_train_batch_start", "on_train_batch_end",
+         "on_before_batch_transfer", "on_after_batch_transfer"} do
+         local count = 0
+         local old = trainer.Module[name]
+         quiet({max_epochs = 1}):fit(net {[name] = function(self, ...)
+            count = count + 1
+            if old then return old(self, ...) end
+            if name:find "batch_transfer" then return (...) end
+         end}, loader())
+         assert.equal(3, count, name)
+      end
+   end)
+
+   it("ends when training_step sets should_stop, and saves what it asks for at the batch's end", function()
+      shell.with_folder(function(folder)
+         local path = folder .. "/asked.ckpt"
+         local module = net {}
+         local step = module.training_step
+         function module:training_step(batch, number)
+            if number == 2 then self.trainer:save_checkpoint(path) end
+            if self.trainer.current_epoch == 1 and number == 2 then self.trainer.should_stop = true end
+            return step(self, batch)
+         end
+         local run = quiet {max_epochs = 9}
+         run:fit(module, loader())
+         assert.equal(5, run.global_step)
+         assert.equal(5, torch.load(path).global_step)
+      end)
+   end)
+
+   it("moves a batch that is elsewhere, and its fields", function()
+      local seen = {}
+      local function batches() return {{x = torch.ones(2, 3), y = {torch.ones(2, 1)}}, {x = torch.ones(2, 3)}} end
+      quiet({accelerator = "sim"}):fit(net {training_step = function(self, batch)
+         seen[#seen + 1] = tostring(batch.x.device)
+         if batch.y then seen[#seen + 1] = tostring(batch.y[1].device) end
+         return self.layer(batch.x):sum()
+      end}, batches())
+      assert.same({"sim:0", "sim:0", "sim:0"}, seen)
+   end)
+
    it("accumulates gradients to those of a larger batch", function()
       local one, two = net(), net()
       two:load_state_dict(one:state_dict())

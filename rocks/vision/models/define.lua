@@ -28,7 +28,8 @@ local function read_weights(title, model, weights)
       if not file and (weights == "DEFAULT" or weights:find "^[%w_]*_V%d+$"
             or weights:find "_Weights%f[%W]") then
          torch.raise(("%s: weights: expected the path of a file, got %q; no weights are fetched: "
-            .. "download torchvision's file for this name, and pass its path"):format(title, weights))
+            .. "download torchvision's file for this name, and pass its path"):format(title,
+            weights))
       elseif not file then
          torch.raise(("%s: weights: %s"):format(title, message))
       end
