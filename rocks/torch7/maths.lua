@@ -311,8 +311,8 @@ op("symeig", {["T Ts Tss"] = function(x, want, uplo)
    local values, vectors = linalg.eigh(x, uplo or "U")
    return values, want == "V" and vectors or T.empty(0, {dtype = field(x, "dtype")})
 end}, two)
--- eig returns eigenvalues as rows of a real and an imaginary part. The eigenvectors of a complex pair
--- are two columns, the real and the imaginary part of the first of them, as LAPACK's geev returns.
+-- eig returns eigenvalues as rows of a real and an imaginary part. The eigenvectors of a complex
+-- pair are two columns, the real and the imaginary part of the first one, as LAPACK's geev returns.
 op("eig", {["T Ts"] = function(x, want)
    if want ~= nil and want ~= "N" and want ~= "V" then
       torch.raise(("torch.eig: expected \"N\" or \"V\", got %s"):format(want))
