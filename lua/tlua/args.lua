@@ -437,4 +437,34 @@ function M.refuse(name, what, expected, value)
    torch.raise(("%s: %s: expected %s, got %s"):format(name, what, expected, M.describe(value)))
 end
 
+-- Passes on results. Of an error, renames the operator that failed to the one that was called.
+local function relay(name, title, first, ok, ...)
+   if ok then return ... end
+   local why = ...
+   if type(why) ~= "string" then error(why, 0) end
+   if why:find ": attempt to %l+" or why:find ": bad argument #" then
+      if not title or torch.is_tensor(first) and getmetatable(first).title == title then
+         torch.raise(name .. ": got arguments that do not fit together")
+      end
+      M.refuse(name, "self", "a " .. title, first)
+   end
+   local where, who, text = why:match "^(.-:%d+: )([%w_.]+): (.*)$"
+   if not where then
+      where, who, text = "", why:match "^([%w_.]+): (.*)$"
+   end
+   local fits = not who or who == name or who:sub(-#name - 1) == "." .. name
+   error(fits and why or ("%s%s: %s"):format(where, name, text), 0)
+end
+
+--- Returns a function that calls fn. The messages of its errors begin with a name, instead of that
+--- of another operator that fn calls. An error of Lua in fn, which takes arguments of a wrapped
+--- kind of tensors without checks, becomes one of the arguments.
+---@param name string
+---@param fn function
+---@param title? string  the kind of tensor that the first argument should be
+---@return function
+function M.named(name, fn, title)
+   return function(first, ...) return relay(name, title, first, pcall(fn, first, ...)) end
+end
+
 return M

@@ -10,6 +10,7 @@
 --              bits of uint64
 
 local torch = require "tlua"
+local args = require "tlua.args"
 
 local bits_of <const> = {
    float8_e4m3fn = "uint8", float8_e5m2 = "uint8", float8_e4m3fnuz = "uint8",
@@ -310,5 +311,5 @@ return function(name, ...)
    local arguments = table.pack(...)
    if not in_place[name] then return compute(name, arguments) end
    local self = arguments[1]
-   return self:copy_((compute(name:sub(1, -2), arguments)))
+   return self:copy_((args.named(name, compute)(name:sub(1, -2), arguments)))
 end

@@ -86,8 +86,8 @@ function M.kind(kind)
    -- false.
    function kind.define(names, fn, method)
       for name in names:gmatch "%S+" do
-         operators[name] = fn
-         if method ~= false then methods[name] = fn end
+         operators[name] = args.named(name, fn, kind.title)
+         if method ~= false then methods[name] = operators[name] end
       end
    end
 

@@ -125,6 +125,43 @@ describe("sparse tensors", function()
    end)
 end)
 
+describe("an error of a function of sparse tensors", function()
+   it("names the function that was called", function()
+      local a = matrix()
+      local elsewhere = torch.ones(3, 3, {device = a.device.type == "cpu" and "sim" or "cpu"})
+      local csr, dense = a:to_sparse_csr(), torch.ones(3, 3)
+      local m = torch.masked.masked_tensor(dense, dense:gt(0))
+      for name, row in pairs {
+         ["mm: expected all tensors on one device"] = {torch.mm, csr, elsewhere},
+         ["mv: expected all tensors on one device"] = {torch.mv, csr, elsewhere[1]},
+         ["addmm: is not defined for masked tensors"] = {torch.addmm, dense, csr, m},
+         ["sparse.mm: is not defined for masked tensors"] = {torch.sparse.mm, csr, m},
+         ["sparse.sampled_addmm: expected all tensors on one"] = {torch.sparse.sampled_addmm, csr, elsewhere, elsewhere},
+         ["sparse.spsolve: expected A and B of one dtype"] = {torch.sparse.spsolve, csr, dense:double()},
+         ["sparse.sum: dtype or device: unknown 'x'"] = {torch.sparse.sum, a, {dtype = "x"}},
+         ["mul_: a dense tensor of shape (2) does not broadcast"] = {a.mul_, a, torch.ones(2)},
+         ["add_: other is missing"] = {a.add_, a},
+         ["select: self: expected a sparse tensor, got a float32 tensor"] = {torch.select, dense, a, 1},
+         ["allclose: rtol or atol: expected a number, got a float32 tensor"] = {torch.allclose, a, a, a},
+         ["nan_to_num_: not implemented for 'float8_e5m2'"] = {torch.Tensor.nan_to_num_, dense:to "float8_e5m2"},
+      } do
+         assert.raises(name, function() row[1](table.unpack(row, 2)) end)
+      end
+   end)
+end)
+
+it("products of compressed matrices are of layout sparse_csr", function()
+   local a = matrix()
+   local layouts = {a:to_sparse_csr(), a:to_sparse_csc(), a}
+   for i, x in ipairs(layouts) do
+      for j, y in ipairs(layouts) do
+         local product = x:mm(y)
+         assert.equal((i == 3 or j == 3) and "sparse_coo" or "sparse_csr", product.layout)
+         assert.close(a:to_dense():mm(a:to_dense()), product:to_dense())
+      end
+   end
+end)
+
 describe("the option out of operators with sparse tensors", function()
    local eye = torch.eye(3)
 

@@ -233,11 +233,31 @@ describe("optimizers with sparse gradients", function()
       assert.close(b.weight:detach(), a.weight:detach(), 1e-5)
    end)
 
+   it("are dense for LBFGS, as in PyTorch", function()
+      for search, expected in pairs {none = {{0.07772152, 0.16220681}, {0.22703612, 0.3186588}, {0.4, 0.5}},
+         strong_wolfe = {{0.21895362, 0.29015794}, {0.2953546, 0.36688971}, {0.4, 0.5}}} do
+         local weight = torch.arange(6):float():view(3, 2) / 10
+         local layer = nn.Embedding.from_pretrained(weight, {freeze = false, sparse = true})
+         local lbfgs = optim.LBFGS(layer:parameters(), {lr = 0.1, max_iter = 3, line_search_fn = search})
+         lbfgs:step(function()
+            lbfgs:zero_grad()
+            local loss = (layer(torch.tensor {1, 2, 1}) - 1):pow(4):sum()
+            loss:backward()
+            return loss
+         end)
+         assert.close(expected, layer.weight:detach(), 1e-6)
+      end
+   end)
+
    it("refuse them where they need dense ones", function()
       local a = pair(8, 3)
       loss_of(a):backward()
-      assert.raises("optim.Adam: parameter of shape (8, 3): got a sparse gradient; SparseAdam, SGD and Adagrad",
-         function() optim.Adam(a:parameters()):step() end)
+      for _, name in ipairs {"Adam", "Adafactor", "Muon"} do
+         assert.raises(("optim.%s: parameter of shape (8, 3): got a sparse gradient; SparseAdam, SGD and Adagrad")
+            :format(name), function() optim[name](a:parameters()):step() end)
+      end
+      assert.raises("optim.LBFGS: parameter of shape (2, 2): got a sparse tensor",
+         function() optim.LBFGS {torch.eye(2):to_sparse():requires_grad_()} end)
       assert.raises("optim.SGD: weight_decay: expected 0 with a sparse gradient", function()
          optim.SGD(a:parameters(), {lr = 1, weight_decay = 0.1}):step()
       end)

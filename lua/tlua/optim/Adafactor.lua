@@ -3,6 +3,7 @@
 -- A step does not wait for the device.
 
 local torch = require "tlua"
+local checks = require "tlua.optim.checks"
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"
@@ -90,6 +91,7 @@ end
 
 function Adafactor:update(parameter, grad, state, o)
    if parameter:numel() == 0 then return end
+   if grad.layout ~= "strided" then checks.refuse_sparse(self, parameter) end
    begin(state, grad)
    state.step:add_(1)
    local t, lr = state.step:item(), torch.is_tensor(o.lr) and o.lr:item() or o.lr

@@ -13,6 +13,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"
 
 ---@class optim.Fused: optim.Optimizer
@@ -229,8 +230,7 @@ end
 ---@param state table
 ---@param group table
 function Fused:update_rows(parameter, rows, values, state, group) -- luacheck: no unused args
-   torch.raise(("%s: parameter of shape (%s): got a sparse gradient; SparseAdam, SGD and Adagrad "
-      .. "take sparse gradients"):format(torch.type(self), table.concat(parameter.shape, ", ")))
+   checks.refuse_sparse(self, parameter)
 end
 
 --- Updates a sparse parameter, whose gradient has the parameter's positions. Optimizers that accept

@@ -47,6 +47,11 @@ local function check(o)
    end
 end
 
+function LBFGS:check_parameter(i, parameter)
+   parent.check_parameter(self, i, parameter)
+   if parameter.layout ~= "strided" then checks.refuse_sparse(self, parameter) end
+end
+
 ---@param params Tensor[]  parameters, or a list with one group
 ---@param options? table  any of `defaults`
 function LBFGS:__init(params, options)
@@ -71,7 +76,9 @@ end
 local function flat_gradient(o)
    local rows = {}
    for i, parameter in ipairs(o.params) do
-      rows[i] = real_of(parameter.grad or torch.zeros_like(parameter)):reshape(-1)
+      local grad = parameter.grad or torch.zeros_like(parameter)
+      if grad.layout ~= "strided" then grad = grad:to_dense() end
+      rows[i] = real_of(grad):reshape(-1)
    end
    local flat = torch.cat(rows)
    return o.maximize and flat:neg_() or flat

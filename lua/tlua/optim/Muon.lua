@@ -111,6 +111,7 @@ function Muon:update_group(o, offset)
    for i, parameter in ipairs(o.params) do
       local grad = parameter.grad
       if grad then
+         if grad.layout ~= "strided" then checks.refuse_sparse(self, parameter) end
          local n = #params + 1
          params[n], grads[n], positions[n] = parameter, grad, offset + i
       end

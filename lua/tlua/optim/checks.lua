@@ -1,6 +1,8 @@
 -- checks.lua - checks of optimizers' options. Each function returns the name of a wrong option and
 -- the expectation, or nil.
 
+local torch = require "tlua"
+
 local M = {}
 
 --- The types of options that accept more than the type of their default, for args.over_defaults.
@@ -36,6 +38,15 @@ function M.betas(o)
          return "betas", "two numbers from 0 to below 1"
       end
    end
+end
+
+--- Refuses a parameter that is sparse or has a sparse gradient.
+---@param optimizer optim.Optimizer
+---@param parameter Tensor
+function M.refuse_sparse(optimizer, parameter)
+   torch.raise(("%s: parameter of shape (%s): got a sparse %s; SparseAdam, SGD and Adagrad take "
+      .. "sparse gradients"):format(torch.type(optimizer), table.concat(parameter.shape, ", "),
+      parameter.layout == "strided" and "gradient" or "tensor"))
 end
 
 return M

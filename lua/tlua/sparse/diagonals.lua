@@ -82,4 +82,6 @@ function M.spdiags(...)
    return V.new(C.to_layout(who, coo, layout))
 end
 
+for name, fn in pairs(M) do M[name] = args.named("sparse." .. name, fn) end
+
 return M

@@ -295,4 +295,6 @@ function M.sparse_compressed_tensor(...)
    return compressed("sparse_compressed_tensor", a.layout, a.compressed_indices, a.plain_indices, a)
 end
 
+for name, fn in pairs(M) do M[name] = args.named(name, fn) end
+
 return M

@@ -325,6 +325,10 @@ V.define("equal", function(x, y)
 end, true, 2)
 
 V.define("allclose", function(x, y, ...)
+   for i = 1, select("#", ...) do
+      local option = select(i, ...)
+      if V.is_sparse(option) then args.refuse("allclose", "rtol or atol", "a number", option) end
+   end
    return torch.allclose(C.to_dense(x), C.to_dense(y), ...)
 end)
 

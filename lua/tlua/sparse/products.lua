@@ -80,11 +80,8 @@ local function sparse_sparse(who, p, q)
       indices = torch.stack {a.indices[1]:index_select(1, from), b.plain:index_select(1, at)},
       values = a.values:index_select(1, from) * b.values:index_select(1, at),
    }
-   local layout = p.layout
-   if layout ~= "sparse_csr" and layout ~= "sparse_csc" or q.layout ~= layout then
-      layout = "sparse_coo"
-   end
-   return V.new(C.to_layout(who, coo, layout))
+   local compressed_both = p.layout ~= "sparse_coo" and q.layout ~= "sparse_coo"
+   return V.new(C.to_layout(who, coo, compressed_both and "sparse_csr" or "sparse_coo"))
 end
 
 -- Returns a tensor in the dtype to which autocast casts the operands of matrix products.
@@ -110,8 +107,8 @@ end
 local take_mm = args.signature "sparse.mm(mat1: any, mat2: any)"
 
 --- Returns the product of two matrices, at least one of them sparse. Two sparse matrices give a
---- sparse product: in layout sparse_csr if both have that layout, otherwise in sparse_coo. Both get
---- gradients; a sparse matrix's gradient has the matrix's positions.
+--- sparse product: in layout sparse_coo if one of them has that layout, otherwise in sparse_csr.
+--- Both get gradients; a sparse matrix's gradient has the matrix's positions.
 ---
 ---     local s = torch.sparse_coo_tensor({{1, 2}, {2, 1}}, {2.0, 3.0}, {2, 2})
 ---     print(torch.sparse.mm(s, torch.tensor {{1.0, 2.0}, {3.0, 4.0}}))
@@ -265,5 +262,7 @@ function M.spsolve(...)
    end
    return torch.linalg.solve(C.to_dense(a.A), a.b)
 end
+
+for name, fn in pairs(M) do M[name] = args.named("sparse." .. name, fn) end
 
 return M

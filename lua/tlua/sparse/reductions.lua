@@ -197,4 +197,6 @@ end
 V.define("softmax", M.softmax)
 V.define("log_softmax", M.log_softmax)
 
+for name, fn in pairs(M) do M[name] = args.named("sparse." .. name, fn) end
+
 return M

@@ -236,7 +236,7 @@ local function names()
    return list
 end
 
-local meta = {__name = "Tensor"}
+local meta = {__name = "Tensor", title = "sparse tensor"}
 
 function meta.__index(s, key)
    local method = methods[key]
@@ -565,5 +565,12 @@ torch._sparse_open(meta, M.call, of_gradient)
 package.loaded["tlua.sparse.value"] = M
 load_all()
 methods.real, methods.imag = nil, nil -- these are fields
+for _, list in ipairs {operators, methods} do
+   for name, fn in pairs(list) do
+      if fn ~= shells.grad and fn ~= shells.backward and name ~= "release" then
+         list[name] = args.named(name, fn, meta.title)
+      end
+   end
+end
 
 return M
