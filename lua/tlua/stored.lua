@@ -42,6 +42,14 @@ local moves <const> = {
 local whole_moves <const> = {
    gather = {1}, scatter = {1, 4}, scatter_ = {1, 4}, take_along_dim = {1},
 }
+-- operators that take positions, labels or counts, and where
+local positions_at <const> = {
+   gather = {3}, scatter = {3}, scatter_add = {3}, scatter_reduce = {3}, take = {2}, put = {2},
+   take_along_dim = {2}, index = {2}, index_select = {3}, index_add = {3}, index_copy = {3},
+   index_fill = {3}, index_put = {2}, index_reduce = {3}, embedding = {1}, embedding_bag = {1, 3},
+   cross_entropy = {2}, nll_loss = {2}, one_hot = {1}, bincount = {1}, repeat_interleave = {2},
+   tensor_split = {2}, unravel_index = {1},
+}
 local shares_first <const> = set [[cat concat concatenate stack hstack vstack dstack row_stack
    column_stack]]
 
@@ -277,6 +285,14 @@ local function compute(name, arguments)
       end
    end)
    local plain = name:match "([%w_]+)$"
+   for _, at in ipairs(positions_at[plain:gsub("_$", "")] or {}) do
+      each({n = 1, arguments[at]}, function(t)
+         if is_stored(t) then
+            torch.raise(("%s: argument %d: expected positions as int64 or int32, got %s"):format(
+               name, at, t.dtype))
+         end
+      end)
+   end
    local positions = moves[plain] or bits_of[first] ~= "uint8" and whole_moves[plain]
    if positions then
       if shares_first[plain] or plain == "where" then

@@ -214,4 +214,36 @@ describe("dtypes without loops of their own", function()
       assert.raises("cat: gradients of float8_e4m3fn pass through conversions and views alone; call detach() first",
          function() torch.cat {narrow, narrow} end)
    end)
+
+   it("gradients of float8 are not added, as in PyTorch", function()
+      local x = torch.tensor({1.0, 2.0}, {requires_grad = true})
+      local narrow = x:to "float8_e4m3fn"
+      local message = "backward: two gradients of float8_e4m3fn cannot be added; a tensor of this dtype must be used"
+      assert.raises(message, function() (narrow:float() + narrow:float() * 2):sum():backward() end)
+      local leaf = narrow:detach():requires_grad_()
+      leaf:float():sum():backward()
+      assert.same({1, 1}, leaf.grad:float():tolist())
+      assert.raises(message, function() leaf:float():sum():backward() end)
+   end)
+
+   it("are no positions", function()
+      local F = torch.nn.functional
+      local x, at = torch.tensor {10.0, 20, 30}, torch.tensor {1, 2}
+      for dtype in ("uint16 uint32 uint64"):gmatch "%S+" do
+         local i = at:to(dtype)
+         for name, call in pairs {
+            ["index_select: argument 3"] = function() return x:index_select(1, i) end,
+            ["scatter_: argument 3"] = function() return x:scatter_(1, i, 5) end,
+            ["take: argument 2"] = function() return x:take(i) end,
+            ["index_put: argument 2"] = function() return x:index_put({i}, torch.tensor(3.0)) end,
+            ["index: index"] = function() return x[i] end,
+            ["embedding: argument 1"] = function() return F.embedding(i, torch.eye(3)) end,
+            ["cross_entropy: argument 2"] = function() return F.cross_entropy(torch.eye(2), i) end,
+         } do
+            assert.raises(name .. ": expected positions as int64 or int32, got " .. dtype, call)
+         end
+         assert.raises("expected positions as int64 or int32, got " .. dtype, function() x[i] = 0 end)
+         assert.raises("expected positions as int64 or int32, got " .. dtype, function() return i[i] end)
+      end
+   end)
 end)

@@ -136,7 +136,7 @@ describe("an error of a function of sparse tensors", function()
          ["mv: expected all tensors on one device"] = {torch.mv, csr, elsewhere[1]},
          ["addmm: is not defined for masked tensors"] = {torch.addmm, dense, csr, m},
          ["sparse.mm: is not defined for masked tensors"] = {torch.sparse.mm, csr, m},
-         ["sparse.sampled_addmm: expected all tensors on one"] = {torch.sparse.sampled_addmm, csr, elsewhere, elsewhere},
+         ["sparse.sampled_addmm: expected all tensors on"] = {torch.sparse.sampled_addmm, csr, elsewhere, elsewhere},
          ["sparse.spsolve: expected A and B of one dtype"] = {torch.sparse.spsolve, csr, dense:double()},
          ["sparse.sum: dtype or device: unknown 'x'"] = {torch.sparse.sum, a, {dtype = "x"}},
          ["mul_: a dense tensor of shape (2) does not broadcast"] = {a.mul_, a, torch.ones(2)},

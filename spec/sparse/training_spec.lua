@@ -236,8 +236,8 @@ describe("optimizers with sparse gradients", function()
    it("are dense for LBFGS, as in PyTorch", function()
       for search, expected in pairs {none = {{0.07772152, 0.16220681}, {0.22703612, 0.3186588}, {0.4, 0.5}},
          strong_wolfe = {{0.21895362, 0.29015794}, {0.2953546, 0.36688971}, {0.4, 0.5}}} do
-         local weight = torch.arange(6):float():view(3, 2) / 10
-         local layer = nn.Embedding.from_pretrained(weight, {freeze = false, sparse = true})
+         local start = torch.arange(6):float():view(3, 2) / 10
+         local layer = nn.Embedding.from_pretrained(start, {freeze = false, sparse = true})
          local lbfgs = optim.LBFGS(layer:parameters(), {lr = 0.1, max_iter = 3, line_search_fn = search})
          lbfgs:step(function()
             lbfgs:zero_grad()

@@ -72,6 +72,15 @@ static bool can_take(const tl_Tensor *t, const tl_Tensor *other) {
          t->dtype == other->dtype && (tli_contiguous(t) || tli_dense(t));
 }
 
+/* Fails if gradients of this dtype cannot be added, as PyTorch does. */
+static bool check_sum(const tl_Tensor *grad) {
+  if (!tli_is_stored(grad->dtype)) return true;
+  return tli_fail(TL_EDTYPE,
+                  "backward: two gradients of %s cannot be added; a tensor of this dtype must be "
+                  "used once, as by one conversion to float32, and have no gradient yet",
+                  tl_dtype_name((tl_DType)grad->dtype));
+}
+
 /* Fails unless both gradients have the same shape. Each gradient was fitted to the shape that the
 ** tensor had when the gradient arrived. */
 static bool check_same(const tl_Tensor *a, const tl_Tensor *b) {
@@ -85,8 +94,8 @@ static bool check_same(const tl_Tensor *a, const tl_Tensor *b) {
 
 tl_Tensor *tli_grad_add(tl_Tensor *a, tl_Tensor *b) {
   tl_Tensor *sum = NULL;
-  if (!check_same(a, b)) {
-    /* the shapes differ, so `sum` stays NULL */
+  if (!check_sum(a) || !check_same(a, b)) {
+    /* `sum` stays NULL */
   } else if (tli_is_sparse_grad(a) || tli_is_sparse_grad(b)) {
     sum = tli_is_sparse_grad(b) ? tli_sparse_grad_sum(a, b, can_take(a, b))
                                 : tli_sparse_grad_sum(b, a, false);
@@ -155,7 +164,9 @@ static tl_Tensor *first(const tl_Tensor *t, tl_Tensor *grad) {
 static tl_Tensor *later(tl_Tensor *sum, tl_Tensor *grad) {
   tl_Tensor *result = NULL;
   bool fixed = (sum->flags & TLI_INFERENCE) || (!tli_contiguous(sum) && tli_overlaps_itself(sum));
-  if (tli_is_sparse_grad(sum) || tli_is_sparse_grad(grad)) {
+  if (!check_sum(grad)) {
+    /* `result` stays NULL */
+  } else if (tli_is_sparse_grad(sum) || tli_is_sparse_grad(grad)) {
     result = tli_sparse_grad_sum(sum, grad, !fixed && !tli_grad_mode());
   } else if (tli_grad_mode() || fixed) {
     result = tlo_add(sum, grad, tli_int(1));

@@ -3,7 +3,6 @@
 -- A step does not wait for the device.
 
 local torch = require "tlua"
-local checks = require "tlua.optim.checks"
 local class = require "tlua.class"
 local checks = require "tlua.optim.checks"
 local Optimizer = require "tlua.optim.Optimizer"

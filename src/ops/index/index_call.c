@@ -2,8 +2,8 @@
 #include "ops/index/index_call.h"
 
 tl_Tensor *tli_index_int64(const char *op, tl_Tensor *index) {
-  if (tli_dtype_category((tl_DType)index->dtype) != TLI_INT)
-    return tli_fail_null(TL_EDTYPE, "%s: index: expected positions as integers, got %s", op,
+  if (tli_dtype_category((tl_DType)index->dtype) != TLI_INT || tli_is_stored(index->dtype))
+    return tli_fail_null(TL_EDTYPE, "%s: index: expected positions as int64 or int32, got %s", op,
                          tl_dtype_name((tl_DType)index->dtype));
   return tli_contiguous_as(index, TL_I64);
 }
