@@ -180,6 +180,8 @@ describe("MaskedTensor", function()
    it("prints on the meta device", function()
       assert.equal("MaskedTensor(tensor(..., device='meta', size=(2, 3)), tensor(..., device='meta', size=(2, 3), "
          .. "dtype=torch.bool))", tostring(masked.masked_tensor(x:to "meta", mask:to "meta")))
+      local m = masked.masked_tensor(x:to "meta", mask:to "meta")
+      assert.same({2, 3}, (m + masked.masked_tensor(x:to "meta", mask:to "meta")).shape)
    end)
 
    it("passes through a Function and a checkpoint", function()
@@ -220,6 +222,9 @@ describe("MaskedTensor", function()
       local m = masked.masked_tensor(x, mask)
       assert.raises("matmul: is not defined for masked tensors; to_tensor(value) makes a dense one",
          function() return m:matmul(m) end)
+      for _, row in ipairs {{{m}, x, x}, {mask, {m}, x}, {mask, m, {m}}} do
+         assert.raises("where: is not defined for masked tensors", function() torch.where(table.unpack(row)) end)
+      end
       assert.raises("nn.functional.linear: is not defined for masked tensors",
          function() return torch.nn.functional.linear(m, torch.ones(3, 3)) end)
       assert.raises("add: expected masked tensors with the same mask",

@@ -15,7 +15,12 @@ M.kind = kind
 
 local define <const>, parts <const> = kind.define, kind.parts
 
-function kind.same(p, q) return torch.equal(p.mask, q.mask) end
+-- Returns whether two tensors have the same mask. Masks on the meta device are taken to be equal.
+function kind.same(p, q)
+   if rawequal(p.mask, q.mask) then return true end
+   if p.mask.is_meta and q.mask.is_meta then return p.mask.shape == q.mask.shape end
+   return torch.equal(p.mask, q.mask)
+end
 function kind.length(p) return #p.data end
 function kind.moved(p, data)
    return kind.new {data = data, mask = p.mask:to(data.device)}
@@ -145,7 +150,7 @@ local function in_place(name)
          torch.raise(("%s_: a dense tensor cannot take a masked result"):format(name))
       end
       local result = parts(kind.operators[name](x, ...))
-      if result.mask:dim() ~= p.mask:dim() or not torch.equal(result.mask, p.mask) then
+      if not kind.same(result, p) then
          torch.raise(("%s_: the masks differ"):format(name))
       end
       p.data:copy_(result.data)
@@ -170,7 +175,7 @@ end
 
 -- Returns the mask of a result of the given shape.
 local function common_mask(name, p, q, shape)
-   if p and q and not (p.mask:dim() == q.mask:dim() and torch.equal(p.mask, q.mask)) then
+   if p and q and not kind.same(p, q) then
       torch.raise(("%s: expected masked tensors with the same mask"):format(name))
    end
    return (p or q).mask:expand(shape)
@@ -192,7 +197,7 @@ end
 
 define("where", function(condition, a, b)
    local c, p, q = parts(condition), parts(a), parts(b)
-   if c then kind.unsupported "where with a masked condition" end
+   if c or not (p or q) then kind.unsupported(c and "where with a masked condition" or "where") end
    local data = torch.where(condition, p and p.data or a, q and q.data or b)
    local function mask_of(r)
       return r and r.mask or torch.ones({}, {dtype = "bool", device = data.device})
