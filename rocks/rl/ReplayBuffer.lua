@@ -31,10 +31,11 @@ function ReplayBuffer:__init(...)
    if a.capacity < 1 then args.refuse("rl.ReplayBuffer", "capacity", "at least 1", a.capacity) end
    self.capacity, self.size, self.at = a.capacity, 0, 0
    self.prioritized, self.alpha = a.prioritized, a.alpha
+   -- the system gives memory to rows when they are written
    self.columns = {
-      torch.zeros(a.capacity, a.observation_size), torch.zeros(a.capacity, a.action_size),
-      torch.zeros(a.capacity), torch.zeros(a.capacity, a.observation_size),
-      torch.zeros(a.capacity),
+      torch.empty(a.capacity, a.observation_size), torch.empty(a.capacity, a.action_size),
+      torch.empty(a.capacity), torch.empty(a.capacity, a.observation_size),
+      torch.empty(a.capacity),
    }
    if a.prioritized then
       self.priorities, self.highest = torch.zeros(a.capacity), 1.0

@@ -20,45 +20,34 @@ local nn = torch.nn
 ---@field actor nn.Module  the policy's network
 ---@field critics nn.Module[]  the networks of values
 ---@overload fun(env: rl.VectorEnv, options?: table): rl.SAC
-local SAC = class.class("rl.SAC", off_policy.OffPolicy)
+local SAC = class.class("rl.SAC", off_policy.Continuous)
 
 local take = args.signature("rl.SAC(env: object, "
-   .. off_policy.OPTIONS:format("3e-4", 256, "0.005", 1) .. ", hidden: integers?, seed: integer?)")
+   .. off_policy.OPTIONS:format("3e-4", 256, "0.005", 1)
+   .. ", action_noise: object?, hidden: integers?, seed: integer?)")
 
 ---@param env rl.VectorEnv|rl.Env  the environments
 ---@param options? {learning_rate: number, buffer_size: integer, learning_starts: integer,
 --- batch_size: integer, tau: number, gamma: number, train_freq: integer, gradient_steps: integer,
---- hidden: integer[], seed: integer}  train_freq: the steps between updates
+--- action_noise: rl.ActionNoise, hidden: integer[], seed: integer}  train_freq: the steps between
+--- updates; gradient_steps: -1: one update for each step; action_noise: noise that is added to
+--- actions between -1 and 1
 function SAC:__init(...)
    local a = take(...)
-   self:_begin(a.env, a, "Box", {256, 256})
-   local hidden = self.hidden
-   local space = self.env.action_space
-   local low, high = torch.tensor(space.low):float(), torch.tensor(space.high):float()
-   self.middle, self.half = (high + low) / 2, (high - low) / 2
-   self.actor = self._mlp(self.observation_size, hidden, 2 * self.action_size, nn.ReLU)
-   self.critics, self.targets = {}, {}
-   local parameters = {}
-   for i = 1, 2 do
-      local size = self.observation_size + self.action_size
-      self.critics[i] = self._mlp(size, hidden, 1, nn.ReLU)
-      self.targets[i] = self._mlp(size, hidden, 1, nn.ReLU)
-      self.targets[i]:load_state_dict(self.critics[i]:state_dict())
-      local own = self.critics[i]:parameters()
-      table.move(own, 1, #own, #parameters + 1, parameters)
-   end
+   self:_begin(a.env, a, {256, 256})
+   self.actor = self._mlp(self.observation_size, self.hidden, 2 * self.action_size, nn.ReLU)
+   self:_make_critics(2)
    self.log_alpha = torch.zeros(1):requires_grad_()
    local lr = {lr = a.learning_rate}
    self.actor_optimizer = torch.optim.Adam(self.actor:parameters(), lr)
-   self.critic_optimizer = torch.optim.Adam(parameters, lr)
    self.alpha_optimizer = torch.optim.Adam({self.log_alpha}, lr)
 end
 
 function SAC:_parts()
-   return {actor = self.actor, critic1 = self.critics[1], critic2 = self.critics[2],
-      target1 = self.targets[1], target2 = self.targets[2], log_alpha = self.log_alpha,
-      actor_optimizer = self.actor_optimizer, critic_optimizer = self.critic_optimizer,
-      alpha_optimizer = self.alpha_optimizer}
+   local parts = self:_critic_parts()
+   parts.actor, parts.actor_optimizer = self.actor, self.actor_optimizer
+   parts.log_alpha, parts.alpha_optimizer = self.log_alpha, self.alpha_optimizer
+   return parts
 end
 
 -- Draws actions from -1 to 1; returns them and the logarithms of their densities.
@@ -85,29 +74,17 @@ function SAC:_act(input, deterministic)
    return self:_to_env(actions):tolist()
 end
 
-local function least(nets, input)
-   return torch.minimum(nets[1](input), nets[2](input)):view(-1)
-end
-
 function SAC:_update()
    local batch = self.buffer:sample(self.batch_size)
    local alpha = self.log_alpha:detach():exp()
-   local goals = torch.no_grad(function()
+   self:_fit_critics(batch, torch.no_grad(function()
       local actions, log_p = draw(self, batch.next_observations)
-      local after = least(self.targets, torch.cat({batch.next_observations, actions}, 2))
+      local after = self._least(self.targets, batch.next_observations, actions)
       return batch.rewards + self.gamma * (1 - batch.terminated) * (after - alpha * log_p)
-   end)
-   local input = torch.cat({batch.observations, batch.actions}, 2)
-   local loss = 0
-   for i = 1, 2 do
-      loss = loss + 0.5 * nn.functional.mse_loss(self.critics[i](input):view(-1), goals)
-   end
-   self.critic_optimizer:zero_grad()
-   loss:backward()
-   self.critic_optimizer:step()
+   end), 0.5)
 
    local actions, log_p = draw(self, batch.observations)
-   local values = least(self.critics, torch.cat({batch.observations, actions}, 2))
+   local values = self._least(self.critics, batch.observations, actions)
    self.actor_optimizer:zero_grad();
    (alpha * log_p - values):mean():backward()
    self.actor_optimizer:step()
@@ -116,16 +93,9 @@ function SAC:_update()
    (-(self.log_alpha * (log_p:detach() - self.action_size)):mean()):backward()
    self.alpha_optimizer:step()
 
-   for i = 1, 2 do self:_follow(self.targets[i], self.critics[i]) end
+   self:_follow_critics()
 end
 
-function SAC:_explore(input)
-   if self.num_timesteps < self.learning_starts then
-      return torch.rand(self.env.num_envs, self.action_size) * 2 - 1
-   end
-   return (draw(self, input))
-end
-
-function SAC:_to_env(actions) return actions * self.half + self.middle end
+function SAC:_draw(input) return (draw(self, input)) end
 
 return SAC

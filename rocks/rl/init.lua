@@ -16,6 +16,8 @@ return lazy.load({}, lazy.modules("tlua.rl", {
    spaces = "Discrete Box",
    Wrapper = "Wrapper",
    TimeLimit = "TimeLimit",
+   wrappers = [[ClipAction NormalizeObservation NormalizeReward FrameStackObservation
+      RecordEpisodeStatistics]],
    VectorEnv = "VectorEnv",
    ReplayBuffer = "ReplayBuffer",
    advantages = "compute_gae",
@@ -23,5 +25,7 @@ return lazy.load({}, lazy.modules("tlua.rl", {
    Agent = "Agent",
    DQN = "DQN",
    SAC = "SAC",
+   TD3 = "TD3 DDPG",
+   noise = "ActionNoise NormalActionNoise OrnsteinUhlenbeckActionNoise",
    evaluation = "evaluate_policy",
 }))

@@ -5,8 +5,10 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local checks = require "tlua.rl.checks"
+local ActionNoise = require "tlua.rl.noise".ActionNoise
 local Agent = require "tlua.rl.Agent"
 local ReplayBuffer = require "tlua.rl.ReplayBuffer"
+local nn = torch.nn
 
 local M = {}
 
@@ -17,7 +19,7 @@ local OffPolicy = class.class("rl.OffPolicy", Agent)
 M.OffPolicy = OffPolicy
 
 --- The options that these agents have in common, with the defaults that differ.
-M.OPTIONS = [[learning_rate: number = %s, buffer_size: count = 100000,
+M.OPTIONS = [[learning_rate: number = %s, buffer_size: count = 1000000,
    learning_starts: count = 100, batch_size: count = %d, tau: number = %s, gamma: number = 0.99,
    train_freq: count = %d, gradient_steps: integer = 1]]
 
@@ -58,17 +60,21 @@ end
 --- Is called after each step of the environments; n: their number.
 function OffPolicy:_stepped(n) end -- luacheck: no unused args
 
+--- Is called with what tells, after a step, which episodes have ended.
+function OffPolicy:_ended(dones) end -- luacheck: no unused args
+
 --- Makes train_freq steps, and then gradient_steps updates.
 function OffPolicy:_iterate()
    local n, made = self.env.num_envs, 0
    for _ = 1, math.max(1, self.train_freq // n) do
       local input = self:_encode(self.observations)
       local actions = torch.no_grad(function() return self:_explore(input) end)
-      local observations, rewards, ends, _, info = self.env:step(self:_to_env(actions))
+      local observations, rewards, ends, cuts, info = self.env:step(self:_to_env(actions))
       self.buffer:add(input, actions:view(n, -1), rewards, self:_encode(info.final_observation),
          ends)
       self.observations = observations
       self:_note(info)
+      if #info.returns > 0 then self:_ended(ends:logical_or(cuts)) end
       self.num_timesteps, made = self.num_timesteps + n, made + n
       self:_stepped(n)
       if self.num_timesteps >= self.goal then break end
@@ -76,5 +82,92 @@ function OffPolicy:_iterate()
    if self.num_timesteps <= self.learning_starts then return end
    for _ = 1, self.gradient_steps == -1 and made or self.gradient_steps do self:_update() end
 end
+
+-- Continuous actions ------------------------------------------------------------------------------
+
+-- Networks give actions from -1 to 1, which the buffer keeps. A class derived from it defines
+-- _draw(input), which returns the actions of the policy, and _update().
+local Continuous = class.class("rl.Continuous", OffPolicy)
+M.Continuous = Continuous
+
+--- Takes the environments and the options.
+function Continuous:_begin(env, a, hidden)
+   OffPolicy._begin(self, env, a, "Box", hidden)
+   local noise, space = a.action_noise, self.env.action_space
+   if noise and not class.isinstance(noise, ActionNoise) then
+      args.refuse(torch.type(self), "action_noise",
+         "an rl.NormalActionNoise or an rl.OrnsteinUhlenbeckActionNoise", noise)
+   elseif noise and noise.mean:numel() ~= self.action_size then
+      torch.raise(("%s: action_noise: expected the mean of %d actions, got %d"):format(
+         torch.type(self), self.action_size, noise.mean:numel()))
+   end
+   if noise then noise:reset() end
+   local low, high = torch.tensor(space.low):float(), torch.tensor(space.high):float()
+   self.middle, self.half = (high + low) / 2, (high - low) / 2
+end
+
+--- Makes critics with target networks and one optimizer.
+function Continuous:_make_critics(count)
+   self.critics, self.targets = {}, {}
+   local parameters, size = {}, self.observation_size + self.action_size
+   for i = 1, count do
+      self.critics[i] = self._mlp(size, self.hidden, 1, nn.ReLU)
+      self.targets[i] = self._mlp(size, self.hidden, 1, nn.ReLU)
+      self.targets[i]:load_state_dict(self.critics[i]:state_dict())
+      local own = self.critics[i]:parameters()
+      table.move(own, 1, #own, #parameters + 1, parameters)
+   end
+   self.critic_optimizer = torch.optim.Adam(parameters, {lr = self.learning_rate})
+end
+
+--- Returns what is saved of the critics.
+function Continuous:_critic_parts()
+   local parts = {critic_optimizer = self.critic_optimizer}
+   for i, critic in ipairs(self.critics) do
+      parts["critic" .. i], parts["target" .. i] = critic, self.targets[i]
+   end
+   return parts
+end
+
+--- Returns the least of the values that networks give to actions.
+function Continuous._least(nets, observations, actions)
+   local input = torch.cat({observations, actions}, 2)
+   local least = nets[1](input)
+   for i = 2, #nets do least = torch.minimum(least, nets[i](input)) end
+   return least:view(-1)
+end
+
+--- Makes a step of the critics towards the goals of a batch.
+function Continuous:_fit_critics(batch, goals, factor)
+   local input, loss = torch.cat({batch.observations, batch.actions}, 2), 0
+   for _, critic in ipairs(self.critics) do
+      loss = loss + factor * nn.functional.mse_loss(critic(input):view(-1), goals)
+   end
+   self.critic_optimizer:zero_grad()
+   loss:backward()
+   self.critic_optimizer:step()
+end
+
+function Continuous:_follow_critics()
+   for i, critic in ipairs(self.critics) do self:_follow(self.targets[i], critic) end
+end
+
+function Continuous:_explore(input)
+   local n = self.env.num_envs
+   local actions
+   if self.num_timesteps < self.learning_starts then
+      actions = torch.rand(n, self.action_size) * 2 - 1
+   else
+      actions = self:_draw(input)
+   end
+   if not self.action_noise then return actions end
+   return (actions + self.action_noise:sample(n)):clamp(-1, 1)
+end
+
+function Continuous:_ended(dones)
+   if self.action_noise then self.action_noise:reset(dones) end
+end
+
+function Continuous:_to_env(actions) return actions * self.half + self.middle end
 
 return M

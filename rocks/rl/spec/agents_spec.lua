@@ -44,6 +44,14 @@ local agents <const> = {
    ["PPO in continuous actions"] = function()
       return rl.PPO(several(4, true), {n_steps = 64, learning_rate = 3e-3, seed = 1}), 12000, -1, true
    end,
+   TD3 = function()
+      return rl.TD3(several(1, true), {learning_rate = 3e-3, gamma = 0.5, hidden = 32, batch_size = 64, seed = 1,
+         action_noise = rl.NormalActionNoise({0}, {0.3})}), 1200, -0.5, true
+   end,
+   DDPG = function()
+      return rl.DDPG(several(2, true), {learning_rate = 3e-3, gamma = 0.5, hidden = 32, batch_size = 64, seed = 1,
+         gradient_steps = -1, action_noise = rl.OrnsteinUhlenbeckActionNoise({0}, {0.3}, {dt = 1})}), 1200, -0.5, true
+   end,
    SAC = function()
       return rl.SAC(several(1, true), {learning_rate = 3e-3, gamma = 0.5, hidden = 32, batch_size = 64, seed = 1}),
          1200, -0.5, true
