@@ -9,7 +9,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local json = require "tlua.utils.json"
 local replace_file = require "tlua.io.replace"
-local unicode = require "tlua.text.unicode"
+local characters = require "tlua.text.tokenizer.characters"
 
 ---     local bpe = torch.text.BPE.train("low lower lowest low low", 260)
 ---     local tokens = bpe:encode "low"
@@ -23,17 +23,25 @@ local BPE = class.class("text.BPE")
 
 local contractions <const> = {"'s", "'t", "'re", "'ve", "'m", "'ll", "'d"}
 
+-- Returns the kind of a code point: "letter", "number", "space" or "other".
+local function kind_of(code)
+   local group = characters.category[code]:sub(1, 1)
+   if group == "L" then return "letter" end
+   if group == "N" then return "number" end
+   return characters.class "space"[code] and "space" or "other"
+end
+
 -- Returns the kind of the character at byte `at`, and the position after that character. Invalid
 -- UTF-8 is of the kind "other".
 local function character(text, at)
    local byte = text:byte(at)
    if not byte then return nil end
-   if byte < 128 then return unicode.kind(byte), at + 1 end
+   if byte < 128 then return kind_of(byte), at + 1 end
    local length = byte >= 240 and 4 or byte >= 224 and 3 or byte >= 192 and 2 or 1
    local piece = text:sub(at, at + length - 1)
    local ok, code = pcall(utf8.codepoint, piece)
    if length == 1 or not ok or #piece ~= length then return "other", at + 1 end
-   return unicode.kind(code), at + length
+   return kind_of(code), at + length
 end
 
 local function end_of_run(text, at, kind)

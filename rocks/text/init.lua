@@ -3,4 +3,6 @@
 require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"
 
-return lazy.load({}, lazy.modules("tlua.text", {BPE = "BPE"}))
+return lazy.load({}, lazy.modules("tlua.text", {
+   BPE = "BPE", Encoding = "Encoding", Tokenizer = "Tokenizer",
+}))

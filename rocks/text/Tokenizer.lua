@@ -1,0 +1,608 @@
+-- Tokenizer.lua - Hugging Face's tokenizers: loads tokenizer.json, and converts texts to tokens and
+-- back. Added tokens are found first; the text between them is normalised, split into words, and
+-- each word becomes tokens. Texts are cut into chunks whose tokens are remembered (see chunks.lua).
+--
+-- Token numbers and types count from 1, so that they can be used as positions in an embedding; in
+-- files they count from 0.
+
+local args = require "tlua.args"
+local class = require "tlua.class"
+local torch = require "tlua"
+local Encoding = require "tlua.text.Encoding"
+local added = require "tlua.text.tokenizer.added"
+local chunks = require "tlua.text.tokenizer.chunks"
+local loading = require "tlua.text.tokenizer.loading"
+local pieces = require "tlua.text.tokenizer.pieces"
+
+---     local Tokenizer = torch.text.Tokenizer
+---     local tokenizer = assert(Tokenizer.from_str(Tokenizer.example))
+---     local encoding = tokenizer:encode "low lower lowest"
+---     print(table.concat(encoding.tokens, "|"), tokenizer:decode(encoding.ids))
+---     --> low|Ġlow|er|Ġlow|e|s|t	low lower lowest
+---@class text.Tokenizer
+---@field vocab_size integer  the largest number of a token
+---@field truncation? table  the options of enable_truncation
+---@field padding? table  the options of enable_padding
+local Tokenizer = class.class("text.Tokenizer")
+
+--- A small tokenizer.json, for examples and experiments.
+---@type string
+Tokenizer.example = [[{"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+   "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": {"l": 0, "o": 1, "w": 2,
+   "e": 3, "r": 4, "s": 5, "t": 6, "Ġ": 7, "lo": 8, "low": 9, "Ġlow": 10, "er": 11},
+   "merges": ["l o", "lo w", "Ġ low", "e r"]}}]]
+
+-- Loading ---------------------------------------------------------------------------------------
+
+-- Makes the finders of added tokens, and forgets all remembered chunks.
+local function refresh(self)
+   local raw, normalized = {}, {}
+   self.chunked = self.is_local
+   for _, token in ipairs(self.added_tokens) do
+      local pattern = token.content
+      if token.normalized and self.normalizer then
+         local piece = pieces.new(pattern, 0)
+         self.normalizer.apply(piece, {first = true, last = true})
+         pattern = piece.text
+      end
+      local entry = {pattern = pattern, id = token.id, single_word = token.single_word,
+         lstrip = token.lstrip, rstrip = token.rstrip}
+      table.insert(token.normalized and normalized or raw, entry)
+      if token.normalized and (token.rstrip or token.lstrip or pattern:find "[ \u{2581}]") then
+         self.chunked = false
+      end
+   end
+   self.raw, self.normalized = added.new(raw), added.new(normalized)
+   self.known = {{}, {}, {}, {}, {}, {}, {}, {}}
+   self.known_count, self.words, self.word_count = 0, {}, 0
+end
+
+-- Makes a tokenizer of the parts that loading.lua has read.
+local function build(parts)
+   local self = Tokenizer()
+   for key, value in pairs(parts) do self[key] = value end
+   refresh(self)
+   return self
+end
+
+local function loaded(name, text, path, read, ...)
+   local parts, message = loading.protect(read, text, ...)
+   if parts then return build(parts) end
+   return nil, ("%s: %s"):format(path or "text.Tokenizer." .. name, message)
+end
+
+local function from_path(name, path, read, ...)
+   if type(path) ~= "string" then
+      args.refuse("text.Tokenizer." .. name, "path", "a file's name", path)
+   end
+   local file <close>, message = io.open(path, "rb")
+   if not file then return nil, message end
+   local text, why = file:read "a"
+   if not text then return nil, ("%s: %s"):format(path, why) end
+   return loaded(name, text, path, read, ...)
+end
+
+--- Reads a tokenizer.json.
+---@param path string
+---@return text.Tokenizer?
+---@return string? message
+function Tokenizer.from_file(path) return from_path("from_file", path, loading.json) end
+
+--- Makes a tokenizer of the text of a tokenizer.json.
+---@param text string
+---@return text.Tokenizer?
+---@return string? message
+function Tokenizer.from_str(text)
+   if type(text) ~= "string" then
+      args.refuse("text.Tokenizer.from_str", "text", "a string", text)
+   end
+   return loaded("from_str", text, nil, loading.json)
+end
+
+--- Reads tiktoken's file of ranks: each line has a token in base64 and its number.
+---@param path string
+---@param options? {pattern: string, special_tokens: table<string, integer>}  the pattern that
+--- splits texts into words, cl100k_base's by default; the special tokens with their numbers in
+--- files, from 0
+---@return text.Tokenizer?
+---@return string? message
+function Tokenizer.from_tiktoken(path, options)
+   args.check_options("text.Tokenizer.from_tiktoken", options, "pattern", "special_tokens")
+   return from_path("from_tiktoken", path, loading.tiktoken, options or {})
+end
+
+-- Encoding --------------------------------------------------------------------------------------
+
+local most_known <const> = 200000
+
+-- Returns the tokens of a word.
+local function tokens_of(self, word)
+   local found = self.words[word]
+   if found then return found end
+   found = self.model:tokenize(word)
+   if #word < 256 then
+      if self.word_count >= most_known then self.words, self.word_count = {}, 0 end
+      self.words[word], self.word_count = found, self.word_count + 1
+   end
+   return found
+end
+
+-- Appends the tokens of a piece that is a word.
+local function add_word(self, piece, out)
+   local found = tokens_of(self, piece.text)
+   local ids, from, to, n = found.ids, found.first, found.last, out.n
+   local all_ids, first, last, words = out.ids, out.first, out.last, out.words
+   local word = out.word + 1
+   out.word = word
+   local starts, base = piece.starts, piece.base
+   if starts then
+      local ends, shift = piece.ends, piece.shift
+      for i = 1, #ids do
+         n = n + 1
+         all_ids[n], words[n] = ids[i], word
+         first[n] = (starts[shift + from[i]] or base) + 1
+         last[n] = ends[shift + to[i]] or ends[shift + #piece.text]
+      end
+   else
+      for i = 1, #ids do
+         n = n + 1
+         all_ids[n], words[n], first[n], last[n] = ids[i], word, base + from[i], base + to[i]
+      end
+   end
+   if found.surface then
+      out.surface = out.surface or {}
+      for i, text in pairs(found.surface) do out.surface[out.n + i] = text end
+   end
+   out.n = n
+end
+
+-- Appends an added token, which is a word.
+local function add_token(self, id, piece, out)
+   local n = out.n + 1
+   out.n, out.word = n, out.word + 1
+   out.ids[n], out.words[n] = id, out.word
+   if piece.starts then
+      out.first[n] = piece.starts[piece.shift + 1] + 1
+      out.last[n] = piece.ends[piece.shift + #piece.text]
+   else
+      out.first[n], out.last[n] = piece.base + 1, piece.base + #piece.text
+   end
+   if piece.text ~= self.tokens[id] then
+      out.surface = out.surface or {}
+      out.surface[n] = piece.text
+   end
+end
+
+local function add_plain(self, piece, out)
+   if piece.text == "" then return end
+   if not self.pre_tokenizer then return add_word(self, piece, out) end
+   local list = {}
+   self.pre_tokenizer.apply(piece, list)
+   for i = 1, #list do
+      if list[i].text ~= "" then add_word(self, list[i], out) end
+   end
+end
+
+-- Appends the tokens of a part of a text without added tokens that are not normalised.
+local function add_piece(self, piece, ends, out)
+   if self.normalizer then self.normalizer.apply(piece, ends) end
+   local found = self.normalized:find(piece.text)
+   local at = 1
+   for k = 1, #found, 3 do
+      local first, last = found[k], found[k + 1]
+      if first > at then add_plain(self, pieces.slice(piece, at, first - 1), out) end
+      add_token(self, found[k + 2], pieces.slice(piece, first, last), out)
+      at = last + 1
+   end
+   if at == 1 then return add_plain(self, piece, out) end
+   if at <= #piece.text then
+      add_plain(self, pieces.slice(piece, at, #piece.text), out)
+   end
+end
+
+local function new_output()
+   return {n = 0, word = 0, ids = {}, first = {}, last = {}, words = {}}
+end
+
+-- Returns the tokens of a part of a text; the places count from `base`.
+local function part_tokens(self, text, base, ends)
+   local out = new_output()
+   local piece = pieces.new(text, base)
+   add_piece(self, piece, ends, out)
+   for i = 1, out.n do out.first[i], out.last[i] = out.first[i] - base, out.last[i] - base end
+   return out, piece.drifts
+end
+
+-- Appends the tokens of a part. Their places are not computed before they are needed: `parts` has
+-- the tokens, the byte before the part, and the word before it.
+local function append(all, found, base)
+   local n, count, parts, m = all.n, found.n, all.parts, all.m
+   table.move(found.ids, 1, count, n + 1, all.ids)
+   parts[m + 1], parts[m + 2], parts[m + 3] = found, base, all.word
+   all.n, all.m = n + count, m + 3
+   if found.surface then
+      all.surface = all.surface or {}
+      for i, surface in pairs(found.surface) do all.surface[n + i] = surface end
+   end
+end
+
+-- Returns the tokens of a chunk that is not known; false if what follows depends on the chunk.
+local function learn(self, known, chunk, base, ends)
+   local found, drifts = part_tokens(self, chunk, base, ends)
+   if drifts then found = false end
+   if #chunk < 256 then
+      if self.known_count >= most_known then
+         self.known, self.known_count = {{}, {}, {}, {}, {}, {}}, 0
+      else
+         known[chunk] = found
+      end
+      self.known_count = self.known_count + 1
+   end
+   return found
+end
+
+-- Appends the chunks of a part of a text, from byte `at` to byte `stop`. Returns false if one of
+-- them does not stand for itself.
+local function add_chunks(self, text, at, stop, all)
+   local begun_n, begun_m, begun_word, is_first = all.n, all.m, all.word, true
+   local splits, chunk_end = self.splits, chunks.chunk_end
+   while at <= stop do
+      local cut = chunk_end(text, at, stop)
+      local chunk = text:sub(at, cut)
+      local known = self.known[(at == 1 and 1 or is_first and 2 or 3) + (cut == stop and 3 or 0)]
+      local found = known[chunk]
+      if found == nil then
+         found = learn(self, known, chunk, at - 1, {first = is_first, last = cut == stop})
+      end
+      if not found then
+         for i = all.n, begun_n + 1, -1 do
+            all.ids[i] = nil
+            if all.surface then all.surface[i] = nil end
+         end
+         for i = all.m, begun_m + 1, -1 do all.parts[i] = nil end
+         all.n, all.m, all.word = begun_n, begun_m, begun_word
+         return false
+      end
+      append(all, found, at - 1)
+      if splits then all.word = all.word + found.word end
+      at, is_first = cut + 1, false
+   end
+   if not splits then all.word = all.word + 1 end
+   return true
+end
+
+local function add_part(self, text, first, last, all)
+   if self.chunked and add_chunks(self, text, first, last, all) then return end
+   local found = part_tokens(self, text:sub(first, last), first - 1, {first = true, last = true})
+   append(all, found, first - 1)
+   all.word = all.word + found.word
+end
+
+local function add_text(self, text, all)
+   local found, at = self.raw:find(text), 1
+   for k = 1, #found, 3 do
+      local first, last = found[k], found[k + 1]
+      if first > at then add_part(self, text, at, first - 1, all) end
+      local out = new_output()
+      add_token(self, found[k + 2], pieces.new(text:sub(first, last), 0), out)
+      append(all, out, first - 1)
+      all.word = all.word + 1
+      at = last + 1
+   end
+   if at <= #text then add_part(self, text, at, #text, all) end
+end
+
+local function check_text(what, text)
+   if type(text) ~= "string" then
+      args.refuse("text.Tokenizer.encode", what, "a string or a list of strings", text)
+   end
+   local length, at = utf8.len(text)
+   if not length then
+      torch.raise(("text.Tokenizer.encode: %s: expected UTF-8, byte %d is not"):format(what, at))
+   end
+end
+
+local function tokenize(self, what, text)
+   local all = {n = 0, m = 0, word = 0, ids = {}, parts = {}}
+   if type(text) == "table" and not getmetatable(text) then
+      all.list_words = {}
+      for i, word in ipairs(text) do
+         check_text(("%s[%d]"):format(what, i), word)
+         local before = all.n
+         add_text(self, word, all)
+         for k = before + 1, all.n do all.list_words[k] = i end
+      end
+   else
+      check_text(what, text)
+      add_text(self, text, all)
+   end
+   return all
+end
+
+-- Returns the encoding of one text, without special tokens.
+local function encode_one(self, what, text, kind)
+   local ok, all = pcall(tokenize, self, what, text)
+   if not ok then
+      if type(all) == "string" and not all:find "text%.Tokenizer" then
+         torch.raise("text.Tokenizer.encode: " .. all)
+      end
+      error(all, 0)
+   end
+   local encoding = Encoding()
+   encoding.ids, encoding.parts, encoding.surface = all.ids, all.parts, all.surface
+   encoding.vocabulary = self.tokens
+   encoding.runs = {{count = all.n, type = kind, sequence = kind}}
+   if all.list_words then
+      encoding.words, encoding.texts = all.list_words, text
+   else
+      encoding.text = text
+   end
+   return encoding
+end
+
+-- Truncation ------------------------------------------------------------------------------------
+
+-- Returns the lengths of two texts whose longer one is cut first.
+local function longest_first(n1, n2, most)
+   local short = math.min(n1, n2)
+   local long = short > most and short or math.max(short, most - short)
+   if short + long > most then short, long = most // 2, most - most // 2 end
+   if n1 > n2 then return long, short end
+   return short, long
+end
+
+local function truncate(self, list, adds)
+   local options = self.truncation
+   if not options then return end
+   local most = options.max_length
+   if adds and self.processor then most = most - self.processor.added(#list == 2) end
+   if most < 0 then
+      torch.raise(("text.Tokenizer.encode: max_length: expected at least %d, for the special "
+         .. "tokens, got %d"):format(options.max_length - most, options.max_length))
+   end
+   local a, b = list[1], list[2]
+   local total = #a.ids + (b and #b.ids or 0)
+   if total <= most and most > 0 then return end
+   local function cut(i, length)
+      if length > 0 and length < #list[i].ids and options.stride >= length then
+         torch.raise(("text.Tokenizer.encode: stride: expected less than the %d tokens that are "
+            .. "left, got %d"):format(length, options.stride))
+      end
+      list[i] = list[i]:_truncate(length, options.stride, options.direction)
+   end
+   if most == 0 then
+      for i = 1, #list do cut(i, 0) end
+   elseif options.strategy == "longest_first" then
+      if b then
+         local n1, n2 = longest_first(#a.ids, #b.ids, most)
+         cut(1, n1)
+         cut(2, n2)
+      else
+         cut(1, most)
+      end
+   else
+      local i = options.strategy == "only_first" and 1 or 2
+      local rest = list[i] and #list[i].ids - (total - most)
+      if not rest or rest <= 0 then
+         torch.raise(("text.Tokenizer.encode: strategy %s: expected %s"):format(options.strategy,
+            rest and "a text with more tokens than are to be cut off" or "a second text"))
+      end
+      cut(i, rest)
+   end
+end
+
+local truncation_arguments = args.signature [[text.Tokenizer.enable_truncation(max_length: integer,
+   stride: integer = 0, strategy: string = 'longest_first', direction: string = 'right')]]
+
+--- Cuts encodings to a number of tokens, special tokens included.
+---@param max_length integer  the largest number of tokens
+---@param options? {stride: integer, strategy: string, direction: string}  stride: how many tokens
+--- adjacent parts share; strategy: which text is cut, "longest_first", "only_first" or
+--- "only_second"; direction: the end that is cut, "right" or "left"
+---@return text.Tokenizer self
+function Tokenizer:enable_truncation(max_length, options)
+   local a = truncation_arguments(max_length, options)
+   local name = "text.Tokenizer.enable_truncation"
+   if a.max_length < 0 then args.refuse(name, "max_length", "at least 0", a.max_length) end
+   if a.stride < 0 then args.refuse(name, "stride", "at least 0", a.stride) end
+   if not loading.strategies[a.strategy] then
+      args.refuse(name, "strategy", "longest_first, only_first or only_second", a.strategy)
+   end
+   if a.direction ~= "right" and a.direction ~= "left" then
+      args.refuse(name, "direction", "right or left", a.direction)
+   end
+   self.truncation = a
+   return self
+end
+
+--- Turns truncation off.
+---@return text.Tokenizer self
+function Tokenizer:no_truncation()
+   self.truncation = nil
+   return self
+end
+
+local padding_arguments = args.signature [[text.Tokenizer.enable_padding(
+   direction: string = 'right', pad_id: integer = 1, pad_type_id: integer = 1,
+   pad_token: string = '[PAD]', length: integer = 0, pad_to_multiple_of: integer = 0)]]
+
+--- Pads encodings to the longest of a batch, or to `length`.
+---@param options? table  direction ("right" or "left"), pad_id and pad_type_id (from 1), pad_token,
+--- length, pad_to_multiple_of
+---@return text.Tokenizer self
+function Tokenizer:enable_padding(options)
+   local a = padding_arguments(options)
+   if a.direction ~= "right" and a.direction ~= "left" then
+      args.refuse("text.Tokenizer.enable_padding", "direction", "right or left", a.direction)
+   end
+   self.padding = a
+   return self
+end
+
+--- Turns padding off.
+---@return text.Tokenizer self
+function Tokenizer:no_padding()
+   self.padding = nil
+   return self
+end
+
+local function pad(self, list)
+   local options = self.padding
+   if not options then return end
+   local length, multiple = options.length, options.pad_to_multiple_of
+   if length == 0 then
+      for _, encoding in ipairs(list) do length = math.max(length, #encoding.ids) end
+   end
+   if multiple > 0 then length = (length + multiple - 1) // multiple * multiple end
+   for _, encoding in ipairs(list) do
+      encoding:pad(length, {direction = options.direction, pad_id = options.pad_id,
+         pad_type_id = options.pad_type_id, pad_token = options.pad_token})
+   end
+end
+
+-- Use -------------------------------------------------------------------------------------------
+
+local function encode(self, text, pair, adds)
+   local list = {encode_one(self, "text", text, 1)}
+   if pair then list[2] = encode_one(self, "pair", pair, 2) end
+   truncate(self, list, adds)
+   if self.processor then list = self.processor.process(list, adds) end
+   return Encoding._join(list, self.tokens)
+end
+
+-- Separates the second text of a call from its options.
+local function pair_and_options(pair, options)
+   if type(pair) == "table" and pair[1] == nil and next(pair) ~= nil and options == nil then
+      return nil, pair
+   end
+   return pair, options
+end
+
+--- Returns the tokens of a text, or of two texts.
+---@param text string|string[]  a list of strings has the words of a text; places count in each word
+---@param pair? string|string[]  a second text
+---@param options? {add_special_tokens: boolean}  true by default
+---@return text.Encoding
+function Tokenizer:encode(text, pair, options)
+   pair, options = pair_and_options(pair, options)
+   if options then
+      args.check_options("text.Tokenizer.encode", options, "add_special_tokens")
+   end
+   local encoding = encode(self, text, pair, not options or options.add_special_tokens ~= false)
+   if self.padding then pad(self, {encoding}) end
+   return encoding
+end
+
+--- Returns the tokens of each text of a list.
+---@param texts (string|string[])[]  a list {a, b} of two strings is a pair of texts
+---@param options? {add_special_tokens: boolean}  true by default
+---@return text.Encoding[]
+function Tokenizer:encode_batch(texts, options)
+   args.check_options("text.Tokenizer.encode_batch", options, "add_special_tokens")
+   if type(texts) ~= "table" then
+      args.refuse("text.Tokenizer.encode_batch", "texts", "a list", texts)
+   end
+   local list, adds = {}, not options or options.add_special_tokens ~= false
+   for i, text in ipairs(texts) do
+      if type(text) == "table" then
+         list[i] = encode(self, text[1], text[2], adds)
+      else
+         list[i] = encode(self, text, nil, adds)
+      end
+   end
+   pad(self, list)
+   return list
+end
+
+--- Returns the text that tokens stand for.
+---@param ids integer[]|Tensor  the numbers of the tokens, from 1
+---@param options? {skip_special_tokens: boolean}  true by default
+---@return string
+function Tokenizer:decode(ids, options)
+   args.check_options("text.Tokenizer.decode", options, "skip_special_tokens")
+   if torch.is_tensor(ids) then ids = ids:reshape(-1):tolist() end
+   if type(ids) ~= "table" then
+      args.refuse("text.Tokenizer.decode", "ids", "a list of numbers or a tensor", ids)
+   end
+   local skips = not options or options.skip_special_tokens ~= false
+   local list = {}
+   for i, id in ipairs(ids) do
+      local token = self.tokens[id]
+      if not token then
+         args.refuse("text.Tokenizer.decode", "id " .. i, ("the number of a token, from 1 to %d")
+            :format(self.vocab_size), id)
+      end
+      if not (skips and self.special[token]) then list[#list + 1] = token end
+   end
+   if not self.decoder then return table.concat(list, " ") end
+   return table.concat(self.decoder(list))
+end
+
+--- Returns the texts of several lists of tokens.
+---@param batch (integer[]|Tensor)[]  a list of numbers or a tensor for each text
+---@param options? {skip_special_tokens: boolean}  true by default
+---@return string[]
+function Tokenizer:decode_batch(batch, options)
+   local list = {}
+   for i, ids in ipairs(batch) do list[i] = self:decode(ids, options) end
+   return list
+end
+
+--- Returns the number of a token.
+---@param token string
+---@return integer?
+function Tokenizer:token_to_id(token) return self.ids[token] end
+
+--- Returns the token of a number.
+---@param id integer  from 1
+---@return string?
+function Tokenizer:id_to_token(id) return self.tokens[id] end
+
+--- Returns all tokens with their numbers.
+---@return table<string, integer>
+function Tokenizer:get_vocab()
+   local vocab = {}
+   for token, id in pairs(self.ids) do vocab[token] = id end
+   return vocab
+end
+
+local function add_tokens(self, name, list, is_special)
+   local count = 0
+   for i, token in ipairs(list) do
+      local entry = type(token) == "string" and {content = token} or token
+      if type(entry) ~= "table" or type(entry.content) ~= "string" or entry.content == "" then
+         args.refuse(name, ("token %d"):format(i), "a text, or a table with content", token)
+      end
+      args.check_options(name, entry, "content", "single_word", "lstrip", "rstrip", "normalized",
+         "special", "id")
+      local copy = {}
+      for key, value in pairs(entry) do copy[key] = value end
+      copy.special = is_special or entry.special or false
+      if copy.normalized == nil then copy.normalized = not copy.special end
+      copy.id = nil
+      if loading.add_token(self, copy) then count = count + 1 end
+   end
+   refresh(self)
+   return count
+end
+
+--- Adds tokens, which are found in texts before the model sees them.
+---@param tokens (string|table)[]  texts, or tables with content, single_word, lstrip, rstrip,
+--- normalized, special
+---@return integer count  how many were not added before
+function Tokenizer:add_tokens(tokens)
+   return add_tokens(self, "text.Tokenizer.add_tokens", tokens, false)
+end
+
+--- Adds special tokens, which decode leaves out.
+---@param tokens (string|table)[]  as in add_tokens
+---@return integer count  how many were not added before
+function Tokenizer:add_special_tokens(tokens)
+   return add_tokens(self, "text.Tokenizer.add_special_tokens", tokens, true)
+end
+
+function Tokenizer:__tostring()
+   return ("text.Tokenizer(%d tokens)"):format(self.vocab_size)
+end
+
+return Tokenizer

@@ -1,0 +1,189 @@
+-- Tests torch.text.Tokenizer against Hugging Face's tokenizers.
+
+local compare = dofile "rocks/text/spec/compare.lua"
+local json = require "tlua.utils.json"
+local shell = require "spec.support.shell"
+local torch = require "tlua"
+local Tokenizer = torch.text.Tokenizer
+local folder = "rocks/text/spec/fixtures/tokenizers"
+
+local function load_kind(name) return assert(Tokenizer.from_file(("%s/%s.json"):format(folder, name))) end
+
+local function example() return assert(Tokenizer.from_str(Tokenizer.example)) end
+
+-- Returns the example's configuration with changed fields.
+local function changed(change)
+   local config = json.decode(Tokenizer.example)
+   change(config)
+   return json.encode(config)
+end
+
+-- Checks the message about a configuration.
+local function refused(message, change)
+   local none, why = Tokenizer.from_str(type(change) == "string" and change or changed(change))
+   assert.is_nil(none)
+   assert.matches(message, why, 1, true)
+end
+
+local function write(path, text)
+   local file = assert(io.open(path, "wb"))
+   file:write(text)
+   file:close()
+end
+
+describe("text.Tokenizer", function()
+   for _, name in ipairs(compare.kinds) do
+      it("makes the tokens, places and texts of the library: " .. name, function()
+         local count, differences = compare.kind(folder, name)
+         assert.equal(12, count)
+         assert.same({}, differences)
+      end)
+   end
+
+   it("counts numbers, types, words and bytes from 1", function()
+      local encoding = load_kind("bert"):encode("été a", "b")
+      assert.same({3, 4}, {encoding.ids[1], encoding.ids[#encoding.ids]}) -- [CLS] is 2 in the file
+      assert.same({2, 3}, {encoding.file_ids[1], encoding.file_ids[#encoding.ids]})
+      assert.same({1, 1}, {encoding.type_ids[1], encoding.type_ids[2]})
+      assert.equal(2, encoding.type_ids[#encoding.ids])
+      assert.same({1, 0}, encoding.offsets[1])
+      assert.equal(1, encoding.offsets[2][1])
+      assert.is_false(encoding.word_ids[1])
+      assert.equal(1, encoding.word_ids[2])
+      assert.equal(2, encoding.sequence_ids[#encoding.ids - 1])
+      assert.equal(#encoding.ids, #encoding)
+      assert.equal("int64", encoding:tensor().dtype)
+   end)
+
+   it("gives places that cut the tokens out of the text", function()
+      local text = "the naïve tensor 日本語"
+      local encoding = load_kind("gpt2"):encode(text)
+      local parts = {}
+      for i, place in ipairs(encoding.offsets) do
+         local before = encoding.offsets[i - 1]
+         if not before or before[1] ~= place[1] then parts[#parts + 1] = text:sub(place[1], place[2]) end
+      end
+      assert.equal(text, table.concat(parts))
+   end)
+
+   it("remembers chunks without changing the tokens", function()
+      local tokenizer = load_kind "llama2"
+      local text = "the tensor  and the\ttensor, the naïve \u{3000} tensor "
+      local first = tokenizer:encode(text)
+      local again = tokenizer:encode(text)
+      assert.same(first.ids, again.ids)
+      assert.same(first.offsets, again.offsets)
+      tokenizer.chunked = false
+      local whole = tokenizer:encode(text)
+      assert.same(first.ids, whole.ids)
+      assert.same(first.offsets, whole.offsets)
+      assert.same(first.word_ids, whole.word_ids)
+   end)
+
+   it("encodes texts that are split into words", function()
+      local encoding = example():encode {"low", "lower"}
+      assert.same({"low", "low", "er"}, encoding.tokens)
+      assert.same({1, 2, 2}, encoding.word_ids)
+      assert.same({{1, 3}, {1, 3}, {4, 5}}, encoding.offsets)
+      assert.same({2, 3}, {encoding:word_to_tokens(2)})
+   end)
+
+   it("encodes and decodes batches", function()
+      local tokenizer = example():enable_padding {pad_id = 3, pad_token = "w"}
+      local list = tokenizer:encode_batch {"low", "lower low", {"low", "er"}}
+      assert.same({10, 3, 3}, list[1].ids)
+      assert.same({1, 0, 0}, list[1].attention_mask)
+      assert.same({1, 2, 3}, {list[2]:byte_to_token(3), list[2]:byte_to_token(5), list[2]:byte_to_token(9)})
+      assert.same({"low", "lower low"}, tokenizer:decode_batch {{10}, torch.tensor {10, 12, 11}})
+      assert.same({10, 12, 3}, list[3].ids)
+      assert.same({1, 2, 1}, list[3].type_ids)
+   end)
+
+   it("adds tokens", function()
+      local tokenizer = example()
+      assert.equal(1, tokenizer:add_special_tokens {"<end>"})
+      assert.equal(1, tokenizer:add_tokens {{content = "tow", single_word = true}})
+      assert.equal(0, tokenizer:add_tokens {"tow"})
+      assert.equal(14, tokenizer.vocab_size)
+      assert.equal(13, tokenizer:token_to_id "<end>")
+      assert.equal("<end>", tokenizer:id_to_token(13))
+      assert.equal(14, tokenizer:get_vocab()["tow"])
+      assert.same({10, 13, 10}, tokenizer:encode("low<end>low").ids)
+      assert.equal("lowlow", tokenizer:decode {10, 13, 10})
+      assert.equal("low<end>low", tokenizer:decode({10, 13, 10}, {skip_special_tokens = false}))
+   end)
+
+   it("reads tiktoken's ranks", shell.in_folder(function(place)
+      local lines, alphabet = {}, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+      local function digit(value) return alphabet:sub(value + 1, value + 1) end
+      for byte = 0, 255 do lines[#lines + 1] = ("%s%s== %d"):format(digit(byte >> 2), digit((byte & 3) << 4), byte) end
+      lines[#lines + 1] = "bG8= 256\nbG93 257" -- "lo" and "low"
+      local path = place .. "/ranks"
+      write(path, table.concat(lines, "\n"))
+      local tokenizer = assert(Tokenizer.from_tiktoken(path, {special_tokens = {["<end>"] = 300}}))
+      assert.same({257, 32, 108, 101, 300}, tokenizer:encode("low le<end>").file_ids)
+      assert.equal("low \u{FFFD}", tokenizer:decode {258, 33, 256})
+      write(path, "bG8= 256\n")
+      local none, why = Tokenizer.from_tiktoken(path)
+      assert.is_nil(none)
+      assert.matches("ranks: expected a token for each byte, byte 0 has none", why)
+   end))
+
+   it("names the fault of a file", function()
+      refused("text.Tokenizer.from_str: at byte 1: the text ends too early", "")
+      refused("at byte", '{"model": {"type": "BPE", "vocab": {"a"')
+      refused("expected a field model, an object", "{}")
+      refused("model: expected BPE, WordPiece, Unigram or WordLevel, got Other",
+         function(config) config.model.type = "Other" end)
+      refused('model: merges[5]: the vocabulary lacks the token "q"',
+         function(config) config.model.merges[5] = "q r" end)
+      refused("model: merges[1]: expected two tokens, got l",
+         function(config) config.model.merges[1] = "l" end)
+      refused('model: vocab: "l": expected a number from 0 to 2147483647, got -1',
+         function(config) config.model.vocab.l = -1 end)
+      refused("have the same number 0", function(config) config.model.vocab.new = 0 end)
+      refused("model: expected no dropout, which gives random tokens, got 0.1",
+         function(config) config.model.dropout = 0.1 end)
+      refused("pre_tokenizer: expected a known type of pre-tokenizer, got Other",
+         function(config) config.pre_tokenizer.type = "Other" end)
+      refused("normalizer: normalizers[1]: expected a text as content", function(config)
+         config.normalizer = {type = "Sequence", normalizers = {{type = "Replace", pattern = {String = "a"}}}}
+      end)
+      refused("pre_tokenizer: the pattern \"(a\": at byte 3: a group is not closed", function(config)
+         config.pre_tokenizer = {type = "Split", pattern = {Regex = "(a"}, behavior = "Isolated"}
+      end)
+      refused("normalizer: precompiled_charsmap: expected a trie of", function(config)
+         config.normalizer = {type = "Precompiled", precompiled_charsmap = "/////w=="}
+      end)
+      refused('added_tokens: "<x>" has the number of "l", 0', function(config)
+         config.added_tokens = {{content = "<x>", id = 0}}
+      end)
+      refused('special_tokens: expected an entry for "<s>"', function(config)
+         config.post_processor = {type = "TemplateProcessing", pair = {},
+            single = {{SpecialToken = {id = "<s>", type_id = 0}}}}
+      end)
+      refused("unk_id: expected a number from 0 to 0, got 4",
+         '{"model": {"type": "Unigram", "unk_id": 4, "vocab": [["a", 0]]}}')
+      local none, why = Tokenizer.from_file "/none/there.json"
+      assert.is_nil(none)
+      assert.matches("/none/there.json", why, 1, true)
+   end)
+
+   it("names wrong arguments", function()
+      local tokenizer = example()
+      assert.raises("text.Tokenizer.encode: text: expected UTF-8, byte 2 is not",
+         function() tokenizer:encode "a\255" end)
+      assert.raises("text: expected a string or a list of strings, got 3", function() tokenizer:encode(3) end)
+      assert.raises("unknown option adds", function() tokenizer:encode("a", {adds = true}) end)
+      assert.raises("text.Tokenizer.decode: id 1: expected the number of a token, from 1 to 12, got 99",
+         function() tokenizer:decode {99} end)
+      assert.raises("strategy: expected longest_first, only_first or only_second, got \"x\"",
+         function() tokenizer:enable_truncation(3, {strategy = "x"}) end)
+      assert.raises("max_length: expected at least 2, for the special tokens, got 1",
+         function() load_kind("bert"):enable_truncation(1):encode "a" end)
+      assert.raises("stride: expected less than the 2 tokens that are left, got 5",
+         function() tokenizer:enable_truncation(2, {stride = 5}):encode "low low low low" end)
+      assert.raises("direction: expected right or left, got \"up\"",
+         function() tokenizer:enable_padding {direction = "up"} end)
+   end)
+end)

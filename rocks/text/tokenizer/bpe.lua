@@ -1,0 +1,252 @@
+-- bpe.lua - the byte-pair encoding of tokenizer.json, of SentencePiece and of tiktoken. A model's
+-- function tokenize(word) returns {ids, first, last, surface?}: the token numbers; the bytes of the
+-- word that each token covers, from `first` to `last`, extended to whole characters; and the texts
+-- of tokens that are not in the vocabulary.
+
+local bytes = require "tlua.text.tokenizer.bytes"
+local heap = require "tlua.text.tokenizer.heap"
+local pieces = require "tlua.text.tokenizer.pieces"
+
+local M = {}
+
+local long_word <const> = 24
+
+-- Merges the pairs of a short word, the lowest rank first. `ids` and `lengths` change.
+local function merge_short(merges, ids, lengths)
+   local n = #ids
+   while n > 1 do
+      local least, at = math.maxinteger, nil
+      for i = 1, n - 1 do
+         local merge = merges[ids[i] << 32 | ids[i + 1]]
+         if merge and merge < least then least, at = merge, i end
+      end
+      if not at then return end
+      ids[at], lengths[at] = least & 0xFFFFFFFF, lengths[at] + lengths[at + 1]
+      table.remove(ids, at + 1)
+      table.remove(lengths, at + 1)
+      n = n - 1
+   end
+end
+
+-- Merges the pairs of a long word: a heap has the ranks and positions of the pairs.
+local function merge_long(merges, ids, lengths)
+   local n = #ids
+   local after, before = {}, {}
+   for i = 1, n do after[i], before[i] = i + 1, i - 1 end
+   local queue = heap.new()
+   local function add(i)
+      local k = after[i]
+      if i < 1 or k > n then return end
+      local merge = merges[ids[i] << 32 | ids[k]]
+      if merge then queue:push(merge >> 32 << 31 | i, merge, ids[i] << 32 | ids[k]) end
+   end
+   for i = 1, n - 1 do add(i) end
+   while queue.n > 0 do
+      local key, merge, pair = queue:pop()
+      local i = key & 0x7FFFFFFF
+      local k = after[i]
+      if ids[i] and k <= n and ids[i] << 32 | ids[k] == pair then
+         ids[i], lengths[i] = merge & 0xFFFFFFFF, lengths[i] + lengths[k]
+         ids[k] = false
+         after[i] = after[k]
+         if after[k] <= n then before[after[k]] = i end
+         if before[i] >= 1 then add(before[i]) end
+         add(i)
+      end
+   end
+   local m = 0
+   for i = 1, n do
+      if ids[i] then
+         m = m + 1
+         ids[m], lengths[m] = ids[i], lengths[i]
+      end
+   end
+   for i = m + 1, n do ids[i], lengths[i] = nil, nil end
+end
+
+-- Returns a result of tokenize. Offsets are extended to whole characters.
+local function spread(word, ids, lengths)
+   local first, last, at = {}, {}, 1
+   local length, ascii = #word, pieces.is_ascii(word)
+   for i = 1, #ids do
+      local from, to = at, at + lengths[i] - 1
+      at = to + 1
+      if not ascii then
+         while from > 1 and from <= length and word:byte(from) & 0xC0 == 0x80 do
+            from = from - 1
+         end
+         while to < length and word:byte(to + 1) & 0xC0 == 0x80 do to = to + 1 end
+      end
+      first[i], last[i] = from, to
+   end
+   return {ids = ids, first = first, last = last}
+end
+
+local Model = {}
+Model.__index = Model
+
+-- Appends the symbols of bytes, "<0x41>", if the vocabulary has them all.
+local function add_bytes(self, symbol, ids, lengths)
+   local found = {}
+   for i = 1, #symbol do
+      found[i] = self.vocab[("<0x%02X>"):format(symbol:byte(i))]
+      if not found[i] then return false end
+   end
+   for i = 1, #found do ids[#ids + 1], lengths[#lengths + 1] = found[i], 1 end
+   return true
+end
+
+local function symbols(self, word)
+   local ids, lengths, unknown = {}, {}, nil
+   local prefix, suffix, n = self.prefix, self.suffix, 0
+   local at, length = 1, #word
+   for symbol in word:gmatch(self.of_bytes and "." or pieces.character) do
+      local width = #symbol
+      if prefix and at > 1 then symbol = prefix .. symbol end
+      at = at + width
+      if suffix and at > length then symbol = symbol .. suffix end
+      local id = self.vocab[symbol]
+      if id then
+         if unknown then
+            n = n + 1
+            ids[n], lengths[n] = self.unknown, unknown
+            unknown = nil
+         end
+         n = n + 1
+         ids[n], lengths[n] = id, width
+      elseif self.byte_fallback and add_bytes(self, symbol, ids, lengths) then
+         n = #ids
+      elseif self.unknown then
+         if unknown and not self.fuses then
+            n = n + 1
+            ids[n], lengths[n] = self.unknown, unknown
+            unknown = nil
+         end
+         unknown = (unknown or 0) + width
+      end
+   end
+   if unknown then ids[n + 1], lengths[n + 1] = self.unknown, unknown end
+   return ids, lengths
+end
+
+--- Returns the tokens of a word.
+---@param word string
+---@return table
+function Model:tokenize(word)
+   if self.ignores_merges and self.vocab[word] then
+      return {ids = {self.vocab[word]}, first = {1}, last = {#word}}
+   end
+   local ids, lengths = symbols(self, word)
+   if #ids > 1 then
+      local merge = #ids > long_word and merge_long or merge_short
+      merge(self.merges, ids, lengths)
+   end
+   return spread(word, ids, lengths)
+end
+
+--- Makes the model's tokens texts of bytes, so that texts need not be converted into the characters
+--- that represent bytes. Returns whether that is possible.
+---@return boolean
+function Model:use_bytes()
+   if self.byte_fallback or self.prefix or self.suffix then return false end
+   local vocab = {}
+   for token, id in pairs(self.vocab) do
+      local decoded = bytes.decode(token)
+      if decoded then vocab[decoded] = id end
+   end
+   self.vocab, self.of_bytes = vocab, true
+   return true
+end
+
+-- Returns the two tokens of an entry of the list of merges.
+local function pair_of(entry)
+   if type(entry) == "string" then return entry:match "^([^ ]+) ([^ ]+)$" end
+   if type(entry) == "table" and #entry == 2 then return entry[1], entry[2] end
+   return nil
+end
+
+-- Returns the merges as a table: the two numbers of a pair -> its rank and the number of the merge.
+local function read_merges(list, vocab, prefix, fail)
+   local merges, skip = {}, prefix and #prefix + 1 or 1
+   local function number(token, i)
+      local id = type(token) == "string" and vocab[token]
+      if not id then
+         fail(("merges[%d]: the vocabulary lacks the token %s"):format(i,
+            type(token) == "string" and ("%q"):format(token) or tostring(token)))
+      end
+      return id
+   end
+   for i, entry in ipairs(list) do
+      local a, b = pair_of(entry)
+      if not a then fail(("merges[%d]: expected two tokens, got %s"):format(i, tostring(entry))) end
+      local key = number(a, i) << 32 | number(b, i)
+      merges[key] = i << 32 | number(a .. b:sub(skip), i)
+   end
+   return merges
+end
+
+--- Makes a model of its configuration. Calls fail(why) if it is wrong.
+---@param config table
+---@param vocab table<string, integer>
+---@param fail fun(why: string)
+---@return table
+function M.make(config, vocab, fail)
+   if type(config.merges) ~= "table" then fail "expected a list of merges" end
+   if config.dropout and config.dropout ~= 0 then
+      fail(("expected no dropout, which gives random tokens, got %s"):format(config.dropout))
+   end
+   local model = setmetatable({
+      vocab = vocab, prefix = config.continuing_subword_prefix,
+      suffix = config.end_of_word_suffix, byte_fallback = config.byte_fallback,
+      fuses = config.fuse_unk, ignores_merges = config.ignore_merges,
+   }, Model)
+   if model.prefix == "" then model.prefix = nil end
+   if model.suffix == "" then model.suffix = nil end
+   if config.unk_token then
+      model.unknown = vocab[config.unk_token]
+      if not model.unknown then
+         fail(("the vocabulary lacks the unknown token %q"):format(tostring(config.unk_token)))
+      end
+   end
+   model.merges = read_merges(config.merges, vocab, model.prefix, fail)
+   return model
+end
+
+--- Returns whether no token contains `space` behind another text.
+---@param vocab table<string, integer>
+---@param space string
+---@return boolean
+function M.begins_with_space(vocab, space)
+   if not vocab[space] then return false end
+   local length = #space
+   for token in pairs(vocab) do
+      local at = token:find(space, 2, true)
+      while at do
+         if token:sub(at - length, at - 1) ~= space then return false end
+         at = token:find(space, at + 1, true)
+      end
+   end
+   return true
+end
+
+--- Makes a model whose pairs are ranked by the number of the token that they make.
+---@param vocab table<string, integer>
+---@param options table  fields of the model
+---@return table
+function M.by_rank(vocab, options)
+   local tokens = {}
+   for token, id in pairs(vocab) do tokens[id] = token end
+   local merges = setmetatable({}, {__index = function(self, key)
+      local a, b = tokens[key >> 32], tokens[key & 0xFFFFFFFF]
+      local id = a and b and vocab[a .. b]
+      local merge = id and id << 32 | id or false
+      self[key] = merge
+      return merge
+   end})
+   options.vocab, options.merges = vocab, merges
+   return setmetatable(options, Model)
+end
+
+M.spread = spread
+
+return M

@@ -1,0 +1,129 @@
+-- chunks.lua - cuts a text into chunks whose tokens do not depend on each other, so that the tokens
+-- of a frequent chunk are computed once. A cut is in front of a space that stands behind a visible
+-- character. Each part of a tokenizer tells whether it allows that.
+
+local characters = require "tlua.text.tokenizer.characters"
+
+local M = {}
+
+-- Returns whether a match of the node may contain a space behind another character, or may depend
+-- on the text around it, and whether all its characters are white space. `begun`: whether the match
+-- already has a character that is no white space.
+local crosses
+
+local function only_space(set)
+   for code = 0, 127 do
+      if set[code] and not characters.class "space"[code] then return false end
+   end
+   for _, code in ipairs {0xE9, 0x4E00, 0x301, 0x660, 0xBD, 0x20AC, 0x1F600, 0x378} do
+      if set[code] then return false end
+   end
+   return true
+end
+
+local makers = {}
+
+makers["set"] = function(node, begun)
+   if node.set[32] and begun then return true, begun end
+   return false, begun or not only_space(node.set)
+end
+
+makers["sequence"] = function(node, begun)
+   for _, child in ipairs(node) do
+      local bad
+      bad, begun = crosses(child, begun)
+      if bad then return true, begun end
+   end
+   return false, begun
+end
+
+makers["choice"] = function(node, begun)
+   local after = begun
+   for _, child in ipairs(node) do
+      local bad, more = crosses(child, begun)
+      if bad then return true, more end
+      after = after or more
+   end
+   return false, after
+end
+
+makers["repeat"] = function(node, begun)
+   local bad, after = crosses(node[1], begun)
+   if bad then return true, after end
+   if node.max > 1 then return crosses(node[1], after) end
+   return false, after
+end
+
+-- Only (?!\S) and its like are allowed: they do not tell a space from the end.
+makers["look"] = function(node, begun)
+   local inner = node[1]
+   if inner.kind == "sequence" and #inner == 1 then inner = inner[1] end
+   if node.behind or not node.negative or inner.kind ~= "set" then return true, begun end
+   return inner.set[32], begun
+end
+
+makers.text_end = function(_, begun) return begun, begun end
+makers.line_end = makers.text_end
+
+function crosses(node, begun)
+   local maker = makers[node.kind]
+   if not maker then return true, begun end
+   return maker(node, begun)
+end
+
+--- Returns whether a pattern's matches lie within the chunks of a text.
+---@param node table  a tree of pattern.lua
+---@return boolean
+function M.is_local(node) return not (crosses(node, false)) end
+
+local lefts <const> = [[a Z 5 ! " # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \ ] ^ _ ` { | } ~ é É ʰ
+   ǅ 中 あ 한 ि ́ ٣ Ⅷ ½ “ € © 😀]]
+
+--- Returns whether a splitting function splits a text at each cut; it is tried with characters of
+--- all categories.
+---@param split fun(text: string): integer[]  returns the bytes after each part
+---@return boolean
+function M.splits(split)
+   for left in lefts:gmatch "%S+" do
+      for _, right in ipairs {"a", "Z", "5", "!", "'", "é", "中", "\u{301}", " a", "\n", "\t", ""} do
+         local text, found = "b" .. left .. " " .. right, false
+         for _, stop in ipairs(split(text)) do found = found or stop == #left + 1 end
+         if not found then return false end
+      end
+   end
+   return true
+end
+
+-- The characters beyond ASCII that may stand in front of a cut: those that no normaliser turns into
+-- white space.
+local safe = setmetatable({}, {__index = function(self, character)
+   local code = utf8.codepoint(character)
+   local category = characters.category[code]
+   local good = category:find "^[LNP]" ~= nil
+   for _, part in ipairs(characters.decomposition(code, true) or {}) do
+      if part < 128 and not (part > 32 and part < 127) or characters.class "space"[part] then
+         good = false
+      end
+   end
+   self[character] = good
+   return good
+end})
+
+--- Returns the last byte of the chunk that begins at byte `at`.
+---@param text string
+---@param at integer
+---@param last integer  the last byte of the text
+---@return integer
+function M.chunk_end(text, at, last)
+   local from = at
+   while true do
+      local left = text:find("[\33-\126\x80-\xBF] ", from)
+      if not left or left >= last then return last end
+      if text:byte(left) < 128 then return left end
+      local start = utf8.offset(text, -1, left + 1)
+      if start >= at and safe[text:sub(start, left)] then return left end
+      from = left + 1
+   end
+end
+
+return M
