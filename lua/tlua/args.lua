@@ -21,6 +21,14 @@ local M = {}
 -- options or values.
 local function suggest() return require "tlua.utils.suggest" end
 
+--- Returns what a sparse or other wrapped tensor is called; nil for any other value.
+---@param value any
+---@return string?
+function M.kind_of(value)
+   local meta = type(value) == "userdata" and getmetatable(value)
+   return type(meta) == "table" and meta.title or nil
+end
+
 --- Describes a value for messages.
 ---@param value any
 ---@return string
@@ -30,7 +38,8 @@ function M.describe(value)
    if kind == "number" or kind == "boolean" or kind == "nil" then return tostring(value) end
    if torch.is_tensor(value) then
       if not pcall(value.dim, value) then return "a tensor that was released" end
-      return ("a %s tensor of shape (%s)"):format(value.dtype, table.concat(value.shape, ", "))
+      return ("a %s %s of shape (%s)"):format(value.dtype, M.kind_of(value) or "tensor",
+         table.concat(value.shape, ", "))
    end
    local name = torch.type(value)
    local meta = getmetatable(value)
@@ -443,7 +452,7 @@ local function relay(name, title, first, ok, ...)
    local why = ...
    if type(why) ~= "string" then error(why, 0) end
    if why:find ": attempt to %l+" or why:find ": bad argument #" then
-      if not title or torch.is_tensor(first) and getmetatable(first).title == title then
+      if not title or M.kind_of(first) == title then
          torch.raise(name .. ": got arguments that do not fit together")
       end
       M.refuse(name, "self", "a " .. title, first)
@@ -456,6 +465,9 @@ local function relay(name, title, first, ok, ...)
    error(fits and why or ("%s%s: %s"):format(where, name, text), 0)
 end
 
+--- Maps the functions that `named` returns to those that they call.
+M.inner = setmetatable({}, {__mode = "k"})
+
 --- Returns a function that calls fn. The messages of its errors begin with a name, instead of that
 --- of another operator that fn calls. An error of Lua in fn, which takes arguments of a wrapped
 --- kind of tensors without checks, becomes one of the arguments.
@@ -464,7 +476,9 @@ end
 ---@param title? string  the kind of tensor that the first argument should be
 ---@return function
 function M.named(name, fn, title)
-   return function(first, ...) return relay(name, title, first, pcall(fn, first, ...)) end
+   local function named(first, ...) return relay(name, title, first, pcall(fn, first, ...)) end
+   M.inner[named] = fn
+   return named
 end
 
 return M

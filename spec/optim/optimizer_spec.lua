@@ -11,6 +11,19 @@ local function descend(optimizer, ...)
    optimizer:step()
 end
 
+it("optimizers refuse masked and quantized tensors", function()
+   for title, x in pairs {masked = torch.masked.masked_tensor(torch.ones(2), torch.tensor {true, false}),
+      quantized = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, "qint8")} do
+      assert.raises("optim.SGD: parameter 1: expected a dense or sparse tensor, got a",
+         function() optim.SGD {x} end)
+      assert.raises(title .. " tensor of shape (2)", function() optim.SGD {x} end)
+      assert.raises("func.grad: argument: expected", function() torch.func.grad(torch.sum)(x) end)
+   end
+   rawset(string, "title", string.upper) -- as Penlight's stringx.import() does
+   assert.truthy(optim.SGD {torch.ones(2):requires_grad_()})
+   rawset(string, "title", nil)
+end)
+
 describe("optim.SparseAdam", function()
    local F = torch.nn.functional
 

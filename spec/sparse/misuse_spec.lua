@@ -142,7 +142,7 @@ describe("an error of a function of sparse tensors", function()
          ["mul_: a dense tensor of shape (2) does not broadcast"] = {a.mul_, a, torch.ones(2)},
          ["add_: other is missing"] = {a.add_, a},
          ["select: self: expected a sparse tensor, got a float32 tensor"] = {torch.select, dense, a, 1},
-         ["allclose: rtol or atol: expected a number, got a float32 tensor"] = {torch.allclose, a, a, a},
+         ["allclose: rtol or atol: expected a number, got a float32 sparse tensor"] = {torch.allclose, a, a, a},
          ["nan_to_num_: not implemented for 'float8_e5m2'"] = {torch.Tensor.nan_to_num_, dense:cpu():to "float8_e5m2"},
       } do
          assert.raises(name, function() row[1](table.unpack(row, 2)) end)

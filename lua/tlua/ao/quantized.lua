@@ -177,6 +177,14 @@ function Quantized:dequantize()
    return (self.integers:to "int64" - zero):float() * scale
 end
 
+--- Returns the number that a tensor of one element stands for.
+---@return number
+function Quantized:item() return self:dequantize():item() end
+
+--- Returns the numbers as nested lists.
+---@return table|number
+function Quantized:tolist() return self:dequantize():tolist() end
+
 --- Returns a copy of the integers.
 ---@return Tensor  uint8, int8 or int32
 function Quantized:int_repr() return self.integers:clone() end

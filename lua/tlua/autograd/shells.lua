@@ -12,7 +12,7 @@ local M = {}
 
 local function shell_of(value)
    local meta = type(value) == "userdata" and getmetatable(value)
-   return meta and meta.shell and meta.shell(value)
+   return type(meta) == "table" and meta.shell and meta.shell(value)
 end
 
 --- Returns the shells of the wrapped tensors in a list, by position; nil if there are none.

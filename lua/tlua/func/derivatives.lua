@@ -33,6 +33,7 @@ local function recording_leaf(title, leaf)
    if not leaf:is_floating_point() and (real_only[title] or not leaf:is_complex()) then
       args.refuse(title, "argument", "floating-point tensors", leaf)
    end
+   if args.kind_of(leaf) then args.refuse(title, "argument", "dense tensors", leaf) end
    local whole = batched.lift(leaf)
    return batched.lower(whole.requires_grad and whole:view_as(whole) or recording.leaf(whole))
 end

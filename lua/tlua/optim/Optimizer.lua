@@ -118,6 +118,9 @@ function Optimizer:check_parameter(i, parameter)
    if not torch.is_tensor(parameter) then
       args.refuse(name, "parameter " .. i, "a tensor", parameter)
    end
+   if args.kind_of(parameter) and not torch._sparse_parts(parameter) then
+      args.refuse(name, "parameter " .. i, "a dense or sparse tensor", parameter)
+   end
    if not (parameter.is_leaf or parameter.retains_grad) then
       torch.raise(("%s: parameter %d: expected a leaf, got the result of an operator"):format(
          name, i))

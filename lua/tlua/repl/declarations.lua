@@ -91,6 +91,7 @@ end
 ---@param fn function
 ---@return {title: string, by_name: table, [integer]: table}?
 function M.signature(fn)
+   fn = args.inner[fn] or fn
    for i = 1, 255 do
       local name, parser = debug.getupvalue(fn, i)
       if not name then return nil end
@@ -255,7 +256,7 @@ end
 -- Functions in Lua --------------------------------------------------------------------------------
 
 local function comment_at(fn)
-   local info = debug.getinfo(fn, "S")
+   local info = debug.getinfo(args.inner[fn] or fn, "S")
    local lines = info.what == "Lua" and source_lines(info.source)
    if not lines then return nil, info end
    return comments.above(lines, info.linedefined), info
