@@ -221,6 +221,54 @@ local function keep_buffers(named)
    end
 end
 
+-- Returns whether a program has branches, and whether it has loops.
+local function find_marks(graph)
+   local branches, loops = false, false
+   for _, recorded in ipairs(graph:calls().calls) do
+      branches = branches or recorded.name == "cond_begin"
+      loops = loops or recorded.name == "loop_begin"
+   end
+   return branches, loops
+end
+
+-- Compares the program's results with the model's. The model may raise an error for other inputs
+-- than the example.
+local function compare(graph, call, tensors, is_example)
+   local random = torch.get_rng_state()
+   local results = table.pack(pcall(trace.call, call, tensors))
+   call.reset()
+   torch.set_rng_state(random)
+   if not results[1] then
+      if is_example then error(results[2], 0) end
+      return
+   end
+   local expected = {}
+   nested.flatten("export", "result", {table.unpack(results, 2, results.n)}, expected)
+   local outputs = graph:run(tensors)
+   call.reset()
+   torch.set_rng_state(random)
+   for i, output in ipairs(outputs) do
+      if not nested.same_bits(output, expected[i]) then
+         torch.raise(("export: result %d of the program has other values than the model's; a "
+            .. "function of torch.cond or torch.while_loop changes something besides tensors")
+            :format(i))
+      end
+   end
+end
+
+-- Checks a program with branches or loops, whose functions might change variables of Lua. Other
+-- inputs than the example, for which a loop might not end, are tried if there is no loop.
+local function check_marks(graph, call, tensors)
+   local branches, loops = find_marks(graph)
+   if branches or loops then compare(graph, call, tensors, true) end
+   if not branches or loops then return end
+   local other = {}
+   for i, tensor in ipairs(tensors) do
+      other[i] = tensor:is_floating_point() and tensor:neg() or tensor
+   end
+   compare(graph, call, other, false)
+end
+
 local function make(model, inputs, given)
    if not args.is_callable(model) then
       args.refuse("export", "model", "a module or a function", model)
@@ -235,16 +283,18 @@ local function make(model, inputs, given)
    local symbols = trace.read_dynamic(options.dynamic, names, tensors)
    local _ <close> = torch.no_grad()
    call.reset = keep_buffers(named)
-   return wrap(trace.graph(call, tensors, symbols):ready())
+   local graph = trace.graph(call, tensors, symbols):ready()
+   check_marks(graph, call, tensors)
+   return wrap(graph)
 end
 
 local M = {}
 
 --- Returns the program of a model: the operators that it calls for these inputs. Code that uses the
 --- values of tensors outside of operators, such as `if x:sum():item() > 0` or `x[mask]`, cannot be
---- recorded, and raises an error at its line; torch.cond records both ways. All sizes are fixed to
---- those of the inputs, except the dimensions that `dynamic` names. torch.export(model, inputs,
---- options) is the same.
+--- recorded, and raises an error at its line; torch.cond and torch.while_loop are recorded. All
+--- sizes are fixed to those of the inputs, except the dimensions that `dynamic` names.
+--- torch.export(model, inputs, options) is the same.
 ---
 ---     local function double(x) return x * 2 end
 ---     print(torch.export(double, {torch.ones(3)}))

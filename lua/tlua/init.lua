@@ -81,6 +81,7 @@ lazy.load(torch, lazy.modules("tlua", {
    version = "version",
    compiler = "compile compiler",
    cond = "cond",
+   while_loop = "while_loop",
    export = "export",
    export_step = "export_step",
    jit = "jit",

@@ -176,6 +176,11 @@ local marks <const> = {
 
 local function translate(b, graph, find)
    local open = {}
+   for i, call in ipairs(graph.calls) do
+      if call.name == "loop_begin" then
+         wire.fail("call %d: torch.while_loop cannot be exported", i)
+      end
+   end
    local translations = require "tlua.onnx.layer_translations"
    local used = {}
    for _, call in ipairs(graph.calls) do

@@ -191,7 +191,7 @@ describe("a program with torch.cond", function()
       for _, node in ipairs(graph.nodes) do
          if node.target:find "^cond" then
             assert.error_matches(function() graph:erase_node(node) end,
-               "export.Graph.erase_node: cond_.* marks a branch of a cond, which must stay")
+               "export.Graph.erase_node: cond_.* marks a branch or a loop, and must stay")
          end
       end
       local text = program.graph_:describe()

@@ -1,8 +1,16 @@
 /*
-** branches.c - the calls that mark the branches of torch.cond in a graph. The calls between
-** cond_begin and cond_else run if the condition is true, those between cond_else and cond_end if
-** not. Both marks at the ends of branches take the branch's results; the results of cond_end are
-** copies of those of the branch that has run. Branches may be nested.
+** branches.c - the calls that mark the branches of torch.cond and the loops of torch.while_loop in a
+** graph.
+**
+** The calls between cond_begin and cond_else run if the condition is true, those between cond_else
+** and cond_end if not. Both marks at the ends of branches take the branch's results; the results of
+** cond_end are copies of those of the branch that has run.
+**
+** The results of loop_begin are copies of its arguments. The calls up to loop_test compute the
+** condition; if it is false, the run goes on after loop_end. At loop_end, copies of its arguments
+** become the results of loop_begin, and the calls after loop_begin run again.
+**
+** Branches and loops may be nested.
 */
 #include "graph/branches.h"
 
@@ -29,32 +37,53 @@ const tli_Call tli_call_cond_begin = {"cond_begin", condition, 1, 0, 0, run_noth
 const tli_Call tli_call_cond_else = {"cond_else", results, 1, 0, 0, run_copies};
 const tli_Call tli_call_cond_end = {"cond_end", results, 1, -1, 0, run_copies};
 
+const tli_Call tli_call_loop_begin = {"loop_begin", results, 1, -1, 0, run_copies};
+const tli_Call tli_call_loop_test = {"loop_test", condition, 1, 0, 0, run_nothing};
+const tli_Call tli_call_loop_end = {"loop_end", results, 1, 0, 0, run_copies};
+
 const tli_Call *const tli_branch_calls[] = {&tli_call_cond_begin, &tli_call_cond_else,
-                                            &tli_call_cond_end};
+                                            &tli_call_cond_end,   &tli_call_loop_begin,
+                                            &tli_call_loop_test,  &tli_call_loop_end};
 const int tli_branch_calls_count = sizeof tli_branch_calls / sizeof *tli_branch_calls;
 
 static bool is_mark(const tli_Call *call) {
-  return call == &tli_call_cond_begin || call == &tli_call_cond_else || call == &tli_call_cond_end;
+  for (int k = 0; k < tli_branch_calls_count; k++)
+    if (tli_branch_calls[k] == call) return true;
+  return false;
 }
+
+/* Returns the mark that comes before a mark; NULL for the first one. */
+static const tli_Call *mark_before(const tli_Call *call) {
+  if (call == &tli_call_cond_else) return &tli_call_cond_begin;
+  if (call == &tli_call_cond_end) return &tli_call_cond_else;
+  if (call == &tli_call_loop_test) return &tli_call_loop_begin;
+  return call == &tli_call_loop_end ? &tli_call_loop_test : NULL;
+}
+
+static int64_t count(const tli_Graph *g, int32_t i) { return g->calls[i].args[0].ints.n; }
 
 /* Pairs the mark `i` with the innermost mark that is open, open[depth - 1]. */
 static bool pair(const tli_Graph *g, int32_t i, int32_t *jumps, int32_t *open, int32_t *depth) {
-  const tli_Call *call = g->calls[i].call;
-  if (call == &tli_call_cond_begin) {
+  const tli_GraphCall *c = &g->calls[i];
+  const tli_Call *before = mark_before(c->call);
+  if (before == NULL) {
     open[(*depth)++] = i;
-    return true;
+    return c->call == &tli_call_cond_begin || count(g, i) == c->nresults;
   }
-  const tli_Call *before = call == &tli_call_cond_else ? &tli_call_cond_begin : &tli_call_cond_else;
   int32_t from = *depth > 0 ? open[*depth - 1] : -1;
   if (from < 0 || g->calls[from].call != before) return false;
-  jumps[from] = i;
-  if (call == &tli_call_cond_else) {
+  if (c->call == &tli_call_cond_else || c->call == &tli_call_loop_test) {
     open[*depth - 1] = i;
+    jumps[c->call == &tli_call_cond_else ? from : i] = c->call == &tli_call_cond_else ? i : from;
     return true;
   }
   --*depth;
-  return g->calls[i].args[0].ints.n == g->calls[i].nresults &&
-         g->calls[from].args[0].ints.n == g->calls[i].nresults;
+  int32_t begin = jumps[from]; /* of a loop; its test has kept the place */
+  jumps[from] = i;
+  if (c->call == &tli_call_cond_end)
+    return count(g, i) == c->nresults && count(g, from) == c->nresults;
+  jumps[i] = begin;
+  return count(g, i) == g->calls[begin].nresults;
 }
 
 bool tli_branch_jumps(const tli_Graph *g, tli_Region *region, int32_t **out) {
@@ -72,7 +101,7 @@ bool tli_branch_jumps(const tli_Graph *g, tli_Region *region, int32_t **out) {
   }
   if (!ok || depth != 0)
     return tli_fail(TL_EARG, "program: expected two branches with the same number of results in "
-                             "each cond");
+                             "each cond, and as many results as arguments in each while_loop");
   *out = jumps;
   return true;
 }

@@ -196,6 +196,11 @@ bool tli_trace_record(tli_Trace *t) TL_MUSTCHECK;
 bool tli_trace_branch(tli_Trace *t, tl_Tensor *pred) TL_MUSTCHECK;
 bool tli_trace_otherwise(tli_Trace *t, tl_Tensors given) TL_MUSTCHECK;
 bool tli_trace_join(tli_Trace *t, tl_Tensors given, tl_Tensor **results) TL_MUSTCHECK;
+/* Record the marks of a while_loop: its beginning, where `results` becomes new tensors that stand
+** for the carried ones in each iteration and after the loop, the condition, and the end. */
+bool tli_trace_loop(tli_Trace *t, tl_Tensors given, tl_Tensor **results) TL_MUSTCHECK;
+bool tli_trace_test(tli_Trace *t, tl_Tensor *pred) TL_MUSTCHECK;
+bool tli_trace_again(tli_Trace *t, tl_Tensors given) TL_MUSTCHECK;
 /* Ends the trace and returns its graph, or NULL on failure. */
 tli_Graph *tli_trace_finish(tli_Trace *t, tl_Tensor *const *outputs, int n) TL_MUSTCHECK;
 void tli_trace_free(tli_Trace *t); /* Ends the trace and frees it. Accepts NULL. */

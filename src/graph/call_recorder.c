@@ -637,10 +637,10 @@ bool tli_trace_otherwise(tli_Trace *t, tl_Tensors given) {
          mark(t, &tli_call_cond_else, arg, 0) && enter_branch(t);
 }
 
-bool tli_trace_join(tli_Trace *t, tl_Tensors given, tl_Tensor **results) {
-  tli_CallArg arg;
-  TL_TRY(in_branch(t) && read_list(t, given, &arg) && leave_branch(t));
-  tli_GraphCall *made = mark(t, &tli_call_cond_end, arg, (int32_t)given.n);
+/* Records a mark whose results are copies of tensors. */
+static bool mark_copies(tli_Trace *t, const tli_Call *call, tli_CallArg arg, tl_Tensors given,
+                        tl_Tensor **results) {
+  tli_GraphCall *made = mark(t, call, arg, (int32_t)given.n);
   bool ok = made != NULL;
   t->tracer.depth++; /* the copies are not part of the model */
   for (int64_t i = 0; ok && i < given.n; i++)
@@ -649,6 +649,30 @@ bool tli_trace_join(tli_Trace *t, tl_Tensors given, tl_Tensor **results) {
   for (int64_t i = 0; ok && i < given.n; i++)
     ok = note(t, results[i], made->results[i], TLI_VALUE_RESULT);
   return ok;
+}
+
+bool tli_trace_join(tli_Trace *t, tl_Tensors given, tl_Tensor **results) {
+  tli_CallArg arg;
+  return in_branch(t) && read_list(t, given, &arg) && leave_branch(t) &&
+         mark_copies(t, &tli_call_cond_end, arg, given, results);
+}
+
+bool tli_trace_loop(tli_Trace *t, tl_Tensors given, tl_Tensor **results) {
+  tli_CallArg arg;
+  return read_list(t, given, &arg) && mark_copies(t, &tli_call_loop_begin, arg, given, results) &&
+         enter_branch(t);
+}
+
+bool tli_trace_test(tli_Trace *t, tl_Tensor *pred) {
+  bool ok = in_branch(t);
+  tli_CallArg arg = {.integer = ok ? value_of(t, pred, &ok) : -1};
+  return ok && mark(t, &tli_call_loop_test, arg, 0);
+}
+
+bool tli_trace_again(tli_Trace *t, tl_Tensors given) {
+  tli_CallArg arg;
+  return in_branch(t) && read_list(t, given, &arg) && leave_branch(t) &&
+         mark(t, &tli_call_loop_end, arg, 0);
 }
 
 /* ---- the interface ---- */

@@ -42,6 +42,7 @@ typedef struct Context {
   tl_Tensor **values; /* owned during a run, except that the program owns constants and numbers */
   bool *made;         /* for each output: whether the run has created the tensor */
   int64_t *sizes;     /* the sizes of the symbols in the last run */
+  int loops;          /* the number of loops around the running call */
   bool *taken;        /* for each cond_begin: whether its first branch ran in the last run */
   tli_RunPlan *plan;
   tli_Generator generator; /* the generator from which the run draws random numbers */
@@ -89,6 +90,33 @@ static void find_last_uses(tl_Program *p) {
   for (int32_t i = 0; i < g->noutputs; i++) use(p, g->outputs[i], g->ncalls);
 }
 
+/* Keeps a value to the end of the run if a call in a loop takes it and an earlier call made it. */
+static void keep_for_loop(tl_Program *p, const int32_t *made, int64_t value, int32_t begin) {
+  if (value >= 0 && made[value] < begin) use(p, value, p->graph->ncalls);
+}
+
+/* Keeps the values that loops take from outside. `made` is scratch space for the index of the call
+** that makes each value. */
+static void keep_for_loops(tl_Program *p, int32_t *made) {
+  const tli_Graph *g = p->graph;
+  for (int32_t v = 0; v < g->nvalues; v++) made[v] = -1;
+  for (int32_t i = 0; i < g->ncalls; i++)
+    for (int32_t r = 0; r < g->calls[i].nresults; r++) made[g->calls[i].results[r]] = i;
+  for (int32_t end = 0; end < g->ncalls; end++) {
+    if (g->calls[end].call != &tli_call_loop_end) continue;
+    for (int32_t i = p->jumps[end] + 1; i <= end; i++) {
+      const tli_GraphCall *c = &g->calls[i];
+      for (int k = 0; k < c->call->nparams; k++) {
+        if (tli_kind_is_tensor(c->call->params[k].kind))
+          keep_for_loop(p, made, c->args[k].integer, p->jumps[end]);
+        for (int64_t e = 0; c->call->params[k].kind == TLI_CALL_TENSORS && e < c->args[k].ints.n;
+             e++)
+          keep_for_loop(p, made, c->args[k].ints.v[e], p->jumps[end]);
+      }
+    }
+  }
+}
+
 static bool make_numbers(tl_Program *p) {
   const tli_Graph *g = p->graph;
   for (int32_t i = 0; i < g->nholes; i++)
@@ -129,8 +157,10 @@ tl_Program *tli_program_new(tli_Graph *g) {
   p->generator.offset = g->offset;
   if (p->numbers && p->patched && p->last_use && p->constants && make_numbers(p) &&
       make_constants(p) && tli_branch_jumps(g, &p->region, &p->jumps)) {
+    int32_t *made = p->jumps ? tli_region_get(&p->region, g->nvalues, sizeof *made) : NULL;
     find_last_uses(p);
-    return p;
+    if (made) keep_for_loops(p, made);
+    if (made || p->jumps == NULL) return p;
   }
   tl_program_free(p);
   return NULL;
@@ -432,54 +462,113 @@ static bool put_tensors(Context *c, Step *s) {
   return true;
 }
 
-/* Makes a call, whose results are those of the call `to`. */
-static bool make_call(Context *c, Step *s, Step *to) {
+/* Makes a call, and puts its results, which are those of the call `to`, into to->results. */
+static bool run_call(Context *c, Step *s, Step *to) {
   TL_TRY(put_tensors(c, s));
   for (int32_t r = 0; r < to->call->nresults; r++) to->results[r] = NULL;
   tli_set_grad_mode(s->call->records);
   bool ok = s->call->call->run(s->args, &(tl_Tensors){to->call->nresults, to->results});
-  for (int32_t r = 0; r < to->call->nresults; r++)
-    if (ok)
-      c->values[to->call->results[r]] = to->results[r];
-    else
-      tli_release(to->results[r]);
-  for (int32_t i = 0; ok && i < s->ndead; i++) {
+  for (int32_t r = 0; !ok && r < to->call->nresults; r++) tli_release(to->results[r]);
+  return ok;
+}
+
+/* In a loop, a result replaces that of the last iteration. */
+static void put_results(Context *c, const Step *to) {
+  for (int32_t r = 0; r < to->call->nresults; r++) {
+    tl_Tensor **place = &c->values[to->call->results[r]];
+    tli_release(*place);
+    *place = to->results[r];
+  }
+}
+
+static void release_dead(Context *c, const Step *s) {
+  for (int32_t i = 0; i < s->ndead; i++) {
     tli_release(c->values[s->dead[i]]);
     c->values[s->dead[i]] = NULL;
   }
-  return ok;
+}
+
+static bool make_call(Context *c, Step *s, Step *to) {
+  TL_TRY(run_call(c, s, to));
+  put_results(c, to);
+  release_dead(c, s);
+  return true;
+}
+
+/* Reads a condition. */
+static bool read_condition(Context *c, Step *s, bool *out) {
+  TL_TRY(put_tensors(c, s));
+  const tl_Tensor *pred = s->args[0].tensor;
+  if (pred == NULL || pred->numel != 1)
+    return tli_fail(TL_ESHAPE, "%s: pred: expected a tensor of one element, got %s",
+                    s->call->call->name, pred ? tli_sizes_str(pred) : "none");
+  tl_Scalar value = tli_load(tli_data(pred), pred->dtype);
+  *out = value.kind == TL_FLOATING ? value.f != 0 : value.i != 0;
+  release_dead(c, s);
+  return true;
+}
+
+/* Begins a loop. The plan does not serve the blocks of loops, since the number of iterations
+** differs from run to run; what loops take from outside is released after them. */
+static bool begin_loop(Context *c, Step *s) {
+  if (c->loops++ == 0) tli_run_plan_pause(c->plan);
+  TL_TRY(run_call(c, s, s));
+  put_results(c, s);
+  if (c->loops == 1) tli_run_plan_resume(c->plan);
+  release_dead(c, s);
+  if (c->loops == 1) tli_run_plan_pause(c->plan);
+  return true;
+}
+
+/* Goes on after the loop if its condition is false. */
+static bool test_loop(const tl_Program *p, Context *c, int32_t *i) {
+  bool again = false;
+  TL_TRY(read_condition(c, &c->steps[*i], &again));
+  if (again) return true;
+  *i = p->jumps[*i];
+  if (--c->loops == 0) tli_run_plan_resume(c->plan);
+  return true;
+}
+
+/* Returns to the beginning of a loop, with new values of what it carries. */
+static bool repeat_loop(const tl_Program *p, Context *c, int32_t *i) {
+  Step *s = &c->steps[*i];
+  *i = p->jumps[*i];
+  TL_TRY(run_call(c, s, &c->steps[*i]));
+  release_dead(c, s);
+  put_results(c, &c->steps[*i]);
+  return true;
 }
 
 /* Goes on after the first branch's end if a condition is false. */
 static bool choose_branch(const tl_Program *p, Context *c, int32_t *i) {
-  Step *s = &c->steps[*i];
-  TL_TRY(put_tensors(c, s));
-  const tl_Tensor *pred = s->args[0].tensor;
-  if (pred == NULL || pred->numel != 1)
-    return tli_fail(TL_ESHAPE, "cond: pred: expected a tensor of one element, got %s",
-                    pred ? tli_sizes_str(pred) : "none");
-  tl_Scalar value = tli_load(tli_data(pred), pred->dtype);
-  bool first = value.kind == TL_FLOATING ? value.f != 0 : value.i != 0;
-  if (c->taken[*i] != first) tli_run_plan_diverge(c->plan); /* lifetimes differ */
+  bool first = false;
+  TL_TRY(read_condition(c, &c->steps[*i], &first));
+  /* the plan holds for one way, since lifetimes differ */
+  if (c->loops == 0 && c->taken[*i] != first) tli_run_plan_diverge(c->plan);
   c->taken[*i] = first;
-  TL_TRY(make_call(c, s, s)); /* releases dead values */
   if (!first) *i = p->jumps[*i];
   return true;
 }
 
-/* Makes the call *i of a program with branches. At their marks, *i becomes another call. */
-static bool make_branch_call(const tl_Program *p, Context *c, int32_t *i) {
+/* Makes the call *i of a program with branches or loops. At their marks, *i becomes another call. */
+static bool make_marked_call(const tl_Program *p, Context *c, int32_t *i) {
   Step *s = &c->steps[*i];
-  if (s->call->call == &tli_call_cond_begin) return choose_branch(p, c, i);
-  if (s->call->call != &tli_call_cond_else) return make_call(c, s, s);
+  const tli_Call *call = s->call->call;
+  if (call == &tli_call_cond_begin) return choose_branch(p, c, i);
+  if (call == &tli_call_loop_begin) return begin_loop(c, s);
+  if (call == &tli_call_loop_test) return test_loop(p, c, i);
+  if (call == &tli_call_loop_end) return repeat_loop(p, c, i);
+  if (call != &tli_call_cond_else) return make_call(c, s, s);
   *i = p->jumps[*i];
   return make_call(c, s, &c->steps[*i]);
 }
 
 static bool make_calls(const tl_Program *p, Context *c) {
   bool ok = true;
+  c->loops = 0;
   if (p->jumps)
-    for (int32_t i = 0; ok && i < p->graph->ncalls; i++) ok = make_branch_call(p, c, &i);
+    for (int32_t i = 0; ok && i < p->graph->ncalls; i++) ok = make_marked_call(p, c, &i);
   else
     for (int32_t i = 0; ok && i < p->graph->ncalls; i++)
       ok = make_call(c, &c->steps[i], &c->steps[i]);

@@ -165,9 +165,12 @@ static void show_arg(Printer *p, int32_t call, int param, int kind, const tli_Ca
 static void show_call(Printer *p, int32_t i) {
   const tli_GraphCall *c = &p->g->calls[i];
   bool any = false;
-  if (c->call == &tli_call_cond_else || c->call == &tli_call_cond_end) p->depth--;
+  const tli_Call *call = c->call;
+  bool begins = call == &tli_call_cond_begin || call == &tli_call_loop_begin;
+  bool middle = call == &tli_call_cond_else || call == &tli_call_loop_test;
+  if (middle || call == &tli_call_cond_end || call == &tli_call_loop_end) p->depth--;
   for (int k = 0; k <= p->depth; k++) tli_text_put(p->out, "  ");
-  if (c->call == &tli_call_cond_begin || c->call == &tli_call_cond_else) p->depth++;
+  if (begins || middle) p->depth++;
   for (int32_t r = 0; r < c->nresults; r++) {
     comma(p, &any);
     show_value(p, c->results[r]);

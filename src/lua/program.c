@@ -102,17 +102,38 @@ static int trace_otherwise(lua_State *L) {
   return tli_trace_otherwise(t, (tl_Tensors){n, list}) ? 0 : tli_raise(L);
 }
 
-/* trace:join(results) ends the second branch. Returns a list of tensors that stand for the results
-** of either branch. */
-static int trace_join(lua_State *L) {
+/* Calls fn with the tensors in the list at index 2, and returns a list of its results. */
+static int trace_copies(lua_State *L, bool (*fn)(tli_Trace *t, tl_Tensors given, tl_Tensor **out)) {
   tli_Trace *t = check_trace(L);
   int n;
   tl_Tensors *results = tli_push_list(L);
   tl_Tensor **list = push_tensors(L, 2, &n);
   *results = tli_tensors_new(n);
-  bool ok = (results->v != NULL || n == 0) && tli_trace_join(t, (tl_Tensors){n, list}, results->v);
+  bool ok = (results->v != NULL || n == 0) && fn(t, (tl_Tensors){n, list}, results->v);
   lua_pop(L, 1);
   return ok ? tli_finish_list(L, results) : tli_raise(L);
+}
+
+/* trace:join(results) ends the second branch. Returns a list of tensors that stand for the results
+** of either branch. */
+static int trace_join(lua_State *L) { return trace_copies(L, tli_trace_join); }
+
+/* trace:loop(carried) begins a while_loop. Returns a list of tensors that stand for the carried ones
+** in each iteration and after the loop. */
+static int trace_loop(lua_State *L) { return trace_copies(L, tli_trace_loop); }
+
+/* trace:test(pred) is where the loop ends if pred is false. */
+static int trace_test(lua_State *L) {
+  tli_Trace *t = check_trace(L);
+  return tli_trace_test(t, tli_check_tensor(L, 2, "while_loop")) ? 0 : tli_raise(L);
+}
+
+/* trace:again(results) ends an iteration, whose results the next one carries. */
+static int trace_again(lua_State *L) {
+  tli_Trace *t = check_trace(L);
+  int n;
+  tl_Tensor **list = push_tensors(L, 2, &n);
+  return tli_trace_again(t, (tl_Tensors){n, list}) ? 0 : tli_raise(L);
 }
 
 /* trace:finish(outputs, training, structure) ends the trace and returns its program. */
@@ -664,17 +685,13 @@ static int tracing(lua_State *L) {
 }
 
 void tli_open_programs(lua_State *L) {
-  static const luaL_Reg trace[] = {{"__gc", trace_stop},
-                                   {"__close", trace_stop},
-                                   {"stop", trace_stop},
-                                   {"input", trace_input},
-                                   {"name", trace_name},
-                                   {"record", trace_record},
-                                   {"branch", trace_branch},
-                                   {"otherwise", trace_otherwise},
-                                   {"join", trace_join},
-                                   {"finish", trace_finish},
-                                   {NULL, NULL}};
+  static const luaL_Reg trace[] = {{"__gc", trace_stop},     {"__close", trace_stop},
+                                   {"stop", trace_stop},     {"input", trace_input},
+                                   {"name", trace_name},     {"record", trace_record},
+                                   {"branch", trace_branch}, {"otherwise", trace_otherwise},
+                                   {"loop", trace_loop},     {"test", trace_test},
+                                   {"again", trace_again},   {"join", trace_join},
+                                   {"finish", trace_finish}, {NULL, NULL}};
   static const luaL_Reg program[] = {{"__gc", program_gc},
                                      {"__tostring", program_text},
                                      {"same", program_same},

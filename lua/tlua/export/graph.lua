@@ -336,8 +336,9 @@ function Graph:inserting_after(node)
    return self
 end
 
--- The marks of torch.cond's branches, between which the calls of the branches are.
-local marks <const> = {cond_begin = true, cond_else = true, cond_end = true}
+-- The marks of torch.cond's branches and of torch.while_loop's loops.
+local marks <const> = {cond_begin = true, cond_else = true, cond_end = true, loop_begin = true,
+   loop_test = true, loop_end = true}
 
 --- Removes a node that no other node uses.
 ---@param node export.Node
@@ -348,7 +349,7 @@ function Graph:erase_node(node)
          node.op))
    end
    if marks[node.target] then
-      torch.raise(("export.Graph.erase_node: %s marks a branch of a cond, which must stay"):format(
+      torch.raise(("export.Graph.erase_node: %s marks a branch or a loop, and must stay"):format(
          node.name))
    end
    local user = node:users()[1]
@@ -367,7 +368,7 @@ local function stays(node)
 end
 
 --- Removes calls whose results nobody uses, and such constants. Calls that change tensors stay, and
---- so do the marks of branches.
+--- so do the marks of branches and loops.
 ---@return integer count  the number of nodes that were removed
 function Graph:eliminate_dead_code()
    local count = 0

@@ -74,6 +74,23 @@ function M.flatten(title, name, value, out, names)
    return flatten(title, name, value, out, names, {})
 end
 
+--- Returns whether two tensors have the same dtype, shape and bits, any NaN for any other.
+function M.same_bits(a, b)
+   return a.dtype == b.dtype and table.concat(a.shape, ",") == table.concat(b.shape, ",")
+      and (a:eq(b) | (a:ne(a) & b:ne(b))):all():item()
+end
+
+--- Returns whether two structures are the same.
+function M.same(a, b)
+   if a == 0 or b == 0 then return a == b end
+   for i = 1, math.max(#a, #b) do
+      if not (a[i] and b[i]) or a[i][1] ~= b[i][1] or not M.same(a[i][2], b[i][2]) then
+         return false
+      end
+   end
+   return true
+end
+
 --- Returns a value of the given structure with the list's tensors from position `at` on, and the
 --- position after the last of these tensors.
 function M.unflatten(structure, list, at)

@@ -323,23 +323,18 @@ end
 
 -- Recording ---------------------------------------------------------------------------------------
 
-local function same_bits(a, b)
-   return a.dtype == b.dtype and table.concat(a.shape, ",") == table.concat(b.shape, ",")
-      and (a:eq(b) | (a:ne(a) & b:ne(b))):all():item()
-end
-
 -- Makes a step with the program; raises an error unless its results equal the function's.
 local function check_step(call, graph, tensors)
    call.begin()
    local outputs = graph:run(tensors)
    for i, output in ipairs(outputs) do
-      if not same_bits(output, call.expected.outputs[i]) then
+      if not nested.same_bits(output, call.expected.outputs[i]) then
          torch.raise(("export_step: result %d of the program has other values than the function's; "
             .. "something besides operators, gradients and optimizers has an effect"):format(i))
       end
    end
    for i, entry in ipairs(call.named) do
-      if not same_bits(entry[2]:detach(), call.expected.state[i]) then
+      if not nested.same_bits(entry[2]:detach(), call.expected.state[i]) then
          torch.raise(("export_step: %s has other values after the program's step than after the "
             .. "function's"):format(entry[1]))
       end

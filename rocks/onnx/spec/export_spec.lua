@@ -191,6 +191,9 @@ describe("onnx.export", function()
             for k = 1, 4 do assert.is_true(torch.allclose(got[k], expected[k], {atol = 1e-6})) end
          end
       end
+      refused("onnx.export: call 1: torch.while_loop cannot be exported", function(x)
+         return torch.while_loop(function(y) return y:sum():lt(9) end, function(y) return y * 2 end, {x})
+      end, {torch.ones(2)}, folder .. "/m.onnx")
       refused("add_ in a branch of a cond changes a value outside of it", function(x)
          local y = x * 2
          return torch.cond(x:sum():gt(0), function() return y:add_(1) end, function() return y - 1 end)

@@ -1,0 +1,192 @@
+-- Tests torch.while_loop: by itself, with gradients, and in programs, whose loops must compute what the functions do.
+
+local torch = require "tlua"
+
+-- Exports a function, and compares the program, the loaded program and the rewritten one with the function.
+local function check(fn, sets, options)
+   local program = torch.export(fn, sets[1], options)
+   local path <const> = os.tmpname()
+   program:save(path)
+   local programs = {program, torch.export.load(path), program:graph():program()}
+   os.remove(path)
+   for _, set in ipairs(sets) do
+      local expected = {fn(table.unpack(set))}
+      for _, one in ipairs(programs) do
+         for i, result in ipairs {one(table.unpack(set))} do assert(result:equal(expected[i])) end
+      end
+   end
+   return program
+end
+
+local function sets_of(n, make)
+   local sets = {}
+   for i = 1, n do sets[i] = {make(i)} end
+   return sets
+end
+
+local function below(limit) return function(x) return x:sum():lt(limit) end end
+
+describe("torch.while_loop", function()
+   before_each(function() torch.manual_seed(1) end)
+
+   it("calls body_fn as long as cond_fn says", function()
+      local n, x = torch.while_loop(function(n) return n:lt(5) end, function(n, x) return n + 1, x * 2 end,
+         {torch.tensor(2), torch.ones(2)})
+      assert.equal(5, n:item())
+      assert.same({8, 8}, x:tolist())
+      local y = torch.ones(2)
+      local same = torch.while_loop(function() return false end, error, {y})
+      assert.same({1, 1}, same:tolist())
+      same:zero_() -- a copy
+      assert.same({1, 1}, y:tolist())
+      local state = torch.while_loop(function(s) return s.a:lt(9) end, function(s) return {a = s.a * 2, b = s.a} end,
+         {{a = torch.tensor(1), b = torch.tensor(0)}})
+      assert.same({16, 8}, {state.a:item(), state.b:item()})
+   end)
+
+   it("has gradients through all calls", function()
+      local x = torch.tensor({1, 2}, {dtype = "float64", requires_grad = true})
+      local y = torch.while_loop(below(50), function(u) return u * u + 1 end, {x})
+      y:sum():backward()
+      assert.same({{26, 677}, {80, 2080}}, {y:tolist(), x.grad:tolist()})
+   end)
+
+   it("refuses wrong arguments, conditions and results", function()
+      local x = torch.ones(2)
+      local function refused(text, ...)
+         local arguments = table.pack(...)
+         assert.raises(text, function() torch.while_loop(table.unpack(arguments, 1, arguments.n)) end)
+      end
+      local function same(...) return ... end
+      refused("while_loop: cond_fn: expected a function, got 1", 1, same, {x})
+      refused("while_loop: body_fn: expected a function, got nil", below(9), nil, {x})
+      refused("while_loop: carried_inputs: expected a list of tensors, got a float32 tensor", below(9), same, x)
+      refused("while_loop: carried_inputs: expected a list of tensors, got", below(9), same, {})
+      refused("while_loop: carried_inputs.1: expected a tensor, or a table of tensors, got 1", below(9), same, {1})
+      refused("while_loop: the result of cond_fn: expected a boolean or a bool tensor without dimensions, got 1",
+         function() return 1 end, same, {x})
+      refused("while_loop: the result of cond_fn: expected a boolean or a bool tensor without dimensions, got a bool "
+         .. "tensor of shape (2)", function(u) return u:lt(2) end, same, {x})
+      refused("while_loop: expected 1 results from body_fn, one for each carried input, got 2", below(9),
+         function(u) return u, u end, {x})
+      refused("while_loop: result 1 of body_fn: expected a float32 tensor of shape (2), as the carried input, got a "
+         .. "float32 tensor of shape ()", below(9), torch.sum, {x})
+      refused("while_loop: expected results from body_fn with the structure of the carried inputs", below(9),
+         function(u) return {u} end, {x})
+   end)
+end)
+
+describe("a program with torch.while_loop", function()
+   before_each(function() torch.manual_seed(1) end)
+
+   it("repeats its calls as often as the values ask for", function()
+      local program = check(function(x)
+         return torch.while_loop(below(100), function(u) return u * 1.5 + 1 end, {x})
+      end, sets_of(20, function(i) return torch.rand(3) * i * 3 end))
+      assert.matches([[
+  t1 = loop_begin({x})
+    t2 = sum(t1)
+    t3 = lt(t2, 100)
+  loop_test(t3)
+    t4 = mul(t1, 1.5)
+    t5 = add(t4, 1, alpha = 1)
+  loop_end({t5})
+  return t1
+]], tostring(program), 1, true)
+   end)
+
+   it("has views, values from outside, branches and dynamic sizes in its loops", function()
+      check(function(x)
+         local two, v = x * 0 + 2, x[{{1, 2}}]
+         local a, n = torch.while_loop(function(y, n) return y:sum():lt(100) & n:lt(20) end, function(y, n)
+            local z = torch.cond(n:remainder(2):eq(0), function() return y * 1.5 + v:sum() end,
+               function() return y + two * 3 end)
+            return z + 1, n + 1
+         end, {x, torch.tensor(0)})
+         return a + v:sum(), n, two, x:sum()
+      end, sets_of(40, function(i) return torch.randn(2 + i % 4) * (i % 7) end),
+      {dynamic = {x = {[1] = {min = 2, max = 50}}}})
+   end)
+
+   it("has loops in its loops and branches, and carries what they do not change", function()
+      local function inner(i, y, x)
+         local _, s = torch.while_loop(function(j) return j:lt(i + 2) end,
+            function(j, s) return j + 1, s * 2 + x end, {torch.tensor(0), y})
+         return s
+      end
+      check(function(x)
+         local _, y, u = torch.while_loop(function(i) return i:lt(3) end,
+            function(i, y, u) return i + 1, inner(i, y, x), u end, {torch.tensor(0), x, x + 1})
+         return y, u, torch.cond(x:sum():gt(0), function() return inner(torch.tensor(1), y, x) end,
+            function() return y end)
+      end, sets_of(30, function() return torch.randn(3) end))
+   end)
+
+   it("changes buffers as often as the functions do, and draws their random numbers", function()
+      local function f(x)
+         local y = x * 1
+         local n = torch.while_loop(function(n) return n:lt(x:sum()) end, function(n)
+            y:add_(torch.rand(2))
+            return n + 1
+         end, {torch.tensor(0)})
+         return y, n
+      end
+      local program = torch.export(f, {torch.ones(2)})
+      for i = 0, 6 do
+         local x, results = torch.full({2}, i / 2), {}
+         for k, fn in ipairs {f, program} do
+            torch.manual_seed(3)
+            local y, n = fn(x)
+            results[k] = {y:tolist(), n:item()}
+         end
+         assert.same(results[1], results[2])
+      end
+   end)
+
+   it("is refused if it could not repeat the functions", function()
+      local function refused(text, cond_fn, body_fn)
+         assert.error_matches(function()
+            torch.export(function(x) return torch.while_loop(cond_fn, body_fn, {x}) end, {torch.ones(2)})
+         end, text)
+      end
+      local function double(u) return u * 2 end
+      refused("while_loop: expected a tensor from cond_fn, which torch.export records, got a boolean",
+         function() return false end, double)
+      refused("while_loop: the result of cond_fn: expected a bool tensor without dimensions, got a bool tensor",
+         function(u) return u:lt(3) end, double)
+      refused("while_loop: result 1 of body_fn: expected a float32 tensor of shape", below(9), torch.sum)
+      refused("item: expected no use of a tensor's values", below(9), function(u) return u * u:sum():item() end)
+      assert.error_matches(function()
+         torch.export(function(x)
+            local k = 0
+            return torch.while_loop(below(50), function(u)
+               k = k + 1
+               return u * 2 + k
+            end, {x})
+         end, {torch.ones(2)})
+      end, "export: result 1 of the program has other values than the model's; a function of torch.cond or "
+         .. "torch.while_loop changes something besides tensors")
+      assert.error_matches(function()
+         torch.export(function(x)
+            local k = 1
+            local y = torch.cond(x:sum():gt(0), function() k = 2 return x * 1 end, function() return x * 3 end)
+            return y * k
+         end, {torch.ones(2)})
+      end, "export: result 1 of the program has other values than the model's")
+   end)
+
+   it("is refused as a damaged file if its marks do not fit", function()
+      local function double(u) return u * 2 end
+      local program = torch.export(function(x) return torch.while_loop(below(9), double, {x}) end, {torch.ones(2)})
+      local text = program.graph_:describe()
+      assert(torch._program_parse(text, {}))
+      for from, to in pairs {
+         loop_begin = "loop_end", loop_test = "cond_begin", loop_end = "cond_end", ['"loop_end",%[%[%d+%]%]'] =
+            '"loop_end",[[]]', ['%["loop_test",%[%d+%],0%],'] = "",
+      } do
+         local damaged, n = text:gsub(from, to)
+         assert.equal(1, n)
+         assert.error_matches(function() torch._program_parse(damaged, {}) end, "")
+      end
+   end)
+end)
