@@ -51,8 +51,9 @@ end
 
 --- Returns a deep copy of an object.
 ---@param object any
+---@param shared? table  maps values that the copy shares with the object to themselves
 ---@return any
-function M.copy(object) return copy(object, {[0] = false}) end
+function M.copy(object, shared) return copy(object, shared or {}) end
 
 local floats = {float64 = true, float32 = true, float16 = true}
 

@@ -47,6 +47,17 @@ describe("the example", function()
       end
    end)
 
+   it("rnn counts ones by a recurrent network, on the CPU and on the simulated device", function()
+      local results = numbers_of(run("rnn", "'-steps', '150'"))
+      assert.is_true(results[2] < 0.1 * results[1])
+      assert.is_true(results[3] > 0.95)
+      if require "tlua".sim.is_available() then
+         local moved = numbers_of(run("rnn", "'-cuda', '-steps', '2', '-module', 'GRU'"))
+         local plain = numbers_of(run("rnn", "'-steps', '2', '-module', 'GRU'"))
+         assert.is_true(math.abs(moved[1] - plain[1]) < 1e-4)
+      end
+   end)
+
    it("siamese brings vectors of one kind together", function()
       local distances = numbers_of(run "siamese")
       assert.is_true(distances[1] < 0.5 * distances[2])

@@ -1,0 +1,9 @@
+-- rnn.lua - the package rnn, whose modules are fields of Torch7's nn: recurrent modules, whose
+-- calls are steps of a sequence, and modules and criterions for whole sequences.
+
+local nn = require "tlua.torch7.nn"
+
+require "tlua.torch7.rnn_steps"
+require "tlua.torch7.rnn_sequences"
+
+return nn
