@@ -40,6 +40,8 @@ local tasks <const> = {
       maskrcnn_resnet50_fpn maskrcnn_resnet50_fpn_v2 keypointrcnn_resnet50_fpn
       retinanet_resnet50_fpn retinanet_resnet50_fpn_v2 fcos_resnet50_fpn ssd300_vgg16
       ssdlite320_mobilenet_v3_large]],
+   video = "r3d_18 mc3_18 r2plus1d_18 s3d mvit_v1_b mvit_v2_s swin3d_t swin3d_s swin3d_b",
+   optical_flow = "raft_large raft_small",
 }
 
 -- The names of all models in alphabetical order, and the task of each, "" for classification.

@@ -24,6 +24,7 @@ local function options_of(name, image)
    local options = {num_classes = 10}
    if name == "googlenet" or name == "inception_v3" then options.init_weights = false end
    if name:find "^vit_" then options.image_size = image:size(3) end
+   if name:find "^mvit" then options.spatial_size, options.temporal_size = {64, 64}, 8 end
    return options
 end
 

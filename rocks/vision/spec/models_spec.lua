@@ -73,7 +73,7 @@ describe("torch.vision.models", function()
       torch.set_default_device(previous)
       if not ok then error(message, 0) end
       for _, name in ipairs(seen) do assert.is_true(#models.list_models {include = name} == 1, name) end
-      assert.equal(98, #seen)
+      assert.equal(109, #seen)
       assert.is_true(#listed >= #seen)
    end)
 
@@ -83,10 +83,21 @@ describe("torch.vision.models", function()
             local options = {num_classes = 4}
             if row.name:find "^vit" then options.image_size = row.size end
             if row.name:find "^deeplab" then options.aux_loss = true end
+            local frames = ({mc3_18 = 4, swin3d_t = 4, mvit_v2_s = 8})[row.name]
+            if row.name:find "^mvit" then options.spatial_size, options.temporal_size = {64, 64}, 8 end
+            if row.name:find "^raft" then options = {} end
             local model = models.get_model(row.name, options)
             model:load_state_dict(state_of(model), {names = "pytorch"})
             model:eval()
-            local output = model(wave({1, 3, row.size, row.size}, 0.3, 1):float())
+            local shape = {1, 3, frames or row.size, row.size, frames and row.size}
+            local image = wave(shape, 0.3, 1):float()
+            local output
+            if row.name:find "^raft" then -- means of two flows
+               local flows = model(image, image:flip {4}, 2)
+               output = torch.cat({flows[1]:mean {3, 4}, flows[2]:mean {3, 4}}, 2)
+            else
+               output = model(image)
+            end
             if type(output) == "table" then -- segmentation: means of the pixels
                local maps = output
                output = maps.out:mean {3, 4}
@@ -94,14 +105,16 @@ describe("torch.vision.models", function()
             end
             for i, expected in ipairs(row.outputs) do
                local difference = math.abs(output[{1, i}]:item() - expected)
-               assert.is_true(difference < 1e-5, ("%d: %g"):format(i, difference))
+               assert.is_true(difference < (frames and 1e-4 or 1e-5), ("%d: %g"):format(i, difference))
             end
             (output * torch.tensor {1, 2, 3, 4}):sum():backward()
             local total = 0
             for _, p in ipairs(model:parameters()) do
                if p.grad then total = total + p.grad:double():abs():sum():item() end
             end
-            assert.is_true(math.abs(total / row.gradients - 1) < 1e-4, total / row.gradients)
+            -- the waves saturate mvit's attention, so its gradient is less exact in float32
+            local limit = row.name:find "^mvit" and 1e-3 or 1e-4
+            assert.is_true(math.abs(total / row.gradients - 1) < limit, total / row.gradients)
          end)
       end
    end
@@ -167,6 +180,23 @@ describe("errors of torch.vision.models", function()
          .. 'resnet50%?', message_of(function() models.get_model "resnet51" end))
       assert.matches("Did you mean torch.vision.models.resnet18%?", message_of(function() return models.resnet81 end))
       assert.matches("name: expected a model's name, got 3", message_of(function() models.get_model(3) end))
+   end)
+
+   it("name images and videos of other sizes", function()
+      local flow = models.optical_flow.raft_small()
+      local image = torch.zeros(1, 3, 128, 128)
+      assert.matches("vision.models.optical_flow.RAFT: image2: expected images %(N, 3, H, W%) of one size, whose sides "
+         .. "are multiples of 8 and at least 128, got a float32 tensor of shape %(1, 3, 128, 136%)",
+         message_of(function() flow(image, torch.zeros(1, 3, 128, 136)) end))
+      assert.matches("image1: expected images", message_of(function() flow(torch.zeros(1, 3, 64, 64)) end))
+      assert.matches("num_flow_updates: expected an integer of at least 1, got 0",
+         message_of(function() flow(image, image, 0) end))
+      local previous = torch.get_default_device()
+      torch.set_default_device "meta"
+      local video = models.video.mvit_v1_b {spatial_size = {32, 32}, temporal_size = 4}
+      torch.set_default_device(previous)
+      assert.matches("vision.models.video.MViT: input: expected 4 frames of 32 x 32 pixels, got a float32 tensor",
+         message_of(function() video(torch.zeros(1, 3, 8, 32, 32, {device = "meta"})) end))
    end)
 
    it("name a layer that is not there", function()

@@ -11,6 +11,13 @@ import torchvision
 
 SIZES = {"inception_v3": 299, "maxvit_t": 224, "vit_h_14": 56}
 OPTIONS = {"vit": {"image_size": 64}, "vit_h_14": {"image_size": 56}}
+VIDEO = {"r3d_18": (4, 32, 32), "mc3_18": (4, 32, 32), "r2plus1d_18": (4, 32, 32), "s3d": (16, 224, 224),
+         "swin3d_t": (18, 64, 60), "swin3d_s": (4, 32, 32), "swin3d_b": (4, 32, 32), "mvit_v1_b": (8, 64, 64),
+         "mvit_v2_s": (8, 64, 64)}
+
+make_mvit = torchvision.models.video.mvit._mvit  # its callers fix the size
+torchvision.models.video.mvit._mvit = lambda spatial_size, temporal_size, **rest: make_mvit(
+    spatial_size=(64, 64), temporal_size=8, **rest)
 
 
 def first(output):
@@ -58,6 +65,8 @@ def save(name, path):
     without_chance(model)
     size = SIZES.get(name, 64)
     image = torch.randn(2, 3, size, size)
+    if name in VIDEO:
+        image = torch.randn(1, 3, *VIDEO[name])
     saved = {"state." + key: value.clone() for key, value in model.state_dict().items()}
     saved["input"] = image
     model.eval()
