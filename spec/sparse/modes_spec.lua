@@ -96,6 +96,9 @@ describe("a sparse argument", function()
       assert.same({5, 5}, s.grad:values():tolist())
       double = s * 2
       double:backward(s:detach())
+      local one = torch.sparse_coo_tensor({{1}, {2}}, {2.0}, {2, 2}):requires_grad_()
+      assert.raises("backward: expected a gradient, since the tensor has 4 elements",
+         function() (one * 2):backward() end)
       assert.raises("backward: expected a sparse tensor with the same positions as gradient",
          function() double:backward(s:detach():t():coalesce()) end)
    end)

@@ -84,8 +84,13 @@ end
 ---@param x Tensor
 ---@param ... any
 function M.backward(x, ...)
-   local rest = table.pack(...)
-   return M.open(x):backward(table.unpack(M.open(rest, "backward", shell_of(x)), 1, rest.n))
+   local main, first, rest = M.open(x), (...), table.pack(...)
+   if type(first) == "table" then first = first.gradient end
+   if first == nil and main:numel() == 1 and x:numel() ~= 1 then
+      torch.raise(("backward: expected a gradient, since the tensor has %d elements"):format(
+         x:numel()))
+   end
+   return main:backward(table.unpack(M.open(rest, "backward", shell_of(x)), 1, rest.n))
 end
 
 return M
