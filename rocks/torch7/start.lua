@@ -5,7 +5,8 @@ local classes = require "tlua.torch7.classes"
 
 local modules = {torch = "torch", nn = "nn", optim = "optim", image = "image", paths = "paths",
    xlua = "xlua", sys = "sys", nngraph = "nngraph", cutorch = "cutorch", cunn = "nn", cudnn = "nn",
-   gnuplot = "gnuplot", trepl = "sys", rnn = "rnn", dpnn = "rnn"}
+   gnuplot = "gnuplot", trepl = "sys", rnn = "rnn", dpnn = "rnn", threads = "threads",
+   tds = "tds"}
 
 for name, file in pairs(modules) do
    package.preload[name] = function() return require("tlua.torch7." .. file) end

@@ -58,6 +58,12 @@ describe("the example", function()
       end
    end)
 
+   it("threads trains with parts of a batch, with the losses of one thread", function()
+      local two, one = numbers_of(run "threads"), numbers_of(run("threads", "'-threads', '1'"))
+      assert.is_true(two[2] < 0.8 * two[1])
+      assert.is_true(math.abs(two[2] - one[2]) < 1e-9)
+   end)
+
    it("siamese brings vectors of one kind together", function()
       local distances = numbers_of(run "siamese")
       assert.is_true(distances[1] < 0.5 * distances[2])

@@ -1,0 +1,32 @@
+-- thread_worker.lua - runs in the interpreter of a thread of the package threads. The module is a
+-- function that C code calls once; C code then calls the function that it returns, once for each
+-- job.
+
+--- Prepares a thread, and returns a function that runs a job: {code = a text}, {inits = packed
+--- functions} or a packed function with its arguments.
+---@param _ fun(worker): boolean
+---@param _ any
+---@param id integer  from 0
+---@param settings table  default: the name of the default tensor type; shared: whether tensors
+--- keep their memory
+return function(_, _, id, settings)
+   require "tlua.torch7.start"
+   local torch = require "tlua.torch7.torch"
+   local values = require "tlua.torch7.thread_values"
+   torch.setdefaulttensortype(settings.default)
+   rawset(_G, "__threadid", id + 1)
+
+   local function run(fn, ...) return values.pack(settings.shared, fn(...)) end
+   return function(job)
+      if job.code then
+         local fn, problem = load(job.code)
+         if not fn then error(problem, 0) end
+         fn()
+      elseif job.inits then
+         -- in turn: a function may need a package that an earlier one has loaded
+         for _, packed in ipairs(job.inits) do (values.unpack(packed))(id + 1) end
+      else
+         return run(values.unpack(job))
+      end
+   end
+end
