@@ -106,7 +106,7 @@ end
 function M.run(self, kind, loaders, limits)
    local module, fire = self.module, self.fire
    local hook = function(name, ...) fire(self, "on_" .. kind .. name, ...) end
-   local outer_stage, outer_logged = self.log_stage, self.logged
+   local outer_stage, outer_logged, outer_place = self.log_stage, self.logged, self.log_place
    self.eval_loaders = loaders
    local in_fit = kind == "validation" and self.stage == "fit"
    -- gradients that are being accumulated stay
@@ -149,7 +149,7 @@ function M.run(self, kind, loaders, limits)
    else
       restore()
    end
-   self.log_stage, self.logged = outer_stage, outer_logged
+   self.log_stage, self.logged, self.log_place = outer_stage, outer_logged, outer_place
    if kind == "predict" then return #loaders > 1 and outputs or outputs[1] end
    return results.metrics
 end
