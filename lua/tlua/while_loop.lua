@@ -64,8 +64,8 @@ end
 --- its own results. Both functions get what the loop carries, and body_fn returns as much, in the
 --- same shapes and dtypes. Gradients flow through all calls. torch.export records the loop, and its
 --- program repeats the calls of both functions as often as the values then ask for; so the
---- functions must change nothing but tensors. ONNX files and steps of torch.export_step have no
---- such loops.
+--- functions must change nothing but tensors. torch.onnx.export writes the operator Loop; a step of
+--- torch.export_step records no while_loop.
 ---
 ---     local function below(x) return x:sum():lt(100) end
 ---     local function double(x) return x * 2 end

@@ -24,7 +24,7 @@ Builder.__index = Builder
 ---@return onnx.Builder
 function Builder.new(opset, examples)
    return setmetatable({opset = opset, examples = examples, nodes = {}, initializers = {},
-      count = 0, sizes = {}, constants = {}, names = {}}, Builder)
+      count = 0, sizes = {}, constants = {}, names = {}, by_name = {}}, Builder)
 end
 
 -- Returns a name that no other value has.
@@ -38,9 +38,15 @@ local function fresh(self, wanted)
    return name
 end
 
+-- Makes a value known by its name.
+local function known_value(self, value)
+   self.by_name[value.name] = value
+   return value
+end
+
 --- Adds an input.
 function Builder:input(name, examples)
-   return {name = fresh(self, name), examples = examples}
+   return known_value(self, {name = fresh(self, name), examples = examples})
 end
 
 --- Adds a tensor to the file: a constant with this name, or a new one.
@@ -48,7 +54,7 @@ function Builder:initializer(tensor, name)
    local value = {name = fresh(self, name), examples = support.fill(self.examples, tensor),
       constant = tensor}
    self.initializers[#self.initializers + 1] = {value.name, tensor}
-   return value
+   return known_value(self, value)
 end
 
 --- Returns a constant of few numbers; equal constants are one.
@@ -115,7 +121,7 @@ function Builder:node(op, inputs, attributes, count)
    end
    local outputs = {}
    for i = 1, count or 1 do
-      outputs[i] = {name = fresh(self), examples = {}}
+      outputs[i] = known_value(self, {name = fresh(self), examples = {}})
       proto.output[i], node.outputs[i] = outputs[i].name, outputs[i].name
    end
    proto.name = ("%s_%d"):format(op, #self.nodes)
@@ -136,20 +142,51 @@ function Builder:enter()
    self.nodes, self.sizes = {}, table.move(self.sizes, 1, #self.symbols, 1, {})
 end
 
---- Ends the inner graph, and returns it as GraphProto.
+-- Returns the ValueInfoProto of an inner graph's input or output.
+local function describe(self, value, name)
+   local dims = {}
+   for dim = 1, self:rank(value) do dims[dim] = {dim_value = self:known(value, dim)} end
+   return {name = name, type = {tensor_type = {elem_type = schema.numbers[self:dtype(value)],
+      shape = {dim = dims}}}}
+end
+
+--- Ends the inner graph, and returns it as GraphProto. The first two inputs of a loop's body are
+--- the number of the iteration and the condition.
 ---@param name string
 ---@param results onnx.Value[]
-function Builder:leave(name, results)
+---@param inputs? onnx.Value[]
+function Builder:leave(name, results, inputs)
    local graph = {name = name, output = {}}
    for i, value in ipairs(results) do
-      local passed, dims = self:node("Identity", {value}), {}
-      for dim = 1, self:rank(value) do dims[dim] = {dim_value = self:known(value, dim)} end
-      local kind = {elem_type = schema.numbers[self:dtype(value)], shape = {dim = dims}}
-      graph.output[i] = {name = passed.name, type = {tensor_type = kind}}
+      graph.output[i] = describe(self, value, self:node("Identity", {value}).name)
+   end
+   if inputs then
+      inputs[1].examples = {torch.tensor(0, {dtype = "int64"})}
+      inputs[2].examples = {torch.tensor(true)}
+      graph.input = {}
+      for i, input in ipairs(inputs) do graph.input[i] = describe(self, input, input.name) end
    end
    graph.node = self.nodes
    self.nodes, self.sizes, self.outer = self.outer.nodes, self.outer.sizes, self.outer.outer
    return graph
+end
+
+--- Adds a node Loop, and returns its outputs.
+---@param pred onnx.Value  the condition of the first iteration
+---@param carried onnx.Value[]
+---@param body table  GraphProto
+---@param results Tensor[][]  the outputs for each example
+function Builder:loop(pred, carried, body, results)
+   local outputs, proto = {}, {op_type = "Loop", input = {"", pred.name}, output = {}}
+   proto.name, proto.attribute = ("Loop_%d"):format(#self.nodes), {attribute("body", body)}
+   for i, value in ipairs(carried) do
+      proto.input[i + 2] = value.name
+      outputs[i] = known_value(self, {name = fresh(self), examples = {}})
+      proto.output[i] = outputs[i].name
+      for example = 1, self.examples do outputs[i].examples[example] = results[example][i] end
+   end
+   self.nodes[#self.nodes + 1] = proto
+   return table.unpack(outputs)
 end
 
 --- Adds a node If, and returns its outputs. The branches are inner graphs, and lists of results.
@@ -158,7 +195,7 @@ function Builder:choose(pred, first, results, second, others)
    proto.name = ("If_%d"):format(#self.nodes)
    proto.attribute = {attribute("else_branch", second), attribute("then_branch", first)}
    for i in ipairs(results) do
-      outputs[i] = {name = fresh(self), examples = {}}
+      outputs[i] = known_value(self, {name = fresh(self), examples = {}})
       proto.output[i] = outputs[i].name
       for example = 1, self.examples do
          local list = pred.examples[example]:item() and results or others

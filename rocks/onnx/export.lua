@@ -8,6 +8,7 @@ local schema = require "tlua.onnx.schema"
 local values = require "tlua.onnx.values"
 local wire = require "tlua.onnx.wire"
 local Builder = require "tlua.onnx.Builder"
+local marks = require "tlua.onnx.marks"
 
 local M = {}
 
@@ -80,9 +81,12 @@ end
 -- Adds examples with other values to those of a program with branches, so that some take the other
 -- branch.
 local function add_other_ways(examples, graph, run)
-   local branches = false
-   for _, call in ipairs(graph.calls) do branches = branches or call.name == "cond_begin" end
-   for _, change in ipairs(branches and {torch.neg, torch.zeros_like} or {}) do
+   local branches, loops = false, false
+   for _, call in ipairs(graph.calls) do
+      branches, loops = branches or call.name == "cond_begin", loops or call.name == "loop_begin"
+   end
+   if not branches or loops then return end -- a loop might not end
+   for _, change in ipairs {torch.neg, torch.zeros_like} do
       local list = {}
       for i, x in ipairs(examples[1]) do list[i] = x:is_floating_point() and change(x) or x end
       if pcall(run, table.unpack(list)) then examples[#examples + 1] = list end
@@ -141,47 +145,56 @@ local function arguments(call, find)
    return list
 end
 
--- Returns values of the program as values of the file.
-local function found(b, find, list)
-   local values_ = {}
-   for i, value in ipairs(list) do
-      local item = find(value)
-      values_[i] = type(item) == "table" and item.examples and item or b:number(item, "float32")
+-- Translates a call of an operator.
+local function translate_call(t, i)
+   local b, call = t.b, t.graph.calls[i]
+   local name = call.name:gsub("_$", "")
+   local translation = require "tlua.onnx.layer_translations"[name]
+   if not translation then
+      wire.fail("call %d, %s: there is no translation of this operator", i, call.name)
    end
-   return values_
+   local list = arguments(call, t.find)
+   list.wanted = {}
+   for k, result in ipairs(call.results) do list.wanted[k] = t.used[result] or false end
+   b.call = ("%d, %s"):format(i, call.name)
+   local fine, results = pcall(function() return table.pack(translation(b, list)) end)
+   if not fine then
+      local why = type(results) == "table" and results.onnx
+      if not why then error(results, 0) end
+      wire.fail("%s", why:find "^the call " and why or ("the call %s: %s"):format(b.call, why))
+   end
+   for k, result in ipairs(call.results) do
+      result.translated, result.around = results[k], b.outer
+   end
+   if call.name:find "_$" then -- an operator that changes its first argument
+      local changed = call.args.self or call.args.input
+      if not changed or changed.kind ~= "result" or changed.translated.root then
+         wire.fail("the call %s changes an input, a constant or a view in place, which cannot "
+            .. "be exported", b.call)
+      end
+      if changed.around ~= b.outer then
+         wire.fail("the call %s in a branch or a loop changes a value outside of it, which cannot "
+            .. "be exported", b.call)
+      end
+      changed.translated = results[1]
+   end
 end
 
--- The marks of torch.cond's branches. `open` lists the branches that have not ended.
-local marks <const> = {
-   cond_begin = function(b, find, call, open)
-      local pred = b:cast(find(call.args.pred), "bool")
-      if b:rank(pred) > 0 then pred = b:reshape(pred, {}) end
-      open[#open + 1] = {pred = pred}
-      b:enter()
-   end,
-   cond_else = function(b, find, call, open)
-      local branch = open[#open]
-      branch.results = found(b, find, call.args.results)
-      branch.first = b:leave("then_branch", branch.results)
-      b:enter()
-   end,
-   cond_end = function(b, find, call, open)
-      local branch = table.remove(open)
-      local others = found(b, find, call.args.results)
-      local second = b:leave("else_branch", others)
-      local results = {b:choose(branch.pred, branch.first, branch.results, second, others)}
-      for i, result in ipairs(call.results) do result.translated = results[i] end
-   end,
-}
+-- Translates the calls from `first` to `last`.
+local function translate_range(t, first, last)
+   local i = first
+   while i <= last do
+      local mark = marks[t.graph.calls[i].name]
+      if mark then
+         i = mark(t, i)
+      else
+         translate_call(t, i)
+      end
+      i = i + 1
+   end
+end
 
 local function translate(b, graph, find)
-   local open = {}
-   for i, call in ipairs(graph.calls) do
-      if call.name == "loop_begin" then
-         wire.fail("call %d: torch.while_loop cannot be exported", i)
-      end
-   end
-   local translations = require "tlua.onnx.layer_translations"
    local used = {}
    for _, call in ipairs(graph.calls) do
       for _, argument in pairs(call.args) do
@@ -192,44 +205,8 @@ local function translate(b, graph, find)
       end
    end
    for _, value in ipairs(graph.outputs) do used[value] = true end
-   for i, call in ipairs(graph.calls) do
-      local name = call.name:gsub("_$", "")
-      if marks[name] then
-         b.call = ("%d, cond"):format(i)
-         marks[name](b, find, call, open)
-         goto continue
-      end
-      local translation = translations[name]
-      if not translation then
-         wire.fail("call %d, %s: there is no translation of this operator", i, call.name)
-      end
-      local list = arguments(call, find)
-      list.wanted = {}
-      for k, result in ipairs(call.results) do list.wanted[k] = used[result] or false end
-      b.call = ("%d, %s"):format(i, call.name)
-      local fine, results = pcall(function() return table.pack(translation(b, list)) end)
-      if not fine then
-         local why = type(results) == "table" and results.onnx
-         if not why then error(results, 0) end
-         wire.fail("%s", why:find "^the call " and why or ("the call %s: %s"):format(b.call, why))
-      end
-      for k, result in ipairs(call.results) do
-         result.translated, result.branch = results[k], open[#open]
-      end
-      if call.name:find "_$" then -- an operator that changes its first argument
-         local changed = call.args.self or call.args.input
-         if not changed or changed.kind ~= "result" or changed.translated.root then
-            wire.fail("the call %s changes an input, a constant or a view in place, which cannot "
-               .. "be exported", b.call)
-         end
-         if changed.branch ~= open[#open] then
-            wire.fail("the call %s in a branch of a cond changes a value outside of it, which "
-               .. "cannot be exported", b.call)
-         end
-         changed.translated = results[1]
-      end
-      ::continue::
-   end
+   translate_range({b = b, graph = graph, find = find, used = used, open = {},
+      range = translate_range}, 1, #graph.calls)
 end
 
 -- The file ----------------------------------------------------------------------------------------

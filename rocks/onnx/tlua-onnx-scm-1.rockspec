@@ -26,6 +26,7 @@ build = {
       ["tlua.onnx.learning"] = "learning.lua",
       ["tlua.onnx.logic"] = "logic.lua",
       ["tlua.onnx.losses"] = "losses.lua",
+      ["tlua.onnx.marks"] = "marks.lua",
       ["tlua.onnx.math"] = "math.lua",
       ["tlua.onnx.norms"] = "norms.lua",
       ["tlua.onnx.operators"] = "operators.lua",

@@ -191,12 +191,42 @@ describe("onnx.export", function()
             for k = 1, 4 do assert.is_true(torch.allclose(got[k], expected[k], {atol = 1e-6})) end
          end
       end
-      refused("onnx.export: call 1: torch.while_loop cannot be exported", function(x)
-         return torch.while_loop(function(y) return y:sum():lt(9) end, function(y) return y * 2 end, {x})
-      end, {torch.ones(2)}, folder .. "/m.onnx")
-      refused("add_ in a branch of a cond changes a value outside of it", function(x)
+      refused("add_ in a branch or a loop changes a value outside of it", function(x)
          local y = x * 2
          return torch.cond(x:sum():gt(0), function() return y:add_(1) end, function() return y - 1 end)
+      end, {torch.ones(2)}, folder .. "/m.onnx")
+   end))
+
+   it("writes torch.while_loop as Loop, nested and with branches, for two versions", shell.in_folder(function(folder)
+      local function inner(i, y, x)
+         local _, s = torch.while_loop(function(j) return j:lt(i + 2) end, function(j, s) return j + 1, s * 2 + x end,
+            {torch.tensor(0), y})
+         return s
+      end
+      local function fn(x)
+         local two, v = x * 0 + 2, x[{{1, 2}}]
+         local a, n = torch.while_loop(function(y, n) return y:sum():lt(100) & n:lt(20) end, function(y, n)
+            local z = torch.cond(n:remainder(2):eq(0), function() return y * 1.5 + v:sum() end,
+               function() return y + two * 3 end)
+            return z:add_(1) + y:size(1), n + 1
+         end, {x, torch.tensor(0)})
+         local _, y, u = torch.while_loop(function(i) return i:lt(3) end,
+            function(i, y, u) return i + 1, inner(i, y, x), u end, {torch.tensor(0), x, x + 1})
+         return a + v:sum(), n, two, a:var({1}), y, u
+      end
+      for _, opset in ipairs {17, 23} do
+         torch.onnx.export(fn, {torch.randn(3, 4)}, folder .. "/m.onnx", {input_names = {"x"}, opset_version = opset,
+            dynamic_axes = {x = {[1] = {name = "n", max = 9}}}})
+         local loaded = torch.onnx.load(folder .. "/m.onnx")
+         for i = 1, 20 do
+            local x = torch.randn(2 + i % 5, 4)
+            local got, expected = {loaded(x)}, {fn(x)}
+            for k = 1, 6 do assert.is_true(torch.allclose(got[k], expected[k], {atol = 1e-5, rtol = 1e-5})) end
+         end
+      end
+      refused("add_ in a branch or a loop changes a value outside of it", function(x)
+         local y = x * 2
+         return torch.while_loop(function(z) return z:sum():lt(9) end, function(z) return z + y:add_(1) end, {x})
       end, {torch.ones(2)}, folder .. "/m.onnx")
    end))
 

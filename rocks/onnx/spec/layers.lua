@@ -271,6 +271,14 @@ case("cond", function()
    end
 end, x2)
 
+case("while_loop", function()
+   return function(x)
+      local y, n = torch.while_loop(function(y, n) return y:sum():lt(100) & n:lt(20) end,
+         function(y, n) return y * 1.5 + x:abs(), n + 1 end, {x, torch.tensor(0)})
+      return y:var({1}), n
+   end
+end, x2)
+
 M.cases = cases
 
 --- Exports a case. Returns why it fails, or nil.
