@@ -323,9 +323,12 @@ end
 local in_place <const> = set [[abs_ eq_ ne_ mul_ bitwise_and_ bitwise_or_ bitwise_xor_ ceil_ clamp_
    clamp_min_ clamp_max_ floor_ round_ trunc_ relu_ nan_to_num_]]
 
+local computing <const> = {} -- maps in-place operators to functions whose errors name them
+
 return function(name, ...)
    local arguments = table.pack(...)
    if not in_place[name] then return compute(name, arguments) end
    local self = arguments[1]
-   return self:copy_((args.named(name, compute)(name:sub(1, -2), arguments)))
+   computing[name] = computing[name] or args.named(name, compute)
+   return self:copy_((computing[name](name:sub(1, -2), arguments)))
 end

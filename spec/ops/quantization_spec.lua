@@ -192,6 +192,15 @@ describe("torch.ao.quantization", function()
       other:load_state_dict(small:state_dict())
       local x = torch.randn(2, 8)
       assert.close(small(x), other(x), 0)
+      local m = torch.masked.masked_tensor(x, x:gt(0))
+      for _, value in ipairs {m, torch.tensor(1.0), x:to "meta", x:double(), 3} do
+         assert.raises("DynamicQuantizedLinear: x: expected a float32 tensor on " .. tostring(x.device),
+            function() small(value) end)
+      end
+      torch.no_grad(function() b.weight[2] = 0 / 0 end)
+      for _, layer in ipairs {b, torch.nn.Linear(2, 2, {device = "meta"})} do
+         assert.raises("layer: expected a weight of finite numbers", function() Q.DynamicQuantizedLinear(layer) end)
+      end
       local message = "DynamicQuantizedLinear: x: expected finite numbers, got inf or NaN among them"
       for _, value in ipairs {0 / 0, 1 / 0, -1 / 0} do
          x[1][2] = value

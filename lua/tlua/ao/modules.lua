@@ -121,6 +121,10 @@ function Linear:__init(layer)
    self.in_features, self.out_features = layer.in_features, layer.out_features
    local observer = observers.MinMaxObserver {dtype = "qint8", qscheme = "per_tensor_symmetric"}
    local weight = layer.weight:detach():float()
+   if weight.is_meta or not weight:isfinite():all():item() then
+      torch.raise("ao.quantization.DynamicQuantizedLinear: layer: expected a weight of finite "
+         .. "numbers")
+   end
    observer(weight)
    local scale = observer:calculate_qparams()
    self:register_buffer("scale", scale:squeeze():clone())
@@ -138,9 +142,11 @@ end
 ---@param x Tensor  (*, in_features) float32
 ---@return Tensor  (*, out_features)
 function Linear:forward(x)
-   if not torch.is_tensor(x) or x.dtype ~= "float32" or x.shape[x:dim()] ~= self.in_features then
-      args.refuse("DynamicQuantizedLinear", "x",
-         ("a float32 tensor with a last size of %d"):format(self.in_features), x)
+   local device <const> = self.integers.device
+   if not torch.is_tensor(x) or args.kind_of(x) or x.dtype ~= "float32" or x:dim() == 0
+      or x:size(-1) ~= self.in_features or x.device ~= device then
+      args.refuse("DynamicQuantizedLinear", "x", ("a float32 tensor on %s with a last size of %d")
+         :format(device, self.in_features), x)
    end
    local shape = {table.unpack(x.shape)}
    shape[#shape] = self.out_features
