@@ -285,6 +285,7 @@ local function compute(name, arguments)
       end
    end)
    local plain = name:match "([%w_]+)$"
+   if plain == "where" and is_stored(arguments[1]) then refuse(name, arguments[1].dtype) end
    for _, at in ipairs(positions_at[plain:gsub("_$", "")] or {}) do
       each({n = 1, arguments[at]}, function(t)
          if is_stored(t) then
@@ -323,12 +324,15 @@ end
 local in_place <const> = set [[abs_ eq_ ne_ mul_ bitwise_and_ bitwise_or_ bitwise_xor_ ceil_ clamp_
    clamp_min_ clamp_max_ floor_ round_ trunc_ relu_ nan_to_num_]]
 
-local computing <const> = {} -- maps in-place operators to functions whose errors name them
+local function compute_in_place(name, arguments)
+   return arguments[1]:copy_((compute(name:sub(1, -2), arguments)))
+end
+
+local computing <const> = {} -- maps operators to functions whose errors name them
 
 return function(name, ...)
-   local arguments = table.pack(...)
-   if not in_place[name] then return compute(name, arguments) end
-   local self = arguments[1]
-   computing[name] = computing[name] or args.named(name, compute)
-   return self:copy_((computing[name](name:sub(1, -2), arguments)))
+   if not computing[name] then
+      computing[name] = args.named(name, in_place[name] and compute_in_place or compute)
+   end
+   return computing[name](name, table.pack(...))
 end

@@ -196,6 +196,12 @@ describe("dtypes without loops of their own", function()
          assert.truthy(message:find(name .. ": not implemented for 'uint32'" .. hint:format "int64", 1, true))
       end
       assert.raises("mul: not implemented for 'float8_e5m2'", function() return x * 2 end)
+      assert.raises("mul_: a tensor of shape [2, 2] does not fit self of shape [2]",
+         function() y:mul_(torch.ones(2, 2, {dtype = "uint32"})) end)
+      assert.raises("where: not implemented for 'uint32'", function() return torch.where(y) end)
+      assert.raises("where: not implemented for 'float8_e5m2'", function() return torch.where(x, y, y) end)
+      assert.raises("eq: uint32 and float8_e5m2 have no common dtype",
+         function() return y:eq(torch.tensor(1.0):to "float8_e5m2") end)
       assert.raises("rand: not implemented for 'uint32'", function() torch.rand(2, {dtype = "uint32"}) end)
       assert.raises("sum: not implemented for 'uint32'",
          function() torch.ones(2):sum {dtype = "uint32"} end)

@@ -312,6 +312,7 @@ local layouts <const> = {
 
 --- Returns the tensor in a sparse layout.
 function M.to_sparse(x, ...)
+   if not torch.is_tensor(x) then args.refuse("to_sparse", "self", "a tensor", x) end
    local a = take_sparse(...)
    local layout = a.layout or "sparse_coo"
    if not layouts[layout] then
