@@ -297,7 +297,7 @@ endif
 
 .PHONY: all demo test sim emulated clang cross test-arm wasm asan emulated-asan tsan valgrind bench \
   registers traffic instructions races host-cost bundle gpu-check cuda-versions gpu-check-dry opinfo modinfo lint tidy-format docs notes deb rockspecs deps config help \
-  install install-debug uninstall size infer runtime fuzz-programs race-programs clean
+  install install-debug uninstall size infer runtime fuzz-programs fuzz-scripts race-programs clean
 
 all: $(if $(PROFILE),$(STATIC_LIB) $(if $(filter runtime,$(PROFILE)),,$(BUILD)/digits),$(TLUA) $(LIBRARIES) $(PLUGINS)) ## build ./tlua and the libraries (default)
 demo: ## install what is missing, build, train on real digits
@@ -338,6 +338,7 @@ uninstall: ## remove what install has copied
 infer: ## a small library for trained models: PROFILE=infer OPS='conv2d relu'
 runtime: ## a library that runs one program of torch.export: PROGRAM=model.tlp
 fuzz-programs: ## damaged files of programs under the address sanitizer: ROUNDS=1000000
+fuzz-scripts: ## hostile scripts in sandboxes under the sanitizers: SEEDS='1 2' ROUNDS=100000
 race-programs: ## programs in several threads under the thread sanitizer
 size: ## how large the library and an installation are
 clean: ## remove everything that was built
@@ -1053,6 +1054,10 @@ define sanitized_programs
 endef
 fuzz-programs: $(TLUA)
 	$(call sanitized_programs,fuzz,address$(comma)undefined,TLUA_FUZZ=$(ROUNDS))
+# Each seed is a process, whose scripts spec/embed/fuzz.lua writes.
+fuzz-scripts:
+	@+$(call SANITIZING,asan,address$(comma)undefined) CUDA=0 $(BUILD)/asan/spec/embed/fuzz
+	@printf '%s\n' $(SEEDS) | $(ASAN_ENV) xargs -P $(JOBS) -I SEED $(BUILD)/asan/spec/embed/fuzz SEED $(ROUNDS)
 race-programs: $(TLUA)
 	$(call sanitized_programs,race,thread,TLUA_FUZZ=20 TSAN_OPTIONS=suppressions=$(SUPPRESSIONS)/tsan.supp)
 

@@ -369,10 +369,32 @@ enum {
 /* Opens the library as tl_lua_open does, in a state whose scripts are not trusted. Functions that a
 ** flag of `denied` excludes raise an error, in Lua's standard libraries as well, which the host
 ** opens first; a script cannot get them back. The library itself still opens the libraries that
-** belong to it (OpenBLAS, its plugins). The host sets limits of time (tl_interrupt, lua_sethook) and
-** of memory (tl_set_memory_limit, its own allocator of the Lua state). Returns false, with a
-** message in tl_error, for unknown flags, and if the library is open in this state with others. */
+** belong to it (OpenBLAS, its plugins). With any flag, Lua functions as finalizers (__gc) are
+** refused, the metatables of userdata are hidden, new memory of the CPU is filled with zeros, and
+** string patterns, `table` and `coroutine` respect the limits of tl_set_limits, which the host sets
+** as well. Returns false, with a message in tl_error, for unknown flags, and if the library is open
+** in this state with others. */
 TL_API TL_MUSTCHECK bool tl_lua_open_with(lua_State *L, unsigned denied);
+
+/* The limits of one Lua state. 0 means no limit. */
+typedef struct tl_Limits {
+  int64_t tensor_bytes; /* bytes of tensors that the state keeps alive, on all devices */
+  int64_t lua_bytes;    /* bytes of Lua's own objects; more raise "not enough memory" */
+  int64_t instructions; /* instructions of Lua, counted in hundreds */
+  double seconds;       /* wall-clock time; long operators end as after tl_interrupt */
+  int threads;          /* threads that scripts start: workers of DataLoaders */
+} tl_Limits;
+
+/* Limits what the scripts of a state may use, and starts to count instructions and seconds from 0.
+** The library is open in the state, and no script runs. Call the function before the first script:
+** it sets the hook (lua_sethook) of L and of the main thread, which new coroutines inherit, and
+** replaces the allocator. Call it again before each further script, as in each frame; NULL removes
+** all limits. Exceeding a limit raises a Lua error and leaves the state usable. Once the
+** instructions or the seconds are used up, each further instruction raises an error again, so pcall
+** cannot keep a script alive; C code without Lua instructions ends only in states of
+** tl_lua_open_with. The host's own objects count as well. Returns false, with a message in tl_error,
+** for a negative limit, on lack of memory, and if the library is not open. */
+TL_API TL_MUSTCHECK bool tl_set_limits(lua_State *L, const tl_Limits *limits);
 
 /* Pushes a tensor as a Lua value; the value holds a reference of its own. Raises a Lua error for
 ** NULL and on lack of memory, so the caller must be protected code. */

@@ -21,6 +21,7 @@
 #include "dist/group.h"
 #include "dist/secret.h"
 #include "dist/store.h"
+#include "lua/list_length.h"
 #include "lua/tensor/value.h"
 
 #define STORE "torch.distributed.Store"
@@ -171,7 +172,7 @@ static int each_key(lua_State *L, const char *name,
                     bool (*fn)(lua_State *L, Store *s, const char *key)) {
   Store *s = check_store(L, 1, name);
   if (lua_type(L, 2) != LUA_TTABLE) return fn(L, s, check_key(L, 2, name)) ? 1 : 0;
-  for (lua_Integer i = 1; i <= (lua_Integer)lua_rawlen(L, 2); i++) {
+  for (lua_Integer i = 1; i <= tli_list_length(L, 2); i++) {
     lua_rawgeti(L, 2, i);
     if (!fn(L, s, check_key(L, lua_gettop(L), name))) return 0;
     lua_pop(L, 1);
@@ -431,7 +432,7 @@ static tl_Tensors read_list(lua_State *L, const char *name, int index,
   tl_Tensors list = {0, room};
   if (lua_isnoneornil(L, index)) return list;
   bool many = lua_type(L, index) == LUA_TTABLE;
-  list.n = many ? (int64_t)lua_rawlen(L, index) : 1;
+  list.n = many ? tli_list_length(L, index) : 1;
   if (list.n > TLI_MOST_RANKS) tli_error(L, "%s: too many tensors", name);
   for (int64_t i = 0; i < list.n; i++) {
     if (many)

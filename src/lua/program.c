@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/program.h"
+#include "lua/list_length.h"
 #include "lua/tensor/value.h"
 #include "lua/autograd/autograd.h"
 
@@ -77,7 +78,7 @@ static tl_Program **new_program(lua_State *L) {
 ** the function pushes. */
 static tl_Tensor **push_tensors(lua_State *L, int index, int *n) {
   luaL_checktype(L, index, LUA_TTABLE);
-  *n = (int)lua_rawlen(L, index);
+  *n = (int)tli_list_length(L, index);
   tl_Tensor **list = lua_newuserdatauv(L, (size_t)(*n + 1) * sizeof *list, 0);
   for (int i = 0; i < *n; i++) {
     lua_rawgeti(L, index, i + 1);
@@ -238,7 +239,7 @@ static int64_t *push_sizes(lua_State *L, int index, const tli_Graph *g) {
 static int program_fit_product(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
-  int n = (int)lua_rawlen(L, 2);
+  int n = (int)tli_list_length(L, 2);
   int32_t symbols[TLI_TERM_MOST];
   if (n < 2 || n > TLI_TERM_MOST) return tli_error(L, "export: expected two or three symbols");
   for (int k = 0; k < n; k++) {
@@ -575,7 +576,7 @@ static int program_schedule(lua_State *L) {
   tli_Graph *g = own_graph(L, 1);
   tl_Tensor *rates = tli_check_tensor(L, 2, "export_step");
   luaL_checktype(L, 3, LUA_TTABLE);
-  int n = (int)lua_rawlen(L, 3);
+  int n = (int)tli_list_length(L, 3);
   tli_GraphPlace *places = lua_newuserdatauv(L, (size_t)n * sizeof *places + 1, 0);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, 3, i + 1);

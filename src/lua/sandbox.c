@@ -2,7 +2,8 @@
 ** sandbox.c - states whose scripts may not do everything (tl_lua_open_with). Functions that a flag
 ** denies are replaced, in Lua's standard libraries and in the module table, by functions that raise
 ** an error. This happens while the library is opened, before its Lua files run, so those cannot be
-** made to call the original functions either.
+** made to call the original functions either. Functions that could run without an instruction of Lua
+** for longer than any limit are replaced as well.
 */
 #include "lua/sandbox.h"
 
@@ -10,6 +11,7 @@
 #include <lualib.h>
 #include <string.h>
 
+#include "lua/limits.h"
 #include "lua/state.h"
 #include "tlua.h"
 
@@ -103,6 +105,183 @@ static int load_text(lua_State *L) {
   return lua_gettop(L);
 }
 
+/* ---- functions that could run forever ---- */
+
+/* The largest number of elements that functions of `table` may move, sort or shift: more than fits
+** into most limits of memory. A table may claim to have 2^62, and no hook runs meanwhile. */
+#define MOST_ELEMENTS ((lua_Integer)10000000)
+
+/* Calls the original function, upvalue 1, with all arguments. */
+static int call_original(lua_State *L) {
+  tli_limits_spend(L, 1);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+  return lua_gettop(L);
+}
+
+/* Upvalue 2 is the function's name in the following functions. */
+static int too_many(lua_State *L) {
+  return luaL_error(L, "table.%s: expected at most %I elements in a state of tl_lua_open_with",
+                    lua_tostring(L, lua_upvalueindex(2)), (LUAI_UACINT)MOST_ELEMENTS);
+}
+
+/* Implements functions of lists. Their lengths must not come from a metamethod, which could return
+** another length later. */
+static int bounded_list(lua_State *L) {
+  if (lua_type(L, 1) == LUA_TTABLE) {
+    if (lua_rawlen(L, 1) > (lua_Unsigned)MOST_ELEMENTS) return too_many(L);
+    if (luaL_getmetafield(L, 1, "__len") != LUA_TNIL)
+      return luaL_error(L,
+                        "table.%s: expected a table without __len in a state of "
+                        "tl_lua_open_with",
+                        lua_tostring(L, lua_upvalueindex(2)));
+  }
+  return call_original(L);
+}
+
+static int bounded_move(lua_State *L) {
+  lua_Integer first = luaL_checkinteger(L, 2), last = luaL_checkinteger(L, 3);
+  if (last >= first && (lua_Unsigned)last - (lua_Unsigned)first >= (lua_Unsigned)MOST_ELEMENTS)
+    return too_many(L);
+  return call_original(L);
+}
+
+/* string.rep takes as long for empty strings as for others. */
+static int bounded_rep(lua_State *L) {
+  size_t size, between = 0;
+  luaL_checklstring(L, 1, &size);
+  luaL_optlstring(L, 3, "", &between);
+  if (size == 0 && between == 0) {
+    luaL_checkinteger(L, 2);
+    lua_pushliteral(L, "");
+    return 1;
+  }
+  return call_original(L);
+}
+
+/* A new coroutine counts its first instructions only when it has executed a number of them. */
+static int bounded_coroutine(lua_State *L) {
+  tli_limits_spend(L, TLI_LIMITS_STEP);
+  if (lua_type(L, 1) == LUA_TFUNCTION) {
+    lua_pushvalue(L, 1);
+    lua_pushcclosure(L, tli_limits_body, 1);
+    lua_replace(L, 1);
+  }
+  return call_original(L);
+}
+
+/* Resumes a coroutine, which yields when the state's instructions or seconds are used up. */
+static int bounded_resume(lua_State *L) {
+  int n = call_original(L);
+  tli_limits_spend(L, 0);
+  return n;
+}
+
+static int bounded_wrap(lua_State *L) {
+  bounded_coroutine(L);
+  lua_settop(L, 1);
+  lua_pushcclosure(L, bounded_resume, 1);
+  return 1;
+}
+
+/* Calls a message handler, upvalue 1. Lua calls handlers of the hook's errors while hooks are
+** disabled, so these errors have no handler. */
+static int handle(lua_State *L) {
+  if (tli_limits_used_up(L)) return 1;
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, lua_gettop(L) - 1, 1);
+  return 1;
+}
+
+static int end_xpcall(lua_State *L, int status, lua_KContext context) {
+  (void)status;
+  (void)context;
+  return lua_gettop(L);
+}
+
+static int bounded_xpcall(lua_State *L) {
+  if (lua_type(L, 2) == LUA_TFUNCTION) {
+    lua_pushvalue(L, 2);
+    lua_pushcclosure(L, handle, 1);
+    lua_replace(L, 2);
+  }
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_callk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, end_xpcall);
+  return lua_gettop(L);
+}
+
+/* Sets metatables without finalizers: Lua runs these without hooks, so a loop in one would never
+** end. If upvalue 2 is true, refuses them; otherwise ignores them. */
+static int set_unfinalized(lua_State *L) {
+  if (lua_type(L, 2) != LUA_TTABLE) return call_original(L);
+  lua_settop(L, 2);
+  lua_pushliteral(L, "__gc");
+  if (lua_rawget(L, 2) == LUA_TNIL) {
+    lua_pop(L, 1);
+    return call_original(L);
+  }
+  if (lua_toboolean(L, lua_upvalueindex(2)))
+    return luaL_error(L, "setmetatable: this Lua state may not use finalizers (tl_lua_open_with)");
+  /* Lua looks for __gc at this moment only */
+  lua_pushliteral(L, "__gc");
+  lua_pushnil(L);
+  lua_rawset(L, 2);
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_pushvalue(L, 1);
+  lua_pushvalue(L, 2);
+  int status = lua_pcall(L, 2, 1, 0);
+  lua_pushliteral(L, "__gc");
+  lua_pushvalue(L, 3);
+  lua_rawset(L, 2);
+  return status == LUA_OK ? 1 : lua_error(L);
+}
+
+static const struct Bounded {
+  const char *library, *name;
+  lua_CFunction function;
+} bounded[] = {{"table", "insert", bounded_list},
+               {"table", "remove", bounded_list},
+               {"table", "sort", bounded_list},
+               {"table", "concat", bounded_list},
+               {"table", "unpack", bounded_list},
+               {"table", "move", bounded_move},
+               {"string", "rep", bounded_rep},
+               {"string", "reverse", call_original},
+               {"string", "upper", call_original},
+               {"string", "lower", call_original},
+               {"string", "format", call_original},
+               {"coroutine", "create", bounded_coroutine},
+               {"coroutine", "wrap", bounded_wrap},
+               {"coroutine", "resume", bounded_resume},
+               {"_G", "xpcall", bounded_xpcall},
+               {"_G", "collectgarbage", call_original},
+               {NULL, NULL, NULL}};
+
+/* Replaces a function in the table on top of the stack by another, whose upvalues are the original
+** function and the value on top of the stack, which is popped. */
+static void wrap(lua_State *L, const char *name, lua_CFunction function) {
+  if (lua_getfield(L, -2, name) == LUA_TFUNCTION) {
+    lua_insert(L, -2);
+    lua_pushcclosure(L, function, 2);
+    lua_setfield(L, -2, name);
+  } else {
+    lua_pop(L, 2);
+  }
+}
+
+/* Returns metatables, but of userdata only the name: scripts could remove finalizers, or replace the
+** functions that keep objects consistent. */
+static int get_metatable(lua_State *L) {
+  if (lua_type(L, 1) != LUA_TUSERDATA) return call_original(L);
+  if (luaL_getmetafield(L, 1, "__metatable") == LUA_TNIL &&
+      luaL_getmetafield(L, 1, "__name") == LUA_TNIL)
+    lua_pushnil(L);
+  return 1;
+}
+
 /* Removes the searchers that look for files: all that follow those of package.preload and of this
 ** library. */
 static void remove_searchers(lua_State *L) {
@@ -132,6 +311,25 @@ static bool push_loaded(lua_State *L, const char *name) {
   bool there = lua_getfield(L, -1, name) == LUA_TTABLE;
   lua_remove(L, -2);
   return there;
+}
+
+/* Replaces functions that a limit could not end. */
+static void bound_standard(lua_State *L) {
+  int top = lua_gettop(L);
+  for (const struct Bounded *b = bounded; b->name; b++) {
+    if (push_loaded(L, b->library)) {
+      lua_pushstring(L, b->name);
+      wrap(L, b->name, b->function);
+    }
+    lua_settop(L, top);
+  }
+  if (push_loaded(L, "string")) tli_bound_patterns(L);
+  lua_settop(L, top);
+  if (push_loaded(L, "_G")) {
+    lua_pushboolean(L, false);
+    wrap(L, "setmetatable", set_unfinalized);
+  }
+  lua_settop(L, top);
 }
 
 static const char denied_key = 0; /* its address is the key of the flags in the registry */
@@ -166,6 +364,7 @@ void tli_deny_standard(lua_State *L) {
     deny(L, "file:", "close", TL_DENY_FILES);
   }
   lua_settop(L, top);
+  bound_standard(L);
   if (push_loaded(L, "_G") && lua_getfield(L, -1, "load") == LUA_TFUNCTION) {
     lua_pushcclosure(L, load_text, 1);
     lua_setfield(L, -2, "load");
@@ -182,6 +381,13 @@ void tli_deny_scripts(lua_State *L) {
   if (flags == 0) return;
   if (push_loaded(L, "debug")) empty_debug(L);
   lua_settop(L, top);
+  if (push_loaded(L, "_G")) {
+    lua_pushboolean(L, true);
+    wrap(L, "setmetatable", set_unfinalized);
+    lua_pushnil(L);
+    wrap(L, "getmetatable", get_metatable);
+  }
+  lua_settop(L, top);
   if ((flags & TL_DENY_PROCESSES) && push_loaded(L, "os"))
     deny(L, "os.", "getenv", TL_DENY_PROCESSES);
   lua_settop(L, top);
@@ -191,6 +397,7 @@ void tli_deny_module(lua_State *L) {
   unsigned flags = tli_denied(L);
   int table = lua_gettop(L);
   if (flags == 0) return;
+  tli_state_find(L)->ledger->clean = true;
   for (const Denied *d = module; d->name; d++) {
     if ((d->flags & flags) == 0) continue;
     const char *prefix = d->library ? lua_pushfstring(L, "torch.%s.", d->library) : "torch.";

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lua/list_length.h"
 #include "lua/modes/thread_modes.h"
 
 static const char registry_key = 0; /* its address is the state's key in the registry */
@@ -208,6 +209,22 @@ void tli_push_tensor(lua_State *L, tl_Tensor *steals) {
   tli_Box *box = tli_push_box(L);
   S->nparked--;
   tli_fill_box(S, box, steals);
+}
+
+/* A length up to this needs no counting. */
+#define SURE_LENGTH ((lua_Unsigned)1 << 20)
+
+int64_t tli_list_length(lua_State *L, int index) {
+  lua_Unsigned n = lua_rawlen(L, index);
+  if (n <= SURE_LENGTH || lua_type(L, index) != LUA_TTABLE || !lua_checkstack(L, 2))
+    return (int64_t)n;
+  index = lua_absindex(L, index);
+  int64_t count = 0;
+  for (bool more = true; more; lua_pop(L, 1)) {
+    more = lua_rawgeti(L, index, count + 1) != LUA_TNIL;
+    count += more;
+  }
+  return count;
 }
 
 static int list_gc(lua_State *L) {

@@ -111,7 +111,8 @@ typedef struct tli_State {
   tli_PrintOptions print;
   /* worker threads of the state (owned reference); NULL if none were started */
   struct tli_Crew *crew;
-  int scopes; /* number of open torch.scope calls in all threads */
+  int64_t deadline; /* the time at which operators stop (limits.c); 0 means none */
+  int scopes;       /* number of open torch.scope calls in all threads */
   /* depth to which running calls of vmap are nested (batched.c) */
   int batching;
   /* depth to which running calls of vmap's handler are nested (batched.c) */

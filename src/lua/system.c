@@ -13,6 +13,7 @@
 #include "lua/autograd/autograd.h"
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
+#include "lua/list_length.h"
 
 /* ---- threads and memory ---- */
 
@@ -373,7 +374,7 @@ static int torch_iinfo(lua_State *L) {
 static int read_shape(lua_State *L, int index, int64_t *sizes) {
   bool list = lua_type(L, index) == LUA_TTABLE;
   int top = lua_gettop(L);
-  int n = list ? (int)lua_rawlen(L, index) : 1;
+  int n = list ? (int)tli_list_length(L, index) : 1;
   lua_pushnil(L);
   if (list && n == 0 && lua_next(L, index))
     return tli_error(L, "broadcast_shapes: expected lists of sizes, got a table with the key %s",

@@ -306,15 +306,31 @@ typedef struct Polled {
   tli_RangeFn fn;
   void *context;
   int64_t grain;
+  int64_t deadline; /* the calling thread's */
   atomic_bool stopped;
 } Polled;
+
+/* the time (tli_now_ns) after which this thread's operators stop; 0 means none */
+static _Thread_local int64_t deadline;
+
+static bool passed(int64_t end, int64_t now) { return end != 0 && now >= end; }
+
+void tli_set_deadline(int64_t end) { deadline = end; }
+
+static bool fail_interrupted(void) {
+  return tli_fail(TL_EINTERRUPT, passed(deadline, tli_now_ns())
+                                     ? "interrupted: the Lua state has used up its time "
+                                       "(tl_set_limits)"
+                                     : "interrupted!");
+}
 
 /* Runs a range in parts. The size of the parts doubles until a part takes long enough. */
 static void run_polled(void *context, int64_t begin, int64_t end) {
   Polled *p = context;
   int64_t part = p->grain > 0 ? p->grain : 1, before = tli_now_ns();
   while (begin < end) {
-    if (tli_interrupted()) atomic_store_explicit(&p->stopped, true, memory_order_relaxed);
+    if (tli_interrupted() || passed(p->deadline, before))
+      atomic_store_explicit(&p->stopped, true, memory_order_relaxed);
     if (atomic_load_explicit(&p->stopped, memory_order_relaxed)) return;
     int64_t n = part < end - begin ? part : end - begin;
     p->fn(p->context, begin, begin + n);
@@ -330,15 +346,18 @@ bool tli_parallel_try(int64_t n, int64_t grain, tli_RangeFn fn, void *context) {
     if (n > 0) fn(context, 0, n);
     return true;
   }
-  Polled polled = {fn, context, grain, false};
+  Polled polled = {fn, context, grain, deadline, false};
   tli_parallel_pieces(n, grain, run_polled, &polled);
-  return !polled.stopped || tli_fail(TL_EINTERRUPT, "interrupted!");
+  return !polled.stopped || fail_interrupted();
 }
 
 void tl_interrupt(void) { atomic_store_explicit(&interrupted, 1, memory_order_relaxed); }
 
 void tl_interrupt_clear(void) { atomic_store_explicit(&interrupted, 0, memory_order_relaxed); }
 
-bool tli_go_on(void) { return !tli_interrupted() || tli_fail(TL_EINTERRUPT, "interrupted!"); }
+bool tli_go_on(void) { return !tli_interrupted() || fail_interrupted(); }
 
-bool tli_interrupted(void) { return atomic_load_explicit(&interrupted, memory_order_relaxed) != 0; }
+bool tli_interrupted(void) {
+  return atomic_load_explicit(&interrupted, memory_order_relaxed) != 0 ||
+         (deadline != 0 && passed(deadline, tli_now_ns()));
+}

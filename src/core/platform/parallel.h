@@ -37,8 +37,12 @@ bool tli_parallel_set_serial(bool serial);
 ** a process of its own. */
 void tli_own_threads(int n);
 
-/* Returns whether tl_interrupt was called; long kernels check this regularly. */
+/* Returns whether tl_interrupt was called or the calling thread's deadline has passed; long kernels
+** check this regularly. */
 bool tli_interrupted(void);
+/* Sets the time (tli_now_ns) after which operators of the calling thread stop as after
+** tl_interrupt; 0 means none. */
+void tli_set_deadline(int64_t end);
 
 /* Returns false after tli_fail if tl_interrupt was called. */
 bool tli_go_on(void) TL_MUSTCHECK;

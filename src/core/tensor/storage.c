@@ -3,7 +3,9 @@
 ** header's size is a multiple of the alignment, so header and data are both aligned. Larger data,
 ** and data of other devices, is a separate block.
 */
+#include <inttypes.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "core/memory/alloc.h"
 #include "core/device/backend.h"
@@ -42,7 +44,7 @@ static void header_free(tl_Storage *s) {
   tli_free(s, sizeof *s + behind);
 }
 
-tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) {
+static tl_Storage *make(tl_Device device, int64_t bytes) {
   if (device.type == TL_CPU && bytes <= TLI_INLINE_BYTES) {
     tl_Storage *small = header_new(device, bytes, (size_t)bytes);
     if (tli_profiling() && small) tli_profile_memory(small, false);
@@ -69,6 +71,30 @@ tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) {
     tli_free(data, (size_t)bytes);
   }
   if (tli_profiling() && s) tli_profile_memory(s, false);
+  return s;
+}
+
+/* Fails if a ledger's limit leaves no room for further bytes. */
+static bool within_limit(const tli_Ledger *l, int64_t bytes) {
+  int64_t live = 0;
+  for (int i = 0; i < TL_NDEVICETYPES; i++)
+    live += atomic_load_explicit(&l->live[i], memory_order_relaxed);
+  if (live <= l->most && bytes <= l->most - live) return true;
+  return tli_fail(TL_EMEM,
+                  "out of memory: asked for %" PRId64 " bytes, with %" PRId64
+                  " in use by this Lua state, under its limit of %" PRId64 " (tl_set_limits)",
+                  bytes, live, l->most);
+}
+
+tl_Storage *tli_storage_new(tl_Device device, int64_t bytes) {
+  tli_Ledger *l = tli_ledger();
+  if (l == NULL || (l->most == 0 && !l->clean) || device.type == TL_META)
+    return make(device, bytes);
+  if (l->most > 0 && !within_limit(l, bytes)) return NULL;
+  tl_Storage *s = make(device, bytes);
+  if (s == NULL) return NULL;
+  if (l->clean && device.type == TL_CPU && bytes > 0) memset(s->data, 0, (size_t)bytes);
+  if (l->most > 0) tli_storage_charge(s, l); /* counts tensors that only an operator sees as well */
   return s;
 }
 
@@ -117,7 +143,8 @@ tli_Ledger *tli_ledger_new(void) {
   if (l == NULL) return NULL;
   atomic_init(&l->refs, 1);
   for (int type = 0; type < TL_NDEVICETYPES; type++) atomic_init(&l->live[type], 0);
-  l->young = 0;
+  l->young = l->most = 0;
+  l->clean = false;
   return l;
 }
 

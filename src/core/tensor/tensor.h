@@ -53,6 +53,10 @@ typedef struct tli_Ledger {
   _Atomic int64_t live[TL_NDEVICETYPES]; /* bytes */
   /* bytes charged since the owner last reset this counter; only the owner's thread uses it */
   int64_t young;
+  int64_t most; /* limit of the live bytes on all devices; 0 means no limit */
+  /* whether new memory of the CPU is filled with zeros: it may hold others' data, which the owner's
+  ** scripts must not read */
+  bool clean;
 } tli_Ledger;
 
 /* Returns a ledger with one reference; NULL if memory is exhausted. */

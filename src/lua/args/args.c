@@ -7,6 +7,7 @@
 #include "lua/args/sparse.h"
 #include "lua/args/stored.h"
 #include "lua/tensor/value.h"
+#include "lua/list_length.h"
 #include "core/memory/device_memory.h"
 
 #include <math.h>
@@ -169,6 +170,7 @@ static int distance(const char *a, const char *b) {
 }
 
 void tli_suggestion_try(tli_Suggestion *best, const char *name) {
+  if (name == NULL) return; /* a key that is no string */
   int d = distance(best->word, name);
   if (d >= best->distance || d >= (int)strlen(best->word)) return;
   best->distance = d;
@@ -480,7 +482,7 @@ tl_Tensors tli_arg_tensors(tli_Args *a, int i) {
     return list;
   }
   lua_State *L = a->L;
-  list.n = (int64_t)lua_rawlen(L, a->at[i]);
+  list.n = tli_list_length(L, a->at[i]);
   list.v = (tl_Tensor **)tli_args_room(a, list.n);
   if (list.v == NULL) return (tl_Tensors){0, NULL};
   for (int64_t k = 0; k < list.n; k++) {
@@ -571,7 +573,7 @@ static void refuse_names(tli_Args *a, int i, int64_t n) {
 /* Reads a table of integers. */
 static tl_Ints read_table(tli_Args *a, int i, Reader reader, const char *expected) {
   lua_State *L = a->L;
-  int64_t n = (int64_t)lua_rawlen(L, a->at[i]);
+  int64_t n = tli_list_length(L, a->at[i]);
   int64_t *v = (int64_t *)tli_args_room(a, n ? n : 1);
   if (v == NULL) return TLI_NOINTS;
   for (int64_t k = 0; k < n; k++) {
@@ -636,7 +638,7 @@ static tl_Ints read_list(tli_Args *a, int i, tl_Ints otherwise, Reader reader,
 
 /* Returns the length of the k-th list in a table; -1 if that element is not a table. */
 static int64_t list_length(lua_State *L, int table, int k) {
-  int64_t n = lua_rawgeti(L, table, k) == LUA_TTABLE ? (int64_t)lua_rawlen(L, -1) : -1;
+  int64_t n = lua_rawgeti(L, table, k) == LUA_TTABLE ? tli_list_length(L, -1) : -1;
   lua_pop(L, 1);
   return n;
 }
@@ -665,7 +667,7 @@ tl_Floats tli_arg_floats(tli_Args *a, int i, tl_Floats otherwise) {
   if (a->at[i] == 0 || a->failed) return otherwise;
   lua_State *L = a->L;
   bool table = lua_type(L, a->at[i]) == LUA_TTABLE;
-  int64_t n = table ? (int64_t)lua_rawlen(L, a->at[i]) : 1;
+  int64_t n = table ? tli_list_length(L, a->at[i]) : 1;
   double *v = (double *)tli_args_room(a, n ? n : 1);
   if (v == NULL) return TLI_NOFLOATS;
   for (int64_t k = 0; k < n; k++) {

@@ -10,6 +10,7 @@
 #include "lua/autograd/callback.h"
 #include "lua/modes/thread_modes.h"
 #include "lua/tensor/value.h"
+#include "lua/list_length.h"
 
 /* ---- backward passes ---- */
 
@@ -30,7 +31,7 @@ typedef struct Ends {
 } Ends;
 
 static bool has_edge(lua_State *L, int list) {
-  lua_Integer n = (lua_Integer)lua_rawlen(L, list);
+  lua_Integer n = tli_list_length(L, list);
   bool found = false;
   for (lua_Integer k = 1; k <= n && !found; k++) {
     lua_rawgeti(L, list, k);
@@ -64,7 +65,7 @@ static Ends read_ends(tli_Args *a, int i) {
     tl_Tensors tensors = tli_arg_tensors(a, i);
     return (Ends){tensors.n, tensors.v, NULL};
   }
-  if (list) ends.n = (int64_t)lua_rawlen(L, a->at[i]);
+  if (list) ends.n = tli_list_length(L, a->at[i]);
   if ((ends.tensors = new_list(a, ends.n)) == NULL) return none;
   if (!list && tli_to_edge(L, a->at[i]) == NULL) {
     ends.tensors[0] = tli_arg_tensor(a, i);
@@ -101,7 +102,7 @@ static tl_Tensor **tensors_or_none(tli_Args *a, int i, int64_t n) {
     if (v[k] == NULL && lua_toboolean(L, -1)) tli_args_fail(a, i, "a list of Tensors");
     lua_pop(L, 1);
   }
-  if ((int64_t)lua_rawlen(L, a->at[i]) > n)
+  if (tli_list_length(L, a->at[i]) > n)
     tli_args_fail(a, i, "a list with one gradient for each output");
   return v;
 }
@@ -195,7 +196,7 @@ static int autograd_queue_callback(lua_State *L) {
     lua_replace(L, 2);
   }
   lua_pushvalue(L, 1);
-  lua_rawseti(L, 2, (lua_Integer)lua_rawlen(L, 2) + 1);
+  lua_rawseti(L, 2, tli_list_length(L, 2) + 1);
   return 0;
 }
 
@@ -260,7 +261,7 @@ static void end_pass(lua_State *L, bool ok) {
     int list = lua_gettop(L);
     lua_pushnil(L);
     lua_rawsetp(L, LUA_REGISTRYINDEX, &queue_key);
-    for (lua_Integer i = 1; ok && i <= (lua_Integer)lua_rawlen(L, list); i++) {
+    for (lua_Integer i = 1; ok && i <= tli_list_length(L, list); i++) {
       lua_rawgeti(L, list, i);
       lua_call(L, 0, 0);
     }
@@ -373,7 +374,7 @@ static void push_sparse(lua_State *L, int first, int n) {
 /* Pushes a box for each tensor of parameter i. */
 static int push_boxes(tli_Args *a, int i) {
   bool list = tli_args_given(a, i) && lua_type(a->L, a->at[i]) == LUA_TTABLE;
-  lua_Unsigned n = list ? lua_rawlen(a->L, a->at[i]) : 1;
+  int64_t n = list ? tli_list_length(a->L, a->at[i]) : 1;
   /* a huge n is reduced to a count that fits an int; luaL_checkstack then refuses it */
   int count = n < INT32_MAX / 2 ? (int)n : INT32_MAX / 2;
   luaL_checkstack(a->L, count, "autograd.grad: too many inputs");

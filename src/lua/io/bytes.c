@@ -12,6 +12,7 @@
 #include "io/dequantize.h"
 #include "core/platform/folder.h"
 #include "core/platform/platform.h"
+#include "lua/list_length.h"
 #include "lua/tensor/value.h"
 
 enum { MOST_PIXELS = 1 << 28, JPEG_SIDE = 65535 };
@@ -43,7 +44,7 @@ static int64_t check_first(lua_State *L, int index, const tl_Tensor *t, const ch
 
 static int read_shape(lua_State *L, int index, int64_t *sizes, const char *name) {
   luaL_checktype(L, index, LUA_TTABLE);
-  int n = (int)lua_rawlen(L, index);
+  int n = (int)tli_list_length(L, index);
   if (n > TL_MAX_DIMS) tli_error(L, "%s: more than %d dimensions", name, TL_MAX_DIMS);
   for (int i = 0; i < n; i++) {
     lua_rawgeti(L, index, i + 1);
@@ -447,7 +448,7 @@ static int io_csv(lua_State *L) {
   tli_Csv csv = check_csv(L);
   int64_t rows;
   luaL_checktype(L, 5, LUA_TTABLE);
-  csv.columns = (int)lua_rawlen(L, 5);
+  csv.columns = (int)tli_list_length(L, 5);
   if (csv.columns < 1 || csv.columns > MOST_COLUMNS)
     return tli_error(L, "io.csv: types: expected 1 to %d columns", MOST_COLUMNS);
   if (!tli_to_whole(L, 6, &rows) || rows < 1 || !tli_to_whole(L, 7, &csv.line))

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "core/platform/parallel.h"
 #include "lua/modes/autocast.h"
 #include "lua/autograd/autograd.h"
 #include "lua/tensor/value.h"
@@ -67,6 +68,8 @@ static void restamp(tli_State *S) {
   bool each_call = S->others != NULL || S->main.mode[TLI_MODE_ANOMALY] == 1;
   S->stamp = each_call ? NEVER : atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
 }
+
+void tli_modes_outdated(tli_State *S) { restamp(S); }
 
 static void unlink_settings(tli_State *S, tli_Settings *s) {
   for (tli_Settings **at = &S->others; *at; at = &(*at)->next) {
@@ -285,6 +288,7 @@ void tli_modes_load(lua_State *L, tli_State *S) {
   tli_set_default_dtype(S->default_dtype);
   tli_set_default_device(place_of(L, S, own));
   tli_set_ledger(S->ledger);
+  tli_set_deadline(S->deadline);
   if (S->casts) load_casts(L, S, own);
   if (S->placed || placed) load_places(L, S, own);
   tli_loaded = S->stamp == NEVER ? 0 : S->stamp;
@@ -454,4 +458,5 @@ void tli_close_coroutines(tli_State *S) {
   tli_set_default_dtype(TL_F32);
   tli_set_default_device(TLI_CPU);
   tli_set_ledger(NULL);
+  tli_set_deadline(0);
 }

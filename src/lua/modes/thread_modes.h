@@ -17,6 +17,9 @@ void tli_open_coroutines(lua_State *L, tli_State *S);
 /* Called when the state closes. From now on no mode can be set. */
 void tli_close_coroutines(tli_State *S);
 
+/* Lets each C thread load the modes again in its next call of the library. */
+void tli_modes_outdated(tli_State *S);
+
 /* Returns the settings of the running thread, and creates them if necessary. Pushes a value that
 ** keeps the settings alive; nil for the main thread, whose settings live as long as the state. */
 tli_Settings *tli_push_settings(lua_State *L, tli_State *S);

@@ -7,6 +7,7 @@
 
 #include "core/platform/platform.h"
 #include "lua/devices/device_module.h"
+#include "lua/list_length.h"
 
 #define GENERATOR "torch.Generator"
 
@@ -204,7 +205,7 @@ static int device_set_rng_state_all(lua_State *L) {
   tl_DeviceType type = tli_kind(L);
   int count = tli_device_count(type);
   tli_Generator read[TL_MAX_DEVICES];
-  if (lua_type(L, 1) != LUA_TTABLE || (int)lua_rawlen(L, 1) != count)
+  if (lua_type(L, 1) != LUA_TTABLE || (int)tli_list_length(L, 1) != count)
     tli_device_refuse(L, type, "set_rng_state_all", "states", "a list of one for each device", 1);
   for (int i = 0; i < count; i++) {
     lua_rawgeti(L, 1, i + 1);

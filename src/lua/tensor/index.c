@@ -13,6 +13,7 @@
 
 #include "lua/args/batched.h"
 #include "lua/tensor/value.h"
+#include "lua/list_length.h"
 #include "core/memory/device_memory.h"
 
 const char tli_newaxis = 0;
@@ -68,7 +69,7 @@ static void check_unnamed(lua_State *L, int at, int n) {
 /* Reads a range {first, last, step} on top of the stack. */
 static void read_range(lua_State *L, Item *item, int i) {
   int at = lua_gettop(L);
-  int n = (int)lua_rawlen(L, at);
+  int n = (int)tli_list_length(L, at);
   item->kind = ITEM_RANGE;
   item->whole = n == 0;
   item->step = 1;
@@ -155,7 +156,7 @@ static void read_key(lua_State *L, Key *key, int at) {
     lua_pop(L, 1);
     return;
   }
-  int n = (int)lua_rawlen(L, at);
+  int n = (int)tli_list_length(L, at);
   for (int i = 1; i <= n; i++) {
     read_item(L, key, i, lua_rawgeti(L, at, i));
     lua_pop(L, 1);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lua/list_length.h"
 #include "lua/tensor/value.h"
 #include "ops/common.h"
 
@@ -71,7 +72,7 @@ static bool scan_leaf(Scan *s, int depth) {
 static bool scan(Scan *s, int depth) {
   lua_State *L = s->L;
   if (lua_type(L, -1) != LUA_TTABLE) return scan_leaf(s, depth);
-  int64_t n = (int64_t)lua_rawlen(L, -1);
+  int64_t n = tli_list_length(L, -1);
   if (depth == TL_MAX_DIMS)
     return tli_fail(TL_ESHAPE, "tensor: tables are nested deeper than %d", TL_MAX_DIMS);
   if (s->ndim >= 0 && depth >= s->ndim)
@@ -117,7 +118,7 @@ static tl_DType scanned_dtype(const Scan *s) {
 
 static char *store(lua_State *L, const tli_State *S, char *to, tl_DType dtype) {
   if (lua_type(L, -1) == LUA_TTABLE) {
-    int64_t n = (int64_t)lua_rawlen(L, -1);
+    int64_t n = tli_list_length(L, -1);
     for (int64_t i = 1; i <= n; i++) {
       lua_rawgeti(L, -1, i);
       to = store(L, S, to, dtype);

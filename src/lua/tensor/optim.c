@@ -4,6 +4,7 @@
 */
 #include "lua/args/sparse.h"
 #include "lua/tensor/value.h"
+#include "lua/list_length.h"
 
 /* Stack indices of _gather_step's arguments. */
 enum { PARAMS = 1, STATES, OFFSET, NAMES, CLOCKS, TO_PARAMS, TO_STATES, TO_CLOCKS, ARGUMENTS };
@@ -36,9 +37,8 @@ static int gather_step(lua_State *L) {
   lua_settop(L, ARGUMENTS - 1);
   for (int i = 1; i < ARGUMENTS; i++)
     if (lua_type(L, i) != (i == OFFSET ? LUA_TNUMBER : LUA_TTABLE)) return refuse(L, i);
-  lua_Integer offset = lua_tointeger(L, OFFSET), count = (lua_Integer)lua_rawlen(L, PARAMS);
-  lua_Integer names = (lua_Integer)lua_rawlen(L, NAMES),
-              clocks = (lua_Integer)lua_rawlen(L, CLOCKS);
+  lua_Integer offset = lua_tointeger(L, OFFSET), count = tli_list_length(L, PARAMS);
+  lua_Integer names = tli_list_length(L, NAMES), clocks = tli_list_length(L, CLOCKS);
   lua_Integer n = 0;
   for (lua_Integer i = 1; i <= count; i++) {
     lua_rawgeti(L, PARAMS, i);

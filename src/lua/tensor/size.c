@@ -8,6 +8,7 @@
 */
 #include <string.h>
 
+#include "lua/list_length.h"
 #include "lua/tensor/value.h"
 
 /* The address of this variable is the metatable's key in the registry. */
@@ -29,7 +30,7 @@ bool tli_is_size(lua_State *L, int index) {
 /* Converts an integer key to a position in the list, counted from 1. Raises an error for 0, and for
 ** a negative key before the first position. */
 static lua_Integer position(lua_State *L, int64_t at) {
-  int64_t n = (int64_t)lua_rawlen(L, 1);
+  int64_t n = tli_list_length(L, 1);
   if (at > 0) return at;
   if (at == 0)
     return tli_error(L, "shape: dim: positions count from 1, and from the end with -1, got 0");
@@ -64,11 +65,11 @@ static int size_newindex(lua_State *L) {
 }
 
 static int size_equal(lua_State *L) {
-  lua_Unsigned n = lua_rawlen(L, 1);
-  bool equal = n == lua_rawlen(L, 2);
-  for (lua_Unsigned i = 1; equal && i <= n; i++) {
-    lua_rawgeti(L, 1, (lua_Integer)i);
-    lua_rawgeti(L, 2, (lua_Integer)i);
+  int64_t n = tli_list_length(L, 1);
+  bool equal = n == tli_list_length(L, 2);
+  for (int64_t i = 1; equal && i <= n; i++) {
+    lua_rawgeti(L, 1, i);
+    lua_rawgeti(L, 2, i);
     equal = lua_rawequal(L, -1, -2);
     lua_pop(L, 2);
   }
@@ -80,7 +81,7 @@ static int size_tostring(lua_State *L) {
   luaL_Buffer text;
   luaL_buffinit(L, &text);
   luaL_addstring(&text, "torch.Size([");
-  for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, 1); i <= n; i++) {
+  for (lua_Integer i = 1, n = tli_list_length(L, 1); i <= n; i++) {
     if (i > 1) luaL_addstring(&text, ", ");
     lua_rawgeti(L, 1, i);
     luaL_addvalue(&text);
@@ -99,7 +100,7 @@ static int size_concat(lua_State *L) {
 
 static int size_numel(lua_State *L) {
   lua_Integer numel = 1;
-  for (lua_Integer i = 1, n = (lua_Integer)lua_rawlen(L, 1); i <= n; i++) {
+  for (lua_Integer i = 1, n = tli_list_length(L, 1); i <= n; i++) {
     lua_rawgeti(L, 1, i);
     numel *= lua_tointeger(L, -1);
     lua_pop(L, 1);
@@ -114,7 +115,7 @@ static int torch_size(lua_State *L) {
   if (!lua_istable(L, 1))
     return tli_error(L, "Size: sizes: expected a list of integers, got %s",
                      tli_describe(L, tli_state(L), lua_isnone(L, 1) ? 0 : 1));
-  lua_Integer n = (lua_Integer)lua_rawlen(L, 1);
+  lua_Integer n = tli_list_length(L, 1);
   lua_createtable(L, (int)n, 0);
   for (lua_Integer i = 1; i <= n; i++) {
     lua_rawgeti(L, 1, i);

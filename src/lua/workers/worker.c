@@ -27,6 +27,7 @@
 #include "core/platform/platform.h"
 #include "core/observe/profile.h"
 #include "lua/devices/device_module.h"
+#include "lua/limits.h"
 #include "lua/workers/parcel.h"
 #include "lua/tensor/value.h"
 
@@ -121,6 +122,13 @@ static void crew_count(tli_Crew *crew, int refs, int running) {
   bool last = crew->refs == 0;
   tli_mutex_unlock(&crew->lock);
   if (last) crew_free(crew);
+}
+
+static int crew_running(tli_Crew *crew) {
+  tli_mutex_lock(&crew->lock);
+  int running = crew->running;
+  tli_mutex_unlock(&crew->lock);
+  return running;
 }
 
 void tli_crew_dismiss(tli_Crew *crew) {
@@ -606,6 +614,12 @@ static int workers_start(lua_State *L) {
   lua_insert(L, 4);
   if (S->crew == NULL || is_parents(S->crew)) S->crew = crew_new();
   if (S->crew == NULL) return tli_error(L, "%s: not enough memory", name);
+  int running = crew_running(S->crew), most = tli_limits_threads(L);
+  if (most > 0 && n > most - running)
+    return tli_error(L,
+                     "%s: num_workers: %d threads of this Lua state run, and %d more exceed its "
+                     "limit of %d (tl_set_limits)",
+                     name, running, (int)n, most);
   tli_Parcel *first = tli_parcel_pack(L, name, 5, 4, true);
   box->pool = pool_new(S->crew, (int)n, first);
   if (box->pool == NULL) return tli_error(L, "%s: not enough memory", name);

@@ -1,0 +1,194 @@
+/*
+** limits.c - limits of what the scripts of one Lua state may use (tl_set_limits). Instructions and
+** seconds are checked by a hook every TLI_LIMITS_STEP instructions, the bytes of Lua by an allocator
+** in front of the host's, the bytes of tensors by the state's ledger (core/tensor/storage.c), and
+** the time of operators by the thread's deadline (core/platform/parallel.c).
+**
+** Once the instructions or seconds are used up, the hook runs at each instruction, so the error also
+** ends the function that has caught an earlier one. A thread that waits for a coroutine notices
+** after at most TLI_LIMITS_STEP instructions.
+*/
+#include "lua/limits.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/platform/parallel.h"
+#include "core/platform/platform.h"
+#include "lua/modes/thread_modes.h"
+
+/* Growth in bytes from which on the allocator looks at the clock: until the hook runs, a script may
+** execute many instructions that copy long strings. */
+#define LARGE ((size_t)32 << 10)
+
+/* The limits of one state, and the argument of its allocator. */
+typedef struct Budget {
+  lua_Alloc alloc; /* the host's allocator */
+  void *context;   /* its argument (borrowed) */
+  uintptr_t main;  /* the address of the main thread, which is freed last */
+  int64_t used;    /* bytes of Lua */
+  int64_t spent;   /* instructions */
+  int64_t deadline;
+  tl_Limits limits;
+} Budget;
+
+static bool late(const Budget *b) { return b->deadline != 0 && tli_now_ns() >= b->deadline; }
+
+static bool refused(const Budget *b, size_t more) {
+  int64_t most = b->limits.lua_bytes;
+  if (most > 0 && (b->used > most || more > (size_t)(most - b->used))) return true;
+  return more >= LARGE && late(b);
+}
+
+static void *counted(void *context, void *block, size_t before, size_t size) {
+  Budget *b = context;
+  size_t had = block ? before : 0; /* for a new block, `before` is a type */
+  if (size > had && refused(b, size - had)) return NULL;
+  uintptr_t at = (uintptr_t)block;
+  bool last = size == 0 && block && at <= b->main && b->main - at < had;
+  void *moved = b->alloc(b->context, block, before, size);
+  if (moved || size == 0) b->used += (int64_t)size - (int64_t)had;
+  if (last) free(b);
+  return moved;
+}
+
+/* Returns the budget of a state; NULL if tl_set_limits was never called. */
+static Budget *budget_of(lua_State *L) {
+  void *context;
+  return lua_getallocf(L, &context) == counted ? context : NULL;
+}
+
+static bool used_up(const Budget *b) {
+  return (b->limits.instructions > 0 && b->spent > b->limits.instructions) || late(b);
+}
+
+static int raise_used_up(lua_State *L, const Budget *b) {
+  lua_Debug line;
+  if (tli_user_line(L, &line))
+    lua_pushfstring(L, "%s:%d: ", line.short_src, line.currentline);
+  else
+    lua_pushliteral(L, "");
+  if (b->limits.instructions > 0 && b->spent > b->limits.instructions)
+    lua_pushfstring(L, "this Lua state has used up its %I instructions (tl_set_limits)",
+                    (LUAI_UACINT)b->limits.instructions);
+  else
+    lua_pushfstring(L, "this Lua state has used up its %f seconds (tl_set_limits)",
+                    (LUAI_UACNUMBER)b->limits.seconds);
+  lua_concat(L, 2);
+  return lua_error(L);
+}
+
+/* Ends a coroutine's function: the arguments are its results or its error. */
+static int end_body(lua_State *L, int status, lua_KContext context) {
+  (void)context;
+  return status == LUA_OK || status == LUA_YIELD ? lua_gettop(L) : lua_error(L);
+}
+
+/* Calls the function as pcall does. Without that, an error of the hook would leave hooks disabled in
+** the coroutine, and its variables would be closed without them. */
+int tli_limits_body(lua_State *L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  return end_body(L, lua_pcallk(L, lua_gettop(L) - 1, LUA_MULTRET, 0, 0, end_body), 0);
+}
+
+/* Returns whether the outermost function of a thread is tli_limits_body. */
+static bool of_script(lua_State *L) {
+  lua_Debug ar, last;
+  int level = 0, step = 1;
+  if (!lua_getstack(L, 0, &last)) return false;
+  while (step > 0) { /* doubles the step until there is no such level, then halves it */
+    if (lua_getstack(L, level + step, &ar)) {
+      last = ar;
+      level += step;
+      step *= 2;
+    } else {
+      step /= 2;
+    }
+  }
+  lua_getinfo(L, "f", &last);
+  bool is = lua_tocfunction(L, -1) == tli_limits_body;
+  lua_pop(L, 1);
+  return is;
+}
+
+/* Ends a coroutine of a script by yielding, since Lua needs quadratic time for an error that many
+** nested calls of pcall catch in a coroutine. The thread that has resumed it raises the error. */
+static void check(lua_State *L, lua_Debug *ar) {
+  (void)ar;
+  Budget *b = budget_of(L);
+  if (b == NULL) return;
+  int count = lua_gethookcount(L);
+  b->spent += count;
+  bool over = used_up(b);
+  if (over != (count == 1)) lua_sethook(L, check, LUA_MASKCOUNT, over ? 1 : TLI_LIMITS_STEP);
+  if (over && lua_isyieldable(L) && of_script(L))
+    lua_yield(L, 0);
+  else if (over)
+    raise_used_up(L, b);
+}
+
+void tli_limits_spend(lua_State *L, int64_t spent) {
+  Budget *b = budget_of(L);
+  if (b == NULL) return;
+  b->spent += spent;
+  if (used_up(b)) raise_used_up(L, b);
+}
+
+bool tli_limits_used_up(lua_State *L) {
+  const Budget *b = budget_of(L);
+  return b && used_up(b);
+}
+
+int tli_limits_threads(lua_State *L) {
+  const Budget *b = budget_of(L);
+  return b ? b->limits.threads : 0;
+}
+
+static Budget *open_budget(lua_State *L, lua_State *main) {
+  Budget *b = calloc(1, sizeof *b);
+  if (b == NULL) return NULL;
+  b->alloc = lua_getallocf(L, &b->context);
+  b->main = (uintptr_t)main;
+  b->used = (int64_t)lua_gc(L, LUA_GCCOUNT) * 1024 + lua_gc(L, LUA_GCCOUNTB);
+  lua_setallocf(L, counted, b);
+  return b;
+}
+
+static void set_hook(lua_State *L) {
+  if (lua_gethook(L) != check || lua_gethookcount(L) != TLI_LIMITS_STEP)
+    lua_sethook(L, check, LUA_MASKCOUNT, TLI_LIMITS_STEP);
+}
+
+bool tl_set_limits(lua_State *L, const tl_Limits *limits) {
+  static const tl_Limits none;
+  if (limits == NULL) limits = &none;
+  if (L == NULL) return tli_fail(TL_EARG, "set_limits: expected a Lua state, got NULL");
+  if (limits->tensor_bytes < 0 || limits->lua_bytes < 0 || limits->instructions < 0 ||
+      !(limits->seconds >= 0) || limits->threads < 0)
+    return tli_fail(TL_EARG, "set_limits: expected limits of 0 or more");
+  if (!lua_checkstack(L, 4)) return tli_fail(TL_EMEM, "set_limits: no room on the stack");
+  tli_State *S = tli_state_find(L);
+  if (S == NULL || S->ledger == NULL)
+    return tli_fail(TL_EARG, "set_limits: the library is not open in this Lua state");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, LUA_RIDX_MAINTHREAD);
+  lua_State *main = lua_tothread(L, -1);
+  lua_pop(L, 1);
+  Budget *b = budget_of(L);
+  if (b == NULL) b = open_budget(L, main);
+  if (b == NULL) return tli_fail(TL_EMEM, "set_limits: not enough memory");
+  b->limits = *limits;
+  b->spent = 0;
+  b->deadline = 0;
+  if (limits->seconds > 0 && limits->seconds < 1e9)
+    b->deadline = tli_now_ns() + (int64_t)(limits->seconds * 1e9);
+  if (limits->instructions > 0 || b->deadline != 0) {
+    set_hook(main);
+    set_hook(L);
+  }
+  S->ledger->most = limits->tensor_bytes;
+  S->deadline = b->deadline;
+  tli_modes_outdated(S);
+  if (tli_ledger() == S->ledger) tli_set_deadline(S->deadline);
+  return true;
+}
