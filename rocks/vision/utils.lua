@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local lazy = require "tlua.lazy"
 
 local M = {}
 
@@ -105,4 +106,6 @@ function M.save_image(...)
    torch.save(grid:mul(255):add(0.5):clamp(0, 255):to "uint8", a.fp)
 end
 
-return M
+return lazy.load(M, lazy.modules("tlua.vision", {
+   draw = "draw_bounding_boxes draw_segmentation_masks draw_keypoints flow_to_image",
+}))

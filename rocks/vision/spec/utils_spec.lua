@@ -45,3 +45,57 @@ describe("save_image", function()
       end)
    end)
 end)
+
+describe("drawing", function()
+   local saved = torch.load "rocks/vision/spec/fixtures/draw.pt"
+   local image = saved.image
+
+   it("gives torchvision's pictures", function()
+      assert.is_true(torch.equal(saved.boxed, utils.draw_bounding_boxes(image, saved.boxes, {width = 2})))
+      assert.is_true(torch.equal(saved.filled,
+         utils.draw_bounding_boxes(image, saved.boxes, {colors = "red", fill = true})))
+      local float = image:float() / 255
+      assert.is_true(torch.allclose(saved.boxed_float, utils.draw_bounding_boxes(float, saved.boxes, {width = 2})))
+      assert.is_true(torch.equal(saved.masked, utils.draw_segmentation_masks(image, saved.masks, 0.6)))
+      assert.is_true(torch.allclose(saved.masked_float,
+         utils.draw_segmentation_masks(float, saved.masks, {colors = {"red", "#00ff80"}})))
+      for _, radius in ipairs {1, 2, 3, 5, 8} do
+         assert.is_true(torch.equal(saved["dots" .. radius],
+            utils.draw_keypoints(image, saved.points, {colors = {255, 0, 0}, radius = radius})))
+      end
+      assert.is_true(torch.equal(saved.flowed, utils.flow_to_image(saved.flow)))
+      assert.is_true(torch.equal(saved.flowed, utils.flow_to_image(saved.flow:unsqueeze(1))[1]))
+   end)
+
+   it("joins visible keypoints by lines", function()
+      local black = torch.zeros(3, 9, 9, {dtype = "uint8"})
+      local options = {connectivity = {{1, 2}}, radius = 0, width = 1}
+      local points = torch.tensor {{{1.0, 4}, {7.0, 4}}}
+      assert.same({0, 255, 255, 255, 255, 255, 255, 255, 0},
+         utils.draw_keypoints(black, points, options)[{1, 5}]:tolist())
+      options.visibility = torch.tensor {{1, 0}}
+      assert.same({0, 255, 0, 0, 0, 0, 0, 0, 0}, utils.draw_keypoints(black, points, options)[{1, 5}]:tolist())
+   end)
+
+   it("refuses what does not fit", function()
+      local function message_of(fn, ...) return select(2, pcall(fn, ...)) end
+      for expected, message in pairs {
+         ["draw_bounding_boxes: image: expected a uint8 or floating tensor of shape %(3 or 1, H, W%)"] =
+            message_of(utils.draw_bounding_boxes, torch.zeros(2, 4, 4), saved.boxes),
+         ["draw_bounding_boxes: boxes%[1%]: expected x1 <= x2 and y1 <= y2, got %(4, 0, 2, 2%)"] =
+            message_of(utils.draw_bounding_boxes, image, torch.tensor {{4, 0, 2, 2}}),
+         ["draw_bounding_boxes: colors: expected at least 3 colours, got 1"] =
+            message_of(utils.draw_bounding_boxes, image, saved.boxes, {colors = {"red"}}),
+         ['colors: expected colours such as "red", "#ff0000" or {255, 0, 0}, got "rot"'] =
+            message_of(utils.draw_bounding_boxes, image, saved.boxes, {colors = "rot"}),
+         ["draw_segmentation_masks: masks: expected booleans of shape %(n, 20, 24%)"] =
+            message_of(utils.draw_segmentation_masks, image, torch.zeros(20, 24)),
+         ["draw_keypoints: connectivity%[1%]: expected two positions from 1 to 3"] =
+            message_of(utils.draw_keypoints, image, saved.points, {connectivity = {{0, 1}}}),
+         ["flow_to_image: flow: expected a float32 tensor of shape"] =
+            message_of(utils.flow_to_image, torch.zeros(3, 4, 4)),
+      } do
+         assert.matches(expected, message)
+      end
+   end)
+end)
