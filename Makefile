@@ -977,9 +977,9 @@ install: all $(REFERENCE)
 	ln -sf "$$($(library_from_lua))/$(SONAME)" "$$AT_LUA_CDIR/tlua.so"
 	@for name in $(PACKAGES); do \
 	  test -f "rocks/$$name/init.lua" || { echo "install: PACKAGES: there is no package $$name" >&2; exit 1; }; \
-	  echo "install rocks/$$name"; for file in $$(cd "rocks/$$name" && $(package_files)); do \
-	  mkdir -p "$$(dirname "$$AT_LUA_DIR/tlua/$$name/$$file")" && \
-	  install -m 644 "rocks/$$name/$$file" "$$AT_LUA_DIR/tlua/$$name/$$file" || exit 1; done; done
+	  echo "install rocks/$$name"; for folder in $$(cd "rocks/$$name" && $(package_files) | sed 's|/[^/]*$$||' | sort -u); do \
+	  mkdir -p "$$AT_LUA_DIR/tlua/$$name/$$folder" && \
+	  install -m 644 "rocks/$$name/$$folder"/*.lua "$$AT_LUA_DIR/tlua/$$name/$$folder/" || exit 1; done; done
 	$(if $(REFERENCE),@for name in tlua $(PACKAGES); do ! test -f "$(BUILD)/reference/$$name.lua" || \
 	  install -m 644 "$(BUILD)/reference/$$name.lua" "$$AT_PREFIX/share/tlua/types/" || exit 1; done)
 	$(if $(REFERENCE),gzip -9nc $(BUILD)/reference/manual.md >"$$AT_PREFIX/share/doc/tlua/manual.md.gz" && \
@@ -1080,8 +1080,8 @@ uninstall:
 	@rmdir "$$AT_PREFIX/bin/.debug" "$$AT_LIBDIR/.debug" 2>/dev/null || true
 	@rm -f "$$AT_PREFIX/share/tlua/types/tlua.lua"
 	@for folder in rocks/*/; do name=$$(basename "$$folder"); rm -f "$$AT_PREFIX/share/tlua/types/$$name.lua"; \
-	  for file in $$(cd "rocks/$$name" && $(package_files)); do \
-	  rm -f "$$AT_LUA_DIR/tlua/$$name/$$file"; done; \
+	  ! test -d "$$AT_LUA_DIR/tlua/$$name" || { (cd "rocks/$$name" && $(package_files)) | \
+	  (cd "$$AT_LUA_DIR/tlua/$$name" && xargs rm -f); }; \
 	  ! test -d "$$AT_LUA_DIR/tlua/$$name" || find "$$AT_LUA_DIR/tlua/$$name" -depth -type d -empty -delete; done
 	@rmdir "$$AT_LUA_DIR/tlua" "$$AT_LUA_DIR" "$${AT_LUA_DIR%/*}" 2>/dev/null || true
 	rm -rf "$$AT_PREFIX/share/doc/tlua/html"
