@@ -34,27 +34,35 @@ local function outputs_of(fn, inputs)
    return outputs
 end
 
--- Returns the matrix of central differences (elements of input, elements of output). Each element
--- of the input is changed in turn, and restored.
-local function numerical_jacobian(fn, inputs, which, output, eps)
+-- Returns, for each of fn's outputs in `checked`, the matrix of central differences (elements of
+-- input, elements of output). Each element of the input is changed in turn, and restored.
+local function numerical_jacobians(fn, inputs, which, checked, eps)
    local _ <close> = torch.no_grad()
    local input = inputs[which]
    local saved = input:detach():clone()
    local flat = saved:reshape(-1):clone()
-   local columns = {}
+   local columns, sides = {}, {}
+   for o in pairs(checked) do columns[o] = {} end
    for element = 1, flat:numel() do
       local x = flat[element]:item()
-      local values = {}
       for side, offset in ipairs {eps, -eps} do
          flat[element] = x + offset
          input.data:copy_(flat:view_as(saved))
-         values[side] = outputs_of(fn, inputs)[output]:to("float64"):reshape(-1):clone()
+         local outputs, values = outputs_of(fn, inputs), {}
+         for o in pairs(checked) do
+            values[o] = outputs[o]:to("float64"):reshape(-1):clone()
+         end
+         sides[side] = values
       end
       flat[element] = x
-      columns[element] = (values[1] - values[2]):div_(2 * eps)
+      for o, list in pairs(columns) do
+         list[element] = (sides[1][o] - sides[2][o]):div_(2 * eps)
+      end
    end
    input.data:copy_(saved)
-   return #columns > 0 and torch.stack(columns) or nil
+   local jacobians = {}
+   for o, list in pairs(columns) do jacobians[o] = #list > 0 and torch.stack(list) or nil end
+   return jacobians
 end
 
 -- Computes the Jacobian matrices from the derivative, by one backward pass for each element of the
@@ -120,10 +128,15 @@ local function find_fault(a, inputs)
    for o, output in ipairs(outputs) do
       analytical[o] = output.requires_grad and analytical_jacobians(output, wanted) or {}
    end
+   local by_input = {}
    for o in ipairs(outputs) do
       for k, place in ipairs(places) do
-         local numerical = analytical[o][k]
-            and numerical_jacobian(a.fn, inputs, place, o, a.eps)
+         if analytical[o][k] and not by_input[k] then
+            local checked = {}
+            for other in ipairs(outputs) do checked[other] = analytical[other][k] and true end
+            by_input[k] = numerical_jacobians(a.fn, inputs, place, checked, a.eps)
+         end
+         local numerical = analytical[o][k] and by_input[k][o]
          if numerical then
             local fault = worst_difference(analytical[o][k], numerical, a.atol, a.rtol)
             if fault then return ("output %d, input %d: %s"):format(o, place, fault) end
@@ -238,6 +251,7 @@ function M.gradgradcheck(...)
    a.fn = function(...)
       local values = table.pack(...)
       local outputs, wanted = {}, {}
+      local create_graph = torch.is_grad_enabled() -- numerical differences need no graph
       local _ <close> = torch.enable_grad()
       for _, output in ipairs(outputs_of(fn, {n = n, table.unpack(values, 1, n)})) do
          if output.requires_grad then outputs[#outputs + 1] = output end
@@ -245,7 +259,7 @@ function M.gradgradcheck(...)
       for i = 1, n do
          if wants_gradient(values[i]) then wanted[#wanted + 1] = values[i] end
       end
-      local grads = table.pack(torch.autograd.grad(outputs, wanted, {create_graph = true,
+      local grads = table.pack(torch.autograd.grad(outputs, wanted, {create_graph = create_graph,
          allow_unused = true, grad_outputs = {table.unpack(values, n + 1)}}))
       local found = {}
       for i = 1, #wanted do
