@@ -10,7 +10,7 @@ local asked <const> = tonumber(os.getenv "SPEC_TIMES")
 local many <const>, few <const> = asked or 25, asked or 3
 -- These calls make many allocations.
 local long_calls <const> = {jacobians = true, ["saving and loading"] = true, ["NumPy's files"] = true,
-   vmap = true, checkpoint = true, collating = true}
+   vmap = true, checkpoint = true, collating = true, optimizers = true}
 
 -- Calls fn(x) repeatedly, while finalizers call `disturb` with the tensor x.
 local function under_fire(make, fn, disturb, times)
