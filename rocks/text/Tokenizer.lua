@@ -99,6 +99,14 @@ function Tokenizer.from_str(text)
    return loaded("from_str", text, nil, loading.json)
 end
 
+--- Reads SentencePiece's file, such as tokenizer.model: unigram or BPE.
+---@param path string
+---@return text.Tokenizer?
+---@return string? message
+function Tokenizer.from_sentencepiece(path)
+   return from_path("from_sentencepiece", path, loading.sentencepiece)
+end
+
 --- Reads tiktoken's file of ranks: each line has a token in base64 and its number.
 ---@param path string
 ---@param options? {pattern: string, special_tokens: table<string, integer>}  the pattern that

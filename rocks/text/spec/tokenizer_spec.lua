@@ -129,6 +129,39 @@ describe("text.Tokenizer", function()
       assert.matches("ranks: expected a token for each byte, byte 0 has none", why)
    end))
 
+   for _, name in ipairs {"unigram", "bpe", "bytes"} do
+      it("makes the tokens of SentencePiece: " .. name, function()
+         local path = "rocks/text/spec/fixtures/sentencepiece/" .. name
+         local tokenizer = assert(Tokenizer.from_sentencepiece(path .. ".model"))
+         for line in io.lines(path .. ".cases") do
+            local case = json.decode(line)
+            local encoding = tokenizer:encode(case.text)
+            assert.same(case.ids, json.as_array(encoding.file_ids), case.text)
+            assert.equal(case.decoded, tokenizer:decode(encoding.ids))
+            for _, place in ipairs(encoding.offsets) do
+               assert.is_true(place[1] >= 1 and place[2] <= #case.text and place[1] <= place[2] + 1)
+            end
+         end
+      end)
+   end
+
+   it("names the fault of SentencePiece's file", shell.in_folder(function(place)
+      local file = assert(io.open("rocks/text/spec/fixtures/sentencepiece/unigram.model", "rb"))
+      local whole, path = file:read "a", place .. "/model"
+      file:close()
+      local failed = 0
+      for length = 0, #whole, 97 do
+         write(path, whole:sub(1, length))
+         local tokenizer, why = Tokenizer.from_sentencepiece(path)
+         if not tokenizer then
+            failed = failed + 1
+            assert.matches(path .. ": ", why, 1, true)
+            assert.matches("expected", why, 1, true)
+         end
+      end
+      assert.is_true(failed > 20)
+   end))
+
    it("names the fault of a file", function()
       refused("text.Tokenizer.from_str: at byte 1: the text ends too early", "")
       refused("at byte", '{"model": {"type": "BPE", "vocab": {"a"')

@@ -96,11 +96,30 @@ local function add_bytes(self, symbol, ids, lengths)
    return true
 end
 
+-- Iterates over the symbols of a word: bytes or characters, and texts that are never split.
+local function each_symbol(self, word)
+   if not self.frozen then return word:gmatch(self.of_bytes and "." or pieces.character) end
+   local at = 1
+   return function()
+      if at > #word then return nil end
+      local stop = utf8.offset(word, 2, at) - 1
+      for _, text in ipairs(self.frozen) do
+         if word:sub(at, at + #text - 1) == text then
+            stop = at + #text - 1
+            break
+         end
+      end
+      local symbol = word:sub(at, stop)
+      at = stop + 1
+      return symbol
+   end
+end
+
 local function symbols(self, word)
    local ids, lengths, unknown = {}, {}, nil
    local prefix, suffix, n = self.prefix, self.suffix, 0
    local at, length = 1, #word
-   for symbol in word:gmatch(self.of_bytes and "." or pieces.character) do
+   for symbol in each_symbol(self, word) do
       local width = #symbol
       if prefix and at > 1 then symbol = prefix .. symbol end
       at = at + width
@@ -231,19 +250,20 @@ end
 
 --- Makes a model whose pairs are ranked by the number of the token that they make.
 ---@param vocab table<string, integer>
----@param options table  fields of the model
+---@param options table  fields of the model; `ranks`: the ranks of the tokens, instead of their
+--- numbers; `vocab`: all tokens, if not all of them are merged
 ---@return table
 function M.by_rank(vocab, options)
-   local tokens = {}
+   local tokens, ranks = {}, options.ranks
    for token, id in pairs(vocab) do tokens[id] = token end
    local merges = setmetatable({}, {__index = function(self, key)
       local a, b = tokens[key >> 32], tokens[key & 0xFFFFFFFF]
       local id = a and b and vocab[a .. b]
-      local merge = id and id << 32 | id or false
+      local merge = id and (ranks and ranks[id] or id) << 32 | id or false
       self[key] = merge
       return merge
    end})
-   options.vocab, options.merges = vocab, merges
+   options.vocab, options.merges = options.vocab or vocab, merges
    return setmetatable(options, Model)
 end
 

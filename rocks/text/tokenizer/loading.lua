@@ -217,6 +217,13 @@ function M.tiktoken(text, options)
    return finish(self)
 end
 
+--- Reads SentencePiece's file.
+---@param text string
+---@return table parts
+function M.sentencepiece(text)
+   return finish(require "tlua.text.tokenizer.sentencepiece".read(text, refuse))
+end
+
 --- Reads a tokenizer.json.
 ---@param text string
 ---@return table parts

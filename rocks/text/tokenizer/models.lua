@@ -126,10 +126,10 @@ local function best_path(self, word, ends)
       local limit = reach[word:sub(from + 1, from + key_length)] or key_length - 1
       while stop and stop - from <= limit do
          local id = ids[word:sub(from + 1, stop)]
-         if id and not (self.unused and self.unused[id]) then
+         if id then
             local score = scores[id] + here
-            if round then score = round(score) end
             if not best[stop] or score > best[stop] then
+               if round then score = round(score) end
                best[stop], starts[stop], found[stop] = score, from, id
             end
             if stop - from == width then single = true end
@@ -176,19 +176,19 @@ end
 
 local function unigram_tokenize(self, word)
    local ids, first, last, surface, n = {}, {}, {}, nil, 0
-   local list = parts_of(self, word)
+   local list, byte_ids = parts_of(self, word), self.byte_ids or self.ids
    for i = #list, 1, -1 do
       local part = list[i]
       local text = word:sub(part.first, part.last)
       local id = self.ids[text]
       local as_bytes = not id and self.byte_fallback
       for k = 1, as_bytes and #text or 0 do
-         as_bytes = as_bytes and self.ids[("<0x%02X>"):format(text:byte(k))]
+         as_bytes = as_bytes and byte_ids[("<0x%02X>"):format(text:byte(k))]
       end
       if as_bytes then
          for k = 1, #text do
             n = n + 1
-            ids[n] = self.ids[("<0x%02X>"):format(text:byte(k))]
+            ids[n] = byte_ids[("<0x%02X>"):format(text:byte(k))]
             first[n], last[n] = part.first, part.last
          end
       else
@@ -201,6 +201,19 @@ local function unigram_tokenize(self, word)
       end
    end
    return {ids = ids, first = first, last = last, surface = surface}
+end
+
+--- Makes a unigram model of SentencePiece, which stores scores in single precision.
+---@param ids table<string, integer>  the tokens that may be found in texts
+---@param scores number[]  by number
+---@param least number  the least score of an ordinary token
+---@param model table  the fields unknown, byte_fallback and byte_ids
+---@return table model
+function M.single_unigram(ids, scores, least, model)
+   model.ids, model.scores, model.reach, model.unknown_score = ids, scores, reaches(ids), least - 10
+   model.tokenize = unigram_tokenize
+   function model.round(value) return (string.unpack("<f", string.pack("<f", value))) end
+   return model
 end
 
 --- Makes a unigram model.
