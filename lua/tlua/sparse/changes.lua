@@ -100,6 +100,7 @@ end
 -- Returns a tensor of the same shape and layout without elements.
 local function empty_like(s, options)
    local p = V.parts(s)
+   args.check_options("zeros_like", options, "dtype", "device", "requires_grad")
    options = options or {}
    local of = {
       dtype = options.dtype or p.values.dtype, device = options.device or p.values.device,

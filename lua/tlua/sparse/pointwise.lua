@@ -30,6 +30,9 @@ end
 ---@return Tensor s
 function M.assign(who, s, other)
    local p, q = V.parts(s), V.parts(other)
+   if not q then
+      torch.raise(("%s: the result is dense, which a sparse tensor cannot take"):format(who))
+   end
    if p.engine then
       torch.raise(("%s: cannot change .grad in place in this way; assign the result to .grad")
          :format(who))

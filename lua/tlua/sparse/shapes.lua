@@ -145,7 +145,8 @@ V.define("t", function(s)
 end, true, 1)
 
 V.define("permute", function(s, ...)
-   local p, dims = V.parts(s), type(...) == "table" and ... or {...}
+   local p, dims = V.parts(s), {...}
+   if type(dims[1]) == "table" then dims = dims[1] end
    V.expect("permute", p, "sparse_coo")
    local seen, order = {}, {}
    for i, d in ipairs(dims) do
