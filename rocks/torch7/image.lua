@@ -1,30 +1,20 @@
 -- image.lua - Torch7's package image. Images are tensors (channels, height, width) of numbers from
--- 0 to 1.
+-- 0 to 1. This file has files and sizes; image_colours, image_filters, image_warps and
+-- image_display have the rest.
 
 local tlua = require "tlua"
-local torch = require "tlua.torch7.torch"
 local types = require "tlua.torch7.types"
+local base = require "tlua.torch7.image_base"
 
-local T, F = tlua, tlua.nn.functional
-local field, methods = types.field, types.methods
+local T, M = tlua, base.image
+local field, methods, shape, tag, as_batch = types.field, types.methods, base.shape, base.tag,
+   base.as_batch
 
-local M = {}
-
-local function shape(x) return field(x, "shape") end
-local function tag(x) return types.tag(x) end
-
--- Runs fn on a batch of one image (1, channels, height, width). The result gets the image's number
--- of dimensions and type.
-local function as_batch(src, fn)
-   local n, x = #shape(src), T.detach(src)
-   while #shape(x) < 4 do x = T.unsqueeze(x, 1) end
-   local y = fn(methods.to(x, "float64"))
-   for _ = n, 3 do y = T.squeeze(y, 1) end
-   return tag(methods.to(y, field(src, "dtype")))
+for _, part in ipairs {"colours", "filters", "warps", "display"} do
+   require("tlua.torch7.image_" .. part)
 end
 
--- Files
--- --------------------------------------------------------------------------------------------
+-- Files -------------------------------------------------------------------------------------------
 
 local function read(path)
    local file, problem = io.open(path, "rb")
@@ -108,44 +98,86 @@ local function bytes_of(picture)
    return methods.to(T.clamp(T.round(T.mul(methods.to(x, "float64"), 255)), 0, 255), "uint8")
 end
 
---- Writes an image as PNG, PPM or PGM, according to the file extension.
-function M.save(path, picture)
-   local ending = path:match "%.(%a+)$"
-   local x = bytes_of(picture)
-   if ending == "ppm" or ending == "pgm" then
-      local size = shape(x)
-      local flat = methods.contiguous(T.permute(x, {2, 3, 1}))
-      local failure = require "tlua.io.replace"(path, function(file)
-         return select(2, file:write(
-            ("%s\n%d %d\n255\n"):format(size[1] == 3 and "P6" or "P5", size[3], size[2]),
-            T.io.text(T.reshape(flat, {-1}), 1, methods.numel(flat))))
-      end)
-      if failure then tlua.raise(("image.save: %s: %s"):format(path, failure)) end
-      return
-   elseif ending ~= "png" then
-      tlua.raise(("image.save: expected a name that ends with .png, .ppm or .pgm, got '%s'"):format(
-         path))
-   end
-   T.save(x, path)
+local function to_bytes(content) return tag(methods.to(content, "uint8")) end
+
+--- Returns an image as a ByteTensor with the bytes of a JPEG file; the quality is from 1 to 100.
+function M.compressJPG(picture, quality)
+   return to_bytes(T.io.encode_jpeg(bytes_of(picture), quality or 75))
 end
-M.savePNG, M.savePPM, M.savePGM = M.save, M.save, M.save
 
--- Sizes
--- -------------------------------------------------------------------------------------------------
+--- Returns an image as a ByteTensor with the bytes of a PNG file.
+function M.compressPNG(picture) return to_bytes(T.io.encode_png(bytes_of(picture))) end
 
--- Parses a size: two numbers, "WxH", "N" (the longer side), "^N" (the shorter side) or "*F".
+local function netpbm_text(x)
+   local size = shape(x)
+   local flat = methods.contiguous(T.permute(x, {2, 3, 1}))
+   return ("%s\n%d %d\n255\n"):format(size[1] == 3 and "P6" or "P5", size[3], size[2])
+      .. T.io.text(T.reshape(flat, {-1}), 1, methods.numel(flat))
+end
+
+local encoders = {
+   ppm = netpbm_text, pgm = netpbm_text,
+   jpg = function(x)
+      local bytes = T.io.encode_jpeg(x, 75)
+      return T.io.text(bytes, 1, methods.numel(bytes))
+   end,
+   png = function(x)
+      local bytes = T.io.encode_png(x)
+      return T.io.text(bytes, 1, methods.numel(bytes))
+   end,
+}
+encoders.jpeg = encoders.jpg
+
+--- Writes an image as PNG, JPEG, PPM or PGM, according to the file extension.
+function M.save(path, picture, kind)
+   if not types.is_tensor(picture) then
+      tlua.raise("image.save: tensor: expected an image, got " .. type(picture))
+   end
+   kind = kind or tostring(path):match "%.(%a+)$"
+   local encode = kind and encoders[kind:lower()]
+   if not encode then
+      tlua.raise(("image.save: expected a name that ends with .png, .jpg, .ppm or .pgm, got '%s'")
+         :format(tostring(path)))
+   end
+   local text = encode(methods.contiguous(bytes_of(picture)))
+   local failure = require "tlua.io.replace"(path, function(file)
+      return select(2, file:write(text))
+   end)
+   if failure then tlua.raise(("image.save: %s: %s"):format(path, failure)) end
+end
+for name, kind in pairs {PNG = "png", JPG = "jpg", PPM = "ppm", PGM = "pgm"} do
+   M["save" .. name] = function(path, picture) return M.save(path, picture, kind) end
+end
+
+--- Returns the sizes of the image in a file: channels, height and width, as a LongStorage.
+function M.getSize(path) return types.longs(shape(M.load(path, nil, "byte"))) end
+M.getJPGsize, M.getPNGsize, M.getPPMsize, M.getPGMsize = M.getSize, M.getSize, M.getSize, M.getSize
+
+-- Sizes -------------------------------------------------------------------------------------------
+
+-- Parses a size: two numbers, "WxH", "N" (the longer side), "^N" (the shorter side), "*F" or
+-- "*N/M".
 local function size_from(src, width, height)
    local size = shape(src)
    local h, w = size[#size - 1], size[#size]
-   if type(width) == "number" and type(height) == "number" then return width, height end
+   if type(width) == "number" and type(height) == "number" then
+      if width < 1 or height < 1 then
+         tlua.raise(("image.scale: expected positive sizes, got %sx%s"):format(width, height))
+      end
+      return math.floor(width), math.floor(height)
+   end
    local text = tostring(width)
    local a, b = text:match "^(%d+)x(%d+)$"
-   if a then return tonumber(a), tonumber(b) end
+   if a then return math.tointeger(tonumber(a)), math.tointeger(tonumber(b)) end
+   local n, m = text:match "^%*(%d+)/(%d+)$"
    local kind, number = text:match "^([%^%*]?)([%d%.]+)$"
-   number = tonumber(number)
-   if not number then tlua.raise("image.scale: expected a size, got " .. text) end
+   number = n and tonumber(n) / tonumber(m) or tonumber(number)
+   if not number or number <= 0 or number == math.huge then
+      tlua.raise(("image.scale: size: expected a number, 'WxH', 'N', '^N', '*F' or '*N/M', got "
+         .. "'%s'"):format(text))
+   end
    local factor
-   if kind == "*" then
+   if n or kind == "*" then
       factor = number
    elseif kind == "^" then
       factor = number / math.min(w, h)
@@ -153,6 +185,53 @@ local function size_from(src, width, height)
       factor = number / math.max(w, h)
    end
    return math.max(math.floor(w * factor + 0.5), 1), math.max(math.floor(h * factor + 0.5), 1)
+end
+
+-- Returns the weights (to, from) that scale a line of `from` pixels to one of `to`. Adds weight(i,
+-- k, value) for the result's pixel i and the source's pixel k, from 0.
+local function weights(from, to, fill)
+   local list = {}
+   for i = 1, to * from do list[i] = 0.0 end
+   for i = 0, to - 1 do
+      fill(i, function(k, value)
+         k = math.min(math.max(k, 0), from - 1)
+         list[i * from + k + 1] = list[i * from + k + 1] + value
+      end)
+   end
+   return T.reshape(T.tensor(list, {dtype = "float64"}), {to, from})
+end
+
+-- A smaller line takes the mean over each pixel's part of the source; a larger one interpolates
+-- between the first and the last pixel.
+local lines = {}
+function lines.bilinear(from, to)
+   return weights(from, to, function(i, add)
+      if to < from then
+         local first, last = i * from / to, (i + 1) * from / to
+         for k = math.floor(first), math.ceil(last) - 1 do
+            add(k, (math.min(k + 1, last) - math.max(k, first)) * to / from)
+         end
+      else
+         local at = to > 1 and i * (from - 1) / (to - 1) or 0
+         local k = math.floor(at)
+         add(k, 1 - (at - k))
+         add(k + 1, at - k)
+      end
+   end)
+end
+function lines.bicubic(from, to) -- by Catmull and Rom
+   return weights(from, to, function(i, add)
+      local at = to > 1 and i * (from - 1) / (to - 1) or 0
+      local k = math.floor(at)
+      local t = at - k
+      add(k - 1, 0.5 * (-t + 2 * t ^ 2 - t ^ 3))
+      add(k, 0.5 * (2 - 5 * t ^ 2 + 3 * t ^ 3))
+      add(k + 1, 0.5 * (t + 4 * t ^ 2 - 3 * t ^ 3))
+      add(k + 2, 0.5 * (t ^ 3 - t ^ 2))
+   end)
+end
+function lines.simple(from, to)
+   return weights(from, to, function(i, add) add(i * from // to, 1) end)
 end
 
 --- Scales an image: (src, width, height [, mode]) or (src, size [, mode]); the mode is "bilinear",
@@ -167,13 +246,14 @@ function M.scale(src, width, height, mode)
    end
    if type(height) == "string" then height, mode = nil, height end
    local w, h = size_from(src, width, height)
-   mode = mode or "bilinear"
+   local line = lines[mode or "bilinear"]
+   if not line then
+      tlua.raise(("image.scale: mode: expected 'bilinear', 'bicubic' or 'simple', got %s"):format(
+         tostring(mode)))
+   end
    local y = as_batch(src, function(x)
-      if mode == "simple" then return F.interpolate(x, {size = {h, w}, mode = "nearest"}) end
       local size = shape(x)
-      local smaller = h < size[3] or w < size[4]
-      return F.interpolate(x, {size = {h, w}, mode = mode, align_corners = not smaller,
-         antialias = smaller or nil})
+      return T.matmul(T.matmul(line(size[3], h), x), T.transpose(line(size[4], w), 1, 2))
    end)
    return into and into:copy(y) or y
 end
@@ -193,6 +273,11 @@ function M.crop(src, a, b, c, d)
    else
       x2, y2 = x2 or W, y2 or H
    end
+   for _, at in ipairs {x1, y1, x2, y2} do
+      if not math.tointeger(at) then
+         tlua.raise("image.crop: expected integers as positions, got " .. tostring(at))
+      end
+   end
    if x1 < 0 or y1 < 0 or x2 > W or y2 > H or x2 <= x1 or y2 <= y1 then
       tlua.raise(("image.crop: the part from (%s, %s) to (%s, %s) is not within %dx%d"):format(x1,
          y1, x2, y2, W, H))
@@ -202,6 +287,11 @@ end
 
 --- Moves an image by (x, y). Pixels without a source are 0.
 function M.translate(src, x, y)
+   if not math.tointeger(x) or not math.tointeger(y) then
+      tlua.raise(("image.translate: expected integers, got (%s, %s)"):format(tostring(x),
+         tostring(y)))
+   end
+   x, y = math.tointeger(x), math.tointeger(y)
    local size = shape(src)
    local n, H, W = #size, size[#size - 1], size[#size]
    local made = tag(T.zeros_like(src))
@@ -213,301 +303,19 @@ function M.translate(src, x, y)
    return made
 end
 
-function M.flip(src, d) return tag(T.flip(src, {d})) end
+function M.flip(src, d)
+   local n = #shape(src)
+   if math.type(d) ~= "integer" or d < 1 or d > n then
+      tlua.raise(("image.flip: flip_dim: expected a dimension from 1 to %d, got %s"):format(n,
+         tostring(d)))
+   end
+   return tag(T.flip(src, {d}))
+end
 function M.hflip(src) return M.flip(src, #shape(src)) end
 function M.vflip(src) return M.flip(src, #shape(src) - 1) end
 
--- Warps
--- ------------------------------------------------------------------------------------------------
-
--- Samples an image at rows and columns (height, width), counted from 0.
-local function sample(x, rows, columns, mode, clamp)
-   local size = shape(x)
-   local function scaled(positions, n) return T.sub(T.mul(positions, 2 / math.max(n - 1, 1)), 1) end
-   local grid = T.stack({scaled(columns, size[4]), scaled(rows, size[3])}, 3)
-   return F.grid_sample(x, T.unsqueeze(grid, 1),
-      {mode = mode == "simple" and "nearest" or mode == "bicubic" and "bicubic"
-      or "bilinear", padding_mode = clamp and "border" or "zeros", align_corners = true})
-end
-
-local function mesh(h, w)
-   local rows = methods.expand(T.reshape(T.arange(0, h, {dtype = "float64"}), {h, 1}), {h, w})
-   return rows, methods.expand(T.reshape(T.arange(0, w, {dtype = "float64"}), {1, w}), {h, w})
-end
-
---- For each pixel, samples the image at the position given by a field (2, height, width): row
---- first, relative to the pixel unless `offset` is false.
-function M.warp(src, flow, mode, offset, clamp)
-   local size = shape(flow)
-   return as_batch(src, function(x)
-      local rows, columns = T.select(flow, 1, 1), T.select(flow, 1, 2)
-      rows, columns = methods.to(rows, "float64"), methods.to(columns, "float64")
-      if offset ~= false then
-         local y0, x0 = mesh(size[2], size[3])
-         rows, columns = T.add(rows, y0), T.add(columns, x0)
-      end
-      return sample(x, rows, columns, mode, clamp ~= "pad")
-   end)
-end
-
---- Transforms an image by a matrix (2, 2) and a translation. The transform maps a pixel's position
---- in the result to the position in the source; both are rows and columns relative to the centre.
-function M.affinetransform(src, matrix, mode, translation)
-   local size = shape(src)
-   local H, W = size[#size - 1], size[#size]
-   local m = methods.tolist(matrix)
-   local t = translation and methods.tolist(translation) or {0, 0}
-   return as_batch(src, function(x)
-      local rows, columns = mesh(H, W)
-      local cy, cx = (H - 1) / 2, (W - 1) / 2
-      rows, columns = T.sub(rows, cy), T.sub(columns, cx)
-      local y = T.add(T.add(T.mul(rows, m[1][1]), T.mul(columns, m[1][2])), cy + t[1])
-      local z = T.add(T.add(T.mul(rows, m[2][1]), T.mul(columns, m[2][2])), cx + t[2])
-      return sample(x, y, z, mode)
-   end)
-end
-
---- Rotates an image about its centre, anticlockwise, by an angle in radians.
-function M.rotate(src, angle, mode)
-   local c, s = math.cos(angle), math.sin(angle)
-   return M.affinetransform(src, torch.Tensor {{c, s}, {-s, c}}, mode or "simple")
-end
-
--- Colours
--- -----------------------------------------------------------------------------------------------
-
--- Defines functions for a linear conversion of colours.
-local function linear(name, rows)
-   M[name] = function(src)
-      local x = T.detach(src)
-      local size = shape(x)
-      if #size ~= 3 or size[1] ~= 3 then
-         tlua.raise(("image.%s: expected (3, height, width)"):format(name))
-      end
-      local matrix = T.tensor(rows, {dtype = field(x, "dtype")})
-      return tag(T.reshape(T.mm(matrix, T.reshape(x, {3, -1})), {#rows, size[2], size[3]}))
-   end
-end
-linear("rgb2y", {{0.299, 0.587, 0.114}})
-linear("rgb2yuv", {{0.299, 0.587, 0.114}, {-0.14713, -0.28886, 0.436}, {0.615, -0.51499, -0.10001}})
-linear("yuv2rgb", {{1.0, 0.0, 1.13983}, {1.0, -0.39465, -0.58060}, {1.0, 2.03211, 0.0}})
-
-local function channels(src) return T.unbind(T.detach(src), 1) end
-local function stacked(a, b, c) return tag(T.stack({a, b, c}, 1)) end
-
-local function hue_of(r, g, b, most, spread)
-   local safe = T.where(T.eq(spread, 0), T.ones_like(spread), spread)
-   local red = T.remainder(T.div(T.sub(g, b), safe), 6)
-   local green = T.add(T.div(T.sub(b, r), safe), 2)
-   local blue = T.add(T.div(T.sub(r, g), safe), 4)
-   local hue = T.where(T.eq(most, r), red, T.where(T.eq(most, g), green, blue))
-   return T.where(T.eq(spread, 0), T.zeros_like(hue), T.div(hue, 6))
-end
-
-local function range_of(r, g, b)
-   local most, least = T.maximum(T.maximum(r, g), b), T.minimum(T.minimum(r, g), b)
-   return most, least, T.sub(most, least)
-end
-
-local function ratio(a, b)
-   local safe = T.where(T.eq(b, 0), T.ones_like(b), b)
-   return T.where(T.eq(b, 0), T.zeros_like(a), T.div(a, safe))
-end
-
-function M.rgb2hsv(src)
-   local r, g, b = table.unpack(channels(src))
-   local most, _, spread = range_of(r, g, b)
-   return stacked(hue_of(r, g, b, most, spread), ratio(spread, most), most)
-end
-
-function M.rgb2hsl(src)
-   local r, g, b = table.unpack(channels(src))
-   local most, least, spread = range_of(r, g, b)
-   local light = T.div(T.add(most, least), 2)
-   local width = T.rsub(T.abs(T.sub(T.mul(light, 2), 1)), 1)
-   return stacked(hue_of(r, g, b, most, spread), ratio(spread, width), light)
-end
-
--- Returns the fraction of the chroma that a channel gets at given hues: 1 near the channel's own
--- hue, 0 far from it.
-local function share(hue, n)
-   local k = T.remainder(T.add(T.mul(hue, 6), n), 6)
-   return T.clamp(T.minimum(k, T.rsub(k, 4)), 0, 1)
-end
-
-function M.hsv2rgb(src)
-   local h, s, v = table.unpack(channels(src))
-   local function channel(n) return T.sub(v, T.mul(T.mul(v, s), share(h, n))) end
-   return stacked(channel(5), channel(3), channel(1))
-end
-
-function M.hsl2rgb(src)
-   local h, s, l = table.unpack(channels(src))
-   local chroma = T.mul(T.rsub(T.abs(T.sub(T.mul(l, 2), 1)), 1), s)
-   local most = T.add(l, T.div(chroma, 2))
-   local function channel(n) return T.sub(most, T.mul(chroma, share(h, n))) end
-   return stacked(channel(5), channel(3), channel(1))
-end
-
---- Divides each channel by the sum of the pixel's channels.
-function M.rgb2nrgb(src)
-   local r, g, b = table.unpack(channels(src))
-   local sum = T.add(T.add(T.add(r, g), b), 1e-6)
-   return stacked(T.div(r, sum), T.div(g, sum), T.div(b, sum))
-end
-
--- matrices for conversion to CIE L*a*b* with white point D65, and back
-local to_xyz = {{0.412453, 0.357580, 0.180423}, {0.212671, 0.715160, 0.072169},
-   {0.019334, 0.119193, 0.950227}}
-local white = {0.950456, 1.0, 1.088754}
-
-local function times(rows, list)
-   local made = {}
-   for i, row in ipairs(rows) do
-      made[i] = T.add(T.add(T.mul(list[1], row[1]), T.mul(list[2], row[2])), T.mul(list[3], row[3]))
-   end
-   return made
-end
-
-function M.rgb2lab(src)
-   local list = channels(src)
-   for i, c in ipairs(list) do
-      list[i] = T.where(T.gt(c, 0.04045), T.pow(T.div(T.add(c, 0.055), 1.055), 2.4),
-         T.div(c, 12.92))
-   end
-   local xyz = times(to_xyz, list)
-   for i, c in ipairs(xyz) do
-      c = T.div(c, white[i])
-      xyz[i] = T.where(T.gt(c, 0.008856), T.pow(T.clamp(c, 0.008856), 1 / 3),
-         T.add(T.mul(c, 7.787), 16 / 116))
-   end
-   return stacked(T.sub(T.mul(xyz[2], 116), 16), T.mul(T.sub(xyz[1], xyz[2]), 500),
-      T.mul(T.sub(xyz[2], xyz[3]), 200))
-end
-
-function M.lab2rgb(src)
-   local l, a, b = table.unpack(channels(src))
-   local y = T.div(T.add(l, 16), 116)
-   local xyz = {T.add(y, T.div(a, 500)), y, T.sub(y, T.div(b, 200))}
-   for i, c in ipairs(xyz) do
-      xyz[i] = T.mul(T.where(T.gt(c, 0.206893), T.pow(c, 3), T.div(T.sub(c, 16 / 116), 7.787)),
-         white[i])
-   end
-   local back = methods.tolist(T.inverse(T.tensor(to_xyz, {dtype = "float64"})))
-   local rgb = times(back, xyz)
-   for i, c in ipairs(rgb) do
-      rgb[i] = T.where(T.gt(c, 0.0031308), T.sub(T.mul(T.pow(T.clamp(c, 1e-12), 1 / 2.4), 1.055),
-         0.055), T.mul(c, 12.92))
-   end
-   return stacked(table.unpack(rgb))
-end
-
--- Filters
--- ------------------------------------------------------------------------------------------------
-
---- Convolves each channel with a kernel (height, width). The mode is "valid" (the default), "full"
---- or "same".
-function M.convolve(src, kernel, mode)
-   local x = types.untag(src)
-   local k = methods.to(T.detach(kernel), field(x, "dtype"))
-   local size = shape(k)
-   local planes = #shape(x) == 2 and T.unsqueeze(x, 1) or x
-   local padding = mode == "full" and {size[1] - 1, size[2] - 1} or {0, 0}
-   if mode == "same" then
-      local top, left = size[1] // 2, size[2] // 2
-      planes = F.pad(planes, {left, size[2] - 1 - left, top, size[1] - 1 - top})
-   end
-   k = T.flip(k, {1, 2})
-   local y = F.conv2d(T.unsqueeze(planes, 2), T.reshape(k, {1, 1, size[1], size[2]}), nil, 1,
-      padding)
-   y = T.squeeze(y, 2)
-   return tag(#shape(x) == 2 and T.squeeze(y, 1) or y)
-end
-
-local function option(args, i, name, default)
-   local first = args[1]
-   local value
-   if type(first) == "table" then value = first[name] else value = args[i] end
-   if value == nil then return default end
-   return value
-end
-
---- Returns a Gaussian kernel (height, width). The arguments are (size [, sigma [, amplitude [,
---- normalize]]]), or a table with these fields.
-function M.gaussian(...)
-   local args = {...}
-   local n, sigma = option(args, 1, "size", 3), option(args, 2, "sigma", 0.25)
-   local amplitude, normal = option(args, 3, "amplitude", 1), option(args, 4, "normalize", false)
-   local h, w = option({type(args[1]) == "table" and args[1] or nil}, 5, "height", n), n
-   w = type(args[1]) == "table" and args[1].width or w
-   local rows, columns = mesh(h, w)
-   local function part(at, size)
-      return T.square(T.div(T.sub(T.add(at, 1), 0.5 * size + 0.5), sigma * size))
-   end
-   local g = T.mul(T.exp(T.mul(T.add(part(rows, h), part(columns, w)), -0.5)), amplitude)
-   if normal then g = T.div(g, T.sum(g)) end
-   return tag(g)
-end
-
-function M.gaussian1D(...)
-   local args = {...}
-   local n, sigma = option(args, 1, "size", 3), option(args, 2, "sigma", 0.25)
-   local amplitude, normal = option(args, 3, "amplitude", 1), option(args, 4, "normalize", false)
-   local at = T.arange(1, n + 1, {dtype = "float64"})
-   local g = T.mul(T.exp(T.mul(T.square(T.div(T.sub(at, 0.5 * n + 0.5), sigma * n)), -0.5)),
-      amplitude)
-   if normal then g = T.div(g, T.sum(g)) end
-   return tag(g)
-end
-
---- Returns a kernel (size, size), the Laplacian of a Gaussian.
-function M.laplacian(...)
-   local args = {...}
-   local n, sigma = option(args, 1, "size", 9),
-      option(args, 2, "sigma", 0.25) * option(args, 1, "size", 9)
-   local rows, columns = mesh(n, n)
-   local centre = (n - 1) / 2
-   local r = T.div(T.add(T.square(T.sub(rows, centre)), T.square(T.sub(columns, centre))),
-      2 * sigma * sigma)
-   return tag(T.mul(T.mul(T.sub(r, 1), T.exp(T.neg(r))), 1 / (math.pi * sigma ^ 4)))
-end
-
---- Clamps and scales a tensor to 0 to 1: {tensor, min, max}; the defaults are the extremes.
-function M.minmax(args)
-   local x = args.tensor
-   local low, high = args.min or x:min(), args.max or x:max()
-   local made = x:clone():clamp(low, high):add(-low)
-   if high > low then made:div(high - low) end
-   return made
-end
-
---- Puts images side by side: {input = (n, channels, height, width) or a table, nrow, padding}.
-function M.toDisplayTensor(args)
-   if types.is_tensor(args) then args = {input = args} end
-   local list = args.input or args[1]
-   if types.is_tensor(list) then
-      if #shape(list) < 4 then return list end
-      list = T.unbind(list, 1)
-   end
-   local nrow, pad = math.min(args.nrow or 6, #list), args.padding or 0
-   local c, h, w = table.unpack(shape(list[1]))
-   local rows = math.ceil(#list / nrow)
-   local made = torch.zeros(c, rows * (h + pad) - pad, nrow * (w + pad) - pad)
-   for i, picture in ipairs(list) do
-      local y, x = (i - 1) // nrow * (h + pad), (i - 1) % nrow * (w + pad)
-      made:narrow(2, y + 1, h):narrow(3, x + 1, w):copy(tag(T.detach(picture)))
-   end
-   return M.minmax {tensor = made, min = args.min, max = args.max}
-end
-
---- Writes images to a file, `file` or image.png, and returns the file's name.
-function M.display(args)
-   if types.is_tensor(args) then args = {image = args} end
-   local picture = M.toDisplayTensor {input = args.image or args[1], nrow = args.nrow,
-      padding = args.padding}
-   local path = args.file or "image.png"
-   M.save(path, picture)
-   return path
+for _, name in ipairs {"crop", "translate", "flip", "hflip", "vflip"} do
+   base.take_result(name, 1)
 end
 
 return M
