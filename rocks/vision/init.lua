@@ -4,6 +4,7 @@ require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, {
+   datasets = "tlua.vision.datasets",
    models = "tlua.vision.models",
    ops = "tlua.vision.ops",
    transforms = "tlua.vision.transforms",

@@ -12,6 +12,7 @@ build = {
    type = "builtin",
    modules = {
       ["tlua.vision"] = "init.lua",
+      ["tlua.vision.datasets"] = "datasets.lua",
       ["tlua.vision.draw"] = "draw.lua",
       ["tlua.vision.models.alexnet"] = "models/alexnet.lua",
       ["tlua.vision.models.backbones"] = "models/backbones.lua",

@@ -163,7 +163,8 @@ local function write(name, text)
    file:close()
 end
 
--- Returns a row of COCO's lists, as JSON; its categories are torchvision's labels, which count from 0.
+-- Returns a row of COCO's lists, as JSON; its categories are torchvision's labels, which count
+-- from 0.
 local function row(image, boxes, labels, k, more)
    local x1, y1, x2, y2 = table.unpack(boxes[k]:double():tolist())
    return ('{"image_id": %d, "category_id": %d, "bbox": [%.17g, %.17g, %.17g, %.17g], %s}'):format(

@@ -7,7 +7,7 @@ describe("examples/detect.lua", function()
       local folder = os.tmpname()
       os.remove(folder)
       shell.ok("mkdir " .. folder)
-      local output = shell.ok("${TLUA:-build/tlua} rocks/vision/examples/detect.lua 2 " .. folder)
+      local output = shell.ok(shell.start() .. " rocks/vision/examples/detect.lua 2 " .. folder)
       assert.matches("mAP %d%.%d+  mAP at 0.5 %d%.%d+", output)
       for _, name in ipairs {"found.png", "truth.json", "found.json"} do
          local file = assert(io.open(folder .. "/" .. name))

@@ -1,0 +1,323 @@
+-- datasets.lua - torch.vision.datasets: datasets of images in files as torchvision stores them.
+-- Nothing is fetched: the files must be in the folder. Classes count from 1.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local M = {}
+
+local Dataset <const> = torch.data.Dataset
+
+M.ImageFolder, M.DatasetFolder = torch.data.ImageFolder, torch.data.DatasetFolder
+
+-- Returns the contents of a file, or raises an error that names it.
+local function read(title, path)
+   local file, message = io.open(path, "rb")
+   if not file then torch.raise(("%s: %s"):format(title, message)) end
+   local bytes = file:read "a"
+   file:close()
+   return bytes
+end
+
+-- Applies the transforms of a dataset to an item.
+local function transformed(self, image, target)
+   if self.transform then image = self.transform(image) end
+   if self.target_transform then target = self.target_transform(target) end
+   return image, target
+end
+
+-- MNIST and its relatives -------------------------------------------------------------------------
+
+-- Returns the first file that exists, packed or not.
+local function find(title, path)
+   for _, ending in ipairs {"", ".gz"} do
+      local file = io.open(path .. ending, "rb")
+      if file then
+         file:close()
+         return path .. ending
+      end
+   end
+   torch.raise(("%s: there is no file %s, with or without .gz"):format(title, path))
+end
+
+local digits <const> = {"0 - zero", "1 - one", "2 - two", "3 - three", "4 - four", "5 - five",
+   "6 - six", "7 - seven", "8 - eight", "9 - nine"}
+local clothes <const> = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt",
+   "Sneaker", "Bag", "Ankle boot"}
+local kana <const> = {"o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo"}
+
+-- Defines a dataset of IDX files.
+local function define_idx(Class, name, classes)
+   local title = "vision.datasets." .. name
+   local take = args.signature(title .. [[(root: string, train: boolean = true,
+      transform: callable?, target_transform: callable?)]])
+
+   function Class:__init(...)
+      Dataset.__init(self)
+      local a = take(...)
+      self.transform, self.target_transform = a.transform, a.target_transform
+      self.root, self.train, self.classes = a.root, a.train, classes
+      local prefix = ("%s/%s/raw/%s-"):format(a.root, name, a.train and "train" or "t10k")
+      self.data = torch.load(find(title, prefix .. "images-idx3-ubyte"))
+      self.targets = torch.load(find(title, prefix .. "labels-idx1-ubyte")):long() + 1
+      if self.data:dim() ~= 3 or self.targets:dim() ~= 1
+            or self.data:size(1) ~= self.targets:size(1) then
+         torch.raise(("%s: %s: expected as many images as labels, got images of shape %s and "
+            .. "labels of shape %s"):format(title, prefix, self.data.shape, self.targets.shape))
+      end
+   end
+
+   function Class:__len() return self.data:size(1) end
+
+   function Class:get(i)
+      return transformed(self, self.data[i]:unsqueeze(1), self.targets[i]:item())
+   end
+
+   M[name] = Class
+end
+
+--- Images of handwritten digits: the IDX files, also as .gz, in the folder MNIST/raw of `root`. An
+--- item is an image (1, 28, 28) uint8 and its class: the digit plus 1. `transform` and
+--- `target_transform` are called with the two values of an item.
+---
+---     local raw = "MNIST/raw/"
+---     torch.io.make_folder(raw)
+---     local file = assert(io.open(raw .. "train-images-idx3-ubyte", "wb"))
+---     local head = string.pack(">I4I4I4I4", 2051, 1, 28, 28)
+---     file:write(head, ("\0"):rep(784)):close()
+---     file = assert(io.open(raw .. "train-labels-idx1-ubyte", "wb"))
+---     file:write(string.pack(">I4I4B", 2049, 1, 7)):close()
+---     local set = torch.vision.datasets.MNIST "."
+---     local image, label = set:get(1)
+---     print(image.shape, set.classes[label])
+---     --> torch.Size([1, 28, 28])	7 - seven
+---@class vision.datasets.MNIST: data.Dataset
+---@field root string  the folder
+---@field train boolean  whether these are the images for training
+---@field classes string[]  the names of the classes
+---@field data Tensor  (n, 28, 28) uint8
+---@field targets Tensor  (n) the classes, from 1
+---@overload fun(root: string, train?: boolean, options?: table): data.Dataset
+local MNIST = class.class("vision.datasets.MNIST", Dataset)
+define_idx(MNIST, "MNIST", digits)
+
+--- Images of clothes in ten classes: the files of MNIST's format in the folder FashionMNIST/raw of
+--- `root`. Items, `transform` and `target_transform` are those of MNIST.
+---
+---     local raw = "FashionMNIST/raw/"
+---     torch.io.make_folder(raw)
+---     local file = assert(io.open(raw .. "train-images-idx3-ubyte", "wb"))
+---     local head = string.pack(">I4I4I4I4", 2051, 1, 28, 28)
+---     file:write(head, ("\0"):rep(784)):close()
+---     file = assert(io.open(raw .. "train-labels-idx1-ubyte", "wb"))
+---     file:write(string.pack(">I4I4B", 2049, 1, 9)):close()
+---     local set = torch.vision.datasets.FashionMNIST "."
+---     local image, label = set:get(1)
+---     print(image.shape, set.classes[label])
+---     --> torch.Size([1, 28, 28])	Ankle boot
+---@class vision.datasets.FashionMNIST: data.Dataset
+---@field root string  the folder
+---@field train boolean  whether these are the images for training
+---@field classes string[]  the names of the classes
+---@field data Tensor  (n, 28, 28) uint8
+---@field targets Tensor  (n) the classes, from 1
+---@overload fun(root: string, train?: boolean, options?: table): data.Dataset
+local FashionMNIST = class.class("vision.datasets.FashionMNIST", Dataset)
+define_idx(FashionMNIST, "FashionMNIST", clothes)
+
+--- Images of Japanese syllables in ten classes: the files of MNIST's format in the folder
+--- KMNIST/raw of `root`. Items, `transform` and `target_transform` are those of MNIST.
+---
+---     local raw = "KMNIST/raw/"
+---     torch.io.make_folder(raw)
+---     local file = assert(io.open(raw .. "train-images-idx3-ubyte", "wb"))
+---     local head = string.pack(">I4I4I4I4", 2051, 1, 28, 28)
+---     file:write(head, ("\0"):rep(784)):close()
+---     file = assert(io.open(raw .. "train-labels-idx1-ubyte", "wb"))
+---     file:write(string.pack(">I4I4B", 2049, 1, 1)):close()
+---     local set = torch.vision.datasets.KMNIST "."
+---     local image, label = set:get(1)
+---     print(image.shape, set.classes[label])
+---     --> torch.Size([1, 28, 28])	ki
+---@class vision.datasets.KMNIST: data.Dataset
+---@field root string  the folder
+---@field train boolean  whether these are the images for training
+---@field classes string[]  the names of the classes
+---@field data Tensor  (n, 28, 28) uint8
+---@field targets Tensor  (n) the classes, from 1
+---@overload fun(root: string, train?: boolean, options?: table): data.Dataset
+local KMNIST = class.class("vision.datasets.KMNIST", Dataset)
+define_idx(KMNIST, "KMNIST", kana)
+
+-- STL10 -------------------------------------------------------------------------------------------
+
+local take_stl = args.signature [[vision.datasets.STL10(root: string, split: string = 'train',
+   transform: callable?, target_transform: callable?)]]
+
+--- Images of animals and vehicles in ten classes: the files train_X.bin and so on, in the folder
+--- stl10_binary of `root`. `split` is "train", "test" or "unlabeled". An item is an image (3, 96,
+--- 96) uint8 and its class from 1; without labels the class is 0. `transform` and
+--- `target_transform` are called with the two values of an item.
+---
+---     torch.io.make_folder "stl10_binary"
+---     local file = assert(io.open("stl10_binary/test_X.bin", "wb"))
+---     file:write(("\0"):rep(3 * 96 * 96)):close()
+---     file = assert(io.open("stl10_binary/test_y.bin", "wb"))
+---     file:write("\2"):close()
+---     local set = torch.vision.datasets.STL10(".", "test")
+---     local image, label = set:get(1)
+---     print(image.shape, set.classes[label])
+---     --> torch.Size([3, 96, 96])	bird
+---@class vision.datasets.STL10: data.Dataset
+---@field root string  the folder
+---@field split string  "train", "test" or "unlabeled"
+---@field classes string[]  the names of the classes
+---@field data Tensor  (n, 3, 96, 96) uint8
+---@field labels Tensor  (n) the classes, from 1
+---@overload fun(root: string, split?: string, options?: table): data.Dataset
+local STL10 = class.class("vision.datasets.STL10", Dataset)
+M.STL10 = STL10
+
+function STL10:__init(...)
+   local title, a = "vision.datasets.STL10", take_stl(...)
+   Dataset.__init(self)
+   if a.split ~= "train" and a.split ~= "test" and a.split ~= "unlabeled" then
+      args.refuse(title, "split", '"train", "test" or "unlabeled"', a.split)
+   end
+   self.root, self.split, self.transform = a.root, a.split, a.transform
+   self.target_transform = a.target_transform
+   self.classes = {"airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship",
+      "truck"}
+   local prefix = ("%s/stl10_binary/%s_"):format(a.root, a.split)
+   local bytes, size = read(title, prefix .. "X.bin"), 3 * 96 * 96
+   if #bytes == 0 or #bytes % size ~= 0 then
+      torch.raise(("%sX.bin: expected a multiple of %d bytes, got %d"):format(prefix, size, #bytes))
+   end
+   -- each channel is stored column by column
+   self.data = torch.frombuffer(bytes, {dtype = "uint8"}):view(-1, 3, 96, 96):transpose(3, 4)
+      :contiguous()
+   local count = self.data:size(1)
+   if a.split == "unlabeled" then
+      self.labels = torch.zeros(count, {dtype = "int64"})
+   else
+      self.labels = torch.frombuffer(read(title, prefix .. "y.bin"), {dtype = "uint8"}):long()
+   end
+   if self.labels:size(1) ~= count then
+      torch.raise(("%sy.bin: expected %d labels, got %d"):format(prefix, count,
+         self.labels:size(1)))
+   end
+end
+
+function STL10:__len() return self.data:size(1) end
+
+function STL10:get(i)
+   return transformed(self, self.data[i], self.labels[i]:item())
+end
+
+-- COCO --------------------------------------------------------------------------------------------
+
+local take_coco = args.signature [[vision.datasets.CocoDetection(root: string, annFile: string,
+   transform: callable?, target_transform: callable?)]]
+
+--- Images with annotations in COCO's format: `root` is the folder of the images, `annFile` the JSON
+--- file. An item is an image (C, H, W) uint8 and the list of its annotations: tables as the file
+--- has them, such as {bbox = {x, y, width, height}, category_id = 1}. `transform` and
+--- `target_transform` are called with the two values of an item.
+---
+---     torch.save(torch.zeros(3, 8, 8, {dtype = "uint8"}), "a.png")
+---     local file = assert(io.open("a.json", "w"))
+---     file:write [[{"images": [{"id": 5, "file_name": "a.png"}],
+---        "annotations": [{"image_id": 5, "bbox": [1, 2, 4, 4],
+---        "category_id": 1}]}]]
+---     file:close()
+---     local set = torch.vision.datasets.CocoDetection(".", "a.json")
+---     local image, found = set:get(1)
+---     print(image.shape, found[1].bbox[2])
+---     --> torch.Size([3, 8, 8])	2
+---@class vision.datasets.CocoDetection: data.Dataset
+---@field root string  the folder of the images
+---@field ids any[]  the images' identifiers, in increasing order
+---@field categories table[]  the categories of the file
+---@overload fun(root: string, annFile: string, options?: table): data.Dataset
+local CocoDetection = class.class("vision.datasets.CocoDetection", Dataset)
+M.CocoDetection = CocoDetection
+
+function CocoDetection:__init(...)
+   local title, a = "vision.datasets.CocoDetection", take_coco(...)
+   Dataset.__init(self)
+   self.root, self.transform, self.target_transform = a.root, a.transform, a.target_transform
+   local content, message = torch.utils.json.decode(read(title, a.annFile))
+   if content == nil then torch.raise(("%s: %s: %s"):format(title, a.annFile, message)) end
+   if type(content) ~= "table" or type(content.images) ~= "table"
+         or type(content.annotations) ~= "table" then
+      torch.raise(("%s: %s: expected an object with images and annotations"):format(title,
+         a.annFile))
+   end
+   self.ids, self.categories = {}, content.categories or {}
+   local names, lists = {}, {}
+   for i, image in ipairs(content.images) do
+      self.ids[i], names[image.id], lists[image.id] = image.id, image.file_name, {}
+   end
+   for i, own in ipairs(content.annotations) do
+      if not lists[own.image_id] then
+         torch.raise(("%s: %s: annotation %d is of the image %s, which is not in the file"):format(
+            title, a.annFile, i, own.image_id))
+      end
+      table.insert(lists[own.image_id], own)
+   end
+   table.sort(self.ids)
+   rawset(self, "_names", names)
+   rawset(self, "_lists", lists)
+end
+
+function CocoDetection:__len() return #self.ids end
+
+function CocoDetection:get(i)
+   local id = self.ids[i]
+   return transformed(self, torch.load(self.root .. "/" .. self._names[id]), self._lists[id])
+end
+
+-- Random images -----------------------------------------------------------------------------------
+
+local take_fake = args.signature [[vision.datasets.FakeData(size: count = 1000,
+   image_size: integers?, num_classes: count = 10, transform: callable?,
+   target_transform: callable?, random_offset: integer = 0)]]
+
+--- Random images, for trying out programs: `size` of them, of `image_size` ({3, 224, 224} by
+--- default), with classes from 1 to `num_classes`. An item is an image uint8 and its class, the
+--- same each time; `random_offset` gives others. `transform` and `target_transform` are called with
+--- the two values of an item.
+---
+---     local set = torch.vision.datasets.FakeData(20, {3, 8, 8})
+---     local image, label = set:get(2)
+---     print(#set, image.shape, label >= 1 and label <= 10)
+---     --> 20	torch.Size([3, 8, 8])	true
+---@class vision.datasets.FakeData: data.Dataset
+---@field size integer  the number of images
+---@field image_size integer[]  the shape of an image
+---@field num_classes integer  the number of classes
+---@field random_offset integer  is added to the seed
+---@overload fun(size?: integer, image_size?: integer[], options?: table): data.Dataset
+local FakeData = class.class("vision.datasets.FakeData", Dataset)
+M.FakeData = FakeData
+
+function FakeData:__init(...)
+   Dataset.__init(self)
+   for key, value in pairs(take_fake(...)) do self[key] = value end
+   self.image_size = self.image_size or {3, 224, 224}
+   if self.num_classes < 1 then
+      args.refuse("vision.datasets.FakeData", "num_classes", "at least 1", self.num_classes)
+   end
+end
+
+function FakeData:__len() return self.size end
+
+function FakeData:get(i)
+   local generator = torch.Generator():manual_seed(i + self.random_offset)
+   local image = (torch.rand(self.image_size, {generator = generator}) * 256):to "uint8"
+   local label = math.floor(torch.rand(1, {generator = generator}):item() * self.num_classes) + 1
+   return transformed(self, image, label)
+end
+
+return M
