@@ -259,6 +259,8 @@ EMULATOR_OBJ := $(patsubst %,$(EMULATED)/obj/%.o,$(sort $(wildcard spec/cuda/*.c
 EMBED_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/embed/*.c)))
 CORE_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/core/*.c)))
 LUA_BIN := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard spec/lua/*.c)))
+# Their objects are files of their own, which a compiler's cache can keep.
+SPEC_OBJ := $(patsubst $(BUILD)/%,$(OBJ)/%.o,$(EMBED_BIN) $(CORE_BIN) $(LUA_BIN))
 
 STATIC_LIB := $(BUILD)/libtlua.a
 SHARED_LIB := $(BUILD)/libtlua.so
@@ -646,7 +648,7 @@ need-interpreter:
 endif
 endif
 
--include $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ) $(SIM_OBJ) $(CUDA_OBJ) $(EMULATED_OBJ) $(EMULATOR_OBJ) $(COUNTED_OBJ) $(EMULATED)/obj/spec/cuda/nccl/nccl.c.o) $(EMBED_BIN:%=%.d) $(CORE_BIN:%=%.d) $(LUA_BIN:%=%.d)
+-include $(patsubst %.o,%.d,$(LIB_OBJ) $(MAIN_OBJ) $(SIM_OBJ) $(CUDA_OBJ) $(EMULATED_OBJ) $(EMULATOR_OBJ) $(COUNTED_OBJ) $(EMULATED)/obj/spec/cuda/nccl/nccl.c.o $(SPEC_OBJ))
 
 # ---- testing ---------------------------------------------------------------------
 
@@ -655,28 +657,32 @@ endif
 # A program that embeds tlua sees tlua.h and nothing else of ours.
 $(BUILD)/include/tlua.h: src/tlua.h
 	@mkdir -p $(@D) && cp $< $@
-$(EMBED_BIN): $(BUILD)/%: %.c $(STATIC_LIB) $(BUILD)/include/tlua.h
+$(OBJ)/spec/embed/%.o: spec/embed/%.c $(BUILD)/include/tlua.h $(OBJ)/flags.txt
+	$(call say,CC,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -I$(BUILD)/include -Ispec/support $(LUA_CFLAGS) $(TL_CFLAGS) -MMD -MP -c -o $@ $<
+$(EMBED_BIN): $(BUILD)/%: $(OBJ)/%.o $(STATIC_LIB)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(CC) -I$(BUILD)/include -Ispec/support $(LUA_CFLAGS) $(TL_CFLAGS) -MMD -MP $(TL_LDFLAGS) -o $@ $< \
-	  $(STATIC_LIB) $(LUA_LIBS) $(TL_LIBS)
+	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(LUA_LIBS) $(TL_LIBS)
 
 # Specs in C of the engine's inside: they see its headers and the hidden names
 # of the archive, and link no Lua, since nothing below src/lua may need it.
-$(CORE_BIN): $(BUILD)/%: %.c $(STATIC_LIB)
+$(SPEC_OBJ): FLAGS_OF_FILE := -Ispec/support
+$(CORE_BIN): $(BUILD)/%: $(OBJ)/%.o $(STATIC_LIB)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE) -Ispec/support $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(TL_LIBS)
+	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(TL_LIBS)
 
 # What reads CUPTI's records is tried where its headers are, without a GPU.
-$(BUILD)/spec/core/cupti_test $(BUILD)/spec/core/fusion_test: TL_CPPFLAGS += $(if $(filter-out 0,$(CUDA)),-isystem \
+$(OBJ)/spec/core/cupti_test.o $(OBJ)/spec/core/fusion_test.o: FLAGS_OF_FILE += $(if $(filter-out 0,$(CUDA)),-isystem \
   $(CUDA)/include -isystem $(CUDA)/extras/CUPTI/include)
 
 # The same of the binding's inside, with Lua.
-$(LUA_BIN): $(BUILD)/%: %.c $(STATIC_LIB)
+$(LUA_BIN): $(BUILD)/%: $(OBJ)/%.o $(STATIC_LIB)
 	$(call say,LD,$@)
 	@mkdir -p $(@D)
-	$(Q)$(COMPILE) -Ispec/support $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(LUA_LIBS) $(TL_LIBS)
+	$(Q)$(CC) $(TL_CFLAGS) $(TL_LDFLAGS) -o $@ $< $(STATIC_LIB) $(LUA_LIBS) $(TL_LIBS)
 
 # What specs may ask for: TLUA and TLUA_BUILD. They may run make themselves, so
 # they must not inherit this one's flags, nor build the plugin for GPUs again.
