@@ -82,6 +82,7 @@ lazy.load(torch, lazy.modules("tlua", {
    compiler = "compile compiler",
    cond = "cond",
    while_loop = "while_loop",
+   higher_order_ops = "_higher_order_ops",
    export = "export",
    export_step = "export_step",
    jit = "jit",
