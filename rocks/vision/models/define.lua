@@ -54,7 +54,7 @@ local function load_weights(title, model, weights)
 end
 
 --- Returns a table of builders. A builder takes a table of options and returns a model.
----@param defaults table<string, any>  the options of the family
+---@param defaults table<string, any>  the options of the family; num_classes = false means none
 ---@param rows table<string, table>  name -> the variant's row, passed to make; its field
 --- `defaults` replaces defaults
 ---@param make fun(options: table, row: table, title: string): nn.Module
@@ -71,14 +71,17 @@ function M.builders(defaults, rows, make, further)
       for _, given in ipairs {defaults, row.defaults or {}} do
          for key, value in pairs(given) do own[key] = value end
       end
+      local has_classes = own.num_classes ~= false
+      if not has_classes then own.num_classes = nil end
       builders[name] = function(options)
          if options == nil then options = {} end
          if type(options) ~= "table" or getmetatable(options) then
             args.refuse(title, "options", "a table such as {num_classes = 10}", options)
          end
          options = args.over_defaults(title, options, own, {}, others)
-         if math.type(options.num_classes) ~= "integer" or options.num_classes < 0 then
-            args.refuse(title, "num_classes", "an integer of at least 0", options.num_classes)
+         local classes = options.num_classes
+         if has_classes and (math.type(classes) ~= "integer" or classes < 0) then
+            args.refuse(title, "num_classes", "an integer of at least 0", classes)
          end
          local norm = options.norm_layer
          if norm ~= nil and not args.is_callable(norm) then

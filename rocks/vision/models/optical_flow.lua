@@ -252,7 +252,7 @@ end
 ---@names vision.models.optical_flow.raft_large vision.models.optical_flow.raft_small
 ---@param options? {weights: string|table}  weights: a state dict or its file
 ---@return nn.Module
-return define.builders({}, {
+return define.builders({num_classes = false}, {
    raft_large = {
       features = {64, 64, 96, 128, 256}, context = {64, 64, 96, 128, 256}, radius = 4,
       corr = {256, 192}, flow = {128, 64}, motion = 128, hidden = 128, kernels = {{1, 5}, {5, 1}},

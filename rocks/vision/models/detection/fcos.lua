@@ -222,13 +222,18 @@ end
 --- FCOS with a pyramid on ResNet-50, from "FCOS: Fully Convolutional One-Stage Object Detection".
 --- It is called like retinanet_resnet50_fpn; labels count from 1 to num_classes.
 ---@names vision.models.detection.fcos_resnet50_fpn
----@param options? table  num_classes: 91 by default; min_size, max_size: the pixels of an image's
---- shorter and longer side, 800 and 1333 by default; image_mean, image_std: normalise the channels;
---- center_sampling_radius: how near to a box's centre its places are, in strides, 1.5 by default;
---- score_thresh, nms_thresh: detections have a higher probability, and overlap at most so much, 0.2
---- and 0.6 by default; detections_per_img: 100 by default; topk_candidates: how many detections of
---- a level are compared, 1000 by default; anchor_generator, head: parts; weights, weights_backbone,
---- trainable_backbone_layers, norm_layer: those of fasterrcnn_resnet50_fpn
+---@param options? {num_classes: integer, min_size: integer|integer[], max_size: integer,
+--- image_mean: number[], image_std: number[], center_sampling_radius: number, score_thresh: number,
+--- nms_thresh: number, detections_per_img: integer, topk_candidates: integer, anchor_generator:
+--- nn.Module, head: nn.Module, weights: string|table, weights_backbone: string|table,
+--- trainable_backbone_layers: integer, norm_layer: function} num_classes: 91 by default; min_size,
+--- max_size: the pixels of an image's shorter and longer side, 800 and 1333 by default; image_mean,
+--- image_std: normalise the channels; center_sampling_radius: how near to a box's centre its places
+--- are, in strides, 1.5 by default; score_thresh, nms_thresh: detections have a higher probability,
+--- and overlap at most so much, 0.2 and 0.6 by default; detections_per_img: 100 by default;
+--- topk_candidates: how many detections of a level are compared, 1000 by default; anchor_generator,
+--- head: parts; weights, weights_backbone, trainable_backbone_layers, norm_layer: those of
+--- fasterrcnn_resnet50_fpn
 ---@return vision.models.detection.FCOS
 local all = {num_classes = 91}
 for key, value in pairs(defaults) do all[key] = value end

@@ -387,19 +387,29 @@ end
 ---@names vision.models.detection.fasterrcnn_resnet50_fpn_v2
 ---@names vision.models.detection.fasterrcnn_mobilenet_v3_large_fpn
 ---@names vision.models.detection.fasterrcnn_mobilenet_v3_large_320_fpn
----@param options? table  num_classes: 91 by default, with the background; min_size, max_size: the
---- pixels of an image's shorter and longer side (800 and 1333; 320 and 640 for 320_fpn);
---- image_mean, image_std: normalise the channels; rpn_pre_nms_top_n_train, rpn_pre_nms_top_n_test,
+---@param options? {num_classes: integer, min_size: integer|integer[], max_size: integer,
+--- image_mean: number[], image_std: number[], rpn_anchor_generator: nn.Module, rpn_head: nn.Module,
+--- rpn_pre_nms_top_n_train: integer, rpn_pre_nms_top_n_test: integer, rpn_post_nms_top_n_train:
+--- integer, rpn_post_nms_top_n_test: integer, rpn_nms_thresh: number, rpn_fg_iou_thresh: number,
+--- rpn_bg_iou_thresh: number, rpn_batch_size_per_image: integer, rpn_positive_fraction: number,
+--- rpn_score_thresh: number, box_roi_pool: nn.Module, box_head: nn.Module, box_predictor:
+--- nn.Module, box_score_thresh: number, box_nms_thresh: number, box_detections_per_img: integer,
+--- box_fg_iou_thresh: number, box_bg_iou_thresh: number, box_batch_size_per_image: integer,
+--- box_positive_fraction: number, bbox_reg_weights: number[], weights: string|table,
+--- weights_backbone: string|table, trainable_backbone_layers: integer, norm_layer: function}
+--- num_classes: 91 by default, with the background; min_size: the pixels of an image's shorter
+--- side, 800 by default (320 for 320_fpn); max_size: those of its longer side, 1333 by default (640
+--- for 320_fpn); image_mean: is subtracted from the channels; image_std: divides the channels;
+--- rpn_anchor_generator: a part; rpn_head: a part; rpn_pre_nms_top_n_train, rpn_pre_nms_top_n_test,
 --- rpn_post_nms_top_n_train, rpn_post_nms_top_n_test: numbers of proposals; rpn_nms_thresh,
 --- rpn_fg_iou_thresh, rpn_bg_iou_thresh, rpn_batch_size_per_image, rpn_positive_fraction,
---- rpn_score_thresh: those of RegionProposalNetwork; box_score_thresh, box_nms_thresh,
---- box_detections_per_img, box_fg_iou_thresh, box_bg_iou_thresh, box_batch_size_per_image,
---- box_positive_fraction: those of RoIHeads; rpn_anchor_generator, rpn_head, box_roi_pool,
---- box_head, box_predictor, bbox_reg_weights: parts; weights: a state dict of the whole model or
---- its file; weights_backbone: that of the ResNet or MobileNet; trainable_backbone_layers: how many
---- of its stages learn, from the last: 3 with weights, otherwise all; norm_layer: makes the body's
---- normalisations: with weights FrozenBatchNorm2d, as the models that torchvision offers have been
---- trained, otherwise BatchNorm2d
+--- rpn_score_thresh: those of RegionProposalNetwork; box_roi_pool, box_head, box_predictor: parts;
+--- box_score_thresh, box_nms_thresh, box_detections_per_img, box_fg_iou_thresh, box_bg_iou_thresh,
+--- box_batch_size_per_image, box_positive_fraction, bbox_reg_weights: those of RoIHeads; weights: a
+--- state dict of the whole model or its file; weights_backbone: that of the ResNet or MobileNet;
+--- trainable_backbone_layers: how many of its stages learn, from the last: 3 with weights,
+--- otherwise all; norm_layer: makes the body's normalisations: with weights FrozenBatchNorm2d, as
+--- the models that torchvision offers have been trained, otherwise BatchNorm2d
 ---@return vision.models.detection.FasterRCNN
 
 add_builders({
@@ -416,8 +426,25 @@ add_builders({
 --- W), 0 or 1, and detections `masks` (n, 1, H, W), probabilities.
 ---@names vision.models.detection.maskrcnn_resnet50_fpn
 ---@names vision.models.detection.maskrcnn_resnet50_fpn_v2
----@param options? table  those of fasterrcnn_resnet50_fpn; mask_roi_pool, mask_head,
---- mask_predictor: parts
+---@param options? {num_classes: integer, min_size: integer|integer[], max_size: integer,
+--- image_mean: number[], image_std: number[], rpn_anchor_generator: nn.Module, rpn_head: nn.Module,
+--- rpn_pre_nms_top_n_train: integer, rpn_pre_nms_top_n_test: integer, rpn_post_nms_top_n_train:
+--- integer, rpn_post_nms_top_n_test: integer, rpn_nms_thresh: number, rpn_fg_iou_thresh: number,
+--- rpn_bg_iou_thresh: number, rpn_batch_size_per_image: integer, rpn_positive_fraction: number,
+--- rpn_score_thresh: number, box_roi_pool: nn.Module, box_head: nn.Module, box_predictor:
+--- nn.Module, box_score_thresh: number, box_nms_thresh: number, box_detections_per_img: integer,
+--- box_fg_iou_thresh: number, box_bg_iou_thresh: number, box_batch_size_per_image: integer,
+--- box_positive_fraction: number, bbox_reg_weights: number[], mask_roi_pool: nn.Module, mask_head:
+--- nn.Module, mask_predictor: nn.Module, weights: string|table, weights_backbone: string|table,
+--- trainable_backbone_layers: integer, norm_layer: function} mask_roi_pool, mask_head,
+--- mask_predictor: parts; num_classes, min_size, max_size, image_mean, image_std,
+--- rpn_anchor_generator, rpn_head, rpn_pre_nms_top_n_train, rpn_pre_nms_top_n_test,
+--- rpn_post_nms_top_n_train, rpn_post_nms_top_n_test, rpn_nms_thresh, rpn_fg_iou_thresh,
+--- rpn_bg_iou_thresh, rpn_batch_size_per_image, rpn_positive_fraction, rpn_score_thresh,
+--- box_roi_pool, box_head, box_predictor, box_score_thresh, box_nms_thresh, box_detections_per_img,
+--- box_fg_iou_thresh, box_bg_iou_thresh, box_batch_size_per_image, box_positive_fraction,
+--- bbox_reg_weights, weights, weights_backbone, trainable_backbone_layers, norm_layer: those of
+--- fasterrcnn_resnet50_fpn
 ---@return vision.models.detection.MaskRCNN
 
 add_builders({
@@ -429,9 +456,26 @@ add_builders({
 --- fasterrcnn_resnet50_fpn; targets also have `keypoints` (n, num_keypoints, 3): x, y and whether
 --- the point is visible, and detections have `keypoints` and `keypoints_scores`.
 ---@names vision.models.detection.keypointrcnn_resnet50_fpn
----@param options? table  those of fasterrcnn_resnet50_fpn, but num_classes is 2 and min_size {640,
---- 672, 704, 736, 768, 800} by default; num_keypoints: 17 by default; keypoint_roi_pool,
---- keypoint_head, keypoint_predictor: parts
+---@param options? {num_classes: integer, min_size: integer|integer[], max_size: integer,
+--- image_mean: number[], image_std: number[], rpn_anchor_generator: nn.Module, rpn_head: nn.Module,
+--- rpn_pre_nms_top_n_train: integer, rpn_pre_nms_top_n_test: integer, rpn_post_nms_top_n_train:
+--- integer, rpn_post_nms_top_n_test: integer, rpn_nms_thresh: number, rpn_fg_iou_thresh: number,
+--- rpn_bg_iou_thresh: number, rpn_batch_size_per_image: integer, rpn_positive_fraction: number,
+--- rpn_score_thresh: number, box_roi_pool: nn.Module, box_head: nn.Module, box_predictor:
+--- nn.Module, box_score_thresh: number, box_nms_thresh: number, box_detections_per_img: integer,
+--- box_fg_iou_thresh: number, box_bg_iou_thresh: number, box_batch_size_per_image: integer,
+--- box_positive_fraction: number, bbox_reg_weights: number[], num_keypoints: integer,
+--- keypoint_roi_pool: nn.Module, keypoint_head: nn.Module, keypoint_predictor: nn.Module, weights:
+--- string|table, weights_backbone: string|table, trainable_backbone_layers: integer, norm_layer:
+--- function} num_classes: 2 by default; min_size: {640, 672, 704, 736, 768, 800} by default;
+--- num_keypoints: 17 by default; keypoint_roi_pool, keypoint_head, keypoint_predictor: parts;
+--- max_size, image_mean, image_std, rpn_anchor_generator, rpn_head, rpn_pre_nms_top_n_train,
+--- rpn_pre_nms_top_n_test, rpn_post_nms_top_n_train, rpn_post_nms_top_n_test, rpn_nms_thresh,
+--- rpn_fg_iou_thresh, rpn_bg_iou_thresh, rpn_batch_size_per_image, rpn_positive_fraction,
+--- rpn_score_thresh, box_roi_pool, box_head, box_predictor, box_score_thresh, box_nms_thresh,
+--- box_detections_per_img, box_fg_iou_thresh, box_bg_iou_thresh, box_batch_size_per_image,
+--- box_positive_fraction, bbox_reg_weights, weights, weights_backbone, trainable_backbone_layers,
+--- norm_layer: those of fasterrcnn_resnet50_fpn
 ---@return vision.models.detection.KeypointRCNN
 
 add_builders({keypointrcnn_resnet50_fpn = {class = KeypointRCNN}},

@@ -192,14 +192,18 @@ end
 --- classes of torchvision's weights for COCO, class 1 is unused and objects have labels from 2 on.
 ---@names vision.models.detection.retinanet_resnet50_fpn
 ---@names vision.models.detection.retinanet_resnet50_fpn_v2
----@param options? table  num_classes: 91 by default; min_size, max_size: the pixels of an image's
---- shorter and longer side, 800 and 1333 by default; image_mean, image_std: normalise the channels;
---- score_thresh, nms_thresh: detections have a higher probability, and overlap at most so much,
---- 0.05 and 0.5 by default; detections_per_img: 300 by default; topk_candidates: how many
---- detections of a level are compared, 1000 by default; fg_iou_thresh, bg_iou_thresh: the overlaps
---- of matched and of background anchors, 0.5 and 0.4 by default; anchor_generator, head: parts;
---- weights, weights_backbone, trainable_backbone_layers, norm_layer: those of
---- fasterrcnn_resnet50_fpn
+---@param options? {num_classes: integer, min_size: integer|integer[], max_size: integer,
+--- image_mean: number[], image_std: number[], score_thresh: number, nms_thresh: number,
+--- detections_per_img: integer, topk_candidates: integer, fg_iou_thresh: number, bg_iou_thresh:
+--- number, anchor_generator: nn.Module, head: nn.Module, weights: string|table, weights_backbone:
+--- string|table, trainable_backbone_layers: integer, norm_layer: function} num_classes: 91 by
+--- default; min_size, max_size: the pixels of an image's shorter and longer side, 800 and 1333 by
+--- default; image_mean, image_std: normalise the channels; score_thresh, nms_thresh: detections
+--- have a higher probability, and overlap at most so much, 0.05 and 0.5 by default;
+--- detections_per_img: 300 by default; topk_candidates: how many detections of a level are
+--- compared, 1000 by default; fg_iou_thresh, bg_iou_thresh: the overlaps of matched and of
+--- background anchors, 0.5 and 0.4 by default; anchor_generator, head: parts; weights,
+--- weights_backbone, trainable_backbone_layers, norm_layer: those of fasterrcnn_resnet50_fpn
 ---@return vision.models.detection.RetinaNet
 local all = {num_classes = 91}
 for key, value in pairs(defaults) do all[key] = value end

@@ -322,14 +322,17 @@ end
 ---     print(#model {torch.rand(3, 64, 80)})
 ---     --> 1
 ---@names vision.models.detection.ssd300_vgg16 vision.models.detection.ssdlite320_mobilenet_v3_large
----@param options? table  num_classes: 91 by default, with the background; image_mean, image_std:
---- normalise the channels; score_thresh, nms_thresh: detections have a higher probability, and
---- overlap at most so much; detections_per_img: how many; topk_candidates: how many of a class are
---- compared; iou_thresh: the overlap of matched anchors, 0.5 by default; positive_fraction: the
---- part of objects among the anchors that the loss counts, 0.25 by default; weights: a state dict
---- of the whole model or its file; weights_backbone: that of the VGG or MobileNet;
---- trainable_backbone_layers: how many stages learn, from the last; norm_layer: makes the
---- normalisations of ssdlite
+---@param options? {num_classes: integer, image_mean: number[], image_std: number[], score_thresh:
+--- number, nms_thresh: number, detections_per_img: integer, topk_candidates: integer, iou_thresh:
+--- number, positive_fraction: number, weights: string|table, weights_backbone: string|table,
+--- trainable_backbone_layers: integer, norm_layer: function} num_classes: 91 by default, with the
+--- background; image_mean, image_std: normalise the channels; score_thresh, nms_thresh: detections
+--- have a higher probability, and overlap at most so much; detections_per_img: how many;
+--- topk_candidates: how many of a class are compared; iou_thresh: the overlap of matched anchors,
+--- 0.5 by default; positive_fraction: the part of objects among the anchors that the loss counts,
+--- 0.25 by default; weights: a state dict of the whole model or its file; weights_backbone: that of
+--- the VGG or MobileNet; trainable_backbone_layers: how many stages learn, from the last;
+--- norm_layer: makes the normalisations of ssdlite
 ---@return vision.models.detection.SSD
 local all = {num_classes = 91}
 for key, value in pairs(defaults) do all[key] = value end
