@@ -11,7 +11,7 @@ local nn = base.nn
 local is_tensor = types.is_tensor
 
 for _, name in ipairs {"nn_containers", "nn_simple", "nn_table", "nn_convolution",
-   "nn_criterion"} do
+   "nn_criterion", "nn_more"} do
    require("tlua.torch7." .. name)
 end
 
@@ -132,6 +132,8 @@ end
 -- Jacobians ---------------------------------------------------------------------------------------
 
 nn.Jacobian = require "tlua.torch7.nn_jacobian"
+nn.SparseJacobian = nn.Jacobian.sparse
+nn.hessian = require "tlua.torch7.nn_hessian"
 
 -- an unknown name raises an error, so that misspelled names of layers are found
 return setmetatable(nn, {__index = function(_, name)

@@ -97,4 +97,72 @@ function M.testIO(module, input)
       difference(gradInput, again:backward(input, output))
 end
 
+-- Sparse inputs -----------------------------------------------------------------------------------
+
+-- An input of nn.SparseLinear is a table (n, 2) of positions and values; only the values vary.
+local sparse = {}
+M.sparse = sparse
+
+local function values_of(input) return input:select(input:dim(), 2) end
+
+--- Returns the derivatives by the values of a sparse input: (values, outputs).
+function sparse.backward(module, input, param, dparam)
+   if param then return M.backward(module, input, param, dparam) end
+   local output = module:forward(input)
+   local count = values_of(input):nElement()
+   local jacobian = torch.Tensor(count, output:nElement())
+   for i = 1, output:nElement() do
+      local gradOutput = output:clone():zero()
+      gradOutput:view(-1)[i] = 1
+      module:zeroGradParameters()
+      local gradInput = module:updateGradInput(input, gradOutput)
+      module:accGradParameters(input, gradOutput)
+      jacobian:select(2, i):copy(values_of(gradInput):clone():view(-1))
+   end
+   return jacobian
+end
+
+--- Approximates the derivatives that `backward` returns, by central differences.
+function sparse.forward(module, input, param, perturbation)
+   if param then return M.forward(module, input, param, perturbation) end
+   perturbation = perturbation or 1e-6
+   local values = values_of(input)
+   local count = values:nElement()
+   local jacobian = torch.Tensor(count, module:forward(input):nElement())
+   local base = values:clone():view(-1)
+   local function at(i, step)
+      local moved = base:clone()
+      moved[i] = moved[i] + step
+      values:copy(moved:viewAs(values))
+      return module:forward(input):clone()
+   end
+   for i = 1, count do
+      jacobian:select(1, i):copy(at(i, perturbation):add(-1, at(i, -perturbation))
+         :div(2 * perturbation))
+   end
+   values:copy(base:viewAs(values))
+   return jacobian
+end
+
+local function fill_values(input, low, high)
+   local values = values_of(input)
+   values:copy(torch.rand(values:nElement()):mul(high - low):add(low):viewAs(values))
+end
+
+--- Compares the derivatives by the values of a sparse input, drawn from `low` to `high`.
+function sparse.testJacobian(module, input, low, high, perturbation)
+   fill_values(input, low or -2, high or 2)
+   return difference(sparse.forward(module, input, nil, perturbation),
+      sparse.backward(module, input))
+end
+
+--- Compares the gradient of a parameter.
+function sparse.testJacobianParameters(module, input, param, dparam, low, high, perturbation)
+   low, high = low or -2, high or 2
+   fill_values(input, low, high)
+   param:copy(torch.rand(param:nElement()):mul(high - low):add(low):viewAs(param))
+   return difference(M.forward(module, input, param, perturbation),
+      M.backward(module, input, param, dparam))
+end
+
 return M

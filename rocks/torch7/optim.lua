@@ -168,4 +168,6 @@ function M.checkgrad(opfunc, x, eps)
    return torch.norm(gradient - estimate) / torch.norm(gradient + estimate), gradient, estimate
 end
 
+M.fista = M.FistaLS
+
 return M

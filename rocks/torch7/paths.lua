@@ -146,7 +146,29 @@ function M.dofile(name)
    return _G.dofile(path and M.concat(M.dirname(path), name) or name)
 end
 
+--- Returns the path of a program in the folders of PATH; nil if there is none.
+---@param ... string  names, of which the first that is found counts
+---@return string? path
+function M.findprogram(...)
+   for _, name in ipairs {...} do
+      if name:find "/" then return M.filep(name) and name or nil end
+      for folder in (os.getenv "PATH" or ""):gmatch "[^:]+" do
+         local path = folder .. "/" .. name
+         if M.filep(path) then return path end
+      end
+   end
+end
+
+function M.getregistryvalue()
+   tlua.raise "paths.getregistryvalue: only Windows has a registry"
+end
+
 function M.execdir() return M.dirname(_G.arg and _G.arg[-1] or ".") end
 M.install_prefix = M.execdir()
+for name, folder in pairs {bin = "bin", man = "share/man", lib = "lib", share = "share",
+   include = "include", dok = "share/dok", html = "share/html", cmake = "share/cmake/torch",
+   luabin = "lib", luapath = "share/lua/5.4", luacpath = "lib/lua/5.4"} do
+   M["install_" .. name] = M.install_prefix .. "/" .. folder
+end
 
 return M

@@ -5,18 +5,11 @@ local classes = require "tlua.torch7.classes"
 
 local modules = {torch = "torch", nn = "nn", optim = "optim", image = "image", paths = "paths",
    xlua = "xlua", sys = "sys", nngraph = "nngraph", cutorch = "cutorch", cunn = "nn", cudnn = "nn",
-   gnuplot = "gnuplot", trepl = "sys", rnn = "rnn", dpnn = "rnn", threads = "threads",
+   gnuplot = "gnuplot", trepl = "trepl", rnn = "rnn", dpnn = "rnn", threads = "threads",
    tds = "tds"}
 
 for name, file in pairs(modules) do
    package.preload[name] = function() return require("tlua.torch7." .. file) end
-end
-
-for _, name in ipairs {"torch", "nn", "optim", "image", "paths", "xlua", "sys"} do
-   local value = require("tlua.torch7." .. modules[name])
-   rawset(_G, name, value)
-   package.loaded[name] = value
-   classes.root(name, value)
 end
 
 -- These functions of Lua 5.1 are missing in Lua 5.4.
@@ -44,5 +37,14 @@ for name, value in pairs(older) do
       for field, fn in pairs(value) do _G[name][field] = _G[name][field] or fn end
    end
 end
+
+for _, name in ipairs {"torch", "nn", "optim", "image", "paths", "xlua", "sys"} do
+   local value = require("tlua.torch7." .. modules[name])
+   rawset(_G, name, value)
+   package.loaded[name] = value
+   classes.root(name, value)
+end
+
+require "tlua.torch7.trepl".install()
 
 return true

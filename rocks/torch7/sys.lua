@@ -22,16 +22,45 @@ function M.execute(command)
 end
 M.fexecute = M.execute
 
-function M.sleep(seconds) os.execute(("sleep %g"):format(seconds)) end
-function M.ls(path) return M.execute("ls " .. (path or ".")) end
+--- Waits; one call of the system's sleep lasts at most a second.
+function M.sleep(seconds)
+   while seconds > 0 do
+      tlua.distributed._sleep(math.min(seconds, 1))
+      seconds = seconds - 1
+   end
+end
+function M.usleep(microseconds) M.sleep(microseconds / 1e6) end
+
+for name, options in pairs {ls = "", ll = "-l ", la = "-a ", lla = "-la "} do
+   M[name] = function(path)
+      return M.execute("ls " .. options .. "'" .. tostring(path or "."):gsub("'", "'\\''") .. "'")
+   end
+end
+function M.pwd() return paths.cwd() end
+M.prefix = paths.install_prefix
+
+--- Returns the folder and the name of the calling file.
+---@return string? folder
+---@return string? name
+function M.fpath()
+   local path = debug.getinfo(2, "S").source:match "^@(.*)$"
+   if not path then return nil end
+   path = paths.concat(path)
+   return paths.dirname(path), paths.basename(path)
+end
 function M.uname() return paths.uname():lower() end
 M.OS = M.uname()
 M.dirname, M.basename, M.concat, M.dirp, M.filep = paths.dirname, paths.basename, paths.concat,
    paths.dirp, paths.filep
 function M.usePrompt() end
 
-M.COLORS = {none = "\27[0m", black = "\27[0;30m", red = "\27[0;31m", green = "\27[0;32m",
-   yellow = "\27[0;33m", blue = "\27[0;34m", magenta = "\27[0;35m", cyan = "\27[0;36m",
-   white = "\27[0;37m"}
+-- Escape sequences by name: red, Red (bold), _red (underlined) and onred (the background).
+M.COLORS = {none = "\27[0m"}
+for i, name in ipairs {"black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"} do
+   M.COLORS[name] = ("\27[0;3%dm"):format(i - 1)
+   M.COLORS[name:sub(1, 1):upper() .. name:sub(2)] = ("\27[1;3%dm"):format(i - 1)
+   M.COLORS["_" .. name] = ("\27[4;3%dm"):format(i - 1)
+   M.COLORS["on" .. name] = ("\27[4%dm"):format(i - 1)
+end
 
 return M

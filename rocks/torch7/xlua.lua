@@ -2,6 +2,7 @@
 
 local tlua = require "tlua"
 local classes = require "tlua.torch7.classes"
+local trepl = require "tlua.torch7.trepl"
 
 local M = {}
 
@@ -27,27 +28,11 @@ end
 
 function M.log(...) print(...) end
 
--- Returns a value as text: strings inside tables are quoted, and fields are sorted.
-local function describe(value, indent)
-   if type(value) ~= "table" or classes.metatype(value) then return tostring(value) end
-   local keys, lines = {}, {}
-   for key in pairs(value) do keys[#keys + 1] = key end
-   table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
-   for _, key in ipairs(keys) do
-      local inner = value[key]
-      inner = type(inner) == "string" and ("%q"):format(inner) or describe(inner, indent .. "  ")
-      lines[#lines + 1] = ("%s  %s : %s\n"):format(indent, tostring(key), inner)
-   end
-   return ("{\n%s%s}"):format(table.concat(lines), indent)
-end
-
 --- Prints values with their fields.
-function M.print(...)
-   for i = 1, select("#", ...) do print(describe((select(i, ...)), "")) end
-end
+function M.print(...) trepl.print(...) end
 
---- Returns the fields of a table, sorted, as text.
-function M.tostring(value) return describe(value, "") end
+--- Returns a table's fields as text.
+function M.tostring(value) return trepl.tostring(value) end
 
 --- Calls a function n times, and prints the seconds per call.
 function M.profile(title, n, fn)
@@ -92,7 +77,52 @@ function M.usage(name, help, example, ...)
    return table.concat(lines, "\n")
 end
 
+--- Parses arguments as unpack does, and sets them as fields of an object.
+function M.unpack_class(object, given, name, help, ...)
+   local values = M.unpack(given, name, help, ...)
+   for key, value in pairs(values) do object[key] = value end
+   return values
+end
+
+local at_start = {}
+for name in pairs(_G) do at_start[name] = true end
+
+-- Returns the names of the globals that a program has made, sorted.
+local function own_globals()
+   local names = {}
+   for name in pairs(_G) do
+      if not at_start[name] and not package.loaded[name] then names[#names + 1] = tostring(name) end
+   end
+   table.sort(names)
+   return names
+end
+
+--- Prints the names of packages and the globals that the program has made.
+function M.who()
+   local libraries, values = {}, {}
+   for name, value in pairs(_G) do
+      if package.loaded[name] == value and name ~= "_G" then libraries[#libraries + 1] = name end
+   end
+   table.sort(libraries)
+   for _, name in ipairs(own_globals()) do values[name] = _G[name] end
+   print "Global Libs:"
+   trepl.print(libraries)
+   print "Global Vars:"
+   trepl.print(values)
+end
+
+--- Removes a global.
+function M.clear(name) rawset(_G, name, nil) end
+
+--- Removes the globals that the program has made, and collects garbage.
+function M.clearall()
+   for _, name in ipairs(own_globals()) do M.clear(name) end
+   collectgarbage()
+end
+
 function M.error(message, name) tlua.raise((name and name .. ": " or "") .. message) end
 function M.require(name) return pcall(require, name) and require(name) or nil end
+
+for name, value in pairs(require "tlua.torch7.xlua_options") do M[name] = value end
 
 return M
