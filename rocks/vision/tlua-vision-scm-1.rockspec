@@ -66,6 +66,7 @@ build = {
       ["tlua.vision.transforms.functional"] = "transforms/functional.lua",
       ["tlua.vision.transforms"] = "transforms/init.lua",
       ["tlua.vision.transforms.resample"] = "transforms/resample.lua",
+      ["tlua.vision.transforms.tones"] = "transforms/tones.lua",
       ["tlua.vision.transforms.v2"] = "transforms/v2.lua",
       ["tlua.vision.utils"] = "utils.lua",
    },

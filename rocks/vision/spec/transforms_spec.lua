@@ -30,6 +30,14 @@ local calls <const> = {
    blur = function(x) return f.gaussian_blur(x, {5, 3}) end,
    blur_sigma = function(x) return f.gaussian_blur(x, 7, 1.3) end,
    invert = function(x) return f.invert(x) end,
+   posterize = function(x) return f.posterize(x, 3) end,
+   solarize = function(x) return f.solarize(x, x.dtype == "uint8" and 100 or 0.4) end,
+   autocontrast = function(x)
+      return f.autocontrast(x.dtype == "uint8" and x:floor_divide(2) + 20 or x / 2 + 0.1)
+   end,
+   sharpness = function(x) return f.adjust_sharpness(x, 1.8) end,
+   soft = function(x) return f.adjust_sharpness(x, 0.3) end,
+   gamma = function(x) return f.adjust_gamma(x, 1.7, 0.9) end,
 }
 
 local function place(x) return x:to(device.name or "cpu") end

@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local lazy = require "tlua.lazy"
 
 local resample = require "tlua.vision.transforms.resample"
 
@@ -562,4 +563,6 @@ function M.erase(...)
    return result
 end
 
-return M
+return lazy.load(M, lazy.modules("tlua.vision.transforms", {
+   tones = "posterize solarize autocontrast adjust_sharpness adjust_gamma",
+}))

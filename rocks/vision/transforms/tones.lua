@@ -1,0 +1,140 @@
+-- tones.lua - transforms of the values of images, which are part of transforms.v2.functional.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local functional = require "tlua.vision.transforms.functional"
+
+local F = torch.nn.functional
+
+local M = {}
+
+local prefix <const> = "vision.transforms.v2.functional."
+
+-- Refuses a value that is no image of uint8 or floating numbers; returns whether it is floating.
+local function check(title, image, channels)
+   if image:dim() < 3 or image.dtype ~= "uint8" and not image:is_floating_point()
+         or channels and image:size(-3) ~= 1 and image:size(-3) ~= 3 then
+      args.refuse(title, "inpt", ("uint8 or floating numbers of shape (..., %s, H, W)"):format(
+         channels and "1 or 3" or "C"), image)
+   end
+   return image:is_floating_point()
+end
+
+local take_posterize = args.signature(prefix .. "posterize(inpt: tensor, bits: integer)")
+
+--- Keeps only the highest bits of each value.
+---
+---     local image = torch.tensor({{{200, 100}}}, {dtype = "uint8"})
+---     local posterize = torch.vision.transforms.v2.functional.posterize
+---     print(posterize(image, 2):flatten())
+---     --> tensor([192,  64], dtype=torch.uint8)
+---@param inpt Tensor  (..., C, H, W)
+---@param bits integer  how many remain, from 0 to 8
+---@return Tensor
+function M.posterize(...)
+   local title, a = prefix .. "posterize", take_posterize(...)
+   local is_real = check(title, a.inpt)
+   if a.bits < 0 or a.bits > 8 then args.refuse(title, "bits", "an integer from 0 to 8", a.bits) end
+   local levels = 1 << a.bits
+   if is_real then return (a.inpt * levels):floor():clamp(0, levels - 1) * (1 / levels) end
+   return a.inpt:bitwise_and((levels - 1) << (8 - a.bits))
+end
+
+local take_solarize = args.signature(prefix .. "solarize(inpt: tensor, threshold: number)")
+
+--- Inverts the values from a threshold on.
+---
+---     local image = torch.tensor({{{200, 100}}}, {dtype = "uint8"})
+---     local solarize = torch.vision.transforms.v2.functional.solarize
+---     print(solarize(image, 150):flatten())
+---     --> tensor([ 55, 100], dtype=torch.uint8)
+---@param inpt Tensor  (..., C, H, W)
+---@param threshold number  at most 255, or 1 for floating numbers
+---@return Tensor
+function M.solarize(...)
+   local title, a = prefix .. "solarize", take_solarize(...)
+   local bound = check(title, a.inpt) and 1 or 255
+   if a.threshold > bound or a.threshold ~= a.threshold then
+      args.refuse(title, "threshold", "at most " .. bound, a.threshold)
+   end
+   return torch.where(a.inpt:ge(a.threshold), functional.invert(a.inpt), a.inpt)
+end
+
+local take_contrast = args.signature(prefix .. "autocontrast(inpt: tensor)")
+
+--- Stretches the values of each channel to the whole range.
+---
+---     local image = torch.tensor({{{50, 100, 150}}}, {dtype = "uint8"})
+---     local stretch = torch.vision.transforms.v2.functional.autocontrast
+---     print(stretch(image):flatten())
+---     --> tensor([  0, 127, 254], dtype=torch.uint8)
+---@param inpt Tensor  (..., 1 or 3, H, W)
+---@return Tensor
+function M.autocontrast(...)
+   local title, image = prefix .. "autocontrast", take_contrast(...).inpt
+   local bound = check(title, image, true) and 1 or 255
+   if image:numel() == 0 then return image end
+   local real = image.dtype == "uint8" and image:float() or image
+   local low, high = real:amin({-2, -1}, true), real:amax({-2, -1}, true)
+   local is_flat = low:eq(high)
+   local scale = ((high - low) * (1 / bound)):masked_fill(is_flat, 1)
+   return ((real - low:masked_fill(is_flat, 0)) / scale):clamp(0, bound):to(image.dtype)
+end
+
+local take_sharpness = args.signature(prefix .. [[adjust_sharpness(inpt: tensor,
+   sharpness_factor: number)]])
+
+--- Blends images with a blurred copy: 0 blurs, 2 sharpens. Pixels of the edge are unchanged.
+---
+---     local image = torch.zeros(1, 3, 3)
+---     image[{1, 2, 2}] = 1
+---     local adjust = torch.vision.transforms.v2.functional.adjust_sharpness
+---     print(adjust(image, 0)[{1, 2}])
+---     --> tensor([0.0000, 0.3846, 0.0000])
+---@param inpt Tensor  (..., 1 or 3, H, W)
+---@param sharpness_factor number  at least 0; 1 changes nothing
+---@return Tensor
+function M.adjust_sharpness(...)
+   local title, a = prefix .. "adjust_sharpness", take_sharpness(...)
+   local image, factor = a.inpt, a.sharpness_factor
+   local is_real = check(title, image, true)
+   if not (factor >= 0 and factor < math.huge) then
+      args.refuse(title, "sharpness_factor", "a number of at least 0", factor)
+   end
+   local height, width, channels = image:size(-2), image:size(-1), image:size(-3)
+   if height <= 2 or width <= 2 or image:numel() == 0 then return image end
+   local real = (is_real and image:clone() or image:float()):reshape(-1, channels, height, width)
+   local kernel = real:new_full({channels, 1, 3, 3}, 1 / 13)
+   kernel[{{}, 1, 2, 2}] = 5 / 13
+   local blurred = F.conv2d(real, kernel, nil, {groups = channels})
+   if not is_real then blurred:round_() end
+   local inner = real:narrow(3, 2, height - 2):narrow(4, 2, width - 2)
+   inner:add_(blurred:sub_(inner), {alpha = 1.0 - factor})
+   return real:clamp(0, is_real and 1 or 255):to(image.dtype):reshape(image.shape)
+end
+
+local take_gamma = args.signature(prefix .. [[adjust_gamma(inpt: tensor, gamma: number,
+   gain: number = 1)]])
+
+--- Raises values, from 0 to 1, to a power, and multiplies them.
+---
+---     local image = torch.tensor {{{0.5}}}
+---     print(torch.vision.transforms.v2.functional.adjust_gamma(image, 2))
+---     --> tensor([[[0.2500]]])
+---@param inpt Tensor  (..., C, H, W)
+---@param gamma number  at least 0: above 1 shadows become darker
+---@param gain? number  1 by default
+---@return Tensor
+function M.adjust_gamma(...)
+   local title, a = prefix .. "adjust_gamma", take_gamma(...)
+   local is_real = check(title, a.inpt)
+   if a.gamma < 0 or a.gamma ~= a.gamma then
+      args.refuse(title, "gamma", "a number of at least 0", a.gamma)
+   end
+   local real = is_real and a.inpt or functional.to_dtype(a.inpt, "float32", true)
+   local result = real ^ a.gamma
+   if a.gain ~= 1 then result = (result * a.gain):clamp(0, 1) end
+   return is_real and result or functional.to_dtype(result, "uint8", true)
+end
+
+return M
