@@ -268,6 +268,7 @@ end
 ---@param ... table<string, any>  tables whose keys are further options, of any type
 ---@return table options
 function M.over_defaults(title, given, defaults, kinds, ...)
+   if type(given) ~= "table" then M.refuse(title, "options", "a table", given) end
    local options = {}
    for key, value in pairs(given) do
       local default = defaults[key]

@@ -25,7 +25,11 @@ local passed_over <const> = {
 
 -- Only one builder of models is called; all builders read their arguments by the same function.
 for _, name in ipairs(torch.vision.models.list_models()) do
-   if name ~= "squeezenet1_1" then passed_over["torch.vision.models." .. name] = true end
+   if name ~= "squeezenet1_1" then
+      for _, family in ipairs {"", "detection.", "optical_flow.", "segmentation.", "video."} do
+         passed_over[("torch.vision.models.%s%s"):format(family, name)] = true
+      end
+   end
 end
 
 -- Functions that are aliases of other functions, or use the checks of others. The key is the last component of the

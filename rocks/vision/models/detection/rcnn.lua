@@ -109,7 +109,7 @@ end
 
 -- Builds the parts of a model; `o` has all options.
 local function build(model, title, backbone, num_classes, o)
-   local channels = rawget(backbone, "out_channels")
+   local channels = type(backbone) == "table" and rawget(backbone, "out_channels")
    if math.type(channels) ~= "integer" then
       args.refuse(title, "backbone", "a model with the field out_channels", backbone)
    end
