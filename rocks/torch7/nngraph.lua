@@ -114,6 +114,8 @@ function gModule:__init(inputs, outputs)
       if node.data.module then self:add(node.data.module) end
    end
    self.ends, self.nInputs = {}, #inputs
+   -- the graphs of outputs and of gradients, for graph.dot
+   self.fg, self.bg = {plan = self.plan}, {plan = self.plan, is_backward = true}
    for i, node in ipairs(outputs) do self.ends[i] = at[node] end
 end
 
@@ -204,11 +206,16 @@ end
 
 --- Returns a graph as text in the DOT language of Graphviz.
 local function dot(graph, title)
+   if type(graph) ~= "table" or type(graph.plan) ~= "table" then
+      tlua.raise("graph.dot: expected a gModule or its field fg or bg, got " .. type(graph))
+   end
    local lines = {("digraph %q {"):format(title or "graph")}
    for i, step in ipairs(graph.plan) do
       lines[#lines + 1] = ("  n%d [label=%q];"):format(i, label(step, i))
       for _, source in ipairs(step.sources) do
-         lines[#lines + 1] = ("  n%d -> n%d;"):format(source, i)
+         local from, to = source, i
+         if graph.is_backward then from, to = i, source end
+         lines[#lines + 1] = ("  n%d -> n%d;"):format(from, to)
       end
    end
    lines[#lines + 1] = "}\n"
@@ -228,9 +235,6 @@ function M.graph.dot(graph, title, name)
    end
    return text
 end
-
-function gModule:fg() return self end
-gModule.bg = gModule.fg
 
 function M.annotateNodes() end
 function M.setDebug() end

@@ -172,7 +172,8 @@ function Logger:add(row)
 end
 
 function Logger:style(...)
-   self.styles = {...}
+   local first = ...
+   self.styles = type(first) == "table" and first or {...}
    return self
 end
 function Logger:display(value)

@@ -107,6 +107,8 @@ describe("Torch7's optim", function()
       logger:setNames {"loss", "error"}
       logger:add {1.5, 0.25}
       logger:add {loss = 1, error = 0}
+      logger:style {"+-", "-"}
+      assert.same({"+-", "-"}, logger.styles)
       assert.equal("loss\terror\t\n 1.5000e+00\t 2.5000e-01\t\n 1.0000e+00\t 0.0000e+00\t\n", shell.read(path))
       if require "tlua".has "utils.plot" then
          logger:plot()
@@ -136,7 +138,12 @@ it("Torch7's nngraph makes modules of graphs", function()
    end
    near((loss(h) - loss(-h)) / (2 * h), gradInput:cmul(along):sum(), 1e-6)
    assert.equal(4, #model:parameters())
-   assert.matches("label=\"%d: left\"", require "tlua.torch7.nngraph".graph.dot(model))
+   local dot = require "tlua.torch7.nngraph".graph.dot
+   assert.matches("label=\"%d: left\"", dot(model))
+   assert.equal(dot(model), dot(model.fg))
+   assert.matches("n1 %-> n2;", dot(model.fg, "title"))
+   assert.matches("n2 %-> n1;", dot(model.bg))
+   assert.raises("graph.dot: expected a gModule", function() dot(3) end)
    assert.raises("leads to no output", function() nn.gModule({nn.Identity()()}, {sum}) end)
 end)
 
