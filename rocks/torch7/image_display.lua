@@ -125,9 +125,9 @@ end
 --- Colours are {red, green, blue} from 0 to 255. The font, the package plot's, has 3 x 5 pixels.
 function M.drawText(src, text, x, y, options)
    local o = by_name("drawText", "color bg size wrap inplace", options or {})
+   local made, box, size = canvas("drawText", src, o)
    local found, font = pcall(require, "tlua.plot.font")
    if not found then tlua.raise "image.drawText: needs the package plot, which has the font" end
-   local made, box, size = canvas("drawText", src, o)
    local scale = o.size or 1
    local colour, left = o.color or {255, 0, 0}, x
    local cell = {(font.width + 1) * scale, (font.height + 1) * scale}

@@ -50,7 +50,7 @@ describe("spec/support/run.lua", function()
    end
 
    it("counts a bad end after the tests as a failure", function()
-      local output = run {bad = "setmetatable({}, {__gc = function() os.exit(3) end})"}
+      local output = run {bad = "package.loaded.bad = setmetatable({}, {__gc = function() os.exit(3) end})"}
       assert.equal("1 passed, 1 failed", last_line(output))
    end)
 

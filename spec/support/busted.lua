@@ -8,10 +8,10 @@ if os.getenv "SPEC_EMULATED" then
 end
 
 -- In a spec, busted searches each global name in all blocks around the running test, at every access. Lua's own
--- names, which no spec assigns, are put into the specs' environment, so that `pairs` costs what it costs in a program.
+-- names, which nobody assigns, are put into the specs' environment, so that `pairs` costs what it costs in a program.
 -- `assert` is busted's own.
 local names <const> = {
-   "collectgarbage", "coroutine", "debug", "getmetatable", "io", "ipairs", "load", "math", "next", "os", "pairs",
+   "coroutine", "debug", "getmetatable", "io", "ipairs", "load", "math", "next", "os", "pairs",
    "pcall", "print", "rawequal", "rawget", "rawlen", "rawset", "require", "select", "setmetatable", "string", "table",
    "tonumber", "tostring", "type", "utf8", "xpcall",
 }
