@@ -30,9 +30,21 @@ static struct {
   /* number of calls up to and including the next one that fails; 0 if none is to fail */
   int64_t fail_at;
   bool forked; /* whether this process is a forked child of the process that opened the devices */
+  _Atomic pid_t process;
 } sim = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-void sim_lock(void) { pthread_mutex_lock(&sim.lock); }
+/* A fork that began before the plugin was opened runs none of the plugin's functions around forks.
+** Its child may find the lock held by a thread that the child does not have. */
+static void begin_in_child(void) {
+  pthread_mutex_init(&sim.lock, NULL);
+  sim.forked = true;
+  sim.process = getpid();
+}
+
+void sim_lock(void) {
+  if (sim.process != getpid()) begin_in_child();
+  pthread_mutex_lock(&sim.lock);
+}
 void sim_unlock(void) { pthread_mutex_unlock(&sim.lock); }
 pthread_mutex_t *sim_mutex(void) { return &sim.lock; }
 
@@ -112,6 +124,7 @@ static void before_fork(void) { sim_lock(); }
 static void in_parent(void) { sim_unlock(); }
 static void in_child(void) {
   sim.forked = true; /* the child does not have the thread that runs the queues */
+  sim.process = getpid();
   sim_unlock();
 }
 
@@ -265,6 +278,7 @@ const tl_Plugin *tlua_plugin_open(const tl_Host *host) {
   sim_host = host;
   /* the host compares the hashes and reports the mismatch */
   if (host->hash != plugin.hash) return &plugin;
+  sim.process = getpid();
   if (!open_devices()) return NULL;
   pthread_atfork(before_fork, in_parent, in_child);
   watch_host();
