@@ -109,7 +109,13 @@ function M.adjust_sharpness(...)
    local blurred = F.conv2d(real, kernel, nil, {groups = channels})
    if not is_real then blurred:round_() end
    local inner = real:narrow(3, 2, height - 2):narrow(4, 2, width - 2)
-   inner:add_(blurred:sub_(inner), {alpha = 1.0 - factor})
+   blurred:sub_(inner)
+   if is_real then
+      inner:add_(blurred, {alpha = 1.0 - factor})
+   else -- rounds once, as processors with fused multiply-add do, so that all give the same bytes
+      local weight = torch.tensor(1.0 - factor, {dtype = "float32"}):double()
+      inner:copy_(inner:double() + blurred:double() * weight)
+   end
    return real:clamp(0, is_real and 1 or 255):to(image.dtype):reshape(image.shape)
 end
 
