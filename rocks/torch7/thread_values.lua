@@ -201,11 +201,11 @@ end
 
 function build.tensor(_, packed)
    local kind = types.kinds[packed.kind]
-   local made = types.new(kind)
-   if packed.memory then
-      methods.set_(made, packed.memory, packed.offset, packed.shape, packed.stride)
-   end
-   return made
+   if not packed.memory then return types.new(kind) end
+   -- set_ would count as a change of the memory, which another thread's backward pass may need
+   local made = tlua.as_strided(tlua.detach(packed.memory), packed.shape, packed.stride,
+      packed.offset)
+   return debug.setmetatable(made, kind.tensor)
 end
 
 function build.storage(_, packed)
