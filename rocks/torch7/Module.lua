@@ -129,9 +129,10 @@ end
 -- Returns, for each storage, the intervals of memory that tensors occupy. Overlapping intervals are
 -- merged.
 local function intervals_of(tensors)
-   local order, by_key = {}, {}
+   local order, by_key, seen = {}, {}, {}
    for _, x in ipairs(tensors) do
-      if methods.numel(x) > 0 then
+      if methods.numel(x) > 0 and not seen[x] then
+         seen[x] = true
          local first = methods.storage_offset(x)
          local last = first
          for d, size in ipairs(field(x,

@@ -98,7 +98,7 @@ local function is_member(module)
    local own = members[module.updateOutput]
    return own and module.train ~= false and module.updateGradInput == own.updateGradInput
       and module.accGradParameters == own.accGradParameters and module.backward == own.backward
-      and (own.gather or rawget(module, "modules") == nil)
+      and (rawget(module, "modules") == nil or own.gather and module.modules[1] ~= nil)
 end
 
 --- Computes the output of a container's module.
@@ -172,6 +172,37 @@ local function inputs_are_unchanged(made)
    return true
 end
 
+local function copied(list) return table.move(list, 1, #list, 1, {}) end
+
+-- Stores the outputs of a run's modules, and the lists of its containers' modules.
+local function note_outputs(self, made)
+   local calls = made.calls
+   made.outputs, made.members = {}, {}
+   for i = 1, #calls, 2 do
+      if made.outputs[calls[i]] ~= nil then made.repeats = true end
+      made.outputs[calls[i]] = calls[i].output
+   end
+   if not made.inner then return end -- a graph has its modules in a plan
+   made.members[self] = copied(self.modules)
+   for _, container in ipairs(made.containers) do
+      made.members[container] = copied(container.modules)
+   end
+end
+
+-- Returns whether the modules of a run, and their outputs, are those of the call.
+local function outputs_are_unchanged(made)
+   for module, output in next, made.outputs do
+      if not rawequal(module.output, output) then return false end
+   end
+   for container, list in next, made.members do
+      if #container.modules ~= #list then return false end
+      for i, module in ipairs(list) do
+         if container.modules[i] ~= module then return false end
+      end
+   end
+   return true
+end
+
 --- Computes a container's output, `forward(self, input)`, and records the run.
 ---@param self table
 ---@param forward fun(self: table, input: any): any
@@ -194,6 +225,7 @@ function M.run(self, forward, input, inner)
    run, runs[self] = made, made
    local _ <close> = ending
    made.output = forward(self, input)
+   note_outputs(self, made)
    return made.output
 end
 
@@ -260,6 +292,8 @@ local function parameters_are_unchanged(self, made)
       and is_unchanged(self, "bias", made.bias, made.bias_version)
 end
 
+local once_more = setmetatable({}, {__close = function() M.again = false end})
+
 --- Returns the record of a layer's last call if it is of this input, these parameters, and has its
 --- autograd history; otherwise records the call again.
 ---@param self table
@@ -272,9 +306,10 @@ function M.record_of(self, input)
       return made
    end
    local outer = run
+   local _ <close> = once_more
    M.again, run = true, nil
    made = M.record(self, input)
-   M.again, run = false, outer
+   run = outer
    return made
 end
 
@@ -392,7 +427,7 @@ end
 
 local function is_current(self, made, input)
    if not made or made.spent or not made.whole or not rawequal(made.output, self.output)
-      or not has_input(made, input) then
+      or not has_input(made, input) or not outputs_are_unchanged(made) then
       return false
    end
    local calls = made.calls
@@ -431,7 +466,9 @@ function M.backward_run(self, input, gradOutput, scale)
       at = add_gradients(calls[i], calls[i + 1], list, at, scale)
    end
    for _, module in ipairs(made.containers) do
-      module.gradInput = made.inner and members[module.updateOutput].gather(module) or nil
+      -- a module's gradInput is that of its first call only
+      module.gradInput = made.inner and not made.repeats
+         and members[module.updateOutput].gather(module) or nil
    end
    return true
 end

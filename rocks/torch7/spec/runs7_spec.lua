@@ -126,6 +126,12 @@ describe("The backward pass of a container", function()
          function(model) model:get(3).weight:mul(2) end, function(_, x) x:add(1) end,
          function(model) model:get(1).output:fill(0.5) end,
          function(model) model:get(1).bias = torch.ones(4) end,
+         function(model) model:get(2).output = torch.ones(2, 4):mul(0.5) end,
+         function(model)
+            model.modules[2] = nn.MulConstant(10)
+            model:get(2):forward(model:get(1).output)
+         end,
+         function(model) model:get(2):forward(torch.ones(2, 4)) end,
       } do
          local model = mlp()
          local halves, x = model:clone(), torch.randn(2, 3)
@@ -157,6 +163,23 @@ describe("The backward pass of a container", function()
       local hidden = torch.mm(x, shared.weight:t()):add(shared.bias:view(1, 3):expand(2, 3)):tanh()
       local inner = torch.mm(g, shared.weight):cmul(hidden:clone():pow(2):mul(-1):add(1))
       same(torch.mm(g:t(), hidden):add(torch.mm(inner:t(), x)), shared.gradWeight)
+   end)
+
+   it("flattens a layer that occurs twice once, and passes empty containers", function()
+      local l = nn.Linear(3, 3)
+      local p, g = nn.Sequential():add(l):add(l):getParameters()
+      assert.equal(12, p:nElement())
+      assert.equal(12, g:nElement())
+      p:fill(2)
+      assert.equal(2.0, l.weight[3][3])
+      check(nn.Sequential():add(nn.Linear(3, 3)):add(nn.Sequential()):add(nn.Tanh()), torch.randn(2, 3))
+   end)
+
+   it("keeps running averages after a backward pass that raised", function()
+      local bn = nn.BatchNormalization(3)
+      assert.is_false(pcall(bn.backward, bn, torch.randn(4, 5), torch.randn(4, 5)))
+      bn:forward(torch.randn(4, 3):add(100))
+      assert.is_true(bn.running_mean[1] > 5)
    end)
 
    it("passes frozen layers, and layers without gradients", function()
