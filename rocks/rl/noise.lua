@@ -109,12 +109,17 @@ function Process:sample(n)
    end
    self.last = self.last + self.theta * (self.mean - self.last) * self.dt
       + self.sigma * math.sqrt(self.dt) * torch.randn(n, self.mean:numel())
-   return self.last
+   return self.last:clone()
 end
 
 --- Begins the noise of environments anew whose episodes have ended.
 ---@param dones? Tensor  (N), which ones; nil: all
 function Process:reset(dones)
+   if dones ~= nil and not (torch.is_tensor(dones) and dones.dtype == "bool"
+      and (self.last == nil or dones:numel() == self.last:size(1))) then
+      args.refuse("rl.OrnsteinUhlenbeckActionNoise:reset", "dones", ("a bool tensor of %s elements")
+         :format(self.last and self.last:size(1) or "n"), dones)
+   end
    if dones == nil or self.last == nil then
       self.last = nil
    else

@@ -103,6 +103,11 @@ describe("noise for actions", function()
       refuses("rl.NormalActionNoise: sigma: expected as many numbers as mean, got 1 and 2", rl.NormalActionNoise,
          {0, 0}, {1})
       refuses("rl.NormalActionNoise: sigma: expected numbers of at least 0, got -1", rl.NormalActionNoise, {0}, {-1})
+      local still = rl.OrnsteinUhlenbeckActionNoise({0}, {0})
+      still:sample(3):add_(100) -- a sample is the caller's own
+      assert.equal(0, still:sample(3):abs():max():item())
+      refuses("rl.OrnsteinUhlenbeckActionNoise:reset: dones: expected a bool tensor of 3 elements", still.reset, still,
+         torch.tensor {true})
       refuses("rl.OrnsteinUhlenbeckActionNoise: dt: expected a number of at least 0, got -1",
          rl.OrnsteinUhlenbeckActionNoise, {0}, {1}, {dt = -1})
       refuses("rl.TD3: action_noise: expected the mean of 2 actions, got 1", rl.TD3, Two(),
