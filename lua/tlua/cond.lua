@@ -89,6 +89,9 @@ return function(pred, true_fn, false_fn, operands)
    if is_tensor and pred:numel() ~= 1 or not is_tensor and type(pred) ~= "boolean" then
       args.refuse("cond", "pred", "a boolean or a tensor of one element", pred)
    end
+   if is_tensor and pred:is_complex() then
+      args.refuse("cond", "pred", "a tensor that is not complex", pred)
+   end
    if not args.is_callable(true_fn) then args.refuse("cond", "true_fn", "a function", true_fn) end
    if not args.is_callable(false_fn) then
       args.refuse("cond", "false_fn", "a function", false_fn)

@@ -66,6 +66,7 @@ describe("torch.cond", function()
       refused("cond: pred: expected a boolean or a tensor of one element, got 3", 3, print, print)
       refused("cond: pred: expected a boolean or a tensor of one element, got a bool tensor of shape (2)",
          torch.ones(2):bool(), print, print)
+      refused("cond: pred: expected a tensor that is not complex, got", torch.zeros(1):to "complex64", print, print)
       refused("cond: true_fn: expected a function, got 1", yes, 1, print)
       refused("cond: false_fn: expected a function, got nil", yes, print)
       refused("cond: operands: expected a list of tensors, got a float32 tensor", yes, print, print, torch.ones(1))

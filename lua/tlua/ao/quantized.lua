@@ -146,8 +146,8 @@ function M.quantize_per_channel(...)
             a[name])
       end
    end
-   if not a.scales:gt(0):all():item() then
-      args.refuse(who, "scales", "numbers above 0", a.scales)
+   if not (a.scales:gt(0):all():item() and a.scales:isfinite():all():item()) then
+      args.refuse(who, "scales", "finite numbers above 0", a.scales)
    end
    local zeros = a.zero_points:detach():to "int64"
    for _, zero in ipairs(a.zero_points:tolist()) do check_zero(who, zero, a.dtype) end
