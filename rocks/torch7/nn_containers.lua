@@ -46,20 +46,20 @@ local halves = {"updateGradInput", "accGradParameters", "accUpdateGradParameters
 
 --- Defines a container. forward(self, input) returns the output. back(self, call, input,
 --- gradOutput) returns gradInput, and uses call(module, input, gradOutput) to pass gradients back
---- through a module. If `gather` is given, `forward` only passes tensors on between modules, and
---- gather(self) returns gradInput from the modules' gradInput.
-local function container(name, fields, forward, back, parent, gather)
+--- through a module. If `passes` is given, "forwards" or "backwards", `forward` only passes tensors
+--- on between modules, and `back` goes through the modules in this order.
+local function container(name, fields, forward, back, parent, passes)
    local class = base.layer(name, fields, nil, parent or "nn.Container")
    if forward then
       function class:updateOutput(input)
-         self.output = gather and records.run(self, forward, input, true) or forward(self, input)
+         self.output = passes and records.run(self, forward, input, passes) or forward(self, input)
          return self.output
       end
    end
    if not back then return class end
    for _, method in ipairs(halves) do
       class[method] = function(self, input, gradOutput, scale)
-         if gather and method == "backward"
+         if passes and method == "backward"
             and records.backward_run(self, input, gradOutput, scale or 1) then
             return self.gradInput
          end
@@ -73,7 +73,7 @@ local function container(name, fields, forward, back, parent, gather)
          end
       end
    end
-   if gather then records.join(class, gather) end
+   if passes then records.join(class, passes) end
    return class
 end
 
@@ -162,7 +162,7 @@ end, function(self, call, input, gradOutput)
       gradOutput = call(list[i], i > 1 and list[i - 1].output or input, gradOutput)
    end
    return gradOutput
-end, nil, function(self) return self.modules[1].gradInput end)
+end, nil, "backwards")
 Sequential.describe = chain
 
 function Sequential:insert(module, at)
@@ -204,9 +204,7 @@ end
 
 container("ConcatTable", nil, function(self, input)
    return outputs_of(self, function() return input end)
-end, sum_of, nil, function(self)
-   return sum_of(self, function(module) return module.gradInput end, nil, {})
-end)
+end, sum_of, nil, "forwards")
 
 container("ParallelTable", nil, function(self, input)
    return outputs_of(self, function(i) return input[i] end)
@@ -214,11 +212,7 @@ end, function(self, call, input, gradOutput)
    local grads = {}
    for i, module in ipairs(self.modules) do grads[i] = call(module, input[i], gradOutput[i]) end
    return grads
-end, nil, function(self)
-   local grads = {}
-   for i, module in ipairs(self.modules) do grads[i] = module.gradInput end
-   return grads
-end)
+end, nil, "forwards")
 
 -- MapTable: applies a module to each element; the module's copies share its parameters.
 local MapTable = container("MapTable", function(self, module)

@@ -26,20 +26,22 @@ end
 -- The records of the criterions' last calls.
 local last = setmetatable({}, {__mode = "k"})
 
+local no_option = {output = true, gradInput = true}
+
 local function record(self, input, target)
    local leaves = map(records.leaf, input)
    local loss = self:compute(leaves, map(function(x) return is_tensor(x) and T.detach(x) or x end,
       target))
-   local inputs, versions = records.flatten(input, {}), {}
+   local inputs, versions = records.flatten({input, target}, {}), {}
    for i, x in ipairs(inputs) do versions[i] = records.version(x) end
    last[self] = {leaves = leaves, loss = loss, inputs = inputs, versions = versions,
-      target = target}
+      options = records.options(self, no_option)}
    return last[self]
 end
 
-local function is_current(made, input, target)
-   if not made or not rawequal(made.target, target) then return false end
-   local inputs = records.flatten(input, {})
+local function is_current(self, made, input, target)
+   if not made or not records.has_options(self, made.options, no_option) then return false end
+   local inputs = records.flatten({input, target}, {})
    for i, x in ipairs(inputs) do
       if not rawequal(x, made.inputs[i]) or records.version(x) ~= made.versions[i] then
          return false
@@ -57,7 +59,7 @@ end
 function Criterion:updateGradInput(input, target)
    if not self.compute then return self.gradInput end
    local made = last[self]
-   if not is_current(made, input, target) then made = record(self, input, target) end
+   if not is_current(self, made, input, target) then made = record(self, input, target) end
    local leaves = records.wanted(made.leaves, {})
    local list = {}
    if field(made.loss, "requires_grad") then

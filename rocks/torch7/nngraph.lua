@@ -145,7 +145,7 @@ local function forward(self, input)
 end
 
 function gModule:updateOutput(input)
-   self.output = records.run(self, forward, input, false)
+   self.output = records.run(self, forward, input)
    return self.output
 end
 

@@ -86,9 +86,10 @@ local methods_of_gradients <const> = {"updateGradInput", "accGradParameters", "b
 
 --- Declares that modules of a class belong to the run of their container.
 ---@param class table
----@param gather? fun(self: table): any  returns a container's gradInput from its modules'
-function M.join(class, gather)
-   local own = {gather = gather or false}
+---@param passes? "forwards"|"backwards"  if the class is a container, the order in which it passes
+--- gradients to its modules
+function M.join(class, passes)
+   local own = {passes = passes or false}
    for _, name in ipairs(methods_of_gradients) do own[name] = class[name] end
    members[class.updateOutput] = own
 end
@@ -98,25 +99,7 @@ local function is_member(module)
    local own = members[module.updateOutput]
    return own and module.train ~= false and module.updateGradInput == own.updateGradInput
       and module.accGradParameters == own.accGradParameters and module.backward == own.backward
-      and (rawget(module, "modules") == nil or own.gather and module.modules[1] ~= nil)
-end
-
---- Computes the output of a container's module.
----@param module table
----@param input any
----@return any output
-function M.forward(module, input)
-   local outer = run
-   if outer == nil then return module:updateOutput(input) end
-   if is_member(module) then
-      local output = module:updateOutput(input)
-      if rawget(module, "modules") then table.insert(outer.containers, module) end
-      return output
-   end
-   outer.whole, run = false, nil
-   local output = module:updateOutput(input)
-   run = outer
-   return output
+      and (rawget(module, "modules") == nil or own.passes and module.modules[1] ~= nil)
 end
 
 local function leaf(x)
@@ -127,6 +110,49 @@ local function leaf(x)
    local made = detach(x)
    if tlua.is_floating_point(made) then made.requires_grad = true end
    return made
+end
+
+-- Computes the output of a container inside of a run. Its input gets a view of its own, whose
+-- gradient is the container's gradInput.
+local function forward_container(outer, module, input)
+   local call = {module = module, steps = {}}
+   table.insert(outer.containers, call)
+   if not outer.passes then return module:updateOutput(input) end
+   local links, before, n = outer.links, {}, 0
+   call.leaves = map(function(x)
+      if not is_tensor(x) then return x end
+      for i = 1, n, 2 do
+         if rawequal(before[i], x) then outer.whole = false end -- both would have one gradient
+      end
+      before[n + 1], before[n + 2], n = x, links[x] or false, n + 2
+      local view = leaf(x)
+      if field(view, "requires_grad") then links[x] = view end
+      return view
+   end, input)
+   local around = outer.steps
+   table.insert(around, call)
+   outer.steps = call.steps
+   local output = module:updateOutput(input)
+   outer.steps = around
+   for i = n - 1, 1, -2 do links[before[i]] = before[i + 1] or nil end
+   return output
+end
+
+--- Computes the output of a container's module.
+---@param module table
+---@param input any
+---@return any output
+function M.forward(module, input)
+   local outer = run
+   if outer == nil then return module:updateOutput(input) end
+   if is_member(module) then
+      if rawget(module, "modules") then return forward_container(outer, module, input) end
+      return module:updateOutput(input)
+   end
+   outer.whole, run = false, nil
+   local output = module:updateOutput(input)
+   run = outer
+   return output
 end
 
 --- Gives a result Torch7's type; a tensor without dimensions becomes a vector of one element.
@@ -172,27 +198,101 @@ local function inputs_are_unchanged(made)
    return true
 end
 
+-- Options: the fields of a layer that its function may read, such as a constant or a mask. Fields
+-- that a call writes, and those that are compared by themselves, are left out.
+local no_option = {}
+for name in ("output gradInput weight bias gradWeight gradBias last started _indices loss")
+   :gmatch "%S+" do no_option[name] = true end
+local deepest <const> = 4
+
+-- The key of a list of options under which the versions of tensors are.
+local versions_key <const> = {}
+
+-- Returns the options of a layer, or the elements of an option that is a table.
+local function options_of(from, skip, depth)
+   local options, versions = {}, nil
+   for key, value in next, from do
+      if not skip[key] then
+         options[key] = value
+         local kind, noted = type(value), nil
+         if kind == "table" then
+            if types.is_storage(value) then
+               noted = version(value.elements)
+            elseif depth < deepest and not getmetatable(value) then
+               noted = options_of(value, {}, depth + 1)
+            end
+         elseif kind == "userdata" then
+            noted = version(value)
+         end
+         if noted then
+            versions = versions or {}
+            versions[key] = noted
+         end
+      end
+   end
+   options[versions_key] = versions
+   return options
+end
+
+local function options_are_unchanged(from, skip, options)
+   local versions = options[versions_key]
+   for key, value in next, from do
+      if not skip[key] then
+         if not rawequal(options[key], value) then return false end
+         local noted = versions and versions[key]
+         if type(noted) == "table" then
+            if not options_are_unchanged(value, {}, noted) then return false end
+         elseif noted and noted ~= version(types.is_storage(value) and value.elements or value) then
+            return false
+         end
+      end
+   end
+   for key in next, options do
+      if rawget(from, key) == nil and key ~= versions_key then return false end
+   end
+   return true
+end
+
+--- Returns a layer's options, for a later `has_options`.
+---@param self table
+---@param skip? table<string, true>  the fields that are no options
+---@return table options
+function M.options(self, skip) return options_of(self, skip or no_option, 1) end
+
+--- Returns whether a layer's options are those of an earlier time.
+---@param self table
+---@param options table
+---@param skip? table<string, true>
+---@return boolean
+function M.has_options(self, options, skip)
+   return options_are_unchanged(self, skip or no_option, options)
+end
+
 local function copied(list) return table.move(list, 1, #list, 1, {}) end
 
 -- Stores the outputs of a run's modules, and the lists of its containers' modules.
 local function note_outputs(self, made)
    local calls = made.calls
-   made.outputs, made.members = {}, {}
+   made.outputs, made.options, made.members = {}, {}, {}
    for i = 1, #calls, 2 do
-      if made.outputs[calls[i]] ~= nil then made.repeats = true end
-      made.outputs[calls[i]] = calls[i].output
+      local module = calls[i]
+      if made.outputs[module] ~= nil then made.repeats = true end
+      -- the options of the last call, as earlier calls of the same layer may have changed them
+      made.outputs[module], made.options[module] = module.output, calls[i + 1].options
    end
-   if not made.inner then return end -- a graph has its modules in a plan
+   if not made.passes then return end -- a graph has its modules in a plan
    made.members[self] = copied(self.modules)
-   for _, container in ipairs(made.containers) do
-      made.members[container] = copied(container.modules)
+   for _, call in ipairs(made.containers) do
+      made.members[call.module] = copied(call.module.modules)
    end
 end
 
--- Returns whether the modules of a run, and their outputs, are those of the call.
-local function outputs_are_unchanged(made)
+-- Returns whether the modules of a run, their outputs and their options are those of the call.
+local function modules_are_unchanged(made)
    for module, output in next, made.outputs do
-      if not rawequal(module.output, output) then return false end
+      if not rawequal(module.output, output) or not M.has_options(module, made.options[module]) then
+         return false
+      end
    end
    for container, list in next, made.members do
       if #container.modules ~= #list then return false end
@@ -207,12 +307,13 @@ end
 ---@param self table
 ---@param forward fun(self: table, input: any): any
 ---@param input any
----@param inner boolean  whether `backward` computes gradInput of the container's modules too
+---@param passes? "forwards"|"backwards"  the order in which the container passes gradients to its
+--- modules; if nil, `backward` does not compute gradInput of the modules
 ---@return any output
-function M.run(self, forward, input, inner)
+function M.run(self, forward, input, passes)
    if run or self.train == false then return forward(self, input) end
-   local made = {links = {}, calls = {}, containers = {}, whole = true, inner = inner,
-      views = inner}
+   local made = {links = {}, calls = {}, containers = {}, steps = {}, whole = true,
+      passes = passes, views = passes ~= nil}
    note_inputs(made, input)
    made.leaves = map(leaf, input)
    local leaves = flatten(made.leaves, {})
@@ -255,7 +356,7 @@ end
 -- Returns the inputs for a layer's function.
 local function leaves_of(made, input)
    if made.input ~= nil then return leaf(input) end
-   if not run or run.inner or not has_duplicates(made.inputs) then return map(leaf, input) end
+   if not run or run.passes or not has_duplicates(made.inputs) then return map(leaf, input) end
    run.views = true
    local leaves = map(leaf, input)
    run.views = false
@@ -267,7 +368,7 @@ end
 ---@param input any
 ---@return table record
 function M.record(self, input)
-   local made = {run = run}
+   local made = {run = run, module = self}
    note_inputs(made, input)
    made.leaves = leaves_of(made, input)
    local weight, bias = parameter(self, "weight"), parameter(self, "bias")
@@ -275,10 +376,12 @@ function M.record(self, input)
    if bias then made.bias, made.bias_version = bias, version(bias) end
    made.weight_leaf, made.bias_leaf = leaf(weight), leaf(bias)
    made.output = self.compute(self, made.leaves, made.weight_leaf, made.bias_leaf)
+   made.options = M.options(self)
    records[self] = made
    if run then
       local calls = run.calls
       calls[#calls + 1], calls[#calls + 2] = self, made
+      if run.passes then table.insert(run.steps, made) end
    end
    return made
 end
@@ -302,7 +405,7 @@ local once_more = setmetatable({}, {__close = function() M.again = false end})
 function M.record_of(self, input)
    local made = records[self]
    if made and not made.spent and not (made.run and made.run.spent) and has_input(made, input)
-      and parameters_are_unchanged(self, made) then
+      and parameters_are_unchanged(self, made) and M.has_options(self, made.options) then
       return made
    end
    local outer = run
@@ -427,7 +530,7 @@ end
 
 local function is_current(self, made, input)
    if not made or made.spent or not made.whole or not rawequal(made.output, self.output)
-      or not has_input(made, input) or not outputs_are_unchanged(made) then
+      or not has_input(made, input) or not modules_are_unchanged(made) then
       return false
    end
    local calls = made.calls
@@ -438,6 +541,19 @@ local function is_current(self, made, input)
       end
    end
    return true
+end
+
+-- Sets gradInput of modules in the order in which containers pass gradients to them. A module that
+-- is called several times keeps the gradient that it would receive last.
+local function set_gradients(steps, passes, given)
+   local n, backwards = #steps, passes == "backwards"
+   for i = 1, n do
+      local step = steps[backwards and n + 1 - i or i]
+      step.module.gradInput = given[step]
+      if step.steps then
+         set_gradients(step.steps, members[step.module.updateOutput].passes, given)
+      end
+   end
 end
 
 --- Computes the gradients of all layers of a container in one pass, if the last run allows it.
@@ -451,25 +567,28 @@ function M.backward_run(self, input, gradOutput, scale)
    if not is_current(self, made, input) then return false end
    local leaves, calls = wanted(made.leaves, {}), made.calls
    for i = 2, #calls, 2 do
-      if made.inner then wanted(calls[i].leaves, leaves) end
+      if made.passes then wanted(calls[i].leaves, leaves) end
       parameter_leaves(calls[i], leaves)
    end
+   for _, call in ipairs(made.passes and made.containers or {}) do wanted(call.leaves, leaves) end
    local output = map(function(x) return is_tensor(x) and made.links[x] or false end, made.output)
    local list = gradients(output, leaves, gradOutput, false)
    if #list == 0 then return false end
    made.spent, made.links = true, nil
-   local at, gradInput
-   self.gradInput, at = input_gradients(made, list, 1)
-   for i = 1, #calls, 2 do
-      if made.inner then gradInput, at = input_gradients(calls[i + 1], list, at) end
-      calls[i].gradInput = gradInput
-      at = add_gradients(calls[i], calls[i + 1], list, at, scale)
+   local gradInput, at = input_gradients(made, list, 1)
+   local given = {}
+   self.gradInput = gradInput
+   for i = 2, #calls, 2 do
+      local call = calls[i]
+      if made.passes then given[call], at = input_gradients(call, list, at) end
+      call.module.gradInput = given[call]
+      at = add_gradients(call.module, call, list, at, scale)
    end
-   for _, module in ipairs(made.containers) do
-      -- a module's gradInput is that of its first call only
-      module.gradInput = made.inner and not made.repeats
-         and members[module.updateOutput].gather(module) or nil
+   for _, call in ipairs(made.containers) do
+      if made.passes then given[call], at = input_gradients(call, list, at) end
+      call.module.gradInput = given[call]
    end
+   if made.repeats then set_gradients(made.steps, made.passes, given) end
    return true
 end
 

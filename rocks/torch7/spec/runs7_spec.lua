@@ -152,6 +152,76 @@ describe("The backward pass of a container", function()
       end
    end)
 
+   it("follows changes of a layer's options after the forward pass, alone and in containers", function()
+      local factors, x, g = torch.Tensor {1, 2, 3}, torch.Tensor {{1, -2, 3}}, torch.ones(1, 3)
+      for _, case in ipairs {
+         {nn.MulConstant(2), function(layer) layer.constant_scalar = 5 end, {5, 5, 5}},
+         {nn.MulConstant(factors), function(layer) layer.constant_scalar:fill(4) end, {4, 4, 4}},
+         {nn.LeakyReLU(0.1), function(layer) layer.negval = 0.5 end, {1, 0.5, 1}},
+         {nn.Dropout(0.5), function(layer) layer.noise:copy(torch.Tensor {{0, 1, 0}}) end, {0, 2, 0}},
+         {nn.PReLU(), function(layer) layer.weight:fill(7) end, {1, 7, 1}},
+         {nn.PartialLinear(3, 1, false), function(layer)
+            layer.weight:copy(torch.Tensor {{2, 3, 4}})
+            layer:setPartition {1, 1, 1}
+         end, {6, 9, 12}, torch.ones(1, 1), torch.ones(1, 3)},
+      } do
+         local layer, change, expected, given, other = table.unpack(case)
+         for _, model in ipairs {layer:clone(), nn.Sequential():add(nn.Identity()):add(layer:clone())} do
+            model:forward(x)
+            if given then model:backward(x, given) end
+            change(model.modules and model:get(2) or model)
+            if given then model:updateGradInput(x, other) end
+            for _ = 1, 2 do same(torch.Tensor {expected}, model:backward(x, other or g)) end
+         end
+      end
+      local norm = nn.Sequential():add(nn.BatchNormalization(3, 0, 0.5, false))
+      norm:forward(torch.ones(2, 3))
+      norm:evaluate()
+      same(torch.ones(2, 3):mul(math.sqrt(2)), norm:backward(torch.ones(2, 3), torch.ones(2, 3)))
+   end)
+
+   it("follows changes of a criterion's options and targets after the forward pass", function()
+      local x, y, weights = torch.Tensor {{-1, -2}}, torch.Tensor {1}, torch.Tensor {1, 1}
+      local loss = nn.ClassNLLCriterion(weights, false)
+      loss:forward(x, y)
+      weights:copy(torch.Tensor {3, 5})
+      loss.weights:copy(weights)
+      same(torch.Tensor {{-3, 0}}, loss:backward(x, y))
+      loss:forward(x, y)
+      y:fill(2)
+      same(torch.Tensor {{0, -5}}, loss:backward(x, y))
+      local margin = nn.MarginCriterion(1)
+      margin.sizeAverage = false
+      local one = torch.Tensor {1}
+      margin:forward(torch.Tensor {3}, one)
+      margin.margin = 10
+      same(torch.Tensor {-1}, margin:backward(torch.Tensor {3}, one))
+   end)
+
+   it("gives gradInput of containers and layers in which a layer stands twice", function()
+      -- the copies of `layer` in a second model have gradients of their own
+      local function model(kind, layer, copy)
+         local inner = nn[kind]():add(layer):add(nn.Tanh()):add(copy)
+         local whole = nn.Sequential():add(nn.ConcatTable():add(nn.Identity()):add(nn.Square()):add(nn.Tanh()))
+         if kind ~= "ParallelTable" then whole:add(nn.CAddTable()) end
+         whole:add(inner)
+         return kind == "Sequential" and whole or whole:add(nn.CAddTable()), inner
+      end
+      for kind, latest in pairs {ConcatTable = 3, ParallelTable = 3, Sequential = 1} do
+         local layer = nn.Linear(3, 3)
+         local ours, inner = model(kind, layer, layer)
+         local theirs, apart = model(kind, layer:clone(), layer:clone())
+         local x = torch.randn(2, 3)
+         local g = drawn(ours:forward(x))
+         theirs:forward(x)
+         same(theirs:backward(x, g), ours:backward(x, g))
+         same(apart.gradInput, inner.gradInput)
+         same(apart:get(latest).gradInput, layer.gradInput)
+         same(apart:get(2).gradInput, inner:get(2).gradInput)
+         same(theirs:get(1).gradInput, ours:get(1).gradInput)
+      end
+   end)
+
    it("takes an input that occurs twice, and a module that is called twice", function()
       local x = torch.randn(2, 3)
       check(nn.Sequential():add(nn.ParallelTable():add(nn.Linear(3, 3)):add(nn.Square())):add(nn.CAddTable()), {x, x})
