@@ -26,9 +26,27 @@ local function values(given, keys, i)
    return given[keys[i]], values(given, keys, i + 1)
 end
 
-local function check(fn, declaration)
+-- Returns a function that checks arguments and returns them by position. The values for a call
+-- without arguments are kept, unless one is a table.
+local function taker(declaration)
    local take, names = args.declare(declaration)
-   local function checked(self, ...) return fn(self, values(take(...), names(), 1)) end
+   local defaults, n
+   return function(...)
+      if select("#", ...) > 0 then return values(take(...), names(), 1) end
+      if not n then
+         local found = table.pack(values(take(), names(), 1))
+         for i = 1, found.n do
+            if type(found[i]) == "table" then return table.unpack(found, 1, found.n) end
+         end
+         defaults, n = found, found.n
+      end
+      return table.unpack(defaults, 1, n)
+   end
+end
+
+local function check(fn, declaration)
+   local take = taker(declaration)
+   local function checked(self, ...) return fn(self, take(...)) end
    origins[checked] = fn
    return checked
 end
@@ -62,8 +80,8 @@ end
 function M.functions(module, prefix, declarations)
    for declaration in declarations:gmatch "[%w_]+%b()" do
       local name = declaration:match "^[%w_]+"
-      local fn, take, names = module[name], args.declare(prefix .. declaration)
-      local function checked(...) return fn(values(take(...), names(), 1)) end
+      local fn, take = module[name], taker(prefix .. declaration)
+      local function checked(...) return fn(take(...)) end
       origins[checked] = fn
       module[name] = checked
    end

@@ -85,6 +85,7 @@ function Trainer:__init(...)
    self.current_epoch, self.global_step = 0, 0
    self.callback_metrics, self.logged_metrics, self.progress_bar_metrics = {}, {}, {}
    self.optimizers, self.schedules, self.times = {}, {}, {}
+   self.counted = setmetatable({}, {__mode = "k"}) -- see optimizers.count_steps
    self.progress = {batch = 0, stepped = 0, total_batches = 0, accumulated = 0,
       steps_plateau = false}
    self.fire, self.fire_savers, self.fire_monitors =

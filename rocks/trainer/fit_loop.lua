@@ -8,9 +8,10 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
-local checked = require "tlua.checked"
+local class = require "tlua.class"
 local evaluate = require "tlua.trainer.evaluate"
 local Module = require "tlua.trainer.Module"
+local optimizers = require "tlua.trainer.optimizers"
 
 local M = {}
 
@@ -120,7 +121,7 @@ local function optimizer_step(self, optimizer, batch, number, first)
          scaler:step(optimizer)
          scaler:update()
       end
-   elseif self.steps_plainly then
+   elseif self.plan.steps_plainly then
       prepare_step(self, optimizer, batch, number, first)
       optimizer:step()
    else
@@ -146,14 +147,19 @@ local function is_watched(self)
       or self.after_transfer
 end
 
--- Notes, at the beginning of an epoch, which methods of the module are the defaults, so that a step
--- need not call them. With `is_plain` a batch is used by plain_batch.
+-- Notes, at the beginning of an epoch and when the optimizer changes, which methods of the module
+-- are the defaults, so that a step need not call them. With `is_plain` batches are used by
+-- plain_batches.
 local function make_plan(self)
-   local module = self.module
+   local module, optimizer = self.module, self.optimizers[1]
    local clips_plainly = module.configure_gradient_clipping == Module.configure_gradient_clipping
       and module.clip_gradients == Module.clip_gradients
    local clip = self.gradient_clip_val
    local plan = {
+      optimizer = optimizer,
+      -- a step that needs no closure is cheaper without one
+      steps_plainly = module.optimizer_step == Module.optimizer_step and #self.optimizers == 1
+         and not class.isinstance(optimizer, torch.optim.LBFGS),
       zeroes_plainly = module.optimizer_zero_grad == Module.optimizer_zero_grad,
       computes_plainly = module.backward == Module.backward and not self.scaler,
       clips = not clips_plainly or clip ~= nil and clip > 0,
@@ -162,12 +168,13 @@ local function make_plan(self)
    plan.moves_plainly = self.mover == module
       and module.transfer_batch_to_device == Module.transfer_batch_to_device
    plan.is_plain = plan.zeroes_plainly and plan.computes_plainly and not plan.clips
-      and self.steps_plainly and module.automatic_optimization and self.accumulate == 1
+      and plan.steps_plainly and module.automatic_optimization and self.accumulate == 1
       and not self.autocast and not self.ddp and #self.schedules == 0 and not is_watched(self)
    self.plan = plan
 end
 
 local function manual_step(self, batch, number)
+   optimizers.count_steps(self)
    training_step(self, batch, number)
 end
 
@@ -297,9 +304,11 @@ local function run_batch(self, batch, number, is_last)
       self.in_batch = false
       return "skip"
    end
+   if self.optimizers[1] ~= self.plan.optimizer then make_plan(self) end
    if not automatic then
       manual_step(self, batch, number)
    else
+      optimizers.check_count(self, "trainer.Trainer.fit", #self.optimizers)
       local first = progress.accumulated == 0
       progress.accumulated = progress.accumulated + 1
       if progress.accumulated < self.accumulate and not is_last then
@@ -400,11 +409,12 @@ local function watched_batches(self, read)
    return false
 end
 
--- Does what watched_batches does, for batches that only the module's step has to do with.
+-- Does what watched_batches does, for batches that only the module's step has to do with. Returns
+-- "changed" if a step has replaced what makes a step.
 local function plain_batches(self, read)
-   local module, optimizer, progress = self.module, self.optimizers[1], self.progress
-   local step, results, limit = module.training_step, self.train_results, self.num_training_batches
-   local zero_grad = checked.origin(optimizer.zero_grad)
+   local module, list, progress = self.module, self.optimizers, self.progress
+   local step, optimizer = module.training_step, list[1]
+   local results, limit = self.train_results, self.num_training_batches
    local device = self.plan.moves_plainly and torch.device(self.device)
    self.log_stage = "train_batch"
    repeat
@@ -425,7 +435,7 @@ local function plain_batches(self, read)
       if not is_tensor(loss) or not loss.requires_grad or loss:numel() ~= 1 then
          loss = loss_of(self, loss)
       end
-      zero_grad(optimizer, true)
+      optimizer:zero_grad()
       if loss then loss:backward() end
       optimizer:step()
       self.global_step = self.global_step + 1
@@ -435,8 +445,13 @@ local function plain_batches(self, read)
       self.in_batch, self.batch = false, nil
       if self.pending_save then self:_save_pending() end
       if self.val_loaders and is_due(self, number, is_last) then validate(self) end
-   until is_last or self.should_stop and stops(self) or self.max_steps >= 0 and steps_done(self)
-   return false
+      if is_last or self.should_stop and stops(self)
+            or self.max_steps >= 0 and steps_done(self) then
+         return false
+      end
+   until module.training_step ~= step or not module.automatic_optimization
+      or self.optimizers ~= list or list[1] ~= optimizer or list[2]
+   return "changed"
 end
 
 local function run_epoch(self)
@@ -461,9 +476,14 @@ local function run_epoch(self)
       local now = resumed and torch.random.get_states()
       local read, epoch = batches_of(self, loader, resumed and progress.batch or 0)
       if now then torch.random.set_states(now) end
-      local use = self.plan.is_plain and progress.accumulated == 0 and plain_batches
-         or watched_batches
-      if use(self, read) and progress.batch == 0 and self.num_training_batches ~= math.huge then
+      local ended
+      repeat
+         local use = self.plan.is_plain and progress.accumulated == 0 and plain_batches
+            or watched_batches
+         ended = use(self, read)
+         if ended == "changed" then make_plan(self) end
+      until ended ~= "changed"
+      if ended and progress.batch == 0 and self.num_training_batches ~= math.huge then
          torch.raise "trainer: the training loader gave no batch"
       end
       if type(epoch) == "table" and epoch.close then epoch:close() end

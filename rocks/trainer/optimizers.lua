@@ -3,7 +3,6 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local Module = require "tlua.trainer.Module"
 
 local M = {}
 
@@ -48,6 +47,43 @@ local function schedule_of(who, value)
    return entry
 end
 
+--- Raises an error if a batch is to step several optimizers by itself.
+---@param self trainer.Trainer
+---@param who string  the beginning of the message
+---@param count integer  the number of optimizers
+function M.check_count(self, who, count)
+   if not self.module.automatic_optimization or count <= 1 then return end
+   torch.raise(("%s: expected one optimizer, got %d; with several, set automatic_optimization = "
+      .. "false, and step them in training_step: local first, second = self:optimizers()"):format(
+      who, count))
+end
+
+--- Lets the steps that training_step makes itself count as the trainer's steps.
+---@param self trainer.Trainer
+function M.count_steps(self)
+   for i = 1, #self.optimizers do
+      local optimizer = self.optimizers[i]
+      if not self.counted[optimizer] then
+         self.counted[optimizer] = true
+         optimizer:register_step_post_hook(function()
+            if self.module and not self.module.automatic_optimization then
+               self.global_step = self.global_step + 1
+            end
+         end)
+      end
+   end
+end
+
+-- Returns whether all values are optimizers, alone or in tables {optimizer = ...}.
+local function are_optimizers(values)
+   for i = 1, values.n do
+      local value = values[i]
+      local is_entry = type(value) == "table" and not getmetatable(value) and value.optimizer ~= nil
+      if not is_entry and not is_optimizer(value) then return false end
+   end
+   return true
+end
+
 --- Calls configure_optimizers, and keeps the optimizers and the schedules.
 function M.configure(self)
    local module = self.module
@@ -55,7 +91,9 @@ function M.configure(self)
    local expected <const> = "an optimizer, a table {optimizer =, lr_scheduler =}, a list of "
       .. "either, "
       .. "or lists of optimizers and schedules"
-   local first, second = module:configure_optimizers()
+   local given = table.pack(module:configure_optimizers())
+   if given.n > 1 and are_optimizers(given) then given = {given} end
+   local first, second = given[1], given[2]
    local optimizers, schedules = {}, {}
    local function add(item)
       if is_optimizer(item) then
@@ -65,11 +103,11 @@ function M.configure(self)
          if not is_optimizer(item.optimizer) then args.refuse(who, "optimizer", expected, item) end
          optimizers[#optimizers + 1] = item.optimizer
          if item.lr_scheduler ~= nil then
-            local given = item.lr_scheduler
-            if item.monitor and is_schedule(given) then
-               given = {scheduler = given, monitor = item.monitor}
+            local schedule = item.lr_scheduler
+            if item.monitor and is_schedule(schedule) then
+               schedule = {scheduler = schedule, monitor = item.monitor}
             end
-            schedules[#schedules + 1] = schedule_of(who, given)
+            schedules[#schedules + 1] = schedule_of(who, schedule)
          end
       else
          args.refuse(who, "result", expected, item)
@@ -91,14 +129,8 @@ function M.configure(self)
       if type(second) ~= "table" or is_schedule(second) then second = {second} end
       for _, item in ipairs(second) do schedules[#schedules + 1] = schedule_of(who, item) end
    end
-   if module.automatic_optimization and #optimizers > 1 then
-      torch.raise(("%s: expected one optimizer, got %d; with several, set automatic_optimization = "
-         .. "false, and step them in training_step"):format(who, #optimizers))
-   end
+   M.check_count(self, who, #optimizers)
    self.optimizers, self.schedules = optimizers, schedules
-   -- a step that needs no closure is cheaper without one
-   self.steps_plainly = module.optimizer_step == Module.optimizer_step
-      and #optimizers == 1 and not class.isinstance(optimizers[1], torch.optim.LBFGS)
    local known = {}
    for _, parameter in ipairs(module:parameters()) do known[parameter] = true end
    local ours = false
@@ -106,10 +138,8 @@ function M.configure(self)
       for _, group in ipairs(optimizer.param_groups) do
          for _, parameter in ipairs(group.params) do ours = ours or known[parameter] or false end
       end
-      if not module.automatic_optimization then
-         optimizer:register_step_post_hook(function() self.global_step = self.global_step + 1 end)
-      end
    end
+   if not module.automatic_optimization then M.count_steps(self) end
    if #optimizers > 0 and not ours and #module:parameters() > 0 then
       torch.raise(who .. ": the optimizer has none of the module's parameters")
    end

@@ -24,6 +24,26 @@ it("optimizers refuse masked and quantized tensors", function()
    rawset(string, "title", nil)
 end)
 
+it("optimizers check the arguments of zero_grad only if there are any", function()
+   local w = torch.ones(2):requires_grad_()
+   local optimizer = torch.optim.SGD({w}, {lr = 0.1})
+   local function instructions(...)
+      local count = 0
+      w:sum():backward()
+      debug.sethook(function() count = count + 1 end, "", 1)
+      optimizer:zero_grad(...)
+      debug.sethook()
+      return count
+   end
+   instructions()
+   assert.is_true(instructions() <= 60, "one parameter took more than 60 instructions")
+   assert.is_nil(w.grad)
+   instructions {set_to_none = false}
+   assert.same({0, 0}, w.grad:tolist())
+   assert.error_matches(function() optimizer:zero_grad(1) end, "optim.Optimizer.zero_grad: set_to_none: expected a "
+      .. "boolean, got 1")
+end)
+
 describe("optim.SparseAdam", function()
    local F = torch.nn.functional
 

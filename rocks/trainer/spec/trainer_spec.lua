@@ -153,7 +153,7 @@ describe("Trainer.fit", function()
    it("trains with several optimizers that training_step steps itself", function()
       local module = net {automatic_optimization = false}
       function module:configure_optimizers()
-         return {torch.optim.SGD({self.layer.weight}, {lr = 0.1}), torch.optim.SGD({self.layer.bias}, {lr = 0.01})}
+         return torch.optim.SGD({self.layer.weight}, {lr = 0.1}), torch.optim.SGD({self.layer.bias}, {lr = 0.01})
       end
       function module:training_step(batch)
          local first, second = self:optimizers()
@@ -167,6 +167,70 @@ describe("Trainer.fit", function()
       local run = quiet {}
       run:fit(module, loader())
       assert.equal(6, run.global_step)
+      local first, second = table.unpack(run.optimizers)
+      function module.configure_optimizers() return {first, second} end
+      run.max_epochs = 2
+      run:fit(module, loader())
+      assert.equal(12, run.global_step)
+   end)
+
+   it("follows a step that changes how later batches are used", function()
+      local function train(change, expected_steps, hooks)
+         local count, seen = 0, {}
+         local module = net(hooks)
+         local plain = module.training_step
+         function module:training_step(batch)
+            count = count + 1
+            if count == 1 then change(self, seen, plain) end
+            return plain(self, batch)
+         end
+         local run = quiet {}
+         run:fit(module, loader(2))
+         assert.equal(expected_steps, run.global_step)
+         return seen, module, run
+      end
+      for _, hooks in ipairs {{}, {on_train_batch_end = function() end}} do -- the plain loop, and the other
+         local _, module = train(function(self)
+            self.automatic_optimization = false
+            self.kept = self.layer.weight:clone()
+         end, 1, hooks)
+         assert.is_false(module.kept:equal(module.layer.weight))
+         local weight = module.layer.weight:tolist()
+         local _, other = train(function(self, _, plain)
+            self.automatic_optimization = false
+            function self.training_step(owner, batch)
+               local optimizer = owner:optimizers()
+               optimizer:zero_grad()
+               owner:manual_backward(plain(owner, batch))
+               optimizer:step()
+            end
+         end, 6, hooks)
+         assert.is_false(torch.tensor(weight):equal(other.layer.weight))
+         local seen = train(function(self, seen, plain)
+            function self.training_step(owner, batch)
+               seen[#seen + 1] = #seen + 1
+               return plain(owner, batch)
+            end
+         end, 6, hooks)
+         assert.same({1, 2, 3, 4, 5}, seen)
+         for _, class in ipairs {"SGD", "LBFGS"} do
+            local steps = 0
+            train(function(self)
+               local optimizer = torch.optim[class](self:parameters(), {lr = 1e-3})
+               optimizer:register_step_post_hook(function() steps = steps + 1 end)
+               if class == "SGD" then self.trainer.optimizers[1] = optimizer
+               else self.trainer.optimizers = {optimizer} end
+            end, 6, hooks)
+            -- the plain loop steps the optimizer that the batch began with
+            assert.is_true(steps >= 5)
+         end
+         assert.error_matches(function()
+            train(function(self)
+               local optimizers = self.trainer.optimizers
+               optimizers[2] = torch.optim.SGD(self:parameters(), {lr = 1e-3})
+            end, 6, hooks)
+         end, "Trainer.fit: expected one optimizer, got 2; with several, set automatic_optimization = false")
+      end
    end)
 
    it("moves schedules on by their interval", function()
@@ -429,6 +493,12 @@ describe("a mistake", function()
             return {torch.optim.SGD(self:parameters()), torch.optim.SGD(self:parameters())}
          end}, loader())
       end)
+      refuses("Net.configure_optimizers: expected one optimizer, got 2; with several, set automatic_optimization = ",
+         function()
+            quiet({}):fit(net {configure_optimizers = function(self)
+               return torch.optim.SGD(self:parameters()), torch.optim.Adam(self:parameters())
+            end}, loader())
+         end)
       refuses("optimizer_step: the closure was not called",
          function() quiet({}):fit(net {optimizer_step = function() end}, loader()) end)
    end)
