@@ -211,6 +211,60 @@ describe("torch.ao.quantization", function()
       end
    end)
 
+   it("refuses states that are no quantized layer's, and keeps its dtypes", function()
+      local small = Q.DynamicQuantizedLinear(torch.nn.Linear(2, 2))
+      local x, before = torch.randn(3, 2), small:state_dict()
+      local y = small(x)
+      local function refused(field, value, message)
+         local state = {}
+         for key, tensor in pairs(before) do state[key] = tensor:clone() end
+         state[field] = value
+         for _, assign in ipairs {false, true} do
+            assert.raises("the state does not fit ao.quantization.DynamicQuantizedLinear: not accepted: "
+               .. message, function() small:load_state_dict(state, {assign = assign}) end)
+         end
+         assert.close(y, small(x), 0)
+      end
+      refused("integers", torch.tensor {{300, 1}, {2, 3}}, "integers: expected an int8 tensor, got a int64 tensor of")
+      refused("integers", torch.ones(2, 2), "integers: expected an int8 tensor, got a float32 tensor of")
+      for _, value in ipairs {-1.0, 0.0, 0 / 0, math.huge} do
+         refused("scale", torch.tensor(value), "scale: expected a finite number above 0, got " .. value)
+      end
+      refused("scale", torch.tensor(1e300, {dtype = "float64"}), "scale: expected a finite number above 0, got inf")
+      refused("scale", torch.tensor(1), "scale: expected a floating-point tensor, got a int64 tensor")
+      refused("integers", torch.quantize_per_tensor(torch.ones(2, 2), 0.1, 0, "qint8"),
+         "integers: expected a dense tensor, got a qint8 quantized tensor of shape (2, 2)")
+      for _, name in ipairs {"half", "bfloat16", "double"} do
+         small[name](small)
+         assert.close(y, torch.nn.Sequential(small)[name](torch.nn.Sequential(small))(x), 0)
+      end
+      assert.equal("float32", small.scale.dtype)
+      assert.equal("float32", small.bias.dtype)
+   end)
+
+   it("copies quantized tensors in place, and loads them into buffers", function()
+      local q = torch.quantize_per_tensor(torch.tensor {1.0, 2}, 0.5, 1, "qint8")
+      local p = torch.quantize_per_tensor(torch.tensor {3.0, 4}, 0.25, 2, "qint8")
+      local m = torch.nn.Module()
+      m:register_buffer("q", q)
+      m:load_state_dict {q = p}
+      assert.is_true(m.q:equal(p))
+      assert.same({3.0, 4}, q:tolist())
+      assert.equal(q, q:copy_(torch.tensor(0.6)))
+      assert.same({0.5, 0.5}, q:tolist())
+      local c = torch.quantize_per_channel(torch.ones(2, 2), torch.tensor {0.1, 0.2}, torch.tensor {0, 0}, 1, "qint8")
+      assert.raises("copy_: src: expected a tensor like self, a qint8 quantized tensor of shape (2), got a qint8",
+         function() q:copy_(c) end)
+      assert.raises("copy_: src: expected a tensor, got 3", function() q:copy_(3) end)
+      assert.raises("copy_: is not defined for quantized tensors", function() torch.ones(2):copy_(q) end)
+      assert.raises("not accepted: q: expected a quantized tensor, got a float32 tensor of shape (2)",
+         function() m:load_state_dict {q = torch.ones(2)} end)
+      assert.raises("load_state_dict: the state does not fit nn.Linear: not accepted: weight: expected a dense tensor, "
+         .. "got a qint8 quantized tensor of shape (2, 2)", function()
+         torch.nn.Linear(2, 2):load_state_dict {weight = c, bias = torch.ones(2)}
+      end)
+   end)
+
    it("quantize_dynamic takes PyTorch's arguments and keeps hooks", function()
       local nn = torch.nn
       local layer = nn.Linear(4, 4)

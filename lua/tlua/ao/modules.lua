@@ -132,6 +132,21 @@ function Linear:__init(layer)
    if layer.bias then self:register_buffer("bias", layer.bias:detach():float():clone()) end
 end
 
+-- half() and the like leave the scale and the bias as they are, as in PyTorch.
+Linear._keeps_dtypes = true
+
+-- See lua/tlua/nn/state.lua.
+function Linear:_expects(field, value)
+   if field == "integers" then
+      return value.dtype ~= "int8" and "an int8 tensor" or nil
+   elseif not value:is_floating_point() then
+      return "a floating-point tensor"
+   elseif field == "scale" and value:numel() == 1 then
+      local scale = value:float():item()
+      if not (scale > 0 and scale < math.huge) then return "a finite number above 0", scale end
+   end
+end
+
 --- Returns the weight as a quantized tensor.
 ---@return ao.QuantizedTensor
 function Linear:weight()
@@ -157,7 +172,7 @@ function Linear:forward(x)
    local sum = torch._int_mm(q, self.integers:t())
    local correction = self.integers:sum(2, {dtype = "int32"}) * zero
    local y = (sum - correction):float() * (self.scale:float() * scale)
-   if self.bias then y = y + self.bias end
+   if self.bias then y = y + self.bias:float() end
    return y:reshape(shape)
 end
 

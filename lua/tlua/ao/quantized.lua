@@ -302,6 +302,28 @@ for name, method in pairs(Quantized) do
       return method(kind.parts(x) or args.refuse(name, "self", "a quantized tensor", x), ...)
    end)
 end
+--- Replaces the integers, scales and zero points by those of another quantized tensor of the same
+--- shape and dtype, or rounds the elements of a dense tensor.
+---@names ao.QuantizedTensor:copy_
+---@param src ao.QuantizedTensor|Tensor
+---@return ao.QuantizedTensor self
+kind.define("copy_", function(x, src)
+   local p, q = kind.parts(x) or kind.unsupported "copy_", kind.parts(src)
+   if not torch.is_tensor(src) then args.refuse("copy_", "src", "a tensor", src) end
+   if q and (q.dtype ~= p.dtype or q.axis ~= p.axis or not q.integers:is_same_size(p.integers)) then
+      args.refuse("copy_", "src", ("a tensor like self, %s"):format(args.describe(x)), src)
+   elseif args.kind_of(src) and not q then
+      kind.unsupported "copy_"
+   end
+   local numbers = q or torch.broadcast_to(src:detach():to(x.device):float(), p.integers.shape)
+   p.integers:copy_(q and q.integers or integers_of(p, numbers))
+   if q then
+      local axis, device = p.axis, p.integers.device
+      p.scale = axis and q.scale:to(device) or q.scale
+      p.zero_point = axis and q.zero_point:to(device) or q.zero_point
+   end
+   return x
+end)
 for name in ("requires_grad_ retain_grad register_hook"):gmatch "%a+[_%a]*" do
    kind.methods[name], kind.operators[name] = nil, nil
 end

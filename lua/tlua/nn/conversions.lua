@@ -17,20 +17,20 @@ local function set_data(tensor, data) tensor.data = data end
 -- cannot be set; a new tensor then replaces the buffer in all modules that share the buffer.
 local function replace_buffer(owner, name, buffer, fn, replaced)
    local data = buffer.data
-   local new = replaced[buffer] or fn(data)
+   local new = replaced[buffer] or fn(data, owner)
    if new == data or not replaced[buffer] and pcall(set_data, buffer, new) then return end
    Buffer.mark(new, buffer)
    replaced[buffer] = new
    owner[name] = new
 end
 
--- Replaces the data of every parameter, gradient and buffer by fn's result, including submodules
+-- Replaces the data of every parameter, gradient and buffer by fn(data, module), in submodules, too,
 -- unless `deep` is false. The tensors stay the same objects, so optimizers keep them, and shared
 -- tensors stay shared.
 local function replace_data(module, fn, deep)
-   local function replace(tensor)
+   local function replace(tensor, owner)
       local data = tensor.data
-      local replaced = fn(data)
+      local replaced = fn(data, owner)
       if replaced ~= data then tensor.data = replaced end
    end
    local owners = deep == false and {module} or module:modules()
@@ -40,10 +40,10 @@ local function replace_data(module, fn, deep)
          local grad = not seen[parameter] and parameter.grad
          if not seen[parameter] then
             parameter.grad = nil -- a gradient must always have its parameter's shape
-            replace(parameter)
+            replace(parameter, owner)
          end
          if grad then
-            if grad.is_sparse then grad = fn(grad) else replace(grad) end
+            if grad.is_sparse then grad = fn(grad, owner) else replace(grad, owner) end
             parameter.grad = grad
          end
          seen[parameter] = true
@@ -124,10 +124,10 @@ function Module:to(...)
       args.refuse("to", "dtype", "a floating-point dtype", dtype)
    end
    if device then check_data(self, device) end
-   return replace_data(self, function(data)
+   return replace_data(self, function(data, owner)
       if device then data = data:to(device) end
       local cast = data:is_floating_point() or complexes[dtype] and data:is_complex()
-      if dtype and cast then data = data:to(dtype) end
+      if dtype and cast and not owner._keeps_dtypes then data = data:to(dtype) end
       if memory_format and (data:dim() == 4 or data:dim() == 5) then
          data = data:to {memory_format = memory_format}
       end

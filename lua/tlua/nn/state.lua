@@ -26,14 +26,17 @@ local function each(module, prefix, shift, visit)
    end}, shift)
 end
 
--- Returns two tables: path -> tensor, and path -> module for the tensors that have no shape yet.
+-- Returns three tables: path -> tensor, path -> module for the tensors that have no shape yet, and
+-- path -> {module, field} for those that their module checks before they are loaded: its method
+-- _expects(field, tensor) returns what it expects instead, or nil, and what it got.
 local function state_of(module, prefix, shift)
-   local state, lazy = {}, {}
-   each(module, prefix, shift, function(path, tensor, owner)
+   local state, lazy, checks = {}, {}, {}
+   each(module, prefix, shift, function(path, tensor, owner, field)
       state[path] = tensor
       if Uninitialized.is_lazy(tensor) then lazy[path] = owner end
+      if owner._expects then checks[path] = {owner, field} end
    end)
-   return state, lazy
+   return state, lazy, checks
 end
 
 -- Returns the number to subtract from positions in paths: 1 for names = "pytorch", otherwise 0.
@@ -76,16 +79,29 @@ local function sorted_keys(set)
    return keys
 end
 
--- Returns three sorted lists of paths: missing, unexpected, and of a different shape.
-local function differences(own, lazy, state)
-   local missing, unexpected, mismatched = {}, {}, {}
+-- Returns what is expected in place of a state's tensor, if that is not its shape; else nil.
+local function expectation(tensor, value, check)
+   if not torch.is_tensor(value) then return "a tensor" end
+   local kind = args.kind_of(tensor)
+   if kind ~= args.kind_of(value) and not (torch._sparse_parts(tensor)
+      or torch._sparse_parts(value)) then
+      return kind and "a " .. kind or "a dense tensor"
+   end
+   if check and not value.is_meta then return check[1]:_expects(check[2], value) end
+end
+
+-- Returns four sorted lists of paths: missing, unexpected, of a different shape, and with other
+-- faults.
+local function differences(own, lazy, checks, state)
+   local missing, unexpected, mismatched, refused = {}, {}, {}, {}
    for path, tensor in pairs(own) do
       local value = state[path]
       if value == nil then
          missing[#missing + 1] = path
-      elseif not torch.is_tensor(value) then
-         mismatched[#mismatched + 1] = ("%s: expected a tensor, got %s"):format(
-            path, args.describe(value))
+      elseif expectation(tensor, value, checks[path]) then
+         local expected, got = expectation(tensor, value, checks[path])
+         refused[#refused + 1] = ("%s: expected %s, got %s"):format(path, expected,
+            got or args.describe(value))
       elseif not lazy[path] and shape_text(tensor) ~= shape_text(value) then
          mismatched[#mismatched + 1] = ("%s: expected shape %s, got %s"):format(
             path, shape_text(tensor), shape_text(value))
@@ -100,7 +116,8 @@ local function differences(own, lazy, state)
    table.sort(missing)
    table.sort(unexpected)
    table.sort(mismatched)
-   return missing, unexpected, mismatched
+   table.sort(refused)
+   return missing, unexpected, mismatched, refused
 end
 
 -- Raises if only one of the two tensors of a copy is on the meta device, where tensors have no
@@ -122,9 +139,9 @@ end
 -- Returns advice for a state that does not fit, but fits better if its positions are taken to count
 -- from 0 instead of 1, or from 1 instead of 0.
 local function guess(module, state, shift, faults)
-   local own, lazy = state_of(module, "", 1 - shift)
-   local missing, unexpected, mismatched = differences(own, lazy, state)
-   if #missing + #unexpected + #mismatched >= faults then return "" end
+   local own, lazy, checks = state_of(module, "", 1 - shift)
+   local missing, unexpected, mismatched, refused = differences(own, lazy, checks, state)
+   if #missing + #unexpected + #mismatched + #refused >= faults then return "" end
    return shift == 0 and '; its positions seem to count from 0: try {names = "pytorch"}'
       or '; its positions seem to count from 1: try it without names = "pytorch"'
 end
@@ -194,11 +211,11 @@ function Module:load_state_dict(state, options)
    if type(state) ~= "table" then args.refuse(title, "state", "a table", state) end
    local a = take_load(options)
    local shift = shift_of(title, a.names)
-   local own, lazy = state_of(self, "", shift)
+   local own, lazy, checks = state_of(self, "", shift)
    local extras, lacking
    state, extras, lacking = state_hooks.before_load(self, state, shift)
    state = with_new_names(own, state)
-   local missing, unexpected, mismatched = differences(own, lazy, state)
+   local missing, unexpected, mismatched, refused = differences(own, lazy, checks, state)
    table.move(lacking, 1, #lacking, #missing + 1, missing)
 
    local faults = {}
@@ -210,10 +227,11 @@ function Module:load_state_dict(state, options)
       add("unexpected", unexpected)
    end
    add("of another shape", mismatched)
+   add("not accepted", refused)
    if #faults > 0 then
       torch.raise(("load_state_dict: the state does not fit %s: %s%s"):format(
          torch.type(self), table.concat(faults, "; "),
-         guess(self, state, shift, #missing + #unexpected + #mismatched)))
+         guess(self, state, shift, #missing + #unexpected + #mismatched + #refused)))
    end
 
    if a.assign then

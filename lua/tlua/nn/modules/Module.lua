@@ -42,6 +42,8 @@ local collect <const>, own_modules <const> = members.collect, members.own_module
 -- in evaluation mode. With a default on the class, a look-up never reaches __index.
 Module._hooks = false
 Module._evaluating = false
+-- whether tensors keep their dtypes when a module is cast, and what checks a loaded state
+Module._keeps_dtypes, Module._expects = false, false
 
 -- `training = true` is a field of the class, and an instance has its own field only in evaluation
 -- mode. So __newindex sees an assignment in training mode. A value assigned in evaluation mode is
