@@ -75,20 +75,7 @@ local function checked(self, observation)
       args.refuse(torch.type(self) .. ".observe", "observation", "an integer from 1 to " .. n,
          observation)
    end
-   n = #space.low
-   if type(observation) ~= "table" or #observation ~= n then
-      torch.raise(("%s.observe: observation: expected a list of %d numbers, got %s"):format(
-         torch.type(self), n, type(observation) == "table"
-         and ("a list of %d values"):format(#observation) or args.describe(observation)))
-   end
-   for i = 1, n do
-      local x = observation[i]
-      if type(x) ~= "number" or x ~= x then
-         torch.raise(("%s.observe: observation: expected numbers, got %s at position %d"):format(
-            torch.type(self), args.describe(x), i))
-      end
-   end
-   return observation
+   return checks.observation(torch.type(self) .. ".observe", observation, #space.low)
 end
 
 local function check_spaces(self)

@@ -52,6 +52,7 @@ function TimeLimit:step(action)
       torch.raise "rl.TimeLimit.step: the episode was cut off; call reset"
    end
    local observation, reward, terminated, truncated, info = self.env:step(action)
+   checks.results(self.env, reward, terminated, truncated)
    self.count = self.count + 1
    return observation, reward, terminated, truncated or self.count >= self.limit, info
 end

@@ -41,8 +41,10 @@ local function check_spaces(i, env, first)
    end
 end
 
--- Returns an observation without tensors.
-local function plain(observation)
+-- Returns an environment's observation without tensors; checks one of a Box.
+local function plain(env, method, observation)
+   local low = env.observation_space.low
+   if low then return checks.observation(torch.type(env) .. method, observation, #low) end
    if torch.is_tensor(observation) then return observation:tolist() end
    return observation
 end
@@ -77,7 +79,7 @@ function VectorEnv:reset(options)
    args.check_options("rl.VectorEnv.reset", options, "seed")
    local seed, list = options and options.seed, {}
    for i, env in ipairs(self.envs) do
-      list[i] = plain((env:reset(seed and {seed = seed + i - 1} or {})))
+      list[i] = plain(env, ".reset", (env:reset(seed and {seed = seed + i - 1} or {})))
       self.returns[i], self.lengths[i] = 0, 0
    end
    return torch.tensor(list), {}
@@ -103,14 +105,8 @@ function VectorEnv:step(actions)
    local any = false
    for i, env in ipairs(self.envs) do
       local observation, reward, terminated, truncated = env:step(list[i])
-      if type(reward) ~= "number" or reward ~= reward then
-         args.refuse(torch.type(env) .. ".step", "reward", "a number as its second result", reward)
-      elseif type(terminated) ~= "boolean" or type(truncated) ~= "boolean" then
-         args.refuse(torch.type(env) .. ".step", "terminated and truncated",
-            "booleans as its third and fourth result", type(terminated) ~= "boolean" and terminated
-            or truncated)
-      end
-      observation = plain(observation)
+      checks.results(env, reward, terminated, truncated)
+      observation = plain(env, ".step", observation)
       self.returns[i], self.lengths[i] = self.returns[i] + reward, self.lengths[i] + 1
       final[i] = observation
       if terminated or truncated then
@@ -118,7 +114,7 @@ function VectorEnv:step(actions)
          table.insert(info.returns, self.returns[i])
          table.insert(info.lengths, self.lengths[i])
          self.returns[i], self.lengths[i] = 0, 0
-         observation = plain((env:reset()))
+         observation = plain(env, ".reset", (env:reset()))
       end
       observations[i], rewards[i] = observation, reward + 0.0
       ends[i], cuts[i] = terminated, truncated

@@ -19,6 +19,45 @@ function M.method(self, cls, method, word)
       .. "%s as the object"):format(cls.__name, method, word, method, args.describe(self)))
 end
 
+--- Raises an error if a value that an environment's step returns is no reward, or if the flags that
+--- follow it are no booleans.
+---@param env table  the environment
+---@param reward any
+---@param terminated any
+---@param truncated any
+function M.results(env, reward, terminated, truncated)
+   if type(reward) ~= "number" or reward ~= reward then
+      args.refuse(torch.type(env) .. ".step", "reward", "a number as its second result", reward)
+   elseif type(terminated) ~= "boolean" then
+      args.refuse(torch.type(env) .. ".step", "terminated", "a boolean as its third result",
+         terminated)
+   elseif type(truncated) ~= "boolean" then
+      args.refuse(torch.type(env) .. ".step", "truncated", "a boolean as its fourth result",
+         truncated)
+   end
+end
+
+--- Returns an observation of a Box as a list; raises an error if it is no list of n numbers.
+---@param title string  the method that returns it, for the message
+---@param observation any  a list or a tensor
+---@param n integer
+---@return number[]
+function M.observation(title, observation, n)
+   local list = torch.is_tensor(observation) and observation:tolist() or observation
+   if type(list) ~= "table" or #list ~= n then
+      torch.raise(("%s: observation: expected a list of %d numbers, got %s"):format(title, n,
+         type(list) == "table" and ("a list of %d values"):format(#list) or args.describe(list)))
+   end
+   for i = 1, n do
+      local x = list[i]
+      if type(x) ~= "number" or x ~= x then
+         torch.raise(("%s: observation: expected numbers, got %s at position %d"):format(title,
+            args.describe(x), i))
+      end
+   end
+   return list
+end
+
 -- Maps the name of an interval to a test and to its words.
 local intervals <const> = {
    positive = {function(x) return x > 0 and x < math.huge end, "a number above 0"},

@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checks = require "tlua.rl.checks"
 
 local M = {}
 
@@ -38,6 +39,7 @@ function M.evaluate_policy(...)
          local reward, terminated, truncated
          observation, reward, terminated, truncated = a.env:step(
             a.agent:predict(observation, a.deterministic))
+         checks.results(a.env, reward, terminated, truncated)
          sum, over = sum + reward, terminated or truncated
       end
       returns[i] = sum

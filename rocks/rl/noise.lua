@@ -32,9 +32,25 @@ local function begin(self, name, a)
    self.mean, self.sigma = torch.tensor(a.mean):float(), torch.tensor(a.sigma):float()
 end
 
+local function check_dones(self, dones)
+   checks.method(self, M.ActionNoise, "reset", "noise")
+   local n = self.last and self.last:size(1)
+   if dones == nil or torch.is_tensor(dones) and dones.dtype == "bool"
+      and (not n or dones:numel() == n) then
+      return
+   end
+   args.refuse(torch.type(self) .. ".reset", "dones", n
+      and ("a bool tensor of %d elements"):format(n) or "a bool tensor", dones)
+end
+
+local function check_count(self, n)
+   if math.type(n) == "integer" and n >= 1 then return end
+   args.refuse(torch.type(self) .. ".sample", "n", "an integer of at least 1", n)
+end
+
 --- Begins the noise of environments anew whose episodes have ended.
 ---@param dones? Tensor  (N), which ones; nil: all
-function M.ActionNoise:reset(dones) end -- luacheck: no unused args
+function M.ActionNoise:reset(dones) check_dones(self, dones) end
 
 -- Normal ------------------------------------------------------------------------------------------
 
@@ -59,6 +75,7 @@ function Normal:__init(...) begin(self, "rl.NormalActionNoise", take_normal(...)
 ---@return Tensor noise  (n, A)
 function Normal:sample(n)
    checks.method(self, Normal, "sample", "noise")
+   check_count(self, n)
    return self.mean + self.sigma * torch.randn(n, self.mean:numel())
 end
 
@@ -104,6 +121,7 @@ end
 ---@return Tensor noise  (n, A)
 function Process:sample(n)
    checks.method(self, Process, "sample", "noise")
+   check_count(self, n)
    if not self.last or self.last:size(1) ~= n then
       self.last = self.first:expand(n, self.first:numel()):clone()
    end
@@ -115,11 +133,7 @@ end
 --- Begins the noise of environments anew whose episodes have ended.
 ---@param dones? Tensor  (N), which ones; nil: all
 function Process:reset(dones)
-   if dones ~= nil and not (torch.is_tensor(dones) and dones.dtype == "bool"
-      and (self.last == nil or dones:numel() == self.last:size(1))) then
-      args.refuse("rl.OrnsteinUhlenbeckActionNoise:reset", "dones", ("a bool tensor of %s elements")
-         :format(self.last and self.last:size(1) or "n"), dones)
-   end
+   check_dones(self, dones)
    if dones == nil or self.last == nil then
       self.last = nil
    else

@@ -25,6 +25,22 @@ local function unbounded(n)
    return spaces.Box(low, high)
 end
 
+-- Returns the results of a wrapped environment's step, which are checked; an observation in a Box
+-- of n numbers becomes a list.
+local function step(self, action, n)
+   local env = self.env
+   local observation, reward, terminated, truncated, info = env:step(action)
+   checks.results(env, reward, terminated, truncated)
+   if n then observation = checks.observation(torch.type(env) .. ".step", observation, n) end
+   return observation, reward, terminated, truncated, info
+end
+
+-- Returns the results of a wrapped environment's reset.
+local function reset(self, options, n)
+   local observation, info = self.env:reset(options or {})
+   return checks.observation(torch.type(self.env) .. ".reset", observation, n), info
+end
+
 -- ClipAction --------------------------------------------------------------------------------------
 
 --- Clips actions to the bounds of the space; the wrapper's own space has none.
@@ -63,6 +79,10 @@ function M.ClipAction:step(action)
    local clipped = {}
    for i, x in ipairs(action) do
       local low, high = self.inner.low[i], self.inner.high[i]
+      if x ~= x then
+         torch.raise(("rl.ClipAction.step: action: expected numbers, got NaN at position %d")
+            :format(i))
+      end
       clipped[i] = type(x) == "number" and low and math.max(low, math.min(high, x)) or x
    end
    return self.env:step(clipped)
@@ -121,7 +141,6 @@ function M.NormalizeObservation:__init(...)
 end
 
 local function normalized(self, observation)
-   if torch.is_tensor(observation) then observation = observation:tolist() end
    local rms, list = self.obs_rms, {}
    if self.update_running_mean then rms:update(observation) end
    for i, x in ipairs(observation) do
@@ -136,7 +155,7 @@ end
 ---@return table info
 function M.NormalizeObservation:reset(options)
    checks.method(self, M.NormalizeObservation, "reset", "env")
-   local observation, info = self.env:reset(options or {})
+   local observation, info = reset(self, options, #self.obs_rms.mean)
    return normalized(self, observation), info
 end
 
@@ -149,7 +168,8 @@ end
 ---@return table info
 function M.NormalizeObservation:step(action)
    checks.method(self, M.NormalizeObservation, "step", "env")
-   local observation, reward, terminated, truncated, info = self.env:step(action)
+   local observation, reward, terminated, truncated, info = step(self, action,
+      #self.obs_rms.mean)
    return normalized(self, observation), reward, terminated, truncated, info
 end
 
@@ -193,7 +213,7 @@ end
 ---@return table info
 function M.NormalizeReward:step(action)
    checks.method(self, M.NormalizeReward, "step", "env")
-   local observation, reward, terminated, truncated, info = self.env:step(action)
+   local observation, reward, terminated, truncated, info = step(self, action)
    self.sum = (terminated and 0.0 or self.sum * self.gamma) + reward
    if self.update_running_mean then self.return_rms:update {self.sum} end
    return observation, reward / math.sqrt(self.return_rms.var[1] + self.epsilon), terminated,
@@ -213,6 +233,8 @@ end
 --- options?: table): rl.FrameStackObservation
 M.FrameStackObservation = class.class("rl.FrameStackObservation", Wrapper)
 
+local most_numbers <const> = 1 << 24
+
 local take_stack = args.signature [[rl.FrameStackObservation(env: object, stack_size: count,
    padding_type: string = 'reset')]]
 
@@ -228,6 +250,10 @@ function M.FrameStackObservation:__init(...)
       args.refuse(title, "padding_type", "reset or zero", a.padding_type)
    end
    local n = box_size(title, a.env, "observation_space")
+   if a.stack_size > most_numbers // n then
+      args.refuse(title, "stack_size", ("at most %d observations of %d numbers"):format(
+         most_numbers // n, n), a.stack_size)
+   end
    Wrapper.__init(self, a.env)
    local low, high = {}, {}
    for i = 0, a.stack_size - 1 do
@@ -241,7 +267,6 @@ end
 
 -- Adds an observation, for the oldest one; returns all.
 local function stacked(self, observation)
-   if torch.is_tensor(observation) then observation = observation:tolist() end
    local n, frames = self.width, self.frames
    local list = table.move(frames, n + 1, n * self.stack_size, 1, {})
    table.move(observation, 1, n, n * (self.stack_size - 1) + 1, list)
@@ -255,8 +280,7 @@ end
 ---@return table info
 function M.FrameStackObservation:reset(options)
    checks.method(self, M.FrameStackObservation, "reset", "env")
-   local observation, info = self.env:reset(options or {})
-   if torch.is_tensor(observation) then observation = observation:tolist() end
+   local observation, info = reset(self, options, self.width)
    for i = 0, self.width * self.stack_size - 1 do
       self.frames[i + 1] = self.padding_type == "reset" and observation[i % self.width + 1] or 0.0
    end
@@ -272,7 +296,7 @@ end
 ---@return table info
 function M.FrameStackObservation:step(action)
    checks.method(self, M.FrameStackObservation, "step", "env")
-   local observation, reward, terminated, truncated, info = self.env:step(action)
+   local observation, reward, terminated, truncated, info = step(self, action, self.width)
    return stacked(self, observation), reward, terminated, truncated, info
 end
 
@@ -337,7 +361,7 @@ end
 ---@return table info
 function M.RecordEpisodeStatistics:step(action)
    checks.method(self, M.RecordEpisodeStatistics, "step", "env")
-   local observation, reward, terminated, truncated, given = self.env:step(action)
+   local observation, reward, terminated, truncated, given = step(self, action)
    self.episode_returns = self.episode_returns + reward
    self.episode_lengths = self.episode_lengths + 1
    if not terminated and not truncated then

@@ -106,8 +106,15 @@ describe("noise for actions", function()
       local still = rl.OrnsteinUhlenbeckActionNoise({0}, {0})
       still:sample(3):add_(100) -- a sample is the caller's own
       assert.equal(0, still:sample(3):abs():max():item())
-      refuses("rl.OrnsteinUhlenbeckActionNoise:reset: dones: expected a bool tensor of 3 elements", still.reset, still,
+      refuses("rl.OrnsteinUhlenbeckActionNoise.reset: dones: expected a bool tensor of 3 elements", still.reset, still,
          torch.tensor {true})
+      for _, noise in ipairs {rl.NormalActionNoise({0}, {1}), rl.OrnsteinUhlenbeckActionNoise({0}, {1})} do
+         local name = torch.type(noise)
+         refuses(name .. ".reset: dones: expected a bool tensor, got true", noise.reset, noise, true)
+         refuses(name .. ".sample: n: expected an integer of at least 1, got nil", noise.sample, noise)
+         refuses(name .. ".sample: n: expected an integer of at least 1, got 0", noise.sample, noise, 0)
+         refuses(".reset: expected a call as a method of an instance, noise:reset(...)", noise.reset, true)
+      end
       refuses("rl.OrnsteinUhlenbeckActionNoise: dt: expected a number of at least 0, got -1",
          rl.OrnsteinUhlenbeckActionNoise, {0}, {1}, {dt = -1})
       refuses("rl.TD3: action_noise: expected the mean of 2 actions, got 1", rl.TD3, Two(),

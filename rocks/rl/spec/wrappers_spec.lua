@@ -140,5 +140,57 @@ describe("a wrapper", function()
       clip:reset()
       refuses("rl.Pendulum.step: action: expected a list of 1 numbers, got 0", clip.step, clip, 0)
       refuses("rl.Pendulum.step: action: expected a list of 1 numbers", clip.step, clip, {1, 2})
+      for _, action in ipairs {{0 / 0}, torch.tensor {0 / 0}} do
+         refuses("rl.ClipAction.step: action: expected numbers, got NaN at position 1", clip.step, clip, action)
+      end
+      refuses("rl.FrameStackObservation: stack_size: expected at most 4194304 observations of 4 numbers, got",
+         rl.FrameStackObservation, pole, 1 << 40)
+   end)
+
+   it("refuses what an environment of the user's returns", function()
+      local Odd = torch.class("Odd", rl.Wrapper)
+      local observation, reward, ended = {0, 0, 0, 0}, 1.0, false
+      function Odd:reset() return observation, {} end
+      function Odd:step() return observation, reward, ended, false, {} end
+      local function refuses(text, call, ...)
+         local ok, message = pcall(call, ...)
+         assert.is_false(ok)
+         assert.matches(text, message, 1, true)
+         assert.matches("wrappers_spec.lua:", message, 1, true)
+      end
+      local odd = Odd(rl.make "CartPole-v1")
+      local all = {rl.NormalizeObservation(odd), rl.FrameStackObservation(odd, 2), rl.NormalizeReward(odd),
+         rl.RecordEpisodeStatistics(odd), rl.TimeLimit(odd, 5)}
+      for i, env in ipairs(all) do
+         env:reset()
+         for _, wrong in ipairs {torch.tensor(1.0), "1", 0 / 0, false} do
+            reward = wrong
+            refuses("Odd.step: reward: expected a number as its second result, got ", function() env:step(1) end)
+         end
+         reward, ended = 1.0, nil
+         refuses("Odd.step: terminated: expected a boolean as its third result, got nil",
+            function() env:step(1) end)
+         ended = false
+         if i <= 2 then
+            for _, wrong in ipairs {{1, 2, 3}, {1, 2, 3, 4, 5}, torch.zeros(3)} do
+               observation = wrong
+               local got = (" observation: expected a list of 4 numbers, got a list of %d values"):format(#wrong)
+               refuses("Odd.step:" .. got, function() env:step(1) end)
+               refuses("Odd.reset:" .. got, function() env:reset() end)
+            end
+            observation = {1, 2, 0 / 0, 4}
+            refuses("Odd.reset: observation: expected numbers, got ", function() env:reset() end)
+            observation = torch.zeros(4)
+            assert.equal(4 * i, #env:reset())
+         end
+         observation = {0, 0, 0, 0}
+      end
+      reward = torch.tensor(1.0)
+      refuses("Odd.step: reward: expected a number as its second result", function()
+         rl.evaluate_policy(setmetatable({predict = function() return 1 end}, {}), odd)
+      end)
+      reward, observation = 1.0, {1}
+      refuses("Odd.reset: observation: expected a list of 4 numbers, got a list of 1 values",
+         function() rl.VectorEnv({odd}):reset() end)
    end)
 end)
