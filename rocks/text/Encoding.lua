@@ -130,7 +130,7 @@ local function part(self, first, last)
       for i = 1, count do new.surface[i] = self.surface[first + i - 1] end
    end
    local run = self.runs[1] or {type = 1}
-   new.runs = {{count = count, type = run.type}}
+   new.runs = {{count = count, type = run.type, sequence = run.sequence}}
    new.vocabulary, new.text, new.texts = self.vocabulary, self.text, self.texts
    return new
 end

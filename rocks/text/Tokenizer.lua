@@ -332,6 +332,7 @@ local function encode_one(self, what, text, kind)
    local ok, all = pcall(tokenize, self, what, text)
    if not ok then
       if type(all) == "string" and not all:find "text%.Tokenizer" then
+         if all:find "stack overflow" then all = "a pattern repeats a group too often in the text" end
          torch.raise("text.Tokenizer.encode: " .. all)
       end
       error(all, 0)
@@ -443,6 +444,16 @@ function Tokenizer:enable_padding(options)
    if a.direction ~= "right" and a.direction ~= "left" then
       args.refuse("text.Tokenizer.enable_padding", "direction", "right or left", a.direction)
    end
+   for _, name in ipairs {"pad_id", "pad_type_id"} do
+      if a[name] < 1 then
+         args.refuse("text.Tokenizer.enable_padding", name, "at least 1", a[name])
+      end
+   end
+   for _, name in ipairs {"length", "pad_to_multiple_of"} do
+      if a[name] < 0 then
+         args.refuse("text.Tokenizer.enable_padding", name, "at least 0", a[name])
+      end
+   end
    self.padding = a
    return self
 end
@@ -513,6 +524,10 @@ function Tokenizer:encode_batch(texts, options)
    local list, adds = {}, not options or options.add_special_tokens ~= false
    for i, text in ipairs(texts) do
       if type(text) == "table" then
+         if #text > 2 then
+            args.refuse("text.Tokenizer.encode_batch", ("texts[%d]"):format(i),
+               "a text or a pair {a, b}", ("a list of %d"):format(#text))
+         end
          list[i] = encode(self, text[1], text[2], adds)
       else
          list[i] = encode(self, text, nil, adds)

@@ -23,6 +23,7 @@ build = {
       ["tlua.text.tokenizer.chunks"] = "tokenizer/chunks.lua",
       ["tlua.text.tokenizer.classes"] = "tokenizer/classes.lua",
       ["tlua.text.tokenizer.decoders"] = "tokenizer/decoders.lua",
+      ["tlua.text.tokenizer.fields"] = "tokenizer/fields.lua",
       ["tlua.text.tokenizer.forms"] = "tokenizer/forms.lua",
       ["tlua.text.tokenizer.heap"] = "tokenizer/heap.lua",
       ["tlua.text.tokenizer.loading"] = "tokenizer/loading.lua",

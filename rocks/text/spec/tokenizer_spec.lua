@@ -66,6 +66,92 @@ describe("text.Tokenizer", function()
       assert.equal(text, table.concat(parts))
    end)
 
+   -- The parts into which a pattern splits a text, as HF's tokenizers 0.23.3 give them.
+   local function parts_of(pattern, text)
+      local tokenizer = assert(Tokenizer.from_str(json.encode {
+         model = {type = "WordLevel", vocab = {["?"] = 0}, unk_token = "?"},
+         pre_tokenizer = {type = "Split", pattern = {Regex = pattern}, behavior = "Isolated",
+            invert = false}}))
+      local parts = {}
+      for i, place in ipairs(tokenizer:encode(text).offsets) do
+         parts[i] = text:sub(place[1], place[2])
+      end
+      return table.concat(parts, "|")
+   end
+
+   it("matches patterns as Oniguruma does", function()
+      for _, case in ipairs {{"(?:a|ab)+?c", "xabcx", "x|abc|x"}, {"(?<=a|ab)c", "abcac", "ab|c|a|c"},
+         {"b{2}?", "abcbb", "a|b|c|bb"}, {"\\b.", "ab cd", "a|b| |c|d"}, {"(?i:é)", "xÉéx", "x|É|é|x"},
+         {"(?i:[à-ü])x", "ÀxB", "Àx|B"}, {"(?:c)*\\bb|$", " ba b", " |b|a |b"},
+         {"\\S{2,}", "a b cd", "a b |cd"}, {"x*$", "a b", "a b"}} do
+         assert.equal(case[3], parts_of(case[1], case[2]), case[1])
+      end
+   end)
+
+   it("refuses texts that need too many attempts of a pattern", function()
+      assert.has_error(function() parts_of("(?:a|a)+b", ("a"):rep(40)) end, "text.Tokenizer.encode: "
+         .. "the text needs more than 10000000 attempts for one match of a pattern")
+   end)
+
+   it("keeps the sequence of tokens that truncation leaves", function()
+      local encoding = load_kind "bert":enable_truncation(6):encode("the the tensor", "the the")
+      local count = 0
+      for _, sequence in ipairs(encoding.sequence_ids) do count = count + (sequence or 0) end
+      assert.equal(4, count) -- two tokens of the first text, one of the second
+      assert.is_number(encoding:byte_to_token(1))
+   end)
+
+   it("finds a short added token at the end of a text", function()
+      local tokenizer = load_kind "bert"
+      tokenizer:add_tokens {"<x>", {content = "<x", single_word = true}}
+      local encoding = tokenizer:encode("a <x")
+      assert.same({"a", "<x"}, {encoding.tokens[2], encoding.tokens[3]})
+      assert.same({3, 4}, encoding.offsets[3])
+   end)
+
+   it("takes spaces once for adjacent added tokens", function()
+      local tokenizer = load_kind "roberta"
+      tokenizer:add_tokens {{content = "  ", lstrip = true, rstrip = true}}
+      local found = 0
+      for _, token in ipairs(tokenizer:encode("x    ").tokens) do
+         found = found + (token == "    " and 1 or 0)
+      end
+      assert.equal(1, found)
+   end)
+
+   it("refuses damaged settings, which it does not take for defaults", function()
+      refused("truncation: direction: expected Left or Right, got left", function(config)
+         config.truncation = {max_length = 3, direction = "left", strategy = "LongestFirst", stride = 0}
+      end)
+      refused("truncation: strategy: expected LongestFirst or OnlyFirst or OnlySecond, got longest",
+         function(config) config.truncation = {max_length = 3, strategy = "longest"} end)
+      refused("truncation: expected an object, got x", function(config) config.truncation = "x" end)
+      refused("padding: strategy: expected BatchLongest or Fixed, got Fixed", function(config)
+         config.padding = {strategy = "Fixed"}
+      end)
+      refused("added_tokens: expected a list, got true", function(config) config.added_tokens = true end)
+      refused("added_tokens[1].special: expected true or false, got 0", function(config)
+         config.added_tokens = {{id = 12, content = "x", special = 0}}
+      end)
+      refused("pre_tokenizer: add_prefix_space: expected true or false, got no", function(config)
+         config.pre_tokenizer.add_prefix_space = "no"
+      end)
+      refused("model: continuing_subword_prefix: expected a text, got 5", function(config)
+         config.model.continuing_subword_prefix = 5
+      end)
+      refused('post_processor: entry 1: expected the Sequence A or B, got C', function(config)
+         config.post_processor = {type = "TemplateProcessing", special_tokens = {},
+            single = {{Sequence = {id = "C", type_id = 0}}}, pair = {}}
+      end)
+      local tokenizer = example()
+      assert.has_error(function() tokenizer:enable_padding {pad_id = 0} end,
+         "text.Tokenizer.enable_padding: pad_id: expected at least 1, got 0")
+      assert.has_error(function() tokenizer:enable_padding {pad_to_multiple_of = -8} end,
+         "text.Tokenizer.enable_padding: pad_to_multiple_of: expected at least 0, got -8")
+      assert.has_error(function() tokenizer:encode_batch {{"a", "b", "c"}} end,
+         'text.Tokenizer.encode_batch: texts[1]: expected a text or a pair {a, b}, got "a list of 3"')
+   end)
+
    it("remembers chunks without changing the tokens", function()
       local tokenizer = load_kind "llama2"
       local text = "the tensor  and the\ttensor, the naïve \u{3000} tensor "

@@ -43,7 +43,7 @@ local function matched(self, text, at)
       if not at then return nil end
       local group = self.by_byte[text:byte(at)]
       for _, length in ipairs(group.lengths) do
-         local token = group.tokens[text:sub(at, at + length - 1)]
+         local token = at + length - 1 <= #text and group.tokens[text:sub(at, at + length - 1)]
          if token then return at, at + length - 1, token end
       end
       at = at + 1
@@ -59,7 +59,7 @@ local function stands_alone(text, first, last)
    return left and (last == #text or not is_word(text, last + 1))
 end
 
---- Returns the tokens in a text: {first, last, id, ...}. `limit`: what precedes this byte is taken.
+--- Returns the tokens in a text: {first, last, id, ...}.
 ---@param text string
 ---@return table
 function Finder:find(text)
@@ -71,7 +71,8 @@ function Finder:find(text)
       local first, last, token = matched(self, text, at)
       if not first then return list end
       at = last + 1
-      if not token.single_word or stands_alone(text, first, last) then
+      local is_free = first >= taken -- rstrip may have taken its spaces
+      if is_free and (not token.single_word or stands_alone(text, first, last)) then
          if token.lstrip then
             while first > taken do
                local before = utf8.offset(text, -1, first)

@@ -71,10 +71,28 @@ function crosses(node, begun)
    return maker(node, begun)
 end
 
---- Returns whether a pattern's matches lie within the chunks of a text.
+-- Returns whether a node can match no character.
+local function can_be_empty(node)
+   if node.kind == "set" then return false end
+   if node.kind == "choice" then
+      for _, child in ipairs(node) do
+         if can_be_empty(child) then return true end
+      end
+      return false
+   elseif node.kind == "sequence" then
+      for _, child in ipairs(node) do
+         if not can_be_empty(child) then return false end
+      end
+      return true
+   end
+   return node.kind ~= "repeat" or node.min == 0 or can_be_empty(node[1])
+end
+
+--- Returns whether a pattern's matches lie within the chunks of a text. An empty match does not: it
+--- may be at a chunk's end.
 ---@param node table  a tree of pattern.lua
 ---@return boolean
-function M.is_local(node) return not (crosses(node, false)) end
+function M.is_local(node) return not crosses(node, false) and not can_be_empty(node) end
 
 local lefts <const> = [[a Z 5 ! " # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \ ] ^ _ ` { | } ~ é É ʰ
    ǅ 中 あ 한 ि ́ ٣ Ⅷ ½ “ € © 😀]]
@@ -86,9 +104,11 @@ local lefts <const> = [[a Z 5 ! " # $ % & ' ( ) * + , - . / : ; < = > ? @ [ \ ] 
 function M.splits(split)
    for left in lefts:gmatch "%S+" do
       for _, right in ipairs {"a", "Z", "5", "!", "'", "é", "中", "\u{301}", " a", "\n", "\t", ""} do
-         local text, found = "b" .. left .. " " .. right, false
-         for _, stop in ipairs(split(text)) do found = found or stop == #left + 1 end
-         if not found then return false end
+         for _, before in ipairs {"", "b"} do
+            local text, found = before .. left .. " " .. right, false
+            for _, stop in ipairs(split(text)) do found = found or stop == #left + #before end
+            if not found then return false end
+         end
       end
    end
    return true

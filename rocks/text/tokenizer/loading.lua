@@ -5,6 +5,7 @@
 local bpe = require "tlua.text.tokenizer.bpe"
 local charsmap = require "tlua.text.tokenizer.charsmap"
 local decoders = require "tlua.text.tokenizer.decoders"
+local fields = require "tlua.text.tokenizer.fields"
 local json = require "tlua.utils.json"
 local models = require "tlua.text.tokenizer.models"
 local normalizers = require "tlua.text.tokenizer.normalizers"
@@ -52,7 +53,7 @@ function M.add_token(self, token)
    token.id = id
    self.ids[token.content], self.tokens[id] = id, token.content
    self.vocab_size = math.max(self.vocab_size, id)
-   if token.special then self.special[token.content] = true end
+   self.special[token.content] = token.special and true or nil
    for i, other in ipairs(self.added_tokens) do
       if other.content == token.content then
          self.added_tokens[i] = token
@@ -74,8 +75,10 @@ end
 
 local function section(config, name, make)
    local part = without_null(config[name])
-   if not part then return nil end
-   return make(part, function(why) refuse(("%s: %s"):format(name, why)) end)
+   if part == nil then return nil end
+   local function fail(why) refuse(("%s: %s"):format(name, why)) end
+   fields.check(part, "", fail)
+   return make(part, fail)
 end
 
 -- Decides whether texts may be cut into chunks, and whether there is a word's end at each cut.
@@ -117,8 +120,12 @@ local function finish(self)
 end
 
 local function read_added(config)
-   local list = {}
-   for i, entry in ipairs(without_null(config.added_tokens) or {}) do
+   local list, tokens = {}, without_null(config.added_tokens)
+   if tokens ~= nil and type(tokens) ~= "table" then
+      refuse(("added_tokens: expected a list, got %s"):format(tostring(tokens)))
+   end
+   fields.check(tokens, "added_tokens.", refuse)
+   for i, entry in ipairs(tokens or {}) do
       if type(entry) ~= "table" or type(entry.content) ~= "string"
          or math.type(entry.id) ~= "integer" or entry.id < 0 then
          refuse(("added_tokens[%d]: expected content and id"):format(i))
@@ -158,6 +165,18 @@ local function read_padding(config)
       pad_token = config.pad_token or "[PAD]",
       length = type(strategy) == "table" and integer(strategy, "Fixed", 0) or 0,
       pad_to_multiple_of = integer(config, "pad_to_multiple_of", 0)}
+end
+
+local function read_lengths(truncation, padding)
+   for name, part in pairs {truncation = truncation, padding = padding} do
+      if type(part) ~= "table" then
+         refuse(("%s: expected an object, got %s"):format(name, tostring(part)))
+      end
+   end
+   fields.check_lengths(truncation, padding, function(name, why)
+      refuse(("%s: %s"):format(name, why))
+   end)
+   return read_truncation(truncation), read_padding(padding)
 end
 
 -- Makes a byte-level model work on bytes if nothing else needs the characters for bytes.
@@ -237,6 +256,7 @@ function M.json(text)
       plain[key] = (key == "vocab" or key == "merges") and value ~= json.null and value
          or without_null(value)
    end
+   fields.check(plain, "", function(message) refuse("model: " .. message) end)
    local self = {added_tokens = read_added(config)}
    self.model, self.ids, self.tokens = models.make(plain, function(message)
       refuse("model: " .. message)
@@ -245,8 +265,8 @@ function M.json(text)
    self.pre_tokenizer = section(config, "pre_tokenizer", pre_tokenizers.make)
    self.processor = section(config, "post_processor", processors.make)
    self.decoder = section(config, "decoder", decoders.make)
-   self.truncation = read_truncation(without_null(config.truncation))
-   self.padding = read_padding(without_null(config.padding))
+   self.truncation, self.padding = read_lengths(without_null(config.truncation),
+      without_null(config.padding))
    self.space = space_of(without_null(config.normalizer))
    local ids = {}
    for token, id in pairs(self.ids) do ids[token] = id end

@@ -48,7 +48,26 @@ local function add_code(items, code, folds)
       items[#items + 1] = letter:upper():byte()
       items[#items + 1] = other_cases[letter:lower()]
    else
-      items[#items + 1] = utf8.codepoint(characters.lower(utf8.char(code)))
+      local lower = characters.lower(utf8.char(code))
+      items[#items + 1] = characters.remember(function(other)
+         return characters.lower(utf8.char(other)) == lower
+      end)
+   end
+end
+
+local last_cased <const> = 0x1E943
+
+-- Adds a range of characters to the items of a set, in both cases.
+local function add_folded_range(items, first, last)
+   for code = math.max(first, 65), math.min(last, 122) do add_code(items, code, true) end
+   local lowers = {}
+   for code = math.max(first, 128), math.min(last, last_cased) do
+      lowers[characters.lower(utf8.char(code))] = true
+   end
+   if next(lowers) then
+      items[#items + 1] = characters.remember(function(code)
+         return code >= 128 and lowers[characters.lower(utf8.char(code))] or false
+      end)
    end
 end
 
@@ -195,9 +214,7 @@ local function bracket(state)
          end
          if type(last) ~= "number" or last < item then state.fail "a range is reversed" end
          items[#items + 1] = {first = item, last = last}
-         if state.folds then
-            for code = math.max(item, 65), math.min(last, 122) do add_code(items, code, true) end
-         end
+         if state.folds then add_folded_range(items, item, last) end
       elseif type(item) == "number" then
          add_code(items, item, state.folds)
       else
@@ -310,7 +327,10 @@ local function repeated(state)
       local min, max, braces = bounds(state)
       if not min then return node end
       local mode, mark = "greedy", state.text:sub(state.at, state.at)
-      if mark == "?" then
+      if mark == "?" and braces and min == max and not state.whole_text then
+         state.at = state.at + 1 -- Ruby's x{2}? is (?:x{2})?
+         node, min, max = {kind = "repeat", node, min = min, max = max, mode = mode}, 0, 1
+      elseif mark == "?" then
          mode, state.at = "lazy", state.at + 1
       elseif mark == "+" and (not braces or state.whole_text) then
          mode, state.at = "possessive", state.at + 1

@@ -165,8 +165,10 @@ makers.Split = function(config, fail)
          local text = piece.text
          if direct and not piece.starts then
             local match, at, n, length, base = pattern.match, 1, #into, #text, piece.base
+            local begun, first = n, nil
             while at <= length do
-               local first, last = match(text, at)
+               local last
+               first, last = match(text, at)
                if not first or last < first then break end
                if first > at then
                   n = n + 1
@@ -177,8 +179,11 @@ makers.Split = function(config, fail)
                at = last + 1
             end
             if at > length then return end
-            piece = pieces.slice(piece, at, length)
-            text = piece.text
+            if not first then
+               into[n + 1] = {text = text:sub(at), base = base + at - 1}
+               return
+            end
+            for i = n, begun + 1, -1 do into[i] = nil end -- an empty match: the whole text again
          end
          local list = pieces.by_regex(text, pattern)
          pieces.split(piece, inverts and inverted(list) or list, behavior, into)

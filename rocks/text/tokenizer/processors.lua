@@ -101,7 +101,8 @@ end
 
 local function pair_of(config, name, fail)
    local pair = config[name]
-   if type(pair) ~= "table" or type(pair[1]) ~= "string" or math.type(pair[2]) ~= "integer" then
+   if type(pair) ~= "table" or type(pair[1]) ~= "string" or math.type(pair[2]) ~= "integer"
+      or pair[2] < 0 then
       fail(("expected a token and its number as %s"):format(name))
    end
    return {ids = {pair[2] + 1}, tokens = {pair[1]}}
@@ -171,7 +172,11 @@ local function read_template(list, tokens, fail)
    local template = {}
    if type(list) ~= "table" then fail "expected lists as single and pair" end
    for i, entry in ipairs(list) do
+      if type(entry) ~= "table" then fail(("entry %d: expected an object"):format(i)) end
       local sequence, token = entry.Sequence, entry.SpecialToken
+      if sequence and sequence.id ~= "A" and sequence.id ~= "B" then
+         fail(("entry %d: expected the Sequence A or B, got %s"):format(i, tostring(sequence.id)))
+      end
       local kind = (sequence or token or {}).type_id
       if math.type(kind) ~= "integer" then
          fail(("entry %d of a template: expected a Sequence or a SpecialToken"):format(i))
@@ -189,8 +194,14 @@ local function read_tokens(config, fail)
    local tokens = {}
    for name, entry in pairs(config.special_tokens or {}) do
       local ids = {}
-      for i, id in ipairs(entry.ids or {}) do
-         if math.type(id) ~= "integer" then fail(("the ids of %q are no numbers"):format(name)) end
+      if type(entry) ~= "table" or not entry.ids or not entry.tokens
+         or #entry.ids ~= #entry.tokens then
+         fail(("special_tokens: %q: expected as many ids as tokens"):format(name))
+      end
+      for i, id in ipairs(entry.ids) do
+         if math.type(id) ~= "integer" or id < 0 then
+            fail(("the ids of %q are no numbers"):format(name))
+         end
          ids[i] = id + 1
       end
       tokens[name] = {ids = ids, tokens = entry.tokens}

@@ -9,6 +9,18 @@ local M = {}
 
 local byte, find, codepoint = string.byte, string.find, utf8.codepoint
 
+-- Oniguruma's limit of the attempts for one match: patterns such as (a+)+b need too many.
+local most_attempts <const> = 10000000
+local attempts = 0
+
+local function attempt()
+   attempts = attempts + 1
+   if attempts > most_attempts then
+      error(("the text needs more than %d attempts for one match of a pattern"):format(
+         most_attempts), 0)
+   end
+end
+
 local function character_end(text, at)
    local lead = byte(text, at)
    return at + (lead < 0x80 and 1 or lead < 0xE0 and 2 or lead < 0xF0 and 3 or 4)
@@ -100,6 +112,7 @@ local function set_repeat(node, set, next)
       if found or possessive then return found end
       while stop > least do
          stop = before(text, stop)
+         attempt()
          found = next(text, stop)
          if found then return found end
       end
@@ -109,20 +122,20 @@ end
 
 local function accept(_, at) return at end
 
-local function lazy_repeat(node, next)
-   local one = compile(node[1], accept)
+local function lazy_set_repeat(node, set, next)
    return function(text, at)
-      for _ = 1, node.min do
-         at = one(text, at)
-         if not at then return nil end
-      end
-      local count = node.min
+      local count = 0
       while true do
-         local found = next(text, at)
-         if found then return found end
-         local after = count < node.max and one(text, at)
-         if not after or after == at then return nil end
-         at, count = after, count + 1
+         if count >= node.min then
+            local found = next(text, at)
+            if found then return found end
+         end
+         local b = byte(text, at)
+         if count >= node.max or not b or not set[b < 0x80 and b or codepoint(text, at)] then
+            return nil
+         end
+         at, count = character_end(text, at), count + 1
+         attempt()
       end
    end
 end
@@ -143,7 +156,7 @@ end
 
 -- Repeats a node of any kind: the levels are made when they are first reached.
 local function group_repeat(node, next)
-   local levels = {}
+   local levels, is_lazy = {}, node.mode == "lazy"
    local function level(count)
       if levels[count] then return levels[count] end
       local began = 0
@@ -154,6 +167,11 @@ local function group_repeat(node, next)
             (text, at)
       end
       local function enter(text, at)
+         attempt()
+         if is_lazy and count >= node.min then
+            local found = next(text, at)
+            if found then return found end
+         end
          if count < node.max then
             inner = inner or compile(node[1], again)
             local outer = began
@@ -162,7 +180,7 @@ local function group_repeat(node, next)
             began = outer
             if found then return found end
          end
-         if count >= node.min then return next(text, at) end
+         if count >= node.min and not is_lazy then return next(text, at) end
          return nil
       end
       levels[count] = enter
@@ -194,20 +212,25 @@ end
 
 makers["repeat"] = function(node, next)
    local inner = node[1]
-   if node.mode == "lazy" then return lazy_repeat(node, next) end
+   if inner.kind == "set" and node.mode == "lazy" then
+      return lazy_set_repeat(node, inner.set, next)
+   end
    if inner.kind == "set" then return set_repeat(node, inner.set, next) end
    if node.mode == "possessive" then return possessive_repeat(node, next) end
    return group_repeat(node, next)
 end
 
 makers["look"] = function(node, next)
-   local inner = compile(node[1], accept)
+   local target
+   local function reaches(_, at) return at == target and at or nil end
+   local inner = compile(node[1], node.behind and reaches or accept)
    if node.behind then
       return function(text, at)
          local found = false
+         target = at
          for from = at, 1, -1 do
             local b = byte(text, from)
-            if (not b or b < 0x80 or b >= 0xC0) and inner(text, from) == at then
+            if (not b or b < 0x80 or b >= 0xC0) and inner(text, from) then
                found = true
                break
             end
@@ -312,6 +335,7 @@ function M.compile(text, is_tiktoken)
       while at <= length + 1 do
          local b = byte(subject, at) or 128
          local list = by_byte[b < 128 and b or -1]
+         attempts = 0
          for i = 1, #list do
             local stop = list[i](subject, at)
             if stop then return at, stop - 1 end
