@@ -332,7 +332,7 @@ local function encode_one(self, what, text, kind)
    local ok, all = pcall(tokenize, self, what, text)
    if not ok then
       if type(all) == "string" and not all:find "text%.Tokenizer" then
-         if all:find "stack overflow" then all = "a pattern repeats a group too often in the text" end
+         if all:find "stack overflow" then all = "a pattern repeats a group too often" end
          torch.raise("text.Tokenizer.encode: " .. all)
       end
       error(all, 0)

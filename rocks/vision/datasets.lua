@@ -314,6 +314,10 @@ end
 function FakeData:__len() return self.size end
 
 function FakeData:get(i)
+   if math.type(i) ~= "integer" or i < 1 or i > self.size then
+      torch.raise(("vision.datasets.FakeData: expected a position from 1 to %d, got %s"):format(
+         self.size, tostring(i)))
+   end
    local generator = torch.Generator():manual_seed(i + self.random_offset)
    local image = (torch.rand(self.image_size, {generator = generator}) * 256):to "uint8"
    local label = math.floor(torch.rand(1, {generator = generator}):item() * self.num_classes) + 1

@@ -109,7 +109,7 @@ end
 local function check_layers(title, name, value, first, last)
    local list = type(value) == "table" and value or {value}
    for _, number in ipairs(list) do
-      if number < first or number > last then
+      if math.type(number) ~= "integer" or number < first or number > last then
          args.refuse(title, name, ("numbers from %d to %d"):format(first, last), number)
       end
    end

@@ -62,6 +62,8 @@ describe("torch.vision.datasets", function()
       local again, same = set:get(4)
       assert.is_true(torch.equal(image, again) and label == same and label >= 1 and label <= 3)
       assert.is_false(torch.equal(image, (set:get(5))))
+      assert.has_error(function() set:get(6) end,
+         "vision.datasets.FakeData: expected a position from 1 to 5, got 6")
       assert.equal(torch.data.ImageFolder, datasets.ImageFolder)
    end)
 end)

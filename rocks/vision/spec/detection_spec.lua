@@ -237,6 +237,16 @@ describe("errors of torch.vision.models.detection", function()
             message_of(build.fcos(), {images[2]}, {{boxes = good[2].boxes, labels = torch.tensor {0}}}),
          ["targets%[1%].masks: expected a tensor of shape %(1, H, W%), got nil"] =
             message_of(build.mask(), {images[2]}, {{boxes = good[2].boxes, labels = good[2].labels}}),
+         ["targets%[2%].boxes: expected corners x1 < x2 and y1 < y2, got %(%-?nan, 5, 6, 9%)"] =
+            with("boxes", torch.tensor {{0 / 0, 5, 6, 9}}),
+         ["targets%[1%].masks: expected masks of the image's size, %(1, %d+, %d+%), got a float32"] =
+            message_of(build.mask(), {images[2]}, {{boxes = good[2].boxes, labels = good[2].labels,
+               masks = torch.ones(1, 5, 5)}}),
+         ["targets%[1%].masks: expected 0 and 1, got 255"] =
+            message_of(build.mask(), {images[2]}, {{boxes = good[2].boxes, labels = good[2].labels,
+               masks = images[2]:narrow(1, 1, 1):clone():fill_(255)}}),
+         ["trainable_layers: expected numbers from 0 to 5, got 2.5"] = message_of(D.fasterrcnn_resnet50_fpn,
+            {trainable_backbone_layers = 2.5}),
          ["FasterRCNN: backbone: expected a model with the field out_channels"] =
             message_of(D.FasterRCNN, nn.Linear(1, 1), 3),
          ["FasterRCNN: unknown option box_score_tresh; did you mean box_score_thresh%?"] =

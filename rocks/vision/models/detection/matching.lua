@@ -90,7 +90,8 @@ local function check_boxes(title, which, boxes)
    if not is_tensor or boxes:dim() ~= 2 or boxes:size(2) ~= 4 or not boxes:is_floating_point() then
       args.refuse(title, which .. ".boxes", "floating numbers of shape (n, 4)", boxes)
    end
-   local is_flat = boxes:narrow(2, 3, 2):le(boxes:narrow(2, 1, 2)):any(2)
+   -- a box with NaN has no corners either
+   local is_flat = boxes:narrow(2, 3, 2):gt(boxes:narrow(2, 1, 2)):logical_not():any(2)
    if is_flat:any():item() then
       local box = boxes[is_flat:nonzero()[{1, 1}]:item()]:tolist()
       torch.raise(("%s: %s.boxes: expected corners x1 < x2 and y1 < y2, got (%g, %g, %g, %g)")
@@ -115,13 +116,22 @@ local function check_labels(title, which, target, first, last)
 end
 
 -- Checks the field of a target that further heads need.
-local function check_further(title, which, target, further)
+local function check_further(title, which, target, further, image)
    local value, count = target[further], target.boxes:size(1)
    if not torch.is_tensor(value) or value:dim() ~= 3 or value:size(1) ~= count
          or further == "keypoints" and value:size(3) ~= 3 then
       args.refuse(title, ("%s.%s"):format(which, further), further == "masks"
          and ("a tensor of shape (%d, H, W)"):format(count)
          or ("a tensor of shape (%d, keypoints, 3)"):format(count), value)
+   end
+   if further == "keypoints" then return end
+   if value:size(2) ~= image:size(2) or value:size(3) ~= image:size(3) then
+      args.refuse(title, which .. ".masks", ("masks of the image's size, (%d, %d, %d)"):format(
+         count, image:size(2), image:size(3)), value)
+   end
+   if value:numel() > 0 and value.dtype ~= "bool" and value:max():item() > 1 then
+      torch.raise(("%s: %s.masks: expected 0 and 1, got %g"):format(title, which,
+         value:max():item()))
    end
 end
 
@@ -155,7 +165,9 @@ function M.check(title, images, targets, is_training, first, last, further)
       end
       check_boxes(title, which, target.boxes)
       check_labels(title, which, target, first, last)
-      for _, name in ipairs(further or {}) do check_further(title, which, target, name) end
+      for _, name in ipairs(further or {}) do
+         check_further(title, which, target, name, images[i])
+      end
    end
 end
 
