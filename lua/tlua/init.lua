@@ -27,6 +27,7 @@ lazy.load(torch, lazy.modules("tlua", {
    optim = "optim",
    amp = "amp",
    text = "text",
+   audio = "audio",
    onnx = "onnx",
    vision = "vision",
    trainer = "trainer",

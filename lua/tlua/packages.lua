@@ -11,6 +11,7 @@ local M = {}
 --- The packages' names, with their paths in torch.
 ---@type table<string, string>
 M.names = {
+   audio = "torch.audio",
    datapipes = "torch.utils.data.datapipes",
    mlflow = "torch.utils.mlflow",
    onnx = "torch.onnx",

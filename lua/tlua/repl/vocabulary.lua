@@ -694,6 +694,7 @@ num_threads: the number of threads; has no effect
 
 -- A package has the words of its own names, in its module `vocabulary`.
 local packaged <const> = {
+   ["torch.audio."] = "audio",
    ["torch.utils.mlflow."] = "mlflow", ["torch.rl."] = "rl", ["torch.text."] = "text",
    ["torch.utils.tensorboard."] = "tensorboard", ["torch.trainer."] = "trainer",
 }

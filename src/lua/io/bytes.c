@@ -10,6 +10,7 @@
 #include "io/codecs.h"
 #include "io/csv.h"
 #include "io/dequantize.h"
+#include "io/sound.h"
 #include "core/platform/folder.h"
 #include "core/platform/platform.h"
 #include "lua/list_length.h"
@@ -295,6 +296,50 @@ static int io_jpeg(lua_State *L) {
   return give(L, box, file, 1, &size, free_block, NULL);
 }
 
+/* _read_sound(bytes, first, count, whole) returns samples of shape (frames, channels), the file's
+** frames, its rate and its format, or nil and a message. `first` counts frames from 0; a count of
+** -1 means all. */
+static int io_read_sound(lua_State *L) {
+  int64_t first = luaL_checkinteger(L, 2), count = luaL_checkinteger(L, 3), frames;
+  bool whole = lua_toboolean(L, 4);
+  tli_Box *box = tli_push_box(L);
+  tl_Tensor *bytes = check_bytes(L, "io._read_sound");
+  tli_Sound sound;
+  void *block = tli_read_sound(tli_data(bytes), (size_t)bytes->numel, first < 0 ? 0 : first, count,
+                               whole, &sound, &frames);
+  if (block == NULL) return give_up(L);
+  int64_t sizes[] = {frames, sound.channels};
+  tl_Tensor *t = tl_tensor_wrap(block, whole ? TL_I32 : TL_F32, 2, sizes, NULL, free_block, NULL);
+  if (t == NULL) {
+    free(block);
+    return tli_raise(L);
+  }
+  tli_fill_box(tli_state(L), box, t);
+  lua_pushinteger(L, sound.frames);
+  lua_pushinteger(L, sound.rate);
+  lua_pushinteger(L, sound.format);
+  return 4;
+}
+
+/* _write_sound(samples, rate, format, quality) returns the bytes of a file, or nil and a message.
+** `samples` is contiguous, (frames, channels), of float32 or int32. */
+static int io_write_sound(lua_State *L) {
+  int rate = (int)luaL_checkinteger(L, 2), format = (int)luaL_checkinteger(L, 3);
+  double quality = luaL_checknumber(L, 4);
+  tli_Box *box = tli_push_box(L);
+  tl_Tensor *t = tli_check_tensor(L, 1, "io._write_sound");
+  if (tli_device(t).type != TL_CPU || !tli_contiguous(t) || t->ndim != 2 ||
+      (t->dtype != TL_F32 && t->dtype != TL_I32) || t->sizes[1] < 1 || t->sizes[1] > 1024)
+    return tli_error(L, "io._write_sound: expected samples of shape (frames, channels), got %s",
+                     tli_describe(L, tli_state(L), 1));
+  tli_Sound sound = {t->sizes[0], rate, (int)t->sizes[1], format};
+  size_t n;
+  void *file = tli_write_sound(tli_data(t), t->dtype == TL_I32, &sound, quality, &n);
+  if (file == NULL) return give_up(L);
+  int64_t size = (int64_t)n;
+  return give(L, box, file, 1, &size, free_block, NULL);
+}
+
 /* Returns the path at index 1. */
 static const char *check_path(lua_State *L, const char *name) {
   const char *path = tli_to_word(L, 1);
@@ -489,6 +534,8 @@ const luaL_Reg tli_bytes_functions[] = {{"map", io_map},
                                         {"dequantize", io_dequantize},
                                         {"decode_image", io_decode_image},
                                         {"_jpeg", io_jpeg},
+                                        {"_read_sound", io_read_sound},
+                                        {"_write_sound", io_write_sound},
                                         {"folder", io_folder},
                                         {"make_folder", io_make_folder},
                                         {"csv", io_csv},

@@ -1,0 +1,77 @@
+-- companding.lua - mu-law and A-law of G.711: 16-bit samples in 8 bits, in segments whose steps
+-- double. The tables are made on first use.
+
+local torch = require "tlua"
+
+local M = {}
+
+-- Returns the 16-bit sample of a byte.
+local expand = {}
+
+function expand.ULAW(byte)
+   local code = ~byte & 0xFF
+   local value = ((code & 15) << 3) + 132 << (code >> 4 & 7)
+   return code & 128 ~= 0 and 132 - value or value - 132
+end
+
+function expand.ALAW(byte)
+   local code = byte ~ 0x55
+   local segment, value = code >> 4 & 7, (code & 15) << 4
+   value = segment == 0 and value + 8 or value + 264 << segment - 1
+   return code & 128 ~= 0 and value or -value
+end
+
+-- Returns the segment of a magnitude: the position of its highest bit, at least 0.
+local function segment_of(value, lowest)
+   local segment = 0
+   while segment < 7 and value >> segment + lowest + 1 > 0 do segment = segment + 1 end
+   return segment
+end
+
+-- Returns the byte of a 16-bit sample.
+local compress = {}
+
+function compress.ULAW(sample)
+   local sign = sample < 0 and 0x80 or 0
+   local value = math.min(math.abs(sample), 32635) + 132
+   local segment = segment_of(value, 7)
+   return ~(sign | segment << 4 | value >> segment + 3 & 15) & 0xFF
+end
+
+function compress.ALAW(sample)
+   local sign = sample >= 0 and 0x80 or 0
+   local value = math.min(sample < 0 and ~sample or sample, 32767)
+   local segment = segment_of(value, 7)
+   local step = segment == 0 and value >> 4 or value >> segment + 3 & 15
+   return (sign | segment << 4 | step) ~ 0x55
+end
+
+local decoders, encoders = {}, {}
+
+--- Returns samples of bytes as float32 from -1 to 1.
+---@param bytes Tensor  (n) uint8
+---@param law string  "ULAW" or "ALAW"
+---@return Tensor samples  (n)
+function M.decode(bytes, law)
+   if not decoders[law] then
+      local values = {}
+      for byte = 0, 255 do values[byte + 1] = expand[law](byte) / 32768 end
+      decoders[law] = torch.tensor(values)
+   end
+   return decoders[law]:index_select(1, bytes:long() + 1)
+end
+
+--- Returns bytes of 16-bit samples.
+---@param samples Tensor  int64
+---@param law string  "ULAW" or "ALAW"
+---@return Tensor bytes  of the same shape, uint8
+function M.encode(samples, law)
+   if not encoders[law] then
+      local values = {}
+      for sample = -32768, 32767 do values[sample + 32769] = compress[law](sample) end
+      encoders[law] = torch.tensor(values, {dtype = "uint8"})
+   end
+   return encoders[law]:index_select(1, samples:reshape(-1) + 32769):view(samples.shape)
+end
+
+return M

@@ -1,0 +1,11 @@
+-- init.lua - torch.audio: files of sound, transforms and models by torchaudio's names.
+
+require "tlua" -- defines the core's modules for `require`
+local lazy = require "tlua.lazy"
+
+return lazy.load({}, {
+   load = "tlua.audio.files",
+   save = "tlua.audio.files",
+   info = "tlua.audio.files",
+   stream = "tlua.audio.files",
+})
