@@ -6,7 +6,7 @@ Q: the quality factor: the frequency over the width of the band
 a0: the coefficient of the output now
 a1: the coefficient of the output a step ago
 a2: the coefficient of the output two steps ago
-a_coeffs: the coefficients of the outputs, the present one first, (order + 1) or (filters, order + 1)
+a_coeffs: the coefficients of the outputs, the present first, (order + 1) or (filters, order + 1)
 amin: smaller values count as this one
 b0: the coefficient of the input now
 b1: the coefficient of the input a step ago
