@@ -8,5 +8,6 @@ return lazy.load({}, {
    models = "tlua.vision.models",
    ops = "tlua.vision.ops",
    transforms = "tlua.vision.transforms",
+   tv_tensors = "tlua.vision.tv_tensors",
    utils = "tlua.vision.utils",
 })

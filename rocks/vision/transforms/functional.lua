@@ -5,7 +5,7 @@ local torch = require "tlua"
 local args = require "tlua.args"
 local lazy = require "tlua.lazy"
 
-local resample = require "tlua.vision.transforms.resample"
+local kinds = require "tlua.vision.transforms.kinds"
 
 local F = torch.nn.functional
 
@@ -13,13 +13,7 @@ local M = {}
 
 local prefix <const> = "vision.transforms.v2.functional."
 
--- Refuses a value that is no image.
-local function check(title, image)
-   if not torch.is_tensor(image) or image:dim() < 3 then
-      args.refuse(title, "inpt", "an image of shape (..., C, H, W)", image)
-   end
-   return image
-end
+local check <const> = kinds.check
 
 local function check_channels(title, image)
    local channels = image:size(-3)
@@ -37,17 +31,13 @@ local function bound_of(image) return largest[image.dtype] or 1 end
 -- Calls fn with the image as a batch (N, C, H, W) and gives the result the leading dimensions back.
 local function as_batch(image, fn)
    local shape = {table.unpack(image.shape)}
-   local result = fn(image:reshape(-1, table.unpack(shape, #shape - 2)))
+   local n = 1
+   for i = 1, #shape - 3 do n = n * shape[i] end
+   local result = fn(image:reshape(n, table.unpack(shape, #shape - 2)))
    local rest = {table.unpack(result.shape, 2)}
    local full = table.move(shape, 1, #shape - 3, 1, {})
    table.move(rest, 1, 3, #full + 1, full)
    return result:reshape(full)
-end
-
--- Rounds to the nearest integer, halves to the even one.
-local function round_even(x)
-   local rounded = math.floor(x + 0.5)
-   return x % 1 == 0.5 and rounded % 2 == 1 and rounded - 1 or rounded
 end
 
 local function pair(title, name, value)
@@ -57,213 +47,6 @@ local function pair(title, name, value)
       if list[i] < 1 then args.refuse(title, name, "sizes of at least 1", list[i]) end
    end
    return list[1], list[2]
-end
-
--- Geometry ----------------------------------------------------------------------------------------
-
-local take_resize = args.signature(prefix .. [[resize(inpt: tensor, size: integers,
-   interpolation: string = 'bilinear', max_size: integer?, antialias: boolean = true)]])
-
--- Returns the new height and width: those of a list of two, or the smaller side's.
-local function new_size(title, height, width, size, max_size)
-   if type(size) == "table" and #size == 2 then
-      if max_size then
-         torch.raise(title .. ": max_size is for one size, that of the smaller side")
-      end
-      return pair(title, "size", size)
-   end
-   size = pair(title, "size", size)
-   local short, long = math.min(height, width), math.max(height, width)
-   local new_long = math.floor(size * long / short)
-   if max_size then
-      if max_size <= size then args.refuse(title, "max_size", "more than size", max_size) end
-      if new_long > max_size then size, new_long = max_size * size // new_long, max_size end
-   end
-   if width <= height then return new_long, size end
-   return size, new_long
-end
-
-local modes <const> = {nearest = true, bilinear = true, bicubic = true}
-
---- Resizes images. One `size` is that of the smaller side, of which the larger follows, at most
---- `max_size`; two are height and width.
----
----     local image = torch.zeros(3, 20, 30, {dtype = "uint8"})
----     local resize = torch.vision.transforms.v2.functional.resize
----     print(resize(image, 10).shape, resize(image, {8, 9}).shape)
----     --> torch.Size([3, 10, 15])	torch.Size([3, 8, 9])
----@param inpt Tensor  (..., C, H, W)
----@param size integer|integer[]
----@param options? {interpolation: string, max_size: integer, antialias: boolean}  interpolation:
---- "bilinear" by default, "bicubic" or "nearest"; max_size: of the larger side; antialias: whether
---- all pixels count when the size shrinks, true by default
----@return Tensor
-function M.resize(...)
-   local title, a = prefix .. "resize", take_resize(...)
-   local image = check(title, a.inpt)
-   if not modes[a.interpolation] then
-      args.refuse(title, "interpolation", '"nearest", "bilinear" or "bicubic"', a.interpolation)
-   end
-   local height, width = image:size(-2), image:size(-1)
-   if height == 0 or width == 0 then args.refuse(title, "inpt", "an image with pixels", image) end
-   local rows, columns = new_size(title, height, width, a.size, a.max_size)
-   if rows == height and columns == width then return image end
-   local options = {size = {rows, columns}, mode = a.interpolation}
-   if a.interpolation ~= "nearest" then
-      options.align_corners, options.antialias = false, a.antialias
-   end
-   local is_exact = image.dtype == "uint8" and options.antialias
-   local is_native = image:is_floating_point() or image.dtype == "uint8"
-   return as_batch(image, function(batch)
-      if is_exact then return resample(batch, rows, columns, a.interpolation) end
-      if is_native then return F.interpolate(batch, options) end
-      return F.interpolate(batch:float(), options):round():to(image.dtype)
-   end)
-end
-
-local take_pad = args.signature(prefix .. [[pad(inpt: tensor, padding: integers, fill: number = 0,
-   padding_mode: string = 'constant')]])
-
-local pad_modes <const> = {constant = "constant", edge = "replicate", reflect = "reflect"}
-
-local function pad(image, left, top, right, bottom, fill, mode)
-   return as_batch(image, function(batch)
-      local list = {left, right, top, bottom}
-      if mode == "constant" then return F.pad(batch, list, mode, fill) end
-      local is_float = batch:is_floating_point()
-      local result = F.pad(is_float and batch or batch:float(), list, mode)
-      return is_float and result or result:to(batch.dtype)
-   end)
-end
-
---- Adds pixels around images: `padding` is one number, {horizontal, vertical} or {left, top, right,
---- bottom}.
----
----     local image = torch.ones(1, 2, 2)
----     local pad = torch.vision.transforms.v2.functional.pad
----     print(pad(image, {1, 0})[1])
----     --> tensor([[0., 1., 1., 0.],
----     -->         [0., 1., 1., 0.]])
----@param inpt Tensor  (..., C, H, W)
----@param padding integer|integer[]
----@param options? {fill: number, padding_mode: string}  fill: the new pixels' value, 0 by default;
---- padding_mode: "constant" by default, "edge" or "reflect"
----@return Tensor
-function M.pad(...)
-   local title, a = prefix .. "pad", take_pad(...)
-   check(title, a.inpt)
-   local mode, p = pad_modes[a.padding_mode], a.padding
-   if not mode then
-      args.refuse(title, "padding_mode", '"constant", "edge" or "reflect"', a.padding_mode)
-   end
-   if type(p) == "number" then p = {p} end
-   local count = #p
-   if count ~= 1 and count ~= 2 and count ~= 4 then
-      args.refuse(title, "padding", "1, 2 or 4 numbers", p)
-   end
-   return pad(a.inpt, p[1], p[2] or p[1], p[3] or p[1], p[4] or p[2] or p[1], a.fill, mode)
-end
-
-local take_crop = args.signature(prefix .. [[crop(inpt: tensor, top: integer, left: integer,
-   height: integer, width: integer)]])
-
-local function crop(title, image, top, left, height, width)
-   check(title, image)
-   if height < 1 or width < 1 then
-      args.refuse(title, "size", "at least 1 x 1 pixels", ("%d x %d"):format(height, width))
-   end
-   local rows, columns = image:size(-2), image:size(-1)
-   local before_y, before_x = math.max(-top, 0), math.max(-left, 0)
-   local after_y, after_x = math.max(top + height - rows, 0), math.max(left + width - columns, 0)
-   if before_y > 0 or before_x > 0 or after_y > 0 or after_x > 0 then
-      image = pad(image, before_x, before_y, after_x, after_y, 0, "constant")
-      top, left = top + before_y, left + before_x
-   end
-   return image:narrow(-2, top + 1, height):narrow(-1, left + 1, width)
-end
-
---- Cuts a part out of images. `top` and `left` count pixels before it, from 0; what lies outside of
---- the image is 0.
----
----     local image = torch.arange(0, 9, {dtype = "float32"}):view(1, 3, 3)
----     local crop = torch.vision.transforms.v2.functional.crop
----     print(crop(image, 1, 1, 2, 2)[1])
----     --> tensor([[4., 5.],
----     -->         [7., 8.]])
----@param inpt Tensor  (..., C, H, W)
----@param top integer  rows above the part
----@param left integer  columns before the part
----@param height integer  of the part
----@param width integer  of the part
----@return Tensor
-function M.crop(...)
-   local a = take_crop(...)
-   return crop(prefix .. "crop", a.inpt, a.top, a.left, a.height, a.width)
-end
-
-local take_center = args.signature(prefix .. "center_crop(inpt: tensor, output_size: integers)")
-
---- Cuts the middle out of images; a smaller image is first padded with 0.
----
----     local image = torch.zeros(3, 10, 9)
----     local crop = torch.vision.transforms.v2.functional.center_crop
----     print(crop(image, 4).shape)
----     --> torch.Size([3, 4, 4])
----@param inpt Tensor  (..., C, H, W)
----@param output_size integer|integer[]  the height and width
----@return Tensor
-function M.center_crop(...)
-   local title, a = prefix .. "center_crop", take_center(...)
-   local image = check(title, a.inpt)
-   local height, width = pair(title, "output_size", a.output_size)
-   local y, x = math.max(height - image:size(-2), 0), math.max(width - image:size(-1), 0)
-   if y > 0 or x > 0 then
-      image = pad(image, x // 2, y // 2, (x + 1) // 2, (y + 1) // 2, 0, "constant")
-   end
-   return crop(title, image, round_even((image:size(-2) - height) / 2),
-      round_even((image:size(-1) - width) / 2), height, width)
-end
-
-local take_resized = args.signature(prefix .. [[resized_crop(inpt: tensor, top: integer,
-   left: integer, height: integer, width: integer, size: integers,
-   interpolation: string = 'bilinear', antialias: boolean = true)]])
-
---- Cuts a part out of images, as crop does, and resizes it.
----
----     local image = torch.zeros(3, 10, 9)
----     local resized = torch.vision.transforms.v2.functional.resized_crop
----     print(resized(image, 0, 0, 5, 5, {8, 8}).shape)
----     --> torch.Size([3, 8, 8])
----@param inpt Tensor  (..., C, H, W)
----@param top integer  rows above the part
----@param left integer  columns before the part
----@param height integer  of the part
----@param width integer  of the part
----@param size integer|integer[]  the new size
----@param options? {interpolation: string, antialias: boolean}  interpolation: as that of resize;
---- antialias: as that of resize
----@return Tensor
-function M.resized_crop(...)
-   local a = take_resized(...)
-   local part = crop(prefix .. "resized_crop", a.inpt, a.top, a.left, a.height, a.width)
-   return M.resize(part, a.size, {interpolation = a.interpolation, antialias = a.antialias})
-end
-
---- Mirrors images: left and right change places (horizontal_flip), or above and below
---- (vertical_flip).
----
----     local image = torch.tensor {{{1, 2, 3}}}
----     print(torch.vision.transforms.v2.functional.horizontal_flip(image))
----     --> tensor([[[3, 2, 1]]])
----@names vision.transforms.v2.functional.horizontal_flip
----@names vision.transforms.v2.functional.vertical_flip
----@param inpt Tensor  (..., C, H, W)
----@return Tensor
-
-for name, dim in pairs {horizontal_flip = -1, vertical_flip = -2} do
-   local title = prefix .. name
-   local take = args.signature(title .. "(inpt: tensor)")
-   M[name] = function(...) return check(title, take(...).inpt):flip {dim} end
 end
 
 -- Colours -----------------------------------------------------------------------------------------
@@ -283,6 +66,7 @@ local take_gray = args.signature(prefix .. [[rgb_to_grayscale(inpt: tensor,
 ---     local gray = torch.vision.transforms.v2.functional.rgb_to_grayscale
 ---     print(gray(image).shape)
 ---     --> torch.Size([1, 1, 1])
+---@names vision.transforms.v2.functional.rgb_to_grayscale
 ---@param inpt Tensor  (..., 3, H, W), or with 1 channel
 ---@param num_output_channels? integer  1 by default, or 3
 ---@return Tensor
@@ -400,6 +184,7 @@ end
 ---     local adjust = torch.vision.transforms.v2.functional.adjust_hue
 ---     print(adjust(red, 0.5):flatten())
 ---     --> tensor([0., 1., 1.])
+---@names vision.transforms.v2.functional.adjust_hue
 ---@param inpt Tensor  (..., 1 or 3, H, W)
 ---@param hue_factor number  from -0.5 to 0.5; 0 changes nothing
 ---@return Tensor
@@ -421,6 +206,7 @@ local take_invert = args.signature(prefix .. "invert(inpt: tensor)")
 ---     local image = torch.tensor({{{0, 200}}}, {dtype = "uint8"})
 ---     print(torch.vision.transforms.v2.functional.invert(image):flatten())
 ---     --> tensor([255,  55], dtype=torch.uint8)
+---@names vision.transforms.v2.functional.invert
 ---@param inpt Tensor  (..., C, H, W)
 ---@return Tensor
 function M.invert(...)
@@ -440,6 +226,7 @@ local take_normalize = args.signature(prefix .. [[normalize(inpt: tensor, mean: 
 ---     local image = torch.ones(1, 1, 2)
 ---     print(torch.vision.transforms.v2.functional.normalize(image, {0.5}, {0.25}))
 ---     --> tensor([[[2., 2.]]])
+---@names vision.transforms.v2.functional.normalize
 ---@param inpt Tensor  (..., C, H, W) of floating numbers
 ---@param mean number[]  of each channel
 ---@param std number[]  of each channel
@@ -473,6 +260,7 @@ local take_dtype = args.signature(prefix .. [[to_dtype(inpt: tensor, dtype: stri
 ---     local to_dtype = torch.vision.transforms.v2.functional.to_dtype
 ---     print(to_dtype(image, "float32", true))
 ---     --> tensor([[[1.]]])
+---@names vision.transforms.v2.functional.to_dtype
 ---@param inpt Tensor  an image
 ---@param dtype? string  "float32" by default
 ---@param scale? boolean  false by default
@@ -507,6 +295,7 @@ local take_blur = args.signature(prefix .. [[gaussian_blur(inpt: tensor, kernel_
 ---     image[{1, 2, 2}] = 1
 ---     print(torch.vision.transforms.v2.functional.gaussian_blur(image, 3):sum())
 ---     --> tensor(2.1844)
+---@names vision.transforms.v2.functional.gaussian_blur
 ---@param inpt Tensor  (..., C, H, W)
 ---@param kernel_size integer|integer[]
 ---@param sigma? number|number[]
@@ -543,6 +332,7 @@ local take_erase = args.signature(prefix .. [[erase(inpt: tensor, i: integer, j:
 
 --- Returns images in which a rectangle has the values v. i and j count the pixels above and before
 --- it, from 0.
+---@names vision.transforms.v2.functional.erase
 ---@param inpt Tensor  (..., C, H, W)
 ---@param i integer  rows above
 ---@param j integer  columns before
@@ -563,6 +353,16 @@ function M.erase(...)
    return result
 end
 
+kinds.lift(M, [[rgb_to_grayscale adjust_brightness adjust_saturation adjust_contrast adjust_hue
+   invert normalize gaussian_blur erase to_dtype]])
+
 return lazy.load(M, lazy.modules("tlua.vision.transforms", {
-   tones = "posterize solarize autocontrast adjust_sharpness adjust_gamma",
+   geometry = [[resize pad crop center_crop resized_crop five_crop ten_crop horizontal_flip
+      vertical_flip hflip vflip]],
+   points = [[convert_bounding_box_format clamp_bounding_boxes sanitize_bounding_boxes
+      clamp_keypoints sanitize_keypoints]],
+   tones = "posterize solarize autocontrast adjust_sharpness adjust_gamma equalize",
+   values = [[gaussian_noise permute_channels grayscale_to_rgb to_grayscale jpeg to_image
+      uniform_temporal_subsample get_size get_dimensions get_num_channels get_num_frames]],
+   warp = "affine rotate perspective elastic",
 }))

@@ -3,6 +3,8 @@
 
 local torch = require "tlua"
 
+local function sinc(x) return x == 0 and 1 or math.sin(math.pi * x) / (math.pi * x) end
+
 -- The curve of each interpolation, and how many pixels it reaches to either side.
 local curves <const> = {
    bilinear = {1, function(x)
@@ -14,6 +16,7 @@ local curves <const> = {
       if x < 1 then return (1.5 * x - 2.5) * x * x + 1 end
       return x < 2 and ((-0.5 * x + 2.5) * x - 4) * x + 2 or 0
    end},
+   lanczos = {3, function(x) return math.abs(x) < 3 and sinc(x) * sinc(x / 3) or 0 end},
 }
 
 -- Returns the first pixels of each result, counted from 0, and the weights of pixels from there.
@@ -76,7 +79,7 @@ end
 ---@param batch Tensor  (N, C, H, W) uint8
 ---@param height integer
 ---@param width integer
----@param interpolation string  "bilinear" or "bicubic"
+---@param interpolation string  "bilinear", "bicubic" or "lanczos"
 ---@return Tensor
 return function(batch, height, width, interpolation)
    local image = batch:flatten(1, 2):int()

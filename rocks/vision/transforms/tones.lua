@@ -3,6 +3,7 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local functional = require "tlua.vision.transforms.functional"
+local kinds = require "tlua.vision.transforms.kinds"
 
 local F = torch.nn.functional
 
@@ -28,6 +29,7 @@ local take_posterize = args.signature(prefix .. "posterize(inpt: tensor, bits: i
 ---     local posterize = torch.vision.transforms.v2.functional.posterize
 ---     print(posterize(image, 2):flatten())
 ---     --> tensor([192,  64], dtype=torch.uint8)
+---@names vision.transforms.v2.functional.posterize
 ---@param inpt Tensor  (..., C, H, W)
 ---@param bits integer  how many remain, from 0 to 8
 ---@return Tensor
@@ -48,6 +50,7 @@ local take_solarize = args.signature(prefix .. "solarize(inpt: tensor, threshold
 ---     local solarize = torch.vision.transforms.v2.functional.solarize
 ---     print(solarize(image, 150):flatten())
 ---     --> tensor([ 55, 100], dtype=torch.uint8)
+---@names vision.transforms.v2.functional.solarize
 ---@param inpt Tensor  (..., C, H, W)
 ---@param threshold number  at most 255, or 1 for floating numbers
 ---@return Tensor
@@ -68,6 +71,7 @@ local take_contrast = args.signature(prefix .. "autocontrast(inpt: tensor)")
 ---     local stretch = torch.vision.transforms.v2.functional.autocontrast
 ---     print(stretch(image):flatten())
 ---     --> tensor([  0, 127, 254], dtype=torch.uint8)
+---@names vision.transforms.v2.functional.autocontrast
 ---@param inpt Tensor  (..., 1 or 3, H, W)
 ---@return Tensor
 function M.autocontrast(...)
@@ -91,6 +95,7 @@ local take_sharpness = args.signature(prefix .. [[adjust_sharpness(inpt: tensor,
 ---     local adjust = torch.vision.transforms.v2.functional.adjust_sharpness
 ---     print(adjust(image, 0)[{1, 2}])
 ---     --> tensor([0.0000, 0.3846, 0.0000])
+---@names vision.transforms.v2.functional.adjust_sharpness
 ---@param inpt Tensor  (..., 1 or 3, H, W)
 ---@param sharpness_factor number  at least 0; 1 changes nothing
 ---@return Tensor
@@ -127,6 +132,7 @@ local take_gamma = args.signature(prefix .. [[adjust_gamma(inpt: tensor, gamma: 
 ---     local image = torch.tensor {{{0.5}}}
 ---     print(torch.vision.transforms.v2.functional.adjust_gamma(image, 2))
 ---     --> tensor([[[0.2500]]])
+---@names vision.transforms.v2.functional.adjust_gamma
 ---@param inpt Tensor  (..., C, H, W)
 ---@param gamma number  at least 0: above 1 shadows become darker
 ---@param gain? number  1 by default
@@ -142,5 +148,41 @@ function M.adjust_gamma(...)
    if a.gain ~= 1 then result = (result * a.gain):clamp(0, 1) end
    return is_real and result or functional.to_dtype(result, "uint8", true)
 end
+
+local take_equalize = args.signature(prefix .. "equalize(inpt: tensor)")
+
+--- Spreads the values of each channel so that all are about equally frequent. Floating numbers are
+--- rounded to bytes for it.
+---
+---     local image = torch.arange(0, 256):to("uint8"):view(1, 16, 16)
+---     local equalize = torch.vision.transforms.v2.functional.equalize
+---     print(torch.equal(equalize(image), image))
+---     --> true
+---@names vision.transforms.v2.functional.equalize
+---@param inpt Tensor  (..., C, H, W)
+---@return Tensor
+function M.equalize(...)
+   local title, image = prefix .. "equalize", take_equalize(...).inpt
+   local is_real = check(title, image)
+   if image:numel() == 0 then return image end
+   local bytes = functional.to_dtype(image, "uint8", true)
+   local pixels = bytes:size(-2) * bytes:size(-1)
+   local values = bytes:reshape(-1, pixels):long()
+   local counts = values:new_zeros(values:size(1), 256)
+      :scatter_add(2, values + 1, values:new_ones(1, 1):expand(values.shape))
+   local sums = counts:cumsum(2)
+   local last = counts:gather(2, sums:eq(pixels):int():argmax(2):unsqueeze(2))
+   local step = (pixels - last):div(255, {rounding_mode = "floor"})
+   local divisor = step:clamp_min(1)
+   local before = torch.cat({sums:new_zeros(sums:size(1), 1), sums:narrow(2, 1, 255)}, 2)
+   local lut = (before + step:div(2, {rounding_mode = "floor"}))
+      :div(divisor, {rounding_mode = "floor"}):clamp(0, 255)
+   lut[{{}, 1}] = 0
+   local result = torch.where(step:eq(0), values, lut:gather(2, values + 1)):to("uint8")
+      :view(bytes.shape)
+   return is_real and functional.to_dtype(result, image.dtype, true) or result
+end
+
+kinds.lift(M, "posterize solarize autocontrast adjust_sharpness adjust_gamma equalize")
 
 return M

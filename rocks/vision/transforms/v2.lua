@@ -1,10 +1,22 @@
--- v2.lua - torch.vision.transforms.v2: transforms of images as objects; its field `functional` has
--- them as functions.
+-- v2.lua - torch.vision.transforms.v2: transforms of images and what belongs to them as objects;
+-- its field `functional` has them as functions.
 
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.vision.transforms", {
-   classes = [[Compose Resize CenterCrop RandomCrop RandomResizedCrop RandomHorizontalFlip
-      RandomVerticalFlip Normalize ToDtype ColorJitter]],
+   auto_augment = "AutoAugment RandAugment TrivialAugmentWide AugMix",
+   box_classes = [[ConvertBoundingBoxFormat ClampBoundingBoxes ClampKeyPoints SetClampingMode
+      SanitizeBoundingBoxes SanitizeKeyPoints]],
+   classes = [[Resize RandomResize RandomShortestSize ScaleJitter CenterCrop Pad RandomCrop
+      RandomResizedCrop FiveCrop TenCrop RandomZoomOut RandomIoUCrop RandomHorizontalFlip
+      RandomVerticalFlip RandomRotation RandomAffine RandomPerspective ElasticTransform]],
+   colour_classes = [[Normalize ToDtype ConvertImageDtype LinearTransformation GaussianBlur
+      GaussianNoise JPEG RandomErasing Grayscale RandomGrayscale RGB ColorJitter
+      RandomChannelPermutation RandomPhotometricDistort RandomEqualize RandomInvert RandomPosterize
+      RandomSolarize RandomAutocontrast RandomAdjustSharpness]],
+   containers = [[Compose RandomApply RandomChoice RandomOrder Identity ToImage ToPureTensor Lambda
+      UniformTemporalSubsample]],
    functional = "functional",
+   mixing = "MixUp CutMix",
+   Transform = "Transform",
 }))

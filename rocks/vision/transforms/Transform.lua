@@ -1,0 +1,217 @@
+-- Transform.lua - the base of transforms as objects. A transform is called with a sample: values
+-- and tables of values at any depth. It draws its random parameters once and changes images,
+-- videos, masks, boxes and keypoints with them; other values pass through.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local kinds = require "tlua.vision.transforms.kinds"
+
+--- The base of transforms. A class of your own has a method `transform(value, params)`, which gets
+--- each image, video, mask, BoundingBoxes or KeyPoints of a sample, and may have
+--- `make_params(values)`, whose result is the same for all of a sample's values, and
+--- `check_inputs(values)`. A plain tensor is an image if it is the first one in the sample and the
+--- sample has no Image or Video. Tables are passed in the order of their positions, then of their
+--- keys' names.
+---
+---     local T = torch.vision.transforms.v2
+---     local Half = torch.class("Half", T.Transform)
+---     function Half:make_params() return torch.rand(1):item() < 2 and 0.5 end
+---     function Half:transform(value, factor) return value * factor end
+---     print(Half()(torch.ones(1, 1, 2), "label"))
+---     --> tensor([[[0.5000, 0.5000]]])	label
+---@class vision.transforms.v2.Transform: nn.Module
+---@overload fun(...): nn.Module
+local Transform = class.class("vision.transforms.v2.Transform", torch.nn.Module)
+
+local function is_plain(value) return type(value) == "table" and not getmetatable(value) end
+
+-- Returns the keys of a table: positions, then names in alphabetical order.
+local function keys_of(value)
+   local keys, n = {}, #value
+   for key in next, value do
+      if not (math.type(key) == "integer" and key >= 1 and key <= n) then keys[#keys + 1] = key end
+   end
+   table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+   local list = {}
+   for i = 1, n do list[i] = i end
+   return table.move(keys, 1, #keys, n + 1, list)
+end
+
+local function collect(value, list)
+   if not is_plain(value) then
+      list.n = list.n + 1
+      list[list.n] = value
+      return
+   end
+   for _, key in ipairs(keys_of(value)) do collect(value[key], list) end
+end
+
+local function rebuild(value, list)
+   if not is_plain(value) then
+      list.at = list.at + 1
+      return list[list.at]
+   end
+   local copy = {}
+   for _, key in ipairs(keys_of(value)) do copy[key] = rebuild(value[key], list) end
+   return copy
+end
+
+--- Returns the values in a sample.
+---@param sample table  packed arguments, with their number in `n`
+---@return table list  with their number in `n`
+function Transform._flatten(sample)
+   local list = {n = 0}
+   for i = 1, sample.n do collect(sample[i], list) end
+   return list
+end
+
+--- Returns a sample with other values.
+---@param sample table
+---@param list table  as that of flatten
+---@return any ...
+function Transform._unflatten(sample, list)
+   local result = {n = sample.n}
+   list.at = 0
+   for i = 1, sample.n do result[i] = rebuild(sample[i], list) end
+   return table.unpack(result, 1, result.n)
+end
+
+-- Returns which of the values are transformed.
+function Transform:_needed(list)
+   local takes, plain_taken = self.kinds, false
+   for i = 1, list.n do
+      local kind = not torch.is_tensor(list[i]) and kinds.of(list[i])
+      if kind == "image" or kind == "video" then plain_taken = true end
+   end
+   local needs = {}
+   for i = 1, list.n do
+      local kind = kinds.of(list[i])
+      needs[i] = kind ~= nil and (not takes or takes[kind] == true)
+      if needs[i] and torch.is_tensor(list[i]) then
+         needs[i] = not plain_taken
+         plain_taken = true
+      end
+   end
+   return needs
+end
+
+--- Raises an error if the transform cannot take a sample. By default it does nothing.
+---@param values table  all values of the sample, with their number in `n`
+function Transform:check_inputs(values) self:_check(values) end
+
+--- Draws what is the same for all values of a sample. By default it returns an empty table.
+---@param values any[]  the values that will be transformed
+---@return any params
+function Transform:make_params(values) return self:_draw(values) end
+
+--- Returns a changed value. A class of your own defines it.
+---@param value any  an image, a video, a mask, bounding boxes or keypoints
+---@param params any  the result of make_params
+---@return any
+function Transform:transform(value, params) return self:_apply(value, params) end
+
+-- What the library's own classes define.
+function Transform._check() end
+function Transform._draw() return {} end
+function Transform:_apply()
+   torch.raise(("%s: the class has no method transform"):format(torch.type(self)))
+end
+
+function Transform:forward(...)
+   local sample = table.pack(...)
+   local list = self._flatten(sample)
+   self:check_inputs(list)
+   if self.is_random and torch.rand(1):item() >= self.p then return ... end
+   local needs, chosen = self:_needed(list), {}
+   for i = 1, list.n do
+      if needs[i] then chosen[#chosen + 1] = list[i] end
+   end
+   local params = self:make_params(chosen)
+   for i = 1, list.n do
+      if needs[i] then list[i] = self:transform(list[i], params) end
+   end
+   return self._unflatten(sample, list)
+end
+
+-- Calls a functional transform, or returns a value of a kind for which it is not defined.
+function Transform._call(name, value, ...)
+   local functional = require "tlua.vision.transforms.functional"
+   local fn = functional[name]
+   if not kinds.has(name, value) then return value end
+   return fn(value, ...)
+end
+
+--- Returns the height and width of a sample's values.
+---@param values table
+---@return integer height
+---@return integer width
+function Transform:_size_of(values)
+   local functional = require "tlua.vision.transforms.functional"
+   local height, width
+   for _, value in ipairs(values) do
+      local h, w = table.unpack(functional.get_size(value))
+      if height and (h ~= height or w ~= width) then
+         torch.raise(("%s: expected values of one size in a sample, got %d x %d and %d x %d pixels")
+            :format(torch.type(self), height, width, h, w))
+      end
+      height, width = h, w
+   end
+   if not height then
+      torch.raise(torch.type(self)
+         .. ": expected an image, video, mask, bounding boxes or keypoints in the sample")
+   end
+   return height, width
+end
+
+--- Returns the number of channels, the height and the width of a sample's image.
+---@param values table
+---@return integer channels
+---@return integer height
+---@return integer width
+function Transform:_chw_of(values)
+   for _, value in ipairs(values) do
+      local kind = kinds.of(value)
+      if kind == "image" or kind == "video" then
+         local data = torch.is_tensor(value) and value or value.data
+         kinds.check(torch.type(self), data)
+         return data:size(-3), data:size(-2), data:size(-1)
+      end
+   end
+   torch.raise(torch.type(self) .. ": expected an image or a video in the sample")
+end
+
+--- Returns the fill value for a value: `fill` is a number, a list, or a table of these with classes
+--- of torch.vision.tv_tensors, torch.Tensor or "others" as keys; false stands for none.
+---@param fill any
+---@param value any
+---@return number|number[]|nil
+function Transform._fill_for(fill, value)
+   if type(fill) == "table" and fill[1] == nil then
+      local own = fill[torch.is_tensor(value) and torch.Tensor or getmetatable(value)]
+      if own == nil then own = fill.others end
+      fill = own
+   end
+   return fill or nil
+end
+
+--- Defines the constructor of a class: its arguments become fields.
+---@param Class table
+---@param parameters string  in the notation of signatures
+---@param check? fun(title: string, a: table)  may refuse or change arguments
+function Transform._define(Class, parameters, check)
+   local title = Class.__name
+   local take = args.signature(title .. "(" .. parameters .. ")")
+   function Class:__init(...)
+      local a = take(...)
+      if check then check(title, a) end
+      for key, value in pairs(a) do self[key] = value end
+   end
+end
+
+function Transform._check_p(title, a)
+   if not (a.p >= 0 and a.p <= 1) then args.refuse(title, "p", "a number from 0 to 1", a.p) end
+end
+
+return Transform

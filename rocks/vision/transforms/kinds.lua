@@ -1,0 +1,127 @@
+-- kinds.lua - the kinds of values that transforms take: images (plain tensors too), videos, masks,
+-- boxes and keypoints. A functional transform is defined by kernels, one for each kind it takes.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+
+local tv_tensors = require "tlua.vision.tv_tensors"
+
+local M = {}
+
+local prefix <const> = "vision.transforms.v2.functional."
+
+-- Function's name -> kind -> kernel.
+local kernels_of = {}
+
+--- Returns a value's kind: "image", "video", "mask", "boxes" or "keypoints"; nil for any other.
+---@param value any
+---@return string?
+function M.of(value)
+   if torch.is_tensor(value) then return "image" end
+   local is_ours = type(value) == "table" and class.isinstance(value, tv_tensors._TVTensor)
+   return is_ours and value.kind or nil
+end
+
+--- Returns whether a functional transform is defined for a value.
+---@param name string  the function's name
+---@param value any
+---@return boolean
+function M.has(name, value)
+   local kind = M.of(value)
+   local kernels = kernels_of[name]
+   return kind ~= nil and kernels ~= nil and kernels[kind] ~= nil
+end
+
+local names <const> = {image = "an image", video = "a video", mask = "a mask",
+   boxes = "bounding boxes", keypoints = "keypoints"}
+
+local function expected(kernels)
+   local list = {}
+   for _, kind in ipairs {"image", "video", "mask", "boxes", "keypoints"} do
+      if kernels[kind] then list[#list + 1] = names[kind] end
+   end
+   local last = table.remove(list)
+   return #list == 0 and last or table.concat(list, ", ") .. " or " .. last
+end
+
+--- Defines a functional transform.
+---@param target table  gets the function
+---@param name string
+---@param parameters string  those after `inpt`, in the notation of signatures
+---@param kernels table<string, function>  kind -> kernel(data, a, title, value), which returns a
+--- tensor, and for boxes and keypoints the fields that change; videos are as images
+function M.define(target, name, parameters, kernels)
+   local title = prefix .. name
+   local take = args.signature(("%s(inpt: any%s)"):format(title,
+      parameters == "" and "" or ", " .. parameters))
+   kernels.video = kernels.video or kernels.image
+   kernels_of[name] = kernels
+   target[name] = function(...)
+      local a = take(...)
+      local value = a.inpt
+      local kernel = kernels[M.of(value)]
+      if not kernel then args.refuse(title, "inpt", expected(kernels), value) end
+      if torch.is_tensor(value) then return (kernel(value, a, title)) end
+      local data, changes = kernel(value.data, a, title, value)
+      return tv_tensors._like(value, data, changes)
+   end
+end
+
+-- Converts masks, boxes and keypoints to a dtype.
+local function to_dtype(data, a) return data:to(a.dtype) end
+
+--- Lets functions of plain images take images and videos of torch.vision.tv_tensors; to_dtype takes
+--- the other kinds, too, whose values it does not scale.
+---@param target table  has the functions
+---@param list string  their names
+function M.lift(target, list)
+   for name in list:gmatch "%S+" do
+      local title, plain = prefix .. name, target[name]
+      local kernels = {image = true, video = true}
+      kernels_of[name] = kernels
+      if name == "to_dtype" then
+         kernels.mask, kernels.boxes, kernels.keypoints = to_dtype, to_dtype, to_dtype
+      end
+      target[name] = function(inpt, ...)
+         local options = select("#", ...) == 0 and type(inpt) == "table" and not getmetatable(inpt)
+            and inpt or nil
+         local value = options and options.inpt or inpt
+         local kind = not torch.is_tensor(value) and M.of(value)
+         if not kind then return plain(inpt, ...) end
+         local kernel = kernels[kind]
+         if not kernel then args.refuse(title, "inpt", expected(kernels), value) end
+         if kernel ~= true then
+            local dtype = options and options.dtype or ...
+            if type(dtype) == "table" then dtype = dtype.dtype end
+            return tv_tensors._like(value, kernel(value.data, {dtype = dtype or "float32"}))
+         end
+         if not options then return tv_tensors._like(value, plain(value.data, ...)) end
+         local copy = {}
+         for key, option in pairs(options) do copy[key] = option end
+         copy.inpt = value.data
+         return tv_tensors._like(value, plain(copy))
+      end
+   end
+end
+
+-- Refuses a tensor that is no image.
+function M.check(title, image)
+   if image:dim() < 3 then
+      args.refuse(title, "inpt", "an image of shape (..., C, H, W)", image)
+   end
+   return image
+end
+
+--- Returns the kernel for masks: that of images, called with a mask (H, W) as an image of one
+--- channel.
+---@param kernel function
+---@return function
+function M.masked(kernel)
+   return function(mask, a, title, value)
+      if mask:dim() >= 3 then return (kernel(mask, a, title, value)) end
+      return kernel(mask:unsqueeze(1), a, title, value):squeeze(1)
+   end
+end
+
+return M

@@ -1,0 +1,55 @@
+-- random.lua - draws numbers for transforms from the generator of torch.manual_seed, and checks the
+-- ranges from which they are drawn.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+function M.uniform(low, high) return low + (high - low) * torch.rand(1):item() end
+
+function M.chance(p) return torch.rand(1):item() < p end
+
+-- Returns an integer from 0 to n - 1.
+function M.below(n) return torch.randint(0, n, {1}):item() end
+
+-- Returns an integer from low to high.
+function M.between(low, high) return torch.randint(low, high + 1, {1}):item() end
+
+-- Rounds to the nearest integer, halves to the even one.
+function M.round(x)
+   local rounded = math.floor(x + 0.5)
+   return x % 1 == 0.5 and rounded % 2 == 1 and rounded - 1 or rounded
+end
+
+-- Returns {low, high} for a number d, {-d, d}, or for a list of one of the given lengths.
+function M.angles(title, name, value, ...)
+   if type(value) == "number" then
+      if not (value >= 0 and value < math.huge) then
+         args.refuse(title, name, "a number of at least 0", value)
+      end
+      return {-value, value}
+   end
+   local fits, lengths = false, {...}
+   for _, n in ipairs(lengths) do fits = fits or #value == n end
+   if not fits then
+      args.refuse(title, name, "a number or a list of " .. table.concat(lengths, " or "), #value)
+   end
+   for i = 1, #value - 1, 2 do
+      if value[i] ~= value[i] or value[i] > value[i + 1] or value[i + 1] ~= value[i + 1] then
+         args.refuse(title, name, "increasing numbers", value[i + 1])
+      end
+   end
+   return value
+end
+
+-- Refuses what is not {low, high} with limit_low <= low <= high <= limit_high.
+function M.check_range(title, name, value, limit_low, limit_high)
+   if #value ~= 2 or not (limit_low <= value[1] and value[1] <= value[2]
+         and value[2] <= limit_high) then
+      args.refuse(title, name, ("two increasing numbers from %g to %g"):format(limit_low,
+         limit_high), ("{%s}"):format(table.concat(value, ", ")))
+   end
+end
+
+return M
