@@ -1,8 +1,10 @@
--- init.lua - torch.text: converts text to token numbers and back.
+-- init.lua - torch.text: converts text to token numbers and back, and has models of text.
 
 require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.text", {
    BPE = "BPE", Encoding = "Encoding", Tokenizer = "Tokenizer",
+   models = "from_pretrained from_config list_models",
+   ["models.cache"] = "Cache", ["models.PreTrainedModel"] = "PreTrainedModel",
 }))

@@ -1,0 +1,243 @@
+-- init.lua - torch.text.generation: generate, which continues texts with a model.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local Steps = require "tlua.text.generation.steps"
+local beams = require "tlua.text.generation.beams"
+local processors = require "tlua.text.generation.processors"
+
+local M = {}
+
+local title <const> = "generate"
+
+local defaults = {
+   max_new_tokens = 20, min_new_tokens = 0, min_length = 0, do_sample = false, num_beams = 1,
+   num_return_sequences = 1, temperature = 1.0, top_k = 50, top_p = 1.0, min_p = 0.0,
+   typical_p = 1.0, repetition_penalty = 1.0, no_repeat_ngram_size = 0, length_penalty = 1.0,
+   use_cache = true, cache = "dynamic", return_scores = false,
+}
+local kinds = {
+   max_new_tokens = "count", min_new_tokens = "count", min_length = "count", num_beams = "count",
+   num_return_sequences = "count", top_k = "count", no_repeat_ngram_size = "count",
+}
+local others = {
+   max_length = true, early_stopping = true, eos_token_id = true, pad_token_id = true,
+   attention_mask = true, streamer = true, stop_strings = true, tokenizer = true,
+   logits_processor = true, generator = true, decoder_input_ids = true,
+   decoder_start_token_id = true, forced_bos_token_id = true, forced_eos_token_id = true,
+   bad_words_ids = true, suppress_tokens = true,
+}
+
+-- Options that are taken from generation_config.json if they are not given. Token numbers there
+-- count from 0.
+local remembered <const> = {
+   "do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty",
+   "no_repeat_ngram_size", "length_penalty", "early_stopping", "num_beams", "min_length",
+   "max_new_tokens", "max_length",
+}
+local tokens <const> = {
+   "pad_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id",
+   "forced_eos_token_id",
+}
+
+local function shifted(value)
+   if math.type(value) == "integer" then return value + 1 end
+   if type(value) ~= "table" then return nil end
+   local list = {}
+   for i, item in ipairs(value) do list[i] = item + 1 end
+   return list
+end
+
+-- Returns the options with the model's defaults.
+local function with_defaults(model, given)
+   local own, config, all = model.generation_config or {}, model.config, {}
+   for _, name in ipairs(remembered) do
+      local value = own[name]
+      if name == "max_length" and given.max_new_tokens then value = nil end
+      if name == "max_new_tokens" and given.max_length then value = nil end
+      if value ~= nil and (defaults[name] == nil or type(value) == type(defaults[name])) then
+         all[name] = value
+      end
+   end
+   for _, name in ipairs(tokens) do
+      local value = own[name]
+      if value == nil then value = config[name] end
+      all[name] = shifted(value)
+   end
+   for key, value in pairs(given) do all[key] = value end
+   return all
+end
+
+local function refuse_unless(fits, name, expected, value)
+   if not fits then args.refuse(title, name, expected, value) end
+end
+
+local function is_token(value) return math.type(value) == "integer" and value >= 1 end
+
+local function check(model, o)
+   refuse_unless(o.temperature > 0, "temperature", "a positive number", o.temperature)
+   refuse_unless(o.top_p > 0 and o.top_p <= 1, "top_p", "a number above 0, up to 1", o.top_p)
+   refuse_unless(o.min_p >= 0 and o.min_p <= 1, "min_p", "a number from 0 to 1", o.min_p)
+   refuse_unless(o.typical_p > 0 and o.typical_p <= 1, "typical_p", "a number above 0, up to 1",
+      o.typical_p)
+   refuse_unless(o.repetition_penalty > 0, "repetition_penalty", "a positive number",
+      o.repetition_penalty)
+   refuse_unless(o.num_beams >= 1, "num_beams", "an integer of at least 1", o.num_beams)
+   refuse_unless(o.num_return_sequences >= 1, "num_return_sequences", "an integer of at least 1",
+      o.num_return_sequences)
+   local early = o.early_stopping
+   refuse_unless(early == nil or type(early) == "boolean" or early == "never", "early_stopping",
+      'true, false or "never"', early)
+   refuse_unless(o.cache == "dynamic" or o.cache == "static", "cache", '"dynamic" or "static"',
+      o.cache)
+   if o.num_return_sequences > o.num_beams and not o.do_sample then
+      torch.raise(("generate: num_return_sequences: expected at most num_beams = %d, got %d")
+         :format(o.num_beams, o.num_return_sequences))
+   end
+   for _, token in ipairs(o.eos) do
+      refuse_unless(is_token(token), "eos_token_id", "token numbers from 1", token)
+   end
+   refuse_unless(o.pad_token_id == nil or is_token(o.pad_token_id), "pad_token_id",
+      "a token number from 1", o.pad_token_id)
+   refuse_unless(o.streamer == nil or args.is_callable(o.streamer), "streamer", "a function",
+      o.streamer)
+   refuse_unless(o.streamer == nil or o.num_beams == 1, "streamer", "none with num_beams above 1",
+      o.streamer)
+   if o.stop_strings then
+      refuse_unless(o.tokenizer and o.tokenizer.decode, "tokenizer",
+         "a tokenizer, which stop_strings needs", o.tokenizer)
+   end
+   if model.inputs == "seq2seq" and not o.decoder_input_ids then
+      refuse_unless(is_token(o.decoder_start_token_id), "decoder_start_token_id",
+         "a token number from 1", o.decoder_start_token_id)
+   end
+end
+
+-- Returns a function that tells whether the new text of a sequence (S) has a stop string.
+local function stop_finder(o, prompt_of)
+   local strings = type(o.stop_strings) == "string" and {o.stop_strings} or o.stop_strings
+   if not strings then return nil end
+   local longest = 0
+   for _, text in ipairs(strings) do
+      refuse_unless(type(text) == "string" and text ~= "", "stop_strings", "strings", text)
+      longest = math.max(longest, #text)
+   end
+   return function(sequence)
+      local from = math.max(prompt_of() + 1, #sequence - longest - 8)
+      if from > #sequence then return false end
+      local text = o.tokenizer:decode(sequence:narrow(1, from, #sequence - from + 1):tolist())
+      for _, stop in ipairs(strings) do
+         if text:find(stop, 1, true) then return true end
+      end
+      return false
+   end
+end
+
+-- Continues each sequence by one token at a time.
+local function continue(model, ids, o, processors_of)
+   local steps = Steps(model, ids, o, o.num_return_sequences)
+   local prompt, batch = steps.prompt, steps.batch
+   o.prompt, o.most = prompt, prompt + o.max_new_tokens
+   local list = processors_of(prompt)
+   local all = torch.full({batch, o.most}, o.pad_token_id or o.eos[1] or 1,
+      {dtype = "int64", device = ids.device})
+   all:narrow(2, 1, prompt):copy_(steps.ids)
+   local open, length, kept = nil, prompt, {}
+   local stops_early = #o.eos > 0 or o.stops
+   if stops_early then open = torch.ones(batch, {dtype = "bool", device = ids.device}) end
+   while length < o.most do
+      local so_far = all:narrow(2, 1, length)
+      local scores = steps:scores(so_far)
+      for _, process in ipairs(list) do scores = process(so_far, scores) end
+      local new
+      if o.do_sample then
+         new = torch.multinomial(scores:softmax(-1), 1, false, {generator = o.generator})
+            :squeeze(2)
+      else
+         new = scores:argmax(2)
+      end
+      if open then new = torch.where(open, new, o.pad_token_id or o.eos[1] or 1) end
+      if o.return_scores then kept[#kept + 1] = scores end
+      length = length + 1
+      all:select(2, length):copy_(new)
+      local is_stopped = o.streamer and o.streamer(new) == true
+      if open then
+         for _, token in ipairs(o.eos) do open = open & new:ne(token) end
+         if o.stops then
+            for i = 1, batch do
+               local sequence = all[i]:narrow(1, 1, length)
+               if open[i]:item() and o.stops(sequence) then open[i] = false end
+            end
+         end
+         if not open:any():item() then break end
+      end
+      if is_stopped then break end
+   end
+   return all:narrow(2, 1, length):contiguous(), kept
+end
+
+--- Continues texts with a model. Token numbers count from 1. Padding is on the left of input_ids,
+--- where attention_mask is 0. A model with encoder and decoder returns the decoder's tokens.
+--- Defaults come from generation_config.json and config.json.
+---
+---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
+---     local model = torch.text.from_config(config):eval()
+---     local options = {max_new_tokens = 4, eos_token_id = {}}
+---     local ids = model:generate(torch.tensor {{1, 2, 3}}, options)
+---     print(table.unpack(ids.shape))
+---     --> 1	7
+---@param model text.PreTrainedModel
+---@param input_ids Tensor  (B, S)
+---@param options? {max_new_tokens: integer, max_length: integer, min_new_tokens: integer,
+--- min_length: integer, do_sample: boolean, num_beams: integer, num_return_sequences: integer,
+--- temperature: number, top_k: integer, top_p: number, min_p: number, typical_p: number,
+--- repetition_penalty: number, no_repeat_ngram_size: integer, bad_words_ids: integer[][],
+--- suppress_tokens: integer[], length_penalty: number, early_stopping: boolean|string,
+--- eos_token_id: integer|integer[], pad_token_id: integer, attention_mask: Tensor, streamer:
+--- function, stop_strings: string|string[], tokenizer: text.Tokenizer,
+--- logits_processor: function[], generator: any, use_cache: boolean, cache: string,
+--- decoder_input_ids: Tensor,
+--- decoder_start_token_id: integer, forced_bos_token_id: integer, forced_eos_token_id: integer,
+--- return_scores: boolean}  cache: "dynamic" or "static"; streamer(tokens) is called for each new
+--- token (B), and ends the generation by returning true; logits_processor: functions of (ids,
+--- scores) that return scores
+---@return Tensor ids  (B * num_return_sequences, S + new tokens)
+---@return any scores  with return_scores, the processed scores of each step, or those of the beams
+function M.generate(model, input_ids, options)
+   if not (type(model) == "table" and (model.can_generate)) then
+      torch.raise(("generate: %s cannot generate; expected a model such as GPT2LMHeadModel"):format(
+         torch.type(model)))
+   end
+   options = options or {}
+   if type(options) ~= "table" then args.refuse(title, "options", "a table", options) end
+   args.over_defaults(title, options, defaults, kinds, others)
+   local o = args.over_defaults(title, with_defaults(model, options), defaults, kinds, others)
+   if not torch.is_tensor(input_ids) or input_ids:dim() ~= 2 or input_ids:size(2) == 0
+         or input_ids:is_floating_point() then
+      args.refuse(title, "input_ids", "token numbers of shape (batch, length)", input_ids)
+   end
+   local eos = o.eos_token_id
+   o.eos = type(eos) == "table" and eos or {eos}
+   o.given_pad = options.pad_token_id ~= nil or o.pad_token_id ~= nil
+   check(model, o)
+   if o.max_length and not options.max_new_tokens then
+      local prompt = model.inputs == "seq2seq" and 1 or input_ids:size(2)
+      o.max_new_tokens = o.max_length - prompt
+      refuse_unless(o.max_new_tokens > 0, "max_length",
+         ("more than the %d tokens of the prompt"):format(prompt), o.max_length)
+   end
+   if o.max_new_tokens == 0 then return input_ids end
+   o.stops = stop_finder(o, function() return o.prompt end)
+   local function processors_of(prompt) return processors.list(o, prompt) end
+   local training = model.training
+   if training then model:eval() end
+   local _ <close> = torch.no_grad()
+   local search = o.num_beams > 1 and beams.search or continue
+   local ok, ids, scores = pcall(search, model, input_ids, o, processors_of)
+   if training then model:train() end
+   if not ok then error(ids, 0) end
+   if o.return_scores then return ids, scores end
+   return ids
+end
+
+return M

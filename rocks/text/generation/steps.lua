@@ -1,0 +1,86 @@
+-- steps.lua - the steps of generation: calls the model with the new tokens, and keeps its cache,
+-- the mask of padding and the positions.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local Cache = require "tlua.text.models.cache"
+
+local Steps = class.class("text.generation.Steps")
+
+-- Returns the mask (B, S) of padding, or nil if there is none.
+local function mask_of(ids, o)
+   local mask = o.attention_mask
+   if mask == nil and o.given_pad then
+      local is_eos = false
+      for _, token in ipairs(o.eos) do is_eos = is_eos or token == o.pad_token_id end
+      if not is_eos then mask = ids:ne(o.pad_token_id) end
+   end
+   if mask == nil then return nil end
+   if mask.dtype ~= "bool" then mask = mask:ne(0) end
+   if mask:all():item() then return nil end
+   return mask
+end
+
+---@param model text.PreTrainedModel
+---@param ids Tensor  (B, S): the prompt
+---@param o table  the options
+---@param copies integer  the number of sequences for each prompt
+function Steps:__init(model, ids, o, copies)
+   self.model, self.o, self.batch = model, o, ids:size(1) * copies
+   local function copied(x) return copies > 1 and x and x:repeat_interleave(copies, 1) or x end
+   local mask = mask_of(ids, o)
+   self.is_seq2seq = model.inputs == "seq2seq"
+   if self.is_seq2seq then
+      local encoded = model:encode(ids, mask)
+      self.encoder_outputs, self.encoder_mask = copied(encoded), copied(mask)
+      self.ids = o.decoder_input_ids and copied(o.decoder_input_ids)
+         or torch.full({self.batch, 1}, o.decoder_start_token_id,
+            {dtype = "int64", device = ids.device})
+   else
+      self.ids, self.mask = copied(ids), copied(mask)
+      if mask then o.padding = self.mask:long():argmax(2) - 1 end
+   end
+   self.prompt = self.ids:size(2)
+   if o.use_cache then
+      local room = o.cache == "static" and self.prompt + o.max_new_tokens or nil
+      self.cache = Cache(room)
+   end
+end
+
+--- Returns the scores (B, V) of the token after `ids`.
+---@param ids Tensor  (B, S): all tokens so far
+---@return Tensor
+function Steps:scores(ids)
+   local cache, mask = self.cache, self.mask
+   local length, past = ids:size(2), cache and cache.length or 0
+   if mask and mask:size(2) < length then
+      local more = torch.ones(mask:size(1), length - mask:size(2),
+         {dtype = "bool", device = mask.device})
+      mask = torch.cat({mask, more}, 2)
+      self.mask = mask
+   end
+   local new = past > 0 and ids:narrow(2, past + 1, length - past) or ids
+   local a = {past_key_values = cache, use_cache = cache ~= nil, logits_to_keep = 1}
+   if mask then
+      a.attention_mask = mask
+      a.position_ids = mask:long():cumsum(2):clamp {min = 1}:narrow(2, past + 1, length - past)
+   end
+   if self.is_seq2seq then
+      a.encoder_outputs, a.attention_mask, a.decoder_input_ids = self.encoder_outputs,
+         self.encoder_mask, new
+      a.logits_to_keep = 1
+   else
+      a.input_ids = new
+   end
+   local logits = self.model(a).logits
+   return logits:select(2, -1):float()
+end
+
+--- Selects rows of the batch.
+---@param rows Tensor
+function Steps:reorder(rows)
+   if self.cache then self.cache:reorder(rows) end
+   if self.mask then self.mask = self.mask:index_select(1, rows) end
+end
+
+return Steps

@@ -1,0 +1,189 @@
+-- PreTrainedModel.lua - the base of all models. A class defines `build(config)`, which makes its
+-- layers, and `compute(a)`, which returns a table of results; `a` has the arguments by name.
+--
+-- Token numbers, types, positions and labels count from 1.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local configs = require "tlua.text.models.config"
+
+local nn = torch.nn
+
+--- The base of all models of torch.text: `model(input_ids, {attention_mask =, labels =, ...})`
+--- returns a table with `logits`, with `loss` if there are labels, and so on, by Hugging Face's
+--- names.
+---
+---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
+---     local model = torch.text.from_config(config)
+---     print(table.unpack(model(torch.tensor {{1, 2, 3}}).logits.shape))
+---     --> 1	3	50257
+---@class text.PreTrainedModel: nn.Module
+---@field config table<string, any>  the fields of config.json, with the defaults of the family
+---@field family table<string, any>  what the classes of a model_type share
+local PreTrainedModel = class.class("text.PreTrainedModel", nn.Module)
+
+-- The arguments of each kind of model.
+local text = [[input_ids: tensor?, attention_mask: tensor?, token_type_ids: tensor?,
+   position_ids: tensor?, inputs_embeds: tensor?, labels: tensor?, start_positions: tensor?,
+   end_positions: tensor?, past_key_values: object?, use_cache: boolean?, logits_to_keep: count?,
+   output_hidden_states: boolean = false]]
+local kinds = {
+   text = text,
+   seq2seq = text .. [[, decoder_input_ids: tensor?, decoder_attention_mask: tensor?,
+      encoder_outputs: tensor?]],
+   image = "pixel_values: tensor, labels: tensor?, output_hidden_states: boolean = false",
+   both = [[input_ids: tensor?, pixel_values: tensor?, attention_mask: tensor?,
+      position_ids: tensor?, return_loss: boolean = false]],
+}
+
+-- The metatable of arguments that a model passes on to its parts.
+local Inputs = {}
+
+local readers = setmetatable({}, {__mode = "k"})
+
+local function reader_of(self)
+   local cls = getmetatable(self)
+   if not readers[cls] then
+      readers[cls] = args.signature(("%s(%s)"):format(cls.__name, kinds[self.inputs or "text"]))
+   end
+   return readers[cls]
+end
+
+local function check_ids(title, name, ids)
+   if ids and (ids:dim() ~= 2 or ids:is_floating_point() or ids.dtype == "bool") then
+      args.refuse(title, name, "token numbers of shape (batch, length)", ids)
+   end
+end
+
+---@param config table<string, any>  fields of config.json
+---@param options? table  for the class's build
+function PreTrainedModel:__init(config, options)
+   local is_part = configs.is_complete(config)
+   config = configs.complete(self.family, config)
+   self.config = config
+   self:build(config, options or {})
+   if not is_part then
+      self:init_weights()
+      self:tie_weights()
+   end
+end
+
+--- Computes the model.
+---@param ... any  by position or by name: input_ids (B, S), attention_mask (B, S) with 0 for
+--- padding, token_type_ids, position_ids, inputs_embeds, labels, past_key_values, use_cache,
+--- logits_to_keep (the number of last positions whose logits are computed), output_hidden_states
+---@return table<string, any>
+function PreTrainedModel:forward(...)
+   local a = ...
+   if getmetatable(a) ~= Inputs then
+      a = setmetatable(reader_of(self)(...), Inputs)
+      local title = torch.type(self)
+      check_ids(title, "input_ids", a.input_ids)
+      check_ids(title, "decoder_input_ids", a.decoder_input_ids)
+      local ids, kind = a.input_ids, self.inputs or "text"
+      if kind == "text" and (ids == nil) == (a.inputs_embeds == nil) then
+         torch.raise(title .. ": expected input_ids or inputs_embeds, got "
+            .. (ids and "both" or "neither"))
+      end
+      local labels = a.labels
+      if labels and ids and labels:dim() == 2 and self.labels == "tokens"
+            and (labels:size(1) ~= ids:size(1) or labels:size(2) ~= ids:size(2)) then
+         args.refuse(title, "labels", ("a tensor of shape (%d, %d)"):format(ids:size(1),
+            ids:size(2)), labels)
+      end
+   end
+   return self:compute(a)
+end
+
+-- Returns arguments for a part of the model, with some replaced.
+function PreTrainedModel._inputs_for(a, changes)
+   local copy = {}
+   for key, value in pairs(a) do copy[key] = value end
+   for key, value in pairs(changes or {}) do copy[key] = value or nil end
+   return setmetatable(copy, Inputs)
+end
+
+--- Fills the weights of linear layers and embeddings with normal values of the standard deviation
+--- config.initializer_range, and biases with 0.
+function PreTrainedModel:init_weights()
+   local std = self.config.initializer_range
+   torch.no_grad(function()
+      for _, layer in ipairs(self:modules()) do
+         local kind = torch.type(layer)
+         if kind == "nn.Linear" or kind == "nn.Conv2d" or kind == "text.models.Conv1D"
+               or kind == "nn.Embedding" then
+            nn.init.normal_(layer.weight, 0, std)
+            if rawget(layer, "bias") then layer.bias:zero_() end
+            if kind == "nn.Embedding" and layer.padding_idx then
+               layer.weight[layer.padding_idx] = 0
+            end
+         end
+      end
+   end)
+end
+
+--- Returns pairs of paths, as in state dicts of PyTorch: {a path, the path of the weight that it
+--- shares}. A class with shared weights defines it.
+---@return {[1]: string, [2]: string}[]
+function PreTrainedModel:tied_weights() return {} end
+
+local function split(path)
+   local parts = {}
+   for part in path:gmatch "[^.]+" do
+      local number = math.tointeger(tonumber(part))
+      parts[#parts + 1] = number and tostring(number + 1) or part
+   end
+   local name = table.remove(parts)
+   return table.concat(parts, "."), name
+end
+
+--- Makes the model share the weights of `tied_weights`.
+function PreTrainedModel:tie_weights()
+   for _, pair in ipairs(self:tied_weights()) do
+      local to, name = split(pair[1])
+      local from, source = split(pair[2])
+      self:get_submodule(to)[name] = self:get_submodule(from)[source]
+   end
+end
+
+-- Names of tensors that files may have beside the weights: buffers of older versions.
+local buffers = {"%.position_ids$", "rotary_emb%.inv_freq$"}
+
+-- Returns whether a tensor of a file is left out: the model has no such weight, and the name is
+-- among those that its family ignores.
+function PreTrainedModel:_skips(name, own)
+   if own[name] ~= nil then return false end
+   for _, list in ipairs {buffers, self.family.ignore or {}} do
+      for _, pattern in ipairs(list) do
+         if name:find(pattern) then return true end
+      end
+   end
+   return false
+end
+
+--- Returns the number of parameters; shared ones count once.
+---@return integer
+function PreTrainedModel:num_parameters()
+   local n = 0
+   for _, p in ipairs(self:parameters()) do n = n + p:numel() end
+   return n
+end
+
+--- Writes tokens that continue those of `input_ids`; see text.generate.
+---@param input_ids Tensor  (B, S), with padding on the left
+---@param options? table
+---@return Tensor  (B, S + new tokens)
+function PreTrainedModel:generate(input_ids, options)
+   return require "tlua.text.generation".generate(self, input_ids, options)
+end
+
+--- Writes config.json and model.safetensors, as `text.from_pretrained` and Hugging Face's library
+--- read them. With max_shard_size, in bytes, there are several files and an index.
+---@param folder string  made if it does not exist
+---@param options? {max_shard_size: integer}
+function PreTrainedModel:save_pretrained(folder, options)
+   require "tlua.text.models.loading".save(self, folder, options)
+end
+
+return PreTrainedModel

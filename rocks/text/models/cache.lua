@@ -1,0 +1,121 @@
+-- cache.lua - the keys and values that generation keeps, so that each step computes its new tokens
+-- only. Each layer has two buffers (B, heads, capacity, features) that grow by doubling; a layer
+-- with a sliding window keeps only the keys that later queries may see.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+
+--- The keys and values of all layers of a model, for generation in steps.
+---
+---     local _ <close> = torch.no_grad()
+---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
+---     local model = torch.text.from_config(config)
+---     local cache = torch.text.Cache()
+---     model(torch.tensor {{1, 2, 3}}, {past_key_values = cache})
+---     model(torch.tensor {{4}}, {past_key_values = cache})
+---     print(cache:get_seq_length())
+---     --> 4
+---@class text.Cache
+---@field max_length? integer  positions to reserve at once, if known
+---@field layers table<integer, table>  the buffers of each layer, and how much of them is used
+---@field length integer  the number of positions so far
+---@field cross table<integer, Tensor[]>  of encoder-decoder models: each layer's keys and values of
+--- the encoder's output
+local Cache = class.class("text.Cache")
+
+--- Makes an empty cache.
+---@param max_length? integer  reserves this number of positions at the first step; else buffers
+--- grow
+function Cache:__init(max_length)
+   self.max_length, self.layers, self.cross, self.length = max_length, {}, {}, 0
+end
+
+--- Returns the number of positions of all tokens so far.
+---@return integer
+function Cache:get_seq_length() return self.length end
+
+-- Makes room for `count` further positions in a layer: a larger buffer or, with a window, one with
+-- only the last keys.
+local function grow(layer, count, kept, max_length)
+   local k, v = layer.keys, layer.values
+   local need = kept + count
+   local room = math.max(need, layer.window and 2 * layer.window or 2 * kept, 64)
+   if max_length and not layer.window then room = math.max(need, max_length) end
+   local first = layer.used - kept
+   for _, name in ipairs {"keys", "values"} do
+      local old = layer[name]
+      local new = torch.empty(old:size(1), old:size(2), room, old:size(4),
+         {dtype = old.dtype, device = old.device})
+      if kept > 0 then new:narrow(3, 1, kept):copy_(old:narrow(3, first + 1, kept)) end
+      layer[name] = new
+   end
+   layer.dropped, layer.used = layer.dropped + first, kept
+   return k, v
+end
+
+--- Appends keys and values (B, heads, S, features) to those of a layer, and returns all that the
+--- new queries may see.
+---@param index integer  the layer, from 1
+---@param key Tensor
+---@param value Tensor
+---@param window? integer  the size of the layer's sliding window
+---@return Tensor keys
+---@return Tensor values
+function Cache:update(index, key, value, window)
+   local layer, count = self.layers[index], key:size(3)
+   if not layer then
+      layer = {keys = key, values = value, used = 0, dropped = 0, window = window}
+      self.layers[index] = layer
+      grow(layer, count, 0, self.max_length)
+   elseif layer.used + count > layer.keys:size(3) then
+      grow(layer, count, window and math.min(layer.used, window - 1) or layer.used, self.max_length)
+   end
+   if torch.is_grad_enabled() and (key.requires_grad or value.requires_grad) then
+      torch.raise("text.Cache: keys of a cache have no gradients: call the model in torch.no_grad, "
+         .. "or without use_cache and past_key_values")
+   end
+   local at = layer.used + 1
+   layer.keys:narrow(3, at, count):copy_(key)
+   layer.values:narrow(3, at, count):copy_(value)
+   layer.used = layer.used + count
+   local first, total = 1, layer.used
+   if window then
+      first = math.max(1, at - window + 1)
+      total = layer.used - first + 1
+   end
+   return layer.keys:narrow(3, first, total), layer.values:narrow(3, first, total)
+end
+
+--- Records that all layers have received `count` further tokens.
+---@param count integer
+function Cache:advance(count) self.length = self.length + count end
+
+--- Returns the number of keys that `count` new queries see in a layer with this window, with the
+--- new keys.
+---@param count integer
+---@param window? integer
+---@return integer
+function Cache:key_length(count, window)
+   local all = self.length + count
+   return window and math.min(all, window - 1 + count) or all
+end
+
+--- Selects rows of the batch in all layers, as beam search does.
+---@param rows Tensor  positions, from 1
+function Cache:reorder(rows)
+   for _, layer in ipairs(self.layers) do
+      for _, name in ipairs {"keys", "values"} do
+         local used = layer[name]:narrow(3, 1, layer.used):index_select(1, rows)
+         if used:size(1) ~= layer[name]:size(1) then
+            layer[name] = used
+         else
+            layer[name]:narrow(3, 1, layer.used):copy_(used)
+         end
+      end
+   end
+   for _, pair in pairs(self.cross) do
+      for i = 1, 2 do pair[i] = pair[i]:index_select(1, rows) end
+   end
+end
+
+return Cache

@@ -1,0 +1,113 @@
+-- config.lua - reads config.json, and completes it with the defaults of a family. Names are Hugging
+-- Face's. Fields that a family does not know are kept.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local json = require "tlua.utils.json"
+
+local M = {}
+
+-- Marks configurations that are complete.
+local complete = setmetatable({}, {__mode = "k"})
+
+-- Returns a copy of a JSON value in which null is nil.
+local function plain(value)
+   if value == json.null then return nil end
+   if type(value) ~= "table" then return value end
+   local copy = {}
+   for key, item in pairs(value) do copy[key] = plain(item) end
+   return copy
+end
+
+--- Reads a file of JSON.
+---@param path string
+---@return table
+function M.read_json(path)
+   local file <close>, message = io.open(path, "rb")
+   if not file then torch.raise("text.from_pretrained: " .. message) end
+   local value, why = json.decode(file:read "a" or "")
+   if value == nil then torch.raise(("text.from_pretrained: %s: %s"):format(path, why)) end
+   if type(value) ~= "table" or value == json.null or json.is_array(value) then
+      torch.raise(("text.from_pretrained: %s: expected a JSON object"):format(path))
+   end
+   return plain(value)
+end
+
+-- The fields that all configurations have.
+local common = {
+   initializer_range = 0.02, tie_word_embeddings = true, num_labels = 2, use_cache = true,
+}
+
+local function is_size(key, default)
+   return math.type(default) == "integer" and not key:find "_id$" and not key:find "^max_rel"
+end
+
+local function check(title, config, defaults)
+   for key, default in pairs(defaults) do
+      local value = config[key]
+      if default ~= nil and value ~= nil and type(value) ~= type(default) and default ~= M.none then
+         args.refuse(title, key, "a " .. type(default), value)
+      end
+      if is_size(key, default) then
+         local size = math.tointeger(value)
+         if not size or size < 0 then
+            args.refuse(title, key, "an integer of at least 0", value)
+         end
+         config[key] = size
+      end
+   end
+end
+
+local function count_labels(given)
+   if given.num_labels then return given.num_labels end
+   if type(given.id2label) ~= "table" then return nil end
+   local n = 0
+   for _ in pairs(given.id2label) do n = n + 1 end
+   return n
+end
+
+--- Stands for a field without a default, of any type.
+M.none = setmetatable({}, {__name = "none"})
+
+--- Completes a configuration with a family's defaults, and checks the types of its fields.
+---@param family {title: string, defaults: table, finish: fun(config: table)?}
+---@param given table
+---@return table config
+function M.complete(family, given)
+   if complete[given] then return given end
+   if type(given) ~= "table" or torch.is_tensor(given) or getmetatable(given) then
+      args.refuse(family.title, "config", "a table such as {vocab_size = 100}", given)
+   end
+   local config = plain(given)
+   config.num_labels = count_labels(config)
+   for _, defaults in ipairs {family.defaults, common} do
+      for key, value in pairs(defaults) do
+         if config[key] == nil and value ~= M.none then config[key] = plain(value) end
+      end
+   end
+   check(family.title, config, common)
+   check(family.title, config, family.defaults)
+   config.model_type = config.model_type or family.model_type
+   complete[config] = true
+   if family.finish then family.finish(config) end
+   return config
+end
+
+--- Returns whether a configuration came from M.complete.
+---@param config any
+---@return boolean
+function M.is_complete(config) return complete[config] == true end
+
+--- Raises if a size is no multiple of another.
+---@param title string
+---@param config table
+---@param size string  the name of a field
+---@param part string  the name of a field
+function M.check_multiple(title, config, size, part)
+   if config[part] < 1 or config[size] % config[part] ~= 0 then
+      torch.raise(("%s: %s: expected a multiple of %s, got %d and %d"):format(title, size, part,
+         config[size], config[part]))
+   end
+end
+
+return M

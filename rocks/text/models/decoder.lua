@@ -1,0 +1,263 @@
+-- decoder.lua - LLaMA's decoder and its relatives: layers of attention with rotary positions and a
+-- gated network, each after a norm. A family passes what differs to `family`.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Cache = require "tlua.text.models.cache"
+local Rotary = require "tlua.text.models.rotary"
+local configs = require "tlua.text.models.config"
+local define = require "tlua.text.models.define"
+local layers = require "tlua.text.models.layers"
+local masks = require "tlua.text.models.masks"
+
+local nn = torch.nn
+
+local M = {}
+
+-- Attention -------------------------------------------------------------------------------------
+
+--- Attention with fewer heads of keys than of queries. `traits` says what differs from LLaMA's:
+--- qkv_bias, o_bias, qk_norm ("head": a norm of each head, "all": of all heads together), fused
+--- (one layer for queries, keys and values), clip, scale, softcap.
+---@class text.models.Attention: nn.Module
+local Attention = class.class("text.models.Attention", nn.Module)
+M.Attention = Attention
+
+---@param config table
+---@param index integer  the layer's number, from 1
+---@param traits table
+function Attention:__init(config, index, traits)
+   local heads, groups, size = config.num_attention_heads, config.num_key_value_heads,
+      config.head_dim
+   self.index, self.heads, self.groups, self.traits = index, heads, groups, traits
+   self.options = {
+      scale = traits.scale and traits.scale(config), softcap = config.attn_logit_softcapping,
+      dropout = 0.0,
+   }
+   self.dropout, self.clip = config.attention_dropout or 0, config.clip_qkv
+   local bias = {bias = traits.qkv_bias and traits.qkv_bias(config) or false}
+   local width = config.hidden_size
+   if traits.fused then
+      self.qkv_proj = nn.Linear(width, (heads + 2 * groups) * size, bias)
+   else
+      self.q_proj = nn.Linear(width, heads * size, bias)
+      self.k_proj = nn.Linear(width, groups * size, bias)
+      self.v_proj = nn.Linear(width, groups * size, bias)
+   end
+   self.o_proj = nn.Linear(heads * size, width,
+      {bias = traits.o_bias and traits.o_bias(config) or false})
+   if traits.qk_norm then
+      local each = traits.qk_norm == "head"
+      self.q_norm = traits.norm(config, each and size or heads * size)
+      self.k_norm = traits.norm(config, each and size or groups * size)
+   end
+end
+
+-- Returns queries, keys and values (B, heads, S, D).
+local function project(self, x)
+   local q, k, v
+   local heads, groups = self.heads, self.groups
+   if self.traits.fused then
+      local qkv = self.qkv_proj(x)
+      local size = qkv:size(3) // (heads + 2 * groups)
+      q, k, v = table.unpack(qkv:split({heads * size, groups * size, groups * size}, 3))
+   else
+      q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+   end
+   local norm, clip = self.traits.qk_norm, self.clip
+   if norm == "all" then q, k = self.q_norm(q), self.k_norm(k) end
+   if clip then q, k, v = q:clamp(-clip, clip), k:clamp(-clip, clip), v:clamp(-clip, clip) end
+   q, k, v = layers.split_heads(q, heads), layers.split_heads(k, groups),
+      layers.split_heads(v, groups)
+   if norm == "head" then q, k = self.q_norm(q), self.k_norm(k) end
+   return q, k, v
+end
+
+---@param x Tensor  (B, S, hidden_size)
+---@param state table  what the layers share: cos, sin, mask, is_causal, cache, window
+---@return Tensor
+function Attention:forward(x, state)
+   local q, k, v = project(self, x)
+   q, k = Rotary.rotate(q, state.cos, state.sin), Rotary.rotate(k, state.cos, state.sin)
+   if state.cache then k, v = state.cache:update(self.index, k, v, state.window) end
+   self.options.dropout = self.training and self.dropout or 0.0
+   return self.o_proj(layers.join_heads(layers.attend(q, k, v, state, self.options)))
+end
+
+-- Layers ----------------------------------------------------------------------------------------
+
+--- A layer: x + attention(norm(x)), then x + mlp(norm(x)).
+---@class text.models.DecoderLayer: nn.Module
+local Layer = class.class("text.models.DecoderLayer", nn.Module)
+M.Layer = Layer
+
+function Layer:__init(config, index, traits)
+   self.self_attn = Attention(config, index, traits)
+   self.input_layernorm = traits.norm(config, config.hidden_size)
+   self.post_attention_layernorm = traits.norm(config, config.hidden_size)
+   self[traits.mlp_name or "mlp"] = traits.mlp(config)
+   self.network = traits.mlp_name or "mlp"
+end
+
+function Layer:forward(x, state)
+   x = x + self.self_attn(self.input_layernorm(x), state)
+   return x + self[self.network](self.post_attention_layernorm(x))
+end
+
+-- The loop over the layers ----------------------------------------------------------------------
+
+-- Returns what the layers of a kind share.
+local function state_of(model, kind, a, x, past, padding)
+   local config, cache, count = model.config, a.cache, x:size(2)
+   local window = kind == "sliding_attention" and config.sliding_window or nil
+   local keys = cache and cache:key_length(count, window) or count
+   local mask, is_causal = masks.causal(count, keys, padding, window, x.device)
+   local state = {mask = mask, is_causal = is_causal, cache = cache, window = window}
+   if model.rotary then
+      local rotary = model.rotary[kind] or model.rotary.full_attention
+      state.cos, state.sin = rotary:angles(x, past, count, a.position_ids)
+   end
+   return state
+end
+
+--- Runs the layers of a decoder on embeddings: with the masks and angles of each kind of layer, and
+--- a cache.
+---@param model nn.Module  with config, kinds (of each layer) and rotary (by kind)
+---@param list nn.ModuleList
+---@param x Tensor  (B, S, hidden_size)
+---@param a table  the model's arguments
+---@return Tensor
+---@return table results  past_key_values and hidden_states
+function M.run(model, list, x, a)
+   local cache = a.past_key_values
+   if a.use_cache and not cache then cache = Cache() end
+   local past = cache and cache.length or 0
+   local title = torch.type(model)
+   local padding = masks.padding(title, a.attention_mask, x:size(1), past + x:size(2))
+   local states, results = {}, {past_key_values = cache}
+   local given = {cache = cache, position_ids = a.position_ids}
+   if a.output_hidden_states then results.hidden_states = {x} end
+   for i, layer in ipairs(list) do
+      local kind = model.kinds and model.kinds[i] or "full_attention"
+      states[kind] = states[kind] or state_of(model, kind, given, x, past, padding)
+      x = layer(x, states[kind])
+      if a.output_hidden_states then results.hidden_states[i + 1] = x end
+   end
+   if cache then cache:advance(x:size(2)) end
+   return x, results
+end
+
+--- Replaces the last hidden state by its norm, as Hugging Face's models return it.
+---@param results table
+---@param x Tensor
+---@return table
+function M.finish(results, x)
+   results.last_hidden_state = x
+   if results.hidden_states then results.hidden_states[#results.hidden_states] = x end
+   return results
+end
+
+-- Families --------------------------------------------------------------------------------------
+
+--- The defaults of LLaMA's config.json, which its relatives share.
+M.defaults = {
+   vocab_size = 32000, hidden_size = 4096, intermediate_size = 11008, num_hidden_layers = 32,
+   num_attention_heads = 32, hidden_act = "silu", max_position_embeddings = 2048,
+   rms_norm_eps = 1e-6, attention_bias = false, attention_dropout = 0, mlp_bias = false,
+   tie_word_embeddings = false, rope_theta = configs.none,
+}
+
+--- Makes the kinds of layers from config: all have a sliding window, or none.
+---@param config table
+---@return string[]
+local function kinds_of(config, traits)
+   local kinds = {}
+   for i = 1, config.num_hidden_layers do
+      local slides = config.sliding_window and (not traits.slides or traits.slides(config, i))
+      kinds[i] = config.layer_types and config.layer_types[i]
+         or slides and "sliding_attention" or "full_attention"
+      if kinds[i] ~= "sliding_attention" and kinds[i] ~= "full_attention" then
+         torch.raise(("config.json: layer_types: expected full_attention or sliding_attention, got "
+            .. "%s"):format(args.describe(kinds[i])))
+      end
+   end
+   return kinds
+end
+
+local function check(title, config)
+   config.num_key_value_heads = config.num_key_value_heads or config.num_attention_heads
+   if not config.head_dim then
+      configs.check_multiple(title, config, "hidden_size", "num_attention_heads")
+      config.head_dim = config.hidden_size // config.num_attention_heads
+   end
+   configs.check_multiple(title, config, "num_attention_heads", "num_key_value_heads")
+   local window = config.sliding_window
+   if window and (math.type(window) ~= "integer" or window < 1) then
+      args.refuse(title, "sliding_window", "a positive integer", window)
+   end
+   if config.layer_types and #config.layer_types ~= config.num_hidden_layers then
+      args.refuse(title, "layer_types", ("%d kinds"):format(config.num_hidden_layers),
+         #config.layer_types)
+   end
+end
+
+local function rms_norm(config, size) return nn.RMSNorm(size, {eps = config.rms_norm_eps}) end
+
+local function gated(config)
+   return layers.GatedMLP(config.hidden_size, config.intermediate_size,
+      config.hidden_activation or config.hidden_act, config.mlp_bias)
+end
+
+--- Declares a family: its base model, its language model and its classifiers. fields: model_type,
+--- name, defaults (over LLaMA's); traits: those of Attention; norm(config, size), mlp(config),
+--- mlp_name, layer (a class), slides(config, i): whether layer i has the sliding window;
+--- finish(config); embed(x, config): changes embeddings; rotary(model, config): adds rotations for
+--- kinds of layers; ending: of the base model's name, "Model" by default.
+---@param fields table
+---@return table family
+function M.family(fields)
+   local traits = fields.traits or {}
+   traits.norm, traits.mlp = traits.norm or rms_norm, traits.mlp or gated
+   local defaults = {}
+   for _, list in ipairs {M.defaults, fields.defaults or {}} do
+      for key, value in pairs(list) do defaults[key] = value end
+   end
+   local title = "text." .. fields.name
+   local family = define.family {
+      model_type = fields.model_type, name = fields.name, prefix = "model", defaults = defaults,
+      finish = function(config)
+         if fields.finish then fields.finish(config) end
+         check(title, config)
+      end,
+      width = function(config) return config.hidden_size end,
+   }
+
+   local Model = family:class(fields.ending or "Model")
+   function Model:build(config)
+      local pad = config.pad_token_id
+      self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size,
+         {padding_idx = pad and pad >= 0 and pad + 1 or nil})
+      self.layers = layers.list(config.num_hidden_layers, function(i)
+         return (traits.layer or Layer)(config, i, traits)
+      end)
+      self.norm = traits.norm(config, config.hidden_size)
+      self.kinds = kinds_of(config, traits)
+      self.rotary = {full_attention = Rotary(config, config.head_dim, "full_attention")}
+      if fields.rotary then fields.rotary(self, config) end
+   end
+   function Model:compute(a)
+      local x = a.inputs_embeds or self.embed_tokens(a.input_ids)
+      if fields.embed then x = fields.embed(x, self.config) end
+      local results
+      x, results = M.run(self, self.layers, x, a)
+      return M.finish(results, self.norm(x))
+   end
+
+   define.causal_lm(family, Model, {embedding = "embed_tokens"})
+   define.last_token_classification(family, Model)
+   define.token_classification(family, Model, nil, "score")
+   return family
+end
+
+return M

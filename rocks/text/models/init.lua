@@ -1,0 +1,166 @@
+-- init.lua - torch.text.models: finds the classes of a model_type, and makes models from folders
+-- and configurations.
+--
+-- To add a family: its row in `files` below, and a file in this folder that returns its classes;
+-- a family that resembles LLaMA is a call of decoder.family (see mistral.lua), and one that
+-- resembles BERT shares encoder.lua's layers (see roberta.lua).
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local configs = require "tlua.text.models.config"
+local loading = require "tlua.text.models.loading"
+local suggest = require "tlua.utils.suggest"
+
+local M = {}
+
+-- Maps each model_type of config.json to the file with its classes.
+local files = {
+   gpt2 = "gpt2",
+   llama = "llama", mistral = "mistral", qwen2 = "qwen", qwen3 = "qwen", mixtral = "mixtral",
+   gemma = "gemma", gemma2 = "gemma", gemma3_text = "gemma", phi3 = "phi3", gpt_neox = "gpt_neox",
+   olmo = "olmo", olmo2 = "olmo",
+   bert = "bert", roberta = "roberta", ["xlm-roberta"] = "roberta", distilbert = "distilbert",
+   electra = "electra", albert = "albert", t5 = "t5", bart = "bart",
+   deberta = "deberta", ["deberta-v2"] = "deberta", vit = "vit", clip = "clip", siglip = "clip",
+}
+
+local take_none = args.signature "text.list_models()"
+
+--- Returns the names of all model types, sorted.
+---
+---     print(#torch.text.list_models() > 10)
+---     --> true
+---@return string[]
+function M.list_models(...)
+   take_none(...)
+   local names = {}
+   for name in pairs(files) do names[#names + 1] = name end
+   table.sort(names)
+   return names
+end
+
+-- Returns the family of a configuration.
+local function family_of(title, config)
+   local kind = config.model_type
+   if type(kind) ~= "string" then
+      args.refuse(title, "model_type", "a string such as \"gpt2\"", kind)
+   end
+   if not files[kind] then
+      torch.raise(("%s: there is no model_type %q%s; there are %s"):format(title, kind,
+         suggest.hint(kind, files), table.concat(M.list_models(), ", ")))
+   end
+   return require("tlua.text.models." .. files[kind])[kind]
+end
+
+-- The endings of the classes' names for each task.
+local tasks = {
+   Model = {"Model"}, ForCausalLM = {"LMHeadModel", "ForCausalLM"},
+   ForMaskedLM = {"ForMaskedLM"}, ForPreTraining = {"ForPreTraining"},
+   ForSequenceClassification = {"ForSequenceClassification"},
+   ForTokenClassification = {"ForTokenClassification"},
+   ForQuestionAnswering = {"ForQuestionAnswering"},
+   ForSeq2SeqLM = {"ForConditionalGeneration"},
+   ForImageClassification = {"ForImageClassification"},
+}
+
+-- Returns the class of a family that has a name, or is for a task such as "ForCausalLM".
+local function class_of(title, family, name)
+   if family.classes[name] then return family.classes[name] end
+   for _, ending in ipairs(tasks[name] or {}) do
+      local found = family.classes[family.name .. ending]
+      if found then return found end
+   end
+   local names = {}
+   for known in pairs(family.classes) do names[#names + 1] = known end
+   table.sort(names)
+   torch.raise(("%s: architecture: %s has no class %s%s; there are %s"):format(title,
+      family.model_type, args.describe(name), suggest.hint(tostring(name), family.classes),
+      table.concat(names, ", ")))
+end
+
+-- Makes a model without memory.
+local function make_meta(cls, config)
+   local previous = torch.get_default_device()
+   torch.set_default_device "meta"
+   local ok, model = pcall(cls, config)
+   torch.set_default_device(previous)
+   if not ok then error(model, 0) end
+   return model
+end
+
+local take = args.signature [[text.from_pretrained(folder: string, architecture: string?,
+   dtype: string = 'auto', device: device?, strict: boolean = true, config: table?)]]
+
+--- Loads a model from a folder with config.json and model.safetensors, or several safetensors files
+--- with their index, as Hugging Face's library saves them. Large files are mapped, so that weights
+--- are read when they are first used. The model is in evaluation mode. Missing, unexpected and
+--- misshapen weights are an error; with strict = false, missing and misshapen weights are random,
+--- and the lists of missing and unexpected ones are returned.
+---
+---     local folder = os.tmpname()
+---     os.remove(folder)
+---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
+---     torch.text.from_config(config):save_pretrained(folder)
+---     print(torch.type(torch.text.from_pretrained(folder)))
+---     --> text.GPT2LMHeadModel
+---@param folder string
+---@param options? {architecture: string, dtype: string, device: string|torch.device, strict:
+--- boolean, config: table}  architecture: a class such as "BertModel", or "ForCausalLM" and so on;
+--- by default the one in config.json, or the language model of the family; dtype: "auto", that of
+--- the file, by default; config: fields that replace those of config.json, such as
+--- {num_labels = 3}
+---@return text.PreTrainedModel
+---@return string[]? missing
+---@return string[]? unexpected
+function M.from_pretrained(...)
+   local a, title = take(...), "text.from_pretrained"
+   local given = configs.read_json(a.folder .. "/config.json")
+   for key, value in pairs(a.config or {}) do given[key] = value end
+   local family = family_of(title, given)
+   local name = a.architecture or given.architectures and given.architectures[1]
+      or family.main or "Model"
+   local cls = class_of(title, family, name)
+   local state = loading.read_state(a.folder)
+   local model = a.strict and make_meta(cls, given) or cls(given)
+   local missing, unexpected = loading.load(model, state, a)
+   model.generation_config = loading.read_generation(a.folder)
+   if a.device then model:to(a.device) end
+   if not a.strict and a.dtype ~= "auto" then model:to(a.dtype) end
+   model:eval()
+   if a.strict then return model end
+   return model, missing, unexpected
+end
+
+local take_config = args.signature "text.from_config(config: table, architecture: string?)"
+
+--- Makes a model with random weights from the fields of config.json.
+---
+---     local config = {model_type = "bert", hidden_size = 12}
+---     local options = {architecture = "BertModel"}
+---     local model = torch.text.from_config(config, options)
+---     print(table.unpack(model(torch.tensor {{1, 2, 3}}).pooler_output.shape))
+---     --> 1	12
+---@param config table<string, any>  model_type chooses the family; fields that are missing have the
+--- family's defaults
+---@param options? {architecture: string}  a class such as "BertModel", or "ForCausalLM" and so on;
+--- by default that of config.architectures, or the language model of the family
+---@return text.PreTrainedModel
+function M.from_config(config, options)
+   local title = "text.from_config"
+   local a = {config = config}
+   if type(config) == "table" and type(config.config) == "table" then
+      a = take_config(config)
+   else
+      args.check_options(title, options, "architecture")
+      if type(config) ~= "table" or getmetatable(config) then
+         args.refuse(title, "config", "a table", config)
+      end
+      a.architecture = options and options.architecture
+   end
+   local family = family_of(title, a.config)
+   local name = a.architecture or a.config.architectures and a.config.architectures[1]
+      or family.main or "Model"
+   return class_of(title, family, name)(a.config)
+end
+
+return M

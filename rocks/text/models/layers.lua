@@ -1,0 +1,141 @@
+-- layers.lua - what several families share: activations by their names in config.json, attention of
+-- heads, linear layers with transposed weights, and gated networks.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local suggest = require "tlua.utils.suggest"
+
+local nn, F = torch.nn, torch.nn.functional
+
+local M = {}
+
+local function gelu_tanh(x) return F.gelu(x, "tanh") end
+
+local activations = {
+   gelu = F.gelu, gelu_python = F.gelu, gelu_new = gelu_tanh, gelu_fast = gelu_tanh,
+   gelu_pytorch_tanh = gelu_tanh, relu = F.relu, silu = F.silu, swish = F.silu, tanh = torch.tanh,
+   sigmoid = torch.sigmoid, mish = F.mish, relu6 = F.relu6, leaky_relu = F.leaky_relu,
+   quick_gelu = function(x) return x * torch.sigmoid(x * 1.702) end,
+   relu2 = function(x) return F.relu(x):square() end,
+   linear = function(x) return x end,
+}
+
+--- Returns the activation of a name in config.json.
+---@param name string
+---@return fun(x: Tensor): Tensor
+function M.activation(name)
+   if not activations[name] then
+      torch.raise(("config.json: hidden_act: there is no activation %q%s"):format(tostring(name),
+         suggest.hint(tostring(name), activations)))
+   end
+   return activations[name]
+end
+
+-- The activations that F.linear computes in the same pass.
+local fused = {
+   gelu = "gelu", gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", relu = "relu",
+}
+
+--- Computes a linear layer and an activation.
+---@param linear nn.Linear
+---@param x Tensor
+---@param name string  the activation's name in config.json
+---@return Tensor
+function M.activated(linear, x, name)
+   if fused[name] and nn.Linear.takes_activation(linear) then return linear(x, fused[name]) end
+   return M.activation(name)(linear(x))
+end
+
+--- Splits (B, S, heads * D) into heads: (B, heads, S, D).
+---@param x Tensor
+---@param heads integer
+---@return Tensor
+function M.split_heads(x, heads)
+   return x:view(x:size(1), x:size(2), heads, -1):transpose(2, 3)
+end
+
+--- Joins heads (B, heads, S, D) to (B, S, heads * D).
+---@param x Tensor
+---@return Tensor
+function M.join_heads(x) return x:transpose(2, 3):flatten(3) end
+
+--- Attention of heads. `state` has mask and is_causal; further options: scale, and softcap, the
+--- bound of scores.
+---@param q Tensor  (B, H, L, D)
+---@param k Tensor  (B, G, S, D)
+---@param v Tensor  (B, G, S, D)
+---@param state {mask: Tensor?, is_causal: boolean?}
+---@param options? {scale: number, softcap: number, dropout: number}
+---@return Tensor  (B, H, L, D)
+function M.attend(q, k, v, state, options)
+   options = options or {}
+   local mask, softcap = state.mask, options.softcap
+   if not softcap then
+      return F.scaled_dot_product_attention(q, k, v, mask, options.dropout or 0.0,
+         state.is_causal or false, {scale = options.scale, enable_gqa = q:size(2) ~= k:size(2)})
+   end
+   local groups = q:size(2) // k:size(2)
+   if groups > 1 then k, v = k:repeat_interleave(groups, 2), v:repeat_interleave(groups, 2) end
+   local scores = q:matmul(k:transpose(3, 4)) * (options.scale or q:size(4) ^ -0.5)
+   scores = (scores / softcap):tanh() * softcap
+   if state.is_causal then
+      mask = torch.ones(q:size(3), k:size(3), {dtype = "bool", device = q.device}):tril()
+   end
+   if mask then scores = scores:masked_fill(mask:logical_not(), -math.huge) end
+   local weights = scores:softmax(-1)
+   if mask then weights = weights:masked_fill(mask:logical_not(), 0) end
+   if options.dropout and options.dropout > 0 then weights = F.dropout(weights, options.dropout) end
+   return weights:matmul(v)
+end
+
+--- A linear layer whose weight is (in_features, out_features), as GPT-2's.
+---@class text.models.Conv1D: nn.Module
+local Conv1D = class.class("text.models.Conv1D", nn.Module)
+M.Conv1D = Conv1D
+
+---@param outputs integer
+---@param inputs integer
+function Conv1D:__init(outputs, inputs)
+   self.weight = nn.Parameter(torch.empty(inputs, outputs))
+   self.bias = nn.Parameter(torch.zeros(outputs))
+   nn.init.normal_(self.weight, 0, 0.02)
+end
+
+function Conv1D:forward(x) return F.linear(x, self.weight:t(), self.bias) end
+
+function Conv1D:extra_repr()
+   return ("in_features=%d, out_features=%d"):format(self.weight:size(1), self.weight:size(2))
+end
+
+--- LLaMA's network of two branches: down(act(gate(x)) * up(x)).
+---@class text.models.GatedMLP: nn.Module
+local GatedMLP = class.class("text.models.GatedMLP", nn.Module)
+M.GatedMLP = GatedMLP
+
+---@param size integer
+---@param inner integer
+---@param act string  the activation's name
+---@param bias? boolean
+function GatedMLP:__init(size, inner, act, bias)
+   local options = {bias = bias or false}
+   self.act = M.activation(act)
+   self.gate_proj = nn.Linear(size, inner, options)
+   self.up_proj = nn.Linear(size, inner, options)
+   self.down_proj = nn.Linear(inner, size, options)
+end
+
+function GatedMLP:forward(x)
+   return self.down_proj(self.act(self.gate_proj(x)) * self.up_proj(x))
+end
+
+--- Returns a list of modules, each made by `make(i)`.
+---@param count integer
+---@param make fun(i: integer): nn.Module
+---@return nn.ModuleList
+function M.list(count, make)
+   local list = nn.ModuleList()
+   for i = 1, count do list:append(make(i)) end
+   return list
+end
+
+return M

@@ -1,0 +1,132 @@
+-- Tests torch.text's generation: sampling, stopping, streaming, processors of scores and wrong options. Equality with
+-- transformers' searches: models_spec.lua.
+
+local torch = require "tlua"
+local processors = require "tlua.text.generation.processors"
+
+local small = {model_type = "gpt2", vocab_size = 12, n_positions = 64, n_embd = 8, n_layer = 1, n_head = 2,
+   initializer_range = 0.5}
+
+local function new_model()
+   torch.manual_seed(3)
+   return torch.text.from_config(small):eval()
+end
+
+local prompt = torch.tensor {{2, 5, 7}}
+
+local function message_of(options, ids)
+   local ok, message = pcall(function() new_model():generate(ids or prompt, options) end)
+   assert.is_false(ok)
+   return tostring(message)
+end
+
+describe("generate", function()
+   it("samples the same tokens from the same generator", function()
+      local model = new_model()
+      local function draw(seed)
+         return model:generate(prompt, {do_sample = true, max_new_tokens = 12, eos_token_id = {},
+            num_return_sequences = 3, generator = torch.Generator():manual_seed(seed)}):tolist()
+      end
+      assert.same(draw(1), draw(1))
+      assert.not_same(draw(1), draw(2))
+      assert.equal(3, #draw(1))
+   end)
+
+   it("samples by the model's probabilities", function()
+      local model = new_model()
+      local n = 4000
+      local ids = model:generate(prompt, {do_sample = true, max_new_tokens = 1, num_return_sequences = n, top_k = 0,
+         temperature = 0.7, generator = torch.Generator():manual_seed(5)})
+      local counts = torch.bincount(ids:select(2, 4), nil, 12):double() / n
+      local expected = (model(prompt).logits[{1, -1}]:detach() / 0.7):softmax(-1):double()
+      -- five standard deviations of a count's share
+      assert.is_true((counts - expected):abs():max():item() < 5 * (0.25 / n) ^ 0.5)
+   end)
+
+   it("stops at the end's token, and pads", function()
+      local model = new_model()
+      local free = model:generate(prompt, {max_new_tokens = 6, eos_token_id = {}})
+      local eos = free[{1, 5}]:item()
+      local ids = model:generate(torch.cat({prompt, torch.tensor {{1, 1, 1}}}), {max_new_tokens = 6,
+         eos_token_id = eos, pad_token_id = 9})
+      local first = ids[1]:tolist()
+      assert.equal(eos, first[4] == eos and first[4] or first[5])
+      for i = 6, #first do assert.equal(9, first[i]) end
+   end)
+
+   it("calls the streamer for each token, which can stop it", function()
+      local seen = {}
+      local ids = new_model():generate(prompt, {max_new_tokens = 10, eos_token_id = {}, streamer = function(tokens)
+         seen[#seen + 1] = tokens[1]:item()
+         return #seen == 4
+      end})
+      assert.same({1, 7}, {table.unpack(ids.shape)})
+      assert.same(seen, {table.unpack(ids[1]:tolist(), 4)})
+   end)
+
+   it("stops at strings", function()
+      local tokenizer = {decode = function(_, list)
+         local letters = {}
+         for i, token in ipairs(list) do letters[i] = string.char(96 + token) end
+         return table.concat(letters)
+      end}
+      local model = new_model()
+      local free = model:generate(prompt, {max_new_tokens = 8, eos_token_id = {}})[1]:tolist()
+      local stop = string.char(96 + free[5], 96 + free[6])
+      local ids = model:generate(prompt, {max_new_tokens = 8, eos_token_id = {}, stop_strings = stop,
+         tokenizer = tokenizer})
+      local made = tokenizer:decode {table.unpack(ids[1]:tolist(), 4)}
+      assert.equal(stop, made:sub(-2))
+   end)
+
+   it("passes scores to the caller's processors", function()
+      local ids = new_model():generate(prompt, {max_new_tokens = 3, eos_token_id = {}, logits_processor = {
+         function(all, scores)
+            assert.equal(3, all:size(2) < 6 and 3 or 0)
+            return scores:masked_fill(torch.arange(1, 13):ne(11), -math.huge)
+         end}})
+      assert.same({11, 11, 11}, {table.unpack(ids[1]:tolist(), 4)})
+   end)
+
+   it("refuses wrong options", function()
+      assert.match("generation_spec.lua:%d+: generate: unknown option max_tokens", message_of {max_tokens = 3})
+      assert.match("temperature: expected a positive number, got 0", message_of {temperature = 0.0})
+      assert.match("max_new_tokens: expected an integer of at least 0", message_of {max_new_tokens = 1.5})
+      assert.match("num_return_sequences: expected at most num_beams = 2", message_of {num_beams = 2,
+         num_return_sequences = 3})
+      assert.match("early_stopping: expected true, false or \"never\"", message_of {early_stopping = "always"})
+      assert.match("tokenizer: expected a tokenizer", message_of {stop_strings = "a"})
+      assert.match("input_ids: expected token numbers of shape %(batch, length%)", message_of({}, torch.tensor {1}))
+      assert.match("GPT2Model cannot generate", select(2, pcall(function()
+         torch.text.from_config(small, {architecture = "GPT2Model"}):generate(prompt)
+      end)))
+   end)
+end)
+
+-- The expected values are those of transformers' classes for these scores.
+describe("processors", function()
+   local scores = torch.tensor {{1.0, 3.0, -2.0, 0.5, 2.0}}
+   local ids = torch.tensor {{2, 3, 2}}
+   local none = -math.huge
+
+   local function check(expected, process)
+      assert.same(expected, process(ids, scores)[1]:tolist())
+   end
+
+   it("change scores", function()
+      check({1, 1.5, -4, 0.5, 2}, processors.repetition_penalty(2.0))
+      check({1, 1.5, -2, 0.5, 2}, processors.repetition_penalty(2.0, torch.tensor {2}))
+      check({1, 3, none, 0.5, 2}, processors.no_repeat_ngram_size(2))
+      check({none, 3, none, 0.5, 2}, processors.bad_words_ids {{1}, {2, 3}, {1, 5}})
+      check({1, none, -2, 0.5, 2}, processors.min_length(4, {2}))
+      check({1, 3, -2, 0.5, 2}, processors.min_length(3, {2}))
+      check({2, 6, -4, 1, 4}, processors.temperature(0.5))
+      check({none, 3, none, none, 2}, processors.top_k(2))
+      check({none, 3, none, none, 2}, processors.top_p(0.8))
+      check({none, 3, none, none, none}, processors.top_p(0.1))
+      check({1, 3, none, none, 2}, processors.min_p(0.1))
+      check({none, 3, none, none, 2}, processors.typical_p(0.3))
+      check({1, 3, none, 0.5, 2}, processors.typical_p(0.95))
+      check({none, none, none, none, 0}, processors.forced(3, {5}))
+   end)
+end)

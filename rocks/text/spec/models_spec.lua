@@ -1,0 +1,226 @@
+-- Tests torch.text's models: the models of fixtures/models.json have transformers' outputs, gradients and tokens, with
+-- the weights of fixtures/models.py; and files that do not fit are refused.
+
+local torch = require "tlua"
+local json = require "tlua.utils.json"
+
+local text = torch.text
+
+local function read_rows()
+   local file <close> = assert(io.open "rocks/text/spec/fixtures/models.json")
+   return assert(json.decode(file:read "a"))
+end
+
+local rows = read_rows()
+
+local function plain(value)
+   if value == json.null then return nil end
+   if type(value) ~= "table" then return value end
+   local copy = {}
+   for key, item in pairs(value) do copy[key] = plain(item) end
+   return copy
+end
+
+local function wave(shape, phase, scale)
+   local n = 1
+   for _, size in ipairs(shape) do n = n * size end
+   local x = torch.arange(n, {dtype = "float64"})
+   return ((x * (1 + phase / 97) + phase):cos() * scale):view(shape)
+end
+
+-- Returns a state with the weights of fixtures/models.py.
+local function state_of(model)
+   local state, keys, tied = {}, {}, {}
+   for _, pair in ipairs(model:tied_weights()) do tied[pair[1]] = pair[2] end
+   for key, value in pairs(model:state_dict {names = "pytorch"}) do
+      state[key] = value
+      if not tied[key] then keys[#keys + 1] = key end
+   end
+   table.sort(keys)
+   for i, key in ipairs(keys) do
+      local shape = {table.unpack(state[key].shape)}
+      if #shape == 1 and key:find "weight$" then
+         state[key] = wave(shape, i - 1, 0.1) + 1
+      elseif #shape > 0 then
+         state[key] = wave(shape, i - 1, #shape > 1 and 0.4 or 0.1)
+      end
+   end
+   for key, source in pairs(tied) do state[key] = state[source] end
+   return state
+end
+
+local function model_of(row)
+   local config = plain(row.config)
+   local model = text.from_config(config)
+   model:load_state_dict(state_of(model), {names = "pytorch"})
+   return model:eval()
+end
+
+local function ids_of(list) return torch.tensor(list, {dtype = "int64"}) + 1 end
+
+local function inputs_of(row)
+   local given = {}
+   if row.input_ids then given.input_ids = ids_of(row.input_ids) end
+   if row.mask then given.attention_mask = torch.tensor(row.mask) end
+   local kind = row.config.architectures[1]
+   if not row.mask or not (row.labels or row.start_positions) then
+      given.pixel_values = wave({2, 3, 8, 8}, 5, 1):float()
+   end
+   if row.mask and not (row.labels or row.start_positions) then given.return_loss = true end
+   for _, name in ipairs {"labels", "start_positions", "end_positions"} do
+      if row[name] then
+         local value = torch.tensor(row[name])
+         given[name] = kind:find "ForPreTraining" and value or torch.where(value:lt(0), value, value + 1)
+      end
+   end
+   return given
+end
+
+local names = {}
+for name in pairs(rows) do names[#names + 1] = name end
+table.sort(names)
+
+-- Returns a folder with files, which a later call of `forget` removes.
+local folders = {}
+local function new_folder(files)
+   local folder = os.tmpname()
+   os.remove(folder)
+   torch.io.make_folder(folder)
+   folders[#folders + 1] = folder
+   for name, content in pairs(files or {}) do
+      local path = folder .. "/" .. name
+      if type(content) == "string" then
+         local file <close> = assert(io.open(path, "wb"))
+         file:write(content)
+      else
+         torch.save(content, path)
+      end
+   end
+   return folder
+end
+
+local small = {model_type = "gpt2", vocab_size = 11, n_positions = 16, n_embd = 8, n_layer = 1, n_head = 2}
+
+local function message_of(fn, ...)
+   local ok, message = pcall(fn, ...)
+   assert.is_false(ok)
+   return tostring(message)
+end
+
+describe("torch.text's models", function()
+   teardown(function()
+      for _, folder in ipairs(folders) do os.execute("rm -rf '" .. folder .. "'") end
+   end)
+
+   for _, name in ipairs(names) do
+      it("has transformers' outputs and gradients: " .. name, function()
+         local row = rows[name]
+         local model = model_of(row)
+         local result = model(inputs_of(row))
+         local logits = result.logits or result.start_logits or result.logits_per_image
+         local flat = logits:select(1, -1):flatten()
+         for i, expected in ipairs(row.logits) do
+            local at = math.floor((i - 1) * (#flat - 1) / 5 + 1e-6) + 1
+            local actual = flat[at]:item()
+            assert.is_true(math.abs(actual - expected) < 1e-4, ("logit %d: %g, expected %g"):format(at, actual,
+               expected))
+         end
+         assert.is_true(math.abs(result.loss:item() - row.loss) < 1e-4, result.loss:item())
+         result.loss:backward()
+         local total = 0
+         for _, p in ipairs(model:parameters()) do
+            if p.grad then total = total + p.grad:double():abs():sum():item() end
+         end
+         assert.is_true(math.abs(total - row.gradients) < 2e-4 * row.gradients, ("%g, expected %g"):format(total,
+            row.gradients))
+      end)
+
+      if rows[name].greedy then
+         it("continues texts as transformers does: " .. name, function()
+            local row = rows[name]
+            local model, given = model_of(row), inputs_of(row)
+            local options = {attention_mask = given.attention_mask, max_new_tokens = 8, pad_token_id = 37}
+            local static = {cache = "static"}
+            for key, value in pairs(options) do static[key] = value end
+            local greedy = model:generate(given.input_ids, options)
+            assert.same(ids_of(row.greedy):tolist(), greedy:tolist())
+            assert.same(greedy:tolist(), model:generate(given.input_ids, static):tolist())
+            static.use_cache = false
+            if name ~= "phi3_longrope" and name ~= "llama_dynamic" then -- cached keys keep their rotation
+               assert.same(greedy:tolist(), model:generate(given.input_ids, static):tolist())
+            end
+            options.num_beams = 3
+            assert.same(ids_of(row.beam):tolist(), model:generate(given.input_ids, options):tolist())
+         end)
+      end
+   end
+
+   it("loads what it has saved, in one file or several, with other dtypes", function()
+      local model = text.from_config(small):eval()
+      local ids = torch.tensor {{1, 2, 3}}
+      local expected = model(ids).logits
+      for _, options in ipairs {{}, {max_shard_size = 600}} do
+         local folder = new_folder()
+         model:save_pretrained(folder, options)
+         local again = text.from_pretrained(folder)
+         assert.is_true(torch.equal(expected, again(ids).logits))
+         assert.is_true(rawequal(again.lm_head.weight, again.transformer.wte.weight))
+         assert.is_false(again.training)
+         assert.equal("bfloat16", text.from_pretrained(folder, {dtype = "bfloat16"}).lm_head.weight.dtype)
+         local base = text.from_pretrained(folder, {architecture = "GPT2Model"})
+         assert.equal("text.GPT2Model", torch.type(base))
+         assert.same({1, 3, 8}, {table.unpack(base(ids).last_hidden_state.shape)})
+         local other, missing = text.from_pretrained(folder, {architecture = "ForSequenceClassification",
+            strict = false, config = {num_labels = 3, pad_token_id = 0}})
+         assert.same({"score.weight"}, missing)
+         assert.same({1, 3}, {table.unpack(other(ids).logits.shape)})
+      end
+   end)
+
+   it("names what does not fit", function()
+      local model = text.from_config(small)
+      local state = model:state_dict {names = "pytorch"}
+      local config = json.encode(small)
+      local function load(changes, index)
+         local own = {}
+         for key, value in pairs(state) do own[key] = value end
+         own["lm_head.weight"] = nil
+         for key, value in pairs(changes) do own[key] = value or nil end
+         return message_of(text.from_pretrained, new_folder {["config.json"] = config,
+            [index and "one.safetensors" or "model.safetensors"] = own, ["model.safetensors.index.json"] = index})
+      end
+      assert.match("missing: transformer.h.0.ln_1.bias", load {["transformer.h.0.ln_1.bias"] = false})
+      assert.match("unexpected: transformer.h.0.wrong", load {["transformer.h.0.wrong"] = torch.ones(1)})
+      assert.match("transformer.wpe.weight: expected shape %(16, 8%), got %(15, 8%)",
+         load {["transformer.wpe.weight"] = torch.ones(15, 8)})
+      assert.match("in this folder, got \"%.%./one%.safetensors\"",
+         load({}, '{"weight_map": {"lm_head.weight": "../one.safetensors"}}'))
+      assert.match("weight_map: expected an object", load({}, "{}"))
+      assert.match("is not in the index for this file", load({}, '{"weight_map": {"a": "one.safetensors"}}'))
+      assert.match("index%.json", load({}, "[1"))
+      assert.match("No such file", message_of(text.from_pretrained, "/nowhere"))
+      assert.match("has neither", message_of(text.from_pretrained, new_folder {["config.json"] = config}))
+      assert.match('no model_type "gpt3"; did you mean gpt2', message_of(text.from_config, {model_type = "gpt3"}))
+      assert.match("model_type: expected a string", message_of(text.from_config, {}))
+      assert.match("no class \"GPT2LMHead\"", message_of(text.from_config, small, {architecture = "GPT2LMHead"}))
+      assert.match("n_embd: expected a multiple of n_head", message_of(text.from_config,
+         {model_type = "gpt2", n_embd = 10, n_head = 4}))
+      assert.match("n_layer: expected a number", message_of(text.from_config, {model_type = "gpt2", n_layer = "2"}))
+      assert.match("there is no type \"lama3\"", message_of(text.from_config, {model_type = "llama", hidden_size = 8,
+         num_attention_heads = 2, num_hidden_layers = 1, rope_scaling = {rope_type = "lama3"}}))
+   end)
+
+   it("refuses wrong inputs at the user's line", function()
+      local model = text.from_config(small)
+      assert.match("models_spec.lua:%d+: text.GPT2LMHeadModel: input_ids: expected token numbers",
+         message_of(function() model(torch.tensor {1, 2}) end))
+      assert.match("attention_mask: expected a tensor of shape %(1, 2%)",
+         message_of(function() model(torch.tensor {{1, 2}}, {attention_mask = torch.ones(1, 3)}) end))
+      assert.match("labels: expected a tensor of shape",
+         message_of(function() model(torch.tensor {{1, 2}}, {labels = torch.tensor {{1}}}) end))
+      assert.match("at most n_positions = 16 tokens, got 17",
+         message_of(function() model(torch.ones(1, 17, {dtype = "int64"})) end))
+      assert.match("expected input_ids or inputs_embeds", message_of(function() model() end))
+      assert.match("unknown option mask", message_of(function() model(torch.tensor {{1}}, {mask = 1}) end))
+   end)
+end)
