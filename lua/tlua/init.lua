@@ -32,6 +32,7 @@ lazy.load(torch, lazy.modules("tlua", {
    vision = "vision",
    trainer = "trainer",
    rl = "rl",
+   graphs = "graphs",
    data = "data",
    multiprocessing = "multiprocessing",
    distributions = "distributions",

@@ -13,6 +13,7 @@ local M = {}
 M.names = {
    audio = "torch.audio",
    datapipes = "torch.utils.data.datapipes",
+   graphs = "torch.graphs",
    mlflow = "torch.utils.mlflow",
    onnx = "torch.onnx",
    plot = "torch.utils.plot",

@@ -1,0 +1,189 @@
+-- adjacency.lua - the edges of a graph as a sparse matrix in CSR form, by targets and by sources,
+-- and its products. Both forms are made when they are first needed. They are kept as long as the
+-- tensor edge_index, and made anew if that tensor was changed in place.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local checks = require "tlua.graphs.checks"
+
+--- The edges of a graph as a sparse matrix, whose row i has the edges that end at node i.
+---
+---     local edges = torch.tensor {{1, 2}, {3, 3}}
+---     local Sum = torch.class("Sum", torch.graphs.nn.MessagePassing)
+---     function Sum:message_and_aggregate(adjacency, x)
+---        return adjacency:matmul(x)
+---     end
+---     local x = torch.tensor {{1.0}, {2.0}, {4.0}}
+---     print(Sum():propagate(edges, {x = x}):flatten())
+---     --> tensor([0., 0., 3.])
+---@class graphs.Adjacency
+---@field num_targets integer  the number of targets
+---@field num_sources integer  the number of sources
+local Adjacency = class.class("graphs.Adjacency")
+
+-- Maps edge_index to its matrices. The values do not refer to the key.
+local known <const> = setmetatable({}, {__mode = "k"})
+
+function Adjacency:__init(rows, num_targets, num_sources)
+   self.rows, self.num_targets, self.num_sources = rows, num_targets, num_sources
+   self.facts = {} -- what layers have computed from the edges alone
+end
+
+-- Returns the matrix in CSR form by targets ("target") or its transpose ("source"): the pointers,
+-- the columns, and the edge of each element.
+local function side(self, name)
+   local found = self[name .. "s"]
+   if found then return found end
+   local to = self.rows[name == "target" and 2 or 1]
+   local from = self.rows[name == "target" and 1 or 2]
+   local n = name == "target" and self.num_targets or self.num_sources
+   local edges = to:numel()
+   found = {n = n}
+   local counts = edges > 0 and torch.bincount(to, {minlength = n})
+      or torch.zeros(n, {dtype = "int64", device = to.device})
+   found.counts = counts
+   found.pointers = torch.cat({counts:new_ones(1), counts:cumsum(1) + 1})
+   local sorted = edges < 2 or to[{{2, -1}}]:ge(to[{{1, -2}}]):all():item()
+   if sorted then
+      found.columns = from:contiguous()
+   else
+      found.order = torch.argsort(to, {stable = true})
+      found.columns = from:index_select(1, found.order)
+   end
+   self[name .. "s"] = found
+   return found
+end
+
+--- Returns the number of edges that end at each target, (num_targets) int64.
+---@return Tensor
+function Adjacency:in_degree() return side(self, "target").counts end
+
+--- Returns what `make` computes from the edges, and keeps it.
+---@param name string  the result's name
+---@param make fun(adjacency: graphs.Adjacency): any
+---@return any
+function Adjacency:fact(name, make)
+   local value = self.facts[name]
+   if value == nil then
+      value = torch.no_grad(function() return make(self) end)
+      self.facts[name] = value
+   end
+   return value
+end
+
+-- Returns the values of edges in the order of a side's elements.
+local function arranged(form, values)
+   return form.order and values:index_select(1, form.order) or values
+end
+
+-- Returns the values of a side's elements in the order of the edges.
+local function restored(form, values)
+   if not form.order then return values end
+   form.inverse = form.inverse or torch.argsort(form.order)
+   return values:index_select(1, form.inverse)
+end
+
+-- The product with a dense matrix (n, k). Its derivative is the product of the other side.
+local Product = class.class("graphs.Product", torch.autograd.Function)
+
+function Product.forward(ctx, values, x, adjacency, name)
+   ctx.adjacency, ctx.name = adjacency, name
+   ctx:save_for_backward(values, ctx.needs_input_grad[1] and x or nil)
+   local form = side(adjacency, name)
+   return torch._csr_mm(form.pointers, form.columns, arranged(form, values), x, form.n)
+end
+
+function Product.backward(ctx, grad)
+   local values, x = ctx:saved_tensors()
+   local adjacency, name = ctx.adjacency, ctx.name
+   local of_values, of_x
+   grad = grad:contiguous()
+   if ctx.needs_input_grad[1] then
+      local form = side(adjacency, name)
+      of_values = restored(form, torch._csr_sampled(form.pointers, form.columns, grad, x))
+   end
+   if ctx.needs_input_grad[2] then
+      of_x = Product:apply(values, grad, adjacency, name == "target" and "source" or "target")
+   end
+   return of_values, of_x
+end
+
+local floating <const> = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
+
+--- Returns the sum over the edges that end at a node of `values` times the row of x at the edge's
+--- source, as (num_targets, ...).
+---@param x Tensor  (num_sources, ...)
+---@param values? Tensor  (E); 1 by default
+---@return Tensor
+function Adjacency:matmul(x, values)
+   local shape = x.shape
+   local flat = x:dim() == 2 and x or x:reshape(x:size(1), x:numel() // math.max(x:size(1), 1))
+   if x:size(1) == 0 then
+      local sizes = {self.num_targets, table.unpack(shape, 2)}
+      return x:new_zeros(sizes) + x:sum() * 0
+   end
+   if values == nil then
+      values = self:fact("ones " .. x.dtype, function()
+         return x:new_ones(self.rows:size(2))
+      end)
+   end
+   local out = Product:apply(values:to(x.dtype), flat:contiguous(), self, "target")
+   if x:dim() == 2 then return out end
+   return out:view({self.num_targets, table.unpack(shape, 2)})
+end
+
+--- Returns the mean over the edges that end at a node of the rows of x at their sources; 0 for a
+--- node without such edges.
+---@param x Tensor  (num_sources, ...)
+---@param values? Tensor  (E): factors of the rows; 1 by default
+---@return Tensor
+function Adjacency:mean(x, values)
+   local weight = self:fact("mean " .. x.dtype, function()
+      local form = side(self, "target")
+      return form.counts:clamp_min(1):to(x.dtype):reciprocal():index_select(1, self.rows[2])
+   end)
+   return self:matmul(x, values and values * weight or weight)
+end
+
+--- Returns whether the products take tensors of a dtype.
+---@param dtype string
+---@return boolean
+function Adjacency.takes(dtype) return floating[tostring(dtype)] or false end
+
+--- Returns the matrix of edges. Checks them the first time.
+---@param title string  the function's name, for the message
+---@param edge_index Tensor  (2, E)
+---@param num_sources integer
+---@param num_targets integer
+---@param flow? string  "target_to_source" for edges that are followed backwards
+---@return graphs.Adjacency
+function Adjacency.of(title, edge_index, num_sources, num_targets, flow)
+   checks.edges(title, edge_index)
+   local backwards = flow == "target_to_source"
+   local key = ("%d %d %s"):format(num_sources, num_targets, backwards)
+   local entry = known[edge_index]
+   if entry and entry.version == edge_index._version and entry.address == edge_index:data_ptr()
+         and entry.edges == edge_index:size(2) then
+      if entry[key] then return entry[key] end
+   else
+      entry = {version = edge_index._version, address = edge_index:data_ptr(),
+         edges = edge_index:size(2)}
+   end
+   local rows = edge_index
+   if backwards then rows = edge_index:flip(1) end
+   if num_sources == num_targets then
+      checks.range(title, "edge_index", edge_index, num_sources)
+   else
+      checks.range(title, "edge_index[1]", rows[1], num_sources, "sources")
+      checks.range(title, "edge_index[2]", rows[2], num_targets, "targets")
+   end
+   -- a detached tensor, so that the entry does not keep its key alive
+   local adjacency = Adjacency(rows:detach(), num_targets, num_sources)
+   if not edge_index:is_inference() then
+      known[edge_index] = entry
+      entry[key] = adjacency
+   end
+   return adjacency
+end
+
+return Adjacency

@@ -1,0 +1,18 @@
+-- init.lua - torch.graphs: neural networks on graphs, by PyTorch Geometric's names:
+--
+--    local graphs = torch.graphs
+--    local data = graphs.datasets.KarateClub():get(1)
+--    local conv = graphs.nn.GCNConv(data.num_features, 4)
+--    print(conv(data.x, data.edge_index).shape)
+--
+-- Nodes, edges, graphs of a batch and classes count from 1, as all positions do.
+
+require "tlua" -- defines the core's modules for `require`
+local lazy = require "tlua.lazy"
+
+return lazy.load({}, {
+   data = "tlua.graphs.data",
+   loader = "tlua.graphs.loader",
+   nn = "tlua.graphs.nn",
+   utils = "tlua.graphs.utils",
+})

@@ -1,0 +1,7 @@
+-- init.lua - torch.graphs.loader: loaders of batches of graphs, and of parts of a large graph.
+
+local lazy = require "tlua.lazy"
+
+return lazy.load({}, lazy.modules("tlua.graphs.loader", {
+   DataLoader = "DataLoader",
+}))
