@@ -4,7 +4,7 @@
 ** two. A pair of normal numbers takes the words of two numbers (Box-Muller).
 */
 #include "core/kernel/random.h"
-#include "kernels/cpu/elementary_f32.h"
+#include "kernels/cpu/random/minus_log.h"
 #include "kernels/cuda/cuda.cuh"
 
 namespace {
@@ -16,7 +16,6 @@ namespace {
 
 /* Converts a word to a number in (0, 1). The number's distance from 0 and its distance from 1 each
 ** have a relative error of at most one rounding. */
-DEVICE float from_zero(uint32_t w) { return ((float)w + 0.5f) * 0x1p-32f; }
 DEVICE double from_zero(uint64_t w) { return ((double)(w >> 1) + 0.5) * 0x1p-63; }
 /* Converts a word to a number in (-1/2, 1/2). */
 DEVICE float centred(uint32_t w) { return ((float)(int32_t)(w ^ 0x80000000u) + 0.5f) * 0x1p-32f; }
@@ -26,19 +25,31 @@ DEVICE double centred(uint64_t w) {
 
 /* Returns -log of a uniform number. The logarithm is computed from the nearer end of (0, 1), so
 ** that the result is never 0. */
-DEVICE float minus_log(uint32_t w) {
-  return w >> 31 ? -tlk_log1pf(-from_zero(~w)) : -tlk_logf_fast(from_zero(w));
-}
+DEVICE float minus_log(uint32_t w) { return tlk_minus_log(w); }
 DEVICE double minus_log(uint64_t w) {
   return w >> 63 ? -log1p(-from_zero(~w)) : -log(from_zero(w));
 }
 
-DEVICE float sine(float x) { return tlk_sinf_fast(x); }
-DEVICE float cosine(float x) { return tlk_cosf_fast(x); }
+/* Returns the sine and the cosine of an angle in [-pi, pi], which is n pi/2 + r with |r| <= pi/4. The
+** first product of pi/2's three parts leaves an exact difference, so that float suffices here, where
+** the functions for any angle reduce it in double. */
+DEVICE void sine_cosine(float angle, float *sine, float *cosine) {
+  float shifted = fmaf(angle, 0.636619747f, 12582912.0f); /* 1.5 * 2^23 leaves n in the low bits */
+  float n = shifted - 12582912.0f;
+  uint32_t quarter = tlk_bits(shifted);
+  float r = fmaf(-n, 1.57079637f, angle);
+  r = fmaf(-n, -4.37113883e-8f, r);
+  r = fmaf(-n, -1.71512451e-15f, r);
+  float s = r + tlk_sin_rest(r), c = 1 + tlk_cos_rest(r);
+  *sine = tlk_from_bits(tlk_bits(quarter & 1 ? c : s) ^ (quarter & 2) << 30);
+  *cosine = tlk_from_bits(tlk_bits(quarter & 1 ? s : c) ^ ((quarter + 1) & 2) << 30);
+}
+DEVICE void sine_cosine(double angle, double *sine, double *cosine) {
+  *sine = sin(angle);
+  *cosine = cos(angle);
+}
 DEVICE float tangent(float x) { return tlk_tanf_fast(x); }
 DEVICE float power_of_e(float x) { return tlk_expf(x); }
-DEVICE double sine(double x) { return sin(x); }
-DEVICE double cosine(double x) { return cos(x); }
 DEVICE double tangent(double x) { return tan(x); }
 DEVICE double power_of_e(double x) { return exp(x); }
 
@@ -86,9 +97,10 @@ template <class T, class Word> struct Floats {
   __device__ __forceinline__ void normal(const Word (&w)[per_block], T (&out)[per_block]) const {
 #pragma unroll
     for (int i = 0; i < per_block; i += 2) {
-      T radius = b * sqrt(2 * minus_log(w[i])), angle = (T)PI2 * centred(w[i + 1]);
-      out[i] = a + radius * cosine(angle);
-      out[i + 1] = a + radius * sine(angle);
+      T radius = b * sqrt(2 * minus_log(w[i])), sine, cosine;
+      sine_cosine((T)PI2 * centred(w[i + 1]), &sine, &cosine);
+      out[i] = a + radius * cosine;
+      out[i + 1] = a + radius * sine;
     }
   }
 };

@@ -8,6 +8,7 @@
 #include "core/kernel/random.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/elementary.h"
+#include "kernels/cpu/random/minus_log.h"
 
 #define BLOCKS TLK_RANDOM_BLOCKS
 #define WORDS (4 * BLOCKS)
@@ -56,13 +57,11 @@ static void philox(uint64_t seed, uint64_t block, uint32_t n, uint32_t *out) {
 
 /* ---- uniform numbers for the other distributions ---- */
 
-/* Returns a number in (0, 1). Its distance from 0 has the relative error of a single rounding. */
-static inline float from_zero_f32(uint32_t w) { return ((float)w + 0.5f) * 0x1p-32f; }
-static inline float from_one_f32(uint32_t w) { return from_zero_f32(~w); }
 /* Returns a number in (-1/2, 1/2). */
 static inline float centred_f32(uint32_t w) {
   return ((float)(int32_t)(w ^ 0x80000000u) + 0.5f) * 0x1p-32f;
 }
+/* Returns a number in (0, 1). Its distance from 0 has the relative error of a single rounding. */
 static inline double from_zero_f64(uint64_t w) { return ((double)(w >> 1) + 0.5) * 0x1p-63; }
 static inline double from_one_f64(uint64_t w) { return from_zero_f64(~w); }
 static inline double centred_f64(uint64_t w) {
@@ -70,23 +69,18 @@ static inline double centred_f64(uint64_t w) {
 }
 
 /* The float functions accept only arguments that are neither extreme nor special. */
-static inline float log_f32(float x) { return tlk_logf_fast(x); }
 static inline float sin_f32(float x) { return tlk_sinf_fast(x); }
 static inline float cos_f32(float x) { return tlk_cosf_fast(x); }
-static inline double log_f64(double x) { return log(x); }
 static inline double sin_f64(double x) { return sin(x); }
 static inline double cos_f64(double x) { return cos(x); }
 
-/* Defines -log of a uniform number. The logarithm is computed from the nearer end of (0, 1), so
-** that it is never 0. */
-#define DEFINE_LOG(s, type, word, top)           \
-  static inline type minus_log_##s(word w) {     \
-    type near_zero = -log_##s(from_zero_##s(w)); \
-    type near_one = -log1p(-from_one_##s(w));    \
-    return w >> top ? near_one : near_zero;      \
-  }
-DEFINE_LOG(f32, float, uint32_t, 31)
-DEFINE_LOG(f64, double, uint64_t, 63)
+/* Return -log of a uniform number. The logarithm is computed from the nearer end of (0, 1), so that
+** it is never 0. */
+static inline float minus_log_f32(uint32_t w) { return tlk_minus_log(w); }
+static inline double minus_log_f64(uint64_t w) {
+  double near_zero = -log(from_zero_f64(w)), near_one = -log1p(-from_one_f64(w));
+  return w >> 63 ? near_one : near_zero;
+}
 
 /* ---- distributions ---- */
 
