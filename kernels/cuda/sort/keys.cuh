@@ -16,20 +16,41 @@ template <class U> __device__ __forceinline__ uint64_t float_key(U bits, U inf) 
   return size > inf ? (U) ~(U)0 : size == 0 ? sign : key;
 }
 
-__device__ __forceinline__ uint64_t key_here(const void *data, int dtype, int64_t i) {
+/* Computes the keys of elements i, i + step, ... before `end`; the keys of others are 0. All
+** elements are loaded before the first is converted. */
+template <class U, int N, class Key>
+__device__ __forceinline__ void keys_of_bits(const void *data, int64_t i, int64_t step, int64_t end,
+                                             uint64_t (&keys)[N], Key key) {
+  U bits[N];
+#pragma unroll
+  for (int k = 0; k < N; k++)
+    bits[k] = i + k * step < end ? static_cast<const U *>(data)[i + k * step] : 0;
+#pragma unroll
+  for (int k = 0; k < N; k++) keys[k] = key(bits[k]);
+}
+template <int N>
+__device__ __forceinline__ void keys_here(const void *data, int dtype, int64_t i, int64_t step,
+                                          int64_t end, uint64_t (&keys)[N]) {
+#define KEYS(U, key) \
+  return keys_of_bits<U>(data, i, step, end, keys, [](U b) -> uint64_t { return key; })
   switch (dtype) {
-  case TL_F32: return float_key(static_cast<const uint32_t *>(data)[i], (uint32_t)0x7f800000u);
-  case TL_F64:
-    return float_key(static_cast<const uint64_t *>(data)[i], (uint64_t)0x7ff0000000000000u);
-  case TL_F16: return float_key(static_cast<const uint16_t *>(data)[i], (uint16_t)0x7c00u);
-  case TL_BF16: return float_key(static_cast<const uint16_t *>(data)[i], (uint16_t)0x7f80u);
-  case TL_I8: return static_cast<const uint8_t *>(data)[i] ^ 0x80u;
-  case TL_I16: return static_cast<const uint16_t *>(data)[i] ^ 0x8000u;
-  case TL_I32: return static_cast<const uint32_t *>(data)[i] ^ 0x80000000u;
-  case TL_I64: return static_cast<const uint64_t *>(data)[i] ^ 0x8000000000000000u;
-  case TL_BOOL: return static_cast<const uint8_t *>(data)[i] != 0;
-  default: return static_cast<const uint8_t *>(data)[i];
+  case TL_F32: KEYS(uint32_t, float_key(b, (uint32_t)0x7f800000u));
+  case TL_F64: KEYS(uint64_t, float_key(b, (uint64_t)0x7ff0000000000000u));
+  case TL_F16: KEYS(uint16_t, float_key(b, (uint16_t)0x7c00u));
+  case TL_BF16: KEYS(uint16_t, float_key(b, (uint16_t)0x7f80u));
+  case TL_I8: KEYS(uint8_t, b ^ 0x80u);
+  case TL_I16: KEYS(uint16_t, b ^ 0x8000u);
+  case TL_I32: KEYS(uint32_t, b ^ 0x80000000u);
+  case TL_I64: KEYS(uint64_t, b ^ 0x8000000000000000u);
+  case TL_BOOL: KEYS(uint8_t, b != 0);
+  default: KEYS(uint8_t, b);
   }
+#undef KEYS
+}
+__device__ __forceinline__ uint64_t key_here(const void *data, int dtype, int64_t i) {
+  uint64_t key[1];
+  keys_here(data, dtype, i, 1, INT64_MAX, key);
+  return key[0];
 }
 static __device__ __noinline__ uint64_t key_at(const void *data, int dtype, int64_t i) {
   return key_here(data, dtype, i);
@@ -52,6 +73,31 @@ struct Keys {
 
   __device__ __forceinline__ uint64_t at(int64_t row, int64_t i) const {
     return key_here(data, dtype, row * n + i) ^ flip;
+  }
+  /* Computes the element with a given key, which is unique but for the keys of NaN, of 0 and of
+  ** true: then this returns false. */
+  __device__ __forceinline__ bool element(uint64_t key, uint64_t *element) const {
+    uint64_t sign = (uint64_t)1 << (bits - 1), own = key ^ flip;
+    switch (dtype) {
+    case TL_F32:
+    case TL_F64:
+    case TL_F16:
+    case TL_BF16: *element = own & sign ? own ^ sign : ~own; return own != sign && own != nan;
+    case TL_I8:
+    case TL_I16:
+    case TL_I32:
+    case TL_I64: *element = own ^ sign; return true;
+    case TL_BOOL: return false;
+    default: *element = own; return true;
+    }
+  }
+  /* Computes the keys of elements i, i + step, ... of a row, as far as the row goes. */
+  template <int N>
+  __device__ __forceinline__ void batch(int64_t row, int64_t i, int64_t step,
+                                        uint64_t (&keys)[N]) const {
+    keys_here(data, dtype, row * n + i, step, (row + 1) * n, keys);
+#pragma unroll
+    for (int k = 0; k < N; k++) keys[k] ^= flip;
   }
 };
 
@@ -90,6 +136,23 @@ struct Picked {
     case 4: ((uint32_t *)values)[at] = ((const uint32_t *)in.data)[from]; return;
     case 2: ((uint16_t *)values)[at] = ((const uint16_t *)in.data)[from]; return;
     default: values[at] = in.data[from]; return;
+    }
+  }
+  /* The same as `give` for an element whose key is at hand: the element itself, at a random place of
+  ** the input, is read only if the key does not tell it. */
+  __device__ __forceinline__ void give_key(const Keys &in, int64_t row, int64_t to, int64_t place,
+                                           uint64_t key) const {
+    uint64_t element, at = row * k + to;
+    if (values == NULL || !in.element(key, &element)) {
+      give(in, row, to, place);
+      return;
+    }
+    if (indices) indices[at] = place + 1;
+    switch (in.bytes) {
+    case 8: ((uint64_t *)values)[at] = element; return;
+    case 4: ((uint32_t *)values)[at] = (uint32_t)element; return;
+    case 2: ((uint16_t *)values)[at] = (uint16_t)element; return;
+    default: values[at] = (char)element; return;
     }
   }
 };

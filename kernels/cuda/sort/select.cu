@@ -11,35 +11,48 @@
 namespace {
 
 #define SELECT_THREADS 512
-#define SELECT_WARPS (SELECT_THREADS / WARP)
+#define SELECT_BATCH 8 /* number of keys that a thread loads before it uses the first */
 
 /* The shared memory of a block. */
 struct Shared {
   unsigned counts[SORT_BINS];
   uint32_t sums[WARP + 1];
-  uint32_t digit, rank, smaller, kept;
+  uint32_t digit, smaller, equal, kept;
 };
 
-/* Returns the key with rank `rank` in a row; *smaller becomes the number of keys smaller than
-** that. */
+/* Calls f(i, key) for each index i of the row, in no order. The block has few threads for a long
+** row, so each of them waits for a batch of keys at once. */
+template <class F> __device__ __forceinline__ void each_key(const Keys &in, int64_t row, F f) {
+#pragma unroll 1
+  for (int64_t begin = threadIdx.x; begin < in.n; begin += SELECT_BATCH * SELECT_THREADS) {
+    uint64_t key[SELECT_BATCH];
+    in.batch(row, begin, SELECT_THREADS, key);
+#pragma unroll
+    for (int k = 0; k < SELECT_BATCH; k++)
+      if (begin + k * SELECT_THREADS < in.n) f(begin + k * SELECT_THREADS, key[k]);
+  }
+}
+
+/* Returns the key with rank `rank` in a row; *smaller and *equal become the numbers of keys that
+** are smaller than that or equal to it. */
 __device__ __forceinline__ uint64_t select_key(const Keys &in, int64_t row, uint32_t rank,
-                                               Shared &s, uint32_t *smaller) {
+                                               Shared &s, uint32_t *smaller, uint32_t *equal) {
   uint64_t found = 0, fixed = 0; /* digits found so far, and a mask of the bits that they fill */
   uint32_t below = 0;
 #pragma unroll 1
   for (int shift = in.bits - 8; shift >= 0; shift -= 8) {
     if (threadIdx.x < SORT_BINS) s.counts[threadIdx.x] = 0;
     __syncthreads();
-    for (int64_t i = threadIdx.x; i < in.n; i += SELECT_THREADS) {
-      uint64_t key = in.at(row, i);
+    each_key(in, row, [&](int64_t, uint64_t key) {
       if ((key & fixed) == found) atomicAdd(&s.counts[key >> shift & (SORT_BINS - 1)], 1u);
-    }
+    });
     __syncthreads();
     uint32_t own = threadIdx.x < SORT_BINS ? s.counts[threadIdx.x] : 0, all;
     uint32_t before = block_before(own, s.sums, &all);
     if (own > 0 && rank >= before && rank - before < own) {
       s.digit = threadIdx.x;
       s.smaller = before;
+      s.equal = own;
     }
     __syncthreads();
     found |= (uint64_t)s.digit << shift;
@@ -48,6 +61,7 @@ __device__ __forceinline__ uint64_t select_key(const Keys &in, int64_t row, uint
     below += s.smaller;
   }
   *smaller = below;
+  *equal = s.equal;
   return found;
 }
 
@@ -71,7 +85,7 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
                 bool skip_nan) {
   __shared__ Shared s;
   for (int64_t row = blockIdx.x; row < in.rows; row += gridDim.x) {
-    uint32_t nans = 0, smaller = 0, rank = (uint32_t)wanted;
+    uint32_t nans = 0, smaller = 0, equal, rank = (uint32_t)wanted;
     uint64_t key = in.nan;
     if (wanted < 0) { /* a negative rank asks for the median */
       for (int64_t i = threadIdx.x; in.nan != 0 && i < in.n; i += SELECT_THREADS)
@@ -83,7 +97,7 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
     if (none)
       rank = 0;
     else
-      key = select_key(in, row, rank, s, &smaller);
+      key = select_key(in, row, rank, s, &smaller, &equal);
     in_order(
         in, row, s, [&](uint64_t k) { return k == key; },
         [&](int64_t i, uint32_t number) {
@@ -110,21 +124,23 @@ __global__ void __launch_bounds__(SELECT_THREADS, 2)
     Keys own = in;
     own.data += (row * in.n + begin) * in.bytes;
     own.n = in.n - begin < d.size ? in.n - begin : d.size;
-    uint32_t k = (uint32_t)out.k, smaller;
+    uint32_t k = (uint32_t)out.k, smaller, equal;
     /* this call contains barriers, which separate the uses of `items` by two parts */
-    uint64_t last = select_key(own, 0, k - 1, s, &smaller);
+    uint64_t last = select_key(own, 0, k - 1, s, &smaller, &equal);
+    bool all = smaller + equal == k; /* otherwise the first of the equal keys are taken */
     if (threadIdx.x == 0) s.kept = 0;
     for (int t = threadIdx.x; t < span; t += SELECT_THREADS) items[t] = Item::last();
     __syncthreads();
-    for (int64_t i = threadIdx.x; i < own.n; i += SELECT_THREADS) {
-      uint64_t key = own.at(0, i);
-      if (key < last) items[atomicAdd(&s.kept, 1u)] = Item::of(key, (uint64_t)i);
-    }
-    in_order(
-        own, 0, s, [&](uint64_t key) { return key == last; },
-        [&](int64_t i, uint32_t number) {
-          if (smaller + number < k) items[smaller + number] = Item::of(last, (uint64_t)i);
-        });
+    each_key(own, 0, [&](int64_t i, uint64_t key) {
+      if (key < last || (all && key == last))
+        items[atomicAdd(&s.kept, 1u)] = Item::of(key, (uint64_t)i);
+    });
+    if (!all)
+      in_order(
+          own, 0, s, [&](uint64_t key) { return key == last; },
+          [&](int64_t i, uint32_t number) {
+            if (smaller + number < k) items[smaller + number] = Item::of(last, (uint64_t)i);
+          });
     sort_groups(items, span, span);
     for (uint32_t t = threadIdx.x; t < k; t += SELECT_THREADS) {
       int64_t place = (int64_t)items[t].place();
@@ -143,10 +159,12 @@ __global__ void __launch_bounds__(SELECT_THREADS)
 }
 
 /* Returns how to divide rows. A few long rows are divided into parts of at least 8 k elements, so
-** that all multiprocessors have work. */
-Division division_of(const Keys &in, int64_t k) {
+** that all multiprocessors have work: two blocks each, or many times that. */
+Division division_of(const tlk_Context *cx, const Keys &in, int64_t k) {
   if (in.n <= 1 << 17 || in.rows >= 64) return {1, in.n};
   int64_t least = 8 * k < 1 << 15 ? 1 << 15 : 8 * k, parts = in.n / least;
+  int64_t wave = divide_up(2 * cuda_multiprocessors(cx->device.index), in.rows);
+  if (parts > wave && parts < 4 * wave) parts = wave;
   if (parts > 1024) parts = 1024;
   return {parts, divide_up(in.n, parts)};
 }
@@ -164,7 +182,7 @@ bool select_parts(const tlk_Context *cx, const Keys &in, const Picked &out, Divi
 /* Selects the first k elements of each row. The first k elements of each part are candidates; equal
 ** candidates keep the order of their positions. */
 bool cuda_select_first(const tlk_Context *cx, const Keys *in, const Picked *out) {
-  Division d = division_of(*in, out->k);
+  Division d = division_of(cx, *in, out->k);
   if (d.parts == 1) return select_parts(cx, *in, *out, d);
   int64_t each = d.parts * out->k, n = in->rows * out->k;
   Scratch values(cx, in->rows * each * in->bytes), places(cx, in->rows * each * 8);
