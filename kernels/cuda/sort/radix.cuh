@@ -101,6 +101,22 @@ struct Pass {
   uint32_t *counts, *totals;
 };
 
+/* The items of a pass: rows of items, or whatever else has such a `load`, which reads the items i,
+** i + step, ... of a row as far as the row goes, all before the first is used. `blocks` is the least
+** number of blocks that share a multiprocessor. */
+template <class Item> struct Listed {
+  enum { blocks = 3 };
+  const Item *items;
+  int64_t n;
+
+  template <int N>
+  __device__ __forceinline__ void load(int64_t row, int64_t i, int64_t step, Item (&out)[N]) const {
+#pragma unroll
+    for (int k = 0; k < N; k++)
+      out[k] = i + k * step < n ? items[row * n + i + k * step] : Item::last();
+  }
+};
+
 /* A tile has as many items as fit into 32 KB; each thread handles `each` of them. */
 template <class Item> struct Tile {
   enum { each = 128 / sizeof(Item), items = each * SORT_THREADS };
@@ -110,25 +126,22 @@ template <class Item> __device__ __forceinline__ int digit_of(const Item &item, 
   return (int)(item.key() >> shift & (SORT_BINS - 1));
 }
 
-template <class Item>
-__global__ void __launch_bounds__(SORT_THREADS) count_kernel(const Item *in, Pass p) {
+template <class Item, class Source>
+__global__ void __launch_bounds__(SORT_THREADS)
+    count_kernel(const __grid_constant__ Source in, Pass p) {
   enum { EACH = Tile<Item>::each };
   __shared__ unsigned counts[SORT_BINS];
   for (int64_t t = blockIdx.x; t < p.rows * p.tiles; t += gridDim.x) {
     int64_t row = t / p.tiles, tile = t - row * p.tiles;
     int64_t first = tile * Tile<Item>::items + threadIdx.x;
-    int digit[EACH]; /* all loads are issued before the first addition */
-#pragma unroll
-    for (int k = 0; k < EACH; k++) {
-      int64_t i = first + k * SORT_THREADS;
-      digit[k] = i < p.n ? digit_of(in[row * p.n + i], p.shift) : -1;
-    }
+    Item items[EACH];
+    in.load(row, first, SORT_THREADS, items);
     __syncthreads();
     counts[threadIdx.x] = 0;
     __syncthreads();
 #pragma unroll
     for (int k = 0; k < EACH; k++)
-      if (digit[k] >= 0) atomicAdd(&counts[digit[k]], 1u);
+      if (first + k * SORT_THREADS < p.n) atomicAdd(&counts[digit_of(items[k], p.shift)], 1u);
     __syncthreads();
     p.counts[(row * SORT_BINS + threadIdx.x) * p.tiles + tile] = counts[threadIdx.x];
   }
@@ -177,9 +190,9 @@ __device__ __forceinline__ void rank_items(const Item (&items)[EACH], int64_t le
 /* Moves items to their new positions; each warp processes `each` * 32 consecutive items. The tile's
 ** items are first ordered by digit in shared memory, so that neighbouring threads write to
 ** neighbouring addresses. */
-template <class Item>
-__global__ void __launch_bounds__(SORT_THREADS, 3)
-    scatter_kernel(const Item *in, Item *out, Pass p) {
+template <class Item, class Source>
+__global__ void __launch_bounds__(SORT_THREADS, Source::blocks)
+    scatter_kernel(const __grid_constant__ Source in, Item *out, Pass p) {
   enum { EACH = Tile<Item>::each, ITEMS = Tile<Item>::items };
   __shared__ uint32_t counts[SORT_WARPS][SORT_BINS], to[SORT_BINS], shared[WARP + 1];
   __shared__ Item sorted[ITEMS];
@@ -187,12 +200,9 @@ __global__ void __launch_bounds__(SORT_THREADS, 3)
   for (int64_t t = blockIdx.x; t < p.rows * p.tiles; t += gridDim.x) {
     int64_t row = t / p.tiles, tile = t - row * p.tiles, first = tile * ITEMS;
     int64_t begin = first + warp * EACH * WARP, left = p.n - begin;
-    const Item *from = in + row * p.n + begin;
     Item items[EACH];
     uint32_t rank[EACH], all;
-#pragma unroll
-    for (int k = 0; k < EACH; k++)
-      items[k] = k * WARP + lane < left ? from[k * WARP + lane] : Item::last();
+    in.load(row, begin + lane, WARP, items);
     __syncthreads();
     for (int w = 0; w < SORT_WARPS; w++) counts[w][d] = 0;
     __syncthreads();
@@ -233,13 +243,20 @@ static bool sort_short(const tlk_Context *cx, Item *items, int64_t rows, int64_t
                 span);
 }
 
-/* Sorts `rows` rows of n items by the low `bits` bits of their keys. The result is in *items.
-** `spare` is a buffer of the same size; the call may swap the two pointers. */
-template <class Item>
-static bool sort_items(const tlk_Context *cx, Item **items, Item **spare, int64_t rows, int64_t n,
-                       int bits) {
-  if (rows == 0 || n <= 1) return true;
-  if (n <= Short<Item>::items) return sort_short(cx, *items, rows, n);
+template <class Item, class Source>
+static bool sort_pass(const tlk_Context *cx, const Source &in, Item *out, const Pass &p) {
+  unsigned grid = blocks_for(cx, p.rows * p.tiles, 1, 64);
+  unsigned digits = blocks_for(cx, p.rows * SORT_BINS, 1, 64);
+  return launch(cx, count_kernel<Item, Source>, dim3(grid), SORT_THREADS, 0, in, p) &&
+         launch(cx, offsets_kernel, dim3(digits), SORT_THREADS, 0, p) &&
+         launch(cx, scatter_kernel<Item, Source>, dim3(grid), SORT_THREADS, 0, in, out, p);
+}
+
+/* Sorts `rows` long rows of n items by the low `bits` bits of their keys. `in` has the items; the
+** result is in *items. `spare` is a buffer of the same size; the call may swap the two pointers. */
+template <class Item, class Source>
+static bool sort_long(const tlk_Context *cx, const Source &in, Item **items, Item **spare,
+                      int64_t rows, int64_t n, int bits) {
   if (n > UINT32_MAX)
     return cuda_fail(TL_ESHAPE, "sort: rows of at most %lld elements are possible, not %lld",
                      (long long)UINT32_MAX, (long long)n);
@@ -249,17 +266,23 @@ static bool sort_items(const tlk_Context *cx, Item **items, Item **spare, int64_
   if (counts.data == NULL) return false;
   p.counts = (uint32_t *)counts.data;
   p.totals = p.counts + bins * p.tiles;
-  unsigned grid = blocks_for(cx, rows * p.tiles, 1, 64), digits = blocks_for(cx, bins, 1, 64);
-  bool ok = true;
-  for (p.shift = 0; ok && p.shift < bits; p.shift += 8) {
-    ok = launch(cx, count_kernel<Item>, dim3(grid), SORT_THREADS, 0, *items, p) &&
-         launch(cx, offsets_kernel, dim3(digits), SORT_THREADS, 0, p) &&
-         launch(cx, scatter_kernel<Item>, dim3(grid), SORT_THREADS, 0, *items, *spare, p);
+  bool ok = sort_pass(cx, in, *spare, p);
+  for (p.shift = 8;; p.shift += 8) {
     Item *sorted = *spare;
     *spare = *items;
     *items = sorted;
+    if (!ok || p.shift >= bits) return ok;
+    ok = sort_pass(cx, Listed<Item>{*items, n}, *spare, p);
   }
-  return ok;
+}
+
+/* The same for rows of any length, whose items are in *items. */
+template <class Item>
+static bool sort_items(const tlk_Context *cx, Item **items, Item **spare, int64_t rows, int64_t n,
+                       int bits) {
+  if (rows == 0 || n <= 1) return true;
+  if (n <= Short<Item>::items) return sort_short(cx, *items, rows, n);
+  return sort_long(cx, Listed<Item>{*items, n}, items, spare, rows, n, bits);
 }
 
 #endif

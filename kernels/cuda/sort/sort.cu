@@ -25,9 +25,24 @@ __global__ void __launch_bounds__(SORT_THREADS, 4)
   int64_t all = in.rows * out.k;
   for (int64_t i = thread_index(); i < all; i += thread_count()) {
     int64_t row = i / out.k, to = i - row * out.k;
-    out.give(in, row, to, items[row * in.n + to].place());
+    Item item = items[row * in.n + to];
+    out.give_key(in, row, to, item.place(), item.key());
   }
 }
+
+/* The items of a sort's first pass: made from the elements, without a pass of their own. */
+template <class Item> struct Made {
+  enum { blocks = 2 };
+  Keys in;
+
+  template <int N>
+  __device__ __forceinline__ void load(int64_t row, int64_t i, int64_t step, Item (&out)[N]) const {
+    uint64_t keys[N];
+    in.batch(row, i, step, keys);
+#pragma unroll
+    for (int k = 0; k < N; k++) out[k] = Item::of(keys[k], (uint64_t)(i + k * step));
+  }
+};
 
 bool is_large(const Keys &in) { return in.bits > 32; }
 
@@ -39,8 +54,11 @@ bool with_sorted(const tlk_Context *cx, const Keys &in, Then then) {
   Scratch first(cx, bytes), second(cx, alone ? 0 : bytes);
   Item *items = (Item *)first.data, *spare = (Item *)second.data;
   unsigned grid = blocks_for(cx, all, SORT_THREADS * 4, 32);
-  return items && spare && launch(cx, make_kernel<Item>, dim3(grid), SORT_THREADS, 0, in, items) &&
-         sort_items(cx, &items, &spare, in.rows, in.n, in.bits) && then((const Item *)items);
+  if (!items || !spare) return false;
+  bool ok = alone ? launch(cx, make_kernel<Item>, dim3(grid), SORT_THREADS, 0, in, items) &&
+                        sort_items(cx, &items, &spare, in.rows, in.n, in.bits)
+                  : sort_long(cx, Made<Item>{in}, &items, &spare, in.rows, in.n, in.bits);
+  return ok && then((const Item *)items);
 }
 
 template <class Item> bool run_sort(const tlk_Context *cx, const Keys &in, const Picked &out) {
