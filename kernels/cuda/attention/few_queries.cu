@@ -8,7 +8,8 @@
 #define THREADS 256
 #define WARPS (THREADS / WARP)
 #define MOST_QUERIES 16
-#define LEAST_KEYS 128    /* smallest number of keys for a block */
+#define LEAST_KEYS 128 /* smallest number of keys for a block */
+#define MOST_KEYS (1 << 30)
 #define MOST_ELEMENTS 256 /* most elements of a row: 32 threads hold 16 bytes of a half type each */
 
 namespace {
@@ -40,6 +41,24 @@ struct __align__(16) Words {
   }
 };
 
+/* The 16 bytes of N rows that one thread loads at once, and the place of the next N. */
+template <int N> struct Rows {
+  const char *at;
+  int64_t step; /* bytes between two of the thread's rows */
+  Words words[N];
+
+  /* Loads those rows whose numbers first, first + teams, ... are less than `rest`; the others are
+  ** zeros. */
+  __device__ __forceinline__ void load(int first, int teams, int rest) {
+#pragma unroll
+    for (int u = 0; u < N; u++) {
+      words[u] = Words{};
+      if (first + u * teams < rest) words[u] = *reinterpret_cast<const Words *>(at);
+      at += step;
+    }
+  }
+};
+
 /* Returns the larger of two numbers, or NaN if either number is NaN. */
 struct Larger {
   __device__ __forceinline__ float operator()(float a, float b) const {
@@ -62,11 +81,13 @@ template <int E> struct Running {
   }
 };
 
+/* The number of blocks that a multiprocessor runs at the same time. */
+constexpr int few_blocks(int rows) { return rows == 1 ? 4 : 2; }
+
 template <class S, int R>
-__global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
+__global__ void __launch_bounds__(THREADS, few_blocks(R))
     few_kernel(const __grid_constant__ tlk_Attention a, const __grid_constant__ Work w) {
-  /* UNROLL: number of keys that a thread loads at once */
-  enum { E = 16 / sizeof(S), UNROLL = R == 1 ? 4 : 2 };
+  enum { E = 16 / sizeof(S), UNROLL = 2 }; /* UNROLL: number of keys that a thread loads at once */
   __shared__ float sums[WARPS][R][MOST_ELEMENTS];
   __shared__ float largest[WARPS][R], totals[WARPS][R];
   int64_t group = blockIdx.x % w.groups, kv = blockIdx.x / w.groups % a.kv_heads;
@@ -96,49 +117,61 @@ __global__ void __launch_bounds__(THREADS, R == 1 ? 3 : 2)
       run[r].sum[e] = 0;
     }
   }
+  int64_t begin = blockIdx.y * w.share, end = begin + w.share;
+  if (end > a.keys) end = a.keys;
+  int mine = used ? team : MOST_KEYS; /* a thread beyond the rows' ends loads none */
   const S *keys = static_cast<const S *>(a.key.data) + batch * a.key.batch + kv * a.key.head;
   const S *values =
       static_cast<const S *>(a.value.data) + batch * a.value.batch + kv * a.value.head;
-  int64_t begin = blockIdx.y * w.share, end = begin + w.share;
-  if (end > a.keys) end = a.keys;
+  Rows<UNROLL> key, value;
+  key.at = reinterpret_cast<const char *>(keys + (begin + team) * a.key.row + lane * E);
+  value.at = reinterpret_cast<const char *>(values + (begin + team) * a.value.row + lane * E);
+  key.step = teams * a.key.row * (int64_t)sizeof(S);
+  value.step = teams * a.value.row * (int64_t)sizeof(S);
+  int rest = (int)(end - begin);
+  key.load(mine, teams, rest);
+  value.load(mine, teams, rest);
 #pragma unroll 1
-  for (int64_t first = begin; first < end; first += teams * UNROLL) {
-    Words key[UNROLL] = {}, value[UNROLL] = {};
+  for (; rest > 0; rest -= teams * UNROLL) {
+    float s[R][UNROLL];
 #pragma unroll
-    for (int u = 0; u < UNROLL; u++) {
-      int64_t j = first + u * teams + team;
-      if (!used || j >= end) continue;
-      key[u] = *reinterpret_cast<const Words *>(keys + j * a.key.row + lane * E);
-      value[u] = *reinterpret_cast<const Words *>(values + j * a.value.row + lane * E);
-    }
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-      float s[UNROLL], now = run[r].most;
+    for (int r = 0; r < R; r++)
 #pragma unroll
       for (int u = 0; u < UNROLL; u++) {
-        float product = 0;
+        s[r][u] = 0;
 #pragma unroll
-        for (int e = 0; e < E; e++) product += query[r][e] * key[u].template element<S>(e);
+        for (int e = 0; e < E; e++) s[r][u] += query[r][e] * key.words[u].template element<S>(e);
+      }
+    /* the next keys arrive while the softmax is computed, and the next values during the products
+    ** of these keys */
+    key.load(mine, teams, rest - teams * UNROLL);
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+      float now = run[r].most;
+#pragma unroll
+      for (int u = 0; u < UNROLL; u++) {
+        float product = s[r][u];
 #pragma unroll
         for (int mask = WARP / 2; mask > 0; mask /= 2)
           if (mask < w.lanes) product += shuffle_xor(product, mask);
-        int64_t j = first + u * teams + team;
-        s[u] = j >= end ? -INFINITY
-               : plain  ? product * scale
-                        : score<float>(a, product, batch, head[r], place[r], j);
-        now = Larger()(now, s[u]);
+        int j = u * teams + team;
+        s[r][u] = j >= rest ? -INFINITY
+                  : plain   ? product * scale
+                            : score<float>(a, product, batch, head[r], place[r], end - rest + j);
+        now = Larger()(now, s[r][u]);
       }
-      /* a thread may skip the rest of the iteration, because no shuffles follow there */
+      /* a thread may skip the rest of the row, because no shuffles follow there */
       if (now == -INFINITY) continue;
       run[r].rescale(now);
 #pragma unroll
       for (int u = 0; u < UNROLL; u++) {
-        float weight = weight_of(s[u] - now, S());
+        float weight = weight_of(s[r][u] - now, S());
         run[r].total += weight;
 #pragma unroll
-        for (int e = 0; e < E; e++) run[r].sum[e] += weight * value[u].template element<S>(e);
+        for (int e = 0; e < E; e++) run[r].sum[e] += weight * value.words[u].template element<S>(e);
       }
     }
+    value.load(mine, teams, rest - teams * UNROLL);
   }
 
 #pragma unroll
@@ -221,10 +254,11 @@ template <class S> bool run(const struct tlk_attention *call) {
   while (w.lanes * E < a.size) w.lanes *= 2;
   int64_t keys = a.causal && a.queries < a.keys ? a.queries : a.keys;
   int64_t blocks = a.batch * a.kv_heads * w.groups;
-  /* enough blocks for two waves */
-  int64_t wanted = (int64_t)cuda_multiprocessors(cx->device.index) * 6 / blocks;
+  /* as many blocks as run at the same time */
+  int64_t wanted = (int64_t)cuda_multiprocessors(cx->device.index) * few_blocks(each) / blocks;
   if (wanted < 1) wanted = 1;
-  int64_t most = divide_up(keys, LEAST_KEYS);
+  int64_t most = divide_up(keys, LEAST_KEYS), least = divide_up(keys, MOST_KEYS);
+  if (wanted < least) wanted = least;
   w.share = divide_up(keys, wanted < most ? wanted : most);
   w.splits = divide_up(keys, w.share);
   int64_t all = a.batch * a.kv_heads * w.rows;
