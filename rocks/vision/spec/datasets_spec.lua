@@ -5,6 +5,9 @@ local shell = require "spec.support.shell"
 
 local datasets = torch.vision.datasets
 
+local fixtures <const> = "rocks/vision/spec/fixtures/"
+local saved = torch.load(fixtures .. "datasets.pt")
+
 local function message_of(fn, ...) return select(2, pcall(fn, ...)) end
 
 describe("torch.vision.datasets", function()
@@ -54,6 +57,150 @@ describe("torch.vision.datasets", function()
       shell.write(folder .. "/a.json", "[1")
       assert.matches("vision.datasets.CocoDetection: .*a.json: ",
          message_of(datasets.CocoDetection, folder, folder .. "/a.json"))
+   end))
+
+   it("reads CIFAR's files for Python and binary ones", shell.in_folder(function(folder)
+      local base = folder .. "/cifar-10-batches-py/"
+      shell.ok("mkdir -p " .. base .. " && cp " .. fixtures .. "cifar.pickle " .. base .. "test_batch")
+      shell.write(base .. "batches.meta", "\x80\2}q\0(U\11label_names]q\1(U\3catq\2U\3dogq\3eu.")
+      local set = datasets.CIFAR10(folder, false)
+      local image, label = set:get(1)
+      assert.is_true(torch.equal(saved.data[1]:view(3, 32, 32), image))
+      assert.same({"dog", 2}, {set.classes[label], #set})
+      assert.is_true(torch.equal(saved.data:view(2, 3, 32, 32), set.data))
+      assert.matches("CIFAR10: .*cifar%-10%-batches%-py or cifar%-10%-batches%-bin with the file data_batch_1",
+         message_of(datasets.CIFAR10, folder))
+      local bytes = shell.read(base .. "test_batch")
+      for _, n in ipairs {3, 40, 2000, #bytes - 1} do
+         shell.write(base .. "test_batch", bytes:sub(1, n))
+         assert.matches("CIFAR10: .*test_batch: the pickle cannot be read: ",
+            message_of(datasets.CIFAR10, folder, false))
+      end
+      shell.write(base .. "test_batch", "cos\nsystem\n(U\2lstR.")
+      assert.matches("test_batch: the pickle cannot be read: the class os.system",
+         message_of(datasets.CIFAR10, folder, false))
+      base = folder .. "/cifar-100-binary/"
+      shell.ok("mkdir " .. base)
+      shell.write(base .. "fine_label_names.txt", "apple\nbear\n")
+      shell.write(base .. "test.bin", "\7\1" .. ("\0"):rep(3071) .. "\9")
+      image, label = datasets.CIFAR100(folder, false):get(1)
+      assert.same({9, 2}, {image[{3, 32, 32}]:item(), label})
+      shell.write(base .. "test.bin", "\7\5" .. ("\0"):rep(3072))
+      assert.matches("test.bin: expected labels from 0 to 1, got 5", message_of(datasets.CIFAR100, folder, false))
+      shell.write(base .. "test.bin", "\7\1")
+      assert.matches("test.bin: expected a multiple of 3074 bytes, got 2", message_of(datasets.CIFAR100, folder, false))
+   end))
+
+   it("reads SVHN's MATLAB files", shell.in_folder(function(folder)
+      local path = folder .. "/test_32x32.mat"
+      shell.ok(("cp %ssvhn.mat %s"):format(fixtures, path))
+      local set = datasets.SVHN(folder, "test")
+      assert.is_true(torch.equal(saved.x:permute {4, 3, 1, 2}, set.data))
+      assert.same({1, 4, 2}, set.labels:tolist())
+      assert.equal("0", set.classes[select(2, set:get(1))])
+      local bytes = shell.read(path)
+      for _, n in ipairs {5, 130, #bytes // 2, #bytes - 9} do
+         shell.write(path, bytes:sub(1, n))
+         assert.matches("SVHN: .*test_32x32.mat: ", message_of(datasets.SVHN, folder, "test"))
+      end
+      local place = #bytes - 4 - 8 * 9
+      shell.write(path, bytes:sub(1, place) .. "\255" .. bytes:sub(place + 2))
+      assert.matches("SVHN: .*test_32x32.mat: ", message_of(datasets.SVHN, folder, "test"))
+   end))
+
+   it("reads EMNIST's files", shell.in_folder(function(folder)
+      shell.ok("mkdir -p " .. folder .. "/EMNIST/raw")
+      local raw = folder .. "/EMNIST/raw/emnist-balanced-test-"
+      shell.write(raw .. "images-idx3-ubyte", string.pack(">I4I4I4I4", 2051, 1, 2, 2) .. "\1\2\3\4")
+      shell.write(raw .. "labels-idx1-ubyte", string.pack(">I4I4B", 2049, 1, 46))
+      local set = datasets.EMNIST(folder, "balanced", false)
+      assert.same({47, "t"}, {#set.classes, set.classes[select(2, set:get(1))]})
+      shell.write(raw .. "labels-idx1-ubyte", string.pack(">I4I4B", 2049, 1, 47))
+      assert.matches("expected labels from 0 to 46, got 47", message_of(datasets.EMNIST, folder, "balanced", false))
+      assert.matches('EMNIST: split: expected "byclass", .* or "mnist", got "all"',
+         message_of(datasets.EMNIST, folder, "all"))
+   end))
+
+   it("reads Pascal VOC's annotations and masks", shell.in_folder(function(folder)
+      local base = folder .. "/VOCdevkit/VOC2012/"
+      shell.ok(("cd %s && mkdir -p VOCdevkit/VOC2012 && cd VOCdevkit/VOC2012 && mkdir -p ImageSets/Main "
+         .. "ImageSets/Segmentation JPEGImages Annotations SegmentationClass"):format(folder))
+      for _, name in ipairs {"Main", "Segmentation"} do
+         shell.write(base .. "ImageSets/" .. name .. "/val.txt", "a1\n")
+      end
+      torch.save(torch.full({3, 2, 3}, 9, {dtype = "uint8"}), base .. "JPEGImages/a1.jpg")
+      shell.write(base .. "Annotations/a1.xml", [[<?xml version="1.0"?><annotation><folder>VOC2012</folder>
+         <object><name>cat &amp; dog</name><bndbox><xmin>1</xmin><ymax> 7 </ymax></bndbox></object></annotation>]])
+      local image, target = datasets.VOCDetection(folder, {image_set = "val"}):get(1)
+      assert.same({3, 2, 3}, {table.unpack(image.shape)})
+      assert.same({folder = "VOC2012", object = {{name = "cat & dog", bndbox = {xmin = "1", ymax = "7"}}}},
+         target.annotation)
+      shell.write(base .. "Annotations/a1.xml", "<annotation><object></annotation>")
+      assert.matches("Annotations/a1.xml: </annotation> does not end <object>",
+         message_of(function() datasets.VOCDetection(folder, {image_set = "val"}):get(1) end))
+      -- colours of the numbers 0, 1, 15, 20, 255
+      local colours = torch.tensor({{0, 128, 192, 0, 224}, {0, 0, 128, 64, 224}, {0, 0, 128, 128, 192}},
+         {dtype = "uint8"})
+      torch.save(colours:unsqueeze(2), base .. "SegmentationClass/a1.png")
+      local mask = select(2, datasets.VOCSegmentation(folder, {image_set = "val"}):get(1))
+      assert.same({{0, 1, 15, 20, 255}}, mask:tolist())
+      torch.save(colours:unsqueeze(2) + 1, base .. "SegmentationClass/a1.png")
+      assert.matches("SegmentationClass/a1.png: it has colours that are not in VOC's palette",
+         message_of(function() datasets.VOCSegmentation(folder, {image_set = "val"}):get(1) end))
+   end))
+
+   it("reads ImageNet's layout, Caltech101 and Flowers102", shell.in_folder(function(folder)
+      local image = torch.full({3, 4, 4}, 200, {dtype = "uint8"})
+      for _, wnid in ipairs {"n02", "n01"} do
+         shell.ok(("mkdir -p %s/val/%s"):format(folder, wnid))
+         torch.save(image, ("%s/val/%s/x.png"):format(folder, wnid))
+      end
+      torch.save({{n01 = {"goldfish", "fish"}, n02 = {"shark"}}, {"n01"}}, folder .. "/meta.bin")
+      local set = datasets.ImageNet(folder, "val")
+      assert.same({{"goldfish", "fish"}, {"shark"}}, set.classes)
+      assert.equal(2, select(2, set:get(2)))
+      local base = folder .. "/caltech101/"
+      shell.ok(("mkdir -p %s101_ObjectCategories/ant %s101_ObjectCategories/BACKGROUND_Google %sAnnotations/ant")
+         :format(base, base, base))
+      torch.save(image, base .. "101_ObjectCategories/ant/image_0001.jpg")
+      shell.ok(("cp %scontour.mat %sAnnotations/ant/annotation_0001.mat"):format(fixtures, base))
+      local _, both = datasets.Caltech101(folder, {"category", "annotation"}):get(1)
+      assert.equal(1, both[1])
+      assert.is_true(torch.equal(saved.contour, both[2]))
+      base = folder .. "/flowers-102/"
+      shell.ok(("mkdir %s && cp %scontour.mat %simagelabels.mat && cp %scontour.mat %ssetid.mat"):format(base, fixtures,
+         base, fixtures, base))
+      assert.matches("setid.mat: it has no array trnid", message_of(datasets.Flowers102, folder))
+   end))
+
+   it("reads CelebA and OxfordIIITPet", shell.in_folder(function(folder)
+      local image = torch.full({3, 4, 4}, 200, {dtype = "uint8"})
+      shell.ok(("mkdir -p %s/celeba/img_align_celeba"):format(folder))
+      local base = folder .. "/celeba/"
+      torch.save(image, base .. "img_align_celeba/000001.jpg")
+      shell.write(base .. "list_eval_partition.txt", "000001.jpg 0\n000002.jpg 1\n")
+      shell.write(base .. "identity_CelebA.txt", "000001.jpg 2880\n000002.jpg 7\n")
+      shell.write(base .. "list_bbox_celeba.txt", "2\nimage_id x_1 y_1 width height\n000001.jpg    95  71 226 313\n"
+         .. "000002.jpg 1 2 3 4\n")
+      local set = datasets.CelebA(folder, "train", {"identity", "bbox"})
+      local _, targets = set:get(1)
+      assert.equal(1, #set)
+      assert.same({2880, {95, 71, 226, 313}}, {targets[1], targets[2]:tolist()})
+      shell.write(base .. "list_attr_celeba.txt", "2\na b\n000001.jpg -1 1\n")
+      assert.matches("list_attr_celeba.txt: line 3: expected a name and 40 integers",
+         message_of(datasets.CelebA, folder, "train"))
+      base = folder .. "/oxford-iiit-pet/"
+      shell.ok(("mkdir -p %simages %sannotations/trimaps"):format(base, base))
+      torch.save(image, base .. "images/great_pyrenees_100.jpg")
+      torch.save(torch.full({1, 4, 4}, 3, {dtype = "uint8"}), base .. "annotations/trimaps/great_pyrenees_100.png")
+      shell.write(base .. "annotations/test.txt", "great_pyrenees_100 1 2 5\n")
+      set = datasets.OxfordIIITPet(folder, "test", {"category", "binary-category", "segmentation"})
+      _, targets = set:get(1)
+      assert.same({1, 2, 48}, {targets[1], targets[2], targets[3]:sum():item()})
+      assert.equal("Great Pyrenees", set.classes[1])
+      shell.write(base .. "annotations/test.txt", "great_pyrenees_100 1\n")
+      assert.matches("annotations/test.txt: line 1: expected a name and three integers",
+         message_of(datasets.OxfordIIITPet, folder, "test"))
    end))
 
    it("makes the same random images each time", function()

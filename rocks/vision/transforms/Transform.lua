@@ -112,7 +112,7 @@ function Transform:make_params(values) return self:_draw(values) end
 ---@return any
 function Transform:transform(value, params) return self:_apply(value, params) end
 
--- What the library's own classes define.
+-- The library's own classes define these three.
 function Transform._check() end
 function Transform._draw() return {} end
 function Transform:_apply()

@@ -1,9 +1,12 @@
--- datasets.lua - torch.vision.datasets: datasets of images in files as torchvision stores them.
--- Nothing is fetched: the files must be in the folder. Classes count from 1.
+-- init.lua - torch.vision.datasets: datasets of images in files as torchvision stores them. Nothing
+-- is fetched: the files must be in the folder. Classes count from 1.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
+local lazy = require "tlua.lazy"
+
+local files = require "tlua.vision.datasets.files"
 
 local M = {}
 
@@ -11,21 +14,7 @@ local Dataset <const> = torch.data.Dataset
 
 M.ImageFolder, M.DatasetFolder = torch.data.ImageFolder, torch.data.DatasetFolder
 
--- Returns the contents of a file, or raises an error that names it.
-local function read(title, path)
-   local file, message = io.open(path, "rb")
-   if not file then torch.raise(("%s: %s"):format(title, message)) end
-   local bytes = file:read "a"
-   file:close()
-   return bytes
-end
-
--- Applies the transforms of a dataset to an item.
-local function transformed(self, image, target)
-   if self.transform then image = self.transform(image) end
-   if self.target_transform then target = self.target_transform(target) end
-   return image, target
-end
+local read <const>, transformed <const> = files.read, files.transformed
 
 -- MNIST and its relatives -------------------------------------------------------------------------
 
@@ -47,6 +36,23 @@ local clothes <const> = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", 
    "Sneaker", "Bag", "Ankle boot"}
 local kana <const> = {"o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo"}
 
+-- Reads the images and the labels of a dataset from its IDX files.
+local function read_idx(self, title, prefix)
+   self.data = torch.load(find(title, prefix .. "images-idx3-ubyte"))
+   self.targets = torch.load(find(title, prefix .. "labels-idx1-ubyte")):long() + 1
+   if self.data:dim() ~= 3 or self.targets:dim() ~= 1
+         or self.data:size(1) ~= self.targets:size(1) then
+      torch.raise(("%s: %s: expected as many images as labels, got images of shape %s and "
+         .. "labels of shape %s"):format(title, prefix, self.data.shape, self.targets.shape))
+   end
+   local classes = #self.classes
+   local largest = self.targets:numel() > 0 and self.targets:max():item() or 1
+   if largest > classes then
+      torch.raise(("%s: %slabels-idx1-ubyte: expected labels from 0 to %d, got %d"):format(title,
+         prefix, classes - 1, largest - 1))
+   end
+end
+
 -- Defines a dataset of IDX files.
 local function define_idx(Class, name, classes)
    local title = "vision.datasets." .. name
@@ -58,14 +64,8 @@ local function define_idx(Class, name, classes)
       local a = take(...)
       self.transform, self.target_transform = a.transform, a.target_transform
       self.root, self.train, self.classes = a.root, a.train, classes
-      local prefix = ("%s/%s/raw/%s-"):format(a.root, name, a.train and "train" or "t10k")
-      self.data = torch.load(find(title, prefix .. "images-idx3-ubyte"))
-      self.targets = torch.load(find(title, prefix .. "labels-idx1-ubyte")):long() + 1
-      if self.data:dim() ~= 3 or self.targets:dim() ~= 1
-            or self.data:size(1) ~= self.targets:size(1) then
-         torch.raise(("%s: %s: expected as many images as labels, got images of shape %s and "
-            .. "labels of shape %s"):format(title, prefix, self.data.shape, self.targets.shape))
-      end
+      read_idx(self, title,
+         ("%s/%s/raw/%s-"):format(a.root, name, a.train and "train" or "t10k"))
    end
 
    function Class:__len() return self.data:size(1) end
@@ -149,6 +149,69 @@ define_idx(FashionMNIST, "FashionMNIST", clothes)
 ---@overload fun(root: string, train?: boolean, options?: table): data.Dataset
 local KMNIST = class.class("vision.datasets.KMNIST", Dataset)
 define_idx(KMNIST, "KMNIST", kana)
+
+local take_emnist = args.signature [[vision.datasets.EMNIST(root: string, split: string,
+   train: boolean = true, transform: callable?, target_transform: callable?)]]
+
+local letters <const> = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+-- Returns a list of the characters of a text, after another list.
+local function characters(text, list)
+   for character in text:gmatch "." do list[#list + 1] = character end
+   return list
+end
+
+local emnist_classes <const> = {
+   byclass = "0123456789" .. letters .. letters:lower(),
+   bymerge = "0123456789" .. letters .. "abdefghnqrt", balanced = "0123456789" .. letters
+      .. "abdefghnqrt", letters = "abcdefghijklmnopqrstuvwxyz", digits = "0123456789",
+   mnist = "0123456789",
+}
+
+--- Images of handwritten letters and digits: the IDX files, also as .gz, in the folder EMNIST/raw
+--- of `root`. `split` is "byclass", "bymerge", "balanced", "letters", "digits" or "mnist". Items,
+--- `transform` and `target_transform` are those of MNIST; as in torchvision the images are stored
+--- mirrored at the diagonal, and class 1 of "letters" is "N/A".
+---
+---     local raw = "EMNIST/raw/emnist-letters-train-"
+---     torch.io.make_folder "EMNIST/raw"
+---     local file = assert(io.open(raw .. "images-idx3-ubyte", "wb"))
+---     local head = string.pack(">I4I4I4I4", 2051, 1, 28, 28)
+---     file:write(head, ("\0"):rep(784)):close()
+---     file = assert(io.open(raw .. "labels-idx1-ubyte", "wb"))
+---     file:write(string.pack(">I4I4B", 2049, 1, 3)):close()
+---     local set = torch.vision.datasets.EMNIST(".", "letters")
+---     local image, label = set:get(1)
+---     print(image.shape, set.classes[label])
+---     --> torch.Size([1, 28, 28])	c
+---@class vision.datasets.EMNIST: data.Dataset
+---@field root string  the folder
+---@field split string  which of the six sets
+---@field train boolean  whether these are the images for training
+---@field classes string[]  the names of the classes
+---@field data Tensor  (n, 28, 28) uint8
+---@field targets Tensor  (n) the classes, from 1
+---@overload fun(root: string, split: string, options?: table): data.Dataset
+local EMNIST = class.class("vision.datasets.EMNIST", Dataset)
+M.EMNIST = EMNIST
+
+function EMNIST:__init(...)
+   local title, a = "vision.datasets.EMNIST", take_emnist(...)
+   Dataset.__init(self)
+   files.choose(title, "split", a.split,
+      {"byclass", "bymerge", "balanced", "letters", "digits", "mnist"})
+   self.root, self.split, self.train = a.root, a.split, a.train
+   self.transform, self.target_transform = a.transform, a.target_transform
+   self.classes = characters(emnist_classes[a.split], a.split == "letters" and {"N/A"} or {})
+   read_idx(self, title, ("%s/EMNIST/raw/emnist-%s-%s-"):format(a.root, a.split,
+      a.train and "train" or "test"))
+end
+
+function EMNIST:__len() return self.data:size(1) end
+
+function EMNIST:get(i)
+   return transformed(self, self.data[i]:unsqueeze(1), self.targets[i]:item())
+end
 
 -- STL10 -------------------------------------------------------------------------------------------
 
@@ -324,4 +387,8 @@ function FakeData:get(i)
    return transformed(self, image, label)
 end
 
-return M
+return lazy.load(M, lazy.modules("tlua.vision.datasets", {
+   arrays = "CIFAR10 CIFAR100 SVHN",
+   folders = "ImageNet Caltech101 Flowers102 OxfordIIITPet CelebA",
+   voc = "VOCDetection VOCSegmentation",
+}))
