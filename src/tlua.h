@@ -301,6 +301,16 @@ TL_API TL_MUSTCHECK bool tl_program_seed(tl_Program *program, uint64_t seed);
 /* Saves the program with its current parameters and state, so that a program loaded from the file
 ** continues from there. The file appears atomically, once it is complete. */
 TL_API TL_MUSTCHECK bool tl_program_save(tl_Program *program, const char *path);
+/* Limits of the runs of a program, since the loops of a file need not end. A run that reaches one
+** fails: with TL_EARG after `iterations` of all its loops (100,000,000 by default), or with
+** TL_EINTERRUPT after `seconds` (without limit by default), at the next safe point of an operator.
+** 0 means no limit. tl_interrupt stops runs as well. */
+typedef struct tl_ProgramLimits {
+  int64_t iterations;
+  double seconds;
+} tl_ProgramLimits;
+/* Sets the limits of the runs that begin after the call. */
+TL_API TL_MUSTCHECK bool tl_program_set_limits(tl_Program *program, const tl_ProgramLimits *limits);
 /* Makes a program use the state of another program, `from`, in place of its own constants of the
 ** same names. For example, a program of the same model's forward pass then gives the results of the
 ** trained parameters. No run of either program may be in progress during this call; nor may one

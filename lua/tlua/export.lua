@@ -177,6 +177,35 @@ function Program:inputs() return self.graph_:inputs() end
 ---@return integer in_use
 function Program:memory() return self.graph_:memory() end
 
+--- Limits the runs of the program, since the loops of torch.while_loop in a file that was damaged
+--- need not end. A run that reaches a limit raises an error.
+---
+---     local function below(x) return x:lt(100) end
+---     local function add(x) return x + 1 end
+---     local function f(x) return torch.while_loop(below, add, {x}) end
+---     local program = torch.export(f, {torch.tensor(0)})
+---     program:set_limits {iterations = 100}
+---     print(program(torch.tensor(1)), (pcall(program, torch.tensor(-1))))
+---     --> tensor(100)	false
+---@param limits {iterations?: integer, seconds?: number}  iterations: of all loops of a run,
+--- 100,000,000 if it was never set; seconds: the duration of a run, without limit if it was never
+--- set; 0 means no limit
+---@return export.Program self
+function Program:set_limits(limits)
+   local title <const> = "program.set_limits"
+   if limits == nil then args.refuse(title, "limits", "a table", limits) end
+   args.check_options(title, limits, "iterations", "seconds")
+   local iterations, seconds = limits.iterations, limits.seconds
+   if iterations and (math.type(iterations) ~= "integer" or iterations < 0) then
+      args.refuse(title, "iterations", "an integer of at least 0", iterations)
+   end
+   if seconds and not (type(seconds) == "number" and seconds >= 0) then
+      args.refuse(title, "seconds", "a number of at least 0", seconds)
+   end
+   self.graph_:set_limits(iterations, seconds)
+   return self
+end
+
 --- Changes only the field `training`. A program runs only in the mode in which it was exported.
 ---@param mode? boolean
 ---@return export.Program self

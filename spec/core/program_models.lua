@@ -39,6 +39,33 @@ do
    put('products.out', tokens(x))
 end
 
+-- branches and loops: in a branch, in a loop, and with values from outside
+local branches = nn.Sequential(nn.Linear(6, 16), nn.Linear(6, 6))
+function branches.forward(self, x)
+   local y = x:tanh()
+   local function wide(u) return self[1](u):relu():sum(2) * y:sum(2) end
+   local function narrow(u)
+      local function positive(v) return self[2](v):exp():sum(2) end
+      local function negative(v) return (v * y):sum(2) - 1 end
+      return torch.cond(u[1][1]:gt(0), positive, negative, {u})
+   end
+   return torch.cond(x:sum():gt(0), wide, narrow, {x}) + y:sum(2)
+end
+export('branches', branches, torch.rand(3, 6))
+local loops = nn.Linear(4, 4)
+function loops.forward(self, x)
+   local shift = x:sin()
+   local function below(u, n) return u:sum():lt(50):logical_and(n:lt(6)) end
+   local function grow(u, n)
+      local function double(v) return v * 2 + shift end
+      local function layer(v) return nn.functional.linear(v, self.weight, self.bias):abs() end
+      return torch.cond((n % 3):eq(0), double, layer, {u}), n + 1
+   end
+   local function inner(u) return (torch.while_loop(below, grow, {u, torch.tensor(0)})) end
+   return torch.cond(x:sum():gt(-100), inner, torch.neg, {x}) + shift
+end
+export('loops', loops, torch.rand(3, 4))
+
 -- Exports a training step, the losses of 20 steps, and the results of the trained model.
 local function train(name, make, x, optimizer_of, schedule_of)
    local y = torch.randint(1, 5, {x:size(1)})

@@ -134,10 +134,12 @@ static void drop(tl_Tensor **outputs, int n) {
   for (int i = 0; i < n; i++) tl_tensor_release(outputs[i]);
 }
 
-static const char *const names[] = {"mlp", "digits", "lstm", "transformer", "products", NULL};
+static const char *const names[] = {"mlp",      "digits",   "lstm", "transformer",
+                                    "products", "branches", NULL};
 static const char *const trained[] = {"train_mlp", "train_convnet", NULL};
-static const char *const all_names[] = {"mlp",      "digits",    "lstm",         "transformer",
-                                        "products", "train_mlp", "train_convnet"};
+static const char *const all_names[] = {"mlp",         "digits",    "lstm",
+                                        "transformer", "products",  "branches",
+                                        "loops",       "train_mlp", "train_convnet"};
 enum { STEPS = 20, NAMES = sizeof all_names / sizeof *all_names };
 
 TEST(models_have_the_bits_of_lua) {
@@ -177,6 +179,58 @@ TEST(later_runs_allocate_nothing) {
   void *volatile block = malloc(100);
   free(block);
   CHECK(!COUNTED || atomic_load(&mallocs) == before + 1);
+}
+
+/* Tests that each branch keeps its plan: runs allocate nothing, whichever way the last one took. */
+TEST(alternating_branches_allocate_nothing) {
+  CHECK(tl_set_num_threads(1));
+  Case c = open_case("branches");
+  tl_Tensor *inputs[3], *outputs[3] = {NULL};
+  float values[3][18];
+  for (int way = 0; way < 3; way++) { /* the first branch, and both of those in the second one */
+    for (int k = 0; k < 18; k++) values[way][k] = way == 0 ? 0.5F : -1;
+    if (way == 2) values[way][0] = 1;
+    inputs[way] = tl_tensor_wrap(values[way], TL_F32, 2, (int64_t[]){3, 6}, NULL, NULL, NULL);
+    for (int round = 0; round < 2; round++)
+      CHECK(tl_program_run(c.program, &inputs[way], 1, &outputs[way], 1));
+  }
+  float expected[3][3], got[3];
+  for (int way = 0; way < 3; way++) CHECK(tl_tensor_read(outputs[way], TL_F32, expected[way], 12));
+  CHECK(memcmp(expected[0], expected[1], 12) != 0 && memcmp(expected[1], expected[2], 12) != 0);
+  long before = atomic_load(&mallocs);
+  int64_t calls = tli_alloc_count(), used = tl_memory_used(), cached = tl_memory_cached();
+  for (int round = 0; round < 30; round++) {
+    int way = round * 7 % 3;
+    CHECK(tl_program_run(c.program, &inputs[way], 1, &outputs[way], 1));
+    CHECK(tl_tensor_read(outputs[way], TL_F32, got, 12) && memcmp(got, expected[way], 12) == 0);
+  }
+  CHECK(atomic_load(&mallocs) == before && tli_alloc_count() == calls);
+  CHECK(tl_memory_used() == used && tl_memory_cached() == cached);
+  tli_ProgramMemory memory = tli_program_memory(c.program);
+  printf("# branches: %ld bytes planned, %ld in use at once\n", (long)memory.arena,
+         (long)memory.live);
+  for (int way = 0; way < 3; way++) tl_tensor_release(inputs[way]), tl_tensor_release(outputs[way]);
+  close_case(&c);
+}
+
+TEST(loops_have_limits) {
+  Case c = open_case("loops");
+  tl_Tensor *out = NULL;
+  CHECK(run_case(&c, &out) && as_expected(&c, out));
+  CHECK(tl_program_set_limits(c.program, &(tl_ProgramLimits){.iterations = 2}));
+  CHECK(!run_case(&c, &out) && strstr(tl_error(), "expected to end within 2 iterations") != NULL);
+  CHECK(tl_program_set_limits(c.program, &(tl_ProgramLimits){.seconds = 1e-9}));
+  CHECK(!run_case(&c, &out) && tl_error_kind() == TL_EINTERRUPT);
+  CHECK(strstr(tl_error(), "expected a run of at most 1e-09 seconds") != NULL);
+  CHECK(tl_program_set_limits(c.program, &(tl_ProgramLimits){0}));
+  tl_interrupt();
+  CHECK(!run_case(&c, &out) && tl_error_kind() == TL_EINTERRUPT);
+  tl_interrupt_clear();
+  CHECK(run_case(&c, &out) && as_expected(&c, out));
+  CHECK(!tl_program_set_limits(c.program, NULL) && !tl_program_set_limits(NULL, NULL));
+  CHECK(!tl_program_set_limits(c.program, &(tl_ProgramLimits){.iterations = -1}));
+  tl_tensor_release(out);
+  close_case(&c);
 }
 
 /* Makes n steps. Their losses must equal those of eager training, beginning with step `first`. */
@@ -363,14 +417,14 @@ TEST(failures_are_told) {
   close_case(&c);
 }
 
-/* Tests that loading and running fail cleanly when any one allocation fails. */
-static void failing_allocations_of(const char *name) {
+/* Tests that loading and running fail cleanly when any one allocation fails, or each `every`-th. */
+static void failing_allocations_of(const char *name, int every) {
   Case c = open_case(name);
   bool step = c.bytes == STEPS * sizeof(float);
   tl_Program *p = NULL;
   tl_Tensor *out = NULL;
   int64_t n = 1, used = tl_memory_used();
-  for (bool ok = false; !ok; n++) {
+  for (bool ok = false; !ok; n += every) {
     tli_alloc_fail_at(n);
     p = tl_program_load(in_folder(name, ".tlp"));
     ok = p && (step ? tl_program_step : tl_program_run)(p, &c.in, 1, &out, 1);
@@ -386,8 +440,10 @@ static void failing_allocations_of(const char *name) {
 }
 
 TEST(failing_allocations_leave_nothing_behind) {
-  failing_allocations_of("mlp");
-  failing_allocations_of("train_mlp");
+  failing_allocations_of("mlp", 1);
+  failing_allocations_of("branches", 1);
+  failing_allocations_of("loops", 7);
+  failing_allocations_of("train_mlp", 1);
 }
 
 /* ---- damaged files ---- */
@@ -424,6 +480,12 @@ static size_t mutate(char *data, size_t size, size_t header) {
                                       "\\\"add\\\"",
                                       "\\\"index\\\"",
                                       "\\\"relu_\\\"",
+                                      "\\\"cond_begin\\\"",
+                                      "\\\"cond_else\\\"",
+                                      "\\\"cond_end\\\"",
+                                      "\\\"loop_begin\\\"",
+                                      "\\\"loop_test\\\"",
+                                      "\\\"loop_end\\\"",
                                       ",",
                                       "]",
                                       "["};
@@ -459,6 +521,7 @@ static bool try_file(char *data, size_t size, const Case *c) {
   if (p == NULL) return false;
   tl_Tensor *outputs[8] = {NULL};
   int n = tl_program_outputs(p);
+  CHECK(tl_program_set_limits(p, &(tl_ProgramLimits){.iterations = 200, .seconds = 5}));
   for (int round = 0; n <= 8 && round < 2; round++) {
     bool ok =
         (tli_program_graph(p)->step ? tl_program_step : tl_program_run)(p, &c->in, 1, outputs, n);

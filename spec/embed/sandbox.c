@@ -317,6 +317,10 @@ static const char *const endless[] = {
     "local x = torch.ones(2, {requires_grad = true}) x:register_hook(function() while true do end end)\n"
     "x:sum():backward()",
     "torch.ones(2):apply_(function() while true do end end)",
+    "local function below(n) return n:lt(5) end\n"
+    "local function count(n) return (n + 1):clamp(nil, 4) end\n"
+    "local function f(n) return torch.while_loop(below, count, {n}) end\n"
+    "torch.export(f, {torch.tensor(5)}):set_limits({iterations = 0})(torch.tensor(0))",
     NULL};
 
 /* Checks that each script ends with an error of a limit. When the time is over, Lua gets no large

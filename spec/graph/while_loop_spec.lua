@@ -175,6 +175,51 @@ describe("a program with torch.while_loop", function()
       end, "export: result 1 of the program has other values than the model's")
    end)
 
+   it("ends at the limits of a run, which a caller sets", function()
+      local function count(n) return (n + 1):clamp({max = 1000}) end
+      local program = torch.export(function(n) return torch.while_loop(below(5), count, {n}) end, {torch.tensor(0)})
+      assert.equal(program, program:set_limits {iterations = 4})
+      local function refused(text, fn, ...)
+         local arguments = table.pack(...)
+         assert.raises(text, function() fn(table.unpack(arguments, 1, arguments.n)) end)
+      end
+      refused("program: its loops expected to end within 4 iterations, the limit of a run "
+         .. "(tl_program_set_limits, program:set_limits)", program, torch.tensor(0))
+      assert.equal(5, program(torch.tensor(1)):item())
+      program:set_limits {iterations = 0}
+      assert.equal(5, program(torch.tensor(-100)):item())
+      -- a file that was damaged: its loop never ends
+      local text, n = program.graph_:describe():gsub('"numbers":%[5,', '"numbers":[5000,')
+      assert.equal(1, n)
+      local damaged = getmetatable(torch.export).wrap(torch._program_parse(text, {})):set_limits {seconds = 0.05}
+      refused("program: expected a run of at most 0.05 seconds (tl_program_set_limits, program:set_limits)",
+         damaged, torch.tensor(0))
+      damaged:set_limits {seconds = 0, iterations = 3000}
+      refused("expected to end within 3000 iterations", damaged, torch.tensor(0))
+      refused("set_limits: iterations: expected an integer of at least 0, got -1", program.set_limits, program,
+         {iterations = -1})
+      refused("set_limits: seconds: expected a number of at least 0, got \"x\"", program.set_limits, program,
+         {seconds = "x"})
+      refused("set_limits: unknown option iteration", program.set_limits, program, {iteration = 1})
+      refused("set_limits: limits: expected a table, got nil", program.set_limits, program)
+   end)
+
+   it("is refused if a value of a loop or a branch is used outside of it, or if marks are nested too deep", function()
+      local function double(u) return u * 2 end
+      local program = torch.export(function(x)
+         local y = torch.while_loop(below(9), double, {x})
+         return y + 1
+      end, {torch.ones(2)})
+      local text = program.graph_:describe()
+      local outside, n = text:gsub('%["add",%[(%d+),', function(at) return '["add",[' .. at + 2 .. "," end)
+      assert.equal(1, n)
+      assert.raises("program: a value of a branch or a loop is used outside of it",
+         function() torch._program_parse(outside, {}) end)
+      local begins, ends = ('["cond_begin",[0],0],'):rep(300), ('["cond_else",[[]],0],["cond_end",[[]],0],'):rep(300)
+      local deep = text:gsub('"calls":%[', function(start) return start .. begins .. ends end)
+      assert.raises("nested at most 256 deep", function() torch._program_parse(deep, {}) end)
+   end)
+
    it("is refused as a damaged file if its marks do not fit", function()
       local function double(u) return u * 2 end
       local program = torch.export(function(x) return torch.while_loop(below(9), double, {x}) end, {torch.ones(2)})

@@ -67,6 +67,7 @@ static bool pair(const tli_Graph *g, int32_t i, int32_t *jumps, int32_t *open, i
   const tli_GraphCall *c = &g->calls[i];
   const tli_Call *before = mark_before(c->call);
   if (before == NULL) {
+    if (*depth == TLI_NESTED_MOST) return false;
     open[(*depth)++] = i;
     return c->call == &tli_call_cond_begin || count(g, i) == c->nresults;
   }
@@ -100,8 +101,11 @@ bool tli_branch_jumps(const tli_Graph *g, tli_Region *region, int32_t **out) {
     ok = pair(g, i, jumps, open, &depth);
   }
   if (!ok || depth != 0)
-    return tli_fail(TL_EARG, "program: expected two branches with the same number of results in "
-                             "each cond, and as many results as arguments in each while_loop");
+    return tli_fail(TL_EARG,
+                    "program: expected two branches with the same number of results in "
+                    "each cond, and as many results as arguments in each while_loop, nested "
+                    "at most %d deep",
+                    TLI_NESTED_MOST);
   *out = jumps;
   return true;
 }

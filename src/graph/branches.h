@@ -19,7 +19,9 @@ extern const int tli_branch_calls_count;
 
 /* Sets *out to an array in the region which has, for each cond_begin, the index of its cond_else,
 ** for each cond_else and each loop_test, the index of its end, and for each loop_end, the index of its
-** loop_begin; to NULL if the graph has no marks. Fails unless the marks are properly nested. */
+** loop_begin; to NULL if the graph has no marks. Fails unless the marks are properly nested, at most
+** TLI_NESTED_MOST deep. */
+enum { TLI_NESTED_MOST = 256 };
 bool tli_branch_jumps(const tli_Graph *g, tli_Region *region, int32_t **out) TL_MUSTCHECK;
 
 #endif

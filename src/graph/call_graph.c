@@ -133,7 +133,7 @@ tli_GraphCall *tli_graph_call(tli_Graph *g, const tli_Call *call, int32_t nresul
   made->results = tli_region_get(&g->region, nresults, sizeof *made->results);
   if (made->args == NULL || made->results == NULL) return NULL;
   for (int32_t i = 0; i < nresults; i++) {
-    made->results[i] = tli_graph_value(g, TLI_VALUE_RESULT, -1);
+    made->results[i] = tli_graph_value(g, TLI_VALUE_RESULT, g->ncalls);
     if (made->results[i] < 0) return NULL;
   }
   g->ncalls++;

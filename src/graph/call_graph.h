@@ -42,7 +42,7 @@ typedef enum tli_ValueKind {
 
 typedef struct tli_GraphValue {
   tli_ValueKind kind;
-  int32_t index; /* index in the graph's array of inputs, constants or numbers */
+  int32_t index; /* index in the graph's array of inputs, constants, numbers or calls */
 } tli_GraphValue;
 
 typedef struct tli_GraphInput {

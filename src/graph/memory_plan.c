@@ -2,6 +2,10 @@
 ** memory_plan.c - implements memory_plan.h. The plan assigns addresses to blocks one by one, the
 ** largest first. Each block gets the lowest gap that fits between the blocks that were placed
 ** earlier and live at the same time.
+**
+** A branch has a plan of its own, since only one of two branches runs. A block that a plan has
+** served may come back while another plan of the same run is active; its address tells which plan
+** it belongs to.
 */
 #include "graph/memory_plan.h"
 
@@ -36,6 +40,11 @@ struct tli_RunPlan {
   ** use */
   int64_t next, out;
   bool diverged; /* whether the run has requested a block that the recorded run had not requested */
+  bool open;     /* whether the run, or the branch, has begun and not ended */
+  tli_RunPlan *run;   /* the run's plan */
+  tli_RunPlan *added; /* in the run's plan, the last plan added; in the others, the one before */
+  tli_RunPlan *outer; /* the plan around a branch (borrowed); NULL for the run's */
+  int64_t inner;      /* scratch space of tli_run_plan_live */
 };
 
 /* Rounds a size up as the allocator does: sizes below 64 to a multiple of 16, all others to a
@@ -67,14 +76,15 @@ static void record(tli_RunPlan *p, void *block, size_t bytes) {
   p->blocks[p->n++] = (Block){bytes, rounded(bytes), -1, p->time++, -1, block};
 }
 
-static void record_return(tli_RunPlan *p, const void *block) {
+static bool record_return(tli_RunPlan *p, const void *block) {
   for (int64_t i = p->n - 1; i >= 0; i--) {
     Block *b = &p->blocks[i];
     if (b->address != block) continue;
     b->end = p->time++;
     b->address = NULL;
-    return;
+    return true;
   }
+  return false;
 }
 
 /* ---- places ---- */
@@ -174,45 +184,97 @@ static void hook_got(tli_AllocHook *hook, void *block, size_t bytes) {
   if (p->state == RECORDING) record(p, block, bytes);
 }
 
+typedef enum Owner { OTHER, RECORDED, SERVED } Owner;
+
+/* Takes a block back if the plan has recorded or served it. */
+static Owner take_back(tli_RunPlan *p, void *block) {
+  char *at = block;
+  if (p->state == RECORDING) return p->open && record_return(p, block) ? RECORDED : OTHER;
+  if (at < p->arena || at >= p->arena + p->arena_bytes) return OTHER;
+  p->out--;
+  return SERVED;
+}
+
 static bool hook_put(tli_AllocHook *hook, void *block) {
   tli_RunPlan *p = (tli_RunPlan *)hook;
-  if (p->state == RECORDING) record_return(p, block);
-  if (p->state != SERVING) return false;
-  char *at = block;
-  if (at < p->arena || at >= p->arena + p->arena_bytes) return false;
-  p->out--;
-  return true;
+  Owner owner = take_back(p, block);
+  for (tli_RunPlan *q = p->run; owner == OTHER && q; q = q->added)
+    if (q != p) owner = take_back(q, block);
+  return owner == SERVED;
 }
 
 /* ---- the interface ---- */
 
 tli_RunPlan *tli_run_plan_new(void) {
   tli_RunPlan *p = tli_alloc(sizeof *p);
-  if (p) *p = (tli_RunPlan){.hook = {hook_get, hook_got, hook_put}};
+  if (p) *p = (tli_RunPlan){.hook = {hook_get, hook_got, hook_put}, .run = p};
   return p;
 }
 
-void tli_run_plan_forget(tli_RunPlan *p) {
+tli_RunPlan *tli_run_plan_add(tli_RunPlan *run) {
+  tli_RunPlan *p = tli_run_plan_new();
+  if (p == NULL) return NULL;
+  p->run = run;
+  p->added = run->added;
+  run->added = p;
+  return p;
+}
+
+static void forget(tli_RunPlan *p) {
   tli_free(p->arena, (size_t)p->arena_bytes);
   p->arena = NULL;
-  p->arena_bytes = p->live = p->n = p->time = 0;
+  p->arena_bytes = p->live = p->n = p->time = p->out = 0;
   p->state = RECORDING;
   p->failed = false;
 }
 
-void tli_run_plan_free(tli_RunPlan *p) {
-  if (p == NULL) return;
-  tli_run_plan_forget(p);
-  tli_free(p->blocks, (size_t)p->room * sizeof *p->blocks);
-  tli_free(p, sizeof *p);
+void tli_run_plan_forget(tli_RunPlan *p) {
+  for (; p; p = p->added) forget(p);
 }
 
-void tli_run_plan_begin(tli_RunPlan *p) {
-  if (p->state == RECORDING) tli_run_plan_forget(p);
-  p->next = p->out = 0;
-  p->diverged = false;
+void tli_run_plan_free(tli_RunPlan *p) {
+  while (p) {
+    tli_RunPlan *next = p->added;
+    forget(p);
+    tli_free(p->blocks, (size_t)p->room * sizeof *p->blocks);
+    tli_free(p, sizeof *p);
+    p = next;
+  }
+}
+
+static void begin(tli_RunPlan *p) {
+  tli_alloc_divert(NULL);
+  if (p->state == RECORDING) forget(p);
+  p->next = 0;
+  p->diverged = p->out != 0;
+  p->open = true;
   tli_alloc_divert(&p->hook);
 }
+
+/* Ends a plan's recording, or its run if all blocks have come back. */
+static void end(tli_RunPlan *p) {
+  tli_alloc_divert(NULL);
+  p->open = false;
+  if (p->state == RECORDING && !p->failed && place_all(p))
+    p->state = SERVING;
+  else if (p->state == RECORDING || (p->out == 0 && (p->diverged || p->next != p->n)))
+    forget(p);
+}
+
+void tli_run_plan_begin(tli_RunPlan *p) { begin(p); }
+
+void tli_run_plan_enter(tli_RunPlan *branch, tli_RunPlan *outer) {
+  branch->outer = outer;
+  begin(branch);
+}
+
+tli_RunPlan *tli_run_plan_leave(tli_RunPlan *branch) {
+  end(branch);
+  tli_run_plan_resume(branch->outer);
+  return branch->outer;
+}
+
+tli_RunPlan *tli_run_plan_outer(const tli_RunPlan *branch) { return branch->outer; }
 
 void tli_run_plan_pause(tli_RunPlan *p) {
   (void)p;
@@ -221,27 +283,32 @@ void tli_run_plan_pause(tli_RunPlan *p) {
 
 void tli_run_plan_resume(tli_RunPlan *p) { tli_alloc_divert(&p->hook); }
 
-void tli_run_plan_diverge(tli_RunPlan *p) { p->diverged = p->state == SERVING; }
-
 void tli_run_plan_end(tli_RunPlan *p) {
-  tli_alloc_divert(NULL);
-  if (p->state == RECORDING) {
-    if (!p->failed && place_all(p))
-      p->state = SERVING;
-    else
-      tli_run_plan_forget(p);
-    return;
+  end(p);
+  for (; p; p = p->added) {
+    bool left = p->open; /* the run has failed in this branch */
+    p->open = false;
+    if (p->out != 0) {
+      /* the arena must not be freed, since other code still uses one of its blocks */
+      p->arena = NULL;
+      p->arena_bytes = 0;
+    }
+    if (left || p->out != 0) forget(p);
   }
-  if (p->out != 0) {
-    /* the arena must not be freed, since other code still uses one of its blocks */
-    p->arena = NULL;
-    p->arena_bytes = 0;
-  }
-  if (p->out != 0 || p->diverged || p->next != p->n) tli_run_plan_forget(p);
 }
 
 int64_t tli_run_plan_arena(const tli_RunPlan *p) {
-  return p->state == SERVING ? p->arena_bytes : 0;
+  int64_t bytes = 0;
+  for (; p; p = p->added) bytes += p->state == SERVING ? p->arena_bytes : 0;
+  return bytes;
 }
 
-int64_t tli_run_plan_live(const tli_RunPlan *p) { return p->state == SERVING ? p->live : 0; }
+int64_t tli_run_plan_live(tli_RunPlan *run) {
+  for (tli_RunPlan *p = run; p; p = p->added) p->inner = 0;
+  for (tli_RunPlan *p = run->added; p; p = p->added) {
+    if (p->state != SERVING || p->outer == NULL) continue;
+    int64_t live = p->live + p->inner;
+    if (live > p->outer->inner) p->outer->inner = live;
+  }
+  return run->state == SERVING ? run->live + run->inner : 0;
+}

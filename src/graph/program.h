@@ -13,9 +13,12 @@ tl_Program *tli_program_new(tli_Graph *g) TL_MUSTCHECK;
 const tli_Graph *tli_program_graph(const tl_Program *p);
 
 /* Runs a program as tl_program_run does. Random numbers are drawn from `generator` unless it is
-** NULL. */
-bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *inputs, int ninputs,
-                     tl_Tensor **outputs, int noutputs) TL_MUSTCHECK;
+** NULL. `most`, unless it is NULL, limits the iterations of loops too, and is reduced by those that
+** were made. */
+bool tli_program_run(tl_Program *p, tli_Generator *generator, int64_t *most,
+                     tl_Tensor *const *inputs, int ninputs, tl_Tensor **outputs, int noutputs)
+    TL_MUSTCHECK;
+tl_ProgramLimits tli_program_limits(tl_Program *p);
 
 /* Changes a number of a program that is in a list of reals, such as a learning rate. */
 bool tli_program_set_real(tl_Program *p, const tli_GraphPlace *at, double value) TL_MUSTCHECK;

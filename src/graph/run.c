@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "core/platform/parallel.h"
 #include "core/platform/platform.h"
 #include "graph/branches.h"
 #include "graph/memory_plan.h"
@@ -27,8 +28,7 @@ typedef struct Step {
   tli_CallArg *args;
   Slot *slots;
   tl_Tensor **results;
-  int32_t nslots, ndead;
-  int32_t *dead; /* the values whose last use is this call */
+  int32_t nslots;
 } Step;
 
 /* The seed of PyTorch's default generator. */
@@ -43,17 +43,26 @@ typedef struct Context {
   bool *made;         /* for each output: whether the run has created the tensor */
   int64_t *sizes;     /* the sizes of the symbols in the last run */
   int loops;          /* the number of loops around the running call */
-  bool *taken;        /* for each cond_begin: whether its first branch ran in the last run */
+  int64_t repeats;    /* how often the loops of this run may still repeat; -1 for no limit */
+  tl_ProgramLimits limits;
   tli_RunPlan *plan;
+  tli_RunPlan *
+      *branches; /* for the mark that begins a branch: the branch's plan, or NULL (borrowed) */
+  tli_RunPlan *active;     /* the plan that records or serves blocks (borrowed) */
   tli_Generator generator; /* the generator from which the run draws random numbers */
 } Context;
+
+/* The default limit of a run's iterations. */
+#define ITERATIONS 100000000
 
 struct tl_Program {
   tli_Graph *graph; /* owned */
   /* for each of the graph's numbers: its tensor (owned), or NULL if a hole computes the number */
   tl_Tensor **numbers;
-  /* for each value: index of the last call that takes it; -1 for no call, ncalls for an output */
-  int32_t *last_use;
+  /* the results of calls, by the time after which nobody uses them: those of time t are
+  ** dead[ndead[t]] to dead[ndead[t + 1] - 1]. Time 2 * i is after call i; time 2 * i + 1 is after
+  ** the branches or the loop that end at call i; the last one is the end of the run. */
+  int32_t *dead, *ndead;
   int32_t *jumps;        /* ends of branches (branches.h); NULL without branches */
   bool *patched;         /* for each number: whether it depends on sizes */
   tl_Tensor **constants; /* the constants' tensors, or leaves that share memory with them (owned) */
@@ -63,7 +72,8 @@ struct tl_Program {
   tli_Mutex busy;          /* held during runs that change state; also guards the generator */
   tli_Generator generator; /* draws the random numbers of a program that trains */
   tli_Region region;
-  tli_Mutex lock; /* guards the list `idle` */
+  tl_ProgramLimits limits;
+  tli_Mutex lock; /* guards the list `idle` and the limits */
   Context *idle;
   int contexts;
   int64_t arena, live; /* memory figures of the context that ran last, in bytes */
@@ -71,50 +81,105 @@ struct tl_Program {
 
 /* ---- programs ---- */
 
-static void use(tl_Program *p, int64_t value, int32_t call) {
-  if (value >= 0) p->last_use[value] = call;
+/* Scratch space for the times of last uses. A region is a pair of branches or a loop, and is named
+** by the call at its end; -1 is the whole program. */
+typedef struct Uses {
+  int32_t *last;   /* for each value: the time of its last use so far; -1 for none */
+  int32_t *made;   /* for each value: the region in which it is made */
+  int32_t *within; /* for each call: the region in which it takes its arguments */
+  int32_t *around; /* for the call at a region's end: the region around that one */
+} Uses;
+
+/* Returns the region in which a call makes its results. */
+static int32_t region_of_results(const tli_Graph *g, const int32_t *ends, const Uses *u,
+                                 int32_t i) {
+  if (g->calls[i].call == &tli_call_loop_begin) return ends[i];
+  return g->calls[i].call == &tli_call_cond_end ? u->around[i] : u->within[i];
 }
 
-static void find_last_uses(tl_Program *p) {
+/* Finds the region of each call. `ends` has the end of the region that a mark begins. */
+static void find_regions(const tl_Program *p, int32_t *ends, Uses *u) {
   const tli_Graph *g = p->graph;
-  for (int32_t v = 0; v < g->nvalues; v++) p->last_use[v] = -1;
+  int32_t now = -1;
+  for (int32_t i = 0; p->jumps && i < g->ncalls; i++) {
+    if (g->calls[i].call == &tli_call_cond_begin) ends[i] = p->jumps[p->jumps[i]];
+    if (g->calls[i].call == &tli_call_loop_end) ends[p->jumps[i]] = i;
+  }
+  for (int32_t i = 0; i < g->ncalls; i++) {
+    const tli_Call *call = g->calls[i].call;
+    u->within[i] = now;
+    if (p->jumps && (call == &tli_call_cond_begin || call == &tli_call_loop_begin)) {
+      u->around[ends[i]] = now;
+      now = ends[i];
+    } else if (p->jumps && (call == &tli_call_cond_end || call == &tli_call_loop_end)) {
+      now = u->around[i];
+    }
+    int32_t made = region_of_results(g, ends, u, i);
+    for (int32_t r = 0; r < g->calls[i].nresults; r++) {
+      u->made[g->calls[i].results[r]] = made;
+      u->last[g->calls[i].results[r]] = 2 * i;
+    }
+  }
+}
+
+/* Returns whether a region is another one or lies in it. */
+static bool contains(const Uses *u, int32_t outer, int32_t inner) {
+  while (inner >= 0 && inner != outer) inner = u->around[inner];
+  return inner == outer;
+}
+
+/* Notes a use of a value by a call. A value from outside of branches or a loop stays until their
+** end: a loop needs it again, and both branches must return the same blocks. */
+static bool use(const Uses *u, const tli_Graph *g, int64_t value, int32_t call) {
+  if (value < 0 || g->values[value].kind != TLI_VALUE_RESULT) return true;
+  bool carried = g->calls[g->values[value].index].call == &tli_call_loop_begin;
+  int32_t made = u->made[value], at = u->within[call], time = 2 * call;
+  if (carried && !contains(u, made, at)) made = u->around[made];
+  if (!contains(u, made, at))
+    return tli_fail(TL_EARG, "program: a value of a branch or a loop is used outside of it");
+  for (; at != made; at = u->around[at]) time = 2 * at + 1;
+  if (time > u->last[value]) u->last[value] = time;
+  return true;
+}
+
+static bool find_last_uses(const tli_Graph *g, const Uses *u) {
   for (int32_t i = 0; i < g->ncalls; i++) {
     const tli_GraphCall *c = &g->calls[i];
-    for (int32_t r = 0; r < c->nresults; r++) use(p, c->results[r], i);
     for (int k = 0; k < c->call->nparams; k++) {
-      if (tli_kind_is_tensor(c->call->params[k].kind)) use(p, c->args[k].integer, i);
+      if (tli_kind_is_tensor(c->call->params[k].kind)) TL_TRY(use(u, g, c->args[k].integer, i));
       if (c->call->params[k].kind != TLI_CALL_TENSORS) continue;
-      for (int64_t e = 0; e < c->args[k].ints.n; e++) use(p, c->args[k].ints.v[e], i);
+      for (int64_t e = 0; e < c->args[k].ints.n; e++) TL_TRY(use(u, g, c->args[k].ints.v[e], i));
     }
   }
-  for (int32_t i = 0; i < g->noutputs; i++) use(p, g->outputs[i], g->ncalls);
+  for (int32_t i = 0; i < g->noutputs; i++) u->last[g->outputs[i]] = 2 * g->ncalls;
+  return true;
 }
 
-/* Keeps a value to the end of the run if a call in a loop takes it and an earlier call made it. */
-static void keep_for_loop(tl_Program *p, const int32_t *made, int64_t value, int32_t begin) {
-  if (value >= 0 && made[value] < begin) use(p, value, p->graph->ncalls);
-}
-
-/* Keeps the values that loops take from outside. `made` is scratch space for the index of the call
-** that makes each value. */
-static void keep_for_loops(tl_Program *p, int32_t *made) {
+/* Sorts the results of calls by the time of their last use. */
+static bool find_dead(tl_Program *p) {
   const tli_Graph *g = p->graph;
-  for (int32_t v = 0; v < g->nvalues; v++) made[v] = -1;
-  for (int32_t i = 0; i < g->ncalls; i++)
-    for (int32_t r = 0; r < g->calls[i].nresults; r++) made[g->calls[i].results[r]] = i;
-  for (int32_t end = 0; end < g->ncalls; end++) {
-    if (g->calls[end].call != &tli_call_loop_end) continue;
-    for (int32_t i = p->jumps[end] + 1; i <= end; i++) {
-      const tli_GraphCall *c = &g->calls[i];
-      for (int k = 0; k < c->call->nparams; k++) {
-        if (tli_kind_is_tensor(c->call->params[k].kind))
-          keep_for_loop(p, made, c->args[k].integer, p->jumps[end]);
-        for (int64_t e = 0; c->call->params[k].kind == TLI_CALL_TENSORS && e < c->args[k].ints.n;
-             e++)
-          keep_for_loop(p, made, c->args[k].ints.v[e], p->jumps[end]);
-      }
-    }
+  tli_Region scratch = {0};
+  int32_t *ends = tli_region_get(&scratch, g->ncalls, sizeof *ends);
+  Uses u = {tli_region_get(&scratch, g->nvalues, sizeof(int32_t)),
+            tli_region_get(&scratch, g->nvalues, sizeof(int32_t)),
+            tli_region_get(&scratch, g->ncalls, sizeof(int32_t)),
+            tli_region_get(&scratch, g->ncalls, sizeof(int32_t))};
+  int64_t times = 2 * (int64_t)g->ncalls + 1;
+  p->dead = tli_region_get(&p->region, g->nvalues, sizeof *p->dead);
+  p->ndead = tli_region_get(&p->region, times + 2, sizeof *p->ndead);
+  bool ok = ends && u.last && u.made && u.within && u.around && p->dead && p->ndead;
+  if (ok) { /* counts the values of each time, then puts them in their places */
+    for (int32_t v = 0; v < g->nvalues; v++) u.made[v] = u.last[v] = -1;
+    find_regions(p, ends, &u);
+    ok = find_last_uses(g, &u);
+    for (int32_t v = 0; v < g->nvalues; v++)
+      if (g->values[v].kind == TLI_VALUE_RESULT) p->ndead[u.last[v] + 2]++;
+    for (int64_t t = 2; t < times + 2; t++) p->ndead[t] += p->ndead[t - 1];
+    for (int32_t v = 0; v < g->nvalues; v++)
+      if (g->values[v].kind == TLI_VALUE_RESULT) p->dead[p->ndead[u.last[v] + 1]++] = v;
   }
+  tli_region_free(&scratch);
+  return ok;
 }
 
 static bool make_numbers(tl_Program *p) {
@@ -149,19 +214,15 @@ tl_Program *tli_program_new(tli_Graph *g) {
   p->graph = tli_graph_retain(g);
   p->numbers = tli_region_get(&p->region, g->nnumbers, sizeof *p->numbers);
   p->patched = tli_region_get(&p->region, g->nnumbers, sizeof *p->patched);
-  p->last_use = tli_region_get(&p->region, g->nvalues, sizeof *p->last_use);
   p->constants = tli_region_get(&p->region, g->nconstants, sizeof *p->constants);
   p->nconstants = g->nconstants;
   p->has_state = tli_graph_has_state(g);
   p->generator.seed = g->seed;
   p->generator.offset = g->offset;
-  if (p->numbers && p->patched && p->last_use && p->constants && make_numbers(p) &&
-      make_constants(p) && tli_branch_jumps(g, &p->region, &p->jumps)) {
-    int32_t *made = p->jumps ? tli_region_get(&p->region, g->nvalues, sizeof *made) : NULL;
-    find_last_uses(p);
-    if (made) keep_for_loops(p, made);
-    if (made || p->jumps == NULL) return p;
-  }
+  p->limits.iterations = ITERATIONS;
+  if (p->numbers && p->patched && p->constants && make_numbers(p) && make_constants(p) &&
+      tli_branch_jumps(g, &p->region, &p->jumps) && find_dead(p))
+    return p;
   tl_program_free(p);
   return NULL;
 }
@@ -256,23 +317,6 @@ static bool make_arg(Context *c, Step *s, int kind, const tli_CallArg *from, tli
   return true;
 }
 
-/* Lists the values that no later call uses, including results of this call. */
-static bool make_dead(const tl_Program *p, Context *c, Step *s, int32_t call) {
-  const tli_Graph *g = p->graph;
-  s->dead = tli_region_get(&c->region, s->nslots + s->call->nresults, sizeof *s->dead);
-  if (s->dead == NULL) return false;
-  for (int32_t i = 0; i < s->nslots; i++) {
-    int32_t v = s->slots[i].value;
-    if (v < 0 || g->values[v].kind != TLI_VALUE_RESULT || p->last_use[v] != call) continue;
-    bool twice = false;
-    for (int32_t k = 0; k < s->ndead; k++) twice = twice || s->dead[k] == v;
-    if (!twice) s->dead[s->ndead++] = v;
-  }
-  for (int32_t r = 0; r < s->call->nresults; r++)
-    if (p->last_use[s->call->results[r]] == call) s->dead[s->ndead++] = s->call->results[r];
-  return true;
-}
-
 static bool make_step(const tl_Program *p, Context *c, int32_t i) {
   Step *s = &c->steps[i];
   s->call = &p->graph->calls[i];
@@ -283,7 +327,7 @@ static bool make_step(const tl_Program *p, Context *c, int32_t i) {
   if (s->args == NULL || s->slots == NULL || s->results == NULL) return false;
   for (int k = 0; k < call->nparams; k++)
     TL_TRY(make_arg(c, s, call->params[k].kind, &s->call->args[k], &s->args[k]));
-  return make_dead(p, c, s, i);
+  return true;
 }
 
 static Context *context_new(const tl_Program *p) {
@@ -295,10 +339,10 @@ static Context *context_new(const tl_Program *p) {
   c->values = tli_region_get(&c->region, g->nvalues, sizeof(tl_Tensor *));
   c->made = tli_region_get(&c->region, g->noutputs, sizeof *c->made);
   c->sizes = tli_region_get(&c->region, g->nsymbols, sizeof *c->sizes);
-  c->taken = tli_region_get(&c->region, p->jumps ? g->ncalls : 0, sizeof *c->taken);
+  c->branches = tli_region_get(&c->region, p->jumps ? g->ncalls : 0, sizeof(tli_RunPlan *));
   c->plan = tli_run_plan_new();
   tli_generator_seed(&c->generator, DEFAULT_SEED);
-  bool ok = c->steps && c->values && c->made && c->sizes && c->taken && c->plan;
+  bool ok = c->steps && c->values && c->made && c->sizes && c->branches && c->plan;
   for (int32_t i = 0; ok && i < g->ncalls; i++) ok = make_step(p, c, i);
   for (int32_t s = 0; ok && s < g->nsymbols; s++) c->sizes[s] = g->symbols[s].example;
   if (ok) return c;
@@ -324,8 +368,9 @@ static void put_context(tl_Program *p, Context *c) {
   tli_mutex_lock(&p->lock);
   c->next = p->idle;
   p->idle = c;
-  if (tli_run_plan_arena(c->plan) > 0) {
-    p->arena = tli_run_plan_arena(c->plan);
+  int64_t arena = tli_run_plan_arena(c->plan);
+  if (arena > 0) {
+    p->arena = arena;
     p->live = tli_run_plan_live(c->plan);
   }
   tli_mutex_unlock(&p->lock);
@@ -481,22 +526,18 @@ static void put_results(Context *c, const Step *to) {
   }
 }
 
-static void release_dead(Context *c, const Step *s) {
-  for (int32_t i = 0; i < s->ndead; i++) {
-    tli_release(c->values[s->dead[i]]);
-    c->values[s->dead[i]] = NULL;
+/* Releases the values whose last use was at this time. */
+static void release_dead(const tl_Program *p, Context *c, int64_t time) {
+  for (int32_t i = p->ndead[time]; i < p->ndead[time + 1]; i++) {
+    tl_Tensor **place = &c->values[p->dead[i]];
+    tli_release(*place);
+    *place = NULL;
   }
 }
 
-static bool make_call(Context *c, Step *s, Step *to) {
-  TL_TRY(run_call(c, s, to));
-  put_results(c, to);
-  release_dead(c, s);
-  return true;
-}
-
 /* Reads a condition. */
-static bool read_condition(Context *c, Step *s, bool *out) {
+static bool read_condition(const tl_Program *p, Context *c, int32_t i, bool *out) {
+  Step *s = &c->steps[i];
   TL_TRY(put_tensors(c, s));
   const tl_Tensor *pred = s->args[0].tensor;
   if (pred == NULL || pred->numel != 1)
@@ -504,74 +545,107 @@ static bool read_condition(Context *c, Step *s, bool *out) {
                     s->call->call->name, pred ? tli_sizes_str(pred) : "none");
   tl_Scalar value = tli_load(tli_data(pred), pred->dtype);
   *out = value.kind == TL_FLOATING ? value.f != 0 : value.i != 0;
-  release_dead(c, s);
+  release_dead(p, c, 2 * (int64_t)i);
   return true;
 }
 
-/* Begins a loop. The plan does not serve the blocks of loops, since the number of iterations
-** differs from run to run; what loops take from outside is released after them. */
-static bool begin_loop(Context *c, Step *s) {
-  if (c->loops++ == 0) tli_run_plan_pause(c->plan);
-  TL_TRY(run_call(c, s, s));
-  put_results(c, s);
-  if (c->loops == 1) tli_run_plan_resume(c->plan);
-  release_dead(c, s);
-  if (c->loops == 1) tli_run_plan_pause(c->plan);
-  return true;
-}
+/* ---- branches and loops ---- */
 
-/* Goes on after the loop if its condition is false. */
-static bool test_loop(const tl_Program *p, Context *c, int32_t *i) {
-  bool again = false;
-  TL_TRY(read_condition(c, &c->steps[*i], &again));
-  if (again) return true;
-  *i = p->jumps[*i];
-  if (--c->loops == 0) tli_run_plan_resume(c->plan);
-  return true;
-}
-
-/* Returns to the beginning of a loop, with new values of what it carries. */
-static bool repeat_loop(const tl_Program *p, Context *c, int32_t *i) {
-  Step *s = &c->steps[*i];
-  *i = p->jumps[*i];
-  TL_TRY(run_call(c, s, &c->steps[*i]));
-  release_dead(c, s);
-  put_results(c, &c->steps[*i]);
+/* Begins a branch, whose mark is call i. In a loop there is no plan: see begin_loop. */
+static bool enter_branch(Context *c, int32_t i) {
+  if (c->loops > 0) return true;
+  if (c->branches[i] == NULL) {
+    tli_run_plan_pause(c->active);
+    c->branches[i] = tli_run_plan_add(c->plan);
+    tli_run_plan_resume(c->active);
+  }
+  if (c->branches[i] == NULL) return false;
+  tli_run_plan_enter(c->branches[i], c->active);
+  c->active = c->branches[i];
   return true;
 }
 
 /* Goes on after the first branch's end if a condition is false. */
 static bool choose_branch(const tl_Program *p, Context *c, int32_t *i) {
   bool first = false;
-  TL_TRY(read_condition(c, &c->steps[*i], &first));
-  /* the plan holds for one way, since lifetimes differ */
-  if (c->loops == 0 && c->taken[*i] != first) tli_run_plan_diverge(c->plan);
-  c->taken[*i] = first;
+  TL_TRY(read_condition(p, c, *i, &first));
   if (!first) *i = p->jumps[*i];
+  return enter_branch(c, *i);
+}
+
+/* Ends the branch at the mark *i. The plan around the branch serves the copies of its results. */
+static bool leave_branch(const tl_Program *p, Context *c, int32_t *i) {
+  Step *s = &c->steps[*i];
+  int32_t from = *i, end = s->call->call == &tli_call_cond_else ? p->jumps[from] : from;
+  if (c->loops == 0) tli_run_plan_resume(tli_run_plan_outer(c->active));
+  TL_TRY(run_call(c, s, &c->steps[end]));
+  put_results(c, &c->steps[end]);
+  if (c->loops == 0) tli_run_plan_resume(c->active);
+  release_dead(p, c, 2 * (int64_t)from);
+  if (c->loops == 0) c->active = tli_run_plan_leave(c->active);
+  if (from != end) release_dead(p, c, 2 * (int64_t)end);
+  release_dead(p, c, 2 * (int64_t)end + 1);
+  *i = end;
   return true;
 }
 
-/* Makes the call *i of a program with branches or loops. At their marks, *i becomes another call. */
-static bool make_marked_call(const tl_Program *p, Context *c, int32_t *i) {
-  Step *s = &c->steps[*i];
-  const tli_Call *call = s->call->call;
+/* Begins a loop. The plan does not serve the blocks of loops, since the number of iterations
+** differs from run to run; what loops take from outside is released after them. */
+static bool begin_loop(const tl_Program *p, Context *c, int32_t i) {
+  if (c->loops++ == 0) tli_run_plan_pause(c->active);
+  TL_TRY(run_call(c, &c->steps[i], &c->steps[i]));
+  put_results(c, &c->steps[i]);
+  if (c->loops == 1) tli_run_plan_resume(c->active);
+  release_dead(p, c, 2 * (int64_t)i);
+  if (c->loops == 1) tli_run_plan_pause(c->active);
+  return true;
+}
+
+/* Goes on after the loop if its condition is false. */
+static bool test_loop(const tl_Program *p, Context *c, int32_t *i) {
+  bool again = false;
+  TL_TRY(read_condition(p, c, *i, &again));
+  if (again) return true;
+  *i = p->jumps[*i];
+  if (--c->loops == 0) tli_run_plan_resume(c->active);
+  release_dead(p, c, 2 * (int64_t)*i + 1);
+  return true;
+}
+
+/* Returns to the beginning of a loop, with new values of what it carries. */
+static bool repeat_loop(const tl_Program *p, Context *c, int32_t *i) {
+  int32_t end = *i;
+  if (c->repeats == 0)
+    return tli_fail(TL_EARG,
+                    "program: its loops expected to end within %" PRId64
+                    " iterations, the limit of a run (tl_program_set_limits, program:set_limits)",
+                    c->limits.iterations);
+  if (c->repeats > 0) c->repeats--;
+  *i = p->jumps[end];
+  TL_TRY(run_call(c, &c->steps[end], &c->steps[*i]));
+  release_dead(p, c, 2 * (int64_t)end);
+  put_results(c, &c->steps[*i]);
+  return true;
+}
+
+/* Makes the call *i. At the marks of branches and loops, *i becomes another call. */
+static bool make_call(const tl_Program *p, Context *c, int32_t *i) {
+  const tli_Call *call = c->steps[*i].call->call;
   if (call == &tli_call_cond_begin) return choose_branch(p, c, i);
-  if (call == &tli_call_loop_begin) return begin_loop(c, s);
+  if (call == &tli_call_cond_else || call == &tli_call_cond_end) return leave_branch(p, c, i);
+  if (call == &tli_call_loop_begin) return begin_loop(p, c, *i);
   if (call == &tli_call_loop_test) return test_loop(p, c, i);
   if (call == &tli_call_loop_end) return repeat_loop(p, c, i);
-  if (call != &tli_call_cond_else) return make_call(c, s, s);
-  *i = p->jumps[*i];
-  return make_call(c, s, &c->steps[*i]);
+  TL_TRY(run_call(c, &c->steps[*i], &c->steps[*i]));
+  put_results(c, &c->steps[*i]);
+  release_dead(p, c, 2 * (int64_t)*i);
+  return true;
 }
 
 static bool make_calls(const tl_Program *p, Context *c) {
   bool ok = true;
   c->loops = 0;
-  if (p->jumps)
-    for (int32_t i = 0; ok && i < p->graph->ncalls; i++) ok = make_marked_call(p, c, &i);
-  else
-    for (int32_t i = 0; ok && i < p->graph->ncalls; i++)
-      ok = make_call(c, &c->steps[i], &c->steps[i]);
+  for (int32_t i = 0; ok && i < p->graph->ncalls; i++) ok = tli_go_on() && make_call(p, c, &i);
   return ok;
 }
 
@@ -659,6 +733,7 @@ static bool run(tl_Program *p, Context *c, tl_Tensor *const *inputs, tl_Tensor *
   tli_set_default_dtype(g->dtype);
   tli_set_default_device(TLI_CPU);
   bool recording = tli_set_grad_mode(false);
+  c->active = c->plan;
   tli_run_plan_begin(c->plan);
   bool ok = put_values(p, c, inputs) && put_schedule(p, c);
   if (ok) ok = make_calls(p, c);
@@ -699,14 +774,35 @@ bool tl_program_run(tl_Program *p, tl_Tensor *const *inputs, int ninputs, tl_Ten
                     int noutputs) {
   if (p && p->graph->step)
     return tli_fail(TL_EARG, "program: it is a training step; tl_program_step runs it");
-  return tli_program_run(p, NULL, inputs, ninputs, outputs, noutputs);
+  return tli_program_run(p, NULL, NULL, inputs, ninputs, outputs, noutputs);
 }
 
 bool tl_program_step(tl_Program *p, tl_Tensor *const *inputs, int ninputs, tl_Tensor **outputs,
                      int noutputs) {
   if (p && !p->graph->step)
     return tli_fail(TL_EARG, "program: it is no training step; tl_program_run runs it");
-  return tli_program_run(p, NULL, inputs, ninputs, outputs, noutputs);
+  return tli_program_run(p, NULL, NULL, inputs, ninputs, outputs, noutputs);
+}
+
+bool tl_program_set_limits(tl_Program *p, const tl_ProgramLimits *limits) {
+  if (p == NULL || limits == NULL)
+    return tli_fail(TL_EARG, "program: expected a program and limits, got NULL");
+  if (limits->iterations < 0 || !(limits->seconds >= 0))
+    return tli_fail(TL_EARG,
+                    "program: expected limits of at least 0, got %" PRId64
+                    " iterations and %g seconds",
+                    limits->iterations, limits->seconds);
+  tli_mutex_lock(&p->lock);
+  p->limits = *limits;
+  tli_mutex_unlock(&p->lock);
+  return true;
+}
+
+tl_ProgramLimits tli_program_limits(tl_Program *p) {
+  tli_mutex_lock(&p->lock);
+  tl_ProgramLimits limits = p->limits;
+  tli_mutex_unlock(&p->lock);
+  return limits;
 }
 
 bool tl_program_seed(tl_Program *p, uint64_t seed) {
@@ -792,8 +888,30 @@ bool tl_program_share(tl_Program *p, tl_Program *from) {
   return true;
 }
 
-bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *inputs, int ninputs,
-                     tl_Tensor **outputs, int noutputs) {
+/* Runs the program within its limits. `most` is a further limit of the iterations, or NULL. */
+static bool run_within_limits(tl_Program *p, Context *c, int64_t *most, const int64_t *sizes,
+                              tl_Tensor *const *inputs, tl_Tensor **outputs) {
+  c->limits = tli_program_limits(p);
+  c->repeats = c->limits.iterations > 0 ? c->limits.iterations : -1;
+  if (most && (c->repeats < 0 || *most < c->repeats)) c->repeats = *most;
+  int64_t before = tli_deadline(), repeats = c->repeats;
+  double ns = c->limits.seconds * 1e9;
+  int64_t now = ns > 0 ? tli_now_ns() : 0, end = ns < 4e18 ? now + (int64_t)ns : INT64_MAX;
+  bool sooner = ns > 0 && (before == 0 || end < before);
+  if (sooner) tli_set_deadline(end);
+  bool ok = run_with_sizes(p, c, sizes, inputs, outputs);
+  tli_set_deadline(before);
+  if (most) *most -= repeats - c->repeats;
+  if (!ok && sooner && tl_error_kind() == TL_EINTERRUPT && tli_now_ns() >= end)
+    return tli_fail(TL_EINTERRUPT,
+                    "program: expected a run of at most %g seconds (tl_program_set_limits, "
+                    "program:set_limits)",
+                    c->limits.seconds);
+  return ok;
+}
+
+bool tli_program_run(tl_Program *p, tli_Generator *generator, int64_t *most,
+                     tl_Tensor *const *inputs, int ninputs, tl_Tensor **outputs, int noutputs) {
   if (p == NULL) return tli_fail(TL_EARG, "program: expected a program, got NULL");
   const tli_Graph *g = p->graph;
   int64_t sizes[TLI_SYMBOLS_MOST];
@@ -815,7 +933,7 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, tl_Tensor *const *
   if (p->has_state) tli_mutex_lock(&p->busy);
   if (generator == NULL && g->step) generator = &p->generator;
   if (generator) follow(&c->generator, generator);
-  bool ok = run_with_sizes(p, c, sizes, inputs, outputs);
+  bool ok = run_within_limits(p, c, most, sizes, inputs, outputs);
   if (generator) follow(generator, &c->generator);
   if (p->has_state) tli_mutex_unlock(&p->busy);
   put_context(p, c);

@@ -140,6 +140,12 @@ bool tli_limits_used_up(lua_State *L) {
   return b && used_up(b);
 }
 
+int64_t tli_limits_left(lua_State *L) {
+  const Budget *b = budget_of(L);
+  if (b == NULL || b->limits.instructions <= 0) return INT64_MAX;
+  return b->spent < b->limits.instructions ? b->limits.instructions - b->spent : 0;
+}
+
 int tli_limits_threads(lua_State *L) {
   const Budget *b = budget_of(L);
   return b ? b->limits.threads : 0;

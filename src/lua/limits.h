@@ -21,6 +21,9 @@ int tli_limits_body(lua_State *L);
 /* Returns whether the instructions or the seconds of the state are used up. */
 bool tli_limits_used_up(lua_State *L);
 
+/* Returns how many instructions the state may still execute; INT64_MAX if they are not limited. */
+int64_t tli_limits_left(lua_State *L);
+
 /* Returns the largest number of threads that the state may start; 0 means no limit. */
 int tli_limits_threads(lua_State *L);
 

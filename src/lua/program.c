@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/program.h"
+#include "lua/limits.h"
 #include "lua/list_length.h"
 #include "lua/tensor/value.h"
 #include "lua/autograd/autograd.h"
@@ -281,7 +282,18 @@ static int program_ready(lua_State *L) {
   return 1;
 }
 
-/* program:run(inputs) runs the program and returns a list of its outputs. */
+/* program:set_limits(iterations, seconds) limits the runs of the program; 0 means no limit, and nil
+** leaves a limit as it is. */
+static int program_set_limits(lua_State *L) {
+  tl_Program *p = check_program(L, 1);
+  tl_ProgramLimits limits = tli_program_limits(p);
+  limits.iterations = luaL_optinteger(L, 2, limits.iterations);
+  limits.seconds = luaL_optnumber(L, 3, limits.seconds);
+  return tl_program_set_limits(p, &limits) ? 0 : tli_raise(L);
+}
+
+/* program:run(inputs) runs the program and returns a list of its outputs. Each iteration of a loop
+** counts as an instruction of the state. */
 static int program_run(lua_State *L) {
   tl_Program *p = check_program(L, 1);
   if (tli_tracing())
@@ -294,10 +306,12 @@ static int program_run(lua_State *L) {
   *outputs = tli_tensors_new(nout);
   bool ok = outputs->v != NULL || nout == 0;
   lua_State *outer = tli_calling;
+  int64_t left = tli_limits_left(L), before = left;
   tli_calling = L;
-  ok = ok && tli_program_run(p, &tli_state(L)->generator, inputs, n, outputs->v, nout);
+  ok = ok && tli_program_run(p, &tli_state(L)->generator, &left, inputs, n, outputs->v, nout);
   tli_calling = outer;
   lua_pop(L, 1);
+  if (ok || left <= 0) tli_limits_spend(L, before - left + 1);
   return ok ? tli_finish_list(L, outputs) : tli_raise(L);
 }
 
@@ -708,6 +722,7 @@ void tli_open_programs(lua_State *L) {
                                      {"constants", program_constants},
                                      {"state", program_state},
                                      {"memory", program_memory},
+                                     {"set_limits", program_set_limits},
                                      {"save", program_save},
                                      {"rates", program_rates},
                                      {"describe", program_describe},

@@ -317,6 +317,8 @@ static bool passed(int64_t end, int64_t now) { return end != 0 && now >= end; }
 
 void tli_set_deadline(int64_t end) { deadline = end; }
 
+int64_t tli_deadline(void) { return deadline; }
+
 static bool fail_interrupted(void) {
   return tli_fail(TL_EINTERRUPT, passed(deadline, tli_now_ns())
                                      ? "interrupted: the Lua state has used up its time "

@@ -43,6 +43,7 @@ bool tli_interrupted(void);
 /* Sets the time (tli_now_ns) after which operators of the calling thread stop as after
 ** tl_interrupt; 0 means none. */
 void tli_set_deadline(int64_t end);
+int64_t tli_deadline(void);
 
 /* Returns false after tli_fail if tl_interrupt was called. */
 bool tli_go_on(void) TL_MUSTCHECK;
