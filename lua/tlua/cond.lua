@@ -46,6 +46,7 @@ local function record(pred, true_fn, false_fn, operands)
    if trace.step then
       torch.raise "cond: torch.export_step records no branches; torch.export does"
    end
+   local _ <close> = trace.watch()
    local recorder = trace.recorder
    recorder:branch(pred)
    local first, list = results_of("true_fn", true_fn, operands)
@@ -61,14 +62,22 @@ local function check_operands(operands)
       args.refuse("cond", "operands", "a list of tensors", operands)
    end
    nested.flatten("cond", "operands", operands, {})
+   for key in pairs(operands) do
+      if math.type(key) ~= "integer" or key < 1 or key > #operands then
+         torch.raise(("cond: operands: expected a list, got a table with the key %s"):format(
+            args.describe(key)))
+      end
+   end
 end
 
---- Calls one of two functions, as pred is true or not. Gradients flow through the function that was
---- called. Unlike an `if` on pred:item(), torch.export records both functions, and its program runs
---- the one that pred then asks for; so does the ONNX file of torch.onnx.export, with the operator
---- If. Both functions must then return tensors of the same shapes and dtypes; a step of
---- torch.export_step records no cond. If pred is true or false and no tensor, only the function
---- that it asks for is recorded.
+local take = args.signature "cond(pred: any?, true_fn: any?, false_fn: any?, operands: any?)"
+
+--- Calls one of two functions, as pred is true or not; the other one is neither called nor checked.
+--- Gradients flow through the function that was called. Unlike an `if` on pred:item(), torch.export
+--- records both functions, and its program runs the one that pred then asks for; so does the ONNX
+--- file of torch.onnx.export, with the operator If. Both functions must then return tensors of the
+--- same shapes and dtypes; a step of torch.export_step records no cond. If pred is true or false
+--- and no tensor, only the function that it asks for is recorded.
 ---
 ---     local function f(x)
 ---        local function cos(y) return y:cos() end
@@ -83,7 +92,9 @@ end
 ---@param false_fn function  as true_fn
 ---@param operands? table  a list of tensors, or of tables of tensors
 ---@return any ...  the results of the function that was called
-return function(pred, true_fn, false_fn, operands)
+return function(...)
+   local a = take(...)
+   local pred, true_fn, false_fn, operands = a.pred, a.true_fn, a.false_fn, a.operands
    if operands == nil then operands = {} end
    local is_tensor = torch.is_tensor(pred)
    if is_tensor and pred:numel() ~= 1 or not is_tensor and type(pred) ~= "boolean" then

@@ -43,6 +43,7 @@ local function record(cond_fn, body_fn, structure, tensors)
    if trace.step then
       torch.raise "while_loop: torch.export_step records no loops; torch.export does"
    end
+   local _ <close> = trace.watch()
    local recorder = trace.recorder
    local inside = recorder:loop(tensors)
    local carried = nested.unflatten(structure, inside, 1)
@@ -59,6 +60,8 @@ local function record(cond_fn, body_fn, structure, tensors)
    recorder:again(list)
    return table.unpack(carried)
 end
+
+local take = args.signature "while_loop(cond_fn: any?, body_fn: any?, carried_inputs: any)"
 
 --- Calls body_fn as long as cond_fn returns true: the first time with the carried inputs, then with
 --- its own results. Both functions get what the loop carries, and body_fn returns as much, in the
@@ -77,7 +80,9 @@ end
 ---@param body_fn function  returns as many values as it gets
 ---@param carried_inputs table  a list of tensors, or of tables of tensors
 ---@return any ...  what the last call of body_fn has returned; without one, copies of the inputs
-return function(cond_fn, body_fn, carried_inputs)
+return function(...)
+   local a = take(...)
+   local cond_fn, body_fn, carried_inputs = a.cond_fn, a.body_fn, a.carried_inputs
    if not args.is_callable(cond_fn) then
       args.refuse("while_loop", "cond_fn", "a function", cond_fn)
    end

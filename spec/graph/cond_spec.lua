@@ -71,6 +71,16 @@ describe("torch.cond", function()
       refused("cond: false_fn: expected a function, got nil", yes, print)
       refused("cond: operands: expected a list of tensors, got a float32 tensor", yes, print, print, torch.ones(1))
       refused("cond: operands.1: expected a tensor, or a table of tensors, got 1", yes, print, print, {1})
+      local x = torch.ones(1)
+      refused("cond: unknown option x; there are pred, true_fn, false_fn, operands", yes, print, print, {x = x})
+      refused('cond: operands: expected a list, got a table with the key "y"', yes, print, print,
+         {operands = {x, y = x}})
+      refused("cond: expected at most 4 arguments, got 5", yes, print, print, {x}, 5)
+      refused("cond: operands is given by position and by name", yes, print, print, {x}, {operands = {x}})
+      assert.raises("while_loop: expected at most 3 arguments, got 4",
+         function() torch.while_loop(positive, torch.neg, {x}, {x}) end)
+      assert.same({-1}, torch.cond(yes, torch.neg, print, {operands = {x}}):tolist())
+      assert.same({-1}, torch.cond {pred = yes, true_fn = torch.neg, false_fn = print, operands = {x}}:tolist())
    end)
 end)
 
@@ -142,6 +152,29 @@ describe("a program with torch.cond", function()
       assert.same(results[1], results[2])
    end)
 
+   it("is not made from a model that yields, and records no other coroutine's operators", function()
+      local x = torch.ones(2)
+      local co = coroutine.create(function()
+         torch.export(function(y)
+            coroutine.yield()
+            return y * 2
+         end, {x})
+      end)
+      local ok, message = coroutine.resume(co)
+      assert.is_false(ok)
+      assert.matches("cond_spec.lua:%d+: export: the model yielded from the coroutine that exports it", message)
+      assert.equal(1, x:sum():sub(1):item()) -- reading values is allowed outside of a trace
+      coroutine.wrap(function()
+         check(function(y)
+            local inside = coroutine.wrap(function(z) -- a coroutine of the model's own
+               z = coroutine.yield(z * 2)
+               return z + 1
+            end)
+            return inside(inside(y))
+         end, random_sets(2, 3))
+      end)()
+   end)
+
    it("is refused if its branches do not fit", function()
       local function refused(text, one, other, make)
          assert.error_matches(function()
@@ -165,12 +198,26 @@ describe("a program with torch.cond", function()
             return torch.cond(positive(x), function() kept = x * 2 return kept end, same, {x}) + kept[1]
          end, {torch.ones(2)})
       end, "cond: a tensor that a branch has made is used outside")
-      assert.error_matches(function()
-         torch.export(function(x)
-            pcall(torch.cond, positive(x), same, error, {x})
-            return x
-         end, {torch.ones(2)})
-      end, "program: expected two branches with the same number of results in each cond")
+      for _, bad in ipairs {error, function() error "oh" end, function() return 1 end} do
+         for _, call in ipairs {
+            function(x) return pcall(torch.cond, positive(x), same, bad, {x}) end,
+            function(x) return pcall(torch.cond, positive(x), bad, same, {x}) end,
+            function(x) return pcall(torch.while_loop, positive, bad, {x}) end,
+         } do
+            assert.error_matches(function()
+               torch.export(function(x)
+                  assert.is_false(call(x))
+                  return x
+               end, {torch.ones(2)})
+            end, "^export: a program cannot catch errors, but the model caught one: ")
+            check(function(x) return torch.cond(positive(x), same, torch.neg, {x}) end, random_sets(3, 2))
+         end
+      end
+      local program = torch.export(function(x) -- a failed export within an export changes nothing
+         assert.is_false(pcall(torch.export, error, {torch.ones(2)}))
+         return torch.cond(positive(x), same, torch.neg, {x})
+      end, {torch.ones(2)})
+      assert.same({3, 4}, program(torch.tensor {-3.0, -4}):tolist())
       local model = nn.Linear(2, 1)
       local optimizer = torch.optim.SGD(model:parameters(), {lr = 0.1})
       assert.error_matches(function()

@@ -7,7 +7,18 @@ local args = require "tlua.args"
 local json = require "tlua.utils.json"
 local nested = require "tlua.export.nested"
 
-local M = {} -- `recorder` is the trace of the running call, and `step` whether it is a step's
+-- `recorder` is the trace of the running call, `step` whether it is a step's, and `failure` the
+-- first error while torch.cond or torch.while_loop was recorded.
+local M = {}
+
+local watch <const> = setmetatable({}, {__close = function(_, problem)
+   if problem == nil then return end
+   M.failure = M.failure or type(problem) == "string" and problem or torch.type(problem)
+end})
+
+--- Returns a scope for the recording of torch.cond and torch.while_loop: if it ends with an error,
+--- the trace can no longer be finished, even if the model catches the error.
+function M.watch() return watch end
 
 -- Returns the names of a function's parameters, without `self` for a method.
 local function parameter_names(model)
@@ -60,18 +71,37 @@ end
 --- Calls the function without recording.
 function M.call(call, tensors) return call.model(arguments(call, tensors)) end
 
+local function results_of(call, fine, ...)
+   if fine then return ... end
+   local problem = ...
+   if problem == "attempt to yield across a C-call boundary" then
+      torch.raise(call.title .. ": the model yielded from the coroutine that exports it; operators "
+         .. "of other coroutines would be recorded as its own")
+   end
+   error(problem, 0)
+end
+
+-- Calls the function, which cannot yield.
+local function call_model(call, ...)
+   return results_of(call, torch._batched_call(call.model, ...))
+end
+
 -- Calls the function with the given tensors, and returns the graph of the operators that it called.
 local function record(call, tensors)
    if call.begin then call.begin() end
    local recorder <close> = torch._trace(call.step or false)
-   M.recorder, M.step = recorder, call.step
+   M.recorder, M.step, M.failure = recorder, call.step, nil
    for i, tensor in ipairs(tensors) do recorder:input(call.names[i], tensor) end
    for _, entry in ipairs(call.named) do recorder:name(entry[1], entry[2], entry[3] or false) end
    local inputs = table.pack(arguments(call, tensors))
    recorder:record()
-   local results = table.pack(call.model(table.unpack(inputs, 1, inputs.n)))
+   local results = table.pack(call_model(call, table.unpack(inputs, 1, inputs.n)))
    local outputs, list = {}, {}
    for i = 1, results.n do list[i] = results[i] end
+   if M.failure then
+      torch.raise(("%s: a program cannot catch errors, but the model caught one: %s"):format(
+         call.title, M.failure))
+   end
    if results.n == 0 then torch.raise(call.title .. ": the model returns nothing") end
    for i = 1, results.n do
       if list[i] == nil then
@@ -86,8 +116,9 @@ end
 
 --- Records a call. call.reset(), if any, is called afterwards, to undo the call's effects.
 function M.record(call, tensors)
+   local recorder, step, failure = M.recorder, M.step, M.failure
    local fine, result = pcall(record, call, tensors)
-   M.recorder = nil
+   M.recorder, M.step, M.failure = recorder, step, failure
    if call.reset then call.reset() end
    if not fine then error(result, 0) end
    return result
