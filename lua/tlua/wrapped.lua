@@ -46,7 +46,7 @@ function M.kind(kind)
    function properties.is_sparse_csr() return false end
    function properties.is_quantized() return false end
    function properties.is_nested() return false end
-   function properties.is_parameter() return false end
+   function properties.is_parameter(p) return p.parameter or false end
 
    -- Returns the components of a tensor of this kind; nil for any other value.
    function kind.parts(value) return torch._wrapped_parts(value, meta) end
@@ -130,6 +130,14 @@ function M.kind(kind)
       local main = p[kind.main]
       if key == "requires_grad" then
          main.requires_grad = value
+      elseif key == "is_parameter" and kind.is_trainable then
+         p.parameter = value or nil
+      elseif key == "data" and kind.is_trainable then
+         local q = kind.parts(value)
+         if not (q and kind.same(p, q)) then
+            args.refuse("data", "value", ("a %s of the same shape"):format(kind.title), value)
+         end
+         main.data = q[kind.main]
       elseif key == "grad" then
          local q = value ~= nil and kind.parts(value)
          if value ~= nil and not (q and kind.same(p, q)) then

@@ -195,7 +195,9 @@ describe("torch.nested", function()
       assert.close({nan, nan, nan, nan, nan}, y:softmax(2):values(), 0)
       assert.raises("max: sequence 2 is empty", function() x:max(2) end)
       assert.raises("sum: dim: is defined along dimension 1, the batch, only together with", function() x:sum(1) end)
-      assert.raises("var: dim: is not defined along the ragged dimension, 2", function() x:var(2) end)
+      assert.raises("median: dim: is not defined along the ragged dimension, 2", function() x:median(2) end)
+      assert.raises("var: dim: is not defined along the ragged dimension, 2", function() x:var {2, 3} end)
+      assert.raises("std: input: expected a floating or complex dtype", function() x:int():std(2) end)
       assert.raises("sum: unknown option nonsense", function() x:sum(2, {nonsense = 1}) end)
       assert.raises("sum: keepdim: expected true or false", function() x:sum(2, "yes") end)
       assert.raises("sum: dim: dimension 2 is given twice", function() x:sum {2, -2} end)
@@ -218,6 +220,136 @@ describe("torch.nested", function()
       assert.is_true(torch.autograd.gradgradcheck(function(v)
          return N.nested_tensor_from_jagged(v, torch.tensor {1, 3, 7}, {jagged_dim = 3}):softmax(3):values()
       end, {values:requires_grad_()}))
+   end)
+
+   it("computes deviations and running results along the ragged dimension as of each sequence", function()
+      local list = {torch.randn(3, 2, {dtype = "float64"}), torch.randn(1, 2):double(), torch.randn(0, 2):double(),
+         torch.randn(5, 2):double()}
+      local plain = N.nested_tensor(list)
+      local gaps = N.nested_tensor_from_jagged(torch.cat({list[1], torch.full({2, 2}, 1e9), list[2], list[4]}, 1),
+         torch.tensor {1, 6, 7, 7, 12}, torch.tensor {3, 1, 0, 5})
+      for _, x in ipairs {plain, gaps} do
+         for _, name in ipairs {"std", "var"} do
+            for _, rest in ipairs {{}, {{unbiased = false}}, {{correction = 2}}, {true}, {false, true},
+               {{keepdim = true}}} do
+               local result = x[name](x, 2, table.unpack(rest))
+               for i, sequence in ipairs(list) do
+                  assert.close(sequence[name](sequence, 1, table.unpack(rest)), result[i], 1e-12)
+               end
+            end
+         end
+         for _, name in ipairs {"cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"} do
+            local results = table.pack(x[name](x, 2))
+            for i, sequence in ipairs(list) do
+               for k, expected in ipairs {sequence[name](sequence, 1)} do assert.close(expected, results[k][i], 0) end
+            end
+         end
+      end
+      assert.same({{1, 1, 2}, {0}}, N.nested_tensor({{1, 0, 2}, {0}}):bool():cumsum(2):tolist())
+      assert.equal("float16", plain:half():std(2).dtype)
+      assert.is_true(torch.autograd.gradcheck(function(v)
+         return v:std(2), v:cumsum(2), v:var(2, {correction = 0})
+      end, {N.nested_tensor({list[1], list[4]}):requires_grad_()}))
+   end)
+
+   it("computes losses of nested tensors, of the rows that belong to sequences", function()
+      local a, b = torch.rand(7, 2, {dtype = "float64"}), torch.rand(7, 2, {dtype = "float64"})
+      local offsets, lengths = torch.tensor {1, 4, 4, 8}, torch.tensor {2, 0, 3}
+      local x = N.nested_tensor_from_jagged(a, offsets, lengths)
+      local y = N.nested_tensor_from_jagged(b, offsets, lengths)
+      local rows = torch.tensor {1, 2, 4, 5, 6}
+      local p, q = a:index_select(1, rows), b:index_select(1, rows)
+      for _, name in ipairs {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+         "binary_cross_entropy_with_logits", "soft_margin_loss", "poisson_nll_loss"} do
+         for _, reduction in ipairs {"mean", "sum", "none"} do
+            local got = F[name](x, y, {reduction = reduction})
+            assert.close(F[name](p, q, {reduction = reduction}), got.is_nested and got:values() or got, 1e-12)
+         end
+         assert.raises(name .. ": expected input and target both nested, got a float64 nested tensor of shape (3, j",
+            function() F[name](x, p) end)
+      end
+      assert.close(F.binary_cross_entropy(p, q, {weight = p}), F.binary_cross_entropy(x, y, {weight = x}), 1e-12)
+      assert.close(F.mse_loss(p, q), nn.MSELoss()(x, y), 1e-12)
+      assert.raises("mse_loss: expected nested tensors of the same raggedness",
+         function() F.mse_loss(x, N.nested_tensor {a}) end)
+   end)
+
+   it("may be parameters of modules and of optimizers", function()
+      local x = sample {dtype = "float64"}
+      local w = nn.Parameter(x)
+      assert.same({true, true, false, false}, {w.is_parameter, w.requires_grad, x.is_parameter, (w * 2).is_parameter})
+      assert.is_false(nn.Parameter(x, false).requires_grad)
+      local m = nn.Module()
+      m.w = w
+      assert.same({w}, {select(2, m:named_parameters()())})
+      local kept = w:values():detach():clone()
+      for _, make in ipairs {torch.optim.SGD, torch.optim.AdamW, torch.optim.Rprop, torch.optim.LBFGS} do
+         local dense = kept:clone():requires_grad_()
+         w:values().data:copy_(kept)
+         local one, other = make({w}, {lr = 0.1}), make({dense}, {lr = 0.1})
+         for _ = 1, 3 do
+            local function loss(of, optimizer)
+               return function()
+                  optimizer:zero_grad()
+                  local value = (of * of):sum()
+                  value:backward()
+                  return value
+               end
+            end
+            one:step(loss(w, one))
+            other:step(loss(dense, other))
+         end
+         assert.close(dense:detach(), w:values():detach(), 0)
+         one:zero_grad()
+         assert.is_nil(w.grad)
+      end
+      local state = m:state_dict()
+      assert.is_false(state.w.requires_grad)
+      local tripled = x * 3
+      m:load_state_dict {w = tripled}
+      assert.is_true(tripled:equal(m.w:detach()))
+      assert.is_true(m.w:equal(m:clone().w) and m:clone().w.is_parameter)
+      m:float()
+      assert.same({"float32", true}, {w.dtype, rawequal(w, m.w)})
+      assert.raises("not accepted: w: expected a nested tensor, got a float32 tensor of shape (3)",
+         function() m:load_state_dict {w = torch.zeros(3)} end)
+      assert.raises("of another shape: w: expected shape (3, j", function()
+         m:load_state_dict {w = N.nested_tensor {torch.zeros(2, 3)}}
+      end)
+      assert.raises("data: value: expected a nested tensor of the same shape, got 1", function() w.data = 1 end)
+      local mask = torch.masked.masked_tensor(torch.ones(2), torch.tensor {true, false})
+      assert.raises("nn.Parameter: data: expected a dense, sparse or nested tensor, got a float32 masked tensor",
+         function() nn.Parameter(mask) end)
+   end)
+
+   it("may be inputs of gradcheck and gradgradcheck", function()
+      local x = N.nested_tensor({torch.rand(2, 2), torch.rand(3, 2)}, {dtype = "float64"}):requires_grad_()
+      local y = N.nested_tensor({torch.rand(2, 2), torch.rand(3, 2)}, {dtype = "float64"})
+      local function f(a, b) return a * b, (a * a):sum(2), torch.where(b:gt(0.5), a, 0.0) end
+      assert.is_true(torch.autograd.gradcheck(f, {x, y}))
+      assert.is_true(torch.autograd.gradgradcheck(f, {x, y}))
+      assert.raises("gradcheck: output 1, input 1: the derivative of element ",
+         function() torch.autograd.gradcheck(function(a) return a * a:detach() end, {x}) end)
+   end)
+
+   it("multiplies empty batches, and pads to no more than memory has", function()
+      local e = N.nested_tensor_from_jagged(torch.zeros(0, 2), torch.tensor {1})
+      assert.same({0, 2, 2}, {table.unpack(e:transpose(2, 3):matmul(e).shape)})
+      assert.same({0, 2, 4}, {table.unpack(e:transpose(2, 3):bmm(N.nested_tensor_from_jagged(torch.zeros(0, 4),
+         torch.tensor {1})).shape)})
+      for _, result in ipairs {e:matmul(torch.ones(2, 4)), e:matmul(torch.ones(0, 2, 4)), e:bmm(torch.ones(0, 2, 4))} do
+         assert.same({0, 4}, {result:size(1), result:size(3)})
+      end
+      assert.raises("matmul: is not defined for shapes (0, j", function() e:matmul(e:transpose(2, 3)) end)
+      local x = N.nested_tensor {{1, 2, 3}, {4}}
+      assert.raises("nested.to_padded_tensor: output_size: expected less than 2^63 bytes in all, got (2, "
+         .. math.maxinteger .. ")", function() N.to_padded_tensor(x, 0, {2, math.maxinteger}) end)
+      assert.raises("nested.to_padded_tensor: output_size: expected less than 2^63 bytes in all, got (",
+         function() N.to_padded_tensor(x, 0, {1 << 61, 4}) end)
+      assert.raises("nested.to_padded_tensor: output_size: expected 2 sizes, got (2, 3, 4)",
+         function() N.to_padded_tensor(x, 0, {2, 3, 4}) end)
+      assert.raises("where: expected condition, self and other, as one of them is nested",
+         function() torch.where(x:gt(1)) end)
    end)
 
    it("sums half types without rounding each step", function()

@@ -1,7 +1,7 @@
 -- gradcheck.lua - compares derivatives with finite differences, for operators, modules and
 -- user-defined functions. Inputs should be float64 or complex128: in float32 the differences are
 -- too inaccurate. Complex tensors are checked as pairs of real numbers: the real and the imaginary
--- parts vary separately. Of sparse tensors the values vary; the positions stay.
+-- parts vary separately. Of sparse and nested tensors the values vary; the positions stay.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -26,6 +26,7 @@ local function outputs_of(fn, inputs)
    for i = 1, results.n do
       local result = results[i]
       if torch.is_tensor(result) and torch._sparse_parts(result) then result = result:to_dense() end
+      if torch.is_tensor(result) and result.is_nested then result = result:values() end
       if torch.is_tensor(result) and result:is_complex() then result = result:view_as_real() end
       if torch.is_tensor(result) and result:is_floating_point() then
          outputs[#outputs + 1] = result
@@ -154,29 +155,41 @@ local function to_list(inputs)
    return {n = inputs.n or #inputs, table.unpack(inputs, 1, inputs.n or #inputs)}
 end
 
--- Replaces sparse inputs that require a gradient by their values, from which fn gets sparse inputs
--- again. The gradient of a sparse tensor has the tensor's positions only, so with masked = false,
--- which asks for the gradients of all other positions as well, such inputs are refused.
+-- Returns the values of an input, and a function that makes such an input from values, for a sparse
+-- or a nested tensor; nil for another one.
+local function opened(a, i, input)
+   local parts = torch._sparse_parts(input)
+   if parts then
+      if a.masked == false then
+         torch.raise(("gradcheck: masked: expected true or nil with the sparse input %d, whose "
+            .. "gradient has its positions only; got false"):format(i))
+      end
+      local make = require "tlua.sparse.value".with_values
+      return parts.values, function(values) return make(parts, values) end
+   elseif input.is_nested then
+      return input:values(), getmetatable(input).shell(input).wrap
+   end
+end
+
+-- Replaces sparse and nested inputs that require a gradient by their values, from which fn gets
+-- such inputs again. The gradient of a sparse tensor has the tensor's positions only, so with
+-- masked = false, which asks for those of all other positions as well, such inputs are refused.
 local function with_values(a, inputs)
-   local fn, values, changed = a.fn, {n = inputs.n, table.unpack(inputs, 1, inputs.n)}, {}
+   local fn, list, changed = a.fn, {n = inputs.n, table.unpack(inputs, 1, inputs.n)}, {}
    for i = 1, inputs.n do
-      local parts = wants_gradient(inputs[i]) and torch._sparse_parts(inputs[i])
-      if parts then
-         if a.masked == false then
-            torch.raise(("gradcheck: masked: expected true or nil with the sparse input %d, whose "
-               .. "gradient has its positions only; got false"):format(i))
+      if wants_gradient(inputs[i]) then
+         local values, make = opened(a, i, inputs[i])
+         if values then
+            changed[i], list[i] = make, values:detach():clone():requires_grad_()
          end
-         changed[i] = parts
-         values[i] = parts.values:detach():clone():requires_grad_()
       end
    end
    if not next(changed) then return fn, inputs end
-   local make = require "tlua.sparse.value".with_values
    return function(...)
-      local list = table.pack(...)
-      for i, parts in pairs(changed) do list[i] = make(parts, list[i]) end
-      return fn(table.unpack(list, 1, list.n))
-   end, values
+      local given = table.pack(...)
+      for i, make in pairs(changed) do given[i] = make(given[i]) end
+      return fn(table.unpack(given, 1, given.n))
+   end, list
 end
 
 -- Replaces complex inputs that require a gradient by their real and imaginary parts, from which fn

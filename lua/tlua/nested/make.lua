@@ -361,17 +361,23 @@ function M.to_padded_tensor(...)
    local shape = V.shape(p)
    shape[p.dim] = length
    local shown, more, extra = table.concat(shape, ", "), {}, false
-   if type(size) ~= "table" or #size ~= #shape then
-      args.refuse(who, "output_size", ("%d sizes"):format(#shape), size)
+   if #size ~= #shape then
+      fail("%s: output_size: expected %d sizes, got (%s)", who, #shape, table.concat(size, ", "))
    end
+   local bytes = values:element_size() + 0.0
    for d, n in ipairs(shape) do
       if size[d] < n then
          fail("%s: output_size: expected at least (%s), got (%s)", who, shown, table.concat(size,
             ", "))
       end
+      bytes = bytes * size[d]
       local missing = d ~= p.dim and size[d] - n or 0
       table.move({0, missing}, 1, 2, 2 * (#shape - d) + 1, more)
       extra = extra or missing > 0
+   end
+   if bytes >= 2.0 ^ 63 then
+      fail("%s: output_size: expected less than 2^63 bytes in all, got (%s)", who,
+         table.concat(size, ", "))
    end
    local padded = V.pad(p, a.padding, size[p.dim])
    return extra and torch.nn.functional.pad(padded, more, {value = a.padding}) or padded

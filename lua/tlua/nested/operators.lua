@@ -79,6 +79,9 @@ for name in (wrapped.unary .. " " .. wrapped.binary .. [[ lerp addcmul addcdiv m
    if rawget(torch.Tensor, name .. "_") then in_place(name .. "_") end
 end
 function kind.operators.where(condition, ...)
+   if select("#", ...) ~= 2 then
+      torch.raise "where: expected condition, self and other, as one of them is nested"
+   end
    return pointwise("where", torch.where, condition, ...)
 end
 function kind.methods.where(x, condition, other)
@@ -214,6 +217,43 @@ end
 
 local takes_dtype <const> = {sum = true, mean = true, prod = true}
 
+-- Returns the variances along the ragged dimension, which is kept with a size of 1.
+local function variances(name, p, options)
+   p = V.packed(p)
+   if not (p.values:is_floating_point() or p.values:is_complex()) then
+      args.refuse(name, "input", "a floating or complex dtype", p.values)
+   end
+   local rows, owners, b = rows_of(p), V.owners(p), #p.ragged.lengths
+   local unbiased, correction = options.unbiased, options.correction
+   options.unbiased, options.correction = nil, nil
+   if correction == nil then correction = unbiased == false and 0 or 1 end
+   if type(correction) ~= "number" then args.refuse(name, "correction", "a number", correction) end
+   local means = along.mean(rows, owners, b, p.ragged.lengths)
+   local squares = (rows - means:index_select(1, owners)):abs():square()
+   local shape, counts = {b}, V.integers(p.ragged.lengths, rows.device) - correction
+   for d = 2, rows:dim() do shape[d] = 1 end
+   local result = along.sum(squares, owners, b) / counts:clamp_min(0):view(shape)
+   result = name == "std" and result:sqrt() or result
+   result = result:to(rows:is_complex() and squares.dtype or rows.dtype)
+   return result:unsqueeze(2):movedim(2, p.dim)
+end
+
+-- Functions along the ragged dimension in which later rows do not change earlier results: those of
+-- a padded batch.
+local prefixes <const> = {cumsum = true, cumprod = true, logcumsumexp = true, cummax = true,
+   cummin = true}
+
+local function prefix(fn, p, given, options)
+   p = V.packed(p)
+   given[1] = p.dim
+   local zero = p.values.dtype == "bool" and false or 0
+   local results = table.pack(call(fn, V.pad(p, zero, p.ragged.most), given, 1, options))
+   for i = 1, results.n do
+      results[i] = V.new(V.unpad(results[i], p.ragged, p.dim), p.ragged, p.dim)
+   end
+   return table.unpack(results, 1, results.n)
+end
+
 -- max, min and their positions along the ragged dimension: those of a padded batch
 local padding <const> = {max = true, min = false, argmax = true, argmin = false}
 
@@ -263,10 +303,17 @@ for name in ([[sum prod mean amax amin any all var std logsumexp max min argmax 
       end
       if ragged and not batch then
          if padding[name] ~= nil then return of_padded(name, fn, p, given, options) end
-         if not along[name] then
+         if prefixes[name] and not several then return prefix(fn, p, given, options) end
+         local spread = (name == "std" or name == "var") and #list == 1
+         if not (along[name] or spread) then
             fail("%s: dim: is not defined along the ragged dimension, %d", name, p.dim)
          end
          options = options or {}
+         if spread and given.n > 2 or spread and type(given[2]) == "boolean" then
+            options.unbiased, given[2] = given[2], given[3]
+            given[3], given.n = nil, given.n - 1
+         end
+         local dispersion = spread and variances(name, p, options)
          local keepdim = given[2]
          if keepdim == nil then keepdim, options.keepdim = options.keepdim, nil end
          if given.n > 2 or keepdim ~= nil and type(keepdim) ~= "boolean" then
@@ -279,7 +326,7 @@ for name in ([[sum prod mean amax amin any all var std logsumexp max min argmax 
             if d ~= p.dim - 1 then dense[#dense + 1] = d end
          end
          if #dense > 0 then p = parts(kind.like(p, p.values[name](p.values, dense, true))) end
-         local result = along_ragged(name, p, dtype)
+         local result = dispersion or along_ragged(name, p, dtype)
          if keepdim then return result end
          for i, d in ipairs(list) do list[i] = d + 1 end
          table.sort(list, function(a, b) return a > b end)
@@ -293,6 +340,40 @@ for name in ([[sum prod mean amax amin any all var std logsumexp max min argmax 
       end
       return rewrap(p, removed, call(fn, p.values, given, 1, options))
    end)
+end
+
+-- Losses ------------------------------------------------------------------------------------------
+
+-- Losses that compare each element with one of the target.
+for name in ([[mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy
+   binary_cross_entropy_with_logits soft_margin_loss poisson_nll_loss]]):gmatch "%S+" do
+   local fn = torch.nn.functional[name]
+   define(name, function(x, target, ...)
+      local p, q = parts(x), parts(target)
+      if not (p and q) then
+         fail("%s: expected input and target both nested, got %s and %s", name,
+            args.describe(x), args.describe(target))
+      end
+      lift(name, target, p)
+      if not kind.same(p, q) then
+         fail("%s: target: expected the shape %s of input, got %s", name, V.shown(p), V.shown(q))
+      end
+      local packed = V.packed(p)
+      local rest = table.pack(...)
+      for i = 1, rest.n do
+         if parts(rest[i]) then rest[i] = V.packed(parts(rest[i])).values end
+         if type(rest[i]) == "table" and not getmetatable(rest[i]) then
+            local copy = {}
+            for key, value in pairs(rest[i]) do
+               copy[key] = parts(value) and V.packed(parts(value)).values or value
+            end
+            rest[i] = copy
+         end
+      end
+      local result = fn(packed.values, V.packed(q).values, table.unpack(rest, 1, rest.n))
+      if result:dim() == 0 then return result end
+      return V.new(result, packed.ragged, packed.dim)
+   end, false)
 end
 
 -- Softmax and normalisations ----------------------------------------------------------------------

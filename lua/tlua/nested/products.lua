@@ -47,6 +47,9 @@ local function matmul(a, b)
          for i, length in ipairs(p.ragged.lengths) do
             if length ~= q.ragged.lengths[i] then refuse(a, b) end
          end
+         if #p.ragged.lengths == 0 then
+            return p.values:matmul(q.values):unsqueeze(1):narrow(1, 1, 0)
+         end
          return torch.stack(products(p, V.sequences(q)))
       end
       if p.dim == q.dim and p.dim < n - 1 and p.ragged == q.ragged then
@@ -57,7 +60,10 @@ local function matmul(a, b)
       return kind.like(p, p.values:matmul(b))
    elseif p and p.dim == n - 1 and b:dim() == n and b:size(1) == #p.ragged.lengths then
       p = V.packed(p)
-      if #p.ragged.lengths == 0 then refuse(a, b) end
+      if #p.ragged.lengths == 0 then
+         local sizes = table.move(b.shape, 2, n, 1, {})
+         return kind.like(p, p.values:matmul(b:new_zeros(sizes)))
+      end
       return V.new(torch.cat(products(p, b:unbind(1)), p.dim - 1), p.ragged, p.dim)
    elseif q and a:dim() == 2 and q.dim ~= m - 1 and m > 2 then
       return kind.like(q, a:matmul(q.values))

@@ -8,6 +8,7 @@ local wrapped = require "tlua.wrapped"
 local kind = wrapped.kind {
    title = "nested tensor", plural = "nested tensors",
    hint = "to_padded_tensor(padding), unbind() and values() give dense ones", main = "values",
+   is_trainable = true, -- may be a parameter
 }
 local M = {kind = kind}
 local define <const>, parts <const> = kind.define, kind.parts

@@ -12,6 +12,10 @@ local signature = args.signature [[nn.Parameter(data: tensor, requires_grad: boo
 ---@return Tensor
 return function(...)
    local a = signature(...)
+   local wrapped = args.kind_of(a.data)
+   if wrapped == "masked tensor" or wrapped == "quantized tensor" then
+      args.refuse("nn.Parameter", "data", "a dense, sparse or nested tensor", a.data)
+   end
    local parameter = a.data:detach()
    parameter:requires_grad_(a.requires_grad)
    parameter.is_parameter = true

@@ -38,7 +38,8 @@ local zero_grad = require "tlua.autograd.zero_grad"
 --- returns a handle; the hook gets the state to be loaded, and may return another one
 ---@field register_load_state_dict_post_hook fun(self, hook: function, options?: table): table
 --- returns a handle; the hook is called with the optimizer after a state was loaded
----@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}
+---@field param_groups table[]  {params = {Tensor, ...}, lr = ..., ...}; in place of a nested tensor
+--- params has its values
 ---@field state table<integer, table>  maps each parameter's number to its state
 ---@field defaults table<string, any>  the defaults of the groups' options
 ---@field grad_scale Tensor?  a float32 tensor of one element by which a step divides gradients
@@ -143,6 +144,8 @@ local function parameter_list(self, list)
    for i = 1, #list do
       local parameter = list[i]
       if type(parameter) == "table" then names[i], parameter = parameter[1], parameter[2] end
+      -- a step changes the values of a nested parameter, whose gradient has the same memory
+      if torch.is_tensor(parameter) and parameter.is_nested then parameter = parameter:values() end
       self:check_parameter(i, parameter)
       if (names[i] == nil) ~= (names[1] == nil) then
          torch.raise(("%s: parameter %d: expected all parameters with names or none"):format(
