@@ -112,6 +112,12 @@ local cache = {"local q = torch.randn(8, 32, 1, 128):bfloat16() local k = torch.
    "q, k = torch.randn(8, 32, 1, 128).bfloat16(), torch.randn(8, 32, 8192, 128).bfloat16()"}
 row("attention of one query, 8x32x8192x128", cache, "local c = F.scaled_dot_product_attention(q, k, k)",
    "c = F.scaled_dot_product_attention(q, k, k)", 2 * 8 * 32 * 8192 * 128 * 2)
+cache = {[[local q, k, v = torch.randn(8, 32, 1, 128):bfloat16(), torch.randn(8, 8, 8192, 128):bfloat16(),
+   torch.randn(8, 8, 8192, 128):bfloat16()]], [[q = torch.randn(8, 32, 1, 128).bfloat16()
+k, v = torch.randn(8, 8, 8192, 128).bfloat16(), torch.randn(8, 8, 8192, 128).bfloat16()]]}
+row("the same, 8 heads of other keys and values", cache,
+   "local c = F.scaled_dot_product_attention(q, k, v, {enable_gqa = true})",
+   "c = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)", 2 * 8 * 8 * 8192 * 128 * 2)
 
 group = "order"
 

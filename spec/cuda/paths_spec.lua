@@ -139,7 +139,8 @@ describe("attention of a few queries to many keys", function()
    local cases <const> = {
       {{2, 4, 4, 1, 300, 64}}, {{1, 8, 2, 1, 1500, 128}}, {{2, 6, 2, 3, 130, 40}}, {{1, 2, 2, 16, 40, 32}},
       {{3, 2, 1, 2, 1, 16}}, {{1, 4, 4, 5, 700, 8}}, {{2, 2, 2, 7, 9, 96}, "causal"},
-      {{2, 3, 3, 1, 260, 64}, "bool"}, {{2, 4, 2, 2, 200, 64}, "float"},
+      {{2, 3, 3, 1, 260, 64}, "bool"}, {{2, 4, 2, 2, 200, 64}, "float"}, {{2, 8, 2, 1, 515, 128}, "bool"},
+      {{1, 12, 2, 3, 70, 64}, "causal"}, {{1, 16, 1, 2, 1000, 128}, "float"},
    }
 
    local function arguments(case, dtype)
@@ -180,10 +181,14 @@ describe("attention of a few queries to many keys", function()
    end)
 
    it("is NaN for the queries that see NaN", function()
-      local q, k = torch.ones(1, 2, 1, 64, {device = "cuda"}), torch.ones(1, 2, 300, 64, {device = "cuda"})
-      k[{1, 2, 299, 3}] = 0 / 0
-      local y = F.scaled_dot_product_attention(q, k, k)
-      assert.same({false, true}, y:isnan():all(-1):flatten():tolist())
+      for heads = 2, 4, 2 do
+         local options = {dtype = heads == 2 and "float32" or "bfloat16", device = "cuda"}
+         local q, k = torch.ones(1, heads, 1, 64, options), torch.ones(1, 2, 300, 64, options)
+         k[{1, 2, 299, 3}] = 0 / 0
+         local y = F.scaled_dot_product_attention(q, k, k, {enable_gqa = true})
+         local nan = y:isnan():all(-1):flatten():tolist()
+         assert.same(heads == 2 and {false, true} or {false, false, true, true}, nan)
+      end
    end)
 end)
 

@@ -3,43 +3,17 @@
 ** among blocks, and a second kernel combines the blocks' results (T. Dao et al., "Flash-Decoding
 ** for long-context inference", 2023). The split points depend only on the sizes and the device.
 */
-#include "kernels/cuda/attention/attention.cuh"
+#include "kernels/cuda/attention/few_queries.cuh"
 
 #define THREADS 256
 #define WARPS (THREADS / WARP)
 #define MOST_QUERIES 16
-#define LEAST_KEYS 128 /* smallest number of keys for a block */
-#define MOST_KEYS (1 << 30)
+#define LEAST_KEYS 128    /* smallest number of keys for a block */
 #define MOST_ELEMENTS 256 /* most elements of a row: 32 threads hold 16 bytes of a half type each */
 
+using namespace few;
+
 namespace {
-
-/* The rows of a key/value head are the queries of all heads that share it; a block computes R rows.
-** The partial results of row r, one for each split, begin at `partial` + r * splits * (size + 2),
-** where r counts the rows of all heads. Each partial result consists of the weighted sum of the
-** values, the largest score, and the sum of the weights. */
-struct Work {
-  int64_t rows, groups, splits, share; /* share: number of keys in each split */
-  int lanes;                           /* number of threads that share one key, a power of two */
-  float *partial;
-};
-
-/* Computes e^x as precisely as the stored type requires. */
-DEVICE float weight_of(float x, float) { return exp(x); }
-DEVICE float weight_of(float x, f16) { return __expf(x); }
-DEVICE float weight_of(float x, bf16) { return __expf(x); }
-
-/* 16 bytes of a row, kept packed in four registers until an element is needed. */
-struct __align__(16) Words {
-  uint32_t at[4];
-
-  template <class S> __device__ __forceinline__ float element(int e) const {
-    uint32_t bits = sizeof(S) == 4 ? at[e % 4] : at[e / 2] >> (e % 2 * 16);
-    S x;
-    memcpy(&x, &bits, sizeof x);
-    return (float)widen(x);
-  }
-};
 
 /* The 16 bytes of N rows that one thread loads at once, and the place of the next N. */
 template <int N> struct Rows {
@@ -56,13 +30,6 @@ template <int N> struct Rows {
       if (first + u * teams < rest) words[u] = *reinterpret_cast<const Words *>(at);
       at += step;
     }
-  }
-};
-
-/* Returns the larger of two numbers, or NaN if either number is NaN. */
-struct Larger {
-  __device__ __forceinline__ float operator()(float a, float b) const {
-    return b > a || b != b ? b : a;
   }
 };
 
@@ -194,26 +161,7 @@ __global__ void __launch_bounds__(THREADS, few_blocks(R))
     }
   }
   __syncthreads();
-  for (int r = warp; r < R; r += WARPS) {
-    int64_t row = group * R + r;
-    if (row >= w.rows) break;
-    int64_t of_all = (batch * a.kv_heads + kv) * w.rows + row;
-    float *to = w.partial + (of_all * w.splits + blockIdx.y) * (a.size + 2);
-    float now = -INFINITY, total = 0;
-    for (int k = 0; k < WARPS; k++) now = Larger()(now, largest[k][r]);
-    for (int k = 0; k < WARPS; k++)
-      if (largest[k][r] != -INFINITY) total += totals[k][r] * exp(largest[k][r] - now);
-    for (int d = threadIdx.x % WARP; d < a.size; d += WARP) {
-      float sum = 0;
-      for (int k = 0; k < WARPS; k++)
-        if (largest[k][r] != -INFINITY) sum += sums[k][r][d] * exp(largest[k][r] - now);
-      to[d] = sum;
-    }
-    if (threadIdx.x % WARP == 0) {
-      to[a.size] = now;
-      to[a.size + 1] = total;
-    }
-  }
+  store_partial(a, w, sums, largest, totals, group, (batch * a.kv_heads + kv) * w.rows);
 }
 
 /* Combines the partial results of each row's splits; one warp handles each row. */
@@ -248,14 +196,16 @@ template <class S> bool run(const struct tlk_attention *call) {
   const tlk_Context *cx = call->cx;
   Work w = {};
   w.rows = a.heads / a.kv_heads * a.queries;
-  int each = w.rows == 1 ? 1 : 4;
+  bool grouped = cuda_takes_grouped_queries(a, w.rows);
+  int each = grouped ? GROUPED_ROWS : w.rows == 1 ? 1 : 4;
   w.groups = divide_up(w.rows, each);
   w.lanes = 1;
   while (w.lanes * E < a.size) w.lanes *= 2;
   int64_t keys = a.causal && a.queries < a.keys ? a.queries : a.keys;
   int64_t blocks = a.batch * a.kv_heads * w.groups;
   /* as many blocks as run at the same time */
-  int64_t wanted = (int64_t)cuda_multiprocessors(cx->device.index) * few_blocks(each) / blocks;
+  int resident = grouped ? GROUPED_BLOCKS : few_blocks(each);
+  int64_t wanted = (int64_t)cuda_multiprocessors(cx->device.index) * resident / blocks;
   if (wanted < 1) wanted = 1;
   int64_t most = divide_up(keys, LEAST_KEYS), least = divide_up(keys, MOST_KEYS);
   if (wanted < least) wanted = least;
@@ -265,10 +215,11 @@ template <class S> bool run(const struct tlk_attention *call) {
   Scratch partial(cx, all * w.splits * (a.size + 2) * (int64_t)sizeof(float));
   w.partial = (float *)partial.data;
   auto kernel = each == 1 ? few_kernel<S, 1> : few_kernel<S, 4>;
-  return partial.data &&
-         launch(cx, kernel, dim3((unsigned)blocks, (unsigned)w.splits), THREADS, 0, a, w) &&
-         launch(cx, join_kernel<S>, dim3((unsigned)divide_up(all, WARPS)), THREADS, 0, a, call->out,
-                (float *)call->norm, w);
+  dim3 grid((unsigned)blocks, (unsigned)w.splits);
+  bool ok = partial.data && (grouped ? cuda_grouped_queries(call, w, blocks)
+                                     : launch(cx, kernel, grid, THREADS, 0, a, w));
+  return ok && launch(cx, join_kernel<S>, dim3((unsigned)divide_up(all, WARPS)), THREADS, 0, a,
+                      call->out, (float *)call->norm, w);
 }
 
 /* Returns whether the rows can be read 16 bytes at a time. */
