@@ -145,6 +145,17 @@ function Adjacency:mean(x, values)
    return self:matmul(x, values and values * weight or weight)
 end
 
+--- Returns the sum over the edges that end at a node of the row of x at the edge's source, in which
+--- each head has a weight of its own.
+---@param x Tensor  (num_sources, heads, channels)
+---@param weights Tensor  (E, heads)
+---@return Tensor  (num_targets, heads, channels)
+function Adjacency:attend(x, weights)
+   local list = {}
+   for h = 1, x:size(2) do list[h] = self:matmul(x:select(2, h), weights:select(2, h)) end
+   return #list == 1 and list[1]:unsqueeze(2) or torch.stack(list, 2)
+end
+
 --- Returns whether the products take tensors of a dtype.
 ---@param dtype string
 ---@return boolean

@@ -12,6 +12,7 @@ local lazy = require "tlua.lazy"
 
 return lazy.load({}, {
    data = "tlua.graphs.data",
+   datasets = "tlua.graphs.datasets",
    loader = "tlua.graphs.loader",
    nn = "tlua.graphs.nn",
    utils = "tlua.graphs.utils",

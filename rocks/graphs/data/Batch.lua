@@ -155,7 +155,7 @@ function Batch.from_data_list(...)
    local first = list[1]
    if type(first) == "table" and first._hetero_batch then return first._hetero_batch(a) end
    for _, graph in ipairs(list) do
-      if type(graph) ~= "table" or not class.isinstance(graph, Data) then
+      if type(graph) ~= "table" or not getmetatable(graph) or not graph._is_graph then
          refuse("data_list", "a list of graphs.data.Data", graph)
       end
    end

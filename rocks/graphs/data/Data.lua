@@ -31,6 +31,7 @@ local subgraphs = require "tlua.graphs.utils.subgraphs"
 ---@overload fun(x?: Tensor|table, edge_index?: Tensor, edge_attr?: Tensor, options?: table):
 --- graphs.data.Data
 local Data = class.class "graphs.data.Data"
+Data._is_graph = true
 
 local first_names <const> = {"x", "edge_index", "edge_attr", "y", "pos"}
 local is_first <const> = {}

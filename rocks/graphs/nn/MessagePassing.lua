@@ -156,6 +156,19 @@ local function collect(self, title, method, names, values, context)
    return list
 end
 
+-- Returns whether message_and_aggregate does what message does: no class derived from the one that
+-- defines it has a message of its own.
+local function is_fused(self)
+   if rawget(self, "message") then return false end
+   local cls = getmetatable(self)
+   while cls do
+      if rawget(cls, "message_and_aggregate") then return true end
+      if rawget(cls, "message") then return false end
+      cls = getmetatable(cls).parent
+   end
+   return false
+end
+
 local direct <const> = {sum = true, add = true, mean = true}
 
 --- Sends messages along edges, aggregates them at each node, and updates the nodes.
@@ -189,9 +202,7 @@ function MessagePassing:propagate(edge_index, values)
    local adjacency = Adjacency.of(title, edge_index, sources, targets, self.flow)
    local result
    local aggregates = self.aggregate == MessagePassing.aggregate
-   local fused = self.message_and_aggregate ~= MessagePassing.message_and_aggregate
-      or self.message == MessagePassing.message
-   if aggregates and fused and direct[self.aggr] and self:_takes_product(kept) then
+   if aggregates and is_fused(self) and direct[self.aggr] and self:_takes_product(kept) then
       local list = collect(self, title, "message_and_aggregate",
          parameters(self, "message_and_aggregate", 2), kept, {optional = optional})
       result = self:message_and_aggregate(adjacency, table.unpack(list, 1, list.n))
@@ -286,6 +297,24 @@ function MessagePassing:_check_x(x, channels, name)
       args.refuse(torch.type(self), name, ("a floating tensor of shape (nodes, %s)"):format(
          channels or "channels"), x)
    end
+end
+
+--- Returns the features of sources and of targets, checked: x is one tensor for both, or a list of
+--- two, of which the second may be nil.
+---@param x any
+---@param channels? integer|integer[]
+---@return Tensor sources
+---@return Tensor? targets
+function MessagePassing:_pair(x, channels)
+   local first, second = channels, channels
+   if type(channels) == "table" then first, second = channels[1], channels[2] end
+   if type(x) ~= "table" then
+      self:_check_x(x, first)
+      return x, x
+   end
+   self:_check_x(x[1], first, "x[1]")
+   if x[2] ~= nil then self:_check_x(x[2], second, "x[2]") end
+   return x[1], x[2]
 end
 
 --- Raises an error unless a value is nil or a tensor with a row for each edge.

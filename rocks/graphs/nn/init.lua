@@ -6,4 +6,11 @@ return lazy.load({}, lazy.modules("tlua.graphs.nn", {
    MessagePassing = "MessagePassing",
    Linear = "Linear",
    ["conv.gcn"] = "GCNConv gcn_norm",
+   ["conv.attention"] = "GATConv GATv2Conv TransformerConv",
+   ["conv.sums"] = [[SAGEConv GraphConv GINConv GINEConv EdgeConv ChebConv APPNP SGConv
+      GatedGraphConv]],
+   ["conv.relations"] = "PNAConv RGCNConv",
+   pool = "global_add_pool global_mean_pool global_max_pool TopKPooling SAGPooling",
+   norm = "BatchNorm GraphNorm",
+   models = "MLP JumpingKnowledge GCN GraphSAGE GIN GAT",
 }))

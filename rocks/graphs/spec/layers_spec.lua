@@ -18,6 +18,10 @@ local function part(case, folder_name)
    return found
 end
 
+local function mlp(a, b, c)
+   return torch.nn.Sequential(torch.nn.Linear(a, b), torch.nn.ReLU(), torch.nn.Linear(b, c))
+end
+
 -- Maps cases to the layers' constructors, and what forward takes by name.
 local cases = {
    ["gcn"] = {function() return N.GCNConv(4, 3) end},
@@ -25,13 +29,69 @@ local cases = {
    ["gcn improved"] = {function() return N.GCNConv(4, 3, {improved = true, bias = false}) end},
    ["gcn plain"] = {function() return N.GCNConv(4, 3, {normalize = false}) end, "edge_weight"},
    ["gcn reverse"] = {function() return N.GCNConv(4, 3, {flow = "target_to_source"}) end},
+   ["gat"] = {function() return N.GATConv(4, 3, {heads = 2}) end},
+   ["gat mean"] = {function()
+      return N.GATConv(4, 3, {heads = 2, concat = false, add_self_loops = false, negative_slope = 0.1})
+   end},
+   ["gat edge"] = {function() return N.GATConv(4, 3, {heads = 2, edge_dim = 3}) end},
+   ["gat residual"] = {function() return N.GATConv(4, 3, {heads = 2, residual = true}) end},
+   ["gat pair"] = {function() return N.GATConv({4, 4}, 3, {heads = 2, add_self_loops = false}) end},
+   ["gatv2"] = {function() return N.GATv2Conv(4, 3, {heads = 2}) end},
+   ["gatv2 shared"] = {function()
+      return N.GATv2Conv(4, 3, {heads = 2, share_weights = true, concat = false})
+   end},
+   ["gatv2 edge"] = {function() return N.GATv2Conv(4, 3, {heads = 2, edge_dim = 3, fill_value = "max"}) end},
+   ["sage"] = {function() return N.SAGEConv(4, 3) end},
+   ["sage max"] = {function() return N.SAGEConv(4, 3, {aggr = "max", normalize = true}) end},
+   ["sage several"] = {function()
+      return N.SAGEConv(4, 3, {aggr = {"mean", "max", "std"}, root_weight = false})
+   end},
+   ["sage project"] = {function() return N.SAGEConv(4, 3, {project = true}) end},
+   ["sage pair"] = {function() return N.SAGEConv({4, 4}, 3) end},
+   ["gin"] = {function() return N.GINConv(mlp(4, 5, 3), {eps = 0.3, train_eps = true}) end},
+   ["gine"] = {function() return N.GINEConv(mlp(4, 5, 3), {edge_dim = 3}) end},
+   ["graph"] = {function() return N.GraphConv(4, 3) end},
+   ["graph mean"] = {function() return N.GraphConv(4, 3, {aggr = "mean"}) end},
+   ["edge"] = {function() return N.EdgeConv(mlp(8, 5, 3)) end},
+   ["cheb"] = {function() return N.ChebConv(4, 3, 3) end},
+   ["cheb rw"] = {function() return N.ChebConv(4, 3, 4, {normalization = "rw"}) end},
+   ["appnp"] = {function() return N.APPNP(3, 0.1) end},
+   ["sg"] = {function() return N.SGConv(4, 3, {K = 2}) end},
+   ["transformer"] = {function() return N.TransformerConv(4, 3, {heads = 2}) end},
+   ["transformer beta"] = {function()
+      return N.TransformerConv(4, 3, {heads = 2, concat = false, beta = true, edge_dim = 3})
+   end},
+   ["pna"] = {function()
+      return N.PNAConv(4, 6, {"mean", "min", "max", "std"}, {"identity", "amplification", "attenuation"},
+         torch.tensor {1, 3, 4, 2}, {towers = 2, divide_input = true})
+   end},
+   ["pna edge"] = {function()
+      return N.PNAConv(4, 6, {"mean", "sum"}, {"identity", "linear", "inverse_linear"}, torch.tensor {1, 3, 4, 2},
+         {edge_dim = 3, pre_layers = 2, post_layers = 2})
+   end},
+   ["rgcn"] = {function() return N.RGCNConv(4, 3, 3) end},
+   ["rgcn bases"] = {function() return N.RGCNConv(4, 3, 3, {num_bases = 2, aggr = "sum"}) end},
+   ["rgcn blocks"] = {function() return N.RGCNConv(4, 6, 3, {num_blocks = 2}) end},
+   ["gated"] = {function() return N.GatedGraphConv(5, 2) end},
+   ["topk"] = {function() return N.TopKPooling(4, {ratio = 0.6}) end},
+   ["topk min"] = {function() return N.TopKPooling(4, {min_score = 0.2}) end},
+   ["sag"] = {function() return N.SAGPooling(4, {ratio = 2}) end},
+   ["batch_norm"] = {function() return N.BatchNorm(4) end},
+   ["graph_norm"] = {function() return N.GraphNorm(4) end},
+   ["mlp"] = {function() return N.MLP {4, 5, 3} end},
+   ["mlp plain"] = {function() return N.MLP({4, 5, 5, 3}, {norm = false, act = "elu", plain_last = false}) end},
+   ["model gcn"] = {function() return N.GCN(4, 5, 2, 3) end},
+   ["model sage"] = {function() return N.GraphSAGE(4, 5, 3, 3, {jk = "cat", norm = "batch_norm"}) end},
+   ["model gin"] = {function() return N.GIN(4, 5, 2, 3, {jk = "max"}) end},
+   ["model gat"] = {function() return N.GAT(4, 6, 2, 3, {heads = 2, jk = "lstm"}) end},
+   ["model gatv2"] = {function() return N.GAT(4, 6, 2, {v2 = true, act = "elu"}) end},
    ["gcn max"] = {function() return N.GCNConv(4, 3, {aggr = "max"}) end},
 }
 
 -- Runs a layer with the recorded weights and inputs. Returns the results, and the inputs.
 local function run(case, make)
    local module = make():eval()
-   module:load_state_dict(part(case, "state"))
+   module:load_state_dict(part(case, "state"), {names = "pytorch"})
    local inputs = part(case, "in")
    for name, value in pairs(inputs) do
       if value:is_floating_point() then
@@ -47,12 +107,9 @@ local function run(case, make)
       if name ~= "x" and name ~= "x1" and name ~= "x2" and name ~= "edge_index" then options[name] = value end
    end
    if next(options) == nil then options = nil end
-   local results
-   if inputs.edge_index then
-      results = table.pack(module(x, inputs.edge_index, options))
-   else
-      results = table.pack(module(x, options))
-   end
+   local list = {x, inputs.edge_index}
+   list[#list + 1] = options
+   local results = table.pack(module(table.unpack(list)))
    return results, inputs, module
 end
 
@@ -81,7 +138,11 @@ describe("a layer of torch.graphs.nn", function()
             assert.close(expected, inputs[name].grad, 1e-5)
          end
          local grads = {}
-         for name, parameter in module:named_parameters() do grads[name] = parameter.grad end
+         for name, parameter in module:named_parameters() do
+            -- positions in paths count from 0 in PyTorch
+            local path = name:gsub("%f[%d]%d+%f[.]", function(i) return tostring(math.tointeger(i) - 1) end)
+            grads[path] = parameter.grad
+         end
          for name, expected in pairs(part(case, "grad")) do
             assert.close(expected, grads[name], 2e-5)
          end

@@ -27,6 +27,8 @@ local function normalised(edge_index, weight, n, improved, loops, flow, dtype)
    return edge_index, root:index_select(1, row) * weight * root:index_select(1, col)
 end
 
+M.normalised = normalised
+
 local take_norm = args.signature [[graphs.nn.gcn_norm(edge_index: tensor, edge_weight: tensor?,
    num_nodes: count?, improved: boolean = false, add_self_loops: boolean = true,
    flow: string = 'source_to_target', dtype: string = 'float32')]]

@@ -1,0 +1,299 @@
+-- datasets.lua - torch.graphs.datasets: the karate club, and graphs in files as their authors
+-- publish them. Nothing is fetched: the files must be in the folder.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local Data = require "tlua.graphs.data.Data"
+local edges = require "tlua.graphs.utils.edges"
+
+local M = {}
+
+local Dataset <const> = torch.data.Dataset
+
+-- The base of datasets: a list of graphs, with an optional transform.
+local Graphs = class.class("graphs.datasets.Graphs", Dataset)
+
+function Graphs:__len() return #self.graphs end
+
+--- Returns graph i.
+---@param i integer
+---@return graphs.data.Data
+function Graphs:get(i)
+   local graph = self.graphs[i]
+   if not graph then
+      args.refuse(torch.type(self) .. ":get", "i", ("a graph from 1 to %d"):format(#self.graphs), i)
+   end
+   return self.transform and self.transform(graph:copy()) or graph
+end
+
+-- The karate club ---------------------------------------------------------------------------------
+
+-- The friends of each member with a higher number (Zachary, 1977).
+local friends <const> = {
+   {2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 18, 20, 22, 32}, {3, 4, 8, 14, 18, 20, 22, 31},
+   {4, 8, 9, 10, 14, 28, 29, 33}, {8, 13, 14}, {7, 11}, {7, 11, 17}, {17}, {}, {31, 33, 34}, {34},
+   {}, {}, {}, {34}, {33, 34}, {33, 34}, {}, {}, {33, 34}, {34}, {33, 34}, {}, {33, 34},
+   {26, 28, 30, 33, 34}, {26, 28, 32}, {32}, {30, 34}, {34}, {32, 34}, {33, 34}, {33, 34},
+   {33, 34}, {34}, {},
+}
+
+local communities <const> = {2, 2, 2, 2, 4, 4, 4, 2, 1, 2, 4, 2, 2, 2, 1, 1, 4, 2, 1, 2, 1, 2, 1, 1,
+   3, 3, 1, 1, 3, 1, 1, 3, 1, 1}
+
+local take_karate = args.signature "graphs.datasets.KarateClub(transform: callable?)"
+
+--- Zachary's karate club: one graph of 34 members and their 78 friendships, each an edge in both
+--- directions. `x` is the identity, `y` the community from 1 to 4, and `train_mask` has one member
+--- of each community.
+---
+---     local data = torch.graphs.datasets.KarateClub():get(1)
+---     print(data)
+---     --> Data(x=[34, 34], edge_index=[2, 156], y=[34], train_mask=[34])
+---@class graphs.datasets.KarateClub: data.Dataset
+---@field graphs graphs.data.Data[]  the graphs
+---@overload fun(options?: table): graphs.datasets.KarateClub
+local KarateClub = class.class("graphs.datasets.KarateClub", Graphs)
+M.KarateClub = KarateClub
+
+---@param options? {transform: function}  transform: is called with each graph
+function KarateClub:__init(...)
+   Dataset.__init(self)
+   self.transform = take_karate(...).transform
+   local rows, cols, mask, seen = {}, {}, {}, {}
+   for i, list in ipairs(friends) do
+      for _, k in ipairs(list) do
+         rows[#rows + 1], cols[#cols + 1] = i, k
+      end
+      mask[i] = not seen[communities[i]]
+      seen[communities[i]] = true
+   end
+   local edge_index = edges.to_undirected(torch.tensor({rows, cols}, {dtype = "int64"}))
+   self.graphs = {Data {x = torch.eye(#friends), edge_index = edge_index,
+      y = torch.tensor(communities, {dtype = "int64"}), train_mask = torch.tensor(mask)}}
+   self.num_classes = 4
+end
+
+-- Text files --------------------------------------------------------------------------------------
+
+-- Returns the text of a file, or nil if it does not exist. Reads path.gz, too.
+local function read(path)
+   local file = io.open(path, "rb")
+   if not file then return nil end
+   local text = file:read "a"
+   file:close()
+   return text
+end
+
+-- Returns a tensor of a file of numbers, with a row for each line. Files of one column have one
+-- dimension.
+local function numbers(title, path, dtype, optional)
+   local text = read(path)
+   if not text then
+      if optional then return nil end
+      torch.raise(("%s: there is no file %s"):format(title, path))
+   end
+   local rows, width = {}, nil
+   local line_number = 0
+   for line in text:gmatch "[^\r\n]+" do
+      line_number = line_number + 1
+      local row = {}
+      for word in line:gmatch "[^,%s]+" do
+         local value = tonumber(word)
+         if not value then
+            torch.raise(("%s: %s:%d: expected numbers, got %q"):format(title, path, line_number,
+               word:sub(1, 40)))
+         end
+         row[#row + 1] = value
+      end
+      if #row > 0 then
+         width = width or #row
+         if #row ~= width then
+            torch.raise(("%s: %s:%d: expected %d numbers, got %d"):format(title, path, line_number,
+               width, #row))
+         end
+         rows[#rows + 1] = width == 1 and row[1] or row
+      end
+   end
+   if #rows == 0 then return torch.zeros({0}, {dtype = dtype}) end
+   return torch.tensor(rows, {dtype = dtype})
+end
+
+local function columns(value)
+   return value and (value:dim() == 1 and value:unsqueeze(2) or value)
+end
+
+-- Returns the one-hot codes of columns of labels.
+local function one_hots(labels)
+   if not labels then return nil end
+   labels = columns(labels)
+   local list = {}
+   for i = 1, labels:size(2) do
+      local column = labels:select(2, i)
+      column = column - column:min() + 1
+      list[i] = torch.nn.functional.one_hot(column):float()
+   end
+   return torch.cat(list, 2)
+end
+
+local function joined(a, b)
+   if a and b then return torch.cat({a, b}, -1) end
+   return a or b
+end
+
+-- TUDataset ---------------------------------------------------------------------------------------
+
+local take_tu = args.signature [[graphs.datasets.TUDataset(root: string, name: string,
+   transform: callable?, use_node_attr: boolean = false, use_edge_attr: boolean = false)]]
+
+--- The graphs of a collection in TU Dortmund's format: the files NAME_A.txt,
+--- NAME_graph_indicator.txt, NAME_graph_labels.txt and so on in the folder root/NAME/raw, or in
+--- root/NAME. Labels of nodes and edges become one-hot codes; attributes stand before them with
+--- use_node_attr and use_edge_attr.
+---
+---     torch.io.make_folder "TWO/raw"
+---     local function write(name, text)
+---        io.open("TWO/raw/TWO_" .. name, "w"):write(text):close()
+---     end
+---     write("A.txt", "1, 2\n2, 1\n3, 4\n4, 3\n")
+---     write("graph_indicator.txt", "1\n1\n2\n2\n")
+---     write("graph_labels.txt", "-1\n1\n")
+---     local set = torch.graphs.datasets.TUDataset(".", "TWO")
+---     print(#set, set:get(2).edge_index[1], set:get(2).y)
+---     --> 2	tensor([1, 2])	tensor([2])
+---@class graphs.datasets.TUDataset: data.Dataset
+---@field graphs graphs.data.Data[]  the graphs
+---@field num_classes integer  the number of classes
+---@overload fun(root: string, name: string, options?: table): graphs.datasets.TUDataset
+local TUDataset = class.class("graphs.datasets.TUDataset", Graphs)
+M.TUDataset = TUDataset
+
+-- Splits rows by the graph of each, whose numbers ascend.
+local function split(value, counts)
+   return value and value:split(counts, 1)
+end
+
+---@param root string
+---@param name string  the collection's name
+---@param options? {transform: function, use_node_attr: boolean, use_edge_attr: boolean}  transform:
+--- is called with each graph; use_node_attr: whether x has the attributes of nodes; use_edge_attr:
+--- whether edge_attr has the attributes of edges
+function TUDataset:__init(...)
+   Dataset.__init(self)
+   local title <const> = "graphs.datasets.TUDataset"
+   local a = take_tu(...)
+   self.transform, self.name = a.transform, a.name
+   local folder = ("%s/%s/raw/%s_"):format(a.root, a.name, a.name)
+   if not read(folder .. "A.txt") then folder = ("%s/%s/%s_"):format(a.root, a.name, a.name) end
+   local function file(name, dtype, optional)
+      return numbers(title, folder .. name .. ".txt", dtype, optional)
+   end
+   local pairs_of, batch = file("A", "int64"), file("graph_indicator", "int64")
+   if pairs_of:dim() ~= 2 or pairs_of:size(2) ~= 2 then
+      torch.raise(("%s: %sA.txt: expected two numbers in each line"):format(title, folder))
+   end
+   local n = batch:numel()
+   local least, most = pairs_of:min():item(), pairs_of:max():item()
+   if least < 1 or most > n then
+      torch.raise(("%s: %sA.txt: expected nodes from 1 to %d, got %d"):format(title, folder, n,
+         least < 1 and least or most))
+   end
+   local x = joined(a.use_node_attr and columns(file("node_attributes", "float32", true)) or nil,
+      one_hots(file("node_labels", "int64", true)))
+   local attr = joined(a.use_edge_attr and columns(file("edge_attributes", "float32", true)) or nil,
+      one_hots(file("edge_labels", "int64", true)))
+   local y = file("graph_attributes", "float32", true)
+   local count = batch:max():item()
+   if not y then
+      y = file("graph_labels", "int64", true)
+      if y then
+         local classes, inverse = torch.unique(y, true, true)
+         y, self.num_classes = inverse, classes:numel()
+      end
+   end
+   if y and y:size(1) ~= count or x and x:size(1) ~= n then
+      torch.raise(("%s: %s*: expected as many lines as there are nodes, and graphs"):format(title,
+         folder))
+   end
+   local edge_index = pairs_of:t():contiguous()
+   edge_index, attr = edges.remove_self_loops(edge_index, attr)
+   edge_index, attr = edges.coalesce(edge_index, {edge_attr = attr, num_nodes = n})
+   local nodes = torch.bincount(batch, {minlength = count})
+   local of_edges = batch:index_select(1, edge_index[1])
+   local edge_counts = torch.bincount(of_edges, {minlength = count}):tolist()
+   local before = nodes:cumsum(1) - nodes
+   local inner = (edge_index - before:index_select(1, of_edges)):split(edge_counts, 2)
+   local counts = nodes:tolist()
+   local xs, attrs = split(x, counts), split(attr, edge_counts)
+   self.graphs = {}
+   for i = 1, count do
+      self.graphs[i] = Data {x = xs and xs[i], edge_index = inner[i],
+         edge_attr = attrs and attrs[i], y = y and y[{{i, i}}],
+         num_nodes = not xs and counts[i] or nil}
+   end
+end
+
+-- OGB ---------------------------------------------------------------------------------------------
+
+local take_ogb = args.signature [[graphs.datasets.OGBNodePropPredDataset(root: string,
+   name: string, split: string?, transform: callable?)]]
+
+--- The graph of a node property dataset of OGB as its archive unpacks, without compression: the
+--- files edge.csv, node-feat.csv, node-label.csv and num-node-list.csv in the folder raw, and
+--- train.csv, valid.csv and test.csv in split/SPLIT, become x, edge_index, y, train_mask, val_mask
+--- and test_mask. Files that end in .gz must be unpacked.
+---
+---     torch.io.make_folder "ogbn_two/raw"
+---     local function write(name, text)
+---        io.open("ogbn_two/raw/" .. name, "w"):write(text):close()
+---     end
+---     write("edge.csv", "0,1\n1,0\n")
+---     write("num-node-list.csv", "2\n")
+---     write("node-label.csv", "0\n1\n")
+---     local Set = torch.graphs.datasets.OGBNodePropPredDataset
+---     print(Set(".", "ogbn-two"):get(1).edge_index[1])
+---     --> tensor([1, 2])
+---@class graphs.datasets.OGBNodePropPredDataset: data.Dataset
+---@field graphs graphs.data.Data[]  the graph
+---@overload fun(root: string, name: string, options?: table):
+--- graphs.datasets.OGBNodePropPredDataset
+local OGB = class.class("graphs.datasets.OGBNodePropPredDataset", Graphs)
+M.OGBNodePropPredDataset = OGB
+
+---@param root string
+---@param name string  the dataset's name
+---@param options? {split: string, transform: function}  split: the folder of the split, such as
+--- "time"; transform: is called with the graph
+function OGB:__init(...)
+   Dataset.__init(self)
+   local title <const> = "graphs.datasets.OGBNodePropPredDataset"
+   local a = take_ogb(...)
+   self.transform, self.name = a.transform, a.name
+   local folder = ("%s/%s/"):format(a.root, (a.name:gsub("-", "_")))
+   local function file(name, dtype, optional)
+      return numbers(title, folder .. name .. ".csv", dtype, optional)
+   end
+   local edge_list = file("raw/edge", "int64")
+   local n = file("raw/num-node-list", "int64"):sum():item()
+   local least, most = edge_list:min():item(), edge_list:max():item()
+   if least < 0 or most >= n then
+      torch.raise(("%s: %sraw/edge.csv: expected nodes from 0 to %d, got %d"):format(title, folder,
+         n - 1, least < 0 and least or most))
+   end
+   local y = file("raw/node-label", "int64", true)
+   local data = Data {x = columns(file("raw/node-feat", "float32", true)),
+      edge_index = edge_list:t():contiguous() + 1,
+      edge_attr = columns(file("raw/edge-feat", "float32", true)),
+      y = y and columns(y) + 1, num_nodes = n}
+   if a.split then
+      for key, name in pairs {train_mask = "train", val_mask = "valid", test_mask = "test"} do
+         local list = file(("split/%s/%s"):format(a.split, name), "int64")
+         local mask = torch.zeros(n, {dtype = "bool"})
+         if list:numel() > 0 then mask:index_fill_(1, list + 1, true) end
+         data[key] = mask
+      end
+   end
+   self.graphs = {data}
+end
+
+return M

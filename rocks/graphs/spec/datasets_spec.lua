@@ -1,0 +1,80 @@
+-- Tests the karate club, and datasets in files.
+
+local torch = require "tlua"
+local shell = require "spec.support.shell"
+
+local D = torch.graphs.datasets
+
+local function write(path, text)
+   local file = assert(io.open(path, "wb"))
+   file:write(text):close()
+end
+
+describe("torch.graphs.datasets", function()
+   it("has the karate club with PyTorch Geometric's facts", function()
+      local set = D.KarateClub()
+      local data = set:get(1)
+      assert.equal(1, #set)
+      assert.same({34, 156, 34, 4}, {data.num_nodes, data.num_edges, data.num_features, data.num_classes})
+      assert.is_true(data:is_undirected() and data:is_coalesced())
+      assert.is_false(data:has_self_loops() or data:has_isolated_nodes())
+      assert.same({13, 12, 4, 5}, torch.bincount(data.y):tolist())
+      assert.same({1, 5, 9, 25}, data.train_mask:nonzero():view(-1):tolist())
+      -- the degrees of members 1, 3, 12, 33 and 34
+      local degree = torch.graphs.utils.degree(data.edge_index[1], 34)
+      assert.same({16, 10, 1, 12, 17}, {degree[1]:item(), degree[3]:item(), degree[12]:item(), degree[33]:item(),
+         degree[34]:item()})
+   end)
+
+   it("reads collections of TU Dortmund", function()
+      shell.with_folder(function(folder)
+         shell.ok("mkdir -p " .. folder .. "/T/raw")
+         local function file(name, text) write(("%s/T/raw/T_%s.txt"):format(folder, name), text) end
+         file("A", "1, 2\n2, 1\n2, 3\n3, 2\n3, 3\n4, 5\n5, 4\n")
+         file("graph_indicator", "1\n1\n1\n2\n2\n")
+         file("graph_labels", "-1\n1\n")
+         file("node_labels", "0\n1\n0\n2\n1\n")
+         file("node_attributes", "0.5, 1\n1, 1\n2, 1\n3, 1\n4, 1\n")
+         file("edge_labels", "1\n1\n2\n2\n1\n1\n1\n")
+         local set = D.TUDataset(folder, "T")
+         assert.equal(2, #set)
+         assert.equal(2, set.num_classes)
+         local first, second = set:get(1), set:get(2)
+         assert.same({{1, 0, 0}, {0, 1, 0}, {1, 0, 0}}, first.x:tolist())
+         assert.same({{1, 2, 2, 3}, {2, 1, 3, 2}}, first.edge_index:tolist())
+         assert.same({{1, 0}, {1, 0}, {0, 1}, {0, 1}}, first.edge_attr:tolist())
+         assert.same({{1, 2}, {2, 1}}, second.edge_index:tolist())
+         assert.same({1, 2}, {first.y:item(), second.y:item()})
+         local all = D.TUDataset(folder, "T", {use_node_attr = true})
+         assert.same({{3, 1, 0, 0, 1}, {4, 1, 0, 1, 0}}, all:get(2).x:tolist())
+         local batch
+         for b in torch.graphs.loader.DataLoader(set, {batch_size = 2}):iter() do batch = b end
+         assert.equal(5, batch.num_nodes)
+         file("A", "1, 2\n2, x\n")
+         assert.raises("T_A.txt:2: expected numbers, got \"x\"", function() D.TUDataset(folder, "T") end)
+         file("A", "1, 9\n")
+         assert.raises("T_A.txt: expected nodes from 1 to 5, got 9", function() D.TUDataset(folder, "T") end)
+         assert.raises("graphs.datasets.TUDataset: there is no file", function() D.TUDataset(folder, "U") end)
+      end)
+   end)
+
+   it("reads OGB's node datasets", function()
+      shell.with_folder(function(folder)
+         shell.ok(("mkdir -p %s/ogbn_t/raw %s/ogbn_t/split/time"):format(folder, folder))
+         local function file(name, text) write(("%s/ogbn_t/%s.csv"):format(folder, name), text) end
+         file("raw/edge", "0,1\n1,2\n")
+         file("raw/num-node-list", "3\n")
+         file("raw/node-feat", "0.5,1\n1,1\n2,1\n")
+         file("raw/node-label", "0\n1\n1\n")
+         file("split/time/train", "0\n")
+         file("split/time/valid", "1\n")
+         file("split/time/test", "2\n")
+         local data = D.OGBNodePropPredDataset(folder, "ogbn-t", {split = "time"}):get(1)
+         assert.same({{1, 2}, {2, 3}}, data.edge_index:tolist())
+         assert.same({{1}, {2}, {2}}, data.y:tolist())
+         assert.same({false, true, false}, data.val_mask:tolist())
+         file("raw/edge", "0,3\n")
+         assert.raises("expected nodes from 0 to 2, got 3", function() D.OGBNodePropPredDataset(folder, "ogbn-t") end)
+      end)
+   end)
+end)
