@@ -44,9 +44,9 @@ struct Larger {
   }
 };
 
-/* Joins the results of N warps, each of which has seen other keys, and stores the R partial results:
-** the weighted sums of the values, the largest scores and the sums of the weights. `first` is the
-** number of the first row of these heads. */
+/* Joins the results of N warps, each of which has seen other keys, and stores the R partial
+** results: the weighted sums of the values, the largest scores and the sums of the weights. `first`
+** is the number of the first row of these heads. */
 template <int N, int R, int SIZE>
 __device__ __forceinline__ void
 store_partial(const tlk_Attention &a, const Work &w, const float (&sums)[N][R][SIZE],

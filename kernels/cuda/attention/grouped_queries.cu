@@ -4,11 +4,11 @@
 ** serves up to eight rows of queries, and tensor cores compute the products.
 **
 ** A warp takes 16 keys at a time. The scores, (16 keys, 8 rows), are the keys times the transposed
-** queries, and the sums, (elements, 8 rows), the transposed values times the weights. The order of the
-** elements in a product does not matter: so that each thread reads 16 bytes at once, thread c of the
-** four that share a row takes the elements 8 c to 8 c + 7 of each 32 for four columns of a fragment
-** twice, and as rows of a fragment of values the elements 8 g + 2 m and 8 g + 2 m + 1 of each 64 are g
-** and g + 8 in the m-th of four.
+** queries, and the sums, (elements, 8 rows), the transposed values times the weights. The order of
+** the elements in a product does not matter, so a thread reads 16 bytes at once: thread c of the
+** four that share a row takes the elements 8 c to 8 c + 7 of each 32, which are its columns in two
+** fragments; and in the m-th of four fragments of values, the rows g and g + 8 are the elements
+** 8 g + 2 m and 8 g + 2 m + 1 of each 64.
 */
 #include "kernels/cuda/attention/few_queries.cuh"
 #include "kernels/cuda/attention/mma.cuh"

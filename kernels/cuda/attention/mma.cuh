@@ -1,7 +1,7 @@
 /*
-** mma.cuh - products of small matrices by a warp's tensor cores. A fragment is a thread's share of a
-** matrix: with g = lane / 4 and c = lane % 4, a word holds the elements 2 c and 2 c + 1 of row g (PTX
-** ISA, "Matrix Fragments for mma.m16n8k16").
+** mma.cuh - products of small matrices by a warp's tensor cores. A fragment is a thread's share of
+** a matrix: with g = lane / 4 and c = lane % 4, a word holds the elements 2 c and 2 c + 1 of row g
+** (PTX ISA, "Matrix Fragments for mma.m16n8k16").
 */
 #ifndef TLK_CUDA_MMA_CUH
 #define TLK_CUDA_MMA_CUH

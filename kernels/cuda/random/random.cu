@@ -30,9 +30,9 @@ DEVICE double minus_log(uint64_t w) {
   return w >> 63 ? -log1p(-from_zero(~w)) : -log(from_zero(w));
 }
 
-/* Returns the sine and the cosine of an angle in [-pi, pi], which is n pi/2 + r with |r| <= pi/4. The
-** first product of pi/2's three parts leaves an exact difference, so that float suffices here, where
-** the functions for any angle reduce it in double. */
+/* Computes the sine and the cosine of an angle in [-pi, pi], which is n pi/2 + r with |r| <= pi/4.
+** The product with the first of pi/2's three parts leaves an exact difference, so float suffices
+** here; the functions for any angle reduce it in double. */
 DEVICE void sine_cosine(float angle, float *sine, float *cosine) {
   float shifted = fmaf(angle, 0.636619747f, 12582912.0f); /* 1.5 * 2^23 leaves n in the low bits */
   float n = shifted - 12582912.0f;

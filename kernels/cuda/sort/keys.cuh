@@ -138,8 +138,8 @@ struct Picked {
     default: values[at] = in.data[from]; return;
     }
   }
-  /* The same as `give` for an element whose key is at hand: the element itself, at a random place of
-  ** the input, is read only if the key does not tell it. */
+  /* The same as `give` for an element whose key is at hand: the element itself, at a random place
+  ** of the input, is read only if the key does not tell it. */
   __device__ __forceinline__ void give_key(const Keys &in, int64_t row, int64_t to, int64_t place,
                                            uint64_t key) const {
     uint64_t element, at = row * k + to;

@@ -101,9 +101,9 @@ struct Pass {
   uint32_t *counts, *totals;
 };
 
-/* The items of a pass: rows of items, or whatever else has such a `load`, which reads the items i,
-** i + step, ... of a row as far as the row goes, all before the first is used. `blocks` is the least
-** number of blocks that share a multiprocessor. */
+/* The items of a pass: rows of items, or another type that has such a `load`, which reads the items
+** i, i + step, ... of a row as far as the row goes, all before the first is used. `blocks` is the
+** least number of blocks that share a multiprocessor. */
 template <class Item> struct Listed {
   enum { blocks = 3 };
   const Item *items;
