@@ -41,7 +41,9 @@ local function state_of(model)
       local shape = {table.unpack(state[key].shape)}
       if #shape == 1 and key:find "weight$" then
          state[key] = wave(shape, i - 1, 0.1) + 1
-      elseif #shape > 0 then
+      elseif #shape == 0 then
+         state[key] = torch.tensor(0.5)
+      else
          state[key] = wave(shape, i - 1, #shape > 1 and 0.4 or 0.1)
       end
    end
