@@ -6,5 +6,6 @@ local lazy = require "tlua.lazy"
 return lazy.load({}, lazy.modules("tlua.text", {
    BPE = "BPE", Encoding = "Encoding", Tokenizer = "Tokenizer",
    models = "from_pretrained from_config list_models",
+   peft = "peft",
    ["models.cache"] = "Cache", ["models.PreTrainedModel"] = "PreTrainedModel",
 }))

@@ -50,6 +50,7 @@ build = {
       ["tlua.text.models.seq2seq"] = "models/seq2seq.lua",
       ["tlua.text.models.t5"] = "models/t5.lua",
       ["tlua.text.models.vit"] = "models/vit.lua",
+      ["tlua.text.peft"] = "peft.lua",
       ["tlua.text.tokenizer.added"] = "tokenizer/added.lua",
       ["tlua.text.tokenizer.bpe"] = "tokenizer/bpe.lua",
       ["tlua.text.tokenizer.bytes"] = "tokenizer/bytes.lua",

@@ -2,4 +2,5 @@
 -- lua/tlua/repl/vocabulary.lua.
 return [[
 numbers: the numbers of the tokens
+input_ids: (B, S): the numbers of the tokens, from 1
 ]]

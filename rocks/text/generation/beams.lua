@@ -92,14 +92,14 @@ function M.search(model, ids, o, processors_of)
       next_ones:select(3, length + 1):copy_(token)
       local ends = ended(next_ones:narrow(3, 1, length + 1), o, length + 1)
 
-      -- those that go on
+      -- sequences that continue
       local going = values + ends:float() * never
       local chosen
       running, chosen = going:topk(beams, 2)
       current = select_beams(next_ones, chosen)
       local rows = (beam:gather(2, chosen) + offsets):flatten()
 
-      -- those that have ended, with the ones before
+      -- finished sequences: new ones, and those of earlier steps
       local closed = ends & top
       local made = length + 1 - prompt
       local value = values / made ^ o.length_penalty

@@ -83,7 +83,7 @@ function M.suppress_tokens(tokens)
    return function(_, scores) return filled(scores, tokens, lowest) end
 end
 
---- Forbids the end until there are so many tokens.
+--- Forbids tokens that end a text while the text has fewer tokens than `length`.
 ---@param length integer
 ---@param eos integer[]
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -93,7 +93,7 @@ function M.min_length(length, eos)
    end
 end
 
---- Forces tokens if there are so many tokens already.
+--- Forces one of some tokens to follow when the text has `length` tokens.
 ---@param length integer
 ---@param tokens integer[]
 ---@return fun(ids: Tensor, scores: Tensor): Tensor

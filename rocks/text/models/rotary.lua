@@ -58,7 +58,7 @@ function types.yarn(p, dim)
    if not attention and p.mscale and p.mscale_all_dim then
       attention = scale(p.mscale) / scale(p.mscale_all_dim)
    end
-   -- the pair that makes so many rotations over the original length
+   -- returns the pair that makes this number of rotations over the original length
    local function pair(rotations)
       return dim * math.log(old / (rotations * 2 * math.pi)) / (2 * math.log(p.rope_theta))
    end

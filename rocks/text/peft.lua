@@ -1,0 +1,425 @@
+-- peft.lua - fine-tuning of few parameters: LoRA (Hu et al., 2021) by the names and the files of
+-- Hugging Face's PEFT. A linear layer gets a product of two small matrices beside its weight.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+local class = require "tlua.class"
+local configs = require "tlua.text.models.config"
+local json = require "tlua.utils.json"
+local suggest = require "tlua.utils.suggest"
+
+local nn, F = torch.nn, torch.nn.functional
+
+local M = {}
+
+-- Layers ----------------------------------------------------------------------------------------
+
+local function is_linear(layer)
+   local kind = torch.type(layer)
+   return kind == "nn.Linear" or kind == "text.models.Conv1D"
+end
+
+-- Returns the number of inputs and outputs of a linear layer.
+local function sizes_of(layer)
+   local weight = layer.weight
+   if torch.type(layer) == "text.models.Conv1D" then return weight:size(1), weight:size(2) end
+   return weight:size(2), weight:size(1)
+end
+
+-- A layer with an adapter: base(x) + B A dropout(x) * scaling.
+local Lora = class.class("text.peft.LoraLinear", nn.Module)
+
+function Lora:__init(base, rank, scaling, dropout)
+   local inputs, outputs = sizes_of(base)
+   local like = {bias = false, device = base.weight.device, dtype = base.weight.dtype}
+   self.base_layer, self.scaling, self.p = base, scaling, dropout
+   self.lora_A, self.lora_B = nn.Linear(inputs, rank, like), nn.Linear(rank, outputs, like)
+   nn.init.zeros_(self.lora_B.weight)
+end
+
+function Lora:forward(x)
+   local y = self.base_layer(x)
+   if self.is_disabled then return y end
+   return y + self.lora_B(self.lora_A(F.dropout(x, self.p, self.training))) * self.scaling
+end
+
+-- Returns what the adapter adds to the base layer's weight.
+function Lora:delta()
+   local delta = self.lora_B.weight:matmul(self.lora_A.weight) * self.scaling
+   return torch.type(self.base_layer) == "text.models.Conv1D" and delta:t() or delta
+end
+
+-- Configurations --------------------------------------------------------------------------------
+
+-- The layers that have adapters by default.
+local targets <const> = {
+   gpt2 = {"c_attn"}, gpt_neox = {"query_key_value"}, phi3 = {"qkv_proj"}, t5 = {"q", "v"},
+   distilbert = {"q_lin", "v_lin"}, deberta = {"in_proj"},
+   ["deberta-v2"] = {"query_proj", "value_proj"},
+}
+for kind in ("bert roberta xlm-roberta electra albert vit"):gmatch "%S+" do
+   targets[kind] = {"query", "value"}
+end
+for kind in ([[llama mistral mixtral qwen2 qwen3 gemma gemma2 gemma3_text olmo olmo2 bart clip
+      siglip]]):gmatch "%S+" do
+   targets[kind] = {"q_proj", "v_proj"}
+end
+
+local defaults = {
+   r = 8, lora_alpha = 8, lora_dropout = 0.0, bias = "none", use_rslora = false,
+   rank_pattern = {}, alpha_pattern = {}, fan_in_fan_out = false, inference_mode = false,
+   use_dora = false, init_lora_weights = true, peft_type = "LORA",
+}
+-- Fields of other kinds of adapters, which change what the model computes.
+local refused <const> = {
+   "lora_bias", "use_qalora", "use_bdlora", "layer_replication", "alora_invocation_tokens",
+   "target_parameters", "trainable_token_indices", "arrow_config", "kasa_config", "velora_config",
+   "monteclora_config", "layers_pattern",
+}
+
+local others = {
+   target_modules = true, exclude_modules = true, modules_to_save = true, task_type = true,
+   layers_to_transform = true, base_model_name_or_path = true,
+}
+
+local function is_names(value)
+   if type(value) ~= "table" then return false end
+   for _, name in ipairs(value) do
+      if type(name) ~= "string" then return false end
+   end
+   return true
+end
+
+local function check(title, c)
+   local function refuse_unless(fits, name, expected)
+      if not fits then args.refuse(title, name, expected, c[name]) end
+   end
+   refuse_unless(c.peft_type == "LORA", "peft_type", '"LORA"')
+   refuse_unless(math.type(c.r) == "integer" and c.r > 0, "r", "a positive integer")
+   refuse_unless(c.bias == "none", "bias", '"none"')
+   refuse_unless(not c.use_dora, "use_dora", "false")
+   refuse_unless(c.lora_dropout >= 0 and c.lora_dropout < 1, "lora_dropout",
+      "a probability from 0 to below 1")
+   local all = c.target_modules
+   refuse_unless(is_names(all) or all == "all-linear", "target_modules",
+      'a list of names or "all-linear"')
+   for _, name in ipairs {"exclude_modules", "modules_to_save"} do
+      refuse_unless(c[name] == nil or is_names(c[name]), name, "a list of names")
+   end
+   for _, name in ipairs {"rank_pattern", "alpha_pattern"} do
+      for pattern in pairs(c[name]) do
+         if tostring(pattern):find "[%^%$%*%+%?%(%)%[%]\\|]" then
+            torch.raise(("%s: %s: expected ends of names, without patterns, got %q"):format(title,
+               name, pattern))
+         end
+      end
+   end
+end
+
+-- Returns whether a path is a name, or ends with it.
+local function ends_with(path, name)
+   return path == name or path:sub(-#name - 1) == "." .. name
+end
+
+local function is_among(path, names)
+   for _, name in ipairs(names or {}) do
+      if ends_with(path, name) then return true end
+   end
+   return false
+end
+
+local function value_for(path, patterns, default)
+   for name, value in pairs(patterns) do
+      if ends_with(path, name) then return value end
+   end
+   return default
+end
+
+local function layer_fits(path, c)
+   local wanted = c.layers_to_transform
+   if wanted == nil then return true end
+   local number = math.tointeger(tonumber(path:match "%.(%d+)%."))
+   for _, index in ipairs(type(wanted) == "table" and wanted or {wanted}) do
+      if index == number then return true end
+   end
+   return false
+end
+
+-- Returns a path as PyTorch has it, with positions from 0.
+local function path_in_file(path)
+   path = "." .. path
+   local numbers = path:gsub("%.(%d+)%f[%.\0]", function(n)
+      return "." .. math.tointeger(n) - 1
+   end)
+   return numbers:sub(2)
+end
+
+-- The model -------------------------------------------------------------------------------------
+
+--- A model with adapters, whose other weights do not train; made by get_peft_model and
+--- from_pretrained.
+---
+---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
+---     local model = torch.text.from_config(config)
+---     local tuned = torch.text.peft.get_peft_model(model, {r = 2})
+---     print(#tuned:trainable_parameters())
+---     --> 24
+---@class text.PeftModel: nn.Module
+---@field base_model nn.Module  its field `model` is the model
+---@field peft_config table<string, any>  the fields of adapter_config.json
+local PeftModel = class.class("text.PeftModel", nn.Module)
+M.PeftModel = PeftModel
+
+local Holder = class.class("text.peft.LoraModel", nn.Module)
+
+function Holder:__init(model) self.model = model end
+
+function Holder:forward(...) return self.model(...) end
+
+-- Puts adapters into a model; returns their paths.
+local function inject(title, model, c)
+   local found, names = {}, {}
+   for path, layer in model:named_modules() do
+      local name = path_in_file(path)
+      names[name:match "[^.]*$"] = true
+      local is_target = c.target_modules == "all-linear" and is_linear(layer)
+         and not path:find "^lm_head$" and not path:find "^embed_out$" and not path:find "^score$"
+         or type(c.target_modules) == "table" and is_among(name, c.target_modules)
+      if is_target and layer_fits(name, c) and not is_among(name, c.exclude_modules) then
+         if not is_linear(layer) then
+            torch.raise(("%s: target_modules: expected linear layers, got %s, an instance of %s")
+               :format(title, name, torch.type(layer)))
+         end
+         found[#found + 1] = {path, name, layer}
+      end
+   end
+   if #found == 0 then
+      local first = type(c.target_modules) == "table" and c.target_modules[1] or "all-linear"
+      torch.raise(("%s: target_modules: no linear layer of %s has a name such as %q%s"):format(
+         title, torch.type(model), first, suggest.hint(first, names)))
+   end
+   for _, item in ipairs(found) do
+      local path, name, layer = table.unpack(item)
+      local rank = value_for(name, c.rank_pattern, c.r)
+      local alpha = value_for(name, c.alpha_pattern, c.lora_alpha)
+      local scaling = alpha / (c.use_rslora and rank ^ 0.5 or rank)
+      local above, field = path:match "^(.*)%.([^.]*)$"
+      local owner = model:get_submodule(above or "")
+      owner[field or path] = Lora(layer, rank, scaling, c.lora_dropout)
+   end
+end
+
+function PeftModel:__init(model, config)
+   local title = "text.peft.get_peft_model"
+   if not class.isinstance(model, nn.Module) then args.refuse(title, "model", "a model", model) end
+   local c = args.over_defaults(title, config or {}, defaults, {}, others)
+   local kind = rawget(model, "config") and model.config.model_type
+   c.target_modules = c.target_modules or targets[kind]
+   check(title, c)
+   self.peft_config = c
+   for _, p in ipairs(model:parameters()) do p:requires_grad_(false) end
+   inject(title, model, c)
+   for path, layer in model:named_modules() do
+      if is_among(path_in_file(path), c.modules_to_save) then
+         for _, p in ipairs(layer:parameters()) do p:requires_grad_(true) end
+      end
+   end
+   self.base_model = Holder(model)
+end
+
+--- Calls the model.
+---@param ... any
+---@return table
+function PeftModel:forward(...) return self.base_model(...) end
+
+--- Continues texts; see text.generate.
+---@param input_ids Tensor
+---@param options? table
+---@return Tensor
+function PeftModel:generate(input_ids, options)
+   local training = self.training
+   if training then self:eval() end
+   local results = table.pack(pcall(self.base_model.model.generate, self.base_model.model,
+      input_ids, options))
+   if training then self:train() end
+   if not results[1] then error(results[2], 0) end
+   return table.unpack(results, 2, results.n)
+end
+
+--- Returns the parameters that train, for an optimizer.
+---@return Tensor[]
+function PeftModel:trainable_parameters()
+   local list = {}
+   for _, p in ipairs(self:parameters()) do
+      if p.requires_grad then list[#list + 1] = p end
+   end
+   return list
+end
+
+-- Returns the tensors that a file has, by their names there.
+local function adapter_state(self)
+   local state = {}
+   for key, tensor in pairs(self:state_dict {names = "pytorch"}) do
+      local is_saved = false
+      for _, name in ipairs(self.peft_config.modules_to_save or {}) do
+         is_saved = is_saved or ("." .. key):find("." .. name .. ".", 1, true) ~= nil
+      end
+      if key:find "%.lora_[AB]%.weight$" or is_saved then state[key] = tensor end
+   end
+   return state
+end
+
+--- Writes adapter_config.json and adapter_model.safetensors, as PEFT does.
+---@param folder string  made if it does not exist
+function PeftModel:save_pretrained(folder)
+   if type(folder) ~= "string" then
+      args.refuse("text.PeftModel:save_pretrained", "folder", "a folder's path", folder)
+   end
+   local ok, message = torch.io.make_folder(folder)
+   if not ok then torch.raise("save_pretrained: " .. message) end
+   local config = {}
+   for key, value in pairs(self.peft_config) do config[key] = value end
+   config.inference_mode = true
+   for _, layer in ipairs(self:modules()) do
+      if torch.type(layer) == "text.models.Conv1D" then config.fan_in_fan_out = true end
+   end
+   for _, name in ipairs {"rank_pattern", "alpha_pattern"} do
+      if next(config[name]) == nil then config[name] = nil end
+   end
+   local file <close>, why = io.open(folder .. "/adapter_config.json", "wb")
+   if file then ok, why = file:write(json.encode(config), "\n") end
+   if not file or not ok then torch.raise("save_pretrained: " .. tostring(why)) end
+   local state = adapter_state(self)
+   for key, tensor in pairs(state) do state[key] = tensor:contiguous() end
+   torch.save(state, folder .. "/adapter_model.safetensors")
+end
+
+-- Calls fn(owner, field, layer) for each adapter.
+local function each_adapter(self, fn)
+   local list = {}
+   for path, layer in self.base_model.model:named_modules() do
+      if torch.type(layer) == "text.peft.LoraLinear" then list[#list + 1] = {path, layer} end
+   end
+   for _, item in ipairs(list) do
+      local above, field = item[1]:match "^(.*)%.([^.]*)$"
+      fn(self.base_model.model:get_submodule(above or ""), field or item[1], item[2])
+   end
+end
+
+local function without_adapters(self, is_merged)
+   torch.no_grad(function()
+      each_adapter(self, function(owner, field, layer)
+         if is_merged then layer.base_layer.weight:add_(layer:delta()) end
+         owner[field] = layer.base_layer
+      end)
+   end)
+   return self.base_model.model
+end
+
+--- Adds the adapters to the weights, and returns the model, which has no adapters any more.
+---@return text.PreTrainedModel
+function PeftModel:merge_and_unload() return without_adapters(self, true) end
+
+--- Removes the adapters, and returns the model as it was.
+---@return text.PreTrainedModel
+function PeftModel:unload() return without_adapters(self, false) end
+
+--- Calls fn while the adapters do nothing, and returns its results.
+---@param fn fun(): any
+---@return any
+function PeftModel:disable_adapter(fn)
+   if not args.is_callable(fn) then
+      args.refuse("text.PeftModel:disable_adapter", "fn", "a function", fn)
+   end
+   each_adapter(self, function(_, _, layer) layer.is_disabled = true end)
+   local results = table.pack(pcall(fn))
+   each_adapter(self, function(_, _, layer) layer.is_disabled = nil end)
+   if not results[1] then error(results[2], 0) end
+   return table.unpack(results, 2, results.n)
+end
+
+--- Gives linear layers of a model adapters that train, and freezes all other weights. The options
+--- are the fields of PEFT's LoraConfig.
+---
+---     local config = {model_type = "llama", hidden_size = 8,
+---        num_attention_heads = 2, num_hidden_layers = 1}
+---     local model = torch.text.from_config(config)
+---     local options = {r = 2, target_modules = {"q_proj", "k_proj"}}
+---     local tuned = torch.text.peft.get_peft_model(model, options)
+---     print(#tuned:trainable_parameters())
+---     --> 4
+---@param model text.PreTrainedModel
+---@param options? {r: integer, lora_alpha: number, lora_dropout: number, target_modules:
+--- string[]|string, exclude_modules: string[], modules_to_save: string[], rank_pattern:
+--- table<string, integer>, alpha_pattern: table<string, number>, use_rslora: boolean,
+--- layers_to_transform: integer|integer[]}  target_modules: the ends of the layers' names, or
+--- "all-linear"; those of attention by default; layers_to_transform: numbers in files, from 0;
+--- modules_to_save: layers that train as a whole, and are saved
+---@return text.PeftModel
+function M.get_peft_model(model, options) return PeftModel(model, options) end
+
+local fields = {}
+for key in pairs(defaults) do fields[key] = true end
+for key in pairs(others) do fields[key] = true end
+
+--- Gives a model the adapters of a folder that PEFT or save_pretrained has written.
+---
+---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
+---     local model = torch.text.from_config(config)
+---     local folder = os.tmpname()
+---     os.remove(folder)
+---     torch.text.peft.get_peft_model(model):save_pretrained(folder)
+---     local other = torch.text.from_config(config)
+---     local tuned = torch.text.peft.from_pretrained(other, folder)
+---     print(torch.type(tuned))
+---     --> text.PeftModel
+---@param model text.PreTrainedModel
+---@param folder string
+---@param options? {is_trainable: boolean}  whether the adapters train further; false by default
+---@return text.PeftModel
+function M.from_pretrained(model, folder, options)
+   local title = "text.peft.from_pretrained"
+   if type(folder) ~= "string" then args.refuse(title, "folder", "a folder's path", folder) end
+   args.check_options(title, options, "is_trainable")
+   local given, config = configs.read_json(folder .. "/adapter_config.json"), {}
+   for key, value in pairs(given) do
+      if fields[key] then config[key] = value end
+   end
+   for _, key in ipairs(refused) do
+      if given[key] then
+         torch.raise(("%s: %s/adapter_config.json: %s: expected null or false, got %s"):format(
+            title, folder, key, args.describe(given[key])))
+      end
+   end
+   local tuned = PeftModel(model, config)
+   local saved = torch.load(folder .. "/adapter_model.safetensors")
+   local own = adapter_state(tuned)
+   local faults = {}
+   for key, tensor in pairs(own) do
+      local value = saved[key]
+      if value == nil then
+         faults[#faults + 1] = "missing: " .. key
+      elseif table.concat(value.shape, ", ") ~= table.concat(tensor.shape, ", ") then
+         faults[#faults + 1] = ("%s: expected shape (%s), got (%s)"):format(key,
+            table.concat(tensor.shape, ", "), table.concat(value.shape, ", "))
+      end
+   end
+   for key in pairs(saved) do
+      if own[key] == nil then faults[#faults + 1] = "unexpected: " .. key end
+   end
+   if #faults > 0 then
+      table.sort(faults)
+      tuned:unload()
+      torch.raise(("%s: %s: %s"):format(title, folder, table.concat(faults, "; ")))
+   end
+   torch.no_grad(function()
+      for key, tensor in pairs(own) do tensor:copy_(saved[key]) end
+   end)
+   if not (options and options.is_trainable) then
+      for _, p in ipairs(tuned:parameters()) do p:requires_grad_(false) end
+      tuned:eval()
+   end
+   return tuned
+end
+
+return M
