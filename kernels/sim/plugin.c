@@ -230,15 +230,39 @@ static const tl_DeviceApi api = {
     .configure = configure,
 };
 
+/* Translating a word of a call that looks like an address changes its upper half (sim_reachable).
+** So a number in the upper half must not share it with padding, which may hold anything. These
+** calls have such padding, which is cleared. (gdb's ptype /o shows the padding of a struct.) */
+static void clear_fft(struct tlk_fft *call) {
+  size_t end = offsetof(struct tlk_fft, inverse) + sizeof call->inverse;
+  memset((char *)call + end, 0, offsetof(struct tlk_fft, out) - end);
+}
+
+static void clear_coefs(struct tlk_optim_coefs *call) {
+  size_t end = offsetof(struct tlk_optim_coefs, maximize) + sizeof call->maximize;
+  memset((char *)call + end, 0, offsetof(struct tlk_optim_coefs, count) - end);
+}
+
+static void clear_nothing(void *call) { (void)call; }
+
+#define CLEAR_PADDING(call)                      \
+  _Generic((call), struct tlk_fft *              \
+           : clear_fft, struct tlk_optim_coefs * \
+           : clear_coefs, default                \
+           : clear_nothing)(call)
+
 /* The macros below define the functions of the kernel table; each queues a copy of its call. */
 enum { FLAT, ITER };
 #define X(name, operands)                                                              \
   static bool run_##name(const void *call) { return sim_host->cpu->name(call); }       \
   static bool put_##name(const struct tlk_##name *call) {                              \
     sim_Command what = {.kernel = {run_##name, operands == ITER, #name}};              \
+    struct tlk_##name copy;                                                            \
+    memcpy(&copy, call, sizeof copy);                                                  \
+    CLEAR_PADDING(&copy);                                                              \
     sim_lock();                                                                        \
     bool ok = sim_locked_may_go(#name) &&                                              \
-              sim_locked_put(call->cx->stream, SIM_KERNEL, &what, call, sizeof *call); \
+              sim_locked_put(call->cx->stream, SIM_KERNEL, &what, &copy, sizeof copy); \
     sim_unlock();                                                                      \
     return ok;                                                                         \
   }

@@ -2,6 +2,7 @@
 ** device_test.c - tests of the simulated device that need separate processes: the host accesses the
 ** device's memory, processes fork, and threads wait for each other.
 */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -11,8 +12,12 @@
 #include <unistd.h>
 
 #include "core/device/backend.h"
+#include "core/device/host.h"
 #include "core/device/running.h"
+#include "core/device/settings.h"
 #include "core/device/transfer.h"
+#include "core/memory/alloc.h"
+#include "core/observe/history.h"
 #include "ops.h"
 #include "ops/common.h"
 #include "test.h"
@@ -207,11 +212,91 @@ static __attribute__((unused)) void children_of_a_process_that_opens_a_device(vo
   }
 }
 
+/* the calls that the kernels got */
+static struct tlk_fft seen;
+static struct tlk_optim_coefs coefs_seen;
+
+static bool note_call(const struct tlk_fft *call) {
+  memcpy(&seen, call, sizeof seen);
+  return true;
+}
+
+static bool note_coefs(const struct tlk_optim_coefs *call) {
+  memcpy(&coefs_seen, call, sizeof coefs_seen);
+  return true;
+}
+
+/* Returns whether the bytes from `first` up to `end` are 0. */
+static bool is_clear(const void *call, size_t first, size_t end) {
+  while (first < end && ((const char *)call)[first] == 0) first++;
+  return first == end;
+}
+
+/* Opens the plugin with a CPU whose kernels note their calls, and gives it calls whose padding is
+** not zero. */
+static void call_with_padding(void) {
+  static tl_Backend cpu;
+  cpu = tlk_cpu_backend;
+  cpu.fft = note_call;
+  cpu.optim_coefs = note_coefs;
+  const tl_Host host = {.hash = TL_PLUGIN_HASH,
+                        .cpu = &cpu,
+                        .alloc = tli_alloc,
+                        .free = tli_free,
+                        .fail = tli_fail,
+                        .fault_fail = tli_fault_fail,
+                        .error = tl_error,
+                        .error_kind = tl_error_kind,
+                        .running = tli_operator,
+                        .setting = tli_setting,
+                        .memory_event = tli_memory_event};
+  char path[4096];
+  snprintf(path, sizeof path, "%s/tlua_sim.so", getenv("TLUA_PLUGINS"));
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  tl_PluginOpen open = NULL;
+  if (library) *(void **)&open = dlsym(library, TL_PLUGIN_ENTRY);
+  const tl_Plugin *plugin = open ? open(&host) : NULL;
+  if (plugin == NULL) return;
+  tl_Stream *stream = plugin->backend->device->default_stream(sim);
+  tlk_Context cx = {.device = sim, .stream = stream};
+  struct tlk_fft call;
+  memset(&call, 0x5a, sizeof call);
+  call.cx = &cx;
+  call.kind = TLK_FFT_FROM_REAL;
+  call.inverse = true;
+  call.out.data = call.in.data = NULL;
+  call.out.dtype = call.in.dtype = TL_F32;
+  call.outer = call.n = call.inner = 3;
+  call.scale = 0.5;
+  struct tlk_optim_coefs coefs;
+  memset(&coefs, 0x5a, sizeof coefs);
+  coefs.cx = &cx;
+  coefs.maximize = true;
+  if (!plugin->backend->fft(&call) || !plugin->backend->optim_coefs(&coefs)) return;
+  if (!plugin->backend->device->stream_sync(stream)) return;
+  bool clean =
+      seen.kind == TLK_FFT_FROM_REAL && seen.inverse && seen.n == 3 && seen.scale == 0.5 &&
+      is_clear(&seen, offsetof(struct tlk_fft, inverse) + 1, offsetof(struct tlk_fft, out));
+  clean = clean && coefs_seen.maximize && coefs_seen.count == 0x5a5a5a5a &&
+          is_clear(&coefs_seen, offsetof(struct tlk_optim_coefs, maximize) + 1,
+                   offsetof(struct tlk_optim_coefs, count));
+  fprintf(stderr, clean ? "clean" : "dirty");
+}
+
+/* Tests that a number of a call that shares the upper half of a word with padding gets a padding of
+** 0, since words that look like addresses are translated. */
+static void calls_have_clear_padding(void) {
+  char said[4096];
+  CHECK(in_child(call_with_padding, said, sizeof said) == 0);
+  CHECK_AT(said[0], strcmp(said, "clean") == 0);
+}
+
 int main(void) {
   const char *build = getenv("TLUA_BUILD");
   if (build) setenv("TLUA_PLUGINS", build, 0);
   RUN(the_host_may_not_touch); /* must run first, before any test opens the device */
-#ifndef __SANITIZE_ADDRESS__   /* in a child, locks of the sanitizer's allocator stay locked */
+  RUN(calls_have_clear_padding);
+#ifndef __SANITIZE_ADDRESS__ /* in a child, locks of the sanitizer's allocator stay locked */
   RUN(children_of_a_process_that_opens_a_device);
 #endif
   RUN(threads_allocate_while_others_wait); /* runs in a separate process as well */
