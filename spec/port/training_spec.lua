@@ -299,15 +299,44 @@ describe("tlua port", function()
 
    it("lists names without a counterpart with their lines, and the program fails where it uses one", function()
       shell.with_folder(function(folder)
-         shell.write(folder .. "/a.py", "import torch\nfrom torchvision import datasets\n"
-            .. "print(1)\nds = datasets.MNIST('x')\n")
+         shell.write(folder .. "/a.py", "import torch\nfrom torchtext import datasets\n"
+            .. "print(1)\nds = datasets.IMDB('x')\n")
          local output = shell.ok(("cd %s && %s port a.py -o a.lua"):format(shell.quote(folder), tlua))
-         assert.matches("a.py:2: torchvision.datasets: make a dataset", output, 1, true)
-         assert.matches("a.py:4: torchvision.datasets.MNIST: torch.load reads IDX", output, 1, true)
+         assert.matches("a.py:2: torchtext.datasets: torchtext has no counterpart; torch.text, of the package "
+            .. "tlua-text, has tokenizers (also in line 4)", output, 1, true)
          local status
          output, status = shell.run(("cd %s && %s a.lua"):format(shell.quote(folder), tlua))
          assert.equal(1, status)
-         assert.matches("a.lua:5: torchvision.datasets.MNIST has no counterpart here", output, 1, true)
+         assert.matches("a.lua:5: torchtext.datasets.IMDB has no counterpart here", output, 1, true)
+      end)
+   end)
+
+   it("translates torchvision and torchaudio to the packages, and names other packages", function()
+      shell.with_folder(function(folder)
+         shell.write(folder .. "/a.py", [=[
+import torch
+import torchvision
+import torchvision.transforms.functional as TF
+from torchvision import models
+from torchaudio import save
+from transformers import AutoModel
+torch.manual_seed(0)
+net = models.resnet18(num_classes=3)
+net.eval()
+y = net(torch.zeros(1, 3, 64, 64))
+print(y.shape[1])
+print(TF.hflip(torch.tensor([[[1, 2]]])).tolist()[0][0][0])
+print(torchvision.transforms.RandomHorizontalFlip(1.0)(torch.tensor([[[1, 2]]])).tolist()[0][0][0])
+print(torchvision.ops.nms(torch.zeros(1, 4), torch.ones(1), 0.5).numel())
+print(torchvision.models.no_such_model)
+]=])
+         local output = shell.ok(("cd %s && %s port a.py -o a.lua"):format(shell.quote(folder), tlua))
+         assert.matches("a.py:6: transformers.AutoModel: torch.text, of the package tlua-text, has models", output, 1,
+            true)
+         assert.matches("a.py:15: torchvision.models.no_such_model: tlua has no such name", output, 1, true)
+         assert.is_nil(output:find("a.py:%d:", 1) and output:find("a.py:[1-5]:", 1))
+         output = shell.run(("cd %s && %s a.lua"):format(shell.quote(folder), tlua))
+         assert.matches("^3\n2\n2\n1\n", output)
       end)
    end)
 

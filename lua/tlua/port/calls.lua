@@ -325,7 +325,7 @@ local function torch_type(path, form)
    if path:find "DataLoader$" then return types.loader end
    if path == "torch.device" then return types.device end
    if path == "torch.Size" then return types.list_of(types.int) end
-   if path == "torch.load" or path:find "Dataset$" then return nil end
+   if path == "torch.load" or path:find "Dataset$" or not path:find "^torch%." then return nil end
    if path:find "^torch%.utils" or path:find "^torch%.data" or path:find "^torch%.distributed" then
       return nil
    end

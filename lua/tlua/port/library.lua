@@ -14,34 +14,29 @@ local M = {}
 -- Advice for names without a counterpart, indexed by the beginning of their path; the longest match
 -- is used. The runtime's `missing` raises the same text if a program uses such a name.
 local hints = {
-   ["torchvision.datasets.MNIST"] = "torch.load reads IDX files into tensors, "
-      .. "torch.data.TensorDataset makes a dataset of them; class labels count from 1, so add 1",
-   ["torchvision.datasets.ImageFolder"] = "torch.data.ImageFolder",
-   ["torchvision.datasets"] = "make a dataset of tensors by torch.data.TensorDataset, or a class "
-      .. "derived from torch.data.Dataset",
-   ["torchvision.transforms"] = "a transform is a function on tensors here, applied in a "
-      .. "dataset's get",
-   ["torchvision.models"] = "build the network of torch.nn's layers "
-      .. "(examples/resnet.lua has a ResNet)",
-   ["torchvision.utils"] = "torch.save writes a tensor (C, H, W) of uint8 as .png; "
-      .. "torch.utils.plot.image shows images",
-   ["torchvision"] = "torchvision has no counterpart",
-   ["torchaudio"] = "torchaudio has no counterpart",
-   ["torchtext"] = "torchtext has no counterpart; torch.text has tokenizers",
-   ["torch.distributions"] = "write the distribution by its formula; torch.multinomial draws "
-      .. "classes",
+   ["torchvision"] = "the package tlua-vision has torch.vision",
+   ["torchaudio"] = "the package tlua-audio has torch.audio",
+   ["torchtext"] = "torchtext has no counterpart; torch.text, of the package tlua-text, has "
+      .. "tokenizers",
    ["torch.jit"] = "there is no TorchScript: the function itself serves",
    ["numpy"] = "NumPy's arrays become tensors: find the function of torch that does the same",
    ["matplotlib"] = "torch.utils.plot draws curves and images",
-   ["gym"] = "an environment of one's own: examples/cartpole.lua has CartPole",
-   ["gymnasium"] = "an environment of one's own: examples/cartpole.lua has CartPole",
+   ["gym"] = "torch.rl, of the package tlua-rl, has environments, and a base for one's own",
+   ["gymnasium"] = "torch.rl, of the package tlua-rl, has environments, and a base for one's own",
+   ["stable_baselines3"] = "torch.rl, of the package tlua-rl, has PPO, A2C, DQN, SAC, TD3 and DDPG",
+   ["lightning"] = "torch.trainer, of the package tlua-trainer, has Lightning's names",
+   ["pytorch_lightning"] = "torch.trainer, of the package tlua-trainer, has Lightning's names",
+   ["torch_geometric"] = "torch.graphs, of the package tlua-graphs, has networks on graphs",
    ["PIL"] = "torch.load reads images into tensors",
    ["tqdm"] = "torch.utils.Progress draws a bar around a loop",
    ["pandas"] = "torch.data.CSV reads columns of numbers and text",
    ["scipy"] = "SciPy has no counterpart",
    ["sklearn"] = "scikit-learn has no counterpart; torch.utils.metrics has measures",
    ["wandb"] = "torch.utils.tensorboard and torch.utils.mlflow keep curves",
-   ["transformers"] = "transformers has no counterpart",
+   ["transformers"] = "torch.text, of the package tlua-text, has models (from_pretrained), "
+      .. "generation and Tokenizer, which reads tokenizer.json",
+   ["tokenizers"] = "torch.text.Tokenizer, of the package tlua-text, reads tokenizer.json",
+   ["sentencepiece"] = "torch.text.Tokenizer, of the package tlua-text, reads its files",
    ["pickle"] = "torch.save and torch.load keep tables of tensors and plain values",
    ["subprocess"] = "io.popen and os.execute run programs",
    ["re"] = "Lua's patterns (string.match, gsub) are not regular expressions",
@@ -105,33 +100,41 @@ function M.is_translated(path)
    return translated[path:match "^[%w_]+"] == true
 end
 
---- Returns whether a path belongs to PyTorch.
+-- Libraries around PyTorch that are packages of tlua's: "torchvision" is torch.vision.
+local packages = {torchvision = "vision", torchaudio = "audio"}
+
+--- Returns whether a path belongs to PyTorch, or to a library that a package stands for.
 function M.is_torch(path)
-   return path == "torch" or path:sub(1, 6) == "torch."
+   local root = path:match "^[%w_]+"
+   return root == "torch" or packages[root] ~= nil
 end
 
 -- PyTorch's paths that differ in tlua.
 local renamed = {
    ["torch.utils.data"] = "torch.data", ["torch.Tensor"] = "torch.Tensor",
    ["torch.backends.cudnn"] = "torch.backends.cudnn",
+   ["torchvision.transforms"] = "torch.vision.transforms.v2",
+   ["torchvision.transforms.v2"] = "torch.vision.transforms.v2",
 }
+for library, rock in pairs(packages) do renamed[library] = "torch." .. rock end
 
 --- Returns the path of a torch name in tlua: "torch.utils.data.DataLoader" becomes
 --- "torch.data.DataLoader".
 function M.torch_text(path)
-   for from, to in pairs(renamed) do
-      if path == from or path:sub(1, #from + 1) == from .. "." then
-         return to .. path:sub(#from + 1)
-      end
+   local longest
+   for from in pairs(renamed) do
+      local fits = path == from or path:sub(1, #from + 1) == from .. "."
+      if fits and (not longest or #from > #longest) then longest = from end
    end
-   return path
+   return longest and renamed[longest] .. path:sub(#longest + 1) or path
 end
 
 --- Adds a note if tlua lacks a name of torch.
 function M.check_torch(P, node, path)
    local value, nearest = torch_names.find(M.torch_text(path))
    if value == nil and not dtypes[path] and path ~= "torch.device" and path ~= "torch.Tensor" then
-      local hint = M.hint(path)
+      local hint, rock = M.hint(path), packages[path:match "^[%w_]+"]
+      if rock and torch_names.find("torch." .. rock) ~= nil then hint = M.no_hint end
       P:missing(node, path, hint ~= M.no_hint and hint or "tlua has no such name"
          .. (nearest and "; the nearest is " .. nearest or ""))
       return false
@@ -161,7 +164,8 @@ function M.value(P, node, path)
       if dtypes[path] then ty = types.dtype end
       M.check_torch(P, node, path)
       local text = chain(P, node)
-      if text:find "^torch%." then text = M.torch_text(text) end
+      local root = text:match "^([%w_]+)%."
+      if root == "torch" or packages[root] then text = M.torch_text(text) end
       return {t = text, p = prec.prefix, ty = ty}
    end
    if M.is_translated(path) then
