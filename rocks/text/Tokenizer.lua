@@ -10,7 +10,9 @@ local class = require "tlua.class"
 local torch = require "tlua"
 local Encoding = require "tlua.text.Encoding"
 local added = require "tlua.text.tokenizer.added"
+local chat = require "tlua.text.tokenizer.chat"
 local chunks = require "tlua.text.tokenizer.chunks"
+local folder_files = require "tlua.text.tokenizer.folder"
 local loading = require "tlua.text.tokenizer.loading"
 local pieces = require "tlua.text.tokenizer.pieces"
 
@@ -23,6 +25,8 @@ local pieces = require "tlua.text.tokenizer.pieces"
 ---@field vocab_size integer  the largest number of a token
 ---@field truncation? table  the options of enable_truncation
 ---@field padding? table  the options of enable_padding
+---@field special_tokens? table<string, string>  the texts of bos_token, eos_token and so on
+---@field chat_template? string|table<string, string>  a template, or several by their names
 local Tokenizer = class.class("text.Tokenizer")
 
 --- A small tokenizer.json, for examples and experiments.
@@ -117,6 +121,26 @@ end
 function Tokenizer.from_tiktoken(path, options)
    args.check_options("text.Tokenizer.from_tiktoken", options, "pattern", "special_tokens")
    return from_path("from_tiktoken", path, loading.tiktoken, options or {})
+end
+
+--- Reads the tokenizer of a model's folder: tokenizer.json or tokenizer.model, and the special
+--- tokens and chat templates of tokenizer_config.json and chat_template.jinja.
+---@param folder string
+---@return text.Tokenizer?
+---@return string? message
+function Tokenizer.from_pretrained(folder)
+   local name = "text.Tokenizer.from_pretrained"
+   if type(folder) ~= "string" then args.refuse(name, "folder", "a folder's name", folder) end
+   local self, why = Tokenizer.from_file(folder .. "/tokenizer.json")
+   local probe = not self and io.open(folder .. "/tokenizer.json", "rb")
+   if probe then
+      probe:close()
+   elseif not self then
+      local model, reason = Tokenizer.from_sentencepiece(folder .. "/tokenizer.model")
+      self, why = model, model and why or ("%s; %s"):format(why, reason)
+   end
+   if not self then return nil, why end
+   return folder_files.read(self, folder)
 end
 
 -- Encoding --------------------------------------------------------------------------------------
@@ -569,6 +593,31 @@ function Tokenizer:decode_batch(batch, options)
    local list = {}
    for i, ids in ipairs(batch) do list[i] = self:decode(ids, options) end
    return list
+end
+
+--- Writes a conversation as the model expects it, by the tokenizer's chat template, and returns its
+--- tokens: a table with input_ids and attention_mask, from 1. Options that are not listed are
+--- variables of the template.
+---@param messages table[]  {role =, content =} each, or a list of conversations
+---@param options? table  tokenize: false for the text; add_generation_prompt: begin the answer;
+--- continue_final_message: leave the last message open; tools, documents: lists of tables;
+--- chat_template: a template or the name of one; return_dict: false for input_ids alone;
+--- return_tensors, padding, truncation, max_length; return_assistant_tokens_mask: assistant_masks
+--- have 1 for the tokens in {% generation %}
+---@return any
+function Tokenizer:apply_chat_template(messages, options)
+   if options ~= nil and (type(options) ~= "table" or getmetatable(options)) then
+      args.refuse("text.Tokenizer.apply_chat_template", "options", "a table", options)
+   end
+   return chat.apply(self, messages, options or {})
+end
+
+--- Returns the chat template.
+---@param chat_template? string  a template or the name of one
+---@param tools? table[]  templates for tools are preferred if it is given
+---@return string
+function Tokenizer:get_chat_template(chat_template, tools)
+   return chat.template(self, chat_template, tools ~= nil)
 end
 
 --- Returns the number of a token.

@@ -4,7 +4,7 @@ require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, lazy.modules("tlua.text", {
-   BPE = "BPE", Encoding = "Encoding", Tokenizer = "Tokenizer",
+   BPE = "BPE", Encoding = "Encoding", Template = "Template", Tokenizer = "Tokenizer",
    models = "from_pretrained from_config list_models",
    peft = "peft",
    ["models.cache"] = "Cache", ["models.PreTrainedModel"] = "PreTrainedModel",

@@ -1,0 +1,69 @@
+-- arguments.lua - the arguments of filters, tests and methods in templates.
+
+local values = require "tlua.text.template.values"
+
+local M = {}
+
+--- Returns the arguments in the order of the names; nil for each one that is not given.
+---@param title string  the function, for messages
+---@param args any[]  the arguments by position
+---@param named table<string, any>  the arguments by name
+---@param ... string  the names; the first ones that have a "!" must be given
+---@return any ...
+function M.take(title, args, named, ...)
+   local names, list = {...}, {}
+   if #args > #names then
+      values.fail("%s: expected at most %d arguments, got %d", title, #names, #args)
+   end
+   local known = {}
+   for i, name in ipairs(names) do
+      local plain = name:gsub("!", "")
+      known[plain] = true
+      list[i] = args[i]
+      if named[plain] ~= nil then
+         if list[i] ~= nil then values.fail("%s: %s is given twice", title, plain) end
+         list[i] = named[plain]
+      end
+      if list[i] == nil and plain ~= name then
+         values.fail("%s: the argument %s is missing", title, plain)
+      end
+   end
+   for name in pairs(named) do
+      if not known[name] then values.fail("%s: there is no argument %s", title, name) end
+   end
+   return table.unpack(list, 1, #names)
+end
+
+--- Checks an argument that is a text.
+---@param title string
+---@param value any
+---@return string
+function M.text(title, value)
+   if type(value) == "string" then return value end
+   if values.kind(value) == "undefined" then values.fail(value.message) end
+   return values.fail("%s: expected a text, got %s", title, values.repr(value))
+end
+
+--- Checks an argument that is an integer; `default` if it is not given or none.
+---@param title string
+---@param value any
+---@param default? integer
+---@return integer
+function M.integer(title, value, default)
+   if (value == nil or value == values.none) and default then return default end
+   local number = value ~= nil and values.number(value)
+   if math.type(number) == "integer" then return number end
+   if value ~= nil and values.kind(value) == "undefined" then values.fail(value.message) end
+   return values.fail("%s: expected an integer, got %s", title,
+      value == nil and "nothing" or values.repr(value))
+end
+
+--- Returns an argument that may be left out: nil for none.
+---@param value any
+---@return any
+function M.optional(value)
+   if value == values.none then return nil end
+   return value
+end
+
+return M
