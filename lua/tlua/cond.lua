@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local closures = require "tlua.export.closures"
 local nested = require "tlua.export.nested"
 local trace = require "tlua.export.trace"
 
@@ -49,9 +50,13 @@ local function record(pred, true_fn, false_fn, operands)
    local _ <close> = trace.watch()
    local recorder = trace.recorder
    recorder:branch(pred)
+   local check_true = closures("cond", "true_fn", true_fn)
    local first, list = results_of("true_fn", true_fn, operands)
+   check_true()
    recorder:otherwise(list)
+   local check_false = closures("cond", "false_fn", false_fn)
    local second, others = results_of("false_fn", false_fn, operands)
+   check_false()
    check_same(first, list, second, others)
    local results = nested.unflatten(first, recorder:join(others), 1)
    return table.unpack(results, 1, #first)

@@ -115,6 +115,9 @@ function M.scan(combine_fn, init, xs, options)
    if math.type(dim) ~= "integer" or dim < 1 then
       args.refuse("scan", "dim", "a dimension from 1", dim)
    end
+   if type(reverse) ~= "boolean" then
+      args.refuse("scan", "reverse", "true or false", reverse)
+   end
    local carried = {}
    local structure = nested.flatten("scan", "init", init, carried)
    if #carried == 0 then args.refuse("scan", "init", "a tensor, or a table of tensors", init) end

@@ -2,6 +2,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local closures = require "tlua.export.closures"
 local nested = require "tlua.export.nested"
 local trace = require "tlua.export.trace"
 
@@ -47,6 +48,8 @@ local function record(cond_fn, body_fn, structure, tensors)
    local recorder = trace.recorder
    local inside = recorder:loop(tensors)
    local carried = nested.unflatten(structure, inside, 1)
+   local check_cond = closures("while_loop", "cond_fn", cond_fn)
+   local check_body = closures("while_loop", "body_fn", body_fn)
    local pred = cond_fn(table.unpack(carried))
    if type(pred) == "boolean" then
       torch.raise("while_loop: expected a tensor from cond_fn, which torch.export records, got a "
@@ -57,6 +60,8 @@ local function record(cond_fn, body_fn, structure, tensors)
    end
    recorder:test(pred)
    local _, list = next_of(body_fn, carried, structure, inside)
+   check_cond()
+   check_body()
    recorder:again(list)
    return table.unpack(carried)
 end

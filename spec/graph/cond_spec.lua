@@ -190,14 +190,18 @@ describe("a program with torch.cond", function()
       refused("cond: false_fn returns nothing", same, function() end)
       refused("cond: true_fn: result 1 is nil", function() return nil, 1 end, same)
       refused("item: expected no use of a tensor's values", function(x) return x:sum():item() > 0 and x or -x end, same)
-      local kept
+      local kept = {}
       refused("cond: a tensor that a branch has made is used outside of the branch; the branch must return it",
-         function(x) kept = x * 2 return kept end, function(x) return kept + x end)
+         function(x) kept.y = x * 2 return kept.y end, function(x) return kept.y + x end)
       assert.error_matches(function()
          torch.export(function(x)
-            return torch.cond(positive(x), function() kept = x * 2 return kept end, same, {x}) + kept[1]
+            return torch.cond(positive(x), function() kept.y = x * 2 return kept.y end, same, {x}) + kept.y[1]
          end, {torch.ones(2)})
       end, "cond: a tensor that a branch has made is used outside")
+      local outer = 0 -- luacheck: ignore
+      refused("cond: true_fn assigns the variable outer outside of it, which torch.export cannot repeat",
+         function(x) outer = 1 return x end, same)
+      refused("cond: false_fn assigns the variable outer outside of it", same, function(x) outer = 2 return x end)
       for _, bad in ipairs {error, function() error "oh" end, function() return 1 end} do
          for _, call in ipairs {
             function(x) return pcall(torch.cond, positive(x), same, bad, {x}) end,

@@ -72,6 +72,7 @@ describe("torch._higher_order_ops.scan", function()
       raises("scan: init: expected a tensor, or a table of tensors, got 1", ops.scan, step, 1, x)
       raises("scan: dim: expected a dimension from 1, got 0", ops.scan, step, zero, x, {dim = 0})
       raises("scan: xs: tensor 1: expected at least 3 dimensions", ops.scan, step, zero, x, {dim = 3})
+      raises('scan: reverse: expected true or false, got "no"', ops.scan, step, zero, x, {reverse = "no"})
       raises("scan: unknown option revers; did you mean", ops.scan, step, zero, x, {revers = true})
       raises("scan: the carry of combine_fn: expected a float32 tensor of shape (2), as in init, got a float32 tensor "
          .. "of shape ()", ops.scan, function(c, v) return c:sum(), v end, zero, x)

@@ -143,6 +143,24 @@ describe("a program with torch.while_loop", function()
       end
    end)
 
+   it("is refused if its functions assign variables outside, also if the example's loop runs once", function()
+      for what, assigns in pairs {cond_fn = {true, false}, body_fn = {false, true}} do
+         local k, total = 1, torch.zeros(2)
+         local function unfinished(u)
+            if assigns[1] then k = k + 1 end
+            return u:sum():lt(3)
+         end
+         local function next_one(u)
+            if assigns[2] then total = total + u end
+            return u * 2
+         end
+         assert.error_matches(function()
+            torch.export(function(x) return torch.while_loop(unfinished, next_one, {x}), total end, {torch.ones(2)})
+         end, ("while_loop: %s assigns the variable %s outside of it, which torch.export cannot repeat; return "
+            .. "a tensor instead"):format(what, what == "cond_fn" and "k" or "total"))
+      end
+   end)
+
    it("is refused if it could not repeat the functions", function()
       local function refused(text, cond_fn, body_fn)
          assert.error_matches(function()
@@ -158,19 +176,19 @@ describe("a program with torch.while_loop", function()
       refused("item: expected no use of a tensor's values", below(9), function(u) return u * u:sum():item() end)
       assert.error_matches(function()
          torch.export(function(x)
-            local k = 0
+            local k = {0}
             return torch.while_loop(below(50), function(u)
-               k = k + 1
-               return u * 2 + k
+               k[1] = k[1] + 1
+               return u * 2 + k[1]
             end, {x})
          end, {torch.ones(2)})
       end, "export: result 1 of the program has other values than the model's; a function of torch.cond or "
          .. "torch.while_loop changes something besides tensors")
       assert.error_matches(function()
          torch.export(function(x)
-            local k = 1
-            local y = torch.cond(x:sum():gt(0), function() k = 2 return x * 1 end, function() return x * 3 end)
-            return y * k
+            local k = {1}
+            local y = torch.cond(x:sum():gt(0), function() k[1] = 2 return x * 1 end, function() return x * 3 end)
+            return y * k[1]
          end, {torch.ones(2)})
       end, "export: result 1 of the program has other values than the model's")
    end)
