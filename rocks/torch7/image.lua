@@ -55,6 +55,13 @@ local function netpbm(text)
 end
 
 local function decode(bytes, depth, kind, name)
+   if kind ~= "float" and kind ~= "double" and kind ~= "byte" then
+      if kind ~= types.default.name:lower() then
+         tlua.raise(("image.%s: tensortype: expected 'float', 'double' or 'byte', got %s"):format(
+            name, tostring(kind)))
+      end
+      kind = nil
+   end
    local picture, most = netpbm(bytes)
    if not picture then
       local problem
@@ -71,6 +78,9 @@ local function decode(bytes, depth, kind, name)
       picture = T.detach(M.rgb2y(tag(T.narrow(picture, 1, 1, 3))))
    elseif depth == 3 and channels == 1 then
       picture = methods["repeat"](picture, {3, 1, 1})
+   elseif depth ~= nil and depth ~= channels then
+      tlua.raise(("image.%s: depth: expected 1 or 3, or the %d channels of the image, got %s")
+         :format(name, channels, tostring(depth)))
    end
    local target = types.kinds[({float = "Float", double = "Double", byte = "Byte"})[kind
       or "double"]
@@ -267,6 +277,10 @@ function M.crop(src, a, b, c, d)
    local x1, y1, x2, y2 = a, b, c, d
    if type(a) == "string" then
       local w, h = b, c
+      if a ~= "c" and not a:find "^[tb][lr]$" then
+         tlua.raise(("image.crop: format: expected 'c', 'tl', 'tr', 'bl' or 'br', got '%s'"):format(
+            a))
+      end
       x1, y1 = a:find "r" and W - w or 0, a:find "b" and H - h or 0
       if a == "c" then x1, y1 = (W - w) // 2, (H - h) // 2 end
       x2, y2 = x1 + w, y1 + h

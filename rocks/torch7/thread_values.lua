@@ -92,7 +92,10 @@ local function pack_table(state, made, value)
       end
    elseif class then
       made.tag, made.name = "object", class.__typename
+      local shared = state.shared
+      state.shared = shared or class.__typename == "tds.AtomicCounter" -- its count is one for all
       pack_pairs(state, made, value)
+      state.shared = shared
    elseif meta and type(meta.__metatable) == "table"
       and classes.getconstructortable(meta.__metatable.__typename or "") == value then
       made.tag, made.name = "class", meta.__metatable.__typename

@@ -8,12 +8,13 @@
 ---@param _ any
 ---@param id integer  from 0
 ---@param settings table  default: the name of the default tensor type; shared: whether tensors
---- keep their memory
+--- keep their memory; seed: that of the calling interpreter
 return function(_, _, id, settings)
    require "tlua.torch7.start"
    local torch = require "tlua.torch7.torch"
    local values = require "tlua.torch7.thread_values"
    torch.setdefaulttensortype(settings.default)
+   torch.manualSeed(settings.seed + id + 1) -- other random numbers in each thread
    rawset(_G, "__threadid", id + 1)
 
    local function run(fn, ...) return values.pack(settings.shared, fn(...)) end

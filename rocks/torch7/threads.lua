@@ -36,7 +36,7 @@ end
 
 local function start(name, n)
    return tlua.workers.start(name, n, "tlua.torch7.thread_worker",
-      {default = torch.getdefaulttensortype(), shared = shared})
+      {default = torch.getdefaulttensortype(), shared = shared, seed = tlua.initial_seed()})
 end
 
 -- Receives an answer, and appends it to the finished jobs. Returns whether one has arrived.

@@ -234,6 +234,18 @@ describe("Torch7's image", function()
       os.remove(path)
    end)
 
+   it("refuses unknown formats of crop, and depths and types of load", function()
+      assert.raises("image.crop: format: expected 'c', 'tl', 'tr', 'bl' or 'br', got 'cc'",
+         function() image.crop(square, "cc", 1, 1) end)
+      local path = os.tmpname() .. ".png"
+      image.save(path, torch.Tensor(3, 4, 4):fill(0.5))
+      assert.raises("image.load: depth: expected 1 or 3, or the 3 channels of the image, got 2",
+         function() image.load(path, 2) end)
+      assert.raises("image.load: tensortype: expected 'float', 'double' or 'byte', got bite",
+         function() image.load(path, 3, "bite") end)
+      os.remove(path)
+   end)
+
    it("refuses what it cannot save", function()
       assert.raises("expected a name that ends with .png, .jpg, .ppm or .pgm",
          function() image.save("x.bmp", square) end)

@@ -33,6 +33,23 @@ describe("Torch7's threads", function()
          pool:terminate()]])
    end)
 
+   it("have random numbers of their own, and share an AtomicCounter also if tensors are copied", function()
+      assert.equal("true\t10\n", run [[
+         local threads, tds = require "threads", require "tds"
+         local pool, list, counter = threads.Threads(2), {torch.uniform()}, tds.AtomicCounter()
+         pool:specific(true)
+         for id = 1, 2 do
+            pool:addjob(id, function()
+               for _ = 1, 5 do counter:inc() end
+               return torch.uniform()
+            end, function(value) table.insert(list, value) end)
+         end
+         pool:synchronize()
+         pool:terminate()
+         print(list[1] ~= list[2] and list[2] ~= list[3] and list[1] ~= list[3], counter:get())
+         counter:free()]])
+   end)
+
    it("get copies of tensors and models, and return results", function()
       assert.equal("0\ttrue\ttorch.FloatTensor\tnn.Tanh\n", run [[
          local threads = require "threads"
