@@ -530,12 +530,46 @@ describe("torch.nested", function()
       local x = sample()
       assert.raises("save: /nowhere/x.pt: a nested tensor cannot be saved; save the tensors that it is made of",
          function() torch.save(x, "/nowhere/x.pt") end)
-      assert.raises("save: /nowhere/x.safetensors: a: a nested tensor cannot be saved",
-         function() torch.save({a = x}, "/nowhere/x.safetensors") end)
+      assert.raises("save: /nowhere/x.npz: a: a nested tensor cannot be saved",
+         function() torch.save({a = x}, "/nowhere/x.npz") end)
       assert.raises("autograd.backward: tensors: expected a Tensor, got a nested tensor",
          function() torch.autograd.backward(x) end)
       assert.raises("nested tensor: there is no \"foo\"", function() return x.foo end)
       assert.raises("backward: gradient: expected a nested tensor of the shape (3, ", function() x:backward() end)
+   end)
+
+   it("is saved in and loaded from safetensors files", function()
+      local base <const> = os.tmpname()
+      local path <const> = base .. ".safetensors"
+      local turned = N.nested_tensor_from_jagged(torch.randn(2, 5, {dtype = "float64"}), torch.tensor {1, 3, 6},
+         {jagged_dim = 3})
+      local list = {sample(), holes(), turned, sample({dtype = "int32"}), N.nested_tensor {torch.zeros(0, 2)}}
+      for _, x in ipairs(list) do
+         torch.save(x, path)
+         local y = torch.load(path, {device = tostring(x.device)})
+         assert.is_true(y:equal(x))
+         assert.same({x.dtype, x:tolist(), x:offsets():tolist(), x:lengths() and x:lengths():tolist()},
+            {y.dtype, y:tolist(), y:offsets():tolist(), y:lengths() and y:lengths():tolist()})
+      end
+      local m = nn.Module()
+      m.w = nn.Parameter(list[1])
+      torch.save({model = m:state_dict(), list = list, note = "x"}, path)
+      local loaded = torch.load(path, {device = tostring(list[1].device)})
+      m:load_state_dict(loaded.model)
+      assert.is_true(loaded.list[2]:equal(list[2]))
+      assert.equal("x", loaded.note)
+      local file = io.open(path, "rb")
+      local bytes = file:read "a"
+      file:close()
+      local damaged, n = bytes:gsub('(\\"offsets\\":%[1,)3,', "%14,", 1)
+      assert.equal(1, n)
+      file = io.open(path, "wb")
+      file:write(damaged)
+      file:close()
+      assert.raises("the structure has a malformed nested tensor: nested.nested_tensor_from_jagged: offsets[",
+         function() torch.load(path) end)
+      os.remove(path)
+      os.remove(base)
    end)
 
    it("moves between devices and dtypes with its raggedness", function()

@@ -7,6 +7,8 @@
 --
 --    {"$tensor": "model.1.weight"}   the tensor of that name in the file
 --    {"$sparse": {"layout": ..., "size": ..., "values": ...}}  a sparse tensor of such components
+--    {"$nested": {"values": ..., "offsets": [...], "lengths": [...], "dim": ...}}  a nested tensor;
+--                                    lengths are there if there are holes between the sequences
 --    {"$float": "inf"}               a number that is not finite
 --    {"$device": "cuda:0"}           a torch.device
 --    {"$bytes": "00ff"}              a string that is not UTF-8, in hexadecimal digits
@@ -101,9 +103,19 @@ local function flatten_sparse(p, path, state)
    return {["$sparse"] = node}
 end
 
+local function flatten_nested(x, path, state)
+   local p, lengths = torch._wrapped_parts(x, getmetatable(x)), x:lengths()
+   return {["$nested"] = {
+      values = flatten_value(p.values, join(path, "values"), state), dim = p.dim,
+      offsets = json.as_array(x:offsets():tolist()),
+      lengths = lengths and json.as_array(lengths:tolist()),
+   }}
+end
+
 function flatten_value(value, path, state)
    local parts = torch._sparse_parts(value)
    if parts then return flatten_sparse(parts, path, state) end
+   if torch.is_tensor(value) and value.is_nested then return flatten_nested(value, path, state) end
    if torch.is_tensor(value) then
       -- an empty path means that the saved object itself is a tensor
       if path == "" then path = "tensor" end
@@ -128,6 +140,7 @@ end
 local function only_tensors(object)
    for key, value in pairs(object) do
       local dense = torch.is_tensor(value) and not torch._sparse_parts(value)
+         and not value.is_nested
       if type(key) ~= "string" or not dense then return false end
    end
    return true
@@ -179,6 +192,21 @@ special["$sparse"] = function(node, tensors)
       fail("", "the structure has a malformed sparse tensor: " .. tostring(s):gsub("^.-:%d+: ", ""))
    end
    return s
+end
+
+special["$nested"] = function(node, tensors)
+   local p = type(node) == "table" and rebuild_value(node, tensors) or {}
+   local made, x = pcall(function()
+      local function integers(list)
+         return list and torch.tensor(list, {dtype = "int64", device = p.values.device})
+      end
+      return torch.nested.nested_tensor_from_jagged(p.values, integers(p.offsets),
+         integers(p.lengths), {jagged_dim = p.dim})
+   end)
+   if not made then
+      fail("", "the structure has a malformed nested tensor: " .. tostring(x):gsub("^.-:%d+: ", ""))
+   end
+   return x
 end
 
 special["$float"] = function(name)

@@ -1,12 +1,12 @@
 -- values.lua - finds tensors whose values a file cannot store: tensors on the meta device, released
--- ones, masked, quantized and nested ones; and sparse tensors, which most formats do not have.
+-- ones, masked and quantized ones; and sparse and nested tensors, which most formats do not have.
 
 local torch = require "tlua"
 local kinds = require "tlua.io.kinds"
 
 local M = {}
 
-local function fault_of(tensor)
+local function fault_of(tensor, takes)
    local parts, version = torch._sparse_parts(tensor)
    if parts and not version then return "the tensor was released" end
    if parts then
@@ -14,7 +14,10 @@ local function fault_of(tensor)
       tensor = require "tlua.sparse.value".parts(tensor).values
    end
    local meta = getmetatable(tensor)
-   if not parts and torch._wrapped_parts(tensor, meta) then
+   local main = not parts and torch._wrapped_parts(tensor, meta)
+   if main and takes.nested and tensor.is_nested then
+      tensor = main.values
+   elseif main then
       return ("a %s cannot be saved; save the tensors that it is made of"):format(meta.title)
    end
    if not pcall(tensor.dim, tensor) then return "the tensor was released" end
@@ -33,13 +36,13 @@ end
 --- `model.weight: the tensor was released`, or nil. Tables with a metatable are skipped: the format
 --- refuses them.
 ---@param object any
----@param takes_sparse boolean  whether the format has sparse tensors
+---@param takes {sparse: boolean, nested: boolean}  whether the format has such tensors
 ---@return string?
-function M.missing(object, takes_sparse)
+function M.missing(object, takes)
    local seen = {}
    local function look(value, path)
       if torch.is_tensor(value) then
-         local why = fault_of(value) or not takes_sparse and sparse_fault(value)
+         local why = fault_of(value, takes) or not takes.sparse and sparse_fault(value)
          return why and (path and path .. ": " .. why or why)
       end
       if type(value) ~= "table" or seen[value] or not kinds.of(value) then return nil end
