@@ -353,10 +353,9 @@ end
 
 -- Returns a batch; several values become a list. The third result tells whether they did.
 local function pack(first, second, ...)
-   if second ~= nil or select("#", ...) > 0 then
-      return first ~= nil and {first, second, ...} or nil, nil, true
-   end
-   return first
+   if first == nil then return nil end
+   if second == nil and select("#", ...) == 0 then return first end
+   return {first, second, ...}, nil, true
 end
 
 -- Returns an iterator over batches; a batch of several values becomes a list. With a loader

@@ -131,16 +131,21 @@ function M.configure(self)
    end
    M.check_count(self, who, #optimizers)
    self.optimizers, self.schedules = optimizers, schedules
-   local known = {}
-   for _, parameter in ipairs(module:parameters()) do known[parameter] = true end
+   local known, parameters = {}, module:parameters()
+   for _, parameter in ipairs(parameters) do -- an optimizer has the values of a nested parameter
+      known[parameter.is_nested and parameter:values() or parameter] = true
+   end
    local ours = false
    for _, optimizer in ipairs(optimizers) do
       for _, group in ipairs(optimizer.param_groups) do
-         for _, parameter in ipairs(group.params) do ours = ours or known[parameter] or false end
+         for _, parameter in ipairs(group.params) do
+            ours = ours or known[parameter] or false
+            if ours then break end
+         end
       end
    end
    if not module.automatic_optimization then M.count_steps(self) end
-   if #optimizers > 0 and not ours and #module:parameters() > 0 then
+   if #optimizers > 0 and not ours and #parameters > 0 then
       torch.raise(who .. ": the optimizer has none of the module's parameters")
    end
 end

@@ -233,6 +233,16 @@ describe("Trainer.fit", function()
       end
    end)
 
+   it("trains a nested parameter", function()
+      local module = net()
+      module.layer = nn.Module()
+      module.layer.w = nn.Parameter(torch.nested.nested_tensor {torch.ones(2), torch.ones(1)})
+      function module:training_step() return (self.layer.w * self.layer.w):sum() end
+      quiet({}):fit(module, loader())
+      local expected = 1 * 0.8 ^ 3
+      assert.is_true((module.layer.w:values() - expected):abs():max():item() < 1e-6)
+   end)
+
    it("moves schedules on by their interval", function()
       local steps = {}
       for _, interval in ipairs {"step", "epoch"} do
