@@ -15,6 +15,7 @@ local chunks = require "tlua.text.tokenizer.chunks"
 local folder_files = require "tlua.text.tokenizer.folder"
 local loading = require "tlua.text.tokenizer.loading"
 local pieces = require "tlua.text.tokenizer.pieces"
+local saving = require "tlua.text.tokenizer.saving"
 
 ---     local Tokenizer = torch.text.Tokenizer
 ---     local tokenizer = assert(Tokenizer.from_str(Tokenizer.example))
@@ -671,6 +672,40 @@ end
 ---@return integer count  how many were not added before
 function Tokenizer:add_special_tokens(tokens)
    return add_tokens(self, "text.Tokenizer.add_special_tokens", tokens, true)
+end
+
+--- Writes a tokenizer.json, which the library reads. A tokenizer of SentencePiece's model cannot be
+--- written.
+---@param path string
+---@param options? {pretty: boolean}  pretty: true by default, with a line for each value
+---@return boolean? ok
+---@return string? message
+function Tokenizer:save(path, options)
+   if type(path) ~= "string" then
+      args.refuse("text.Tokenizer.save", "path", "a file's name", path)
+   end
+   args.check_options("text.Tokenizer.save", options, "pretty")
+   return saving.save(self, path, not options or options.pretty ~= false)
+end
+
+--- Returns the text of a tokenizer.json; nil and a message for one of SentencePiece's model.
+---@param options? {pretty: boolean}  pretty: false by default
+---@return string? text
+---@return string? message
+function Tokenizer:to_str(options)
+   args.check_options("text.Tokenizer.to_str", options, "pretty")
+   return saving.text(self, options ~= nil and options.pretty or false)
+end
+
+--- Writes tokenizer.json, tokenizer_config.json and chat_template.jinja into a folder.
+---@param folder string  it is made if it does not exist
+---@return boolean? ok
+---@return string? message
+function Tokenizer:save_pretrained(folder)
+   if type(folder) ~= "string" then
+      args.refuse("text.Tokenizer.save_pretrained", "folder", "a folder's name", folder)
+   end
+   return saving.save_folder(self, folder)
 end
 
 function Tokenizer:__tostring()

@@ -86,6 +86,7 @@ build = {
       ["tlua.text.tokenizer.pre_tokenizers"] = "tokenizer/pre_tokenizers.lua",
       ["tlua.text.tokenizer.processors"] = "tokenizer/processors.lua",
       ["tlua.text.tokenizer.regex"] = "tokenizer/regex.lua",
+      ["tlua.text.tokenizer.saving"] = "tokenizer/saving.lua",
       ["tlua.text.tokenizer.scripts"] = "tokenizer/scripts.lua",
       ["tlua.text.tokenizer.sentencepiece"] = "tokenizer/sentencepiece.lua",
       ["tlua.text.vocabulary"] = "vocabulary.lua",

@@ -209,6 +209,9 @@ describe("text.Tokenizer", function()
       local tokenizer = assert(Tokenizer.from_tiktoken(path, {special_tokens = {["<end>"] = 300}}))
       assert.same({257, 32, 108, 101, 300}, tokenizer:encode("low le<end>").file_ids)
       assert.equal("low \u{FFFD}", tokenizer:decode {258, 33, 256})
+      local again = assert(Tokenizer.from_str(assert(tokenizer:to_str())))
+      assert.same({257, 32, 108, 101, 300}, again:encode("low le<end>").file_ids)
+      assert.equal("low \u{FFFD}", again:decode {258, 33, 256})
       write(path, "bG8= 256\n")
       local none, why = Tokenizer.from_tiktoken(path)
       assert.is_nil(none)
@@ -246,6 +249,43 @@ describe("text.Tokenizer", function()
          end
       end
       assert.is_true(failed > 20)
+   end))
+
+   it("saves what it reads again", shell.in_folder(function(place)
+      local path = place .. "/tokenizer.json"
+      for _, name in ipairs {"bert", "llama2", "gpt2", "xlmr"} do
+         local tokenizer = load_kind(name)
+         tokenizer:add_special_tokens {{content = "<m>", lstrip = true}}
+         tokenizer:enable_truncation(9, {stride = 1, direction = "left"}):enable_padding {length = 12, pad_id = 2}
+         assert.is_true(tokenizer:save(path))
+         local again = assert(Tokenizer.from_file(path))
+         assert.equal(assert(tokenizer:to_str()), assert(again:to_str()))
+         local text = "the naïve <m> tensor 日本語, and more of it"
+         assert.same(tokenizer:encode(text).ids, again:encode(text).ids)
+         assert.same(tokenizer:encode(text).offsets, again:encode(text).offsets)
+      end
+      local saved = json.decode(assert(example():enable_padding():to_str()))
+      assert.same({content = "BatchLongest", id = 0}, {content = saved.padding.strategy, id = saved.padding.pad_id})
+   end))
+
+   it("saves folders", shell.in_folder(function(place)
+      local tokenizer = example()
+      tokenizer.special_tokens, tokenizer.chat_template = {bos_token = "l"}, "{{ bos_token }}\n"
+      assert.is_true(tokenizer:save_pretrained(place .. "/new"))
+      local again = assert(Tokenizer.from_pretrained(place .. "/new"))
+      assert.same({tokenizer.special_tokens, tokenizer.chat_template}, {again.special_tokens, again.chat_template})
+      assert.same({10, 11}, again:encode("low low").ids)
+      tokenizer.chat_template = {default = "a", tool_use = "b"}
+      assert.is_true(tokenizer:save_pretrained(place .. "/several"))
+      assert.same(tokenizer.chat_template, assert(Tokenizer.from_pretrained(place .. "/several")).chat_template)
+      local model = assert(Tokenizer.from_sentencepiece "rocks/text/spec/fixtures/sentencepiece/bpe.model")
+      local none, why = model:save(place .. "/x")
+      assert.is_nil(none)
+      assert.matches("/x: expected a tokenizer of tokenizer.json or of tiktoken's ranks", why, 1, true)
+      none, why = example():save "/none/there"
+      assert.is_nil(none)
+      assert.matches("/none/there", why, 1, true)
+      assert.raises("text.Tokenizer.save: path: expected a file's name, got nil", function() example():save() end)
    end))
 
    it("names the fault of a file", function()

@@ -22,6 +22,8 @@ local function read_list(text, at, close, add)
 end
 
 local function read_string(text, at)
+   local plain, after = text:match('^"([^"\\]*)"()', at)
+   if plain then return plain, after end
    local stop = at
    repeat
       stop = text:find('["\\]', stop + 1)

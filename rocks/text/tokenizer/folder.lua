@@ -5,8 +5,8 @@ local json = require "tlua.utils.json"
 
 local M = {}
 
-M.special_names = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token",
-   "mask_token"}
+local special_names <const> = {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
+   "cls_token", "mask_token"}
 
 local function read(path)
    local file <close> = io.open(path, "rb")
@@ -72,7 +72,7 @@ function M.read(self, folder)
    local map, reason = read_json(folder .. "/special_tokens_map.json")
    if not map then return nil, reason end
    self.special_tokens = {}
-   for _, name in ipairs(M.special_names) do
+   for _, name in ipairs(special_names) do
       local value = config[name]
       if value == nil then value = map[name] end
       self.special_tokens[name] = text_of(value)

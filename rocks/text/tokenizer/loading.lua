@@ -218,13 +218,14 @@ end
 ---@param options {pattern: string, special_tokens: table<string, integer>}
 ---@return table parts
 function M.tiktoken(text, options)
-   local self = {added_tokens = {}}
+   local self = {added_tokens = {}, pattern = options.pattern or cl100k}
    local ids, tokens = read_ranks(text)
    self.model = bpe.by_rank(ids, {of_bytes = true, ignores_merges = true})
    self.ids, self.tokens = {}, tokens
    for token, id in pairs(ids) do self.ids[token] = id end
    self.pre_tokenizer = pre_tokenizers.make({type = "Split", behavior = "Removed", invert = true,
-      pattern = {Regex = options.pattern or cl100k, is_tiktoken = true}}, refuse)
+      pattern = {Regex = self.pattern, is_tiktoken = true}}, refuse)
+   self.ranks = ids
    self.decoder = function(list) return {decoders.repair(table.concat(list))} end
    for token, id in pairs(options.special_tokens or {}) do
       if type(token) ~= "string" or math.type(id) ~= "integer" or id < 0 then
@@ -257,7 +258,7 @@ function M.json(text)
          or without_null(value)
    end
    fields.check(plain, "", function(message) refuse("model: " .. message) end)
-   local self = {added_tokens = read_added(config)}
+   local self = {added_tokens = read_added(config), source = text}
    self.model, self.ids, self.tokens = models.make(plain, function(message)
       refuse("model: " .. message)
    end)
