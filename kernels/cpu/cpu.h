@@ -181,6 +181,7 @@ typedef struct tlk_Isa {
   const struct tlk_IndexLoops *index;             /* gather.h */
   const struct tlk_PoolLoops *pool[TLK_NCOMPUTE]; /* pool.h */
   const struct tlk_ResampleLoops *resample[2];    /* loops of resample.h for float and for double */
+  const struct tlk_ResampleBytes *resample_bytes; /* loops of resample.h for uint8 */
   const struct tlk_ConvLoops *conv[2];            /* loops of conv.h for float and for double */
   const struct tlk_TileLoops *tile[2];            /* loops of tile.h for float and for double */
   const struct tlk_AttentionLoops *attention[2]; /* loops of attention.h for float and for double */

@@ -60,6 +60,7 @@ ROW const tlk_IndexLoops TLK_ISA_NAME(tlk_index_loops);
 ROW const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_i32), TLK_ISA_NAME(tlk_pool_i64);
 ROW const tlk_PoolLoops TLK_ISA_NAME(tlk_pool_f32), TLK_ISA_NAME(tlk_pool_f64);
 ROW const tlk_ResampleLoops TLK_ISA_NAME(tlk_resample_f32), TLK_ISA_NAME(tlk_resample_f64);
+ROW const tlk_ResampleBytes TLK_ISA_NAME(tlk_resample_u8);
 ROW const tlk_ConvLoops TLK_ISA_NAME(tlk_conv_f32), TLK_ISA_NAME(tlk_conv_f64);
 ROW const tlk_TileLoops TLK_ISA_NAME(tlk_tile_f32), TLK_ISA_NAME(tlk_tile_f64);
 ROW const tlk_AttentionLoops TLK_ISA_NAME(tlk_attention_f32), TLK_ISA_NAME(tlk_attention_f64);
@@ -115,6 +116,7 @@ const tlk_Isa TLK_ISA_NAME(tlk_isa) = {
              [TLK_C_F32] = &TLK_ISA_NAME(tlk_pool_f32),
              [TLK_C_F64] = &TLK_ISA_NAME(tlk_pool_f64)},
     .resample = {&TLK_ISA_NAME(tlk_resample_f32), &TLK_ISA_NAME(tlk_resample_f64)},
+    .resample_bytes = &TLK_ISA_NAME(tlk_resample_u8),
     .conv = {&TLK_ISA_NAME(tlk_conv_f32), &TLK_ISA_NAME(tlk_conv_f64)},
     .tile = {&TLK_ISA_NAME(tlk_tile_f32), &TLK_ISA_NAME(tlk_tile_f64)},
     .attention = {&TLK_ISA_NAME(tlk_attention_f32), &TLK_ISA_NAME(tlk_attention_f64)},

@@ -4,6 +4,10 @@
 */
 #include "kernels/cpu/vision/resample.h"
 
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+
 #include "core/memory/alloc.h"
 #include "core/platform/parallel.h"
 #include "kernels/cpu/block_walk.h"
@@ -37,7 +41,83 @@ static void run_rows(void *context, int64_t begin, int64_t end) {
   }
 }
 
+/* ---- bytes ---- */
+
+typedef struct ByteRun {
+  const tlk_Resample *r;
+  const int16_t *weights;
+  int digits;
+  const uint8_t *in;
+  uint8_t *out;
+  atomic_bool failed; /* whether memory was missing */
+} ByteRun;
+
+/* Resamples the groups of lines [begin, end). */
+static void run_byte_lines(void *context, int64_t begin, int64_t end) {
+  ByteRun *s = context;
+  const tlk_Resample *r = s->r;
+  size_t bytes = (size_t)r->in * TLK_RESAMPLE_LINES;
+  uint8_t *tile = tli_alloc(bytes);
+  if (tile == NULL) {
+    atomic_store(&s->failed, true);
+    return;
+  }
+  memset(tile, 0, bytes);
+  for (int64_t g = begin; g < end; g++) {
+    int64_t first = g * TLK_RESAMPLE_LINES, rest = r->outer - first;
+    tlk_isa()->resample_bytes->lines(rest < TLK_RESAMPLE_LINES ? rest : TLK_RESAMPLE_LINES, r->out,
+                                     r->in, r->first, r->at, s->weights, s->digits,
+                                     s->in + first * r->in, tile, s->out + first * r->out);
+  }
+  tli_free(tile, bytes);
+}
+
+static void run_byte_rows(void *context, int64_t begin, int64_t end) {
+  const ByteRun *s = context;
+  const tlk_Resample *r = s->r;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t at = i % r->out, first = r->first[at];
+    tlk_isa()->resample_bytes->row(r->inner, r->first[at + 1] - first, r->at + first,
+                                   s->weights + first, s->digits,
+                                   s->in + i / r->out * r->in * r->inner, s->out + i * r->inner);
+  }
+}
+
+/* Rounds n weights to 16 bits, and returns the number of binary digits after the point. */
+static int round_weights(int64_t n, const double *weights, int16_t *rounded) {
+  double largest = 0;
+  for (int64_t i = 0; i < n; i++) largest = weights[i] > largest ? weights[i] : largest;
+  int digits = 0;
+  while (digits < 22 && (int)(0.5 + largest * (1 << (digits + 1))) < 1 << 15) digits++;
+  for (int64_t i = 0; i < n; i++) {
+    double w = weights[i] * (1 << digits);
+    rounded[i] = (int16_t)(w < 0 ? w - 0.5 : w + 0.5);
+  }
+  return digits;
+}
+
+static bool resample_bytes(const struct tlk_resample *call) {
+  const tlk_Resample *r = &call->resample;
+  int64_t n = r->first[r->out];
+  size_t bytes = (size_t)n * sizeof(int16_t);
+  int16_t *weights = tli_alloc(bytes);
+  if (weights == NULL) return false;
+  ByteRun s = {.r = r, .weights = weights, .in = call->in.data, .out = call->out.data};
+  s.digits = round_weights(n, r->weights, weights);
+  bool lines = r->inner == 1;
+  int64_t groups = (r->outer + TLK_RESAMPLE_LINES - 1) / TLK_RESAMPLE_LINES, taps = n / r->out + 1;
+  int64_t work = lines ? (n + r->in) * TLK_RESAMPLE_LINES : r->inner * taps;
+  bool ok = tli_parallel_try(lines ? groups : r->outer * r->out, TLK_GRAIN / work + 1,
+                             lines ? run_byte_lines : run_byte_rows, &s);
+  if (ok && atomic_load(&s.failed))
+    ok = tli_fail(TL_EMEM, "interpolate: out of memory for %" PRId64 " bytes",
+                  r->in * TLK_RESAMPLE_LINES);
+  tli_free(weights, bytes);
+  return ok;
+}
+
 bool tlk_resample(const struct tlk_resample *call) {
+  if (call->in.dtype == TL_U8) return resample_bytes(call);
   bool wide = call->in.dtype == TL_F64;
   int64_t n = call->resample.first[call->resample.out], work = n / call->resample.out + 1;
   float *narrow = wide ? NULL : tli_alloc((size_t)n * sizeof *narrow);

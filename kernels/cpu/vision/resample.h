@@ -15,4 +15,18 @@ typedef struct tlk_ResampleLoops {
                const void *weights, const void *in, void *out);
 } tlk_ResampleLoops;
 
+/* The loops of resampling bytes. Weights have `digits` binary digits after the point; the sums are
+** rounded and clamped to bytes. */
+enum { TLK_RESAMPLE_LINES = 64 };
+typedef struct tlk_ResampleBytes {
+  /* Computes out[c], for c < n, from in[at[t] * n + c], t < terms. */
+  void (*row)(int64_t n, int64_t terms, const int32_t *at, const int16_t *weights, int digits,
+              const uint8_t *in, uint8_t *out);
+  /* Computes `lines` lines, at most TLK_RESAMPLE_LINES, of n elements from lines of `from` elements,
+  ** with the tables of tlk_ResampleLoops's `line`. `tile` has space for TLK_RESAMPLE_LINES input
+  ** lines. */
+  void (*lines)(int64_t lines, int64_t n, int64_t from, const int32_t *first, const int32_t *at,
+                const int16_t *weights, int digits, const uint8_t *in, uint8_t *tile, uint8_t *out);
+} tlk_ResampleBytes;
+
 #endif

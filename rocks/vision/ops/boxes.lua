@@ -260,27 +260,53 @@ local take_nms = args.signature [[vision.ops.nms(boxes: tensor, scores: tensor,
 local take_batched = args.signature [[vision.ops.batched_nms(boxes: tensor, scores: tensor,
    idxs: tensor, iou_threshold: number)]]
 
--- Returns the positions of kept boxes in decreasing order of score. Boxes are on the CPU.
+-- Returns which of some boxes overlap too much with each of others: (rows, columns) bool. Both are
+-- lists x1, y1, x2, y2, area of tensors.
+local function too_close(rows, columns, threshold)
+   local x1, y1, x2, y2, area = table.unpack(rows)
+   local width = torch.minimum(columns[3], x2):sub_(torch.maximum(columns[1], x1)):clamp_min_(0)
+   local height = torch.minimum(columns[4], y2):sub_(torch.maximum(columns[2], y1)):clamp_min_(0)
+   local common = width:mul_(height)
+   return common:div(columns[5] + area - common):gt(threshold)
+end
+
+local block <const> = 256 -- boxes that are compared at once with all that follow
+
+-- Returns the positions of kept boxes in decreasing order of score. Boxes are on the CPU. A block
+-- of boxes is decided in Lua, and removes boxes of later blocks at once.
 local function suppress(boxes, scores, threshold)
    local order = select(2, scores:sort(1, true, {stable = true}))
-   local sorted = boxes:index_select(1, order)
-   local x1, y1, x2, y2 = column(sorted, 1):contiguous(), column(sorted, 2):contiguous(),
-      column(sorted, 3):contiguous(), column(sorted, 4):contiguous()
-   local areas = (x2 - x1) * (y2 - y1)
-   local n = order:numel()
-   local alive, kept = torch.ones(n, {dtype = "bool", device = "cpu"}), {}
-   for i = 1, n do
-      if alive[i]:item() then
-         kept[#kept + 1] = i
-         local rest = n - i
-         if rest == 0 then break end
-         local function after(x) return x:narrow(1, i + 1, rest) end
-         local width = torch.minimum(after(x2), x2[i]):sub_(torch.maximum(after(x1), x1[i]))
-         local height = torch.minimum(after(y2), y2[i]):sub_(torch.maximum(after(y1), y1[i]))
-         local common = width:clamp_min_(0):mul_(height:clamp_min_(0))
-         local iou = common / (areas[i] + after(areas) - common)
-         after(alive):masked_fill_(iou:gt(threshold), false)
+   local left, kept = boxes:index_select(1, order), {}
+   local at = torch.arange(1, order:numel() + 1, {dtype = "int64", device = "cpu"})
+   while at:numel() > 0 do
+      local all = {}
+      for i = 1, 4 do all[i] = column(left, i):contiguous() end
+      all[5] = (all[3] - all[1]) * (all[4] - all[2])
+      local n = at:numel()
+      local m = math.min(block, n)
+      local rows = {}
+      for i = 1, 5 do rows[i] = all[i]:narrow(1, 1, m):unsqueeze(2) end
+      local close = too_close(rows, all, threshold)
+      local own = torch.io.text(close:narrow(2, 1, m):to("uint8"):flatten(), 1, m * m)
+      local places, removed, chosen = at:narrow(1, 1, m):tolist(), {}, {}
+      for i = 1, m do
+         if not removed[i] then
+            kept[#kept + 1], chosen[#chosen + 1] = places[i], i
+            local first, last = (i - 1) * m, i * m
+            local found = own:find("\1", first + i + 1, true)
+            while found and found <= last do
+               removed[found - first] = true
+               found = own:find("\1", found + 1, true)
+            end
+         end
       end
+      if n == m then break end
+      local rest = close:narrow(2, m + 1, n - m)
+      if #chosen < m then
+         rest = rest:index_select(1, torch.tensor(chosen, {dtype = "int64", device = "cpu"}))
+      end
+      local survivors = rest:any(1):logical_not():nonzero():squeeze(2) + m
+      left, at = left:index_select(1, survivors), at:index_select(1, survivors)
    end
    return order:index_select(1, torch.tensor(kept, {dtype = "int64", device = "cpu"}))
 end

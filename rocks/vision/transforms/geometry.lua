@@ -97,7 +97,10 @@ local function resize_image(image, a, title)
    if not is_nearest[mode] then options.align_corners, options.antialias = false, antialias end
    local is_byte = image.dtype == "uint8"
    return as_batch(image, function(batch)
-      if is_byte and antialias then return resample(batch, rows, columns, mode) end
+      -- the CPU sums bytes in integers, as PyTorch does; a GPU does so here
+      if is_byte and antialias and batch.is_cuda then
+         return resample(batch, rows, columns, mode)
+      end
       if image:is_floating_point() or is_byte then return F.interpolate(batch, options) end
       return F.interpolate(batch:float(), options):round():to(image.dtype)
    end)

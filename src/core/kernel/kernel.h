@@ -596,7 +596,8 @@ struct tlk_avg_pool_backward {
   tlk_Array grad_in, grad_out;
 };
 
-/* Resamples float32 or float64 data along one dimension. */
+/* Resamples float32 or float64 data along one dimension, on the CPU also uint8, with weights that
+** are rounded to 16 bits as in PyTorch. */
 struct tlk_resample {
   const tlk_Context *cx;
   tlk_Resample resample;

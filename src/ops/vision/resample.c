@@ -300,7 +300,8 @@ static tl_Tensor *take_nearest(tl_Tensor *self, int d, const Axis *a, Mode mode)
 }
 
 static tl_Tensor *resize_dim(tl_Tensor *self, int d, const Axis *a, Mode mode) {
-  if (self->dtype != TL_F32 && self->dtype != TL_F64) return take_nearest(self, d, a, mode);
+  if (self->dtype != TL_F32 && self->dtype != TL_F64 && !filter_of(mode))
+    return take_nearest(self, d, a, mode);
   int64_t sizes[TL_MAX_DIMS];
   memcpy(sizes, self->sizes, (size_t)self->ndim * sizeof *sizes);
   sizes[d] = a->out;
@@ -426,12 +427,14 @@ static bool last_first(const Axis *axes, int n) {
   return growth > 1;
 }
 
-/* Resizes images. Half types and uint8 are summed in float32. A dimension in which all positions
+/* Resizes images. Half types and uint8 are summed in float32, except that the CPU has integer sums
+** for antialiased uint8. A dimension in which all positions
 ** stay the same is skipped. */
 static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
   tli_Chain c = {0};
   bool sums = mode != NEAREST && mode != NEAREST_EXACT, bytes = sums && input->dtype == TL_U8;
-  bool half = bytes || (sums && tli_dtype_bytes[input->dtype] == 2);
+  bool integers = bytes && filter_of(mode) && tli_device(input).type != TL_CUDA;
+  bool half = (bytes && !integers) || (sums && tli_dtype_bytes[input->dtype] == 2);
   int n = input->ndim - 2;
   bool backwards = bytes || last_first(axes, n);
   tl_Tensor *result = half ? TLI_STEP(&c, tlo_to_dtype(input, TL_F32)) : input;
@@ -440,7 +443,7 @@ static tl_Tensor *resize(tl_Tensor *input, const Axis *axes, Mode mode) {
     const Axis *a = &axes[d];
     if (a->in == a->out && (a->exact || a->align_corners)) continue;
     result = TLI_STEP(&c, resize_dim(result, d + 2, a, mode));
-    if (bytes) result = chain_bytes(&c, result);
+    if (bytes && !integers) result = chain_bytes(&c, result);
   }
   if (half) result = TLI_STEP(&c, tlo_to_dtype(result, (tl_DType)input->dtype));
   return tli_chain_end(&c, result);
