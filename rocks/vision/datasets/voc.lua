@@ -128,8 +128,8 @@ end
 
 --- Images with masks of Pascal VOC. `year`, `image_set`, `transform`, `target_transform` and
 --- `transforms` are those of VOCDetection. An item is an image (3, H, W) uint8 and a mask (H, W)
---- uint8 as torchvision's, with the numbers of the file's palette: 0 for the background, 1 to 20 for
---- classes, 255 for borders.
+--- uint8 as torchvision's, with the numbers of the file's palette: 0 for the background, 1 to 20
+--- for classes, 255 for borders.
 ---
 ---     local VOC = torch.vision.datasets.VOCSegmentation
 ---     local message = select(2, pcall(VOC, "nowhere"))

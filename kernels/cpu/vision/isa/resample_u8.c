@@ -18,8 +18,9 @@ static __attribute__((noinline)) void add_weighted(int32_t weight, const uint8_t
 }
 
 /* Computes LINES sums of terms: weights[t] times the bytes at x + at[t] * step. */
-static void sum_up(int64_t terms, const int32_t *at, const int16_t *weights, int digits,
-                   const uint8_t *x, int64_t step, uint8_t *restrict out) {
+static __attribute__((noinline)) void sum_up(int64_t terms, const int32_t *at,
+                                             const int16_t *weights, int digits, const uint8_t *x,
+                                             int64_t step, uint8_t *restrict out) {
   int32_t sum[LINES];
   for (int r = 0; r < LINES; r++) sum[r] = 1 << (digits - 1);
   for (int64_t t = 0; t < terms; t++) add_weighted(weights[t], x + at[t] * step, sum);
@@ -55,7 +56,8 @@ static inline __attribute__((always_inline)) void interleave(const Bytes *a, Byt
 }
 
 /* Transposes a square of SIDE x SIDE bytes; rows are `from` and `to` bytes apart. */
-static inline void transpose_square(const uint8_t *in, int64_t from, uint8_t *out, int64_t to) {
+static __attribute__((noinline)) void transpose_square(const uint8_t *in, int64_t from,
+                                                       uint8_t *out, int64_t to) {
   Bytes a[SIDE], b[SIDE];
   for (int r = 0; r < SIDE; r++) memcpy(&a[r], in + r * from, SIDE);
   interleave(a, b);
@@ -65,18 +67,29 @@ static inline void transpose_square(const uint8_t *in, int64_t from, uint8_t *ou
   for (int r = 0; r < SIDE; r++) memcpy(out + r * to, &a[r], SIDE);
 }
 
+/* Transposes bytes one by one, for what is left beside squares. The empty statement keeps the loop
+** from being vectorised, which would not pay. */
+static __attribute__((noinline)) void transpose_rest(int64_t rows, int64_t columns,
+                                                     const uint8_t *in, int64_t from, uint8_t *out,
+                                                     int64_t to) {
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t c = 0; c < columns; c++) {
+      uint32_t byte = in[r * from + c];
+      __asm__("" : "+r"(byte));
+      out[c * to + r] = (uint8_t)byte;
+    }
+}
+
 /* Transposes rows x columns bytes; rows are `from` and `to` bytes apart. */
-static void transpose(int64_t rows, int64_t columns, const uint8_t *in, int64_t from, uint8_t *out,
-                      int64_t to) {
+static __attribute__((noinline)) void transpose(int64_t rows, int64_t columns, const uint8_t *in,
+                                                int64_t from, uint8_t *out, int64_t to) {
   int64_t whole = columns - columns % SIDE, r = 0;
   for (; r + SIDE <= rows; r += SIDE) {
     for (int64_t c = 0; c < whole; c += SIDE)
       transpose_square(in + r * from + c, from, out + c * to + r, to);
-    for (int64_t k = r; k < r + SIDE; k++)
-      for (int64_t c = whole; c < columns; c++) out[c * to + k] = in[k * from + c];
+    transpose_rest(SIDE, columns - whole, in + r * from + whole, from, out + whole * to + r, to);
   }
-  for (; r < rows; r++)
-    for (int64_t c = 0; c < columns; c++) out[c * to + r] = in[r * from + c];
+  transpose_rest(rows - r, columns, in + r * from, from, out + r, to);
 }
 
 static void lines(int64_t lines, int64_t n, int64_t from, const int32_t *first, const int32_t *at,

@@ -1,8 +1,8 @@
 -- transforms.lua - measures transforms and operators on one thread, in processor time; transforms.py measures
 -- torchvision's. Prints a line for each: its name and the milliseconds of the fastest of five rounds.
 --
---    tlua rocks/vision/bench/transforms.lua > ours.txt
---    python rocks/vision/bench/transforms.py ours.txt     # prints both beside one another
+--    tlua rocks/vision/spec/bench/transforms.lua > ours.txt
+--    python rocks/vision/spec/bench/transforms.py ours.txt     # prints both beside one another
 
 local torch = require "tlua"
 
