@@ -91,7 +91,11 @@ function M.batch(title, batch, n, size)
    if batch:numel() ~= n then
       args.refuse(title, "batch", ("%d positions, one for each node"):format(n), batch)
    end
-   M.range(title, "batch", batch, size or math.maxinteger, "graphs")
+   if size then
+      M.range(title, "batch", batch, size, "graphs")
+   elseif batch:numel() > 0 and batch:min():item() < 1 then
+      args.refuse(title, "batch", "numbers of graphs from 1 on", batch:min():item())
+   end
 end
 
 return M

@@ -15,5 +15,6 @@ return lazy.load({}, {
    datasets = "tlua.graphs.datasets",
    loader = "tlua.graphs.loader",
    nn = "tlua.graphs.nn",
+   transforms = "tlua.graphs.transforms",
    utils = "tlua.graphs.utils",
 })

@@ -21,12 +21,15 @@ concat: whether the heads' results are joined, or averaged
 data_list: the graphs
 deg: the number of nodes with degree 0, 1, 2 and so on
 dim_size: the number of groups
+drop_last: whether a smaller batch at the end is left out
 dropout: the probability with which values are dropped in training
 edge_attr: the features of edges, a row each
+edge_attr_dict: the features of edges of each type
 edge_dim: the number of features of an edge
 edge_index: the sources and targets of edges, (2, edges) int64
 edge_type: the type of each edge, from 1
 edge_weight: the weight of each edge
+edge_weight_dict: the weights of edges of each type
 eps: a small number
 fill_value: the features of self loops, or a reduction of those of other edges
 flow: the direction of messages
@@ -49,6 +52,7 @@ normalize: whether weights are divided by degrees
 num_layers: the number of layers
 num_nodes: the number of nodes; by default the greatest position
 num_relations: the number of types of edges
+num_workers: the number of worker threads
 out_channels: the number of features of a node in the result
 p: the probability
 ptr: the first row of each group, and the number of rows plus 1
@@ -59,6 +63,7 @@ return_attention_weights: whether edges and their weights are returned, too
 root_weight: whether the features of the node itself have a weight
 scalers: names of functions of the degree
 share_weights: whether sources and targets have the same weights
+shuffle: whether the order is random in each epoch
 size: the numbers of sources and targets
 sort_by_row: whether edges are sorted by their sources
 src: the values

@@ -32,6 +32,17 @@ describe("examples/digits_trainer.lua", function()
    end))
 end)
 
+describe("examples/karate.lua", function()
+   it("finds communities, and draws the club", shell.in_folder(function(folder)
+      local output = shell.ok(("%s examples/karate.lua --svg %s/club.svg"):format(tlua, folder))
+      local right = tonumber(output:match "(%d+) of 30 other members are in their community")
+      assert.is_true(right and right >= 20, output)
+      local svg = shell.read(folder .. "/club.svg")
+      assert.equal(34, select(2, svg:gsub("<circle", "")))
+      assert.equal(78, select(2, svg:gsub("<line", "")))
+   end))
+end)
+
 describe("examples/agents.lua", function()
    for agent, steps in pairs {ppo = 2000, dqn = 1500, sac = 200} do
       it("learns for some steps: " .. agent, shell.in_folder(function(folder)

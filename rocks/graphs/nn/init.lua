@@ -12,5 +12,7 @@ return lazy.load({}, lazy.modules("tlua.graphs.nn", {
    ["conv.relations"] = "PNAConv RGCNConv",
    pool = "global_add_pool global_mean_pool global_max_pool TopKPooling SAGPooling",
    norm = "BatchNorm GraphNorm",
+   neighbors = "knn_graph radius_graph random_walk Node2Vec",
+   hetero = "HeteroConv",
    models = "MLP JumpingKnowledge GCN GraphSAGE GIN GAT",
 }))

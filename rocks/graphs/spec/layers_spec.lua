@@ -149,3 +149,87 @@ describe("a layer of torch.graphs.nn", function()
       end)
    end
 end)
+
+describe("layers of torch.graphs.nn", function()
+   local edges = torch.tensor {{1, 2, 3, 1, 3}, {2, 3, 1, 3, 3}}
+
+   for name, make in sorted {
+      GCN = function() return N.GCNConv(3, 2) end, SAGE = function() return N.SAGEConv(3, 2) end,
+      GAT = function() return N.GATConv(3, 2, {heads = 2}) end,
+      Transformer = function() return N.TransformerConv(3, 2) end,
+   } do
+      it("have gradients, and gradients of these: " .. name, function()
+         torch.manual_seed(1)
+         local conv = make():double()
+         local x = torch.randn(4, 3, {dtype = "float64", requires_grad = true})
+         local function fn(v) return conv(v, edges) end
+         assert.is_true(torch.autograd.gradcheck(fn, {x}))
+         assert.is_true(torch.autograd.gradgradcheck(fn, {x}))
+      end)
+
+      it("take graphs without edges or nodes, and name what they cannot take: " .. name, function()
+         local conv, x = make(), torch.randn(4, 3)
+         local none = torch.zeros(2, 0):long()
+         assert.equal(0, conv(torch.zeros(0, 3), none):size(1))
+         assert.equal(4, conv(x, none):size(1))
+         local title = "graphs.nn." .. name .. "Conv: "
+         assert.raises(title .. "edge_index: expected an int64 tensor of shape (2, edges), got a float32 tensor",
+            function() conv(x, edges:float()) end)
+         assert.raises(title .. "edge_index: expected positions from 1 to 4, the number of nodes, got 6",
+            function() conv(x, edges + 3) end)
+         assert.raises(title .. "edge_index: expected positions from 1 to 4, the number of nodes, got 0",
+            function() conv(x, edges - 1) end)
+         assert.raises(title .. "x: expected a floating tensor of shape (nodes, 3), got a float32 tensor of shape",
+            function() conv(torch.randn(4, 5), edges) end)
+      end)
+
+      it("see changes of edge_index: " .. name, function()
+         local conv, x, changed = make(), torch.randn(4, 3), edges:clone()
+         local before = conv(x, changed):detach()
+         changed[1][1] = 4
+         local after = conv(x, changed):detach()
+         assert.is_false(before:equal(after))
+         assert.is_true(after:equal(conv(x, changed:clone()):detach()))
+      end)
+   end
+
+   it("send messages that a class derived from them defines", function()
+      local Zero = torch.class("Zero", N.GCNConv)
+      function Zero:message(x_j) return x_j * 0 end
+      assert.equal(0, Zero(3, 2)(torch.randn(4, 3), edges):abs():sum():item())
+   end)
+
+   it("find by names what message, aggregate and update take", function()
+      local Own = torch.class("Own", N.MessagePassing)
+      function Own:message(x_j, x_i, weight, edge_index_i)
+         assert.same(edges[2]:tolist(), edge_index_i:tolist())
+         return (x_j - x_i) * weight:view(-1, 1)
+      end
+      function Own:update(inputs, x) return inputs + x end
+      function Own:forward(x, edge_index, weight)
+         return self:propagate(edge_index, {x = x, weight = weight})
+      end
+      local x, weight = torch.tensor {{1.0}, {2.0}, {4.0}}, torch.tensor {1.0, 2.0, 3.0, 4.0, 5.0}
+      -- 1: 1 + 3 (4 - 1); 2: 2 + (1 - 2); 3: 4 + 2 (2 - 4) + 4 (1 - 4) + 5 * 0
+      assert.same({10, 1, -12}, Own()(x, edges, weight):view(-1):tolist())
+      assert.raises("Own:message: weight: expected propagate to get it", function() Own()(x, edges) end)
+      assert.raises('Own: aggr: expected sum, add, mean', function() Own {aggr = "middle"} end)
+      for _, aggr in ipairs {"mean", "max", "min", "mul"} do
+         local plain = N.MessagePassing {aggr = aggr}
+         local expected = torch.graphs.utils.scatter(x:index_select(1, edges[1]), edges[2], 1, 3, aggr)
+         assert.close(expected, plain:propagate(edges, {x = x}), 1e-6)
+      end
+   end)
+
+   it("pool graphs whose vector is not sorted", function()
+      local x, batch = torch.tensor {{1.0}, {2.0}, {4.0}}, torch.tensor {3, 1, 3}
+      assert.same({2, 0, 5}, N.global_add_pool(x, batch):view(-1):tolist())
+      assert.same({2, 0, 2.5}, N.global_mean_pool(x, batch):view(-1):tolist())
+      assert.same({2, 0, 4}, N.global_max_pool(x, batch):view(-1):tolist())
+      assert.same({7}, N.global_add_pool(x):view(-1):tolist())
+      assert.raises("graphs.nn.global_add_pool: batch: expected numbers of graphs from 1 on, got 0",
+         function() N.global_add_pool(x, batch - 1) end)
+      assert.raises("graphs.nn.global_add_pool: batch: expected 3 positions, one for each node",
+         function() N.global_add_pool(x, batch[{{1, 2}}]) end)
+   end)
+end)
