@@ -119,7 +119,7 @@ end
 local take_load = args.signature [[audio.load(uri: string, frame_offset: integer = 0,
    num_frames: integer = -1, normalize: boolean = true, channels_first: boolean = true)]]
 
---- Loads a file of sound: WAV, and what libsndfile reads, such as FLAC, Ogg and MP3.
+--- Loads a file of sound: WAV, or a format of libsndfile, such as FLAC, Ogg and MP3.
 ---
 ---     local audio = torch.audio
 ---     local path = "/tmp/tone.wav"

@@ -4,6 +4,8 @@ require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"
 
 return lazy.load({}, {
+   functional = "tlua.audio.functional",
+   transforms = "tlua.audio.transforms",
    load = "tlua.audio.files",
    save = "tlua.audio.files",
    info = "tlua.audio.files",

@@ -168,7 +168,7 @@ end
 
 local numbers <const> = {PCM_S = PCM, PCM_U = PCM, PCM_F = FLOAT, ALAW = ALAW, ULAW = ULAW}
 
--- What a dtype is stored as, if neither encoding nor bits are given.
+-- Maps a dtype to the encoding and bits of its file, if neither is given.
 local plain <const> = {uint8 = {"PCM_U", 8}, int16 = {"PCM_S", 16}, int32 = {"PCM_S", 32},
    float32 = {"PCM_F", 32}, float64 = {"PCM_F", 64}}
 local usual_bits <const> = {PCM_S = 16, PCM_U = 8, PCM_F = 32, ALAW = 8, ULAW = 8}

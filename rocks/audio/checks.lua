@@ -1,0 +1,86 @@
+-- checks.lua - checks of arguments, and shapes, which the functions of this package share.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local M = {}
+
+--- Refuses a value that is no floating-point tensor with at least `dims` dimensions.
+---@param title string  the function's name, for the message
+---@param name string
+---@param value Tensor
+---@param dims integer
+---@param shape string  the shape that is expected, for the message
+function M.real(title, name, value, dims, shape)
+   if not value:is_floating_point() then
+      args.refuse(title, name, "floating-point numbers; from int16: x:float() / 32768", value)
+   end
+   if value:dim() < dims then args.refuse(title, name, "a tensor of shape " .. shape, value) end
+end
+
+--- Refuses a value that is no complex tensor with at least `dims` dimensions.
+function M.complex(title, name, value, dims, shape)
+   if not value:is_complex() or value:dim() < dims then
+      args.refuse(title, name, "a complex tensor of shape " .. shape, value)
+   end
+end
+
+--- Refuses a waveform that is not (..., time) with samples.
+function M.waveform(title, value, dims)
+   M.real(title, "waveform", value, dims or 1,
+      dims == 2 and "(..., channel, time)" or "(..., time)")
+   if value:size(-1) == 0 then args.refuse(title, "waveform", "at least one sample", value) end
+end
+
+--- Refuses a number below `least`.
+function M.at_least(title, name, value, least)
+   if value < least or value ~= value then
+      args.refuse(title, name, ("at least %s"):format(least), value)
+   end
+end
+
+--- Refuses a number that is not above 0.
+function M.positive(title, name, value)
+   if value <= 0 or value ~= value or value == math.huge then
+      args.refuse(title, name, "a positive number", value)
+   end
+end
+
+--- Refuses a value that is not among the keys of a set.
+function M.among(title, name, value, set)
+   if set[value] then return end
+   local list = {}
+   for key in pairs(set) do list[#list + 1] = ("%q"):format(key) end
+   table.sort(list)
+   args.refuse(title, name, table.concat(list, " or "), value)
+end
+
+--- Returns a tensor as a batch: all but the last `keep` dimensions become one. The second result
+--- gives a tensor these dimensions back, in place of its first.
+---@param x Tensor
+---@param keep integer
+---@return Tensor
+---@return fun(y: Tensor): Tensor
+function M.batch(x, keep)
+   local shape = {table.unpack(x.shape)}
+   local lead = table.move(shape, 1, #shape - keep, 1, {})
+   local rows = 1
+   for _, size in ipairs(lead) do rows = rows * size end
+   local flat = x:reshape(rows, table.unpack(shape, #shape - keep + 1))
+   return flat, function(y)
+      local full = table.move(lead, 1, #lead, 1, {})
+      for i = 2, y:dim() do full[#full + 1] = y:size(i) end
+      return y:reshape(full)
+   end
+end
+
+--- Returns the complex dtype of a floating-point dtype.
+M.complex_of = {float32 = "complex64", float64 = "complex128"}
+
+--- Returns the value as a tensor of x's dtype and device.
+function M.like(x, value)
+   if torch.is_tensor(value) then return value:to(x.device):to(x.dtype) end
+   return torch.tensor(value, {dtype = x.dtype, device = x.device})
+end
+
+return M

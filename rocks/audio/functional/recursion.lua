@@ -1,0 +1,159 @@
+-- recursion.lua - y[n] = x[n] - a[1] y[n - 1] - ... - a[K] y[n - K], without a loop over samples.
+--
+-- Samples are cut into blocks. In each block the answer to its own inputs is a product with a
+-- triangular matrix of the filter's impulse response. What earlier blocks add depends on the last K
+-- outputs before the block alone, its state; states follow one another by a K x K matrix, and are
+-- found by doubling: first from one block to the next, then over 2, 4, 8 ... blocks. All is
+-- computed in float64, since errors of poles near 1 grow.
+
+local torch = require "tlua"
+
+local F = torch.nn.functional
+
+local M = {}
+
+local BLOCK <const> = 32
+
+-- Returns n outputs of a filter for inputs, after the outputs `before`, of which the last is first.
+local function respond(a, n, inputs, before)
+   local y = {}
+   for i = 1, n do
+      local sum = inputs[i] or 0
+      for k = 1, #a do
+         local j = i - k
+         local last = j >= 1 and y[j] or before[1 - j] or 0
+         sum = sum - a[k] * last
+      end
+      y[i] = sum
+   end
+   return y
+end
+
+-- Keeps powers of unstable filters' matrices finite.
+local LARGEST <const> = 1e300
+
+local function limit(value)
+   if value > LARGEST then return LARGEST end
+   return value < -LARGEST and -LARGEST or value
+end
+
+local function square(m)
+   local n, result = #m, {}
+   for i = 1, n do
+      result[i] = {}
+      for j = 1, n do
+         local sum = 0
+         for k = 1, n do sum = sum + m[i][k] * m[k][j] end
+         result[i][j] = limit(sum)
+      end
+   end
+   return result
+end
+
+-- Returns the tables of a filter: the impulse response after a zero, the responses to states
+-- (size, K), and the matrices of steps over 1, 2, 4 ... blocks, transposed.
+local function tables_of(a, size, doublings)
+   local order = #a
+   local impulse = respond(a, size, {1}, {})
+   table.insert(impulse, 1, 0.0)
+   local states, step = {}, {}
+   for i = 1, size do states[i] = {} end
+   for k = 1, order do
+      local before = {}
+      before[k] = 1
+      for i, value in ipairs(respond(a, size, {}, before)) do states[i][k] = limit(value) end
+   end
+   for r = 1, order do step[r] = states[size + 1 - r] end
+   local steps = {}
+   for s = 1, doublings do
+      local transposed = {}
+      for i = 1, order do
+         transposed[i] = {}
+         for j = 1, order do transposed[i][j] = step[j][i] end
+      end
+      steps[s] = transposed
+      step = square(step)
+   end
+   return impulse, states, steps
+end
+
+-- Returns positions in an impulse response after a zero: of the transposed triangular matrix.
+local function triangle(size, device)
+   local i = torch.arange(size, {device = device})
+   return (i:unsqueeze(1) - i:unsqueeze(2) + 1):clamp(0):view(-1) + 1
+end
+
+-- Solves the recursion of x (batch, filters, time) for coefficients a (filters, K + 1), whose first
+-- ones are 1.
+local function solve(x, a)
+   local batch, filters, length = table.unpack(x.shape)
+   local order = a:size(2) - 1
+   if order == 0 or length == 0 then return x:clone() end
+   local size = math.max(BLOCK, order)
+   local blocks = (length + size - 1) // size
+   local doublings = 0
+   while 1 << doublings < blocks do doublings = doublings + 1 end
+   local impulses, states, steps = {}, {}, {}
+   for f, row in ipairs(a:double():tolist()) do
+      table.remove(row, 1)
+      local by_step
+      impulses[f], states[f], by_step = tables_of(row, size, doublings)
+      for s = 1, doublings do
+         steps[s] = steps[s] or {}
+         steps[s][f] = by_step[s]
+      end
+   end
+   local options = {dtype = "float64", device = x.device}
+   local toeplitz = torch.tensor(impulses, options):index_select(2, triangle(size, x.device))
+      :view(filters, size, size)
+   local padded = x:double()
+   if blocks * size > length then padded = F.pad(padded, {0, blocks * size - length}) end
+   padded = padded:view(batch, filters, blocks, size)
+   local y = filters == 1 and padded:matmul(toeplitz[1]) or padded:matmul(toeplitz)
+   if blocks > 1 then
+      local ends = y:narrow(-1, size - order + 1, order):flip(-1)
+      for s = 1, doublings do
+         local far = 1 << s - 1
+         local moved = ends:narrow(3, 1, blocks - far):matmul(torch.tensor(steps[s], options))
+         local later = ends:narrow(3, far + 1, blocks - far) + moved
+         ends = torch.cat({ends:narrow(3, 1, far), later}, 3)
+      end
+      local answer = torch.tensor(states, options):transpose(2, 3)
+      y:narrow(3, 2, blocks - 1):add_(ends:narrow(3, 1, blocks - 1):matmul(answer))
+   end
+   y = y:view(batch, filters, blocks * size)
+   return y:narrow(3, 1, length):to(x.dtype)
+end
+
+local Recursion = torch.class("audio.Recursion", torch.autograd.Function)
+
+function Recursion.forward(ctx, x, a)
+   local y = solve(x, a)
+   ctx:save_for_backward(y, a)
+   return y
+end
+
+-- The gradient of the input is the same recursion from the end on.
+function Recursion.backward(ctx, grad)
+   local y, a = ctx:saved_tensors()
+   local d = Recursion:apply(grad:flip(-1), a):flip(-1)
+   if not ctx.needs_input_grad[2] then return d end
+   local length, list = y:size(3), {a:new_zeros(a:size(1))}
+   for k = 1, a:size(2) - 1 do
+      if k < length then
+         local product = d:narrow(3, k + 1, length - k) * y:narrow(3, 1, length - k)
+         list[k + 1] = -product:sum({1, 3})
+      else
+         list[k + 1] = a:new_zeros(a:size(1))
+      end
+   end
+   return d, torch.stack(list, 2)
+end
+
+--- Returns y of the recursion above.
+---@param x Tensor  (batch, filters, time)
+---@param a Tensor  (filters, K + 1), the first ones 1
+---@return Tensor
+function M.run(x, a) return Recursion:apply(x, a) end
+
+return M
