@@ -129,7 +129,7 @@ local take_load = args.signature [[audio.load(uri: string, frame_offset: integer
 ---     --> torch.Size([1, 3])	8000	int16
 ---@param uri string  a file's path
 ---@param frame_offset? integer  the number of frames to leave out, 0 by default
----@param num_frames? integer  at most so many frames; -1, the default, is all
+---@param num_frames? integer  the largest number of frames; -1, the default, is all
 ---@param options? {normalize: boolean, channels_first: boolean}  normalize: true, the default,
 --- gives float32 from -1 to 1; false gives numbers as the file has them: uint8, int16, int32 (which
 --- 24-bit samples fill from above), float32 or float64. channels_first: true by default

@@ -86,7 +86,7 @@ norm: the normalisation, or none
 norm_vars: whether the deviation is divided by, too
 normalize: whether integers become floats from -1 to 1
 normalized: whether the spectrum is divided by the window's length; "window" or "frame_length"
-num_frames: at most so many frames, -1 for all
+num_frames: the largest number of frames, -1 for all
 onesided: whether only frequencies from 0 to half of the sample rate are kept
 orig_freq: the sample rate of the waveform
 p: the largest share of an axis that is masked
