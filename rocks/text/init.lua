@@ -6,6 +6,6 @@ local lazy = require "tlua.lazy"
 return lazy.load({}, lazy.modules("tlua.text", {
    BPE = "BPE", Encoding = "Encoding", Template = "Template", Tokenizer = "Tokenizer",
    models = "from_pretrained from_config list_models",
-   peft = "peft",
+   peft = "peft", trainers = "trainers",
    ["models.cache"] = "Cache", ["models.PreTrainedModel"] = "PreTrainedModel",
 }))

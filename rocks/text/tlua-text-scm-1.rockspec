@@ -89,6 +89,8 @@ build = {
       ["tlua.text.tokenizer.saving"] = "tokenizer/saving.lua",
       ["tlua.text.tokenizer.scripts"] = "tokenizer/scripts.lua",
       ["tlua.text.tokenizer.sentencepiece"] = "tokenizer/sentencepiece.lua",
+      ["tlua.text.tokenizer.training"] = "tokenizer/training.lua",
+      ["tlua.text.trainers"] = "trainers.lua",
       ["tlua.text.vocabulary"] = "vocabulary.lua",
    },
 }

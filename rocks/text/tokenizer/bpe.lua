@@ -223,7 +223,7 @@ function M.make(config, vocab, fail)
    if model.suffix == "" then model.suffix = nil end
    if config.unk_token then
       model.unknown = vocab[config.unk_token]
-      if not model.unknown then
+      if not model.unknown and next(vocab) ~= nil then
          fail(("the vocabulary lacks the unknown token %q"):format(tostring(config.unk_token)))
       end
    end

@@ -54,7 +54,7 @@ local function padding(options)
 end
 
 -- Returns a token of bytes in the characters of byte-level vocabularies.
-local function in_characters(token)
+function M.in_characters(token)
    return (token:gsub(".", function(c) return bytes.character[c:byte()] end))
 end
 
@@ -80,10 +80,10 @@ local function from_ranks(self)
    for token in pairs(self.ranks) do order[#order + 1] = token end
    table.sort(order, function(a, b) return self.ranks[a] < self.ranks[b] end)
    for _, token in ipairs(order) do
-      values.put(vocab, in_characters(token), self.ranks[token] - 1)
+      values.put(vocab, M.in_characters(token), self.ranks[token] - 1)
       local a, b = parts_of(token, self.ranks)
       if #token > 1 and a then
-         merges[#merges + 1] = values.list {in_characters(a), in_characters(b)}
+         merges[#merges + 1] = values.list {M.in_characters(a), M.in_characters(b)}
       end
    end
    local function byte_level(use_regex)
@@ -150,6 +150,25 @@ local function folder_config(self)
       config.chat_template = list
    end
    return json.encode(config)
+end
+
+--- Returns the text of a tokenizer.json with another vocabulary.
+---@param self table
+---@param model table  the model's new fields; `tokens`: the vocabulary
+---@return string
+function M.with_vocabulary(self, model)
+   local config = assert(ordered.decode(self.source))
+   local vocab, merges = values.dict(), values.list {}
+   for id, token in ipairs(model.tokens) do values.put(vocab, token, id - 1) end
+   for i, pair in ipairs(model.merges or {}) do merges[i] = values.list {pair[1], pair[2]} end
+   local part = config.values.model
+   for _, key in ipairs {"continuing_subword_prefix", "end_of_word_suffix"} do
+      if model[key] then values.put(part, key, model[key]) end
+   end
+   values.put(part, "vocab", vocab)
+   if model.merges then values.put(part, "merges", merges) end
+   values.put(config, "added_tokens", values.list {})
+   return values.to_json(config, {ascii = false, comma = ",", colon = ":"})
 end
 
 --- Writes a tokenizer.json.

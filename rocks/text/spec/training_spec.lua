@@ -1,0 +1,89 @@
+-- Training of tokenizers, against Hugging Face's trainers.
+
+local json = require "tlua.utils.json"
+local shell = require "spec.support.shell"
+local torch = require "tlua"
+local Tokenizer, trainers = torch.text.Tokenizer, torch.text.trainers
+
+local function read(name)
+   local file <close> = assert(io.open(("rocks/text/spec/fixtures/training/%s.json"):format(name), "rb"))
+   return assert(json.decode(file:read "a"))
+end
+
+-- Returns a copy without metatables, so that lists are plain tables.
+local function plain(value)
+   if type(value) ~= "table" then return value end
+   local copy = {}
+   for key, inner in pairs(value) do copy[key] = plain(inner) end
+   return copy
+end
+
+local empty <const> = [[{"pre_tokenizer": {"type": "Whitespace"},
+   "model": {"type": "%s", "vocab": {}, "merges": [], "unk_token": "[UNK]"}}]]
+
+local function untrained(kind) return assert(Tokenizer.from_str(empty:format(kind))) end
+
+describe("text.Tokenizer.train_from_iterator", function()
+   for _, name in ipairs {"bytes", "split", "limited", "spaces", "words"} do
+      it("learns the vocabulary and the merges of the library: " .. name, function()
+         local case = read(name)
+         local tokenizer = assert(Tokenizer.from_str(case.empty))
+         tokenizer:train_from_iterator(plain(case.texts), trainers[case.trainer](plain(case.options)))
+         local expected = assert(json.decode(case.expected))
+         assert.same(plain(expected), plain(assert(json.decode(assert(tokenizer:to_str())))))
+         local again = assert(Tokenizer.from_str(case.expected))
+         assert.same(again:encode(case.texts[1]).ids, tokenizer:encode(case.texts[1]).ids)
+      end)
+   end
+
+   it("learns WordPiece", function()
+      local tokenizer = untrained "WordPiece"
+      local trainer = trainers.WordPieceTrainer {vocab_size = 40, min_frequency = 2, special_tokens = {"[UNK]"}}
+      tokenizer:train_from_iterator({"low lower lowest", "low newer wider"}, trainer)
+      assert.same({"low", "##er"}, tokenizer:encode("lower").tokens)
+      assert.equal(1, tokenizer:token_to_id "[UNK]")
+      assert.is_true(tokenizer.vocab_size <= 40)
+   end)
+
+   it("takes texts of a function, lists of texts, and files", shell.in_folder(function(place)
+      local trainer = trainers.BpeTrainer {vocab_size = 10,
+         special_tokens = {"[UNK]", {content = "<m>", lstrip = true}}}
+      local texts, i = {{"low low", "low"}, "lower"}, 0
+      local first = untrained("BPE"):train_from_iterator(function()
+         i = i + 1
+         return texts[i]
+      end, trainer)
+      local second = untrained("BPE"):train_from_iterator({"low low", "low", "lower"}, trainer)
+      assert.equal(assert(first:to_str()), assert(second:to_str()))
+      local file = assert(io.open(place .. "/text", "wb"))
+      file:write "low low\nlow\nlower"
+      file:close()
+      local third = assert(untrained("BPE"):train({place .. "/text"}, trainer))
+      assert.equal(assert(first:to_str()), assert(third:to_str()))
+      assert.same({"low", " <m>"}, first:encode("low <m>").tokens)
+      assert.equal(256, #trainers.byte_alphabet())
+      local none, why = untrained("BPE"):train({place .. "/none"}, trainer)
+      assert.is_nil(none)
+      assert.matches("/none: No such file", why, 1, true)
+   end))
+
+   it("names wrong arguments", function()
+      local tokenizer, trainer = untrained "BPE", trainers.BpeTrainer()
+      assert.raises("text.trainers.BpeTrainer: vocab_size: expected an integer of at least 0, got -1",
+         function() trainers.BpeTrainer {vocab_size = -1} end)
+      assert.raises("text.trainers.BpeTrainer: unknown option size", function() trainers.BpeTrainer {size = 3} end)
+      assert.raises("special_tokens[2]: expected a text in UTF-8, got \"\"",
+         function() trainers.WordLevelTrainer {special_tokens = {"a", ""}} end)
+      assert.raises("text.Tokenizer.train_from_iterator: trainer: expected one of text.trainers, got a table",
+         function() tokenizer:train_from_iterator({"a"}, {}) end)
+      assert.raises("trainer: expected a trainer for WordPiece, got one for BPE",
+         function() untrained("WordPiece"):train_from_iterator({"a"}, trainer) end)
+      assert.raises("iterator: expected a list of texts or a function, got 3",
+         function() tokenizer:train_from_iterator(3, trainer) end)
+      assert.raises("text 2: expected a text, got 5", function() tokenizer:train_from_iterator({"a", 5}, trainer) end)
+      assert.raises("text 1: expected UTF-8, byte 2 is not",
+         function() tokenizer:train_from_iterator({"a\255"}, trainer) end)
+      assert.raises("text.Tokenizer.train: files[1]: expected a file's name, got 5",
+         function() tokenizer:train({5}, trainer) end)
+   end)
+end)

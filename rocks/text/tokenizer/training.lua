@@ -1,0 +1,207 @@
+-- training.lua - learns the vocabularies of tokenizers as Hugging Face's trainers do. A word is
+-- {text =, count =}; a vocabulary is the list of tokens by their numbers, from 1.
+
+local M = {}
+
+-- A heap of pairs ------------------------------------------------------------------------------
+
+-- The pair with the largest count is first; of those with equal counts, the least pair.
+local Queue = {}
+Queue.__index = Queue
+
+local function before(a, b)
+   return a.count > b.count or a.count == b.count and a.pair < b.pair
+end
+
+function Queue:push(entry)
+   local n = #self + 1
+   while n > 1 and before(entry, self[n // 2]) do
+      self[n] = self[n // 2]
+      n = n // 2
+   end
+   self[n] = entry
+end
+
+function Queue:pop()
+   local top, n = self[1], #self
+   local last = self[n]
+   self[n] = nil
+   n = n - 1
+   if n == 0 then return top end
+   local i = 1
+   while 2 * i <= n do
+      local child = 2 * i
+      if child < n and before(self[child + 1], self[child]) then child = child + 1 end
+      if not before(self[child], last) then break end
+      self[i] = self[child]
+      i = child
+   end
+   self[i] = last
+   return top
+end
+
+-- Alphabets -------------------------------------------------------------------------------------
+
+local character <const> = "[\0-\x7F\xC2-\xF4][\x80-\xBF]*"
+
+-- Returns the characters of the words, sorted, at most options.limit_alphabet of them.
+local function alphabet_of(words, options)
+   local counts, list = {}, {}
+   for _, word in ipairs(words) do
+      for c in word.text:gmatch(character) do counts[c] = (counts[c] or 0) + word.count end
+   end
+   for _, text in ipairs(options.initial_alphabet) do
+      counts[text:match(character)] = math.maxinteger
+   end
+   for c in pairs(counts) do list[#list + 1] = c end
+   local most = options.limit_alphabet
+   if most and #list > most then
+      table.sort(list, function(a, b)
+         if counts[a] ~= counts[b] then return counts[a] > counts[b] end
+         return utf8.codepoint(a) < utf8.codepoint(b)
+      end)
+      for i = #list, most + 1, -1 do list[i] = nil end
+   end
+   table.sort(list, function(a, b) return utf8.codepoint(a) < utf8.codepoint(b) end)
+   return list
+end
+
+local Vocabulary = {}
+Vocabulary.__index = Vocabulary
+
+-- Returns the number of a token, which is added if it is new.
+function Vocabulary:add(token)
+   local id = self.ids[token]
+   if id then return id end
+   id = #self.tokens + 1
+   self.tokens[id], self.ids[token] = token, id
+   return id
+end
+
+-- Returns the lists of a word's symbols and of their lengths; characters that are not in the
+-- alphabet are left out.
+local function symbols_of(word, vocabulary, options)
+   local prefix, suffix = options.continuing_subword_prefix, options.end_of_word_suffix
+   local ids, lengths, at, length = {}, {}, 1, #word.text
+   for c in word.text:gmatch(character) do
+      local symbol = c
+      local is_first, is_last = at == 1, at + #c > length
+      at = at + #c
+      if vocabulary.ids[c] then
+         if prefix and not is_first then symbol = prefix .. symbol end
+         if suffix and is_last then symbol = symbol .. suffix end
+         ids[#ids + 1], lengths[#lengths + 1] = vocabulary:add(symbol), 1
+      end
+   end
+   return {ids = ids, lengths = lengths, count = word.count}
+end
+
+-- Pairs -----------------------------------------------------------------------------------------
+
+-- Merges a pair in a word. Calls change(pair, difference) for each pair that appears or disappears.
+local function merge(word, a, b, new, most, change)
+   local ids, lengths, i = word.ids, word.lengths, 1
+   while i < #ids do
+      if ids[i] == a and ids[i + 1] == b then
+         local length = lengths[i] + lengths[i + 1]
+         if i > 1 then
+            change(ids[i - 1] << 32 | a, -1)
+            if lengths[i - 1] + length < most then change(ids[i - 1] << 32 | new, 1) end
+         end
+         table.remove(ids, i + 1)
+         table.remove(lengths, i + 1)
+         ids[i], lengths[i] = new, length
+         if i < #ids then
+            change(b << 32 | ids[i + 1], -1)
+            if lengths[i + 1] + length < most then change(new << 32 | ids[i + 1], 1) end
+         end
+      end
+      i = i + 1
+   end
+end
+
+-- Returns the counts of the pairs, and a queue that has each pair's words.
+local function count_pairs(list)
+   local counts, places = {}, {}
+   for _, word in ipairs(list) do
+      local ids = word.ids
+      for i = 1, #ids - 1 do
+         local pair = ids[i] << 32 | ids[i + 1]
+         counts[pair] = (counts[pair] or 0) + word.count
+         places[pair] = places[pair] or {}
+         places[pair][word] = true
+      end
+   end
+   local queue = setmetatable({}, Queue)
+   for pair, words in pairs(places) do
+      if counts[pair] > 0 then queue:push {pair = pair, count = counts[pair], words = words} end
+   end
+   return counts, queue
+end
+
+--- Learns pairs of tokens that are merged, as BpeTrainer does.
+---@param words {text: string, count: integer}[]
+---@param options table  of trainers.lua
+---@return string[] tokens
+---@return string[][] merges
+function M.bpe(words, options)
+   local vocabulary = setmetatable({tokens = {}, ids = {}}, Vocabulary)
+   for _, token in ipairs(options.special_tokens) do
+      vocabulary:add(type(token) == "table" and token.content or token)
+   end
+   for _, c in ipairs(alphabet_of(words, options)) do vocabulary:add(c) end
+   local list = {}
+   for i, word in ipairs(words) do list[i] = symbols_of(word, vocabulary, options) end
+   local counts, queue = count_pairs(list)
+   local tokens, merges, prefix = vocabulary.tokens, {}, options.continuing_subword_prefix
+   local most = options.max_token_length or math.maxinteger
+   while #tokens < options.vocab_size and #queue > 0 do
+      local top = queue:pop()
+      if top.count ~= counts[top.pair] then
+         top.count = counts[top.pair]
+         queue:push(top)
+      else
+         if top.count < 1 or top.count < options.min_frequency then break end
+         local a, b = top.pair >> 32, top.pair & 0xFFFFFFFF
+         local first, second = tokens[a], tokens[b]
+         local rest = prefix and second:sub(1, #prefix) == prefix and second:sub(#prefix + 1)
+            or second
+         local new = vocabulary:add(first .. rest)
+         merges[#merges + 1] = {first, second}
+         local places = {}
+         for word in pairs(top.words) do
+            merge(word, a, b, new, most, function(pair, difference)
+               counts[pair] = (counts[pair] or 0) + difference * word.count
+               if difference > 0 then
+                  places[pair] = places[pair] or {}
+                  places[pair][word] = true
+               end
+            end)
+         end
+         for pair, more in pairs(places) do
+            local count = counts[pair]
+            if count > 0 then queue:push {pair = pair, count = count, words = more} end
+         end
+      end
+   end
+   return tokens, merges
+end
+
+--- Takes the most frequent words, as WordLevelTrainer does. A token that occurs twice has the
+--- number of its last place.
+---@param words {text: string, count: integer}[]  by count, and then by text
+---@param options table  of trainers.lua
+---@return string[] tokens
+function M.words(words, options)
+   local tokens = {}
+   for i, token in ipairs(options.special_tokens) do
+      tokens[i] = type(token) == "table" and token.content or token
+   end
+   for _, word in ipairs(words) do
+      if word.count >= options.min_frequency then tokens[#tokens + 1] = word.text end
+   end
+   for i = #tokens, options.vocab_size + 1, -1 do tokens[i] = nil end
+   return tokens
+end
+
+return M
