@@ -42,6 +42,69 @@ local function is_size(key, default)
    return math.type(default) == "integer" and not key:find "_id$" and not key:find "^max_rel"
 end
 
+local function is_count(value) return math.tointeger(value) ~= nil and value >= 1 end
+
+local function is_list_of_strings(value)
+   if type(value) ~= "table" then return false end
+   for key, item in pairs(value) do
+      if math.type(key) ~= "integer" or type(item) ~= "string" then return false end
+   end
+   return true
+end
+
+local function is_table(value) return type(value) == "table" end
+
+local function is_share(value) return type(value) == "number" and value >= 0 and value <= 1 end
+
+local count <const> = {"an integer of at least 1 or null", is_count}
+local names <const> = {"a list of strings", is_list_of_strings}
+local object <const> = {"an object or null", is_table}
+local share <const> = {"a number from 0 to 1 or null", is_share}
+
+-- Fields that may be null, and what they may be otherwise.
+local optional <const> = {
+   num_key_value_heads = count, head_dim = count, sliding_window = count, n_inner = count,
+   num_decoder_layers = count, num_hidden_groups = count, inner_group_num = count,
+   position_buckets = {"an integer", function(value) return math.tointeger(value) ~= nil end},
+   embedding_size = count, projection_size = count,
+   layer_types = names, architectures = names, rope_parameters = object, rope_scaling = object,
+   id2label = object, text_config = object, vision_config = object,
+   classifier_dropout = share, cls_dropout = share, pooler_dropout = share, qa_dropout = share,
+   partial_rotary_factor = share, rotary_pct = share,
+   problem_type = {"a string or null", function(value) return type(value) == "string" end},
+   norm_rel_ebd = {"a string or null", function(value) return type(value) == "string" end},
+   pos_att_type = {"a list of strings or a string", function(value)
+      return type(value) == "string" or is_list_of_strings(value)
+   end},
+   pad_token_id = {"an integer or null", function(value) return math.tointeger(value) ~= nil end},
+   eos_token_id = {"an integer, a list of integers or null", function(value)
+      return math.tointeger(value) ~= nil or is_table(value)
+   end},
+   rope_theta = {"a positive number", function(value)
+      return type(value) == "number" and value > 0
+   end},
+   attn_logit_softcapping = {"a positive number or null", function(value)
+      return type(value) == "number" and value > 0
+   end},
+   clip_qkv = {"a positive number or null", function(value)
+      return type(value) == "number" and value > 0
+   end},
+}
+optional.final_logit_softcapping = optional.attn_logit_softcapping
+optional.rope_local_base_freq = optional.rope_theta
+optional.conv_kernel_size = optional.position_buckets
+
+-- Checks the fields that may be null, and makes counts integers.
+local function check_optional(title, config)
+   for key, kind in pairs(optional) do
+      local value = config[key]
+      if value ~= nil then
+         if not kind[2](value) then args.refuse(title, key, kind[1], value) end
+         if kind == count then config[key] = math.tointeger(value) end
+      end
+   end
+end
+
 local function check(title, config, defaults)
    for key, default in pairs(defaults) do
       local value = config[key]
@@ -79,6 +142,7 @@ function M.complete(family, given)
       args.refuse(family.title, "config", "a table such as {vocab_size = 100}", given)
    end
    local config = plain(given)
+   check_optional(family.title, config)
    config.num_labels = count_labels(config)
    for _, defaults in ipairs {family.defaults, common} do
       for key, value in pairs(defaults) do

@@ -78,6 +78,12 @@ local function class_of(title, family, name)
       table.concat(names, ", ")))
 end
 
+-- Returns the name of the class to make.
+local function name_of(family, config, architecture)
+   local own = config.architectures
+   return architecture or type(own) == "table" and own[1] or family.main or "Model"
+end
+
 -- Makes a model without memory.
 local function make_meta(cls, config)
    local previous = torch.get_default_device()
@@ -117,8 +123,7 @@ function M.from_pretrained(...)
    local given = configs.read_json(a.folder .. "/config.json")
    for key, value in pairs(a.config or {}) do given[key] = value end
    local family = family_of(title, given)
-   local name = a.architecture or given.architectures and given.architectures[1]
-      or family.main or "Model"
+   local name = name_of(family, given, a.architecture)
    local cls = class_of(title, family, name)
    local state = loading.read_state(a.folder)
    local model = a.strict and make_meta(cls, given) or cls(given)
@@ -158,8 +163,7 @@ function M.from_config(config, options)
       a.architecture = options and options.architecture
    end
    local family = family_of(title, a.config)
-   local name = a.architecture or a.config.architectures and a.config.architectures[1]
-      or family.main or "Model"
+   local name = name_of(family, a.config, a.architecture)
    return class_of(title, family, name)(a.config)
 end
 

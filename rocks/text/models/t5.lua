@@ -2,6 +2,7 @@
 -- norms without a mean.
 
 local torch = require "tlua"
+local args = require "tlua.args"
 local class = require "tlua.class"
 local configs = require "tlua.text.models.config"
 local define = require "tlua.text.models.define"
@@ -21,6 +22,9 @@ local family = define.family {
    },
    finish = function(config)
       config.num_decoder_layers = config.num_decoder_layers or config.num_layers
+      if config.num_layers < 1 then
+         args.refuse("text.T5", "num_layers", "an integer of at least 1", config.num_layers)
+      end
       local gate, act = config.feed_forward_proj:match "^(gated)%-(.*)$"
       config.is_gated_act, config.dense_act_fn = gate ~= nil, act or config.feed_forward_proj
       if config.feed_forward_proj == "gated-gelu" then config.dense_act_fn = "gelu_new" end
