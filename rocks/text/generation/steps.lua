@@ -4,20 +4,22 @@
 local torch = require "tlua"
 local class = require "tlua.class"
 local Cache = require "tlua.text.models.cache"
+local masks = require "tlua.text.models.masks"
 
 local Steps = class.class("text.generation.Steps")
 
 -- Returns the mask (B, S) of padding, or nil if there is none.
-local function mask_of(ids, o)
+local function mask_of(ids, o, is_seq2seq)
    local mask = o.attention_mask
    if mask == nil and o.given_pad then
       local is_eos = false
       for _, token in ipairs(o.eos) do is_eos = is_eos or token == o.pad_token_id end
       if not is_eos then mask = ids:ne(o.pad_token_id) end
    end
-   if mask == nil then return nil end
-   if mask.dtype ~= "bool" then mask = mask:ne(0) end
-   if mask:all():item() then return nil end
+   mask = masks.padding("generate", mask, ids:size(1), ids:size(2))
+   if mask and not is_seq2seq and not mask:select(2, -1):all():item() then
+      torch.raise "generate: attention_mask: expected padding on the left, got some on the right"
+   end
    return mask
 end
 
@@ -28,8 +30,8 @@ end
 function Steps:__init(model, ids, o, copies)
    self.model, self.o, self.batch = model, o, ids:size(1) * copies
    local function copied(x) return copies > 1 and x and x:repeat_interleave(copies, 1) or x end
-   local mask = mask_of(ids, o)
    self.is_seq2seq = model.inputs == "seq2seq"
+   local mask = mask_of(ids, o, self.is_seq2seq)
    if self.is_seq2seq then
       local encoded = model:encode(ids, mask)
       self.encoder_outputs, self.encoder_mask = copied(encoded), copied(mask)

@@ -86,6 +86,12 @@ function PreTrainedModel:forward(...)
          torch.raise(title .. ": expected input_ids or inputs_embeds, got "
             .. (ids and "both" or "neither"))
       end
+      if a.token_type_ids and not self.family.has_types then
+         args.refuse(title, "token_type_ids", "nil, as the model has no types", a.token_type_ids)
+      end
+      if a.labels and self.is_base then
+         args.refuse(title, "labels", "nil, as the model has no head", a.labels)
+      end
       local labels = a.labels
       if labels and ids and labels:dim() == 2 and self.labels == "tokens"
             and (labels:size(1) ~= ids:size(1) or labels:size(2) ~= ids:size(2)) then

@@ -19,6 +19,7 @@ defaults.classifier_dropout_prob = 0.1
 
 local family = define.family {
    model_type = "albert", name = "Albert", prefix = "albert", defaults = defaults,
+   has_types = true,
    finish = function(config)
       encoder.check(config)
       config.classifier_dropout = config.classifier_dropout_prob

@@ -5,6 +5,7 @@ local encoder = require "tlua.text.models.encoder"
 
 local family = define.family {
    model_type = "bert", name = "Bert", prefix = "bert", defaults = encoder.defaults,
+   has_types = true,
    finish = encoder.check,
    width = function(config) return config.hidden_size end,
    ignore = {"^cls%.seq_relationship%.", "%.pooler%."},

@@ -203,6 +203,7 @@ local function declare(model_type, name, changes)
    end
    local family = define.family {
       model_type = model_type, name = name, prefix = "deberta", defaults = defaults,
+      has_types = true,
       finish = function(config)
          encoder.check(config)
          if config.max_relative_positions < 1 then

@@ -12,7 +12,9 @@ local Family = class.class("text.models.Family")
 
 --- Declares a family. Its fields: model_type, name (the first part of its classes' names), prefix
 --- (the field of the base model in models with a head), defaults (of config.json), finish (a
---- function that checks and completes a configuration), main (the class that from_config makes).
+--- function that checks and completes a configuration), main (the class that from_config makes),
+--- has_types (whether models take token_type_ids), ignore (patterns of names that files may have
+--- beside the weights).
 ---@param fields table
 ---@return table
 function M.family(fields)
@@ -29,7 +31,7 @@ end
 function Family:class(ending, parent)
    local name = self.name .. ending
    local cls = class.class("text." .. name, parent or PreTrainedModel)
-   cls.family = self
+   cls.family, cls.is_base = self, ending == "Model" or ending == "TextModel"
    self.classes[name] = cls
    return cls
 end

@@ -15,6 +15,7 @@ defaults.hidden_size, defaults.num_attention_heads, defaults.intermediate_size =
 
 local family = define.family {
    model_type = "electra", name = "Electra", prefix = "electra", defaults = defaults,
+   has_types = true,
    finish = encoder.check,
    width = function(config) return config.hidden_size end,
 }

@@ -12,6 +12,7 @@ local nn = torch.nn
 
 local family = define.family {
    model_type = "gpt2", name = "GPT2", prefix = "transformer",
+   has_types = true,
    defaults = {
       vocab_size = 50257, n_positions = 1024, n_embd = 768, n_layer = 12, n_head = 12,
       activation_function = "gelu_new", resid_pdrop = 0.1, embd_pdrop = 0.1, attn_pdrop = 0.1,

@@ -26,6 +26,7 @@ local function declare(model_type, name)
    defaults.type_vocab_size, defaults.layer_norm_eps = 1, 1e-5
    local family = define.family {
       model_type = model_type, name = name, prefix = "roberta", defaults = defaults,
+      has_types = true,
       finish = encoder.check,
       width = function(config) return config.hidden_size end,
       ignore = {"%.pooler%."},

@@ -179,7 +179,13 @@ end
 function Rotary:angles(like, past, count, positions)
    local dtype = like.dtype == "float64" and "float64" or "float32"
    local last = past + count
-   if positions then last = math.max(positions:max():item(), 1) end
+   if positions then
+      last = positions:max():item()
+      local first = positions:min():item()
+      if first < 1 then
+         args.refuse("text.models.Rotary", "position_ids", "positions from 1", first)
+      end
+   end
    local found = tables_for(self, last, dtype, like.device)
    if not positions then
       return found.cos:narrow(1, past + 1, count), found.sin:narrow(1, past + 1, count)

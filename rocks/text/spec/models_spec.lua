@@ -180,6 +180,18 @@ describe("torch.text's models", function()
          message_of(function() model(torch.tensor {{1, 2}}, {labels = torch.tensor {{1}}}) end))
       assert.match("at most n_positions = 16 tokens, got 17",
          message_of(function() model(torch.ones(1, 17, {dtype = "int64"})) end))
+      assert.match("text.GPT2Model: labels: expected nil", message_of(function()
+         local ids = torch.tensor {{1, 2}}
+         text.from_config(small, {architecture = "Model"})(ids, {labels = ids})
+      end))
+      local llama = text.from_config {model_type = "llama", vocab_size = 11, hidden_size = 8, intermediate_size = 8,
+         num_hidden_layers = 1, num_attention_heads = 2}
+      assert.match("token_type_ids: expected nil, as the model has no types", message_of(function()
+         llama(torch.tensor {{1, 2}}, {token_type_ids = torch.tensor {{1, 2}}})
+      end))
+      assert.match("position_ids: expected positions from 1, got %-1", message_of(function()
+         llama(torch.tensor {{1, 2}}, {position_ids = torch.tensor {{-1, 2}}})
+      end))
       assert.match("expected input_ids or inputs_embeds", message_of(function() model() end))
       assert.match("unknown option mask", message_of(function() model(torch.tensor {{1}}, {mask = 1}) end))
    end)
