@@ -186,6 +186,9 @@ function M.save(model, folder, options)
    for _, pair in ipairs(model:tied_weights()) do state[pair[1]] = nil end
    for key, tensor in pairs(state) do state[key] = tensor:contiguous() end
    write(folder .. "/config.json", config)
+   if model.generation_config then
+      write(folder .. "/generation_config.json", model.generation_config)
+   end
    local shards = shards_of(state, most)
    if #shards == 1 then
       torch.save(state, folder .. "/model.safetensors")
