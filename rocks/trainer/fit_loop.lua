@@ -8,6 +8,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local checked = require "tlua.checked"
 local class = require "tlua.class"
 local evaluate = require "tlua.trainer.evaluate"
 local Module = require "tlua.trainer.Module"
@@ -413,6 +414,8 @@ end
 local function plain_batches(self, read)
    local module, list, progress = self.module, self.optimizers, self.progress
    local step, optimizer = module.training_step, list[1]
+   local method = optimizer.zero_grad
+   local zero_grad = checked.origin(method)
    local results, limit = self.train_results, self.num_training_batches
    local device = self.plan.moves_plainly and torch.device(self.device)
    self.log_stage = "train_batch"
@@ -434,7 +437,7 @@ local function plain_batches(self, read)
       if not is_tensor(loss) or not loss.requires_grad or loss:numel() ~= 1 then
          loss = loss_of(self, loss)
       end
-      optimizer:zero_grad()
+      zero_grad(optimizer, true)
       if loss then loss:backward() end
       optimizer:step()
       self.global_step = self.global_step + 1
@@ -450,6 +453,7 @@ local function plain_batches(self, read)
       end
    until module.training_step ~= step or not module.automatic_optimization
       or self.optimizers ~= list or list[1] ~= optimizer or list[2]
+      or optimizer.zero_grad ~= method
    return "changed"
 end
 

@@ -368,7 +368,8 @@ end
 
 --- A function that the profiler sets, or nil. If set, this function makes the calls of steps:
 --- around(step, optimizer, closure, options).
-Optimizer.around = nil
+Optimizer.around = false
+Optimizer._hooks = false -- as a field of the class it is found without a call of __index
 
 local function step_with_hooks(self, closure, options)
    for hook in hooks.each(hooks_of(Optimizer, "step_pre"), hooks_of(self, "step_pre")) do
