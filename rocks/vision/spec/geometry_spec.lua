@@ -196,6 +196,9 @@ describe("errors of transforms of places", function()
          ['pad: padding_mode: expected "constant" for boxes and keypoints, got "edge"'] = function()
             f.pad(values.XYXY, 1, {padding_mode = "edge"})
          end,
+         ["gaussian_blur: kernel_size: expected less than twice the image's 8 x 8 pixels, got 17 x 3"] = function()
+            f.gaussian_blur(image, {3, 17})
+         end,
          ["five_crop: inpt: expected an image of at least 9 x 9 pixels"] = function() f.five_crop(image, 9) end,
          ["equalize: inpt: expected uint8 or floating numbers"] = function() f.equalize(image:long()) end,
          ["adjust_brightness: inpt: expected an image or a video, got an instance of .*tv_tensors.Mask"] = function()

@@ -322,6 +322,12 @@ function M.gaussian_blur(...)
       local limit = (size - 1) / (2 * math.sqrt(2))
       curves[i] = torch.linspace(-limit, limit, size, place):div(s):pow(2):neg():softmax(1)
    end
+   if image:numel() == 0 then return image end
+   local height, width = image:size(-2), image:size(-1)
+   if kernels[1] // 2 >= width or kernels[2] // 2 >= height then
+      torch.raise(("%s: kernel_size: expected less than twice the image's %d x %d pixels, "
+         .. "got %d x %d"):format(title, height, width, kernels[2], kernels[1]))
+   end
    return as_batch(image, function(batch)
       local channels = batch:size(2)
       local kernel = (curves[2]:unsqueeze(2) * curves[1])
