@@ -269,7 +269,13 @@ static int io_decode_image(lua_State *L) {
   if (t) {
     unsigned char *to = (unsigned char *)tli_data(t);
     int64_t plane = (int64_t)width * height;
-    for (int c = 0; c < channels; c++)
+    for (int64_t i = 0; i < plane && channels == 3; i++) {
+      const unsigned char *from = pixels + 3 * i;
+      to[i] = from[0];
+      to[i + plane] = from[1];
+      to[i + 2 * plane] = from[2];
+    }
+    for (int c = 0; c < channels && channels != 3; c++)
       for (int64_t i = 0; i < plane; i++) *to++ = pixels[i * channels + c];
   }
   free(pixels);
