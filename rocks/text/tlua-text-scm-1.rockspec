@@ -85,6 +85,7 @@ build = {
       ["tlua.text.tokenizer.pieces"] = "tokenizer/pieces.lua",
       ["tlua.text.tokenizer.pre_tokenizers"] = "tokenizer/pre_tokenizers.lua",
       ["tlua.text.tokenizer.processors"] = "tokenizer/processors.lua",
+      ["tlua.text.tokenizer.properties"] = "tokenizer/properties.lua",
       ["tlua.text.tokenizer.regex"] = "tokenizer/regex.lua",
       ["tlua.text.tokenizer.saving"] = "tokenizer/saving.lua",
       ["tlua.text.tokenizer.scripts"] = "tokenizer/scripts.lua",

@@ -288,6 +288,26 @@ describe("text.Tokenizer", function()
       assert.raises("text.Tokenizer.save: path: expected a file's name, got nil", function() example():save() end)
    end))
 
+   it("matches scripts, classes and intersections as the library does", function()
+      local normalizers = require "tlua.text.tokenizer.normalizers"
+      local pieces = require "tlua.text.tokenizer.pieces"
+      local file <close> = assert(io.open("rocks/text/spec/fixtures/patterns.json", "rb"))
+      local cases = assert(json.decode(file:read "a"))
+      for _, case in ipairs(cases) do
+         local piece = pieces.new(case.text, 0)
+         normalizers.make({type = "Replace", pattern = {Regex = case.pattern}, content = "#"}, error).apply(piece, {})
+         assert.equal(case.expected, piece.text, case.pattern)
+      end
+      assert.is_true(#cases > 60)
+      local function split(pattern)
+         return function(config)
+            config.pre_tokenizer = {type = "Split", pattern = {Regex = pattern}, behavior = "Isolated"}
+         end
+      end
+      refused("the property \\p{Klingon} is not supported", split "\\p{Klingon}")
+      refused("the intersection && is not supported in (?i)", split "(?i:[a&&b])")
+   end)
+
    it("names the fault of a file", function()
       refused("text.Tokenizer.from_str: at byte 1: the text ends too early", "")
       refused("at byte", '{"model": {"type": "BPE", "vocab": {"a"')

@@ -106,6 +106,19 @@ function M.class(name)
    return made[name]
 end
 
+local by_name = {}
+
+--- Returns a script or a class of properties.lua as a table from code points to booleans; nil if
+--- the name is not known.
+---@param name string  such as "Han"
+---@return table<integer, boolean>?
+function M.named_class(name)
+   local ranges = require "tlua.text.tokenizer.properties"[name]
+   if not ranges then return nil end
+   by_name[name] = by_name[name] or remembering(in_ranges(ranges))
+   return by_name[name]
+end
+
 --- Returns a table from code points to booleans that remembers what `test` returns.
 ---@param test fun(code: integer): boolean
 ---@return table<integer, boolean>

@@ -72,14 +72,11 @@ local function add_folded_range(items, first, last)
 end
 
 local properties <const> = {
-   Alphabetic = "word", Alpha = "word", White_Space = "space", Space = "space", Word = "word",
+   White_Space = "space", Space = "space", Word = "word",
 }
 
-local scripts <const> = {
-   Han = 0x4E00, Hiragana = 0x3042, Katakana = 0x30A2, Latin = 0x61, Greek = 0x3B1,
-   Cyrillic = 0x430, Hangul = 0xAC00, Arabic = 0x627, Thai = 0xE01, Hebrew = 0x5D0,
-   Devanagari = 0x915,
-}
+local names <const> = {Alpha = "Alphabetic", Punct = "Punctuation", Upper = "Uppercase",
+   Lower = "Lowercase"}
 
 local function property(state, name)
    local negative = name:sub(1, 1) == "^"
@@ -94,14 +91,9 @@ local function property(state, name)
       end)
    elseif properties[name] then
       set = characters.class(properties[name])
-   elseif scripts[name] then
-      local number = characters.script[scripts[name]]
-      if name == "Hiragana" or name == "Katakana" or name == "Han" then
-         state.fail(("the property \\p{%s} is not supported"):format(name))
-      end
-      set = characters.remember(function(code) return characters.script[code] == number end)
    else
-      state.fail(("the property \\p{%s} is not supported"):format(name))
+      set = characters.named_class(names[name] or name)
+         or state.fail(("the property \\p{%s} is not supported"):format(name))
    end
    return negative and negated(set) or set
 end
@@ -162,21 +154,47 @@ local function next_code(state)
    return utf8.codepoint(letter)
 end
 
+-- In brackets, fractions and the like do not belong to words.
+local function word_in_brackets()
+   local word = characters.class "word"
+   return characters.remember(function(code)
+      return word[code] and characters.category[code] ~= "No"
+   end)
+end
+
 local function posix(state)
    local name, after = state.text:match("^%[:(%^?%a+):%]()", state.at)
    if not name then return nil end
    state.at = after
-   local named = {alpha = "L", digit = "Nd", punct = "P", space = "White_Space", upper = "Lu",
-      lower = "Ll", word = "Word"}
+   local negative = name:sub(1, 1) == "^"
+   if negative then name = name:sub(2) end
+   if name == "word" then
+      local set = word_in_brackets()
+      return negative and negated(set) or set
+   end
+   local named = {alpha = "Alpha", digit = "Nd", punct = "Punct", space = "White_Space",
+      upper = "Upper", lower = "Lower"}
    if not named[name] then
       state.fail(("the class [:%s:] is not supported"):format(name))
    end
-   return property(state, named[name])
+   return property(state, (negative and "^" or "") .. named[name])
+end
+
+-- Makes the set of the characters that all parts and the items have.
+local function intersection(parts, items, negative)
+   if #parts == 0 then return set_node(items, negative) end
+   parts[#parts + 1] = items
+   return {kind = "set", set = characters.remember(function(code)
+      for _, part in ipairs(parts) do
+         if not holds(part, code) then return negative end
+      end
+      return not negative
+   end)}
 end
 
 -- Reads a set in brackets, after the opening bracket.
 local function bracket(state)
-   local items, negative = {}, false
+   local items, negative, parts = {}, false, {}
    if state.text:sub(state.at, state.at) == "^" then
       negative, state.at = true, state.at + 1
    end
@@ -186,19 +204,23 @@ local function bracket(state)
       if letter == "" then state.fail "a bracket is not closed" end
       if letter == "]" and not is_first then
          state.at = state.at + 1
-         return set_node(items, negative)
+         return intersection(parts, items, negative)
       end
       is_first = false
       if state.text:sub(state.at, state.at + 1) == "&&" then
-         state.fail "the intersection && is not supported"
+         if state.folds then state.fail "the intersection && is not supported in (?i)" end
+         parts[#parts + 1], items, state.at = items, {}, state.at + 2
+         goto continue
       end
       local item = letter == "[" and posix(state)
       if not item and letter == "[" then
          state.at = state.at + 1
          item = bracket(state).set
       elseif not item and letter == "\\" then
-         state.at = state.at + 1
-         item = escape(state)
+         local w = state.text:match("^\\([wW])", state.at)
+         state.at = state.at + (w and 2 or 1)
+         item = not w and escape(state) or word_in_brackets()
+         if w == "W" then item = negated(item) end
       elseif not item then
          item = next_code(state)
       end
@@ -220,6 +242,7 @@ local function bracket(state)
       else
          items[#items + 1] = item
       end
+      ::continue::
    end
 end
 
