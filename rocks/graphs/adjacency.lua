@@ -26,7 +26,7 @@ local known <const> = setmetatable({}, {__mode = "k"})
 
 function Adjacency:__init(rows, num_targets, num_sources)
    self.rows, self.num_targets, self.num_sources = rows, num_targets, num_sources
-   self.facts = {} -- what layers have computed from the edges alone
+   self.facts = {} -- maps names to results of `fact`
 end
 
 -- Returns the matrix in CSR form by targets ("target") or its transpose ("source"): the pointers,

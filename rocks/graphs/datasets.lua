@@ -141,6 +141,84 @@ local function joined(a, b)
    return a or b
 end
 
+-- Planetoid ---------------------------------------------------------------------------------------
+
+local take_planetoid = args.signature [[graphs.datasets.Planetoid(root: string, name: string,
+   transform: callable?)]]
+
+--- Cora, CiteSeer or PubMed with the public split, from Planetoid's files ind.NAME.x, .tx, .allx,
+--- .y, .ty, .ally, .graph and .test.index in the folder root/NAME/raw: x, edge_index, y,
+--- train_mask, val_mask and test_mask.
+---
+---     local Planetoid = torch.graphs.datasets.Planetoid
+---     local ok, message = pcall(Planetoid, ".", "Cora") -- without the files
+---     print(ok, message:match "there is no file .*")
+---     --> false	there is no file ./Cora/raw/ind.cora.tx
+---@class graphs.datasets.Planetoid: data.Dataset
+---@field graphs graphs.data.Data[]  the graph
+---@overload fun(root: string, name: string, options?: table): graphs.datasets.Planetoid
+local Planetoid = class.class("graphs.datasets.Planetoid", Graphs)
+M.Planetoid = Planetoid
+
+-- Returns the edges of a dictionary from nodes to lists of nodes, both from 0.
+local function edges_of(title, path, graph, n)
+   local rows, cols = {}, {}
+   for node, list in pairs(graph) do
+      for _, other in ipairs(type(list) == "table" and list or {}) do
+         if math.type(node) ~= "integer" or math.type(other) ~= "integer" or node < 0 or other < 0
+               or node >= n or other >= n then
+            torch.raise(("%s: %s: expected nodes from 0 to %d"):format(title, path, n - 1))
+         end
+         rows[#rows + 1], cols[#cols + 1] = node + 1, other + 1
+      end
+   end
+   local edge_index = torch.tensor({rows, cols}, {dtype = "int64"}):view(2, -1)
+   edge_index = edges.remove_self_loops(edge_index)
+   return (edges.coalesce(edge_index, {num_nodes = n, sort_by_row = false}))
+end
+
+---@param root string
+---@param name string  "Cora", "CiteSeer" or "PubMed"
+---@param options? {transform: function}  transform: is called with the graph
+function Planetoid:__init(...)
+   Dataset.__init(self)
+   local title <const> = "graphs.datasets.Planetoid"
+   local a = take_planetoid(...)
+   self.transform, self.name = a.transform, a.name
+   local prefix = ("%s/%s/raw/ind.%s."):format(a.root, a.name, a.name:lower())
+   local pickle = require "tlua.graphs.pickle"
+   local function file(name) return pickle.read(title, prefix .. name):float() end
+   local tx, allx, y, ty, ally = file "tx", file "allx", file "y", file "ty", file "ally"
+   local graph = pickle.read(title, prefix .. "graph", true)
+   local test = numbers(title, prefix .. "test.index", "int64") + 1
+   local sorted = test:sort(1)
+   local first, last = sorted[1]:item(), sorted[-1]:item()
+   local span = last - first + 1
+   if span ~= tx:size(1) then
+      -- isolated nodes among the test nodes have no features in CiteSeer
+      local places = sorted - first + 1
+      tx = torch.zeros(span, tx:size(2)):index_copy(1, places, tx)
+      ty = torch.zeros(span, ty:size(2)):index_copy(1, places, ty)
+   end
+   local x, labels = torch.cat {allx, tx}, torch.cat({ally, ty}):argmax(2)
+   local n = x:size(1)
+   if last > n or first ~= allx:size(1) + 1 then
+      torch.raise(("%s: %stest.index: expected nodes from %d to %d"):format(title, prefix,
+         allx:size(1), n - 1))
+   end
+   x = x:index_copy(1, test, x:index_select(1, sorted))
+   labels = labels:index_copy(1, test, labels:index_select(1, sorted))
+   local function mask(from, count)
+      local out = torch.zeros(n, {dtype = "bool"})
+      if count > 0 then out:narrow(1, from, math.min(count, n - from + 1)):fill_(true) end
+      return out
+   end
+   local train = y:size(1)
+   self.graphs = {Data {x = x, edge_index = edges_of(title, prefix .. "graph", graph, n),
+      y = labels, train_mask = mask(1, train), val_mask = mask(train + 1, 500),
+      test_mask = mask(1, 0):index_fill(1, test, true)}}
+end
+
 -- TUDataset ---------------------------------------------------------------------------------------
 
 local take_tu = args.signature [[graphs.datasets.TUDataset(root: string, name: string,

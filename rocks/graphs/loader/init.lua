@@ -5,4 +5,5 @@ local lazy = require "tlua.lazy"
 return lazy.load({}, lazy.modules("tlua.graphs.loader", {
    DataLoader = "DataLoader",
    NeighborLoader = "NeighborLoader",
+   Cluster = "ClusterData ClusterLoader",
 }))

@@ -58,6 +58,38 @@ describe("torch.graphs.datasets", function()
       end)
    end)
 
+   it("reads Planetoid's files, with the values that PyTorch Geometric prints (fixtures/planetoid.py)", function()
+      local data = D.Planetoid("rocks/graphs/spec/fixtures/planetoid", "Cora"):get(1)
+      assert.same({{77, 27, 0, 0}, {0, 0, 0, 0}, {0, 197, 26, 112}, {0, 27, 0, 105}, {23, 10, 0, 0}, {24, 126, 0, 156},
+         {0, 33, 0, 11}, {24, 144, 88, 0}, {166, 58, 0, 0}}, data.x:tolist())
+      assert.same({1, 3, 3, 3, 1, 1, 2, 2, 2}, data.y:tolist())
+      assert.same({{1, 0, 2, 1, 8, 4, 3, 6, 5, 7, 6, 2}, {0, 1, 1, 2, 2, 3, 4, 5, 6, 6, 7, 8}},
+         (data.edge_index - 1):tolist())
+      assert.same({7, 8, 9}, data.test_mask:nonzero():view(-1):tolist())
+      assert.same({1, 2, 3}, data.train_mask:nonzero():view(-1):tolist())
+   end)
+
+   it("reads texts of Python 2's pickles, and runs nothing of a file", function()
+      local pickle = require "tlua.graphs.pickle"
+      shell.with_folder(function(folder)
+         local path = folder .. "/p"
+         write(path, "(dp1\nS'a\\\\x41\\x41\\n\\''\np2\nI7\nsI3\n(lp3\nI1\naL2L\nas.")
+         local value = pickle.read("title", path, true)
+         assert.equal(7, value["a\\x41A\n'"])
+         assert.same({1, 2}, value[3])
+         write(path, "cos\nsystem\n(S'true'\ntR.")
+         assert.raises("title: " .. path .. ": os system is no array, matrix, list or dictionary",
+            function() pickle.read("title", path) end)
+         local whole = shell.read "rocks/graphs/spec/fixtures/planetoid/Cora/raw/ind.cora.x"
+         for n = 0, #whole - 1, 7 do
+            write(path, whole:sub(1, n))
+            local ok, message = pcall(pickle.read, "title", path)
+            assert.is_false(ok)
+            assert.matches("title: ", message)
+         end
+      end)
+   end)
+
    it("reads OGB's node datasets", function()
       shell.with_folder(function(folder)
          shell.ok(("mkdir -p %s/ogbn_t/raw %s/ogbn_t/split/time"):format(folder, folder))

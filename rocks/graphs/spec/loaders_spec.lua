@@ -66,6 +66,51 @@ describe("torch.graphs.loader.NeighborLoader", function()
    end)
 end)
 
+describe("torch.graphs.loader.ClusterLoader", function()
+   -- four blocks of 15 nodes with few edges among them
+   local function blocks()
+      torch.manual_seed(2)
+      local probs = {}
+      for i = 1, 4 do
+         probs[i] = {}
+         for k = 1, 4 do probs[i][k] = i == k and 0.6 or 0.005 end
+      end
+      local edge_index = U.stochastic_blockmodel_graph({15, 15, 15, 15}, probs)
+      return graphs.data.Data {x = torch.arange(1, 61):float():view(-1, 1), edge_index = edge_index}
+   end
+
+   it("divides a graph in parts of similar size with few edges among them", function()
+      local data = blocks()
+      local set = graphs.loader.ClusterData(data, 4)
+      local sizes, kept = torch.bincount(set.part):tolist(), 0
+      for i = 1, 4 do
+         assert.is_true(sizes[i] >= 12 and sizes[i] <= 18, table.concat(sizes, " "))
+         kept = kept + set:get(i).num_edges
+      end
+      assert.is_true(kept / data.num_edges > 0.8, kept / data.num_edges)
+   end)
+
+   for _, workers in ipairs {0, 1} do
+      it(("joins parts with the edges among them, with %d workers"):format(workers), function()
+         local data = blocks()
+         local loader = graphs.loader.ClusterLoader(graphs.loader.ClusterData(data, 4),
+            {batch_size = 2, shuffle = true, num_workers = workers})
+         local seen, count = {}, 0
+         for batch in loader:iter() do
+            for _, node in ipairs(batch.x:view(-1):tolist()) do
+               assert.is_nil(seen[node])
+               seen[node], count = true, count + 1
+            end
+            local part = U.subgraph(batch.x:view(-1):long(), data.edge_index, {num_nodes = 60})
+            assert.equal(part:size(2), batch.num_edges)
+            local number = batch.x:view(-1):long()
+            assert.same(part[1]:tolist(), number:index_select(1, batch.edge_index[1]):tolist())
+         end
+         assert.equal(60, count)
+      end)
+   end
+end)
+
 describe("knn_graph and radius_graph", function()
    it("find what a comparison of all pairs finds", function()
       torch.manual_seed(3)

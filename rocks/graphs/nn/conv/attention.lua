@@ -15,7 +15,7 @@ local F = nn.functional
 
 local M = {}
 
--- What the layers have in common: messages are the rows of x, weighted by alpha for each head.
+-- The base of the layers: messages are the rows of x, weighted by alpha for each head.
 local Attention = class.class("graphs.nn.Attention", MessagePassing)
 
 local parent = MessagePassing
