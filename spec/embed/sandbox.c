@@ -227,6 +227,15 @@ TEST(limit_of_tensor_bytes) {
           "for _ = 1, 9 do x = x:exp() end",
           "out of memory");
   refuses(L, "torch.ones(1):expand(1 << 30):contiguous()", "out of memory");
+  /* graphs and lists of views have no bytes of tensors, but need memory */
+  refuses(L,
+          "local x = torch.ones(1, {requires_grad = true})\n"
+          "for _ = 1, 10000 do x = x + 1 end",
+          "out of memory");
+  refuses(L, "torch.ones(1):expand(100000):unbind()", "unbind: out of memory");
+  refuses(L, "torch.ones(1):expand(100000):split(1)", "split: out of memory");
+  works(L, "for _ = 1, 20 do local x = torch.ones(1, {requires_grad = true})\n"
+           "for _ = 1, 500 do x = x + 1 end x:backward() end");
   works(L, "torch.empty(1 << 40, {device = 'meta'})");
   tl_Tensor *host = tl_tensor_empty(TL_F32, 1, &(int64_t){1 << 20});
   CHECK(host == NULL); /* as long as the thread belongs to the state */
@@ -346,6 +355,19 @@ TEST(limit_of_instructions) {
 }
 
 TEST(limit_of_seconds) { ends((tl_Limits){.seconds = 0.1}, "(tl_set_limits)"); }
+
+/* A comparison of long strings takes long, and table.sort makes many. */
+TEST(limit_of_seconds_in_sort) {
+  lua_State *L = open_limited((tl_Limits){.seconds = 0.1});
+  refuses(L,
+          "local x, t = ('x'):rep(1000000), {} local a, b = x .. 'a', x .. 'b'\n"
+          "for i = 1, 20000 do t[i] = i % 2 == 0 and a or b end table.sort(t)",
+          "(tl_set_limits)");
+  CHECK(tl_set_limits(L, NULL));
+  works(L, "local t = {'b', 'c', 'a'} table.sort(t) assert(table.concat(t) == 'abc')\n"
+           "t = {3, -1, 2} table.sort(t, math.ult) assert(table.concat(t, ' ') == '2 3 -1')");
+  lua_close(L);
+}
 
 /* Calls of functions in C that would take years. */
 static const char *const long_calls[] = {

@@ -13,6 +13,7 @@
 #include "core/memory/alloc.h"
 #include "core/device/backend.h"
 #include "core/observe/profile.h"
+#include "core/tensor/ledger.h"
 #include "ops.h"
 
 /* ---- nodes ---- */
@@ -24,14 +25,25 @@ static size_t align_up(size_t n) {
   return (n + unit - 1) / unit * unit;
 }
 
-/* Allocates one block that contains the node's struct, its edges and its infos. */
+/* Returns what a node counts for in a state with a limit: its block and a saved tensor. */
+static int64_t counted(size_t bytes) { return (int64_t)(bytes + sizeof(tl_Tensor)); }
+
+/* Allocates one block that contains the node's struct, its edges and its infos, and the ledger that
+** is charged for the node (owned), NULL without a limit. */
 tli_Node *tli_node_new(const tli_NodeType *type, size_t bytes, int ninputs, int noutputs) {
   size_t edges = align_up(bytes);
   size_t infos = edges + (size_t)ninputs * sizeof(tli_Edge);
-  size_t total = infos + (size_t)noutputs * sizeof(tli_Info);
+  size_t end = align_up(infos + (size_t)noutputs * sizeof(tli_Info));
+  size_t total = end + sizeof(tli_Ledger *);
+  tli_Ledger *ledger;
+  TL_TRY_NULL(tli_ledger_take(&ledger, counted(total)));
   tli_Node *n = tli_alloc(total);
-  TL_TRY_NULL(n);
+  if (n == NULL) {
+    tli_ledger_give(ledger, counted(total));
+    return NULL;
+  }
   memset(n, 0, infos);
+  *(tli_Ledger **)((char *)n + end) = ledger;
   atomic_init(&n->refs, 1);
   n->ninputs = ninputs;
   n->noutputs = noutputs;
@@ -55,6 +67,7 @@ static void node_free(tli_Node *n) {
   }
   tli_hooks_free(n->hooks);
   if (n->where) tli_free(n->where, strlen(n->where) + 1);
+  tli_ledger_give(*(tli_Ledger **)((char *)n + n->bytes - sizeof(tli_Ledger *)), counted(n->bytes));
   tli_free(n, n->bytes);
 }
 

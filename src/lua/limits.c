@@ -1,8 +1,9 @@
 /*
 ** limits.c - limits of what the scripts of one Lua state may use (tl_set_limits). Instructions and
 ** seconds are checked by a hook every TLI_LIMITS_STEP instructions, the bytes of Lua by an allocator
-** in front of the host's, the bytes of tensors by the state's ledger (core/tensor/storage.c), and
-** the time of operators by the thread's deadline (core/platform/parallel.c).
+** in front of the host's, the bytes of tensors by the state's ledger (core/tensor/storage.c), which
+** then counts nodes of graphs and long lists of views (core/tensor/ledger.h) too, and the time of
+** operators by the thread's deadline (core/platform/parallel.c).
 **
 ** Once the instructions or seconds are used up, the hook runs at each instruction, so the error also
 ** ends the function that has caught an earlier one. A thread that waits for a coroutine notices

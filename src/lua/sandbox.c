@@ -140,6 +140,29 @@ static int bounded_list(lua_State *L) {
   return call_original(L);
 }
 
+/* Compares by upvalue 1, or by < if that is nil. Comparing long strings takes long. */
+static int compare(lua_State *L) {
+  tli_limits_spend(L, 1);
+  lua_settop(L, 2);
+  if (lua_isnil(L, lua_upvalueindex(1))) {
+    lua_pushboolean(L, lua_compare(L, 1, 2, LUA_OPLT));
+    return 1;
+  }
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_insert(L, 1);
+  lua_call(L, 2, 1);
+  return 1;
+}
+
+/* Sorts by a function that checks the limits, unless it is one of Lua, whose instructions count. */
+static int bounded_sort(lua_State *L) {
+  if (lua_isnoneornil(L, 2) || lua_iscfunction(L, 2)) {
+    lua_settop(L, 2);
+    lua_pushcclosure(L, compare, 1);
+  }
+  return bounded_list(L);
+}
+
 static int bounded_move(lua_State *L) {
   lua_Integer first = luaL_checkinteger(L, 2), last = luaL_checkinteger(L, 3);
   if (last >= first && (lua_Unsigned)last - (lua_Unsigned)first >= (lua_Unsigned)MOST_ELEMENTS)
@@ -244,7 +267,7 @@ static const struct Bounded {
   lua_CFunction function;
 } bounded[] = {{"table", "insert", bounded_list},
                {"table", "remove", bounded_list},
-               {"table", "sort", bounded_list},
+               {"table", "sort", bounded_sort},
                {"table", "concat", bounded_list},
                {"table", "unpack", bounded_list},
                {"table", "move", bounded_move},

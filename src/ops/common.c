@@ -5,6 +5,7 @@
 #include "ops/common.h"
 #include "core/device/settings.h"
 #include "core/observe/trace.h"
+#include "core/tensor/ledger.h"
 
 #include <math.h>
 #include <string.h>
@@ -77,6 +78,8 @@ void tli_apply_end(tl_Tensor **slots, int n, bool ok, tl_Tensor **out, int nout)
 
 tl_Tensors tli_tensors_new(int64_t n) {
   size_t most = SIZE_MAX / sizeof(tl_Tensor *); /* for a larger list, the allocation fails */
+  int64_t each = (int64_t)(sizeof(tl_Tensor) + sizeof(tl_Tensor *));
+  if (!tli_ledger_fits(n > INT64_MAX / each ? INT64_MAX : n * each)) return (tl_Tensors){0, NULL};
   tl_Tensors list = {n, tli_alloc((size_t)n > most ? SIZE_MAX : (size_t)n * sizeof(tl_Tensor *))};
   if (list.v == NULL) return (tl_Tensors){0, NULL};
   for (int64_t i = 0; i < n; i++) list.v[i] = NULL;

@@ -12,6 +12,7 @@
 #include "core/device/capture.h"
 #include "core/memory/device_memory.h"
 #include "core/observe/profile.h"
+#include "core/tensor/ledger.h"
 
 _Static_assert(offsetof(tl_Storage, small) % TLI_ALIGN == 0, "inline data must be aligned");
 
@@ -153,6 +154,27 @@ static _Thread_local tli_Ledger *callers;
 void tli_set_ledger(tli_Ledger *l) { callers = l; }
 
 tli_Ledger *tli_ledger(void) { return callers; }
+
+bool tli_ledger_fits(int64_t bytes) {
+  return callers == NULL || callers->most == 0 || within_limit(callers, bytes);
+}
+
+bool tli_ledger_take(tli_Ledger **l, int64_t bytes) {
+  *l = NULL;
+  if (callers == NULL || callers->most == 0) return true;
+  if (!within_limit(callers, bytes)) return false;
+  *l = callers;
+  atomic_fetch_add_explicit(&callers->refs, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&callers->live[TL_CPU], bytes, memory_order_relaxed);
+  callers->young += bytes;
+  return true;
+}
+
+void tli_ledger_give(tli_Ledger *l, int64_t bytes) {
+  if (l == NULL) return;
+  atomic_fetch_sub_explicit(&l->live[TL_CPU], bytes, memory_order_relaxed);
+  tli_ledger_release(l);
+}
 
 void tli_ledger_release(tli_Ledger *l) {
   if (l != NULL && tli_last_reference(&l->refs)) tli_free(l, sizeof *l);

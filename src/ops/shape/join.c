@@ -4,6 +4,7 @@
 */
 #include <string.h>
 
+#include "core/platform/parallel.h"
 #include "ops/chain.h"
 #include "ops/copy/memory_format.h"
 
@@ -23,6 +24,9 @@ static bool list_done(bool ok, tl_Tensors *list, tl_Tensors *out) {
   return ok;
 }
 
+/* Looks from time to time whether a long list is still wanted. */
+static bool goes_on(int64_t i) { return i % 4096 != 0 || tli_go_on(); }
+
 /* Splits self into n pieces of `length` positions. The last piece has the remaining positions. */
 static bool cut_evenly(tl_Tensor *self, int dim, int64_t n, int64_t length, tl_Tensors *out) {
   tl_Tensors list = tli_tensors_new(n);
@@ -30,7 +34,7 @@ static bool cut_evenly(tl_Tensor *self, int dim, int64_t n, int64_t length, tl_T
   int64_t size = self->sizes[dim];
   for (int64_t i = 0, at = 0; ok && i < n; i++, at += length) {
     int64_t stop = length < size - at ? at + length : size;
-    list.v[i] = tlo_slice(self, dim, at, stop, 1);
+    list.v[i] = goes_on(i) ? tlo_slice(self, dim, at, stop, 1) : NULL;
     ok = list.v[i] != NULL;
   }
   return list_done(ok, &list, out);
@@ -93,7 +97,7 @@ bool tlo_unbind(tl_Tensor *self, int64_t dim, tl_Tensors *out) {
   tl_Tensors list = tli_tensors_new(self->sizes[d]);
   bool ok = list.v != NULL;
   for (int64_t i = 0; ok && i < list.n; i++) {
-    list.v[i] = tlo_select(self, d, i);
+    list.v[i] = goes_on(i) ? tlo_select(self, d, i) : NULL;
     ok = list.v[i] != NULL;
   }
   return list_done(ok, &list, out);
