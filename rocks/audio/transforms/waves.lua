@@ -119,8 +119,9 @@ local shapes <const> = {
    half_sine = function(t) return torch.sin(t * math.pi - math.pi / 2) / 2 + 0.5 end,
 }
 
---- Fades waveforms in and out over so many samples. `fade_shape` is "linear" (the default),
---- "exponential", "logarithmic", "quarter_sine" or "half_sine".
+--- Fades waveforms in over the first `fade_in_len` samples and out over the last `fade_out_len`
+--- samples. `fade_shape` is "linear" (the default), "exponential", "logarithmic", "quarter_sine" or
+--- "half_sine".
 ---
 ---     local fade = torch.audio.transforms.Fade {fade_in_len = 3, fade_out_len = 2}
 ---     print(fade(torch.ones(6)))
