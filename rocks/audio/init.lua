@@ -5,6 +5,7 @@ local lazy = require "tlua.lazy"
 
 return lazy.load({}, {
    functional = "tlua.audio.functional",
+   models = "tlua.audio.models",
    transforms = "tlua.audio.transforms",
    load = "tlua.audio.files",
    save = "tlua.audio.files",

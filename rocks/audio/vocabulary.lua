@@ -9,6 +9,8 @@ a2: the coefficient of the output two steps ago
 a_coeffs: the coefficients of the outputs, the present first, (order + 1) or (filters, order + 1)
 allowed_gap: the seconds of pauses in it
 amin: smaller values count as this one
+aux: the last layer
+aux_num_out: the features of the last layer, or none
 b0: the coefficient of the input now
 b1: the coefficient of the input a step ago
 b2: the coefficient of the input two steps ago
@@ -26,19 +28,45 @@ clamp: whether the result is cut to -1 to 1
 cmn_window: the frames of a window
 coeff: the coefficient of the step before
 complex_specgrams: (..., freq, time), complex
+convolution_first: whether the convolution comes before the attention
 cutoff_freq: the frequency in Hz from which on the filter acts
+d_model: the width of the model
 db_multiplier: the logarithm of the reference value
 dct_type: the type of the cosine transform, 2
+decoder_attention_heads: the heads of the decoder's attention
+decoder_ffn_dim: the width of the decoder's feed-forward layers
+decoder_layers: the layers of the decoder
 density_function: "TPDF", "RPDF" or "GPDF"
+depthwise_conv_kernel_size: the steps of the convolutions, an odd number
 diag_eps: the weight of the matrix's trace that is added to its diagonal
 diag_loading: whether a small number is added to the diagonal of the noise's densities
 diagonal_loading: whether a small number is added to the diagonal of psd_n
 driver: the method of least squares
+dropout: the probability of zeros
 emission: log-probabilities, (time, tokens)
+enc_kernel_size: the samples of the encoder's filters
+enc_num_feats: the features of the encoder
+encoder: the transformer
+encoder_attention_dropout: the probability of zeros in attention
+encoder_attention_heads: the heads of the encoder's attention
+encoder_dropout: the probability of zeros behind a layer's parts
+encoder_ff_interm_dropout: the probability of zeros within them
+encoder_ff_interm_features: the width of the feed-forward layers
+encoder_ffn_dim: the width of the encoder's feed-forward layers
+encoder_layer_drop: the probability of leaving a layer out
+encoder_layer_norm_first: whether layers normalise their inputs instead of their results
+encoder_layers: the layers of the encoder
+encoder_num_heads: the heads of attention
+encoder_num_layers: the number of layers
+encoder_pos_conv_groups: the groups of the positions' filters
+encoder_pos_conv_kernel: the steps of the positions' filters
+encoder_projection_dropout: the probability of zeros behind the projection
 eps: a small number that keeps divisors from zero
 f_max: the highest frequency in Hz
 f_min: the lowest frequency in Hz
 factor: the factor of the speed
+feature_extractor: the convolutions
+ffn_dim: the width of the feed-forward layers
 frame_offset: the number of frames to leave out
 freq_mask_param: bands have fewer rows than this
 fused_log_softmax: false if logits are log-probabilities
@@ -47,6 +75,8 @@ hop_length: the steps between frames
 hp_filter_freq: the lowest frequency in Hz
 hp_lifter_freq: the lowest pitch in Hz
 iid_masks: whether each example and channel has a mask of its own
+input_dim: the number of features
+input_type: "waveform", "power_spectrum" or "mfcc"
 length: the number of samples of the result
 lengths: the valid lengths
 limiter_gain: how much of what is above the limit remains
@@ -59,6 +89,8 @@ lp_lifter_freq: the highest pitch in Hz
 mask: the weights of time and frequency, (..., freq, time)
 mask_param: masks have fewer columns than this
 mask_value: the value under a mask
+max_source_positions: the number of the encoder's steps
+max_target_positions: the largest number of tokens
 measure_duration: the seconds of a frame
 measure_freq: the measures a second
 measure_smooth_time: the seconds over which spectra are averaged
@@ -66,12 +98,21 @@ mel_scale: "htk" or "slaney"
 min_cmn_window: the frames at the beginning
 mode: "full", "valid" or "same"
 momentum: the weight of the last step, at least 0 and below 1
+msk_activate: "sigmoid" or "relu"
+msk_kernel_size: the steps of the masks' filters
+msk_num_feats: the features of the masks' layers
+msk_num_hidden_feats: the features within the masks' layers
+msk_num_layers: the layers of a stack
+msk_num_stacks: the number of stacks
 multi_mask: whether there is a mask for each channel
+n_class: the number of classes
+n_feature: the number of features
 n_fft: the size of the Fourier transform
 n_filter: the number of bands
 n_freq: the number of frequencies
 n_freq_masks: the number of masked bands
 n_freqs: the number of frequencies
+n_hidden: the width of the layers
 n_iter: the number of steps
 n_mels: the number of mel bands
 n_steps: the number of steps by which the pitch rises
@@ -86,7 +127,13 @@ norm: the normalisation, or none
 norm_vars: whether the deviation is divided by, too
 normalize: whether integers become floats from -1 to 1
 normalized: whether the spectrum is divided by the window's length; "window" or "frame_length"
+num_classes: the number of classes
+num_features: the number of features
 num_frames: the largest number of frames, -1 for all
+num_heads: the heads of attention
+num_layers: the number of layers
+num_mel_bins: the number of mel bands
+num_sources: the number of voices
 onesided: whether only frequencies from 0 to half of the sample rate are kept
 orig_freq: the sample rate of the waveform
 p: the largest share of an axis that is masked
@@ -116,6 +163,8 @@ tokens: the positions of tokens
 top_db: values more than this below the largest are raised
 trigger_level: the level that begins the sound
 trigger_time: the seconds over which levels are averaged
+use_group_norm: whether group norm replaces batch norm
+vocab_size: the number of tokens
 waveform: (..., time)
 wavelength: the length of a wave
 win_length: the length of the window

@@ -1,0 +1,16 @@
+-- init.lua - torch.audio.models: models of sound by torchaudio's names. No weights are fetched:
+-- model:load_state_dict(torch.load "file", {names = "pytorch"}) loads a state dict that torchaudio
+-- has saved.
+
+require "tlua" -- defines the core's modules for `require`
+local lazy = require "tlua.lazy"
+
+return lazy.load({}, lazy.modules("tlua.audio.models", {
+   deepspeech = "DeepSpeech",
+   wav2letter = "Wav2Letter",
+   conv_tasnet = "ConvTasNet conv_tasnet_base",
+   conformer = "Conformer",
+   whisper = "Whisper whisper_features",
+   wav2vec2 = [[Wav2Vec2Model wav2vec2_model wav2vec2_base wav2vec2_large wav2vec2_large_lv60k
+      hubert_base hubert_large hubert_xlarge]],
+}))
