@@ -44,6 +44,12 @@ describe("text.Template", function()
       assert.equal("<function>", render("{{ x }}", {x = print}))
    end)
 
+   it("keeps white space that no split has removed, and the first undefined value", function()
+      assert.equal("['  a', 'b'] ['a', 'b '] ['a', 'b']",
+         render "{{ '  a b '.rsplit(none, 1) }} {{ ' a b '.split(none, 1) }} {{ ' a b '.rsplit(none, 2) }}")
+      assert.equal("[Undefined, True]", render "{{ [x, true, y] | unique | list }}")
+   end)
+
    it("trims blocks as chat templates expect", function()
       assert.equal("a\nb\n  c\nd", render("a\n  {% if true %}\nb\n{% endif %}\n  {{ 'c' }}\n{#- x #}\n\nd" .. "\n"))
       assert.equal("x", render "x\n")

@@ -120,7 +120,7 @@ end
 ---@return string[]
 function M.words_from_right(text, most)
    local all = M.words(text, -1)
-   if most < 0 or #all <= most + 1 then return M.words(text, -1) end
+   if most < 0 or #all <= most then return all end
    local list, rest = {}, M.strip(text, nil, false, true)
    for i = 1, most do
       local word = all[#all - i + 1]
