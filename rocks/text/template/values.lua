@@ -84,6 +84,7 @@ function M.key(key)
    if name == "string" or name == "integer" or name == "none" then return key end
    if name == "boolean" then return key and 1 or 0 end
    if name == "float" then return key == key and key or M.none end
+   if name == "undefined" then return M.Undefined end
    if name == "tuple" then
       return fail "a tuple as a key is not supported"
    end
