@@ -714,7 +714,7 @@ SUPPRESSIONS := $(CURDIR)/spec/support
 # checks of table_spec, in float64 and one element at a time: spec/device/waits_spec.lua
 # walks the same table there, for bits, gradients and waits. Threads and the length of graphs
 # are the host's business.
-SIM_SPECS = spec/ops spec/autograd spec/nn spec/optim spec/profiler
+SIM_SPECS = spec/ops spec/autograd spec/nn spec/optim spec/profiler spec/graph
 SIM_ARGS = --exclude spec/ops/table --exclude spec/ops/threads --exclude spec/autograd/large
 sim:
 	@.ci/deps build test

@@ -301,6 +301,13 @@ TL_API TL_MUSTCHECK bool tl_program_seed(tl_Program *program, uint64_t seed);
 /* Saves the program with its current parameters and state, so that a program loaded from the file
 ** continues from there. The file appears atomically, once it is complete. */
 TL_API TL_MUSTCHECK bool tl_program_save(tl_Program *program, const char *path);
+/* Constructor. Returns a program with the same calls for another device, such as {TL_CUDA, 0}, with
+** copies of the parameters and of the state there. Its runs queue their work on the calling thread's
+** stream of the device; they take inputs on the device or on the CPU, and new outputs are on the
+** device. Returns NULL if there is no such device. The library of `make runtime` lacks this
+** function. */
+TL_API TL_MUSTCHECK tl_Program *tl_program_to(tl_Program *program, tl_Device device);
+
 /* Limits of the runs of a program, since the loops of a file need not end. A run that reaches one
 ** fails: with TL_EARG after `iterations` of all its loops (100,000,000 by default), or with
 ** TL_EINTERRUPT after `seconds` (without limit by default), at the next safe point of an operator.

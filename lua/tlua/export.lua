@@ -27,6 +27,7 @@ local trace = require "tlua.export.trace"
 ---@class export.Program
 ---@field training boolean  the mode of the model when it was exported; the program refuses to run
 --- in another mode
+---@field device torch.device  where the program runs: the device of the model's tensors
 ---@overload fun(...): Tensor
 local Program = class.class("export.Program")
 
@@ -46,6 +47,7 @@ local function wrap(graph)
    local structure, training, step = graph:state()
    local read = structure ~= "" and json.decode(structure) or {}
    rawset(program, "graph_", graph)
+   rawset(program, "device", graph:device())
    program.training, program.traced_, program.step_ = training, training, step
    program.structure_ = {
       inputs = read.inputs, outputs = read.outputs,
@@ -158,6 +160,23 @@ function Program:graph()
       torch.raise "program.graph: expected a program of torch.export, got one of torch.export_step"
    end
    return require "tlua.export.graph"(self.graph_)
+end
+
+--- Returns a program with the same calls for another device, with copies of the parameters and of
+--- the state there. Its runs queue their work on the current stream; they take inputs on the device
+--- or on the CPU, and their results are on the device. A file has no device: a loaded program runs
+--- on the default device until `to` moves it.
+---
+---     local function double(x) return x * 2 end
+---     local program = torch.export(double, {torch.ones(2)}):to("sim")
+---     print(program.device, program(torch.ones(2)):cpu())
+---     --> sim:0	tensor([2., 2.])
+---@param device torch.device|string
+---@return export.Program
+function Program:to(device)
+   local fine, on = pcall(torch.device, device)
+   if not fine then args.refuse("program.to", "device", "a device", device) end
+   return wrap(self.graph_:to(on))
 end
 
 --- Returns the inputs in order. A dynamic dimension has its name in place of a size.
@@ -356,12 +375,14 @@ function M.save(program, path)
    program:save(path)
 end
 
---- Loads a program that was saved. The file's tensors are mapped, not read.
+--- Loads a program that was saved. The file's tensors are mapped, not read. The program runs on the
+--- default device; program:to moves it to another one.
 ---@param path string
 ---@return export.Program
 function M.load(path)
    if type(path) ~= "string" then args.refuse("export.load", "path", "a path", path) end
-   return wrap(torch._program_load(path))
+   local program, device = wrap(torch._program_load(path)), torch.get_default_device()
+   return device.type == "cpu" and program or program:to(device)
 end
 
 lazy.load(M, {})

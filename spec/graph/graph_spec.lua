@@ -161,4 +161,65 @@ describe("a program's graph", function()
       linear.args.input = nil
       refused("argument input does not fit", function() graph:program() end)
    end)
+
+   it("has the calls of a pattern replaced by others", function()
+      local F <const> = nn.functional
+      local function graph_of(fn, ...) return torch.export(fn, {...}):graph() end
+      local x, w, b = torch.randn(3, 4), torch.randn(4, 4), torch.randn(4)
+      local function product(u, v, c) return u:matmul(v:t()) + c end
+      local function layer(u, v, c) return F.linear(u, v, c) end
+      local pattern, replacement = graph_of(product, x, w, b), graph_of(layer, x, w, b)
+      local model = nn.Linear(4, 4)
+      function model.forward(self, y)
+         y = product(y, self.weight, self.bias):relu()
+         return product(y, self.weight, self.bias) * 2, y
+      end
+      local program = torch.export(model, {x})
+      local graph = program:graph()
+      assert.equal(2, graph:replace_pattern(pattern, replacement))
+      assert.equal(0, graph:replace_pattern(pattern, replacement))
+      graph:eliminate_dead_code()
+      local again = graph:program()
+      assert.equal(2, select(2, tostring(again):gsub("linear%(", "")))
+      assert.equal(0, select(2, tostring(again):gsub("matmul%(", "")))
+      local expected, got = {program(x)}, {again(x)}
+      for i = 1, 2 do assert(torch.allclose(got[i], expected[i], 1e-5, 1e-5)) end
+      -- an input that occurs twice, numbers, constants, and calls within calls
+      local function twice(u) return u * u end
+      graph = graph_of(function(y)
+         local s = y * y
+         return s * s + y * 2 + (y * y) * s
+      end, b)
+      assert.equal(3, graph:replace_pattern(graph_of(twice, b), graph_of(function(u) return u:square() end, b)))
+      again = graph:program()
+      assert.equal(3, select(2, tostring(again):gsub("= square%(", "")))
+      assert.equal(2, select(2, tostring(again):gsub("= mul%(", "")))
+      assert(again(b):equal(b:square():square() + b * 2 + b:square() * b:square()))
+   end)
+
+   it("keeps calls of a pattern that others use, or before which a tensor changes", function()
+      local function graph_of(fn) return torch.export(fn, {torch.ones(2)}):graph() end
+      local pattern = graph_of(function(x) return x:exp():log() end)
+      local replacement = graph_of(function(x) return x * 1 end)
+      assert.equal(0, graph_of(function(x) local y = x:exp() return y:log() + y end)
+         :replace_pattern(pattern, replacement))
+      assert.equal(0, graph_of(function(x) local z = x * 1 local y = z:exp() z:add_(1) return y:log() + z end)
+         :replace_pattern(pattern, replacement))
+      assert.equal(1, graph_of(function(x) return x:exp():log() end):replace_pattern(pattern, replacement))
+      local function refused(text, ...)
+         local arguments = table.pack(...)
+         assert.raises("export.Graph.replace_pattern: " .. text, function()
+            pattern:replace_pattern(table.unpack(arguments, 1, arguments.n))
+         end)
+      end
+      refused("pattern: expected a graph, got nil")
+      refused("replacement: expected a graph, got 1", pattern, 1)
+      refused("pattern: expected a call as its result, got placeholder", graph_of(function(x) return x end), pattern)
+      refused("pattern: expected a graph with one result and fixed sizes", graph_of(function(x) return x, x + 1 end),
+         pattern)
+      refused("pattern: expected calls without effects, got add_", graph_of(function(x) return (x * 1):add_(1) end),
+         pattern)
+      local two = torch.export(function(x, y) return x + y end, {torch.ones(2), torch.ones(2)}):graph()
+      refused("replacement: expected 1 inputs, as of the pattern, got 2", pattern, two)
+   end)
 end)

@@ -12,6 +12,11 @@ local REFUSED <const> = {
    "repeat_interleave_positions", "unique", "unique_consecutive", "where_positions",
 }
 
+-- On a device, also those that move a tensor to the CPU.
+if require("spec.support.device").name then
+   table.move({"to_device", "to_device_only", table.unpack(REFUSED, 14)}, 1, 5, 14, REFUSED)
+end
+
 -- Returns the arguments with `tensors` in the positions `places`.
 local function with_tensors(args, places, tensors)
    return table_of.map(args, function(x) return tensors[places[x]] end)

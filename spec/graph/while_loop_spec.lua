@@ -209,7 +209,8 @@ describe("a program with torch.while_loop", function()
       -- a file that was damaged: its loop never ends
       local text, n = program.graph_:describe():gsub('"numbers":%[5,', '"numbers":[5000,')
       assert.equal(1, n)
-      local damaged = getmetatable(torch.export).wrap(torch._program_parse(text, {})):set_limits {seconds = 0.05}
+      local damaged = getmetatable(torch.export).wrap(torch._program_parse(text, {}, program.device))
+      damaged:set_limits {seconds = 0.05}
       refused("program: expected a run of at most 0.05 seconds (tl_program_set_limits, program:set_limits)",
          damaged, torch.tensor(0))
       damaged:set_limits {seconds = 0, iterations = 3000}

@@ -57,7 +57,7 @@ typedef struct tli_GraphInput {
 
 typedef struct tli_GraphConstant {
   const char *name;
-  tl_Tensor *tensor; /* the constant's tensor (owned), row-major on the CPU */
+  tl_Tensor *tensor; /* the constant's tensor (owned), row-major, on the graph's device */
   bool state;        /* whether runs change the constant */
   bool leaf;         /* whether the constant requires a gradient; only in programs that train */
 } tli_GraphConstant;
@@ -133,7 +133,9 @@ typedef struct tli_Graph {
   const char *structure; /* describes to the front end how outputs are nested; may be NULL */
   bool training;         /* whether the model was in training mode when it was traced */
   tl_DType dtype;        /* the default dtype of the traced code */
-  bool step;             /* whether the program is a training step */
+  /* the device of runs, for which every device in the calls stands; in a file it is the CPU */
+  tl_Device device;
+  bool step; /* whether the program is a training step */
   tli_GraphSchedule schedule;
   /* position in the random number stream at which the first step begins */
   uint64_t seed, offset;
@@ -242,10 +244,10 @@ bool tli_graph_place_fits(const tli_Graph *g, const tli_GraphPlace *p);
 
 /* Writes the graph as the JSON text of a file's field "program". */
 bool tli_graph_describe(const tli_Graph *g, tli_Text *out) TL_MUSTCHECK;
-/* Reads a graph from such a text. The constants are the given tensors, in the text's order; the
-** graph shares them. */
-tli_Graph *tli_graph_parse(const char *text, size_t size, tl_Tensor *const *constants, int n)
-    TL_MUSTCHECK;
+/* Reads a graph from such a text, for runs on a device. The constants are the given tensors, in the
+** text's order; the graph shares them. */
+tli_Graph *tli_graph_parse(const char *text, size_t size, tl_Tensor *const *constants, int n,
+                           tl_Device device) TL_MUSTCHECK;
 
 bool tli_graph_save(const tli_Graph *g, const char *path) TL_MUSTCHECK;
 tli_Graph *tli_graph_load(const char *path) TL_MUSTCHECK;

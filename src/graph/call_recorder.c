@@ -67,6 +67,7 @@ struct tli_Trace {
   Map memories_at;
   Map fresh;        /* tensors whose .grad was set or cleared during this trace */
   bool step;        /* whether gradients are recorded */
+  bool placed;      /* whether the graph's device is known */
   tl_Tensor **kept; /* owned */
   Memory *memories;
   Named *named;
@@ -200,14 +201,24 @@ static void sort_dims(const tl_Tensor *t, int64_t *order, int64_t *back) {
   for (int d = 0; d < t->ndim; d++) back[order[d]] = d;
 }
 
+static bool on_device(tl_Device a, tl_Device b) { return a.type == b.type && a.index == b.index; }
+
+/* Checks that an input or a constant is on the device of the program, which the first of them
+** determines. A number on the CPU may be an operand on any device. */
+static bool place_tensor(tli_Trace *t, const char *name, const tl_Tensor *tensor) {
+  tl_Device on = tli_device(tensor);
+  if (on.type == TL_CPU && tensor->ndim == 0) return true;
+  if (!t->placed && on.type != TL_META) t->graph->device = on;
+  t->placed = true;
+  return on_device(on, t->graph->device) ||
+         tli_fail(TL_EDEVICE, "export: %s: expected a tensor on %s, as the others, got one on %s",
+                  name, tli_device_str(t->graph->device), tli_device_str(on));
+}
+
 /* Records a constant. The graph stores the tensor row-major. If the original's dimensions have
 ** another order in memory, a recorded permutation restores that order. */
 static int32_t constant(tli_Trace *t, const char *name, tl_Tensor *tensor) {
-  if (tli_device(tensor).type != TL_CPU) {
-    tli_fail(TL_EDEVICE, "export: %s: expected a tensor on the CPU, got one on %s", name,
-             tli_device_str(tli_device(tensor)));
-    return -1;
-  }
+  if (!place_tensor(t, name, tensor)) return -1;
   int64_t order[TL_MAX_DIMS], back[TL_MAX_DIMS];
   bool turned = !tli_contiguous(tensor) && tli_dense(tensor);
   t->tracer.depth++; /* operators called from here on are not part of the model */
@@ -458,9 +469,11 @@ static bool read_arg(tli_Trace *t, const tli_Call *call, int i, const tli_CallAr
     out->generator = NULL; /* not stored, because each run has its own generator */
     return !own || refuse(call, "it uses a generator of its own");
   }
-  bool on_cpu = (given->device.type < 0 ? tli_default_device() : given->device).type == TL_CPU;
-  if (kind == TLI_CALL_DEVICE && !on_cpu)
-    return refuse(call, "it uses another device than the CPU");
+  if (kind == TLI_CALL_DEVICE) {
+    tl_Device on = given->device.type < 0 ? tli_default_device() : given->device;
+    if (!on_device(on, t->graph->device))
+      return refuse(call, "it uses another device than the model's tensors");
+  }
   return tli_graph_keep(t->graph, (tli_CallKind)kind, out);
 }
 
@@ -471,8 +484,13 @@ static bool begin_value(const tli_Trace *t, const tli_Call *call, const tli_Call
   return true;
 }
 
-/* Returns whether a call has no effect in a program without gradients. */
-static bool left_out(const tli_Trace *t, const tli_Call *call) {
+/* Returns whether a call is no part of the program: one that has no effect without gradients, or one
+** that copies a constant from the CPU to the program's device, where the copy is a constant. */
+static bool left_out(const tli_Trace *t, const tli_Call *call, const tli_CallArg *args) {
+  bool moves =
+      call == &tli_call_to || call == &tli_call_to_device || call == &tli_call_to_device_only;
+  if (moves && t->graph->device.type != TL_CPU && tli_device(args[0].tensor).type == TL_CPU)
+    return !computed(t, args[0].tensor);
   return !t->step && call == &tli_call_autograd_requires_grad_;
 }
 
@@ -504,7 +522,7 @@ static bool begin(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *a
   tli_Trace *t = (tli_Trace *)tracer;
   if (call->flags & TLI_CALL_VALUE) return begin_value(t, call, args);
   if (call->run == NULL) return refuse(call, "it is not an operator of programs");
-  if (left_out(t, call)) return true;
+  if (left_out(t, call, args)) return true;
   TL_TRY(begin_gradients(t, call, args) && check_sizes(call, args));
   TL_TRY(each_written(t, call, args, check_written));
   t->pending = tli_region_get(&t->graph->region, call->nparams, sizeof *t->pending);
@@ -553,7 +571,7 @@ static bool end(tli_Tracer *tracer, const tli_Call *call, const tli_CallArg *arg
                 tl_Tensor *const *results, int64_t n) {
   tli_Trace *t = (tli_Trace *)tracer;
   if (call->flags & TLI_CALL_VALUE) return true;
-  if (left_out(t, call)) return true;
+  if (left_out(t, call, args)) return true;
   add_work(t, call, args, results, n);
   TL_TRY(note_versions(t, call, args) && each_written(t, call, args, note_written));
   tli_GraphCall *made = tli_graph_call(t->graph, call, (int32_t)n);
@@ -695,9 +713,7 @@ tli_Trace *tli_trace_new(bool step) {
 
 bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) {
   tli_GraphInput in = {.name = name, .dtype = (tl_DType)tensor->dtype, .ndim = tensor->ndim};
-  if (tli_device(tensor).type != TL_CPU)
-    return tli_fail(TL_EDEVICE, "export: %s: expected a tensor on the CPU, got one on %s", name,
-                    tli_device_str(tli_device(tensor)));
+  TL_TRY(place_tensor(t, name, tensor));
   for (int d = 0; d < in.ndim; d++) {
     in.sizes[d] = tensor->sizes[d];
     in.symbols[d] = -1;
@@ -707,6 +723,7 @@ bool tli_trace_input(tli_Trace *t, const char *name, tl_Tensor *tensor) {
 
 bool tli_trace_name(tli_Trace *t, const char *name, tl_Tensor *tensor, bool changes) {
   if (find(&t->values, tensor) >= 0 || find(&t->named_at, tensor) >= 0) return true;
+  TL_TRY(place_tensor(t, name, tensor));
   if (!tli_region_grow(&t->region, (void **)&t->named, t->nnamed, sizeof *t->named)) return false;
   name = tli_region_text(&t->region, name, strlen(name));
   if (name == NULL || !keep(t, tensor)) return false;

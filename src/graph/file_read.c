@@ -547,9 +547,11 @@ tli_Graph *tli_graph_read(void *data, size_t bytes, void (*release)(void *data, 
 }
 
 #ifndef TLI_RUNTIME
-tli_Graph *tli_graph_parse(const char *text, size_t size, tl_Tensor *const *constants, int n) {
+tli_Graph *tli_graph_parse(const char *text, size_t size, tl_Tensor *const *constants, int n,
+                           tl_Device device) {
   Loader l = {.g = tli_graph_new(), .given = constants, .ngiven = n};
   if (l.g == NULL) return NULL;
+  l.g->device = device;
   const tli_Json *program = tli_json_read(&l.region, text, size);
   bool ok = program && read_program(&l, program);
   tli_region_free(&l.region);

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/device/transfer.h"
 #include "core/memory/alloc.h"
 #include "core/platform/replace.h"
 #include "graph/json.h"
@@ -327,7 +328,14 @@ static bool put_data(Writer *w, const tli_GraphConstant *c, void *context) {
   (void)w;
   static const char zeros[TLI_FILE_ALIGNMENT];
   size_t bytes = (size_t)bytes_of(c->tensor), gap = (size_t)padding((int64_t)bytes);
-  bool ok = bytes == 0 || fwrite(tli_data(c->tensor), 1, bytes, context) == bytes;
+#ifdef TLI_RUNTIME
+  tl_Tensor *host = tli_retain(c->tensor);
+#else
+  tl_Tensor *host = tli_moved(c->tensor, TLI_CPU, false);
+#endif
+  if (host == NULL) return false;
+  bool ok = bytes == 0 || fwrite(tli_data(host), 1, bytes, context) == bytes;
+  tli_release(host);
   ok = ok && (gap == 0 || fwrite(zeros, 1, gap, context) == gap);
   return ok || tli_fail(TL_EIO, "%s", strerror(errno));
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/memory/alloc.h"
+#include "core/memory/device_memory.h"
 
 typedef enum State { RECORDING, SERVING } State;
 
@@ -29,6 +30,9 @@ typedef struct Block {
 
 struct tli_RunPlan {
   tli_AllocHook hook;
+  tl_Device device;  /* of the memory; the CPU for the host's */
+  tli_RunPlan *twin; /* the plan of a device's memory in the same run or branch (owned), or NULL */
+  bool muted;        /* in a run's twin: whether the device's allocator serves all blocks */
   State state;
   bool failed; /* whether recording the run failed */
   Block *blocks;
@@ -47,12 +51,49 @@ struct tli_RunPlan {
   int64_t inner;      /* scratch space of tli_run_plan_live */
 };
 
+/* The alignment of a device's blocks. */
+#define DEVICE_ALIGN 512
+
+static int64_t alignment(const tli_RunPlan *p, int64_t bytes) {
+  return p->device.type != TL_CPU ? DEVICE_ALIGN : bytes < TLI_ALIGN ? 16 : TLI_ALIGN;
+}
+
 /* Rounds a size up as the allocator does: sizes below 64 to a multiple of 16, all others to a
 ** multiple of 64. */
-static int64_t rounded(size_t bytes) {
-  int64_t align = bytes < TLI_ALIGN ? 16 : TLI_ALIGN;
+static int64_t rounded(const tli_RunPlan *p, size_t bytes) {
+  int64_t align = alignment(p, (int64_t)bytes);
   int64_t size = ((int64_t)bytes + align - 1) / align * align;
   return size > 0 ? size : align;
+}
+
+/* Sets the hook of the plan's memory. */
+static void divert(tli_RunPlan *p, tli_AllocHook *to) {
+#ifndef TLI_RUNTIME
+  if (p->device.type != TL_CPU) {
+    tli_device_divert(p->device, to);
+    return;
+  }
+#endif
+  (void)p;
+  tli_alloc_divert(to);
+}
+
+static void *arena_new(const tli_RunPlan *p) {
+#ifndef TLI_RUNTIME
+  if (p->device.type != TL_CPU)
+    return p->arena_bytes > 0 ? tli_device_alloc(p->device, p->arena_bytes) : NULL;
+#endif
+  return tli_alloc((size_t)p->arena_bytes);
+}
+
+static void arena_free(const tli_RunPlan *p) {
+#ifndef TLI_RUNTIME
+  if (p->device.type != TL_CPU) {
+    if (p->arena) tli_device_free(p->device, p->arena, p->arena_bytes);
+    return;
+  }
+#endif
+  tli_free(p->arena, (size_t)p->arena_bytes);
 }
 
 /* ---- the recorded run ---- */
@@ -61,11 +102,11 @@ static void record(tli_RunPlan *p, void *block, size_t bytes) {
   if (p->failed) return;
   if (p->n == p->room) {
     int64_t room = p->room > 0 ? 2 * p->room : 64;
-    tli_run_plan_pause(p);
+    tli_AllocHook *host = tli_alloc_divert(NULL);
     Block *more = tli_alloc((size_t)room * sizeof *more);
     if (more && p->n > 0) memcpy(more, p->blocks, (size_t)p->n * sizeof *more);
     if (more) tli_free(p->blocks, (size_t)p->room * sizeof *more);
-    tli_run_plan_resume(p);
+    tli_alloc_divert(host);
     if (more == NULL) {
       p->failed = true;
       return;
@@ -73,7 +114,7 @@ static void record(tli_RunPlan *p, void *block, size_t bytes) {
     p->blocks = more;
     p->room = room;
   }
-  p->blocks[p->n++] = (Block){bytes, rounded(bytes), -1, p->time++, -1, block};
+  p->blocks[p->n++] = (Block){bytes, rounded(p, bytes), -1, p->time++, -1, block};
 }
 
 static bool record_return(tli_RunPlan *p, const void *block) {
@@ -100,21 +141,18 @@ static int lower_first(const void *a, const void *b) {
   return s->place < t->place ? -1 : s->place > t->place;
 }
 
-static int64_t aligned(int64_t place, int64_t size) {
-  int64_t align = size < TLI_ALIGN ? 16 : TLI_ALIGN;
-  return (place + align - 1) / align * align;
-}
+static int64_t aligned(int64_t place, int64_t align) { return (place + align - 1) / align * align; }
 
 /* Finds an offset for a block: the lowest gap between the placed blocks that live at the same time.
 ** `near` is scratch space for a list of these blocks. */
-static void find_place(Block *b, Block *const *placed, int64_t n, Block **near) {
+static void find_place(Block *b, int64_t align, Block *const *placed, int64_t n, Block **near) {
   int64_t count = 0, best = -1, best_gap = INT64_MAX, top = 0;
   for (int64_t i = 0; i < n; i++)
     if (placed[i]->place >= 0 && placed[i]->begin < b->end && b->begin < placed[i]->end)
       near[count++] = placed[i];
   qsort(near, (size_t)count, sizeof *near, lower_first);
   for (int64_t i = 0; i < count; i++) {
-    int64_t at = aligned(top, b->size), gap = near[i]->place - top;
+    int64_t at = aligned(top, align), gap = near[i]->place - top;
     if (at + b->size <= near[i]->place && gap < best_gap) {
       best = at;
       best_gap = gap;
@@ -122,7 +160,7 @@ static void find_place(Block *b, Block *const *placed, int64_t n, Block **near) 
     int64_t end = near[i]->place + near[i]->size;
     if (end > top) top = end;
   }
-  b->place = best >= 0 ? best : aligned(top, b->size);
+  b->place = best >= 0 ? best : aligned(top, align);
 }
 
 static int64_t largest_live_set(const tli_RunPlan *p) {
@@ -155,12 +193,12 @@ static bool place_all(tli_RunPlan *p) {
   for (int64_t i = 0; i < p->n; i++) {
     Block *b = order[i];
     if (b->end < 0) continue;
-    find_place(b, order, i, order + p->n);
+    find_place(b, alignment(p, b->size), order, i, order + p->n);
     if (b->place + b->size > p->arena_bytes) p->arena_bytes = b->place + b->size;
   }
   tli_free(order, bytes);
   p->live = largest_live_set(p);
-  p->arena = tli_alloc((size_t)p->arena_bytes);
+  p->arena = arena_new(p);
   return p->arena != NULL;
 }
 
@@ -211,17 +249,30 @@ tli_RunPlan *tli_run_plan_new(void) {
   return p;
 }
 
-tli_RunPlan *tli_run_plan_add(tli_RunPlan *run) {
+bool tli_run_plan_on(tli_RunPlan *p, tl_Device device) {
+  p->twin = tli_run_plan_new();
+  if (p->twin) p->twin->device = device;
+  return p->twin != NULL;
+}
+
+static tli_RunPlan *add_one(tli_RunPlan *run) {
   tli_RunPlan *p = tli_run_plan_new();
   if (p == NULL) return NULL;
   p->run = run;
+  p->device = run->device;
   p->added = run->added;
   run->added = p;
   return p;
 }
 
+tli_RunPlan *tli_run_plan_add(tli_RunPlan *run) {
+  tli_RunPlan *p = add_one(run);
+  if (p && run->twin) p->twin = add_one(run->twin);
+  return p && run->twin && p->twin == NULL ? NULL : p;
+}
+
 static void forget(tli_RunPlan *p) {
-  tli_free(p->arena, (size_t)p->arena_bytes);
+  arena_free(p);
   p->arena = NULL;
   p->arena_bytes = p->live = p->n = p->time = p->out = 0;
   p->state = RECORDING;
@@ -229,10 +280,12 @@ static void forget(tli_RunPlan *p) {
 }
 
 void tli_run_plan_forget(tli_RunPlan *p) {
+  if (p->twin) tli_run_plan_forget(p->twin);
   for (; p; p = p->added) forget(p);
 }
 
 void tli_run_plan_free(tli_RunPlan *p) {
+  if (p && p->twin) tli_run_plan_free(p->twin);
   while (p) {
     tli_RunPlan *next = p->added;
     forget(p);
@@ -242,18 +295,19 @@ void tli_run_plan_free(tli_RunPlan *p) {
   }
 }
 
+/* Prepares a plan for a run or a branch; its hook is set afterwards. */
 static void begin(tli_RunPlan *p) {
-  tli_alloc_divert(NULL);
+  divert(p, NULL);
   if (p->state == RECORDING) forget(p);
   p->next = 0;
   p->diverged = p->out != 0;
   p->open = true;
-  tli_alloc_divert(&p->hook);
 }
 
 /* Ends a plan's recording, or its run if all blocks have come back. */
 static void end(tli_RunPlan *p) {
-  tli_alloc_divert(NULL);
+  divert(p, NULL);
+  if (!p->open) return;
   p->open = false;
   if (p->state == RECORDING && !p->failed && place_all(p))
     p->state = SERVING;
@@ -261,15 +315,31 @@ static void end(tli_RunPlan *p) {
     forget(p);
 }
 
-void tli_run_plan_begin(tli_RunPlan *p) { begin(p); }
+/* Returns the plan of the device's memory, unless the device's allocator serves the run. */
+static tli_RunPlan *twin_of(const tli_RunPlan *p) {
+  return p->twin && !p->twin->run->muted ? p->twin : NULL;
+}
+
+void tli_run_plan_mute(tli_RunPlan *p, bool mute) {
+  if (p->twin) p->twin->muted = mute;
+}
+
+void tli_run_plan_begin(tli_RunPlan *p) {
+  tli_alloc_divert(NULL);
+  if (twin_of(p)) begin(p->twin);
+  begin(p);
+  tli_run_plan_resume(p);
+}
 
 void tli_run_plan_enter(tli_RunPlan *branch, tli_RunPlan *outer) {
   branch->outer = outer;
-  begin(branch);
+  if (branch->twin) branch->twin->outer = outer->twin;
+  tli_run_plan_begin(branch);
 }
 
 tli_RunPlan *tli_run_plan_leave(tli_RunPlan *branch) {
   end(branch);
+  if (twin_of(branch)) end(branch->twin);
   tli_run_plan_resume(branch->outer);
   return branch->outer;
 }
@@ -277,13 +347,16 @@ tli_RunPlan *tli_run_plan_leave(tli_RunPlan *branch) {
 tli_RunPlan *tli_run_plan_outer(const tli_RunPlan *branch) { return branch->outer; }
 
 void tli_run_plan_pause(tli_RunPlan *p) {
-  (void)p;
-  tli_alloc_divert(NULL);
+  divert(p, NULL);
+  if (p->twin) divert(p->twin, NULL);
 }
 
-void tli_run_plan_resume(tli_RunPlan *p) { tli_alloc_divert(&p->hook); }
+void tli_run_plan_resume(tli_RunPlan *p) {
+  if (twin_of(p)) divert(p->twin, &p->twin->hook);
+  divert(p, &p->hook);
+}
 
-void tli_run_plan_end(tli_RunPlan *p) {
+static void end_all(tli_RunPlan *p) {
   end(p);
   for (; p; p = p->added) {
     bool left = p->open; /* the run has failed in this branch */
@@ -297,10 +370,21 @@ void tli_run_plan_end(tli_RunPlan *p) {
   }
 }
 
-int64_t tli_run_plan_arena(const tli_RunPlan *p) {
+void tli_run_plan_end(tli_RunPlan *p) {
+  tli_run_plan_pause(p);
+  end_all(p);
+  if (p->twin) end_all(p->twin);
+}
+
+/* Returns the bytes of a plan and those of its branches. */
+static int64_t arenas(const tli_RunPlan *p) {
   int64_t bytes = 0;
   for (; p; p = p->added) bytes += p->state == SERVING ? p->arena_bytes : 0;
   return bytes;
+}
+
+int64_t tli_run_plan_arena(const tli_RunPlan *p) {
+  return arenas(p) + (p->twin ? arenas(p->twin) : 0);
 }
 
 int64_t tli_run_plan_live(tli_RunPlan *run) {
@@ -310,5 +394,6 @@ int64_t tli_run_plan_live(tli_RunPlan *run) {
     int64_t live = p->live + p->inner;
     if (live > p->outer->inner) p->outer->inner = live;
   }
-  return run->state == SERVING ? run->live + run->inner : 0;
+  int64_t live = run->state == SERVING ? run->live + run->inner : 0;
+  return live + (run->twin ? tli_run_plan_live(run->twin) : 0);
 }

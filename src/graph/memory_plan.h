@@ -13,6 +13,8 @@
 typedef struct tli_RunPlan tli_RunPlan;
 
 tli_RunPlan *tli_run_plan_new(void) TL_MUSTCHECK;
+/* Lets a run's plan serve a device's memory as well, in an arena of its own. */
+bool tli_run_plan_on(tli_RunPlan *p, tl_Device device) TL_MUSTCHECK;
 /* Adds the plan of one branch to a run's plan, which owns the new plan. */
 tli_RunPlan *tli_run_plan_add(tli_RunPlan *p) TL_MUSTCHECK;
 void tli_run_plan_free(tli_RunPlan *p); /* Frees a plan and those added to it. Accepts NULL. */
@@ -20,6 +22,8 @@ void tli_run_plan_free(tli_RunPlan *p); /* Frees a plan and those added to it. A
 /* Begin and end a run in one thread. In between, the plan either records blocks or serves them. The
 ** run must return all blocks before its end. */
 void tli_run_plan_begin(tli_RunPlan *p);
+/* Leaves the device's memory to its allocator in the runs that begin from now on, or does not. */
+void tli_run_plan_mute(tli_RunPlan *p, bool mute);
 void tli_run_plan_end(tli_RunPlan *p);
 /* Begin and end a branch, whose blocks its own plan records or serves. tli_run_plan_leave returns
 ** the plan `outer`, which then goes on. Blocks that are in use after the branch may be returned to

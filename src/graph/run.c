@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "autograd/graph.h"
+#include "core/device/capture.h"
+#include "core/device/transfer.h"
 #include "core/platform/parallel.h"
 #include "core/platform/platform.h"
 #include "graph/branches.h"
@@ -45,9 +47,11 @@ typedef struct Context {
   int loops;          /* the number of loops around the running call */
   int64_t repeats;    /* how often the loops of this run may still repeat; -1 for no limit */
   tl_ProgramLimits limits;
+  tl_Device device;
+  int64_t stream; /* number of the device's stream on which the context runs */
   tli_RunPlan *plan;
-  tli_RunPlan *
-      *branches; /* for the mark that begins a branch: the branch's plan, or NULL (borrowed) */
+  /* for the mark that begins a branch: the branch's plan, or NULL (borrowed) */
+  tli_RunPlan **branches;
   tli_RunPlan *active;     /* the plan that records or serves blocks (borrowed) */
   tli_Generator generator; /* the generator from which the run draws random numbers */
 } Context;
@@ -297,6 +301,8 @@ static bool make_arg(Context *c, Step *s, int kind, const tli_CallArg *from, tli
   *arg = *from;
   if (kind == TLI_CALL_GENERATOR) {
     arg->generator = &c->generator;
+  } else if (kind == TLI_CALL_DEVICE && from->device.type >= 0) {
+    arg->device = c->device;
   } else if (tli_kind_is_tensor(kind)) {
     arg->tensor = NULL;
     s->slots[s->nslots++] = (Slot){&arg->tensor, (int32_t)from->integer};
@@ -330,6 +336,21 @@ static bool make_step(const tl_Program *p, Context *c, int32_t i) {
   return true;
 }
 
+/* Returns whether a program runs on another device than the CPU. */
+static bool on_other_device(const tli_Graph *g) {
+#ifdef TLI_RUNTIME
+  (void)g;
+  return false;
+#else
+  return g->device.type != TL_CPU;
+#endif
+}
+
+/* Returns the number of the calling thread's stream of the program's device. */
+static int64_t stream_of(const tli_Graph *g) {
+  return tli_backend(g->device)->device->stream_id(tli_stream(g->device));
+}
+
 static Context *context_new(const tl_Program *p) {
   const tli_Graph *g = p->graph;
   Context *c = tli_alloc(sizeof *c);
@@ -341,8 +362,13 @@ static Context *context_new(const tl_Program *p) {
   c->sizes = tli_region_get(&c->region, g->nsymbols, sizeof *c->sizes);
   c->branches = tli_region_get(&c->region, p->jumps ? g->ncalls : 0, sizeof(tli_RunPlan *));
   c->plan = tli_run_plan_new();
+  c->device = g->device;
   tli_generator_seed(&c->generator, DEFAULT_SEED);
   bool ok = c->steps && c->values && c->made && c->sizes && c->branches && c->plan;
+  if (ok && on_other_device(g)) {
+    c->stream = stream_of(g);
+    ok = tli_run_plan_on(c->plan, g->device);
+  }
   for (int32_t i = 0; ok && i < g->ncalls; i++) ok = make_step(p, c, i);
   for (int32_t s = 0; ok && s < g->nsymbols; s++) c->sizes[s] = g->symbols[s].example;
   if (ok) return c;
@@ -350,10 +376,15 @@ static Context *context_new(const tl_Program *p) {
   return NULL;
 }
 
+/* Returns a context that no run uses. On a device, a context serves one stream: the next run's work
+** is queued behind that of the last one, whose memory it uses again. */
 static Context *take_context(tl_Program *p) {
   tli_mutex_lock(&p->lock);
-  Context *c = p->idle;
-  if (c) p->idle = c->next;
+  Context **at = &p->idle;
+  while (on_other_device(p->graph) && *at && (*at)->stream != stream_of(p->graph))
+    at = &(*at)->next;
+  Context *c = *at;
+  if (c) *at = c->next;
   tli_mutex_unlock(&p->lock);
   if (c) return c;
   c = context_new(p);
@@ -396,9 +427,11 @@ static bool bad_input(const tli_GraphInput *in, const tl_Tensor *t, int d, int64
 static bool check_input(const tli_Graph *g, const tli_GraphInput *in, const tl_Tensor *t,
                         int64_t *sizes) {
   if (t == NULL) return tli_fail(TL_EARG, "program: %s: expected a tensor, got NULL", in->name);
-  if (tli_device(t).type != TL_CPU)
-    return tli_fail(TL_EDEVICE, "program: %s: expected a tensor on the CPU, got one on %s",
-                    in->name, tli_device_str(tli_device(t)));
+  tl_Device on = tli_device(t);
+  if (on.type != TL_CPU && (on.type != g->device.type || on.index != g->device.index))
+    return tli_fail(TL_EDEVICE, "program: %s: expected a tensor on %s%s, got one on %s", in->name,
+                    g->device.type == TL_CPU ? "the CPU" : tli_device_str(g->device),
+                    g->device.type == TL_CPU ? "" : " or the CPU", tli_device_str(on));
   if ((tl_DType)t->dtype != in->dtype)
     return tli_fail(TL_EDTYPE, "program: %s: expected dtype %s, as in the exported call, got %s",
                     in->name, tl_dtype_name(in->dtype), tl_dtype_name((tl_DType)t->dtype));
@@ -474,7 +507,8 @@ static bool put_numbers(const tl_Program *p, Context *c) {
 
 /* Returns an alias of a row-major input, so that the caller does not see changes to the tensor
 ** itself; returns a row-major copy of any other input. */
-static tl_Tensor *plain_input(tl_Tensor *t) {
+static tl_Tensor *plain_input(const tli_Graph *g, tl_Tensor *t) {
+  if (on_other_device(g) && tli_device(t).type == TL_CPU) return tli_moved(t, g->device, false);
   if (tli_contiguous(t)) return tli_detached(t);
   tl_Tensor *alias = tli_detached(t);
   tl_Tensor *plain = alias ? tli_contiguous_as(alias, (tl_DType)t->dtype) : NULL;
@@ -488,7 +522,7 @@ static bool put_values(const tl_Program *p, Context *c, tl_Tensor *const *inputs
     if (g->values[v].kind == TLI_VALUE_CONSTANT) c->values[v] = p->constants[g->values[v].index];
   TL_TRY(put_numbers(p, c));
   for (int32_t i = 0; i < g->ninputs; i++) {
-    tl_Tensor *t = plain_input(inputs[i]);
+    tl_Tensor *t = plain_input(g, inputs[i]);
     if (t == NULL) return false;
     c->values[g->inputs[i].value] = t;
   }
@@ -543,7 +577,11 @@ static bool read_condition(const tl_Program *p, Context *c, int32_t i, bool *out
   if (pred == NULL || pred->numel != 1)
     return tli_fail(TL_ESHAPE, "%s: pred: expected a tensor of one element, got %s",
                     s->call->call->name, pred ? tli_sizes_str(pred) : "none");
-  tl_Scalar value = tli_load(tli_data(pred), pred->dtype);
+  tl_Scalar value;
+  if (!on_other_device(p->graph))
+    value = tli_load(tli_data(pred), pred->dtype);
+  else if (!tli_read_scalar(pred, &value))
+    return false;
   *out = value.kind == TL_FLOATING ? value.f != 0 : value.i != 0;
   release_dead(p, c, 2 * (int64_t)i);
   return true;
@@ -731,7 +769,9 @@ static bool run(tl_Program *p, Context *c, tl_Tensor *const *inputs, tl_Tensor *
   tl_DType dtype = tli_default_dtype();
   tl_Device device = tli_default_device();
   tli_set_default_dtype(g->dtype);
-  tli_set_default_device(TLI_CPU);
+  tli_set_default_device(g->device);
+  /* a graph that is being captured keeps the memory that it uses */
+  if (on_other_device(g)) tli_run_plan_mute(c->plan, tli_capture_number(g->device) != 0);
   bool recording = tli_set_grad_mode(false);
   c->active = c->plan;
   tli_run_plan_begin(c->plan);
@@ -842,12 +882,56 @@ bool tli_program_set_real(tl_Program *p, const tli_GraphPlace *at, double value)
 }
 #endif
 
+#ifndef TLI_RUNTIME
+/* Moves the constants of a graph to a device; the numbers of a schedule stay on the CPU. */
+static bool move_constants(const tli_Graph *g, tl_Device device, tl_Tensor **moved) {
+  for (int32_t i = 0; i < g->nconstants; i++) {
+    bool host = g->schedule.count >= 0 && (i == g->schedule.count || i == g->schedule.rates);
+    moved[i] = tli_moved(g->constants[i].tensor, host ? TLI_CPU : device, false);
+    if (moved[i] == g->constants[i].tensor && g->constants[i].state) {
+      tli_release(moved[i]); /* each program has its own state */
+      moved[i] = tli_clone_for("program", g->constants[i].tensor);
+    }
+    if (moved[i] == NULL) return false;
+  }
+  return true;
+}
+
+tl_Program *tl_program_to(tl_Program *p, tl_Device device) {
+  if (p == NULL) return tli_fail_null(TL_EARG, "program: expected a program, got NULL");
+  if (device.type < 0 || device.type == TL_META || tli_backend_open(device) == NULL)
+    return device.type >= 0 && device.type != TL_META
+               ? NULL
+               : tli_fail_null(TL_EDEVICE, "program: expected a device that computes");
+  tli_mutex_lock(&p->busy);
+  const tli_Graph *g = p->graph;
+  tl_Tensors moved = tli_tensors_new(g->nconstants);
+  tli_Text text = {0};
+  p->graph->seed = p->generator.seed;
+  p->graph->offset = p->generator.offset;
+  bool ok = (moved.v || g->nconstants == 0) && move_constants(g, device, moved.v) &&
+            tli_graph_describe(g, &text);
+  tli_Graph *to =
+      ok ? tli_graph_parse(text.data, text.size, moved.v, (int)g->nconstants, device) : NULL;
+  tl_Program *made = to ? tli_program_new(to) : NULL;
+  if (made) made->limits = tli_program_limits(p);
+  tli_mutex_unlock(&p->busy);
+  tli_graph_release(to);
+  tli_text_free(&text);
+  tli_tensors_free(&moved);
+  return made;
+}
+#endif
+
 /* Checks that constant `i` can use the memory of a constant of another program. */
 static bool can_share(const tl_Program *p, int32_t i, const tl_Tensor *of) {
   const tl_Tensor *to = p->graph->constants[i].tensor;
   const char *name = p->graph->constants[i].name;
   if (p->graph->constants[i].leaf)
     return tli_fail(TL_EARG, "program: %s: a training step keeps its own parameters", name);
+  tl_Device a = tli_device(to), b = tli_device(of);
+  if (a.type != b.type || a.index != b.index)
+    return tli_fail(TL_EDEVICE, "program: %s: expected programs on one device", name);
   if (to->dtype == of->dtype && tli_same_sizes(to, of)) return true;
   return tli_fail(TL_ESHAPE,
                   "program: %s: expected a %s tensor of sizes %s, as the other program has, got %s "

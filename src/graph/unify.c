@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "calls.h"
+#include "core/device/transfer.h"
 #include "graph/call_graph.h"
 
 #define MOST 3
@@ -146,8 +147,13 @@ static bool same_constant(const tli_GraphConstant *a, const tli_GraphConstant *b
   if (a->state != b->state || a->leaf != b->leaf) return false;
   if (s->dtype != t->dtype || !tli_same_sizes(s, t)) return false;
   size_t bytes = (size_t)s->numel * tli_dtype_bytes[s->dtype];
-  const char *from = tli_data(s), *to = tli_data(t);
-  return from == to || memcmp(from, to, bytes) == 0;
+  if (tli_data(s) == tli_data(t)) return true;
+  tl_Tensor *from = tli_moved(a->tensor, TLI_CPU, false);
+  tl_Tensor *to = from ? tli_moved(b->tensor, TLI_CPU, false) : NULL;
+  bool same = from && to && memcmp(tli_data(from), tli_data(to), bytes) == 0;
+  tli_release(from);
+  tli_release(to);
+  return same;
 }
 
 static bool walk(Walk *w) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/program.h"
+#include "lua/args/args.h"
 #include "lua/limits.h"
 #include "lua/list_length.h"
 #include "lua/tensor/value.h"
@@ -616,15 +617,34 @@ static int program_load(lua_State *L) {
   return 1;
 }
 
-/* _program_parse(text, constants) returns the program that a text of program:describe() describes,
-** with the tensors of a list as its constants. */
+static tl_Device check_device(lua_State *L, int index) {
+  tl_Device device;
+  if (!tli_to_device(L, index, &device)) tli_error(L, "program: expected a device");
+  return device;
+}
+
+/* program:device() returns the device on which the program runs. */
+static int program_device(lua_State *L) { return tli_push_device(L, own_graph(L, 1)->device); }
+
+/* program:to(device) returns a program with the same calls on another device. */
+static int program_to(lua_State *L) {
+  tl_Program *p = check_program(L, 1);
+  tl_Device device = check_device(L, 2);
+  tl_Program **to = new_program(L);
+  *to = tl_program_to(p, device);
+  return *to ? 1 : tli_raise(L);
+}
+
+/* _program_parse(text, constants, device) returns the program that a text of program:describe()
+** describes, with the tensors of a list as its constants, for the CPU or for the device. */
 static int program_parse(lua_State *L) {
   size_t size;
   int n;
   const char *text = luaL_checklstring(L, 1, &size);
+  tl_Device device = lua_isnoneornil(L, 3) ? TLI_CPU : check_device(L, 3);
   tl_Program **p = new_program(L);
   tl_Tensor **constants = push_tensors(L, 2, &n);
-  tli_Graph *g = tli_graph_parse(text, size, constants, n);
+  tli_Graph *g = tli_graph_parse(text, size, constants, n, device);
   lua_pop(L, 1);
   push_program(L, p, g);
   return 1;
@@ -722,6 +742,8 @@ void tli_open_programs(lua_State *L) {
                                      {"constants", program_constants},
                                      {"state", program_state},
                                      {"memory", program_memory},
+                                     {"device", program_device},
+                                     {"to", program_to},
                                      {"set_limits", program_set_limits},
                                      {"save", program_save},
                                      {"rates", program_rates},

@@ -253,7 +253,8 @@ end
 --- Returns the graph of a program; program:graph() is the same.
 local function graph_of(handle)
    local description = json.decode(handle:describe())
-   local graph = setmetatable({nodes = {}, description_ = description, constants_ = {}}, Graph)
+   local graph = setmetatable({nodes = {}, description_ = description, constants_ = {},
+      device_ = handle:device()}, Graph)
    local values, next_value = {}, 0
    local function put(value)
       values[next_value] = value
@@ -381,6 +382,30 @@ function Graph:eliminate_dead_code()
       end
    end
    return count
+end
+
+--- Puts other calls in the place of those that a pattern has, wherever no other call uses a result
+--- within the pattern. Pattern and replacement are graphs of exported functions with the same
+--- inputs, one result and fixed sizes; an input stands for any node, and numbers and constants for
+--- themselves. Only the operators are compared, not the sizes.
+---
+---     local x = torch.ones(2)
+---     local function slow(a, b) return a * b + 1 end
+---     local function fast(a, b) return torch.addcmul(torch.ones(2), a, b) end
+---     local function graph_of(fn) return torch.export(fn, {x, x}):graph() end
+---     local function f(y) return slow(y, y) * 3 end
+---     local graph = torch.export(f, {x}):graph()
+---     print(graph:replace_pattern(graph_of(slow), graph_of(fast)))
+---     print(graph:program()(x))
+---     --> 1
+---     --> tensor([6., 6.])
+---@param pattern export.Graph
+---@param replacement export.Graph
+---@return integer count  the number of places
+function Graph:replace_pattern(pattern, replacement)
+   return require "tlua.export.patterns"(self, function(graph, before, ...)
+      return add(graph, position_of(graph, before, "export.Graph.replace_pattern"), ...)
+   end, pattern, replacement)
 end
 
 -- Raises unless programs have a call's operator, and the operator has the call's arguments.
@@ -555,7 +580,7 @@ function Graph:program()
       holes = json.as_array(writer.holes), outputs = json.as_array(outputs),
       state = state_of(old, writer.constants),
    }
-   return getmetatable(torch.export).wrap(torch._program_parse(text, tensors))
+   return getmetatable(torch.export).wrap(torch._program_parse(text, tensors, self.device_))
 end
 
 return graph_of

@@ -304,7 +304,7 @@ local function add_schedule(graph, parts, order, increments)
       rows[s] = {}
       for c, column in ipairs(columns) do rows[s][c] = column(s) end
    end
-   graph:schedule(torch.tensor(rows, {dtype = "float64"}), places)
+   graph:schedule(torch.tensor(rows, {dtype = "float64", device = "cpu"}), places)
    return {places = places, rates = rows}
 end
 

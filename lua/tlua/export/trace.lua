@@ -114,10 +114,21 @@ local function record(call, tensors)
                           json.encode {inputs = call.inputs, outputs = structure})
 end
 
+-- Waits for the device of the tensors, and raises the error of a call that it has made.
+local function wait(tensors)
+   for _, tensor in ipairs(tensors) do
+      if tensor.device.type ~= "cpu" then return torch.zeros(1, {device = tensor.device}):item() end
+   end
+end
+
 --- Records a call. call.reset(), if any, is called afterwards, to undo the call's effects.
 function M.record(call, tensors)
    local recorder, step, failure = M.recorder, M.step, M.failure
    local fine, result = pcall(record, call, tensors)
+   if fine then
+      local waited, message = pcall(wait, tensors)
+      if not waited then fine, result = false, message end
+   end
    M.recorder, M.step, M.failure = recorder, step, failure
    if call.reset then call.reset() end
    if not fine then error(result, 0) end
@@ -157,7 +168,8 @@ local function with_size(tensors, places, size)
    local list = {table.unpack(tensors)}
    for _, place in ipairs(places) do
       local old = list[place.input]:size(place.dim)
-      local positions = torch.arange(size, {dtype = "int64"}):remainder(old) + 1
+      local positions = torch.arange(size, {dtype = "int64", device = list[place.input].device})
+         :remainder(old) + 1
       list[place.input] = list[place.input]:index_select(place.dim, positions)
    end
    return list

@@ -57,7 +57,38 @@ static void *fail_exhausted(tl_Device device, int64_t bytes, bool collected) {
   return NULL;
 }
 
+/* the hook of this thread, and the device whose requests it serves */
+static _Thread_local tli_AllocHook *hook;
+static _Thread_local tl_Device hooked;
+
+tli_AllocHook *tli_device_divert(tl_Device device, tli_AllocHook *to) {
+  tli_AllocHook *before = hook;
+  hook = to;
+  hooked = device;
+  return before;
+}
+
+static bool is_hooked(tl_Device device) {
+  return hook && device.type == hooked.type && device.index == hooked.index;
+}
+
+void tli_device_free(tl_Device device, void *data, int64_t bytes) {
+  if (!is_hooked(device) || !hook->put(hook, data))
+    tli_backend(device)->device->free(device, data, bytes);
+}
+
+static void *device_alloc(tl_Device device, int64_t bytes);
+
 void *tli_device_alloc(tl_Device device, int64_t bytes) {
+  if (!is_hooked(device)) return device_alloc(device, bytes);
+  void *data = hook->get(hook, (size_t)bytes);
+  if (data) return data;
+  data = device_alloc(device, bytes);
+  if (data && hook) hook->got(hook, data, (size_t)bytes);
+  return data;
+}
+
+static void *device_alloc(tl_Device device, int64_t bytes) {
   const tl_DeviceApi *api = tli_backend(device)->device;
   void *data = api->alloc(tli_context(device), bytes);
   if (data || tl_error_kind() != TL_EMEM) return data;

@@ -6,11 +6,16 @@
 
 #include <stdatomic.h>
 
+#include "core/memory/alloc.h"
 #include "tlua.h"
 
 /* Allocates a device's memory for the current stream. If memory is exhausted even after garbage
 ** collection, returns NULL with TL_EMEM and the statistics. */
 void *tli_device_alloc(tl_Device device, int64_t bytes);
+void tli_device_free(tl_Device device, void *data, int64_t bytes);
+/* Sets the hook (borrowed) that serves the calling thread's requests for memory of a device instead
+** of the device's allocator; NULL ends that. Returns the previous hook. */
+tli_AllocHook *tli_device_divert(tl_Device device, tli_AllocHook *hook);
 /* A function that collects garbage, since garbage may hold tensors, while the calling thread runs
 ** an operator. It returns false if no garbage can be collected now. `lacking` means that an
 ** allocation has failed: the function then also releases caches. Otherwise it collects a large heap

@@ -67,7 +67,7 @@ static tl_Storage *make(tl_Device device, int64_t bytes) {
     s->data = data;
     if (backend) s->capture = tli_capture_number(device);
   } else if (backend) {
-    if (data) backend->device->free(device, data, bytes);
+    if (data) tli_device_free(device, data, bytes);
   } else {
     tli_free(data, (size_t)bytes);
   }
@@ -126,7 +126,7 @@ static void storage_free(tl_Storage *s) {
   if (s->release) {
     s->release(s->data, s->context);
   } else if (s->device.type != TL_CPU) {
-    if (s->data) tli_backend(s->device)->device->free(s->device, s->data, s->bytes);
+    if (s->data) tli_device_free(s->device, s->data, s->bytes);
   } else if (s->data != s->small) {
     tli_free(s->data, (size_t)s->bytes);
   }

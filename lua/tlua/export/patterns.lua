@@ -1,0 +1,157 @@
+-- patterns.lua - finds the calls of a pattern in a program's graph, and puts others in their place.
+
+local torch = require "tlua"
+local args = require "tlua.args"
+
+local TITLE <const> = "export.Graph.replace_pattern"
+
+-- Returns whether a call has an effect besides its result: it changes a tensor, or it marks a
+-- branch or a loop.
+local function has_effect(node)
+   local target = node.target
+   return node.op == "call_function"
+      and (target:sub(-1) == "_" or target:find "^cond_" ~= nil or target:find "^loop_" ~= nil)
+end
+
+-- Checks a pattern or a replacement, and returns its inputs and its result.
+local function read_graph(graph, title)
+   local inputs = {}
+   for _, node in ipairs(graph.nodes) do
+      if node.op == "placeholder" then inputs[#inputs + 1] = node end
+      if has_effect(node) then
+         torch.raise(("%s: %s: expected calls without effects, got %s"):format(TITLE, title,
+            node.target))
+      end
+   end
+   local outputs = graph.nodes[#graph.nodes].args
+   if #outputs ~= 1 or #graph.description_.symbols > 0 then
+      torch.raise(("%s: %s: expected a graph with one result and fixed sizes"):format(TITLE, title))
+   end
+   return inputs, outputs[1]
+end
+
+local match
+
+-- Returns whether two arguments are alike, which may be nodes, lists or plain data.
+local function match_value(state, of, value)
+   if type(of) ~= "table" or type(value) ~= "table" then
+      return math.type(of) == math.type(value) and (of == value or of ~= of and value ~= value)
+   end
+   if rawget(of, "op") then return rawget(value, "op") ~= nil and match(state, of, value) end
+   if getmetatable(value) ~= getmetatable(of) or #of ~= #value then return false end
+   for i, item in ipairs(of) do
+      if not match_value(state, item, value[i]) then return false end
+   end
+   return true
+end
+
+-- Returns whether a node computes what the pattern's node does, and notes the node.
+match = function(state, of, node)
+   if state.bound[of] then return state.bound[of] == node end
+   if of.op == "placeholder" then
+      state.bound[of] = node
+      return true
+   end
+   local is_call = of.op == "call_function"
+   if of.op ~= node.op or is_call and of.target ~= node.target then return false end
+   state.bound[of] = node
+   if of.op == "get_attr" then
+      local a, b = state.pattern.constants_[of.target], state.graph.constants_[node.target]
+      return rawequal(a, b) or a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
+   end
+   if of.results ~= node.results then return false end
+   for _, list in ipairs {of.args, node.args} do
+      for name in pairs(list) do
+         if not match_value(state, of.args[name], node.args[name]) then return false end
+      end
+   end
+   state.inside[node] = true
+   return true
+end
+
+-- Returns whether the matched calls can be removed: no other call uses them, and none between them
+-- changes a tensor.
+local function removable(state, last)
+   local begun = false
+   for _, node in ipairs(state.graph.nodes) do
+      begun = begun or state.inside[node] == true
+      if begun and has_effect(node) then return false end
+      if node == last then break end
+      if state.inside[node] then
+         for _, user in ipairs(node:users()) do
+            if not state.inside[user] then return false end
+         end
+      end
+   end
+   return true
+end
+
+-- Returns an argument of the replacement with the graph's nodes.
+local function translated(value, made)
+   if type(value) ~= "table" then return value end
+   if made[value] then return made[value] end
+   if getmetatable(value) then return value end
+   local list = {}
+   for i, item in ipairs(value) do list[i] = translated(item, made) end
+   return list
+end
+
+-- Returns a name that no constant of the graph has.
+local function free_constant(graph, name)
+   local try, i = name, 1
+   while graph.constants_[try] do try, i = ("%s_%d"):format(name, i), i + 1 end
+   return try
+end
+
+-- Copies the calls of the replacement to the place before a node, and returns the result's node.
+local function insert(graph, add, replacement, output, made, before)
+   for _, node in ipairs(replacement.nodes) do
+      if node.op == "get_attr" then
+         made[node] = graph:create_node("get_attr", free_constant(graph, node.target),
+            replacement.constants_[node.target])
+      elseif node.op == "call_function" then
+         local given = {}
+         for name, value in pairs(node.args) do given[name] = translated(value, made) end
+         made[node] = add(graph, before, node.op, node.target, given, node.name)
+         made[node].results = node.results
+      end
+   end
+   return made[output]
+end
+
+--- Returns the number of places at which the replacement took the place of the pattern.
+return function(graph, add, pattern, replacement)
+   local Graph = getmetatable(graph)
+   if getmetatable(pattern) ~= Graph then args.refuse(TITLE, "pattern", "a graph", pattern) end
+   if getmetatable(replacement) ~= Graph then
+      args.refuse(TITLE, "replacement", "a graph", replacement)
+   end
+   local inputs, output = read_graph(pattern, "pattern")
+   local others, result = read_graph(replacement, "replacement")
+   if #inputs ~= #others then
+      torch.raise(("%s: replacement: expected %d inputs, as of the pattern, got %d"):format(TITLE,
+         #inputs, #others))
+   end
+   if output.op ~= "call_function" then
+      torch.raise(TITLE .. ": pattern: expected a call as its result, got " .. output.op)
+   end
+   local count, erased = 0, {}
+   for _, node in ipairs {table.unpack(graph.nodes)} do
+      local state = {graph = graph, pattern = pattern, bound = {}, inside = {}}
+      if not erased[node] and match(state, output, node) and removable(state, node) then
+         local made = {}
+         for i, input in ipairs(inputs) do made[others[i]] = state.bound[input] end
+         local new = insert(graph, add, replacement, result, made, node)
+         node:replace_all_uses_with(new)
+         for i = #graph.nodes, 1, -1 do
+            local old = graph.nodes[i]
+            if state.inside[old] then
+               graph:erase_node(old)
+               erased[old] = true
+            end
+         end
+         count = count + 1
+      end
+   end
+   return count
+end
