@@ -1,12 +1,12 @@
 -- adjacency.lua - the edges of a graph as a sparse matrix in CSR form, by targets and by sources,
--- and its products. Both forms are made when they are first needed. They are kept as long as the
--- tensor edge_index, and made anew if that tensor was changed in place.
+-- and its products. Each form is built on first use, cached as long as the tensor edge_index
+-- exists, and rebuilt if that tensor was changed in place.
 
 local torch = require "tlua"
 local class = require "tlua.class"
 local checks = require "tlua.graphs.checks"
 
---- The edges of a graph as a sparse matrix, whose row i has the edges that end at node i.
+--- The edges of a graph as a sparse matrix. Row i holds the edges that end at node i.
 ---
 ---     local edges = torch.tensor {{1, 2}, {3, 3}}
 ---     local Sum = torch.class("Sum", torch.graphs.nn.MessagePassing)
@@ -21,7 +21,8 @@ local checks = require "tlua.graphs.checks"
 ---@field num_sources integer  the number of sources
 local Adjacency = class.class("graphs.Adjacency")
 
--- Maps edge_index to its matrices. The values do not refer to the key.
+-- Maps a tensor edge_index to its matrices. The values do not refer to the key, so that both can be
+-- collected.
 local known <const> = setmetatable({}, {__mode = "k"})
 
 function Adjacency:__init(rows, num_targets, num_sources)
@@ -58,7 +59,7 @@ end
 ---@return Tensor
 function Adjacency:in_degree() return side(self, "target").counts end
 
---- Returns what `make` computes from the edges, and keeps it.
+--- Returns the result of `make`, which is called once and cached under `name`.
 ---@param name string  the result's name
 ---@param make fun(adjacency: graphs.Adjacency): any
 ---@return any
@@ -71,19 +72,20 @@ function Adjacency:fact(name, make)
    return value
 end
 
--- Returns the values of edges in the order of a side's elements.
+-- Returns the edges' values in the element order of the matrix `form`.
 local function arranged(form, values)
    return form.order and values:index_select(1, form.order) or values
 end
 
--- Returns the values of a side's elements in the order of the edges.
+-- Returns the elements' values of the matrix `form` in the order of the edges.
 local function restored(form, values)
    if not form.order then return values end
    form.inverse = form.inverse or torch.argsort(form.order)
    return values:index_select(1, form.inverse)
 end
 
--- The product with a dense matrix (n, k). Its derivative is the product of the other side.
+-- The product with a dense matrix (n, k). The backward pass multiplies by the transpose, which is
+-- the other form.
 local Product = class.class("graphs.Product", torch.autograd.Function)
 
 function Product.forward(ctx, values, x, adjacency, name)
@@ -110,8 +112,8 @@ end
 
 local floating <const> = {float32 = true, float64 = true, float16 = true, bfloat16 = true}
 
---- Returns the sum over the edges that end at a node of `values` times the row of x at the edge's
---- source, as (num_targets, ...).
+--- Returns a row for each target: the sum over its incoming edges of the edge's value times the row
+--- of x at the edge's source.
 ---@param x Tensor  (num_sources, ...)
 ---@param values? Tensor  (E); 1 by default
 ---@return Tensor
@@ -132,8 +134,8 @@ function Adjacency:matmul(x, values)
    return out:view({self.num_targets, table.unpack(shape, 2)})
 end
 
---- Returns the mean over the edges that end at a node of the rows of x at their sources; 0 for a
---- node without such edges.
+--- Returns a row for each target: the mean over its incoming edges of the rows of x at their
+--- sources. A target without incoming edges gets 0.
 ---@param x Tensor  (num_sources, ...)
 ---@param values? Tensor  (E): factors of the rows; 1 by default
 ---@return Tensor
@@ -145,8 +147,8 @@ function Adjacency:mean(x, values)
    return self:matmul(x, values and values * weight or weight)
 end
 
---- Returns the sum over the edges that end at a node of the row of x at the edge's source, in which
---- each head has a weight of its own.
+--- Returns a row for each target: the sum over its incoming edges of the row of x at the edge's
+--- source, weighted for each head.
 ---@param x Tensor  (num_sources, heads, channels)
 ---@param weights Tensor  (E, heads)
 ---@return Tensor  (num_targets, heads, channels)
@@ -161,7 +163,7 @@ end
 ---@return boolean
 function Adjacency.takes(dtype) return floating[tostring(dtype)] or false end
 
---- Returns the matrix of edges. Checks them the first time.
+--- Returns the matrix of `edge_index`. The edges are checked when the matrix is first made.
 ---@param title string  the function's name, for the message
 ---@param edge_index Tensor  (2, E)
 ---@param num_sources integer

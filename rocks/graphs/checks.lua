@@ -1,11 +1,11 @@
--- checks.lua - checks of what users give: edges, vectors of batches, sizes.
+-- checks.lua - checks of arguments: edges, batch vectors and sizes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
---- Raises an error unless a value is a dense tensor of positions, of one dimension.
+--- Raises an error unless a value is a dense int64 tensor of one dimension.
 ---@param title string  the function's name, for the message
 ---@param name string  the argument's name
 ---@param index any
@@ -34,7 +34,7 @@ end
 ---@param name string  the argument's name
 ---@param index Tensor  int64
 ---@param size integer
----@param what? string  what the positions count, "nodes" by default
+---@param what? string  the plural noun for the indexed things, "nodes" by default
 function M.range(title, name, index, size, what)
    if index:numel() == 0 then return end
    local least, most = torch.aminmax(index)
@@ -44,7 +44,7 @@ function M.range(title, name, index, size, what)
       title, name, size, what or "nodes", least < 1 and least or most))
 end
 
---- Returns the number of nodes: the given one, or the greatest position of an index.
+--- Returns `num_nodes` if it is given, and otherwise the greatest position in `index`.
 ---@param title string  the function's name, for the message
 ---@param index Tensor  int64
 ---@param num_nodes? integer
@@ -80,7 +80,8 @@ function M.edge_attr(title, edge_index, attr, name)
    end
 end
 
---- Raises an error unless a value is nil or a vector that tells the graph of each of n nodes.
+--- Raises an error unless a value is nil or a vector with the number of the graph of each of `n`
+--- nodes.
 ---@param title string  the function's name, for the message
 ---@param batch any
 ---@param n integer

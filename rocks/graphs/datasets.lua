@@ -11,7 +11,7 @@ local M = {}
 
 local Dataset <const> = torch.data.Dataset
 
--- The base of datasets: a list of graphs, with an optional transform.
+-- The base class of datasets: a list of graphs, with an optional transform.
 local Graphs = class.class("graphs.datasets.Graphs", Dataset)
 
 function Graphs:__len() return #self.graphs end
@@ -29,7 +29,7 @@ end
 
 -- The karate club ---------------------------------------------------------------------------------
 
--- The friends of each member with a higher number (Zachary, 1977).
+-- For each member, the friends that have a higher number (Zachary, 1977).
 local friends <const> = {
    {2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 18, 20, 22, 32}, {3, 4, 8, 14, 18, 20, 22, 31},
    {4, 8, 9, 10, 14, 28, 29, 33}, {8, 13, 14}, {7, 11}, {7, 11, 17}, {17}, {}, {31, 33, 34}, {34},
@@ -43,9 +43,9 @@ local communities <const> = {2, 2, 2, 2, 4, 4, 4, 2, 1, 2, 4, 2, 2, 2, 1, 1, 4, 
 
 local take_karate = args.signature "graphs.datasets.KarateClub(transform: callable?)"
 
---- Zachary's karate club: one graph of 34 members and their 78 friendships, each an edge in both
---- directions. `x` is the identity, `y` the community from 1 to 4, and `train_mask` has one member
---- of each community.
+--- Zachary's karate club: one graph of 34 members and their 78 friendships, each with an edge in
+--- both directions. `x` is the identity matrix, `y` has the communities from 1 to 4, and
+--- `train_mask` has one member of each community.
 ---
 ---     local data = torch.graphs.datasets.KarateClub():get(1)
 ---     print(data)
@@ -76,7 +76,7 @@ end
 
 -- Text files --------------------------------------------------------------------------------------
 
--- Returns the text of a file, or nil if it does not exist. Reads path.gz, too.
+-- Returns the text of a file, or nil if it cannot be opened.
 local function read(path)
    local file = io.open(path, "rb")
    if not file then return nil end
@@ -85,8 +85,8 @@ local function read(path)
    return text
 end
 
--- Returns a tensor of a file of numbers, with a row for each line. Files of one column have one
--- dimension.
+-- Reads a text file of numbers as a tensor with one row for each line. A file with one column
+-- becomes a vector.
 local function numbers(title, path, dtype, optional)
    local text = read(path)
    if not text then
@@ -160,7 +160,8 @@ local take_planetoid = args.signature [[graphs.datasets.Planetoid(root: string, 
 local Planetoid = class.class("graphs.datasets.Planetoid", Graphs)
 M.Planetoid = Planetoid
 
--- Returns the edges of a dictionary from nodes to lists of nodes, both from 0.
+-- Returns the edges of a dictionary that maps nodes to lists of nodes; in the dictionary, nodes
+-- count from 0.
 local function edges_of(title, path, graph, n)
    local rows, cols = {}, {}
    for node, list in pairs(graph) do
@@ -195,7 +196,7 @@ function Planetoid:__init(...)
    local first, last = sorted[1]:item(), sorted[-1]:item()
    local span = last - first + 1
    if span ~= tx:size(1) then
-      -- isolated nodes among the test nodes have no features in CiteSeer
+      -- CiteSeer's isolated test nodes have no features
       local places = sorted - first + 1
       tx = torch.zeros(span, tx:size(2)):index_copy(1, places, tx)
       ty = torch.zeros(span, ty:size(2)):index_copy(1, places, ty)
@@ -226,8 +227,8 @@ local take_tu = args.signature [[graphs.datasets.TUDataset(root: string, name: s
 
 --- The graphs of a collection in TU Dortmund's format: the files NAME_A.txt,
 --- NAME_graph_indicator.txt, NAME_graph_labels.txt and so on in the folder root/NAME/raw, or in
---- root/NAME. Labels of nodes and edges become one-hot codes; attributes stand before them with
---- use_node_attr and use_edge_attr.
+--- root/NAME. Labels of nodes and edges become one-hot codes; use_node_attr and use_edge_attr put
+--- the attributes in front of the codes.
 ---
 ---     torch.io.make_folder "TWO/raw"
 ---     local function write(name, text)
@@ -246,7 +247,7 @@ local take_tu = args.signature [[graphs.datasets.TUDataset(root: string, name: s
 local TUDataset = class.class("graphs.datasets.TUDataset", Graphs)
 M.TUDataset = TUDataset
 
--- Splits rows by the graph of each, whose numbers ascend.
+-- Splits rows into one tensor for each graph; rows of one graph are adjacent.
 local function split(value, counts)
    return value and value:split(counts, 1)
 end

@@ -1,5 +1,5 @@
--- pickle.lua - reads pickled arrays, sparse matrices, lists and dictionaries, as Planetoid's files
--- have them. Nothing of a file is run: any other object is an error.
+-- pickle.lua - reads the pickled arrays, sparse matrices, lists and dictionaries of Planetoid's
+-- files. No code from a file is executed; any other object raises an error.
 
 local torch = require "tlua"
 
@@ -8,7 +8,7 @@ local M = {}
 local dtypes <const> = {f4 = "float32", f8 = "float64", i8 = "int64", i4 = "int32", i2 = "int16",
    i1 = "int8", u1 = "uint8", b1 = "bool"}
 
--- Returns the bytes of a text whose characters are bytes in UTF-8.
+-- Decodes UTF-8 to Latin-1: returns one byte for each character of a text.
 local function latin1(text)
    return (text:gsub("[\xC2\xC3][\x80-\xBF]", function(pair)
       return string.char(utf8.codepoint(pair))
@@ -17,7 +17,7 @@ end
 
 local escapes <const> = {n = "\n", r = "\r", t = "\t"}
 
--- Returns the bytes of a text in Python's notation.
+-- Returns the bytes that a string literal in Python's notation stands for.
 local function unescaped(text)
    local parts = {}
    for part in (text:gsub("\\\\", "\0") .. "\0"):gmatch "([^%z]*)%z" do
@@ -27,7 +27,7 @@ local function unescaped(text)
    return table.concat(parts, "\\")
 end
 
--- Returns a text of bytes and \u escapes in UTF-8.
+-- Converts Latin-1 text with \u escapes to UTF-8.
 local function unicode(text)
    text = text:gsub("[\x80-\xFF]", function(c) return utf8.char(c:byte()) end)
    return (text:gsub("\\u(%x%x%x%x)", function(hex) return utf8.char(tonumber(hex, 16)) end))
@@ -43,7 +43,7 @@ local calls <const> = {
    ["__builtin__ bytes"] = function(list) return list[1] or "" end,
 }
 
--- Makes a tensor of an array's bytes.
+-- Makes a tensor from an array's dtype, shape and bytes.
 local function tensor_of(state, fail)
    local shape, dtype, fortran, bytes = state[2], state[3], state[4], state[5]
    local code = type(dtype) == "table" and dtype.code
@@ -65,7 +65,7 @@ local function tensor_of(state, fail)
    return flat:clone():view(reversed):permute(dims):contiguous()
 end
 
--- Gives an object its state.
+-- Applies the pickled state to an object.
 local function build(object, state, fail)
    if type(object) ~= "table" then return fail "a state without an object" end
    if object.kind == "array" then
@@ -258,7 +258,8 @@ local function dense(value, fail)
    return out
 end
 
---- Reads a pickle of an array or a sparse matrix as a tensor, or one of a dictionary of lists.
+--- Reads a pickled array or sparse matrix as a dense tensor, or a pickled dictionary of lists as a
+--- table.
 ---@param title string  the function's name, for messages
 ---@param path string
 ---@param is_table? boolean  whether the value is a dictionary

@@ -8,7 +8,8 @@ local random = require "tlua.graphs.utils.random"
 
 local M = {}
 
--- Returns a share or a number as a number of n; a share of n is rounded up from 1 - half.
+-- Returns a count: `value` itself, or, for a share of n, the share times n, rounded down after
+-- adding `half`.
 local function count_of(title, name, value, n, half)
    if value < 0 then args.refuse(title, name, "a number of at least 0", value) end
    return math.type(value) == "float" and value <= 1 and math.floor(value * n + half)
@@ -20,8 +21,9 @@ local take_node = args.signature [[graphs.transforms.RandomNodeSplit(split: stri
    key: string = 'y')]]
 
 --- Adds random train_mask, val_mask and test_mask to a graph. `split` is "train_rest" (all nodes
---- that are in no other part are for training), "test_rest" (num_train_per_class nodes of each
---- class are for training, and the rest for tests) or "random" (neither gets the rest).
+--- outside the other two parts are for training), "test_rest" (num_train_per_class nodes of each
+--- class are for training, and the remaining nodes for tests) or "random" (remaining nodes are in
+--- no part).
 ---
 ---     local RandomNodeSplit = torch.graphs.transforms.RandomNodeSplit
 ---     local split = RandomNodeSplit {num_val = 4, num_test = 10}
@@ -34,9 +36,10 @@ local RandomNodeSplit = class.class "graphs.transforms.RandomNodeSplit"
 M.RandomNodeSplit = RandomNodeSplit
 
 ---@param options? {split: string, num_train_per_class: integer, num_val: number, num_test: number,
---- key: string}  split: which part gets the rest of nodes; num_train_per_class: the number of nodes
---- for training; num_val: the number of nodes for validation, or their share as a float below 1;
---- num_test: likewise for tests; key: the attribute with the classes
+--- key: string}  split: the part that gets the remaining nodes; num_train_per_class: the number of
+--- nodes of each class for training; num_val: the number of nodes for validation, or their share as
+--- a float below 1; num_test: the number or share of nodes for tests; key: the name of the
+--- attribute with the classes
 function RandomNodeSplit:__init(...)
    self.options = take_node(...)
    local split = self.options.split
@@ -86,10 +89,10 @@ local take_link = args.signature [[graphs.transforms.RandomLinkSplit(num_val: nu
    num_test: number = 0.2, is_undirected: boolean = false, neg_sampling_ratio: number = 1,
    add_negative_train_samples: boolean = true)]]
 
---- Splits the edges of a graph for training, validation and tests, and adds edges that the graph
---- lacks: `edge_label_index` has both, and `edge_label` is 1 or 0. The graph for validation has the
---- edges for training, and that for tests those for validation, too. A call returns the three
---- graphs.
+--- Splits the edges of a graph for training, validation and tests, and adds negative samples, which
+--- are edges that the graph lacks. `edge_label_index` has both, and `edge_label` is 1 for real and
+--- 0 for negative edges. The graph for validation has the edges for training, and the graph for
+--- tests also has the edges for validation. A call returns the three graphs.
 ---
 ---     local split = torch.graphs.transforms.RandomLinkSplit {is_undirected = true}
 ---     local train, val, test = split(torch.graphs.datasets.KarateClub():get(1))
@@ -100,11 +103,12 @@ local take_link = args.signature [[graphs.transforms.RandomLinkSplit(num_val: nu
 local RandomLinkSplit = class.class "graphs.transforms.RandomLinkSplit"
 M.RandomLinkSplit = RandomLinkSplit
 
----@param options? {num_val: number, num_test: number, is_undirected: boolean,
---- neg_sampling_ratio: number, add_negative_train_samples: boolean}  num_val: the number of edges
---- for validation, or their share as a float below 1; num_test: likewise for tests; is_undirected:
---- whether an edge and its reverse are one; neg_sampling_ratio: the number of missing edges for
---- each edge; add_negative_train_samples: whether the graph for training gets missing edges
+---@param options? {num_val: number, num_test: number, is_undirected: boolean, neg_sampling_ratio:
+--- number, add_negative_train_samples: boolean}  num_val: the number of edges for validation, or
+--- their share as a float below 1; num_test: the number or share of edges for tests; is_undirected:
+--- whether an edge and its reverse count as one; neg_sampling_ratio: the number of negative edges
+--- for each real one; add_negative_train_samples: whether the graph for training gets negative
+--- edges
 function RandomLinkSplit:__init(...) self.options = take_link(...) end
 
 function RandomLinkSplit:__call(data)

@@ -11,7 +11,7 @@ affine: whether there are a weight and a bias
 aggr: how messages are reduced, such as "sum", "mean" or "max"
 aggregators: names of reductions
 alpha: the share of the first features
-attn: what scores are computed from
+attn: the features from which scores are computed
 attributes: attributes by name
 batch: the graph of each node, from 1
 bias: whether there is a bias
@@ -23,7 +23,7 @@ deg: the number of nodes with degree 0, 1, 2 and so on
 dim_size: the number of groups
 drop_last: whether a smaller batch at the end is left out
 dropout: the probability with which values are dropped in training
-edge_attr: the features of edges, a row each
+edge_attr: the features of edges, one row for each edge
 edge_attr_dict: the features of edges of each type
 edge_dim: the number of features of an edge
 edge_index: the sources and targets of edges, (2, edges) int64
@@ -31,7 +31,7 @@ edge_type: the type of each edge, from 1
 edge_weight: the weight of each edge
 edge_weight_dict: the weights of edges of each type
 eps: a small number
-fill_value: the features of self loops, or a reduction of those of other edges
+fill_value: the features of self loops, or the name of a reduction over the features of other edges
 flow: the direction of messages
 heads: the number of heads
 hidden_channels: the width of hidden layers
@@ -47,7 +47,7 @@ negative_slope: the slope of leaky_relu below 0
 nn: the network
 node_dim: the dimension of nodes
 norm: the normalisation: a name, a class, or false
-normalization: how degrees divide: "sym", "rw" or none
+normalization: the normalisation by degrees: "sym", "rw" or none
 normalize: whether weights are divided by degrees
 num_layers: the number of layers
 num_nodes: the number of nodes; by default the greatest position
@@ -59,7 +59,7 @@ ptr: the first row of each group, and the number of rows plus 1
 reduce: how values are reduced: "sum", "mean", "max", "min" or "mul"
 relabel_nodes: whether the nodes of the result are numbered from 1
 residual: whether the features of the node are added
-return_attention_weights: whether edges and their weights are returned, too
+return_attention_weights: whether edges and their weights are also returned
 root_weight: whether the features of the node itself have a weight
 scalers: names of functions of the degree
 share_weights: whether sources and targets have the same weights

@@ -1,13 +1,13 @@
--- Batch.lua - several graphs as one, whose adjacency matrix has the graphs' matrices as blocks on
--- its diagonal.
+-- Batch.lua - several graphs as one graph. Its adjacency matrix has the graphs' matrices as blocks
+-- on its diagonal.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
 local Data = require "tlua.graphs.data.Data"
 
---- Several graphs as one: nodes of different graphs have no common edges. `batch` has the graph of
---- each node, and graph i has the nodes from ptr[i] to ptr[i + 1] - 1.
+--- Several graphs as one graph, in which no edge connects different graphs. `batch` has the number
+--- of each node's graph, and graph i has the nodes from ptr[i] to ptr[i + 1] - 1.
 ---
 ---     local D = torch.graphs.data
 ---     local edges = torch.tensor {{1}, {2}}
@@ -38,7 +38,8 @@ local function refuse(name, expected, value)
    args.refuse("graphs.data.Batch.from_data_list", name, expected, value)
 end
 
--- Joins tensors, and returns the pieces' sizes in the dimension in which they are joined.
+-- Concatenates tensors in dimension `dim`. Returns the result and each tensor's size in that
+-- dimension.
 local function join(name, values, dim)
    local sizes = {}
    local list = {}
@@ -76,7 +77,8 @@ local function pointers_of(counts, device)
 end
 Batch._vector_of, Batch._pointers_of = vector_of, pointers_of
 
--- Joins one attribute of all graphs. Returns the value, and how to take it apart.
+-- Joins one attribute of all graphs. Returns the joined value, and the part that `separate` needs
+-- to split it again.
 local function collate(name, graphs, values, inc)
    local first = values[1]
    if torch.is_tensor(first) then
@@ -143,7 +145,7 @@ local take_list = args.signature [[graphs.data.Batch.from_data_list(data_list: a
 
 --- Joins graphs.
 ---@param data_list graphs.data.Data[]
----@param follow_batch? string[]  attributes that get vectors of batches of their own
+---@param follow_batch? string[]  attributes that get batch vectors of their own
 ---@param exclude_keys? string[]  attributes that are left out
 ---@return graphs.data.Batch
 function Batch.from_data_list(...)
@@ -197,7 +199,7 @@ function Batch.from_data_list(...)
    return batch
 end
 
--- Returns the value of graph i from the value of the batch.
+-- Returns graph i's share of a joined attribute's value.
 local function separate(part, value, i)
    if part.list then
       return part.list[i]

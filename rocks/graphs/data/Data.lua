@@ -10,7 +10,7 @@ local subgraphs = require "tlua.graphs.utils.subgraphs"
 --- A graph: node features `x`, edges `edge_index`, edge features `edge_attr`, targets `y`,
 --- positions `pos`, and any other attributes by name. An attribute whose name has "edge" belongs to
 --- edges. The fields num_nodes, num_edges, num_features, num_node_features, num_edge_features and
---- num_classes are computed; num_nodes can also be set.
+--- num_classes are computed on access; num_nodes can also be assigned.
 ---
 ---     local data = torch.graphs.data.Data {x = torch.ones(3, 2),
 ---        edge_index = torch.tensor {{1, 2}, {2, 3}}}
@@ -37,7 +37,7 @@ local first_names <const> = {"x", "edge_index", "edge_attr", "y", "pos"}
 local is_first <const> = {}
 for _, name in ipairs(first_names) do is_first[name] = true end
 
--- Attributes that tell the number of nodes.
+-- Attributes whose first dimension gives the number of nodes.
 local of_nodes <const> = {"x", "pos", "batch", "ptr_nodes", "z"}
 
 local is_tensor <const> = torch.is_tensor
@@ -208,7 +208,7 @@ function Data:items()
    end
 end
 
---- Returns whether there is an attribute of a name.
+--- Returns whether the graph has an attribute with the given name.
 ---@param name string
 ---@return boolean
 function Data:has(name) return self._store[name] ~= nil end
@@ -242,8 +242,8 @@ function Data:to_dict()
    return copy
 end
 
---- Returns the dimension in which a batch joins an attribute of graphs; nil to stack in a new first
---- dimension. A class derived from Data may define it anew.
+--- Returns the dimension in which a batch concatenates an attribute; nil means that values are
+--- stacked in a new first dimension. Derived classes may override this method.
 ---@param key string
 ---@param value any
 ---@return integer?
@@ -252,8 +252,8 @@ function Data:__cat_dim__(key, value) -- luacheck: no unused args
    return 1
 end
 
---- Returns what a batch adds to the values of an attribute for each graph before. A class derived
---- from Data may define it anew.
+--- Returns the increment of an attribute: a batch adds to the values of a graph the increments of
+--- all earlier graphs. Derived classes may override this method.
 ---@param key string
 ---@param value any
 ---@return integer|Tensor
@@ -362,7 +362,8 @@ end
 
 --- Checks the graph: the shape, dtype and positions of edge_index, and the rows of attributes of
 --- edges.
----@param raise_on_error? boolean  whether a mistake is an error (by default), or false is returned
+---@param raise_on_error? boolean  whether a mistake raises an error (the default) instead of
+--- returning false
 ---@return boolean valid
 ---@return string? message  the first mistake
 function Data:validate(raise_on_error)
@@ -404,17 +405,17 @@ function Data:is_undirected()
       {edge_attr = self._store.edge_attr, num_nodes = self.num_nodes})
 end
 
---- Returns whether an edge lacks its reverse.
+--- Returns whether any edge lacks its reverse.
 ---@return boolean
 function Data:is_directed() return not self:is_undirected() end
 
---- Returns whether a node has no edge to or from another node.
+--- Returns whether any node has no edge to or from another node.
 ---@return boolean
 function Data:has_isolated_nodes()
    return edges.contains_isolated_nodes(edges_of(self, "has_isolated_nodes"), self.num_nodes)
 end
 
---- Returns whether an edge has the same node at both ends.
+--- Returns whether any edge has the same node at both ends.
 ---@return boolean
 function Data:has_self_loops()
    return edges.contains_self_loops(edges_of(self, "has_self_loops"))
@@ -439,7 +440,8 @@ function Data:coalesce()
    return copy
 end
 
---- Returns the graph of some nodes and the edges among them. The nodes are numbered anew.
+--- Returns the graph of the given nodes and of the edges among them. The nodes are renumbered from
+--- 1.
 ---@param subset Tensor|integer[]  nodes, or a mask
 ---@return graphs.data.Data
 function Data:subgraph(subset)

@@ -6,10 +6,10 @@ local class = require "tlua.class"
 local checks = require "tlua.graphs.checks"
 local Data = require "tlua.graphs.data.Data"
 
---- A graph whose nodes and edges have types. `data.paper` or `data["paper"]` has the attributes of
---- the nodes of a type, and `data[{"author", "writes", "paper"}]` those of the edges of a type;
---- both are made when they are first named. `data.x_dict` and `data.edge_index_dict` are tables of
---- an attribute of all types; an edge type is the text "author__writes__paper" there.
+--- A graph whose nodes and edges have types. `data.paper` or `data["paper"]` holds the attributes
+--- of one node type, and `data[{"author", "writes", "paper"}]` the attributes of one edge type;
+--- each is created on first access. `data.x_dict` and `data.edge_index_dict` map all types to one
+--- attribute; their keys write an edge type as "author__writes__paper".
 ---
 ---     local data = torch.graphs.data.HeteroData()
 ---     data.paper.x = torch.ones(3, 4)
@@ -71,7 +71,7 @@ function properties.num_nodes(self) return sum_of(self, "num_nodes", false) end
 
 function properties.num_edges(self) return sum_of(self, "num_edges", true) end
 
--- Returns the part of a type; makes it.
+-- Returns the attributes of a type, and creates them on first access.
 local function part(self, key)
    local name = name_of(key)
    local store = rawget(self, "_store")
@@ -127,7 +127,8 @@ function HeteroData:__tostring()
    return ("HeteroData(\n%s\n)"):format(table.concat(parts, ",\n"))
 end
 
---- Returns a table of an attribute of all types that have it, by the types' names.
+--- Returns a table from the names of types to their values of an attribute. Types without the
+--- attribute are left out.
 ---@param key string
 ---@return table<string, any>
 function HeteroData:collect(key)
@@ -149,7 +150,7 @@ function HeteroData:to(...)
    return self
 end
 
---- Raises an error unless each edge's positions are nodes of its types.
+--- Raises an error unless every edge connects existing nodes of its edge type's node types.
 ---@return boolean
 function HeteroData:validate()
    for _, name in ipairs(self._order) do

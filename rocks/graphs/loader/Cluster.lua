@@ -23,8 +23,8 @@ local function neighbours(edge_index, n)
    return list
 end
 
--- Returns all nodes in the order of searches in breadth, each from the first node that is not
--- reached.
+-- Returns all nodes in the order of breadth-first searches. Each search begins at the first node
+-- that no earlier one has reached.
 local function by_breadth(list, n)
    local order, reached, next_start = {}, {}, 1
    local head = 1
@@ -45,8 +45,9 @@ local function by_breadth(list, n)
    return order
 end
 
--- Returns the part of each node. Parts are stretches of a search in breadth; then nodes move to the
--- part of most of their neighbours, as long as parts differ by at most a tenth.
+-- Returns the part of each node. Parts begin as consecutive nodes of a breadth-first search; then
+-- each node moves to the part of most of its neighbours, as long as the parts' sizes differ by at
+-- most a tenth.
 local function divide(edge_index, n, parts)
    local list = neighbours(edge_index, n)
    local part, sizes = {}, {}
@@ -80,8 +81,8 @@ end
 
 local take_data = args.signature [[graphs.loader.ClusterData(data: object, num_parts: count)]]
 
---- Divides a graph in `num_parts` parts of similar size with few edges among them. An item is the
---- graph of a part. (The parts are those of a search in breadth, refined; not METIS's.)
+--- Divides a graph into `num_parts` parts of similar size with few edges between them. An item is
+--- the graph of one part. (The division is a refined breadth-first search, not METIS.)
 ---
 ---     local data = torch.graphs.datasets.KarateClub():get(1)
 ---     local set = torch.graphs.loader.ClusterData(data, 2)
@@ -130,8 +131,8 @@ local take_loader = args.signature [[graphs.loader.ClusterLoader(cluster_data: o
    batch_size: count = 1, shuffle: boolean = false, drop_last: boolean = false,
    num_workers: count = 0)]]
 
---- Makes batches of parts of a graph: each is the graph of `batch_size` parts, with the edges among
---- them, too.
+--- Makes batches of parts of a graph. A batch is the graph of `batch_size` parts and of the edges
+--- within and between them.
 ---
 ---     local data = torch.graphs.datasets.KarateClub():get(1)
 ---     local L = torch.graphs.loader

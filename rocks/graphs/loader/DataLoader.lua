@@ -6,7 +6,7 @@ local class = require "tlua.class"
 local Batch = require "tlua.graphs.data.Batch"
 
 --- Makes batches of graphs: a torch.data.DataLoader whose batches are instances of
---- torch.graphs.data.Batch. It takes the options of torch.data.DataLoader, num_workers too.
+--- torch.graphs.data.Batch. It takes all options of torch.data.DataLoader.
 ---
 ---     local D = torch.graphs.data
 ---     local edges = torch.tensor {{1}, {2}}
@@ -28,11 +28,11 @@ for name in ([[batch_size shuffle sampler batch_sampler num_workers pin_memory d
 
 ---@param dataset data.Dataset|graphs.data.Data[]
 ---@param options? {batch_size: integer, shuffle: boolean, sampler: any, batch_sampler: any,
---- num_workers: integer, pin_memory: boolean, drop_last: boolean, timeout: number,
---- worker_init_fn: function, generator: torch.Generator, prefetch_factor: integer,
---- persistent_workers: boolean, pin_memory_device: string, in_order: boolean,
---- follow_batch: string[], exclude_keys: string[]}  those of torch.data.DataLoader; follow_batch:
---- attributes that get vectors of batches of their own; exclude_keys: attributes that are left out
+--- num_workers: integer, pin_memory: boolean, drop_last: boolean, timeout: number, worker_init_fn:
+--- function, generator: torch.Generator, prefetch_factor: integer, persistent_workers: boolean,
+--- pin_memory_device: string, in_order: boolean, follow_batch: string[], exclude_keys: string[]}
+--- the options of torch.data.DataLoader; follow_batch: attributes that get batch vectors of their
+--- own; exclude_keys: attributes that are left out
 function DataLoader:__init(dataset, options)
    args.check_options("graphs.loader.DataLoader", options, table.unpack(names))
    local own = {}

@@ -1,4 +1,4 @@
--- NeighborLoader.lua - batches of nodes with a random choice of their neighbours.
+-- NeighborLoader.lua - batches of nodes with randomly sampled neighbours.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -6,8 +6,8 @@ local class = require "tlua.class"
 local checks = require "tlua.graphs.checks"
 local subgraphs = require "tlua.graphs.utils.subgraphs"
 
--- Returns positions, among the edges sorted by targets, of a choice of at most k edges for each
--- node of `front`, and for each of them the position of its node in `front`.
+-- Samples at most k incoming edges of each node in `front`. Returns the sampled edges' positions
+-- among the edges sorted by target, and for each edge its target's position in `front`.
 local function choose(graph, front, k, replace)
    local first = graph.pointers:index_select(1, front)
    local degree = graph.pointers:index_select(1, front + 1) - first
@@ -63,10 +63,10 @@ local take = args.signature [[graphs.loader.NeighborLoader(data: object, num_nei
    input_nodes: any?, batch_size: count = 1, shuffle: boolean = false, replace: boolean = false,
    drop_last: boolean = false, num_workers: count = 0, transform: callable?)]]
 
---- Makes batches of nodes of a large graph with a random choice of their neighbours (GraphSAGE):
---- num_neighbors[i] edges for each node of hop i - 1, all for -1. A batch is a graph whose first
---- `batch_size` nodes are those that were asked for; `n_id` and `e_id` have the numbers of its
---- nodes and edges in the whole graph.
+--- Makes batches of nodes of a large graph with randomly sampled neighbours (GraphSAGE):
+--- num_neighbors[i] edges for each node of hop i - 1, or all edges for -1. A batch is a graph whose
+--- first `batch_size` nodes are the seeds; `n_id` and `e_id` have the numbers of its nodes and
+--- edges in the whole graph.
 ---
 ---     local data = torch.graphs.datasets.KarateClub():get(1)
 ---     local NeighborLoader = torch.graphs.loader.NeighborLoader
@@ -81,11 +81,10 @@ local take = args.signature [[graphs.loader.NeighborLoader(data: object, num_nei
 local NeighborLoader, parent = class.class("graphs.loader.NeighborLoader", torch.data.DataLoader)
 
 ---@param data graphs.data.Data
----@param num_neighbors integer[]  the number of edges for each node, a number for each hop
+---@param num_neighbors integer[]  the number of sampled edges for each node, one entry for each hop
 ---@param options? {input_nodes: Tensor, batch_size: integer, shuffle: boolean, replace: boolean,
---- drop_last: boolean, num_workers: integer, transform: function}  input_nodes: the nodes that
---- batches are made for, or a mask; replace: whether an edge may be chosen again; transform: is
---- called with each batch
+--- drop_last: boolean, num_workers: integer, transform: function}  input_nodes: the seeds, or a
+--- mask of them; replace: whether an edge may be chosen again; transform: is called with each batch
 function NeighborLoader:__init(...)
    local title <const> = "graphs.loader.NeighborLoader"
    local a = take(...)

@@ -23,8 +23,8 @@ local Linear, parent = class.class("graphs.nn.Linear", nn.Module)
 ---@param in_channels integer
 ---@param out_channels integer
 ---@param options? {bias: boolean, weight_initializer: "glorot"|"uniform"|"kaiming_uniform"|"zeros",
---- bias_initializer: "zeros"}  weight_initializer: how the weight begins; bias_initializer: how the
---- bias begins
+--- bias_initializer: "zeros"}  weight_initializer: the initial values of the weight;
+--- bias_initializer: the initial values of the bias
 function Linear:__init(...)
    parent.__init(self)
    local a = signature(...)

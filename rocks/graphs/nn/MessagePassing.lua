@@ -1,8 +1,9 @@
--- MessagePassing.lua - the base of layers in which nodes get messages from their neighbours.
+-- MessagePassing.lua - the base class of layers in which nodes get messages from their neighbours.
 --
--- `propagate` finds by the names of their parameters what `message`, `aggregate` and `update` need.
--- If the message is the neighbour's row, or a weight times this row, and messages are summed or
--- averaged, then the result is a product with the sparse matrix of edges, and no message is made.
+-- `propagate` chooses the arguments of `message`, `aggregate` and `update` by the names of their
+-- parameters. If the message is the neighbour's row, or a weight times this row, and messages are
+-- summed or averaged, then the result is a product with the sparse matrix of edges, and no messages
+-- are stored.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,10 +13,11 @@ local checks = require "tlua.graphs.checks"
 local scatter = require "tlua.graphs.utils.scatter"
 local nn = torch.nn
 
---- The base of layers in which nodes get messages from their neighbours. A class derived from it
---- defines `message(...)`, whose parameters are found by their names: `x_j` is the rows of x at the
---- sources of edges, `x_i` at their targets, and any other name is what `propagate` has got under
---- it. It may define `aggregate(inputs, index, dim_size)` and `update(inputs, ...)`, too.
+--- The base class of layers in which nodes get messages from their neighbours. A derived class
+--- defines `message(...)`, whose arguments are chosen by the names of its parameters: `x_j` has the
+--- rows of x at the sources of edges, `x_i` the rows at their targets, and any other name the value
+--- that was passed to `propagate` under this name. The class may also define `aggregate(inputs,
+--- index, dim_size)` and `update(inputs, ...)`.
 ---
 ---     local Mean, Base = torch.class("Mean", torch.graphs.nn.MessagePassing)
 ---     function Mean:__init() Base.__init(self, {aggr = "mean"}) end
@@ -65,7 +67,7 @@ function MessagePassing:reset_parameters() end
 -- Maps functions to the names of their parameters.
 local names_of <const> = setmetatable({}, {__mode = "k"})
 
--- Returns the names of a method's parameters, without self and `skip` further ones.
+-- Returns the names of a method's parameters, without self and the `skip` parameters after it.
 local function parameters(self, method, skip)
    local fn = self[method]
    local names = names_of[fn]
@@ -94,7 +96,8 @@ local function rows_of(value, dim)
    if torch.is_tensor(value) and value:dim() >= -dim then return value:size(dim) end
 end
 
--- Returns the numbers of sources and targets: those given, or the rows of what is propagated.
+-- Returns the numbers of sources and of targets: those in `size`, or the numbers of rows of the
+-- propagated tensors.
 local function sizes_of(self, title, kept, size)
    local sources, targets
    if size ~= nil then
@@ -130,7 +133,7 @@ local function sizes_of(self, title, kept, size)
    return sources, targets
 end
 
--- Returns the values that belong to the names of a method's parameters.
+-- Returns the arguments for a method, chosen by the names of its parameters.
 local function collect(self, title, method, names, values, context)
    local list = {n = #names}
    for i, name in ipairs(names) do
@@ -156,8 +159,8 @@ local function collect(self, title, method, names, values, context)
    return list
 end
 
--- Returns whether message_and_aggregate does what message does: no class derived from the one that
--- defines it has a message of its own.
+-- Returns whether message_and_aggregate computes the same as message: no class further derived than
+-- the one that defines message_and_aggregate overrides message.
 local function is_fused(self)
    if rawget(self, "message") then return false end
    local cls = getmetatable(self)
@@ -173,8 +176,8 @@ local direct <const> = {sum = true, add = true, mean = true}
 
 --- Sends messages along edges, aggregates them at each node, and updates the nodes.
 ---@param edge_index Tensor  (2, edges) int64
----@param values table<string, any>  what message and update need: a tensor of nodes, a list of two
---- tensors for sources and targets, or any other value; `false` is passed on as nil. `size` may
+---@param values table<string, any>  arguments of message and update: a tensor of nodes, a list of
+--- two tensors for sources and targets, or any other value; `false` is passed on as nil. `size` may
 --- list the numbers of sources and targets
 ---@return any
 function MessagePassing:propagate(edge_index, values)
@@ -243,8 +246,9 @@ end
 ---@return Tensor
 function MessagePassing:message(x_j) return x_j end
 
---- Makes and sums the messages at once, as a product with the sparse matrix of edges. It serves for
---- the sums and means of layers that define it, and of those that do not define `message`.
+--- Computes and sums the messages in one step, as a product with the sparse matrix of edges. This
+--- method is used for sums and means in layers that override it, and in layers that do not override
+--- `message`.
 ---@param adjacency graphs.Adjacency
 ---@param x Tensor|Tensor[]
 ---@return Tensor

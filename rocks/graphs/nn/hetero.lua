@@ -1,4 +1,4 @@
--- hetero.lua - HeteroConv: a layer for each type of edges.
+-- hetero.lua - HeteroConv: one layer for each edge type.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,9 +10,9 @@ local M = {}
 
 local signature = args.signature "graphs.nn.HeteroConv(convs: table, aggr: string = 'sum')"
 
---- A layer for each type of edges; the results of types that end at the same type of nodes are
---- reduced by `aggr`: "sum", "mean", "max", "min", "mul" or "cat". `convs` maps the names of edge
---- types, such as "author__writes__paper", to layers.
+--- One layer for each edge type. The results of edge types with the same target type are reduced by
+--- `aggr`: "sum", "mean", "max", "min", "mul" or "cat". `convs` maps the names of edge types, such
+--- as "author__writes__paper", to layers.
 ---
 ---     local N = torch.graphs.nn
 ---     local conv = N.HeteroConv {

@@ -6,8 +6,8 @@ local init = torch.nn.init
 
 local M = {}
 
---- Fills with uniform values from [-s, s], s = sqrt(6 / (rows + columns)) of the last two
---- dimensions.
+--- Fills a tensor with uniform random numbers from [-s, s], where s = sqrt(6 / (rows + columns)),
+--- counted in the last two dimensions.
 ---@param tensor? Tensor
 function M.glorot(tensor)
    if tensor == nil or tensor:numel() == 0 then return end
@@ -15,7 +15,7 @@ function M.glorot(tensor)
    init.uniform_(tensor, -bound, bound)
 end
 
---- Fills with uniform values from [-s, s], s = 1 / sqrt(size).
+--- Fills a tensor with uniform random numbers from [-s, s], where s = 1 / sqrt(size).
 ---@param size integer
 ---@param tensor? Tensor
 function M.uniform(size, tensor)
@@ -24,13 +24,13 @@ function M.uniform(size, tensor)
    init.uniform_(tensor, -bound, bound)
 end
 
---- Fills with 0.
+--- Fills a tensor with 0.
 ---@param tensor? Tensor
 function M.zeros(tensor)
    if tensor ~= nil then init.zeros_(tensor) end
 end
 
---- Fills with 1.
+--- Fills a tensor with 1.
 ---@param tensor? Tensor
 function M.ones(tensor)
    if tensor ~= nil then init.ones_(tensor) end
@@ -38,7 +38,7 @@ end
 
 local weights <const> = {glorot = true, uniform = true, kaiming_uniform = true, zeros = true}
 
---- Raises an error unless the names of initial values are known.
+--- Raises an error unless both names of initial values are known.
 ---@param title string  the function's name, for the message
 ---@param weight? string
 ---@param bias? string
@@ -51,7 +51,7 @@ function M.check(title, weight, bias)
    end
 end
 
---- Fills a weight.
+--- Fills a weight with the initial values that `name` selects.
 ---@param tensor Tensor
 ---@param size integer  the number of inputs
 ---@param name? string
@@ -68,7 +68,7 @@ function M.weight(tensor, size, name)
    end
 end
 
---- Fills a bias.
+--- Fills a bias with the initial values that `name` selects.
 ---@param tensor Tensor
 ---@param size integer  the number of inputs
 ---@param name? string
@@ -76,7 +76,7 @@ function M.bias(tensor, size, name)
    if name == "zeros" or size == 0 then M.zeros(tensor) else M.uniform(size, tensor) end
 end
 
---- Sets the parameters of all layers of a module that can do so to new initial values.
+--- Calls reset_parameters on all layers of a module that have this method.
 ---@param module any
 function M.reset(module)
    if type(module) ~= "table" then return end

@@ -17,7 +17,7 @@ local acts <const> = {relu = nn.ReLU, elu = nn.ELU, leaky_relu = nn.LeakyReLU, t
    sigmoid = nn.Sigmoid, gelu = nn.GELU, silu = nn.SiLU, selu = nn.SELU, softplus = nn.Softplus,
    identity = nn.Identity}
 
--- Returns the activation of a name, or the function itself; nil for false.
+-- Returns the activation that a name selects, the given function itself, or nil for false.
 local function activation(title, act)
    if not act then return nil end
    if type(act) == "string" then
@@ -31,7 +31,8 @@ end
 local norm_classes <const> = {batch_norm = norms.BatchNorm, BatchNorm = norms.BatchNorm,
    graph_norm = norms.GraphNorm, GraphNorm = norms.GraphNorm}
 
--- Returns a normalisation of a name, or made by a function; Identity for nil and false.
+-- Returns a new normalisation that a name selects or a function makes, or Identity for nil and
+-- false.
 local function normalisation(title, norm, channels)
    if not norm then return nn.Identity() end
    if type(norm) == "string" then
@@ -56,8 +57,8 @@ local take_mlp = args.signature [[graphs.nn.MLP(channel_list: integers, in_chann
    act: any = 'relu', act_first: boolean = false, norm: any = 'batch_norm',
    plain_last: boolean = true, bias: boolean = true)]]
 
---- A multilayer perceptron: affine maps with normalisation, activation and dropout behind each but
---- the last. `channel_list` has the widths from the input to the output.
+--- A multilayer perceptron: affine maps, each but the last followed by normalisation, activation
+--- and dropout. `channel_list` has the widths from the input to the output.
 ---
 ---     local mlp = torch.graphs.nn.MLP({4, 8, 3}, {norm = false})
 ---     print(mlp(torch.ones(2, 4)).shape)
@@ -71,10 +72,10 @@ M.MLP = MLP
 
 ---@param channel_list integer[]
 ---@param options? {in_channels: integer, hidden_channels: integer, out_channels: integer,
---- num_layers: integer, dropout: number, act: string|function|false, act_first: boolean,
---- norm: string|function|false, plain_last: boolean, bias: boolean}  in_channels: with
---- hidden_channels, out_channels and num_layers, instead of a channel_list of one number;
---- plain_last: whether the last map stands alone
+--- num_layers: integer, dropout: number, act: string|function|false, act_first: boolean, norm:
+--- string|function|false, plain_last: boolean, bias: boolean}  in_channels, hidden_channels,
+--- out_channels and num_layers: the widths, instead of channel_list; plain_last: whether nothing
+--- follows the last map
 function MLP:__init(...)
    nn.Module.__init(self)
    local title <const> = "graphs.nn.MLP"
@@ -132,8 +133,8 @@ function MLP:extra_repr() return table.concat(self.channel_list, ", ") end
 local take_jk = args.signature [[graphs.nn.JumpingKnowledge(mode: string, channels: count?,
    num_layers: count?)]]
 
---- Joins the results of several layers (Xu et al., 2018): "cat", "max", or "lstm", which attends to
---- layers.
+--- Joins the results of several layers (Xu et al., 2018): "cat", "max", or "lstm", which weights
+--- layers by the attention of an LSTM.
 ---
 ---     local jk = torch.graphs.nn.JumpingKnowledge "cat"
 ---     print(jk({torch.ones(2, 3), torch.ones(2, 3)}).shape)
@@ -190,7 +191,8 @@ local parameters <const> = [[(in_channels: integers, hidden_channels: count, num
    out_channels: count?, dropout: number = 0, act: any = 'relu', act_first: boolean = false,
    norm: any?, jk: string?, %s)]]
 
--- The base of models. A model's class has _conv(a, from, to, is_last), which makes a layer.
+-- The base class of models. A derived class defines _conv(a, from, to, is_last), which makes one
+-- layer.
 local Basic = class.class("graphs.nn.BasicGNN", nn.Module)
 
 function Basic:_begin(title, a)
@@ -270,7 +272,7 @@ local take_gcn = args.signature("graphs.nn.GCN" .. parameters:format [[improved:
    cached: boolean = false, add_self_loops: boolean?, normalize: boolean = true,
    bias: boolean = true]])
 
---- Several layers GCNConv, with activation, normalisation and dropout between them. It is called as
+--- Several GCNConv layers, with activation, normalisation and dropout between them. It is called as
 --- model(x, edge_index, edge_weight).
 ---
 ---     local model = torch.graphs.nn.GCN(3, 8, 2, 4)
@@ -305,7 +307,7 @@ local take_sage = args.signature("graphs.nn.GraphSAGE" .. parameters:format [[ag
    normalize: boolean = false, root_weight: boolean = true, project: boolean = false,
    bias: boolean = true]])
 
---- Several layers SAGEConv, with activation, normalisation and dropout between them. It is called
+--- Several SAGEConv layers, with activation, normalisation and dropout between them. It is called
 --- as model(x, edge_index).
 ---
 ---     local model = torch.graphs.nn.GraphSAGE(3, 8, 2, 4)
@@ -324,10 +326,10 @@ M.GraphSAGE = GraphSAGE
 ---@param hidden_channels integer
 ---@param num_layers integer
 ---@param out_channels? integer
----@param options? {dropout: number, act: string|function|false, act_first: boolean,
---- norm: string|function, jk: string, aggr: string|string[], normalize: boolean,
---- root_weight: boolean, project: boolean, bias: boolean}  normalize: whether results have length
---- 1; project: whether neighbours are mapped and rectified first
+---@param options? {dropout: number, act: string|function|false, act_first: boolean, norm:
+--- string|function, jk: string, aggr: string|string[], normalize: boolean, root_weight: boolean,
+--- project: boolean, bias: boolean}  normalize: whether results have length 1; project: whether
+--- neighbours first pass through an affine map and relu
 function GraphSAGE:__init(...) self:_begin("graphs.nn.GraphSAGE", take_sage(...)) end
 
 function GraphSAGE:_conv(a, from, to) -- luacheck: no unused args
@@ -338,7 +340,7 @@ end
 local take_gin = args.signature("graphs.nn.GIN" .. parameters:format [[eps: number = 0,
    train_eps: boolean = false]])
 
---- Several layers GINConv with MLPs, with activation, normalisation and dropout between them. It is
+--- Several GINConv layers of MLPs, with activation, normalisation and dropout between them. It is
 --- called as model(x, edge_index).
 ---
 ---     local model = torch.graphs.nn.GIN(3, 8, 2, 4)
@@ -371,7 +373,7 @@ local take_gat = args.signature("graphs.nn.GAT" .. parameters:format [[v2: boole
    add_self_loops: boolean = true, edge_dim: count?, fill_value: any = 'mean',
    bias: boolean = true, residual: boolean = false]])
 
---- Several layers GATConv or GATv2Conv, with activation, normalisation and dropout between them. It
+--- Several GATConv or GATv2Conv layers, with activation, normalisation and dropout between them. It
 --- is called as model(x, edge_index, {edge_attr = ...}).
 ---
 ---     local model = torch.graphs.nn.GAT(3, 8, 2, 4, {heads = 2})

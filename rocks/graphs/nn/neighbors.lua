@@ -8,8 +8,9 @@ local nn = torch.nn
 
 local M = {}
 
--- Calls fn(distances, first) for blocks of rows of the matrix of distances of points. Distances of
--- points of different graphs are infinite, and those of points to themselves unless `loop`.
+-- Calls fn(distances, first) for blocks of rows of the matrix of distances between points.
+-- Distances between points of different graphs are infinite, and so are distances from points to
+-- themselves, unless `loop` is set.
 local function each_block(x, batch, loop, cosine, fn)
    local n = x:size(1)
    local size = math.max(1, 4194304 // math.max(n, 1))
@@ -31,7 +32,7 @@ local function each_block(x, batch, loop, cosine, fn)
    end
 end
 
--- Returns edges from the nearest k points of each row whose distance is at most r.
+-- Returns edges to each point from its k nearest points, as far as their distance is at most r.
 local function nearest(title, a, k, r)
    local x = a.x:dim() == 1 and a.x:unsqueeze(2) or a.x
    if x:dim() ~= 2 or not x:is_floating_point() then
@@ -61,7 +62,7 @@ end
 local take_knn = args.signature [[graphs.nn.knn_graph(x: tensor, k: count, batch: tensor?,
    loop: boolean = false, flow: string = 'source_to_target', cosine: boolean = false)]]
 
---- Returns the edges from the k nearest points of each point.
+--- Returns edges to each point from its k nearest points.
 ---
 ---     local x = torch.tensor {{0.0}, {1.0}, {5.0}}
 ---     local edges = torch.graphs.nn.knn_graph(x, 1)
@@ -72,7 +73,8 @@ local take_knn = args.signature [[graphs.nn.knn_graph(x: tensor, k: count, batch
 ---@param batch? Tensor
 ---@param loop? boolean  whether a point is a neighbour of its own
 ---@param flow? "source_to_target"|"target_to_source"
----@param cosine? boolean  whether 1 - cosine is the distance
+---@param cosine? boolean  whether the distance is 1 - cosine similarity instead of the Euclidean
+--- one
 ---@return Tensor edge_index
 function M.knn_graph(...)
    local a = take_knn(...)
@@ -82,8 +84,8 @@ end
 local take_radius = args.signature [[graphs.nn.radius_graph(x: tensor, r: number, batch: tensor?,
    loop: boolean = false, max_num_neighbors: count = 32, flow: string = 'source_to_target')]]
 
---- Returns the edges from the points within a distance r of each point, of which at most
---- max_num_neighbors are taken: the nearest ones.
+--- Returns edges to each point from its nearest points within distance r, at most max_num_neighbors
+--- for each point.
 ---
 ---     local x = torch.tensor {{0.0}, {1.0}, {5.0}}
 ---     local edges = torch.graphs.nn.radius_graph(x, 2)
@@ -103,7 +105,8 @@ end
 
 -- Random walks ------------------------------------------------------------------------------------
 
--- Returns the edges sorted by sources: pointers, targets, and a number for each edge, ascending.
+-- Returns the edges in CSR form, sorted by source: the pointers, the targets, and an ascending key
+-- for each edge.
 local function by_sources(row, col, n)
    local keys = ((row - 1) * n + col):sort(1)
    local counts = row:numel() > 0 and torch.bincount(row, {minlength = n})
@@ -112,7 +115,7 @@ local function by_sources(row, col, n)
       targets = (keys - 1):remainder(n) + 1}
 end
 
--- Returns a random neighbour of each node; the node itself if it has none.
+-- Returns a random neighbour of each node, or the node itself if it has no neighbours.
 local function step(graph, node)
    if graph.targets:numel() == 0 then return node end
    local degree = graph.degree:index_select(1, node)
@@ -122,7 +125,8 @@ local function step(graph, node)
    return torch.where(degree:gt(0), graph.targets:index_select(1, place), node)
 end
 
--- Returns the next nodes of walks that returned with weight 1/p and leave with weight 1/q.
+-- Returns the next nodes of walks that return to the previous node with weight 1/p and leave its
+-- neighbourhood with weight 1/q.
 local function biased_step(graph, before, node, p, q)
    local most = math.max(1, 1 / p, 1 / q)
    local result = step(graph, node)
@@ -163,9 +167,9 @@ end
 local take_walk = args.signature [[graphs.nn.random_walk(row: tensor, col: tensor, start: tensor,
    walk_length: count, p: number = 1, q: number = 1, num_nodes: count?)]]
 
---- Returns random walks along edges (row, col), one for each start. A walk returns to the node
---- before with weight 1/p, and moves to nodes that are no neighbours of that node with weight 1/q.
---- It stays at a node without edges.
+--- Returns random walks along edges (row, col), one for each node in `start`. A walk returns to the
+--- previous node with weight 1/p, and moves to nodes that are not neighbours of the previous node
+--- with weight 1/q. A walk stays at a node without edges.
 ---
 ---     local row, col = torch.tensor {1, 2, 3}, torch.tensor {2, 3, 1}
 ---     print(torch.graphs.nn.random_walk(row, col, torch.tensor {1}, 3))
@@ -214,11 +218,12 @@ M.Node2Vec = Node2Vec
 ---@param edge_index Tensor
 ---@param embedding_dim integer  the width of embeddings
 ---@param walk_length integer  the number of nodes of a walk
----@param context_size integer  the number of nodes that are looked at together
+---@param context_size integer  the number of nodes in each window of a walk
 ---@param options? {walks_per_node: integer, p: number, q: number, num_negative_samples: integer,
---- num_nodes: integer, sparse: boolean}  walks_per_node: the walks from each node; p: the higher,
---- the rarer a walk returns; q: the higher, the rarer a walk leaves the neighbourhood;
---- num_negative_samples: the random walks for each walk; sparse: whether gradients are sparse
+--- num_nodes: integer, sparse: boolean}  walks_per_node: the number of walks from each node; p: the
+--- higher, the rarer a walk returns; q: the higher, the rarer a walk leaves the neighbourhood;
+--- num_negative_samples: the number of random node sequences for each walk; sparse: whether
+--- gradients are sparse
 function Node2Vec:__init(...)
    nn.Module.__init(self)
    local title <const> = "graphs.nn.Node2Vec"
@@ -246,7 +251,7 @@ function Node2Vec:forward(batch)
    return batch == nil and self.embedding.weight or self.embedding(batch)
 end
 
--- Returns the windows of walks.
+-- Returns all windows of `size` adjacent nodes of walks.
 local function windows(walks, size)
    local list = {}
    for i = 1, walks:size(2) - size + 1 do list[i] = walks:narrow(2, i, size) end
@@ -267,7 +272,7 @@ local function sampler(graph, w)
 end
 
 --- Returns a loader of batches of walks: windows of real walks, and of random nodes.
----@param options? table  those of torch.data.DataLoader
+---@param options? table  the options of torch.data.DataLoader
 ---@return data.DataLoader
 function Node2Vec:loader(options)
    local own = {}
@@ -278,7 +283,8 @@ function Node2Vec:loader(options)
    return torch.data.DataLoader(nodes, own)
 end
 
--- Returns the products of the first node's embedding with those of the others.
+-- Returns the dot products of the first node's embedding with the embeddings of the other nodes of
+-- each window.
 local function products(self, walks)
    local h = self.embedding(walks)
    return (h:narrow(2, 1, 1) * h:narrow(2, 2, h:size(2) - 1)):sum(-1)

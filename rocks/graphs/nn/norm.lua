@@ -27,8 +27,8 @@ M.BatchNorm = BatchNorm
 
 ---@param in_channels integer
 ---@param options? {eps: number, momentum: number, affine: boolean, track_running_stats: boolean,
---- allow_single_element: boolean}  allow_single_element: whether one node is normalised by the
---- running statistics in training
+--- allow_single_element: boolean}  allow_single_element: whether a batch of one node is normalised
+--- by the running statistics in training instead of raising an error
 function BatchNorm:__init(...)
    nn.Module.__init(self)
    local a = take_batch(...)

@@ -1,4 +1,5 @@
--- pool.lua - pooling of graphs: one row for each graph of a batch, and the choice of nodes.
+-- pool.lua - pooling: global pooling to one row for each graph of a batch, and selection of nodes
+-- by score.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,7 +12,7 @@ local nn = torch.nn
 
 local M = {}
 
--- Defines a pooling of whole graphs.
+-- Defines a function that pools whole graphs.
 local function define(name, reduce)
    local title = "graphs.nn." .. name
    local take = args.signature(title .. "(x: tensor, batch: tensor?, size: count?)")
@@ -28,7 +29,7 @@ local function define(name, reduce)
    end
 end
 
---- Returns the sum of the rows of each graph; of all rows without `batch`.
+--- Returns the sum of each graph's rows. Without `batch`, all rows belong to one graph.
 ---
 ---     local x, batch = torch.tensor {{1.0}, {2.0}, {4.0}}, torch.tensor {1, 1, 2}
 ---     print(torch.graphs.nn.global_add_pool(x, batch):flatten())
@@ -40,7 +41,7 @@ end
 ---@return Tensor  (graphs, channels)
 define("global_add_pool", "sum")
 
---- Returns the mean of the rows of each graph; of all rows without `batch`.
+--- Returns the mean of each graph's rows. Without `batch`, all rows belong to one graph.
 ---@names torch.graphs.nn.global_mean_pool
 ---@param x Tensor  (nodes, channels)
 ---@param batch? Tensor
@@ -48,7 +49,7 @@ define("global_add_pool", "sum")
 ---@return Tensor  (graphs, channels)
 define("global_mean_pool", "mean")
 
---- Returns the maximum of the rows of each graph; of all rows without `batch`.
+--- Returns the maximum of each graph's rows. Without `batch`, all rows belong to one graph.
 ---@names torch.graphs.nn.global_max_pool
 ---@param x Tensor  (nodes, channels)
 ---@param batch? Tensor
@@ -56,7 +57,8 @@ define("global_mean_pool", "mean")
 ---@return Tensor  (graphs, channels)
 define("global_max_pool", "max")
 
--- Returns the nodes with the highest scores of each graph, by graphs and descending scores.
+-- Returns the nodes with the highest scores in each graph, sorted by graph and then by descending
+-- score.
 local function choose(score, ratio, batch, min_score, size)
    if min_score then
       local most = scatter.reduce(score, batch, 1, size, "max"):index_select(1, batch) - 1e-7
@@ -77,7 +79,7 @@ local function choose(score, ratio, batch, min_score, size)
    return order:index_select(1, again[place:le(k:index_select(1, graphs))])
 end
 
--- The choice of nodes by a learnt vector, under the names of PyTorch Geometric's state dicts.
+-- Selects nodes by a learnt vector, which has the key of PyTorch Geometric's state dicts.
 local SelectTopK = class.class("graphs.nn.SelectTopK", nn.Module)
 
 function SelectTopK:__init(channels, ratio, min_score, act)
@@ -116,7 +118,7 @@ local function select_of(title, channels, a)
    return SelectTopK(channels, a.ratio, a.min_score, act)
 end
 
--- Chooses nodes, and keeps the edges among them.
+-- Selects nodes by their scores, and keeps the edges among them.
 local function pool(self, title, a, attn)
    local n = a.x:size(1)
    checks.edges(title, a.edge_index)
@@ -156,7 +158,7 @@ M.TopKPooling = TopKPooling
 ---@param options? {ratio: number, min_score: number, multiplier: number,
 --- nonlinearity: string|function}  ratio: the share of nodes that are kept, or, from 1 on, their
 --- number; min_score: the least softmax of a score, instead of ratio; multiplier: a factor of the
---- result; nonlinearity: what is applied to scores
+--- result; nonlinearity: the function for scores
 function TopKPooling:__init(...)
    nn.Module.__init(self)
    local a = take_topk(...)
@@ -222,8 +224,8 @@ M.SAGPooling = SAGPooling
 ---@param options? {ratio: number, GNN: any, min_score: number, multiplier: number,
 --- nonlinearity: string|function}  ratio: the share of nodes that are kept, or, from 1 on, their
 --- number; GNN: the class of the layer of scores, GraphConv by default; min_score: the least
---- softmax of a score, instead of ratio; multiplier: a factor of the result; nonlinearity: what is
---- applied to scores
+--- softmax of a score, instead of ratio; multiplier: a factor of the result; nonlinearity: the
+--- function for scores
 function SAGPooling:__init(...)
    nn.Module.__init(self)
    local a = take_sag(...)

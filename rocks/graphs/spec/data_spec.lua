@@ -50,7 +50,7 @@ describe("torch.graphs.data.Data", function()
       assert.same({{1, 3}, {2, 1}}, data:coalesce().edge_index:tolist())
    end)
 
-   it("gives subgraphs with their attributes", function()
+   it("returns subgraphs with their attributes", function()
       local data = triangle()
       data.edge_attr = torch.tensor {10.0, 20.0, 30.0}
       data.train_mask = torch.tensor {true, false, true}
@@ -80,7 +80,7 @@ describe("torch.graphs.data.Data", function()
       assert.equal("float64", deep:apply(function(t) return t:double() end).x.dtype)
    end)
 
-   it("validates", function()
+   it("validates edge_index and attributes of edges", function()
       local data = triangle()
       assert.is_true(data:validate())
       data.edge_index = torch.tensor {{1, 4}, {2, 1}}
@@ -94,7 +94,7 @@ describe("torch.graphs.data.Data", function()
          function() data:validate() end)
    end)
 
-   it("names mistakes", function()
+   it("raises errors that name the mistake", function()
       assert.raises("graphs.data.Data: no attribute 'edgeindex'; there are: x, edge_index",
          function() return triangle().edgeindex end)
       assert.raises("graphs.data.Data: x: expected a tensor, got 3", function() Data(3) end)
@@ -106,7 +106,7 @@ describe("torch.graphs.data.Data", function()
 end)
 
 describe("torch.graphs.data.Batch", function()
-   it("puts graphs as blocks on the diagonal, and takes them apart", function()
+   it("joins graphs as blocks on the diagonal, and separates them again", function()
       local list = {triangle(), pair(), triangle()}
       for i, data in ipairs(list) do
          data.y = torch.tensor {i}
@@ -146,14 +146,14 @@ describe("torch.graphs.data.Batch", function()
       assert.equal(0, batch:get_example(3).num_nodes)
    end)
 
-   it("follows attributes, and leaves others out", function()
+   it("makes batch vectors for follow_batch, and leaves out exclude_keys", function()
       local batch = Batch.from_data_list({triangle(), pair()}, {follow_batch = {"edge_index"}, exclude_keys = {"x"}})
       assert.same({1, 1, 1, 2, 2}, batch.edge_index_batch:tolist())
       assert.same({1, 4, 6}, batch.edge_index_ptr:tolist())
       assert.is_nil(batch.x)
    end)
 
-   it("asks classes derived from Data how to join and to count", function()
+   it("joins by the overridden methods of classes derived from Data", function()
       local Pair = torch.class("Pair", Data)
       function Pair:__inc__(key, value)
          if key == "target_index" then return 100 end
@@ -175,7 +175,7 @@ describe("torch.graphs.data.Batch", function()
       assert.same({3}, {table.unpack(second.whole.shape)})
    end)
 
-   it("names what cannot be joined", function()
+   it("names the attribute that cannot be joined", function()
       assert.raises("graphs.data.Batch.from_data_list: data_list: expected a list of graphs, got a table",
          function() Batch.from_data_list {} end)
       local other = triangle()

@@ -11,7 +11,7 @@ local function write(path, text)
 end
 
 describe("torch.graphs.datasets", function()
-   it("has the karate club with PyTorch Geometric's facts", function()
+   it("has the karate club with the same numbers as PyTorch Geometric", function()
       local set = D.KarateClub()
       local data = set:get(1)
       assert.equal(1, #set)
@@ -69,7 +69,7 @@ describe("torch.graphs.datasets", function()
       assert.same({1, 2, 3}, data.train_mask:nonzero():view(-1):tolist())
    end)
 
-   it("reads texts of Python 2's pickles, and runs nothing of a file", function()
+   it("reads strings in pickles of Python 2, and runs no code from a file", function()
       local pickle = require "tlua.graphs.pickle"
       shell.with_folder(function(folder)
          local path = folder .. "/p"

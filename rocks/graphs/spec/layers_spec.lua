@@ -1,5 +1,5 @@
--- Compares layers with PyTorch Geometric's: results, gradients of inputs and of parameters, with the same weights,
--- which its state dicts give (fixtures/layers.py has recorded them).
+-- Compares layers with PyTorch Geometric's: the results and the gradients of inputs and of parameters, with weights
+-- from its state dicts (fixtures/layers.py has recorded all of these).
 
 local torch = require "tlua"
 local sorted = require "spec.support.sorted"
@@ -9,7 +9,7 @@ local N = graphs.nn
 local folder <const> = "rocks/graphs/spec/fixtures/"
 local recorded = torch.load(folder .. "layers.safetensors")
 
--- Returns the tensors of a case below a folder of its names.
+-- Returns the recorded tensors of a case whose names begin with folder_name.
 local function part(case, folder_name)
    local found, prefix = {}, case .. "/" .. folder_name .. "/"
    for name, value in pairs(recorded) do
@@ -22,7 +22,7 @@ local function mlp(a, b, c)
    return torch.nn.Sequential(torch.nn.Linear(a, b), torch.nn.ReLU(), torch.nn.Linear(b, c))
 end
 
--- Maps cases to the layers' constructors, and what forward takes by name.
+-- Maps cases to constructors of layers, and to the names of forward's arguments.
 local cases = {
    ["gcn"] = {function() return N.GCNConv(4, 3) end},
    ["gcn weight"] = {function() return N.GCNConv(4, 3) end, "edge_weight"},
@@ -158,7 +158,7 @@ describe("layers of torch.graphs.nn", function()
       GAT = function() return N.GATConv(3, 2, {heads = 2}) end,
       Transformer = function() return N.TransformerConv(3, 2) end,
    } do
-      it("have gradients, and gradients of these: " .. name, function()
+      it("have first and second derivatives: " .. name, function()
          torch.manual_seed(1)
          local conv = make():double()
          local x = torch.randn(4, 3, {dtype = "float64", requires_grad = true})
@@ -167,7 +167,7 @@ describe("layers of torch.graphs.nn", function()
          assert.is_true(torch.autograd.gradgradcheck(fn, {x}))
       end)
 
-      it("take graphs without edges or nodes, and name what they cannot take: " .. name, function()
+      it("take graphs without edges or nodes, and name invalid arguments: " .. name, function()
          local conv, x = make(), torch.randn(4, 3)
          local none = torch.zeros(2, 0):long()
          assert.equal(0, conv(torch.zeros(0, 3), none):size(1))
@@ -183,7 +183,7 @@ describe("layers of torch.graphs.nn", function()
             function() conv(torch.randn(4, 5), edges) end)
       end)
 
-      it("see changes of edge_index: " .. name, function()
+      it("notice changes of edge_index: " .. name, function()
          local conv, x, changed = make(), torch.randn(4, 3), edges:clone()
          local before = conv(x, changed):detach()
          changed[1][1] = 4
@@ -193,13 +193,13 @@ describe("layers of torch.graphs.nn", function()
       end)
    end
 
-   it("send messages that a class derived from them defines", function()
+   it("send the messages that a derived class defines", function()
       local Zero = torch.class("Zero", N.GCNConv)
       function Zero:message(x_j) return x_j * 0 end
       assert.equal(0, Zero(3, 2)(torch.randn(4, 3), edges):abs():sum():item())
    end)
 
-   it("find by names what message, aggregate and update take", function()
+   it("choose the arguments of message, aggregate and update by name", function()
       local Own = torch.class("Own", N.MessagePassing)
       function Own:message(x_j, x_i, weight, edge_index_i)
          assert.same(edges[2]:tolist(), edge_index_i:tolist())
@@ -221,7 +221,7 @@ describe("layers of torch.graphs.nn", function()
       end
    end)
 
-   it("pool graphs whose vector is not sorted", function()
+   it("pool graphs whose batch vector is not sorted", function()
       local x, batch = torch.tensor {{1.0}, {2.0}, {4.0}}, torch.tensor {3, 1, 3}
       assert.same({2, 0, 5}, N.global_add_pool(x, batch):view(-1):tolist())
       assert.same({2, 0, 2.5}, N.global_mean_pool(x, batch):view(-1):tolist())

@@ -24,13 +24,13 @@ describe("torch.graphs.loader.NeighborLoader", function()
             assert.same(batch.n_id:tolist(), batch.x:view(-1):long():tolist())
             assert.same(batch.e_id:tolist(), batch.edge_attr:long():tolist())
             assert.same(batch.n_id:tolist(), batch.y:tolist())
-            -- edges are those of the whole graph, each once
+            -- each edge is an edge of the whole graph, and occurs once
             local whole = data.edge_index:index_select(2, batch.e_id)
             assert.same(whole[1]:tolist(), batch.n_id:index_select(1, batch.edge_index[1]):tolist())
             assert.same(whole[2]:tolist(), batch.n_id:index_select(1, batch.edge_index[2]):tolist())
             assert.equal(batch.e_id:numel(), batch.e_id:unique():numel())
             assert.equal(batch.n_id:numel(), batch.n_id:unique():numel())
-            -- seeds come first, and have at most 4 edges, or all that they have
+            -- seeds come first, and have 4 edges, or all their edges if they have fewer
             local counts = U.degree(batch.edge_index[2], batch.num_nodes)
             for i = 1, batch.batch_size do
                local node = batch.n_id[i]:item()
@@ -57,7 +57,7 @@ describe("torch.graphs.loader.NeighborLoader", function()
       end
    end)
 
-   it("names mistakes", function()
+   it("raises errors that name the mistake", function()
       local data = numbered(5, 0.5)
       assert.raises("graphs.loader.NeighborLoader: num_neighbors: expected at least 0, or -1 for all, got -2",
          function() graphs.loader.NeighborLoader(data, {-2}) end)
@@ -79,7 +79,7 @@ describe("torch.graphs.loader.ClusterLoader", function()
       return graphs.data.Data {x = torch.arange(1, 61):float():view(-1, 1), edge_index = edge_index}
    end
 
-   it("divides a graph in parts of similar size with few edges among them", function()
+   it("divides a graph into parts of similar size with few edges among them", function()
       local data = blocks()
       local set = graphs.loader.ClusterData(data, 4)
       local sizes, kept = torch.bincount(set.part):tolist(), 0
@@ -112,7 +112,7 @@ describe("torch.graphs.loader.ClusterLoader", function()
 end)
 
 describe("knn_graph and radius_graph", function()
-   it("find what a comparison of all pairs finds", function()
+   it("find the same edges as a comparison of all pairs", function()
       torch.manual_seed(3)
       local x, batch = torch.rand(30, 2), torch.cat {torch.ones(12):long(), torch.ones(18):long() * 2}
       local points = x:tolist()
@@ -161,7 +161,7 @@ describe("random walks", function()
       assert.same({{3, 3, 3}}, N.random_walk(torch.tensor {1}, torch.tensor {2}, torch.tensor {3}, 2):tolist())
    end)
 
-   it("return and leave as often as p and q tell", function()
+   it("return and leave with the probabilities that p and q give", function()
       torch.manual_seed(5)
       -- 1 - 2 - 3, 2 - 4, 1 - 4: after 1, 2 a walk may return to 1, go to 4 (a neighbour of 1), or leave to 3
       local edges = U.to_undirected(torch.tensor {{1, 2, 2, 1}, {2, 3, 4, 4}})
@@ -172,7 +172,7 @@ describe("random walks", function()
       assert.close({2 / 3.25, 0, 0.25 / 3.25, 1 / 3.25}, counts:tolist(), 0.015)
    end)
 
-   it("embed friends near one another", function()
+   it("give friends similar embeddings", function()
       torch.manual_seed(6)
       local data = graphs.datasets.KarateClub():get(1)
       local model = N.Node2Vec(data.edge_index, 8, 10, 5, {walks_per_node = 4})
@@ -238,7 +238,7 @@ describe("graphs with types", function()
       return data
    end
 
-   it("have attributes by type", function()
+   it("have attributes for each type", function()
       local data = authors()
       assert.same({"paper", "author"}, data.node_types)
       assert.same({{"author", "writes", "paper"}, {"paper", "cites", "paper"}}, data.edge_types)
@@ -253,7 +253,7 @@ describe("graphs with types", function()
          function() data.x = torch.ones(1) end)
    end)
 
-   it("go through a layer for each type of edges", function()
+   it("pass through one layer for each edge type", function()
       torch.manual_seed(9)
       local data = authors()
       local writes, cites = N.SAGEConv({2, 4}, 5), N.GraphConv(4, 5)

@@ -7,7 +7,7 @@ local recorded = torch.load "rocks/graphs/spec/fixtures/utils.safetensors"
 local edges, weight, batch = recorded.edges + 1, recorded.weight, recorded.batch + 1
 local x, attr = recorded.x, recorded.attr
 
--- Compares results with those of a case; integers are positions.
+-- Compares results with the recorded results of a case. Integers are positions, which count from 0 there.
 local function matches(case, counts, ...)
    local results = table.pack(...)
    local k = 0
@@ -87,7 +87,7 @@ describe("torch.graphs.utils has PyTorch Geometric's results of", function()
 end)
 
 describe("torch.graphs.utils", function()
-   it("finds directions, loops and isolated nodes", function()
+   it("detects undirected graphs, self loops and isolated nodes", function()
       assert.is_false(U.is_undirected(edges))
       local both, value = U.to_undirected(edges, torch.ones(11))
       assert.is_true(U.is_undirected(both, value))
@@ -98,7 +98,7 @@ describe("torch.graphs.utils", function()
       assert.is_false(U.contains_isolated_nodes(edges))
    end)
 
-   it("takes apart what batches have joined", function()
+   it("splits joined batches", function()
       local parts = U.unbatch(x, batch)
       assert.same({3, 2, 0, 2}, {#parts[1], #parts[2], parts[3]:size(1), #parts[4]})
       local list = U.unbatch_edge_index(torch.tensor {{1, 3, 4, 6}, {2, 1, 5, 7}}, batch)
@@ -193,7 +193,7 @@ describe("torch.graphs.utils", function()
       assert.same({2, 2}, {table.unpack(U.get_laplacian(none, {num_nodes = 2}).shape)})
    end)
 
-   it("names what it cannot take", function()
+   it("names invalid arguments", function()
       local function fails(text, fn) assert.raises(text, fn) end
       fails("graphs.utils.coalesce: edge_index: expected an int64 tensor of shape (2, edges), got a float32 tensor",
          function() U.coalesce(torch.ones(2, 3)) end)

@@ -1,4 +1,4 @@
--- dense.lua - dense matrices of edges and nodes, Laplacians, and taking batches apart.
+-- dense.lua - dense matrices of edges and nodes, Laplacians, and splitting of batches.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,7 +7,7 @@ local edges = require "tlua.graphs.utils.edges"
 
 local M = {}
 
--- Returns the vector of batches, checked, and the number of graphs.
+-- Checks the batch vector. Returns the vector and the number of graphs.
 local function batch_of(title, batch, n, size, device)
    if batch == nil then
       return torch.ones(n, {dtype = "int64", device = device}), size or 1
@@ -17,7 +17,7 @@ local function batch_of(title, batch, n, size, device)
    return batch, size
 end
 
--- Returns the number of nodes of each graph, and their number in the graphs before.
+-- Returns the number of nodes of each graph, and the total number of nodes in all earlier graphs.
 local function counts_of(batch, size)
    local counts = batch:numel() > 0 and torch.bincount(batch, {minlength = size})
       or torch.zeros(size, {dtype = "int64", device = batch.device})
@@ -74,8 +74,8 @@ end
 local take_batch = args.signature [[graphs.utils.to_dense_batch(x: tensor, batch: tensor?,
    fill_value: number = 0, max_num_nodes: count?, batch_size: count?)]]
 
---- Returns the rows of each graph in a block of its own, (graphs, nodes, ...), and a mask of the
---- rows that exist.
+--- Returns the rows of each graph in a block of its own, (graphs, nodes, ...), and a mask that is
+--- false for padding rows.
 ---
 ---     local U = torch.graphs.utils
 ---     local x = torch.tensor {{1.0}, {2.0}, {3.0}}
@@ -84,7 +84,7 @@ local take_batch = args.signature [[graphs.utils.to_dense_batch(x: tensor, batch
 ---     --> tensor([3., 0.])	tensor([ True, False])
 ---@param x Tensor
 ---@param batch? Tensor  the graph of each node, ascending
----@param fill_value? number  what rows that do not exist have
+---@param fill_value? number  the value of padding rows
 ---@param max_num_nodes? integer  the size of blocks; further rows are left out
 ---@param batch_size? integer  the number of graphs
 ---@return Tensor dense
@@ -118,7 +118,7 @@ local take_sparse = args.signature [[graphs.utils.dense_to_sparse(adj: tensor, m
 ---     print(edges[1], edges[2], weight)
 ---     --> tensor([1, 2])	tensor([2, 2])	tensor([2., 1.])
 ---@param adj Tensor  (nodes, nodes) or (graphs, nodes, nodes)
----@param mask? Tensor  (graphs, nodes) bool: the nodes that exist
+---@param mask? Tensor  (graphs, nodes) bool: false for padding nodes
 ---@return Tensor edge_index
 ---@return Tensor edge_weight
 function M.dense_to_sparse(...)
@@ -208,8 +208,8 @@ local take_laplacian = args.signature [[graphs.utils.get_laplacian(edge_index: t
 ---     --> tensor([1, 2, 1, 2])	tensor([-1., -1.,  1.,  1.])
 ---@param edge_index Tensor
 ---@param edge_weight? Tensor
----@param normalization? "sym"|"rw"  how degrees divide; nil: not at all
----@param dtype? string  of the weights, without edge_weight
+---@param normalization? "sym"|"rw"  the normalisation; nil for D - A
+---@param dtype? string  the dtype of the weights if edge_weight is nil
 ---@param num_nodes? integer
 ---@return Tensor edge_index
 ---@return Tensor edge_weight

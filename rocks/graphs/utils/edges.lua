@@ -20,7 +20,7 @@ end
 local take_degree = args.signature [[graphs.utils.degree(index: tensor, num_nodes: count?,
    dtype: string = 'float32')]]
 
---- Returns how often each position occurs in an index, such as a row of edge_index.
+--- Returns the number of times that each position occurs in an index, such as a row of edge_index.
 ---
 ---     print(torch.graphs.utils.degree(torch.tensor {1, 3, 3}))
 ---     --> tensor([1., 0., 2.])
@@ -52,7 +52,7 @@ local function check_attr(title, edge_index, attr)
    each_attr(attr, function(value) checks.edge_attr(title, edge_index, value) return value end)
 end
 
--- Returns one number for each edge by which edges are ordered.
+-- Returns the sort key of each edge.
 local function keys_of(edge_index, n, by_row)
    local first, second = edge_index[by_row and 1 or 2], edge_index[by_row and 2 or 1]
    return (first - 1) * n + second
@@ -131,7 +131,7 @@ end
 
 -- Self loops --------------------------------------------------------------------------------------
 
---- Returns whether an edge has the same node at both ends.
+--- Returns whether any edge has the same node at both ends.
 ---
 ---     local U = torch.graphs.utils
 ---     print(U.contains_self_loops(torch.tensor {{1, 2}, {2, 2}}))
@@ -191,8 +191,8 @@ function M.segregate_self_loops(...)
       masked(a.edge_index, loops), a.edge_attr and a.edge_attr[loops]
 end
 
--- Returns the attributes of one self loop for each node, in which `fill` is a number, a tensor, or
--- the name of a reduction of the attributes of edges that end at the node.
+-- Returns the attributes of one self loop for each node. `fill` is a number, a tensor, or the name
+-- of a reduction over the attributes of the edges that end at the node.
 local function loop_attr(title, edge_index, attr, fill, n)
    local sizes = {n, table.unpack(attr.shape, 2)}
    if fill == nil then return attr:new_ones(sizes) end
@@ -218,7 +218,7 @@ local loop_parameters <const> =
    "(edge_index: tensor, edge_attr: tensor?, fill_value: any?, num_nodes: count?)"
 local take_add = args.signature("graphs.utils.add_self_loops" .. loop_parameters)
 
---- Adds an edge from each node to itself, behind all others.
+--- Adds an edge from each node to itself after all other edges.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges = torch.tensor {{1}, {2}}
@@ -245,8 +245,8 @@ end
 
 local take_remaining = args.signature("graphs.utils.add_remaining_self_loops" .. loop_parameters)
 
---- Adds an edge from each node to itself if there is none. All self loops come last, in the order
---- of nodes, and self loops that exist keep their attributes.
+--- Adds an edge from each node to itself if the node has no self loop. All self loops come last, in
+--- the order of nodes, and existing self loops keep their attributes.
 ---
 ---     local edges = torch.tensor {{1, 2}, {1, 1}}
 ---     local all, weight = torch.graphs.utils.add_remaining_self_loops(edges,
@@ -336,7 +336,7 @@ end
 
 -- Isolated nodes ----------------------------------------------------------------------------------
 
--- Returns which nodes have an edge to or from another node.
+-- Returns a mask of the nodes that have an edge to or from another node.
 local function connected(edge_index, n)
    local others = masked(edge_index, edge_index[1]:ne(edge_index[2]))
    local mask = torch.zeros(n, {dtype = "bool", device = edge_index.device})
@@ -347,7 +347,7 @@ end
 local take_isolated = args.signature [[graphs.utils.contains_isolated_nodes(edge_index: tensor,
    num_nodes: count?)]]
 
---- Returns whether a node has no edge to or from another node.
+--- Returns whether any node has no edge to or from another node.
 ---
 ---     local U = torch.graphs.utils
 ---     print(U.contains_isolated_nodes(torch.tensor {{1}, {2}}, 3))
@@ -364,8 +364,8 @@ end
 local take_remove_isolated = args.signature [[graphs.utils.remove_isolated_nodes(
    edge_index: tensor, edge_attr: tensor?, num_nodes: count?)]]
 
---- Removes the nodes without an edge to or from another node, and numbers the others anew. Self
---- loops come last, at most one for each node.
+--- Removes the nodes without an edge to or from another node, and renumbers the other nodes from 1.
+--- Self loops come last, at most one for each node.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges, _, mask = U.remove_isolated_nodes(torch.tensor {{1}, {3}})

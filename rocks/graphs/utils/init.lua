@@ -1,4 +1,4 @@
--- init.lua - torch.graphs.utils: functions of edges, and of values that belong to nodes and edges.
+-- init.lua - torch.graphs.utils: functions on edges, and on values of nodes and edges.
 
 local lazy = require "tlua.lazy"
 

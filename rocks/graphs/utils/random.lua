@@ -1,4 +1,4 @@
--- random.lua - random graphs, random edges that a graph lacks, and random parts of a graph.
+-- random.lua - random graphs, negative samples of edges, and random removal of edges and nodes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,8 +9,8 @@ local M = {}
 
 -- Negative edges ----------------------------------------------------------------------------------
 
--- Possible edges are numbered from 1 to `population`: `number` maps edges to numbers, and `edges`
--- maps numbers to edges. All pairs of different nodes are possible.
+-- Numbers the possible edges from 1 to `population`; the function `number` maps edges to numbers,
+-- and `edges` maps numbers to edges. Every pair of different nodes is a possible edge.
 local function all_pairs(n)
    return {
       population = n * n - n,
@@ -27,7 +27,7 @@ local function all_pairs(n)
    }
 end
 
--- All pairs of n sources and m targets are possible.
+-- Does the same as all_pairs for a bipartite graph of n sources and m targets.
 local function bipartite_pairs(n, m)
    return {
       population = n * m,
@@ -39,9 +39,9 @@ local function bipartite_pairs(n, m)
    }
 end
 
--- All pairs with row < col are possible; each makes two edges.
+-- Does the same as all_pairs for pairs with row < col, each of which makes two edges.
 local function undirected_pairs(n)
-   -- the number of pairs whose row is lower
+   -- the number of pairs with a lower row
    local function before(row)
       return (row - 1) * n - (row * (row - 1)):div(2, {rounding_mode = "floor"})
    end
@@ -67,7 +67,7 @@ local function sample(population, k, device)
    if population < 4 * k or population < 65536 then
       return torch.randperm(population, {device = device})[{{1, k}}]
    end
-   -- few numbers of many: duplicates are removed, and the order is made random again
+   -- for a few numbers out of many: draw too many, remove duplicates, and shuffle the sorted rest
    local found = torch.randint(1, population + 1, {k + k // 2 + 16}, {device = device}):unique()
    local order = torch.randperm(found:numel(), {device = device})
    return found:index_select(1, order[{{1, math.min(k, found:numel())}}])
@@ -77,20 +77,20 @@ local take_negative = args.signature [[graphs.utils.negative_sampling(edge_index
    num_nodes: any?, num_neg_samples: number?, method: string = 'sparse',
    force_undirected: boolean = false)]]
 
---- Returns random edges that the graph lacks, self loops excluded. There may be fewer than asked
---- for if the graph is nearly complete.
+--- Returns random edges that the graph lacks, self loops excluded. There may be fewer than
+--- requested if the graph is nearly complete.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges = torch.tensor {{1, 2, 1}, {2, 1, 3}}
 ---     print(U.negative_sampling(edges, {num_neg_samples = 2}):size(2))
 ---     --> 2
 ---@param edge_index Tensor
----@param num_nodes? integer|integer[]  the number of nodes; of sources and targets, of a bipartite
---- graph
----@param num_neg_samples? number  the number of edges (by default that of edge_index), or, as a
---- float, a multiple of the graph's
+---@param num_nodes? integer|integer[]  the number of nodes, or for a bipartite graph the numbers of
+--- sources and targets
+---@param num_neg_samples? number  the number of new edges (by default the number of edges in
+--- edge_index), or, as a float, a multiple of the number of edges
 ---@param method? "sparse"|"dense"  both give the same; "dense" needs memory for each possible edge
----@param force_undirected? boolean  whether the edges come with their reverse
+---@param force_undirected? boolean  whether each new edge comes with its reverse
 ---@return Tensor edge_index
 function M.negative_sampling(...)
    local title <const> = "graphs.utils.negative_sampling"
@@ -122,7 +122,7 @@ function M.negative_sampling(...)
    if free <= 0 or count == 0 then return edge_index:new_zeros({2, 0}) end
    local found = edge_index:new_zeros(0)
    for try = 1, 4 do
-      -- the last try looks at all possible edges, unless they are too many
+      -- The last try draws from all possible edges, unless there are too many.
       local all = try == 4 and population < 2 ^ 24
       local size = math.ceil(1.1 * (count - found:numel()) * population / free)
       local numbers = sample(population, all and population or size, edge_index.device)
@@ -180,7 +180,7 @@ end
 local take_node = args.signature [[graphs.utils.dropout_node(edge_index: tensor, p: number = 0.5,
    num_nodes: count?, training: boolean = true, relabel_nodes: boolean = false)]]
 
---- Drops each node with probability p, and the edges of dropped nodes.
+--- Drops each node with probability p together with its edges.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges = U.dropout_node(torch.tensor {{1, 2}, {2, 1}}, 0)
@@ -190,10 +190,10 @@ local take_node = args.signature [[graphs.utils.dropout_node(edge_index: tensor,
 ---@param p? number
 ---@param num_nodes? integer
 ---@param training? boolean  whether nodes are dropped at all
----@param relabel_nodes? boolean  whether the kept nodes are numbered anew
+---@param relabel_nodes? boolean  whether the kept nodes are renumbered from 1
 ---@return Tensor edge_index
----@return Tensor edge_mask  which edges are kept
----@return Tensor node_mask  which nodes are kept
+---@return Tensor edge_mask  a mask of the kept edges
+---@return Tensor node_mask  a mask of the kept nodes
 function M.dropout_node(...)
    local title <const> = "graphs.utils.dropout_node"
    local a = take_node(...)
@@ -213,8 +213,8 @@ end
 
 -- Random graphs -----------------------------------------------------------------------------------
 
--- Returns the edges at which a matrix of booleans is true; an undirected graph uses the part above
--- the diagonal.
+-- Returns the edges for the true elements of a matrix of booleans. An undirected graph uses only
+-- the part above the diagonal.
 local function edges_of(mask, directed)
    if directed then
       mask = mask & ~torch.eye(mask:size(1), {dtype = "bool"})
@@ -280,8 +280,8 @@ end
 local take_barabasi = args.signature [[graphs.utils.barabasi_albert_graph(num_nodes: count,
    num_edges: count)]]
 
---- Returns the edges of a random graph that grows node by node: a new node gets edges to
---- `num_edges` older ones, which are chosen in proportion to their number of edges.
+--- Returns the edges of a random graph that grows node by node: each new node gets edges to
+--- `num_edges` older nodes, which are chosen with probability proportional to their degree.
 ---
 ---     print(torch.graphs.utils.barabasi_albert_graph(10, 2):size(2) > 0)
 ---     --> true

@@ -1,4 +1,4 @@
--- scatter.lua - reductions of rows that belong to the same node, edge or graph.
+-- scatter.lua - reductions over groups of rows, such as the rows of one node or graph.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -6,7 +6,8 @@ local checks = require "tlua.graphs.checks"
 
 local M = {}
 
--- Returns an index with the shape of src, for operators that take a position for each element.
+-- Expands a vector of positions along `dim` to the shape of src, for operators that take one
+-- position for each element.
 local function spread(index, src, dim)
    local sizes = {}
    for i = 1, src:dim() do sizes[i] = i == dim and -1 or 1 end
@@ -57,7 +58,7 @@ local reductions <const> = {
          "prod")
    end,
    var = variance,
-   -- PyTorch Geometric's clamp keeps the root's derivative finite
+   -- Like PyTorch Geometric, clamps the variance so that the derivative of the root is finite.
    std = function(src, index, dim, size)
       local deviation = variance(src, index, dim, size):clamp_min(1e-5):sqrt()
       return deviation:masked_fill(deviation:le(math.sqrt(1e-5)), 0)
@@ -65,7 +66,7 @@ local reductions <const> = {
 }
 reductions.any = reductions.max
 
---- The names of reductions.
+--- The names of reductions, for error messages.
 M.names = "sum, add, mean, max, min, mul, var or std"
 
 -- Returns a dimension counted from the front.
@@ -78,7 +79,7 @@ local function front(title, src, dim)
    return dim
 end
 
---- Reduces rows without checks.
+--- Reduces groups of rows without checking the arguments.
 ---@param src Tensor
 ---@param index Tensor  int64, positions from 1 to size
 ---@param dim integer  from 1
@@ -93,7 +94,7 @@ function M.reduce(src, index, dim, size, reduce)
    return reductions[reduce](src, index, dim, size)
 end
 
---- Returns whether there is a reduction of a name.
+--- Returns whether `name` is the name of a reduction.
 ---@param name any
 ---@return boolean
 function M.has(name) return reductions[name] ~= nil end
@@ -132,7 +133,7 @@ function M.scatter(...)
    return M.reduce(a.src, a.index, dim, size, a.reduce)
 end
 
--- Returns the group of each row from pointers, and the number of groups.
+-- Returns the group of each row and the number of groups, both computed from pointers.
 local function from_pointers(title, ptr, rows)
    checks.index(title, "ptr", ptr)
    local n = ptr:numel() - 1
@@ -166,7 +167,7 @@ function M.segment(...)
    return M.reduce(a.src, index, 1, n, a.reduce)
 end
 
---- Computes the softmax of groups without checks.
+--- Computes the softmax over each group without checking the arguments.
 ---@param src Tensor
 ---@param index Tensor  int64, positions from 1 to size
 ---@param size integer

@@ -64,7 +64,7 @@ local function node_mask(title, name, subset, n, device)
 end
 M.node_mask = node_mask
 
--- Numbers the nodes of edges anew: node subset[i] becomes i.
+-- Renumbers the nodes of edges: node subset[i] becomes i.
 local function relabel(edge_index, subset, n)
    local numbers = torch.zeros(n, {dtype = "int64", device = edge_index.device})
    local count = subset:numel()
@@ -79,7 +79,7 @@ local take_subgraph = args.signature [[graphs.utils.subgraph(subset: any, edge_i
    edge_attr: tensor?, relabel_nodes: boolean = false, num_nodes: count?,
    return_edge_mask: boolean = false)]]
 
---- Returns the edges whose two nodes are both in `subset`.
+--- Returns the edges whose nodes are both in `subset`.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges = torch.tensor {{1, 2, 3}, {2, 3, 1}}
@@ -91,7 +91,7 @@ local take_subgraph = args.signature [[graphs.utils.subgraph(subset: any, edge_i
 ---@param edge_attr? Tensor
 ---@param relabel_nodes? boolean  whether the nodes of the subset are numbered anew
 ---@param num_nodes? integer
----@param return_edge_mask? boolean  whether the third result tells which edges are kept
+---@param return_edge_mask? boolean  whether the third result is a mask of the kept edges
 ---@return Tensor edge_index
 ---@return Tensor? edge_attr
 ---@return Tensor? mask
@@ -114,7 +114,7 @@ local take_k_hop = args.signature [[graphs.utils.k_hop_subgraph(node_idx: any, n
    edge_index: tensor, relabel_nodes: boolean = false, num_nodes: count?,
    flow: string = 'source_to_target', directed: boolean = false)]]
 
---- Returns the nodes within `num_hops` edges of some nodes, and the edges among them.
+--- Returns the nodes within `num_hops` edges of the central nodes, and the edges among these nodes.
 ---
 ---     local U = torch.graphs.utils
 ---     local edges = torch.tensor {{1, 2, 3}, {2, 3, 4}}
@@ -131,7 +131,7 @@ local take_k_hop = args.signature [[graphs.utils.k_hop_subgraph(node_idx: any, n
 ---@return Tensor subset  the nodes
 ---@return Tensor edge_index
 ---@return Tensor mapping  the positions of node_idx in subset
----@return Tensor mask  which edges are kept
+---@return Tensor mask  a mask of the kept edges
 function M.k_hop_subgraph(...)
    local title <const> = "graphs.utils.k_hop_subgraph"
    local a = take_k_hop(...)

@@ -15,7 +15,8 @@ local F = nn.functional
 
 local M = {}
 
--- The base of the layers: messages are the rows of x, weighted by alpha for each head.
+-- The base class of the layers. A message is the row of x at the edge's source times the edge's
+-- weight alpha for each head.
 local Attention = class.class("graphs.nn.Attention", MessagePassing)
 
 local parent = MessagePassing
@@ -33,7 +34,7 @@ function Attention:_takes_product(kept)
    return self.aggr ~= "mean" and torch.is_tensor(x) and Adjacency.takes(x.dtype)
 end
 
--- Sets the options that the layers share.
+-- Checks and stores the options that the layers share.
 local function begin(self, a)
    parent.__init(self, {aggr = a.aggr, flow = a.flow, node_dim = -3})
    self.in_channels, self.out_channels = a.in_channels, a.out_channels
@@ -50,7 +51,7 @@ local function channels_of(a)
    return a.in_channels, a.in_channels
 end
 
--- Replaces self loops by one for each node that is both source and target.
+-- Replaces all self loops by one self loop for each node that is both a source and a target.
 local function with_loops(self, edge_index, edge_attr, sources, targets)
    if not self.add_self_loops then return edge_index, edge_attr end
    local title = torch.type(self)
@@ -59,7 +60,8 @@ local function with_loops(self, edge_index, edge_attr, sources, targets)
    local others, attr = edges.remove_self_loops(edge_index, edge_attr)
    local loops = torch.arange(1, n + 1, {device = edge_index.device}):unsqueeze(1):expand(2, n)
    if attr then
-      -- attributes of self loops by the edges that end at a node; further targets get none
+      -- Self loops exist for n nodes only; their attributes come from the edges that end at each
+      -- node.
       local _, all = edges.add_self_loops(others, attr, self.fill_value,
          math.max(sources, targets or sources))
       attr = torch.cat {attr, all:narrow(1, attr:size(1) + 1, n)}
@@ -67,7 +69,8 @@ local function with_loops(self, edge_index, edge_attr, sources, targets)
    return torch.cat({others, loops}, 2), attr
 end
 
--- Keeps the loops' edges of the same tensor, so that their sparse matrix is kept, too.
+-- Caches the edges with self loops for each tensor edge_index, so that their sparse matrix is
+-- reused as well.
 local known <const> = setmetatable({}, {__mode = "k"})
 
 local function looped(self, edge_index, edge_attr, sources, targets)
@@ -121,9 +124,9 @@ local take_gat = args.signature [[graphs.nn.GATConv(in_channels: integers, out_c
    bias: boolean = true, residual: boolean = false, aggr: any = 'sum',
    flow: string = 'source_to_target')]]
 
---- Graph attention (Velickovic et al., 2018): the weight of a neighbour is the softmax of
---- a(W x_i, W x_j). It is called as conv(x, edge_index, edge_attr), and with the option
---- return_attention_weights it returns the edges and their weights (edges, heads), too.
+--- Graph attention (Velickovic et al., 2018): the weight of a neighbour is the softmax of a(W x_i,
+--- W x_j). It is called as conv(x, edge_index, edge_attr), and with the option
+--- return_attention_weights it also returns the edges and their weights (edges, heads).
 ---
 ---     local conv = torch.graphs.nn.GATConv(3, 2, {heads = 4})
 ---     local edges = torch.tensor {{1, 2}, {2, 3}}
@@ -229,8 +232,8 @@ local take_v2 = args.signature [[graphs.nn.GATv2Conv(in_channels: integers, out_
    bias: boolean = true, share_weights: boolean = false, residual: boolean = false,
    aggr: any = 'sum', flow: string = 'source_to_target')]]
 
---- Graph attention (Brody et al., 2022) in which the order of neighbours depends on the node: the
---- weight is the softmax of a leaky_relu(W_l x_j + W_r x_i). It is called as GATConv.
+--- Graph attention (Brody et al., 2022) in which the ranking of neighbours depends on the node: a
+--- neighbour's weight is the softmax of a leaky_relu(W_l x_j + W_r x_i). It is called as GATConv.
 ---
 ---     local conv = torch.graphs.nn.GATv2Conv(3, 2, {heads = 4, concat = false})
 ---     local edges = torch.tensor {{1, 2}, {2, 3}}
@@ -361,7 +364,7 @@ end
 local forward_transformer = args.signature [[graphs.nn.TransformerConv.forward(x: any,
    edge_index: any, edge_attr: tensor?, return_attention_weights: boolean?)]]
 
--- With features of edges messages differ from rows of nodes, so they are made one by one.
+-- With edge features, messages are no longer rows of nodes, so each edge's message is computed.
 function TransformerConv:message(x_j, alpha, part)
    return (part and x_j + part or x_j) * alpha:unsqueeze(-1)
 end

@@ -12,7 +12,7 @@ local nn = torch.nn
 
 local M = {}
 
--- Normalises without checks.
+-- Does the work of gcn_norm without checking the arguments.
 local function normalised(edge_index, weight, n, improved, loops, flow, dtype)
    if loops then
       edge_index, weight = edges.add_remaining_self_loops(edge_index,
@@ -41,10 +41,11 @@ local take_norm = args.signature [[graphs.nn.gcn_norm(edge_index: tensor, edge_w
 ---@param edge_index Tensor
 ---@param edge_weight? Tensor
 ---@param num_nodes? integer
----@param improved? boolean  whether self loops have weight 2; without edge_weight all weights are 1
+---@param improved? boolean  whether self loops have weight 2 instead of 1; without edge_weight all
+--- edges have weight 1
 ---@param add_self_loops? boolean
 ---@param flow? "source_to_target"|"target_to_source"
----@param dtype? string  of the weights, without edge_weight
+---@param dtype? string  the dtype of the weights if edge_weight is nil
 ---@return Tensor edge_index
 ---@return Tensor edge_weight
 function M.gcn_norm(...)
@@ -56,11 +57,12 @@ function M.gcn_norm(...)
    return normalised(a.edge_index, a.edge_weight, n, a.improved, a.add_self_loops, a.flow, a.dtype)
 end
 
--- Maps edge_index to normalised edges without weights. The values do not refer to the key.
+-- Maps a tensor edge_index to its normalised edges, if no edge_weight was given. The values do not
+-- refer to the key, so that both can be collected.
 local known <const> = setmetatable({}, {__mode = "k"})
 
--- Returns normalised edges. Those of the same tensor without weights are kept, as long as it exists
--- and is not changed.
+-- Returns normalised edges. Without `weight`, the result is cached as long as the tensor
+-- `edge_index` exists and is not changed.
 local function lookup(self, edge_index, weight, n, dtype)
    checks.edges(torch.type(self), edge_index)
    if weight or edge_index:is_inference() then
@@ -148,7 +150,7 @@ function GCNConv:__init(...)
    if a.bias then self.bias = nn.Parameter(torch.zeros(a.out_channels)) end
 end
 
---- Sets the parameters to new initial values, and forgets the cached graph.
+--- Sets the parameters to new initial values, and clears the cached graph.
 function GCNConv:reset_parameters()
    self.lin:reset_parameters()
    inits.zeros(self.bias)

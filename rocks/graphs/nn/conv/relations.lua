@@ -14,7 +14,7 @@ local M = {}
 
 -- PNAConv -----------------------------------------------------------------------------------------
 
--- Holds the average degrees under the names of PyTorch Geometric's state dicts.
+-- A module that stores the average degrees under the keys of PyTorch Geometric's state dicts.
 local Degrees = class.class("graphs.nn.Degrees", nn.Module)
 
 function Degrees:__init(deg, trained)
@@ -45,9 +45,9 @@ local take_pna = args.signature [[graphs.nn.PNAConv(in_channels: count, out_chan
 
 --- Principal neighbourhood aggregation (Corso et al., 2020): several reductions, scaled by
 --- functions of the degree. `aggregators` lists reductions; `scalers` lists "identity",
---- "amplification", "attenuation", "linear" and "inverse_linear"; `deg` has the number of nodes
---- with degree 0, 1, 2 and so on in the training data. It is called as conv(x, edge_index,
---- edge_attr).
+--- "amplification", "attenuation", "linear" and "inverse_linear"; `deg` is the histogram of degrees
+--- in the training data: the number of nodes with degree 0, 1, 2 and so on. It is called as conv(x,
+--- edge_index, edge_attr).
 ---
 ---     local conv = torch.graphs.nn.PNAConv(3, 2, {"mean", "max"}, {"identity"},
 ---        torch.tensor {0, 4, 4})
@@ -78,10 +78,10 @@ end
 ---@param scalers string[]
 ---@param deg Tensor
 ---@param options? {edge_dim: integer, towers: integer, pre_layers: integer, post_layers: integer,
---- divide_input: boolean, train_norm: boolean, flow: string}  towers: the number of parts that are
---- computed apart; pre_layers: the layers of messages' networks; post_layers: the layers of
---- results' networks; divide_input: whether each tower gets a part of the features; train_norm:
---- whether the average degrees are learnt
+--- divide_input: boolean, train_norm: boolean, flow: string}  towers: the number of independent
+--- towers; pre_layers: the number of layers in each network of messages; post_layers: the number of
+--- layers in each network of results; divide_input: whether each tower gets its own slice of the
+--- features instead of all; train_norm: whether the average degrees are learnt
 function PNAConv:__init(...)
    local title <const> = "graphs.nn.PNAConv"
    local a = take_pna(...)
@@ -178,9 +178,10 @@ local take_rgcn = args.signature [[graphs.nn.RGCNConv(in_channels: integers, out
    num_relations: count, num_bases: count?, num_blocks: count?, aggr: any = 'mean',
    root_weight: boolean = true, bias: boolean = true, flow: string = 'source_to_target')]]
 
---- The relational graph convolution (Schlichtkrull et al., 2018): each type of edges has a weight
---- of its own, and the results of types are summed. It is called as conv(x, edge_index, edge_type),
---- with types from 1; x may be an int64 vector of numbers of nodes, whose features are learnt.
+--- The relational graph convolution (Schlichtkrull et al., 2018): each edge type has a weight of
+--- its own, and the results of all types are summed. It is called as conv(x, edge_index,
+--- edge_type), with types from 1; x may be an int64 vector of node numbers; the features of nodes
+--- are then learnt.
 ---
 ---     local conv = torch.graphs.nn.RGCNConv(3, 2, 2)
 ---     local edges = torch.tensor {{1, 2}, {2, 1}}
@@ -200,8 +201,8 @@ M.RGCNConv = RGCNConv
 ---@param out_channels integer
 ---@param num_relations integer
 ---@param options? {num_bases: integer, num_blocks: integer, aggr: string, root_weight: boolean,
---- bias: boolean, flow: string}  num_bases: the number of matrices whose combinations are the
---- weights; num_blocks: the number of blocks of diagonal weights
+--- bias: boolean, flow: string}  num_bases: the number of basis matrices of which each weight is a
+--- linear combination; num_blocks: the number of blocks of block-diagonal weights
 function RGCNConv:__init(...)
    local title <const> = "graphs.nn.RGCNConv"
    local a = take_rgcn(...)
@@ -238,7 +239,7 @@ function RGCNConv:reset_parameters()
    inits.zeros(self.bias)
 end
 
--- Returns the features of sources and targets, checked; int64 vectors are numbers of nodes.
+-- Returns the features of sources and targets after checking them; int64 vectors are node numbers.
 local function features(self, x)
    local first, second = x, x
    if type(x) == "table" then first, second = x[1], x[2] end

@@ -1,5 +1,5 @@
--- sums.lua - layers whose messages are rows of neighbours, or weights times these rows: SAGEConv,
--- GINConv, GINEConv, GraphConv, ChebConv, APPNP, SGConv and GatedGraphConv; and EdgeConv.
+-- sums.lua - SAGEConv, GINConv, GINEConv, GraphConv, ChebConv, APPNP, SGConv and GatedGraphConv,
+-- most of whose messages are weighted rows of neighbours; and EdgeConv.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -28,7 +28,7 @@ local function channels_of(title, channels)
    return channels[1], channels[2]
 end
 
--- The message of layers with weights of edges.
+-- The message of layers with edge weights.
 local function weighted(_, x_j, edge_weight)
    return edge_weight and edge_weight:view(-1, 1) * x_j or x_j
 end
@@ -69,9 +69,9 @@ M.SAGEConv = SAGEConv
 
 ---@param in_channels integer|integer[]
 ---@param out_channels integer
----@param options? {aggr: string|string[], normalize: boolean, root_weight: boolean,
---- project: boolean, bias: boolean, flow: string}  normalize: whether results have length 1;
---- project: whether neighbours are mapped and rectified first
+---@param options? {aggr: string|string[], normalize: boolean, root_weight: boolean, project:
+--- boolean, bias: boolean, flow: string}  normalize: whether results have length 1; project:
+--- whether neighbours first pass through an affine map and relu
 function SAGEConv:__init(...)
    local a = take_sage(...)
    MessagePassing.__init(self, {aggr = a.aggr, flow = a.flow})
@@ -242,8 +242,8 @@ end
 local take_gine = args.signature [[graphs.nn.GINEConv(nn: any, eps: number = 0,
    train_eps: boolean = false, edge_dim: count?, flow: string = 'source_to_target')]]
 
---- GINConv with features of edges (Hu et al., 2020): the message is relu(x_j + e_ij). It is called
---- as conv(x, edge_index, edge_attr).
+--- GINConv with edge features (Hu et al., 2020): the message is relu(x_j + e_ij). It is called as
+--- conv(x, edge_index, edge_attr).
 ---
 ---     local conv = torch.graphs.nn.GINEConv(torch.nn.Linear(3, 2))
 ---     local edges = torch.tensor {{1, 2}, {2, 3}}
@@ -476,7 +476,7 @@ function APPNP:__init(...)
    self.add_self_loops = a.add_self_loops
 end
 
---- Forgets the cached graph.
+--- Clears the cached graph.
 function APPNP:reset_parameters() rawset(self, "_kept", nil) end
 
 local forward_appnp = args.signature [[graphs.nn.APPNP.forward(x: any, edge_index: any,
@@ -525,8 +525,8 @@ M.SGConv = SGConv
 
 ---@param in_channels integer
 ---@param out_channels integer
----@param options? {K: integer, cached: boolean, add_self_loops: boolean, bias: boolean,
---- flow: string}  cached: whether A^K x of the first call is used for all calls
+---@param options? {K: integer, cached: boolean, add_self_loops: boolean, bias: boolean, flow:
+--- string}  cached: whether A^K x is computed in the first call only and reused in all later calls
 function SGConv:__init(...)
    local a = take_sg(...)
    MessagePassing.__init(self, {flow = a.flow})
@@ -535,7 +535,7 @@ function SGConv:__init(...)
    self.lin = Linear(a.in_channels, a.out_channels, {bias = a.bias})
 end
 
---- Sets the parameters to new initial values, and forgets the cached graph.
+--- Sets the parameters to new initial values, and clears the cached graph.
 function SGConv:reset_parameters()
    self.lin:reset_parameters()
    rawset(self, "_x", nil)
@@ -577,7 +577,7 @@ local take_gated = args.signature [[graphs.nn.GatedGraphConv(out_channels: count
    flow: string = 'source_to_target')]]
 
 --- Gated graph sequences (Li et al., 2016): a GRU whose input is the sum of mapped neighbours. It
---- is called as conv(x, edge_index, edge_weight); x is padded to out_channels with 0.
+--- is called as conv(x, edge_index, edge_weight); x is padded with 0 to out_channels columns.
 ---
 ---     local conv = torch.graphs.nn.GatedGraphConv(4, 2)
 ---     local edges = torch.tensor {{1, 2}, {2, 1}}
