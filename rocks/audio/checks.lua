@@ -1,16 +1,16 @@
--- checks.lua - checks of arguments, and shapes, which the functions of this package share.
+-- checks.lua - checks of arguments and conversions of shapes for the functions of this package.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
---- Refuses a value that is no floating-point tensor with at least `dims` dimensions.
+--- Raises an error unless a value is a floating-point tensor with at least `dims` dimensions.
 ---@param title string  the function's name, for the message
 ---@param name string
 ---@param value Tensor
 ---@param dims integer
----@param shape string  the shape that is expected, for the message
+---@param shape string  the expected shape, for the message
 function M.real(title, name, value, dims, shape)
    if not value:is_floating_point() then
       args.refuse(title, name, "floating-point numbers; from int16: x:float() / 32768", value)
@@ -18,35 +18,35 @@ function M.real(title, name, value, dims, shape)
    if value:dim() < dims then args.refuse(title, name, "a tensor of shape " .. shape, value) end
 end
 
---- Refuses a value that is no complex tensor with at least `dims` dimensions.
+--- Raises an error unless a value is a complex tensor with at least `dims` dimensions.
 function M.complex(title, name, value, dims, shape)
    if not value:is_complex() or value:dim() < dims then
       args.refuse(title, name, "a complex tensor of shape " .. shape, value)
    end
 end
 
---- Refuses a waveform that is not (..., time) with samples.
+--- Raises an error unless a value is a waveform (..., time) with at least one sample.
 function M.waveform(title, value, dims)
    M.real(title, "waveform", value, dims or 1,
       dims == 2 and "(..., channel, time)" or "(..., time)")
    if value:size(-1) == 0 then args.refuse(title, "waveform", "at least one sample", value) end
 end
 
---- Refuses a number below `least`.
+--- Raises an error if a number is below `least`.
 function M.at_least(title, name, value, least)
    if value < least or value ~= value then
       args.refuse(title, name, ("at least %s"):format(least), value)
    end
 end
 
---- Refuses a number that is not above 0.
+--- Raises an error unless a number is above 0.
 function M.positive(title, name, value)
    if value <= 0 or value ~= value or value == math.huge then
       args.refuse(title, name, "a positive number", value)
    end
 end
 
---- Refuses a value that is not among the keys of a set.
+--- Raises an error unless a value is a key of `set`.
 function M.among(title, name, value, set)
    if set[value] then return end
    local list = {}
@@ -55,8 +55,8 @@ function M.among(title, name, value, set)
    args.refuse(title, name, table.concat(list, " or "), value)
 end
 
---- Returns a tensor as a batch: all but the last `keep` dimensions become one. The second result
---- gives a tensor these dimensions back, in place of its first.
+--- Merges all but the last `keep` dimensions of a tensor into one. The second result is a function
+--- that replaces the first dimension of a tensor by the merged ones.
 ---@param x Tensor
 ---@param keep integer
 ---@return Tensor
@@ -74,7 +74,7 @@ function M.batch(x, keep)
    end
 end
 
---- Returns the complex dtype of a floating-point dtype.
+--- Maps floating-point dtypes to the complex dtypes of the same precision.
 M.complex_of = {float32 = "complex64", float64 = "complex128"}
 
 --- Returns the value as a tensor of x's dtype and device.

@@ -1,11 +1,11 @@
--- companding.lua - mu-law and A-law of G.711: 16-bit samples in 8 bits, in segments whose steps
--- double. The tables are made on first use.
+-- companding.lua - mu-law and A-law of G.711, which code 16-bit samples in 8 bits with steps that
+-- double from segment to segment. The tables are built on first use.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Returns the 16-bit sample of a byte.
+-- Functions that return the 16-bit sample of a byte, by the law's name.
 local expand = {}
 
 function expand.ULAW(byte)
@@ -28,7 +28,7 @@ local function segment_of(value, lowest)
    return segment
 end
 
--- Returns the byte of a 16-bit sample.
+-- Functions that return the byte of a 16-bit sample, by the law's name.
 local compress = {}
 
 function compress.ULAW(sample)
@@ -48,7 +48,7 @@ end
 
 local decoders, encoders = {}, {}
 
---- Returns samples of bytes as float32 from -1 to 1.
+--- Decodes bytes to float32 samples from -1 to 1.
 ---@param bytes Tensor  (n) uint8
 ---@param law string  "ULAW" or "ALAW"
 ---@return Tensor samples  (n)
@@ -61,10 +61,10 @@ function M.decode(bytes, law)
    return decoders[law]:index_select(1, bytes:long() + 1)
 end
 
---- Returns bytes of 16-bit samples.
+--- Encodes 16-bit samples as bytes.
 ---@param samples Tensor  int64
 ---@param law string  "ULAW" or "ALAW"
----@return Tensor bytes  of the same shape, uint8
+---@return Tensor bytes  uint8, with the shape of `samples`
 function M.encode(samples, law)
    if not encoders[law] then
       local values = {}

@@ -1,5 +1,5 @@
--- files.lua - audio.load, save, info and stream. WAV files are read and written by wav.lua; other
--- formats by libsndfile, which is looked for when such a file is first used.
+-- files.lua - audio.load, save, info and stream. wav.lua reads and writes WAV files; libsndfile,
+-- which is loaded on first use, reads and writes other formats.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,7 +9,7 @@ local wav = require "tlua.audio.wav"
 
 local M = {}
 
--- libsndfile's numbers of formats: the upper bits are the container, the lower ones the encoding.
+-- libsndfile's format codes: the upper bits give the container, the lower bits the encoding.
 local containers <const> = {
    aiff = 0x020000, aif = 0x020000, au = 0x030000, w64 = 0x0B0000, flac = 0x170000, caf = 0x180000,
    ogg = 0x200000, vorbis = 0x200000, opus = 0x200000, mp3 = 0x230000,
@@ -23,7 +23,7 @@ local subtypes <const> = {
 }
 local containing <const> = {[0x17] = "FLAC"}
 
--- Raises an error in a file's content or about a missing file, at the user's line.
+-- Raises an error about a file's content or a missing file, at the user's line.
 local function refuse(title, path, message)
    if not message:find(path, 1, true) then message = path .. ": " .. message end
    torch.raise(("%s: %s"):format(title, message))
@@ -35,14 +35,16 @@ local function open(title, path)
    return file
 end
 
--- Returns what libsndfile has read: samples, frames of the whole file, rate and format.
+-- Reads a file with libsndfile. Returns the samples, the number of frames in the whole file, the
+-- sample rate and the format code.
 local function read_sound(path, first, count, whole)
    local bytes, message = torch.io.map(path)
    if not bytes then return nil, message end
    return torch.io._read_sound(bytes, first, count, whole)
 end
 
--- Returns a description of a file, as torchaudio.info does, and for a WAV file its format.
+-- Returns a table that describes a file, as torchaudio.info does, and for a WAV file also its
+-- format.
 local function describe(title, path)
    local file <close> = open(title, path)
    local head = file:read(4)
@@ -61,7 +63,7 @@ local function describe(title, path)
       bits_per_sample = kind[2], encoding = containing[format >> 16 & 0xFFF] or kind[1]}
 end
 
--- Returns frames, (frames, channels).
+-- Reads frames as a tensor (frames, channels).
 local function read(title, path, info, format, first, count, normalize)
    if format then
       local file <close> = open(title, path)
@@ -90,7 +92,7 @@ local function check_range(title, a)
    end
 end
 
--- Returns the number of frames from frame_offset on, at most num_frames.
+-- Returns the number of frames to read: those after frame_offset, at most num_frames.
 local function count_of(info, a)
    local left = math.max(0, info.num_frames - a.frame_offset)
    return a.num_frames < 0 and left or math.min(left, a.num_frames)
@@ -102,8 +104,8 @@ end
 
 local take_info = args.signature "audio.info(uri: string)"
 
---- Returns a table that describes a file of sound: `sample_rate`, `num_frames`, `num_channels`,
---- `bits_per_sample` (0 if the format compresses with losses) and `encoding`, such as "PCM_S".
+--- Returns a table that describes a sound file: `sample_rate`, `num_frames`, `num_channels`,
+--- `bits_per_sample` (0 for lossy formats) and `encoding`, such as "PCM_S".
 ---
 ---     torch.audio.save("/tmp/tone.wav", torch.zeros(2, 800), 8000)
 ---     local info = torch.audio.info "/tmp/tone.wav"
@@ -119,7 +121,7 @@ end
 local take_load = args.signature [[audio.load(uri: string, frame_offset: integer = 0,
    num_frames: integer = -1, normalize: boolean = true, channels_first: boolean = true)]]
 
---- Loads a file of sound: WAV, or a format of libsndfile, such as FLAC, Ogg and MP3.
+--- Loads a sound file in WAV format or in a format of libsndfile, such as FLAC, Ogg and MP3.
 ---
 ---     local audio = torch.audio
 ---     local path = "/tmp/tone.wav"
@@ -128,11 +130,11 @@ local take_load = args.signature [[audio.load(uri: string, frame_offset: integer
 ---     print(waveform.shape, rate, audio.load(path, {normalize = false}).dtype)
 ---     --> torch.Size([1, 3])	8000	int16
 ---@param uri string  a file's path
----@param frame_offset? integer  the number of frames to leave out, 0 by default
+---@param frame_offset? integer  the number of frames to skip at the beginning, 0 by default
 ---@param num_frames? integer  the largest number of frames; -1, the default, is all
 ---@param options? {normalize: boolean, channels_first: boolean}  normalize: true, the default,
---- gives float32 from -1 to 1; false gives numbers as the file has them: uint8, int16, int32 (which
---- 24-bit samples fill from above), float32 or float64. channels_first: true by default
+--- returns float32 from -1 to 1; false returns the file's own numbers: uint8, int16, int32 (24-bit
+--- samples fill the upper 24 bits), float32 or float64. channels_first: true by default
 ---@return Tensor waveform  (channels, frames), or (frames, channels) without channels_first
 ---@return integer sample_rate
 function M.load(...)
@@ -147,8 +149,8 @@ local take_stream = args.signature [[audio.stream(uri: string, frames_per_chunk:
    frame_offset: integer = 0, num_frames: integer = -1, normalize: boolean = true,
    channels_first: boolean = true)]]
 
---- Reads a file of sound in pieces, so that a long file needs little memory. Each step of the loop
---- gives the next piece and the sample rate; the last piece may be shorter.
+--- Reads a sound file in pieces, so that a long file needs little memory. Each step of the loop
+--- returns the next piece and the sample rate; the last piece may be shorter.
 ---
 ---     torch.audio.save("/tmp/tone.wav", torch.zeros(1, 1000), 8000)
 ---     for piece, rate in torch.audio.stream("/tmp/tone.wav", 400) do
@@ -158,7 +160,7 @@ local take_stream = args.signature [[audio.stream(uri: string, frames_per_chunk:
 ---     --> torch.Size([1, 400])	8000
 ---     --> torch.Size([1, 200])	8000
 ---@param uri string  a file's path
----@param frames_per_chunk integer  the frames of a piece
+---@param frames_per_chunk integer  the number of frames in a piece
 ---@param options? {frame_offset: integer, num_frames: integer, normalize: boolean,
 ---channels_first: boolean}  as in `load`
 ---@return fun(): Tensor?, integer?
@@ -184,7 +186,7 @@ end
 
 local dtypes <const> = {uint8 = true, int16 = true, int32 = true, float32 = true, float64 = true}
 
--- The format's name: given, or the ending of the path.
+-- Returns the format's name: the given one, or the file extension of the path.
 local function format_of(title, a)
    local name = (a.format or a.uri:match "%.([%w]+)$" or ""):lower()
    if name == "wave" then name = "wav" end
@@ -198,7 +200,7 @@ local function format_of(title, a)
    return name
 end
 
--- Calls write(file) with a new file that takes the path's place once it is complete.
+-- Calls write(file) with a temporary file, which replaces the file at `path` once it is complete.
 local function replace(title, path, write)
    local file <close>, message = torch.io.replace(path)
    local ok = file
@@ -223,7 +225,7 @@ end
 
 local pcm <const> = {[8] = 1, [16] = 2, [24] = 3, [32] = 4}
 
--- Returns libsndfile's number of the encoding.
+-- Returns libsndfile's code of the encoding.
 local function subtype_of(title, a, name, dtype)
    if name == "ogg" or name == "vorbis" then return a.encoding == "OPUS" and 0x64 or 0x60 end
    if name == "opus" then return 0x64 end
@@ -260,9 +262,10 @@ local take_save = args.signature [[audio.save(uri: string, src: tensor, sample_r
    channels_first: boolean = true, format: string?, encoding: string?, bits_per_sample: integer?,
    compression: number?)]]
 
---- Saves a waveform. The path's ending says the format: `.wav`; `.flac`, `.ogg`, `.opus`, `.mp3`,
---- `.aiff`, `.au`, `.caf` and `.w64` need libsndfile. The dtype says how samples are stored, unless
---- `encoding` or `bits_per_sample` do. Floats above 1 are clipped where integers are stored.
+--- Saves a waveform. The file extension of the path selects the format: `.wav`; `.flac`, `.ogg`,
+--- `.opus`, `.mp3`, `.aiff`, `.au`, `.caf` and `.w64` need libsndfile. The dtype determines how
+--- samples are stored, unless `encoding` or `bits_per_sample` is given. Floats outside -1 to 1 are
+--- clipped if integers are stored.
 ---
 ---     local x = torch.rand(1, 8000) - 0.5
 ---     torch.audio.save("/tmp/tone.wav", x, 8000, {bits_per_sample = 16})
@@ -270,10 +273,10 @@ local take_save = args.signature [[audio.save(uri: string, src: tensor, sample_r
 ---     --> 16
 ---@param uri string  a file's path
 ---@param src Tensor  (channels, frames); uint8, int16, int32, float32 or float64
----@param sample_rate integer  frames a second
----@param options? {channels_first: boolean, format: string, encoding: string,
----bits_per_sample: integer, compression: number}  channels_first: false for (frames, channels);
---- format: in place of the ending; encoding: "PCM_S", "PCM_U", "PCM_F", "ULAW" or "ALAW";
+---@param sample_rate integer  the number of frames per second
+---@param options? {channels_first: boolean, format: string, encoding: string, bits_per_sample:
+--- integer, compression: number}  channels_first: false for (frames, channels); format: the format,
+--- instead of the extension's; encoding: "PCM_S", "PCM_U", "PCM_F", "ULAW" or "ALAW";
 --- bits_per_sample: 8, 16, 24, 32 or 64; compression: the quality of Ogg and MP3, from 0 to 1
 function M.save(...)
    local title, a = "audio.save", take_save(...)

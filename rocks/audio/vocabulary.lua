@@ -3,33 +3,33 @@
 return [[
 DB_multiplier: the logarithm of the reference value
 Q: the quality factor: the frequency over the width of the band
-a0: the coefficient of the output now
-a1: the coefficient of the output a step ago
-a2: the coefficient of the output two steps ago
+a0: the coefficient of the present output
+a1: the coefficient of the output one step before
+a2: the coefficient of the output two steps before
 a_coeffs: the coefficients of the outputs, the present first, (order + 1) or (filters, order + 1)
-allowed_gap: the seconds of pauses in it
-amin: smaller values count as this one
+allowed_gap: the longest pause in seconds within the sound
+amin: smaller values are replaced by this one
 aux: the last layer
 aux_num_out: the features of the last layer, or none
-b0: the coefficient of the input now
-b1: the coefficient of the input a step ago
-b2: the coefficient of the input two steps ago
+b0: the coefficient of the present input
+b1: the coefficient of the input one step before
+b2: the coefficient of the input two steps before
 b_coeffs: the coefficients of the inputs, the present one first, as many as a_coeffs
-batching: whether each filter has a row of the waveform of its own
+batching: whether each filter is applied to its own row of the waveform
 beta: the shape of Kaiser's window
-bins_per_octave: the steps of an octave
+bins_per_octave: the number of steps in an octave
 blank: the position of the blank token, from 1
 boot_time: the seconds of the first estimate of noise
-center: whether frames are centred at their time, for which the waveform is padded
+center: whether the waveform is padded so that frames are centred at their time
 center_freq: the middle of the band in Hz
 central_freq: the middle of the band in Hz
 channels_first: whether channels come before frames
-clamp: whether the result is cut to -1 to 1
-cmn_window: the frames of a window
-coeff: the coefficient of the step before
+clamp: whether the result is clamped to -1 to 1
+cmn_window: the number of frames in a window
+coeff: the coefficient of the previous sample
 complex_specgrams: (..., freq, time), complex
 convolution_first: whether the convolution comes before the attention
-cutoff_freq: the frequency in Hz from which on the filter acts
+cutoff_freq: the cutoff frequency in Hz
 d_model: the width of the model
 db_multiplier: the logarithm of the reference value
 dct_type: the type of the cosine transform, 2
@@ -61,17 +61,17 @@ encoder_num_layers: the number of layers
 encoder_pos_conv_groups: the groups of the positions' filters
 encoder_pos_conv_kernel: the steps of the positions' filters
 encoder_projection_dropout: the probability of zeros behind the projection
-eps: a small number that keeps divisors from zero
+eps: a small number that keeps divisors from being zero
 f_max: the highest frequency in Hz
 f_min: the lowest frequency in Hz
 factor: the factor of the speed
 feature_extractor: the convolutions
 ffn_dim: the width of the feed-forward layers
-frame_offset: the number of frames to leave out
+frame_offset: the number of frames to skip at the beginning
 freq_mask_param: bands have fewer rows than this
 fused_log_softmax: false if logits are log-probabilities
 gain: the gain in dB
-hop_length: the steps between frames
+hop_length: the number of samples between frames
 hp_filter_freq: the lowest frequency in Hz
 hp_lifter_freq: the lowest pitch in Hz
 iid_masks: whether each example and channel has a mask of its own
@@ -91,13 +91,13 @@ mask_param: masks have fewer columns than this
 mask_value: the value under a mask
 max_source_positions: the number of the encoder's steps
 max_target_positions: the largest number of tokens
-measure_duration: the seconds of a frame
-measure_freq: the measures a second
+measure_duration: the length of a frame in seconds
+measure_freq: the number of measures per second
 measure_smooth_time: the seconds over which spectra are averaged
 mel_scale: "htk" or "slaney"
-min_cmn_window: the frames at the beginning
+min_cmn_window: the least number of frames in a window
 mode: "full", "valid" or "same"
-momentum: the weight of the last step, at least 0 and below 1
+momentum: the weight of the previous step, at least 0 and below 1
 msk_activate: "sigmoid" or "relu"
 msk_kernel_size: the steps of the masks' filters
 msk_num_feats: the features of the masks' layers
@@ -120,13 +120,13 @@ n_stft: the number of frequencies
 n_time_masks: the number of masked spans
 new_freq: the sample rate of the result
 noise: the noise, of the waveform's shape
-noise_down_time: how fast it falls, in seconds
+noise_down_time: how fast the noise falls, in seconds
 noise_reduction_amount: how much of the noise is subtracted
 noise_up_time: how fast the noise rises, in seconds
 norm: the normalisation, or none
-norm_vars: whether the deviation is divided by, too
+norm_vars: whether frames are also divided by the standard deviation
 normalize: whether integers become floats from -1 to 1
-normalized: whether the spectrum is divided by the window's length; "window" or "frame_length"
+normalized: "window" or true divides by the norm of the window, "frame_length" by sqrt(n_fft)
 num_classes: the number of classes
 num_features: the number of features
 num_frames: the largest number of frames, -1 for all
@@ -141,7 +141,7 @@ pad: the zeros added at both ends
 pad_mode: the form of padding when frames are centred
 phase_advance: the phase that each band advances in a hop, (freq, 1)
 power: the exponent of magnitudes
-pre_trigger_time: the seconds that are kept before it
+pre_trigger_time: the seconds that are kept before the sound
 psd_n: the spectral densities of the noise, (..., freq, channel, channel)
 psd_s: the spectral densities of the speech, (..., freq, channel, channel)
 quantization_channels: the number of levels
@@ -151,7 +151,7 @@ reference_channel: the channel's position, or weights of channels, (..., channel
 resampling_method: "sinc_interp_hann" or "sinc_interp_kaiser"
 rolloff: the share of the lower sample rate's half that is kept
 rtf: the transfer functions relative to a channel, (..., freq, channel)
-sample_rate: the number of samples a second
+sample_rate: the number of samples per second
 scores: log-probabilities, (time)
 search_time: the seconds before the trigger in which the sound may begin
 snr: the ratio of signal to noise in dB, (...)
@@ -169,7 +169,7 @@ waveform: (..., time)
 wavelength: the length of a wave
 win_length: the length of the window
 window: the window, (win_length)
-window_fn: a function that makes the window of a length
+window_fn: a function that returns a window of a given length
 wkwargs: the options of window_fn
 zero_masking: whether masks are zero instead of the mean
 ]]

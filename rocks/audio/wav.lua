@@ -1,7 +1,8 @@
 -- wav.lua - reads and writes WAV files. A file is a list of chunks: "fmt " describes the samples,
--- "data" has them, (frames, channels) in row-major order. RIFF and RF64 (64-bit sizes) are read.
+-- and "data" holds them as (frames, channels) in row-major order. RIFF and RF64 (64-bit sizes) are
+-- read.
 --
--- What is wrong in a file is thrown by source.fail, and becomes nil and a message.
+-- source.fail throws an error about a malformed file; callers get nil and a message.
 
 local torch = require "tlua"
 local source = require "tlua.io.source"
@@ -16,7 +17,8 @@ local PCM <const>, FLOAT <const>, ALAW <const>, ULAW <const> = 1, 3, 6, 7
 local EXTENSIBLE <const> = 0xFFFE
 local MOST_CHANNELS <const> = 1024
 
--- The bytes of WAVE_FORMAT_EXTENSIBLE's subformat behind its first two, which are the format.
+-- The bytes of WAVE_FORMAT_EXTENSIBLE's subformat GUID after its first two bytes, which give the
+-- format.
 local guid_tail <const> = "\0\0\0\0\x10\0\x80\0\0\xAA\0\x38\x9B\x71"
 
 local encodings <const> = {[PCM] = "PCM_S", [FLOAT] = "PCM_F", [ALAW] = "ALAW", [ULAW] = "ULAW"}
@@ -28,7 +30,7 @@ local widths <const> = {
 
 -- Reading -----------------------------------------------------------------------------------------
 
--- Returns n bytes of a file, of which `what` says the meaning.
+-- Reads n bytes of a file. `what` names their meaning, for the message.
 local function take(file, n, what)
    local text = n == 0 and "" or file:read(n)
    if not text or #text < n then
@@ -37,7 +39,7 @@ local function take(file, n, what)
    return text
 end
 
--- Reads the chunk "fmt ".
+-- Decodes the content of the chunk "fmt ".
 local function read_format(text)
    if #text < 16 then fail("the fmt chunk has %d bytes; expected at least 16", #text) end
    local format, channels, rate, _, frame, bits = ("<I2I2I4I4I2I2"):unpack(text)
@@ -59,7 +61,7 @@ local function read_format(text)
    if frame % channels ~= 0 then
       fail("frames of %d bytes for %d channels", frame, channels)
    end
-   -- a sample may have fewer bits than the bytes that hold it, such as 20 in 3 bytes
+   -- A sample may have fewer bits than its bytes, such as 20 bits in 3 bytes.
    local held = frame // channels * 8
    if bits < 1 or bits > held or held - bits > 7 or not widths[format][held] then
       fail("samples of %d bits in %d bytes", bits, frame // channels)
@@ -69,8 +71,8 @@ local function read_format(text)
       held = held, bits_per_sample = bits, encoding = encoding}
 end
 
--- Returns the bytes of a data chunk. Programs that write to a pipe leave 0 or the largest number in
--- place of a size that they do not know; then the data are all that follow.
+-- Returns the number of bytes in a data chunk. Programs that write to a pipe do not know the size
+-- and leave 0 or the largest number there; the data then extend to the end of the file.
 local function data_size(size, first, length)
    local left = length - first
    if size == 0xFFFFFFFF or (size == 0 and left > 0) or size == 0x7FFFFFFF - 36 then return left end
@@ -116,7 +118,7 @@ function M.read_header(file)
    fail "there are more than 10000 chunks"
 end
 
--- Returns 3-byte samples as int32, in the upper three bytes.
+-- Reads 3-byte samples into the upper three bytes of int32.
 local function read_24(file, samples)
    local bytes, message = torch.io.read(file, {samples, 3}, "uint8")
    if not bytes then fail("%s", message) end
@@ -133,7 +135,7 @@ local scales <const> = {uint8 = 1 / 128, int16 = 1 / 32768, int32 = 1 / 21474836
 --- Reads frames of a file whose header has been read.
 ---@param file file*
 ---@param format table
----@param first integer  the number of frames before the first to read
+---@param first integer  the number of frames to skip
 ---@param count integer
 ---@param normalize boolean  whether integers become floats from -1 to 1
 ---@return Tensor samples  (frames, channels)
@@ -168,13 +170,13 @@ end
 
 local numbers <const> = {PCM_S = PCM, PCM_U = PCM, PCM_F = FLOAT, ALAW = ALAW, ULAW = ULAW}
 
--- Maps a dtype to the encoding and bits of its file, if neither is given.
+-- Maps a dtype to the encoding and bits that a file gets by default.
 local plain <const> = {uint8 = {"PCM_U", 8}, int16 = {"PCM_S", 16}, int32 = {"PCM_S", 32},
    float32 = {"PCM_F", 32}, float64 = {"PCM_F", 64}}
 local usual_bits <const> = {PCM_S = 16, PCM_U = 8, PCM_F = 32, ALAW = 8, ULAW = 8}
 
---- Returns encoding and bits for a dtype and what is given of them; nil and a message if they do
---- not fit.
+--- Returns the encoding and bits for a dtype, given one of them, both or neither. Returns nil and a
+--- message if they do not fit together.
 ---@param dtype string
 ---@param encoding? string
 ---@param bits? integer
@@ -211,7 +213,7 @@ local function rounded(samples, bits)
    return (as_real(samples) * top):round_():clamp_(-top, top - 1)
 end
 
---- Returns samples as the file stores them.
+--- Converts samples to the numbers that the file stores.
 ---@param samples Tensor  any shape
 ---@param encoding string
 ---@param bits integer
@@ -231,7 +233,7 @@ function M.encode(samples, encoding, bits)
    return (value >> torch.tensor {0, 8, 16} & 255):to "uint8"
 end
 
---- Returns the header of a file.
+--- Returns the header of a WAV file.
 ---@param channels integer
 ---@param rate integer
 ---@param frames integer

@@ -1,5 +1,5 @@
--- activity.lua - finds where speech begins, as SoX's vad does: the power of the cepstrum of short
--- frames, without the noise that was seen before, is compared with a trigger level.
+-- activity.lua - finds the beginning of speech, as SoX's vad does: the power of the cepstrum of
+-- short frames, after subtraction of the estimated noise, is compared with a trigger level.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,7 +11,7 @@ local M = {}
 
 local title <const> = "audio.functional.vad"
 
---- The parameters of vad behind the waveform, with their defaults.
+--- The parameters of vad after the waveform, with their defaults.
 M.parameters = [[sample_rate: integer, trigger_level: number = 7, trigger_time: number = 0.25,
    search_time: number = 1, allowed_gap: number = 0.25, pre_trigger_time: number = 0,
    boot_time: number = 0.35, noise_up_time: number = 0.1, noise_down_time: number = 0.01,
@@ -21,7 +21,7 @@ M.parameters = [[sample_rate: integer, trigger_level: number = 7, trigger_time: 
 
 local function round(x) return math.floor(x + 0.5) end
 
--- Returns the sizes that follow from the arguments.
+-- Computes sizes in samples and frames from the arguments.
 local function sizes_of(a)
    local s = {rate = a.sample_rate}
    s.frame = round(s.rate * (a.measure_duration or 2 / a.measure_freq))
@@ -86,8 +86,8 @@ local function meter(a, s, channels, device)
    end
 end
 
--- Returns how many measures before the trigger belong to the sound. `past` is a ring of measures,
--- `at` its newest, from 0.
+-- Returns the number of measures before the trigger that belong to the sound. `past` is a ring
+-- buffer of measures, and `at` the index of the newest one, counted from 0.
 local function to_flush(past, at, a, s)
    local n = s.measures
    local trigger, zero = n, n
@@ -105,26 +105,28 @@ end
 
 local take = args.signature(title .. "(waveform: tensor, " .. M.parameters .. ")")
 
---- Cuts off what comes before speech. Several channels are those of one recording.
+--- Removes the part of a recording before speech begins. All channels are cut at the same time.
 ---@param waveform Tensor  (time) or (channels, time)
 ---@param sample_rate integer
 ---@param trigger_level? number  the level that begins the sound, 7 by default
 ---@param trigger_time? number  the seconds over which levels are averaged, 0.25 by default
 ---@param search_time? number  the seconds before the trigger in which the sound may begin, 1
----@param allowed_gap? number  the seconds of pauses in it, 0.25 by default
----@param pre_trigger_time? number  the seconds that are kept before it, 0 by default
+---@param allowed_gap? number  the longest pause in seconds within the sound, 0.25 by default
+---@param pre_trigger_time? number  the seconds that are kept before the sound, 0 by default
 ---@param boot_time? number  the seconds of the first estimate of noise, 0.35 by default
 ---@param noise_up_time? number  how fast the noise rises, in seconds, 0.1 by default
----@param noise_down_time? number  how fast it falls, 0.01 by default
+---@param noise_down_time? number  how fast the noise falls, in seconds, 0.01 by default
 ---@param noise_reduction_amount? number  how much of the noise is subtracted, 1.35 by default
----@param measure_freq? number  the measures a second, 20 by default
----@param measure_duration? number  the seconds of a frame, two measures by default
+---@param measure_freq? number  the number of measures per second, 20 by default
+---@param measure_duration? number  the length of a frame in seconds, by default twice the time
+--- between measures
 ---@param measure_smooth_time? number  the seconds over which spectra are averaged, 0.4
 ---@param hp_filter_freq? number  the lowest frequency in Hz, 50 by default
 ---@param lp_filter_freq? number  the highest frequency in Hz, 6000 by default
 ---@param hp_lifter_freq? number  the lowest pitch in Hz, 150 by default
 ---@param lp_lifter_freq? number  the highest pitch in Hz, 2000 by default
----@return Tensor  the waveform from the sound on; without any, its first pre_trigger_time
+---@return Tensor  the waveform from the beginning of the sound on; its first pre_trigger_time
+--- seconds if there is no sound
 function M.vad(...)
    local a = take(...)
    checks.waveform(title, a.waveform)

@@ -1,4 +1,4 @@
--- alignment.lua - distances of sequences, and alignments of tokens with time.
+-- alignment.lua - the edit distance of sequences, and alignments of tokens with time.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -21,11 +21,12 @@ local function list_of(title, name, value)
    return torch.is_tensor(value) and value:tolist() or value
 end
 
---- Returns Levenshtein's distance: the least number of insertions, deletions and substitutions.
+--- Returns the Levenshtein distance, which is the least number of insertions, deletions and
+--- substitutions.
 ---
 ---     print(torch.audio.functional.edit_distance("kitten", "sitting"))
 ---     --> 3
----@param seq1 string|any[]|Tensor  the characters of a string, or a list
+---@param seq1 string|any[]|Tensor  a string, whose elements are its characters, or a list
 ---@param seq2 string|any[]|Tensor  another
 ---@return integer
 function M.edit_distance(...)
@@ -44,8 +45,8 @@ function M.edit_distance(...)
    return last[#two]
 end
 
--- Returns the best path of one example as a list of tokens. Values are those of CTC: states 0 to
--- 2 n are blanks (even) and tokens (odd).
+-- Returns the best path of one example as a list of tokens. The states are CTC's: from 0 to 2 n,
+-- even states are blanks and odd states are tokens.
 local function best_path(title, probs, targets, blank)
    local steps, n = #probs, #targets
    local repeats = 0
@@ -107,14 +108,14 @@ end
 local take_align = args.signature(prefix .. [[forced_align(log_probs: tensor, targets: tensor,
    input_lengths: tensor?, target_lengths: tensor?, blank: integer = 1)]])
 
---- Aligns tokens with time: returns the most probable path of CTC that says them.
+--- Aligns tokens with time: returns the most probable CTC path that yields the target tokens.
 ---@param log_probs Tensor  (batch, time, tokens)
 ---@param targets Tensor  (batch, length), positions of tokens
 ---@param input_lengths? Tensor  (batch)
 ---@param target_lengths? Tensor  (batch)
 ---@param blank? integer
----@return Tensor paths  (batch, time), the token of each step; blank behind input_lengths
----@return Tensor scores  (batch, time), its log-probability
+---@return Tensor paths  (batch, time), the token of each step; blank after the input's length
+---@return Tensor scores  (batch, time), the log-probability of each step's token
 function M.forced_align(...)
    local title, a = prefix .. "forced_align", take_align(...)
    local probs, targets = a.log_probs, a.targets

@@ -1,4 +1,4 @@
--- bands.lua - bands of frequencies, and features over time.
+-- bands.lua - weights of frequency bands, and features over time.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,7 @@ local prefix <const> = "audio.functional."
 
 local scales <const> = {htk = true, slaney = true}
 
--- Slaney's scale is linear up to 1000 Hz, which are 15 mels, and logarithmic above.
+-- Slaney's scale is linear up to 1000 Hz, which is 15 mels, and logarithmic above.
 local STEP <const>, KNEE_HZ <const>, KNEE_MEL <const> = 200 / 3, 1000.0, 15.0
 local log_step <const> = math.log(6.4) / 27
 
@@ -28,7 +28,8 @@ local function to_hz(mels, scale)
       mels * STEP)
 end
 
--- Returns triangles between points, (n_freqs, n_points - 2).
+-- Returns triangular weights, (n_freqs, n_points - 2). Triangle i rises from point i to point i + 1
+-- and falls to point i + 2.
 local function triangles(freqs, points)
    local widths = points:diff()
    local n = points:size(1)
@@ -142,8 +143,8 @@ function M.compute_deltas(...)
    return (slopes / (n * (n + 1) * (2 * n + 1) / 3)):reshape(x.shape)
 end
 
--- Returns the first and the last frame of each frame's window, counted from 0 and to the frame
--- behind the last.
+-- Returns lists of each frame's window: its first frame, and the frame after its last, counted from
+-- 0.
 local function windows_of(n, window, least, center)
    local first, last = {}, {}
    for t = 0, n - 1 do
@@ -161,12 +162,14 @@ local take_cmn = args.signature(prefix .. [[sliding_window_cmn(specgram: tensor,
    cmn_window: integer = 600, min_cmn_window: integer = 100, center: boolean = false,
    norm_vars: boolean = false)]])
 
---- Subtracts from each frame the mean of the frames in a window around or before it.
+--- Subtracts from each frame the mean of the frames in a window that is centred at the frame or
+--- ends there.
 ---@param specgram Tensor  (..., time, freq)
----@param cmn_window? integer  the frames of a window, 600 by default
----@param min_cmn_window? integer  the frames at the beginning, 100 by default, without `center`
----@param center? boolean  whether the window is around the frame, instead of before it
----@param norm_vars? boolean  whether the deviation is divided by, too
+---@param cmn_window? integer  the number of frames in a window, 600 by default
+---@param min_cmn_window? integer  the least number of frames in a window without `center`, 100 by
+--- default
+---@param center? boolean  whether the window is centred at the frame instead of ending there
+---@param norm_vars? boolean  whether frames are also divided by the standard deviation
 ---@return Tensor
 function M.sliding_window_cmn(...)
    local title, a = prefix .. "sliding_window_cmn", take_cmn(...)
@@ -180,7 +183,7 @@ function M.sliding_window_cmn(...)
    local options = {device = x.device}
    local from, to = torch.tensor(first, options) + 1, torch.tensor(last, options) + 1
    local count = (to - from):to "float64":view(1, -1, 1)
-   -- sums of windows as differences of sums from the first frame on, in float64
+   -- Sums of windows are differences of cumulative sums in float64.
    local function window_sum(values)
       local sums = F.pad(values:double():cumsum(2), {0, 0, 1, 0})
       return sums:index_select(2, to) - sums:index_select(2, from)

@@ -1,5 +1,5 @@
--- beamforming.lua - spectral densities of several microphones, and weights that keep one source.
--- Channels are positions from 1.
+-- beamforming.lua - spectral densities of several microphones, and beamformers' weights that keep
+-- one source. Channels count from 1.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -12,7 +12,7 @@ local prefix <const> = "audio.functional."
 local take_psd = args.signature(prefix .. [[psd(specgram: tensor, mask: tensor?,
    normalize: boolean = true, eps: number = 1e-10)]])
 
---- Returns the spectral densities between channels, weighted by a mask.
+--- Returns the cross-channel power spectral densities, weighted by a mask.
 ---@param specgram Tensor  (..., channel, freq, time), complex
 ---@param mask? Tensor
 ---@param normalize? boolean  whether the mask is divided by its sum over time
@@ -64,7 +64,8 @@ local function check_pair(title, a)
    end
 end
 
--- Returns the reference channel of the last dimension: one of x's, or their weighted sum.
+-- Selects the reference channel in the last dimension of x: one channel, or the weighted sum of all
+-- channels.
 local function choose(title, x, channel, extra)
    if math.type(channel) == "integer" then
       local n = x:size(-1)
@@ -84,7 +85,8 @@ local take_souden = args.signature(prefix .. [[mvdr_weights_souden(psd_s: tensor
    reference_channel: any, diagonal_loading: boolean = true, diag_eps: number = 1e-7,
    eps: number = 1e-8)]])
 
---- Returns the weights of a beamformer that keeps the speech and has the least noise, by Souden.
+--- Returns the weights of a beamformer that keeps the speech with the least noise, by Souden's
+--- method.
 ---@param psd_s Tensor
 ---@param psd_n Tensor
 ---@param reference_channel integer|Tensor
@@ -105,7 +107,8 @@ local take_rtf = args.signature(prefix .. [[mvdr_weights_rtf(rtf: tensor, psd_n:
    reference_channel: any?, diagonal_loading: boolean = true, diag_eps: number = 1e-7,
    eps: number = 1e-8)]])
 
---- Returns the weights of a beamformer that keeps what arrives with the transfer functions `rtf`.
+--- Returns the weights of a beamformer that keeps the source with the relative transfer functions
+--- `rtf`.
 ---@param rtf Tensor
 ---@param psd_n Tensor
 ---@param reference_channel? integer|Tensor
@@ -134,7 +137,7 @@ end
 
 local take_evd = args.signature(prefix .. "rtf_evd(psd_s: tensor)")
 
---- Returns the transfer functions to channels, by the largest eigenvector.
+--- Returns the relative transfer functions, which are the eigenvector for the largest eigenvalue.
 ---@param psd_s Tensor
 ---@return Tensor  (..., freq, channel)
 function M.rtf_evd(...)
@@ -151,7 +154,7 @@ local take_power = args.signature(prefix .. [[rtf_power(psd_s: tensor, psd_n: te
    reference_channel: any, n_iter: integer = 3, diagonal_loading: boolean = true,
    diag_eps: number = 1e-7)]])
 
---- Returns the transfer functions to channels, by power iteration.
+--- Returns the relative transfer functions, computed by power iteration.
 ---@param psd_s Tensor
 ---@param psd_n Tensor
 ---@param reference_channel integer|Tensor

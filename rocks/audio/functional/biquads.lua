@@ -1,5 +1,5 @@
--- biquads.lua - filters of second order with the coefficients of SoX and of the Audio EQ Cookbook.
--- Frequencies, quality factors and gains may be tensors of one number; gradients flow through them.
+-- biquads.lua - second-order filters with the coefficients of SoX and of the Audio EQ Cookbook.
+-- Frequencies, quality factors and gains may be tensors of one number, which then get gradients.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -38,7 +38,7 @@ local take_biquad = args.signature(prefix .. [[biquad(waveform: tensor, b0: numb
    b1: number|tensor, b2: number|tensor, a0: number|tensor, a1: number|tensor,
    a2: number|tensor)]])
 
---- Applies a filter of second order, and cuts the result to -1 to 1.
+--- Applies a second-order filter, and clamps the result to -1 to 1.
 ---@param waveform Tensor
 ---@param b0 number|Tensor
 ---@param b1 number|Tensor
@@ -54,8 +54,9 @@ function M.biquad(...)
    return run(a.waveform, a.b0, a.b1, a.b2, a.a0, a.a1, a.a2)
 end
 
--- Defines a filter by a frequency: design(values) returns b0 to a2. values.w0 is the frequency in
--- radians, values.alpha = sin(w0) / 2 / Q; the other arguments are scalars.
+-- Defines a filter with a frequency. design(values) returns the coefficients b0 to a2; values.w0 is
+-- the frequency in radians per sample, values.alpha is sin(w0) / 2 / Q, and the other values are
+-- the arguments as scalars.
 local function define(name, parameters, frequency, design)
    local title = prefix .. name
    local take = args.signature(("%s(waveform: tensor, sample_rate: number, %s)"):format(title,
@@ -83,7 +84,7 @@ local function define(name, parameters, frequency, design)
    end
 end
 
---- Changes phases around a frequency (`allpass_biquad`), or removes the band there
+--- Changes the phases around a frequency (`allpass_biquad`), or removes the band around a frequency
 --- (`bandreject_biquad`).
 ---@names audio.functional.allpass_biquad audio.functional.bandreject_biquad
 ---@param waveform Tensor
@@ -102,7 +103,7 @@ define("bandreject_biquad", [[central_freq: number|tensor,
    return 1.0, v.cos * -2, 1.0, 1 + v.alpha, v.cos * -2, 1 - v.alpha
 end)
 
---- Keeps what is above (`highpass_biquad`) or below (`lowpass_biquad`) a frequency.
+--- Keeps the frequencies above (`highpass_biquad`) or below (`lowpass_biquad`) a cutoff frequency.
 ---
 ---     local x = torch.sin(torch.arange(400) * 1.5) + 0.2
 ---     local y = torch.audio.functional.highpass_biquad(x / 2, 8000, 500)
@@ -142,7 +143,8 @@ define("bandpass_biquad", [[central_freq: number|tensor, Q: number|tensor = 0.70
    return top, 0.0, -top, 1 + v.alpha, v.cos * -2, 1 - v.alpha
 end)
 
---- Keeps a band around a frequency, of sounds with a pitch or, with `noise`, of others.
+--- Keeps a band around a frequency, with SoX's band filter; `noise` selects its variant for sounds
+--- without a pitch.
 ---@names audio.functional.band_biquad
 ---@param waveform Tensor
 ---@param sample_rate number
@@ -164,7 +166,7 @@ define("band_biquad", [[central_freq: number|tensor, Q: number|tensor = 0.707,
       return b0, 0.0, 0.0, 1.0, a1, a2
    end)
 
--- Returns the terms of a shelf. `sign` is 1 for bass and -1 for treble.
+-- Returns the coefficients of a shelf filter. `sign` is 1 for bass and -1 for treble.
 local function shelf(v, sign)
    local A = (v.gain * (math.log(10) / 40)):exp()
    local slope = A:sqrt() * v.alpha * 2
@@ -229,8 +231,8 @@ local deemph <const> = {
 local take_deemph = args.signature(prefix
    .. "deemph_biquad(waveform: tensor, sample_rate: integer)")
 
---- Undoes the emphasis of high frequencies that compact discs (44100) and digital tapes (48000) may
---- have (ISO 908).
+--- Undoes the emphasis of high frequencies that compact discs (44100 Hz) and digital audio tapes
+--- (48000 Hz) may have (ISO 908).
 ---@param waveform Tensor
 ---@param sample_rate integer
 ---@return Tensor
@@ -257,7 +259,7 @@ local riaa <const> = {
 
 local take_riaa = args.signature(prefix .. "riaa_biquad(waveform: tensor, sample_rate: integer)")
 
---- Applies the equalisation of records (RIAA), with gain 1 at 1000 Hz.
+--- Applies the RIAA equalisation of vinyl records, with gain 1 at 1000 Hz.
 ---@param waveform Tensor
 ---@param sample_rate integer  44100, 48000, 88200 or 96000
 ---@return Tensor

@@ -1,5 +1,5 @@
--- effects.lua - effects of SoX. Where a delayed output comes back, samples are computed in blocks
--- as long as the shortest delay ahead.
+-- effects.lua - effects of SoX. Effects with feedback are computed in blocks, each as long as the
+-- shortest delay of its samples.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,7 +15,7 @@ local prefix <const> = "audio.functional."
 local take_contrast = args.signature(prefix .. [[contrast(waveform: tensor,
    enhancement_amount: number = 75)]])
 
---- Makes a sound louder, like compression.
+--- Makes a sound seem louder, much as compression does.
 ---@param waveform Tensor
 ---@param enhancement_amount? number  from 0 to 100, 75 by default
 ---@return Tensor
@@ -58,8 +58,8 @@ local densities <const> = {TPDF = true, RPDF = true, GPDF = true}
 local take_dither = args.signature(prefix .. [[dither(waveform: tensor,
    density_function: string = 'TPDF', noise_shaping: boolean = false)]])
 
---- Rounds samples to 16 bits after adding a small signal. "TPDF" adds a triangle over the whole
---- waveform, as torchaudio does, "RPDF" a random sample, "GPDF" the sum of seven random samples.
+--- Rounds samples to 16 bits after adding dither. "TPDF" adds a triangle over the whole waveform,
+--- as torchaudio does, "RPDF" one random sample, and "GPDF" the sum of seven random samples.
 ---@param waveform Tensor
 ---@param density_function? string
 ---@param noise_shaping? boolean  whether the error of each sample is added to the next
@@ -114,7 +114,7 @@ function M.overdrive(...)
    local loud = x * math.exp(a.gain * math.log(10) / 20) + a.colour / 200
    local bent = torch.where(loud:lt(-1), -2 / 3, torch.where(loud:gt(1), 2 / 3,
       loud - loud:pow(3) / 3))
-   -- without its mean: y[n] = bent[n] - bent[n - 1] + 0.995 y[n - 1]
+   -- removes the mean: y[n] = bent[n] - bent[n - 1] + 0.995 y[n - 1]
    local n = x:size(-1)
    local steps = bent - F.pad(bent:narrow(-1, 1, n - 1), {1, 0})
    local y = recursion.run(steps:unsqueeze(2), checks.like(x, {{1.0, -0.995}})):squeeze(2)
@@ -125,7 +125,7 @@ end
 
 local TURN <const> = 2 * math.pi
 
--- Returns a table of n values of a wave between low and high, as a list.
+-- Returns a list of n values of one period of a wave between low and high.
 local function wave_of(is_sine, is_whole, n, low, high, phase)
    local offset = math.floor(phase / TURN * n + 0.5)
    local list = {}
@@ -159,7 +159,7 @@ local take_phaser = args.signature(prefix .. [[phaser(waveform: tensor, sample_r
    gain_in: number = 0.4, gain_out: number = 0.74, delay_ms: number = 3, decay: number = 0.4,
    mod_speed: number = 0.5, sinusoidal: boolean = true)]])
 
---- Adds a delayed output, whose delay rises and falls.
+--- Adds the delayed output with a delay that rises and falls.
 ---@param waveform Tensor
 ---@param sample_rate integer
 ---@param gain_in? number  the factor of the input, 0.4 by default
@@ -183,7 +183,7 @@ function M.phaser(...)
    local n, rows = x:size(-1), x:size(1)
    local function delay_at(i) return 1 + (most - wave[i % period + 1]) % most end
    x = x * a.gain_in
-   -- the last `most` sums before sample i, from which a block takes its delayed values
+   -- the last `most` outputs before sample i, which contain the delayed values of the next block
    local history, pieces, i = x:new_zeros(rows, most), {}, 0
    while i < n do
       local index, size = {}, 0
@@ -205,8 +205,8 @@ end
 local modulations <const> = {sinusoidal = true, triangular = true}
 local interpolations <const> = {linear = true, quadratic = true}
 
--- Returns values between the entries of a history (rows, channels, length), `back` samples before
--- each of its last ones and a share further back.
+-- Interpolates in a history (rows, channels, length): returns the values at positions `at` -
+-- `share`, which need not be whole numbers.
 local function between(history, at, share, is_linear)
    local x0, x1 = history:gather(3, at), history:gather(3, at - 1)
    if is_linear then return x0 + (x1 - x0) * share end
@@ -215,16 +215,17 @@ local function between(history, at, share, is_linear)
    return x0 + ((x2 * 0.5 - x1) * share + (x1 * 2 - x2 * 0.5)) * share
 end
 
--- Returns the delayed signal, (rows, channels, n). delays[c][i] are in samples, below length - 1.
+-- Returns the delayed signal, (rows, channels, n). delays[c][i] is in samples and less than length
+-- - 1.
 local function delayed_signal(x, delays, length, feedback, is_linear)
    local rows, channels, n = table.unpack(x.shape)
-   -- history ends with the sample i; inputs before the first are zero
+   -- The history ends with sample i; samples before the first are zero.
    local history = F.pad(x:narrow(3, 1, 1), {length, 0})
    local pieces, i = {}, 0
    while i < n do
       local index, shares, size = {}, {}, 0
       for c = 1, channels do index[c], shares[c] = {}, {} end
-      -- without feedback all samples are known
+      -- Without feedback, all delayed samples are known at the start.
       local most = feedback == 0 and n or n - i
       while i + size < n and size < most do
          local fits = true
@@ -249,7 +250,7 @@ local function delayed_signal(x, delays, length, feedback, is_linear)
       pieces[#pieces + 1] = piece
       i = i + size
       if i < n then
-         -- sample k is the input and what was delayed at k - 1
+         -- Sample k is the input plus the feedback of the sample delayed at k - 1.
          local sums = x:narrow(3, i - size + 2, size) + piece * feedback
          history = torch.cat({history, sums}, 3)
          history = history:narrow(3, history:size(3) - length, length + 1)
@@ -263,13 +264,15 @@ local take_flanger = args.signature(prefix .. [[flanger(waveform: tensor, sample
    speed: number = 0.5, phase: number = 25, modulation: string = 'sinusoidal',
    interpolation: string = 'linear')]])
 
---- Adds a delayed input, whose delay rises and falls.
+--- Adds the delayed input with a delay that rises and falls.
 ---@param waveform Tensor  (..., channels, time), at most 4 channels
 ---@param sample_rate integer
 ---@param delay? number  the shortest delay in milliseconds, from 0 to 30
----@param depth? number  how much the delay changes in milliseconds, from 0 to 10, 2 by default
----@param regen? number  the share of the delayed signal that comes back, from -95 to 95 percent
----@param width? number  the share of the delayed signal, from 0 to 100 percent, 71 by default
+---@param depth? number  the range in milliseconds over which the delay changes, from 0 to 10, 2 by
+--- default
+---@param regen? number  the share of the delayed signal that is fed back, from -95 to 95 percent
+---@param width? number  the share of the delayed signal in the result, from 0 to 100 percent, 71 by
+--- default
 ---@param speed? number  the rate in Hz at which the delay changes, 0.5 by default
 ---@param phase? number  the shift between channels, from 0 to 100 percent, 25 by default
 ---@param modulation? string  "sinusoidal" or "triangular"

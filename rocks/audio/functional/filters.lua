@@ -1,4 +1,4 @@
--- filters.lua - linear filters given by coefficients.
+-- filters.lua - linear filters that are defined by coefficients.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -26,7 +26,8 @@ local function check_coefficients(title, a, b)
    end
 end
 
--- Returns sums of the present and the last inputs, x (batch, filters, time), b (filters, K + 1).
+-- Returns the weighted sums of the present and the K previous inputs; x is (batch, filters, time),
+-- and b is (filters, K + 1).
 local function feed_forward(x, b)
    local y = x * b:narrow(2, 1, 1)
    local length = x:size(-1)
@@ -42,7 +43,7 @@ local function filter(x, a, b)
    return recursion.run(feed_forward(x, b / first), a / first)
 end
 
--- Filters a waveform whose arguments are checked.
+-- Filters a waveform; the arguments have been checked.
 local function apply(title, waveform, a, b, clamp, batching)
    a, b = checks.like(waveform, a), checks.like(waveform, b)
    local x, filters = waveform, 1
@@ -75,12 +76,13 @@ local take_lfilter = args.signature(prefix .. [[lfilter(waveform: tensor, a_coef
 ---     local a, b = torch.tensor {1, -0.5}, torch.tensor {0.5, 0}
 ---     print(lfilter(torch.tensor {1.0, 0, 0, 0}, a, b))
 ---     --> tensor([0.5000, 0.2500, 0.1250, 0.0625])
----@param waveform Tensor  (..., time), with filters and `batching` (..., filters, time)
+---@param waveform Tensor  (..., time), or (..., filters, time) if there are several filters and
+--- `batching` is true
 ---@param a_coeffs Tensor
 ---@param b_coeffs Tensor
 ---@param clamp? boolean
 ---@param batching? boolean
----@return Tensor  (..., time), without batching (..., filters, time)
+---@return Tensor  the waveform's shape; without `batching` (..., filters, time)
 function M.lfilter(...)
    local title, a = prefix .. "lfilter", take_lfilter(...)
    checks.waveform(title, a.waveform)
@@ -91,7 +93,7 @@ end
 local take_filtfilt = args.signature(prefix .. [[filtfilt(waveform: tensor, a_coeffs: tensor,
    b_coeffs: tensor, clamp: boolean = true)]])
 
---- Applies a filter forwards and backwards, so that phases stay.
+--- Applies a filter forwards and then backwards, which leaves the phases unchanged.
 ---@param waveform Tensor
 ---@param a_coeffs Tensor
 ---@param b_coeffs Tensor
@@ -122,7 +124,8 @@ end
 
 local take_de = args.signature(prefix .. "deemphasis(waveform: tensor, coeff: number = 0.97)")
 
---- Returns y[n] = x[n] + coeff y[n - 1], which undoes `preemphasis`, cut to -1 to 1.
+--- Returns y[n] = x[n] + coeff y[n - 1], which undoes `preemphasis`. The result is clamped to -1 to
+--- 1.
 ---@param waveform Tensor
 ---@param coeff? number  0.97 by default
 ---@return Tensor

@@ -1,4 +1,4 @@
--- init.lua - torch.audio.functional: functions of waveforms and spectra, by torchaudio's names.
+-- init.lua - torch.audio.functional: functions of waveforms and spectra with torchaudio's names.
 
 require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"

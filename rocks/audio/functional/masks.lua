@@ -8,7 +8,8 @@ local M = {}
 
 local prefix <const> = "audio.functional."
 
--- Returns the dimension that is masked, counted from 1, and the limit of the mask's width.
+-- Checks the arguments. Returns the masked dimension, counted from 1, and the limit of the mask's
+-- width.
 local function check(title, a, dims)
    local x = a.specgrams or a.specgram
    checks.real(title, a.specgrams and "specgrams" or "specgram", x, dims, "(..., freq, time)")
@@ -23,7 +24,7 @@ local function check(title, a, dims)
    return axis, most
 end
 
--- Sets x from `first` on, below `behind`, to a value. Positions count from 0.
+-- Sets the positions of x from `first` to `behind` - 1 to a value. Positions count from 0.
 local function fill(x, axis, first, behind, value)
    local positions = torch.arange(x:size(axis), {device = x.device})
    if axis == x:dim() - 1 then positions = positions:unsqueeze(2) end

@@ -1,10 +1,11 @@
 -- recursion.lua - y[n] = x[n] - a[1] y[n - 1] - ... - a[K] y[n - K], without a loop over samples.
 --
--- Samples are cut into blocks. In each block the answer to its own inputs is a product with a
--- triangular matrix of the filter's impulse response. What earlier blocks add depends on the last K
--- outputs before the block alone, its state; states follow one another by a K x K matrix, and are
--- found by doubling: first from one block to the next, then over 2, 4, 8 ... blocks. All is
--- computed in float64, since errors of poles near 1 grow.
+-- Samples are cut into blocks. In each block the response to its own inputs is a product with a
+-- triangular matrix of the filter's impulse response. The contribution of earlier blocks depends
+-- only on the block's state, which is the last K outputs before the block. A K x K matrix maps one
+-- block's state to the next, and all states are found by doubling: first from one block to the
+-- next, then over 2, 4, 8 ... blocks. Everything is computed in float64, since errors grow if poles
+-- are near 1.
 
 local torch = require "tlua"
 
@@ -14,7 +15,8 @@ local M = {}
 
 local BLOCK <const> = 32
 
--- Returns n outputs of a filter for inputs, after the outputs `before`, of which the last is first.
+-- Returns n outputs of a filter. `before` lists the outputs before the first input, from the last
+-- backwards.
 local function respond(a, n, inputs, before)
    local y = {}
    for i = 1, n do
@@ -29,7 +31,8 @@ local function respond(a, n, inputs, before)
    return y
 end
 
--- Keeps powers of unstable filters' matrices finite.
+-- Elements of matrices are limited to this magnitude, so that powers of unstable filters' matrices
+-- stay finite.
 local LARGEST <const> = 1e300
 
 local function limit(value)
@@ -50,8 +53,8 @@ local function square(m)
    return result
 end
 
--- Returns the tables of a filter: the impulse response after a zero, the responses to states
--- (size, K), and the matrices of steps over 1, 2, 4 ... blocks, transposed.
+-- Returns the tables of a filter: the impulse response with a zero in front, the responses to
+-- states (size, K), and the transposed matrices of steps over 1, 2, 4 ... blocks.
 local function tables_of(a, size, doublings)
    local order = #a
    local impulse = respond(a, size, {1}, {})
@@ -77,14 +80,15 @@ local function tables_of(a, size, doublings)
    return impulse, states, steps
 end
 
--- Returns positions in an impulse response after a zero: of the transposed triangular matrix.
+-- Returns, for each element of the transposed triangular matrix, its position in an impulse
+-- response with a zero in front.
 local function triangle(size, device)
    local i = torch.arange(size, {device = device})
    return (i:unsqueeze(1) - i:unsqueeze(2) + 1):clamp(0):view(-1) + 1
 end
 
--- Solves the recursion of x (batch, filters, time) for coefficients a (filters, K + 1), whose first
--- ones are 1.
+-- Computes the recursion of x (batch, filters, time) with coefficients a (filters, K + 1); a[f][1]
+-- is 1.
 local function solve(x, a)
    local batch, filters, length = table.unpack(x.shape)
    local order = a:size(2) - 1
@@ -133,7 +137,7 @@ function Recursion.forward(ctx, x, a)
    return y
 end
 
--- The gradient of the input is the same recursion from the end on.
+-- The gradient of the input is the same recursion backwards in time.
 function Recursion.backward(ctx, grad)
    local y, a = ctx:saved_tensors()
    local d = Recursion:apply(grad:flip(-1), a):flip(-1)
@@ -150,9 +154,9 @@ function Recursion.backward(ctx, grad)
    return d, torch.stack(list, 2)
 end
 
---- Returns y of the recursion above.
+--- Returns the outputs y of the recursion at the head of this file.
 ---@param x Tensor  (batch, filters, time)
----@param a Tensor  (filters, K + 1), the first ones 1
+---@param a Tensor  (filters, K + 1), in which the first column is 1
 ---@return Tensor
 function M.run(x, a) return Recursion:apply(x, a) end
 

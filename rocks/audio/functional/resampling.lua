@@ -1,5 +1,5 @@
--- resampling.lua - changes of the sample rate, by a windowed sinc filter for each of the new
--- samples' phases, and what is made of them.
+-- resampling.lua - changes of the sample rate by windowed sinc filters, one for each phase of the
+-- new samples, and changes of speed and pitch.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -20,7 +20,7 @@ local function gcd(a, b)
    return a
 end
 
--- Checks the options of a filter.
+-- Checks the options of a resampling filter.
 local function check(title, a)
    checks.among(title, "resampling_method", a.resampling_method, methods)
    checks.at_least(title, "lowpass_filter_width", a.lowpass_filter_width, 1)
@@ -29,8 +29,9 @@ local function check(title, a)
    end
 end
 
--- Returns the filters of new samples `first` to `last`, from 0, for the old samples `from` to `to`,
--- (last - first + 1, 1, to - from + 1), in float64.
+-- Returns the filters' taps in float64, (last - first + 1, 1, to - from + 1): one row for each of
+-- the new samples `first` to `last`, with taps for the old samples `from` to `to`. Samples count
+-- from 0.
 local function filters_of(orig, new, a, first, last, from, to, device)
    local options = {dtype = "float64", device = device}
    local base, zeros = math.min(orig, new) * a.rolloff, a.lowpass_filter_width
@@ -48,13 +49,13 @@ local function filters_of(orig, new, a, first, last, from, to, device)
    return torch.where(t:eq(0), 1, t:sin() / t) * window * (base / orig)
 end
 
--- Returns the number of old samples that a filter reaches to either side.
+-- Returns the number of old samples to either side that a filter covers.
 local function width_of(orig, new, a)
    return math.ceil(a.lowpass_filter_width * orig / (math.min(orig, new) * a.rolloff))
 end
 
---- Returns the filters of a change from orig to new, (new, 1, taps), which have no common divisor,
---- and the samples to the left of the first.
+--- Returns the filters of a change of rate from orig to new, (new, 1, taps), and the number of old
+--- samples to the left that a filter covers. The rates must have no common divisor.
 ---@param title string
 ---@param orig integer
 ---@param new integer
@@ -69,16 +70,16 @@ function M.kernel(title, orig, new, a, dtype)
       width
 end
 
--- Most taps of a filter are zero if orig is large. Then samples are computed in groups, with the
--- taps that a group needs.
+-- If orig is large, most taps of a filter are zero. Samples are then computed in at most this many
+-- groups, each with only the taps that it needs.
 local MOST_GROUPS <const> = 128
 
 local function groups_of(orig, new, width)
    return math.max(1, math.min(orig // (2 * width + 2), new, MOST_GROUPS))
 end
 
---- Resamples with filters. slice(first, last, from, to) returns those of new samples `first` to
---- `last` for old samples `from` to `to`, which count from 0.
+--- Resamples with filters. slice(first, last, from, to) returns the filters of new samples `first`
+--- to `last` with taps for old samples `from` to `to`. Samples count from 0.
 ---@param x Tensor  (..., time)
 ---@param orig integer
 ---@param new integer
@@ -135,7 +136,8 @@ function M.resample(...)
    end)
 end
 
---- Returns the sample rates of a change of speed, without their common divisor.
+--- Returns the source and target rates of a change of speed, divided by their greatest common
+--- divisor.
 ---@param title string
 ---@param orig_freq integer
 ---@param factor number
@@ -150,7 +152,7 @@ function M.speed_rates(title, orig_freq, factor)
    return source // common, orig_freq // common
 end
 
---- Returns the lengths after a change of speed; nil if none are given.
+--- Returns the lengths after a change of speed, or nil if `lengths` is nil.
 function M.speed_lengths(lengths, source, target)
    return lengths and torch.ceil(lengths * target / source):to(lengths.dtype)
 end
@@ -158,7 +160,7 @@ end
 local take_speed = args.signature(prefix .. [[speed(waveform: tensor, orig_freq: integer,
    factor: number, lengths: tensor?)]])
 
---- Changes the speed of waveforms, and so their pitch.
+--- Changes the speed of waveforms, and therefore also their pitch.
 ---@param waveform Tensor
 ---@param orig_freq integer
 ---@param factor number  above 1 is faster
@@ -173,7 +175,7 @@ end
 
 -- Pitch -------------------------------------------------------------------------------------------
 
---- Returns waveforms that are stretched in time, (N, time).
+--- Stretches waveforms in time without changing their pitch.
 ---@param title string
 ---@param x Tensor  (N, time)
 ---@param a table  n_steps, bins_per_octave, n_fft, win_length, hop_length and window
@@ -188,7 +190,7 @@ function M.stretch(title, x, a)
    local spectrum = spectra.spectrogram(x, 0, window, a.n_fft, hop, size)
    local advance = torch.linspace(0, math.pi * hop, spectrum:size(-2),
       {device = x.device, dtype = x.dtype}):unsqueeze(2)
-   -- rounds halves to even numbers, as Python does
+   -- rounds half to even, as Python does
    local length = n / rate
    local whole = math.floor(length + 0.5)
    if length % 1 == 0.5 and whole % 2 == 1 then whole = whole - 1 end
@@ -196,7 +198,7 @@ function M.stretch(title, x, a)
       {hop_length = hop, win_length = size, window = window, length = whole})
 end
 
---- Returns a waveform cut or filled with zeros to n samples.
+--- Cuts a waveform to n samples, or pads it with zeros to n samples.
 function M.fit(x, n)
    local have = x:size(-1)
    if have > n then return x:narrow(-1, 1, n) end

@@ -1,4 +1,4 @@
--- spectra.lua - spectrograms, and what is made of them.
+-- spectra.lua - spectrograms and their inverses, and features that are computed from spectra.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,8 @@ local M = {}
 
 local prefix <const> = "audio.functional."
 
--- Returns whether stft divides by the window's length, and whether the window's norm divides.
+-- Returns whether stft normalises by the frame length, and whether the spectrum is divided by the
+-- window's norm.
 local function norms_of(title, normalized)
    if normalized == true or normalized == "window" then return false, true end
    if normalized == false then return false, false end
@@ -53,8 +54,8 @@ local take_spectrogram = args.signature(prefix .. [[spectrogram(waveform: tensor
    normalized: any = false, center: boolean = true, pad_mode: string = 'reflect',
    onesided: boolean = true)]])
 
---- Returns the spectrogram of waveforms: magnitudes to the given `power`, or without power complex
---- numbers.
+--- Returns the spectrogram of waveforms: magnitudes raised to `power`, or complex numbers if
+--- `power` is nil.
 ---
 ---     local window = torch.hann_window(400)
 ---     local spectrogram = torch.audio.functional.spectrogram
@@ -83,7 +84,7 @@ function M.spectrogram(...)
    local spectrum = stft(title, x, a, frame_norm)
    if window_norm then spectrum = spectrum / window_norm_of(a.window) end
    if a.power == 2 then
-      -- the square of the magnitude, without its root
+      -- the square of the magnitude, computed without a square root
       local parts = spectrum:view_as_real()
       return restore(parts:square():sum(-1))
    end
@@ -94,7 +95,7 @@ function M.spectrogram(...)
    return restore(spectrum)
 end
 
--- Checks a spectrogram's frequencies against n_fft.
+-- Raises an error unless a spectrogram's number of frequencies fits n_fft.
 local function check_bins(title, name, spectrum, n_fft, onesided)
    local bins = onesided and n_fft // 2 + 1 or n_fft
    if spectrum:size(-2) ~= bins then
@@ -140,8 +141,8 @@ local take_griffinlim = args.signature(prefix .. [[griffinlim(specgram: tensor, 
    n_fft: integer, hop_length: integer, win_length: integer, power: number, n_iter: integer,
    momentum: number, length: integer?, rand_init: boolean = true)]])
 
---- Returns waveforms whose spectrograms have the given magnitudes, by Griffin and Lim: phases are
---- those of the last waveform's spectrogram.
+--- Returns waveforms whose spectrograms have the given magnitudes, by the method of Griffin and
+--- Lim: each iteration takes the phases from the previous waveform's spectrogram.
 ---@param specgram Tensor
 ---@param window Tensor
 ---@param n_fft integer
@@ -189,8 +190,8 @@ end
 local take_to_db = args.signature(prefix .. [[amplitude_to_DB(x: tensor, multiplier: number,
    amin: number, db_multiplier: number, top_db: number?)]])
 
---- Returns magnitudes or powers in dB. With `top_db`, the lowest value is that much below the
---- largest of each example.
+--- Converts magnitudes or powers to dB. With `top_db`, values are raised to at least the largest
+--- value of their example minus `top_db`.
 ---@param x Tensor  (freq, time), (channel, freq, time) or (..., batch, channel, freq, time)
 ---@param multiplier number  10 for powers, 20 for magnitudes
 ---@param amin number
@@ -213,9 +214,9 @@ end
 local take_from_db = args.signature(prefix .. [[DB_to_amplitude(x: tensor, ref: number,
    power: number)]])
 
---- Returns dB as powers or magnitudes.
+--- Converts dB to powers or magnitudes.
 ---@param x Tensor  in dB
----@param ref number  what the result is multiplied by
+---@param ref number  the factor of the result
 ---@param power number  1 for powers, 0.5 for magnitudes
 ---@return Tensor
 function M.DB_to_amplitude(...)
@@ -226,7 +227,7 @@ end
 local take_vocoder = args.signature(prefix .. [[phase_vocoder(complex_specgrams: tensor,
    rate: number, phase_advance: tensor)]])
 
---- Speeds up spectrograms without changing their pitch.
+--- Speeds up complex spectrograms without changing their pitch.
 ---@param complex_specgrams Tensor
 ---@param rate number  the speed; 2 halves the number of frames
 ---@param phase_advance Tensor
@@ -255,7 +256,7 @@ local take_centroid = args.signature(prefix .. [[spectral_centroid(waveform: ten
    sample_rate: integer, pad: integer, window: tensor, n_fft: integer, hop_length: integer,
    win_length: integer)]])
 
---- Returns the mean frequency of each frame, in Hz, weighted by magnitudes.
+--- Returns the mean frequency of each frame in Hz, weighted by the magnitudes of frequencies.
 ---@param waveform Tensor
 ---@param sample_rate integer
 ---@param pad integer
@@ -276,7 +277,8 @@ end
 
 -- Pitch -------------------------------------------------------------------------------------------
 
--- Returns the normalised correlations of each frame with later samples, (N, frames, lags).
+-- Returns the normalised correlations of each frame with the samples that follow at each lag, (N,
+-- frames, lags).
 local function correlations(x, frame, lags)
    local n = x:size(-1)
    local frames = math.ceil(n / frame)
@@ -299,8 +301,8 @@ local take_pitch = args.signature(prefix .. [[detect_pitch_frequency(waveform: t
 --- Returns the pitch of each frame in Hz, found by correlation and smoothed by a median.
 ---@param waveform Tensor
 ---@param sample_rate integer
----@param frame_time? number  the seconds of a frame, 0.01 by default
----@param win_length? integer  the frames of the median, 30 by default
+---@param frame_time? number  the length of a frame in seconds, 0.01 by default
+---@param win_length? integer  the number of frames for the median, 30 by default
 ---@param freq_low? integer  the lowest pitch
 ---@param freq_high? integer  the highest pitch
 ---@return Tensor  (..., frames)
@@ -321,7 +323,7 @@ function M.detect_pitch_frequency(...)
    local nccf = correlations(x, math.ceil(a.sample_rate * a.frame_time), lags)
    local best, where = nccf:narrow(-1, least + 1, lags - least):max(-1)
    local half, there = nccf:narrow(-1, least + 1, lags // 2 - least):max(-1)
-   -- positions count from 1, and torchaudio adds 1 to those that count from 0
+   -- Positions already count from 1; torchaudio adds 1 to positions from 0.
    local lag = torch.where(half:gt(best * 0.99), there, where) + least
    local side = (a.win_length - 1) // 2
    if lag:size(-1) < a.win_length - side then

@@ -1,6 +1,6 @@
 -- transducer.lua - the loss of a recurrent transducer (Graves, 2012). alpha[t, u] is the
--- log-probability that u tokens were said before step t. The alphas of a diagonal t + u are
--- computed at once.
+-- log-probability that u tokens were emitted before step t. All alphas of a diagonal, where t + u
+-- is constant, are computed in one step.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -10,7 +10,7 @@ local M = {}
 
 local prefix <const> = "audio.functional."
 
--- In place of the logarithm of zero, whose differences are not numbers.
+-- Stands for log(0), since differences of infinities would be NaN.
 local NEVER <const> = -1e30
 
 local Clamp = torch.class("audio.ClampGradient", torch.autograd.Function)
@@ -22,7 +22,8 @@ end
 
 function Clamp.backward(ctx, grad) return grad:clamp(-ctx.limit, ctx.limit) end
 
--- Returns x (batch, steps, states) with x[b, d - u, u] at (b, d, u); NEVER outside.
+-- Moves the element x[b, d - u, u] of x (batch, steps, states) to (b, d, u). Elements from outside
+-- x are NEVER.
 local function skew(x, diagonals)
    local batch, steps, states = table.unpack(x.shape)
    local d = torch.arange(diagonals, {device = x.device}):unsqueeze(2)
@@ -95,8 +96,8 @@ local take = args.signature(prefix .. [[rnnt_loss(logits: tensor, targets: tenso
 ---@param targets Tensor  (batch, length), positions of tokens
 ---@param logit_lengths Tensor  (batch)
 ---@param target_lengths Tensor  (batch)
----@param blank? integer  from the end if negative; -1 by default
----@param clamp? number  the limit of gradients; none if it is negative
+---@param blank? integer  the blank's position, counted from the end if negative; -1 by default
+---@param clamp? number  the limit of gradients, or a negative number for no limit
 ---@param reduction? string
 ---@param fused_log_softmax? boolean  false if logits are log-probabilities
 ---@return Tensor

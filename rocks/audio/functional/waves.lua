@@ -1,4 +1,4 @@
--- waves.lua - functions of waveforms: convolution, noise, loudness, mu-law levels.
+-- waves.lua - functions of waveforms: convolution, added noise, loudness and mu-law coding.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -13,7 +13,7 @@ local prefix <const> = "audio.functional."
 
 local modes <const> = {full = true, valid = true, same = true}
 
---- Refuses a mode of convolution that is not known.
+--- Raises an error unless a mode of convolution is known.
 function M.check_mode(title, mode) checks.among(title, "mode", mode, modes) end
 
 local function check_pair(title, a)
@@ -32,7 +32,7 @@ local function check_pair(title, a)
    end
 end
 
--- Returns the part of a full convolution that the mode asks for.
+-- Returns the part of a full convolution that `mode` selects.
 local function part(full, n, m, mode)
    if mode == "full" then return full end
    local size = mode == "same" and n or math.max(n, m) - math.min(n, m) + 1
@@ -41,7 +41,7 @@ end
 
 local function by_fft(x, y)
    local n = x:size(-1) + y:size(-1) - 1
-   -- a length of small factors, which transforms fast
+   -- a length with small prime factors, for a fast Fourier transform
    local size = 1
    while size < n do size = size * 2 end
    if size // 4 * 3 >= n then size = size // 4 * 3 end
@@ -52,7 +52,7 @@ end
 local take_fft = args.signature(prefix
    .. "fftconvolve(x: tensor, y: tensor, mode: string = 'full')")
 
---- Returns the convolution of two waveforms, by Fourier transforms.
+--- Returns the convolution of two waveforms, computed by Fourier transforms.
 ---@param x Tensor  (..., n)
 ---@param y Tensor  (..., m)
 ---@param mode? string
@@ -66,7 +66,7 @@ end
 local take_convolve = args.signature(prefix
    .. "convolve(x: tensor, y: tensor, mode: string = 'full')")
 
--- Longer filters are faster by Fourier transforms.
+-- Filters longer than this are faster by Fourier transforms.
 local DIRECT <const> = 128
 
 --- Returns the convolution of two waveforms.
@@ -169,7 +169,7 @@ end
 local take_encode = args.signature(prefix .. [[mu_law_encoding(x: tensor,
    quantization_channels: integer)]])
 
---- Returns the levels of samples, from 0 to quantization_channels - 1, by mu-law.
+--- Encodes samples by mu-law as levels from 0 to quantization_channels - 1.
 ---@param x Tensor  from -1 to 1
 ---@param quantization_channels integer
 ---@return Tensor  int64
@@ -186,7 +186,7 @@ end
 local take_decode = args.signature(prefix .. [[mu_law_decoding(x_mu: tensor,
    quantization_channels: integer)]])
 
---- Returns the samples of mu-law levels.
+--- Decodes mu-law levels to samples.
 ---@param x_mu Tensor  levels, from 0 to quantization_channels - 1
 ---@param quantization_channels integer
 ---@return Tensor  from -1 to 1
@@ -202,7 +202,7 @@ end
 local take_frechet = args.signature(prefix .. [[frechet_distance(mu_x: tensor, sigma_x: tensor,
    mu_y: tensor, sigma_y: tensor)]])
 
---- Returns Fréchet's distance between two normal distributions.
+--- Returns the Fréchet distance between two normal distributions.
 ---@param mu_x Tensor  means, (n)
 ---@param sigma_x Tensor  covariances, (n, n)
 ---@param mu_y Tensor  means, (n)

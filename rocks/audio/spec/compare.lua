@@ -1,6 +1,6 @@
--- compare.lua - compares functions and transforms with what fixtures/functional.py has written with torchaudio. As a
--- program it prints a table: the largest differences of results in float64 and in float32, and of gradients, relative
--- to the largest value:
+-- compare.lua - compares functions and transforms with torchaudio's results, which fixtures/functional.py has recorded.
+-- As a program it prints a table of the largest differences of results in float64 and float32, and of gradients,
+-- relative to the largest value:
 --
 --    build/tlua rocks/audio/spec/compare.lua [FILE]
 
@@ -118,7 +118,7 @@ function M.calls(i)
       mvdr_weights_souden_soft = function() return f.mvdr_weights_souden(i.psd_s, i.psd_n, i.weights) end,
       mvdr_weights_rtf = function() return f.mvdr_weights_rtf(f.rtf_power(i.psd_s, i.psd_n, 1), i.psd_n, 3) end,
       rtf_evd = function()
-         local rtf = f.rtf_evd(i.psd_s) -- unique but for a phase
+         local rtf = f.rtf_evd(i.psd_s) -- unique up to a phase
          return rtf:unsqueeze(-1) * rtf:conj():unsqueeze(-2)
       end,
       rtf_power = function() return f.rtf_power(i.psd_s, i.psd_n, 2, 4) end,
@@ -178,7 +178,7 @@ end
 
 local narrow <const> = {float64 = "float32", complex128 = "complex64"}
 
---- Returns inputs on a device, in float32 or float64. Leaves require gradients in float64.
+--- Returns the inputs on a device, in float32 or float64; in float64 they require gradients.
 ---@param saved table
 ---@param dtype string
 ---@param device? string

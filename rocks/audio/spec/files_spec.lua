@@ -24,7 +24,7 @@ local needs <const> = {flac16 = true, flac24 = true, ogg = true, mp3 = true}
 
 describe("audio.load", function()
    for name, case in pairs(saved) do
-      it("gives libsndfile's samples of " .. name, function()
+      it("reads the same samples as libsndfile from " .. name, function()
          if needs[name] and not has_library then pending "no libsndfile" end
          with_file("x.wav", case.bytes, function(path)
             local waveform, rate = audio.load(path)
@@ -49,7 +49,7 @@ describe("audio.load", function()
       end)
    end
 
-   it("gives stored numbers without normalize", function()
+   it("returns the stored numbers if normalize is false", function()
       local kinds = {u8 = "uint8", s16 = "int16", s24 = "int32", s32 = "int32", f32 = "float32", f64 = "float64",
          ulaw = "float32", flac16 = "int16", flac24 = "int32"}
       for name, dtype in pairs(kinds) do
@@ -74,14 +74,14 @@ describe("audio.load", function()
       end)
    end)
 
-   it("gives nothing behind the end", function()
+   it("returns no frames after the end", function()
       with_file("x.wav", saved.s16.bytes, function(path)
          assert.same({2, 0}, {table.unpack(audio.load(path, 150).shape)})
          assert.same({2, 3}, {table.unpack(audio.load(path, 147, 100).shape)})
       end)
    end)
 
-   it("refuses damaged files by name", function()
+   it("names the file in errors about damaged files", function()
       local text = torch.io.text(saved.ext24.bytes, 1, saved.ext24.bytes:numel())
       local function with(at, bytes) return text:sub(1, at - 1) .. bytes .. text:sub(at + #bytes) end
       for message, bytes in pairs {
@@ -117,7 +117,7 @@ describe("audio.load", function()
       end
    end)
 
-   it("never fails otherwise on a damaged header", function()
+   it("raises only such errors for damaged headers", function()
       math.randomseed(3)
       local names = has_library and {"s24", "extf", "rf64", "flac16"} or {"s24", "extf", "rf64"}
       for round = 1, 200 do
@@ -131,7 +131,7 @@ describe("audio.load", function()
       end
    end)
 
-   it("refuses nonsense", function()
+   it("refuses invalid arguments", function()
       with_file("x.wav", saved.s16.bytes, function(path)
          assert.raises("audio.load: frame_offset: expected at least 0, got -1", function() audio.load(path, -1) end)
          assert.raises("audio.load: num_frames: expected -1 for all, or at least 1, got 0", function()
@@ -145,9 +145,9 @@ describe("audio.load", function()
 end)
 
 describe("audio.save", function()
-   local x = torch.arange(-1.2, 1.2, 0.013):float():view(1, -1):repeat_interleave(3, 1) -- (3, 185), above 1 too
+   local x = torch.arange(-1.2, 1.2, 0.013):float():view(1, -1):repeat_interleave(3, 1) -- (3, 185), some above 1
 
-   it("writes what load reads", function()
+   it("writes samples that load reads back", function()
       for _, case in ipairs {{"PCM_U", 8, 2 ^ -7}, {"PCM_S", 16, 2 ^ -15}, {"PCM_S", 24, 2 ^ -23},
          {"PCM_S", 32, 2 ^ -24}, {"PCM_F", 32, 0}, {"PCM_F", 64, 0}, {"ULAW", 8, 2 ^ -5}, {"ALAW", 8, 2 ^ -5}} do
          shell.with_folder(function(folder)
@@ -192,7 +192,7 @@ describe("audio.save", function()
       end)
    end)
 
-   it("refuses nonsense", function()
+   it("refuses invalid arguments", function()
       assert.raises('format: expected aif, aiff, au, caf, flac, mp3, ogg, opus, vorbis, w64, wav, got "xyz"',
          function() audio.save("/tmp/x.xyz", x, 8000) end)
       assert.raises("src: expected a waveform of shape (channels, frames), got a float32 tensor of shape (0)",

@@ -1,5 +1,5 @@
--- Tests torch.audio.functional and transforms: results and gradients equal those that fixtures/functional.py has
--- written with torchaudio in float64.
+-- Tests torch.audio.functional and transforms: results and gradients equal torchaudio's in float64, which
+-- fixtures/functional.py has recorded.
 
 package.path = "./?.lua;" .. package.path
 local torch = require "tlua"
@@ -19,7 +19,7 @@ local rough <const> = {phase_vocoder = 1e-3, phase_vocoder_slow = 1e-3, TimeStre
 
 describe("audio.functional and transforms", function()
    for name, expected in pairs(saved.results) do
-      it("give torchaudio's results: " .. name, function()
+      it("return torchaudio's results: " .. name, function()
          local result = compare.calls(compare.inputs(saved, "float64", device.name))[name]()
          assert.is_true(compare.difference(expected, result) <= (exact[name] or 2e-6))
          result = compare.calls(compare.inputs(saved, "float32", device.name))[name]()
@@ -28,7 +28,7 @@ describe("audio.functional and transforms", function()
    end
 
    for name in pairs(saved.gradients) do
-      it("give torchaudio's gradients: " .. name, function()
+      it("have torchaudio's gradients: " .. name, function()
          local most = (name == "GriffinLim" or name == "PitchShift") and 1e-3 or 2e-5
          assert.is_true(compare.gradients(saved, name, device.name) <= most)
       end)
@@ -38,7 +38,7 @@ end)
 describe("derivatives", function()
    local options = {dtype = "float64", device = device.name}
 
-   it("of filters are right twice", function()
+   it("of filters are right to second order", function()
       local x = (torch.rand(2, 70, options) - 0.5):requires_grad_()
       local a = torch.tensor({1.1, -0.6, 0.3}, options):requires_grad_()
       local b = torch.tensor({0.4, 0.2, -0.1}, options):requires_grad_()
@@ -101,8 +101,8 @@ describe("audio.functional.lfilter", function()
    end)
 end)
 
-describe("shapes", function()
-   it("have any leading dimensions", function()
+describe("waveforms and spectrograms", function()
+   it("may have any leading dimensions", function()
       local x = torch.randn(2, 3, 4000, {device = device.name}) * 0.1
       local options = {device = device.name}
       for _, fn in ipairs {
@@ -121,7 +121,7 @@ describe("shapes", function()
 end)
 
 describe("masks", function()
-   it("cover bands below their limit", function()
+   it("cover bands that are narrower than the limit", function()
       torch.manual_seed(1)
       local x = torch.ones(4, 3, 30, 50, {device = device.name})
       for _ = 1, 5 do
@@ -138,7 +138,7 @@ describe("masks", function()
    end)
 end)
 
-describe("nonsense", function()
+describe("an invalid argument", function()
    local x = torch.randn(2, 1000) * 0.1
    local hann = torch.hann_window(400)
    local cases = {
@@ -226,7 +226,7 @@ describe("nonsense", function()
       end)
    end
 
-   it("gives NaN where a sample is NaN, as torchaudio does", function()
+   it("that is NaN makes the result NaN, as in torchaudio", function()
       local y = x:clone()
       y[1][500] = 0 / 0
       assert.is_true(T.MelSpectrogram()(y)[1]:isnan():any():item())

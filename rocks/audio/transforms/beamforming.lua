@@ -9,8 +9,8 @@ local functional = torch.audio.functional
 
 local M = {}
 
---- Makes spectral densities between channels, as functional.psd does. With `multi_mask` there is a
---- mask for each channel, whose mean is taken.
+--- Computes cross-channel power spectral densities, as functional.psd does. With `multi_mask`, a
+--- call takes one mask for each channel and uses their mean.
 ---
 ---     local psd = torch.audio.transforms.PSD()
 ---     print(psd(torch.randn(2, 5, 7, {dtype = "complex64"})).shape)
@@ -66,7 +66,7 @@ local function weights_of(self, psd_s, psd_n, reference)
    return functional.mvdr_weights_rtf(rtf, psd_n, reference, self.diag_loading, self.diag_eps)
 end
 
--- Returns the mean of the densities seen so far, weighted by the sums of their masks.
+-- Returns the mean of the densities of all calls so far, weighted by the sums of their masks.
 local function updated(self, name, psd, mask)
    if self.multi_mask then mask = mask:mean(-3) end
    local sum, state = mask:sum(-1), self.seen[name]
@@ -81,8 +81,9 @@ local function updated(self, name, psd, mask)
 end
 
 --- A beamformer for masks of speech and noise. A call takes spectra (..., channel, freq, time), the
---- mask of speech and that of noise, by default 1 minus the other. `solution` is "ref_channel" (the
---- default), "stv_evd" or "stv_power"; with `online`, densities are means over calls.
+--- mask of speech and the mask of noise, which by default is 1 minus the mask of speech. `solution`
+--- is "ref_channel" (the default), "stv_evd" or "stv_power"; with `online`, densities are averaged
+--- over all calls.
 ---
 ---     local mvdr = torch.audio.transforms.MVDR {ref_channel = 2}
 ---     local x = torch.randn(3, 5, 7, {dtype = "complex64"})

@@ -7,7 +7,7 @@ local class = require "tlua.class"
 local nn = torch.nn
 
 --- Returns a class. `prepare(self, a, title)` may check the arguments, add fields and register
---- buffers; `forward(self, ...)` is the transform.
+--- buffers; `forward(self, ...)` computes the transform.
 ---@param name string
 ---@param parameters string  in the notation of args.signature
 ---@param forward function

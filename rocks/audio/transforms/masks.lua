@@ -9,7 +9,7 @@ local functional = torch.audio.functional
 
 local M = {}
 
--- Masks one band, of which `back` counts the dimension from the last.
+-- Masks one band in the dimension `back`, which counts from the last.
 local function mask(self, specgram, param, back, value)
    value = value or 0
    if self.iid_masks then
@@ -23,8 +23,8 @@ local function check_p(title, p)
    if not (p >= 0 and p <= 1) then args.refuse(title, "p", "a number from 0 to 1", p) end
 end
 
---- Masks random bands of frequency, of fewer than freq_mask_param rows. A second argument of a call
---- is the value under the mask, 0 by default.
+--- Masks a random band of frequencies, which has fewer than freq_mask_param rows. The second
+--- argument of a call is the value of masked elements, 0 by default.
 ---
 ---     local mask = torch.audio.transforms.FrequencyMasking(10)
 ---     print(mask(torch.rand(2, 80, 50)).shape)
@@ -39,7 +39,8 @@ M.FrequencyMasking = define("FrequencyMasking", [[freq_mask_param: integer,
       checks.at_least(title, "freq_mask_param", a.freq_mask_param, 0)
    end)
 
---- Masks random spans of time, of fewer than time_mask_param frames, and at most the share p.
+--- Masks a random span of time, which has fewer than time_mask_param frames and at most the share p
+--- of all frames.
 ---
 ---     local mask = torch.audio.transforms.TimeMasking(10)
 ---     print(mask(torch.rand(2, 80, 50)).shape)
@@ -55,7 +56,7 @@ M.TimeMasking = define("TimeMasking", [[time_mask_param: integer, iid_masks: boo
       check_p(title, a.p)
    end)
 
---- Masks several spans of time and bands of frequency, by zero or by the mean.
+--- Masks several spans of time and bands of frequency with zero or with the mean.
 ---
 ---     local augment = torch.audio.transforms.SpecAugment(2, 10, 2, 10)
 ---     print(augment(torch.rand(2, 80, 50)).shape)

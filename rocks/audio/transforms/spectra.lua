@@ -1,4 +1,4 @@
--- spectra.lua - transforms that make spectrograms, or change them.
+-- spectra.lua - transforms that compute or change spectrograms.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -9,7 +9,7 @@ local functional = torch.audio.functional
 
 local M = {}
 
--- Fills in the sizes of frames, and registers the window.
+-- Sets the default sizes of frames, and registers the window as a buffer.
 local function prepare_window(self, a, title)
    checks.at_least(title, "n_fft", a.n_fft, 1)
    self.win_length = a.win_length or a.n_fft
@@ -28,8 +28,8 @@ end
 local frames <const> = [[n_fft: integer = 400, win_length: integer?, hop_length: integer?,
    pad: integer = 0, window_fn: callable?, ]]
 
---- Makes spectrograms of waveforms, as functional.spectrogram does. `power` is 2 by default; false
---- gives complex spectrograms.
+--- Computes spectrograms of waveforms, as functional.spectrogram does. `power` is 2 by default;
+--- false returns complex spectrograms.
 ---
 ---     local spectrogram = torch.audio.transforms.Spectrogram {n_fft = 400}
 ---     print(spectrogram(torch.zeros(2, 1000)).shape)
@@ -46,7 +46,8 @@ M.Spectrogram = define("Spectrogram", frames .. [[power: number|boolean = 2,
          self.onesided)
    end, prepare_window)
 
---- Makes waveforms of complex spectrograms; a second argument of a call is the waveform's length.
+--- Computes waveforms from complex spectrograms. The optional second argument of a call is the
+--- waveform's length.
 ---
 ---     local T = torch.audio.transforms
 ---     local x = torch.randn(1000)
@@ -65,7 +66,7 @@ M.InverseSpectrogram = define("InverseSpectrogram", frames .. [[normalized: any 
          self.onesided)
    end, prepare_window)
 
---- Makes waveforms of spectrograms without phases, as functional.griffinlim does.
+--- Computes waveforms from spectrograms without phases, as functional.griffinlim does.
 ---
 ---     local griffin_lim = torch.audio.transforms.GriffinLim {n_iter = 4}
 ---     print(griffin_lim(torch.rand(201, 6)).shape)
@@ -105,7 +106,7 @@ M.AmplitudeToDB = define("AmplitudeToDB", "stype: string = 'power', top_db: numb
 local bands <const> = [[n_mels: integer = 128, sample_rate: integer = 16000, f_min: number = 0,
    f_max: number?, ]]
 
--- Registers the weights of mel bands.
+-- Registers the weights of mel bands as a buffer.
 local function prepare_bands(self, a, title)
    checks.positive(title, "sample_rate", a.sample_rate)
    checks.at_least(title, "n_mels", a.n_mels, 1)
@@ -117,7 +118,7 @@ local function prepare_bands(self, a, title)
       a.sample_rate, a.norm, a.mel_scale))
 end
 
---- Sums frequencies to mel bands.
+--- Sums frequencies into mel bands.
 ---
 ---     local mel_scale = torch.audio.transforms.MelScale {n_mels = 40}
 ---     print(mel_scale(torch.rand(2, 201, 6)).shape)
@@ -135,7 +136,7 @@ M.MelScale = define("MelScale", bands .. [[n_stft: integer = 201, norm: string?,
       return self.fb:t():matmul(specgram)
    end, prepare_bands)
 
---- Estimates the spectrograms of mel spectrograms, by least squares.
+--- Estimates spectrograms from mel spectrograms by least squares.
 ---
 ---     local inverse = torch.audio.transforms.InverseMelScale(201, 40)
 ---     print(inverse(torch.rand(40, 6)).shape)
@@ -166,14 +167,14 @@ local mel_frames <const> = [[sample_rate: integer = 16000, n_fft: integer = 400,
    normalized: any = false, wkwargs: table?, center: boolean = true,
    pad_mode: string = 'reflect', onesided: boolean?, norm: string?, mel_scale: string = 'htk']]
 
---- Makes mel spectrograms of waveforms: a Spectrogram and a MelScale.
+--- Computes mel spectrograms of waveforms: a Spectrogram followed by a MelScale.
 ---
 ---     local mel = torch.audio.transforms.MelSpectrogram {n_mels = 40}
 ---     print(mel(torch.zeros(2, 1000)).shape)
 ---     --> torch.Size([2, 40, 6])
 ---@class audio.transforms.MelSpectrogram: nn.Module
 ---@field spectrogram nn.Module  makes the spectrogram
----@field mel_scale nn.Module  sums frequencies
+---@field mel_scale nn.Module  sums frequencies into bands
 ---@overload fun(sample_rate?: integer, options?: table): nn.Module
 M.MelSpectrogram = define("MelSpectrogram", mel_frames,
    function(self, waveform) return self.mel_scale(self.spectrogram(waveform)) end,
@@ -188,7 +189,7 @@ M.MelSpectrogram = define("MelSpectrogram", mel_frames,
          mel_scale = a.mel_scale}
    end)
 
--- Returns the coefficients of bands (..., band, time).
+-- Returns the cepstral coefficients of band powers x (..., band, time).
 local function cepstrum(self, x, is_log)
    x = is_log and torch.log(x + 1e-6) or self.amplitude_to_DB(x)
    return self.dct_mat:t():matmul(x)
@@ -202,14 +203,14 @@ local function prepare_cepstrum(self, a, title, count, bins)
       a.norm ~= "none" and a.norm or nil))
 end
 
---- Makes mel-frequency cepstral coefficients of waveforms. `melkwargs` are options of
+--- Computes mel-frequency cepstral coefficients of waveforms. `melkwargs` are options of
 --- MelSpectrogram.
 ---
 ---     local mfcc = torch.audio.transforms.MFCC {n_mfcc = 13}
 ---     print(mfcc(torch.zeros(2, 1000)).shape)
 ---     --> torch.Size([2, 13, 6])
 ---@class audio.transforms.MFCC: nn.Module
----@field MelSpectrogram nn.Module  makes the mel spectrogram
+---@field MelSpectrogram nn.Module  computes the mel spectrogram
 ---@field dct_mat Tensor  (n_mels, n_mfcc)
 ---@overload fun(sample_rate?: integer, n_mfcc?: integer, options?: table): nn.Module
 M.MFCC = define("MFCC", [[sample_rate: integer = 16000, n_mfcc: integer = 40,
@@ -227,7 +228,7 @@ M.MFCC = define("MFCC", [[sample_rate: integer = 16000, n_mfcc: integer = 40,
       prepare_cepstrum(self, a, title, a.n_mfcc, n_mels)
    end)
 
---- Makes cepstral coefficients of bands of equal width. `speckwargs` are options of Spectrogram.
+--- Computes cepstral coefficients of bands of equal width. `speckwargs` are options of Spectrogram.
 ---
 ---     local lfcc = torch.audio.transforms.LFCC {n_lfcc = 13}
 ---     print(lfcc(torch.zeros(2, 1000)).shape)
@@ -255,7 +256,7 @@ M.LFCC = define("LFCC", [[sample_rate: integer = 16000, n_filter: integer = 128,
       prepare_cepstrum(self, a, title, a.n_lfcc, a.n_filter)
    end)
 
---- Finds the mean frequency of each frame, as functional.spectral_centroid does.
+--- Computes the mean frequency of each frame, as functional.spectral_centroid does.
 ---
 ---     local centroid = torch.audio.transforms.SpectralCentroid(16000)
 ---     print(centroid(torch.rand(2, 1000)).shape)
@@ -270,8 +271,8 @@ M.SpectralCentroid = define("SpectralCentroid", "sample_rate: integer, " .. fram
          self.n_fft, self.hop_length, self.win_length)
    end, prepare_window)
 
---- Speeds up complex spectrograms without changing their pitch. A second argument of a call is the
---- rate, in place of fixed_rate.
+--- Speeds up complex spectrograms without changing their pitch. The optional second argument of a
+--- call is the rate, instead of fixed_rate.
 ---
 ---     local stretch = torch.audio.transforms.TimeStretch {fixed_rate = 2.0}
 ---     print(stretch(torch.randn(201, 10, {dtype = "complex64"})).shape)
@@ -294,7 +295,7 @@ M.TimeStretch = define("TimeStretch", [[hop_length: integer?, n_freq: integer = 
       self:register_buffer("phase_advance", torch.linspace(0, math.pi * hop, a.n_freq):unsqueeze(2))
    end)
 
---- Finds the slopes of features over time, as functional.compute_deltas does.
+--- Computes the slopes of features over time, as functional.compute_deltas does.
 ---
 ---     print(torch.audio.transforms.ComputeDeltas()(torch.arange(6):float()))
 ---     --> tensor([0.5000, 0.8000, 1.0000, 1.0000, 0.8000, 0.5000])

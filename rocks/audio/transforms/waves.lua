@@ -19,7 +19,8 @@ local function gcd(a, b)
    return a
 end
 
---- Changes the sample rate, as functional.resample does; the filters are made once.
+--- Changes the sample rate, as functional.resample does. The filters are computed once, when the
+--- transform is made.
 ---
 ---     local resample = torch.audio.transforms.Resample(16000, 8000)
 ---     print(resample(torch.zeros(2, 1000)).shape)
@@ -92,7 +93,7 @@ M.Speed = define("Speed", "orig_freq: integer, factor: number",
       self.resampler = M.Resample(self.source, self.target)
    end)
 
---- Changes the speed by one of several factors, chosen at random at each call.
+--- Changes the speed by one of several factors, which each call chooses at random.
 ---
 ---     local perturb = torch.audio.transforms.SpeedPerturbation(16000, {0.5, 2.0})
 ---     print(#perturb.factors, (perturb(torch.zeros(100))):dim())
@@ -110,7 +111,7 @@ M.SpeedPerturbation = define("SpeedPerturbation", "orig_freq: integer, factors: 
       self.speeders = nn.ModuleList(list)
    end)
 
--- Shapes of a rising fade, of t from 0 to 1.
+-- Maps each shape to a function of time t from 0 to 1, which returns the gain of a rising fade.
 local shapes <const> = {
    linear = function(t) return t end,
    exponential = function(t) return torch.pow(2.0, t - 1) * t end,
@@ -153,7 +154,7 @@ M.Fade = define("Fade", [[fade_in_len: integer = 0, fade_out_len: integer = 0,
 
 local gains <const> = {amplitude = true, power = true, db = true}
 
---- Multiplies waveforms by a gain and cuts them to -1 to 1. `gain_type` is "amplitude" (the
+--- Multiplies waveforms by a gain and clamps them to -1 to 1. `gain_type` is "amplitude" (the
 --- default), "power" or "db".
 ---
 ---     print(torch.audio.transforms.Vol(6, "db")(torch.tensor {0.1}))
@@ -188,7 +189,8 @@ M.Loudness = define("Loudness", "sample_rate: integer",
 local vad_names <const> = {}
 for name in activity.parameters:gmatch "([%w_]+):" do vad_names[#vad_names + 1] = name end
 
---- Cuts off what comes before speech, as functional.vad does, with its options.
+--- Removes the part of a recording before speech begins, as functional.vad does, with the same
+--- options.
 ---
 ---     local vad = torch.audio.transforms.Vad(16000)
 ---     print(vad(torch.zeros(1, 16000)).shape)
@@ -201,7 +203,7 @@ M.Vad = define("Vad", activity.parameters, function(self, waveform)
    return functional.vad(waveform, options)
 end)
 
---- Returns the levels of samples by mu-law, as functional.mu_law_encoding does.
+--- Encodes samples by mu-law, as functional.mu_law_encoding does.
 ---
 ---     print(torch.audio.transforms.MuLawEncoding()(torch.tensor {-1, 0.0, 1}))
 ---     --> tensor([  0, 128, 255])
@@ -210,7 +212,7 @@ end)
 M.MuLawEncoding = define("MuLawEncoding", "quantization_channels: integer = 256",
    function(self, x) return functional.mu_law_encoding(x, self.quantization_channels) end)
 
---- Returns the samples of mu-law levels, as functional.mu_law_decoding does.
+--- Decodes mu-law levels, as functional.mu_law_decoding does.
 ---
 ---     print(torch.audio.transforms.MuLawDecoding()(torch.tensor {0, 255}))
 ---     --> tensor([-1.,  1.])
@@ -219,7 +221,7 @@ M.MuLawEncoding = define("MuLawEncoding", "quantization_channels: integer = 256"
 M.MuLawDecoding = define("MuLawDecoding", "quantization_channels: integer = 256",
    function(self, x_mu) return functional.mu_law_decoding(x_mu, self.quantization_channels) end)
 
---- Subtracts a share of the sample before, as functional.preemphasis does.
+--- Subtracts a share of the previous sample from each sample, as functional.preemphasis does.
 ---
 ---     print(torch.audio.transforms.Preemphasis(0.5)(torch.tensor {1.0, 1, 1}))
 ---     --> tensor([1.0000, 0.5000, 0.5000])
@@ -259,7 +261,7 @@ M.Convolve = define("Convolve", "mode: string = 'full'",
 M.FFTConvolve = define("FFTConvolve", "mode: string = 'full'",
    function(self, x, y) return functional.fftconvolve(x, y, self.mode) end, check_mode)
 
---- Adds noise, as functional.add_noise does.
+--- Adds noise at a given ratio of signal to noise, as functional.add_noise does.
 ---
 ---     local add_noise = torch.audio.transforms.AddNoise()
 ---     local x = torch.ones(1, 4)
