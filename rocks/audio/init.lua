@@ -1,4 +1,4 @@
--- init.lua - torch.audio: sound files, and functions and transforms with torchaudio's names.
+-- init.lua - torch.audio: sound files, functions, transforms and models, with torchaudio's names.
 
 require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"
