@@ -193,6 +193,15 @@ describe("torch.graphs.utils", function()
       assert.same({2, 2}, {table.unpack(U.get_laplacian(none, {num_nodes = 2}).shape)})
    end)
 
+   it("returns means of integers as floating numbers", function()
+      local src, index = torch.tensor {1, 2, -1, -2}, torch.tensor {1, 1, 3, 3}
+      local mean = U.scatter(src, index, {reduce = "mean"})
+      assert.equal("float32", mean.dtype)
+      assert.same({1.5, 0, -1.5}, mean:tolist())
+      assert.same({0.25, 0, 0.25}, U.scatter(src, index, {reduce = "var"}):tolist())
+      assert.same({0.5, 0, 0.5}, U.scatter(src, index, {reduce = "std"}):tolist())
+   end)
+
    it("names invalid arguments", function()
       local function fails(text, fn) assert.raises(text, fn) end
       fails("graphs.utils.coalesce: edge_index: expected an int64 tensor of shape (2, edges), got a float32 tensor",

@@ -39,11 +39,12 @@ local function counts_of(src, index, dim, size)
    return counts:view(sizes)
 end
 
+-- Means of integers are floating numbers, as in PyTorch Geometric.
 local function mean(src, index, dim, size)
    local total = sum(src, index, dim, size)
    local counts = counts_of(src, index, dim, size)
-   if src:is_floating_point() or src:is_complex() then return total / counts:to(src.dtype) end
-   return total:div(counts, {rounding_mode = "floor"})
+   if src:is_floating_point() or src:is_complex() then counts = counts:to(src.dtype) end
+   return total / counts
 end
 
 local function variance(src, index, dim, size)
