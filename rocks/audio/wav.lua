@@ -72,10 +72,14 @@ local function read_format(text)
 end
 
 -- Returns the number of bytes in a data chunk. Programs that write to a pipe do not know the size
--- and leave 0 or the largest number there; the data then extend to the end of the file.
-local function data_size(size, first, length)
+-- and leave 0 or the largest number there; the data then extend to the end of the file. If the size
+-- is 0 but the header has the file's length (`is_sized`), the file has no samples.
+local function data_size(size, first, length, is_sized)
    local left = length - first
-   if size == 0xFFFFFFFF or (size == 0 and left > 0) or size == 0x7FFFFFFF - 36 then return left end
+   if size == 0xFFFFFFFF or (size == 0 and left > 0 and not is_sized)
+         or size == 0x7FFFFFFF - 36 then
+      return left
+   end
    if size > left then
       fail("the data chunk says %d bytes, but %d follow; the file is cut off", size, left)
    end
@@ -93,6 +97,7 @@ function M.read_header(file)
    if riff ~= "RIFF" and riff ~= "RF64" or wave ~= "WAVE" then
       fail "no WAV file: it does not begin with RIFF and WAVE"
    end
+   local is_sized = ("<I4"):unpack(head, 5) + 8 == length
    local format, long_size
    for _ = 1, 10000 do
       local at = file:seek()
@@ -103,7 +108,7 @@ function M.read_header(file)
       if name == "data" then
          if not format then fail "the data chunk comes before the fmt chunk" end
          local bytes = long_size and size == 0xFFFFFFFF and data_size(long_size, at + 8, length)
-            or data_size(size, at + 8, length)
+            or data_size(size, at + 8, length, is_sized)
          format.first, format.num_frames = at + 8, bytes // format.frame
          return format
       elseif name == "fmt " then

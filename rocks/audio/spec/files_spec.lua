@@ -74,6 +74,19 @@ describe("audio.load", function()
       end)
    end)
 
+   it("does not read a chunk after empty data as samples", function()
+      local text = torch.io.text(saved.s16.bytes, 1, saved.s16.bytes:numel())
+      local chunks = text:sub(9, 40) .. "\0\0\0\0" .. "LIST\4\0\0\0INFO"
+      with_file("x.wav", "RIFF" .. ("<I4"):pack(#chunks) .. chunks, function(path)
+         assert.same({2, 0}, {table.unpack(audio.load(path).shape)})
+         assert.equal(0, audio.info(path).num_frames)
+      end)
+      -- The writer of this file knew no size.
+      with_file("x.wav", "RIFF\0\0\0\0" .. chunks, function(path)
+         assert.same({2, 3}, {table.unpack(audio.load(path).shape)})
+      end)
+   end)
+
    it("returns no frames after the end", function()
       with_file("x.wav", saved.s16.bytes, function(path)
          assert.same({2, 0}, {table.unpack(audio.load(path, 150).shape)})
