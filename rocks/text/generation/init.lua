@@ -33,18 +33,18 @@ local others = {
 local remembered <const> = {
    "do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty",
    "no_repeat_ngram_size", "length_penalty", "early_stopping", "num_beams", "min_length",
-   "max_new_tokens", "max_length",
+   "max_new_tokens", "max_length", "min_new_tokens", "num_return_sequences",
 }
 local tokens <const> = {
    "pad_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id",
-   "forced_eos_token_id",
+   "forced_eos_token_id", "bad_words_ids", "suppress_tokens",
 }
 
 local function shifted(value)
    if math.type(value) == "integer" then return value + 1 end
    if type(value) ~= "table" then return nil end
    local list = {}
-   for i, item in ipairs(value) do list[i] = item + 1 end
+   for i, item in ipairs(value) do list[i] = shifted(item) end
    return list
 end
 
@@ -111,6 +111,19 @@ local function check(model, o)
       refuse_unless(is_token(o.decoder_start_token_id), "decoder_start_token_id",
          "a token number from 1", o.decoder_start_token_id)
    end
+end
+
+-- Returns the decoder's first tokens, checked. As in Hugging Face's library, the token that starts
+-- the decoder comes before them unless one of the rows begins with it.
+local function decoder_prompt(model, input_ids, given, start)
+   refuse_unless(model.inputs == "seq2seq", "decoder_input_ids",
+      "none with a model without an encoder", given)
+   local batch = input_ids:size(1)
+   refuse_unless(torch.is_tensor(given) and given:dim() == 2 and given:size(1) == batch
+      and given:size(2) > 0 and not given:is_floating_point(), "decoder_input_ids",
+      ("token numbers of shape (%d, length)"):format(batch), given)
+   if not is_token(start) or given:select(2, 1):eq(start):any():item() then return given end
+   return torch.cat({torch.full_like(given:narrow(2, 1, 1), start), given}, 2)
 end
 
 -- Returns a function that tells whether the new text of a sequence (S) has a stop string.
@@ -220,13 +233,18 @@ function M.generate(model, input_ids, options)
    o.eos = type(eos) == "table" and eos or {eos}
    o.given_pad = options.pad_token_id ~= nil or o.pad_token_id ~= nil
    check(model, o)
+   if o.decoder_input_ids then
+      o.decoder_input_ids = decoder_prompt(model, input_ids, o.decoder_input_ids,
+         o.decoder_start_token_id)
+   end
    if o.max_length and not options.max_new_tokens then
-      local prompt = model.inputs == "seq2seq" and 1 or input_ids:size(2)
+      local prompt = model.inputs ~= "seq2seq" and input_ids:size(2)
+         or o.decoder_input_ids and o.decoder_input_ids:size(2) or 1
       o.max_new_tokens = o.max_length - prompt
       refuse_unless(o.max_new_tokens > 0, "max_length",
          ("more than the %d tokens of the prompt"):format(prompt), o.max_length)
    end
-   if o.max_new_tokens == 0 then return input_ids end
+   if o.max_new_tokens == 0 and model.inputs ~= "seq2seq" then return input_ids end
    o.stops = stop_finder(o, function() return o.prompt end)
    local function processors_of(prompt) return processors.list(o, prompt) end
    local training = model.training

@@ -88,6 +88,38 @@ describe("generate", function()
       assert.same({11, 11, 11}, {table.unpack(ids[1]:tolist(), 4)})
    end)
 
+   it("begins the decoder with its own token, and counts its tokens in max_length", function()
+      torch.manual_seed(3)
+      local model = torch.text.from_config {model_type = "t5", vocab_size = 12, d_model = 8, d_kv = 4, d_ff = 8,
+         num_layers = 1, num_heads = 2, decoder_start_token_id = 0}:eval()
+      local function continued(rows, options)
+         options.decoder_input_ids, options.eos_token_id = torch.tensor(rows), {}
+         return model:generate(prompt, options)
+      end
+      local ids = continued({{5, 6}}, {max_length = 6})
+      assert.same({1, 5, 6}, ids[{1, {1, 3}}]:tolist())
+      assert.equal(6, ids:size(2))
+      assert.is_true(torch.equal(ids, continued({{1, 5, 6}}, {max_length = 6})))
+      assert.same({{1, 5}}, continued({{5}}, {max_new_tokens = 0}):tolist())
+      assert.raises("generate: decoder_input_ids: expected token numbers of shape (1, length), got a int64 tensor of "
+         .. "shape (2, 1)", function() continued({{5}, {6}}, {}) end)
+      assert.match("decoder_input_ids: expected none with a model without an encoder",
+         message_of {decoder_input_ids = prompt})
+   end)
+
+   it("takes forbidden tokens and numbers of sequences from generation_config.json", function()
+      local model = new_model()
+      local first = model:generate(prompt, {max_new_tokens = 1, eos_token_id = {}})[{1, 4}]:item()
+      for _, own in ipairs {{suppress_tokens = {first - 1}}, {bad_words_ids = {{first - 1}}}} do
+         model.generation_config = own
+         assert.not_equal(first, model:generate(prompt, {max_new_tokens = 1, eos_token_id = {}})[{1, 4}]:item())
+      end
+      model.generation_config = {num_return_sequences = 2, num_beams = 3}
+      assert.equal(2, model:generate(prompt, {max_new_tokens = 1, eos_token_id = {}}):size(1))
+      model.generation_config = {min_new_tokens = 2, eos_token_id = first - 1}
+      assert.equal(5, model:generate(prompt, {max_new_tokens = 2}):size(2))
+   end)
+
    it("refuses wrong options", function()
       assert.match("generation_spec.lua:%d+: generate: unknown option max_tokens", message_of {max_tokens = 3})
       assert.match("temperature: expected a positive number, got 0", message_of {temperature = 0.0})
