@@ -190,8 +190,11 @@ function M.save(model, folder, options)
       write(folder .. "/generation_config.json", model.generation_config)
    end
    local shards = shards_of(state, most)
+   -- the folder may have the weights of an earlier model, which would be loaded in their place
+   local single, index = folder .. "/model.safetensors", folder .. "/" .. index_name
    if #shards == 1 then
-      torch.save(state, folder .. "/model.safetensors")
+      torch.save(state, single)
+      os.remove(index)
       return
    end
    local map, total = {}, 0
@@ -202,7 +205,8 @@ function M.save(model, folder, options)
          map[key], total = name, total + tensor:numel() * tensor:element_size()
       end
    end
-   write(folder .. "/" .. index_name, {metadata = {total_size = total}, weight_map = map})
+   write(index, {metadata = {total_size = total}, weight_map = map})
+   os.remove(single)
 end
 
 return M

@@ -137,6 +137,19 @@ describe("torch.text's models", function()
       end
    end)
 
+   it("leaves no weights of an earlier model in the folder", function()
+      local first, second = text.from_config(small):eval(), text.from_config(small):eval()
+      local ids, folder = torch.tensor {{1, 2, 3}}, new_folder()
+      local function saves(model, options)
+         model:save_pretrained(folder, options)
+         assert.is_true(torch.equal(model(ids).logits, text.from_pretrained(folder)(ids).logits))
+      end
+      saves(first)
+      saves(second, {max_shard_size = 600})
+      saves(first)
+      assert.is_nil(io.open(folder .. "/model.safetensors.index.json"))
+   end)
+
    it("names what does not fit", function()
       local model = text.from_config(small)
       local state = model:state_dict {names = "pytorch"}
