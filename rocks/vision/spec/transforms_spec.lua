@@ -57,6 +57,12 @@ describe("transforms of images", function()
       end)
    end
 
+   it("invert booleans as booleans", function()
+      local inverse = f.invert(torch.tensor {{{true, false}}})
+      assert.equal("bool", inverse.dtype)
+      assert.same({false, true}, inverse:flatten():tolist())
+   end)
+
    it("convert and normalise", function()
       assert.equal(0, largest(saved.to_float, f.to_dtype(place(saved.image), "float32", true)))
       assert.equal(0, largest(saved.to_uint8, f.to_dtype(place(saved.real), "uint8", true)))

@@ -218,7 +218,7 @@ local take_invert = args.signature(prefix .. "invert(inpt: tensor)")
 function M.invert(...)
    local image = check(prefix .. "invert", take_invert(...).inpt)
    if image:is_floating_point() then return 1 - image end
-   if image.dtype == "uint8" then return image:bitwise_not() end
+   if image.dtype == "uint8" or image.dtype == "bool" then return image:bitwise_not() end
    return image:bitwise_xor(bound_of(image))
 end
 
