@@ -161,7 +161,12 @@ local function message_of(fault)
    return (fault:gsub("(expected values from .*, got) %S+$", "%1 n"))
 end
 
--- Returns a description of how two results differ, or nil; `factor` scales the tolerance.
+-- Bytes that these operators return may differ by 1: the CPU resizes images of bytes with PyTorch's integer weights,
+-- and a device with float weights.
+local rounded <const> = {interpolate = 2}
+
+-- Returns a description of how two results differ, or nil; `factor` scales the tolerance, and integers may differ by
+-- less than it.
 local function difference(expected, actual, factor)
    if expected.dtype ~= actual.dtype then return ("%s, not %s"):format(actual.dtype, expected.dtype) end
    local e, a = expected:detach(), actual:detach():cpu()
@@ -174,7 +179,11 @@ local function difference(expected, actual, factor)
       e, a = torch.view_as_real(e), torch.view_as_real(a)
    end
    local real <const> = e.dtype
-   if not spacing[real] then return ("%s, not %s"):format(a, e) end
+   if not spacing[real] then
+      local off = (e:double() - a:double()):abs():max():item()
+      if off > 0 and off < factor then return nil end
+      return ("%s, not %s"):format(a, e)
+   end
    e, a = e:double(), a:double()
    local same = e:eq(a):logical_or(e:isnan():logical_and(a:isnan()))
    same = lost and same:logical_or(lost) or same
@@ -237,7 +246,8 @@ local function check(row, text, variant)
    local ok, expected, here = run(row, text, variant, "cpu")
    local fine, actual, there = run(row, text, variant, "cuda")
    if not ok and fine and tostring(expected):find(unchecked, 1, true) then return nil end
-   local fault = differ(sensitive[row.name] or 1, ok, expected, fine, actual)
+   local bytes = variant[2] == "uint8" and rounded[row.name]
+   local fault = differ(bytes or sensitive[row.name] or 1, ok, expected, fine, actual)
    if fault or not ok then return fault end
    compared = compared + 1
    if not variant.gradients or not row.differentiable then return nil end
