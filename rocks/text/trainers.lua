@@ -1,5 +1,5 @@
--- trainers.lua - what text.Tokenizer.train_from_iterator learns a vocabulary with, by the names and
--- options of Hugging Face's tokenizers.
+-- trainers.lua - the settings with which text.Tokenizer.train_from_iterator learns a vocabulary, by
+-- the names and options of Hugging Face's tokenizers.
 
 local args = require "tlua.args"
 local bytes = require "tlua.text.tokenizer.bytes"
@@ -61,8 +61,10 @@ local function make(model, options, ...)
 end
 
 --- Learns a BPE model.
----@param options? table  vocab_size (30000), min_frequency (0), special_tokens, limit_alphabet,
---- initial_alphabet, continuing_subword_prefix, end_of_word_suffix, max_token_length
+---@param options? {vocab_size: integer, min_frequency: integer, special_tokens:
+--- (string|table)[], show_progress: boolean, limit_alphabet: integer,
+--- initial_alphabet: string[], continuing_subword_prefix: string, end_of_word_suffix: string,
+--- max_token_length: integer}  vocab_size is 30000 by default, min_frequency 0
 ---@return table
 function M.BpeTrainer(options)
    return make("BPE", options, "limit_alphabet", "initial_alphabet", "continuing_subword_prefix",
@@ -70,8 +72,10 @@ function M.BpeTrainer(options)
 end
 
 --- Learns a WordPiece model.
----@param options? table  vocab_size (30000), min_frequency (0), special_tokens, limit_alphabet,
---- initial_alphabet, continuing_subword_prefix ("##"), end_of_word_suffix
+---@param options? {vocab_size: integer, min_frequency: integer, special_tokens:
+--- (string|table)[], show_progress: boolean, limit_alphabet: integer,
+--- initial_alphabet: string[], continuing_subword_prefix: string, end_of_word_suffix: string}
+--- continuing_subword_prefix is "##" by default, the others are as for BpeTrainer
 ---@return table
 function M.WordPieceTrainer(options)
    local trainer = make("WordPiece", options, "limit_alphabet", "initial_alphabet",
@@ -83,7 +87,8 @@ function M.WordPieceTrainer(options)
 end
 
 --- Takes the most frequent words for a WordLevel model.
----@param options? table  vocab_size (30000), min_frequency (0), special_tokens
+---@param options? {vocab_size: integer, min_frequency: integer, special_tokens:
+--- (string|table)[], show_progress: boolean}  as for BpeTrainer
 ---@return table
 function M.WordLevelTrainer(options) return make("WordLevel", options) end
 
