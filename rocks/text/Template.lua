@@ -1,5 +1,5 @@
--- Template.lua - Jinja templates as chat templates use them. A template sees plain values only: it
--- cannot call Lua, read a file or change its variables.
+-- Template.lua - Jinja templates with the features that chat templates use. A template sees only
+-- plain values; it cannot call Lua, read a file or change its variables.
 
 local args = require "tlua.args"
 local class = require "tlua.class"
@@ -18,7 +18,7 @@ local values = require "tlua.text.template.values"
 ---@overload fun(source: string): text.Template
 local Template = class.class("text.Template")
 
--- Raises an error of a template, or another one as it is.
+-- Raises an error about a template at the user's line, and any other error unchanged.
 local function fail(name, why)
    if type(why) ~= "table" or not why.template then error(why, 0) end
    torch.raise(("%s: line %d of the template: %s"):format(name, why.line or 1, why.template))
@@ -53,7 +53,7 @@ local function converted(name, variables)
    return list
 end
 
--- Returns the text, and the first and last byte of each part in {% generation %}.
+-- Returns the text, and the first and last byte of each part inside {% generation %}.
 function Template:_render(name, variables)
    local list = converted(name, variables)
    local ok, text, generated = pcall(evaluator.render, self.nodes, list)
@@ -61,15 +61,16 @@ function Template:_render(name, variables)
    return text, generated
 end
 
---- Returns the text that the template makes of its variables. Tables with a first element are
---- lists, all others are dicts, whose keys are sorted; `Template.json` reads dicts with an order.
+--- Renders the template with the given variables. Tables with a first element become lists, and all
+--- other tables become dicts with sorted keys; `Template.json` returns dicts that keep the order of
+--- their keys.
 ---@param variables? table<string, any>
 ---@return string
 function Template:render(variables)
    return (self:_render("text.Template.render", variables or {}))
 end
 
---- Reads JSON into a value that a template sees as it is written, with the order of its keys.
+--- Decodes JSON into a value for templates, whose dicts keep the order of their keys.
 ---@param text string
 ---@return table? value
 ---@return string? message

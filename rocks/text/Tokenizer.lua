@@ -26,8 +26,9 @@ local saving = require "tlua.text.tokenizer.saving"
 ---@field vocab_size integer  the largest number of a token
 ---@field truncation? table  the options of enable_truncation
 ---@field padding? table  the options of enable_padding
----@field special_tokens? table<string, string>  the texts of bos_token, eos_token and so on
----@field chat_template? string|table<string, string>  a template, or several by their names
+---@field special_tokens? table<string, string>  the texts of bos_token, eos_token and so on, by
+--- name
+---@field chat_template? string|table<string, string>  a template, or several templates by name
 local Tokenizer = class.class("text.Tokenizer")
 
 --- A small tokenizer.json, for examples and experiments.
@@ -39,7 +40,7 @@ Tokenizer.example = [[{"pre_tokenizer": {"type": "ByteLevel", "add_prefix_space"
 
 -- Loading ---------------------------------------------------------------------------------------
 
--- Makes the finders of added tokens, and forgets all remembered chunks.
+-- Makes the finders of added tokens, and clears the cache of chunks.
 local function refresh(self)
    local raw, normalized = {}, {}
    self.chunked = self.is_local
@@ -62,7 +63,7 @@ local function refresh(self)
    self.known_count, self.words, self.word_count = 0, {}, 0
 end
 
--- Makes a tokenizer of the parts that loading.lua has read.
+-- Makes a tokenizer from the parts that loading.lua has read.
 local function build(parts)
    local self = Tokenizer()
    for key, value in pairs(parts) do self[key] = value end
@@ -93,7 +94,7 @@ end
 ---@return string? message
 function Tokenizer.from_file(path) return from_path("from_file", path, loading.json) end
 
---- Makes a tokenizer of the text of a tokenizer.json.
+--- Makes a tokenizer from the text of a tokenizer.json.
 ---@param text string
 ---@return text.Tokenizer?
 ---@return string? message
@@ -517,7 +518,7 @@ local function count_words(self, text, counts)
    end
 end
 
--- Returns the words in the characters of the vocabulary, by count and text.
+-- Returns the words, written in the vocabulary's characters and sorted by count and then by text.
 local function sorted_words(self, counts)
    local pre, words = self.pre_tokenizer, {}
    local last = pre and (pre.last or pre)
@@ -545,7 +546,7 @@ local function check_trainer(self, name, trainer)
    end
 end
 
--- Learns a vocabulary from the texts that next_text returns.
+-- Learns a vocabulary from the texts that next_text returns, one at each call.
 local function train(self, name, next_text, trainer)
    check_trainer(self, name, trainer)
    local training = require "tlua.text.tokenizer.training"
@@ -580,7 +581,8 @@ local function train(self, name, next_text, trainer)
    return self
 end
 
---- Learns a new vocabulary from texts, with the parts of this tokenizer around the model.
+--- Learns a new vocabulary from texts. The tokenizer keeps its normaliser, pre-tokeniser,
+--- post-processor and decoder.
 ---@param iterator string[]|fun(): string?  a list of texts, or a function that returns the next one
 ---@param trainer table  a trainer of text.trainers
 ---@return text.Tokenizer self
@@ -712,15 +714,16 @@ function Tokenizer:decode_batch(batch, options)
    return list
 end
 
---- Writes a conversation as the model expects it, by the tokenizer's chat template, and returns its
---- tokens: a table with input_ids and attention_mask, from 1. Options that are not listed are
---- variables of the template.
+--- Renders a conversation with the tokenizer's chat template, and returns its tokens: a table with
+--- input_ids, which count from 1, and attention_mask. Options that are not listed are variables of
+--- the template.
 ---@param messages table[]  {role =, content =} each, or a list of conversations
----@param options? table  tokenize: false for the text; add_generation_prompt: begin the answer;
---- continue_final_message: leave the last message open; tools, documents: lists of tables;
---- chat_template: a template or the name of one; return_dict: false for input_ids alone;
---- return_tensors, padding, truncation, max_length; return_assistant_tokens_mask: assistant_masks
---- have 1 for the tokens in {% generation %}
+---@param options? table  tokenize: false to return the text; add_generation_prompt: whether to
+--- append the beginning of the model's answer; continue_final_message: whether to leave the last
+--- message open; tools, documents: lists of tables; chat_template: a template or the name of one;
+--- return_dict: false to return only input_ids; return_tensors, padding, truncation, max_length;
+--- return_assistant_tokens_mask: whether to return assistant_masks, which are 1 for tokens inside
+--- {% generation %}
 ---@return any
 function Tokenizer:apply_chat_template(messages, options)
    if options ~= nil and (type(options) ~= "table" or getmetatable(options)) then
@@ -731,7 +734,7 @@ end
 
 --- Returns the chat template.
 ---@param chat_template? string  a template or the name of one
----@param tools? table[]  templates for tools are preferred if it is given
+---@param tools? table[]  if given, a template for tools is preferred
 ---@return string
 function Tokenizer:get_chat_template(chat_template, tools)
    return chat.template(self, chat_template, tools ~= nil)
@@ -790,8 +793,8 @@ function Tokenizer:add_special_tokens(tokens)
    return add_tokens(self, "text.Tokenizer.add_special_tokens", tokens, true)
 end
 
---- Writes a tokenizer.json, which the library reads. A tokenizer of SentencePiece's model cannot be
---- written.
+--- Writes a tokenizer.json, which Hugging Face's library reads. A tokenizer that was read from
+--- SentencePiece's file cannot be written.
 ---@param path string
 ---@param options? {pretty: boolean}  pretty: true by default, with a line for each value
 ---@return boolean? ok
@@ -804,7 +807,8 @@ function Tokenizer:save(path, options)
    return saving.save(self, path, not options or options.pretty ~= false)
 end
 
---- Returns the text of a tokenizer.json; nil and a message for one of SentencePiece's model.
+--- Returns the text of a tokenizer.json, or nil and a message if the tokenizer was read from
+--- SentencePiece's file.
 ---@param options? {pretty: boolean}  pretty: false by default
 ---@return string? text
 ---@return string? message
@@ -814,7 +818,7 @@ function Tokenizer:to_str(options)
 end
 
 --- Writes tokenizer.json, tokenizer_config.json and chat_template.jinja into a folder.
----@param folder string  it is made if it does not exist
+---@param folder string  created if it does not exist
 ---@return boolean? ok
 ---@return string? message
 function Tokenizer:save_pretrained(folder)

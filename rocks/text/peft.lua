@@ -1,5 +1,6 @@
--- peft.lua - fine-tuning of few parameters: LoRA (Hu et al., 2021) by the names and the files of
--- Hugging Face's PEFT. A linear layer gets a product of two small matrices beside its weight.
+-- peft.lua - parameter-efficient fine-tuning: LoRA (Hu et al., 2021) with the names and file
+-- formats of Hugging Face's PEFT. The product of two small matrices is added to a linear layer's
+-- weight.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -19,14 +20,14 @@ local function is_linear(layer)
    return kind == "nn.Linear" or kind == "text.models.Conv1D"
 end
 
--- Returns the number of inputs and outputs of a linear layer.
+-- Returns the numbers of inputs and outputs of a linear layer.
 local function sizes_of(layer)
    local weight = layer.weight
    if torch.type(layer) == "text.models.Conv1D" then return weight:size(1), weight:size(2) end
    return weight:size(2), weight:size(1)
 end
 
--- A layer with an adapter: base(x) + B A dropout(x) * scaling.
+-- A linear layer with an adapter, which computes base(x) + B A dropout(x) * scaling.
 local Lora = class.class("text.peft.LoraLinear", nn.Module)
 
 function Lora:__init(base, rank, scaling, dropout)
@@ -43,7 +44,7 @@ function Lora:forward(x)
    return y + self.lora_B(self.lora_A(F.dropout(x, self.p, self.training))) * self.scaling
 end
 
--- Returns what the adapter adds to the base layer's weight.
+-- Returns the matrix that the adapter adds to the base layer's weight.
 function Lora:delta()
    local delta = self.lora_B.weight:matmul(self.lora_A.weight) * self.scaling
    return torch.type(self.base_layer) == "text.models.Conv1D" and delta:t() or delta
@@ -51,7 +52,7 @@ end
 
 -- Configurations --------------------------------------------------------------------------------
 
--- The layers that have adapters by default.
+-- The names of the layers that get adapters by default, for each model_type.
 local targets <const> = {
    gpt2 = {"c_attn"}, gpt_neox = {"query_key_value"}, phi3 = {"qkv_proj"}, t5 = {"q", "v"},
    distilbert = {"q_lin", "v_lin"}, deberta = {"in_proj"},
@@ -70,7 +71,7 @@ local defaults = {
    rank_pattern = {}, alpha_pattern = {}, fan_in_fan_out = false, inference_mode = false,
    use_dora = false, init_lora_weights = true, peft_type = "LORA",
 }
--- Fields of other kinds of adapters, which change what the model computes.
+-- Fields of adapters of other kinds, which would change the model's results.
 local refused <const> = {
    "lora_bias", "use_qalora", "use_bdlora", "layer_replication", "alora_invocation_tokens",
    "target_parameters", "trainable_token_indices", "arrow_config", "kasa_config", "velora_config",
@@ -116,7 +117,7 @@ local function check(title, c)
    end
 end
 
--- Returns whether a path is a name, or ends with it.
+-- Returns whether a path is equal to `name`, or ends with a dot and `name`.
 local function ends_with(path, name)
    return path == name or path:sub(-#name - 1) == "." .. name
 end
@@ -145,7 +146,7 @@ local function layer_fits(path, c)
    return false
 end
 
--- Returns a path as PyTorch has it, with positions from 0.
+-- Returns a path with PyTorch's positions, which count from 0.
 local function path_in_file(path)
    path = "." .. path
    local numbers = path:gsub("%.(%d+)%f[%.\0]", function(n)
@@ -156,8 +157,8 @@ end
 
 -- The model -------------------------------------------------------------------------------------
 
---- A model with adapters, whose other weights do not train; made by get_peft_model and
---- from_pretrained.
+--- A model with adapters, in which only the adapters train. get_peft_model and from_pretrained
+--- return such models.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
 ---     local model = torch.text.from_config(config)
@@ -176,7 +177,7 @@ function Holder:__init(model) self.model = model end
 
 function Holder:forward(...) return self.model(...) end
 
--- Puts adapters into a model; returns their paths.
+-- Puts adapters into a model, and returns the adapters' paths.
 local function inject(title, model, c)
    local found, names = {}, {}
    for path, layer in model:named_modules() do
@@ -232,7 +233,7 @@ end
 ---@return table
 function PeftModel:forward(...) return self.base_model(...) end
 
---- Continues texts; see text.generate.
+--- Continues texts with the model; see text.generate.
 ---@param input_ids Tensor
 ---@param options? table
 ---@return Tensor
@@ -246,7 +247,7 @@ function PeftModel:generate(input_ids, options)
    return table.unpack(results, 2, results.n)
 end
 
---- Returns the parameters that train, for an optimizer.
+--- Returns the parameters that are trained, for an optimizer.
 ---@return Tensor[]
 function PeftModel:trainable_parameters()
    local list = {}
@@ -256,7 +257,7 @@ function PeftModel:trainable_parameters()
    return list
 end
 
--- Returns the tensors that a file has, by their names there.
+-- Returns the tensors of adapter_model.safetensors by their names in that file.
 local function adapter_state(self)
    local state = {}
    for key, tensor in pairs(self:state_dict {names = "pytorch"}) do
@@ -270,7 +271,7 @@ local function adapter_state(self)
 end
 
 --- Writes adapter_config.json and adapter_model.safetensors, as PEFT does.
----@param folder string  made if it does not exist
+---@param folder string  created if it does not exist
 function PeftModel:save_pretrained(folder)
    if type(folder) ~= "string" then
       args.refuse("text.PeftModel:save_pretrained", "folder", "a folder's path", folder)
@@ -294,7 +295,7 @@ function PeftModel:save_pretrained(folder)
    torch.save(state, folder .. "/adapter_model.safetensors")
 end
 
--- Calls fn(owner, field, layer) for each adapter.
+-- Calls fn(owner, field, layer) for each layer with an adapter; owner[field] is the layer.
 local function each_adapter(self, fn)
    local list = {}
    for path, layer in self.base_model.model:named_modules() do
@@ -316,15 +317,15 @@ local function without_adapters(self, is_merged)
    return self.base_model.model
 end
 
---- Adds the adapters to the weights, and returns the model, which has no adapters any more.
+--- Adds the adapters to the weights, and returns the model without adapters.
 ---@return text.PreTrainedModel
 function PeftModel:merge_and_unload() return without_adapters(self, true) end
 
---- Removes the adapters, and returns the model as it was.
+--- Removes the adapters, and returns the original model.
 ---@return text.PreTrainedModel
 function PeftModel:unload() return without_adapters(self, false) end
 
---- Calls fn while the adapters do nothing, and returns its results.
+--- Calls fn with all adapters disabled, and returns fn's results.
 ---@param fn fun(): any
 ---@return any
 function PeftModel:disable_adapter(fn)
@@ -338,7 +339,7 @@ function PeftModel:disable_adapter(fn)
    return table.unpack(results, 2, results.n)
 end
 
---- Gives linear layers of a model adapters that train, and freezes all other weights. The options
+--- Adds trainable adapters to linear layers of a model, and freezes all other weights. The options
 --- are the fields of PEFT's LoraConfig.
 ---
 ---     local config = {model_type = "llama", hidden_size = 8,
@@ -352,9 +353,9 @@ end
 ---@param options? {r: integer, lora_alpha: number, lora_dropout: number, target_modules:
 --- string[]|string, exclude_modules: string[], modules_to_save: string[], rank_pattern:
 --- table<string, integer>, alpha_pattern: table<string, number>, use_rslora: boolean,
---- layers_to_transform: integer|integer[]}  target_modules: the ends of the layers' names, or
---- "all-linear"; those of attention by default; layers_to_transform: numbers in files, from 0;
---- modules_to_save: layers that train as a whole, and are saved
+--- layers_to_transform: integer|integer[]}  target_modules: the last parts of layers' paths, or
+--- "all-linear"; by default layers of attention; layers_to_transform: layer numbers as in files,
+--- from 0; modules_to_save: layers that are trained as a whole and saved
 ---@return text.PeftModel
 function M.get_peft_model(model, options) return PeftModel(model, options) end
 
@@ -362,7 +363,7 @@ local fields = {}
 for key in pairs(defaults) do fields[key] = true end
 for key in pairs(others) do fields[key] = true end
 
---- Gives a model the adapters of a folder that PEFT or save_pretrained has written.
+--- Adds to a model the adapters in a folder that PEFT or save_pretrained has written.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
 ---     local model = torch.text.from_config(config)
@@ -375,7 +376,8 @@ for key in pairs(others) do fields[key] = true end
 ---     --> text.PeftModel
 ---@param model text.PreTrainedModel
 ---@param folder string
----@param options? {is_trainable: boolean}  whether the adapters train further; false by default
+---@param options? {is_trainable: boolean}  whether the adapters can be trained further; false by
+--- default
 ---@return text.PeftModel
 function M.from_pretrained(model, folder, options)
    local title = "text.peft.from_pretrained"

@@ -1,5 +1,5 @@
--- trainers.lua - the settings with which text.Tokenizer.train_from_iterator learns a vocabulary, by
--- the names and options of Hugging Face's tokenizers.
+-- trainers.lua - trainers for text.Tokenizer:train_from_iterator, with the names and options of
+-- Hugging Face's tokenizers.
 
 local args = require "tlua.args"
 local bytes = require "tlua.text.tokenizer.bytes"
@@ -60,7 +60,7 @@ local function make(model, options, ...)
    }, M._Trainer)
 end
 
---- Learns a BPE model.
+--- Returns a trainer for a BPE model.
 ---@param options? {vocab_size: integer, min_frequency: integer, special_tokens:
 --- (string|table)[], show_progress: boolean, limit_alphabet: integer,
 --- initial_alphabet: string[], continuing_subword_prefix: string, end_of_word_suffix: string,
@@ -71,7 +71,7 @@ function M.BpeTrainer(options)
       "end_of_word_suffix", "max_token_length")
 end
 
---- Learns a WordPiece model.
+--- Returns a trainer for a WordPiece model.
 ---@param options? {vocab_size: integer, min_frequency: integer, special_tokens:
 --- (string|table)[], show_progress: boolean, limit_alphabet: integer,
 --- initial_alphabet: string[], continuing_subword_prefix: string, end_of_word_suffix: string}
@@ -86,7 +86,7 @@ function M.WordPieceTrainer(options)
    return trainer
 end
 
---- Takes the most frequent words for a WordLevel model.
+--- Returns a trainer for a WordLevel model, whose tokens are the most frequent words.
 ---@param options? {vocab_size: integer, min_frequency: integer, special_tokens:
 --- (string|table)[], show_progress: boolean}  as for BpeTrainer
 ---@return table
@@ -94,7 +94,7 @@ function M.WordLevelTrainer(options) return make("WordLevel", options) end
 
 local no_arguments = args.signature "text.trainers.byte_alphabet()"
 
---- Returns the characters for bytes, the alphabet of byte-level models.
+--- Returns the characters that represent bytes, which are the alphabet of byte-level models.
 ---@return string[]
 function M.byte_alphabet(...)
    no_arguments(...)

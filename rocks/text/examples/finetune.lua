@@ -1,10 +1,10 @@
--- Fine-tunes a language model with LoRA, and prints what it writes before and after:
+-- Fine-tunes a language model with LoRA, and prints the text that it generates before and after:
 --
 --    tlua rocks/text/examples/finetune.lua --folder FOLDER --text FILE    a model of Hugging Face
 --    tlua rocks/text/examples/finetune.lua                                (a minute on a CPU)
 --
--- Without a folder it first trains a small LLaMA on English, the README; its adapters then learn
--- Lua, from the sources of this package.
+-- Without a folder, the program first trains a small LLaMA on English text, the README; the
+-- adapters then learn Lua from the sources of this package.
 local torch = require "tlua"
 local text = torch.text
 
@@ -30,7 +30,7 @@ end
 torch.manual_seed(1)
 local tokenizer, model
 
--- Trains parameters on a text.
+-- Trains the parameters `trained` on a text.
 local function train(trained, parameters, content, steps, lr)
    local tokens = torch.tensor(tokenizer:encode(content))
    local adam = torch.optim.AdamW(parameters, {lr = lr, weight_decay = 0.0})

@@ -6,10 +6,10 @@ local Steps = require "tlua.text.generation.steps"
 
 local M = {}
 
--- scores of what cannot be chosen; finite, so that differences are not NaN
+-- the score of sequences that cannot be chosen; finite, so that differences are not NaN
 local never <const> = -1e9
 
--- Selects beams: x (B, N, ...) by positions (B, K).
+-- Selects the beams of x (B, N, ...) at the positions `at` (B, K).
 local function select_beams(x, at)
    local shape = {at:size(1), at:size(2)}
    for d = 3, x:dim() do shape[d] = x:size(d) end
@@ -18,7 +18,8 @@ local function select_beams(x, at)
    return x:gather(2, index:expand(shape))
 end
 
--- Returns whether each sequence (B, N, S) ends: by its last token, its length or a text.
+-- Returns whether each sequence (B, N, S) ends because of its last token, its length or a stop
+-- string.
 local function ended(sequences, o, length)
    local b, n = sequences:size(1), sequences:size(2)
    local flat = sequences:flatten(1, 2)
@@ -33,7 +34,7 @@ local function ended(sequences, o, length)
    return done:view(b, n)
 end
 
--- Returns whether a running sequence of each prompt may still become better than the worst
+-- Returns for each prompt whether a running sequence may still become better than the worst
 -- finished one.
 local function may_improve(o, running, finished, is_done, made)
    local length = made
@@ -43,7 +44,7 @@ local function may_improve(o, running, finished, is_done, made)
    return best:gt(worst):any(2, true)
 end
 
---- Returns sequences (B * num_return_sequences, S).
+--- Searches the best continuations of prompts. Returns sequences (B * num_return_sequences, S).
 ---@param model text.PreTrainedModel
 ---@param ids Tensor  (B, S)
 ---@param o table  the options
@@ -77,7 +78,7 @@ function M.search(model, ids, o, processors_of)
       local vocab = scores:size(2)
       scores = (scores:view(batch, beams, vocab) + running:unsqueeze(3)):flatten(2)
 
-      -- the best continuations of all beams
+      -- the best continuations by one token, over all beams of a prompt
       local values, at
       if o.do_sample then
          at = torch.multinomial(scores:softmax(-1), keep, false, {generator = o.generator})

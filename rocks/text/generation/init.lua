@@ -1,4 +1,4 @@
--- init.lua - torch.text.generation: generate, which continues texts with a model.
+-- init.lua - torch.text.generation: generate, which continues texts with a language model.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -28,8 +28,7 @@ local others = {
    bad_words_ids = true, suppress_tokens = true,
 }
 
--- Options that are taken from generation_config.json if they are not given. Token numbers there
--- count from 0.
+-- Options whose defaults come from generation_config.json, where token numbers count from 0.
 local remembered <const> = {
    "do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty",
    "no_repeat_ngram_size", "length_penalty", "early_stopping", "num_beams", "min_length",
@@ -48,7 +47,7 @@ local function shifted(value)
    return list
 end
 
--- Returns the options with the model's defaults.
+-- Completes the given options with the model's defaults.
 local function with_defaults(model, given)
    local own, config, all = model.generation_config or {}, model.config, {}
    for _, name in ipairs(remembered) do
@@ -113,8 +112,8 @@ local function check(model, o)
    end
 end
 
--- Returns the decoder's first tokens, checked. As in Hugging Face's library, the token that starts
--- the decoder comes before them unless one of the rows begins with it.
+-- Checks the decoder's first tokens and returns them. As in Hugging Face's library, the start token
+-- is put before them unless one of the rows begins with this token.
 local function decoder_prompt(model, input_ids, given, start)
    refuse_unless(model.inputs == "seq2seq", "decoder_input_ids",
       "none with a model without an encoder", given)
@@ -126,7 +125,7 @@ local function decoder_prompt(model, input_ids, given, start)
    return torch.cat({torch.full_like(given:narrow(2, 1, 1), start), given}, 2)
 end
 
--- Returns a function that tells whether the new text of a sequence (S) has a stop string.
+-- Returns a function that returns whether the new text of a sequence (S) contains a stop string.
 local function stop_finder(o, prompt_of)
    local strings = type(o.stop_strings) == "string" and {o.stop_strings} or o.stop_strings
    if not strings then return nil end
@@ -189,9 +188,9 @@ local function continue(model, ids, o, processors_of)
    return all:narrow(2, 1, length):contiguous(), kept
 end
 
---- Continues texts with a model. Token numbers count from 1. Padding is on the left of input_ids,
---- where attention_mask is 0. A model with encoder and decoder returns the decoder's tokens.
---- Defaults come from generation_config.json and config.json.
+--- Continues texts with a model. Token numbers count from 1. Padding must be on the left of
+--- input_ids, where attention_mask is 0. For a model with an encoder and a decoder, the result has
+--- the decoder's tokens. Defaults come from generation_config.json and config.json.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
 ---     local model = torch.text.from_config(config):eval()
@@ -215,7 +214,8 @@ end
 --- token (B), and ends the generation by returning true; logits_processor: functions of (ids,
 --- scores) that return scores
 ---@return Tensor ids  (B * num_return_sequences, S + new tokens)
----@return any scores  with return_scores, the processed scores of each step, or those of the beams
+---@return any scores  with return_scores, the processed scores of each step, or the scores of the
+--- beams
 function M.generate(model, input_ids, options)
    if not (type(model) == "table" and (model.can_generate)) then
       torch.raise(("generate: %s cannot generate; expected a model such as GPT2LMHeadModel"):format(

@@ -1,5 +1,5 @@
--- processors.lua - functions of (ids, scores) that change the scores of the next token, by Hugging
--- Face's names and with its numbers. ids (B, S) are all tokens so far, scores is (B, V). Each
+-- processors.lua - functions of (ids, scores) that change the scores of the next token, with
+-- Hugging Face's names and results. ids (B, S) has all tokens so far, and scores is (B, V). Each
 -- `M.<option>(value)` returns such a function.
 
 local torch = require "tlua"
@@ -8,15 +8,15 @@ local M = {}
 
 local lowest <const> = -math.huge
 
---- Divides positive scores of tokens that occur in ids by the penalty, and multiplies negative ones
---- with it.
+--- Penalises tokens that occur in ids: divides their positive scores by the penalty, and multiplies
+--- their negative scores by it.
 ---@param penalty number
----@param padding? Tensor  (B): the number of first tokens that do not count
+---@param padding? Tensor  (B): the number of tokens at the beginning that are padding
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.repetition_penalty(penalty, padding)
    return function(ids, scores)
       local vocab = scores:size(2)
-      if padding then -- padding refers to a column beside the tokens
+      if padding then -- padding refers to an additional column of scores
          local places = torch.arange(1, ids:size(2) + 1, {dtype = "int64", device = ids.device})
          ids = ids:masked_fill(places:unsqueeze(1):le(padding:unsqueeze(2)), vocab + 1)
          scores = torch.nn.functional.pad(scores, {0, 1})
@@ -27,7 +27,7 @@ function M.repetition_penalty(penalty, padding)
    end
 end
 
---- Forbids tokens that would repeat n tokens in a row.
+--- Forbids tokens that would complete a sequence of n tokens which already occurs in ids.
 ---@param n integer
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.no_repeat_ngram_size(n)
@@ -83,7 +83,7 @@ function M.suppress_tokens(tokens)
    return function(_, scores) return filled(scores, tokens, lowest) end
 end
 
---- Forbids tokens that end a text while the text has fewer tokens than `length`.
+--- Forbids end-of-sequence tokens while the text has fewer than `length` tokens.
 ---@param length integer
 ---@param eos integer[]
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -93,7 +93,7 @@ function M.min_length(length, eos)
    end
 end
 
---- Forces one of some tokens to follow when the text has `length` tokens.
+--- Forces the next token to be one of `tokens` when the text has `length` tokens.
 ---@param length integer
 ---@param tokens integer[]
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -111,7 +111,8 @@ function M.temperature(temperature)
    return function(_, scores) return scores / temperature end
 end
 
---- Keeps the k best tokens, and those that are equal to the last of them.
+--- Keeps the k tokens with the highest scores, and all tokens with the same score as the last of
+--- these.
 ---@param k integer
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.top_k(k)
@@ -121,7 +122,7 @@ function M.top_k(k)
    end
 end
 
---- Keeps the best tokens whose probabilities together reach p.
+--- Keeps the most probable tokens, until their probabilities together reach p.
 ---@param p number
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.top_p(p)
@@ -133,7 +134,7 @@ function M.top_p(p)
    end
 end
 
---- Keeps tokens whose probability is at least p times that of the best.
+--- Keeps tokens that are at least p times as probable as the most probable token.
 ---@param p number
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
 function M.min_p(p)
@@ -143,7 +144,7 @@ function M.min_p(p)
    end
 end
 
---- Keeps the tokens whose information is nearest to its expectation, until their probabilities
+--- Keeps the tokens whose information content is nearest to the entropy, until their probabilities
 --- together reach p.
 ---@param p number
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -160,7 +161,7 @@ function M.typical_p(p)
    end
 end
 
---- Returns the functions of a generation's options, in Hugging Face's order.
+--- Returns the processors that the options of generation select, in Hugging Face's order.
 ---@param o table  the options
 ---@param prompt integer  the number of tokens of the prompt
 ---@return fun(ids: Tensor, scores: Tensor)[]

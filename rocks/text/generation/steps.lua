@@ -1,5 +1,5 @@
--- steps.lua - the steps of generation: calls the model with the new tokens, and keeps its cache,
--- the mask of padding and the positions.
+-- steps.lua - the steps of generation: calls the model with the new tokens, and updates its cache,
+-- the padding mask and the positions.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -8,7 +8,7 @@ local masks = require "tlua.text.models.masks"
 
 local Steps = class.class("text.generation.Steps")
 
--- Returns the mask (B, S) of padding, or nil if there is none.
+-- Returns the padding mask (B, S), or nil if there is no padding.
 local function mask_of(ids, o, is_seq2seq)
    local mask = o.attention_mask
    if mask == nil and o.given_pad then
@@ -49,7 +49,7 @@ function Steps:__init(model, ids, o, copies)
    end
 end
 
---- Returns the scores (B, V) of the token after `ids`.
+--- Returns the scores (B, V) of the token that follows `ids`.
 ---@param ids Tensor  (B, S): all tokens so far
 ---@return Tensor
 function Steps:scores(ids)
@@ -78,7 +78,7 @@ function Steps:scores(ids)
    return logits:select(2, -1):float()
 end
 
---- Selects rows of the batch.
+--- Selects rows of the batch in the cache, as beam search does.
 ---@param rows Tensor
 function Steps:reorder(rows)
    if self.cache then self.cache:reorder(rows) end

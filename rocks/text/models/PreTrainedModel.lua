@@ -1,5 +1,6 @@
--- PreTrainedModel.lua - the base of all models. A class defines `build(config)`, which makes its
--- layers, and `compute(a)`, which returns a table of results; `a` has the arguments by name.
+-- PreTrainedModel.lua - the base class of all models. A derived class defines `build(config)`,
+-- which makes the layers, and `compute(a)`, which returns a table of results; `a` has the arguments
+-- by name.
 --
 -- Token numbers, types, positions and labels count from 1.
 
@@ -10,20 +11,20 @@ local configs = require "tlua.text.models.config"
 
 local nn = torch.nn
 
---- The base of all models of torch.text: `model(input_ids, {attention_mask =, labels =, ...})`
---- returns a table with `logits`, with `loss` if there are labels, and so on, by Hugging Face's
---- names.
+--- The base class of all models of torch.text. `model(input_ids, {attention_mask =, labels =,
+--- ...})` returns a table with Hugging Face's names: `logits`, `loss` if there are labels, and so
+--- on.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
 ---     local model = torch.text.from_config(config)
 ---     print(table.unpack(model(torch.tensor {{1, 2, 3}}).logits.shape))
 ---     --> 1	3	50257
 ---@class text.PreTrainedModel: nn.Module
----@field config table<string, any>  the fields of config.json, with the defaults of the family
----@field family table<string, any>  what the classes of a model_type share
+---@field config table<string, any>  the fields of config.json, completed with the family's defaults
+---@field family table<string, any>  the properties that all classes of a model_type share
 local PreTrainedModel = class.class("text.PreTrainedModel", nn.Module)
 
--- The arguments of each kind of model.
+-- The signatures of each kind of model.
 local text = [[input_ids: tensor?, attention_mask: tensor?, token_type_ids: tensor?,
    position_ids: tensor?, inputs_embeds: tensor?, labels: tensor?, start_positions: tensor?,
    end_positions: tensor?, past_key_values: object?, use_cache: boolean?, logits_to_keep: count?,
@@ -37,7 +38,7 @@ local kinds = {
       position_ids: tensor?, return_loss: boolean = false]],
 }
 
--- The metatable of arguments that a model passes on to its parts.
+-- The metatable of a table of arguments that a model passes on to its parts.
 local Inputs = {}
 
 local readers = setmetatable({}, {__mode = "k"})
@@ -69,7 +70,7 @@ function PreTrainedModel:__init(config, options)
    end
 end
 
---- Computes the model.
+--- Computes the model's results.
 ---@param ... any  by position or by name: input_ids (B, S), attention_mask (B, S) with 0 for
 --- padding, token_type_ids, position_ids, inputs_embeds, labels, past_key_values, use_cache,
 --- logits_to_keep (the number of last positions whose logits are computed), output_hidden_states
@@ -102,7 +103,7 @@ function PreTrainedModel:forward(...)
    return self:compute(a)
 end
 
--- Returns arguments for a part of the model, with some replaced.
+-- Returns the arguments for a part of the model: those in `a`, with the changes in `changes`.
 function PreTrainedModel._inputs_for(a, changes)
    local copy = {}
    for key, value in pairs(a) do copy[key] = value end
@@ -110,8 +111,8 @@ function PreTrainedModel._inputs_for(a, changes)
    return setmetatable(copy, Inputs)
 end
 
---- Fills the weights of linear layers and embeddings with normal values of the standard deviation
---- config.initializer_range, and biases with 0.
+--- Fills the weights of linear layers and embeddings with normally distributed values with standard
+--- deviation config.initializer_range, and biases with 0.
 function PreTrainedModel:init_weights()
    local std = self.config.initializer_range
    torch.no_grad(function()
@@ -129,8 +130,8 @@ function PreTrainedModel:init_weights()
    end)
 end
 
---- Returns pairs of paths, as in state dicts of PyTorch: {a path, the path of the weight that it
---- shares}. A class with shared weights defines it.
+--- Returns pairs of paths, as in PyTorch's state dicts: {the path of a weight, the path of the
+--- weight that it shares}. Classes with shared weights override this method.
 ---@return {[1]: string, [2]: string}[]
 function PreTrainedModel:tied_weights() return {} end
 
@@ -144,7 +145,7 @@ local function split(path)
    return table.concat(parts, "."), name
 end
 
---- Makes the model share the weights of `tied_weights`.
+--- Makes each pair of weights that `tied_weights` returns one shared weight.
 function PreTrainedModel:tie_weights()
    for _, pair in ipairs(self:tied_weights()) do
       local to, name = split(pair[1])
@@ -153,11 +154,11 @@ function PreTrainedModel:tie_weights()
    end
 end
 
--- Names of tensors that files may have beside the weights: buffers of older versions.
+-- Patterns of names of buffers that files of older versions may contain in addition to the weights.
 local buffers = {"%.position_ids$", "rotary_emb%.inv_freq$"}
 
--- Returns whether a tensor of a file is left out: the model has no such weight, and the name is
--- among those that its family ignores.
+-- Returns whether a file's tensor is ignored: the model has no such weight, and the family ignores
+-- the name.
 function PreTrainedModel:_skips(name, own)
    if own[name] ~= nil then return false end
    for _, list in ipairs {buffers, self.family.ignore or {}} do
@@ -168,7 +169,7 @@ function PreTrainedModel:_skips(name, own)
    return false
 end
 
---- Returns the number of parameters; shared ones count once.
+--- Returns the number of elements of all parameters; shared parameters count once.
 ---@return integer
 function PreTrainedModel:num_parameters()
    local n = 0
@@ -176,7 +177,7 @@ function PreTrainedModel:num_parameters()
    return n
 end
 
---- Writes tokens that continue those of `input_ids`; see text.generate.
+--- Generates tokens that continue `input_ids`; see text.generate.
 ---@param input_ids Tensor  (B, S), with padding on the left
 ---@param options? table
 ---@return Tensor  (B, S + new tokens)
@@ -184,9 +185,10 @@ function PreTrainedModel:generate(input_ids, options)
    return require "tlua.text.generation".generate(self, input_ids, options)
 end
 
---- Writes config.json and model.safetensors, as `text.from_pretrained` and Hugging Face's library
---- read them. With max_shard_size, in bytes, there are several files and an index.
----@param folder string  made if it does not exist
+--- Writes config.json and model.safetensors, which `text.from_pretrained` and Hugging Face's
+--- library can load. If the weights exceed max_shard_size, in bytes, there are several files and an
+--- index.
+---@param folder string  created if it does not exist
 ---@param options? {max_shard_size: integer}
 function PreTrainedModel:save_pretrained(folder, options)
    require "tlua.text.models.loading".save(self, folder, options)

@@ -1,5 +1,5 @@
--- albert.lua - ALBERT (Lan et al., 2019): BERT's encoder whose layers share their weights, with
--- small embeddings.
+-- albert.lua - ALBERT (Lan et al., 2019): BERT's encoder with small embeddings, whose layers all
+-- share the same weights.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -1,5 +1,5 @@
--- bart.lua - BART (Lewis et al., 2019): BERT's encoder and a decoder, with learnt positions that
--- begin after two that are not used.
+-- bart.lua - BART (Lewis et al., 2019): BERT's encoder and a decoder, with learnt positions; the
+-- first two rows of their table are unused.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -37,7 +37,7 @@ function Attention:__init(config, heads)
    self.q_proj, self.out_proj = nn.Linear(size, size), nn.Linear(size, size)
 end
 
--- Attends to x itself with `cache`, or to the encoder's output `encoded`.
+-- Attends to the encoder's output `encoded`, or without it to x and the keys in `cache`.
 function Attention:forward(x, state, cache, index, encoded)
    local q = layers.split_heads(self.q_proj(x), self.heads)
    local function of(source)
@@ -55,7 +55,7 @@ function Attention:forward(x, state, cache, index, encoded)
    return self.out_proj(layers.join_heads(layers.attend(q, k, v, state, self.options)))
 end
 
--- Layers of encoder and decoder: each part is norm(x + dropout(f(x))).
+-- A layer of the encoder or decoder. Each of its parts computes norm(x + dropout(f(x))).
 local Layer = class.class("text.models.BartLayer", nn.Module)
 
 function Layer:__init(config, index, is_decoder)

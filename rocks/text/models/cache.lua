@@ -1,11 +1,11 @@
--- cache.lua - the keys and values that generation keeps, so that each step computes its new tokens
--- only. Each layer has two buffers (B, heads, capacity, features) that grow by doubling; a layer
--- with a sliding window keeps only the keys that later queries may see.
+-- cache.lua - the cache of keys and values, with which each step of generation computes only its
+-- new tokens. Each layer has two buffers (B, heads, capacity, features) that grow by doubling; a
+-- layer with a sliding window keeps only the keys that later queries may see.
 
 local torch = require "tlua"
 local class = require "tlua.class"
 
---- The keys and values of all layers of a model, for generation in steps.
+--- The cached keys and values of all layers of a model, for generation in steps.
 ---
 ---     local _ <close> = torch.no_grad()
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
@@ -16,26 +16,26 @@ local class = require "tlua.class"
 ---     print(cache:get_seq_length())
 ---     --> 4
 ---@class text.Cache
----@field max_length? integer  positions to reserve at once, if known
----@field layers table<integer, table>  the buffers of each layer, and how much of them is used
+---@field max_length? integer  the number of positions to reserve at the first step, if known
+---@field layers table<integer, table>  the buffers of each layer, with the number of used positions
 ---@field length integer  the number of positions so far
----@field cross table<integer, Tensor[]>  of encoder-decoder models: each layer's keys and values of
---- the encoder's output
+---@field cross table<integer, Tensor[]>  for encoder-decoder models: each layer's keys and values
+--- of the encoder's output
 local Cache = class.class("text.Cache")
 
 --- Makes an empty cache.
----@param max_length? integer  reserves this number of positions at the first step; else buffers
+---@param max_length? integer  the number of positions to reserve at the first step; if nil, buffers
 --- grow
 function Cache:__init(max_length)
    self.max_length, self.layers, self.cross, self.length = max_length, {}, {}, 0
 end
 
---- Returns the number of positions of all tokens so far.
+--- Returns the number of tokens so far.
 ---@return integer
 function Cache:get_seq_length() return self.length end
 
--- Makes room for `count` further positions in a layer: a larger buffer or, with a window, one with
--- only the last keys.
+-- Makes room for `count` further positions in a layer: allocates larger buffers, and copies the
+-- last `kept` keys and values to them.
 local function grow(layer, count, kept, max_length)
    local k, v = layer.keys, layer.values
    local need = kept + count
@@ -53,8 +53,8 @@ local function grow(layer, count, kept, max_length)
    return k, v
 end
 
---- Appends keys and values (B, heads, S, features) to those of a layer, and returns all that the
---- new queries may see.
+--- Appends keys and values (B, heads, S, features) to a layer's cache, and returns all keys and
+--- values that the new queries may see.
 ---@param index integer  the layer, from 1
 ---@param key Tensor
 ---@param value Tensor
@@ -90,8 +90,8 @@ end
 ---@param count integer
 function Cache:advance(count) self.length = self.length + count end
 
---- Returns the number of keys that `count` new queries see in a layer with this window, with the
---- new keys.
+--- Returns the number of keys, including the new ones, that `count` new queries may see in a layer
+--- with the given window.
 ---@param count integer
 ---@param window? integer
 ---@return integer

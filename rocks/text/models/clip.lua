@@ -1,5 +1,5 @@
--- clip.lua - CLIP (Radford et al., 2021) and SigLIP (Zhai et al., 2023): an encoder of texts and
--- one of images, whose results are compared.
+-- clip.lua - CLIP (Radford et al., 2021) and SigLIP (Zhai et al., 2023): an encoder of texts and an
+-- encoder of images, whose outputs are compared.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -99,7 +99,8 @@ function TextModel:__init(config, is_siglip)
    end
 end
 
--- Returns the features of each text: those of its end or, in SigLIP, of its last token.
+-- Returns the features of each text: the features at its end token or, in SigLIP, at the last
+-- position.
 function TextModel:forward(a)
    local ids, eos = a.input_ids, self.config.eos_token_id
    local n = ids:size(2)
@@ -111,7 +112,7 @@ function TextModel:forward(a)
    x = self.final_layer_norm(x)
    if self.is_siglip then return self.head(x:select(2, -1)) end
    local rows = torch.arange(1, ids:size(1) + 1, {dtype = "int64", device = ids.device})
-   -- older files have a wrong end, and mean the largest number
+   -- Older files give a wrong end token; the end is then the token with the largest number.
    local at = eos == 2 and ids:argmax(2) or ids:eq(eos + 1):long():argmax(2)
    return x[{rows, at}]
 end
@@ -202,7 +203,7 @@ local vision = over(shared, {
 })
 local sigmoid = {layer_norm_eps = 1e-6, hidden_act = "gelu_pytorch_tanh"}
 
--- Completes the configurations of both parts.
+-- Returns a function that completes the configurations of both parts.
 local function finish(title, parts)
    return function(config)
       for name, defaults in pairs(parts) do
@@ -215,16 +216,16 @@ local function finish(title, parts)
    end
 end
 
--- Declares the methods that both models have.
+-- Declares the methods that CLIP and SigLIP share.
 local function with_features(cls)
    cls.inputs = "both"
-   --- Returns the embeddings of texts, not normalised.
+   --- Returns the embeddings of texts before normalisation.
    function cls:get_text_features(input_ids, attention_mask)
       local x = self.text_model {input_ids = input_ids, attention_mask = attention_mask}
       local projection = rawget(self, "text_projection")
       return projection and projection(x) or x
    end
-   --- Returns the embeddings of images, not normalised.
+   --- Returns the embeddings of images before normalisation.
    function cls:get_image_features(pixel_values)
       local x = self.vision_model(pixel_values)
       local projection = rawget(self, "visual_projection")
@@ -269,7 +270,7 @@ function CLIP:build(config)
    self.text_projection = nn.Linear(config.text_config.hidden_size, size, plain)
 end
 
--- Text i belongs to image i: the mean of the cross-entropies in both directions.
+-- Returns the mean of the cross-entropies in both directions; text i belongs to image i.
 function CLIP.compare(_, logits)
    local own = torch.arange(1, logits:size(1) + 1, {dtype = "int64", device = logits.device})
    return (F.cross_entropy(logits, own) + F.cross_entropy(logits:t(), own)) / 2
@@ -295,7 +296,8 @@ function Siglip:build(config)
    self.logit_bias = nn.Parameter(torch.zeros(1))
 end
 
--- Each pair is a question of its own: text i belongs to image i, and to no other.
+-- Returns the loss of a binary classification of each pair: text i belongs to image i, and to no
+-- other image.
 function Siglip.compare(_, logits)
    local sign = torch.eye(logits:size(1), {device = logits.device}) * 2 - 1
    return -F.logsigmoid(sign * logits):sum(-1):mean()

@@ -1,5 +1,5 @@
--- config.lua - reads config.json, and completes it with the defaults of a family. Names are Hugging
--- Face's. Fields that a family does not know are kept.
+-- config.lua - reads config.json, and completes it with the defaults of a family. The fields have
+-- Hugging Face's names. Fields that a family does not know are kept.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -7,10 +7,10 @@ local json = require "tlua.utils.json"
 
 local M = {}
 
--- Marks configurations that are complete.
+-- The set of configurations that M.complete has returned.
 local complete = setmetatable({}, {__mode = "k"})
 
--- Returns a copy of a JSON value in which null is nil.
+-- Copies a decoded JSON value, with nil in place of null.
 local function plain(value)
    if value == json.null then return nil end
    if type(value) ~= "table" then return value end
@@ -19,7 +19,7 @@ local function plain(value)
    return copy
 end
 
---- Reads a file of JSON.
+--- Reads a JSON file.
 ---@param path string
 ---@return table
 function M.read_json(path)
@@ -33,7 +33,7 @@ function M.read_json(path)
    return plain(value)
 end
 
--- The fields that all configurations have.
+-- The defaults of fields that all configurations have.
 local common = {
    initializer_range = 0.02, tie_word_embeddings = true, num_labels = 2, use_cache = true,
 }
@@ -61,7 +61,8 @@ local names <const> = {"a list of strings", is_list_of_strings}
 local object <const> = {"an object or null", is_table}
 local share <const> = {"a number from 0 to 1 or null", is_share}
 
--- Fields that may be null, and what they may be otherwise.
+-- Fields that may be null. Each row has a description of the other valid values, and a function
+-- that tests for them.
 local optional <const> = {
    num_key_value_heads = count, head_dim = count, sliding_window = count, n_inner = count,
    num_decoder_layers = count, num_hidden_groups = count, inner_group_num = count,
@@ -94,7 +95,7 @@ optional.final_logit_softcapping = optional.attn_logit_softcapping
 optional.rope_local_base_freq = optional.rope_theta
 optional.conv_kernel_size = optional.position_buckets
 
--- Checks the fields that may be null, and makes counts integers.
+-- Checks the fields that may be null, and converts counts to integers.
 local function check_optional(title, config)
    for key, kind in pairs(optional) do
       local value = config[key]
@@ -129,7 +130,7 @@ local function count_labels(given)
    return n
 end
 
---- Stands for a field without a default, of any type.
+--- Stands for a field of any type that has no default.
 M.none = setmetatable({}, {__name = "none"})
 
 --- Completes a configuration with a family's defaults, and checks the types of its fields.
@@ -162,7 +163,7 @@ end
 ---@return boolean
 function M.is_complete(config) return complete[config] == true end
 
---- Raises if a size is no multiple of another.
+--- Raises an error unless the field `size` is a multiple of the field `part`.
 ---@param title string
 ---@param config table
 ---@param size string  the name of a field

@@ -1,5 +1,5 @@
--- deberta.lua - DeBERTa (He et al., 2020) and DeBERTa v2 and v3: BERT's encoder whose attention
--- adds scores of contents and relative positions.
+-- deberta.lua - DeBERTa (He et al., 2020) and DeBERTa v2 and v3: BERT's encoder with attention that
+-- adds the scores of contents and of relative positions.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -12,7 +12,8 @@ local nn, F = torch.nn, torch.nn.functional
 
 -- Positions -------------------------------------------------------------------------------------
 
--- Returns the distances (L, L) from keys to queries. With buckets, large ones grow as a logarithm.
+-- Returns the distances (L, L) from keys to queries. With buckets, large distances are compressed
+-- logarithmically.
 local function distances(n, config, device)
    local at = torch.arange(0, n, {dtype = "int64", device = device})
    local distance = at:unsqueeze(2) - at:unsqueeze(1)
@@ -70,7 +71,7 @@ function Attention:project(x)
    return q + self.q_bias:view(n, 1, -1), k, v + self.v_bias:view(n, 1, -1)
 end
 
--- Returns the keys and queries (1, heads, 2 * span, D) of relative positions.
+-- Returns the keys and the queries of relative positions, (1, heads, 2 * span, D).
 function Attention:positions(embeddings)
    local key = rawget(self, "pos_proj") or rawget(self, "pos_key_proj") or rawget(self, "key_proj")
    local query = rawget(self, "pos_q_proj") or rawget(self, "pos_query_proj")
@@ -80,7 +81,7 @@ function Attention:positions(embeddings)
       self.by_position and layers.split_heads(query(x), self.heads)
 end
 
--- Returns the scores (B, heads, L, L) of positions, before scaling.
+-- Returns the scores (B, heads, L, L) of relative positions before scaling.
 function Attention:bias(q, k, relative)
    local key, query = self:positions(relative.embeddings)
    local b, n, length, span = q:size(1), q:size(2), q:size(3), relative.span
@@ -89,7 +90,7 @@ function Attention:bias(q, k, relative)
    local sum
    if key then sum = q:matmul(key:transpose(3, 4)):gather(4, index) end
    if query then
-      -- row k, column q of the products of keys and positions has the distance q - k
+      -- In row k, the score for query q is at the distance q - k.
       local scores = k:matmul(query:transpose(3, 4)):gather(4, index:transpose(3, 4))
       scores = scores:transpose(3, 4)
       sum = sum and sum + scores or scores
@@ -161,7 +162,7 @@ function Encoder:__init(config)
    end
 end
 
--- Returns what attention needs to know of relative positions.
+-- Returns the embeddings and distances of relative positions, which all layers share.
 function Encoder:relative(x)
    local embeddings, n = rawget(self, "rel_embeddings"), x:size(2)
    if not embeddings then return nil end

@@ -1,5 +1,6 @@
--- decoder.lua - LLaMA's decoder and its relatives: layers of attention with rotary positions and a
--- gated network, each after a norm. A family passes what differs to `family`.
+-- decoder.lua - the decoder of LLaMA and similar models: layers of attention with rotary positions
+-- and a gated feed-forward network, each after a norm. A family passes its differences from LLaMA
+-- to `family`.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,9 +18,9 @@ local M = {}
 
 -- Attention -------------------------------------------------------------------------------------
 
---- Attention with fewer heads of keys than of queries. `traits` says what differs from LLaMA's:
---- qkv_bias, o_bias, qk_norm ("head": a norm of each head, "all": of all heads together), fused
---- (one layer for queries, keys and values), clip, scale, softcap.
+--- Attention in which several query heads may share one key head. `traits` has the differences from
+--- LLaMA: qkv_bias, o_bias, qk_norm ("head": a norm of each head, "all": one norm of all heads
+--- together), fused (one linear layer for queries, keys and values) and scale.
 ---@class text.models.Attention: nn.Module
 local Attention = class.class("text.models.Attention", nn.Module)
 M.Attention = Attention
@@ -107,7 +108,8 @@ end
 
 -- The loop over the layers ----------------------------------------------------------------------
 
--- Returns what the layers of a kind share.
+-- Returns the state that all layers of one kind share: the mask, the cache, the window and the
+-- angles.
 local function state_of(model, kind, a, x, past, padding)
    local config, cache, count = model.config, a.cache, x:size(2)
    local window = kind == "sliding_attention" and config.sliding_window or nil
@@ -121,9 +123,10 @@ local function state_of(model, kind, a, x, past, padding)
    return state
 end
 
---- Runs the layers of a decoder on embeddings: with the masks and angles of each kind of layer, and
---- a cache.
----@param model nn.Module  with config, kinds (of each layer) and rotary (by kind)
+--- Runs the layers of a decoder on embeddings, with the masks and angles of each kind of layer and
+--- with a cache.
+---@param model nn.Module  with the fields config, kinds (a kind for each layer) and rotary (a
+--- rotation for each kind)
 ---@param list nn.ModuleList
 ---@param x Tensor  (B, S, hidden_size)
 ---@param a table  the model's arguments
@@ -148,7 +151,8 @@ function M.run(model, list, x, a)
    return x, results
 end
 
---- Replaces the last hidden state by its norm, as Hugging Face's models return it.
+--- Replaces the last hidden state by `x`, which is the normalised one, as Hugging Face's models
+--- return it.
 ---@param results table
 ---@param x Tensor
 ---@return table
@@ -160,7 +164,7 @@ end
 
 -- Families --------------------------------------------------------------------------------------
 
---- The defaults of LLaMA's config.json, which its relatives share.
+--- The defaults of LLaMA's config.json, which similar families share.
 M.defaults = {
    vocab_size = 32000, hidden_size = 4096, intermediate_size = 11008, num_hidden_layers = 32,
    num_attention_heads = 32, hidden_act = "silu", max_position_embeddings = 2048,
@@ -168,7 +172,8 @@ M.defaults = {
    tie_word_embeddings = false, rope_theta = configs.none,
 }
 
---- Makes the kinds of layers from config: all have a sliding window, or none.
+--- Returns the kind of each layer: "sliding_attention" for layers with a sliding window, or
+--- "full_attention".
 ---@param config table
 ---@return string[]
 local function kinds_of(config, traits)
@@ -210,10 +215,10 @@ local function gated(config)
 end
 
 --- Declares a family: its base model, its language model and its classifiers. fields: model_type,
---- name, defaults (over LLaMA's); traits: those of Attention; norm(config, size), mlp(config),
---- mlp_name, layer (a class), slides(config, i): whether layer i has the sliding window;
---- finish(config); embed(x, config): changes embeddings; rotary(model, config): adds rotations for
---- kinds of layers; ending: of the base model's name, "Model" by default.
+--- name, defaults (which replace LLaMA's); traits (of Attention); norm(config, size), mlp(config),
+--- mlp_name, layer (a class), slides(config, i) (whether layer i has the sliding window),
+--- finish(config), embed(x, config) (changes embeddings), rotary(model, config) (adds rotations for
+--- kinds of layers), ending (the suffix of the base model's name, "Model" by default).
 ---@param fields table
 ---@return table family
 function M.family(fields)

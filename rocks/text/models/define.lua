@@ -1,4 +1,4 @@
--- define.lua - declares families of models, their classes, and what their heads compute.
+-- define.lua - declares families of models, their classes, and the losses of their heads.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -13,8 +13,8 @@ local Family = class.class("text.models.Family")
 --- Declares a family. Its fields: model_type, name (the first part of its classes' names), prefix
 --- (the field of the base model in models with a head), defaults (of config.json), finish (a
 --- function that checks and completes a configuration), main (the class that from_config makes),
---- has_types (whether models take token_type_ids), ignore (patterns of names that files may have
---- beside the weights).
+--- has_types (whether models take token_type_ids), ignore (patterns of names of tensors that files
+--- may contain in addition to the weights).
 ---@param fields table
 ---@return table
 function M.family(fields)
@@ -24,7 +24,7 @@ function M.family(fields)
    return family
 end
 
---- Declares a class of the family; its full name is the family's name with `ending`.
+--- Declares a class of the family. The class's name is the family's name followed by `ending`.
 ---@param ending string  such as "ForCausalLM"
 ---@param parent? table
 ---@return table
@@ -36,7 +36,7 @@ function Family:class(ending, parent)
    return cls
 end
 
---- Returns an empty family's table for init.lua: model_type -> family.
+--- Returns a table from model_type to family, for init.lua.
 ---@param ... table
 ---@return table<string, table>
 function M.by_type(...)
@@ -47,7 +47,7 @@ end
 
 -- Losses ----------------------------------------------------------------------------------------
 
---- The mean cross-entropy of each token's successor; labels of -100 do not count.
+--- Returns the mean cross-entropy of predicting each next token; labels of -100 are ignored.
 ---@param logits Tensor  (B, S, V)
 ---@param labels Tensor  (B, S)
 ---@return Tensor
@@ -57,7 +57,7 @@ function M.next_token_loss(logits, labels)
       labels:narrow(2, 2, n - 1):flatten())
 end
 
---- The mean cross-entropy of each token; labels of -100 do not count.
+--- Returns the mean cross-entropy over all tokens; labels of -100 are ignored.
 ---@param logits Tensor  (B, S, V)
 ---@param labels Tensor  (B, S)
 ---@return Tensor
@@ -65,8 +65,8 @@ function M.token_loss(logits, labels)
    return F.cross_entropy(logits:flatten(1, 2), labels:flatten())
 end
 
---- The loss of a classifier: mean squared error for one label, cross-entropy for classes, binary
---- cross-entropy for floating labels; config.problem_type chooses otherwise.
+--- Returns the loss of a classifier: mean squared error for one label, cross-entropy for classes,
+--- or binary cross-entropy for floating labels, unless config.problem_type selects another one.
 ---@param config table
 ---@param logits Tensor  (B, num_labels)
 ---@param labels Tensor
@@ -84,7 +84,8 @@ function M.class_loss(config, logits, labels)
    return F.cross_entropy(logits:view(-1, config.num_labels), labels:flatten())
 end
 
---- The loss of the first and last positions of an answer; positions beyond the text do not count.
+--- Returns the loss for the first and last positions of answers; positions beyond the text are
+--- ignored.
 ---@param first Tensor  (B, S)
 ---@param last Tensor  (B, S)
 ---@param a {start_positions: Tensor, end_positions: Tensor}
@@ -101,7 +102,7 @@ end
 
 -- Heads -----------------------------------------------------------------------------------------
 
---- Returns the results of the base model that are passed on beside logits.
+--- Adds to a head's results `own` the base model's results that are passed on.
 ---@param results table
 ---@param own table
 ---@return table
@@ -110,7 +111,7 @@ function M.with(results, own)
    return own
 end
 
---- Declares XForTokenClassification: classes of tokens.
+--- Declares XForTokenClassification, which classifies tokens.
 ---@param family table
 ---@param base fun(config: table): nn.Module  makes the base model
 ---@param dropout? string  the name of the dropout's field in config
@@ -130,7 +131,7 @@ function M.token_classification(family, base, dropout, field)
    end
 end
 
---- Declares XForQuestionAnswering: the first and the last token of an answer.
+--- Declares XForQuestionAnswering, which finds the first and the last token of an answer.
 ---@param family table
 ---@param base fun(config: table): nn.Module
 function M.question_answering(family, base)
@@ -150,11 +151,12 @@ function M.question_answering(family, base)
    end
 end
 
---- Declares XForCausalLM of a decoder, whose head may share the embedding's weight.
+--- Declares XForCausalLM for a decoder. Its head may share the embedding's weight.
 ---@param family table
 ---@param base table  the class of the base model
----@param options {ending: string?, head: string?, embedding: string}  the class's ending; the
---- head's field; the path of the embedding in the base model
+---@param options {ending: string?, head: string?, embedding: string}  ending: the suffix of the
+--- class's name; head: the name of the head's field; embedding: the path of the embedding in the
+--- base model
 function M.causal_lm(family, base, options)
    local cls = family:class(options.ending or "ForCausalLM")
    local head = options.head or "lm_head"
@@ -183,8 +185,8 @@ function M.causal_lm(family, base, options)
    return cls
 end
 
---- Declares XForSequenceClassification of a decoder: the class of a text by its last token that is
---- no padding.
+--- Declares XForSequenceClassification for a decoder, which classifies a text by its last token
+--- that is not padding.
 ---@param family table
 ---@param base table
 function M.last_token_classification(family, base)

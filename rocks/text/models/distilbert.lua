@@ -1,4 +1,5 @@
--- distilbert.lua - DistilBERT (Sanh et al., 2019): half of BERT's layers, without types of tokens.
+-- distilbert.lua - DistilBERT (Sanh et al., 2019): BERT with half of the layers and without token
+-- types.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -1,4 +1,4 @@
--- electra.lua - ELECTRA (Clark et al., 2020): BERT's encoder as a discriminator, which finds
+-- electra.lua - ELECTRA (Clark et al., 2020): BERT's encoder as a discriminator, which detects
 -- replaced tokens, and as a small generator.
 
 local torch = require "tlua"
@@ -53,7 +53,8 @@ function Detector:forward(x)
    return self.dense_prediction(layers.activated(self.dense, x, self.act)):squeeze(-1)
 end
 
--- The discriminator: a logit for each token, whose label is 1 for replaced tokens and 0 for others.
+-- The discriminator, which returns a logit for each token. Labels are 1 for replaced tokens and 0
+-- for other tokens.
 local PreTraining = family:class "ForPreTraining"
 
 function PreTraining:build(config)

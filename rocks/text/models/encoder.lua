@@ -1,5 +1,6 @@
--- encoder.lua - BERT's encoder and its heads, which RoBERTa and ELECTRA share: layers of attention
--- and a network, each followed by a norm of its sum with the input.
+-- encoder.lua - BERT's encoder and its heads, which RoBERTa and ELECTRA share. Each layer has
+-- attention and a feed-forward network; the output of each is added to its input, and the sum is
+-- normalised.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -20,7 +21,7 @@ M.defaults = {
    layer_norm_eps = 1e-12, pad_token_id = 0,
 }
 
---- Checks a configuration.
+--- Checks the fields of an encoder's configuration.
 ---@param config table
 function M.check(config)
    configs.check_multiple("text." .. tostring(config.model_type), config, "hidden_size",
@@ -49,7 +50,7 @@ function SelfAttention:forward(x, mask)
       self.training and self.p or 0.0))
 end
 
--- A linear layer whose result is added to the layer's input, and the sum's norm.
+-- A linear layer, an addition of the residual input, and a norm of the sum.
 local AddNorm = class.class("text.models.AddNorm", nn.Module)
 M.AddNorm = AddNorm
 
@@ -115,15 +116,15 @@ end
 
 -- Embeddings ------------------------------------------------------------------------------------
 
---- The sum of the embeddings of tokens, positions and types, and its norm.
+--- The normalised sum of the embeddings of tokens, positions and types.
 ---@class text.models.Embeddings: nn.Module
 local Embeddings = class.class("text.models.Embeddings", nn.Module)
 M.Embeddings = Embeddings
 
 ---@param config table
 ---@param size integer
----@param after_padding? boolean  positions count tokens that are no padding, after the number of
---- the padding, as RoBERTa's do
+---@param after_padding? boolean  whether positions count only tokens that are not padding,
+--- beginning after pad_token_id, as in RoBERTa
 function Embeddings:__init(config, size, after_padding)
    local pad = config.pad_token_id and config.pad_token_id + 1
    local padding = {padding_idx = pad}
@@ -170,8 +171,8 @@ function Pooler:__init(config) self.dense = nn.Linear(config.hidden_size, config
 
 function Pooler:forward(x) return self.dense(x:select(2, 1)):tanh() end
 
---- Declares a family's base model. options: after_padding; project: whether embeddings have a size
---- of their own; pools: whether models without a head have a pooler.
+--- Declares a family's base model. options: after_padding (as in Embeddings), project (whether
+--- embeddings have a size of their own) and pools (whether models without a head have a pooler).
 ---@param family table
 ---@param options table
 ---@return table
@@ -200,7 +201,7 @@ function M.model(family, options)
    return Model
 end
 
---- Returns a base model without pooler for a model with a head.
+--- Returns a function that makes a base model without a pooler, for models with a head.
 ---@param Model table
 ---@return fun(config: table): nn.Module
 function M.without_pooler(Model)
@@ -209,8 +210,8 @@ end
 
 -- Heads -----------------------------------------------------------------------------------------
 
---- Scores of a text from its pooled or first token: dropout and a linear layer, after a layer with
---- an activation unless the model has a pooler.
+--- Computes scores of a text from its pooled or first token by dropout and a linear layer. If the
+--- model has no pooler, a linear layer with an activation comes first.
 ---@class text.models.FirstTokenHead: nn.Module
 local FirstToken = class.class("text.models.FirstTokenHead", nn.Module)
 M.FirstToken = FirstToken
@@ -254,8 +255,8 @@ M.Heads = Heads
 
 function Heads:__init(config) self.predictions = Predictions(config) end
 
---- Declares XForSequenceClassification. act: the activation of FirstTokenHead; nil for a model with
---- a pooler.
+--- Declares XForSequenceClassification. `act` is the activation of FirstTokenHead, or nil for a
+--- model with a pooler.
 ---@param family table
 ---@param Model table
 ---@param act? string
@@ -310,7 +311,7 @@ function M.masked_lm(family, Model, options)
    end
 end
 
---- Declares the heads that all encoders have: classes of tokens, and answers.
+--- Declares the heads that all encoders have: token classification and question answering.
 ---@param family table
 ---@param Model table
 function M.token_heads(family, Model)

@@ -1,6 +1,6 @@
--- gemma.lua - Gemma (Mesnard et al., 2024), Gemma 2 and Gemma 3's models of text: norms with a
--- weight of 1 + w, and embeddings times the root of their size. Gemma 2 and 3 have norms around
--- attention and network, and layers with a sliding window.
+-- gemma.lua - Gemma (Mesnard et al., 2024), Gemma 2 and Gemma 3 for text: norms multiply by 1 +
+-- weight, and embeddings are multiplied by the square root of their size. Gemma 2 and 3 have norms
+-- before and after attention and the feed-forward network, and layers with a sliding window.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -20,7 +20,7 @@ function Norm:forward(x) return F.rms_norm(x, self.shape, self.weight + 1, self.
 
 local function norm(config, size) return Norm(size, config.rms_norm_eps) end
 
--- A layer with norms before and after attention and network.
+-- A layer with norms before and after attention and the feed-forward network.
 local Layer = class.class("text.models.Gemma2Layer", decoder.Layer)
 
 function Layer:__init(config, index, traits)
@@ -50,7 +50,7 @@ local function gemma(changes)
    return defaults
 end
 
--- The changes of Gemma 2, which Gemma 3 has too.
+-- The differences of Gemma 2 and Gemma 3 from Gemma.
 local second = {
    hidden_size = 2304, intermediate_size = 9216, num_hidden_layers = 26, num_attention_heads = 8,
    num_key_value_heads = 4, hidden_activation = "gelu_pytorch_tanh", query_pre_attn_scalar = 256,
@@ -80,7 +80,7 @@ return define.by_type(
       },
       traits = {norm = norm, qkv_bias = has_bias, o_bias = has_bias},
       finish = function(config)
-         -- older files say "gelu", and mean its approximation
+         -- In older files, hidden_act = "gelu" means the tanh approximation.
          config.hidden_activation = config.hidden_activation or "gelu_pytorch_tanh"
       end,
    },

@@ -1,5 +1,5 @@
--- gpt2.lua - GPT-2 (Radford et al., 2019): learnt positions, and norms before attention and
--- network.
+-- gpt2.lua - GPT-2 (Radford et al., 2019): a decoder with learnt positions, and with norms before
+-- attention and the feed-forward network.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -21,7 +21,7 @@ local family = define.family {
    },
    finish = function(config) configs.check_multiple("text.GPT2", config, "n_embd", "n_head") end,
    width = function(config) return config.n_embd end,
-   ignore = {"%.attn%.bias$", "%.attn%.masked_bias$"}, -- masks in older files
+   ignore = {"%.attn%.bias$", "%.attn%.masked_bias$"}, -- the masks in older files
 }
 
 local Attention = class.class("text.models.GPT2Attention", nn.Module)

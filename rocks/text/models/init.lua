@@ -1,9 +1,9 @@
--- init.lua - torch.text.models: finds the classes of a model_type, and makes models from folders
+-- init.lua - torch.text.models: finds the classes for a model_type, and makes models from folders
 -- and configurations.
 --
--- To add a family: its row in `files` below, and a file in this folder that returns its classes;
--- a family that resembles LLaMA is a call of decoder.family (see mistral.lua), and one that
--- resembles BERT shares encoder.lua's layers (see roberta.lua).
+-- To add a family, add its row to `files` below, and a file to this folder that returns its
+-- classes. For a family that resembles LLaMA, a call of decoder.family suffices (see mistral.lua);
+-- a family that resembles BERT uses encoder.lua's layers (see roberta.lua).
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -39,7 +39,7 @@ function M.list_models(...)
    return names
 end
 
--- Returns the family of a configuration.
+-- Returns the family for a configuration's model_type.
 local function family_of(title, config)
    local kind = config.model_type
    if type(kind) ~= "string" then
@@ -52,7 +52,7 @@ local function family_of(title, config)
    return require("tlua.text.models." .. files[kind])[kind]
 end
 
--- The endings of the classes' names for each task.
+-- The suffixes of class names for each task.
 local tasks = {
    Model = {"Model"}, ForCausalLM = {"LMHeadModel", "ForCausalLM"},
    ForMaskedLM = {"ForMaskedLM"}, ForPreTraining = {"ForPreTraining"},
@@ -63,7 +63,8 @@ local tasks = {
    ForImageClassification = {"ForImageClassification"},
 }
 
--- Returns the class of a family that has a name, or is for a task such as "ForCausalLM".
+-- Returns the class of a family that has the given name or is for the given task, such as
+-- "ForCausalLM".
 local function class_of(title, family, name)
    if family.classes[name] then return family.classes[name] end
    for _, ending in ipairs(tasks[name] or {}) do
@@ -78,13 +79,13 @@ local function class_of(title, family, name)
       table.concat(names, ", ")))
 end
 
--- Returns the name of the class to make.
+-- Returns the name or task of the class to make.
 local function name_of(family, config, architecture)
    local own = config.architectures
    return architecture or type(own) == "table" and own[1] or family.main or "Model"
 end
 
--- Makes a model without memory.
+-- Makes a model on the meta device, whose weights have no memory.
 local function make_meta(cls, config)
    local previous = torch.get_default_device()
    torch.set_default_device "meta"
@@ -98,10 +99,10 @@ local take = args.signature [[text.from_pretrained(folder: string, architecture:
    dtype: string = 'auto', device: device?, strict: boolean = true, config: table?)]]
 
 --- Loads a model from a folder with config.json and model.safetensors, or several safetensors files
---- with their index, as Hugging Face's library saves them. Large files are mapped, so that weights
---- are read when they are first used. The model is in evaluation mode. Missing, unexpected and
---- misshapen weights are an error; with strict = false, missing and misshapen weights are random,
---- and the lists of missing and unexpected ones are returned.
+--- with their index, as Hugging Face's library saves them. Large files are memory-mapped, so that
+--- weights are read when they are first used. The model is in evaluation mode. Missing, unexpected
+--- and misshapen weights are an error; with strict = false, missing and misshapen weights are
+--- random, and the lists of missing and unexpected weights are returned.
 ---
 ---     local folder = os.tmpname()
 ---     os.remove(folder)
@@ -112,8 +113,8 @@ local take = args.signature [[text.from_pretrained(folder: string, architecture:
 ---@param folder string
 ---@param options? {architecture: string, dtype: string, device: string|torch.device, strict:
 --- boolean, config: table}  architecture: a class such as "BertModel", or "ForCausalLM" and so on;
---- by default the one in config.json, or the language model of the family; dtype: "auto", that of
---- the file, by default; config: fields that replace those of config.json, such as
+--- by default the one in config.json, or the language model of the family; dtype: by default
+--- "auto", the dtype of the file; config: fields that replace fields of config.json, such as
 --- {num_labels = 3}
 ---@return text.PreTrainedModel
 ---@return string[]? missing
@@ -145,10 +146,10 @@ local take_config = args.signature "text.from_config(config: table, architecture
 ---     local model = torch.text.from_config(config, options)
 ---     print(table.unpack(model(torch.tensor {{1, 2, 3}}).pooler_output.shape))
 ---     --> 1	12
----@param config table<string, any>  model_type chooses the family; fields that are missing have the
---- family's defaults
+---@param config table<string, any>  model_type selects the family; missing fields get the family's
+--- defaults
 ---@param options? {architecture: string}  a class such as "BertModel", or "ForCausalLM" and so on;
---- by default that of config.architectures, or the language model of the family
+--- by default the one in config.architectures, or the language model of the family
 ---@return text.PreTrainedModel
 function M.from_config(config, options)
    local title = "text.from_config"

@@ -1,5 +1,5 @@
--- layers.lua - what several families share: activations by their names in config.json, attention of
--- heads, linear layers with transposed weights, and gated networks.
+-- layers.lua - parts that several families share: activations by their names in config.json,
+-- multi-head attention, linear layers with transposed weights, and gated feed-forward networks.
 
 local torch = require "tlua"
 local class = require "tlua.class"
@@ -20,7 +20,7 @@ local activations = {
    linear = function(x) return x end,
 }
 
---- Returns the activation of a name in config.json.
+--- Returns the activation with the given name in config.json.
 ---@param name string
 ---@return fun(x: Tensor): Tensor
 function M.activation(name)
@@ -31,12 +31,12 @@ function M.activation(name)
    return activations[name]
 end
 
--- The activations that F.linear computes in the same pass.
+-- The activations that F.linear can apply in the same pass.
 local fused = {
    gelu = "gelu", gelu_new = "gelu_tanh", gelu_pytorch_tanh = "gelu_tanh", relu = "relu",
 }
 
---- Computes a linear layer and an activation.
+--- Applies a linear layer and then an activation.
 ---@param linear nn.Linear
 ---@param x Tensor
 ---@param name string  the activation's name in config.json
@@ -59,7 +59,7 @@ end
 ---@return Tensor
 function M.join_heads(x) return x:transpose(2, 3):flatten(3) end
 
---- Attention of heads. `state` has mask and is_causal; further options: scale, and softcap, the
+--- Multi-head attention. `state` has mask and is_causal. Options: scale, dropout, and softcap, the
 --- bound of scores.
 ---@param q Tensor  (B, H, L, D)
 ---@param k Tensor  (B, G, S, D)
@@ -88,7 +88,7 @@ function M.attend(q, k, v, state, options)
    return weights:matmul(v)
 end
 
---- A linear layer whose weight is (in_features, out_features), as GPT-2's.
+--- A linear layer with a transposed weight (in_features, out_features), as in GPT-2.
 ---@class text.models.Conv1D: nn.Module
 local Conv1D = class.class("text.models.Conv1D", nn.Module)
 M.Conv1D = Conv1D
@@ -107,7 +107,7 @@ function Conv1D:extra_repr()
    return ("in_features=%d, out_features=%d"):format(self.weight:size(1), self.weight:size(2))
 end
 
---- LLaMA's network of two branches: down(act(gate(x)) * up(x)).
+--- LLaMA's gated feed-forward network: down(act(gate(x)) * up(x)).
 ---@class text.models.GatedMLP: nn.Module
 local GatedMLP = class.class("text.models.GatedMLP", nn.Module)
 M.GatedMLP = GatedMLP

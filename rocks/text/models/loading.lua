@@ -17,7 +17,7 @@ local function exists(path)
    return file ~= nil
 end
 
--- Returns the names of the files of an index, and its map from keys to files.
+-- Reads an index. Returns the list of its files, and the map from keys to files.
 local function read_index(path)
    local index = configs.read_json(path)
    local map = index.weight_map
@@ -44,7 +44,7 @@ local function load_file(path)
    return state
 end
 
---- Reads all tensors of a folder. Large files are mapped.
+--- Reads all tensors of a folder. Large files are memory-mapped.
 ---@param folder string
 ---@return table<string, Tensor>
 function M.read_state(folder)
@@ -74,7 +74,7 @@ function M.read_state(folder)
    return state
 end
 
---- Reads generation_config.json, if there is one.
+--- Reads generation_config.json. Returns nil if the folder has none.
 ---@param folder string
 ---@return table?
 function M.read_generation(folder)
@@ -82,8 +82,8 @@ function M.read_generation(folder)
    return exists(path) and configs.read_json(path) or nil
 end
 
--- Renames the keys of a state so that they fit a class: old names of norms, and the prefix that
--- models with a head have and those without lack.
+-- Renames the keys of a state so that they fit the model's class: replaces old names of norms, and
+-- adds or removes the prefix that only models with a head have.
 local function fit_names(model, state)
    local prefix = model.family.prefix
    local own, renamed = model:state_dict {names = "pytorch"}, {}
@@ -95,7 +95,7 @@ local function fit_names(model, state)
       local name = key:gsub("LayerNorm%.gamma$", "LayerNorm.weight")
          :gsub("LayerNorm%.beta$", "LayerNorm.bias")
       if has_prefix and not needs_prefix then
-         -- the head's weights are of no use for a model without one
+         -- A model without a head ignores the head's weights.
          name = is_below(name) and name:sub(#prefix + 2) or nil
       elseif needs_prefix and not has_prefix and own[name] == nil then
          name = prefix .. "." .. name
@@ -112,7 +112,7 @@ end
 
 local function shape_of(tensor) return table.concat(tensor.shape, " ") end
 
---- Loads a state into a model, whose tensors become those of the state.
+--- Loads a state into a model. The state's tensors become the model's parameters and buffers.
 ---@param model text.PreTrainedModel
 ---@param state table<string, Tensor>
 ---@param a {dtype: string?, device: any, strict: boolean, folder: string}
@@ -149,7 +149,7 @@ local function write(path, value)
    if not ok then torch.raise(("save_pretrained: %s: %s"):format(path, message)) end
 end
 
--- Returns a list of states of at most `most` bytes, each of at least one tensor.
+-- Splits a state into a list of states of at most `most` bytes each, or of one larger tensor.
 local function shards_of(state, most)
    local keys, shards, size = {}, {{}}, 0
    for key in pairs(state) do keys[#keys + 1] = key end
@@ -164,7 +164,7 @@ local function shards_of(state, most)
    return shards
 end
 
---- Saves a model in a folder, which is made if it does not exist.
+--- Saves a model in a folder, which is created if it does not exist.
 ---@param model text.PreTrainedModel
 ---@param folder string
 ---@param options? {max_shard_size: integer}

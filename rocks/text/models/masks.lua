@@ -1,13 +1,14 @@
--- masks.lua - which keys a query may see. A mask is a boolean tensor that broadcasts to (B, heads,
--- queries, keys); nil stands for all keys.
+-- masks.lua - attention masks, which select the keys that a query may see. A mask is a boolean
+-- tensor that broadcasts to (B, heads, queries, keys); nil stands for all keys.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 
 local M = {}
 
---- Returns a mask of padding (B, S) as booleans, or nil if no token is padding.
----@param title string  the model, for messages
+--- Returns a padding mask (B, S) as booleans, which are false for padding, or nil if no token is
+--- padding.
+---@param title string  the model's name, for messages
 ---@param mask? Tensor  (B, S): 1 or true for tokens, 0 or false for padding
 ---@param batch integer
 ---@param length integer
@@ -31,11 +32,12 @@ function M.encoder(padding)
    return padding and padding:unsqueeze(2):unsqueeze(2)
 end
 
---- Returns the mask of a decoder's layers, and whether they need F's is_causal in its place.
+--- Returns the mask of a decoder's layers, and whether they use the option is_causal instead of a
+--- mask.
 ---@param count integer  the number of queries
----@param keys integer  the number of keys; the last ones are those of the queries
+---@param keys integer  the number of keys; the last keys belong to the same tokens as the queries
 ---@param padding? Tensor  (B, all positions so far)
----@param window? integer  the number of keys up to its own that a query sees
+---@param window? integer  the number of keys that a query sees, its own included
 ---@param device any
 ---@return Tensor? mask
 ---@return boolean is_causal

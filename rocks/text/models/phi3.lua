@@ -1,5 +1,5 @@
--- phi3.lua - Phi-3 (Abdin et al., 2024): LLaMA's decoder with fused layers, and longrope for long
--- texts.
+-- phi3.lua - Phi-3 (Abdin et al., 2024): LLaMA's decoder with fused linear layers, and with
+-- longrope scaling for long texts.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -1,5 +1,4 @@
--- roberta.lua - RoBERTa (Liu et al., 2019) and XLM-RoBERTa: BERT with positions that do not count
--- padding.
+-- roberta.lua - RoBERTa (Liu et al., 2019) and XLM-RoBERTa: BERT with positions that skip padding.
 
 local torch = require "tlua"
 local class = require "tlua.class"

@@ -23,8 +23,8 @@ local function each(list, fn)
    return result
 end
 
--- Maps each type to a function that returns the frequencies, and the factor of cosines and sines.
--- p: the parameters in the file; length: the largest position.
+-- Maps each type of scaling to a function that returns the frequencies, and the factor of cosines
+-- and sines. `p` has the parameters from the file, and `length` is the largest position.
 local types = {}
 
 function types.default(p, dim) return frequencies(p.rope_theta, dim), 1 end
@@ -58,7 +58,8 @@ function types.yarn(p, dim)
    if not attention and p.mscale and p.mscale_all_dim then
       attention = scale(p.mscale) / scale(p.mscale_all_dim)
    end
-   -- returns the pair that makes this number of rotations over the original length
+   -- Returns the index of the pair that makes the given number of rotations over the original
+   -- length.
    local function pair(rotations)
       return dim * math.log(old / (rotations * 2 * math.pi)) / (2 * math.log(p.rope_theta))
    end
@@ -81,15 +82,15 @@ function types.longrope(p, dim, length)
    return each(frequencies(p.rope_theta, dim), function(f, i) return f / own[i] end), attention
 end
 
--- The numbers that each type needs.
+-- The parameters that each type requires.
 local needed = {
    linear = {"factor"}, dynamic = {"factor"}, yarn = {"original_max_position_embeddings"},
    llama3 = {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
    longrope = {"original_max_position_embeddings"},
 }
 
--- Returns the parameters of the rotation: `rope_parameters`, which may have a table for each kind
--- of layer, or the older fields rope_theta and rope_scaling.
+-- Returns the parameters of the rotation from `rope_parameters`, which may have a table for each
+-- kind of layer, or from the older fields rope_theta and rope_scaling.
 local function parameters_of(config, kind)
    local given = config.rope_parameters or config.rope_scaling or {}
    if kind and type(given[kind]) == "table" then given = given[kind] end
@@ -129,11 +130,12 @@ local function check(p, dim)
    end
 end
 
---- Makes the rotation for heads of a size.
+--- Makes the rotation for heads of head_dim features.
 ---@param config table
 ---@param head_dim integer
 ---@param kind? string  the kind of layer, such as "sliding_attention"
----@param share? number  the part of each head's features that is rotated, if config lacks it
+---@param share? number  the share of each head's features that is rotated, if config does not give
+--- it
 function Rotary:__init(config, head_dim, kind, share)
    local p = parameters_of(config, kind)
    share = p.partial_rotary_factor or config.partial_rotary_factor or share or 1
@@ -143,14 +145,16 @@ function Rotary:__init(config, head_dim, kind, share)
    self.varies = p.rope_type == "dynamic" or p.rope_type == "longrope"
 end
 
--- Returns the lengths at which the frequencies change: with longrope there are two kinds.
+-- Returns a value that changes when the frequencies for `length` change: longrope has two sets, and
+-- dynamic scaling one for each length.
 local function length_class(self, length)
    local p = self.parameters
    if p.rope_type == "longrope" then return length > p.original_max_position_embeddings end
    return p.rope_type == "dynamic" and math.max(length, p.max_position_embeddings)
 end
 
--- Returns cosines and sines (n, dim / 2) of the positions 1 to n >= length.
+-- Returns tables of cosines and sines (n, dim / 2) for the positions 1 to n; n is at least
+-- `length`.
 local function tables_for(self, length, dtype, device)
    local key = dtype .. " " .. tostring(device)
    local found, kind = self.tables[key], length_class(self, length)
@@ -170,8 +174,8 @@ local function tables_for(self, length, dtype, device)
 end
 
 --- Returns the cosines and sines for positions, which broadcast to (B, heads, S, dim / 2).
----@param like Tensor  has the dtype and the device
----@param past integer  the number of positions before the first
+---@param like Tensor  a tensor with the dtype and device of the results
+---@param past integer  the number of positions before the first new one
 ---@param count integer  S
 ---@param positions? Tensor  (S) or (B, S) from 1; by default past + 1 to past + S
 ---@return Tensor cos

@@ -1,5 +1,5 @@
--- seq2seq.lua - what T5 and BART share: the order of calls of encoder and decoder, the tokens that
--- the decoder gets for labels, and the cache of the encoder's keys and values.
+-- seq2seq.lua - parts that T5 and BART share: the calls of encoder and decoder, the decoder's input
+-- tokens for labels, and the cache of keys and values of the encoder's output.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,7 +11,7 @@ local F = torch.nn.functional
 
 local M = {}
 
--- Shifts labels to the right, after the token that starts the decoder.
+-- Returns the decoder's input for labels: the start token, followed by all labels but the last.
 local function shift_right(labels, config)
    local first = torch.full({labels:size(1), 1}, config.decoder_start_token_id + 1,
       {dtype = labels.dtype, device = labels.device})
@@ -19,7 +19,8 @@ local function shift_right(labels, config)
    return shifted:masked_fill(shifted:eq(-100), config.pad_token_id + 1)
 end
 
---- Returns a layer's keys and values of the encoder's output: from the cache, or by `make`.
+--- Returns a layer's keys and values of the encoder's output from the cache, or calls `make` to
+--- compute them.
 ---@param cache? text.Cache
 ---@param index integer
 ---@param make fun(): Tensor, Tensor
@@ -33,7 +34,8 @@ function M.cross(cache, index, make)
    return k, v
 end
 
---- Computes a base model: model.encoder(a), then model.decoder(a) with `encoded` and the masks.
+--- Computes a base model: calls model.encoder, and then model.decoder with the encoder's output and
+--- the masks.
 ---@param model text.PreTrainedModel
 ---@param a table
 ---@return table results
@@ -63,7 +65,7 @@ function M.compute(model, a)
    return {last_hidden_state = x, past_key_values = cache, encoder_last_hidden_state = encoded}
 end
 
---- Declares the class with a head that generates: `scores(self, x)` returns its logits.
+--- Declares the class with a language model's head. `scores(self, x)` returns the head's logits.
 ---@param family table
 ---@param build fun(self: table, config: table)
 ---@param base fun(self: table): text.PreTrainedModel  returns the part with encoder and decoder

@@ -1,5 +1,5 @@
--- t5.lua - T5 (Raffel et al., 2020): encoder and decoder with biases of relative positions, and
--- norms without a mean.
+-- t5.lua - T5 (Raffel et al., 2020): an encoder and a decoder with biases for relative positions,
+-- and norms that do not subtract the mean.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -28,8 +28,8 @@ local family = define.family {
       local gate, act = config.feed_forward_proj:match "^(gated)%-(.*)$"
       config.is_gated_act, config.dense_act_fn = gate ~= nil, act or config.feed_forward_proj
       if config.feed_forward_proj == "gated-gelu" then config.dense_act_fn = "gelu_new" end
-      -- outputs are scaled if the head shares the embedding, which files without a field say by
-      -- tie_word_embeddings
+      -- The decoder's outputs are scaled if the head shares the embedding's weight. Files without
+      -- the field scale_decoder_outputs have tie_word_embeddings.
       if config.scale_decoder_outputs == nil then
          config.scale_decoder_outputs = config.tie_word_embeddings
       end
@@ -74,7 +74,7 @@ function Attention:__init(config, has_bias, is_decoder)
    self.options = {scale = 1.0, dropout = 0.0}
 end
 
--- Returns the bias (1, heads, queries, keys) of relative positions, with the mask.
+-- Returns the bias (1, heads, queries, keys) of relative positions, combined with the mask.
 function Attention:bias(past, count, keys, mask)
    local like = {dtype = "int64", device = self.q.weight.device}
    local query = torch.arange(past + 1, past + count + 1, like):unsqueeze(2)
@@ -85,7 +85,7 @@ function Attention:bias(past, count, keys, mask)
    return bias
 end
 
--- Attends to x itself with `cache`, or to the encoder's output `encoded`.
+-- Attends to the encoder's output `encoded`, or without it to x and the keys in `cache`.
 function Attention:forward(x, mask, cache, index, encoded)
    local q = layers.split_heads(self.q(x), self.heads)
    local function of(source)
@@ -103,7 +103,8 @@ function Attention:forward(x, mask, cache, index, encoded)
    return self.o(layers.join_heads(layers.attend(q, k, v, {mask = mask}, self.options)))
 end
 
--- Each layer of a block is x + dropout(f(norm(x))); f has its own name in files.
+-- A part of a block, which computes x + dropout(f(norm(x))). The name of f in files differs from
+-- part to part.
 local Part = class.class("text.models.T5Part", nn.Module)
 
 function Part:__init(config, name, f)

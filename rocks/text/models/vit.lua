@@ -1,5 +1,5 @@
--- vit.lua - ViT by Hugging Face's names of weights (Dosovitskiy et al., 2020); torch.vision has the
--- model by torchvision's.
+-- vit.lua - ViT (Dosovitskiy et al., 2020) with Hugging Face's names of weights; torch.vision has
+-- the model with torchvision's names.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,4 +1,4 @@
--- compare_models.lua - compares models with the folders that reference.py has written:
+-- compare_models.lua - compares models with the results that reference.py has written into folders:
 --
 --    python rocks/text/spec/reference.py /tmp/models
 --    tlua rocks/text/spec/compare_models.lua /tmp/models [NAME ...]
@@ -59,7 +59,7 @@ local function gradients_differ(model, saved)
    return worst, where, count
 end
 
--- The tokens of each search, in the form of reference.py.
+-- The searches, as in reference.py; each returns the generated tokens.
 local searches = {
    greedy = {}, beam = {num_beams = 3},
    beam_penalty = {num_beams = 4, num_return_sequences = 2, length_penalty = 2.0,

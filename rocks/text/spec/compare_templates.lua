@@ -1,4 +1,4 @@
--- compare_templates.lua - compares templates with what jinja2 makes of them:
+-- compare_templates.lua - compares rendered templates with jinja2's results:
 --
 --    python rocks/text/spec/fixtures/templates.py /tmp/templates 200 20000
 --    tlua rocks/text/spec/compare_templates.lua /tmp/templates

@@ -1,4 +1,4 @@
--- Tests the examples of torch.text: they run, and print what they should.
+-- Tests that the examples of torch.text run and print the expected lines.
 
 local torch = require "tlua"
 local shell = require "spec.support.shell"

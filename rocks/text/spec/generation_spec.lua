@@ -32,18 +32,18 @@ describe("generate", function()
       assert.equal(3, #draw(1))
    end)
 
-   it("samples by the model's probabilities", function()
+   it("samples with the model's probabilities", function()
       local model = new_model()
       local n = 4000
       local ids = model:generate(prompt, {do_sample = true, max_new_tokens = 1, num_return_sequences = n, top_k = 0,
          temperature = 0.7, generator = torch.Generator():manual_seed(5)})
       local counts = torch.bincount(ids:select(2, 4), nil, 12):double() / n
       local expected = (model(prompt).logits[{1, -1}]:detach() / 0.7):softmax(-1):double()
-      -- five standard deviations of a count's share
+      -- five standard deviations of a relative frequency
       assert.is_true((counts - expected):abs():max():item() < 5 * (0.25 / n) ^ 0.5)
    end)
 
-   it("stops at the end's token, and pads", function()
+   it("stops at the end-of-sequence token, and pads", function()
       local model = new_model()
       local free = model:generate(prompt, {max_new_tokens = 6, eos_token_id = {}})
       local eos = free[{1, 5}]:item()
@@ -64,7 +64,7 @@ describe("generate", function()
       assert.same(seen, {table.unpack(ids[1]:tolist(), 4)})
    end)
 
-   it("stops at strings", function()
+   it("stops at stop strings", function()
       local tokenizer = {decode = function(_, list)
          local letters = {}
          for i, token in ipairs(list) do letters[i] = string.char(96 + token) end
@@ -120,7 +120,7 @@ describe("generate", function()
       assert.equal(5, model:generate(prompt, {max_new_tokens = 2}):size(2))
    end)
 
-   it("refuses wrong options", function()
+   it("raises errors for invalid options", function()
       assert.match("generation_spec.lua:%d+: generate: unknown option max_tokens", message_of {max_tokens = 3})
       assert.match("temperature: expected a positive number, got 0", message_of {temperature = 0.0})
       assert.match("max_new_tokens: expected an integer of at least 0", message_of {max_new_tokens = 1.5})
@@ -148,7 +148,7 @@ describe("processors", function()
       assert.same(expected, process(ids, scores)[1]:tolist())
    end
 
-   it("change scores", function()
+   it("change scores as transformers' classes do", function()
       check({1, 1.5, -4, 0.5, 2}, processors.repetition_penalty(2.0))
       check({1, 1.5, -2, 0.5, 2}, processors.repetition_penalty(2.0, torch.tensor {2}))
       check({1, 3, none, 0.5, 2}, processors.no_repeat_ngram_size(2))

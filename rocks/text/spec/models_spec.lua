@@ -106,7 +106,7 @@ describe("torch.text's models", function()
             assert.same(ids_of(row.greedy):tolist(), greedy:tolist())
             assert.same(greedy:tolist(), model:generate(given.input_ids, static):tolist())
             static.use_cache = false
-            if name ~= "phi3_longrope" and name ~= "llama_dynamic" then -- cached keys keep their rotation
+            if name ~= "phi3_longrope" and name ~= "llama_dynamic" then -- cached keys keep their old rotation
                assert.same(greedy:tolist(), model:generate(given.input_ids, static):tolist())
             end
             options.num_beams = 3
@@ -150,7 +150,7 @@ describe("torch.text's models", function()
       assert.is_nil(io.open(folder .. "/model.safetensors.index.json"))
    end)
 
-   it("names what does not fit", function()
+   it("raises errors that name the weights and fields that do not fit", function()
       local model = text.from_config(small)
       local state = model:state_dict {names = "pytorch"}
       local config = json.encode(small)
@@ -183,7 +183,7 @@ describe("torch.text's models", function()
          num_attention_heads = 2, num_hidden_layers = 1, rope_scaling = {rope_type = "lama3"}}))
    end)
 
-   it("refuses wrong inputs at the user's line", function()
+   it("raises errors for invalid inputs at the user's line", function()
       local model = text.from_config(small)
       assert.match("models_spec.lua:%d+: text.GPT2LMHeadModel: input_ids: expected token numbers",
          message_of(function() model(torch.tensor {1, 2}) end))

@@ -43,7 +43,7 @@ describe("peft", function()
       assert.is_true(largest(merged(ids).logits - expected) < 1e-4)
    end)
 
-   it("trains adapters only, and saves and loads them", function()
+   it("trains only adapters, and saves and loads them", function()
       torch.manual_seed(1)
       local base = text.from_config(small)
       local weights = base:state_dict()
@@ -71,7 +71,7 @@ describe("peft", function()
       assert.is_true(largest(again:merge_and_unload()(ids).logits - model(ids).logits) < 1e-5)
    end)
 
-   it("names what does not fit", function()
+   it("raises errors that name the field that does not fit", function()
       local function get(options) return message_of(peft.get_peft_model, text.from_config(small), options) end
       assert.match("unknown option rank", get {rank = 3})
       assert.match('no linear layer of text.GPT2LMHeadModel has a name such as "c_atn"; did you mean c_attn',

@@ -1,4 +1,4 @@
--- Templates, against what jinja2 makes of them, and chats of tokenizers.
+-- Compares rendered templates with jinja2's results, and tests chats of tokenizers.
 
 local torch = require "tlua"
 local Template, Tokenizer = torch.text.Template, torch.text.Tokenizer
@@ -9,7 +9,7 @@ local folder <const> = "rocks/text/spec/fixtures/templates/"
 
 local function render(source, variables) return Template(source):render(variables) end
 
--- Checks the message about a template.
+-- Checks the error message for a template.
 local function fails(message, source, variables)
    assert.raises(message, function() Template(source):render(variables) end)
 end
@@ -35,7 +35,7 @@ describe("text.Template", function()
       assert.same({}, differences)
    end)
 
-   it("sees tables as lists and dicts", function()
+   it("treats tables as lists and dicts", function()
       assert.equal("[1, 'a', None] {'role': 'user', 'content': 'x', 'b': 1.5, 'c': True}",
          render("{{ list }} {{ dict }}", {list = {1, "a", require "tlua.utils.json".null},
             dict = {content = "x", c = true, b = 1.5, role = "user"}}))
@@ -55,7 +55,7 @@ describe("text.Template", function()
       assert.equal("x", render "x\n")
    end)
 
-   it("gives the line of an error", function()
+   it("names the line of an error", function()
       fails("text.Template: line 3 of the template: unknown tag 'endfor'", "a\n\n{% endfor %}")
       fails("text.Template: line 2 of the template: a tag is not closed, expected }}", "\n{{ x")
       fails("line 1 of the template: if is not closed, expected {% endif %}", "{% if x %}\n")
@@ -74,7 +74,7 @@ describe("text.Template", function()
       fails("access to attribute 'append' of 'list' object is unsafe", "{{ x.append(1) }}", {x = {1}})
    end)
 
-   it("bounds steps, depth and texts", function()
+   it("limits steps, depth and the size of texts", function()
       fails("the template takes more than 10000000 steps",
          "{% for a in range(99999) %}{{ range(9999) | list | length }}{% endfor %}")
       fails("calls are nested more than 150 deep", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}")
@@ -85,7 +85,7 @@ describe("text.Template", function()
       fails("Range too big", "{{ range(10 ** 9) }}")
    end)
 
-   it("fails with a line for each damaged template", function()
+   it("raises an error with a line for each damaged template", function()
       local file = assert(io.open(folder .. "llama31.jinja", "rb"))
       local source, failed = file:read "a", 0
       file:close()
@@ -164,7 +164,7 @@ describe("text.Tokenizer.apply_chat_template", function()
       assert.matches("/none/tokenizer.json: No such file or directory; /none/tokenizer.model", why, 1, true)
    end))
 
-   it("names what is wrong", function()
+   it("raises errors that name the mistake", function()
       local made = tokenizer()
       local function refused(message, list, options)
          assert.raises("text.Tokenizer.apply_chat_template: " .. message,

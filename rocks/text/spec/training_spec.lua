@@ -1,4 +1,4 @@
--- Training of tokenizers, against Hugging Face's trainers.
+-- Compares trained tokenizers with those of Hugging Face's trainers.
 
 local json = require "tlua.utils.json"
 local shell = require "spec.support.shell"
@@ -45,7 +45,7 @@ describe("text.Tokenizer.train_from_iterator", function()
       assert.is_true(tokenizer.vocab_size <= 40)
    end)
 
-   it("takes texts of a function, lists of texts, and files", shell.in_folder(function(place)
+   it("accepts texts from a function, from a list and from files", shell.in_folder(function(place)
       local trainer = trainers.BpeTrainer {vocab_size = 10,
          special_tokens = {"[UNK]", {content = "<m>", lstrip = true}}}
       local texts, i = {{"low low", "low"}, "lower"}, 0
@@ -67,7 +67,7 @@ describe("text.Tokenizer.train_from_iterator", function()
       assert.matches("/none: No such file", why, 1, true)
    end))
 
-   it("names wrong arguments", function()
+   it("names invalid arguments", function()
       local tokenizer, trainer = untrained "BPE", trainers.BpeTrainer()
       assert.raises("text.trainers.BpeTrainer: vocab_size: expected an integer of at least 0, got -1",
          function() trainers.BpeTrainer {vocab_size = -1} end)

@@ -1,6 +1,6 @@
--- analysis.lua - finds the names that are undefined when a block of a template begins. As in Jinja,
--- a name that a block sets before it reads it hides the variable of that name from the beginning,
--- so that an inner block in front of the assignment does not see the variable.
+-- analysis.lua - finds the names that are undefined when a block of a template begins. If a block
+-- sets a name before reading it, then, as in Jinja, the name is undefined from the block's
+-- beginning, and an inner block before the assignment does not see the outer variable.
 
 local M = {}
 
@@ -38,7 +38,7 @@ local function store_target(frame, target, is_conditional)
    end
 end
 
--- Loads the names of an expression.
+-- Records that all names in an expression are read.
 local function load_all(frame, node)
    if type(node) ~= "table" then return end
    if node.kind == "name" then load(frame, node.name) end
@@ -61,7 +61,7 @@ local function body(frame, nodes, is_conditional)
    end
 end
 
--- Analyses the blocks within a frame, whose own names are known.
+-- Analyses the inner blocks of a frame after the frame's own names are known.
 local function inner_blocks(frame, nodes)
    for _, node in ipairs(nodes) do
       if node.kind == "if" then
@@ -115,8 +115,9 @@ visit["if"] = function(frame, node)
    body(frame, node.otherwise or {}, true)
 end
 
---- Writes the names that are hidden at the beginning of each block into its node, as `hidden`.
----@param nodes table[]  a template, which gets `hidden` for its outermost block
+--- Sets the field `hidden` of each block's node to the names that are undefined at the block's
+--- beginning.
+---@param nodes table[]  a template; its own field `hidden` is for the outermost block
 function M.analyse(nodes)
    local frame = new_frame(nil)
    body(frame, nodes)

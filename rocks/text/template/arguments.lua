@@ -4,11 +4,11 @@ local values = require "tlua.text.template.values"
 
 local M = {}
 
---- Returns the arguments in the order of the names; nil for each one that is not given.
+--- Returns the arguments in the order of the names, with nil for each missing one.
 ---@param title string  the function, for messages
 ---@param args any[]  the arguments by position
 ---@param named table<string, any>  the arguments by name
----@param ... string  the names; the first ones that have a "!" must be given
+---@param ... string  the names; a "!" marks required arguments, which come first
 ---@return any ...
 function M.take(title, args, named, ...)
    local names, list = {...}, {}
@@ -34,7 +34,7 @@ function M.take(title, args, named, ...)
    return table.unpack(list, 1, #names)
 end
 
---- Checks an argument that is a text.
+--- Raises an error unless an argument is a string, and returns it.
 ---@param title string
 ---@param value any
 ---@return string
@@ -44,7 +44,8 @@ function M.text(title, value)
    return values.fail("%s: expected a text, got %s", title, values.repr(value))
 end
 
---- Checks an argument that is an integer; `default` if it is not given or none.
+--- Raises an error unless an argument is an integer, and returns it; returns `default` if it is
+--- missing or none.
 ---@param title string
 ---@param value any
 ---@param default? integer
@@ -58,7 +59,7 @@ function M.integer(title, value, default)
       value == nil and "nothing" or values.repr(value))
 end
 
---- Returns an argument that may be left out: nil for none.
+--- Returns an optional argument, or nil if it is none.
 ---@param value any
 ---@return any
 function M.optional(value)

@@ -1,5 +1,6 @@
--- evaluator.lua - evaluates the tree of a template. A template can reach its variables, filters,
--- tests and methods only, and is bounded: in steps, in the depth of calls, and in bytes of text.
+-- evaluator.lua - evaluates the tree of a template. A template can reach only its variables,
+-- filters, tests and methods. Its steps, the depth of its calls and the bytes of its text are
+-- limited.
 
 local filters = require "tlua.text.template.filters"
 local globals = require "tlua.text.template.globals"
@@ -22,7 +23,7 @@ local M = {}
 
 -- Bounds ----------------------------------------------------------------------------------------
 
---- Counts steps, and fails if there are too many.
+--- Counts steps, and raises an error if there are too many.
 ---@param count integer
 function Evaluator:charge(count)
    self.steps = self.steps + count
@@ -31,7 +32,7 @@ function Evaluator:charge(count)
    end
 end
 
---- Fails if a text is too long.
+--- Raises an error if a text is too long.
 ---@param size integer  in bytes
 function Evaluator:check_size(size)
    if size > most_bytes then fail("a text of more than %d bytes", most_bytes) end
@@ -40,7 +41,8 @@ end
 
 -- Names -----------------------------------------------------------------------------------------
 
--- Makes the scope of a block. Names that the block sets are hidden until then (see analysis.lua).
+-- Makes the scope of a block. The names in node.hidden are undefined until the block sets them (see
+-- analysis.lua).
 local function scope_in(parent, node)
    local scope = setmetatable({}, {__index = parent})
    for _, name in ipairs(node and node.hidden or {}) do
@@ -187,7 +189,7 @@ function Evaluator:call(callee, args, named)
    return result
 end
 
---- Returns what a filter makes of a value.
+--- Applies a filter to a value, and returns the result.
 ---@param name string
 ---@param value any
 ---@param args any[]
@@ -199,7 +201,7 @@ function Evaluator:filter(name, value, args, named)
    return filter(self, value, args, named)
 end
 
---- Returns whether a test holds for a value.
+--- Returns whether a value passes a test.
 ---@param name string
 ---@param value any
 ---@param args any[]
@@ -343,7 +345,7 @@ local function arguments_of(self, list, scope)
       elseif arg.name then
          if named[arg.name] ~= nil then fail("keyword argument repeated: %s", arg.name) end
          named[arg.name] = value
-         named[#named + 1] = arg.name -- the order, for dict(b = 1, a = 2)
+         named[#named + 1] = arg.name -- keeps the order of names, for dict(b = 1, a = 2)
       else
          args[#args + 1] = value
       end
@@ -469,7 +471,7 @@ run["continue"] = function() return "continue" end
 local Loop = values.Loop
 Loop.__index = Loop
 
--- Returns the next item; nil at the end.
+-- Returns the next item, or nil at the end.
 function Loop:advance()
    local item = self.after
    self.after = nil
@@ -484,7 +486,7 @@ function Loop:peek()
    return self.after
 end
 
--- Returns the number of items, which reads all that are left.
+-- Returns the number of items. Reads all remaining items to count them.
 function Loop:count()
    if not self.length then
       local list, i = {}, 0
@@ -541,7 +543,7 @@ local function loop_over(self, node, scope, value, depth)
       is_complete = is_complete or not signal
       item = loop:advance()
    end
-   -- Jinja's else belongs to a loop none of whose iterations has come to its end.
+   -- As in Jinja, `else` runs if no iteration of the loop has reached its end.
    if node.otherwise and not is_complete then
       return execute(self, node.otherwise, scope_in(scope))
    end
@@ -555,7 +557,7 @@ end
 
 -- Macros ----------------------------------------------------------------------------------------
 
--- Binds what is left of a call's arguments, or refuses it.
+-- Binds a call's remaining arguments to varargs, kwargs and caller, or raises an error about them.
 local function bind_rest(node, inner, args, named)
    local count, rest, others = #node.parameters, {}, values.dict()
    for i = count + 1, #args do rest[#rest + 1] = args[i] end
@@ -633,7 +635,7 @@ end
 
 --- Evaluates a template. Raises {template = message, line = line} if the template fails.
 ---@param nodes table[]
----@param variables table<string, any>  values of the template
+---@param variables table<string, any>  Lua values by name
 ---@return string text
 ---@return integer[][] generated  the first and last byte of each text in {% generation %}
 function M.render(nodes, variables)

@@ -27,7 +27,7 @@ of_text("capitalize", strings.capitalize)
 of_text("string", function(text) return text end)
 of_text("safe", function(text) return text end)
 
--- A word begins behind white space, a hyphen or an opening bracket.
+-- A word begins after white space, a hyphen or an opening bracket.
 of_text("title", function(text)
    local parts, begun = {}, false
    for i, character in ipairs(strings.characters(text)) do
@@ -317,8 +317,8 @@ function M.reverse(evaluator, value, args, named)
    return values.generator(values.iterate(values.list(new)))
 end
 
--- Returns a function that reads an attribute such as "function.name" or 0; `change` is applied to
--- what it reads.
+-- Returns a function that reads an attribute such as "function.name" or 0 of a value, and applies
+-- `change` to the result.
 local function getter(evaluator, attribute, default, change)
    local parts = {}
    if type(attribute) == "string" then
@@ -351,10 +351,10 @@ function M.join(evaluator, value, args, named)
    return table.concat(parts, glue)
 end
 
--- Returns the arguments behind the first one.
+-- Returns the arguments after the first one.
 local function rest_of(args) return table.move(args, 2, #args, 1, {}) end
 
--- Makes a generator of the elements for which choose(element) is not nil.
+-- Makes a generator of the results of choose(element) that are not nil.
 local function choosing(evaluator, value, choose)
    local next_item = values.truth(value) and values.iterate(value) or function() return nil end
    return values.generator(function()

@@ -27,7 +27,7 @@ define("range", function(self, args, named)
    return setmetatable(list, values.Range)
 end)
 
--- Returns the fields that dict(...) and namespace(...) are made of, as a dict.
+-- Returns the arguments of dict(...) or namespace(...) as a dict.
 local function fields_of(self, title, args, named)
    local order = self.order or {}
    local dict = values.dict()
@@ -57,7 +57,7 @@ end
 
 define("dict", function(self, args, named) return fields_of(self, "dict", args, named) end)
 
---- Refuses a name that no field of a namespace may have.
+--- Raises an error if a field of a namespace may not have the given name.
 ---@param name any
 function M.check_field(name)
    if type(name) == "string" and name:sub(1, 1) == "_" then

@@ -1,7 +1,7 @@
 -- lexer.lua - splits a Jinja template into tokens. A token is {type =, value =, line =}: "data",
 -- "variable_begin", "variable_end", "block_begin", "block_end", "name", "string", "integer",
--- "float", "operator" and "end". Blocks are trimmed and stripped as chat templates expect: the
--- newline after a block and the blanks in front of it on its line belong to the block.
+-- "float", "operator" and "end". Blocks are trimmed as chat templates expect: the newline after a
+-- block, and the blanks before the block on its line, are removed.
 
 local strings = require "tlua.text.template.strings"
 
@@ -27,7 +27,7 @@ local escapes <const> = {
 }
 local digits <const> = {x = 2, u = 4, U = 8}
 
--- Replaces the escapes of a string, as Python has them.
+-- Replaces Python's escape sequences in a string.
 local function unescape(text, line)
    if not text:find("\\", 1, true) then return text end
    local parts, at = {}, 1
@@ -62,7 +62,7 @@ function Lexer:add(kind, value)
    self.tokens[#self.tokens + 1] = {type = kind, value = value, line = self.line}
 end
 
--- Moves to a byte, and counts the lines in between.
+-- Moves to a byte, and counts the lines up to it.
 function Lexer:move(to)
    local at = self.at
    while true do
@@ -74,8 +74,8 @@ function Lexer:move(to)
    self.at = to
 end
 
--- Returns the byte after a tag's end at `at`, and whether it is an end: `mark` is "%}", "}}" or
--- "#}". The white space that "-" strips and the newline after a block belong to the end.
+-- Returns the byte after the end of a tag, or nil if the tag does not end at `at`. `mark` is "%}",
+-- "}}" or "#}". The end includes the white space that "-" strips and the newline after a block.
 function Lexer:after_end(at, mark)
    local text = self.text
    local sign = text:sub(at, at)
@@ -88,7 +88,7 @@ function Lexer:after_end(at, mark)
    return at + 2
 end
 
--- Returns data in front of a tag, stripped as the tag's sign says.
+-- Returns the text before a tag, with its white space stripped as the tag's sign requires.
 function Lexer:stripped(data, sign, kind)
    if sign == "-" then return strings.strip(data, nil, false, true) end
    if sign == "+" or kind == "variable" then return data end
@@ -204,7 +204,7 @@ function Lexer:token(open)
    self:move(at + #operator)
 end
 
--- Reads the inside of {{ }} or {% %}.
+-- Reads the tokens inside {{ }} or {% %}.
 function Lexer:inside(kind, mark)
    local open, begun = {}, self.line
    while true do
@@ -221,7 +221,7 @@ function Lexer:inside(kind, mark)
    end
 end
 
--- Returns the next tag: its place, its kind.
+-- Returns the position and the kind of the next tag.
 function Lexer:next_tag()
    local at = self.text:find("{[{%%#]", self.at)
    if not at then return nil end

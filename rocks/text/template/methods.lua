@@ -1,5 +1,5 @@
--- methods.lua - the methods that a template may call: Python's methods of str, dict and list that
--- change nothing. A method is a function(evaluator, value, args, named).
+-- methods.lua - the methods that a template may call: those of Python's str, dict and list that do
+-- not change their value. A method is a function(evaluator, value, args, named).
 
 local arguments = require "tlua.text.template.arguments"
 local strings = require "tlua.text.template.strings"
@@ -51,7 +51,8 @@ for name, ends in pairs {strip = {true, true}, lstrip = {true, false}, rstrip = 
    end
 end
 
--- Returns the byte range of the characters from `first` to `last`, which count as in a slice.
+-- Returns the range of bytes of the characters from `first` to `last`, which are interpreted as in
+-- a Python slice.
 local function range_of(text, first, last)
    local length = strings.length(text)
    local function place(value, default)
@@ -96,7 +97,7 @@ function str.removesuffix(_, text, args, named)
    return text:sub(1, -#suffix - 1)
 end
 
--- Splits at a separator, from the left or from the right.
+-- Splits a text at a separator, at most `most` times, from the left or from the right.
 local function split_at(text, separator, most, from_right)
    if separator == "" then fail "empty separator" end
    local list, at = {}, 1
@@ -172,7 +173,7 @@ for _, name in ipairs {"partition", "rpartition"} do
    end
 end
 
---- Replaces a text by another one, at most `most` times.
+--- Replaces occurrences of `old` by `new`, at most `most` of them.
 ---@param evaluator table
 ---@param text string
 ---@param old string
@@ -234,7 +235,7 @@ function str.join(evaluator, text, args, named)
    return table.concat(parts, text)
 end
 
--- Returns the place of a text in another one, from 0, or nil.
+-- Returns the position of a text in another one, counted from 0, or nil.
 local function place_of(name, text, args, named, from_right)
    local part, first, last = take(name, args, named, "sub!", "start", "end")
    part = text_of(name, part)
@@ -316,7 +317,8 @@ function str.expandtabs(evaluator, text, args, named)
    return table.concat(parts)
 end
 
--- Replaces the fields {} of a format. Only plain fields, names and attributes are known.
+-- Replaces the fields {} of a format string. Only fields with a position, a name or attributes are
+-- supported.
 function str.format(evaluator, text, args, named)
    local next_field = 0
    local function field(inside)

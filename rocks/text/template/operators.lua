@@ -1,4 +1,4 @@
--- operators.lua - the operators of templates, with Python's results.
+-- operators.lua - the operators of templates, which return the same results as Python's.
 
 local strings = require "tlua.text.template.strings"
 local values = require "tlua.text.template.values"
@@ -9,7 +9,7 @@ local fail = values.fail
 
 local function beyond() fail "an integer beyond 64 bits" end
 
--- Returns a product of integers.
+-- Returns the product of two integers, or raises an error if it overflows.
 local function product(a, b)
    local about = (a + 0.0) * b
    if about >= 0x1p63 or about < -0x1p63 then beyond() end
@@ -68,7 +68,7 @@ local numeric = {
    ["**"] = power,
 }
 
--- Repeats a text or a list.
+-- Repeats a string or a list `count` times.
 local function repeated(self, value, count)
    count = math.max(count, 0)
    if type(value) == "string" then
@@ -105,7 +105,7 @@ for letter in ("eEfFgG"):gmatch "." do
    end
 end
 
--- Formats a text by Python's %.
+-- Formats a string by Python's operator %.
 function M.format(self, text, value)
    local list = values.kind(value) == "tuple" and value or {value}
    local used, parts, at = 0, {}, 1
@@ -246,7 +246,7 @@ function M.compare(self, name, a, b)
    return comparisons[name](a, b)
 end
 
---- Returns the elements of a value in a slice.
+--- Returns a slice of a value, as value[first:last:step] in Python.
 ---@param self table  the evaluator
 ---@param value any
 ---@param first any

@@ -1,4 +1,4 @@
--- ordered.lua - reads JSON into the values of a template, whose dicts keep the order of the keys.
+-- ordered.lua - decodes JSON into template values, whose dicts keep the order of the keys.
 
 local json = require "tlua.utils.json"
 local values = require "tlua.text.template.values"
@@ -9,7 +9,8 @@ local words <const> = {["true"] = true, ["false"] = false, null = values.none}
 
 local read
 
--- Returns the items of an array or the entries of an object; json.decode has checked the text.
+-- Reads the items of an array or the entries of an object. json.decode has already checked the
+-- text.
 local function read_list(text, at, close, add)
    at = text:match("^[ \t\r\n]*()", at + 1)
    if text:sub(at, at) == close then return at + 1 end

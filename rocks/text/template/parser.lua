@@ -67,7 +67,8 @@ function Parser:node(kind, fields)
    return fields
 end
 
--- Counts the operands of a chain, which is evaluated one inside the other.
+-- Counts the operands of a chain, which nest in one another, and raises an error if there are too
+-- many.
 function Parser:counted(count)
    if count > most_operands then
       fail(self:peek().line, ("an expression with more than %d parts"):format(most_operands))
@@ -95,7 +96,7 @@ function Parser:expression(without_condition)
    return self:nested(without_condition and self.either or self.condition)
 end
 
--- a if b else c
+-- Parses a conditional expression: a if b else c.
 function Parser:condition()
    local line = self:peek().line
    local node = self:either()
@@ -256,7 +257,7 @@ function Parser:ends_tuple()
       or token.type == "name" and token.value == "in"
 end
 
--- One expression, or a tuple of several.
+-- Parses one expression, or a tuple of several.
 function Parser:tuple(in_parentheses, without_condition)
    local line, list, is_tuple = self:peek().line, {}, false
    while true do
@@ -272,7 +273,7 @@ function Parser:tuple(in_parentheses, without_condition)
    return self:node("tuple", {line = line, list = list})
 end
 
--- The names that a statement assigns to.
+-- Parses the names to which a statement assigns.
 function Parser:target(with_namespace)
    local function single()
       local token = self:peek()
@@ -439,7 +440,7 @@ end
 
 local statements = {}
 
--- Parses statements until one of the tags, and leaves the parser behind the tag's name.
+-- Parses statements up to one of the given tags, and leaves the parser after the tag's name.
 function Parser:body(opened, line, ...)
    local tags = {...}
    local list = self:nested(self.parts, tags)
@@ -455,7 +456,7 @@ statements["for"] = function(self, line)
    local target = self:target(false)
    self:expect("name", "in")
    local node = {line = line, target = target}
-   -- the condition of a filtering loop is not one of the expression
+   -- an `if` after the iterable filters the loop; it is not a conditional expression
    local list, is_tuple = {}, false
    repeat
       list[#list + 1] = self:expression(true)
@@ -525,7 +526,7 @@ local function parameters(self)
    return list
 end
 
--- Finds names in a macro's body that take more arguments than are declared.
+-- Returns whether a macro's body reads a name such as varargs, kwargs or caller.
 local function uses(node, name, known)
    if type(node) ~= "table" or known[node] then return false end
    known[node] = true
@@ -628,7 +629,7 @@ for _, name in ipairs {"include", "import", "from", "extends", "do", "trans"} do
    end
 end
 
--- Parses until one of the tags, or the end without tags.
+-- Parses up to one of the given tags, or to the end if there are none.
 function Parser:parts(tags)
    local list = {}
    while true do

@@ -1,5 +1,5 @@
--- strings.lua - operations on strings as Python has them: they count characters, and know white
--- space and cases of all of Unicode.
+-- strings.lua - Python's operations on strings: they count characters, and handle white space and
+-- letter case in all of Unicode.
 
 local characters = require "tlua.text.tokenizer.characters"
 
@@ -17,7 +17,7 @@ function M.length(text)
    return M.is_ascii(text) and #text or utf8.len(text)
 end
 
---- Returns the characters `first` to `last`, which are in the text.
+--- Returns the characters from `first` to `last`, both of which must be in the text.
 ---@param text string
 ---@param first integer
 ---@param last integer
@@ -42,7 +42,7 @@ end
 
 -- White space -----------------------------------------------------------------------------------
 
--- Python counts the separators of ASCII as white space.
+-- Python treats ASCII's four separator characters as white space.
 local function is_space(character)
    if #character == 1 then return character:find "[ \t-\r\x1C-\x1F]" ~= nil end
    return characters.class "space"[utf8.codepoint(character)]
@@ -50,7 +50,7 @@ end
 
 M.is_space = is_space
 
---- Returns the first byte at or after `at` that does not belong to white space.
+--- Returns the position of the first byte at or after `at` that is not white space.
 ---@param text string
 ---@param at integer
 ---@return integer
@@ -114,7 +114,7 @@ function M.words(text, most)
    return list
 end
 
---- As M.words, from the right.
+--- Does the same as M.words, but splits from the right.
 ---@param text string
 ---@param most integer
 ---@return string[]
@@ -133,7 +133,7 @@ end
 
 -- Cases -----------------------------------------------------------------------------------------
 
--- Upper cases that are not the inverse of lower cases.
+-- Upper-case mappings that are not the inverse of lower-case mappings.
 local uppers <const> = [[
    b5=39c df=53+53 131=49 149=2bc+4e 17f=53 1c5=1c4 1c8=1c7 1cb=1ca 1f0=4a+30c 1f2=1f1 345=399
    390=399+308+301 3b0=3a5+308+301 3c2=3a3 3d0=392 3d1=398 3d5=3a6 3d6=3a0 3f0=39a 3f1=3a1 3f5=395
@@ -164,7 +164,7 @@ local function upper_table()
       for part in parts:gmatch "%x+" do codes[#codes + 1] = tonumber(part, 16) end
       list[utf8.char(tonumber(code, 16))] = utf8.char(table.unpack(codes))
    end
-   for base = 0x1F80, 0x1FA0, 0x10 do -- the Greek letters with a iota below
+   for base = 0x1F80, 0x1FA0, 0x10 do -- Greek letters with an iota subscript
       for i = 0, 15 do
          local capital = ({0x1F08, 0x1F28, 0x1F68})[(base - 0x1F70) // 0x10] + i % 8
          list[utf8.char(base + i)] = utf8.char(capital, 0x399)
@@ -188,7 +188,7 @@ local function is_cased(character)
    return M.upper(character) ~= character or characters.lower(character) ~= character
 end
 
--- Returns whether the sigma at index i ends a word.
+-- Returns whether the sigma at index i is the last letter of a word.
 local function ends_word(list, i)
    local function letter_at(from, step)
       for k = from, step > 0 and #list or 1, step do
@@ -218,7 +218,7 @@ end
 local titles <const> = {["Ǆ"] = "ǅ", ["ǆ"] = "ǅ", ["ǅ"] = "ǅ", ["Ǉ"] = "ǈ", ["ǈ"] = "ǈ",
    ["ǉ"] = "ǈ", ["Ǌ"] = "ǋ", ["ǋ"] = "ǋ", ["ǌ"] = "ǋ", ["Ǳ"] = "ǲ", ["ǲ"] = "ǲ", ["ǳ"] = "ǲ"}
 
--- Returns a character as the first of a word.
+-- Returns a character in title case.
 local function title_of(character)
    if titles[character] then return titles[character] end
    local upper = M.upper(character)
@@ -248,7 +248,7 @@ function M.title(text)
    return table.concat(list)
 end
 
---- Returns a text with capital and small letters exchanged.
+--- Returns a text with upper and lower case swapped.
 ---@param text string
 ---@return string
 function M.swapcase(text)
@@ -260,7 +260,7 @@ function M.swapcase(text)
    return table.concat(list)
 end
 
--- Returns whether all cased characters are equal to what `change` makes of them, and one is cased.
+-- Returns whether a text has cased characters, and `change` leaves all of them unchanged.
 local function all_cased(text, change)
    local found = false
    for _, character in ipairs(M.characters(text)) do
@@ -272,19 +272,19 @@ local function all_cased(text, change)
    return found
 end
 
---- Returns whether a text has letters, all of them small.
+--- Returns whether a text has cased letters, all of them in lower case.
 ---@param text string
 ---@return boolean
 function M.is_lower(text) return all_cased(text, characters.lower) end
 
---- Returns whether a text has letters, all of them capital.
+--- Returns whether a text has cased letters, all of them in upper case.
 ---@param text string
 ---@return boolean
 function M.is_upper(text) return all_cased(text, M.upper) end
 
---- Returns whether a text is not empty, and all its characters have one of the categories.
+--- Returns whether a text is not empty and the categories of all its characters match `pattern`.
 ---@param text string
----@param pattern string  a pattern of categories
+---@param pattern string  a Lua pattern for general categories
 ---@return boolean
 function M.all_of(text, pattern)
    for _, character in ipairs(M.characters(text)) do
@@ -307,7 +307,7 @@ local function printed(character)
    return (code < 0x10000 and "\\u%04x" or "\\U%08x"):format(code)
 end
 
---- Returns a text as Python writes it in a program.
+--- Returns a text as a Python string literal, as repr does.
 ---@param text string
 ---@return string
 function M.repr(text)
@@ -319,7 +319,7 @@ function M.repr(text)
    return quote .. body .. quote
 end
 
---- Returns a number as Python writes it.
+--- Returns a number as Python prints it.
 ---@param value number
 ---@return string
 function M.number(value)

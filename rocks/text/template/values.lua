@@ -1,5 +1,6 @@
--- values.lua - the values of a template. Strings, numbers and booleans are Lua's; all other values
--- are tables with one of the metatables below, so that a template cannot reach a Lua value:
+-- values.lua - the values of a template. Strings, numbers and booleans are Lua values; all other
+-- values are tables with one of the metatables below, so that a template cannot reach Lua's own
+-- tables and functions:
 --
 --    None        M.none
 --    Undefined   {message =}              a name, a field or an element that does not exist
@@ -31,16 +32,17 @@ M.Namespace = kind("namespace", "namespace object")
 M.Function = kind("function", "function")
 M.Loop = kind("loop", "loop object")
 
---- Raises an error of the template.
+--- Raises an error about the template.
 ---@param why string
----@param ... any  values that `why` formats
+---@param ... any  arguments for the format `why`
 function M.fail(why, ...)
    error({template = select("#", ...) > 0 and why:format(...) or why}, 0)
 end
 
 local fail = M.fail
 
---- Returns the kind of a value: "string", "integer", "float", "boolean", or a metatable's.
+--- Returns the kind of a value: "string", "integer", "float", "boolean", or the kind of its
+--- metatable.
 ---@param value any
 ---@return string
 function M.kind(value)
@@ -62,7 +64,7 @@ local types <const> = {string = "str", integer = "int", float = "float", boolean
 ---@return string
 function M.type_name(value) return types[kind_of(value)] end
 
---- Makes the value of a name that does not exist.
+--- Makes an undefined value, for a name that does not exist.
 ---@param why string
 ---@return table
 function M.undefined(why) return setmetatable({message = why}, M.Undefined) end
@@ -76,7 +78,7 @@ function M.generator(next_value) return setmetatable({next = next_value}, M.Gene
 
 -- Dicts -----------------------------------------------------------------------------------------
 
---- Returns the Lua key of a template's key.
+--- Returns the Lua key under which a dict stores a template's key.
 ---@param key any
 ---@return any
 function M.key(key)
@@ -105,8 +107,8 @@ end
 --- Returns a field of a dict, or nil.
 function M.get(dict, key) return dict.values[M.key(key)] end
 
--- The fields of messages and tools, in the order in which they are usually written. A Lua table has
--- no order; all other keys are sorted.
+-- The keys of messages and tools in their usual order, which replaces the missing order of Lua
+-- tables. All other keys are sorted.
 local usual <const> = {}
 for i, name in ipairs {"id", "type", "function", "role", "name", "description", "parameters",
    "arguments", "properties", "items", "enum", "required", "return", "content", "text",
@@ -145,7 +147,8 @@ local function from_table(value, depth)
    return dict
 end
 
---- Converts a Lua value: tables with a first element are lists, all others are dicts.
+--- Converts a Lua value: tables with a first element become lists, and all other tables become
+--- dicts.
 ---@param value any
 ---@param depth? integer
 ---@return any
@@ -168,7 +171,7 @@ function M.from_lua(value, depth)
          return from_table(value, depth or 0)
       end
    end
-   -- Templates ask only whether a picture or a sound is there.
+   -- Templates only test whether an image or a sound is present.
    return ("<%s>"):format(torch.type(value))
 end
 
@@ -237,7 +240,7 @@ end
 
 -- Comparison ------------------------------------------------------------------------------------
 
---- Returns a number or a boolean as a number, or nil.
+--- Converts a number or a boolean to a number; returns nil for other values.
 ---@param value any
 ---@return number?
 function M.number(value)
@@ -336,7 +339,7 @@ local function joined(list, open, close, depth)
    return open .. table.concat(parts, ", ") .. close
 end
 
---- Returns a value as Python writes it in a program.
+--- Returns a value as Python's repr does.
 ---@param value any
 ---@param depth? integer
 ---@return string
@@ -369,7 +372,7 @@ function M.repr(value, depth)
    return ("<%s>"):format(M.type_name(value))
 end
 
---- Returns a value as it is written into the text.
+--- Returns the text that a template outputs for a value.
 ---@param value any
 ---@return string
 function M.text(value)

@@ -108,8 +108,8 @@ end
 
 local by_name = {}
 
---- Returns a script or a class of properties.lua as a table from code points to booleans; nil if
---- the name is not known.
+--- Returns a script or class of properties.lua as a table from code points to booleans, or nil for
+--- an unknown name.
 ---@param name string  such as "Han"
 ---@return table<integer, boolean>?
 function M.named_class(name)

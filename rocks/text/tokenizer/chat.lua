@@ -1,4 +1,4 @@
--- chat.lua - writes conversations as the texts that models were trained with, by chat templates.
+-- chat.lua - renders conversations as text in a model's own format, with chat templates.
 
 local Template = require "tlua.text.Template"
 local args = require "tlua.args"
@@ -21,7 +21,7 @@ end
 
 local function refuse(...) args.refuse(name, ...) end
 
--- Converts a Lua value, or refuses it.
+-- Converts a Lua value for a template, or raises an error.
 local function value_of(what, value)
    local ok, result = pcall(values.from_lua, value)
    if ok then return result end
@@ -29,7 +29,7 @@ local function value_of(what, value)
    torch.raise(("%s: %s: %s"):format(name, what, result.template))
 end
 
--- Returns a list of dicts, or none.
+-- Converts a list of dicts, or returns none for nil.
 local function dicts_of(what, value)
    if value == nil then return values.none end
    local list = value_of(what, value)
@@ -47,7 +47,7 @@ local function dicts_of(what, value)
    return list
 end
 
--- Returns a message without the fields that are none, and with all names of its reasoning.
+-- Returns a message without fields that are none, and with its reasoning under all of its names.
 local function normalized(message)
    local new, thought = values.dict(), nil
    for _, field in ipairs(reasoning) do
@@ -63,7 +63,7 @@ local function normalized(message)
    return new
 end
 
--- Returns the conversations, and whether there are several.
+-- Returns the list of conversations, and whether the user passed a batch.
 local function conversations_of(messages)
    local value = value_of("messages", messages)
    if values.kind(value) ~= "list" or #value == 0 then
@@ -91,7 +91,7 @@ local function conversations_of(messages)
    return chats, is_batch
 end
 
---- Returns the template that is chosen by its text, by its name, or by whether there are tools.
+--- Returns the template: `choice` is a template or a template's name, and nil selects by has_tools.
 ---@param self table  a tokenizer
 ---@param choice? string
 ---@param has_tools boolean
@@ -126,7 +126,7 @@ local function compiled(self, source)
    return cache[source]
 end
 
--- Marks the end of the text that is to be continued. Returns the text.
+-- Marks the end of the last message, which the model is to continue. Returns the message's text.
 local function mark_final(chat, field, source)
    local last = chat[#chat]
    if not last then torch.raise(name .. ": continue_final_message: expected a message") end
@@ -167,7 +167,7 @@ local function mark_final(chat, field, source)
       :format(name, field))
 end
 
--- Cuts a text off behind the text that is to be continued.
+-- Cuts a rendered text after the message that the model is to continue.
 local function cut_final(text, final)
    local bare, at = tag:sub(1, -2), nil
    local from = 1
@@ -206,13 +206,14 @@ local function check(options)
    end
 end
 
---- Returns the text of each conversation.
+--- Renders each conversation.
 ---@param self table  a tokenizer
 ---@param messages table
 ---@param options table
 ---@return string[] texts
 ---@return boolean is_batch
----@return integer[][][] generated  for each text the first and last bytes of what a model writes
+---@return integer[][][] generated  for each text, the first and last bytes of the parts that the
+--- model generates
 function M.render(self, messages, options)
    check(options)
    local chats, is_batch = conversations_of(messages)
@@ -240,7 +241,7 @@ end
 
 -- Tokens ----------------------------------------------------------------------------------------
 
--- Encodes with the options of the call instead of the tokenizer's.
+-- Encodes texts with the padding and truncation of the call instead of the tokenizer's own.
 local function encodings_of(self, texts, options)
    local truncation, padding = self.truncation, self.padding
    self.truncation, self.padding = nil, nil
@@ -270,7 +271,8 @@ local function encodings_of(self, texts, options)
    return result
 end
 
--- Returns 1 for each token that overlaps what a model writes.
+-- Returns a list with 1 for each token that overlaps a part that the model generates, and 0 for
+-- other tokens.
 local function mask_of(encoding, spans)
    local mask, at = {}, 1
    for i, place in ipairs(encoding.offsets) do

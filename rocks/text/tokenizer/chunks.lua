@@ -1,14 +1,14 @@
 -- chunks.lua - cuts a text into chunks whose tokens do not depend on each other, so that the tokens
--- of a frequent chunk are computed once. A cut is in front of a space that stands behind a visible
--- character. Each part of a tokenizer tells whether it allows that.
+-- of a frequent chunk are computed once. A cut is before a space that follows a visible character.
+-- Each part of a tokenizer determines whether it allows such cuts.
 
 local characters = require "tlua.text.tokenizer.characters"
 
 local M = {}
 
 -- Returns whether a match of the node may contain a space behind another character, or may depend
--- on the text around it, and whether all its characters are white space. `begun`: whether the match
--- already has a character that is no white space.
+-- on the text around it, and whether all its characters are white space. `begun` is true if the
+-- match already has a character that is not white space.
 local crosses
 
 local function only_space(set)
@@ -54,7 +54,7 @@ makers["repeat"] = function(node, begun)
    return false, after
 end
 
--- Only (?!\S) and its like are allowed: they do not tell a space from the end.
+-- Only lookaheads such as (?!\S) are allowed, which treat a space and the end alike.
 makers["look"] = function(node, begun)
    local inner = node[1]
    if inner.kind == "sequence" and #inner == 1 then inner = inner[1] end
@@ -71,7 +71,7 @@ function crosses(node, begun)
    return maker(node, begun)
 end
 
--- Returns whether a node can match no character.
+-- Returns whether a node can match the empty string.
 local function can_be_empty(node)
    if node.kind == "set" then return false end
    if node.kind == "choice" then

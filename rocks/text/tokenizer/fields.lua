@@ -1,5 +1,5 @@
--- fields.lua - checks the kinds of values in a tokenizer.json, so that a damaged setting is not
--- taken for its default.
+-- fields.lua - checks the types of values in a tokenizer.json, so that a damaged setting is not
+-- silently replaced by its default.
 
 local M = {}
 
@@ -40,7 +40,7 @@ local function refuse(fail, path, expected, value)
       type(value) == "table" and "a list or an object" or tostring(value)))
 end
 
---- Checks the settings of an object, and of the objects in it. Calls fail(why) if one is wrong.
+--- Checks the settings of an object and of all objects inside. Calls fail(why) if one is wrong.
 ---@param value any
 ---@param path string  "" or the path of the object, with a dot
 ---@param fail fun(why: string)
@@ -62,7 +62,7 @@ local function check_choice(config, name, fail, ...)
    end
 end
 
---- Checks the sections truncation and padding.
+--- Checks the sections truncation and padding of a tokenizer.json.
 ---@param truncation table?
 ---@param padding table?
 ---@param fail fun(section: string, why: string)

@@ -14,7 +14,8 @@ local function read(path)
    return file:read "a"
 end
 
---- Reads a file of JSON. Returns an empty table if there is none; nil and a message if it is wrong.
+--- Reads a JSON file. Returns an empty table if the file does not exist, or nil and a message if it
+--- is malformed.
 ---@param path string
 ---@return table? config
 ---@return string? message
@@ -33,7 +34,7 @@ local function text_of(value)
    return type(value) == "string" and value or nil
 end
 
--- Returns the template or templates of a configuration.
+-- Converts the field chat_template of a configuration to one template or a table of templates.
 local function template_of(value)
    if type(value) ~= "table" or value == json.null then return text_of(value) end
    local list = {}
@@ -46,7 +47,7 @@ local function template_of(value)
    return next(list) and list or nil
 end
 
--- Reads the templates that have files of their own.
+-- Reads the chat templates that are stored in separate files.
 local function template_files(folder, template)
    local text = read(folder .. "/chat_template.jinja")
    if text then template = text end

@@ -38,7 +38,7 @@ end
 
 local other_cases <const> = {s = 0x17F, k = 0x212A}
 
--- Adds a character to the items of a set, in both cases if `folds`.
+-- Adds a character to the items of a set, in both upper and lower case if `folds` is true.
 local function add_code(items, code, folds)
    items[#items + 1] = code
    if not folds then return end
@@ -57,7 +57,7 @@ end
 
 local last_cased <const> = 0x1E943
 
--- Adds a range of characters to the items of a set, in both cases.
+-- Adds a range of characters to the items of a set, in both upper and lower case.
 local function add_folded_range(items, first, last)
    for code = math.max(first, 65), math.min(last, 122) do add_code(items, code, true) end
    local lowers = {}
@@ -154,7 +154,8 @@ local function next_code(state)
    return utf8.codepoint(letter)
 end
 
--- In brackets, fractions and the like do not belong to words.
+-- Returns the class of word characters in brackets, where fractions and similar characters are
+-- excluded.
 local function word_in_brackets()
    local word = characters.class "word"
    return characters.remember(function(code)
@@ -180,7 +181,7 @@ local function posix(state)
    return property(state, (negative and "^" or "") .. named[name])
 end
 
--- Makes the set of the characters that all parts and the items have.
+-- Makes the set of the characters that are in all `parts` and in `items`.
 local function intersection(parts, items, negative)
    if #parts == 0 then return set_node(items, negative) end
    parts[#parts + 1] = items
@@ -272,7 +273,7 @@ local function group(state)
          state.fail(("the flags (?%s) are not supported"):format(flags))
       end
       state.folds, state.at = flags == "i", after
-      if closing == ")" then return {kind = "sequence"} end -- up to the end of the group
+      if closing == ")" then return {kind = "sequence"} end -- applies up to the end of the group
    elseif not opening[1] and state.text:sub(state.at, state.at) == "?" then
       state.fail "this kind of group is not supported"
    end
@@ -328,7 +329,7 @@ end
 
 local marks <const> = {["*"] = {0, math.huge}, ["+"] = {1, math.huge}, ["?"] = {0, 1}}
 
--- Reads how often an atom is repeated. Returns the bounds, and whether they stand in braces.
+-- Reads a quantifier. Returns its bounds, and whether they are in braces.
 local function bounds(state)
    local mark = marks[state.text:sub(state.at, state.at)]
    if mark then
@@ -351,7 +352,7 @@ local function repeated(state)
       if not min then return node end
       local mode, mark = "greedy", state.text:sub(state.at, state.at)
       if mark == "?" and braces and min == max and not state.whole_text then
-         state.at = state.at + 1 -- Ruby's x{2}? is (?:x{2})?
+         state.at = state.at + 1 -- In Ruby's syntax, x{2}? means (?:x{2})?
          node, min, max = {kind = "repeat", node, min = min, max = max, mode = mode}, 0, 1
       elseif mark == "?" then
          mode, state.at = "lazy", state.at + 1

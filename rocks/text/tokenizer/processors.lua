@@ -38,7 +38,7 @@ local trailing = setmetatable({}, {__index = function(self, token)
    return count
 end, __mode = "k"})
 
--- Takes the white space at the ends of the tokens from `from` to `to` out of their places.
+-- Removes white space at both ends of the offsets of the tokens from `from` to `to`.
 local function trim(encoding, has_prefix, from, to)
    local first, last, ids = encoding.first, encoding.last, encoding.ids
    local tokens, surface = encoding.vocabulary, encoding.surface
@@ -60,7 +60,7 @@ local function trim(encoding, has_prefix, from, to)
    end
 end
 
--- Trims an encoding when its places are computed.
+-- Trims the offsets of an encoding as soon as they are computed.
 local function trim_later(encoding, has_prefix)
    local count = #encoding.ids
    local function trims(self)

@@ -9,7 +9,7 @@ local M = {}
 
 local byte, find, codepoint = string.byte, string.find, utf8.codepoint
 
--- Oniguruma's limit of the attempts for one match: patterns such as (a+)+b need too many.
+-- Oniguruma's limit for the number of attempts at one match, which patterns such as (a+)+b exceed.
 local most_attempts <const> = 10000000
 local attempts = 0
 
@@ -154,7 +154,7 @@ local function possessive_repeat(node, next)
    end
 end
 
--- Repeats a node of any kind: the levels are made when they are first reached.
+-- Repeats a node of any kind. The function for each round is made when the round is first reached.
 local function group_repeat(node, next)
    local levels, is_lazy = {}, node.mode == "lazy"
    local function level(count)
@@ -162,7 +162,7 @@ local function group_repeat(node, next)
       local began = 0
       local inner
       local function again(text, at)
-         if at == began then return next(text, at) end -- an empty round ends the repetition
+         if at == began then return next(text, at) end -- an empty match ends the repetition
          return level(math.min(count + 1, node.max == math.huge and node.min + 1 or count + 1))
             (text, at)
       end

@@ -1,5 +1,5 @@
--- saving.lua - writes a tokenizer as tokenizer.json. The parts that cannot change are written as
--- they were read; added tokens, truncation and padding as they are now.
+-- saving.lua - writes a tokenizer as tokenizer.json. Parts that cannot change are written as they
+-- were read; added tokens, truncation and padding are written in their present state.
 
 local bytes = require "tlua.text.tokenizer.bytes"
 local json = require "tlua.utils.json"
@@ -12,7 +12,7 @@ local M = {}
 
 local style <const> = {ascii = false, indent = "  ", comma = ",", colon = ": "}
 
--- Returns a dict of the fields in a list {name, value, name, value, ...}.
+-- Makes an ordered dict from a list {name, value, name, value, ...}.
 local function dict(fields)
    local new = values.dict()
    for i = 1, #fields, 2 do values.put(new, fields[i], fields[i + 1]) end
@@ -53,12 +53,12 @@ local function padding(options)
       "pad_token", options.pad_token}
 end
 
--- Returns a token of bytes in the characters of byte-level vocabularies.
+-- Converts the bytes of a token to the characters of byte-level vocabularies.
 function M.in_characters(token)
    return (token:gsub(".", function(c) return bytes.character[c:byte()] end))
 end
 
--- Returns the two parts that are merged to a token, by the ranks below its own.
+-- Returns the two parts whose merge makes a token; only merges of lower rank can make the parts.
 local function parts_of(token, ranks)
    local parts, own = {}, ranks[token]
    for c in token:gmatch "." do parts[#parts + 1] = c end
@@ -126,14 +126,15 @@ function M.text(self, is_pretty)
    return values.to_json(new, is_pretty and style or {ascii = false, comma = ",", colon = ":"})
 end
 
--- Returns true, or nil and a message.
+-- Writes a file. Returns true, or nil and a message.
 local function write(path, text)
    local failure = replace_file(path, function(file) return select(2, file:write(text)) end)
    if failure then return nil, ("%s: %s"):format(path, failure) end
    return true
 end
 
--- Returns the configuration of a folder: what was read, with the names of special tokens.
+-- Returns the content of tokenizer_config.json: the fields that were read, with the present special
+-- tokens.
 local function folder_config(self)
    local config = {}
    for key, value in pairs(self.config or {}) do config[key] = value end
@@ -152,7 +153,7 @@ local function folder_config(self)
    return json.encode(config)
 end
 
---- Returns the text of a tokenizer.json with another vocabulary.
+--- Returns the text of this tokenizer's tokenizer.json with another vocabulary.
 ---@param self table
 ---@param model table  the model's new fields; `tokens`: the vocabulary
 ---@return string

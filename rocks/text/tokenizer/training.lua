@@ -1,11 +1,12 @@
--- training.lua - learns the vocabularies of tokenizers as Hugging Face's trainers do. A word is
--- {text =, count =}; a vocabulary is the list of tokens by their numbers, from 1.
+-- training.lua - learns tokenizers' vocabularies in the same way as Hugging Face's trainers. A word
+-- is {text =, count =}; a vocabulary is the list of tokens by their numbers, from 1.
 
 local M = {}
 
 -- A heap of pairs ------------------------------------------------------------------------------
 
--- The pair with the largest count is first; of those with equal counts, the least pair.
+-- A priority queue of pairs: the pair with the largest count is first, and among equal counts the
+-- smallest pair.
 local Queue = {}
 Queue.__index = Queue
 
@@ -69,7 +70,7 @@ end
 local Vocabulary = {}
 Vocabulary.__index = Vocabulary
 
--- Returns the number of a token, which is added if it is new.
+-- Returns the number of a token, and adds the token if it is new.
 function Vocabulary:add(token)
    local id = self.ids[token]
    if id then return id end
@@ -78,7 +79,7 @@ function Vocabulary:add(token)
    return id
 end
 
--- Returns the lists of a word's symbols and of their lengths; characters that are not in the
+-- Returns the list of a word's symbols and the list of their lengths. Characters outside the
 -- alphabet are left out.
 local function symbols_of(word, vocabulary, options)
    local prefix, suffix = options.continuing_subword_prefix, options.end_of_word_suffix
@@ -120,7 +121,7 @@ local function merge(word, a, b, new, most, change)
    end
 end
 
--- Returns the counts of the pairs, and a queue that has each pair's words.
+-- Returns the counts of all pairs, and a queue with the words of each pair.
 local function count_pairs(list)
    local counts, places = {}, {}
    for _, word in ipairs(list) do
@@ -139,7 +140,7 @@ local function count_pairs(list)
    return counts, queue
 end
 
---- Learns pairs of tokens that are merged, as BpeTrainer does.
+--- Learns merges of pairs of tokens, as BpeTrainer does.
 ---@param words {text: string, count: integer}[]
 ---@param options table  of trainers.lua
 ---@return string[] tokens
@@ -187,9 +188,9 @@ function M.bpe(words, options)
    return tokens, merges
 end
 
---- Takes the most frequent words, as WordLevelTrainer does. A token that occurs twice has the
---- number of its last place.
----@param words {text: string, count: integer}[]  by count, and then by text
+--- Makes the most frequent words the tokens, as WordLevelTrainer does. A token that occurs twice
+--- gets the number of its last occurrence.
+---@param words {text: string, count: integer}[]  sorted by count and then by text
 ---@param options table  of trainers.lua
 ---@return string[] tokens
 function M.words(words, options)

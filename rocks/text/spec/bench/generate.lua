@@ -1,5 +1,5 @@
--- generate.lua - how many tokens a second GPT-2 (124M parameters, random weights, float32) writes; generate.py is the
--- same program for transformers:
+-- generate.lua - measures how many tokens per second GPT-2 (124M parameters, random weights, float32) generates.
+-- generate.py does the same with transformers:
 --
 --    tlua rocks/text/spec/bench/generate.lua [THREADS] [TOKENS] [BATCH]
 
