@@ -63,6 +63,14 @@ local function check(folder, name, sizes, rounds, run)
 end
 
 describe("tlua build", function()
+   -- the program in C computes on the CPU
+   local default
+   setup(function()
+      default = torch.get_default_device()
+      torch.set_default_device("cpu")
+   end)
+   teardown(function() torch.set_default_device(default) end)
+
    it("writes programs as C, which compute the same bits", function()
       if os.getenv "SPEC_SANITIZED" == "1" then return pending "the program would need the sanitizer's options" end
       torch.manual_seed(1)
