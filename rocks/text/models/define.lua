@@ -47,13 +47,18 @@ end
 
 -- Losses ----------------------------------------------------------------------------------------
 
+-- Losses of tokens are computed in at least float32, as in Hugging Face's library.
+local function precise(logits)
+   return logits:element_size() < 4 and logits:float() or logits
+end
+
 --- Returns the mean cross-entropy of predicting each next token; labels of -100 are ignored.
 ---@param logits Tensor  (B, S, V)
 ---@param labels Tensor  (B, S)
 ---@return Tensor
 function M.next_token_loss(logits, labels)
    local n = logits:size(2)
-   return F.cross_entropy(logits:narrow(2, 1, n - 1):flatten(1, 2),
+   return F.cross_entropy(precise(logits:narrow(2, 1, n - 1)):flatten(1, 2),
       labels:narrow(2, 2, n - 1):flatten())
 end
 
@@ -62,7 +67,7 @@ end
 ---@param labels Tensor  (B, S)
 ---@return Tensor
 function M.token_loss(logits, labels)
-   return F.cross_entropy(logits:flatten(1, 2), labels:flatten())
+   return F.cross_entropy(precise(logits):flatten(1, 2), labels:flatten())
 end
 
 --- Returns the loss of a classifier: mean squared error for one label, cross-entropy for classes,

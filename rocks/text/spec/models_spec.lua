@@ -137,6 +137,20 @@ describe("torch.text's models", function()
       end
    end)
 
+   it("computes the loss of half-precision models in float32, as transformers does", function()
+      for _, name in ipairs {"ForCausalLM", "ForMaskedLM"} do
+         local kind = name == "ForCausalLM" and small
+            or {model_type = "bert", vocab_size = 16, hidden_size = 8, num_hidden_layers = 1, num_attention_heads = 2,
+               intermediate_size = 8}
+         local model = text.from_config(kind, {architecture = name}):to("bfloat16"):eval()
+         local ids = torch.tensor {{1, 2, 3}}
+         local result = model(ids, {labels = ids})
+         assert.equal("bfloat16", result.logits.dtype)
+         assert.equal("float32", result.loss.dtype)
+         result.loss:backward()
+      end
+   end)
+
    it("leaves no weights of an earlier model in the folder", function()
       local first, second = text.from_config(small):eval(), text.from_config(small):eval()
       local ids, folder = torch.tensor {{1, 2, 3}}, new_folder()
