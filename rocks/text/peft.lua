@@ -30,12 +30,13 @@ end
 -- A linear layer with an adapter, which computes base(x) + B A dropout(x) * scaling.
 local Lora = class.class("text.peft.LoraLinear", nn.Module)
 
-function Lora:__init(base, rank, scaling, dropout)
+function Lora:__init(base, rank, scaling, dropout, init)
    local inputs, outputs = sizes_of(base)
    local like = {bias = false, device = base.weight.device, dtype = base.weight.dtype}
    self.base_layer, self.scaling, self.p = base, scaling, dropout
    self.lora_A, self.lora_B = nn.Linear(inputs, rank, like), nn.Linear(rank, outputs, like)
-   nn.init.zeros_(self.lora_B.weight)
+   if init == "gaussian" then nn.init.normal_(self.lora_A.weight, 0, 1 / rank) end
+   if init then nn.init.zeros_(self.lora_B.weight) end
 end
 
 function Lora:forward(x)
@@ -69,7 +70,7 @@ end
 local defaults = {
    r = 8, lora_alpha = 8, lora_dropout = 0.0, bias = "none", use_rslora = false,
    rank_pattern = {}, alpha_pattern = {}, fan_in_fan_out = false, inference_mode = false,
-   use_dora = false, init_lora_weights = true, peft_type = "LORA",
+   use_dora = false, peft_type = "LORA",
 }
 -- Fields of adapters of other kinds, which would change the model's results.
 local refused <const> = {
@@ -80,7 +81,7 @@ local refused <const> = {
 
 local others = {
    target_modules = true, exclude_modules = true, modules_to_save = true, task_type = true,
-   layers_to_transform = true, base_model_name_or_path = true,
+   layers_to_transform = true, base_model_name_or_path = true, init_lora_weights = true,
 }
 
 local function is_names(value)
@@ -91,6 +92,10 @@ local function is_names(value)
    return true
 end
 
+local function is_finite(value)
+   return type(value) == "number" and value == value and math.abs(value) < math.huge
+end
+
 local function check(title, c)
    local function refuse_unless(fits, name, expected)
       if not fits then args.refuse(title, name, expected, c[name]) end
@@ -99,6 +104,10 @@ local function check(title, c)
    refuse_unless(math.type(c.r) == "integer" and c.r > 0, "r", "a positive integer")
    refuse_unless(c.bias == "none", "bias", '"none"')
    refuse_unless(not c.use_dora, "use_dora", "false")
+   local init = c.init_lora_weights
+   refuse_unless(type(init) == "boolean" or init == "gaussian", "init_lora_weights",
+      'true, false or "gaussian"')
+   refuse_unless(is_finite(c.lora_alpha), "lora_alpha", "a finite number")
    refuse_unless(c.lora_dropout >= 0 and c.lora_dropout < 1, "lora_dropout",
       "a probability from 0 to below 1")
    local all = c.target_modules
@@ -108,10 +117,16 @@ local function check(title, c)
       refuse_unless(c[name] == nil or is_names(c[name]), name, "a list of names")
    end
    for _, name in ipairs {"rank_pattern", "alpha_pattern"} do
-      for pattern in pairs(c[name]) do
+      for pattern, value in pairs(c[name]) do
          if tostring(pattern):find "[%^%$%*%+%?%(%)%[%]\\|]" then
             torch.raise(("%s: %s: expected ends of names, without patterns, got %q"):format(title,
                name, pattern))
+         end
+         local is_rank = name == "rank_pattern"
+         local fits = is_finite(value) and (not is_rank or math.tointeger(value) and value > 0)
+         if not fits then
+            args.refuse(title, ("%s: %s"):format(name, pattern),
+               is_rank and "a positive integer" or "a finite number", value)
          end
       end
    end
@@ -129,11 +144,19 @@ local function is_among(path, names)
    return false
 end
 
-local function value_for(path, patterns, default)
-   for name, value in pairs(patterns) do
-      if ends_with(path, name) then return value end
+-- Returns the value of the pattern that fits a path. Several patterns may fit if they agree.
+local function value_for(title, path, c, name, default)
+   local found, by
+   for pattern, value in pairs(c[name]) do
+      if ends_with(path, pattern) then
+         if by and value ~= found then
+            torch.raise(("%s: %s: several names with different values fit %s"):format(title, name,
+               path))
+         end
+         found, by = value, pattern
+      end
    end
-   return default
+   return found or default
 end
 
 local function layer_fits(path, c)
@@ -201,12 +224,12 @@ local function inject(title, model, c)
    end
    for _, item in ipairs(found) do
       local path, name, layer = table.unpack(item)
-      local rank = value_for(name, c.rank_pattern, c.r)
-      local alpha = value_for(name, c.alpha_pattern, c.lora_alpha)
+      local rank = value_for(title, name, c, "rank_pattern", c.r)
+      local alpha = value_for(title, name, c, "alpha_pattern", c.lora_alpha)
       local scaling = alpha / (c.use_rslora and rank ^ 0.5 or rank)
       local above, field = path:match "^(.*)%.([^.]*)$"
       local owner = model:get_submodule(above or "")
-      owner[field or path] = Lora(layer, rank, scaling, c.lora_dropout)
+      owner[field or path] = Lora(layer, rank, scaling, c.lora_dropout, c.init_lora_weights)
    end
 end
 
@@ -214,16 +237,29 @@ function PeftModel:__init(model, config)
    local title = "text.peft.get_peft_model"
    if not class.isinstance(model, nn.Module) then args.refuse(title, "model", "a model", model) end
    local c = args.over_defaults(title, config or {}, defaults, {}, others)
+   if c.init_lora_weights == nil then c.init_lora_weights = true end
    local kind = rawget(model, "config") and model.config.model_type
    c.target_modules = c.target_modules or targets[kind]
    check(title, c)
    self.peft_config = c
-   for _, p in ipairs(model:parameters()) do p:requires_grad_(false) end
-   inject(title, model, c)
+   local saved, names = {}, {}
    for path, layer in model:named_modules() do
-      if is_among(path_in_file(path), c.modules_to_save) then
-         for _, p in ipairs(layer:parameters()) do p:requires_grad_(true) end
+      if torch.type(layer) == "text.peft.LoraLinear" then
+         args.refuse(title, "model", "a model without adapters", model)
       end
+      names[path:match "[^.]*$"] = true
+      if is_among(path_in_file(path), c.modules_to_save) then saved[#saved + 1] = layer end
+   end
+   if c.modules_to_save and #c.modules_to_save > 0 and #saved == 0 then
+      local first = c.modules_to_save[1]
+      torch.raise(("%s: modules_to_save: no layer of %s has a name such as %q%s"):format(title,
+         torch.type(model), first, suggest.hint(first, names)))
+   end
+   local frozen = model:parameters()
+   inject(title, model, c)
+   for _, p in ipairs(frozen) do p:requires_grad_(false) end
+   for _, layer in ipairs(saved) do
+      for _, p in ipairs(layer:parameters()) do p:requires_grad_(true) end
    end
    self.base_model = Holder(model)
 end

@@ -71,6 +71,26 @@ describe("peft", function()
       assert.is_true(largest(again:merge_and_unload()(ids).logits - model(ids).logits) < 1e-5)
    end)
 
+   it("initializes adapters as PEFT does, or not at all", function()
+      local function second(init)
+         local base = text.from_config(small)
+         local model = peft.get_peft_model(base, {r = 2, init_lora_weights = init})
+         return largest(base.transformer.h[1].attn.c_attn.lora_B.weight), model
+      end
+      assert.equal(0, (second(true)))
+      assert.is_true(second(false) > 0) -- The weights are random, as in any linear layer.
+      local zero, model = second "gaussian"
+      assert.equal(0, zero)
+      model:save_pretrained(own)
+      assert.equal("gaussian", peft.from_pretrained(text.from_config(small), own).peft_config.init_lora_weights)
+   end)
+
+   it("leaves a model as it was if it cannot get adapters", function()
+      local base = text.from_config(small)
+      message_of(peft.get_peft_model, base, {target_modules = {"c_atn"}})
+      for _, p in ipairs(base:parameters()) do assert.is_true(p.requires_grad) end
+   end)
+
    it("raises errors that name the field that does not fit", function()
       local function get(options) return message_of(peft.get_peft_model, text.from_config(small), options) end
       assert.match("unknown option rank", get {rank = 3})
@@ -80,6 +100,18 @@ describe("peft", function()
          get {target_modules = {"wte"}})
       assert.match("r: expected a positive integer, got 0", get {r = 0})
       assert.match("use_dora: expected false", get {use_dora = true})
+      assert.match("lora_alpha: expected a finite number, got %-?nan", get {lora_alpha = 0 / 0})
+      assert.match("rank_pattern: c_attn: expected a positive integer, got 0", get {rank_pattern = {c_attn = 0}})
+      assert.match("alpha_pattern: several names with different values fit transformer.h.0.attn.c_attn",
+         get {alpha_pattern = {c_attn = 3, ["attn.c_attn"] = 4}})
+      assert.match('modules_to_save: no layer of text.GPT2LMHeadModel has a name such as "lm_hed"; did you mean',
+         get {modules_to_save = {"lm_hed"}})
+      assert.match('init_lora_weights: expected true, false or "gaussian", got "pissa"',
+         get {init_lora_weights = "pissa"})
+      local adapted = text.from_config(small)
+      peft.get_peft_model(adapted, {target_modules = "all-linear"})
+      assert.match("model: expected a model without adapters", message_of(peft.get_peft_model, adapted,
+         {target_modules = "all-linear"}))
       assert.match("no linear layer of text.GPT2LMHeadModel", message_of(peft.from_pretrained,
          text.from_config(small), folder))
       local deeper = {model_type = "llama", vocab_size = 37, hidden_size = 16, intermediate_size = 20,
