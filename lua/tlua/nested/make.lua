@@ -10,7 +10,7 @@ require "tlua.nested.products"
 local M = {}
 local fail <const>, parts <const> = V.fail, V.kind.parts
 
--- Refuses nested, sparse and masked tensors.
+-- Raises an error for nested, sparse and masked tensors.
 local function dense(who, name, x)
    if torch._wrapped_parts(x, getmetatable(x)) or torch._sparse_parts(x) then
       args.refuse(who, name, "a dense tensor", x)
@@ -25,7 +25,7 @@ local function check_layout(who, layout)
    end
 end
 
--- Returns the elements of a list, made tensors by `make`.
+-- Converts the elements of a list to tensors with `make`.
 local function list_of(who, name, list, make)
    local n, most = 0, 0
    for key in pairs(list) do
@@ -46,7 +46,8 @@ local function list_of(who, name, list, make)
    return tensors
 end
 
--- Returns the one dimension in which the tensors may differ, the first unless they do.
+-- Returns the only dimension in which the tensors' sizes differ, or the first one if they do not
+-- differ.
 local function ragged_dim(who, name, list)
    local first, at = list[1], nil
    for i, x in ipairs(list) do
@@ -70,7 +71,7 @@ local function ragged_dim(who, name, list)
    return at or 1
 end
 
--- Joins tensors.
+-- Joins a list of tensors into a nested tensor.
 local function join(who, name, list, a)
    local d = ragged_dim(who, name, list)
    local lengths = {}
@@ -116,7 +117,7 @@ end
 local take_as = args.signature [[nested.as_nested_tensor(ts: tensor|names, dtype: string?,
    layout: string = 'jagged', device: device?)]]
 
---- Makes a nested tensor to whose parts gradients are passed on.
+--- Makes a nested tensor from tensors that receive its gradients.
 ---
 ---     local x = torch.ones(2):requires_grad_()
 ---     local y = torch.nested.as_nested_tensor {x, torch.ones(3)}
@@ -124,7 +125,7 @@ local take_as = args.signature [[nested.as_nested_tensor(ts: tensor|names, dtype
 ---     print(x.grad)
 ---     --> tensor([1., 1.])
 ---@param ts Tensor[]|Tensor  a dense tensor is a batch of sequences of the same length; a nested
---- one is returned as it is, or in another dtype or on another device
+--- tensor is returned unchanged, or converted to another dtype or device
 ---@param options? {dtype?: string, layout?: string, device?: string|torch.device}
 --- layout: "jagged", the one layout there is
 ---@return Tensor
@@ -185,8 +186,8 @@ local take_jagged = args.signature [[nested.nested_tensor_from_jagged(values: te
 ---@param values Tensor  (rows, ...)
 ---@param offsets? Tensor  (batch + 1), int64: the first row of each sequence, which counts from 1,
 --- and one past the last row
----@param lengths? Tensor  (batch): without offsets, the lengths of adjacent sequences; with them,
---- the lengths of sequences between which there are holes
+---@param lengths? Tensor  (batch): without offsets, the lengths of adjacent sequences; with
+--- offsets, the lengths of sequences that may have holes between them
 ---@param jagged_dim? integer  the ragged dimension, 2 unless given; 1 is the batch
 ---@param min_seqlen? integer  checked to be at most the smallest length
 ---@param max_seqlen? integer  checked to be at least the largest length

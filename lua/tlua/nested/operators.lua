@@ -26,7 +26,7 @@ local function lift(who, t, p)
       args.refuse(who, "other", "a dense or nested tensor", t)
    end
    local n, m, b = p.values:dim() + 1, t:dim(), #p.ragged.lengths
-   local at = m - (n - p.dim) -- the dimension of t beside the ragged one
+   local at = m - (n - p.dim) -- the dimension of t that meets the ragged one
    if at < 1 then return t end
    local own = m == n and t:size(1) or 1
    local padded = m == n and t:size(at) == p.ragged.most and own == b and not p.ragged.holes
@@ -127,15 +127,15 @@ end)
 
 -- Reductions along the ragged dimension -----------------------------------------------------------
 
--- Returns the smallest and the largest number of the dtype of real numbers.
+-- Returns the smallest and the largest number of a tensor's dtype, which must be real.
 local function limits(name, x)
    if x:is_complex() then args.refuse(name, "input", "a tensor of real numbers", x) end
    local info = x:is_floating_point() and torch.finfo(x.dtype) or torch.iinfo(x.dtype)
    return info.min, info.max
 end
 
--- Each gets the rows of the sequences (rows, ...), the sequences' numbers and their count, and the
--- lengths.
+-- Reductions by name. Their arguments are the rows of all sequences (rows, ...), the number of each
+-- row's sequence, the number of sequences, and their lengths.
 local along = {}
 function along.sum(rows, owners, b)
    return segments.combine("sum", segments.wide(rows), owners, b)
@@ -167,10 +167,10 @@ function along.amin(rows, owners, b)
    return segments.combine("amin", rows, owners, b, (select(2, limits("amin", rows))))
 end
 
--- Returns rows of a packed tensor, (rows, ...).
+-- Returns the rows of a packed tensor, (rows, ...).
 local function rows_of(p) return p.values:movedim(p.dim - 1, 1) end
 
--- Reduces along the ragged dimension, which is kept with a size of 1.
+-- Reduces along the ragged dimension, and keeps it with size 1.
 local function along_ragged(name, p, dtype)
    p = V.packed(p)
    local rows, lengths = rows_of(p), p.ragged.lengths
@@ -181,7 +181,7 @@ end
 
 -- Reductions --------------------------------------------------------------------------------------
 
--- Returns given arguments as a list, without the table of options, a copy of which comes second.
+-- Returns the positional arguments as a list, and a copy of the table of options or nil.
 local function read(...)
    local given = table.pack(...)
    local last, options = given[given.n], nil
@@ -217,7 +217,8 @@ end
 
 local takes_dtype <const> = {sum = true, mean = true, prod = true}
 
--- Returns the variances along the ragged dimension, which is kept with a size of 1.
+-- Returns the variances or standard deviations along the ragged dimension, which is kept with size
+-- 1.
 local function variances(name, p, options)
    p = V.packed(p)
    if not (p.values:is_floating_point() or p.values:is_complex()) then
@@ -238,8 +239,8 @@ local function variances(name, p, options)
    return result:unsqueeze(2):movedim(2, p.dim)
 end
 
--- Functions along the ragged dimension in which later rows do not change earlier results: those of
--- a padded batch.
+-- Cumulative functions along the ragged dimension. They are computed on a padded batch, since later
+-- rows do not change earlier results.
 local prefixes <const> = {cumsum = true, cumprod = true, logcumsumexp = true, cummax = true,
    cummin = true}
 
@@ -254,7 +255,7 @@ local function prefix(fn, p, given, options)
    return table.unpack(results, 1, results.n)
 end
 
--- max, min and their positions along the ragged dimension: those of a padded batch
+-- max, min, argmax and argmin along the ragged dimension, computed on a padded batch
 local padding <const> = {max = true, min = false, argmax = true, argmin = false}
 
 local function of_padded(name, fn, p, given, options)
@@ -344,7 +345,7 @@ end
 
 -- Losses ------------------------------------------------------------------------------------------
 
--- Losses that compare each element with one of the target.
+-- Losses that compare each element with the target's element.
 for name in ([[mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy
    binary_cross_entropy_with_logits soft_margin_loss poisson_nll_loss]]):gmatch "%S+" do
    local fn = torch.nn.functional[name]
@@ -383,7 +384,7 @@ local function softmax(p, dtype, logarithm)
    local ragged, b = p.ragged, #p.ragged.lengths
    local x = dtype and p.values:to(dtype) or p.values
    if not x.dtype:find "float" then args.refuse("softmax", "input", "a floating dtype", x) end
-   -- sequences of similar lengths are padded; an empty one would be a row of NaN
+   -- Sequences of similar lengths are padded; an empty sequence would be a row of NaN.
    if b > 0 and ragged.least > 0 and b * ragged.most <= 4 * ragged.total then
       local padded = V.pad({values = x, ragged = ragged, dim = p.dim}, -math.huge, ragged.most)
       local fn = logarithm and torch.log_softmax or torch.softmax
@@ -405,7 +406,7 @@ local ragged_softmax <const> = {
    softmin = function(p, dtype) return softmax(parts(kind.like(p, -p.values)), dtype) end,
 }
 
--- Functions along one dimension, and the position of that argument.
+-- Functions along one dimension, with the position of the argument `dim`.
 for name, at in pairs {softmax = 1, log_softmax = 1, softmin = 1, glu = 1, normalize = 2} do
    local fn = wrapped.of(name)
    define(name, function(x, ...)

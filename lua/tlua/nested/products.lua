@@ -28,7 +28,7 @@ local function refuse(a, b)
       .. "a dense matrix or a batch of them fits a dense dimension", shown(a), shown(b))
 end
 
--- Returns the products of the sequences of a with the matrices in a list.
+-- Multiplies each sequence of a by the matrix of the same number in `list`.
 local function products(a, list)
    local results = {}
    for i, x in ipairs(V.sequences(a)) do results[i] = x:matmul(list[i]) end
@@ -84,7 +84,7 @@ local take = args.signature [[scaled_dot_product_attention(query: tensor, key: t
    value: tensor, attn_mask: tensor?, dropout_p: number = 0, is_causal: boolean = false,
    scale: number?, enable_gqa: boolean = false)]]
 
--- Groups the numbers of the sequences by the lengths of query and key.
+-- Groups the sequences' numbers by the lengths of query and key.
 local function groups_of(queries, keys)
    local list, by = {}, {}
    for i, n in ipairs(queries) do
@@ -98,7 +98,7 @@ local function groups_of(queries, keys)
    return list
 end
 
--- Computes attention for each group of sequences at once. Returns the values of the result.
+-- Computes attention for one group of sequences at a time. Returns the values of the result.
 local function grouped(groups, p, q, v, options)
    local order, starts, at, d = {}, {}, 1, p.dim - 1
    for _, group in ipairs(groups) do
@@ -127,7 +127,7 @@ local function grouped(groups, p, q, v, options)
    return torch.cat(results, 1):index_select(1, back):movedim(1, d)
 end
 
--- Attention within each sequence: no padding is computed.
+-- Computes attention within each sequence, without padding.
 define("scaled_dot_product_attention", function(...)
    local who <const> = "scaled_dot_product_attention"
    local a = take(...)

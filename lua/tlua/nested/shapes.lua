@@ -24,7 +24,7 @@ local function refuse_ragged(who, p)
    fail("%s: is not defined along the ragged dimension, %d, of nested tensors", who, p.dim)
 end
 
--- Refuses the batch and the ragged dimension.
+-- Raises an error for the batch and the ragged dimension.
 local function dense_dim(who, x, dim, name)
    local p, d, n = read(who, x, dim, name)
    if d == 1 then refuse_batch(who, name) end
@@ -116,7 +116,7 @@ end)
 
 -- Parts -------------------------------------------------------------------------------------------
 
--- Returns sequences first to last.
+-- Returns the sequences from `first` to `last`.
 local function batch_range(p, first, last)
    local ragged = p.ragged
    local lengths = table.move(ragged.lengths, first, last, 1, {})

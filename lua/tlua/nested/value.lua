@@ -24,7 +24,7 @@ function M.fail(text, ...) torch.raise(text:format(...)) end
 --    last: integer            the closing offset
 --    holes: boolean           whether there may be rows that belong to no sequence
 --    total, most: integer     the sum of the lengths, and the largest one
--- It has no tensors, so it outlives torch.scope and serves all devices.
+-- A description holds no tensors, so it outlives torch.scope and serves all devices.
 ---@alias nested.Ragged table
 
 local known, count = setmetatable({}, {__mode = "v"}), 0
@@ -69,7 +69,7 @@ function M.new(values, ragged, dim)
 end
 function kind.like(p, values) return M.new(values, p.ragged, p.dim) end
 
---- Defines an operator with a largest number of arguments.
+--- Defines an operator with at most `most` arguments.
 function M.define(names, most, fn, method)
    define(names, function(...)
       if select("#", ...) > most then
@@ -105,7 +105,7 @@ function M.rows(ragged, order, device)
    return spread(shift, lengths, total, device) + torch.arange(1, total + 1, {device = device})
 end
 
---- Returns the components without the rows that belong to no sequence.
+--- Returns the components without rows outside the sequences.
 function M.packed(p)
    if not p.ragged.holes then return p end
    local rows = M.rows(p.ragged, nil, p.values.device)
@@ -113,8 +113,8 @@ function M.packed(p)
       ragged = M.ragged(nil, p.ragged.lengths)}
 end
 
---- Returns for each row of the values the number of its sequence. A row outside the sequences
---- counts as one of the sequence before it.
+--- Returns the number of the sequence for each row of the values. A row outside the sequences
+--- counts to the sequence before it.
 function M.owners(p)
    local ragged, rows, widths = p.ragged, p.values:size(p.dim - 1), p.ragged.lengths
    local list, b = {}, #p.ragged.starts
@@ -129,7 +129,7 @@ function M.owners(p)
    return spread(list, widths, rows, p.values.device)
 end
 
---- Returns the row of each row of the values in a padded batch, whose first two dimensions are
+--- Returns the position of each row of the values in a padded batch whose first two dimensions are
 --- joined. There must be no holes.
 function M.padded_rows(ragged, length, device)
    local starts = {}
@@ -187,7 +187,7 @@ function M.shape(p)
    return setmetatable(shape, Size)
 end
 
---- Returns the sizes for messages.
+--- Returns the sizes as text, for messages.
 function M.shown(p) return ("(%s)"):format(table.concat(M.shape(p), ", ")) end
 
 --- Returns a dimension counted from 1.

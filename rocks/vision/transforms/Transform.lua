@@ -1,6 +1,7 @@
--- Transform.lua - the base of transforms as objects. A transform is called with a sample: values
--- and tables of values at any depth. It draws its random parameters once and changes images,
--- videos, masks, boxes and keypoints with them; other values pass through.
+-- Transform.lua - the base class of transforms. A transform is called with a sample, which consists
+-- of values and of tables of values at any depth. Each call draws random parameters once and
+-- applies them to all images, videos, masks, boxes and keypoints; other values are returned
+-- unchanged.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -8,12 +9,12 @@ local class = require "tlua.class"
 
 local kinds = require "tlua.vision.transforms.kinds"
 
---- The base of transforms. A class of your own has a method `transform(value, params)`, which gets
---- each image, video, mask, BoundingBoxes or KeyPoints of a sample, and may have
---- `make_params(values)`, whose result is the same for all of a sample's values, and
+--- The base class of transforms. A derived class defines `transform(value, params)`, which is
+--- called with each image, video, mask, BoundingBoxes or KeyPoints of a sample. It may also define
+--- `make_params(values)`, which returns the parameters for all values of a sample, and
 --- `check_inputs(values)`. A plain tensor is an image if it is the first one in the sample and the
---- sample has no Image or Video. Tables are passed in the order of their positions, then of their
---- keys' names.
+--- sample has no Image or Video. The values of a table are taken by position, and then in
+--- alphabetical order of their keys.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     local Half = torch.class("Half", T.Transform)
@@ -58,7 +59,7 @@ local function rebuild(value, list)
    return copy
 end
 
---- Returns the values in a sample.
+--- Returns the list of all values in a sample.
 ---@param sample table  packed arguments, with their number in `n`
 ---@return table list  with their number in `n`
 function Transform._flatten(sample)
@@ -67,9 +68,9 @@ function Transform._flatten(sample)
    return list
 end
 
---- Returns a sample with other values.
+--- Returns a sample of the same structure with the values of a list.
 ---@param sample table
----@param list table  as that of flatten
+---@param list table  a list as _flatten returns it
 ---@return any ...
 function Transform._unflatten(sample, list)
    local result = {n = sample.n}
@@ -78,7 +79,7 @@ function Transform._unflatten(sample, list)
    return table.unpack(result, 1, result.n)
 end
 
--- Returns which of the values are transformed.
+-- Returns a list of booleans: whether each value is transformed.
 function Transform:_needed(list)
    local takes, plain_taken = self.kinds, false
    for i = 1, list.n do
@@ -97,22 +98,22 @@ function Transform:_needed(list)
    return needs
 end
 
---- Raises an error if the transform cannot take a sample. By default it does nothing.
+--- Raises an error if the transform cannot handle a sample. The default method does nothing.
 ---@param values table  all values of the sample, with their number in `n`
 function Transform:check_inputs(values) self:_check(values) end
 
---- Draws what is the same for all values of a sample. By default it returns an empty table.
+--- Draws the random parameters for a sample. The default method returns an empty table.
 ---@param values any[]  the values that will be transformed
 ---@return any params
 function Transform:make_params(values) return self:_draw(values) end
 
---- Returns a changed value. A class of your own defines it.
+--- Returns a transformed value. Derived classes must define this method.
 ---@param value any  an image, a video, a mask, bounding boxes or keypoints
 ---@param params any  the result of make_params
 ---@return any
 function Transform:transform(value, params) return self:_apply(value, params) end
 
--- The library's own classes define these three.
+-- The library's own classes override these three methods.
 function Transform._check() end
 function Transform._draw() return {} end
 function Transform:_apply()
@@ -135,7 +136,8 @@ function Transform:forward(...)
    return self._unflatten(sample, list)
 end
 
--- Calls a functional transform, or returns a value of a kind for which it is not defined.
+-- Applies a functional transform to a value. Returns the value unchanged if the transform is not
+-- defined for its kind.
 function Transform._call(name, value, ...)
    local functional = require "tlua.vision.transforms.functional"
    local fn = functional[name]
@@ -182,8 +184,8 @@ function Transform:_chw_of(values)
    torch.raise(torch.type(self) .. ": expected an image or a video in the sample")
 end
 
---- Returns the fill value for a value: `fill` is a number, a list, or a table of these with classes
---- of torch.vision.tv_tensors, torch.Tensor or "others" as keys; false stands for none.
+--- Returns the fill value for a value. `fill` is a number, a list, or a table of these whose keys
+--- are classes of torch.vision.tv_tensors, torch.Tensor or "others"; false means no fill value.
 ---@param fill any
 ---@param value any
 ---@return number|number[]|nil
@@ -199,7 +201,7 @@ end
 --- Defines the constructor of a class: its arguments become fields.
 ---@param Class table
 ---@param parameters string  in the notation of signatures
----@param check? fun(title: string, a: table)  may refuse or change arguments
+---@param check? fun(title: string, a: table)  may change arguments or raise errors about them
 function Transform._define(Class, parameters, check)
    local title = Class.__name
    local take = args.signature(title .. "(" .. parameters .. ")")

@@ -1,6 +1,6 @@
--- auto_augment.lua - transforms that choose among the others: AutoAugment, RandAugment,
--- TrivialAugmentWide and AugMix. Each draws a list of operations with their magnitudes, which its
--- method `transform` applies.
+-- auto_augment.lua - transforms that apply randomly chosen operations: AutoAugment, RandAugment,
+-- TrivialAugmentWide and AugMix. Each draws a list of operations with their magnitudes and then
+-- applies them.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +18,7 @@ local prefix <const> = "vision.transforms.v2."
 
 -- Operations --------------------------------------------------------------------------------------
 
--- Name -> operation(image, magnitude, options).
+-- Maps names to functions operation(image, magnitude, options).
 local operations <const> = {}
 
 function operations.Identity(x) return x end
@@ -56,7 +56,8 @@ function operations.TranslateY(x, m, options) return translate(x, 0, m, options)
 
 -- Magnitudes --------------------------------------------------------------------------------------
 
--- Returns the magnitudes from low to high, and whether their sign is drawn.
+-- Returns a function that returns the magnitudes from low to high, and whether their sign is
+-- random.
 local function range(low, high, is_signed)
    return function(bins, height, width)
       local from = type(low) == "function" and low(height, width) or low
@@ -73,7 +74,8 @@ end
 
 local function none() return nil, false end
 
--- Returns names of operations -> their magnitudes, and the names in order.
+-- Returns a table with `magnitudes`, which maps names of operations to functions, and `names`, the
+-- operations to choose from.
 local function space(shears, shift, angle, colour, posterize, with_colours, first, last)
    local all = {ShearX = range(0.0, shears, true), ShearY = range(0.0, shears, true),
       TranslateX = range(0.0, function(_, w) return shift(w) end, true),
@@ -107,7 +109,8 @@ local spaces <const> = {
       false),
 }
 
--- Returns an operation with its magnitude: bin `index` of `bins`, with a random sign if it has one.
+-- Returns {name, magnitude} for bin `index` of `bins`. The sign is random if the operation is
+-- signed.
 local function drawn(own, name, bins, index, height, width)
    local list, is_signed = own.magnitudes[name](bins, height, width)
    if not list then return {name, 0.0} end
@@ -147,7 +150,7 @@ function Base:_apply(value, list)
    return value
 end
 
--- Defines a class; `parameters` are those before interpolation and fill.
+-- Defines a class. `parameters` are the constructor's parameters before interpolation and fill.
 local function define(Class, parameters, interpolation, check)
    Transform._define(Class, ("%sinterpolation: string = '%s', fill: any = false"):format(parameters,
       interpolation), function(title, a)
@@ -165,7 +168,8 @@ end
 
 -- Policies ----------------------------------------------------------------------------------------
 
--- Pairs of operations, each a name, a probability and, if it has magnitudes, their bin from 0.
+-- Pairs of operations. Each operation has a name, a probability and, if it has magnitudes, a bin
+-- from 0.
 local policies <const> = {
    imagenet = [[Posterize 0.4 8 Rotate 0.6 9; Solarize 0.6 5 AutoContrast 0.6 -;
       Equalize 0.8 - Equalize 0.6 -; Posterize 0.6 7 Posterize 0.6 6; Equalize 0.4 - Solarize 0.2 4;
@@ -199,7 +203,7 @@ local policies <const> = {
       ShearX 0.7 2 Invert 0.1 -]],
 }
 
--- Returns the pairs of a policy: lists of {name, probability, bin}.
+-- Parses the pairs of a policy into lists of {name, probability, bin}.
 local function parsed(text)
    local pairs_of = {}
    for pair in text:gmatch "[^;]+" do
@@ -213,8 +217,8 @@ local function parsed(text)
 end
 
 --- Applies a pair of operations from a learned `policy`: "imagenet", "cifar10" or "svhn". Images
---- are of uint8. `interpolation` is "nearest" or "bilinear"; `fill`, by default none, is that of
---- RandomRotation.
+--- must be uint8. `interpolation` is "nearest" or "bilinear"; `fill` is as in RandomRotation, but
+--- none by default.
 ---
 ---     local augment = torch.vision.transforms.v2.AutoAugment "cifar10"
 ---     print(augment(torch.zeros(3, 8, 8, {dtype = "uint8"})).shape)
@@ -243,8 +247,8 @@ function AutoAugment:_draw(values)
    return list
 end
 
---- Applies `num_ops` random operations with one `magnitude`, a bin from 0 to
---- `num_magnitude_bins` - 1. `interpolation` and `fill` are those of AutoAugment.
+--- Applies `num_ops` random operations with the same `magnitude`, a bin from 0 to
+--- `num_magnitude_bins` - 1. `interpolation` and `fill` are as in AutoAugment.
 ---
 ---     local augment = torch.vision.transforms.v2.RandAugment()
 ---     print(augment(torch.zeros(3, 8, 8, {dtype = "uint8"})).shape)
@@ -270,8 +274,8 @@ function RandAugment:_draw(values)
    return list
 end
 
---- Applies one random operation with a random magnitude, one of `num_magnitude_bins`.
---- `interpolation` and `fill` are those of AutoAugment.
+--- Applies one random operation with one of `num_magnitude_bins` magnitudes at random.
+--- `interpolation` and `fill` are as in AutoAugment.
 ---
 ---     local augment = torch.vision.transforms.v2.TrivialAugmentWide()
 ---     print(augment(torch.zeros(3, 8, 8, {dtype = "uint8"})).shape)
@@ -290,9 +294,9 @@ function TrivialAugmentWide:_draw(values)
 end
 
 --- Mixes an image with `mixture_width` copies of it, each changed by a chain of `chain_depth`
---- random operations (1 to 3 if it is not above 0) of a magnitude below `severity` of 10. `alpha`
---- shapes the random weights; without `all_ops` colours are not changed. `interpolation` and `fill`
---- are those of AutoAugment.
+--- random operations (a random number from 1 to 3 if `chain_depth` is not above 0) of a magnitude
+--- below `severity` of 10. `alpha` is the parameter of the distributions of the random weights;
+--- without `all_ops`, colours are not changed. `interpolation` and `fill` are as in AutoAugment.
 ---
 ---     local augment = torch.vision.transforms.v2.AugMix()
 ---     print(augment(torch.zeros(3, 8, 8, {dtype = "uint8"})).shape)
@@ -316,7 +320,7 @@ local function batch_size(value)
    return data:dim() >= (kinds.of(value) == "video" and 5 or 4) and data:size(1) or 1
 end
 
--- Returns rows of random weights (n, width) that have the sum 1.
+-- Returns rows of random weights (n, width); each row has the sum 1.
 local function weights(alpha, n, width)
    return torch.distributions.Dirichlet(torch.full({width}, alpha)):sample {n}
 end

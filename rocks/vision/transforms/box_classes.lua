@@ -1,4 +1,4 @@
--- box_classes.lua - transforms of bounding boxes and keypoints alone, as objects.
+-- box_classes.lua - classes of transforms that change only bounding boxes or keypoints.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -35,8 +35,7 @@ define(ConvertBoundingBoxFormat, "format: string", "boxes", function(self, value
    return functional.convert_bounding_box_format(value, {new_format = self.format})
 end, function(title, a) a.format = tv_tensors._check_format(title, "format", a.format) end)
 
---- Moves corners of bounding boxes that lie outside of the image to its edge. `clamping_mode` is
---- that of functional.clamp_bounding_boxes.
+--- Clamps bounding boxes to the image. `clamping_mode` is as in functional.clamp_bounding_boxes.
 ---
 ---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
 ---     local options = {format = "XYXY", canvas_size = {4, 6}}
@@ -51,7 +50,7 @@ define(ClampBoundingBoxes, "clamping_mode: string|boolean = 'auto'", "boxes",
       return functional.clamp_bounding_boxes(value, {clamping_mode = self.clamping_mode})
    end)
 
---- Moves keypoints that lie outside of the image to its last pixels.
+--- Clamps keypoints to the image: points outside move to the nearest pixel.
 ---
 ---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
 ---     local points = tv.KeyPoints({{-2, 9}}, {canvas_size = {4, 6}})
@@ -84,8 +83,8 @@ end)
 
 -- Removing ----------------------------------------------------------------------------------------
 
--- Returns the labels that belong to boxes: the second argument, or its field `labels`, or else its
--- only field whose name has "label" in it.
+-- Returns the labels of boxes: the sample's second value if it is a tensor, or its field `labels`,
+-- or its only field whose name contains "label".
 local function default_labels(title, sample)
    local second = sample[2]
    if sample.n == 1 then second = sample[1] end
@@ -114,7 +113,7 @@ local function default_labels(title, sample)
    return second[found]
 end
 
--- Returns a list of the tensors of labels.
+-- Returns the list of label tensors.
 local function labels_of(self, title, sample)
    local getter, labels = self.labels_getter, nil
    if getter == "default" then
@@ -139,7 +138,7 @@ local function check_getter(title, a)
    end
 end
 
--- Removes the rows of boxes or keypoints that are not valid, and those of labels (and masks).
+-- Removes invalid rows of boxes or keypoints, and the same rows of their labels and masks.
 local function sanitize(self, kind, valid_of, sample)
    local title = torch.type(self)
    local list = self._flatten(sample)
@@ -183,10 +182,11 @@ local function sanitize(self, kind, valid_of, sample)
    return self._unflatten(sample, list)
 end
 
---- Removes bounding boxes that are smaller than `min_size` or `min_area` or partly outside of the
---- image, and with them their labels, and masks (n, H, W). `labels_getter` is a function that
---- returns a sample's labels, a tensor or a list of tensors, or false without labels; by default
---- they are the sample's second value, or the field of it whose name has "label" in it.
+--- Removes bounding boxes that are smaller than `min_size` or `min_area` or partly outside the
+--- image, together with their labels and masks (n, H, W). `labels_getter` is a function that
+--- returns a sample's labels, a tensor or a list of tensors, or false if there are no labels; by
+--- default the labels are the sample's second value, or the field of this value whose name contains
+--- "label".
 ---
 ---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
 ---     local options = {format = "XYXY", canvas_size = {9, 9}}
@@ -214,8 +214,8 @@ function SanitizeBoundingBoxes:forward(...)
    end, table.pack(...))
 end
 
---- Removes keypoints outside of the image, and with them their labels. `labels_getter` is that of
---- SanitizeBoundingBoxes; by default there are no labels.
+--- Removes keypoints outside the image together with their labels. `labels_getter` is as in
+--- SanitizeBoundingBoxes, but by default there are no labels.
 ---
 ---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
 ---     local points = tv.KeyPoints({{1, 2}, {7, 1}}, {canvas_size = {4, 6}})

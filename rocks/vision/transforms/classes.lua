@@ -1,5 +1,5 @@
--- classes.lua - transforms of places as objects: sizes, crops, flips, rotations and other warps of
--- images, videos, masks, boxes and keypoints together.
+-- classes.lua - classes of geometric transforms: resizing, cropping, flips, rotations and other
+-- warps of images, videos, masks, boxes and keypoints together.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -14,8 +14,9 @@ local M = {}
 local prefix <const> = "vision.transforms.v2."
 local uniform <const>, below <const>, between <const> = random.uniform, random.below, random.between
 
--- Defines a class: its constructor's parameters, transform(self, value, params) and
--- make_params(self, values); a class with a parameter p is applied with that probability.
+-- Defines a class by its constructor's parameters, transform(self, value, params) and
+-- make_params(self, values). If there is a parameter p, the transform is applied with probability
+-- p.
 local function define(Class, parameters, transform, make_params, check)
    local is_random = parameters:find "p: number = [%d.]+$" ~= nil
    Transform._define(Class, parameters, function(title, a)
@@ -39,7 +40,8 @@ local function resize_options(self)
    return {interpolation = self.interpolation, antialias = self.antialias}
 end
 
--- Returns a transform that calls functional `name` with options from fields.
+-- Returns a method that calls the functional transform `name` with options from the object's
+-- fields.
 local function calls(name, ...)
    local fields = {...}
    return function(self, value)
@@ -51,8 +53,8 @@ end
 
 -- Sizes -------------------------------------------------------------------------------------------
 
---- Resizes images and what belongs to them, as functional.resize does, with its `size`,
---- `interpolation`, `max_size` and `antialias`.
+--- Resizes images with their masks, boxes and keypoints. The arguments are those of
+--- functional.resize.
 ---
 ---     local resize = torch.vision.transforms.v2.Resize {8, 6}
 ---     print(resize(torch.zeros(3, 10, 12)).shape)
@@ -70,8 +72,8 @@ define(Resize, [[size: integers?, interpolation: string = 'bilinear', max_size: 
       if a.size then check_size(title, "size", as_list(a.size)) end
    end)
 
---- Resizes to a size drawn from `min_size` to `max_size` - 1, which becomes that of the smaller
---- side; `interpolation` and `antialias` are those of functional.resize.
+--- Resizes so that the smaller side has a random size from `min_size` to `max_size` - 1.
+--- `interpolation` and `antialias` are as in functional.resize.
 ---
 ---     local resize = torch.vision.transforms.v2.RandomResize(5, 6)
 ---     print(resize(torch.zeros(3, 10, 12)).shape)
@@ -93,8 +95,8 @@ define(RandomResize, [[min_size: integer, max_size: integer, interpolation: stri
       end
    end)
 
---- Resizes so that the smaller side has a size chosen from the list `min_size`, and the larger at
---- most `max_size`; `interpolation` and `antialias` are those of functional.resize.
+--- Resizes so that the smaller side has a random size from the list `min_size`, and the larger side
+--- at most `max_size`. `interpolation` and `antialias` are as in functional.resize.
 ---
 ---     local resize = torch.vision.transforms.v2.RandomShortestSize({5}, 10)
 ---     print(resize(torch.zeros(3, 10, 12)).shape)
@@ -124,8 +126,8 @@ define(RandomShortestSize, [[min_size: integers, max_size: integer?,
       end
    end)
 
---- Resizes to a part, drawn from `scale_range`, of the size that fits into `target_size`;
---- `interpolation` and `antialias` are those of functional.resize.
+--- Resizes to the largest size that fits into `target_size`, times a random factor from
+--- `scale_range`. `interpolation` and `antialias` are as in functional.resize.
 ---
 ---     local jitter = torch.vision.transforms.v2.ScaleJitter({6, 6}, {1, 1})
 ---     print(jitter(torch.zeros(3, 10, 12)).shape)
@@ -150,7 +152,7 @@ define(ScaleJitter, [[target_size: names, scale_range: numbers?,
 
 -- Crops and padding -------------------------------------------------------------------------------
 
---- Cuts the middle of the given `size` out of images and what belongs to them.
+--- Crops the central part of the given `size` out of images with their masks, boxes and keypoints.
 ---
 ---     local crop = torch.vision.transforms.v2.CenterCrop(4)
 ---     print(crop(torch.zeros(3, 10, 12)).shape)
@@ -163,9 +165,9 @@ define(CenterCrop, "size: integers", function(self, value)
    return Transform._call("center_crop", value, self.size)
 end, nil, function(title, a) check_size(title, "size", as_list(a.size)) end)
 
---- Adds pixels around images and what belongs to them, as functional.pad does, with its `padding`,
---- `fill` and `padding_mode`. `fill` may also be a table with classes, such as
---- torch.vision.tv_tensors.Mask, or "others" as keys.
+--- Pads images with their masks, boxes and keypoints. The arguments are those of functional.pad,
+--- but `fill` may also be a table whose keys are classes, such as torch.vision.tv_tensors.Mask, or
+--- "others".
 ---
 ---     local pad = torch.vision.transforms.v2.Pad({1, 0}, {fill = 9})
 ---     print(pad(torch.ones(1, 1, 2)))
@@ -189,9 +191,9 @@ local function four(title, padding)
    return {p[1], p[2] or p[1], p[3] or p[1], p[4] or p[2] or p[1]}
 end
 
---- Cuts a random part of the given `size` out of images and what belongs to them, after adding
---- `padding` around them, with `fill` and `padding_mode` as those of Pad; `pad_if_needed` adds as
---- much as the size needs.
+--- Crops a random part of the given `size` out of images with their masks, boxes and keypoints,
+--- after padding them by `padding`. `fill` and `padding_mode` are as in Pad; `pad_if_needed` pads
+--- images that are smaller than `size`.
 ---
 ---     local crop = torch.vision.transforms.v2.RandomCrop(4, {padding = 1})
 ---     print(crop(torch.zeros(3, 4, 4)).shape)
@@ -230,8 +232,8 @@ end, function(title, a)
    if a.padding then four(title, a.padding) end
 end)
 
--- Returns the top, left, height and width of a random part; nil after ten tries. A part may be as
--- large as the image if `whole`.
+-- Returns the top, left, height and width of a random part, or nil after ten failed attempts. If
+-- `whole` is true, a part may be as large as the image.
 local function random_part(height, width, scale, ratio, whole)
    for _ = 1, 10 do
       local area = height * width * uniform(scale[1], scale[2])
@@ -244,7 +246,7 @@ local function random_part(height, width, scale, ratio, whole)
    end
 end
 
--- Returns the largest part in the middle whose width divided by its height is in a range.
+-- Returns the largest central part whose aspect ratio (width / height) is in the range `ratio`.
 local function middle_part(height, width, ratio)
    local h, w = height, width
    if width / height < ratio[1] then
@@ -255,9 +257,10 @@ local function middle_part(height, width, ratio)
    return {top = (height - h) // 2, left = (width - w) // 2, height = h, width = w}
 end
 
---- Cuts a random part out of images and what belongs to them, and resizes it to `size`. Its area is
---- a part of the image's from `scale`, and its width divided by its height is from `ratio`;
---- `interpolation` and `antialias` are those of functional.resize.
+--- Crops a random part out of images with their masks, boxes and keypoints, and resizes it to
+--- `size`. The part's share of the image's area is in the range `scale`, and its aspect ratio
+--- (width / height) in the range `ratio`. `interpolation` and `antialias` are as in
+--- functional.resize.
 ---
 ---     local crop = torch.vision.transforms.v2.RandomResizedCrop(8)
 ---     print(crop(torch.zeros(3, 20, 30)).shape)
@@ -301,7 +304,7 @@ local function crops(name, ...)
    end
 end
 
---- Returns a list of the four corners and the middle of an image or a video.
+--- Returns a list of five crops of an image or a video: the four corners and the centre.
 ---
 ---     local crop = torch.vision.transforms.v2.FiveCrop(4)
 ---     print(#crop(torch.zeros(3, 10, 12)))
@@ -312,8 +315,8 @@ local FiveCrop = class.class(prefix .. "FiveCrop", Transform)
 define(FiveCrop, "size: integers", crops "five_crop", nil,
    function(title, a) check_size(title, "size", as_list(a.size)) end)
 
---- Returns a list of the images of FiveCrop and of those of the mirrored image, in which left and
---- right, or with `vertical_flip` above and below, have changed places.
+--- Returns a list of the five crops of FiveCrop and of the five crops of the flipped image. The
+--- flip is horizontal, or vertical if `vertical_flip` is true.
 ---
 ---     local crop = torch.vision.transforms.v2.TenCrop(4)
 ---     print(#crop(torch.zeros(3, 10, 12)))
@@ -325,8 +328,8 @@ define(TenCrop, "size: integers, vertical_flip: boolean = false",
    crops("ten_crop", "vertical_flip"), nil,
    function(title, a) check_size(title, "size", as_list(a.size)) end)
 
---- Puts images, with probability p, and what belongs to them, somewhere on a canvas of `fill` whose
---- sides are longer by a factor drawn from `side_range`.
+--- Puts images with their masks, boxes and keypoints, with probability p, at a random place on a
+--- canvas of `fill`. The canvas's sides are longer by a random factor from `side_range`.
 ---
 ---     local zoom = torch.vision.transforms.v2.RandomZoomOut(0, {2, 2}, 1.0)
 ---     print(zoom(torch.zeros(3, 10, 12)).shape)
@@ -351,12 +354,13 @@ define(RandomZoomOut, "fill: any = 0, side_range: names?, p: number = 0.5",
       random.check_range(title, "side_range", a.side_range, 1, math.huge)
    end)
 
---- Cuts a random part out of an image with bounding boxes, so that a box whose centre is in the
---- part overlaps with it by at least a number chosen from `sampler_options`; 1 or more leaves the
---- sample unchanged. Sides are parts of the image's from `min_scale` to `max_scale`, width divided
---- by height from `min_aspect_ratio` to `max_aspect_ratio`; after `trials` in vain another option
---- is chosen, and after a hundred options the sample is unchanged. Boxes whose centres are outside
---- become 0; SanitizeBoundingBoxes removes them.
+--- Crops a random part out of an image with bounding boxes. At least one box whose centre is in the
+--- part must have an IoU with the part of at least a number that is chosen from `sampler_options`;
+--- 1 or more leaves the sample unchanged. The part's sides are the image's times factors from
+--- `min_scale` to `max_scale`, and its aspect ratio (width / height) is from `min_aspect_ratio` to
+--- `max_aspect_ratio`. After `trials` failed attempts, another option is chosen, and after a
+--- hundred options the sample is unchanged. Boxes with centres outside the part become 0;
+--- SanitizeBoundingBoxes removes them.
 ---
 ---     local T, tv = torch.vision.transforms.v2, torch.vision.tv_tensors
 ---     local options = {format = "XYXY", canvas_size = {40, 60}}
@@ -368,7 +372,8 @@ define(RandomZoomOut, "fill: any = 0, side_range: names?, p: number = 0.5",
 ---@overload fun(options?: table): nn.Module
 local RandomIoUCrop = class.class(prefix .. "RandomIoUCrop", Transform)
 
--- Returns a random part and the marks of the boxes in it, or nil.
+-- Returns a random part with a mask of the boxes whose centres are inside, or nil if the attempt
+-- failed.
 local function try_part(self, boxes, height, width, overlap)
    local w = math.floor(width * uniform(self.min_scale, self.max_scale))
    local h = math.floor(height * uniform(self.min_scale, self.max_scale))
@@ -437,7 +442,7 @@ end)
 
 -- Flips and warps ---------------------------------------------------------------------------------
 
---- Mirrors images and what belongs to them with probability p: left and right change places.
+--- Flips images with their masks, boxes and keypoints horizontally with probability p.
 ---
 ---     local flip = torch.vision.transforms.v2.RandomHorizontalFlip(1.0)
 ---     print(flip(torch.tensor {{{1, 2}}}))
@@ -447,7 +452,7 @@ end)
 local RandomHorizontalFlip = class.class(prefix .. "RandomHorizontalFlip", Transform)
 define(RandomHorizontalFlip, "p: number = 0.5", calls "horizontal_flip")
 
---- Mirrors images and what belongs to them with probability p: above and below change places.
+--- Flips images with their masks, boxes and keypoints vertically with probability p.
 ---
 ---     local flip = torch.vision.transforms.v2.RandomVerticalFlip(1.0)
 ---     print(flip(torch.tensor {{{1}, {2}}}):flatten())
@@ -461,9 +466,9 @@ local function check_center(title, a)
    if a.center and #a.center ~= 2 then args.refuse(title, "center", "2 numbers", #a.center) end
 end
 
---- Rotates images and what belongs to them by an angle from `degrees`, {low, high}, or from
---- -degrees to degrees. `interpolation`, `expand` and `center` are those of functional.rotate;
---- `fill` is 0 by default, or that of Pad.
+--- Rotates images with their masks, boxes and keypoints by a random angle from the range `degrees`,
+--- {low, high}, or from -degrees to degrees if it is a number. `interpolation`, `expand` and
+--- `center` are as in functional.rotate; `fill` is as in Pad, and 0 by default.
 ---
 ---     local rotate = torch.vision.transforms.v2.RandomRotation {90, 90}
 ---     print(rotate(torch.tensor {{{1, 2}, {3, 4}}}))
@@ -484,10 +489,11 @@ end, function(title, a)
    check_center(title, a)
 end)
 
---- Rotates, moves, scales and shears images and what belongs to them: by an angle from `degrees`,
---- by at most the parts `translate` of the width and height, by a factor from `scale`, and by
---- degrees from `shear`, {low, high} along x, or {low, high, low, high} along x and y.
---- `interpolation` and `center` are those of functional.affine; `fill` is that of RandomRotation.
+--- Rotates images with their masks, boxes and keypoints by a random angle from `degrees`, moves
+--- them by at most the shares `translate` of the width and height, scales them by a factor from
+--- `scale`, and shears them by degrees from `shear`, which is {low, high} along x, or {low, high,
+--- low, high} along x and y. `interpolation` and `center` are as in functional.affine; `fill` is as
+--- in RandomRotation.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     local affine = T.RandomAffine(10, {scale = {0.8, 1}})
@@ -528,9 +534,9 @@ define(RandomAffine, [[degrees: number|numbers, translate: numbers?, scale: numb
       check_center(title, a)
    end)
 
---- Moves the corners of images, with probability p, and what belongs to them, inwards by at most
---- half of the part `distortion_scale` of the sides. `interpolation` is that of
---- functional.perspective; `fill` is that of RandomRotation.
+--- Warps images with their masks, boxes and keypoints with probability p: moves the corners inwards
+--- by at most `distortion_scale` times half of the sides. `interpolation` is as in
+--- functional.perspective; `fill` is as in RandomRotation.
 ---
 ---     local warp = torch.vision.transforms.v2.RandomPerspective(0.5, 1.0)
 ---     print(warp(torch.zeros(3, 8, 8)).shape)
@@ -560,9 +566,10 @@ end, function(title, a)
 end)
 RandomPerspective.is_random = true
 
---- Moves each pixel of images, and what belongs to them, by a smooth random displacement: its size
---- grows with `alpha`, its smoothness with `sigma`; both are a number, or {for x, for y}.
---- `interpolation` is that of functional.elastic; `fill` is that of RandomRotation.
+--- Warps images with their masks, boxes and keypoints by a smooth random displacement of each
+--- pixel. The displacement's size grows with `alpha`, and its smoothness with `sigma`; each is a
+--- number or {for x, for y}. `interpolation` is as in functional.elastic; `fill` is as in
+--- RandomRotation.
 ---
 ---     local warp = torch.vision.transforms.v2.ElasticTransform(20, {sigma = 1})
 ---     print(warp(torch.zeros(3, 16, 16)).shape)
@@ -571,7 +578,7 @@ RandomPerspective.is_random = true
 ---@overload fun(alpha?: number|number[], options?: table): nn.Module
 local ElasticTransform = class.class(prefix .. "ElasticTransform", Transform)
 
--- Returns random numbers (1, 1, height, width) from -1 to 1, blurred along both sides.
+-- Returns random numbers (1, 1, height, width) from -1 to 1, blurred along both dimensions.
 local function smooth(height, width, sigma, own)
    local x = torch.rand(1, 1, height, width) * 2 - 1
    if own <= 0 then return x end

@@ -1,4 +1,5 @@
--- colour_classes.lua - transforms of values as objects: colours, noise, blur, erasing, dtypes.
+-- colour_classes.lua - classes of transforms of pixel values: colours, noise, blur, erasing and
+-- dtypes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,7 +16,7 @@ local prefix <const> = "vision.transforms.v2."
 local uniform <const>, chance <const> = random.uniform, random.chance
 local call <const> = Transform._call
 
--- See classes.lua.
+-- Defines a class, as `define` of classes.lua does.
 local function define(Class, parameters, transform, make_params, check)
    local is_random = parameters:find "p: number = [%d.]+" ~= nil
    Transform._define(Class, parameters, function(title, a)
@@ -27,7 +28,8 @@ local function define(Class, parameters, transform, make_params, check)
    M[Class.__name:match "[^.]+$"] = Class
 end
 
--- Returns a transform that calls functional `name` with fields as arguments.
+-- Returns a method that calls the functional transform `name` with the object's fields as
+-- arguments.
 local function calls(name, ...)
    local fields = {...}
    return function(self, value)
@@ -49,9 +51,9 @@ end
 local Normalize = class.class(prefix .. "Normalize", Transform)
 define(Normalize, "mean: numbers, std: numbers", calls("normalize", "mean", "std"))
 
---- Converts images and videos to a `dtype`; with `scale` the range of values follows. A table of
---- dtypes has classes of torch.vision.tv_tensors, torch.Tensor or "others" as keys; false leaves
---- values unchanged.
+--- Converts images and videos to a `dtype`; with `scale`, values are scaled to the new dtype's
+--- range. `dtype` may also be a table of dtypes whose keys are classes of torch.vision.tv_tensors,
+--- torch.Tensor or "others"; false leaves values unchanged.
 ---
 ---     local convert = torch.vision.transforms.v2.ToDtype("float32", true)
 ---     print(convert(torch.full({1, 1, 1}, 255, {dtype = "uint8"})))
@@ -76,7 +78,8 @@ define(ToDtype, "dtype: string|names, scale: boolean = false", function(self, va
    return functional.to_dtype(value, dtype, self.scale)
 end)
 
---- Converts images and videos to a `dtype`, "float32" by default; the range of values follows.
+--- Converts images and videos to a `dtype`, "float32" by default, and scales values to the new
+--- dtype's range.
 ---
 ---     local convert = torch.vision.transforms.v2.ConvertImageDtype()
 ---     print(convert(torch.full({1, 1, 1}, 255, {dtype = "uint8"})))
@@ -90,8 +93,8 @@ define(ConvertImageDtype, "dtype: string = 'float32'", function(self, value)
    return functional.to_dtype(value, self.dtype, true)
 end)
 
---- Multiplies flattened images, less `mean_vector` (n), by `transformation_matrix` (n, n), for
---- example to whiten them.
+--- Flattens images, subtracts `mean_vector` (n) and multiplies by `transformation_matrix` (n, n),
+--- for example to whiten them.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     local transform = T.LinearTransformation(torch.eye(2) * 2, torch.ones(2))
@@ -126,8 +129,8 @@ define(LinearTransformation, "transformation_matrix: tensor, mean_vector: tensor
       end
    end)
 
---- Blurs images by a bell curve of `kernel_size` pixels whose standard deviation is drawn from
---- `sigma`, a range or one number.
+--- Blurs images with a Gaussian kernel of `kernel_size` pixels. Its standard deviation is a random
+--- number from the range `sigma`, or the number `sigma`.
 ---
 ---     local blur = torch.vision.transforms.v2.GaussianBlur(3)
 ---     print(blur(torch.zeros(3, 4, 6)).shape)
@@ -152,8 +155,8 @@ end, function(title, a)
    end
 end)
 
---- Adds normally distributed noise to images, with `mean`, the standard deviation `sigma` and
---- `clip` as those of functional.gaussian_noise.
+--- Adds normally distributed noise to images, with `mean`, `sigma` and `clip` as in
+--- functional.gaussian_noise.
 ---
 ---     local noise = torch.vision.transforms.v2.GaussianNoise(0, 0.1)
 ---     print(noise(torch.zeros(3, 4, 6)).shape)
@@ -164,7 +167,8 @@ local GaussianNoise = class.class(prefix .. "GaussianNoise", Transform)
 define(GaussianNoise, "mean: number = 0, sigma: number = 0.1, clip: boolean = true",
    calls("gaussian_noise", "mean", "sigma", "clip"))
 
---- Encodes images as JPEG with a `quality`, or one from {low, high}, and decodes them.
+--- Encodes images as JPEG and decodes them again. `quality` is a number, or a range {low, high} for
+--- a random quality.
 ---
 ---     local jpeg = torch.vision.transforms.v2.JPEG {10, 90}
 ---     print(jpeg.quality[1], jpeg.quality[2])
@@ -181,9 +185,9 @@ end, function(title, a)
    random.check_range(title, "quality", a.quality, 1, 100)
 end)
 
---- Gives a random rectangle of images, with probability p, the given `value`: a number, one for
---- each channel, or "random". Its area is a part of the image's from `scale`, and its height
---- divided by its width is from `ratio`.
+--- Fills a random rectangle of images, with probability p, with `value`: a number, a list with one
+--- number for each channel, or "random". The rectangle's share of the image's area is in the range
+--- `scale`, and its height divided by its width in the range `ratio`.
 ---
 ---     local erase = torch.vision.transforms.v2.RandomErasing(1.0, {value = 0})
 ---     local image = erase(torch.ones(3, 20, 20))
@@ -223,7 +227,7 @@ end)
 
 -- Colours -----------------------------------------------------------------------------------------
 
---- Returns the brightness of images, in 1 channel or in 3 equal ones: `num_output_channels`.
+--- Converts images to greyscale with `num_output_channels` equal channels, 1 or 3.
 ---
 ---     local gray = torch.vision.transforms.v2.Grayscale(1)
 ---     print(gray(torch.zeros(3, 4, 6)).shape)
@@ -237,7 +241,7 @@ define(Grayscale, "num_output_channels: integer = 1",
       if n ~= 1 and n ~= 3 then args.refuse(title, "num_output_channels", "1 or 3", n) end
    end)
 
---- Replaces images by their brightness, with probability p, in as many channels as they have.
+--- Converts images to greyscale with probability p, and keeps their number of channels.
 ---
 ---     local gray = torch.vision.transforms.v2.RandomGrayscale(1.0)
 ---     print(gray(torch.zeros(3, 4, 6)).shape)
@@ -249,7 +253,7 @@ define(RandomGrayscale, "p: number = 0.1", function(_, value, params)
    return call("rgb_to_grayscale", value, params.channels)
 end, function(self, values) return {channels = (self:_chw_of(values))} end)
 
---- Makes images of 3 equal channels from images of 1.
+--- Converts images with 1 channel to images with 3 equal channels.
 ---
 ---     local rgb = torch.vision.transforms.v2.RGB()
 ---     print(rgb(torch.zeros(1, 4, 6)).shape)
@@ -260,8 +264,8 @@ local RGB = class.class(prefix .. "RGB", Transform)
 define(RGB, "", calls "grayscale_to_rgb")
 
 --- Changes `brightness`, `contrast`, `saturation` and `hue` at random and in random order. Each is
---- a range of factors {low, high}, or a number d for factors from 1 - d to 1 + d; the hue's from -d
---- to d.
+--- a range of factors {low, high}, or a number d for factors from 1 - d to 1 + d (for the hue, from
+--- -d to d).
 ---
 ---     local jitter = torch.vision.transforms.v2.ColorJitter {brightness = 0.2}
 ---     print(jitter(torch.zeros(3, 2, 2)).shape)
@@ -318,8 +322,9 @@ end, function(self, values)
    return {permutation = torch.randperm((self:_chw_of(values))):tolist()}
 end)
 
---- Changes `brightness`, `contrast`, `saturation` and `hue` by factors from these ranges, and the
---- order of the channels, each with probability p, as the detector SSD is trained.
+--- Changes `brightness`, `contrast`, `saturation` and `hue` by random factors from these ranges,
+--- and permutes the channels, each with probability p. The detector SSD is trained with this
+--- transform.
 ---
 ---     local distort = torch.vision.transforms.v2.RandomPhotometricDistort()
 ---     print(distort(torch.zeros(3, 4, 6)).shape)
@@ -353,9 +358,9 @@ end, function(title, a)
       random.check_range(title, name, a[name], is_hue and -0.5 or 0, is_hue and 0.5 or math.huge)
    end
 end)
-RandomPhotometricDistort.is_random = false -- p is that of each change
+RandomPhotometricDistort.is_random = false -- p is the probability of each single change
 
---- Spreads the values of images evenly, with probability p, as functional.equalize does.
+--- Equalizes the histograms of images with probability p, as functional.equalize does.
 ---
 ---     local equalize = torch.vision.transforms.v2.RandomEqualize()
 ---     print(equalize(torch.zeros(3, 4, 6)).shape)
@@ -375,7 +380,7 @@ define(RandomEqualize, "p: number = 0.5", calls "equalize")
 local RandomInvert = class.class(prefix .. "RandomInvert", Transform)
 define(RandomInvert, "p: number = 0.5", calls "invert")
 
---- Keeps the highest `bits` of each value, with probability p.
+--- Keeps only the highest `bits` bits of each value, with probability p.
 ---
 ---     local posterize = torch.vision.transforms.v2.RandomPosterize(1, 1.0)
 ---     print(posterize(torch.tensor {{{0.25, 0.75}}}))
@@ -390,7 +395,7 @@ define(RandomPosterize, "bits: integer, p: number = 0.5", calls("posterize", "bi
       end
    end)
 
---- Inverts the values from a `threshold` on, with probability p.
+--- Inverts all values that are at least `threshold`, with probability p.
 ---
 ---     local solarize = torch.vision.transforms.v2.RandomSolarize(0.5, 1.0)
 ---     print(solarize(torch.tensor {{{0.25, 0.75}}}))
@@ -400,7 +405,7 @@ define(RandomPosterize, "bits: integer, p: number = 0.5", calls("posterize", "bi
 local RandomSolarize = class.class(prefix .. "RandomSolarize", Transform)
 define(RandomSolarize, "threshold: number, p: number = 0.5", calls("solarize", "threshold"))
 
---- Stretches the values of each channel to the whole range, with probability p.
+--- Stretches the values of each channel to the full range, with probability p.
 ---
 ---     local stretch = torch.vision.transforms.v2.RandomAutocontrast(1.0)
 ---     print(stretch(torch.tensor {{{0.25, 0.5}}}))

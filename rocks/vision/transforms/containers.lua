@@ -1,4 +1,4 @@
--- containers.lua - transforms that call others or a function.
+-- containers.lua - transforms that call other transforms or a function.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -23,7 +23,7 @@ local function check_transforms(title, a)
    end
 end
 
--- Calls transforms in an order, each with the results of the one before.
+-- Calls transforms in the order of the list `order`, each with the results of the previous one.
 local function run(self, order, ...)
    local values = table.pack(...)
    for _, i in ipairs(order) do
@@ -55,7 +55,8 @@ Transform._define(M.Compose, "transforms: table", check_transforms)
 
 function M.Compose:forward(...) return run(self, in_order(self), ...) end
 
---- Calls transforms one after the other with probability p, or none.
+--- With probability p, calls transforms one after the other; otherwise returns the sample
+--- unchanged.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     local transform = T.RandomApply({T.CenterCrop(6)}, 1.0)
@@ -75,7 +76,8 @@ function M.RandomApply:forward(...)
    return run(self, in_order(self), ...)
 end
 
---- Calls one of several transforms, chosen with the probabilities p, by default equal ones.
+--- Calls one of several transforms, which is chosen with the probabilities p; by default all are
+--- equally probable.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     local transform = T.RandomChoice({T.Resize(8), T.CenterCrop(6)}, {0, 1})
@@ -133,7 +135,7 @@ function M.RandomOrder:forward(...)
    return run(self, torch.randperm(#self.transforms):tolist(), ...)
 end
 
--- Other transforms with a constructor of no arguments: name -> transform(self, value).
+-- Defines a class whose constructor has no arguments, by its method transform(self, value).
 local function define_plain(Class, transform)
    Transform._define(Class, "")
    Class._apply = transform
@@ -148,7 +150,7 @@ end
 M.Identity = class.class(prefix .. "Identity", Transform)
 define_plain(M.Identity, function(_, value) return value end)
 
---- Makes an Image of plain tensors.
+--- Converts plain tensors to Images.
 ---
 ---     local image = torch.vision.transforms.v2.ToImage()(torch.zeros(3, 4, 6))
 ---     print(torch.type(image))
@@ -160,7 +162,8 @@ define_plain(M.ToImage, function(_, value)
    return torch.is_tensor(value) and torch.vision.transforms.v2.functional.to_image(value) or value
 end)
 
---- Makes plain tensors of the objects of torch.vision.tv_tensors, such as a loader's batches need.
+--- Converts objects of torch.vision.tv_tensors to plain tensors, from which a loader can make
+--- batches.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     local mask = torch.vision.tv_tensors.Mask(torch.zeros(4, 6))
@@ -203,7 +206,7 @@ function M.Lambda:forward(...)
    return self._unflatten(sample, list)
 end
 
---- Takes `num_samples` frames out of videos, at equal distances.
+--- Selects `num_samples` frames of videos at equal distances.
 ---
 ---     local T = torch.vision.transforms.v2
 ---     print(T.UniformTemporalSubsample(3)(torch.zeros(9, 3, 4, 6)).shape)

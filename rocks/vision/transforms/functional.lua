@@ -28,7 +28,8 @@ local largest <const> = {uint8 = 255, int8 = 127, int16 = 32767, int32 = 2147483
 
 local function bound_of(image) return largest[image.dtype] or 1 end
 
--- Calls fn with the image as a batch (N, C, H, W) and gives the result the leading dimensions back.
+-- Calls fn with the image as a batch (N, C, H, W), and restores the leading dimensions in the
+-- result.
 local function as_batch(image, fn)
    local shape = {table.unpack(image.shape)}
    local n = 1
@@ -60,7 +61,7 @@ end
 local take_gray = args.signature(prefix .. [[rgb_to_grayscale(inpt: tensor,
    num_output_channels: integer = 1)]])
 
---- Returns the brightness of images, in 1 channel or in 3 equal ones.
+--- Converts images to greyscale with 1 channel or with 3 equal channels.
 ---
 ---     local image = torch.full({3, 1, 1}, 100, {dtype = "uint8"})
 ---     local gray = torch.vision.transforms.v2.functional.rgb_to_grayscale
@@ -90,7 +91,7 @@ local function blend(image, other, ratio)
    if image:is_floating_point() then
       return finish(own:add(other, {alpha = 1.0 - ratio}), image)
    end
-   -- rounds once, as processors with fused multiply-add do, so that all give the same bytes
+   -- Rounds once, as fused multiply-add does, so that all processors give the same bytes.
    local weight = torch.tensor(1.0 - ratio, {dtype = "float32"}):item()
    return finish((own:double() + other:double() * weight):float(), image)
 end
@@ -123,7 +124,8 @@ define_adjust("adjust_brightness", "brightness_factor", function(image, factor)
    return finish(image:mul(factor + 0.0), image)
 end)
 
---- Blends images with their brightness: 0 leaves no colours, 2 doubles them.
+--- Blends images with their greyscale version: a factor of 0 removes colours, and 2 doubles the
+--- saturation.
 ---@names vision.transforms.v2.functional.adjust_saturation
 ---@param inpt Tensor  (..., 1 or 3, H, W)
 ---@param saturation_factor number  1 changes nothing
@@ -134,7 +136,8 @@ define_adjust("adjust_saturation", "saturation_factor", function(image, factor, 
    return blend(image, image:is_floating_point() and gray or gray:floor_(), factor)
 end)
 
---- Blends images with their mean brightness: 0 leaves a uniform grey, 2 doubles the contrast.
+--- Blends images with their mean brightness: a factor of 0 leaves a uniform grey, and 2 doubles the
+--- contrast.
 ---@names vision.transforms.v2.functional.adjust_contrast
 ---@param inpt Tensor  (..., 1 or 3, H, W)
 ---@param contrast_factor number  1 changes nothing
@@ -184,7 +187,7 @@ local function from_hsv(h, s, v)
    return choice:gather(-3, torch.stack(planes, -3))
 end
 
---- Turns the colours of images around the circle of hues, by a part of the circle.
+--- Rotates the hues of images by a fraction of the colour circle.
 ---
 ---     local red = torch.tensor({1.0, 0, 0}):view(3, 1, 1)
 ---     local adjust = torch.vision.transforms.v2.functional.adjust_hue
@@ -259,8 +262,8 @@ end
 local take_dtype = args.signature(prefix .. [[to_dtype(inpt: tensor, dtype: string = 'float32',
    scale: boolean = false)]])
 
---- Converts images to another dtype. With `scale` the range of values follows: floating numbers
---- from 0 to 1, integers from 0 to the largest.
+--- Converts images to another dtype. With `scale`, values are scaled to the new dtype's range: from
+--- 0 to 1 for floating numbers, and from 0 to the largest integer for integers.
 ---
 ---     local image = torch.full({1, 1, 1}, 255, {dtype = "uint8"})
 ---     local to_dtype = torch.vision.transforms.v2.functional.to_dtype
@@ -294,8 +297,8 @@ end
 local take_blur = args.signature(prefix .. [[gaussian_blur(inpt: tensor, kernel_size: integers,
    sigma: number|numbers?)]])
 
---- Blurs images by a bell curve of `kernel_size` pixels, width and height, both odd, and of the
---- standard deviation `sigma`: 0.15 * kernel_size + 0.35 by default.
+--- Blurs images with a Gaussian kernel. Its width and height `kernel_size` must be odd; its
+--- standard deviation `sigma` is 0.15 * kernel_size + 0.35 by default.
 ---
 ---     local image = torch.zeros(1, 3, 3)
 ---     image[{1, 2, 2}] = 1
@@ -342,12 +345,11 @@ end
 local take_erase = args.signature(prefix .. [[erase(inpt: tensor, i: integer, j: integer,
    h: integer, w: integer, v: tensor)]])
 
---- Returns images in which a rectangle has the values v. i and j count the pixels above and before
---- it, from 0.
+--- Returns images in which a rectangle is filled with the values v.
 ---@names vision.transforms.v2.functional.erase
 ---@param inpt Tensor  (..., C, H, W)
----@param i integer  rows above
----@param j integer  columns before
+---@param i integer  the number of rows above the rectangle
+---@param j integer  the number of columns to the left of the rectangle
 ---@param h integer  its height
 ---@param w integer  its width
 ---@param v Tensor  values, broadcast to the rectangle

@@ -1,6 +1,5 @@
--- geometry.lua - transforms of places that keep the grid of pixels or scale it, which are part of
--- transforms.v2.functional: resize, pad, crops and flips of images (..., C, H, W), videos, masks,
--- boxes and keypoints.
+-- geometry.lua - the part of transforms.v2.functional with resizing, padding, cropping and flips of
+-- images (..., C, H, W), videos, masks, boxes and keypoints.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -15,7 +14,8 @@ local check, masked = kinds.check, kinds.masked
 
 local M = {}
 
--- Calls fn with the image as a batch (N, C, H, W) and gives the result the leading dimensions back.
+-- Calls fn with the image as a batch (N, C, H, W), and restores the leading dimensions in the
+-- result.
 local function as_batch(image, fn)
    local shape = {table.unpack(image.shape)}
    local n = 1
@@ -26,7 +26,7 @@ local function as_batch(image, fn)
    return result:reshape(full)
 end
 
--- Rounds to the nearest integer, halves to the even one.
+-- Rounds to the nearest integer, and half to even.
 local function round_even(x)
    local rounded = math.floor(x + 0.5)
    return x % 1 == 0.5 and rounded % 2 == 1 and rounded - 1 or rounded
@@ -43,7 +43,8 @@ end
 
 -- Resize ------------------------------------------------------------------------------------------
 
--- Returns the new height and width: those of a list of two, or the smaller side's.
+-- Returns the new height and width. `size` is a list of both, or the size of the smaller side, or
+-- nil.
 local function new_size(title, height, width, size, max_size)
    local short, long = math.min(height, width), math.max(height, width)
    if size == nil then
@@ -97,7 +98,8 @@ local function resize_image(image, a, title)
    if not is_nearest[mode] then options.align_corners, options.antialias = false, antialias end
    local is_byte = image.dtype == "uint8"
    return as_batch(image, function(batch)
-      -- the CPU sums bytes in integers, as PyTorch does; a GPU does so here
+      -- On the CPU, F.interpolate sums bytes in integers, as PyTorch does; on a GPU, `resample`
+      -- does.
       if is_byte and antialias and batch.is_cuda then
          return resample(batch, rows, columns, mode)
       end
@@ -124,9 +126,9 @@ local function resize_points(is_box)
    end
 end
 
---- Resizes images and what belongs to them. One `size` is that of the smaller side, of which the
---- larger follows, at most `max_size`; two are height and width; without a size the larger side
---- becomes `max_size`. Masks take the nearest pixel.
+--- Resizes images with their masks, boxes and keypoints. One `size` is the new size of the smaller
+--- side; the larger side keeps the proportion and is at most `max_size`. Two sizes are the height
+--- and width. Without a size, the larger side becomes `max_size`. Masks take the nearest pixel.
 ---
 ---     local image = torch.zeros(3, 20, 30, {dtype = "uint8"})
 ---     local resize = torch.vision.transforms.v2.functional.resize
@@ -136,8 +138,8 @@ end
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param size? integer|integer[]
 ---@param options? {interpolation: string, max_size: integer, antialias: boolean}  interpolation:
---- "bilinear" by default, "bicubic", "lanczos", "nearest" or "nearest-exact"; max_size: of the
---- larger side; antialias: whether all pixels count when the size shrinks, true by default
+--- "bilinear" by default, "bicubic", "lanczos", "nearest" or "nearest-exact"; max_size: the limit
+--- of the larger side; antialias: whether shrinking averages over all pixels, true by default
 ---@return any
 kinds.define(M, "resize", [[size: integers?, interpolation: string = 'bilinear',
    max_size: integer?, antialias: boolean = true]], {image = resize_image,
@@ -148,7 +150,7 @@ kinds.define(M, "resize", [[size: integers?, interpolation: string = 'bilinear',
 local pad_modes <const> = {constant = "constant", edge = "replicate", reflect = "reflect",
    symmetric = "symmetric"}
 
--- Returns positions that continue a side of n pixels beyond its ends, the last pixel included.
+-- Returns positions that mirror a side of n pixels beyond its ends; the last pixel is repeated.
 local function mirrored(n, before, after, device)
    local list = {}
    for i = before, 1, -1 do list[#list + 1] = i end
@@ -181,7 +183,7 @@ local function pad(image, left, top, right, bottom, fill, mode)
    end)
 end
 
--- Returns the pixels to add at the left, the top, the right and the bottom.
+-- Returns the numbers of pixels to add at the left, the top, the right and the bottom.
 local function sides(title, padding)
    local p = type(padding) == "number" and {padding} or padding
    local count = #p
@@ -191,7 +193,7 @@ local function sides(title, padding)
    return p[1], p[2] or p[1], p[3] or p[1], p[4] or p[2] or p[1]
 end
 
--- Returns a number, or a list of numbers for the channels.
+-- Checks a fill value. Returns a number, or a list of one number for each channel.
 local function fill_of(title, fill, channels)
    if fill == nil or type(fill) == "number" then return fill end
    if type(fill) ~= "table" or #fill ~= 1 and #fill ~= channels then
@@ -252,7 +254,7 @@ local function pad_points(data, a, title, value)
    return data, {canvas_size = size}
 end
 
---- Adds pixels around images and what belongs to them: `padding` is one number, {horizontal,
+--- Pads images with their masks, boxes and keypoints. `padding` is one number, {horizontal,
 --- vertical} or {left, top, right, bottom}.
 ---
 ---     local image = torch.ones(1, 2, 2)
@@ -263,9 +265,9 @@ end
 ---@names vision.transforms.v2.functional.pad
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param padding integer|integer[]
----@param options? {fill: number|number[], padding_mode: string}  fill: the new pixels' value, or
---- one for each channel, 0 by default; padding_mode: "constant" by default, "edge", "reflect" or
---- "symmetric"
+---@param options? {fill: number|number[], padding_mode: string}  fill: the value of new pixels, or
+--- a list with one value for each channel; 0 by default; padding_mode: "constant" by default,
+--- "edge", "reflect" or "symmetric"
 ---@return any
 kinds.define(M, "pad", [[padding: integers, fill: number|numbers?,
    padding_mode: string = 'constant']], {image = pad_image, mask = masked(pad_image),
@@ -310,8 +312,8 @@ local function crop_points(data, a, title, value)
    return data, {canvas_size = size}
 end
 
---- Cuts a part out of images and what belongs to them. `top` and `left` count pixels before it,
---- from 0; what lies outside of the image is 0.
+--- Crops a part out of images with their masks, boxes and keypoints. Pixels outside the image are
+--- 0.
 ---
 ---     local image = torch.arange(0, 9, {dtype = "float32"}):view(1, 3, 3)
 ---     local crop = torch.vision.transforms.v2.functional.crop
@@ -328,7 +330,7 @@ end
 kinds.define(M, "crop", "top: integer, left: integer, height: integer, width: integer",
    {image = crop_image, mask = masked(crop_image), boxes = crop_points, keypoints = crop_points})
 
--- Returns where the middle part begins.
+-- Returns the first row and column of the central part.
 local function middle(rows, columns, height, width)
    return round_even((rows - height) / 2), round_even((columns - width) / 2)
 end
@@ -353,7 +355,8 @@ local function center_points(data, a, title, value)
    return crop_points(data, {top = top, left = left, height = height, width = width}, title, value)
 end
 
---- Cuts the middle out of images and what belongs to them; a smaller image is first padded with 0.
+--- Crops the central part out of images with their masks, boxes and keypoints. A smaller image is
+--- first padded with 0.
 ---
 ---     local image = torch.zeros(3, 10, 9)
 ---     local crop = torch.vision.transforms.v2.functional.center_crop
@@ -381,7 +384,7 @@ local function resized_crop_points(resize)
    end
 end
 
---- Cuts a part out of images and what belongs to them, as crop does, and resizes it.
+--- Crops a part out of images with their masks, boxes and keypoints, as crop does, and resizes it.
 ---
 ---     local image = torch.zeros(3, 10, 9)
 ---     local resized = torch.vision.transforms.v2.functional.resized_crop
@@ -394,8 +397,8 @@ end
 ---@param height integer  of the part
 ---@param width integer  of the part
 ---@param size integer|integer[]  the new size
----@param options? {interpolation: string, antialias: boolean}  interpolation: as that of resize;
---- antialias: as that of resize
+---@param options? {interpolation: string, antialias: boolean}  interpolation and antialias: as in
+--- resize
 ---@return any
 kinds.define(M, "resized_crop", [[top: integer, left: integer, height: integer, width: integer,
    size: integers, interpolation: string = 'bilinear', antialias: boolean = true]],
@@ -439,8 +442,8 @@ local function define_crops(name, parameters, fn)
    end
 end
 
---- Returns the four corners and the middle of an image (five_crop), and also those of the mirrored
---- image (ten_crop).
+--- Returns five crops of an image, the four corners and the centre (five_crop), and also five crops
+--- of the flipped image (ten_crop).
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     local image = torch.zeros(3, 8, 8)
@@ -449,14 +452,14 @@ end
 ---@names vision.transforms.v2.functional.five_crop
 ---@param inpt any  an image or a video
 ---@param size integer|integer[]  the height and width
----@return any[]  top left, top right, bottom left, bottom right, middle
+---@return any[]  top left, top right, bottom left, bottom right, centre
 define_crops("five_crop", "size: integers", five)
 
---- Returns the images of five_crop, and those of the mirrored image.
+--- Returns the crops of five_crop, and the same crops of the flipped image.
 ---@names vision.transforms.v2.functional.ten_crop
 ---@param inpt any  an image or a video
 ---@param size integer|integer[]  the height and width
----@param vertical_flip? boolean  whether above and below are exchanged in place of left and right,
+---@param vertical_flip? boolean  whether the image is flipped vertically instead of horizontally,
 --- false by default
 ---@return any[]
 define_crops("ten_crop", "size: integers, vertical_flip: boolean = false",
@@ -471,7 +474,8 @@ define_crops("ten_crop", "size: integers, vertical_flip: boolean = false",
 
 -- Flips -------------------------------------------------------------------------------------------
 
--- Mirrors coordinate i (1 for x, 2 for y) in boxes of an image of `size` pixels along it.
+-- Mirrors coordinate i (1 for x, 2 for y) of boxes in an image that has `size` pixels in this
+-- dimension.
 local function flip_boxes(boxes, format, i, size)
    local result = boxes:clone()
    local low, extent = boxes:select(2, i), boxes:select(2, i + 2)
@@ -486,8 +490,8 @@ local function flip_boxes(boxes, format, i, size)
    return result
 end
 
---- Mirrors images and what belongs to them: left and right change places (horizontal_flip), or
---- above and below (vertical_flip). hflip and vflip are other names of theirs.
+--- Flips images with their masks, boxes and keypoints horizontally (horizontal_flip or hflip) or
+--- vertically (vertical_flip or vflip).
 ---
 ---     local image = torch.tensor {{{1, 2, 3}}}
 ---     print(torch.vision.transforms.v2.functional.horizontal_flip(image))

@@ -1,5 +1,6 @@
--- kinds.lua - the kinds of values that transforms take: images (plain tensors too), videos, masks,
--- boxes and keypoints. A functional transform is defined by kernels, one for each kind it takes.
+-- kinds.lua - the kinds of values that transforms take: images (including plain tensors), videos,
+-- masks, boxes and keypoints. A functional transform is defined by one kernel for each kind that it
+-- supports.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,7 +12,7 @@ local M = {}
 
 local prefix <const> = "vision.transforms.v2.functional."
 
--- Function's name -> kind -> kernel.
+-- Maps a function's name to a table from kinds to kernels.
 local kernels_of = {}
 
 --- Returns a value's kind: "image", "video", "mask", "boxes" or "keypoints"; nil for any other.
@@ -46,11 +47,12 @@ local function expected(kernels)
 end
 
 --- Defines a functional transform.
----@param target table  gets the function
+---@param target table  the table to which the function is added
 ---@param name string
----@param parameters string  those after `inpt`, in the notation of signatures
----@param kernels table<string, function>  kind -> kernel(data, a, title, value), which returns a
---- tensor, and for boxes and keypoints the fields that change; videos are as images
+---@param parameters string  the parameters after `inpt`, in the notation of signatures
+---@param kernels table<string, function>  maps kinds to functions kernel(data, a, title, value),
+--- which return a tensor, and for boxes and keypoints also the changed fields; by default videos
+--- have the kernel for images
 function M.define(target, name, parameters, kernels)
    local title = prefix .. name
    local take = args.signature(("%s(inpt: any%s)"):format(title,
@@ -71,9 +73,9 @@ end
 -- Converts masks, boxes and keypoints to a dtype.
 local function to_dtype(data, a) return data:to(a.dtype) end
 
---- Lets functions of plain images take images and videos of torch.vision.tv_tensors; to_dtype takes
---- the other kinds, too, whose values it does not scale.
----@param target table  has the functions
+--- Extends functions of plain images to Images and Videos of torch.vision.tv_tensors. to_dtype also
+--- takes the other kinds, whose values it does not scale.
+---@param target table  the table with the functions
 ---@param list string  their names
 function M.lift(target, list)
    for name in list:gmatch "%S+" do
@@ -105,7 +107,7 @@ function M.lift(target, list)
    end
 end
 
--- Refuses a tensor that is no image.
+-- Raises an error unless a tensor is an image.
 function M.check(title, image)
    if image:dim() < 3 then
       args.refuse(title, "inpt", "an image of shape (..., C, H, W)", image)
@@ -113,8 +115,8 @@ function M.check(title, image)
    return image
 end
 
---- Returns the kernel for masks: that of images, called with a mask (H, W) as an image of one
---- channel.
+--- Returns the kernel for masks, which calls the kernel for images with a mask (H, W) as an image
+--- of one channel.
 ---@param kernel function
 ---@return function
 function M.masked(kernel)

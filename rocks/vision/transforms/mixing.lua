@@ -1,5 +1,5 @@
--- mixing.lua - transforms of batches that mix each example with the one before it, and the labels
--- likewise: MixUp and CutMix.
+-- mixing.lua - MixUp and CutMix, transforms of batches that mix each example with the previous one,
+-- and their labels in the same proportion.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -46,7 +46,7 @@ local function labels_of(self, title, sample)
    return labels
 end
 
--- Returns the labels of mixed examples: `part` is that of the example itself.
+-- Returns the labels of mixed examples. `part` is the weight of the example itself.
 local function mixed_labels(self, labels, part)
    if labels:dim() == 1 then
       labels = torch.zeros(labels:size(1), self.num_classes, {device = labels.device})
@@ -114,9 +114,9 @@ local function with_data(value, fn)
    return tv_tensors._like(value, fn(value.data))
 end
 
---- Blends each image of a batch with the one before it by a random part, whose distribution `alpha`
---- shapes, and the labels likewise. Labels are classes from 1 to `num_classes`, or rows of
---- probabilities; `labels_getter` is that of SanitizeBoundingBoxes.
+--- Blends each image of a batch with the previous image by a random weight, and the labels by the
+--- same weight. `alpha` is the parameter of the weight's beta distribution. Labels are classes from
+--- 1 to `num_classes`, or rows of probabilities; `labels_getter` is as in SanitizeBoundingBoxes.
 ---
 ---     local mix = torch.vision.transforms.v2.MixUp {num_classes = 5}
 ---     local images, labels = mix(torch.rand(2, 3, 4, 4), torch.tensor {1, 4})
@@ -138,8 +138,9 @@ function MixUp:_apply(value, params)
    end)
 end
 
---- Puts a random rectangle of the image before it into each image of a batch, and mixes the labels
---- by the rectangle's area. `alpha`, `num_classes` and `labels_getter` are those of MixUp.
+--- Replaces a random rectangle in each image of a batch by the same rectangle of the previous
+--- image, and mixes the labels by the rectangle's area. `alpha`, `num_classes` and `labels_getter`
+--- are as in MixUp.
 ---
 ---     local mix = torch.vision.transforms.v2.CutMix {num_classes = 5}
 ---     local images, labels = mix(torch.rand(2, 3, 4, 4), torch.tensor {1, 4})

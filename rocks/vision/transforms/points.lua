@@ -1,5 +1,5 @@
--- points.lua - the arithmetic of boxes (n, 4) and keypoints (..., 2) that move with an image, and
--- functions of boxes and keypoints alone, which are part of transforms.v2.functional.
+-- points.lua - arithmetic of boxes (n, 4) and keypoints (..., 2) for geometric transforms, and the
+-- functions of boxes and keypoints in transforms.v2.functional.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,13 +17,13 @@ local function halved(x)
    return x:is_floating_point() and x / 2 or x:div(2, {rounding_mode = "floor"})
 end
 
--- Returns the halves of rows (x, y, a, b).
+-- Splits rows (x, y, a, b) into (x, y) and (a, b).
 local function parts(boxes) return boxes:narrow(-1, 1, 2), boxes:narrow(-1, 3, 2) end
 
 local function join(a, b) return torch.cat({a, b}, -1) end
 
--- From format -> to format -> function. Integers are rounded down as torchvision does, so each pair
--- has its own formula.
+-- Functions by the old and the new format. Each pair has its own formula, so that integers are
+-- rounded down as in torchvision.
 local conversions <const> = {XYXY = {}, XYWH = {}, CXCYWH = {}}
 
 function conversions.XYXY.XYWH(boxes)
@@ -72,7 +72,7 @@ function M.convert(boxes, from, to)
    return conversions[from][to](boxes)
 end
 
---- Moves corners beyond the edges of an image to these.
+--- Clamps boxes to an image.
 ---@param boxes Tensor
 ---@param format string
 ---@param size integer[]  height and width
@@ -89,7 +89,7 @@ end
 
 -- Moves -------------------------------------------------------------------------------------------
 
--- Returns a tensor of numbers like another one.
+-- Returns a tensor of numbers with the dtype and device of another tensor.
 local function numbers(list, like)
    return torch.tensor(list, {dtype = like.dtype, device = like.device})
 end
@@ -105,7 +105,7 @@ function M.shift(data, x, y, format)
    return data + numbers(format == "XYXY" and {x, y, x, y} or {x, y, 0, 0}, data)
 end
 
---- Multiplies x and y of boxes or keypoints.
+--- Multiplies the coordinates of boxes or keypoints by the factors x and y.
 ---@param data Tensor
 ---@param x number
 ---@param y number
@@ -117,14 +117,14 @@ function M.scale(data, x, y, is_box)
    return data:mul(ratios):to(data.dtype)
 end
 
---- Calls move(points) with the corners of boxes as points (4 n, 2), and returns the boxes around
---- the results, clamped to the image. The order of conversions decides how integers are rounded.
+--- Calls move(points) with the corners of boxes as points (4 n, 2), and returns the bounding boxes
+--- of the results, clamped to the image. `when` determines how integers are rounded.
 ---@param data Tensor
 ---@param value table  the BoundingBoxes
 ---@param size integer[]  the height and width of the resulting image
 ---@param move fun(points: Tensor): Tensor
----@param when? string  when integers are rounded: by default at the end; "before", also after the
---- conversion to corners; "always", after each step
+---@param when? string  nil rounds integers only at the end, "before" also after the conversion to
+--- corners, and "always" after each step
 ---@return Tensor
 function M.around(data, value, size, move, when)
    if data:numel() == 0 then return data end
@@ -150,7 +150,8 @@ end
 
 -- Functions of boxes and keypoints ----------------------------------------------------------------
 
--- Returns the boxes' tensor, format, image size and clamping mode, from an object or arguments.
+-- Returns the tensor, format, image size and clamping mode of boxes, from an object or from
+-- arguments.
 local function boxes_of(title, a, format, needs_size)
    local value = a.inpt
    local kind = kinds.of(value)
@@ -175,8 +176,8 @@ end
 local take_convert = args.signature(prefix .. [[convert_bounding_box_format(inpt: any,
    old_format: string?, new_format: string?)]])
 
---- Converts boxes to another format: "XYXY", two corners; "XYWH", a corner and a size; "CXCYWH",
---- the centre and a size. Integers are rounded down.
+--- Converts boxes to another format: "XYXY" (two corners), "XYWH" (a corner and a size) or "CXCYWH"
+--- (the centre and a size). Integers are rounded down.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     local boxes = torch.tensor {{1, 1, 4, 5}}
@@ -200,7 +201,7 @@ end
 local take_clamp = args.signature(prefix .. [[clamp_bounding_boxes(inpt: any, format: string?,
    canvas_size: names?, clamping_mode: string|boolean = 'auto')]])
 
---- Moves corners of boxes that lie outside of an image to its edge.
+--- Clamps boxes to an image.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     local boxes = torch.tensor {{-2.0, 1, 9, 5}}
@@ -210,7 +211,7 @@ local take_clamp = args.signature(prefix .. [[clamp_bounding_boxes(inpt: any, fo
 ---@param inpt Tensor|vision.tv_tensors.BoundingBoxes  (..., 4)
 ---@param options? {format: string, canvas_size: integer[], clamping_mode: string|boolean}  format:
 --- of a plain tensor; canvas_size: the image's height and width, for a plain tensor; clamping_mode:
---- "auto" by default, that of the boxes; "soft", "hard" or false, which clamps nothing
+--- "auto" (the default, the mode of the boxes), "soft", "hard", or false for no clamping
 ---@return Tensor|vision.tv_tensors.BoundingBoxes
 function M.clamp_bounding_boxes(...)
    local title, a = prefix .. "clamp_bounding_boxes", take_clamp(...)
@@ -226,7 +227,7 @@ function M.clamp_bounding_boxes(...)
    return torch.is_tensor(a.inpt) and result or tv_tensors._like(a.inpt, result)
 end
 
--- Returns the marks of boxes that lie in the image and are large enough.
+-- Returns a mask of the boxes that lie in the image and are large enough.
 function M._valid_boxes(boxes, format, size, min_size, min_area)
    boxes = M.convert(boxes, format, "XYXY")
    local x1, y1, x2, y2 = table.unpack(boxes:unbind(-1))
@@ -238,13 +239,13 @@ function M._valid_boxes(boxes, format, size, min_size, min_area)
    return valid
 end
 
--- Returns the rows of a tensor that are marked.
+-- Returns the rows of a tensor at which a mask is true.
 function M._rows(data, valid) return data:index_select(1, valid:nonzero():squeeze(2)) end
 
 local take_sanitize = args.signature(prefix .. [[sanitize_bounding_boxes(inpt: any, format: string?,
    canvas_size: names?, min_size: number = 1, min_area: number = 1)]])
 
---- Removes boxes that are too small or partly outside of the image.
+--- Removes boxes that are too small or partly outside the image.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     local boxes = torch.tensor {{0.0, 0, 3, 3}, {2.0, 2, 2, 5}}
@@ -285,7 +286,7 @@ end
 local take_clamp_points = args.signature(prefix .. [[clamp_keypoints(inpt: any,
    canvas_size: names?)]])
 
---- Moves keypoints that lie outside of an image to its last pixels.
+--- Clamps keypoints to an image: points outside move to the nearest pixel.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     local points = torch.tensor {{-2.0, 9}}
@@ -304,7 +305,7 @@ function M.clamp_keypoints(...)
    return torch.is_tensor(a.inpt) and result or tv_tensors._like(a.inpt, result)
 end
 
--- Returns the marks of keypoints (n, ..., 2) all of whose points lie in the image.
+-- Returns a mask (n) of keypoints (n, ..., 2): whether all points of a row lie in the image.
 function M._valid_points(points, size)
    local x, y = points:select(-1, 1), points:select(-1, 2)
    local valid = x:ge(0):logical_and(x:lt(size[2])):logical_and(y:ge(0))
@@ -315,7 +316,8 @@ end
 local take_sanitize_points = args.signature(prefix .. [[sanitize_keypoints(inpt: any,
    canvas_size: names?)]])
 
---- Removes keypoints outside of the image; of groups (n, m, 2), those with a point outside.
+--- Removes keypoints outside the image. A group of (n, m, 2) is removed if any of its points is
+--- outside.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     local points = torch.tensor {{1, 2}, {7, 1}}

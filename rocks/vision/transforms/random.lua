@@ -16,13 +16,13 @@ function M.below(n) return torch.randint(0, n, {1}):item() end
 -- Returns an integer from low to high.
 function M.between(low, high) return torch.randint(low, high + 1, {1}):item() end
 
--- Rounds to the nearest integer, halves to the even one.
+-- Rounds to the nearest integer, and half to even.
 function M.round(x)
    local rounded = math.floor(x + 0.5)
    return x % 1 == 0.5 and rounded % 2 == 1 and rounded - 1 or rounded
 end
 
--- Returns {low, high} for a number d, {-d, d}, or for a list of one of the given lengths.
+-- Returns {-d, d} for a number d, or a list of numbers if its length is one of the given ones.
 function M.angles(title, name, value, ...)
    if type(value) == "number" then
       if not (value >= 0 and value < math.huge) then
@@ -43,7 +43,7 @@ function M.angles(title, name, value, ...)
    return value
 end
 
--- Refuses what is not {low, high} with limit_low <= low <= high <= limit_high.
+-- Raises an error unless a value is {low, high} with limit_low <= low <= high <= limit_high.
 function M.check_range(title, name, value, limit_low, limit_high)
    if #value ~= 2 or not (limit_low <= value[1] and value[1] <= value[2]
          and value[2] <= limit_high) then

@@ -5,7 +5,8 @@ local torch = require "tlua"
 
 local function sinc(x) return x == 0 and 1 or math.sin(math.pi * x) / (math.pi * x) end
 
--- The curve of each interpolation, and how many pixels it reaches to either side.
+-- For each interpolation, the number of pixels to either side that its kernel covers, and the
+-- kernel.
 local curves <const> = {
    bilinear = {1, function(x)
       x = math.abs(x)
@@ -19,7 +20,8 @@ local curves <const> = {
    lanczos = {3, function(x) return math.abs(x) < 3 and sinc(x) * sinc(x / 3) or 0 end},
 }
 
--- Returns the first pixels of each result, counted from 0, and the weights of pixels from there.
+-- Returns for each new pixel the first old pixel, counted from 0, and the weights of the old pixels
+-- from there on.
 local function weights_of(size, new, interpolation)
    local reach, curve = table.unpack(curves[interpolation])
    local scale = size / new
@@ -44,7 +46,7 @@ local function weights_of(size, new, interpolation)
    return first, weights, most, largest
 end
 
--- Returns the number of binary digits after the point: as many as 16 bits hold.
+-- Returns the largest number of fraction bits with which all weights fit into 16 bits.
 local function digits_of(largest)
    local digits = 0
    while digits < 22 and math.floor(0.5 + largest * (1 << (digits + 1))) < 1 << 15 do
@@ -75,7 +77,7 @@ local function resize_side(image, dim, new, interpolation)
    return sum:bitwise_right_shift(digits):clamp_(0, 255)
 end
 
---- Returns a resized batch.
+--- Resizes a batch of images.
 ---@param batch Tensor  (N, C, H, W) uint8
 ---@param height integer
 ---@param width integer

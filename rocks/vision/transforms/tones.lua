@@ -1,4 +1,4 @@
--- tones.lua - transforms of the values of images, which are part of transforms.v2.functional.
+-- tones.lua - the part of transforms.v2.functional with transforms of pixel values.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -11,7 +11,8 @@ local M = {}
 
 local prefix <const> = "vision.transforms.v2.functional."
 
--- Refuses a value that is no image of uint8 or floating numbers; returns whether it is floating.
+-- Raises an error unless a value is an image of uint8 or floating numbers. Returns whether it is
+-- floating.
 local function check(title, image, channels)
    if image:dim() < 3 or image.dtype ~= "uint8" and not image:is_floating_point()
          or channels and image:size(-3) ~= 1 and image:size(-3) ~= 3 then
@@ -31,7 +32,7 @@ local take_posterize = args.signature(prefix .. "posterize(inpt: tensor, bits: i
 ---     --> tensor([192,  64], dtype=torch.uint8)
 ---@names vision.transforms.v2.functional.posterize
 ---@param inpt Tensor  (..., C, H, W)
----@param bits integer  how many remain, from 0 to 8
+---@param bits integer  the number of bits to keep, from 0 to 8
 ---@return Tensor
 function M.posterize(...)
    local title, a = prefix .. "posterize", take_posterize(...)
@@ -44,7 +45,7 @@ end
 
 local take_solarize = args.signature(prefix .. "solarize(inpt: tensor, threshold: number)")
 
---- Inverts the values from a threshold on.
+--- Inverts all values that are at least a threshold.
 ---
 ---     local image = torch.tensor({{{200, 100}}}, {dtype = "uint8"})
 ---     local solarize = torch.vision.transforms.v2.functional.solarize
@@ -65,7 +66,7 @@ end
 
 local take_contrast = args.signature(prefix .. "autocontrast(inpt: tensor)")
 
---- Stretches the values of each channel to the whole range.
+--- Stretches the values of each channel to the full range.
 ---
 ---     local image = torch.tensor({{{50, 100, 150}}}, {dtype = "uint8"})
 ---     local stretch = torch.vision.transforms.v2.functional.autocontrast
@@ -88,7 +89,8 @@ end
 local take_sharpness = args.signature(prefix .. [[adjust_sharpness(inpt: tensor,
    sharpness_factor: number)]])
 
---- Blends images with a blurred copy: 0 blurs, 2 sharpens. Pixels of the edge are unchanged.
+--- Blends images with a blurred copy: a factor of 0 blurs, and 2 sharpens. Pixels at the edges are
+--- unchanged.
 ---
 ---     local image = torch.zeros(1, 3, 3)
 ---     image[{1, 2, 2}] = 1
@@ -117,7 +119,7 @@ function M.adjust_sharpness(...)
    blurred:sub_(inner)
    if is_real then
       inner:add_(blurred, {alpha = 1.0 - factor})
-   else -- rounds once, as processors with fused multiply-add do, so that all give the same bytes
+   else -- rounds once, as fused multiply-add does, so that all processors give the same bytes
       local weight = torch.tensor(1.0 - factor, {dtype = "float32"}):double()
       inner:copy_(inner:double() + blurred:double() * weight)
    end
@@ -127,14 +129,15 @@ end
 local take_gamma = args.signature(prefix .. [[adjust_gamma(inpt: tensor, gamma: number,
    gain: number = 1)]])
 
---- Raises values, from 0 to 1, to a power, and multiplies them.
+--- Applies gamma correction: raises values, scaled to 0 to 1, to the power `gamma`, and multiplies
+--- them by `gain`.
 ---
 ---     local image = torch.tensor {{{0.5}}}
 ---     print(torch.vision.transforms.v2.functional.adjust_gamma(image, 2))
 ---     --> tensor([[[0.2500]]])
 ---@names vision.transforms.v2.functional.adjust_gamma
 ---@param inpt Tensor  (..., C, H, W)
----@param gamma number  at least 0: above 1 shadows become darker
+---@param gamma number  at least 0; values above 1 make shadows darker
 ---@param gain? number  1 by default
 ---@return Tensor
 function M.adjust_gamma(...)
@@ -151,8 +154,8 @@ end
 
 local take_equalize = args.signature(prefix .. "equalize(inpt: tensor)")
 
---- Spreads the values of each channel so that all are about equally frequent. Floating numbers are
---- rounded to bytes for it.
+--- Equalizes the histogram of each channel, so that all values are about equally frequent. Floating
+--- numbers are first rounded to bytes.
 ---
 ---     local image = torch.arange(0, 256):to("uint8"):view(1, 16, 16)
 ---     local equalize = torch.vision.transforms.v2.functional.equalize

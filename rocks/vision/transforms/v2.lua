@@ -1,5 +1,5 @@
--- v2.lua - torch.vision.transforms.v2: transforms of images and what belongs to them as objects;
--- its field `functional` has them as functions.
+-- v2.lua - torch.vision.transforms.v2: classes of transforms of images with their masks, boxes and
+-- keypoints. The field `functional` has the transforms as functions.
 
 local lazy = require "tlua.lazy"
 

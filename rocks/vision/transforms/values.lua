@@ -1,5 +1,5 @@
--- values.lua - further transforms of the values of images and videos, which are part of
--- transforms.v2.functional: noise, channels, compression, frames; and their sizes.
+-- values.lua - the part of transforms.v2.functional with noise, permutation of channels,
+-- compression and selection of frames, and with functions that return sizes.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -17,7 +17,8 @@ local prefix <const> = "vision.transforms.v2.functional."
 local take_noise = args.signature(prefix .. [[gaussian_noise(inpt: tensor, mean: number = 0,
    sigma: number = 0.1, clip: boolean = true)]])
 
---- Adds normally distributed noise to images: `mean` and `sigma` are parts of the range of values.
+--- Adds normally distributed noise to images: `mean` and `sigma` are fractions of the range of
+--- values.
 ---
 ---     local noise = torch.vision.transforms.v2.functional.gaussian_noise
 ---     print(noise(torch.zeros(1, 1, 2), 2.0))
@@ -26,8 +27,8 @@ local take_noise = args.signature(prefix .. [[gaussian_noise(inpt: tensor, mean:
 ---@param inpt Tensor  (..., C, H, W), uint8 or floating numbers
 ---@param mean? number  0 by default
 ---@param sigma? number  the standard deviation, at least 0; 0.1 by default
----@param clip? boolean  whether results stay in the range of values, true by default; without it
---- uint8 results wrap around
+---@param clip? boolean  whether results are clamped to the range of values, true by default; if
+--- false, uint8 results wrap around
 ---@return Tensor
 function M.gaussian_noise(...)
    local title, a = prefix .. "gaussian_noise", take_noise(...)
@@ -59,7 +60,7 @@ local take_permute = args.signature(prefix .. [[permute_channels(inpt: tensor,
 ---     --> tensor([3, 1, 2])
 ---@names vision.transforms.v2.functional.permute_channels
 ---@param inpt Tensor  (..., C, H, W)
----@param permutation integer[]|Tensor  for each new channel the old one, from 1
+---@param permutation integer[]|Tensor  the old channel, from 1, of each new channel
 ---@return Tensor
 function M.permute_channels(...)
    local title, a = prefix .. "permute_channels", take_permute(...)
@@ -83,7 +84,7 @@ end
 
 local take_rgb = args.signature(prefix .. "grayscale_to_rgb(inpt: tensor)")
 
---- Returns images of 1 channel with 3 equal ones; other images are unchanged.
+--- Converts images with 1 channel to images with 3 equal channels; other images are unchanged.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(f.grayscale_to_rgb(torch.zeros(1, 2, 2)).shape)
@@ -153,7 +154,7 @@ local function subsample(video, a, title)
    return video:index_select(-4, frames:long() + 1)
 end
 
---- Takes `num_samples` frames out of videos, at equal distances from the first to the last.
+--- Selects `num_samples` frames of videos at equal distances from the first to the last.
 ---
 ---     local video = torch.arange(0, 5):view(5, 1, 1, 1)
 ---     local f = torch.vision.transforms.v2.functional
@@ -168,7 +169,7 @@ kinds.define(M, "uniform_temporal_subsample", "num_samples: integer",
 
 -- Sizes -------------------------------------------------------------------------------------------
 
--- Returns the tensor of an image or video, or refuses the value.
+-- Returns the tensor of an image or video, or raises an error for other values.
 local function image_of(title, value)
    local kind = kinds.of(value)
    if kind ~= "image" and kind ~= "video" then

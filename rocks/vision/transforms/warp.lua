@@ -1,6 +1,6 @@
--- warp.lua - transforms that move pixels along a map, which are part of transforms.v2.functional:
--- affine, rotate, perspective and elastic, for images, videos, masks, boxes and keypoints. A map
--- says for each pixel of the result where it lies in the image, in grid_sample's coordinates.
+-- warp.lua - the part of transforms.v2.functional that moves pixels along a map: affine, rotate,
+-- perspective and elastic, for images, videos, masks, boxes and keypoints. A map has the position
+-- in the image of each pixel of the result, in grid_sample's coordinates.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -25,12 +25,12 @@ local function check_mode(title, mode)
    end
 end
 
--- Returns the positions of pixels in an image side from a map's coordinates, in float32. Products
--- are added without rounding, as fused multiply-add does, so that all devices give the same bytes.
+-- Converts a map's coordinates to pixel positions in float32. Like fused multiply-add, it does not
+-- round the product before the addition, so that all devices give the same bytes.
 local function positions(x, size) return ((x + 1):double() * (size / 2) - 0.5):float() end
 
--- Samples bytes (N, C, H, W), given as float32, bilinearly with the roundings of PyTorch's vector
--- code.
+-- Samples bytes (N, C, H, W), given as float32, bilinearly, and rounds at the same steps as
+-- PyTorch's vector code.
 local function sample_bytes(batch, map)
    local height, width = batch:size(3), batch:size(4)
    local x, y = positions(map:select(4, 1), width):flatten(), positions(map:select(4, 2), height)
@@ -51,8 +51,8 @@ local function sample_bytes(batch, map)
    return sum:view(batch:size(1), batch:size(2), map:size(2), map:size(3))
 end
 
--- Returns the image along a map (1, rows, columns, 2). Pixels from outside have the value `fill`;
--- with bilinear interpolation it is blended with the edge.
+-- Samples an image along a map (1, rows, columns, 2). Pixels outside the image have the value
+-- `fill`, which bilinear interpolation blends with the image's edge.
 local function sample(title, image, map, mode, fill)
    fill = geometry._fill_of(title, fill, image:size(-3))
    local rows, columns = map:size(2), map:size(3)
@@ -98,7 +98,8 @@ end
 
 -- Affine maps -------------------------------------------------------------------------------------
 
--- Returns the six numbers of an affine map (the inverse one unless `forward`). Angles are degrees.
+-- Returns the six coefficients of an affine map, or of its inverse unless `forward` is true. Angles
+-- are in degrees.
 local function affine_matrix(a, centre, forward)
    local rotation = math.rad(a.angle)
    local sx, sy = math.rad(a.shear[1]), math.rad(a.shear[2])
@@ -121,8 +122,8 @@ local function affine_matrix(a, centre, forward)
    return m
 end
 
--- Returns the width and height that hold a whole image after an affine map; the steps in float32
--- decide as torchvision's do.
+-- Returns the width and height of a canvas that holds the whole image after an affine map. The
+-- steps are in float32, so that they round as torchvision's do.
 local function whole_size(matrix, width, height)
    local w, h = 0.5 * width, 0.5 * height
    local corners = torch.tensor {{-w, -h, 1.0}, {-w, h, 1.0}, {w, h, 1.0}, {w, -h, 1.0}}
@@ -158,7 +159,7 @@ local function two(title, name, value)
    finite(title, name, value)
 end
 
--- Checks the arguments of affine; returns them with a list for shear.
+-- Checks the arguments of affine. Returns them with shear as a list.
 local function affine_arguments(title, a)
    finite(title, "angle", a.angle)
    two(title, "translate", a.translate)
@@ -208,7 +209,7 @@ local function affine_points(data, a, _, value)
    return points.moved(data, move), {canvas_size = size}
 end
 
--- Returns kernels that get checked arguments.
+-- Returns kernels for all kinds, which check their arguments with `prepare` first.
 local function affine_kernels(prepare, image)
    local kernels = {}
    for kind, kernel in pairs {image = image, boxes = affine_boxes, keypoints = affine_points} do
@@ -224,8 +225,8 @@ local function affine_kernels(prepare, image)
    return kernels
 end
 
---- Rotates images and what belongs to them by an angle, clockwise in degrees, then moves, scales
---- and shears them.
+--- Rotates images with their masks, boxes and keypoints clockwise by an angle in degrees, and
+--- moves, scales and shears them.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     local image = torch.arange(0, 4):view(1, 1, 4):float()
@@ -245,7 +246,7 @@ kinds.define(M, "affine", [[angle: number, translate: numbers, scale: number,
    shear: number|numbers, interpolation: string = 'nearest', fill: number|numbers?,
    center: numbers?]], affine_kernels(affine_arguments, affine_image))
 
--- Returns the arguments of affine for those of rotate, whose angles turn the other way.
+-- Converts the arguments of rotate to those of affine, whose angles have the opposite sign.
 local function rotate_arguments(title, a)
    finite(title, "angle", a.angle)
    return affine_arguments(title, {angle = -a.angle, translate = {0.0, 0.0}, scale = 1.0,
@@ -268,7 +269,7 @@ local function rotate_image(image, a, title)
    return affine_image(image, a, title)
 end
 
---- Rotates images and what belongs to them by an angle, counterclockwise in degrees.
+--- Rotates images with their masks, boxes and keypoints counterclockwise by an angle in degrees.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     local image = torch.tensor {{{1, 2}, {3, 4}}}
@@ -279,8 +280,8 @@ end
 ---@param inpt any  an image, a video, a mask, bounding boxes or keypoints
 ---@param angle number  degrees
 ---@param options? {interpolation: string, expand: boolean, center: number[], fill: number|number[]}
---- interpolation: "nearest" by default or "bilinear"; expand: whether the result is so large that
---- it holds the whole image, false by default; center: x and y of the centre, that of the image by
+--- interpolation: "nearest" by default or "bilinear"; expand: whether the result is large enough to
+--- hold the whole image, false by default; center: x and y of the centre, that of the image by
 --- default; fill: the value of pixels from outside, or one for each channel, 0 by default
 ---@return any
 kinds.define(M, "rotate", [[angle: number, interpolation: string = 'nearest',
@@ -371,9 +372,9 @@ local function perspective_move(title, a, dtype, device)
    end
 end
 
---- Moves corners of images and what belongs to them from `startpoints` to `endpoints`, or maps
---- pixels by eight coefficients: pixel (x, y) of the result is (a x + b y + c) / (g x + h y + 1),
---- (d x + e y + f) / (g x + h y + 1) of the image.
+--- Warps images with their masks, boxes and keypoints so that corners move from `startpoints` to
+--- `endpoints`, or maps pixels by eight coefficients: pixel (x, y) of the result is (a x + b y + c)
+--- / (g x + h y + 1), (d x + e y + f) / (g x + h y + 1) of the image.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     local image = torch.arange(0, 4):view(1, 1, 4):float()
@@ -386,7 +387,7 @@ end
 ---@param endpoints? number[][]  four points {x, y}
 ---@param options? {interpolation: string, fill: number|number[], coefficients: number[]}
 --- interpolation: "bilinear" by default or "nearest"; fill: the value of pixels from outside, or
---- one for each channel, 0 by default; coefficients: in place of the points
+--- one for each channel, 0 by default; coefficients: the eight coefficients, instead of the points
 ---@return any
 kinds.define(M, "perspective", [[startpoints: names?, endpoints: names?,
    interpolation: string = 'bilinear', fill: number|numbers?, coefficients: numbers?]], {
@@ -406,7 +407,7 @@ kinds.define(M, "perspective", [[startpoints: names?, endpoints: names?,
 
 -- Elastic -----------------------------------------------------------------------------------------
 
--- Returns the map that changes nothing.
+-- Returns the identity map.
 local function identity(height, width, dtype, device)
    local place = {dtype = dtype, device = device}
    local x = torch.linspace((1 - width) / width, (width - 1) / width, width, place)
@@ -435,7 +436,7 @@ local function elastic_image(image, a, title)
    return sample(title, image, map, a.interpolation, a.fill)
 end
 
--- Returns a function that moves points (n, 2) by the displacement of the pixel that each lies in.
+-- Returns a function that moves each of the points (n, 2) by the displacement of its pixel.
 local function elastic_move(title, a, value, dtype, device)
    local height, width = table.unpack(value.canvas_size)
    check_displacement(title, a.displacement, height, width)
@@ -448,8 +449,8 @@ local function elastic_move(title, a, value, dtype, device)
    end
 end
 
---- Moves each pixel of images, and what belongs to them, by its own `displacement` (1, H, W, 2): x
---- and y in units of half the image's width and height.
+--- Warps images with their masks, boxes and keypoints: each pixel has its own `displacement` (1, H,
+--- W, 2), with x and y in units of half the image's width and height.
 ---
 ---     local f = torch.vision.transforms.v2.functional
 ---     local image = torch.arange(0, 4):view(1, 1, 4):float()
