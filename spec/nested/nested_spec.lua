@@ -18,7 +18,7 @@ local function holes()
 end
 
 describe("torch.nested", function()
-   it("makes nested tensors of lists", function()
+   it("makes nested tensors from lists", function()
       local x = sample {layout = torch.jagged}
       assert.same({3, x:size(2), 3}, {table.unpack(x.shape)})
       assert.matches("^j%d+$", x:size(-2))
@@ -171,7 +171,7 @@ describe("torch.nested", function()
       assert.close({{1, 1, 2}, {3, 3, 3}, {3, 3, 3}}, torch.clamp(x, {min = 1, max = 3}):values(), 0)
    end)
 
-   it("reduces along the ragged dimension, without a row too", function()
+   it("reduces along the ragged dimension, also without rows", function()
       local x = sample()
       assert.close({{1.5, 2.5, 3.5}, {nan, nan, nan}, {10, 11, 12}}, x:mean(2), 0)
       assert.same({{false, true, true}, {true, true, true}, {true, true, true}}, x:all(2):tolist())
@@ -222,7 +222,7 @@ describe("torch.nested", function()
       end, {values:requires_grad_()}))
    end)
 
-   it("computes deviations and running results along the ragged dimension as of each sequence", function()
+   it("computes deviations and cumulative results for each sequence along the ragged dimension", function()
       local list = {torch.randn(3, 2, {dtype = "float64"}), torch.randn(1, 2):double(), torch.randn(0, 2):double(),
          torch.randn(5, 2):double()}
       local plain = N.nested_tensor(list)
@@ -252,7 +252,7 @@ describe("torch.nested", function()
       end, {N.nested_tensor({list[1], list[4]}):requires_grad_()}))
    end)
 
-   it("computes losses of nested tensors, of the rows that belong to sequences", function()
+   it("computes losses of nested tensors from rows inside sequences only", function()
       local a, b = torch.rand(7, 2, {dtype = "float64"}), torch.rand(7, 2, {dtype = "float64"})
       local offsets, lengths = torch.tensor {1, 4, 4, 8}, torch.tensor {2, 0, 3}
       local x = N.nested_tensor_from_jagged(a, offsets, lengths)
@@ -332,7 +332,7 @@ describe("torch.nested", function()
          function() torch.autograd.gradcheck(function(a) return a * a:detach() end, {x}) end)
    end)
 
-   it("multiplies empty batches, and pads to no more than memory has", function()
+   it("multiplies empty batches, and refuses to pad beyond the memory's size", function()
       local e = N.nested_tensor_from_jagged(torch.zeros(0, 2), torch.tensor {1})
       assert.same({0, 2, 2}, {table.unpack(e:transpose(2, 3):matmul(e).shape)})
       assert.same({0, 2, 4}, {table.unpack(e:transpose(2, 3):bmm(N.nested_tensor_from_jagged(torch.zeros(0, 4),
@@ -361,7 +361,7 @@ describe("torch.nested", function()
       end
    end)
 
-   it("leaves rows out that belong to no sequence", function()
+   it("ignores rows outside the sequences", function()
       local h = holes()
       assert.same({14, false}, {h:numel(), h:is_contiguous()})
       assert.same({{{0, 1}, {2, 3}}, {}, {{6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}}}, h:tolist())
@@ -384,7 +384,7 @@ describe("torch.nested", function()
       assert.close({{1, 0}, {0, 1}}, F.embedding(ids, torch.eye(2)):values(), 0)
    end)
 
-   it("attends within each sequence, or to another one", function()
+   it("computes attention within each sequence, or to another one", function()
       local q = N.nested_tensor {torch.randn(2, 3, 4), torch.randn(2, 0, 4), torch.randn(2, 5, 4)}
       local k = N.nested_tensor {torch.randn(2, 2, 4), torch.randn(2, 3, 4), torch.randn(2, 0, 4)}
       local y = F.scaled_dot_product_attention(q, k, k)
@@ -405,7 +405,7 @@ describe("torch.nested", function()
          function() F.scaled_dot_product_attention(q, k, torch.ones(2)) end)
    end)
 
-   it("attends at once in sequences of equal lengths", function()
+   it("computes attention of sequences of equal lengths in one step", function()
       for _, heads in ipairs {0, 2} do
          local function batch(lengths)
             local list = {}
@@ -507,7 +507,7 @@ describe("torch.nested", function()
       refuses("nested.masked_select: mask: shape (3) does not broadcast", N.masked_select, zeros(2), zeros(3):bool())
    end)
 
-   it("refuses nonsense by the operator's name", function()
+   it("raises errors that name the operator", function()
       local x = sample()
       for message, fn in pairs {
          ["view: sizes: ()"] = function() x:view() end,

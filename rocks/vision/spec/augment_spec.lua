@@ -34,7 +34,7 @@ local function draws(transform, n)
 end
 
 describe("automatic augmentation", function()
-   it("applies operations as torchvision", function()
+   it("applies operations as torchvision does", function()
       for name, magnitudes in pairs(saved.ops) do
          for i, magnitude in ipairs(magnitudes) do
             for _, mode in ipairs {"nearest", "bilinear"} do
@@ -82,7 +82,7 @@ describe("automatic augmentation", function()
       assert.is_true(math.abs(most.TranslateY - saved.AutoAugment_TranslateY[8]:item()) < 1e-5)
    end)
 
-   it("mixes as AugMix of torchvision", function()
+   it("mixes images as torchvision's AugMix does", function()
       local count = 0
       for i = 0, 3 do
          local drawn = saved["augmix" .. i]
@@ -101,7 +101,7 @@ describe("automatic augmentation", function()
       for _, chain in ipairs(params.chains) do assert.is_true(#chain >= 1 and #chain <= 3) end
    end)
 
-   it("takes one image and no boxes", function()
+   it("accepts only one image and no boxes", function()
       assert.raises("vision.transforms.v2.RandAugment: expected a sample without bounding boxes",
          function() v2.RandAugment()(image, boxes) end)
       assert.raises("vision.transforms.v2.AugMix: expected one image or video in the sample, got 0",
@@ -123,7 +123,7 @@ describe("random transforms", function()
    }
 
    for key, transform in pairs(classes) do
-      it("do with drawn numbers what torchvision does: " .. key, function()
+      it("return torchvision's results for the same random numbers: " .. key, function()
          local params = {}
          for name, value in pairs(saved[key].params) do params[names[name] or name] = value end
          params.inside = params.is_within_crop_area
@@ -139,7 +139,7 @@ describe("random transforms", function()
       end)
    end
 
-   it("mix batches and labels as torchvision", function()
+   it("mix batches and labels as torchvision does", function()
       for key, class in pairs {mixup = v2.MixUp, cutmix = v2.CutMix} do
          local own = saved[key].params
          local transform = class {num_classes = 5}
@@ -158,7 +158,7 @@ describe("random transforms", function()
          select(2, pcall(v2.MixUp {num_classes = 5}, saved.batch, torch.tensor {1, 2, 3})))
    end)
 
-   it("draw in their ranges", function()
+   it("draw numbers from their ranges", function()
       torch.manual_seed(5)
       local sums, n = {}, 400
       for _ = 1, n do
@@ -182,7 +182,7 @@ describe("random transforms", function()
       assert.is_true(math.abs(sums.mix / n - 0.5) < 5 * math.sqrt(1 / (12 * n)))
    end)
 
-   it("happen with their probability", function()
+   it("are applied with their probability", function()
       torch.manual_seed(6)
       local x, changed = torch.tensor {{{1, 2}}}, {flip = 0, apply = 0, choice = 0}
       local flip = v2.RandomHorizontalFlip(1.0)
@@ -225,7 +225,7 @@ describe("samples", function()
       assert.same({8, 9}, target.boxes.canvas_size)
    end)
 
-   it("with an Image leave plain tensors alone", function()
+   it("with an Image leave plain tensors unchanged", function()
       local plain = torch.zeros(3, 8, 8)
       local first, second = v2.CenterCrop(4)(plain, tv.Image(torch.zeros(3, 8, 8)))
       assert.same({3, 8, 8}, {table.unpack(first.shape)})
@@ -233,7 +233,7 @@ describe("samples", function()
       assert.is_true(torch.is_tensor(v2.ToPureTensor()(second)))
    end)
 
-   it("must have one size", function()
+   it("must have values of one size", function()
       assert.raises("vision.transforms.v2.RandomCrop: expected values of one size in a sample, got 8 x 8 and 18 x 22",
          function() v2.RandomCrop(4)(torch.zeros(3, 8, 8), boxes) end)
    end)

@@ -87,7 +87,7 @@ describe("transforms of places", function()
       end)
    end
 
-   it("pad, fill, equalize and resize as torchvision", function()
+   it("pad, fill, equalize and resize as torchvision does", function()
       local image, real = values.image, values.real
       local results = {
          pad_symmetric = f.pad(image, {3, 1, 2, 4}, {padding_mode = "symmetric"}),
@@ -104,7 +104,7 @@ describe("transforms of places", function()
       assert.is_true(largest(saved.lanczos_real, lanczos) < 2e-6)
    end)
 
-   it("change batches and videos as their images", function()
+   it("change batches and videos like single images", function()
       local batch = torch.stack {values.image, values.image:flip {2}}
       for key, fn in pairs(calls) do
          if not key:find "^square" then
@@ -142,7 +142,7 @@ describe("boxes and keypoints", function()
       assert.same(saved.sanitized_points:tolist(), select(2, f.sanitize_keypoints(values.points)):cpu():tolist())
    end)
 
-   it("may be none", function()
+   it("may be empty", function()
       local none = tv.BoundingBoxes(torch.zeros(0, 4), {format = "XYWH", canvas_size = size})
       local nowhere = tv.KeyPoints({}, {canvas_size = size})
       for key, fn in pairs(calls) do
@@ -152,7 +152,7 @@ describe("boxes and keypoints", function()
       assert.same({0, 4}, {table.unpack(f.sanitize_bounding_boxes(none).shape)})
    end)
 
-   it("keep their tensor's methods, and print what they are", function()
+   it("keep their tensor's methods, and print their kind", function()
       local boxes = values.XYXY
       assert.equal(5, #boxes)
       assert.equal("XYXY", boxes:to("float64").format)
