@@ -1,5 +1,5 @@
--- tv_tensors.lua - torch.vision.tv_tensors: tensors that say what they are to transforms, which
--- then transform images, videos, masks, bounding boxes and keypoints together.
+-- tv_tensors.lua - torch.vision.tv_tensors: tensors with a kind, so that transforms can change
+-- images, videos, masks, bounding boxes and keypoints together.
 --
 -- Such a value is an object with the tensor in its field `data`. Methods of tensors can be called
 -- on it; apart from `to`, `clone` and `detach` they return plain tensors.
@@ -14,8 +14,8 @@ local prefix <const> = "vision.tv_tensors."
 
 local TVTensor = class.class(prefix .. "TVTensor")
 
--- Fields of an object are its own, those of its class, and those of its tensor, whose methods get
--- the tensor in place of the object.
+-- A field of an object is looked up in the object, in its class, and then in its tensor. Methods of
+-- the tensor are called with the tensor instead of the object.
 class.index_by(TVTensor, function(cls)
    return function(self, key)
       local value = cls[key]
@@ -28,7 +28,7 @@ class.index_by(TVTensor, function(cls)
    end
 end)
 
-TVTensor.format = false -- of objects other than boxes
+TVTensor.format = false -- for objects other than boxes
 
 local function to_tensor(title, data)
    if type(data) == "table" and not getmetatable(data) then return torch.tensor(data) end
@@ -89,7 +89,7 @@ end
 M.Image = class.class(prefix .. "Image", TVTensor)
 define(M.Image, "Image", "image", 3, "a tensor of shape (..., C, H, W)")
 
---- A video (..., T, C, H, W), whose frames transforms change alike.
+--- A video (..., T, C, H, W). Transforms change all frames in the same way.
 ---
 ---     local video = torch.vision.tv_tensors.Video(torch.zeros(2, 3, 4, 6))
 ---     local crop = torch.vision.transforms.v2.functional.center_crop
@@ -101,8 +101,8 @@ define(M.Image, "Image", "image", 3, "a tensor of shape (..., C, H, W)")
 M.Video = class.class(prefix .. "Video", TVTensor)
 define(M.Video, "Video", "video", 4, "a tensor of shape (..., T, C, H, W)")
 
---- A mask (..., H, W) of pixels. Transforms of places move it with the image, without
---- interpolation; transforms of colours leave it unchanged.
+--- A mask (..., H, W) of pixels. Geometric transforms move a mask with the image, without
+--- interpolation; colour transforms leave it unchanged.
 ---
 ---     local mask = torch.vision.tv_tensors.Mask(torch.eye(2):long())
 ---     print(torch.vision.transforms.v2.functional.vertical_flip(mask).data)
@@ -125,7 +125,7 @@ end
 
 local formats <const> = {XYXY = true, XYWH = true, CXCYWH = true}
 
--- Returns the name of a format in capitals.
+-- Returns the name of a format in upper case.
 local function check_format(title, name, format)
    local upper = type(format) == "string" and format:upper()
    if not formats[upper] then
@@ -207,7 +207,7 @@ end
 local take_wrap = args.signature [[vision.tv_tensors.wrap(wrappee: tensor, like: object,
    format: string?, canvas_size: names?, clamping_mode: string|boolean?)]]
 
---- Returns a tensor as an object of the same class, and with the same fields, as another.
+--- Returns a tensor as an object with the same class and fields as another object.
 ---
 ---     local tv = torch.vision.tv_tensors
 ---     local points = tv.KeyPoints({{1, 2}}, {canvas_size = {10, 20}})

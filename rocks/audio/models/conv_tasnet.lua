@@ -1,5 +1,5 @@
--- conv_tasnet.lua - Conv-TasNet (Luo and Mesgarani, 2019): separates voices by masks of learnt
--- spectra, which dilated convolutions find.
+-- conv_tasnet.lua - Conv-TasNet (Luo and Mesgarani, 2019): separates voices by masks on learnt
+-- features; dilated convolutions compute the masks.
 
 local torch = require "tlua"
 local args = require "tlua.args"

@@ -1,5 +1,5 @@
 -- wav2vec2.lua - wav2vec 2.0 (Baevski et al., 2020) and HuBERT (Hsu et al., 2021): convolutions
--- make features of waveforms, a transformer encodes them.
+-- compute features of waveforms, and a transformer encodes these.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -152,10 +152,12 @@ function Transformer:__init(a)
    self.layers = nn.ModuleList(list)
 end
 
--- Returns the result and a list of the layers' outputs, of the first `most` layers if it is given.
+-- Returns the result and a list of the outputs of the first `most` layers, or of all layers if it
+-- is nil.
 function Transformer:forward(x, mask, most)
    x = x + self.pos_conv_embed(x)
-   -- layers that normalise their inputs leave the last result to this norm; others need it at first
+   -- This norm comes first, unless layers normalise their inputs; then it comes after the last
+   -- layer.
    if not self.layer_norm_first then x = self.layer_norm(x) end
    x = self.dropout(x)
    local outputs = {}
@@ -190,8 +192,8 @@ end
 
 -- Models ------------------------------------------------------------------------------------------
 
---- Encodes waveforms (batch, time). A call returns (batch, frames, features), after the last layer
---- `aux` if there is one, and the valid lengths if lengths are given.
+--- Encodes waveforms (batch, time). A call returns (batch, frames, features), computed by the last
+--- layer `aux` if there is one, and the valid lengths if lengths are given.
 ---
 ---     local model = torch.audio.models.wav2vec2_model {encoder_embed_dim = 16,
 ---        extractor_conv_layer_config = {{8, 10, 5}, {8, 3, 2}}, aux_num_out = 5,
@@ -218,7 +220,7 @@ local function check(name, waveforms)
    end
 end
 
---- Returns the outputs of the transformer's layers, of the first num_layers if it is given, and the
+--- Returns the outputs of the transformer's first num_layers layers (by default of all), and the
 --- valid lengths if lengths are given.
 ---@param waveforms Tensor  (batch, time)
 ---@param lengths? Tensor  (batch)
@@ -259,7 +261,7 @@ local take = args.signature [[audio.models.wav2vec2_model(extractor_mode: string
 local usual <const> = {{512, 10, 5}, {512, 3, 2}, {512, 3, 2}, {512, 3, 2}, {512, 3, 2},
    {512, 2, 2}, {512, 2, 2}}
 
---- Returns a wav2vec 2.0 model. Options that are not given are those of wav2vec2_base.
+--- Returns a wav2vec 2.0 model. Missing options have the values of wav2vec2_base.
 ---@param extractor_mode? string  "group_norm" (the default) or "layer_norm"
 ---@param options? table  extractor_conv_layer_config: a list of {channels, kernel, stride};
 --- extractor_conv_bias, encoder_embed_dim, encoder_num_layers ... as torchaudio names them

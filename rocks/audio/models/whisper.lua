@@ -1,5 +1,5 @@
--- whisper.lua - Whisper (Radford et al., 2022): a transformer that says in tokens what it hears in
--- mel spectrograms. Names of weights and sizes are those of Hugging Face's transformers.
+-- whisper.lua - Whisper (Radford et al., 2022): a transformer that transcribes mel spectrograms as
+-- tokens. Weights and sizes have the names of Hugging Face's transformers.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -48,7 +48,7 @@ function Layer:__init(dim, heads, hidden, is_decoder)
    self.final_layer_norm = nn.LayerNorm(dim)
 end
 
--- `cache` keeps the keys and values of earlier tokens, and those of the encoder's states.
+-- `cache` keeps the keys and values of earlier tokens and of the encoder's states.
 function Layer:forward(x, states, cache)
    local y = self.self_attn_layer_norm(x)
    local keys, values = self.self_attn:remember(y)
@@ -113,9 +113,9 @@ function Decoder:forward(tokens, states, caches)
    return self.layer_norm(x)
 end
 
---- Recognises speech. A call takes features (batch, num_mel_bins, frames) and tokens
---- (batch, length), positions from 1, and returns the logits of the tokens that follow. The sizes
---- are those of Hugging Face's config.json, and so are the names of weights.
+--- Recognises speech. A call takes features (batch, num_mel_bins, frames) and tokens (batch,
+--- length), which count from 1, and returns the logits of the next tokens. The sizes and the
+--- weights have the names of Hugging Face's config.json and files.
 ---
 ---     local model = torch.audio.models.Whisper {d_model = 16, vocab_size = 20,
 ---        encoder_layers = 1, decoder_layers = 1, encoder_attention_heads = 2,
@@ -163,8 +163,7 @@ function M.Whisper:forward(features, tokens)
    return self.proj_out(self.model.decoder(tokens, self.model.encoder(features)))
 end
 
---- Returns the most probable tokens one after the other, after those that are given, up to
---- `eos` or at most max_new_tokens.
+--- Continues `tokens` with the most probable token at each step, up to `eos` or to max_new_tokens.
 ---@param features Tensor  (1, num_mel_bins, frames)
 ---@param tokens integer[]  the first tokens, such as start, language and task
 ---@param eos integer  the token of the end
@@ -196,8 +195,8 @@ end
 
 local SECONDS <const>, RATE <const> = 30, 16000
 
---- Returns Whisper's features of waveforms of 16,000 samples a second: mel spectra of 30 seconds,
---- cut off or filled with silence, as logarithms.
+--- Returns Whisper's features of waveforms with 16,000 samples per second: log-mel spectra of 30
+--- seconds; the waveform is cut off or padded with silence.
 ---
 ---     local features = torch.audio.models.whisper_features(torch.zeros(1, 16000))
 ---     print(features.shape)

@@ -184,7 +184,7 @@ local forward_topk = args.signature [[graphs.nn.TopKPooling.forward(x: tensor, e
 ---@param edge_index Tensor
 ---@param edge_attr? Tensor
 ---@param batch? Tensor
----@param attn? Tensor  what scores are computed from, instead of x
+---@param attn? Tensor  the features from which scores are computed, instead of x
 ---@return Tensor x
 ---@return Tensor edge_index
 ---@return Tensor? edge_attr
@@ -248,7 +248,7 @@ local forward_sag = args.signature [[graphs.nn.SAGPooling.forward(x: tensor, edg
 ---@param edge_index Tensor
 ---@param edge_attr? Tensor
 ---@param batch? Tensor
----@param attn? Tensor  what scores are computed from, instead of x
+---@param attn? Tensor  the features from which scores are computed, instead of x
 ---@return Tensor x
 ---@return Tensor edge_index
 ---@return Tensor? edge_attr

@@ -18,7 +18,7 @@ parser:option("--batch", "sequences in a step", 8)
 parser:option("--length", "tokens in a sequence", 48)
 parser:option("--rank", "of the adapters", 16)
 parser:option("--lr", "learning rate", 1e-2)
-parser:option("--prompt", "what the writing begins with", "local function ")
+parser:option("--prompt", "the beginning of the generated text", "local function ")
 parser:option("--save", "where the adapters go", "lora-adapter")
 local opt = parser:parse()
 

@@ -76,7 +76,7 @@ local function project(self, x)
 end
 
 ---@param x Tensor  (B, S, hidden_size)
----@param state table  what the layers share: cos, sin, mask, is_causal, cache, window
+---@param state table  the state that the layers share: cos, sin, mask, is_causal, cache, window
 ---@return Tensor
 function Attention:forward(x, state)
    local q, k, v = project(self, x)

@@ -1,4 +1,4 @@
--- arrays.lua - datasets whose images are in a few files of arrays: CIFAR10, CIFAR100, SVHN.
+-- arrays.lua - datasets that store all images in a few files of arrays: CIFAR10, CIFAR100 and SVHN.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -43,8 +43,8 @@ local function from_pickle(title, path, key)
    return files.tensor(title, path, data.bytes, #labels, 3, 32, 32), labels
 end
 
--- Returns the same from a file of the binary version, whose rows begin with `extra` labels, the
--- last of which counts.
+-- Returns the images and the labels in a file of the binary version. Each row begins with `extra`
+-- labels; only the last one is used.
 local function from_binary(title, path, extra)
    local bytes = files.read(title, path)
    local row = extra + pixels
@@ -56,7 +56,7 @@ local function from_binary(title, path, extra)
       rows:select(2, extra):tolist()
 end
 
--- Reads a dataset; `own` says where its files are.
+-- Reads a dataset; `own` has the names of its files.
 local function read_cifar(self, title, own, root, is_train)
    local list, labels, images = is_train and own.train or own.test, {}, {}
    local folder = ("%s/%s"):format(root, own.folder)
@@ -140,7 +140,7 @@ define_cifar(CIFAR10, "CIFAR10", {folder = "cifar-10-batches-py", binary = "cifa
    text = "batches.meta.txt", extra = 1})
 
 --- Small images in a hundred classes: the folder cifar-100-python of `root`, or cifar-100-binary.
---- Items, `transform` and `target_transform` are those of CIFAR10.
+--- Items, `transform` and `target_transform` are as in CIFAR10.
 ---
 ---     torch.io.make_folder "cifar-100-binary"
 ---     local function write(name, bytes)
@@ -198,7 +198,7 @@ function SVHN:__init(...)
    local arrays, message = mat.read(files.read(title, path))
    if not arrays then files.fail(title, path, "%s", message) end
    local x, y = arrays.X, arrays.y
-   if x and x:dim() == 3 then x = x:unsqueeze(4) end -- MATLAB leaves a last size of 1 out
+   if x and x:dim() == 3 then x = x:unsqueeze(4) end -- MATLAB omits a last dimension of size 1
    if not (x and y and x:dim() == 4 and x.dtype == "uint8" and x:size(1) == 32 and x:size(2) == 32
          and x:size(3) == 3 and y:numel() == x:size(4)) then
       files.fail(title, path, "expected an array X of shape (32, 32, 3, n) and n labels y")

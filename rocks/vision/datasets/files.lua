@@ -1,4 +1,5 @@
--- files.lua - what datasets share: reading files, lists in text files, errors that name the file.
+-- files.lua - helpers for datasets: reading of files and of lists in text files, and errors that
+-- name the file.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -56,7 +57,7 @@ function M.list(title, path)
    return folders, files
 end
 
---- Refuses an option that is not one of some names.
+--- Raises an error unless an option is one of the given names.
 ---@param title string
 ---@param name string
 ---@param value any
@@ -108,7 +109,7 @@ function M.transformed(self, image, target)
    return image, target
 end
 
---- Takes the targets that a dataset's `target_type` names.
+--- Selects the targets that a dataset's `target_type` names.
 ---@param of table<string, function>  name -> function(i)
 ---@param types string[]
 ---@param i integer

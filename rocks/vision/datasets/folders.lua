@@ -14,7 +14,7 @@ local Dataset <const> = torch.data.Dataset
 
 local function as_list(value) return type(value) == "string" and {value} or value end
 
--- Returns the types of targets, checked.
+-- Checks the types of targets, and returns them.
 local function types_of(title, value, names)
    local list = as_list(value)
    for _, name in ipairs(list) do files.choose(title, "target_type", name, names) end
@@ -25,7 +25,7 @@ local function keep(self, a)
    self.root, self.transform, self.target_transform = a.root, a.transform, a.target_transform
 end
 
--- Returns an array of a MATLAB file.
+-- Reads one array of a MATLAB file.
 local function array_of(title, path, name)
    local arrays, message = mat.read(files.read(title, path))
    if not arrays then files.fail(title, path, "%s", message) end
@@ -39,9 +39,9 @@ local take_imagenet = args.signature [[vision.datasets.ImageNet(root: string,
    split: string = 'train', transform: callable?, target_transform: callable?)]]
 
 --- ImageNet as torchvision unpacks it: the folders train and val of `root`, in which each class has
---- a folder, and the file meta.bin with the classes' names; without it these are their WordNet
---- identifiers. `split` is "train" or "val". An item is an image (3, H, W) uint8 and its class.
---- `transform` and `target_transform` are called with the two values of an item.
+--- a folder, and the file meta.bin with the classes' names; without this file, the names are
+--- WordNet identifiers. `split` is "train" or "val". An item is an image (3, H, W) uint8 and its
+--- class. `transform` and `target_transform` are called with the two values of an item.
 ---
 ---     torch.io.make_folder "val/n01440764"
 ---     local image = torch.zeros(3, 8, 8, {dtype = "uint8"})
@@ -90,7 +90,8 @@ end
 local take_celeba = args.signature [[vision.datasets.CelebA(root: string, split: string = 'train',
    target_type: string|names = 'attr', transform: callable?, target_transform: callable?)]]
 
--- Returns the rows of a list of CelebA: name -> numbers; and the columns' names if it has them.
+-- Reads a list of CelebA. Returns a table from names of files to rows of numbers, and the columns'
+-- names if the list has them.
 local function celeba_list(title, path, columns, has_header)
    local lines, rows, names = files.lines(title, path), {}, nil
    local first = 1

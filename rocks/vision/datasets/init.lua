@@ -1,5 +1,5 @@
--- init.lua - torch.vision.datasets: datasets of images in files as torchvision stores them. Nothing
--- is fetched: the files must be in the folder. Classes count from 1.
+-- init.lua - torch.vision.datasets: datasets of images in the same files as torchvision's. Nothing
+-- is downloaded: the files must be in the folder. Classes count from 1.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -18,7 +18,7 @@ local read <const>, transformed <const> = files.read, files.transformed
 
 -- MNIST and its relatives -------------------------------------------------------------------------
 
--- Returns the first file that exists, packed or not.
+-- Returns the first file that exists, compressed or not.
 local function find(title, path)
    for _, ending in ipairs {"", ".gz"} do
       local file = io.open(path .. ending, "rb")
@@ -257,7 +257,7 @@ function STL10:__init(...)
    if #bytes == 0 or #bytes % size ~= 0 then
       torch.raise(("%sX.bin: expected a multiple of %d bytes, got %d"):format(prefix, size, #bytes))
    end
-   -- each channel is stored column by column
+   -- Each channel is stored column by column.
    self.data = torch.frombuffer(bytes, {dtype = "uint8"}):view(-1, 3, 96, 96):transpose(3, 4)
       :contiguous()
    local count = self.data:size(1)
@@ -347,10 +347,10 @@ local take_fake = args.signature [[vision.datasets.FakeData(size: count = 1000,
    image_size: integers?, num_classes: count = 10, transform: callable?,
    target_transform: callable?, random_offset: integer = 0)]]
 
---- Random images, for trying out programs: `size` of them, of `image_size` ({3, 224, 224} by
---- default), with classes from 1 to `num_classes`. An item is an image uint8 and its class, the
---- same each time; `random_offset` gives others. `transform` and `target_transform` are called with
---- the two values of an item.
+--- Random images, for trying out programs: `size` images of `image_size` ({3, 224, 224} by default)
+--- with classes from 1 to `num_classes`. An item is an image uint8 and its class, and is the same
+--- at each access; another `random_offset` gives other images. `transform` and `target_transform`
+--- are called with the two values of an item.
 ---
 ---     local set = torch.vision.datasets.FakeData(20, {3, 8, 8})
 ---     local image, label = set:get(2)

@@ -1,10 +1,10 @@
--- mat.lua - reads MATLAB's files of version 5, compressed or not: arrays of numbers.
+-- mat.lua - reads arrays of numbers from MATLAB's files of version 5, compressed or not.
 
 local torch = require "tlua"
 
 local M = {}
 
--- Numbers of types -> their format for string.unpack, size, dtype.
+-- Maps numbers of types to the format for string.unpack, the size and the dtype.
 local types <const> = {
    [1] = {"<i1", 1, "int8"}, [2] = {"<I1", 1, "uint8"}, [3] = {"<i2", 2, "int16"},
    [4] = {"<I2", 2, "uint16"}, [5] = {"<i4", 4, "int32"}, [6] = {"<I4", 4, "uint32"},
@@ -14,7 +14,8 @@ local matrix <const>, compressed <const> = 14, 15
 
 local function fail(format, ...) error(format:format(...), 0) end
 
--- Returns the type, the number of bytes, and where the bytes begin and the next element begins.
+-- Returns an element's type, its number of bytes, the position of its bytes, and the position of
+-- the next element.
 local function tag(text, at)
    if at + 7 > #text then fail "it ends too early" end
    local kind, n = string.unpack("<I4I4", text, at)

@@ -1,17 +1,17 @@
 -- pickles.lua - reads the pickles of CIFAR: dictionaries of lists, numbers, strings and arrays of
--- bytes that NumPy has written. Nothing in a file is called; other classes are refused.
+-- bytes that NumPy has written. No code from a file is executed; other classes raise an error.
 
 local M = {}
 
 local mark <const> = {}
 
--- Names of functions and classes that are understood.
+-- Names of the supported functions and classes.
 local known <const> = {["numpy.core.multiarray _reconstruct"] = "array",
    ["numpy._core.multiarray _reconstruct"] = "array", ["numpy ndarray"] = "class",
    ["numpy dtype"] = "dtype", ["_codecs encode"] = "encode", ["__builtin__ bytes"] = "bytes",
    ["builtins bytes"] = "bytes"}
 
--- Returns the bytes of a text whose characters are those from 0 to 255.
+-- Decodes UTF-8 to Latin-1: returns one byte for each character from 0 to 255.
 local function latin1(text)
    local ok, result = pcall(function()
       local list = {}
@@ -25,7 +25,7 @@ local function latin1(text)
    return result
 end
 
--- Calls one of the known functions.
+-- Calls one of the supported functions.
 local function call(fn, list)
    if type(fn) ~= "table" or not fn.known or type(list) ~= "table" then
       error("a call of a value that is no class", 0)
@@ -37,7 +37,7 @@ local function call(fn, list)
    error("a call of " .. fn.known, 0)
 end
 
--- Gives an array its state: version, shape, dtype, order of columns, bytes.
+-- Applies a pickled state to an array: version, shape, dtype, order of columns and bytes.
 local function build(object, state)
    if type(object) ~= "table" then error("a state without an object", 0) end
    if not object.array then return end

@@ -18,7 +18,7 @@ local function text_of(text)
    return (text:match "^%s*(.-)%s*$":gsub("&(%a+);", entities))
 end
 
--- Puts a child's value into its parent's table: a list if there are several of one name.
+-- Adds a child's value to its parent's table. Several children of the same name become a list.
 local function add(node, name, value)
    node.counts[name] = (node.counts[name] or 0) + 1
    local n = node.counts[name]
@@ -28,7 +28,8 @@ end
 
 local function new_node(name) return {name = name, children = {}, counts = {}, text = ""} end
 
--- Reads elements without attributes into nested tables; returns nil and a message for others.
+-- Reads XML elements without attributes into nested tables. Returns nil and a message for other
+-- XML.
 local function parse(source)
    local stack = {new_node()}
    source = source:gsub("<%?.-%?>", ""):gsub("<!%-%-.-%-%->", "")
@@ -61,7 +62,8 @@ end
 
 -- Datasets ----------------------------------------------------------------------------------------
 
--- Opens a dataset: sets the fields root, images and targets, lists of paths.
+-- Opens a dataset: sets the field root, and the fields images and targets, which are lists of
+-- paths.
 local function open(self, title, a, sets, folder, ending)
    Dataset.__init(self)
    files.choose(title, "year", a.year, {"2007", "2008", "2009", "2010", "2011", "2012"})
@@ -127,9 +129,9 @@ function VOCDetection:get(i)
 end
 
 --- Images with masks of Pascal VOC. `year`, `image_set`, `transform`, `target_transform` and
---- `transforms` are those of VOCDetection. An item is an image (3, H, W) uint8 and a mask (H, W)
---- uint8 as torchvision's, with the numbers of the file's palette: 0 for the background, 1 to 20
---- for classes, 255 for borders.
+--- `transforms` are as in VOCDetection. An item is an image (3, H, W) uint8 and a mask (H, W) uint8
+--- as torchvision's, with the numbers of the file's palette: 0 for the background, 1 to 20 for
+--- classes, 255 for borders.
 ---
 ---     local VOC = torch.vision.datasets.VOCSegmentation
 ---     local message = select(2, pcall(VOC, "nowhere"))

@@ -53,8 +53,8 @@ end
 
 -- Sizes -------------------------------------------------------------------------------------------
 
---- Resizes images with their masks, boxes and keypoints. The arguments are those of
---- functional.resize.
+--- Resizes images with their masks, boxes and keypoints. `size`, `interpolation`, `max_size` and
+--- `antialias` are as in functional.resize.
 ---
 ---     local resize = torch.vision.transforms.v2.Resize {8, 6}
 ---     print(resize(torch.zeros(3, 10, 12)).shape)
@@ -165,9 +165,9 @@ define(CenterCrop, "size: integers", function(self, value)
    return Transform._call("center_crop", value, self.size)
 end, nil, function(title, a) check_size(title, "size", as_list(a.size)) end)
 
---- Pads images with their masks, boxes and keypoints. The arguments are those of functional.pad,
---- but `fill` may also be a table whose keys are classes, such as torch.vision.tv_tensors.Mask, or
---- "others".
+--- Pads images with their masks, boxes and keypoints. `padding`, `fill` and `padding_mode` are as
+--- in functional.pad, but `fill` may also be a table whose keys are classes, such as
+--- torch.vision.tv_tensors.Mask, or "others".
 ---
 ---     local pad = torch.vision.transforms.v2.Pad({1, 0}, {fill = 9})
 ---     print(pad(torch.ones(1, 1, 2)))

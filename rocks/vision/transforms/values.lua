@@ -186,7 +186,7 @@ local take_size = args.signature(prefix .. "get_size(inpt: any)")
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(table.unpack(f.get_size(torch.zeros(3, 4, 6))))
 ---     --> 4	6
----@param inpt any  an image, a video, or another kind of value that has what is asked for
+---@param inpt any  an image, a video, or another kind of value that has this property
 ---@return integer[]  height and width
 function M.get_size(...)
    local value = take_size(...).inpt
@@ -203,7 +203,7 @@ local take_dimensions = args.signature(prefix .. "get_dimensions(inpt: any)")
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(table.unpack(f.get_dimensions(torch.zeros(3, 4, 6))))
 ---     --> 3	4	6
----@param inpt any  an image, a video, or another kind of value that has what is asked for
+---@param inpt any  an image, a video, or another kind of value that has this property
 ---@return integer[]
 function M.get_dimensions(...)
    local data = image_of(prefix .. "get_dimensions", take_dimensions(...).inpt)
@@ -217,7 +217,7 @@ local take_channels = args.signature(prefix .. "get_num_channels(inpt: any)")
 ---     local f = torch.vision.transforms.v2.functional
 ---     print(f.get_num_channels(torch.zeros(3, 4, 6)))
 ---     --> 3
----@param inpt any  an image, a video, or another kind of value that has what is asked for
+---@param inpt any  an image, a video, or another kind of value that has this property
 ---@return integer
 function M.get_num_channels(...)
    return image_of(prefix .. "get_num_channels", take_channels(...).inpt):size(-3)
