@@ -95,6 +95,29 @@ local function make_meta(cls, config)
    return model
 end
 
+-- Fields whose number of parts have weights of their own.
+local part_counts <const> = {
+   "n_layer", "num_layers", "num_hidden_layers", "num_decoder_layers", "encoder_layers",
+   "decoder_layers", "num_hidden_groups", "inner_group_num", "num_local_experts",
+}
+
+-- Raises an error if config.json has more layers than the files have tensors, before a damaged file
+-- makes a model of any size. The layers of ALBERT share their weights.
+local function check_counts(title, folder, config, state)
+   local most = 0
+   for _ in pairs(state) do most = most + 1 end
+   for _, part in ipairs {config, config.text_config or {}, config.vision_config or {}} do
+      for _, name in ipairs(part_counts) do
+         local value = type(part) == "table" and part[name]
+         local is_shared = name == "num_hidden_layers" and config.model_type == "albert"
+         if type(value) == "number" and value > most and not is_shared then
+            torch.raise(("%s: %s/config.json: %s: expected at most %d, the number of tensors in the "
+               .. "files, got %s"):format(title, folder, name, most, value))
+         end
+      end
+   end
+end
+
 local take = args.signature [[text.from_pretrained(folder: string, architecture: string?,
    dtype: string = 'auto', device: device?, strict: boolean = true, config: table?)]]
 
@@ -127,6 +150,7 @@ function M.from_pretrained(...)
    local name = name_of(family, given, a.architecture)
    local cls = class_of(title, family, name)
    local state = loading.read_state(a.folder)
+   if a.strict then check_counts(title, a.folder, given, state) end
    local model = a.strict and make_meta(cls, given) or cls(given)
    local missing, unexpected = loading.load(model, state, a)
    model.generation_config = loading.read_generation(a.folder)

@@ -137,6 +137,13 @@ describe("torch.text's models", function()
       end
    end)
 
+   it("refuses more layers than the files have tensors", function()
+      local folder = new_folder()
+      text.from_config(small):save_pretrained(folder)
+      assert.match("config.json: n_layer: expected at most %d+, the number of tensors in the files, got 1000",
+         message_of(text.from_pretrained, folder, {config = {n_layer = 1000}}))
+   end)
+
    it("computes the loss of half-precision models in float32, as transformers does", function()
       for _, name in ipairs {"ForCausalLM", "ForMaskedLM"} do
          local kind = name == "ForCausalLM" and small
