@@ -41,7 +41,7 @@ local tokens <const> = {
 
 local function shifted(value)
    if math.type(value) == "integer" then return value + 1 end
-   if type(value) ~= "table" then return nil end
+   if type(value) ~= "table" then return value end
    local list = {}
    for i, item in ipairs(value) do list[i] = shifted(item) end
    return list
@@ -73,7 +73,31 @@ end
 
 local function is_token(value) return math.type(value) == "integer" and value >= 1 end
 
+-- Raises an error unless the lists of forbidden and forced tokens have tokens of the vocabulary.
+local function check_tokens(model, o)
+   local most = model.config.vocab_size or math.maxinteger
+   local expected <const> = ("a list of token numbers from 1 to %d"):format(most)
+   local function fits(list, least)
+      if type(list) ~= "table" or #list < least then return false end
+      for _, token in ipairs(list) do
+         if not is_token(token) or token > most then return false end
+      end
+      return true
+   end
+   for _, name in ipairs {"suppress_tokens", "forced_bos_token_id", "forced_eos_token_id"} do
+      if math.type(o[name]) == "integer" then o[name] = {o[name]} end
+      refuse_unless(o[name] == nil or fits(o[name], 0), name, expected, o[name])
+   end
+   local words = o.bad_words_ids
+   if words == nil then return end
+   refuse_unless(type(words) == "table", "bad_words_ids", "a list of lists of tokens", words)
+   for _, word in ipairs(words) do
+      refuse_unless(fits(word, 1), "bad_words_ids", expected, word)
+   end
+end
+
 local function check(model, o)
+   check_tokens(model, o)
    refuse_unless(o.temperature > 0, "temperature", "a positive number", o.temperature)
    refuse_unless(o.top_p > 0 and o.top_p <= 1, "top_p", "a number above 0, up to 1", o.top_p)
    refuse_unless(o.min_p >= 0 and o.min_p <= 1, "min_p", "a number from 0 to 1", o.min_p)

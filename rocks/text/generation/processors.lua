@@ -176,8 +176,8 @@ function M.list(o, prompt)
    add("bad_words_ids", o.bad_words_ids, o.bad_words_ids)
    add("min_length", #eos > 0 and o.min_length > 0, o.min_length, eos)
    add("min_length", #eos > 0 and o.min_new_tokens > 0, prompt + o.min_new_tokens, eos)
-   add("forced", o.forced_bos_token_id, 1, {o.forced_bos_token_id})
-   add("forced", o.forced_eos_token_id, o.most - 1, {o.forced_eos_token_id})
+   add("forced", o.forced_bos_token_id, 1, o.forced_bos_token_id)
+   add("forced", o.forced_eos_token_id, o.most - 1, o.forced_eos_token_id)
    add("suppress_tokens", o.suppress_tokens, o.suppress_tokens)
    for _, own in ipairs(o.logits_processor or {}) do list[#list + 1] = own end
    if not o.do_sample then return list end

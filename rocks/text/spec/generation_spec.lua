@@ -132,6 +132,18 @@ describe("generate", function()
       assert.match("attention_mask: expected a tensor of shape %(1, 3%)",
          message_of {attention_mask = torch.ones(1, 2)})
       assert.match("expected padding on the left", message_of {attention_mask = torch.tensor {{1, 1, 0}}})
+      for _, words in ipairs {{{}}, {{13}}, {5}, {{0}}} do
+         assert.match("bad_words_ids: expected a list of token numbers from 1 to 12",
+            message_of {bad_words_ids = words})
+      end
+      assert.match("bad_words_ids: expected a list of lists of tokens, got 5", message_of {bad_words_ids = 5})
+      assert.match("suppress_tokens: expected a list of token numbers from 1 to 12",
+         message_of {suppress_tokens = {13}})
+      assert.match("forced_eos_token_id: expected a list of token numbers", message_of {forced_eos_token_id = 1.5})
+      local model = new_model()
+      model.generation_config = {eos_token_id = {1.5}}
+      assert.match("eos_token_id: expected token numbers from 1, got 1.5",
+         select(2, pcall(model.generate, model, prompt)))
       assert.match("GPT2Model cannot generate", select(2, pcall(function()
          torch.text.from_config(small, {architecture = "GPT2Model"}):generate(prompt)
       end)))
