@@ -77,12 +77,12 @@ end
 
 local take = args.signature "cond(pred: any?, true_fn: any?, false_fn: any?, operands: any?)"
 
---- Calls one of two functions, as pred is true or not; the other one is neither called nor checked.
---- Gradients flow through the function that was called. Unlike an `if` on pred:item(), torch.export
---- records both functions, and its program runs the one that pred then asks for; so does the ONNX
---- file of torch.onnx.export, with the operator If. Both functions must then return tensors of the
---- same shapes and dtypes; a step of torch.export_step records no cond. If pred is true or false
---- and no tensor, only the function that it asks for is recorded.
+--- Calls the first function if pred is true, and otherwise the second; the other one is neither
+--- called nor checked. Gradients flow through the function that was called. Unlike an `if` on
+--- pred:item(), torch.export records both functions, and its program runs the one that pred
+--- selects; so does the ONNX file of torch.onnx.export, with the operator If. Both functions must
+--- then return tensors of the same shapes and dtypes; a step of torch.export_step records no cond.
+--- If pred is a Lua boolean instead of a tensor, only the selected function is recorded.
 ---
 ---     local function f(x)
 ---        local function cos(y) return y:cos() end

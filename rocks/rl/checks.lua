@@ -19,8 +19,8 @@ function M.method(self, cls, method, word)
       .. "%s as the object"):format(cls.__name, method, word, method, args.describe(self)))
 end
 
---- Raises an error if a value that an environment's step returns is no reward, or if the flags that
---- follow it are no booleans.
+--- Raises an error unless an environment's step has returned a reward followed by two boolean
+--- flags.
 ---@param env table  the environment
 ---@param reward any
 ---@param terminated any
@@ -37,7 +37,7 @@ function M.results(env, reward, terminated, truncated)
    end
 end
 
---- Returns an observation of a Box as a list; raises an error if it is no list of n numbers.
+--- Returns an observation of a Box as a list, or raises an error unless it has n numbers.
 ---@param title string  the method that returns it, for the message
 ---@param observation any  a list or a tensor
 ---@param n integer

@@ -205,7 +205,7 @@ for name in ("output gradInput weight bias gradWeight gradBias last started _ind
    :gmatch "%S+" do no_option[name] = true end
 local deepest <const> = 4
 
--- The key of a list of options under which the versions of tensors are.
+-- The key under which a list of options stores the versions of tensors.
 local versions_key <const> = {}
 
 -- Returns the options of a layer, or the elements of an option that is a table.

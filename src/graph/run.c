@@ -126,7 +126,7 @@ static void find_regions(const tl_Program *p, int32_t *ends, Uses *u) {
   }
 }
 
-/* Returns whether a region is another one or lies in it. */
+/* Returns whether a region is equal to another region or lies inside. */
 static bool contains(const Uses *u, int32_t outer, int32_t inner) {
   while (inner >= 0 && inner != outer) inner = u->around[inner];
   return inner == outer;

@@ -62,7 +62,7 @@ static bool is_there(void) {
   return sf.there || tli_fail(TL_EIO, "needs libsndfile, which was not found; see `tlua doctor`");
 }
 
-/* A file in memory. A file that is written owns its block, of `room` bytes. */
+/* A file in memory. A file for writing owns its block, which has `room` bytes. */
 typedef struct Memory {
   unsigned char *data;
   int64_t size, at, room;

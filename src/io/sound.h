@@ -13,7 +13,7 @@ typedef struct tli_Sound {
   int format; /* libsndfile's SF_FORMAT_ number */
 } tli_Sound;
 
-/* Reads up to `count` frames behind the first `first` ones, all others if `count` is -1. Returns
+/* Skips `first` frames and reads up to `count` frames, or all others if it is -1. Returns
 ** samples of shape (*frames, channels), which the caller releases with free(): int32 that fill all
 ** 32 bits if `whole`, otherwise float. On failure calls tli_fail and returns NULL. */
 void *tli_read_sound(const void *data, size_t n, int64_t first, int64_t count, bool whole,

@@ -384,10 +384,10 @@ function Graph:eliminate_dead_code()
    return count
 end
 
---- Puts other calls in the place of those that a pattern has, wherever no other call uses a result
---- within the pattern. Pattern and replacement are graphs of exported functions with the same
---- inputs, one result and fixed sizes; an input stands for any node, and numbers and constants for
---- themselves. Only the operators are compared, not the sizes.
+--- Replaces the calls of a pattern by other calls, wherever no call outside the match uses a result
+--- inside. Pattern and replacement are graphs of exported functions with the same inputs, one
+--- result and fixed sizes; an input stands for any node, and numbers and constants for themselves.
+--- Only the operators are compared, not the sizes.
 ---
 ---     local x = torch.ones(2)
 ---     local function slow(a, b) return a * b + 1 end
@@ -401,7 +401,7 @@ end
 ---     --> tensor([6., 6.])
 ---@param pattern export.Graph
 ---@param replacement export.Graph
----@return integer count  the number of places
+---@return integer count  the number of replacements
 function Graph:replace_pattern(pattern, replacement)
    return require "tlua.export.patterns"(self, function(graph, before, ...)
       return add(graph, position_of(graph, before, "export.Graph.replace_pattern"), ...)

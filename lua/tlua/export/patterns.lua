@@ -1,4 +1,5 @@
--- patterns.lua - finds the calls of a pattern in a program's graph, and puts others in their place.
+-- patterns.lua - finds the calls of a pattern in a program's graph, and replaces them by other
+-- calls.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -32,7 +33,7 @@ end
 
 local match
 
--- Returns whether two arguments are alike, which may be nodes, lists or plain data.
+-- Returns whether two arguments match. Arguments are nodes, lists or plain data.
 local function match_value(state, of, value)
    if type(of) ~= "table" or type(value) ~= "table" then
       return math.type(of) == math.type(value) and (of == value or of ~= of and value ~= value)
@@ -45,7 +46,7 @@ local function match_value(state, of, value)
    return true
 end
 
--- Returns whether a node computes what the pattern's node does, and notes the node.
+-- Returns whether a node matches the pattern's node, and records the match.
 match = function(state, of, node)
    if state.bound[of] then return state.bound[of] == node end
    if of.op == "placeholder" then
@@ -86,7 +87,7 @@ local function removable(state, last)
    return true
 end
 
--- Returns an argument of the replacement with the graph's nodes.
+-- Returns an argument of the replacement, with its nodes mapped to the graph's nodes.
 local function translated(value, made)
    if type(value) ~= "table" then return value end
    if made[value] then return made[value] end
@@ -96,14 +97,14 @@ local function translated(value, made)
    return list
 end
 
--- Returns a name that no constant of the graph has.
+-- Returns a new name for a constant of the graph.
 local function free_constant(graph, name)
    local try, i = name, 1
    while graph.constants_[try] do try, i = ("%s_%d"):format(name, i), i + 1 end
    return try
 end
 
--- Copies the calls of the replacement to the place before a node, and returns the result's node.
+-- Inserts the calls of the replacement before a node, and returns the result's node.
 local function insert(graph, add, replacement, output, made, before)
    for _, node in ipairs(replacement.nodes) do
       if node.op == "get_attr" then
@@ -119,7 +120,7 @@ local function insert(graph, add, replacement, output, made, before)
    return made[output]
 end
 
---- Returns the number of places at which the replacement took the place of the pattern.
+--- Replaces the pattern wherever it occurs, and returns the number of replacements.
 return function(graph, add, pattern, replacement)
    local Graph = getmetatable(graph)
    if getmetatable(pattern) ~= Graph then args.refuse(TITLE, "pattern", "a graph", pattern) end
