@@ -111,8 +111,8 @@ local function check_counts(title, folder, config, state)
          local value = type(part) == "table" and part[name]
          local is_shared = name == "num_hidden_layers" and config.model_type == "albert"
          if type(value) == "number" and value > most and not is_shared then
-            torch.raise(("%s: %s/config.json: %s: expected at most %d, the number of tensors in the "
-               .. "files, got %s"):format(title, folder, name, most, value))
+            torch.raise(("%s: %s/config.json: %s: expected at most %d, the number of tensors in "
+               .. "the files, got %s"):format(title, folder, name, most, value))
          end
       end
    end
