@@ -161,9 +161,13 @@ local function stop_finder(o, prompt_of)
    return function(sequence)
       local from = math.max(prompt_of() + 1, #sequence - longest - 8)
       if from > #sequence then return false end
-      local text = o.tokenizer:decode(sequence:narrow(1, from, #sequence - from + 1):tolist())
+      -- The token before is decoded too, since decoders drop the space at the head of a text.
+      local before = from > 1 and o.tokenizer:decode {sequence[from - 1]:item()} or ""
+      local first = math.max(from - 1, 1)
+      local text = o.tokenizer:decode(sequence:narrow(1, first, #sequence - first + 1):tolist())
+      local at = text:sub(1, #before) == before and #before + 1 or 1
       for _, stop in ipairs(strings) do
-         if text:find(stop, 1, true) then return true end
+         if text:find(stop, at, true) then return true end
       end
       return false
    end

@@ -88,6 +88,22 @@ describe("generate", function()
       assert.same({11, 11, 11}, {table.unpack(ids[1]:tolist(), 4)})
    end)
 
+   it("stops at a string whose space a decoder drops at the head of a text", function()
+      local model = new_model()
+      local first = model:generate(prompt, {max_new_tokens = 1, eos_token_id = {}})[{1, 4}]:item()
+      local tokenizer = {}
+      function tokenizer:decode(ids)
+         assert.equal(tokenizer, self)
+         return (" w" .. table.concat(ids, " w")):sub(2)
+      end
+      local function length(stop)
+         return model:generate(prompt, {max_new_tokens = 6, eos_token_id = {}, stop_strings = stop,
+            tokenizer = tokenizer}):size(2)
+      end
+      assert.equal(4, length(" w" .. first))
+      assert.equal(9, length "w7 w") -- The last token of the prompt is 7, and its text does not count.
+   end)
+
    it("begins the decoder with its own token, and counts its tokens in max_length", function()
       torch.manual_seed(3)
       local model = torch.text.from_config {model_type = "t5", vocab_size = 12, d_model = 8, d_kv = 4, d_ff = 8,
