@@ -431,7 +431,9 @@ function M.expand(name, what, value, n)
       for i = 1, n do list[i] = value end
       return list
    end
-   if #value ~= n then
+   if type(value) ~= "table" then
+      M.refuse(name, what, ("a number or a list of %d"):format(n), value)
+   elseif #value ~= n then
       torch.raise(("%s: %s: expected a number or a list of %d, got %d of them"):format(
          name, what, n, #value))
    end

@@ -32,6 +32,10 @@ for _, name in ipairs(torch.vision.models.list_models()) do
    end
 end
 
+for name in ("wav2vec2_large wav2vec2_large_lv60k hubert_base hubert_large hubert_xlarge"):gmatch "%S+" do
+   passed_over["torch.audio.models." .. name] = true
+end
+
 -- Functions that are aliases of other functions, or use the checks of others. The key is the last component of the
 -- path, or a pattern for the whole path; the value is the name in their messages.
 local others <const> = {
@@ -51,7 +55,9 @@ local others <const> = {
    find = "near", asarray = "as_tensor", from_numpy = "tensor", from_table = "tensor", frombuffer = "empty",
    sdp_kernel = "sdpa_kernel", is_dynamo_compiling = "is_compiling", identity_transform = "ComposeTransform",
    data_parallel = "DataParallel", set_anomaly_enabled = "set_detect_anomaly", set_states = "set_rng_state",
-   MaskedTensor = "masked_tensor",
+   MaskedTensor = "masked_tensor", PeftModel = "get_peft_model", ImageNet = "DatasetFolder", Image = "tensor",
+   MFCC = "audio.transforms.", LFCC = "audio.transforms.", MelSpectrogram = "audio.transforms.",
+   Video = "tensor", Mask = "tensor", BoundingBoxes = "tensor", KeyPoints = "tensor",
 }
 
 -- Values ------------------------------------------------------------------------------------------

@@ -107,6 +107,8 @@ function M.ConvTasNet:forward(x)
    return y:view(batch, self.num_sources, -1):narrow(3, 1, length)
 end
 
+local take_base = args.signature "audio.models.conv_tasnet_base(num_sources: count = 2)"
+
 --- Returns the ConvTasNet of the paper.
 ---
 ---     local model = torch.audio.models.conv_tasnet_base()
@@ -114,8 +116,8 @@ end
 ---     --> 2
 ---@param num_sources? integer  the number of voices, 2 by default
 ---@return audio.models.ConvTasNet
-function M.conv_tasnet_base(num_sources)
-   return M.ConvTasNet {num_sources = num_sources, msk_activate = "relu"}
+function M.conv_tasnet_base(...)
+   return M.ConvTasNet {num_sources = take_base(...).num_sources, msk_activate = "relu"}
 end
 
 return M

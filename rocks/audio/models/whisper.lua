@@ -195,6 +195,9 @@ end
 
 local SECONDS <const>, RATE <const> = 30, 16000
 
+local take_features = args.signature [[audio.models.whisper_features(waveform: tensor,
+   n_mels: count = 80)]]
+
 --- Returns Whisper's features of waveforms with 16,000 samples per second: log-mel spectra of 30
 --- seconds; the waveform is cut off or padded with silence.
 ---
@@ -204,18 +207,18 @@ local SECONDS <const>, RATE <const> = 30, 16000
 ---@param waveform Tensor  (batch, time) or (time)
 ---@param n_mels? integer  80 by default, 128 for Whisper large v3
 ---@return Tensor  (batch, n_mels, 3000)
-function M.whisper_features(waveform, n_mels)
-   local title = "audio.models.whisper_features"
-   if not torch.is_tensor(waveform) then args.refuse(title, "waveform", "a tensor", waveform) end
+function M.whisper_features(...)
+   local title, a = "audio.models.whisper_features", take_features(...)
+   local waveform = a.waveform
    checks.waveform(title, waveform)
+   checks.at_least(title, "n_mels", a.n_mels, 1)
    local functional = torch.audio.functional
    local x = waveform:dim() == 1 and waveform:unsqueeze(1) or waveform
    local n = SECONDS * RATE
    x = x:size(-1) > n and x:narrow(-1, 1, n) or F.pad(x, {0, n - x:size(-1)})
    local window = torch.hann_window(400, {device = x.device, dtype = x.dtype})
    local power = functional.spectrogram(x, 0, window, 400, 160, 400, 2):narrow(-1, 1, n // 160)
-   local bands = functional.melscale_fbanks(201, 0, RATE / 2, n_mels or 80, RATE, "slaney",
-      "slaney")
+   local bands = functional.melscale_fbanks(201, 0, RATE / 2, a.n_mels, RATE, "slaney", "slaney")
    local mel = bands:t():to(x.device):to(x.dtype):matmul(power):clamp(1e-10):log10()
    local largest = mel:amax({-2, -1}, {keepdim = true})
    return (torch.maximum(mel, largest - 8) + 4) / 4

@@ -143,6 +143,7 @@ end
 ---@param pos? Tensor
 ---@param attributes? table<string, any>  attributes by name
 function Data:__init(...)
+   local title = self.__name
    rawset(self, "_store", {})
    rawset(self, "_order", {})
    local given = table.pack(...)
@@ -152,17 +153,17 @@ function Data:__init(...)
       given.n = given.n - 1
    end
    if given.n > 5 then
-      torch.raise(("graphs.data.Data: expected at most 5 arguments and a table, got %d"):format(
+      torch.raise(("%s: expected at most 5 arguments and a table, got %d"):format(title,
          given.n))
    end
    for i, name in ipairs(first_names) do
       local value = i <= given.n and given[i] or nil
       if value ~= nil and named[name] ~= nil then
-         torch.raise(("graphs.data.Data: %s: given twice, by position and by name"):format(name))
+         torch.raise(("%s: %s: given twice, by position and by name"):format(title, name))
       end
       if value == nil then value = named[name] end
       if i <= 3 and value ~= nil and not is_tensor(value) then
-         args.refuse("graphs.data.Data", name, "a tensor", value)
+         args.refuse(title, name, "a tensor", value)
       end
       self[name] = value
    end

@@ -60,6 +60,9 @@ end
 ---@param config table<string, any>  fields of config.json
 ---@param options? table  for the class's build
 function PreTrainedModel:__init(config, options)
+   if not self.family then
+      torch.raise "text.PreTrainedModel: expected a class of a family; see text.from_config"
+   end
    local is_part = configs.is_complete(config)
    config = configs.complete(self.family, config)
    self.config = config
