@@ -5,7 +5,7 @@
 ** In a program that trains, gradients are recorded during the same calls as in the trace. The
 ** leaves share the memory of the program's parameters; backward passes are calls of
 ** autograd/calls.h. Runs that change the program's state exclude one another.
-** */
+*/
 #include <string.h>
 
 #include "autograd/graph.h"
@@ -14,270 +14,17 @@
 #include "core/platform/parallel.h"
 #include "core/platform/platform.h"
 #include "graph/branches.h"
-#include "graph/memory_plan.h"
-#include "graph/program.h"
+#include "graph/run.h"
 #include "ops/common.h"
 
-/* A position in the arguments of a call where a run puts a tensor. */
-typedef struct Slot {
-  tl_Tensor **place;
-  int32_t value;
-} Slot;
+/* ---- contexts ---- */
 
-/* A call with its own copy of the arguments; each run puts its tensors into this copy. */
-typedef struct Step {
-  const tli_GraphCall *call;
-  tli_CallArg *args;
-  Slot *slots;
-  tl_Tensor **results;
-  int32_t nslots;
-} Step;
-
-/* The seed of PyTorch's default generator. */
-#define DEFAULT_SEED 67280421310721
-
-/* The state of one run of a program. */
-typedef struct Context {
-  struct Context *next;
-  tli_Region region;
-  Step *steps;
-  tl_Tensor **values; /* owned during a run, except that the program owns constants and numbers */
-  bool *made;         /* for each output: whether the run has created the tensor */
-  int64_t *sizes;     /* the sizes of the symbols in the last run */
-  int loops;          /* the number of loops around the running call */
-  int64_t repeats;    /* how often the loops of this run may still repeat; -1 for no limit */
-  tl_ProgramLimits limits;
-  tl_Device device;
-  int64_t stream; /* number of the device's stream on which the context runs */
-  tli_RunPlan *plan;
-  /* for the mark that begins a branch: the branch's plan, or NULL (borrowed) */
-  tli_RunPlan **branches;
-  tli_RunPlan *active;     /* the plan that records or serves blocks (borrowed) */
-  tli_Generator generator; /* the generator from which the run draws random numbers */
-} Context;
-
-/* The default limit of a run's iterations. */
-#define ITERATIONS 100000000
-
-struct tl_Program {
-  tli_Graph *graph; /* owned */
-  /* for each of the graph's numbers: its tensor (owned), or NULL if a hole computes the number */
-  tl_Tensor **numbers;
-  /* the results of calls, by the time after which nobody uses them: those of time t are
-  ** dead[ndead[t]] to dead[ndead[t + 1] - 1]. Time 2 * i is after call i; time 2 * i + 1 is after
-  ** the branches or the loop that end at call i; the last one is the end of the run. */
-  int32_t *dead, *ndead;
-  int32_t *jumps;        /* ends of branches (branches.h); NULL without branches */
-  bool *patched;         /* for each number: whether it depends on sizes */
-  tl_Tensor **constants; /* the constants' tensors, or leaves that share memory with them (owned) */
-  /* length of `constants`; a schedule that is added later adds constants only to the graph */
-  int32_t nconstants;
-  bool has_state;
-  tli_Mutex busy;          /* held during runs that change state; also guards the generator */
-  tli_Generator generator; /* draws the random numbers of a program that trains */
-  tli_Region region;
-  tl_ProgramLimits limits;
-  tli_Mutex lock; /* guards the list `idle` and the limits */
-  Context *idle;
-  int contexts;
-  int64_t arena, live; /* memory figures of the context that ran last, in bytes */
-};
-
-/* ---- programs ---- */
-
-/* Scratch space for the times of last uses. A region is a pair of branches or a loop, and is named
-** by the call at its end; -1 is the whole program. */
-typedef struct Uses {
-  int32_t *last;   /* for each value: the time of its last use so far; -1 for none */
-  int32_t *made;   /* for each value: the region in which it is made */
-  int32_t *within; /* for each call: the region in which it takes its arguments */
-  int32_t *around; /* for the call at a region's end: the region around that one */
-} Uses;
-
-/* Returns the region in which a call makes its results. */
-static int32_t region_of_results(const tli_Graph *g, const int32_t *ends, const Uses *u,
-                                 int32_t i) {
-  if (g->calls[i].call == &tli_call_loop_begin) return ends[i];
-  return g->calls[i].call == &tli_call_cond_end ? u->around[i] : u->within[i];
-}
-
-/* Finds the region of each call. `ends` has the end of the region that a mark begins. */
-static void find_regions(const tl_Program *p, int32_t *ends, Uses *u) {
-  const tli_Graph *g = p->graph;
-  int32_t now = -1;
-  for (int32_t i = 0; p->jumps && i < g->ncalls; i++) {
-    if (g->calls[i].call == &tli_call_cond_begin) ends[i] = p->jumps[p->jumps[i]];
-    if (g->calls[i].call == &tli_call_loop_end) ends[p->jumps[i]] = i;
-  }
-  for (int32_t i = 0; i < g->ncalls; i++) {
-    const tli_Call *call = g->calls[i].call;
-    u->within[i] = now;
-    if (p->jumps && (call == &tli_call_cond_begin || call == &tli_call_loop_begin)) {
-      u->around[ends[i]] = now;
-      now = ends[i];
-    } else if (p->jumps && (call == &tli_call_cond_end || call == &tli_call_loop_end)) {
-      now = u->around[i];
-    }
-    int32_t made = region_of_results(g, ends, u, i);
-    for (int32_t r = 0; r < g->calls[i].nresults; r++) {
-      u->made[g->calls[i].results[r]] = made;
-      u->last[g->calls[i].results[r]] = 2 * i;
-    }
-  }
-}
-
-/* Returns whether a region is equal to another region or lies inside. */
-static bool contains(const Uses *u, int32_t outer, int32_t inner) {
-  while (inner >= 0 && inner != outer) inner = u->around[inner];
-  return inner == outer;
-}
-
-/* Notes a use of a value by a call. A value from outside of branches or a loop stays until their
-** end: a loop needs it again, and both branches must return the same blocks. */
-static bool use(const Uses *u, const tli_Graph *g, int64_t value, int32_t call) {
-  if (value < 0 || g->values[value].kind != TLI_VALUE_RESULT) return true;
-  bool carried = g->calls[g->values[value].index].call == &tli_call_loop_begin;
-  int32_t made = u->made[value], at = u->within[call], time = 2 * call;
-  if (carried && !contains(u, made, at)) made = u->around[made];
-  if (!contains(u, made, at))
-    return tli_fail(TL_EARG, "program: a value of a branch or a loop is used outside of it");
-  for (; at != made; at = u->around[at]) time = 2 * at + 1;
-  if (time > u->last[value]) u->last[value] = time;
-  return true;
-}
-
-static bool find_last_uses(const tli_Graph *g, const Uses *u) {
-  for (int32_t i = 0; i < g->ncalls; i++) {
-    const tli_GraphCall *c = &g->calls[i];
-    for (int k = 0; k < c->call->nparams; k++) {
-      if (tli_kind_is_tensor(c->call->params[k].kind)) TL_TRY(use(u, g, c->args[k].integer, i));
-      if (c->call->params[k].kind != TLI_CALL_TENSORS) continue;
-      for (int64_t e = 0; e < c->args[k].ints.n; e++) TL_TRY(use(u, g, c->args[k].ints.v[e], i));
-    }
-  }
-  for (int32_t i = 0; i < g->noutputs; i++) u->last[g->outputs[i]] = 2 * g->ncalls;
-  return true;
-}
-
-/* Sorts the results of calls by the time of their last use. */
-static bool find_dead(tl_Program *p) {
-  const tli_Graph *g = p->graph;
-  tli_Region scratch = {0};
-  int32_t *ends = tli_region_get(&scratch, g->ncalls, sizeof *ends);
-  Uses u = {tli_region_get(&scratch, g->nvalues, sizeof(int32_t)),
-            tli_region_get(&scratch, g->nvalues, sizeof(int32_t)),
-            tli_region_get(&scratch, g->ncalls, sizeof(int32_t)),
-            tli_region_get(&scratch, g->ncalls, sizeof(int32_t))};
-  int64_t times = 2 * (int64_t)g->ncalls + 1;
-  p->dead = tli_region_get(&p->region, g->nvalues, sizeof *p->dead);
-  p->ndead = tli_region_get(&p->region, times + 2, sizeof *p->ndead);
-  bool ok = ends && u.last && u.made && u.within && u.around && p->dead && p->ndead;
-  if (ok) { /* counts the values of each time, then puts them in their places */
-    for (int32_t v = 0; v < g->nvalues; v++) u.made[v] = u.last[v] = -1;
-    find_regions(p, ends, &u);
-    ok = find_last_uses(g, &u);
-    for (int32_t v = 0; v < g->nvalues; v++)
-      if (g->values[v].kind == TLI_VALUE_RESULT) p->ndead[u.last[v] + 2]++;
-    for (int64_t t = 2; t < times + 2; t++) p->ndead[t] += p->ndead[t - 1];
-    for (int32_t v = 0; v < g->nvalues; v++)
-      if (g->values[v].kind == TLI_VALUE_RESULT) p->dead[p->ndead[u.last[v] + 1]++] = v;
-  }
-  tli_region_free(&scratch);
-  return ok;
-}
-
-static bool make_numbers(tl_Program *p) {
-  const tli_Graph *g = p->graph;
-  for (int32_t i = 0; i < g->nholes; i++)
-    if (g->holes[i].call < 0) p->patched[g->holes[i].param] = true;
-  for (int32_t i = 0; i < g->nnumbers; i++)
-    if (!p->patched[i] && (p->numbers[i] = tli_number(g->numbers[i])) == NULL) return false;
-  return true;
-}
-
-/* Makes the tensors that runs use as constants. The autograd state of leaves is created now, so
-** that the first run requests the same memory as later runs. */
-static bool make_constants(tl_Program *p) {
-  const tli_Graph *g = p->graph;
-  for (int32_t i = 0; i < g->nconstants; i++) {
-    const tli_GraphConstant *c = &g->constants[i];
-    p->constants[i] = c->leaf ? tli_detached(c->tensor) : tli_retain(c->tensor);
-    if (p->constants[i] == NULL) return false;
-    if (c->leaf && (!tli_require_grad(p->constants[i]) || tli_autograd(p->constants[i]) == NULL))
-      return false;
-  }
-  return true;
-}
-
-tl_Program *tli_program_new(tli_Graph *g) {
-  tl_Program *p = tli_alloc(sizeof *p);
-  if (p == NULL) return NULL;
-  memset(p, 0, sizeof *p);
-  tli_mutex_init(&p->lock);
-  tli_mutex_init(&p->busy);
-  p->graph = tli_graph_retain(g);
-  p->numbers = tli_region_get(&p->region, g->nnumbers, sizeof *p->numbers);
-  p->patched = tli_region_get(&p->region, g->nnumbers, sizeof *p->patched);
-  p->constants = tli_region_get(&p->region, g->nconstants, sizeof *p->constants);
-  p->nconstants = g->nconstants;
-  p->has_state = tli_graph_has_state(g);
-  p->generator.seed = g->seed;
-  p->generator.offset = g->offset;
-  p->limits.iterations = ITERATIONS;
-  if (p->numbers && p->patched && p->constants && make_numbers(p) && make_constants(p) &&
-      tli_branch_jumps(g, &p->region, &p->jumps) && find_dead(p))
-    return p;
-  tl_program_free(p);
-  return NULL;
-}
-
-const tli_Graph *tli_program_graph(const tl_Program *p) { return p->graph; }
-
-tl_Program *tl_program_load(const char *path) {
-  if (path == NULL) return tli_fail_null(TL_EARG, "export.load: expected a path, got NULL");
-  tli_Graph *g = tli_graph_load(path);
-  tl_Program *p = g ? tli_program_new(g) : NULL;
-  tli_graph_release(g);
-  return p;
-}
-
-static void keep_bytes(void *data, void *context) {
-  (void)data;
-  (void)context;
-}
-
-tl_Program *tl_program_read(const void *bytes, size_t size) {
-  if (bytes == NULL) return tli_fail_null(TL_EARG, "export.load: expected bytes, got NULL");
-  tli_Graph *g = tli_graph_read((void *)bytes, size, keep_bytes, NULL);
-  tl_Program *p = g ? tli_program_new(g) : NULL;
-  tli_graph_release(g);
-  return p;
-}
-
-static void context_free(Context *c) {
+void tli_context_free(tli_RunContext *c) {
   if (c == NULL) return;
   tli_run_plan_free(c->plan);
   tli_region_free(&c->region);
   tli_free(c, sizeof *c);
 }
-
-void tl_program_free(tl_Program *p) {
-  if (p == NULL) return;
-  while (p->idle) {
-    Context *c = p->idle;
-    p->idle = c->next;
-    context_free(c);
-  }
-  for (int32_t i = 0; p->numbers && i < p->graph->nnumbers; i++) tli_release(p->numbers[i]);
-  for (int32_t i = 0; p->constants && i < p->nconstants; i++) tli_release(p->constants[i]);
-  tli_graph_release(p->graph);
-  tli_region_free(&p->region);
-  tli_mutex_destroy(&p->lock);
-  tli_mutex_destroy(&p->busy);
-  tli_free(p, sizeof *p);
-}
-
-/* ---- contexts ---- */
 
 static int32_t count_slots(const tli_GraphCall *c) {
   int64_t n = 0;
@@ -288,7 +35,7 @@ static int32_t count_slots(const tli_GraphCall *c) {
   return (int32_t)n;
 }
 
-static bool copy_ints(Context *c, tli_CallArg *arg) {
+static bool copy_ints(tli_RunContext *c, tli_CallArg *arg) {
   int64_t *v = tli_region_get(&c->region, arg->ints.n, sizeof *v);
   if (v == NULL) return false;
   memcpy(v, arg->ints.v, (size_t)arg->ints.n * sizeof *v);
@@ -297,7 +44,8 @@ static bool copy_ints(Context *c, tli_CallArg *arg) {
 }
 
 /* Makes a slot for each tensor of an argument. */
-static bool make_arg(Context *c, Step *s, int kind, const tli_CallArg *from, tli_CallArg *arg) {
+static bool make_arg(tli_RunContext *c, tli_RunStep *s, int kind, const tli_CallArg *from,
+                     tli_CallArg *arg) {
   *arg = *from;
   if (kind == TLI_CALL_GENERATOR) {
     arg->generator = &c->generator;
@@ -305,13 +53,13 @@ static bool make_arg(Context *c, Step *s, int kind, const tli_CallArg *from, tli
     arg->device = c->device;
   } else if (tli_kind_is_tensor(kind)) {
     arg->tensor = NULL;
-    s->slots[s->nslots++] = (Slot){&arg->tensor, (int32_t)from->integer};
+    s->slots[s->nslots++] = (tli_RunSlot){&arg->tensor, (int32_t)from->integer};
   } else if (kind == TLI_CALL_TENSORS) {
     tl_Tensor **v = tli_region_get(&c->region, from->ints.n, sizeof *v);
     if (v == NULL) return false;
     arg->tensors = (tl_Tensors){from->ints.n, v};
     for (int64_t i = 0; i < from->ints.n; i++)
-      s->slots[s->nslots++] = (Slot){&v[i], (int32_t)from->ints.v[i]};
+      s->slots[s->nslots++] = (tli_RunSlot){&v[i], (int32_t)from->ints.v[i]};
   } else if (tli_kind_is_ints(kind) && from->ints.v) {
     return copy_ints(c, arg);
   } else if (kind == TLI_CALL_FLOATS && from->reals.v) {
@@ -323,8 +71,8 @@ static bool make_arg(Context *c, Step *s, int kind, const tli_CallArg *from, tli
   return true;
 }
 
-static bool make_step(const tl_Program *p, Context *c, int32_t i) {
-  Step *s = &c->steps[i];
+static bool make_step(const tl_Program *p, tli_RunContext *c, int32_t i) {
+  tli_RunStep *s = &c->steps[i];
   s->call = &p->graph->calls[i];
   const tli_Call *call = s->call->call;
   s->args = tli_region_get(&c->region, call->nparams, sizeof *s->args);
@@ -351,9 +99,12 @@ static int64_t stream_of(const tli_Graph *g) {
   return tli_backend(g->device)->device->stream_id(tli_stream(g->device));
 }
 
-static Context *context_new(const tl_Program *p) {
+/* The seed of PyTorch's default generator. */
+#define DEFAULT_SEED 67280421310721
+
+static tli_RunContext *context_new(const tl_Program *p) {
   const tli_Graph *g = p->graph;
-  Context *c = tli_alloc(sizeof *c);
+  tli_RunContext *c = tli_alloc(sizeof *c);
   if (c == NULL) return NULL;
   memset(c, 0, sizeof *c);
   c->steps = tli_region_get(&c->region, g->ncalls, sizeof *c->steps);
@@ -372,18 +123,18 @@ static Context *context_new(const tl_Program *p) {
   for (int32_t i = 0; ok && i < g->ncalls; i++) ok = make_step(p, c, i);
   for (int32_t s = 0; ok && s < g->nsymbols; s++) c->sizes[s] = g->symbols[s].example;
   if (ok) return c;
-  context_free(c);
+  tli_context_free(c);
   return NULL;
 }
 
 /* Returns a context that no run uses. On a device, a context serves one stream: the next run's work
 ** is queued behind that of the last one, whose memory it uses again. */
-static Context *take_context(tl_Program *p) {
+static tli_RunContext *take_context(tl_Program *p) {
   tli_mutex_lock(&p->lock);
-  Context **at = &p->idle;
+  tli_RunContext **at = &p->idle;
   while (on_other_device(p->graph) && *at && (*at)->stream != stream_of(p->graph))
     at = &(*at)->next;
-  Context *c = *at;
+  tli_RunContext *c = *at;
   if (c) *at = c->next;
   tli_mutex_unlock(&p->lock);
   if (c) return c;
@@ -395,7 +146,7 @@ static Context *take_context(tl_Program *p) {
   return c;
 }
 
-static void put_context(tl_Program *p, Context *c) {
+static void put_context(tl_Program *p, tli_RunContext *c) {
   tli_mutex_lock(&p->lock);
   c->next = p->idle;
   p->idle = c;
@@ -468,7 +219,7 @@ static bool check_input(const tli_Graph *g, const tli_GraphInput *in, const tl_T
 /* ---- dynamic sizes ---- */
 
 /* Writes the integers that depend on sizes into the arguments. */
-static bool fill_holes(const tl_Program *p, Context *c, const int64_t *sizes) {
+static bool fill_holes(const tl_Program *p, tli_RunContext *c, const int64_t *sizes) {
   const tli_Graph *g = p->graph;
   for (int32_t i = 0; i < g->nholes; i++) {
     const tli_GraphHole *h = &g->holes[i];
@@ -487,7 +238,7 @@ static bool fill_holes(const tl_Program *p, Context *c, const int64_t *sizes) {
 }
 
 /* Makes tensors for the numbers that depend on sizes. */
-static bool put_numbers(const tl_Program *p, Context *c) {
+static bool put_numbers(const tl_Program *p, tli_RunContext *c) {
   const tli_Graph *g = p->graph;
   for (int32_t v = 0; v < g->nvalues; v++)
     if (g->values[v].kind == TLI_VALUE_NUMBER) c->values[v] = p->numbers[g->values[v].index];
@@ -516,7 +267,7 @@ static tl_Tensor *plain_input(const tli_Graph *g, tl_Tensor *t) {
   return plain;
 }
 
-static bool put_values(const tl_Program *p, Context *c, tl_Tensor *const *inputs) {
+static bool put_values(const tl_Program *p, tli_RunContext *c, tl_Tensor *const *inputs) {
   const tli_Graph *g = p->graph;
   for (int32_t v = 0; v < g->nvalues; v++)
     if (g->values[v].kind == TLI_VALUE_CONSTANT) c->values[v] = p->constants[g->values[v].index];
@@ -530,7 +281,7 @@ static bool put_values(const tl_Program *p, Context *c, tl_Tensor *const *inputs
 }
 
 /* Puts the tensors of a call's arguments into their places. */
-static bool put_tensors(Context *c, Step *s) {
+static bool put_tensors(tli_RunContext *c, tli_RunStep *s) {
   for (int32_t i = 0; i < s->nslots; i++) {
     int32_t value = s->slots[i].value;
     *s->slots[i].place = value < 0 ? NULL : c->values[value];
@@ -542,7 +293,7 @@ static bool put_tensors(Context *c, Step *s) {
 }
 
 /* Makes a call, and puts its results, which are those of the call `to`, into to->results. */
-static bool run_call(Context *c, Step *s, Step *to) {
+static bool run_call(tli_RunContext *c, tli_RunStep *s, tli_RunStep *to) {
   TL_TRY(put_tensors(c, s));
   for (int32_t r = 0; r < to->call->nresults; r++) to->results[r] = NULL;
   tli_set_grad_mode(s->call->records);
@@ -552,7 +303,7 @@ static bool run_call(Context *c, Step *s, Step *to) {
 }
 
 /* In a loop, a result replaces that of the last iteration. */
-static void put_results(Context *c, const Step *to) {
+static void put_results(tli_RunContext *c, const tli_RunStep *to) {
   for (int32_t r = 0; r < to->call->nresults; r++) {
     tl_Tensor **place = &c->values[to->call->results[r]];
     tli_release(*place);
@@ -561,7 +312,7 @@ static void put_results(Context *c, const Step *to) {
 }
 
 /* Releases the values whose last use was at this time. */
-static void release_dead(const tl_Program *p, Context *c, int64_t time) {
+static void release_dead(const tl_Program *p, tli_RunContext *c, int64_t time) {
   for (int32_t i = p->ndead[time]; i < p->ndead[time + 1]; i++) {
     tl_Tensor **place = &c->values[p->dead[i]];
     tli_release(*place);
@@ -570,8 +321,8 @@ static void release_dead(const tl_Program *p, Context *c, int64_t time) {
 }
 
 /* Reads a condition. */
-static bool read_condition(const tl_Program *p, Context *c, int32_t i, bool *out) {
-  Step *s = &c->steps[i];
+static bool read_condition(const tl_Program *p, tli_RunContext *c, int32_t i, bool *out) {
+  tli_RunStep *s = &c->steps[i];
   TL_TRY(put_tensors(c, s));
   const tl_Tensor *pred = s->args[0].tensor;
   if (pred == NULL || pred->numel != 1)
@@ -590,7 +341,7 @@ static bool read_condition(const tl_Program *p, Context *c, int32_t i, bool *out
 /* ---- branches and loops ---- */
 
 /* Begins a branch, whose mark is call i. In a loop there is no plan: see begin_loop. */
-static bool enter_branch(Context *c, int32_t i) {
+static bool enter_branch(tli_RunContext *c, int32_t i) {
   if (c->loops > 0) return true;
   if (c->branches[i] == NULL) {
     tli_run_plan_pause(c->active);
@@ -604,7 +355,7 @@ static bool enter_branch(Context *c, int32_t i) {
 }
 
 /* Goes on after the first branch's end if a condition is false. */
-static bool choose_branch(const tl_Program *p, Context *c, int32_t *i) {
+static bool choose_branch(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   bool first = false;
   TL_TRY(read_condition(p, c, *i, &first));
   if (!first) *i = p->jumps[*i];
@@ -612,8 +363,8 @@ static bool choose_branch(const tl_Program *p, Context *c, int32_t *i) {
 }
 
 /* Ends the branch at the mark *i. The plan around the branch serves the copies of its results. */
-static bool leave_branch(const tl_Program *p, Context *c, int32_t *i) {
-  Step *s = &c->steps[*i];
+static bool leave_branch(const tl_Program *p, tli_RunContext *c, int32_t *i) {
+  tli_RunStep *s = &c->steps[*i];
   int32_t from = *i, end = s->call->call == &tli_call_cond_else ? p->jumps[from] : from;
   if (c->loops == 0) tli_run_plan_resume(tli_run_plan_outer(c->active));
   TL_TRY(run_call(c, s, &c->steps[end]));
@@ -629,7 +380,7 @@ static bool leave_branch(const tl_Program *p, Context *c, int32_t *i) {
 
 /* Begins a loop. The plan does not serve the blocks of loops, since the number of iterations
 ** differs from run to run; what loops take from outside is released after them. */
-static bool begin_loop(const tl_Program *p, Context *c, int32_t i) {
+static bool begin_loop(const tl_Program *p, tli_RunContext *c, int32_t i) {
   if (c->loops++ == 0) tli_run_plan_pause(c->active);
   TL_TRY(run_call(c, &c->steps[i], &c->steps[i]));
   put_results(c, &c->steps[i]);
@@ -640,7 +391,7 @@ static bool begin_loop(const tl_Program *p, Context *c, int32_t i) {
 }
 
 /* Goes on after the loop if its condition is false. */
-static bool test_loop(const tl_Program *p, Context *c, int32_t *i) {
+static bool test_loop(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   bool again = false;
   TL_TRY(read_condition(p, c, *i, &again));
   if (again) return true;
@@ -651,7 +402,7 @@ static bool test_loop(const tl_Program *p, Context *c, int32_t *i) {
 }
 
 /* Returns to the beginning of a loop, with new values of what it carries. */
-static bool repeat_loop(const tl_Program *p, Context *c, int32_t *i) {
+static bool repeat_loop(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   int32_t end = *i;
   if (c->repeats == 0)
     return tli_fail(TL_EARG,
@@ -667,7 +418,7 @@ static bool repeat_loop(const tl_Program *p, Context *c, int32_t *i) {
 }
 
 /* Makes the call *i. At the marks of branches and loops, *i becomes another call. */
-static bool make_call(const tl_Program *p, Context *c, int32_t *i) {
+static bool make_call(const tl_Program *p, tli_RunContext *c, int32_t *i) {
   const tli_Call *call = c->steps[*i].call->call;
   if (call == &tli_call_cond_begin) return choose_branch(p, c, i);
   if (call == &tli_call_cond_else || call == &tli_call_cond_end) return leave_branch(p, c, i);
@@ -680,14 +431,14 @@ static bool make_call(const tl_Program *p, Context *c, int32_t *i) {
   return true;
 }
 
-static bool make_calls(const tl_Program *p, Context *c) {
+static bool make_calls(const tl_Program *p, tli_RunContext *c) {
   bool ok = true;
   c->loops = 0;
   for (int32_t i = 0; ok && i < p->graph->ncalls; i++) ok = tli_go_on() && make_call(p, c, &i);
   return ok;
 }
 
-static void drop_values(const tl_Program *p, Context *c) {
+static void drop_values(const tl_Program *p, tli_RunContext *c) {
   const tli_Graph *g = p->graph;
   for (int32_t v = 0; v < g->nvalues; v++) {
     tli_ValueKind kind = g->values[v].kind;
@@ -699,7 +450,7 @@ static void drop_values(const tl_Program *p, Context *c) {
 }
 
 /* Writes the scheduled numbers of the current step, such as its rate, into the arguments. */
-static bool put_schedule(const tl_Program *p, Context *c) {
+static bool put_schedule(const tl_Program *p, tli_RunContext *c) {
   const tli_Graph *g = p->graph;
   const tli_GraphSchedule *s = &g->schedule;
   if (s->count < 0) return true;
@@ -750,7 +501,7 @@ static bool hand_over(const tli_Graph *g, int32_t i, tl_Tensor *value, tl_Tensor
 }
 
 /* Gives all outputs to the caller. After a failure, outputs that were NULL are NULL again. */
-static bool hand_over_all(const tl_Program *p, Context *c, tl_Tensor **outputs) {
+static bool hand_over_all(const tl_Program *p, tli_RunContext *c, tl_Tensor **outputs) {
   const tli_Graph *g = p->graph;
   bool ok = true;
   for (int32_t i = 0; i < g->noutputs; i++) c->made[i] = outputs[i] == NULL;
@@ -764,7 +515,7 @@ static bool hand_over_all(const tl_Program *p, Context *c, tl_Tensor **outputs) 
   return ok;
 }
 
-static bool run(tl_Program *p, Context *c, tl_Tensor *const *inputs, tl_Tensor **outputs) {
+static bool run(tl_Program *p, tli_RunContext *c, tl_Tensor *const *inputs, tl_Tensor **outputs) {
   const tli_Graph *g = p->graph;
   tl_DType dtype = tli_default_dtype();
   tl_Device device = tli_default_device();
@@ -793,7 +544,7 @@ static bool run(tl_Program *p, Context *c, tl_Tensor *const *inputs, tl_Tensor *
 }
 
 /* Runs the program in a context, after adapting the context's arguments to the sizes. */
-static bool run_with_sizes(tl_Program *p, Context *c, const int64_t *sizes,
+static bool run_with_sizes(tl_Program *p, tli_RunContext *c, const int64_t *sizes,
                            tl_Tensor *const *inputs, tl_Tensor **outputs) {
   size_t bytes = (size_t)p->graph->nsymbols * sizeof *sizes;
   if (bytes > 0 && memcmp(c->sizes, sizes, bytes) != 0) {
@@ -810,170 +561,8 @@ static void follow(tli_Generator *g, const tli_Generator *from) {
   g->offset = from->offset;
 }
 
-bool tl_program_run(tl_Program *p, tl_Tensor *const *inputs, int ninputs, tl_Tensor **outputs,
-                    int noutputs) {
-  if (p && p->graph->step)
-    return tli_fail(TL_EARG, "program: it is a training step; tl_program_step runs it");
-  return tli_program_run(p, NULL, NULL, inputs, ninputs, outputs, noutputs);
-}
-
-bool tl_program_step(tl_Program *p, tl_Tensor *const *inputs, int ninputs, tl_Tensor **outputs,
-                     int noutputs) {
-  if (p && !p->graph->step)
-    return tli_fail(TL_EARG, "program: it is no training step; tl_program_run runs it");
-  return tli_program_run(p, NULL, NULL, inputs, ninputs, outputs, noutputs);
-}
-
-bool tl_program_set_limits(tl_Program *p, const tl_ProgramLimits *limits) {
-  if (p == NULL || limits == NULL)
-    return tli_fail(TL_EARG, "program: expected a program and limits, got NULL");
-  if (limits->iterations < 0 || !(limits->seconds >= 0))
-    return tli_fail(TL_EARG,
-                    "program: expected limits of at least 0, got %" PRId64
-                    " iterations and %g seconds",
-                    limits->iterations, limits->seconds);
-  tli_mutex_lock(&p->lock);
-  p->limits = *limits;
-  tli_mutex_unlock(&p->lock);
-  return true;
-}
-
-tl_ProgramLimits tli_program_limits(tl_Program *p) {
-  tli_mutex_lock(&p->lock);
-  tl_ProgramLimits limits = p->limits;
-  tli_mutex_unlock(&p->lock);
-  return limits;
-}
-
-bool tl_program_seed(tl_Program *p, uint64_t seed) {
-  if (p == NULL) return tli_fail(TL_EARG, "program: expected a program, got NULL");
-  tli_mutex_lock(&p->busy);
-  tli_generator_seed(&p->generator, seed);
-  tli_mutex_unlock(&p->busy);
-  return true;
-}
-
-bool tl_program_save(tl_Program *p, const char *path) { return tli_program_save(p, NULL, path); }
-
-bool tli_program_save(tl_Program *p, const tli_Generator *generator, const char *path) {
-  if (p == NULL || path == NULL)
-    return tli_fail(TL_EARG, "program: expected a program and a path, got NULL");
-  tli_mutex_lock(&p->busy);
-  const tli_Generator *from = generator ? generator : &p->generator;
-  p->graph->seed = from->seed;
-  p->graph->offset = from->offset;
-  bool ok = tli_graph_save(p->graph, path);
-  tli_mutex_unlock(&p->busy);
-  return ok;
-}
-
-#ifndef TLI_RUNTIME
-bool tli_program_set_real(tl_Program *p, const tli_GraphPlace *at, double value) {
-  if (!tli_graph_place_fits(p->graph, at))
-    return tli_fail(TL_EARG, "program: expected the place of a real number in a list");
-  tli_mutex_lock(&p->busy);
-  tli_mutex_lock(&p->lock);
-  ((double *)p->graph->calls[at->call].args[at->param].reals.v)[at->element] = value;
-  for (Context *c = p->idle; c; c = c->next)
-    ((double *)c->steps[at->call].args[at->param].reals.v)[at->element] = value;
-  tli_mutex_unlock(&p->lock);
-  tli_mutex_unlock(&p->busy);
-  return true;
-}
-#endif
-
-#ifndef TLI_RUNTIME
-/* Moves the constants of a graph to a device; the numbers of a schedule stay on the CPU. */
-static bool move_constants(const tli_Graph *g, tl_Device device, tl_Tensor **moved) {
-  for (int32_t i = 0; i < g->nconstants; i++) {
-    bool host = g->schedule.count >= 0 && (i == g->schedule.count || i == g->schedule.rates);
-    moved[i] = tli_moved(g->constants[i].tensor, host ? TLI_CPU : device, false);
-    if (moved[i] == g->constants[i].tensor && g->constants[i].state) {
-      tli_release(moved[i]); /* each program has its own state */
-      moved[i] = tli_clone_for("program", g->constants[i].tensor);
-    }
-    if (moved[i] == NULL) return false;
-  }
-  return true;
-}
-
-tl_Program *tl_program_to(tl_Program *p, tl_Device device) {
-  if (p == NULL) return tli_fail_null(TL_EARG, "program: expected a program, got NULL");
-  if (device.type < 0 || device.type == TL_META || tli_backend_open(device) == NULL)
-    return device.type >= 0 && device.type != TL_META
-               ? NULL
-               : tli_fail_null(TL_EDEVICE, "program: expected a device that computes");
-  tli_mutex_lock(&p->busy);
-  const tli_Graph *g = p->graph;
-  tl_Tensors moved = tli_tensors_new(g->nconstants);
-  tli_Text text = {0};
-  p->graph->seed = p->generator.seed;
-  p->graph->offset = p->generator.offset;
-  bool ok = (moved.v || g->nconstants == 0) && move_constants(g, device, moved.v) &&
-            tli_graph_describe(g, &text);
-  tli_Graph *to =
-      ok ? tli_graph_parse(text.data, text.size, moved.v, (int)g->nconstants, device) : NULL;
-  tl_Program *made = to ? tli_program_new(to) : NULL;
-  if (made) made->limits = tli_program_limits(p);
-  tli_mutex_unlock(&p->busy);
-  tli_graph_release(to);
-  tli_text_free(&text);
-  tli_tensors_free(&moved);
-  return made;
-}
-#endif
-
-/* Checks that constant `i` can use the memory of a constant of another program. */
-static bool can_share(const tl_Program *p, int32_t i, const tl_Tensor *of) {
-  const tl_Tensor *to = p->graph->constants[i].tensor;
-  const char *name = p->graph->constants[i].name;
-  if (p->graph->constants[i].leaf)
-    return tli_fail(TL_EARG, "program: %s: a training step keeps its own parameters", name);
-  tl_Device a = tli_device(to), b = tli_device(of);
-  if (a.type != b.type || a.index != b.index)
-    return tli_fail(TL_EDEVICE, "program: %s: expected programs on one device", name);
-  if (to->dtype == of->dtype && tli_same_sizes(to, of)) return true;
-  return tli_fail(TL_ESHAPE,
-                  "program: %s: expected a %s tensor of sizes %s, as the other program has, got %s "
-                  "%s",
-                  name, tl_dtype_name((tl_DType)of->dtype), tli_sizes_str(of),
-                  tl_dtype_name((tl_DType)to->dtype), tli_sizes_str(to));
-}
-
-/* Returns the other program's state that has the same name as constant `i`; NULL if there is
-** none. */
-static tl_Tensor *state_for(const tl_Program *p, int32_t i, const tl_Program *from) {
-  for (int32_t k = 0; k < from->graph->nconstants; k++) {
-    const tli_GraphConstant *of = &from->graph->constants[k];
-    if (of->state && strcmp(of->name, p->graph->constants[i].name) == 0) return of->tensor;
-  }
-  return NULL;
-}
-
-bool tl_program_share(tl_Program *p, tl_Program *from) {
-  if (p == NULL || from == NULL)
-    return tli_fail(TL_EARG, "program: expected two programs, got NULL");
-  int32_t shared = 0;
-  for (int32_t i = 0; i < p->graph->nconstants; i++) {
-    const tl_Tensor *of = state_for(p, i, from);
-    if (of) TL_TRY(can_share(p, i, of));
-    shared += of != NULL;
-  }
-  if (shared == 0)
-    return tli_fail(TL_EARG, "program: expected programs with state of the same names");
-  for (int32_t i = 0; i < p->graph->nconstants; i++) {
-    tl_Tensor *of = state_for(p, i, from);
-    if (of == NULL) continue;
-    tli_release(p->graph->constants[i].tensor);
-    tli_release(p->constants[i]);
-    p->graph->constants[i].tensor = tli_retain(of);
-    p->constants[i] = tli_retain(of);
-  }
-  return true;
-}
-
 /* Runs the program within its limits. `most` is a further limit of the iterations, or NULL. */
-static bool run_within_limits(tl_Program *p, Context *c, int64_t *most, const int64_t *sizes,
+static bool run_within_limits(tl_Program *p, tli_RunContext *c, int64_t *most, const int64_t *sizes,
                               tl_Tensor *const *inputs, tl_Tensor **outputs) {
   c->limits = tli_program_limits(p);
   c->repeats = c->limits.iterations > 0 ? c->limits.iterations : -1;
@@ -1012,7 +601,7 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, int64_t *most,
   for (int32_t s = 0; s < g->nsymbols; s++)
     /* no input has this size, so the example's size is used */
     if (sizes[s] < 0) sizes[s] = g->symbols[s].example;
-  Context *c = take_context(p);
+  tli_RunContext *c = take_context(p);
   if (c == NULL) return false;
   if (p->has_state) tli_mutex_lock(&p->busy);
   if (generator == NULL && g->step) generator = &p->generator;
@@ -1024,20 +613,16 @@ bool tli_program_run(tl_Program *p, tli_Generator *generator, int64_t *most,
   return ok;
 }
 
-/* ---- inputs and outputs ---- */
+bool tl_program_run(tl_Program *p, tl_Tensor *const *inputs, int ninputs, tl_Tensor **outputs,
+                    int noutputs) {
+  if (p && p->graph->step)
+    return tli_fail(TL_EARG, "program: it is a training step; tl_program_step runs it");
+  return tli_program_run(p, NULL, NULL, inputs, ninputs, outputs, noutputs);
+}
 
-int tl_program_inputs(const tl_Program *p) { return p ? p->graph->ninputs : 0; }
-
-int tl_program_outputs(const tl_Program *p) { return p ? p->graph->noutputs : 0; }
-
-bool tl_program_input(const tl_Program *p, int i, tl_ProgramInput *out) {
-  if (p == NULL || out == NULL)
-    return tli_fail(TL_EARG, "program: expected a program and a place, got NULL");
-  if (i < 0 || i >= p->graph->ninputs)
-    return tli_fail(TL_EARG, "program: expected an input from 0 to %d, got %d",
-                    (int)p->graph->ninputs - 1, i);
-  const tli_GraphInput *in = &p->graph->inputs[i];
-  *out = (tl_ProgramInput){.name = in->name, .dtype = in->dtype, .ndim = in->ndim};
-  for (int d = 0; d < in->ndim; d++) out->sizes[d] = in->symbols[d] >= 0 ? -1 : in->sizes[d];
-  return true;
+bool tl_program_step(tl_Program *p, tl_Tensor *const *inputs, int ninputs, tl_Tensor **outputs,
+                     int noutputs) {
+  if (p && !p->graph->step)
+    return tli_fail(TL_EARG, "program: it is no training step; tl_program_run runs it");
+  return tli_program_run(p, NULL, NULL, inputs, ninputs, outputs, noutputs);
 }

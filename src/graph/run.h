@@ -1,0 +1,73 @@
+/*
+** run.h - the structs of programs, which program.c makes and run.c runs.
+*/
+#ifndef TLI_RUN_H
+#define TLI_RUN_H
+
+#include "autograd/graph.h"
+#include "core/platform/platform.h"
+#include "graph/memory_plan.h"
+#include "graph/program.h"
+
+/* A position in the arguments of a call where a run puts a tensor. */
+typedef struct tli_RunSlot {
+  tl_Tensor **place;
+  int32_t value;
+} tli_RunSlot;
+
+/* A call with its own copy of the arguments; each run puts its tensors into this copy. */
+typedef struct tli_RunStep {
+  const tli_GraphCall *call;
+  tli_CallArg *args;
+  tli_RunSlot *slots;
+  tl_Tensor **results;
+  int32_t nslots;
+} tli_RunStep;
+
+/* The state of one run of a program. */
+typedef struct tli_RunContext {
+  struct tli_RunContext *next;
+  tli_Region region;
+  tli_RunStep *steps;
+  tl_Tensor **values; /* owned during a run, except that the program owns constants and numbers */
+  bool *made;         /* for each output: whether the run has created the tensor */
+  int64_t *sizes;     /* the sizes of the symbols in the last run */
+  int loops;          /* the number of loops around the running call */
+  int64_t repeats;    /* how often the loops of this run may still repeat; -1 for no limit */
+  tl_ProgramLimits limits;
+  tl_Device device;
+  int64_t stream; /* number of the device's stream on which the context runs */
+  tli_RunPlan *plan;
+  /* for the mark that begins a branch: the branch's plan, or NULL (borrowed) */
+  tli_RunPlan **branches;
+  tli_RunPlan *active;     /* the plan that records or serves blocks (borrowed) */
+  tli_Generator generator; /* the generator from which the run draws random numbers */
+} tli_RunContext;
+
+struct tl_Program {
+  tli_Graph *graph; /* owned */
+  /* for each of the graph's numbers: its tensor (owned), or NULL if a hole computes the number */
+  tl_Tensor **numbers;
+  /* the results of calls, by the time after which nobody uses them: those of time t are
+  ** dead[ndead[t]] to dead[ndead[t + 1] - 1]. Time 2 * i is after call i; time 2 * i + 1 is after
+  ** the branches or the loop that end at call i; the last one is the end of the run. */
+  int32_t *dead, *ndead;
+  int32_t *jumps;        /* ends of branches (branches.h); NULL without branches */
+  bool *patched;         /* for each number: whether it depends on sizes */
+  tl_Tensor **constants; /* the constants' tensors, or leaves that share memory with them (owned) */
+  /* length of `constants`; a schedule that is added later adds constants only to the graph */
+  int32_t nconstants;
+  bool has_state;
+  tli_Mutex busy;          /* held during runs that change state; also guards the generator */
+  tli_Generator generator; /* draws the random numbers of a program that trains */
+  tli_Region region;
+  tl_ProgramLimits limits;
+  tli_Mutex lock; /* guards the list `idle` and the limits */
+  tli_RunContext *idle;
+  int contexts;
+  int64_t arena, live; /* memory figures of the context that ran last, in bytes */
+};
+
+void tli_context_free(tli_RunContext *c);
+
+#endif
