@@ -734,8 +734,8 @@ emulated:
 # Some kernels once more, compiled so that their accesses to memory are counted and checked for races.
 COUNTED := $(BUILD)/counted
 COUNTED_SRC := $(sort $(wildcard spec/cuda/counted/*.cu)) \
-  $(addprefix kernels/cuda/,attention/attention.cu attention/few_queries.cu attention/softmax.cu conv/conv.cu \
-  copy/copy.cu index/gather.cu index/nonzero.cu loss/cross_entropy.cu loss/ctc.cu matmul/gemm.cu norm/norm.cu \
+  $(addprefix kernels/cuda/,attention/attention.cu attention/few_queries.cu attention/grouped_queries.cu \
+  attention/softmax.cu conv/conv.cu copy/copy.cu index/gather.cu index/nonzero.cu loss/cross_entropy.cu loss/ctc.cu matmul/gemm.cu norm/norm.cu \
   optim/list.cu optim/step.cu scan/scan_i64.cu sort/select.cu sort/sort.cu)
 uncounted := $(COUNTED_SRC) $(addprefix kernels/cuda/,pointwise/pointwise_f32.cu reduce/reduce_f32.cu)
 COUNTED_OBJ := $(COUNTED_SRC:%=$(COUNTED)/obj/%.o) \
