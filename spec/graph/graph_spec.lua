@@ -206,6 +206,36 @@ describe("a program's graph", function()
       assert.equal(0, graph_of(function(x) local z = x * 1 local y = z:exp() z:add_(1) return y:log() + z end)
          :replace_pattern(pattern, replacement))
       assert.equal(1, graph_of(function(x) return x:exp():log() end):replace_pattern(pattern, replacement))
+      -- the pattern's result has memory of its own, but the replacement's has not
+      local times_1, itself = graph_of(function(x) return x * 1 end), graph_of(function(x) return x end)
+      local changed = graph_of(function(x)
+         local y = x:exp()
+         local z = y * 1
+         return z:add_(5) + y
+      end)
+      assert.equal(0, changed:replace_pattern(times_1, itself))
+      assert.equal(1, graph_of(function(x) return x:exp() * 1 + 2 end):replace_pattern(times_1, itself))
+      -- 0.0 is not -0.0
+      local times_0 = graph_of(function(x) return x * 0.0 end)
+      assert.equal(0, graph_of(function(x) return x * -0.0 end):replace_pattern(times_0, itself))
+      assert.equal(1, graph_of(function(x) return x * 0.0 end):replace_pattern(times_0, itself))
+      -- calls of the replacement are not replaced again
+      local twice = graph_of(function(x) return x:exp():exp() end)
+      local thrice = graph_of(function(x) return x:exp():exp():exp() end)
+      assert.equal(1, thrice:replace_pattern(twice, graph_of(function(x) return x:sin():exp() end)))
+      assert.equal("x sin exp exp output", (function()
+         local names = {}
+         for i, node in ipairs(thrice.nodes) do names[i] = node.target end
+         return table.concat(names, " ")
+      end)())
+      -- an input of the pattern that is a call of the pattern itself
+      local function two_inputs(fn) return torch.export(fn, {torch.ones(2), torch.ones(2)}):graph() end
+      local itself_twice = graph_of(function(x) local y = x:exp() return y + y end)
+      assert.equal(0, itself_twice:replace_pattern(two_inputs(function(a, b) return a:exp() + b end),
+         two_inputs(function(a, b) return b - a end)))
+      local without_second, both = two_inputs(function(a) return a:exp() end), two_inputs(torch.add)
+      assert.raises("pattern: it has no use of input_2, which the replacement uses",
+         function() itself_twice:replace_pattern(without_second, both) end)
       local function refused(text, ...)
          local arguments = table.pack(...)
          assert.raises("export.Graph.replace_pattern: " .. text, function()

@@ -36,7 +36,9 @@ local match
 -- Returns whether two arguments match. Arguments are nodes, lists or plain data.
 local function match_value(state, of, value)
    if type(of) ~= "table" or type(value) ~= "table" then
-      return math.type(of) == math.type(value) and (of == value or of ~= of and value ~= value)
+      if math.type(of) ~= math.type(value) then return false end
+      if of == 0 and value == 0 then return 1 / of == 1 / value end -- 0.0 is not -0.0
+      return of == value or of ~= of and value ~= value
    end
    if rawget(of, "op") then return rawget(value, "op") ~= nil and match(state, of, value) end
    if getmetatable(value) ~= getmetatable(of) or #of ~= #value then return false end
@@ -53,12 +55,13 @@ match = function(state, of, node)
       state.bound[of] = node
       return true
    end
+   if state.new[node] then return false end
    local is_call = of.op == "call_function"
    if of.op ~= node.op or is_call and of.target ~= node.target then return false end
    state.bound[of] = node
    if of.op == "get_attr" then
       local a, b = state.pattern.constants_[of.target], state.graph.constants_[node.target]
-      return rawequal(a, b) or a.dtype == b.dtype and a.device == b.device and torch.equal(a, b)
+      return rawequal(a, b) or a.dtype == b.dtype and torch.equal(a, b:to(a.device))
    end
    if of.results ~= node.results then return false end
    for _, list in ipairs {of.args, node.args} do
@@ -70,15 +73,20 @@ match = function(state, of, node)
    return true
 end
 
--- Returns whether the matched calls can be removed: no other call uses them, and none between them
--- changes a tensor.
+-- Returns whether the matched calls can be removed: no other call uses them, they are no inputs of
+-- the pattern, and no call between them changes a tensor; nor does a later one if the replacement's
+-- result is one of its inputs, whose memory the pattern's result has not.
 local function removable(state, last)
-   local begun = false
+   local begun, ended = false, false
+   for of, node in pairs(state.bound) do
+      if of.op == "placeholder" and state.inside[node] then return false end
+   end
    for _, node in ipairs(state.graph.nodes) do
       begun = begun or state.inside[node] == true
-      if begun and has_effect(node) then return false end
-      if node == last then break end
-      if state.inside[node] then
+      if begun and not ended and has_effect(node) then return false end
+      if ended and state.aliases and node.target:sub(-1) == "_" then return false end
+      ended = ended or node == last
+      if state.inside[node] and node ~= last then
          for _, user in ipairs(node:users()) do
             if not state.inside[user] then return false end
          end
@@ -105,16 +113,17 @@ local function free_constant(graph, name)
 end
 
 -- Inserts the calls of the replacement before a node, and returns the result's node.
-local function insert(graph, add, replacement, output, made, before)
+local function insert(graph, add, replacement, output, made, before, new)
    for _, node in ipairs(replacement.nodes) do
       if node.op == "get_attr" then
          made[node] = graph:create_node("get_attr", free_constant(graph, node.target),
-            replacement.constants_[node.target])
+            replacement.constants_[node.target]:to(graph.device_))
       elseif node.op == "call_function" then
          local given = {}
          for name, value in pairs(node.args) do given[name] = translated(value, made) end
          made[node] = add(graph, before, node.op, node.target, given, node.name)
          made[node].results = node.results
+         new[made[node]] = true
       end
    end
    return made[output]
@@ -136,13 +145,20 @@ return function(graph, add, pattern, replacement)
    if output.op ~= "call_function" then
       torch.raise(TITLE .. ": pattern: expected a call as its result, got " .. output.op)
    end
-   local count, erased = 0, {}
+   for i, input in ipairs(inputs) do
+      if #input:users() == 0 and #others[i]:users() > 0 then
+         torch.raise(("%s: pattern: it has no use of %s, which the replacement uses"):format(TITLE,
+            input.name))
+      end
+   end
+   local count, erased, made_nodes = 0, {}, {}
    for _, node in ipairs {table.unpack(graph.nodes)} do
-      local state = {graph = graph, pattern = pattern, bound = {}, inside = {}}
+      local state = {graph = graph, pattern = pattern, bound = {}, inside = {}, new = made_nodes,
+         aliases = result.op == "placeholder"}
       if not erased[node] and match(state, output, node) and removable(state, node) then
          local made = {}
          for i, input in ipairs(inputs) do made[others[i]] = state.bound[input] end
-         local new = insert(graph, add, replacement, result, made, node)
+         local new = insert(graph, add, replacement, result, made, node, made_nodes)
          node:replace_all_uses_with(new)
          for i = #graph.nodes, 1, -1 do
             local old = graph.nodes[i]
