@@ -522,6 +522,20 @@ Program(input: float32 {input_1, 3})
       assert.matches(("a run needs %d bytes, of which %d are in use at once"):format(bytes, live), tostring(program))
    end)
 
+   it("serves no block that another value still uses, when only some runs copy their input", function()
+      local function f(x)
+         local a = x * 2
+         local b = a + 1
+         local c = b * 3
+         return c * 5 + b
+      end
+      for _, n in ipairs {2, 50, 3000} do
+         local x, apart = torch.randn(n), torch.randn(n, 2):select(2, 1)
+         local program = torch.export(f, {x})
+         for _, y in ipairs {apart, apart, x, x, apart, x} do assert(program(y):equal(f(y))) end
+      end
+   end)
+
    it("plans at most 1.15 times the memory that is in use at once", function()
       local wide = nn.Sequential()
       for i = 1, 12 do wide:add(nn.Linear(8 * i, 8 * (i + 1))):add(nn.Sigmoid()) end

@@ -3,6 +3,10 @@
 ** largest first. Each block gets the lowest gap that fits between the blocks that were placed
 ** earlier and live at the same time.
 **
+** A later run may request blocks of the recorded sizes and yet return them at other times, for
+** example since only one of the runs copies an input. So a block is served only while the blocks in
+** use are those of the recorded run.
+**
 ** A branch has a plan of its own, since only one of two branches runs. A block that a plan has
 ** served may come back while another plan of the same run is active; its address tells which plan
 ** it belongs to.
@@ -26,6 +30,7 @@ typedef struct Block {
   ** -1 while the block is in use */
   int64_t begin, end;
   void *address; /* address of the block in the recorded run, while it is in use */
+  uint64_t held; /* the plan's `held` when the block was requested */
 } Block;
 
 struct tli_RunPlan {
@@ -43,6 +48,7 @@ struct tli_RunPlan {
   /* in the current run: `next` is the index of the next request, `out` the number of blocks in
   ** use */
   int64_t next, out;
+  uint64_t held; /* a sum over the places of the blocks in use, which tells sets of them apart */
   bool diverged; /* whether the run has requested a block that the recorded run had not requested */
   bool open;     /* whether the run, or the branch, has begun and not ended */
   tli_RunPlan *run;   /* the run's plan */
@@ -114,7 +120,7 @@ static void record(tli_RunPlan *p, void *block, size_t bytes) {
     p->blocks = more;
     p->room = room;
   }
-  p->blocks[p->n++] = (Block){bytes, rounded(p, bytes), -1, p->time++, -1, block};
+  p->blocks[p->n++] = (Block){bytes, rounded(p, bytes), -1, p->time++, -1, block, 0};
 }
 
 static bool record_return(tli_RunPlan *p, const void *block) {
@@ -163,22 +169,37 @@ static void find_place(Block *b, int64_t align, Block *const *placed, int64_t n,
   b->place = best >= 0 ? best : aligned(top, align);
 }
 
-static int64_t largest_live_set(const tli_RunPlan *p) {
-  int64_t most = 0, live = 0;
-  int64_t *change = tli_alloc((size_t)(p->time + 1) * sizeof *change);
-  if (change == NULL) return 0;
-  memset(change, 0, (size_t)(p->time + 1) * sizeof *change);
+/* Returns the part of `held` for the block at a place. */
+static uint64_t mark(int64_t place) {
+  uint64_t h = ((uint64_t)place + 1) * 0x9E3779B97F4A7C15u;
+  h = (h ^ (h >> 32)) * 0xD6E8FEB86659FD93u;
+  return h ^ (h >> 32);
+}
+
+/* Goes through the recorded run again, to find the blocks in use at each request and the largest
+** sum of their sizes. */
+static bool replay(tli_RunPlan *p) {
+  size_t bytes = (size_t)(p->time + 1) * sizeof(Block *);
+  Block **events = tli_alloc(bytes); /* for each time, the block that was requested or returned */
+  if (events == NULL) return false;
+  memset(events, 0, bytes);
   for (int64_t i = 0; i < p->n; i++) {
-    if (p->blocks[i].end < 0) continue;
-    change[p->blocks[i].begin] += p->blocks[i].size;
-    change[p->blocks[i].end] -= p->blocks[i].size;
+    events[p->blocks[i].begin] = &p->blocks[i];
+    if (p->blocks[i].end >= 0) events[p->blocks[i].end] = &p->blocks[i];
   }
+  uint64_t held = 0;
+  int64_t live = 0;
+  p->live = 0;
   for (int64_t t = 0; t < p->time; t++) {
-    live += change[t];
-    if (live > most) most = live;
+    Block *b = events[t];
+    if (b->begin == t) b->held = held;
+    if (b->end < 0) continue;
+    held += b->begin == t ? mark(b->place) : -mark(b->place);
+    live += b->begin == t ? b->size : -b->size;
+    if (live > p->live) p->live = live;
   }
-  tli_free(change, (size_t)(p->time + 1) * sizeof *change);
-  return most;
+  tli_free(events, bytes);
+  return true;
 }
 
 /* Places all blocks. A block that was not returned before the end of the run, because an operator
@@ -197,7 +218,7 @@ static bool place_all(tli_RunPlan *p) {
     if (b->place + b->size > p->arena_bytes) p->arena_bytes = b->place + b->size;
   }
   tli_free(order, bytes);
-  p->live = largest_live_set(p);
+  if (!replay(p)) return false;
   p->arena = arena_new(p);
   return p->arena != NULL;
 }
@@ -207,13 +228,15 @@ static bool place_all(tli_RunPlan *p) {
 static void *hook_get(tli_AllocHook *hook, size_t bytes) {
   tli_RunPlan *p = (tli_RunPlan *)hook;
   if (p->state != SERVING || p->diverged) return NULL;
-  if (p->next >= p->n || p->blocks[p->next].bytes != bytes) {
+  const Block *b = p->next < p->n ? &p->blocks[p->next] : NULL;
+  if (b == NULL || b->bytes != bytes || b->held != p->held) {
     p->diverged = true;
     return NULL;
   }
-  const Block *b = &p->blocks[p->next++];
+  p->next++;
   if (b->place < 0) return NULL;
   p->out++;
+  p->held += mark(b->place);
   return p->arena + b->place;
 }
 
@@ -230,6 +253,7 @@ static Owner take_back(tli_RunPlan *p, void *block) {
   if (p->state == RECORDING) return p->open && record_return(p, block) ? RECORDED : OTHER;
   if (at < p->arena || at >= p->arena + p->arena_bytes) return OTHER;
   p->out--;
+  p->held -= mark(at - p->arena);
   return SERVED;
 }
 
@@ -275,6 +299,7 @@ static void forget(tli_RunPlan *p) {
   arena_free(p);
   p->arena = NULL;
   p->arena_bytes = p->live = p->n = p->time = p->out = 0;
+  p->held = 0;
   p->state = RECORDING;
   p->failed = false;
 }
