@@ -53,6 +53,11 @@ describe("a program on a device", function()
       assert(loaded(x):equal(program(x)))
       assert(loaded:to(device)(x):equal(expected))
       assert(there:graph():program()(x):equal(expected))
+      local copy, before = there:to(device), there(x)
+      local weights = there:graph():program() -- shares them with the program
+      for _, pair in ipairs(weights.graph_:constants()) do pair[2]:zero_() end
+      assert(not there(x):equal(before))
+      assert(copy(x):equal(before))
    end)
 
    it("reads conditions there, and keeps plans of its branches", function()
@@ -95,6 +100,39 @@ describe("a program on a device", function()
       end
       module.synchronize()
       for _, result in ipairs(results) do assert(result:equal(expected)) end
+   end)
+
+   it("serves no block that another value still uses, when only some runs copy their input", function()
+      local function f(x)
+         local a = x * 2
+         local b = a + 1
+         local c = b * 3
+         return c * 5 + b
+      end
+      local x = on(device, 100)
+      local program, apart = torch.export(f, {x}), on(device, 100, 2):select(2, 1)
+      for _, y in ipairs {x:cpu(), x, x, apart, x, x:cpu()} do assert(program(y):equal(f(y:to(device)))) end
+   end)
+
+   it("takes the device of a tensor for calls without one", function()
+      local function f(x)
+         return torch.zeros_like(x) + torch.full_like(x, 3) * x:new_ones({3}) + x:to("float64"):to("float32")
+      end
+      local x = on(device, 3)
+      local program = torch.export(f, {x})
+      assert(program(x):equal(f(x)))
+      assert.equal("cpu", tostring(program:to "cpu"(x:cpu()).device))
+      assert(program:to "cpu"(x:cpu()):equal(f(x:cpu())))
+   end)
+
+   it("takes patterns that were exported on the CPU", function()
+      local three, x = torch.tensor({3, 3}, {dtype = "float32", device = "cpu"}), torch.ones(2, {device = "cpu"})
+      local function graph_of(fn, y) return torch.export(fn, {y}):graph() end
+      local there = three:to(device)
+      local graph = graph_of(function(y) return y * there + 1 end, x:to(device))
+      assert.equal(1, graph:replace_pattern(graph_of(function(y) return y * three end, x),
+         graph_of(function(y) return y + three end, x)))
+      assert(graph:program()(x:to(device)):cpu():equal(torch.tensor({5, 5}, {dtype = "float32", device = "cpu"})))
    end)
 
    it("makes training steps with eager's bits, and goes on from a file elsewhere", function()

@@ -453,6 +453,14 @@ static bool read_list(tli_Trace *t, tl_Tensors given, tli_CallArg *out) {
   return ok;
 }
 
+/* Returns the device that argument i of a call stands for. Without a device, the call uses that of
+** its first tensor, as zeros_like does; if it takes no tensor, the default device. */
+static tl_Device device_of(const tli_Call *call, int i, const tli_CallArg *args) {
+  if (args[i].device.type >= 0) return args[i].device;
+  bool takes = call->params[0].kind == TLI_CALL_TENSOR && args[0].tensor;
+  return takes ? tli_device(args[0].tensor) : tli_default_device();
+}
+
 /* Converts an argument to the graph's form. */
 static bool read_arg(tli_Trace *t, const tli_Call *call, int i, const tli_CallArg *given,
                      tli_CallArg *out) {
@@ -470,8 +478,7 @@ static bool read_arg(tli_Trace *t, const tli_Call *call, int i, const tli_CallAr
     return !own || refuse(call, "it uses a generator of its own");
   }
   if (kind == TLI_CALL_DEVICE) {
-    tl_Device on = given->device.type < 0 ? tli_default_device() : given->device;
-    if (!on_device(on, t->graph->device))
+    if (!on_device(device_of(call, i, given - i), t->graph->device))
       return refuse(call, "it uses another device than the model's tensors");
   }
   return tli_graph_keep(t->graph, (tli_CallKind)kind, out);

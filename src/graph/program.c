@@ -264,8 +264,8 @@ static bool move_constants(const tli_Graph *g, tl_Device device, tl_Tensor **mov
   for (int32_t i = 0; i < g->nconstants; i++) {
     bool host = g->schedule.count >= 0 && (i == g->schedule.count || i == g->schedule.rates);
     moved[i] = tli_moved(g->constants[i].tensor, host ? TLI_CPU : device, false);
-    if (moved[i] == g->constants[i].tensor && g->constants[i].state) {
-      tli_release(moved[i]); /* each program has its own state */
+    if (moved[i] == g->constants[i].tensor) {
+      tli_release(moved[i]); /* the copy must not share its memory */
       moved[i] = tli_clone_for("program", g->constants[i].tensor);
     }
     if (moved[i] == NULL) return false;
