@@ -354,6 +354,19 @@ TEST(limit_of_instructions) {
   ends((tl_Limits){.instructions = 200000}, "used up its 200000 instructions (tl_set_limits)");
 }
 
+/* Iterations of the loops of programs count as well if a run fails. */
+TEST(limit_of_instructions_in_programs) {
+  lua_State *L = open_limited((tl_Limits){.instructions = 200000});
+  refuses(L,
+          "local function below(n) return n:lt(5) end\n"
+          "local function count(n) return (n + 1):clamp(nil, 4) end\n"
+          "local function f(n) return torch.while_loop(below, count, {n}) end\n"
+          "local program = torch.export(f, {torch.tensor(5)}):set_limits({iterations = 1000})\n"
+          "for _ = 1, 400 do assert(not pcall(program, torch.tensor(0))) end",
+          "used up its 200000 instructions (tl_set_limits)");
+  lua_close(L);
+}
+
 TEST(limit_of_seconds) { ends((tl_Limits){.seconds = 0.1}, "(tl_set_limits)"); }
 
 /* A comparison of long strings takes long, and table.sort makes many. */

@@ -204,6 +204,9 @@ describe("a program with torch.while_loop", function()
       refused("program: its loops expected to end within 4 iterations, the limit of a run "
          .. "(tl_program_set_limits, program:set_limits)", program, torch.tensor(0))
       assert.equal(5, program(torch.tensor(1)):item())
+      for _, other in ipairs {program:to(program.device), program:graph():program()} do -- share its limits
+         refused("program: its loops expected to end within 4 iterations", other, torch.tensor(0))
+      end
       program:set_limits {iterations = 0}
       assert.equal(5, program(torch.tensor(-100)):item())
       -- a file that was damaged: its loop never ends

@@ -293,6 +293,14 @@ static int program_set_limits(lua_State *L) {
   return tl_program_set_limits(p, &limits) ? 0 : tli_raise(L);
 }
 
+/* program:limits() returns the limits of iterations and seconds. */
+static int program_limits(lua_State *L) {
+  tl_ProgramLimits limits = tli_program_limits(check_program(L, 1));
+  lua_pushinteger(L, limits.iterations);
+  lua_pushnumber(L, limits.seconds);
+  return 2;
+}
+
 /* program:run(inputs) runs the program and returns a list of its outputs. Each iteration of a loop
 ** counts as an instruction of the state. */
 static int program_run(lua_State *L) {
@@ -312,7 +320,7 @@ static int program_run(lua_State *L) {
   ok = ok && tli_program_run(p, &tli_state(L)->generator, &left, inputs, n, outputs->v, nout);
   tli_calling = outer;
   lua_pop(L, 1);
-  if (ok || left <= 0) tli_limits_spend(L, before - left + 1);
+  tli_limits_spend(L, before - left + 1);
   return ok ? tli_finish_list(L, outputs) : tli_raise(L);
 }
 
@@ -745,6 +753,7 @@ void tli_open_programs(lua_State *L) {
                                      {"device", program_device},
                                      {"to", program_to},
                                      {"set_limits", program_set_limits},
+                                     {"limits", program_limits},
                                      {"save", program_save},
                                      {"rates", program_rates},
                                      {"describe", program_describe},

@@ -254,7 +254,7 @@ end
 local function graph_of(handle)
    local description = json.decode(handle:describe())
    local graph = setmetatable({nodes = {}, description_ = description, constants_ = {},
-      device_ = handle:device()}, Graph)
+      device_ = handle:device(), limits_ = {handle:limits()}}, Graph)
    local values, next_value = {}, 0
    local function put(value)
       values[next_value] = value
@@ -546,7 +546,7 @@ local function state_of(description, constants)
 end
 
 --- Returns a new program of the graph, which shares the constants. The structure of its inputs and
---- outputs is that of the program from which the graph was made.
+--- outputs and the limits of its runs are those of the program from which the graph was made.
 ---@return export.Program
 function Graph:program()
    self:lint()
@@ -580,7 +580,9 @@ function Graph:program()
       holes = json.as_array(writer.holes), outputs = json.as_array(outputs),
       state = state_of(old, writer.constants),
    }
-   return getmetatable(torch.export).wrap(torch._program_parse(text, tensors, self.device_))
+   local handle = torch._program_parse(text, tensors, self.device_)
+   handle:set_limits(table.unpack(self.limits_))
+   return getmetatable(torch.export).wrap(handle)
 end
 
 return graph_of
