@@ -5,7 +5,7 @@
 require "tlua" -- defines the core's modules for `require`
 local lazy = require "tlua.lazy"
 
-return lazy.load({}, lazy.modules("tlua.audio.models", {
+local modules = lazy.modules("tlua.audio.models", {
    deepspeech = "DeepSpeech",
    wav2letter = "Wav2Letter",
    conv_tasnet = "ConvTasNet conv_tasnet_base",
@@ -13,4 +13,7 @@ return lazy.load({}, lazy.modules("tlua.audio.models", {
    whisper = "Whisper whisper_features",
    wav2vec2 = [[Wav2Vec2Model wav2vec2_model wav2vec2_base wav2vec2_large wav2vec2_large_lv60k
       hubert_base hubert_large hubert_xlarge]],
-}))
+})
+modules.decoder = "tlua.audio.models.decoder"
+
+return lazy.load({}, modules)
