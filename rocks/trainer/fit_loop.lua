@@ -409,8 +409,8 @@ local function watched_batches(self, read)
    return false
 end
 
--- Does the work of watched_batches where only the module's own step takes part. Returns "changed" if
--- a step has replaced the step's function, the optimizers or the mode.
+-- Does the work of watched_batches where only the module's own step takes part. Returns "changed"
+-- if a step has replaced the step's function, the optimizers or the mode.
 local function plain_batches(self, read)
    local module, list, progress = self.module, self.optimizers, self.progress
    local step, optimizer = module.training_step, list[1]

@@ -140,7 +140,7 @@ static void *read_frames(void *file, int64_t n, int channels, bool whole, int64_
     block = grown;
     char *to = block + (size_t)got * frame;
     int64_t now = whole ? sf.read_ints(file, (int *)to, room - got)
-                        : sf.read_floats(file, (float *)to, room - got);
+                        : sf.read_floats(file, (void *)to, room - got);
     if (now > 0) got += now;
     if (got < room || room == n) break;
     room = n < 2 * room ? n : 2 * room;
@@ -195,7 +195,7 @@ void *tli_write_sound(const void *samples, bool whole, const tli_Sound *sound, d
     int64_t now = sound->frames - put < piece ? sound->frames - put : piece;
     const char *from = (const char *)samples + (size_t)put * (size_t)sound->channels * 4;
     ok = (whole ? sf.write_ints(file, (const int *)from, now)
-                : sf.write_floats(file, (const float *)from, now)) == now;
+                : sf.write_floats(file, (const void *)from, now)) == now;
     if (ok) put += now;
   }
   bool ok = put == sound->frames || tli_fail(TL_EIO, "libsndfile: %s", sf.error(file));
