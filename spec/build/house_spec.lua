@@ -201,3 +201,13 @@ it("names of tests do not begin with an option or a headless word", function()
    end
    assert.same({}, found)
 end)
+
+it("the repository's top level has the fixed names alone", function()
+   local fixed, found = {}, {}
+   for name in ("Makefile src lua kernels examples spec rocks README.md LICENSE"):gmatch "%S+" do fixed[name] = true end
+   for path in shell.ok("git ls-files"):gmatch "[^\n]+" do
+      local name = path:match "^[^/]+"
+      if not fixed[name] and name:sub(1, 1) ~= "." then found[#found + 1] = path end
+   end
+   assert.same({}, found)
+end)
