@@ -47,8 +47,9 @@ describe("convolution in tiles", function()
          assert.equal(table.concat(pair[1].shape, " "), table.concat(pair[2].shape, " "))
          local largest, mean = errors(table.unpack(pair))
          local text = ("%d of %dx%dx%dx%d to %d: %.2e, %.2e"):format(i, n, c, height, width, out, largest, mean)
-         -- the largest of some ten thousand errors varies with the random numbers, between 9e-6 and 1.7e-5 for 13 seeds
-         assert.is_true(largest < 2e-5 * factor and mean < 1.5e-6 * factor, text)
+         -- the largest error of a weight's gradient depends on the random numbers: between 9e-6 and 1.7e-5 for 13 seeds
+         local most = i == 3 and 2e-5 or 1.5e-5
+         assert.is_true(largest < most * factor and mean < 1.5e-6 * factor, text)
       end
    end
 
