@@ -19,18 +19,29 @@ local function shift_right(labels, config)
    return shifted:masked_fill(shifted:eq(-100), config.pad_token_id + 1)
 end
 
---- Returns a layer's keys and values of the encoder's output from the cache, or calls `make` to
---- compute them.
----@param cache? text.Cache
----@param index integer
----@param make fun(): Tensor, Tensor
----@return Tensor keys
----@return Tensor values
-function M.cross(cache, index, make)
+-- Returns a layer's keys and values of the encoder's output from the cache, or calls `make` to
+-- compute them.
+local function cross(cache, index, make)
    local found = cache and cache.cross[index]
    if found then return found[1], found[2] end
    local k, v = make()
    if cache then cache.cross[index] = {k, v} end
+   return k, v
+end
+
+--- Returns the keys and values of an attention: those of the encoder's output, or those of x after
+--- those in the cache.
+---@param x Tensor
+---@param cache? text.Cache
+---@param index integer
+---@param encoded? Tensor
+---@param make fun(source: Tensor): Tensor, Tensor
+---@return Tensor keys
+---@return Tensor values
+function M.keys_and_values(x, cache, index, encoded, make)
+   if encoded then return cross(cache, index, function() return make(encoded) end) end
+   local k, v = make(x)
+   if cache then k, v = cache:update(index, k, v) end
    return k, v
 end
 

@@ -92,13 +92,7 @@ function Attention:forward(x, mask, cache, index, encoded)
       return layers.split_heads(self.k(source), self.heads),
          layers.split_heads(self.v(source), self.heads)
    end
-   local k, v
-   if encoded then
-      k, v = seq2seq.cross(cache, index, function() return of(encoded) end)
-   else
-      k, v = of(x)
-      if cache then k, v = cache:update(index, k, v) end
-   end
+   local k, v = seq2seq.keys_and_values(x, cache, index, encoded, of)
    self.options.dropout = self.training and self.p or 0.0
    return self.o(layers.join_heads(layers.attend(q, k, v, {mask = mask}, self.options)))
 end

@@ -216,4 +216,23 @@ function Transform._check_p(title, a)
    if not (a.p >= 0 and a.p <= 1) then args.refuse(title, "p", "a number from 0 to 1", a.p) end
 end
 
+--- Defines a class and puts it into a module. If the constructor has a parameter p, the transform
+--- is applied with probability p.
+---@param module table
+---@param Class table
+---@param parameters string  in the notation of signatures
+---@param transform fun(self: table, value: any, params: table): any
+---@param make_params? fun(self: table, values: table): table
+---@param check? fun(title: string, a: table)  may change arguments or raise errors about them
+function Transform._define_in(module, Class, parameters, transform, make_params, check)
+   local is_random = parameters:find "%f[%w_]p: number = " ~= nil
+   Transform._define(Class, parameters, function(title, a)
+      if is_random then Transform._check_p(title, a) end
+      if check then check(title, a) end
+   end)
+   Class.is_random, Class._apply = is_random, transform
+   if make_params then Class._draw = make_params end
+   module[Class.__name:match "[^.]+$"] = Class
+end
+
 return Transform

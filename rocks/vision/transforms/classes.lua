@@ -14,19 +14,7 @@ local M = {}
 local prefix <const> = "vision.transforms.v2."
 local uniform <const>, below <const>, between <const> = random.uniform, random.below, random.between
 
--- Defines a class by its constructor's parameters, transform(self, value, params) and
--- make_params(self, values). If there is a parameter p, the transform is applied with probability
--- p.
-local function define(Class, parameters, transform, make_params, check)
-   local is_random = parameters:find "p: number = [%d.]+$" ~= nil
-   Transform._define(Class, parameters, function(title, a)
-      if is_random then Transform._check_p(title, a) end
-      if check then check(title, a) end
-   end)
-   Class.is_random, Class._apply = is_random, transform
-   if make_params then Class._draw = make_params end
-   M[Class.__name:match "[^.]+$"] = Class
-end
+local function define(...) Transform._define_in(M, ...) end
 
 local function check_size(title, name, value)
    for _, n in ipairs(args.expand(title, name, #value == 1 and value[1] or value, 2)) do
@@ -559,12 +547,10 @@ end, function(self, values)
    local solve = require "tlua.vision.transforms.warp"._solve
    return {coefficients = solve(prefix .. "RandomPerspective", start, finish)}
 end, function(title, a)
-   Transform._check_p(title, a)
    if not (a.distortion_scale >= 0 and a.distortion_scale <= 1) then
       args.refuse(title, "distortion_scale", "a number from 0 to 1", a.distortion_scale)
    end
 end)
-RandomPerspective.is_random = true
 
 --- Warps images with their masks, boxes and keypoints by a smooth random displacement of each
 --- pixel. The displacement's size grows with `alpha`, and its smoothness with `sigma`; each is a

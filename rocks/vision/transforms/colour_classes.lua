@@ -16,17 +16,7 @@ local prefix <const> = "vision.transforms.v2."
 local uniform <const>, chance <const> = random.uniform, random.chance
 local call <const> = Transform._call
 
--- Defines a class, as `define` of classes.lua does.
-local function define(Class, parameters, transform, make_params, check)
-   local is_random = parameters:find "p: number = [%d.]+" ~= nil
-   Transform._define(Class, parameters, function(title, a)
-      if is_random then Transform._check_p(title, a) end
-      if check then check(title, a) end
-   end)
-   Class.is_random, Class._apply = is_random, transform
-   if make_params then Class._draw = make_params end
-   M[Class.__name:match "[^.]+$"] = Class
-end
+local function define(...) Transform._define_in(M, ...) end
 
 -- Returns a method that calls the functional transform `name` with the object's fields as
 -- arguments.

@@ -7,6 +7,8 @@ local lazy = require "tlua.lazy"
 
 local kinds = require "tlua.vision.transforms.kinds"
 
+local pair <const> = kinds._pair
+
 local F = torch.nn.functional
 
 local M = {}
@@ -39,15 +41,6 @@ local function as_batch(image, fn)
    local full = table.move(shape, 1, #shape - 3, 1, {})
    table.move(rest, 1, 3, #full + 1, full)
    return result:reshape(full)
-end
-
-local function pair(title, name, value)
-   if type(value) == "table" and #value == 1 then value = value[1] end
-   local list = args.expand(title, name, value, 2)
-   for i = 1, 2 do
-      if list[i] < 1 then args.refuse(title, name, "sizes of at least 1", list[i]) end
-   end
-   return list[1], list[2]
 end
 
 -- Colours -----------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ local points = require "tlua.vision.transforms.points"
 local resample = require "tlua.vision.transforms.resample"
 local tv_tensors = require "tlua.vision.tv_tensors"
 
+local pair <const> = kinds._pair
+
 local F = torch.nn.functional
 local check, masked = kinds.check, kinds.masked
 
@@ -30,15 +32,6 @@ end
 local function round_even(x)
    local rounded = math.floor(x + 0.5)
    return x % 1 == 0.5 and rounded % 2 == 1 and rounded - 1 or rounded
-end
-
-local function pair(title, name, value)
-   if type(value) == "table" and #value == 1 then value = value[1] end
-   local list = args.expand(title, name, value, 2)
-   for i = 1, 2 do
-      if list[i] < 1 then args.refuse(title, name, "sizes of at least 1", list[i]) end
-   end
-   return list[1], list[2]
 end
 
 -- Resize ------------------------------------------------------------------------------------------

@@ -126,4 +126,14 @@ function M.masked(kernel)
    end
 end
 
+-- Returns the two sizes that an argument means: one number, or a list of one or two.
+function M._pair(title, name, value)
+   if type(value) == "table" and #value == 1 then value = value[1] end
+   local list = args.expand(title, name, value, 2)
+   for i = 1, 2 do
+      if list[i] < 1 then args.refuse(title, name, "sizes of at least 1", list[i]) end
+   end
+   return list[1], list[2]
+end
+
 return M
