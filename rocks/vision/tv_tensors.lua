@@ -1,7 +1,7 @@
 -- tv_tensors.lua - torch.vision.tv_tensors: tensors with a kind, so that transforms can change
 -- images, videos, masks, bounding boxes and keypoints together.
 --
--- Such a value is an object with the tensor in its field `data`. Methods of tensors can be called
+-- A value of these classes is an object with the tensor in its field `data`. Methods of tensors can be called
 -- on it; apart from `to`, `clone` and `detach` they return plain tensors.
 
 local torch = require "tlua"

@@ -75,12 +75,13 @@ store_partial(const tlk_Attention &a, const Work &w, const float (&sums)[N][R][S
 
 } // namespace few
 
-/* The partial results of heads that share their keys, by tensor cores; `heads` counts heads of
-** keys in all batches. Which calls this takes, and its number of rows in a group and of blocks that
-** a multiprocessor runs at the same time, are below. */
-#define GROUPED_ROWS 8
-#define GROUPED_BLOCKS 3
+#define GROUPED_ROWS 8   /* the number of rows in a group */
+#define GROUPED_BLOCKS 3 /* the number of blocks that a multiprocessor runs at the same time */
+
+/* Returns whether cuda_grouped_queries can compute the partial results of a call in which a
+** key/value head has `rows` rows of queries. */
 bool cuda_takes_grouped_queries(const tlk_Attention &a, int64_t rows);
+/* Computes the partial results by tensor cores. `blocks` counts the groups of all heads. */
 bool cuda_grouped_queries(const struct tlk_attention *call, const few::Work &w, int64_t blocks);
 
 #endif

@@ -190,7 +190,7 @@ function M.stretch(title, x, a)
    local spectrum = spectra.spectrogram(x, 0, window, a.n_fft, hop, size)
    local advance = torch.linspace(0, math.pi * hop, spectrum:size(-2),
       {device = x.device, dtype = x.dtype}):unsqueeze(2)
-   -- rounds half to even, as Python does
+   -- Halves are rounded to the even neighbour, as by Python's `round`.
    local length = n / rate
    local whole = math.floor(length + 0.5)
    if length % 1 == 0.5 and whole % 2 == 1 then whole = whole - 1 end

@@ -1,5 +1,5 @@
 -- compare.lua - compares functions and transforms with torchaudio's results, which fixtures/functional.py has recorded.
--- As a program it prints a table of the largest differences of results in float64 and float32, and of gradients,
+-- Run as a program, this file prints a table of the largest differences of results in float64 and float32, and of gradients,
 -- relative to the largest value:
 --
 --    build/tlua rocks/audio/spec/compare.lua [FILE]

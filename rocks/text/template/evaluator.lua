@@ -543,7 +543,7 @@ local function loop_over(self, node, scope, value, depth)
       is_complete = is_complete or not signal
       item = loop:advance()
    end
-   -- As in Jinja, `else` runs if no iteration of the loop has reached its end.
+   -- The block of `else` runs if no iteration of the loop has reached its end, as in Jinja.
    if node.otherwise and not is_complete then
       return execute(self, node.otherwise, scope_in(scope))
    end

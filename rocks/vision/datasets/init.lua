@@ -245,9 +245,7 @@ M.STL10 = STL10
 function STL10:__init(...)
    local title, a = "vision.datasets.STL10", take_stl(...)
    Dataset.__init(self)
-   if a.split ~= "train" and a.split ~= "test" and a.split ~= "unlabeled" then
-      args.refuse(title, "split", '"train", "test" or "unlabeled"', a.split)
-   end
+   files.choose(title, "split", a.split, {"train", "test", "unlabeled"})
    self.root, self.split, self.transform = a.root, a.split, a.transform
    self.target_transform = a.target_transform
    self.classes = {"airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship",

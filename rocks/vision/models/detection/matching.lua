@@ -90,7 +90,7 @@ local function check_boxes(title, which, boxes)
    if not is_tensor or boxes:dim() ~= 2 or boxes:size(2) ~= 4 or not boxes:is_floating_point() then
       args.refuse(title, which .. ".boxes", "floating numbers of shape (n, 4)", boxes)
    end
-   -- a box with NaN has no corners either
+   -- Comparisons with NaN are false, so a box with NaN counts as flat.
    local is_flat = boxes:narrow(2, 3, 2):gt(boxes:narrow(2, 1, 2)):logical_not():any(2)
    if is_flat:any():item() then
       local box = boxes[is_flat:nonzero()[{1, 1}]:item()]:tolist()
