@@ -1,8 +1,8 @@
 -- tv_tensors.lua - torch.vision.tv_tensors: tensors with a kind, so that transforms can change
 -- images, videos, masks, bounding boxes and keypoints together.
 --
--- A value of these classes is an object with the tensor in its field `data`. Methods of tensors can be called
--- on it; apart from `to`, `clone` and `detach` they return plain tensors.
+-- A value of these classes is an object with the tensor in its field `data`. Methods of tensors can
+-- be called on it; apart from `to`, `clone` and `detach` they return plain tensors.
 
 local torch = require "tlua"
 local args = require "tlua.args"

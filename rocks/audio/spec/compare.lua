@@ -1,6 +1,6 @@
 -- compare.lua - compares functions and transforms with torchaudio's results, which fixtures/functional.py has recorded.
--- Run as a program, this file prints a table of the largest differences of results in float64 and float32, and of gradients,
--- relative to the largest value:
+-- Run as a program, this file prints a table of the largest differences of results in float64 and float32, and of
+-- gradients, relative to the largest value:
 --
 --    build/tlua rocks/audio/spec/compare.lua [FILE]
 
