@@ -1,6 +1,12 @@
 -- training.lua - learns tokenizers' vocabularies in the same way as Hugging Face's trainers. A word
 -- is {text =, count =}; a vocabulary is the list of tokens by their numbers, from 1.
 
+local torch = require "tlua"
+local args = require "tlua.args"
+local loading = require "tlua.text.tokenizer.loading"
+local pieces = require "tlua.text.tokenizer.pieces"
+local saving = require "tlua.text.tokenizer.saving"
+
 local M = {}
 
 -- A heap of pairs ------------------------------------------------------------------------------
@@ -203,6 +209,81 @@ function M.words(words, options)
    end
    for i = #tokens, options.vocab_size + 1, -1 do tokens[i] = nil end
    return tokens
+end
+
+-- Tokenizers ---------------------------------------------------------------------------------
+
+-- Counts the words of a text.
+local function count_words(self, text, counts)
+   local piece, list = pieces.new(text, 0), {}
+   if self.normalizer then self.normalizer.apply(piece, {first = true, last = true}) end
+   if self.pre_tokenizer then self.pre_tokenizer.apply(piece, list) else list[1] = piece end
+   for i = 1, #list do
+      local word = list[i].text
+      if word ~= "" then counts[word] = (counts[word] or 0) + 1 end
+   end
+end
+
+-- Returns the words, written in the vocabulary's characters and sorted by count and then by text.
+local function sorted_words(self, counts)
+   local pre, words = self.pre_tokenizer, {}
+   local last = pre and (pre.last or pre)
+   for text, count in pairs(counts) do
+      if last and last.keeps_bytes then text = saving.in_characters(text) end
+      words[#words + 1] = {text = text, count = count}
+   end
+   table.sort(words, function(a, b)
+      if a.count ~= b.count then return a.count > b.count end
+      return a.text < b.text
+   end)
+   return words
+end
+
+local function check_trainer(self, name, trainer)
+   local trainers = require "tlua.text.trainers"
+   if getmetatable(trainer) ~= trainers._Trainer then
+      args.refuse(name, "trainer", "one of text.trainers", trainer)
+   end
+   if not self.source then torch.raise(name .. ": expected a tokenizer of tokenizer.json") end
+   local kind = require "tlua.utils.json".decode(self.source).model.type or "BPE"
+   if kind ~= trainer.model then
+      torch.raise(("%s: trainer: expected a trainer for %s, got one for %s"):format(name, kind,
+         trainer.model))
+   end
+end
+
+--- Learns a vocabulary from the texts that next_text returns, one at each call.
+---@param self text.Tokenizer
+---@param name string  the calling function's name, for messages
+---@param next_text fun(): string?
+---@param trainer table  a trainer of text.trainers
+---@return table parts  of the tokenizer with that vocabulary, as loading.json returns them
+function M.parts(self, name, next_text, trainer)
+   check_trainer(self, name, trainer)
+   local counts, n = {}, 0
+   for item in next_text do
+      for _, text in ipairs(type(item) == "table" and item or {item}) do
+         n = n + 1
+         local length, at = utf8.len(type(text) == "string" and text or "")
+         if type(text) ~= "string" then args.refuse(name, ("text %d"):format(n), "a text", text) end
+         if not length then
+            torch.raise(("%s: text %d: expected UTF-8, byte %d is not"):format(name, n, at))
+         end
+         count_words(self, text, counts)
+      end
+   end
+   local words = sorted_words(self, counts)
+   local model = {continuing_subword_prefix = trainer.continuing_subword_prefix,
+      end_of_word_suffix = trainer.end_of_word_suffix}
+   if trainer.model == "WordLevel" then
+      model.tokens = M.words(words, trainer)
+   else
+      model.tokens, model.merges = M.bpe(words, trainer)
+      if trainer.model == "WordPiece" then model.merges = nil end
+   end
+   local parts, why = loading.protect(loading.json, saving.with_vocabulary(self, model))
+   if not parts then torch.raise(("%s: %s"):format(name, why)) end
+   return parts
 end
 
 return M
