@@ -87,12 +87,10 @@ local function triangle(size, device)
    return (i:unsqueeze(1) - i:unsqueeze(2) + 1):clamp(0):view(-1) + 1
 end
 
--- Computes the recursion of x (batch, filters, time) with coefficients a (filters, K + 1); a[f][1]
--- is 1.
-local function solve(x, a)
+-- Computes the recursion of finite inputs x (batch, filters, time) by blocks.
+local function by_blocks(x, a)
    local batch, filters, length = table.unpack(x.shape)
    local order = a:size(2) - 1
-   if order == 0 or length == 0 then return x:clone() end
    local size = math.max(BLOCK, order)
    local blocks = (length + size - 1) // size
    local doublings = 0
@@ -127,6 +125,40 @@ local function solve(x, a)
    end
    y = y:view(batch, filters, blocks * size)
    return y:narrow(3, 1, length):to(x.dtype)
+end
+
+-- Replaces the outputs of one channel from its sample `first` on by those of a loop over samples.
+-- One NaN makes all later outputs NaN.
+local function loop_from(first, x, y, a)
+   local inputs, outputs, order = x:double():tolist(), y:double():tolist(), #a - 1
+   local new = {}
+   for n = first, #inputs do
+      local sum = inputs[n]
+      for k = 1, order do sum = sum - a[k + 1] * (outputs[n - k] or 0) end
+      outputs[n], new[#new + 1] = sum, sum
+      if sum ~= sum then break end
+   end
+   y:narrow(1, first, #new):copy_(torch.tensor(new, {dtype = "float64"}))
+   y:narrow(1, first + #new - 1, #inputs - first - #new + 2):fill_(new[#new])
+end
+
+-- Computes the recursion of x (batch, filters, time) with coefficients a (filters, K + 1); a[f][1]
+-- is 1. In a product with a triangular matrix, NaN and infinities would spread to earlier samples
+-- (0 * inf is NaN), so channels that have them are computed by a loop from their first one on.
+local function solve(x, a)
+   if a:size(2) == 1 or x:numel() == 0 then return x:clone() end
+   local finite = x:isfinite()
+   if finite:all():item() then return by_blocks(x, a) end
+   local y = by_blocks(x:masked_fill(finite:logical_not(), 0), a)
+   local coefficients = a:double():tolist()
+   for b, filters in ipairs(finite:logical_not():long():argmax(-1):tolist()) do
+      for f, first in ipairs(filters) do
+         if not finite[{b, f, first}]:item() then
+            loop_from(first, x[{b, f}], y[{b, f}], coefficients[f])
+         end
+      end
+   end
+   return y
 end
 
 local Recursion = torch.class("audio.Recursion", torch.autograd.Function)

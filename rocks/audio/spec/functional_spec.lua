@@ -93,6 +93,22 @@ describe("audio.functional.lfilter", function()
       end
    end)
 
+   it("leaves samples before a NaN or an infinity as they are, and continues as the loop does", function()
+      for _, bad in ipairs {0 / 0, 1 / 0, -1 / 0} do
+         for _, a in ipairs {{1.0, -0.5}, {0.9, 0.3, -0.2}, {1.0, 0.0, 0.5}} do
+            local b = #a == 2 and {1.0, 0.0} or {0.4, 0.2, 0.1}
+            local x = torch.randn(2, 90, {dtype = "float64"})
+            local whole = f.lfilter(x, torch.tensor(a), torch.tensor(b), {clamp = false})
+            x[{1, 50}] = bad
+            local y = f.lfilter(x, torch.tensor(a), torch.tensor(b), {clamp = false})
+            assert.is_true(torch.allclose(whole[2], y[2]))
+            local expected = loop(x[1]:tolist(), a, b)
+            assert.is_true(torch.allclose(expected, y[1], {equal_nan = true, rtol = 1e-6, atol = 1e-6}))
+            assert.is_false(y[1]:narrow(1, 1, 49):isnan():any():item())
+         end
+      end
+   end)
+
    it("stays exact for poles near 1 over many samples", function()
       local x, a, b = torch.zeros(100000), torch.tensor {1, -0.99999}, torch.tensor {1.0, 0}
       x[1] = 1
