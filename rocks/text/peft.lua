@@ -7,6 +7,7 @@ local args = require "tlua.args"
 local class = require "tlua.class"
 local configs = require "tlua.text.models.config"
 local json = require "tlua.utils.json"
+local modes = require "tlua.text.generation.modes"
 local suggest = require "tlua.utils.suggest"
 
 local nn, F = torch.nn, torch.nn.functional
@@ -76,12 +77,13 @@ local defaults = {
 local refused <const> = {
    "lora_bias", "use_qalora", "use_bdlora", "layer_replication", "alora_invocation_tokens",
    "target_parameters", "trainable_token_indices", "arrow_config", "kasa_config", "velora_config",
-   "monteclora_config", "layers_pattern",
+   "monteclora_config",
 }
 
 local others = {
    target_modules = true, exclude_modules = true, modules_to_save = true, task_type = true,
-   layers_to_transform = true, base_model_name_or_path = true, init_lora_weights = true,
+   layers_to_transform = true, layers_pattern = true, base_model_name_or_path = true,
+   init_lora_weights = true,
 }
 
 local function is_names(value)
@@ -116,6 +118,12 @@ local function check(title, c)
    for _, name in ipairs {"exclude_modules", "modules_to_save"} do
       refuse_unless(c[name] == nil or is_names(c[name]), name, "a list of names")
    end
+   if type(c.layers_pattern) == "string" then c.layers_pattern = {c.layers_pattern} end
+   local patterns = c.layers_pattern
+   refuse_unless(patterns == nil or is_names(patterns)
+      and not table.concat(patterns):find "[^%w_]", "layers_pattern", "names of lists of layers")
+   refuse_unless(patterns == nil or #patterns == 0 or c.layers_to_transform ~= nil,
+      "layers_pattern", "none without layers_to_transform")
    for _, name in ipairs {"rank_pattern", "alpha_pattern"} do
       for pattern, value in pairs(c[name]) do
          if tostring(pattern):find "[%^%$%*%+%?%(%)%[%]\\|]" then
@@ -159,10 +167,20 @@ local function value_for(title, path, c, name, default)
    return found or default
 end
 
+-- Returns the number of a layer: as in PEFT, the last number of the path, or the last one after a
+-- name of layers_pattern.
+local function layer_number(path, patterns)
+   if patterns == nil or #patterns == 0 then patterns = {"[^.]*"} end
+   for _, name in ipairs(patterns) do
+      local number = ("." .. path):match("^.*%." .. name .. "%.(%d+)%.")
+      if number then return math.tointeger(tonumber(number)) end
+   end
+end
+
 local function layer_fits(path, c)
    local wanted = c.layers_to_transform
    if wanted == nil then return true end
-   local number = math.tointeger(tonumber(path:match "%.(%d+)%."))
+   local number = layer_number(path, c.layers_pattern)
    for _, index in ipairs(type(wanted) == "table" and wanted or {wanted}) do
       if index == number then return true end
    end
@@ -274,13 +292,8 @@ function PeftModel:forward(...) return self.base_model(...) end
 ---@param options? table
 ---@return Tensor
 function PeftModel:generate(input_ids, options)
-   local training = self.training
-   if training then self:eval() end
-   local results = table.pack(pcall(self.base_model.model.generate, self.base_model.model,
-      input_ids, options))
-   if training then self:train() end
-   if not results[1] then error(results[2], 0) end
-   return table.unpack(results, 2, results.n)
+   local model = self.base_model.model
+   return modes.evaluating(self, model.generate, model, input_ids, options)
 end
 
 --- Returns the parameters that are trained, for an optimizer.
@@ -389,9 +402,10 @@ end
 ---@param options? {r: integer, lora_alpha: number, lora_dropout: number, target_modules:
 --- string[]|string, exclude_modules: string[], modules_to_save: string[], rank_pattern:
 --- table<string, integer>, alpha_pattern: table<string, number>, use_rslora: boolean,
---- layers_to_transform: integer|integer[]}  target_modules: the last parts of layers' paths, or
+--- layers_to_transform: integer|integer[], layers_pattern: string[]}  target_modules: the last parts of layers' paths, or
 --- "all-linear"; by default layers of attention; layers_to_transform: layer numbers as in files,
---- from 0; modules_to_save: layers that are trained as a whole and saved
+--- from 0, the last number of a path or the last after a name of layers_pattern;
+--- modules_to_save: layers that are trained as a whole and saved
 ---@return text.PeftModel
 function M.get_peft_model(model, options) return PeftModel(model, options) end
 

@@ -2,70 +2,15 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local fields = require "tlua.text.generation.fields"
 local Steps = require "tlua.text.generation.steps"
 local beams = require "tlua.text.generation.beams"
+local modes = require "tlua.text.generation.modes"
 local processors = require "tlua.text.generation.processors"
 
 local M = {}
 
 local title <const> = "generate"
-
-local defaults = {
-   max_new_tokens = 20, min_new_tokens = 0, min_length = 0, do_sample = false, num_beams = 1,
-   num_return_sequences = 1, temperature = 1.0, top_k = 50, top_p = 1.0, min_p = 0.0,
-   typical_p = 1.0, repetition_penalty = 1.0, no_repeat_ngram_size = 0, length_penalty = 1.0,
-   use_cache = true, cache = "dynamic", return_scores = false,
-}
-local kinds = {
-   max_new_tokens = "count", min_new_tokens = "count", min_length = "count", num_beams = "count",
-   num_return_sequences = "count", top_k = "count", no_repeat_ngram_size = "count",
-}
-local others = {
-   max_length = true, early_stopping = true, eos_token_id = true, pad_token_id = true,
-   attention_mask = true, streamer = true, stop_strings = true, tokenizer = true,
-   logits_processor = true, generator = true, decoder_input_ids = true,
-   decoder_start_token_id = true, forced_bos_token_id = true, forced_eos_token_id = true,
-   bad_words_ids = true, suppress_tokens = true,
-}
-
--- Options whose defaults come from generation_config.json, where token numbers count from 0.
-local remembered <const> = {
-   "do_sample", "temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty",
-   "no_repeat_ngram_size", "length_penalty", "early_stopping", "num_beams", "min_length",
-   "max_new_tokens", "max_length", "min_new_tokens", "num_return_sequences",
-}
-local tokens <const> = {
-   "pad_token_id", "eos_token_id", "decoder_start_token_id", "forced_bos_token_id",
-   "forced_eos_token_id", "bad_words_ids", "suppress_tokens",
-}
-
-local function shifted(value)
-   if math.type(value) == "integer" then return value + 1 end
-   if type(value) ~= "table" then return value end
-   local list = {}
-   for i, item in ipairs(value) do list[i] = shifted(item) end
-   return list
-end
-
--- Completes the given options with the model's defaults.
-local function with_defaults(model, given)
-   local own, config, all = model.generation_config or {}, model.config, {}
-   for _, name in ipairs(remembered) do
-      local value = own[name]
-      if name == "max_length" and given.max_new_tokens then value = nil end
-      if name == "max_new_tokens" and given.max_length then value = nil end
-      if value ~= nil and (defaults[name] == nil or type(value) == type(defaults[name])) then
-         all[name] = value
-      end
-   end
-   for _, name in ipairs(tokens) do
-      local value = own[name]
-      if value == nil then value = config[name] end
-      all[name] = shifted(value)
-   end
-   for key, value in pairs(given) do all[key] = value end
-   return all
-end
 
 local function refuse_unless(fits, name, expected, value)
    if not fits then args.refuse(title, name, expected, value) end
@@ -84,20 +29,70 @@ local function check_tokens(model, o)
       end
       return true
    end
-   for _, name in ipairs {"suppress_tokens", "forced_bos_token_id", "forced_eos_token_id"} do
+   for _, name in ipairs {"suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id",
+         "forced_eos_token_id"} do
       if math.type(o[name]) == "integer" then o[name] = {o[name]} end
       refuse_unless(o[name] == nil or fits(o[name], 0), name, expected, o[name])
    end
+   local suppressed = {}
+   for _, token in ipairs(o.suppress_tokens or {}) do suppressed[token] = true end
+   for _, name in ipairs {"forced_bos_token_id", "forced_eos_token_id"} do
+      local all = o[name] and #o[name] > 0
+      for _, token in ipairs(o[name] or {}) do all = all and suppressed[token] end
+      refuse_unless(not all, name, "a token that is not in suppress_tokens",
+         o[name] and o[name][1])
+   end
    local words = o.bad_words_ids
-   if words == nil then return end
-   refuse_unless(type(words) == "table", "bad_words_ids", "a list of lists of tokens", words)
-   for _, word in ipairs(words) do
+   refuse_unless(words == nil or type(words) == "table", "bad_words_ids",
+      "a list of lists of tokens", words)
+   for _, word in ipairs(words or {}) do
       refuse_unless(fits(word, 1), "bad_words_ids", expected, word)
    end
+   local biases = o.sequence_bias
+   refuse_unless(biases == nil or type(biases) == "table", "sequence_bias",
+      "a list of pairs of tokens and a number", biases)
+   for _, pair in ipairs(biases or {}) do
+      refuse_unless(type(pair) == "table" and fits(pair[1], 1) and type(pair[2]) == "number",
+         "sequence_bias", "pairs of " .. expected .. " and a number", pair)
+   end
+end
+
+-- Removes words that are an end-of-sequence token from bad_words_ids.
+local function without_eos(o)
+   local words = {}
+   for _, word in ipairs(o.bad_words_ids) do
+      local is_eos = false
+      for _, token in ipairs(o.eos) do is_eos = is_eos or #word == 1 and word[1] == token end
+      if not is_eos then words[#words + 1] = word end
+   end
+   return words
+end
+
+local function is_between(value, low, high)
+   return type(value) == "number" and value > low and value <= high
+end
+
+-- Checks the options that change scores and are seldom used.
+local function check_scores(o)
+   refuse_unless(o.encoder_repetition_penalty > 0, "encoder_repetition_penalty",
+      "a positive number", o.encoder_repetition_penalty)
+   refuse_unless(o.top_h == nil or is_between(o.top_h, 0, 1), "top_h",
+      "a number above 0, up to 1", o.top_h)
+   for _, name in ipairs {"epsilon_cutoff", "eta_cutoff"} do
+      refuse_unless(o[name] >= 0 and o[name] < 1, name, "a number from 0 to below 1", o[name])
+   end
+   local decay = o.exponential_decay_length_penalty
+   if decay == nil then return end
+   refuse_unless(type(decay) == "table" and math.type(decay[1]) == "integer"
+      and type(decay[2]) == "number", "exponential_decay_length_penalty",
+      "a list of an integer and a number", decay)
+   refuse_unless(#o.eos > 0, "exponential_decay_length_penalty", "none without eos_token_id",
+      decay)
 end
 
 local function check(model, o)
    check_tokens(model, o)
+   check_scores(o)
    refuse_unless(o.temperature > 0, "temperature", "a positive number", o.temperature)
    refuse_unless(o.top_p > 0 and o.top_p <= 1, "top_p", "a number above 0, up to 1", o.top_p)
    refuse_unless(o.min_p >= 0 and o.min_p <= 1, "min_p", "a number from 0 to 1", o.min_p)
@@ -218,7 +213,8 @@ end
 
 --- Continues texts with a model. Token numbers count from 1. Padding must be on the left of
 --- input_ids, where attention_mask is 0. For a model with an encoder and a decoder, the result has
---- the decoder's tokens. Defaults come from generation_config.json and config.json.
+--- the decoder's tokens. Defaults come from generation_config.json and config.json; a field of
+--- generation_config.json that would change the result and is not supported is an error.
 ---
 ---     local config = {model_type = "gpt2", n_embd = 4, n_head = 2}
 ---     local model = torch.text.from_config(config):eval()
@@ -231,14 +227,19 @@ end
 ---@param options? {max_new_tokens: integer, max_length: integer, min_new_tokens: integer,
 --- min_length: integer, do_sample: boolean, num_beams: integer, num_return_sequences: integer,
 --- temperature: number, top_k: integer, top_p: number, min_p: number, typical_p: number,
---- repetition_penalty: number, no_repeat_ngram_size: integer, bad_words_ids: integer[][],
---- suppress_tokens: integer[], length_penalty: number, early_stopping: boolean|string,
+--- top_h: number, epsilon_cutoff: number, eta_cutoff: number,
+--- repetition_penalty: number, encoder_repetition_penalty: number, no_repeat_ngram_size: integer,
+--- encoder_no_repeat_ngram_size: integer, bad_words_ids: integer[][], sequence_bias: any[],
+--- suppress_tokens: integer[], begin_suppress_tokens: integer[], remove_invalid_values: boolean,
+--- renormalize_logits: boolean, exponential_decay_length_penalty: number[],
+--- length_penalty: number, early_stopping: boolean|string,
 --- eos_token_id: integer|integer[], pad_token_id: integer, attention_mask: Tensor, streamer:
 --- function, stop_strings: string|string[], tokenizer: text.Tokenizer,
 --- logits_processor: function[], generator: any, use_cache: boolean, cache: string,
 --- decoder_input_ids: Tensor,
 --- decoder_start_token_id: integer, forced_bos_token_id: integer, forced_eos_token_id: integer,
---- return_scores: boolean}  cache: "dynamic" or "static"; streamer(tokens) is called for each new
+--- return_scores: boolean}  cache: "dynamic" or "static"; sequence_bias: pairs {tokens, bias};
+--- exponential_decay_length_penalty: {start, factor}; streamer(tokens) is called for each new
 --- token (B), and ends the generation by returning true; logits_processor: functions of (ids,
 --- scores) that return scores
 ---@return Tensor ids  (B * num_return_sequences, S + new tokens)
@@ -251,8 +252,8 @@ function M.generate(model, input_ids, options)
    end
    options = options or {}
    if type(options) ~= "table" then args.refuse(title, "options", "a table", options) end
-   args.over_defaults(title, options, defaults, kinds, others)
-   local o = args.over_defaults(title, with_defaults(model, options), defaults, kinds, others)
+   fields.check(title, options)
+   local o = fields.check(title, fields.with_defaults(title, model, options))
    if not torch.is_tensor(input_ids) or input_ids:dim() ~= 2 or input_ids:size(2) == 0
          or input_ids:is_floating_point() then
       args.refuse(title, "input_ids", "token numbers of shape (batch, length)", input_ids)
@@ -261,6 +262,8 @@ function M.generate(model, input_ids, options)
    o.eos = type(eos) == "table" and eos or {eos}
    o.given_pad = options.pad_token_id ~= nil or o.pad_token_id ~= nil
    check(model, o)
+   if o.bad_words_ids then o.bad_words_ids = without_eos(o) end
+   o.source = input_ids
    if o.decoder_input_ids then
       o.decoder_input_ids = decoder_prompt(model, input_ids, o.decoder_input_ids,
          o.decoder_start_token_id)
@@ -275,13 +278,9 @@ function M.generate(model, input_ids, options)
    if o.max_new_tokens == 0 and model.inputs ~= "seq2seq" then return input_ids end
    o.stops = stop_finder(o, function() return o.prompt end)
    local function processors_of(prompt) return processors.list(o, prompt) end
-   local training = model.training
-   if training then model:eval() end
    local _ <close> = torch.no_grad()
    local search = o.num_beams > 1 and beams.search or continue
-   local ok, ids, scores = pcall(search, model, input_ids, o, processors_of)
-   if training then model:train() end
-   if not ok then error(ids, 0) end
+   local ids, scores = modes.evaluating(model, search, model, input_ids, o, processors_of)
    if o.return_scores then return ids, scores end
    return ids
 end

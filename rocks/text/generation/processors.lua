@@ -51,23 +51,74 @@ function M.no_repeat_ngram_size(n)
    end
 end
 
---- Forbids sequences of tokens.
----@param words integer[][]
+--- Multiplies positive scores of the source's tokens by the penalty, and divides negative ones.
+---@param penalty number
+---@param source Tensor  (B, S): the encoder's tokens, or the prompts
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
-function M.bad_words_ids(words)
+function M.encoder_repetition_penalty(penalty, source)
+   return function(_, scores)
+      local copies = scores:size(1) // source:size(1)
+      local ids = copies > 1 and source:repeat_interleave(copies, 1) or source
+      local own = scores:gather(2, ids)
+      return scores:scatter(2, ids, torch.where(own:lt(0), own / penalty, own * penalty))
+   end
+end
+
+--- Forbids tokens that would complete a sequence of n tokens which occurs in the source.
+---@param n integer
+---@param source Tensor  (B, S): the encoder's tokens, or the prompts
+---@return fun(ids: Tensor, scores: Tensor): Tensor
+function M.encoder_no_repeat_ngram_size(n, source)
+   local known = {}
+   for b, row in ipairs(source:tolist()) do
+      known[b] = {}
+      for i = 1, #row - n + 1 do
+         local head = table.concat(row, " ", i, i + n - 2)
+         known[b][head] = known[b][head] or {}
+         table.insert(known[b][head], row[i + n - 1])
+      end
+   end
    return function(ids, scores)
-      local rows, length, copy = ids:tolist(), ids:size(2), scores:clone()
-      for b, row in ipairs(rows) do
-         for _, word in ipairs(words) do
-            local fits = #word - 1 <= length
-            for i = 1, fits and #word - 1 or 0 do
-               fits = fits and row[length - #word + 1 + i] == word[i]
-            end
-            if fits then copy[{b, word[#word]}] = lowest end
+      local copies, length = scores:size(1) // #known, ids:size(2)
+      if length + 1 < n then return scores end
+      local copy = scores:clone()
+      for i, row in ipairs(ids:tolist()) do
+         local tail = table.concat(row, " ", length - n + 2, length)
+         for _, token in ipairs(known[(i - 1) // copies + 1][tail] or {}) do
+            copy[{i, token}] = lowest
          end
       end
       return copy
    end
+end
+
+--- Adds numbers to the scores of tokens that complete sequences.
+---@param biases {[1]: integer[], [2]: number}[]  sequences, each with its number
+---@return fun(ids: Tensor, scores: Tensor): Tensor
+function M.sequence_bias(biases)
+   return function(ids, scores)
+      local rows, length, copy = ids:tolist(), ids:size(2), scores:clone()
+      for b, row in ipairs(rows) do
+         for _, pair in ipairs(biases) do
+            local word = pair[1]
+            local fits = #word - 1 <= length
+            for i = 1, fits and #word - 1 or 0 do
+               fits = fits and row[length - #word + 1 + i] == word[i]
+            end
+            if fits then copy[{b, word[#word]}] = copy[{b, word[#word]}] + pair[2] end
+         end
+      end
+      return copy
+   end
+end
+
+--- Forbids sequences of tokens.
+---@param words integer[][]
+---@return fun(ids: Tensor, scores: Tensor): Tensor
+function M.bad_words_ids(words)
+   local biases = {}
+   for i, word in ipairs(words) do biases[i] = {word, lowest} end
+   return M.sequence_bias(biases)
 end
 
 local function filled(scores, tokens, value)
@@ -104,6 +155,44 @@ function M.forced(length, tokens)
    end
 end
 
+--- Forbids tokens as the first new one, when the text has `length` tokens.
+---@param tokens integer[]
+---@param length integer
+---@return fun(ids: Tensor, scores: Tensor): Tensor
+function M.begin_suppress_tokens(tokens, length)
+   return function(ids, scores)
+      return ids:size(2) == length and filled(scores, tokens, lowest) or scores
+   end
+end
+
+--- Replaces NaN by 0, and infinities by the largest and the least finite number.
+---@return fun(ids: Tensor, scores: Tensor): Tensor
+function M.remove_invalid_values()
+   return function(_, scores) return scores:nan_to_num() end
+end
+
+--- Raises the scores of end-of-sequence tokens exponentially once the text is longer than `start`.
+---@param start integer
+---@param factor number
+---@param eos integer[]
+---@return fun(ids: Tensor, scores: Tensor): Tensor
+function M.exponential_decay_length_penalty(start, factor, eos)
+   return function(ids, scores)
+      local past = ids:size(2) - start
+      if past <= 0 then return scores end
+      local at = torch.tensor(eos, {dtype = "int64", device = scores.device})
+      local own = scores:index_select(2, at)
+      local more = (own:abs() * (factor ^ past - 1)):masked_fill(own:isfinite():logical_not(), 0)
+      return scores:index_copy(2, at, own + more)
+   end
+end
+
+--- Replaces scores by the logarithms of probabilities.
+---@return fun(ids: Tensor, scores: Tensor): Tensor
+function M.renormalize_logits()
+   return function(_, scores) return scores:log_softmax(-1) end
+end
+
 --- Divides scores by the temperature.
 ---@param temperature number
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
@@ -114,8 +203,10 @@ end
 --- Keeps the k tokens with the highest scores, and all tokens with the same score as the last of
 --- these.
 ---@param k integer
+---@param keep? integer  the number of tokens that remain at least
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
-function M.top_k(k)
+function M.top_k(k, keep)
+   k = math.max(k, keep or 1)
    return function(_, scores)
       local best = scores:topk(math.min(k, scores:size(2)), 2)
       return scores:masked_fill(scores:lt(best:narrow(2, -1, 1)), lowest)
@@ -124,31 +215,86 @@ end
 
 --- Keeps the most probable tokens, until their probabilities together reach p.
 ---@param p number
+---@param keep? integer  the number of tokens that remain at least
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
-function M.top_p(p)
+function M.top_p(p, keep)
    return function(_, scores)
       local sorted, order = scores:sort(2, false)
       local gone = sorted:softmax(-1):cumsum(2):le(1 - p)
-      gone:narrow(2, -1, 1):fill_(false)
+      local last = math.min(keep or 1, scores:size(2))
+      gone:narrow(2, scores:size(2) - last + 1, last):fill_(false)
       return scores:masked_fill(torch.zeros_like(gone):scatter(2, order, gone), lowest)
    end
 end
 
+-- Returns the scores without those in `gone`; the `keep` highest ones stay.
+local function without(scores, gone, keep)
+   if keep then
+      local best = scores:topk(math.min(keep, scores:size(2)), 2)
+      gone = gone & scores:lt(best:narrow(2, -1, 1))
+   end
+   return scores:masked_fill(gone, lowest)
+end
+
 --- Keeps tokens that are at least p times as probable as the most probable token.
 ---@param p number
+---@param keep? integer  the number of tokens that remain at least
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
-function M.min_p(p)
+function M.min_p(p, keep)
    return function(_, scores)
       local probabilities = scores:softmax(-1)
-      return scores:masked_fill(probabilities:lt(probabilities:amax(-1, true) * p), lowest)
+      return without(scores, probabilities:lt(probabilities:amax(-1, true) * p), keep)
+   end
+end
+
+--- Keeps tokens whose probability is at least `epsilon`.
+---@param epsilon number
+---@param keep? integer  the number of tokens that remain at least, 1 by default
+---@return fun(ids: Tensor, scores: Tensor): Tensor
+function M.epsilon_cutoff(epsilon, keep)
+   return function(_, scores)
+      return without(scores, scores:softmax(-1):lt(epsilon), keep or 1)
+   end
+end
+
+-- Returns the entropies (B, 1) of the distributions of scores.
+local function entropy_of(scores)
+   local logs = scores:log_softmax(-1)
+   return -(logs:exp() * logs:clamp {min = torch.finfo(logs.dtype).min}):sum(-1, true)
+end
+
+--- Keeps tokens whose probability is at least the lesser of `epsilon` and sqrt(epsilon)
+--- exp(-entropy).
+---@param epsilon number
+---@param keep? integer  the number of tokens that remain at least, 1 by default
+---@return fun(ids: Tensor, scores: Tensor): Tensor
+function M.eta_cutoff(epsilon, keep)
+   return function(_, scores)
+      local eta = (epsilon ^ 0.5 * (-entropy_of(scores)):exp()):clamp {max = epsilon}
+      return without(scores, scores:softmax(-1):lt(eta), keep or 1)
+   end
+end
+
+--- Keeps the most probable tokens, of at most 100, while their part of the entropy is at most h.
+---@param h number
+---@return fun(ids: Tensor, scores: Tensor): Tensor
+function M.top_h(h)
+   return function(_, scores)
+      local best, at = scores:topk(math.min(100, scores:size(2)), 2)
+      local p = best:softmax(-1)
+      local kept = (-p * p:log()):cumsum(-1):le(entropy_of(best) * h)
+      kept:narrow(2, 1, 1):fill_(true)
+      local gone = torch.ones_like(scores, {dtype = "bool"}):scatter(2, at, kept:logical_not())
+      return scores:masked_fill(gone, lowest)
    end
 end
 
 --- Keeps the tokens whose information content is nearest to the entropy, until their probabilities
 --- together reach p.
 ---@param p number
+---@param keep? integer  the number of tokens that remain at least
 ---@return fun(ids: Tensor, scores: Tensor): Tensor
-function M.typical_p(p)
+function M.typical_p(p, keep)
    return function(_, scores)
       local logs = scores:log_softmax(-1)
       local entropy = -(logs:exp() * logs):nansum(-1, true)
@@ -156,7 +302,7 @@ function M.typical_p(p)
       local total = scores:gather(2, order):softmax(-1):cumsum(-1)
       local last = (total:lt(p):long():sum(2) + 1):clamp(1, scores:size(2))
       local gone = distance:gt(distance:gather(2, last:view(-1, 1)))
-      gone:narrow(2, 1, 1):fill_(false)
+      gone:narrow(2, 1, math.min(keep or 1, scores:size(2))):fill_(false)
       return scores:masked_fill(torch.zeros_like(gone):scatter(2, order, gone), lowest)
    end
 end
@@ -171,21 +317,39 @@ function M.list(o, prompt)
       if is_on then list[#list + 1] = M[name](...) end
    end
    local eos = o.eos
+   add("sequence_bias", o.sequence_bias, o.sequence_bias)
+   add("encoder_repetition_penalty", o.encoder_repetition_penalty ~= 1,
+      o.encoder_repetition_penalty, o.source)
    add("repetition_penalty", o.repetition_penalty ~= 1, o.repetition_penalty, o.padding)
    add("no_repeat_ngram_size", o.no_repeat_ngram_size > 0, o.no_repeat_ngram_size)
+   add("encoder_no_repeat_ngram_size", o.encoder_no_repeat_ngram_size > 0,
+      o.encoder_no_repeat_ngram_size, o.source)
    add("bad_words_ids", o.bad_words_ids, o.bad_words_ids)
    add("min_length", #eos > 0 and o.min_length > 0, o.min_length, eos)
    add("min_length", #eos > 0 and o.min_new_tokens > 0, prompt + o.min_new_tokens, eos)
    add("forced", o.forced_bos_token_id, 1, o.forced_bos_token_id)
    add("forced", o.forced_eos_token_id, o.most - 1, o.forced_eos_token_id)
+   add("remove_invalid_values", o.remove_invalid_values)
+   local decay = o.exponential_decay_length_penalty
+   add("exponential_decay_length_penalty", decay, decay and decay[1] + prompt, decay and decay[2],
+      eos)
    add("suppress_tokens", o.suppress_tokens, o.suppress_tokens)
+   local first = prompt == 1 and o.forced_bos_token_id and 2 or prompt
+   add("begin_suppress_tokens", o.begin_suppress_tokens, o.begin_suppress_tokens, first)
    for _, own in ipairs(o.logits_processor or {}) do list[#list + 1] = own end
-   if not o.do_sample then return list end
-   add("temperature", o.temperature ~= 1, o.temperature)
-   add("top_k", o.top_k > 0, o.top_k)
-   add("top_p", o.top_p < 1, o.top_p)
-   add("min_p", o.min_p > 0, o.min_p)
-   add("typical_p", o.typical_p < 1, o.typical_p)
+   if o.do_sample then
+      -- Beam search needs a token that does not end the text.
+      local keep = o.num_beams > 1 and math.max(2, #eos + 1) or nil
+      add("temperature", o.temperature ~= 1, o.temperature)
+      add("top_h", o.top_h, o.top_h)
+      add("top_k", o.top_k > 0, o.top_k, keep)
+      add("top_p", o.top_p < 1, o.top_p, keep)
+      add("min_p", o.min_p > 0, o.min_p, keep)
+      add("typical_p", o.typical_p < 1, o.typical_p, keep)
+      add("epsilon_cutoff", o.epsilon_cutoff > 0, o.epsilon_cutoff, keep)
+      add("eta_cutoff", o.eta_cutoff > 0, o.eta_cutoff, keep)
+   end
+   add("renormalize_logits", o.renormalize_logits)
    return list
 end
 

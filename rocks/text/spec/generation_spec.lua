@@ -136,6 +136,54 @@ describe("generate", function()
       assert.equal(5, model:generate(prompt, {max_new_tokens = 2}):size(2))
    end)
 
+   it("takes the fields of generation_config.json that transformers has, and refuses others by name", function()
+      local model = new_model()
+      local function made(own, options)
+         options = options or {}
+         options.max_new_tokens, options.eos_token_id = options.max_new_tokens or 1, options.eos_token_id or {}
+         model.generation_config = own
+         return model:generate(prompt, options)[1]:tolist()
+      end
+      local first = made({})[4]
+      assert.not_equal(first, made({begin_suppress_tokens = {first - 1}})[4])
+      assert.equal(6, made({sequence_bias = {{{5}, 1e4}}})[4])
+      assert.equal(6, made({sequence_bias = {{{6, 5}, 1e4}}})[4]) -- The last token of the prompt is 7, or 6 from 0.
+      for _, token in ipairs {2, 5, 7} do
+         assert.not_equal(token, made({encoder_no_repeat_ngram_size = 1, sequence_bias = {{{token - 1}, 1e4}}})[4])
+      end
+      local scores = select(2, model:generate(prompt, {max_new_tokens = 1, renormalize_logits = true,
+         return_scores = true, eos_token_id = {}}))
+      assert.is_true(math.abs(scores[1]:exp():sum():item() - 1) < 1e-5)
+      assert.same(made({}), made({forced_decoder_ids = {}, guidance_scale = 1.0, num_beam_groups = 1, chat_format = "x",
+         output_scores = true}))
+      for text, own in pairs {
+         ["field forced_decoder_ids = [[1,2]] is not supported"] = {forced_decoder_ids = {{1, 2}}},
+         ["field guidance_scale = 1.5 is not supported"] = {guidance_scale = 1.5},
+         ["field diversity_penalty = 0.5 is not supported"] = {diversity_penalty = 0.5},
+         ["field cache_implementation = \"quantized\" is not supported"] = {cache_implementation = "quantized"},
+         ["top_k: expected an integer of at least 0, got \"many\""] = {top_k = "many"},
+         ["begin_suppress_tokens: expected a list of token numbers"] = {begin_suppress_tokens = {50}},
+         ["forced_eos_token_id: expected a token that is not in suppress_tokens, got 4"] =
+            {forced_eos_token_id = 3, suppress_tokens = {3}},
+      } do
+         assert.is_truthy(select(2, pcall(made, own)):find(text, 1, true), text)
+      end
+   end)
+
+   it("restores the mode of each module", function()
+      local model = new_model():train()
+      model.transformer.h[1].attn:eval()
+      model:generate(prompt, {max_new_tokens = 1})
+      assert.is_true(model.training)
+      assert.is_false(model.transformer.h[1].attn.training)
+      assert.is_true(model.transformer.h[1].mlp.training)
+      assert.has_error(function()
+         model:generate(prompt, {max_new_tokens = 1, logits_processor = {function() error "stop" end}})
+      end)
+      assert.is_false(model.transformer.h[1].attn.training)
+      assert.is_true(model.training)
+   end)
+
    it("raises errors for invalid options", function()
       assert.match("generation_spec.lua:%d+: generate: unknown option max_tokens", message_of {max_tokens = 3})
       assert.match("temperature: expected a positive number, got 0", message_of {temperature = 0.0})
@@ -191,5 +239,40 @@ describe("processors", function()
       check({none, 3, none, none, 2}, processors.typical_p(0.3))
       check({1, 3, none, 0.5, 2}, processors.typical_p(0.95))
       check({none, none, none, none, 0}, processors.forced(3, {5}))
+      check({3.5, 3, -2, 8.5, 1},
+         processors.sequence_bias {{{1}, 2.5}, {{3, 2, 5}, -1.0}, {{2, 3, 2, 4}, 8.0}, {{1, 2, 4}, 9.0}})
+      check({1, none, -2, 0.5, none}, processors.begin_suppress_tokens({2, 5}, 3))
+      check({1, 3, -2, 0.5, 2}, processors.begin_suppress_tokens({2, 5}, 2))
+      check({1, 3, -1, 0.5, 3}, processors.exponential_decay_length_penalty(2, 1.5, {3, 5}))
+      check({1, 3, -2, 0.5, 2}, processors.exponential_decay_length_penalty(3, 1.5, {3, 5}))
+      check({none, 3, none, none, 2}, processors.epsilon_cutoff(0.1))
+      check({none, 3, none, none, 2}, processors.epsilon_cutoff(0.9, 2))
+      check({none, 3, none, none, 2}, processors.eta_cutoff(0.1))
+      check({none, 3, none, none, none}, processors.eta_cutoff(0.7))
+      check({none, 3, none, none, none}, processors.top_h(0.6))
+      check({1, 3, none, none, 2}, processors.top_h(0.9))
+      check({1, 3, -2, 0.5, 2}, processors.top_h(1.0))
+      check({1, 3, none, none, 2}, processors.top_k(1, 3))
+      check({1, 3, none, none, 2}, processors.top_p(0.1, 3))
+      check({none, 3, none, none, 2}, processors.min_p(0.9, 2))
+      check({1, 3, none, none, 2}, processors.typical_p(0.3, 3))
+      local gaps = torch.tensor {{1.0, none, -2.0, 0.5, 2.0}}
+      assert.same({1, none, none, none, 2}, processors.eta_cutoff(0.2)(ids, gaps)[1]:tolist())
+      assert.same({1, none, none, none, 2}, processors.top_h(0.7)(ids, gaps)[1]:tolist())
+      local finite = processors.remove_invalid_values()(ids, torch.tensor {{0 / 0, 1 / 0, -1 / 0, 1}})[1]:tolist()
+      assert.same({0, torch.finfo("float32").max, torch.finfo("float32").min, 1}, finite)
+      assert.is_true(torch.allclose(torch.tensor {{-2.465015, -0.465015, -5.465015, -2.965015, -1.465015}},
+         processors.renormalize_logits()(ids, scores)))
+   end)
+
+   it("know the tokens of the source as transformers' classes do", function()
+      local source = torch.tensor {{2, 4, 3}}
+      check({1, 6, -1, 1, 2}, processors.encoder_repetition_penalty(2.0, source))
+      check({1, 3, -2, none, 2}, processors.encoder_no_repeat_ngram_size(2, source))
+      check({1, none, none, none, 2}, processors.encoder_no_repeat_ngram_size(1, source))
+      check({none, 3, -2, 0.5, none}, processors.encoder_no_repeat_ngram_size(3, torch.tensor {{3, 2, 1, 3, 2, 5}}))
+      local two = processors.encoder_no_repeat_ngram_size(1, torch.tensor {{1, 1}, {2, 2}})
+      local result = two(ids:repeat_interleave(4, 1), scores:repeat_interleave(4, 1)):eq(none)
+      assert.same({1, 1, 2, 2}, result:long():argmax(2):tolist())
    end)
 end)

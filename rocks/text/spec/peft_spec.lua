@@ -71,6 +71,37 @@ describe("peft", function()
       assert.is_true(largest(again:merge_and_unload()(ids).logits - model(ids).logits) < 1e-5)
    end)
 
+   it("counts layers by the last number of a path, or by layers_pattern", function()
+      local function adapted(options)
+         options.r = 2
+         local base, names = text.from_config {model_type = "t5", vocab_size = 12, d_model = 8, d_kv = 4, d_ff = 8,
+            num_layers = 2, num_heads = 2, decoder_start_token_id = 0}, {}
+         peft.get_peft_model(base, options)
+         for path, layer in base:named_modules() do
+            if torch.type(layer) == "text.peft.LoraLinear" then names[#names + 1] = path end
+         end
+         table.sort(names)
+         return names
+      end
+      -- In a block of T5's decoder, layer.1 (layer.2 in Lua) is the attention to the encoder.
+      assert.same({"decoder.block.1.layer.2.EncDecAttention.q", "decoder.block.2.layer.2.EncDecAttention.q"},
+         adapted {target_modules = {"q"}, layers_to_transform = 1})
+      assert.same({"decoder.block.2.layer.1.SelfAttention.q", "decoder.block.2.layer.2.EncDecAttention.q",
+         "encoder.block.2.layer.1.SelfAttention.q"},
+         adapted {target_modules = {"q"}, layers_to_transform = {1}, layers_pattern = "block"})
+      assert.match("layers_pattern: expected none without layers_to_transform", message_of(peft.get_peft_model,
+         text.from_config(small), {layers_pattern = "h"}))
+   end)
+
+   it("restores the mode of each module after generating", function()
+      local base = text.from_config(small)
+      local model = peft.get_peft_model(base, {r = 2}):train()
+      base.transformer.h[1]:eval()
+      model:generate(ids, {max_new_tokens = 1})
+      assert.same({true, false, true}, {model.training, base.transformer.h[1].attn.training,
+         base.transformer.h[2].attn.training})
+   end)
+
    it("initializes adapters as PEFT does, or not at all", function()
       local function second(init)
          local base = text.from_config(small)
