@@ -1,5 +1,5 @@
 -- SAC.lua - soft actor-critic (Haarnoja et al., 2018), with two critics and an entropy coefficient
--- that is learnt.
+-- that is learnt or given.
 
 local torch = require "tlua"
 local args = require "tlua.args"
@@ -24,22 +24,38 @@ local SAC = class.class("rl.SAC", off_policy.Continuous)
 
 local take = args.signature("rl.SAC(env: object, "
    .. off_policy.OPTIONS:format("3e-4", 256, "0.005", 1)
-   .. ", action_noise: object?, hidden: integers?, seed: integer?)")
+   .. ", ent_coef: any = 'auto', action_noise: object?, hidden: integers?, seed: integer?)")
+
+-- Returns the logarithm of the initial coefficient if it is learnt, or nil if it is a number.
+local function initial_log(ent_coef)
+   if type(ent_coef) == "number" and ent_coef == ent_coef then return nil end
+   local value = ent_coef == "auto" and 1
+      or type(ent_coef) == "string" and tonumber(ent_coef:match "^auto_(.+)$")
+   if not value or not (value > 0 and value < math.huge) then
+      args.refuse("rl.SAC", "ent_coef",
+         '"auto", "auto_" with a positive initial value, or a number of at least 0', ent_coef)
+   end
+   return math.log(value)
+end
 
 ---@param env rl.VectorEnv|rl.Env  the environments
 ---@param options? {learning_rate: number, buffer_size: integer, learning_starts: integer,
 --- batch_size: integer, tau: number, gamma: number, train_freq: integer, gradient_steps: integer,
---- action_noise: rl.ActionNoise, hidden: integer[], seed: integer}  train_freq: the steps between
+--- ent_coef: number|string, action_noise: rl.ActionNoise, hidden: integer[], seed: integer}
+--- ent_coef: the coefficient of the entropy, or "auto" if it is learnt from 1, or "auto_0.1" from
+--- 0.1; train_freq: the steps between
 --- updates; gradient_steps: -1: one update for each step; action_noise: noise that is added to
 --- actions between -1 and 1
 function SAC:__init(...)
    local a = take(...)
+   local log_alpha = initial_log(a.ent_coef)
    self:_begin(a.env, a, {256, 256})
    self.actor = self._mlp(self.observation_size, self.hidden, 2 * self.action_size, nn.ReLU)
    self:_make_critics(2)
-   self.log_alpha = torch.zeros(1):requires_grad_()
    local lr = {lr = a.learning_rate}
    self.actor_optimizer = torch.optim.Adam(self.actor:parameters(), lr)
+   if not log_alpha then return end
+   self.log_alpha = torch.tensor {log_alpha}:requires_grad_()
    self.alpha_optimizer = torch.optim.Adam({self.log_alpha}, lr)
 end
 
@@ -76,7 +92,7 @@ end
 
 function SAC:_update()
    local batch = self.buffer:sample(self.batch_size)
-   local alpha = self.log_alpha:detach():exp()
+   local alpha = self.log_alpha and self.log_alpha:detach():exp() or self.ent_coef
    self:_fit_critics(batch, torch.no_grad(function()
       local actions, log_p = draw(self, batch.next_observations)
       local after = self._least(self.targets, batch.next_observations, actions)
@@ -89,9 +105,11 @@ function SAC:_update()
    (alpha * log_p - values):mean():backward()
    self.actor_optimizer:step()
 
-   self.alpha_optimizer:zero_grad();
-   (-(self.log_alpha * (log_p:detach() - self.action_size)):mean()):backward()
-   self.alpha_optimizer:step()
+   if self.log_alpha then
+      self.alpha_optimizer:zero_grad();
+      (-(self.log_alpha * (log_p:detach() - self.action_size)):mean()):backward()
+      self.alpha_optimizer:step()
+   end
 
    self:_follow_critics()
 end

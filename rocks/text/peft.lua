@@ -402,10 +402,10 @@ end
 ---@param options? {r: integer, lora_alpha: number, lora_dropout: number, target_modules:
 --- string[]|string, exclude_modules: string[], modules_to_save: string[], rank_pattern:
 --- table<string, integer>, alpha_pattern: table<string, number>, use_rslora: boolean,
---- layers_to_transform: integer|integer[], layers_pattern: string[]}  target_modules: the last parts of layers' paths, or
---- "all-linear"; by default layers of attention; layers_to_transform: layer numbers as in files,
---- from 0, the last number of a path or the last after a name of layers_pattern;
---- modules_to_save: layers that are trained as a whole and saved
+--- layers_to_transform: integer|integer[], layers_pattern: string[]}  target_modules: the last
+--- parts of layers' paths, or "all-linear"; by default layers of attention; layers_to_transform:
+--- layer numbers as in files, from 0, which are the last number of a path, or the last one after a
+--- name of layers_pattern; modules_to_save: layers that are trained as a whole and saved
 ---@return text.PeftModel
 function M.get_peft_model(model, options) return PeftModel(model, options) end
 

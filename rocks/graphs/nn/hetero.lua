@@ -3,7 +3,6 @@
 local torch = require "tlua"
 local args = require "tlua.args"
 local class = require "tlua.class"
-local scatter = require "tlua.graphs.utils.scatter"
 local nn = torch.nn
 
 local M = {}
@@ -28,6 +27,12 @@ local signature = args.signature "graphs.nn.HeteroConv(convs: table, aggr: strin
 local HeteroConv = class.class("graphs.nn.HeteroConv", nn.Module)
 M.HeteroConv = HeteroConv
 
+local reductions <const> = {
+   sum = function(x) return x:sum(1) end, add = function(x) return x:sum(1) end,
+   mean = function(x) return x:mean(1) end, max = function(x) return x:amax(1) end,
+   min = function(x) return x:amin(1) end, mul = function(x) return x:prod(1) end,
+}
+
 local function parts_of(name)
    local source, relation, target = name:match "^(.-)__(.-)__(.*)$"
    if not source then
@@ -44,8 +49,8 @@ local function path_of(name) return "<" .. table.concat({parts_of(name)}, "___")
 function HeteroConv:__init(...)
    nn.Module.__init(self)
    local a = signature(...)
-   if a.aggr ~= "cat" and not scatter.has(a.aggr) then
-      args.refuse("graphs.nn.HeteroConv", "aggr", scatter.names .. " or cat", a.aggr)
+   if a.aggr ~= "cat" and not reductions[a.aggr] then
+      args.refuse("graphs.nn.HeteroConv", "aggr", "sum, add, mean, max, min, mul or cat", a.aggr)
    end
    self.aggr = a.aggr
    local names = {}
@@ -60,14 +65,6 @@ end
 function HeteroConv:reset_parameters()
    for _, conv in ipairs(self.convs:values()) do conv:reset_parameters() end
 end
-
-local reductions <const> = {
-   sum = function(x) return x:sum(1) end, add = function(x) return x:sum(1) end,
-   mean = function(x) return x:mean(1) end, max = function(x) return x:amax(1) end,
-   min = function(x) return x:amin(1) end, mul = function(x) return x:prod(1) end,
-   var = function(x) return x:var(1, {correction = 0}) end,
-   std = function(x) return x:std(1, {correction = 0}) end,
-}
 
 local forward = args.signature [[graphs.nn.HeteroConv.forward(x_dict: table,
    edge_index_dict: table, edge_weight_dict: table?, edge_attr_dict: table?)]]

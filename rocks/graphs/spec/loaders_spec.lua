@@ -266,6 +266,11 @@ describe("graphs with types", function()
          local expected = ({sum = a + b, mean = (a + b) / 2, max = a:maximum(b), cat = torch.cat({a, b}, 2)})[aggr]
          assert.close(expected:detach(), out.paper:detach(), 1e-6)
       end
+      for _, name in ipairs {"any", "std", "median", ""} do
+         assert.raises(('HeteroConv: aggr: expected sum, add, mean, max, min, mul or cat, got "%s"'):format(name), function()
+            N.HeteroConv({author__writes__paper = writes}, name)
+         end)
+      end
       local conv = N.HeteroConv {author__writes__paper = writes}
       assert.is_not_nil(conv:state_dict()["convs.<author___writes___paper>.lin_l.weight"])
    end)

@@ -60,6 +60,35 @@ describe("an update of", function()
       end)
    end
 
+   it("SAC takes the coefficient of the entropy as a number, or learns it", function()
+      local function updated(ent_coef, count)
+         local agent = rl.SAC(Two(), {hidden = 4, learning_rate = 0.01, seed = 1, ent_coef = ent_coef})
+         local batch = {observations = column(3, 1), actions = column(2, 2), rewards = column(1, 3),
+            next_observations = column(3, 4), terminated = column(1, 5):gt(0.5):float()}
+         agent.buffer.sample = function() return batch end
+         torch.manual_seed(7)
+         for _ = 1, count do agent:_update() end
+         local list = {}
+         for _, p in ipairs(agent.actor:parameters()) do list[#list + 1] = p:detach():view(-1) end
+         return torch.cat(list), agent
+      end
+      -- The first update uses the initial coefficient; later ones use what was learnt.
+      local fixed, agent = updated(0.5, 1)
+      local learnt, other = updated("auto_0.5", 1)
+      assert.is_true(torch.allclose(fixed, learnt, {atol = 1e-6}))
+      assert.is_nil(agent:_parts().log_alpha)
+      assert.is_true(math.abs(other.log_alpha:item() - math.log(0.5)) > 1e-3)
+      assert.is_true(torch.allclose(updated("auto", 1), updated(1.0, 1), {atol = 1e-6}))
+      assert.is_false(torch.allclose(updated(0.5, 3), updated("auto_0.5", 3), {atol = 1e-6}))
+      assert.is_false(torch.allclose(updated(0.0, 3), updated(0.5, 3), {atol = 1e-4}))
+      for value, got in pairs {["auto_0"] = '"auto_0"', fixed = '"fixed"', [true] = "true"} do
+         assert.raises('rl.SAC: ent_coef: expected "auto", "auto_" with a positive initial value, or a number of at '
+            .. "least 0, got " .. got, function() rl.SAC(Two(), {ent_coef = value}) end)
+      end
+      assert.raises("rl.SAC: ent_coef: expected a number of at least 0, got -1",
+         function() rl.SAC(Two(), {ent_coef = -1}) end)
+   end)
+
    it("SAC, TD3 and DDPG follows each step with gradient_steps = -1", function()
       for _, name in ipairs {"SAC", "TD3", "DDPG"} do
          local agent = rl[name](rl.VectorEnv {Two(), Two()}, {learning_starts = 4, train_freq = 4, gradient_steps = -1,

@@ -87,6 +87,15 @@ describe("transforms of places", function()
       end)
    end
 
+   it("resize boolean images as torchvision does", function()
+      local x = torch.tensor {{{0, 0, 0, 0, 1, 0}, {0, 0, 0, 0, 0, 0}, {0, 1, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0}}}:bool()
+      local function resized(new, options) return f.resize(x, new, options):int()[1]:tolist() end
+      assert.same({{1, 1, 1}, {1, 1, 0}}, resized({2, 3}))
+      assert.same({{0, 0, 1}, {1, 0, 0}}, resized({2, 3}, {antialias = false}))
+      assert.same({{0, 0, 1, 1}, {1, 1, 0, 0}, {1, 1, 0, 0}}, resized({3, 4}))
+      assert.same({{0, 0, 0, 1}, {0, 0, 0, 0}, {0, 1, 0, 0}}, resized({3, 4}, {interpolation = "nearest"}))
+   end)
+
    it("pad, fill, equalize and resize as torchvision does", function()
       local image, real = values.image, values.real
       local results = {

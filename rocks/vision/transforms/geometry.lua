@@ -97,7 +97,9 @@ local function resize_image(image, a, title)
          return resample(batch, rows, columns, mode)
       end
       if image:is_floating_point() or is_byte then return F.interpolate(batch, options) end
-      return F.interpolate(batch:float(), options):round():to(image.dtype)
+      -- Like torchvision, makes each boolean pixel true to which a true one contributes.
+      local resized = F.interpolate(batch:float(), options)
+      return image.dtype == "bool" and resized:ne(0) or resized:round():to(image.dtype)
    end)
 end
 
