@@ -136,7 +136,7 @@ function Program:save(path)
 end
 
 --- Returns a table from names to the constants of the program: the parameters and buffers that the
---- model uses, and tensors that the model makes itself, named `constant_1` and so on.
+--- model uses, and others, named `parameter_1` if they require a gradient, else `constant_1`.
 ---@return table<string, Tensor>
 function Program:state_dict()
    local state = {}

@@ -197,6 +197,81 @@ describe("a program's graph", function()
       assert(again(b):equal(b:square():square() + b * 2 + b:square() * b:square()))
    end)
 
+   it("replaces a pattern that uses one result of several", function()
+      local x = torch.tensor {{1.0, 5, 2}, {4, 3, 9}}
+      local function graph_of(fn) return torch.export(fn, {x}):graph() end
+      local pattern = graph_of(function(y) return (y:max(2)) end)
+      local replacement = graph_of(function(y) return y:amax(2) end)
+      local graph = graph_of(function(y) return y:max(2) * 2 end)
+      assert.equal(1, graph:replace_pattern(pattern, replacement))
+      assert.is_nil(tostring(graph):find "getitem")
+      assert.same({10, 18}, graph:program()(x):tolist())
+      -- a second result that is used
+      local both = graph_of(function(y) local v, at = y:max(2) return v * at end)
+      assert.equal(0, both:replace_pattern(pattern, replacement))
+      -- the other result, and a pattern with more calls
+      local at = graph_of(function(y) return select(2, y:max(2)) + 1 end)
+      assert.equal(0, at:replace_pattern(pattern, replacement))
+      assert.equal(1, at:replace_pattern(graph_of(function(y) return select(2, y:max(2)) + 1 end),
+         graph_of(function(y) return y:argmax(2) + 1 end)))
+      assert.same({3, 4}, at:program()(x):tolist())
+      -- a replacement with several results
+      local again = graph_of(function(y) return y:amax(2) - 1 end)
+      assert.equal(1, again:replace_pattern(replacement, pattern))
+      assert.same({4, 8}, again:program()(x):tolist())
+   end)
+
+   it("takes equal constants for one another, but not a parameter of equal value", function()
+      local x, ones, others = torch.ones(2), torch.ones(2), torch.ones(2)
+      local function graph_of(fn) return torch.export(fn, {x}):graph() end
+      local pattern = graph_of(function(y) return y * others end)
+      local itself = graph_of(function(y) return y * 1 end)
+      local scale = torch.class("Scale", torch.nn.Module)
+      function scale:__init()
+         torch.nn.Module.__init(self)
+         self.gain = torch.nn.Parameter(torch.ones(2))
+         self:register_buffer("shift", torch.ones(2))
+      end
+      function scale:forward(y) return y * self.gain * self.shift end
+      local model, free = scale(), torch.ones(2):requires_grad_()
+      assert.equal(0, graph_of(model):replace_pattern(pattern, itself))
+      assert.equal(0, graph_of(function(y) return y * free end):replace_pattern(pattern, itself))
+      assert.equal(1, graph_of(function(y) return y * ones end):replace_pattern(pattern, itself))
+      -- the same parameter, and another one of equal value
+      local own = graph_of(function(y) return y * model.gain end)
+      assert.equal(1, graph_of(model):replace_pattern(own, itself))
+      assert.equal(0, graph_of(scale()):replace_pattern(own, itself))
+   end)
+
+   it("keeps a view of a pattern or a replacement before a later change of a tensor", function()
+      local x = torch.ones(2, 2)
+      local function graph_of(fn) return torch.export(fn, {x}):graph() end
+      local turned, copied = graph_of(function(y) return y:t() end), graph_of(function(y) return y:t() * 1 end)
+      local function changed(y)
+         local z = y * 2
+         local turn = z:t()
+         z:add_(1)
+         return turn
+      end
+      local graph = graph_of(changed)
+      assert.equal(0, graph:replace_pattern(turned, copied))
+      assert.same(changed(x):tolist(), graph:program()(x):tolist())
+      -- a copy that would become a view
+      local function kept(y)
+         local z = y * 2
+         local turn = z:t() * 1
+         z:add_(1)
+         return turn
+      end
+      graph = graph_of(kept)
+      assert.equal(0, graph:replace_pattern(copied, turned))
+      assert.same(kept(x):tolist(), graph:program()(x):tolist())
+      assert.equal(1, graph_of(function(y) return y:exp():t() + 1 end):replace_pattern(turned, copied))
+      local viewed = graph_of(function(y) return (y:exp():view(4)) end)
+      assert.equal(1, viewed:replace_pattern(graph_of(function(y) return y:view(4) end),
+         graph_of(function(y) return y:reshape(4) end)))
+   end)
+
    it("keeps calls of a pattern that others use, or before which a tensor changes", function()
       local function graph_of(fn) return torch.export(fn, {torch.ones(2)}):graph() end
       local pattern = graph_of(function(x) return x:exp():log() end)

@@ -304,7 +304,8 @@ static int32_t first_use(tli_Trace *t, tl_Tensor *tensor) {
   int32_t named = find(&t->named_at, tensor);
   char text[32];
   const char *name = named >= 0 ? t->named[named].name : text;
-  if (named < 0) snprintf(text, sizeof text, "constant_%d", ++t->unnamed);
+  const char *form = tensor->flags & TLI_REQUIRES_GRAD ? "parameter_%d" : "constant_%d";
+  if (named < 0) snprintf(text, sizeof text, form, ++t->unnamed);
   int32_t at = t->graph->nconstants, value = constant(t, name, tensor);
   if (!note(t, tensor, value, TLI_VALUE_CONSTANT)) return -1;
   tli_GraphConstant *made = &t->graph->constants[at];

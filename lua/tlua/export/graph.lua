@@ -386,8 +386,8 @@ end
 
 --- Replaces the calls of a pattern by other calls, wherever no call outside the match uses a result
 --- inside. Pattern and replacement are graphs of exported functions with the same inputs, one
---- result and fixed sizes; an input stands for any node, and numbers and constants for themselves.
---- Only the operators are compared, not the sizes.
+--- result and fixed sizes; an input stands for any node, numbers for themselves, and constants for
+--- equal ones, but not for equal parameters. Only the operators are compared, not the sizes.
 ---
 ---     local x = torch.ones(2)
 ---     local function slow(a, b) return a * b + 1 end

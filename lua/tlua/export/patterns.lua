@@ -3,6 +3,7 @@
 
 local torch = require "tlua"
 local args = require "tlua.args"
+local views = require "tlua.export.views"
 
 local TITLE <const> = "export.Graph.replace_pattern"
 
@@ -12,6 +13,37 @@ local function has_effect(node)
    local target = node.target
    return node.op == "call_function"
       and (target:sub(-1) == "_" or target:find "^cond_" ~= nil or target:find "^loop_" ~= nil)
+end
+
+-- Returns whether a node may share memory with an input or a constant of its graph.
+local function may_alias(node)
+   if node.op ~= "call_function" then return true end
+   if not views[node.target] then return false end
+   for _, value in pairs(node.args) do
+      if type(value) == "table" and rawget(value, "op") then
+         if may_alias(value) then return true end
+      elseif type(value) == "table" and not getmetatable(value) then
+         for _, item in ipairs(value) do
+            if type(item) == "table" and rawget(item, "op") and may_alias(item) then return true end
+         end
+      end
+   end
+   return false
+end
+
+-- Returns whether a node is a result of a call with several results that nobody uses.
+local function is_unused_result(node)
+   return node.target == "getitem" and not node.results and #node:users() == 0
+end
+
+-- Returns whether two constants match: they are one tensor, or neither belongs to a model and they
+-- have equal values. Exports name tensors that do not belong to a model constant_1 and so on.
+local function match_constant(state, of, node)
+   local a, b = state.pattern.constants_[of.target], state.graph.constants_[node.target]
+   if rawequal(a, b) then return true end
+   if a.dtype ~= b.dtype or not torch.equal(a, b:to(a.device)) then return false end
+   return torch._same_memory({a}, {b}) == 0
+      or of.target:find "^constant_%d" ~= nil and node.target:find "^constant_%d" ~= nil
 end
 
 -- Checks a pattern or a replacement, and returns its inputs and its result.
@@ -60,8 +92,7 @@ match = function(state, of, node)
    if of.op ~= node.op or is_call and of.target ~= node.target then return false end
    state.bound[of] = node
    if of.op == "get_attr" then
-      local a, b = state.pattern.constants_[of.target], state.graph.constants_[node.target]
-      return rawequal(a, b) or a.dtype == b.dtype and torch.equal(a, b:to(a.device))
+      return match_constant(state, of, node)
    end
    if of.results ~= node.results then return false end
    for _, list in ipairs {of.args, node.args} do
@@ -74,8 +105,8 @@ match = function(state, of, node)
 end
 
 -- Returns whether the matched calls can be removed: no other call uses them, they are no inputs of
--- the pattern, and no call between them changes a tensor; nor does a later one if the replacement's
--- result is one of its inputs, whose memory the pattern's result has not.
+-- the pattern, and no call between them changes a tensor; nor does a later one if the result of the
+-- pattern or of the replacement may share memory with an input.
 local function removable(state, last)
    local begun, ended = false, false
    for of, node in pairs(state.bound) do
@@ -88,7 +119,7 @@ local function removable(state, last)
       ended = ended or node == last
       if state.inside[node] and node ~= last then
          for _, user in ipairs(node:users()) do
-            if not state.inside[user] then return false end
+            if not state.inside[user] and not is_unused_result(user) then return false end
          end
       end
    end
@@ -154,7 +185,7 @@ return function(graph, add, pattern, replacement)
    local count, erased, made_nodes = 0, {}, {}
    for _, node in ipairs {table.unpack(graph.nodes)} do
       local state = {graph = graph, pattern = pattern, bound = {}, inside = {}, new = made_nodes,
-         aliases = result.op == "placeholder"}
+         aliases = may_alias(output) or may_alias(result)}
       if not erased[node] and match(state, output, node) and removable(state, node) then
          local made = {}
          for i, input in ipairs(inputs) do made[others[i]] = state.bound[input] end
@@ -162,7 +193,7 @@ return function(graph, add, pattern, replacement)
          node:replace_all_uses_with(new)
          for i = #graph.nodes, 1, -1 do
             local old = graph.nodes[i]
-            if state.inside[old] then
+            if state.inside[old] or is_unused_result(old) and state.inside[old.args.input] then
                graph:erase_node(old)
                erased[old] = true
             end
