@@ -148,6 +148,13 @@ describe("make install", function()
       shell.ok(("cd rocks/%s && luarocks --lua-version 5.4 make --deps-mode none --tree %s"):format(name, tree))
    end
 
+   -- These files train or build large models; the modules that they load are loaded by other files as well.
+   local long <const> = {
+      "audio/spec/examples", "mlflow/spec/mlflow", "onnx/spec/export", "rl/spec/agents", "text/spec/examples",
+      "text/spec/tokenizer", "torch7/spec/examples", "trainer/spec/resume", "vision/spec/examples",
+      "vision/spec/models",
+   }
+
    it("lets LuaRocks add each package alone to a core, which then passes its specs", function()
       if not shell.has "luarocks" then pending "no luarocks" end
       for _, name in ipairs(names) do
@@ -158,7 +165,8 @@ describe("make install", function()
             for _, other in ipairs(rockspec(name).dependencies) do
                if other:find "^tlua%-" then luarocks_make(other:match "^tlua%-(%w+)", tree) end
             end
-            local said = shell.ok(("TLUA=%s/bin/tlua lua5.4 spec/support/run.lua rocks/%s"):format(tree, name))
+            local said = shell.ok(("TLUA=%s/bin/tlua lua5.4 spec/support/run.lua --exclude rocks/%s rocks/%s")
+               :format(tree, table.concat(long, " --exclude rocks/"), name))
             assert.matches("%d+ passed, 0 failed[^\n]*\n$", said)
          end)
       end
