@@ -6,6 +6,7 @@ local types = require "tlua.torch7.types"
 local classes = require "tlua.torch7.classes"
 local base = require "tlua.torch7.Module"
 local records = require "tlua.torch7.records"
+local passes = require "tlua.torch7.graph_passes"
 local nn = require "tlua.torch7.nn"
 
 local M = {}
@@ -145,20 +146,20 @@ local function forward(self, input)
 end
 
 function gModule:updateOutput(input)
-   self.output = records.run(self, forward, input)
+   if passes.forward(self, input) then
+      self.given = nil
+      records.forget(self)
+   else
+      self.output = records.run(self, forward, input)
+   end
    return self.output
 end
 
-local function add(a, b)
-   if a == nil then return b end
-   if types.is_tensor(a) then return types.tag(tlua.add(a, b)) end
-   local made = {}
-   for key in pairs(b) do made[key] = add(a[key], b[key]) end
-   return made
-end
+local add = passes.add
 
-local function back(self, method, gradOutput, scale)
+local function back(self, method, input, gradOutput, scale)
    local grads, into = {}, {}
+   local given = self.given or passes.given(self, input)
    for i, at in ipairs(self.ends) do
       grads[at] = add(grads[at], #self.ends == 1 and gradOutput or gradOutput[i])
    end
@@ -166,7 +167,7 @@ local function back(self, method, gradOutput, scale)
       local step, g = self.plan[i], grads[i]
       if g ~= nil then
          if step.module then
-            step.module[method](step.module, self.given[i], g, scale)
+            step.module[method](step.module, given[i], g, scale)
             g = step.module.gradInput
          end
          if step.input then into[step.input] = add(into[step.input], g) end
@@ -178,23 +179,27 @@ local function back(self, method, gradOutput, scale)
    return self.nInputs == 1 and into[1] or into
 end
 
-function gModule:updateGradInput(_, gradOutput)
-   self.gradInput = back(self, "updateGradInput", gradOutput)
+function gModule:updateGradInput(input, gradOutput)
+   self.gradInput = back(self, "updateGradInput", input, gradOutput)
    return self.gradInput
 end
-function gModule:accGradParameters(_, gradOutput, scale)
-   back(self, "accGradParameters", gradOutput, scale)
+function gModule:accGradParameters(input, gradOutput, scale)
+   back(self, "accGradParameters", input, gradOutput, scale)
 end
-function gModule:accUpdateGradParameters(_, gradOutput, rate)
-   back(self, "accUpdateGradParameters", gradOutput, rate)
+function gModule:accUpdateGradParameters(input, gradOutput, rate)
+   back(self, "accUpdateGradParameters", input, gradOutput, rate)
 end
 function gModule:backward(input, gradOutput, scale)
-   if records.backward_run(self, input, gradOutput, scale or 1) then return self.gradInput end
-   self.gradInput = back(self, "backward", gradOutput, scale)
+   if passes.backward(self, input, gradOutput, scale or 1)
+      or records.backward_run(self, input, gradOutput, scale or 1) then
+      return self.gradInput
+   end
+   self.gradInput = back(self, "backward", input, gradOutput, scale)
    return self.gradInput
 end
 function gModule:clearState()
    self.given = nil
+   passes.forget(self)
    return nn.Container.clearState(self)
 end
 

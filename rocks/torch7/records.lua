@@ -592,6 +592,10 @@ function M.backward_run(self, input, gradOutput, scale)
    return true
 end
 
-M.leaf, M.flatten, M.wanted, M.version = leaf, flatten, wanted, version
+--- Returns whether a container's call is being recorded.
+function M.is_running() return run ~= nil end
+
+M.leaf, M.flatten, M.wanted, M.version, M.gradients = leaf, flatten, wanted, version, gradients
+M.no_option, M.versions_key = no_option, versions_key
 
 return M

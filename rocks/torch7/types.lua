@@ -70,7 +70,7 @@ end
 local is_tensor = torch.is_tensor
 M.is_tensor = is_tensor
 
-local function is_cpu(tensor) return tostring(field(tensor, "device")) == "cpu" end
+local function is_cpu(tensor) return field(tensor, "is_cpu") end
 
 --- Returns the kind of a tensor.
 ---@param tensor Tensor
@@ -80,11 +80,16 @@ function M.kind_of(tensor)
       or by_dtype[not is_cpu(tensor)][field(tensor, "dtype")]
 end
 
+-- Maps dtypes to the metatables of tensors on the CPU, and on devices.
+local tagged_by = {[true] = {}, [false] = {}}
+
 --- Gives a tensor the metatable of its type, and returns the tensor.
 ---@param tensor Tensor
 ---@return Tensor
 function M.tag(tensor)
    local dtype = field(tensor, "dtype")
+   local known = tagged_by[field(tensor, "is_cpu")][dtype]
+   if known then return set_metatable(tensor, known) end
    if dtype == "bool" or dtype == "bfloat16" then
       tensor = methods.to(tensor, dtype == "bool" and "uint8" or "float32")
       dtype = field(tensor, "dtype")
@@ -345,6 +350,7 @@ local function define_tensor(kind)
    meta.__gc, meta.__close = native.__gc, native.__close
    meta.__name = meta.__typename
    kind.tensor, M.kind_of_meta[meta] = meta, kind
+   tagged_by[not kind.cuda][kind.dtype] = meta
 end
 
 for _, kind in ipairs(M.list) do

@@ -95,6 +95,99 @@ describe("The backward pass of a container", function()
       check(nn.gModule({only}, {nn.CDivTable() {nn.Exp()(only), nn.AddConstant(9)(only)}}), torch.randn(4, 3))
    end)
 
+   -- Returns a graph with a layer of each kind that a fast pass has to know.
+   local function graph_of(inner)
+      local a, b = nn.Identity()(), nn.Identity()()
+      local h = nn.Dropout(0.5)(nn.BatchNormalization(6)(nn.Linear(3, 6)(a)))
+      local sum = nn.CAddTable() {nn.Tanh()(h), (inner or nn.Linear(3, 6))(b)}
+      local first, second = nn.SplitTable(2)(nn.Reshape(2, 3)(sum)):split(2)
+      return nn.gModule({a, b}, {nn.CMulTable() {first, second}, nn.Identity()(h)})
+   end
+
+   it("gives the gradients of the halves in graphs with noise, averages and modules of other kinds", function()
+      local x = {torch.randn(5, 3), torch.randn(5, 3)}
+      for _, inner in ipairs {false, mlp():add(nn.Linear(3, 6)), nn.GradientReversal(2)} do
+         if torch.isTypeOf(inner, "nn.GradientReversal") then x[2] = torch.randn(5, 6) end
+         local model = graph_of(inner or nil)
+         for scale = 1, 2 do
+            local g = drawn(model:forward(x))
+            local _, sums = model:parameters()
+            local mean = model:findModules "nn.BatchNormalization"[1].running_mean:clone()
+            model:zeroGradParameters()
+            local fast = torch.Tensor(numbers(model:backward(x, g, scale)))
+            local fast_sums = torch.Tensor(numbers(sums))
+            model:zeroGradParameters()
+            model:updateGradInput(x, g)
+            model:accGradParameters(x, g, scale)
+            same(fast, model.gradInput)
+            same(fast_sums, sums)
+            same(mean, model:findModules "nn.BatchNormalization"[1].running_mean)
+         end
+      end
+   end)
+
+   it("follows changes between the passes of a graph", function()
+      for i, change in ipairs {
+         function(model) model:findModules "nn.Linear"[1].weight:mul(2) end, function(_, x) x[1]:add(1) end,
+         function(model) model:findModules "nn.Tanh"[1].output:fill(0.5) end,
+         function(model) model:findModules "nn.Linear"[2].bias = torch.ones(6) end,
+         function(model) model:findModules "nn.MulConstant"[1].constant_scalar = 7 end,
+         function(model)
+            local layer = model:findModules "nn.MulConstant"[1]
+            function layer:updateGradInput(_, g)
+               self.gradInput = g:clone():mul(11)
+               return self.gradInput
+            end
+         end,
+      } do
+         local input, other = nn.Identity()(), nn.Identity()()
+         local model = nn.gModule({input, other}, {nn.CMulTable() {nn.Tanh()(nn.Linear(3, 6)(input)),
+            nn.MulConstant(3)(nn.Linear(3, 6)(other))}})
+         local halves, x = model:clone(), {torch.randn(2, 3), torch.randn(2, 3)}
+         local copies = {x[1]:clone(), x[2]:clone()}
+         for _ = 1, 2 do
+            local g = drawn(model:forward(x))
+            halves:forward(copies)
+            change(model, x)
+            change(halves, copies)
+            model:zeroGradParameters()
+            halves:zeroGradParameters()
+            model:backward(x, g)
+            halves:updateGradInput(copies, g)
+            halves:accGradParameters(copies, g)
+            same(halves.gradInput, model.gradInput)
+            local _, sums = model:parameters()
+            local _, expected = halves:parameters()
+            same(expected, sums)
+            assert.is_true(i > 0)
+         end
+      end
+   end)
+
+   it("calls a module whose output alone is defined before the layers of a graph", function()
+      local OneHot = torch.class("spec7.OneHot", "nn.Module", {})
+      function OneHot:__init(size)
+         nn.Module.__init(self)
+         self.rows = torch.eye(size)
+      end
+      function OneHot:updateOutput(input)
+         self.output = self.rows:index(1, input:long())
+         return self.output
+      end
+      local x, h = nn.Identity()(), nn.Identity()()
+      local model = nn.gModule({x, h}, {nn.CAddTable() {nn.Linear(4, 2)(OneHot(4)(x)), nn.Linear(2, 2)(h)}})
+      local at, state, g = torch.Tensor {2, 4}, torch.randn(2, 2), torch.randn(2, 2)
+      for _ = 1, 2 do
+         model:forward {at, state}
+         model:zeroGradParameters()
+         local grads = model:backward({at, state}, g)
+         local first, second = table.unpack((model:findModules "nn.Linear"))
+         same(torch.mm(g, second.weight), grads[2])
+         same(torch.mm(g:t(), torch.eye(4):index(1, at:long())), first.gradWeight)
+         same(g:sum(1), first.gradBias:view(1, 2))
+      end
+   end)
+
    it("gives the gradients of the halves beside modules with gradients of their own", function()
       check(nn.Sequential():add(mlp()):add(nn.GradientReversal(2)):add(mlp()), torch.randn(2, 3))
       check(nn.Sequential():add(nn.Concat(2):add(mlp()):add(mlp())):add(nn.Linear(6, 2)), torch.randn(2, 3))
