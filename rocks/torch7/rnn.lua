@@ -5,5 +5,6 @@ local nn = require "tlua.torch7.nn"
 
 require "tlua.torch7.rnn_steps"
 require "tlua.torch7.rnn_sequences"
+require "tlua.torch7.dpnn"
 
 return nn
