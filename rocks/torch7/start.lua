@@ -6,11 +6,16 @@ local classes = require "tlua.torch7.classes"
 local modules = {torch = "torch", nn = "nn", optim = "optim", image = "image", paths = "paths",
    xlua = "xlua", sys = "sys", nngraph = "nngraph", cutorch = "cutorch", cunn = "nn", cudnn = "nn",
    gnuplot = "gnuplot", trepl = "trepl", rnn = "rnn", dpnn = "rnn", threads = "threads",
-   tds = "tds"}
+   tds = "tds", dataset = "dataset", ["dataset.Dataset"] = "dataset"}
 
 for name, file in pairs(modules) do
    package.preload[name] = function() return require("tlua.torch7." .. file) end
 end
+package.preload["threads.queue"] = function() return require "tlua.torch7.thread_queue".Queue end
+package.preload["threads.serialize"] = function()
+   return require "tlua.torch7.thread_queue".serialize
+end
+package.preload["threads.safe"] = function() return require "tlua.torch7.threads".safe end
 
 -- These functions of Lua 5.1 are missing in Lua 5.4.
 local older = {unpack = table.unpack, loadstring = load, table = {maxn = function(list)

@@ -352,4 +352,11 @@ function M.safe(fn, mutex)
 end
 M.keepers = setmetatable({}, {__mode = "k"})
 
-return setmetatable(M, {__call = function(_, ...) return M.Threads(...) end})
+local later = {Queue = true, queue = true, serialize = true}
+
+return setmetatable(M, {__call = function(_, ...) return M.Threads(...) end,
+   __index = function(_, key)
+      if not later[key] then return nil end
+      require "tlua.torch7.thread_queue"
+      return rawget(M, key)
+   end})
