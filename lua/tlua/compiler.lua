@@ -1,11 +1,11 @@
--- compiler.lua - torch.compile and torch.compiler. There is no compiler yet: a module or function
--- is returned unchanged and runs operator by operator, with the same results.
--- torch.cuda.capture_step and torch.cuda.make_graphed_callables reduce the overhead of steps on a
--- GPU.
+-- compiler.lua - torch.compile and torch.compiler. lua/tlua/compile has the parts: watch.lua notes
+-- what a call depends on, state.lua takes the state that must stay, record.lua makes the program,
+-- optimize.lua makes it faster, and calls.lua chooses between programs and the function.
 
 local torch = require "tlua"
 local args = require "tlua.args"
 local checked = require "tlua.checked"
+local class = require "tlua.class"
 
 local M = {}
 
@@ -28,20 +28,125 @@ end
 
 local function as_it_is(fn) return fn end
 
---- Returns the model or function unchanged, since nothing is compiled yet. Options are checked, so
---- programs written for PyTorch run, and wrong names are reported. If only options are given, the
---- result is a function that returns its argument, as PyTorch's decorator does.
+-- The calls of a compiled module or function.
+local compiled <const> = setmetatable({}, {__mode = "k"})
+
+local function calls_of(fn, options)
+   return require "tlua.compile.calls"(fn, options)
+end
+
+local function wrap_function(fn, options)
+   local calls = calls_of(fn, options)
+   local function call(...) return calls:__call(...) end
+   compiled[call] = calls
+   return call
+end
+
+local function wrap(fn, options)
+   if options.disable or options.backend == "eager" then return fn end
+   if class.isinstance(fn, torch.nn.Module) then
+      local module = require "tlua.compile.OptimizedModule"(fn)
+      compiled[module] = calls_of(fn, options)
+      return module
+   end
+   return wrap_function(fn, options)
+end
+
+--- Returns a module or a function that computes the same, by programs where it can. The third call
+--- with arguments of the same kind runs a program (see torch.export) that was optimized: constants
+--- are computed once, batch norm joins the layer before it, equal and unused calls are left out.
+--- The first two calls are watched. A program is used only for calls that are like them:
+---
+--- * Tensors have the same dtype, device, sizes, strides and requires_grad; other arguments have
+---   the same values. Grad mode, inference mode and the defaults of dtype and device are the same.
+--- * All that the function can reach is the same: the upvalues of each function of the program that
+---   was called, the global variables that were read, the fields of the tables and modules found
+---   there, at any depth, and the library's functions that were called. Tensors have the same
+---   memory; other values in it are followed.
+---
+--- Otherwise another program is made, up to 8. A call stays with the function if it calls what need
+--- not be the same again (print, io, os, math.random, pcall, coroutines, functions of C that are
+--- not the library's), assigns a variable or a field, changes an argument or another tensor,
+--- branches on a tensor's values, records gradients, returns a view of an argument or a parameter,
+--- or runs under autocast or vmap; and if its program was no faster on the CPU.
+--- `torch.compiler.explain` says why. So training runs as before: torch.export_step makes programs
+--- of training steps. Results may differ from the function's by rounding where batch norm was
+--- joined. Two things are taken for granted: that nobody writes new functions into the library's
+--- own tables that it had not before, or changes the values of a tensor by another library that
+--- shares the memory.
+---
+---     local conv, norm = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)
+---     local model = nn.Sequential(conv, norm, nn.ReLU()):eval()
+---     local fast, x = torch.compile(model), torch.randn(1, 3, 32, 32)
+---     local _ <close> = torch.no_grad()
+---     for _ = 1, 3 do fast(x) end
+---     print(torch.allclose(fast(x), model(x), {atol = 1e-5}))
+---     --> true
 ---@generic T
----@param model? T  a module or a function
+---@param model? T  a module or a function; without one, the result is a function that takes it
 ---@param options? {fullgraph: boolean, dynamic: boolean, backend: any, mode: string,
---- options: table, disable: boolean}
+--- options: table, disable: boolean}  fullgraph: whether a call that cannot be a program is an
+--- error; backend: "eager" for the model itself; a function of the graph and the list of its inputs
+--- that returns what to call in the place of the program; dynamic and mode change nothing: each
+--- program has fixed sizes
 ---@return T model
 function M.compile(...)
    local a = check(...)
    if select("#", ...) > 0 and a.model == nil and select(1, ...) == nil then
       args.refuse("compile", "model", "a module or a function", nil)
    end
-   return a.model == nil and as_it_is or a.model
+   if a.model == nil then return function(fn) return wrap(fn, a) end end
+   return wrap(a.model, a)
+end
+
+-- Calls of a compiled module, for OptimizedModule.
+function M._calls(module) return compiled[module] end
+
+local Explanation = {}
+Explanation.__index = Explanation
+
+function Explanation:__tostring()
+   local lines = {}
+   if self.program then
+      lines[1] = ("a program of %d calls, with guards on %d fields, %d variables and %d tensors")
+         :format(self.calls, self.fields, self.variables, self.tensors)
+   else
+      lines[1] = "no program: " .. tostring(self.reason)
+   end
+   return table.concat(lines, "\n")
+end
+
+--- Calls a function three times, as torch.compile would, and says what became of it.
+---
+---     local function f(x) return x * 2 + 1 end
+---     local function g(x) if x:sum():item() > 0 then return x end return -x end
+---     print(torch.compiler.explain(g, torch.ones(2)).program)
+---     --> nil
+---@param fn any  a module or a function
+---@param ... any  the arguments of the calls
+---@return {program: export.Program, reason: string, calls: integer, fields: integer, variables:
+--- integer, tensors: integer, times: number[]} explanation  program: nil if there is none, for
+--- `reason`; times: the seconds of a call of the function and of the program
+function M.explain(fn, ...)
+   if not args.is_callable(fn) then
+      args.refuse("compiler.explain", "fn", "a module or a function", fn)
+   end
+   local inner = compiled[fn]
+   local calls = calls_of(inner and inner.fn or fn, {})
+   for _ = 1, 3 do calls:__call(...) end
+   local made = setmetatable({times = calls.times}, Explanation)
+   made.reason = calls.reasons[#calls.reasons] or calls.reason
+   local entry = calls.made
+   if entry then
+      local state = entry.state
+      made.program = getmetatable(torch.export).wrap(entry.better or entry.handle)
+      made.calls = #made.program.graph_:calls().calls
+      made.fields, made.variables = state.fields, (state.upvalues.n + state.globals.n) // 3
+      made.tensors = state.tensors.n // 4
+   elseif not made.reason then
+      made.reason = "the arguments are no tensors and plain data, or its state changes"
+   end
+   return made
 end
 
 --- Returns the function unchanged. Without a function, returns a decorator that returns its
@@ -72,23 +177,28 @@ for _, name in ipairs {"allow_in_graph", "assume_constant_result", "nested_compi
    end
 end
 
---- Returns false: tlua has no compiler, so no code is being compiled.
+--- Returns false: torch.compile records calls that run as they do without it.
 ---@return boolean
 function M.is_compiling() return false end
 
 --- Returns whether torch.export is tracing this code.
 ---@return boolean
-function M.is_exporting() return torch._tracing() end
+function M.is_exporting()
+   local watch = package.loaded["tlua.compile.watch"]
+   return torch._tracing() and not (watch and watch.running())
+end
 
---- Does nothing: there is no compiled code to discard.
-function M.reset() end
+--- Discards the programs of all compiled modules and functions.
+function M.reset()
+   for _, calls in pairs(compiled) do calls:__init(calls.fn, calls.options) end
+end
 
 --- Does nothing. In PyTorch this function marks the beginning of an iteration.
 function M.cudagraph_mark_step_begin() end
 
---- Returns the list of names that `backend` accepts, which is empty.
+--- Returns the list of names that `backend` accepts.
 ---@return string[]
-function M.list_backends() return {} end
+function M.list_backends() return {"eager", "tlua"} end
 
 checked.queries(M, "compiler.", [[is_compiling is_exporting reset cudagraph_mark_step_begin
    list_backends]])

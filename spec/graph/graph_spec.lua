@@ -328,3 +328,33 @@ describe("a program's graph", function()
       refused("replacement: expected 1 inputs, as of the pattern, got 2", pattern, two)
    end)
 end)
+
+describe("torch.fx", function()
+   it("gives graphs whose nodes have shapes and dtypes", function()
+      local model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.MaxPool2d(2), nn.Flatten(), nn.LSTM(16, 5)):eval()
+      local graph = torch.fx.symbolic_trace(model, {torch.randn(2, 1, 6, 6)})
+      local shapes = {}
+      for _, node in ipairs(graph.nodes) do
+         if node.meta.shape and node.op ~= "get_attr" then
+            shapes[#shapes + 1] = ("%s %s"):format(node.target, table.concat(node.meta.shape, "x"))
+            assert.equal("float32", node.meta.dtype)
+         end
+      end
+      assert.same({"input 2x1x6x6", "conv2d 2x4x4x4", "getitem 2x4x2x2", "flatten 2x16", "unsqueeze 2x1x16",
+         "getitem 2x1x5", "getitem 1x1x5", "getitem 1x1x5", "squeeze 1x5", "squeeze 1x5", "squeeze 2x5"}, shapes)
+      local function fn(x) return x:gt(1):sum(2) end
+      local made = torch.fx.symbolic_trace(fn, torch.ones(2, 3))
+      assert.equal("bool", made.nodes[2].meta.dtype)
+      assert.equal("int64", made.nodes[3].meta.dtype)
+      assert.equal("cpu", tostring(made.nodes[3].meta.device))
+   end)
+
+   it("refuses what it cannot trace", function()
+      local graph = torch.fx.symbolic_trace(nn.ReLU(), torch.ones(2))
+      assert.raises("fx.symbolic_trace", "model: expected", function() torch.fx.symbolic_trace(1, {}) end)
+      assert.raises("fx.symbolic_trace", "inputs: expected", function() torch.fx.symbolic_trace(nn.ReLU(), 1) end)
+      assert.raises("fx.replace_pattern", "graph: expected", function() torch.fx.replace_pattern(nn.ReLU()) end)
+      assert.raises("export.Graph.propagate", "inputs: expected 1 tensors, got 0", function() graph:propagate() end)
+      assert.equal(0, torch.fx.replace_pattern(graph, torch.fx.symbolic_trace(nn.Tanh(), torch.ones(2)), graph))
+   end)
+end)

@@ -1,13 +1,15 @@
--- Tests torch.compile, torch.compiler and torch.jit. So far, these do not compile anything.
+-- Tests the arguments of torch.compile, torch.compiler and torch.jit; compile_spec.lua tests programs.
 local torch = require "tlua"
 
 describe("torch.compile", function()
-   it("gives the model or function back", function()
+   it("takes PyTorch's options", function()
       local model = torch.nn.Linear(2, 3)
-      assert.equal(model, torch.compile(model))
-      assert.equal(model, torch.compile(model, {mode = "max-autotune", fullgraph = true, dynamic = false}))
-      assert.equal(print, torch.compile(print, {backend = "inductor"}))
-      assert.equal(print, torch.compile {mode = "reduce-overhead"}(print))
+      local options = {mode = "max-autotune", fullgraph = true, dynamic = false}
+      assert.equal(model, torch.compile(model, options)._orig_mod)
+      assert.equal(model, torch.compile(model, {disable = true}))
+      assert.equal(print, torch.compile(print, {backend = "eager"}))
+      assert.equal("number", torch.compile(type, {backend = "inductor"})(1))
+      assert.equal("number", torch.compile {mode = "reduce-overhead"}(type)(1))
       assert.equal(torch.compile, torch.compiler.compile)
    end)
 
@@ -18,15 +20,16 @@ describe("torch.compile", function()
    end)
 end)
 
-it("torch.compiler says that nothing is compiled, and takes marks", function()
+it("torch.compiler takes marks", function()
    local compiler = torch.compiler
    assert.is_false(compiler.is_compiling())
    assert.is_false(compiler.is_exporting())
    assert.equal(print, compiler.disable(print))
    assert.equal(print, compiler.disable {recursive = false}(print))
    assert.equal(print, compiler.allow_in_graph(print))
-   assert.same({}, compiler.list_backends())
+   assert.same({"eager", "tlua"}, compiler.list_backends())
    compiler.reset()
+   assert.raises("compiler.explain", "fn: expected a module or a function", function() compiler.explain(1) end)
    compiler.cudagraph_mark_step_begin()
 end)
 

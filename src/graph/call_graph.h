@@ -131,6 +131,7 @@ typedef struct tli_Graph {
   tli_GraphHole *holes;
   int64_t work;          /* elements of the arguments and results of all traced calls */
   const char *structure; /* describes to the front end how outputs are nested; may be NULL */
+  bool reads;            /* whether the traced code has read the values of a constant */
   bool training;         /* whether the model was in training mode when it was traced */
   tl_DType dtype;        /* the default dtype of the traced code */
   /* the device of runs, for which every device in the calls stands; in a file it is the CPU */

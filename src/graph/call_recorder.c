@@ -603,7 +603,10 @@ static bool read(tli_Tracer *tracer, const tl_Tensor *tensor) {
                     "expected no use of the values of a parameter, a buffer or a state that a run "
                     "of the program may change: a program records operators, and would repeat the "
                     "values of the example");
-  if (!computed((tli_Trace *)tracer, tensor)) return true;
+  if (!computed((tli_Trace *)tracer, tensor)) {
+    ((tli_Trace *)tracer)->graph->reads = true;
+    return true;
+  }
   return tli_fail(TL_EARG,
                   "expected no use of a tensor's values, which are known only when the program "
                   "runs: torch.export records operators, not branches and loops on data");

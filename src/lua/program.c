@@ -545,6 +545,12 @@ static int program_work(lua_State *L) {
   return 1;
 }
 
+/* program:reads() returns whether the traced code has read the values of a constant. */
+static int program_reads(lua_State *L) {
+  lua_pushboolean(L, own_graph(L, 1)->reads);
+  return 1;
+}
+
 static int program_save(lua_State *L) {
   tl_Program *p = check_program(L, 1);
   return tli_program_save(p, &tli_state(L)->generator, luaL_checkstring(L, 2)) ? 0 : tli_raise(L);
@@ -758,6 +764,7 @@ void tli_open_programs(lua_State *L) {
                                      {"rates", program_rates},
                                      {"describe", program_describe},
                                      {"work", program_work},
+                                     {"reads", program_reads},
                                      {"schedule", program_schedule},
                                      {"set_rate", program_set_rate},
                                      {"calls", program_calls},
@@ -772,4 +779,5 @@ void tli_open_programs(lua_State *L) {
   tli_open_class(L, TRACE, trace);
   tli_open_class(L, PROGRAM, program);
   tli_set_functions(L, functions);
+  tli_open_guards(L);
 }

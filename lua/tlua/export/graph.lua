@@ -80,6 +80,7 @@ end
 --- dimensions and positions count from 1; of the output, the list of nodes that the program returns
 ---@field name string  a name that no other node of the graph has
 ---@field graph export.Graph  the graph to which the node belongs
+---@field meta table  shape, dtype and device of the result, once graph:propagate has run
 local Node = class.class "export.Node"
 
 function Node:__init() -- luacheck: ignore self
@@ -172,7 +173,7 @@ end
 local function add(graph, at, op, target, given, name)
    local node = setmetatable({}, Node)
    node.op, node.target, node.args, node.graph = op, target, given, graph
-   node.name = free_name(graph, name or target)
+   node.name, node.meta = free_name(graph, name or target), {}
    table.insert(graph.nodes, at, node)
    return node
 end
@@ -408,6 +409,18 @@ function Graph:replace_pattern(pattern, replacement)
    end, pattern, replacement)
 end
 
+--- Runs the graph for example inputs, and notes in the field `meta` of its nodes the shape, dtype
+--- and device of each result. Nodes that are made later have an empty `meta`.
+---
+---     local function fn(x) return x:sum(1) end
+---     local x = torch.ones(2, 3)
+---     local graph = torch.export(fn, {x}):graph():propagate(x)
+---     print(graph.nodes[2], graph.nodes[2].meta.shape)
+---     --> sum	torch.Size([3])
+---@param ... Tensor|table  arguments like those of the exported call
+---@return export.Graph self
+function Graph:propagate(...) return require "tlua.export.shapes"(self, ...) end
+
 -- Raises unless programs have a call's operator, and the operator has the call's arguments.
 local function check_call(node)
    local title <const> = "export.Graph.lint: " .. node.name
@@ -583,6 +596,23 @@ function Graph:program()
    local handle = torch._program_parse(text, tensors, self.device_)
    handle:set_limits(table.unpack(self.limits_))
    return getmetatable(torch.export).wrap(handle)
+end
+
+-- Returns the results of some nodes in a run with the inputs; without inputs, the nodes must depend
+-- on constants alone, and `only` is the set of the calls to make.
+function Graph:evaluate_(wanted, inputs, only)
+   local part = setmetatable({nodes = {}, constants_ = self.constants_, device_ = self.device_,
+      limits_ = self.limits_}, Graph)
+   part.description_ = setmetatable({outputs = wanted}, {__index = self.description_})
+   if only then part.description_.inputs = json.as_array {} end
+   for _, node in ipairs(self.nodes) do
+      local chosen = not only or node.op == "get_attr" or only[node]
+      if node.op ~= "output" and chosen then table.insert(part.nodes, node) end
+   end
+   local output = setmetatable({op = "output", target = "output", name = "output", graph = part,
+      args = wanted}, Node)
+   table.insert(part.nodes, output)
+   return part:program().graph_:run(inputs)
 end
 
 return graph_of

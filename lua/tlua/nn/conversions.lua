@@ -151,8 +151,8 @@ function Module:type(dtype)
    return self:to(dtype)
 end
 
---- Returns the module itself, since nothing is compiled yet. The options are checked as by
---- torch.compile.
+--- Returns the module itself, whose calls stay as they are: torch.compile(module) returns a module
+--- that runs programs. The options are checked as by torch.compile.
 ---@param options? table
 ---@return nn.Module self
 function Module:compile(options)

@@ -94,6 +94,7 @@ void tli_open_socket(lua_State *L);
 void tli_open_profile(lua_State *L);
 void tli_open_optim(lua_State *L);
 void tli_open_programs(lua_State *L); /* functions for traces and programs (src/lua/program.c) */
+void tli_open_guards(lua_State *L);   /* checks of torch.compile (src/lua/guards.c) */
 /* Writes the path of the modules that are being called, such as "Sequential.1", or "" if there are
 ** none (raise.c). Raises no error. */
 void tli_module_path(lua_State *L, char *text, size_t size);

@@ -1,0 +1,94 @@
+-- arguments.lua - nested tables of tensors and plain data as a list of leaves and a template, for
+-- torch.compile.
+
+local torch = require "tlua"
+local nested = require "tlua.export.nested"
+
+local M = {}
+
+-- The largest depth of nested tables.
+local DEEPEST <const> = 16
+
+local function flatten(value, leaves, around, seen)
+   if type(value) ~= "table" then
+      leaves.n = leaves.n + 1
+      leaves[leaves.n] = value
+      return 0
+   end
+   if getmetatable(value) or around > DEEPEST or seen[value] then return nil end
+   seen[value] = true
+   local template = {}
+   for i, key in ipairs(nested.sorted_keys(value)) do
+      if math.type(key) ~= "integer" and type(key) ~= "string" then return nil end
+      local inner = flatten(value[key], leaves, around + 1, seen)
+      if not inner then return nil end
+      template[i] = {key, inner}
+   end
+   return template
+end
+
+--- Returns the template and the leaves of a packed list of values; nil if one of the tables is no
+--- plain one. Also returns the set of the tables.
+function M.flatten(values)
+   local template, leaves, seen = {n = values.n}, {n = 0}, {}
+   for i = 1, values.n do
+      local inner = flatten(values[i], leaves, 1, seen)
+      if not inner then return nil end
+      template[i] = inner
+   end
+   return template, leaves, seen
+end
+
+local function unflatten(template, leaves, at)
+   if template == 0 then return leaves[at], at + 1 end
+   local value = {}
+   for _, entry in ipairs(template) do value[entry[1]], at = unflatten(entry[2], leaves, at) end
+   return value, at
+end
+
+--- Returns the packed list of a template, with these leaves.
+function M.unflatten(template, leaves)
+   local values, at = {n = template.n}, 1
+   for i = 1, template.n do values[i], at = unflatten(template[i], leaves, at) end
+   return values
+end
+
+local function text(template, out)
+   if template == 0 then
+      out[#out + 1] = "."
+      return
+   end
+   out[#out + 1] = "{"
+   for _, entry in ipairs(template) do
+      out[#out + 1] = ("%q="):format(entry[1])
+      text(entry[2], out)
+   end
+   out[#out + 1] = "}"
+end
+
+--- Returns a template as a string.
+function M.text(template)
+   local out = {}
+   for i = 1, template.n do text(template[i], out) end
+   return table.concat(out)
+end
+
+--- Returns the tensors among leaves and their positions.
+function M.tensors(leaves)
+   local tensors, positions = {}, {}
+   for i = 1, leaves.n do
+      if torch.is_tensor(leaves[i]) then
+         tensors[#tensors + 1], positions[#positions + 1] = leaves[i], i
+      end
+   end
+   return tensors, positions
+end
+
+--- Returns leaves with tensors from a list in the given positions.
+function M.with_tensors(leaves, positions, tensors)
+   local list = table.move(leaves, 1, leaves.n, 1, {n = leaves.n})
+   for k, position in ipairs(positions) do list[position] = tensors[k] end
+   return list
+end
+
+return M

@@ -1,0 +1,339 @@
+-- calls.lua - the calls of a function that torch.compile returns: the arguments and the state of
+-- Lua choose a program, or the function itself is called.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local arguments = require "tlua.compile.arguments"
+local states = require "tlua.compile.state"
+local watch = require "tlua.compile.watch"
+
+-- Programs of one function; PyTorch's recompile_limit.
+local MOST_PROGRAMS <const> = 8
+-- The largest number of kinds of calls, by their arguments, that are looked at.
+local MOST_KINDS <const> = 64
+-- How often the state may have changed before a kind of call is left to the function.
+local MOST_TRIES <const> = 16
+-- How often a program is optimized for other values of its constants, unless it runs this often
+-- in between.
+local MOST_UPDATES <const>, RUNS <const> = 4, 8
+-- Calls that go to the function after its program was no faster, before it is tried again.
+local PAUSE <const> = 1000
+
+local Compiled = class.class "compile.Compiled"
+
+function Compiled:__init(fn, options)
+   self.fn, self.options = fn, options
+   self.slots, self.kinds, self.programs, self.pause = {}, 0, 0, 0
+   self.reasons = {}
+end
+
+-- Notes why calls go to the function.
+local function leave(self, slot, why)
+   slot.eager = why
+   slot.pending = nil
+   self.reasons[#self.reasons + 1] = why
+   if #self.reasons > 32 then table.remove(self.reasons, 1) end
+   if self.options.fullgraph then
+      torch.raise(("compile: fullgraph: the call cannot be a program: %s"):format(why))
+   end
+end
+
+-- Running -----------------------------------------------------------------------------------------
+
+-- Returns the program to run for an entry, and makes one again if the values of tensors have
+-- changed from which its constants were computed.
+local function program_of(entry)
+   if not entry.better then return entry.handle end
+   if not entry.versions or not torch._state_differs(entry.none, entry.none, entry.none,
+                                                      entry.versions) then
+      return entry.better
+   end
+   entry.updates = entry.updates + (entry.runs < RUNS and 1 or 0)
+   entry.runs = 0
+   if entry.updates > MOST_UPDATES then
+      entry.better, entry.versions = nil, nil
+   else
+      local record = require "tlua.compile.record"
+      local _ <close> = torch.no_grad()
+      record.update(entry)
+   end
+   return entry.better or entry.handle
+end
+
+local function results_of(entry, outputs)
+   if entry.plain then return table.unpack(outputs) end
+   local leaves = arguments.with_tensors(entry.leaves, entry.positions, outputs)
+   local values = arguments.unflatten(entry.template, leaves)
+   return table.unpack(values, 1, values.n)
+end
+
+-- Runs a program by what a backend that is a function has made of it.
+local function run_backend(self, entry, handle, tensors)
+   local made = entry.made_by_backend
+   if not made or made.handle ~= handle then
+      local graph = require "tlua.export.graph"(handle)
+      made = {handle = handle, fn = self.options.backend(graph, {table.unpack(tensors)})}
+      entry.made_by_backend = made
+   end
+   return {made.fn(table.unpack(tensors))}
+end
+
+-- Runs an entry's program. If the program fails, so does the function, whose error names the
+-- user's line.
+local function run(self, entry, tensors, ...)
+   entry.runs = entry.runs + 1
+   local handle = program_of(entry)
+   if type(self.options.backend) == "function" then
+      return results_of(entry, run_backend(self, entry, handle, tensors))
+   end
+   local fine, outputs = pcall(handle.run, handle, tensors)
+   if not fine then return self.fn(...) end
+   return results_of(entry, outputs)
+end
+
+-- Returns the entry of a slot whose state is that of now.
+local function find(slot, tensors)
+   for i, entry in ipairs(slot) do
+      local state = entry.state
+      if not torch._state_differs(state.tables, state.upvalues, state.globals, entry.tensors_now)
+      then
+         for _, tensor in ipairs(tensors) do
+            if state.seen[tensor] then return nil end
+         end
+         if i > 1 then table.insert(slot, 1, table.remove(slot, i)) end
+         return entry
+      end
+   end
+end
+
+-- Compiling ---------------------------------------------------------------------------------------
+
+-- Returns a state's tensors without their versions.
+local function without_versions(list)
+   local copy = {n = list.n}
+   for i = 1, list.n do copy[i] = list[i] end
+   for i = 4, list.n, 4 do copy[i] = false end
+   return copy
+end
+
+-- Returns the seconds of the fastest of a few calls.
+local function time(fn, limit)
+   local best, begun = math.huge, os.clock()
+   for _ = 1, 20 do
+      local start = os.clock()
+      fn()
+      local seconds = os.clock() - start
+      best = math.min(best, seconds)
+      if os.clock() - begun > limit then break end
+   end
+   return best
+end
+
+-- Returns whether a program, with the checks before it, is no slower than the function.
+local function is_faster(self, slot, entry, values)
+   local random = torch.get_rng_state()
+   local repeats = 1
+   local function eager()
+      for _ = 1, repeats do self.fn(table.unpack(values, 1, values.n)) end
+   end
+   local function compiled()
+      for _ = 1, repeats do self:__call(table.unpack(values, 1, values.n)) end
+   end
+   slot[1] = entry
+   compiled()
+   repeats = time(eager, 0) < 1e-4 and 50 or 1
+   local a, b = math.huge, math.huge
+   for _ = 1, 3 do a, b = math.min(a, time(eager, 0.01)), math.min(b, time(compiled, 0.01)) end
+   slot[1] = nil
+   torch.set_rng_state(random)
+   self.times = {a / repeats, b / repeats}
+   return b <= a * 1.02
+end
+
+-- Makes a program of a call that was watched twice.
+local function compile(self, slot, call, values)
+   local record = require "tlua.compile.record"
+   local random <const> = torch.get_rng_state()
+   local fine, entry = pcall(record.record, call)
+   torch.set_rng_state(random)
+   if not fine then
+      local why = type(entry) == "table" and entry.why or tostring(entry)
+      return leave(self, slot, why)
+   end
+   if states.difference(call.state) then
+      return leave(self, slot, states.difference(call.state) .. " while it was recorded")
+   end
+   entry.state, entry.runs, entry.updates, entry.none = call.state, 0, 0, {n = 0}
+   entry.tensors_now = entry.fixed and call.state.tensors or without_versions(call.state.tensors)
+   self.made = entry
+   local backend = self.options.backend
+   if call.on_cpu and type(backend) ~= "function" and not is_faster(self, slot, entry, values) then
+      slot.slow = self.times[1] < 2e-5 and "short" or "long"
+      if slot.slow == "long" then return leave(self, slot, "the program is no faster") end
+      self.reasons[#self.reasons + 1] = "the program is no faster"
+      self.pause = PAUSE
+      slot.pauses = (slot.pauses or 0) + 1
+      return
+   end
+   self.programs = self.programs + 1
+   table.insert(slot, 1, entry)
+end
+
+local function holds_argument(state, leaves, tables)
+   for i = 1, leaves.n do
+      local leaf = leaves[i]
+      if type(leaf) == "userdata" and state.seen[leaf] then return true end
+   end
+   for value in next, tables do
+      if state.seen[value] then return true end
+   end
+   return false
+end
+
+-- Calls the function, which is watched, and compiles it if an earlier call had the same state.
+local function watched_call(self, slot, ...)
+   local values = table.pack(...)
+   local template, leaves, tables = arguments.flatten(values)
+   local before = slot.pending
+   local random = torch.get_rng_state()
+   local ready = before and not states.difference(before.state)
+   local results = table.pack(watch.call(self.fn, ...))
+   local seen = results[1]
+   local function give() return table.unpack(results, 2, results.n) end
+   slot.tries = slot.tries + 1
+   if seen.refusal then
+      leave(self, slot, seen.refusal)
+      return give()
+   end
+   local changed = ready and states.difference(before.state)
+   self.reason = before and (states.difference(before.state) or "other functions are called")
+   local same, common
+   if ready and not changed then same, common = watch.same_functions(seen, before.watch) end
+   local state = same and states.of(self.fn, common, true)
+   if same and state.refusal then
+      leave(self, slot, state.refusal)
+      return give()
+   end
+   if same and not holds_argument(state, leaves, tables) then
+      local again, others = arguments.flatten(values)
+      if not again or arguments.text(again) ~= arguments.text(template) then
+         leave(self, slot, "it changes an argument")
+         return give()
+      end
+      for i = 1, leaves.n do
+         if not rawequal(leaves[i], others[i]) then
+            leave(self, slot, "it changes an argument")
+            return give()
+         end
+      end
+      slot.pending = nil
+      local on_cpu = true
+      for i = 1, leaves.n do
+         if torch.is_tensor(leaves[i]) and leaves[i].device.type ~= "cpu" then on_cpu = false end
+      end
+      compile(self, slot, {
+         fn = self.fn, template = template, leaves = leaves, state = state, watch = seen,
+         results = {n = results.n - 1, table.unpack(results, 2, results.n)}, random = random,
+         on_cpu = on_cpu, tables = tables,
+      }, values)
+      return give()
+   end
+   if changed and slot.tries > 2 then
+      leave(self, slot, changed .. " in the call")
+      return give()
+   end
+   state = states.of(self.fn, seen)
+   if state.refusal then
+      leave(self, slot, state.refusal)
+   elseif torch.is_grad_enabled() and state.requires_grad then
+      leave(self, slot, "gradients are recorded")
+   elseif slot.tries >= MOST_TRIES then
+      leave(self, slot, "its state is another one in each call")
+   else
+      slot.pending = {watch = seen, state = state}
+   end
+   return give()
+end
+
+-- Calls -------------------------------------------------------------------------------------------
+
+-- Returns whether one of the arguments requires a gradient.
+local function takes_gradient(tensors)
+   for _, tensor in ipairs(tensors) do
+      if tensor.requires_grad then return true end
+   end
+   return false
+end
+
+local function miss(self, key, slot, recording, tensors, ...)
+   if not slot then
+      if self.kinds >= MOST_KINDS then return self.fn(...) end
+      slot = {tries = 0}
+      self.slots[key], self.kinds = slot, self.kinds + 1
+   end
+   if recording and takes_gradient(tensors) then
+      leave(self, slot, "gradients are recorded")
+   elseif self.programs >= MOST_PROGRAMS then
+      leave(self, slot, ("it has %d programs already"):format(MOST_PROGRAMS))
+   end
+   if slot.eager or not watch.can() then return self.fn(...) end
+   return watched_call(self, slot, ...)
+end
+
+-- Calls with tables among the arguments.
+local function nested_call(self, why, ...)
+   local template, leaves = arguments.flatten(table.pack(...))
+   if not template then return self.fn(...) end
+   local key, recording = torch._call_key(table.unpack(leaves, 1, leaves.n))
+   if not key then
+      self.reason = recording or why
+      return self.fn(...)
+   end
+   key = key .. arguments.text(template)
+   local slot = self.slots[key]
+   if slot and slot.eager then return self.fn(...) end
+   local tensors = arguments.tensors(leaves)
+   for i, tensor in ipairs(tensors) do
+      for k = i + 1, #tensors do
+         if rawequal(tensor, tensors[k]) then return self.fn(...) end
+      end
+   end
+   local entry = slot and find(slot, tensors)
+   if entry then return run(self, entry, tensors, ...) end
+   return miss(self, key, slot, recording, tensors, ...)
+end
+
+function Compiled:__call(...)
+   if self.pause > 0 then
+      self.pause = self.pause - 1
+      return self.fn(...)
+   end
+   if watch.running() then return self.fn(...) end
+   local key, recording = torch._call_key(...)
+   if not key then return nested_call(self, recording, ...) end
+   local slot = self.slots[key]
+   if slot then
+      if slot.eager then return self.fn(...) end
+      if slot.slow and slot.pauses > 3 then
+         self.pause = PAUSE << math.min(slot.pauses, 10)
+         slot.pauses = slot.pauses + 1
+         return self.fn(...)
+      end
+   end
+   local tensors, n = {}, 0
+   for i = 1, select("#", ...) do
+      local value = select(i, ...)
+      if type(value) == "userdata" then
+         for k = 1, n do
+            if rawequal(tensors[k], value) then return self.fn(...) end
+         end
+         n = n + 1
+         tensors[n] = value
+      end
+   end
+   local entry = slot and find(slot, tensors)
+   if entry then return run(self, entry, tensors, ...) end
+   return miss(self, key, slot, recording, tensors, ...)
+end
+
+return Compiled

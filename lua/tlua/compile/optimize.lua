@@ -1,0 +1,301 @@
+-- optimize.lua - makes a program faster for fixed values of its constants, for torch.compile: batch
+-- norm becomes a part of the convolution or linear layer before it, calls of constants are made
+-- once, equal calls and calls without users are left out, and activations join the product before
+-- them or write in place.
+
+local torch = require "tlua"
+local graph_of = require "tlua.export.graph"
+
+local function set(names)
+   local list = {}
+   for name in names:gmatch "%S+" do list[name] = true end
+   return list
+end
+
+-- Operators whose results have memory of their own.
+local fresh <const> = set [[conv1d conv2d conv3d linear linear_relu linear_gelu batch_norm
+   layer_norm group_norm add sub mul div true_divide matmul mm bmm addmm relu gelu silu sigmoid
+   tanh softmax
+   embedding max_pool2d avg_pool2d adaptive_avg_pool2d cat clone neg exp log rsqrt sqrt pow zeros
+   ones arange full mean sum]]
+
+-- Operators whose results may be views of their arguments.
+local views <const> = set [[t transpose permute view reshape expand select narrow slice unsqueeze
+   squeeze squeeze_dim detach as_strided flatten unflatten contiguous view_as expand_as movedim
+   swapaxes getitem chunk split to to_dtype]]
+
+-- Elements of a result that is computed once.
+local MOST <const> = 1 << 22
+
+local function is_random(node)
+   for _, parameter in ipairs(node.results and torch._operator_parameters(node.target) or {}) do
+      if parameter.kind == "GENERATOR" then return true end
+   end
+   for _, part in ipairs {"drop", "rand", "bernoulli", "multinomial", "normal_", "uniform",
+      "poisson", "rrelu", "lstm", "gru", "rnn", "attention", "exponential"} do
+      if node.target:find(part, 1, true) then return true end
+   end
+   return false
+end
+
+local function is_call(node, ...)
+   if not node or node.op ~= "call_function" then return false end
+   for _, target in ipairs {...} do
+      if node.target == target then return true end
+   end
+   return false
+end
+
+local function is_node(value) return type(value) == "table" and rawget(value, "op") ~= nil end
+local function is_constant(value) return is_node(value) and value.op == "get_attr" end
+
+-- Calls fn with each node among the arguments of a node.
+local function each_input(node, fn)
+   for _, value in next, node.args do
+      if is_node(value) then
+         fn(value)
+      elseif type(value) == "table" then
+         for _, item in next, value do
+            if is_node(item) then fn(item) end
+         end
+      end
+   end
+end
+
+local function writes(node) return node.op == "call_function" and node.target:sub(-1) == "_" end
+
+local function is_output(graph, node)
+   for _, output in ipairs(graph.nodes[#graph.nodes].args) do
+      if output == node then return true end
+   end
+   return false
+end
+
+local function constant(graph, name, tensor)
+   local try, i = name, 1
+   while graph.constants_[try] do try, i = ("%s_%d"):format(name, i), i + 1 end
+   return graph:create_node("get_attr", try, tensor)
+end
+
+-- Batch norm --------------------------------------------------------------------------------------
+
+local function all_constants(node, ...)
+   for _, name in ipairs {...} do
+      if node.args[name] ~= nil and not is_constant(node.args[name]) then return false end
+   end
+   return true
+end
+
+-- Joins a batch norm in evaluation mode with the call before it.
+local function fold_norm(graph, norm)
+   local before = norm.args.input
+   if norm.args.training or not norm.args.running_mean or not norm.args.running_var
+      or not is_call(before, "conv1d", "conv2d", "conv3d", "linear") or #before:users() ~= 1
+      or is_output(graph, before) or not all_constants(before, "weight", "bias")
+      or not all_constants(norm, "running_mean", "running_var", "weight", "bias") then
+      return false
+   end
+   local function value(node)
+      return node and graph.constants_[node.target]:detach():to "float64" or nil
+   end
+   local weight <const> = graph.constants_[before.args.weight.target]
+   if weight.is_complex and weight:is_complex() then return false end
+   local mean, var = value(norm.args.running_mean), value(norm.args.running_var)
+   local scale = (var + norm.args.eps):rsqrt()
+   if norm.args.weight then scale = scale * value(norm.args.weight) end
+   local bias = value(before.args.bias)
+   bias = (bias and bias - mean or -mean) * scale
+   if norm.args.bias then bias = bias + value(norm.args.bias) end
+   local sizes = {scale:size(1)}
+   for i = 2, weight:dim() do sizes[i] = 1 end
+   local name <const> = before.args.weight.target
+   local folded = (weight:detach():to "float64" * scale:reshape(sizes)):to(weight.dtype)
+   if not folded:isfinite():all():item() or not bias:isfinite():all():item() then return false end
+   before.args.weight = constant(graph, name .. ".folded", folded)
+   before.args.bias = constant(graph, name .. ".folded_bias", bias:to(weight.dtype))
+   norm:replace_all_uses_with(before)
+   graph:erase_node(norm)
+   return true
+end
+
+local function fold_norms(graph)
+   local count = 0
+   for _, node in ipairs {table.unpack(graph.nodes)} do
+      if is_call(node, "batch_norm") and fold_norm(graph, node) then count = count + 1 end
+   end
+   return count
+end
+
+-- Constants ---------------------------------------------------------------------------------------
+
+-- Returns the nodes whose memory a call in the graph may change.
+local function changed_nodes(graph)
+   local changed = {}
+   local function mark(node)
+      if changed[node] then return end
+      changed[node] = true
+      if not fresh[node.target] then each_input(node, mark) end
+   end
+   for _, node in ipairs(graph.nodes) do
+      if writes(node) then each_input(node, mark) end
+   end
+   return changed
+end
+
+local function fold_constants(graph)
+   local changed, foldable, wanted = changed_nodes(graph), {}, {}
+   for _, node in ipairs(graph.nodes) do
+      if node.op == "call_function" and node.results == 1 and not writes(node)
+         and not changed[node] and not is_random(node) and not is_output(graph, node) then
+         local all, any = true, false
+         each_input(node, function(input)
+            all, any = all and (input.op == "get_attr" or foldable[input] == true), true
+         end)
+         foldable[node] = all and (any or fresh[node.target]) or nil
+      end
+   end
+   for _, node in ipairs(graph.nodes) do
+      if foldable[node] and not views[node.target] then
+         local used = false
+         for _, user in ipairs(node:users()) do used = used or not foldable[user] end
+         if used then wanted[#wanted + 1] = node end
+      end
+   end
+   if #wanted == 0 then return 0 end
+   local count = 0
+   for i, tensor in ipairs(graph:evaluate_(wanted, {}, foldable)) do
+      if tensor:numel() <= MOST then
+         local made = constant(graph, "folded_" .. wanted[i].name, tensor)
+         wanted[i]:replace_all_uses_with(made)
+         count = count + 1
+      end
+   end
+   return count
+end
+
+-- Equal calls -------------------------------------------------------------------------------------
+
+-- Returns an argument as a text, which equal arguments have in common.
+local function text_of(value, numbers)
+   if is_node(value) then return "#" .. numbers[value] end
+   if type(value) ~= "table" then return math.type(value) == "float" and ("%a"):format(value)
+      or tostring(value) end
+   local list = {tostring(getmetatable(value) and value or "{")}
+   for _, item in ipairs(value) do list[#list + 1] = text_of(item, numbers) end
+   return table.concat(list, ",")
+end
+
+local function join_equal(graph)
+   local count, known, numbers = 0, {}, {}
+   for i, node in ipairs(graph.nodes) do numbers[node] = i end
+   for _, node in ipairs {table.unpack(graph.nodes)} do
+      if node.results == 1 and node.op == "call_function" and not is_output(graph, node) then
+         local keys, list = {}, {node.target}
+         for key in next, node.args do keys[#keys + 1] = key end
+         table.sort(keys)
+         for _, key in ipairs(keys) do
+            list[#list + 1] = key .. "=" .. text_of(node.args[key], numbers)
+         end
+         local text = table.concat(list, ";")
+         if known[text] then
+            node:replace_all_uses_with(known[text])
+            graph:erase_node(node)
+            count = count + 1
+         else
+            known[text] = node
+         end
+      end
+   end
+   return count
+end
+
+-- Activations -------------------------------------------------------------------------------------
+
+local joined <const> = {relu = "linear_relu", relu_ = "linear_relu", gelu = "linear_gelu"}
+local in_place <const> = set "relu sigmoid tanh"
+
+-- Returns the node that changes a node's memory right after the call, if that is a relu_.
+local function relu_after(graph, node)
+   for i, other in ipairs(graph.nodes) do
+      if other == node then
+         local following = graph.nodes[i + 1]
+         return is_call(following, "relu_") and following.args.self == node and following or nil
+      end
+   end
+end
+
+local function join_linear(graph, node)
+   local users = node:users()
+   local after = relu_after(graph, node) or #users == 1 and users[1]
+   if not after or not joined[after.target] or after.args.self ~= node
+      or is_output(graph, node) then
+      return false
+   end
+   if after.target ~= "relu_" and #users ~= 1 then return false end
+   graph:inserting_before(after)
+   local given = {input = node.args.input, weight = node.args.weight, bias = node.args.bias}
+   if after.target == "gelu" then given.approximate = after.args.approximate or "none" end
+   local made = graph:create_node("call_function", joined[after.target], given)
+   graph:inserting_before()
+   after:replace_all_uses_with(made)
+   node:replace_all_uses_with(made)
+   after.args.self = node
+   graph:erase_node(after)
+   graph:erase_node(node)
+   return true
+end
+
+local function write_in_place(graph, node)
+   local input = node.args.self
+   if not is_call(input) or not fresh[input.target] or input.results ~= 1
+      or #input:users() ~= 1 or is_output(graph, input) or is_output(graph, node) then
+      return false
+   end
+   node.target = node.target .. "_"
+   local _, results = torch._operator_parameters(node.target)
+   node.results = results
+   return true
+end
+
+local function join_activations(graph)
+   local count = 0
+   for _, node in ipairs {table.unpack(graph.nodes)} do
+      if is_call(node, "linear") and join_linear(graph, node) then count = count + 1 end
+   end
+   for _, node in ipairs {table.unpack(graph.nodes)} do
+      if node.op == "call_function" and in_place[node.target] and write_in_place(graph, node) then
+         count = count + 1
+      end
+   end
+   return count
+end
+
+local function has(graph, test)
+   for _, node in ipairs(graph.nodes) do
+      if test(node) then return true end
+   end
+   return false
+end
+
+local function is_mark(node)
+   return node.op == "call_function" and (node.target:find "^cond_" or node.target:find "^loop_")
+end
+
+--- Returns an optimized program, and whether its constants were computed from others, whose values
+--- must then stay; nil if nothing was found to change.
+---@param handle userdata  a program
+---@return userdata? handle
+---@return boolean? uses_values
+return function(handle)
+   local graph = graph_of(handle)
+   if has(graph, is_mark) then return nil end
+   local random, effects = has(graph, is_random), has(graph, writes)
+   local folded = fold_norms(graph)
+   folded = folded + fold_constants(graph)
+   local count = folded
+   if not random and not effects then count = count + join_equal(graph) end
+   count = count + join_activations(graph)
+   if not random then count = count + graph:eliminate_dead_code() end
+   if count == 0 then return nil end
+   return graph:program().graph_, folded > 0
+end

@@ -1,0 +1,209 @@
+-- record.lua - records a call whose function was watched (watch.lua) as a program, for
+-- torch.compile, and checks that the program computes what the call has computed.
+
+local torch = require "tlua"
+local json = require "tlua.utils.json"
+local nested = require "tlua.export.nested"
+local trace = require "tlua.export.trace"
+local arguments = require "tlua.compile.arguments"
+local optimize = require "tlua.compile.optimize"
+local watch = require "tlua.compile.watch"
+
+local M = {}
+
+local function fail(why) error({why = why}, 0) end
+
+-- Returns {name, tensor, false} for each tensor of a state, with unique names.
+local function named_tensors(state, fn)
+   local list, taken, seen = {}, {}, {}
+   local function add(name, tensor)
+      if seen[tensor] or taken[name] then return end
+      seen[tensor], taken[name] = true, true
+      list[#list + 1] = {name, tensor, false}
+   end
+   if type(fn) == "table" and type(fn.named_parameters) == "function" then
+      for name, tensor in fn:named_parameters() do add(name, tensor) end
+      for name, tensor in fn:named_buffers() do add(name, tensor) end
+   end
+   for _, pair in ipairs(state.list) do add((pair[1]:gsub("^%.", "")), pair[2]) end
+   return list
+end
+
+-- Raises unless a recorded call has called the functions of the watched one.
+local function check_functions(seen, watched)
+   if seen.refusal then fail(seen.refusal) end
+   if not watch.same_functions(seen, watched) then
+      fail "another function is called while it is recorded"
+   end
+end
+
+local function strides_of(tensor) return table.concat(tensor:stride(), ",") end
+
+-- Returns why results of a program differ from those of the function; nil if they do not. With a
+-- tolerance, values may differ by this part of the largest one.
+local function difference(got, expected, tolerance)
+   local shared = {}
+   for i, tensor in ipairs(expected) do
+      local other = got[i]
+      if tensor.dtype ~= other.dtype or tostring(tensor.shape) ~= tostring(other.shape)
+         or strides_of(tensor) ~= strides_of(other)
+         or tensor:is_inference() ~= other:is_inference() or tensor.device ~= other.device then
+         return "a result has another layout"
+      end
+      local a, b = torch._storage_key(tensor), torch._storage_key(other)
+      if shared[a] == nil then shared[a] = b end
+      if shared[a] ~= b then return "results share memory in another way" end
+      if not nested.same_bits(other, tensor) then
+         if not tolerance or not tensor:is_floating_point() then return "a result differs" end
+         local size = tensor:abs():max():item()
+         local error_ = (tensor - other):abs():max():item()
+         local close = error_ <= tolerance * size -- false if one of them is NaN
+         if not close then return "a result differs" end
+      end
+   end
+   return nil
+end
+
+-- Returns the set of the storages of tensors.
+local function storages(list, field)
+   local keys = {}
+   for _, item in ipairs(list) do keys[torch._storage_key(field and item[field] or item)] = true end
+   return keys
+end
+
+local function check_results(results, given, state)
+   if #results == 0 then fail "it returns no tensor" end
+   local inputs, kept = storages(given), storages(state.list, 2)
+   for _, tensor in ipairs(results) do
+      local key = torch._storage_key(tensor)
+      if inputs[key] then fail "a result shares the memory of an argument" end
+      if kept[key] then fail "a result shares the memory of a parameter or another tensor" end
+   end
+end
+
+-- Returns whether a constant of the program is a copy, or was read, so that it does not follow
+-- changes of the tensors in place.
+local function is_fixed(handle, state)
+   if handle:reads() then return true end
+   local kept = storages(state.list, 2)
+   for _, pair in ipairs(handle:constants()) do
+      if not kept[torch._storage_key(pair[2])] then return true end
+   end
+   return false
+end
+
+local function names_of(positions)
+   local names = {}
+   for i, position in ipairs(positions) do names[i] = ("input_%d"):format(position) end
+   return names
+end
+
+--- Records a call. `call` has fn, template, leaves, state, watch (of the second watched call),
+--- packed results, and `random`, the state of the random numbers before that call. Returns
+--- {handle, program, results template...}; raises {why =} if the call cannot be recorded.
+function M.record(call)
+   local tensors, positions = arguments.tensors(call.leaves)
+   local result_template, result_leaves, result_positions
+   local function model(...)
+      local leaves = arguments.with_tensors(call.leaves, positions, {...})
+      local values = arguments.unflatten(call.template, leaves)
+      local results = table.pack(watch.call(call.fn, table.unpack(values, 1, values.n)))
+      check_functions(results[1], call.watch)
+      local packed = {n = results.n - 1, table.unpack(results, 2, results.n)}
+      result_template, result_leaves = arguments.flatten(packed)
+      if not result_template then fail "a result is neither a tensor nor plain data" end
+      local list
+      list, result_positions = arguments.tensors(result_leaves)
+      for _, position in ipairs(result_positions) do result_leaves[position] = false end
+      if #list == 0 then fail "it returns no tensor" end
+      return table.unpack(list)
+   end
+   local inputs = json.as_array {}
+   for i = 1, #tensors do inputs[i] = json.as_array {i, 0} end
+   local recorded = {
+      title = "compile", model = model, names = names_of(positions), inputs = inputs,
+      named = named_tensors(call.state, call.fn), training = false,
+   }
+   local copies = {}
+   for i, tensor in ipairs(tensors) do copies[i] = tensor:detach():clone() end
+   local handle = trace.record(recorded, copies)
+   handle:same(trace.record_other_values(recorded, copies))
+   handle = handle:ready()
+   -- the results of the function itself
+   local given_template, given_leaves, tables = arguments.flatten(call.results)
+   for value in next, tables or {} do
+      if call.state.seen[value] or call.tables[value] then
+         fail "a result is a table that exists before the call"
+      end
+   end
+   if not given_template or arguments.text(given_template) ~= arguments.text(result_template) then
+      fail "its results have another structure when it is recorded"
+   end
+   local expected = arguments.tensors(given_leaves)
+   check_results(expected, tensors, call.state)
+   for i = 1, given_leaves.n do
+      local value = given_leaves[i]
+      if torch.is_tensor(value) then value = false end
+      if type(value) ~= "number" and type(value) ~= "string" and type(value) ~= "boolean"
+         and value ~= nil then
+         fail "a result is neither a tensor nor plain data"
+      end
+      if not rawequal(value, result_leaves[i]) and value == value then
+         fail "a number among its results differs"
+      end
+   end
+   local function run(program)
+      torch.set_rng_state(call.random)
+      return program:run(tensors)
+   end
+   local why = difference(run(handle), expected, not call.on_cpu and 1e-3 or nil)
+   if why then fail(why .. " from that of the function") end
+   local entry = {
+      handle = handle, template = result_template, leaves = result_leaves,
+      positions = result_positions, fixed = is_fixed(handle, call.state),
+      plain = #result_positions == result_leaves.n and result_template.n == result_leaves.n,
+      example = copies,
+   }
+   M.optimize(entry, call.state, expected, run)
+   return entry
+end
+
+-- Returns the values of a state's tensors, for _state_differs.
+local function versions_of(state)
+   local list = {n = 0}
+   for _, pair in ipairs(state.list) do
+      local tensor = pair[2]
+      for i, item in ipairs {tensor, tensor:detach(), tensor.requires_grad, tensor._version} do
+         list[list.n + i] = item
+      end
+      list.n = list.n + 4
+   end
+   return list
+end
+
+--- Optimizes the program of an entry for the values that the tensors have now. `expected` has the
+--- results of the program that is not optimized.
+function M.optimize(entry, state, expected, run)
+   local fine, better, uses = pcall(optimize, entry.handle)
+   entry.better, entry.versions = nil, nil
+   entry.problem = not fine and tostring(better) or nil
+   if not fine or not better then return end
+   local ran, outputs = pcall(run, better)
+   entry.problem = not ran and tostring(outputs) or ran and difference(outputs, expected, 1e-4)
+   if entry.problem then return end
+   entry.better = better
+   entry.versions = uses and versions_of(state) or nil
+end
+
+--- Optimizes the program again, after the tensors were given other values.
+function M.update(entry)
+   local random = torch.get_rng_state()
+   local function run(program)
+      torch.set_rng_state(random)
+      return program:run(entry.example)
+   end
+   M.optimize(entry, entry.state, run(entry.handle), run)
+   torch.set_rng_state(random)
+end
+
+return M

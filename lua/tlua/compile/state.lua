@@ -1,0 +1,156 @@
+-- state.lua - the state of Lua on which a watched call depends: upvalues of functions, fields of
+-- tables and tensors that can be reached, for torch.compile. src/lua/guards.c compares it with what
+-- it is later.
+
+local torch = require "tlua"
+local class = require "tlua.class"
+local library = require "tlua.compile.library"
+local Module = require "tlua.nn.modules.Module"
+
+local M = {}
+
+-- The largest number of fields of a state. To compare more takes longer than most calls.
+local MOST <const> = 50000
+
+local State = {}
+State.__index = State
+
+local kinds <const> = {"table", "variable", "variable", "tensor"}
+
+local function add(list, ...)
+   for i = 1, select("#", ...) do list[list.n + i] = select(i, ...) end
+   list.n = list.n + select("#", ...)
+end
+
+function State:name(list, path) self.names[list][list.n + 1] = path end
+
+function State:add_table(value, path)
+   if self.library.tables[value] then return end
+   local of = package.loaded["tlua.compile.calls"]
+   if of and debug.getmetatable(value) == of then return self:visit(value.fn, path) end
+   local copy, count, meta = {}, 0, debug.getmetatable(value)
+   self:name(self.tables, path)
+   for key, item in next, value do copy[key], count = item, count + 1 end
+   add(self.tables, value, copy, count, meta or false)
+   self.fields = self.fields + count
+   if self.fields > MOST then return end
+   for key, item in next, copy do
+      -- the order of a module's fields changes only if its fields do
+      if key == "_fields" and class.isinstance(value, Module) then goto continue end
+      self:visit(key, path)
+      self:visit(item, type(key) == "string" and path .. "." .. key
+         or ("%s[%s]"):format(path, tostring(key)))
+      ::continue::
+   end
+   if meta then self:visit(meta, path .. ".metatable") end
+   while type(meta) == "table" and not self.classes[meta] do
+      self.classes[meta] = true
+      local info = debug.getmetatable(meta)
+      meta = type(info) == "table" and info.parent
+   end
+end
+
+-- Returns whether a function of the library must stay in a place. Classes have copies of their
+-- parents' metamethods; those of classes that the call does not use do not matter.
+function State:needs(place)
+   local info = debug.getmetatable(place[1])
+   local is_class = type(info) == "table" and rawget(info, "ancestors")
+   return not is_class or self.classes[place[1]]
+end
+
+-- Upvalues that functions share are noted once.
+function State:add_function(value, path)
+   local info = debug.getinfo(value, "S")
+   if info.what == "C" or self.library.places[value] then return end
+   for i = 1, 255 do
+      local name, item = debug.getupvalue(value, i)
+      if not name then return end
+      local id = debug.upvalueid(value, i)
+      if name ~= "_ENV" and not self.seen[id] then
+         self.seen[id] = true
+         self:name(self.upvalues, name)
+         add(self.upvalues, value, i, item)
+         self:visit(item, path == "" and name or ("%s.%s"):format(path, name))
+      end
+   end
+end
+
+function State:add_tensor(value, path)
+   self:name(self.tensors, path)
+   add(self.tensors, value, value:detach(), value.requires_grad,
+      not value:is_inference() and value._version)
+   self.list[#self.list + 1] = {path, value}
+   self.requires_grad = self.requires_grad or value.requires_grad
+   if value:is_inference() then self.refusal = path .. " was made in inference mode" end
+end
+
+function State:visit(value, path)
+   local kind = type(value)
+   local holds = kind == "table" or kind == "function" or kind == "userdata"
+   if not holds or self.seen[value] then return end
+   self.seen[value] = true
+   if kind == "function" then return self:add_function(value, path) end
+   if kind == "table" then return self:add_table(value, path) end
+   if torch.is_tensor(value) and not torch._sparse_parts(value) then
+      self:add_tensor(value, path)
+   end
+end
+
+--- Returns the state of a call: what can be reached from the function, from the functions of the
+--- program that were called, and from the global variables that were read. The library's functions
+--- that were called must stay in their places.
+---@param fn any
+---@param watch table  the result of watch.call
+---@param strict? boolean  whether a function of the program that only the library refers to, such
+--- as one in a registry, is refused
+function M.of(fn, watch, strict)
+   local state = setmetatable({
+      tables = {n = 0}, upvalues = {n = 0}, globals = {n = 0}, tensors = {n = 0}, list = {},
+      seen = {}, names = {}, classes = {}, fields = 0, library = library.refresh(),
+   }, State)
+   for _, list in ipairs {state.tables, state.upvalues, state.globals, state.tensors} do
+      state.names[list] = {}
+   end
+   local _ <close> = torch.no_grad()
+   state:visit(fn, "")
+   for _, global in ipairs(watch.globals) do
+      state:name(state.globals, tostring(global[2]))
+      add(state.globals, global[1], global[2], rawget(global[1], global[2]))
+      state:visit(rawget(global[1], global[2]), tostring(global[2]))
+   end
+   for _, called in ipairs(watch.list) do
+      if not library.owns(called) and not state.seen[called] then
+         if strict and not state.library.places[called] then
+            local info = debug.getinfo(called, "S")
+            state.refusal = ("the library calls a function of the program (%s:%d)"):format(
+               info.short_src, info.linedefined)
+         end
+         state:visit(called, "")
+      end
+   end
+   for called in next, watch.functions do
+      for _, place in ipairs(state.library.places[called] or {}) do
+         if state:needs(place) then
+            state:name(state.globals, tostring(place[2]))
+            add(state.globals, place[1], place[2], rawget(place[1], place[2]))
+         end
+      end
+   end
+   if state.fields > MOST then
+      state.refusal = ("it depends on more than %d fields of tables"):format(MOST)
+   end
+   return state
+end
+
+--- Returns what differs now from a state, as a text; nil if nothing does.
+---@param state table
+---@return string?
+function M.difference(state)
+   local list, at = torch._state_differs(state.tables, state.upvalues, state.globals, state.tensors)
+   if not list then return nil end
+   local of = ({state.tables, state.upvalues, state.globals, state.tensors})[list]
+   local name = state.names[of][at]
+   return ("the %s %s has changed"):format(kinds[list], name == "" and "of the model" or name)
+end
+
+return M

@@ -1,0 +1,218 @@
+-- watch.lua - calls a function and notes all that it depends on, for torch.compile: the functions
+-- that are called, the global variables that are read, and whether a call was made that a program
+-- cannot repeat.
+
+local library = require "tlua.compile.library"
+
+local M = {}
+
+local running = false
+
+--- Returns whether a call is being watched.
+function M.running() return running end
+
+-- Properties of tensors that an operator does not compute.
+local properties <const> = {
+   grad = true, grad_fn = true, _version = true, retains_grad = true, output_nr = true,
+}
+
+-- Returns an argument of the C function that is being called, for the checks below.
+local function argument(n)
+   local _, value = debug.getlocal(5, n)
+   return value
+end
+
+-- Checks of the arguments of C functions; each returns the reason if a call is refused.
+local function checks_of(meta, proxies)
+   local function check_table()
+      local given = argument(1)
+      local env = type(given) == "table" and proxies[given]
+      if not env then return nil end
+      debug.setlocal(4, 1, env)
+      return "the table of globals is used as a value"
+   end
+   return {
+      [meta.__index] = function()
+         local key = argument(2)
+         return properties[key] and ("the property %s of a tensor is read"):format(key)
+      end,
+      [meta.__newindex] = function()
+         local key = argument(2)
+         return type(key) == "string" and ("the property %s of a tensor is set"):format(key)
+      end,
+      [rawget] = check_table, [rawset] = check_table, [next] = check_table, [rawlen] = check_table,
+      [rawequal] = check_table, [setmetatable] = check_table, [getmetatable] = check_table,
+   }
+end
+
+local Watch = {}
+Watch.__index = Watch
+
+local function refuse(watch, why)
+   if not watch.refusal then
+      local info = debug.getinfo(4, "Sl")
+      local place = info and info.currentline > 0
+         and ("%s:%d: "):format(info.short_src, info.currentline) or ""
+      watch.refusal = place .. why
+   end
+end
+
+-- Notes the value of a global variable.
+local function note_global(watch, env, key)
+   local value, owner = rawget(env, key), env
+   local meta = getmetatable(env)
+   while value == nil and type(meta) == "table" and type(meta.__index) == "table" do
+      watch:global(owner, key, nil)
+      owner = meta.__index
+      value, meta = rawget(owner, key), getmetatable(owner)
+   end
+   if value == nil and env[key] ~= nil then
+      watch.refusal = watch.refusal or "a function makes the global variable " .. tostring(key)
+   end
+   watch:global(owner, key, value)
+   if rawequal(value, env) then
+      watch.refusal = watch.refusal or "the table of globals is used as a value"
+   end
+end
+
+function Watch:global(owner, key, value)
+   local known = self.known[owner] or {}
+   self.known[owner] = known
+   if known[key] then return end
+   known[key] = true
+   self.globals[#self.globals + 1] = {owner, key, value}
+end
+
+-- Returns a table that stands for a function's globals while the function is watched.
+local function proxy_of(watch, env)
+   for proxy, of in next, watch.proxies do
+      if of == env then return proxy end
+   end
+   local proxy = setmetatable({}, {
+      __index = function(_, key)
+         if watch.active then note_global(watch, env, key) end
+         return env[key]
+      end,
+      __newindex = function(_, key, value)
+         watch.refusal = watch.refusal or ("the global variable %s is assigned"):format(key)
+         env[key] = value
+      end,
+      __pairs = function()
+         watch.refusal = watch.refusal or "the table of globals is used as a value"
+         return pairs(env)
+      end,
+   })
+   watch.proxies[proxy] = env
+   return proxy
+end
+
+local function watch_globals(watch, fn)
+   for i = 1, 255 do
+      local name, value = debug.getupvalue(fn, i)
+      if not name then return end
+      if name == "(no name)" then return refuse(watch, "a function without names is called") end
+      if name == "_ENV" then
+         if type(value) ~= "table" then return refuse(watch, "_ENV is no table") end
+         if not watch.proxies[value] then
+            watch.restore[#watch.restore + 1] = {fn, i, value}
+            debug.setupvalue(fn, i, proxy_of(watch, value))
+         end
+         return
+      end
+   end
+end
+
+local function on_c_call(watch, fn)
+   local check = watch.checks[fn]
+   local why = check and check()
+   if why then return refuse(watch, why) end
+   if watch.functions[fn] then return end
+   watch.functions[fn] = true
+   if watch.library.pure[fn] then return end
+   local caller = debug.getinfo(4, "S")
+   local named = debug.getinfo(3, "n").name or "a function"
+   local places = watch.library.places[fn]
+   local by_library = caller and caller.source:sub(1, 6) == "=tlua:"
+   if by_library and not places and not watch.library.denied[fn] then return end
+   refuse(watch, ("%s is called, which need not be the same again"):format(
+      places and tostring(places[1][2]) or named))
+end
+
+local function on_call(watch)
+   local fn = debug.getinfo(3, "f").func
+   local known = watch.functions[fn]
+   if known and not watch.checks[fn] then return end
+   local info = debug.getinfo(3, "S")
+   if info.what == "C" then return on_c_call(watch, fn) end
+   watch.functions[fn] = true
+   watch.list[#watch.list + 1] = fn
+   if info.source:sub(1, 6) ~= "=tlua:" then watch_globals(watch, fn) end
+end
+
+local function stop(watch, ...)
+   if debug.gethook() ~= watch.hook then
+      watch.refusal = watch.refusal or "another debug hook ran"
+   end
+   debug.sethook()
+   return ...
+end
+
+local function finish(watch, fine, ...)
+   if not fine and debug.gethook() == watch.hook then debug.sethook() end
+   watch.active, running = false, false
+   for _, entry in ipairs(watch.restore) do debug.setupvalue(entry[1], entry[2], entry[3]) end
+   if not fine then error((...), 0) end
+   return watch, ...
+end
+
+--- Returns whether calls can be watched: a state may lack the library debug, and only one hook
+--- runs.
+function M.can() return debug ~= nil and debug.sethook ~= nil and debug.gethook() == nil end
+
+local function place_of(fn)
+   local info = debug.getinfo(fn, "S")
+   return info.source .. ":" .. info.linedefined
+end
+
+--- Returns whether all functions of the program that were called in one watched call are those of
+--- another one, or closures of the same lines, which the call itself has made; the second result
+--- is a watch of the functions that both have called.
+function M.same_functions(watch, of)
+   local places = {}
+   for _, fn in ipairs(of.list) do places[place_of(fn)] = true end
+   local common = {list = {}, functions = {}, globals = watch.globals}
+   for _, fn in ipairs(watch.list) do
+      if of.functions[fn] then
+         common.list[#common.list + 1] = fn
+      elseif not library.owns(fn) and not places[place_of(fn)] then
+         return false
+      end
+   end
+   for fn in next, watch.functions do
+      common.functions[fn] = of.functions[fn]
+      if not of.functions[fn] and debug.getinfo(fn, "S").what == "C"
+         and not watch.library.places[fn] then
+         return false
+      end
+   end
+   return true, common
+end
+
+--- Calls a function. Returns what was noted and the results: functions, a set; list, the functions
+--- in Lua; globals, {table, key, value} of each variable that was read; refusal, the reason for
+--- which the call cannot be repeated by a program, or nil.
+function M.call(fn, ...)
+   local watch = setmetatable({
+      functions = {}, list = {}, globals = {}, known = {}, proxies = {}, restore = {},
+      library = library.refresh(), active = true,
+   }, Watch)
+   watch.checks = checks_of(library.tensor_methods, watch.proxies)
+   watch.hook = function() on_call(watch) end
+   running = true
+   return finish(watch, pcall(function(...)
+      debug.sethook(watch.hook, "c")
+      return stop(watch, fn(...))
+   end, ...))
+end
+
+return M

@@ -1,0 +1,54 @@
+-- shapes.lua - the shapes and dtypes of a graph's values, by a run that returns all of them.
+
+local torch = require "tlua"
+local nested = require "tlua.export.nested"
+
+local TITLE <const> = "export.Graph.propagate"
+
+local function note(node, tensor)
+   node.meta = {shape = tensor.shape, dtype = tensor.dtype, device = tensor.device}
+end
+
+-- Returns the calls whose results can be outputs: none within branches or loops.
+local function visible_calls(graph)
+   local list, depth = {}, 0
+   for _, node in ipairs(graph.nodes) do
+      local mark = node.op == "call_function" and node.target
+      local kind = mark and (mark:match "^cond_(%a+)$" or mark:match "^loop_(%a+)$")
+      if kind == "begin" then depth = depth + 1 end
+      if kind == "end" then depth = depth - 1 end
+      -- an operator may leave out one of several results that nobody uses
+      local item = mark == "getitem" and not node.results and #node:users() > 0
+      local result = mark and not kind and mark:sub(-1) ~= "_" and (node.results == 1 or item)
+      if result and depth == 0 then list[#list + 1] = node end
+   end
+   return list
+end
+
+--- Runs the graph for some inputs and sets each node's field `meta`.
+return function(graph, ...)
+   local tensors = {}
+   nested.flatten(TITLE, "inputs", {...}, tensors)
+   local inputs = graph.description_.inputs
+   if #tensors ~= #inputs then
+      torch.raise(("%s: inputs: expected %d tensors, got %d"):format(TITLE, #inputs, #tensors))
+   end
+   local calls, position = visible_calls(graph), 0
+   for _, node in ipairs(graph.nodes) do
+      node.meta = {}
+      if node.op == "placeholder" then
+         position = position + 1
+         note(node, tensors[position])
+      elseif node.op == "get_attr" then
+         note(node, graph.constants_[node.target])
+      end
+   end
+   if #calls == 0 then return graph end
+   local random = torch.get_rng_state()
+   local results = graph:evaluate_(calls, tensors)
+   torch.set_rng_state(random)
+   for i, node in ipairs(calls) do
+      note(node, results[i])
+   end
+   return graph
+end
