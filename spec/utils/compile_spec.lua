@@ -158,7 +158,8 @@ describe("torch.compile", function()
       local function fn(positions) return F.embedding(positions, torch.ones(3, 2)) end
       local fast = compile(fn)
       warm(fast, torch.tensor {1, 2})
-      assert.raises("embedding", "9", function() fast(torch.tensor {1, 9}) end)
+      local name = x.device.type == "cpu" and "embedding" or "position 9" -- a device reports it later
+      assert.raises(name, "9", function() fast(torch.tensor {1, 9}):tolist() end)
       assert.same({{1, 1}, {1, 1}}, fast(torch.tensor {1, 3}):tolist())
    end)
 
@@ -361,7 +362,7 @@ describe("a call stays with the function", function()
       local model = nn.Linear(3, 3)
       local g = compile(model)
       warm(g, x)
-      torch.autocast("cpu", function() assert.equal("bfloat16", g(x).dtype) end)
+      torch.autocast(x.device.type, function() assert.not_equal("float32", g(x).dtype) end)
       assert.equal("float32", g(x).dtype)
    end)
 end)
