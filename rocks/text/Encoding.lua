@@ -83,12 +83,17 @@ local function place(self)
    local first, last, words, n, parts = {}, {}, {}, 0, self.parts
    for k = 1, #parts, 3 do
       local found, base, word = parts[k], parts[k + 1], parts[k + 2]
+      if found.places then
+         n = found.inner:place(found.places, n, first, last, words, word, found.splits)
+         goto continue
+      end
       local from, to, of = found.first, found.last, found.words
       for i = 1, found.n do
          n = n + 1
          first[n], last[n] = base + from[i], base + to[i]
          words[n] = of[i] and word + of[i]
       end
+      ::continue::
    end
    self.first, self.last = first, last
    if not rawget(self, "words") then self.words = words end

@@ -12,6 +12,7 @@ local Encoding = require "tlua.text.Encoding"
 local added = require "tlua.text.tokenizer.added"
 local chat = require "tlua.text.tokenizer.chat"
 local chunks = require "tlua.text.tokenizer.chunks"
+local inner = require "tlua.text.tokenizer.inner"
 local folder_files = require "tlua.text.tokenizer.folder"
 local loading = require "tlua.text.tokenizer.loading"
 local pieces = require "tlua.text.tokenizer.pieces"
@@ -61,6 +62,7 @@ local function refresh(self)
    self.raw, self.normalized = added.new(raw), added.new(normalized)
    self.known = {{}, {}, {}, {}, {}, {}, {}, {}}
    self.known_count, self.words, self.word_count = 0, {}, 0
+   self.inner = nil -- made when it is first used
 end
 
 -- Makes a tokenizer from the parts that loading.lua has read.
@@ -121,7 +123,14 @@ end
 ---@return text.Tokenizer?
 ---@return string? message
 function Tokenizer.from_tiktoken(path, options)
-   args.check_options("text.Tokenizer.from_tiktoken", options, "pattern", "special_tokens")
+   local name = "text.Tokenizer.from_tiktoken"
+   args.check_options(name, options, "pattern", "special_tokens")
+   for option, kind in pairs {pattern = "string", special_tokens = "table"} do
+      local value = options and options[option]
+      if value ~= nil and type(value) ~= kind then
+         args.refuse(name, option, "a " .. kind, value)
+      end
+   end
    return from_path("from_tiktoken", path, loading.tiktoken, options or {})
 end
 
@@ -145,15 +154,37 @@ function Tokenizer.from_pretrained(folder)
    return folder_files.read(self, folder)
 end
 
+-- Refuses options other than the named one, which is true or false.
+local function check_flag(name, options, option)
+   args.check_options(name, options, option)
+   local value = options and options[option]
+   if value ~= nil and type(value) ~= "boolean" then
+      args.refuse(name, option, "a boolean", value)
+   end
+end
+
 -- Encoding --------------------------------------------------------------------------------------
 
 local most_known <const> = 200000
+
+-- Returns the inner loops, or false if they lack a part of the model. They remember chunks.
+local function inner_of(self)
+   local core = self.inner
+   if core == nil or core and core:count() > most_known then
+      core = inner.new(self)
+      self.inner = core
+   end
+   return core
+end
 
 -- Returns the tokens of a word.
 local function tokens_of(self, word)
    local found = self.words[word]
    if found then return found end
-   found = self.model:tokenize(word)
+   local core = inner_of(self)
+   local ids, first, last
+   if core then ids, first, last = core:word(word) end
+   found = ids and {ids = ids, first = first, last = last} or self.model:tokenize(word)
    if #word < 256 then
       if self.word_count >= most_known then self.words, self.word_count = {}, 0 end
       self.words[word], self.word_count = found, self.word_count + 1
@@ -261,10 +292,12 @@ local function append(all, found, base)
 end
 
 -- Returns the tokens of a chunk that is not known; false if what follows depends on the chunk.
-local function learn(self, known, chunk, base, ends)
+local function learn(self, known, chunk, flag, base, ends)
    local found, drifts = part_tokens(self, chunk, base, ends)
    if drifts then found = false end
-   if #chunk < 256 then
+   if found and self.inner and not found.surface and #chunk <= 256 then
+      self.inner:put(chunk, flag, found)
+   elseif #chunk < 256 then
       if self.known_count >= most_known then
          self.known, self.known_count = {{}, {}, {}, {}, {}, {}}, 0
       else
@@ -278,15 +311,28 @@ end
 -- Appends the chunks of a part of a text, from byte `at` to byte `stop`. Returns false if one of
 -- them does not stand for itself.
 local function add_chunks(self, text, at, stop, all)
-   local begun_n, begun_m, begun_word, is_first = all.n, all.m, all.word, true
-   local splits, chunk_end = self.splits, chunks.chunk_end
+   local begun_n, begun_m, begun_word, begun = all.n, all.m, all.word, at
+   local splits, chunk_end, core = self.splits, chunks.chunk_end, inner_of(self)
    while at <= stop do
+      if core then
+         local after, ids, n, words, places = core:encode(text, at, stop, begun, chunks.safe, all.n,
+            all.n > 0 and all.ids or nil)
+         if after > at then
+            local m = all.m
+            all.parts[m + 1], all.parts[m + 2], all.parts[m + 3] =
+               {n = n - all.n, inner = core, places = places, splits = splits}, 0, all.word
+            all.ids, all.n, all.m, at = ids, n, m + 3, after
+            if splits then all.word = all.word + words end
+            if at > stop then break end
+         end
+      end
       local cut = chunk_end(text, at, stop)
-      local chunk = text:sub(at, cut)
-      local known = self.known[(at == 1 and 1 or is_first and 2 or 3) + (cut == stop and 3 or 0)]
+      local chunk, place = text:sub(at, cut), at == 1 and 1 or at == begun and 2 or 3
+      local known = self.known[place + (cut == stop and 3 or 0)]
       local found = known[chunk]
       if found == nil then
-         found = learn(self, known, chunk, at - 1, {first = is_first, last = cut == stop})
+         found = learn(self, known, chunk, place + (cut == stop and 4 or 0), at - 1,
+            {first = place < 3, last = cut == stop})
       end
       if not found then
          for i = all.n, begun_n + 1, -1 do
@@ -299,7 +345,7 @@ local function add_chunks(self, text, at, stop, all)
       end
       append(all, found, at - 1)
       if splits then all.word = all.word + found.word end
-      at, is_first = cut + 1, false
+      at = cut + 1
    end
    if not splits then all.word = all.word + 1 end
    return true
@@ -585,9 +631,7 @@ end
 ---@return text.Encoding
 function Tokenizer:encode(text, pair, options)
    pair, options = pair_and_options(pair, options)
-   if options then
-      args.check_options("text.Tokenizer.encode", options, "add_special_tokens")
-   end
+   check_flag("text.Tokenizer.encode", options, "add_special_tokens")
    local encoding = encode(self, text, pair, not options or options.add_special_tokens ~= false)
    if self.padding then pad(self, {encoding}) end
    return encoding
@@ -598,7 +642,7 @@ end
 ---@param options? {add_special_tokens: boolean}  true by default
 ---@return text.Encoding[]
 function Tokenizer:encode_batch(texts, options)
-   args.check_options("text.Tokenizer.encode_batch", options, "add_special_tokens")
+   check_flag("text.Tokenizer.encode_batch", options, "add_special_tokens")
    if type(texts) ~= "table" then
       args.refuse("text.Tokenizer.encode_batch", "texts", "a list", texts)
    end
@@ -623,7 +667,7 @@ end
 ---@param options? {skip_special_tokens: boolean}  true by default
 ---@return string
 function Tokenizer:decode(ids, options)
-   args.check_options("text.Tokenizer.decode", options, "skip_special_tokens")
+   check_flag("text.Tokenizer.decode", options, "skip_special_tokens")
    if torch.is_tensor(ids) then ids = ids:reshape(-1):tolist() end
    if type(ids) ~= "table" then
       args.refuse("text.Tokenizer.decode", "ids", "a list of numbers or a tensor", ids)
@@ -647,6 +691,9 @@ end
 ---@param options? {skip_special_tokens: boolean}  true by default
 ---@return string[]
 function Tokenizer:decode_batch(batch, options)
+   if type(batch) ~= "table" or getmetatable(batch) then
+      args.refuse("text.Tokenizer.decode_batch", "batch", "a list", batch)
+   end
    local list = {}
    for i, ids in ipairs(batch) do list[i] = self:decode(ids, options) end
    return list
@@ -707,6 +754,11 @@ local function add_tokens(self, name, list, is_special)
          "special", "id")
       local copy = {}
       for key, value in pairs(entry) do copy[key] = value end
+      for _, flag in ipairs {"single_word", "lstrip", "rstrip", "normalized", "special"} do
+         if copy[flag] ~= nil and type(copy[flag]) ~= "boolean" then
+            args.refuse(name, ("token %d: %s"):format(i, flag), "a boolean", copy[flag])
+         end
+      end
       copy.special = is_special or entry.special or false
       if copy.normalized == nil then copy.normalized = not copy.special end
       copy.id = nil
@@ -741,7 +793,7 @@ function Tokenizer:save(path, options)
    if type(path) ~= "string" then
       args.refuse("text.Tokenizer.save", "path", "a file's name", path)
    end
-   args.check_options("text.Tokenizer.save", options, "pretty")
+   check_flag("text.Tokenizer.save", options, "pretty")
    return saving.save(self, path, not options or options.pretty ~= false)
 end
 
@@ -751,7 +803,7 @@ end
 ---@return string? text
 ---@return string? message
 function Tokenizer:to_str(options)
-   args.check_options("text.Tokenizer.to_str", options, "pretty")
+   check_flag("text.Tokenizer.to_str", options, "pretty")
    return saving.text(self, options ~= nil and options.pretty or false)
 end
 

@@ -80,6 +80,7 @@ build = {
       ["tlua.text.tokenizer.folder"] = "tokenizer/folder.lua",
       ["tlua.text.tokenizer.forms"] = "tokenizer/forms.lua",
       ["tlua.text.tokenizer.heap"] = "tokenizer/heap.lua",
+      ["tlua.text.tokenizer.inner"] = "tokenizer/inner.lua",
       ["tlua.text.tokenizer.loading"] = "tokenizer/loading.lua",
       ["tlua.text.tokenizer.models"] = "tokenizer/models.lua",
       ["tlua.text.tokenizer.normalizers"] = "tokenizer/normalizers.lua",

@@ -348,6 +348,39 @@ describe("text.Tokenizer", function()
       assert.matches("/none/there.json", why, 1, true)
    end)
 
+   it("reads scores as the library does", function()
+      -- its to_str writes -3.6511831888252657 for this score, which differs in the last bit
+      local tokenizer = assert(Tokenizer.from_str
+         '{"model": {"type": "Unigram", "unk_id": 0, "vocab": [["|", -3.6511831888252653], ["a", -2], ["b", -0.5]]}}')
+      assert.same({-3.6511831888252657, -2.0, -0.5}, tokenizer.model.scores)
+   end)
+
+   it("refuses damaged descriptions of tokenizers in C", function()
+      local function config(fields)
+         local whole = {kind = 0, ids = {a = 1}, merges = {}, byte_ids = {}}
+         for key, value in pairs(fields) do whole[key] = value end
+         return whole
+      end
+      assert.truthy(torch.io._tokens(config {}))
+      for why, fields in pairs {
+         ["ids: expected an integer of at least 0, got -1"] = {ids = {a = -1}},
+         ["next: expected a later node"] = {nodes = {{kind = 0, next = 1}}, steps = {}},
+         ["nodes: expected a node that follows"] = {nodes = {{kind = 0}}, steps = {}},
+         ["steps: expected a pattern or a text"] = {nodes = {}, steps = {{kind = 6, pattern = 1}}},
+         ["kind: expected a kind of steps"] = {nodes = {}, steps = {{kind = 12}}},
+         ["prefix: expected at most 256 bytes"] = {prefix = ("x"):rep(257)},
+      } do
+         assert.raises(why, function() torch.io._tokens(config(fields)) end)
+      end
+      local tokens = torch.io._tokens(config {})
+      assert.raises("expected a part of the text", function() tokens:encode("ab", 1, 3, 1, {}, 0) end)
+      assert.raises("expected places of this object",
+         function() tokens:place(("i8i8"):pack(40, 0), 0, {}, {}, {}, 0, true) end)
+      tokens:put("a", 5, {n = 1, word = 1, ids = {7}, first = {1}, last = {1}, words = {1}})
+      local after, ids, n, words, places = tokens:encode("a", 1, 1, 1, {}, 0)
+      assert.same({2, {7}, 1, 1, 16}, {after, ids, n, words, #places})
+   end)
+
    it("names wrong arguments", function()
       local tokenizer = example()
       assert.raises("text.Tokenizer.encode: text: expected UTF-8, byte 2 is not",
@@ -364,5 +397,21 @@ describe("text.Tokenizer", function()
          function() tokenizer:enable_truncation(2, {stride = 5}):encode "low low low low" end)
       assert.raises("direction: expected right or left, got \"up\"",
          function() tokenizer:enable_padding {direction = "up"} end)
+      for name, call in pairs {
+         encode = function() tokenizer:encode("a", nil, {add_special_tokens = 0}) end,
+         encode_batch = function() tokenizer:encode_batch({"a"}, {add_special_tokens = 0}) end,
+         decode = function() tokenizer:decode({1}, {skip_special_tokens = 0}) end,
+         to_str = function() tokenizer:to_str {pretty = 0} end,
+      } do
+         assert.raises("text.Tokenizer." .. name .. ": ", "expected a boolean, got 0", call)
+      end
+      assert.raises("text.Tokenizer.encode: options: expected a table, got 3",
+         function() tokenizer:encode("a", nil, 3) end)
+      assert.raises("text.Tokenizer.decode_batch: batch: expected a list, got 3",
+         function() tokenizer:decode_batch(3) end)
+      assert.raises("text.Tokenizer.add_tokens: token 1: lstrip: expected a boolean, got 1",
+         function() tokenizer:add_tokens {{content = "x", lstrip = 1}} end)
+      assert.raises("text.Tokenizer.from_tiktoken: pattern: expected a string, got 3",
+         function() Tokenizer.from_tiktoken("x", {pattern = 3}) end)
    end)
 end)

@@ -163,6 +163,18 @@ function Model:tokenize(word)
    return spread(word, ids, lengths)
 end
 
+--- Returns the configuration of the inner loops, or nil if they lack something.
+---@return table?
+function Model:inner()
+   if self.frozen or getmetatable(self.merges) then return nil end
+   local byte_ids = {}
+   for byte = 0, 255 do byte_ids[byte] = self.vocab[("<0x%02X>"):format(byte)] end
+   return {kind = 0, ids = self.vocab, merges = self.merges, prefix = self.prefix,
+      suffix = self.suffix, unknown = self.unknown, of_bytes = self.of_bytes, fuses = self.fuses,
+      ignores_merges = self.ignores_merges, byte_fallback = self.byte_fallback,
+      byte_ids = byte_ids}
+end
+
 --- Makes the model's tokens texts of bytes, so that texts need not be converted into the characters
 --- that represent bytes. Returns whether that is possible.
 ---@return boolean

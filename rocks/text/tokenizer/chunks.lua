@@ -129,6 +129,10 @@ local safe = setmetatable({}, {__index = function(self, character)
    return good
 end})
 
+--- The characters beyond ASCII that may stand in front of a cut.
+---@type table<string, boolean>
+M.safe = safe
+
 --- Returns the last byte of the chunk that begins at byte `at`.
 ---@param text string
 ---@param at integer

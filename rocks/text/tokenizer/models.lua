@@ -94,6 +94,9 @@ makers.WordPiece = function(config, fail)
       end
       return {ids = found, first = first, last = last}
    end
+   function model.inner()
+      return {kind = 2, ids = ids, prefix = prefix, unknown = unknown, most = math.max(most, 0)}
+   end
    return model, ids, tokens
 end
 
@@ -203,6 +206,19 @@ local function unigram_tokenize(self, word)
    return {ids = ids, first = first, last = last, surface = surface}
 end
 
+-- Returns the numbers of the tokens for bytes, "<0x41>", by byte.
+local function numbers_of_bytes(ids)
+   local list = {}
+   for byte = 0, 255 do list[byte] = ids[("<0x%02X>"):format(byte)] end
+   return list
+end
+
+local function unigram_inner(self)
+   return {kind = 1, ids = self.ids, scores = self.scores, unknown = self.unknown,
+      unknown_score = self.unknown_score, byte_fallback = self.byte_fallback,
+      single = self.round ~= nil, byte_ids = numbers_of_bytes(self.byte_ids or self.ids)}
+end
+
 --- Makes a unigram model of SentencePiece, which stores scores in single precision.
 ---@param ids table<string, integer>  the tokens that may be found in texts
 ---@param scores number[]  by number
@@ -211,7 +227,7 @@ end
 ---@return table model
 function M.single_unigram(ids, scores, least, model)
    model.ids, model.scores, model.reach, model.unknown_score = ids, scores, reaches(ids), least - 10
-   model.tokenize = unigram_tokenize
+   model.tokenize, model.inner = unigram_tokenize, unigram_inner
    function model.round(value) return (string.unpack("<f", string.pack("<f", value))) end
    return model
 end
@@ -230,8 +246,21 @@ function M.unigram(list, unknown, byte_fallback)
       least = math.min(least, entry[2])
    end
    local model = {ids = ids, scores = scores, unknown = unknown, byte_fallback = byte_fallback,
-      reach = reaches(ids), unknown_score = least - 10.0, tokenize = unigram_tokenize}
+      reach = reaches(ids), unknown_score = least - 10.0, tokenize = unigram_tokenize,
+      inner = unigram_inner}
    return model, ids, tokens
+end
+
+-- Returns the number that the library's reader of JSON makes of a number's digits: the digits as an
+-- integer, divided by a power of ten. It may differ in the last bit.
+local function as_read(value)
+   local digits = ("%.16g"):format(value)
+   if tonumber(digits) ~= value then digits = ("%.17g"):format(value) end
+   local sign, whole, rest = digits:match "^(%-?)(%d+)%.(%d+)$"
+   local number = whole and #rest <= 22 and math.tointeger(tonumber(whole .. rest))
+   if not number then return value + 0.0 end
+   value = number / 10.0 ^ #rest
+   return sign == "-" and -value or value
 end
 
 makers.Unigram = function(config, fail)
@@ -241,6 +270,7 @@ makers.Unigram = function(config, fail)
       if type(entry) ~= "table" or type(entry[1]) ~= "string" or type(entry[2]) ~= "number" then
          fail(("vocab[%d]: expected a token and its score"):format(i))
       end
+      list[i] = {entry[1], as_read(entry[2])}
    end
    local unknown = config.unk_id
    if unknown and (math.type(unknown) ~= "integer" or unknown < 0 or unknown >= #list) then

@@ -5,6 +5,7 @@
 --    is_local            whether it gives the same result for a text and for the text's parts that
 --                        begin at a space behind another character (see chunks.lua)
 --    by_ends             whether ends.first and ends.last matter
+--    config              its configuration; a sequence has its `parts`
 
 local characters = require "tlua.text.tokenizer.characters"
 local charsmap = require "tlua.text.tokenizer.charsmap"
@@ -239,7 +240,7 @@ makers.Replace = function(config, fail)
    if not literal then
       is_local = require "tlua.text.tokenizer.chunks".is_local(pattern.node)
    end
-   return {is_local = is_local, apply = function(piece)
+   return {is_local = is_local, pattern = pattern, apply = function(piece)
       local text, found = piece.text, {}
       if literal and #literal == 1 and #content == 1 then
          if text:find(literal, 1, true) then
@@ -346,7 +347,7 @@ makers.Precompiled = function(config, fail)
    if blob == "" then return {is_local = true, apply = function() end} end
    local map, why = charsmap.new(blob)
    if not map then fail("precompiled_charsmap: " .. why) end
-   return {is_local = true, apply = precompiled(map)}
+   return {is_local = true, map = map, apply = precompiled(map)}
 end
 
 makers.Sequence = function(config, fail)
@@ -360,6 +361,7 @@ makers.Sequence = function(config, fail)
    function whole.apply(piece, ends)
       for i = 1, #list do list[i].apply(piece, ends) end
    end
+   whole.parts = list
    return whole
 end
 
@@ -373,7 +375,9 @@ function M.make(config, fail)
       fail(("expected a known type of normalizer, got %s"):format(
          tostring(type(config) == "table" and config.type or config)))
    end
-   return maker(config, fail)
+   local part = maker(config, fail)
+   part.config = config
+   return part
 end
 
 return M

@@ -3,6 +3,7 @@
 --    apply(piece, into)  appends the parts of a piece to a list
 --    is_local, splits    whether it gives the same parts for the chunks of a text, and whether it
 --                        splits a text between its chunks (see chunks.lua)
+--    config              its configuration; a sequence has its `parts`
 
 local characters = require "tlua.text.tokenizer.characters"
 local chunks = require "tlua.text.tokenizer.chunks"
@@ -160,7 +161,8 @@ makers.Split = function(config, fail)
    -- Parts without a joint are all that most patterns give.
    local direct = not pattern.literal and not inverts and behavior == "Isolated"
    return {
-      is_local = is_local, splits = is_local and splits_chunks(pattern, behavior, inverts),
+      pattern = pattern, is_local = is_local,
+      splits = is_local and splits_chunks(pattern, behavior, inverts),
       apply = function(piece, into)
          local text = piece.text
          if direct and not piece.starts then
@@ -234,7 +236,7 @@ makers.ByteLevel = function(config, fail)
    if prefixes == nil then prefixes = true end
    local split = uses_regex
       and makers.Split({pattern = {Regex = gpt2}, behavior = "Isolated"}, fail)
-   local self = {is_local = true, splits = uses_regex, is_byte_level = true}
+   local self = {is_local = true, splits = uses_regex, is_byte_level = true, split = split}
    function self.apply(piece, into)
       if prefixes and piece.text:byte() ~= 32 then pieces.prepend(piece, " ") end
       local from = #into + 1
@@ -281,6 +283,7 @@ makers.Sequence = function(config, fail)
       whole.is_local = whole.is_local and list[i].is_local
       whole.splits = whole.splits or list[i].splits
    end
+   whole.parts = list
    whole.last = list[#list] and (list[#list].last or list[#list])
    function whole.apply(piece, into)
       local parts = {piece}
@@ -304,7 +307,9 @@ function M.make(config, fail)
       fail(("expected a known type of pre-tokenizer, got %s"):format(
          tostring(type(config) == "table" and config.type or config)))
    end
-   return maker(config, fail)
+   local part = maker(config, fail)
+   part.config = config
+   return part
 end
 
 return M

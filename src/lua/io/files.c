@@ -241,5 +241,6 @@ void tli_open_io(lua_State *L) {
   lua_newtable(L);
   tli_set_functions(L, functions);
   tli_set_functions(L, tli_bytes_functions);
+  tli_open_tokens(L);
   lua_setfield(L, -2, "io");
 }
